@@ -1,0 +1,40 @@
+// The two ways to fail: a user's mistake throws Error; a broken invariant throws LogicError with both values.
+//
+// Error messages name the culprit (file, key, line or shape), what was found and what would be accepted.
+// main() prints either kind on standard error and exits with a non-zero code; nothing else catches them.
+#pragma once
+
+#include <concepts>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace mpt {
+
+// Something the user gave is wrong: a config, a file, an argument, the environment.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// An assumption of this program does not hold: a bug, never the user's fault.
+class LogicError : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+// throw error("{}: expected magic {}, found {}", path, want, got);
+template <class... Args>
+[[nodiscard]] Error error(fmt::format_string<Args...> format, Args&&... args) {
+  return Error(fmt::format(format, std::forward<Args>(args)...));
+}
+
+// Holds in every build. Accepts a bool only, so that check("text") does not compile.
+template <std::same_as<bool> Condition, class... Args>
+void check(Condition holds, fmt::format_string<Args...> format, Args&&... args) {
+  if (!holds) throw LogicError(fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace mpt

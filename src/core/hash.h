@@ -1,0 +1,30 @@
+// 128-bit content hashes (XXH3) for checksums of shards, tokenizers and checkpoint pieces. Not cryptographic.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace mpt {
+
+// Streaming: update() any number of times, then hex(), 32 lowercase hexadecimal digits.
+class Hasher {
+ public:
+  Hasher();
+  ~Hasher();
+  Hasher(const Hasher&) = delete;
+  Hasher& operator=(const Hasher&) = delete;
+  void update(std::span<const std::byte> bytes);
+  [[nodiscard]] std::string hex() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+std::string hash_bytes(std::span<const std::byte> bytes);
+// Reads the file in pieces; throws Error naming the path if it cannot be read.
+std::string hash_file(const std::string& path);
+
+}  // namespace mpt

@@ -1,0 +1,8 @@
+// Marks the formulas that are compiled for the host and, under nvcc, for the device as well.
+#pragma once
+
+#ifdef __CUDACC__
+#define MPT_HD __host__ __device__ __forceinline__
+#else
+#define MPT_HD inline
+#endif

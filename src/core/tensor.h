@@ -1,0 +1,52 @@
+// A tensor view: where elements lie, of what type, in what shape. It owns nothing and knows no device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "core/check.h"
+#include "core/enum_names.h"
+
+namespace mpt {
+
+// Element types of storage. The names are those of configs and messages.
+enum class DType : uint8_t { kF32, kBF16, kI32 };
+template <>
+struct EnumNames<DType> {
+  static constexpr std::array<std::string_view, 3> kNames{"fp32", "bf16", "int32"};
+};
+
+constexpr int64_t size_of(DType type) { return type == DType::kBF16 ? 2 : 4; }
+
+// Row-major matrix view [rows, cols]; `stride` is the distance of rows in elements.
+// A vector is one row. data is null in a planned (not allocated) tensor.
+struct Tensor {
+  std::byte* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;
+
+  [[nodiscard]] int64_t elements() const { return rows * cols; }
+  [[nodiscard]] bool contiguous() const { return stride == cols || rows == 1; }
+  [[nodiscard]] int64_t bytes() const { return ((rows - 1) * stride + cols) * size_of(dtype); }
+
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data);
+  }
+  // Columns [first, first + count) of every row.
+  [[nodiscard]] Tensor columns(int64_t first, int64_t count) const {
+    check(first >= 0 && first + count <= cols, "columns {}+{} of a tensor with {}", first, count, cols);
+    return {data ? data + first * size_of(dtype) : nullptr, dtype, rows, count, stride};
+  }
+  // Rows [first, first + count).
+  [[nodiscard]] Tensor row_range(int64_t first, int64_t count) const {
+    check(first >= 0 && first + count <= rows, "rows {}+{} of a tensor with {}", first, count, rows);
+    return {data ? data + first * stride * size_of(dtype) : nullptr, dtype, count, cols, stride};
+  }
+};
+
+}  // namespace mpt

@@ -1,0 +1,45 @@
+// Causal multi-head attention, computed tile by tile: no [T,T] matrix is ever stored.
+//
+//   O = softmax(Q K^T / sqrt(D), causal) V      per sequence and head.
+// Legend: B sequences, T tokens, H heads, D head dimension, C = H D.
+#pragma once
+
+#include <cstdint>
+
+#include "core/tensor.h"
+#include "device/memory_plan.h"
+
+namespace mpt {
+
+struct AttentionShape {
+  int64_t batch;     // B
+  int64_t seq_len;   // T
+  int64_t heads;     // H
+  int64_t head_dim;  // D
+};
+
+struct AttentionForward {
+  AttentionShape shape;
+  Tensor qkv;              // [B T, 3C]: Q, K and V side by side, RoPE already applied
+  Tensor out;              // [B T, C]
+  Tensor log_sum_exp;      // [B H, T] fp32, of the scaled scores; what the backward pass needs of the softmax
+};
+
+struct AttentionBackward {
+  AttentionShape shape;
+  Tensor qkv;              // [B T, 3C]
+  Tensor out;              // [B T, C]
+  Tensor log_sum_exp;      // [B H, T] fp32
+  Tensor d_out;            // [B T, C]
+  Tensor d_qkv;            // [B T, 3C], written
+};
+
+class Attention {
+ public:
+  virtual ~Attention() = default;
+  virtual void reserve(Allocator& allocator, const AttentionShape& shape) = 0;
+  virtual void forward(const AttentionForward& call) = 0;
+  virtual void backward(const AttentionBackward& call) = 0;
+};
+
+}  // namespace mpt

@@ -1,0 +1,40 @@
+// Matrix products: D[m,n] = op(A) op(B), optionally added to what D holds. FP32 accumulation always.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "core/tensor.h"
+#include "device/memory_plan.h"
+
+namespace mpt {
+
+enum class Transpose : uint8_t { kNo, kYes };
+enum class Accumulate : uint8_t { kNo, kYes };
+
+struct GemmCall {
+  Tensor a;  // [m,k], or [k,m] when transposed
+  Tensor b;  // [k,n], or [n,k] when transposed
+  Tensor d;  // [m,n]
+  Transpose transpose_a = Transpose::kNo;
+  Transpose transpose_b = Transpose::kNo;
+  Accumulate accumulate = Accumulate::kNo;
+
+  [[nodiscard]] int64_t m() const { return d.rows; }
+  [[nodiscard]] int64_t n() const { return d.cols; }
+  [[nodiscard]] int64_t k() const { return transpose_a == Transpose::kNo ? a.cols : a.rows; }
+};
+
+class Gemm {
+ public:
+  virtual ~Gemm() = default;
+  // Takes from `allocator` the scratch that the largest of the coming calls needs. Call again for larger ones.
+  virtual void reserve(Allocator& allocator, std::span<const GemmCall> calls) = 0;
+  // Throws LogicError if the shapes disagree.
+  virtual void run(const GemmCall& call) = 0;
+};
+
+void check_shapes(const GemmCall& call);
+
+}  // namespace mpt

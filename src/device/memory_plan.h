@@ -1,0 +1,67 @@
+// Where memory goes: every buffer of a run is requested once, by purpose, before the first step.
+//
+// The same constructors run against a PlanningAllocator (records sizes, allocates nothing) and a device's own
+// allocator, so `mpretrain plan` prints exactly what a run will take.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "core/enum_names.h"
+#include "core/tensor.h"
+
+namespace mpt {
+
+enum class Purpose : uint8_t { kWeights, kGradients, kOptimizerState, kActivations, kLogits, kScratch, kData };
+template <>
+struct EnumNames<Purpose> {
+  static constexpr std::array<std::string_view, 7> kNames{
+      "weights", "gradients", "optimizer state", "activations", "logits", "scratch", "data"};
+};
+
+// Bytes by purpose, padding and alignment included.
+class MemoryUse {
+ public:
+  void add(Purpose purpose, int64_t bytes) { bytes_[static_cast<size_t>(purpose)] += bytes; }
+  [[nodiscard]] int64_t of(Purpose purpose) const { return bytes_[static_cast<size_t>(purpose)]; }
+  [[nodiscard]] int64_t total() const {
+    int64_t sum = 0;
+    for (const int64_t bytes : bytes_) sum += bytes;
+    return sum;
+  }
+
+ private:
+  std::array<int64_t, EnumNames<Purpose>::kNames.size()> bytes_{};
+};
+
+constexpr int64_t kAlignment = 64;  // bytes; of every buffer's start
+constexpr int64_t align_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+class Allocator {
+ public:
+  virtual ~Allocator() = default;
+  // Zero-filled bytes at a multiple of kAlignment, living as long as the allocator; null when planning.
+  virtual std::byte* bytes(Purpose purpose, int64_t count) = 0;
+  [[nodiscard]] virtual const MemoryUse& use() const = 0;
+
+  // A contiguous [rows, cols] tensor.
+  Tensor tensor(Purpose purpose, DType dtype, int64_t rows, int64_t cols) {
+    return {bytes(purpose, rows * cols * size_of(dtype)), dtype, rows, cols, cols};
+  }
+};
+
+// Counts, allocates nothing: views it returns have null data.
+class PlanningAllocator final : public Allocator {
+ public:
+  std::byte* bytes(Purpose purpose, int64_t count) override {
+    use_.add(purpose, align_up(count, kAlignment));
+    return nullptr;
+  }
+  [[nodiscard]] const MemoryUse& use() const override { return use_; }
+
+ private:
+  MemoryUse use_;
+};
+
+}  // namespace mpt
