@@ -1,0 +1,21 @@
+# Shared by the scripts of this directory: where the repository is, messages, build settings. Sourced, never run.
+# shellcheck shell=bash
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# The distribution's interpreter, which sees python3-matplotlib; one earlier on PATH may not.
+# shellcheck disable=SC2034  # used by the scripts that source this
+if [ -x /usr/bin/python3 ]; then python=${MPT_PYTHON:-/usr/bin/python3}; else python=${MPT_PYTHON:-python3}; fi
+
+say() { printf '%s\n' "$*"; }
+die() { printf '%s: error: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
+
+# The CUDA preset where nvcc is there, so that its code is compiled too; MPT_PRESET decides otherwise.
+default_preset() { if command -v nvcc >/dev/null; then say cuda; else say cpu; fi; }
+
+# configure PRESET [CMAKE ARGUMENTS]
+configure() {
+  local preset=$1
+  shift
+  if command -v ccache >/dev/null; then set -- -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@"; fi
+  cmake -S "$root" --preset "$preset" "$@"
+}

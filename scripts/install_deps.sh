@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Installs the Debian or Ubuntu packages that mpretrain needs, and nothing that is there already.
+#
+#   scripts/install_deps.sh            what the program and the quickstart need
+#   scripts/install_deps.sh --dev      also what the tests and benchmarks need
+#   scripts/install_deps.sh --tools    also formatter, linters and ccache, for working on the code
+#   scripts/install_deps.sh --check    only reports; exit code 1 if something is missing
+#
+# Touches neither the network nor sudo when nothing is missing.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+build=(cmake ninja-build g++ libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libsentencepiece-dev
+       zlib1g-dev libxxhash-dev)
+run=(python3 python3-matplotlib)
+dev=(libgtest-dev libbenchmark-dev)
+tools=(clang-format clang-tidy shellcheck ccache)
+# One of these, best first. Only OpenMP builds: a pthread BLAS beside OpenMP loops costs up to four times the run time.
+blas=(libblis-openmp-dev libopenblas-openmp-dev)
+
+usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
+
+wanted=("${build[@]}" "${run[@]}")
+check_only=no
+for argument in "$@"; do
+  case $argument in
+    --dev) wanted+=("${dev[@]}") ;;
+    --tools) wanted+=("${tools[@]}") ;;
+    --check) check_only=yes ;;
+    -h | --help) usage; exit 0 ;;
+    *) die "unknown argument $argument; expected --dev, --tools, --check or --help" ;;
+  esac
+done
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  die "no apt on this system. Install by hand what answers to: ${wanted[*]} ${blas[0]}"
+fi
+
+installed() { [ "$(dpkg-query -W -f '${db:Status-Abbrev}' "$1" 2>/dev/null)" = "ii " ]; }
+has_candidate() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep -q "Candidate: [^(]"; }
+
+missing_packages() {
+  local package
+  for package in "${wanted[@]}"; do installed "$package" || say "$package"; done
+}
+
+blas_installed() {
+  local package
+  for package in "${blas[@]}"; do if installed "$package"; then return 0; fi; done
+  return 1
+}
+
+best_blas() {
+  local package
+  for package in "${blas[@]}"; do if has_candidate "$package"; then say "$package"; return; fi; done
+  say "${blas[0]}"
+}
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    die "installing needs root, and sudo is not there. As root, run: $*"
+  fi
+}
+
+apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 "$@" </dev/null; }
+
+mapfile -t missing < <(missing_packages)
+need_blas=no
+blas_installed || need_blas=yes
+
+if [ ${#missing[@]} -eq 0 ] && [ $need_blas = no ]; then
+  say "dependencies: all ${#wanted[@]} packages and an OpenMP BLAS are installed"
+  exit 0
+fi
+if [ $check_only = yes ]; then
+  if [ $need_blas = yes ]; then missing+=("$(best_blas)"); fi
+  say "dependencies: missing ${missing[*]}"
+  exit 1
+fi
+
+apt update -q || die "apt-get update failed; are the package sources of this machine reachable?"
+if [ $need_blas = yes ]; then missing+=("$(best_blas)"); fi
+say "dependencies: installing ${missing[*]}"
+apt install -q -y --no-install-recommends "${missing[@]}" || die "apt-get could not install: ${missing[*]}"
+say "dependencies: installed ${#missing[@]} packages"
