@@ -1,0 +1,239 @@
+// The operating system's file system, its failures, and the atomic replacement of a file.
+#include "core/file_system.h"
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/hash.h"
+#include "support/expect_error.h"
+#include "support/fault_file_system.h"
+#include "support/temp_directory.h"
+
+namespace mpt {
+namespace {
+
+using test::Fault;
+using test::FaultFileSystem;
+using test::TempDirectory;
+using test::UnsyncedRenames;
+
+FileSystem& fs = posix_file_system();
+
+void write(const std::string& path, std::string_view text) {
+  const auto file = fs.create(path);
+  file->append(bytes_of(text));
+  file->close();
+}
+
+// No file may grow beyond this while it lives: a full disk, in small.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  void (*handler_)(int);
+  rlimit before_{};
+};
+
+TEST(FileSystem, WritesAppendsAndReadsBack) {
+  const TempDirectory directory;
+  const std::string path = directory / "a";
+  write(path, "one");
+  const auto file = fs.open_append(path);
+  file->append(bytes_of(" two"));
+  file->append({});
+  file->sync();
+  file->close();
+  EXPECT_EQ(fs.read_file(path), "one two");
+  EXPECT_EQ(fs.file_size(path), 7);
+  write(path, "");
+  EXPECT_EQ(fs.read_file(path), "");
+  EXPECT_EQ(fs.file_size(path), 0);
+}
+
+TEST(FileSystem, ReadsRangesAndRefusesTheEnd) {
+  const TempDirectory directory;
+  write(directory / "a", "0123456789");
+  const auto file = fs.open_read(directory / "a");
+  std::string part(4, '\0');
+  file->read(6, std::as_writable_bytes(std::span(part)));
+  EXPECT_EQ(part, "6789");
+  EXPECT_ERROR(file->read(7, std::as_writable_bytes(std::span(part))), directory / "a", "ends at byte 10");
+}
+
+TEST(FileSystem, ErrorsNameThePathAndTheReason) {
+  const TempDirectory directory;
+  const std::string missing = directory / "no/such";
+  EXPECT_ERROR(fs.create(missing), missing, "No such file");
+  EXPECT_ERROR(fs.open_append(directory.path()), directory.path(), "Is a directory");
+  EXPECT_ERROR(fs.open_read(missing), missing, "cannot be opened for reading", "No such file");
+  EXPECT_ERROR(fs.read_file(directory.path()), directory.path(), "is a directory; expected a file");
+  EXPECT_ERROR(fs.truncate(missing, 0), missing, "No such file");
+  EXPECT_ERROR(fs.list_directory(missing), missing, "No such file");
+  EXPECT_ERROR(fs.create_directory(missing), missing, "No such file");
+  EXPECT_ERROR(fs.remove_file(missing), missing, "No such file");
+  EXPECT_ERROR(fs.remove_directory(missing), missing, "No such file");
+  EXPECT_ERROR(fs.rename(missing, directory / "b"), missing, directory / "b", "No such file");
+  EXPECT_ERROR(fs.sync_directory(missing), missing, "No such file");
+  write(directory / "big", "12345");
+  EXPECT_ERROR(fs.read_file(directory / "big", 4), directory / "big", "5 bytes", "4 accepted");
+  EXPECT_ERROR(fs.create_directories(directory / "big/inside"), directory / "big", "not a directory");
+}
+
+TEST(FileSystem, PipeIsAnErrorNotAHang) {
+  const TempDirectory directory;
+  const std::string pipe = directory / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(fs.kind(pipe), FileKind::kOther);
+  EXPECT_ERROR(fs.open_read(pipe), pipe, "not a regular file");
+  EXPECT_ERROR(fs.create(pipe), pipe, "cannot be opened for writing");
+}
+
+TEST(FileSystem, FullDiskIsAnError) {
+  if (!fs.exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  const auto file = fs.open_append("/dev/full");
+  EXPECT_ERROR(file->append(bytes_of("x")), "/dev/full", "No space left");
+}
+
+TEST(FileSystem, ShortWriteIsContinuedUntilItFails) {
+  const TempDirectory directory;
+  const std::string path = directory / "a";
+  const std::string text(1500, 'x');
+  {
+    const FileSizeLimit limit(1000);
+    const auto file = fs.create(path);
+    EXPECT_ERROR(file->append(bytes_of(text)), path, "File too large");
+  }
+  EXPECT_EQ(fs.file_size(path), 1000);  // the first, short write
+}
+
+TEST(FileSystem, KindsAndLinks) {
+  const TempDirectory directory;
+  write(directory / "file", "x");
+  ASSERT_EQ(::symlink((directory / "file").c_str(), (directory / "link").c_str()), 0);
+  ASSERT_EQ(::symlink("nowhere", (directory / "dangling").c_str()), 0);
+  EXPECT_EQ(fs.kind(directory / "file"), FileKind::kRegular);
+  EXPECT_EQ(fs.kind(directory / "link"), FileKind::kRegular);
+  EXPECT_EQ(fs.kind(directory / "dangling"), FileKind::kMissing);
+  EXPECT_EQ(fs.kind(directory / "file/below"), FileKind::kMissing);
+  EXPECT_EQ(fs.kind(directory.path()), FileKind::kDirectory);
+  EXPECT_TRUE(fs.is_link(directory / "link"));
+  EXPECT_TRUE(fs.is_link(directory / "dangling"));
+  EXPECT_FALSE(fs.is_link(directory / "file"));
+  EXPECT_EQ(fs.list_directory(directory.path()), (std::vector<std::string>{"dangling", "file", "link"}));
+}
+
+TEST(FileSystem, CreatesAndRemovesTrees) {
+  const TempDirectory directory;
+  fs.create_directories(directory / "a/b/c/");
+  fs.create_directories(directory / "a/b/c");
+  write(directory / "a/b/file", "x");
+  write(directory / "outside", "kept");
+  ASSERT_EQ(::symlink(directory.path().c_str(), (directory / "a/b/link").c_str()), 0);
+  fs.remove_tree(directory / "a");
+  EXPECT_EQ(fs.list_directory(directory.path()), std::vector<std::string>{"outside"});
+  fs.remove_tree(directory / "a");
+  fs.remove_tree(directory / "outside");
+  EXPECT_TRUE(fs.list_directory(directory.path()).empty());
+}
+
+TEST(FileSystem, ParentDirectories) {
+  EXPECT_EQ(parent_directory("a/b"), "a");
+  EXPECT_EQ(parent_directory("a/b//"), "a");
+  EXPECT_EQ(parent_directory("b"), ".");
+  EXPECT_EQ(parent_directory("/b"), "/");
+  EXPECT_EQ(parent_directory("/"), "/");
+  EXPECT_EQ(parent_directory(""), ".");
+}
+
+TEST(FileSystem, HashesInPieces) {
+  const TempDirectory directory;
+  std::string text((size_t{4} << 20) + 3, 'y');
+  text[size_t{4} << 20] = 'z';
+  write(directory / "a", text);
+  write(directory / "empty", "");
+  EXPECT_EQ(hash_file(fs, directory / "a"), hash_bytes(bytes_of(text)));
+  EXPECT_EQ(hash_file(fs, directory / "empty"), hash_bytes({}));
+}
+
+class AtomicWrite : public testing::TestWithParam<Fault> {};
+
+// Whatever operation fails or is the last one, the file holds the old text or the new one.
+TEST_P(AtomicWrite, LeavesOldOrNew) {
+  const std::string old_text(100, 'o'), new_text(200, 'n');
+  int64_t broken = 0;
+  for (int64_t n = 1;; ++n) {
+    const TempDirectory directory;
+    const std::string path = directory / "file";
+    FaultFileSystem faulty(fs);
+    write_file_atomically(faulty, path, bytes_of(old_text));
+    faulty.fail_at(n, GetParam());
+    bool threw = false;
+    try {
+      write_file_atomically(faulty, path, bytes_of(new_text));
+    } catch (const Error&) {
+      threw = true;
+    }
+    if (!faulty.broke()) {
+      EXPECT_FALSE(threw);
+      EXPECT_EQ(fs.read_file(path), new_text);
+      break;
+    }
+    ++broken;
+    EXPECT_TRUE(threw);
+    const std::string found = fs.read_file(path);
+    EXPECT_TRUE(found == old_text || found == new_text) << "after operation " << n;
+    const bool process_lives = GetParam() == Fault::kError || GetParam() == Fault::kShortWrite;
+    if (process_lives) {
+      EXPECT_EQ(fs.list_directory(directory.path()), std::vector<std::string>{"file"});
+    }
+  }
+  EXPECT_EQ(broken, 6);  // create, append, sync, close, rename, sync of the directory
+}
+INSTANTIATE_TEST_SUITE_P(Faults, AtomicWrite,
+                         testing::Values(Fault::kError, Fault::kShortWrite, Fault::kStop, Fault::kStopShort));
+
+TEST(FileSystem, AtomicWriteSurvivesAPowerCutAfterAnyOperation) {
+  const std::string old_text(100, 'o'), new_text(200, 'n');
+  for (const auto renames : {UnsyncedRenames::kKept, UnsyncedRenames::kUndone}) {
+    for (int64_t n = 1; n <= 7; ++n) {
+      const TempDirectory directory;
+      const std::string path = directory / "file";
+      FaultFileSystem faulty(fs);
+      write_file_atomically(faulty, path, bytes_of(old_text));
+      faulty.fail_at(n, Fault::kStop);
+      bool threw = false;
+      try {
+        write_file_atomically(faulty, path, bytes_of(new_text));
+      } catch (const Error&) {
+        threw = true;
+      }
+      faulty.drop_unsynced(renames);
+      const std::string found = fs.read_file(path);
+      EXPECT_TRUE(found == new_text || (threw && found == old_text)) << "after operation " << n;
+    }
+  }
+}
+
+TEST(FileSystem, AtomicWriteNamesThePathItCannotWrite) {
+  const TempDirectory directory;
+  EXPECT_ERROR(write_file_atomically(fs, directory / "no/file", {}), directory / "no/file", "No such file");
+  EXPECT_ERROR(write_file_atomically(fs, directory.path(), {}), directory.path(), "cannot be renamed");
+}
+
+}  // namespace
+}  // namespace mpt

@@ -1,0 +1,203 @@
+// A file system that breaks at a chosen operation, and one that loses power: what was not synced is gone.
+//
+// Every call that changes something counts as one mutation, from 1. At the chosen one the call throws Error
+// and has
+//   kError        no effect; later calls work                          (a passing fault, a full disk)
+//   kShortWrite   written half of its bytes if it is an append; later calls work
+//   kStop         no effect, and no later call of any kind works        (the process was killed)
+//   kStopShort    as kStop, with half of an append written              (killed within a write)
+// drop_unsynced() then makes of the directory what a power cut may leave behind.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/check.h"
+#include "core/file_system.h"
+
+namespace mpt::test {
+
+enum class Fault : uint8_t { kNone, kError, kShortWrite, kStop, kStopShort };
+// Whether renames in directories that were not synced have reached the storage device: both happen.
+enum class UnsyncedRenames : uint8_t { kKept, kUndone };
+
+class FaultFileSystem final : public FileSystem {
+ public:
+  explicit FaultFileSystem(FileSystem& base) : base_(base) {}
+
+  // Breaks at the n-th mutation from now.
+  void fail_at(int64_t n, Fault fault) {
+    mutations_ = 0;
+    fail_at_ = n;
+    fault_ = fault;
+    stopped_ = false;
+  }
+  void work() { fail_at(0, Fault::kNone); }
+  [[nodiscard]] int64_t mutations() const { return mutations_; }
+  [[nodiscard]] bool broke() const { return fail_at_ > 0 && mutations_ >= fail_at_; }
+
+  // Entries not synced in their directory vanish; bytes not synced in their file are cut off.
+  void drop_unsynced(UnsyncedRenames renames) {
+    for (auto rename = renames_.rbegin(); rename != renames_.rend(); ++rename) {
+      if (renames == UnsyncedRenames::kUndone)
+        undo(*rename);
+      else
+        entries_[rename->to].listed = true;
+    }
+    for (const auto& [path, entry] : entries_) {
+      if (!base_.exists(path)) continue;
+      if (!entry.listed)
+        base_.remove_tree(path);
+      else if (entry.synced < entry.size)
+        base_.truncate(path, entry.synced);
+    }
+    entries_.clear();
+    renames_.clear();
+  }
+
+  std::unique_ptr<WritableFile> create(const std::string& path) override {
+    mutate();
+    const bool existed = base_.exists(path);
+    auto file = base_.create(path);
+    entries_[path] = {.listed = existed, .size = 0, .synced = 0};
+    return std::make_unique<File>(*this, std::move(file), path);
+  }
+  std::unique_ptr<WritableFile> open_append(const std::string& path) override {
+    mutate();
+    const bool existed = base_.exists(path);
+    auto file = base_.open_append(path);
+    const int64_t size = base_.file_size(path);
+    entries_.try_emplace(path, Entry{.listed = existed, .size = size, .synced = size});
+    return std::make_unique<File>(*this, std::move(file), path);
+  }
+  std::unique_ptr<ReadableFile> open_read(const std::string& path) override {
+    observe();
+    return base_.open_read(path);
+  }
+  void truncate(const std::string& path, int64_t size) override {
+    mutate();
+    base_.truncate(path, size);
+  }
+  FileKind kind(const std::string& path) override {
+    observe();
+    return base_.kind(path);
+  }
+  bool is_link(const std::string& path) override {
+    observe();
+    return base_.is_link(path);
+  }
+  std::vector<std::string> list_directory(const std::string& path) override {
+    observe();
+    return base_.list_directory(path);
+  }
+  void create_directory(const std::string& path) override {
+    mutate();
+    base_.create_directory(path);
+    entries_[path] = {.listed = false, .size = 0, .synced = 0};
+  }
+  void remove_file(const std::string& path) override {
+    mutate();
+    base_.remove_file(path);
+    entries_.erase(path);
+  }
+  void remove_directory(const std::string& path) override {
+    mutate();
+    base_.remove_directory(path);
+    entries_.erase(path);
+  }
+  void rename(const std::string& from, const std::string& to) override {
+    mutate();
+    Rename record{from, to, std::nullopt};
+    if (base_.kind(to) == FileKind::kRegular) record.replaced = base_.read_file(to);
+    base_.rename(from, to);
+    move_entries(from, to);
+    renames_.push_back(record);
+  }
+  void sync_directory(const std::string& path) override {
+    mutate();
+    base_.sync_directory(path);
+    for (auto& [name, entry] : entries_) entry.listed |= parent_directory(name) == path;
+    std::erase_if(renames_, [&](const Rename& rename) { return parent_directory(rename.to) == path; });
+  }
+
+ private:
+  struct Entry {
+    bool listed = false;  // its directory was synced since it was created
+    int64_t size = 0;
+    int64_t synced = 0;
+  };
+  struct Rename {
+    std::string from, to;
+    std::optional<std::string> replaced;  // content of the file that was there
+  };
+
+  class File final : public WritableFile {
+   public:
+    File(FaultFileSystem& owner, std::unique_ptr<WritableFile> file, std::string path)
+        : owner_(owner), file_(std::move(file)), path_(std::move(path)) {}
+    void append(std::span<const std::byte> bytes) override {
+      owner_.observe();
+      const bool half = owner_.fault_ == Fault::kShortWrite || owner_.fault_ == Fault::kStopShort;
+      if (half && owner_.mutations_ + 1 == owner_.fail_at_) write(bytes.first(bytes.size() / 2));
+      owner_.mutate();
+      write(bytes);
+    }
+    void sync() override {
+      owner_.mutate();
+      file_->sync();
+      Entry& entry = owner_.entries_[path_];
+      entry.synced = entry.size;
+    }
+    void close() override {
+      owner_.mutate();
+      file_->close();
+    }
+
+   private:
+    void write(std::span<const std::byte> bytes) {
+      file_->append(bytes);
+      owner_.entries_[path_].size += static_cast<int64_t>(bytes.size());
+    }
+    FaultFileSystem& owner_;
+    std::unique_ptr<WritableFile> file_;
+    std::string path_;
+  };
+
+  void observe() const {
+    if (stopped_) throw error("fault file system: stopped");
+  }
+  void mutate() {
+    observe();
+    if (++mutations_ != fail_at_ || fault_ == Fault::kNone) return;
+    stopped_ = fault_ == Fault::kStop || fault_ == Fault::kStopShort;
+    throw error("fault file system: operation {} fails", mutations_);
+  }
+  void undo(const Rename& rename) {
+    if (!base_.exists(rename.to)) return;
+    base_.rename(rename.to, rename.from);
+    move_entries(rename.to, rename.from);
+    if (rename.replaced) base_.create(rename.to)->append(bytes_of(*rename.replaced));
+  }
+  // A renamed directory takes its content along.
+  void move_entries(const std::string& from, const std::string& to) {
+    std::map<std::string, Entry> moved;
+    for (const auto& [path, entry] : entries_) {
+      const bool inside = path == from || path.starts_with(from + "/");
+      moved[inside ? to + path.substr(from.size()) : path] = entry;
+    }
+    entries_ = std::move(moved);
+  }
+
+  FileSystem& base_;
+  int64_t mutations_ = 0;
+  int64_t fail_at_ = 0;
+  Fault fault_ = Fault::kNone;
+  bool stopped_ = false;
+  std::map<std::string, Entry> entries_;
+  std::vector<Rename> renames_;
+};
+
+}  // namespace mpt::test
