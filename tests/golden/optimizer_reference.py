@@ -1,0 +1,146 @@
+"""The optimizer rules on one scalar weight, in exactly rounded float32: the oracle of the bit-for-bit tests.
+
+Each rule takes (w, g, state, options, t), updates the state in place (unrounded float32) and returns the new weight.
+Options are decimal numbers rounded once to float32, as a configuration file gives them; t starts at 1.
+"""
+
+import math
+
+import numpy as np
+
+from exact_float import F32, bf16, clamp, fma, from_bits
+
+LN2 = from_bits(0x3F317218)
+EXPM1_COEFFICIENTS = [F32(1 / 5040), F32(1 / 720), F32(1 / 120), F32(1 / 24), F32(1 / 6), F32(0.5), F32(1)]
+
+DEFAULTS = {
+    "adamw": {"lr_additive": 1e-3, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay_additive": 0.0},
+    "madam": {"lr_multiplicative": 0.01, "beta2": 0.999, "g_bound": 10.0, "w_max": 0.0},
+    "m_plus_adam": {
+        "lr_additive": 1e-3,
+        "lr_multiplicative": 1e-4,
+        "beta1": 0.9,
+        "beta2": 0.95,
+        "eps": 1e-8,
+        "tau": 1e-8,
+        "bias_correction": True,
+        "clip_multiplicative_direction": 10.0,
+        "clip_relative_step": 0.75,
+        "clip_exponent_step": 0.0,
+        "clip_weight": 0.0,
+        "clip_weight_mode": "absolute",
+        "weight_decay_additive": 0.0,
+        "weight_decay_multiplicative": 0.0,
+        "weight_decay_multiplicative_mode": "scale",
+    },
+}
+STATES = {"adamw": ("m", "v"), "madam": ("v",), "m_plus_adam": ("m", "v", "ve")}
+
+
+def correction(beta, t, enabled):
+    """1 - beta^t, in float64 from the float32 beta, rounded once."""
+    return F32(1 - float(F32(beta)) ** t) if enabled else F32(1)
+
+
+def ema(beta, state, value):
+    return fma(F32(1) - beta, value, beta * state)
+
+
+def ema_square(beta, state, value):
+    return fma(value, (F32(1) - beta) * value, beta * state)
+
+
+def additive_direction(w, g, s, o, t):
+    """Updates m and v; m̂ / (√v̂ + eps) + decay w."""
+    b1, b2, enabled = F32(o["beta1"]), F32(o["beta2"]), o.get("bias_correction", True)
+    s["m"], s["v"] = ema(b1, s["m"], g), ema_square(b2, s["v"], g)
+    c1, c2 = correction(o["beta1"], t, enabled), correction(o["beta2"], t, enabled)
+    direction = (s["m"] / c1) / (np.sqrt(s["v"] / c2) + F32(o["eps"]))
+    return fma(w, F32(o["weight_decay_additive"]), direction)
+
+
+def adamw(w, g, s, o, t):
+    return fma(-F32(o["lr_additive"]), additive_direction(w, g, s, o, t), w)
+
+
+def multiplicative_step(w, g, s, o, t):
+    """u, the relative step before decay: limited, scaled by 1 / max(|w|, tau), limited again."""
+    ge = (LN2 * w) * g
+    s["ve"] = ema_square(F32(o["beta2"]), s["ve"], ge)
+    n = ge / (np.sqrt(s["ve"] / correction(o["beta2"], t, o["bias_correction"])) + F32(o["eps"]))
+    if o["clip_multiplicative_direction"] > 0:
+        n = clamp(n, -F32(o["clip_multiplicative_direction"]), o["clip_multiplicative_direction"])
+    u = -F32(o["lr_multiplicative"]) * n / np.fmax(np.abs(w), F32(o["tau"]))
+    r_max, d_max = F32(o["clip_relative_step"]), o["clip_exponent_step"]
+    if r_max > 0:
+        u = clamp(u, -(r_max - F32(1e-6)), r_max)
+    if d_max > 0:
+        u = clamp(u, F32(2.0**-d_max - 1), F32(2.0**d_max - 1))
+    return u
+
+
+def decayed_relative_step(w, u, o):
+    if o["weight_decay_multiplicative"] == 0:
+        return u
+    decay = float(F32(o["lr_multiplicative"])) * o["weight_decay_multiplicative"]
+    if o["weight_decay_multiplicative_mode"] == "scale":
+        return u - F32(decay)
+    if w == 0:
+        return u
+    x = -decay * math.frexp(float(w))[1]
+    return fma(u, F32(2.0**x), F32(math.expm1(x * math.log(2.0))))
+
+
+def limit_weight(w, o):
+    w_max = F32(o["clip_weight"])
+    return clamp(w, -w_max, w_max) if w_max > 0 else w
+
+
+def m_plus_adam_parts(w, g, s, o, t):
+    """(relative step r, additive direction)."""
+    direction = additive_direction(w, g, s, o, t)
+    return decayed_relative_step(w, multiplicative_step(w, g, s, o, t), o), direction
+
+
+def m_plus_adam(w, g, s, o, t):
+    r, direction = m_plus_adam_parts(w, g, s, o, t)
+    return limit_weight(fma(-F32(o["lr_additive"]), direction, fma(w, r, w)), o)
+
+
+def expm1_polynomial(x):
+    sum_ = EXPM1_COEFFICIENTS[0]
+    for coefficient in EXPM1_COEFFICIENTS[1:]:
+        sum_ = fma(sum_, x, coefficient)
+    return sum_ * x
+
+
+def madam(w, g, s, o, t):
+    s["v"] = ema_square(F32(o["beta2"]), s["v"], g)
+    den = np.sqrt(s["v"] / correction(o["beta2"], t, True))
+    n = clamp(g / den, -F32(o["g_bound"]), o["g_bound"]) if den > 0 else F32(0)
+    x = -(F32(o["lr_multiplicative"]) * n)
+    w1 = fma(w, expm1_polynomial(-x if w < 0 else x), w)
+    w_max = F32(o["w_max"])
+    return clamp(w1, -w_max, w_max) if w_max > 0 else w1
+
+
+def kahan_write(w, d, s):
+    """Compensated bfloat16 store of w + d; the compensation c is a bfloat16 too."""
+    y = s["c"] + d
+    stored = bf16(w + y)
+    s["c"] = bf16((w - stored) + y)
+    return stored
+
+
+def kahan_step(rule, w, g, s, o, t):
+    if rule == "adamw":
+        return kahan_write(w, -(F32(o["lr_additive"]) * additive_direction(w, g, s, o, t)), s)
+    r, direction = m_plus_adam_parts(w, g, s, o, t)
+    return kahan_write(w, fma(w, r, -(F32(o["lr_additive"]) * direction)), s)
+
+
+RULES = {"adamw": adamw, "madam": madam, "m_plus_adam": m_plus_adam}
+
+
+def new_state(rule, writeback="nearest"):
+    return {name: F32(0) for name in STATES[rule] + (("c",) if writeback == "kahan" else ())}
