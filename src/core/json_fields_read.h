@@ -1,0 +1,146 @@
+// JSON → config struct, by the struct's field list (json_fields.h).
+//
+// Every problem is reported, not just the first, as "file:line: key.path: what is wrong, what would be
+// accepted": unknown keys with the nearest valid one, wrong types, values out of range, names that an enum
+// does not have, missing required keys, keys that another key's value leaves without meaning. `null` counts
+// as not given.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/json_document.h"
+#include "core/json_fields.h"
+
+namespace mpt {
+
+using Problems = std::vector<std::string>;
+
+// Throws one Error that lists all problems, if there are any.
+void throw_problems(const Problems& problems);
+
+// Collects the key paths of a struct: "optimizer", "optimizer.rule", ...
+class KeyCollector {
+ public:
+  template <HasFields S>
+  static std::vector<std::string> of(S& fields, const std::string& path = "") {
+    KeyCollector collector(path);
+    fields.fields(collector);
+    return collector.paths_;
+  }
+
+  template <class T>
+  void required(const char* key, T&, const FieldInfo& = {}) {
+    paths_.push_back(join_key_path(path_, key));
+  }
+  template <class T>
+  void optional(const char* key, T&, const FieldInfo& = {}) {
+    paths_.push_back(join_key_path(path_, key));
+  }
+  template <HasFields S>
+  void section(const char* key, S& member, std::string_view) {
+    const std::string path = join_key_path(path_, key);
+    paths_.push_back(path);
+    for (std::string& inner : of(member, path)) paths_.push_back(std::move(inner));
+  }
+
+ private:
+  explicit KeyCollector(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+  std::vector<std::string> paths_;
+};
+
+class FieldReader {
+ public:
+  template <HasFields S>
+  static void read(const JsonDocument& document, S& result, Problems& problems) {
+    const std::vector<std::string> known = KeyCollector::of(result);
+    FieldReader reader(document, document.root(), "", known, problems);
+    reader.report_unknown_keys();
+    result.fields(reader);
+  }
+
+  template <class T>
+  void required(const char* key, T& member, const FieldInfo& info = {}) {
+    if (!read_field(key, member, info)) report_missing(key, info);
+  }
+  template <class T>
+  void optional(const char* key, T& member, const FieldInfo& info = {}) {
+    read_field(key, member, info);
+  }
+  template <HasFields S>
+  void section(const char* key, S& member, std::string_view) {
+    static const Json kNothing = Json::object();
+    const Json* value = find(key);
+    if (value && !value->is_object()) {
+      report(key, fmt::format("expected a section {{...}}, found {}", describe(*value)));
+      return;
+    }
+    FieldReader inner(document_, value ? *value : kNothing, join_key_path(path_, key), known_, problems_);
+    inner.report_unknown_keys();
+    member.fields(inner);
+  }
+
+ private:
+  FieldReader(const JsonDocument& document, const Json& node, std::string path,
+              const std::vector<std::string>& known, Problems& problems)
+      : document_(document), node_(node), path_(std::move(path)), known_(known), problems_(problems) {}
+
+  // Whether the key was there, with a good value or a bad one that has been reported.
+  template <class T>
+  bool read_field(const char* key, T& member, const FieldInfo& info) {
+    const Json* value = find(key);
+    if (!value) return false;
+    if (info.only_with.holds)
+      convert(key, *value, member, info);
+    else
+      report_meaningless(key, info.only_with);
+    return true;
+  }
+
+  void convert(const char* key, const Json& value, bool& member, const FieldInfo& info);
+  void convert(const char* key, const Json& value, int64_t& member, const FieldInfo& info);
+  void convert(const char* key, const Json& value, uint64_t& member, const FieldInfo& info);
+  void convert(const char* key, const Json& value, double& member, const FieldInfo& info);
+  void convert(const char* key, const Json& value, std::string& member, const FieldInfo& info);
+  void convert(const char* key, const Json& value, std::vector<std::string>& member, const FieldInfo& info);
+  template <NamedEnum E>
+  void convert(const char* key, const Json& value, E& member, const FieldInfo&) {
+    const auto known =
+        value.is_string() ? enum_from_name<E>(value.get_ref<const std::string&>()) : std::nullopt;
+    if (known)
+      member = *known;
+    else
+      report(key, fmt::format("expected one of {}; found {}", all_names<E>(), describe(value)));
+  }
+  template <class T>
+  void convert(const char* key, const Json& value, std::optional<T>& member, const FieldInfo& info) {
+    T inner{};
+    convert(key, value, inner, info);
+    member = inner;
+  }
+
+  // The value of a key of this section that is there and not null.
+  [[nodiscard]] const Json* find(std::string_view key) const;
+  bool in_range(const char* key, double value, const Json& shown, const FieldInfo& info);
+  void report(std::string_view key, const std::string& what);
+  void report_unknown_keys();
+  [[nodiscard]] std::string suggestion(const std::string& key) const;
+  void report_missing(const char* key, const FieldInfo& info);
+  void report_meaningless(const char* key, const Condition& condition);
+
+  const JsonDocument& document_;
+  const Json& node_;
+  std::string path_;
+  const std::vector<std::string>& known_;  // key paths of the whole config
+  Problems& problems_;
+  std::set<std::string, std::less<>> bad_keys_;
+};
+
+}  // namespace mpt

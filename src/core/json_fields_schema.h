@@ -1,0 +1,76 @@
+// Config struct → JSON Schema (draft 2020-12), by the struct's field list (json_fields.h).
+//
+// Describes any config file, pieces included: names, types, ranges, accepted names, defaults, documentation.
+// What is required is said in words, since a file may leave it to a piece it includes. Every key may be null:
+// not given.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/json_fields.h"
+#include "core/json_fields_write.h"
+
+namespace mpt {
+
+class FieldSchema {
+ public:
+  template <HasFields S>
+  static Json of(S defaults) {
+    FieldSchema schema;
+    defaults.fields(schema);
+    return Json{{"type", Json::array({"object", "null"})},
+                {"additionalProperties", false},
+                {"properties", std::move(schema.properties_)}};
+  }
+
+  template <class T>
+  void required(const char* key, const T& member, const FieldInfo& info = {}) {
+    properties_[key] = property(member, info, "Required");
+  }
+  template <class T>
+  void optional(const char* key, const T& member, const FieldInfo& info = {}) {
+    Json& schema = properties_[key] = property(member, info, "");
+    schema["default"] = FieldWriter::value_of(member);
+  }
+  template <class T>
+  void optional(const char* key, const std::optional<T>& member, const FieldInfo& info = {}) {
+    properties_[key] = property(member.value_or(T{}), info, "");
+  }
+  template <HasFields S>
+  void section(const char* key, const S& member, std::string_view doc) {
+    Json& schema = properties_[key] = Json{{"description", doc}};
+    schema.update(of(member));
+  }
+
+ private:
+  template <class T>
+  static Json property(const T& member, const FieldInfo& info, std::string_view need) {
+    Json schema{{"description", description(info, need)}};
+    schema.update(type_of(member));
+    add_bounds(schema, info);
+    return schema;
+  }
+
+  static Json type_of(bool) { return {{"type", {"boolean", "null"}}}; }
+  static Json type_of(int64_t) { return {{"type", {"integer", "null"}}}; }
+  static Json type_of(uint64_t) { return {{"type", {"integer", "null"}}, {"minimum", 0}}; }
+  static Json type_of(double) { return {{"type", {"number", "null"}}}; }
+  static Json type_of(const std::string&) { return {{"type", {"string", "null"}}}; }
+  static Json type_of(const std::vector<std::string>&) {
+    return {{"type", {"array", "string", "null"}}, {"items", {{"type", "string"}}}};
+  }
+  template <NamedEnum E>
+  static Json type_of(E) {
+    Json names = EnumNames<E>::kNames;
+    names.push_back(nullptr);
+    return {{"enum", std::move(names)}};
+  }
+
+  static std::string description(const FieldInfo& info, std::string_view need);
+  static void add_bounds(Json& schema, const FieldInfo& info);
+
+  Json properties_ = Json::object();
+};
+
+}  // namespace mpt
