@@ -2,9 +2,10 @@
 # shellcheck shell=bash
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-# The distribution's interpreter, which sees python3-matplotlib; one earlier on PATH may not.
-# shellcheck disable=SC2034  # used by the scripts that source this
-if [ -x /usr/bin/python3 ]; then python=${MPT_PYTHON:-/usr/bin/python3}; else python=${MPT_PYTHON:-python3}; fi
+# The distribution's interpreter, which sees python3-matplotlib; another one earlier on PATH may not.
+run_python() {
+  if [ -x /usr/bin/python3 ]; then "${MPT_PYTHON:-/usr/bin/python3}" "$@"; else "${MPT_PYTHON:-python3}" "$@"; fi
+}
 
 say() { printf '%s\n' "$*"; }
 die() { printf '%s: error: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }

@@ -56,7 +56,7 @@ real_name() {
 
 extract() {  # PACKAGE KIND
   local text=$directory/$1.txt
-  dpkg-deb --fsys-tarfile "$apt_state"/debs/*.deb | "$python" "$root/scripts/extract_text.py" "$2" >"$text.part" || return 1
+  dpkg-deb --fsys-tarfile "$apt_state"/debs/*.deb | run_python "$root/scripts/extract_text.py" "$2" >"$text.part" || return 1
   [ -s "$text.part" ] || return 1
   mv "$text.part" "$text"
 }

@@ -68,12 +68,12 @@ class Run:
         return statistics.median(values) if values else math.nan
 
 
-def unigram_entropy(manifest_path, split="validation"):
+def unigram_entropy(manifest_path, split="val"):
     """Nats per token of a split, were every token drawn by its frequency alone; from the manifest of its tokens."""
     try:
         with open(manifest_path, encoding="utf-8") as file:
-            return float(json.load(file)["splits"][split]["unigram_entropy"])
+            return float(json.load(file)["splits"][split]["unigram_entropy_nats"])
     except OSError as problem:
         raise BadRun(f"{manifest_path}: {problem.strerror}; expected the manifest that `mpretrain tokenize` writes") from problem
     except (json.JSONDecodeError, KeyError, TypeError, ValueError) as problem:
-        raise BadRun(f"{manifest_path}: no splits.{split}.unigram_entropy in it") from problem
+        raise BadRun(f"{manifest_path}: no splits.{split}.unigram_entropy_nats in it") from problem

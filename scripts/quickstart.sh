@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# From a bare machine to two trained language models: installs what is missing, builds, fetches English text, trains a
+# tokenizer, pretrains a nano LLaMA with BF16 weights by AdamW and by M+Adam, and compares them.
+#
+#   scripts/quickstart.sh            under 15 minutes on 2 cores
+#   scripts/quickstart.sh --smoke    the same path with little text and few steps, under 3 minutes after the build
+#
+# Everything lands in quickstart/ (quickstart/smoke/ with --smoke). What is done is not done again: run it a second
+# time and it goes on where it stopped.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+work=$root/quickstart
+steps=300
+eval_every=50
+corpus_options=()
+case ${1:-} in
+  "") ;;
+  --smoke) work=$work/smoke steps=50 eval_every=25 corpus_options=(--small) ;;
+  *) die "unknown argument $1; expected nothing or --smoke" ;;
+esac
+vocab_size=4096
+program=$root/build/cpu/mpretrain
+corpus=$work/corpus tokenizer=$work/tokenizer/tokenizer.model tokens=$work/tokens runs=$work/runs
+prompt="The meaning of the word"
+
+stage=start
+stage_number=0
+report_failure() {
+  local code=$?
+  if [ $code -ne 0 ]; then printf '\nquickstart: FAILED in stage: %s (exit code %d)\n' "$stage" $code >&2; fi
+}
+trap report_failure EXIT
+
+# run_stage NAME COMMAND...: announces it, runs it, says how long it took.
+run_stage() {
+  stage=$1
+  stage_number=$((stage_number + 1))
+  shift
+  local start=$SECONDS
+  printf '\n=== %d. %s\n' $stage_number "$stage"
+  "$@"
+  printf '=== %s: done in %d s (%d s in all)\n' "$stage" $((SECONDS - start)) $SECONDS
+}
+
+# once NAME COMMAND...: runs the command unless this very command has already succeeded.
+once() {
+  local marker=$work/done/$1
+  shift
+  if [ -e "$marker" ] && [ "$(cat "$marker")" = "$*" ]; then
+    say "already done"
+    return
+  fi
+  rm -f "$marker"
+  "$@"
+  mkdir -p "$work/done"
+  printf '%s' "$*" >"$marker"
+}
+
+build_program() {
+  # A user's machine need not have what the tests are built with.
+  local options=()
+  if [ ! -e /usr/include/gtest/gtest.h ]; then options=(-DMPT_TESTS=OFF -DMPT_BENCH=OFF); fi
+  configure cpu "${options[@]}"
+  cmake --build "$root/build/cpu" --target mpretrain
+}
+
+train_tokenizer() {
+  mkdir -p "$(dirname "$tokenizer")"
+  once tokenizer "$program" tokenizer --input "$corpus/*.txt" --vocab-size $vocab_size --output "$tokenizer"
+}
+
+tokenize() {
+  once tokens "$program" tokenize --input "$corpus/*.txt" --tokenizer "$tokenizer" --output "$tokens" \
+    --validation-fraction 0.01 --overwrite
+}
+
+train() {  # NAME CONFIG
+  "$program" --config "$root/configs/$2" --resume auto \
+    --set train.steps=$steps --set "run.directory=$runs/$1" \
+    --set "data.train=$tokens/train_*.bin" --set "data.validation=$tokens/val_*.bin" \
+    --set "data.tokenizer=$tokenizer" --set eval.every=$eval_every
+}
+
+compare() {
+  run_python "$root/scripts/compare_runs.py" --manifest "$tokens/manifest.json" \
+    "AdamW=$runs/adamw" "M+Adam=$runs/m_plus_adam" | tee "$work/comparison.txt"
+}
+
+draw() {
+  run_python "$root/scripts/plot_curves.py" --output "$work/curves.png" --title "nano LLaMA, BF16 weights" \
+    "AdamW=$runs/adamw" "M+Adam=$runs/m_plus_adam"
+}
+
+newest_checkpoint() { find "$runs/$1/checkpoints" -mindepth 1 -maxdepth 1 -type d -name 'step_*' | sort | tail -n 1; }
+
+sample() {
+  "$program" generate --checkpoint "$(newest_checkpoint m_plus_adam)" --prompt "$prompt" --max-tokens 80 \
+    --temperature 0.8 --top-k 50 --seed 1 | tee "$work/sample.txt"
+}
+
+mkdir -p "$work"
+run_stage "install what is missing" "$root/scripts/install_deps.sh"
+run_stage "build" build_program
+run_stage "fetch English text" "$root/scripts/fetch_corpus.sh" "${corpus_options[@]}" "$corpus"
+run_stage "train a tokenizer of $vocab_size pieces" train_tokenizer
+run_stage "tokenize" tokenize
+run_stage "pretrain with AdamW, $steps steps" train adamw nano_bf16_adamw.json
+run_stage "pretrain with M+Adam, $steps steps" train m_plus_adam nano_bf16.json
+run_stage "generate a sample with the M+Adam model" sample
+run_stage "draw the loss curves" draw
+run_stage "compare" compare
+say
+say "models: $runs   curves: $work/curves.png   total: $SECONDS s"
+stage=end
