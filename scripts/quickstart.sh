@@ -14,10 +14,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 work=$root/quickstart
 steps=300
 eval_every=50
+eval_tokens=65536
 corpus_options=()
 case ${1:-} in
   "") ;;
-  --smoke) work=$work/smoke steps=50 eval_every=25 corpus_options=(--small) ;;
+  --smoke) work=$work/smoke steps=50 eval_every=25 eval_tokens=16384 corpus_options=(--small) ;;
   *) die "unknown argument $1; expected nothing or --smoke" ;;
 esac
 vocab_size=4096
@@ -77,10 +78,10 @@ tokenize() {
 }
 
 train() {  # NAME CONFIG
-  "$program" --config "$root/configs/$2" --resume auto \
-    --set train.steps=$steps --set "run.directory=$runs/$1" \
+  "$program" --config "$root/configs/$2" --resume auto --set "name=$1" --set "output_dir=$runs" \
     --set "data.train=$tokens/train_*.bin" --set "data.validation=$tokens/val_*.bin" \
-    --set "data.tokenizer=$tokenizer" --set eval.every=$eval_every
+    --set "data.tokenizer=$tokenizer" --set "train.steps=$steps" \
+    --set "eval.every_steps=$eval_every" --set "eval.tokens=$eval_tokens" --set "checkpoint.every_steps=$eval_every"
 }
 
 compare() {
