@@ -94,7 +94,7 @@ draw() {
     "AdamW=$runs/adamw" "M+Adam=$runs/m_plus_adam"
 }
 
-newest_checkpoint() { find "$runs/$1/checkpoints" -mindepth 1 -maxdepth 1 -type d -name 'step_*' | sort | tail -n 1; }
+newest_checkpoint() { find "$runs/$1/checkpoints" -mindepth 1 -maxdepth 1 -type d -name 'step_????????' | sort | tail -n 1; }
 
 sample() {
   "$program" generate --checkpoint "$(newest_checkpoint m_plus_adam)" --prompt "$prompt" --max-tokens 80 \
