@@ -46,7 +46,7 @@ MPT_HD float exp_of(float x) {
   const float kLog2e = 1.44269504088896341f;
   const float kLn2Hi = 0.693359375f, kLn2Lo = -2.12194440e-4f;
   const float kShift = 12582912.0f;                            // 1.5 * 2^23: adding it rounds to an integer
-  const float clamped = min_of(max_of(-104.0f, x), 89.0f);     // a NaN passes through both
+  const float clamped = min_of(89.0f, max_of(-104.0f, x));     // a NaN passes through both
   const float shifted = std::fma(clamped, kLog2e, kShift);
   const float n = shifted - kShift;
   float r = std::fma(n, -kLn2Hi, clamped);

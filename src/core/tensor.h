@@ -12,13 +12,16 @@
 namespace mpt {
 
 // Element types of storage. The names are those of configs and messages.
-enum class DType : uint8_t { kF32, kBF16, kI32 };
+enum class DType : uint8_t { kF32, kBF16, kI32, kF64 };
 template <>
 struct EnumNames<DType> {
-  static constexpr std::array<std::string_view, 3> kNames{"fp32", "bf16", "int32"};
+  static constexpr std::array<std::string_view, 4> kNames{"fp32", "bf16", "int32", "fp64"};
 };
 
-constexpr int64_t size_of(DType type) { return type == DType::kBF16 ? 2 : 4; }
+constexpr int64_t size_of(DType type) {
+  if (type == DType::kBF16) return 2;
+  return type == DType::kF64 ? 8 : 4;
+}
 
 // Row-major matrix view [rows, cols]; `stride` is the distance of rows in elements.
 // A vector is one row. data is null in a planned (not allocated) tensor.

@@ -1,0 +1,40 @@
+// BF16 as a storage type: 16 bits on load and store, FP32 in between (NUMERICS "Element formats").
+#pragma once
+
+#include "core/scalar_math.h"
+
+namespace mpt {
+
+struct bf16 {
+  uint16_t bits;
+};
+
+MPT_HD float to_float(bf16 x) { return float_of(static_cast<uint32_t>(x.bits) << 16); }
+MPT_HD float to_float(float x) { return x; }
+
+// Nearest, ties to even; any NaN becomes 7FFF; FP32 values beyond the largest BF16 round to infinity.
+MPT_HD bf16 bf16_nearest(float x) {
+  const uint32_t u = bits_of(x);
+  const uint32_t rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
+  return {static_cast<uint16_t>(x != x ? 0x7FFFu : rounded)};
+}
+
+// from_float<T>(x): x rounded to the storage type T.
+template <class T>
+MPT_HD T from_float(float x);
+template <>
+MPT_HD float from_float<float>(float x) {
+  return x;
+}
+template <>
+MPT_HD bf16 from_float<bf16>(float x) {
+  return bf16_nearest(x);
+}
+
+// The value x has after storing it as T.
+template <class T>
+MPT_HD float rounded_to(float x) {
+  return to_float(from_float<T>(x));
+}
+
+}  // namespace mpt

@@ -1,0 +1,67 @@
+// A group is the set of lanes that works on one row or one unit; formulas are written against it.
+//
+// Row formulas use each(), sum() and max(), which hand the group a whole index range and let it decide how its lanes
+// share it. Unit formulas (optimizer, quantisation) own kUnit consecutive elements, lane l holding elements
+// [l * kUnit / kLanes, (l + 1) * kUnit / kLanes); only reduce_max() crosses lanes there, which is exact and
+// order-free, so a unit gives the same bits for any number of lanes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "core/host_device.h"
+#include "core/scalar_math.h"
+
+namespace mpt {
+
+// Elements of a unit: consecutive elements of one row; the last unit of a row may be shorter.
+inline constexpr int kUnit = 128;
+
+// The CPU's group: one lane, whose loops the compiler vectorises.
+struct SerialGroup {
+  static constexpr int kLanes = 1;
+  static constexpr int64_t lane() { return 0; }
+
+  // f(i) for every i in [0, n), in any order and possibly at once: iterations must be independent.
+  template <class F>
+  static void each(int64_t n, const F& f) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) f(i);
+  }
+
+  // The sum of f(i), in an order that depends on n alone: 32 running sums, then a tree. The same bits on every
+  // instruction set.
+  template <class F>
+  static auto sum(int64_t n, const F& f) {
+    auto running = reduce<0>(n, f, [](auto a, auto b) { return a + b; });
+    return running;
+  }
+  // The maximum of f(i), -Inf when n is 0; a NaN is ignored.
+  template <class F>
+  static auto max(int64_t n, const F& f) {
+    return reduce<1>(n, f, [](auto a, auto b) { return max_of(b, a); });
+  }
+  static float reduce_max(float x) { return x; }
+
+ private:
+  static constexpr int kRunning = 32;
+
+  template <int kIsMax, class F, class Combine>
+  static auto reduce(int64_t n, const F& f, const Combine& combine) {
+    using T = decltype(f(int64_t{0}));
+    std::array<T, kRunning> running;
+    running.fill(kIsMax ? T(-INFINITY) : T(0));
+    const int64_t whole = n / kRunning * kRunning;
+    for (int64_t i = 0; i < whole; i += kRunning) {
+#pragma omp simd
+      for (int j = 0; j < kRunning; ++j) running[size_t(j)] = combine(running[size_t(j)], f(i + j));
+    }
+    for (int64_t i = whole; i < n; ++i) running[size_t(i - whole)] = combine(running[size_t(i - whole)], f(i));
+    for (int width = kRunning / 2; width > 0; width /= 2)
+      for (int j = 0; j < width; ++j)
+        running[size_t(j)] = combine(running[size_t(j)], running[size_t(j + width)]);
+    return running[0];
+  }
+};
+
+}  // namespace mpt

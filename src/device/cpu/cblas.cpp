@@ -1,0 +1,64 @@
+// The only file that knows which CBLAS is behind the products.
+#include "device/cpu/cblas.h"
+
+#include <string>
+
+#include <fmt/format.h>
+
+#include "device/cpu/cpu_gemm.h"
+
+#if defined(MPT_CBLAS_BLIS)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#pragma GCC diagnostic ignored "-Wshadow"
+#include <blis.h>
+#pragma GCC diagnostic pop
+#elif defined(MPT_CBLAS_OPENBLAS)
+#include <cblas.h>
+#else
+#error "no CBLAS was chosen: see cmake/FindCBLAS.cmake"
+#endif
+
+namespace mpt {
+
+#if defined(MPT_CBLAS_BLIS)
+
+void set_cblas_threads(int threads) { bli_thread_set_num_threads(threads); }
+
+static std::string kernel_name() { return bli_arch_string(bli_arch_query_id()); }
+
+std::string cblas_description() {
+  return fmt::format("BLIS {} ({} kernels, {} threads)", bli_info_get_version_str(), kernel_name(),
+                     bli_thread_get_num_threads());
+}
+bool cblas_is_optimised() { return kernel_name() != "generic"; }
+
+#else
+
+void set_cblas_threads(int threads) { openblas_set_num_threads(threads); }
+
+std::string cblas_description() {
+  return fmt::format("{} ({} kernels, {} threads)", openblas_get_config(), openblas_get_corename(),
+                     openblas_get_num_threads());
+}
+bool cblas_is_optimised() {
+  const std::string core = openblas_get_corename();
+  return core != "Prescott" && core != "Core2" && core != "GENERIC";
+}
+
+#endif
+
+void sgemm(const Sgemm& call) {
+  const auto flag = [](Transpose t) { return t == Transpose::kYes ? CblasTrans : CblasNoTrans; };
+  using Int = decltype([] {
+#if defined(MPT_CBLAS_BLIS)
+    return f77_int{};
+#else
+    return blasint{};
+#endif
+  }());
+  cblas_sgemm(CblasRowMajor, flag(call.transpose_a), flag(call.transpose_b), Int(call.m), Int(call.n), Int(call.k),
+              1.0f, call.a, Int(call.lda), call.b, Int(call.ldb), call.beta, call.d, Int(call.ldd));
+}
+
+}  // namespace mpt

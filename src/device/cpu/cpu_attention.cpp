@@ -1,0 +1,276 @@
+#include "device/cpu/cpu_attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <omp.h>
+
+#include "core/bf16.h"
+#include "core/check.h"
+#include "device/cpu/tile_product.h"
+
+namespace mpt {
+namespace {
+
+constexpr int64_t kTile = 48;              // queries and keys of a tile: a multiple of 6 and of 16
+constexpr float kPaddedLse = 1e30f;        // log-sum-exp of rows beyond T: their probabilities become exactly 0
+
+// Sizes with T padded to whole tiles and D to whole vectors; padding is zero and never stored.
+struct Padded {
+  int64_t tokens, dim;
+  explicit Padded(const AttentionShape& s)
+      : tokens(align_up(s.seq_len, kTile)), dim(align_up(s.head_dim, kTileColumns)) {}
+  [[nodiscard]] int64_t matrix() const { return tokens * dim; }
+  [[nodiscard]] int64_t tile_rows() const { return kTile * dim; }
+};
+
+// One head's slice of a [B T, ...] tensor.
+template <class T>
+struct HeadSlice {
+  T* data;
+  int64_t stride;
+};
+
+template <class T>
+HeadSlice<T> head_slice(const Tensor& t, const AttentionShape& s, int64_t task, int64_t part) {
+  const int64_t sequence = task / s.heads, head = task % s.heads;
+  return {t.as<T>() + sequence * s.seq_len * t.stride + (part * s.heads + head) * s.head_dim, t.stride};
+}
+
+// target[Tp, Dp] = scale * source[T, D], zero padded.
+template <class T>
+void pack_rows(HeadSlice<T> source, const AttentionShape& s, float scale, float* target) {
+  const Padded p(s);
+  for (int64_t t = 0; t < p.tokens; ++t) {
+    float* row = target + t * p.dim;
+    const int64_t dims = t < s.seq_len ? s.head_dim : 0;
+#pragma omp simd
+    for (int64_t d = 0; d < dims; ++d) row[d] = scale * to_float(source.data[t * source.stride + d]);
+    std::fill(row + dims, row + p.dim, 0.0f);
+  }
+}
+
+// target[Dp, Tp] = source[T, D] transposed, zero padded; in blocks of 16 x 16 that stay in the cache.
+template <class T>
+void pack_transposed(HeadSlice<T> source, const AttentionShape& s, float* target) {
+  const Padded p(s);
+  for (int64_t t0 = 0; t0 < p.tokens; t0 += 16)
+    for (int64_t d0 = 0; d0 < p.dim; d0 += 16)
+      for (int64_t d = d0; d < d0 + 16; ++d)
+        for (int64_t t = t0; t < t0 + 16; ++t)
+          target[d * p.tokens + t] =
+              t < s.seq_len && d < s.head_dim ? to_float(source.data[t * source.stride + d]) : 0.0f;
+}
+
+template <class T>
+void store_rows(const float* source, int64_t first, int64_t rows, const AttentionShape& s, float scale,
+                HeadSlice<T> target) {
+  const Padded p(s);
+  for (int64_t r = 0; r < std::min(rows, s.seq_len - first); ++r) {
+    T* row = target.data + (first + r) * target.stride;
+#pragma omp simd
+    for (int64_t d = 0; d < s.head_dim; ++d) row[d] = from_float<T>(scale * source[r * p.dim + d]);
+  }
+}
+
+// Scores above the diagonal of a tile on the diagonal do not exist.
+void mask_diagonal(float* scores) {
+  for (int64_t r = 0; r < kTile; ++r) std::fill(scores + r * kTile + r + 1, scores + (r + 1) * kTile, -INFINITY);
+}
+
+// Online softmax of one score row: probabilities relative to the new maximum replace the scores; the sum and the
+// output gathered so far are rescaled to it.
+void softmax_row(float* scores, float& maximum, float& sum, float* out, int64_t dim) {
+  float top = maximum;
+#pragma omp simd reduction(max : top)
+  for (int64_t c = 0; c < kTile; ++c) top = max_of(top, scores[c]);
+  const float rescale = exp_of(maximum - top);
+  float added = 0.0f;
+#pragma omp simd reduction(+ : added)
+  for (int64_t c = 0; c < kTile; ++c) {
+    scores[c] = exp_of(scores[c] - top);
+    added += scores[c];
+  }
+  if (rescale != 1.0f) {
+#pragma omp simd
+    for (int64_t d = 0; d < dim; ++d) out[d] *= rescale;
+  }
+  sum = std::fma(sum, rescale, added);
+  maximum = top;
+}
+
+struct ForwardScratch {
+  float *queries, *keys_t, *values, *out, *scores;
+  static int64_t size(const Padded& p) { return 3 * p.matrix() + p.tile_rows() + kTile * kTile; }
+  ForwardScratch(float* base, const Padded& p) {
+    queries = base;
+    keys_t = queries + p.matrix();
+    values = keys_t + p.matrix();
+    out = values + p.matrix();
+    scores = out + p.tile_rows();
+  }
+};
+
+template <class T>
+void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
+  const AttentionShape& s = call.shape;
+  const Padded p(s);
+  const ForwardScratch w(scratch, p);
+  pack_rows(head_slice<T>(call.qkv, s, task, 0), s, 1.0f / std::sqrt(float(s.head_dim)), w.queries);
+  pack_transposed(head_slice<T>(call.qkv, s, task, 1), s, w.keys_t);
+  pack_rows(head_slice<T>(call.qkv, s, task, 2), s, 1.0f, w.values);
+  const HeadSlice<T> target = head_slice<T>(call.out, s, task, 0);
+  float* log_sum_exp = call.log_sum_exp.as<float>() + task * call.log_sum_exp.stride;
+  for (int64_t q = 0; q < s.seq_len; q += kTile) {
+    float maximum[kTile], sum[kTile] = {};
+    std::fill_n(maximum, kTile, -INFINITY);
+    std::fill_n(w.out, p.tile_rows(), 0.0f);
+    for (int64_t k = 0; k <= q; k += kTile) {
+      tile_product<Accumulate::kNo>({kTile, kTile, p.dim, {w.queries + q * p.dim, p.dim, 1}, w.keys_t + k, p.tokens,
+                                     w.scores, kTile});
+      if (k == q) mask_diagonal(w.scores);
+      for (int64_t r = 0; r < kTile; ++r)
+        softmax_row(w.scores + r * kTile, maximum[r], sum[r], w.out + r * p.dim, p.dim);
+      tile_product<Accumulate::kYes>(
+          {kTile, p.dim, kTile, {w.scores, kTile, 1}, w.values + k * p.dim, p.dim, w.out, p.dim});
+    }
+    for (int64_t r = 0; r < kTile && q + r < s.seq_len; ++r) {
+      log_sum_exp[q + r] = maximum[r] + std::log(sum[r]);
+      store_rows(w.out + r * p.dim, q + r, 1, s, 1.0f / sum[r], target);
+    }
+  }
+}
+
+struct BackwardScratch {
+  float *queries, *keys, *keys_t, *values_t, *d_out, *d_queries, *d_keys, *d_values, *probabilities, *d_scores;
+  float *log_sum_exp, *delta;
+  static int64_t size(const Padded& p) {
+    return 6 * p.matrix() + 2 * p.tile_rows() + 2 * kTile * kTile + 2 * p.tokens;
+  }
+  BackwardScratch(float* base, const Padded& p) {
+    const auto take = [&base](int64_t n) {
+      float* part = base;
+      base += n;
+      return part;
+    };
+    queries = take(p.matrix());
+    keys = take(p.matrix());
+    keys_t = take(p.matrix());
+    values_t = take(p.matrix());
+    d_out = take(p.matrix());
+    d_queries = take(p.matrix());
+    d_keys = take(p.tile_rows());
+    d_values = take(p.tile_rows());
+    probabilities = take(kTile * kTile);
+    d_scores = take(kTile * kTile);
+    log_sum_exp = take(p.tokens);
+    delta = take(p.tokens);
+  }
+};
+
+// delta_i = sum_d dO_id O_id, the mean of dP under P in row i.
+template <class T>
+void row_deltas(const AttentionBackward& call, int64_t task, const BackwardScratch& w) {
+  const AttentionShape& s = call.shape;
+  const Padded p(s);
+  const HeadSlice<T> out = head_slice<T>(call.out, s, task, 0);
+  const float* lse = call.log_sum_exp.as<float>() + task * call.log_sum_exp.stride;
+  for (int64_t t = 0; t < p.tokens; ++t) {
+    float delta = 0.0f;
+    const int64_t dims = t < s.seq_len ? s.head_dim : 0;
+#pragma omp simd reduction(+ : delta)
+    for (int64_t d = 0; d < dims; ++d) delta += w.d_out[t * p.dim + d] * to_float(out.data[t * out.stride + d]);
+    w.delta[t] = delta;
+    w.log_sum_exp[t] = t < s.seq_len ? lse[t] : kPaddedLse;
+  }
+}
+
+// P = exp(S - lse) replaces S; dS = P (dP - delta) replaces dP.
+void score_gradients(const BackwardScratch& w, int64_t q) {
+  for (int64_t r = 0; r < kTile; ++r) {
+    float *p = w.probabilities + r * kTile, *d = w.d_scores + r * kTile;
+    const float lse = w.log_sum_exp[q + r], delta = w.delta[q + r];
+#pragma omp simd
+    for (int64_t c = 0; c < kTile; ++c) {
+      p[c] = exp_of(p[c] - lse);
+      d[c] = p[c] * (d[c] - delta);
+    }
+  }
+}
+
+// Everything that key tile k receives from, and gives to, query tile q.
+void backward_tile(const BackwardScratch& w, const Padded& p, int64_t q, int64_t k) {
+  const float *queries = w.queries + q * p.dim, *d_out = w.d_out + q * p.dim;
+  tile_product<Accumulate::kNo>(
+      {kTile, kTile, p.dim, {queries, p.dim, 1}, w.keys_t + k, p.tokens, w.probabilities, kTile});
+  if (k == q) mask_diagonal(w.probabilities);
+  tile_product<Accumulate::kNo>(
+      {kTile, kTile, p.dim, {d_out, p.dim, 1}, w.values_t + k, p.tokens, w.d_scores, kTile});
+  score_gradients(w, q);
+  tile_product<Accumulate::kYes>({kTile, p.dim, kTile, {w.probabilities, 1, kTile}, d_out, p.dim, w.d_values, p.dim});
+  tile_product<Accumulate::kYes>(
+      {kTile, p.dim, kTile, {w.d_scores, kTile, 1}, w.keys + k * p.dim, p.dim, w.d_queries + q * p.dim, p.dim});
+  tile_product<Accumulate::kYes>({kTile, p.dim, kTile, {w.d_scores, 1, kTile}, queries, p.dim, w.d_keys, p.dim});
+}
+
+template <class T>
+void backward_head(const AttentionBackward& call, int64_t task, float* scratch) {
+  const AttentionShape& s = call.shape;
+  const Padded p(s);
+  const BackwardScratch w(scratch, p);
+  const float scale = 1.0f / std::sqrt(float(s.head_dim));
+  const HeadSlice<T> keys = head_slice<T>(call.qkv, s, task, 1);
+  pack_rows(head_slice<T>(call.qkv, s, task, 0), s, scale, w.queries);
+  pack_rows(keys, s, 1.0f, w.keys);
+  pack_transposed(keys, s, w.keys_t);
+  pack_transposed(head_slice<T>(call.qkv, s, task, 2), s, w.values_t);
+  pack_rows(head_slice<T>(call.d_out, s, task, 0), s, 1.0f, w.d_out);
+  row_deltas<T>(call, task, w);
+  std::fill_n(w.d_queries, p.matrix(), 0.0f);
+  for (int64_t k = 0; k < s.seq_len; k += kTile) {
+    std::fill_n(w.d_keys, p.tile_rows(), 0.0f);
+    std::fill_n(w.d_values, p.tile_rows(), 0.0f);
+    for (int64_t q = k; q < s.seq_len; q += kTile) backward_tile(w, p, q, k);
+    store_rows(w.d_keys, k, kTile, s, 1.0f, head_slice<T>(call.d_qkv, s, task, 1));
+    store_rows(w.d_values, k, kTile, s, 1.0f, head_slice<T>(call.d_qkv, s, task, 2));
+  }
+  store_rows(w.d_queries, 0, s.seq_len, s, scale, head_slice<T>(call.d_qkv, s, task, 0));
+}
+
+}  // namespace
+
+void CpuAttention::reserve(Allocator& allocator, const AttentionShape& shape) {
+  const Padded p(shape);
+  const int64_t floats = align_up(std::max(ForwardScratch::size(p), BackwardScratch::size(p)), kAlignment / 4);
+  if (floats <= per_thread_) return;
+  per_thread_ = floats;
+  scratch_ = reinterpret_cast<float*>(allocator.bytes(Purpose::kScratch, threads_ * floats * 4));
+}
+
+void CpuAttention::check_reserved(const AttentionShape& shape) const {
+  const Padded p(shape);
+  check(per_thread_ >= std::max(ForwardScratch::size(p), BackwardScratch::size(p)),
+        "attention over {} tokens: {} floats of scratch reserved", shape.seq_len, per_thread_);
+  check(omp_get_max_threads() <= threads_, "attention with {} threads, scratch for {}", omp_get_max_threads(),
+        threads_);
+}
+
+float* CpuAttention::scratch_of_thread() const { return scratch_ + omp_get_thread_num() * per_thread_; }
+
+void CpuAttention::forward(const AttentionForward& call) {
+  check_reserved(call.shape);
+  const auto head = call.qkv.dtype == DType::kF32 ? forward_head<float> : forward_head<bf16>;
+  const int64_t tasks = call.shape.batch * call.shape.heads;
+#pragma omp parallel for schedule(dynamic)
+  for (int64_t task = 0; task < tasks; ++task) head(call, task, scratch_of_thread());
+}
+
+void CpuAttention::backward(const AttentionBackward& call) {
+  check_reserved(call.shape);
+  const auto head = call.qkv.dtype == DType::kF32 ? backward_head<float> : backward_head<bf16>;
+  const int64_t tasks = call.shape.batch * call.shape.heads;
+#pragma omp parallel for schedule(dynamic)
+  for (int64_t task = 0; task < tasks; ++task) head(call, task, scratch_of_thread());
+}
+
+}  // namespace mpt

@@ -1,0 +1,25 @@
+// Causal attention on the CPU: one (sequence, head) at a time per thread, in 48 x 48 tiles with an online softmax
+// (FlashAttention's recurrence). Memory per thread grows linearly with the sequence length.
+#pragma once
+
+#include "device/attention.h"
+
+namespace mpt {
+
+class CpuAttention final : public Attention {
+ public:
+  explicit CpuAttention(int threads) : threads_(threads) {}
+  void reserve(Allocator& allocator, const AttentionShape& shape) override;
+  void forward(const AttentionForward& call) override;
+  void backward(const AttentionBackward& call) override;
+
+ private:
+  void check_reserved(const AttentionShape& shape) const;
+  [[nodiscard]] float* scratch_of_thread() const;
+
+  int threads_;
+  float* scratch_ = nullptr;
+  int64_t per_thread_ = 0;  // floats
+};
+
+}  // namespace mpt

@@ -1,0 +1,27 @@
+// Iteration on the CPU: OpenMP threads over rows and units, SIMD within.
+#pragma once
+
+#include "device/exec.h"
+
+namespace mpt {
+
+struct CpuExec {
+  template <class F>
+  void elements(int64_t n, const F& f) const {
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < n; ++i) f(i);
+  }
+  template <class F>
+  void rows(int64_t n, const F& f) const {
+#pragma omp parallel for schedule(static)
+    for (int64_t row = 0; row < n; ++row) f(SerialGroup{}, row);
+  }
+  template <class F>
+  void units(int64_t n, const F& f) const {
+#pragma omp parallel for schedule(static)
+    for (int64_t unit = 0; unit < n; ++unit) f(SerialGroup{}, unit);
+  }
+};
+static_assert(Exec<CpuExec>);
+
+}  // namespace mpt

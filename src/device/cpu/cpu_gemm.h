@@ -1,0 +1,34 @@
+// Matrix products on the CPU through an OpenMP CBLAS. BF16 operands are widened to FP32 scratch, multiplied there,
+// and a BF16 result is rounded once.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "device/gemm.h"
+
+namespace mpt {
+
+class CpuGemm final : public Gemm {
+ public:
+  explicit CpuGemm(int threads);
+  void reserve(Allocator& allocator, std::span<const GemmCall> calls) override;
+  void run(const GemmCall& call) override;
+
+ private:
+  // Scratch of one operand: what the largest call so far needs.
+  struct Scratch {
+    float* data = nullptr;
+    int64_t elements = 0;
+  };
+  Tensor widened(const Tensor& source, Scratch& scratch);
+
+  Scratch a_, b_, d_;
+};
+
+// Library, version and the kernel it chose for this machine: "BLIS 0.9.0 (zen3 kernels, 2 threads)".
+std::string cblas_description();
+// False if the library fell back to kernels that do not use this machine's vector instructions.
+bool cblas_is_optimised();
+
+}  // namespace mpt

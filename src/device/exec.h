@@ -1,0 +1,23 @@
+// The three iteration shapes a backend supplies; every formula of the model and the optimizers runs through one.
+//
+//   exec.elements(n, f)   f(i)            independent elements                     casts, residual adds
+//   exec.rows(n, f)       f(group, row)   group.each, group.sum, group.max         norms, softmax, cross entropy
+//   exec.units(n, f)      f(group, unit)  group.reduce_max only: the same bits for any lane, thread or launch count
+//
+// f is a functor of plain pointers and numbers, copied to where it runs.
+#pragma once
+
+#include <cstdint>
+
+#include "core/group.h"
+
+namespace mpt {
+
+template <class E>
+concept Exec = requires(const E exec, int64_t n) {
+  exec.elements(n, [](int64_t) {});
+  exec.rows(n, [](auto, int64_t) {});
+  exec.units(n, [](auto, int64_t) {});
+};
+
+}  // namespace mpt

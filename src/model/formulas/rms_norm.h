@@ -1,0 +1,98 @@
+// RMSNorm with the residual addition that feeds it (Zhang and Sennrich; LLaMA).
+//
+//   x = residual + branch;   y_c = gain_c * x_c / rms,   rms = sqrt(mean_c x_c^2 + eps)
+// x / rms is rounded to the storage type before the gain, as Hugging Face's LLaMA does.
+#pragma once
+
+#include "core/bf16.h"
+#include "core/host_device.h"
+#include "core/scalar_math.h"
+
+namespace mpt {
+
+// One row. `branch` may be null: x = residual then, and `sum` is not written.
+template <class T>
+struct AddRmsNormForward {
+  const T* residual;  // [N, C]
+  const T* branch;    // [N, C] or null
+  T* sum;             // [N, C] x, where there is a branch
+  T* out;             // [N, C] y
+  float* inv_rms;     // [N]
+  const T* gain;      // [C]
+  int64_t cols;
+  float eps;
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t row) const {
+    const T* x = residual + row * cols;
+    if (branch != nullptr) {
+      const T *a = x, *b = branch + row * cols;
+      T* s = sum + row * cols;
+      group.each(cols, [=](int64_t c) { s[c] = from_float<T>(to_float(a[c]) + to_float(b[c])); });
+      x = s;
+    }
+    const float squares = group.sum(cols, [=](int64_t c) { return to_float(x[c]) * to_float(x[c]); });
+    const float inverse = 1.0f / std::sqrt(squares / float(cols) + eps);
+    T* y = out + row * cols;
+    const T* g = gain;
+    group.each(cols, [=](int64_t c) { y[c] = from_float<T>(rounded_to<T>(to_float(x[c]) * inverse) * to_float(g[c])); });
+    if (group.lane() == 0) inv_rms[row] = inverse;
+  }
+};
+
+// A chunk of rows: the gradient of x is added to that of the residual stream, and the chunk's part of the gain's
+// gradient goes to its own row of `d_gain_partial`, so that no two chunks write the same place.
+//
+//   dx_c += (dy_c g_c - xhat_c mean_k(dy_k g_k xhat_k)) / rms,   dg_c = sum_rows dy_c xhat_c,   xhat = x / rms
+template <class T>
+struct RmsNormBackward {
+  static constexpr int64_t kRowsPerChunk = 64;
+
+  const T* d_out;          // [N, C]
+  const T* x;              // [N, C]
+  const float* inv_rms;    // [N]
+  const T* gain;           // [C]
+  T* d_x;                  // [N, C] added to
+  float* d_gain_partial;   // [ceil(N / kRowsPerChunk), C]
+  int64_t rows, cols;
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t chunk) const {
+    float* partial = d_gain_partial + chunk * cols;
+    group.each(cols, [=](int64_t c) { partial[c] = 0.0f; });
+    const int64_t end = min_of((chunk + 1) * kRowsPerChunk, rows);
+    for (int64_t row = chunk * kRowsPerChunk; row < end; ++row) one_row(group, row, partial);
+  }
+
+  template <class G>
+  MPT_HD void one_row(G group, int64_t row, float* partial) const {
+    const T *dy = d_out + row * cols, *in = x + row * cols, *g = gain;
+    const float inverse = inv_rms[row];
+    const float dot =
+        group.sum(cols, [=](int64_t c) { return to_float(dy[c]) * to_float(g[c]) * to_float(in[c]); });
+    const float mean = dot * inverse / float(cols);
+    T* dx = d_x + row * cols;
+    group.each(cols, [=](int64_t c) {
+      const float xhat = to_float(in[c]) * inverse;
+      partial[c] += to_float(dy[c]) * xhat;
+      dx[c] = from_float<T>(to_float(dx[c]) + inverse * (to_float(dy[c]) * to_float(g[c]) - xhat * mean));
+    });
+  }
+};
+
+// dg_c = sum of the chunks' parts, in order; added to what the gradient holds when accumulating.
+template <class D>
+struct GainGradient {
+  const float* partial;  // [chunks, C]
+  D* d_gain;             // [C]
+  int64_t chunks, cols;
+  float keep;            // 1 to accumulate, 0 to overwrite
+
+  MPT_HD void operator()(int64_t c) const {
+    float sum = keep == 0.0f ? 0.0f : to_float(d_gain[c]);
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) sum += partial[chunk * cols + c];
+    d_gain[c] = from_float<D>(sum);
+  }
+};
+
+}  // namespace mpt

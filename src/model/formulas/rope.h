@@ -1,0 +1,41 @@
+// Rotary position embedding over the whole head, in the half-rotation layout of Hugging Face's LLaMA (Su et al.).
+//
+//   (x_i, x_{i+D/2}) <- (x_i cos - x_{i+D/2} sin, x_{i+D/2} cos + x_i sin),   angle = t * theta^(-2i/D)
+// Backward is the rotation by the negative angle.
+#pragma once
+
+#include "core/bf16.h"
+#include "core/host_device.h"
+
+namespace mpt {
+
+// One token: rotates its Q and K heads in place.
+template <class T>
+struct Rope {
+  T* qkv;               // [N, 3C]
+  int64_t stride;       // of qkv's rows
+  const float* cosine;  // [positions, D/2]
+  const float* sine;    // [positions, D/2]
+  int64_t rotated_heads;  // 2 H: Q's, then K's
+  int64_t head_dim;
+  int64_t seq_len;        // token n is at position first_position + n % seq_len
+  int64_t first_position;
+  float direction;        // +1 forward, -1 backward
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t token) const {
+    const int64_t half = head_dim / 2, position = first_position + token % seq_len;
+    const float *cos_row = cosine + position * half, *sin_row = sine + position * half;
+    const float way = direction;
+    for (int64_t head = 0; head < rotated_heads; ++head) {
+      T* x = qkv + token * stride + head * head_dim;
+      group.each(half, [=](int64_t i) {
+        const float a = to_float(x[i]), b = to_float(x[i + half]), c = cos_row[i], s = way * sin_row[i];
+        x[i] = from_float<T>(a * c - b * s);
+        x[i + half] = from_float<T>(b * c + a * s);
+      });
+    }
+  }
+};
+
+}  // namespace mpt

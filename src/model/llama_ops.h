@@ -1,0 +1,92 @@
+// What a LLaMA model asks of a device besides products and attention. Written once over Exec (llama_ops_on.h) and
+// instantiated per backend; a backend may override single operations with tuned ones.
+//
+// Legend: B sequences, T tokens, N = B T, C hidden, H heads, D head dimension, F stored MLP width, V vocabulary.
+// "Storage" tensors are all fp32 or all bf16; gradients of parameters may be either.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/tensor.h"
+#include "device/device.h"
+#include "device/gemm.h"
+
+namespace mpt {
+
+// RMSNorm of x = residual + branch (branch.data null: x = residual, sum unused).
+struct NormForwardCall {
+  Tensor residual, branch, sum;  // [N, C] storage
+  Tensor out;                    // [N, C] storage
+  Tensor inv_rms;                // [1, N] fp32
+  Tensor gain;                   // [1, C] storage
+  float eps;
+};
+
+struct NormBackwardCall {
+  Tensor d_out, x;          // [N, C] storage
+  Tensor inv_rms;           // [1, N] fp32
+  Tensor gain;              // [1, C] storage
+  Tensor d_x;               // [N, C] storage, added to
+  Tensor d_gain_partial;    // [norm_chunks(N), C] fp32 scratch
+  Tensor d_gain;            // [1, C] gradient
+  Accumulate accumulate;
+};
+
+struct RopeCall {
+  Tensor qkv;             // [N, 3C] storage, Q and K rotated in place
+  Tensor cosine, sine;    // [positions, D/2] fp32
+  int64_t heads, head_dim, seq_len;
+  int64_t first_position = 0;
+  float direction = 1.0f;  // -1: backward
+};
+
+struct CrossEntropyCall {
+  Tensor logits;    // [rows, V] storage; overwritten by its gradient unless gradient_scale is 0
+  Tensor targets;   // [1, rows] int32
+  Tensor losses;    // [1, rows] fp32
+  float gradient_scale;
+};
+
+struct EmbeddingBackwardCall {
+  Tensor d_out;     // [N, C] storage
+  Tensor first;     // [1, V + 1] int32: uses of row v begin at first[v]
+  Tensor uses;      // [1, N] int32: token positions, by vocabulary row, ascending
+  Tensor d_table;   // [V, C] gradient
+  Accumulate accumulate;
+};
+
+// One new token per call, attending to itself and `past` tokens before it in the cache.
+struct CachedAttentionCall {
+  Tensor qkv;               // [1, 3C] storage, RoPE applied; its K and V are appended to the caches
+  Tensor keys, values;      // [positions, C] storage
+  Tensor scores;            // [H, positions] fp32 scratch
+  Tensor out;               // [1, C] storage
+  int64_t heads, head_dim, past;
+};
+
+class LlamaOps {
+ public:
+  virtual ~LlamaOps() = default;
+  virtual void zero(const Tensor& tensor) = 0;
+  virtual void embedding_forward(const Tensor& table, const Tensor& tokens, const Tensor& out) = 0;
+  virtual void embedding_backward(const EmbeddingBackwardCall& call) = 0;
+  virtual void norm_forward(const NormForwardCall& call) = 0;
+  virtual void norm_backward(const NormBackwardCall& call) = 0;
+  virtual void rope(const RopeCall& call) = 0;
+  virtual void swiglu_forward(const Tensor& gate_up, const Tensor& out) = 0;
+  // The gradients overwrite gate_up.
+  virtual void swiglu_backward(const Tensor& gate_up, const Tensor& d_out) = 0;
+  virtual void cross_entropy(const CrossEntropyCall& call) = 0;
+  virtual void cached_attention(const CachedAttentionCall& call) = 0;
+  // Rounds every element of an fp32 tensor to the nearest bf16 value, in place.
+  virtual void round_to_bf16(const Tensor& tensor) = 0;
+};
+
+// Rows of the partial sums that norm_backward needs for n tokens.
+int64_t norm_chunks(int64_t n);
+
+// The operations of the device's backend.
+std::unique_ptr<LlamaOps> make_llama_ops(Device& device);
+
+}  // namespace mpt

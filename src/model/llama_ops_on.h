@@ -1,0 +1,121 @@
+// Every LLaMA operation, once, for any Exec: picks the storage type and hands a formula to the backend's iteration.
+#pragma once
+
+#include "device/exec.h"
+#include "model/formulas/cached_attention.h"
+#include "model/formulas/cross_entropy.h"
+#include "model/formulas/embedding.h"
+#include "model/formulas/rms_norm.h"
+#include "model/formulas/rope.h"
+#include "model/formulas/swiglu.h"
+#include "model/llama_ops.h"
+#include "precision/dispatch.h"
+
+namespace mpt {
+
+template <class T>
+struct Zero {
+  T* data;
+  MPT_HD void operator()(int64_t i) const { data[i] = T{}; }
+};
+
+struct RoundToBf16 {
+  float* data;
+  MPT_HD void operator()(int64_t i) const { data[i] = rounded_to<bf16>(data[i]); }
+};
+
+template <Exec E>
+class LlamaOpsOn : public LlamaOps {
+ public:
+  explicit LlamaOpsOn(E exec) : exec_(exec) {}
+
+  void zero(const Tensor& tensor) override {
+    check(tensor.contiguous(), "zero takes a contiguous tensor");
+    dispatch(tensor.dtype, [&]<class T>(T) { exec_.elements(tensor.elements(), Zero<T>{tensor.as<T>()}); });
+  }
+
+  void embedding_forward(const Tensor& table, const Tensor& tokens, const Tensor& out) override {
+    dispatch(table.dtype, [&]<class T>(T) {
+      exec_.rows(out.rows, EmbeddingForward<T>{table.as<T>(), tokens.as<int32_t>(), out.as<T>(), out.cols});
+    });
+  }
+
+  void embedding_backward(const EmbeddingBackwardCall& call) override {
+    dispatch(call.d_out.dtype, [&]<class T>(T) {
+      dispatch(call.d_table.dtype, [&]<class D>(D) {
+        exec_.rows(call.d_table.rows,
+                   EmbeddingBackward<T, D>{call.d_out.as<T>(), call.first.as<int32_t>(), call.uses.as<int32_t>(),
+                                           call.d_table.as<D>(), call.d_table.cols, keep(call.accumulate)});
+      });
+    });
+  }
+
+  void norm_forward(const NormForwardCall& call) override {
+    dispatch(call.residual.dtype, [&]<class T>(T) {
+      exec_.rows(call.out.rows, AddRmsNormForward<T>{call.residual.as<T>(), call.branch.as<T>(), call.sum.as<T>(),
+                                                     call.out.as<T>(), call.inv_rms.as<float>(), call.gain.as<T>(),
+                                                     call.out.cols, call.eps});
+    });
+  }
+
+  void norm_backward(const NormBackwardCall& call) override {
+    const int64_t rows = call.x.rows, cols = call.x.cols, chunks = norm_chunks(rows);
+    float* partial = call.d_gain_partial.as<float>();
+    dispatch(call.x.dtype, [&]<class T>(T) {
+      exec_.rows(chunks, RmsNormBackward<T>{call.d_out.as<T>(), call.x.as<T>(), call.inv_rms.as<float>(),
+                                            call.gain.as<T>(), call.d_x.as<T>(), partial, rows, cols});
+    });
+    dispatch(call.d_gain.dtype, [&]<class D>(D) {
+      exec_.elements(cols, GainGradient<D>{partial, call.d_gain.as<D>(), chunks, cols, keep(call.accumulate)});
+    });
+  }
+
+  void rope(const RopeCall& call) override {
+    dispatch(call.qkv.dtype, [&]<class T>(T) {
+      exec_.rows(call.qkv.rows,
+                 Rope<T>{call.qkv.as<T>(), call.qkv.stride, call.cosine.as<float>(), call.sine.as<float>(),
+                         2 * call.heads, call.head_dim, call.seq_len, call.first_position, call.direction});
+    });
+  }
+
+  void swiglu_forward(const Tensor& gate_up, const Tensor& out) override {
+    dispatch(out.dtype, [&]<class T>(T) {
+      exec_.rows(out.rows, SwigluForward<T>{gate_up.as<T>(), out.as<T>(), out.cols});
+    });
+  }
+
+  void swiglu_backward(const Tensor& gate_up, const Tensor& d_out) override {
+    dispatch(d_out.dtype, [&]<class T>(T) {
+      exec_.rows(d_out.rows, SwigluBackward<T>{gate_up.as<T>(), d_out.as<T>(), d_out.cols});
+    });
+  }
+
+  void cross_entropy(const CrossEntropyCall& call) override {
+    dispatch(call.logits.dtype, [&]<class T>(T) {
+      exec_.rows(call.logits.rows,
+                 CrossEntropy<T>{call.logits.as<T>(), call.targets.as<int32_t>(), call.losses.as<float>(),
+                                 call.logits.cols, call.gradient_scale});
+    });
+  }
+
+  void cached_attention(const CachedAttentionCall& call) override {
+    dispatch(call.qkv.dtype, [&]<class T>(T) {
+      exec_.rows(call.heads,
+                 CachedAttention<T>{call.qkv.as<T>(), call.keys.as<T>(), call.values.as<T>(),
+                                    call.scores.as<float>(), call.out.as<T>(), call.heads, call.head_dim, call.past,
+                                    call.scores.cols});
+    });
+  }
+
+  void round_to_bf16(const Tensor& tensor) override {
+    check(tensor.dtype == DType::kF32 && tensor.contiguous(), "round_to_bf16 takes a contiguous fp32 tensor");
+    exec_.elements(tensor.elements(), RoundToBf16{tensor.as<float>()});
+  }
+
+ protected:
+  static float keep(Accumulate accumulate) { return accumulate == Accumulate::kYes ? 1.0f : 0.0f; }
+
+  E exec_;
+};
+
+}  // namespace mpt

@@ -1,0 +1,57 @@
+#include "model/parameters.h"
+
+#include <fmt/format.h>
+
+namespace mpt {
+namespace {
+
+ParamSpec norm(std::string name, int64_t width) {
+  return {.name = std::move(name), .kind = ParamKind::kNorm, .rows = 1, .cols = width, .physical_rows = 1,
+          .physical_cols = width};
+}
+
+ParamSpec matrix(std::string name, ParamKind kind, int64_t rows, int64_t cols) {
+  return {.name = std::move(name), .kind = kind, .rows = rows, .cols = cols, .physical_rows = rows,
+          .physical_cols = cols};
+}
+
+void add_layer(std::vector<ParamSpec>& specs, const LlamaConfig& config, int64_t layer) {
+  const int64_t hidden = config.hidden_size, inter = config.intermediate_size;
+  const int64_t padded = padded_intermediate_size(config);
+  const auto linear = [&](std::string_view name, int64_t rows, int64_t cols) {
+    return matrix(fmt::format("model.layers.{}.{}.weight", layer, name), ParamKind::kLinear, rows, cols);
+  };
+  specs.push_back(norm(fmt::format("model.layers.{}.input_layernorm.weight", layer), hidden));
+  specs.push_back(linear("self_attn.q_proj", hidden, hidden));
+  specs.back().fused = 3;
+  specs.push_back(linear("self_attn.k_proj", hidden, hidden));
+  specs.push_back(linear("self_attn.v_proj", hidden, hidden));
+  specs.push_back(linear("self_attn.o_proj", hidden, hidden));
+  specs.push_back(norm(fmt::format("model.layers.{}.post_attention_layernorm.weight", layer), hidden));
+  specs.push_back(linear("mlp.gate_proj", inter, hidden));
+  specs.back().fused = 2;
+  specs.back().physical_rows = padded;
+  specs.push_back(linear("mlp.up_proj", inter, hidden));
+  specs.back().physical_rows = padded;
+  specs.push_back(linear("mlp.down_proj", hidden, inter));
+  specs.back().physical_cols = padded;
+}
+
+}  // namespace
+
+int64_t padded_intermediate_size(const LlamaConfig& config) {
+  return (config.intermediate_size + config.pad_multiple - 1) / config.pad_multiple * config.pad_multiple;
+}
+
+std::vector<ParamSpec> llama_parameters(const LlamaConfig& config) {
+  std::vector<ParamSpec> specs;
+  specs.push_back(
+      matrix("model.embed_tokens.weight", ParamKind::kEmbedding, config.vocab_size, config.hidden_size));
+  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) add_layer(specs, config, layer);
+  specs.push_back(norm("model.norm.weight", config.hidden_size));
+  specs.push_back(matrix("lm_head.weight", ParamKind::kHead, config.vocab_size, config.hidden_size));
+  for (size_t i = 0; i < specs.size(); ++i) specs[i].tensor_id = static_cast<uint32_t>(i);
+  return specs;
+}
+
+}  // namespace mpt

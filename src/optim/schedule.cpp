@@ -1,0 +1,42 @@
+#include "optim/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace mpt {
+namespace {
+
+// Share of the way from `first` to `last` that t has gone, 0..1; 1 if there is no way.
+double progress(int64_t t, int64_t first, int64_t last) {
+  if (last <= first) return 1.0;
+  return std::clamp(double(t - first) / double(last - first), 0.0, 1.0);
+}
+
+double linear(double s, double final_fraction) { return 1.0 + (final_fraction - 1.0) * s; }
+
+}  // namespace
+
+double schedule_factor(const ScheduleConfig& config, int64_t t, int64_t total_steps) {
+  const int64_t update = std::clamp<int64_t>(t + config.lr_schedule_offset, 0, total_steps);
+  const int64_t warmup = config.warmup_updates(total_steps);
+  if (update < warmup) return double(update) / double(warmup);
+  switch (config.shape) {
+    case ScheduleShape::kConstant:
+      return 1.0;
+    case ScheduleShape::kLinear:
+      return linear(progress(update, warmup, total_steps), config.final_fraction);
+    case ScheduleShape::kWsd: {
+      const int64_t decay = total_steps - config.decay_updates(total_steps);
+      if (update <= decay || update == warmup) return 1.0;
+      return linear(progress(update, std::max(decay, warmup), total_steps), config.final_fraction);
+    }
+    case ScheduleShape::kCosine:
+      break;
+  }
+  if (update == warmup) return 1.0;
+  const double s = progress(update, warmup, total_steps);
+  return config.final_fraction + (1.0 - config.final_fraction) * 0.5 * (1.0 + std::cos(std::numbers::pi * s));
+}
+
+}  // namespace mpt
