@@ -34,9 +34,9 @@ std::string read_text(const fs::path& file) {
   return text;
 }
 
-Json parse_setting(std::string_view text) {
-  if (!Json::accept(text)) return std::string(text);
-  return parse_json(text, fmt::format("--set value {}", text)).value;
+ParsedJson parse_setting(std::string_view text) {
+  if (!Json::accept(text)) return {.value = std::string(text), .lines = {}};
+  return parse_json(text, fmt::format("--set value {}", text));
 }
 
 std::vector<std::string> split_key_path(std::string_view path, std::string_view assignment) {
@@ -173,9 +173,12 @@ void JsonDocument::set(std::string_view assignment) {
       throw error("{}: {} is {} ({}), not a section", source, path, describe(*node), source_of(path));
     node = &(*node)[key];
     path = join_key_path(path, key);
-    sources_.insert_or_assign(path, source);
+    sources_.try_emplace(path, source);
   }
-  merge_values(*node, parse_setting(assignment.substr(equals + 1)));
+  const ParsedJson parsed = parse_setting(assignment.substr(equals + 1));
+  sources_[path] = source;
+  for (const auto& [inner, line] : parsed.lines) sources_[join_key_path(path, inner)] = source;
+  merge_values(*node, parsed.value);
 }
 
 std::string JsonDocument::source_of(std::string_view key_path) const {

@@ -1,0 +1,211 @@
+// Every kind of field, read, refused, written and described from one list.
+#include "core/json_fields.h"
+
+#include <gtest/gtest.h>
+
+#include "core/json_fields_read.h"
+#include "core/json_fields_schema.h"
+#include "core/json_fields_write.h"
+#include "core/nearest_name.h"
+#include "support/expect_error.h"
+
+namespace mpt {
+enum class Colour : uint8_t { kRed, kGreen };
+template <>
+struct EnumNames<Colour> {
+  static constexpr std::array<std::string_view, 2> kNames{"red", "green"};
+};
+
+namespace {
+
+struct Inner {
+  int64_t depth = 3;
+  Colour colour = Colour::kRed;
+  double green_share = 0.5;
+  double green_need = 0;
+
+  bool operator==(const Inner&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.optional("depth", depth, {.minimum = -2, .maximum = 10, .doc = "how deep"});
+    v.optional("colour", colour, {.doc = "which colour"});
+    const Condition green = only_with("colour", colour, {Colour::kGreen});
+    v.optional("green_share", green_share, {.minimum = 0, .exclusive_maximum = 1, .only_with = green});
+    v.required("green_need", green_need,
+               {.exclusive_minimum = 0, .only_with = green, .doc = "what green needs"});
+  }
+};
+
+struct Outer {
+  bool flag = false;
+  uint64_t seed = 7;
+  std::string title{};
+  std::vector<std::string> names{"a"};
+  std::optional<int64_t> steps{};
+  std::optional<double> share{};
+  Inner inner{};
+
+  bool operator==(const Outer&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.optional("flag", flag, {.doc = "a flag"});
+    v.optional("seed", seed);
+    v.required("title", title, {.doc = "a title"});
+    v.optional("names", names);
+    v.optional("steps", steps, {.minimum = 1});
+    v.optional("share", share);
+    v.section("inner", inner, "the inner one");
+  }
+};
+
+Outer read(const std::string& text) {
+  Outer result;
+  Problems problems;
+  FieldReader::read(JsonDocument::of_value(parse_json(text, "f").value, "f"), result, problems);
+  throw_problems(problems);
+  return result;
+}
+
+// A document whose only fault is the given text.
+Outer with(const std::string& text) { return read("{\"title\": \"t\", " + text + "}"); }
+Outer inside(const std::string& text) { return with("\"inner\": {" + text + "}"); }
+
+TEST(JsonFields, DefaultsStandWhereNothingIsGiven) {
+  EXPECT_EQ(read(R"({"title": "t"})"), Outer{.title = "t"});
+  EXPECT_EQ(read(R"({"title": "t", "flag": null, "steps": null, "inner": null})"), Outer{.title = "t"});
+}
+
+TEST(JsonFields, ReadsEveryType) {
+  const Outer all =
+      read(R"({"flag": true, "seed": 18446744073709551615, "title": "x", "names": [], "steps": 2,
+                             "share": 3, "inner": {"depth": -2, "colour": "green", "green_share": 0, "green_need": 1}})");
+  const Inner inner{.depth = -2, .colour = Colour::kGreen, .green_share = 0, .green_need = 1};
+  EXPECT_EQ(all, (Outer{true, UINT64_MAX, "x", {}, 2, 3.0, inner}));
+  EXPECT_EQ(with(R"("names": "one")").names, std::vector<std::string>{"one"});
+}
+
+TEST(JsonFields, AnIntegerMayBeWrittenAsAnIntegralNumber) {
+  EXPECT_EQ(with(R"("steps": 1e6)").steps, 1'000'000);
+  EXPECT_EQ(with(R"("steps": 131072.0)").steps, 131'072);
+  EXPECT_EQ(with(R"("steps": 9007199254740993)").steps, 9'007'199'254'740'993);
+  EXPECT_EQ(with(R"("seed": 1e3)").seed, 1000u);
+  EXPECT_ERROR(with(R"("steps": 1.5)"), "f: steps: expected an integer, found the number 1.5");
+  EXPECT_ERROR(with(R"("steps": 1e300)"), "steps: must be an integer of at most 64 bits");
+  EXPECT_ERROR(with(R"("steps": 9223372036854775808)"), "steps: must be an integer of at most 64 bits");
+}
+
+TEST(JsonFields, RefusesWrongTypes) {
+  EXPECT_ERROR(with(R"("flag": 1)"), "f: flag: expected true or false, found the number 1");
+  EXPECT_ERROR(with(R"("flag": "true")"), "flag: expected true or false, found the string \"true\"");
+  EXPECT_ERROR(with(R"("seed": -1)"), "seed: must be at least 0 and less than 2^64, found the number -1");
+  EXPECT_ERROR(with(R"("seed": 18446744073709551616)"), "seed: must be at least 0 and less than 2^64");
+  EXPECT_ERROR(with(R"("seed": true)"), "seed: expected an integer, found the truth value true");
+  EXPECT_ERROR(read(R"({"title": 5})"), "title: expected a string, found the number 5");
+  EXPECT_ERROR(read(R"({"title": "a\u0000b"})"), "title: control characters are not accepted");
+  EXPECT_ERROR(with(R"("names": ["a", 1])"), "names: expected a list of strings, found the list [\"a\",1]");
+  EXPECT_ERROR(with(R"("names": {"a": 1})"), "names: expected a list of strings, found the object");
+  EXPECT_ERROR(with(R"("share": "x")"), "share: expected a number, found the string \"x\"");
+  EXPECT_ERROR(with(R"("inner": 3)"), "inner: expected a section {...}, found the number 3");
+  EXPECT_ERROR(inside(R"("colour": "gren")"),
+               "inner.colour: expected one of red, green; found the string \"gren\"");
+  EXPECT_ERROR(inside(R"("colour": 0)"), "inner.colour: expected one of red, green; found the number 0");
+}
+
+TEST(JsonFields, RefusesValuesOutOfRangeAndTakesTheBounds) {
+  EXPECT_EQ(inside(R"("depth": 10)").inner.depth, 10);
+  EXPECT_ERROR(inside(R"("depth": 11)"), "inner.depth: must be at least -2 and at most 10, found 11");
+  EXPECT_ERROR(inside(R"("depth": -3)"), "inner.depth: must be at least -2 and at most 10, found -3");
+  EXPECT_ERROR(inside(R"("colour": "green", "green_need": 0)"),
+               "green_need: must be greater than 0, found 0");
+  EXPECT_ERROR(inside(R"("colour": "green", "green_need": 1, "green_share": 1)"),
+               "green_share: must be at least 0 and less than 1, found 1");
+}
+
+TEST(JsonFields, UnknownKeysNameTheNearest) {
+  EXPECT_ERROR(with(R"("sed": 1)"), "f: sed: unknown key; did you mean \"seed\"?");
+  EXPECT_ERROR(inside(R"("dpeth": 1)"), "f: inner.dpeth: unknown key; did you mean \"depth\"?");
+  EXPECT_ERROR(with(R"("colour": "red")"), "colour: unknown key; did you mean \"inner.colour\"?");
+  EXPECT_ERROR(inside(R"("title": "t")"), "inner.title: unknown key; did you mean \"title\"?");
+  EXPECT_ERROR(inside(R"("zzzzzz": null)"),
+               "unknown key; valid keys here: depth, colour, green_share, green_need");
+}
+
+TEST(JsonFields, MissingKeysSayWhatTheyAre) {
+  EXPECT_ERROR(read("{}"), "f: title: missing; it is required (a title)");
+  EXPECT_ERROR(read(R"({"title": null})"), "f: title: missing; it is required (a title)");
+  EXPECT_ERROR(inside(R"("colour": "green")"),
+               "inner.green_need: missing; it is required by inner.colour = green (what green needs)");
+}
+
+TEST(JsonFields, KeysWithoutMeaningAreRefused) {
+  EXPECT_ERROR(inside(R"("green_share": 0.1)"),
+               "inner.green_share: means something only with inner.colour = green", "inner.colour is red");
+  EXPECT_EQ(inside(R"("green_share": null)"), Outer{.title = "t"});
+}
+
+TEST(JsonFields, AllProblemsAreListedOnce) {
+  Outer result;
+  Problems problems;
+  FieldReader::read(
+      JsonDocument::of_value({{"flag", 1}, {"inner", {{"colour", "x"}, {"green_share", 0.1}}}}, "f"), result,
+      problems);
+  ASSERT_EQ(problems.size(), 3u);  // nothing follows from a colour that is not known
+  EXPECT_NE(problems[0].find("flag"), std::string::npos);
+  EXPECT_NE(problems[1].find("title"), std::string::npos);
+  EXPECT_NE(problems[2].find("inner.colour"), std::string::npos);
+  EXPECT_ERROR(throw_problems(Problems(23, "p")), "p\n", "and 3 more");
+}
+
+TEST(JsonFields, WhatIsWrittenReadsBackEqual) {
+  const Inner green{.depth = 1, .colour = Colour::kGreen, .green_share = 0.1, .green_need = 1e-7};
+  for (const Outer& outer :
+       {Outer{.title = "t"}, Outer{true, UINT64_MAX, "\"x\"\u00e9", {"a", "b"}, 5, 1.0 / 3, green}})
+    EXPECT_EQ(read(FieldWriter::write(outer).dump()), outer);
+}
+
+TEST(JsonFields, WritesOnlyWhatHasAMeaning) {
+  const Json json = FieldWriter::write(Outer{.title = "t"});
+  EXPECT_EQ(json.dump(),
+            R"({"flag":false,"seed":7,"title":"t","names":["a"],"inner":{"depth":3,"colour":"red"}})");
+}
+
+TEST(JsonFields, TheSchemaDescribesEveryKey) {
+  const Json schema = FieldSchema::of(Outer{});
+  EXPECT_EQ(schema["additionalProperties"], false);
+  const Json& fields = schema["properties"];
+  EXPECT_EQ(fields.size(), 7u);
+  EXPECT_EQ(fields["title"],
+            Json::parse(R"({"description": "Required. a title", "type": ["string", "null"]})"));
+  EXPECT_EQ(fields["flag"]["default"], false);
+  EXPECT_FALSE(fields["steps"].contains("default"));
+  const Json& inner = fields["inner"]["properties"];
+  EXPECT_EQ(inner["depth"],
+            Json::parse(R"({"description": "how deep", "type": ["integer", "null"], "minimum": -2,
+                                            "maximum": 10, "default": 3})"));
+  EXPECT_EQ(inner["colour"]["enum"], Json::parse(R"(["red", "green", null])"));
+  EXPECT_EQ(inner["green_need"]["description"], "Required with colour = green. what green needs");
+  EXPECT_EQ(inner["green_need"]["exclusiveMinimum"], 0);
+}
+
+TEST(NearestName, CountsEdits) {
+  EXPECT_EQ(edit_distance("", ""), 0);
+  EXPECT_EQ(edit_distance("", "abc"), 3);
+  EXPECT_EQ(edit_distance("abc", ""), 3);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
+  EXPECT_EQ(edit_distance("beta", "btea"), 1);
+  EXPECT_EQ(edit_distance("ab", "ab"), 0);
+}
+
+TEST(NearestName, IsNothingWhereNothingIsNear) {
+  EXPECT_EQ(nearest_name("bata1", {"beta2", "beta1"}), "beta1");
+  EXPECT_EQ(nearest_name("epz", {"eps"}), "eps");
+  EXPECT_EQ(nearest_name("x", {"y"}), "y");
+  EXPECT_EQ(nearest_name("x", {"depth"}), std::nullopt);
+  EXPECT_EQ(nearest_name("x", {}), std::nullopt);
+  EXPECT_EQ(nearest_name(std::string(100'000, 'x'), {std::string(100'000, 'x')}), std::nullopt);
+}
+
+}  // namespace
+}  // namespace mpt
