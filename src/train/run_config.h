@@ -1,0 +1,247 @@
+// The typed config of a run: one struct per section, read from JSON with includes and overrides, checked as a
+// whole.
+//
+//   RunConfig config = load_run_config("350m_bf16.json", {"optimizer.lr_additive=2e-3"});
+//
+// Guarantees: a config that load_run_config() returns has passed validate(); resolved_json() of it, read
+// again, gives an equal config; every message names the key path and where the key was written.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/json_document.h"
+#include "core/json_fields.h"
+#include "model/llama_config.h"
+#include "optim/optimizer_config.h"
+#include "optim/schedule_config.h"
+#include "precision/precision_config.h"
+
+namespace mpt {
+
+struct DataConfig {
+  std::vector<std::string> train{};  // shard files or globs
+  std::vector<std::string> validation{};
+  std::string tokenizer{};  // "" = none
+  bool pack = true;
+  bool shuffle = true;
+  int64_t prefetch_steps = 2;
+
+  bool operator==(const DataConfig&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.optional("train", train,
+               {.doc = "token shards to train on: files or globs, relative to the working directory"});
+    v.optional("validation", validation, {.doc = "token shards to evaluate on; empty: no evaluation"});
+    v.optional("tokenizer", tokenizer,
+               {.doc = "SentencePiece model of the shards, copied into exports and used by generate"});
+    v.optional("pack", pack,
+               {.doc = "true: rows are cut from the stream of all documents; false: one document a row, "
+                       "truncated or padded"});
+    v.optional("shuffle", shuffle,
+               {.doc = "visit sequences in a seeded random order, another one each epoch"});
+    v.optional("prefetch_steps", prefetch_steps,
+               {.minimum = 1, .maximum = 1024, .doc = "batches read ahead"});
+  }
+};
+
+struct BatchConfig {
+  int64_t seq_len = 1024;
+  int64_t tokens_per_step = 131072;
+  int64_t micro_batch_rows = 0;
+
+  bool operator==(const BatchConfig&) const = default;
+
+  [[nodiscard]] int64_t rows_per_step() const { return tokens_per_step / seq_len; }
+  [[nodiscard]] int64_t rows_per_micro_batch() const {
+    return micro_batch_rows ? micro_batch_rows : rows_per_step();
+  }
+  [[nodiscard]] int64_t micro_batches() const { return rows_per_step() / rows_per_micro_batch(); }
+
+  template <class V>
+  void fields(V& v) {
+    v.optional("seq_len", seq_len,
+               {.minimum = 1, .maximum = 1 << 20, .doc = "T, tokens in one sequence (row)"});
+    v.optional(
+        "tokens_per_step", tokens_per_step,
+        {.minimum = 1, .maximum = 1 << 30, .doc = "positions in one optimizer step, a multiple of seq_len"});
+    v.optional(
+        "micro_batch_rows", micro_batch_rows,
+        {.minimum = 0,
+         .maximum = 1 << 30,
+         .doc =
+             "rows in one forward and backward pass, a divisor of the rows of a step; 0 = the whole step"});
+  }
+};
+
+enum class NonfinitePolicy : uint8_t { kStop, kSkipStep };
+template <>
+struct EnumNames<NonfinitePolicy> {
+  static constexpr std::array<std::string_view, 2> kNames{"stop", "skip_step"};
+};
+
+enum class ActivationRecompute : uint8_t { kNone, kBlock };
+template <>
+struct EnumNames<ActivationRecompute> {
+  static constexpr std::array<std::string_view, 2> kNames{"none", "block"};
+};
+
+struct TrainConfig {
+  std::optional<int64_t> steps{};  // exactly one of these three
+  std::optional<int64_t> tokens{};
+  std::optional<double> chinchilla{};
+  NonfinitePolicy nonfinite_policy = NonfinitePolicy::kStop;
+  ActivationRecompute activation_recompute = ActivationRecompute::kNone;
+  int64_t loss_chunk_rows = 0;
+
+  bool operator==(const TrainConfig&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.optional(
+        "steps", steps,
+        {.minimum = 1, .maximum = 1e9, .doc = "length in optimizer steps; excludes tokens and chinchilla"});
+    v.optional("tokens", tokens,
+               {.minimum = 1, .maximum = 1e18, .doc = "length in tokens, rounded up to whole steps"});
+    v.optional("chinchilla", chinchilla,
+               {.exclusive_minimum = 0,
+                .maximum = 1e6,
+                .doc = "length in multiples of 20 tokens a parameter, rounded up to whole steps"});
+    v.optional("nonfinite_policy", nonfinite_policy,
+               {.doc = "what a loss or gradient norm that is not finite does"});
+    v.optional("activation_recompute", activation_recompute,
+               {.doc = "block: keep only the input of each block and run it again in the backward pass"});
+    v.optional(
+        "loss_chunk_rows", loss_chunk_rows,
+        {.minimum = 0, .maximum = 1 << 30, .doc = "positions whose logits exist at one time; 0 = automatic"});
+  }
+};
+
+struct EvalConfig {
+  int64_t every_steps = 1000;
+  int64_t tokens = 10'000'000;
+
+  bool operator==(const EvalConfig&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.optional("every_steps", every_steps, {.minimum = 0, .maximum = 1e9, .doc = "0 = only at the end"});
+    v.optional("tokens", tokens,
+               {.minimum = 1, .maximum = 1e18, .doc = "validation tokens an evaluation uses, at most"});
+  }
+};
+
+struct CheckpointConfig {
+  int64_t every_steps = 1000;
+  int64_t keep_last = 2;
+  int64_t keep_every_steps = 0;
+
+  bool operator==(const CheckpointConfig&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.optional("every_steps", every_steps, {.minimum = 0, .maximum = 1e9, .doc = "0 = only at the end"});
+    v.optional("keep_last", keep_last,
+               {.minimum = 1, .maximum = 1e9, .doc = "newest checkpoints that are kept"});
+    v.optional("keep_every_steps", keep_every_steps,
+               {.minimum = 0,
+                .maximum = 1e9,
+                .doc = "checkpoints of these steps are kept for good, a multiple of every_steps; 0 = none"});
+  }
+};
+
+struct LogConfig {
+  int64_t every_steps = 1;
+
+  bool operator==(const LogConfig&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.optional("every_steps", every_steps,
+               {.minimum = 1, .maximum = 1e9, .doc = "steps between lines of the log"});
+  }
+};
+
+enum class DeviceType : uint8_t { kCpu };
+template <>
+struct EnumNames<DeviceType> {
+  static constexpr std::array<std::string_view, 1> kNames{"cpu"};
+};
+
+struct DeviceConfig {
+  DeviceType type = DeviceType::kCpu;
+  int64_t threads = 0;
+
+  bool operator==(const DeviceConfig&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.optional("type", type, {.doc = "where the model runs"});
+    v.optional("threads", threads, {.minimum = 0, .maximum = 4096, .doc = "CPU threads; 0 = all"});
+  }
+};
+
+struct RunConfig {
+  std::string name{};
+  std::string output_dir = "runs";
+  uint64_t seed = 1;
+  LlamaConfig model{};
+  DataConfig data{};
+  BatchConfig batch{};
+  PrecisionConfig precision{};
+  OptimizerConfig optimizer{};
+  ScheduleConfig schedule{};
+  TrainConfig train{};
+  EvalConfig eval{};
+  CheckpointConfig checkpoint{};
+  LogConfig log{};
+  DeviceConfig device{};
+
+  bool operator==(const RunConfig&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.required("name", name, {.doc = "the run's directory inside output_dir; no '/', no '.' in front"});
+    v.optional("output_dir", output_dir, {.doc = "where runs are written"});
+    v.optional("seed", seed, {.doc = "of initial weights, data order and every other random draw"});
+    v.section("model", model, "the LLaMA");
+    v.section("data", data, "token shards and how they are read");
+    v.section("batch", batch, "tokens of one step");
+    v.section("precision", precision, "which format holds what");
+    v.section("optimizer", optimizer, "update rule and its constants");
+    v.section("schedule", schedule, "factor of every learning rate, as a function of the update");
+    v.section("train", train, "length of the run; exactly one of steps, tokens and chinchilla");
+    v.section("eval", eval, "validation");
+    v.section("checkpoint", checkpoint, "saved states");
+    v.section("log", log, "what a run prints");
+    v.section("device", device, "where it runs");
+  }
+};
+
+// Reads the file that find_config() finds for `path`, applies `overrides` ("a.b=c") in order, validates.
+RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides = {});
+// The same for a document at hand, as a checkpoint's resolved config.
+RunConfig parse_run_config(const JsonDocument& document);
+
+// For a config made in code: throws one Error that lists all problems, of single keys and of keys that do not
+// go together. Configs that were read have passed it.
+void validate(const RunConfig& config);
+// Throws Error if the config names no training shards, which only training needs.
+void require_training_data(const RunConfig& config);
+
+// Optimizer steps of the whole run.
+int64_t total_steps(const RunConfig& config);
+
+// Every key with its value, defaults included.
+Json resolved_json(const RunConfig& config);
+Json run_config_schema();
+// The schema as configs/schema.json holds it.
+std::string schema_text();
+
+// An existing path as it is. A bare file name is also looked up in ./configs, in the configs installed with
+// the program and in those of the source tree it was built in. Throws Error that lists where it looked.
+std::string find_config(const std::string& path);
+
+}  // namespace mpt
