@@ -1,0 +1,92 @@
+#include "data/dataloader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/check.h"
+
+namespace mpt {
+
+Batch read_batch(const SequenceSource& source, int64_t first_sequence, int64_t rows) {
+  const auto length = static_cast<size_t>(source.seq_len());
+  const size_t positions = static_cast<size_t>(rows) * length;
+  Batch batch{.rows = rows,
+              .seq_len = source.seq_len(),
+              .tokens = std::vector<int32_t>(positions),
+              .targets = std::vector<int32_t>(positions),
+              .valid_targets = 0,
+              .first_sequence = first_sequence};
+  for (size_t row = 0; row < static_cast<size_t>(rows); ++row)
+    source.read(first_sequence + static_cast<int64_t>(row),
+                std::span(batch.tokens).subspan(row * length, length),
+                std::span(batch.targets).subspan(row * length, length));
+  batch.valid_targets =
+      std::ssize(batch.targets) - std::count(batch.targets.begin(), batch.targets.end(), kIgnoreTarget);
+  return batch;
+}
+
+DataLoader::DataLoader(std::shared_ptr<const SequenceSource> source, const Options& options)
+    : source_(std::move(source)), options_(options), cursor_(options.first_sequence) {
+  check(options.rows_per_batch >= 1, "rows_per_batch {}", options.rows_per_batch);
+  check(options.prefetch_batches >= 0, "prefetch_batches {}", options.prefetch_batches);
+  check(options.first_sequence >= 0, "first_sequence {}", options.first_sequence);
+  start();
+}
+
+DataLoader::~DataLoader() { stop(); }
+
+void DataLoader::start() {
+  if (options_.prefetch_batches > 0) thread_ = std::thread([this, from = cursor_] { prefetch(from); });
+}
+
+void DataLoader::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void DataLoader::prefetch(int64_t sequence) try {
+  for (;; sequence += options_.rows_per_batch) {
+    Batch batch = read_batch(*source_, sequence, options_.rows_per_batch);
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return stopping_ || std::ssize(ready_) < options_.prefetch_batches; });
+    if (stopping_) return;
+    ready_.push_back(std::move(batch));
+    changed_.notify_all();
+  }
+} catch (...) {
+  const std::lock_guard lock(mutex_);
+  failure_ = std::current_exception();
+  changed_.notify_all();
+}
+
+Batch DataLoader::next() {
+  if (options_.prefetch_batches == 0) {
+    Batch batch = read_batch(*source_, cursor_, options_.rows_per_batch);
+    cursor_ += options_.rows_per_batch;
+    return batch;
+  }
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !ready_.empty() || failure_; });
+  if (ready_.empty()) std::rethrow_exception(failure_);
+  Batch batch = std::move(ready_.front());
+  ready_.pop_front();
+  changed_.notify_all();
+  cursor_ += options_.rows_per_batch;
+  return batch;
+}
+
+void DataLoader::seek(int64_t first_sequence) {
+  check(first_sequence >= 0, "seek to sequence {}", first_sequence);
+  stop();
+  ready_.clear();
+  failure_ = nullptr;
+  stopping_ = false;
+  cursor_ = first_sequence;
+  start();
+}
+
+}  // namespace mpt

@@ -1,0 +1,186 @@
+#include "data/manifest.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/check.h"
+#include "data/file_list.h"
+#include "data/output_file.h"
+#include "data/token_shard.h"
+
+namespace mpt {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFormatName = "mpretrain token shards";
+
+// Typed access to one JSON object of the manifest; every failure names the file and the field's path.
+class Fields {
+ public:
+  Fields(const std::string& file, std::string where, const json& object)
+      : file_(file), where_(std::move(where)), object_(object) {
+    if (!object.is_object())
+      throw error("{}: {} is not a JSON object", file_, where_.empty() ? "the top level" : where_);
+  }
+
+  [[nodiscard]] std::string text(const char* key) const {
+    const json& value = at(key);
+    if (!value.is_string()) wrong(key, "a string");
+    return value.get<std::string>();
+  }
+  [[nodiscard]] int64_t integer(const char* key, int64_t least) const {
+    const json& value = at(key);
+    if (!value.is_number_integer()) wrong(key, "an integer");
+    if (value.get<int64_t>() < least) wrong(key, fmt::format("at least {}", least));
+    return value.get<int64_t>();
+  }
+  [[nodiscard]] double number(const char* key) const {
+    const json& value = at(key);
+    if (!value.is_number()) wrong(key, "a number");
+    return value.get<double>();
+  }
+  [[nodiscard]] Fields object(const std::string& key) const { return {file_, path_of(key), at(key)}; }
+  [[nodiscard]] std::vector<Fields> array(const char* key) const {
+    const json& value = at(key);
+    if (!value.is_array()) wrong(key, "an array");
+    std::vector<Fields> items;
+    for (size_t i = 0; i < value.size(); ++i)
+      items.emplace_back(file_, fmt::format("{}[{}]", path_of(key), i), value[i]);
+    return items;
+  }
+  [[nodiscard]] const json& value() const { return object_; }
+
+ private:
+  [[nodiscard]] std::string path_of(const std::string& key) const {
+    return where_.empty() ? key : where_ + "." + key;
+  }
+  [[nodiscard]] const json& at(const std::string& key) const {
+    if (!object_.contains(key)) throw error("{}: field {} is missing", file_, path_of(key));
+    return object_.at(key);
+  }
+  [[noreturn]] void wrong(const std::string& key, const std::string& wanted) const {
+    throw error("{}: field {} is {}; expected is {}", file_, path_of(key), at(key).dump(), wanted);
+  }
+
+  const std::string& file_;
+  std::string where_;
+  const json& object_;
+};
+
+// A name in the manifest's own directory, so that a manifest cannot make the program read elsewhere.
+std::string plain_name(const Fields& fields, const char* key, const std::string& path) {
+  const std::string name = fields.text(key);
+  if (name.empty() || name != std::filesystem::path(name).filename())
+    throw error("{}: '{}' is not the name of a file in the same directory", path, name);
+  return name;
+}
+
+ManifestTokenizer tokenizer_from(const Fields& fields, const std::string& path) {
+  return {.file = plain_name(fields, "file", path),
+          .hash = fields.text("hash"),
+          .vocab_size = fields.integer("vocab_size", 1),
+          .bos_id = fields.integer("bos_id", -1),
+          .eos_id = fields.integer("eos_id", -1)};
+}
+
+ManifestSplit split_from(const Fields& fields, const std::string& path) {
+  ManifestSplit split{.documents = fields.integer("documents", 0),
+                      .tokens = fields.integer("tokens", 0),
+                      .text_bytes = fields.integer("text_bytes", 0),
+                      .unigram_entropy_nats = fields.number("unigram_entropy_nats"),
+                      .shards = {}};
+  int64_t tokens = 0;
+  for (const Fields& shard : fields.array("shards")) {
+    split.shards.push_back({plain_name(shard, "file", path), shard.integer("tokens", 1), shard.text("hash")});
+    tokens += split.shards.back().tokens;
+  }
+  if (tokens != split.tokens)
+    throw error("{}: a split lists {} tokens, its shards add up to {}", path, split.tokens, tokens);
+  return split;
+}
+
+json json_of(const ManifestSplit& split) {
+  json shards = json::array();
+  for (const ManifestShard& shard : split.shards)
+    shards.push_back({{"file", shard.file}, {"tokens", shard.tokens}, {"hash", shard.hash}});
+  return {{"documents", split.documents},
+          {"tokens", split.tokens},
+          {"text_bytes", split.text_bytes},
+          {"unigram_entropy_nats", split.unigram_entropy_nats},
+          {"shards", shards}};
+}
+
+json parse_file(const std::string& path) {
+  require_regular_file(path);
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw error("{}: cannot be opened for reading", path);
+  try {
+    return json::parse(file);
+  } catch (const json::exception& failure) {
+    throw error("{}: not valid JSON: {}", path, failure.what());
+  }
+}
+
+}  // namespace
+
+Manifest Manifest::load(const std::string& path) {
+  const json content = parse_file(path);
+  const Fields top(path, "", content);
+  if (top.text("format") != kFormatName)
+    throw error("{}: format is '{}'; expected is '{}'", path, top.text("format"), kFormatName);
+  if (const int64_t version = top.integer("format_version", 0); version != kFormatVersion)
+    throw error("{}: format_version is {}; this program reads {}", path, version, kFormatVersion);
+  Manifest manifest;
+  manifest.tokenizer = tokenizer_from(top.object("tokenizer"), path);
+  const Fields splits = top.object("splits");
+  for (const auto& [name, unused] : splits.value().items())
+    manifest.splits[name] = split_from(splits.object(name), path);
+  manifest.options = top.object("options").value();
+  return manifest;
+}
+
+void Manifest::save(const std::string& path) const {
+  json splits_json = json::object();
+  for (const auto& [name, split] : splits) splits_json[name] = json_of(split);
+  const json content{{"format", kFormatName},
+                     {"format_version", kFormatVersion},
+                     {"tokenizer",
+                      {{"file", tokenizer.file},
+                       {"hash", tokenizer.hash},
+                       {"vocab_size", tokenizer.vocab_size},
+                       {"bos_id", tokenizer.bos_id},
+                       {"eos_id", tokenizer.eos_id}}},
+                     {"splits", splits_json},
+                     {"options", options.is_null() ? json::object() : options}};
+  // A path among the options need not be UTF-8; it must not keep the manifest from being written.
+  write_file_atomically(path, content.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+}
+
+const ManifestShard* Manifest::find_shard(const std::string& file) const {
+  for (const auto& [name, split] : splits)
+    for (const ManifestShard& shard : split.shards)
+      if (shard.file == file) return &shard;
+  return nullptr;
+}
+
+void Manifest::verify_contents(const std::string& directory) const {
+  for (const auto& [name, split] : splits) {
+    for (const ManifestShard& listed : split.shards) {
+      const TokenShard shard((std::filesystem::path(directory) / listed.file).string());
+      if (shard.tokens() != listed.tokens)
+        throw error("{}: {} tokens, {} lists {}", shard.path(), shard.tokens(), kManifestName, listed.tokens);
+      if (const std::string hash = shard.content_hash(); hash != listed.hash)
+        throw error("{}: content hash {}, {} lists {}; the shard was changed or is damaged", shard.path(),
+                    hash, kManifestName, listed.hash);
+    }
+  }
+}
+
+std::optional<Manifest> manifest_beside(const std::string& shard_path) {
+  const auto path = std::filesystem::path(shard_path).parent_path() / kManifestName;
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  return Manifest::load(path.string());
+}
+
+}  // namespace mpt

@@ -1,0 +1,61 @@
+// manifest.json beside token shards: which tokenizer made them, what each split holds, and checksums.
+//
+// `mpretrain tokenize` writes it last, so its presence says that the shards are complete. Shards without a
+// manifest work too; where there is one, the loader checks the shards against it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace mpt {
+
+inline constexpr const char* kManifestName = "manifest.json";
+
+struct ManifestShard {
+  std::string file;  // name in the manifest's directory
+  int64_t tokens = 0;
+  std::string hash;  // of the tokens as stored: TokenShard::content_hash
+};
+
+struct ManifestSplit {
+  int64_t documents = 0;
+  int64_t tokens = 0;
+  int64_t text_bytes = 0;             // UTF-8 bytes of the documents' text
+  double unigram_entropy_nats = 0.0;  // -sum p ln p of the split's own token frequencies
+  std::vector<ManifestShard> shards;  // in stream order
+};
+
+struct ManifestTokenizer {
+  std::string file;  // name in the manifest's directory
+  std::string hash;  // of the file
+  int64_t vocab_size = 0;
+  int64_t bos_id = -1;  // -1: the tokenizer has none
+  int64_t eos_id = -1;
+};
+
+struct Manifest {
+  static constexpr int64_t kFormatVersion = 1;
+
+  ManifestTokenizer tokenizer;
+  std::map<std::string, ManifestSplit> splits;  // "train", "val"
+  nlohmann::json options;                       // what tokenize was asked for; for the reader's information
+
+  // Throws Error naming the file and the field that is missing or wrong.
+  static Manifest load(const std::string& path);
+  void save(const std::string& path) const;
+
+  // The entry of a shard by its file name; null if it is not listed.
+  [[nodiscard]] const ManifestShard* find_shard(const std::string& file) const;
+  // Every shard is there with its token count, and its content has the listed hash. Reads all of them.
+  void verify_contents(const std::string& directory) const;
+};
+
+// The manifest in the directory of `shard_path`, if there is one.
+std::optional<Manifest> manifest_beside(const std::string& shard_path);
+
+}  // namespace mpt

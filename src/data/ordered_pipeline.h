@@ -1,0 +1,124 @@
+// Jobs made by one thread, worked on by several and handed back in the order they were made.
+//
+//   OrderedPipeline<Job> pipeline({.workers = 4, .depth = 16}, make, work);
+//   while (auto job = pipeline.next()) …
+//
+// At most `depth` jobs exist at a time. An exception of make() or work() is rethrown by next() in the place
+// of its job. The destructor stops and joins all threads at any time.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace mpt {
+
+template <class Job>
+class OrderedPipeline {
+ public:
+  struct Options {
+    int workers;
+    int depth;
+  };
+  using Make = std::function<std::unique_ptr<Job>()>;  // called by one thread; null at the end
+  using Work = std::function<void(Job&)>;              // called by all workers at once
+
+  OrderedPipeline(Options options, Make make, Work work)
+      : depth_(static_cast<size_t>(options.depth)), make_(std::move(make)), work_(std::move(work)) {
+    threads_.emplace_back([this] { make_jobs(); });
+    for (int i = 0; i < options.workers; ++i) threads_.emplace_back([this] { work_on_jobs(); });
+  }
+  ~OrderedPipeline() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  OrderedPipeline(const OrderedPipeline&) = delete;
+  OrderedPipeline& operator=(const OrderedPipeline&) = delete;
+
+  // The next finished job; null behind the last.
+  std::unique_ptr<Job> next() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return ordered_.empty() ? made_all_ : ordered_.front()->done; });
+    if (ordered_.empty()) return nullptr;
+    const std::shared_ptr<Slot> slot = ordered_.front();
+    if (slot->failure) std::rethrow_exception(slot->failure);
+    ordered_.pop_front();
+    changed_.notify_all();
+    return std::move(slot->job);
+  }
+
+ private:
+  struct Slot {
+    std::unique_ptr<Job> job;
+    std::exception_ptr failure;
+    bool done = false;
+  };
+
+  void make_jobs() {
+    for (;;) {
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return stop_ || ordered_.size() < depth_; });
+        if (stop_) return;
+      }
+      auto slot = std::make_shared<Slot>();
+      try {
+        slot->job = make_();
+      } catch (...) {
+        slot->failure = std::current_exception();
+        slot->done = true;
+      }
+      const std::lock_guard lock(mutex_);
+      made_all_ = !slot->job;
+      if (slot->job) waiting_.push_back(slot);
+      if (slot->job || slot->failure) ordered_.push_back(std::move(slot));
+      changed_.notify_all();
+      if (made_all_) return;
+    }
+  }
+
+  void work_on_jobs() {
+    for (;;) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return stop_ || made_all_ || !waiting_.empty(); });
+      if (stop_ || waiting_.empty()) return;
+      const std::shared_ptr<Slot> slot = std::move(waiting_.front());
+      waiting_.pop_front();
+      lock.unlock();
+      std::exception_ptr failure;
+      try {
+        work_(*slot->job);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      lock.lock();
+      slot->failure = failure;
+      slot->done = true;
+      changed_.notify_all();
+    }
+  }
+
+  size_t depth_;
+  Make make_;
+  Work work_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Slot>> ordered_;  // made, not handed back yet
+  std::deque<std::shared_ptr<Slot>> waiting_;  // of these, not begun yet
+  bool made_all_ = false;
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace mpt

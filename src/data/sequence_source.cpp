@@ -1,0 +1,112 @@
+#include "data/sequence_source.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include <spdlog/spdlog.h>
+
+#include "core/check.h"
+#include "data/file_list.h"
+#include "data/manifest.h"
+#include "data/order.h"
+
+namespace mpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+void check_tokenizer(const Manifest& manifest, const std::string& path, const SequenceOptions& options) {
+  if (manifest.tokenizer.vocab_size > options.vocab_size)
+    throw error("{}: its tokenizer has {} pieces, more than the model's vocab_size of {}", path,
+                manifest.tokenizer.vocab_size, options.vocab_size);
+  if (options.tokenizer_hash && *options.tokenizer_hash != manifest.tokenizer.hash)
+    throw error(
+        "{}: made with the tokenizer of hash {}, expected is {}; tokenize the text with the run's tokenizer",
+        path, manifest.tokenizer.hash, *options.tokenizer_hash);
+}
+
+void check_shard(const Manifest& manifest, const std::string& manifest_path, const std::string& shard) {
+  const ManifestShard* listed = manifest.find_shard(fs::path(shard).filename().string());
+  if (listed == nullptr) throw error("{}: not among the shards that {} lists", shard, manifest_path);
+  const int64_t tokens = TokenShard(shard).tokens();
+  if (tokens != listed->tokens)
+    throw error("{}: {} tokens, {} lists {}", shard, tokens, manifest_path, listed->tokens);
+}
+
+void check_manifests(const std::vector<std::string>& shards, const SequenceOptions& options) {
+  std::map<std::string, std::optional<Manifest>> manifests;  // by path
+  for (const std::string& shard : shards) {
+    const std::string path = (fs::path(shard).parent_path() / kManifestName).string();
+    const auto [entry, first] = manifests.try_emplace(path);
+    if (first) {
+      entry->second = manifest_beside(shard);
+      if (entry->second) check_tokenizer(*entry->second, path, options);
+      if (!entry->second && options.tokenizer_hash)
+        spdlog::warn("{}: no manifest beside it, so its tokenizer cannot be checked", shard);
+    }
+    if (entry->second) check_shard(*entry->second, path, shard);
+  }
+}
+
+SequenceOptions checked(const SequenceOptions& options) {
+  if (options.seq_len < 1) throw error("seq_len is {}; at least 1 is needed", options.seq_len);
+  if (options.vocab_size < 1 || options.vocab_size > INT32_MAX)
+    throw error("vocab_size is {}; accepted are 1 to {}", options.vocab_size, INT32_MAX);
+  if (options.pad_token < 0 || options.pad_token >= options.vocab_size)
+    throw error("pad_token is {}; accepted are 0 to {}", options.pad_token, options.vocab_size - 1);
+  return options;
+}
+
+}  // namespace
+
+SequenceSource::SequenceSource(const SequenceOptions& options)
+    : SequenceSource(checked(options), expand_patterns(options.patterns)) {}
+
+SequenceSource::SequenceSource(const SequenceOptions& options, const std::vector<std::string>& shards)
+    : options_(options), stream_(shards, options.vocab_size) {
+  check_manifests(shards, options_);
+  if (!options_.pack) stream_.open_documents();
+  sequences_ = count_sequences();
+}
+
+int64_t SequenceSource::count_sequences() const {
+  const std::string names = fmt::format("{}", fmt::join(options_.patterns, ", "));
+  if (!options_.pack) {
+    if (stream_.documents() == 0) throw error("{}: no document begins in these shards", names);
+    return stream_.documents();
+  }
+  const int64_t sequences = (tokens() - 1) / options_.seq_len;
+  if (sequences == 0)
+    throw error("{}: {} tokens do not make one sequence; seq_len = {} needs at least {}", names, tokens(),
+                options_.seq_len, options_.seq_len + 1);
+  return sequences;
+}
+
+// At most seq_len + 1 tokens, at least one.
+TokenRange SequenceSource::range_of(int64_t sequence) const {
+  const int64_t length = options_.seq_len;
+  if (options_.pack) return {sequence * length, sequence * length + length + 1};
+  const TokenRange document = stream_.document(sequence);
+  return {document.begin, std::min(document.end, document.begin + length + 1)};
+}
+
+void SequenceSource::read(int64_t global_sequence, std::span<int32_t> tokens,
+                          std::span<int32_t> targets) const {
+  check(global_sequence >= 0, "global sequence {}", global_sequence);
+  check(std::ssize(tokens) == seq_len() && std::ssize(targets) == seq_len(), "rows of {} and {}, seq_len {}",
+        tokens.size(), targets.size(), seq_len());
+  const int64_t epoch = global_sequence / sequences_, index = global_sequence % sequences_;
+  const bool shuffled = options_.shuffle == Shuffle::kYes;
+  const TokenRange range =
+      range_of(shuffled ? permuted_index({options_.seed, epoch}, sequences_, index) : index);
+  const auto length = static_cast<size_t>(range.end - range.begin);
+  const size_t inputs = std::min(length, tokens.size());
+
+  stream_.read(range.begin, tokens.first(inputs));
+  std::fill(tokens.begin() + static_cast<ptrdiff_t>(inputs), tokens.end(), options_.pad_token);
+  stream_.read(range.begin + 1, targets.first(length - 1));
+  std::fill(targets.begin() + static_cast<ptrdiff_t>(length) - 1, targets.end(), kIgnoreTarget);
+}
+
+}  // namespace mpt

@@ -1,0 +1,68 @@
+// Training rows as a pure function of their global number: (number of the sequence) -> tokens and targets.
+//
+//   packed (default)  sequence i of an epoch is tokens [i T, i T + T] of the stream of all shards: T inputs
+//   and,
+//                     shifted by one, T targets; n = (tokens - 1) / T sequences, documents run on
+//   one document a row  the first T + 1 tokens of a document; a shorter one is padded on the right, and the
+//                     targets of padding, and of the document's last token, are kIgnoreTarget; n = documents
+//
+// Global sequence s belongs to epoch s / n and is, within it, sequence s % n in the order of permuted_index
+// (shuffled) or of the stream. Nothing else enters: not the batch size, not ranks, not threads.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/enum_names.h"
+#include "data/token_stream.h"
+
+namespace mpt {
+
+inline constexpr int32_t kIgnoreTarget = -1;
+
+enum class Shuffle { kNo, kYes };
+template <>
+struct EnumNames<Shuffle> {
+  static constexpr std::array<std::string_view, 2> kNames{"no", "yes"};
+};
+
+struct SequenceOptions {
+  std::vector<std::string> patterns;  // shards: files and globs
+  int64_t seq_len = 0;                // T
+  bool pack = true;
+  Shuffle shuffle = Shuffle::kYes;
+  uint64_t seed = 0;
+  int64_t vocab_size = 0;                     // of the model; every token must be below it
+  std::optional<std::string> tokenizer_hash;  // if given, a manifest must not name another one
+  int32_t pad_token = 0;                      // input behind the end of a document; never seen by a target
+};
+
+class SequenceSource {
+ public:
+  // Opens all shards and checks them against the manifest beside them, if there is one.
+  explicit SequenceSource(const SequenceOptions& options);
+
+  [[nodiscard]] int64_t seq_len() const { return options_.seq_len; }
+  // Of one epoch; at least 1.
+  [[nodiscard]] int64_t sequences() const { return sequences_; }
+  // In all shards.
+  [[nodiscard]] int64_t tokens() const { return stream_.tokens(); }
+  // Both spans have seq_len elements. Thread-safe.
+  void read(int64_t global_sequence, std::span<int32_t> tokens, std::span<int32_t> targets) const;
+
+ private:
+  SequenceSource(const SequenceOptions& options, const std::vector<std::string>& shards);
+  [[nodiscard]] int64_t count_sequences() const;
+  [[nodiscard]] TokenRange range_of(int64_t sequence) const;
+
+  SequenceOptions options_;
+  TokenStream stream_;
+  int64_t sequences_ = 0;
+};
+
+}  // namespace mpt

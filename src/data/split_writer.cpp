@@ -1,0 +1,98 @@
+#include "data/split_writer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <regex>
+#include <system_error>
+#include <utility>
+
+#include "core/check.h"
+#include "data/document_index.h"
+
+namespace mpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string path_in(const std::string& directory, const std::string& file) {
+  return (fs::path(directory) / file).string();
+}
+
+}  // namespace
+
+SplitWriter::SplitWriter(Options options)
+    : options_(std::move(options)), counts_(static_cast<size_t>(options_.vocab_size)) {}
+
+std::string SplitWriter::shard_name(int64_t number) const {
+  return fmt::format("{}_{:06}.bin", options_.name, number);
+}
+
+void SplitWriter::begin_shard() {
+  const std::string name = shard_name(static_cast<int64_t>(split_.shards.size()));
+  split_.shards.push_back({.file = name, .tokens = 0, .hash = ""});
+  shard_.emplace(path_in(options_.directory, name), token_width_for(options_.vocab_size));
+  starts_.clear();
+}
+
+// The index goes first, so that a shard that is there has its index.
+void SplitWriter::end_shard() {
+  ManifestShard& entry = split_.shards.back();
+  entry.tokens = shard_->tokens();
+  const std::string path = path_in(options_.directory, entry.file);
+  write_document_index(index_path_of(path), starts_, entry.tokens);
+  entry.hash = shard_->commit();
+  shard_.reset();
+}
+
+void SplitWriter::add(std::span<const int32_t> document, int64_t text_bytes) {
+  check(!document.empty(), "a document without tokens");
+  bool begins = true;
+  while (!document.empty()) {
+    if (!shard_) begin_shard();
+    if (std::exchange(begins, false)) starts_.push_back(static_cast<uint64_t>(shard_->tokens()));
+    const int64_t room = options_.tokens_per_shard - shard_->tokens();
+    const auto part = document.first(static_cast<size_t>(std::min<int64_t>(room, std::ssize(document))));
+    shard_->append(part);
+    for (const int32_t token : part) ++counts_[static_cast<size_t>(token)];
+    split_.tokens += std::ssize(part);
+    document = document.subspan(part.size());
+    if (shard_->tokens() == options_.tokens_per_shard) end_shard();
+  }
+  ++split_.documents;
+  split_.text_bytes += text_bytes;
+}
+
+ManifestSplit SplitWriter::finish() {
+  if (shard_) end_shard();
+  split_.unigram_entropy_nats = entropy_nats(counts_);
+  return split_;
+}
+
+void SplitWriter::discard() noexcept {
+  shard_.reset();
+  for (const ManifestShard& shard : split_.shards) {
+    std::error_code ignored;
+    const std::string path = path_in(options_.directory, shard.file);
+    fs::remove(path, ignored);
+    fs::remove(index_path_of(path), ignored);
+  }
+}
+
+double entropy_nats(std::span<const int64_t> counts) {
+  double total = 0;
+  for (const int64_t count : counts) total += static_cast<double>(count);
+  double entropy = 0;
+  for (const int64_t count : counts) {
+    const double p = static_cast<double>(count) / total;
+    if (count > 0) entropy -= p * std::log(p);
+  }
+  return entropy;
+}
+
+bool is_split_file(const std::string& file, const std::string& split) {
+  static const std::regex kEnding("_[0-9]{6}\\.(bin|idx)(\\.tmp)?");
+  return file.starts_with(split) && std::regex_match(file.substr(split.size()), kEnding);
+}
+
+}  // namespace mpt

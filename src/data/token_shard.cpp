@@ -1,0 +1,140 @@
+#include "data/token_shard.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "core/check.h"
+
+namespace mpt {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "shards are little-endian and mapped as they are");
+
+constexpr int64_t kHeaderWords = 256;
+constexpr int64_t kHeaderBytes = kHeaderWords * 4;
+
+struct ShardFormat {
+  int32_t magic;
+  int32_t version;
+  TokenWidth width;
+};
+constexpr std::array kFormats{ShardFormat{20240520, 1, TokenWidth::kUint16},
+                              ShardFormat{20240801, 7, TokenWidth::kUint32}};
+
+std::array<int32_t, 3> header_of(const MappedFile& file) {
+  if (static_cast<int64_t>(file.bytes().size()) < kHeaderBytes)
+    throw error("{}: {} bytes, too short for a token shard, whose header alone has {}", file.path(),
+                file.bytes().size(), kHeaderBytes);
+  std::array<int32_t, 3> words;
+  std::memcpy(words.data(), file.bytes().data(), sizeof words);
+  return words;
+}
+
+TokenWidth width_of(const MappedFile& file) {
+  const auto header = header_of(file);
+  for (const ShardFormat& format : kFormats) {
+    if (header[0] != format.magic) continue;
+    if (header[1] == format.version) return format.width;
+    throw error("{}: header word 1 is version {}; magic {} goes with version {}", file.path(), header[1],
+                format.magic, format.version);
+  }
+  throw error(
+      "{}: header word 0 is {}, not the magic of a token shard: {} (uint16 tokens) or {} (uint32 tokens)",
+      file.path(), header[0], kFormats[0].magic, kFormats[1].magic);
+}
+
+int64_t tokens_of(const MappedFile& file, TokenWidth width) {
+  const int64_t tokens = header_of(file)[2];
+  if (tokens <= 0)
+    throw error("{}: header word 2 is {} tokens; accepted are 1 to {}", file.path(), tokens,
+                kMaxTokensPerShard);
+  const int64_t expected = kHeaderBytes + tokens * bytes_of(width);
+  const auto found = static_cast<int64_t>(file.bytes().size());
+  if (found != expected)
+    throw error("{}: {} bytes, but the {} tokens of {} bytes in its header need exactly {}; the file is {}",
+                file.path(), found, tokens, bytes_of(width), expected,
+                found < expected ? "truncated" : "too long");
+  return tokens;
+}
+
+// Returns the largest token. One above INT32_MAX turns negative in `out`, but not in the result.
+template <class Stored>
+uint32_t widen(const std::byte* from, std::span<int32_t> out) {
+  uint32_t largest = 0;
+  for (size_t i = 0; i < out.size(); ++i) {
+    Stored token;
+    std::memcpy(&token, from + i * sizeof token, sizeof token);
+    largest = std::max<uint32_t>(largest, token);
+    out[i] = static_cast<int32_t>(token);
+  }
+  return largest;
+}
+
+}  // namespace
+
+TokenShard::TokenShard(const std::string& path)
+    : file_(path), width_(width_of(file_)), tokens_(tokens_of(file_, width_)) {}
+
+std::span<const std::byte> TokenShard::payload() const { return file_.bytes().subspan(kHeaderBytes); }
+
+void TokenShard::read(int64_t first, std::span<int32_t> out, int64_t vocab_size) const {
+  const auto count = static_cast<int64_t>(out.size());
+  check(first >= 0 && first + count <= tokens_, "{}: reading {} tokens at {} of {}", path(), count, first,
+        tokens_);
+  const std::byte* from = payload().data() + first * bytes_of(width_);
+  const uint32_t largest =
+      width_ == TokenWidth::kUint16 ? widen<uint16_t>(from, out) : widen<uint32_t>(from, out);
+  if (count == 0 || largest < vocab_size) return;
+  const auto bad = std::find_if(out.begin(), out.end(),
+                                [&](int32_t token) { return static_cast<uint32_t>(token) >= vocab_size; });
+  throw error("{}: token {} at position {} is outside the vocabulary, whose ids are 0 to {}", path(),
+              static_cast<uint32_t>(*bad), first + (bad - out.begin()), vocab_size - 1);
+}
+
+void TokenShard::check_tokens_below(int64_t vocab_size) const {
+  std::vector<int32_t> buffer(size_t{1} << 16);
+  for (int64_t first = 0; first < tokens_; first += static_cast<int64_t>(buffer.size())) {
+    const int64_t count = std::min<int64_t>(tokens_ - first, static_cast<int64_t>(buffer.size()));
+    read(first, std::span(buffer).first(static_cast<size_t>(count)), vocab_size);
+  }
+}
+
+std::string TokenShard::content_hash() const { return hash_bytes(payload()); }
+
+TokenShardWriter::TokenShardWriter(std::string path, TokenWidth width)
+    : file_(std::move(path)), width_(width) {
+  const std::array<std::byte, kHeaderBytes> header{};
+  file_.append(header);
+}
+
+void TokenShardWriter::append(std::span<const int32_t> tokens) {
+  tokens_ += static_cast<int64_t>(tokens.size());
+  check(tokens_ <= kMaxTokensPerShard, "{}: {} tokens, a shard holds {}", file_.path(), tokens_,
+        kMaxTokensPerShard);
+  std::span<const std::byte> stored = std::as_bytes(tokens);
+  std::vector<uint16_t> narrow;
+  if (width_ == TokenWidth::kUint16) {
+    narrow.assign(tokens.begin(), tokens.end());
+    stored = std::as_bytes(std::span(narrow));
+  }
+  const int32_t limit = width_ == TokenWidth::kUint16 ? 65535 : INT32_MAX;
+  for (const int32_t token : tokens)
+    check(token >= 0 && token <= limit, "{}: token {}, the shard stores 0 to {}", file_.path(), token, limit);
+  hasher_.update(stored);
+  file_.append(stored);
+}
+
+std::string TokenShardWriter::commit() {
+  if (tokens_ == 0) throw error("{}: a token shard needs at least one token", file_.path());
+  const ShardFormat& format = kFormats[width_ == TokenWidth::kUint16 ? 0 : 1];
+  const std::array<int32_t, 3> header{format.magic, format.version, static_cast<int32_t>(tokens_)};
+  file_.overwrite(0, std::as_bytes(std::span(header)));
+  file_.commit();
+  return hasher_.hex();
+}
+
+}  // namespace mpt

@@ -1,0 +1,70 @@
+// Token shards in the format of llm.c: read memory-mapped, written as a stream.
+//
+//   256 x int32, little-endian: [0] magic, [1] version, [2] tokens n (0 < n < 2^31), [3..] ignored
+//   n x uint16 (magic 20240520, version 1) or n x uint32 (magic 20240801, version 7)
+//
+// The file size must be exactly 1024 + n * bytes per token. Positions and offsets have 64 bits. A shard under
+// its final name is always complete (OutputFile).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "core/hash.h"
+#include "data/mapped_file.h"
+#include "data/output_file.h"
+
+namespace mpt {
+
+// The value is the number of bytes per token.
+enum class TokenWidth : int { kUint16 = 2, kUint32 = 4 };
+
+constexpr int64_t bytes_of(TokenWidth width) { return static_cast<int64_t>(width); }
+// The narrowest width that holds every id below vocab_size.
+constexpr TokenWidth token_width_for(int64_t vocab_size) {
+  return vocab_size <= 65536 ? TokenWidth::kUint16 : TokenWidth::kUint32;
+}
+
+inline constexpr int64_t kMaxTokensPerShard = (int64_t{1} << 31) - 1;
+
+class TokenShard {
+ public:
+  explicit TokenShard(const std::string& path);
+
+  [[nodiscard]] const std::string& path() const { return file_.path(); }
+  [[nodiscard]] int64_t tokens() const { return tokens_; }
+  [[nodiscard]] TokenWidth width() const { return width_; }
+
+  // Copies tokens [first, first + out.size()). Throws Error naming file and position if one is >= vocab_size.
+  void read(int64_t first, std::span<int32_t> out, int64_t vocab_size) const;
+  // Reads the whole shard and throws as read() does.
+  void check_tokens_below(int64_t vocab_size) const;
+  // Hash of the tokens as stored (the bytes behind the header); what a manifest lists.
+  [[nodiscard]] std::string content_hash() const;
+
+ private:
+  [[nodiscard]] std::span<const std::byte> payload() const;
+
+  MappedFile file_;
+  TokenWidth width_;
+  int64_t tokens_;
+};
+
+class TokenShardWriter {
+ public:
+  TokenShardWriter(std::string path, TokenWidth width);
+  void append(std::span<const int32_t> tokens);
+  [[nodiscard]] int64_t tokens() const { return tokens_; }
+  // Writes the header and gives the file its name. A shard without tokens is an error. Returns the content
+  // hash.
+  std::string commit();
+
+ private:
+  OutputFile file_;
+  TokenWidth width_;
+  Hasher hasher_;
+  int64_t tokens_ = 0;
+};
+
+}  // namespace mpt

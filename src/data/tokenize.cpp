@@ -1,0 +1,231 @@
+#include "data/tokenize.h"
+
+#include <chrono>
+#include <exception>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/check.h"
+#include "core/philox.h"
+#include "core/progress.h"
+#include "data/ordered_pipeline.h"
+#include "data/output_file.h"
+#include "data/split_writer.h"
+#include "data/tokenizer.h"
+
+namespace mpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTrain = "train";
+constexpr const char* kValidation = "val";
+constexpr const char* kTokenizerName = "tokenizer.model";
+constexpr size_t kBatchBytes = size_t{256} << 10;  // of text that a worker encodes at a time
+
+struct TextBatch {
+  std::vector<std::string> texts;
+  std::vector<std::vector<int32_t>> documents;  // their tokens
+  int64_t input_bytes_read = 0;                 // by the corpus, when the batch was complete
+};
+
+void check_options(const TokenizeOptions& options, const Tokenizer& tokenizer) {
+  if (options.tokens_per_shard < 1 || options.tokens_per_shard > kMaxTokensPerShard)
+    throw error("tokens_per_shard is {}; accepted are 1 to {}", options.tokens_per_shard, kMaxTokensPerShard);
+  if (!(options.validation_fraction >= 0 && options.validation_fraction < 1))
+    throw error("validation_fraction is {}; accepted is 0 up to, but not including, 1",
+                options.validation_fraction);
+  if (options.threads < 0) throw error("threads is {}; 0 means all, otherwise at least 1", options.threads);
+  if (options.output.empty()) throw error("no output directory is named");
+  if (options.prepend_bos && tokenizer.bos_id() < 0)
+    throw error("{}: has no BOS piece to prepend", tokenizer.path());
+  if (options.append_eos && tokenizer.eos_id() < 0)
+    throw error("{}: has no EOS piece to append", tokenizer.path());
+}
+
+bool is_own_file(const std::string& file) {
+  return file == kManifestName || is_split_file(file, kTrain) || is_split_file(file, kValidation);
+}
+
+std::vector<fs::path> earlier_output(const std::string& directory) {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(directory))
+    if (is_own_file(entry.path().filename().string())) found.push_back(entry.path());
+  return found;
+}
+
+void make_directory(const std::string& path) {
+  std::error_code failure;
+  fs::create_directories(path, failure);
+  if (!failure && !fs::is_directory(path, failure))
+    failure = std::make_error_code(std::errc::not_a_directory);
+  if (failure) throw error("{}: cannot be the output directory: {}", path, failure.message());
+}
+
+// Leaves a directory without shards or manifest, or throws before anything is touched.
+void prepare_directory(const TokenizeOptions& options, const Tokenizer& tokenizer) try {
+  make_directory(options.output);
+  const fs::path copy = fs::path(options.output) / kTokenizerName;
+  if (fs::exists(copy) && !options.overwrite && Tokenizer::load(copy.string()).hash() != tokenizer.hash())
+    throw error("{}: is another tokenizer than {}; choose another directory or allow overwriting",
+                copy.string(), tokenizer.path());
+  const std::vector<fs::path> earlier = earlier_output(options.output);
+  if (!earlier.empty() && !options.overwrite)
+    throw error("{}: holds {} of an earlier run; choose another directory or allow overwriting",
+                options.output, earlier.front().filename().string());
+  fs::remove(fs::path(options.output) / kManifestName);  // first: without it the rest counts as unfinished
+  for (const fs::path& file : earlier) fs::remove(file);
+} catch (const fs::filesystem_error& failure) {
+  throw error("{}: cannot be the output directory: {}", options.output, failure.what());
+}
+
+std::unique_ptr<TextBatch> read_text_batch(CorpusReader& corpus) {
+  auto batch = std::make_unique<TextBatch>();
+  std::string text;
+  for (size_t bytes = 0; bytes < kBatchBytes && corpus.next(text); bytes += text.size())
+    batch->texts.push_back(text);
+  batch->input_bytes_read = corpus.input_bytes_read();
+  return batch->texts.empty() ? nullptr : std::move(batch);
+}
+
+void encode_batch(const TokenizeOptions& options, const Tokenizer& tokenizer, TextBatch& batch) {
+  for (const std::string& text : batch.texts) {
+    std::vector<int32_t> tokens = tokenizer.encode(text);
+    if (options.prepend_bos) tokens.insert(tokens.begin(), static_cast<int32_t>(tokenizer.bos_id()));
+    if (options.append_eos) tokens.push_back(static_cast<int32_t>(tokenizer.eos_id()));
+    batch.documents.push_back(std::move(tokens));
+  }
+}
+
+// Tensor 2 of the data stream: 0 is the order of sequences, 1 the sample a tokenizer is trained on.
+bool is_validation(const TokenizeOptions& options, int64_t document) {
+  const RandomCounter draw{.seed = options.seed,
+                           .tensor = 2,
+                           .row = static_cast<uint32_t>(document),
+                           .step = static_cast<uint32_t>(document >> 32),
+                           .stream = Stream::kDataOrder};
+  const PhiloxBlock block = draw.block(0);
+  const uint64_t bits = (uint64_t{block.word[0]} << 32 | block.word[1]) >> 11;
+  return static_cast<double>(bits) * 0x1p-53 < options.validation_fraction;
+}
+
+class Splits {
+ public:
+  Splits(const TokenizeOptions& options, int64_t vocab_size)
+      : options_(options),
+        train_(writer_options(kTrain, vocab_size)),
+        validation_(writer_options(kValidation, vocab_size)) {}
+
+  void add(const TextBatch& batch) {
+    for (size_t i = 0; i < batch.documents.size(); ++i) {
+      SplitWriter& split = is_validation(options_, number_++) ? validation_ : train_;
+      if (!batch.documents[i].empty()) split.add(batch.documents[i], std::ssize(batch.texts[i]));
+    }
+  }
+
+  std::map<std::string, ManifestSplit> finish() {
+    if (number_ == 0)
+      throw error("{}: no documents in these files", fmt::join(options_.corpus.patterns, ", "));
+    const bool wanted = options_.validation_fraction > 0;
+    if (train_.tokens() == 0 || (wanted && validation_.tokens() == 0))
+      throw error(
+          "none of the {} documents fell into the {} split with validation_fraction = {}; change it, or the "
+          "seed",
+          number_, train_.tokens() == 0 ? kTrain : kValidation, options_.validation_fraction);
+    std::map<std::string, ManifestSplit> splits{{kTrain, train_.finish()}};
+    if (wanted) splits[kValidation] = validation_.finish();
+    return splits;
+  }
+
+  void discard() noexcept {
+    train_.discard();
+    validation_.discard();
+  }
+
+  [[nodiscard]] int64_t tokens() const { return train_.tokens() + validation_.tokens(); }
+
+ private:
+  [[nodiscard]] SplitWriter::Options writer_options(const char* name, int64_t vocab_size) const {
+    return {options_.output, name, options_.tokens_per_shard, vocab_size};
+  }
+
+  const TokenizeOptions& options_;
+  SplitWriter train_;
+  SplitWriter validation_;
+  int64_t number_ = 0;  // of the next document
+};
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+void run_pipeline(const TokenizeOptions& options, const Tokenizer& tokenizer, CorpusReader& corpus,
+                  Splits& splits) {
+  const int all = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int workers = options.threads == 0 ? all : options.threads;
+  const auto begin = std::chrono::steady_clock::now();
+  Progress progress({.label = "tokenize", .total = corpus.input_bytes()});
+  OrderedPipeline<TextBatch> pipeline(
+      {.workers = workers, .depth = 4 * workers}, [&] { return read_text_batch(corpus); },
+      [&](TextBatch& batch) { encode_batch(options, tokenizer, batch); });
+  while (const auto batch = pipeline.next()) {
+    splits.add(*batch);
+    const double rate = static_cast<double>(splits.tokens()) / seconds_since(begin);
+    progress.update(batch->input_bytes_read, format_count(rate) + " tokens/s");
+  }
+}
+
+nlohmann::json json_of(const TokenizeOptions& options) {
+  return {{"patterns", options.corpus.patterns},
+          {"text_field", options.corpus.text_field},
+          {"on_bad_document", name_of(options.corpus.on_bad_document)},
+          {"max_document_bytes", options.corpus.max_document_bytes},
+          {"tokens_per_shard", options.tokens_per_shard},
+          {"validation_fraction", options.validation_fraction},
+          {"seed", options.seed},
+          {"prepend_bos", options.prepend_bos},
+          {"append_eos", options.append_eos}};
+}
+
+void write_manifest(const TokenizeOptions& options, const Tokenizer& tokenizer, const Manifest& manifest) {
+  write_file_atomically((fs::path(options.output) / kTokenizerName).string(), tokenizer.model_bytes());
+  manifest.save((fs::path(options.output) / kManifestName).string());
+}
+
+}  // namespace
+
+TokenizeResult tokenize_corpus(const TokenizeOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Tokenizer tokenizer = Tokenizer::load(options.tokenizer);
+  check_options(options, tokenizer);
+  CorpusReader corpus(options.corpus);
+  prepare_directory(options, tokenizer);
+
+  TokenizeResult result;
+  Splits splits(options, tokenizer.vocab_size());
+  try {
+    run_pipeline(options, tokenizer, corpus, splits);
+    result.manifest = {.tokenizer = {.file = kTokenizerName,
+                                     .hash = tokenizer.hash(),
+                                     .vocab_size = tokenizer.vocab_size(),
+                                     .bos_id = tokenizer.bos_id(),
+                                     .eos_id = tokenizer.eos_id()},
+                       .splits = splits.finish(),
+                       .options = json_of(options)};
+    write_manifest(options, tokenizer, result.manifest);
+  } catch (...) {
+    splits.discard();
+    throw;
+  }
+  result.corpus = corpus.stats();
+  result.tokens = splits.tokens();
+  result.seconds = seconds_since(begin);
+  result.bytes_per_token = static_cast<double>(result.corpus.text_bytes) / static_cast<double>(result.tokens);
+  result.tokens_per_second = static_cast<double>(result.tokens) / result.seconds;
+  return result;
+}
+
+}  // namespace mpt

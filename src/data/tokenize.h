@@ -1,0 +1,43 @@
+// Text in, token shards out: tokenises a corpus in parallel, splits off validation documents, writes a
+// manifest.
+//
+// The output directory gets train_000000.bin …, val_000000.bin … with their document indices, tokenizer.model
+// and, last of all, manifest.json. Its bytes depend on the text, the tokenizer and the options, not on the
+// number of threads. Memory does not grow with the corpus. A run that fails removes its shards; one that is
+// killed leaves shards without a manifest, which the next run refuses to mix with its own unless `overwrite`
+// is set.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "data/corpus.h"
+#include "data/manifest.h"
+
+namespace mpt {
+
+struct TokenizeOptions {
+  CorpusOptions corpus;
+  std::string tokenizer;  // path of the .model
+  std::string output;     // directory, made if need be
+  int64_t tokens_per_shard = 100'000'000;
+  double validation_fraction = 0.0;  // of the documents, each chosen by a hash of (seed, its number)
+  uint64_t seed = 0;
+  int threads = 0;           // that encode; 0: all
+  bool prepend_bos = false;  // a document is [BOS] pieces [EOS]
+  bool append_eos = true;
+  bool overwrite = false;  // replace the shards and the manifest of an earlier run
+};
+
+struct TokenizeResult {
+  Manifest manifest;
+  CorpusStats corpus;
+  int64_t tokens = 0;  // of all splits
+  double bytes_per_token = 0;
+  double seconds = 0;
+  double tokens_per_second = 0;
+};
+
+TokenizeResult tokenize_corpus(const TokenizeOptions& options);
+
+}  // namespace mpt
