@@ -1,0 +1,70 @@
+// Runs a LLaMA one token at a time for generation, keeping the keys and values of all tokens before.
+//
+// The formulas and the order of a token's operations are those of Llama, so the logits are those that Llama
+// gives for the whole sequence, up to the order of sums. All memory is taken in the constructor.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "device/device.h"
+#include "model/llama_config.h"
+#include "model/llama_ops.h"
+#include "model/rope_table.h"
+#include "model/weight_store.h"
+
+namespace mpt {
+
+struct DecoderOptions {
+  DType storage;          // of weights, activations and the cache
+  int64_t max_positions;  // tokens that fit into the cache
+};
+
+class LlamaDecoder {
+ public:
+  LlamaDecoder(const LlamaConfig& config, const DecoderOptions& options, const WeightStore& weights,
+               Device& device, Allocator& allocator);
+
+  // Appends a token; the logits [V] of the one that follows it. Throws Error when the cache is full.
+  std::vector<float> next_logits(int32_t token);
+  // Forgets all tokens.
+  void reset() { position_ = 0; }
+
+  [[nodiscard]] int64_t position() const { return position_; }  // tokens appended so far
+  [[nodiscard]] int64_t max_positions() const { return options_.max_positions; }
+
+ private:
+  void allocate(Allocator& allocator);
+  void forward(int32_t token);
+  void forward_layer(int64_t layer);
+  void norm(const Tensor& residual, const Tensor& branch, const Tensor& sum, int64_t gain);
+  void linear(const Tensor& x, const Tensor& weight, const Tensor& y);
+  [[nodiscard]] std::vector<GemmCall> products() const;
+
+  struct Cache {
+    Tensor keys, values;  // [positions, C]
+  };
+
+  LlamaConfig config_;
+  DecoderOptions options_;
+  const WeightStore& weights_;
+  Device& device_;
+  std::unique_ptr<LlamaOps> ops_;
+  RopeTable rope_;
+  std::vector<Cache> caches_;  // of each layer
+  Tensor token_;               // [1, 1] int32
+  Tensor residual_, middle_;   // [1, C] the residual stream before and within a block
+  Tensor normed_;              // [1, C]
+  Tensor inv_rms_;             // [1, 1] fp32
+  Tensor qkv_;                 // [1, 3C]
+  Tensor scores_;              // [H, positions] fp32
+  Tensor attention_;           // [1, C]
+  Tensor branch_;              // [1, C] output of the block half just computed, not yet added
+  Tensor gate_up_;             // [1, 2F]
+  Tensor mlp_;                 // [1, F]
+  Tensor logits_;              // [1, V]
+  int64_t position_ = 0;
+};
+
+}  // namespace mpt
