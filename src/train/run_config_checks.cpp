@@ -48,8 +48,10 @@ class Checker {
     require(divides, "model.hidden_size", "{} is not divisible by model.num_attention_heads = {}{}",
             model.hidden_size, model.num_attention_heads, at("model.num_attention_heads"));
     require(!divides || model.head_dim() % 2 == 0, "model.num_attention_heads",
-            "heads of {} / {} = {} elements cannot be rotated in pairs; the head size must be even",
-            model.hidden_size, model.num_attention_heads, model.hidden_size / model.num_attention_heads);
+            "heads of {} / {} = {} elements cannot be rotated in pairs; the size of a head "
+            "must be even (model.hidden_size is {}{})",
+            model.hidden_size, model.num_attention_heads, model.hidden_size / model.num_attention_heads,
+            model.hidden_size, at("model.hidden_size"));
   }
 
   void check_precision() {

@@ -92,10 +92,8 @@ TEST_F(JsonDocumentTest, RefusesIncludesThatLeadNowhere) {
 }
 
 TEST_F(JsonDocumentTest, RefusesIncludesWithoutEnd) {
-  for (int i = 0; i < 20; ++i) {
-    const std::string next = "p" + std::to_string(i + 1) + ".json";
-    write("p" + std::to_string(i) + ".json", R"({"include": [")" + next + R"(", ")" + next + R"("]})");
-  }
+  for (int i = 0; i < 20; ++i)
+    write(fmt::format("p{}.json", i), fmt::format(R"({{"include": ["p{0}.json", "p{0}.json"]}})", i + 1));
   write("p20.json", "{}");
   EXPECT_ERROR(JsonDocument::load(directory_ / "p0.json"), "more than 256 files are included");
 }
@@ -126,15 +124,16 @@ TEST_F(JsonDocumentTest, RefusesAKeyThatIsGivenTwice) {
 }
 
 TEST_F(JsonDocumentTest, RefusesTextsOfAbsurdSize) {
-  const auto nested = [](int levels) {
-    return "{\"a\":" + std::string(levels, '[') + std::string(levels, ']') + "}";
+  const auto text_of = [](const std::string& value) { return fmt::format("{{\"a\": {}}}", value); };
+  const auto nested = [&](int levels) {
+    return text_of(std::string(levels, '[') + std::string(levels, ']'));
   };
   EXPECT_EQ(load(nested(63)).root().size(), 1u);
   EXPECT_ERROR(load(nested(64)), "a.json:1: nested deeper than 64 levels");
-  EXPECT_ERROR(load("{\"a\":" + std::string(500'000, '[')), "nested deeper than 64 levels");
-  EXPECT_ERROR(load("{\"a\": \"" + std::string(1 << 20, 'x') + "\"}"), "is too long for a JSON document");
+  EXPECT_ERROR(load(text_of(std::string(500'000, '['))), "nested deeper than 64 levels");
+  EXPECT_ERROR(load(text_of(std::string(1 << 20, '1'))), "is too long for a JSON document");
   std::string keys = "{";
-  for (int i = 0; i < 10'001; ++i) keys += "\"" + std::to_string(i) + "\":0,";
+  for (int i = 0; i < 10'001; ++i) keys += fmt::format("\"{}\":0,", i);
   EXPECT_ERROR(load(keys + "\"last\":0}"), "more than 10000 keys");
 }
 
@@ -173,9 +172,9 @@ TEST_F(JsonDocumentTest, ASettingLeavesTheSourceOfItsSection) {
 TEST_F(JsonDocumentTest, RefusesMalformedSettings) {
   JsonDocument document = load("{\n\"a\": 1, \"l\": [1]}");
   for (const char* text : {"a.b", "", "=3", "."})
-    EXPECT_ERROR(document.set(text), std::string("--set ") + text + ": expected key=value");
+    EXPECT_ERROR(document.set(text), fmt::format("--set {}: expected key=value", text));
   for (const char* text : {"a..b=1", ".a=1", "a.=1", "..=1"})
-    EXPECT_ERROR(document.set(text), std::string("--set ") + text + ": a key is empty");
+    EXPECT_ERROR(document.set(text), fmt::format("--set {}: a key is empty", text));
   EXPECT_ERROR(document.set("a.b=1"), "--set a.b=1: a is the number 1", "a.json:2", "not a section");
   EXPECT_ERROR(document.set("l.0=1"), "--set l.0=1: l is the list [1]", "not a section");
   EXPECT_ERROR(document.set("include=[\"x.json\"]"), "--set include=", "for files only");

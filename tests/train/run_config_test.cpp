@@ -1,0 +1,348 @@
+// Configs: the shipped ones are good, bad ones are refused by key, file and line, and what is resolved reads
+// back.
+#include "train/run_config.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include <gtest/gtest.h>
+
+#include "support/expect_error.h"
+#include "support/temp_directory.h"
+
+namespace mpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kConfigs = std::string(MPT_SOURCE_DIR) + "/configs/";
+
+class RunConfigTest : public testing::Test {
+ protected:
+  std::string write(const std::string& name, const std::string& text) {
+    std::ofstream(directory_ / name, std::ios::binary) << text;
+    return directory_ / name;
+  }
+  // The nano config of that name with one more line on top: line 3 of user.json.
+  RunConfig load_with(const std::string& line, const std::string& base = "nano_bf16.json") {
+    return load_run_config(
+        write("user.json", "{\n\"include\": [\"" + kConfigs + base + "\"],\n" + line + "\n}\n"));
+  }
+
+  test::TempDirectory directory_;
+};
+
+std::vector<std::string> shipped_configs() {
+  std::vector<std::string> paths;
+  for (const fs::directory_entry& entry : fs::directory_iterator(kConfigs))
+    if (entry.is_regular_file() && entry.path().filename() != "schema.json")
+      paths.push_back(entry.path().string());
+  std::ranges::sort(paths);
+  return paths;
+}
+
+TEST_F(RunConfigTest, EveryShippedConfigIsGoodAndNamedAsItsFile) {
+  EXPECT_EQ(shipped_configs().size(), 16u);
+  for (const std::string& path : shipped_configs()) {
+    const RunConfig config = load_run_config(path);
+    EXPECT_EQ(config.name, fs::path(path).stem().string());
+    EXPECT_NO_THROW(require_training_data(config)) << path;
+    EXPECT_FALSE(config.data.validation.empty()) << path;
+  }
+}
+
+TEST_F(RunConfigTest, EveryPieceIsIncludedOrPutsAPaperSettingOnTop) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(kConfigs + "base")) {
+    const std::string piece = "base/" + entry.path().filename().string();
+    const JsonDocument document = JsonDocument::load(kConfigs + piece);
+    if (piece.starts_with("base/paper_")) continue;
+    bool used = false;
+    for (const std::string& path : shipped_configs()) {
+      std::ifstream file(path);
+      used |=
+          std::string(std::istreambuf_iterator<char>(file), {}).find('"' + piece + '"') != std::string::npos;
+    }
+    EXPECT_TRUE(used) << piece;
+  }
+}
+
+TEST_F(RunConfigTest, PaperPiecesGoOnTopOfARun) {
+  const std::string head = "{\"include\": [\"" + kConfigs;
+  const auto with = [&](const std::string& run, const std::string& piece) {
+    const std::string text =
+        head + run + "\", \"" + kConfigs + "base/paper_family.json\", \"" + kConfigs + piece;
+    return load_run_config(write("paper.json", text + "\"]}"));
+  };
+  const RunConfig m_plus_adam = with("60m_bf16.json", "base/paper_m_plus_adam.json");
+  EXPECT_EQ(m_plus_adam.optimizer.weight_decay_multiplicative_mode, MultiplicativeDecay::kExponent);
+  EXPECT_EQ(m_plus_adam.batch.rows_per_step(), 512);
+  EXPECT_FALSE(m_plus_adam.data.pack);
+  EXPECT_EQ(with("60m_bf16_adamw.json", "base/paper_adamw.json").schedule.lr_schedule_offset, -1);
+}
+
+TEST_F(RunConfigTest, ParameterCountsAreThePapers) {
+  const auto count = [](const std::string& name) {
+    return parameter_count(load_run_config(kConfigs + name).model);
+  };
+  EXPECT_EQ(count("60m_bf16.json"), 58'073'600);
+  EXPECT_EQ(count("130m_bf16.json"), 134'105'856);
+  EXPECT_EQ(count("350m_bf16.json"), 367'969'280);
+  EXPECT_EQ(count("1b_bf16.json"), 1'339'082'752);
+  EXPECT_EQ(count("nano_bf16.json"), 1'840'256);
+}
+
+TEST_F(RunConfigTest, ShippedConfigsHoldThePapersSettings) {
+  const RunConfig config = load_run_config(kConfigs + "350m_bf16.json");
+  EXPECT_EQ(config.optimizer.rule, UpdateRule::kMPlusAdam);
+  EXPECT_EQ(config.optimizer.lr_additive, 1e-3);
+  EXPECT_EQ(config.optimizer.lr_multiplicative, 1e-4);
+  EXPECT_EQ(config.precision.weights, Format::kBF16);
+  EXPECT_EQ(total_steps(config), 60'000);
+  EXPECT_EQ(config.batch.rows_per_step(), 128);
+  EXPECT_EQ(config.batch.micro_batches(), 32);
+  EXPECT_EQ(config.schedule.warmup_updates(total_steps(config)), 6'000);
+  const RunConfig reference = load_run_config(kConfigs + "350m_fp32_adamw.json");
+  EXPECT_EQ(reference.precision.optimizer_state, Format::kF32);
+  EXPECT_EQ(reference.optimizer.rule, UpdateRule::kAdamW);
+}
+
+TEST_F(RunConfigTest, TheResolvedConfigReadsBackEqual) {
+  for (const std::string& path : shipped_configs()) {
+    const RunConfig config =
+        load_run_config(path, {"optimizer.eps=1.2345678901234567e-9", "seed=18446744073709551615"});
+    const Json resolved = resolved_json(config);
+    EXPECT_EQ(load_run_config(write("resolved.json", resolved.dump(2))), config) << path;
+    EXPECT_EQ(resolved_json(parse_run_config(JsonDocument::of_value(resolved, "state.json"))), resolved);
+    EXPECT_NO_THROW(validate(config));
+  }
+}
+
+TEST_F(RunConfigTest, TheResolvedConfigNamesTheDefaultWarmup) {
+  EXPECT_EQ(load_with("\"seed\": 2").schedule.warmup_fraction, 0.1);
+  const RunConfig steps = load_with("\"schedule\": {\"warmup_steps\": 7}");
+  EXPECT_EQ(steps.schedule.warmup_fraction, std::nullopt);
+  EXPECT_EQ(steps.schedule.warmup_updates(total_steps(steps)), 7);
+}
+
+TEST_F(RunConfigTest, SettingsOfEveryType) {
+  const RunConfig config = load_run_config(
+      kConfigs + "nano_bf16.json",
+      {"name=my run", "seed=5", "data.pack=false", "data.train=data/one.bin",
+       "data.validation=[\"a\", \"b\"]", "batch.micro_batch_rows=8", "optimizer.lr_additive=1e-3",
+       "schedule.shape=wsd", "schedule.warmup_steps=1e1", "train.steps=null", "train.chinchilla=0.5",
+       "train={\"nonfinite_policy\": \"skip_step\"}"});
+  EXPECT_EQ(config.name, "my run");
+  EXPECT_EQ(config.seed, 5u);
+  EXPECT_FALSE(config.data.pack);
+  EXPECT_EQ(config.data.train, std::vector<std::string>{"data/one.bin"});
+  EXPECT_EQ(config.data.validation, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(config.batch.micro_batches(), 2);
+  EXPECT_EQ(config.optimizer.lr_additive, 1e-3);
+  EXPECT_EQ(config.schedule.shape, ScheduleShape::kWsd);
+  EXPECT_EQ(config.schedule.warmup_steps, 10);
+  EXPECT_EQ(config.train.chinchilla, 0.5);
+  EXPECT_EQ(config.train.nonfinite_policy, NonfinitePolicy::kSkipStep);
+}
+
+TEST_F(RunConfigTest, LengthsAreRoundedUpToWholeSteps) {
+  const auto steps = [&](const std::string& length) {
+    return total_steps(load_with("\"train\": {\"steps\": null, " + length + "}"));
+  };
+  EXPECT_EQ(steps("\"tokens\": 1"), 1);
+  EXPECT_EQ(steps("\"tokens\": 4096"), 1);
+  EXPECT_EQ(steps("\"tokens\": 4097"), 2);
+  EXPECT_EQ(steps("\"chinchilla\": 1"), (20 * 1'840'256 + 4095) / 4096);
+  EXPECT_EQ(steps("\"chinchilla\": 1e-9"), 1);
+  EXPECT_EQ(total_steps(load_with("\"train\": {\"steps\": 3}")), 3);
+}
+
+TEST_F(RunConfigTest, WarmupIsRoundedAndBounded) {
+  ScheduleConfig schedule;
+  EXPECT_EQ(schedule.warmup_updates(1), 0);
+  EXPECT_EQ(schedule.warmup_updates(5), 1);
+  EXPECT_EQ(schedule.warmup_updates(10'000), 1'000);
+  EXPECT_EQ(schedule.decay_updates(10), 2);
+  EXPECT_EQ(load_with("\"schedule\": {\"warmup_steps\": 1000}").schedule.warmup_steps, 1000);
+}
+
+TEST_F(RunConfigTest, TheSchemaInTheRepositoryIsThatOfTheProgram) {
+  std::ifstream file(kConfigs + "schema.json", std::ios::binary);
+  const std::string committed(std::istreambuf_iterator<char>(file), {});
+  EXPECT_EQ(committed, schema_text()) << "run: mpretrain schema > configs/schema.json";
+}
+
+struct BadConfig {
+  const char* line;                // what stands on line 3 of user.json
+  std::vector<std::string> parts;  // of the message
+  const char* base = "nano_bf16.json";
+};
+
+const BadConfig kBadConfigs[] = {
+    // unknown keys
+    {R"("model": {"hiden_size": 1})", {"user.json:3: model.hiden_size: unknown key", "\"hidden_size\"?"}},
+    {R"("lr_additive": 1)", {"user.json:3: lr_additive: unknown key", "\"optimizer.lr_additive\"?"}},
+    {R"("optimiser": {})", {"user.json:3: optimiser: unknown key", "\"optimizer\"?"}},
+    {R"("train": {"stpes": null})", {"user.json:3: train.stpes: unknown key", "\"steps\"?"}},
+    {R"("qwertyuiop": 1)", {"qwertyuiop: unknown key; valid keys here: name, output_dir, seed, model"}},
+    {R"("data": {"include": []})", {"user.json:3: data.include: unknown key"}},
+    // wrong types
+    {R"("seed": "one")", {"user.json:3: seed: expected an integer", "\"one\""}},
+    {R"("seed": -1)", {"user.json:3: seed: must be at least 0"}},
+    {R"("name": 5)", {"user.json:3: name: expected a string"}},
+    {R"("model": [])", {"user.json:3: model: expected a section"}},
+    {R"("model": {"hidden_size": 128.5})", {"user.json:3: model.hidden_size: expected an integer", "128.5"}},
+    {R"("data": {"shuffle": 1})", {"user.json:3: data.shuffle: expected true or false"}},
+    {R"("data": {"train": [1]})", {"user.json:3: data.train: expected a list of strings"}},
+    {R"("optimizer": {"eps": "1e-8"})", {"user.json:3: optimizer.eps: expected a number"}},
+    {R"("optimizer": {"rule": "adam"})", {"user.json:3: optimizer.rule: expected one of adamw, m_plus_adam"}},
+    {R"("optimizer": {"writeback": "kahan"})", {"user.json:3: optimizer.writeback: expected one of nearest"}},
+    {R"("precision": {"weights": "fp8"})", {"user.json:3: precision.weights: expected one of fp32, bf16"}},
+    {R"("device": {"type": "tpu"})", {"user.json:3: device.type: expected one of cpu"}},
+    {R"("schedule": {"shape": "step"})", {"schedule.shape: expected one of cosine, linear, constant, wsd"}},
+    // ranges
+    {R"("model": {"num_hidden_layers": 0})", {"model.num_hidden_layers: must be at least 1", "found 0"}},
+    {R"("model": {"vocab_size": -4096})", {"user.json:3: model.vocab_size: must be at least 2"}},
+    {R"("model": {"intermediate_size": 1e15})", {"model.intermediate_size: must be", "at most 1048576"}},
+    {R"("optimizer": {"eps": 0})", {"user.json:3: optimizer.eps: must be at least 1e-37", "found 0"}},
+    {R"("optimizer": {"eps": 1e999})", {"user.json:3:", "number overflow"}},
+    {R"("optimizer": {"tau": -1})", {"optimizer.tau: must be at least"}},
+    {R"("optimizer": {"beta2": 1.0})", {"optimizer.beta2: must be at least 0 and at most 0.9999999"}},
+    {R"("optimizer": {"clip_relative_step": 2})", {"clip_relative_step: must be at least 0 and at most 1"}},
+    {R"("optimizer": {"clip_relative_step": 1e-7})",
+     {"clip_relative_step: must be 0 (off) or greater than 1e-06"}},
+    {R"("optimizer": {"lr_additive": -1e-3})", {"optimizer.lr_additive: must be at least 0", "-0.001"}},
+    {R"("schedule": {"warmup_fraction": 1.5})",
+     {"schedule.warmup_fraction: must be at least 0 and at most 1"}},
+    {R"("schedule": {"lr_schedule_offset": 1})", {"lr_schedule_offset: must be at least -1 and at most 0"}},
+    {R"("train": {"steps": 0})", {"user.json:3: train.steps: must be at least 1"}},
+    {R"("eval": {"tokens": 0})", {"user.json:3: eval.tokens: must be at least 1"}},
+    {R"("checkpoint": {"keep_last": 0})", {"checkpoint.keep_last: must be at least 1"}},
+    {R"("log": {"every_steps": 0})", {"log.every_steps: must be at least 1"}},
+    {R"("device": {"threads": -1})", {"device.threads: must be at least 0"}},
+    // missing keys
+    {R"("model": {"hidden_size": null})", {"user.json:3: model.hidden_size: missing; it is required"}},
+    {R"("optimizer": null)", {"user.json:3: optimizer.rule: missing", "optimizer.lr_additive: missing"}},
+    {R"("optimizer": {"lr_multiplicative": null})",
+     {"lr_multiplicative: missing; it is required by optimizer.rule = m_plus_adam"}},
+    {R"("name": null)", {"user.json:3: name: missing"}},
+    // keys that do not go together
+    {R"("name": "")", {"user.json:3: name: must not be empty"}},
+    {R"("name": "../x")", {"name: must not be empty, contain '/'", "\"../x\""}},
+    {R"("name": ".hidden")", {"name: must not be empty, contain '/' or start with '.'"}},
+    {R"("output_dir": "")", {"output_dir: must not be empty"}},
+    {R"("model": {"num_attention_heads": 3})",
+     {"model.hidden_size: 128 is not divisible by model.num_attention_heads = 3", "user.json:3"}},
+    {R"("model": {"num_attention_heads": 128})",
+     {"user.json:3: model.num_attention_heads:", "128 / 128 = 1"}},
+    {R"("batch": {"seq_len": 100})",
+     {"batch.tokens_per_step: 4096 is not a multiple of batch.seq_len = 100", "user.json:3",
+      "base/nano.json:"}},
+    {R"("batch": {"micro_batch_rows": 3})",
+     {"user.json:3: batch.micro_batch_rows: 3 does not divide the 16 rows"}},
+    {R"("batch": {"micro_batch_rows": 32})", {"batch.micro_batch_rows: 32 does not divide the 16 rows"}},
+    {R"("precision": {"compute": "fp32"})",
+     {"base/bf16.json:", "precision.weights: bf16 does not go with precision.compute = fp32 (",
+      "user.json:3)", "weights fp32 with compute fp32, weights bf16 with compute bf16"}},
+    {R"("precision": {"gradient": "bf16"})",
+     {"user.json:3: precision.gradient: bf16 does not go with precision.weights = fp32"},
+     "nano_fp32.json"},
+    {R"("optimizer": {"tau": 1e-8})",
+     {"user.json:3: optimizer.tau: means something only with optimizer.rule = m_plus_adam",
+      "optimizer.rule is adamw", "base/adamw.json:"},
+     "nano_bf16_adamw.json"},
+    {R"("optimizer": {"rule": "adamw"})",
+     {"optimizer.lr_multiplicative: means something only", "user.json:3"}},
+    {R"("schedule": {"decay_fraction": 0.1})",
+     {"user.json:3: schedule.decay_fraction: means something only with schedule.shape = wsd"}},
+    {R"("schedule": {"shape": "constant", "final_fraction": 0.1})",
+     {"schedule.final_fraction: means something only with schedule.shape = cosine or linear or wsd"}},
+    {R"("schedule": {"warmup_steps": 1, "warmup_fraction": 0.1})",
+     {"user.json:3: schedule.warmup_steps: excludes schedule.warmup_fraction"}},
+    {R"("schedule": {"warmup_steps": 1001})", {"schedule.warmup_steps: 1001 is more than the 1000 steps"}},
+    {R"("schedule": {"shape": "wsd", "warmup_fraction": 0.5, "decay_fraction": 0.6})",
+     {"user.json:3: schedule.decay_fraction: 0.6 of 1000 steps is 600 steps of decay; with 500 of warmup"}},
+    {R"("train": {"tokens": 5})", {"train: exactly one of", "train.steps = 1000", "train.tokens = 5 ("}},
+    {R"("train": {"steps": null})", {"user.json:3: train: exactly one of", "found none"}},
+    {R"("train": {"steps": null, "tokens": 1e18})",
+     {"user.json:3: train.tokens: makes", "at most 1000000000 steps"}},
+    {R"("train": {"steps": null, "chinchilla": 1e6})", {"user.json:3: train.chinchilla: makes", "steps"}},
+    {R"("checkpoint": {"keep_every_steps": 300})",
+     {"user.json:3: checkpoint.keep_every_steps: 300 is not a multiple of checkpoint.every_steps = 250"}},
+    {R"("checkpoint": {"every_steps": 0, "keep_every_steps": 10})",
+     {"keep_every_steps: 10 is not a multiple"}},
+    // text that is no config
+    {R"("seed": 1, "seed": 2)", {"user.json:3: seed is given twice"}},
+    {R"("seed": )", {"user.json:4:1: "}},
+    {R"("seed": NaN)", {"user.json:3:"}},
+    {R"("$schema": 1)", {"user.json:3: $schema: expected a string"}},
+};
+
+TEST_F(RunConfigTest, BadConfigsAreRefusedByName) {
+  for (const BadConfig& bad : kBadConfigs) {
+    SCOPED_TRACE(bad.line);
+    try {
+      load_with(bad.line, bad.base);
+      ADD_FAILURE() << "is accepted";
+    } catch (const Error& caught) {
+      for (const std::string& part : bad.parts)
+        EXPECT_NE(std::string(caught.what()).find(part), std::string::npos)
+            << caught.what() << "\nwithout: " << part;
+    }
+  }
+}
+
+TEST_F(RunConfigTest, BadSettingsAreRefusedByName) {
+  const auto set = [](const std::string& assignment) {
+    load_run_config(kConfigs + "nano_bf16.json", {assignment});
+  };
+  EXPECT_ERROR(set("optimizer.lr_aditive=1e-3"),
+               "--set optimizer.lr_aditive=1e-3: optimizer.lr_aditive: unknown key", "\"lr_additive\"?");
+  EXPECT_ERROR(set("optimizer.lr_additive=fast"),
+               "optimizer.lr_additive: expected a number, found the string \"fast\"");
+  EXPECT_ERROR(set("model.hidden_size=130"), "model.num_attention_heads: heads of 130 / 2 = 65 elements",
+               "model.hidden_size is 130 (--set model.hidden_size=130)");
+  EXPECT_ERROR(set("optimizer"), "--set optimizer: expected key=value");
+  EXPECT_ERROR(set("seed.x=1"), "--set seed.x=1: seed: expected an integer, found the object {\"x\":1}");
+  EXPECT_ERROR(set("name.x=1"), "--set name.x=1: name is the string \"nano_bf16\"", "nano_bf16.json:5",
+               "not a section");
+}
+
+TEST_F(RunConfigTest, ManyFaultsAreReportedTogether) {
+  EXPECT_ERROR(load_with(R"("seed": -1, "nmae": 1, "optimizer": {"beta1": 2})"),
+               "seed: ", "nmae: ", "beta1: ");
+  EXPECT_ERROR(load_with(R"("batch": {"seq_len": 100}, "name": "a/b")"), "tokens_per_step: ", "name: ");
+}
+
+TEST_F(RunConfigTest, AConfigMadeInCodeIsValidatedInFull) {
+  EXPECT_ERROR(validate(RunConfig{}),
+               "config: model.hidden_size: must be at least 2 and at most 65536, found 0",
+               "config: model.vocab_size: ");
+  RunConfig config = load_run_config(kConfigs + "nano_bf16.json");
+  config.batch.seq_len = 0;
+  EXPECT_ERROR(validate(config), "config: batch.seq_len: must be at least 1");
+  config.batch.seq_len = 100;
+  EXPECT_ERROR(validate(config), "config: batch.tokens_per_step: 4096 is not a multiple");
+}
+
+TEST_F(RunConfigTest, TrainingNeedsShards) {
+  const RunConfig config = load_with("\"data\": {\"train\": []}");
+  EXPECT_ERROR(require_training_data(config), "data.train: no training shards are given");
+}
+
+TEST_F(RunConfigTest, BareNamesAreLookedUp) {
+  EXPECT_EQ(find_config(kConfigs + "nano_bf16.json"), kConfigs + "nano_bf16.json");
+  const std::string missing = directory_ / "none.json";
+  EXPECT_ERROR(find_config(missing), missing + ": no such file");
+  EXPECT_ERROR(find_config("no_such_config.json"), "no_such_config.json: no such config; looked for",
+               "  configs/no_such_config.json", "/share/mpretrain/configs/no_such_config.json");
+  EXPECT_ERROR(find_config(""), "--config: the name of the config file is empty");
+  const fs::path before = fs::current_path();
+  fs::current_path(MPT_SOURCE_DIR);
+  EXPECT_EQ(find_config("nano_bf16.json"), "configs/nano_bf16.json");
+  fs::current_path(before);
+}
+
+}  // namespace
+}  // namespace mpt
