@@ -1,0 +1,56 @@
+// The device's way of working, on the host: the lanes of a group are threads that meet in reduce_max().
+//
+//   run_lockstep<32>(units, f)   f(group, unit) for every unit, by 32 lanes; what exec.units does on a GPU
+//
+// A formula that gives the same bits here and with SerialGroup depends neither on the number of lanes nor on
+// which of them owns an element.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <barrier>
+#include <cmath>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace mpt::test {
+
+template <int kWidth>
+struct LockstepTeam {
+  std::array<float, kWidth> slots{};
+  std::barrier<> barrier{kWidth};
+};
+
+template <int kWidth>
+class LockstepGroup {
+ public:
+  static constexpr int kLanes = kWidth;
+
+  LockstepGroup(LockstepTeam<kWidth>& team, int64_t lane) : team_(&team), lane_(lane) {}
+
+  [[nodiscard]] int64_t lane() const { return lane_; }
+  [[nodiscard]] float reduce_max(float x) const {
+    team_->slots[size_t(lane_)] = x;
+    team_->barrier.arrive_and_wait();
+    const float most = *std::max_element(team_->slots.begin(), team_->slots.end());
+    team_->barrier.arrive_and_wait();
+    return most;
+  }
+
+ private:
+  LockstepTeam<kWidth>* team_;
+  int64_t lane_;
+};
+
+template <int kWidth, class F>
+void run_lockstep(int64_t units, const F& f) {
+  LockstepTeam<kWidth> team;
+  std::vector<std::jthread> lanes;
+  for (int64_t lane = 0; lane < kWidth; ++lane)
+    lanes.emplace_back([&team, &f, lane, units] {
+      for (int64_t unit = 0; unit < units; ++unit) f(LockstepGroup<kWidth>(team, lane), unit);
+    });
+}
+
+}  // namespace mpt::test
