@@ -86,7 +86,8 @@ std::vector<NamedTensor> Optimizer::named_states() const {
 }
 
 float clip_scale(double clip_grad_norm, double norm) {
-  return clip_grad_norm > 0 ? float(std::min(1.0, clip_grad_norm / (norm + 1e-6))) : 1.0f;
+  // In this order std::min returns a NaN.
+  return clip_grad_norm > 0 ? float(std::min(clip_grad_norm / (norm + 1e-6), 1.0)) : 1.0f;
 }
 
 }  // namespace mpt

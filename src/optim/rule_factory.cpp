@@ -47,9 +47,9 @@ MPlusAdam<Decay> m_plus_adam(const OptimizerConfig& config, const StepScalars& s
           .decay = decay};
 }
 
-// lr wd of the multiplicative branch, both rounded to FP32 first.
+// lr wd of the multiplicative branch: the FP32 rate of the step times the decay as configured.
 double multiplicative_decay(const OptimizerConfig& config, const StepScalars& step) {
-  return double(float(step.lr_multiplicative)) * double(float(config.weight_decay_multiplicative));
+  return double(float(step.lr_multiplicative)) * config.weight_decay_multiplicative;
 }
 
 }  // namespace

@@ -56,13 +56,13 @@ struct ExponentDecay {
   const float* factor;            // [kEntries] 2^x
   const float* factor_minus_one;  // [kEntries] 2^x - 1
 
-  // The exponent of frexp, subnormals included; 0 for w = 0, whose entry leaves u as it is.
+  // The exponent of frexp, subnormals included; 0 for w = 0, whose entry leaves u as it is; the highest for Inf and NaN.
   MPT_HD static int exponent_of(float w) {
     const float magnitude = std::fabs(w);
     const bool subnormal = magnitude < 0x1p-126f;
     const float normal = subnormal ? magnitude * 0x1p32f : magnitude;
     const int exponent = static_cast<int>(bits_of(normal) >> 23) - 126 - (subnormal ? 32 : 0);
-    return magnitude == 0.0f ? 0 : exponent;
+    return magnitude == 0.0f ? 0 : min_of(exponent, kHighest);
   }
   MPT_HD float operator()(float w, float u) const {
     const int entry = exponent_of(w) - kLowest;

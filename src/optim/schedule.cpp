@@ -13,28 +13,26 @@ double progress(int64_t t, int64_t first, int64_t last) {
   return std::clamp(double(t - first) / double(last - first), 0.0, 1.0);
 }
 
-double linear(double s, double final_fraction) { return 1.0 + (final_fraction - 1.0) * s; }
-
 }  // namespace
 
 double schedule_factor(const ScheduleConfig& config, int64_t t, int64_t total_steps) {
   const int64_t update = std::clamp<int64_t>(t + config.lr_schedule_offset, 0, total_steps);
   const int64_t warmup = config.warmup_updates(total_steps);
   if (update < warmup) return double(update) / double(warmup);
+  if (update == warmup) return 1.0;  // also where the run ends with its warmup
   switch (config.shape) {
     case ScheduleShape::kConstant:
       return 1.0;
     case ScheduleShape::kLinear:
-      return linear(progress(update, warmup, total_steps), config.final_fraction);
+      return std::lerp(1.0, config.final_fraction, progress(update, warmup, total_steps));
     case ScheduleShape::kWsd: {
       const int64_t decay = total_steps - config.decay_updates(total_steps);
-      if (update <= decay || update == warmup) return 1.0;
-      return linear(progress(update, std::max(decay, warmup), total_steps), config.final_fraction);
+      if (update <= decay) return 1.0;
+      return std::lerp(1.0, config.final_fraction, progress(update, std::max(decay, warmup), total_steps));
     }
     case ScheduleShape::kCosine:
       break;
   }
-  if (update == warmup) return 1.0;
   const double s = progress(update, warmup, total_steps);
   return config.final_fraction + (1.0 - config.final_fraction) * 0.5 * (1.0 + std::cos(std::numbers::pi * s));
 }
