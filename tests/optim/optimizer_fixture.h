@@ -63,7 +63,7 @@ inline void fill_tensor(const Tensor& t, const std::function<float(int64_t, int6
 class OptimizerRun {
  public:
   OptimizerRun(const OptimizerConfig& config, Formats formats, const std::vector<TargetShape>& shapes,
-               int threads = 2)
+               int threads = 1)
       : device_(make_cpu_device(threads)), allocator_(device_->make_allocator()), config_(config) {
     for (size_t i = 0; i < shapes.size(); ++i) {
       const TargetShape& shape = shapes[i];

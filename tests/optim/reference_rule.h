@@ -1,0 +1,79 @@
+// The rules of NUMERICS written a second time, literally: branches where it has branches, frexp where it says
+// frexp, no table, nothing switched off by an infinite bound. The oracle of the random tests.
+#pragma once
+
+#include <cmath>
+#include <numbers>
+
+#include "optim/rule_factory.h"
+
+namespace mpt::test {
+
+struct ReferenceState {
+  float m = 0, v = 0, v_e = 0;
+};
+
+inline float reference_clamp(float x, float lo, float hi) { return std::fmin(hi, std::fmax(lo, x)); }
+
+struct ReferenceRule {
+  const OptimizerConfig& config;
+  const StepScalars& step;
+  TensorScalars tensor;
+
+  [[nodiscard]] bool decays() const { return tensor.rank > 1 || config.weight_decay_norms; }
+  [[nodiscard]] float correction(float beta) const {
+    return config.bias_correction ? float(1.0 - std::pow(double(beta), double(step.t))) : 1.0f;
+  }
+  // The additive direction; updates m and v.
+  [[nodiscard]] float additive(float w, float g, ReferenceState& s) const {
+    const float b1 = float(config.beta1), b2 = float(config.beta2);
+    const float ob1 = 1.0f - b1, ob2 = 1.0f - b2;
+    s.m = std::fma(ob1, g, b1 * s.m);
+    s.v = std::fma(g, ob2 * g, b2 * s.v);
+    const float dir = (s.m / correction(b1)) / (std::sqrt(s.v / correction(b2)) + float(config.eps));
+    return decays() ? std::fma(w, float(config.weight_decay_additive), dir) : dir;
+  }
+  // u, the limited relative step; updates v_e.
+  [[nodiscard]] float relative_step(float w, float g, ReferenceState& s) const {
+    const float b2 = float(config.beta2), ob2 = 1.0f - b2;
+    const float ge = (float_of(0x3f317218) * w) * g;
+    s.v_e = std::fma(ge, ob2 * ge, b2 * s.v_e);
+    float n = ge / (std::sqrt(s.v_e / correction(b2)) + float(config.eps));
+    const float g_max = float(config.clip_multiplicative_direction);
+    if (g_max > 0) n = reference_clamp(n, -g_max, g_max);
+    const float ut = -float(step.lr_multiplicative) * n;
+    float u = ut / std::fmax(std::fabs(w), float(config.tau));
+    const float r_max = float(config.clip_relative_step);
+    if (r_max > 0) u = reference_clamp(u, -(r_max - 1e-6f), r_max);
+    const double d = config.clip_exponent_step;
+    if (d > 0) u = reference_clamp(u, float(std::pow(2.0, -d) - 1), float(std::pow(2.0, d) - 1));
+    return u;
+  }
+  [[nodiscard]] float decayed(float w, float u) const {
+    const double wd = config.weight_decay_multiplicative;
+    if (wd == 0 || !decays()) return u;
+    const double amount = double(float(step.lr_multiplicative)) * wd;
+    if (config.weight_decay_multiplicative_mode == MultiplicativeDecay::kScale) return u - float(amount);
+    if (w == 0) return u;
+    int e = 0;
+    std::ignore = std::frexp(w, &e);
+    const long double x = -(long double)(amount)*e;
+    return std::fma(u, float(std::exp2(x)), float(std::expm1(x * std::numbers::ln2_v<long double>)));
+  }
+  [[nodiscard]] float adamw(float w, float g, ReferenceState& s) const {
+    return std::fma(-float(step.lr_additive), additive(w, g, s), w);
+  }
+  [[nodiscard]] float m_plus_adam(float w, float g, ReferenceState& s) const {
+    const float dir = additive(w, g, s);
+    const float r = decayed(w, relative_step(w, g, s));
+    const float w1 = std::fma(w, r, w);
+    const float next = std::fma(-float(step.lr_additive), dir, w1);
+    const float w_max = float(config.clip_weight) * tensor.weight_unit;
+    return config.clip_weight > 0 ? reference_clamp(next, -w_max, w_max) : next;
+  }
+  [[nodiscard]] float next(float w, float g, ReferenceState& s) const {
+    return config.rule == UpdateRule::kAdamW ? adamw(w, g, s) : m_plus_adam(w, g, s);
+  }
+};
+
+}  // namespace mpt::test
