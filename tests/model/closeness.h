@@ -10,7 +10,7 @@
 namespace mpt::test {
 
 inline constexpr double kFp32Rounding = 0x1p-24;  // largest relative error of one rounding to nearest
-inline constexpr double kBf16Rounding = 0x1p-9;
+inline constexpr double kBf16Rounding = 0x1p-8;
 
 struct Deviation {
   double relative_norm = 0;  // |got - want| / |want| in the Euclidean norm

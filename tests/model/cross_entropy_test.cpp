@@ -1,0 +1,149 @@
+// Cross entropy and its gradient over the logits, with ignored targets, huge and non-finite logits.
+#include <gtest/gtest.h>
+
+#include "model/closeness.h"
+#include "model/op_bench.h"
+#include "model/reference.h"
+
+namespace mpt::test {
+namespace {
+
+struct Case {
+  DType storage;
+  int64_t rows, cols;
+  double size;  // of the logits
+};
+
+std::string case_name(const testing::TestParamInfo<Case>& info) {
+  return fmt::format("{}_{}x{}_size{}", name_of(info.param.storage), info.param.rows, info.param.cols,
+                     int64_t(info.param.size));
+}
+
+std::vector<double> closed_form(const std::vector<double>& logits, int32_t target) {
+  if (target < 0) return std::vector<double>(logits.size(), 0.0);
+  std::vector<double> p = reference_softmax<double>(logits);
+  p[size_t(target)] -= 1;
+  return p;
+}
+
+TEST(CrossEntropyReference, ClosedFormIsTheDerivative) {
+  const auto logits = random_matrix(1, 7, DType::kF32, 1).row(0);
+  for (const int32_t target : {-1, 0, 3, 6}) {
+    const auto want =
+        complex_step(logits, [&](const auto& z) { return reference_cross_entropy<Complex>(z, target); });
+    const auto got = closed_form(logits, target);
+    for (size_t c = 0; c < logits.size(); ++c) EXPECT_NEAR(got[c], want[c], 1e-15);
+  }
+}
+
+class CrossEntropyOp : public testing::TestWithParam<Case> {
+ protected:
+  CrossEntropyOp() {
+    for (double& z : logits_.values) z = rounded(z * c_.size, c_.storage);
+    for (int64_t r = 0; r < c_.rows; ++r) targets_.push_back(r % 4 == 3 ? -1 : int32_t((r * 13) % c_.cols));
+  }
+  struct Result {
+    Matrix losses, logits;
+  };
+  Result run(float gradient_scale) {
+    const Tensor logits = bench_.put(c_.storage, logits_), losses = bench_.empty(DType::kF32, 1, c_.rows);
+    bench_.ops().cross_entropy({.logits = logits,
+                                .targets = bench_.put(targets_),
+                                .losses = losses,
+                                .gradient_scale = gradient_scale});
+    return {bench_.get(losses), bench_.get(logits)};
+  }
+  void expect_losses(const Matrix& losses) {
+    for (int64_t r = 0; r < c_.rows; ++r) {
+      const std::vector<double> z = logits_.row(r);
+      const double want = reference_cross_entropy<double>(z, targets_[size_t(r)]);
+      if (targets_[size_t(r)] < 0) {
+        EXPECT_EQ(losses.at(0, r), 0);
+        continue;
+      }
+      const double largest = 1 + std::abs(want) + std::log(double(c_.cols));
+      expect_near(losses.at(0, r), want, largest, {DType::kF32, 1, terms()}, "loss");
+    }
+  }
+  [[nodiscard]] double terms() const { return double(c_.cols) / 32 + 16; }
+
+  Case c_ = GetParam();
+  OpBench bench_;
+  Matrix logits_ = random_matrix(c_.rows, c_.cols, DType::kF32, 8);
+  std::vector<int32_t> targets_;
+};
+
+TEST_P(CrossEntropyOp, LossOnlyLeavesTheLogits) {
+  const Result got = run(0.0f);
+  expect_losses(got.losses);
+  EXPECT_EQ(got.logits.values, logits_.values);
+}
+
+TEST_P(CrossEntropyOp, Gradient) {
+  const float scale = 1.0f / 37;
+  const Result got = run(scale);
+  expect_losses(got.losses);
+  for (int64_t r = 0; r < c_.rows; ++r) {
+    const int32_t target = targets_[size_t(r)];
+    const std::vector<double> z = logits_.row(r), want = closed_form(z, target);
+    const double top = *std::ranges::max_element(z);
+    for (int64_t c = 0; c < c_.cols; ++c) {
+      const double d = want[size_t(c)];
+      const double p = c == target ? 1 : std::abs(d) * (1 + top - z[size_t(c)]) + 0x1p-126 / kFp32Rounding;
+      expect_near(got.logits.at(r, c), scale * d, scale * (target < 0 ? 0 : p), {c_.storage, 1, terms()},
+                  "dz");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, CrossEntropyOp,
+                         testing::Values(Case{DType::kF32, 1, 1, 1}, Case{DType::kF32, 5, 7, 1},
+                                         Case{DType::kF32, 65, 33, 3}, Case{DType::kF32, 4, 1000, 3},
+                                         Case{DType::kF32, 6, 33, 1e4}, Case{DType::kF32, 0, 33, 1},
+                                         Case{DType::kBF16, 5, 7, 1}, Case{DType::kBF16, 65, 33, 3},
+                                         Case{DType::kBF16, 4, 1000, 3}, Case{DType::kBF16, 6, 33, 1e4}),
+                         case_name);
+
+struct OneRow {
+  double loss;
+  std::vector<double> gradient;
+};
+
+OneRow one_row(const std::vector<double>& logits, int32_t target) {
+  OpBench bench;
+  Matrix m(1, int64_t(logits.size()));
+  m.values = logits;
+  const Tensor z = bench.put(DType::kF32, m), loss = bench.empty(DType::kF32, 1, 1);
+  bench.ops().cross_entropy(
+      {.logits = z, .targets = bench.put({target}), .losses = loss, .gradient_scale = 1});
+  return {bench.get(loss).at(0, 0), bench.get(z).values};
+}
+
+TEST(CrossEntropyEdges, HugeLogits) {
+  EXPECT_EQ(one_row({1e4, -1e4, 0}, 0).loss, 0);
+  EXPECT_EQ(one_row({1e4, -1e4, 0}, 1).loss, 2e4);
+  EXPECT_EQ(one_row({1e4, -1e4, 0}, 1).gradient, (std::vector<double>{1, -1, 0}));
+  EXPECT_NEAR(one_row({1e4, 1e4, 1e4}, 2).loss, std::log(3.0), 4 * kFp32Rounding);
+  EXPECT_EQ(one_row({3e38, -3e38}, 0).loss, 0);
+}
+
+TEST(CrossEntropyEdges, AMinusInfiniteLogitHasNoProbability) {
+  const OneRow got = one_row({0, -INFINITY, 0}, 0);
+  EXPECT_NEAR(got.loss, std::log(2.0), 2 * kFp32Rounding);
+  EXPECT_EQ(got.gradient, (std::vector<double>{-0.5, 0, 0.5}));
+}
+
+// A broken row must be seen in the loss, wherever it broke; an ignored one is ignored.
+TEST(CrossEntropyEdges, NonFiniteLogitsReachTheLoss) {
+  for (const double bad : {double(NAN), double(INFINITY)})
+    for (const size_t at : {size_t{0}, size_t{31}, size_t{32}, size_t{69}}) {
+      std::vector<double> logits(70, 0.5);
+      logits[at] = bad;
+      EXPECT_FALSE(std::isfinite(one_row(logits, 5).loss)) << bad << " at " << at;
+      EXPECT_EQ(one_row(logits, -1).loss, 0);
+      EXPECT_EQ(one_row(logits, -1).gradient, std::vector<double>(70, 0.0));
+    }
+}
+
+}  // namespace
+}  // namespace mpt::test

@@ -1,0 +1,107 @@
+// RoPE with its table: rotation, its adjoint and what it must leave alone.
+#include <gtest/gtest.h>
+
+#include "model/closeness.h"
+#include "model/op_bench.h"
+#include "model/reference.h"
+#include "model/rope_table.h"
+
+namespace mpt::test {
+namespace {
+
+struct Case {
+  DType storage;
+  int64_t heads, head_dim, rows, seq_len, first_position;
+};
+
+std::string case_name(const testing::TestParamInfo<Case>& info) {
+  const Case& c = info.param;
+  return fmt::format("{}_h{}_d{}_n{}_t{}_from{}", name_of(c.storage), c.heads, c.head_dim, c.rows, c.seq_len,
+                     c.first_position);
+}
+
+// The backward rotation is by the negative angle: the adjoint, by the complex step.
+TEST(RopeReference, AdjointIsTheInverseRotation) {
+  const HeadShape shape{.heads = 2, .head_dim = 6};
+  const auto x = random_matrix(1, 12, DType::kF32, 1).row(0),
+             dy = random_matrix(1, 12, DType::kF32, 2).row(0);
+  const auto want = complex_step(x, [&](const auto& p) {
+    return dot<Complex>(reference_rope<Complex>(p, shape, 5), std::vector<Complex>(dy.begin(), dy.end()));
+  });
+  const auto back = reference_rope<double>(dy, shape, -5);
+  for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(back[i], want[i], 1e-14);
+}
+
+class RopeOp : public testing::TestWithParam<Case> {
+ protected:
+  Matrix rotated(float direction) {
+    const int64_t positions = c_.first_position + c_.seq_len;
+    const LlamaConfig config{.hidden_size = c_.heads * c_.head_dim, .num_attention_heads = c_.heads};
+    const auto allocator = bench_.device().make_allocator();
+    const RopeTable table(config, positions, bench_.device(), *allocator);
+    const Tensor qkv = bench_.put(c_.storage, in_);
+    bench_.ops().rope({.qkv = qkv,
+                       .cosine = table.cosine,
+                       .sine = table.sine,
+                       .heads = c_.heads,
+                       .head_dim = c_.head_dim,
+                       .seq_len = c_.seq_len,
+                       .first_position = c_.first_position,
+                       .direction = direction});
+    return bench_.get(qkv);
+  }
+
+  Case c_ = GetParam();
+  OpBench bench_;
+  Matrix in_ = random_matrix(c_.rows, 3 * c_.heads * c_.head_dim, c_.storage, 7);
+};
+
+TEST_P(RopeOp, BothDirections) {
+  const int64_t width = c_.heads * c_.head_dim;
+  const HeadShape shape{.heads = 2 * c_.heads, .head_dim = c_.head_dim};
+  for (const float direction : {1.0f, -1.0f}) {
+    const Matrix got = rotated(direction);
+    for (int64_t r = 0; r < c_.rows; ++r) {
+      const std::vector<double> row = in_.row(r);
+      const double position = direction * double(c_.first_position + r % c_.seq_len);
+      const auto want = reference_rope<double>({row.begin(), row.begin() + 2 * width}, shape, position);
+      for (int64_t c = 0; c < 3 * width; ++c) {
+        if (c >= 2 * width) {
+          EXPECT_EQ(got.at(r, c), in_.at(r, c)) << "V changed";
+          continue;
+        }
+        const int64_t half = c_.head_dim / 2, partner = c % c_.head_dim < half ? c + half : c - half;
+        expect_near(got.at(r, c), want[size_t(c)], std::abs(in_.at(r, c)) + std::abs(in_.at(r, partner)),
+                    {c_.storage, 1, 4}, "rotated");
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, RopeOp,
+                         testing::Values(Case{DType::kF32, 1, 2, 1, 1, 0}, Case{DType::kF32, 3, 6, 26, 13, 0},
+                                         Case{DType::kF32, 1, 64, 70, 70, 0},
+                                         Case{DType::kF32, 2, 8, 1, 1, 1023},
+                                         Case{DType::kF32, 2, 8, 5, 5, 60}, Case{DType::kF32, 2, 8, 0, 5, 0},
+                                         Case{DType::kBF16, 3, 6, 26, 13, 0},
+                                         Case{DType::kBF16, 1, 64, 70, 70, 0}),
+                         case_name);
+
+TEST(RopeTableTest, ValuesAreRoundedFromFp64) {
+  const LlamaConfig config{.hidden_size = 128, .num_attention_heads = 2, .rope_theta = 500000};
+  OpBench bench;
+  const auto allocator = bench.device().make_allocator();
+  const RopeTable table(config, 2049, bench.device(), *allocator);
+  ASSERT_EQ(table.cosine.rows, 2049);
+  ASSERT_EQ(table.cosine.cols, 32);
+  const Matrix cosine = bench.get(table.cosine), sine = bench.get(table.sine);
+  for (const int64_t t : {0, 1, 1000, 2048})
+    for (const int64_t i : {0, 1, 17, 31}) {
+      const double angle = double(t) / std::pow(500000.0, double(2 * i) / 64);
+      EXPECT_NEAR(cosine.at(t, i), std::cos(angle), 1.01 * kFp32Rounding);
+      EXPECT_NEAR(sine.at(t, i), std::sin(angle), 1.01 * kFp32Rounding);
+    }
+}
+
+}  // namespace
+}  // namespace mpt::test
