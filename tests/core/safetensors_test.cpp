@@ -42,7 +42,7 @@ std::string small_file(const std::string& path) {
 }
 
 TEST(Safetensors, LayoutIsTheFormatsToTheByte) {
-  const TempDirectory directory;
+  const TempDirectory directory{test::memory_directory()};
   const std::string text = small_file(directory / "a");
   std::string header =
       R"({"__metadata__":{"format":"pt"},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
@@ -66,7 +66,7 @@ TEST(Safetensors, RoundTripOfEveryTypeInAnyPieces) {
 
   std::string first_hash;
   for (const size_t piece : {1, 3, 64}) {
-    const TempDirectory directory;
+    const TempDirectory directory{test::memory_directory()};
     SafetensorsWriter writer(fs, directory / "a", tensors, {{"k", "v"}, {"quote\"", "line\nbreak"}});
     for (size_t at = 0; at < data.size(); at += piece)
       writer.append(bytes_of(std::string_view(data).substr(at, piece)));
@@ -93,7 +93,7 @@ TEST(Safetensors, RoundTripOfEveryTypeInAnyPieces) {
 }
 
 TEST(Safetensors, ReadsRanges) {
-  const TempDirectory directory;
+  const TempDirectory directory{test::memory_directory()};
   small_file(directory / "a");
   const SafetensorsReader reader(fs, directory / "a");
   std::string part(4, '\0');
@@ -107,7 +107,7 @@ TEST(Safetensors, ReadsRanges) {
 }
 
 TEST(Safetensors, NoTensorsAtAll) {
-  const TempDirectory directory;
+  const TempDirectory directory{test::memory_directory()};
   SafetensorsWriter writer(fs, directory / "a", {});
   writer.finish();
   EXPECT_EQ(fs.read_file(directory / "a"), file_text("{}      ", ""));
@@ -116,7 +116,7 @@ TEST(Safetensors, NoTensorsAtAll) {
 
 TEST(Safetensors, DataBeginAlignedForAnyNameLength) {
   for (size_t length = 1; length <= 17; ++length) {
-    const TempDirectory directory;
+    const TempDirectory directory{test::memory_directory()};
     SafetensorsWriter writer(fs, directory / "a", {{std::string(length, 'n'), StoredType::kU8, {1}}});
     writer.append(bytes_of("x"));
     writer.finish();
@@ -125,7 +125,7 @@ TEST(Safetensors, DataBeginAlignedForAnyNameLength) {
 }
 
 TEST(Safetensors, WriterHoldsItsCallerToTheDeclaration) {
-  const TempDirectory directory;
+  const TempDirectory directory{test::memory_directory()};
   const auto make = [&](std::vector<StoredTensorInfo> tensors) {
     return SafetensorsWriter(fs, directory / "a", tensors);
   };
@@ -143,7 +143,7 @@ TEST(Safetensors, WriterHoldsItsCallerToTheDeclaration) {
 }
 
 TEST(Safetensors, WriterPassesOnWhatTheFileSystemSays) {
-  const TempDirectory directory;
+  const TempDirectory directory{test::memory_directory()};
   for (int64_t n = 1; n <= 6; ++n) {  // create, length, header, data, sync, close
     test::FaultFileSystem faulty(fs);
     faulty.fail_at(n, test::Fault::kError);
@@ -164,7 +164,7 @@ struct BadHeader {
 class BadSafetensors : public testing::TestWithParam<BadHeader> {};
 
 TEST_P(BadSafetensors, IsAnErrorNamingFileAndDefect) {
-  const TempDirectory directory;
+  const TempDirectory directory{test::memory_directory()};
   write_text(directory / "a", file_text(GetParam().header, "12345678"));
   EXPECT_ERROR(SafetensorsReader(fs, directory / "a"), directory / "a", GetParam().complaint);
 }
@@ -235,7 +235,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Safetensors, LengthFieldIsCheckedBeforeAnythingIsAllocated) {
-  const TempDirectory directory;
+  const TempDirectory directory{test::memory_directory()};
   for (const char* start : {"", "\x01", "\0\0\0\0\0\0\0"}) {
     write_text(directory / "a", start);
     EXPECT_ERROR(SafetensorsReader(fs, directory / "a"), directory / "a", "too few");
@@ -264,7 +264,7 @@ bool opens(const std::string& path) {
 }
 
 TEST(Safetensors, EveryTruncationIsAnError) {
-  const TempDirectory directory;
+  const TempDirectory directory{test::memory_directory()};
   const std::string text = small_file(directory / "a");
   for (size_t length = 0; length < text.size(); ++length) {
     write_text(directory / "a", text.substr(0, length));
@@ -275,7 +275,7 @@ TEST(Safetensors, EveryTruncationIsAnError) {
 }
 
 TEST(Safetensors, EveryFlippedBitOpensOrIsAnError) {
-  const TempDirectory directory;
+  const TempDirectory directory{test::memory_directory()};
   const std::string text = small_file(directory / "a");
   int64_t opened = 0;
   for (size_t bit = 0; bit < 8 * text.size(); ++bit) {
@@ -289,7 +289,7 @@ TEST(Safetensors, EveryFlippedBitOpensOrIsAnError) {
 }
 
 TEST(Safetensors, RandomDamageOpensOrIsAnError) {
-  const TempDirectory directory;
+  const TempDirectory directory{test::memory_directory()};
   const std::string text = small_file(directory / "a");
   std::mt19937_64 random(1);
   for (int round = 0; round < 2000; ++round) {

@@ -6,7 +6,8 @@
 //   kShortWrite   written half of its bytes if it is an append; later calls work
 //   kStop         no effect, and no later call of any kind works        (the process was killed)
 //   kStopShort    as kStop, with half of an append written              (killed within a write)
-// drop_unsynced() then makes of the directory what a power cut may leave behind.
+// Syncs are only recorded, so that a test may make thousands. drop_unsynced() then makes of the directory
+// what a power cut may leave behind.
 #pragma once
 
 #include <map>
@@ -16,11 +17,22 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/enum_names.h"
 #include "core/file_system.h"
 
 namespace mpt::test {
 
 enum class Fault : uint8_t { kNone, kError, kShortWrite, kStop, kStopShort };
+}  // namespace mpt::test
+
+template <>
+struct mpt::EnumNames<mpt::test::Fault> {
+  static constexpr std::array<std::string_view, 5> kNames{"none", "error", "short_write", "stop",
+                                                          "stop_short"};
+};
+
+namespace mpt::test {
+
 // Whether renames in directories that were not synced have reached the storage device: both happen.
 enum class UnsyncedRenames : uint8_t { kKept, kUndone };
 
@@ -80,6 +92,7 @@ class FaultFileSystem final : public FileSystem {
   void truncate(const std::string& path, int64_t size) override {
     mutate();
     base_.truncate(path, size);
+    if (const auto entry = entries_.find(path); entry != entries_.end()) entry->second.size = size;
   }
   FileKind kind(const std::string& path) override {
     observe();
@@ -118,7 +131,7 @@ class FaultFileSystem final : public FileSystem {
   }
   void sync_directory(const std::string& path) override {
     mutate();
-    base_.sync_directory(path);
+    if (!base_.is_directory(path)) throw error("{}: not a directory to sync", path);
     for (auto& [name, entry] : entries_) entry.listed |= parent_directory(name) == path;
     std::erase_if(renames_, [&](const Rename& rename) { return parent_directory(rename.to) == path; });
   }
@@ -147,7 +160,6 @@ class FaultFileSystem final : public FileSystem {
     }
     void sync() override {
       owner_.mutate();
-      file_->sync();
       Entry& entry = owner_.entries_[path_];
       entry.synced = entry.size;
     }

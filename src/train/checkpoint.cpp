@@ -1,0 +1,168 @@
+#include "train/checkpoint.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <string_view>
+
+#include <spdlog/spdlog.h>
+
+#include "core/check.h"
+
+namespace mpt {
+namespace {
+
+constexpr std::string_view kWriting = ".tmp";
+constexpr std::string_view kDeleting = ".deleting";
+constexpr std::string_view kReplaced = ".old";
+constexpr std::string_view kAbandoned = ".abandoned";
+
+std::string name_of_step(int64_t step) { return fmt::format("step_{:08}", step); }
+
+// The step of exactly "step_<digits><suffix>" as name_of_step spells it.
+std::optional<int64_t> step_of_name(std::string_view name, std::string_view suffix) {
+  constexpr std::string_view kPrefix = "step_";
+  if (!name.starts_with(kPrefix) || !name.ends_with(suffix)) return std::nullopt;
+  const std::string_view stem = name.substr(0, name.size() - suffix.size());
+  if (stem.size() <= kPrefix.size()) return std::nullopt;
+  int64_t step = -1;
+  std::from_chars(stem.data() + kPrefix.size(), stem.data() + stem.size(), step);
+  if (step < 0 || name_of_step(step) != stem) return std::nullopt;
+  return step;
+}
+
+}  // namespace
+
+std::vector<int64_t> steps_to_prune(std::vector<int64_t> steps, const Retention& retention) {
+  std::sort(steps.begin(), steps.end());
+  const auto count = static_cast<int64_t>(steps.size());
+  const int64_t kept_last = std::clamp<int64_t>(retention.keep_last, 1, std::max<int64_t>(1, count));
+  steps.resize(static_cast<size_t>(std::max<int64_t>(0, count - kept_last)));
+  const int64_t every = retention.keep_every_steps;
+  std::erase_if(steps, [every](int64_t step) { return every > 0 && step % every == 0; });
+  return steps;
+}
+
+CheckpointStore::CheckpointStore(FileSystem& fs, std::string directory, Retention retention)
+    : fs_(fs), directory_(std::move(directory)), retention_(retention) {
+  while (directory_.size() > 1 && directory_.back() == '/') directory_.pop_back();
+  if (retention_.keep_last < 1) throw error("keep_last is {}; expected at least 1", retention_.keep_last);
+  if (retention_.keep_every_steps < 0) {
+    throw error("keep_every_steps is {}; expected a number of steps, or 0 for none",
+                retention_.keep_every_steps);
+  }
+}
+
+std::string CheckpointStore::path_of(int64_t step) const { return directory_ + "/" + name_of_step(step); }
+
+void CheckpointStore::save(const TrainState& state, std::span<const NamedTensor> tensors, Device& device) {
+  const std::string target = path_of(state.step), staging = target + std::string(kWriting);
+  fs_.create_directories(directory_);
+  clear_leftovers();
+  try {
+    write_checkpoint(fs_, staging, state, tensors, device);
+    set_aside_after(state.step);
+    commit(staging, target);
+  } catch (...) {
+    remove_quietly(staging);  // makes room on a full disk
+    throw;
+  }
+  prune();
+}
+
+// Finishes or undoes what a crashed save had begun.
+void CheckpointStore::clear_leftovers() {
+  for (const std::string& name : fs_.list_directory(directory_)) {
+    const std::string path = directory_ + "/" + name;
+    if (step_of_name(name, kWriting) || step_of_name(name, kDeleting)) fs_.remove_tree(path);
+    const std::optional<int64_t> replaced = step_of_name(name, kReplaced);
+    if (!replaced) continue;
+    if (fs_.exists(path_of(*replaced)))
+      fs_.remove_tree(path);
+    else
+      fs_.rename(path, path_of(*replaced));
+  }
+}
+
+void CheckpointStore::set_aside_after(int64_t step) {
+  for (const CheckpointInfo& later : list()) {
+    if (later.step <= step) continue;
+    const std::string base = later.path + std::string(kAbandoned);
+    std::string target = base;
+    for (int64_t n = 2; fs_.exists(target); ++n) target = fmt::format("{}.{}", base, n);
+    spdlog::warn("{}: set aside as {}, since the run continues from an earlier step", later.path, target);
+    fs_.rename(later.path, target);
+  }
+}
+
+void CheckpointStore::commit(const std::string& staging, const std::string& target) {
+  const std::string replaced = target + std::string(kReplaced);
+  const bool replaces = fs_.exists(target);
+  if (replaces && !fs_.is_directory(target)) throw error("{}: is in the way: not a directory", target);
+  if (replaces) fs_.rename(target, replaced);
+  fs_.rename(staging, target);
+  fs_.sync_directory(directory_);
+  if (replaces) remove_quietly(replaced);
+}
+
+void CheckpointStore::remove_quietly(const std::string& path) {
+  try {
+    fs_.remove_tree(path);
+  } catch (const Error& failure) {
+    spdlog::warn("{}: left behind: {}", path, failure.what());
+  }
+}
+
+// Renamed before they are taken apart, so that a crash leaves nothing that looks committed and is not.
+void CheckpointStore::prune() {
+  try {
+    std::vector<int64_t> steps;
+    for (const CheckpointInfo& info : list()) steps.push_back(info.step);
+    const std::vector<int64_t> pruned = steps_to_prune(steps, retention_);
+    if (pruned.empty()) return;
+    for (const int64_t step : pruned) fs_.rename(path_of(step), path_of(step) + std::string(kDeleting));
+    fs_.sync_directory(directory_);
+    for (const int64_t step : pruned) fs_.remove_tree(path_of(step) + std::string(kDeleting));
+  } catch (const Error& failure) {
+    spdlog::warn("old checkpoints could not be removed: {}", failure.what());
+  }
+}
+
+std::vector<CheckpointInfo> CheckpointStore::list() const {
+  std::map<int64_t, std::string> found;
+  if (!fs_.exists(directory_)) return {};
+  for (const std::string& name : fs_.list_directory(directory_)) {
+    const std::string path = directory_ + "/" + name;
+    if (!fs_.is_directory(path)) continue;
+    if (const auto step = step_of_name(name, "")) found[*step] = path;
+    if (const auto step = step_of_name(name, kReplaced)) found.try_emplace(*step, path);
+  }
+  std::vector<CheckpointInfo> infos;
+  for (const auto& [step, path] : found) infos.push_back({step, path});
+  return infos;
+}
+
+std::optional<std::string> CheckpointStore::latest_good() const {
+  const std::vector<CheckpointInfo> infos = list();
+  for (auto info = infos.rbegin(); info != infos.rend(); ++info) {
+    try {
+      const int64_t step = verify_checkpoint(fs_, info->path).step;
+      if (step == info->step) return info->path;
+      throw error("it holds step {}", step);
+    } catch (const Error& defect) {
+      spdlog::warn("checkpoint {} is skipped: {}", info->path, defect.what());
+    }
+  }
+  return std::nullopt;
+}
+
+TrainState CheckpointStore::load(const std::string& path, std::span<const NamedTensor> tensors,
+                                 Device& device) const {
+  return load_checkpoint(fs_, path, tensors, device);
+}
+
+TrainState CheckpointStore::read_state(const std::string& path) const {
+  return read_checkpoint_state(fs_, path);
+}
+
+}  // namespace mpt

@@ -1,0 +1,71 @@
+// The checkpoints of a run: saving them so that a crash at any moment loses none that was committed, finding
+// the newest good one, and removing old ones.
+//
+//   checkpoints/step_00001000            committed
+//               step_00001500.tmp        being written, or left by a crash
+//               step_00000500.deleting   being removed, or left by a crash
+//               step_00001000.old        being replaced: counts as committed while step_00001000 is missing
+//               step_00002000.abandoned  of a continuation that the run went back behind; never touched again
+//
+// A checkpoint is written under its .tmp name, synced, and committed by a rename. Saving a step that is there
+// already replaces it; one of those two is always there. Saving a step smaller than committed ones means that
+// the run was resumed from an earlier one: the later ones are set aside as .abandoned, since "newest" would
+// otherwise go back to them. One process at a time may save (see run_lock.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "train/checkpoint_files.h"
+
+namespace mpt {
+
+// What pruning leaves: the newest `keep_last` and every step that is a multiple of `keep_every_steps`.
+struct Retention {
+  int64_t keep_last = 3;         // at least 1
+  int64_t keep_every_steps = 0;  // 0: no others
+};
+
+// The steps to remove, ascending; never the largest. `steps` are distinct, in any order.
+std::vector<int64_t> steps_to_prune(std::vector<int64_t> steps, const Retention& retention);
+
+struct CheckpointInfo {
+  int64_t step = 0;
+  std::string path;
+};
+
+class CheckpointStore {
+ public:
+  // The directory need not exist. A retention that keeps nothing is an Error.
+  CheckpointStore(FileSystem& fs, std::string directory, Retention retention);
+
+  // Has committed when it returns, and then prunes: a failure of that is only logged. If it throws,
+  // everything committed up to this step is still there.
+  void save(const TrainState& state, std::span<const NamedTensor> tensors, Device& device);
+
+  // Committed ones by ascending step, their content not looked at. Empty if the directory is missing.
+  [[nodiscard]] std::vector<CheckpointInfo> list() const;
+
+  // Path of the newest that verifies. Logs a warning for each newer one, with what is wrong with it.
+  [[nodiscard]] std::optional<std::string> latest_good() const;
+
+  TrainState load(const std::string& path, std::span<const NamedTensor> tensors, Device& device) const;
+  [[nodiscard]] TrainState read_state(const std::string& path) const;
+
+ private:
+  [[nodiscard]] std::string path_of(int64_t step) const;
+  void clear_leftovers();
+  void set_aside_after(int64_t step);
+  void commit(const std::string& staging, const std::string& target);
+  void remove_quietly(const std::string& path);
+  void prune();
+
+  FileSystem& fs_;
+  std::string directory_;
+  Retention retention_;
+};
+
+}  // namespace mpt

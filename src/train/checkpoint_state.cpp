@@ -1,0 +1,142 @@
+#include "train/checkpoint_state.h"
+
+#include <cmath>
+#include <limits>
+
+#include "core/check.h"
+#include "core/hash.h"
+
+namespace mpt {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFormat = "mpretrain checkpoint";
+constexpr int64_t kVersion = 1;
+constexpr const char* kSealKey = "checksum";
+
+// JSON has no NaN and no infinity: such a number is stored as an object with this one key.
+constexpr const char* kNonFiniteKey = "$nonfinite";
+
+json with_non_finite_encoded(const json& value) {
+  if (value.is_number_float() && !std::isfinite(value.get<double>())) {
+    const auto number = value.get<double>();
+    return {{kNonFiniteKey, std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf"}};
+  }
+  if (!value.is_structured()) return value;
+  json copy = value;
+  for (auto& item : copy) item = with_non_finite_encoded(item);
+  return copy;
+}
+
+json with_non_finite_decoded(const json& value) {
+  if (!value.is_structured()) return value;
+  if (value.is_object() && value.size() == 1 && value.contains(kNonFiniteKey)) {
+    const auto text = value.at(kNonFiniteKey).get<std::string>();
+    constexpr double kInf = std::numeric_limits<double>::infinity();
+    return text == "nan" ? std::numeric_limits<double>::quiet_NaN() : text == "inf" ? kInf : -kInf;
+  }
+  json copy = value;
+  for (auto& item : copy) item = with_non_finite_decoded(item);
+  return copy;
+}
+
+// Bytes that are not UTF-8 (in a path, say) are replaced: saving never fails for them.
+std::string dump(const json& value, int indent) {
+  return value.dump(indent, ' ', false, json::error_handler_t::replace);
+}
+
+std::string seal_of(const json& content) { return hash_bytes(bytes_of(dump(content, -1))); }
+
+json to_json(const CheckpointFile& file) {
+  return {{"name", file.name}, {"bytes", file.bytes}, {"hash", file.hash}};
+}
+
+CheckpointFile file_from(const std::string& path, const json& value) {
+  CheckpointFile file{value.at("name").get<std::string>(), value.at("bytes").get<int64_t>(),
+                      value.at("hash").get<std::string>()};
+  if (file.name.empty() || file.name.find('/') != std::string::npos || file.name.starts_with('.')) {
+    throw error("{}: '{}' is not a file name within the checkpoint", path, file.name);
+  }
+  return file;
+}
+
+json parse_object(const std::string& path, std::string_view text) {
+  static constexpr int kMaxDepth = 64;  // what recursion over it may take
+  const auto limit_depth = [&path](int depth, json::parse_event_t, json&) {
+    if (depth > kMaxDepth) throw error("{}: is nested more than {} levels deep", path, kMaxDepth);
+    return true;
+  };
+  try {
+    json content = json::parse(text, limit_depth);
+    if (content.is_object()) return content;
+  } catch (const json::exception& bad) {
+    throw error("{}: not valid JSON: {}", path, bad.what());
+  }
+  throw error("{}: not a JSON object", path);
+}
+
+void check_format(const std::string& path, const json& content) {
+  if (content.value("format", json()) != kFormat) {
+    throw error("{}: not the state of a checkpoint: expected \"format\": \"{}\", found {}", path, kFormat,
+                dump(content.value("format", json()), -1));
+  }
+  if (content.value("version", json()) != kVersion) {
+    throw error("{}: is of format version {}; this program reads version {}", path,
+                dump(content.value("version", json()), -1), kVersion);
+  }
+}
+
+void check_seal(const std::string& path, json content) {
+  const json found = content.value(kSealKey, json());
+  content.erase(kSealKey);
+  const std::string expected = seal_of(content);
+  if (found != expected) {
+    throw error("{}: was altered: its content has checksum {}, it says {}", path, expected, dump(found, -1));
+  }
+}
+
+}  // namespace
+
+std::string checkpoint_record_text(const CheckpointRecord& record) {
+  const TrainState& state = record.state;
+  check(state.step >= 0 && state.cursor >= 0 && state.tokens >= 0,
+        "checkpoint of step {}, cursor {}, tokens {}", state.step, state.cursor, state.tokens);
+  json files = json::array();
+  for (const CheckpointFile& file : record.files) files.push_back(to_json(file));
+  const json content{{"format", kFormat},
+                     {"version", kVersion},
+                     {"program", MPT_VERSION},
+                     {"step", state.step},
+                     {"cursor", state.cursor},
+                     {"seed", state.seed},
+                     {"tokens", state.tokens},
+                     {"config", with_non_finite_encoded(state.config)},
+                     {"extra", with_non_finite_encoded(state.extra)},
+                     {"files", files}};
+  // Sealed as it will be read, after replacement of what is not UTF-8.
+  json sealed = json::parse(dump(content, -1));
+  sealed[kSealKey] = seal_of(sealed);
+  return dump(sealed, 2) + "\n";
+}
+
+CheckpointRecord parse_checkpoint_record(const std::string& path, std::string_view text) {
+  const json content = parse_object(path, text);
+  check_format(path, content);
+  check_seal(path, content);
+  try {
+    CheckpointRecord record;
+    record.state = {.step = content.at("step").get<int64_t>(),
+                    .cursor = content.at("cursor").get<int64_t>(),
+                    .seed = content.at("seed").get<uint64_t>(),
+                    .config = with_non_finite_decoded(content.at("config")),
+                    .extra = with_non_finite_decoded(content.at("extra")),
+                    .tokens = content.at("tokens").get<int64_t>()};
+    for (const json& file : content.at("files")) record.files.push_back(file_from(path, file));
+    return record;
+  } catch (const json::exception& bad) {
+    throw error("{}: not the state of a checkpoint: {}", path, bad.what());
+  }
+}
+
+}  // namespace mpt

@@ -1,0 +1,66 @@
+// A small train state on a host-memory device, for the tests of checkpoints.
+#pragma once
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "core/named_tensor.h"
+#include "support/host_memory_device.h"
+#include "train/checkpoint.h"
+
+namespace mpt::test {
+
+// Owns padded tensors of several types; fill(k) gives all their bytes, padding included, a pattern of k.
+class SmallTrainState {
+ public:
+  SmallTrainState() {
+    add("model.embed.weight", DType::kF32, 5, 3, 8, 2);
+    add("model.norm.weight", DType::kBF16, 1, 7, 7, 1);
+    add("m/model.embed.weight", DType::kF32, 5, 3, 3, 2);
+    add("counts", DType::kI32, 2, 2, 64, 2);
+    add("nothing", DType::kF32, 0, 4, 4, 2);
+  }
+
+  void add(const std::string& name, DType type, int64_t rows, int64_t cols, int64_t stride, int rank) {
+    storage_.emplace_back(static_cast<size_t>(rows * stride * size_of(type)));
+    tensors.push_back({name, {storage_.back().data(), type, rows, cols, stride}, rank});
+  }
+  void fill(int64_t k) {
+    int64_t i = k * 1000;
+    for (auto& bytes : storage_)
+      for (std::byte& byte : bytes) byte = static_cast<std::byte>(++i * 31 >> 2);
+  }
+  // The logical elements of all tensors, packed.
+  std::string content() {
+    std::string all;
+    for (const NamedTensor& named : tensors) {
+      std::vector<std::byte> packed(
+          static_cast<size_t>(named.tensor.elements() * size_of(named.tensor.dtype)));
+      HostMemoryDevice().download(named.tensor, packed.data());
+      all.append(reinterpret_cast<const char*>(packed.data()), packed.size());
+    }
+    return all;
+  }
+  static std::string content_of(int64_t k) {
+    SmallTrainState other;
+    other.fill(k);
+    return other.content();
+  }
+
+  std::vector<NamedTensor> tensors;
+
+ private:
+  std::vector<std::vector<std::byte>> storage_;
+};
+
+inline TrainState state_at(int64_t step) {
+  return {.step = step,
+          .cursor = step * 16,
+          .seed = 0xFFFFFFFFFFFFFFF0u,
+          .config = {{"model", {{"hidden_size", 64}}}},
+          .extra = {{"loss", 0.1}},
+          .tokens = step * 16 * 128};
+}
+
+}  // namespace mpt::test
