@@ -29,7 +29,7 @@ struct EnumNames<OnBadDocument> {
 };
 
 struct CorpusOptions {
-  std::vector<std::string> patterns;  // files and globs
+  std::vector<std::string> patterns{};  // files and globs
   std::string text_field = "text";
   OnBadDocument on_bad_document = OnBadDocument::kError;
   int64_t max_document_bytes = int64_t{1} << 20;

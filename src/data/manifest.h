@@ -25,9 +25,9 @@ struct ManifestShard {
 struct ManifestSplit {
   int64_t documents = 0;
   int64_t tokens = 0;
-  int64_t text_bytes = 0;             // UTF-8 bytes of the documents' text
-  double unigram_entropy_nats = 0.0;  // -sum p ln p of the split's own token frequencies
-  std::vector<ManifestShard> shards;  // in stream order
+  int64_t text_bytes = 0;               // UTF-8 bytes of the documents' text
+  double unigram_entropy_nats = 0.0;    // -sum p ln p of the split's own token frequencies
+  std::vector<ManifestShard> shards{};  // in stream order
 };
 
 struct ManifestTokenizer {

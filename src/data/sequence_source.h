@@ -32,14 +32,14 @@ struct EnumNames<Shuffle> {
 };
 
 struct SequenceOptions {
-  std::vector<std::string> patterns;  // shards: files and globs
-  int64_t seq_len = 0;                // T
+  std::vector<std::string> patterns{};  // shards: files and globs
+  int64_t seq_len = 0;                  // T
   bool pack = true;
   Shuffle shuffle = Shuffle::kYes;
   uint64_t seed = 0;
-  int64_t vocab_size = 0;                     // of the model; every token must be below it
-  std::optional<std::string> tokenizer_hash;  // if given, a manifest must not name another one
-  int32_t pad_token = 0;                      // input behind the end of a document; never seen by a target
+  int64_t vocab_size = 0;                       // of the model; every token must be below it
+  std::optional<std::string> tokenizer_hash{};  // if given, a manifest must not name another one
+  int32_t pad_token = 0;                        // input behind the end of a document; never seen by a target
 };
 
 class SequenceSource {

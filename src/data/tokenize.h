@@ -17,9 +17,9 @@
 namespace mpt {
 
 struct TokenizeOptions {
-  CorpusOptions corpus;
-  std::string tokenizer;  // path of the .model
-  std::string output;     // directory, made if need be
+  CorpusOptions corpus{};
+  std::string tokenizer{};  // path of the .model
+  std::string output{};     // directory, made if need be
   int64_t tokens_per_shard = 100'000'000;
   double validation_fraction = 0.0;  // of the documents, each chosen by a hash of (seed, its number)
   uint64_t seed = 0;

@@ -30,7 +30,6 @@ constexpr std::string_view kReserved = "\xE2\x96\x85";
 // Three control pieces, 256 bytes and at least one character.
 constexpr int64_t kLeastVocabSize = 3 + 256 + 1;
 constexpr int64_t kMostVocabSize = 1 << 20;
-constexpr int kMaxTrainerThreads = 128;
 
 void check_options(const TokenizerTrainingOptions& options) {
   if (options.vocab_size < kLeastVocabSize || options.vocab_size > kMostVocabSize)
@@ -39,7 +38,6 @@ void check_options(const TokenizerTrainingOptions& options) {
   if (!(options.character_coverage >= 0.98 && options.character_coverage <= 1.0))
     throw error("character_coverage is {}; accepted are 0.98 to 1", options.character_coverage);
   if (options.sample_bytes < 1) throw error("sample_bytes is {}; at least 1 is needed", options.sample_bytes);
-  if (options.threads < 0) throw error("threads is {}; 0 means all, otherwise at least 1", options.threads);
   if (options.output.empty()) throw error("no output file is named for the tokenizer");
 }
 
@@ -100,8 +98,6 @@ class Heartbeat {
 };
 
 std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerTrainingOptions& options) {
-  const int all = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const int threads = std::min(options.threads == 0 ? all : options.threads, kMaxTrainerThreads);
   return {{"model_type", "bpe"},
           {"vocab_size", std::to_string(options.vocab_size)},
           {"character_coverage", fmt::format("{}", options.character_coverage)},
@@ -115,7 +111,6 @@ std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerTr
           {"eos_id", "2"},
           {"pad_id", "-1"},
           {"input_sentence_size", "0"},
-          {"num_threads", std::to_string(threads)},
           {"minloglevel", "2"}};  // errors only; they come back as a status as well
 }
 

@@ -2,7 +2,7 @@
 //
 // The model is of LLaMA's kind: BPE with byte fallback, text taken as it is (no normalisation, white space
 // kept), digits split, a space in front of the text; <unk> 0, <s> 1, </s> 2, no padding piece. The result
-// depends on the options and the text only, not on the number of threads.
+// depends on the options and the text only. SentencePiece learns BPE pieces in one thread.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,12 @@
 namespace mpt {
 
 struct TokenizerTrainingOptions {
-  CorpusOptions corpus;
-  std::string output;  // "<name>.model"; the ending is added where it is missing
+  CorpusOptions corpus{};
+  std::string output{};  // "<name>.model"; the ending is added where it is missing
   int64_t vocab_size = 32000;
   double character_coverage = 0.99995;  // of the sample's characters; the others are spelled in bytes
   int64_t sample_bytes = 100'000'000;   // lines are drawn from the whole corpus until this much text is held
   uint64_t seed = 0;                    // of the draw
-  int threads = 0;                      // 0: all
 };
 
 struct TokenizerTrainingResult {

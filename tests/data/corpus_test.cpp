@@ -1,0 +1,277 @@
+// The corpus reader: document rules, gzip, JSON lines, bad input, bounded memory.
+#include "data/corpus.h"
+
+#include <numeric>
+
+#include <nlohmann/json.hpp>
+
+#include "data/data_files.h"
+#include "data/utf8.h"
+
+namespace mpt {
+namespace {
+
+using test::expect_error;
+using test::fresh_directory;
+using test::write_text;
+using Documents = std::vector<std::string>;
+
+Documents documents_of(CorpusReader& corpus) {
+  Documents documents;
+  for (std::string text; corpus.next(text);) documents.push_back(text);
+  return documents;
+}
+Documents documents_of(const CorpusOptions& options) {
+  CorpusReader corpus(options);
+  return documents_of(corpus);
+}
+Documents documents_in(const std::string& name, std::string_view content) {
+  return documents_of({.patterns = {write_text(fresh_directory() + "/" + name, content)}});
+}
+
+TEST(PlainText, BlankLinesSeparateDocuments) {
+  EXPECT_EQ(documents_in("a.txt", "one\n\ntwo\nlines\n\n\n \t\n\nthree"),
+            (Documents{"one", "two\nlines", "three"}));
+  EXPECT_EQ(documents_in("a.txt", "\n\n\nfirst\n"), (Documents{"first"}));
+  EXPECT_EQ(documents_in("a.txt", "no line end"), (Documents{"no line end"}));
+  EXPECT_EQ(documents_in("a.txt", "  indented\n\tlines stay  \n"), (Documents{"  indented\n\tlines stay"}));
+  EXPECT_EQ(documents_in("a.txt", ""), Documents{});
+  EXPECT_EQ(documents_in("a.txt", "\n \n\n"), Documents{});
+}
+
+TEST(PlainText, CarriageReturnsAndByteOrderMark) {
+  EXPECT_EQ(documents_in("a.txt", "one\r\nmore\r\n\r\ntwo\r\n"), (Documents{"one\nmore", "two"}));
+  EXPECT_EQ(documents_in("a.txt", "\xEF\xBB\xBFone\n\n\xEF\xBB\xBFtwo"),
+            (Documents{"one", "\xEF\xBB\xBFtwo"}));
+}
+
+TEST(PlainText, LongTextWithoutBlankLinesIsCutAtWhiteSpace) {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += fmt::format("word{} ", i);
+  const std::string path = write_text(fresh_directory() + "/a.txt", text);
+  CorpusReader corpus({.patterns = {path}, .max_document_bytes = 1000});
+  const Documents documents = documents_of(corpus);
+  EXPECT_GE(documents.size(), text.size() / 1000);
+  EXPECT_EQ(corpus.stats().cuts, std::ssize(documents) - 1);
+  std::string joined;
+  for (const std::string& document : documents) {
+    EXPECT_LE(document.size(), 1000u);
+    joined += document + " ";
+  }
+  EXPECT_EQ(joined, text);
+}
+
+TEST(PlainText, LongTextWithoutWhiteSpaceIsCutBetweenCharacters) {
+  std::string text;
+  for (int i = 0; i < 4000; ++i) text += i % 3 == 0 ? "é" : "漢";
+  for (const int64_t limit : {16, 17, 18, 19, 1000}) {
+    const std::string path = write_text(fresh_directory() + "/a.txt", text);
+    const Documents documents = documents_of({.patterns = {path}, .max_document_bytes = limit});
+    std::string joined;
+    for (const std::string& document : documents) {
+      EXPECT_LE(std::ssize(document), limit);
+      EXPECT_EQ(valid_utf8_prefix(document), document.size());
+      joined += document;
+    }
+    EXPECT_EQ(joined, text);
+  }
+}
+
+TEST(PlainText, CutTextKeepsItsLineNumbers) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "a line of text\n";
+  text += "bad \xff byte\n";
+  const std::string path = write_text(fresh_directory() + "/a.txt", text);
+  expect_error([&] { documents_of({.patterns = {path}, .max_document_bytes = 100}); },
+               {path + ":301:", "UTF-8", "0xff"});
+}
+
+TEST(PlainText, ManyEndlessBlanksAreNoDocument) {
+  const std::string path = write_text(fresh_directory() + "/a.txt", std::string(100'000, ' ') + "end");
+  EXPECT_EQ(documents_of({.patterns = {path}, .max_document_bytes = 1000}).back().back(), 'd');
+}
+
+TEST(JsonLines, TakesTheTextFieldOfC4Records) {
+  const Documents documents = documents_in(
+      "c4.json",
+      R"({"text":"Caf\u00e9 \ud83d\ude00\nnext \"line\"","timestamp":"2019-04-25T12:57:54Z","url":"https://a.org/"})"
+      "\n"
+      R"({"url": "https://b.org/", "text": "second", "extra": {"text": "not this", "n": [1, 2]}})"
+      "\r\n\n  \n"
+      R"({"text": "third"})");
+  EXPECT_EQ(documents, (Documents{"Café 😀\nnext \"line\"", "second", "third"}));
+}
+
+TEST(JsonLines, OtherFieldNamesAndEmptyDocuments) {
+  const std::string path =
+      write_text(fresh_directory() + "/a.jsonl",
+                 "{\"body\":\"x\"}\n{\"body\":\"\"}\n{\"body\":\" \\n \"}\n{\"body\":\"y\"}\n");
+  CorpusReader corpus({.patterns = {path}, .text_field = "body"});
+  EXPECT_EQ(documents_of(corpus), (Documents{"x", "y"}));
+  EXPECT_EQ(corpus.stats().empty, 2);
+  EXPECT_EQ(corpus.stats().documents, 2);
+  EXPECT_EQ(corpus.stats().text_bytes, 2);
+}
+
+TEST(JsonLines, LongDocumentIsCut) {
+  const std::string text(2500, 'x');
+  const std::string path =
+      write_text(fresh_directory() + "/a.jsonl", "{\"text\":\"" + text + "\"}\n{\"text\":\"next\"}\n");
+  const Documents documents = documents_of({.patterns = {path}, .max_document_bytes = 1000});
+  EXPECT_EQ(documents, (Documents{text.substr(0, 1000), text.substr(0, 1000), text.substr(0, 500), "next"}));
+}
+
+struct BadLine {
+  const char* line;
+  const char* message;
+};
+
+TEST(JsonLines, BadLinesAreNamedOrSkipped) {
+  const std::vector<BadLine> lines{
+      {"{\"text\": \"open", "not a JSON object"},
+      {"not json", "not a JSON object"},
+      {"{\"text\": \"a\"} trailing", "not a JSON object"},
+      {"[{\"text\": \"a\"}]", "found array"},
+      {"\"text\"", "found string"},
+      {"{\"txt\": \"a\", \"url\": \"b\"}", "no field 'text'; the object has: txt, url"},
+      {"{}", "no fields"},
+      {"{\"text\": null}", "field 'text' is null"},
+      {"{\"text\": 3}", "field 'text' is number"},
+      {"{\"text\": [\"a\"]}", "field 'text' is array"},
+      {"{\"text\": \"\xff\"}", "not a JSON object"},
+      {"{\"text\": \"\\ud800\"}", "not a JSON object"},
+  };
+  const std::string directory = fresh_directory();
+  for (const BadLine& bad : lines) {
+    SCOPED_TRACE(bad.line);
+    const std::string path = write_text(
+        directory + "/a.jsonl", fmt::format("{{\"text\":\"one\"}}\n{}\n{{\"text\":\"two\"}}\n", bad.line));
+    expect_error([&] { documents_of({.patterns = {path}}); }, {path + ":2:", bad.message});
+    CorpusReader skipping({.patterns = {path}, .on_bad_document = OnBadDocument::kSkip});
+    EXPECT_EQ(documents_of(skipping), (Documents{"one", "two"}));
+    EXPECT_EQ(skipping.stats().bad, 1);
+  }
+}
+
+TEST(JsonLines, DeepNestingDoesNotCrash) {
+  const std::string deep = std::string(200'000, '[') + "\n{\"text\":\"a\"}\n";
+  const std::string path = write_text(fresh_directory() + "/a.jsonl", deep);
+  EXPECT_EQ(documents_of({.patterns = {path}, .on_bad_document = OnBadDocument::kSkip}), Documents{"a"});
+  const std::string closed =
+      "{\"a\":" + std::string(100'000, '[') + std::string(100'000, ']') + ",\"text\":\"b\"}\n";
+  EXPECT_EQ(documents_in("b.jsonl", closed), Documents{"b"});
+}
+
+TEST(PlainText, InvalidUtf8IsNamedOrSkipped) {
+  const std::string path =
+      write_text(fresh_directory() + "/a.txt", "good\n\nbad\nline \xC3( here\n\nalso good\n");
+  expect_error([&] { documents_of({.patterns = {path}}); }, {path + ":4:", "0xc3"});
+  CorpusReader skipping({.patterns = {path}, .on_bad_document = OnBadDocument::kSkip});
+  EXPECT_EQ(documents_of(skipping), (Documents{"good", "also good"}));
+  EXPECT_EQ(skipping.stats().bad, 1);
+}
+
+TEST(Gzip, BothKindsAndSeveralMembers) {
+  EXPECT_EQ(documents_in("a.txt.gz", test::gzip("one\n\ntwo\n")), (Documents{"one", "two"}));
+  EXPECT_EQ(documents_in("a.json.gz", test::gzip("{\"text\":\"x\"}\n")), (Documents{"x"}));
+  const std::string members = test::gzip("on") + test::gzip("") + test::gzip("e\n\nt") + test::gzip("wo\n");
+  EXPECT_EQ(documents_in("a.txt.gz", members), (Documents{"one", "two"}));
+  EXPECT_EQ(documents_in("a.txt.gz", members + std::string(512, '\0')), (Documents{"one", "two"}));
+  EXPECT_EQ(documents_in("a.txt", test::gzip("known by content")), (Documents{"known by content"}));
+  EXPECT_EQ(documents_in("a.txt.gz", test::gzip("")), Documents{});
+}
+
+TEST(Gzip, LargeFilesOfManyMembersAreReadWhole) {
+  std::string content, plain;
+  for (int i = 0; i < 40; ++i) {
+    const std::string part = test::generated_text(static_cast<uint32_t>(i), 5000) + "\n\n";
+    plain += part;
+    content += test::gzip(part);
+  }
+  EXPECT_GT(content.size(), size_t{300'000});  // more than one buffer
+  EXPECT_EQ(documents_in("a.txt.gz", content), documents_in("a.txt", plain));
+}
+
+TEST(Gzip, TruncatedDamagedAndTrailedFilesAreErrors) {
+  const std::string directory = fresh_directory(), path = directory + "/a.txt.gz";
+  const std::string good = test::gzip(test::generated_text(3, 5000));
+  const CorpusOptions skipping{.patterns = {path}, .on_bad_document = OnBadDocument::kSkip};
+  for (const size_t size : {size_t{2}, size_t{9}, good.size() / 2, good.size() - 8, good.size() - 1}) {
+    write_text(path, good.substr(0, size));
+    expect_error([&] { documents_of(skipping); }, {path, "truncated"});
+  }
+  std::string damaged = good;
+  damaged[good.size() / 2] = static_cast<char>(damaged[good.size() / 2] ^ 0x55);
+  write_text(path, damaged);
+  expect_error([&] { documents_of(skipping); }, {path, "gzip"});
+  damaged = good;
+  damaged[good.size() - 6] = static_cast<char>(damaged[good.size() - 6] ^ 1);  // its checksum
+  write_text(path, damaged);
+  expect_error([&] { documents_of(skipping); }, {path, "damaged gzip"});
+  write_text(path, good + "garbage");
+  expect_error([&] { documents_of(skipping); }, {path, "not gzip"});
+  write_text(path, "plain text");
+  expect_error([&] { documents_of(skipping); }, {path, "named .gz"});
+  write_text(path, "");
+  expect_error([&] { documents_of(skipping); }, {path, "named .gz"});
+}
+
+TEST(Corpus, ReadsPatternsInOrderAndFilesSorted) {
+  const std::string directory = fresh_directory();
+  for (const char* name : {"b2.txt", "b1.txt", "a.txt", "c.jsonl"})
+    write_text(directory + "/" + name, name[0] == 'c' ? "{\"text\":\"c.jsonl\"}" : name);
+  const CorpusOptions options{.patterns = {directory + "/b*.txt", directory + "/[ac].*"}};
+  EXPECT_EQ(documents_of(options), (Documents{"b1.txt", "b2.txt", "a.txt", "c.jsonl"}));
+  CorpusReader corpus(options);
+  documents_of(corpus);
+  EXPECT_EQ(corpus.input_bytes_read(), corpus.input_bytes());
+  EXPECT_EQ(corpus.input_bytes(), 6 + 6 + 5 + 18);
+}
+
+TEST(Corpus, LiteralNamesWithPatternCharacters) {
+  const std::string path = write_text(fresh_directory() + "/a[1]*.txt", "literal");
+  EXPECT_EQ(documents_of({.patterns = {path}}), Documents{"literal"});
+}
+
+TEST(Corpus, BadNamesAreErrors) {
+  const std::string directory = fresh_directory();
+  const std::string path = write_text(directory + "/a.txt", "x");
+  write_text(directory + "/a.pdf", "x");
+  expect_error([&] { CorpusReader({.patterns = {directory + "/none*.txt"}}); },
+               {"none*.txt", "no file matches"});
+  expect_error([&] { CorpusReader({.patterns = {directory + "/none.txt"}}); }, {"none.txt", "no such file"});
+  expect_error([&] { CorpusReader({.patterns = {directory}}); }, {directory, "is a directory"});
+  expect_error([&] { CorpusReader({.patterns = {}}); }, {"no input files"});
+  expect_error([&] { CorpusReader({.patterns = {""}}); }, {"empty"});
+  expect_error([&] { CorpusReader({.patterns = {path, directory + "/*.txt"}}); }, {"a.txt", "named twice"});
+  expect_error([&] { CorpusReader({.patterns = {directory + "/a.*"}}); }, {"a.pdf", ".jsonl"});
+  expect_error([&] { CorpusReader({.patterns = {path}, .max_document_bytes = 3}); },
+               {"max_document_bytes is 3"});
+  expect_error([&] { CorpusReader({.patterns = {"/dev/null"}}); }, {"/dev/null", "not a regular file"});
+}
+
+TEST(Utf8, AcceptsAndRefusesByTheTable) {
+  for (const std::string_view good :
+       {"", "a", "\x7f", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF", "\xEE\x80\x80",
+        "\xEF\xBF\xBF", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF", "0123456789abcdef\xC3\xA9 more"})
+    EXPECT_EQ(valid_utf8_prefix(good), good.size());
+  for (const std::string_view bad :
+       {"\x80", "\xBF", "\xC0\x80", "\xC1\xBF", "\xC2", "\xC2\x41", "\xE0\x9F\xBF", "\xE0\xA0",
+        "\xED\xA0\x80", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFE", "\xFF"}) {
+    EXPECT_EQ(valid_utf8_prefix(bad), 0u);
+    EXPECT_EQ(valid_utf8_prefix("0123456789" + std::string(bad)), 10u);
+  }
+}
+
+TEST(Utf8, CutsBetweenOneAndTheLimit) {
+  EXPECT_EQ(cut_position("abc", 5), 3u);
+  EXPECT_EQ(cut_position("aaa bbb ccc", 9), 8u);
+  EXPECT_EQ(cut_position("a bbbbbbbbbbbb", 9), 9u);  // white space only in the first half
+  EXPECT_EQ(cut_position("ééééé", 5), 4u);
+  EXPECT_EQ(cut_position("\x80\x80\x80\x80\x80\x80\x80\x80", 5), 5u);
+  EXPECT_EQ(cut_position("😀😀", 2), 2u);
+  EXPECT_EQ(cut_position("ab", 1), 1u);
+}
+
+}  // namespace
+}  // namespace mpt
