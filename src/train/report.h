@@ -1,0 +1,25 @@
+// What a run says before it starts, and what `mpretrain plan` says instead of starting: model, device,
+// memory.
+#pragma once
+
+#include <string>
+
+#include "device/device.h"
+#include "train/run_config.h"
+
+namespace mpt {
+
+// Config, model and parameters by kind.
+std::string model_report(const RunConfig& config);
+// Memory by purpose against what the device has, bytes per parameter, the largest micro-batch that fits.
+std::string memory_report(const RunConfig& config, Device& device);
+// Device and libraries.
+std::string device_report(Device& device);
+
+// Throws Error with the figures if training would not fit in the device's memory.
+void require_memory(const RunConfig& config, Device& device);
+
+// Rows of the largest micro-batch that divides a step and fits; 0 if none does.
+int64_t largest_micro_batch(const RunConfig& config, Device& device);
+
+}  // namespace mpt

@@ -1,0 +1,64 @@
+#include "train/resume_check.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include <spdlog/spdlog.h>
+
+#include "core/check.h"
+
+namespace mpt {
+namespace {
+
+// Keys, or beginnings of keys, whose change would make the continuation another run.
+constexpr std::array<std::string_view, 7> kFixed{
+    "model.", "precision.", "data.pack", "data.shuffle", "batch.seq_len", "seed", "optimizer.rule"};
+
+bool is_fixed(std::string_view key) {
+  return std::any_of(kFixed.begin(), kFixed.end(), [&](std::string_view fixed) {
+    return fixed.ends_with('.') ? key.starts_with(fixed) : key == fixed;
+  });
+}
+
+// "/batch/seq_len" -> "batch.seq_len"
+std::string dotted(std::string pointer) {
+  std::replace(pointer.begin(), pointer.end(), '/', '.');
+  return pointer.substr(1);
+}
+
+}  // namespace
+
+void check_resumable(const TrainState& saved, const std::string& checkpoint, const RunConfig& config,
+                     const SequenceSource& training_data) {
+  const nlohmann::json before = nlohmann::json(saved.config).flatten();
+  const nlohmann::json now = nlohmann::json(resolved_json(config)).flatten();
+  nlohmann::json both = before;
+  both.update(now);
+  for (const auto& [pointer, unused] : both.items()) {
+    const std::string key = dotted(pointer);
+    const auto text = [&](const nlohmann::json& flat) {
+      return flat.contains(pointer) ? flat.at(pointer).dump() : std::string("not set");
+    };
+    if (text(before) == text(now)) continue;
+    if (is_fixed(key))
+      throw error(
+          "{}: cannot be continued with {} = {}: the checkpoint was made with {}. Restore the value, or "
+          "start "
+          "another run under another name",
+          checkpoint, key, text(now), text(before));
+    spdlog::warn("resume: {} was {}, is now {}", key, text(before), text(now));
+  }
+  const int64_t data_tokens = saved.extra.at("data_tokens").get<int64_t>();
+  if (data_tokens != training_data.tokens())
+    throw error(
+        "{}: cannot be continued: it was trained on shards of {} tokens in all, data.train now names {}. The "
+        "position in the data would mean something else",
+        checkpoint, data_tokens, training_data.tokens());
+  const int64_t steps = total_steps(config);
+  if (saved.step > steps)
+    throw error("{}: is at step {}, beyond the end of the run at step {} (train.*)", checkpoint, saved.step,
+                steps);
+}
+
+}  // namespace mpt

@@ -1,0 +1,74 @@
+#include "train/run_model.h"
+
+#include <algorithm>
+
+#include "device/cpu/cpu_device.h"
+#include "model/parameters.h"
+
+namespace mpt {
+namespace {
+
+BatchShape micro_batch(const RunConfig& config) {
+  return {config.batch.rows_per_micro_batch(), config.batch.seq_len};
+}
+
+WeightOptions weight_options(const RunConfig& config) {
+  const int64_t chunk = loss_chunk_rows(config), tokens = micro_batch(config).tokens();
+  return {.storage = dtype_of(config.precision.weights),
+          .gradient = dtype_of(config.precision.gradient),
+          .additions = config.batch.micro_batches(),
+          .head_additions = (tokens + chunk - 1) / chunk};
+}
+
+LlamaOptions llama_options(const RunConfig& config) {
+  const bool recompute = config.train.activation_recompute == ActivationRecompute::kBlock;
+  return {.micro_batch = micro_batch(config),
+          .storage = dtype_of(config.precision.compute),
+          .loss_chunk_rows = loss_chunk_rows(config),
+          .recompute = recompute ? Recompute::kBlock : Recompute::kNone,
+          .keep = Keep::kForBackward};
+}
+
+std::vector<UpdateTarget> update_targets(const WeightStore& weights) {
+  std::vector<UpdateTarget> targets;
+  for (size_t i = 0; i < weights.specs().size(); ++i) {
+    const ParamSpec& spec = weights.specs()[i];
+    targets.push_back({.name = spec.name,
+                       .rank = spec.rank(),
+                       .weights = logical_view(spec, weights.master(int64_t(i))),
+                       .gradient = logical_view(spec, weights.gradient(int64_t(i)))});
+  }
+  return targets;
+}
+
+}  // namespace
+
+RunModel::RunModel(const RunConfig& config, Device& device, Allocator& allocator)
+    : weights(llama_parameters(config.model), weight_options(config), Gradients::kAllocate, allocator),
+      llama(config.model, llama_options(config), weights, device, allocator),
+      optimizer(config.optimizer, dtype_of(config.precision.optimizer_state), update_targets(weights), device,
+                allocator) {}
+
+std::vector<NamedTensor> RunModel::named_tensors() const {
+  std::vector<NamedTensor> all = weights.named_tensors();
+  for (NamedTensor& state : optimizer.named_states()) all.push_back(std::move(state));
+  return all;
+}
+
+std::unique_ptr<Device> make_device(const DeviceConfig& config) {
+  return make_cpu_device(int(config.threads));
+}
+
+int64_t loss_chunk_rows(const RunConfig& config) {
+  const BatchShape shape = micro_batch(config);
+  const int64_t rows = config.train.loss_chunk_rows;
+  return rows > 0 ? std::min(rows, shape.tokens()) : default_loss_chunk_rows(config.model, shape);
+}
+
+MemoryUse planned_memory(const RunConfig& config, Device& device) {
+  PlanningAllocator allocator;
+  const RunModel model(config, device, allocator);
+  return allocator.use();
+}
+
+}  // namespace mpt

@@ -1,0 +1,34 @@
+// A model with its optimizer as a run's config describes them, all memory taken from one allocator.
+#pragma once
+
+#include <vector>
+
+#include "device/device.h"
+#include "model/llama.h"
+#include "optim/optimizer.h"
+#include "train/run_config.h"
+
+namespace mpt {
+
+struct RunModel {
+  WeightStore weights;
+  Llama llama;
+  Optimizer optimizer;
+
+  // With a PlanningAllocator nothing is allocated and nothing may be run.
+  RunModel(const RunConfig& config, Device& device, Allocator& allocator);
+
+  // Everything that a checkpoint holds as tensors: weights, then optimizer states.
+  [[nodiscard]] std::vector<NamedTensor> named_tensors() const;
+};
+
+// The device that the config names.
+std::unique_ptr<Device> make_device(const DeviceConfig& config);
+
+// Rows whose logits exist at one time: the configured number or the automatic one, at most a micro-batch.
+int64_t loss_chunk_rows(const RunConfig& config);
+
+// Bytes by purpose that training with this config takes on the device.
+MemoryUse planned_memory(const RunConfig& config, Device& device);
+
+}  // namespace mpt

@@ -1,0 +1,58 @@
+#include "train/step_log.h"
+
+#include <algorithm>
+
+#include <spdlog/spdlog.h>
+
+namespace mpt {
+
+StepLog::StepLog(const RunConfig& config, const Options& options, MetricsLog& metrics)
+    : config_(config),
+      options_(options),
+      metrics_(metrics),
+      progress_({.label = config.name, .total = options.total_steps - options.first_step}) {}
+
+void StepLog::record(const StepRecord& record) {
+  metrics_.append(to_json(record));
+  ++seen_;
+  const double weight = std::max(1.0 / double(seen_), 0.05);
+  seconds_per_step_ += weight * (record.seconds - seconds_per_step_);
+  const bool last = record.step == options_.total_steps;
+  if (record.step % config_.log.every_steps == 0 || last || record.validation || record.skipped)
+    print(record);
+  if (Progress::on_terminal()) progress_.update(record.step - options_.first_step);
+}
+
+nlohmann::ordered_json StepLog::to_json(const StepRecord& record) const {
+  nlohmann::ordered_json json{
+      {"step", record.step}, {"tokens", record.tokens}, {"loss", record.loss}, {"lr", record.lr_additive}};
+  if (config_.optimizer.rule == UpdateRule::kMPlusAdam) json["lr_multiplicative"] = record.lr_multiplicative;
+  json["grad_norm"] = record.grad_norm;
+  if (record.skipped) json["skipped"] = true;
+  if (record.validation) {
+    json["val_loss"] = record.validation->loss;
+    json["val_perplexity"] = record.validation->perplexity();
+    json["val_tokens"] = record.validation->tokens;
+  }
+  json["tokens_per_second"] = double(record.step_tokens) / record.seconds;
+  json["step_seconds"] = record.seconds;
+  return json;
+}
+
+void StepLog::print(const StepRecord& record) {
+  progress_.clear();
+  const double rate = double(record.step_tokens) / seconds_per_step_;
+  const double left = seconds_per_step_ * double(options_.total_steps - record.step);
+  spdlog::info(
+      "step {:>6}/{} | loss {:.4f} | lr {:.2e} | norm {:.3f} | {:.0f} ms | {} tok/s | {:.1f}% of limit | {} "
+      "left{}",
+      record.step, options_.total_steps, record.loss, record.lr_additive, record.grad_norm,
+      1e3 * record.seconds, format_count(rate), 100 * rate * options_.flops_per_token / options_.product_rate,
+      format_duration(left), record.skipped ? " | SKIPPED: not finite" : "");
+  if (record.validation)
+    spdlog::info("step {:>6}/{} | val loss {:.4f} | val perplexity {:.3f} | {} tokens", record.step,
+                 options_.total_steps, record.validation->loss, record.validation->perplexity(),
+                 format_count(double(record.validation->tokens)));
+}
+
+}  // namespace mpt

@@ -1,0 +1,53 @@
+// What a step leaves behind: a line of metrics.jsonl, a line of the log, a progress bar on a terminal.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "core/progress.h"
+#include "train/evaluate.h"
+#include "train/metrics_log.h"
+#include "train/run_config.h"
+
+namespace mpt {
+
+struct StepRecord {
+  int64_t step = 0;    // from 1
+  int64_t tokens = 0;  // predicted since the start of the run, this step included
+  int64_t step_tokens = 0;
+  double loss = 0;       // mean over the step's targets, nats
+  double grad_norm = 0;  // before clipping
+  double lr_additive = 0;
+  double lr_multiplicative = 0;
+  bool skipped = false;  // not finite: no update was made
+  double seconds = 0;    // of the step without evaluation and saving
+  std::optional<Evaluation> validation{};
+};
+
+class StepLog {
+ public:
+  struct Options {
+    int64_t first_step;  // the one before the first that will be logged
+    int64_t total_steps;
+    double flops_per_token;
+    double product_rate;  // FLOP/s; what the percentage of the step lines is of
+  };
+  StepLog(const RunConfig& config, const Options& options, MetricsLog& metrics);
+
+  void record(const StepRecord& record);
+  void finish() { progress_.finish(); }
+
+ private:
+  [[nodiscard]] nlohmann::ordered_json to_json(const StepRecord& record) const;
+  void print(const StepRecord& record);
+
+  const RunConfig& config_;
+  Options options_;
+  MetricsLog& metrics_;
+  Progress progress_;
+  double seconds_per_step_ = 0;  // running mean that weighs recent steps more
+  int64_t seen_ = 0;
+};
+
+}  // namespace mpt

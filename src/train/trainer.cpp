@@ -1,0 +1,161 @@
+#include "train/trainer.h"
+
+#include <chrono>
+#include <cmath>
+
+#include <spdlog/spdlog.h>
+
+#include "core/check.h"
+#include "optim/schedule.h"
+#include "train/resume_check.h"
+#include "train/run_data.h"
+#include "train/stop_signal.h"
+#include "train/throughput.h"
+
+namespace mpt {
+
+std::string run_directory(const RunConfig& config) { return config.output_dir + "/" + config.name; }
+std::string checkpoint_directory(const RunConfig& config) { return run_directory(config) + "/checkpoints"; }
+std::string metrics_path(const RunConfig& config) { return run_directory(config) + "/metrics.jsonl"; }
+
+Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs)
+    : config_(config),
+      device_(device),
+      fs_(fs),
+      total_steps_(total_steps(config)),
+      train_data_(open_training_data(config)),
+      validation_data_(open_validation_data(config)),
+      allocator_(device.make_allocator()),
+      model_(config, device, *allocator_),
+      loader_(train_data_, {.rows_per_batch = config.batch.rows_per_step(),
+                            .prefetch_batches = config.data.prefetch_steps,
+                            .first_sequence = 0}),
+      checkpoints_(fs, checkpoint_directory(config),
+                   {.keep_last = config.checkpoint.keep_last,
+                    .keep_every_steps = config.checkpoint.keep_every_steps}) {}
+
+void Trainer::initialize() {
+  initialize_weights(model_.weights, config_.model.initializer_range, config_.seed, device_);
+  model_.optimizer.weights_initialized();
+}
+
+void Trainer::resume(const std::string& checkpoint) {
+  const TrainState preview = checkpoints_.read_state(checkpoint);
+  check_resumable(preview, checkpoint, config_, *train_data_);
+  const TrainState saved = checkpoints_.load(checkpoint, model_.named_tensors(), device_);
+  model_.optimizer.states_loaded();
+  step_ = last_saved_ = saved.step;
+  tokens_ = saved.tokens;
+  skipped_ = saved.extra.at("skipped_steps").get<int64_t>();
+  loader_.seek(saved.cursor);
+}
+
+// --- one step
+// ------------------------------------------------------------------------------------------------
+
+StepRecord Trainer::step() {
+  const auto start = std::chrono::steady_clock::now();
+  const Batch batch = loader_.next();
+  ++step_;
+  tokens_ += batch.valid_targets;
+  StepRecord record{.step = step_, .tokens = tokens_, .step_tokens = batch.valid_targets};
+  record.loss = forward_backward(batch);
+  record.grad_norm = model_.optimizer.grad_norm();
+  const double factor = schedule_factor(config_.schedule, step_, total_steps_);
+  record.lr_additive = factor * config_.optimizer.lr_additive;
+  record.lr_multiplicative = factor * config_.optimizer.lr_multiplicative;
+  std::isfinite(record.loss) && std::isfinite(record.grad_norm) ? update(record) : skip(record);
+  record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return record;
+}
+
+// The step's mean loss; its gradients are complete and rounded afterwards.
+double Trainer::forward_backward(const Batch& batch) {
+  if (batch.valid_targets == 0)
+    throw error("step {}: sequences {} to {} of the training data have no token to predict", step_,
+                batch.first_sequence, batch.first_sequence + batch.rows - 1);
+  const auto micro = size_t(config_.batch.rows_per_micro_batch() * batch.seq_len);
+  const float scale = float(1.0 / double(batch.valid_targets));
+  double sum = 0;
+  for (size_t first = 0; first < batch.tokens.size(); first += micro)
+    sum += model_.llama.forward_backward(
+        {std::span(batch.tokens).subspan(first, micro), std::span(batch.targets).subspan(first, micro)},
+        {.gradient_scale = scale, .accumulate = first > 0 ? Accumulate::kYes : Accumulate::kNo});
+  model_.llama.finish_gradients();
+  return sum / double(batch.valid_targets);
+}
+
+// Bias correction counts the updates that were made, the schedule counts steps.
+void Trainer::update(StepRecord& record) {
+  model_.optimizer.step({.t = step_ - skipped_,
+                         .lr_additive = record.lr_additive,
+                         .lr_multiplicative = record.lr_multiplicative,
+                         .grad_scale = clip_scale(config_.optimizer.clip_grad_norm, record.grad_norm)});
+}
+
+void Trainer::skip(StepRecord& record) {
+  record.skipped = true;
+  ++skipped_;
+}
+
+void Trainer::evaluate_into(StepRecord& record) {
+  record.validation =
+      evaluate(model_.llama, *validation_data_,
+               {.rows_per_batch = config_.batch.rows_per_micro_batch(), .tokens = config_.eval.tokens});
+}
+
+// --- the run
+// -------------------------------------------------------------------------------------------------
+
+bool Trainer::due(int64_t every_steps) const {
+  return step_ == total_steps_ || (every_steps > 0 && step_ % every_steps == 0);
+}
+
+TrainState Trainer::state() const {
+  return {.step = step_,
+          .cursor = loader_.cursor(),
+          .seed = config_.seed,
+          .config = resolved_json(config_),
+          .extra = {{"skipped_steps", skipped_}, {"data_tokens", train_data_->tokens()}},
+          .tokens = tokens_};
+}
+
+void Trainer::save() {
+  if (last_saved_ == step_) return;
+  checkpoints_.save(state(), model_.named_tensors(), device_);
+  last_saved_ = step_;
+  spdlog::info("step {:>6}/{} | saved {}", step_, total_steps_, checkpoint_directory(config_));
+}
+
+bool Trainer::run(double product_rate) {
+  const bool continued = fs_.exists(metrics_path(config_));
+  MetricsLog metrics(fs_, metrics_path(config_));
+  if (continued) metrics.mark_resume(step_);
+  const StopSignal stop;
+  StepLog log(config_,
+              {.first_step = step_,
+               .total_steps = total_steps_,
+               .flops_per_token = flops_per_token(config_.model, config_.batch.seq_len),
+               .product_rate = product_rate},
+              metrics);
+  while (step_ < total_steps_ && StopSignal::received() == 0) {
+    StepRecord record = step();
+    if (validation_data_ && due(config_.eval.every_steps)) evaluate_into(record);
+    log.record(record);
+    if (record.skipped && config_.train.nonfinite_policy == NonfinitePolicy::kStop)
+      throw error(
+          "step {}: loss {} and gradient norm {} are not both finite; train.nonfinite_policy=skip_step would "
+          "leave such steps out. Nothing saved before is touched",
+          step_, record.loss, record.grad_norm);
+    if (due(config_.checkpoint.every_steps)) {
+      metrics.sync();
+      save();
+    }
+  }
+  log.finish();
+  metrics.sync();
+  if (step_ > 0) save();
+  return step_ == total_steps_;
+}
+
+}  // namespace mpt

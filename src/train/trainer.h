@@ -1,0 +1,70 @@
+// The training loop: batches in, weights out, exactly resumable.
+//
+// The state of a run is the step, the cursor of the data, the count of skipped updates and the named tensors;
+// the next step is a function of these and the config alone.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/file_system.h"
+#include "data/dataloader.h"
+#include "train/checkpoint.h"
+#include "train/evaluate.h"
+#include "train/run_config.h"
+#include "train/run_model.h"
+#include "train/step_log.h"
+
+namespace mpt {
+
+class Trainer {
+ public:
+  // Opens the data and takes all memory. Weights are not set: initialize() or resume() comes next.
+  Trainer(const RunConfig& config, Device& device, FileSystem& fs);
+
+  void initialize();
+  // Continues from a checkpoint. Throws Error if it belongs to another model, data or seed; logs every other
+  // key of the config that has changed since.
+  void resume(const std::string& checkpoint);
+
+  // Trains to the last step, or to a signal; either way the last state is saved. `product_rate` is the
+  // device's limit for the step lines, FLOP/s. Returns true if the run is complete.
+  bool run(double product_rate);
+
+  [[nodiscard]] int64_t current_step() const { return step_; }
+  [[nodiscard]] const SequenceSource& training_data() const { return *train_data_; }
+  [[nodiscard]] const SequenceSource* validation_data() const { return validation_data_.get(); }
+  [[nodiscard]] const MemoryUse& memory() const { return allocator_->use(); }
+
+ private:
+  StepRecord step();
+  double forward_backward(const Batch& batch);
+  void update(StepRecord& record);
+  void skip(StepRecord& record);
+  void evaluate_into(StepRecord& record);
+  void save();
+  [[nodiscard]] bool due(int64_t every_steps) const;
+  [[nodiscard]] TrainState state() const;
+
+  RunConfig config_;
+  Device& device_;
+  FileSystem& fs_;
+  int64_t total_steps_;
+  std::shared_ptr<const SequenceSource> train_data_, validation_data_;
+  std::unique_ptr<Allocator> allocator_;
+  RunModel model_;
+  DataLoader loader_;
+  CheckpointStore checkpoints_;
+  int64_t step_ = 0;         // optimizer steps done
+  int64_t skipped_ = 0;      // of them without an update
+  int64_t tokens_ = 0;       // predicted so far
+  int64_t last_saved_ = -1;  // step of the newest checkpoint of this process
+};
+
+// runs/<name> and what lies in it.
+std::string run_directory(const RunConfig& config);
+std::string checkpoint_directory(const RunConfig& config);
+std::string metrics_path(const RunConfig& config);
+
+}  // namespace mpt
