@@ -1,9 +1,9 @@
 // A group is the set of lanes that works on one row or one unit; formulas are written against it.
 //
-// Row formulas use each(), sum() and max(), which hand the group a whole index range and let it decide how its lanes
-// share it. Unit formulas (optimizer, quantisation) own kUnit consecutive elements, lane l holding elements
-// [l * kUnit / kLanes, (l + 1) * kUnit / kLanes); only reduce_max() crosses lanes there, which is exact and
-// order-free, so a unit gives the same bits for any number of lanes.
+// Row formulas use each(), sum() and max(), which hand the group a whole index range and let it decide how
+// its lanes share it. Unit formulas (optimizer, quantisation) own kUnit consecutive elements, lane l holding
+// elements [l * kUnit / kLanes, (l + 1) * kUnit / kLanes); only reduce_max() crosses lanes there, which is
+// exact and order-free, so a unit gives the same bits for any number of lanes.
 #pragma once
 
 #include <array>
@@ -29,8 +29,8 @@ struct SerialGroup {
     for (int64_t i = 0; i < n; ++i) f(i);
   }
 
-  // The sum of f(i), in an order that depends on n alone: 32 running sums, then a tree. The same bits on every
-  // instruction set.
+  // The sum of f(i), in an order that depends on n alone: 32 running sums, then a tree. The same bits on
+  // every instruction set.
   template <class F>
   static auto sum(int64_t n, const F& f) {
     auto running = reduce<0>(n, f, [](auto a, auto b) { return a + b; });
@@ -56,7 +56,8 @@ struct SerialGroup {
 #pragma omp simd
       for (int j = 0; j < kRunning; ++j) running[size_t(j)] = combine(running[size_t(j)], f(i + j));
     }
-    for (int64_t i = whole; i < n; ++i) running[size_t(i - whole)] = combine(running[size_t(i - whole)], f(i));
+    for (int64_t i = whole; i < n; ++i)
+      running[size_t(i - whole)] = combine(running[size_t(i - whole)], f(i));
     for (int width = kRunning / 2; width > 0; width /= 2)
       for (int j = 0; j < width; ++j)
         running[size_t(j)] = combine(running[size_t(j)], running[size_t(j + width)]);

@@ -1,5 +1,5 @@
-// One entry of the parameter list, from which everything about a parameter is derived: memory, initialisation,
-// weight decay, random counters, checkpoints, export and reports.
+// One entry of the parameter list, from which everything about a parameter is derived: memory,
+// initialisation, weight decay, random counters, checkpoints, export and reports.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ struct EnumNames<ParamKind> {
 };
 
 struct ParamSpec {
-  std::string name;          // Hugging Face's
+  std::string name;  // Hugging Face's
   ParamKind kind;
-  int64_t rows;              // logical shape [rows, cols]; a vector is one row
+  int64_t rows;  // logical shape [rows, cols]; a vector is one row
   int64_t cols;
-  int64_t physical_rows;     // stored shape; elements beyond the logical shape are +0 for ever
+  int64_t physical_rows;  // stored shape; elements beyond the logical shape are +0 for ever
   int64_t physical_cols;
-  int64_t fused = 1;         // this and the next fused-1 parameters lie in memory as one matrix
-  uint32_t tensor_id = 0;    // position in the list, and the tensor coordinate of random counters
+  int64_t fused = 1;       // this and the next fused-1 parameters lie in memory as one matrix
+  uint32_t tensor_id = 0;  // position in the list, and the tensor coordinate of random counters
 
   [[nodiscard]] int64_t elements() const { return rows * cols; }
   [[nodiscard]] int64_t physical_elements() const { return physical_rows * physical_cols; }

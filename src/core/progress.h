@@ -1,4 +1,5 @@
-// Progress of a long operation: a bar with rate and time left on a terminal, a plain line now and then in a log.
+// Progress of a long operation: a bar with rate and time left on a terminal, a plain line now and then in a
+// log.
 //
 //   Progress progress({.label = "tokenize", .unit = "tokens", .total = bytes});
 //   progress.update(done, fmt::format("{} tokens/s", rate));
@@ -14,17 +15,17 @@
 
 namespace mpt {
 
-std::string format_duration(double seconds);   // "42s", "3m05s", "2h07m"
-std::string format_count(double count);        // "950", "1.5k", "12.3M", "4.00G"
-std::string format_bytes(double bytes);        // "512 B", "1.5 MiB"
+std::string format_duration(double seconds);  // "42s", "3m05s", "2h07m"
+std::string format_count(double count);       // "950", "1.5k", "12.3M", "4.00G"
+std::string format_bytes(double bytes);       // "512 B", "1.5 MiB"
 
 class Progress {
  public:
   struct Options {
     std::string label;
-    int64_t total = 0;              // what `done` counts up to; 0 = unknown
-    double log_interval_s = 10.0;   // between plain lines when standard error is not a terminal
-    double bar_interval_s = 0.1;    // between redraws on a terminal
+    int64_t total = 0;             // what `done` counts up to; 0 = unknown
+    double log_interval_s = 10.0;  // between plain lines when standard error is not a terminal
+    double bar_interval_s = 0.1;   // between redraws on a terminal
   };
   explicit Progress(Options options);
   ~Progress();

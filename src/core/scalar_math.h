@@ -24,7 +24,8 @@ MPT_HD float float_of(uint32_t u) {
   return x;
 }
 
-// Maximum and minimum that return the second argument when the first is NaN (one instruction on x86 and NVIDIA).
+// Maximum and minimum that return the second argument when the first is NaN (one instruction on x86 and
+// NVIDIA).
 template <class T>
 MPT_HD T max_of(T a, T b) {
   return a > b ? a : b;
@@ -45,8 +46,8 @@ MPT_HD T clamp_to(T x, T lo, T hi) {
 MPT_HD float exp_of(float x) {
   const float kLog2e = 1.44269504088896341f;
   const float kLn2Hi = 0.693359375f, kLn2Lo = -2.12194440e-4f;
-  const float kShift = 12582912.0f;                            // 1.5 * 2^23: adding it rounds to an integer
-  const float clamped = min_of(89.0f, max_of(-104.0f, x));     // a NaN passes through both
+  const float kShift = 12582912.0f;                         // 1.5 * 2^23: adding it rounds to an integer
+  const float clamped = min_of(89.0f, max_of(-104.0f, x));  // a NaN passes through both
   const float shifted = std::fma(clamped, kLog2e, kShift);
   const float n = shifted - kShift;
   float r = std::fma(n, -kLn2Hi, clamped);

@@ -20,18 +20,18 @@ struct AttentionShape {
 
 struct AttentionForward {
   AttentionShape shape;
-  Tensor qkv;              // [B T, 3C]: Q, K and V side by side, RoPE already applied
-  Tensor out;              // [B T, C]
-  Tensor log_sum_exp;      // [B H, T] fp32, of the scaled scores; what the backward pass needs of the softmax
+  Tensor qkv;          // [B T, 3C]: Q, K and V side by side, RoPE already applied
+  Tensor out;          // [B T, C]
+  Tensor log_sum_exp;  // [B H, T] fp32, of the scaled scores; what the backward pass needs of the softmax
 };
 
 struct AttentionBackward {
   AttentionShape shape;
-  Tensor qkv;              // [B T, 3C]
-  Tensor out;              // [B T, C]
-  Tensor log_sum_exp;      // [B H, T] fp32
-  Tensor d_out;            // [B T, C]
-  Tensor d_qkv;            // [B T, 3C], written
+  Tensor qkv;          // [B T, 3C]
+  Tensor out;          // [B T, C]
+  Tensor log_sum_exp;  // [B H, T] fp32
+  Tensor d_out;        // [B T, C]
+  Tensor d_qkv;        // [B T, 3C], written
 };
 
 class Attention {

@@ -19,9 +19,9 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  [[nodiscard]] virtual std::string name() const = 0;         // "CPU: AMD EPYC, 2 threads"
-  [[nodiscard]] virtual std::string libraries() const = 0;    // "BLIS 0.9.0 (kernel zen3)"
-  [[nodiscard]] virtual int64_t memory_bytes() const = 0;     // what a run may take in all
+  [[nodiscard]] virtual std::string name() const = 0;       // "CPU: AMD EPYC, 2 threads"
+  [[nodiscard]] virtual std::string libraries() const = 0;  // "BLIS 0.9.0 (kernel zen3)"
+  [[nodiscard]] virtual int64_t memory_bytes() const = 0;   // what a run may take in all
   virtual std::unique_ptr<Allocator> make_allocator() = 0;
 
   // Copies the logical elements of a tensor, row after row without padding, to or from host memory.

@@ -10,8 +10,8 @@ void check_shapes(const GemmCall& call) {
   const bool agree = rows_of(call.a, call.transpose_a) == call.m() &&
                      cols_of(call.a, call.transpose_a) == rows_of(call.b, call.transpose_b) &&
                      cols_of(call.b, call.transpose_b) == call.n();
-  check(agree, "matrix product of A [{},{}] and B [{},{}] into D [{},{}] with transposes {} and {}", call.a.rows,
-        call.a.cols, call.b.rows, call.b.cols, call.d.rows, call.d.cols, int(call.transpose_a),
+  check(agree, "matrix product of A [{},{}] and B [{},{}] into D [{},{}] with transposes {} and {}",
+        call.a.rows, call.a.cols, call.b.rows, call.b.cols, call.d.rows, call.d.cols, int(call.transpose_a),
         int(call.transpose_b));
 }
 

@@ -29,7 +29,8 @@ struct GemmCall {
 class Gemm {
  public:
   virtual ~Gemm() = default;
-  // Takes from `allocator` the scratch that the largest of the coming calls needs. Call again for larger ones.
+  // Takes from `allocator` the scratch that the largest of the coming calls needs. Call again for larger
+  // ones.
   virtual void reserve(Allocator& allocator, std::span<const GemmCall> calls) = 0;
   // Throws LogicError if the shapes disagree.
   virtual void run(const GemmCall& call) = 0;

@@ -13,7 +13,15 @@
 
 namespace mpt {
 
-enum class Purpose : uint8_t { kWeights, kGradients, kOptimizerState, kActivations, kLogits, kScratch, kData };
+enum class Purpose : uint8_t {
+  kWeights,
+  kGradients,
+  kOptimizerState,
+  kActivations,
+  kLogits,
+  kScratch,
+  kData
+};
 template <>
 struct EnumNames<Purpose> {
   static constexpr std::array<std::string_view, 7> kNames{

@@ -26,8 +26,8 @@ LayerActivations allocate_layer(const LlamaConfig& config, const BatchShape& sha
 
 }  // namespace
 
-Activations plan_activations(const LlamaConfig& config, const BatchShape& shape, DType dtype, Recompute recompute,
-                             Keep keep, Allocator& allocator) {
+Activations plan_activations(const LlamaConfig& config, const BatchShape& shape, DType dtype,
+                             Recompute recompute, Keep keep, Allocator& allocator) {
   const int64_t n = shape.tokens(), c = config.hidden_size;
   const auto storage = [&] { return allocator.tensor(Purpose::kActivations, dtype, n, c); };
   Activations acts;

@@ -14,14 +14,15 @@ int64_t default_loss_chunk_rows(const LlamaConfig& config, const BatchShape& mic
                              micro_batch.tokens());
 }
 
-Llama::Llama(const LlamaConfig& config, const LlamaOptions& options, const WeightStore& weights, Device& device,
-             Allocator& allocator)
+Llama::Llama(const LlamaConfig& config, const LlamaOptions& options, const WeightStore& weights,
+             Device& device, Allocator& allocator)
     : config_(config),
       options_(options),
       weights_(weights),
       device_(device),
       ops_(make_llama_ops(device)),
-      acts_(plan_activations(config, options.micro_batch, options.storage, options.recompute, options.keep, allocator)),
+      acts_(plan_activations(config, options.micro_batch, options.storage, options.recompute, options.keep,
+                             allocator)),
       rope_(config, options.micro_batch.seq_len, device, allocator) {
   const int64_t n = options.micro_batch.tokens();
   tokens_ = allocator.tensor(Purpose::kData, DType::kI32, 1, n);
@@ -37,7 +38,8 @@ Llama::Llama(const LlamaConfig& config, const LlamaOptions& options, const Weigh
 }
 
 void Llama::allocate_gradient_scratch(Allocator& allocator) {
-  const int64_t n = options_.micro_batch.tokens(), c = config_.hidden_size, f = padded_intermediate_size(config_);
+  const int64_t n = options_.micro_batch.tokens(), c = config_.hidden_size,
+                f = padded_intermediate_size(config_);
   const auto scratch = [&](DType dtype, int64_t rows, int64_t cols) {
     return allocator.tensor(Purpose::kScratch, dtype, rows, cols);
   };
@@ -51,13 +53,15 @@ void Llama::allocate_gradient_scratch(Allocator& allocator) {
   host_uses_.resize(size_t(n));
 }
 
-// --- views ---------------------------------------------------------------------------------------------------
+// --- views
+// ---------------------------------------------------------------------------------------------------
 
 AttentionShape Llama::attention_shape() const {
   return {rows_, options_.micro_batch.seq_len, config_.num_attention_heads, config_.head_dim()};
 }
 
-// Tensors are planned for the largest micro-batch; a smaller one uses their first rows (or columns, if per token).
+// Tensors are planned for the largest micro-batch; a smaller one uses their first rows (or columns, if per
+// token).
 Tensor Llama::live(const Tensor& t) const {
   const int64_t n = rows_ * options_.micro_batch.seq_len;
   return t.rows == 1 && t.cols == options_.micro_batch.tokens() ? t.columns(0, n) : t.row_range(0, n);
@@ -67,7 +71,8 @@ Tensor Llama::wide_scratch(int64_t cols) const {
   return live({d_wide_.data, d_wide_.dtype, d_wide_.rows, cols, cols});
 }
 
-// --- pieces --------------------------------------------------------------------------------------------------
+// --- pieces
+// --------------------------------------------------------------------------------------------------
 
 // y = x W^T
 void Llama::linear(const Tensor& x, const Tensor& weight, const Tensor& y) {
@@ -106,13 +111,15 @@ void Llama::rotate(const Tensor& qkv, float direction) {
               .direction = direction});
 }
 
-// --- forward -------------------------------------------------------------------------------------------------
+// --- forward
+// -------------------------------------------------------------------------------------------------
 
 void Llama::load(const TokenBatch& batch) {
   const int64_t seq_len = options_.micro_batch.seq_len, n = int64_t(batch.tokens.size());
-  check(n % seq_len == 0 && n > 0 && n <= options_.micro_batch.tokens() && batch.targets.size() == batch.tokens.size(),
-        "micro-batch of {} tokens and {} targets; expected whole rows of {}, at most {}", n, batch.targets.size(),
-        seq_len, options_.micro_batch.rows);
+  check(n % seq_len == 0 && n > 0 && n <= options_.micro_batch.tokens() &&
+            batch.targets.size() == batch.tokens.size(),
+        "micro-batch of {} tokens and {} targets; expected whole rows of {}, at most {}", n,
+        batch.targets.size(), seq_len, options_.micro_batch.rows);
   rows_ = n / seq_len;
   host_tokens_ = batch.tokens;
   device_.upload(reinterpret_cast<const std::byte*>(batch.tokens.data()), tokens_.columns(0, n));
@@ -126,8 +133,8 @@ void Llama::forward() {
        final_norm_index(config_));
 }
 
-// The block's output is left as `middle` and `branch`; the next norm adds them up. The last product is not needed
-// when the block is computed again.
+// The block's output is left as `middle` and `branch`; the next norm adds them up. The last product is not
+// needed when the block is computed again.
 void Llama::forward_layer(int64_t layer, Pass pass) {
   const LayerActivations& a = acts_.layers[size_t(layer)];
   if (layer == 0 || pass == Pass::kRecompute)
@@ -142,16 +149,19 @@ void Llama::forward_layer(int64_t layer, Pass pass) {
                                .out = live(a.attention),
                                .log_sum_exp = a.log_sum_exp});
   linear(live(a.attention), weights_.compute(layer_index(layer, LayerParam::kO)), live(acts_.branch));
-  norm(a.residual, acts_.branch, a.middle, a.mlp_norm, a.mlp_inv_rms, layer_index(layer, LayerParam::kMlpNorm));
+  norm(a.residual, acts_.branch, a.middle, a.mlp_norm, a.mlp_inv_rms,
+       layer_index(layer, LayerParam::kMlpNorm));
   linear(live(a.mlp_norm), weights_.compute_fused(layer_index(layer, LayerParam::kGate)), live(a.gate_up));
   ops_->swiglu_forward(live(a.gate_up), live(a.mlp));
   if (pass == Pass::kRecompute) return;
   linear(live(a.mlp), weights_.compute(layer_index(layer, LayerParam::kDown)), live(acts_.branch));
 }
 
-// --- loss ----------------------------------------------------------------------------------------------------
+// --- loss
+// ----------------------------------------------------------------------------------------------------
 
-// Losses of all rows, summed in FP64 in their order; with `backward`, also the head's and final norm's gradients.
+// Losses of all rows, summed in FP64 in their order; with `backward`, also the head's and final norm's
+// gradients.
 double Llama::loss_of(const BackwardOptions* backward) {
   const int64_t n = rows_ * options_.micro_batch.seq_len;
   for (int64_t first = 0; first < n; first += options_.loss_chunk_rows) loss_chunk(first, backward);
@@ -195,13 +205,15 @@ std::vector<float> Llama::logits(std::span<const int32_t> tokens) {
       device_.download(chunk, reinterpret_cast<std::byte*>(target));
     } else {
       device_.download(chunk, reinterpret_cast<std::byte*>(narrow.data()));
-      std::transform(narrow.begin(), narrow.begin() + rows * vocab, target, [](bf16 x) { return to_float(x); });
+      std::transform(narrow.begin(), narrow.begin() + rows * vocab, target,
+                     [](bf16 x) { return to_float(x); });
     }
   }
   return all;
 }
 
-// --- backward ------------------------------------------------------------------------------------------------
+// --- backward
+// ------------------------------------------------------------------------------------------------
 
 double Llama::forward_backward(const TokenBatch& batch, const BackwardOptions& options) {
   check(options_.keep == Keep::kForBackward, "this model was planned for evaluation only");
@@ -282,7 +294,8 @@ void Llama::finish_gradients() {
     if (weights_.rounded_later(i)) ops_->round_to_bf16(weights_.gradient(i));
 }
 
-// --- planning ------------------------------------------------------------------------------------------------
+// --- planning
+// ------------------------------------------------------------------------------------------------
 
 // The largest product of each kind, for the backend to reserve scratch.
 std::vector<GemmCall> Llama::products() const {
@@ -290,7 +303,8 @@ std::vector<GemmCall> Llama::products() const {
   const int64_t n = options_.micro_batch.tokens();
   const auto add = [&](int64_t rows, int64_t param) {
     const Tensor w = weights_.compute_fused(param);
-    const Tensor x{nullptr, options_.storage, rows, w.cols, w.cols}, y{nullptr, options_.storage, rows, w.rows, w.rows};
+    const Tensor x{nullptr, options_.storage, rows, w.cols, w.cols},
+        y{nullptr, options_.storage, rows, w.rows, w.rows};
     calls.push_back({.a = x, .b = w, .d = y, .transpose_b = Transpose::kYes});
     if (options_.keep == Keep::kNothing) return;
     calls.push_back({.a = y, .b = x, .d = weights_.gradient_fused(param), .transpose_a = Transpose::kYes});

@@ -1,8 +1,8 @@
-// What a LLaMA model asks of a device besides products and attention. Written once over Exec (llama_ops_on.h) and
-// instantiated per backend; a backend may override single operations with tuned ones.
+// What a LLaMA model asks of a device besides products and attention. Written once over Exec (llama_ops_on.h)
+// and instantiated per backend; a backend may override single operations with tuned ones.
 //
-// Legend: B sequences, T tokens, N = B T, C hidden, H heads, D head dimension, F stored MLP width, V vocabulary.
-// "Storage" tensors are all fp32 or all bf16; gradients of parameters may be either.
+// Legend: B sequences, T tokens, N = B T, C hidden, H heads, D head dimension, F stored MLP width, V
+// vocabulary. "Storage" tensors are all fp32 or all bf16; gradients of parameters may be either.
 #pragma once
 
 #include <cstdint>
@@ -24,44 +24,44 @@ struct NormForwardCall {
 };
 
 struct NormBackwardCall {
-  Tensor d_out, x;          // [N, C] storage
-  Tensor inv_rms;           // [1, N] fp32
-  Tensor gain;              // [1, C] storage
-  Tensor d_x;               // [N, C] storage, added to
-  Tensor d_gain_partial;    // [norm_chunks(N), C] fp32 scratch
-  Tensor d_gain;            // [1, C] gradient
+  Tensor d_out, x;        // [N, C] storage
+  Tensor inv_rms;         // [1, N] fp32
+  Tensor gain;            // [1, C] storage
+  Tensor d_x;             // [N, C] storage, added to
+  Tensor d_gain_partial;  // [norm_chunks(N), C] fp32 scratch
+  Tensor d_gain;          // [1, C] gradient
   Accumulate accumulate;
 };
 
 struct RopeCall {
-  Tensor qkv;             // [N, 3C] storage, Q and K rotated in place
-  Tensor cosine, sine;    // [positions, D/2] fp32
+  Tensor qkv;           // [N, 3C] storage, Q and K rotated in place
+  Tensor cosine, sine;  // [positions, D/2] fp32
   int64_t heads, head_dim, seq_len;
   int64_t first_position = 0;
   float direction = 1.0f;  // -1: backward
 };
 
 struct CrossEntropyCall {
-  Tensor logits;    // [rows, V] storage; overwritten by its gradient unless gradient_scale is 0
-  Tensor targets;   // [1, rows] int32
-  Tensor losses;    // [1, rows] fp32
+  Tensor logits;   // [rows, V] storage; overwritten by its gradient unless gradient_scale is 0
+  Tensor targets;  // [1, rows] int32
+  Tensor losses;   // [1, rows] fp32
   float gradient_scale;
 };
 
 struct EmbeddingBackwardCall {
-  Tensor d_out;     // [N, C] storage
-  Tensor first;     // [1, V + 1] int32: uses of row v begin at first[v]
-  Tensor uses;      // [1, N] int32: token positions, by vocabulary row, ascending
-  Tensor d_table;   // [V, C] gradient
+  Tensor d_out;    // [N, C] storage
+  Tensor first;    // [1, V + 1] int32: uses of row v begin at first[v]
+  Tensor uses;     // [1, N] int32: token positions, by vocabulary row, ascending
+  Tensor d_table;  // [V, C] gradient
   Accumulate accumulate;
 };
 
 // One new token per call, attending to itself and `past` tokens before it in the cache.
 struct CachedAttentionCall {
-  Tensor qkv;               // [1, 3C] storage, RoPE applied; its K and V are appended to the caches
-  Tensor keys, values;      // [positions, C] storage
-  Tensor scores;            // [H, positions] fp32 scratch
-  Tensor out;               // [1, C] storage
+  Tensor qkv;           // [1, 3C] storage, RoPE applied; its K and V are appended to the caches
+  Tensor keys, values;  // [positions, C] storage
+  Tensor scores;        // [H, positions] fp32 scratch
+  Tensor out;           // [1, C] storage
   int64_t heads, head_dim, past;
 };
 

@@ -1,4 +1,5 @@
-// Every LLaMA operation, once, for any Exec: picks the storage type and hands a formula to the backend's iteration.
+// Every LLaMA operation, once, for any Exec: picks the storage type and hands a formula to the backend's
+// iteration.
 #pragma once
 
 #include "device/exec.h"
@@ -43,18 +44,19 @@ class LlamaOpsOn : public LlamaOps {
   void embedding_backward(const EmbeddingBackwardCall& call) override {
     dispatch(call.d_out.dtype, [&]<class T>(T) {
       dispatch(call.d_table.dtype, [&]<class D>(D) {
-        exec_.rows(call.d_table.rows,
-                   EmbeddingBackward<T, D>{call.d_out.as<T>(), call.first.as<int32_t>(), call.uses.as<int32_t>(),
-                                           call.d_table.as<D>(), call.d_table.cols, keep(call.accumulate)});
+        exec_.rows(call.d_table.rows, EmbeddingBackward<T, D>{call.d_out.as<T>(), call.first.as<int32_t>(),
+                                                              call.uses.as<int32_t>(), call.d_table.as<D>(),
+                                                              call.d_table.cols, keep(call.accumulate)});
       });
     });
   }
 
   void norm_forward(const NormForwardCall& call) override {
     dispatch(call.residual.dtype, [&]<class T>(T) {
-      exec_.rows(call.out.rows, AddRmsNormForward<T>{call.residual.as<T>(), call.branch.as<T>(), call.sum.as<T>(),
-                                                     call.out.as<T>(), call.inv_rms.as<float>(), call.gain.as<T>(),
-                                                     call.out.cols, call.eps});
+      exec_.rows(
+          call.out.rows,
+          AddRmsNormForward<T>{call.residual.as<T>(), call.branch.as<T>(), call.sum.as<T>(), call.out.as<T>(),
+                               call.inv_rms.as<float>(), call.gain.as<T>(), call.out.cols, call.eps});
     });
   }
 
@@ -66,7 +68,8 @@ class LlamaOpsOn : public LlamaOps {
                                             call.gain.as<T>(), call.d_x.as<T>(), partial, rows, cols});
     });
     dispatch(call.d_gain.dtype, [&]<class D>(D) {
-      exec_.elements(cols, GainGradient<D>{partial, call.d_gain.as<D>(), chunks, cols, keep(call.accumulate)});
+      exec_.elements(cols,
+                     GainGradient<D>{partial, call.d_gain.as<D>(), chunks, cols, keep(call.accumulate)});
     });
   }
 
@@ -100,10 +103,9 @@ class LlamaOpsOn : public LlamaOps {
 
   void cached_attention(const CachedAttentionCall& call) override {
     dispatch(call.qkv.dtype, [&]<class T>(T) {
-      exec_.rows(call.heads,
-                 CachedAttention<T>{call.qkv.as<T>(), call.keys.as<T>(), call.values.as<T>(),
-                                    call.scores.as<float>(), call.out.as<T>(), call.heads, call.head_dim, call.past,
-                                    call.scores.cols});
+      exec_.rows(call.heads, CachedAttention<T>{call.qkv.as<T>(), call.keys.as<T>(), call.values.as<T>(),
+                                                call.scores.as<float>(), call.out.as<T>(), call.heads,
+                                                call.head_dim, call.past, call.scores.cols});
     });
   }
 

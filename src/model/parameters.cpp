@@ -6,12 +6,20 @@ namespace mpt {
 namespace {
 
 ParamSpec norm(std::string name, int64_t width) {
-  return {.name = std::move(name), .kind = ParamKind::kNorm, .rows = 1, .cols = width, .physical_rows = 1,
+  return {.name = std::move(name),
+          .kind = ParamKind::kNorm,
+          .rows = 1,
+          .cols = width,
+          .physical_rows = 1,
           .physical_cols = width};
 }
 
 ParamSpec matrix(std::string name, ParamKind kind, int64_t rows, int64_t cols) {
-  return {.name = std::move(name), .kind = kind, .rows = rows, .cols = cols, .physical_rows = rows,
+  return {.name = std::move(name),
+          .kind = kind,
+          .rows = rows,
+          .cols = cols,
+          .physical_rows = rows,
           .physical_cols = cols};
 }
 

@@ -1,6 +1,7 @@
 // The parameter list of a LLaMA model: the one place that knows names, shapes, order and initialisation.
 //
-// Order, and thereby tensor ids: embedding; per layer attn norm, q, k, v, o, mlp norm, gate, up, down; final norm; head.
+// Order, and thereby tensor ids: embedding; per layer attn norm, q, k, v, o, mlp norm, gate, up, down; final
+// norm; head.
 #pragma once
 
 #include <vector>
@@ -18,8 +19,12 @@ std::vector<ParamSpec> llama_parameters(const LlamaConfig& config);
 
 // Position in that list.
 inline int64_t embedding_index() { return 0; }
-inline int64_t layer_index(int64_t layer, LayerParam which) { return 1 + kParamsPerLayer * layer + int64_t(which); }
-inline int64_t final_norm_index(const LlamaConfig& config) { return 1 + kParamsPerLayer * config.num_hidden_layers; }
+inline int64_t layer_index(int64_t layer, LayerParam which) {
+  return 1 + kParamsPerLayer * layer + int64_t(which);
+}
+inline int64_t final_norm_index(const LlamaConfig& config) {
+  return 1 + kParamsPerLayer * config.num_hidden_layers;
+}
 inline int64_t head_index(const LlamaConfig& config) { return final_norm_index(config) + 1; }
 
 // The stored width of the MLP: intermediate_size rounded up to pad_multiple.

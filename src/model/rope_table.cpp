@@ -13,7 +13,8 @@ RopeTable::RopeTable(const LlamaConfig& config, int64_t positions, Device& devic
   std::vector<float> cosines(size_t(positions * half)), sines(cosines.size());
   for (int64_t t = 0; t < positions; ++t)
     for (int64_t i = 0; i < half; ++i) {
-      const double angle = double(t) * std::pow(config.rope_theta, -2.0 * double(i) / double(config.head_dim()));
+      const double angle =
+          double(t) * std::pow(config.rope_theta, -2.0 * double(i) / double(config.head_dim()));
       cosines[size_t(t * half + i)] = float(std::cos(angle));
       sines[size_t(t * half + i)] = float(std::sin(angle));
     }

@@ -31,7 +31,8 @@ std::vector<Tensor> allocate_all(const std::vector<ParamSpec>& specs, Purpose pu
 WeightStore::WeightStore(std::vector<ParamSpec> specs, const WeightOptions& options, Gradients gradients,
                          Allocator& allocator)
     : specs_(std::move(specs)), options_(options) {
-  weights_ = allocate_all(specs_, Purpose::kWeights, allocator, [&](const ParamSpec&) { return options_.storage; });
+  weights_ =
+      allocate_all(specs_, Purpose::kWeights, allocator, [&](const ParamSpec&) { return options_.storage; });
   if (gradients == Gradients::kAllocate)
     gradients_ = allocate_all(specs_, Purpose::kGradients, allocator,
                               [&](const ParamSpec& spec) { return gradient_container(spec); });
@@ -67,7 +68,8 @@ std::vector<NamedTensor> WeightStore::named_tensors() const {
 namespace {
 
 // FP32 values of rows [first, first + rows) of a parameter at step 0.
-void draw_rows(const ParamSpec& spec, double std_dev, uint64_t seed, int64_t first, int64_t rows, float* out) {
+void draw_rows(const ParamSpec& spec, double std_dev, uint64_t seed, int64_t first, int64_t rows,
+               float* out) {
   if (spec.kind == ParamKind::kNorm) {
     std::fill_n(out, rows * spec.cols, 1.0f);
     return;
@@ -79,8 +81,8 @@ void draw_rows(const ParamSpec& spec, double std_dev, uint64_t seed, int64_t fir
   }
 }
 
-void upload_as(DType storage, const std::vector<float>& values, std::vector<bf16>& narrow, const Tensor& target,
-               Device& device) {
+void upload_as(DType storage, const std::vector<float>& values, std::vector<bf16>& narrow,
+               const Tensor& target, Device& device) {
   if (storage == DType::kF32) return device.upload(reinterpret_cast<const std::byte*>(values.data()), target);
   for (int64_t i = 0; i < target.elements(); ++i) narrow[size_t(i)] = bf16_nearest(values[size_t(i)]);
   device.upload(reinterpret_cast<const std::byte*>(narrow.data()), target);

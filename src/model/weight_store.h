@@ -1,7 +1,8 @@
 // The weights of a model and their gradients: one tensor per entry of the parameter list, in device memory.
 //
-// master(i) is what is stored and updated, compute(i) what the products read. Today's formats are read as they are
-// stored, so both are the same tensor. Fused neighbours (q, k, v; gate, up) lie together and can be had as one matrix.
+// master(i) is what is stored and updated, compute(i) what the products read. Today's formats are read as
+// they are stored, so both are the same tensor. Fused neighbours (q, k, v; gate, up) lie together and can be
+// had as one matrix.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@
 namespace mpt {
 
 struct WeightOptions {
-  DType storage;         // of the weights
-  DType gradient;        // gradients are rounded to this once per step
+  DType storage;               // of the weights
+  DType gradient;              // gradients are rounded to this once per step
   int64_t additions = 1;       // how often a step adds to a gradient (micro-batches)
   int64_t head_additions = 1;  // the same for the LM head, which is worked through in chunks
 };
@@ -24,7 +25,8 @@ enum class Gradients : uint8_t { kAllocate, kNone };
 
 class WeightStore {
  public:
-  WeightStore(std::vector<ParamSpec> specs, const WeightOptions& options, Gradients gradients, Allocator& allocator);
+  WeightStore(std::vector<ParamSpec> specs, const WeightOptions& options, Gradients gradients,
+              Allocator& allocator);
 
   [[nodiscard]] const std::vector<ParamSpec>& specs() const { return specs_; }
   [[nodiscard]] const WeightOptions& options() const { return options_; }
@@ -38,7 +40,8 @@ class WeightStore {
   [[nodiscard]] Tensor compute_fused(int64_t i) const { return fused(weights_, i); }
   [[nodiscard]] Tensor gradient_fused(int64_t i) const { return fused(gradients_, i); }
 
-  // True if gradient(i) gathers several additions in FP32 and must be rounded to bf16 when the last one is in.
+  // True if gradient(i) gathers several additions in FP32 and must be rounded to bf16 when the last one is
+  // in.
   [[nodiscard]] bool rounded_later(int64_t i) const;
 
   // The logical weights under their Hugging Face names.
@@ -56,8 +59,8 @@ class WeightStore {
 // Logical part of a physical tensor.
 Tensor logical_view(const ParamSpec& spec, const Tensor& physical);
 
-// N(0, initializer_range) for matrices, 1 for gains; a function of (seed, tensor, row, column) alone (NUMERICS "RNG
-// contract"). The FP32 draw is the same for every storage format.
+// N(0, initializer_range) for matrices, 1 for gains; a function of (seed, tensor, row, column) alone
+// (NUMERICS "RNG contract"). The FP32 draw is the same for every storage format.
 void initialize_weights(const WeightStore& weights, double initializer_range, uint64_t seed, Device& device);
 
 }  // namespace mpt

@@ -8,8 +8,8 @@
 
 namespace mpt {
 
-Optimizer::Optimizer(const OptimizerConfig& config, DType state, std::vector<UpdateTarget> targets, Device& device,
-                     Allocator& allocator)
+Optimizer::Optimizer(const OptimizerConfig& config, DType state, std::vector<UpdateTarget> targets,
+                     Device& device, Allocator& allocator)
     : config_(config),
       targets_(std::move(targets)),
       device_(device),
@@ -64,7 +64,8 @@ double Optimizer::grad_norm() {
 void Optimizer::step(const StepScalars& scalars) {
   check(scalars.t >= 1, "optimizer step {}; steps count from 1", scalars.t);
   if (exponent_table_.rows > 0)
-    device_.upload(reinterpret_cast<const std::byte*>(exponent_decay_table(config_, scalars).data()), exponent_table_);
+    device_.upload(reinterpret_cast<const std::byte*>(exponent_decay_table(config_, scalars).data()),
+                   exponent_table_);
   for (size_t i = 0; i < targets_.size(); ++i) {
     const UpdateTarget& target = targets_[i];
     const TensorScalars tensor{.rank = target.rank, .weight_unit = host_init_rms_[i]};
@@ -80,7 +81,8 @@ std::vector<NamedTensor> Optimizer::named_states() const {
   std::vector<NamedTensor> named;
   for (size_t s = 0; s < state_names_.size(); ++s)
     for (size_t i = 0; i < targets_.size(); ++i)
-      named.push_back({fmt::format("{}/{}", state_names_[s], targets_[i].name), states_[i][s], targets_[i].rank});
+      named.push_back(
+          {fmt::format("{}/{}", state_names_[s], targets_[i].name), states_[i][s], targets_[i].rank});
   if (init_rms_.rows > 0) named.push_back({"init_rms", init_rms_, 1});
   return named;
 }

@@ -56,7 +56,8 @@ class Optimizer {
   std::vector<float> host_init_rms_;
 };
 
-// min(1, clip / (norm + 1e-6)); 1 when clipping is off (clip = 0). A norm that is NaN gives NaN, never "no clipping".
+// min(1, clip / (norm + 1e-6)); 1 when clipping is off (clip = 0). A norm that is NaN gives NaN, never "no
+// clipping".
 float clip_scale(double clip_grad_norm, double norm);
 
 }  // namespace mpt

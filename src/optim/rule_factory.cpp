@@ -30,21 +30,22 @@ bool decays(const OptimizerConfig& config, const TensorScalars& tensor) {
 }
 
 template <class Decay>
-MPlusAdam<Decay> m_plus_adam(const OptimizerConfig& config, const StepScalars& step, const TensorScalars& tensor,
-                             const Decay& decay) {
+MPlusAdam<Decay> m_plus_adam(const OptimizerConfig& config, const StepScalars& step,
+                             const TensorScalars& tensor, const Decay& decay) {
   const double d = config.clip_exponent_step, r = config.clip_relative_step;
-  return {.moments = moments_of(config, step),
-          .lr_additive = float(step.lr_additive),
-          .weight_decay = decays(config, tensor) ? float(config.weight_decay_additive) : 0.0f,
-          .lr_multiplicative = float(step.lr_multiplicative),
-          .tau = float(config.tau),
-          .direction_bound = bound_or_off(config.clip_multiplicative_direction),
-          .relative_step_low = r > 0 ? -(float(r) - 1e-6f) : -kUnbounded,
-          .relative_step_high = bound_or_off(r),
-          .exponent_step_low = d > 0 ? float(std::exp2(-d) - 1.0) : -kUnbounded,
-          .exponent_step_high = d > 0 ? float(std::exp2(d) - 1.0) : kUnbounded,
-          .weight_bound = config.clip_weight > 0 ? float(config.clip_weight) * tensor.weight_unit : kUnbounded,
-          .decay = decay};
+  return {
+      .moments = moments_of(config, step),
+      .lr_additive = float(step.lr_additive),
+      .weight_decay = decays(config, tensor) ? float(config.weight_decay_additive) : 0.0f,
+      .lr_multiplicative = float(step.lr_multiplicative),
+      .tau = float(config.tau),
+      .direction_bound = bound_or_off(config.clip_multiplicative_direction),
+      .relative_step_low = r > 0 ? -(float(r) - 1e-6f) : -kUnbounded,
+      .relative_step_high = bound_or_off(r),
+      .exponent_step_low = d > 0 ? float(std::exp2(-d) - 1.0) : -kUnbounded,
+      .exponent_step_high = d > 0 ? float(std::exp2(d) - 1.0) : kUnbounded,
+      .weight_bound = config.clip_weight > 0 ? float(config.clip_weight) * tensor.weight_unit : kUnbounded,
+      .decay = decay};
 }
 
 // lr wd of the multiplicative branch: the FP32 rate of the step times the decay as configured.
@@ -82,9 +83,11 @@ AnyRule make_rule(const OptimizerConfig& config, const StepScalars& step, const 
                  .lr = float(step.lr_additive),
                  .weight_decay = decays(config, tensor) ? float(config.weight_decay_additive) : 0.0f};
   const bool exponent = needs_exponent_table(config) && decays(config, tensor);
-  if (exponent) return m_plus_adam(config, step, tensor, ExponentDecay{table, table + ExponentDecay::kEntries});
+  if (exponent)
+    return m_plus_adam(config, step, tensor, ExponentDecay{table, table + ExponentDecay::kEntries});
   const bool scale = decays(config, tensor) && !needs_exponent_table(config);
-  return m_plus_adam(config, step, tensor, ScaleDecay{scale ? float(multiplicative_decay(config, step)) : 0.0f});
+  return m_plus_adam(config, step, tensor,
+                     ScaleDecay{scale ? float(multiplicative_decay(config, step)) : 0.0f});
 }
 
 }  // namespace mpt

@@ -1,4 +1,5 @@
-// From an optimizer's configuration and the scalars of a step to the rule's FP32 constants (NUMERICS "Optimizer frame").
+// From an optimizer's configuration and the scalars of a step to the rule's FP32 constants (NUMERICS
+// "Optimizer frame").
 #pragma once
 
 #include <string_view>
@@ -10,16 +11,16 @@
 namespace mpt {
 
 struct StepScalars {
-  int64_t t = 0;                   // optimizer step, from 1
-  double lr_additive = 0;          // after the schedule
+  int64_t t = 0;           // optimizer step, from 1
+  double lr_additive = 0;  // after the schedule
   double lr_multiplicative = 0;
-  float grad_scale = 1.0f;         // from clipping the global norm
+  float grad_scale = 1.0f;  // from clipping the global norm
 };
 
 // What differs between tensors of one step.
 struct TensorScalars {
-  int rank;               // decay applies to matrices only, unless configured
-  float weight_unit;      // what clip_weight is a multiple of: 1, or the RMS of the initial weights
+  int rank;           // decay applies to matrices only, unless configured
+  float weight_unit;  // what clip_weight is a multiple of: 1, or the RMS of the initial weights
 };
 
 // State names of the configured rule, in its order.

@@ -1,8 +1,9 @@
 // The update rules, one element at a time, in the exact order of operations that NUMERICS fixes to the bit.
 //
-// A rule holds the scalars of one step of one tensor, already rounded to FP32; next() takes the decoded weight and the
-// scaled gradient, updates the moments in place and returns the new weight. Where an option is off its bounds are
-// infinite, so that no branch stands in the inner loop. Nothing is contracted: fma is written where it is meant.
+// A rule holds the scalars of one step of one tensor, already rounded to FP32; next() takes the decoded
+// weight and the scaled gradient, updates the moments in place and returns the new weight. Where an option is
+// off its bounds are infinite, so that no branch stands in the inner loop. Nothing is contracted: fma is
+// written where it is meant.
 #pragma once
 
 #include <array>
@@ -47,8 +48,9 @@ struct AdamW {
   }
 };
 
-// Factors of the paper's multiplicative decay, which pulls the exponent e of a weight (0.5 <= |w| 2^-e < 1) towards 0:
-// r = 2^x (1 + u) - 1 with x = -lr wd e, that is fma(u, 2^x, 2^x - 1). Tabulated on the host for every exponent.
+// Factors of the paper's multiplicative decay, which pulls the exponent e of a weight (0.5 <= |w| 2^-e < 1)
+// towards 0: r = 2^x (1 + u) - 1 with x = -lr wd e, that is fma(u, 2^x, 2^x - 1). Tabulated on the host for
+// every exponent.
 struct ExponentDecay {
   static constexpr int kLowest = -148, kHighest = 128;
   static constexpr int kEntries = kHighest - kLowest + 1;
@@ -56,7 +58,8 @@ struct ExponentDecay {
   const float* factor;            // [kEntries] 2^x
   const float* factor_minus_one;  // [kEntries] 2^x - 1
 
-  // The exponent of frexp, subnormals included; 0 for w = 0, whose entry leaves u as it is; the highest for Inf and NaN.
+  // The exponent of frexp, subnormals included; 0 for w = 0, whose entry leaves u as it is; the highest for
+  // Inf and NaN.
   MPT_HD static int exponent_of(float w) {
     const float magnitude = std::fabs(w);
     const bool subnormal = magnitude < 0x1p-126f;
@@ -76,8 +79,9 @@ struct ScaleDecay {
   MPT_HD float operator()(float, float u) const { return u - amount; }
 };
 
-// M+Adam (the paper's Algorithm 1 with every option of its appendix): an additive Adam step plus a multiplicative one
-// along the gradient with respect to log2|w|, so that updates survive where weights are large and stored coarsely.
+// M+Adam (the paper's Algorithm 1 with every option of its appendix): an additive Adam step plus a
+// multiplicative one along the gradient with respect to log2|w|, so that updates survive where weights are
+// large and stored coarsely.
 template <class Decay>
 struct MPlusAdam {
   static constexpr std::array<std::string_view, 3> kStates{"m", "v", "v_e"};

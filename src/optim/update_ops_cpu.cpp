@@ -9,6 +9,8 @@ int64_t square_sums(const Tensor& tensor) {
   return (UnitGrid{tensor.rows, tensor.cols, tensor.stride}.units() + kUnits - 1) / kUnits;
 }
 
-std::unique_ptr<UpdateOps> make_update_ops(Device&) { return std::make_unique<UpdateOpsOn<CpuExec>>(CpuExec{}); }
+std::unique_ptr<UpdateOps> make_update_ops(Device&) {
+  return std::make_unique<UpdateOpsOn<CpuExec>>(CpuExec{});
+}
 
 }  // namespace mpt

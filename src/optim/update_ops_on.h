@@ -43,7 +43,9 @@ class UpdateOpsOn : public UpdateOps {
 
   void update(const UpdateCall& call) override {
     std::visit(
-        [&](const auto& rule) {
+        [&]<class Rule>(const Rule& rule) {
+          check(call.states.size() == Rule::kStates.size(), "update with {} states, the rule has {}",
+                call.states.size(), Rule::kStates.size());
           dispatch(call.weights.dtype, [&]<class W>(W) {
             dispatch(call.states.front().dtype, [&]<class S>(S) {
               dispatch(call.gradient.dtype, [&]<class G>(G) { run<W, S, G>(rule, call); });
@@ -55,8 +57,9 @@ class UpdateOpsOn : public UpdateOps {
 
   void sum_of_squares(const Tensor& tensor, const Tensor& partial) override {
     dispatch(tensor.dtype, [&]<class T>(T) {
-      exec_.rows(square_sums(tensor),
-                 SquareSum<T>{tensor.as<T>(), {tensor.rows, tensor.cols, tensor.stride}, partial.as<double>()});
+      exec_.rows(
+          square_sums(tensor),
+          SquareSum<T>{tensor.as<T>(), {tensor.rows, tensor.cols, tensor.stride}, partial.as<double>()});
     });
   }
 
@@ -64,13 +67,9 @@ class UpdateOpsOn : public UpdateOps {
   template <class W, class S, class G, class Rule>
   void run(const Rule& rule, const UpdateCall& call) {
     using Unit = UpdateUnit<Rule, ElementCodec<W>, ElementCodec<S>, ElementCodec<const G>>;
-    check(call.states.size() == Rule::kStates.size(), "update with {} states, the rule has {}", call.states.size(),
-          Rule::kStates.size());
     const UnitGrid grid{call.weights.rows, call.weights.cols, call.weights.stride};
-    for (const Tensor& t : {call.states.front(), call.states.back(), call.gradient})
-      check(t.rows == grid.rows && t.cols == grid.cols && t.stride == grid.stride,
-            "update of [{},{}] stride {} with a [{},{}] stride {}", grid.rows, grid.cols, grid.stride, t.rows, t.cols,
-            t.stride);
+    for (const Tensor& state : call.states) check_view(grid, state, call.states.front().dtype);
+    check_view(grid, call.gradient, call.gradient.dtype);
     const auto unit = [&]<size_t... I>(std::index_sequence<I...>) {
       return Unit{rule,
                   grid,
@@ -78,8 +77,15 @@ class UpdateOpsOn : public UpdateOps {
                   {ElementCodec<S>{call.states[I].template as<S>()}...},
                   {call.gradient.as<const G>()},
                   call.grad_scale};
-    }(std::make_index_sequence<Rule::kStates.size()>{});
+    }
+    (std::make_index_sequence<Rule::kStates.size()>{});
     exec_.units(grid.units(), unit);
+  }
+
+  static void check_view(const UnitGrid& grid, const Tensor& t, DType dtype) {
+    check(t.rows == grid.rows && t.cols == grid.cols && t.stride == grid.stride && t.dtype == dtype,
+          "update of [{},{}] stride {} with a {} [{},{}] stride {}, expected {}", grid.rows, grid.cols,
+          grid.stride, name_of(t.dtype), t.rows, t.cols, t.stride, name_of(dtype));
   }
 
   E exec_;

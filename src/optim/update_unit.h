@@ -5,7 +5,8 @@
 
 namespace mpt {
 
-// How a tensor's logical elements are cut into units: kUnit consecutive elements of one row, the last one shorter.
+// How a tensor's logical elements are cut into units: kUnit consecutive elements of one row, the last one
+// shorter.
 struct UnitGrid {
   int64_t rows, cols, stride;
 
@@ -17,8 +18,8 @@ struct UnitGrid {
   }
 };
 
-// Weights, states and gradients share the grid. The unrounded moments of this step enter the update; they are rounded
-// once, on store. grad_scale is the clipping factor of the step.
+// Weights, states and gradients share the grid. The unrounded moments of this step enter the update; they are
+// rounded once, on store. grad_scale is the clipping factor of the step.
 template <class Rule, class WeightCodec, class StateCodec, class GradientCodec>
 struct UpdateUnit {
   static constexpr int kStates = int(Rule::kStates.size());

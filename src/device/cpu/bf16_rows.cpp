@@ -7,8 +7,8 @@ namespace {
 
 template <class From, class To>
 void convert_rows(const Tensor& source, const Tensor& target) {
-  check(source.rows == target.rows && source.cols == target.cols, "conversion of [{},{}] to [{},{}]", source.rows,
-        source.cols, target.rows, target.cols);
+  check(source.rows == target.rows && source.cols == target.cols, "conversion of [{},{}] to [{},{}]",
+        source.rows, source.cols, target.rows, target.cols);
 #pragma omp parallel for schedule(static)
   for (int64_t r = 0; r < source.rows; ++r) {
     const From* from = source.as<From>() + r * source.stride;

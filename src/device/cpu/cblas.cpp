@@ -57,8 +57,9 @@ void sgemm(const Sgemm& call) {
     return blasint{};
 #endif
   }());
-  cblas_sgemm(CblasRowMajor, flag(call.transpose_a), flag(call.transpose_b), Int(call.m), Int(call.n), Int(call.k),
-              1.0f, call.a, Int(call.lda), call.b, Int(call.ldb), call.beta, call.d, Int(call.ldd));
+  cblas_sgemm(CblasRowMajor, flag(call.transpose_a), flag(call.transpose_b), Int(call.m), Int(call.n),
+              Int(call.k), 1.0f, call.a, Int(call.lda), call.b, Int(call.ldb), call.beta, call.d,
+              Int(call.ldd));
 }
 
 }  // namespace mpt

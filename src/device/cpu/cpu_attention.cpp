@@ -12,8 +12,8 @@
 namespace mpt {
 namespace {
 
-constexpr int64_t kTile = 48;              // queries and keys of a tile: a multiple of 6 and of 16
-constexpr float kPaddedLse = 1e30f;        // log-sum-exp of rows beyond T: their probabilities become exactly 0
+constexpr int64_t kTile = 48;        // queries and keys of a tile: a multiple of 6 and of 16
+constexpr float kPaddedLse = 1e30f;  // log-sum-exp of rows beyond T: their probabilities become exactly 0
 
 // Sizes with T padded to whole tiles and D to whole vectors; padding is zero and never stored.
 struct Padded {
@@ -75,11 +75,12 @@ void store_rows(const float* source, int64_t first, int64_t rows, const Attentio
 
 // Scores above the diagonal of a tile on the diagonal do not exist.
 void mask_diagonal(float* scores) {
-  for (int64_t r = 0; r < kTile; ++r) std::fill(scores + r * kTile + r + 1, scores + (r + 1) * kTile, -INFINITY);
+  for (int64_t r = 0; r < kTile; ++r)
+    std::fill(scores + r * kTile + r + 1, scores + (r + 1) * kTile, -INFINITY);
 }
 
-// Online softmax of one score row: probabilities relative to the new maximum replace the scores; the sum and the
-// output gathered so far are rescaled to it.
+// Online softmax of one score row: probabilities relative to the new maximum replace the scores; the sum and
+// the output gathered so far are rescaled to it.
 void softmax_row(float* scores, float& maximum, float& sum, float* out, int64_t dim) {
   float top = maximum;
 #pragma omp simd reduction(max : top)
@@ -126,8 +127,8 @@ void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
     std::fill_n(maximum, kTile, -INFINITY);
     std::fill_n(w.out, p.tile_rows(), 0.0f);
     for (int64_t k = 0; k <= q; k += kTile) {
-      tile_product<Accumulate::kNo>({kTile, kTile, p.dim, {w.queries + q * p.dim, p.dim, 1}, w.keys_t + k, p.tokens,
-                                     w.scores, kTile});
+      tile_product<Accumulate::kNo>(
+          {kTile, kTile, p.dim, {w.queries + q * p.dim, p.dim, 1}, w.keys_t + k, p.tokens, w.scores, kTile});
       if (k == q) mask_diagonal(w.scores);
       for (int64_t r = 0; r < kTile; ++r)
         softmax_row(w.scores + r * kTile, maximum[r], sum[r], w.out + r * p.dim, p.dim);
@@ -142,7 +143,8 @@ void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
 }
 
 struct BackwardScratch {
-  float *queries, *keys, *keys_t, *values_t, *d_out, *d_queries, *d_keys, *d_values, *probabilities, *d_scores;
+  float *queries, *keys, *keys_t, *values_t, *d_out, *d_queries, *d_keys, *d_values, *probabilities,
+      *d_scores;
   float *log_sum_exp, *delta;
   static int64_t size(const Padded& p) {
     return 6 * p.matrix() + 2 * p.tile_rows() + 2 * kTile * kTile + 2 * p.tokens;
@@ -179,7 +181,8 @@ void row_deltas(const AttentionBackward& call, int64_t task, const BackwardScrat
     float delta = 0.0f;
     const int64_t dims = t < s.seq_len ? s.head_dim : 0;
 #pragma omp simd reduction(+ : delta)
-    for (int64_t d = 0; d < dims; ++d) delta += w.d_out[t * p.dim + d] * to_float(out.data[t * out.stride + d]);
+    for (int64_t d = 0; d < dims; ++d)
+      delta += w.d_out[t * p.dim + d] * to_float(out.data[t * out.stride + d]);
     w.delta[t] = delta;
     w.log_sum_exp[t] = t < s.seq_len ? lse[t] : kPaddedLse;
   }
@@ -207,10 +210,18 @@ void backward_tile(const BackwardScratch& w, const Padded& p, int64_t q, int64_t
   tile_product<Accumulate::kNo>(
       {kTile, kTile, p.dim, {d_out, p.dim, 1}, w.values_t + k, p.tokens, w.d_scores, kTile});
   score_gradients(w, q);
-  tile_product<Accumulate::kYes>({kTile, p.dim, kTile, {w.probabilities, 1, kTile}, d_out, p.dim, w.d_values, p.dim});
   tile_product<Accumulate::kYes>(
-      {kTile, p.dim, kTile, {w.d_scores, kTile, 1}, w.keys + k * p.dim, p.dim, w.d_queries + q * p.dim, p.dim});
-  tile_product<Accumulate::kYes>({kTile, p.dim, kTile, {w.d_scores, 1, kTile}, queries, p.dim, w.d_keys, p.dim});
+      {kTile, p.dim, kTile, {w.probabilities, 1, kTile}, d_out, p.dim, w.d_values, p.dim});
+  tile_product<Accumulate::kYes>({kTile,
+                                  p.dim,
+                                  kTile,
+                                  {w.d_scores, kTile, 1},
+                                  w.keys + k * p.dim,
+                                  p.dim,
+                                  w.d_queries + q * p.dim,
+                                  p.dim});
+  tile_product<Accumulate::kYes>(
+      {kTile, p.dim, kTile, {w.d_scores, 1, kTile}, queries, p.dim, w.d_keys, p.dim});
 }
 
 template <class T>
@@ -241,10 +252,13 @@ void backward_head(const AttentionBackward& call, int64_t task, float* scratch) 
 
 void CpuAttention::reserve(Allocator& allocator, const AttentionShape& shape) {
   const Padded p(shape);
-  const int64_t floats = align_up(std::max(ForwardScratch::size(p), BackwardScratch::size(p)), kAlignment / 4);
+  const int64_t floats =
+      align_up(std::max(ForwardScratch::size(p), BackwardScratch::size(p)), kAlignment / 4);
   if (floats <= per_thread_) return;
+  std::byte* data = allocator.bytes(Purpose::kScratch, threads_ * floats * 4);
+  if (data == nullptr) return;
+  scratch_ = reinterpret_cast<float*>(data);
   per_thread_ = floats;
-  scratch_ = reinterpret_cast<float*>(allocator.bytes(Purpose::kScratch, threads_ * floats * 4));
 }
 
 void CpuAttention::check_reserved(const AttentionShape& shape) const {

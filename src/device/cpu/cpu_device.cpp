@@ -34,7 +34,8 @@ class CpuAllocator final : public Allocator {
     const auto size = static_cast<size_t>(std::max<int64_t>(count, 1));
     void* address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (address == MAP_FAILED)
-      throw error("out of memory: {} for {} could not be reserved", format_bytes(double(count)), name_of(purpose));
+      throw error("out of memory: {} for {} could not be reserved", format_bytes(double(count)),
+                  name_of(purpose));
     regions_.emplace_back(address, size);
     if (size >= kHugePage) madvise(address, size, MADV_HUGEPAGE);
     return static_cast<std::byte*>(address);
@@ -80,7 +81,8 @@ class CpuDevice final : public Device {
     return fmt::format("CPU: {}, {} thread{}", processor_name(), threads_, threads_ == 1 ? "" : "s");
   }
   [[nodiscard]] std::string libraries() const override {
-    const char* slow = cblas_is_optimised() ? "" : " - generic kernels: several times slower than this machine allows";
+    const char* slow =
+        cblas_is_optimised() ? "" : " - generic kernels: several times slower than this machine allows";
     return cblas_description() + slow;
   }
   [[nodiscard]] int64_t memory_bytes() const override { return available_memory(); }

@@ -14,8 +14,8 @@ CpuGemm::CpuGemm(int threads) { set_cblas_threads(threads); }
 void CpuGemm::reserve(Allocator& allocator, std::span<const GemmCall> calls) {
   const auto grow = [&](Scratch& scratch, int64_t elements) {
     if (elements <= scratch.elements) return;
-    scratch.data = reinterpret_cast<float*>(allocator.bytes(Purpose::kScratch, elements * 4));
-    scratch.elements = elements;
+    std::byte* data = allocator.bytes(Purpose::kScratch, elements * 4);
+    if (data != nullptr) scratch = {reinterpret_cast<float*>(data), elements};
   };
   const auto largest = [&](auto member) {
     int64_t most = 0;
@@ -33,7 +33,8 @@ Tensor CpuGemm::widened(const Tensor& source, Scratch& scratch) {
   if (source.dtype == DType::kF32) return source;
   check(source.elements() <= scratch.elements, "matrix product needs {} elements of scratch, reserved {}",
         source.elements(), scratch.elements);
-  const Tensor copy{reinterpret_cast<std::byte*>(scratch.data), DType::kF32, source.rows, source.cols, source.cols};
+  const Tensor copy{reinterpret_cast<std::byte*>(scratch.data), DType::kF32, source.rows, source.cols,
+                    source.cols};
   widen_rows(source, copy);
   return copy;
 }
@@ -42,21 +43,30 @@ void CpuGemm::run(const GemmCall& call) {
   check_shapes(call);
   if (call.m() == 0 || call.n() == 0) return;
   constexpr int64_t kMost = std::numeric_limits<int>::max();
-  check(std::max({call.m(), call.n(), call.k()}) <= kMost, "matrix product of {} x {} x {} exceeds {}", call.m(),
-        call.n(), call.k(), kMost);
+  check(std::max({call.m(), call.n(), call.k()}) <= kMost, "matrix product of {} x {} x {} exceeds {}",
+        call.m(), call.n(), call.k(), kMost);
   const Tensor a = widened(call.a, a_), b = widened(call.b, b_);
   const bool direct = call.d.dtype == DType::kF32;
   Tensor d = call.d;
   if (!direct && call.accumulate == Accumulate::kYes) {
     d = widened(call.d, d_);
   } else if (!direct) {
-    check(d.elements() <= d_.elements, "matrix product needs {} elements of scratch, reserved {}", d.elements(),
-          d_.elements);
+    check(d.elements() <= d_.elements, "matrix product needs {} elements of scratch, reserved {}",
+          d.elements(), d_.elements);
     d = {reinterpret_cast<std::byte*>(d_.data), DType::kF32, d.rows, d.cols, d.cols};
   }
-  sgemm({.transpose_a = call.transpose_a, .transpose_b = call.transpose_b, .m = call.m(), .n = call.n(),
-         .k = call.k(), .a = a.as<float>(), .lda = a.stride, .b = b.as<float>(), .ldb = b.stride,
-         .beta = call.accumulate == Accumulate::kYes ? 1.0f : 0.0f, .d = d.as<float>(), .ldd = d.stride});
+  sgemm({.transpose_a = call.transpose_a,
+         .transpose_b = call.transpose_b,
+         .m = call.m(),
+         .n = call.n(),
+         .k = call.k(),
+         .a = a.as<float>(),
+         .lda = a.stride,
+         .b = b.as<float>(),
+         .ldb = b.stride,
+         .beta = call.accumulate == Accumulate::kYes ? 1.0f : 0.0f,
+         .d = d.as<float>(),
+         .ldd = d.stride});
   if (!direct) narrow_rows(d, call.d);
 }
 

@@ -1,7 +1,8 @@
 // Small dense products for the tiles of attention: C (+)= A B with B's rows contiguous, held in registers.
 //
-// Blocks of 6 x 16 outputs keep 12 vector accumulators, two of B and one broadcast of A: the 16 registers of AVX2.
-// The vectors are the compiler's own (GCC/Clang vector extension), so other instruction sets use the same source.
+// Blocks of 6 x 16 outputs keep 12 vector accumulators, two of B and one broadcast of A: the 16 registers of
+// AVX2. The vectors are the compiler's own (GCC/Clang vector extension), so other instruction sets use the
+// same source.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +19,13 @@ struct TileA {
 };
 
 struct TileProduct {
-  int64_t m;       // any
-  int64_t n;       // a multiple of kTileColumns
+  int64_t m;  // any
+  int64_t n;  // a multiple of kTileColumns
   int64_t k;
   TileA a;         // [m, k]
   const float* b;  // [k, n], rows ldb apart
   int64_t ldb;
-  float* c;        // [m, n], rows ldc apart
+  float* c;  // [m, n], rows ldc apart
   int64_t ldc;
 };
 

@@ -12,11 +12,11 @@ namespace mpt {
 // One head: appends the token's key and value to the caches, then attends.
 template <class T>
 struct CachedAttention {
-  const T* qkv;    // [3C]
-  T* keys;         // [positions, C]
-  T* values;       // [positions, C]
-  float* scores;   // [H, positions]
-  T* out;          // [C]
+  const T* qkv;   // [3C]
+  T* keys;        // [positions, C]
+  T* values;      // [positions, C]
+  float* scores;  // [H, positions]
+  T* out;         // [C]
   int64_t heads, head_dim, past, positions;
 
   template <class G>

@@ -1,5 +1,5 @@
-// Embedding lookup, and its gradient as a gather: each row of the table sums the tokens that used it, in their order,
-// so that no two rows of work write the same place and the result does not depend on threads.
+// Embedding lookup, and its gradient as a gather: each row of the table sums the tokens that used it, in
+// their order, so that no two rows of work write the same place and the result does not depend on threads.
 #pragma once
 
 #include "core/bf16.h"
@@ -31,7 +31,7 @@ struct EmbeddingBackward {
   const int32_t* uses;   // [N]
   D* d_table;            // [V, C]
   int64_t cols;
-  float keep;            // 1 to accumulate, 0 to overwrite
+  float keep;  // 1 to accumulate, 0 to overwrite
 
   template <class G>
   MPT_HD void operator()(G group, int64_t row) const {

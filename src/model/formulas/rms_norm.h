@@ -35,25 +35,28 @@ struct AddRmsNormForward {
     const float inverse = 1.0f / std::sqrt(squares / float(cols) + eps);
     T* y = out + row * cols;
     const T* g = gain;
-    group.each(cols, [=](int64_t c) { y[c] = from_float<T>(rounded_to<T>(to_float(x[c]) * inverse) * to_float(g[c])); });
+    group.each(cols, [=](int64_t c) {
+      y[c] = from_float<T>(rounded_to<T>(to_float(x[c]) * inverse) * to_float(g[c]));
+    });
     if (group.lane() == 0) inv_rms[row] = inverse;
   }
 };
 
-// A chunk of rows: the gradient of x is added to that of the residual stream, and the chunk's part of the gain's
-// gradient goes to its own row of `d_gain_partial`, so that no two chunks write the same place.
+// A chunk of rows: the gradient of x is added to that of the residual stream, and the chunk's part of the
+// gain's gradient goes to its own row of `d_gain_partial`, so that no two chunks write the same place.
 //
-//   dx_c += (dy_c g_c - xhat_c mean_k(dy_k g_k xhat_k)) / rms,   dg_c = sum_rows dy_c xhat_c,   xhat = x / rms
+//   dx_c += (dy_c g_c - xhat_c mean_k(dy_k g_k xhat_k)) / rms,   dg_c = sum_rows dy_c xhat_c,   xhat = x /
+//   rms
 template <class T>
 struct RmsNormBackward {
   static constexpr int64_t kRowsPerChunk = 64;
 
-  const T* d_out;          // [N, C]
-  const T* x;              // [N, C]
-  const float* inv_rms;    // [N]
-  const T* gain;           // [C]
-  T* d_x;                  // [N, C] added to
-  float* d_gain_partial;   // [ceil(N / kRowsPerChunk), C]
+  const T* d_out;         // [N, C]
+  const T* x;             // [N, C]
+  const float* inv_rms;   // [N]
+  const T* gain;          // [C]
+  T* d_x;                 // [N, C] added to
+  float* d_gain_partial;  // [ceil(N / kRowsPerChunk), C]
   int64_t rows, cols;
 
   template <class G>
@@ -86,7 +89,7 @@ struct GainGradient {
   const float* partial;  // [chunks, C]
   D* d_gain;             // [C]
   int64_t chunks, cols;
-  float keep;            // 1 to accumulate, 0 to overwrite
+  float keep;  // 1 to accumulate, 0 to overwrite
 
   MPT_HD void operator()(int64_t c) const {
     float sum = keep == 0.0f ? 0.0f : to_float(d_gain[c]);

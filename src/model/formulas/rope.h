@@ -1,4 +1,5 @@
-// Rotary position embedding over the whole head, in the half-rotation layout of Hugging Face's LLaMA (Su et al.).
+// Rotary position embedding over the whole head, in the half-rotation layout of Hugging Face's LLaMA (Su et
+// al.).
 //
 //   (x_i, x_{i+D/2}) <- (x_i cos - x_{i+D/2} sin, x_{i+D/2} cos + x_i sin),   angle = t * theta^(-2i/D)
 // Backward is the rotation by the negative angle.
@@ -12,15 +13,15 @@ namespace mpt {
 // One token: rotates its Q and K heads in place.
 template <class T>
 struct Rope {
-  T* qkv;               // [N, 3C]
-  int64_t stride;       // of qkv's rows
-  const float* cosine;  // [positions, D/2]
-  const float* sine;    // [positions, D/2]
+  T* qkv;                 // [N, 3C]
+  int64_t stride;         // of qkv's rows
+  const float* cosine;    // [positions, D/2]
+  const float* sine;      // [positions, D/2]
   int64_t rotated_heads;  // 2 H: Q's, then K's
   int64_t head_dim;
-  int64_t seq_len;        // token n is at position first_position + n % seq_len
+  int64_t seq_len;  // token n is at position first_position + n % seq_len
   int64_t first_position;
-  float direction;        // +1 forward, -1 backward
+  float direction;  // +1 forward, -1 backward
 
   template <class G>
   MPT_HD void operator()(G group, int64_t token) const {
