@@ -13,6 +13,9 @@ void check_shapes(const GemmCall& call) {
   check(agree, "matrix product of A [{},{}] and B [{},{}] into D [{},{}] with transposes {} and {}",
         call.a.rows, call.a.cols, call.b.rows, call.b.cols, call.d.rows, call.d.cols, int(call.transpose_a),
         int(call.transpose_b));
+  for (const Tensor& t : {call.a, call.b, call.d})
+    check(t.dtype == DType::kF32 || t.dtype == DType::kBF16, "matrix product of elements of type {}",
+          name_of(t.dtype));
 }
 
 }  // namespace mpt

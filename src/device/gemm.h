@@ -32,7 +32,7 @@ class Gemm {
   // Takes from `allocator` the scratch that the largest of the coming calls needs. Call again for larger
   // ones.
   virtual void reserve(Allocator& allocator, std::span<const GemmCall> calls) = 0;
-  // Throws LogicError if the shapes disagree.
+  // Throws LogicError if the shapes disagree or a type is neither fp32 nor bf16.
   virtual void run(const GemmCall& call) = 0;
 };
 

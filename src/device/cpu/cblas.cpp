@@ -1,6 +1,7 @@
 // The only file that knows which CBLAS is behind the products.
 #include "device/cpu/cblas.h"
 
+#include <algorithm>
 #include <string>
 
 #include <fmt/format.h>
@@ -57,9 +58,11 @@ void sgemm(const Sgemm& call) {
     return blasint{};
 #endif
   }());
+  // A leading dimension of 0, of rows without elements, is refused, and the refusal only printed.
+  const auto leading = [](int64_t stride) { return Int(std::max<int64_t>(stride, 1)); };
   cblas_sgemm(CblasRowMajor, flag(call.transpose_a), flag(call.transpose_b), Int(call.m), Int(call.n),
-              Int(call.k), 1.0f, call.a, Int(call.lda), call.b, Int(call.ldb), call.beta, call.d,
-              Int(call.ldd));
+              Int(call.k), 1.0f, call.a, leading(call.lda), call.b, leading(call.ldb), call.beta, call.d,
+              leading(call.ldd));
 }
 
 }  // namespace mpt

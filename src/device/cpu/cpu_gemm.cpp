@@ -43,8 +43,9 @@ void CpuGemm::run(const GemmCall& call) {
   check_shapes(call);
   if (call.m() == 0 || call.n() == 0) return;
   constexpr int64_t kMost = std::numeric_limits<int>::max();
-  check(std::max({call.m(), call.n(), call.k()}) <= kMost, "matrix product of {} x {} x {} exceeds {}",
-        call.m(), call.n(), call.k(), kMost);
+  check(std::max({call.m(), call.n(), call.k(), call.a.stride, call.b.stride, call.d.stride}) <= kMost,
+        "matrix product of {} x {} x {} with rows {}, {} and {} apart exceeds {}", call.m(), call.n(),
+        call.k(), call.a.stride, call.b.stride, call.d.stride, kMost);
   const Tensor a = widened(call.a, a_), b = widened(call.b, b_);
   const bool direct = call.d.dtype == DType::kF32;
   Tensor d = call.d;

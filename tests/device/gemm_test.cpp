@@ -1,0 +1,282 @@
+// Matrix products of the CPU against FP64: every transpose, type and size class, accumulation, strided
+// operands.
+#include "device/gemm.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include "device/cpu/cpu_device.h"
+#include "device/cpu/cpu_gemm.h"
+#include "device/expect_rounded.h"
+#include "support/draws.h"
+#include "support/host_matrix.h"
+
+namespace mpt {
+namespace {
+
+using test::Draws;
+using test::HostMatrix;
+
+struct Problem {
+  int64_t m, n, k;
+  Transpose transpose_a = Transpose::kNo, transpose_b = Transpose::kNo;
+  Accumulate accumulate = Accumulate::kNo;
+  std::array<DType, 3> types{DType::kF32, DType::kF32, DType::kF32};  // A, B, D
+  int64_t padding = 0;
+};
+
+HostMatrix operand(DType dtype, int64_t rows, int64_t cols, const Problem& p, uint64_t seed) {
+  HostMatrix x(dtype, {.rows = rows, .cols = cols, .padding = p.padding});
+  Draws draws(seed);
+  x.fill([&](int64_t, int64_t) { return draws.bell(0.5); });
+  return x;
+}
+
+struct Operands {
+  HostMatrix a, b, d;
+
+  explicit Operands(const Problem& p)
+      : a(p.transpose_a == Transpose::kNo ? operand(p.types[0], p.m, p.k, p, 1)
+                                          : operand(p.types[0], p.k, p.m, p, 1)),
+        b(p.transpose_b == Transpose::kNo ? operand(p.types[1], p.k, p.n, p, 2)
+                                          : operand(p.types[1], p.n, p.k, p, 2)),
+        d(operand(p.types[2], p.m, p.n, p, 3)) {}
+  [[nodiscard]] GemmCall call(const Problem& p) const {
+    return {.a = a,
+            .b = b,
+            .d = d,
+            .transpose_a = p.transpose_a,
+            .transpose_b = p.transpose_b,
+            .accumulate = p.accumulate};
+  }
+};
+
+// The product in FP64, and the sum of the sizes of its terms, from which the tolerance follows.
+struct Exact {
+  double value, size;
+};
+
+Exact exact_element(const Problem& p, const Operands& x, int64_t row, int64_t col) {
+  const double start = p.accumulate == Accumulate::kYes ? double(x.d.at(row, col)) : 0.0;
+  Exact sum{start, std::fabs(start)};
+  for (int64_t i = 0; i < p.k; ++i) {
+    const double a = p.transpose_a == Transpose::kNo ? x.a.at(row, i) : x.a.at(i, row);
+    const double b = p.transpose_b == Transpose::kNo ? x.b.at(i, col) : x.b.at(col, i);
+    sum.value += a * b;
+    sum.size += std::fabs(a * b);
+  }
+  return sum;
+}
+
+// k products and as many additions in fp32, in any order.
+double error_bound(const Problem& p, const Exact& exact) { return double(p.k + 1) * 0x1p-24 * exact.size; }
+
+class CpuGemmTest : public testing::Test {
+ protected:
+  void run(const GemmCall& call) {
+    device_->gemm().reserve(*allocator_, std::array{call});
+    device_->gemm().run(call);
+  }
+  void expect_product(const Problem& p) {
+    SCOPED_TRACE(fmt::format("[{},{}] k {} transposes {}{} accumulate {} types {} {} {} padding {}", p.m, p.n,
+                             p.k, int(p.transpose_a), int(p.transpose_b), int(p.accumulate),
+                             name_of(p.types[0]), name_of(p.types[1]), name_of(p.types[2]), p.padding));
+    const Operands before(p);
+    Operands after(p);
+    run(after.call(p));
+    ASSERT_EQ(before.a, after.a);
+    ASSERT_EQ(before.b, after.b);
+    ASSERT_TRUE(after.d.padding_untouched());
+    for (int64_t row = 0; row < p.m; ++row)
+      for (int64_t col = 0; col < p.n; ++col) {
+        const Exact exact = exact_element(p, before, row, col);
+        ASSERT_TRUE(test::is_rounded(after.d.at(row, col), exact.value, error_bound(p, exact), p.types[2]))
+            << row << "," << col;
+      }
+  }
+
+  std::unique_ptr<Device> device_ = make_cpu_device(1);
+  std::unique_ptr<Allocator> allocator_ = device_->make_allocator();
+};
+
+constexpr Transpose kTransposes[] = {Transpose::kNo, Transpose::kYes};
+constexpr Accumulate kAccumulates[] = {Accumulate::kNo, Accumulate::kYes};
+constexpr DType kTypes[] = {DType::kF32, DType::kBF16};
+
+TEST_F(CpuGemmTest, EveryTransposeTypeAndAccumulation) {
+  for (const Transpose ta : kTransposes)
+    for (const Transpose tb : kTransposes)
+      for (const Accumulate accumulate : kAccumulates)
+        for (const DType a : kTypes)
+          for (const DType b : kTypes)
+            for (const DType d : kTypes)
+              for (const int64_t padding : {0, 5})
+                expect_product({.m = 17,
+                                .n = 23,
+                                .k = 37,
+                                .transpose_a = ta,
+                                .transpose_b = tb,
+                                .accumulate = accumulate,
+                                .types = {a, b, d},
+                                .padding = padding});
+}
+
+TEST_F(CpuGemmTest, SizesOfOneAndOddSizes) {
+  for (const int64_t m : {1, 5, 64})
+    for (const int64_t n : {1, 7, 33})
+      for (const int64_t k : {1, 3, 129})
+        for (const Transpose ta : kTransposes)
+          for (const Transpose tb : kTransposes)
+            for (const DType type : kTypes)
+              expect_product({.m = m,
+                              .n = n,
+                              .k = k,
+                              .transpose_a = ta,
+                              .transpose_b = tb,
+                              .accumulate = Accumulate::kYes,
+                              .types = {type, type, type}});
+}
+
+TEST_F(CpuGemmTest, LargeEnoughForSeveralBlocks) {
+  for (const DType type : kTypes)
+    expect_product(
+        {.m = 100, .n = 530, .k = 700, .transpose_b = Transpose::kYes, .types = {type, type, type}});
+}
+
+// An empty sum is 0, or what D held.
+TEST_F(CpuGemmTest, WithoutTerms) {
+  for (const Transpose ta : kTransposes)
+    for (const Transpose tb : kTransposes)
+      for (const Accumulate accumulate : kAccumulates)
+        for (const DType type : kTypes)
+          expect_product({.m = 3,
+                          .n = 5,
+                          .k = 0,
+                          .transpose_a = ta,
+                          .transpose_b = tb,
+                          .accumulate = accumulate,
+                          .types = {type, type, type}});
+}
+
+TEST_F(CpuGemmTest, WithoutResult) {
+  for (const DType type : kTypes) {
+    expect_product({.m = 0, .n = 5, .k = 3, .types = {type, type, type}});
+    expect_product({.m = 5, .n = 0, .k = 3, .types = {type, type, type}});
+  }
+}
+
+// Without accumulation what D held does not matter, not even a NaN.
+TEST_F(CpuGemmTest, OverwritesWhatWasThere) {
+  for (const DType type : kTypes) {
+    const Problem p{.m = 9, .n = 11, .k = 13, .types = {type, type, type}};
+    Operands clean(p), dirty(p);
+    dirty.d.fill([](int64_t, int64_t) { return NAN; });
+    run(clean.call(p));
+    run(dirty.call(p));
+    EXPECT_EQ(dirty.d, clean.d);
+  }
+}
+
+// Two accumulating calls equal one over the sum, wide results included.
+TEST_F(CpuGemmTest, AccumulatingTwiceIsTheSum) {
+  Problem p{.m = 2, .n = 3000, .k = 8, .accumulate = Accumulate::kYes};
+  Operands x(p);
+  x.d.fill([](int64_t, int64_t) { return 0.0f; });
+  // Small integers: every order of summation is exact.
+  x.a.fill([](int64_t r, int64_t c) { return float((r * 5 + c * 3) % 7 - 3); });
+  x.b.fill([](int64_t r, int64_t c) { return float((r * 11 + c) % 9 - 4); });
+  run(x.call(p));
+  const HostMatrix once = x.d;
+  run(x.call(p));
+  for (int64_t r = 0; r < p.m; ++r)
+    for (int64_t c = 0; c < p.n; ++c) ASSERT_EQ(x.d.at(r, c), 2 * once.at(r, c));
+  p.accumulate = Accumulate::kNo;
+  run(x.call(p));
+  EXPECT_EQ(x.d, once);
+}
+
+// A bf16 result is rounded once from fp32, not accumulated in bf16: 256 + 1 + ... would stay at 256.
+TEST_F(CpuGemmTest, Bf16ResultsAreRoundedOnce) {
+  const Problem p{.m = 1, .n = 1, .k = 257, .types = {DType::kBF16, DType::kBF16, DType::kBF16}};
+  Operands x(p);
+  x.a.fill([](int64_t, int64_t c) { return c == 0 ? 256.0f : 1.0f; });
+  x.b.fill([](int64_t, int64_t) { return 1.0f; });
+  run(x.call(p));
+  EXPECT_EQ(x.d.at(0, 0), 512.0f);
+}
+
+TEST_F(CpuGemmTest, WrongShapesAreLogicErrors) {
+  const HostMatrix a(DType::kF32, {4, 5}), b(DType::kF32, {5, 6}), d(DType::kF32, {4, 6});
+  const HostMatrix wrong_rows(DType::kF32, {3, 6}), wrong_cols(DType::kF32, {4, 7}),
+      square(DType::kF32, {4, 4});
+  EXPECT_NO_THROW(run({.a = a, .b = b, .d = d}));
+  EXPECT_THROW(run({.a = a, .b = b, .d = wrong_rows}), LogicError);
+  EXPECT_THROW(run({.a = a, .b = b, .d = wrong_cols}), LogicError);
+  EXPECT_THROW(run({.a = a, .b = square, .d = d}), LogicError);
+  EXPECT_THROW(run({.a = a, .b = b, .d = d, .transpose_a = Transpose::kYes}), LogicError);
+  EXPECT_THROW(run({.a = a, .b = b, .d = d, .transpose_b = Transpose::kYes}), LogicError);
+}
+
+TEST_F(CpuGemmTest, WrongTypesAreLogicErrors) {
+  const HostMatrix a(DType::kF32, {4, 5}), b(DType::kF32, {5, 6}), d(DType::kF32, {4, 6});
+  const auto as = [](const HostMatrix& x, DType dtype) {
+    Tensor t = x;
+    t.dtype = dtype;
+    return t;
+  };
+  EXPECT_THROW(run({.a = as(a, DType::kI32), .b = b, .d = d}), LogicError);
+  EXPECT_THROW(run({.a = a, .b = as(b, DType::kI32), .d = d}), LogicError);
+  EXPECT_THROW(run({.a = a, .b = b, .d = as(d, DType::kI32)}), LogicError);
+}
+
+TEST_F(CpuGemmTest, WithoutScratchIsALogicError) {
+  const Problem p{.m = 4, .n = 5, .k = 6, .types = {DType::kBF16, DType::kF32, DType::kF32}};
+  const Problem q{.m = 4, .n = 5, .k = 6, .types = {DType::kF32, DType::kF32, DType::kBF16}};
+  const Operands x(p), y(q);
+  EXPECT_THROW(device_->gemm().run(x.call(p)), LogicError);
+  EXPECT_THROW(device_->gemm().run(y.call(q)), LogicError);
+}
+
+// One reservation for several calls suffices for each, and is planned as it is taken.
+TEST_F(CpuGemmTest, OneReservationForSeveralCalls) {
+  std::vector<Problem> problems;
+  for (const int64_t size : {3, 40, 17})
+    problems.push_back(
+        {.m = size, .n = 50 - size, .k = size + 1, .types = {DType::kBF16, DType::kBF16, DType::kBF16}});
+  std::vector<Operands> operands;
+  std::vector<GemmCall> calls;
+  for (const Problem& p : problems) operands.emplace_back(p);
+  for (size_t i = 0; i < problems.size(); ++i) calls.push_back(operands[i].call(problems[i]));
+  PlanningAllocator planned;
+  CpuGemm(2).reserve(planned, calls);
+  device_->gemm().reserve(*allocator_, calls);
+  EXPECT_EQ(planned.use().of(Purpose::kScratch), allocator_->use().of(Purpose::kScratch));
+  EXPECT_EQ(planned.use().total(), allocator_->use().total());
+  for (const GemmCall& call : calls) EXPECT_NO_THROW(device_->gemm().run(call));
+}
+
+TEST_F(CpuGemmTest, FP32NeedsNoScratch) {
+  const Problem p{.m = 4, .n = 5, .k = 6};
+  const Operands x(p);
+  run(x.call(p));
+  EXPECT_EQ(allocator_->use().total(), 0);
+}
+
+TEST_F(CpuGemmTest, SeveralThreads) {
+  device_ = make_cpu_device(2);
+  for (const DType type : kTypes)
+    expect_product({.m = 70, .n = 130, .k = 90, .accumulate = Accumulate::kYes, .types = {type, type, type}});
+}
+
+TEST_F(CpuGemmTest, LibraryIsNamed) {
+  EXPECT_NE(device_->libraries().find(cblas_description()), std::string::npos);
+  EXPECT_EQ(device_->libraries() == cblas_description(), cblas_is_optimised());
+}
+
+}  // namespace
+}  // namespace mpt

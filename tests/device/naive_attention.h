@@ -1,0 +1,158 @@
+// Causal attention in FP64, as the formulas are written, with a bound of what fp32 arithmetic may add.
+//
+//   S = scale Q K^T, P = softmax(S, causal), O = P V
+//   dV = P^T dO, dP = dO V^T, dS = P (dP - rowsum(dO O)), dQ = scale dS K, dK = scale dS^T Q
+// Every result comes with a first-order bound of the error of an fp32 evaluation in any order of summation:
+// a sum of n terms costs n 2^-24 of the sum of their sizes.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+namespace mpt::test {
+
+struct HeadShape {
+  int64_t tokens, dim;
+};
+
+// [rows, cols] in FP64.
+struct Matrix64 {
+  int64_t rows = 0, cols = 0;
+  std::vector<double> data;
+
+  Matrix64(int64_t r, int64_t c) : rows(r), cols(c), data(size_t(r * c)) {}
+  double& operator()(int64_t r, int64_t c) { return data[size_t(r * cols + c)]; }
+  double operator()(int64_t r, int64_t c) const { return data[size_t(r * cols + c)]; }
+};
+
+struct Bounded {
+  Matrix64 value, error;
+  Bounded(int64_t rows, int64_t cols) : value(rows, cols), error(rows, cols) {}
+};
+
+struct HeadInputs {
+  Matrix64 q, k, v, d_out;
+  explicit HeadInputs(HeadShape s)
+      : q(s.tokens, s.dim), k(s.tokens, s.dim), v(s.tokens, s.dim), d_out(s.tokens, s.dim) {}
+};
+
+class NaiveAttention {
+ public:
+  static constexpr double kUnit = 0x1p-24;  // of an fp32 rounding
+  // Roundings beside those of long sums: scaling, exponential (2 ulp = 4 units), its argument, the division.
+  static constexpr double kFew = 12;
+
+  // out_unit: rounding of the O that the backward pass reads.
+  NaiveAttention(HeadShape shape, const HeadInputs& in, double out_unit)
+      : shape_(shape),
+        scale_(1 / std::sqrt(double(shape.dim))),
+        in_(in),
+        out(shape.tokens, shape.dim),
+        lse(shape.tokens, 1),
+        d_q(shape.tokens, shape.dim),
+        d_k(shape.tokens, shape.dim),
+        d_v(shape.tokens, shape.dim),
+        p_(shape.tokens, shape.tokens),
+        d_s_(shape.tokens, shape.tokens) {
+    for (int64_t i = 0; i < shape_.tokens; ++i) forward_row(i);
+    for (int64_t i = 0; i < shape_.tokens; ++i) score_gradients(i, out_unit);
+    for (int64_t j = 0; j < shape_.tokens; ++j) input_gradients(j);
+  }
+
+ private:
+  HeadShape shape_;
+  double scale_;
+  const HeadInputs& in_;
+
+ public:
+  Bounded out, lse, d_q, d_k, d_v;
+
+ private:
+  Bounded p_;  // its error is relative
+  Bounded d_s_;
+
+  struct Sum {
+    double value = 0, size = 0;
+    void add(double x) {
+      value += x;
+      size += std::fabs(x);
+    }
+  };
+  [[nodiscard]] Sum dot(const Matrix64& a, int64_t i, const Matrix64& b, int64_t j) const {
+    Sum sum;
+    for (int64_t d = 0; d < shape_.dim; ++d) sum.add(a(i, d) * b(j, d));
+    return sum;
+  }
+
+  void forward_row(int64_t i) {
+    double top = -INFINITY, score_error = 0;
+    for (int64_t j = 0; j <= i; ++j) {
+      const Sum s = dot(in_.q, i, in_.k, j);
+      p_.value(i, j) = scale_ * s.value;
+      top = std::max(top, p_.value(i, j));
+      score_error = std::max(score_error, (double(shape_.dim) + 4) * kUnit * scale_ * s.size);
+    }
+    double total = 0, range = 0;
+    for (int64_t j = 0; j <= i; ++j) {
+      range = std::max(range, std::fabs(p_.value(i, j)) + std::fabs(top));
+      total += p_.value(i, j) = std::exp(p_.value(i, j) - top);
+    }
+    // Every score may be off by score_error; subtracting the maximum or lse rounds once more; and as much
+    // again in the normaliser.
+    const double relative =
+        2 * (score_error + (range + std::log(total)) * kUnit) + (double(i + 1) + kFew) * kUnit;
+    lse.value(i, 0) = top + std::log(total);
+    lse.error(i, 0) = score_error + (double(i + 1) + kFew + std::fabs(top) + std::log(total)) * kUnit;
+    for (int64_t j = 0; j <= i; ++j) {
+      p_.value(i, j) /= total;
+      p_.error(i, j) = relative;
+    }
+    for (int64_t d = 0; d < shape_.dim; ++d) {
+      Sum o;
+      for (int64_t j = 0; j <= i; ++j) o.add(p_.value(i, j) * in_.v(j, d));
+      out.value(i, d) = o.value;
+      out.error(i, d) = (relative + (double(i + 1) + kFew) * kUnit) * o.size;
+    }
+  }
+
+  void score_gradients(int64_t i, double out_unit) {
+    Sum delta;
+    double delta_error = 0;
+    for (int64_t d = 0; d < shape_.dim; ++d) {
+      delta.add(in_.d_out(i, d) * out.value(i, d));
+      delta_error += std::fabs(in_.d_out(i, d)) * (out.error(i, d) + out_unit * std::fabs(out.value(i, d)));
+    }
+    delta_error += double(shape_.dim) * kUnit * delta.size;
+    for (int64_t j = 0; j <= i; ++j) {
+      const Sum dp = dot(in_.d_out, i, in_.v, j);
+      const double p = p_.value(i, j), difference = dp.value - delta.value;
+      d_s_.value(i, j) = p * difference;
+      d_s_.error(i, j) = p * ((p_.error(i, j) + 2 * kUnit) * std::fabs(difference) +
+                              double(shape_.dim) * kUnit * dp.size + delta_error);
+    }
+  }
+
+  void input_gradients(int64_t j) {
+    const int64_t n = shape_.tokens;
+    for (int64_t d = 0; d < shape_.dim; ++d) {
+      for (int64_t i = 0; i <= j; ++i)
+        add_product(d_q, j, d, {scale_ * d_s_.value(j, i), scale_ * d_s_.error(j, i), in_.k(i, d)});
+      for (int64_t i = j; i < n; ++i) {
+        add_product(d_k, j, d, {scale_ * d_s_.value(i, j), scale_ * d_s_.error(i, j), in_.q(i, d)});
+        add_product(d_v, j, d, {p_.value(i, j), p_.value(i, j) * p_.error(i, j), in_.d_out(i, d)});
+      }
+    }
+  }
+  struct Term {
+    double factor, factor_error, x;
+  };
+  void add_product(Bounded& sum, int64_t row, int64_t col, Term t) const {
+    sum.value(row, col) += t.factor * t.x;
+    sum.error(row, col) +=
+        (t.factor_error + std::fabs(t.factor) * (double(shape_.tokens) + kFew) * kUnit) * std::fabs(t.x);
+  }
+};
+
+}  // namespace mpt::test
