@@ -15,11 +15,20 @@
 
 namespace mpt {
 
+// Functors of the two kinds, for the concept to try.
+struct AnyElementFormula {
+  MPT_HD void operator()(int64_t) const {}
+};
+struct AnyGroupFormula {
+  template <class G>
+  MPT_HD void operator()(G, int64_t) const {}
+};
+
 template <class E>
 concept Exec = requires(const E exec, int64_t n) {
-  exec.elements(n, [](int64_t) {});
-  exec.rows(n, [](auto, int64_t) {});
-  exec.units(n, [](auto, int64_t) {});
+  exec.elements(n, AnyElementFormula{});
+  exec.rows(n, AnyGroupFormula{});
+  exec.units(n, AnyGroupFormula{});
 };
 
 }  // namespace mpt

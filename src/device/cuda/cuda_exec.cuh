@@ -1,0 +1,106 @@
+// Iteration on an NVIDIA GPU: a warp per row or unit, a thread per element, in one stream.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "core/check.h"
+#include "device/exec.h"
+
+namespace mpt {
+
+// The 32 lanes of a warp. Row formulas are shared out element by element, sums are reduced in a fixed tree.
+struct WarpGroup {
+  static constexpr int kLanes = 32;
+  static constexpr unsigned kAll = 0xffffffffu;
+
+  MPT_HD int64_t lane() const {
+#ifdef __CUDA_ARCH__
+    return threadIdx.x % kLanes;
+#else
+    return 0;
+#endif
+  }
+  template <class F>
+  MPT_HD void each(int64_t n, const F& f) const {
+    for (int64_t i = lane(); i < n; i += kLanes) f(i);
+    wait();
+  }
+  template <class F>
+  MPT_HD auto sum(int64_t n, const F& f) const {
+    return reduce(decltype(f(int64_t{0}))(0), n, f, [](auto a, auto b) { return a + b; });
+  }
+  template <class F>
+  MPT_HD auto max(int64_t n, const F& f) const {
+    return reduce(decltype(f(int64_t{0}))(-INFINITY), n, f, [](auto a, auto b) { return max_of(b, a); });
+  }
+  MPT_HD float reduce_max(float x) const {
+    return across(x, [](float a, float b) { return max_of(b, a); });
+  }
+
+ private:
+  MPT_HD static void wait() {
+#ifdef __CUDA_ARCH__
+    __syncwarp();
+#endif
+  }
+  template <class T, class Combine>
+  MPT_HD static T across(T x, const Combine& combine) {
+#ifdef __CUDA_ARCH__
+    for (int distance = kLanes / 2; distance > 0; distance /= 2)
+      x = combine(x, __shfl_xor_sync(kAll, x, distance));
+#endif
+    return x;
+  }
+  template <class T, class F, class Combine>
+  MPT_HD T reduce(T start, int64_t n, const F& f, const Combine& combine) const {
+    T mine = start;
+    for (int64_t i = lane(); i < n; i += kLanes) mine = combine(mine, f(i));
+    return across(mine, combine);
+  }
+};
+
+inline constexpr int kThreadsPerBlock = 256;
+
+template <class F>
+__global__ void __launch_bounds__(kThreadsPerBlock) elements_kernel(F f, int64_t n) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < n) f(i);
+}
+
+template <class F>
+__global__ void __launch_bounds__(kThreadsPerBlock) groups_kernel(F f, int64_t n) {
+  const int64_t group = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / WarpGroup::kLanes;
+  if (group < n) f(WarpGroup{}, group);
+}
+
+struct CudaExec {
+  cudaStream_t stream;
+
+  template <class F>
+  void elements(int64_t n, const F& f) const {
+    if (n == 0) return;
+    elements_kernel<<<blocks_for(n), kThreadsPerBlock, 0, stream>>>(f, n);
+    check_launch();
+  }
+  template <class F>
+  void rows(int64_t n, const F& f) const {
+    if (n == 0) return;
+    groups_kernel<<<blocks_for(n * WarpGroup::kLanes), kThreadsPerBlock, 0, stream>>>(f, n);
+    check_launch();
+  }
+  template <class F>
+  void units(int64_t n, const F& f) const {
+    rows(n, f);
+  }
+
+ private:
+  static unsigned blocks_for(int64_t threads) {
+    return static_cast<unsigned>((threads + kThreadsPerBlock - 1) / kThreadsPerBlock);
+  }
+  static void check_launch() {
+    const cudaError_t status = cudaGetLastError();
+    if (status != cudaSuccess) throw error("CUDA launch: {}", cudaGetErrorString(status));
+  }
+};
+
+}  // namespace mpt
