@@ -202,6 +202,8 @@ StoredType stored_type(DType type) {
       return StoredType::kBF16;
     case DType::kI32:
       return StoredType::kI32;
+    case DType::kF64:
+      break;
   }
   throw LogicError(fmt::format("no stored type for dtype {}", static_cast<int>(type)));
 }
