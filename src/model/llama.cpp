@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/bf16.h"
+#include "model/formulas/cross_entropy.h"
 #include "model/parameters.h"
 
 namespace mpt {
@@ -13,6 +14,30 @@ int64_t default_loss_chunk_rows(const LlamaConfig& config, const BatchShape& mic
   return std::clamp<int64_t>(kLogits / config.vocab_size, std::min<int64_t>(16, micro_batch.tokens()),
                              micro_batch.tokens());
 }
+
+namespace {
+
+void check_options(const LlamaOptions& options, const WeightStore& weights) {
+  const BatchShape& shape = options.micro_batch;
+  check(
+      shape.rows > 0 && shape.seq_len > 0 && options.loss_chunk_rows > 0,
+      "a model for micro-batches of {} rows of {} tokens, {} tokens' logits at a time; each must be positive",
+      shape.rows, shape.seq_len, options.loss_chunk_rows);
+  check(options.storage == weights.options().storage, "{} activations over {} weights",
+        name_of(options.storage), name_of(weights.options().storage));
+  check(options.keep == Keep::kNothing || weights.has_gradients(),
+        "training with weights that have no gradients");
+}
+
+void check_range(std::string_view what, std::span<const int32_t> values, int32_t first, int64_t end) {
+  const auto outside = [&](int32_t x) { return x < first || x >= end; };
+  const auto found = std::find_if(values.begin(), values.end(), outside);
+  if (found == values.end()) return;
+  check(false, "{} {} at position {} of a micro-batch; expected {} to {}", what, *found,
+        found - values.begin(), first, end - 1);
+}
+
+}  // namespace
 
 Llama::Llama(const LlamaConfig& config, const LlamaOptions& options, const WeightStore& weights,
              Device& device, Allocator& allocator)
@@ -24,6 +49,7 @@ Llama::Llama(const LlamaConfig& config, const LlamaOptions& options, const Weigh
       acts_(plan_activations(config, options.micro_batch, options.storage, options.recompute, options.keep,
                              allocator)),
       rope_(config, options.micro_batch.seq_len, device, allocator) {
+  check_options(options, weights);
   const int64_t n = options.micro_batch.tokens();
   tokens_ = allocator.tensor(Purpose::kData, DType::kI32, 1, n);
   targets_ = allocator.tensor(Purpose::kData, DType::kI32, 1, n);
@@ -53,8 +79,7 @@ void Llama::allocate_gradient_scratch(Allocator& allocator) {
   host_uses_.resize(size_t(n));
 }
 
-// --- views
-// ---------------------------------------------------------------------------------------------------
+// --- views -----------------------------------------------------------------------------------------------
 
 AttentionShape Llama::attention_shape() const {
   return {rows_, options_.micro_batch.seq_len, config_.num_attention_heads, config_.head_dim()};
@@ -71,8 +96,7 @@ Tensor Llama::wide_scratch(int64_t cols) const {
   return live({d_wide_.data, d_wide_.dtype, d_wide_.rows, cols, cols});
 }
 
-// --- pieces
-// --------------------------------------------------------------------------------------------------
+// --- pieces ----------------------------------------------------------------------------------------------
 
 // y = x W^T
 void Llama::linear(const Tensor& x, const Tensor& weight, const Tensor& y) {
@@ -111,8 +135,7 @@ void Llama::rotate(const Tensor& qkv, float direction) {
               .direction = direction});
 }
 
-// --- forward
-// -------------------------------------------------------------------------------------------------
+// --- forward ---------------------------------------------------------------------------------------------
 
 void Llama::load(const TokenBatch& batch) {
   const int64_t seq_len = options_.micro_batch.seq_len, n = int64_t(batch.tokens.size());
@@ -120,6 +143,8 @@ void Llama::load(const TokenBatch& batch) {
             batch.targets.size() == batch.tokens.size(),
         "micro-batch of {} tokens and {} targets; expected whole rows of {}, at most {}", n,
         batch.targets.size(), seq_len, options_.micro_batch.rows);
+  check_range("token", batch.tokens, 0, config_.vocab_size);
+  check_range("target", batch.targets, kNoTarget, config_.vocab_size);
   rows_ = n / seq_len;
   host_tokens_ = batch.tokens;
   device_.upload(reinterpret_cast<const std::byte*>(batch.tokens.data()), tokens_.columns(0, n));
@@ -157,8 +182,7 @@ void Llama::forward_layer(int64_t layer, Pass pass) {
   linear(live(a.mlp), weights_.compute(layer_index(layer, LayerParam::kDown)), live(acts_.branch));
 }
 
-// --- loss
-// ----------------------------------------------------------------------------------------------------
+// --- loss ------------------------------------------------------------------------------------------------
 
 // Losses of all rows, summed in FP64 in their order; with `backward`, also the head's and final norm's
 // gradients.
@@ -212,8 +236,7 @@ std::vector<float> Llama::logits(std::span<const int32_t> tokens) {
   return all;
 }
 
-// --- backward
-// ------------------------------------------------------------------------------------------------
+// --- backward --------------------------------------------------------------------------------------------
 
 double Llama::forward_backward(const TokenBatch& batch, const BackwardOptions& options) {
   check(options_.keep == Keep::kForBackward, "this model was planned for evaluation only");
@@ -294,8 +317,7 @@ void Llama::finish_gradients() {
     if (weights_.rounded_later(i)) ops_->round_to_bf16(weights_.gradient(i));
 }
 
-// --- planning
-// ------------------------------------------------------------------------------------------------
+// --- planning --------------------------------------------------------------------------------------------
 
 // The largest product of each kind, for the backend to reserve scratch.
 std::vector<GemmCall> Llama::products() const {

@@ -34,6 +34,7 @@ class WeightStore {
   // Physical tensors, padding included.
   [[nodiscard]] const Tensor& master(int64_t i) const { return weights_[size_t(i)]; }
   [[nodiscard]] const Tensor& compute(int64_t i) const { return weights_[size_t(i)]; }
+  [[nodiscard]] bool has_gradients() const { return !gradients_.empty(); }
   // BF16 where a step writes it once and `gradient` is bf16, else FP32; see rounded_later().
   [[nodiscard]] const Tensor& gradient(int64_t i) const { return gradients_[size_t(i)]; }
   // Parameter i and those fused with it, as one matrix.
