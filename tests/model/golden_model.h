@@ -20,11 +20,11 @@ using NamedValues = std::map<std::string, std::vector<float>, std::less<>>;
 struct GoldenModel {
   LlamaConfig config;
   BatchShape batch;
-  NamedValues weights;    // under their Hugging Face names
-  NamedValues gradients;  // of the mean loss
-  std::vector<float> logits;
-  std::vector<int32_t> tokens, targets;
-  double loss;  // mean over the targets that are not -1
+  NamedValues weights{};    // under their Hugging Face names
+  NamedValues gradients{};  // of the mean loss
+  std::vector<float> logits{};
+  std::vector<int32_t> tokens{}, targets{};
+  double loss = 0;  // mean over the targets that are not -1
 
   [[nodiscard]] TokenBatch rows(int64_t first, int64_t count) const {
     const auto from = size_t(first * batch.seq_len), size = size_t(count * batch.seq_len);
@@ -62,8 +62,6 @@ inline GoldenModel load_golden(std::string_view name) {
   const auto& tokens = file.at("tokens");
   GoldenModel golden{.config = golden_config(file.metadata().at("config")),
                      .batch = {.rows = tokens.shape.at(0), .seq_len = tokens.shape.at(1)},
-                     .weights = {},
-                     .gradients = {},
                      .logits = stored_values<float>(file, file.at("logits")),
                      .tokens = stored_values<int32_t>(file, tokens),
                      .targets = stored_values<int32_t>(file, file.at("targets")),

@@ -1,0 +1,106 @@
+// The parameter list: counts of the paper's models, names, order, shapes, padding.
+#include "model/parameters.h"
+
+#include <gtest/gtest.h>
+
+#include "core/safetensors.h"
+#include "model/golden_model.h"
+
+namespace mpt::test {
+namespace {
+
+struct PaperModel {
+  const char* name;
+  LlamaConfig config;
+  int64_t parameters, embedding_and_head, linears, norms, padded_intermediate;
+};
+
+LlamaConfig paper_config(int64_t hidden, int64_t inter, int64_t layers) {
+  return {.hidden_size = hidden,
+          .intermediate_size = inter,
+          .num_hidden_layers = layers,
+          .num_attention_heads = hidden / 64,
+          .vocab_size = 32000};
+}
+
+const PaperModel kPaperModels[] = {
+    {"60M", paper_config(512, 1376, 8), 58'073'600, 2 * 16'384'000, 25'296'896, 8'704, 1376},
+    {"130M", paper_config(768, 2048, 12), 134'105'856, 2 * 24'576'000, 84'934'656, 19'200, 2048},
+    {"350M", paper_config(1024, 2736, 24), 367'969'280, 2 * 32'768'000, 302'383'104, 50'176, 2736},
+    {"1B", paper_config(2048, 5461, 24), 1'339'082'752, 2 * 65'536'000, 1'207'910'400, 100'352, 5472}};
+
+int64_t elements_of(const std::vector<ParamSpec>& specs, ParamKind kind) {
+  int64_t n = 0;
+  for (const ParamSpec& spec : specs) n += spec.kind == kind ? spec.elements() : 0;
+  return n;
+}
+
+TEST(Parameters, CountsOfThePaper) {
+  for (const PaperModel& model : kPaperModels) {
+    const std::vector<ParamSpec> specs = llama_parameters(model.config);
+    EXPECT_EQ(total_elements(specs), model.parameters) << model.name;
+    EXPECT_EQ(parameter_count(model.config), model.parameters) << model.name;
+    EXPECT_EQ(elements_of(specs, ParamKind::kLinear), model.linears) << model.name;
+    EXPECT_EQ(elements_of(specs, ParamKind::kNorm), model.norms) << model.name;
+    EXPECT_EQ(elements_of(specs, ParamKind::kEmbedding) + elements_of(specs, ParamKind::kHead),
+              model.embedding_and_head)
+        << model.name;
+    EXPECT_EQ(padded_intermediate_size(model.config), model.padded_intermediate) << model.name;
+  }
+}
+
+// The golden file was written in the list's order, under Hugging Face's names and shapes.
+TEST(Parameters, NamesOrderAndShapesAreThoseOfTheGoldenFile) {
+  const SafetensorsReader file(posix_file_system(), golden_path("llama_tiny"));
+  const std::vector<ParamSpec> specs = llama_parameters(load_golden("llama_tiny").config);
+  ASSERT_EQ(specs.size(), 21u);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const ParamSpec& spec = specs[i];
+    EXPECT_EQ(file.tensors()[i].name, spec.name);
+    const auto shape = spec.rank() == 1 ? std::vector{spec.cols} : std::vector{spec.rows, spec.cols};
+    EXPECT_EQ(file.tensors()[i].shape, shape) << spec.name;
+  }
+}
+
+// NUMERICS "RNG contract": 0 embedding; 1 + 9 l + {attn_norm q k v o mlp_norm gate up down}; 1 + 9 L norm; 2
+// + 9 L head.
+TEST(Parameters, TensorIds) {
+  const LlamaConfig& config = kPaperModels[0].config;
+  const std::vector<ParamSpec> specs = llama_parameters(config);
+  ASSERT_EQ(specs.size(), 2u + 9 * 8 + 1);
+  for (size_t i = 0; i < specs.size(); ++i) EXPECT_EQ(specs[i].tensor_id, i);
+  EXPECT_EQ(specs[0].name, "model.embed_tokens.weight");
+  const char* names[] = {"input_layernorm",  "self_attn.q_proj", "self_attn.k_proj",
+                         "self_attn.v_proj", "self_attn.o_proj", "post_attention_layernorm",
+                         "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
+  for (int64_t i = 0; i < kParamsPerLayer; ++i)
+    EXPECT_EQ(specs[size_t(layer_index(5, LayerParam(i)))].name,
+              fmt::format("model.layers.5.{}.weight", names[i]));
+  EXPECT_EQ(layer_index(5, LayerParam::kDown), 1 + 9 * 5 + 8);
+  EXPECT_EQ(specs[size_t(final_norm_index(config))].name, "model.norm.weight");
+  EXPECT_EQ(final_norm_index(config), 1 + 9 * 8);
+  EXPECT_EQ(specs[size_t(head_index(config))].name, "lm_head.weight");
+  EXPECT_EQ(head_index(config), 2 + 9 * 8);
+}
+
+// 5461 is stored as 5472: 11 more rows of gate and up, 11 more columns of down, nothing else.
+TEST(Parameters, OnlyTheMlpIsPadded) {
+  for (const ParamSpec& spec : llama_parameters(kPaperModels[3].config)) {
+    const bool rows = spec.name.ends_with("gate_proj.weight") || spec.name.ends_with("up_proj.weight");
+    const bool cols = spec.name.ends_with("down_proj.weight");
+    EXPECT_EQ(spec.physical_rows, spec.rows + (rows ? 11 : 0)) << spec.name;
+    EXPECT_EQ(spec.physical_cols, spec.cols + (cols ? 11 : 0)) << spec.name;
+  }
+}
+
+TEST(Parameters, PadMultiple) {
+  LlamaConfig config = paper_config(64, 33, 1);
+  for (const auto& [multiple, padded] :
+       {std::pair<int64_t, int64_t>{1, 33}, {2, 34}, {11, 33}, {16, 48}, {100, 100}}) {
+    config.pad_multiple = multiple;
+    EXPECT_EQ(padded_intermediate_size(config), padded) << multiple;
+  }
+}
+
+}  // namespace
+}  // namespace mpt::test

@@ -1,0 +1,285 @@
+// What a model plans is what it takes: memory by purpose, its growth with the batch, and sizes that are
+// refused.
+#include <gtest/gtest.h>
+
+#include "model/closeness.h"
+#include "model/model_bench.h"
+#include "model/random_model.h"
+
+namespace mpt::test {
+namespace {
+
+const LlamaConfig kSmall{.hidden_size = 24,
+                         .intermediate_size = 40,
+                         .num_hidden_layers = 3,
+                         .num_attention_heads = 2,
+                         .vocab_size = 70};
+const LlamaConfig k1B{.hidden_size = 2048,
+                      .intermediate_size = 5461,
+                      .num_hidden_layers = 24,
+                      .num_attention_heads = 32,
+                      .vocab_size = 32000};
+
+constexpr Purpose kAllPurposes[] = {Purpose::kWeights,     Purpose::kGradients, Purpose::kOptimizerState,
+                                    Purpose::kActivations, Purpose::kLogits,    Purpose::kScratch,
+                                    Purpose::kData};
+
+struct PlanOptions {
+  BatchShape micro_batch;
+  DType storage = DType::kBF16;
+  Recompute recompute = Recompute::kNone;
+  Keep keep = Keep::kForBackward;
+  int64_t loss_chunk_rows = 64;
+};
+
+// The same constructors against any allocator.
+void construct(const LlamaConfig& config, const PlanOptions& o, Device& device, Allocator& allocator) {
+  const WeightStore store(llama_parameters(config), {.storage = o.storage, .gradient = o.storage},
+                          o.keep == Keep::kForBackward ? Gradients::kAllocate : Gradients::kNone, allocator);
+  const Llama llama(config,
+                    {.micro_batch = o.micro_batch,
+                     .storage = o.storage,
+                     .loss_chunk_rows = o.loss_chunk_rows,
+                     .recompute = o.recompute,
+                     .keep = o.keep},
+                    store, device, allocator);
+}
+
+MemoryUse planned(const LlamaConfig& config, const PlanOptions& o, int threads = 2) {
+  const auto device = make_cpu_device(threads);
+  PlanningAllocator allocator;
+  construct(config, o, *device, allocator);
+  return allocator.use();
+}
+
+// --- planned is taken ---------------------------------------------------------
+
+TEST(Plan, IsWhatIsTaken) {
+  for (const DType storage : {DType::kF32, DType::kBF16})
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kBlock})
+      for (const Keep keep : {Keep::kForBackward, Keep::kNothing})
+        for (const BatchShape& shape : {BatchShape{1, 1}, BatchShape{3, 50}, BatchShape{2, 96}}) {
+          const PlanOptions options{
+              .micro_batch = shape, .storage = storage, .recompute = recompute, .keep = keep};
+          const auto device = make_cpu_device(3);
+          PlanningAllocator plan;
+          construct(kSmall, options, *device, plan);
+          const auto allocator = device->make_allocator();
+          construct(kSmall, options, *device, *allocator);
+          for (const Purpose purpose : kAllPurposes)
+            EXPECT_EQ(plan.use().of(purpose), allocator->use().of(purpose)) << name_of(purpose);
+          EXPECT_EQ(plan.use().total(), allocator->use().total());
+        }
+}
+
+// A run takes no memory that was not planned.
+TEST(Plan, RunningTakesNothingMore) {
+  const GoldenModel model = random_model(kSmall, {2, 9}, {});
+  ModelBench bench(kSmall, {.micro_batch = model.batch, .storage = DType::kBF16, .loss_chunk_rows = 5});
+  const int64_t before = bench.allocator().use().total();
+  bench.set_weights(model.weights);
+  bench.step(model, 2);
+  bench.llama().logits(model.tokens);
+  EXPECT_EQ(bench.allocator().use().total(), before);
+}
+
+// BF16 weights and gradients of the 1B model: 2 bytes for every stored element, each tensor aligned; nothing
+// is allocated to find out.
+TEST(Plan, OneBillionParameters) {
+  const MemoryUse use = planned(k1B, {.micro_batch = {8, 1024}});
+  const int64_t padding = int64_t{24} * 3 * 11 * 2048;
+  EXPECT_EQ(use.of(Purpose::kWeights), 2 * (1'339'082'752 + padding));
+  EXPECT_EQ(use.of(Purpose::kGradients), use.of(Purpose::kWeights));
+  const int64_t n = 8 * 1024, c = 2048, f = 5472;
+  const int64_t layer = 2 * n * (c + c + 3 * c + c + c + c + 2 * f + f) + 4 * n * (2 + 32);
+  EXPECT_EQ(use.of(Purpose::kActivations), 24 * layer + 2 * n * 3 * c + 4 * n);
+  EXPECT_EQ(use.of(Purpose::kLogits), 2 * 64 * 32000 + 4 * n);
+}
+
+// --- growth ---------------------------------------------------------
+
+// Every purpose grows by the same amount from 2T to 4T as twice from T to 2T: nothing is quadratic in T.
+TEST(Plan, IsLinearInTheSequenceLength) {
+  const auto at = [](int64_t tokens, Purpose purpose) {
+    return planned(k1B, {.micro_batch = {2, tokens}}).of(purpose);
+  };
+  for (const Purpose purpose : kAllPurposes) {
+    const int64_t one = at(480, purpose), two = at(960, purpose), four = at(1920, purpose);
+    EXPECT_EQ(four - two, 2 * (two - one)) << name_of(purpose);
+  }
+  EXPECT_EQ(at(960, Purpose::kActivations), 2 * at(480, Purpose::kActivations));
+}
+
+// With the batch only four bytes a token are added: its loss.
+TEST(Plan, LogitsDoNotGrowWithTheBatch) {
+  const auto logits = [](int64_t rows) {
+    return planned(k1B, {.micro_batch = {rows, 1024}}).of(Purpose::kLogits);
+  };
+  EXPECT_EQ(logits(16) - logits(1), 15 * 1024 * 4);
+}
+
+TEST(Plan, DefaultLossChunk) {
+  const auto rows = [](int64_t vocab, BatchShape shape) {
+    LlamaConfig config = k1B;
+    config.vocab_size = vocab;
+    return default_loss_chunk_rows(config, shape);
+  };
+  EXPECT_EQ(rows(32000, {8, 1024}), (16 << 20) / 32000);
+  EXPECT_EQ(rows(32000, {1, 100}), 100);
+  EXPECT_EQ(rows(1 << 24, {8, 1024}), 16);
+  EXPECT_EQ(rows(1 << 24, {1, 4}), 4);
+  EXPECT_EQ(rows(2, {1, 1}), 1);
+}
+
+TEST(Plan, RecomputationKeepsOneTensorALayer) {
+  LlamaConfig deeper = k1B;
+  deeper.num_hidden_layers = 25;
+  const PlanOptions options{.micro_batch = {2, 64}, .recompute = Recompute::kBlock};
+  const auto activations = [&](const LlamaConfig& c) {
+    return planned(c, options).of(Purpose::kActivations);
+  };
+  EXPECT_EQ(activations(deeper) - activations(k1B), 2 * 64 * 2048 * 2);
+}
+
+TEST(Plan, EvaluationKeepsNothingForBackward) {
+  LlamaConfig deeper = k1B;
+  deeper.num_hidden_layers = 25;
+  const PlanOptions training{.micro_batch = {2, 64}};
+  PlanOptions evaluation = training;
+  evaluation.keep = Keep::kNothing;
+  const MemoryUse use = planned(k1B, evaluation), full = planned(k1B, training);
+  EXPECT_EQ(use.of(Purpose::kGradients), 0);
+  EXPECT_EQ(use.of(Purpose::kActivations), planned(deeper, evaluation).of(Purpose::kActivations));
+  EXPECT_EQ(use.of(Purpose::kWeights), full.of(Purpose::kWeights));
+  const int64_t gradients_inside = 2 * 64 * 2 * (2 * 2048 + 3 * 2048);
+  EXPECT_LE(use.of(Purpose::kScratch) + gradients_inside, full.of(Purpose::kScratch));
+}
+
+// --- micro-batches of other sizes ---------------------------------------------------------
+
+struct OneStep {
+  double loss;
+  std::vector<float> token_losses;
+  NamedValues gradients;
+  bool operator==(const OneStep&) const = default;
+};
+
+OneStep first_row_of(const GoldenModel& model, int64_t planned_rows, DType storage, Recompute recompute) {
+  ModelBench bench(model.config, {.micro_batch = {planned_rows, model.batch.seq_len},
+                                  .storage = storage,
+                                  .loss_chunk_rows = 4,
+                                  .recompute = recompute});
+  bench.set_weights(model.weights);
+  // What a fuller micro-batch left behind must not show.
+  if (planned_rows > 1)
+    bench.llama().forward_backward(model.rows(0, planned_rows),
+                                   {.gradient_scale = 1, .accumulate = Accumulate::kNo});
+  const double loss = bench.llama().forward_backward(
+      model.rows(0, 1), {.gradient_scale = 0.25f, .accumulate = Accumulate::kNo});
+  const auto losses = bench.llama().token_losses();
+  return {loss, {losses.begin(), losses.end()}, bench.gradients()};
+}
+
+TEST(MicroBatch, ASmallerOneIsComputedAsIfPlannedForIt) {
+  const GoldenModel model = random_model(kSmall, {3, 7}, {.ignored = 0.2});
+  for (const DType storage : {DType::kF32, DType::kBF16})
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kBlock})
+      EXPECT_EQ(first_row_of(model, 3, storage, recompute), first_row_of(model, 1, storage, recompute));
+}
+
+// Sums over the rows do not depend on how many are taken at a time, up to the order of FP32 sums in the
+// products.
+TEST(MicroBatch, EvaluationIsTheSumOverRows) {
+  const GoldenModel model = random_model(kSmall, {5, 9}, {.ignored = 0.2});
+  std::vector<double> sums;
+  for (const int64_t rows : {1, 2, 3, 5}) {
+    ModelBench bench(kSmall, {.micro_batch = {rows, 9}, .loss_chunk_rows = 4, .keep = Keep::kNothing});
+    bench.set_weights(model.weights);
+    double sum = 0;
+    for (int64_t first = 0; first < 5; first += rows)
+      sum += bench.llama().evaluate(model.rows(first, std::min<int64_t>(rows, 5 - first)));
+    sums.push_back(sum);
+  }
+  for (const double sum : sums) EXPECT_NEAR(sum, sums[0], 1e-6 * sums[0]);
+}
+
+TEST(MicroBatch, TokenLossesAddUp) {
+  const GoldenModel model = random_model(kSmall, {3, 7}, {.ignored = 0.3});
+  ModelBench bench(kSmall, {.micro_batch = model.batch, .keep = Keep::kNothing});
+  bench.set_weights(model.weights);
+  const double sum = bench.llama().evaluate(model.rows(0, 3));
+  const auto losses = bench.llama().token_losses();
+  ASSERT_EQ(losses.size(), model.targets.size());
+  double again = 0;
+  for (size_t i = 0; i < losses.size(); ++i) {
+    EXPECT_EQ(losses[i] == 0, model.targets[i] < 0);
+    again += losses[i];
+  }
+  EXPECT_EQ(again, sum);
+}
+
+// --- refusals ---------------------------------------------------------
+
+TEST(MicroBatch, ImpossibleBatchesAreRefused) {
+  const GoldenModel model = random_model(kSmall, {3, 7}, {});
+  ModelBench bench(kSmall, {.micro_batch = {2, 7}, .keep = Keep::kNothing});
+  bench.set_weights(model.weights);
+  Llama& llama = bench.llama();
+  const auto tokens = std::span(model.tokens), targets = std::span(model.targets);
+  EXPECT_THROW(llama.evaluate({{}, {}}), LogicError);
+  EXPECT_THROW(llama.evaluate({tokens.first(6), targets.first(6)}), LogicError);
+  EXPECT_THROW(llama.evaluate({tokens.first(8), targets.first(8)}), LogicError);
+  EXPECT_THROW(llama.evaluate({tokens.first(7), targets.first(6)}), LogicError);
+  EXPECT_THROW(llama.evaluate({tokens.first(21), targets.first(21)}), LogicError);
+  EXPECT_THROW(llama.logits(tokens.first(6)), LogicError);
+  EXPECT_THROW(llama.forward_backward(model.rows(0, 1), {.gradient_scale = 1, .accumulate = Accumulate::kNo}),
+               LogicError);
+  EXPECT_GT(llama.evaluate(model.rows(0, 2)), 0);
+}
+
+TEST(MicroBatch, TokensOutsideTheVocabularyAreRefused) {
+  GoldenModel model = random_model(kSmall, {1, 7}, {});
+  ModelBench bench(kSmall, {.micro_batch = model.batch});
+  bench.set_weights(model.weights);
+  const auto step = [&] {
+    return bench.llama().forward_backward(model.rows(0, 1),
+                                          {.gradient_scale = 1, .accumulate = Accumulate::kNo});
+  };
+  for (std::vector<int32_t>* which : {&model.tokens, &model.targets}) {
+    const std::vector<int32_t> good = *which;
+    for (const int32_t bad : {70, -2, 1 << 30, -(1 << 30)}) {
+      which->at(6) = bad;
+      EXPECT_THROW(step(), LogicError) << bad;
+    }
+    *which = good;
+  }
+  model.tokens[6] = -1;
+  EXPECT_THROW(step(), LogicError);
+  model.tokens[6] = 69, model.targets[6] = 69;
+  EXPECT_GT(step(), 0);
+}
+
+TEST(Plan, ImpossibleOptionsAreRefused) {
+  const auto device = make_cpu_device(1);
+  PlanningAllocator allocator;
+  const WeightStore bare(llama_parameters(kSmall), {.storage = DType::kF32, .gradient = DType::kF32},
+                         Gradients::kNone, allocator);
+  const auto refused = [&](const LlamaOptions& options) {
+    EXPECT_THROW(Llama(kSmall, options, bare, *device, allocator), LogicError);
+  };
+  const LlamaOptions good{
+      .micro_batch = {2, 7}, .storage = DType::kF32, .loss_chunk_rows = 4, .keep = Keep::kNothing};
+  const Llama possible(kSmall, good, bare, *device, allocator);
+  LlamaOptions bad = good;
+  bad.keep = Keep::kForBackward;  // the weight store has no gradients
+  refused(bad);
+  bad = good, bad.loss_chunk_rows = 0;
+  refused(bad);
+  bad = good, bad.micro_batch.rows = 0;
+  refused(bad);
+  bad = good, bad.storage = DType::kBF16;  // the weights are fp32
+  refused(bad);
+}
+
+}  // namespace
+}  // namespace mpt::test
