@@ -1,1 +1,4 @@
-int main() { return 0; }
+// mpretrain: pretrains LLaMA models in low precision.
+#include "cli/program.h"
+
+int main(int argc, char** argv) { return mpt::run_command_line({argv + (argc > 0 ? 1 : 0), argv + argc}); }

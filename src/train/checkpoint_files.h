@@ -1,9 +1,8 @@
 // One checkpoint: a directory with the tensors of every rank and a state.json that describes and seals them.
 //
 //   rank_00000_of_00001.safetensors   every tensor, rows packed without padding
-//   state.json                        step, cursor, seed, tokens, config, what the caller adds, and the size
-//   and
-//                                     XXH3-128 hash of every other file and of itself
+//   state.json                        step, cursor, seed, tokens, config, what the caller adds, the size and
+//                                     XXH3-128 hash of every other file, and a checksum of itself
 //
 // A checkpoint is read whole or not at all: sizes, hashes, names, types and shapes are all checked before the
 // first byte reaches a device. Every defect is an Error that names the file or the tensor.
@@ -31,8 +30,7 @@ struct TrainState {
   int64_t tokens = 0;     // trained on so far
 };
 
-// Writes and syncs the files into `directory`, which it creates, and syncs that. Staging takes at most 16 MiB
-// of memory.
+// Writes and syncs the files into `directory`, which it creates, and syncs that. Stages through 16 MiB.
 void write_checkpoint(FileSystem& fs, const std::string& directory, const TrainState& state,
                       std::span<const NamedTensor> tensors, Device& device);
 
@@ -42,13 +40,11 @@ TrainState read_checkpoint_state(FileSystem& fs, const std::string& directory);
 // As read_checkpoint_state, then reads every file and compares size and hash.
 TrainState verify_checkpoint(FileSystem& fs, const std::string& directory);
 
-// Verifies, then fills all of `tensors`. Each must be there with its type and shape, and nothing else may be
-// there.
+// Verifies, then fills all of `tensors`: each must be there with its type and shape, and nothing else may be.
 TrainState load_checkpoint(FileSystem& fs, const std::string& directory, std::span<const NamedTensor> tensors,
                            Device& device);
 
-// The same for a part of the checkpoint's tensors, such as the weights alone: others may be there and are not
-// read.
+// The same for a part of the checkpoint's tensors, such as the weights alone: others may be there.
 TrainState load_part_of_checkpoint(FileSystem& fs, const std::string& directory,
                                    std::span<const NamedTensor> tensors, Device& device);
 

@@ -30,7 +30,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude{
     {"optim", {"precision", "device", "core"}},
     {"data", {"core"}},
     {"train", {"model", "optim", "data", "precision", "device", "core"}},
-    {"main", {"train", "core"}},
+    {"cli", {"train", "model", "optim", "data", "precision", "device", "core"}},
+    {"main", {"cli", "core"}},
 };
 
 const std::regex kInclude(R"rx(^\s*#\s*include\s*["<]([^">]+)[">])rx");

@@ -1,0 +1,107 @@
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/verbs.h"
+#include "core/progress.h"
+#include "data/token_shard.h"
+#include "data/tokenize.h"
+#include "data/tokenizer_training.h"
+
+namespace mpt {
+namespace {
+
+void add_corpus_options(CLI::App& verb, CorpusOptions& corpus) {
+  add_texts(verb, "--input", corpus.patterns,
+            "text: *.txt, *.jsonl, *.json, each also .gz; files and globs; may be repeated")
+      ->required();
+  add_text(verb, "--text-field", corpus.text_field, "key of the text in JSON lines");
+  add_choice(verb, "--on-bad-document", corpus.on_bad_document,
+             "what text that is not UTF-8 and lines without the field do: error, skip");
+  add_count(verb, "--max-document-bytes", corpus.max_document_bytes, {.least = 1, .most = int64_t{1} << 30},
+            "longer documents are cut");
+}
+
+double megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+
+// --- tokenizer ---------------------------------------------------------------------------------
+
+std::string summary_of(const TokenizerTrainingResult& result) {
+  return fmt::format(
+      "tokenizer        {}\n"
+      "pieces           {}\n"
+      "hash             {}\n"
+      "trained on       {} lines, {:.1f} MB of {:.1f} MB\n"
+      "time             {}\n",
+      result.path, result.vocab_size, result.hash, result.sample_lines, megabytes(result.sample_bytes),
+      megabytes(result.text_bytes), format_duration(result.seconds));
+}
+
+void add_tokenizer(CLI::App& program) {
+  CLI::App* verb = program.add_subcommand("tokenizer", "Train a SentencePiece tokenizer on text");
+  const auto options = std::make_shared<TokenizerTrainingOptions>();
+  add_corpus_options(*verb, options->corpus);
+  add_text(*verb, "--output", options->output, "file to write; .model is added where it is missing")
+      ->required();
+  add_count(*verb, "--vocab-size", options->vocab_size, {.least = 260, .most = 1 << 20}, "pieces");
+  add_count(*verb, "--sample-bytes", options->sample_bytes, {.least = 1},
+            "of text to train on, drawn from all of the input");
+  add_real(*verb, "--character-coverage", options->character_coverage, {.least = 0.98, .most = 1},
+           "share of the text's characters that get a piece; the others are spelled in bytes");
+  add_seed(*verb, options->seed, "of the sample");
+  verb->callback([options] { write_output(summary_of(train_tokenizer(*options))); });
+}
+
+// --- tokenize ----------------------------------------------------------------------------------
+
+double ratio(int64_t a, int64_t b) { return b == 0 ? 0.0 : static_cast<double>(a) / static_cast<double>(b); }
+
+std::string summary_of(const std::string& name, const ManifestSplit& split) {
+  return fmt::format(
+      "{:<17}{} documents, {} tokens in {} shard{}, {:.3f} bytes/token, unigram entropy {:.4f} nats\n", name,
+      split.documents, split.tokens, split.shards.size(), split.shards.size() == 1 ? "" : "s",
+      ratio(split.text_bytes, split.tokens), split.unigram_entropy_nats);
+}
+
+std::string summary_of(const TokenizeResult& result, const std::string& output) {
+  const CorpusStats& corpus = result.corpus;
+  std::string text = fmt::format("output           {}\n", output);
+  text += fmt::format(
+      "documents        {}, {:.1f} MB ({} without text and {} unreadable skipped, {} cuts of long ones)\n",
+      corpus.documents, megabytes(corpus.text_bytes), corpus.empty, corpus.bad, corpus.cuts);
+  for (const auto& [name, split] : result.manifest.splits) text += summary_of(name, split);
+  return text + fmt::format("all              {} tokens, {:.3f} bytes/token, {} tokens/s, {}\n",
+                            result.tokens, result.bytes_per_token, format_count(result.tokens_per_second),
+                            format_duration(result.seconds));
+}
+
+void add_tokenize(CLI::App& program) {
+  CLI::App* verb = program.add_subcommand("tokenize", "Turn text into token shards");
+  const auto options = std::make_shared<TokenizeOptions>();
+  add_corpus_options(*verb, options->corpus);
+  add_text(*verb, "--tokenizer", options->tokenizer, "SentencePiece model")->required();
+  add_text(*verb, "--output", options->output, "directory")->required();
+  add_real(*verb, "--validation-fraction,--val-fraction", options->validation_fraction,
+           {.least = 0, .most = 1}, "share of the documents that goes to the split val; below 1");
+  add_count(*verb, "--shard-tokens", options->tokens_per_shard, {.least = 1, .most = kMaxTokensPerShard},
+            "tokens in a shard, at most");
+  add_seed(*verb, options->seed, "of the choice of validation documents");
+  add_threads(*verb, options->threads);
+  verb->add_flag("--bos", options->prepend_bos, "put BOS in front of each document");
+  verb->add_flag_callback(
+      "--no-eos", [options] { options->append_eos = false; }, "put no EOS behind each document");
+  verb->add_flag("--overwrite", options->overwrite, "replace the shards of an earlier run");
+  verb->callback([options] { write_output(summary_of(tokenize_corpus(*options), options->output)); });
+}
+
+}  // namespace
+
+void add_data_verbs(CLI::App& program) {
+  add_tokenizer(program);
+  add_tokenize(program);
+}
+
+}  // namespace mpt

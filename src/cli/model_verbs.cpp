@@ -1,0 +1,159 @@
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <spdlog/spdlog.h>
+
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/verbs.h"
+#include "core/check.h"
+#include "core/progress.h"
+#include "train/evaluate_checkpoint.h"
+#include "train/export_model.h"
+#include "train/generate.h"
+#include "train/loaded_model.h"
+
+namespace mpt {
+namespace {
+
+void add_checkpoint(CLI::App& verb, std::string& target) {
+  add_text(verb, "--checkpoint", target, "directory of a checkpoint, or of a run: its newest one")
+      ->required();
+}
+
+// --- eval --------------------------------------------------------------------------------------
+
+std::string summary_of(const CheckpointEvaluation& result) {
+  return fmt::format(
+      "checkpoint       {}\n"
+      "step             {}\n"
+      "tokens           {}\n"
+      "val_loss         {:.6f}\n"
+      "val_perplexity   {:.4f}\n",
+      result.checkpoint, result.step, result.evaluation.tokens, result.evaluation.loss,
+      result.evaluation.perplexity());
+}
+
+void add_eval(CLI::App& program) {
+  CLI::App* verb =
+      program.add_subcommand("eval", "Print loss and perplexity of a checkpoint on validation data");
+  const auto options = std::make_shared<EvaluateCheckpointOptions>();
+  add_checkpoint(*verb, options->checkpoint);
+  add_texts(*verb, "--data", options->data, "token shards: files and globs [data.validation of the run]");
+  add_count(*verb, "--tokens", options->tokens, {.least = 1},
+            "tokens to evaluate on, at most [eval.tokens of the run]");
+  add_count(*verb, "--micro-batch-rows", options->micro_batch_rows, {.least = 0, .most = 1 << 30},
+            "sequences at a time; 0 = as in training");
+  add_threads(*verb, options->threads);
+  verb->callback([options] { write_output(summary_of(evaluate_checkpoint(posix_file_system(), *options))); });
+}
+
+// --- generate ----------------------------------------------------------------------------------
+
+struct GenerateCommand {
+  std::string checkpoint;
+  std::string tokenizer;
+  GenerateOptions options;
+  bool bos = false;
+  int threads = 0;
+};
+
+const char* reason_of(StopReason stopped) {
+  switch (stopped) {
+    case StopReason::kMaxTokens:
+      return "as many as asked for";
+    case StopReason::kEndOfText:
+      return "then the text ended";
+    case StopReason::kContextFull:
+      return "then the model's context was full";
+    case StopReason::kReaderGone:
+      return "then the reader had gone";
+  }
+  return "";
+}
+
+void log_speed(const Generation& result) {
+  const auto rate = [](int64_t tokens, double seconds) {
+    return seconds > 0 ? double(tokens) / seconds : 0.0;
+  };
+  spdlog::info("prompt: {} tokens, {} tokens/s; new: {} tokens ({}), {} tokens/s", result.prompt_tokens,
+               format_count(rate(result.prompt_tokens, result.prompt_seconds)), result.new_tokens,
+               reason_of(result.stopped), format_count(rate(result.new_tokens, result.seconds)));
+}
+
+void run_generate(GenerateCommand& command) {
+  const LoadedModel model = load_model(posix_file_system(), command.checkpoint, command.threads);
+  const TokenizerFile file = find_tokenizer(model.config, command.tokenizer);
+  const Tokenizer tokenizer = load_tokenizer(model.config, file);
+  command.options.prepend_bos = command.bos || file.prepend_bos;
+  LlamaDecoder decoder(model.config.model,
+                       {.storage = model.storage(), .max_positions = model.config.batch.seq_len},
+                       *model.weights, *model.device, *model.allocator);
+  const Generation result = generate(decoder, tokenizer, command.options, write_output);
+  if (result.stopped != StopReason::kReaderGone) write_output("\n");
+  log_speed(result);
+}
+
+void add_generate(CLI::App& program) {
+  CLI::App* verb = program.add_subcommand("generate", "Let a checkpoint continue a text");
+  const auto command = std::make_shared<GenerateCommand>();
+  GenerateOptions& options = command->options;
+  add_checkpoint(*verb, command->checkpoint);
+  add_text(*verb, "--prompt", options.prompt, "text to continue")->required();
+  add_count(*verb, "--max-tokens", options.max_tokens, {.least = 1}, "new tokens, at most");
+  add_real(*verb, "--temperature", options.sampling.temperature, {}, "0 = always the most likely token");
+  add_count(*verb, "--top-k", options.sampling.top_k, {}, "draw from the k most likely tokens; 0 = from all");
+  add_seed(*verb, options.sampling.seed, "of the draws");
+  add_text(*verb, "--tokenizer", command->tokenizer, "SentencePiece model [that of the run]");
+  verb->add_flag("--bos", command->bos, "put BOS in front of the prompt [as the run's data has it]");
+  add_threads(*verb, command->threads);
+  verb->callback([command] { run_generate(*command); });
+}
+
+// --- export ------------------------------------------------------------------------------------
+
+struct ExportCommand {
+  std::string checkpoint;
+  std::string tokenizer;
+  ExportOptions options;
+  bool overwrite = false;
+  bool bos = false;
+};
+
+void run_export(ExportCommand& command) {
+  const LoadedModel model = load_model(posix_file_system(), command.checkpoint, 0);
+  const TokenizerFile file = find_tokenizer(model.config, command.tokenizer);
+  std::optional<Tokenizer> tokenizer;
+  if (!file.path.empty())
+    tokenizer = load_tokenizer(model.config, file);
+  else
+    spdlog::warn("the model's tokenizer is not known and left out; name it with --tokenizer");
+  command.options.overwrite = command.overwrite ? Overwrite::kYes : Overwrite::kNo;
+  command.options.prepend_bos = command.bos || file.prepend_bos;
+  export_model(posix_file_system(), model, tokenizer ? &*tokenizer : nullptr, command.options);
+  write_output(fmt::format("{}: step {} of {} as a Hugging Face model{}\n", command.options.output,
+                           model.step, model.config.name, tokenizer ? "" : ", without a tokenizer"));
+}
+
+void add_export(CLI::App& program) {
+  CLI::App* verb = program.add_subcommand("export", "Write a checkpoint as a Hugging Face LLaMA directory");
+  const auto command = std::make_shared<ExportCommand>();
+  add_checkpoint(*verb, command->checkpoint);
+  add_text(*verb, "--output", command->options.output, "directory, new or empty")->required();
+  add_text(*verb, "--tokenizer", command->tokenizer, "SentencePiece model [that of the run]");
+  verb->add_flag("--bos", command->bos,
+                 "the tokenizer is to put BOS in front of a text [as the run's data has it]");
+  verb->add_flag("--overwrite", command->overwrite, "replace an earlier export");
+  verb->callback([command] { run_export(*command); });
+}
+
+}  // namespace
+
+void add_model_verbs(CLI::App& program) {
+  add_eval(program);
+  add_generate(program);
+  add_export(program);
+}
+
+}  // namespace mpt

@@ -1,0 +1,56 @@
+// Options of verbs that are checked when they are read: a value out of range, a number with anything behind
+// it, NaN or an empty name is a usage error that names the option.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "core/enum_names.h"
+
+namespace mpt {
+
+inline constexpr int64_t kMostCount = int64_t{1} << 50;
+
+struct CountRange {
+  int64_t least = 0;
+  int64_t most = kMostCount;
+};
+
+// Ends are accepted.
+struct RealRange {
+  double least = 0;
+  double most = std::numeric_limits<double>::max();
+};
+
+// The values given to `target` are the defaults that --help shows.
+CLI::Option* add_count(CLI::App& verb, const std::string& name, int64_t& target, const CountRange& range,
+                       const std::string& help);
+CLI::Option* add_count(CLI::App& verb, const std::string& name, std::optional<int64_t>& target,
+                       const CountRange& range, const std::string& help);
+CLI::Option* add_seed(CLI::App& verb, uint64_t& target, const std::string& help);
+CLI::Option* add_threads(CLI::App& verb, int& target);
+CLI::Option* add_real(CLI::App& verb, const std::string& name, double& target, const RealRange& range,
+                      const std::string& help);
+CLI::Option* add_text(CLI::App& verb, const std::string& name, std::string& target, const std::string& help);
+// May be given several times and take several values at once, as an expanded glob does.
+CLI::Option* add_texts(CLI::App& verb, const std::string& name, std::vector<std::string>& target,
+                       const std::string& help);
+
+template <NamedEnum E>
+CLI::Option* add_choice(CLI::App& verb, const std::string& name, E& target, const std::string& help) {
+  const auto set = [&target, name](const std::string& text) {
+    const std::optional<E> value = enum_from_name<E>(text);
+    if (!value) throw CLI::ValidationError(name, "'" + text + "' is none of: " + all_names<E>());
+    target = *value;
+  };
+  return verb.add_option_function<std::string>(name, set, help)
+      ->type_name("NAME")
+      ->default_str(std::string(name_of(target)));
+}
+
+}  // namespace mpt

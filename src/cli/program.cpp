@@ -1,0 +1,106 @@
+#include "cli/program.h"
+
+#include <algorithm>
+#include <csignal>
+#include <iostream>
+#include <new>
+
+#include <fmt/ranges.h>
+
+#include "cli/log.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/verbs.h"
+#include "core/check.h"
+#include "core/nearest_name.h"
+
+namespace mpt {
+namespace {
+
+constexpr int kFailure = 1;
+constexpr int kUsage = 2;
+constexpr int kBug = 3;
+constexpr const char* kLogLevel = "--log-level";
+
+int report(int status, const std::string& message) {
+  fmt::print(stderr, "mpretrain: error: {}\n", message);
+  return status;
+}
+
+std::vector<std::string> verbs_of(const CLI::App& program) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : program.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(verb->get_name());
+  return names;
+}
+
+bool is_for_the_program(const std::string& argument) {
+  return argument == "--help" || argument == "-h" || argument == "--version";
+}
+
+CLI::ExtrasError unknown_verb(const std::string& found, const std::vector<std::string>& verbs) {
+  const auto nearest = nearest_name(found, verbs);
+  return {fmt::format("unknown verb '{}'{}; the verbs are {}", found,
+                      nearest ? fmt::format(" (did you mean '{}'?)", *nearest) : "", fmt::join(verbs, ", ")),
+          CLI::ExitCodes::ExtrasError};
+}
+
+// "--config F ..." stands for "train --config F ...". Anything but a verb or an option in front is wrong.
+void complete_verb(const CLI::App& program, std::vector<std::string>& arguments) {
+  const std::vector<std::string> verbs = verbs_of(program);
+  const size_t at = !arguments.empty() && arguments.front() == kLogLevel ? 2 : 0;
+  if (arguments.size() <= at) throw CLI::RequiredError(fmt::format("A verb ({})", fmt::join(verbs, ", ")));
+  const std::string first = arguments[at];
+  if (std::find(verbs.begin(), verbs.end(), first) != verbs.end() || is_for_the_program(first)) return;
+  if (!first.starts_with("-")) throw unknown_verb(first, verbs);
+  arguments.insert(arguments.begin() + std::ptrdiff_t(at), "train");
+}
+
+// Exceptions of the verb itself pass through.
+int parse_and_run(CLI::App& program, std::vector<std::string> arguments) {
+  try {
+    complete_verb(program, arguments);
+    std::reverse(arguments.begin(), arguments.end());  // the order that CLI11 takes them in
+    program.parse(std::move(arguments));
+  } catch (const CLI::Success& done) {  // --help, --version
+    program.exit(done);
+  } catch (const CLI::ParseError& wrong) {
+    const auto chosen = program.get_subcommands();
+    const std::string verb = chosen.empty() ? "" : " " + chosen.front()->get_name();
+    return report(kUsage, fmt::format("{}\nSee mpretrain{} --help", wrong.what(), verb));
+  }
+  finish_output();
+  return 0;
+}
+
+int run(const std::vector<std::string>& arguments) {
+  CLI::App program("Pretrains LLaMA models in low precision: text in, trained model out.", "mpretrain");
+  program.set_version_flag("--version", "mpretrain " MPT_VERSION);
+  program.require_subcommand(1);
+  program.fallthrough();
+  LogLevel level = LogLevel::kInfo;
+  add_choice(program, kLogLevel, level, "what is logged at least: debug, info, warning, error");
+  program.parse_complete_callback([&level] { set_log_level(level); });
+  add_train_verbs(program);
+  add_data_verbs(program);
+  add_model_verbs(program);
+  return parse_and_run(program, arguments);
+}
+
+}  // namespace
+
+int run_command_line(std::vector<std::string> arguments) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves, as in `| head`, must not kill a training run
+  log_to_standard_error();
+  try {
+    return run(arguments);
+  } catch (const LogicError& bug) {
+    return report(kBug, fmt::format("this is a bug of mpretrain: {}", bug.what()));
+  } catch (const std::bad_alloc&) {
+    return report(kFailure, "out of memory");
+  } catch (const std::exception& failure) {
+    return report(kFailure, failure.what());
+  }
+}
+
+}  // namespace mpt

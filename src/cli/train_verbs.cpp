@@ -1,0 +1,49 @@
+#include <memory>
+
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/verbs.h"
+#include "train/run_config.h"
+#include "train/train_command.h"
+
+namespace mpt {
+namespace {
+
+constexpr const char* kConfigHelp =
+    "JSON file; a bare name is also looked up in configs/, here and where the program is installed";
+constexpr const char* kSetHelp = "key.path=value, over what the file says; may be repeated";
+
+void add_train(CLI::App& program) {
+  CLI::App* verb = program.add_subcommand("train", "Pretrain a model; the verb may be left out");
+  const auto command = std::make_shared<TrainCommand>();
+  add_text(*verb, "--config", command->config, kConfigHelp)->required();
+  add_texts(*verb, "--set", command->overrides, kSetHelp);
+  add_text(*verb, "--resume", command->resume,
+           "auto: go on from the newest good checkpoint, if there is one; latest: there must be one; or the "
+           "directory "
+           "of a checkpoint");
+  verb->callback([command] { run_train(*command); });
+}
+
+void add_plan(CLI::App& program) {
+  CLI::App* verb = program.add_subcommand("plan", "Print parameters and memory of a run without starting it");
+  const auto command = std::make_shared<PlanCommand>();
+  add_text(*verb, "--config", command->config, kConfigHelp)->required();
+  add_texts(*verb, "--set", command->overrides, kSetHelp);
+  verb->callback([command] { run_plan(*command); });
+}
+
+void add_schema(CLI::App& program) {
+  CLI::App* verb = program.add_subcommand("schema", "Print the JSON Schema of configurations");
+  verb->callback([] { write_output(schema_text()); });
+}
+
+}  // namespace
+
+void add_train_verbs(CLI::App& program) {
+  add_train(program);
+  add_plan(program);
+  add_schema(program);
+}
+
+}  // namespace mpt

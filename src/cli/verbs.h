@@ -1,0 +1,13 @@
+// The verbs of the program, by what they work on. Each function adds some to the command line; a verb runs
+// when its command line has been read without fault.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace mpt {
+
+void add_train_verbs(CLI::App& program);  // train, plan, schema
+void add_data_verbs(CLI::App& program);   // tokenizer, tokenize
+void add_model_verbs(CLI::App& program);  // eval, generate, export
+
+}  // namespace mpt

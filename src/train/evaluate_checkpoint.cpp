@@ -1,0 +1,53 @@
+#include "train/evaluate_checkpoint.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <spdlog/spdlog.h>
+
+#include "core/check.h"
+#include "train/loaded_model.h"
+#include "train/run_data.h"
+
+namespace mpt {
+namespace {
+
+RunConfig with_options(RunConfig config, const EvaluateCheckpointOptions& options) {
+  if (!options.data.empty()) config.data.validation = options.data;
+  config.eval.tokens = options.tokens.value_or(config.eval.tokens);
+  if (!config.data.tokenizer.empty() && !std::filesystem::exists(config.data.tokenizer)) {
+    spdlog::warn("{} is gone: the data is not checked against the tokenizer of the run",
+                 config.data.tokenizer);
+    config.data.tokenizer.clear();
+  }
+  if (options.micro_batch_rows > 0) config.batch.micro_batch_rows = options.micro_batch_rows;
+  return config;
+}
+
+}  // namespace
+
+CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpointOptions& options) {
+  if (options.tokens.value_or(1) < 1) throw error("tokens is {}; accepted are 1 and above", *options.tokens);
+  if (options.micro_batch_rows < 0)
+    throw error("micro_batch_rows is {}; accepted are 0 (as in training) and above",
+                options.micro_batch_rows);
+  const LoadedModel model = load_model(fs, options.checkpoint, options.threads);
+  const RunConfig config = with_options(model.config, options);
+  const auto source = open_validation_data(config);
+  if (source == nullptr)
+    throw error("{}: its config has no data.validation; name shards to evaluate on with --data",
+                model.checkpoint);
+  const int64_t rows = std::min(config.batch.rows_per_micro_batch(), source->sequences());
+  const BatchShape shape{rows, config.batch.seq_len};
+  Llama llama(config.model,
+              {.micro_batch = shape,
+               .storage = model.storage(),
+               .loss_chunk_rows = default_loss_chunk_rows(config.model, shape),
+               .keep = Keep::kNothing},
+              *model.weights, *model.device, *model.allocator);
+  return {.checkpoint = model.checkpoint,
+          .step = model.step,
+          .evaluation = evaluate(llama, *source, {.rows_per_batch = rows, .tokens = config.eval.tokens})};
+}
+
+}  // namespace mpt

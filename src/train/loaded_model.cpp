@@ -1,0 +1,131 @@
+#include "train/loaded_model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include <spdlog/spdlog.h>
+
+#include "core/check.h"
+#include "core/progress.h"
+#include "data/file_list.h"
+#include "data/manifest.h"
+#include "device/cpu/cpu_device.h"
+#include "model/parameters.h"
+#include "train/checkpoint.h"
+
+namespace mpt {
+namespace {
+
+constexpr const char* kStateName = "state.json";
+constexpr const char* kCheckpoints = "checkpoints";
+
+std::string in_directory(const std::string& directory, const std::string& name) {
+  return directory.ends_with('/') ? directory + name : directory + "/" + name;
+}
+
+RunConfig config_of(const TrainState& state, const std::string& checkpoint) {
+  return parse_run_config(JsonDocument::of_value(state.config, in_directory(checkpoint, kStateName)));
+}
+
+// The manifest beside the run's shards, with its directory; shards that are gone are no error here.
+struct FoundManifest {
+  Manifest manifest;
+  std::string directory;
+};
+
+std::optional<FoundManifest> manifest_of(const DataConfig& data) {
+  std::vector<std::string> patterns = data.train;
+  patterns.insert(patterns.end(), data.validation.begin(), data.validation.end());
+  for (const std::string& pattern : patterns) {
+    const std::string directory = parent_directory(pattern);
+    if (std::filesystem::exists(in_directory(directory, kManifestName)))
+      return FoundManifest{Manifest::load(in_directory(directory, kManifestName)), directory};
+  }
+  return std::nullopt;
+}
+
+void require_memory_for(int64_t weight_bytes, Device& device, const std::string& checkpoint) {
+  if (weight_bytes <= device.memory_bytes()) return;
+  throw error("{}: its weights take {}; {} are available", checkpoint, format_bytes(double(weight_bytes)),
+              format_bytes(double(device.memory_bytes())));
+}
+
+}  // namespace
+
+std::string find_checkpoint(FileSystem& fs, const std::string& path) {
+  if (!fs.exists(path)) throw error("{}: no such checkpoint or run directory", path);
+  if (!fs.is_directory(path))
+    throw error("{}: not a directory; expected a checkpoint (.../step_00001000) or the directory of a run",
+                path);
+  if (fs.exists(in_directory(path, kStateName))) return path;
+  const std::string inner = in_directory(path, kCheckpoints);
+  const CheckpointStore store(fs, fs.is_directory(inner) ? inner : path, {});
+  if (store.list().empty())
+    throw error("{}: neither a checkpoint (it has no {}) nor a run (it has no {}/step_...)", path, kStateName,
+                kCheckpoints);
+  const std::optional<std::string> latest = store.latest_good();
+  if (!latest) throw error("{}: none of its {} checkpoints is whole", path, store.list().size());
+  return *latest;
+}
+
+LoadedModel load_model(FileSystem& fs, const std::string& path, int threads) {
+  const std::string checkpoint = find_checkpoint(fs, path);
+  const TrainState state = read_checkpoint_state(fs, checkpoint);
+  LoadedModel model{.checkpoint = checkpoint,
+                    .config = config_of(state, checkpoint),
+                    .step = state.step,
+                    .tokens = state.tokens,
+                    .device = make_cpu_device(threads),
+                    .allocator = nullptr,
+                    .weights = nullptr};
+  const DType storage = dtype_of(model.config.precision.weights);
+  require_memory_for(parameter_count(model.config.model) * size_of(storage), *model.device, checkpoint);
+  model.allocator = model.device->make_allocator();
+  model.weights = std::make_unique<WeightStore>(llama_parameters(model.config.model),
+                                                WeightOptions{.storage = storage, .gradient = storage},
+                                                Gradients::kNone, *model.allocator);
+  load_part_of_checkpoint(fs, checkpoint, model.weights->named_tensors(), *model.device);
+  spdlog::info("{}: step {}, {} parameters in {}", checkpoint, state.step,
+               parameter_count(model.config.model), name_of(storage));
+  return model;
+}
+
+TokenizerFile find_tokenizer(const RunConfig& config, const std::string& given) {
+  const std::optional<FoundManifest> found = manifest_of(config.data);
+  TokenizerFile file;
+  if (found) {
+    const nlohmann::json bos = found->manifest.options.value("prepend_bos", nlohmann::json(false));
+    file.prepend_bos = bos.is_boolean() && bos.get<bool>();
+    file.data_hash = found->manifest.tokenizer.hash;
+  }
+  if (!given.empty()) {
+    file.path = given;
+    return file;
+  }
+  std::vector<std::string> candidates{config.data.tokenizer};
+  if (found) candidates.push_back(in_directory(found->directory, found->manifest.tokenizer.file));
+  for (const std::string& candidate : candidates)
+    if (file.path.empty() && !candidate.empty() && std::filesystem::exists(candidate)) file.path = candidate;
+  return file;
+}
+
+Tokenizer load_tokenizer(const RunConfig& config, const TokenizerFile& file) {
+  if (file.path.empty())
+    throw error(
+        "the model's tokenizer is not known: data.tokenizer of its config is {}, and no {} lies beside its "
+        "data; name "
+        "it with --tokenizer",
+        config.data.tokenizer.empty() ? "not set" : fmt::format("'{}', which is gone", config.data.tokenizer),
+        kManifestName);
+  Tokenizer tokenizer = Tokenizer::load(file.path);
+  if (tokenizer.vocab_size() > config.model.vocab_size)
+    throw error(
+        "{}: has {} pieces, the model has {}; it is not the tokenizer that the model was trained with",
+        file.path, tokenizer.vocab_size(), config.model.vocab_size);
+  if (!file.data_hash.empty() && tokenizer.hash() != file.data_hash)
+    spdlog::warn("{}: is not the tokenizer that made the shards which the run's config names", file.path);
+  return tokenizer;
+}
+
+}  // namespace mpt

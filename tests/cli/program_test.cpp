@@ -1,0 +1,269 @@
+// The program as a user meets it: usage, exit status, what goes where.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include "core/philox.h"
+#include "data/manifest.h"
+#include "support/run_program.h"
+#include "support/temp_directory.h"
+
+namespace mpt::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Arguments = std::vector<std::string>;
+
+std::string content_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+const Arguments kVerbs{"train", "plan", "schema", "tokenizer", "tokenize", "eval", "generate", "export"};
+
+// --- usage --------------------------------------------------------------------------------------------
+
+TEST(Program, Version) {
+  const ProgramResult result = run_program({"--version"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(result.out.starts_with("mpretrain ")) << result.out;
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1);
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(Program, HelpListsTheVerbsAndEachVerbHasHelp) {
+  const ProgramResult all = run_program({"--help"});
+  EXPECT_EQ(all.exit_code, 0);
+  for (const std::string& verb : kVerbs) {
+    EXPECT_TRUE(has(all.out, "\n  " + verb)) << verb;
+    const ProgramResult one = run_program({verb, "--help"});
+    EXPECT_EQ(one.exit_code, 0) << verb;
+    EXPECT_TRUE(has(one.out, "mpretrain " + verb)) << one.out;
+    EXPECT_EQ(one.err, "") << verb;
+  }
+}
+
+struct Mistake {
+  Arguments arguments;
+  int exit_code;
+  std::string says;
+};
+
+// Each is found before anything is read or written.
+const std::vector<Mistake> kMistakes{
+    {{}, 2, "A verb (train,"},
+    {{"tokenizr"}, 2, "unknown verb 'tokenizr' (did you mean 'tokenizer'?)"},
+    {{"xyz"}, 2, "unknown verb 'xyz'; the verbs are train,"},
+    {{""}, 2, "unknown verb ''"},
+    {{"--log-level"}, 2, "A verb"},
+    {{"--log-level", "loud", "schema"}, 2, "--log-level: 'loud' is none of: debug, info, warning, error"},
+    {{"--set", "seed=1"}, 2, "--config is required"},
+    {{"train"}, 2, "--config is required"},
+    {{"plan"}, 2, "--config is required"},
+    {{"--config"}, 2, "--config"},
+    {{"--config", ""}, 2, "--config: an empty text"},
+    {{"--config", "a", "--config", "b"}, 2, "--config"},
+    {{"--config", "a", "--resume", ""}, 2, "--resume: an empty text"},
+    {{"--config", "missing.json"}, 1, "missing.json"},
+    {{"train", "--config", "missing.json", "--unknown"}, 2, "--unknown"},
+    {{"schema", "more"}, 2, "more"},
+    {{"tokenizer", "--input", "a.txt"}, 2, "--output is required"},
+    {{"tokenizer", "--output", "a"}, 2, "--input is required"},
+    {{"tokenizer", "--input", "missing.txt", "--output", "a"}, 1, "missing.txt"},
+    {{"tokenizer", "--input", "a", "--output", "b", "--vocab-size", "-5"},
+     2,
+     "--vocab-size: '-5' is not a whole number from 260"},
+    {{"tokenizer", "--input", "a", "--output", "b", "--vocab-size", "259"}, 2, "--vocab-size: '259'"},
+    {{"tokenizer", "--input", "a", "--output", "b", "--vocab-size", "1e4"}, 2, "--vocab-size: '1e4'"},
+    {{"tokenizer", "--input", "a", "--output", "b", "--vocab-size", "99999999999999999999"},
+     2,
+     "--vocab-size"},
+    {{"tokenizer", "--input", "a", "--output", "b", "--vocab-size", ""}, 2, "--vocab-size: ''"},
+    {{"tokenizer", "--input", "a", "--output", "b", "--character-coverage", "nan"},
+     2,
+     "--character-coverage: 'nan'"},
+    {{"tokenizer", "--input", "a", "--output", "b", "--sample-bytes", "0"}, 2, "--sample-bytes: '0'"},
+    {{"tokenizer", "--input", "a", "--output", "b", "--seed", "-1"}, 2, "--seed: '-1'"},
+    {{"tokenizer", "--input", "a", "--output", "b", "--on-bad-document", "fix"},
+     2,
+     "is none of: error, skip"},
+    {{"tokenize", "--input", "a", "--tokenizer", "b", "--output", "c", "--validation-fraction", "nan"},
+     2,
+     "'nan' is not a number from 0 to 1"},
+    {{"tokenize", "--input", "a", "--tokenizer", "b", "--output", "c", "--val-fraction", "-0.1"},
+     2,
+     "--val-fraction: '-0.1'"},
+    {{"tokenize", "--input", "a", "--tokenizer", "b", "--output", "c", "--shard-tokens", "0"},
+     2,
+     "--shard-tokens: '0'"},
+    {{"tokenize", "--input", "a", "--tokenizer", "b", "--output", "c", "--shard-tokens", "3000000000"},
+     2,
+     "--shard-tokens"},
+    {{"tokenize", "--input", "a", "--tokenizer", "b", "--output", "c", "--threads", "-1"},
+     2,
+     "--threads: '-1'"},
+    {{"tokenize", "--input", "a", "--tokenizer", "missing.model", "--output", "c"}, 1, "missing.model"},
+    {{"eval"}, 2, "--checkpoint is required"},
+    {{"eval", "--checkpoint", "missing"}, 1, "missing: no such checkpoint"},
+    {{"eval", "--checkpoint", "."}, 1, "neither a checkpoint"},
+    {{"eval", "--checkpoint", "a", "--tokens", "0"}, 2, "--tokens: '0'"},
+    {{"eval", "--checkpoint", "a", "--micro-batch-rows", "x"}, 2, "--micro-batch-rows: 'x'"},
+    {{"generate", "--checkpoint", "a"}, 2, "--prompt is required"},
+    {{"generate", "--checkpoint", "a", "--prompt", ""}, 2, "--prompt: an empty text"},
+    {{"generate", "--checkpoint", "a", "--prompt", "b", "--temperature", "-1"}, 2, "--temperature: '-1'"},
+    {{"generate", "--checkpoint", "a", "--prompt", "b", "--temperature", "inf"}, 2, "--temperature: 'inf'"},
+    {{"generate", "--checkpoint", "a", "--prompt", "b", "--temperature", "0.5x"}, 2, "--temperature: '0.5x'"},
+    {{"generate", "--checkpoint", "a", "--prompt", "b", "--top-k", "-1"}, 2, "--top-k: '-1'"},
+    {{"generate", "--checkpoint", "a", "--prompt", "b", "--max-tokens", "0"}, 2, "--max-tokens: '0'"},
+    {{"export", "--checkpoint", "a"}, 2, "--output is required"},
+    {{"export", "--checkpoint", "missing", "--output", "b"}, 1, "missing: no such checkpoint"},
+};
+
+TEST(Program, MistakesAreNamedOnStandardError) {
+  const TempDirectory directory;
+  for (const Mistake& mistake : kMistakes) {
+    const ProgramResult result = run_program(mistake.arguments, {.cwd = directory.path()});
+    const std::string line = fmt::format("{}\n{}", fmt::join(mistake.arguments, " "), result.err);
+    EXPECT_EQ(result.exit_code, mistake.exit_code) << line;
+    EXPECT_TRUE(result.err.starts_with("mpretrain: error: ")) << line;
+    EXPECT_TRUE(has(result.err, mistake.says)) << line;
+    EXPECT_EQ(result.out, "") << line;
+  }
+  EXPECT_TRUE(fs::is_empty(directory.path()));
+}
+
+// --- output -------------------------------------------------------------------------------------------
+
+TEST(Program, SchemaIsTheCommittedOne) {
+  const ProgramResult result = run_program({"schema"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, content_of(MPT_SOURCE_DIR "/configs/schema.json"));
+  EXPECT_EQ(result.err, "");
+}
+
+ProgramResult run_in_shell(const std::string& command) {
+  return run_program({"-c", command}, {.env = {{"P", MPT_PROGRAM}}, .program = "/bin/sh"});
+}
+
+TEST(Program, AReaderThatLeavesIsNoFailure) {
+  const ProgramResult result = run_in_shell(R"({ "$P" schema; echo "status $?" >&2; } | head -c 1)");
+  EXPECT_EQ(result.out, "{");
+  EXPECT_EQ(result.err, "status 0\n");
+  // Nobody reads at all.
+  EXPECT_EQ(run_in_shell(R"({ sleep 0.1; "$P" schema; echo "status $?" >&2; } | true)").err, "status 0\n");
+}
+
+TEST(Program, OutputThatCannotBeWrittenIsAFailure) {
+  for (const std::string verb : {"schema", "--version"}) {
+    const ProgramResult result = run_in_shell("\"$P\" " + verb + " >/dev/full");
+    EXPECT_EQ(result.exit_code, 1) << verb;
+    EXPECT_TRUE(has(result.err, "standard output")) << result.err;
+  }
+}
+
+// --- text to shards -----------------------------------------------------------------------------------
+
+// Documents of a few words out of a small vocabulary.
+void write_corpus(const std::string& path, int64_t documents) {
+  const Arguments words{"weights", "gradients", "step", "model",    "of",
+                        "the",     "token",     "loss", "rounding", "été"};
+  std::ofstream file(path);
+  for (int64_t i = 0; i < documents; ++i) {
+    const RandomCounter draw{.seed = 5, .tensor = 0, .row = uint32_t(i), .step = 0, .stream = Stream::kToy};
+    for (uint32_t w = 0; w < 20; ++w)
+      file << words[draw.word(w) % words.size()] << (w % 7 == 6 ? ".\n" : " ");
+    file << "\n\n";
+  }
+}
+
+class TextToShards : public testing::Test {
+ protected:
+  TextToShards() { write_corpus(directory_ / "corpus.txt", 200); }
+
+  ProgramResult run(const Arguments& arguments) { return run_program(arguments, {.cwd = directory_.path()}); }
+  ProgramResult train_tokenizer() {
+    return run({"tokenizer", "--input", "corpus.txt", "--vocab-size", "300", "--output", "tok"});
+  }
+  ProgramResult tokenize(Arguments more = {}) {
+    Arguments arguments{"tokenize", "--input", "*.txt", "--tokenizer", "tok.model", "--output", "data"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  }
+
+  TempDirectory directory_;
+};
+
+TEST_F(TextToShards, SummariesSayWhatWasMade) {
+  const ProgramResult tokenizer = train_tokenizer();
+  ASSERT_EQ(tokenizer.exit_code, 0) << tokenizer.err;
+  EXPECT_TRUE(has(tokenizer.out, "tok.model")) << tokenizer.out;
+  EXPECT_TRUE(has(tokenizer.out, "pieces           300")) << tokenizer.out;
+
+  const ProgramResult tokens = tokenize({"--val-fraction", "0.1", "--seed", "3", "--threads", "2"});
+  ASSERT_EQ(tokens.exit_code, 0) << tokens.err;
+  const Manifest manifest = Manifest::load(directory_ / "data/manifest.json");
+  const ManifestSplit& train = manifest.splits.at("train");
+  EXPECT_EQ(train.documents + manifest.splits.at("val").documents, 200);
+  EXPECT_TRUE(
+      has(tokens.out, fmt::format("train            {} documents, {} tokens", train.documents, train.tokens)))
+      << tokens.out;
+  EXPECT_TRUE(has(tokens.out, fmt::format("unigram entropy {:.4f} nats", train.unigram_entropy_nats)))
+      << tokens.out;
+  EXPECT_TRUE(has(tokens.out, "tokens/s")) << tokens.out;
+}
+
+TEST_F(TextToShards, OptionsReachTheShards) {
+  ASSERT_EQ(train_tokenizer().exit_code, 0);
+  const ProgramResult tokens = tokenize({"--shard-tokens", "1000", "--bos", "--no-eos", "--seed", "9"});
+  ASSERT_EQ(tokens.exit_code, 0) << tokens.err;
+  const Manifest manifest = Manifest::load(directory_ / "data/manifest.json");
+  EXPECT_EQ(manifest.splits.size(), 1u);
+  EXPECT_EQ(manifest.splits.at("train").shards.front().tokens, 1000);
+  EXPECT_EQ(manifest.options.at("prepend_bos"), true);
+  EXPECT_EQ(manifest.options.at("append_eos"), false);
+  EXPECT_EQ(manifest.options.at("seed"), 9);
+}
+
+TEST_F(TextToShards, EarlierShardsAreReplacedOnlyWhenAsked) {
+  ASSERT_EQ(train_tokenizer().exit_code, 0);
+  ASSERT_EQ(tokenize().exit_code, 0);
+  const ProgramResult again = tokenize();
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_TRUE(has(again.err, "data")) << again.err;
+  EXPECT_EQ(tokenize({"--overwrite"}).exit_code, 0);
+}
+
+TEST_F(TextToShards, SeveralInputsAtOnceOrOneByOne) {
+  write_corpus(directory_ / "more.txt", 10);
+  ASSERT_EQ(train_tokenizer().exit_code, 0);
+  const auto documents = [&](const Arguments& inputs) {
+    Arguments arguments{"tokenize", "--tokenizer", "tok.model", "--output", "data", "--overwrite"};
+    arguments.insert(arguments.end(), inputs.begin(), inputs.end());
+    const ProgramResult result = run(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return Manifest::load(directory_ / "data/manifest.json").splits.at("train").documents;
+  };
+  EXPECT_EQ(documents({"--input", "corpus.txt", "more.txt"}), 210);
+  EXPECT_EQ(documents({"--input", "corpus.txt", "--input", "more.txt"}), 210);
+}
+
+TEST_F(TextToShards, TextThatIsNotUtf8IsRefusedOrSkipped) {
+  ASSERT_EQ(train_tokenizer().exit_code, 0);
+  std::ofstream(directory_ / "bad.txt") << "good\n\nbad \xff byte\n\ngood";
+  const ProgramResult refused = tokenize();
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_TRUE(has(refused.err, "bad.txt")) << refused.err;
+  const ProgramResult skipped = tokenize({"--on-bad-document", "skip", "--overwrite"});
+  EXPECT_EQ(skipped.exit_code, 0) << skipped.err;
+  EXPECT_TRUE(has(skipped.out, "documents        202")) << skipped.out;
+  EXPECT_TRUE(has(skipped.out, "1 unreadable skipped")) << skipped.out;
+}
+
+}  // namespace
+}  // namespace mpt::test
