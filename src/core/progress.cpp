@@ -18,16 +18,18 @@ std::string format_duration(double seconds) {
 }
 
 std::string format_count(double count) {
-  if (count < 1e3) return fmt::format("{:.0f}", count);
-  if (count < 1e6) return fmt::format("{:.1f}k", count / 1e3);
-  if (count < 1e9) return fmt::format("{:.1f}M", count / 1e6);
+  // Where rounding to the digits shown would give 1000, the next unit takes over.
+  if (count < 999.5) return fmt::format("{:.0f}", count);
+  if (count < 999.95e3) return fmt::format("{:.1f}k", count / 1e3);
+  if (count < 999.95e6) return fmt::format("{:.1f}M", count / 1e6);
   return fmt::format("{:.2f}G", count / 1e9);
 }
 
 std::string format_bytes(double bytes) {
-  if (bytes < 1024) return fmt::format("{:.0f} B", bytes);
-  if (bytes < 1024.0 * 1024) return fmt::format("{:.1f} KiB", bytes / 1024);
-  if (bytes < 1024.0 * 1024 * 1024) return fmt::format("{:.1f} MiB", bytes / (1024.0 * 1024));
+  constexpr double kMost = 1023.95;  // shown as 1023.9
+  if (bytes < 1023.5) return fmt::format("{:.0f} B", bytes);
+  if (bytes < kMost * 1024) return fmt::format("{:.1f} KiB", bytes / 1024);
+  if (bytes < kMost * 1024 * 1024) return fmt::format("{:.1f} MiB", bytes / (1024.0 * 1024));
   return fmt::format("{:.2f} GiB", bytes / (1024.0 * 1024 * 1024));
 }
 

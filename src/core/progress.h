@@ -1,7 +1,7 @@
 // Progress of a long operation: a bar with rate and time left on a terminal, a plain line now and then in a
 // log.
 //
-//   Progress progress({.label = "tokenize", .unit = "tokens", .total = bytes});
+//   Progress progress({.label = "tokenize", .total = bytes});
 //   progress.update(done, fmt::format("{} tokens/s", rate));
 //   progress.finish();
 //

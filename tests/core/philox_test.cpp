@@ -1,0 +1,83 @@
+// Philox words: known answers, the layout of the counter, no two coordinates alike.
+#include "core/philox.h"
+
+#include <fstream>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "core/json_parse.h"
+
+namespace mpt {
+namespace {
+
+Json golden() {
+  std::ifstream file(MPT_SOURCE_DIR "/tests/golden/numerics_golden.json");
+  return Json::parse(file);
+}
+
+uint64_t hex(const Json& text) { return std::stoull(text.get<std::string>(), nullptr, 16); }
+uint32_t hex32(const Json& text) { return uint32_t(hex(text)); }
+
+TEST(Philox, KnownAnswers) {
+  ASSERT_EQ(golden()["philox"].size(), 3u);
+  for (const Json& known : golden()["philox"]) {
+    PhiloxBlock counter{};
+    for (size_t i = 0; i < 4; ++i) counter.word[i] = hex32(known["counter"][i]);
+    const PhiloxBlock out = philox4x32(counter, hex32(known["key"][0]), hex32(known["key"][1]));
+    for (size_t i = 0; i < 4; ++i) EXPECT_EQ(out.word[i], hex32(known["output"][i])) << known;
+  }
+}
+
+TEST(Philox, LayoutOfTheCounter) {
+  ASSERT_EQ(golden()["words"].size(), 4u);
+  for (const Json& known : golden()["words"]) {
+    const RandomCounter counter{.seed = hex(known["seed"]),
+                                .tensor = known["tensor"],
+                                .row = known["row"],
+                                .step = known["step"],
+                                .stream = Stream(known["stream"].get<uint32_t>())};
+    EXPECT_EQ(counter.word(known["col"]), hex32(known["word"])) << known;
+  }
+}
+
+TEST(Philox, StreamsKeepTheirNumbers) {
+  EXPECT_EQ(uint32_t(Stream::kInit), 0u);
+  EXPECT_EQ(uint32_t(Stream::kWeightRounding), 1u);
+  EXPECT_EQ(uint32_t(Stream::kMomentumRounding), 2u);
+  EXPECT_EQ(uint32_t(Stream::kVarianceRounding), 3u);
+  EXPECT_EQ(uint32_t(Stream::kExponentVarianceRounding), 4u);
+  EXPECT_EQ(uint32_t(Stream::kProjection), 5u);
+  EXPECT_EQ(uint32_t(Stream::kDataOrder), 6u);
+  EXPECT_EQ(uint32_t(Stream::kToy), 7u);
+  EXPECT_EQ(uint32_t(Stream::kSampling), 8u);
+}
+
+TEST(Philox, AWordIsItsPlaceInItsBlock) {
+  const RandomCounter counter{42, 3, 5, 7, Stream::kInit};
+  for (uint32_t column = 0; column < 20; ++column)
+    EXPECT_EQ(counter.word(column), counter.block(column / 4).word[column % 4]);
+}
+
+// Seeds (both halves), tensors, rows, columns, steps and streams: every change changes the block.
+TEST(Philox, EveryCoordinateMatters) {
+  std::set<std::pair<uint64_t, uint64_t>> seen;
+  int drawn = 0;
+  for (const uint64_t seed : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 32, ~uint64_t{0}})
+    for (const uint32_t tensor : {0u, 1u, 218u, 0xFFFFu})
+      for (const uint32_t row : {0u, 1u, 2u, 0xFFFFFFFFu})
+        for (const uint32_t step : {0u, 1u, 2u, 99999u})
+          for (const Stream stream : {Stream::kInit, Stream::kWeightRounding, Stream::kSampling})
+            for (const uint32_t block : {0u, 1u, 0x3FFFFFFFu}) {
+              const PhiloxBlock b = RandomCounter{seed, tensor, row, step, stream}.block(block);
+              seen.insert({uint64_t{b.word[0]} << 32 | b.word[1], uint64_t{b.word[2]} << 32 | b.word[3]});
+              ++drawn;
+            }
+  EXPECT_EQ(int(seen.size()), drawn);
+}
+
+}  // namespace
+}  // namespace mpt
