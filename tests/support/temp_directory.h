@@ -1,7 +1,6 @@
 // A directory of a test's own, removed with all it holds at the end of the test.
 //
-// TempDirectory in(memory_directory()) is for tests that write thousands of small files: no disk makes them
-// wait.
+// TempDirectory in(memory_directory()) is for tests that write thousands of small files: no disk to wait for.
 #pragma once
 
 #include <cstdlib>

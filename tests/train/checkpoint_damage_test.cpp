@@ -251,6 +251,23 @@ TEST_F(ForeignCheckpoint, OtherTypeOfSameSize) {
   run_.tensors[2].tensor.dtype = DType::kI32;
   expect_refused(tensors, "tensor 'm/model.embed.weight' is F32 [5, 3]; this run needs I32 [5, 3]");
 }
+TEST_F(ForeignCheckpoint, PartMayBeLoadedAlone) {
+  const std::string before = run_.content();
+  const std::span part = std::span(run_.tensors).first(2);
+  load_part_of_checkpoint(fs, bad, part, device_);
+  EXPECT_EQ(device_.uploads, 2);
+  const size_t bytes = 5 * 3 * 4 + 7 * 2;
+  EXPECT_EQ(run_.content().substr(0, bytes), SmallTrainState::content_of(1).substr(0, bytes));
+  EXPECT_EQ(run_.content().substr(bytes), before.substr(bytes));
+}
+TEST_F(ForeignCheckpoint, PartThatIsNotThere) {
+  run_.tensors = {run_.tensors[0], {"lm_head.weight", run_.tensors[1].tensor, 1}};
+  EXPECT_ERROR(load_part_of_checkpoint(fs, bad, run_.tensors, device_), bad, "no tensor 'lm_head.weight'");
+  change_byte(tensors, 20);
+  run_.tensors.pop_back();
+  EXPECT_ERROR(load_part_of_checkpoint(fs, bad, run_.tensors, device_), tensors, "was altered");
+  EXPECT_EQ(device_.uploads, 0);
+}
 TEST_F(ForeignCheckpoint, LoadingOneTensorTwiceIsABug) {
   run_.tensors.push_back(run_.tensors[0]);
   EXPECT_THROW(store_.load(bad, run_.tensors, device_), LogicError);
