@@ -106,23 +106,6 @@ TEST(LlamaGoldenBits, RecomputationChangesNothing) {
   }
 }
 
-TEST(LlamaGoldenBits, ThreadsChangeNothing) {
-  for (const char* name : {"llama_tiny", "llama_wide"}) {
-    const GoldenModel golden = load_golden(name);
-    for (const DType storage : {DType::kF32, DType::kBF16}) {
-      const auto with = [&](int threads) {
-        return gradients_with(
-            golden,
-            {.micro_batch = golden.batch, .threads = threads, .storage = storage, .loss_chunk_rows = 5},
-            golden.batch.rows);
-      };
-      const NamedValues one = with(1);
-      EXPECT_EQ(one, with(2)) << name << " " << name_of(storage);
-      EXPECT_EQ(one, with(3)) << name << " " << name_of(storage);
-    }
-  }
-}
-
 TEST(LlamaGoldenBits, ASecondStepOverwritesTheFirst) {
   const GoldenModel golden = load_golden("llama_tiny");
   ModelBench bench(golden.config,

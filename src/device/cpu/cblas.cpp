@@ -49,7 +49,7 @@ bool cblas_is_optimised() {
 
 #endif
 
-void sgemm(const Sgemm& call) {
+static void product(const Sgemm& call) {
   const auto flag = [](Transpose t) { return t == Transpose::kYes ? CblasTrans : CblasNoTrans; };
   using Int = decltype([] {
 #if defined(MPT_CBLAS_BLIS)
@@ -63,6 +63,21 @@ void sgemm(const Sgemm& call) {
   cblas_sgemm(CblasRowMajor, flag(call.transpose_a), flag(call.transpose_b), Int(call.m), Int(call.n),
               Int(call.k), 1.0f, call.a, leading(call.lda), call.b, leading(call.ldb), call.beta, call.d,
               leading(call.ldd));
+}
+
+// With BLIS 0.9 the bits of A B^T depend on the number of threads where n is odd, by the kernels of its last
+// column, and on nothing of the kind where n is even (measured over 3000 shapes). Alone that column is
+// computed alike by any number of threads.
+void sgemm(const Sgemm& call) {
+  const bool alone = call.transpose_b == Transpose::kYes && call.n % 2 == 1 && call.n > 1;
+  if (!alone) return product(call);
+  Sgemm even = call, last = call;
+  even.n = call.n - 1;
+  last.n = 1;
+  last.b += even.n * call.ldb;
+  last.d += even.n;
+  product(even);
+  product(last);
 }
 
 }  // namespace mpt
