@@ -28,7 +28,7 @@ int32_t sample_token(std::span<const float> logits, const SamplingOptions& optio
 struct GenerateOptions {
   std::string prompt;
   int64_t max_tokens = 100;
-  SamplingOptions sampling;
+  SamplingOptions sampling{};
   bool prepend_bos = false;  // in front of the prompt
 };
 

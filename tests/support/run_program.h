@@ -113,6 +113,7 @@ inline ProgramResult run_program(std::vector<std::string> args, const RunOptions
   const pid_t child = ::fork();
   check(child >= 0, "no process: errno {}", errno);
   if (child == 0) become(argv, envp, options.cwd, out, err);
+  ::setpgid(child, child);  // here as well, so that it is done before the first of the two goes on
   ::close(out.write_end);
   ::close(err.write_end);
   ProgramResult result;

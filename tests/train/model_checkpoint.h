@@ -1,0 +1,101 @@
+// Checkpoints of small models for the verbs that use them: of golden weights, or of zeros, with a tokenizer
+// that is trained on the spot.
+#pragma once
+
+#include <string>
+
+#include "core/file_system.h"
+#include "data/tokenizer_training.h"
+#include "model/golden_model.h"
+#include "model/model_bench.h"
+#include "train/checkpoint_files.h"
+#include "train/loaded_model.h"
+#include "train/run_config.h"
+
+namespace mpt::test {
+
+struct CheckpointedModel {
+  LlamaConfig model;
+  Format format = Format::kF32;
+  int64_t seq_len = 16;
+  std::string tokenizer{};
+  int64_t step = 7;
+  // Weights: these by name, or all zero but the norms' gains if there are none.
+  NamedValues weights{};
+
+  [[nodiscard]] RunConfig config() const {
+    RunConfig config;
+    config.name = "small";
+    config.model = model;
+    config.data.tokenizer = tokenizer;
+    config.batch = {.seq_len = seq_len, .tokens_per_step = 2 * seq_len};
+    config.precision = {.weights = format, .compute = format, .optimizer_state = format, .gradient = format};
+    config.train.steps = 10;
+    return config;
+  }
+};
+
+// With one state of an optimizer beside the weights, as a run leaves it.
+inline void write_model_checkpoint(const std::string& directory, const CheckpointedModel& saved) {
+  const auto device = make_cpu_device(1);
+  const auto allocator = device->make_allocator();
+  const DType storage = dtype_of(saved.format);
+  const WeightStore store(llama_parameters(saved.model), {.storage = storage, .gradient = storage},
+                          Gradients::kNone, *allocator);
+  initialize_weights(store, 0.0, 1, *device);
+  std::vector<NamedTensor> tensors = store.named_tensors();
+  for (const NamedTensor& named : tensors)
+    if (!saved.weights.empty()) set_values(*device, named.tensor, saved.weights.at(named.name));
+  tensors.push_back({"m/lm_head.weight", allocator->tensor(Purpose::kOptimizerState, storage, 3, 5), 2});
+  write_checkpoint(posix_file_system(), directory,
+                   {.step = saved.step,
+                    .cursor = 14,
+                    .seed = 1,
+                    .config = resolved_json(saved.config()),
+                    .extra = nlohmann::json::object(),
+                    .tokens = saved.step * 2 * saved.seq_len},
+                   tensors, *device);
+}
+
+// The model of tests/golden/<name>.safetensors.
+inline CheckpointedModel golden_checkpoint(const GoldenModel& golden, Format format) {
+  return {
+      .model = golden.config, .format = format, .seq_len = golden.batch.seq_len, .weights = golden.weights};
+}
+
+inline constexpr int64_t kSmallVocab = 300;
+
+// 300 pieces: some words, the alphabet, bytes for everything else. Returns its path.
+inline std::string train_small_tokenizer(const std::string& directory) {
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "the weights of the model and the gradients of the loss, rounded.\n\n";
+  write_file_atomically(posix_file_system(), directory + "/corpus.txt", bytes_of(text));
+  TokenizerTrainingOptions options;
+  options.corpus.patterns = {directory + "/corpus.txt"};
+  options.output = directory + "/small.model";
+  options.vocab_size = kSmallVocab;
+  return train_tokenizer(options).path;
+}
+
+// Values of a fixed pseudo-random draw, with deviation 0.3: every token has its own logits.
+inline NamedValues random_weights(const LlamaConfig& config) {
+  const auto device = make_cpu_device(1);
+  const auto allocator = device->make_allocator();
+  const WeightStore store(llama_parameters(config), {.storage = DType::kF32, .gradient = DType::kF32},
+                          Gradients::kNone, *allocator);
+  initialize_weights(store, 0.3, 11, *device);
+  NamedValues values;
+  for (const NamedTensor& named : store.named_tensors())
+    values[named.name] = values_of(*device, named.tensor);
+  return values;
+}
+
+inline LlamaConfig small_config(int64_t vocab_size) {
+  return {.hidden_size = 16,
+          .intermediate_size = 20,
+          .num_hidden_layers = 2,
+          .num_attention_heads = 2,
+          .vocab_size = vocab_size};
+}
+
+}  // namespace mpt::test
