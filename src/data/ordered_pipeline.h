@@ -28,12 +28,12 @@ class OrderedPipeline {
     int depth;
   };
   using Make = std::function<std::unique_ptr<Job>()>;  // called by one thread; null at the end
-  using Work = std::function<void(Job&)>;              // called by all workers at once
+  using Work = std::function<void(Job&, int worker)>;  // called by all workers at once, each with its number
 
   OrderedPipeline(Options options, Make make, Work work)
       : depth_(static_cast<size_t>(options.depth)), make_(std::move(make)), work_(std::move(work)) {
     threads_.emplace_back([this] { make_jobs(); });
-    for (int i = 0; i < options.workers; ++i) threads_.emplace_back([this] { work_on_jobs(); });
+    for (int i = 0; i < options.workers; ++i) threads_.emplace_back([this, i] { work_on_jobs(i); });
   }
   ~OrderedPipeline() {
     {
@@ -88,7 +88,7 @@ class OrderedPipeline {
     }
   }
 
-  void work_on_jobs() {
+  void work_on_jobs(int worker) {
     for (;;) {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return stop_ || made_all_ || !waiting_.empty(); });
@@ -98,7 +98,7 @@ class OrderedPipeline {
       lock.unlock();
       std::exception_ptr failure;
       try {
-        work_(*slot->job);
+        work_(*slot->job, worker);
       } catch (...) {
         failure = std::current_exception();
       }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <regex>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -15,6 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kNumberDigits = 6;  // of a shard's number in its name
+
 std::string path_in(const std::string& directory, const std::string& file) {
   return (fs::path(directory) / file).string();
 }
@@ -25,7 +27,7 @@ SplitWriter::SplitWriter(Options options)
     : options_(std::move(options)), counts_(static_cast<size_t>(options_.vocab_size)) {}
 
 std::string SplitWriter::shard_name(int64_t number) const {
-  return fmt::format("{}_{:06}.bin", options_.name, number);
+  return fmt::format("{}_{:0{}}.bin", options_.name, number, kNumberDigits);
 }
 
 void SplitWriter::begin_shard() {
@@ -91,8 +93,19 @@ double entropy_nats(std::span<const int64_t> counts) {
 }
 
 bool is_split_file(const std::string& file, const std::string& split) {
-  static const std::regex kEnding("_[0-9]{6}\\.(bin|idx)(\\.tmp)?");
-  return file.starts_with(split) && std::regex_match(file.substr(split.size()), kEnding);
+  std::string_view rest = file;
+  const auto take = [&rest](std::string_view begin) {
+    const bool there = rest.starts_with(begin);
+    if (there) rest.remove_prefix(begin.size());
+    return there;
+  };
+  if (!take(split) || !take("_")) return false;
+  const std::string_view number = rest.substr(0, kNumberDigits);
+  if (number.size() != kNumberDigits || number.find_first_not_of("0123456789") != std::string_view::npos)
+    return false;
+  rest.remove_prefix(kNumberDigits);
+  if (!take(".bin") && !take(".idx")) return false;
+  return rest.empty() || rest == ".tmp";
 }
 
 }  // namespace mpt

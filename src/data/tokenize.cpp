@@ -14,6 +14,7 @@
 #include "data/ordered_pipeline.h"
 #include "data/output_file.h"
 #include "data/split_writer.h"
+#include "data/text_encoder.h"
 #include "data/tokenizer.h"
 
 namespace mpt {
@@ -91,12 +92,13 @@ std::unique_ptr<TextBatch> read_text_batch(CorpusReader& corpus) {
   return batch->texts.empty() ? nullptr : std::move(batch);
 }
 
-void encode_batch(const TokenizeOptions& options, const Tokenizer& tokenizer, TextBatch& batch) {
+void encode_batch(const TokenizeOptions& options, const Tokenizer& tokenizer, TextEncoder& encoder,
+                  TextBatch& batch) {
   for (const std::string& text : batch.texts) {
-    std::vector<int32_t> tokens = tokenizer.encode(text);
-    if (options.prepend_bos) tokens.insert(tokens.begin(), static_cast<int32_t>(tokenizer.bos_id()));
+    std::vector<int32_t>& tokens = batch.documents.emplace_back();
+    if (options.prepend_bos) tokens.push_back(static_cast<int32_t>(tokenizer.bos_id()));
+    encoder.append(text, tokens);
     if (options.append_eos) tokens.push_back(static_cast<int32_t>(tokenizer.eos_id()));
-    batch.documents.push_back(std::move(tokens));
   }
 }
 
@@ -168,9 +170,12 @@ void run_pipeline(const TokenizeOptions& options, const Tokenizer& tokenizer, Co
   const int workers = options.threads == 0 ? all : options.threads;
   const auto begin = std::chrono::steady_clock::now();
   Progress progress({.label = "tokenize", .total = corpus.input_bytes()});
+  std::vector<TextEncoder> encoders(static_cast<size_t>(workers), TextEncoder(tokenizer));
   OrderedPipeline<TextBatch> pipeline(
       {.workers = workers, .depth = 4 * workers}, [&] { return read_text_batch(corpus); },
-      [&](TextBatch& batch) { encode_batch(options, tokenizer, batch); });
+      [&](TextBatch& batch, int worker) {
+        encode_batch(options, tokenizer, encoders[static_cast<size_t>(worker)], batch);
+      });
   while (const auto batch = pipeline.next()) {
     splits.add(*batch);
     const double rate = static_cast<double>(splits.tokens()) / seconds_since(begin);

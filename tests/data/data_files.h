@@ -119,10 +119,11 @@ inline std::string write_shard(const std::string& path, const std::vector<int32_
 inline const std::string& small_tokenizer() {
   static const std::string path = [] {
     const std::string directory = fresh_directory();
-    const std::string text = write_text(directory + "/text.txt", generated_text(1, 4000));
-    return train_tokenizer(
-               {.corpus = {.patterns = {text}}, .output = directory + "/small", .vocab_size = 320})
-        .path;
+    TokenizerTrainingOptions options;
+    options.corpus.patterns = {write_text(directory + "/text.txt", generated_text(1, 4000))};
+    options.output = directory + "/small";
+    options.vocab_size = 320;
+    return train_tokenizer(options).path;
   }();
   return path;
 }

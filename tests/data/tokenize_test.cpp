@@ -308,7 +308,7 @@ TEST(OrderedPipeline, KeepsOrderAndDepth) {
     OrderedPipeline<Number> pipeline(
         {.workers = workers, .depth = 3},
         [&]() -> std::unique_ptr<Number> { return made < 500 ? std::make_unique<Number>(made++) : nullptr; },
-        [](Number& number) { number.value *= 2; });
+        [](Number& number, int) { number.value *= 2; });
     while (const auto number = pipeline.next()) {
       EXPECT_EQ(number->value, 2 * taken++);
       EXPECT_LE(made.load(), taken + 4);
@@ -327,7 +327,7 @@ TEST(OrderedPipeline, ErrorsComeInTheirPlaceAndDestructionNeverHangs) {
             if (making && made == fail_at) throw error("making {}", made);
             return std::make_unique<Number>(made++);
           },
-          [&](Number& number) {
+          [&](Number& number, int) {
             if (!making && number.value == fail_at) throw error("working on {}", number.value);
           });
       for (int i = 0; i < fail_at; ++i) ASSERT_EQ(pipeline.next()->value, i);
@@ -340,7 +340,7 @@ TEST(OrderedPipeline, MayBeDroppedAtAnyTime) {
   for (int taken = 0; taken < 10; ++taken) {
     int made = 0;
     OrderedPipeline<Number> pipeline(
-        {.workers = 3, .depth = 2}, [&] { return std::make_unique<Number>(made++); }, [](Number&) {});
+        {.workers = 3, .depth = 2}, [&] { return std::make_unique<Number>(made++); }, [](Number&, int) {});
     for (int i = 0; i < taken; ++i) pipeline.next();
   }
 }

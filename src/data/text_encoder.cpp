@@ -1,0 +1,166 @@
+#include "data/text_encoder.h"
+
+#include <optional>
+
+namespace mpt {
+namespace {
+
+constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // how a model spells a space
+constexpr size_t kMaxCachedWordBytes = 64;
+
+// Protocol buffers, as far as a model needs: the fields of one message, in order.
+struct Field {
+  uint32_t number;
+  uint64_t value;          // of a variable-length integer
+  std::string_view bytes;  // of a string or a nested message
+};
+
+class Message {
+ public:
+  explicit Message(std::string_view bytes) : rest_(bytes) {}
+
+  // Nothing at the end, or if the rest is no message.
+  std::optional<Field> next() {
+    if (rest_.empty()) return std::nullopt;
+    const uint64_t key = integer();
+    Field field{static_cast<uint32_t>(key >> 3), 0, {}};
+    switch (key & 7) {
+      case 0:
+        field.value = integer();
+        break;
+      case 1:
+        take(8);
+        break;
+      case 2:
+        field.bytes = take(integer());
+        break;
+      case 5:
+        take(4);
+        break;
+      default:
+        return std::nullopt;
+    }
+    return field;
+  }
+
+ private:
+  uint64_t integer() {
+    uint64_t value = 0;
+    for (int shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
+      const auto byte = static_cast<unsigned char>(take(1)[0]);
+      value |= uint64_t{byte & 0x7Fu} << shift;
+      if (byte < 0x80) break;
+    }
+    return value;
+  }
+  std::string_view take(uint64_t count) {
+    const std::string_view taken = rest_.substr(0, count);
+    rest_.remove_prefix(taken.size());
+    return taken;
+  }
+
+  std::string_view rest_;
+};
+
+// The numbers below are those of sentencepiece_model.proto; a field that is absent has its default.
+bool piece_allows(std::string_view message) {
+  constexpr uint64_t kNormal = 1, kUserDefined = 4, kUnused = 5;
+  std::string_view piece;
+  uint64_t type = kNormal;
+  for (Message fields(message); const auto field = fields.next();) {
+    if (field->number == 1) piece = field->bytes;
+    if (field->number == 3) type = field->value;
+  }
+  if (type == kUserDefined) return false;
+  if (type != kNormal && type != kUnused) return true;  // never merged
+  while (piece.starts_with(kSpaceSymbol)) piece.remove_prefix(kSpaceSymbol.size());
+  return piece.find(kSpaceSymbol) == std::string_view::npos;
+}
+
+bool trainer_allows(std::string_view message) {
+  constexpr uint64_t kBpe = 2;
+  uint64_t type = 1, space_as_suffix = 0, byte_fallback = 0;
+  for (Message fields(message); const auto field = fields.next();) {
+    if (field->number == 3) type = field->value;
+    if (field->number == 24) space_as_suffix = field->value;
+    if (field->number == 35) byte_fallback = field->value;
+  }
+  return type == kBpe && space_as_suffix == 0 && byte_fallback == 1;
+}
+
+bool normalizer_allows(std::string_view message) {
+  std::string_view character_map;
+  uint64_t dummy_prefix = 1, remove_extra_spaces = 1, escape_spaces = 1;
+  for (Message fields(message); const auto field = fields.next();) {
+    if (field->number == 2) character_map = field->bytes;
+    if (field->number == 3) dummy_prefix = field->value;
+    if (field->number == 4) remove_extra_spaces = field->value;
+    if (field->number == 5) escape_spaces = field->value;
+  }
+  return character_map.empty() && dummy_prefix == 1 && remove_extra_spaces == 0 && escape_spaces == 1;
+}
+
+// Bytes of the white space at `at`, 0 if there is none. A space symbol in the text means the same as a space.
+size_t space_length(std::string_view text, size_t at) {
+  if (text[at] == ' ') return 1;
+  return text[at] == kSpaceSymbol[0] && text.substr(at).starts_with(kSpaceSymbol) ? kSpaceSymbol.size() : 0;
+}
+
+// Where the word at `begin` (its white space, then the rest) ends: in front of the next white space. A single
+// space at the end of the text stays with the word before it, because it cannot be encoded alone.
+size_t word_end(std::string_view text, size_t begin) {
+  bool in_space = true;
+  for (size_t at = begin; at < text.size();) {
+    const size_t space = space_length(text, at);
+    if (space > 0 && !in_space && at + space < text.size()) return at;
+    in_space = space > 0;
+    at += space > 0 ? space : 1;
+  }
+  return text.size();
+}
+
+}  // namespace
+
+bool words_are_independent(std::string_view model) {
+  bool allowed = true, trainer = false, normalizer = false;
+  for (Message fields(model); const auto field = fields.next();) {
+    if (field->number == 1) allowed = allowed && piece_allows(field->bytes);
+    if (field->number == 2) trainer = trainer_allows(field->bytes);
+    if (field->number == 3) normalizer = normalizer_allows(field->bytes);
+  }
+  return allowed && trainer && normalizer;
+}
+
+TextEncoder::TextEncoder(const Tokenizer& tokenizer, size_t max_cached_words)
+    : tokenizer_(tokenizer),
+      word_by_word_(words_are_independent(tokenizer.model_bytes())),
+      max_cached_words_(max_cached_words) {}
+
+void TextEncoder::append(std::string_view text, std::vector<int32_t>& ids) {
+  if (!word_by_word_) {
+    const std::vector<int32_t> whole = tokenizer_.encode(text);
+    ids.insert(ids.end(), whole.begin(), whole.end());
+    return;
+  }
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = word_end(text, begin);
+    // The tokenizer puts a space in front of any text: it stands for the word's own first one.
+    const size_t own_space = begin == 0 ? 0 : space_length(text, begin);
+    append_word(text.substr(begin + own_space, end - begin - own_space), ids);
+    begin = end;
+  }
+}
+
+void TextEncoder::append_word(std::string_view word, std::vector<int32_t>& ids) {
+  if (const auto known = cache_.find(word); known != cache_.end()) {
+    ids.insert(ids.end(), known->second.begin(), known->second.end());
+    return;
+  }
+  std::vector<int32_t> encoded = tokenizer_.encode(word);
+  ids.insert(ids.end(), encoded.begin(), encoded.end());
+  if (word.size() > kMaxCachedWordBytes) return;
+  if (cache_.size() >= max_cached_words_) cache_.clear();
+  cache_.emplace(word, std::move(encoded));
+}
+
+}  // namespace mpt
