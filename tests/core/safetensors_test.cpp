@@ -1,6 +1,7 @@
 // Safetensors files: the layout to the byte, round trips, and every corruption an Error.
 #include "core/safetensors.h"
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 
@@ -86,7 +87,7 @@ TEST(Safetensors, RoundTripOfEveryTypeInAnyPieces) {
       EXPECT_EQ(entry.shape, tensor.shape);
       const std::vector<std::byte> bytes = reader.read(entry);
       ASSERT_EQ(static_cast<int64_t>(bytes.size()), tensor.bytes());
-      EXPECT_EQ(0, std::memcmp(bytes.data(), data.data() + offset, bytes.size())) << tensor.name;
+      EXPECT_TRUE(std::ranges::equal(bytes, bytes_of(data).subspan(offset, bytes.size()))) << tensor.name;
       offset += bytes.size();
     }
   }
