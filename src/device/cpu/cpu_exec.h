@@ -11,9 +11,10 @@ struct CpuExec {
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) f(i);
   }
+  // A single row, as generation has, is not worth waking the threads for.
   template <class F>
   void rows(int64_t n, const F& f) const {
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (n > 1)
     for (int64_t row = 0; row < n; ++row) f(SerialGroup{}, row);
   }
   template <class F>

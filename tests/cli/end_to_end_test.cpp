@@ -1,0 +1,183 @@
+// Text in, model out, through the program alone: tokenizer, tokenize, train, eval, generate, export.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "core/safetensors.h"
+#include "support/draws.h"
+#include "support/run_program.h"
+#include "support/temp_directory.h"
+#include "train/metrics_log.h"
+
+namespace mpt::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Arguments = std::vector<std::string>;
+
+constexpr const char* kConfig = R"({
+  "name": "small", "seed": 3,
+  "model": {"hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "vocab_size": 310},
+  "data": {"train": "data/train_*.bin", "validation": "data/val_*.bin", "tokenizer": "data/tokenizer.model"},
+  "batch": {"seq_len": 24, "tokens_per_step": 96},
+  "optimizer": {"rule": "m_plus_adam", "lr_additive": 1e-2, "lr_multiplicative": 1e-2},
+  "train": {"steps": 6},
+  "eval": {"every_steps": 0, "tokens": 500},
+  "checkpoint": {"every_steps": 3},
+  "device": {"threads": 1}
+})";
+
+void write_corpus(const std::string& path) {
+  const Arguments words{"weights", "gradients", "step", "model",    "of",
+                        "the",     "token",     "loss", "rounding", "été"};
+  std::ofstream file(path);
+  Draws draws(5);
+  for (int document = 0; document < 150; ++document) {
+    for (int word = 0; word < 20; ++word)
+      file << words[size_t(draws.index(10))] << (word % 7 == 6 ? ".\n" : " ");
+    file << "\n\n";
+  }
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// The number behind a name in a summary.
+double number_behind(const std::string& text, const std::string& name) {
+  const size_t at = text.find(name);
+  EXPECT_NE(at, std::string::npos) << name << " in " << text;
+  return at == std::string::npos ? NAN : std::stod(text.substr(at + name.size()));
+}
+
+class EndToEnd : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    directory_ = std::make_unique<TempDirectory>();
+    write_corpus(*directory_ / "corpus.txt");
+    std::ofstream(*directory_ / "config.json") << kConfig;
+    must({"tokenizer", "--input", "corpus.txt", "--vocab-size", "300", "--output", "small.model"});
+    must({"tokenize", "--input", "corpus.txt", "--tokenizer", "small.model", "--output", "data",
+          "--validation-fraction", "0.2"});
+    training_ = must({"--config", "config.json"});
+  }
+  static void TearDownTestSuite() { directory_.reset(); }
+
+  static ProgramResult run(const Arguments& arguments) {
+    return run_program(arguments, {.cwd = directory_->path()});
+  }
+  static ProgramResult must(const Arguments& arguments) {
+    const ProgramResult result = run(arguments);
+    EXPECT_EQ(result.exit_code, 0) << arguments.front() << ": " << result.err;
+    return result;
+  }
+  static ProgramResult eval(const Arguments& more = {}) {
+    Arguments arguments{"eval", "--checkpoint", "runs/small", "--threads", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return must(arguments);
+  }
+  static ProgramResult generate(const Arguments& more = {}, const std::string& threads = "1") {
+    Arguments arguments{"generate",     "--checkpoint", "runs/small", "--prompt", "the model",
+                        "--max-tokens", "10",           "--threads",  threads};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  }
+
+  static std::unique_ptr<TempDirectory> directory_;
+  static ProgramResult training_;
+};
+std::unique_ptr<TempDirectory> EndToEnd::directory_;
+ProgramResult EndToEnd::training_;
+
+TEST_F(EndToEnd, TrainingLogsToStandardError) {
+  EXPECT_EQ(training_.out, "");
+  EXPECT_TRUE(has(training_.err, "complete at step 6 of 6")) << training_.err;
+}
+
+TEST_F(EndToEnd, PlanPrintsMemory) {
+  const ProgramResult plan = must({"plan", "--config", "config.json"});
+  EXPECT_TRUE(has(plan.out, "weights")) << plan.out;
+  EXPECT_FALSE(fs::exists(*directory_ / "runs/other"));
+}
+
+TEST_F(EndToEnd, EvalGivesTheLossOfTheRun) {
+  const auto metrics = read_metrics(posix_file_system(), *directory_ / "runs/small/metrics.jsonl");
+  const nlohmann::json& last = metrics.at(6);
+  const ProgramResult result = eval();
+  EXPECT_NEAR(number_behind(result.out, "val_loss"), last.at("val_loss").get<double>(), 5.1e-7);
+  EXPECT_NEAR(number_behind(result.out, "val_perplexity"), last.at("val_perplexity").get<double>(), 5.1e-5);
+  EXPECT_EQ(number_behind(result.out, "tokens"), 21 * 24) << "500 tokens in whole sequences";
+  EXPECT_EQ(number_behind(result.out, "step "), 6);
+}
+
+TEST_F(EndToEnd, EvalDoesNotDependOnTheBatch) {
+  const std::string out = eval({"--micro-batch-rows", "1"}).out;
+  for (const char* rows : {"3", "7", "100000"}) EXPECT_EQ(eval({"--micro-batch-rows", rows}).out, out);
+}
+
+TEST_F(EndToEnd, EvalTakesOtherDataCheckpointsAndBudgets) {
+  const std::string own = eval().out;
+  EXPECT_NE(eval({"--data", "data/train_*.bin"}).out, own);
+  EXPECT_EQ(number_behind(eval({"--tokens", "1"}).out, "tokens"), 24);
+  const ProgramResult earlier =
+      must({"eval", "--checkpoint", "runs/small/checkpoints/step_00000003", "--threads", "1"});
+  EXPECT_EQ(number_behind(earlier.out, "step "), 3);
+  const ProgramResult missing = run({"eval", "--checkpoint", "runs/small", "--data", "nowhere_*.bin"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_TRUE(has(missing.err, "nowhere_*.bin")) << missing.err;
+}
+
+TEST_F(EndToEnd, GenerateWritesTheTextAlone) {
+  const ProgramResult result = generate({"--temperature", "0"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(result.out.starts_with("the model")) << result.out;
+  EXPECT_TRUE(result.out.ends_with("\n"));
+  EXPECT_TRUE(has(result.err, "tokens/s")) << result.err;
+  EXPECT_EQ(generate({"--temperature", "0"}, "2").out, result.out);
+}
+
+TEST_F(EndToEnd, GenerateIsAFunctionOfTheSeed) {
+  const auto text = [](const std::string& seed) {
+    return generate({"--temperature", "3", "--seed", seed}).out;
+  };
+  EXPECT_EQ(text("1"), text("1"));
+  EXPECT_NE(text("1"), text("2"));
+}
+
+TEST_F(EndToEnd, GenerateRefusesWhatCannotBe) {
+  const ProgramResult long_prompt =
+      run({"generate", "--checkpoint", "runs/small", "--prompt", std::string(500, 'x')});
+  EXPECT_EQ(long_prompt.exit_code, 1);
+  EXPECT_TRUE(has(long_prompt.err, "at most 24")) << long_prompt.err;
+  const ProgramResult tokenizer = generate({"--tokenizer", "config.json"});
+  EXPECT_EQ(tokenizer.exit_code, 1);
+  EXPECT_TRUE(has(tokenizer.err, "config.json: not a SentencePiece model")) << tokenizer.err;
+}
+
+TEST_F(EndToEnd, GenerateEndsQuietlyWhenNobodyReads) {
+  const std::string command =
+      R"(cd "$D" && { "$P" generate --checkpoint runs/small --prompt x --threads 1; echo "status $?" >&2; } | true)";
+  const ProgramResult result = run_program(
+      {"-c", command}, {.env = {{"P", MPT_PROGRAM}, {"D", directory_->path()}}, .program = "/bin/sh"});
+  EXPECT_TRUE(has(result.err, "status 0")) << result.err;
+}
+
+TEST_F(EndToEnd, ExportWritesADirectory) {
+  const Arguments arguments{"export", "--checkpoint", "runs/small", "--output", "exported"};
+  const ProgramResult result = must(arguments);
+  EXPECT_TRUE(has(result.out, "exported: step 6 of small")) << result.out;
+  const SafetensorsReader weights(posix_file_system(), *directory_ / "exported/model.safetensors");
+  EXPECT_EQ(weights.at("lm_head.weight").shape, (std::vector<int64_t>{310, 16}));
+  EXPECT_EQ(weights.at("lm_head.weight").type, StoredType::kBF16);
+  EXPECT_TRUE(fs::exists(*directory_ / "exported/tokenizer.model"));
+
+  const ProgramResult again = run(arguments);
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_TRUE(has(again.err, "--overwrite")) << again.err;
+  must({"export", "--checkpoint", "runs/small", "--output", "exported", "--overwrite"});
+}
+
+}  // namespace
+}  // namespace mpt::test
