@@ -25,7 +25,7 @@ void add_corpus_options(CLI::App& verb, CorpusOptions& corpus) {
             "longer documents are cut");
 }
 
-double megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+std::string size_text(int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
 
 // --- tokenizer ---------------------------------------------------------------------------------
 
@@ -34,10 +34,10 @@ std::string summary_of(const TokenizerTrainingResult& result) {
       "tokenizer        {}\n"
       "pieces           {}\n"
       "hash             {}\n"
-      "trained on       {} lines, {:.1f} MB of {:.1f} MB\n"
+      "trained on       {} lines, {} of {}\n"
       "time             {}\n",
-      result.path, result.vocab_size, result.hash, result.sample_lines, megabytes(result.sample_bytes),
-      megabytes(result.text_bytes), format_duration(result.seconds));
+      result.path, result.vocab_size, result.hash, result.sample_lines, size_text(result.sample_bytes),
+      size_text(result.text_bytes), format_duration(result.seconds));
 }
 
 void add_tokenizer(CLI::App& program) {
@@ -70,8 +70,8 @@ std::string summary_of(const TokenizeResult& result, const std::string& output) 
   const CorpusStats& corpus = result.corpus;
   std::string text = fmt::format("output           {}\n", output);
   text += fmt::format(
-      "documents        {}, {:.1f} MB ({} without text and {} unreadable skipped, {} cuts of long ones)\n",
-      corpus.documents, megabytes(corpus.text_bytes), corpus.empty, corpus.bad, corpus.cuts);
+      "documents        {}, {} ({} without text and {} unreadable skipped, {} cuts of long ones)\n",
+      corpus.documents, size_text(corpus.text_bytes), corpus.empty, corpus.bad, corpus.cuts);
   for (const auto& [name, split] : result.manifest.splits) text += summary_of(name, split);
   return text + fmt::format("all              {} tokens, {:.3f} bytes/token, {} tokens/s, {}\n",
                             result.tokens, result.bytes_per_token, format_count(result.tokens_per_second),
