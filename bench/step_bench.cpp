@@ -1,0 +1,102 @@
+// Whole training steps (forward, backward, gradient norm, optimizer) on the CPU, in tokens per second.
+//
+//   step_bench --benchmark_filter=A/fp32        shapes A to E; regimes fp32 and bf16; rules adamw and
+//   m_plus_adam
+// Counters: tokens/s, and % of the FP32 product rate measured in the same process (formula:
+// train/throughput.h).
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include "core/philox.h"
+#include "train/run_model.h"
+#include "train/throughput.h"
+
+namespace mpt {
+namespace {
+
+struct Shape {
+  const char* name;
+  int64_t hidden, layers, heads, intermediate, vocab, batch, seq_len;
+};
+
+constexpr std::array<Shape, 5> kShapes{{{"A", 256, 4, 4, 688, 4096, 16, 256},
+                                        {"B", 256, 4, 4, 688, 4096, 4, 1024},
+                                        {"C", 256, 4, 4, 688, 32000, 16, 256},
+                                        {"D", 256, 4, 4, 688, 32000, 4, 1024},
+                                        {"E", 512, 8, 8, 1376, 32000, 1, 1024}}};
+
+RunConfig config_of(const Shape& shape, Format format, UpdateRule rule) {
+  RunConfig config;
+  config.name = shape.name;
+  config.model = {.hidden_size = shape.hidden,
+                  .intermediate_size = shape.intermediate,
+                  .num_hidden_layers = shape.layers,
+                  .num_attention_heads = shape.heads,
+                  .vocab_size = shape.vocab};
+  config.batch = {
+      .seq_len = shape.seq_len, .tokens_per_step = shape.batch * shape.seq_len, .micro_batch_rows = 0};
+  config.precision = {.weights = format, .compute = format, .optimizer_state = format, .gradient = format};
+  config.optimizer.rule = rule;
+  config.optimizer.lr_additive = 1e-3;
+  config.optimizer.lr_multiplicative = 1e-4;
+  config.train.steps = 1000;
+  return config;
+}
+
+std::vector<int32_t> random_tokens(const Shape& shape, uint32_t row) {
+  const RandomCounter counter{1, 0, row, 0, Stream::kToy};
+  std::vector<int32_t> tokens(size_t(shape.batch * shape.seq_len));
+  for (size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = int32_t(uint64_t{counter.word(uint32_t(i))} * uint64_t(shape.vocab) >> 32);
+  return tokens;
+}
+
+void training_step(benchmark::State& state, const Shape& shape, Format format, UpdateRule rule) {
+  const RunConfig config = config_of(shape, format, rule);
+  const std::unique_ptr<Device> device = make_device(config.device);
+  const double limit = measured_product_rate(*device);
+  const std::unique_ptr<Allocator> allocator = device->make_allocator();
+  RunModel model(config, *device, *allocator);
+  initialize_weights(model.weights, 0.02, 1, *device);
+  const std::vector<int32_t> tokens = random_tokens(shape, 0), targets = random_tokens(shape, 1);
+  const auto n = double(tokens.size());
+  int64_t t = 0;
+  for (auto _ : state) {
+    model.llama.forward_backward({tokens, targets},
+                                 {.gradient_scale = float(1 / n), .accumulate = Accumulate::kNo});
+    model.llama.finish_gradients();
+    const double norm = model.optimizer.grad_norm();
+    model.optimizer.step(
+        {.t = ++t, .lr_additive = 1e-3, .lr_multiplicative = 1e-4, .grad_scale = clip_scale(1.0, norm)});
+  }
+  using benchmark::Counter;
+  state.counters["tokens/s"] = Counter(n, Counter::kIsIterationInvariantRate);
+  const double flops = n * flops_per_token(config.model, shape.seq_len);
+  state.counters["%limit"] = Counter(100 * flops / limit, Counter::kIsIterationInvariantRate);
+}
+
+void register_all() {
+  for (const Shape& shape : kShapes)
+    for (const Format format : {Format::kF32, Format::kBF16})
+      for (const UpdateRule rule : {UpdateRule::kAdamW, UpdateRule::kMPlusAdam})
+        benchmark::RegisterBenchmark(
+            fmt::format("{}/{}/{}", shape.name, name_of(format), name_of(rule)).c_str(),
+            [&shape, format, rule](benchmark::State& state) { training_step(state, shape, format, rule); })
+            ->Unit(benchmark::kMillisecond)
+            ->UseRealTime();
+}
+
+}  // namespace
+}  // namespace mpt
+
+int main(int argc, char** argv) {
+  mpt::register_all();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+}

@@ -1,0 +1,143 @@
+// Exact resume: N steps equal k steps, a new process's state, and N - k steps, bit for bit.
+#include <gtest/gtest.h>
+
+#include "support/expect_error.h"
+#include "support/temp_directory.h"
+#include "train/tiny_run.h"
+
+namespace mpt::test {
+namespace {
+
+struct Variant {
+  std::string name;
+  std::vector<std::string> overrides;
+};
+
+void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+
+class Resume : public testing::TestWithParam<Variant> {};
+
+TEST_P(Resume, FromEveryStepGivesTheSameBytes) {
+  const TempDirectory directory;
+  write_tiny_data(directory.path());
+  const RunConfig whole = tiny_config(directory.path(), "whole", GetParam().overrides);
+  train(whole);
+  const std::string last = tensors_at(whole, kTinySteps), metrics = metrics_of(whole);
+  for (const int64_t step : {1, 2, 9, 10, 11, 18, 19, 23}) {
+    const RunConfig part = tiny_config(directory.path(), fmt::format("part{}", step), GetParam().overrides);
+    train(part, checkpoint_path(whole, step));
+    EXPECT_TRUE(tensors_at(part, kTinySteps) == last) << "resumed at step " << step;
+    const std::string tail = metrics_of(part);
+    EXPECT_TRUE(metrics.ends_with(tail)) << "resumed at step " << step << "\n" << metrics << "\n" << tail;
+    EXPECT_EQ(std::count(tail.begin(), tail.end(), '\n'), kTinySteps - step);
+  }
+}
+
+TEST_P(Resume, TwoRunsGiveTheSameBytes) {
+  const TempDirectory directory;
+  write_tiny_data(directory.path());
+  const RunConfig a = tiny_config(directory.path(), "a", GetParam().overrides);
+  const RunConfig b = tiny_config(directory.path(), "b", GetParam().overrides);
+  train(a);
+  train(b);
+  for (int64_t step = 1; step <= kTinySteps; ++step)
+    ASSERT_TRUE(tensors_at(a, step) == tensors_at(b, step)) << "step " << step;
+  EXPECT_EQ(metrics_of(a), metrics_of(b));
+}
+
+// Every weight and every state changes in a step: none is forgotten by the optimizer or the checkpoint.
+TEST_P(Resume, EverySavedTensorChanges) {
+  const TempDirectory directory;
+  write_tiny_data(directory.path());
+  const RunConfig config = tiny_config(directory.path(), "run", GetParam().overrides);
+  train(config);
+  SafetensorsReader before(posix_file_system(),
+                           checkpoint_path(config, 1) + "/rank_00000_of_00001.safetensors");
+  SafetensorsReader after(posix_file_system(),
+                          checkpoint_path(config, 2) + "/rank_00000_of_00001.safetensors");
+  ASSERT_EQ(before.tensors().size(), after.tensors().size());
+  for (const auto& info : before.tensors()) {
+    if (info.name == "init_rms") continue;
+    EXPECT_FALSE(before.read(before.at(info.name)) == after.read(after.at(info.name))) << info.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Runs, Resume,
+    testing::Values(
+        Variant{"bf16", {}},
+        Variant{"bf16_fp32_states", {"precision.optimizer_state=fp32", "precision.gradient=fp32"}},
+        Variant{"fp32",
+                {"precision.weights=fp32", "precision.compute=fp32", "precision.gradient=fp32",
+                 "precision.optimizer_state=fp32"}},
+        Variant{"recompute_whole_step", {"train.activation_recompute=block", "batch.micro_batch_rows=0"}},
+        Variant{"options",
+                {"optimizer.clip_weight=3", "optimizer.clip_weight_mode=init_rms",
+                 "optimizer.weight_decay_multiplicative=0.1",
+                 "optimizer.weight_decay_multiplicative_mode=exponent", "schedule.shape=wsd"}},
+        Variant{"unshuffled", {"data.shuffle=false", "data.prefetch_steps=1"}}),
+    [](const auto& instance) { return instance.param.name; });
+
+// The order of data and the number of tokens do not depend on the micro-batch; the arithmetic differs by
+// rounding only.
+TEST(Training, MicroBatchDoesNotChangeTheData) {
+  const TempDirectory directory;
+  write_tiny_data(directory.path());
+  std::vector<std::map<int64_t, nlohmann::json>> runs;
+  for (const char* rows : {"1", "2", "6"}) {
+    const RunConfig config = tiny_config(
+        directory.path(), std::string("rows") + rows,
+        {std::string("batch.micro_batch_rows=") + rows, "precision.weights=fp32", "precision.compute=fp32",
+         "precision.gradient=fp32", "precision.optimizer_state=fp32", "train.steps=2"});
+    train(config);
+    runs.push_back(read_metrics(posix_file_system(), metrics_path(config)));
+  }
+  // The first loss comes before any update: sums of the same 96 FP32 losses, each within a few ulp.
+  const double loss = runs[0].at(1).at("loss").get<double>();
+  for (const auto& run : runs) {
+    EXPECT_NEAR(run.at(1).at("loss").get<double>(), loss, 1e-6 * loss);
+    EXPECT_EQ(run.at(2).at("tokens").get<int64_t>(), 192);
+  }
+}
+
+class ResumeRefused : public testing::Test {
+ protected:
+  void SetUp() override {
+    write_tiny_data(directory_.path());
+    config_ = tiny_config(directory_.path(), "run", {"train.steps=2"});
+    train(config_);
+  }
+  void expect_refused(const std::vector<std::string>& overrides, const std::string& part) {
+    std::vector<std::string> all{"train.steps=2"};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    const RunConfig other = tiny_config(directory_.path(), "other", all);
+    EXPECT_ERROR(train(other, checkpoint_path(config_, 1)), part, "step_00000001");
+  }
+  TempDirectory directory_;
+  RunConfig config_;
+};
+
+TEST_F(ResumeRefused, OfAnotherModel) { expect_refused({"model.hidden_size=64"}, "model.hidden_size"); }
+TEST_F(ResumeRefused, WithAnotherSeed) { expect_refused({"seed=8"}, "seed"); }
+TEST_F(ResumeRefused, WithAnotherStateFormat) {
+  expect_refused({"precision.optimizer_state=fp32"}, "precision.optimizer_state");
+}
+TEST_F(ResumeRefused, WithAnotherOrder) { expect_refused({"data.shuffle=false"}, "data.shuffle"); }
+TEST_F(ResumeRefused, WithOtherData) {
+  expect_refused({"data.train=" + directory_.path() + "/train_0.bin"}, "data.train");
+}
+TEST_F(ResumeRefused, BeyondTheEnd) {
+  const RunConfig shorter = tiny_config(directory_.path(), "other", {"train.steps=1"});
+  EXPECT_ERROR(train(shorter, checkpoint_path(config_, 2)), "train.", "step 2");
+}
+
+// A changed rate or length is the user's right, and the run goes on.
+TEST_F(ResumeRefused, NotForAnotherLength) {
+  const RunConfig longer =
+      tiny_config(directory_.path(), "longer", {"train.steps=3", "optimizer.lr_additive=1e-3"});
+  train(longer, checkpoint_path(config_, 2));
+  EXPECT_TRUE(posix_file_system().exists(checkpoint_path(longer, 3)));
+}
+
+}  // namespace
+}  // namespace mpt::test
