@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <string_view>
 
@@ -49,6 +50,8 @@ constexpr int64_t align_up(int64_t n, int64_t multiple) { return (n + multiple -
 class Allocator {
  public:
   virtual ~Allocator() = default;
+  // From 1, different for every allocator there ever was.
+  [[nodiscard]] uint64_t id() const { return id_; }
   // Zero-filled bytes at a multiple of kAlignment, living as long as the allocator; null when planning.
   virtual std::byte* bytes(Purpose purpose, int64_t count) = 0;
   [[nodiscard]] virtual const MemoryUse& use() const = 0;
@@ -57,6 +60,13 @@ class Allocator {
   Tensor tensor(Purpose purpose, DType dtype, int64_t rows, int64_t cols) {
     return {bytes(purpose, rows * cols * size_of(dtype)), dtype, rows, cols, cols};
   }
+
+ private:
+  static uint64_t next_id() {
+    static std::atomic<uint64_t> last{0};
+    return ++last;
+  }
+  uint64_t id_ = next_id();
 };
 
 // Counts, allocates nothing: views it returns have null data.

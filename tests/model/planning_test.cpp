@@ -83,6 +83,32 @@ TEST(Plan, RunningTakesNothingMore) {
   EXPECT_EQ(bench.allocator().use().total(), before);
 }
 
+// A device outlives the memory of its models: nothing of the first may be used by the second, larger or
+// smaller.
+TEST(Plan, OneModelAfterAnotherOnADevice) {
+  const auto device = make_cpu_device(2);
+  for (const DType storage : {DType::kBF16, DType::kF32})
+    for (const int64_t rows : {2, 1, 3}) {
+      const GoldenModel model = random_model(kSmall, {rows, 50}, {});
+      PlanningAllocator plan;
+      construct(kSmall, {.micro_batch = model.batch, .storage = storage}, *device, plan);
+      const auto allocator = device->make_allocator();
+      const WeightStore store(llama_parameters(kSmall), {.storage = storage, .gradient = storage},
+                              Gradients::kAllocate, *allocator);
+      Llama llama(kSmall, {.micro_batch = model.batch, .storage = storage, .loss_chunk_rows = 64}, store,
+                  *device, *allocator);
+      EXPECT_EQ(plan.use().total(), allocator->use().total());
+      for (const NamedTensor& named : store.named_tensors())
+        set_values(*device, named.tensor, model.weights.at(named.name));
+      const double loss =
+          llama.forward_backward(model.rows(0, rows), {.gradient_scale = 1, .accumulate = Accumulate::kNo});
+      ModelBench alone(kSmall,
+                       {.micro_batch = model.batch, .threads = 2, .storage = storage, .loss_chunk_rows = 64});
+      alone.set_weights(model.weights);
+      EXPECT_EQ(loss, alone.llama().evaluate(model.rows(0, rows)));
+    }
+}
+
 // BF16 weights and gradients of the 1B model: 2 bytes for every stored element, each tensor aligned; nothing
 // is allocated to find out.
 TEST(Plan, OneBillionParameters) {

@@ -248,35 +248,35 @@ void backward_head(const AttentionBackward& call, int64_t task, float* scratch) 
   store_rows(w.d_queries, 0, s.seq_len, s, scale, head_slice<T>(call.d_qkv, s, task, 0));
 }
 
+int64_t floats_per_thread(const AttentionShape& shape) {
+  const Padded p(shape);
+  return align_up(std::max(ForwardScratch::size(p), BackwardScratch::size(p)), kAlignment / 4);
+}
+
 }  // namespace
 
 void CpuAttention::reserve(Allocator& allocator, const AttentionShape& shape) {
-  const Padded p(shape);
-  const int64_t floats =
-      align_up(std::max(ForwardScratch::size(p), BackwardScratch::size(p)), kAlignment / 4);
-  if (floats <= per_thread_) return;
-  std::byte* data = allocator.bytes(Purpose::kScratch, threads_ * floats * 4);
-  if (data == nullptr) return;
-  scratch_ = reinterpret_cast<float*>(data);
-  per_thread_ = floats;
+  scratch_.reserve(allocator, threads_ * floats_per_thread(shape) * 4);
 }
 
 void CpuAttention::check_reserved(const AttentionShape& shape) const {
-  const Padded p(shape);
-  check(per_thread_ >= std::max(ForwardScratch::size(p), BackwardScratch::size(p)),
-        "attention over {} tokens: {} floats of scratch reserved", shape.seq_len, per_thread_);
+  const int64_t needed = threads_ * floats_per_thread(shape) * 4;
+  check(needed <= scratch_.bytes(), "attention over {} tokens needs {} bytes of scratch, reserved {}",
+        shape.seq_len, needed, scratch_.bytes());
   check(omp_get_max_threads() <= threads_, "attention with {} threads, scratch for {}", omp_get_max_threads(),
         threads_);
 }
 
-float* CpuAttention::scratch_of_thread() const { return scratch_ + omp_get_thread_num() * per_thread_; }
+float* CpuAttention::scratch_of_thread(const AttentionShape& shape) const {
+  return scratch_.floats() + omp_get_thread_num() * floats_per_thread(shape);
+}
 
 void CpuAttention::forward(const AttentionForward& call) {
   check_reserved(call.shape);
   const auto head = call.qkv.dtype == DType::kF32 ? forward_head<float> : forward_head<bf16>;
   const int64_t tasks = call.shape.batch * call.shape.heads;
 #pragma omp parallel for schedule(dynamic)
-  for (int64_t task = 0; task < tasks; ++task) head(call, task, scratch_of_thread());
+  for (int64_t task = 0; task < tasks; ++task) head(call, task, scratch_of_thread(call.shape));
 }
 
 void CpuAttention::backward(const AttentionBackward& call) {
@@ -284,7 +284,7 @@ void CpuAttention::backward(const AttentionBackward& call) {
   const auto head = call.qkv.dtype == DType::kF32 ? backward_head<float> : backward_head<bf16>;
   const int64_t tasks = call.shape.batch * call.shape.heads;
 #pragma omp parallel for schedule(dynamic)
-  for (int64_t task = 0; task < tasks; ++task) head(call, task, scratch_of_thread());
+  for (int64_t task = 0; task < tasks; ++task) head(call, task, scratch_of_thread(call.shape));
 }
 
 }  // namespace mpt

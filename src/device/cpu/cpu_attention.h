@@ -3,6 +3,7 @@
 #pragma once
 
 #include "device/attention.h"
+#include "device/scratch.h"
 
 namespace mpt {
 
@@ -15,11 +16,10 @@ class CpuAttention final : public Attention {
 
  private:
   void check_reserved(const AttentionShape& shape) const;
-  [[nodiscard]] float* scratch_of_thread() const;
+  [[nodiscard]] float* scratch_of_thread(const AttentionShape& shape) const;
 
   int threads_;
-  float* scratch_ = nullptr;
-  int64_t per_thread_ = 0;  // floats
+  Scratch scratch_;  // of all threads
 };
 
 }  // namespace mpt

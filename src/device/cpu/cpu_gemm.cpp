@@ -12,32 +12,36 @@ namespace mpt {
 CpuGemm::CpuGemm(int threads) { set_cblas_threads(threads); }
 
 void CpuGemm::reserve(Allocator& allocator, std::span<const GemmCall> calls) {
-  const auto grow = [&](Scratch& scratch, int64_t elements) {
-    if (elements <= scratch.elements) return;
-    std::byte* data = allocator.bytes(Purpose::kScratch, elements * 4);
-    if (data != nullptr) scratch = {reinterpret_cast<float*>(data), elements};
-  };
   const auto largest = [&](auto member) {
     int64_t most = 0;
     for (const GemmCall& call : calls)
       if ((call.*member).dtype != DType::kF32) most = std::max(most, (call.*member).elements());
     return most;
   };
-  grow(a_, largest(&GemmCall::a));
-  grow(b_, largest(&GemmCall::b));
-  grow(d_, largest(&GemmCall::d));
+  a_.reserve(allocator, 4 * largest(&GemmCall::a));
+  b_.reserve(allocator, 4 * largest(&GemmCall::b));
+  d_.reserve(allocator, 4 * largest(&GemmCall::d));
+}
+
+namespace {
+
+// An FP32 matrix of the operand's shape in scratch.
+Tensor copy_of(const Tensor& operand, const Scratch& scratch) {
+  check(operand.elements() * 4 <= scratch.bytes(), "matrix product needs {} bytes of scratch, reserved {}",
+        operand.elements() * 4, scratch.bytes());
+  return {reinterpret_cast<std::byte*>(scratch.floats()), DType::kF32, operand.rows, operand.cols,
+          operand.cols};
 }
 
 // The operand itself if it is FP32, else an FP32 copy in scratch.
-Tensor CpuGemm::widened(const Tensor& source, Scratch& scratch) {
-  if (source.dtype == DType::kF32) return source;
-  check(source.elements() <= scratch.elements, "matrix product needs {} elements of scratch, reserved {}",
-        source.elements(), scratch.elements);
-  const Tensor copy{reinterpret_cast<std::byte*>(scratch.data), DType::kF32, source.rows, source.cols,
-                    source.cols};
-  widen_rows(source, copy);
+Tensor widened(const Tensor& operand, const Scratch& scratch) {
+  if (operand.dtype == DType::kF32) return operand;
+  const Tensor copy = copy_of(operand, scratch);
+  widen_rows(operand, copy);
   return copy;
 }
+
+}  // namespace
 
 void CpuGemm::run(const GemmCall& call) {
   check_shapes(call);
@@ -48,14 +52,9 @@ void CpuGemm::run(const GemmCall& call) {
         call.k(), call.a.stride, call.b.stride, call.d.stride, kMost);
   const Tensor a = widened(call.a, a_), b = widened(call.b, b_);
   const bool direct = call.d.dtype == DType::kF32;
-  Tensor d = call.d;
-  if (!direct && call.accumulate == Accumulate::kYes) {
-    d = widened(call.d, d_);
-  } else if (!direct) {
-    check(d.elements() <= d_.elements, "matrix product needs {} elements of scratch, reserved {}",
-          d.elements(), d_.elements);
-    d = {reinterpret_cast<std::byte*>(d_.data), DType::kF32, d.rows, d.cols, d.cols};
-  }
+  const Tensor d = call.accumulate == Accumulate::kYes ? widened(call.d, d_)
+                   : direct                            ? call.d
+                                                       : copy_of(call.d, d_);
   sgemm({.transpose_a = call.transpose_a,
          .transpose_b = call.transpose_b,
          .m = call.m(),

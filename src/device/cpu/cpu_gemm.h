@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "device/gemm.h"
+#include "device/scratch.h"
 
 namespace mpt {
 
@@ -16,14 +17,7 @@ class CpuGemm final : public Gemm {
   void run(const GemmCall& call) override;
 
  private:
-  // Scratch of one operand: what the largest call so far needs.
-  struct Scratch {
-    float* data = nullptr;
-    int64_t elements = 0;
-  };
-  Tensor widened(const Tensor& source, Scratch& scratch);
-
-  Scratch a_, b_, d_;
+  Scratch a_, b_, d_;  // FP32 copies of operands
 };
 
 // Library, version and the kernel it chose for this machine: "BLIS 0.9.0 (zen3 kernels, 2 threads)".
