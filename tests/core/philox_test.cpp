@@ -14,9 +14,12 @@
 namespace mpt {
 namespace {
 
-Json golden() {
-  std::ifstream file(MPT_SOURCE_DIR "/tests/golden/numerics_golden.json");
-  return Json::parse(file);
+const Json& golden() {
+  static const Json content = [] {
+    std::ifstream file(MPT_SOURCE_DIR "/tests/golden/numerics_golden.json");
+    return Json::parse(file);
+  }();
+  return content;
 }
 
 uint64_t hex(const Json& text) { return std::stoull(text.get<std::string>(), nullptr, 16); }
