@@ -14,6 +14,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kFormatName = "mpretrain token shards";
+constexpr int64_t kMostCount = int64_t{1} << 53;  // exact in every reader of JSON
 
 // Typed access to one JSON object of the manifest; every failure names the file and the field's path.
 class Fields {
@@ -29,10 +30,12 @@ class Fields {
     if (!value.is_string()) wrong(key, "a string");
     return value.get<std::string>();
   }
-  [[nodiscard]] int64_t integer(const char* key, int64_t least) const {
+  [[nodiscard]] int64_t integer(const char* key, int64_t least, int64_t most = kMostCount) const {
     const json& value = at(key);
     if (!value.is_number_integer()) wrong(key, "an integer");
-    if (value.get<int64_t>() < least) wrong(key, fmt::format("at least {}", least));
+    const bool beyond = value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(most);
+    if (beyond || value.get<int64_t>() < least)
+      wrong(key, fmt::format("at least {} and at most {}", least, most));
     return value.get<int64_t>();
   }
   [[nodiscard]] double number(const char* key) const {
@@ -92,7 +95,8 @@ ManifestSplit split_from(const Fields& fields, const std::string& path) {
                       .shards = {}};
   int64_t tokens = 0;
   for (const Fields& shard : fields.array("shards")) {
-    split.shards.push_back({plain_name(shard, "file", path), shard.integer("tokens", 1), shard.text("hash")});
+    split.shards.push_back({plain_name(shard, "file", path), shard.integer("tokens", 1, kMaxTokensPerShard),
+                            shard.text("hash")});
     tokens += split.shards.back().tokens;
   }
   if (tokens != split.tokens)
@@ -115,8 +119,13 @@ json parse_file(const std::string& path) {
   require_regular_file(path);
   std::ifstream file(path, std::ios::binary);
   if (!file) throw error("{}: cannot be opened for reading", path);
+  static constexpr int kMaxDepth = 64;  // what recursion over it may take
+  const auto limit_depth = [&path](int depth, json::parse_event_t, json&) {
+    if (depth > kMaxDepth) throw error("{}: is nested more than {} levels deep", path, kMaxDepth);
+    return true;
+  };
   try {
-    return json::parse(file);
+    return json::parse(file, limit_depth);
   } catch (const json::exception& failure) {
     throw error("{}: not valid JSON: {}", path, failure.what());
   }
