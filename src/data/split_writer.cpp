@@ -4,7 +4,6 @@
 #include <cmath>
 #include <filesystem>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "core/check.h"
@@ -69,16 +68,6 @@ ManifestSplit SplitWriter::finish() {
   if (shard_) end_shard();
   split_.unigram_entropy_nats = entropy_nats(counts_);
   return split_;
-}
-
-void SplitWriter::discard() noexcept {
-  shard_.reset();
-  for (const ManifestShard& shard : split_.shards) {
-    std::error_code ignored;
-    const std::string path = path_in(options_.directory, shard.file);
-    fs::remove(path, ignored);
-    fs::remove(index_path_of(path), ignored);
-  }
 }
 
 double entropy_nats(std::span<const int64_t> counts) {

@@ -28,8 +28,6 @@ class SplitWriter {
   [[nodiscard]] int64_t tokens() const { return split_.tokens; }
   // Completes the last shard and returns what was written.
   ManifestSplit finish();
-  // Deletes what was written.
-  void discard() noexcept;
 
  private:
   void begin_shard();

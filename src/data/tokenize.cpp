@@ -25,7 +25,8 @@ namespace fs = std::filesystem;
 constexpr const char* kTrain = "train";
 constexpr const char* kValidation = "val";
 constexpr const char* kTokenizerName = "tokenizer.model";
-constexpr size_t kBatchBytes = size_t{256} << 10;  // of text that a worker encodes at a time
+constexpr const char* kUnfinished = ".mpretrain_unfinished";  // directory inside the output
+constexpr size_t kBatchBytes = size_t{256} << 10;             // of text that a worker encodes at a time
 
 struct TextBatch {
   std::vector<std::string> texts;
@@ -66,7 +67,7 @@ void make_directory(const std::string& path) {
   if (failure) throw error("{}: cannot be the output directory: {}", path, failure.message());
 }
 
-// Leaves a directory without shards or manifest, or throws before anything is touched.
+// Makes the directory. Throws if it must not be written to; what it holds stays as it is.
 void prepare_directory(const TokenizeOptions& options, const Tokenizer& tokenizer) try {
   make_directory(options.output);
   const fs::path copy = fs::path(options.output) / kTokenizerName;
@@ -77,11 +78,44 @@ void prepare_directory(const TokenizeOptions& options, const Tokenizer& tokenize
   if (!earlier.empty() && !options.overwrite)
     throw error("{}: holds {} of an earlier run; choose another directory or allow overwriting",
                 options.output, earlier.front().filename().string());
-  fs::remove(fs::path(options.output) / kManifestName);  // first: without it the rest counts as unfinished
-  for (const fs::path& file : earlier) fs::remove(file);
 } catch (const fs::filesystem_error& failure) {
   throw error("{}: cannot be the output directory: {}", options.output, failure.what());
 }
+
+// Where shards lie until all are complete, so that a run that fails leaves an earlier one's as they were.
+// Removed at the end, with what a killed run may have left in it.
+class Unfinished {
+ public:
+  explicit Unfinished(const std::string& output) : output_(output), path_(fs::path(output) / kUnfinished) {
+    remove();
+    make_directory(path_.string());
+  }
+  ~Unfinished() { remove(); }
+  Unfinished(const Unfinished&) = delete;
+  Unfinished& operator=(const Unfinished&) = delete;
+
+  [[nodiscard]] std::string path() const { return path_.string(); }
+
+  // Puts the shards in the place of an earlier run's. The earlier manifest goes first: without it the rest
+  // counts as unfinished.
+  void publish() const try {
+    fs::remove(fs::path(output_) / kManifestName);
+    for (const fs::path& file : earlier_output(output_)) fs::remove(file);
+    for (const auto& entry : fs::directory_iterator(path_))
+      fs::rename(entry.path(), fs::path(output_) / entry.path().filename());
+  } catch (const fs::filesystem_error& failure) {
+    throw error("{}: the shards cannot be put in place: {}", output_, failure.what());
+  }
+
+ private:
+  void remove() const noexcept {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+
+  std::string output_;
+  fs::path path_;
+};
 
 std::unique_ptr<TextBatch> read_text_batch(CorpusReader& corpus) {
   auto batch = std::make_unique<TextBatch>();
@@ -116,10 +150,10 @@ bool is_validation(const TokenizeOptions& options, int64_t document) {
 
 class Splits {
  public:
-  Splits(const TokenizeOptions& options, int64_t vocab_size)
+  Splits(const TokenizeOptions& options, const std::string& directory, int64_t vocab_size)
       : options_(options),
-        train_(writer_options(kTrain, vocab_size)),
-        validation_(writer_options(kValidation, vocab_size)) {}
+        train_({directory, kTrain, options.tokens_per_shard, vocab_size}),
+        validation_({directory, kValidation, options.tokens_per_shard, vocab_size}) {}
 
   void add(const TextBatch& batch) {
     for (size_t i = 0; i < batch.documents.size(); ++i) {
@@ -142,18 +176,9 @@ class Splits {
     return splits;
   }
 
-  void discard() noexcept {
-    train_.discard();
-    validation_.discard();
-  }
-
   [[nodiscard]] int64_t tokens() const { return train_.tokens() + validation_.tokens(); }
 
  private:
-  [[nodiscard]] SplitWriter::Options writer_options(const char* name, int64_t vocab_size) const {
-    return {options_.output, name, options_.tokens_per_shard, vocab_size};
-  }
-
   const TokenizeOptions& options_;
   SplitWriter train_;
   SplitWriter validation_;
@@ -210,21 +235,18 @@ TokenizeResult tokenize_corpus(const TokenizeOptions& options) {
   prepare_directory(options, tokenizer);
 
   TokenizeResult result;
-  Splits splits(options, tokenizer.vocab_size());
-  try {
-    run_pipeline(options, tokenizer, corpus, splits);
-    result.manifest = {.tokenizer = {.file = kTokenizerName,
-                                     .hash = tokenizer.hash(),
-                                     .vocab_size = tokenizer.vocab_size(),
-                                     .bos_id = tokenizer.bos_id(),
-                                     .eos_id = tokenizer.eos_id()},
-                       .splits = splits.finish(),
-                       .options = json_of(options)};
-    write_manifest(options, tokenizer, result.manifest);
-  } catch (...) {
-    splits.discard();
-    throw;
-  }
+  const Unfinished unfinished(options.output);
+  Splits splits(options, unfinished.path(), tokenizer.vocab_size());
+  run_pipeline(options, tokenizer, corpus, splits);
+  result.manifest = {.tokenizer = {.file = kTokenizerName,
+                                   .hash = tokenizer.hash(),
+                                   .vocab_size = tokenizer.vocab_size(),
+                                   .bos_id = tokenizer.bos_id(),
+                                   .eos_id = tokenizer.eos_id()},
+                     .splits = splits.finish(),
+                     .options = json_of(options)};
+  unfinished.publish();
+  write_manifest(options, tokenizer, result.manifest);
   result.corpus = corpus.stats();
   result.tokens = splits.tokens();
   result.seconds = seconds_since(begin);

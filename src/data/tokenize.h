@@ -3,9 +3,10 @@
 //
 // The output directory gets train_000000.bin …, val_000000.bin … with their document indices, tokenizer.model
 // and, last of all, manifest.json. Its bytes depend on the text, the tokenizer and the options, not on the
-// number of threads. Memory does not grow with the corpus. A run that fails removes its shards; one that is
-// killed leaves shards without a manifest, which the next run refuses to mix with its own unless `overwrite`
-// is set.
+// number of threads. Memory does not grow with the corpus. Shards lie in a hidden directory inside the output
+// until all are complete: a run that fails or is killed leaves an earlier run's as they were, and `overwrite`
+// needs the room for both. Shards without a manifest, as one killed at the very end leaves them, are mixed
+// with no others unless `overwrite` is set.
 #pragma once
 
 #include <cstdint>

@@ -230,6 +230,26 @@ TEST(Tokenize, AnotherTokenizerInTheDirectoryIsRefused) {
   EXPECT_EQ(tokenize_corpus(options).manifest.tokenizer.vocab_size, 300);
 }
 
+TEST(Tokenize, FailuresLeaveEarlierShards) {
+  TokenizeOptions options = sample_options(fresh_directory());
+  tokenize_corpus(options);
+  const auto before = files_in(options.output);
+  options.corpus.patterns = {write_text(options.output + "_bad.jsonl", "{\"text\": \"kalo\"}\n{broken\n")};
+  options.overwrite = true;
+  expect_error([&] { tokenize_corpus(options); }, {"_bad.jsonl:2:"});
+  EXPECT_TRUE(files_in(options.output) == before);
+}
+
+TEST(Tokenize, WhatAKilledRunLeftIsRemoved) {
+  TokenizeOptions options = sample_options(fresh_directory());
+  const std::filesystem::path left = std::filesystem::path(options.output) / ".mpretrain_unfinished";
+  std::filesystem::create_directories(left);
+  write_text((left / "train_000077.bin").string(), "half");
+  tokenize_corpus(options);
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_EQ(files_in(options.output).count("train_000077.bin"), 0u);
+}
+
 TEST(Tokenize, FailuresLeaveNoShards) {
   const std::string directory = fresh_directory();
   TokenizeOptions options = sample_options(directory);
