@@ -13,12 +13,13 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 work=$root/quickstart
 steps=300
+tokens_per_step=4096
 eval_every=50
 eval_tokens=65536
 corpus_options=()
 case ${1:-} in
   "") ;;
-  --smoke) work=$work/smoke steps=50 eval_every=25 eval_tokens=16384 corpus_options=(--small) ;;
+  --smoke) work=$work/smoke steps=150 tokens_per_step=2048 eval_every=50 eval_tokens=16384 corpus_options=(--small) ;;
   *) die "unknown argument $1; expected nothing or --smoke" ;;
 esac
 vocab_size=4096
@@ -80,7 +81,7 @@ tokenize() {
 train() {  # NAME CONFIG
   "$program" --config "$root/configs/$2" --resume auto --set "name=$1" --set "output_dir=$runs" \
     --set "data.train=$tokens/train_*.bin" --set "data.validation=$tokens/val_*.bin" \
-    --set "data.tokenizer=$tokenizer" --set "train.steps=$steps" \
+    --set "data.tokenizer=$tokenizer" --set "train.steps=$steps" --set "batch.tokens_per_step=$tokens_per_step" \
     --set "eval.every_steps=$eval_every" --set "eval.tokens=$eval_tokens" --set "checkpoint.every_steps=$eval_every"
 }
 
