@@ -113,6 +113,26 @@ TEST_P(RmsNorm, Forward) {
   }
 }
 
+// Where Hugging Face rounds: x / rms to the storage type, then its product with the gain.
+TEST_P(RmsNorm, RoundsBeforeTheGain) {
+  const Matrix x = input(1);
+  const Tensor out = bench_.empty(c_.storage, c_.rows, c_.cols),
+               inv_rms = bench_.empty(DType::kF32, 1, c_.rows);
+  bench_.ops().norm_forward({.residual = bench_.put(c_.storage, x),
+                             .branch = {},
+                             .sum = {},
+                             .out = out,
+                             .inv_rms = inv_rms,
+                             .gain = bench_.put(c_.storage, gain_),
+                             .eps = float(kEps)});
+  const Matrix y = bench_.get(out), inverse = bench_.get(inv_rms);
+  for (int64_t r = 0; r < c_.rows; ++r)
+    for (int64_t c = 0; c < c_.cols; ++c) {
+      const double normed = rounded(double(float(x.at(r, c)) * float(inverse.at(0, r))), c_.storage);
+      EXPECT_EQ(y.at(r, c), rounded(double(float(normed) * float(gain_.at(0, c))), c_.storage));
+    }
+}
+
 TEST_P(RmsNorm, WithoutABranchTheSumIsNotWritten) {
   const Matrix a = input(1);
   const Tensor out = bench_.empty(c_.storage, c_.rows, c_.cols),
