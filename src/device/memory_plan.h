@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
 #include "core/enum_names.h"
@@ -29,14 +30,23 @@ struct EnumNames<Purpose> {
       "weights", "gradients", "optimizer state", "activations", "logits", "scratch", "data"};
 };
 
-// Bytes by purpose, padding and alignment included.
+constexpr int64_t saturating_sum(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
+}
+
+// Bytes by purpose, padding and alignment included. More than 63 bits hold counts as the most they hold, so
+// that a model beyond every machine is never taken for one that fits.
 class MemoryUse {
  public:
-  void add(Purpose purpose, int64_t bytes) { bytes_[static_cast<size_t>(purpose)] += bytes; }
+  void add(Purpose purpose, int64_t bytes) {
+    int64_t& sum = bytes_[static_cast<size_t>(purpose)];
+    sum = saturating_sum(sum, bytes);
+  }
   [[nodiscard]] int64_t of(Purpose purpose) const { return bytes_[static_cast<size_t>(purpose)]; }
   [[nodiscard]] int64_t total() const {
     int64_t sum = 0;
-    for (const int64_t bytes : bytes_) sum += bytes;
+    for (const int64_t bytes : bytes_) sum = saturating_sum(sum, bytes);
     return sum;
   }
 

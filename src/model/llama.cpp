@@ -55,7 +55,7 @@ Llama::Llama(const LlamaConfig& config, const LlamaOptions& options, const Weigh
   targets_ = allocator.tensor(Purpose::kData, DType::kI32, 1, n);
   losses_ = allocator.tensor(Purpose::kLogits, DType::kF32, 1, n);
   logits_ = allocator.tensor(Purpose::kLogits, options.storage, options.loss_chunk_rows, config.vocab_size);
-  host_losses_.resize(size_t(n));
+  if (tokens_.data != nullptr) host_losses_.resize(size_t(n));  // a plan takes no memory of its own
   if (options.keep == Keep::kForBackward) allocate_gradient_scratch(allocator);
   device.gemm().reserve(allocator, products());
   AttentionShape most = attention_shape();
@@ -75,6 +75,7 @@ void Llama::allocate_gradient_scratch(Allocator& allocator) {
   d_gain_partial_ = scratch(DType::kF32, norm_chunks(n), c);
   first_use_ = allocator.tensor(Purpose::kData, DType::kI32, 1, config_.vocab_size + 1);
   uses_ = allocator.tensor(Purpose::kData, DType::kI32, 1, n);
+  if (uses_.data == nullptr) return;
   host_first_.resize(size_t(config_.vocab_size) + 2);
   host_uses_.resize(size_t(n));
 }

@@ -116,12 +116,14 @@ std::string memory_report(const RunConfig& config, Device& device) {
 }
 
 int64_t largest_micro_batch(const RunConfig& config, Device& device) {
+  const auto fits = [&, available = device.memory_bytes()](int64_t rows) {
+    return planned_memory(with_micro_batch(config, rows), device).total() <= available;
+  };
+  if (!fits(1)) return 0;
   const int64_t rows = config.batch.rows_per_step();
-  for (int64_t parts = 1; parts <= rows; ++parts)
-    if (rows % parts == 0 &&
-        planned_memory(with_micro_batch(config, rows / parts), device).total() <= device.memory_bytes())
-      return rows / parts;
-  return 0;
+  int64_t parts = 1;
+  while (rows % parts != 0 || (parts < rows && !fits(rows / parts))) ++parts;
+  return rows / parts;
 }
 
 void require_memory(const RunConfig& config, Device& device) {
