@@ -61,6 +61,12 @@ CheckpointFile file_from(const std::string& path, const json& value) {
   return file;
 }
 
+void check_counts(const std::string& path, const TrainState& state) {
+  if (state.step >= 0 && state.cursor >= 0 && state.tokens >= 0) return;
+  throw error("{}: step {}, cursor {} and tokens {} are counts; none can be negative", path, state.step,
+              state.cursor, state.tokens);
+}
+
 json parse_object(const std::string& path, std::string_view text) {
   static constexpr int kMaxDepth = 64;  // what recursion over it may take
   const auto limit_depth = [&path](int depth, json::parse_event_t, json&) {
@@ -132,6 +138,7 @@ CheckpointRecord parse_checkpoint_record(const std::string& path, std::string_vi
                     .config = with_non_finite_decoded(content.at("config")),
                     .extra = with_non_finite_decoded(content.at("extra")),
                     .tokens = content.at("tokens").get<int64_t>()};
+    check_counts(path, record.state);
     for (const json& file : content.at("files")) record.files.push_back(file_from(path, file));
     return record;
   } catch (const json::exception& bad) {

@@ -31,6 +31,9 @@ std::string dotted(std::string pointer) {
 
 void check_resumable(const TrainState& saved, const std::string& checkpoint, const RunConfig& config,
                      const SequenceSource& training_data) {
+  if (!saved.config.is_object())
+    throw error("{}: cannot be continued: its state has no config, but {}", checkpoint,
+                describe(saved.config));
   const nlohmann::json before = nlohmann::json(saved.config).flatten();
   const nlohmann::json now = nlohmann::json(resolved_json(config)).flatten();
   nlohmann::json both = before;
@@ -49,7 +52,7 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint, con
           checkpoint, key, text(now), text(before));
     spdlog::warn("resume: {} was {}, is now {}", key, text(before), text(now));
   }
-  const int64_t data_tokens = saved.extra.at("data_tokens").get<int64_t>();
+  const int64_t data_tokens = saved_count(saved, checkpoint, "data_tokens");
   if (data_tokens != training_data.tokens())
     throw error(
         "{}: cannot be continued: it was trained on shards of {} tokens in all, data.train now names {}. The "
@@ -59,6 +62,14 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint, con
   if (saved.step > steps)
     throw error("{}: is at step {}, beyond the end of the run at step {} (train.*)", checkpoint, saved.step,
                 steps);
+}
+
+int64_t saved_count(const TrainState& saved, const std::string& checkpoint, const std::string& key) {
+  const bool there = saved.extra.is_object() && saved.extra.contains(key);
+  const nlohmann::json value = there ? saved.extra.at(key) : nlohmann::json();
+  if (value.is_number_integer() && value.get<int64_t>() >= 0) return value.get<int64_t>();
+  throw error("{}: cannot be continued: extra.{} of its state is {}; expected a whole number from 0",
+              checkpoint, key, value.dump());
 }
 
 }  // namespace mpt

@@ -15,4 +15,7 @@ namespace mpt {
 void check_resumable(const TrainState& saved, const std::string& checkpoint, const RunConfig& config,
                      const SequenceSource& training_data);
 
+// A count among what a trainer saved besides the config. Throws Error if it is not there.
+int64_t saved_count(const TrainState& saved, const std::string& checkpoint, const std::string& key);
+
 }  // namespace mpt

@@ -46,7 +46,7 @@ void Trainer::resume(const std::string& checkpoint) {
   model_.optimizer.states_loaded();
   step_ = last_saved_ = saved.step;
   tokens_ = saved.tokens;
-  skipped_ = saved.extra.at("skipped_steps").get<int64_t>();
+  skipped_ = saved_count(saved, checkpoint, "skipped_steps");
   loader_.seek(saved.cursor);
 }
 
