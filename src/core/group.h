@@ -30,11 +30,10 @@ struct SerialGroup {
   }
 
   // The sum of f(i), in an order that depends on n alone: 32 running sums, then a tree. The same bits on
-  // every instruction set.
+  // every instruction set where f rounds the same (nothing is contracted into the additions of exact layers).
   template <class F>
   static auto sum(int64_t n, const F& f) {
-    auto running = reduce<0>(n, f, [](auto a, auto b) { return a + b; });
-    return running;
+    return reduce<0>(n, f, [](auto a, auto b) { return a + b; });
   }
   // The maximum of f(i), -Inf when n is 0; a NaN is ignored.
   template <class F>

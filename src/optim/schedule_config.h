@@ -62,7 +62,7 @@ struct ScheduleConfig {
     v.optional("lr_schedule_offset", lr_schedule_offset,
                {.minimum = -1,
                 .maximum = 0,
-                .doc = "-1: update t uses the factor of t - 1, so the first has rate 0"});
+                .doc = "-1: update t uses the factor of t - 1, so a warmup begins with rate 0"});
   }
 };
 
