@@ -1,4 +1,8 @@
 // mpretrain: pretrains LLaMA models in low precision.
 #include "cli/program.h"
+#include "cli/thread_waiting.h"
 
-int main(int argc, char** argv) { return mpt::run_command_line({argv + (argc > 0 ? 1 : 0), argv + argc}); }
+int main(int argc, char** argv) {
+  mpt::let_waiting_threads_sleep(argv);
+  return mpt::run_command_line({argv + (argc > 0 ? 1 : 0), argv + argc});
+}

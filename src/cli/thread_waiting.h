@@ -1,0 +1,15 @@
+// How the threads of a parallel loop wait for each other.
+//
+// By default the OpenMP runtime lets them spin. On a machine that runs anything else, a spinning thread takes
+// the processor from the one it waits for: a single busy process made training ten times slower. Sleeping
+// costs a few microseconds a loop.
+#pragma once
+
+namespace mpt {
+
+// Unless the environment says otherwise (OMP_WAIT_POLICY or GOMP_SPINCOUNT), starts this program once more
+// with waiting threads that sleep: the runtime reads the setting before main. Goes on as it is if that cannot
+// be done.
+void let_waiting_threads_sleep(char** argv);
+
+}  // namespace mpt
