@@ -12,9 +12,9 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 work=$root/quickstart
-steps=300
+steps=500
 tokens_per_step=4096
-eval_every=50
+eval_every=100
 eval_tokens=65536
 corpus_options=()
 case ${1:-} in

@@ -34,6 +34,9 @@ std::optional<std::string> checkpoint_to_resume(FileSystem& fs, const RunConfig&
   if (resume != "auto" && resume != "latest") return resume;
   const CheckpointStore store(fs, checkpoint_directory(config), {});
   std::optional<std::string> latest = store.latest_good();
+  if (!latest && !store.list().empty())
+    throw error("--resume {}: none of the checkpoints in {} is good; move them away to start anew", resume,
+                checkpoint_directory(config));
   if (!latest && resume == "latest")
     throw error("--resume latest: {} has no good checkpoint; --resume auto would start anew",
                 checkpoint_directory(config));
