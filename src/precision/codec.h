@@ -1,11 +1,12 @@
-// Codecs of the element-wise formats: how a unit of weights or optimizer state is decoded to FP32 and encoded again.
+// Codecs of the element-wise formats: how a unit of weights or optimizer state is decoded to FP32 and encoded
+// again.
 //
-// load() fills the lane's part of a unit; store() encodes it from FP32 directly. A lane with less than its full part
-// (the end of a row) reads 0 beyond it and writes nothing there.
+// load() fills the lane's part of a unit; store() encodes it from FP32 directly. A lane with less than its
+// full part (the end of a row) reads 0 beyond it and writes nothing there.
 #pragma once
 
-#include "core/group.h"
 #include "core/bf16.h"
+#include "core/group.h"
 
 namespace mpt {
 

@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "core/tensor.h"
 #include "core/bf16.h"
+#include "core/tensor.h"
 
 namespace mpt {
 

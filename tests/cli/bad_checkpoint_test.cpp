@@ -84,6 +84,11 @@ void fill_with_nan(const Scene& scene) {
   replace_tensors(scene, bytes);
 }
 
+void break_both_checkpoints(const Scene& s) {
+  s.remove(kTensors);
+  s.write(kEarlier + "/state.json", "{}");
+}
+
 class BadCheckpoints : public BadInput {};
 
 TEST_F(BadCheckpoints, PlacesToResumeFrom) {
@@ -98,11 +103,12 @@ TEST_F(BadCheckpoints, PlacesToResumeFrom) {
        {"runs/fresh/checkpoints has no good checkpoint"}},
       {"latest of broken ones",
        resumed({}, "latest"),
-       {"runs/tiny/checkpoints has no good checkpoint"},
-       [](const Scene& s) {
-         s.remove(kTensors);
-         s.write(kEarlier + "/state.json", "{}");
-       }},
+       {"--resume latest", "none of the checkpoints in runs/tiny/checkpoints is good"},
+       break_both_checkpoints},
+      {"auto does not start anew over broken ones",
+       resumed({}, "auto"),
+       {"--resume auto", "none of the checkpoints in runs/tiny/checkpoints is good"},
+       break_both_checkpoints},
       {"eval of none", eval("runs/none"), {"runs/none: no such checkpoint"}},
       {"eval of a file", eval(kTensors), {kTensors, "not a directory"}},
       {"eval of shards", eval("data"), {"data: neither a checkpoint", "nor a run"}},
