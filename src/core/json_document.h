@@ -1,8 +1,7 @@
 // A JSON document merged from several files and command-line settings, which knows where every key came from.
 //
 //   "include": ["base/350m.json", "base/bf16.json"]   at top level: pieces merged left to right, this file's
-//   keys on
-//                                                     top; paths are relative to the file that names them
+//                                                     keys on top; paths are relative to the file naming them
 //   document.set("optimizer.eps=1e-10")               one key on top of everything
 //
 // Objects merge key by key; every other value replaces what was there. `null` unsets a key that a piece has

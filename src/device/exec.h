@@ -1,10 +1,8 @@
-// The three iteration shapes a backend supplies; every formula of the model and the optimizers runs through
-// one.
+// The three iteration shapes a backend supplies; every formula of the model and the optimizers runs in one.
 //
-//   exec.elements(n, f)   f(i)            independent elements                     casts, residual adds
-//   exec.rows(n, f)       f(group, row)   group.each, group.sum, group.max         norms, softmax, cross
-//   entropy exec.units(n, f)      f(group, unit)  group.reduce_max only: the same bits for any lane, thread
-//   or launch count
+//   exec.elements(n, f)   f(i)            independent elements: casts, zeroing
+//   exec.rows(n, f)       f(group, row)   group.each, sum and max: norms, softmax, cross entropy
+//   exec.units(n, f)      f(group, unit)  group.reduce_max only: the same bits for any lanes and threads
 //
 // f is a functor of plain pointers and numbers, copied to where it runs.
 #pragma once

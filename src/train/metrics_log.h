@@ -1,13 +1,12 @@
 // metrics.jsonl: one JSON object a line, appended as a run goes, readable after any crash.
 //
 // * A line reaches the system before append() returns, whole or not at all: one that could not be completed
-// (a kill
-//   within the write, a full disk) is cut off again, at once or when the file is next opened.
+//   (a kill within the write, a full disk) is cut off again, at once or when the file is next opened.
 // * Every line is valid JSON: a NaN or infinite number becomes null beside a key that tells which it was,
 //     {"loss": null, "loss_nonfinite": "nan"}      {"x": [1, null], "x_nonfinite": [null, "-inf"]}
 //   and bytes that are not UTF-8 become U+FFFD. Finite numbers read back as the same double.
-// * A resumed run appends {"event": "resume", "step": k}: what comes after replaces the records of steps
-// above k.
+// * A resumed run appends {"event": "resume", "step": k}: what comes after replaces the records of
+//   steps above k.
 #pragma once
 
 #include <cstdint>

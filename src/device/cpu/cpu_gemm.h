@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "device/gemm.h"
 #include "device/scratch.h"

@@ -45,8 +45,8 @@ struct AddRmsNormForward {
 // A chunk of rows: the gradient of x is added to that of the residual stream, and the chunk's part of the
 // gain's gradient goes to its own row of `d_gain_partial`, so that no two chunks write the same place.
 //
-//   dx_c += (dy_c g_c - xhat_c mean_k(dy_k g_k xhat_k)) / rms,   dg_c = sum_rows dy_c xhat_c,   xhat = x /
-//   rms
+//   dx_c += (dy_c g_c - xhat_c mean_k(dy_k g_k xhat_k)) / rms,   dg_c = sum_rows dy_c xhat_c
+// with xhat = x / rms.
 template <class T>
 struct RmsNormBackward {
   static constexpr int64_t kRowsPerChunk = 64;
