@@ -19,6 +19,16 @@ MPT_HD bf16 bf16_nearest(float x) {
   return {static_cast<uint16_t>(x != x ? 0x7FFFu : rounded)};
 }
 
+// Up with probability (x - lower) / (upper - lower) at a resolution of 16 bits: the upper 16 bits of `word`
+// decide. Infinity and BF16 values stay; a NaN becomes 7FFF. Values above the largest BF16 may become
+// infinite (NUMERICS "Stochastic rounding").
+MPT_HD bf16 bf16_stochastic(float x, uint32_t word) {
+  const uint32_t u = bits_of(x);
+  const bool finite = (u & 0x7F800000u) != 0x7F800000u;
+  const uint32_t rounded = (u + (finite ? word >> 16 : 0u)) >> 16;
+  return {static_cast<uint16_t>(x != x ? 0x7FFFu : rounded)};
+}
+
 // from_float<T>(x): x rounded to the storage type T.
 template <class T>
 MPT_HD T from_float(float x);

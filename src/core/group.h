@@ -2,8 +2,9 @@
 //
 // Row formulas use each(), sum() and max(), which hand the group a whole index range and let it decide how
 // its lanes share it. Unit formulas (optimizer, quantisation) own kUnit consecutive elements, lane l holding
-// elements [l * kUnit / kLanes, (l + 1) * kUnit / kLanes); only reduce_max() crosses lanes there, which is
-// exact and order-free, so a unit gives the same bits for any number of lanes.
+// elements [l * kUnit / kLanes, (l + 1) * kUnit / kLanes); only reduce_max() crosses lanes there, over all of
+// them or over aligned runs of them (a scale block), which is exact and order-free, so a unit gives the same
+// bits for any number of lanes.
 #pragma once
 
 #include <array>
@@ -15,7 +16,8 @@
 namespace mpt {
 
 // Elements of a unit: consecutive elements of one row; the last unit of a row may be shorter.
-inline constexpr int kUnit = 128;
+// A multiple of every scale block.
+inline constexpr int kUnit = 256;
 
 // The CPU's group: one lane, whose loops the compiler vectorises.
 struct SerialGroup {
@@ -40,7 +42,8 @@ struct SerialGroup {
   static auto max(int64_t n, const F& f) {
     return reduce<1>(n, f, [](auto a, auto b) { return max_of(b, a); });
   }
-  static float reduce_max(float x) { return x; }
+  // The maximum of x over the aligned run of `lanes` lanes that this one is in (a power of two).
+  static float reduce_max(float x, int /*lanes*/ = kLanes) { return x; }
 
  private:
   static constexpr int kRunning = 32;

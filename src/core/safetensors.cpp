@@ -202,6 +202,13 @@ StoredType stored_type(DType type) {
       return StoredType::kBF16;
     case DType::kI32:
       return StoredType::kI32;
+    case DType::kF16:
+      return StoredType::kF16;
+    case DType::kE4M3:
+      return StoredType::kF8E4M3;
+    case DType::kU8:
+      return StoredType::kU8;
+    case DType::kE5M2:  // never kept
     case DType::kF64:
       break;
   }

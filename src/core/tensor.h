@@ -12,15 +12,16 @@
 namespace mpt {
 
 // Element types of storage. The names are those of configs and messages.
-enum class DType : uint8_t { kF32, kBF16, kI32, kF64 };
+enum class DType : uint8_t { kF32, kBF16, kI32, kF64, kF16, kE4M3, kE5M2, kU8 };
 template <>
 struct EnumNames<DType> {
-  static constexpr std::array<std::string_view, 4> kNames{"fp32", "bf16", "int32", "fp64"};
+  static constexpr std::array<std::string_view, 8> kNames{"fp32", "bf16", "int32", "fp64",
+                                                          "fp16", "e4m3", "e5m2",  "uint8"};
 };
 
 constexpr int64_t size_of(DType type) {
-  if (type == DType::kBF16) return 2;
-  return type == DType::kF64 ? 8 : 4;
+  constexpr std::array<int64_t, 8> kSizes{4, 2, 4, 8, 2, 1, 1, 1};
+  return kSizes[static_cast<size_t>(type)];
 }
 
 // Row-major matrix view [rows, cols]; `stride` is the distance of rows in elements.

@@ -18,14 +18,14 @@ Optimizer::Optimizer(const OptimizerConfig& config, DType state, std::vector<Upd
       host_init_rms_(targets_.size(), 1.0f) {
   int64_t pieces = 1;
   for (const UpdateTarget& target : targets_) {
-    const Tensor& w = target.weights;
+    const Tensor& g = target.gradient;
     std::vector<Tensor> states;
     for (size_t i = 0; i < state_names_.size(); ++i) {
-      Tensor s = allocator.tensor(Purpose::kOptimizerState, state, w.rows, w.stride);
-      states.push_back(s.columns(0, w.cols));
+      Tensor s = allocator.tensor(Purpose::kOptimizerState, state, g.rows, g.stride);
+      states.push_back(s.columns(0, g.cols));
     }
     states_.push_back(std::move(states));
-    pieces = std::max(pieces, square_sums(w));
+    pieces = std::max(pieces, square_sums(g));
   }
   partial_ = allocator.tensor(Purpose::kScratch, DType::kF64, 1, pieces);
   host_partial_.resize(size_t(pieces));
@@ -45,7 +45,7 @@ double Optimizer::sum_of_squares(const Tensor& tensor) {
 void Optimizer::weights_initialized() {
   if (init_rms_.rows == 0) return;
   for (size_t i = 0; i < targets_.size(); ++i) {
-    const Tensor& w = targets_[i].weights;
+    const Tensor& w = targets_[i].weights.codes;
     host_init_rms_[i] = float(std::sqrt(sum_of_squares(w) / double(w.elements())));
   }
   device_.upload(reinterpret_cast<const std::byte*>(host_init_rms_.data()), init_rms_);
@@ -68,7 +68,7 @@ void Optimizer::step(const StepScalars& scalars) {
                    exponent_table_);
   for (size_t i = 0; i < targets_.size(); ++i) {
     const UpdateTarget& target = targets_[i];
-    const TensorScalars tensor{.rank = target.rank, .weight_unit = host_init_rms_[i]};
+    const TensorScalars tensor{.rank = target.weights.rank, .weight_unit = host_init_rms_[i]};
     ops_->update({.rule = make_rule(config_, scalars, tensor, exponent_table_.as<float>()),
                   .weights = target.weights,
                   .states = states_[i],
@@ -82,7 +82,7 @@ std::vector<NamedTensor> Optimizer::named_states() const {
   for (size_t s = 0; s < state_names_.size(); ++s)
     for (size_t i = 0; i < targets_.size(); ++i)
       named.push_back(
-          {fmt::format("{}/{}", state_names_[s], targets_[i].name), states_[i][s], targets_[i].rank});
+          {fmt::format("{}/{}", state_names_[s], targets_[i].name), states_[i][s], targets_[i].weights.rank});
   if (init_rms_.rows > 0) named.push_back({"init_rms", init_rms_, 1});
   return named;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/named_tensor.h"
+#include "core/param_spec.h"
 #include "device/device.h"
 #include "optim/optimizer_config.h"
 #include "optim/rule_factory.h"
@@ -13,11 +14,12 @@
 
 namespace mpt {
 
-// A parameter as the optimizer sees it: logical views of its weights and gradient, of equal strides.
+// A parameter as the optimizer sees it: logical views of its weights and gradient.
 struct UpdateTarget {
   std::string name;
-  int rank;
-  Tensor weights;
+  ParamKind kind;
+  uint32_t tensor_id;  // of random counters
+  EncodedTensor weights;
   Tensor gradient;
 };
 

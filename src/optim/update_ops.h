@@ -9,6 +9,7 @@
 #include "core/tensor.h"
 #include "device/device.h"
 #include "optim/rules.h"
+#include "precision/encoded_tensor.h"
 
 namespace mpt {
 
@@ -17,10 +18,10 @@ using AnyRule = std::variant<AdamW, MPlusAdam<ScaleDecay>, MPlusAdam<ExponentDec
 
 struct UpdateCall {
   AnyRule rule;
-  Tensor weights;                  // logical view, fp32 or bf16, updated
-  std::span<const Tensor> states;  // in the order of the rule's kStates, same view, updated
-  Tensor gradient;                 // same view, fp32 or bf16
-  float grad_scale;
+  EncodedTensor weights;           // updated
+  std::span<const Tensor> states;  // in the order of the rule's kStates, fp32 or bf16, updated
+  Tensor gradient;                 // fp32 or bf16
+  float grad_scale = 1.0f;
 };
 
 class UpdateOps {

@@ -6,7 +6,7 @@ namespace mpt {
 
 int64_t square_sums(const Tensor& tensor) {
   constexpr int64_t kUnits = SquareSum<float>::kUnitsPerPiece;
-  return (UnitGrid{tensor.rows, tensor.cols, tensor.stride}.units() + kUnits - 1) / kUnits;
+  return (UnitGrid{tensor.rows, tensor.cols}.units() + kUnits - 1) / kUnits;
 }
 
 std::unique_ptr<UpdateOps> make_update_ops(Device&) {

@@ -14,9 +14,10 @@ namespace mpt {
 // Sum of squares, in FP64, of a run of units.
 template <class T>
 struct SquareSum {
-  static constexpr int64_t kUnitsPerPiece = 256;
+  static constexpr int64_t kUnitsPerPiece = 128;
 
   const T* data;
+  int64_t stride;
   UnitGrid grid;
   double* partial;
 
@@ -26,7 +27,7 @@ struct SquareSum {
     double total = 0.0;
     for (int64_t unit = piece * kUnitsPerPiece; unit < end; ++unit) {
       const UnitSpan span = grid.span(unit);
-      const T* x = data + span.offset;
+      const T* x = data + span.row * stride + span.col;
       total += group.sum(span.count, [=](int64_t i) {
         const double value = to_float(x[i]);
         return value * value;
@@ -46,11 +47,7 @@ class UpdateOpsOn : public UpdateOps {
         [&]<class Rule>(const Rule& rule) {
           check(call.states.size() == Rule::kStates.size(), "update with {} states, the rule has {}",
                 call.states.size(), Rule::kStates.size());
-          dispatch(call.weights.dtype, [&]<class W>(W) {
-            dispatch(call.states.front().dtype, [&]<class S>(S) {
-              dispatch(call.gradient.dtype, [&]<class G>(G) { run<W, S, G>(rule, call); });
-            });
-          });
+          run(rule, call);
         },
         call.rule);
   }
@@ -59,33 +56,31 @@ class UpdateOpsOn : public UpdateOps {
     dispatch(tensor.dtype, [&]<class T>(T) {
       exec_.rows(
           square_sums(tensor),
-          SquareSum<T>{tensor.as<T>(), {tensor.rows, tensor.cols, tensor.stride}, partial.as<double>()});
+          SquareSum<T>{tensor.as<T>(), tensor.stride, {tensor.rows, tensor.cols}, partial.as<double>()});
     });
   }
 
  protected:
-  template <class W, class S, class G, class Rule>
+  template <class Rule>
   void run(const Rule& rule, const UpdateCall& call) {
-    using Unit = UpdateUnit<Rule, ElementCodec<W>, ElementCodec<S>, ElementCodec<const G>>;
-    const UnitGrid grid{call.weights.rows, call.weights.cols, call.weights.stride};
-    for (const Tensor& state : call.states) check_view(grid, state, call.states.front().dtype);
-    check_view(grid, call.gradient, call.gradient.dtype);
-    const auto unit = [&]<size_t... I>(std::index_sequence<I...>) {
-      return Unit{rule,
-                  grid,
-                  {call.weights.as<W>()},
-                  {ElementCodec<S>{call.states[I].template as<S>()}...},
-                  {call.gradient.as<const G>()},
-                  call.grad_scale};
-    }
-    (std::make_index_sequence<Rule::kStates.size()>{});
+    const UnitGrid grid{call.weights.rows, call.weights.cols};
+    for (const Tensor& state : call.states) check_shape(grid, state);
+    check_shape(grid, call.gradient);
+    UpdateUnit<Rule, ElementCodec> unit{.rule = rule,
+                                        .grid = grid,
+                                        .weights = ElementCodec(call.weights.codes),
+                                        .states = {},
+                                        .gradient = ElementCodec(call.gradient),
+                                        .grad_scale = call.grad_scale,
+                                        .weight_dither = {},
+                                        .state_dither = {}};
+    for (size_t i = 0; i < call.states.size(); ++i) unit.states[i] = ElementCodec(call.states[i]);
     exec_.units(grid.units(), unit);
   }
 
-  static void check_view(const UnitGrid& grid, const Tensor& t, DType dtype) {
-    check(t.rows == grid.rows && t.cols == grid.cols && t.stride == grid.stride && t.dtype == dtype,
-          "update of [{},{}] stride {} with a {} [{},{}] stride {}, expected {}", grid.rows, grid.cols,
-          grid.stride, name_of(t.dtype), t.rows, t.cols, t.stride, name_of(dtype));
+  static void check_shape(const UnitGrid& grid, const Tensor& t) {
+    check(t.rows == grid.rows && t.cols == grid.cols, "update of [{},{}] with a [{},{}]", grid.rows,
+          grid.cols, t.rows, t.cols);
   }
 
   E exec_;

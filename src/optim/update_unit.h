@@ -1,35 +1,24 @@
-// One optimizer step of one unit of up to 128 weights: decode, update in FP32 registers, encode.
+// One optimizer step of one unit of up to 256 weights: decode, update in FP32 registers, encode.
 #pragma once
 
 #include "precision/codec.h"
 
 namespace mpt {
 
-// How a tensor's logical elements are cut into units: kUnit consecutive elements of one row, the last one
-// shorter.
-struct UnitGrid {
-  int64_t rows, cols, stride;
-
-  [[nodiscard]] MPT_HD int64_t per_row() const { return (cols + kUnit - 1) / kUnit; }
-  [[nodiscard]] MPT_HD int64_t units() const { return rows * per_row(); }
-  [[nodiscard]] MPT_HD UnitSpan span(int64_t unit) const {
-    const int64_t row = unit / per_row(), first = unit % per_row() * kUnit;
-    return {row * stride + first, min_of<int64_t>(kUnit, cols - first)};
-  }
-};
-
 // Weights, states and gradients share the grid. The unrounded moments of this step enter the update; they are
 // rounded once, on store. grad_scale is the clipping factor of the step.
-template <class Rule, class WeightCodec, class StateCodec, class GradientCodec>
+template <class Rule, class WeightCodec>
 struct UpdateUnit {
   static constexpr int kStates = int(Rule::kStates.size());
 
   Rule rule;
   UnitGrid grid;
   WeightCodec weights;
-  StateCodec states[kStates];
-  GradientCodec gradient;
+  ElementCodec states[kStates];
+  ElementCodec gradient;
   float grad_scale;
+  DitherSource weight_dither;
+  DitherSource state_dither[kStates];
 
   template <class G>
   MPT_HD void operator()(G group, int64_t unit) const {
@@ -40,8 +29,8 @@ struct UpdateUnit {
     gradient.load(group, span, g);
     for (int i = 0; i < kStates; ++i) states[i].load(group, span, s[i]);
     update(w, g, s);
-    weights.store(group, span, w);
-    for (int i = 0; i < kStates; ++i) states[i].store(group, span, s[i]);
+    weights.store(group, span, w, weight_dither.draw(group, span));
+    for (int i = 0; i < kStates; ++i) states[i].store(group, span, s[i], state_dither[i].draw(group, span));
   }
 
  private:

@@ -6,22 +6,158 @@
 
 namespace mpt {
 
+// Scales of FP8 blocks: powers of two, or the paper's literal FP16 quotient (NUMERICS "Scale drag" says why
+// the first is the default).
+enum class Fp8ScaleMode : uint8_t { kPow2, kFp16 };
+template <>
+struct EnumNames<Fp8ScaleMode> {
+  static constexpr std::array<std::string_view, 2> kNames{"pow2", "fp16"};
+};
+
+// sticky: scales move by powers of two and only when they must; live: all derived again at every encoding.
+enum class Nvfp4ScaleMode : uint8_t { kSticky, kLive };
+template <>
+struct EnumNames<Nvfp4ScaleMode> {
+  static constexpr std::array<std::string_view, 2> kNames{"sticky", "live"};
+};
+
+// delayed: scales from the amax history of earlier steps, as Transformer Engine does it; current: from the
+// tensor itself.
+enum class Fp8Recipe : uint8_t { kDelayed, kCurrent };
+template <>
+struct EnumNames<Fp8Recipe> {
+  static constexpr std::array<std::string_view, 2> kNames{"delayed", "current"};
+};
+
+enum class AmaxAlgorithm : uint8_t { kMax, kMostRecent };
+template <>
+struct EnumNames<AmaxAlgorithm> {
+  static constexpr std::array<std::string_view, 2> kNames{"max", "most_recent"};
+};
+
+// How often something happens that could happen once for every micro-batch.
+enum class Cadence : uint8_t { kMicrobatch, kStep };
+template <>
+struct EnumNames<Cadence> {
+  static constexpr std::array<std::string_view, 2> kNames{"microbatch", "step"};
+};
+
+// What evaluation does with the amaxes it sees: nothing, or keep them for the next update of scales.
+enum class EvalAmax : uint8_t { kSuppress, kFold };
+template <>
+struct EnumNames<EvalAmax> {
+  static constexpr std::array<std::string_view, 2> kNames{"suppress", "fold"};
+};
+
+// once: moments are updated in FP32 and rounded on store; per_op: every operation rounds, as eager BF16 code
+// does.
+enum class StateUpdate : uint8_t { kOnce, kPerOp };
+template <>
+struct EnumNames<StateUpdate> {
+  static constexpr std::array<std::string_view, 2> kNames{"once", "per_op"};
+};
+
 struct PrecisionConfig {
-  Format weights = Format::kBF16;
-  Format compute = Format::kBF16;
+  WeightFormat weights = WeightFormat::kBF16;
+  ComputeFormat compute = ComputeFormat::kBF16;
   Format optimizer_state = Format::kBF16;
   Format gradient = Format::kBF16;
+  Rounding state_rounding = Rounding::kNearest;
+  StateUpdate state_update = StateUpdate::kOnce;
+  int64_t fp8_block_size = 128;
+  Fp8ScaleMode fp8_scale_mode = Fp8ScaleMode::kPow2;
+  Nvfp4ScaleMode nvfp4_scale_mode = Nvfp4ScaleMode::kSticky;
+  Fp8Recipe fp8_recipe = Fp8Recipe::kDelayed;
+  int64_t fp8_history = 1024;
+  AmaxAlgorithm fp8_amax_algo = AmaxAlgorithm::kMax;
+  int64_t fp8_margin = 0;
+  Cadence fp8_amax_update = Cadence::kMicrobatch;
+  Cadence fp8_weight_recast = Cadence::kStep;
+  EvalAmax fp8_eval_amax = EvalAmax::kSuppress;
+  Format fp8_cast_source = Format::kBF16;
+  Format fp8_weight_source = Format::kF32;
+  bool fp8_lm_head = false;
 
   bool operator==(const PrecisionConfig&) const = default;
 
   template <class V>
   void fields(V& v) {
-    v.optional("weights", weights, {.doc = "format of the master weights, the only copy there is"});
-    v.optional("compute", compute, {.doc = "format of the operands of matrix products, and of activations"});
+    v.optional("weights", weights,
+               {.doc = "format of the master weights of the linear layers, the only copy there is; embedding, "
+                       "norms and head are bf16, or fp32 beside fp32"});
+    v.optional("compute", compute,
+               {.doc = "format of the operands of matrix products, and of activations; fp8: operands of the "
+                       "linear layers, everything else bf16"});
     v.optional("optimizer_state", optimizer_state,
                {.doc = "format in which moments are stored; the update itself is computed in fp32"});
     v.optional("gradient", gradient,
                {.doc = "format of stored gradients; micro-batches accumulate in fp32 and are rounded once"});
+    state_fields(v, only_with("optimizer_state", optimizer_state, {Format::kBF16}));
+    storage_fields(v);
+    const Condition fp8 = only_with("compute", compute, {ComputeFormat::kFp8});
+    compute_fields(v, fp8);
+    const Condition delayed = only_with("fp8_recipe", fp8_recipe, {Fp8Recipe::kDelayed});
+    scaling_fields(v, fp8.holds ? delayed : fp8);
+  }
+
+ private:
+  template <class V>
+  void state_fields(V& v, const Condition& bf16_state) {
+    v.optional("state_rounding", state_rounding,
+               {.only_with = bf16_state, .doc = "rounding of moments on store"});
+    v.optional("state_update", state_update,
+               {.only_with = bf16_state,
+                .doc = "per_op: every operation on a moment rounds, as eager bf16 code does; the rounded "
+                       "moments enter the update"});
+  }
+  template <class V>
+  void storage_fields(V& v) {
+    const Condition fp8 = only_with("weights", weights, {WeightFormat::kBlockFp8});
+    v.optional("fp8_block_size", fp8_block_size,
+               {.minimum = 16,
+                .maximum = 256,
+                .only_with = fp8,
+                .doc = "consecutive elements of a row that share a scale: 16, 32, 64, 128 or 256"});
+    v.optional("fp8_scale_mode", fp8_scale_mode,
+               {.only_with = fp8,
+                .doc = "pow2: scales are powers of two; fp16: the literal quotient amax / 448, which drags "
+                       "weights along when it moves"});
+    v.optional("nvfp4_scale_mode", nvfp4_scale_mode,
+               {.only_with = only_with("weights", weights, {WeightFormat::kNvfp4}),
+                .doc = "sticky: scales move by powers of two, when they must; live: all are derived again at "
+                       "every step, which drags weights along"});
+  }
+  template <class V>
+  void compute_fields(V& v, const Condition& fp8) {
+    v.optional("fp8_recipe", fp8_recipe,
+               {.only_with = fp8,
+                .doc = "delayed: scales from the history of amaxes; current: from the tensor itself"});
+    v.optional("fp8_weight_recast", fp8_weight_recast,
+               {.only_with = fp8, .doc = "how often weights are cast to fp8"});
+    v.optional("fp8_cast_source", fp8_cast_source,
+               {.only_with = fp8,
+                .doc = "bf16: outputs of RMSNorm and SwiGLU are rounded to bf16 before they are cast"});
+    v.optional("fp8_weight_source", fp8_weight_source,
+               {.only_with = fp8, .doc = "bf16: decoded weights are rounded to bf16 before they are cast"});
+    v.optional("fp8_lm_head", fp8_lm_head, {.only_with = fp8, .doc = "the head's products in fp8 too"});
+  }
+  template <class V>
+  void scaling_fields(V& v, const Condition& delayed) {
+    v.optional("fp8_history", fp8_history,
+               {.minimum = 1,
+                .maximum = 1 << 16,
+                .only_with = delayed,
+                .doc = "amaxes that a scale looks back on"});
+    v.optional("fp8_amax_algo", fp8_amax_algo,
+               {.only_with = delayed, .doc = "which amax of the history sets the scale"});
+    v.optional("fp8_margin", fp8_margin,
+               {.minimum = -64, .maximum = 64, .only_with = delayed, .doc = "binades left free above the amax"});
+    v.optional("fp8_amax_update", fp8_amax_update,
+               {.only_with = delayed, .doc = "how often histories roll and scales change"});
+    v.optional("fp8_eval_amax", fp8_eval_amax,
+               {.only_with = delayed,
+                .doc = "suppress: training does not depend on when it is evaluated; fold: amaxes of "
+                       "evaluation enter the history"});
   }
 };
 

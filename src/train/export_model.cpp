@@ -199,7 +199,7 @@ ordered_json hugging_face_config(const RunConfig& config, const Tokenizer* token
           {"tie_word_embeddings", false},
           {"attention_bias", false},
           {"mlp_bias", false},
-          {"torch_dtype", torch_name(dtype_of(config.precision.weights))},
+          {"torch_dtype", torch_name(activation_dtype(config.precision.compute))},
           {"bos_token_id", id_or_null(tokenizer, &Tokenizer::bos_id)},
           {"eos_token_id", id_or_null(tokenizer, &Tokenizer::eos_id)},
           {"pad_token_id", nullptr},

@@ -79,7 +79,7 @@ LoadedModel load_model(FileSystem& fs, const std::string& path, int threads) {
                     .device = make_cpu_device(threads),
                     .allocator = nullptr,
                     .weights = nullptr};
-  const DType storage = dtype_of(model.config.precision.weights);
+  const DType storage = activation_dtype(model.config.precision.compute);
   require_memory_for(parameter_count(model.config.model) * size_of(storage), *model.device, checkpoint);
   model.allocator = model.device->make_allocator();
   model.weights = std::make_unique<WeightStore>(llama_parameters(model.config.model),

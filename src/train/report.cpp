@@ -51,7 +51,7 @@ std::string optimizer_line(const RunConfig& config) {
 std::string bytes_per_parameter(const RunConfig& config) {
   const auto bytes = [](Format format) { return size_of(dtype_of(format)); };
   const auto states = int64_t(state_names(config.optimizer).size());
-  const int64_t weights = bytes(config.precision.weights),
+  const int64_t weights = size_of(activation_dtype(config.precision.compute)),
                 state = states * bytes(config.precision.optimizer_state);
   return fmt::format("weights {} + {} states {} = {}, with gradient {}", weights, states, state,
                      weights + state, weights + state + bytes(config.precision.gradient));

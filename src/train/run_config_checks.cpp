@@ -56,11 +56,11 @@ class Checker {
 
   void check_precision() {
     const PrecisionConfig& precision = config_.precision;
-    require(precision.weights == precision.compute, "precision.weights",
+    require(static_cast<int>(precision.weights) == static_cast<int>(precision.compute), "precision.weights",
             "{} does not go with precision.compute = {}{}; accepted pairs: weights fp32 with compute fp32, "
             "weights bf16 with compute bf16",
             name_of(precision.weights), name_of(precision.compute), at("precision.compute"));
-    require(precision.weights != Format::kF32 || precision.gradient == Format::kF32, "precision.gradient",
+    require(precision.weights != WeightFormat::kF32 || precision.gradient == Format::kF32, "precision.gradient",
             "{} does not go with precision.weights = fp32{}; accepted: fp32", name_of(precision.gradient),
             at("precision.weights"));
   }

@@ -14,7 +14,7 @@ BatchShape micro_batch(const RunConfig& config) {
 
 WeightOptions weight_options(const RunConfig& config) {
   const int64_t chunk = loss_chunk_rows(config), tokens = micro_batch(config).tokens();
-  return {.storage = dtype_of(config.precision.weights),
+  return {.storage = activation_dtype(config.precision.compute),
           .gradient = dtype_of(config.precision.gradient),
           .additions = config.batch.micro_batches(),
           .head_additions = (tokens + chunk - 1) / chunk};
@@ -23,7 +23,7 @@ WeightOptions weight_options(const RunConfig& config) {
 LlamaOptions llama_options(const RunConfig& config) {
   const bool recompute = config.train.activation_recompute == ActivationRecompute::kBlock;
   return {.micro_batch = micro_batch(config),
-          .storage = dtype_of(config.precision.compute),
+          .storage = activation_dtype(config.precision.compute),
           .loss_chunk_rows = loss_chunk_rows(config),
           .recompute = recompute ? Recompute::kBlock : Recompute::kNone,
           .keep = Keep::kForBackward};
@@ -34,8 +34,9 @@ std::vector<UpdateTarget> update_targets(const WeightStore& weights) {
   for (size_t i = 0; i < weights.specs().size(); ++i) {
     const ParamSpec& spec = weights.specs()[i];
     targets.push_back({.name = spec.name,
-                       .rank = spec.rank(),
-                       .weights = logical_view(spec, weights.master(int64_t(i))),
+                       .kind = spec.kind,
+                       .tensor_id = spec.tensor_id,
+                       .weights = encoded_view(logical_view(spec, weights.master(int64_t(i))), spec.rank()),
                        .gradient = logical_view(spec, weights.gradient(int64_t(i)))});
   }
   return targets;

@@ -30,10 +30,11 @@ class LockstepGroup {
   LockstepGroup(LockstepTeam<kWidth>& team, int64_t lane) : team_(&team), lane_(lane) {}
 
   [[nodiscard]] int64_t lane() const { return lane_; }
-  [[nodiscard]] float reduce_max(float x) const {
+  [[nodiscard]] float reduce_max(float x, int lanes = kWidth) const {
     team_->slots[size_t(lane_)] = x;
     team_->barrier.arrive_and_wait();
-    const float most = *std::max_element(team_->slots.begin(), team_->slots.end());
+    const auto first = team_->slots.begin() + lane_ / lanes * lanes;
+    const float most = *std::max_element(first, first + lanes);
     team_->barrier.arrive_and_wait();
     return most;
   }

@@ -33,8 +33,8 @@ struct WarpGroup {
   MPT_HD auto max(int64_t n, const F& f) const {
     return reduce(decltype(f(int64_t{0}))(-INFINITY), n, f, [](auto a, auto b) { return max_of(b, a); });
   }
-  MPT_HD float reduce_max(float x) const {
-    return across(x, [](float a, float b) { return max_of(b, a); });
+  MPT_HD float reduce_max(float x, int lanes = kLanes) const {
+    return across(x, [](float a, float b) { return max_of(b, a); }, lanes);
   }
 
  private:
@@ -44,9 +44,9 @@ struct WarpGroup {
 #endif
   }
   template <class T, class Combine>
-  MPT_HD static T across(T x, const Combine& combine) {
+  MPT_HD static T across(T x, const Combine& combine, int lanes = kLanes) {
 #ifdef __CUDA_ARCH__
-    for (int distance = kLanes / 2; distance > 0; distance /= 2)
+    for (int distance = lanes / 2; distance > 0; distance /= 2)
       x = combine(x, __shfl_xor_sync(kAll, x, distance));
 #endif
     return x;

@@ -1,0 +1,44 @@
+// The random bits of stochastic rounding: one word for each element a lane owns, a function of what is
+// rounded (NUMERICS "RNG contract"), never of who rounds it.
+#pragma once
+
+#include "core/philox.h"
+#include "precision/format.h"
+#include "precision/unit.h"
+
+namespace mpt {
+
+// For kNearest the words mean nothing.
+template <int kSize>
+struct Dither {
+  Rounding rounding = Rounding::kNearest;
+  uint32_t word[kSize];
+};
+
+// Whose bits: a tensor at a step, for one purpose.
+struct DitherSource {
+  Rounding rounding = Rounding::kNearest;
+  uint64_t seed = 0;
+  uint32_t tensor = 0;
+  uint32_t step = 0;
+  Stream stream = Stream::kWeightRounding;
+
+  template <class G>
+  MPT_HD Dither<LanePart<G>::kSize> draw(G group, UnitSpan unit) const {
+    constexpr int kWords = 4, kSize = LanePart<G>::kSize;
+    static_assert(kSize % kWords == 0);
+    Dither<kSize> dither;
+    dither.rounding = rounding;
+    if (rounding == Rounding::kNearest) return dither;
+    const RandomCounter counter{seed, tensor, static_cast<uint32_t>(unit.row), step, stream};
+    const auto first = static_cast<uint32_t>(unit.col + group.lane() * kSize) / kWords;
+#pragma omp simd
+    for (int b = 0; b < kSize / kWords; ++b) {
+      const PhiloxBlock block = counter.block(first + static_cast<uint32_t>(b));
+      for (int j = 0; j < kWords; ++j) dither.word[kWords * b + j] = block.word[j];
+    }
+    return dither;
+  }
+};
+
+}  // namespace mpt

@@ -1,0 +1,27 @@
+// What encoded weights ask of a device outside the optimizer's step. Written once over Exec
+// (precision_ops_on.h) and instantiated per backend.
+#pragma once
+
+#include <memory>
+
+#include "device/device.h"
+#include "precision/encoded_tensor.h"
+
+namespace mpt {
+
+class PrecisionOps {
+ public:
+  virtual ~PrecisionOps() = default;
+  // First encoding, to nearest, of all logical elements: new scales from the values alone.
+  virtual void encode(const Tensor& source /* [rows, cols] fp32 */, const EncodedTensor& target) = 0;
+  // The value of every logical element, as fp32 or rounded to bf16.
+  virtual void decode(const EncodedTensor& source, const Tensor& target /* [rows, cols] */) = 0;
+  // To be called after every update of a tensor: sticky nvfp4 moves the tensor's scale where the next step
+  // could run out of block scales (NUMERICS "sticky"). Nothing for other formats.
+  virtual void settle(const EncodedTensor& tensor) = 0;
+};
+
+// Scratch for tensors of up to `most_rows` rows comes from `allocator`.
+std::unique_ptr<PrecisionOps> make_precision_ops(Device& device, Allocator& allocator, int64_t most_rows);
+
+}  // namespace mpt
