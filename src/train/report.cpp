@@ -8,6 +8,7 @@
 #include "core/progress.h"
 #include "model/parameters.h"
 #include "train/run_model.h"
+#include "train/storage_bytes.h"
 
 namespace mpt {
 namespace {
@@ -37,24 +38,84 @@ std::string parameters_by_kind(const std::vector<ParamSpec>& specs) {
   return text;
 }
 
-std::string optimizer_line(const RunConfig& config) {
-  const OptimizerConfig& o = config.optimizer;
-  const std::string rates =
-      o.rule == UpdateRule::kMPlusAdam
-          ? fmt::format("lr_additive {}, lr_multiplicative {}", o.lr_additive, o.lr_multiplicative)
-          : fmt::format("lr {}", o.lr_additive);
-  return fmt::format("{}, {}, beta {} {}, eps {}, write-back {}", name_of(o.rule), rates, o.beta1, o.beta2,
-                     o.eps, name_of(o.writeback));
+std::string rates(const OptimizerConfig& o) {
+  switch (o.rule) {
+    case UpdateRule::kAdamW:
+      return fmt::format("lr {}, beta {} {}, eps {}", o.lr_additive, o.beta1, o.beta2, o.eps);
+    case UpdateRule::kMadam:
+      return fmt::format("lr {}, beta2 {}, p_scale {}, g_bound {}", o.lr_multiplicative, o.beta2, o.p_scale,
+                         o.g_bound);
+    case UpdateRule::kMPlusAdam:
+      break;
+  }
+  return fmt::format("lr_additive {}, lr_multiplicative {}, beta {} {}, eps {}", o.lr_additive,
+                     o.lr_multiplicative, o.beta1, o.beta2, o.eps);
 }
 
-// Bytes a parameter of persistent storage and of gradient, counted without padding.
-std::string bytes_per_parameter(const RunConfig& config) {
-  const auto bytes = [](Format format) { return size_of(dtype_of(format)); };
-  const auto states = int64_t(state_names(config.optimizer).size());
-  const int64_t weights = size_of(activation_dtype(config.precision.compute)),
-                state = states * bytes(config.precision.optimizer_state);
-  return fmt::format("weights {} + {} states {} = {}, with gradient {}", weights, states, state,
-                     weights + state, weights + state + bytes(config.precision.gradient));
+std::string writeback_text(const RunConfig& config) {
+  const OptimizerConfig& o = config.optimizer;
+  if (o.writeback == Writeback::kStochastic && config.precision.weights == WeightFormat::kF32)
+    return "stochastic (fp32 weights are stored as they are)";
+  if (o.writeback == Writeback::kKahan) return fmt::format("kahan ({})", name_of(o.kahan_variant));
+  return std::string(name_of(o.writeback));
+}
+
+std::string optimizer_line(const RunConfig& config) {
+  const OptimizerConfig& o = config.optimizer;
+  const std::string apollo = o.apollo_e == ApolloE::kOff
+                                 ? ""
+                                 : fmt::format(", Apollo-E {} of rank {}, new every {} updates",
+                                               name_of(o.apollo_e), o.apollo_e_rank, o.apollo_e_gap);
+  return fmt::format("{}, {}{}, write-back {}", name_of(o.rule), rates(o), apollo, writeback_text(config));
+}
+
+std::string weights_text(const PrecisionConfig& p) {
+  switch (p.weights) {
+    case WeightFormat::kBlockFp8:
+      return fmt::format("block_fp8 (blocks of {}, {} scales; embedding, norms and head bf16)",
+                         p.fp8_block_size, name_of(p.fp8_scale_mode));
+    case WeightFormat::kNvfp4:
+      return fmt::format("nvfp4 ({} scales; embedding, norms and head bf16)", name_of(p.nvfp4_scale_mode));
+    default:
+      return std::string(name_of(p.weights));
+  }
+}
+
+std::string compute_text(const PrecisionConfig& p) {
+  if (p.compute != ComputeFormat::kFp8) return std::string(name_of(p.compute));
+  const std::string history = p.fp8_recipe == Fp8Recipe::kDelayed
+                                  ? fmt::format(", {} of {} amaxes", name_of(p.fp8_amax_algo), p.fp8_history)
+                                  : "";
+  return fmt::format("fp8 (linear layers{}; {} scaling{}; q,k,v and gate,up cast as one)",
+                     p.fp8_lm_head ? " and head" : "", name_of(p.fp8_recipe), history);
+}
+
+std::string state_text(const PrecisionConfig& p) {
+  const std::string rounding = p.state_rounding == Rounding::kStochastic ? " (stochastic)" : "";
+  return std::string(name_of(p.optimizer_state)) +
+         (p.state_update == StateUpdate::kPerOp ? " (per_op)" : rounding);
+}
+
+// One line of the table of bytes: nominal and logical a parameter, logical and allocated in all.
+std::string bytes_row(std::string_view label, double nominal, int64_t logical, int64_t allocated,
+                      double parameters) {
+  return row(label, "{:>8.4f} {:>9} {:>16} {:>18}", nominal,
+             logical > 0 ? fmt::format("{:.4f}", double(logical) / parameters) : "",
+             logical > 0 ? grouped(logical) : "", grouped(allocated));
+}
+
+std::string storage_table(const RunConfig& config, Device& device) {
+  const StorageBytes b = storage_bytes(config, device);
+  const auto parameters = double(parameter_count(config.model));
+  std::string text = "storage\n" + row("", "{:>8} {:>9} {:>16} {:>18}", "nominal", "logical", "logical bytes",
+                                       "allocated bytes");
+  text += bytes_row("weights", b.nominal_weights, b.logical_weights, b.allocated_weights, parameters);
+  text += bytes_row("optimizer state", b.nominal_states, b.logical_states, b.allocated_states, parameters);
+  text += bytes_row("gradient", b.nominal_gradient, 0, b.allocated_gradients, parameters);
+  text += bytes_row("persistent", b.nominal_persistent(), b.logical_weights + b.logical_states,
+                    b.allocated_weights + b.allocated_states, parameters);
+  text += row("with gradient", "{:>8.4f}", b.nominal_persistent() + b.nominal_gradient);
+  return text;
 }
 
 RunConfig with_micro_batch(const RunConfig& config, int64_t rows) {
@@ -75,11 +136,10 @@ std::string model_report(const RunConfig& config) {
               m.hidden_size, m.intermediate_size, padded_intermediate_size(m), m.num_hidden_layers,
               m.num_attention_heads, m.head_dim(), m.vocab_size);
   text += parameters_by_kind(specs);
-  text += row("precision", "weights {}, compute {}, optimizer state {}, gradient {}",
-              name_of(config.precision.weights), name_of(config.precision.compute),
-              name_of(config.precision.optimizer_state), name_of(config.precision.gradient));
+  text += row("weights", "{}", weights_text(config.precision));
+  text += row("compute", "{}", compute_text(config.precision));
+  text += row("states, gradient", "{}, {}", state_text(config.precision), name_of(config.precision.gradient));
   text += row("optimizer", "{}", optimizer_line(config));
-  text += row("bytes per parameter", "{}", bytes_per_parameter(config));
   text += row("step", "{} tokens = {} rows of {} in {} micro-batch{} of {}", grouped(b.tokens_per_step),
               b.rows_per_step(), b.seq_len, b.micro_batches(), b.micro_batches() == 1 ? "" : "es",
               b.rows_per_micro_batch());
@@ -96,8 +156,8 @@ std::string device_report(Device& device) {
 
 std::string memory_report(const RunConfig& config, Device& device) {
   const MemoryUse use = planned_memory(config, device);
-  const auto parameters = double(total_elements(llama_parameters(config.model)));
-  std::string text = "memory\n";
+  const auto parameters = double(parameter_count(config.model));
+  std::string text = storage_table(config, device) + "memory\n";
   for (size_t i = 0; i < EnumNames<Purpose>::kNames.size(); ++i) {
     const auto bytes = double(use.of(static_cast<Purpose>(i)));
     text += row(EnumNames<Purpose>::kNames[i], "{:>12}   {:8.3f} bytes/parameter", format_bytes(bytes),

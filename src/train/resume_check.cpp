@@ -12,8 +12,9 @@ namespace mpt {
 namespace {
 
 // Keys, or beginnings of keys, whose change would make the continuation another run.
-constexpr std::array<std::string_view, 7> kFixed{
-    "model.", "precision.", "data.pack", "data.shuffle", "batch.seq_len", "seed", "optimizer.rule"};
+constexpr std::array<std::string_view, 10> kFixed{
+    "model.", "precision.",     "data.pack",           "data.shuffle",       "batch.seq_len",
+    "seed",   "optimizer.rule", "optimizer.writeback", "optimizer.apollo_e", "optimizer.apollo_e_rank"};
 
 bool is_fixed(std::string_view key) {
   return std::any_of(kFixed.begin(), kFixed.end(), [&](std::string_view fixed) {

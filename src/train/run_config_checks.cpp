@@ -1,6 +1,9 @@
 #include "train/run_config_checks.h"
 
+#include <algorithm>
+
 #include "core/check.h"
+#include "model/parameters.h"
 
 namespace mpt {
 namespace {
@@ -56,13 +59,32 @@ class Checker {
 
   void check_precision() {
     const PrecisionConfig& precision = config_.precision;
-    require(static_cast<int>(precision.weights) == static_cast<int>(precision.compute), "precision.weights",
-            "{} does not go with precision.compute = {}{}; accepted pairs: weights fp32 with compute fp32, "
-            "weights bf16 with compute bf16",
-            name_of(precision.weights), name_of(precision.compute), at("precision.compute"));
-    require(precision.weights != WeightFormat::kF32 || precision.gradient == Format::kF32, "precision.gradient",
-            "{} does not go with precision.weights = fp32{}; accepted: fp32", name_of(precision.gradient),
-            at("precision.weights"));
+    const int64_t block = precision.fp8_block_size;
+    require((block & (block - 1)) == 0, "precision.fp8_block_size",
+            "must be 16, 32, 64, 128 or 256, found {}", block);
+    require(
+        precision.state_update == StateUpdate::kOnce || precision.state_rounding == Rounding::kNearest,
+        "precision.state_rounding",
+        "stochastic does not go with precision.state_update = per_op{}, whose moments are bf16 before they "
+        "are stored; accepted: nearest",
+        at("precision.state_update"));
+    if (precision.compute == ComputeFormat::kFp8) check_fp8_shapes();
+  }
+
+  // What FP8 products need of shapes: every dimension of every operand a multiple of 16.
+  void check_fp8_shapes() {
+    constexpr int64_t kMultiple = 16;
+    const auto aligned = [&](std::string_view key, int64_t value, std::string_view what) {
+      require(value % kMultiple == 0, key,
+              "{}{} is not a multiple of {}, which precision.compute = fp8{} needs", what, value, kMultiple,
+              at("precision.compute"));
+    };
+    aligned("model.hidden_size", config_.model.hidden_size, "");
+    aligned("model.pad_multiple", padded_intermediate_size(config_.model),
+            fmt::format("rounds model.intermediate_size = {} to {}, and ", config_.model.intermediate_size,
+                        padded_intermediate_size(config_.model)));
+    aligned("batch.seq_len", config_.batch.seq_len, "");
+    if (config_.precision.fp8_lm_head) aligned("model.vocab_size", config_.model.vocab_size, "");
   }
 
   void check_batch() {
@@ -115,9 +137,47 @@ class Checker {
 
   void check_optimizer() {
     constexpr double kMargin = 1e-6;  // the lower bound of the relative step is -(clip - 1e-6)
-    const double clip = config_.optimizer.clip_relative_step;
+    const OptimizerConfig& optimizer = config_.optimizer;
+    const double clip = optimizer.clip_relative_step;
     require(clip == 0 || clip > kMargin, "optimizer.clip_relative_step",
             "must be 0 (off) or greater than {}, found {}", kMargin, clip);
+    check_kahan();
+    if (optimizer.rule == UpdateRule::kMadam) check_madam();
+    if (optimizer.apollo_e != ApolloE::kOff) check_apollo_e();
+  }
+
+  void check_kahan() {
+    if (config_.optimizer.writeback != Writeback::kKahan) return;
+    require(
+        config_.precision.weights == WeightFormat::kBF16, "optimizer.writeback",
+        "kahan does not go with precision.weights = {}{}: the residual is a second bf16 number beside a bf16 "
+        "weight; accepted: bf16",
+        name_of(config_.precision.weights), at("precision.weights"));
+    require(config_.optimizer.kahan_variant == KahanVariant::kFused ||
+                config_.optimizer.rule == UpdateRule::kAdamW,
+            "optimizer.kahan_variant", "per_op does not go with optimizer.rule = {}{}; accepted: adamw",
+            name_of(config_.optimizer.rule), at("optimizer.rule"));
+  }
+
+  // The series for e^x - 1 in Madam's step holds up to this.
+  void check_madam() {
+    constexpr double kMostExponent = 0.25;
+    const OptimizerConfig& optimizer = config_.optimizer;
+    require(
+        optimizer.lr_multiplicative * optimizer.g_bound <= kMostExponent, "optimizer.lr_multiplicative",
+        "{} times optimizer.g_bound = {}{} is {}; a step of madam may change a weight by a factor of at most "
+        "e^{}",
+        optimizer.lr_multiplicative, optimizer.g_bound, at("optimizer.g_bound"),
+        optimizer.lr_multiplicative * optimizer.g_bound, kMostExponent);
+  }
+
+  void check_apollo_e() {
+    const int64_t smallest = std::min(config_.model.hidden_size, config_.model.intermediate_size);
+    require(config_.optimizer.apollo_e_rank <= smallest, "optimizer.apollo_e_rank",
+            "{} is more than the smaller side of a linear layer, {} (model.hidden_size = {}, "
+            "model.intermediate_size = {})",
+            config_.optimizer.apollo_e_rank, smallest, config_.model.hidden_size,
+            config_.model.intermediate_size);
   }
 
   void check_checkpoint() {

@@ -25,7 +25,7 @@ void StepLog::record(const StepRecord& record) {
 
 nlohmann::ordered_json StepLog::to_json(const StepRecord& record) const {
   nlohmann::ordered_json json{
-      {"step", record.step}, {"tokens", record.tokens}, {"loss", record.loss}, {"lr", record.lr_additive}};
+      {"step", record.step}, {"tokens", record.tokens}, {"loss", record.loss}, {"lr", main_rate(record)}};
   if (config_.optimizer.rule == UpdateRule::kMPlusAdam) json["lr_multiplicative"] = record.lr_multiplicative;
   json["grad_norm"] = record.grad_norm;
   if (record.skipped) json["skipped"] = true;
@@ -39,6 +39,11 @@ nlohmann::ordered_json StepLog::to_json(const StepRecord& record) const {
   return json;
 }
 
+// Of the additive branch, or of the only one.
+double StepLog::main_rate(const StepRecord& record) const {
+  return config_.optimizer.rule == UpdateRule::kMadam ? record.lr_multiplicative : record.lr_additive;
+}
+
 void StepLog::print(const StepRecord& record) {
   progress_.clear();
   const double rate = double(record.step_tokens) / seconds_per_step_;
@@ -46,7 +51,7 @@ void StepLog::print(const StepRecord& record) {
   spdlog::info(
       "step {:>6}/{} | loss {:.4f} | lr {:.2e} | norm {:.3f} | {:.0f} ms | {} tok/s | {:.1f}% of limit | {} "
       "left{}",
-      record.step, options_.total_steps, record.loss, record.lr_additive, record.grad_norm,
+      record.step, options_.total_steps, record.loss, main_rate(record), record.grad_norm,
       1e3 * record.seconds, format_count(rate), 100 * rate * options_.flops_per_token / options_.product_rate,
       format_duration(left), record.skipped ? " | SKIPPED: not finite" : "");
   if (record.validation)

@@ -40,6 +40,7 @@ class StepLog {
 
  private:
   [[nodiscard]] nlohmann::ordered_json to_json(const StepRecord& record) const;
+  [[nodiscard]] double main_rate(const StepRecord& record) const;
   void print(const StepRecord& record);
 
   const RunConfig& config_;
