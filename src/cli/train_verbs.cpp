@@ -30,6 +30,8 @@ void add_plan(CLI::App& program) {
   const auto command = std::make_shared<PlanCommand>();
   add_text(*verb, "--config", command->config, kConfigHelp)->required();
   add_texts(*verb, "--set", command->overrides, kSetHelp);
+  verb->add_flag_callback(
+      "--json", [command] { command->format = PlanFormat::kJson; }, "the figures as JSON");
   verb->callback([command] { run_plan(*command); });
 }
 

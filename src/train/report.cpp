@@ -175,6 +175,25 @@ std::string memory_report(const RunConfig& config, Device& device) {
   return text;
 }
 
+nlohmann::ordered_json plan_json(const RunConfig& config, Device& device) {
+  const StorageBytes b = storage_bytes(config, device);
+  const MemoryUse use = planned_memory(config, device);
+  nlohmann::ordered_json memory;
+  for (size_t i = 0; i < EnumNames<Purpose>::kNames.size(); ++i)
+    memory[std::string(EnumNames<Purpose>::kNames[i])] = use.of(static_cast<Purpose>(i));
+  memory["total"] = use.total();
+  return {{"name", config.name},
+          {"parameters", parameter_count(config.model)},
+          {"steps", total_steps(config)},
+          {"tokens", total_steps(config) * config.batch.tokens_per_step},
+          {"nominal_bytes_per_parameter",
+           {{"weights", b.nominal_weights},
+            {"optimizer_state", b.nominal_states},
+            {"gradient", b.nominal_gradient}}},
+          {"logical_bytes", {{"weights", b.logical_weights}, {"optimizer_state", b.logical_states}}},
+          {"allocated_bytes", memory}};
+}
+
 int64_t largest_micro_batch(const RunConfig& config, Device& device) {
   const auto fits = [&, available = device.memory_bytes()](int64_t rows) {
     return planned_memory(with_micro_batch(config, rows), device).total() <= available;

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 #include "device/device.h"
 #include "train/run_config.h"
 
@@ -13,6 +15,8 @@ namespace mpt {
 std::string model_report(const RunConfig& config);
 // Memory by purpose against what the device has, bytes per parameter, the largest micro-batch that fits.
 std::string memory_report(const RunConfig& config, Device& device);
+// The same figures for programs: parameters, steps, storage and memory, in bytes.
+nlohmann::ordered_json plan_json(const RunConfig& config, Device& device);
 // Device and libraries.
 std::string device_report(Device& device);
 

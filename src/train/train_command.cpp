@@ -87,7 +87,10 @@ void run_train(const TrainCommand& command) {
 void run_plan(const PlanCommand& command) {
   const RunConfig config = load_run_config(command.config, command.overrides);
   const std::unique_ptr<Device> device = make_device(config.device);
-  std::cout << model_report(config) << device_report(*device) << memory_report(config, *device);
+  if (command.format == PlanFormat::kJson)
+    std::cout << plan_json(config, *device).dump(2) << "\n";
+  else
+    std::cout << model_report(config) << device_report(*device) << memory_report(config, *device);
 }
 
 }  // namespace mpt

@@ -1,6 +1,7 @@
 // The verbs `train` and `plan`, as the command line calls them.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,9 +15,12 @@ struct TrainCommand {
 
 void run_train(const TrainCommand& command);
 
+enum class PlanFormat : uint8_t { kText, kJson };
+
 struct PlanCommand {
   std::string config;
   std::vector<std::string> overrides;
+  PlanFormat format = PlanFormat::kText;
 };
 
 // Prints what a run would take, without its data and without allocating.
