@@ -29,6 +29,13 @@ MPT_HD bf16 bf16_stochastic(float x, uint32_t word) {
   return {static_cast<uint16_t>(x != x ? 0x7FFFu : rounded)};
 }
 
+// The same, but a finite value never becomes infinite: it stays at the largest BF16.
+MPT_HD bf16 bf16_stochastic_saturating(float x, uint32_t word) {
+  const uint32_t u = bits_of(x), rounded = bf16_stochastic(x, word).bits;
+  const bool carried = (rounded & 0x7FFFu) == 0x7F80u && (u & 0x7F800000u) != 0x7F800000u;
+  return {static_cast<uint16_t>(rounded - (carried ? 1u : 0u))};
+}
+
 // from_float<T>(x): x rounded to the storage type T.
 template <class T>
 MPT_HD T from_float(float x);

@@ -4,7 +4,8 @@
 //   store(group, unit, x, dither)   encodes it from FP32 directly, and writes nothing beyond its end
 //   round(group, unit, x, dither)   x becomes what load() would give after store(); writes nothing
 //
-// All lanes of the group must call together. This file: formats whose elements stand alone.
+// All lanes of the group must call together. This file: formats whose elements stand alone; codec_fp8.h and
+// codec_nvfp4.h: those that share scales; codecs.h: the codec of a tensor.
 #pragma once
 
 #include "core/bf16.h"
@@ -40,26 +41,34 @@ struct ElementCodec {
     if (dtype == DType::kF32) {
       float* const out = at<float>(unit, part);
       for (int k = 0; k < part.size; ++k) out[k] = x[k];
-    } else if (dither.rounding == Rounding::kNearest) {
-      bf16* const out = at<bf16>(unit, part);
-      for (int k = 0; k < part.size; ++k) out[k] = bf16_nearest(x[k]);
     } else {
       bf16* const out = at<bf16>(unit, part);
-      for (int k = 0; k < part.size; ++k) out[k] = bf16_stochastic(x[k], dither.word[k]);
+      each_rounded(x, part.size, dither, [=](int k, bf16 value) { out[k] = value; });
     }
   }
   template <class G>
   MPT_HD void round(G, UnitSpan, float (&x)[LanePart<G>::kSize],
                     const Dither<LanePart<G>::kSize>& dither) const {
     if (dtype == DType::kF32) return;
-    if (dither.rounding == Rounding::kNearest) {
-      for (float& value : x) value = to_float(bf16_nearest(value));
-    } else {
-      for (int k = 0; k < LanePart<G>::kSize; ++k) x[k] = to_float(bf16_stochastic(x[k], dither.word[k]));
-    }
+    each_rounded(x, LanePart<G>::kSize, dither, [&x](int k, bf16 value) { x[k] = to_float(value); });
   }
 
  private:
+  // take(k, x[k] as BF16) for the first `size` elements.
+  template <int kSize, class Take>
+  MPT_HD static void each_rounded(const float (&x)[kSize], int size, const Dither<kSize>& dither,
+                                  const Take& take) {
+    if (dither.rounding == Rounding::kNearest) {
+#pragma omp simd
+      for (int k = 0; k < size; ++k) take(k, bf16_nearest(x[k]));
+    } else if (dither.carry == Carry::kToInfinity) {
+#pragma omp simd
+      for (int k = 0; k < size; ++k) take(k, bf16_stochastic(x[k], dither.word[k]));
+    } else {
+#pragma omp simd
+      for (int k = 0; k < size; ++k) take(k, bf16_stochastic_saturating(x[k], dither.word[k]));
+    }
+  }
   template <class T, class G>
   MPT_HD T* at(UnitSpan unit, const LanePart<G>& part) const {
     return reinterpret_cast<T*>(data) + unit.row * stride + part.col;

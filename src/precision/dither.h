@@ -8,10 +8,15 @@
 
 namespace mpt {
 
+// What a stochastically rounded BF16 does that would carry beyond the largest finite value: become infinite,
+// as published, or stay at the largest (`sr_saturate`). Scaled formats always saturate.
+enum class Carry : uint8_t { kToInfinity, kSaturates };
+
 // For kNearest the words mean nothing.
 template <int kSize>
 struct Dither {
   Rounding rounding = Rounding::kNearest;
+  Carry carry = Carry::kToInfinity;
   uint32_t word[kSize];
 };
 
@@ -22,6 +27,7 @@ struct DitherSource {
   uint32_t tensor = 0;
   uint32_t step = 0;
   Stream stream = Stream::kWeightRounding;
+  Carry carry = Carry::kToInfinity;  // sr_saturate: kSaturates
 
   template <class G>
   MPT_HD Dither<LanePart<G>::kSize> draw(G group, UnitSpan unit) const {
@@ -29,6 +35,7 @@ struct DitherSource {
     static_assert(kSize % kWords == 0);
     Dither<kSize> dither;
     dither.rounding = rounding;
+    dither.carry = carry;
     if (rounding == Rounding::kNearest) return dither;
     const RandomCounter counter{seed, tensor, static_cast<uint32_t>(unit.row), step, stream};
     const auto first = static_cast<uint32_t>(unit.col + group.lane() * kSize) / kWords;

@@ -1,0 +1,120 @@
+// What the codecs of scaled formats share: a lane's part of a unit as runs of elements under one scale, the
+// maxima of blocks, and rounding by a scale per run.
+//
+// A block may span several lanes or a lane several blocks. Only maxima cross lanes, so any number of lanes
+// gives the same bits.
+#pragma once
+
+#include "precision/codec.h"
+#include "precision/encoded_tensor.h"
+#include "precision/float_format.h"
+
+namespace mpt {
+
+// Blocks are multiples of this, so that no run crosses a block's end.
+inline constexpr int kBlockQuantum = 16;
+
+template <class G>
+struct Runs {
+  static constexpr int kPart = LanePart<G>::kSize;
+  static constexpr int kSize = kPart < kBlockQuantum ? kPart : kBlockQuantum;
+  static constexpr int kCount = kPart / kSize;
+};
+
+// most[r]: the maximum of |x| over the logical elements of the block that run r lies in; NaNs are ignored.
+template <class G>
+MPT_HD void block_maxima(G group, const LanePart<G>& part, int block, const float (&x)[LanePart<G>::kSize],
+                         float (&most)[Runs<G>::kCount]) {
+  using R = Runs<G>;
+  for (int r = 0; r < R::kCount; ++r) {
+    float maximum = 0.0f;
+#pragma omp simd reduction(max : maximum)
+    for (int k = 0; k < R::kSize; ++k) {
+      const float magnitude = r * R::kSize + k < part.size ? std::fabs(x[r * R::kSize + k]) : 0.0f;
+      maximum = magnitude > maximum ? magnitude : maximum;
+    }
+    most[r] = maximum;
+  }
+  if constexpr (R::kCount > 1) {
+    const int runs = min_of(block, R::kPart) / R::kSize;
+    for (int first = 0; runs > 1 && first < R::kCount; first += runs) {
+      float maximum = 0.0f;
+      for (int r = first; r < first + runs; ++r) maximum = max_of(most[r], maximum);
+      for (int r = first; r < first + runs; ++r) most[r] = maximum;
+    }
+  }
+  if (block <= R::kPart) return;
+  const float maximum = group.reduce_max(most[0], block / R::kPart);
+  for (float& of_run : most) of_run = maximum;
+}
+
+struct Quotient {
+  MPT_HD static float of(float x, float factor) { return x / factor; }
+};
+struct Product {
+  MPT_HD static float of(float x, float factor) { return x * factor; }
+};
+
+// code[k] = Scaling::of(x[k], factor of its run), rounded as the dither says; 0 where the factor is 0.
+template <class G, FloatFormat kFormat, class Scaling>
+struct RunRounding {
+  using R = Runs<G>;
+
+  MPT_HD static void apply(const float (&x)[R::kPart], const float (&factor)[R::kCount],
+                           const Dither<R::kPart>& dither, uint8_t (&code)[R::kPart]) {
+    if (dither.rounding == Rounding::kNearest) {
+      for (int r = 0; r < R::kCount; ++r) {
+        const float by = factor[r];
+#pragma omp simd
+        for (int k = r * R::kSize; k < (r + 1) * R::kSize; ++k) code[k] = one(x[k], by, Nearest{});
+      }
+    } else {
+      for (int r = 0; r < R::kCount; ++r) {
+        const float by = factor[r];
+#pragma omp simd
+        for (int k = r * R::kSize; k < (r + 1) * R::kSize; ++k)
+          code[k] = one(x[k], by, RandomBits{dither.word[k]});
+      }
+    }
+  }
+
+ private:
+  template <class D>
+  MPT_HD static uint8_t one(float x, float by, D dither) {
+    const uint8_t code = round_to<kFormat>(Scaling::of(x, by), dither);
+    return by == 0.0f ? uint8_t{0} : code;
+  }
+};
+
+// x[k] = the value of code[k] times the step of its run.
+template <class G, FloatFormat kFormat>
+MPT_HD void decode_runs(const uint8_t (&code)[Runs<G>::kPart], const float (&step)[Runs<G>::kCount],
+                        float (&x)[Runs<G>::kPart]) {
+  using R = Runs<G>;
+  for (int r = 0; r < R::kCount; ++r) {
+    const float by = step[r];
+#pragma omp simd
+    for (int k = r * R::kSize; k < (r + 1) * R::kSize; ++k) x[k] = decode<kFormat>(code[k]) * by;
+  }
+}
+
+// The first `count` of the bytes, zeros after them.
+template <int kSize>
+MPT_HD void read_bytes(const uint8_t* source, int count, uint8_t (&bytes)[kSize]) {
+  if (count == kSize) {
+    memcpy(bytes, source, kSize);
+    return;
+  }
+  for (int k = 0; k < kSize; ++k) bytes[k] = k < count ? source[k] : uint8_t{0};
+}
+template <int kSize>
+MPT_HD void write_bytes(const uint8_t (&bytes)[kSize], int count, uint8_t* target) {
+  if (count == kSize) {
+    memcpy(target, bytes, kSize);
+    return;
+  }
+  for (int k = 0; k < kSize; ++k)
+    if (k < count) target[k] = bytes[k];
+}
+
+}  // namespace mpt

@@ -1,0 +1,277 @@
+// Master weights in E2M1: an E4M3 scale for 16 elements of a row and one FP32 for the tensor (NUMERICS "NVFP4
+// master weights"; `live` is Transformer Engine's arithmetic).
+#pragma once
+
+#include <cfloat>
+
+#include "precision/codec_block.h"
+
+namespace mpt {
+
+// --- sticky: every scale moves by powers of two only
+// --------------------------------------------------------
+namespace nvfp4_sticky {
+
+// Codes of E4M3 block scales.
+inline constexpr uint8_t kDoublesBelow = 0x77;   // 224 is the largest that can double
+inline constexpr uint8_t kHalvesFrom = 0x10;     // 2^-5, whose half is normal
+inline constexpr uint8_t kQuartersFrom = 0x18;   // 2^-4, whose quarter is normal
+inline constexpr uint8_t kMostAfterStep = 0x6E;  // 112: two doublings below the largest
+
+// The tensor's scale at its first encoding: the smallest power of two under which every block scale is at
+// most 112. The lower bound keeps every step a normal FP32 value.
+MPT_HD float first_tensor_scale(float amax) {
+  const uint32_t bits = bits_of(amax);
+  const int exponent = static_cast<int>(bits >> 23) - 127;
+  const bool fits = (bits & 0x7FFFFFu) <= 0x280000u;  // 1.3125, the mantissa of 672
+  const int power = max_of(fits ? exponent - 9 : exponent - 8, -117);
+  return amax == 0.0f ? 1.0f : power_of_two(power);
+}
+
+// The distance of codes 0 and 0.5 is half of it; exact in FP32.
+MPT_HD float step_of(uint8_t scale, float tensor_scale) { return decode<kE4M3>(scale) * tensor_scale; }
+
+MPT_HD uint8_t doubled(uint8_t scale) { return static_cast<uint8_t>(scale < 8 ? 2 * scale : scale + 8); }
+MPT_HD uint8_t halved(uint8_t scale) { return static_cast<uint8_t>(scale - 8); }
+
+// The scale of a block that had `scale` (0: none yet) and whose maximum of |w| is now amax.
+MPT_HD uint8_t next_scale(uint8_t scale, float amax, float tensor_scale) {
+  if (amax == 0.0f) return scale;
+  if (scale == 0) return round_up_to<kE4M3>(amax / (kE2M1.max_value * tensor_scale));
+  while (scale < kDoublesBelow && amax > 6.0f * step_of(scale, tensor_scale)) scale = doubled(scale);
+  while (scale >= kHalvesFrom && amax <= 3.0f * step_of(scale, tensor_scale)) scale = halved(scale);
+  return scale;
+}
+
+}  // namespace nvfp4_sticky
+
+// --- live: every scale derived from the values at every encoding
+// -----------------------------------------------
+namespace nvfp4_live {
+
+MPT_HD float tensor_multiplier(float tensor_amax) {
+  const float multiplier = min_of(2688.0f / tensor_amax, FLT_MAX);
+  return tensor_amax == 0.0f || multiplier == 0.0f ? 1.0f : multiplier;
+}
+MPT_HD uint8_t block_scale(float amax, float tensor_amax) {
+  const float per_six = tensor_multiplier(tensor_amax) * float_of(0x3E2AAAABu);  // 1 / 6
+  return round_to<kE4M3>(min_of(amax * per_six, FLT_MAX), Nearest{});
+}
+// What elements are multiplied by before they are rounded; 0 where the block's scale is.
+MPT_HD float multiplier_of(uint8_t scale, float tensor_amax) {
+  const float tensor_step = 1.0f / tensor_multiplier(tensor_amax);
+  return scale == 0 ? 0.0f : min_of(1.0f / (decode<kE4M3>(scale) * tensor_step), FLT_MAX);
+}
+MPT_HD float step_of(uint8_t scale, float tensor_amax) {
+  return (decode<kE4M3>(scale) * tensor_amax) * float_of(0x39C30C31u);  // 1 / 2688
+}
+
+}  // namespace nvfp4_live
+
+// The tensor's FP32 is read through pointers, so that it may change without the host.
+//   sticky   a power of two; store() takes the block's old scale from memory and leaves the new one there.
+//            load_scale and store_scale are the same, and PrecisionOps::settle() alone changes it.
+//   live     max|w| of the tensor. store() needs that of the NEW weights before any is stored: a first pass
+//            over the units reduces max|w'| and writes nothing, the second repeats the update and stores. So
+//            load_scale is what the codes in memory were made with and store_scale what the new ones are made
+//            with; the caller copies it to the tensor's own scale when all units are stored.
+struct Nvfp4Codec {
+  uint8_t* codes = nullptr;
+  int64_t code_stride = 0;  // bytes
+  uint8_t* scales = nullptr;
+  int64_t scale_stride = 0;
+  const float* load_scale = nullptr;
+  const float* store_scale = nullptr;
+  Nvfp4ScaleMode mode = Nvfp4ScaleMode::kSticky;
+
+  Nvfp4Codec() = default;
+  // Loads and stores with the tensor's own scale.
+  explicit Nvfp4Codec(const EncodedTensor& t)
+      : codes(t.codes.as<uint8_t>()),
+        code_stride(t.codes.stride),
+        scales(t.block_scales.as<uint8_t>()),
+        scale_stride(t.block_scales.stride),
+        load_scale(t.tensor_scale.as<float>()),
+        store_scale(load_scale),
+        mode(t.encoding.nvfp4_scale_mode) {
+    check(t.encoding.format == WeightFormat::kNvfp4, "nvfp4 codec for {} weights",
+          name_of(t.encoding.format));
+  }
+  // Stores with another one: live, second pass.
+  [[nodiscard]] Nvfp4Codec storing_with(const float* tensor_amax) const {
+    Nvfp4Codec codec = *this;
+    codec.store_scale = tensor_amax;
+    return codec;
+  }
+
+  template <class G>
+  MPT_HD void load(G group, UnitSpan unit, float (&x)[LanePart<G>::kSize]) const {
+    using R = Runs<G>;
+    const LanePart<G> part(group, unit);
+    uint8_t bytes[R::kPart / 2], code[R::kPart];
+    read_bytes(codes_at(unit, part), (part.size + 1) / 2, bytes);
+    unpack(bytes, code);
+    float step[R::kCount];
+    const float tensor = *load_scale;
+    for (int r = 0; r < R::kCount; ++r)
+      step[r] = r * R::kSize < part.size ? step_of(*scale_at(unit, part, r), tensor) : 0.0f;
+    decode_runs<G, kE2M1>(code, step, x);
+  }
+
+  // Bytes within the last element's block but beyond it are not written, nor is the nibble beside it set.
+  template <class G>
+  MPT_HD void store(G group, UnitSpan unit, const float (&x)[LanePart<G>::kSize],
+                    const Dither<LanePart<G>::kSize>& dither) const {
+    using R = Runs<G>;
+    const LanePart<G> part(group, unit);
+    const Scales<G> next(*this, group, unit, part, x);
+    uint8_t code[R::kPart], bytes[R::kPart / 2];
+    round_codes(next, x, dither, code);
+    if (part.size % 2 != 0) code[part.size] = 0;
+    pack(code, bytes);
+    write_bytes(bytes, (part.size + 1) / 2, codes_at(unit, part));
+    for (int r = 0; r < R::kCount; ++r)
+      if (owns_scale<G>(group) && r * R::kSize < part.size) *scale_at(unit, part, r) = next.code[r];
+  }
+
+  template <class G>
+  MPT_HD void round(G group, UnitSpan unit, float (&x)[LanePart<G>::kSize],
+                    const Dither<LanePart<G>::kSize>& dither) const {
+    using R = Runs<G>;
+    const LanePart<G> part(group, unit);
+    const Scales<G> next(*this, group, unit, part, x);
+    uint8_t code[R::kPart];
+    round_codes(next, x, dither, code);
+    float step[R::kCount];
+    for (int r = 0; r < R::kCount; ++r) step[r] = step_of(next.code[r], next.tensor);
+    decode_runs<G, kE2M1>(code, step, x);
+  }
+
+  // For telemetry, before store() of the same x: how many blocks, of those whose scale this lane owns, have a
+  // maximum beyond 6 steps, so that it will be clipped. The count of a tensor is the sum over lanes and
+  // units. Rare under sticky; about half of all blocks under live, whose scales round to nearest.
+  template <class G>
+  MPT_HD int saturated_blocks(G group, UnitSpan unit, const float (&x)[LanePart<G>::kSize]) const {
+    using R = Runs<G>;
+    const LanePart<G> part(group, unit);
+    const Scales<G> next(*this, group, unit, part, x);
+    int count = 0;
+    for (int r = 0; r < R::kCount; ++r) {
+      const bool clipped = next.most[r] > kE2M1.max_value * step_of(next.code[r], next.tensor);
+      count += clipped && owns_scale<G>(group) && r * R::kSize < part.size;
+    }
+    return count;
+  }
+
+  // End of a step, sticky: the unit's share of multiplying the tensor's scale by 4. Decoded values stay,
+  // except in blocks whose scale is too small to be divided by 4: these are rounded anew, to nearest.
+  template <class G>
+  MPT_HD void quarter_scales(G group, UnitSpan unit) const {
+    using R = Runs<G>;
+    const LanePart<G> part(group, unit);
+    float x[R::kPart], step[R::kCount];
+    load(group, unit, x);
+    uint8_t bytes[R::kPart / 2], code[R::kPart], rounded[R::kPart], scale[R::kCount], old[R::kCount];
+    read_bytes(codes_at(unit, part), (part.size + 1) / 2, bytes);
+    unpack(bytes, code);
+    for (int r = 0; r < R::kCount; ++r) {
+      old[r] = old_scale(group, unit, part, r);
+      scale[r] = quarter_of(old[r]);
+      step[r] = nvfp4_sticky::step_of(scale[r], 4.0f * *load_scale);
+    }
+    Dither<R::kPart> nearest;
+    nearest.rounding = Rounding::kNearest;
+    RunRounding<G, kE2M1, Quotient>::apply(x, step, nearest, rounded);
+    for (int k = 0; k < R::kPart; ++k)
+      code[k] = old[k / R::kSize] < nvfp4_sticky::kQuartersFrom ? rounded[k] : code[k];
+    pack(code, bytes);
+    write_bytes(bytes, (part.size + 1) / 2, codes_at(unit, part));
+    for (int r = 0; r < R::kCount; ++r)
+      if (owns_scale<G>(group) && r * R::kSize < part.size) *scale_at(unit, part, r) = scale[r];
+  }
+
+ private:
+  static constexpr int kBlockBits = 4;
+  static_assert(kNvfp4Block == 1 << kBlockBits && kNvfp4Block == kBlockQuantum);
+
+  // The block scales that x asks for.
+  template <class G>
+  struct Scales {
+    float tensor;
+    float most[Runs<G>::kCount];
+    uint8_t code[Runs<G>::kCount];
+
+    MPT_HD Scales(const Nvfp4Codec& codec, G group, UnitSpan unit, const LanePart<G>& part,
+                  const float (&x)[LanePart<G>::kSize])
+        : tensor(*codec.store_scale) {
+      block_maxima(group, part, kNvfp4Block, x, most);
+      for (int r = 0; r < Runs<G>::kCount; ++r)
+        code[r] = codec.mode == Nvfp4ScaleMode::kSticky
+                      ? nvfp4_sticky::next_scale(codec.old_scale(group, unit, part, r), most[r], tensor)
+                      : nvfp4_live::block_scale(most[r], tensor);
+    }
+  };
+
+  template <class G>
+  MPT_HD void round_codes(const Scales<G>& next, const float (&x)[LanePart<G>::kSize],
+                          const Dither<LanePart<G>::kSize>& dither,
+                          uint8_t (&code)[LanePart<G>::kSize]) const {
+    float factor[Runs<G>::kCount];
+    if (mode == Nvfp4ScaleMode::kSticky) {
+      for (int r = 0; r < Runs<G>::kCount; ++r) factor[r] = nvfp4_sticky::step_of(next.code[r], next.tensor);
+      RunRounding<G, kE2M1, Quotient>::apply(x, factor, dither, code);
+    } else {
+      for (int r = 0; r < Runs<G>::kCount; ++r)
+        factor[r] = nvfp4_live::multiplier_of(next.code[r], next.tensor);
+      RunRounding<G, kE2M1, Product>::apply(x, factor, dither, code);
+    }
+  }
+
+  MPT_HD float step_of(uint8_t scale, float tensor) const {
+    return mode == Nvfp4ScaleMode::kSticky ? nvfp4_sticky::step_of(scale, tensor)
+                                           : nvfp4_live::step_of(scale, tensor);
+  }
+  MPT_HD static uint8_t quarter_of(uint8_t scale) {
+    if (scale >= nvfp4_sticky::kQuartersFrom) return static_cast<uint8_t>(scale - 0x10);
+    return round_up_to<kE4M3>(decode<kE4M3>(scale) / 4.0f);
+  }
+
+  // The lane that reads a block's old scale is the one that writes the new one; a lane that shares the block
+  // hears of it through the maximum, which orders the two.
+  template <class G>
+  MPT_HD static bool owns_scale(G group) {
+    return (group.lane() * LanePart<G>::kSize) % kNvfp4Block == 0;
+  }
+  template <class G>
+  MPT_HD uint8_t old_scale(G group, UnitSpan unit, const LanePart<G>& part, int run) const {
+    const bool mine = owns_scale<G>(group) && run * Runs<G>::kSize < part.size;
+    const uint8_t scale = mine ? *scale_at(unit, part, run) : uint8_t{0};
+    if constexpr (LanePart<G>::kSize >= kNvfp4Block) return scale;
+    return static_cast<uint8_t>(group.reduce_max(float(scale), int(kNvfp4Block) / LanePart<G>::kSize));
+  }
+
+  template <class G>
+  MPT_HD uint8_t* codes_at(UnitSpan unit, const LanePart<G>& part) const {
+    return codes + unit.row * code_stride + part.col / 2;
+  }
+  template <class G>
+  MPT_HD uint8_t* scale_at(UnitSpan unit, const LanePart<G>& part, int run) const {
+    return scales + unit.row * scale_stride + ((part.col + run * Runs<G>::kSize) >> kBlockBits);
+  }
+
+  template <int kBytes>
+  MPT_HD static void unpack(const uint8_t (&bytes)[kBytes], uint8_t (&code)[2 * kBytes]) {
+#pragma omp simd
+    for (int i = 0; i < kBytes; ++i) {
+      code[2 * i] = bytes[i] & 0xF;
+      code[2 * i + 1] = bytes[i] >> 4;
+    }
+  }
+  template <int kBytes>
+  MPT_HD static void pack(const uint8_t (&code)[2 * kBytes], uint8_t (&bytes)[kBytes]) {
+#pragma omp simd
+    for (int i = 0; i < kBytes; ++i) bytes[i] = static_cast<uint8_t>(code[2 * i] | code[2 * i + 1] << 4);
+  }
+};
+
+}  // namespace mpt

@@ -1,0 +1,25 @@
+// The codec of an encoded tensor, from its run-time format.
+#pragma once
+
+#include <utility>
+
+#include "precision/codec.h"
+#include "precision/codec_fp8.h"
+#include "precision/codec_nvfp4.h"
+
+namespace mpt {
+
+// f(codec): an ElementCodec, a BlockFp8Codec or an Nvfp4Codec.
+template <class F>
+decltype(auto) with_codec(const EncodedTensor& t, F&& f) {
+  switch (t.encoding.format) {
+    case WeightFormat::kBlockFp8:
+      return std::forward<F>(f)(BlockFp8Codec(t));
+    case WeightFormat::kNvfp4:
+      return std::forward<F>(f)(Nvfp4Codec(t));
+    default:
+      return std::forward<F>(f)(ElementCodec(t.codes));
+  }
+}
+
+}  // namespace mpt
