@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Draws which updates survived rounding, from the metrics of a run with log.update_survival set.
+
+    scripts/plot_survival.py --output survival.png runs/nano_fp8
+    scripts/plot_survival.py --output survival.png --tensors mlp --step 500 runs/nano_fp8
+
+Four panels: the share of updates that vanished by magnitude of the weight, for both branches together and each alone;
+that share over the run; sign changes and zeros over the run; and what scales did: drag of weights (scaled formats) or the
+amaxes of FP8 products.
+"""
+
+import argparse
+import math
+import sys
+
+from run_metrics import BadRun, Run
+
+try:
+    import matplotlib
+except ModuleNotFoundError:
+    sys.exit(f"plot_survival.py: error: {sys.executable} has no matplotlib; install python3-matplotlib and use /usr/bin/python3")
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402  (the backend has to be chosen first)
+
+BRANCHES = {"both": "whole update", "additive": "additive alone", "multiplicative": "multiplicative alone"}
+
+
+def surveys(run, part):
+    """{step: {tensor: counts}} of the tensors whose name contains `part`."""
+    found = {}
+    for step, record in sorted(run.steps.items()):
+        tensors = record.get("update_survival", {}).get("tensors", {})
+        chosen = {name: counts for name, counts in tensors.items() if part in name}
+        if chosen:
+            found[step] = chosen
+    if not found:
+        raise BadRun(f"{run.path}: no update_survival of tensors named *{part}* in it; set log.update_survival=STEPS")
+    return found
+
+
+def total(tensors, *path):
+    """Sum over tensors of the counts by bucket at a path such as ("both", "vanished")."""
+    sums = []
+    for counts in tensors.values():
+        for key in path:
+            counts = counts.get(key, {})
+        sums = [a + b for a, b in zip(sums, counts)] if sums else list(counts or [])
+    return sums
+
+
+def share(part, whole):
+    return part / whole if whole else math.nan
+
+
+def has_branch(tensors, branch):
+    return any(branch in counts for counts in tensors.values())
+
+
+def draw_by_magnitude(axes, tensors, edges, step):
+    weights = total(tensors, "weights")
+    places = range(1, len(weights))  # without the zeros
+    labels = ["0"] + [f"2^{round(math.log2(edge))}" for edge in edges[1:]]
+    for branch, label in BRANCHES.items():
+        if has_branch(tensors, branch):
+            vanished = total(tensors, branch, "vanished")
+            axes.plot(places, [share(vanished[i], weights[i]) for i in places], "o-", markersize=4, label=label)
+    axes.bar(places, [share(weights[i], sum(weights)) for i in places], color="lightgrey", label="share of weights")
+    axes.set_xticks(list(places))
+    axes.set_xticklabels(labels, fontsize=7)
+    axes.set(xlabel="|weight| from", ylabel="share of updates that vanished", title=f"step {step}")
+    axes.legend(fontsize=7)
+
+
+def draw_over_run(axes, found, fates, title):
+    for branch, label in BRANCHES.items():
+        steps = [step for step, tensors in found.items() if has_branch(tensors, branch)]
+        for fate in fates:
+            values = [share(sum(total(found[s], branch, fate)), sum(total(found[s], "weights"))) for s in steps]
+            if steps and (branch == "both" or len(fates) == 1):
+                axes.plot(steps, values, label=label if len(fates) == 1 else fate.replace("_", " "))
+    axes.set(xlabel="step", ylabel="share of weights", title=title)
+    axes.legend(fontsize=7)
+
+
+def draw_scales(axes, run, found):
+    drags = {s: sum(c.get("drag_log2", 0.0) for c in t.values()) / max(1, sum(total(t, "weights"))) for s, t in found.items()}
+    slots = [(s, r["fp8_scaling"]) for s, r in sorted(run.steps.items()) if "fp8_scaling" in r]
+    if any(drags.values()) or not slots:
+        axes.plot(list(drags), list(drags.values()), label="mean log2 growth of a weight by drag, one step")
+        axes.set(xlabel="step", title="scale drag")
+    else:
+        for kind in ("x", "w", "dy"):
+            values = [[slot["amax"] for name, slot in scaling.items() if name.endswith("/" + kind)] for _, scaling in slots]
+            axes.plot([s for s, _ in slots], [max(v, default=math.nan) for v in values], label=f"largest amax of {kind}")
+        axes.set(xlabel="step", title="FP8 operands", yscale="log")
+    axes.legend(fontsize=7)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("run", help="run directory or its metrics.jsonl")
+    parser.add_argument("--output", required=True, help="PNG to write")
+    parser.add_argument("--tensors", default="proj", metavar="PART", help="tensors whose name contains this; default: linear layers")
+    parser.add_argument("--step", type=int, help="of the panel by magnitude; default: the last one surveyed")
+    args = parser.parse_args()
+    run = Run(args.run)
+    found = surveys(run, args.tensors)
+    step = args.step or max(found)
+    if step not in found:
+        raise BadRun(f"{run.path}: step {step} was not surveyed; surveyed are {min(found)} to {max(found)}")
+    edges = run.steps[step]["update_survival"]["bucket_edges"]
+    figure, axes = plt.subplots(2, 2, figsize=(11, 7), dpi=110)
+    draw_by_magnitude(axes[0][0], found[step], edges, step)
+    draw_over_run(axes[0][1], found, ["vanished"], "updates that vanished")
+    draw_over_run(axes[1][0], found, ["sign_changed", "left_zero", "entered_zero"], "whole update")
+    draw_scales(axes[1][1], run, found)
+    for panel in axes.flat:
+        panel.grid(alpha=0.3)
+    figure.suptitle(run.name)
+    figure.tight_layout()
+    figure.savefig(args.output)
+    print(f"wrote {args.output}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (BadRun, OSError, ValueError) as problem:
+        sys.exit(f"plot_survival.py: error: {problem}")
