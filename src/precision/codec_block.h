@@ -55,6 +55,14 @@ struct Product {
   MPT_HD static float of(float x, float factor) { return x * factor; }
 };
 
+// by[k]: the value of the run that element k is in. One loop over all elements is what vectorises well.
+template <class G>
+MPT_HD void spread(const float (&of_run)[Runs<G>::kCount], float (&by)[Runs<G>::kPart]) {
+  using R = Runs<G>;
+  for (int r = 0; r < R::kCount; ++r)
+    for (int k = 0; k < R::kSize; ++k) by[r * R::kSize + k] = of_run[r];
+}
+
 // code[k] = Scaling::of(x[k], factor of its run), rounded as the dither says; 0 where the factor is 0.
 template <class G, FloatFormat kFormat, class Scaling>
 struct RunRounding {
@@ -62,19 +70,14 @@ struct RunRounding {
 
   MPT_HD static void apply(const float (&x)[R::kPart], const float (&factor)[R::kCount],
                            const Dither<R::kPart>& dither, uint8_t (&code)[R::kPart]) {
+    float by[R::kPart];
+    spread<G>(factor, by);
     if (dither.rounding == Rounding::kNearest) {
-      for (int r = 0; r < R::kCount; ++r) {
-        const float by = factor[r];
 #pragma omp simd
-        for (int k = r * R::kSize; k < (r + 1) * R::kSize; ++k) code[k] = one(x[k], by, Nearest{});
-      }
+      for (int k = 0; k < R::kPart; ++k) code[k] = one(x[k], by[k], Nearest{});
     } else {
-      for (int r = 0; r < R::kCount; ++r) {
-        const float by = factor[r];
 #pragma omp simd
-        for (int k = r * R::kSize; k < (r + 1) * R::kSize; ++k)
-          code[k] = one(x[k], by, RandomBits{dither.word[k]});
-      }
+      for (int k = 0; k < R::kPart; ++k) code[k] = one(x[k], by[k], RandomBits{dither.word[k]});
     }
   }
 
@@ -90,12 +93,10 @@ struct RunRounding {
 template <class G, FloatFormat kFormat>
 MPT_HD void decode_runs(const uint8_t (&code)[Runs<G>::kPart], const float (&step)[Runs<G>::kCount],
                         float (&x)[Runs<G>::kPart]) {
-  using R = Runs<G>;
-  for (int r = 0; r < R::kCount; ++r) {
-    const float by = step[r];
+  float by[Runs<G>::kPart];
+  spread<G>(step, by);
 #pragma omp simd
-    for (int k = r * R::kSize; k < (r + 1) * R::kSize; ++k) x[k] = decode<kFormat>(code[k]) * by;
-  }
+  for (int k = 0; k < Runs<G>::kPart; ++k) x[k] = decode<kFormat>(code[k]) * by[k];
 }
 
 // The first `count` of the bytes, zeros after them.
