@@ -122,7 +122,7 @@ struct ExportCommand {
 };
 
 void run_export(ExportCommand& command) {
-  const LoadedModel model = load_model(posix_file_system(), command.checkpoint, 0);
+  const LoadedModel model = load_model(posix_file_system(), command.checkpoint, 0, ModelUse::kExport);
   const TokenizerFile file = find_tokenizer(model.config, command.tokenizer);
   std::optional<Tokenizer> tokenizer;
   if (!file.path.empty())

@@ -17,6 +17,7 @@ namespace mpt {
 
 enum class Purpose : uint8_t {
   kWeights,
+  kComputeWeights,  // copies of weights in the format that products read
   kGradients,
   kOptimizerState,
   kActivations,
@@ -26,8 +27,9 @@ enum class Purpose : uint8_t {
 };
 template <>
 struct EnumNames<Purpose> {
-  static constexpr std::array<std::string_view, 7> kNames{
-      "weights", "gradients", "optimizer state", "activations", "logits", "scratch", "data"};
+  static constexpr std::array<std::string_view, 8> kNames{
+      "weights",     "compute weights", "gradients", "optimizer state",
+      "activations", "logits",          "scratch",   "data"};
 };
 
 constexpr int64_t saturating_sum(int64_t a, int64_t b) {

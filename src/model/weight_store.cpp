@@ -1,41 +1,90 @@
 #include "model/weight_store.h"
 
 #include <algorithm>
+#include <span>
 
-#include "core/bf16.h"
 #include "core/normal.h"
 
 namespace mpt {
 namespace {
 
-// Tensors for all parameters; those fused are cut from one allocation.
-template <class DTypeOf>
-std::vector<Tensor> allocate_all(const std::vector<ParamSpec>& specs, Purpose purpose, Allocator& allocator,
-                                 const DTypeOf& dtype_of) {
-  std::vector<Tensor> tensors;
-  for (size_t i = 0; i < specs.size();) {
-    const ParamSpec& first = specs[i];
-    const auto count = size_t(first.fused);
-    int64_t rows = 0;
-    for (size_t j = 0; j < count; ++j) rows += specs[i + j].physical_rows;
-    const Tensor whole = allocator.tensor(purpose, dtype_of(first), rows, first.physical_cols);
-    for (int64_t row = 0; tensors.size() < i + count; row += tensors.back().rows)
-      tensors.push_back(whole.row_range(row, specs[tensors.size()].physical_rows));
-    i += count;
+// Physical tensors of a group of fused parameters, cut from one allocation.
+std::vector<Tensor> allocate_together(std::span<const ParamSpec> group, Purpose purpose, DType dtype,
+                                      Allocator& allocator) {
+  int64_t rows = 0;
+  for (const ParamSpec& spec : group) rows += spec.physical_rows;
+  const Tensor whole = allocator.tensor(purpose, dtype, rows, group.front().physical_cols);
+  std::vector<Tensor> parts;
+  int64_t row = 0;
+  for (const ParamSpec& spec : group) {
+    parts.push_back(whole.row_range(row, spec.physical_rows));
+    row += spec.physical_rows;
   }
-  return tensors;
+  return parts;
+}
+
+void append(std::vector<Tensor>& all, const std::vector<Tensor>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+int64_t most_rows(const std::vector<ParamSpec>& specs) {
+  return std::ranges::max(specs, {}, [](const ParamSpec& spec) { return spec.rows; }).rows;
 }
 
 }  // namespace
 
-WeightStore::WeightStore(std::vector<ParamSpec> specs, const WeightOptions& options, Gradients gradients,
+WeightEncoding WeightOptions::encoding_of(ParamKind kind) const {
+  const WeightEncoding of_linears = linears.value_or(
+      WeightEncoding{.format = storage == DType::kF32 ? WeightFormat::kF32 : WeightFormat::kBF16});
+  return kind == ParamKind::kLinear ? of_linears
+                                    : WeightEncoding{.format = unscaled_format(of_linears.format)};
+}
+
+WeightStore::WeightStore(std::vector<ParamSpec> specs, const WeightOptions& options, Device& device,
                          Allocator& allocator)
     : specs_(std::move(specs)), options_(options) {
-  weights_ =
-      allocate_all(specs_, Purpose::kWeights, allocator, [&](const ParamSpec&) { return options_.storage; });
-  if (gradients == Gradients::kAllocate)
-    gradients_ = allocate_all(specs_, Purpose::kGradients, allocator,
-                              [&](const ParamSpec& spec) { return gradient_container(spec); });
+  check(options.storage == DType::kF32 || options.storage == DType::kBF16, "weights that are read as {}",
+        name_of(options.storage));
+  for (size_t i = 0; i < specs_.size(); i += size_t(specs_[i].fused)) allocate_group(i, allocator);
+  if (options.gradients == Gradients::kAllocate) allocate_gradients(allocator);
+  const auto has_copy = [&](const ParamSpec& spec) {
+    return is_copied(spec.kind) && compute(spec.tensor_id).rows > 0;
+  };
+  if (std::ranges::any_of(specs_, has_copy)) ops_ = make_precision_ops(device, allocator, most_rows(specs_));
+}
+
+bool WeightStore::is_copied(ParamKind kind) const {
+  const WeightFormat format = options_.encoding_of(kind).format;
+  return format != (options_.storage == DType::kF32 ? WeightFormat::kF32 : WeightFormat::kBF16);
+}
+
+void WeightStore::allocate_group(size_t first, Allocator& allocator) {
+  const auto group = std::span(specs_).subspan(first, size_t(specs_[first].fused));
+  const ParamKind kind = group.front().kind;
+  const bool copied = is_copied(kind);
+  if (copied) {
+    for (const ParamSpec& spec : group)
+      masters_.push_back(allocate_encoded(options_.encoding_of(kind),
+                                          {.rows = spec.rows,
+                                           .cols = spec.cols,
+                                           .physical_rows = spec.physical_rows,
+                                           .physical_cols = spec.physical_cols,
+                                           .rank = spec.rank()},
+                                          Purpose::kWeights, allocator));
+    if (kind == ParamKind::kLinear && options_.linear_copies == LinearCopies::kNone)
+      return compute_.resize(compute_.size() + group.size());
+  }
+  append(compute_, allocate_together(group, copied ? Purpose::kComputeWeights : Purpose::kWeights,
+                                     options_.storage, allocator));
+  if (copied) return;
+  for (const ParamSpec& spec : group)
+    masters_.push_back(encoded_view(logical_view(spec, compute_[masters_.size()]), spec.rank()));
+}
+
+void WeightStore::allocate_gradients(Allocator& allocator) {
+  for (size_t i = 0; i < specs_.size(); i += size_t(specs_[i].fused))
+    append(gradients_, allocate_together(std::span(specs_).subspan(i, size_t(specs_[i].fused)),
+                                         Purpose::kGradients, gradient_container(specs_[i]), allocator));
 }
 
 DType WeightStore::gradient_container(const ParamSpec& spec) const {
@@ -50,8 +99,15 @@ bool WeightStore::rounded_later(int64_t i) const {
 
 Tensor WeightStore::fused(const std::vector<Tensor>& tensors, int64_t i) const {
   Tensor all = tensors[size_t(i)];
+  check(all.rows > 0, "{} is not kept as products would read it", specs_[size_t(i)].name);
   for (int64_t j = 1; j < specs_[size_t(i)].fused; ++j) all.rows += tensors[size_t(i + j)].rows;
   return all;
+}
+
+void WeightStore::refresh() const {
+  for (size_t i = 0; i < specs_.size(); ++i)
+    if (is_copied(specs_[i].kind) && compute_[i].rows > 0)
+      ops_->decode(masters_[i], logical_view(specs_[i], compute_[i]));
 }
 
 Tensor logical_view(const ParamSpec& spec, const Tensor& physical) {
@@ -61,9 +117,20 @@ Tensor logical_view(const ParamSpec& spec, const Tensor& physical) {
 std::vector<NamedTensor> WeightStore::named_tensors() const {
   std::vector<NamedTensor> named;
   for (size_t i = 0; i < specs_.size(); ++i)
-    named.push_back({specs_[i].name, logical_view(specs_[i], weights_[i]), specs_[i].rank()});
+    for (NamedTensor& piece : masters_[i].pieces(specs_[i].name)) named.push_back(std::move(piece));
   return named;
 }
+
+std::vector<NamedTensor> WeightStore::decoded_tensors() const {
+  std::vector<NamedTensor> named;
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    check(compute_[i].rows > 0, "{} is not kept decoded", specs_[i].name);
+    named.push_back({specs_[i].name, logical_view(specs_[i], compute_[i]), specs_[i].rank()});
+  }
+  return named;
+}
+
+// --- initial values --------------------------------------------------------------------------------------
 
 namespace {
 
@@ -81,31 +148,44 @@ void draw_rows(const ParamSpec& spec, double std_dev, uint64_t seed, int64_t fir
   }
 }
 
-void upload_as(DType storage, const std::vector<float>& values, std::vector<bf16>& narrow,
-               const Tensor& target, Device& device) {
-  if (storage == DType::kF32) return device.upload(reinterpret_cast<const std::byte*>(values.data()), target);
-  for (int64_t i = 0; i < target.elements(); ++i) narrow[size_t(i)] = bf16_nearest(values[size_t(i)]);
-  device.upload(reinterpret_cast<const std::byte*>(narrow.data()), target);
+// Rows whose encoding depends on no others: all of them where the tensor has one scale.
+int64_t rows_at_a_time(const EncodedTensor& tensor) {
+  constexpr int64_t kStagedElements = int64_t{1} << 22;
+  if (tensor.encoding.format == WeightFormat::kNvfp4) return tensor.rows;
+  return std::clamp<int64_t>(kStagedElements / tensor.cols, 1, tensor.rows);
+}
+
+EncodedTensor rows_of(EncodedTensor tensor, int64_t first, int64_t rows) {
+  tensor.rows = rows;
+  tensor.codes = tensor.codes.row_range(first, rows);
+  if (tensor.block_scales.rows > 0) tensor.block_scales = tensor.block_scales.row_range(first, rows);
+  return tensor;
 }
 
 }  // namespace
 
 void initialize_weights(const WeightStore& weights, double initializer_range, uint64_t seed, Device& device) {
-  constexpr int64_t kStagedElements = int64_t{1} << 22;
-  std::vector<float> values;
-  std::vector<bf16> narrow;
-  for (int64_t i = 0; i < int64_t(weights.specs().size()); ++i) {
-    const ParamSpec& spec = weights.specs()[size_t(i)];
-    const Tensor logical = logical_view(spec, weights.master(i));
-    const int64_t block = std::clamp<int64_t>(kStagedElements / spec.cols, 1, spec.rows);
-    values.resize(size_t(block * spec.cols));
-    narrow.resize(values.size());
-    for (int64_t row = 0; row < spec.rows; row += block) {
-      const int64_t rows = std::min(block, spec.rows - row);
+  const auto& specs = weights.specs();
+  int64_t most = 0;
+  for (int64_t i = 0; i < int64_t(specs.size()); ++i)
+    most = std::max(most, rows_at_a_time(weights.master(i)) * specs[size_t(i)].cols);
+  const std::unique_ptr<Allocator> allocator = device.make_allocator();  // given back at the end
+  const Tensor staging = allocator->tensor(Purpose::kScratch, DType::kF32, 1, most);
+  const std::unique_ptr<PrecisionOps> ops = make_precision_ops(device, *allocator, most_rows(specs));
+  std::vector<float> values(static_cast<size_t>(most));
+  for (int64_t i = 0; i < int64_t(specs.size()); ++i) {
+    const ParamSpec& spec = specs[size_t(i)];
+    const int64_t band = rows_at_a_time(weights.master(i));
+    for (int64_t row = 0; row < spec.rows; row += band) {
+      const int64_t rows = std::min(band, spec.rows - row);
+      const Tensor drawn{staging.data, DType::kF32, rows, spec.cols, spec.cols};
       draw_rows(spec, initializer_range, seed, row, rows, values.data());
-      upload_as(weights.options().storage, values, narrow, logical.row_range(row, rows), device);
+      device.upload(reinterpret_cast<const std::byte*>(values.data()), drawn);
+      ops->encode(drawn, rows_of(weights.master(i), row, rows));
     }
   }
+  device.synchronize();
+  weights.refresh();
 }
 
 }  // namespace mpt

@@ -1,67 +1,94 @@
 // The weights of a model and their gradients: one tensor per entry of the parameter list, in device memory.
 //
-// master(i) is what is stored and updated, compute(i) what the products read. Today's formats are read as
-// they are stored, so both are the same tensor. Fused neighbours (q, k, v; gate, up) lie together and can be
-// had as one matrix.
+// master(i) is what is stored, updated and saved, in its encoded format. compute(i) is what norms, embedding
+// and products read: the master itself where it has that element type, else a decoded copy that refresh()
+// brings up to date. Fused neighbours (q, k, v; gate, up) lie together in what products read and in
+// gradients, and can be had as one matrix.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/named_tensor.h"
 #include "core/param_spec.h"
 #include "device/device.h"
+#include "precision/encoded_tensor.h"
+#include "precision/precision_ops.h"
 
 namespace mpt {
 
-struct WeightOptions {
-  DType storage;               // of the weights
-  DType gradient;              // gradients are rounded to this once per step
-  int64_t additions = 1;       // how often a step adds to a gradient (micro-batches)
-  int64_t head_additions = 1;  // the same for the LM head, which is worked through in chunks
-};
-
 enum class Gradients : uint8_t { kAllocate, kNone };
+
+// Whether linear layers have what compute() gives. FP8 products cast from the masters and need none.
+enum class LinearCopies : uint8_t { kDecoded, kNone };
+
+struct WeightOptions {
+  DType storage;                            // what norms, embedding and products read: fp32 or bf16
+  DType gradient;                           // gradients are rounded to this once per step
+  int64_t additions = 1;                    // how often a step adds to a gradient (micro-batches)
+  int64_t head_additions = 1;               // the same for the LM head, which is worked through in chunks
+  std::optional<WeightEncoding> linears{};  // masters of the linear layers; none: in the type of `storage`
+  LinearCopies linear_copies = LinearCopies::kDecoded;
+  Gradients gradients = Gradients::kAllocate;
+
+  [[nodiscard]] WeightEncoding encoding_of(ParamKind kind) const;
+};
 
 class WeightStore {
  public:
-  WeightStore(std::vector<ParamSpec> specs, const WeightOptions& options, Gradients gradients,
+  WeightStore(std::vector<ParamSpec> specs, const WeightOptions& options, Device& device,
               Allocator& allocator);
 
   [[nodiscard]] const std::vector<ParamSpec>& specs() const { return specs_; }
   [[nodiscard]] const WeightOptions& options() const { return options_; }
 
-  // Physical tensors, padding included.
-  [[nodiscard]] const Tensor& master(int64_t i) const { return weights_[size_t(i)]; }
-  [[nodiscard]] const Tensor& compute(int64_t i) const { return weights_[size_t(i)]; }
+  // Logical elements; padding around them is zero.
+  [[nodiscard]] const EncodedTensor& master(int64_t i) const { return masters_[size_t(i)]; }
+  // Physical, padding included. Empty for a linear layer without a copy.
+  [[nodiscard]] const Tensor& compute(int64_t i) const { return compute_[size_t(i)]; }
   [[nodiscard]] bool has_gradients() const { return !gradients_.empty(); }
-  // BF16 where a step writes it once and `gradient` is bf16, else FP32; see rounded_later().
+  // Physical. BF16 where a step writes it once and `gradient` is bf16, else FP32; see rounded_later().
   [[nodiscard]] const Tensor& gradient(int64_t i) const { return gradients_[size_t(i)]; }
   // Parameter i and those fused with it, as one matrix.
-  [[nodiscard]] Tensor compute_fused(int64_t i) const { return fused(weights_, i); }
+  [[nodiscard]] Tensor compute_fused(int64_t i) const { return fused(compute_, i); }
   [[nodiscard]] Tensor gradient_fused(int64_t i) const { return fused(gradients_, i); }
+
+  // Decodes the masters into the copies; to be called whenever masters have changed: after initialisation,
+  // after loading and after each step of the optimizer.
+  void refresh() const;
 
   // True if gradient(i) gathers several additions in FP32 and must be rounded to bf16 when the last one is
   // in.
   [[nodiscard]] bool rounded_later(int64_t i) const;
 
-  // The logical weights under their Hugging Face names.
+  // The pieces of all masters: weights under their Hugging Face names, scales beside them.
   [[nodiscard]] std::vector<NamedTensor> named_tensors() const;
+  // The logical part of every compute(i) under its Hugging Face name, for those who use a model without
+  // training it. Needs LinearCopies::kDecoded and a refresh().
+  [[nodiscard]] std::vector<NamedTensor> decoded_tensors() const;
 
  private:
+  // Whether products read a copy of parameter i rather than its master.
+  [[nodiscard]] bool is_copied(ParamKind kind) const;
+  void allocate_group(size_t first, Allocator& allocator);
+  void allocate_gradients(Allocator& allocator);
   [[nodiscard]] DType gradient_container(const ParamSpec& spec) const;
   [[nodiscard]] Tensor fused(const std::vector<Tensor>& tensors, int64_t i) const;
 
   std::vector<ParamSpec> specs_;
   WeightOptions options_;
-  std::vector<Tensor> weights_, gradients_;
+  std::vector<EncodedTensor> masters_;
+  std::vector<Tensor> compute_, gradients_;
+  std::unique_ptr<PrecisionOps> ops_;  // where there are copies
 };
 
 // Logical part of a physical tensor.
 Tensor logical_view(const ParamSpec& spec, const Tensor& physical);
 
 // N(0, initializer_range) for matrices, 1 for gains; a function of (seed, tensor, row, column) alone
-// (NUMERICS "RNG contract"). The FP32 draw is the same for every storage format.
+// (NUMERICS "RNG contract"), encoded from the same FP32 draw in every format. refresh() included.
 void initialize_weights(const WeightStore& weights, double initializer_range, uint64_t seed, Device& device);
 
 }  // namespace mpt

@@ -31,7 +31,7 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
   if (options.micro_batch_rows < 0)
     throw error("micro_batch_rows is {}; accepted are 0 (as in training) and above",
                 options.micro_batch_rows);
-  const LoadedModel model = load_model(fs, options.checkpoint, options.threads);
+  const LoadedModel model = load_model(fs, options.checkpoint, options.threads, ModelUse::kEvaluate);
   const RunConfig config = with_options(model.config, options);
   const auto source = open_validation_data(config);
   if (source == nullptr)

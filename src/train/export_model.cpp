@@ -26,7 +26,9 @@ constexpr std::array<std::string_view, 6> kFiles{kConfig,    kGenerationConfig, 
                                                  kTokenizer, kTokenizerConfig,  kSpecialTokens};
 constexpr int64_t kStagingBytes = int64_t{16} << 20;
 
-const char* torch_name(DType storage) { return storage == DType::kF32 ? "float32" : "bfloat16"; }
+const char* torch_name(WeightFormat masters) {
+  return masters == WeightFormat::kF32 ? "float32" : "bfloat16";
+}
 
 ordered_json id_or_null(const Tokenizer* tokenizer, int64_t (Tokenizer::*id)() const) {
   if (tokenizer == nullptr || (tokenizer->*id)() < 0) return nullptr;
@@ -112,7 +114,7 @@ void write_json(FileSystem& fs, const std::string& path, const ordered_json& con
 }
 
 void write_weights(FileSystem& fs, const std::string& path, const LoadedModel& model) {
-  const std::vector<NamedTensor> tensors = model.weights->named_tensors();
+  const std::vector<NamedTensor> tensors = model.weights->decoded_tensors();
   std::vector<StoredTensorInfo> infos;
   int64_t total = 0, done = 0;
   for (const NamedTensor& named : tensors) {
@@ -199,7 +201,7 @@ ordered_json hugging_face_config(const RunConfig& config, const Tokenizer* token
           {"tie_word_embeddings", false},
           {"attention_bias", false},
           {"mlp_bias", false},
-          {"torch_dtype", torch_name(activation_dtype(config.precision.compute))},
+          {"torch_dtype", torch_name(config.precision.weights)},
           {"bos_token_id", id_or_null(tokenizer, &Tokenizer::bos_id)},
           {"eos_token_id", id_or_null(tokenizer, &Tokenizer::eos_id)},
           {"pad_token_id", nullptr},

@@ -3,7 +3,7 @@
 //   config.json  generation_config.json  model.safetensors
 //   tokenizer.model  tokenizer_config.json  special_tokens_map.json      where the tokenizer is known
 //
-// Weights keep the format they were trained in, without padding. The directory appears whole or not at all.
+// Weights are FP32 where the masters are, else BF16: decoded from scaled formats. Padding is left out. The directory appears whole or not at all.
 #pragma once
 
 #include <optional>

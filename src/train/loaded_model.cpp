@@ -45,6 +45,24 @@ std::optional<FoundManifest> manifest_of(const DataConfig& data) {
   return std::nullopt;
 }
 
+WeightOptions weight_options(const PrecisionConfig& precision, ModelUse use) {
+  const bool own_type = use == ModelUse::kExport;
+  const bool fp8 = use == ModelUse::kEvaluate && precision.compute == ComputeFormat::kFp8;
+  const DType storage = own_type ? (precision.weights == WeightFormat::kF32 ? DType::kF32 : DType::kBF16)
+                                 : activation_dtype(precision.compute);
+  return {.storage = storage,
+          .gradient = storage,
+          .linears = linear_encoding(precision),
+          .linear_copies = fp8 ? LinearCopies::kNone : LinearCopies::kDecoded,
+          .gradients = Gradients::kNone};
+}
+
+int64_t bytes_of_weights(const LlamaConfig& config, const WeightOptions& options, Device& device) {
+  PlanningAllocator plan;
+  const WeightStore weights(llama_parameters(config), options, device, plan);
+  return plan.use().total();
+}
+
 void require_memory_for(int64_t weight_bytes, Device& device, const std::string& checkpoint) {
   if (weight_bytes <= device.memory_bytes()) return;
   throw error("{}: its weights take {}; {} are available", checkpoint, format_bytes(double(weight_bytes)),
@@ -69,7 +87,7 @@ std::string find_checkpoint(FileSystem& fs, const std::string& path) {
   return *latest;
 }
 
-LoadedModel load_model(FileSystem& fs, const std::string& path, int threads) {
+LoadedModel load_model(FileSystem& fs, const std::string& path, int threads, ModelUse use) {
   const std::string checkpoint = find_checkpoint(fs, path);
   const TrainState state = read_checkpoint_state(fs, checkpoint);
   LoadedModel model{.checkpoint = checkpoint,
@@ -79,15 +97,15 @@ LoadedModel load_model(FileSystem& fs, const std::string& path, int threads) {
                     .device = make_cpu_device(threads),
                     .allocator = nullptr,
                     .weights = nullptr};
-  const DType storage = activation_dtype(model.config.precision.compute);
-  require_memory_for(parameter_count(model.config.model) * size_of(storage), *model.device, checkpoint);
+  const WeightOptions options = weight_options(model.config.precision, use);
+  require_memory_for(bytes_of_weights(model.config.model, options, *model.device), *model.device, checkpoint);
   model.allocator = model.device->make_allocator();
-  model.weights = std::make_unique<WeightStore>(llama_parameters(model.config.model),
-                                                WeightOptions{.storage = storage, .gradient = storage},
-                                                Gradients::kNone, *model.allocator);
+  model.weights = std::make_unique<WeightStore>(llama_parameters(model.config.model), options, *model.device,
+                                                *model.allocator);
   load_part_of_checkpoint(fs, checkpoint, model.weights->named_tensors(), *model.device);
+  model.weights->refresh();
   spdlog::info("{}: step {}, {} parameters in {}", checkpoint, state.step,
-               parameter_count(model.config.model), name_of(storage));
+               parameter_count(model.config.model), name_of(model.config.precision.weights));
   return model;
 }
 

@@ -17,6 +17,11 @@ namespace mpt {
 // the checkpoints/ in it. Anything else is an Error that says what would be accepted.
 std::string find_checkpoint(FileSystem& fs, const std::string& path);
 
+// What the weights are loaded for: tokens one at a time, in the run's activations and without FP8; a file for
+// other programs, in the masters' own type where that stands alone, else BF16; the loss as the run computes
+// it.
+enum class ModelUse : uint8_t { kGenerate, kExport, kEvaluate };
+
 struct LoadedModel {
   std::string checkpoint;  // its directory
   RunConfig config;        // that it was trained with
@@ -31,7 +36,8 @@ struct LoadedModel {
 
 // Verifies the checkpoint and reads its weights; optimizer states are left where they are.
 // `path` as find_checkpoint(); threads = 0 takes all processors.
-LoadedModel load_model(FileSystem& fs, const std::string& path, int threads);
+LoadedModel load_model(FileSystem& fs, const std::string& path, int threads,
+                       ModelUse use = ModelUse::kGenerate);
 
 struct TokenizerFile {
   std::string path;          // "" if there is none

@@ -17,7 +17,10 @@ WeightOptions weight_options(const RunConfig& config) {
   return {.storage = activation_dtype(config.precision.compute),
           .gradient = dtype_of(config.precision.gradient),
           .additions = config.batch.micro_batches(),
-          .head_additions = (tokens + chunk - 1) / chunk};
+          .head_additions = (tokens + chunk - 1) / chunk,
+          .linears = linear_encoding(config.precision),
+          .linear_copies = config.precision.compute == ComputeFormat::kFp8 ? LinearCopies::kNone
+                                                                           : LinearCopies::kDecoded};
 }
 
 LlamaOptions llama_options(const RunConfig& config) {
@@ -36,7 +39,7 @@ std::vector<UpdateTarget> update_targets(const WeightStore& weights) {
     targets.push_back({.name = spec.name,
                        .kind = spec.kind,
                        .tensor_id = spec.tensor_id,
-                       .weights = encoded_view(logical_view(spec, weights.master(int64_t(i))), spec.rank()),
+                       .weights = weights.master(int64_t(i)),
                        .gradient = logical_view(spec, weights.gradient(int64_t(i)))});
   }
   return targets;
@@ -45,7 +48,7 @@ std::vector<UpdateTarget> update_targets(const WeightStore& weights) {
 }  // namespace
 
 RunModel::RunModel(const RunConfig& config, Device& device, Allocator& allocator)
-    : weights(llama_parameters(config.model), weight_options(config), Gradients::kAllocate, allocator),
+    : weights(llama_parameters(config.model), weight_options(config), device, allocator),
       llama(config.model, llama_options(config), weights, device, allocator),
       optimizer(config.optimizer, dtype_of(config.precision.optimizer_state), update_targets(weights), device,
                 allocator) {}

@@ -43,6 +43,7 @@ void Trainer::resume(const std::string& checkpoint) {
   const TrainState preview = checkpoints_.read_state(checkpoint);
   check_resumable(preview, checkpoint, config_, *train_data_);
   const TrainState saved = checkpoints_.load(checkpoint, model_.named_tensors(), device_);
+  model_.weights.refresh();
   model_.optimizer.states_loaded();
   step_ = last_saved_ = saved.step;
   tokens_ = saved.tokens;
@@ -91,6 +92,7 @@ void Trainer::update(StepRecord& record) {
                          .lr_additive = record.lr_additive,
                          .lr_multiplicative = record.lr_multiplicative,
                          .grad_scale = clip_scale(config_.optimizer.clip_grad_norm, record.grad_norm)});
+  model_.weights.refresh();
 }
 
 void Trainer::skip(StepRecord& record) {

@@ -124,7 +124,8 @@ TEST(LlamaDecoder, PlansWithoutAllocating) {
   const auto device = make_cpu_device(1);
   PlanningAllocator plan;
   const WeightStore weights(llama_parameters(golden.config),
-                            {.storage = DType::kF32, .gradient = DType::kF32}, Gradients::kNone, plan);
+                            {.storage = DType::kF32, .gradient = DType::kF32, .gradients = Gradients::kNone},
+                            *device, plan);
   const LlamaDecoder decoder(golden.config, {.storage = DType::kF32, .max_positions = 7}, weights, *device,
                              plan);
   EXPECT_GE(plan.use().of(Purpose::kActivations), 2 * 2 * 7 * 32 * 4);

@@ -20,9 +20,9 @@ const LlamaConfig k1B{.hidden_size = 2048,
                       .num_attention_heads = 32,
                       .vocab_size = 32000};
 
-constexpr Purpose kAllPurposes[] = {Purpose::kWeights,     Purpose::kGradients, Purpose::kOptimizerState,
-                                    Purpose::kActivations, Purpose::kLogits,    Purpose::kScratch,
-                                    Purpose::kData};
+constexpr Purpose kAllPurposes[] = {
+    Purpose::kWeights,     Purpose::kComputeWeights, Purpose::kGradients, Purpose::kOptimizerState,
+    Purpose::kActivations, Purpose::kLogits,         Purpose::kScratch,   Purpose::kData};
 
 struct PlanOptions {
   BatchShape micro_batch;
@@ -34,8 +34,12 @@ struct PlanOptions {
 
 // The same constructors against any allocator.
 void construct(const LlamaConfig& config, const PlanOptions& o, Device& device, Allocator& allocator) {
-  const WeightStore store(llama_parameters(config), {.storage = o.storage, .gradient = o.storage},
-                          o.keep == Keep::kForBackward ? Gradients::kAllocate : Gradients::kNone, allocator);
+  const WeightStore store(
+      llama_parameters(config),
+      {.storage = o.storage,
+       .gradient = o.storage,
+       .gradients = o.keep == Keep::kForBackward ? Gradients::kAllocate : Gradients::kNone},
+      device, allocator);
   const Llama llama(config,
                     {.micro_batch = o.micro_batch,
                      .storage = o.storage,
@@ -93,8 +97,8 @@ TEST(Plan, OneModelAfterAnotherOnADevice) {
       PlanningAllocator plan;
       construct(kSmall, {.micro_batch = model.batch, .storage = storage}, *device, plan);
       const auto allocator = device->make_allocator();
-      const WeightStore store(llama_parameters(kSmall), {.storage = storage, .gradient = storage},
-                              Gradients::kAllocate, *allocator);
+      const WeightStore store(llama_parameters(kSmall), {.storage = storage, .gradient = storage}, *device,
+                              *allocator);
       Llama llama(kSmall, {.micro_batch = model.batch, .storage = storage, .loss_chunk_rows = 64}, store,
                   *device, *allocator);
       EXPECT_EQ(plan.use().total(), allocator->use().total());
@@ -288,8 +292,9 @@ TEST(MicroBatch, TokensOutsideTheVocabularyAreRefused) {
 TEST(Plan, ImpossibleOptionsAreRefused) {
   const auto device = make_cpu_device(1);
   PlanningAllocator allocator;
-  const WeightStore bare(llama_parameters(kSmall), {.storage = DType::kF32, .gradient = DType::kF32},
-                         Gradients::kNone, allocator);
+  const WeightStore bare(llama_parameters(kSmall),
+                         {.storage = DType::kF32, .gradient = DType::kF32, .gradients = Gradients::kNone},
+                         *device, allocator);
   const auto refused = [&](const LlamaOptions& options) {
     EXPECT_THROW(Llama(kSmall, options, bare, *device, allocator), LogicError);
   };

@@ -26,8 +26,7 @@ struct Store {
   Store(const LlamaConfig& config, DType storage, int threads = 1)
       : device(make_cpu_device(threads)),
         allocator(device->make_allocator()),
-        weights(llama_parameters(config), {.storage = storage, .gradient = storage}, Gradients::kAllocate,
-                *allocator) {}
+        weights(llama_parameters(config), {.storage = storage, .gradient = storage}, *device, *allocator) {}
 
   void initialize(const LlamaConfig& config, uint64_t seed) {
     initialize_weights(weights, config.initializer_range, seed, *device);
@@ -78,7 +77,7 @@ TEST(WeightStore, NoTwoParametersOverlap) {
   const Store store(kSmall, DType::kBF16);
   std::map<const std::byte*, const std::byte*> ranges;
   for (int64_t i = 0; i < int64_t(store.weights.specs().size()); ++i)
-    for (const Tensor& t : {store.weights.master(i), store.weights.gradient(i)}) {
+    for (const Tensor& t : {store.weights.compute(i), store.weights.gradient(i)}) {
       EXPECT_EQ(t.rows, store.weights.specs()[size_t(i)].physical_rows);
       EXPECT_EQ(t.cols, store.weights.specs()[size_t(i)].physical_cols);
       ranges[t.data] = t.data + t.bytes();
@@ -203,7 +202,7 @@ TEST(Padding, StaysPositiveZero) {
     for (int64_t i = 0; i < int64_t(bench.store().specs().size()); ++i) {
       const ParamSpec& spec = bench.store().specs()[size_t(i)];
       padded += spec.physical_elements() - spec.elements();
-      expect_padding_zero(spec, bench.store().master(i), "padding");
+      expect_padding_zero(spec, bench.store().compute(i), "padding");
       expect_padding_zero(spec, bench.store().gradient(i), "gradient of the padding");
     }
     EXPECT_EQ(padded, 2 * 3 * 11 * 12);

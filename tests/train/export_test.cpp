@@ -29,7 +29,7 @@ struct Exported {
   explicit Exported(const CheckpointedModel& model) { write_model_checkpoint(checkpoint, model); }
 
   void run(const ExportOptions& options, FileSystem& fs = posix_file_system()) const {
-    const LoadedModel model = load_model(posix_file_system(), checkpoint, 1);
+    const LoadedModel model = load_model(posix_file_system(), checkpoint, 1, ModelUse::kExport);
     const TokenizerFile file = find_tokenizer(model.config, "");
     if (file.path.empty()) return export_model(fs, model, nullptr, options);
     const Tokenizer tokenizer = load_tokenizer(model.config, file);

@@ -40,8 +40,9 @@ inline void write_model_checkpoint(const std::string& directory, const Checkpoin
   const auto device = make_cpu_device(1);
   const auto allocator = device->make_allocator();
   const DType storage = dtype_of(saved.format);
-  const WeightStore store(llama_parameters(saved.model), {.storage = storage, .gradient = storage},
-                          Gradients::kNone, *allocator);
+  const WeightStore store(llama_parameters(saved.model),
+                          {.storage = storage, .gradient = storage, .gradients = Gradients::kNone}, *device,
+                          *allocator);
   initialize_weights(store, 0.0, 1, *device);
   std::vector<NamedTensor> tensors = store.named_tensors();
   for (const NamedTensor& named : tensors)
@@ -81,8 +82,9 @@ inline std::string train_small_tokenizer(const std::string& directory) {
 inline NamedValues random_weights(const LlamaConfig& config) {
   const auto device = make_cpu_device(1);
   const auto allocator = device->make_allocator();
-  const WeightStore store(llama_parameters(config), {.storage = DType::kF32, .gradient = DType::kF32},
-                          Gradients::kNone, *allocator);
+  const WeightStore store(llama_parameters(config),
+                          {.storage = DType::kF32, .gradient = DType::kF32, .gradients = Gradients::kNone},
+                          *device, *allocator);
   initialize_weights(store, 0.3, 11, *device);
   NamedValues values;
   for (const NamedTensor& named : store.named_tensors())
