@@ -11,6 +11,8 @@
 
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
+#include "train/report.h"
+#include "train/run_model.h"
 
 namespace mpt {
 namespace {
@@ -43,8 +45,74 @@ std::vector<std::string> shipped_configs() {
   return paths;
 }
 
+const std::vector<std::string> kSizes{"60m", "130m", "350m", "1b", "nano", "pico"};
+
+struct Row {
+  std::string name;
+  WeightFormat weights;
+  ComputeFormat compute;
+  UpdateRule rule;
+  Writeback writeback = Writeback::kNearest;
+  ApolloE apollo_e = ApolloE::kOff;
+};
+
+// The main table of the paper, and the combinations that it leaves out.
+std::vector<Row> table_rows() {
+  using enum UpdateRule;
+  constexpr auto k16 = ComputeFormat::kBF16;
+  constexpr auto k8 = ComputeFormat::kFp8;
+  return {
+      {"fp32_adamw", WeightFormat::kF32, ComputeFormat::kF32, kAdamW},
+      {"bf16_adamw", WeightFormat::kBF16, k16, kAdamW},
+      {"bf16_adamw_kahan", WeightFormat::kBF16, k16, kAdamW, Writeback::kKahan},
+      {"bf16_adamw_sr", WeightFormat::kBF16, k16, kAdamW, Writeback::kStochastic},
+      {"bf16", WeightFormat::kBF16, k16, kMPlusAdam},
+      {"bf16_fp8_adamw", WeightFormat::kBF16, k8, kAdamW},
+      {"bf16_fp8", WeightFormat::kBF16, k8, kMPlusAdam},
+      {"fp8_adamw", WeightFormat::kBlockFp8, k8, kAdamW},
+      {"fp8", WeightFormat::kBlockFp8, k8, kMPlusAdam},
+      {"nvfp4_adamw", WeightFormat::kNvfp4, k8, kAdamW},
+      {"nvfp4", WeightFormat::kNvfp4, k8, kMPlusAdam},
+      {"bf16_kahan", WeightFormat::kBF16, k16, kMPlusAdam, Writeback::kKahan},
+      {"bf16_sr", WeightFormat::kBF16, k16, kMPlusAdam, Writeback::kStochastic},
+      {"bf16_madam", WeightFormat::kBF16, k16, kMadam},
+      {"bf16_apollo_e", WeightFormat::kBF16, k16, kMPlusAdam, Writeback::kNearest, ApolloE::kChannel},
+  };
+}
+
+TEST_F(RunConfigTest, EverySizeHasEveryRowOfTheTable) {
+  for (const std::string& size : kSizes)
+    for (const Row& row : table_rows()) {
+      const std::string name = fmt::format("{}_{}", size, row.name);
+      SCOPED_TRACE(name);
+      const RunConfig config = load_run_config(kConfigs + name + ".json");
+      EXPECT_EQ(config.precision.weights, row.weights);
+      EXPECT_EQ(config.precision.compute, row.compute);
+      EXPECT_EQ(config.optimizer.rule, row.rule);
+      EXPECT_EQ(config.optimizer.writeback, row.writeback);
+      EXPECT_EQ(config.optimizer.apollo_e, row.apollo_e);
+      const Format states = row.weights == WeightFormat::kF32 ? Format::kF32 : Format::kBF16;
+      EXPECT_EQ(config.precision.optimizer_state, states);
+      EXPECT_EQ(config.precision.gradient, states);
+      EXPECT_EQ(config.precision.state_rounding, Rounding::kNearest);
+      const RunConfig reference = load_run_config(kConfigs + size + "_fp32_adamw.json");
+      EXPECT_EQ(config.model, reference.model);
+      EXPECT_EQ(config.batch, reference.batch);
+      EXPECT_EQ(total_steps(config), total_steps(reference));
+    }
+}
+
+TEST_F(RunConfigTest, EveryShippedConfigCanBePlanned) {
+  for (const std::string& path : shipped_configs()) {
+    SCOPED_TRACE(path);
+    const RunConfig config = load_run_config(path);
+    const std::unique_ptr<Device> device = make_device(config.device);
+    EXPECT_NO_THROW((void)(model_report(config) + memory_report(config, *device)));
+  }
+}
+
 TEST_F(RunConfigTest, EveryShippedConfigIsGoodAndNamedAsItsFile) {
-  EXPECT_EQ(shipped_configs().size(), 16u);
+  EXPECT_EQ(shipped_configs().size(), kSizes.size() * table_rows().size() + 1);  // and nano_fp32
   for (const std::string& path : shipped_configs()) {
     const RunConfig config = load_run_config(path);
     EXPECT_EQ(config.name, fs::path(path).stem().string());
@@ -56,7 +124,7 @@ TEST_F(RunConfigTest, EveryShippedConfigIsGoodAndNamedAsItsFile) {
 TEST_F(RunConfigTest, EveryPieceIsIncludedOrPutsAPaperSettingOnTop) {
   for (const fs::directory_entry& entry : fs::directory_iterator(kConfigs + "base")) {
     const std::string piece = "base/" + entry.path().filename().string();
-    const JsonDocument document = JsonDocument::load(kConfigs + piece);
+    EXPECT_NO_THROW(JsonDocument::load(kConfigs + piece));
     if (piece.starts_with("base/paper_")) continue;
     bool used = false;
     for (const std::string& path : shipped_configs()) {
@@ -80,6 +148,13 @@ TEST_F(RunConfigTest, PaperPiecesGoOnTopOfARun) {
   EXPECT_EQ(m_plus_adam.batch.rows_per_step(), 512);
   EXPECT_FALSE(m_plus_adam.data.pack);
   EXPECT_EQ(with("60m_bf16_adamw.json", "base/paper_adamw.json").schedule.lr_schedule_offset, -1);
+  const PrecisionConfig compute = with("60m_bf16_fp8.json", "base/paper_fp8_compute.json").precision;
+  EXPECT_EQ(compute.fp8_weight_recast, Cadence::kMicrobatch);
+  EXPECT_EQ(compute.fp8_weight_source, Format::kBF16);
+  const PrecisionConfig fp8 = with("60m_fp8.json", "base/paper_fp8_weights.json").precision;
+  EXPECT_EQ(fp8.fp8_scale_mode, Fp8ScaleMode::kFp16);
+  const PrecisionConfig nvfp4 = with("60m_nvfp4.json", "base/paper_nvfp4_weights.json").precision;
+  EXPECT_EQ(nvfp4.nvfp4_scale_mode, Nvfp4ScaleMode::kLive);
 }
 
 TEST_F(RunConfigTest, ParameterCountsAreThePapers) {
@@ -91,6 +166,7 @@ TEST_F(RunConfigTest, ParameterCountsAreThePapers) {
   EXPECT_EQ(count("350m_bf16.json"), 367'969'280);
   EXPECT_EQ(count("1b_bf16.json"), 1'339'082'752);
   EXPECT_EQ(count("nano_bf16.json"), 1'840'256);
+  EXPECT_EQ(count("pico_bf16.json"), 166'208);
 }
 
 TEST_F(RunConfigTest, ShippedConfigsHoldThePapersSettings) {
@@ -98,7 +174,7 @@ TEST_F(RunConfigTest, ShippedConfigsHoldThePapersSettings) {
   EXPECT_EQ(config.optimizer.rule, UpdateRule::kMPlusAdam);
   EXPECT_EQ(config.optimizer.lr_additive, 1e-3);
   EXPECT_EQ(config.optimizer.lr_multiplicative, 1e-4);
-  EXPECT_EQ(config.precision.weights, Format::kBF16);
+  EXPECT_EQ(config.precision.weights, WeightFormat::kBF16);
   EXPECT_EQ(total_steps(config), 60'000);
   EXPECT_EQ(config.batch.rows_per_step(), 128);
   EXPECT_EQ(config.batch.micro_batches(), 32);
@@ -111,7 +187,7 @@ TEST_F(RunConfigTest, ShippedConfigsHoldThePapersSettings) {
 TEST_F(RunConfigTest, TheResolvedConfigReadsBackEqual) {
   for (const std::string& path : shipped_configs()) {
     const RunConfig config =
-        load_run_config(path, {"optimizer.eps=1.2345678901234567e-9", "seed=18446744073709551615"});
+        load_run_config(path, {"optimizer.beta2=0.98765432109876543", "seed=18446744073709551615"});
     const Json resolved = resolved_json(config);
     EXPECT_EQ(load_run_config(write("resolved.json", resolved.dump(2))), config) << path;
     EXPECT_EQ(resolved_json(parse_run_config(JsonDocument::of_value(resolved, "state.json"))), resolved);
@@ -196,9 +272,14 @@ const BadConfig kBadConfigs[] = {
     {R"("data": {"shuffle": 1})", {"user.json:3: data.shuffle: expected true or false"}},
     {R"("data": {"train": [1]})", {"user.json:3: data.train: expected a list of strings"}},
     {R"("optimizer": {"eps": "1e-8"})", {"user.json:3: optimizer.eps: expected a number"}},
-    {R"("optimizer": {"rule": "adam"})", {"user.json:3: optimizer.rule: expected one of adamw, m_plus_adam"}},
-    {R"("optimizer": {"writeback": "kahan"})", {"user.json:3: optimizer.writeback: expected one of nearest"}},
-    {R"("precision": {"weights": "fp8"})", {"user.json:3: precision.weights: expected one of fp32, bf16"}},
+    {R"("optimizer": {"rule": "adam"})",
+     {"user.json:3: optimizer.rule: expected one of adamw, madam, m_plus_adam"}},
+    {R"("optimizer": {"writeback": "up"})",
+     {"user.json:3: optimizer.writeback: expected one of nearest, stochastic, kahan"}},
+    {R"("precision": {"weights": "fp8"})",
+     {"user.json:3: precision.weights: expected one of fp32, bf16, block_fp8, nvfp4"}},
+    {R"("precision": {"compute": "fp4"})",
+     {"user.json:3: precision.compute: expected one of fp32, bf16, fp8"}},
     {R"("device": {"type": "tpu"})", {"user.json:3: device.type: expected one of cpu"}},
     {R"("schedule": {"shape": "step"})", {"schedule.shape: expected one of cosine, linear, constant, wsd"}},
     // ranges
@@ -223,7 +304,7 @@ const BadConfig kBadConfigs[] = {
     {R"("device": {"threads": -1})", {"device.threads: must be at least 0"}},
     // missing keys
     {R"("model": {"hidden_size": null})", {"user.json:3: model.hidden_size: missing; it is required"}},
-    {R"("optimizer": null)", {"user.json:3: optimizer.rule: missing", "optimizer.lr_additive: missing"}},
+    {R"("optimizer": null)", {"user.json:3: optimizer.rule: missing; it is required"}},
     {R"("optimizer": {"lr_multiplicative": null})",
      {"lr_multiplicative: missing; it is required by optimizer.rule = m_plus_adam"}},
     {R"("name": null)", {"user.json:3: name: missing"}},
@@ -242,12 +323,87 @@ const BadConfig kBadConfigs[] = {
     {R"("batch": {"micro_batch_rows": 3})",
      {"user.json:3: batch.micro_batch_rows: 3 does not divide the 16 rows"}},
     {R"("batch": {"micro_batch_rows": 32})", {"batch.micro_batch_rows: 32 does not divide the 16 rows"}},
-    {R"("precision": {"compute": "fp32"})",
-     {"base/bf16.json:", "precision.weights: bf16 does not go with precision.compute = fp32 (",
-      "user.json:3)", "weights fp32 with compute fp32, weights bf16 with compute bf16"}},
-    {R"("precision": {"gradient": "bf16"})",
-     {"user.json:3: precision.gradient: bf16 does not go with precision.weights = fp32"},
+    {R"("precision": {"fp8_block_size": 48})",
+     {"user.json:3: precision.fp8_block_size: must be 16, 32, 64, 128 or 256, found 48"},
+     "nano_fp8.json"},
+    {R"("precision": {"state_update": "per_op", "state_rounding": "stochastic"})",
+     {"user.json:3: precision.state_rounding: stochastic does not go with precision.state_update = per_op"}},
+    {R"("model": {"hidden_size": 136})",
+     {"user.json:3: model.hidden_size: 136 is not a multiple of 16, which precision.compute = fp8 (",
+      "base/fp8.json:"},
+     "nano_fp8.json"},
+    {R"("model": {"pad_multiple": 8})",
+     {"user.json:3: model.pad_multiple: rounds model.intermediate_size = 344 to 344, and 344 is not a "
+      "multiple"},
+     "nano_bf16_fp8.json"},
+    {R"("batch": {"seq_len": 8})",
+     {"user.json:3: batch.seq_len: 8 is not a multiple of 16"},
+     "nano_fp8.json"},
+    {R"("model": {"vocab_size": 4097}, "precision": {"fp8_lm_head": true})",
+     {"user.json:3: model.vocab_size: 4097 is not a multiple of 16"},
+     "nano_fp8.json"},
+    {R"("optimizer": {"writeback": "kahan"})",
+     {"user.json:3: optimizer.writeback: kahan does not go with precision.weights = block_fp8 (",
+      "base/fp8.json:", "accepted: bf16"},
+     "nano_fp8.json"},
+    {R"("optimizer": {"kahan_variant": "per_op"})",
+     {"user.json:3: optimizer.kahan_variant: per_op does not go with optimizer.rule = m_plus_adam"},
+     "nano_bf16_kahan.json"},
+    {R"("optimizer": {"g_bound": 30})",
+     {"optimizer.lr_multiplicative: 0.01 times optimizer.g_bound = 30 (", "user.json:3) is 0.3"},
+     "nano_bf16_madam.json"},
+    {R"("optimizer": {"apollo_e_rank": 200})",
+     {"user.json:3: optimizer.apollo_e_rank: 200 is more than the smaller side of a linear layer, 128"},
+     "nano_bf16_apollo_e.json"},
+    // keys that the value of another leaves without meaning
+    {R"("precision": {"fp8_history": 16})",
+     {"user.json:3: precision.fp8_history: means something only with precision.compute = fp8",
+      "precision.compute is bf16", "base/bf16.json:"}},
+    {R"("precision": {"fp8_recipe": "current", "fp8_history": 16})",
+     {"precision.fp8_history: means something only with precision.fp8_recipe = delayed",
+      "precision.fp8_recipe is current (", "user.json:3"},
+     "nano_fp8.json"},
+    {R"("precision": {"fp8_lm_head": true})",
+     {"precision.fp8_lm_head: means something only with precision.compute = fp8"}},
+    {R"("precision": {"fp8_block_size": 64})",
+     {"precision.fp8_block_size: means something only with precision.weights = block_fp8"},
+     "nano_bf16_fp8.json"},
+    {R"("precision": {"fp8_scale_mode": "fp16"})",
+     {"precision.fp8_scale_mode: means something only with precision.weights = block_fp8",
+      "precision.weights is nvfp4"},
+     "nano_nvfp4.json"},
+    {R"("precision": {"nvfp4_scale_mode": "live"})",
+     {"precision.nvfp4_scale_mode: means something only with precision.weights = nvfp4"},
+     "nano_fp8.json"},
+    {R"("precision": {"state_rounding": "stochastic"})",
+     {"precision.state_rounding: means something only with precision.optimizer_state = bf16"},
      "nano_fp32.json"},
+    {R"("optimizer": {"kahan_variant": "fused"})",
+     {"user.json:3: optimizer.kahan_variant: means something only with optimizer.writeback = kahan"}},
+    {R"("optimizer": {"sr_saturate": true})",
+     {"user.json:3: optimizer.sr_saturate: means something only with optimizer.writeback = stochastic"}},
+    {R"("optimizer": {"apollo_e_rank": 1})",
+     {"user.json:3: optimizer.apollo_e_rank: means something only with optimizer.apollo_e = mini or channel",
+      "optimizer.apollo_e is off"}},
+    {R"("optimizer": {"apollo_e": "mini"})",
+     {"optimizer.apollo_e: means something only with optimizer.rule = m_plus_adam"},
+     "nano_bf16_adamw.json"},
+    {R"("optimizer": {"apollo_e_gap": 100})",
+     {"optimizer.apollo_e_gap: means something only with optimizer.rule = m_plus_adam"},
+     "nano_bf16_adamw.json"},
+    {R"("optimizer": {"p_scale": 2})",
+     {"user.json:3: optimizer.p_scale: means something only with optimizer.rule = madam",
+      "optimizer.rule is m_plus_adam"}},
+    {R"("optimizer": {"g_bound": 5})",
+     {"user.json:3: optimizer.g_bound: means something only with optimizer.rule = madam"},
+     "nano_bf16_adamw.json"},
+    {R"("optimizer": {"lr_additive": 1e-3})",
+     {"optimizer.lr_additive: means something only with optimizer.rule = adamw or m_plus_adam",
+      "optimizer.rule is madam"},
+     "nano_bf16_madam.json"},
+    {R"("optimizer": {"eps": 1e-8})",
+     {"optimizer.eps: means something only with optimizer.rule = adamw or m_plus_adam"},
+     "nano_bf16_madam.json"},
     {R"("optimizer": {"tau": 1e-8})",
      {"user.json:3: optimizer.tau: means something only with optimizer.rule = m_plus_adam",
       "optimizer.rule is adamw", "base/adamw.json:"},
