@@ -13,9 +13,11 @@ void check_shapes(const GemmCall& call) {
   check(agree, "matrix product of A [{},{}] and B [{},{}] into D [{},{}] with transposes {} and {}",
         call.a.rows, call.a.cols, call.b.rows, call.b.cols, call.d.rows, call.d.cols, int(call.transpose_a),
         int(call.transpose_b));
-  for (const Tensor& t : {call.a, call.b, call.d})
-    check(t.dtype == DType::kF32 || t.dtype == DType::kBF16, "matrix product of elements of type {}",
-          name_of(t.dtype));
+  const auto is_plain = [](DType type) { return type == DType::kF32 || type == DType::kBF16; };
+  const DType a = call.a.dtype, b = call.b.dtype, d = call.d.dtype;
+  const bool fp8 = is_fp8(a) && is_fp8(b) && (a == DType::kE4M3 || b == DType::kE4M3);
+  check((fp8 || (is_plain(a) && is_plain(b))) && is_plain(d), "matrix product of {} and {} into {}",
+        name_of(a), name_of(b), name_of(d));
 }
 
 }  // namespace mpt

@@ -1,4 +1,7 @@
 // Matrix products: D[m,n] = op(A) op(B), optionally added to what D holds. FP32 accumulation always.
+//
+// FP8 operands (both or none; e4m3 with e4m3 or e5m2, as GPUs have it) stand for their codes' values times
+// their scale_inv, which is applied to the sum: D = (scale_inv_a scale_inv_b) op(A) op(B).
 #pragma once
 
 #include <cstdint>
@@ -20,6 +23,8 @@ struct GemmCall {
   Transpose transpose_a = Transpose::kNo;
   Transpose transpose_b = Transpose::kNo;
   Accumulate accumulate = Accumulate::kNo;
+  const float* scale_inv_a = nullptr;  // in device memory; null: 1
+  const float* scale_inv_b = nullptr;
 
   [[nodiscard]] int64_t m() const { return d.rows; }
   [[nodiscard]] int64_t n() const { return d.cols; }
@@ -32,9 +37,12 @@ class Gemm {
   // Takes from `allocator` the scratch that the largest of the coming calls needs. Call again for larger
   // ones.
   virtual void reserve(Allocator& allocator, std::span<const GemmCall> calls) = 0;
-  // Throws LogicError if the shapes disagree or a type is neither fp32 nor bf16.
+  // Throws LogicError if the shapes disagree, D is neither fp32 nor bf16, or the operands are of types that
+  // do not go together.
   virtual void run(const GemmCall& call) = 0;
 };
+
+constexpr bool is_fp8(DType dtype) { return dtype == DType::kE4M3 || dtype == DType::kE5M2; }
 
 void check_shapes(const GemmCall& call);
 

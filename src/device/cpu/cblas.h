@@ -1,4 +1,4 @@
-// The FP32 product of the CBLAS that the build found, row-major: D = op(A) op(B) + beta D.
+// The FP32 product of the CBLAS that the build found, row-major: D = alpha op(A) op(B) + beta D.
 #pragma once
 
 #include "device/gemm.h"
@@ -12,6 +12,7 @@ struct Sgemm {
   int64_t lda;
   const float* b;
   int64_t ldb;
+  float alpha;
   float beta;
   float* d;
   int64_t ldd;

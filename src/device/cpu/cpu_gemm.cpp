@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "core/check.h"
-#include "device/cpu/bf16_rows.h"
+#include "device/cpu/convert_rows.h"
 #include "device/cpu/cblas.h"
 
 namespace mpt {
@@ -41,6 +41,8 @@ Tensor widened(const Tensor& operand, const Scratch& scratch) {
   return copy;
 }
 
+float value_at(const float* scale_inv) { return scale_inv == nullptr ? 1.0f : *scale_inv; }
+
 }  // namespace
 
 void CpuGemm::run(const GemmCall& call) {
@@ -64,6 +66,7 @@ void CpuGemm::run(const GemmCall& call) {
          .lda = a.stride,
          .b = b.as<float>(),
          .ldb = b.stride,
+         .alpha = value_at(call.scale_inv_a) * value_at(call.scale_inv_b),
          .beta = call.accumulate == Accumulate::kYes ? 1.0f : 0.0f,
          .d = d.as<float>(),
          .ldd = d.stride});

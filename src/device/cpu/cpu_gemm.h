@@ -1,5 +1,5 @@
-// Matrix products on the CPU through an OpenMP CBLAS. BF16 operands are widened to FP32 scratch, multiplied
-// there, and a BF16 result is rounded once.
+// Matrix products on the CPU through an OpenMP CBLAS. BF16 and FP8 operands are widened to FP32 scratch,
+// multiplied there, and a BF16 result is rounded once.
 #pragma once
 
 #include <string>

@@ -1,0 +1,132 @@
+// Small floating-point formats as values, and the one way from FP32 to them and back (NUMERICS "Element
+// formats" and "Stochastic rounding").
+//
+//   round_to<kE4M3>(x, Nearest{})          ties to even
+//   round_to<kE4M3>(x, RandomBits{word})   away from zero with probability (x - lower) / (upper - lower)
+//   decode<kE4M3>(code)                    exact
+//
+// All of it is branch-free, so that loops over it vectorise: on AVX2 eight elements at a time.
+#pragma once
+
+#include <type_traits>
+
+#include "core/scalar_math.h"
+#include "core/tensor.h"  // first: its enumerators of the same names must not seem to hide these
+
+namespace mpt {
+
+// Codes are sign, exponent and mantissa from the top, as in IEEE-754: codes of one sign are ordered as their
+// values are. What lies beyond max_code are infinities and NaNs, as far as the format has them.
+struct FloatFormat {
+  int mantissa_bits;
+  int exponent_bias;
+  uint32_t sign_code;      // the sign bit
+  uint32_t max_code;       // of the largest finite value
+  float max_value;         // that value
+  uint32_t overflow_code;  // what larger values become: max_code (saturation) or infinity
+  uint32_t nan_code;       // what every NaN becomes, without its sign
+
+  [[nodiscard]] constexpr int min_exponent() const { return 1 - exponent_bias; }  // of normal values
+};
+
+// As OCP's E4M3 ("fn": no infinities), E5M2 and E2M1; E2M1 has no NaN and makes it the largest value.
+inline constexpr FloatFormat kE4M3{3, 7, 0x80, 0x7E, 448.0f, 0x7E, 0x7F};
+inline constexpr FloatFormat kE5M2{2, 15, 0x80, 0x7B, 57344.0f, 0x7B, 0x7F};
+inline constexpr FloatFormat kE2M1{1, 1, 0x8, 0x7, 6.0f, 0x7, 0x7};
+// IEEE binary16: the one format here that rounds to infinity, as IEEE-754 has it.
+inline constexpr FloatFormat kF16{10, 15, 0x8000, 0x7BFF, 65504.0f, 0x7C00, 0x7FFF};
+
+template <FloatFormat kFormat>
+using CodeOf = std::conditional_t<(kFormat.sign_code > 0x80), uint16_t, uint8_t>;
+
+// What decides between the two neighbours of a value: nothing but the value, or random bits.
+struct Nearest {};
+struct RandomBits {
+  uint32_t word;  // as many of its upper bits as FP32 has mantissa bits beyond the format's
+};
+
+// 2^exponent, for a normal FP32 value.
+constexpr MPT_HD float power_of_two(int exponent) {
+  return __builtin_bit_cast(float, static_cast<uint32_t>(exponent + 127) << 23);
+}
+
+// |x| below the format's normal values, in units of its smallest: adding 2^23 of these units makes FP32
+// round to a whole number of them.
+template <FloatFormat kFormat>
+MPT_HD uint32_t round_subnormal(float magnitude, Nearest) {
+  constexpr float kShift = power_of_two(kFormat.min_exponent() - kFormat.mantissa_bits + 23);
+  return bits_of(magnitude + kShift) - bits_of(kShift);
+}
+template <FloatFormat kFormat>
+MPT_HD uint32_t round_subnormal(float magnitude, RandomBits random) {
+  constexpr int kDropped = 23 - kFormat.mantissa_bits;
+  constexpr float kToFixedPoint = power_of_two(kDropped + kFormat.mantissa_bits - kFormat.min_exponent());
+  constexpr float kMinNormal = power_of_two(kFormat.min_exponent());
+  const auto fixed = static_cast<int32_t>(min_of(magnitude, kMinNormal) * kToFixedPoint);
+  return (static_cast<uint32_t>(fixed) + (random.word >> (32 - kDropped))) >> kDropped;
+}
+
+// What is added to the bits of a normal value before those that the format lacks are dropped.
+template <FloatFormat kFormat>
+MPT_HD uint32_t increment(uint32_t magnitude, Nearest) {
+  constexpr int kDropped = 23 - kFormat.mantissa_bits;
+  return (1u << (kDropped - 1)) - 1u + ((magnitude >> kDropped) & 1u);
+}
+template <FloatFormat kFormat>
+MPT_HD uint32_t increment(uint32_t, RandomBits random) {
+  constexpr int kDropped = 23 - kFormat.mantissa_bits;
+  return random.word >> (32 - kDropped);
+}
+
+// The code that x becomes. Values beyond the largest, and infinities, become overflow_code with their sign;
+// what underflows keeps its sign, and so does -0. A carry goes away from zero.
+template <FloatFormat kFormat, class D>
+MPT_HD CodeOf<kFormat> round_to(float x, D dither) {
+  constexpr int kDropped = 23 - kFormat.mantissa_bits;
+  constexpr uint32_t kMinNormal = static_cast<uint32_t>(kFormat.min_exponent() + 127) << 23;
+  constexpr uint32_t kRebias = static_cast<uint32_t>(127 - kFormat.exponent_bias) << kFormat.mantissa_bits;
+  constexpr uint32_t kSign = kFormat.sign_code, kOverflow = kFormat.overflow_code, kNaN = kFormat.nan_code;
+  const uint32_t u = bits_of(x), magnitude = u & 0x7FFFFFFFu;
+  const uint32_t subnormal = round_subnormal<kFormat>(float_of(magnitude), dither);
+  const uint32_t normal = ((magnitude + increment<kFormat>(magnitude, dither)) >> kDropped) - kRebias;
+  // Signed comparisons: every SIMD instruction set has them.
+  const auto code = static_cast<int32_t>(magnitude < kMinNormal ? subnormal : normal);
+  const auto finite = static_cast<uint32_t>(min_of<int32_t>(code, kOverflow));
+  const uint32_t signed_code = finite | ((u >> 31) * kSign);
+  return static_cast<CodeOf<kFormat>>(magnitude > 0x7F800000u ? kNaN : signed_code);
+}
+
+// The value of a code. Bits above the code's own must be zero.
+template <FloatFormat kFormat>
+MPT_HD float decode(uint32_t code) {
+  constexpr int kDropped = 23 - kFormat.mantissa_bits;
+  constexpr uint32_t kRebias = static_cast<uint32_t>(127 - kFormat.exponent_bias) << 23;
+  constexpr uint32_t kSign = kFormat.sign_code, kMaxCode = kFormat.max_code;
+  constexpr uint32_t kMinNormalCode = 1u << kFormat.mantissa_bits;
+  constexpr float kMinNormal = power_of_two(kFormat.min_exponent());
+  const uint32_t magnitude = code & (kSign - 1u);
+  const bool subnormal = magnitude < kMinNormalCode;
+  // A subnormal's mantissa is read as that of the smallest normal exponent, whose leading one is then taken
+  // away: exact, and free of the FP32 subnormals that cost a hundred cycles each.
+  const uint32_t shifted = (magnitude << kDropped) + (subnormal ? kRebias + (1u << 23) : kRebias);
+  const uint32_t special = magnitude > kMaxCode ? 0x7F800000u : 0u;
+  const float value = float_of(shifted | special) - (subnormal ? kMinNormal : 0.0f);
+  return float_of(bits_of(value) | ((code & kSign) != 0 ? 0x80000000u : 0u));
+}
+
+// The smallest finite value that is not below x >= 0; the largest finite one where there is none. Never zero
+// for x > 0.
+template <FloatFormat kFormat>
+MPT_HD CodeOf<kFormat> round_up_to(float x) {
+  constexpr uint32_t kMaxCode = kFormat.max_code;
+  const uint32_t nearest = round_to<kFormat>(x, Nearest{});
+  const uint32_t up = nearest + (decode<kFormat>(nearest) < x ? 1u : 0u);
+  return static_cast<CodeOf<kFormat>>(min_of(up, kMaxCode));
+}
+
+// FP16, in which the scales of FP8 blocks are stored.
+MPT_HD uint16_t fp16_nearest(float x) { return round_to<kF16>(x, Nearest{}); }
+MPT_HD uint16_t fp16_up(float x) { return round_up_to<kF16>(x); }
+MPT_HD float fp16_decode(uint16_t code) { return decode<kF16>(code); }
+
+}  // namespace mpt

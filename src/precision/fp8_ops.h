@@ -1,0 +1,56 @@
+// What FP8 operands ask of a device: casts with a scale per tensor, and the update of the scales (NUMERICS
+// "FP8 compute: delayed scaling"). Written once over Exec (fp8_ops_on.h) and instantiated per backend.
+#pragma once
+
+#include <memory>
+
+#include "device/device.h"
+#include "precision/encoded_tensor.h"
+
+namespace mpt {
+
+// Where a tensor that is cast again and again keeps its scale: single numbers in device memory.
+struct Fp8Slot {
+  float* scale = nullptr;       // of the next cast
+  float* amax = nullptr;        // staging: gathers the largest |x| until the scale is updated
+  float* used_scale = nullptr;  // of the bytes that were cast last
+  float* scale_inv = nullptr;   // 1 / used_scale: what products of those bytes are multiplied by
+};
+
+enum class Fp8CastKind : uint8_t {
+  kFold,    // training: with the slot's scale, the amax is gathered
+  kNoFold,  // evaluation: with the slot's scale, no amax is seen
+  kAgain    // the same bytes once more, with the scale they had; nothing of the slot changes
+};
+
+struct Fp8CastCall {
+  EncodedTensor source;           // [rows, cols] fp32, bf16 or scaled weights, which are decoded on the way
+  Format through = Format::kF32;  // kBF16: decoded values are rounded to bf16 before anything else
+  Tensor target;                  // [rows, cols] e4m3 or e5m2: enc(float(x) * scale)
+  Fp8Slot slot;
+  Fp8CastKind kind = Fp8CastKind::kFold;
+};
+
+// All slots of one direction at a time.
+struct Fp8RollCall {
+  Tensor history;    // [L, slots] fp32, oldest to newest from row 1 on; row 0 is where amaxes gather
+  Tensor scale;      // [1, slots] fp32
+  Tensor last_amax;  // [1, slots] fp32: what the latest update saw; 0 if nothing was cast
+  Tensor frozen;     // [1, slots] int32: updates that an infinite amax in the history kept from the scale
+  float scaled_max;  // largest value of the format, times 2^-margin
+  AmaxAlgorithm algorithm;
+};
+
+class Fp8Ops {
+ public:
+  virtual ~Fp8Ops() = default;
+  virtual void cast(const Fp8CastCall& call) = 0;
+  // Sets the slot's scale from the values that the next cast will see (NUMERICS "Alternative recipe"), and
+  // leaves its amax 0. `max_value`: the largest of the target's format.
+  virtual void scale_from_source(const Fp8CastCall& call, float max_value) = 0;
+  virtual void roll(const Fp8RollCall& call) = 0;
+};
+
+std::unique_ptr<Fp8Ops> make_fp8_ops(Device& device);
+
+}  // namespace mpt

@@ -1,0 +1,90 @@
+#include "precision/fp8_scaling.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "core/float_format.h"
+
+namespace mpt {
+namespace {
+
+float max_value_of(DType format) { return format == DType::kE4M3 ? kE4M3.max_value : kE5M2.max_value; }
+
+template <class T>
+std::vector<T> downloaded(Device& device, const Tensor& tensor) {
+  std::vector<T> values(static_cast<size_t>(tensor.elements()));
+  device.download(tensor, reinterpret_cast<std::byte*>(values.data()));
+  return values;
+}
+
+}  // namespace
+
+Fp8Scaling::Fp8Scaling(Fp8ScalingOptions options, Device& device, Allocator& allocator)
+    : options_(std::move(options)), device_(device), ops_(make_fp8_ops(device)) {
+  const auto per_slot = [&](DType dtype, int64_t rows) {
+    return allocator.tensor(Purpose::kScratch, dtype, rows, options_.slots);
+  };
+  history_ = per_slot(DType::kF32, delayed() ? options_.config.fp8_history : 1);
+  scale_ = per_slot(DType::kF32, 1);
+  used_scale_ = per_slot(DType::kF32, 1);
+  scale_inv_ = per_slot(DType::kF32, 1);
+  last_amax_ = per_slot(DType::kF32, 1);
+  frozen_ = per_slot(DType::kI32, 1);
+  if (scale_.data == nullptr) return;  // a plan
+  const std::vector<float> ones(static_cast<size_t>(options_.slots), 1.0f);
+  for (const Tensor& t : {scale_, used_scale_, scale_inv_})
+    device.upload(reinterpret_cast<const std::byte*>(ones.data()), t);
+}
+
+Fp8Slot Fp8Scaling::slot(int64_t i) const {
+  check(i >= 0 && i < options_.slots, "slot {} of {}", i, options_.slots);
+  return {.scale = scale_.as<float>() + i,
+          .amax = history_.as<float>() + i,
+          .used_scale = used_scale_.as<float>() + i,
+          .scale_inv = scale_inv_.as<float>() + i};
+}
+
+void Fp8Scaling::cast(int64_t i, Fp8CastCall call) {
+  check(call.target.dtype == options_.format, "cast to {} among {} scales", name_of(call.target.dtype),
+        name_of(options_.format));
+  call.slot = slot(i);
+  if (!delayed() && call.kind != Fp8CastKind::kAgain) {
+    ops_->scale_from_source(call, max_value_of(options_.format));
+    call.kind = Fp8CastKind::kNoFold;
+  }
+  ops_->cast(call);
+}
+
+void Fp8Scaling::roll() {
+  if (!delayed()) return;
+  ops_->roll({.history = history_,
+              .scale = scale_,
+              .last_amax = last_amax_,
+              .frozen = frozen_,
+              .scaled_max = std::ldexp(max_value_of(options_.format), -int(options_.config.fp8_margin)),
+              .algorithm = options_.config.fp8_amax_algo});
+}
+
+std::vector<NamedTensor> Fp8Scaling::named_states() const {
+  if (!delayed()) return {};
+  return {{fmt::format("fp8_{}_amax_history", options_.name), history_, 2},
+          {fmt::format("fp8_{}_scale", options_.name), scale_, 1}};
+}
+
+std::vector<Fp8SlotState> Fp8Scaling::slot_states() const {
+  const auto history = downloaded<float>(device_, history_), scale = downloaded<float>(device_, scale_),
+             last = downloaded<float>(device_, last_amax_);
+  const auto frozen = downloaded<int32_t>(device_, frozen_);
+  std::vector<Fp8SlotState> states;
+  for (size_t i = 0; i < scale.size(); ++i) {
+    Fp8SlotState state{.scale = scale[i], .last_amax = last[i], .frozen = frozen[i]};
+    for (size_t h = i; h < history.size(); h += scale.size())
+      state.history_amax = std::max(state.history_amax, history[h]);
+    states.push_back(state);
+  }
+  return states;
+}
+
+}  // namespace mpt

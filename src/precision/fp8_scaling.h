@@ -1,0 +1,59 @@
+// The scales of FP8 operands of one direction (forward: inputs and weights; backward: gradients), a slot for
+// each operand, by the delayed or the current recipe (NUMERICS "FP8 compute").
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/named_tensor.h"
+#include "precision/fp8_ops.h"
+
+namespace mpt {
+
+struct Fp8ScalingOptions {
+  std::string name;  // "forward"
+  DType format;      // of all operands: e4m3 or e5m2
+  int64_t slots;
+  PrecisionConfig config;  // fp8_recipe and, for kDelayed, fp8_history, fp8_amax_algo, fp8_margin
+};
+
+// For telemetry.
+struct Fp8SlotState {
+  float scale = 1;         // of the next cast
+  float last_amax = 0;     // of the latest update; 0: nothing was cast
+  float history_amax = 0;  // the largest that the next update will look back on
+  int32_t frozen = 0;      // updates without effect since the program started, because an amax is infinite
+};
+
+class Fp8Scaling {
+ public:
+  Fp8Scaling(Fp8ScalingOptions options, Device& device, Allocator& allocator);
+
+  // Fills all of `target` but the slot, which is slot i's; kNoFold and kFold are the same to the current
+  // recipe.
+  void cast(int64_t i, Fp8CastCall call);
+  // What products of slot i's bytes are to be multiplied by: a device pointer.
+  [[nodiscard]] const float* scale_inv(int64_t i) const { return slot(i).scale_inv; }
+  // Updates all scales from the amaxes gathered since the last time. Nothing for the current recipe.
+  void roll();
+
+  // "fp8_<name>_amax_history" [L, slots], "fp8_<name>_scale" [slots]; none for the current recipe. Casting
+  // again what was cast last before they were saved gives the same bytes and history.
+  [[nodiscard]] std::vector<NamedTensor> named_states() const;
+  [[nodiscard]] std::vector<Fp8SlotState> slot_states() const;
+
+ private:
+  [[nodiscard]] Fp8Slot slot(int64_t i) const;
+  [[nodiscard]] bool delayed() const { return options_.config.fp8_recipe == Fp8Recipe::kDelayed; }
+
+  Fp8ScalingOptions options_;
+  Device& device_;
+  std::unique_ptr<Fp8Ops> ops_;
+  Tensor history_;                         // [L, slots] fp32; L = 1 for the current recipe
+  Tensor scale_, used_scale_, scale_inv_;  // [1, slots] fp32
+  Tensor last_amax_;                       // [1, slots] fp32
+  Tensor frozen_;                          // [1, slots] int32
+};
+
+}  // namespace mpt
