@@ -7,48 +7,122 @@
 #include "core/check.h"
 
 namespace mpt {
+namespace {
 
-Optimizer::Optimizer(const OptimizerConfig& config, DType state, std::vector<UpdateTarget> targets,
-                     Device& device, Allocator& allocator)
+const std::byte* bytes_of(const std::vector<float>& values) {
+  return reinterpret_cast<const std::byte*>(values.data());
+}
+
+bool is_live(const EncodedTensor& weights) {
+  return weights.encoding.format == WeightFormat::kNvfp4 &&
+         weights.encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kLive;
+}
+
+}  // namespace
+
+OptimizerOptions optimizer_options(const PrecisionConfig& config, uint64_t seed) {
+  return {.state = config.optimizer_state,
+          .state_rounding = config.state_rounding,
+          .state_update = config.state_update,
+          .seed = seed};
+}
+
+Optimizer::Optimizer(const OptimizerConfig& config, const OptimizerOptions& options,
+                     std::vector<UpdateTarget> targets, Device& device, Allocator& allocator)
     : config_(config),
+      options_(options),
       targets_(std::move(targets)),
       device_(device),
       ops_(make_update_ops(device)),
-      state_names_(state_names(config)),
       host_init_rms_(targets_.size(), 1.0f) {
-  int64_t pieces = 1;
+  check_options();
   for (const UpdateTarget& target : targets_) {
-    const Tensor& g = target.gradient;
-    std::vector<Tensor> states;
-    for (size_t i = 0; i < state_names_.size(); ++i) {
-      Tensor s = allocator.tensor(Purpose::kOptimizerState, state, g.rows, g.stride);
-      states.push_back(s.columns(0, g.cols));
-    }
-    states_.push_back(std::move(states));
-    pieces = std::max(pieces, square_sums(g));
+    check_target(target);
+    states_.push_back(allocate_states(target, allocator));
+  }
+  if (needs_initial_rms(config_))
+    init_rms_ = allocator.tensor(Purpose::kOptimizerState, DType::kF32, 1, int64_t(targets_.size()));
+  allocate_scratch(allocator);
+}
+
+void Optimizer::check_options() const {
+  const bool plain =
+      options_.state_rounding == Rounding::kNearest && options_.state_update == StateUpdate::kOnce;
+  check(plain || options_.state == Format::kBF16,
+        "fp32 states are neither rounded at random nor per operation");
+  check(options_.state_update == StateUpdate::kOnce || options_.state_rounding == Rounding::kNearest,
+        "states updated per operation are bf16 already; nothing is left to round at random");
+  check(config_.apollo_e == ApolloE::kOff || config_.rule == UpdateRule::kMPlusAdam, "apollo_e with {}",
+        name_of(config_.rule));
+  check(config_.writeback != Writeback::kKahan || config_.kahan_variant == KahanVariant::kFused ||
+            config_.rule == UpdateRule::kAdamW,
+        "kahan_variant per_op with {}", name_of(config_.rule));
+}
+
+void Optimizer::check_target(const UpdateTarget& target) const {
+  check(config_.writeback != Writeback::kKahan || target.weights.encoding.format == WeightFormat::kBF16,
+        "kahan with {} weights of {}", name_of(target.weights.encoding.format), target.name);
+  const ProjectionShape shape = projection_shape(target.weights.rows, target.weights.cols);
+  check(!is_projected(config_, target.kind) || config_.apollo_e_rank <= shape.depth,
+        "apollo_e_rank {} for {} of [{},{}]", config_.apollo_e_rank, target.name, target.weights.rows,
+        target.weights.cols);
+}
+
+Optimizer::States Optimizer::allocate_states(const UpdateTarget& target, Allocator& allocator) const {
+  const bool projected = is_projected(config_, target.kind);
+  const Tensor& g = target.gradient;
+  const auto like_weights = [&](DType dtype) {
+    return allocator.tensor(Purpose::kOptimizerState, dtype, g.rows, g.stride).columns(0, g.cols);
+  };
+  States states;
+  states.rule = rule_states(config_, projected ? Moments::kProjected : Moments::kDense);
+  for (size_t i = 0; i < states.rule.size(); ++i)
+    states.moments.push_back(like_weights(dtype_of(options_.state)));
+  if (config_.writeback == Writeback::kKahan) states.residuals = like_weights(DType::kBF16);
+  if (projected) {
+    const ProjectionShape shape = projection_shape(target.weights.rows, target.weights.cols);
+    const int64_t rank = config_.apollo_e_rank;
+    states.second = allocator.tensor(Purpose::kOptimizerState, DType::kF32, shape.channels, rank);
+    states.projection = allocator.tensor(Purpose::kOptimizerState, DType::kF32, rank, shape.depth);
+  }
+  return states;
+}
+
+void Optimizer::allocate_scratch(Allocator& allocator) {
+  int64_t pieces = 1, live_units = 0, scaled_rows = 0;
+  std::vector<MatrixShape> projected;
+  for (const UpdateTarget& target : targets_) {
+    const int64_t rows = target.weights.rows, cols = target.weights.cols;
+    pieces = std::max(pieces, square_sums(rows, cols));
+    if (is_live(target.weights)) live_units = std::max(live_units, units_of(rows, cols));
+    if (is_scaled(target.weights.encoding.format)) scaled_rows = std::max(scaled_rows, rows);
+    if (is_projected(config_, target.kind)) projected.push_back({rows, cols});
   }
   partial_ = allocator.tensor(Purpose::kScratch, DType::kF64, 1, pieces);
   host_partial_.resize(size_t(pieces));
-  if (config_.clip_weight > 0 && config_.clip_weight_mode == ClipWeightMode::kInitRms)
-    init_rms_ = allocator.tensor(Purpose::kOptimizerState, DType::kF32, 1, int64_t(targets_.size()));
   if (needs_exponent_table(config_))
     exponent_table_ = allocator.tensor(Purpose::kScratch, DType::kF32, 1, 2 * ExponentDecay::kEntries);
+  if (live_units > 0)
+    maximum_scratch_ = {.units = allocator.tensor(Purpose::kScratch, DType::kF32, 1, live_units),
+                        .tensor = allocator.tensor(Purpose::kScratch, DType::kF32, 1, 1)};
+  if (!projected.empty())
+    projection_scratch_ = allocate_projection_scratch(projected, config_.apollo_e_rank, allocator);
+  if (scaled_rows > 0) precision_ops_ = make_precision_ops(device_, allocator, scaled_rows);
 }
 
-double Optimizer::sum_of_squares(const Tensor& tensor) {
-  const Tensor partial = partial_.columns(0, square_sums(tensor));
-  ops_->sum_of_squares(tensor, partial);
-  device_.download(partial, reinterpret_cast<std::byte*>(host_partial_.data()));
-  return std::accumulate(host_partial_.begin(), host_partial_.begin() + partial.cols, 0.0);
+double Optimizer::sum_of_partials(int64_t count) {
+  device_.download(partial_.columns(0, count), reinterpret_cast<std::byte*>(host_partial_.data()));
+  return std::accumulate(host_partial_.begin(), host_partial_.begin() + count, 0.0);
 }
 
 void Optimizer::weights_initialized() {
   if (init_rms_.rows == 0) return;
   for (size_t i = 0; i < targets_.size(); ++i) {
-    const Tensor& w = targets_[i].weights.codes;
-    host_init_rms_[i] = float(std::sqrt(sum_of_squares(w) / double(w.elements())));
+    const EncodedTensor& w = targets_[i].weights;
+    ops_->sum_of_squares(w, partial_);
+    host_init_rms_[i] = float(std::sqrt(sum_of_partials(square_sums(w.rows, w.cols)) / double(w.elements())));
   }
-  device_.upload(reinterpret_cast<const std::byte*>(host_init_rms_.data()), init_rms_);
+  device_.upload(bytes_of(host_init_rms_), init_rms_);
 }
 
 void Optimizer::states_loaded() {
@@ -57,34 +131,115 @@ void Optimizer::states_loaded() {
 
 double Optimizer::grad_norm() {
   double sum = 0;
-  for (const UpdateTarget& target : targets_) sum += sum_of_squares(target.gradient);
+  for (const UpdateTarget& target : targets_) {
+    const Tensor& g = target.gradient;
+    ops_->sum_of_squares(g, partial_);
+    sum += sum_of_partials(square_sums(g.rows, g.cols));
+  }
   return std::sqrt(sum);
 }
 
 void Optimizer::step(const StepScalars& scalars) {
   check(scalars.t >= 1, "optimizer step {}; steps count from 1", scalars.t);
   if (exponent_table_.rows > 0)
-    device_.upload(reinterpret_cast<const std::byte*>(exponent_decay_table(config_, scalars).data()),
-                   exponent_table_);
-  for (size_t i = 0; i < targets_.size(); ++i) {
-    const UpdateTarget& target = targets_[i];
-    const TensorScalars tensor{.rank = target.weights.rank, .weight_unit = host_init_rms_[i]};
-    ops_->update({.rule = make_rule(config_, scalars, tensor, exponent_table_.as<float>()),
+    device_.upload(bytes_of(exponent_decay_table(config_, scalars)), exponent_table_);
+  for (size_t i = 0; i < targets_.size(); ++i) update(i, scalars);
+}
+
+DitherSource Optimizer::dither(size_t index, int64_t t, Stream stream, Rounding rounding) const {
+  return {.rounding = rounding,
+          .seed = options_.seed,
+          .tensor = targets_[index].tensor_id,
+          .step = uint32_t(t),
+          .stream = stream,
+          .carry = config_.sr_saturate ? Carry::kSaturates : Carry::kToInfinity};
+}
+
+void Optimizer::update(size_t index, const StepScalars& scalars) {
+  const UpdateTarget& target = targets_[index];
+  const States& states = states_[index];
+  const bool projected = states.projection.rows > 0;
+  const TensorScalars tensor{.rank = target.weights.rank,
+                             .weight_unit = host_init_rms_[index],
+                             .moments = projected ? Moments::kProjected : Moments::kDense};
+  // FP32 is stored as it is: no need to draw for it.
+  const bool random =
+      config_.writeback == Writeback::kStochastic && target.weights.encoding.format != WeightFormat::kF32;
+  std::vector<DitherSource> state_dithers;
+  for (const RuleState& state : states.rule)
+    state_dithers.push_back(dither(index, scalars.t, state.stream, options_.state_rounding));
+  UpdateCall call{.rule = make_rule(config_, scalars, tensor, exponent_table_.as<float>()),
                   .weights = target.weights,
-                  .states = states_[i],
+                  .states = states.moments,
+                  .state_dithers = state_dithers,
+                  .state_update = options_.state_update,
                   .gradient = target.gradient,
-                  .grad_scale = scalars.grad_scale});
+                  .grad_scale = scalars.grad_scale,
+                  .weight_dither = dither(index, scalars.t, Stream::kWeightRounding,
+                                          random ? Rounding::kStochastic : Rounding::kNearest),
+                  .maximum = maximum_scratch_,
+                  .residuals = states.residuals};
+  if (config_.kahan_variant == KahanVariant::kPerOp && states.residuals.rows > 0)
+    call.per_op_adamw = make_per_op_adamw(config_, scalars, tensor);
+  if (projected) call.factors = project(index, scalars);
+  ops_->update(call);
+  if (precision_ops_) precision_ops_->settle(target.weights);
+}
+
+SharedFactors Optimizer::project(size_t index, const StepScalars& scalars) {
+  const UpdateTarget& target = targets_[index];
+  const States& states = states_[index];
+  const ProjectionShape shape = projection_shape(target.weights.rows, target.weights.cols);
+  const int64_t refresh = (scalars.t - 1) / config_.apollo_e_gap;
+  if ((scalars.t - 1) % config_.apollo_e_gap == 0) {
+    const std::vector<float> p = draw_projection({.seed = options_.seed,
+                                                  .tensor = target.tensor_id,
+                                                  .refresh = uint32_t(refresh),
+                                                  .rank = config_.apollo_e_rank,
+                                                  .depth = shape.depth});
+    device_.upload(bytes_of(p), states.projection);
   }
+  const ProjectionCall call{.weights = target.weights,
+                            .gradient = target.gradient,
+                            .grad_scale = scalars.grad_scale,
+                            .projection = states.projection,
+                            .second = states.second,
+                            .sharing = config_.apollo_e,
+                            .scalars = make_projection_scalars(config_, scalars, shape),
+                            .scratch = projection_scratch_};
+  ops_->project(call);
+  return factors_of(call);
+}
+
+std::vector<NamedTensor> Optimizer::states_of_targets() const {
+  std::vector<NamedTensor> named;
+  for (size_t i = 0; i < targets_.size(); ++i) {
+    const States& states = states_[i];
+    const int rank = targets_[i].weights.rank;
+    const auto add = [&](std::string_view name, const Tensor& tensor, int of_rank) {
+      named.push_back({fmt::format("{}/{}", name, targets_[i].name), tensor, of_rank});
+    };
+    for (size_t s = 0; s < states.rule.size(); ++s) add(states.rule[s].name, states.moments[s], rank);
+    if (states.residuals.rows > 0) add("kahan", states.residuals, rank);
+    if (states.projection.rows > 0) {
+      add("v_r", states.second, 2);
+      add("projection", states.projection, 2);
+    }
+  }
+  return named;
 }
 
 std::vector<NamedTensor> Optimizer::named_states() const {
-  std::vector<NamedTensor> named;
-  for (size_t s = 0; s < state_names_.size(); ++s)
-    for (size_t i = 0; i < targets_.size(); ++i)
-      named.push_back(
-          {fmt::format("{}/{}", state_names_[s], targets_[i].name), states_[i][s], targets_[i].weights.rank});
+  std::vector<NamedTensor> named = states_of_targets();
   if (init_rms_.rows > 0) named.push_back({"init_rms", init_rms_, 1});
   return named;
+}
+
+int64_t Optimizer::optimizer_state_bytes() const {
+  int64_t bytes = 0;
+  for (const NamedTensor& named : states_of_targets())
+    bytes += named.tensor.elements() * size_of(named.tensor.dtype);
+  return bytes;
 }
 
 float clip_scale(double clip_grad_norm, double norm) {

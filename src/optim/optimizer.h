@@ -1,4 +1,8 @@
 // The optimizer of a run: its rule, its states and their step over all tensors.
+//
+// A run makes it with  Optimizer(config.optimizer, optimizer_options(config.precision, config.seed), targets,
+// device, allocator).  Pairs of settings that do not go together are errors of the caller here;
+// configurations are checked, with better words, where they are resolved.
 #pragma once
 
 #include <memory>
@@ -11,6 +15,7 @@
 #include "optim/optimizer_config.h"
 #include "optim/rule_factory.h"
 #include "optim/update_ops.h"
+#include "precision/precision_ops.h"
 
 namespace mpt {
 
@@ -23,11 +28,20 @@ struct UpdateTarget {
   Tensor gradient;
 };
 
+// How states are stored, and the seed of all random draws.
+struct OptimizerOptions {
+  Format state = Format::kBF16;
+  Rounding state_rounding = Rounding::kNearest;   // of BF16 states
+  StateUpdate state_update = StateUpdate::kOnce;  // of BF16 states
+  uint64_t seed = 0;
+};
+OptimizerOptions optimizer_options(const PrecisionConfig& config, uint64_t seed);
+
 class Optimizer {
  public:
   // All states are planned (or allocated, as zeros) here.
-  Optimizer(const OptimizerConfig& config, DType state, std::vector<UpdateTarget> targets, Device& device,
-            Allocator& allocator);
+  Optimizer(const OptimizerConfig& config, const OptimizerOptions& options, std::vector<UpdateTarget> targets,
+            Device& device, Allocator& allocator);
 
   // To be called once when the initial weights are in place; not after loading a checkpoint.
   void weights_initialized();
@@ -39,21 +53,48 @@ class Optimizer {
   // Updates all weights and states from the gradients.
   void step(const StepScalars& scalars);
 
-  // Every state as "<state>/<parameter>", and what else a checkpoint must hold.
+  // Every state as "<state>/<parameter>", and what else a checkpoint must hold: m, v, v_e as the rule has
+  // them; kahan, the residuals; v_r [M, r] and projection [r, d] of Apollo-E; init_rms [1, targets].
   [[nodiscard]] std::vector<NamedTensor> named_states() const;
+  // Bytes of the states' logical elements, numbers of which a tensor has one excluded (NUMERICS "Apollo-E").
+  [[nodiscard]] int64_t optimizer_state_bytes() const;
+
+  // Another implementation of the operations, such as one that works with many lanes.
+  void replace_ops(std::unique_ptr<UpdateOps> ops) { ops_ = std::move(ops); }
 
  private:
-  double sum_of_squares(const Tensor& tensor);
+  // Of one target.
+  struct States {
+    std::vector<RuleState> rule;
+    std::vector<Tensor> moments;  // in the order of `rule`
+    Tensor residuals;             // with writeback = kahan
+    Tensor second, projection;    // Apollo-E: V [M, r] and P [r, d]
+  };
+
+  void check_options() const;
+  void check_target(const UpdateTarget& target) const;
+  States allocate_states(const UpdateTarget& target, Allocator& allocator) const;
+  void allocate_scratch(Allocator& allocator);
+  [[nodiscard]] std::vector<NamedTensor> states_of_targets() const;
+
+  double sum_of_partials(int64_t count);
+  void update(size_t index, const StepScalars& scalars);
+  // Factors of the target's channels in this step.
+  SharedFactors project(size_t index, const StepScalars& scalars);
+  [[nodiscard]] DitherSource dither(size_t index, int64_t t, Stream stream, Rounding rounding) const;
 
   OptimizerConfig config_;
+  OptimizerOptions options_;
   std::vector<UpdateTarget> targets_;
   Device& device_;
   std::unique_ptr<UpdateOps> ops_;
-  std::vector<std::string_view> state_names_;
-  std::vector<std::vector<Tensor>> states_;  // [target][state]
-  Tensor partial_;                           // [1, most pieces of a tensor] fp64
-  Tensor init_rms_;                          // [1, targets] fp32: RMS of the initial weights
-  Tensor exponent_table_;                    // [1, 2 entries] fp32
+  std::unique_ptr<PrecisionOps> precision_ops_;  // where a target's weights are scaled
+  std::vector<States> states_;
+  Tensor partial_;         // [1, most pieces of a tensor] fp64
+  Tensor init_rms_;        // [1, targets] fp32: RMS of the initial weights
+  Tensor exponent_table_;  // [1, 2 entries] fp32
+  ProjectionScratch projection_scratch_;
+  MaximumScratch maximum_scratch_;
   std::vector<double> host_partial_;
   std::vector<float> host_init_rms_;
 };

@@ -39,7 +39,7 @@ struct EnumNames<ApolloE> {
 };
 
 // rms: directions are scaled to an RMS of about 1, as dense ones have; unit: not scaled.
-enum class ApolloEScale : uint8_t { kRms, kUnit };
+enum class ApolloEScale : uint8_t { kRms, kAsProjected };
 template <>
 struct EnumNames<ApolloEScale> {
   static constexpr std::array<std::string_view, 2> kNames{"rms", "unit"};
@@ -109,9 +109,10 @@ struct OptimizerConfig {
   template <class V>
   void writeback_fields(V& v) {
     v.optional("writeback", writeback, {.doc = "rounding of the updated weight to its stored format"});
-    v.optional("kahan_variant", kahan_variant,
-               {.only_with = only_with("writeback", writeback, {Writeback::kKahan}),
-                .doc = "fused: the residual is exact up to one rounding; per_op: every operation rounds to bf16"});
+    v.optional(
+        "kahan_variant", kahan_variant,
+        {.only_with = only_with("writeback", writeback, {Writeback::kKahan}),
+         .doc = "fused: the residual is exact up to one rounding; per_op: every operation rounds to bf16"});
     v.optional("sr_saturate", sr_saturate,
                {.only_with = only_with("writeback", writeback, {Writeback::kStochastic}),
                 .doc = "a bf16 weight that would round up to infinity becomes the largest finite one"});
@@ -131,11 +132,9 @@ struct OptimizerConfig {
   }
   template <class V>
   void moment_fields(V& v, const Condition& additive) {
-    v.optional("beta1", beta1,
-               {.minimum = 0,
-                .maximum = kMaxBelowOne,
-                .only_with = additive,
-                .doc = "decay of the first moment"});
+    v.optional(
+        "beta1", beta1,
+        {.minimum = 0, .maximum = kMaxBelowOne, .only_with = additive, .doc = "decay of the first moment"});
     v.optional("beta2", beta2, {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the second moments"});
     v.optional("eps", eps,
                {.minimum = kMinPositiveReal,

@@ -1,9 +1,12 @@
 // The update rules, one element at a time, in the exact order of operations that NUMERICS fixes to the bit.
 //
-// A rule holds the scalars of one step of one tensor, already rounded to FP32; next() takes the decoded
-// weight and the scaled gradient, updates the moments in place and returns the new weight. Where an option is
-// off its bounds are infinite, so that no branch stands in the inner loop. Nothing is contracted: fma is
-// written where it is meant.
+// A rule holds the scalars of one step of one tensor, already rounded to FP32.
+//   advance<Ema>(w, g, state)   updates the states in place and returns the move that the weight shall make
+//   moved(w, move)              the weight after it, before it is rounded to its storage
+//   change(w, move)             the same as a difference, for compensated storage (kahan.h)
+//   limit_change(w, y)          y such that w + y keeps the rule's bound of weights
+// Where an option is off its bounds are infinite, so that no branch stands in the inner loop. Nothing is
+// contracted: fma is written where it is meant.
 #pragma once
 
 #include <array>
@@ -11,10 +14,30 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/bf16.h"
 #include "core/host_device.h"
 #include "core/scalar_math.h"
 
 namespace mpt {
+
+// How running means advance. Once: in FP32, to be rounded when they are stored.
+struct EmaOnce {
+  MPT_HD static float mean(float beta, float one_minus_beta, float g, float m) {
+    return std::fma(one_minus_beta, g, beta * m);
+  }
+  MPT_HD static float mean_square(float beta, float one_minus_beta, float g, float v) {
+    return std::fma(g, one_minus_beta * g, beta * v);
+  }
+};
+// After every operation, as eager BF16 code does: m.mul_(b).add_(g, alpha = 1 - b).
+struct EmaPerOp {
+  MPT_HD static float mean(float beta, float one_minus_beta, float g, float m) {
+    return rounded_to<bf16>(rounded_to<bf16>(beta * m) + one_minus_beta * g);
+  }
+  MPT_HD static float mean_square(float beta, float one_minus_beta, float g, float v) {
+    return rounded_to<bf16>(rounded_to<bf16>(beta * v) + g * (one_minus_beta * g));
+  }
+};
 
 // Moments shared by the rules of the Adam family.
 struct AdamMoments {
@@ -24,11 +47,15 @@ struct AdamMoments {
   float eps;
 
   // m <- b1 m + (1 - b1) g;   v <- b2 v + (1 - b2) g^2
+  template <class Ema>
   MPT_HD void update(float g, float& m, float& v) const {
-    m = std::fma(one_minus_beta1, g, beta1 * m);
-    second(g, v);
+    m = Ema::mean(beta1, one_minus_beta1, g, m);
+    second<Ema>(g, v);
   }
-  MPT_HD void second(float g, float& v) const { v = std::fma(g, one_minus_beta2 * g, beta2 * v); }
+  template <class Ema>
+  MPT_HD void second(float g, float& v) const {
+    v = Ema::mean_square(beta2, one_minus_beta2, g, v);
+  }
   // sqrt(v^) + eps
   MPT_HD float root(float v) const { return std::sqrt(v / correction2) + eps; }
   MPT_HD float direction(float m, float v) const { return (m / correction1) / root(v); }
@@ -37,14 +64,61 @@ struct AdamMoments {
 // AdamW (Loshchilov and Hutter) as NUMERICS "AdamW": w' = w - lr (m^ / (sqrt(v^) + eps) + wd w).
 struct AdamW {
   static constexpr std::array<std::string_view, 2> kStates{"m", "v"};
+  static constexpr int kFactors = 0;
 
   AdamMoments moments;
   float lr, weight_decay;
 
-  MPT_HD float next(float w, float g, float* state) const {
-    moments.update(g, state[0], state[1]);
-    const float dir = std::fma(w, weight_decay, moments.direction(state[0], state[1]));
-    return std::fma(-lr, dir, w);
+  template <class Ema>
+  MPT_HD float advance(float w, float g, float* state) const {
+    moments.update<Ema>(g, state[0], state[1]);
+    return std::fma(w, weight_decay, moments.direction(state[0], state[1]));
+  }
+  MPT_HD float moved(float w, float dir) const { return std::fma(-lr, dir, w); }
+  MPT_HD float change(float, float dir) const { return -(lr * dir); }
+  MPT_HD static float limit_change(float, float y) { return y; }
+};
+
+// Madam (Bernstein et al., "Learning compositional functions via multiplicative weight updates") as NUMERICS
+// "Madam": w' = w e^x with x = -lr sign(w) g / sqrt(v^), so that a weight keeps its sign and 0 stays 0.
+struct Madam {
+  static constexpr std::array<std::string_view, 1> kStates{"v"};
+  static constexpr int kFactors = 0;
+
+  float beta2, one_minus_beta2, correction2;
+  float lr;
+  float direction_bound;  // of g / sqrt(v^)
+  float weight_bound;
+
+  // Of lr direction_bound: as far as the series of exp_minus_one holds.
+  static constexpr double kMostExponent = 0.25;
+
+  // e^x - 1 for |x| <= 1/4.
+  MPT_HD static float exp_minus_one(float x) {
+    float sum = 1.0f / 5040.0f;
+    sum = std::fma(sum, x, 1.0f / 720.0f);
+    sum = std::fma(sum, x, 1.0f / 120.0f);
+    sum = std::fma(sum, x, 1.0f / 24.0f);
+    sum = std::fma(sum, x, 1.0f / 6.0f);
+    sum = std::fma(sum, x, 0.5f);
+    sum = std::fma(sum, x, 1.0f);
+    return sum * x;
+  }
+  template <class Ema>
+  MPT_HD float advance(float w, float g, float* state) const {
+    state[0] = Ema::mean_square(beta2, one_minus_beta2, g, state[0]);
+    const float root = std::sqrt(state[0] / correction2);
+    const float bounded = clamp_to(g / root, -direction_bound, direction_bound);
+    const float n = root > 0.0f ? bounded : 0.0f;
+    const float x = -(lr * n);
+    return exp_minus_one(w < 0.0f ? -x : x);
+  }
+  MPT_HD float moved(float w, float factor) const {
+    return clamp_to(std::fma(w, factor, w), -weight_bound, weight_bound);
+  }
+  MPT_HD float change(float w, float factor) const { return w * factor; }
+  MPT_HD float limit_change(float w, float y) const {
+    return clamp_to(y, -weight_bound - w, weight_bound - w);
   }
 };
 
@@ -79,12 +153,47 @@ struct ScaleDecay {
   MPT_HD float operator()(float, float u) const { return u - amount; }
 };
 
+// The normalised direction of the multiplicative branch, from a second moment of its own for every weight.
+struct DenseDirection {
+  static constexpr std::array<std::string_view, 3> kStates{"m", "v", "v_e"};
+  static constexpr int kFactors = 0;
+
+  template <class Ema>
+  MPT_HD static float of(const AdamMoments& moments, float ge, float& v_e) {
+    moments.second<Ema>(ge, v_e);
+    return ge / moments.root(v_e);
+  }
+};
+
+// The same from a factor that the projected second moment gives to a matrix or to each of its channels
+// (apollo_e.h): it comes to the rule in place of v_e and is not stored.
+struct ProjectedDirection {
+  static constexpr std::array<std::string_view, 2> kStates{"m", "v"};
+  static constexpr int kFactors = 1;
+
+  template <class>
+  MPT_HD static float of(const AdamMoments&, float ge, float factor) {
+    return factor * ge;
+  }
+};
+
+// Gradient with respect to the exponent of a weight, log2|w|.
+MPT_HD float exponent_gradient(float w, float g) {
+  const float kLn2 = 0x1.62e43p-1f;  // 3f317218
+  return (kLn2 * w) * g;
+}
+
 // M+Adam (the paper's Algorithm 1 with every option of its appendix): an additive Adam step plus a
 // multiplicative one along the gradient with respect to log2|w|, so that updates survive where weights are
 // large and stored coarsely.
-template <class Decay>
+template <class Decay, class Direction = DenseDirection>
 struct MPlusAdam {
-  static constexpr std::array<std::string_view, 3> kStates{"m", "v", "v_e"};
+  static constexpr auto kStates = Direction::kStates;
+  static constexpr int kFactors = Direction::kFactors;
+  struct Move {
+    float additive;  // direction, to be scaled with the additive rate
+    float relative;  // change of w in multiples of w
+  };
 
   AdamMoments moments;
   float lr_additive, weight_decay;
@@ -96,20 +205,34 @@ struct MPlusAdam {
   float weight_bound;
   Decay decay;
 
-  MPT_HD float next(float w, float g, float* state) const {
-    moments.update(g, state[0], state[1]);
+  template <class Ema>
+  MPT_HD Move advance(float w, float g, float* state) const {
+    moments.update<Ema>(g, state[0], state[1]);
     const float dir = std::fma(w, weight_decay, moments.direction(state[0], state[1]));
-    const float kLn2 = 0x1.62e43p-1f;  // 3f317218
-    const float ge = (kLn2 * w) * g;   // gradient with respect to the exponent
-    moments.second(ge, state[2]);
-    const float n = clamp_to(ge / moments.root(state[2]), -direction_bound, direction_bound);
+    const float direction = Direction::template of<Ema>(moments, exponent_gradient(w, g), state[2]);
+    const float n = clamp_to(direction, -direction_bound, direction_bound);
     const float rho = max_of(std::fabs(w), tau);
     float u = (-lr_multiplicative * n) / rho;
     u = clamp_to(u, relative_step_low, relative_step_high);
     u = clamp_to(u, exponent_step_low, exponent_step_high);
-    const float scaled = std::fma(w, decay(w, u), w);
-    return clamp_to(std::fma(-lr_additive, dir, scaled), -weight_bound, weight_bound);
+    return {dir, decay(w, u)};
+  }
+  MPT_HD float moved(float w, Move move) const {
+    const float scaled = std::fma(w, move.relative, w);
+    return clamp_to(std::fma(-lr_additive, move.additive, scaled), -weight_bound, weight_bound);
+  }
+  MPT_HD float change(float w, Move move) const {
+    return std::fma(w, move.relative, -(lr_additive * move.additive));
+  }
+  MPT_HD float limit_change(float w, float y) const {
+    return clamp_to(y, -weight_bound - w, weight_bound - w);
   }
 };
+
+// The unrounded weight after one step.
+template <class Ema = EmaOnce, class Rule>
+MPT_HD float next_weight(const Rule& rule, float w, float g, float* state) {
+  return rule.moved(w, rule.template advance<Ema>(w, g, state));
+}
 
 }  // namespace mpt

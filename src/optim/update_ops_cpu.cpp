@@ -4,9 +4,11 @@
 
 namespace mpt {
 
-int64_t square_sums(const Tensor& tensor) {
-  constexpr int64_t kUnits = SquareSum<float>::kUnitsPerPiece;
-  return (UnitGrid{tensor.rows, tensor.cols}.units() + kUnits - 1) / kUnits;
+int64_t units_of(int64_t rows, int64_t cols) { return UnitGrid{rows, cols}.units(); }
+
+int64_t square_sums(int64_t rows, int64_t cols) {
+  constexpr int64_t kUnits = SquareSum<ElementCodec>::kUnitsPerPiece;
+  return (units_of(rows, cols) + kUnits - 1) / kUnits;
 }
 
 std::unique_ptr<UpdateOps> make_update_ops(Device&) {

@@ -5,36 +5,61 @@
 
 #include "core/check.h"
 #include "device/exec.h"
+#include "optim/apollo_e_on.h"
 #include "optim/update_ops.h"
 #include "optim/update_unit.h"
-#include "precision/dispatch.h"
+#include "precision/codecs.h"
 
 namespace mpt {
 
 // Sum of squares, in FP64, of a run of units.
-template <class T>
+template <class Codec>
 struct SquareSum {
   static constexpr int64_t kUnitsPerPiece = 128;
 
-  const T* data;
-  int64_t stride;
   UnitGrid grid;
+  Codec codec;
   double* partial;
 
   template <class G>
   MPT_HD void operator()(G group, int64_t piece) const {
     const int64_t end = min_of((piece + 1) * kUnitsPerPiece, grid.units());
     double total = 0.0;
-    for (int64_t unit = piece * kUnitsPerPiece; unit < end; ++unit) {
-      const UnitSpan span = grid.span(unit);
-      const T* x = data + span.row * stride + span.col;
-      total += group.sum(span.count, [=](int64_t i) {
-        const double value = to_float(x[i]);
-        return value * value;
-      });
-    }
+    for (int64_t unit = piece * kUnitsPerPiece; unit < end; ++unit) total += of_unit(group, grid.span(unit));
     if (group.lane() == 0) partial[piece] = total;
   }
+
+ private:
+  template <class G>
+  MPT_HD double of_unit(G group, UnitSpan span) const {
+    constexpr int kPart = LanePart<G>::kSize;
+    float x[kPart];
+    codec.load(group, span, x);
+    // Each lane sums its own part, and the group what they found.
+    const double mine = SerialGroup::sum(kPart, [&x](int64_t i) { return double(x[i]) * double(x[i]); });
+    return group.sum(G::kLanes, [mine](int64_t) { return mine; });
+  }
+};
+
+// *total: the largest of maxima[0, count), by one group.
+struct LargestMaximum {
+  const float* maxima;
+  int64_t count;
+  float* total;
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t) const {
+    const float* const x = maxima;
+    const float most = group.max(count, [=](int64_t i) { return x[i]; });
+    if (group.lane() == 0) *total = most;
+  }
+};
+
+struct CopyNumber {
+  const float* source;
+  float* target;
+
+  MPT_HD void operator()(int64_t) const { *target = *source; }
 };
 
 template <Exec E>
@@ -43,39 +68,142 @@ class UpdateOpsOn : public UpdateOps {
   explicit UpdateOpsOn(E exec) : exec_(exec) {}
 
   void update(const UpdateCall& call) override {
+    const bool compensated = call.residuals.rows > 0;
+    if (compensated && call.per_op_adamw) return update_compensated(*call.per_op_adamw, call);
     std::visit(
         [&]<class Rule>(const Rule& rule) {
-          check(call.states.size() == Rule::kStates.size(), "update with {} states, the rule has {}",
-                call.states.size(), Rule::kStates.size());
-          run(rule, call);
+          if (compensated)
+            update_compensated(KahanFused<Rule>{rule}, call);
+          else
+            with_codec(call.weights, [&](const auto& codec) { update_rounded(rule, codec, call); });
         },
         call.rule);
   }
 
-  void sum_of_squares(const Tensor& tensor, const Tensor& partial) override {
-    dispatch(tensor.dtype, [&]<class T>(T) {
-      exec_.rows(
-          square_sums(tensor),
-          SquareSum<T>{tensor.as<T>(), tensor.stride, {tensor.rows, tensor.cols}, partial.as<double>()});
+  void project(const ProjectionCall& call) override {
+    const UnitGrid grid{call.weights.rows, call.weights.cols};
+    const ProjectionShape shape = projection_shape(grid.rows, grid.cols);
+    const int64_t rank = call.projection.rows;
+    check_shape(grid, call.gradient);
+    check(call.projection.cols == shape.depth && call.second.rows == shape.channels &&
+              call.second.cols == rank && call.projection.contiguous() && call.second.contiguous(),
+          "projection [{},{}] and its moments [{},{}] of a [{},{}]", rank, call.projection.cols,
+          call.second.rows, call.second.cols, grid.rows, grid.cols);
+    const ProjectionScratch& scratch = call.scratch;
+    float* const g = scratch.gradient.as<float>();
+    with_codec(call.weights, [&]<class Codec>(const Codec& codec) {
+      exec_.units(grid.units(),
+                  ExponentGradientUnit<Codec>{grid, codec, ElementCodec(call.gradient), call.grad_scale, g});
     });
+    if (shape.axis == ChannelAxis::kRows)
+      exec_.rows(shape.channels, ProjectRow{g, call.projection.as<float>(), shape.depth, rank,
+                                            scratch.projected.as<float>()});
+    else
+      project_columns(call, shape);
+    find_factors(call, shape);
   }
 
- protected:
+  void sum_of_squares(const Tensor& tensor, const Tensor& partial) override {
+    sum_squares({tensor.rows, tensor.cols}, ElementCodec(tensor), partial);
+  }
+  void sum_of_squares(const EncodedTensor& tensor, const Tensor& partial) override {
+    with_codec(tensor, [&](const auto& codec) { sum_squares({tensor.rows, tensor.cols}, codec, partial); });
+  }
+
+ private:
+  template <class Codec>
+  void sum_squares(const UnitGrid& grid, const Codec& codec, const Tensor& partial) {
+    exec_.rows(square_sums(grid.rows, grid.cols), SquareSum<Codec>{grid, codec, partial.as<double>()});
+  }
+
+  template <class Rule, class Codec>
+  void update_rounded(const Rule& rule, const Codec& codec, const UpdateCall& call) {
+    auto states = unit_states<Rule>(call);
+    Codec weights = codec;
+    if constexpr (std::is_same_v<Codec, Nvfp4Codec>) {
+      if (codec.mode == Nvfp4ScaleMode::kLive) weights = find_next_maximum(rule, codec, call);
+    }
+    exec_.units(states.grid.units(), UpdateUnit<Rule, Codec>{rule, states, weights, call.weight_dither});
+    if constexpr (std::is_same_v<Codec, Nvfp4Codec>) {
+      if (codec.mode == Nvfp4ScaleMode::kLive)
+        exec_.elements(1, CopyNumber{call.maximum.tensor.as<float>(), call.weights.tensor_scale.as<float>()});
+    }
+  }
+
+  // The codec that stores with the amax of the new weights.
   template <class Rule>
-  void run(const Rule& rule, const UpdateCall& call) {
+  Nvfp4Codec find_next_maximum(const Rule& rule, const Nvfp4Codec& codec, const UpdateCall& call) {
+    const auto states = unit_states<Rule>(call);
+    const int64_t units = states.grid.units();
+    check(call.maximum.units.cols >= units, "scratch for the maxima of {} units, {} needed",
+          call.maximum.units.cols, units);
+    float* const maxima = call.maximum.units.as<float>();
+    float* const total = call.maximum.tensor.as<float>();
+    exec_.units(units, NextMaximumUnit<Rule, Nvfp4Codec>{rule, states, codec, maxima});
+    exec_.rows(1, LargestMaximum{maxima, units, total});
+    return codec.storing_with(total);
+  }
+
+  template <class Step>
+  void update_compensated(const Step& step, const UpdateCall& call) {
+    const auto states = unit_states<Step>(call);
+    const Tensor& w = call.weights.codes;
+    check(w.dtype == DType::kBF16 && call.residuals.dtype == DType::kBF16,
+          "compensated {} weights with {} residuals; both are bf16", name_of(w.dtype),
+          name_of(call.residuals.dtype));
+    check_shape(states.grid, call.residuals);
+    exec_.units(states.grid.units(),
+                KahanUnit<Step>{step, states, ElementCodec(w), ElementCodec(call.residuals)});
+  }
+
+  template <class Rule>
+  static auto unit_states(const UpdateCall& call) {
+    constexpr int kStates = int(Rule::kStates.size());
     const UnitGrid grid{call.weights.rows, call.weights.cols};
-    for (const Tensor& state : call.states) check_shape(grid, state);
+    check(call.states.size() == kStates && call.state_dithers.size() == kStates,
+          "update with {} states and {} dithers, the rule has {}", call.states.size(),
+          call.state_dithers.size(), kStates);
+    check(Rule::kFactors == 0 || call.factors.values != nullptr || grid.units() == 0,
+          "a rule with factors, and none given");
     check_shape(grid, call.gradient);
-    UpdateUnit<Rule, ElementCodec> unit{.rule = rule,
-                                        .grid = grid,
-                                        .weights = ElementCodec(call.weights.codes),
-                                        .states = {},
-                                        .gradient = ElementCodec(call.gradient),
-                                        .grad_scale = call.grad_scale,
-                                        .weight_dither = {},
-                                        .state_dither = {}};
-    for (size_t i = 0; i < call.states.size(); ++i) unit.states[i] = ElementCodec(call.states[i]);
-    exec_.units(grid.units(), unit);
+    UnitStates<kStates> states{.grid = grid,
+                               .states = {},
+                               .dithers = {},
+                               .state_update = call.state_update,
+                               .gradient = ElementCodec(call.gradient),
+                               .grad_scale = call.grad_scale,
+                               .factors = call.factors};
+    for (size_t i = 0; i < size_t(kStates); ++i) {
+      check_shape(grid, call.states[i]);
+      states.states[i] = ElementCodec(call.states[i]);
+      states.dithers[i] = call.state_dithers[i];
+    }
+    return states;
+  }
+
+  void project_columns(const ProjectionCall& call, const ProjectionShape& shape) {
+    const ColumnPieces pieces(shape.depth);
+    const int64_t rank = call.projection.rows;
+    const UnitGrid grid{pieces.count(), shape.channels};
+    const ProjectionScratch& scratch = call.scratch;
+    float* const sums = scratch.pieces.as<float>();
+    exec_.units(grid.units(), ProjectColumnPieces{scratch.gradient.as<float>(), call.projection.as<float>(),
+                                                  pieces, grid, rank, sums});
+    exec_.elements(rank * shape.channels, SumColumnPieces{sums, pieces.count(), rank, shape.channels,
+                                                          scratch.projected.as<float>()});
+  }
+
+  void find_factors(const ProjectionCall& call, const ProjectionShape& shape) {
+    const ProjectionScratch& scratch = call.scratch;
+    double* const norms = scratch.norms.as<double>();
+    float* const factors = scratch.factors.as<float>();
+    const int64_t m = shape.channels;
+    exec_.elements(m, ProjectedMoments{scratch.projected.as<float>(), call.scalars, call.projection.rows, m,
+                                       call.second.as<float>(), norms});
+    if (call.sharing == ApolloE::kMini)
+      exec_.rows(1, MatrixFactor{norms, m, call.scalars.scale, factors});
+    else
+      exec_.elements(m, ChannelFactors{norms, m, call.scalars.scale, factors});
   }
 
   static void check_shape(const UnitGrid& grid, const Tensor& t) {

@@ -1,48 +1,191 @@
 // One optimizer step of one unit of up to 256 weights: decode, update in FP32 registers, encode.
+//
+// Weights, states and gradients share the grid. The moments of this step enter the update as the rule's Ema
+// leaves them and are rounded on store.
 #pragma once
 
+#include <utility>
+
+#include "optim/kahan.h"
 #include "precision/codec.h"
+#include "precision/precision_config.h"
 
 namespace mpt {
 
-// Weights, states and gradients share the grid. The unrounded moments of this step enter the update; they are
-// rounded once, on store. grad_scale is the clipping factor of the step.
+// One number for every element, row or column of a matrix, by its steps: 0 where they share one.
+struct SharedFactors {
+  const float* values = nullptr;
+  int64_t row_step = 0;
+  int64_t col_step = 0;  // 0 or 1
+
+  template <class G>
+  MPT_HD void load(G group, UnitSpan unit, float (&x)[LanePart<G>::kSize]) const {
+    const LanePart<G> part(group, unit);
+    const float* const source = values + unit.row * row_step;
+    if (col_step == 0) {
+      for (float& value : x) value = *source;
+    } else {
+      for (int k = 0; k < part.size; ++k) x[k] = source[part.col + k];
+      for (int k = part.size; k < LanePart<G>::kSize; ++k) x[k] = 0.0f;
+    }
+  }
+};
+
+// What a unit reads and writes besides its weights.
+template <int kStates>
+struct UnitStates {
+  UnitGrid grid;
+  ElementCodec states[kStates];
+  DitherSource dithers[kStates];
+  StateUpdate state_update;
+  ElementCodec gradient;
+  float grad_scale;  // the clipping factor of the step
+  SharedFactors factors;
+};
+
+// The lane's part of it and of the weights, in FP32. All in one object, so that the compiler knows that
+// nothing overlaps.
+template <class Rule, int kPart>
+struct UnitValues {
+  static constexpr int kStates = int(Rule::kStates.size());
+  static constexpr int kInputs = kStates + Rule::kFactors;
+
+  float w[kPart];
+  float g[kPart];
+  float s[kInputs][kPart];
+
+  template <class G>
+  MPT_HD void load(const UnitStates<kStates>& from, G group, UnitSpan span) {
+    from.gradient.load(group, span, g);
+#pragma omp simd
+    for (int k = 0; k < kPart; ++k) g[k] = from.grad_scale * g[k];
+    for (int i = 0; i < kStates; ++i) from.states[i].load(group, span, s[i]);
+    if constexpr (Rule::kFactors == 1) from.factors.load(group, span, s[kStates]);
+  }
+  template <class G>
+  MPT_HD void store(const UnitStates<kStates>& to, G group, UnitSpan span) const {
+    for (int i = 0; i < kStates; ++i) to.states[i].store(group, span, s[i], to.dithers[i].draw(group, span));
+  }
+
+  // step(k, g, state) for every element, which may update its states. The loop vectorises as long as it bears
+  // no pragma: `omp simd` would give every lane of it a `state` in memory.
+  template <class Step>
+  MPT_HD void each(const Step& step) {
+    each(step, std::make_integer_sequence<int, kInputs>{});
+  }
+
+ private:
+  template <class Step, int... i>
+  MPT_HD void each(const Step& step, std::integer_sequence<int, i...>) {
+    for (int k = 0; k < kPart; ++k) {
+      float state[kInputs] = {s[i][k]...};
+      step(k, g[k], state);
+      ((s[i][k] = state[i]), ...);
+    }
+  }
+};
+
+// values.w become the unrounded weights after the step, values.s the moments.
+template <class Rule, int kPart>
+MPT_HD void advance_weights(Rule rule, StateUpdate update, UnitValues<Rule, kPart>& values) {
+  if (update == StateUpdate::kOnce)
+    values.each([&](int k, float g, float* state) {
+      values.w[k] = next_weight<EmaOnce>(rule, values.w[k], g, state);
+    });
+  else
+    values.each([&](int k, float g, float* state) {
+      values.w[k] = next_weight<EmaPerOp>(rule, values.w[k], g, state);
+    });
+}
+
+// Weights rounded to their format on store.
 template <class Rule, class WeightCodec>
 struct UpdateUnit {
   static constexpr int kStates = int(Rule::kStates.size());
 
   Rule rule;
-  UnitGrid grid;
+  UnitStates<kStates> states;
   WeightCodec weights;
-  ElementCodec states[kStates];
-  ElementCodec gradient;
-  float grad_scale;
-  DitherSource weight_dither;
-  DitherSource state_dither[kStates];
+  DitherSource dither;
 
   template <class G>
   MPT_HD void operator()(G group, int64_t unit) const {
     constexpr int kPart = LanePart<G>::kSize;
-    const UnitSpan span = grid.span(unit);
-    float w[kPart], g[kPart], s[kStates][kPart];
-    weights.load(group, span, w);
-    gradient.load(group, span, g);
-    for (int i = 0; i < kStates; ++i) states[i].load(group, span, s[i]);
-    update(w, g, s);
-    weights.store(group, span, w, weight_dither.draw(group, span));
-    for (int i = 0; i < kStates; ++i) states[i].store(group, span, s[i], state_dither[i].draw(group, span));
+    const UnitSpan span = states.grid.span(unit);
+    UnitValues<Rule, kPart> values;
+    weights.load(group, span, values.w);
+    values.load(states, group, span);
+    advance_weights(rule, states.state_update, values);
+    weights.store(group, span, values.w, dither.draw(group, span));
+    values.store(states, group, span);
+  }
+};
+
+// max |w'| of the unit, for formats that need it of the whole tensor before they can encode. Writes nothing
+// else.
+template <class Rule, class WeightCodec>
+struct NextMaximumUnit {
+  static constexpr int kStates = int(Rule::kStates.size());
+
+  Rule rule;
+  UnitStates<kStates> states;
+  WeightCodec weights;
+  float* maxima;  // [units]
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t unit) const {
+    constexpr int kPart = LanePart<G>::kSize;
+    const UnitSpan span = states.grid.span(unit);
+    UnitValues<Rule, kPart> values;
+    weights.load(group, span, values.w);
+    values.load(states, group, span);
+    advance_weights(rule, states.state_update, values);
+    // Beyond the part's end weights are 0.
+    const float own = SerialGroup::max(kPart, [&](int64_t k) { return std::fabs(values.w[k]); });
+    const float most = group.reduce_max(own);
+    if (group.lane() == 0) maxima[unit] = most;
+  }
+};
+
+// Compensated BF16 weights: Step is KahanFused of a rule or KahanPerOpAdamW.
+template <class Step>
+struct KahanUnit {
+  static constexpr int kStates = int(Step::kStates.size());
+
+  Step step;
+  UnitStates<kStates> states;
+  ElementCodec weights, residuals;
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t unit) const {
+    constexpr int kPart = LanePart<G>::kSize;
+    const UnitSpan span = states.grid.span(unit);
+    UnitValues<Step, kPart> values;
+    float c[kPart];
+    weights.load(group, span, values.w);
+    residuals.load(group, span, c);
+    values.load(states, group, span);
+    if (states.state_update == StateUpdate::kOnce)
+      advance<EmaOnce>(step, values, c);
+    else
+      advance<EmaPerOp>(step, values, c);
+    const Dither<kPart> nearest = DitherSource{}.draw(group, span);
+    weights.store(group, span, values.w, nearest);
+    residuals.store(group, span, c, nearest);
+    values.store(states, group, span);
   }
 
  private:
-  template <int kPart>
-  MPT_HD void update(float (&w)[kPart], const float (&g)[kPart], float (&s)[kStates][kPart]) const {
-#pragma omp simd
-    for (int k = 0; k < kPart; ++k) {
-      float state[kStates];
-      for (int i = 0; i < kStates; ++i) state[i] = s[i][k];
-      w[k] = rule.next(w[k], grad_scale * g[k], state);
-      for (int i = 0; i < kStates; ++i) s[i][k] = state[i];
-    }
+  template <class Ema, int kPart>
+  MPT_HD static void advance(Step step, UnitValues<Step, kPart>& values, float (&residual)[kPart]) {
+    float c[kPart];
+    memcpy(c, residual, sizeof c);
+    values.each([&](int k, float g, float* state) {
+      const Compensated next = step.template next<Ema>(values.w[k], c[k], g, state);
+      values.w[k] = next.w;
+      c[k] = next.c;
+    });
+    memcpy(residual, c, sizeof c);
   }
 };
 

@@ -1,0 +1,75 @@
+// Apollo-E: the second moment of M+Adam's multiplicative branch in a random subspace (NUMERICS "Apollo-E").
+//
+// For a matrix, j runs over the M channels of its larger side (rows if square), i over the d elements of one:
+//   R_jk = sum_i P_ik G_ij,   V <- b2 V + (1 - b2) R^2,   N = R / (sqrt(V^) + eps sqrt(d / r))
+//   s_j = |N_j| / |R_j| (channel), or one s = |N| / |R| for all (mini);   n_ij = alpha s_j G_ij
+// with G = (ln 2 w) g. States are V, FP32 [M, r], and P, FP32, kept as [r, d] so that sums run along memory.
+#pragma once
+
+#include <vector>
+
+#include "core/param_spec.h"
+#include "device/device.h"
+#include "optim/optimizer_config.h"
+#include "optim/update_unit.h"
+#include "precision/encoded_tensor.h"
+
+namespace mpt {
+
+enum class ChannelAxis : uint8_t { kRows, kCols };
+
+struct ProjectionShape {
+  ChannelAxis axis;
+  int64_t channels;  // M
+  int64_t depth;     // d
+};
+ProjectionShape projection_shape(int64_t rows, int64_t cols);
+
+// True for parameters whose multiplicative branch is projected: linear layers, where the config says so.
+bool is_projected(const OptimizerConfig& config, ParamKind kind);
+
+// P of the matrix `tensor` from its refresh number `refresh` on: float(z / sqrt(rank)), as [rank, depth].
+struct ProjectionDraw {
+  uint64_t seed;
+  uint32_t tensor;
+  uint32_t refresh;
+  int64_t rank, depth;
+};
+std::vector<float> draw_projection(const ProjectionDraw& draw);
+
+struct ProjectionScalars {
+  float beta2, one_minus_beta2, correction2;
+  float eps;    // eps sqrt(d / r)
+  float scale;  // alpha
+};
+
+// Memory that the tensors of a step take turns to use; each of one row, long enough for the largest.
+struct ProjectionScratch {
+  Tensor gradient;   // fp32: G
+  Tensor pieces;     // fp32: sums over pieces of a channel
+  Tensor projected;  // fp32: R
+  Tensor norms;      // fp64: squares of |N_j|, then of |R_j|
+  Tensor factors;    // fp32: alpha s_j
+};
+// For matrices of these shapes.
+struct MatrixShape {
+  int64_t rows, cols;
+};
+ProjectionScratch allocate_projection_scratch(const std::vector<MatrixShape>& shapes, int64_t rank,
+                                              Allocator& allocator);
+
+struct ProjectionCall {
+  EncodedTensor weights;
+  Tensor gradient;
+  float grad_scale = 1.0f;
+  Tensor projection;  // [r, d]
+  Tensor second;      // [M, r], updated
+  ApolloE sharing = ApolloE::kChannel;
+  ProjectionScalars scalars{};
+  ProjectionScratch scratch{};
+};
+
+// Where the step of this call finds alpha s_j after project().
+SharedFactors factors_of(const ProjectionCall& call);
+
+}  // namespace mpt

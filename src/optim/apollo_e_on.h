@@ -1,0 +1,161 @@
+// The passes of Apollo-E over a matrix, before its update, for any Exec.
+//
+// G is written out once, as FP32 scratch: R needs it in another order than the update does. Every sum has an
+// order of its own that depends on the shape alone; that of a row's is the group's, so a device with many
+// lanes rounds R differently. Norms are FP64: squares of R go below what FP32 holds.
+#pragma once
+
+#include "optim/apollo_e.h"
+
+namespace mpt {
+
+template <class WeightCodec>
+struct ExponentGradientUnit {
+  UnitGrid grid;
+  WeightCodec weights;
+  ElementCodec gradient;
+  float grad_scale;
+  float* result;  // [rows, cols]
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t unit) const {
+    const UnitSpan span = grid.span(unit);
+    const LanePart<G> part(group, span);
+    float w[LanePart<G>::kSize], g[LanePart<G>::kSize];
+    weights.load(group, span, w);
+    gradient.load(group, span, g);
+    float* const out = result + span.row * grid.cols + part.col;
+#pragma omp simd
+    for (int k = 0; k < part.size; ++k) out[k] = exponent_gradient(w[k], grad_scale * g[k]);
+  }
+};
+
+// R of channels that are rows: a dot product for each k.
+struct ProjectRow {
+  const float* gradient;    // [M, d]
+  const float* projection;  // [r, d]
+  int64_t depth, rank;
+  float* projected;  // [M, r]
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t j) const {
+    const float* const row = gradient + j * depth;
+    for (int64_t k = 0; k < rank; ++k) {
+      const float* const p = projection + k * depth;
+      const float sum = group.sum(depth, [=](int64_t i) { return p[i] * row[i]; });
+      if (group.lane() == 0) projected[j * rank + k] = sum;
+    }
+  }
+};
+
+// Rows of a matrix whose channels are columns, in pieces that can be summed at once.
+struct ColumnPieces {
+  static constexpr int64_t kRows = 32;
+  int64_t depth;
+
+  explicit ColumnPieces(int64_t rows) : depth(rows) {}
+  [[nodiscard]] MPT_HD int64_t count() const { return (depth + kRows - 1) / kRows; }
+};
+
+// Sums over one piece for a unit of channels; a lane owns its channels alone.
+struct ProjectColumnPieces {
+  const float* gradient;    // [d, M]
+  const float* projection;  // [r, d]
+  ColumnPieces pieces;
+  UnitGrid grid;  // [pieces, M]
+  int64_t rank;
+  float* sums;  // [pieces, r, M]
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t unit) const {
+    const UnitSpan span = grid.span(unit);
+    const LanePart<G> part(group, span);
+    const int64_t first = span.row * ColumnPieces::kRows;
+    const int64_t end = min_of(first + ColumnPieces::kRows, pieces.depth);
+    for (int64_t k = 0; k < rank; ++k) {
+      float sum[LanePart<G>::kSize] = {};
+      for (int64_t i = first; i < end; ++i)
+        add_scaled(projection[k * pieces.depth + i], gradient + i * grid.cols + part.col, part.size, sum);
+      float* const out = sums + (span.row * rank + k) * grid.cols + part.col;
+      for (int e = 0; e < part.size; ++e) out[e] = sum[e];
+    }
+  }
+
+ private:
+  template <int kSize>
+  MPT_HD static void add_scaled(float p, const float* row, int size, float (&sum)[kSize]) {
+#pragma omp simd
+    for (int e = 0; e < size; ++e) sum[e] = sum[e] + p * row[e];
+  }
+};
+
+// R of channels that are columns.
+struct SumColumnPieces {
+  const float* sums;  // [pieces, r, M]
+  int64_t pieces, rank, channels;
+  float* projected;  // [M, r]
+
+  MPT_HD void operator()(int64_t index) const {
+    const int64_t j = index % channels, k = index / channels;
+    float sum = 0.0f;
+    for (int64_t piece = 0; piece < pieces; ++piece) sum += sums[(piece * rank + k) * channels + j];
+    projected[j * rank + k] = sum;
+  }
+};
+
+// V of one channel, and the squares of |N_j| and |R_j|.
+struct ProjectedMoments {
+  const float* projected;  // [M, r]
+  ProjectionScalars scalars;
+  int64_t rank, channels;
+  float* second;  // [M, r]
+  double* norms;  // [2, M]
+
+  MPT_HD void operator()(int64_t j) const {
+    double normalised = 0, plain = 0;
+    for (int64_t index = j * rank; index < (j + 1) * rank; ++index) {
+      const float x = projected[index];
+      const float v = EmaOnce::mean_square(scalars.beta2, scalars.one_minus_beta2, x, second[index]);
+      second[index] = v;
+      const float n = x / (std::sqrt(v / scalars.correction2) + scalars.eps);
+      normalised += double(n) * double(n);
+      plain += double(x) * double(x);
+    }
+    norms[j] = normalised;
+    norms[channels + j] = plain;
+  }
+};
+
+MPT_HD float shared_factor(double normalised, double plain, float scale) {
+  return plain > 0 ? scale * static_cast<float>(std::sqrt(normalised) / std::sqrt(plain)) : 0.0f;
+}
+
+struct ChannelFactors {
+  const double* norms;  // [2, M]
+  int64_t channels;
+  float scale;
+  float* factors;  // [M]
+
+  MPT_HD void operator()(int64_t j) const {
+    factors[j] = shared_factor(norms[j], norms[channels + j], scale);
+  }
+};
+
+// One factor for all channels.
+struct MatrixFactor {
+  const double* norms;  // [2, M]
+  int64_t channels;
+  float scale;
+  float* factor;
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t) const {
+    const double* const squares = norms;
+    const int64_t m = channels;
+    const double normalised = group.sum(m, [=](int64_t j) { return squares[j]; });
+    const double plain = group.sum(m, [=](int64_t j) { return squares[m + j]; });
+    if (group.lane() == 0) *factor = shared_factor(normalised, plain, scale);
+  }
+};
+
+}  // namespace mpt

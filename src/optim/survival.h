@@ -1,0 +1,54 @@
+// What became of the updates of a step once the weights were rounded to their storage: the share that was
+// lost, by magnitude of the weight, for the whole update and for each branch of it alone.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/enum_names.h"
+
+namespace mpt {
+
+// The update as it was made, and what each branch of M+Adam would have done alone.
+enum class Branch : uint8_t { kBoth, kAdditive, kMultiplicative };
+template <>
+struct EnumNames<Branch> {
+  static constexpr std::array<std::string_view, 3> kNames{"both", "additive", "multiplicative"};
+};
+
+// vanished: the update was not zero, but the stored weight is the same; moved: it is another one, so by a
+// step of its grid or more.
+enum class Fate : uint8_t { kVanished, kMoved, kSignChanged, kLeftZero, kEnteredZero };
+template <>
+struct EnumNames<Fate> {
+  static constexpr std::array<std::string_view, 5> kNames{"vanished", "moved", "sign_changed", "left_zero",
+                                                          "entered_zero"};
+};
+
+inline constexpr int kBranches = int(EnumNames<Branch>::kNames.size());
+inline constexpr int kFates = int(EnumNames<Fate>::kNames.size());
+
+// Weights by magnitude before the update: bucket 0 holds zeros, bucket 1 what is below 2^-16, then two
+// binades each, the last one everything from 4 up.
+inline constexpr int kLowestBinade = -16, kHighestBinade = 2, kBinadesPerBucket = 2;
+inline constexpr int kMagnitudeBuckets = 3 + (kHighestBinade - kLowestBinade) / kBinadesPerBucket;
+
+// Lower ends of buckets 1 and up: 0, 2^-16, 2^-14, ... 4.
+std::vector<double> bucket_edges();
+
+// Of one tensor in one step.
+struct Survival {
+  std::string name;
+  int branches = 1;  // 1: the rule has one branch, only kBoth is filled
+  std::array<int64_t, kMagnitudeBuckets> weights{};
+  std::array<std::array<std::array<int64_t, kMagnitudeBuckets>, kFates>, kBranches> fates{};
+  // Weights that changed by less than the smallest step of their grid, because the scale they share moved
+  // under them (NUMERICS "Scale drag"), and the sum of log2 of the factors they changed by.
+  int64_t dragged = 0;
+  double drag_log2 = 0;
+  int64_t saturated_blocks = 0;  // nvfp4: blocks whose largest element was clipped
+};
+
+}  // namespace mpt
