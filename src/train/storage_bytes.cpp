@@ -43,7 +43,7 @@ double nominal_weight_bytes(WeightFormat format) {
 double nominal_state_bytes(const RunConfig& config, int64_t logical_bytes) {
   if (config.optimizer.apollo_e != ApolloE::kOff)
     return double(logical_bytes) / double(parameter_count(config.model));
-  const auto states = int64_t(state_names(config.optimizer).size());
+  const auto states = int64_t(rule_states(config.optimizer).size());
   const int64_t residual = config.optimizer.writeback == Writeback::kKahan ? size_of(DType::kBF16) : 0;
   return double(states * size_of(dtype_of(config.precision.optimizer_state)) + residual);
 }
