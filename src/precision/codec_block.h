@@ -5,9 +5,9 @@
 // gives the same bits.
 #pragma once
 
+#include "core/float_format.h"
 #include "precision/codec.h"
 #include "precision/encoded_tensor.h"
-#include "precision/float_format.h"
 
 namespace mpt {
 

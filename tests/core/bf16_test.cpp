@@ -48,6 +48,56 @@ TEST(Bf16, NearestOfTheNeighbours) {
   }
 }
 
+// --- stochastic rounding: r is the upper half of the word
+// ---------------------------------------------------
+
+uint32_t stochastic(uint32_t x, uint32_t r) { return bf16_stochastic(float_of(x), r << 16 | 0xFFFFu).bits; }
+
+TEST(Bf16, StochasticGolden) {
+  constexpr uint32_t kR[] = {0, 0x7FFF, 0x8000, 0xFFFF};
+  const struct {
+    uint32_t x, code[4];
+  } cases[] = {{0x3F808000u, {0x3F80, 0x3F80, 0x3F81, 0x3F81}},
+               {0x3FFFFFFFu, {0x3FFF, 0x4000, 0x4000, 0x4000}},
+               {0x80008000u, {0x8000, 0x8000, 0x8001, 0x8001}},
+               {0x0000FFFFu, {0x0000, 0x0001, 0x0001, 0x0001}},
+               {0x7F800001u, {0x7FFF, 0x7FFF, 0x7FFF, 0x7FFF}}};
+  for (const auto& known : cases)
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(stochastic(known.x, kR[i]), known.code[i]) << known.x << " " << i;
+}
+
+// The mean over all 2^16 draws is x, in FP64, and every draw is a neighbour.
+TEST(Bf16, StochasticIsUnbiased) {
+  for (const float x : {1.0f, 1.001f, -3.14159f, 1e-3f, 1e-39f, -1.4e-45f, 3e38f, float_of(0x3F80FFFFu)}) {
+    const uint32_t low = bits_of(x) >> 16;
+    int64_t away = 0;
+    for (uint32_t r = 0; r <= 0xFFFF; ++r) {
+      const uint32_t code = stochastic(bits_of(x), r);
+      ASSERT_TRUE(code == low || code == low + 1) << x << " " << r;
+      away += code == low + 1;
+    }
+    const double lower = float_of(low << 16), upper = float_of((low + 1) << 16);
+    EXPECT_EQ(lower + (upper - lower) * (double(away) / 0x10000), double(x));
+  }
+}
+
+TEST(Bf16, StochasticCarryBeyondTheLargest) {
+  const auto saturating = [](uint32_t x, uint32_t r) {
+    return bf16_stochastic_saturating(float_of(x), r << 16).bits;
+  };
+  for (const uint32_t sign : {0u, 0x8000u}) {
+    const uint32_t most = (sign << 16) | 0x7F7FFFFFu, infinite = (sign << 16) | 0x7F800000u;
+    EXPECT_EQ(stochastic(most, 0), sign | 0x7F7F);
+    EXPECT_EQ(stochastic(most, 1), sign | 0x7F80);
+    EXPECT_EQ(saturating(most, 0), sign | 0x7F7F);
+    EXPECT_EQ(saturating(most, 1), sign | 0x7F7F);
+    EXPECT_EQ(saturating(most, 0xFFFF), sign | 0x7F7F);
+    EXPECT_EQ(saturating(infinite, 0xFFFF), sign | 0x7F80) << "infinity stays";
+    EXPECT_EQ(saturating(infinite + 1, 0xFFFF), 0x7FFFu);
+  }
+  EXPECT_EQ(saturating(0x3F808000u, 0x8000), 0x3F81u) << "anything else as without saturation";
+}
+
 TEST(Bf16, Float32IsLeftAsItIs) {
   EXPECT_EQ(from_float<float>(1.0000001f), 1.0000001f);
   EXPECT_EQ(to_float(1.0000001f), 1.0000001f);

@@ -1,5 +1,5 @@
-// Element-wise codecs: every lane reads and writes its part and nothing else; formats and their element
-// types.
+// Element-wise codecs: every lane reads and writes its part and nothing else; roundings and their random
+// words; formats and their element types.
 #include "precision/codec.h"
 
 #include <algorithm>
@@ -12,64 +12,126 @@
 
 #include "precision/dispatch.h"
 #include "precision/format.h"
+#include "support/host_matrix.h"
 #include "support/lockstep_group.h"
 
 namespace mpt {
 namespace {
 
-constexpr int64_t kCounts[] = {0, 1, 3, 4, 5, 31, 32, 33, 127, 128};
-constexpr float kGuard = -7.0f;
+using test::HostMatrix;
 
-template <class T>
-std::vector<T> guarded() {
-  return std::vector<T>(3 * kUnit, from_float<T>(kGuard));
+constexpr int64_t kCounts[] = {0, 1, 3, 4, 5, 31, 32, 33, 127, 128, 255, 256};
+constexpr UnitSpan at_unit(int64_t count) { return {.row = 1, .col = kUnit, .count = count}; }
+
+template <class G>
+Dither<LanePart<G>::kSize> nearest(G group) {
+  return DitherSource{}.draw(group, at_unit(kUnit));
 }
 
-// Loads a unit of x[i] = i + 0.5 and stores 2 x; with any group.
-template <class T, class Group>
-void expect_part(Group group, int64_t count) {
-  std::vector<T> data = guarded<T>();
-  for (int64_t i = 0; i < count; ++i) data[size_t(kUnit + i)] = from_float<T>(float(i) + 0.5f);
-  const ElementCodec<T> codec{data.data()};
-  const UnitSpan unit{.offset = kUnit, .count = count};
-  const LanePart<Group> part(group, unit);
+// Loads the second unit of the second row of x[i] = i + 1 and stores 2 x, with any group.
+template <class Group>
+void expect_part(DType dtype, Group group, int64_t count) {
+  HostMatrix data(dtype, {.rows = 3, .cols = kUnit + count, .padding = kUnit});
+  data.fill([](int64_t r, int64_t c) { return r == 1 && c >= kUnit ? float(c - kUnit + 1) : -7.0f; });
+  const ElementCodec codec(data.view());
+  const LanePart<Group> part(group, at_unit(count));
   float x[LanePart<Group>::kSize];
   std::fill_n(x, LanePart<Group>::kSize, NAN);
-  codec.load(group, unit, x);
+  codec.load(group, at_unit(count), x);
   for (int k = 0; k < part.kSize; ++k) {
     const auto i = float(group.lane() * part.kSize + k);
-    ASSERT_EQ(x[k], k < part.size ? i + 0.5f : 0.0f) << "count " << count << " lane " << group.lane();
+    ASSERT_EQ(x[k], k < part.size ? i + 1 : 0.0f) << "count " << count << " lane " << group.lane();
     x[k] = 2 * x[k] + (k < part.size ? 0.0f : 99.0f);
   }
-  codec.store(group, unit, x);
-  for (int64_t i = 0; i < 3 * kUnit; ++i) {
-    const int64_t in_unit = i - kUnit;
-    const bool mine = i >= part.first && i < part.first + part.size;
-    const bool inside = in_unit >= 0 && in_unit < count;
-    const float value = inside ? (float(in_unit) + 0.5f) * (mine ? 2 : 1) : kGuard;
-    ASSERT_EQ(to_float(data[size_t(i)]), value) << "element " << in_unit << " of " << count;
-  }
+  codec.store(group, at_unit(count), x, nearest(group));
+  ASSERT_TRUE(data.padding_untouched()) << count;
+  for (int64_t r = 0; r < 3; ++r)
+    for (int64_t c = 0; c < kUnit + count; ++c) {
+      const bool inside = r == 1 && c >= kUnit;
+      const bool mine = inside && c >= part.col && c < part.col + part.size;
+      const float value = inside ? float(c - kUnit + 1) * (mine ? 2 : 1) : -7.0f;
+      ASSERT_EQ(data.at(r, c), value) << "row " << r << " column " << c << " of " << kUnit + count;
+    }
 }
 
-template <class T>
-void expect_every_group() {
+void expect_every_group(DType dtype) {
   for (const int64_t count : kCounts) {
-    expect_part<T>(SerialGroup{}, count);
+    expect_part(dtype, SerialGroup{}, count);
     test::LockstepTeam<4> four;
-    for (int64_t lane = 0; lane < 4; ++lane) expect_part<T>(test::LockstepGroup<4>(four, lane), count);
+    for (int64_t lane = 0; lane < 4; ++lane) expect_part(dtype, test::LockstepGroup<4>(four, lane), count);
     test::LockstepTeam<32> warp;
-    for (int64_t lane = 0; lane < 32; ++lane) expect_part<T>(test::LockstepGroup<32>(warp, lane), count);
+    for (int64_t lane = 0; lane < 32; ++lane) expect_part(dtype, test::LockstepGroup<32>(warp, lane), count);
   }
 }
 
-TEST(ElementCodec, EveryLaneOwnsItsPartInFp32) { expect_every_group<float>(); }
-TEST(ElementCodec, EveryLaneOwnsItsPartInBf16) { expect_every_group<bf16>(); }
+TEST(ElementCodec, EveryLaneOwnsItsPartInFp32) { expect_every_group(DType::kF32); }
+TEST(ElementCodec, EveryLaneOwnsItsPartInBf16) { expect_every_group(DType::kBF16); }
 
-TEST(ElementCodec, StoresNearest) {
-  std::vector<bf16> data(1);
-  const float x[kUnit] = {float_of(0x3F808001u)};
-  ElementCodec<bf16>{data.data()}.store(SerialGroup{}, {0, 1}, x);
-  EXPECT_EQ(data[0].bits, 0x3F81);
+// Store and round, of one element, with one word.
+void expect_rounding(const Dither<kUnit>& dither, uint32_t x, uint32_t bf16_bits) {
+  HostMatrix data(DType::kBF16, {1, 1});
+  const ElementCodec codec(data.view());
+  float value[kUnit] = {float_of(x)};
+  codec.store(SerialGroup{}, {0, 0, 1}, value, dither);
+  EXPECT_EQ(data.bits(0, 0), bf16_bits);
+  codec.round(SerialGroup{}, {0, 0, 1}, value, dither);
+  EXPECT_EQ(bits_of(value[0]), bf16_bits << 16);
+}
+
+TEST(ElementCodec, RoundsAsTheDitherSays) {
+  Dither<kUnit> dither = nearest(SerialGroup{});
+  expect_rounding(dither, 0x3F808001u, 0x3F81);
+  dither.rounding = Rounding::kStochastic;
+  for (uint32_t& word : dither.word) word = 0x7FFEFFFFu;
+  expect_rounding(dither, 0x3F808001u, 0x3F80);
+  for (uint32_t& word : dither.word) word = 0x7FFF0000u;
+  expect_rounding(dither, 0x3F808001u, 0x3F81);
+  expect_rounding(dither, 0x7F7FFFFFu, 0x7F80);
+  dither.carry = Carry::kSaturates;
+  expect_rounding(dither, 0x7F7FFFFFu, 0x7F7F);
+}
+
+TEST(ElementCodec, Fp32IsStoredAsItIs) {
+  HostMatrix data(DType::kF32, {1, 1});
+  const ElementCodec codec(data.view());
+  Dither<kUnit> dither = nearest(SerialGroup{});
+  dither.rounding = Rounding::kStochastic;
+  std::fill_n(dither.word, kUnit, 0xFFFFFFFFu);
+  float x[kUnit] = {1.0000001f};
+  codec.round(SerialGroup{}, {0, 0, 1}, x, dither);
+  codec.store(SerialGroup{}, {0, 0, 1}, x, dither);
+  EXPECT_EQ(data.at(0, 0), 1.0000001f);
+}
+
+TEST(ElementCodec, RefusesScaledTypes) {
+  HostMatrix data(DType::kE4M3, {1, 1});
+  EXPECT_THROW(ElementCodec{data.view()}, LogicError);
+}
+
+// The published counter layout: each element's word, whichever lane draws it.
+template <class Group>
+void expect_words(Group group) {
+  const DitherSource source{.rounding = Rounding::kStochastic,
+                            .seed = 0x0123456789ABCDEF,
+                            .tensor = 218,
+                            .step = 99999,
+                            .stream = Stream::kWeightRounding};
+  const UnitSpan unit{.row = 2047, .col = 5376, .count = 85};
+  const auto dither = source.draw(group, unit);
+  const RandomCounter counter{source.seed, source.tensor, 2047, source.step, source.stream};
+  const LanePart<Group> part(group, unit);
+  for (int k = 0; k < part.kSize; ++k)
+    ASSERT_EQ(dither.word[k], counter.word(uint32_t(part.col + k))) << group.lane() << " " << k;
+  if (group.lane() == (5460 - unit.col) / part.kSize) {
+    EXPECT_EQ(dither.word[(5460 - unit.col) % part.kSize], 0x94FABD38u);
+  }
+}
+TEST(Dither, AFunctionOfTheElementAlone) {
+  expect_words(SerialGroup{});
+  test::LockstepTeam<4> four;
+  for (int64_t lane = 0; lane < 4; ++lane) expect_words(test::LockstepGroup<4>(four, lane));
+  test::LockstepTeam<32> warp;
+  for (int64_t lane = 0; lane < 32; ++lane) expect_words(test::LockstepGroup<32>(warp, lane));
 }
 
 TEST(Dispatch, FromNamesToTypes) {

@@ -1,4 +1,5 @@
-// A matrix in host memory that owns its elements, fp32 or bf16, with padding between rows where wanted.
+// A matrix in host memory that owns its elements, zeros at first, with padding between rows where wanted.
+// Values are read and written as fp32 or bf16, bits of any type.
 //
 // Padding is filled with a pattern, so that a write outside the logical elements shows.
 #pragma once
@@ -24,7 +25,8 @@ class HostMatrix {
   HostMatrix(DType dtype, Shape shape)
       : view_{nullptr, dtype, shape.rows, shape.cols, shape.cols + shape.padding},
         bytes_(size_t(view_.rows * view_.stride * size_of(dtype)), kGuard) {
-    fill([](int64_t, int64_t) { return 0.0f; });
+    for (int64_t r = 0; r < view_.rows; ++r)
+      memset(bytes_.data() + r * view_.stride * size_of(dtype), 0, size_t(view_.cols * size_of(dtype)));
   }
 
   [[nodiscard]] Tensor view() const {
@@ -35,6 +37,7 @@ class HostMatrix {
   operator Tensor() const { return view(); }  // NOLINT: a matrix stands wherever a view does
 
   void set(int64_t row, int64_t col, float x) {
+    check(view_.dtype == DType::kF32 || view_.dtype == DType::kBF16, "a value as {}", name_of(view_.dtype));
     if (view_.dtype == DType::kF32)
       write(row, col, x);
     else
@@ -43,9 +46,16 @@ class HostMatrix {
   [[nodiscard]] float at(int64_t row, int64_t col) const {
     return view_.dtype == DType::kF32 ? read<float>(row, col) : to_float(read<bf16>(row, col));
   }
-  // The stored bits: 32 or 16 of them.
+  // The stored bits: 32, 16 or 8 of them.
   [[nodiscard]] uint32_t bits(int64_t row, int64_t col) const {
-    return view_.dtype == DType::kF32 ? bits_of(read<float>(row, col)) : read<bf16>(row, col).bits;
+    switch (size_of(view_.dtype)) {
+      case 1:
+        return read<uint8_t>(row, col);
+      case 2:
+        return read<uint16_t>(row, col);
+      default:
+        return read<uint32_t>(row, col);
+    }
   }
   void fill(const std::function<float(int64_t, int64_t)>& value) {
     for (int64_t r = 0; r < view_.rows; ++r)
