@@ -3,6 +3,7 @@
 //   exec.elements(n, f)   f(i)            independent elements: casts, zeroing
 //   exec.rows(n, f)       f(group, row)   group.each, sum and max: norms, softmax, cross entropy
 //   exec.units(n, f)      f(group, unit)  group.reduce_max only: the same bits for any lanes and threads
+//   Exec::Group           the group it hands to f
 //
 // f is a functor of plain pointers and numbers, copied to where it runs.
 #pragma once

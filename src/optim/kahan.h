@@ -17,13 +17,18 @@ struct Compensated {
 template <class Rule>
 struct KahanFused {
   static constexpr auto kStates = Rule::kStates;
-  static constexpr int kFactors = Rule::kFactors;
+  static constexpr int kFactors = Rule::kFactors, kBranches = Rule::kBranches;
 
   Rule rule;
 
   template <class Ema>
   MPT_HD Compensated next(float w, float c, float g, float* state) const {
-    const float y = rule.limit_change(w, c + rule.change(w, rule.template advance<Ema>(w, g, state)));
+    return next_by<Ema>(Branch::kBoth, w, c, g, state);
+  }
+  template <class Ema>
+  MPT_HD Compensated next_by(Branch branch, float w, float c, float g, float* state) const {
+    const auto move = rule.only(branch, rule.template advance<Ema>(w, g, state));
+    const float y = rule.limit_change(w, c + rule.change(w, move));
     const float next = rounded_to<bf16>(w + y);
     return {next, (w - next) + y};
   }
@@ -34,7 +39,7 @@ struct KahanFused {
 // as `precision.state_update` says; per_op there too is the whole of such an optimizer.
 struct KahanPerOpAdamW {
   static constexpr auto kStates = AdamW::kStates;
-  static constexpr int kFactors = 0;
+  static constexpr int kFactors = 0, kBranches = 1;
 
   AdamMoments moments;
   float kept;             // 1 - lr wd
@@ -49,6 +54,10 @@ struct KahanPerOpAdamW {
     const float change = stored(c + -step_size * (state[0] / root));
     const float next = stored(decayed + change);
     return {next, change + stored(decayed - next)};
+  }
+  template <class Ema>
+  MPT_HD Compensated next_by(Branch, float w, float c, float g, float* state) const {
+    return next<Ema>(w, c, g, state);
   }
 
  private:

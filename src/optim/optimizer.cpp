@@ -107,7 +107,16 @@ void Optimizer::allocate_scratch(Allocator& allocator) {
                         .tensor = allocator.tensor(Purpose::kScratch, DType::kF32, 1, 1)};
   if (!projected.empty())
     projection_scratch_ = allocate_projection_scratch(projected, config_.apollo_e_rank, allocator);
+  if (options_.survey == Survey::kOnDemand) allocate_survival(allocator);
   if (scaled_rows > 0) precision_ops_ = make_precision_ops(device_, allocator, scaled_rows);
+}
+
+void Optimizer::allocate_survival(Allocator& allocator) {
+  int64_t rows = 0;
+  for (const UpdateTarget& target : targets_)
+    rows = std::max(rows, ops_->survival_rows(target.weights.rows, target.weights.cols));
+  survival_ = allocator.tensor(Purpose::kScratch, DType::kU8, rows, int64_t(sizeof(SurvivalCounters)));
+  if (survival_.data != nullptr) host_survival_.resize(size_t(survival_.bytes()));
 }
 
 double Optimizer::sum_of_partials(int64_t count) {
@@ -139,11 +148,40 @@ double Optimizer::grad_norm() {
   return std::sqrt(sum);
 }
 
-void Optimizer::step(const StepScalars& scalars) {
+void Optimizer::begin_step(const StepScalars& scalars) {
   check(scalars.t >= 1, "optimizer step {}; steps count from 1", scalars.t);
   if (exponent_table_.rows > 0)
     device_.upload(bytes_of(exponent_decay_table(config_, scalars)), exponent_table_);
-  for (size_t i = 0; i < targets_.size(); ++i) update(i, scalars);
+}
+
+void Optimizer::step(const StepScalars& scalars) {
+  begin_step(scalars);
+  for (size_t i = 0; i < targets_.size(); ++i) update(i, scalars, {});
+}
+
+std::vector<Survival> Optimizer::step_surveyed(const StepScalars& scalars) {
+  check(options_.survey == Survey::kOnDemand, "a surveyed step of an optimizer that was not made for it");
+  begin_step(scalars);
+  std::vector<Survival> all;
+  for (size_t i = 0; i < targets_.size(); ++i) {
+    const EncodedTensor& w = targets_[i].weights;
+    const Tensor table = survival_.row_range(0, ops_->survival_rows(w.rows, w.cols));
+    update(i, scalars, table);
+    all.push_back(read_survival(i, table));
+  }
+  return all;
+}
+
+Survival Optimizer::read_survival(size_t index, const Tensor& table) {
+  device_.download(table, host_survival_.data());
+  Survival sum{.name = targets_[index].name,
+               .branches = config_.rule == UpdateRule::kMPlusAdam ? kBranches : 1};
+  for (int64_t row = 0; row < table.rows; ++row) {
+    SurvivalCounters one;
+    memcpy(&one, host_survival_.data() + row * table.cols, sizeof one);
+    add_counters(one, sum);
+  }
+  return sum;
 }
 
 DitherSource Optimizer::dither(size_t index, int64_t t, Stream stream, Rounding rounding) const {
@@ -155,7 +193,7 @@ DitherSource Optimizer::dither(size_t index, int64_t t, Stream stream, Rounding 
           .carry = config_.sr_saturate ? Carry::kSaturates : Carry::kToInfinity};
 }
 
-void Optimizer::update(size_t index, const StepScalars& scalars) {
+void Optimizer::update(size_t index, const StepScalars& scalars, const Tensor& survival) {
   const UpdateTarget& target = targets_[index];
   const States& states = states_[index];
   const bool projected = states.projection.rows > 0;
@@ -178,6 +216,7 @@ void Optimizer::update(size_t index, const StepScalars& scalars) {
                   .weight_dither = dither(index, scalars.t, Stream::kWeightRounding,
                                           random ? Rounding::kStochastic : Rounding::kNearest),
                   .maximum = maximum_scratch_,
+                  .survival = survival,
                   .residuals = states.residuals};
   if (config_.kahan_variant == KahanVariant::kPerOp && states.residuals.rows > 0)
     call.per_op_adamw = make_per_op_adamw(config_, scalars, tensor);

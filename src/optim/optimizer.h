@@ -14,6 +14,7 @@
 #include "device/device.h"
 #include "optim/optimizer_config.h"
 #include "optim/rule_factory.h"
+#include "optim/survival.h"
 #include "optim/update_ops.h"
 #include "precision/precision_ops.h"
 
@@ -28,12 +29,16 @@ struct UpdateTarget {
   Tensor gradient;
 };
 
+// Whether a step may be asked what becomes of its updates.
+enum class Survey : uint8_t { kNever, kOnDemand };
+
 // How states are stored, and the seed of all random draws.
 struct OptimizerOptions {
   Format state = Format::kBF16;
   Rounding state_rounding = Rounding::kNearest;   // of BF16 states
   StateUpdate state_update = StateUpdate::kOnce;  // of BF16 states
   uint64_t seed = 0;
+  Survey survey = Survey::kNever;
 };
 OptimizerOptions optimizer_options(const PrecisionConfig& config, uint64_t seed);
 
@@ -52,6 +57,8 @@ class Optimizer {
   double grad_norm();
   // Updates all weights and states from the gradients.
   void step(const StepScalars& scalars);
+  // The same, and what became of the updates, tensor by tensor. Needs Survey::kOnDemand.
+  std::vector<Survival> step_surveyed(const StepScalars& scalars);
 
   // Every state as "<state>/<parameter>", and what else a checkpoint must hold: m, v, v_e as the rule has
   // them; kahan, the residuals; v_r [M, r] and projection [r, d] of Apollo-E; init_rms [1, targets].
@@ -75,10 +82,14 @@ class Optimizer {
   void check_target(const UpdateTarget& target) const;
   States allocate_states(const UpdateTarget& target, Allocator& allocator) const;
   void allocate_scratch(Allocator& allocator);
+  void allocate_survival(Allocator& allocator);
   [[nodiscard]] std::vector<NamedTensor> states_of_targets() const;
 
   double sum_of_partials(int64_t count);
-  void update(size_t index, const StepScalars& scalars);
+  void begin_step(const StepScalars& scalars);
+  // Counts into `survival`, where it has rows.
+  void update(size_t index, const StepScalars& scalars, const Tensor& survival);
+  Survival read_survival(size_t index, const Tensor& table);
   // Factors of the target's channels in this step.
   SharedFactors project(size_t index, const StepScalars& scalars);
   [[nodiscard]] DitherSource dither(size_t index, int64_t t, Stream stream, Rounding rounding) const;
@@ -95,6 +106,8 @@ class Optimizer {
   Tensor exponent_table_;  // [1, 2 entries] fp32
   ProjectionScratch projection_scratch_;
   MaximumScratch maximum_scratch_;
+  Tensor survival_;  // [most rows, bytes of a row] of the largest tensor's counters
+  std::vector<std::byte> host_survival_;
   std::vector<double> host_partial_;
   std::vector<float> host_init_rms_;
 };

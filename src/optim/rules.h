@@ -4,6 +4,7 @@
 //   advance<Ema>(w, g, state)   updates the states in place and returns the move that the weight shall make
 //   moved(w, move)              the weight after it, before it is rounded to its storage
 //   change(w, move)             the same as a difference, for compensated storage (kahan.h)
+//   only(branch, move)          the part of a move that one of its kBranches makes; all of it for kBoth
 //   limit_change(w, y)          y such that w + y keeps the rule's bound of weights
 // Where an option is off its bounds are infinite, so that no branch stands in the inner loop. Nothing is
 // contracted: fma is written where it is meant.
@@ -17,6 +18,7 @@
 #include "core/bf16.h"
 #include "core/host_device.h"
 #include "core/scalar_math.h"
+#include "optim/survival.h"
 
 namespace mpt {
 
@@ -64,7 +66,8 @@ struct AdamMoments {
 // AdamW (Loshchilov and Hutter) as NUMERICS "AdamW": w' = w - lr (m^ / (sqrt(v^) + eps) + wd w).
 struct AdamW {
   static constexpr std::array<std::string_view, 2> kStates{"m", "v"};
-  static constexpr int kFactors = 0;
+  static constexpr int kFactors = 0, kBranches = 1;
+  using Move = float;
 
   AdamMoments moments;
   float lr, weight_decay;
@@ -76,6 +79,7 @@ struct AdamW {
   }
   MPT_HD float moved(float w, float dir) const { return std::fma(-lr, dir, w); }
   MPT_HD float change(float, float dir) const { return -(lr * dir); }
+  MPT_HD static float only(Branch, float dir) { return dir; }
   MPT_HD static float limit_change(float, float y) { return y; }
 };
 
@@ -83,7 +87,8 @@ struct AdamW {
 // "Madam": w' = w e^x with x = -lr sign(w) g / sqrt(v^), so that a weight keeps its sign and 0 stays 0.
 struct Madam {
   static constexpr std::array<std::string_view, 1> kStates{"v"};
-  static constexpr int kFactors = 0;
+  static constexpr int kFactors = 0, kBranches = 1;
+  using Move = float;
 
   float beta2, one_minus_beta2, correction2;
   float lr;
@@ -117,6 +122,7 @@ struct Madam {
     return clamp_to(std::fma(w, factor, w), -weight_bound, weight_bound);
   }
   MPT_HD float change(float w, float factor) const { return w * factor; }
+  MPT_HD static float only(Branch, float factor) { return factor; }
   MPT_HD float limit_change(float w, float y) const {
     return clamp_to(y, -weight_bound - w, weight_bound - w);
   }
@@ -189,7 +195,7 @@ MPT_HD float exponent_gradient(float w, float g) {
 template <class Decay, class Direction = DenseDirection>
 struct MPlusAdam {
   static constexpr auto kStates = Direction::kStates;
-  static constexpr int kFactors = Direction::kFactors;
+  static constexpr int kFactors = Direction::kFactors, kBranches = 3;
   struct Move {
     float additive;  // direction, to be scaled with the additive rate
     float relative;  // change of w in multiples of w
@@ -223,6 +229,10 @@ struct MPlusAdam {
   }
   MPT_HD float change(float w, Move move) const {
     return std::fma(w, move.relative, -(lr_additive * move.additive));
+  }
+  MPT_HD static Move only(Branch branch, Move move) {
+    return {branch == Branch::kMultiplicative ? 0.0f : move.additive,
+            branch == Branch::kAdditive ? 0.0f : move.relative};
   }
   MPT_HD float limit_change(float w, float y) const {
     return clamp_to(y, -weight_bound - w, weight_bound - w);

@@ -38,6 +38,15 @@ inline constexpr int kMagnitudeBuckets = 3 + (kHighestBinade - kLowestBinade) / 
 // Lower ends of buckets 1 and up: 0, 2^-16, 2^-14, ... 4.
 std::vector<double> bucket_edges();
 
+// One lane's counts over a run of units; also the layout of a row of the table they are summed from.
+struct SurvivalCounters {
+  int32_t weights[kMagnitudeBuckets];
+  int32_t fates[kBranches][kFates][kMagnitudeBuckets];
+  int32_t dragged;
+  int32_t saturated_blocks;
+  double drag_log2;
+};
+
 // Of one tensor in one step.
 struct Survival {
   std::string name;
@@ -50,5 +59,7 @@ struct Survival {
   double drag_log2 = 0;
   int64_t saturated_blocks = 0;  // nvfp4: blocks whose largest element was clipped
 };
+
+void add_counters(const SurvivalCounters& counters, Survival& sum);
 
 }  // namespace mpt

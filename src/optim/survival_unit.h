@@ -1,4 +1,4 @@
-// Counts the fates of a tensor's updates without making them: the step is computed as update_unit.h does,
+// Counts the fates of a tensor's updates without making them: the step is computed as update_unit.h does it,
 // rounded as the codec would store it, and compared with what was there.
 #pragma once
 
@@ -8,14 +8,8 @@
 
 namespace mpt {
 
-// One lane's counts over a run of units; also the layout of a row of the table they are summed from.
-struct SurvivalCounters {
-  int32_t weights[kMagnitudeBuckets];
-  int32_t fates[kBranches][kFates][kMagnitudeBuckets];
-  int32_t dragged;
-  int32_t saturated_blocks;
-  double drag_log2;
-};
+// Units that one group counts.
+inline constexpr int64_t kSurvivalUnitsPerPiece = 64;
 
 MPT_HD int magnitude_bucket(float w) {
   const int binade = static_cast<int>(bits_of(std::fabs(w)) >> 23) - 127;
@@ -38,86 +32,130 @@ MPT_HD int saturated_blocks(const Codec&, G, UnitSpan, const float (&)[kPart]) {
   return 0;
 }
 
-// Of one update of w, which would have made it `wanted` and is stored as `stored`.
-MPT_HD void count_fate(int32_t (&fates)[kFates][kMagnitudeBuckets], int bucket, float w, float wanted,
-                       float stored) {
+template <class Rule, int kPart>
+MPT_HD void find_moves(const Rule& rule, StateUpdate update, UnitValues<Rule, kPart>& values,
+                       typename Rule::Move (&moves)[kPart]) {
+  if (update == StateUpdate::kOnce)
+    values.each([&](int k, float g, float* state) {
+      moves[k] = rule.template advance<EmaOnce>(values.w[k], g, state);
+    });
+  else
+    values.each([&](int k, float g, float* state) {
+      moves[k] = rule.template advance<EmaPerOp>(values.w[k], g, state);
+    });
+}
+
+// Of one update of w, which asked for another value or not, and is stored as `stored`.
+MPT_HD void count_fate(int32_t (&fates)[kFates][kMagnitudeBuckets], float w, bool asked, float stored) {
+  const int bucket = magnitude_bucket(w);
   const auto add = [&](Fate fate, bool holds) { fates[static_cast<int>(fate)][bucket] += holds ? 1 : 0; };
-  add(Fate::kVanished, wanted != w && stored == w);
+  add(Fate::kVanished, asked && stored == w);
   add(Fate::kMoved, stored != w);
   add(Fate::kSignChanged, (w < 0.0f && stored > 0.0f) || (w > 0.0f && stored < 0.0f));
   add(Fate::kLeftZero, w == 0.0f && stored != 0.0f);
   add(Fate::kEnteredZero, w != 0.0f && stored == 0.0f);
 }
 
-// The weight that one branch alone asks for.
-template <class Rule>
-MPT_HD float moved_by(const Rule& rule, Branch branch, float w, const typename Rule::Move& move) {
-  return rule.moved(w, branch == Branch::kBoth ? move : rule.only(branch, move));
+// Weights that changed by a factor smaller than any step of their grid.
+MPT_HD void count_drag(float w, float stored, float smallest_ratio, SurvivalCounters& counters) {
+  const float ratio = w == 0.0f ? 1.0f : stored / w;
+  if (ratio == 1.0f || !(ratio < smallest_ratio && ratio * smallest_ratio > 1.0f)) return;
+  ++counters.dragged;
+  counters.drag_log2 += std::log2(double(ratio));
 }
 
-template <class Rule, class WeightCodec>
+// What every lane counts over its run of units; Unit says how one is counted.
+template <class Unit>
 struct SurvivalPiece {
-  static constexpr int kStates = int(Rule::kStates.size());
-  static constexpr int64_t kUnitsPerPiece = 64;
-
-  Rule rule;
-  UnitStates<kStates> states;
-  WeightCodec source, target;
-  DitherSource dither;
+  Unit unit;
   SurvivalCounters* counters;  // [pieces * lanes]
 
   template <class G>
   MPT_HD void operator()(G group, int64_t piece) const {
     SurvivalCounters mine{};
-    const int64_t end = min_of((piece + 1) * kUnitsPerPiece, states.grid.units());
-    for (int64_t unit = piece * kUnitsPerPiece; unit < end; ++unit) count_unit(group, unit, mine);
+    const UnitGrid& grid = unit.states.grid;
+    const int64_t end = min_of((piece + 1) * kSurvivalUnitsPerPiece, grid.units());
+    for (int64_t u = piece * kSurvivalUnitsPerPiece; u < end; ++u) unit.count(group, grid.span(u), mine);
     counters[piece * G::kLanes + group.lane()] = mine;
+  }
+};
+
+// Weights that are rounded to their format.
+template <class Rule, class WeightCodec>
+struct RoundedSurvival {
+  static constexpr int kStates = int(Rule::kStates.size());
+
+  Rule rule;
+  UnitStates<kStates> states;
+  WeightCodec weights;
+  DitherSource dither;
+
+  template <class G>
+  MPT_HD void count(G group, UnitSpan span, SurvivalCounters& mine) const {
+    constexpr int kPart = LanePart<G>::kSize;
+    const int size = LanePart<G>(group, span).size;
+    const auto random = dither.draw(group, span);
+    const float smallest_ratio = smallest_grid_ratio(weights);
+    UnitValues<Rule, kPart> values;
+    typename Rule::Move moves[kPart];
+    weights.load(group, span, values.w);
+    values.load(states, group, span);
+    find_moves(rule, states.state_update, values, moves);
+    for (int k = 0; k < size; ++k) ++mine.weights[magnitude_bucket(values.w[k])];
+    for (int b = 0; b < Rule::kBranches; ++b) {
+      float wanted[kPart], stored[kPart];
+      for (int k = 0; k < kPart; ++k)
+        stored[k] = wanted[k] = rule.moved(values.w[k], rule.only(static_cast<Branch>(b), moves[k]));
+      if (b == 0) mine.saturated_blocks += saturated_blocks(weights, group, span, wanted);
+      weights.round(group, span, stored, random);
+      for (int k = 0; k < size; ++k) {
+        count_fate(mine.fates[b], values.w[k], wanted[k] != values.w[k], stored[k]);
+        if (b == 0) count_drag(values.w[k], stored[k], smallest_ratio, mine);
+      }
+    }
+  }
+};
+
+// Compensated weights: what a residual carries on has not vanished for good, but the stored weight is as
+// before.
+template <class Step>
+struct CompensatedSurvival {
+  static constexpr int kStates = int(Step::kStates.size());
+
+  Step step;
+  UnitStates<kStates> states;
+  ElementCodec weights, residuals;
+
+  template <class G>
+  MPT_HD void count(G group, UnitSpan span, SurvivalCounters& mine) const {
+    constexpr int kPart = LanePart<G>::kSize;
+    const int size = LanePart<G>(group, span).size;
+    float c[kPart];
+    residuals.load(group, span, c);
+    for (int b = 0; b < Step::kBranches; ++b) {
+      UnitValues<Step, kPart> values;
+      Compensated next[kPart];
+      weights.load(group, span, values.w);
+      values.load(states, group, span);
+      if (states.state_update == StateUpdate::kOnce)
+        advance<EmaOnce>(static_cast<Branch>(b), values, c, next);
+      else
+        advance<EmaPerOp>(static_cast<Branch>(b), values, c, next);
+      for (int k = 0; k < size; ++k) {
+        const float w = values.w[k];
+        if (b == 0) ++mine.weights[magnitude_bucket(w)];
+        count_fate(mine.fates[b], w, next[k].w != w || next[k].c != c[k], next[k].w);
+      }
+    }
   }
 
  private:
-  template <class G>
-  MPT_HD void count_unit(G group, int64_t unit, SurvivalCounters& mine) const {
-    constexpr int kPart = LanePart<G>::kSize;
-    const UnitSpan span = states.grid.span(unit);
-    const int size = LanePart<G>(group, span).size;
-    const auto random = dither.draw(group, span);
-    UnitValues<Rule, kPart> values;
-    float w[kPart], wanted[kPart], stored[kPart];
-    typename Rule::Move moves[kPart];
-    source.load(group, span, w);
-    values.load(states, group, span);
-    find_moves(values, w, moves);
-    for (int k = 0; k < size; ++k) ++mine.weights[magnitude_bucket(w[k])];
-    for (int b = 0; b < Rule::kBranches; ++b) {
-      for (int k = 0; k < kPart; ++k)
-        stored[k] = wanted[k] = moved_by(rule, static_cast<Branch>(b), w[k], moves[k]);
-      if (b == 0) mine.saturated_blocks += saturated_blocks(target, group, span, wanted);
-      target.round(group, span, stored, random);
-      for (int k = 0; k < size; ++k)
-        count_fate(mine.fates[b], magnitude_bucket(w[k]), w[k], wanted[k], stored[k]);
-      if (b == 0) count_drag(size, w, stored, mine);
-    }
-  }
-
-  template <int kPart>
-  MPT_HD void find_moves(UnitValues<Rule, kPart>& values, const float (&w)[kPart],
-                         typename Rule::Move (&moves)[kPart]) const {
-    if (states.state_update == StateUpdate::kOnce)
-      values.each([&](int k, float g, float* s) { moves[k] = rule.template advance<EmaOnce>(w[k], g, s); });
-    else
-      values.each([&](int k, float g, float* s) { moves[k] = rule.template advance<EmaPerOp>(w[k], g, s); });
-  }
-
-  template <int kPart>
-  MPT_HD void count_drag(int size, const float (&w)[kPart], const float (&stored)[kPart],
-                         SurvivalCounters& mine) const {
-    const float most = smallest_grid_ratio(target);
-    for (int k = 0; k < size; ++k) {
-      const float ratio = w[k] == 0.0f ? 1.0f : stored[k] / w[k];
-      if (ratio == 1.0f || !(ratio < most && ratio * most > 1.0f)) continue;
-      ++mine.dragged;
-      mine.drag_log2 += std::log2(double(ratio));
-    }
+  template <class Ema, int kPart>
+  MPT_HD void advance(Branch branch, UnitValues<Step, kPart>& values, const float (&c)[kPart],
+                      Compensated (&next)[kPart]) const {
+    values.each([&](int k, float g, float* state) {
+      next[k] = step.template next_by<Ema>(branch, values.w[k], c[k], g, state);
+    });
   }
 };
 

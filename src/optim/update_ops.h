@@ -43,6 +43,10 @@ struct UpdateCall {
   SharedFactors factors{};   // of rules that take one
   MaximumScratch maximum{};  // for live nvfp4
 
+  // Where it has rows: a table of survival_rows() SurvivalCounters that the fates of this update are counted
+  // into before it is made.
+  Tensor survival{};
+
   // Compensated weights, where residuals has rows: weights and residuals are bf16, and the rule is
   // per_op_adamw where that is given.
   Tensor residuals{};
@@ -58,6 +62,8 @@ class UpdateOps {
   // partial[i], fp64: the sum of squares of the i-th piece of the logical elements; square_sums() pieces.
   virtual void sum_of_squares(const Tensor& tensor, const Tensor& partial) = 0;
   virtual void sum_of_squares(const EncodedTensor& tensor, const Tensor& partial) = 0;
+  // Rows of the table of counters for a tensor; a row is a SurvivalCounters.
+  [[nodiscard]] virtual int64_t survival_rows(int64_t rows, int64_t cols) const = 0;
 };
 
 // Pieces that sum_of_squares cuts a tensor into; a property of its shape alone, so the sum's order is too.

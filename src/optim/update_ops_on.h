@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "device/exec.h"
 #include "optim/apollo_e_on.h"
+#include "optim/survival_unit.h"
 #include "optim/update_ops.h"
 #include "optim/update_unit.h"
 #include "precision/codecs.h"
@@ -110,6 +111,10 @@ class UpdateOpsOn : public UpdateOps {
     with_codec(tensor, [&](const auto& codec) { sum_squares({tensor.rows, tensor.cols}, codec, partial); });
   }
 
+  [[nodiscard]] int64_t survival_rows(int64_t rows, int64_t cols) const override {
+    return survival_pieces({rows, cols}) * E::Group::kLanes;
+  }
+
  private:
   template <class Codec>
   void sum_squares(const UnitGrid& grid, const Codec& codec, const Tensor& partial) {
@@ -123,6 +128,8 @@ class UpdateOpsOn : public UpdateOps {
     if constexpr (std::is_same_v<Codec, Nvfp4Codec>) {
       if (codec.mode == Nvfp4ScaleMode::kLive) weights = find_next_maximum(rule, codec, call);
     }
+    if (call.survival.rows > 0)
+      count(RoundedSurvival<Rule, Codec>{rule, states, weights, call.weight_dither}, call);
     exec_.units(states.grid.units(), UpdateUnit<Rule, Codec>{rule, states, weights, call.weight_dither});
     if constexpr (std::is_same_v<Codec, Nvfp4Codec>) {
       if (codec.mode == Nvfp4ScaleMode::kLive)
@@ -152,8 +159,23 @@ class UpdateOpsOn : public UpdateOps {
           "compensated {} weights with {} residuals; both are bf16", name_of(w.dtype),
           name_of(call.residuals.dtype));
     check_shape(states.grid, call.residuals);
+    if (call.survival.rows > 0)
+      count(CompensatedSurvival<Step>{step, states, ElementCodec(w), ElementCodec(call.residuals)}, call);
     exec_.units(states.grid.units(),
                 KahanUnit<Step>{step, states, ElementCodec(w), ElementCodec(call.residuals)});
+  }
+
+  template <class Unit>
+  void count(const Unit& unit, const UpdateCall& call) {
+    const UnitGrid& grid = unit.states.grid;
+    check(call.survival.rows >= survival_rows(grid.rows, grid.cols) &&
+              call.survival.cols == int64_t(sizeof(SurvivalCounters)) && call.survival.contiguous(),
+          "survival of [{},{}] counted into {} rows of {} bytes", grid.rows, grid.cols, call.survival.rows,
+          call.survival.cols);
+    exec_.rows(survival_pieces(grid), SurvivalPiece<Unit>{unit, call.survival.as<SurvivalCounters>()});
+  }
+  static int64_t survival_pieces(const UnitGrid& grid) {
+    return (grid.units() + kSurvivalUnitsPerPiece - 1) / kSurvivalUnitsPerPiece;
   }
 
   template <class Rule>

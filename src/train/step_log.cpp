@@ -4,6 +4,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include "train/survival_json.h"
+
 namespace mpt {
 
 StepLog::StepLog(const RunConfig& config, const Options& options, MetricsLog& metrics)
@@ -34,6 +36,7 @@ nlohmann::ordered_json StepLog::to_json(const StepRecord& record) const {
     json["val_perplexity"] = record.validation->perplexity();
     json["val_tokens"] = record.validation->tokens;
   }
+  if (!record.survival.empty()) json["update_survival"] = survival_json(record.survival);
   json["tokens_per_second"] = double(record.step_tokens) / record.seconds;
   json["step_seconds"] = record.seconds;
   return json;

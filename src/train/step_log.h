@@ -4,8 +4,10 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "core/progress.h"
+#include "optim/survival.h"
 #include "train/evaluate.h"
 #include "train/metrics_log.h"
 #include "train/run_config.h"
@@ -23,6 +25,7 @@ struct StepRecord {
   bool skipped = false;  // not finite: no update was made
   double seconds = 0;    // of the step without evaluation and saving
   std::optional<Evaluation> validation{};
+  std::vector<Survival> survival{};  // of the update, on surveyed steps
 };
 
 class StepLog {

@@ -6,6 +6,8 @@
 namespace mpt {
 
 struct CpuExec {
+  using Group = SerialGroup;
+
   template <class F>
   void elements(int64_t n, const F& f) const {
 #pragma omp parallel for simd schedule(static)

@@ -74,6 +74,8 @@ __global__ void __launch_bounds__(kThreadsPerBlock) groups_kernel(F f, int64_t n
 }
 
 struct CudaExec {
+  using Group = WarpGroup;
+
   cudaStream_t stream;
 
   template <class F>

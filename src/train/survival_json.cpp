@@ -1,0 +1,28 @@
+#include "train/survival_json.h"
+
+namespace mpt {
+namespace {
+
+nlohmann::ordered_json tensor_json(const Survival& tensor) {
+  nlohmann::ordered_json json{{"weights", tensor.weights}};
+  for (size_t branch = 0; branch < size_t(tensor.branches); ++branch) {
+    nlohmann::ordered_json fates;
+    for (size_t fate = 0; fate < size_t(kFates); ++fate)
+      fates[std::string(EnumNames<Fate>::kNames[fate])] = tensor.fates[branch][fate];
+    json[std::string(EnumNames<Branch>::kNames[branch])] = std::move(fates);
+  }
+  json["dragged"] = tensor.dragged;
+  json["drag_log2"] = tensor.drag_log2;
+  json["saturated_blocks"] = tensor.saturated_blocks;
+  return json;
+}
+
+}  // namespace
+
+nlohmann::ordered_json survival_json(std::span<const Survival> tensors) {
+  nlohmann::ordered_json all;
+  for (const Survival& tensor : tensors) all[tensor.name] = tensor_json(tensor);
+  return {{"bucket_edges", bucket_edges()}, {"tensors", std::move(all)}};
+}
+
+}  // namespace mpt
