@@ -1,0 +1,122 @@
+// Scale drag: how far weights that are never updated move because a neighbour under the same scale does
+// (NUMERICS "Scale drag"). The published bounds of the default modes, and that the literal modes miss them.
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "precision/reference_block.h"
+#include "support/draws.h"
+
+namespace mpt {
+namespace {
+
+constexpr int64_t kRows = 256, kCols = 256;
+
+struct Experiment {
+  WeightEncoding encoding;
+  Rounding rounding = Rounding::kNearest;
+  bool walk = false;  // else growth
+};
+
+// How the largest element of every block moves: 0.1 % a step for 100 steps, or 1 % up or down for 400.
+struct Schedule {
+  int steps;
+  double step;
+};
+
+// Gaussian weights; in every step all blocks are decoded, the largest element of each is set to its own
+// course in FP64, and all are encoded. The sum of magnitudes of all other elements after it, relative to that
+// after the first encoding.
+double gain(const Experiment& experiment) {
+  const Schedule schedule = experiment.walk ? Schedule{400, 0.01} : Schedule{100, 0.001};
+  const WeightEncoding& encoding = experiment.encoding;
+  const int64_t block = encoding.format == WeightFormat::kNvfp4 ? kNvfp4Block : encoding.fp8_block_size;
+  static const test::HostMatrix source = test::gaussian(kRows, kCols);
+  test::HostEncoded weights(encoding, {kRows, kCols});
+  test::HostMatrix x(DType::kF32, {kRows, kCols});
+  const test::Ops ops(kRows);
+  ops->encode(source, weights.view());
+  ops->decode(weights.view(), x);
+  float* const values = x.view().as<float>();
+  const test::HostMatrix first = x;
+  std::vector<int64_t> largest;
+  std::vector<double> course;
+  for (int64_t start = 0; start < kRows * kCols; start += block) {
+    const auto* most = std::max_element(values + start, values + start + block,
+                                        [](float a, float b) { return std::fabs(a) < std::fabs(b); });
+    largest.push_back(most - values);
+    course.push_back(*most);
+  }
+  test::Draws draws(21);
+  const UnitGrid grid{kRows, kCols};
+  for (int step = 1; step <= schedule.steps; ++step) {
+    if (step > 1) ops->decode(weights.view(), x);
+    for (size_t b = 0; b < course.size(); ++b) {
+      const bool up = !experiment.walk || draws.coin();
+      course[b] *= up ? 1 + schedule.step : 1 / (1 + schedule.step);
+      values[largest[b]] = float(course[b]);
+    }
+    const DitherSource source_of_bits{.rounding = experiment.rounding, .seed = 1, .step = uint32_t(step)};
+    float amax = 0;
+    for (int64_t i = 0; i < kRows * kCols; ++i) amax = std::max(amax, std::fabs(values[i]));
+    with_codec(weights.view(), [&]<class Codec>(Codec codec) {
+      if constexpr (std::is_same_v<Codec, Nvfp4Codec>)
+        if (codec.mode == Nvfp4ScaleMode::kLive) codec = codec.storing_with(&amax);
+      for (int64_t unit = 0; unit < grid.units(); ++unit) {
+        const UnitSpan span = grid.span(unit);
+        float lane[kUnit] = {};
+        std::copy_n(values + span.row * kCols + span.col, span.count, lane);
+        codec.store(SerialGroup{}, span, lane, source_of_bits.draw(SerialGroup{}, span));
+      }
+    });
+    if (encoding.format == WeightFormat::kNvfp4 && encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kLive)
+      weights.tensor_scale.set(0, 0, amax);
+    ops->settle(weights.view());
+  }
+  ops->decode(weights.view(), x);
+  double before = 0, after = 0;
+  for (const int64_t i : largest) {
+    before -= std::fabs(first.view().as<float>()[i]);
+    after -= std::fabs(values[i]);
+  }
+  for (int64_t i = 0; i < kRows * kCols; ++i) {
+    before += std::fabs(first.view().as<float>()[i]);
+    after += std::fabs(values[i]);
+  }
+  return after / before;
+}
+
+WeightEncoding fp8(Fp8ScaleMode mode) {
+  return {.format = WeightFormat::kBlockFp8, .fp8_block_size = 128, .fp8_scale_mode = mode};
+}
+WeightEncoding nvfp4(Nvfp4ScaleMode mode) {
+  return {.format = WeightFormat::kNvfp4, .nvfp4_scale_mode = mode};
+}
+
+TEST(ScaleDrag, PowersOfTwoKeepFp8Weights) {
+  for (const Rounding rounding : {Rounding::kNearest, Rounding::kStochastic})
+    for (const bool walk : {false, true})
+      EXPECT_NEAR(gain({fp8(Fp8ScaleMode::kPow2), rounding, walk}), 1.0, 1e-6) << walk;
+}
+
+TEST(ScaleDrag, OctavesKeepNvfp4Weights) {
+  for (const bool walk : {false, true}) {
+    const double of_others = gain({.encoding = nvfp4(Nvfp4ScaleMode::kSticky), .walk = walk});
+    EXPECT_LE(of_others, 1.02) << walk;
+    EXPECT_GE(of_others, 1.0 - 0.02) << walk;
+  }
+}
+
+// Scales with a new mantissa each step carry the weights along: 100 steps of 0.1 % are 10.5 %, of which the
+// others follow nearly all.
+TEST(ScaleDrag, LiteralScalesDrag) {
+  EXPECT_GT(gain({.encoding = fp8(Fp8ScaleMode::kFp16)}), 1.09);
+  EXPECT_GT(gain({.encoding = nvfp4(Nvfp4ScaleMode::kLive)}), 1.05);
+  EXPECT_GT(gain({.encoding = fp8(Fp8ScaleMode::kFp16), .walk = true}), 1.02);
+}
+
+}  // namespace
+}  // namespace mpt
