@@ -1,4 +1,4 @@
-// The serial group: every index once, sums in the documented order, maxima.
+// Groups: every index once, sums in the documented order, maxima of one lane and of many.
 #include "core/group.h"
 
 #include <array>
@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "support/draws.h"
+#include "support/lockstep_group.h"
 
 namespace mpt {
 namespace {
@@ -94,6 +95,25 @@ TEST(SerialGroup, OneLaneOwnsAll) {
   EXPECT_EQ(SerialGroup::kLanes, 1);
   EXPECT_EQ(SerialGroup::lane(), 0);
   EXPECT_EQ(SerialGroup::reduce_max(-2.5f), -2.5f);
+  EXPECT_EQ(SerialGroup::reduce_max(-2.5f, 1), -2.5f);
+}
+
+// What unit formulas ask of a group of many lanes: maxima over aligned runs of them.
+TEST(LockstepGroup, MaximaOfAlignedRuns) {
+  constexpr float kLane[] = {-3, -5, 7, 1, -2, -8, 0, 4};
+  float pairs[8], fours[8], all[8];
+  test::run_lockstep<8>(1, [&](test::LockstepGroup<8> group, int64_t) {
+    const auto lane = size_t(group.lane());
+    pairs[lane] = group.reduce_max(kLane[lane], 2);
+    fours[lane] = group.reduce_max(kLane[lane], 4);
+    all[lane] = group.reduce_max(kLane[lane]);
+  });
+  const float of_pairs[] = {-3, -3, 7, 7, -2, -2, 4, 4}, of_fours[] = {7, 7, 7, 7, 4, 4, 4, 4};
+  for (size_t lane = 0; lane < 8; ++lane) {
+    EXPECT_EQ(pairs[lane], of_pairs[lane]) << lane;
+    EXPECT_EQ(fours[lane], of_fours[lane]) << lane;
+    EXPECT_EQ(all[lane], 7.0f) << lane;
+  }
 }
 
 }  // namespace
