@@ -5,42 +5,74 @@
 namespace mpt {
 namespace {
 
-LayerActivations allocate_layer(const LlamaConfig& config, const BatchShape& shape, DType dtype,
-                                Allocator& allocator) {
-  const int64_t n = shape.tokens(), c = config.hidden_size, f = padded_intermediate_size(config);
-  const auto storage = [&](int64_t cols) { return allocator.tensor(Purpose::kActivations, dtype, n, cols); };
-  const auto per_token = [&] { return allocator.tensor(Purpose::kActivations, DType::kF32, 1, n); };
-  return {.residual = {},
-          .attn_norm = storage(c),
-          .attn_inv_rms = per_token(),
-          .qkv = storage(3 * c),
-          .log_sum_exp = allocator.tensor(Purpose::kActivations, DType::kF32,
-                                          shape.rows * config.num_attention_heads, shape.seq_len),
-          .attention = storage(c),
-          .middle = storage(c),
-          .mlp_norm = storage(c),
-          .mlp_inv_rms = per_token(),
-          .gate_up = storage(2 * f),
-          .mlp = storage(f)};
-}
+class Planner {
+ public:
+  Planner(const LlamaConfig& config, const ActivationOptions& options, Allocator& allocator)
+      : config_(config), options_(options), allocator_(allocator) {}
+
+  [[nodiscard]] LayerActivations layer() const {
+    const int64_t c = config_.hidden_size, f = padded_intermediate_size(config_);
+    const DType operand = options_.fp8 ? DType::kE4M3 : options_.storage;
+    return {.residual = {},
+            .attn_norm = tokens(operand, c),
+            .attn_inv_rms = per_token(),
+            .qkv = tokens(options_.storage, 3 * c),
+            .log_sum_exp =
+                allocator_.tensor(Purpose::kActivations, DType::kF32,
+                                  options_.shape.rows * config_.num_attention_heads, options_.shape.seq_len),
+            .attention = tokens(options_.storage, c),
+            .middle = tokens(options_.storage, c),
+            .mlp_norm = tokens(operand, c),
+            .mlp_inv_rms = per_token(),
+            .gate_up = tokens(options_.storage, 2 * f),
+            .mlp = tokens(operand, f)};
+  }
+  [[nodiscard]] Tensor residual() const { return tokens(options_.storage, config_.hidden_size); }
+
+  void add_final(Activations& acts) const {
+    const bool fp8_head = options_.fp8 && options_.fp8->fp8_lm_head;
+    acts.final_residual = residual();
+    acts.final_norm = tokens(fp8_head ? source_type() : options_.storage, config_.hidden_size);
+    acts.final_inv_rms = per_token();
+    acts.branch = residual();
+    if (fp8_head) acts.final_operand = tokens(DType::kE4M3, config_.hidden_size);
+  }
+  void add_sources(Activations& acts) const {
+    if (!options_.fp8) return;
+    acts.norm_source = tokens(source_type(), config_.hidden_size);
+    acts.mlp_source = tokens(source_type(), padded_intermediate_size(config_));
+    acts.attention_operand = tokens(DType::kE4M3, config_.hidden_size);
+  }
+
+ private:
+  [[nodiscard]] Tensor tokens(DType dtype, int64_t cols) const {
+    return allocator_.tensor(Purpose::kActivations, dtype, options_.shape.tokens(), cols);
+  }
+  [[nodiscard]] Tensor per_token() const {
+    return allocator_.tensor(Purpose::kActivations, DType::kF32, 1, options_.shape.tokens());
+  }
+  [[nodiscard]] DType source_type() const { return dtype_of(options_.fp8->fp8_cast_source); }
+
+  const LlamaConfig& config_;
+  const ActivationOptions& options_;
+  Allocator& allocator_;
+};
 
 }  // namespace
 
-Activations plan_activations(const LlamaConfig& config, const BatchShape& shape, DType dtype,
-                             Recompute recompute, Keep keep, Allocator& allocator) {
-  const int64_t n = shape.tokens(), c = config.hidden_size;
-  const auto storage = [&] { return allocator.tensor(Purpose::kActivations, dtype, n, c); };
+Activations plan_activations(const LlamaConfig& config, const ActivationOptions& options,
+                             Allocator& allocator) {
+  const Planner planner(config, options, allocator);
   Activations acts;
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    const bool own = layer == 0 || (keep == Keep::kForBackward && recompute == Recompute::kNone);
-    LayerActivations one = own ? allocate_layer(config, shape, dtype, allocator) : acts.layers.front();
-    if (layer == 0 || keep == Keep::kForBackward) one.residual = storage();
+    const bool kept = options.keep == Keep::kForBackward;
+    const bool own = layer == 0 || (kept && options.recompute == Recompute::kNone);
+    LayerActivations one = own ? planner.layer() : acts.layers.front();
+    if (layer == 0 || kept) one.residual = planner.residual();
     acts.layers.push_back(one);
   }
-  acts.final_residual = storage();
-  acts.final_norm = storage();
-  acts.final_inv_rms = allocator.tensor(Purpose::kActivations, DType::kF32, 1, n);
-  acts.branch = storage();
+  planner.add_final(acts);
+  planner.add_sources(acts);
   return acts;
 }
 

@@ -3,10 +3,12 @@
 // Legend: N = B T tokens of a micro-batch, C hidden, F stored MLP width, H heads.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "device/device.h"
 #include "model/llama_config.h"
+#include "precision/precision_config.h"
 
 namespace mpt {
 
@@ -19,18 +21,19 @@ struct BatchShape {
   [[nodiscard]] int64_t tokens() const { return rows * seq_len; }
 };
 
+// What is marked "operand" is read by the products of linear layers alone: FP8 codes where these are FP8.
 struct LayerActivations {
   Tensor residual;      // [N, C] the block's input
-  Tensor attn_norm;     // [N, C]
+  Tensor attn_norm;     // [N, C] operand
   Tensor attn_inv_rms;  // [1, N] fp32
   Tensor qkv;           // [N, 3C] after RoPE
   Tensor log_sum_exp;   // [B H, T] fp32
   Tensor attention;     // [N, C]
   Tensor middle;        // [N, C] after the attention's residual addition
-  Tensor mlp_norm;      // [N, C]
+  Tensor mlp_norm;      // [N, C] operand
   Tensor mlp_inv_rms;   // [1, N] fp32
   Tensor gate_up;       // [N, 2F]; backward leaves its gradient here
-  Tensor mlp;           // [N, F] SwiGLU output
+  Tensor mlp;           // [N, F] operand, SwiGLU output
 };
 
 struct Activations {
@@ -39,12 +42,31 @@ struct Activations {
   Tensor final_norm;      // [N, C]
   Tensor final_inv_rms;   // [1, N] fp32
   Tensor branch;  // [N, C] output of the block half just computed, not yet added to the residual stream
+
+  // FP8 only, shared by all layers: what is cast, and the cast of what is kept in the storage type anyway.
+  Tensor norm_source, mlp_source;  // [N, C], [N, F] as fp8_cast_source says
+  Tensor attention_operand;        // [N, C] e4m3
+  Tensor final_operand;            // [N, C] e4m3 with fp8_lm_head
 };
 
 enum class Keep : uint8_t { kForBackward, kNothing };
 
+// What a model must know of the config if it computes in FP8: its fp8_* keys.
+inline std::optional<PrecisionConfig> fp8_of(const PrecisionConfig& precision) {
+  if (precision.compute != ComputeFormat::kFp8) return std::nullopt;
+  return precision;
+}
+
+struct ActivationOptions {
+  BatchShape shape;
+  DType storage;
+  Recompute recompute = Recompute::kNone;
+  Keep keep = Keep::kForBackward;
+  std::optional<PrecisionConfig> fp8{};  // its fp8_* keys, where linear layers compute in FP8
+};
+
 // With Keep::kNothing (evaluation), and for blocks that are recomputed, all layers share one set of tensors.
-Activations plan_activations(const LlamaConfig& config, const BatchShape& shape, DType dtype,
-                             Recompute recompute, Keep keep, Allocator& allocator);
+Activations plan_activations(const LlamaConfig& config, const ActivationOptions& options,
+                             Allocator& allocator);
 
 }  // namespace mpt

@@ -10,9 +10,9 @@
 namespace mpt {
 
 int64_t default_loss_chunk_rows(const LlamaConfig& config, const BatchShape& micro_batch) {
-  constexpr int64_t kLogits = int64_t{16} << 20;
-  return std::clamp<int64_t>(kLogits / config.vocab_size, std::min<int64_t>(16, micro_batch.tokens()),
-                             micro_batch.tokens());
+  constexpr int64_t kLogits = int64_t{16} << 20, kMultiple = 16;
+  const int64_t rows = std::max(kLogits / config.vocab_size / kMultiple, int64_t{1}) * kMultiple;
+  return std::min(rows, micro_batch.tokens());
 }
 
 namespace {
@@ -27,6 +27,15 @@ void check_options(const LlamaOptions& options, const WeightStore& weights) {
         name_of(options.storage), name_of(weights.options().storage));
   check(options.keep == Keep::kNothing || weights.has_gradients(),
         "training with weights that have no gradients");
+}
+
+LinearsOptions linears_options(const LlamaOptions& options, const WeightStore& weights) {
+  check_options(options, weights);
+  return {.micro_batch = options.micro_batch,
+          .storage = options.storage,
+          .loss_chunk_rows = options.loss_chunk_rows,
+          .keep = options.keep,
+          .fp8 = options.fp8};
 }
 
 void check_range(std::string_view what, std::span<const int32_t> values, int32_t first, int64_t end) {
@@ -46,10 +55,15 @@ Llama::Llama(const LlamaConfig& config, const LlamaOptions& options, const Weigh
       weights_(weights),
       device_(device),
       ops_(make_llama_ops(device)),
-      acts_(plan_activations(config, options.micro_batch, options.storage, options.recompute, options.keep,
+      linears_(config, linears_options(options, weights), weights, device, allocator),
+      acts_(plan_activations(config,
+                             {.shape = options.micro_batch,
+                              .storage = options.storage,
+                              .recompute = options.recompute,
+                              .keep = options.keep,
+                              .fp8 = options.fp8},
                              allocator)),
       rope_(config, options.micro_batch.seq_len, device, allocator) {
-  check_options(options, weights);
   const int64_t n = options.micro_batch.tokens();
   tokens_ = allocator.tensor(Purpose::kData, DType::kI32, 1, n);
   targets_ = allocator.tensor(Purpose::kData, DType::kI32, 1, n);
@@ -57,7 +71,6 @@ Llama::Llama(const LlamaConfig& config, const LlamaOptions& options, const Weigh
   logits_ = allocator.tensor(Purpose::kLogits, options.storage, options.loss_chunk_rows, config.vocab_size);
   if (tokens_.data != nullptr) host_losses_.resize(size_t(n));  // a plan takes no memory of its own
   if (options.keep == Keep::kForBackward) allocate_gradient_scratch(allocator);
-  device.gemm().reserve(allocator, products());
   AttentionShape most = attention_shape();
   most.batch = options.micro_batch.rows;
   device.attention().reserve(allocator, most);
@@ -99,20 +112,14 @@ Tensor Llama::wide_scratch(int64_t cols) const {
 
 // --- pieces ----------------------------------------------------------------------------------------------
 
-// y = x W^T
-void Llama::linear(const Tensor& x, const Tensor& weight, const Tensor& y) {
-  device_.gemm().run({.a = x, .b = weight, .d = y, .transpose_b = Transpose::kYes});
+// The live rows of an operand from those of its source.
+void Llama::cast_input(int64_t linear, const Tensor& source, const Tensor& operand) {
+  if (linears_.in_fp8(linear)) linears_.cast_input(linear, live(source), live(operand), cast_);
 }
 
-// dW (+)= dy^T x first, where a gradient becomes final; then dx = dy W.
-void Llama::linear_backward(const Tensor& d_y, const Tensor& x, int64_t param, const Tensor& d_x,
-                            Accumulate accumulate) {
-  device_.gemm().run({.a = d_y,
-                      .b = x,
-                      .d = weights_.gradient_fused(param),
-                      .transpose_a = Transpose::kYes,
-                      .accumulate = accumulate});
-  device_.gemm().run({.a = d_y, .b = weights_.compute_fused(param), .d = d_x});
+Fp8CastKind Llama::evaluation_cast() const {
+  const bool fold = options_.fp8 && options_.fp8->fp8_eval_amax == EvalAmax::kFold;
+  return fold ? Fp8CastKind::kFold : Fp8CastKind::kNoFold;
 }
 
 void Llama::norm(const Tensor& residual, const Tensor& branch, const Tensor& sum, const Tensor& out,
@@ -152,35 +159,45 @@ void Llama::load(const TokenBatch& batch) {
   device_.upload(reinterpret_cast<const std::byte*>(batch.targets.data()), targets_.columns(0, n));
 }
 
-void Llama::forward() {
+void Llama::forward(Fp8CastKind kind) {
+  cast_ = kind;
+  linears_.begin_forward(kind);
   ops_->embedding_forward(weights_.compute(embedding_index()), live(tokens_), live(acts_.layers[0].residual));
   for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) forward_layer(layer, Pass::kFirst);
   norm(acts_.layers.back().middle, acts_.branch, acts_.final_residual, acts_.final_norm, acts_.final_inv_rms,
        final_norm_index(config_));
+  cast_input(head_linear(config_), acts_.final_norm, final_operand());
 }
 
 // The block's output is left as `middle` and `branch`; the next norm adds them up. The last product is not
 // needed when the block is computed again.
 void Llama::forward_layer(int64_t layer, Pass pass) {
   const LayerActivations& a = acts_.layers[size_t(layer)];
+  const auto index = [layer](Linear which) { return linear_index(layer, which); };
+  const Tensor& attn_norm = source_of(a.attn_norm, acts_.norm_source);
   if (layer == 0 || pass == Pass::kRecompute)
-    norm(a.residual, {}, {}, a.attn_norm, a.attn_inv_rms, layer_index(layer, LayerParam::kAttnNorm));
+    norm(a.residual, {}, {}, attn_norm, a.attn_inv_rms, layer_index(layer, LayerParam::kAttnNorm));
   else
-    norm(acts_.layers[size_t(layer - 1)].middle, acts_.branch, a.residual, a.attn_norm, a.attn_inv_rms,
+    norm(acts_.layers[size_t(layer - 1)].middle, acts_.branch, a.residual, attn_norm, a.attn_inv_rms,
          layer_index(layer, LayerParam::kAttnNorm));
-  linear(live(a.attn_norm), weights_.compute_fused(layer_index(layer, LayerParam::kQ)), live(a.qkv));
+  cast_input(index(Linear::kQkv), attn_norm, a.attn_norm);
+  linears_.forward(index(Linear::kQkv), live(a.attn_norm), live(a.qkv));
   rotate(live(a.qkv), +1.0f);
   device_.attention().forward({.shape = attention_shape(),
                                .qkv = live(a.qkv),
                                .out = live(a.attention),
                                .log_sum_exp = a.log_sum_exp});
-  linear(live(a.attention), weights_.compute(layer_index(layer, LayerParam::kO)), live(acts_.branch));
-  norm(a.residual, acts_.branch, a.middle, a.mlp_norm, a.mlp_inv_rms,
-       layer_index(layer, LayerParam::kMlpNorm));
-  linear(live(a.mlp_norm), weights_.compute_fused(layer_index(layer, LayerParam::kGate)), live(a.gate_up));
-  ops_->swiglu_forward(live(a.gate_up), live(a.mlp));
+  cast_input(index(Linear::kO), a.attention, attention_operand(a));
+  linears_.forward(index(Linear::kO), live(attention_operand(a)), live(acts_.branch));
+  const Tensor& mlp_norm = source_of(a.mlp_norm, acts_.norm_source);
+  norm(a.residual, acts_.branch, a.middle, mlp_norm, a.mlp_inv_rms, layer_index(layer, LayerParam::kMlpNorm));
+  cast_input(index(Linear::kGateUp), mlp_norm, a.mlp_norm);
+  linears_.forward(index(Linear::kGateUp), live(a.mlp_norm), live(a.gate_up));
+  const Tensor& mlp = source_of(a.mlp, acts_.mlp_source);
+  ops_->swiglu_forward(live(a.gate_up), live(mlp));
+  cast_input(index(Linear::kDown), mlp, a.mlp);
   if (pass == Pass::kRecompute) return;
-  linear(live(a.mlp), weights_.compute(layer_index(layer, LayerParam::kDown)), live(acts_.branch));
+  linears_.forward(index(Linear::kDown), live(a.mlp), live(acts_.branch));
 }
 
 // --- loss ------------------------------------------------------------------------------------------------
@@ -196,35 +213,36 @@ double Llama::loss_of(const BackwardOptions* backward) {
 
 void Llama::loss_chunk(int64_t first, const BackwardOptions* backward) {
   const int64_t rows = std::min(options_.loss_chunk_rows, rows_ * options_.micro_batch.seq_len - first);
-  const Tensor x = acts_.final_norm.row_range(first, rows), logits = logits_.row_range(0, rows);
-  const int64_t head = head_index(config_);
-  linear(x, weights_.compute(head), logits);
+  const Tensor x = final_operand().row_range(first, rows), logits = logits_.row_range(0, rows);
+  const int64_t head = head_linear(config_);
+  linears_.forward(head, x, logits);
   ops_->cross_entropy({.logits = logits,
                        .targets = targets_.columns(first, rows),
                        .losses = losses_.columns(first, rows),
                        .gradient_scale = backward == nullptr ? 0.0f : backward->gradient_scale});
   if (backward == nullptr) return;
   const Accumulate accumulate = first > 0 ? Accumulate::kYes : backward->accumulate;
-  linear_backward(logits, x, head, d_branch_.row_range(first, rows), accumulate);
+  linears_.backward(
+      head, {.d_y = logits, .x = x, .d_x = d_branch_.row_range(first, rows), .accumulate = accumulate});
 }
 
 double Llama::evaluate(const TokenBatch& batch) {
   load(batch);
-  forward();
+  forward(evaluation_cast());
   return loss_of(nullptr);
 }
 
 std::vector<float> Llama::logits(std::span<const int32_t> tokens) {
   const std::vector<int32_t> no_targets(tokens.size(), -1);
   load({tokens, no_targets});
-  forward();
+  forward(evaluation_cast());
   const int64_t n = int64_t(tokens.size()), vocab = config_.vocab_size;
   std::vector<float> all(size_t(n * vocab));
   std::vector<bf16> narrow(size_t(options_.storage == DType::kBF16 ? options_.loss_chunk_rows * vocab : 0));
   for (int64_t first = 0; first < n; first += options_.loss_chunk_rows) {
     const int64_t rows = std::min(options_.loss_chunk_rows, n - first);
     const Tensor chunk = logits_.row_range(0, rows);
-    linear(acts_.final_norm.row_range(first, rows), weights_.compute(head_index(config_)), chunk);
+    linears_.forward(head_linear(config_), final_operand().row_range(first, rows), chunk);
     float* target = all.data() + first * vocab;
     if (options_.storage == DType::kF32) {
       device_.download(chunk, reinterpret_cast<std::byte*>(target));
@@ -242,9 +260,12 @@ std::vector<float> Llama::logits(std::span<const int32_t> tokens) {
 double Llama::forward_backward(const TokenBatch& batch, const BackwardOptions& options) {
   check(options_.keep == Keep::kForBackward, "this model was planned for evaluation only");
   load(batch);
-  forward();
+  forward(Fp8CastKind::kFold);
   const double loss = loss_of(&options);
+  linears_.end_forward();
+  cast_ = Fp8CastKind::kAgain;
   backward(options.accumulate);
+  linears_.end_backward();
   return loss;
 }
 
@@ -274,18 +295,24 @@ void Llama::backward_norm(const Tensor& x, const Tensor& inv_rms, int64_t gain, 
 void Llama::backward_mlp(int64_t layer, Accumulate accumulate) {
   const LayerActivations& a = acts_.layers[size_t(layer)];
   const Tensor d_mlp = wide_scratch(a.mlp.cols);
-  linear_backward(live(d_residual_), live(a.mlp), layer_index(layer, LayerParam::kDown), d_mlp, accumulate);
+  linears_.backward(linear_index(layer, Linear::kDown),
+                    {.d_y = live(d_residual_), .x = live(a.mlp), .d_x = d_mlp, .accumulate = accumulate});
   ops_->swiglu_backward(live(a.gate_up), d_mlp);
-  linear_backward(live(a.gate_up), live(a.mlp_norm), layer_index(layer, LayerParam::kGate), live(d_branch_),
-                  accumulate);
+  linears_.backward(
+      linear_index(layer, Linear::kGateUp),
+      {.d_y = live(a.gate_up), .x = live(a.mlp_norm), .d_x = live(d_branch_), .accumulate = accumulate});
   backward_norm(a.middle, a.mlp_inv_rms, layer_index(layer, LayerParam::kMlpNorm), accumulate);
 }
 
 void Llama::backward_attention(int64_t layer, Accumulate accumulate) {
   const LayerActivations& a = acts_.layers[size_t(layer)];
   const Tensor d_qkv = wide_scratch(a.qkv.cols);
-  linear_backward(live(d_residual_), live(a.attention), layer_index(layer, LayerParam::kO), live(d_branch_),
-                  accumulate);
+  // The cast is made again rather than kept beside what attention needs anyway.
+  cast_input(linear_index(layer, Linear::kO), a.attention, attention_operand(a));
+  linears_.backward(linear_index(layer, Linear::kO), {.d_y = live(d_residual_),
+                                                      .x = live(attention_operand(a)),
+                                                      .d_x = live(d_branch_),
+                                                      .accumulate = accumulate});
   device_.attention().backward({.shape = attention_shape(),
                                 .qkv = live(a.qkv),
                                 .out = live(a.attention),
@@ -293,7 +320,8 @@ void Llama::backward_attention(int64_t layer, Accumulate accumulate) {
                                 .d_out = live(d_branch_),
                                 .d_qkv = d_qkv});
   rotate(d_qkv, -1.0f);
-  linear_backward(d_qkv, live(a.attn_norm), layer_index(layer, LayerParam::kQ), live(d_branch_), accumulate);
+  linears_.backward(linear_index(layer, Linear::kQkv),
+                    {.d_y = d_qkv, .x = live(a.attn_norm), .d_x = live(d_branch_), .accumulate = accumulate});
   backward_norm(a.residual, a.attn_inv_rms, layer_index(layer, LayerParam::kAttnNorm), accumulate);
 }
 
@@ -316,27 +344,7 @@ void Llama::backward_embedding(Accumulate accumulate) {
 void Llama::finish_gradients() {
   for (int64_t i = 0; i < int64_t(weights_.specs().size()); ++i)
     if (weights_.rounded_later(i)) ops_->round_to_bf16(weights_.gradient(i));
-}
-
-// --- planning --------------------------------------------------------------------------------------------
-
-// The largest product of each kind, for the backend to reserve scratch.
-std::vector<GemmCall> Llama::products() const {
-  std::vector<GemmCall> calls;
-  const int64_t n = options_.micro_batch.tokens();
-  const auto add = [&](int64_t rows, int64_t param) {
-    const Tensor w = weights_.compute_fused(param);
-    const Tensor x{nullptr, options_.storage, rows, w.cols, w.cols},
-        y{nullptr, options_.storage, rows, w.rows, w.rows};
-    calls.push_back({.a = x, .b = w, .d = y, .transpose_b = Transpose::kYes});
-    if (options_.keep == Keep::kNothing) return;
-    calls.push_back({.a = y, .b = x, .d = weights_.gradient_fused(param), .transpose_a = Transpose::kYes});
-    calls.push_back({.a = y, .b = w, .d = x});
-  };
-  for (const LayerParam param : {LayerParam::kQ, LayerParam::kO, LayerParam::kGate, LayerParam::kDown})
-    add(n, layer_index(0, param));
-  add(options_.loss_chunk_rows, head_index(config_));
-  return calls;
+  linears_.end_step();
 }
 
 }  // namespace mpt

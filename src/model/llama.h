@@ -13,6 +13,7 @@
 
 #include "device/device.h"
 #include "model/activations.h"
+#include "model/linears.h"
 #include "model/llama_config.h"
 #include "model/llama_ops.h"
 #include "model/rope_table.h"
@@ -22,13 +23,14 @@ namespace mpt {
 
 struct LlamaOptions {
   BatchShape micro_batch;
-  DType storage;            // of weights and activations
+  DType storage;            // of activations, and of weights as norms, embedding and products read them
   int64_t loss_chunk_rows;  // tokens whose logits exist at a time; see default_loss_chunk_rows()
   Recompute recompute = Recompute::kNone;
   Keep keep = Keep::kForBackward;
+  std::optional<PrecisionConfig> fp8{};  // its fp8_* keys, where linear layers compute in FP8
 };
 
-// As many rows as fill 64 MiB of FP32 logits, at least 16.
+// As many rows as fill 64 MiB of FP32 logits, in multiples of 16; at most all.
 int64_t default_loss_chunk_rows(const LlamaConfig& config, const BatchShape& micro_batch);
 
 // Rows of tokens and what each should predict, in host memory; -1 predicts nothing.
@@ -47,10 +49,14 @@ class Llama {
   Llama(const LlamaConfig& config, const LlamaOptions& options, const WeightStore& weights, Device& device,
         Allocator& allocator);
 
+  // To be called when the masters of the weights are set, and at the end of every step, be they changed or
+  // not: FP8 casts them here. What of the weights products read must be up to date (WeightStore::refresh()).
+  void weights_changed() { linears_.weights_changed(); }
+
   // Sum of the losses (nats) of the targets of up to micro_batch.rows rows; gradients go to the weight store.
   double forward_backward(const TokenBatch& batch, const BackwardOptions& options);
-  // Rounds gradients that were gathered in FP32 to their format. Call once, after the last micro-batch of a
-  // step.
+  // Rounds gradients that were gathered in FP32 to their format, and updates the scales that are updated once
+  // a step. Call once, after the last micro-batch of a step.
   void finish_gradients();
 
   // Sum of the losses only.
@@ -59,14 +65,18 @@ class Llama {
   [[nodiscard]] std::span<const float> token_losses() const {
     return std::span(host_losses_).first(size_t(rows_ * options_.micro_batch.seq_len));
   }
-  // Logits of every position, [rows T, V], as FP32.
+  // Logits of every position, [rows T, V], as FP32. To FP8 scales this is an evaluation.
   std::vector<float> logits(std::span<const int32_t> tokens);
+
+  // Scales of FP8 operands: what a checkpoint must hold, and what there is to log. None outside FP8.
+  [[nodiscard]] std::vector<NamedTensor> named_states() const { return linears_.named_states(); }
+  [[nodiscard]] std::vector<Fp8OperandState> fp8_states() const { return linears_.operand_states(); }
 
  private:
   enum class Pass : uint8_t { kFirst, kRecompute };
 
   void load(const TokenBatch& batch);
-  void forward();
+  void forward(Fp8CastKind kind);
   void forward_layer(int64_t layer, Pass pass);
   double loss_of(const BackwardOptions* backward);
   void loss_chunk(int64_t first_row, const BackwardOptions* backward);
@@ -76,16 +86,24 @@ class Llama {
   void backward_norm(const Tensor& x, const Tensor& inv_rms, int64_t gain, Accumulate accumulate);
   void backward_embedding(Accumulate accumulate);
 
-  void linear(const Tensor& x, const Tensor& weight, const Tensor& y);
-  void linear_backward(const Tensor& d_y, const Tensor& x, int64_t param, const Tensor& d_x,
-                       Accumulate accumulate);
   void norm(const Tensor& residual, const Tensor& branch, const Tensor& sum, const Tensor& out,
             const Tensor& inv_rms, int64_t gain);
   void rotate(const Tensor& qkv, float direction);
   [[nodiscard]] AttentionShape attention_shape() const;
   [[nodiscard]] Tensor live(const Tensor& t) const;       // the rows of the current micro-batch
   [[nodiscard]] Tensor wide_scratch(int64_t cols) const;  // [N, cols] over the shared scratch
-  [[nodiscard]] std::vector<GemmCall> products() const;
+  [[nodiscard]] Fp8CastKind evaluation_cast() const;
+  // Where an operand's values are computed: a tensor of their own if they are cast afterwards.
+  [[nodiscard]] static const Tensor& source_of(const Tensor& operand, const Tensor& source) {
+    return source.rows > 0 ? source : operand;
+  }
+  void cast_input(int64_t linear, const Tensor& source, const Tensor& operand);
+  [[nodiscard]] const Tensor& attention_operand(const LayerActivations& a) const {
+    return source_of(a.attention, acts_.attention_operand);
+  }
+  [[nodiscard]] const Tensor& final_operand() const {
+    return source_of(acts_.final_norm, acts_.final_operand);
+  }
   void allocate_gradient_scratch(Allocator& allocator);
 
   LlamaConfig config_;
@@ -93,6 +111,7 @@ class Llama {
   const WeightStore& weights_;
   Device& device_;
   std::unique_ptr<LlamaOps> ops_;
+  Linears linears_;
   Activations acts_;
   RopeTable rope_;
   Tensor tokens_, targets_;       // [1, N] int32
@@ -105,7 +124,8 @@ class Llama {
   std::vector<int32_t> host_first_, host_uses_;
   std::vector<float> host_losses_;
   std::span<const int32_t> host_tokens_;
-  int64_t rows_ = 0;  // of the current micro-batch
+  int64_t rows_ = 0;                       // of the current micro-batch
+  Fp8CastKind cast_ = Fp8CastKind::kFold;  // of inputs, in the current pass
 };
 
 }  // namespace mpt

@@ -17,7 +17,7 @@ namespace mpt {
 // RMSNorm of x = residual + branch (branch.data null: x = residual, sum unused).
 struct NormForwardCall {
   Tensor residual, branch, sum;  // [N, C] storage
-  Tensor out;                    // [N, C] storage
+  Tensor out;                    // [N, C] storage, or fp32: not rounded to it
   Tensor inv_rms;                // [1, N] fp32
   Tensor gain;                   // [1, C] storage
   float eps;
@@ -74,6 +74,7 @@ class LlamaOps {
   virtual void norm_forward(const NormForwardCall& call) = 0;
   virtual void norm_backward(const NormBackwardCall& call) = 0;
   virtual void rope(const RopeCall& call) = 0;
+  // `out` as `gate_up`, or fp32: not rounded to that.
   virtual void swiglu_forward(const Tensor& gate_up, const Tensor& out) = 0;
   // The gradients overwrite gate_up.
   virtual void swiglu_backward(const Tensor& gate_up, const Tensor& d_out) = 0;

@@ -52,11 +52,11 @@ class LlamaOpsOn : public LlamaOps {
   }
 
   void norm_forward(const NormForwardCall& call) override {
-    dispatch(call.residual.dtype, [&]<class T>(T) {
-      exec_.rows(
-          call.out.rows,
-          AddRmsNormForward<T>{call.residual.as<T>(), call.branch.as<T>(), call.sum.as<T>(), call.out.as<T>(),
-                               call.inv_rms.as<float>(), call.gain.as<T>(), call.out.cols, call.eps});
+    dispatch_output(call.residual.dtype, call.out.dtype, [&]<class T, class Out>(T, Out) {
+      exec_.rows(call.out.rows,
+                 AddRmsNormForward<T, Out>{call.residual.as<T>(), call.branch.as<T>(), call.sum.as<T>(),
+                                           call.out.as<Out>(), call.inv_rms.as<float>(), call.gain.as<T>(),
+                                           call.out.cols, call.eps});
     });
   }
 
@@ -82,8 +82,8 @@ class LlamaOpsOn : public LlamaOps {
   }
 
   void swiglu_forward(const Tensor& gate_up, const Tensor& out) override {
-    dispatch(out.dtype, [&]<class T>(T) {
-      exec_.rows(out.rows, SwigluForward<T>{gate_up.as<T>(), out.as<T>(), out.cols});
+    dispatch_output(gate_up.dtype, out.dtype, [&]<class T, class Out>(T, Out) {
+      exec_.rows(out.rows, SwigluForward<T, Out>{gate_up.as<T>(), out.as<Out>(), out.cols});
     });
   }
 
@@ -115,6 +115,12 @@ class LlamaOpsOn : public LlamaOps {
   }
 
  protected:
+  // A result is of the storage type or fp32.
+  template <class F>
+  static void dispatch_output(DType storage, DType out, const F& f) {
+    check(out == storage || out == DType::kF32, "a result in {} of {}", name_of(out), name_of(storage));
+    dispatch(storage, [&]<class T>(T t) { out == storage ? f(t, t) : f(t, float{}); });
+  }
   static float keep(Accumulate accumulate) { return accumulate == Accumulate::kYes ? 1.0f : 0.0f; }
 
   E exec_;

@@ -45,9 +45,11 @@ class Fp8Ops {
  public:
   virtual ~Fp8Ops() = default;
   virtual void cast(const Fp8CastCall& call) = 0;
-  // Sets the slot's scale from the values that the next cast will see (NUMERICS "Alternative recipe"), and
-  // leaves its amax 0. `max_value`: the largest of the target's format.
-  virtual void scale_from_source(const Fp8CastCall& call, float max_value) = 0;
+  // Folds the largest |x| of what cast() would see into the slot's amax, and does nothing else.
+  virtual void gather_amax(const Fp8CastCall& call) = 0;
+  // Sets the slot's scale from its amax (NUMERICS "Alternative recipe") and clears that. `max_value`: the
+  // largest of the target's format.
+  virtual void scale_from_amax(const Fp8Slot& slot, float max_value) = 0;
   virtual void roll(const Fp8RollCall& call) = 0;
 };
 

@@ -161,11 +161,14 @@ class Fp8OpsOn : public Fp8Ops {
     call.target.dtype == DType::kE4M3 ? cast_to<kE4M3>(call) : cast_to<kE5M2>(call);
   }
 
-  void scale_from_source(const Fp8CastCall& call, float max_value) override {
+  void gather_amax(const Fp8CastCall& call) override {
     with_source(call, [&](const auto& source) {
       exec_.units(source.grid.units(), GatherAmax<decltype(source.codec)>{source, call.slot.amax});
     });
-    exec_.elements(1, CurrentScale{call.slot.scale, call.slot.amax, max_value});
+  }
+
+  void scale_from_amax(const Fp8Slot& slot, float max_value) override {
+    exec_.elements(1, CurrentScale{slot.scale, slot.amax, max_value});
   }
 
   void roll(const Fp8RollCall& call) override {

@@ -46,15 +46,22 @@ Fp8Slot Fp8Scaling::slot(int64_t i) const {
           .scale_inv = scale_inv_.as<float>() + i};
 }
 
-void Fp8Scaling::cast(int64_t i, Fp8CastCall call) {
-  check(call.target.dtype == options_.format, "cast to {} among {} scales", name_of(call.target.dtype),
-        name_of(options_.format));
-  call.slot = slot(i);
-  if (!delayed() && call.kind != Fp8CastKind::kAgain) {
-    ops_->scale_from_source(call, max_value_of(options_.format));
-    call.kind = Fp8CastKind::kNoFold;
+void Fp8Scaling::cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind) {
+  const bool fresh = !delayed() && kind != Fp8CastKind::kAgain;
+  const auto call_of = [&](const Fp8Part& part) {
+    check(part.target.dtype == options_.format, "cast to {} among scales of {}", name_of(part.target.dtype),
+          name_of(options_.format));
+    return Fp8CastCall{.source = part.source,
+                       .through = part.through,
+                       .target = part.target,
+                       .slot = slot(i),
+                       .kind = fresh ? Fp8CastKind::kNoFold : kind};
+  };
+  if (fresh) {
+    for (const Fp8Part& part : parts) ops_->gather_amax(call_of(part));
+    ops_->scale_from_amax(slot(i), max_value_of(options_.format));
   }
-  ops_->cast(call);
+  for (const Fp8Part& part : parts) ops_->cast(call_of(part));
 }
 
 void Fp8Scaling::roll() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,13 @@ struct Fp8ScalingOptions {
   PrecisionConfig config;  // fp8_recipe and, for kDelayed, fp8_history, fp8_amax_algo, fp8_margin
 };
 
+// A tensor to be cast, or a part of a larger one.
+struct Fp8Part {
+  EncodedTensor source;
+  Tensor target;
+  Format through = Format::kF32;  // as in Fp8CastCall
+};
+
 // For telemetry.
 struct Fp8SlotState {
   float scale = 1;         // of the next cast
@@ -30,9 +38,8 @@ class Fp8Scaling {
  public:
   Fp8Scaling(Fp8ScalingOptions options, Device& device, Allocator& allocator);
 
-  // Fills all of `target` but the slot, which is slot i's; kNoFold and kFold are the same to the current
-  // recipe.
-  void cast(int64_t i, Fp8CastCall call);
+  // Casts the parts of one operand, which share slot i. kFold and kNoFold are the same to the current recipe.
+  void cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind);
   // What products of slot i's bytes are to be multiplied by: a device pointer.
   [[nodiscard]] const float* scale_inv(int64_t i) const { return slot(i).scale_inv; }
   // Updates all scales from the amaxes gathered since the last time. Nothing for the current recipe.

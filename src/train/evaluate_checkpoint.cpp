@@ -6,6 +6,7 @@
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
+#include "train/checkpoint.h"
 #include "train/loaded_model.h"
 #include "train/run_data.h"
 
@@ -43,8 +44,12 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
               {.micro_batch = shape,
                .storage = model.storage(),
                .loss_chunk_rows = default_loss_chunk_rows(config.model, shape),
-               .keep = Keep::kNothing},
+               .keep = Keep::kNothing,
+               .fp8 = fp8_of(config.precision)},
               *model.weights, *model.device, *model.allocator);
+  if (const std::vector<NamedTensor> scales = llama.named_states(); !scales.empty())
+    load_part_of_checkpoint(fs, model.checkpoint, scales, *model.device);
+  llama.weights_changed();
   return {.checkpoint = model.checkpoint,
           .step = model.step,
           .evaluation = evaluate(llama, *source, {.rows_per_batch = rows, .tokens = config.eval.tokens})};

@@ -29,7 +29,14 @@ LlamaOptions llama_options(const RunConfig& config) {
           .storage = activation_dtype(config.precision.compute),
           .loss_chunk_rows = loss_chunk_rows(config),
           .recompute = recompute ? Recompute::kBlock : Recompute::kNone,
-          .keep = Keep::kForBackward};
+          .keep = Keep::kForBackward,
+          .fp8 = fp8_of(config.precision)};
+}
+
+OptimizerOptions optimizer_options_of(const RunConfig& config) {
+  OptimizerOptions options = optimizer_options(config.precision, config.seed);
+  options.survey = config.log.update_survival > 0 ? Survey::kOnDemand : Survey::kNever;
+  return options;
 }
 
 std::vector<UpdateTarget> update_targets(const WeightStore& weights) {
@@ -50,13 +57,19 @@ std::vector<UpdateTarget> update_targets(const WeightStore& weights) {
 RunModel::RunModel(const RunConfig& config, Device& device, Allocator& allocator)
     : weights(llama_parameters(config.model), weight_options(config), device, allocator),
       llama(config.model, llama_options(config), weights, device, allocator),
-      optimizer(config.optimizer, dtype_of(config.precision.optimizer_state), update_targets(weights), device,
-                allocator) {}
+      optimizer(config.optimizer, optimizer_options_of(config), update_targets(weights),
+                device, allocator) {}
 
 std::vector<NamedTensor> RunModel::named_tensors() const {
   std::vector<NamedTensor> all = weights.named_tensors();
   for (NamedTensor& state : optimizer.named_states()) all.push_back(std::move(state));
+  for (NamedTensor& state : llama.named_states()) all.push_back(std::move(state));
   return all;
+}
+
+void RunModel::weights_changed() {
+  weights.refresh();
+  llama.weights_changed();
 }
 
 std::unique_ptr<Device> make_device(const DeviceConfig& config) {

@@ -18,8 +18,11 @@ struct RunModel {
   // With a PlanningAllocator nothing is allocated and nothing may be run.
   RunModel(const RunConfig& config, Device& device, Allocator& allocator);
 
-  // Everything that a checkpoint holds as tensors: weights, then optimizer states.
+  // Everything that a checkpoint holds as tensors: weights, optimizer states, scales of FP8 operands.
   [[nodiscard]] std::vector<NamedTensor> named_tensors() const;
+  // To be called when the weights are set, and at the end of every step: products read the new ones from
+  // then on.
+  void weights_changed();
 };
 
 // The device that the config names.

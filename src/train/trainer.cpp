@@ -36,6 +36,7 @@ Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs)
 
 void Trainer::initialize() {
   initialize_weights(model_.weights, config_.model.initializer_range, config_.seed, device_);
+  model_.weights_changed();
   model_.optimizer.weights_initialized();
 }
 
@@ -43,7 +44,7 @@ void Trainer::resume(const std::string& checkpoint) {
   const TrainState preview = checkpoints_.read_state(checkpoint);
   check_resumable(preview, checkpoint, config_, *train_data_);
   const TrainState saved = checkpoints_.load(checkpoint, model_.named_tensors(), device_);
-  model_.weights.refresh();
+  model_.weights_changed();
   model_.optimizer.states_loaded();
   step_ = last_saved_ = saved.step;
   tokens_ = saved.tokens;
@@ -66,6 +67,7 @@ StepRecord Trainer::step() {
   record.lr_additive = factor * config_.optimizer.lr_additive;
   record.lr_multiplicative = factor * config_.optimizer.lr_multiplicative;
   std::isfinite(record.loss) && std::isfinite(record.grad_norm) ? update(record) : skip(record);
+  model_.weights_changed();
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return record;
 }
@@ -88,11 +90,15 @@ double Trainer::forward_backward(const Batch& batch) {
 
 // Bias correction counts the updates that were made, the schedule counts steps.
 void Trainer::update(StepRecord& record) {
-  model_.optimizer.step({.t = step_ - skipped_,
-                         .lr_additive = record.lr_additive,
-                         .lr_multiplicative = record.lr_multiplicative,
-                         .grad_scale = clip_scale(config_.optimizer.clip_grad_norm, record.grad_norm)});
-  model_.weights.refresh();
+  const StepScalars scalars{.t = step_ - skipped_,
+                            .lr_additive = record.lr_additive,
+                            .lr_multiplicative = record.lr_multiplicative,
+                            .grad_scale = clip_scale(config_.optimizer.clip_grad_norm, record.grad_norm)};
+  const int64_t every = config_.log.update_survival;
+  if (every > 0 && step_ % every == 0)
+    record.survival = model_.optimizer.step_surveyed(scalars);
+  else
+    model_.optimizer.step(scalars);
 }
 
 void Trainer::skip(StepRecord& record) {

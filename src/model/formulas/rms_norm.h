@@ -10,13 +10,14 @@
 
 namespace mpt {
 
-// One row. `branch` may be null: x = residual then, and `sum` is not written.
-template <class T>
+// One row. `branch` may be null: x = residual then, and `sum` is not written. The result may be kept wider
+// than the storage type, for a later rounding to be the only one.
+template <class T, class Out = T>
 struct AddRmsNormForward {
   const T* residual;  // [N, C]
   const T* branch;    // [N, C] or null
   T* sum;             // [N, C] x, where there is a branch
-  T* out;             // [N, C] y
+  Out* out;           // [N, C] y
   float* inv_rms;     // [N]
   const T* gain;      // [C]
   int64_t cols;
@@ -33,10 +34,10 @@ struct AddRmsNormForward {
     }
     const float squares = group.sum(cols, [=](int64_t c) { return to_float(x[c]) * to_float(x[c]); });
     const float inverse = 1.0f / std::sqrt(squares / float(cols) + eps);
-    T* y = out + row * cols;
+    Out* y = out + row * cols;
     const T* g = gain;
     group.each(cols, [=](int64_t c) {
-      y[c] = from_float<T>(rounded_to<T>(to_float(x[c]) * inverse) * to_float(g[c]));
+      y[c] = from_float<Out>(rounded_to<T>(to_float(x[c]) * inverse) * to_float(g[c]));
     });
     if (group.lane() == 0) inv_rms[row] = inverse;
   }

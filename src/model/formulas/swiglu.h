@@ -29,18 +29,18 @@ MPT_HD SwigluGradient<S> swiglu_gradient(S gate, S up, S d_out) {
   return {d_out * up * s * (S(1) + gate * (S(1) - s)), d_out * gate * s};
 }
 
-// One token; gate and up lie side by side.
-template <class T>
+// One token; gate and up lie side by side. The result may be kept wider than the storage type.
+template <class T, class Out = T>
 struct SwigluForward {
   const T* gate_up;  // [N, 2F]
-  T* out;            // [N, F]
+  Out* out;          // [N, F]
   int64_t cols;      // F
 
   template <class G>
   MPT_HD void operator()(G group, int64_t row) const {
     const T *gate = gate_up + 2 * row * cols, *up = gate + cols;
-    T* y = out + row * cols;
-    group.each(cols, [=](int64_t c) { y[c] = from_float<T>(swiglu(to_float(gate[c]), to_float(up[c]))); });
+    Out* y = out + row * cols;
+    group.each(cols, [=](int64_t c) { y[c] = from_float<Out>(swiglu(to_float(gate[c]), to_float(up[c]))); });
   }
 };
 

@@ -1,0 +1,104 @@
+// The products of the linear layers and the head, forward and backward, in the format that they compute in.
+//
+//   y = x W^T,   dx = dy W,   dW (+)= dy^T x
+// In FP8 every operand is cast with a scale of its own (NUMERICS "FP8 compute"): x and W to E4M3, dy to E5M2.
+// Fused neighbours (q, k, v; gate, up) are one product with one W and one dy. Otherwise operands are read as
+// they are.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+#include "model/activations.h"
+#include "model/llama_config.h"
+#include "model/weight_store.h"
+#include "precision/fp8_scaling.h"
+
+namespace mpt {
+
+enum class Linear : int64_t { kQkv, kO, kGateUp, kDown };
+inline constexpr int64_t kLinearsPerLayer = 4;
+
+// Position in the list of all products: layer by layer, then the head.
+inline int64_t linear_index(int64_t layer, Linear which) { return kLinearsPerLayer * layer + int64_t(which); }
+inline int64_t head_linear(const LlamaConfig& config) { return kLinearsPerLayer * config.num_hidden_layers; }
+
+struct LinearsOptions {
+  BatchShape micro_batch;
+  DType storage;            // of y, dy and dx, and of all operands outside FP8
+  int64_t loss_chunk_rows;  // rows of the head's products
+  Keep keep = Keep::kForBackward;
+  std::optional<PrecisionConfig> fp8{};  // its fp8_* keys, where linear layers compute in FP8
+};
+
+struct LinearBackward {
+  Tensor d_y;  // [rows, out] storage
+  Tensor x;    // [rows, in] operand
+  Tensor d_x;  // [rows, in] storage
+  Accumulate accumulate = Accumulate::kNo;
+};
+
+// The scaling of one operand, for telemetry: "model.layers.0.qkv.input", ".weight", ".output_gradient".
+struct Fp8OperandState {
+  std::string name;
+  Fp8SlotState state;
+};
+
+class Linears {
+ public:
+  Linears(const LlamaConfig& config, const LinearsOptions& options, const WeightStore& weights,
+          Device& device, Allocator& allocator);
+
+  [[nodiscard]] bool in_fp8(int64_t linear) const;
+
+  // To be called when the masters are set and after every step: with fp8_weight_recast=step they are cast
+  // here, and here only.
+  void weights_changed();
+  // Casts the weights where that is done for every micro-batch.
+  void begin_forward(Fp8CastKind kind);
+  // x, of the storage type or fp32, into the operand that forward() and backward() take. Nothing outside FP8,
+  // where both are the same tensor.
+  void cast_input(int64_t linear, const Tensor& source, const Tensor& operand, Fp8CastKind kind);
+  void forward(int64_t linear, const Tensor& x, const Tensor& y);
+  // dW first, where a gradient becomes final.
+  void backward(int64_t linear, const LinearBackward& call);
+
+  // Updates of scales are due after a training forward, after its backward and at the end of a step.
+  void end_forward();
+  void end_backward();
+  void end_step();
+
+  // What a checkpoint must hold for the next step to be the same.
+  [[nodiscard]] std::vector<NamedTensor> named_states() const;
+  [[nodiscard]] std::vector<Fp8OperandState> operand_states() const;
+
+ private:
+  struct Operand {
+    Tensor values;
+    const float* scale_inv = nullptr;
+  };
+
+  [[nodiscard]] int64_t parameter(int64_t linear) const;
+  [[nodiscard]] Tensor planned_weight(int64_t linear, DType dtype) const;
+  [[nodiscard]] Operand weight(int64_t linear) const;
+  [[nodiscard]] Operand input(int64_t linear, const Tensor& x) const;
+  Operand output_gradient(int64_t linear, const Tensor& d_y);
+  void cast_weights(Fp8CastKind kind);
+  void allocate_fp8(Device& device, Allocator& allocator);
+  [[nodiscard]] std::vector<GemmCall> products() const;
+  [[nodiscard]] int64_t linears_in_fp8() const;
+
+  LlamaConfig config_;
+  LinearsOptions options_;
+  const WeightStore& weights_;
+  Device& device_;
+  std::unique_ptr<Fp8Scaling> forward_;   // slots 2 i of x and 2 i + 1 of W
+  std::unique_ptr<Fp8Scaling> backward_;  // slot i of dy
+  std::vector<Tensor> weight_codes_;      // [out, in] e4m3, padding included
+  Tensor gradient_codes_;                 // [1, most elements of a dy] e5m2
+};
+
+}  // namespace mpt
