@@ -75,8 +75,12 @@ struct ElementCodec {
   }
   template <class T, int kSize>
   MPT_HD static void read(const T* source, int size, float (&x)[kSize]) {
-    for (int k = 0; k < size; ++k) x[k] = to_float(source[k]);
-    for (int k = size; k < kSize; ++k) x[k] = 0.0f;
+    if (size == kSize) {
+#pragma omp simd
+      for (int k = 0; k < kSize; ++k) x[k] = to_float(source[k]);
+    } else {  // every index of x a constant after unrolling, so that a GPU keeps it in registers
+      for (int k = 0; k < kSize; ++k) x[k] = k < size ? to_float(source[k]) : 0.0f;
+    }
   }
 };
 

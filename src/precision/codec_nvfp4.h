@@ -127,7 +127,7 @@ struct Nvfp4Codec {
     const Scales<G> next(*this, group, unit, part, x);
     uint8_t code[R::kPart], bytes[R::kPart / 2];
     round_codes(next, x, dither, code);
-    if (part.size % 2 != 0) code[part.size] = 0;
+    for (int k = 0; k < R::kPart; ++k) code[k] = k < part.size ? code[k] : uint8_t{0};
     pack(code, bytes);
     write_bytes(bytes, (part.size + 1) / 2, codes_at(unit, part));
     for (int r = 0; r < R::kCount; ++r)

@@ -34,8 +34,8 @@ HostMatrix random_matrix(int64_t cols, uint64_t seed) {
   return m;
 }
 
-float relative_step(
-    WeightFormat format) {  // the distance of neighbours, relative to the smallest of a binade
+// The distance of neighbours, relative to the smallest value of a binade.
+float relative_step(WeightFormat format) {
   switch (format) {
     case WeightFormat::kF32:
       return 0.0f;
