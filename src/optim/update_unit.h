@@ -141,7 +141,9 @@ struct NextMaximumUnit {
     values.load(states, group, span);
     advance_weights(rule, states.state_update, values);
     // Beyond the part's end weights are 0.
-    const float own = SerialGroup::max(kPart, [&](int64_t k) { return std::fabs(values.w[k]); });
+    float own = 0.0f;
+#pragma omp simd reduction(max : own)
+    for (int k = 0; k < kPart; ++k) own = std::fabs(values.w[k]) > own ? std::fabs(values.w[k]) : own;
     const float most = group.reduce_max(own);
     if (group.lane() == 0) maxima[unit] = most;
   }

@@ -20,7 +20,7 @@ DEFAULT_GRADIENTS = (0.01, -0.003, 0.0005)
 
 def step(case, w, g, s, t):
     """One update and its stores; returns (stored w, w before rounding or None)."""
-    rule, o = case["rule"], case["options"]
+    rule, o = case["rule"], {**case["options"], "state_update": case["state_update"]}
     if case["writeback"] == "kahan":
         exact, stored = None, kahan_step(rule, w, g, s, o, t)
     else:
@@ -56,6 +56,7 @@ def make_case(
     formats="fp32",
     gradient_format=None,
     writeback="nearest",
+    state_update="once",
 ):
     """`formats` is that of weight and states, and of the gradients unless these have their own."""
     gradient_format = gradient_format or formats
@@ -64,6 +65,7 @@ def make_case(
         "rule": rule,
         "options": {**DEFAULTS[rule], **(options or {})},
         "writeback": writeback,
+        "state_update": state_update,
         "weight_format": formats,
         "state_format": formats,
         "gradient_format": gradient_format,
@@ -93,6 +95,8 @@ BF16_STORES = {"formats": "bf16", "gradient_format": "fp32"}
 LARGE_LR = {"lr_multiplicative": 1e-2}
 NO_LIMITS = {"clip_multiplicative_direction": 0.0, "clip_relative_step": 0.0}
 EXPONENT = {**SCALE, "weight_decay_multiplicative_mode": "exponent"}
+SMALL = {"lr_multiplicative": 1e-4}
+PER_OP = {"formats": "bf16", "state_update": "per_op"}
 KAHAN = {**DECAY, "lr_additive": 1e-5}
 EVERYTHING = {**DECAY, **EXPONENT, **LARGE_LR, "clip_exponent_step": 0.25, "clip_weight": 0.051, "beta2": 0.98}
 
@@ -195,6 +199,47 @@ ADDITIONAL = [
         formats="bf16",
         writeback="kahan",
     ),
+    make_case(
+        "m+adam kahan, weight limited",
+        "m_plus_adam",
+        0.02,
+        options={"clip_weight": 0.0203},
+        gradients=(-0.01,) * 4,
+        formats="bf16",
+        writeback="kahan",
+    ),
+    make_case("madam kahan", "madam", -0.02, options=SMALL, gradients=cycle(8), formats="bf16", writeback="kahan"),
+    make_case(
+        "madam kahan, weight limited",
+        "madam",
+        0.02,
+        options={"w_max": 0.0203},
+        gradients=(-0.01,) * 4,
+        formats="bf16",
+        writeback="kahan",
+    ),
+    make_case(
+        "adamw kahan per_op",
+        "adamw",
+        0.02,
+        options={**KAHAN, "kahan_variant": "per_op"},
+        gradients=cycle(8),
+        formats="bf16",
+        writeback="kahan",
+        state_update="per_op",
+    ),
+    make_case(
+        "adamw kahan per_op, states once",
+        "adamw",
+        -0.7,
+        options={**DECAY, "kahan_variant": "per_op"},
+        gradients=cycle(8),
+        formats="bf16",
+        writeback="kahan",
+    ),
+    make_case("adamw states per_op", "adamw", 0.02, options=DECAY, gradients=cycle(8), **PER_OP),
+    make_case("madam states per_op", "madam", 0.02, gradients=cycle(8), **PER_OP),
+    make_case("m+adam states per_op", "m_plus_adam", 0.02, options=DECAY, gradients=cycle(8), **PER_OP),
 ]
 
 
@@ -267,7 +312,7 @@ def check_direction_bound(beta2, generator):
     v, largest = F32(0), 0.0
     for t in range(1, 400):
         x = F32(1e3 if t == 399 else abs(generator.standard_normal()) * 1e-3)
-        v = ema_square(F32(beta2), v, x)
+        v = ema_square(F32(beta2), v, x, {})
         n = float(x / np.sqrt(v / correction(beta2, t, True)))
         bound = math.sqrt((1 - beta2**t) / (1 - beta2))
         assert n <= bound * (1 + 1e-5), f"P5 beta2 {beta2} t {t}"

@@ -42,18 +42,27 @@ def correction(beta, t, enabled):
     return F32(1 - float(F32(beta)) ** t) if enabled else F32(1)
 
 
-def ema(beta, state, value):
+def per_op(o):
+    """Whether every operation on a moment rounds to bfloat16."""
+    return o.get("state_update", "once") == "per_op"
+
+
+def ema(beta, state, value, o):
+    if per_op(o):
+        return bf16(bf16(beta * state) + (F32(1) - beta) * value)
     return fma(F32(1) - beta, value, beta * state)
 
 
-def ema_square(beta, state, value):
+def ema_square(beta, state, value, o):
+    if per_op(o):
+        return bf16(bf16(beta * state) + value * ((F32(1) - beta) * value))
     return fma(value, (F32(1) - beta) * value, beta * state)
 
 
 def additive_direction(w, g, s, o, t):
     """Updates m and v; m̂ / (√v̂ + eps) + decay w."""
     b1, b2, enabled = F32(o["beta1"]), F32(o["beta2"]), o.get("bias_correction", True)
-    s["m"], s["v"] = ema(b1, s["m"], g), ema_square(b2, s["v"], g)
+    s["m"], s["v"] = ema(b1, s["m"], g, o), ema_square(b2, s["v"], g, o)
     c1, c2 = correction(o["beta1"], t, enabled), correction(o["beta2"], t, enabled)
     direction = (s["m"] / c1) / (np.sqrt(s["v"] / c2) + F32(o["eps"]))
     return fma(w, F32(o["weight_decay_additive"]), direction)
@@ -66,7 +75,7 @@ def adamw(w, g, s, o, t):
 def multiplicative_step(w, g, s, o, t):
     """u, the relative step before decay: limited, scaled by 1 / max(|w|, tau), limited again."""
     ge = (LN2 * w) * g
-    s["ve"] = ema_square(F32(o["beta2"]), s["ve"], ge)
+    s["ve"] = ema_square(F32(o["beta2"]), s["ve"], ge, o)
     n = ge / (np.sqrt(s["ve"] / correction(o["beta2"], t, o["bias_correction"])) + F32(o["eps"]))
     if o["clip_multiplicative_direction"] > 0:
         n = clamp(n, -F32(o["clip_multiplicative_direction"]), o["clip_multiplicative_direction"])
@@ -114,29 +123,53 @@ def expm1_polynomial(x):
     return sum_ * x
 
 
-def madam(w, g, s, o, t):
-    s["v"] = ema_square(F32(o["beta2"]), s["v"], g)
+def madam_factor(w, g, s, o, t):
+    """E(x), the relative change of w."""
+    s["v"] = ema_square(F32(o["beta2"]), s["v"], g, o)
     den = np.sqrt(s["v"] / correction(o["beta2"], t, True))
     n = clamp(g / den, -F32(o["g_bound"]), o["g_bound"]) if den > 0 else F32(0)
     x = -(F32(o["lr_multiplicative"]) * n)
-    w1 = fma(w, expm1_polynomial(-x if w < 0 else x), w)
+    return expm1_polynomial(-x if w < 0 else x)
+
+
+def madam(w, g, s, o, t):
+    w1 = fma(w, madam_factor(w, g, s, o, t), w)
     w_max = F32(o["w_max"])
     return clamp(w1, -w_max, w_max) if w_max > 0 else w1
 
 
-def kahan_write(w, d, s):
-    """Compensated bfloat16 store of w + d; the compensation c is a bfloat16 too."""
-    y = s["c"] + d
+def kahan_write(w, d, s, w_max):
+    """Compensated bfloat16 store of w + d, of at most w_max if that is not 0; c is a bfloat16 too."""
+    y, w_max = s["c"] + d, F32(w_max)
+    if w_max > 0:
+        y = clamp(y, -w_max - w, w_max - w)
     stored = bf16(w + y)
     s["c"] = bf16((w - stored) + y)
     return stored
 
 
+def kahan_per_op_adamw(w, g, s, o, t):
+    """torchdistx AnyPrecisionAdamW: every operation rounds to bfloat16, decay is not compensated."""
+    lr, b1, b2 = o["lr_additive"], o["beta1"], o["beta2"]
+    decayed = bf16(w * F32(1 - lr * o["weight_decay_additive"]))
+    s["m"], s["v"] = ema(F32(b1), s["m"], g, o), ema_square(F32(b2), s["v"], g, o)
+    root = bf16(bf16(np.sqrt(s["v"])) / F32(math.sqrt(1 - b2**t)))
+    root = bf16(root + F32(o["eps"]))
+    change = bf16(s["c"] + -F32(lr / (1 - b1**t)) * (s["m"] / root))
+    stored = bf16(decayed + change)
+    s["c"] = bf16(change + bf16(decayed - stored))
+    return stored
+
+
 def kahan_step(rule, w, g, s, o, t):
+    if o.get("kahan_variant", "fused") == "per_op":
+        return kahan_per_op_adamw(w, g, s, o, t)
     if rule == "adamw":
-        return kahan_write(w, -(F32(o["lr_additive"]) * additive_direction(w, g, s, o, t)), s)
+        return kahan_write(w, -(F32(o["lr_additive"]) * additive_direction(w, g, s, o, t)), s, 0)
+    if rule == "madam":
+        return kahan_write(w, w * madam_factor(w, g, s, o, t), s, o["w_max"])
     r, direction = m_plus_adam_parts(w, g, s, o, t)
-    return kahan_write(w, fma(w, r, -(F32(o["lr_additive"]) * direction)), s)
+    return kahan_write(w, fma(w, r, -(F32(o["lr_additive"]) * direction)), s, o["clip_weight"])
 
 
 RULES = {"adamw": adamw, "madam": madam, "m_plus_adam": m_plus_adam}

@@ -27,27 +27,58 @@ inline Json m_plus_adam_keys() {
   return {{"rule", "m_plus_adam"}, {"lr_additive", 1e-3}, {"lr_multiplicative", 1e-3}};
 }
 inline Json adamw_keys() { return {{"rule", "adamw"}, {"lr_additive", 1e-3}}; }
+inline Json madam_keys() { return {{"rule", "madam"}, {"lr_multiplicative", 1e-2}}; }
+
+// Of a tensor whose moments are dense.
+inline std::vector<std::string> state_names(const OptimizerConfig& config) {
+  std::vector<std::string> names;
+  for (const RuleState& state : rule_states(config)) names.emplace_back(state.name);
+  return names;
+}
 
 struct Formats {
   DType weights = DType::kF32;
   DType state = DType::kF32;
   DType gradient = DType::kF32;
 };
+inline Format format_of(DType dtype) { return dtype == DType::kF32 ? Format::kF32 : Format::kBF16; }
+inline WeightEncoding encoding_of(DType dtype) {
+  return {.format = dtype == DType::kF32 ? WeightFormat::kF32 : WeightFormat::kBF16};
+}
 
 struct TargetShape {
   int64_t rows = 1, cols = 1;
-  int rank = 2;
-  int64_t stride = 0;  // 0: cols
+  int rank = 2;               // 1: a norm, 2: a linear layer
+  int64_t stride = 0;         // physical columns; 0: cols
+  int64_t physical_rows = 0;  // 0: rows
+  ParamKind matrix_kind = ParamKind::kLinear;
+};
+
+// Everything that decides what a run computes.
+struct RunSetup {
+  OptimizerConfig config;
+  OptimizerOptions options{};
+  WeightEncoding encoding{};  // of linear layers; others have its unscaled format
+  DType gradient = DType::kF32;
+  int threads = 1;
 };
 
 // Logical elements of a view, as stored.
 inline std::vector<uint32_t> bits_of_tensor(const Tensor& t) {
   std::vector<uint32_t> bits;
+  const int64_t size = size_of(t.dtype);
   for (int64_t r = 0; r < t.rows; ++r)
-    for (int64_t c = 0; c < t.cols; ++c)
-      bits.push_back(t.dtype == DType::kF32 ? bits_of(t.as<float>()[r * t.stride + c])
-                                            : t.as<bf16>()[r * t.stride + c].bits);
+    for (int64_t c = 0; c < t.cols; ++c) {
+      uint32_t element = 0;
+      memcpy(&element, t.data + (r * t.stride + c) * size, size_t(size));
+      bits.push_back(element);
+    }
   return bits;
+}
+
+inline float element(const Tensor& t, int64_t row, int64_t col) {
+  return t.dtype == DType::kF32 ? t.as<float>()[row * t.stride + col]
+                                : to_float(t.as<bf16>()[row * t.stride + col]);
 }
 
 inline void fill_tensor(const Tensor& t, const std::function<float(int64_t, int64_t)>& value) {
@@ -64,19 +95,24 @@ class OptimizerRun {
  public:
   OptimizerRun(const OptimizerConfig& config, Formats formats, const std::vector<TargetShape>& shapes,
                int threads = 1)
-      : device_(make_cpu_device(threads)), allocator_(device_->make_allocator()), config_(config) {
+      : OptimizerRun({.config = config,
+                      .options = {.state = format_of(formats.state)},
+                      .encoding = encoding_of(formats.weights),
+                      .gradient = formats.gradient,
+                      .threads = threads},
+                     shapes) {}
+
+  OptimizerRun(const RunSetup& setup, const std::vector<TargetShape>& shapes)
+      : device_(make_cpu_device(setup.threads)),
+        allocator_(device_->make_allocator()),
+        config_(setup.config) {
+    int64_t most_rows = 1;
     for (size_t i = 0; i < shapes.size(); ++i) {
-      const TargetShape& shape = shapes[i];
-      const int64_t stride = shape.stride > 0 ? shape.stride : shape.cols;
-      const auto tensor = [&](Purpose purpose, DType dtype) {
-        return allocator_->tensor(purpose, dtype, shape.rows, stride).columns(0, shape.cols);
-      };
-      targets_.push_back({.name = fmt::format("w{}", i),
-                          .rank = shape.rank,
-                          .weights = tensor(Purpose::kWeights, formats.weights),
-                          .gradient = tensor(Purpose::kGradients, formats.gradient)});
+      add_target(setup, shapes[i], i);
+      most_rows = std::max(most_rows, shapes[i].rows);
     }
-    optimizer_ = std::make_unique<Optimizer>(config, formats.state, targets_, *device_, *allocator_);
+    precision_ops_ = make_precision_ops(*device_, *allocator_, most_rows);
+    optimizer_ = std::make_unique<Optimizer>(config_, setup.options, targets_, *device_, *allocator_);
   }
 
   // With the peak rates of the config.
@@ -87,30 +123,74 @@ class OptimizerRun {
                       .grad_scale = grad_scale});
   }
   Optimizer& optimizer() { return *optimizer_; }
-  [[nodiscard]] const Tensor& weights(size_t i = 0) const { return targets_[i].weights; }
+  [[nodiscard]] const std::vector<UpdateTarget>& targets() const { return targets_; }
+  // Codes; the weights themselves where they are fp32 or bf16.
+  [[nodiscard]] const Tensor& weights(size_t i = 0) const { return targets_[i].weights.codes; }
   [[nodiscard]] const Tensor& gradient(size_t i = 0) const { return targets_[i].gradient; }
   [[nodiscard]] Tensor state(const std::string& name) const {
     for (const NamedTensor& named : optimizer_->named_states())
       if (named.name == name) return named.tensor;
     throw LogicError("no state " + name);
   }
+
+  // Weights of any format, by their first encoding.
+  void encode(size_t i, const std::function<float(int64_t, int64_t)>& value) {
+    const EncodedTensor& w = targets_[i].weights;
+    std::vector<float> values(size_t(w.elements()));
+    const Tensor source = fp32_view(values, w);
+    fill_tensor(source, value);
+    precision_ops_->encode(source, w);
+  }
+  [[nodiscard]] std::vector<float> decoded(size_t i) {
+    std::vector<float> values(size_t(targets_[i].weights.elements()));
+    precision_ops_->decode(targets_[i].weights, fp32_view(values, targets_[i].weights));
+    return values;
+  }
+
   // Weights and every state, in one list: what bit equality of two runs means.
   [[nodiscard]] std::vector<uint32_t> everything() const {
     std::vector<uint32_t> all;
-    const auto add = [&](const Tensor& t) {
-      const std::vector<uint32_t> bits = bits_of_tensor(t);
+    for (const NamedTensor& named : tensors()) {
+      const std::vector<uint32_t> bits = bits_of_tensor(named.tensor);
       all.insert(all.end(), bits.begin(), bits.end());
-    };
-    for (const UpdateTarget& target : targets_) add(target.weights);
-    for (const NamedTensor& named : optimizer_->named_states()) add(named.tensor);
+    }
+    return all;
+  }
+  // What a checkpoint holds.
+  [[nodiscard]] std::vector<NamedTensor> tensors() const {
+    std::vector<NamedTensor> all;
+    for (const UpdateTarget& target : targets_)
+      for (NamedTensor& piece : target.weights.pieces(target.name)) all.push_back(std::move(piece));
+    for (NamedTensor& named : optimizer_->named_states()) all.push_back(std::move(named));
     return all;
   }
 
  private:
+  void add_target(const RunSetup& setup, const TargetShape& shape, size_t i) {
+    WeightEncoding encoding = setup.encoding;
+    if (shape.rank == 1 || shape.matrix_kind != ParamKind::kLinear)
+      encoding = {.format = unscaled_format(encoding.format)};
+    const int64_t physical_cols = shape.stride > 0 ? shape.stride : shape.cols;
+    const int64_t physical_rows = shape.physical_rows > 0 ? shape.physical_rows : shape.rows;
+    const EncodedShape encoded{shape.rows, shape.cols, physical_rows, physical_cols, shape.rank};
+    targets_.push_back(
+        {.name = fmt::format("w{}", i),
+         .kind = shape.rank == 1 ? ParamKind::kNorm : shape.matrix_kind,
+         .tensor_id = uint32_t(i + 1),
+         .weights = allocate_encoded(encoding, encoded, Purpose::kWeights, *allocator_),
+         .gradient = allocator_->tensor(Purpose::kGradients, setup.gradient, physical_rows, physical_cols)
+                         .row_range(0, shape.rows)
+                         .columns(0, shape.cols)});
+  }
+  static Tensor fp32_view(std::vector<float>& values, const EncodedTensor& like) {
+    return {reinterpret_cast<std::byte*>(values.data()), DType::kF32, like.rows, like.cols, like.cols};
+  }
+
   std::unique_ptr<Device> device_;
   std::unique_ptr<Allocator> allocator_;
   OptimizerConfig config_;
   std::vector<UpdateTarget> targets_;
+  std::unique_ptr<PrecisionOps> precision_ops_;
   std::unique_ptr<Optimizer> optimizer_;
 };
 

@@ -18,9 +18,11 @@ namespace mpt {
 namespace {
 
 using test::Draws;
+using test::element;
 using test::fill_tensor;
 using test::optimizer_config;
 using test::OptimizerRun;
+using test::state_names;
 
 std::vector<Json> every_rule() {
   Json scale = test::m_plus_adam_keys(), exponent = test::m_plus_adam_keys();
@@ -31,16 +33,19 @@ std::vector<Json> every_rule() {
   Json limited = test::m_plus_adam_keys();
   limited["clip_weight"] = 2.0;
   limited["clip_weight_mode"] = "init_rms";
-  return {test::adamw_keys(), test::m_plus_adam_keys(), scale, exponent, limited};
+  return {test::adamw_keys(), test::madam_keys(), test::m_plus_adam_keys(), scale, exponent, limited};
 }
 
 void fill(const Tensor& t, float x) {
   fill_tensor(t, [=](int64_t, int64_t) { return x; });
 }
 
-float element(const Tensor& t, int64_t row, int64_t col) {
-  return t.dtype == DType::kF32 ? t.as<float>()[row * t.stride + col]
-                                : to_float(t.as<bf16>()[row * t.stride + col]);
+UpdateTarget target(const std::string& name, const Tensor& weights, const Tensor& gradient) {
+  return {.name = name,
+          .kind = ParamKind::kLinear,
+          .tensor_id = 1,
+          .weights = encoded_view(weights),
+          .gradient = gradient};
 }
 
 // Fresh moments make m^ = g and v^ = g^2: the first step is lr (sign(g) |g| / (|g| + eps) + wd w), whatever
@@ -199,7 +204,7 @@ TEST(Optimizer, PaddingStaysPlusZero) {
       std::vector<Tensor> tensors{run.weights(), run.gradient()};
       for (const NamedTensor& named : run.optimizer().named_states())
         if (named.rank == 2) tensors.push_back(named.tensor);
-      ASSERT_GE(tensors.size(), 4u);
+      ASSERT_GE(tensors.size(), 3u);
       for (const Tensor& t : tensors) {
         const std::vector<float> all = storage(t);
         for (int64_t i = 0; i < std::ssize(all); ++i) {
@@ -219,7 +224,7 @@ TEST(Optimizer, ZerosThatAreUpdatedStayPlusZero) {
       run.optimizer().weights_initialized();
       for (int64_t t = 1; t <= 20; ++t) run.step(t, 0.37f);
       for (const uint32_t bits : test::bits_of_tensor(run.weights())) ASSERT_EQ(bits, 0u);
-      for (const std::string_view name : state_names(optimizer_config(keys)))
+      for (const std::string& name : state_names(optimizer_config(keys)))
         for (const uint32_t bits : test::bits_of_tensor(run.state(fmt::format("{}/w0", name))))
           ASSERT_EQ(bits, 0u);
     }
@@ -232,9 +237,9 @@ TEST(Optimizer, NeighboursInAFusedMatrixAreUntouched) {
   const Tensor w = allocator->tensor(Purpose::kWeights, DType::kF32, 9, 140);
   const Tensor g = allocator->tensor(Purpose::kGradients, DType::kF32, 9, 140);
   for (const Tensor& t : {w, g}) fill(t, 0.5f);
-  Optimizer optimizer(optimizer_config(test::adamw_keys()), DType::kF32,
-                      {{"middle", 2, w.row_range(3, 2).columns(0, 133), g.row_range(3, 2).columns(0, 133)}},
-                      *device, *allocator);
+  const auto middle = [](const Tensor& t) { return t.row_range(3, 2).columns(0, 133); };
+  Optimizer optimizer(optimizer_config(test::adamw_keys()), {.state = Format::kF32},
+                      {target("middle", middle(w), middle(g))}, *device, *allocator);
   optimizer.step({.t = 1, .lr_additive = 1e-2});
   for (int64_t r = 0; r < 9; ++r)
     for (int64_t c = 0; c < 140; ++c)
@@ -310,8 +315,8 @@ TEST(Optimizer, NamedStatesAreAllInUse) {
     for (const DType state : {DType::kF32, DType::kBF16}) {
       const OptimizerConfig config = optimizer_config(keys);
       OptimizerRun run(config, {.state = state}, {{.rows = 3, .cols = 140}, {.cols = 9, .rank = 1}});
-      const std::vector<std::string_view> names = state_names(config);
-      const bool limited = config.clip_weight > 0;
+      const std::vector<std::string> names = state_names(config);
+      const bool limited = needs_initial_rms(config);
       const std::vector<NamedTensor> states = run.optimizer().named_states();
       ASSERT_EQ(states.size(), 2 * names.size() + size_t(limited));
       std::set<std::string> seen;
@@ -319,7 +324,7 @@ TEST(Optimizer, NamedStatesAreAllInUse) {
         EXPECT_TRUE(seen.insert(named.name).second) << named.name;
         for (const uint32_t bits : test::bits_of_tensor(named.tensor)) ASSERT_EQ(bits, 0u) << named.name;
       }
-      for (const std::string_view name : names) {
+      for (const std::string& name : names) {
         EXPECT_EQ(run.state(fmt::format("{}/w0", name)).dtype, state);
         EXPECT_TRUE(seen.contains(fmt::format("{}/w1", name)));
       }
@@ -435,11 +440,8 @@ TEST(Optimizer, RoundsWeightsAndStatesOnceOnStore) {
         w[size_t(c)] = rounded_to<bf16>(rule.next(w[size_t(c)], run.gradient().as<float>()[c], s));
         s = {rounded_to<bf16>(s.m), rounded_to<bf16>(s.v), rounded_to<bf16>(s.v_e)};
         ASSERT_EQ(element(run.weights(), 0, c), w[size_t(c)]) << t << " " << c;
-        ASSERT_EQ(element(run.state("m/w0"), 0, c), s.m);
-        ASSERT_EQ(element(run.state("v/w0"), 0, c), s.v);
-        if (config.rule == UpdateRule::kMPlusAdam) {
-          ASSERT_EQ(element(run.state("v_e/w0"), 0, c), s.v_e);
-        }
+        for (const std::string& name : state_names(config))
+          ASSERT_EQ(element(run.state(name + "/w0"), 0, c), name == "m" ? s.m : name == "v" ? s.v : s.v_e);
       }
     }
   }
@@ -463,16 +465,16 @@ TEST(Optimizer, PlansWhatItAllocates) {
       std::vector<UpdateTarget> targets;
       for (const int64_t cols : {133, 40000}) {
         const Tensor w = allocator->tensor(Purpose::kWeights, DType::kBF16, 5, cols + 3).columns(0, cols);
-        targets.push_back({fmt::format("w{}", cols), 2, w, w});
+        targets.push_back(target(fmt::format("w{}", cols), w, w));
       }
-      const Optimizer optimizer(optimizer_config(keys), DType::kBF16, targets, *device, *allocator);
+      const Optimizer optimizer(optimizer_config(keys), {}, targets, *device, *allocator);
     }
     for (const Purpose purpose : {Purpose::kWeights, Purpose::kOptimizerState, Purpose::kScratch})
       EXPECT_EQ(planned.use().of(purpose), real->use().of(purpose)) << name_of(purpose);
     EXPECT_EQ(planned.use().total(), real->use().total());
     const auto states = int64_t(state_names(optimizer_config(keys)).size());
     const int64_t moments = states * (align_up(5 * 136 * 2, 64) + align_up(5 * 40003 * 2, 64));
-    const bool limited = optimizer_config(keys).clip_weight > 0;
+    const bool limited = needs_initial_rms(optimizer_config(keys));
     EXPECT_EQ(planned.use().of(Purpose::kOptimizerState), moments + (limited ? 64 : 0));
   }
 }
@@ -485,27 +487,64 @@ TEST(Optimizer, RefusesViewsThatDisagree) {
     return allocator->tensor(Purpose::kWeights, DType::kF32, rows, cols);
   };
   const Tensor w = tensor(4, 8);
-  const std::vector<Tensor> bad{tensor(4, 7), tensor(3, 8), tensor(4, 16).columns(0, 8)};
-  for (const Tensor& other : bad) {
-    Optimizer optimizer(optimizer_config(test::adamw_keys()), DType::kF32, {{"w", 2, w, other}}, *device,
+  for (const Tensor& other : {tensor(4, 7), tensor(3, 8)}) {
+    Optimizer optimizer(optimizer_config(test::adamw_keys()), {}, {target("w", w, other)}, *device,
                         *allocator);
     EXPECT_THROW(optimizer.step({.t = 1}), LogicError);
     const auto ops = make_update_ops(*device);
-    const std::vector<Tensor> first{other, w, w}, middle{w, other, w}, last{w, w, other}, few{w, w};
-    const AnyRule rule = make_rule(optimizer_config(test::m_plus_adam_keys()), {.t = 1}, {2, 1.0f}, nullptr);
-    for (const std::vector<Tensor>& states : {first, middle, last, few, {}})
-      EXPECT_THROW(ops->update({rule, w, states, w, 1.0f}), LogicError);
+    const std::vector<Tensor> first{other, w, w}, middle{w, other, w}, last{w, w, other}, few{w, w}, none;
+    const std::vector<DitherSource> dithers(3);
+    const AnyRule rule = make_rule(optimizer_config(test::m_plus_adam_keys()), {.t = 1}, {}, nullptr);
+    for (const std::vector<Tensor>& states : {first, middle, last, few, none})
+      EXPECT_THROW(ops->update({.rule = rule,
+                                .weights = encoded_view(w),
+                                .states = states,
+                                .state_dithers = std::span(dithers).first(states.size()),
+                                .gradient = w}),
+                   LogicError);
   }
 }
 
-TEST(Optimizer, RefusesStatesOfTwoTypes) {
-  const auto device = make_cpu_device(1);
-  const auto allocator = device->make_allocator();
-  const Tensor w = allocator->tensor(Purpose::kWeights, DType::kF32, 2, 8);
-  const Tensor s = allocator->tensor(Purpose::kOptimizerState, DType::kBF16, 2, 8);
-  const std::vector<Tensor> states{w, s};
-  const AnyRule rule = make_rule(optimizer_config(test::adamw_keys()), {.t = 1}, {2, 1.0f}, nullptr);
-  EXPECT_THROW(make_update_ops(*device)->update({rule, w, states, w, 1.0f}), LogicError);
+// What the options do not offer together; configurations are refused before, by name.
+TEST(Optimizer, RefusesPairsThatDoNotGoTogether) {
+  const auto make = [](const OptimizerConfig& config, const OptimizerOptions& options, WeightFormat weights) {
+    const OptimizerRun run({.config = config, .options = options, .encoding = {.format = weights}},
+                           {{.rows = 6, .cols = 40}});
+  };
+  OptimizerConfig kahan = optimizer_config(test::adamw_keys());
+  kahan.writeback = Writeback::kKahan;
+  EXPECT_NO_THROW(make(kahan, {}, WeightFormat::kBF16));
+  for (const WeightFormat weights : {WeightFormat::kF32, WeightFormat::kBlockFp8, WeightFormat::kNvfp4})
+    EXPECT_THROW(make(kahan, {}, weights), LogicError);
+  kahan.kahan_variant = KahanVariant::kPerOp;
+  EXPECT_NO_THROW(make(kahan, {}, WeightFormat::kBF16));
+  for (const UpdateRule rule : {UpdateRule::kMadam, UpdateRule::kMPlusAdam}) {
+    OptimizerConfig other = kahan;
+    other.rule = rule;
+    EXPECT_THROW(make(other, {}, WeightFormat::kBF16), LogicError);
+  }
+  const OptimizerConfig adamw = optimizer_config(test::adamw_keys());
+  const OptimizerOptions fp32_stochastic{.state = Format::kF32, .state_rounding = Rounding::kStochastic};
+  const OptimizerOptions fp32_per_op{.state = Format::kF32, .state_update = StateUpdate::kPerOp};
+  const OptimizerOptions both{.state_rounding = Rounding::kStochastic, .state_update = StateUpdate::kPerOp};
+  for (const OptimizerOptions& options : {fp32_stochastic, fp32_per_op, both})
+    EXPECT_THROW(make(adamw, options, WeightFormat::kBF16), LogicError);
+  OptimizerConfig apollo_e = optimizer_config(test::m_plus_adam_keys());
+  apollo_e.apollo_e = ApolloE::kMini;
+  apollo_e.apollo_e_rank = 6;
+  EXPECT_NO_THROW(make(apollo_e, {}, WeightFormat::kBF16));
+  apollo_e.apollo_e_rank = 7;
+  EXPECT_THROW(make(apollo_e, {}, WeightFormat::kBF16), LogicError);
+  apollo_e.apollo_e_rank = 6;
+  apollo_e.rule = UpdateRule::kAdamW;
+  EXPECT_THROW(make(apollo_e, {}, WeightFormat::kBF16), LogicError);
+}
+
+TEST(Optimizer, RefusesMadamStepsBeyondItsSeries) {
+  OptimizerConfig config = optimizer_config(test::madam_keys());
+  config.lr_multiplicative = 0.025;
+  EXPECT_NO_THROW(make_rule(config, {.t = 1, .lr_multiplicative = 0.025}, {}, nullptr));
+  EXPECT_THROW(make_rule(config, {.t = 1, .lr_multiplicative = 0.0251}, {}, nullptr), LogicError);
 }
 
 }  // namespace

@@ -71,8 +71,40 @@ struct ReferenceRule {
     const float w_max = float(config.clip_weight) * tensor.weight_unit;
     return config.clip_weight > 0 ? reference_clamp(next, -w_max, w_max) : next;
   }
+  // E(x) of Madam's weight w.
+  [[nodiscard]] float madam_factor(float w, float g, ReferenceState& s) const {
+    const float b2 = float(config.beta2), ob2 = 1.0f - b2, bound = float(config.g_bound);
+    s.v = std::fma(g, ob2 * g, b2 * s.v);
+    const float den = std::sqrt(s.v / correction(b2));
+    const float n = den > 0 ? reference_clamp(g / den, -bound, bound) : 0.0f;
+    float x = -(float(step.lr_multiplicative) * n);
+    if (w < 0) x = -x;
+    float e = 1.0f / 5040;
+    for (const float coefficient : {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f})
+      e = std::fma(e, x, coefficient);
+    return e * x;
+  }
+  [[nodiscard]] float madam(float w, float g, ReferenceState& s) const {
+    const float w_max = float(config.p_scale) * tensor.weight_unit;
+    return reference_clamp(std::fma(w, madam_factor(w, g, s), w), -w_max, w_max);
+  }
   [[nodiscard]] float next(float w, float g, ReferenceState& s) const {
-    return config.rule == UpdateRule::kAdamW ? adamw(w, g, s) : m_plus_adam(w, g, s);
+    switch (config.rule) {
+      case UpdateRule::kAdamW:
+        return adamw(w, g, s);
+      case UpdateRule::kMadam:
+        return madam(w, g, s);
+      case UpdateRule::kMPlusAdam:
+        break;
+    }
+    return m_plus_adam(w, g, s);
+  }
+  // The change of a compensated weight.
+  [[nodiscard]] float change(float w, float g, ReferenceState& s) const {
+    if (config.rule == UpdateRule::kMadam) return w * madam_factor(w, g, s);
+    const float scaled = -(float(step.lr_additive) * additive(w, g, s));
+    if (config.rule == UpdateRule::kAdamW) return scaled;
+    return std::fma(w, decayed(w, relative_step(w, g, s)), scaled);
   }
 };
 

@@ -17,7 +17,7 @@ namespace {
 
 using test::Draws;
 
-constexpr TensorScalars kMatrix{.rank = 2, .weight_unit = 1.0f};
+constexpr TensorScalars kMatrix{};
 
 // An M+Adam without decay and limits of weights.
 OptimizerConfig plain_config() {
@@ -47,7 +47,7 @@ struct Update {
     const std::vector<float> table =
         needs_exponent_table(config) ? exponent_decay_table(config, step()) : std::vector<float>{};
     const AnyRule rule = make_rule(config, step(), tensor, table.data());
-    return std::visit([&](const auto& r) { return r.next(w, g, s.values); }, rule);
+    return std::visit([&](const auto& r) { return next_weight(r, w, g, s.values); }, rule);
   }
   float operator()(float w, float g) const {
     Moments fresh;

@@ -1,0 +1,117 @@
+// The one list of optimizer combinations: rule x write-back x state x weight format. Tests that must hold for
+// every combination run over it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "optim/optimizer_fixture.h"
+
+namespace mpt::test {
+
+struct Combination {
+  std::string name;
+  RunSetup setup;
+};
+
+// Every option in use, so that no path of a rule is idle.
+inline std::vector<OptimizerConfig> busy_rules() {
+  OptimizerConfig base;
+  base.lr_additive = 1e-3;
+  base.lr_multiplicative = 1e-2;
+  base.clip_exponent_step = 0.5;
+  base.weight_decay_multiplicative = 0.1;
+  base.apollo_e_rank = 3;
+  base.apollo_e_gap = 2;
+  const auto m_plus_adam = [&](MultiplicativeDecay decay, ApolloE apollo_e) {
+    OptimizerConfig config = base;
+    config.rule = UpdateRule::kMPlusAdam;
+    config.clip_weight = 3;
+    config.clip_weight_mode = ClipWeightMode::kInitRms;
+    config.weight_decay_multiplicative_mode = decay;
+    config.apollo_e = apollo_e;
+    return config;
+  };
+  std::vector<OptimizerConfig> rules{base, base};
+  rules[0].rule = UpdateRule::kAdamW;
+  rules[1].rule = UpdateRule::kMadam;
+  for (const ApolloE apollo_e : {ApolloE::kOff, ApolloE::kMini, ApolloE::kChannel})
+    for (const MultiplicativeDecay decay : {MultiplicativeDecay::kScale, MultiplicativeDecay::kExponent})
+      rules.push_back(m_plus_adam(decay, apollo_e));
+  return rules;
+}
+
+inline std::vector<OptimizerConfig> with_writebacks(const OptimizerConfig& rule) {
+  std::vector<OptimizerConfig> configs(5, rule);
+  configs[1].writeback = configs[2].writeback = Writeback::kStochastic;
+  configs[2].sr_saturate = true;
+  configs[3].writeback = configs[4].writeback = Writeback::kKahan;
+  configs[4].kahan_variant = KahanVariant::kPerOp;
+  return configs;
+}
+
+inline std::vector<OptimizerOptions> every_state() {
+  constexpr uint64_t kSeed = 0x0123456789abcdef;
+  return {{.state = Format::kF32, .seed = kSeed},
+          {.seed = kSeed},
+          {.state_rounding = Rounding::kStochastic, .seed = kSeed},
+          {.state_update = StateUpdate::kPerOp, .seed = kSeed}};
+}
+
+inline std::vector<WeightEncoding> every_encoding() {
+  std::vector<WeightEncoding> encodings{{.format = WeightFormat::kF32}, {.format = WeightFormat::kBF16}};
+  for (const int64_t block : {16, 128, 256})
+    encodings.push_back({.format = WeightFormat::kBlockFp8, .fp8_block_size = block});
+  encodings.push_back({.format = WeightFormat::kBlockFp8, .fp8_scale_mode = Fp8ScaleMode::kFp16});
+  for (const Nvfp4ScaleMode mode : {Nvfp4ScaleMode::kSticky, Nvfp4ScaleMode::kLive})
+    encodings.push_back({.format = WeightFormat::kNvfp4, .nvfp4_scale_mode = mode});
+  return encodings;
+}
+
+// The pairs that are refused.
+inline bool goes_together(const OptimizerConfig& config, const WeightEncoding& encoding) {
+  if (config.writeback != Writeback::kKahan) return true;
+  const bool per_op = config.kahan_variant == KahanVariant::kPerOp;
+  return encoding.format == WeightFormat::kBF16 && (!per_op || config.rule == UpdateRule::kAdamW);
+}
+// Saturation concerns BF16 alone.
+inline bool is_redundant(const OptimizerConfig& config, const WeightEncoding& encoding) {
+  return config.sr_saturate && encoding.format != WeightFormat::kBF16;
+}
+
+inline std::string name_of_combination(const RunSetup& setup) {
+  const OptimizerConfig& c = setup.config;
+  const WeightEncoding& w = setup.encoding;
+  return fmt::format("{} decay {} apollo_e {}, {}{}{}, state {} {} {}, weights {} {} {} {}", name_of(c.rule),
+                     name_of(c.weight_decay_multiplicative_mode), name_of(c.apollo_e), name_of(c.writeback),
+                     c.kahan_variant == KahanVariant::kPerOp ? " per_op" : "",
+                     c.sr_saturate ? " saturating" : "", name_of(setup.options.state),
+                     name_of(setup.options.state_rounding), name_of(setup.options.state_update),
+                     name_of(w.format), w.fp8_block_size, name_of(w.fp8_scale_mode),
+                     name_of(w.nvfp4_scale_mode));
+}
+
+inline const std::vector<Combination>& every_combination() {
+  static const std::vector<Combination> all = [] {
+    std::vector<Combination> found;
+    for (const OptimizerConfig& rule : busy_rules())
+      for (const OptimizerConfig& config : with_writebacks(rule))
+        for (const OptimizerOptions& options : every_state())
+          for (const WeightEncoding& encoding : every_encoding()) {
+            if (!goes_together(config, encoding) || is_redundant(config, encoding)) continue;
+            RunSetup setup{config, options, encoding, dtype_of(options.state)};
+            found.push_back({name_of_combination(setup), setup});
+          }
+    return found;
+  }();
+  return all;
+}
+
+// Rows of one unit and a bit, blocks that are not full, more columns than rows and more rows than columns.
+inline std::vector<TargetShape> combination_shapes() {
+  return {{.rows = 5, .cols = 277, .stride = 288, .physical_rows = 16},
+          {.rows = 19, .cols = 7, .stride = 16, .physical_rows = 32},
+          {.cols = 33, .rank = 1}};
+}
+
+}  // namespace mpt::test
