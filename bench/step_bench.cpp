@@ -1,7 +1,7 @@
 // Whole training steps (forward, backward, gradient norm, optimizer) on the CPU, in tokens per second.
 //
-//   step_bench --benchmark_filter=A/fp32        shapes A to E; regimes fp32 and bf16; rules adamw and
-//   m_plus_adam
+//   step_bench --benchmark_filter=A/fp32        shapes A to E; regimes below (weights-compute where these
+//   differ); rules adamw and m_plus_adam
 // Counters: tokens/s, and % of the FP32 product rate measured in the same process (formula:
 // train/throughput.h).
 #include <algorithm>
@@ -30,7 +30,23 @@ constexpr std::array<Shape, 5> kShapes{{{"A", 256, 4, 4, 688, 4096, 16, 256},
                                         {"D", 256, 4, 4, 688, 32000, 4, 1024},
                                         {"E", 512, 8, 8, 1376, 32000, 1, 1024}}};
 
-RunConfig config_of(const Shape& shape, Format format, UpdateRule rule) {
+struct Regime {
+  const char* name;
+  WeightFormat weights;
+  ComputeFormat compute;
+
+  [[nodiscard]] Format others() const { return weights == WeightFormat::kF32 ? Format::kF32 : Format::kBF16; }
+};
+
+constexpr std::array<Regime, 7> kRegimes{{{"fp32", WeightFormat::kF32, ComputeFormat::kF32},
+                                          {"bf16", WeightFormat::kBF16, ComputeFormat::kBF16},
+                                          {"bf16-fp8", WeightFormat::kBF16, ComputeFormat::kFp8},
+                                          {"block_fp8-bf16", WeightFormat::kBlockFp8, ComputeFormat::kBF16},
+                                          {"block_fp8-fp8", WeightFormat::kBlockFp8, ComputeFormat::kFp8},
+                                          {"nvfp4-bf16", WeightFormat::kNvfp4, ComputeFormat::kBF16},
+                                          {"nvfp4-fp8", WeightFormat::kNvfp4, ComputeFormat::kFp8}}};
+
+RunConfig config_of(const Shape& shape, const Regime& regime, UpdateRule rule) {
   RunConfig config;
   config.name = shape.name;
   config.model = {.hidden_size = shape.hidden,
@@ -40,7 +56,9 @@ RunConfig config_of(const Shape& shape, Format format, UpdateRule rule) {
                   .vocab_size = shape.vocab};
   config.batch = {
       .seq_len = shape.seq_len, .tokens_per_step = shape.batch * shape.seq_len, .micro_batch_rows = 0};
-  config.precision = {.weights = format, .compute = format, .optimizer_state = format, .gradient = format};
+  config.precision.weights = regime.weights;
+  config.precision.compute = regime.compute;
+  config.precision.optimizer_state = config.precision.gradient = regime.others();
   config.optimizer.rule = rule;
   config.optimizer.lr_additive = 1e-3;
   config.optimizer.lr_multiplicative = 1e-4;
@@ -56,13 +74,15 @@ std::vector<int32_t> random_tokens(const Shape& shape, uint32_t row) {
   return tokens;
 }
 
-void training_step(benchmark::State& state, const Shape& shape, Format format, UpdateRule rule) {
-  const RunConfig config = config_of(shape, format, rule);
+void training_step(benchmark::State& state, const Shape& shape, const Regime& regime, UpdateRule rule) {
+  const RunConfig config = config_of(shape, regime, rule);
   const std::unique_ptr<Device> device = make_device(config.device);
   const double limit = measured_product_rate(*device);
   const std::unique_ptr<Allocator> allocator = device->make_allocator();
   RunModel model(config, *device, *allocator);
   initialize_weights(model.weights, 0.02, 1, *device);
+  model.weights_changed();
+  model.optimizer.weights_initialized();
   const std::vector<int32_t> tokens = random_tokens(shape, 0), targets = random_tokens(shape, 1);
   const auto n = double(tokens.size());
   int64_t t = 0;
@@ -73,6 +93,7 @@ void training_step(benchmark::State& state, const Shape& shape, Format format, U
     const double norm = model.optimizer.grad_norm();
     model.optimizer.step(
         {.t = ++t, .lr_additive = 1e-3, .lr_multiplicative = 1e-4, .grad_scale = clip_scale(1.0, norm)});
+    model.weights_changed();
   };
   step();  // touches all memory for the first time
   for (auto _ : state) step();
@@ -84,11 +105,11 @@ void training_step(benchmark::State& state, const Shape& shape, Format format, U
 
 void register_all() {
   for (const Shape& shape : kShapes)
-    for (const Format format : {Format::kF32, Format::kBF16})
+    for (const Regime& regime : kRegimes)
       for (const UpdateRule rule : {UpdateRule::kAdamW, UpdateRule::kMPlusAdam})
         benchmark::RegisterBenchmark(
-            fmt::format("{}/{}/{}", shape.name, name_of(format), name_of(rule)).c_str(),
-            [&shape, format, rule](benchmark::State& state) { training_step(state, shape, format, rule); })
+            fmt::format("{}/{}/{}", shape.name, regime.name, name_of(rule)).c_str(),
+            [&shape, &regime, rule](benchmark::State& state) { training_step(state, shape, regime, rule); })
             ->Unit(benchmark::kMillisecond)
             ->UseRealTime();
 }
