@@ -53,4 +53,19 @@ CLI::Option* add_choice(CLI::App& verb, const std::string& name, E& target, cons
       ->default_str(std::string(name_of(target)));
 }
 
+// May be given several times and take several values at once.
+template <NamedEnum E>
+CLI::Option* add_choices(CLI::App& verb, const std::string& name, std::vector<E>& target,
+                         const std::string& help) {
+  const auto set = [&target, name](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) {
+      const std::optional<E> value = enum_from_name<E>(text);
+      if (!value) throw CLI::ValidationError(name, "'" + text + "' is none of: " + all_names<E>());
+      target.push_back(*value);
+    }
+  };
+  return verb.add_option_function<std::vector<std::string>>(name, set, help + ": " + all_names<E>())
+      ->type_name("NAME");
+}
+
 }  // namespace mpt

@@ -9,5 +9,6 @@ namespace mpt {
 void add_train_verbs(CLI::App& program);  // train, plan, schema
 void add_data_verbs(CLI::App& program);   // tokenizer, tokenize
 void add_model_verbs(CLI::App& program);  // eval, generate, export
+void add_toy_verb(CLI::App& program);     // toy
 
 }  // namespace mpt

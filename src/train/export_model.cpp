@@ -78,30 +78,6 @@ ordered_json tokenizer_config(const Tokenizer& tokenizer, const RunConfig& confi
 
 std::string file_in(const std::string& directory, const std::string& name) { return directory + "/" + name; }
 
-// A name in a directory that no export writes; "" if there is none.
-std::string foreign_file(FileSystem& fs, const std::string& directory) {
-  for (const std::string& name : fs.list_directory(directory))
-    if (std::find(kFiles.begin(), kFiles.end(), name) == kFiles.end()) return name;
-  return "";
-}
-
-void check_replaceable(FileSystem& fs, const std::string& directory) {
-  if (!fs.exists(directory)) return;
-  if (!fs.is_directory(directory)) throw error("{}: is in the way: not a directory", directory);
-  if (const std::string name = foreign_file(fs, directory); !name.empty())
-    throw error("{}: holds {}, which is not of an export, and is left as it is; choose another directory",
-                directory, name);
-}
-
-void check_output(FileSystem& fs, const std::string& output, Overwrite overwrite) {
-  if (output.empty()) throw error("no output directory is named");
-  const bool holds_something = fs.is_directory(output) && !fs.list_directory(output).empty();
-  if (holds_something && overwrite == Overwrite::kNo)
-    throw error("{}: is not empty; choose another directory, or replace an earlier export with --overwrite",
-                output);
-  check_replaceable(fs, output);
-}
-
 void write_text(FileSystem& fs, const std::string& path, std::string_view text) {
   const auto file = fs.create(path);
   file->append(bytes_of(text));
@@ -148,37 +124,6 @@ void write_files(FileSystem& fs, const std::string& directory, const LoadedModel
     write_json(fs, file_in(directory, kTokenizerConfig), tokenizer_config(*tokenizer, model.config, options));
     write_json(fs, file_in(directory, kSpecialTokens), special_tokens(*tokenizer));
   }
-  fs.sync_directory(directory);
-}
-
-std::string replaced_name(const std::string& output) { return output + ".old"; }
-
-// A directory takes the place of another only by way of a third name.
-void commit(FileSystem& fs, const std::string& staging, const std::string& output) {
-  const std::string replaced = replaced_name(output);
-  const bool replaces = fs.exists(output);
-  if (replaces) fs.rename(output, replaced);
-  try {
-    fs.rename(staging, output);
-  } catch (const Error&) {
-    if (replaces) fs.rename(replaced, output);
-    throw;
-  }
-  fs.sync_directory(parent_directory(output));
-  fs.remove_tree(replaced);
-}
-
-void remove_quietly(FileSystem& fs, const std::string& path) {
-  try {
-    fs.remove_tree(path);
-  } catch (const Error& failure) {
-    spdlog::warn("{}: left behind: {}", path, failure.what());
-  }
-}
-
-std::string without_slashes(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path;
 }
 
 }  // namespace
@@ -210,20 +155,13 @@ ordered_json hugging_face_config(const RunConfig& config, const Tokenizer* token
 
 void export_model(FileSystem& fs, const LoadedModel& model, const Tokenizer* tokenizer,
                   const ExportOptions& options) {
-  const std::string output = without_slashes(options.output), staging = output + ".tmp";
-  check_output(fs, output, options.overwrite);
-  for (const std::string& leftover : {staging, replaced_name(output)}) {
-    check_replaceable(fs, leftover);
-    fs.remove_tree(leftover);
-  }
-  fs.create_directories(staging);
-  try {
-    write_files(fs, staging, model, tokenizer, options);
-    commit(fs, staging, output);
-  } catch (const Error&) {
-    remove_quietly(fs, staging);  // makes room on a full disk
-    throw;
-  }
+  const OutputDirectory output{.path = options.output,
+                               .what = "an export",
+                               .files = {kFiles.begin(), kFiles.end()},
+                               .overwrite = options.overwrite};
+  write_directory(fs, output, [&](const std::string& directory) {
+    write_files(fs, directory, model, tokenizer, options);
+  });
 }
 
 }  // namespace mpt

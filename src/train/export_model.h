@@ -3,7 +3,8 @@
 //   config.json  generation_config.json  model.safetensors
 //   tokenizer.model  tokenizer_config.json  special_tokens_map.json      where the tokenizer is known
 //
-// Weights are FP32 where the masters are, else BF16: decoded from scaled formats. Padding is left out. The directory appears whole or not at all.
+// Weights are FP32 where the masters are, else BF16: decoded from scaled formats. Padding is left out. The
+// directory appears whole or not at all.
 #pragma once
 
 #include <optional>
@@ -14,10 +15,9 @@
 #include "core/file_system.h"
 #include "data/tokenizer.h"
 #include "train/loaded_model.h"
+#include "train/output_directory.h"
 
 namespace mpt {
-
-enum class Overwrite : uint8_t { kNo, kYes };
 
 struct ExportOptions {
   std::string output;  // directory
