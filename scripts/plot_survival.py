@@ -89,9 +89,10 @@ def draw_scales(axes, run, found):
         axes.plot(list(drags), list(drags.values()), label="mean log2 growth of a weight by drag, one step")
         axes.set(xlabel="step", title="scale drag")
     else:
-        for kind in ("x", "w", "dy"):
-            values = [[slot["amax"] for name, slot in scaling.items() if name.endswith("/" + kind)] for _, scaling in slots]
-            axes.plot([s for s, _ in slots], [max(v, default=math.nan) for v in values], label=f"largest amax of {kind}")
+        for kind in ("input", "weight", "output_gradient"):
+            values = [[slot["amax"] for name, slot in scaling.items() if name.endswith("." + kind)] for _, scaling in slots]
+            axes.plot([s for s, _ in slots], [max(v, default=math.nan) for v in values],
+                      label=f"largest amax: {kind.replace('_', ' ')}")
         axes.set(xlabel="step", title="FP8 operands", yscale="log")
     axes.legend(fontsize=7)
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/progress.h"
+#include "model/linears.h"
 #include "optim/survival.h"
 #include "train/evaluate.h"
 #include "train/metrics_log.h"
@@ -25,7 +26,8 @@ struct StepRecord {
   bool skipped = false;  // not finite: no update was made
   double seconds = 0;    // of the step without evaluation and saving
   std::optional<Evaluation> validation{};
-  std::vector<Survival> survival{};  // of the update, on surveyed steps
+  std::vector<Survival> survival{};    // of the update, on surveyed steps
+  std::vector<Fp8OperandState> fp8{};  // after the step, on surveyed steps
 };
 
 class StepLog {

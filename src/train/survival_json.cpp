@@ -25,4 +25,14 @@ nlohmann::ordered_json survival_json(std::span<const Survival> tensors) {
   return {{"bucket_edges", bucket_edges()}, {"tensors", std::move(all)}};
 }
 
+nlohmann::ordered_json fp8_scaling_json(std::span<const Fp8OperandState> operands) {
+  nlohmann::ordered_json all;
+  for (const auto& [name, state] : operands)
+    all[name] = {{"scale", state.scale},
+                 {"amax", state.last_amax},
+                 {"history_amax", state.history_amax},
+                 {"frozen", state.frozen}};
+  return all;
+}
+
 }  // namespace mpt

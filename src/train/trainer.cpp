@@ -95,10 +95,23 @@ void Trainer::update(StepRecord& record) {
                             .lr_multiplicative = record.lr_multiplicative,
                             .grad_scale = clip_scale(config_.optimizer.clip_grad_norm, record.grad_norm)};
   const int64_t every = config_.log.update_survival;
-  if (every > 0 && step_ % every == 0)
-    record.survival = model_.optimizer.step_surveyed(scalars);
-  else
-    model_.optimizer.step(scalars);
+  if (every == 0 || step_ % every != 0) return model_.optimizer.step(scalars);
+  record.survival = model_.optimizer.step_surveyed(scalars);
+  record.fp8 = model_.llama.fp8_states();
+}
+
+// An infinite amax keeps a delayed scale as it is until it leaves the history.
+void Trainer::warn_of_frozen_scales() {
+  int64_t frozen = 0;
+  std::string worst;
+  for (const auto& [name, state] : model_.llama.fp8_states()) {
+    if (state.frozen > 0 && worst.empty()) worst = name;
+    frozen += state.frozen;
+  }
+  if (frozen > frozen_)
+    spdlog::warn("step {}: {} updates of FP8 scales had no effect because an amax was infinite, first in {}",
+                 step_, frozen - frozen_, worst);
+  frozen_ = frozen;
 }
 
 void Trainer::skip(StepRecord& record) {
@@ -130,6 +143,7 @@ TrainState Trainer::state() const {
 
 void Trainer::save() {
   if (last_saved_ == step_) return;
+  warn_of_frozen_scales();
   checkpoints_.save(state(), model_.named_tensors(), device_);
   last_saved_ = step_;
   spdlog::info("step {:>6}/{} | saved {}", step_, total_steps_, checkpoint_directory(config_));

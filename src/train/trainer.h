@@ -42,6 +42,7 @@ class Trainer {
   double forward_backward(const Batch& batch);
   void update(StepRecord& record);
   void skip(StepRecord& record);
+  void warn_of_frozen_scales();
   void evaluate_into(StepRecord& record);
   void save();
   [[nodiscard]] bool due(int64_t every_steps) const;
@@ -59,6 +60,7 @@ class Trainer {
   int64_t step_ = 0;         // optimizer steps done
   int64_t skipped_ = 0;      // of them without an update
   int64_t tokens_ = 0;       // predicted so far
+  int64_t frozen_ = 0;       // updates of FP8 scales without effect that were warned of
   int64_t last_saved_ = -1;  // step of the newest checkpoint of this process
 };
 
