@@ -14,9 +14,8 @@ import csv
 import json
 import math
 import os
+import statistics
 import sys
-
-import numpy as np
 
 try:
     import matplotlib
@@ -64,12 +63,12 @@ class Toy:
         """(steps, means over seeds)"""
         run = self.runs[regime, rule, rate]
         steps = sorted(run)
-        return steps, [np.mean(run[step]) for step in steps]
+        return steps, [statistics.fmean(run[step]) for step in steps]
 
     def finals(self, regime, rule):
         """(rates, means over seeds at the end, NaN where a seed diverged)"""
         cells = sorted((rate, run) for (r, u, rate), run in self.runs.items() if (r, u) == (regime, rule))
-        losses = [np.mean(run[self.last_step]) for _, run in cells]
+        losses = [statistics.fmean(run[self.last_step]) for _, run in cells]
         return [rate for rate, _ in cells], [loss if math.isfinite(loss) else math.nan for loss in losses]
 
 
