@@ -13,6 +13,20 @@
 
 namespace mpt {
 
+// Of a lane's part, in FP64: running sums that vectorise, then a tree.
+template <int kPart>
+MPT_HD double sum_of_part(const float (&x)[kPart]) {
+  constexpr int kRunning = kPart < 32 ? kPart : 32;
+  double running[kRunning] = {};
+  for (int first = 0; first < kPart; first += kRunning) {
+#pragma omp simd
+    for (int j = 0; j < kRunning; ++j) running[j] += double(x[first + j]) * double(x[first + j]);
+  }
+  for (int width = kRunning / 2; width > 0; width /= 2)
+    for (int j = 0; j < width; ++j) running[j] += running[j + width];
+  return running[0];
+}
+
 // Sum of squares, in FP64, of a run of units.
 template <class Codec>
 struct SquareSum {
@@ -37,7 +51,7 @@ struct SquareSum {
     float x[kPart];
     codec.load(group, span, x);
     // Each lane sums its own part, and the group what they found.
-    const double mine = SerialGroup::sum(kPart, [&x](int64_t i) { return double(x[i]) * double(x[i]); });
+    const double mine = sum_of_part(x);
     return group.sum(G::kLanes, [mine](int64_t) { return mine; });
   }
 };
