@@ -47,6 +47,7 @@ struct BenchOptions {
   int64_t loss_chunk_rows = 0;  // 0: all rows at once
   Recompute recompute = Recompute::kNone;
   Keep keep = Keep::kForBackward;
+  std::optional<PrecisionConfig> fp8{};  // weights and fp8_* keys; `storage` is bf16 then
 };
 
 class ModelBench {
@@ -61,6 +62,8 @@ class ModelBench {
                 .gradient = options.gradient,
                 .additions = options.additions,
                 .head_additions = (options.micro_batch.tokens() + chunk_rows() - 1) / chunk_rows(),
+                .linears = options.fp8 ? std::optional(linear_encoding(*options.fp8)) : std::nullopt,
+                .linear_copies = options.fp8 ? LinearCopies::kNone : LinearCopies::kDecoded,
                 .gradients = options.keep == Keep::kForBackward ? Gradients::kAllocate : Gradients::kNone},
                *device_, *allocator_),
         llama_(config,
@@ -68,12 +71,15 @@ class ModelBench {
                 .storage = options.storage,
                 .loss_chunk_rows = chunk_rows(),
                 .recompute = options.recompute,
-                .keep = options.keep},
+                .keep = options.keep,
+                .fp8 = options.fp8},
                store_, *device_, *allocator_) {}
 
   void set_weights(const NamedValues& weights) {
     for (const NamedTensor& named : store_.named_tensors())
       set_values(*device_, named.tensor, weights.at(named.name));
+    store_.refresh();
+    llama_.weights_changed();
   }
   [[nodiscard]] NamedValues weights() {
     NamedValues all;

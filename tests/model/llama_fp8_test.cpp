@@ -1,0 +1,361 @@
+// Whole models in FP8: close to BF16, and what must not change a bit of losses, gradients and scales.
+#include <gtest/gtest.h>
+
+#include "model/closeness.h"
+#include "model/model_bench.h"
+#include "model/random_model.h"
+
+namespace mpt::test {
+namespace {
+
+// F = 21 is stored as 32.
+const LlamaConfig kConfig{.hidden_size = 32,
+                          .intermediate_size = 21,
+                          .num_hidden_layers = 2,
+                          .num_attention_heads = 2,
+                          .vocab_size = 48};
+constexpr BatchShape kBatch{2, 16};
+
+PrecisionConfig fp8_config(WeightFormat weights = WeightFormat::kBF16) {
+  PrecisionConfig config;
+  config.weights = weights;
+  config.compute = ComputeFormat::kFp8;
+  config.fp8_history = 4;
+  return config;
+}
+
+struct Variant {
+  const char* name;
+  PrecisionConfig config;
+
+  friend void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+};
+
+// One of each choice that a pass sees.
+std::vector<Variant> variants() {
+  std::vector<Variant> all{{"plain", fp8_config()},
+                           {"block_fp8", fp8_config(WeightFormat::kBlockFp8)},
+                           {"nvfp4", fp8_config(WeightFormat::kNvfp4)},
+                           {"fp32", fp8_config(WeightFormat::kF32)}};
+  const auto add = [&](const char* name, const auto& change) {
+    all.push_back({name, fp8_config()});
+    change(all.back().config);
+  };
+  add("head", [](PrecisionConfig& c) { c.fp8_lm_head = true; });
+  add("wide_source", [](PrecisionConfig& c) { c.fp8_cast_source = Format::kF32; });
+  add("wide_source_head", [](PrecisionConfig& c) { c.fp8_cast_source = Format::kF32, c.fp8_lm_head = true; });
+  add("current", [](PrecisionConfig& c) { c.fp8_recipe = Fp8Recipe::kCurrent; });
+  add("microbatch_recast", [](PrecisionConfig& c) { c.fp8_weight_recast = Cadence::kMicrobatch; });
+  add("step_update", [](PrecisionConfig& c) { c.fp8_amax_update = Cadence::kStep; });
+  return all;
+}
+
+BenchOptions options_of(const PrecisionConfig& config) {
+  return {.micro_batch = kBatch,
+          .storage = DType::kBF16,
+          .gradient = DType::kF32,
+          .loss_chunk_rows = 16,
+          .fp8 = config};
+}
+
+using Bytes = std::vector<std::byte>;
+
+Bytes bytes_of(ModelBench& bench, const Tensor& tensor) {
+  Bytes bytes(static_cast<size_t>(tensor.elements() * size_of(tensor.dtype)));
+  bench.device().download(tensor, bytes.data());
+  return bytes;
+}
+
+std::map<std::string, Bytes> scales_of(ModelBench& bench) {
+  std::map<std::string, Bytes> all;
+  for (const NamedTensor& named : bench.llama().named_states())
+    all[named.name] = bytes_of(bench, named.tensor);
+  return all;
+}
+
+void initialize(ModelBench& bench) {
+  initialize_weights(bench.store(), 0.2, 5, bench.device());
+  bench.llama().weights_changed();
+}
+
+struct Outcome {
+  std::vector<double> losses;
+  NamedValues gradients;
+  std::map<std::string, Bytes> scales;
+  bool operator==(const Outcome&) const = default;
+};
+
+// Steps without an optimizer: scales move, weights do not.
+Outcome outcome_of(ModelBench& bench, const GoldenModel& model, int steps, int64_t rows = 2) {
+  Outcome outcome;
+  for (int i = 0; i < steps; ++i) {
+    outcome.losses.push_back(bench.step(model, rows));
+    bench.llama().weights_changed();
+  }
+  outcome.gradients = bench.gradients();
+  outcome.scales = scales_of(bench);
+  return outcome;
+}
+
+class LlamaFp8 : public testing::TestWithParam<Variant> {
+ protected:
+  [[nodiscard]] Outcome outcome_with(BenchOptions options) const {
+    ModelBench bench(kConfig, options);
+    initialize(bench);
+    return outcome_of(bench, model_, 3);
+  }
+  GoldenModel model_ = random_model(kConfig, kBatch, {.storage = DType::kBF16, .ignored = 0.1});
+};
+
+TEST_P(LlamaFp8, ThreadsChangeNothing) {
+  BenchOptions options = options_of(GetParam().config);
+  const Outcome one = outcome_with(options);
+  for (const int threads : {2, 3}) {
+    options.threads = threads;
+    EXPECT_TRUE(outcome_with(options) == one) << threads;
+  }
+}
+
+TEST_P(LlamaFp8, RecomputationChangesNothing) {
+  BenchOptions options = options_of(GetParam().config);
+  const Outcome kept = outcome_with(options);
+  options.recompute = Recompute::kBlock;
+  EXPECT_TRUE(outcome_with(options) == kept);
+}
+
+// A model that takes up weights and scales where another left them goes on as that one does.
+TEST_P(LlamaFp8, ResumesToTheBit) {
+  ModelBench first(kConfig, options_of(GetParam().config)), second(kConfig, options_of(GetParam().config));
+  initialize(first);
+  outcome_of(first, model_, 2);
+  initialize(second);
+  const auto from = first.llama().named_states(), to = second.llama().named_states();
+  ASSERT_EQ(from.size(), GetParam().config.fp8_recipe == Fp8Recipe::kDelayed ? 4u : 0u);
+  for (size_t i = 0; i < from.size(); ++i)
+    second.device().upload(bytes_of(first, from[i].tensor).data(), to[i].tensor);
+  second.llama().weights_changed();
+  EXPECT_EQ(second.llama().evaluate(model_.rows(0, 2)), first.llama().evaluate(model_.rows(0, 2)));
+  EXPECT_TRUE(outcome_of(second, model_, 2) == outcome_of(first, model_, 2));
+}
+
+TEST_P(LlamaFp8, PaddingStaysPositiveZero) {
+  ModelBench bench(kConfig, options_of(GetParam().config));
+  initialize(bench);
+  outcome_of(bench, model_, 3);
+  for (const LayerParam which : {LayerParam::kGate, LayerParam::kUp, LayerParam::kDown}) {
+    const int64_t i = layer_index(1, which);
+    const ParamSpec& spec = bench.store().specs()[size_t(i)];
+    const std::vector<float> gradient = values_of(bench.device(), bench.store().gradient(i));
+    for (int64_t r = 0; r < spec.physical_rows; ++r)
+      for (int64_t c = 0; c < spec.physical_cols; ++c) {
+        if (r < spec.rows && c < spec.cols) continue;
+        ASSERT_EQ(bits_of(gradient[size_t(r * spec.physical_cols + c)]), 0u) << spec.name;
+      }
+  }
+}
+
+// Training does not see evaluation, unless it is told to: then it sees its amaxes and nothing else.
+TEST_P(LlamaFp8, EvaluationAndScales) {
+  const GoldenModel other = random_model(kConfig, kBatch, {.storage = DType::kBF16, .seed = 99});
+  BenchOptions options = options_of(GetParam().config);
+  const Outcome undisturbed = outcome_with(options);
+  ModelBench bench(kConfig, options);
+  initialize(bench);
+  outcome_of(bench, model_, 2);
+  const auto before = scales_of(bench);
+  bench.llama().evaluate(other.rows(0, 2));
+  bench.llama().logits(other.tokens);
+  EXPECT_EQ(scales_of(bench), before);
+  EXPECT_TRUE(outcome_of(bench, model_, 1).gradients == undisturbed.gradients);
+
+  if (options.fp8->fp8_recipe == Fp8Recipe::kCurrent) return;
+  options.fp8->fp8_eval_amax = EvalAmax::kFold;
+  ModelBench folding(kConfig, options);
+  initialize(folding);
+  outcome_of(folding, model_, 2);
+  const auto history = [&] {
+    return values_of(folding.device(), folding.llama().named_states().at(0).tensor);
+  };
+  const std::vector<float> seen = history();
+  const auto scales = scales_of(folding);
+  folding.llama().evaluate(other.rows(0, 2));
+  const std::vector<float> after = history();
+  const size_t slots = seen.size() / 4;
+  EXPECT_EQ(std::vector(after.begin() + int64_t(slots), after.end()),
+            std::vector(seen.begin() + int64_t(slots), seen.end()));
+  EXPECT_GT(after[0], 0) << "input of the first product";
+  for (const char* kept : {"fp8_forward_scale", "fp8_backward_scale", "fp8_backward_amax_history"})
+    EXPECT_EQ(scales_of(folding).at(kept), scales.at(kept));
+}
+
+// How far FP8 may take a whole model from BF16. Each of the two operands of a product is rounded by at most
+// half a spacing: 2^-4 of the number in E4M3, 2^-3 in E5M2, evenly spread, so 1/sqrt(3) of that on average.
+// Independent roundings add like random walks: two operands of each product forward, two backward, and the
+// weight gradient's own two. A wrong scale or a missing term is off by 1 in this measure.
+double tolerance(const PrecisionConfig& config) {
+  const double e4m3 = 0x1p-8 / 3, e5m2 = 0x1p-6 / 3;  // squared
+  const double products = double(4 * kConfig.num_hidden_layers + (config.fp8_lm_head ? 1 : 0));
+  return std::sqrt(products * (2 * e4m3 + e4m3 + e5m2) + e4m3 + e5m2);
+}
+
+TEST_P(LlamaFp8, IsCloseToBf16) {
+  if (GetParam().config.weights != WeightFormat::kBF16) GTEST_SKIP() << "the weights differ";
+  ModelBench fp8(kConfig, options_of(GetParam().config));
+  BenchOptions plain = options_of(GetParam().config);
+  plain.fp8.reset();
+  ModelBench bf16_model(kConfig, plain);
+  initialize(fp8);
+  initialize(bf16_model);
+  const Outcome got = outcome_of(fp8, model_, 6), want = outcome_of(bf16_model, model_, 6);
+  const double most = tolerance(GetParam().config);
+  EXPECT_NEAR(got.losses.back(), want.losses.back(), most * want.losses.back());
+  EXPECT_NE(got.losses.back(), want.losses.back());
+  // Of one tensor the factor 3 covers what grows on its way, as in llama_gradient_test.cpp; over all of them
+  // such things cancel.
+  std::vector<float> all_got, all_want;
+  for (const auto& [name, values] : want.gradients) {
+    const std::vector<float>& found = got.gradients.at(name);
+    const Deviation d = deviation(found, values);
+    EXPECT_LE(d.relative_norm, 3 * most) << name;
+    EXPECT_GT(d.relative_norm, 0) << name;
+    all_got.insert(all_got.end(), found.begin(), found.end());
+    all_want.insert(all_want.end(), values.begin(), values.end());
+  }
+  EXPECT_LE(deviation(all_got, all_want).relative_norm, most);
+}
+
+TEST_P(LlamaFp8, PlannedIsTaken) {
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kBlock})
+    for (const Keep keep : {Keep::kForBackward, Keep::kNothing}) {
+      const auto device = make_cpu_device(2);
+      const auto construct = [&](Allocator& allocator) {
+        const WeightStore store(
+            llama_parameters(kConfig),
+            {.storage = DType::kBF16,
+             .gradient = DType::kBF16,
+             .linears = linear_encoding(GetParam().config),
+             .linear_copies = LinearCopies::kNone,
+             .gradients = keep == Keep::kForBackward ? Gradients::kAllocate : Gradients::kNone},
+            *device, allocator);
+        const Llama llama(kConfig,
+                          {.micro_batch = kBatch,
+                           .storage = DType::kBF16,
+                           .loss_chunk_rows = 16,
+                           .recompute = recompute,
+                           .keep = keep,
+                           .fp8 = GetParam().config},
+                          store, *device, allocator);
+        return allocator.use();
+      };
+      PlanningAllocator plan;
+      const MemoryUse planned = construct(plan), taken = construct(*device->make_allocator());
+      for (size_t p = 0; p < EnumNames<Purpose>::kNames.size(); ++p)
+        EXPECT_EQ(planned.of(Purpose(p)), taken.of(Purpose(p))) << EnumNames<Purpose>::kNames[p];
+    }
+}
+
+std::string variant_name(const testing::TestParamInfo<Variant>& tested) { return tested.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(All, LlamaFp8, testing::ValuesIn(variants()), variant_name);
+
+// --- cadence ---------------------------------------------------------------------------------------------
+
+float history_at(ModelBench& bench, int64_t row, int64_t slot) {
+  const Tensor history = bench.llama().named_states().at(0).tensor;
+  return values_of(bench.device(), history)[size_t(row * history.cols + slot)];
+}
+
+int64_t updates_seen(ModelBench& bench, int64_t slot) {
+  int64_t count = 0;
+  for (int64_t row = 1; row < bench.llama().named_states().at(0).tensor.rows; ++row)
+    count += history_at(bench, row, slot) != 0;
+  return count;
+}
+
+// Slots 0 and 1: input and weight of the first product; a step of two micro-batches.
+TEST(LlamaFp8Cadence, UpdatesPerMicroBatchOrStep) {
+  const GoldenModel model = random_model(kConfig, kBatch, {.storage = DType::kBF16});
+  const struct {
+    Cadence update, recast;
+    int64_t inputs, weights;
+  } cases[] = {{Cadence::kMicrobatch, Cadence::kStep, 2, 1},
+               {Cadence::kMicrobatch, Cadence::kMicrobatch, 2, 2},
+               {Cadence::kStep, Cadence::kStep, 1, 1},
+               {Cadence::kStep, Cadence::kMicrobatch, 1, 1}};
+  for (const auto& c : cases) {
+    PrecisionConfig config = fp8_config();
+    config.fp8_amax_update = c.update;
+    config.fp8_weight_recast = c.recast;
+    BenchOptions options = options_of(config);
+    options.micro_batch.rows = 1;
+    options.additions = 2;
+    ModelBench bench(kConfig, options);
+    initialize(bench);
+    EXPECT_EQ(history_at(bench, 0, 1) != 0, c.recast == Cadence::kStep);
+    bench.step(model, 1);
+    EXPECT_EQ(updates_seen(bench, 0), c.inputs);
+    EXPECT_EQ(updates_seen(bench, 1), c.weights);
+    EXPECT_EQ(history_at(bench, 0, 0), 0);
+    EXPECT_EQ(history_at(bench, 0, 1), 0) << "a weight that is used again is not seen again";
+  }
+}
+
+// With one scale for the whole step, and weights that do not change, how often they are cast is no matter.
+TEST(LlamaFp8Cadence, CastingUnchangedWeightsAgainChangesNothing) {
+  const GoldenModel model = random_model(kConfig, kBatch, {.storage = DType::kBF16});
+  const auto with = [&](Cadence recast) {
+    PrecisionConfig config = fp8_config(WeightFormat::kBlockFp8);
+    config.fp8_amax_update = Cadence::kStep;
+    config.fp8_weight_recast = recast;
+    BenchOptions options = options_of(config);
+    options.micro_batch.rows = 1;
+    options.additions = 2;
+    ModelBench bench(kConfig, options);
+    initialize(bench);
+    const Outcome outcome = outcome_of(bench, model, 3, 1);
+    return std::pair(outcome.losses, outcome.gradients);
+  };
+  EXPECT_EQ(with(Cadence::kStep), with(Cadence::kMicrobatch));
+}
+
+// --- memory ----------------------------------------------------------------------------------------------
+
+// A layer keeps four operands: BF16 takes 2 bytes of each, FP8 one, and the attention's is no extra tensor.
+TEST(LlamaFp8Memory, KeptActivationsShrink) {
+  LlamaConfig config = kConfig;
+  const auto activations = [&](const std::optional<PrecisionConfig>& fp8, int64_t layers) {
+    config.num_hidden_layers = layers;
+    PlanningAllocator plan;
+    plan_activations(config, {.shape = {8, 64}, .storage = DType::kBF16, .fp8 = fp8}, plan);
+    return plan.use().total();
+  };
+  const int64_t n = 8 * 64, c = 32, f = 32;
+  const int64_t bf16_layer = activations(std::nullopt, 5) - activations(std::nullopt, 4),
+                fp8_layer = activations(fp8_config(), 5) - activations(fp8_config(), 4);
+  EXPECT_EQ(bf16_layer - fp8_layer, n * (c + c + f));
+}
+
+TEST(LlamaFp8Memory, UnalignedShapesAreRefused) {
+  const auto refused = [&](const LlamaConfig& config, const BenchOptions& options) {
+    EXPECT_THROW(ModelBench(config, options), LogicError);
+  };
+  LlamaConfig narrow = kConfig, unpadded = kConfig, odd_vocab = kConfig;
+  narrow.hidden_size = 24;
+  unpadded.pad_multiple = 1;
+  odd_vocab.vocab_size = 49;
+  refused(narrow, options_of(fp8_config()));
+  refused(unpadded, options_of(fp8_config()));
+  BenchOptions short_rows = options_of(fp8_config());
+  short_rows.micro_batch.seq_len = 24;
+  refused(kConfig, short_rows);
+  EXPECT_NO_THROW(ModelBench(odd_vocab, options_of(fp8_config())));
+  PrecisionConfig head = fp8_config();
+  head.fp8_lm_head = true;
+  refused(odd_vocab, options_of(head));
+  BenchOptions odd_chunks = options_of(head);
+  odd_chunks.loss_chunk_rows = 10;
+  refused(kConfig, odd_chunks);
+}
+
+}  // namespace
+}  // namespace mpt::test
