@@ -52,7 +52,10 @@ struct SquareSum {
     codec.load(group, span, x);
     // Each lane sums its own part, and the group what they found.
     const double mine = sum_of_part(x);
-    return group.sum(G::kLanes, [mine](int64_t) { return mine; });
+    if constexpr (G::kLanes == 1)
+      return mine;
+    else
+      return group.sum(G::kLanes, [mine](int64_t) { return mine; });
   }
 };
 
