@@ -39,6 +39,8 @@ OptimizerOptions optimizer_options_of(const RunConfig& config) {
   return options;
 }
 
+}  // namespace
+
 std::vector<UpdateTarget> update_targets(const WeightStore& weights) {
   std::vector<UpdateTarget> targets;
   for (size_t i = 0; i < weights.specs().size(); ++i) {
@@ -51,8 +53,6 @@ std::vector<UpdateTarget> update_targets(const WeightStore& weights) {
   }
   return targets;
 }
-
-}  // namespace
 
 RunModel::RunModel(const RunConfig& config, Device& device, Allocator& allocator)
     : weights(llama_parameters(config.model), weight_options(config), device, allocator),

@@ -10,6 +10,9 @@
 
 namespace mpt {
 
+// Every parameter with its gradient, for an optimizer.
+std::vector<UpdateTarget> update_targets(const WeightStore& weights);
+
 struct RunModel {
   WeightStore weights;
   Llama llama;

@@ -29,7 +29,10 @@ struct CheckpointedModel {
     config.model = model;
     config.data.tokenizer = tokenizer;
     config.batch = {.seq_len = seq_len, .tokens_per_step = 2 * seq_len};
-    config.precision = {.weights = format, .compute = format, .optimizer_state = format, .gradient = format};
+    const bool fp32 = format == Format::kF32;
+    config.precision.weights = fp32 ? WeightFormat::kF32 : WeightFormat::kBF16;
+    config.precision.compute = fp32 ? ComputeFormat::kF32 : ComputeFormat::kBF16;
+    config.precision.optimizer_state = config.precision.gradient = format;
     config.train.steps = 10;
     return config;
   }

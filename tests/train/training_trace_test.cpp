@@ -4,6 +4,7 @@
 #include "model/closeness.h"
 #include "model/model_bench.h"
 #include "optim/optimizer.h"
+#include "train/run_model.h"
 
 namespace mpt::test {
 namespace {
@@ -52,18 +53,6 @@ Trace load_trace(const std::string& rule) {
   return trace;
 }
 
-std::vector<UpdateTarget> targets_of(const WeightStore& store) {
-  std::vector<UpdateTarget> targets;
-  for (int64_t i = 0; i < int64_t(store.specs().size()); ++i) {
-    const ParamSpec& spec = store.specs()[size_t(i)];
-    targets.push_back({.name = spec.name,
-                       .rank = spec.rank(),
-                       .weights = logical_view(spec, store.master(i)),
-                       .gradient = logical_view(spec, store.gradient(i))});
-  }
-  return targets;
-}
-
 struct Case {
   const char* rule;
   int64_t rows_at_a_time;
@@ -77,7 +66,7 @@ TEST_P(TrainingTrace, TenSteps) {
   const int64_t rows = GetParam().rows_at_a_time;
   ModelBench bench(start.config,
                    {.micro_batch = {rows, start.batch.seq_len}, .additions = start.batch.rows / rows});
-  Optimizer optimizer(trace.config, DType::kF32, targets_of(bench.store()), bench.device(),
+  Optimizer optimizer(trace.config, {.state = Format::kF32}, update_targets(bench.store()), bench.device(),
                       bench.allocator());
   bench.set_weights(start.weights);
   optimizer.weights_initialized();
