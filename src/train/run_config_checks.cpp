@@ -84,7 +84,9 @@ class Checker {
             fmt::format("rounds model.intermediate_size = {} to {}, and ", config_.model.intermediate_size,
                         padded_intermediate_size(config_.model)));
     aligned("batch.seq_len", config_.batch.seq_len, "");
-    if (config_.precision.fp8_lm_head) aligned("model.vocab_size", config_.model.vocab_size, "");
+    if (!config_.precision.fp8_lm_head) return;
+    aligned("model.vocab_size", config_.model.vocab_size, "");
+    aligned("train.loss_chunk_rows", config_.train.loss_chunk_rows, "");  // 0: automatic, a multiple too
   }
 
   void check_batch() {
