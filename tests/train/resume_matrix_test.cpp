@@ -19,7 +19,10 @@ void PrintTo(const Choice& choice, std::ostream* out) { *out << choice.name; }
 
 const Axis kRules{
     {"adamw", {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null"}},
-    {"madam", {"optimizer.rule=madam", "optimizer.lr_additive=null"}},
+    // A step that every format of the matrix can hold: two per cent of a weight are lost to FP8.
+    {"madam",
+     {"optimizer.rule=madam", "optimizer.lr_additive=null", "optimizer.g_bound=1",
+      "optimizer.lr_multiplicative=0.2"}},
     {"m_plus_adam", {}},
     {"m_plus_adam_exponent",
      {"optimizer.weight_decay_multiplicative=0.1", "optimizer.weight_decay_multiplicative_mode=exponent"}},

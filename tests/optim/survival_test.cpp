@@ -1,0 +1,179 @@
+// Counts of which updates survive: they agree with what the step does, change nothing, and tell the branches
+// apart.
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "optim/combinations.h"
+#include "optim/survival_unit.h"
+#include "support/draws.h"
+
+namespace mpt {
+namespace {
+
+using test::Combination;
+using test::OptimizerRun;
+
+int64_t sum(const std::array<int64_t, kMagnitudeBuckets>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+}
+int64_t fate_of(const Survival& s, Branch branch, Fate fate) {
+  return sum(s.fates[size_t(branch)][size_t(fate)]);
+}
+
+// Two steps' worth of states, with zeros among weights and gradients.
+void prepare(OptimizerRun& run) {
+  test::Draws draws(5);
+  for (size_t i = 0; i < run.targets().size(); ++i)
+    run.encode(i, [&](int64_t, int64_t c) { return c % 11 == 3 ? 0.0f : draws.signed_binades(-20, 3); });
+  run.optimizer().weights_initialized();
+  const auto gradients = [&] {
+    for (size_t i = 0; i < run.targets().size(); ++i)
+      test::fill_tensor(run.gradient(i), [&](int64_t, int64_t c) {
+        return c % 13 == 5 ? 0.0f : draws.signed_binades(-12, -2);
+      });
+  };
+  gradients();
+  run.step(1);
+  gradients();
+}
+
+std::vector<Survival> surveyed_step(OptimizerRun& run, const OptimizerConfig& config, int64_t t) {
+  return run.optimizer().step_surveyed({.t = t,
+                                        .lr_additive = config.lr_additive,
+                                        .lr_multiplicative = config.lr_multiplicative,
+                                        .grad_scale = 1.0f});
+}
+
+test::RunSetup surveyed(const Combination& combination) {
+  test::RunSetup setup = combination.setup;
+  setup.options.survey = Survey::kOnDemand;
+  return setup;
+}
+
+// What became of the weights, by looking at them before and after the step.
+struct Observed {
+  int64_t moved = 0, sign_changed = 0, left_zero = 0, entered_zero = 0;
+  std::array<int64_t, kMagnitudeBuckets> weights{};
+};
+
+Observed observed(const std::vector<float>& before, const std::vector<float>& after) {
+  Observed o;
+  for (size_t i = 0; i < before.size(); ++i) {
+    const float w = before[i], next = after[i];
+    o.moved += next != w;
+    o.sign_changed += std::signbit(w) != std::signbit(next) && w != 0 && next != 0;
+    o.left_zero += w == 0 && next != 0;
+    o.entered_zero += w != 0 && next == 0;
+    const std::vector<double> edges = bucket_edges();
+    const auto above = std::upper_bound(edges.begin(), edges.end(), double(std::fabs(w))) - edges.begin();
+    ++o.weights[w == 0 ? 0 : size_t(above)];
+  }
+  return o;
+}
+
+TEST(Survival, AgreesWithTheStepOfEveryCombination) {
+  for (const Combination& combination : test::every_combination()) {
+    SCOPED_TRACE(combination.name);
+    OptimizerRun run(surveyed(combination), test::combination_shapes());
+    OptimizerRun plain(combination.setup, test::combination_shapes());
+    prepare(run);
+    prepare(plain);
+    std::vector<std::vector<float>> before;
+    for (size_t i = 0; i < run.targets().size(); ++i) before.push_back(run.decoded(i));
+    const std::vector<Survival> survival = surveyed_step(run, combination.setup.config, 2);
+    plain.step(2);
+    ASSERT_EQ(run.everything(), plain.everything());
+    // The end of a step may move all scales of an nvfp4 tensor and round small blocks again.
+    if (combination.setup.encoding.format == WeightFormat::kNvfp4) continue;
+    for (size_t i = 0; i < survival.size(); ++i) {
+      const Survival& s = survival[i];
+      const Observed o = observed(before[i], run.decoded(i));
+      ASSERT_EQ(s.name, run.targets()[i].name);
+      ASSERT_EQ(s.weights, o.weights);
+      ASSERT_EQ(fate_of(s, Branch::kBoth, Fate::kMoved), o.moved);
+      ASSERT_EQ(fate_of(s, Branch::kBoth, Fate::kSignChanged), o.sign_changed);
+      ASSERT_EQ(fate_of(s, Branch::kBoth, Fate::kLeftZero), o.left_zero);
+      ASSERT_EQ(fate_of(s, Branch::kBoth, Fate::kEnteredZero), o.entered_zero);
+      ASSERT_LE(fate_of(s, Branch::kBoth, Fate::kVanished), sum(s.weights) - o.moved);
+    }
+  }
+}
+
+OptimizerConfig m_plus_adam(double lr_additive, double lr_multiplicative) {
+  Json keys = test::m_plus_adam_keys();
+  keys["lr_additive"] = lr_additive;
+  keys["lr_multiplicative"] = lr_multiplicative;
+  return test::optimizer_config(keys);
+}
+
+// One step of 1,000 weights of BF16 from 1 up, all with the same gradient.
+Survival of_large_weights(const OptimizerConfig& config) {
+  test::RunSetup setup{.config = config,
+                       .options = {.survey = Survey::kOnDemand},
+                       .encoding = {.format = WeightFormat::kBF16}};
+  OptimizerRun run(setup, {{.rows = 4, .cols = 250}});
+  run.encode(0, [](int64_t, int64_t) { return 1.25f; });
+  test::fill_tensor(run.gradient(), [](int64_t, int64_t) { return 0.5f; });
+  return surveyed_step(run, config, 1).front();
+}
+
+TEST(Survival, TellsTheBranchesApart) {
+  // The direction of a first step is 1 in both branches. Half a step of BF16 at 1.25 is 2^-8: an additive
+  // step of 1e-3 is lost, a multiplicative one of 1e-2 is not.
+  const Survival s = of_large_weights(m_plus_adam(1e-3, 1e-2));
+  EXPECT_EQ(fate_of(s, Branch::kAdditive, Fate::kVanished), 1000);
+  EXPECT_EQ(fate_of(s, Branch::kAdditive, Fate::kMoved), 0);
+  EXPECT_EQ(fate_of(s, Branch::kMultiplicative, Fate::kMoved), 1000);
+  EXPECT_EQ(fate_of(s, Branch::kBoth, Fate::kMoved), 1000);
+  EXPECT_EQ(fate_of(s, Branch::kBoth, Fate::kVanished), 0);
+}
+
+TEST(Survival, OfOneBranchAlone) {
+  const Survival additive = of_large_weights(m_plus_adam(1e-1, 0));
+  EXPECT_EQ(additive.fates[size_t(Branch::kAdditive)], additive.fates[size_t(Branch::kBoth)]);
+  EXPECT_EQ(fate_of(additive, Branch::kMultiplicative, Fate::kMoved), 0);
+  EXPECT_EQ(fate_of(additive, Branch::kMultiplicative, Fate::kVanished), 0)
+      << "a zero update does not vanish";
+  EXPECT_EQ(of_large_weights(test::optimizer_config(test::adamw_keys())).branches, 1);
+}
+
+// A weight that changes because its block's scale does: fp16 scales drag, powers of two do not.
+TEST(Survival, SeesScaleDrag) {
+  for (const Fp8ScaleMode mode : {Fp8ScaleMode::kPow2, Fp8ScaleMode::kFp16}) {
+    const OptimizerConfig config = m_plus_adam(0, 1e-2);
+    test::RunSetup setup{.config = config,
+                         .options = {.survey = Survey::kOnDemand},
+                         .encoding = {.format = WeightFormat::kBlockFp8, .fp8_scale_mode = mode}};
+    OptimizerRun run(setup, {{.rows = 1, .cols = 128}});
+    // The largest weight grows by the multiplicative rate, 0.01, the others have no gradient.
+    run.encode(0, [](int64_t, int64_t c) { return c == 0 ? 1.5f : 0.01f * float(c); });
+    test::fill_tensor(run.gradient(), [](int64_t, int64_t c) { return c == 0 ? -1.0f : 0.0f; });
+    const Survival s = surveyed_step(run, config, 1).front();
+    if (mode == Fp8ScaleMode::kPow2) {
+      EXPECT_EQ(s.dragged, 0);
+      EXPECT_EQ(s.drag_log2, 0);
+    } else {
+      EXPECT_GT(s.dragged, 100);
+      // FP16 has 11 bits: the scale follows the maximum to 2^-11.
+      EXPECT_NEAR(s.drag_log2 / double(s.dragged), std::log2(1.51 / 1.5), 2 * std::log2(1 + 0x1p-10));
+    }
+  }
+}
+
+TEST(Survival, BucketsCoverEveryMagnitude) {
+  EXPECT_EQ(int(bucket_edges().size()), kMagnitudeBuckets - 1);
+  EXPECT_EQ(magnitude_bucket(0.0f), 0);
+  EXPECT_EQ(magnitude_bucket(-0.0f), 0);
+  EXPECT_EQ(magnitude_bucket(0x1p-149f), 1);
+  EXPECT_EQ(magnitude_bucket(0x1.fffffep-17f), 1);
+  EXPECT_EQ(magnitude_bucket(-0x1p-16f), 2);
+  EXPECT_EQ(magnitude_bucket(0x1.fffffep-15f), 2);
+  EXPECT_EQ(magnitude_bucket(0x1p-14f), 3);
+  EXPECT_EQ(magnitude_bucket(3.99f), kMagnitudeBuckets - 2);
+  EXPECT_EQ(magnitude_bucket(4.0f), kMagnitudeBuckets - 1);
+  EXPECT_EQ(magnitude_bucket(INFINITY), kMagnitudeBuckets - 1);
+}
+
+}  // namespace
+}  // namespace mpt
