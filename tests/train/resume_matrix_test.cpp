@@ -106,8 +106,9 @@ void expect_every_tensor_changes(const Choice& choice) {
   SCOPED_TRACE(choice.name);
   const TempDirectory directory;
   write_tiny_data(directory.path());
+  // Steps that the coarsest format holds.
   std::vector<std::string> overrides{"train.steps=4", "checkpoint.every_steps=2",
-                                     "optimizer.lr_multiplicative=2e-2"};
+                                     "optimizer.lr_additive=5e-2", "optimizer.lr_multiplicative=2e-2"};
   overrides.insert(overrides.end(), choice.overrides.begin(), choice.overrides.end());
   const RunConfig config = tiny_config(directory.path(), "run", overrides);
   train(config);
