@@ -15,6 +15,8 @@ build=(cmake ninja-build g++ libfmt-dev libspdlog-dev nlohmann-json3-dev libcli1
        zlib1g-dev libxxhash-dev)
 run=(python3 python3-matplotlib)
 dev=(libgtest-dev libbenchmark-dev)
+# An independent implementation of the small formats for the tests to compare with, where the distribution has it.
+oracles=(llvm-19-dev)
 tools=(clang-format clang-tidy shellcheck ccache)
 # One of these, best first. Only OpenMP builds: a pthread BLAS beside OpenMP loops costs up to four times the run time.
 blas=(libblis-openmp-dev libopenblas-openmp-dev)
@@ -22,10 +24,11 @@ blas=(libblis-openmp-dev libopenblas-openmp-dev)
 usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
 wanted=("${build[@]}" "${run[@]}")
+optional=()
 check_only=no
 for argument in "$@"; do
   case $argument in
-    --dev) wanted+=("${dev[@]}") ;;
+    --dev) wanted+=("${dev[@]}") optional+=("${oracles[@]}") ;;
     --tools) wanted+=("${tools[@]}") ;;
     --check) check_only=yes ;;
     -h | --help) usage; exit 0 ;;
@@ -85,6 +88,9 @@ fi
 
 apt update -q || die "apt-get update failed; are the package sources of this machine reachable?"
 if [ $need_blas = yes ]; then missing+=("$(best_blas)"); fi
+for package in "${optional[@]}"; do
+  if has_candidate "$package" && ! installed "$package"; then missing+=("$package"); fi
+done
 say "dependencies: installing ${missing[*]}"
 apt install -q -y --no-install-recommends "${missing[@]}" || die "apt-get could not install: ${missing[*]}"
 say "dependencies: installed ${#missing[@]} packages"
