@@ -82,9 +82,10 @@ struct PrecisionConfig {
 
   template <class V>
   void fields(V& v) {
-    v.optional("weights", weights,
-               {.doc = "format of the master weights of the linear layers, the only copy there is; embedding, "
-                       "norms and head are bf16, or fp32 beside fp32"});
+    v.optional(
+        "weights", weights,
+        {.doc = "format of the master weights of the linear layers, the only copy there is; embedding, "
+                "norms and head are bf16, or fp32 beside fp32"});
     v.optional("compute", compute,
                {.doc = "format of the operands of matrix products, and of activations; fp8: operands of the "
                        "linear layers, everything else bf16"});
@@ -143,15 +144,14 @@ struct PrecisionConfig {
   }
   template <class V>
   void scaling_fields(V& v, const Condition& delayed) {
-    v.optional("fp8_history", fp8_history,
-               {.minimum = 1,
-                .maximum = 1 << 16,
-                .only_with = delayed,
-                .doc = "amaxes that a scale looks back on"});
+    v.optional(
+        "fp8_history", fp8_history,
+        {.minimum = 1, .maximum = 1 << 16, .only_with = delayed, .doc = "amaxes that a scale looks back on"});
     v.optional("fp8_amax_algo", fp8_amax_algo,
                {.only_with = delayed, .doc = "which amax of the history sets the scale"});
-    v.optional("fp8_margin", fp8_margin,
-               {.minimum = -64, .maximum = 64, .only_with = delayed, .doc = "binades left free above the amax"});
+    v.optional(
+        "fp8_margin", fp8_margin,
+        {.minimum = -64, .maximum = 64, .only_with = delayed, .doc = "binades left free above the amax"});
     v.optional("fp8_amax_update", fp8_amax_update,
                {.only_with = delayed, .doc = "how often histories roll and scales change"});
     v.optional("fp8_eval_amax", fp8_eval_amax,

@@ -162,10 +162,11 @@ struct LogConfig {
   void fields(V& v) {
     v.optional("every_steps", every_steps,
                {.minimum = 1, .maximum = 1e9, .doc = "steps between lines of the log"});
-    v.optional("update_survival", update_survival,
-               {.minimum = 0,
-                .maximum = 1e9,
-                .doc = "steps between records of which updates survived rounding, and of FP8 scales; 0 = none"});
+    v.optional(
+        "update_survival", update_survival,
+        {.minimum = 0,
+         .maximum = 1e9,
+         .doc = "steps between records of which updates survived rounding, and of FP8 scales; 0 = none"});
   }
 };
 

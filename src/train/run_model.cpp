@@ -19,8 +19,8 @@ WeightOptions weight_options(const RunConfig& config) {
           .additions = config.batch.micro_batches(),
           .head_additions = (tokens + chunk - 1) / chunk,
           .linears = linear_encoding(config.precision),
-          .linear_copies = config.precision.compute == ComputeFormat::kFp8 ? LinearCopies::kNone
-                                                                           : LinearCopies::kDecoded};
+          .linear_copies =
+              config.precision.compute == ComputeFormat::kFp8 ? LinearCopies::kNone : LinearCopies::kDecoded};
 }
 
 LlamaOptions llama_options(const RunConfig& config) {
@@ -57,8 +57,7 @@ std::vector<UpdateTarget> update_targets(const WeightStore& weights) {
 RunModel::RunModel(const RunConfig& config, Device& device, Allocator& allocator)
     : weights(llama_parameters(config.model), weight_options(config), device, allocator),
       llama(config.model, llama_options(config), weights, device, allocator),
-      optimizer(config.optimizer, optimizer_options_of(config), update_targets(weights),
-                device, allocator) {}
+      optimizer(config.optimizer, optimizer_options_of(config), update_targets(weights), device, allocator) {}
 
 std::vector<NamedTensor> RunModel::named_tensors() const {
   std::vector<NamedTensor> all = weights.named_tensors();

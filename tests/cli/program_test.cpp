@@ -25,8 +25,8 @@ std::string content_of(const std::string& path) {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-const Arguments kVerbs{"train", "plan", "schema", "tokenizer", "tokenize", "eval", "generate", "export",
-                       "toy"};
+const Arguments kVerbs{"train", "plan",     "schema", "tokenizer", "tokenize",
+                       "eval",  "generate", "export", "toy"};
 
 // --- usage --------------------------------------------------------------------------------------------
 

@@ -61,8 +61,8 @@ static void product(const Sgemm& call) {
   // A leading dimension of 0, of rows without elements, is refused, and the refusal only printed.
   const auto leading = [](int64_t stride) { return Int(std::max<int64_t>(stride, 1)); };
   cblas_sgemm(CblasRowMajor, flag(call.transpose_a), flag(call.transpose_b), Int(call.m), Int(call.n),
-              Int(call.k), call.alpha, call.a, leading(call.lda), call.b, leading(call.ldb), call.beta, call.d,
-              leading(call.ldd));
+              Int(call.k), call.alpha, call.a, leading(call.lda), call.b, leading(call.ldb), call.beta,
+              call.d, leading(call.ldd));
 }
 
 // With BLIS 0.9 the bits of A B^T depend on the number of threads where n is odd, by the kernels of its last

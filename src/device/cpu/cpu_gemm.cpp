@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "core/check.h"
-#include "device/cpu/convert_rows.h"
 #include "device/cpu/cblas.h"
+#include "device/cpu/convert_rows.h"
 
 namespace mpt {
 

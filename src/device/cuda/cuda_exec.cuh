@@ -34,7 +34,8 @@ struct WarpGroup {
     return reduce(decltype(f(int64_t{0}))(-INFINITY), n, f, [](auto a, auto b) { return max_of(b, a); });
   }
   MPT_HD float reduce_max(float x, int lanes = kLanes) const {
-    return across(x, [](float a, float b) { return max_of(b, a); }, lanes);
+    return across(
+        x, [](float a, float b) { return max_of(b, a); }, lanes);
   }
 
  private:
