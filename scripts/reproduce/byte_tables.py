@@ -15,15 +15,18 @@ import sys
 CONFIGS = pathlib.Path(__file__).resolve().parents[2] / "configs"
 SIZES = ["60m", "130m", "350m", "1b"]
 
-# Label, config without its size, and what the paper prints: persistent bytes a parameter, and with the gradient.
+# Label, config without its size, what is changed in it, and what the paper prints: persistent bytes a parameter, and
+# with the gradient.
+FP32_MASTER = ("precision.compute=bf16", "precision.optimizer_state=bf16", "precision.gradient=bf16")
 MEMORY = [
-    ("AdamW, BF16 weights and states", "bf16_adamw", None),
-    ("AdamW + SR, BF16", "bf16_adamw_sr", (6, 8)),
-    ("AdamW + Kahan, BF16", "bf16_adamw_kahan", None),
-    ("M+Adam, BF16 master", "bf16", (8, 10)),
-    ("M+Adam, FP8 master", "fp8", (7, 9)),
-    ("M+Adam, NVFP4 master", "nvfp4", None),
-    ("AdamW, FP32 everywhere", "fp32_adamw", None),
+    ("AdamW, FP32 master, BF16 states", "fp32_adamw", FP32_MASTER, (8, 10)),
+    ("AdamW, BF16 weights and states", "bf16_adamw", (), None),
+    ("AdamW + SR, BF16", "bf16_adamw_sr", (), (6, 8)),
+    ("AdamW + Kahan, BF16", "bf16_adamw_kahan", (), None),
+    ("M+Adam, BF16 master", "bf16", (), (8, 10)),
+    ("M+Adam, FP8 master", "fp8", (), (7, 9)),
+    ("M+Adam, NVFP4 master", "nvfp4", (), None),
+    ("AdamW, FP32 everywhere", "fp32_adamw", (), None),
 ]
 
 # Bytes of optimizer state a parameter, as printed for 130M and 350M.
@@ -40,8 +43,8 @@ def memory_table(program):
     print("| bytes a parameter | weights | states | persistent | + gradient | paper |")
     print("|---|---|---|---|---|---|")
     wrong = []
-    for label, config, paper in MEMORY:
-        nominal = plan(program, f"60m_{config}")["nominal_bytes_per_parameter"]
+    for label, config, overrides, paper in MEMORY:
+        nominal = plan(program, f"60m_{config}", *overrides)["nominal_bytes_per_parameter"]
         persistent = nominal["weights"] + nominal["optimizer_state"]
         total = persistent + nominal["gradient"]
         if paper not in (None, (persistent, total)):
