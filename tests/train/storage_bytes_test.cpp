@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, StorageOfSize,
                                               942'099'104,
                                               8'034'496'512,
                                               {5'622'411'168, 5'633'617'536, 5'648'559'360, 5'678'443'008}}),
-                         [](const auto& instance) { return "_" + std::string(instance.param.name); });
+                         [](const auto& instance) { return fmt::format("size_{}", instance.param.name); });
 
 // Persistent bytes a parameter, and with the gradient.
 TEST(StorageBytes, Nominal) {
