@@ -4,18 +4,22 @@
     scripts/reproduce/main_table.py --scale pico --tokens data/tokens --work runs/main_table --output docs/results
 
 Cells run side by side, each on its own threads. What is finished is not run again and what was interrupted goes on from
-its last checkpoint: stop it at any time and start it with the same arguments. A cell that fails is shown with its error,
-the others go on, and the exit status is 1.
+its last checkpoint: stop it at any time and start it with the same arguments. A cell counts as finished, too, if the CSV
+of an earlier table in --output has it with the same fingerprint (config, rates, length, seed, tokens), so that a table can
+be made in parts and on several machines. A cell that fails is shown with its error, the others go on, and the exit status
+is 1.
 """
 
 import argparse
 import concurrent.futures
 import csv
+import hashlib
 import json
 import math
 import os
 import pathlib
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -63,11 +67,35 @@ ROWS = [
 ]
 
 
+def config_text(path):
+    """A config with everything it includes, without comments."""
+    text = re.sub(r"^\s*//.*$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    included = re.search(r'"include"\s*:\s*\[(.*?)\]', text, flags=re.DOTALL)
+    names = re.findall(r'"([^"]+)"', included.group(1)) if included else []
+    return "".join(config_text(path.parent / name) for name in names) + text
+
+
+def tokens_hash(tokens):
+    """What identifies the text and its tokenizer: the hashes of all shards."""
+    manifest = json.loads((pathlib.Path(tokens) / "manifest.json").read_text(encoding="utf-8"))
+    shards = [shard["hash"] for name in sorted(manifest["splits"]) for shard in manifest["splits"][name]["shards"]]
+    return manifest["tokenizer"]["hash"] + " " + " ".join(shards)
+
+
+def earlier_results(path):
+    """{fingerprint: record} of a table made before."""
+    if not path.exists():
+        return {}
+    with open(path, newline="", encoding="utf-8") as file:
+        return {record["fingerprint"]: record for record in csv.DictReader(file) if record["val_loss"]}
+
+
 class Cell:
     """One row at one seed."""
 
     def __init__(self, row, seed, args, rates):
         self.row, self.seed, self.args = row, seed, args
+        self.earlier = None  # its record in an earlier table
         self.overrides = {**row.overrides, **rates.get(row.key, {})}
         self.directory = pathlib.Path(args.work) / f"{args.scale}_{row.key}_seed{seed}"
         self.error = ""
@@ -85,8 +113,16 @@ class Cell:
                    "--resume", "auto"]
         return command + [text for key, value in sets.items() for text in ("--set", f"{key}={value}")]
 
+    def fingerprint(self, tokens):
+        """Of everything that the loss depends on but the program."""
+        text = config_text(ROOT / "configs" / f"{self.args.scale}_{self.row.config}.json")
+        parts = [text, json.dumps(self.overrides, sort_keys=True), str(self.seed), f"{self.args.chinchilla:g}", tokens]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
     def loss(self):
         """Final validation loss, NaN if training diverged, None if the cell is not finished."""
+        if self.earlier:
+            return float(self.earlier["val_loss"])
         try:
             run = Run(self.directory)
         except BadRun:
@@ -109,6 +145,19 @@ class Cell:
         return self
 
 
+    def speed(self):
+        """Median tokens/s; a cell that ran beside others is slower for it."""
+        if self.earlier:
+            return float(self.earlier["tokens_per_second"])
+        return Run(self.directory).median("tokens_per_second") if self.loss() is not None else math.nan
+
+    def tokens(self):
+        """Trained on in all."""
+        if self.earlier:
+            return int(self.earlier["tokens"])
+        return max(Run(self.directory).steps.items())[1]["tokens"] if self.loss() is not None else 0
+
+
 def run_all(cells, jobs):
     start, done = time.monotonic(), 0
     todo = [cell for cell in cells if cell.loss() is None]
@@ -128,24 +177,21 @@ def spread(values):
 
 
 def table(rows, cells):
-    """Markdown lines, and records for the CSV."""
-    lines = ["| weights/compute | optimizer | val loss, mean ± sd | perplexity | against AdamW | paper, 60M |",
-             "|---|---|---|---|---|---|"]
-    records, baseline = [], {}
+    """Markdown lines."""
+    lines = ["| weights/compute | optimizer | val loss, mean ± sd | seeds | perplexity | against AdamW | paper, 60M |",
+             "|---|---|---|---|---|---|---|"]
+    baseline = {}
     for row in rows:
         losses = [loss for cell in cells if cell.row is row and (loss := cell.loss()) is not None]
-        for cell in cells:
-            if cell.row is row:
-                records.append([row.regime, row.optimizer, row.key, cell.seed, cell.loss()])
         if not losses:
-            lines.append(f"| {row.regime} | {row.optimizer} | not run | | | {row.paper} |")
+            lines.append(f"| {row.regime} | {row.optimizer} | not run | 0 | | | {row.paper} |")
             continue
         mean = statistics.fmean(losses)
         baseline.setdefault(row.regime, mean)
         against = f"{mean - baseline[row.regime]:+.4f}" if row.optimizer != "AdamW" else ""
-        lines.append(f"| {row.regime} | {row.optimizer} | {mean:.4f}{spread(losses)} | {math.exp(mean):.3f} | {against} "
-                     f"| {row.paper} |")
-    return lines, records
+        lines.append(f"| {row.regime} | {row.optimizer} | {mean:.4f}{spread(losses)} | {len(losses)} | {math.exp(mean):.3f} "
+                     f"| {against} | {row.paper} |")
+    return lines
 
 
 def processor():
@@ -156,21 +202,11 @@ def processor():
     return f"{platform.machine()}, {os.cpu_count()} threads"
 
 
-def speeds(cells):
-    """Median tokens/s of each row's first finished seed; cells that ran beside others are slower for it."""
-    found = {}
-    for cell in cells:
-        if cell.row.key not in found and cell.loss() is not None:
-            found[cell.row.key] = Run(cell.directory).median("tokens_per_second")
-    return found
-
-
 def write_results(args, rows, cells, rates):
     output = pathlib.Path(args.output)
     output.mkdir(parents=True, exist_ok=True)
-    lines, records = table(rows, cells)
-    tokens = max((max(Run(c.directory).steps.values(), key=lambda r: r["step"])["tokens"]
-                  for c in cells if c.loss() is not None), default=0)
+    lines = table(rows, cells)
+    tokens = max((cell.tokens() for cell in cells), default=0)
     manifest = json.loads((pathlib.Path(args.tokens) / "manifest.json").read_text(encoding="utf-8"))
     commit = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True,
                             check=False).stdout.strip()
@@ -191,13 +227,14 @@ def write_results(args, rows, cells, rates):
     if notes.exists():
         text += [notes.read_text(encoding="utf-8").strip(), ""]
     stem.with_suffix(".md").write_text("\n".join(text), encoding="utf-8")
-    speed = speeds(cells)
+    identity = tokens_hash(args.tokens)
     with open(stem.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["regime", "optimizer", "row", "seed", "val_loss", "tokens_per_second"])
-        for record in records:
-            loss = "" if record[4] is None else f"{record[4]:.6f}"
-            writer.writerow([*record[:4], loss, f"{speed.get(record[2], math.nan):.0f}"])
+        writer.writerow(["regime", "optimizer", "row", "seed", "val_loss", "tokens", "tokens_per_second", "fingerprint"])
+        for cell in cells:
+            if (loss := cell.loss()) is not None:
+                writer.writerow([cell.row.regime, cell.row.optimizer, cell.row.key, cell.seed, f"{loss:.6f}",
+                                 cell.tokens(), f"{cell.speed():.0f}", cell.fingerprint(identity)])
     print("\n".join(lines))
     print(f"written: {stem.with_suffix('.md')}, {stem.with_suffix('.csv')}")
 
@@ -224,6 +261,10 @@ def main():
         if name not in known:
             parser.error(f"no row {name}; rows are {', '.join(sorted(known))}")
     cells = [Cell(row, seed, args, rates) for seed in args.seeds for row in rows]
+    earlier = earlier_results(pathlib.Path(args.output) / f"main_table_{args.scale}.csv")
+    identity = tokens_hash(args.tokens)
+    for cell in cells:
+        cell.earlier = earlier.get(cell.fingerprint(identity))
     if not args.table_only:
         run_all(cells, args.jobs)
     write_results(args, rows, cells, rates)
