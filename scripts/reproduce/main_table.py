@@ -213,7 +213,7 @@ def write_results(args, rows, cells, rates):
     seeds = " ".join(map(str, args.seeds))
     text = [f"# Main table, {args.scale}", "",
             f"    scripts/reproduce/main_table.py --scale {args.scale} --chinchilla {args.chinchilla:g} --seeds {seeds} \\",
-            "      --tokens TOKENS --work RUNS --output docs/results" + (" --rates RATES" if rates else ""), "",
+            "      --tokens TOKENS --work RUNS --output docs/results" + (f" --rates {args.rates}" if rates else ""), "",
             f"{tokens:,} tokens a run, seeds {seeds}, {manifest['splits']['train']['tokens']:,} training tokens, unigram "
             f"entropy of the validation text {unigram_entropy(pathlib.Path(args.tokens) / 'manifest.json'):.4f} nats. "
             f"Commit {commit}; {processor()}; {args.jobs} cells at a time of {args.threads} thread(s) each.", "",
