@@ -6,21 +6,9 @@
 namespace mpt {
 namespace {
 
-int64_t packed_bytes(const NamedTensor& named) {
-  return named.tensor.elements() * size_of(named.tensor.dtype);
-}
-
-int64_t weight_bytes(const RunModel& model) {
+int64_t weight_bytes(const WeightStore& weights) {
   int64_t bytes = 0;
-  for (const NamedTensor& named : model.weights.named_tensors()) bytes += packed_bytes(named);
-  return bytes;
-}
-
-// States are named "<state>/<parameter>"; what has no such name exists once a tensor, or once.
-int64_t state_bytes(const RunModel& model) {
-  int64_t bytes = 0;
-  for (const NamedTensor& named : model.optimizer.named_states())
-    if (named.name.find('/') != std::string::npos) bytes += packed_bytes(named);
+  for (size_t i = 0; i < weights.specs().size(); ++i) bytes += weights.master(int64_t(i)).logical_bytes();
   return bytes;
 }
 
@@ -54,11 +42,11 @@ StorageBytes storage_bytes(const RunConfig& config, Device& device) {
   PlanningAllocator allocator;
   const RunModel model(config, device, allocator);
   const MemoryUse& use = allocator.use();
-  const int64_t states = state_bytes(model);
+  const int64_t states = model.optimizer.optimizer_state_bytes();
   return {.nominal_weights = nominal_weight_bytes(config.precision.weights),
           .nominal_states = nominal_state_bytes(config, states),
           .nominal_gradient = double(size_of(dtype_of(config.precision.gradient))),
-          .logical_weights = weight_bytes(model),
+          .logical_weights = weight_bytes(model.weights),
           .logical_states = states,
           .allocated_weights = use.of(Purpose::kWeights),
           .allocated_states = use.of(Purpose::kOptimizerState),
