@@ -10,6 +10,7 @@
 #include "optim/update_ops.h"
 #include "optim/update_unit.h"
 #include "precision/codecs.h"
+#include "precision/largest.h"
 
 namespace mpt {
 
@@ -56,20 +57,6 @@ struct SquareSum {
       return mine;
     else
       return group.sum(G::kLanes, [mine](int64_t) { return mine; });
-  }
-};
-
-// *total: the largest of maxima[0, count), by one group.
-struct LargestMaximum {
-  const float* maxima;
-  int64_t count;
-  float* total;
-
-  template <class G>
-  MPT_HD void operator()(G group, int64_t) const {
-    const float* const x = maxima;
-    const float most = group.max(count, [=](int64_t i) { return x[i]; });
-    if (group.lane() == 0) *total = most;
   }
 };
 
@@ -164,7 +151,7 @@ class UpdateOpsOn : public UpdateOps {
     float* const maxima = call.maximum.units.as<float>();
     float* const total = call.maximum.tensor.as<float>();
     exec_.units(units, NextMaximumUnit<Rule, Nvfp4Codec>{rule, states, codec, maxima});
-    exec_.rows(1, LargestMaximum{maxima, units, total});
+    exec_.rows(1, LargestOf{maxima, units, total});
     return codec.storing_with(total);
   }
 

@@ -3,6 +3,7 @@
 
 #include "device/exec.h"
 #include "precision/codecs.h"
+#include "precision/largest.h"
 #include "precision/precision_ops.h"
 
 namespace mpt {
@@ -32,20 +33,6 @@ struct RowScaleMax {
     const uint8_t* const scale = scales + row * stride;
     const float maximum = group.max(cols, [=](int64_t i) { return float(scale[i]); });
     if (group.lane() == 0) most[row] = maximum;
-  }
-};
-
-// *total: the largest of most[0, count), by one group.
-struct MaxOfRows {
-  const float* most;
-  int64_t count;
-  float* total;
-
-  template <class G>
-  MPT_HD void operator()(G group, int64_t) const {
-    const float* const x = most;
-    const float maximum = group.max(count, [=](int64_t i) { return x[i]; });
-    if (group.lane() == 0) *total = maximum;
   }
 };
 
@@ -159,7 +146,7 @@ class PrecisionOpsOn : public PrecisionOps {
     return row_maxima_.as<float>();
   }
   float* total() { return row_maxima_.as<float>() + row_maxima_.cols - 1; }
-  void reduce_rows(int64_t rows) { exec_.rows(1, MaxOfRows{maxima(rows), rows, total()}); }
+  void reduce_rows(int64_t rows) { exec_.rows(1, LargestOf{maxima(rows), rows, total()}); }
 
   static void check_shapes(const EncodedTensor& encoded, const Tensor& plain, std::string_view what) {
     check(plain.rows == encoded.rows && plain.cols == encoded.cols, "{} of [{},{}] with a [{},{}]", what,

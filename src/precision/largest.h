@@ -1,0 +1,24 @@
+// The second half of a maximum over a tensor: the largest of numbers that rows or units have left behind.
+#pragma once
+
+#include <cstdint>
+
+#include "core/host_device.h"
+
+namespace mpt {
+
+// *result: the largest of values[0, count), by one group.
+struct LargestOf {
+  const float* values;
+  int64_t count;
+  float* result;
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t) const {
+    const float* const x = values;
+    const float largest = group.max(count, [=](int64_t i) { return x[i]; });
+    if (group.lane() == 0) *result = largest;
+  }
+};
+
+}  // namespace mpt
