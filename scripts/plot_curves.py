@@ -10,14 +10,8 @@ import math
 import os
 import sys
 
+from pyplot import plt
 from run_metrics import BadRun, Run
-
-try:
-    import matplotlib
-except ModuleNotFoundError:
-    sys.exit(f"plot_curves.py: error: {sys.executable} has no matplotlib; install python3-matplotlib and use /usr/bin/python3")
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  (the backend has to be chosen first)
 
 
 def smoothed(values, window):

@@ -13,14 +13,8 @@ import argparse
 import math
 import sys
 
+from pyplot import plt
 from run_metrics import BadRun, Run
-
-try:
-    import matplotlib
-except ModuleNotFoundError:
-    sys.exit(f"plot_survival.py: error: {sys.executable} has no matplotlib; install python3-matplotlib and use /usr/bin/python3")
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  (the backend has to be chosen first)
 
 BRANCHES = {"both": "whole update", "additive": "additive alone", "multiplicative": "multiplicative alone"}
 

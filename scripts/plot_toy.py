@@ -17,12 +17,7 @@ import os
 import statistics
 import sys
 
-try:
-    import matplotlib
-except ModuleNotFoundError:
-    sys.exit(f"plot_toy.py: error: {sys.executable} has no matplotlib; install python3-matplotlib and use /usr/bin/python3")
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  (the backend has to be chosen first)
+from pyplot import plt
 
 LABELS = {"additive": "additive", "multiplicative": "multiplicative", "m_plus_adam": "M+Adam"}
 COLOURS = {"additive": "tab:blue", "multiplicative": "tab:orange", "m_plus_adam": "tab:green"}
