@@ -10,9 +10,6 @@
 namespace mpt {
 namespace {
 
-// Every dimension of every operand, which is what FP8 products of GPUs take (NUMERICS "cuBLASLt FP8").
-constexpr int64_t kFp8Multiple = 16;
-
 void check_multiple(std::string_view what, int64_t value) {
   check(value % kFp8Multiple == 0, "{} is {}; FP8 products need multiples of {}", what, value, kFp8Multiple);
 }

@@ -9,6 +9,10 @@
 
 namespace mpt {
 
+// Every dimension of every operand must be a multiple of it: what FP8 products of GPUs take (NUMERICS
+// "cuBLASLt FP8").
+inline constexpr int64_t kFp8Multiple = 16;
+
 // Where a tensor that is cast again and again keeps its scale: single numbers in device memory.
 struct Fp8Slot {
   float* scale = nullptr;       // of the next cast

@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "model/parameters.h"
+#include "precision/fp8_ops.h"
 
 namespace mpt {
 namespace {
@@ -71,13 +72,12 @@ class Checker {
     if (precision.compute == ComputeFormat::kFp8) check_fp8_shapes();
   }
 
-  // What FP8 products need of shapes: every dimension of every operand a multiple of 16.
+  // What FP8 products need of shapes.
   void check_fp8_shapes() {
-    constexpr int64_t kMultiple = 16;
     const auto aligned = [&](std::string_view key, int64_t value, std::string_view what) {
-      require(value % kMultiple == 0, key,
-              "{}{} is not a multiple of {}, which precision.compute = fp8{} needs", what, value, kMultiple,
-              at("precision.compute"));
+      require(value % kFp8Multiple == 0, key,
+              "{}{} is not a multiple of {}, which precision.compute = fp8{} needs", what, value,
+              kFp8Multiple, at("precision.compute"));
     };
     aligned("model.hidden_size", config_.model.hidden_size, "");
     aligned("model.pad_multiple", padded_intermediate_size(config_.model),
