@@ -6,3 +6,8 @@
 #else
 #define MPT_HD inline
 #endif
+
+// Defined where code is compiled for the GPU.
+#ifdef __CUDA_ARCH__
+#define MPT_ON_GPU
+#endif

@@ -1,10 +1,13 @@
 // What a backend supplies besides iteration (exec.h): memory, copies, matrix products and attention.
 //
 // Calls are asynchronous with respect to the host where the backend is; synchronize() waits for all of them.
-// upload() and download() have completed when they return.
+// upload() and download() have completed when they return. send() and receive() only enqueue, between a tensor
+// and its image in host memory (memory_plan.h), so that a step need not wait for the host.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -13,11 +16,31 @@
 #include "device/gemm.h"
 #include "device/memory_plan.h"
 
+struct CUstream_st;
+
 namespace mpt {
+
+enum class Backend : uint8_t { kCpu, kCuda };
+template <>
+struct EnumNames<Backend> {
+  static constexpr std::array<std::string_view, 2> kNames{"cpu", "cuda"};
+};
+
+// Work that is run again and again: the same calls on the same memory each time. What differs from run to run
+// lies in staged tensors. A backend may record the calls once and replay them after that.
+class RepeatedWork {
+ public:
+  virtual ~RepeatedWork() = default;
+  virtual void run(const std::function<void()>& work) { work(); }
+};
 
 class Device {
  public:
   virtual ~Device() = default;
+
+  [[nodiscard]] virtual Backend backend() const = 0;
+  // Where a CUDA backend's work is enqueued; null elsewhere, and where a device only plans.
+  [[nodiscard]] virtual CUstream_st* cuda_stream() const { return nullptr; }
 
   [[nodiscard]] virtual std::string name() const = 0;       // "CPU: AMD EPYC, 2 threads"
   [[nodiscard]] virtual std::string libraries() const = 0;  // "BLIS 0.9.0 (kernel zen3)"
@@ -28,6 +51,13 @@ class Device {
   virtual void download(const Tensor& source, std::byte* target) = 0;
   virtual void upload(const std::byte* source, const Tensor& target) = 0;
   virtual void synchronize() = 0;
+
+  // Enqueues the copy of the image to its tensor. The image is read when the copy is made: it must not change
+  // until synchronize().
+  virtual void send(const Staged& /*staged*/) {}
+  // Enqueues the copy of the tensor to its image, which is there after synchronize().
+  virtual void receive(const Staged& /*staged*/) {}
+  virtual std::unique_ptr<RepeatedWork> make_repeated_work() { return std::make_unique<RepeatedWork>(); }
 
   virtual Gemm& gemm() = 0;
   virtual Attention& attention() = 0;

@@ -59,6 +59,22 @@ class MemoryUse {
 constexpr int64_t kAlignment = 64;  // bytes; of every buffer's start
 constexpr int64_t align_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
+// A contiguous tensor and its image in host memory; where the device works in host memory both are the same.
+struct Staged {
+  Tensor tensor;
+  std::byte* host = nullptr;  // null when planning
+
+  template <class T>
+  [[nodiscard]] T* image() const {
+    return reinterpret_cast<T*>(host);
+  }
+  // Rows [first, first + count), image included.
+  [[nodiscard]] Staged row_range(int64_t first, int64_t count) const {
+    return {tensor.row_range(first, count),
+            host ? host + first * tensor.stride * size_of(tensor.dtype) : nullptr};
+  }
+};
+
 class Allocator {
  public:
   virtual ~Allocator() = default;
@@ -72,6 +88,14 @@ class Allocator {
   Tensor tensor(Purpose purpose, DType dtype, int64_t rows, int64_t cols) {
     return {bytes(purpose, rows * cols * size_of(dtype)), dtype, rows, cols, cols};
   }
+  // The same with an image, zero-filled too.
+  Staged staged(Purpose purpose, DType dtype, int64_t rows, int64_t cols) {
+    const Tensor t = tensor(purpose, dtype, rows, cols);
+    return {t, image_of(t)};
+  }
+
+ protected:
+  virtual std::byte* image_of(const Tensor& tensor) { return tensor.data; }
 
  private:
   static uint64_t next_id() {

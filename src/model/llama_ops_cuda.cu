@@ -1,6 +1,6 @@
 // The LLaMA operations on a CUDA stream: the same formulas as on the CPU.
 #include "device/cuda/cuda_exec.cuh"
-#include "model/llama_ops_cuda.h"
+#include "model/llama_ops_backends.h"
 #include "model/llama_ops_on.h"
 
 namespace mpt {

@@ -1,5 +1,6 @@
 // The optimizers' operations on the CPU.
 #include "device/cpu/cpu_exec.h"
+#include "optim/update_ops_backends.h"
 #include "optim/update_ops_on.h"
 
 namespace mpt {
@@ -11,7 +12,7 @@ int64_t square_sums(int64_t rows, int64_t cols) {
   return (units_of(rows, cols) + kUnits - 1) / kUnits;
 }
 
-std::unique_ptr<UpdateOps> make_update_ops(Device&) {
+std::unique_ptr<UpdateOps> make_cpu_update_ops() {
   return std::make_unique<UpdateOpsOn<CpuExec>>(CpuExec{});
 }
 

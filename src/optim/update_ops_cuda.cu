@@ -1,6 +1,6 @@
 // The optimizers' operations on a CUDA stream: the same bits as on the CPU (no contraction: -fmad=false).
 #include "device/cuda/cuda_exec.cuh"
-#include "optim/update_ops_cuda.h"
+#include "optim/update_ops_backends.h"
 #include "optim/update_ops_on.h"
 
 namespace mpt {

@@ -1,6 +1,6 @@
 // The operations on FP8 operands on a CUDA stream: the same bits as on the CPU.
 #include "device/cuda/cuda_exec.cuh"
-#include "precision/fp8_ops_cuda.h"
+#include "precision/fp8_ops_backends.h"
 #include "precision/fp8_ops_on.h"
 
 namespace mpt {

@@ -1,7 +1,7 @@
 // The operations on encoded weights on a CUDA stream: the same bits as on the CPU (no contraction:
 // -fmad=false).
 #include "device/cuda/cuda_exec.cuh"
-#include "precision/precision_ops_cuda.h"
+#include "precision/precision_ops_backends.h"
 #include "precision/precision_ops_on.h"
 
 namespace mpt {

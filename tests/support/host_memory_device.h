@@ -16,6 +16,7 @@ class HostMemoryDevice final : public Device {
   int64_t downloads = 0;
   int64_t largest_copy = 0;  // bytes
 
+  [[nodiscard]] Backend backend() const override { return Backend::kCpu; }
   [[nodiscard]] std::string name() const override { return "host memory"; }
   [[nodiscard]] std::string libraries() const override { return ""; }
   [[nodiscard]] int64_t memory_bytes() const override { return 0; }

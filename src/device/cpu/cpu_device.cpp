@@ -76,6 +76,7 @@ class CpuDevice final : public Device {
     omp_set_max_active_levels(1);
   }
 
+  [[nodiscard]] Backend backend() const override { return Backend::kCpu; }
   [[nodiscard]] std::string name() const override {
     return fmt::format("CPU: {}, {} thread{}", processor_name(), threads_, threads_ == 1 ? "" : "s");
   }

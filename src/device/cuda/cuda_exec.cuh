@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-#include "core/check.h"
+#include "device/cuda/launch.cuh"
 #include "device/exec.h"
 
 namespace mpt {
@@ -14,7 +14,7 @@ struct WarpGroup {
   static constexpr unsigned kAll = 0xffffffffu;
 
   MPT_HD int64_t lane() const {
-#ifdef __CUDA_ARCH__
+#ifdef MPT_ON_GPU
     return threadIdx.x % kLanes;
 #else
     return 0;
@@ -40,13 +40,13 @@ struct WarpGroup {
 
  private:
   MPT_HD static void wait() {
-#ifdef __CUDA_ARCH__
+#ifdef MPT_ON_GPU
     __syncwarp();
 #endif
   }
   template <class T, class Combine>
   MPT_HD static T across(T x, const Combine& combine, int lanes = kLanes) {
-#ifdef __CUDA_ARCH__
+#ifdef MPT_ON_GPU
     for (int distance = lanes / 2; distance > 0; distance /= 2)
       x = combine(x, __shfl_xor_sync(kAll, x, distance));
 #endif
@@ -81,15 +81,11 @@ struct CudaExec {
 
   template <class F>
   void elements(int64_t n, const F& f) const {
-    if (n == 0) return;
-    elements_kernel<<<blocks_for(n), kThreadsPerBlock, 0, stream>>>(f, n);
-    check_launch();
+    launch(elements_kernel<F>, shape_for(n), f, n);
   }
   template <class F>
   void rows(int64_t n, const F& f) const {
-    if (n == 0) return;
-    groups_kernel<<<blocks_for(n * WarpGroup::kLanes), kThreadsPerBlock, 0, stream>>>(f, n);
-    check_launch();
+    launch(groups_kernel<F>, shape_for(n * WarpGroup::kLanes), f, n);
   }
   template <class F>
   void units(int64_t n, const F& f) const {
@@ -97,12 +93,10 @@ struct CudaExec {
   }
 
  private:
-  static unsigned blocks_for(int64_t threads) {
-    return static_cast<unsigned>((threads + kThreadsPerBlock - 1) / kThreadsPerBlock);
-  }
-  static void check_launch() {
-    const cudaError_t status = cudaGetLastError();
-    if (status != cudaSuccess) throw error("CUDA launch: {}", cudaGetErrorString(status));
+  [[nodiscard]] LaunchShape shape_for(int64_t threads) const {
+    return {.blocks = (threads + kThreadsPerBlock - 1) / kThreadsPerBlock,
+            .threads = kThreadsPerBlock,
+            .stream = stream};
   }
 };
 

@@ -1,4 +1,4 @@
-// The optimizers' operations of a CUDA stream, for a device that owns one.
+// The optimizers' operations of each backend; make_update_ops() picks among them.
 #pragma once
 
 #include <memory>
@@ -9,6 +9,8 @@ struct CUstream_st;
 
 namespace mpt {
 
+std::unique_ptr<UpdateOps> make_cpu_update_ops();
+// Enqueued on `stream`. Only in builds with CUDA.
 std::unique_ptr<UpdateOps> make_cuda_update_ops(CUstream_st* stream);
 
 }  // namespace mpt

@@ -1,4 +1,4 @@
-// The LLaMA operations of a CUDA stream, for a device that owns one.
+// The LLaMA operations of each backend; make_llama_ops() picks among them.
 #pragma once
 
 #include <memory>
@@ -9,6 +9,8 @@ struct CUstream_st;
 
 namespace mpt {
 
+std::unique_ptr<LlamaOps> make_cpu_llama_ops();
+// Enqueued on `stream`. Only in builds with CUDA.
 std::unique_ptr<LlamaOps> make_cuda_llama_ops(CUstream_st* stream);
 
 }  // namespace mpt

@@ -1,4 +1,4 @@
-// The operations on FP8 operands of a CUDA stream, for a device that owns one.
+// The operations on FP8 operands of each backend; make_fp8_ops() picks among them.
 #pragma once
 
 #include <memory>
@@ -9,6 +9,8 @@ struct CUstream_st;
 
 namespace mpt {
 
+std::unique_ptr<Fp8Ops> make_cpu_fp8_ops();
+// Enqueued on `stream`. Only in builds with CUDA.
 std::unique_ptr<Fp8Ops> make_cuda_fp8_ops(CUstream_st* stream);
 
 }  // namespace mpt
