@@ -16,6 +16,19 @@ namespace mpt {
 enum class Transpose : uint8_t { kNo, kYes };
 enum class Accumulate : uint8_t { kNo, kYes };
 
+// How a GPU may multiply; a CPU always takes the more exact way.
+enum class Multiply : uint8_t {
+  kFull,     // fp32 operands as they are, FP8 sums promoted to FP32 as they grow
+  kTf32,     // fp32 operands only: with TF32's 10 bits of mantissa
+  kFastFp8,  // FP8 operands only: sums stay in the tensor core's own accumulator
+};
+
+// Which FP8 operands a backend's products take.
+enum class Fp8Layout : uint8_t {
+  kAny,
+  kRowsOfK  // a as [m,k] and b as [n,k] only, as Hopper has it (NUMERICS "cuBLASLt FP8")
+};
+
 struct GemmCall {
   Tensor a;  // [m,k], or [k,m] when transposed
   Tensor b;  // [k,n], or [n,k] when transposed
@@ -23,6 +36,7 @@ struct GemmCall {
   Transpose transpose_a = Transpose::kNo;
   Transpose transpose_b = Transpose::kNo;
   Accumulate accumulate = Accumulate::kNo;
+  Multiply multiply = Multiply::kFull;
   const float* scale_inv_a = nullptr;  // in device memory; null: 1
   const float* scale_inv_b = nullptr;
 
@@ -40,6 +54,7 @@ class Gemm {
   // Throws LogicError if the shapes disagree, D is neither fp32 nor bf16, or the operands are of types that
   // do not go together.
   virtual void run(const GemmCall& call) = 0;
+  [[nodiscard]] virtual Fp8Layout fp8_layout() const { return Fp8Layout::kAny; }
 };
 
 constexpr bool is_fp8(DType dtype) { return dtype == DType::kE4M3 || dtype == DType::kE5M2; }
