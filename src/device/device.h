@@ -1,8 +1,8 @@
 // What a backend supplies besides iteration (exec.h): memory, copies, matrix products and attention.
 //
 // Calls are asynchronous with respect to the host where the backend is; synchronize() waits for all of them.
-// upload() and download() have completed when they return. send() and receive() only enqueue, between a tensor
-// and its image in host memory (memory_plan.h), so that a step need not wait for the host.
+// upload() and download() have completed when they return. send() and receive() only enqueue, between a
+// tensor and its image in host memory (memory_plan.h), so that a step need not wait for the host.
 #pragma once
 
 #include <array>

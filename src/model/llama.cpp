@@ -19,10 +19,10 @@ namespace {
 
 void check_options(const LlamaOptions& options, const WeightStore& weights) {
   const BatchShape& shape = options.micro_batch;
-  check(
-      shape.rows > 0 && shape.seq_len > 0 && options.loss_chunk_rows > 0,
-      "a model for micro-batches of {} rows of {} tokens, {} tokens' logits at a time; each must be positive",
-      shape.rows, shape.seq_len, options.loss_chunk_rows);
+  check(shape.rows > 0 && shape.seq_len > 0 && options.loss_chunk_rows > 0 && options.micro_batches > 0,
+        "a model for {} micro-batches of {} rows of {} tokens, {} tokens' logits at a time; each must be "
+        "positive",
+        options.micro_batches, shape.rows, shape.seq_len, options.loss_chunk_rows);
   check(options.storage == weights.options().storage, "{} activations over {} weights",
         name_of(options.storage), name_of(weights.options().storage));
   check(options.keep == Keep::kNothing || weights.has_gradients(),
@@ -64,16 +64,18 @@ Llama::Llama(const LlamaConfig& config, const LlamaOptions& options, const Weigh
                               .fp8 = options.fp8},
                              allocator)),
       rope_(config, options.micro_batch.seq_len, device, allocator) {
-  const int64_t n = options.micro_batch.tokens();
-  tokens_ = allocator.tensor(Purpose::kData, DType::kI32, 1, n);
-  targets_ = allocator.tensor(Purpose::kData, DType::kI32, 1, n);
+  const int64_t n = options.micro_batch.tokens(), most = options.micro_batches;
+  tokens_ = allocator.staged(Purpose::kData, DType::kI32, most, n);
+  targets_ = allocator.staged(Purpose::kData, DType::kI32, most, n);
+  gradient_scale_ = allocator.staged(Purpose::kData, DType::kF32, 1, 1);
+  loss_sums_ = allocator.staged(Purpose::kLogits, DType::kF64, 1, most);
   losses_ = allocator.tensor(Purpose::kLogits, DType::kF32, 1, n);
   logits_ = allocator.tensor(Purpose::kLogits, options.storage, options.loss_chunk_rows, config.vocab_size);
-  if (tokens_.data != nullptr) host_losses_.resize(size_t(n));  // a plan takes no memory of its own
+  if (tokens_.host != nullptr) host_losses_.resize(size_t(n));  // a plan takes no memory of its own
   if (options.keep == Keep::kForBackward) allocate_gradient_scratch(allocator);
-  AttentionShape most = attention_shape();
-  most.batch = options.micro_batch.rows;
-  device.attention().reserve(allocator, most);
+  AttentionShape attention = attention_shape();
+  attention.batch = options.micro_batch.rows;
+  device.attention().reserve(allocator, attention);
 }
 
 void Llama::allocate_gradient_scratch(Allocator& allocator) {
@@ -86,11 +88,9 @@ void Llama::allocate_gradient_scratch(Allocator& allocator) {
   d_branch_ = scratch(options_.storage, n, c);
   d_wide_ = scratch(options_.storage, n, std::max(3 * c, f));
   d_gain_partial_ = scratch(DType::kF32, norm_chunks(n), c);
-  first_use_ = allocator.tensor(Purpose::kData, DType::kI32, 1, config_.vocab_size + 1);
-  uses_ = allocator.tensor(Purpose::kData, DType::kI32, 1, n);
-  if (uses_.data == nullptr) return;
-  host_first_.resize(size_t(config_.vocab_size) + 2);
-  host_uses_.resize(size_t(n));
+  const int64_t most = options_.micro_batches;
+  first_use_ = allocator.staged(Purpose::kData, DType::kI32, most, config_.vocab_size + 1);
+  uses_ = allocator.staged(Purpose::kData, DType::kI32, most, n);
 }
 
 // --- views -----------------------------------------------------------------------------------------------
@@ -145,24 +145,58 @@ void Llama::rotate(const Tensor& qkv, float direction) {
 
 // --- forward ---------------------------------------------------------------------------------------------
 
-void Llama::load(const TokenBatch& batch) {
+void Llama::stage_tokens(const TokenBatch& batch) {
   const int64_t seq_len = options_.micro_batch.seq_len, n = int64_t(batch.tokens.size());
-  check(n % seq_len == 0 && n > 0 && n <= options_.micro_batch.tokens() &&
+  check(n % seq_len == 0 && n > 0 && n <= tokens_.tensor.elements() &&
             batch.targets.size() == batch.tokens.size(),
-        "micro-batch of {} tokens and {} targets; expected whole rows of {}, at most {}", n,
-        batch.targets.size(), seq_len, options_.micro_batch.rows);
+        "{} tokens and {} targets staged; expected whole rows of {}, at most {}", n, batch.targets.size(),
+        seq_len, options_.micro_batches * options_.micro_batch.rows);
   check_range("token", batch.tokens, 0, config_.vocab_size);
   check_range("target", batch.targets, kNoTarget, config_.vocab_size);
-  rows_ = n / seq_len;
-  host_tokens_ = batch.tokens;
-  device_.upload(reinterpret_cast<const std::byte*>(batch.tokens.data()), tokens_.columns(0, n));
-  device_.upload(reinterpret_cast<const std::byte*>(batch.targets.data()), targets_.columns(0, n));
+  staged_rows_ = n / seq_len;
+  std::ranges::copy(batch.tokens, tokens_.image<int32_t>());
+  std::ranges::copy(batch.targets, targets_.image<int32_t>());
+}
+
+void Llama::stage(const TokenBatch& step, float gradient_scale) {
+  check(options_.keep == Keep::kForBackward, "this model was planned for evaluation only");
+  stage_tokens(step);
+  *gradient_scale_.image<float>() = gradient_scale;
+  for (int64_t i = 0; i < staged_micro_batches(); ++i) sort_uses(i);
+}
+
+int64_t Llama::staged_micro_batches() const {
+  return (staged_rows_ + options_.micro_batch.rows - 1) / options_.micro_batch.rows;
+}
+
+// A counting sort of the tokens: which positions used each row of the table, in ascending order.
+void Llama::sort_uses(int64_t micro_batch) {
+  const int64_t most = options_.micro_batch.tokens(), first = micro_batch * most;
+  const auto n = size_t(std::min(most, staged_rows_ * options_.micro_batch.seq_len - first));
+  const std::span tokens(tokens_.image<int32_t>() + first, n);
+  int32_t* const begin = first_use_.row_range(micro_batch, 1).image<int32_t>();
+  int32_t* const uses = uses_.row_range(micro_batch, 1).image<int32_t>();
+  const std::span counts(begin, size_t(config_.vocab_size) + 1);
+  std::ranges::fill(counts, 0);
+  for (const int32_t token : tokens) ++counts[size_t(token)];
+  std::inclusive_scan(counts.begin(), counts.end(), counts.begin());
+  // From behind, each count moves from the end of its row's uses to their beginning.
+  for (size_t i = n; i-- > 0;) uses[--counts[size_t(tokens[i])]] = int32_t(i);
+}
+
+void Llama::load(int64_t micro_batch) {
+  check(micro_batch >= 0 && micro_batch < staged_micro_batches(), "micro-batch {} of {}", micro_batch,
+        staged_micro_batches());
+  micro_batch_ = micro_batch;
+  rows_ = std::min(options_.micro_batch.rows, staged_rows_ - micro_batch * options_.micro_batch.rows);
+  for (const Staged& staged : {tokens_, targets_}) device_.send(staged.row_range(micro_batch, 1));
 }
 
 void Llama::forward(Fp8CastKind kind) {
   cast_ = kind;
   linears_.begin_forward(kind);
-  ops_->embedding_forward(weights_.compute(embedding_index()), live(tokens_), live(acts_.layers[0].residual));
+  ops_->embedding_forward(weights_.compute(embedding_index()),
+                          live(tokens_.tensor.row_range(micro_batch_, 1)), live(acts_.layers[0].residual));
   for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) forward_layer(layer, Pass::kFirst);
   norm(acts_.layers.back().middle, acts_.branch, acts_.final_residual, acts_.final_norm, acts_.final_inv_rms,
        final_norm_index(config_));
@@ -202,39 +236,52 @@ void Llama::forward_layer(int64_t layer, Pass pass) {
 
 // --- loss ------------------------------------------------------------------------------------------------
 
-// Losses of all rows, summed in FP64 in their order; with `backward`, also the head's and final norm's
-// gradients.
-double Llama::loss_of(const BackwardOptions* backward) {
+// Losses of all rows and their sum; with `backward`, also the head's and final norm's gradients.
+void Llama::enqueue_losses(const Accumulate* backward) {
   const int64_t n = rows_ * options_.micro_batch.seq_len;
   for (int64_t first = 0; first < n; first += options_.loss_chunk_rows) loss_chunk(first, backward);
-  device_.download(live(losses_), reinterpret_cast<std::byte*>(host_losses_.data()));
-  return std::accumulate(host_losses_.begin(), host_losses_.begin() + n, 0.0);
+  ops_->sum_losses(live(losses_), loss_sums_.tensor.columns(micro_batch_, 1));
 }
 
-void Llama::loss_chunk(int64_t first, const BackwardOptions* backward) {
+void Llama::loss_chunk(int64_t first, const Accumulate* backward) {
   const int64_t rows = std::min(options_.loss_chunk_rows, rows_ * options_.micro_batch.seq_len - first);
   const Tensor x = final_operand().row_range(first, rows), logits = logits_.row_range(0, rows);
   const int64_t head = head_linear(config_);
   linears_.forward(head, x, logits);
   ops_->cross_entropy({.logits = logits,
-                       .targets = targets_.columns(first, rows),
+                       .targets = targets_.tensor.row_range(micro_batch_, 1).columns(first, rows),
                        .losses = losses_.columns(first, rows),
-                       .gradient_scale = backward == nullptr ? 0.0f : backward->gradient_scale});
+                       .gradient_scale = backward == nullptr ? nullptr : gradient_scale_.tensor.as<float>()});
   if (backward == nullptr) return;
-  const Accumulate accumulate = first > 0 ? Accumulate::kYes : backward->accumulate;
+  const Accumulate accumulate = first > 0 ? Accumulate::kYes : *backward;
   linears_.backward(
       head, {.d_y = logits, .x = x, .d_x = d_branch_.row_range(first, rows), .accumulate = accumulate});
 }
 
+double Llama::loss() const {
+  const auto* sums = loss_sums_.image<double>();
+  return std::accumulate(sums, sums + staged_micro_batches(), 0.0);
+}
+
+std::span<const float> Llama::token_losses() {
+  device_.download(live(losses_), reinterpret_cast<std::byte*>(host_losses_.data()));
+  return std::span(host_losses_).first(size_t(rows_ * options_.micro_batch.seq_len));
+}
+
 double Llama::evaluate(const TokenBatch& batch) {
-  load(batch);
+  stage_tokens(batch);
+  load(0);
   forward(evaluation_cast());
-  return loss_of(nullptr);
+  enqueue_losses(nullptr);
+  device_.receive(loss_sums_);
+  device_.synchronize();
+  return loss();
 }
 
 std::vector<float> Llama::logits(std::span<const int32_t> tokens) {
   const std::vector<int32_t> no_targets(tokens.size(), -1);
-  load({tokens, no_targets});
+  stage_tokens({tokens, no_targets});
+  load(0);
   forward(evaluation_cast());
   const int64_t n = int64_t(tokens.size()), vocab = config_.vocab_size;
   std::vector<float> all(size_t(n * vocab));
@@ -257,16 +304,26 @@ std::vector<float> Llama::logits(std::span<const int32_t> tokens) {
 
 // --- backward --------------------------------------------------------------------------------------------
 
-double Llama::forward_backward(const TokenBatch& batch, const BackwardOptions& options) {
-  check(options_.keep == Keep::kForBackward, "this model was planned for evaluation only");
-  load(batch);
+void Llama::forward_backward(int64_t micro_batch, Accumulate accumulate) {
+  load(micro_batch);
+  for (const Staged& staged : {first_use_, uses_}) device_.send(staged.row_range(micro_batch, 1));
+  device_.send(gradient_scale_);
   forward(Fp8CastKind::kFold);
-  const double loss = loss_of(&options);
+  enqueue_losses(&accumulate);
   linears_.end_forward();
   cast_ = Fp8CastKind::kAgain;
-  backward(options.accumulate);
+  backward(accumulate);
   linears_.end_backward();
-  return loss;
+  device_.receive(loss_sums_);
+}
+
+double Llama::forward_backward(const TokenBatch& batch, const BackwardOptions& options) {
+  stage(batch, options.gradient_scale);
+  check(staged_micro_batches() == 1, "{} rows in one micro-batch of {}", staged_rows_,
+        options_.micro_batch.rows);
+  forward_backward(0, options.accumulate);
+  device_.synchronize();
+  return loss();
 }
 
 // d_branch_ holds the gradient of the final norm's output.
@@ -325,18 +382,10 @@ void Llama::backward_attention(int64_t layer, Accumulate accumulate) {
   backward_norm(a.residual, a.attn_inv_rms, layer_index(layer, LayerParam::kAttnNorm), accumulate);
 }
 
-// A counting sort of the tokens: which positions used each row of the table, in ascending order.
 void Llama::backward_embedding(Accumulate accumulate) {
-  std::fill(host_first_.begin(), host_first_.end(), 0);
-  for (const int32_t token : host_tokens_) ++host_first_[size_t(token) + 2];
-  for (size_t v = 2; v < host_first_.size(); ++v) host_first_[v] += host_first_[v - 1];
-  for (size_t i = 0; i < host_tokens_.size(); ++i)
-    host_uses_[size_t(host_first_[size_t(host_tokens_[i]) + 1]++)] = int32_t(i);
-  device_.upload(reinterpret_cast<const std::byte*>(host_first_.data()), first_use_);
-  device_.upload(reinterpret_cast<const std::byte*>(host_uses_.data()), live(uses_));
   ops_->embedding_backward({.d_out = live(d_residual_),
-                            .first = first_use_,
-                            .uses = live(uses_),
+                            .first = first_use_.tensor.row_range(micro_batch_, 1),
+                            .uses = live(uses_.tensor.row_range(micro_batch_, 1)),
                             .d_table = weights_.gradient(embedding_index()),
                             .accumulate = accumulate});
 }

@@ -28,6 +28,7 @@ struct LlamaOptions {
   Recompute recompute = Recompute::kNone;
   Keep keep = Keep::kForBackward;
   std::optional<PrecisionConfig> fp8{};  // its fp8_* keys, where linear layers compute in FP8
+  int64_t micro_batches = 1;             // most that are staged at once
 };
 
 // As many rows as fill 64 MiB of FP32 logits, in multiples of 16; at most all.
@@ -53,7 +54,18 @@ class Llama {
   // not: FP8 casts them here. What of the weights products read must be up to date (WeightStore::refresh()).
   void weights_changed() { linears_.weights_changed(); }
 
-  // Sum of the losses (nats) of the targets of up to micro_batch.rows rows; gradients go to the weight store.
+  // A step in three calls. stage() writes the rows of a step, micro-batch after micro-batch, to host memory,
+  // so work on rows before must be done; `gradient_scale` is of the sum of losses: 1 / (targets of the whole
+  // step) for the mean. forward_backward() enqueues the same work for the same micro-batch every time;
+  // gradients go to the weight store.
+  void stage(const TokenBatch& step, float gradient_scale);
+  void forward_backward(int64_t micro_batch, Accumulate accumulate);
+  // Sums of losses (nats) of the micro-batches: fp64 [1, micro-batches] in device memory, and all of them
+  // after Device::synchronize().
+  [[nodiscard]] Tensor losses() const { return loss_sums_.tensor.columns(0, staged_micro_batches()); }
+  [[nodiscard]] double loss() const;
+
+  // All three at once, for up to micro_batch.rows rows.
   double forward_backward(const TokenBatch& batch, const BackwardOptions& options);
   // Rounds gradients that were gathered in FP32 to their format, and updates the scales that are updated once
   // a step. Call once, after the last micro-batch of a step.
@@ -62,9 +74,7 @@ class Llama {
   // Sum of the losses only.
   double evaluate(const TokenBatch& batch);
   // The loss of every position of the last micro-batch, 0 where there is no target.
-  [[nodiscard]] std::span<const float> token_losses() const {
-    return std::span(host_losses_).first(size_t(rows_ * options_.micro_batch.seq_len));
-  }
+  std::span<const float> token_losses();
   // Logits of every position, [rows T, V], as FP32. To FP8 scales this is an evaluation.
   std::vector<float> logits(std::span<const int32_t> tokens);
 
@@ -75,11 +85,15 @@ class Llama {
  private:
   enum class Pass : uint8_t { kFirst, kRecompute };
 
-  void load(const TokenBatch& batch);
+  void stage_tokens(const TokenBatch& batch);
+  void sort_uses(int64_t micro_batch);
+  [[nodiscard]] int64_t staged_micro_batches() const;
+  // Makes a staged micro-batch the current one and enqueues its copy to the device.
+  void load(int64_t micro_batch);
   void forward(Fp8CastKind kind);
   void forward_layer(int64_t layer, Pass pass);
-  double loss_of(const BackwardOptions* backward);
-  void loss_chunk(int64_t first_row, const BackwardOptions* backward);
+  void enqueue_losses(const Accumulate* backward);
+  void loss_chunk(int64_t first_row, const Accumulate* backward);
   void backward(Accumulate accumulate);
   void backward_mlp(int64_t layer, Accumulate accumulate);
   void backward_attention(int64_t layer, Accumulate accumulate);
@@ -114,17 +128,18 @@ class Llama {
   Linears linears_;
   Activations acts_;
   RopeTable rope_;
-  Tensor tokens_, targets_;       // [1, N] int32
+  Staged tokens_, targets_;       // [micro-batches, N] int32
+  Staged gradient_scale_;         // [1, 1] fp32
   Tensor losses_;                 // [1, N] fp32
+  Staged loss_sums_;              // [1, micro-batches] fp64
   Tensor logits_;                 // [chunk, V]
   Tensor d_residual_, d_branch_;  // [N, C] gradients of the residual stream and of a block half's input
   Tensor d_wide_;                 // [N, max(3C, F)] gradients inside a block half
   Tensor d_gain_partial_;         // [norm_chunks(N), C] fp32
-  Tensor first_use_, uses_;       // embedding backward: [1, V + 1], [1, N] int32
-  std::vector<int32_t> host_first_, host_uses_;
+  Staged first_use_, uses_;       // embedding backward: [micro-batches, V + 1], [micro-batches, N] int32
   std::vector<float> host_losses_;
-  std::span<const int32_t> host_tokens_;
-  int64_t rows_ = 0;                       // of the current micro-batch
+  int64_t staged_rows_ = 0;                // of all micro-batches
+  int64_t micro_batch_ = 0, rows_ = 0;     // the current micro-batch, and its rows
   Fp8CastKind cast_ = Fp8CastKind::kFold;  // of inputs, in the current pass
 };
 

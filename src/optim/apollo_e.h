@@ -61,11 +61,11 @@ ProjectionScratch allocate_projection_scratch(const std::vector<MatrixShape>& sh
 struct ProjectionCall {
   EncodedTensor weights;
   Tensor gradient;
-  float grad_scale = 1.0f;
-  Tensor projection;  // [r, d]
-  Tensor second;      // [M, r], updated
+  const StepControl* control;  // in device memory
+  Tensor projection;           // [r, d]
+  Tensor second;               // [M, r], updated
   ApolloE sharing = ApolloE::kChannel;
-  ProjectionScalars scalars{};
+  const ProjectionScalars* scalars;  // in device memory
   ProjectionScratch scratch{};
 };
 

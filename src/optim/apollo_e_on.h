@@ -14,7 +14,7 @@ struct ExponentGradientUnit {
   UnitGrid grid;
   WeightCodec weights;
   ElementCodec gradient;
-  float grad_scale;
+  const StepControl* control;
   float* result;  // [rows, cols]
 
   template <class G>
@@ -25,6 +25,7 @@ struct ExponentGradientUnit {
     weights.load(group, span, w);
     gradient.load(group, span, g);
     float* const out = result + span.row * grid.cols + part.col;
+    const float grad_scale = control->grad_scale;
 #pragma omp simd
     for (int k = 0; k < part.size; ++k) out[k] = exponent_gradient(w[k], grad_scale * g[k]);
   }
@@ -106,12 +107,15 @@ struct SumColumnPieces {
 // V of one channel, and the squares of |N_j| and |R_j|.
 struct ProjectedMoments {
   const float* projected;  // [M, r]
-  ProjectionScalars scalars;
+  const ProjectionScalars* of_step;
+  const StepControl* control;
   int64_t rank, channels;
   float* second;  // [M, r]
   double* norms;  // [2, M]
 
   MPT_HD void operator()(int64_t j) const {
+    if (control->proceed == 0) return;
+    const ProjectionScalars scalars = *of_step;
     double normalised = 0, plain = 0;
     for (int64_t index = j * rank; index < (j + 1) * rank; ++index) {
       const float x = projected[index];
@@ -133,11 +137,11 @@ MPT_HD float shared_factor(double normalised, double plain, float scale) {
 struct ChannelFactors {
   const double* norms;  // [2, M]
   int64_t channels;
-  float scale;
+  const ProjectionScalars* of_step;
   float* factors;  // [M]
 
   MPT_HD void operator()(int64_t j) const {
-    factors[j] = shared_factor(norms[j], norms[channels + j], scale);
+    factors[j] = shared_factor(norms[j], norms[channels + j], of_step->scale);
   }
 };
 
@@ -145,7 +149,7 @@ struct ChannelFactors {
 struct MatrixFactor {
   const double* norms;  // [2, M]
   int64_t channels;
-  float scale;
+  const ProjectionScalars* of_step;
   float* factor;
 
   template <class G>
@@ -154,7 +158,7 @@ struct MatrixFactor {
     const int64_t m = channels;
     const double normalised = group.sum(m, [=](int64_t j) { return squares[j]; });
     const double plain = group.sum(m, [=](int64_t j) { return squares[m + j]; });
-    if (group.lane() == 0) *factor = shared_factor(normalised, plain, scale);
+    if (group.lane() == 0) *factor = shared_factor(normalised, plain, of_step->scale);
   }
 };
 

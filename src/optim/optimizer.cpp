@@ -43,6 +43,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, const OptimizerOptions& opti
   if (needs_initial_rms(config_))
     init_rms_ = allocator.tensor(Purpose::kOptimizerState, DType::kF32, 1, int64_t(targets_.size()));
   allocate_scratch(allocator);
+  allocate_tables(allocator);
 }
 
 void Optimizer::check_options() const {
@@ -89,11 +90,11 @@ Optimizer::States Optimizer::allocate_states(const UpdateTarget& target, Allocat
 }
 
 void Optimizer::allocate_scratch(Allocator& allocator) {
-  int64_t pieces = 1, live_units = 0, scaled_rows = 0;
+  int64_t pieces = 0, live_units = 0, scaled_rows = 0;
   std::vector<MatrixShape> projected;
   for (const UpdateTarget& target : targets_) {
     const int64_t rows = target.weights.rows, cols = target.weights.cols;
-    pieces = std::max(pieces, square_sums(rows, cols));
+    pieces += square_sums(rows, cols);
     if (is_live(target.weights)) live_units = std::max(live_units, units_of(rows, cols));
     if (is_scaled(target.weights.encoding.format)) scaled_rows = std::max(scaled_rows, rows);
     if (is_projected(config_, target.kind)) projected.push_back({rows, cols});
@@ -101,7 +102,7 @@ void Optimizer::allocate_scratch(Allocator& allocator) {
   partial_ = allocator.tensor(Purpose::kScratch, DType::kF64, 1, pieces);
   host_partial_.resize(size_t(pieces));
   if (needs_exponent_table(config_))
-    exponent_table_ = allocator.tensor(Purpose::kScratch, DType::kF32, 1, 2 * ExponentDecay::kEntries);
+    exponent_table_ = allocator.staged(Purpose::kScratch, DType::kF32, 1, 2 * ExponentDecay::kEntries);
   if (live_units > 0)
     maximum_scratch_ = {.units = allocator.tensor(Purpose::kScratch, DType::kF32, 1, live_units),
                         .tensor = allocator.tensor(Purpose::kScratch, DType::kF32, 1, 1)};
@@ -117,6 +118,30 @@ void Optimizer::allocate_survival(Allocator& allocator) {
     rows = std::max(rows, ops_->survival_rows(target.weights.rows, target.weights.cols));
   survival_ = allocator.tensor(Purpose::kScratch, DType::kU8, rows, int64_t(sizeof(SurvivalCounters)));
   if (survival_.data != nullptr) host_survival_.resize(size_t(survival_.bytes()));
+}
+
+void Optimizer::allocate_tables(Allocator& allocator) {
+  const auto bytes = [&](int64_t count) { return allocator.staged(Purpose::kScratch, DType::kU8, 1, count); };
+  control_ = bytes(sizeof(StepControl));
+  projection_scalars_ = bytes(int64_t(targets_.size() * sizeof(ProjectionScalars)));
+  for (const auto late : {false, true})
+    for (size_t i = 0; i < targets_.size(); ++i)
+      if (projected(i) == late) order_.push_back(i);
+  for (const size_t i : order_) calls_.push_back(call_of(i, {.t = 1}));
+  const auto together = size_t(std::ranges::count_if(order_, [&](size_t i) { return !projected(i); }));
+  if (together > 0) parts_.push_back({0, together, 0});
+  for (size_t k = together; k < order_.size(); ++k) parts_.push_back({k, 1, 0});
+  int64_t table = 0;
+  for (Part& part : parts_) {
+    part.table_offset = table;
+    table += ops_->table_bytes(std::span(calls_).subspan(part.first, part.count));
+  }
+  update_table_ = bytes(table);
+  for (const UpdateTarget& target : targets_) gradients_.push_back(target.gradient);
+  norm_table_ = bytes(ops_->norm_table_bytes(gradients_));
+  if (control_.host == nullptr) return;  // a plan
+  ops_->write_norm_table(norm_call({}), norm_table_.host);
+  device_.send(norm_table_);
 }
 
 double Optimizer::sum_of_partials(int64_t count) {
@@ -138,43 +163,80 @@ void Optimizer::states_loaded() {
   if (init_rms_.rows > 0) device_.download(init_rms_, reinterpret_cast<std::byte*>(host_init_rms_.data()));
 }
 
-double Optimizer::grad_norm() {
-  double sum = 0;
-  for (const UpdateTarget& target : targets_) {
-    const Tensor& g = target.gradient;
-    ops_->sum_of_squares(g, partial_);
-    sum += sum_of_partials(square_sums(g.rows, g.cols));
-  }
-  return std::sqrt(sum);
+// --- a step ----------------------------------------------------------------------------------------------
+
+NormCall Optimizer::norm_call(const Tensor& losses) const {
+  return {.gradients = gradients_,
+          .table = norm_table_.tensor.data,
+          .partial = partial_,
+          .losses = losses,
+          .clip_grad_norm = config_.clip_grad_norm,
+          .control = control_.tensor.as<StepControl>()};
 }
 
-void Optimizer::begin_step(const StepScalars& scalars) {
+void Optimizer::measure(const Tensor& losses) {
+  ops_->measure(norm_call(losses));
+  device_.receive(control_);
+}
+
+double Optimizer::grad_norm() {
+  measure({});
+  device_.synchronize();
+  return control().grad_norm;
+}
+
+void Optimizer::prepare(const StepScalars& scalars) {
   check(scalars.t >= 1, "optimizer step {}; steps count from 1", scalars.t);
-  if (exponent_table_.rows > 0)
-    device_.upload(bytes_of(exponent_decay_table(config_, scalars)), exponent_table_);
+  if (exponent_table_.tensor.rows > 0)
+    std::ranges::copy(exponent_decay_table(config_, scalars), exponent_table_.image<float>());
+  for (size_t k = 0; k < order_.size(); ++k) {
+    if (projected(order_[k])) prepare_projection(order_[k], scalars);
+    calls_[k] = call_of(order_[k], scalars);
+  }
+  for (const Part& part : parts_) ops_->write_table(updates_of(part), update_table_.host + part.table_offset);
+}
+
+void Optimizer::update() {
+  for (const Staged& staged : {update_table_, exponent_table_, projection_scalars_}) device_.send(staged);
+  for (const Part& part : parts_) update(part, {});
+}
+
+void Optimizer::control_by(float grad_scale) {
+  *control_.image<StepControl>() = {.grad_norm = control().grad_norm, .grad_scale = grad_scale, .proceed = 1};
+  device_.send(control_);
 }
 
 void Optimizer::step(const StepScalars& scalars) {
-  begin_step(scalars);
-  for (size_t i = 0; i < targets_.size(); ++i) update(i, scalars, {});
+  prepare(scalars);
+  control_by(scalars.grad_scale);
+  update();
+  device_.synchronize();
 }
 
 std::vector<Survival> Optimizer::step_surveyed(const StepScalars& scalars) {
   check(options_.survey == Survey::kOnDemand, "a surveyed step of an optimizer that was not made for it");
-  begin_step(scalars);
-  std::vector<Survival> all;
-  for (size_t i = 0; i < targets_.size(); ++i) {
-    const EncodedTensor& w = targets_[i].weights;
-    const Tensor table = survival_.row_range(0, ops_->survival_rows(w.rows, w.cols));
-    update(i, scalars, table);
-    all.push_back(read_survival(i, table));
-  }
+  prepare(scalars);
+  control_by(scalars.grad_scale);
+  for (const Staged& staged : {exponent_table_, projection_scalars_}) device_.send(staged);
+  std::vector<Survival> all(targets_.size());
+  for (size_t k = 0; k < order_.size(); ++k) all[order_[k]] = survey(k);
   return all;
 }
 
-Survival Optimizer::read_survival(size_t index, const Tensor& table) {
+// A table of its own for every update in turn.
+Survival Optimizer::survey(size_t position) {
+  const Part part{position, 1, 0};
+  ops_->write_table(updates_of(part), update_table_.host);
+  device_.send(update_table_);
+  const EncodedTensor& w = calls_[position].weights;
+  const Tensor counters = survival_.row_range(0, ops_->survival_rows(w.rows, w.cols));
+  update(part, counters);
+  return read_survival(order_[position], counters);
+}
+
+Survival Optimizer::read_survival(size_t target, const Tensor& table) {
   device_.download(table, host_survival_.data());
-  Survival sum{.name = targets_[index].name,
+  Survival sum{.name = targets_[target].name,
                .branches = config_.rule == UpdateRule::kMPlusAdam ? kBranches : 1};
   for (int64_t row = 0; row < table.rows; ++row) {
     SurvivalCounters one;
@@ -184,71 +246,87 @@ Survival Optimizer::read_survival(size_t index, const Tensor& table) {
   return sum;
 }
 
-DitherSource Optimizer::dither(size_t index, int64_t t, Stream stream, Rounding rounding) const {
+UpdatesCall Optimizer::updates_of(const Part& part) const {
+  return {.tensors = std::span(calls_).subspan(part.first, part.count),
+          .table = update_table_.tensor.data + part.table_offset,
+          .control = control_.tensor.as<StepControl>()};
+}
+
+void Optimizer::update(const Part& part, const Tensor& survival) {
+  const size_t first = order_[part.first];
+  if (projected(first)) ops_->project(projection_of(first));
+  UpdatesCall call = updates_of(part);
+  call.survival = survival;
+  ops_->update(call);
+  if (!precision_ops_) return;
+  for (size_t k = part.first; k < part.first + part.count; ++k)
+    precision_ops_->settle(targets_[order_[k]].weights);
+}
+
+DitherSource Optimizer::dither(size_t target, int64_t t, Stream stream, Rounding rounding) const {
   return {.rounding = rounding,
           .seed = options_.seed,
-          .tensor = targets_[index].tensor_id,
+          .tensor = targets_[target].tensor_id,
           .step = uint32_t(t),
           .stream = stream,
           .carry = config_.sr_saturate ? Carry::kSaturates : Carry::kToInfinity};
 }
 
-void Optimizer::update(size_t index, const StepScalars& scalars, const Tensor& survival) {
+UpdateCall Optimizer::call_of(size_t index, const StepScalars& scalars) {
   const UpdateTarget& target = targets_[index];
-  const States& states = states_[index];
-  const bool projected = states.projection.rows > 0;
+  States& states = states_[index];
   const TensorScalars tensor{.rank = target.weights.rank,
                              .weight_unit = host_init_rms_[index],
-                             .moments = projected ? Moments::kProjected : Moments::kDense};
+                             .moments = projected(index) ? Moments::kProjected : Moments::kDense};
   // FP32 is stored as it is: no need to draw for it.
   const bool random =
       config_.writeback == Writeback::kStochastic && target.weights.encoding.format != WeightFormat::kF32;
-  std::vector<DitherSource> state_dithers;
+  states.dithers.clear();
   for (const RuleState& state : states.rule)
-    state_dithers.push_back(dither(index, scalars.t, state.stream, options_.state_rounding));
-  UpdateCall call{.rule = make_rule(config_, scalars, tensor, exponent_table_.as<float>()),
+    states.dithers.push_back(dither(index, scalars.t, state.stream, options_.state_rounding));
+  UpdateCall call{.rule = make_rule(config_, scalars, tensor, exponent_table_.tensor.as<float>()),
                   .weights = target.weights,
                   .states = states.moments,
-                  .state_dithers = state_dithers,
+                  .state_dithers = states.dithers,
                   .state_update = options_.state_update,
                   .gradient = target.gradient,
-                  .grad_scale = scalars.grad_scale,
                   .weight_dither = dither(index, scalars.t, Stream::kWeightRounding,
                                           random ? Rounding::kStochastic : Rounding::kNearest),
                   .maximum = maximum_scratch_,
-                  .survival = survival,
                   .residuals = states.residuals};
   if (config_.kahan_variant == KahanVariant::kPerOp && states.residuals.rows > 0)
     call.per_op_adamw = make_per_op_adamw(config_, scalars, tensor);
-  if (projected) call.factors = project(index, scalars);
-  ops_->update(call);
-  if (precision_ops_) precision_ops_->settle(target.weights);
+  if (projected(index)) call.factors = factors_of(projection_of(index));
+  return call;
 }
 
-SharedFactors Optimizer::project(size_t index, const StepScalars& scalars) {
+// A new P where one is due; what the step's scalars decide of the projection.
+void Optimizer::prepare_projection(size_t index, const StepScalars& scalars) {
   const UpdateTarget& target = targets_[index];
-  const States& states = states_[index];
   const ProjectionShape shape = projection_shape(target.weights.rows, target.weights.cols);
-  const int64_t refresh = (scalars.t - 1) / config_.apollo_e_gap;
-  if ((scalars.t - 1) % config_.apollo_e_gap == 0) {
-    const std::vector<float> p = draw_projection({.seed = options_.seed,
-                                                  .tensor = target.tensor_id,
-                                                  .refresh = uint32_t(refresh),
-                                                  .rank = config_.apollo_e_rank,
-                                                  .depth = shape.depth});
-    device_.upload(bytes_of(p), states.projection);
-  }
-  const ProjectionCall call{.weights = target.weights,
-                            .gradient = target.gradient,
-                            .grad_scale = scalars.grad_scale,
-                            .projection = states.projection,
-                            .second = states.second,
-                            .sharing = config_.apollo_e,
-                            .scalars = make_projection_scalars(config_, scalars, shape),
-                            .scratch = projection_scratch_};
-  ops_->project(call);
-  return factors_of(call);
+  projection_scalars_.image<ProjectionScalars>()[index] = make_projection_scalars(config_, scalars, shape);
+  if ((scalars.t - 1) % config_.apollo_e_gap != 0) return;
+  const std::vector<float> p = draw_projection({.seed = options_.seed,
+                                                .tensor = target.tensor_id,
+                                                .refresh = uint32_t((scalars.t - 1) / config_.apollo_e_gap),
+                                                .rank = config_.apollo_e_rank,
+                                                .depth = shape.depth});
+  device_.upload(bytes_of(p), states_[index].projection);
 }
+
+ProjectionCall Optimizer::projection_of(size_t index) const {
+  const UpdateTarget& target = targets_[index];
+  return {.weights = target.weights,
+          .gradient = target.gradient,
+          .control = control_.tensor.as<StepControl>(),
+          .projection = states_[index].projection,
+          .second = states_[index].second,
+          .sharing = config_.apollo_e,
+          .scalars = projection_scalars_.tensor.as<ProjectionScalars>() + index,
+          .scratch = projection_scratch_};
+}
+
+// --- states ----------------------------------------------------------------------------------------------
 
 std::vector<NamedTensor> Optimizer::states_of_targets() const {
   std::vector<NamedTensor> named;
@@ -279,11 +357,6 @@ int64_t Optimizer::optimizer_state_bytes() const {
   for (const NamedTensor& named : states_of_targets())
     bytes += named.tensor.elements() * size_of(named.tensor.dtype);
   return bytes;
-}
-
-float clip_scale(double clip_grad_norm, double norm) {
-  // In this order std::min returns a NaN.
-  return clip_grad_norm > 0 ? float(std::min(clip_grad_norm / (norm + 1e-6), 1.0)) : 1.0f;
 }
 
 }  // namespace mpt

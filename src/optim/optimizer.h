@@ -53,9 +53,19 @@ class Optimizer {
   // To be called after states were loaded from a checkpoint.
   void states_loaded();
 
-  // The norm of all gradients together, from FP64 sums in an order that depends on shapes alone.
+  // A step in three calls. prepare() writes what the step's scalars decide to host memory, so work on the
+  // step before must be done; measure() and update() enqueue the same work every time. measure() finds the
+  // gradients' norm, from FP64 sums in an order that depends on shapes alone, clips by it, and lets update()
+  // do nothing if it or one of `losses` (fp64 [1, n]; no rows: none) is not finite.
+  void prepare(const StepScalars& scalars);
+  void measure(const Tensor& losses);
+  void update();
+  // What measure() found, after Device::synchronize().
+  [[nodiscard]] const StepControl& control() const { return *control_.image<StepControl>(); }
+
+  // measure(), and its norm at once.
   double grad_norm();
-  // Updates all weights and states from the gradients.
+  // A step at once, with the scalars' grad_scale.
   void step(const StepScalars& scalars);
   // The same, and what became of the updates, tensor by tensor. Needs Survey::kOnDemand.
   std::vector<Survival> step_surveyed(const StepScalars& scalars);
@@ -73,9 +83,10 @@ class Optimizer {
   // Of one target.
   struct States {
     std::vector<RuleState> rule;
-    std::vector<Tensor> moments;  // in the order of `rule`
-    Tensor residuals;             // with writeback = kahan
-    Tensor second, projection;    // Apollo-E: V [M, r] and P [r, d]
+    std::vector<Tensor> moments;        // in the order of `rule`
+    std::vector<DitherSource> dithers;  // of the step that was prepared
+    Tensor residuals;                   // with writeback = kahan
+    Tensor second, projection;          // Apollo-E: V [M, r] and P [r, d]
   };
 
   void check_options() const;
@@ -83,16 +94,28 @@ class Optimizer {
   States allocate_states(const UpdateTarget& target, Allocator& allocator) const;
   void allocate_scratch(Allocator& allocator);
   void allocate_survival(Allocator& allocator);
+  void allocate_tables(Allocator& allocator);
   [[nodiscard]] std::vector<NamedTensor> states_of_targets() const;
 
   double sum_of_partials(int64_t count);
-  void begin_step(const StepScalars& scalars);
-  // Counts into `survival`, where it has rows.
-  void update(size_t index, const StepScalars& scalars, const Tensor& survival);
-  Survival read_survival(size_t index, const Tensor& table);
-  // Factors of the target's channels in this step.
-  SharedFactors project(size_t index, const StepScalars& scalars);
-  [[nodiscard]] DitherSource dither(size_t index, int64_t t, Stream stream, Rounding rounding) const;
+  [[nodiscard]] NormCall norm_call(const Tensor& losses) const;
+  void control_by(float grad_scale);
+
+  // Updates that are made together, positions in calls_: all that need no preparation, or one that does.
+  struct Part {
+    size_t first, count;
+    int64_t table_offset;
+  };
+  [[nodiscard]] UpdatesCall updates_of(const Part& part) const;
+  void update(const Part& part, const Tensor& survival);
+  Survival survey(size_t position);
+  Survival read_survival(size_t target, const Tensor& table);
+
+  [[nodiscard]] bool projected(size_t target) const { return states_[target].projection.rows > 0; }
+  [[nodiscard]] UpdateCall call_of(size_t target, const StepScalars& scalars);
+  void prepare_projection(size_t target, const StepScalars& scalars);
+  [[nodiscard]] ProjectionCall projection_of(size_t target) const;
+  [[nodiscard]] DitherSource dither(size_t target, int64_t t, Stream stream, Rounding rounding) const;
 
   OptimizerConfig config_;
   OptimizerOptions options_;
@@ -101,9 +124,17 @@ class Optimizer {
   std::unique_ptr<UpdateOps> ops_;
   std::unique_ptr<PrecisionOps> precision_ops_;  // where a target's weights are scaled
   std::vector<States> states_;
-  Tensor partial_;         // [1, most pieces of a tensor] fp64
-  Tensor init_rms_;        // [1, targets] fp32: RMS of the initial weights
-  Tensor exponent_table_;  // [1, 2 entries] fp32
+  std::vector<Tensor> gradients_;  // of the targets
+  Tensor partial_;                 // [1, pieces of all tensors] fp64
+  Tensor init_rms_;                // [1, targets] fp32: RMS of the initial weights
+  std::vector<size_t> order_;      // targets as they stand in calls_: projected ones last
+  std::vector<UpdateCall> calls_;  // of the step that was prepared
+  std::vector<Part> parts_;
+  Staged control_;             // StepControl
+  Staged update_table_;        // of all parts
+  Staged norm_table_;          // of gradients_, written once
+  Staged exponent_table_;      // [1, 2 entries] fp32
+  Staged projection_scalars_;  // [1, targets] of ProjectionScalars
   ProjectionScratch projection_scratch_;
   MaximumScratch maximum_scratch_;
   Tensor survival_;  // [most rows, bytes of a row] of the largest tensor's counters
@@ -111,9 +142,5 @@ class Optimizer {
   std::vector<double> host_partial_;
   std::vector<float> host_init_rms_;
 };
-
-// min(1, clip / (norm + 1e-6)); 1 when clipping is off (clip = 0). A norm that is NaN gives NaN, never "no
-// clipping".
-float clip_scale(double clip_grad_norm, double norm);
 
 }  // namespace mpt

@@ -1,5 +1,5 @@
-// What the optimizers ask of a device: the update of a tensor, its preparation by Apollo-E, and sums of
-// squares. Written once over Exec (update_ops_on.h) and instantiated per backend.
+// What the optimizers ask of a device: the norm of the gradients, the updates of a step, their preparation by
+// Apollo-E. Written once over Exec (update_ops_on.h) and instantiated per backend.
 #pragma once
 
 #include <memory>
@@ -31,6 +31,7 @@ struct MaximumScratch {
 };
 int64_t units_of(int64_t rows, int64_t cols);
 
+// The update of one tensor.
 struct UpdateCall {
   AnyRule rule;
   EncodedTensor weights;                        // updated
@@ -38,14 +39,9 @@ struct UpdateCall {
   std::span<const DitherSource> state_dithers;  // as many
   StateUpdate state_update = StateUpdate::kOnce;
   Tensor gradient;  // fp32 or bf16
-  float grad_scale = 1.0f;
   DitherSource weight_dither{};
   SharedFactors factors{};   // of rules that take one
   MaximumScratch maximum{};  // for live nvfp4
-
-  // Where it has rows: a table of survival_rows() SurvivalCounters that the fates of this update are counted
-  // into before it is made.
-  Tensor survival{};
 
   // Compensated weights, where residuals has rows: weights and residuals are bf16, and the rule is
   // per_op_adamw where that is given.
@@ -53,10 +49,40 @@ struct UpdateCall {
   std::optional<KahanPerOpAdamW> per_op_adamw{};
 };
 
+// The updates of a step. What differs from step to step (rates, corrections, draws) is read from `table`, in
+// device memory, so that the same calls can be made again with another table.
+struct UpdatesCall {
+  std::span<const UpdateCall> tensors;
+  const std::byte* table;      // as write_table() wrote it for these tensors
+  const StepControl* control;  // in device memory
+  // Of a single tensor, where it has rows: a table of survival_rows() SurvivalCounters that the fates of its
+  // update are counted into before it is made. The step must proceed then.
+  Tensor survival{};
+};
+
+// All gradients' norm and what follows from it.
+struct NormCall {
+  std::span<const Tensor> gradients;
+  const std::byte* table;  // as write_norm_table() wrote it for these gradients
+  Tensor partial;          // fp64 [1, square_sums() of all gradients] scratch
+  Tensor losses{};         // fp64 [1, n]: of a step that is made only if they are finite; none: no rows
+  double clip_grad_norm;
+  StepControl* control;  // in device memory, written
+};
+
 class UpdateOps {
  public:
   virtual ~UpdateOps() = default;
-  virtual void update(const UpdateCall& call) = 0;
+  // The tables are written on the host; where a tensor stands in them depends on the list alone.
+  [[nodiscard]] virtual int64_t table_bytes(std::span<const UpdateCall> tensors) const = 0;
+  virtual void write_table(const UpdatesCall& call, std::byte* image) const = 0;
+  // Tensors in any order, but what comes in several passes one after another.
+  virtual void update(const UpdatesCall& call) = 0;
+
+  [[nodiscard]] virtual int64_t norm_table_bytes(std::span<const Tensor> gradients) const = 0;
+  virtual void write_norm_table(const NormCall& call, std::byte* image) const = 0;
+  virtual void measure(const NormCall& call) = 0;
+
   // To be called before an update of the same tensor by a rule with factors.
   virtual void project(const ProjectionCall& call) = 0;
   // partial[i], fp64: the sum of squares of the i-th piece of the logical elements; square_sums() pieces.

@@ -12,8 +12,6 @@ int64_t square_sums(int64_t rows, int64_t cols) {
   return (units_of(rows, cols) + kUnits - 1) / kUnits;
 }
 
-std::unique_ptr<UpdateOps> make_cpu_update_ops() {
-  return std::make_unique<UpdateOpsOn<CpuExec>>(CpuExec{});
-}
+std::unique_ptr<UpdateOps> make_cpu_update_ops() { return std::make_unique<UpdateOpsOn<CpuExec>>(CpuExec{}); }
 
 }  // namespace mpt

@@ -1,13 +1,17 @@
 // The optimizers' operations, once, for any Exec.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <utility>
+#include <vector>
 
 #include "core/check.h"
 #include "device/exec.h"
 #include "optim/apollo_e_on.h"
 #include "optim/survival_unit.h"
 #include "optim/update_ops.h"
+#include "optim/update_table.h"
 #include "optim/update_unit.h"
 #include "precision/codecs.h"
 #include "precision/largest.h"
@@ -60,11 +64,49 @@ struct SquareSum {
   }
 };
 
-struct CopyNumber {
-  const float* source;
-  float* target;
+// The norm of all gradients, and what the step does about it.
+struct JudgeStep {
+  const double* partial;
+  int64_t pieces;
+  const double* losses;
+  int64_t loss_count;
+  double clip_grad_norm;
+  StepControl* control;
 
-  MPT_HD void operator()(int64_t) const { *target = *source; }
+  template <class G>
+  MPT_HD void operator()(G group, int64_t) const {
+    const double *const squares = partial, *const loss = losses;
+    const double norm = std::sqrt(group.sum(pieces, [=](int64_t i) { return squares[i]; }));
+    const double nan_or_0 = group.sum(loss_count, [=](int64_t i) { return loss[i] - loss[i]; });
+    if (group.lane() != 0) return;
+    *control = {.grad_norm = norm,
+                .grad_scale = clip_scale(clip_grad_norm, norm),
+                .proceed = nan_or_0 + (norm - norm) == 0.0};
+  }
+};
+
+// maxima[unit]: max |w'| of the unit that the tensor's update would make.
+template <class Unit>
+struct NextMaxima {
+  const Unit* tensor;
+  float* maxima;  // [units]
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t unit) const {
+    const Unit update = *tensor;
+    const float most = update.next_maximum(group, unit);
+    if (group.lane() == 0) maxima[unit] = most;
+  }
+};
+
+struct TakeMaximum {
+  const float* maximum;
+  const StepControl* control;
+  float* scale;
+
+  MPT_HD void operator()(int64_t) const {
+    if (control->proceed != 0) *scale = *maximum;
+  }
 };
 
 template <Exec E>
@@ -72,17 +114,56 @@ class UpdateOpsOn : public UpdateOps {
  public:
   explicit UpdateOpsOn(E exec) : exec_(exec) {}
 
-  void update(const UpdateCall& call) override {
-    const bool compensated = call.residuals.rows > 0;
-    if (compensated && call.per_op_adamw) return update_compensated(*call.per_op_adamw, call);
-    std::visit(
-        [&]<class Rule>(const Rule& rule) {
-          if (compensated)
-            update_compensated(KahanFused<Rule>{rule}, call);
-          else
-            with_codec(call.weights, [&](const auto& codec) { update_rounded(rule, codec, call); });
-        },
-        call.rule);
+  [[nodiscard]] int64_t table_bytes(std::span<const UpdateCall> tensors) const override {
+    int64_t bytes = 0;
+    for (const Batch& batch : batches_of(tensors)) bytes += batch.bytes;
+    return bytes;
+  }
+
+  void write_table(const UpdatesCall& call, std::byte* image) const override {
+    for (const Batch& batch : batches_of(call.tensors))
+      with_type(call.tensors[batch.members.front()], [&]<class Unit>(std::type_identity<Unit>) {
+        write_functors<Unit>(batch.members, image + batch.offset, [&](size_t i, const auto& write) {
+          with_unit(call, i, write);
+          return units_of(call.tensors[i]);
+        });
+      });
+  }
+
+  void update(const UpdatesCall& call) override {
+    if (call.survival.rows > 0)
+      check(call.tensors.size() == 1, "a survey of {} tensors", call.tensors.size());
+    for (const Batch& batch : batches_of(call.tensors))
+      with_type(call.tensors[batch.members.front()], [&]<class Unit>(std::type_identity<Unit>) {
+        update_batch(call, batch,
+                     TensorTable<Unit>(call.table + batch.offset, int64_t(batch.members.size())));
+      });
+  }
+
+  [[nodiscard]] int64_t norm_table_bytes(std::span<const Tensor> gradients) const override {
+    return TensorTable<SquareSum<ElementCodec>>::bytes(int64_t(gradients.size()));
+  }
+
+  void write_norm_table(const NormCall& call, std::byte* image) const override {
+    double* partial = call.partial.as<double>();
+    std::vector<size_t> all(call.gradients.size());
+    for (size_t i = 0; i < all.size(); ++i) all[i] = i;
+    write_functors<SquareSum<ElementCodec>>(all, image, [&](size_t i, const auto& write) {
+      const Tensor& g = call.gradients[i];
+      write(SquareSum<ElementCodec>{{g.rows, g.cols}, ElementCodec(g), partial});
+      partial += square_sums(g.rows, g.cols);
+      return square_sums(g.rows, g.cols);
+    });
+  }
+
+  void measure(const NormCall& call) override {
+    using Sum = SquareSum<ElementCodec>;
+    int64_t pieces = 0;
+    for (const Tensor& g : call.gradients) pieces += square_sums(g.rows, g.cols);
+    check(call.partial.cols >= pieces, "room for {} sums of squares, {} needed", call.partial.cols, pieces);
+    exec_.rows(pieces, ForEachTensor<Sum>{{call.table, int64_t(call.gradients.size())}, nullptr});
+    exec_.rows(1, JudgeStep{call.partial.as<double>(), pieces, call.losses.as<double>(),
+                            call.losses.elements(), call.clip_grad_norm, call.control});
   }
 
   void project(const ProjectionCall& call) override {
@@ -98,7 +179,7 @@ class UpdateOpsOn : public UpdateOps {
     float* const g = scratch.gradient.as<float>();
     with_codec(call.weights, [&]<class Codec>(const Codec& codec) {
       exec_.units(grid.units(),
-                  ExponentGradientUnit<Codec>{grid, codec, ElementCodec(call.gradient), call.grad_scale, g});
+                  ExponentGradientUnit<Codec>{grid, codec, ElementCodec(call.gradient), call.control, g});
     });
     if (shape.axis == ChannelAxis::kRows)
       exec_.rows(shape.channels, ProjectRow{g, call.projection.as<float>(), shape.depth, rank,
@@ -125,65 +206,168 @@ class UpdateOpsOn : public UpdateOps {
     exec_.rows(square_sums(grid.rows, grid.cols), SquareSum<Codec>{grid, codec, partial.as<double>()});
   }
 
-  template <class Rule, class Codec>
-  void update_rounded(const Rule& rule, const Codec& codec, const UpdateCall& call) {
-    auto states = unit_states<Rule>(call);
-    Codec weights = codec;
-    if constexpr (std::is_same_v<Codec, Nvfp4Codec>) {
-      if (codec.mode == Nvfp4ScaleMode::kLive) weights = find_next_maximum(rule, codec, call);
-    }
-    if (call.survival.rows > 0)
-      count(RoundedSurvival<Rule, Codec>{rule, states, weights, call.weight_dither}, call);
-    exec_.units(states.grid.units(), UpdateUnit<Rule, Codec>{rule, states, weights, call.weight_dither});
-    if constexpr (std::is_same_v<Codec, Nvfp4Codec>) {
-      if (codec.mode == Nvfp4ScaleMode::kLive)
-        exec_.elements(1, CopyNumber{call.maximum.tensor.as<float>(), call.weights.tensor_scale.as<float>()});
-    }
+  static int64_t units_of(const UpdateCall& call) {
+    return UnitGrid{call.weights.rows, call.weights.cols}.units();
   }
 
-  // The codec that stores with the amax of the new weights.
-  template <class Rule>
-  Nvfp4Codec find_next_maximum(const Rule& rule, const Nvfp4Codec& codec, const UpdateCall& call) {
-    const auto states = unit_states<Rule>(call);
-    const int64_t units = states.grid.units();
-    check(call.maximum.units.cols >= units, "scratch for the maxima of {} units, {} needed",
-          call.maximum.units.cols, units);
-    float* const maxima = call.maximum.units.as<float>();
-    float* const total = call.maximum.tensor.as<float>();
-    exec_.units(units, NextMaximumUnit<Rule, Nvfp4Codec>{rule, states, codec, maxima});
-    exec_.rows(1, LargestOf{maxima, units, total});
-    return codec.storing_with(total);
+  // Tensors whose updates are one pass: those of one type of unit, or a single one that takes several passes
+  // and shares scratch with others.
+  struct Batch {
+    std::array<size_t, 4> kind;
+    std::vector<size_t> members;
+    int64_t offset = 0, bytes = 0;  // of its table
+  };
+
+  // Compensated weights of one step, or those of a rule rounded with a codec.
+  static std::array<size_t, 4> kind_of(const UpdateCall& call) {
+    const bool compensated = call.residuals.rows > 0;
+    return {
+        size_t(compensated), size_t(call.per_op_adamw.has_value()), call.rule.index(),
+        size_t(is_scaled(call.weights.encoding.format) ? call.weights.encoding.format : WeightFormat::kF32)};
+  }
+  static bool is_live(const UpdateCall& call) {
+    return call.weights.encoding.format == WeightFormat::kNvfp4 &&
+           call.weights.encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kLive;
+  }
+  static std::vector<Batch> batches_of(std::span<const UpdateCall> tensors) {
+    std::vector<Batch> batches;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const auto kind = kind_of(tensors[i]);
+      const auto same = [&](const Batch& b) {
+        return b.kind == kind && !is_live(tensors[b.members.front()]);
+      };
+      const auto found = is_live(tensors[i]) ? batches.end() : std::ranges::find_if(batches, same);
+      if (found != batches.end())
+        found->members.push_back(i);
+      else
+        batches.push_back({.kind = kind, .members = {i}});
+    }
+    int64_t offset = 0;
+    for (Batch& batch : batches) {
+      with_type(tensors[batch.members.front()], [&]<class Unit>(std::type_identity<Unit>) {
+        batch.bytes = TensorTable<Unit>::bytes(int64_t(batch.members.size()));
+      });
+      batch.offset = offset;
+      offset += batch.bytes;
+    }
+    return batches;
   }
 
-  template <class Step>
-  void update_compensated(const Step& step, const UpdateCall& call) {
-    const auto states = unit_states<Step>(call);
-    const Tensor& w = call.weights.codes;
-    check(w.dtype == DType::kBF16 && call.residuals.dtype == DType::kBF16,
+  template <class F>
+  static void with_type(const UpdateCall& call, const F& f) {
+    const bool compensated = call.residuals.rows > 0;
+    if (compensated && call.per_op_adamw) return f(std::type_identity<KahanUnit<KahanPerOpAdamW>>{});
+    std::visit(
+        [&]<class Rule>(const Rule&) {
+          if (compensated) return f(std::type_identity<KahanUnit<KahanFused<Rule>>>{});
+          with_codec(call.weights,
+                     [&]<class Codec>(const Codec&) { f(std::type_identity<UpdateUnit<Rule, Codec>>{}); });
+        },
+        call.rule);
+  }
+
+  // f(unit) with the functor that makes the tensor's update.
+  template <class F>
+  static void with_unit(const UpdatesCall& call, size_t index, const F& f) {
+    const UpdateCall& tensor = call.tensors[index];
+    if (tensor.residuals.rows > 0) return with_compensated_unit(call, tensor, f);
+    std::visit(
+        [&]<class Rule>(const Rule& rule) {
+          with_codec(tensor.weights, [&]<class Codec>(const Codec& codec) {
+            Codec weights = codec;
+            if constexpr (std::is_same_v<Codec, Nvfp4Codec>)
+              if (is_live(tensor)) weights = codec.storing_with(tensor.maximum.tensor.template as<float>());
+            f(UpdateUnit<Rule, Codec>{rule, unit_states<Rule>(call, tensor), weights, tensor.weight_dither});
+          });
+        },
+        tensor.rule);
+  }
+
+  template <class F>
+  static void with_compensated_unit(const UpdatesCall& call, const UpdateCall& tensor, const F& f) {
+    const Tensor& w = tensor.weights.codes;
+    check(w.dtype == DType::kBF16 && tensor.residuals.dtype == DType::kBF16,
           "compensated {} weights with {} residuals; both are bf16", name_of(w.dtype),
-          name_of(call.residuals.dtype));
-    check_shape(states.grid, call.residuals);
-    if (call.survival.rows > 0)
-      count(CompensatedSurvival<Step>{step, states, ElementCodec(w), ElementCodec(call.residuals)}, call);
-    exec_.units(states.grid.units(),
-                KahanUnit<Step>{step, states, ElementCodec(w), ElementCodec(call.residuals)});
+          name_of(tensor.residuals.dtype));
+    check_shape({w.rows, w.cols}, tensor.residuals);
+    const auto make = [&]<class Step>(const Step& step) {
+      f(KahanUnit<Step>{step, unit_states<Step>(call, tensor), ElementCodec(w),
+                        ElementCodec(tensor.residuals)});
+    };
+    if (tensor.per_op_adamw) return make(*tensor.per_op_adamw);
+    std::visit([&]<class Rule>(const Rule& rule) { make(KahanFused<Rule>{rule}); }, tensor.rule);
+  }
+
+  // items(i, write) writes the functor of tensor i and returns how many items it has.
+  template <class Functor, class Items>
+  static void write_functors(const std::vector<size_t>& members, std::byte* image, const Items& items) {
+    using Table = TensorTable<Functor>;
+    int64_t first = 0;
+    for (size_t k = 0; k < members.size(); ++k) {
+      memcpy(image + Table::first_offset(int64_t(members.size())) + 8 * k, &first, sizeof first);
+      first += items(members[k], [&](const auto& functor) {
+        check(sizeof functor == sizeof(Functor), "a functor of {} bytes in a table of {}", sizeof functor,
+              sizeof(Functor));
+        memcpy(image + k * sizeof(Functor), &functor, sizeof functor);
+      });
+    }
   }
 
   template <class Unit>
-  void count(const Unit& unit, const UpdateCall& call) {
+  void update_batch(const UpdatesCall& call, const Batch& batch, const TensorTable<Unit>& table) {
+    const UpdateCall& first = call.tensors[batch.members.front()];
+    const bool live = is_live(first);  // and alone
+    if (live) find_next_maximum(first, table.functors);
+    if (call.survival.rows > 0) survey(call);
+    int64_t units = 0;
+    for (const size_t i : batch.members) units += units_of(call.tensors[i]);
+    exec_.units(units, ForEachTensor<Unit>{table, call.control});
+    if (live)
+      exec_.elements(1, TakeMaximum{first.maximum.tensor.as<float>(), call.control,
+                                    first.weights.tensor_scale.as<float>()});
+  }
+
+  // The amax of the tensor's new weights, which it is stored with.
+  template <class Unit>
+  void find_next_maximum(const UpdateCall& call, const Unit* tensor) {
+    const int64_t units = units_of(call);
+    check(call.maximum.units.cols >= units, "scratch for the maxima of {} units, {} needed",
+          call.maximum.units.cols, units);
+    float* const maxima = call.maximum.units.as<float>();
+    if constexpr (Unit::kFindsMaximum) {
+      exec_.units(units, NextMaxima<Unit>{tensor, maxima});
+      exec_.rows(1, LargestOf{maxima, units, call.maximum.tensor.as<float>()});
+    }
+  }
+
+  // Counts what the only tensor's update will do, before it does.
+  void survey(const UpdatesCall& call) {
+    with_unit(call, 0, [&](const auto& unit) { count(survival_of(unit), call.survival); });
+  }
+  template <class Rule, class Codec>
+  static RoundedSurvival<Rule, Codec> survival_of(const UpdateUnit<Rule, Codec>& unit) {
+    return {unit.rule, unit.states, unit.weights, unit.dither};
+  }
+  template <class Step>
+  static CompensatedSurvival<Step> survival_of(const KahanUnit<Step>& unit) {
+    return {unit.step, unit.states, unit.weights, unit.residuals};
+  }
+
+  template <class Unit>
+  void count(const Unit& unit, const Tensor& table) {
     const UnitGrid& grid = unit.states.grid;
-    check(call.survival.rows >= survival_rows(grid.rows, grid.cols) &&
-              call.survival.cols == int64_t(sizeof(SurvivalCounters)) && call.survival.contiguous(),
-          "survival of [{},{}] counted into {} rows of {} bytes", grid.rows, grid.cols, call.survival.rows,
-          call.survival.cols);
-    exec_.rows(survival_pieces(grid), SurvivalPiece<Unit>{unit, call.survival.as<SurvivalCounters>()});
+    check(table.rows >= survival_rows(grid.rows, grid.cols) &&
+              table.cols == int64_t(sizeof(SurvivalCounters)) && table.contiguous(),
+          "survival of [{},{}] counted into {} rows of {} bytes", grid.rows, grid.cols, table.rows,
+          table.cols);
+    exec_.rows(survival_pieces(grid), SurvivalPiece<Unit>{unit, table.as<SurvivalCounters>()});
   }
   static int64_t survival_pieces(const UnitGrid& grid) {
     return (grid.units() + kSurvivalUnitsPerPiece - 1) / kSurvivalUnitsPerPiece;
   }
 
   template <class Rule>
-  static auto unit_states(const UpdateCall& call) {
+  static auto unit_states(const UpdatesCall& updates, const UpdateCall& call) {
     constexpr int kStates = int(Rule::kStates.size());
     const UnitGrid grid{call.weights.rows, call.weights.cols};
     check(call.states.size() == kStates && call.state_dithers.size() == kStates,
@@ -197,7 +381,7 @@ class UpdateOpsOn : public UpdateOps {
                                .dithers = {},
                                .state_update = call.state_update,
                                .gradient = ElementCodec(call.gradient),
-                               .grad_scale = call.grad_scale,
+                               .control = updates.control,
                                .factors = call.factors};
     for (size_t i = 0; i < size_t(kStates); ++i) {
       check_shape(grid, call.states[i]);
@@ -224,12 +408,12 @@ class UpdateOpsOn : public UpdateOps {
     double* const norms = scratch.norms.as<double>();
     float* const factors = scratch.factors.as<float>();
     const int64_t m = shape.channels;
-    exec_.elements(m, ProjectedMoments{scratch.projected.as<float>(), call.scalars, call.projection.rows, m,
-                                       call.second.as<float>(), norms});
+    exec_.elements(m, ProjectedMoments{scratch.projected.as<float>(), call.scalars, call.control,
+                                       call.projection.rows, m, call.second.as<float>(), norms});
     if (call.sharing == ApolloE::kMini)
-      exec_.rows(1, MatrixFactor{norms, m, call.scalars.scale, factors});
+      exec_.rows(1, MatrixFactor{norms, m, call.scalars, factors});
     else
-      exec_.elements(m, ChannelFactors{norms, m, call.scalars.scale, factors});
+      exec_.elements(m, ChannelFactors{norms, m, call.scalars, factors});
   }
 
   static void check_shape(const UnitGrid& grid, const Tensor& t) {

@@ -4,10 +4,12 @@
 // leaves them and are rounded on store.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include "optim/kahan.h"
 #include "precision/codec.h"
+#include "precision/codec_nvfp4.h"
 #include "precision/precision_config.h"
 
 namespace mpt {
@@ -31,6 +33,20 @@ struct SharedFactors {
   }
 };
 
+// What the device knows of a step: found by measure(), or set by the host.
+struct StepControl {
+  double grad_norm = 0;     // of all gradients, before clipping
+  float grad_scale = 1.0f;  // the clipping factor
+  int32_t proceed = 1;      // 0: loss or norm is not finite, and nothing is updated
+};
+
+// min(1, clip / (norm + 1e-6)); 1 when clipping is off (clip = 0). A norm that is NaN gives NaN, never "no
+// clipping".
+MPT_HD float clip_scale(double clip_grad_norm, double norm) {
+  const double factor = clip_grad_norm / (norm + 1e-6);
+  return clip_grad_norm > 0 ? float(factor > 1.0 ? 1.0 : factor) : 1.0f;
+}
+
 // What a unit reads and writes besides its weights.
 template <int kStates>
 struct UnitStates {
@@ -39,7 +55,7 @@ struct UnitStates {
   DitherSource dithers[kStates];
   StateUpdate state_update;
   ElementCodec gradient;
-  float grad_scale;  // the clipping factor of the step
+  const StepControl* control;
   SharedFactors factors;
 };
 
@@ -57,8 +73,9 @@ struct UnitValues {
   template <class G>
   MPT_HD void load(const UnitStates<kStates>& from, G group, UnitSpan span) {
     from.gradient.load(group, span, g);
+    const float grad_scale = from.control->grad_scale;
 #pragma omp simd
-    for (int k = 0; k < kPart; ++k) g[k] = from.grad_scale * g[k];
+    for (int k = 0; k < kPart; ++k) g[k] = grad_scale * g[k];
     for (int i = 0; i < kStates; ++i) from.states[i].load(group, span, s[i]);
     if constexpr (Rule::kFactors == 1) from.factors.load(group, span, s[kStates]);
   }
@@ -102,6 +119,7 @@ MPT_HD void advance_weights(Rule rule, StateUpdate update, UnitValues<Rule, kPar
 template <class Rule, class WeightCodec>
 struct UpdateUnit {
   static constexpr int kStates = int(Rule::kStates.size());
+  static constexpr bool kFindsMaximum = std::is_same_v<WeightCodec, Nvfp4Codec>;  // next_maximum() is of use
 
   Rule rule;
   UnitStates<kStates> states;
@@ -119,21 +137,11 @@ struct UpdateUnit {
     weights.store(group, span, values.w, dither.draw(group, span));
     values.store(states, group, span);
   }
-};
 
-// max |w'| of the unit, for formats that need it of the whole tensor before they can encode. Writes nothing
-// else.
-template <class Rule, class WeightCodec>
-struct NextMaximumUnit {
-  static constexpr int kStates = int(Rule::kStates.size());
-
-  Rule rule;
-  UnitStates<kStates> states;
-  WeightCodec weights;
-  float* maxima;  // [units]
-
+  // max |w'| of the unit, for formats that need it of the whole tensor before they can encode. Writes
+  // nothing.
   template <class G>
-  MPT_HD void operator()(G group, int64_t unit) const {
+  MPT_HD float next_maximum(G group, int64_t unit) const {
     constexpr int kPart = LanePart<G>::kSize;
     const UnitSpan span = states.grid.span(unit);
     UnitValues<Rule, kPart> values;
@@ -144,8 +152,7 @@ struct NextMaximumUnit {
     float own = 0.0f;
 #pragma omp simd reduction(max : own)
     for (int k = 0; k < kPart; ++k) own = std::fabs(values.w[k]) > own ? std::fabs(values.w[k]) : own;
-    const float most = group.reduce_max(own);
-    if (group.lane() == 0) maxima[unit] = most;
+    return group.reduce_max(own);
   }
 };
 
@@ -153,6 +160,7 @@ struct NextMaximumUnit {
 template <class Step>
 struct KahanUnit {
   static constexpr int kStates = int(Step::kStates.size());
+  static constexpr bool kFindsMaximum = false;
 
   Step step;
   UnitStates<kStates> states;

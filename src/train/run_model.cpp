@@ -30,7 +30,8 @@ LlamaOptions llama_options(const RunConfig& config) {
           .loss_chunk_rows = loss_chunk_rows(config),
           .recompute = recompute ? Recompute::kBlock : Recompute::kNone,
           .keep = Keep::kForBackward,
-          .fp8 = fp8_of(config.precision)};
+          .fp8 = fp8_of(config.precision),
+          .micro_batches = config.batch.micro_batches()};
 }
 
 OptimizerOptions optimizer_options_of(const RunConfig& config) {

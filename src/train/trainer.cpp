@@ -1,7 +1,6 @@
 #include "train/trainer.h"
 
 #include <chrono>
-#include <cmath>
 
 #include <spdlog/spdlog.h>
 
@@ -30,9 +29,10 @@ Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs)
       loader_(train_data_, {.rows_per_batch = config.batch.rows_per_step(),
                             .prefetch_batches = config.data.prefetch_steps,
                             .first_sequence = 0}),
-      checkpoints_(fs, checkpoint_directory(config),
-                   {.keep_last = config.checkpoint.keep_last,
-                    .keep_every_steps = config.checkpoint.keep_every_steps}) {}
+      checkpoints_(
+          fs, checkpoint_directory(config),
+          {.keep_last = config.checkpoint.keep_last, .keep_every_steps = config.checkpoint.keep_every_steps}),
+      step_work_(device.make_repeated_work()) {}
 
 void Trainer::initialize() {
   initialize_weights(model_.weights, config_.model.initializer_range, config_.seed, device_);
@@ -55,49 +55,79 @@ void Trainer::resume(const std::string& checkpoint) {
 // --- one step
 // ------------------------------------------------------------------------------------------------
 
+// The host waits for the device once, at the end: what a step needs is written before, and whether it is an
+// update at all is decided on the device.
 StepRecord Trainer::step() {
   const auto start = std::chrono::steady_clock::now();
   const Batch batch = loader_.next();
   ++step_;
   tokens_ += batch.valid_targets;
   StepRecord record{.step = step_, .tokens = tokens_, .step_tokens = batch.valid_targets};
-  record.loss = forward_backward(batch);
-  record.grad_norm = model_.optimizer.grad_norm();
   const double factor = schedule_factor(config_.schedule, step_, total_steps_);
   record.lr_additive = factor * config_.optimizer.lr_additive;
   record.lr_multiplicative = factor * config_.optimizer.lr_multiplicative;
-  std::isfinite(record.loss) && std::isfinite(record.grad_norm) ? update(record) : skip(record);
-  model_.weights_changed();
+  stage(batch);
+  if (surveyed()) {
+    enqueue_gradients();
+    device_.synchronize();
+    update_surveyed(record, scalars_of(record));
+  } else {
+    model_.optimizer.prepare(scalars_of(record));
+    step_work_->run([this] {
+      enqueue_gradients();
+      enqueue_update();
+    });
+  }
+  device_.synchronize();
+  const StepControl& control = model_.optimizer.control();
+  record.loss = model_.llama.loss() / double(batch.valid_targets);
+  record.grad_norm = control.grad_norm;
+  record.skipped = control.proceed == 0;
+  if (record.skipped) ++skipped_;
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return record;
 }
 
-// The step's mean loss; its gradients are complete and rounded afterwards.
-double Trainer::forward_backward(const Batch& batch) {
+void Trainer::stage(const Batch& batch) {
   if (batch.valid_targets == 0)
     throw error("step {}: sequences {} to {} of the training data have no token to predict", step_,
                 batch.first_sequence, batch.first_sequence + batch.rows - 1);
-  const auto micro = size_t(config_.batch.rows_per_micro_batch() * batch.seq_len);
-  const float scale = float(1.0 / double(batch.valid_targets));
-  double sum = 0;
-  for (size_t first = 0; first < batch.tokens.size(); first += micro)
-    sum += model_.llama.forward_backward(
-        {std::span(batch.tokens).subspan(first, micro), std::span(batch.targets).subspan(first, micro)},
-        {.gradient_scale = scale, .accumulate = first > 0 ? Accumulate::kYes : Accumulate::kNo});
-  model_.llama.finish_gradients();
-  return sum / double(batch.valid_targets);
+  model_.llama.stage({batch.tokens, batch.targets}, float(1.0 / double(batch.valid_targets)));
 }
 
 // Bias correction counts the updates that were made, the schedule counts steps.
-void Trainer::update(StepRecord& record) {
-  const StepScalars scalars{.t = step_ - skipped_,
-                            .lr_additive = record.lr_additive,
-                            .lr_multiplicative = record.lr_multiplicative,
-                            .grad_scale = clip_scale(config_.optimizer.clip_grad_norm, record.grad_norm)};
+StepScalars Trainer::scalars_of(const StepRecord& record) const {
+  return {.t = step_ - skipped_,
+          .lr_additive = record.lr_additive,
+          .lr_multiplicative = record.lr_multiplicative};
+}
+
+// Complete and rounded gradients, and their norm.
+void Trainer::enqueue_gradients() {
+  for (int64_t i = 0; i < config_.batch.micro_batches(); ++i)
+    model_.llama.forward_backward(i, i > 0 ? Accumulate::kYes : Accumulate::kNo);
+  model_.llama.finish_gradients();
+  model_.optimizer.measure(model_.llama.losses());
+}
+
+void Trainer::enqueue_update() {
+  model_.optimizer.update();
+  model_.weights_changed();
+}
+
+bool Trainer::surveyed() const {
   const int64_t every = config_.log.update_survival;
-  if (every == 0 || step_ % every != 0) return model_.optimizer.step(scalars);
-  record.survival = model_.optimizer.step_surveyed(scalars);
-  record.fp8 = model_.llama.fp8_states();
+  return every > 0 && step_ % every == 0;
+}
+
+void Trainer::update_surveyed(StepRecord& record, StepScalars scalars) {
+  const StepControl control = model_.optimizer.control();
+  scalars.grad_scale = control.grad_scale;
+  if (control.proceed != 0) {
+    record.survival = model_.optimizer.step_surveyed(scalars);
+    record.fp8 = model_.llama.fp8_states();
+  }
+  model_.weights_changed();
 }
 
 // An infinite amax keeps a delayed scale as it is until it leaves the history.
@@ -112,11 +142,6 @@ void Trainer::warn_of_frozen_scales() {
     spdlog::warn("step {}: {} updates of FP8 scales had no effect because an amax was infinite, first in {}",
                  step_, frozen - frozen_, worst);
   frozen_ = frozen;
-}
-
-void Trainer::skip(StepRecord& record) {
-  record.skipped = true;
-  ++skipped_;
 }
 
 void Trainer::evaluate_into(StepRecord& record) {

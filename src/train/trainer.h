@@ -39,9 +39,12 @@ class Trainer {
 
  private:
   StepRecord step();
-  double forward_backward(const Batch& batch);
-  void update(StepRecord& record);
-  void skip(StepRecord& record);
+  void stage(const Batch& batch);
+  [[nodiscard]] StepScalars scalars_of(const StepRecord& record) const;
+  void enqueue_gradients();
+  void enqueue_update();
+  void update_surveyed(StepRecord& record, StepScalars scalars);
+  [[nodiscard]] bool surveyed() const;
   void warn_of_frozen_scales();
   void evaluate_into(StepRecord& record);
   void save();
@@ -57,6 +60,7 @@ class Trainer {
   RunModel model_;
   DataLoader loader_;
   CheckpointStore checkpoints_;
+  std::unique_ptr<RepeatedWork> step_work_;
   int64_t step_ = 0;         // optimizer steps done
   int64_t skipped_ = 0;      // of them without an update
   int64_t tokens_ = 0;       // predicted so far

@@ -45,12 +45,14 @@ class CrossEntropyOp : public testing::TestWithParam<Case> {
   struct Result {
     Matrix losses, logits;
   };
+  // A scale of 0 asks for losses only.
   Result run(float gradient_scale) {
     const Tensor logits = bench_.put(c_.storage, logits_), losses = bench_.empty(DType::kF32, 1, c_.rows);
-    bench_.ops().cross_entropy({.logits = logits,
-                                .targets = bench_.put(targets_),
-                                .losses = losses,
-                                .gradient_scale = gradient_scale});
+    Matrix scale(1, 1);
+    scale.values = {gradient_scale};
+    const float* const given = gradient_scale == 0 ? nullptr : bench_.put(DType::kF32, scale).as<float>();
+    bench_.ops().cross_entropy(
+        {.logits = logits, .targets = bench_.put(targets_), .losses = losses, .gradient_scale = given});
     return {bench_.get(losses), bench_.get(logits)};
   }
   void expect_losses(const Matrix& losses) {
@@ -114,8 +116,12 @@ OneRow one_row(const std::vector<double>& logits, int32_t target) {
   Matrix m(1, int64_t(logits.size()));
   m.values = logits;
   const Tensor z = bench.put(DType::kF32, m), loss = bench.empty(DType::kF32, 1, 1);
-  bench.ops().cross_entropy(
-      {.logits = z, .targets = bench.put({target}), .losses = loss, .gradient_scale = 1});
+  Matrix one(1, 1);
+  one.values = {1};
+  bench.ops().cross_entropy({.logits = z,
+                             .targets = bench.put({target}),
+                             .losses = loss,
+                             .gradient_scale = bench.put(DType::kF32, one).as<float>()});
   return {bench.get(loss).at(0, 0), bench.get(z).values};
 }
 
@@ -131,6 +137,20 @@ TEST(CrossEntropyEdges, AMinusInfiniteLogitHasNoProbability) {
   const OneRow got = one_row({0, -INFINITY, 0}, 0);
   EXPECT_NEAR(got.loss, std::log(2.0), 2 * kFp32Rounding);
   EXPECT_EQ(got.gradient, (std::vector<double>{-0.5, 0, 0.5}));
+}
+
+TEST(SumLosses, IsExactInFp64) {
+  OpBench bench;
+  Matrix losses(1, 1000);
+  double sum = 0;
+  for (int64_t i = 0; i < 1000; ++i) {
+    losses.values[size_t(i)] = double(float(1.0 / double(i + 3)));
+    sum += losses.values[size_t(i)];
+  }
+  const Tensor result = bench.empty(DType::kF64, 1, 1);
+  bench.ops().sum_losses(bench.put(DType::kF32, losses), result);
+  // Terms are positive: each of the roundings costs at most 2^-53 of the sum.
+  EXPECT_NEAR(*result.as<double>(), sum, 1000 * 0x1p-53 * sum);
 }
 
 // A broken row must be seen in the loss, wherever it broke; an ignored one is ignored.

@@ -495,13 +495,17 @@ TEST(Optimizer, RefusesViewsThatDisagree) {
     const std::vector<Tensor> first{other, w, w}, middle{w, other, w}, last{w, w, other}, few{w, w}, none;
     const std::vector<DitherSource> dithers(3);
     const AnyRule rule = make_rule(optimizer_config(test::m_plus_adam_keys()), {.t = 1}, {}, nullptr);
-    for (const std::vector<Tensor>& states : {first, middle, last, few, none})
-      EXPECT_THROW(ops->update({.rule = rule,
-                                .weights = encoded_view(w),
-                                .states = states,
-                                .state_dithers = std::span(dithers).first(states.size()),
-                                .gradient = w}),
-                   LogicError);
+    for (const std::vector<Tensor>& states : {first, middle, last, few, none}) {
+      const std::vector<UpdateCall> calls{{.rule = rule,
+                                           .weights = encoded_view(w),
+                                           .states = states,
+                                           .state_dithers = std::span(dithers).first(states.size()),
+                                           .gradient = w}};
+      std::vector<std::byte> table(size_t(ops->table_bytes(calls)));
+      EXPECT_THROW(
+          ops->write_table({.tensors = calls, .table = table.data(), .control = nullptr}, table.data()),
+          LogicError);
+    }
   }
 }
 
