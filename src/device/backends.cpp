@@ -4,8 +4,9 @@
 #include "device/cpu/cpu_device.h"
 
 namespace mpt {
-// What src/device/cuda/ says otherwise.
-#ifndef MPT_WITH_CUDA
+#ifdef MPT_WITH_CUDA
+// These are src/device/cuda/'s then.
+#else
 std::string no_cuda_device(int) {
   return "this program was built without CUDA (configure with -DMPT_CUDA=ON where nvcc is installed)";
 }

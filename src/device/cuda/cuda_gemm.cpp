@@ -126,7 +126,8 @@ class CudaGemm::Library {
   explicit Library(CudaGemmOptions options) : options_(std::move(options)) {}
 
   void run(const GemmCall& call, const Scratch& workspace);
-  void choose_by_time(const GemmKey& key, const Scratch& workspace);
+  // Chooses the algorithm before the first run, by time if the options say so.
+  void prepare(const GemmKey& key, const Scratch& workspace);
   [[nodiscard]] std::vector<GemmChoice> choices() const;
   void restore(std::span<const GemmChoice> choices);
   [[nodiscard]] int64_t plans() const { return static_cast<int64_t>(plans_.size()); }
@@ -138,6 +139,7 @@ class CudaGemm::Library {
   };
   cublasStatus_t enqueue(const GemmKey& key, const Plan& plan, const Operands& x, const Scratch& workspace);
   Plan& plan_for(const GemmKey& key);
+  Algorithm fastest(const GemmKey& key, Plan& plan, const Scratch& workspace);
   std::vector<Algorithm> candidates(const GemmKey& key, const Product& product, int most);
   std::optional<Algorithm> restored(const GemmKey& key, const Product& product);
 
@@ -200,13 +202,19 @@ Plan& CudaGemm::Library::plan_for(const GemmKey& key) {
   return plans_.emplace(key, std::move(plan)).first->second;
 }
 
-void CudaGemm::Library::choose_by_time(const GemmKey& key, const Scratch& workspace) {
+void CudaGemm::Library::prepare(const GemmKey& key, const Scratch& workspace) {
   if (plans_.contains(key)) return;
-  Plan plan{.product = product_of(key), .algorithm = {}};
-  if (restored(key, plan.product)) {
+  if (options_.tuning == GemmTuning::kOff || chosen_.contains(key.name())) {
     plan_for(key);
     return;
   }
+  Plan plan{.product = product_of(key), .algorithm = {}};
+  plan.algorithm = fastest(key, plan, workspace);
+  chosen_[key.name()] = plan.algorithm;
+  plans_.emplace(key, std::move(plan));
+}
+
+Algorithm CudaGemm::Library::fastest(const GemmKey& key, Plan& plan, const Scratch& workspace) {
   const std::vector<Algorithm> algorithms = candidates(key, plan.product, kCandidates);
   const auto run = [&](const GemmAddresses& x, size_t candidate) {
     plan.algorithm = algorithms[candidate];
@@ -214,12 +222,10 @@ void CudaGemm::Library::choose_by_time(const GemmKey& key, const Scratch& worksp
   };
   const auto timed =
       time_candidates({.key = key, .candidates = algorithms.size(), .run = run}, options_.stream);
-  plan.algorithm = algorithms[timed ? timed->best : 0];
-  if (timed)
-    spdlog::debug("product {}: algorithm {} of {}, {:.1f} us (the first: {:.1f} us)", key.name(),
-                  timed->best + 1, algorithms.size(), timed->best_us, timed->first_us);
-  chosen_[key.name()] = plan.algorithm;
-  plans_.emplace(key, std::move(plan));
+  if (!timed) return algorithms.front();
+  spdlog::debug("product {}: algorithm {} of {}, {:.1f} us (the first: {:.1f} us)", key.name(),
+                timed->best + 1, algorithms.size(), timed->best_us, timed->first_us);
+  return algorithms[timed->best];
 }
 
 std::vector<GemmChoice> CudaGemm::Library::choices() const {
@@ -279,11 +285,12 @@ namespace {
 // A sum without terms.
 void run_empty(const GemmCall& call, cudaStream_t stream) {
   if (call.accumulate == Accumulate::kYes) return;
-  const auto size = static_cast<size_t>(size_of(call.d.dtype));
-  check_cuda(
-      cudaMemset2DAsync(call.d.data, static_cast<size_t>(call.d.stride) * size, 0,
-                        static_cast<size_t>(call.d.cols) * size, static_cast<size_t>(call.d.rows), stream),
-      "cudaMemset2DAsync");
+  const bool whole = call.d.contiguous();
+  const int64_t pieces = whole ? 1 : call.d.rows, size = size_of(call.d.dtype);
+  const int64_t bytes = (whole ? call.d.elements() : call.d.cols) * size;
+  for (int64_t i = 0; i < pieces; ++i)
+    check_cuda(cudaMemsetAsync(call.d.data + i * call.d.stride * size, 0, static_cast<size_t>(bytes), stream),
+               "cudaMemsetAsync");
 }
 
 }  // namespace
@@ -302,9 +309,9 @@ void CudaGemm::reserve(Allocator& allocator, std::span<const GemmCall> calls) {
     check_supported(GemmKey::of(call));
   }
   if (!calls.empty()) workspace_.reserve(allocator, kWorkspaceBytes);
-  if (allocator.plans() || options_.tuning == GemmTuning::kOff) return;
+  if (allocator.plans()) return;
   for (const GemmCall& call : calls)
-    if (call.d.elements() > 0 && call.k() > 0) library().choose_by_time(GemmKey::of(call), workspace_);
+    if (call.d.elements() > 0 && call.k() > 0) library().prepare(GemmKey::of(call), workspace_);
 }
 
 void CudaGemm::run(const GemmCall& call) {
