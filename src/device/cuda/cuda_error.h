@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include <cublasLt.h>
 #include <cuda_runtime.h>
 
 #include "core/check.h"
@@ -23,6 +24,13 @@ inline void check_cuda(cudaError_t status, std::string_view call,
                        std::source_location where = std::source_location::current()) {
   if (status == cudaSuccess) return;
   throw CudaError(call, fmt::format("{}: {}", cudaGetErrorName(status), cudaGetErrorString(status)), where);
+}
+
+inline void check_cublas(cublasStatus_t status, std::string_view call,
+                         std::source_location where = std::source_location::current()) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw CudaError(call, fmt::format("{}: {}", cublasLtGetStatusName(status), cublasLtGetStatusString(status)),
+                  where);
 }
 
 }  // namespace mpt
