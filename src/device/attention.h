@@ -39,7 +39,9 @@ struct AttentionBackward {
 class Attention {
  public:
   virtual ~Attention() = default;
-  virtual void reserve(Allocator& allocator, const AttentionShape& shape) = 0;
+  // Takes from `allocator` the scratch that calls on tensors of `storage` (fp32 or bf16) need, up to this
+  // shape.
+  virtual void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) = 0;
   virtual void forward(const AttentionForward& call) = 0;
   virtual void backward(const AttentionBackward& call) = 0;
 };

@@ -255,7 +255,7 @@ int64_t floats_per_thread(const AttentionShape& shape) {
 
 }  // namespace
 
-void CpuAttention::reserve(Allocator& allocator, const AttentionShape& shape) {
+void CpuAttention::reserve(Allocator& allocator, const AttentionShape& shape, DType /*storage*/) {
   scratch_.reserve(allocator, threads_ * floats_per_thread(shape) * 4);
 }
 

@@ -401,7 +401,7 @@ void backward_chunk(const AttentionBackward& call, const Chunk& chunk, const Chu
 ProductAttention::ProductAttention(CUstream_st* stream, int64_t matrix_bytes)
     : stream_(stream), matrix_bytes_(matrix_bytes), products_(stream) {}
 
-void ProductAttention::reserve(Allocator& allocator, const AttentionShape& shape) {
+void ProductAttention::reserve(Allocator& allocator, const AttentionShape& shape, DType /*storage*/) {
   const int64_t pair = kMatricesPerPair * pair_bytes(shape);
   const int64_t most = std::max<int64_t>(matrix_bytes_ / std::max<int64_t>(pair, 1), 1);
   const int64_t pairs = std::min(shape.batch * shape.heads, most);

@@ -22,7 +22,7 @@ class ProductAttention final : public Attention {
   explicit ProductAttention(CUstream_st* stream, int64_t matrix_bytes = kMatrixBytes);
 
   // Scratch for every shape whose pairs are not larger; a smaller batch or fewer heads need no new call.
-  void reserve(Allocator& allocator, const AttentionShape& shape) override;
+  void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) override;
   void forward(const AttentionForward& call) override;
   void backward(const AttentionBackward& call) override;
 

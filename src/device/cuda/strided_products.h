@@ -1,7 +1,8 @@
 // Batches of equal matrix products at constant distances in memory (cuBLASLt): D_i = alpha op(A_i) op(B_i).
 //
-// FP32 accumulation; fp32 operands are multiplied as they are (no TF32). One algorithm is chosen per shape
-// when it first occurs, and kept: the same calls give the same bits.
+// FP32 accumulation; fp32 operands are multiplied as they are (no TF32). The library's first algorithm that
+// adds in a fixed order is taken for a shape when it first occurs, and kept: the same calls give the same
+// bits.
 #pragma once
 
 #include <cstdint>
