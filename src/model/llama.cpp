@@ -73,7 +73,7 @@ Llama::Llama(const LlamaConfig& config, const LlamaOptions& options, const Weigh
   if (options.keep == Keep::kForBackward) allocate_gradient_scratch(allocator);
   AttentionShape most = attention_shape();
   most.batch = options.micro_batch.rows;
-  device.attention().reserve(allocator, most);
+  device.attention().reserve(allocator, most, options.storage);
 }
 
 void Llama::allocate_gradient_scratch(Allocator& allocator) {
