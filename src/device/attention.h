@@ -1,4 +1,4 @@
-// Causal multi-head attention, computed tile by tile: no [T,T] matrix is ever stored.
+// Causal multi-head attention. No [T,T] matrix outlives a call.
 //
 //   O = softmax(Q K^T / sqrt(D), causal) V      per sequence and head.
 // Legend: B sequences, T tokens, H heads, D head dimension, C = H D.
@@ -20,9 +20,11 @@ struct AttentionShape {
 
 struct AttentionForward {
   AttentionShape shape;
-  Tensor qkv;          // [B T, 3C]: Q, K and V side by side, RoPE already applied
-  Tensor out;          // [B T, C]
-  Tensor log_sum_exp;  // [B H, T] fp32, of the scaled scores; what the backward pass needs of the softmax
+  Tensor qkv;  // [B T, 3C]: Q, K and V side by side, RoPE already applied
+  Tensor out;  // [B T, C]
+  // [at least B H, T] fp32, natural logarithm, of the scaled scores: what the backward pass needs of the
+  // softmax.
+  Tensor log_sum_exp;
 };
 
 struct AttentionBackward {
@@ -37,9 +39,15 @@ struct AttentionBackward {
 class Attention {
  public:
   virtual ~Attention() = default;
-  virtual void reserve(Allocator& allocator, const AttentionShape& shape) = 0;
+  // Takes from `allocator` the scratch that calls on tensors of `storage` (fp32 or bf16) need, up to this
+  // shape.
+  virtual void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) = 0;
   virtual void forward(const AttentionForward& call) = 0;
   virtual void backward(const AttentionBackward& call) = 0;
 };
+
+// Throw LogicError unless the tensors have the shapes and types above.
+void check_shapes(const AttentionForward& call);
+void check_shapes(const AttentionBackward& call);
 
 }  // namespace mpt

@@ -86,7 +86,7 @@ TEST_P(CachedAttentionOp, IsTheAttentionOfWholeSequences) {
   const Matrix got = generate();
   const AttentionShape shape{1, c_.tokens, c_.heads, c_.head_dim};
   const auto allocator = bench_.device().make_allocator();
-  bench_.device().attention().reserve(*allocator, shape);
+  bench_.device().attention().reserve(*allocator, shape, c_.storage);
   const Tensor out = bench_.empty(c_.storage, c_.tokens, width_);
   bench_.device().attention().forward({.shape = shape,
                                        .qkv = bench_.put(c_.storage, qkv_),

@@ -248,19 +248,6 @@ void backward_head(const AttentionBackward& call, int64_t task, float* scratch) 
   store_rows(w.d_queries, 0, s.seq_len, s, scale, head_slice<T>(call.d_qkv, s, task, 0));
 }
 
-// A tensor of all tokens with the given columns, of the type of the others.
-void check_tokens(const AttentionShape& s, const Tensor& t, int64_t cols, DType dtype) {
-  check(t.rows == s.batch * s.seq_len && t.cols == cols && t.dtype == dtype,
-        "attention over {} x {} tokens: tensor [{},{}] of {}, expected [{},{}] of {}", s.batch, s.seq_len,
-        t.rows, t.cols, name_of(t.dtype), s.batch * s.seq_len, cols, name_of(dtype));
-}
-
-void check_log_sum_exp(const AttentionShape& s, const Tensor& t) {
-  check(t.rows >= s.batch * s.heads && t.cols == s.seq_len && t.dtype == DType::kF32,
-        "attention: log-sum-exp [{},{}] of {}, expected [{},{}] of fp32", t.rows, t.cols, name_of(t.dtype),
-        s.batch * s.heads, s.seq_len);
-}
-
 int64_t floats_per_thread(const AttentionShape& shape) {
   const Padded p(shape);
   return align_up(std::max(ForwardScratch::size(p), BackwardScratch::size(p)), kAlignment / 4);
@@ -268,7 +255,7 @@ int64_t floats_per_thread(const AttentionShape& shape) {
 
 }  // namespace
 
-void CpuAttention::reserve(Allocator& allocator, const AttentionShape& shape) {
+void CpuAttention::reserve(Allocator& allocator, const AttentionShape& shape, DType /*storage*/) {
   scratch_.reserve(allocator, threads_ * floats_per_thread(shape) * 4);
 }
 
@@ -285,10 +272,7 @@ float* CpuAttention::scratch_of_thread(const AttentionShape& shape) const {
 }
 
 void CpuAttention::forward(const AttentionForward& call) {
-  const int64_t hidden = call.shape.heads * call.shape.head_dim;
-  check_tokens(call.shape, call.qkv, 3 * hidden, call.qkv.dtype);
-  check_tokens(call.shape, call.out, hidden, call.qkv.dtype);
-  check_log_sum_exp(call.shape, call.log_sum_exp);
+  check_shapes(call);
   check_reserved(call.shape);
   const auto head = call.qkv.dtype == DType::kF32 ? forward_head<float> : forward_head<bf16>;
   const int64_t tasks = call.shape.batch * call.shape.heads;
@@ -297,10 +281,7 @@ void CpuAttention::forward(const AttentionForward& call) {
 }
 
 void CpuAttention::backward(const AttentionBackward& call) {
-  const int64_t hidden = call.shape.heads * call.shape.head_dim;
-  for (const Tensor& t : {call.qkv, call.d_qkv}) check_tokens(call.shape, t, 3 * hidden, call.qkv.dtype);
-  for (const Tensor& t : {call.out, call.d_out}) check_tokens(call.shape, t, hidden, call.qkv.dtype);
-  check_log_sum_exp(call.shape, call.log_sum_exp);
+  check_shapes(call);
   check_reserved(call.shape);
   const auto head = call.qkv.dtype == DType::kF32 ? backward_head<float> : backward_head<bf16>;
   const int64_t tasks = call.shape.batch * call.shape.heads;

@@ -10,7 +10,7 @@ namespace mpt {
 class CpuAttention final : public Attention {
  public:
   explicit CpuAttention(int threads) : threads_(threads) {}
-  void reserve(Allocator& allocator, const AttentionShape& shape) override;
+  void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) override;
   void forward(const AttentionForward& call) override;
   void backward(const AttentionBackward& call) override;
 

@@ -1,4 +1,5 @@
-// The one way that calls of CUDA's libraries fail here: with the call, what it answered, and where it stands.
+// The one way that calls of NVIDIA's libraries fail here: with the call, what it answered, and where it
+// stands. The checks of the other libraries lie where those are included (cublas_lt.h).
 #pragma once
 
 #include <source_location>
@@ -11,18 +12,37 @@
 
 namespace mpt {
 
-// The GPU, its driver or one of its libraries refused. Not the user's fault, and not a wrong assumption either.
+// The GPU, its driver or one of its libraries refused. Not the user's fault, and not a wrong assumption
+// either.
 class CudaError : public Error {
  public:
   CudaError(std::string_view call, std::string_view answer, std::source_location where)
-      : Error(fmt::format("{} failed: {} ({}:{})", call, answer, where.file_name(), where.line())) {}
+      : Error(fmt::format("{} failed: {} ({}:{})", call, answer, where.file_name(), where.line())),
+        call_(call),
+        answer_(answer),
+        where_(where) {}
+
+  [[nodiscard]] const std::string& call() const { return call_; }      // "cudaMalloc"
+  [[nodiscard]] const std::string& answer() const { return answer_; }  // "cudaErrorInvalidValue: invalid ..."
+  [[nodiscard]] const char* file() const { return where_.file_name(); }
+  [[nodiscard]] uint_least32_t line() const { return where_.line(); }
+
+ private:
+  std::string call_, answer_;
+  std::source_location where_;
 };
+
+// "cudaErrorInvalidValue: invalid argument"
+inline std::string answer_of(cudaError_t status) {
+  return fmt::format("{}: {}", cudaGetErrorName(status), cudaGetErrorString(status));
+}
 
 // check_cuda(cudaMalloc(&p, n), "cudaMalloc");
 inline void check_cuda(cudaError_t status, std::string_view call,
                        std::source_location where = std::source_location::current()) {
   if (status == cudaSuccess) return;
-  throw CudaError(call, fmt::format("{}: {}", cudaGetErrorName(status), cudaGetErrorString(status)), where);
+  cudaGetLastError();  // reported here, and not once more by the next call that looks
+  throw CudaError(call, answer_of(status), where);
 }
 
 }  // namespace mpt

@@ -1,0 +1,44 @@
+#include "device/attention.h"
+
+namespace mpt {
+namespace {
+
+// A tensor of all tokens with the given columns, of the type of the others.
+void check_tokens(const AttentionShape& s, const Tensor& t, int64_t cols, DType dtype) {
+  check(t.rows == s.batch * s.seq_len && t.cols == cols && t.dtype == dtype,
+        "attention over {} x {} tokens: tensor [{},{}] of {}, expected [{},{}] of {}", s.batch, s.seq_len,
+        t.rows, t.cols, name_of(t.dtype), s.batch * s.seq_len, cols, name_of(dtype));
+}
+
+void check_log_sum_exp(const AttentionShape& s, const Tensor& t) {
+  check(t.rows >= s.batch * s.heads && t.cols == s.seq_len && t.dtype == DType::kF32,
+        "attention: log-sum-exp [{},{}] of {}, expected [{},{}] of fp32", t.rows, t.cols, name_of(t.dtype),
+        s.batch * s.heads, s.seq_len);
+}
+
+void check_type(DType dtype) {
+  check(dtype == DType::kF32 || dtype == DType::kBF16, "attention over {}, expected fp32 or bf16",
+        name_of(dtype));
+}
+
+}  // namespace
+
+void check_shapes(const AttentionForward& call) {
+  const AttentionShape& s = call.shape;
+  const int64_t hidden = s.heads * s.head_dim;
+  check_type(call.qkv.dtype);
+  check_tokens(s, call.qkv, 3 * hidden, call.qkv.dtype);
+  check_tokens(s, call.out, hidden, call.qkv.dtype);
+  check_log_sum_exp(s, call.log_sum_exp);
+}
+
+void check_shapes(const AttentionBackward& call) {
+  const AttentionShape& s = call.shape;
+  const int64_t hidden = s.heads * s.head_dim;
+  check_type(call.qkv.dtype);
+  for (const Tensor& t : {call.qkv, call.d_qkv}) check_tokens(s, t, 3 * hidden, call.qkv.dtype);
+  for (const Tensor& t : {call.out, call.d_out}) check_tokens(s, t, hidden, call.qkv.dtype);
+  check_log_sum_exp(s, call.log_sum_exp);
+}
+
+}  // namespace mpt

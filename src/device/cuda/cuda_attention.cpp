@@ -1,0 +1,100 @@
+#include "device/cuda/cuda_attention.h"
+
+#include <compare>
+#include <map>
+#include <optional>
+#include <string>
+
+#include <spdlog/spdlog.h>
+
+#include "core/check.h"
+#include "device/cuda/product_attention.h"
+#ifdef MPT_WITH_CUDNN_FRONTEND
+#include "device/cuda/cudnn_attention.h"
+#endif
+
+namespace mpt {
+
+bool has_cudnn_attention() {
+#ifdef MPT_WITH_CUDNN_FRONTEND
+  return true;
+#else
+  return false;
+#endif
+}
+
+namespace {
+
+#ifdef MPT_WITH_CUDNN_FRONTEND
+
+// Asks cuDNN about a kind of call once, when it is reserved or, failing that, first made.
+class CudnnOrProducts final : public Attention {
+ public:
+  CudnnOrProducts(CUstream_st* stream, CudaAttention kind) : kind_(kind), cudnn_(stream), products_(stream) {}
+
+  void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) override {
+    chosen_for(shape, storage).reserve(allocator, shape, storage);
+  }
+  void forward(const AttentionForward& call) override {
+    chosen_for(call.shape, call.qkv.dtype).forward(call);
+  }
+  void backward(const AttentionBackward& call) override {
+    chosen_for(call.shape, call.qkv.dtype).backward(call);
+  }
+
+ private:
+  // The batch does not matter to what cuDNN takes.
+  struct Kind {
+    int64_t seq_len, heads, head_dim;
+    DType storage;
+    auto operator<=>(const Kind&) const = default;
+  };
+
+  Attention& chosen_for(const AttentionShape& s, DType storage) {
+    const Kind kind{s.seq_len, s.heads, s.head_dim, storage};
+    auto known = by_cudnn_.find(kind);
+    if (known == by_cudnn_.end()) known = by_cudnn_.emplace(kind, is_for_cudnn(s, storage)).first;
+    return known->second ? static_cast<Attention&>(cudnn_) : products_;
+  }
+  bool is_for_cudnn(const AttentionShape& s, DType storage) {
+    const std::optional<std::string> objection = cudnn_.objection(s, storage);
+    if (!objection) return true;
+    if (kind_ == CudaAttention::kAuto && storage == DType::kF32) return false;  // as everyone expects
+    const std::string text =
+        fmt::format("cuDNN's attention does not take {} heads of {} dimensions over {} tokens in {}: {}",
+                    s.heads, s.head_dim, s.seq_len, name_of(storage), *objection);
+    if (kind_ == CudaAttention::kCudnn) throw error("{}", text);
+    spdlog::info("{}; matrix products are used", text);
+    return false;
+  }
+
+  CudaAttention kind_;
+  CudnnAttention cudnn_;
+  ProductAttention products_;
+  std::map<Kind, bool> by_cudnn_;
+};
+
+std::unique_ptr<Attention> make_with_cudnn(CUstream_st* stream, CudaAttention kind) {
+  return std::make_unique<CudnnOrProducts>(stream, kind);
+}
+
+#else
+
+std::unique_ptr<Attention> make_with_cudnn(CUstream_st* stream, CudaAttention kind) {
+  if (kind == CudaAttention::kCudnn)
+    throw error(
+        "attention by cuDNN: this build has none (it needs cuDNN 9 and the headers of cudnn-frontend)");
+  spdlog::info("attention by matrix products: this build has none by cuDNN");
+  return std::make_unique<ProductAttention>(stream);
+}
+
+#endif
+
+}  // namespace
+
+std::unique_ptr<Attention> make_cuda_attention(CUstream_st* stream, CudaAttention kind) {
+  if (kind == CudaAttention::kProducts) return std::make_unique<ProductAttention>(stream);
+  return make_with_cudnn(stream, kind);
+}
+
+}  // namespace mpt

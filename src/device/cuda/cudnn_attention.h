@@ -1,0 +1,60 @@
+// Causal attention by cuDNN's fused kernels, bf16 only: no [T,T] matrix of the forward pass exists, and the
+// backward pass is the deterministic one.
+//
+// On Hopper the deterministic backward pass keeps dP in bf16, [B, H, T, T] with T rounded up to tiles, so it
+// goes through the sequences in groups whose workspace stays within kWorkspaceBytes. cuDNN's statistics are
+// the natural logarithm of the sum of exponentials of the scaled scores, [B, H, T]: log_sum_exp as
+// device/attention.h has it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "device/attention.h"
+#include "device/scratch.h"
+
+struct CUstream_st;
+
+namespace mpt {
+
+class CudnnAttention final : public Attention {
+ public:
+  // For a group of sequences. A single sequence may take more.
+  static constexpr int64_t kWorkspaceBytes = int64_t{256} << 20;
+
+  // Without a stream it only plans.
+  explicit CudnnAttention(CUstream_st* stream);
+  ~CudnnAttention() override;
+  CudnnAttention(const CudnnAttention&) = delete;
+  CudnnAttention& operator=(const CudnnAttention&) = delete;
+
+  // Why calls of this shape cannot go to cuDNN; nothing if they can. With a stream cuDNN itself is asked,
+  // which prepares its plans for contiguous tensors of the shape.
+  [[nodiscard]] std::optional<std::string> objection(const AttentionShape& shape, DType storage);
+
+  // With a stream: plans for contiguous tensors of the shape are made now, others by the call that needs
+  // them. Memory: workspace_estimate(), or what the plans ask for where that is more.
+  void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) override;
+  void forward(const AttentionForward& call) override;
+  // log_sum_exp must have rows without padding.
+  void backward(const AttentionBackward& call) override;
+
+  // Sequences of a group, as even as they come.
+  static int64_t sequences_at_once(const AttentionShape& shape);
+  // Bytes that a backward pass over all sequences of the shape takes at most, as far as cuDNN's documentation
+  // and the graph of its frontend tell: rowsum(dO O) [B,H,T] in fp32, dP [B,H,T,T] in bf16 with T in whole
+  // tiles of 64 queries and 128 keys, and an fp32 accumulator of dQ [B,H,T,D].
+  static int64_t workspace_estimate(const AttentionShape& shape);
+
+ private:
+  struct Library;  // handle and plans
+  Library& library();
+  [[nodiscard]] void* workspace(int64_t bytes) const;
+
+  CUstream_st* stream_;
+  std::unique_ptr<Library> library_;
+  Scratch scratch_;
+};
+
+}  // namespace mpt

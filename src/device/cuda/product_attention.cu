@@ -1,0 +1,433 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/bf16.h"
+#include "core/check.h"
+#include "device/cuda/cuda_exec.cuh"
+#include "device/cuda/product_attention.h"
+
+namespace mpt {
+namespace {
+
+// --- kernels: a warp per row of scores
+// --------------------------------------------------------------------------
+
+constexpr int64_t kAccess = 16;  // bytes that a lane reads or writes at once
+// Elements that a lane handles at a time: one access of the storage type.
+template <class T>
+constexpr int kPack = kAccess / int(sizeof(T));
+
+// memcpy, because the same memory holds fp32 scores first and probabilities of the storage type after.
+template <class T>
+__device__ void load(const T* source, T (&target)[kAccess / sizeof(T)]) {
+  memcpy(target, __builtin_assume_aligned(static_cast<const void*>(source), kAccess), kAccess);
+}
+template <class T>
+__device__ void store(T* target, const T (&source)[kAccess / sizeof(T)]) {
+  memcpy(__builtin_assume_aligned(static_cast<void*>(target), kAccess), source, kAccess);
+}
+// N fp32 numbers, a multiple of one access.
+template <int N>
+__device__ void load_floats(const float* source, float (&target)[N]) {
+  static_assert(N % 4 == 0);
+  for (int i = 0; i < N; i += 4) {
+    float part[4];
+    load(source + i, part);
+    for (int j = 0; j < 4; ++j) target[i + j] = part[j];
+  }
+}
+template <class T>
+__device__ void store_rounded(T* target, const float (&source)[kPack<T>]) {
+  T rounded[kPack<T>];
+  for (int i = 0; i < kPack<T>; ++i) rounded[i] = from_float<T>(source[i]);
+  store(target, rounded);
+}
+
+// The scores of a chunk of pairs: row r is token r % tokens of pair first_pair + r / tokens.
+struct ScoreRows {
+  float* scores;  // [rows, stride], scaled; replaced by probabilities of the storage type, at the row's start
+  int64_t rows, tokens, stride;
+  float* log_sum_exp;  // of the chunk's first pair
+  int64_t log_sum_exp_stride;
+
+  [[nodiscard]] __device__ int64_t token(int64_t row) const { return row % tokens; }
+  [[nodiscard]] __device__ float* scores_of(int64_t row) const { return scores + row * stride; }
+  [[nodiscard]] __device__ float& log_sum_exp_of(int64_t row) const {
+    return log_sum_exp[row / tokens * log_sum_exp_stride + row % tokens];
+  }
+};
+
+// Columns that the products read of a row: up to the end of its band.
+__device__ int64_t band_end(int64_t token, int64_t tokens) {
+  return min_of((token / ProductAttention::kBand + 1) * ProductAttention::kBand, tokens);
+}
+
+__device__ int64_t row_of_this_warp() {
+  return (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / WarpGroup::kLanes;
+}
+
+// What a lane, and then the warp, knows of a row: the largest score and the sum of exponentials relative to
+// it.
+struct Normaliser {
+  float top = -INFINITY;
+  float sum = 0.0f;
+
+  template <int N>
+  __device__ void add(const float (&x)[N]) {
+    float above = top;
+    for (int i = 0; i < N; ++i) above = max_of(above, x[i]);
+    if (above > top) {
+      sum *= exp_of(top - above);
+      top = above;
+    }
+    float added = 0.0f;
+    for (int i = 0; i < N; ++i) added += exp_of(x[i] - top);
+    sum += added;
+  }
+  // The logarithm of the whole row's sum of exponentials, in every lane.
+  __device__ float log_sum_exp(const WarpGroup& group) const {
+    const float highest = group.reduce_max(top);
+    const float mine = sum * exp_of(top - highest);
+    return highest + logf(group.sum(WarpGroup::kLanes, [&](int64_t) { return mine; }));
+  }
+};
+
+template <int N>
+__device__ bool crosses_diagonal(int64_t col, int64_t token) {
+  return col + N > token + 1;
+}
+
+// N scores from column `col` on, those behind the diagonal as -inf: exponentials of 0.
+template <int N>
+__device__ void load_causal(const float* scores, int64_t col, int64_t token, float (&x)[N]) {
+  load_floats(scores + col, x);
+  if (crosses_diagonal<N>(col, token))
+    for (int i = 0; i < N; ++i) x[i] = col + i <= token ? x[i] : -INFINITY;
+}
+
+// P = softmax(S) replaces S; log_sum_exp is written.
+template <class T>
+__global__ void __launch_bounds__(kThreadsPerBlock) softmax_kernel(ScoreRows r) {
+  const int64_t row = row_of_this_warp();
+  if (row >= r.rows) return;
+  constexpr int N = kPack<T>;
+  const WarpGroup group;
+  const int64_t token = r.token(row), mine = group.lane() * N;
+  const float* scores = r.scores_of(row);
+  Normaliser normaliser;
+#pragma unroll 2
+  for (int64_t col = mine; col <= token; col += WarpGroup::kLanes * N) {
+    float x[N];
+    load_causal(scores, col, token, x);
+    normaliser.add(x);
+  }
+  const float log_sum_exp = normaliser.log_sum_exp(group);
+  if (group.lane() == 0) r.log_sum_exp_of(row) = log_sum_exp;
+  T* probabilities = reinterpret_cast<T*>(r.scores_of(row));
+  const int64_t end = band_end(token, r.tokens);
+  // In place: what a round of lanes writes lies at or before what the round reads.
+  for (int64_t first = 0; first < end; first += WarpGroup::kLanes * N) {
+    const int64_t col = first + mine;
+    float x[N] = {};
+    if (col <= token) {
+      load_causal(scores, col, token, x);
+      for (int i = 0; i < N; ++i) x[i] = exp_of(x[i] - log_sum_exp);
+    }
+    __syncwarp();
+    if (col < end) store_rounded(probabilities + col, x);
+  }
+}
+
+// dO and O of the chunk: row r's head starts at the token's row, head_dim columns wide.
+template <class T>
+struct OutputRows {
+  const T *out, *d_out;  // of the chunk's first pair
+  int64_t out_stride, d_out_stride;
+  int64_t heads;  // of a sequence in this chunk
+  int64_t head_dim;
+
+  // delta = sum_d dO_d O_d, the mean of dP under P.
+  __device__ float delta(const WarpGroup& group, int64_t row, int64_t tokens) const {
+    const int64_t pair = row / tokens;
+    const int64_t token = pair / heads * tokens + row % tokens, col = pair % heads * head_dim;
+    const T *o = out + token * out_stride + col, *d = d_out + token * d_out_stride + col;
+    return group.sum(head_dim, [&](int64_t i) { return to_float(o[i]) * to_float(d[i]); });
+  }
+};
+
+// P = exp(S - log_sum_exp) replaces S; dS = P (dP - delta) replaces dP.
+template <class T>
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    score_gradients_kernel(ScoreRows r, float* d_scores, OutputRows<T> outputs) {
+  const int64_t row = row_of_this_warp();
+  if (row >= r.rows) return;
+  constexpr int N = kPack<T>;
+  const WarpGroup group;
+  const int64_t token = r.token(row), end = band_end(token, r.tokens);
+  const float *scores = r.scores_of(row), *d_probabilities = d_scores + row * r.stride;
+  T* probabilities_out = reinterpret_cast<T*>(r.scores_of(row));
+  T* d_scores_out = reinterpret_cast<T*>(d_scores + row * r.stride);
+  const float delta = outputs.delta(group, row, r.tokens), log_sum_exp = r.log_sum_exp_of(row);
+  for (int64_t first = 0; first < end; first += WarpGroup::kLanes * N) {
+    const int64_t col = first + group.lane() * N;
+    float p[N] = {}, d[N] = {};
+    if (col <= token) {
+      load_causal(scores, col, token, p);
+      load_floats(d_probabilities + col, d);
+      for (int i = 0; i < N; ++i) {
+        p[i] = exp_of(p[i] - log_sum_exp);
+        d[i] = p[i] * (d[i] - delta);
+      }
+      // dP behind the diagonal may be anything, not finite for one.
+      if (crosses_diagonal<N>(col, token))
+        for (int i = 0; i < N; ++i) d[i] = col + i <= token ? d[i] : 0.0f;
+    }
+    __syncwarp();
+    if (col < end) {
+      store_rounded(probabilities_out + col, p);
+      store_rounded(d_scores_out + col, d);
+    }
+  }
+}
+
+LaunchShape warp_per_row(int64_t rows, cudaStream_t stream) {
+  constexpr int64_t kRowsPerBlock = kThreadsPerBlock / WarpGroup::kLanes;
+  return {
+      .blocks = (rows + kRowsPerBlock - 1) / kRowsPerBlock, .threads = kThreadsPerBlock, .stream = stream};
+}
+
+// --- products over the pairs of a chunk
+// -------------------------------------------------------------------------
+
+// Consecutive pairs: some heads of one sequence, or all heads of some sequences.
+struct Chunk {
+  int64_t sequence, sequences, head, heads;
+  [[nodiscard]] int64_t pairs() const { return sequences * heads; }
+};
+
+// One matrix of every pair: that of the first, and how far it is to those of the next sequence and head.
+struct PairMatrices {
+  Tensor first;
+  int64_t sequence_step, head_step;  // elements
+
+  [[nodiscard]] PairMatrices block(int64_t row, int64_t rows, int64_t col, int64_t cols) const {
+    return {first.row_range(row, rows).columns(col, cols), sequence_step, head_step};
+  }
+  [[nodiscard]] PairMatrices rows(int64_t row, int64_t count) const {
+    return block(row, count, 0, first.cols);
+  }
+  [[nodiscard]] Tensor of(int64_t sequence, int64_t head) const {
+    Tensor one = first;
+    one.data += (sequence * sequence_step + head * head_step) * size_of(first.dtype);
+    return one;
+  }
+};
+
+struct PairProduct {
+  PairMatrices a, b, d;
+  Transpose transpose_a = Transpose::kNo;
+  Transpose transpose_b = Transpose::kNo;
+  float alpha = 1.0f;
+};
+
+// A row of a score matrix, in fp32 elements: whole accesses of either type.
+int64_t score_stride(const AttentionShape& s) { return align_up(s.seq_len, kPack<bf16>); }
+int64_t pair_bytes(const AttentionShape& s) { return s.seq_len * score_stride(s) * 4; }
+// Scores and their gradients.
+constexpr int64_t kMatricesPerPair = 2;
+
+class ChunkWork {
+ public:
+  ChunkWork(StridedProducts& products, const Scratch& scratch, const AttentionShape& shape,
+            const Chunk& chunk)
+      : products_(products), workspace_(scratch.floats()), shape_(shape), chunk_(chunk) {
+    matrices_ = workspace_ + StridedProducts::kWorkspaceBytes / 4;
+  }
+
+  // Part `part` of `parts` side by side in a [B T, parts C] tensor: [T, D] of every pair.
+  [[nodiscard]] PairMatrices tokens(const Tensor& t, int64_t part) const {
+    const Tensor sequence = t.row_range(chunk_.sequence * shape_.seq_len, shape_.seq_len);
+    return {sequence.columns((part * shape_.heads + chunk_.head) * shape_.head_dim, shape_.head_dim),
+            shape_.seq_len * t.stride, shape_.head_dim};
+  }
+  // [T, T] of every pair, as products write it (fp32) or read it (in the storage type).
+  [[nodiscard]] PairMatrices scores(DType dtype) const { return square(matrices_, dtype); }
+  [[nodiscard]] PairMatrices d_scores(DType dtype) const {
+    return square(matrices_ + chunk_.pairs() * pair_bytes(shape_) / 4, dtype);
+  }
+  [[nodiscard]] ScoreRows score_rows(const Tensor& log_sum_exp) const {
+    const int64_t pair = chunk_.sequence * shape_.heads + chunk_.head;
+    return {.scores = matrices_,
+            .rows = chunk_.pairs() * shape_.seq_len,
+            .tokens = shape_.seq_len,
+            .stride = score_stride(shape_),
+            .log_sum_exp = log_sum_exp.as<float>() + pair * log_sum_exp.stride,
+            .log_sum_exp_stride = log_sum_exp.stride};
+  }
+
+  // One call per sequence or per head, whichever is fewer.
+  void multiply(const PairProduct& product) const {
+    const bool by_sequence = chunk_.sequences <= chunk_.heads;
+    const int64_t calls = by_sequence ? chunk_.sequences : chunk_.heads;
+    const auto batch = [&](const PairMatrices& m, int64_t call) -> StridedBatch {
+      return by_sequence ? StridedBatch{m.of(call, 0), m.head_step}
+                         : StridedBatch{m.of(0, call), m.sequence_step};
+    };
+    for (int64_t call = 0; call < calls; ++call)
+      products_.run({.count = chunk_.pairs() / calls,
+                     .a = batch(product.a, call),
+                     .b = batch(product.b, call),
+                     .d = batch(product.d, call),
+                     .transpose_a = product.transpose_a,
+                     .transpose_b = product.transpose_b,
+                     .alpha = product.alpha},
+                    workspace_);
+  }
+
+ private:
+  [[nodiscard]] PairMatrices square(float* data, DType dtype) const {
+    const int64_t stride = score_stride(shape_) * 4 / size_of(dtype), matrix = shape_.seq_len * stride;
+    return {{reinterpret_cast<std::byte*>(data), dtype, shape_.seq_len, shape_.seq_len, stride},
+            chunk_.heads * matrix,
+            matrix};
+  }
+
+  StridedProducts& products_;
+  float *workspace_, *matrices_;
+  AttentionShape shape_;
+  Chunk chunk_;
+};
+
+// f(first token, tokens) of every band.
+template <class F>
+void for_bands(int64_t tokens, const F& f) {
+  for (int64_t first = 0; first < tokens; first += ProductAttention::kBand)
+    f(first, std::min(ProductAttention::kBand, tokens - first));
+}
+
+template <class F>
+void for_chunks(const AttentionShape& s, int64_t pairs_at_once, const F& f) {
+  if (s.batch == 0 || s.heads == 0 || s.seq_len == 0) return;
+  if (pairs_at_once < s.heads) {
+    for (int64_t sequence = 0; sequence < s.batch; ++sequence)
+      for (int64_t head = 0; head < s.heads; head += pairs_at_once)
+        f(Chunk{sequence, 1, head, std::min(pairs_at_once, s.heads - head)});
+    return;
+  }
+  const int64_t sequences = pairs_at_once / s.heads;
+  for (int64_t sequence = 0; sequence < s.batch; sequence += sequences)
+    f(Chunk{sequence, std::min(sequences, s.batch - sequence), 0, s.heads});
+}
+
+float score_scale(const AttentionShape& s) { return 1.0f / std::sqrt(float(s.head_dim)); }
+
+// target[T,T] = scale left right^T, up to the end of each row's band.
+void multiply_causal(const ChunkWork& work, const PairMatrices& left, const PairMatrices& right,
+                     const PairMatrices& target, float scale) {
+  for_bands(left.first.rows, [&](int64_t first, int64_t count) {
+    work.multiply({.a = left.rows(first, count),
+                   .b = right.rows(0, first + count),
+                   .d = target.block(first, count, 0, first + count),
+                   .transpose_b = Transpose::kYes,
+                   .alpha = scale});
+  });
+}
+
+// target[T,D] = scale lower right: what every query gathers from the keys up to it.
+void gather_from_keys(const ChunkWork& work, const PairMatrices& lower, const PairMatrices& right,
+                      const PairMatrices& target, float scale) {
+  for_bands(target.first.rows, [&](int64_t first, int64_t count) {
+    work.multiply({.a = lower.block(first, count, 0, first + count),
+                   .b = right.rows(0, first + count),
+                   .d = target.rows(first, count),
+                   .alpha = scale});
+  });
+}
+
+// target[T,D] = scale lower^T right: what every key gathers from the queries from it on.
+void gather_from_queries(const ChunkWork& work, const PairMatrices& lower, const PairMatrices& right,
+                         const PairMatrices& target, float scale) {
+  const int64_t tokens = target.first.rows;
+  for_bands(tokens, [&](int64_t first, int64_t count) {
+    work.multiply({.a = lower.block(first, tokens - first, first, count),
+                   .b = right.rows(first, tokens - first),
+                   .d = target.rows(first, count),
+                   .transpose_a = Transpose::kYes,
+                   .alpha = scale});
+  });
+}
+
+void forward_chunk(const AttentionForward& call, const ChunkWork& work, cudaStream_t stream) {
+  const DType dtype = call.qkv.dtype;
+  multiply_causal(work, work.tokens(call.qkv, 0), work.tokens(call.qkv, 1), work.scores(DType::kF32),
+                  score_scale(call.shape));
+  const ScoreRows rows = work.score_rows(call.log_sum_exp);
+  launch(dtype == DType::kF32 ? softmax_kernel<float> : softmax_kernel<bf16>, warp_per_row(rows.rows, stream),
+         rows);
+  gather_from_keys(work, work.scores(dtype), work.tokens(call.qkv, 2), work.tokens(call.out, 0), 1.0f);
+}
+
+template <class T>
+void score_gradients(const AttentionBackward& call, const Chunk& chunk, const ChunkWork& work,
+                     cudaStream_t stream) {
+  const ScoreRows rows = work.score_rows(call.log_sum_exp);
+  const OutputRows<T> outputs{.out = work.tokens(call.out, 0).first.as<T>(),
+                              .d_out = work.tokens(call.d_out, 0).first.as<T>(),
+                              .out_stride = call.out.stride,
+                              .d_out_stride = call.d_out.stride,
+                              .heads = chunk.heads,
+                              .head_dim = call.shape.head_dim};
+  launch(score_gradients_kernel<T>, warp_per_row(rows.rows, stream), rows,
+         work.d_scores(DType::kF32).first.as<float>(), outputs);
+}
+
+void backward_chunk(const AttentionBackward& call, const Chunk& chunk, const ChunkWork& work,
+                    cudaStream_t stream) {
+  const DType dtype = call.qkv.dtype;
+  const float scale = score_scale(call.shape);
+  const PairMatrices queries = work.tokens(call.qkv, 0), keys = work.tokens(call.qkv, 1);
+  const PairMatrices d_out = work.tokens(call.d_out, 0);
+  multiply_causal(work, queries, keys, work.scores(DType::kF32), scale);
+  multiply_causal(work, d_out, work.tokens(call.qkv, 2), work.d_scores(DType::kF32), 1.0f);
+  (dtype == DType::kF32 ? score_gradients<float> : score_gradients<bf16>)(call, chunk, work, stream);
+  gather_from_keys(work, work.d_scores(dtype), keys, work.tokens(call.d_qkv, 0), scale);
+  gather_from_queries(work, work.d_scores(dtype), queries, work.tokens(call.d_qkv, 1), scale);
+  gather_from_queries(work, work.scores(dtype), d_out, work.tokens(call.d_qkv, 2), 1.0f);
+}
+
+}  // namespace
+
+ProductAttention::ProductAttention(CUstream_st* stream, int64_t matrix_bytes)
+    : stream_(stream), matrix_bytes_(matrix_bytes), products_(stream) {}
+
+void ProductAttention::reserve(Allocator& allocator, const AttentionShape& shape, DType /*storage*/) {
+  const int64_t pair = kMatricesPerPair * pair_bytes(shape);
+  const int64_t most = std::max<int64_t>(matrix_bytes_ / std::max<int64_t>(pair, 1), 1);
+  const int64_t pairs = std::min(shape.batch * shape.heads, most);
+  scratch_.reserve(allocator, StridedProducts::kWorkspaceBytes + pairs * pair);
+}
+
+int64_t ProductAttention::pairs_at_once(const AttentionShape& shape) const {
+  const int64_t pair = kMatricesPerPair * pair_bytes(shape);
+  const int64_t available = scratch_.bytes() - StridedProducts::kWorkspaceBytes;
+  check(available >= pair, "attention over {} tokens needs {} bytes of scratch, reserved {}", shape.seq_len,
+        pair + StridedProducts::kWorkspaceBytes, scratch_.bytes());
+  return available / std::max<int64_t>(pair, 1);
+}
+
+void ProductAttention::forward(const AttentionForward& call) {
+  check_shapes(call);
+  for_chunks(call.shape, pairs_at_once(call.shape), [&](const Chunk& chunk) {
+    forward_chunk(call, {products_, scratch_, call.shape, chunk}, stream_);
+  });
+}
+
+void ProductAttention::backward(const AttentionBackward& call) {
+  check_shapes(call);
+  for_chunks(call.shape, pairs_at_once(call.shape), [&](const Chunk& chunk) {
+    backward_chunk(call, chunk, {products_, scratch_, call.shape, chunk}, stream_);
+  });
+}
+
+}  // namespace mpt

@@ -1,0 +1,38 @@
+// Causal attention on an NVIDIA GPU by batched matrix products, with the softmax in between as kernels of
+// ours: for fp32 and for what a fused implementation does not take.
+//
+// (sequence, head) pairs are worked through in chunks whose [T, T] matrices fit a bounded scratch. Within a
+// chunk queries and keys go in bands of kBand tokens, so that little above the diagonal is ever computed.
+// Scores, exponentials and sums are FP32; with bf16 storage P and dS are rounded to bf16 before they are
+// multiplied. Deterministic: the same call gives the same bits.
+#pragma once
+
+#include "device/attention.h"
+#include "device/cuda/strided_products.h"
+#include "device/scratch.h"
+
+namespace mpt {
+
+class ProductAttention final : public Attention {
+ public:
+  static constexpr int64_t kBand = 256;  // tokens
+  static constexpr int64_t kMatrixBytes = int64_t{256} << 20;
+
+  // matrix_bytes: what the matrices of a chunk may take. One pair's are always allowed.
+  explicit ProductAttention(CUstream_st* stream, int64_t matrix_bytes = kMatrixBytes);
+
+  // Scratch for every shape whose pairs are not larger; a smaller batch or fewer heads need no new call.
+  void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) override;
+  void forward(const AttentionForward& call) override;
+  void backward(const AttentionBackward& call) override;
+
+ private:
+  [[nodiscard]] int64_t pairs_at_once(const AttentionShape& shape) const;
+
+  CUstream_st* stream_;
+  int64_t matrix_bytes_;
+  StridedProducts products_;
+  Scratch scratch_;  // the products' workspace, then the matrices
+};
+
+}  // namespace mpt

@@ -1,0 +1,54 @@
+// Batches of equal matrix products at constant distances in memory (cuBLASLt): D_i = alpha op(A_i) op(B_i).
+//
+// FP32 accumulation; fp32 operands are multiplied as they are (no TF32). The library's first algorithm that
+// adds in a fixed order is taken for a shape when it first occurs, and kept: the same calls give the same
+// bits.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/tensor.h"
+#include "device/gemm.h"
+
+struct CUstream_st;
+
+namespace mpt {
+
+// `count` matrices of the shape of `first`, each `step` elements behind the one before.
+struct StridedBatch {
+  Tensor first;
+  int64_t step;
+};
+
+struct StridedProductCall {
+  int64_t count;
+  StridedBatch a;  // [m,k] each, or [k,m] when transposed; fp32 or bf16
+  StridedBatch b;  // [k,n], or [n,k] when transposed; of a's type
+  StridedBatch d;  // [m,n] fp32 or bf16
+  Transpose transpose_a = Transpose::kNo;
+  Transpose transpose_b = Transpose::kNo;
+  float alpha = 1.0f;
+};
+
+class StridedProducts {
+ public:
+  // What run() takes as workspace; the size that NVIDIA recommends for Hopper.
+  static constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
+
+  explicit StridedProducts(CUstream_st* stream);
+  ~StridedProducts();
+  StridedProducts(const StridedProducts&) = delete;
+  StridedProducts& operator=(const StridedProducts&) = delete;
+
+  // Enqueues the products; nothing where count, m or n is 0. `workspace` has kWorkspaceBytes of device
+  // memory. Throws LogicError if shapes or types disagree, CudaError if cuBLASLt has no algorithm or fails.
+  void run(const StridedProductCall& call, void* workspace);
+
+ private:
+  struct Library;  // handle and plans, created by the first call: planning needs no GPU
+  CUstream_st* stream_;
+  std::unique_ptr<Library> library_;
+};
+
+}  // namespace mpt
