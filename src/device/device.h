@@ -1,8 +1,8 @@
 // What a backend supplies besides iteration (exec.h): memory, copies, matrix products and attention.
 //
 // Calls are asynchronous with respect to the host where the backend is; synchronize() waits for all of them.
-// upload() and download() have completed when they return. send() and receive() only enqueue, between a tensor
-// and its image in host memory (memory_plan.h), so that a step need not wait for the host.
+// upload() and download() have completed when they return. send() and receive() only enqueue, between a
+// tensor and its image in host memory (memory_plan.h), so that a step need not wait for the host.
 #pragma once
 
 #include <array>
@@ -27,7 +27,8 @@ struct EnumNames<Backend> {
 };
 
 // Work that is run again and again: the same calls on the same memory each time. What differs from run to run
-// lies in staged tensors. A backend may record the calls once and replay them after that.
+// lies in staged tensors. A backend may record the calls once and replay them after that, so the work must
+// not wait for the device: no upload(), download() or synchronize().
 class RepeatedWork {
  public:
   virtual ~RepeatedWork() = default;
@@ -45,6 +46,8 @@ class Device {
   [[nodiscard]] virtual std::string name() const = 0;       // "CPU: AMD EPYC, 2 threads"
   [[nodiscard]] virtual std::string libraries() const = 0;  // "BLIS 0.9.0 (kernel zen3)"
   [[nodiscard]] virtual int64_t memory_bytes() const = 0;   // what a run may take in all
+  // Of every buffer's start, and what its size is counted in: for a PlanningAllocator. Bytes.
+  [[nodiscard]] virtual int64_t alignment() const { return kAlignment; }
   virtual std::unique_ptr<Allocator> make_allocator() = 0;
 
   // Copies the logical elements of a tensor, row after row without padding, to or from host memory.
@@ -58,6 +61,10 @@ class Device {
   // Enqueues the copy of the tensor to its image, which is there after synchronize().
   virtual void receive(const Staged& /*staged*/) {}
   virtual std::unique_ptr<RepeatedWork> make_repeated_work() { return std::make_unique<RepeatedWork>(); }
+
+  // Named stretches of work in a profiler's time line (range.h).
+  virtual void push_range(const char* /*name*/) {}
+  virtual void pop_range() {}
 
   virtual Gemm& gemm() = 0;
   virtual Attention& attention() = 0;

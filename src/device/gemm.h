@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/tensor.h"
 #include "device/memory_plan.h"
@@ -45,6 +46,15 @@ struct GemmCall {
   [[nodiscard]] int64_t k() const { return transpose_a == Transpose::kNo ? a.cols : a.rows; }
 };
 
+// The algorithm that a backend uses for a kind of product, to be stored and used again: another one may add
+// in another order, and so give other bits.
+struct GemmChoice {
+  std::string key;        // types, shape and layout of the product, readable
+  std::string algorithm;  // the backend's own, with the library and the machine it is for
+
+  bool operator==(const GemmChoice&) const = default;
+};
+
 class Gemm {
  public:
   virtual ~Gemm() = default;
@@ -55,6 +65,11 @@ class Gemm {
   // do not go together.
   virtual void run(const GemmCall& call) = 0;
   [[nodiscard]] virtual Fp8Layout fp8_layout() const { return Fp8Layout::kAny; }
+  // The choices made so far, where a backend makes any; by key.
+  [[nodiscard]] virtual std::vector<GemmChoice> choices() const { return {}; }
+  // Makes these choices again, now and for coming reservations. Those for another library or machine are left
+  // out with a warning.
+  virtual void restore(std::span<const GemmChoice> /*choices*/) {}
 };
 
 constexpr bool is_fp8(DType dtype) { return dtype == DType::kE4M3 || dtype == DType::kE5M2; }

@@ -83,6 +83,8 @@ class Allocator {
   // Zero-filled bytes at a multiple of kAlignment, living as long as the allocator; null when planning.
   virtual std::byte* bytes(Purpose purpose, int64_t count) = 0;
   [[nodiscard]] virtual const MemoryUse& use() const = 0;
+  // Whether it only counts.
+  [[nodiscard]] virtual bool plans() const { return false; }
 
   // A contiguous [rows, cols] tensor.
   Tensor tensor(Purpose purpose, DType dtype, int64_t rows, int64_t cols) {
@@ -108,13 +110,17 @@ class Allocator {
 // Counts, allocates nothing: views it returns have null data.
 class PlanningAllocator final : public Allocator {
  public:
+  // `alignment`: what the planned device counts in (Device::alignment()), bytes.
+  explicit PlanningAllocator(int64_t alignment = kAlignment) : alignment_(alignment) {}
   std::byte* bytes(Purpose purpose, int64_t count) override {
-    use_.add(purpose, align_up(count, kAlignment));
+    use_.add(purpose, align_up(count, alignment_));
     return nullptr;
   }
   [[nodiscard]] const MemoryUse& use() const override { return use_; }
+  [[nodiscard]] bool plans() const override { return true; }
 
  private:
+  int64_t alignment_;
   MemoryUse use_;
 };
 

@@ -58,7 +58,7 @@ WeightOptions weight_options(const PrecisionConfig& precision, ModelUse use) {
 }
 
 int64_t bytes_of_weights(const LlamaConfig& config, const WeightOptions& options, Device& device) {
-  PlanningAllocator plan;
+  PlanningAllocator plan(device.alignment());
   const WeightStore weights(llama_parameters(config), options, device, plan);
   return plan.use().total();
 }

@@ -82,7 +82,7 @@ int64_t loss_chunk_rows(const RunConfig& config) {
 }
 
 MemoryUse planned_memory(const RunConfig& config, Device& device) {
-  PlanningAllocator allocator;
+  PlanningAllocator allocator(device.alignment());
   const RunModel model(config, device, allocator);
   return allocator.use();
 }

@@ -39,7 +39,7 @@ double nominal_state_bytes(const RunConfig& config, int64_t logical_bytes) {
 }  // namespace
 
 StorageBytes storage_bytes(const RunConfig& config, Device& device) {
-  PlanningAllocator allocator;
+  PlanningAllocator allocator(device.alignment());
   const RunModel model(config, device, allocator);
   const MemoryUse& use = allocator.use();
   const int64_t states = model.optimizer.optimizer_state_bytes();

@@ -12,69 +12,14 @@
 
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/cpu_gemm.h"
-#include "device/expect_rounded.h"
-#include "support/draws.h"
-#include "support/host_matrix.h"
+#include "device/gemm_problem.h"
 
 namespace mpt {
 namespace {
 
-using test::Draws;
+using test::GemmOperands;
+using test::GemmProblem;
 using test::HostMatrix;
-
-struct Problem {
-  int64_t m, n, k;
-  Transpose transpose_a = Transpose::kNo, transpose_b = Transpose::kNo;
-  Accumulate accumulate = Accumulate::kNo;
-  std::array<DType, 3> types{DType::kF32, DType::kF32, DType::kF32};  // A, B, D
-  int64_t padding = 0;
-};
-
-HostMatrix operand(DType dtype, int64_t rows, int64_t cols, const Problem& p, uint64_t seed) {
-  HostMatrix x(dtype, {.rows = rows, .cols = cols, .padding = p.padding});
-  Draws draws(seed);
-  x.fill([&](int64_t, int64_t) { return draws.bell(0.5); });
-  return x;
-}
-
-struct Operands {
-  HostMatrix a, b, d;
-
-  explicit Operands(const Problem& p)
-      : a(p.transpose_a == Transpose::kNo ? operand(p.types[0], p.m, p.k, p, 1)
-                                          : operand(p.types[0], p.k, p.m, p, 1)),
-        b(p.transpose_b == Transpose::kNo ? operand(p.types[1], p.k, p.n, p, 2)
-                                          : operand(p.types[1], p.n, p.k, p, 2)),
-        d(operand(p.types[2], p.m, p.n, p, 3)) {}
-  [[nodiscard]] GemmCall call(const Problem& p) const {
-    return {.a = a,
-            .b = b,
-            .d = d,
-            .transpose_a = p.transpose_a,
-            .transpose_b = p.transpose_b,
-            .accumulate = p.accumulate};
-  }
-};
-
-// The product in FP64, and the sum of the sizes of its terms, from which the tolerance follows.
-struct Exact {
-  double value, size;
-};
-
-Exact exact_element(const Problem& p, const Operands& x, int64_t row, int64_t col) {
-  const double start = p.accumulate == Accumulate::kYes ? double(x.d.at(row, col)) : 0.0;
-  Exact sum{start, std::fabs(start)};
-  for (int64_t i = 0; i < p.k; ++i) {
-    const double a = p.transpose_a == Transpose::kNo ? x.a.at(row, i) : x.a.at(i, row);
-    const double b = p.transpose_b == Transpose::kNo ? x.b.at(i, col) : x.b.at(col, i);
-    sum.value += a * b;
-    sum.size += std::fabs(a * b);
-  }
-  return sum;
-}
-
-// k products and as many additions in fp32, in any order.
-double error_bound(const Problem& p, const Exact& exact) { return double(p.k + 1) * 0x1p-24 * exact.size; }
 
 class CpuGemmTest : public testing::Test {
  protected:
@@ -82,23 +27,7 @@ class CpuGemmTest : public testing::Test {
     device_->gemm().reserve(*allocator_, std::array{call});
     device_->gemm().run(call);
   }
-  void expect_product(const Problem& p) {
-    SCOPED_TRACE(fmt::format("[{},{}] k {} transposes {}{} accumulate {} types {} {} {} padding {}", p.m, p.n,
-                             p.k, int(p.transpose_a), int(p.transpose_b), int(p.accumulate),
-                             name_of(p.types[0]), name_of(p.types[1]), name_of(p.types[2]), p.padding));
-    const Operands before(p);
-    Operands after(p);
-    run(after.call(p));
-    ASSERT_EQ(before.a, after.a);
-    ASSERT_EQ(before.b, after.b);
-    ASSERT_TRUE(after.d.padding_untouched());
-    for (int64_t row = 0; row < p.m; ++row)
-      for (int64_t col = 0; col < p.n; ++col) {
-        const Exact exact = exact_element(p, before, row, col);
-        ASSERT_TRUE(test::is_rounded(after.d.at(row, col), exact.value, error_bound(p, exact), p.types[2]))
-            << row << "," << col;
-      }
-  }
+  void expect_product(const GemmProblem& p) { test::expect_product(*device_, *allocator_, p); }
 
   std::unique_ptr<Device> device_ = make_cpu_device(1);
   std::unique_ptr<Allocator> allocator_ = device_->make_allocator();
@@ -173,8 +102,8 @@ TEST_F(CpuGemmTest, WithoutResult) {
 // Without accumulation what D held does not matter, not even a NaN.
 TEST_F(CpuGemmTest, OverwritesWhatWasThere) {
   for (const DType type : kTypes) {
-    const Problem p{.m = 9, .n = 11, .k = 13, .types = {type, type, type}};
-    Operands clean(p), dirty(p);
+    const GemmProblem p{.m = 9, .n = 11, .k = 13, .types = {type, type, type}};
+    GemmOperands clean(p), dirty(p);
     dirty.d.fill([](int64_t, int64_t) { return NAN; });
     run(clean.call(p));
     run(dirty.call(p));
@@ -184,8 +113,8 @@ TEST_F(CpuGemmTest, OverwritesWhatWasThere) {
 
 // Two accumulating calls equal one over the sum, wide results included.
 TEST_F(CpuGemmTest, AccumulatingTwiceIsTheSum) {
-  Problem p{.m = 2, .n = 3000, .k = 8, .accumulate = Accumulate::kYes};
-  Operands x(p);
+  GemmProblem p{.m = 2, .n = 3000, .k = 8, .accumulate = Accumulate::kYes};
+  GemmOperands x(p);
   x.d.fill([](int64_t, int64_t) { return 0.0f; });
   // Small integers: every order of summation is exact.
   x.a.fill([](int64_t r, int64_t c) { return float((r * 5 + c * 3) % 7 - 3); });
@@ -202,8 +131,8 @@ TEST_F(CpuGemmTest, AccumulatingTwiceIsTheSum) {
 
 // A bf16 result is rounded once from fp32, not accumulated in bf16: 256 + 1 + ... would stay at 256.
 TEST_F(CpuGemmTest, Bf16ResultsAreRoundedOnce) {
-  const Problem p{.m = 1, .n = 1, .k = 257, .types = {DType::kBF16, DType::kBF16, DType::kBF16}};
-  Operands x(p);
+  const GemmProblem p{.m = 1, .n = 1, .k = 257, .types = {DType::kBF16, DType::kBF16, DType::kBF16}};
+  GemmOperands x(p);
   x.a.fill([](int64_t, int64_t c) { return c == 0 ? 256.0f : 1.0f; });
   x.b.fill([](int64_t, int64_t) { return 1.0f; });
   run(x.call(p));
@@ -235,22 +164,22 @@ TEST_F(CpuGemmTest, WrongTypesAreLogicErrors) {
 }
 
 TEST_F(CpuGemmTest, WithoutScratchIsALogicError) {
-  const Problem p{.m = 4, .n = 5, .k = 6, .types = {DType::kBF16, DType::kF32, DType::kF32}};
-  const Problem q{.m = 4, .n = 5, .k = 6, .types = {DType::kF32, DType::kF32, DType::kBF16}};
-  const Operands x(p), y(q);
+  const GemmProblem p{.m = 4, .n = 5, .k = 6, .types = {DType::kBF16, DType::kF32, DType::kF32}};
+  const GemmProblem q{.m = 4, .n = 5, .k = 6, .types = {DType::kF32, DType::kF32, DType::kBF16}};
+  const GemmOperands x(p), y(q);
   EXPECT_THROW(device_->gemm().run(x.call(p)), LogicError);
   EXPECT_THROW(device_->gemm().run(y.call(q)), LogicError);
 }
 
 // One reservation for several calls suffices for each, and is planned as it is taken.
 TEST_F(CpuGemmTest, OneReservationForSeveralCalls) {
-  std::vector<Problem> problems;
+  std::vector<GemmProblem> problems;
   for (const int64_t size : {3, 40, 17})
     problems.push_back(
         {.m = size, .n = 50 - size, .k = size + 1, .types = {DType::kBF16, DType::kBF16, DType::kBF16}});
-  std::vector<Operands> operands;
+  std::vector<GemmOperands> operands;
   std::vector<GemmCall> calls;
-  for (const Problem& p : problems) operands.emplace_back(p);
+  for (const GemmProblem& p : problems) operands.emplace_back(p);
   for (size_t i = 0; i < problems.size(); ++i) calls.push_back(operands[i].call(problems[i]));
   PlanningAllocator planned;
   CpuGemm(2).reserve(planned, calls);
@@ -261,8 +190,8 @@ TEST_F(CpuGemmTest, OneReservationForSeveralCalls) {
 }
 
 TEST_F(CpuGemmTest, FP32NeedsNoScratch) {
-  const Problem p{.m = 4, .n = 5, .k = 6};
-  const Operands x(p);
+  const GemmProblem p{.m = 4, .n = 5, .k = 6};
+  const GemmOperands x(p);
   run(x.call(p));
   EXPECT_EQ(allocator_->use().total(), 0);
 }

@@ -1,5 +1,5 @@
-// The one way that calls of NVIDIA's libraries fail here: with the call, what it answered, and where it stands.
-// The checks of the other libraries lie where those are included (cublas_lt.h).
+// The one way that calls of NVIDIA's libraries fail here: with the call, what it answered, and where it
+// stands. The checks of the other libraries lie where those are included (cublas_lt.h).
 #pragma once
 
 #include <source_location>
@@ -12,7 +12,8 @@
 
 namespace mpt {
 
-// The GPU, its driver or one of its libraries refused. Not the user's fault, and not a wrong assumption either.
+// The GPU, its driver or one of its libraries refused. Not the user's fault, and not a wrong assumption
+// either.
 class CudaError : public Error {
  public:
   CudaError(std::string_view call, std::string_view answer, std::source_location where)

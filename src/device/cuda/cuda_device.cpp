@@ -1,0 +1,227 @@
+#include "device/cuda/cuda_device.h"
+
+#include <limits>
+
+#include <cuda_runtime.h>
+#include <nvtx3/nvToolsExt.h>
+
+#include "core/check.h"
+#include "core/progress.h"
+#include "device/cuda/cuda_error.h"
+#include "device/cuda/cuda_graph.h"
+#include "device/cuda/cuda_memory.h"
+#include "device/cuda/owned.h"
+
+namespace mpt {
+namespace {
+
+using CudaStream = Owned<cudaStream_t, cudaStreamDestroy>;
+
+constexpr int kFirstCapability = 80;  // bf16 products in tensor cores, asynchronous copies
+
+int capability_of(const cudaDeviceProp& gpu) { return 10 * gpu.major + gpu.minor; }
+
+cudaDeviceProp properties_of(int index) {
+  cudaDeviceProp gpu{};
+  check_cuda(cudaGetDeviceProperties(&gpu, index), "cudaGetDeviceProperties");
+  return gpu;
+}
+
+// "13.0" for 13000.
+std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+int driver_version() {
+  int version = 0;
+  check_cuda(cudaDriverGetVersion(&version), "cudaDriverGetVersion");
+  return version;
+}
+
+int runtime_version() {
+  int version = 0;
+  check_cuda(cudaRuntimeGetVersion(&version), "cudaRuntimeGetVersion");
+  return version;
+}
+
+// The usual stream waits for the legacy default stream, where libraries may leave work; this one does not.
+CudaStream make_stream() {
+  cudaStream_t stream = nullptr;
+  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  return CudaStream(stream);
+}
+
+// Makes the GPU the one that this thread's calls go to, before anything is created on it.
+cudaDeviceProp selected(int index) {
+  const std::string problem = no_cuda_device(index);
+  if (!problem.empty()) throw Error(problem);
+  check_cuda(cudaSetDevice(index), "cudaSetDevice");
+  return properties_of(index);
+}
+
+class NoAttention final : public Attention {
+ public:
+  void reserve(Allocator&, const AttentionShape&) override { refuse(); }
+  void forward(const AttentionForward&) override { refuse(); }
+  void backward(const AttentionBackward&) override { refuse(); }
+
+ private:
+  [[noreturn]] static void refuse() { throw LogicError("attention is not there yet on the CUDA backend"); }
+};
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(const CudaDeviceOptions& options)
+      : options_(options),
+        gpu_(selected(options.index)),
+        stream_(make_stream()),
+        gemm_({.stream = stream_.get(),
+               .gpu = gpu_.name,
+               .compute_capability = capability_of(gpu_),
+               .tuning = options.tuning}) {}
+  ~CudaDevice() override { cudaStreamSynchronize(stream_.get()); }
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  [[nodiscard]] Backend backend() const override { return Backend::kCuda; }
+  [[nodiscard]] CUstream_st* cuda_stream() const override { return stream_.get(); }
+  [[nodiscard]] std::string name() const override {
+    return fmt::format("CUDA: {}, {} SMs, {:.0f} GB, driver {}", gpu_.name, gpu_.multiProcessorCount,
+                       double(gpu_.totalGlobalMem) * 1e-9, version_text(driver_version()));
+  }
+  [[nodiscard]] std::string libraries() const override {
+    return fmt::format("CUDA runtime {}, {}", version_text(runtime_version()), cublas_lt_description());
+  }
+  [[nodiscard]] int64_t memory_bytes() const override {
+    size_t free = 0, total = 0;
+    check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    return static_cast<int64_t>(free);
+  }
+  [[nodiscard]] int64_t alignment() const override { return kCudaAlignment; }
+  std::unique_ptr<Allocator> make_allocator() override { return make_cuda_allocator(stream_.get()); }
+
+  void download(const Tensor& source, std::byte* target) override {
+    copy_rows({target, row_bytes(source)}, {source.data, stride_bytes(source)}, source,
+              cudaMemcpyDeviceToHost);
+  }
+  void upload(const std::byte* source, const Tensor& target) override {
+    copy_rows({target.data, stride_bytes(target)}, {const_cast<std::byte*>(source), row_bytes(target)},
+              target, cudaMemcpyHostToDevice);
+  }
+  void synchronize() override {
+    check_may_wait("synchronize");
+    check_cuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+  }
+
+  void send(const Staged& staged) override {
+    copy_staged(staged.tensor.data, staged.host, staged, cudaMemcpyHostToDevice);
+  }
+  void receive(const Staged& staged) override {
+    copy_staged(staged.host, staged.tensor.data, staged, cudaMemcpyDeviceToHost);
+  }
+  std::unique_ptr<RepeatedWork> make_repeated_work() override {
+    return options_.graphs == CudaGraphs::kOn ? make_cuda_graph(stream_.get(), repetition_)
+                                              : make_plain_repeated_work(repetition_);
+  }
+
+  void push_range(const char* name) override { nvtxRangePushA(name); }
+  void pop_range() override { nvtxRangePop(); }
+
+  Gemm& gemm() override { return gemm_; }
+  Attention& attention() override { return attention_; }
+
+ private:
+  struct Rows {
+    std::byte* data;
+    size_t pitch;  // bytes from one to the next
+  };
+  static size_t row_bytes(const Tensor& t) { return static_cast<size_t>(t.cols * size_of(t.dtype)); }
+  // A single row may have any stride; CUDA takes none below the row's size.
+  static size_t stride_bytes(const Tensor& t) {
+    return t.rows > 1 ? static_cast<size_t>(t.stride * size_of(t.dtype)) : row_bytes(t);
+  }
+
+  void copy_rows(Rows target, Rows source, const Tensor& shape, cudaMemcpyKind kind) {
+    check_may_wait(kind == cudaMemcpyHostToDevice ? "upload" : "download");
+    if (shape.elements() == 0) return;
+    check_cuda(cudaMemcpy2DAsync(target.data, target.pitch, source.data, source.pitch, row_bytes(shape),
+                                 static_cast<size_t>(shape.rows), kind, stream_.get()),
+               "cudaMemcpy2DAsync");
+    check_cuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+  }
+  void copy_staged(std::byte* target, const std::byte* source, const Staged& staged, cudaMemcpyKind kind) {
+    check(staged.tensor.contiguous(), "staged tensor [{},{}] with rows {} apart", staged.tensor.rows,
+          staged.tensor.cols, staged.tensor.stride);
+    if (staged.tensor.elements() == 0) return;
+    check_cuda(
+        cudaMemcpyAsync(target, source, static_cast<size_t>(staged.tensor.bytes()), kind, stream_.get()),
+        "cudaMemcpyAsync");
+  }
+  // In the first run of repeated work too, though only the recording of the second could not hold it.
+  void check_may_wait(std::string_view what) const {
+    check(repetition_.depth == 0, "{}() within repeated work, which must not wait for the GPU", what);
+  }
+
+  CudaDeviceOptions options_;
+  cudaDeviceProp gpu_;
+  CudaStream stream_;
+  CudaGemm gemm_;
+  NoAttention attention_;
+  RepetitionDepth repetition_;
+};
+
+class CudaPlanningDevice final : public Device {
+ public:
+  CudaPlanningDevice() : gemm_({.tuning = GemmTuning::kOff}) {}
+
+  [[nodiscard]] Backend backend() const override { return Backend::kCuda; }
+  [[nodiscard]] std::string name() const override { return "CUDA: a plan for a GPU"; }
+  [[nodiscard]] std::string libraries() const override { return cublas_lt_description(); }
+  [[nodiscard]] int64_t memory_bytes() const override { return std::numeric_limits<int64_t>::max(); }
+  [[nodiscard]] int64_t alignment() const override { return kCudaAlignment; }
+  std::unique_ptr<Allocator> make_allocator() override { refuse("allocates"); }
+  void download(const Tensor&, std::byte*) override { refuse("copies"); }
+  void upload(const std::byte*, const Tensor&) override { refuse("copies"); }
+  void synchronize() override { refuse("computes"); }
+  void send(const Staged&) override { refuse("copies"); }
+  void receive(const Staged&) override { refuse("copies"); }
+  std::unique_ptr<RepeatedWork> make_repeated_work() override {
+    return make_plain_repeated_work(repetition_);
+  }
+  Gemm& gemm() override { return gemm_; }
+  Attention& attention() override { return attention_; }
+
+ private:
+  [[noreturn]] static void refuse(std::string_view what) {
+    throw LogicError(fmt::format("a device that plans for a GPU {} nothing", what));
+  }
+
+  CudaGemm gemm_;
+  NoAttention attention_;
+  RepetitionDepth repetition_;
+};
+
+}  // namespace
+
+std::string no_cuda_device(int index) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) {
+    cudaGetLastError();
+    return fmt::format("no NVIDIA GPU or no driver for it (cudaGetDeviceCount: {})", answer_of(status));
+  }
+  if (count == 0) return "no NVIDIA GPU (cudaGetDeviceCount: 0)";
+  if (index < 0 || index >= count)
+    return fmt::format("no GPU {}: there {}, counted from 0", index,
+                       count == 1 ? "is 1" : fmt::format("are {}", count));
+  const cudaDeviceProp gpu = properties_of(index);
+  if (capability_of(gpu) < kFirstCapability)
+    return fmt::format("GPU {} ({}) has compute capability {}.{}; {}.{} or newer is needed", index, gpu.name,
+                       gpu.major, gpu.minor, kFirstCapability / 10, kFirstCapability % 10);
+  return "";
+}
+
+std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options) {
+  return std::make_unique<CudaDevice>(options);
+}
+std::unique_ptr<Device> make_cuda_planning_device() { return std::make_unique<CudaPlanningDevice>(); }
+
+}  // namespace mpt

@@ -1,0 +1,68 @@
+// Matrix products by cuBLASLt, in one stream.
+//
+// A row-major matrix is its transpose in cuBLASLt's column-major order, so D = op(A) op(B) is asked for as
+// D^T = op(B)^T op(A)^T: the library's first operand is our b. Only algorithms that add in a fixed order are
+// taken; the same choice of algorithm gives the same bits.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/cuda/gemm_key.h"
+#include "device/gemm.h"
+#include "device/scratch.h"
+
+struct CUstream_st;
+
+namespace mpt {
+
+// Whether reserve() times the algorithms for a product or takes the library's first. Timing may choose
+// another algorithm in another run, which then has other bits: what was chosen is in choices().
+enum class GemmTuning : uint8_t { kOff, kOn };
+
+struct CudaGemmOptions {
+  CUstream_st* stream = nullptr;
+  std::string gpu{};           // "NVIDIA H200"
+  int compute_capability = 0;  // 90 for 9.0
+  GemmTuning tuning = GemmTuning::kOn;
+};
+
+class CudaGemm final : public Gemm {
+ public:
+  // What the library may use; the size that NVIDIA recommends for Hopper.
+  static constexpr int64_t kWorkspaceBytes = (int64_t{32} << 20) + 1024;
+  static constexpr int kCandidates = 8;  // algorithms that are timed
+
+  explicit CudaGemm(CudaGemmOptions options);
+  ~CudaGemm() override;
+  CudaGemm(const CudaGemm&) = delete;
+  CudaGemm& operator=(const CudaGemm&) = delete;
+
+  // Times algorithms unless `allocator` only plans, in which case no GPU is needed. Waits for the stream
+  // then. Throws Error where the library has no algorithm.
+  void reserve(Allocator& allocator, std::span<const GemmCall> calls) override;
+  // Products that were not reserved are run by the library's first algorithm. Throws Error where there is
+  // none.
+  void run(const GemmCall& call) override;
+  [[nodiscard]] Fp8Layout fp8_layout() const override { return Fp8Layout::kRowsOfK; }
+  [[nodiscard]] std::vector<GemmChoice> choices() const override;
+  void restore(std::span<const GemmChoice> choices) override;
+
+  // Kinds of products met so far, each with its algorithm.
+  [[nodiscard]] int64_t plans() const;
+
+ private:
+  class Library;
+
+  Library& library();  // created by the first call that needs it: planning needs no GPU
+
+  CudaGemmOptions options_;
+  Scratch workspace_;
+  std::unique_ptr<Library> library_;
+};
+
+std::string cublas_lt_description();  // "cuBLASLt 13.1.0"
+
+}  // namespace mpt

@@ -1,0 +1,178 @@
+#include "device/cuda/gemm_tuning.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include <cuda_runtime.h>
+#include <spdlog/spdlog.h>
+
+#include "core/bf16.h"
+#include "core/float_format.h"
+#include "core/normal.h"
+#include "core/progress.h"
+#include "device/cuda/cuda_error.h"
+#include "device/cuda/owned.h"
+
+namespace mpt {
+namespace {
+
+constexpr int kRounds = 5;  // medians are of these
+constexpr int kBurst = 4;   // products timed at once, so that the host's share in a short one is small
+// What another candidate must gain over the library's own first choice: less is within the scatter, and the
+// bits of a run should not depend on that.
+constexpr double kClearlyFaster = 0.97;
+constexpr int64_t kPatternElements = int64_t{1} << 18;
+
+using Buffer = Owned<void*, cudaFree>;
+using Event = Owned<cudaEvent_t, cudaEventDestroy>;
+
+// Null where there is no memory left.
+Buffer buffer_for(const GemmOperand& operand) {
+  void* address = nullptr;
+  const auto size = static_cast<size_t>(operand.bytes() + GemmOperand::kVectorBytes);
+  const cudaError_t status = cudaMalloc(&address, size);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  check_cuda(status, "cudaMalloc");
+  return Buffer(address);
+}
+
+template <class T, class Encode>
+std::vector<std::byte> encoded(const std::vector<float>& values, Encode encode) {
+  std::vector<std::byte> bytes(values.size() * sizeof(T));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const T code = encode(values[i]);
+    memcpy(bytes.data() + i * sizeof(T), &code, sizeof code);
+  }
+  return bytes;
+}
+
+// Normally distributed values of the type.
+std::vector<std::byte> random_pattern(DType dtype) {
+  std::vector<float> values(static_cast<size_t>(kPatternElements));
+  fill_normals(
+      {.seed = 0, .tensor = static_cast<uint32_t>(dtype), .row = 0, .step = 0, .stream = Stream::kToy}, 1.0,
+      kPatternElements, values.data());
+  switch (dtype) {
+    case DType::kF32:
+      return encoded<float>(values, [](float x) { return x; });
+    case DType::kBF16:
+      return encoded<bf16>(values, [](float x) { return bf16_nearest(x); });
+    case DType::kE4M3:
+      return encoded<uint8_t>(values, [](float x) { return round_to<mpt::kE4M3>(x, Nearest{}); });
+    case DType::kE5M2:
+      return encoded<uint8_t>(values, [](float x) { return round_to<mpt::kE5M2>(x, Nearest{}); });
+    default:
+      throw LogicError(fmt::format("random values of {}", name_of(dtype)));
+  }
+}
+
+// The pattern over and over: each copy doubles what there is.
+void fill_randomly(std::byte* target, const GemmOperand& operand, cudaStream_t stream) {
+  const std::vector<std::byte> pattern = random_pattern(operand.dtype);
+  const int64_t size = operand.bytes();
+  int64_t filled = std::min<int64_t>(size, static_cast<int64_t>(pattern.size()));
+  check_cuda(
+      cudaMemcpyAsync(target, pattern.data(), static_cast<size_t>(filled), cudaMemcpyHostToDevice, stream),
+      "cudaMemcpyAsync");
+  check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");  // the pattern goes now
+  for (int64_t count = 0; filled < size; filled += count) {
+    count = std::min(filled, size - filled);
+    check_cuda(cudaMemcpyAsync(target + filled, target, static_cast<size_t>(count), cudaMemcpyDeviceToDevice,
+                               stream),
+               "cudaMemcpyAsync");
+  }
+}
+
+Event make_event() {
+  cudaEvent_t event = nullptr;
+  check_cuda(cudaEventCreate(&event), "cudaEventCreate");
+  return Event(event);
+}
+
+class Stopwatch {
+ public:
+  explicit Stopwatch(cudaStream_t stream) : stream_(stream) {}
+  void start() { check_cuda(cudaEventRecord(start_.get(), stream_), "cudaEventRecord"); }
+  // Microseconds since start().
+  double stop() {
+    check_cuda(cudaEventRecord(stop_.get(), stream_), "cudaEventRecord");
+    check_cuda(cudaEventSynchronize(stop_.get()), "cudaEventSynchronize");
+    float milliseconds = 0;
+    check_cuda(cudaEventElapsedTime(&milliseconds, start_.get(), stop_.get()), "cudaEventElapsedTime");
+    return double(milliseconds) * 1e3;
+  }
+
+ private:
+  cudaStream_t stream_;
+  Event start_ = make_event(), stop_ = make_event();
+};
+
+struct Buffers {
+  Buffer a, b, d;
+  [[nodiscard]] bool complete() const { return a != nullptr && b != nullptr && d != nullptr; }
+};
+
+// As badly aligned as the operand is.
+std::byte* start_in(const Buffer& buffer, const GemmOperand& operand) {
+  const int64_t offset = operand.alignment == GemmOperand::kVectorBytes ? 0 : operand.alignment;
+  return static_cast<std::byte*>(buffer.get()) + offset;
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Median microseconds of each candidate; infinite for one that cannot run. The candidates take turns, so that
+// a change of the clock meets all of them.
+std::vector<double> times_of(const GemmTuningCase& tuned, const GemmAddresses& addresses,
+                             cudaStream_t stream) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  std::vector<std::vector<double>> samples(tuned.candidates);
+  std::vector<bool> runs(tuned.candidates);
+  Stopwatch stopwatch(stream);
+  for (size_t i = 0; i < tuned.candidates; ++i)
+    runs[i] = tuned.run(addresses, i);  // once beforehand: loads it
+  for (int round = 0; round < kRounds; ++round)
+    for (size_t i = 0; i < tuned.candidates; ++i) {
+      if (!runs[i]) continue;
+      stopwatch.start();
+      for (int repeat = 0; repeat < kBurst; ++repeat) runs[i] = tuned.run(addresses, i) && runs[i];
+      samples[i].push_back(stopwatch.stop() / kBurst);
+    }
+  std::vector<double> medians(tuned.candidates, kNever);
+  for (size_t i = 0; i < tuned.candidates; ++i)
+    if (runs[i]) medians[i] = median(samples[i]);
+  return medians;
+}
+
+}  // namespace
+
+std::optional<GemmTuningResult> time_candidates(const GemmTuningCase& tuned, CUstream_st* stream) {
+  const GemmKey& key = tuned.key;
+  const Buffers buffers{buffer_for(key.a), buffer_for(key.b), buffer_for(key.d)};
+  if (!buffers.complete()) {
+    spdlog::warn(
+        "product {}: no memory to time its algorithms on {} of operands; the library's first is used",
+        key.name(), format_bytes(double(key.a.bytes() + key.b.bytes() + key.d.bytes())));
+    return std::nullopt;
+  }
+  std::byte* const a = start_in(buffers.a, key.a);
+  std::byte* const b = start_in(buffers.b, key.b);
+  std::byte* const d = start_in(buffers.d, key.d);
+  fill_randomly(a, key.a, stream);
+  fill_randomly(b, key.b, stream);
+  fill_randomly(d, key.d, stream);
+  const std::vector<double> times = times_of(tuned, {a, b, d}, stream);
+  const auto fastest = static_cast<size_t>(std::min_element(times.begin(), times.end()) - times.begin());
+  const size_t best = times[fastest] < kClearlyFaster * times[0] ? fastest : 0;
+  return GemmTuningResult{.best = best, .first_us = times[0], .best_us = times[best]};
+}
+
+}  // namespace mpt

@@ -1,0 +1,154 @@
+// Timed choices of algorithms: made once per kind of product, stored, restored, refused.
+#include <array>
+#include <vector>
+
+#include "cuda/device_fixture.h"
+#include "device/gemm_problem.h"
+#include "support/captured_log.h"
+#include "support/expect_error.h"
+
+namespace mpt {
+namespace {
+
+using test::GemmProblem;
+
+class CudaGemmTuning : public test::CudaDeviceTest {
+ protected:
+  void SetUp() override {
+    CudaDeviceTest::SetUp();
+    if (!IsSkipped()) use({});
+  }
+  Tensor tensor(DType dtype, int64_t rows, int64_t cols) {
+    return allocator_->tensor(Purpose::kData, dtype, rows, cols);
+  }
+  // Of three kinds, one of them twice; as modules declare theirs: without addresses.
+  static std::vector<GemmCall> calls() {
+    const auto planned = [](DType dtype, int64_t rows, int64_t cols) {
+      return Tensor{nullptr, dtype, rows, cols, cols};
+    };
+    const GemmCall bf16{.a = planned(DType::kBF16, 32, 16),
+                        .b = planned(DType::kBF16, 48, 16),
+                        .d = planned(DType::kBF16, 32, 48),
+                        .transpose_b = Transpose::kYes};
+    const GemmCall fp32{.a = planned(DType::kF32, 16, 8),
+                        .b = planned(DType::kF32, 8, 24),
+                        .d = planned(DType::kF32, 16, 24),
+                        .accumulate = Accumulate::kYes};
+    const GemmCall fp8{.a = planned(DType::kE5M2, 32, 64),
+                       .b = planned(DType::kE4M3, 16, 64),
+                       .d = planned(DType::kF32, 32, 16),
+                       .transpose_b = Transpose::kYes};
+    return {bf16, fp32, fp8, bf16};
+  }
+};
+
+TEST_F(CudaGemmTuning, PlansEveryKindOnceAndComputesAsBefore) {
+  gemm().reserve(*allocator_, calls());
+  EXPECT_EQ(gemm().plans(), 3);
+  gemm().reserve(*allocator_, calls());
+  EXPECT_EQ(gemm().plans(), 3);
+  test::expect_product(*device_, *allocator_,
+                       {.m = 32,
+                        .n = 48,
+                        .k = 16,
+                        .transpose_b = Transpose::kYes,
+                        .types = {DType::kBF16, DType::kBF16, DType::kBF16}});
+  EXPECT_EQ(gemm().plans(), 3);
+  test::expect_product(*device_, *allocator_, {.m = 16, .n = 24, .k = 8, .accumulate = Accumulate::kYes});
+  EXPECT_EQ(gemm().plans(), 3);
+}
+
+TEST_F(CudaGemmTuning, APlanTimesNothing) {
+  PlanningAllocator plan(device_->alignment());
+  gemm().reserve(plan, calls());
+  EXPECT_EQ(gemm().plans(), 0);
+}
+
+TEST_F(CudaGemmTuning, ChoicesAreStoredAndMadeAgain) {
+  gemm().reserve(*allocator_, calls());
+  const std::vector<GemmChoice> choices = gemm().choices();
+  ASSERT_EQ(choices.size(), 3u);
+  EXPECT_EQ(choices[0].key, "bf16[32,16] x bf16[48,16]^T -> bf16[32,48]");
+  EXPECT_EQ(choices[1].key, "e5m2[32,64] x e4m3[16,64]^T -> fp32[32,16]");
+  EXPECT_EQ(choices[2].key, "fp32[16,8] x fp32[8,24] -> fp32[16,24] added");
+
+  use({});
+  const test::CapturedLog log;
+  gemm().restore(choices);
+  EXPECT_EQ(gemm().choices(), choices);
+  gemm().reserve(*allocator_, calls());
+  EXPECT_EQ(gemm().choices(), choices);
+  EXPECT_EQ(gemm().plans(), 3);
+  EXPECT_EQ(log.text(), "");
+}
+
+// A choice restored after its product was planned counts too: here another kind's, which must then be in use.
+TEST_F(CudaGemmTuning, ChoicesRestoredLateReplaceThoseMade) {
+  gemm().reserve(*allocator_, calls());
+  const std::vector<GemmChoice> choices = gemm().choices();
+  gemm().restore(choices);
+  EXPECT_EQ(gemm().plans(), 0);
+  gemm().reserve(*allocator_, calls());
+  EXPECT_EQ(gemm().choices(), choices);
+}
+
+TEST_F(CudaGemmTuning, ChoicesForAnotherLibraryAreLeftOutWithAWarning) {
+  gemm().reserve(*allocator_, calls());
+  std::vector<GemmChoice> choices = gemm().choices();
+  for (GemmChoice& choice : choices) {
+    const size_t at = choice.algorithm.find(' ');
+    ASSERT_NE(at, std::string::npos);
+    choice.algorithm.insert(at + 1, "9");
+  }
+  use({});
+  const test::CapturedLog log;
+  gemm().restore(choices);
+  EXPECT_TRUE(log.has("cuBLASLt 9")) << log.text();
+  EXPECT_TRUE(log.has("may differ")) << log.text();
+  EXPECT_TRUE(gemm().choices().empty());
+  EXPECT_NO_THROW(gemm().reserve(*allocator_, calls()));
+  EXPECT_EQ(gemm().choices().size(), 3u);
+}
+
+TEST_F(CudaGemmTuning, ADamagedChoiceIsAnError) {
+  gemm().reserve(*allocator_, calls());
+  const GemmChoice whole = gemm().choices().front();
+  GemmChoice shorter = whole, odd = whole;
+  shorter.algorithm.pop_back();
+  odd.algorithm.back() = 'x';
+  EXPECT_ERROR(gemm().restore(std::array{shorter}), whole.key, "hexadecimal digits");
+  EXPECT_ERROR(gemm().restore(std::array{odd}), whole.key, "hexadecimal digits");
+}
+
+#ifdef MPT_FAKE_CUDA
+TEST_F(CudaGemmTuning, TimesEveryKindOnceAndFreesWhatItTook) {
+  gemm().reserve(*allocator_, {});
+  const int64_t live = fake_cuda::counters().live_allocations;
+  gemm().reserve(*allocator_, calls());
+  const fake_cuda::Counters after = fake_cuda::counters();
+  EXPECT_GT(after.products, 3);
+  EXPECT_EQ(after.live_allocations, live + 1);  // the workspace
+  gemm().reserve(*allocator_, calls());
+  EXPECT_EQ(fake_cuda::counters().products, after.products);
+  const std::vector<GemmChoice> choices = gemm().choices();
+  use({});
+  gemm().restore(choices);
+  gemm().reserve(*allocator_, calls());
+  EXPECT_EQ(fake_cuda::counters().products, after.products);
+}
+
+TEST_F(CudaGemmTuning, WithoutMemoryTheFirstAlgorithmIsTaken) {
+  gemm().reserve(*allocator_, calls());  // takes the workspace
+  const Tensor x{nullptr, DType::kF32, 1024, 1024, 1024};
+  fake_cuda::set_device_bytes(CudaGemm::kWorkspaceBytes + (1 << 20));
+  const test::CapturedLog log;
+  gemm().reserve(*allocator_, std::array{GemmCall{.a = x, .b = x, .d = x}});
+  fake_cuda::set_device_bytes(int64_t{4} << 30);
+  EXPECT_TRUE(log.has("fp32[1024,1024] x fp32[1024,1024]")) << log.text();
+  EXPECT_TRUE(log.has("no memory")) << log.text();
+  EXPECT_EQ(gemm().plans(), 4);
+}
+#endif
+
+}  // namespace
+}  // namespace mpt
