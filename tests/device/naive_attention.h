@@ -3,7 +3,8 @@
 //   S = scale Q K^T, P = softmax(S, causal), O = P V
 //   dV = P^T dO, dP = dO V^T, dS = P (dP - rowsum(dO O)), dQ = scale dS K, dK = scale dS^T Q
 // Every result comes with a first-order bound of the error of an fp32 evaluation in any order of summation:
-// a sum of n terms costs n 2^-24 of the sum of their sizes.
+// a sum of n terms costs n 2^-24 of the sum of their sizes. What is rounded to a narrower type on the way
+// adds that rounding.
 #pragma once
 
 #include <algorithm>
@@ -38,17 +39,24 @@ struct HeadInputs {
       : q(s.tokens, s.dim), k(s.tokens, s.dim), v(s.tokens, s.dim), d_out(s.tokens, s.dim) {}
 };
 
+// Relative errors of values that are stored before they are used again.
+struct StoredRoundings {
+  double out = 0;      // O, as the backward pass reads it
+  double operand = 0;  // P and dS, as products read them
+  double d_p = 0;      // dP
+};
+
 class NaiveAttention {
  public:
   static constexpr double kUnit = 0x1p-24;  // of an fp32 rounding
   // Roundings beside those of long sums: scaling, exponential (2 ulp = 4 units), its argument, the division.
   static constexpr double kFew = 12;
 
-  // out_unit: rounding of the O that the backward pass reads.
-  NaiveAttention(HeadShape shape, const HeadInputs& in, double out_unit)
+  NaiveAttention(HeadShape shape, const HeadInputs& in, const StoredRoundings& stored)
       : shape_(shape),
         scale_(1 / std::sqrt(double(shape.dim))),
         in_(in),
+        stored_(stored),
         out(shape.tokens, shape.dim),
         lse(shape.tokens, 1),
         d_q(shape.tokens, shape.dim),
@@ -57,7 +65,7 @@ class NaiveAttention {
         p_(shape.tokens, shape.tokens),
         d_s_(shape.tokens, shape.tokens) {
     for (int64_t i = 0; i < shape_.tokens; ++i) forward_row(i);
-    for (int64_t i = 0; i < shape_.tokens; ++i) score_gradients(i, out_unit);
+    for (int64_t i = 0; i < shape_.tokens; ++i) score_gradients(i);
     for (int64_t j = 0; j < shape_.tokens; ++j) input_gradients(j);
   }
 
@@ -65,6 +73,7 @@ class NaiveAttention {
   HeadShape shape_;
   double scale_;
   const HeadInputs& in_;
+  StoredRoundings stored_;
 
  public:
   Bounded out, lse, d_q, d_k, d_v;
@@ -113,41 +122,47 @@ class NaiveAttention {
       Sum o;
       for (int64_t j = 0; j <= i; ++j) o.add(p_.value(i, j) * in_.v(j, d));
       out.value(i, d) = o.value;
-      out.error(i, d) = (relative + (double(i + 1) + kFew) * kUnit) * o.size;
+      out.error(i, d) = (relative + stored_.operand + (double(i + 1) + kFew) * kUnit) * o.size;
     }
   }
 
-  void score_gradients(int64_t i, double out_unit) {
+  void score_gradients(int64_t i) {
     Sum delta;
     double delta_error = 0;
     for (int64_t d = 0; d < shape_.dim; ++d) {
       delta.add(in_.d_out(i, d) * out.value(i, d));
-      delta_error += std::fabs(in_.d_out(i, d)) * (out.error(i, d) + out_unit * std::fabs(out.value(i, d)));
+      delta_error +=
+          std::fabs(in_.d_out(i, d)) * (out.error(i, d) + stored_.out * std::fabs(out.value(i, d)));
     }
     delta_error += double(shape_.dim) * kUnit * delta.size;
     for (int64_t j = 0; j <= i; ++j) {
       const Sum dp = dot(in_.d_out, i, in_.v, j);
       const double p = p_.value(i, j), difference = dp.value - delta.value;
       d_s_.value(i, j) = p * difference;
-      d_s_.error(i, j) = p * ((p_.error(i, j) + 2 * kUnit) * std::fabs(difference) +
-                              double(shape_.dim) * kUnit * dp.size + delta_error);
+      d_s_.error(i, j) =
+          p * ((p_.error(i, j) + 2 * kUnit) * std::fabs(difference) + double(shape_.dim) * kUnit * dp.size +
+               stored_.d_p * std::fabs(dp.value) + delta_error);
     }
   }
 
   void input_gradients(int64_t j) {
     const int64_t n = shape_.tokens;
     for (int64_t d = 0; d < shape_.dim; ++d) {
-      for (int64_t i = 0; i <= j; ++i)
-        add_product(d_q, j, d, {scale_ * d_s_.value(j, i), scale_ * d_s_.error(j, i), in_.k(i, d)});
+      for (int64_t i = 0; i <= j; ++i) add_product(d_q, j, d, d_score(j, i, in_.k(i, d)));
       for (int64_t i = j; i < n; ++i) {
-        add_product(d_k, j, d, {scale_ * d_s_.value(i, j), scale_ * d_s_.error(i, j), in_.q(i, d)});
-        add_product(d_v, j, d, {p_.value(i, j), p_.value(i, j) * p_.error(i, j), in_.d_out(i, d)});
+        add_product(d_k, j, d, d_score(i, j, in_.q(i, d)));
+        const double p = p_.value(i, j);
+        add_product(d_v, j, d, {p, p * (p_.error(i, j) + stored_.operand), in_.d_out(i, d)});
       }
     }
   }
   struct Term {
     double factor, factor_error, x;
   };
+  [[nodiscard]] Term d_score(int64_t i, int64_t j, double x) const {
+    const double d_s = scale_ * d_s_.value(i, j);
+    return {d_s, scale_ * d_s_.error(i, j) + stored_.operand * std::fabs(d_s), x};
+  }
   void add_product(Bounded& sum, int64_t row, int64_t col, Term t) const {
     sum.value(row, col) += t.factor * t.x;
     sum.error(row, col) +=

@@ -237,13 +237,16 @@ int64_t pair_bytes(const AttentionShape& s) { return s.seq_len * score_stride(s)
 // Scores and their gradients.
 constexpr int64_t kMatricesPerPair = 2;
 
+struct ChunkScratch {
+  void* workspace;  // of the products
+  float* matrices;
+};
+
 class ChunkWork {
  public:
-  ChunkWork(StridedProducts& products, const Scratch& scratch, const AttentionShape& shape,
+  ChunkWork(StridedProducts& products, const ChunkScratch& scratch, const AttentionShape& shape,
             const Chunk& chunk)
-      : products_(products), workspace_(scratch.floats()), shape_(shape), chunk_(chunk) {
-    matrices_ = workspace_ + StridedProducts::kWorkspaceBytes / 4;
-  }
+      : products_(products), scratch_(scratch), shape_(shape), chunk_(chunk) {}
 
   // Part `part` of `parts` side by side in a [B T, parts C] tensor: [T, D] of every pair.
   [[nodiscard]] PairMatrices tokens(const Tensor& t, int64_t part) const {
@@ -252,13 +255,13 @@ class ChunkWork {
             shape_.seq_len * t.stride, shape_.head_dim};
   }
   // [T, T] of every pair, as products write it (fp32) or read it (in the storage type).
-  [[nodiscard]] PairMatrices scores(DType dtype) const { return square(matrices_, dtype); }
+  [[nodiscard]] PairMatrices scores(DType dtype) const { return square(scratch_.matrices, dtype); }
   [[nodiscard]] PairMatrices d_scores(DType dtype) const {
-    return square(matrices_ + chunk_.pairs() * pair_bytes(shape_) / 4, dtype);
+    return square(scratch_.matrices + chunk_.pairs() * pair_bytes(shape_) / 4, dtype);
   }
   [[nodiscard]] ScoreRows score_rows(const Tensor& log_sum_exp) const {
     const int64_t pair = chunk_.sequence * shape_.heads + chunk_.head;
-    return {.scores = matrices_,
+    return {.scores = scratch_.matrices,
             .rows = chunk_.pairs() * shape_.seq_len,
             .tokens = shape_.seq_len,
             .stride = score_stride(shape_),
@@ -282,7 +285,7 @@ class ChunkWork {
                      .transpose_a = product.transpose_a,
                      .transpose_b = product.transpose_b,
                      .alpha = product.alpha},
-                    workspace_);
+                    scratch_.workspace);
   }
 
  private:
@@ -294,7 +297,7 @@ class ChunkWork {
   }
 
   StridedProducts& products_;
-  float *workspace_, *matrices_;
+  ChunkScratch scratch_;
   AttentionShape shape_;
   Chunk chunk_;
 };
@@ -306,9 +309,10 @@ void for_bands(int64_t tokens, const F& f) {
     f(first, std::min(ProductAttention::kBand, tokens - first));
 }
 
+bool is_empty(const AttentionShape& s) { return s.batch == 0 || s.heads == 0 || s.seq_len == 0; }
+
 template <class F>
 void for_chunks(const AttentionShape& s, int64_t pairs_at_once, const F& f) {
-  if (s.batch == 0 || s.heads == 0 || s.seq_len == 0) return;
   if (pairs_at_once < s.heads) {
     for (int64_t sequence = 0; sequence < s.batch; ++sequence)
       for (int64_t head = 0; head < s.heads; head += pairs_at_once)
@@ -398,35 +402,39 @@ void backward_chunk(const AttentionBackward& call, const Chunk& chunk, const Chu
 
 }  // namespace
 
-ProductAttention::ProductAttention(CUstream_st* stream, int64_t matrix_bytes)
-    : stream_(stream), matrix_bytes_(matrix_bytes), products_(stream) {}
+ProductAttention::ProductAttention(CUstream_st* stream, const ProductAttentionScratch& most)
+    : stream_(stream), most_(most), products_(stream, most.workspace) {}
 
 void ProductAttention::reserve(Allocator& allocator, const AttentionShape& shape, DType /*storage*/) {
   const int64_t pair = kMatricesPerPair * pair_bytes(shape);
-  const int64_t most = std::max<int64_t>(matrix_bytes_ / std::max<int64_t>(pair, 1), 1);
+  const int64_t most = std::max<int64_t>(most_.matrices / std::max<int64_t>(pair, 1), 1);
   const int64_t pairs = std::min(shape.batch * shape.heads, most);
-  scratch_.reserve(allocator, StridedProducts::kWorkspaceBytes + pairs * pair);
+  scratch_.reserve(allocator, most_.workspace + pairs * pair);
 }
 
 int64_t ProductAttention::pairs_at_once(const AttentionShape& shape) const {
   const int64_t pair = kMatricesPerPair * pair_bytes(shape);
-  const int64_t available = scratch_.bytes() - StridedProducts::kWorkspaceBytes;
+  const int64_t available = scratch_.bytes() - most_.workspace;
   check(available >= pair, "attention over {} tokens needs {} bytes of scratch, reserved {}", shape.seq_len,
-        pair + StridedProducts::kWorkspaceBytes, scratch_.bytes());
-  return available / std::max<int64_t>(pair, 1);
+        pair + most_.workspace, scratch_.bytes());
+  return available / pair;
 }
 
 void ProductAttention::forward(const AttentionForward& call) {
   check_shapes(call);
+  if (is_empty(call.shape)) return;
+  const ChunkScratch scratch{scratch_.floats(), scratch_.floats() + most_.workspace / 4};
   for_chunks(call.shape, pairs_at_once(call.shape), [&](const Chunk& chunk) {
-    forward_chunk(call, {products_, scratch_, call.shape, chunk}, stream_);
+    forward_chunk(call, {products_, scratch, call.shape, chunk}, stream_);
   });
 }
 
 void ProductAttention::backward(const AttentionBackward& call) {
   check_shapes(call);
+  if (is_empty(call.shape)) return;
+  const ChunkScratch scratch{scratch_.floats(), scratch_.floats() + most_.workspace / 4};
   for_chunks(call.shape, pairs_at_once(call.shape), [&](const Chunk& chunk) {
-    backward_chunk(call, chunk, {products_, scratch_, call.shape, chunk}, stream_);
+    backward_chunk(call, chunk, {products_, scratch, call.shape, chunk}, stream_);
   });
 }
 

@@ -13,13 +13,17 @@
 
 namespace mpt {
 
+// Bytes of scratch.
+struct ProductAttentionScratch {
+  int64_t matrices = int64_t{256} << 20;  // [T, T] of a chunk; one pair's are always allowed
+  int64_t workspace = StridedProducts::kWorkspaceBytes;
+};
+
 class ProductAttention final : public Attention {
  public:
   static constexpr int64_t kBand = 256;  // tokens
-  static constexpr int64_t kMatrixBytes = int64_t{256} << 20;
 
-  // matrix_bytes: what the matrices of a chunk may take. One pair's are always allowed.
-  explicit ProductAttention(CUstream_st* stream, int64_t matrix_bytes = kMatrixBytes);
+  explicit ProductAttention(CUstream_st* stream, const ProductAttentionScratch& most = {});
 
   // Scratch for every shape whose pairs are not larger; a smaller batch or fewer heads need no new call.
   void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) override;
@@ -30,7 +34,7 @@ class ProductAttention final : public Attention {
   [[nodiscard]] int64_t pairs_at_once(const AttentionShape& shape) const;
 
   CUstream_st* stream_;
-  int64_t matrix_bytes_;
+  ProductAttentionScratch most_;
   StridedProducts products_;
   Scratch scratch_;  // the products' workspace, then the matrices
 };

@@ -58,10 +58,9 @@ MatmulDescription description_of(const Key& key) {
 }
 
 // Sums are split only where their parts are added in a fixed order, in FP32.
-MatmulPreference preference_of(const Key& key) {
+MatmulPreference preference_of(const Key& key, int64_t workspace_bytes) {
   MatmulPreference preference = make_matmul_preference();
-  set_attribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                uint64_t{StridedProducts::kWorkspaceBytes});
+  set_attribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_bytes));
   set_attribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                 uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   set_attribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.b.alignment);
@@ -77,13 +76,13 @@ struct Plan {
   cublasLtMatmulAlgo_t algorithm;
 };
 
-Plan make_plan(const CublasLt& handle, const Key& key) {
+Plan make_plan(const CublasLt& handle, const Key& key, int64_t workspace_bytes) {
   Plan plan{.description = description_of(key),
             .a = layout_of(key.a, key.count),
             .b = layout_of(key.b, key.count),
             .d = layout_of(key.d, key.count),
             .algorithm = {}};
-  const MatmulPreference preference = preference_of(key);
+  const MatmulPreference preference = preference_of(key, workspace_bytes);
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
   const cublasStatus_t status =
@@ -113,31 +112,34 @@ struct StridedProducts::Library {
   CublasLt handle = make_cublas_lt();
   std::map<Key, Plan> plans;
 
-  const Plan& plan_for(const Key& key) {
+  const Plan& plan_for(const Key& key, int64_t workspace_bytes) {
     const auto known = plans.find(key);
-    return known != plans.end() ? known->second : plans.emplace(key, make_plan(handle, key)).first->second;
+    return known != plans.end() ? known->second
+                                : plans.emplace(key, make_plan(handle, key, workspace_bytes)).first->second;
   }
 };
 
-StridedProducts::StridedProducts(CUstream_st* stream) : stream_(stream) {}
+StridedProducts::StridedProducts(CUstream_st* stream, int64_t workspace_bytes)
+    : stream_(stream), workspace_bytes_(workspace_bytes) {}
 StridedProducts::~StridedProducts() = default;
 
 void StridedProducts::run(const StridedProductCall& call, void* workspace) {
   check_call(call);
   if (call.count == 0 || call.d.first.elements() == 0) return;
   if (library_ == nullptr) library_ = std::make_unique<Library>();
-  const Plan& plan = library_->plan_for({.a = Operand::of(call.a),
-                                         .b = Operand::of(call.b),
-                                         .d = Operand::of(call.d),
-                                         .transpose_a = call.transpose_a,
-                                         .transpose_b = call.transpose_b,
-                                         .count = call.count});
+  const Plan& plan = library_->plan_for(Key{.a = Operand::of(call.a),
+                                            .b = Operand::of(call.b),
+                                            .d = Operand::of(call.d),
+                                            .transpose_a = call.transpose_a,
+                                            .transpose_b = call.transpose_b,
+                                            .count = call.count},
+                                        workspace_bytes_);
   const float beta = 0.0f;
-  check_cublas(
-      cublasLtMatmul(library_->handle.get(), plan.description.get(), &call.alpha, call.b.first.data,
-                     plan.b.get(), call.a.first.data, plan.a.get(), &beta, call.d.first.data, plan.d.get(),
-                     call.d.first.data, plan.d.get(), &plan.algorithm, workspace, kWorkspaceBytes, stream_),
-      "cublasLtMatmul");
+  check_cublas(cublasLtMatmul(library_->handle.get(), plan.description.get(), &call.alpha, call.b.first.data,
+                              plan.b.get(), call.a.first.data, plan.a.get(), &beta, call.d.first.data,
+                              plan.d.get(), call.d.first.data, plan.d.get(), &plan.algorithm, workspace,
+                              static_cast<size_t>(workspace_bytes_), stream_),
+               "cublasLtMatmul");
 }
 
 }  // namespace mpt

@@ -33,10 +33,10 @@ struct StridedProductCall {
 
 class StridedProducts {
  public:
-  // What run() takes as workspace; the size that NVIDIA recommends for Hopper.
+  // The workspace that NVIDIA recommends for Hopper.
   static constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
 
-  explicit StridedProducts(CUstream_st* stream);
+  explicit StridedProducts(CUstream_st* stream, int64_t workspace_bytes = kWorkspaceBytes);
   ~StridedProducts();
   StridedProducts(const StridedProducts&) = delete;
   StridedProducts& operator=(const StridedProducts&) = delete;
@@ -48,6 +48,7 @@ class StridedProducts {
  private:
   struct Library;  // handle and plans, created by the first call: planning needs no GPU
   CUstream_st* stream_;
+  int64_t workspace_bytes_;
   std::unique_ptr<Library> library_;
 };
 

@@ -1,0 +1,267 @@
+// Attention of the GPU: batched products against naive FP64 code, and cuDNN against both where there is one.
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cuda/gpu.h"
+#include "device/attention_problem.h"
+#include "device/cuda/cuda_attention.h"
+#include "device/cuda/product_attention.h"
+#include "support/expect_error.h"
+
+namespace mpt {
+namespace {
+
+using test::AttentionUnderTest;
+using test::HostMatrix;
+using Problem = test::AttentionProblem;
+
+constexpr double kBf16Unit = 0x1p-8;
+
+// Small, because the fake GPU pays for every page.
+constexpr ProductAttentionScratch kScratch{.matrices = int64_t{1} << 20, .workspace = 4096};
+
+// The bytes of one pair's two [T, T] matrices, rows in whole accesses of 8 bf16.
+int64_t bytes_of_pair(int64_t tokens) { return 2 * tokens * align_up(tokens, 8) * 4; }
+
+class CudaAttentionTest : public test::GpuTest {
+ protected:
+  void SetUp() override {
+    test::GpuTest::SetUp();
+    if (!IsSkipped()) gpu_ = std::make_unique<test::Gpu>();
+  }
+
+  // Both passes on the GPU over the problem's tensors, which then hold what it wrote.
+  void run(Attention& attention, Problem& p) {
+    test::Gpu memory;
+    const auto copy = [&](const HostMatrix& m) { return memory.copy(m.view()); };
+    const Tensor qkv = copy(p.qkv), out = copy(p.out), log_sum_exp = copy(p.log_sum_exp),
+                 d_out = copy(p.d_out), d_qkv = copy(p.d_qkv);
+    attention.forward({p.shape, qkv, out, log_sum_exp});
+    attention.backward({p.shape, qkv, out, log_sum_exp, d_out, d_qkv});
+    gpu_->fetch(qkv, p.qkv);
+    gpu_->fetch(out, p.out);
+    gpu_->fetch(log_sum_exp, p.log_sum_exp);
+    gpu_->fetch(d_out, p.d_out);
+    gpu_->fetch(d_qkv, p.d_qkv);
+  }
+  // With scratch of its own for every problem.
+  void run_by_products(const ProductAttentionScratch& most, Problem& p) {
+    test::GpuAllocator scratch;
+    ProductAttention attention(gpu_->stream(), most);
+    attention.reserve(scratch, p.shape, p.dtype);
+    run(attention, p);
+  }
+  // P and dS are rounded with bf16 storage.
+  AttentionUnderTest products(const ProductAttentionScratch& most = kScratch) {
+    return {.run = [this, most](Problem& p) { run_by_products(most, p); }, .bf16_operand = kBf16Unit};
+  }
+
+  std::unique_ptr<test::Gpu> gpu_;
+};
+
+class ProductAttentionTest : public CudaAttentionTest {};
+
+TEST_F(ProductAttentionTest, ForwardAndBackward) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const int64_t tokens : {1, 2, 31, 130})
+      for (const int64_t dim : {8, 16, 24, 48, 64, 128}) {
+        Problem p({.batch = 2, .seq_len = tokens, .heads = 2, .head_dim = dim}, dtype, {.padding = 8});
+        ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(products(), p));
+      }
+}
+
+TEST_F(ProductAttentionTest, AnyHeadDimensionAndRowDistance) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const int64_t dim : {1, 2, 5, 20}) {
+      Problem p({.batch = 2, .seq_len = 19, .heads = 3, .head_dim = dim}, dtype, {.padding = 3});
+      ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(products(), p));
+    }
+}
+
+TEST_F(ProductAttentionTest, AroundTheEndsOfBands) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const int64_t tokens : {255, 256, 257, 521}) {
+      Problem p({.batch = 1, .seq_len = tokens, .heads = 1, .head_dim = 8}, dtype);
+      ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(products(), p));
+    }
+}
+
+TEST_F(ProductAttentionTest, LargeScores) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) test::expect_large_scores(products(), dtype);
+}
+
+TEST_F(ProductAttentionTest, OneDominantKey) {
+  EXPECT_EQ(test::run_one_dominant_key(products(), 1e4f).out.at(59, 3), 7.0f);
+  const Problem p = test::run_one_dominant_key(products(), -1e4f);
+  EXPECT_EQ(p.out.at(20, 3), p.out.at(19, 3));
+}
+
+TEST_F(ProductAttentionTest, IsCausal) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) test::expect_causal(products(), dtype);
+}
+
+// Chunks of some heads, of a sequence, of several sequences with and without some left over.
+TEST_F(ProductAttentionTest, ChunksDoNotMatter) {
+  const AttentionShape shape{.batch = 5, .seq_len = 21, .heads = 4, .head_dim = 8};
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const int64_t pairs : {1, 3, 4, 7, 8, 19, 20, 100}) {
+      SCOPED_TRACE(pairs);
+      Problem p(shape, dtype);
+      ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(
+          products({.matrices = pairs * bytes_of_pair(21), .workspace = 4096}), p));
+    }
+}
+
+TEST_F(ProductAttentionTest, ScratchIsBounded) {
+  const auto scratch = [](const AttentionShape& shape, int64_t matrix_bytes) {
+    PlanningAllocator planned;
+    ProductAttention(nullptr, {.matrices = matrix_bytes, .workspace = 0})
+        .reserve(planned, shape, DType::kBF16);
+    return planned.use().total();
+  };
+  constexpr int64_t kMost = int64_t{1} << 20;
+  EXPECT_EQ(scratch({.batch = 2, .seq_len = 20, .heads = 3, .head_dim = 8}, kMost), 6 * bytes_of_pair(20));
+  const int64_t many = scratch({.batch = 1000, .seq_len = 20, .heads = 30, .head_dim = 8}, kMost);
+  EXPECT_LE(many, kMost);
+  EXPECT_GT(many, kMost - bytes_of_pair(20));
+  EXPECT_EQ(scratch({.batch = 1000, .seq_len = 1000, .heads = 30, .head_dim = 8}, kMost),
+            bytes_of_pair(1000));
+  EXPECT_EQ(scratch({.batch = 0, .seq_len = 1000, .heads = 30, .head_dim = 8}, kMost), 0);
+}
+
+// The scratch and the log-sum-exp of the largest batch serve a smaller one; what lies beyond is left alone.
+TEST_F(ProductAttentionTest, FewerSequencesThanReserved) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const AttentionShape most{.batch = 4, .seq_len = 21, .heads = 3, .head_dim = 8};
+    ProductAttention attention(gpu_->stream(), {.matrices = 5 * bytes_of_pair(21), .workspace = 4096});
+    attention.reserve(gpu_->allocator(), most, dtype);
+    const AttentionUnderTest tested{.run = [&](Problem& p) { run(attention, p); }, .bf16_operand = kBf16Unit};
+    for (const int64_t batch : {4, 1, 3}) {
+      Problem p({.batch = batch, .seq_len = 21, .heads = 3, .head_dim = 8}, dtype);
+      p.log_sum_exp = HostMatrix(DType::kF32, {4 * 3, 21});
+      p.log_sum_exp.fill([](int64_t, int64_t) { return 77.0f; });
+      ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(tested, p));
+      for (int64_t row = batch * 3; row < 12; ++row)
+        for (int64_t t = 0; t < 21; ++t) ASSERT_EQ(p.log_sum_exp.at(row, t), 77.0f);
+    }
+  }
+}
+
+TEST_F(ProductAttentionTest, TheSameCallGivesTheSameBits) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const AttentionShape shape{.batch = 3, .seq_len = 97, .heads = 3, .head_dim = 24};
+    Problem one(shape, dtype), two(shape, dtype);
+    products().run(one);
+    products().run(two);
+    EXPECT_EQ(one.out, two.out);
+    EXPECT_EQ(one.log_sum_exp, two.log_sum_exp);
+    EXPECT_EQ(one.d_qkv, two.d_qkv);
+  }
+}
+
+// What is not a number in one pair stays there, and does not vanish.
+TEST_F(ProductAttentionTest, NotANumberShows) {
+  Problem p({.batch = 1, .seq_len = 40, .heads = 2, .head_dim = 8}, DType::kF32);
+  p.qkv.set(30, 8 + 2, NAN);  // Q of head 1
+  products().run(p);
+  EXPECT_TRUE(std::isnan(p.log_sum_exp.at(1, 30)));
+  EXPECT_TRUE(std::isnan(p.out.at(30, 8)));
+  for (int64_t t = 0; t < 40; ++t) {
+    EXPECT_FALSE(std::isnan(p.out.at(t, 0)));
+    if (t != 30) {
+      EXPECT_FALSE(std::isnan(p.out.at(t, 8))) << t;
+    }
+  }
+}
+
+TEST_F(ProductAttentionTest, NothingToDo) {
+  ProductAttention attention(gpu_->stream(), kScratch);
+  for (const AttentionShape& shape :
+       {AttentionShape{0, 5, 2, 8}, AttentionShape{2, 5, 0, 8}, AttentionShape{2, 0, 2, 8}}) {
+    const Problem p(shape, DType::kF32);
+    attention.reserve(gpu_->allocator(), shape, DType::kF32);
+    attention.forward(p.forward());
+    attention.backward(p.backward());
+    test::expect_nothing_else_written(p);
+  }
+}
+
+TEST_F(ProductAttentionTest, WithoutScratchIsALogicError) {
+  Problem p({.batch = 1, .seq_len = 50, .heads = 1, .head_dim = 8}, DType::kF32);
+  ProductAttention attention(gpu_->stream(), kScratch);
+  EXPECT_THROW(run(attention, p), LogicError);
+  attention.reserve(gpu_->allocator(), {.batch = 1, .seq_len = 48, .heads = 1, .head_dim = 8}, DType::kF32);
+  EXPECT_THROW(run(attention, p), LogicError);
+  attention.reserve(gpu_->allocator(), p.shape, DType::kF32);
+  EXPECT_NO_THROW(run(attention, p));
+}
+
+TEST_F(ProductAttentionTest, PlansWhatItAllocates) {
+  const AttentionShape shape{.batch = 4, .seq_len = 130, .heads = 3, .head_dim = 24};
+  PlanningAllocator planned;
+  ProductAttention(nullptr).reserve(planned, shape, DType::kF32);
+  test::GpuAllocator allocated;
+  ProductAttention(gpu_->stream()).reserve(allocated, shape, DType::kF32);
+  EXPECT_EQ(planned.use().total(), allocated.use().total());
+}
+
+// --- which attention
+// ---------------------------------------------------------------------------------------------
+
+TEST(CudaAttention, ABuildWithoutCudnnRefusesIt) {
+  if (has_cudnn_attention()) GTEST_SKIP() << "this build has it";
+  EXPECT_ERROR(make_cuda_attention(nullptr, CudaAttention::kCudnn), "attention by cuDNN",
+               "this build has none");
+  EXPECT_NE(make_cuda_attention(nullptr), nullptr);
+}
+
+TEST(CudaAttention, PlansWithoutAGpu) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    PlanningAllocator planned;
+    make_cuda_attention(nullptr)->reserve(planned, {.batch = 8, .seq_len = 256, .heads = 4, .head_dim = 64},
+                                          dtype);
+    EXPECT_GT(planned.use().total(), 0);
+  }
+}
+
+// cuDNN rounds P, dP and dS to bf16, as the products do P and dS.
+TEST_F(CudaAttentionTest, ByCudnn) {
+  if (!has_cudnn_attention()) GTEST_SKIP() << "this build has no cuDNN";
+  const auto cudnn = make_cuda_attention(gpu_->stream(), CudaAttention::kCudnn);
+  const AttentionUnderTest tested{.run =
+                                      [&](Problem& p) {
+                                        cudnn->reserve(gpu_->allocator(), p.shape, p.dtype);
+                                        run(*cudnn, p);
+                                      },
+                                  .bf16_operand = kBf16Unit,
+                                  .bf16_d_p = kBf16Unit};
+  for (const int64_t tokens : {128, 256, 1024})
+    for (const int64_t dim : {64, 128}) {
+      Problem p({.batch = 3, .seq_len = tokens, .heads = 2, .head_dim = dim}, DType::kBF16, {.padding = 0});
+      Problem again = p;
+      ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(tested, p));
+      tested.run(again);
+      EXPECT_EQ(p.out, again.out);
+      EXPECT_EQ(p.log_sum_exp, again.log_sum_exp);
+      EXPECT_EQ(p.d_qkv, again.d_qkv);
+    }
+}
+
+TEST_F(CudaAttentionTest, ByProductsWhereCudnnRefuses) {
+  const auto attention = make_cuda_attention(gpu_->stream());
+  const AttentionUnderTest tested{.run =
+                                      [&](Problem& p) {
+                                        attention->reserve(gpu_->allocator(), p.shape, p.dtype);
+                                        run(*attention, p);
+                                      },
+                                  .bf16_operand = kBf16Unit};
+  Problem odd({.batch = 2, .seq_len = 33, .heads = 2, .head_dim = 12}, DType::kBF16);
+  ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(tested, odd));
+  Problem single({.batch = 2, .seq_len = 33, .heads = 2, .head_dim = 16}, DType::kF32);
+  ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(tested, single));
+}
+
+}  // namespace
+}  // namespace mpt

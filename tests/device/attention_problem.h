@@ -1,0 +1,167 @@
+// Inputs and outputs of both passes of attention, and what every implementation must make of them.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "device/attention.h"
+#include "device/expect_rounded.h"
+#include "device/naive_attention.h"
+#include "support/draws.h"
+#include "support/host_matrix.h"
+
+namespace mpt::test {
+
+// Guarded between and behind the rows.
+struct AttentionProblem {
+  struct Draw {
+    double spread = 1.0;  // of queries and keys
+    int64_t padding = 3;  // elements between rows; none between those of log_sum_exp where it is 0
+  };
+
+  AttentionShape shape;
+  DType dtype;
+  HostMatrix qkv, out, log_sum_exp, d_out, d_qkv;
+
+  AttentionProblem(const AttentionShape& s, DType type) : AttentionProblem(s, type, Draw{}) {}
+  AttentionProblem(const AttentionShape& s, DType type, const Draw& draw)
+      : shape(s),
+        dtype(type),
+        qkv(type, {s.batch * s.seq_len, 3 * s.heads * s.head_dim, draw.padding}),
+        out(type, {s.batch * s.seq_len, s.heads * s.head_dim, draw.padding}),
+        log_sum_exp(DType::kF32, {s.batch * s.heads, s.seq_len, draw.padding}),
+        d_out(type, {s.batch * s.seq_len, s.heads * s.head_dim, draw.padding}),
+        d_qkv(type, {s.batch * s.seq_len, 3 * s.heads * s.head_dim, draw.padding}) {
+    Draws draws(41);
+    qkv.fill(
+        [&](int64_t, int64_t c) { return draws.bell(c < 2 * s.heads * s.head_dim ? draw.spread : 1.0); });
+    d_out.fill([&](int64_t, int64_t) { return draws.bell(1); });
+    for (HostMatrix* written : {&out, &d_qkv}) written->fill([](int64_t, int64_t) { return NAN; });
+    log_sum_exp.fill([](int64_t, int64_t) { return NAN; });
+  }
+  [[nodiscard]] AttentionForward forward() const { return {shape, qkv, out, log_sum_exp}; }
+  [[nodiscard]] AttentionBackward backward() const { return {shape, qkv, out, log_sum_exp, d_out, d_qkv}; }
+  [[nodiscard]] HeadInputs head_inputs(int64_t sequence, int64_t head) const {
+    const int64_t c = shape.heads * shape.head_dim;
+    HeadInputs in({shape.seq_len, shape.head_dim});
+    for (int64_t t = 0; t < shape.seq_len; ++t)
+      for (int64_t d = 0; d < shape.head_dim; ++d) {
+        const int64_t row = sequence * shape.seq_len + t, col = head * shape.head_dim + d;
+        in.q(t, d) = qkv.at(row, col);
+        in.k(t, d) = qkv.at(row, c + col);
+        in.v(t, d) = qkv.at(row, 2 * c + col);
+        in.d_out(t, d) = d_out.at(row, col);
+      }
+    return in;
+  }
+};
+
+struct AttentionSlice {
+  const HostMatrix& matrix;
+  int64_t row, col;
+  const char* name;
+};
+
+inline void expect_within(const Bounded& expected, const AttentionSlice& found, DType dtype) {
+  for (int64_t t = 0; t < expected.value.rows; ++t)
+    for (int64_t d = 0; d < expected.value.cols; ++d)
+      ASSERT_TRUE(is_rounded(found.matrix.at(found.row + t, found.col + d), expected.value(t, d),
+                             expected.error(t, d), dtype))
+          << found.name << " of token " << t << " dim " << d;
+}
+
+// An implementation: what it does to a problem, and what it rounds on the way beside the O it stores.
+struct AttentionUnderTest {
+  std::function<void(AttentionProblem&)> run;  // both passes
+  double bf16_operand = 0;                     // StoredRoundings with bf16 storage
+  double bf16_d_p = 0;
+};
+
+inline void expect_all_heads(const AttentionProblem& p, const AttentionUnderTest& tested) {
+  const AttentionShape& s = p.shape;
+  const int64_t c = s.heads * s.head_dim;
+  StoredRoundings stored{.out = unit_of(p.dtype)};
+  if (p.dtype == DType::kBF16) stored.operand = tested.bf16_operand, stored.d_p = tested.bf16_d_p;
+  for (int64_t b = 0; b < s.batch; ++b)
+    for (int64_t h = 0; h < s.heads; ++h) {
+      SCOPED_TRACE(fmt::format("sequence {} head {}", b, h));
+      const HeadInputs in = p.head_inputs(b, h);
+      const NaiveAttention naive({s.seq_len, s.head_dim}, in, stored);
+      const int64_t row = b * s.seq_len, col = h * s.head_dim;
+      ASSERT_NO_FATAL_FAILURE(expect_within(naive.out, {p.out, row, col, "O"}, p.dtype));
+      ASSERT_NO_FATAL_FAILURE(expect_within(naive.d_q, {p.d_qkv, row, col, "dQ"}, p.dtype));
+      ASSERT_NO_FATAL_FAILURE(expect_within(naive.d_k, {p.d_qkv, row, c + col, "dK"}, p.dtype));
+      ASSERT_NO_FATAL_FAILURE(expect_within(naive.d_v, {p.d_qkv, row, 2 * c + col, "dV"}, p.dtype));
+      for (int64_t t = 0; t < s.seq_len; ++t)
+        ASSERT_NEAR(p.log_sum_exp.at(b * s.heads + h, t), naive.lse.value(t, 0), naive.lse.error(t, 0)) << t;
+    }
+}
+
+inline void expect_nothing_else_written(const AttentionProblem& p) {
+  for (const HostMatrix* written : {&p.out, &p.log_sum_exp, &p.d_qkv})
+    EXPECT_TRUE(written->padding_untouched());
+}
+
+// --- cases for every implementation
+// ----------------------------------------------------------------------------
+
+inline void expect_forward_and_backward(const AttentionUnderTest& tested, AttentionProblem& p) {
+  SCOPED_TRACE(fmt::format("{} B {} T {} H {} D {}", name_of(p.dtype), p.shape.batch, p.shape.seq_len,
+                           p.shape.heads, p.shape.head_dim));
+  const HostMatrix qkv = p.qkv, d_out = p.d_out;
+  tested.run(p);
+  ASSERT_NO_FATAL_FAILURE(expect_all_heads(p, tested));
+  expect_nothing_else_written(p);
+  EXPECT_EQ(p.qkv, qkv);
+  EXPECT_EQ(p.d_out, d_out);
+}
+
+// Scores far beyond what exp can take: +-1e4.
+inline void expect_large_scores(const AttentionUnderTest& tested, DType dtype) {
+  AttentionProblem p({.batch = 1, .seq_len = 100, .heads = 2, .head_dim = 16}, dtype, {.spread = 70.0});
+  double largest = 0;
+  const HeadInputs in = p.head_inputs(0, 0);
+  for (int64_t d = 0; d < 16; ++d) largest += std::fabs(in.q(0, d) * in.k(0, d)) / 4;
+  ASSERT_GT(largest, 1e4);
+  tested.run(p);
+  for (int64_t t = 0; t < 100; ++t) {
+    for (int64_t c = 0; c < 32; ++c) ASSERT_TRUE(std::isfinite(p.out.at(t, c)));
+    for (int64_t c = 0; c < 96; ++c) ASSERT_TRUE(std::isfinite(p.d_qkv.at(t, c)));
+  }
+  expect_all_heads(p, tested);
+}
+
+// One key far above the rest takes all of the probability; far below, none.
+inline AttentionProblem run_one_dominant_key(const AttentionUnderTest& tested, float score) {
+  AttentionProblem p({.batch = 1, .seq_len = 60, .heads = 1, .head_dim = 8}, DType::kF32);
+  p.qkv.fill([&](int64_t t, int64_t c) {
+    if (c < 8) return c == 0 ? std::sqrt(8.0f) : 0.0f;    // Q
+    if (c < 16) return t == 20 && c == 8 ? score : 0.0f;  // K
+    return t == 20 ? 7.0f : 1.0f;                         // V
+  });
+  tested.run(p);
+  expect_all_heads(p, tested);
+  return p;
+}
+
+// No token sees a later one: changing the last tokens leaves the bits of the rows before them.
+inline void expect_causal(const AttentionUnderTest& tested, DType dtype) {
+  AttentionProblem p({.batch = 1, .seq_len = 100, .heads = 2, .head_dim = 24}, dtype), q = p;
+  for (int64_t t = 60; t < 100; ++t)
+    for (int64_t c = 0; c < 144; ++c) q.qkv.set(t, c, -3 * q.qkv.at(t, c) + 1);
+  tested.run(p);
+  tested.run(q);
+  for (int64_t t = 0; t < 100; ++t)
+    for (int64_t c = 0; c < 48; ++c) {
+      if (t < 60) {
+        ASSERT_EQ(p.out.bits(t, c), q.out.bits(t, c)) << t << "," << c;
+      } else if (dtype == DType::kF32) {
+        ASSERT_NE(p.out.bits(t, c), q.out.bits(t, c)) << t << "," << c;
+      }
+    }
+}
+
+}  // namespace mpt::test
