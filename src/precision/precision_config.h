@@ -77,6 +77,7 @@ struct PrecisionConfig {
   Format fp8_cast_source = Format::kBF16;
   Format fp8_weight_source = Format::kF32;
   bool fp8_lm_head = false;
+  bool fp8_fast_accum_fprop = true;
 
   bool operator==(const PrecisionConfig&) const = default;
 
@@ -141,6 +142,11 @@ struct PrecisionConfig {
     v.optional("fp8_weight_source", fp8_weight_source,
                {.only_with = fp8, .doc = "bf16: decoded weights are rounded to bf16 before they are cast"});
     v.optional("fp8_lm_head", fp8_lm_head, {.only_with = fp8, .doc = "the head's products in fp8 too"});
+    v.optional(
+        "fp8_fast_accum_fprop", fp8_fast_accum_fprop,
+        {.only_with = fp8,
+         .doc = "forward products may sum in the tensor cores' own accumulators, which keep fewer bits "
+                "than fp32; a CPU always sums in fp32"});
   }
   template <class V>
   void scaling_fields(V& v, const Condition& delayed) {
