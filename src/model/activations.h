@@ -60,6 +60,11 @@ inline std::optional<PrecisionConfig> fp8_of(const PrecisionConfig& precision) {
   return precision;
 }
 
+// How the products outside FP8 multiply.
+inline Multiply multiply_of(const PrecisionConfig& precision) {
+  return precision.compute == ComputeFormat::kTf32 ? Multiply::kTf32 : Multiply::kFull;
+}
+
 struct ActivationOptions {
   BatchShape shape;
   DType storage;

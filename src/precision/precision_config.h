@@ -87,9 +87,11 @@ struct PrecisionConfig {
         "weights", weights,
         {.doc = "format of the master weights of the linear layers, the only copy there is; embedding, "
                 "norms and head are bf16, or fp32 beside fp32"});
-    v.optional("compute", compute,
-               {.doc = "format of the operands of matrix products, and of activations; fp8: operands of the "
-                       "linear layers, everything else bf16"});
+    v.optional(
+        "compute", compute,
+        {.doc = "format of the operands of matrix products, and of activations; fp8: operands of the "
+                "linear layers, everything else bf16; tf32: fp32, of which products read tf32's 10 bits "
+                "of mantissa, on GPUs only"});
     v.optional("optimizer_state", optimizer_state,
                {.doc = "format in which moments are stored; the update itself is computed in fp32"});
     v.optional("gradient", gradient,
