@@ -22,8 +22,8 @@ struct Shape {
   int64_t rows, cols;
 };
 // Multiples of 16 and of tiles, a tile's ends one element off, and rows of a stored 5461.
-constexpr Shape kShapes[] = {{16, 16},   {16, 272}, {272, 16}, {64, 256}, {128, 512}, {80, 304},
-                             {48, 1376}, {1, 1},    {17, 33},  {63, 255}, {65, 257},  {129, 341}};
+constexpr Shape kShapes[] = {{16, 272}, {272, 16}, {64, 256}, {80, 304},
+                             {1, 1},    {17, 33},  {65, 257}, {129, 341}};
 
 // Of the source's elements where the tensor says so, else of the target's bytes.
 struct Strides {

@@ -77,7 +77,7 @@ struct World {
 
   World(const PrecisionConfig& precision, Fp8Layout layout)
       : config(precision),
-        device(make_cpu_device_of(layout, 2)),
+        device(make_cpu_device_with({.layout = layout}, 2)),
         weights(llama_parameters(kConfig),
                 {.storage = DType::kBF16,
                  .gradient = DType::kF32,
@@ -94,8 +94,8 @@ struct World {
     return allocator->tensor(Purpose::kScratch, dtype, rows, cols);
   }
   // What linear layers read of a tensor [rows, cols].
-  Operand operand(int64_t rows, int64_t cols) {
-    Operand codes{tensor(DType::kE4M3, rows, cols)};
+  mpt::Operand operand(int64_t rows, int64_t cols) {
+    mpt::Operand codes{tensor(DType::kE4M3, rows, cols)};
     if (device->gemm().fp8_layout() == Fp8Layout::kRowsOfK)
       codes.transposed = tensor(DType::kE4M3, cols, rows);
     return codes;
@@ -160,7 +160,7 @@ TEST_P(LinearsFp8, ThreeProductsOfEveryLinear) {
     const std::vector<float> w = world.weight_values(all[i].first);
     const int64_t in = world.weights.specs()[size_t(all[i].first)].physical_cols,
                   out = int64_t(w.size()) / in;
-    const Operand codes = world.operand(n, in);
+    const mpt::Operand codes = world.operand(n, in);
     const Tensor x = world.tensor(DType::kBF16, n, in), y = world.tensor(DType::kBF16, n, out),
                  dy = world.tensor(DType::kBF16, n, out), dx = world.tensor(DType::kBF16, n, in);
     const auto pass = [&](const std::vector<float>& inputs, const std::vector<float>& gradients) {

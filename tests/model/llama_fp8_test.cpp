@@ -73,7 +73,7 @@ BenchOptions options_of(const PrecisionConfig& config) {
 
 BenchOptions options_of(const Variant& variant) {
   BenchOptions options = options_of(variant.config);
-  options.fp8_layout = variant.layout;
+  options.fp8_products.layout = variant.layout;
   return options;
 }
 
@@ -246,7 +246,7 @@ TEST_P(LlamaFp8, IsCloseToBf16) {
 TEST_P(LlamaFp8, PlannedIsTaken) {
   for (const Recompute recompute : {Recompute::kNone, Recompute::kBlock})
     for (const Keep keep : {Keep::kForBackward, Keep::kNothing}) {
-      const auto device = make_cpu_device_of(GetParam().layout, 2);
+      const auto device = make_cpu_device_with({.layout = GetParam().layout}, 2);
       const auto construct = [&](Allocator& allocator) {
         const WeightStore store(
             llama_parameters(kConfig),
@@ -346,7 +346,7 @@ struct LayoutCase {
 
 class Layouts : public testing::TestWithParam<Variant> {};
 
-// The bytes of operands do not depend on how they lie, and the CPU's product sums in the same order.
+// Operands are the same however they lie: so are all results, where sums are taken in the same order.
 TEST_P(Layouts, GiveTheSameBits) {
   const GoldenModel model = random_model(kConfig, kBatch, {.storage = DType::kBF16, .ignored = 0.1});
   for (const auto& c : {LayoutCase{Recompute::kNone, 2}, LayoutCase{Recompute::kNone, 1},
@@ -355,7 +355,7 @@ TEST_P(Layouts, GiveTheSameBits) {
       BenchOptions options = options_of(GetParam().config);
       options.recompute = c.recompute;
       options.additions = kBatch.rows / c.rows;
-      options.fp8_layout = layout;
+      options.fp8_products = {layout, Fp8Sums::kInOrder};
       ModelBench bench(kConfig, options);
       initialize(bench);
       Outcome outcome = outcome_of(bench, model, 3, c.rows);
@@ -398,7 +398,7 @@ TEST(LlamaFp8Memory, RowsOfKCostCopies) {
   LlamaConfig config = kConfig;
   const auto use = [&](Fp8Layout layout, int64_t layers, Keep keep) {
     config.num_hidden_layers = layers;
-    const auto device = make_cpu_device_of(layout, 1);
+    const auto device = make_cpu_device_with({.layout = layout}, 1);
     PlanningAllocator plan;
     const WeightStore store(
         llama_parameters(config),
