@@ -259,7 +259,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
                 "arguments are copied to the GPU byte by byte");
   using Tuple = std::tuple<Parameters...>;
   static_assert(sizeof(Tuple) <= 4096, "more arguments than every GPU takes");
-  auto values = std::make_shared<const Tuple>(std::forward<Arguments>(arguments)...);
+  auto values = std::make_shared<Tuple>(std::forward<Arguments>(arguments)...);
+  std::apply([](auto&... value) { (__builtin_clear_padding(&value), ...); }, *values);  // no pointers in there
   const auto* bytes = reinterpret_cast<const std::byte*>(values.get());
   return fake_cuda::detail::launch(*config, {.address = reinterpret_cast<const void*>(kernel),
                                              .thread = [kernel, values] { std::apply(kernel, *values); },
