@@ -1,5 +1,7 @@
 #include "model/activations.h"
 
+#include <algorithm>
+
 #include "model/parameters.h"
 
 namespace mpt {
@@ -8,13 +10,14 @@ namespace {
 class Planner {
  public:
   Planner(const LlamaConfig& config, const ActivationOptions& options, Allocator& allocator)
-      : config_(config), options_(options), allocator_(allocator) {}
+      : config_(config), options_(options), allocator_(allocator) {
+    if (rows_of_k()) codes_ = tokens(DType::kE4M3, std::max(config.hidden_size, width()));
+  }
 
   [[nodiscard]] LayerActivations layer() const {
-    const int64_t c = config_.hidden_size, f = padded_intermediate_size(config_);
-    const DType operand = options_.fp8 ? DType::kE4M3 : options_.storage;
+    const int64_t c = config_.hidden_size, f = width();
     return {.residual = {},
-            .attn_norm = tokens(operand, c),
+            .attn_norm = operand(c),
             .attn_inv_rms = per_token(),
             .qkv = tokens(options_.storage, 3 * c),
             .log_sum_exp =
@@ -22,10 +25,10 @@ class Planner {
                                   options_.shape.rows * config_.num_attention_heads, options_.shape.seq_len),
             .attention = tokens(options_.storage, c),
             .middle = tokens(options_.storage, c),
-            .mlp_norm = tokens(operand, c),
+            .mlp_norm = operand(c),
             .mlp_inv_rms = per_token(),
             .gate_up = tokens(options_.storage, 2 * f),
-            .mlp = tokens(operand, f)};
+            .mlp = operand(f)};
   }
   [[nodiscard]] Tensor residual() const { return tokens(options_.storage, config_.hidden_size); }
 
@@ -35,16 +38,25 @@ class Planner {
     acts.final_norm = tokens(fp8_head ? source_type() : options_.storage, config_.hidden_size);
     acts.final_inv_rms = per_token();
     acts.branch = residual();
-    if (fp8_head) acts.final_operand = tokens(DType::kE4M3, config_.hidden_size);
+    if (fp8_head) acts.final_operand = operand(config_.hidden_size);
   }
   void add_sources(Activations& acts) const {
     if (!options_.fp8) return;
     acts.norm_source = tokens(source_type(), config_.hidden_size);
-    acts.mlp_source = tokens(source_type(), padded_intermediate_size(config_));
-    acts.attention_operand = tokens(DType::kE4M3, config_.hidden_size);
+    acts.mlp_source = tokens(source_type(), width());
+    acts.attention_operand = operand(config_.hidden_size);
   }
 
  private:
+  [[nodiscard]] int64_t width() const { return padded_intermediate_size(config_); }
+  [[nodiscard]] bool rows_of_k() const { return options_.fp8 && options_.fp8_layout == Fp8Layout::kRowsOfK; }
+  // Of the tokens' codes in rows only one operand's are needed at a time: from their cast to the product.
+  [[nodiscard]] Operand operand(int64_t cols) const {
+    if (!rows_of_k()) return {tokens(options_.fp8 ? DType::kE4M3 : options_.storage, cols)};
+    const Tensor values{codes_.data, codes_.dtype, codes_.rows, cols, cols};
+    if (options_.keep == Keep::kNothing) return {values};
+    return {values, allocator_.tensor(Purpose::kActivations, DType::kE4M3, cols, options_.shape.tokens())};
+  }
   [[nodiscard]] Tensor tokens(DType dtype, int64_t cols) const {
     return allocator_.tensor(Purpose::kActivations, dtype, options_.shape.tokens(), cols);
   }
@@ -56,6 +68,7 @@ class Planner {
   const LlamaConfig& config_;
   const ActivationOptions& options_;
   Allocator& allocator_;
+  Tensor codes_;  // [N, max(C, F)] e4m3, where the codes in rows are not kept
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "device/device.h"
 #include "model/llama_config.h"
+#include "model/operand.h"
 #include "precision/precision_config.h"
 
 namespace mpt {
@@ -21,19 +22,21 @@ struct BatchShape {
   [[nodiscard]] int64_t tokens() const { return rows * seq_len; }
 };
 
-// What is marked "operand" is read by the products of linear layers alone: FP8 codes where these are FP8.
+// An Operand is read by the products of linear layers alone: FP8 codes where these are FP8. Where these take
+// rows of k only, a layer keeps what backward reads, the transposed codes; the others are shared by all
+// layers.
 struct LayerActivations {
   Tensor residual;      // [N, C] the block's input
-  Tensor attn_norm;     // [N, C] operand
+  Operand attn_norm;    // [N, C]
   Tensor attn_inv_rms;  // [1, N] fp32
   Tensor qkv;           // [N, 3C] after RoPE
   Tensor log_sum_exp;   // [B H, T] fp32
   Tensor attention;     // [N, C]
   Tensor middle;        // [N, C] after the attention's residual addition
-  Tensor mlp_norm;      // [N, C] operand
+  Operand mlp_norm;     // [N, C]
   Tensor mlp_inv_rms;   // [1, N] fp32
   Tensor gate_up;       // [N, 2F]; backward leaves its gradient here
-  Tensor mlp;           // [N, F] operand, SwiGLU output
+  Operand mlp;          // [N, F] SwiGLU output
 };
 
 struct Activations {
@@ -45,8 +48,8 @@ struct Activations {
 
   // FP8 only, shared by all layers: what is cast, and the cast of what is kept in the storage type anyway.
   Tensor norm_source, mlp_source;  // [N, C], [N, F] as fp8_cast_source says
-  Tensor attention_operand;        // [N, C] e4m3
-  Tensor final_operand;            // [N, C] e4m3 with fp8_lm_head
+  Operand attention_operand;       // [N, C] e4m3
+  Operand final_operand;           // [N, C] e4m3 with fp8_lm_head
 };
 
 enum class Keep : uint8_t { kForBackward, kNothing };
@@ -57,12 +60,18 @@ inline std::optional<PrecisionConfig> fp8_of(const PrecisionConfig& precision) {
   return precision;
 }
 
+// How the products outside FP8 multiply.
+inline Multiply multiply_of(const PrecisionConfig& precision) {
+  return precision.compute == ComputeFormat::kTf32 ? Multiply::kTf32 : Multiply::kFull;
+}
+
 struct ActivationOptions {
   BatchShape shape;
   DType storage;
   Recompute recompute = Recompute::kNone;
   Keep keep = Keep::kForBackward;
   std::optional<PrecisionConfig> fp8{};  // its fp8_* keys, where linear layers compute in FP8
+  Fp8Layout fp8_layout = Fp8Layout::kAny;
 };
 
 // With Keep::kNothing (evaluation), and for blocks that are recomputed, all layers share one set of tensors.

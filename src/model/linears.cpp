@@ -17,6 +17,17 @@ void check_multiple(std::string_view what, int64_t value) {
 int64_t input_slot(int64_t linear) { return 2 * linear; }
 int64_t weight_slot(int64_t linear) { return 2 * linear + 1; }
 
+Fp8Part part_of(const Tensor& source, const Operand& codes) {
+  return {.source = encoded_view(source), .target = codes.values, .transposed = codes.transposed};
+}
+
+Tensor planned(DType dtype, int64_t rows, int64_t cols) { return {nullptr, dtype, rows, cols, cols}; }
+
+// A planned operand as a product of either layout may read it.
+Operand planned_operand(DType dtype, int64_t rows, int64_t cols) {
+  return {planned(dtype, rows, cols), planned(dtype, cols, rows)};
+}
+
 }  // namespace
 
 Linears::Linears(const LlamaConfig& config, const LinearsOptions& options, const WeightStore& weights,
@@ -41,7 +52,10 @@ void Linears::allocate_fp8(Device& device, Allocator& allocator) {
       device, allocator);
   for (int64_t i = 0; i < n; ++i) {
     const Tensor w = planned_weight(i, DType::kE4M3);
-    weight_codes_.push_back(allocator.tensor(Purpose::kComputeWeights, w.dtype, w.rows, w.cols));
+    Operand codes{allocator.tensor(Purpose::kComputeWeights, w.dtype, w.rows, w.cols)};
+    if (rows_of_k(i) && options_.keep == Keep::kForBackward)
+      codes.transposed = allocator.tensor(Purpose::kComputeWeights, w.dtype, w.cols, w.rows);
+    weight_codes_.push_back(codes);
   }
   if (options_.keep == Keep::kNothing) return;
   backward_ = std::make_unique<Fp8Scaling>(
@@ -50,9 +64,10 @@ void Linears::allocate_fp8(Device& device, Allocator& allocator) {
   int64_t most = 0;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t rows = i == head_linear(config_) ? options_.loss_chunk_rows : options_.micro_batch.tokens();
-    most = std::max(most, rows * weight_codes_[size_t(i)].rows);
+    most = std::max(most, rows * weight_codes_[size_t(i)].values.rows);
   }
-  gradient_codes_ = allocator.tensor(Purpose::kScratch, DType::kE5M2, 1, most);
+  gradient_codes_ = {allocator.tensor(Purpose::kScratch, DType::kE5M2, 1, most)};
+  if (rows_of_k(0)) gradient_codes_.transposed = allocator.tensor(Purpose::kScratch, DType::kE5M2, 1, most);
 }
 
 // --- operands --------------------------------------------------------------------------------------------
@@ -63,6 +78,10 @@ int64_t Linears::linears_in_fp8() const {
 }
 
 bool Linears::in_fp8(int64_t linear) const { return linear < linears_in_fp8(); }
+
+bool Linears::rows_of_k(int64_t linear) const {
+  return in_fp8(linear) && device_.gemm().fp8_layout() == Fp8Layout::kRowsOfK;
+}
 
 int64_t Linears::parameter(int64_t linear) const {
   constexpr std::array kFirst{LayerParam::kQ, LayerParam::kO, LayerParam::kGate, LayerParam::kDown};
@@ -76,26 +95,29 @@ Tensor Linears::planned_weight(int64_t linear, DType dtype) const {
   const ParamSpec& spec = weights_.specs()[size_t(first)];
   int64_t rows = 0;
   for (int64_t j = 0; j < spec.fused; ++j) rows += weights_.specs()[size_t(first + j)].physical_rows;
-  return {nullptr, dtype, rows, spec.physical_cols, spec.physical_cols};
+  return planned(dtype, rows, spec.physical_cols);
 }
 
-Linears::Operand Linears::weight(int64_t linear) const {
-  if (!in_fp8(linear)) return {weights_.compute_fused(parameter(linear))};
+Linears::Scaled Linears::weight(int64_t linear) const {
+  if (!in_fp8(linear)) return {{weights_.compute_fused(parameter(linear))}};
   return {weight_codes_[size_t(linear)], forward_->scale_inv(weight_slot(linear))};
 }
 
-Linears::Operand Linears::input(int64_t linear, const Tensor& x) const {
+Linears::Scaled Linears::input(int64_t linear, const Operand& x) const {
   if (!in_fp8(linear)) return {x};
   return {x, forward_->scale_inv(input_slot(linear))};
 }
 
-Linears::Operand Linears::output_gradient(int64_t linear, const Tensor& d_y) {
-  if (!in_fp8(linear)) return {d_y};
-  const Tensor codes{gradient_codes_.data, DType::kE5M2, d_y.rows, d_y.cols, d_y.cols};
-  check(codes.elements() <= gradient_codes_.elements(), "a gradient of {} elements, {} were planned",
-        codes.elements(), gradient_codes_.elements());
-  backward_->cast(linear, std::array{Fp8Part{.source = encoded_view(d_y), .target = codes}},
-                  Fp8CastKind::kFold);
+Linears::Scaled Linears::output_gradient(int64_t linear, const Tensor& d_y) {
+  if (!in_fp8(linear)) return {{d_y}};
+  check(d_y.elements() <= gradient_codes_.values.elements(), "a gradient of {} elements, {} were planned",
+        d_y.elements(), gradient_codes_.values.elements());
+  const auto view = [](const Tensor& codes, int64_t rows, int64_t cols) {
+    return Tensor{codes.data, codes.dtype, rows, cols, cols};
+  };
+  Operand codes{view(gradient_codes_.values, d_y.rows, d_y.cols)};
+  if (rows_of_k(linear)) codes.transposed = view(gradient_codes_.transposed, d_y.cols, d_y.rows);
+  backward_->cast(linear, std::array{part_of(d_y, codes)}, Fp8CastKind::kFold);
   return {codes, backward_->scale_inv(linear)};
 }
 
@@ -107,10 +129,13 @@ void Linears::cast_weights(Fp8CastKind kind) {
     int64_t row = 0;
     for (int64_t j = 0; j < weights_.specs()[size_t(first)].fused; ++j) {
       const ParamSpec& spec = weights_.specs()[size_t(first + j)];
-      const Tensor physical = weight_codes_[size_t(i)].row_range(row, spec.physical_rows);
-      parts.push_back({.source = weights_.master(first + j),
-                       .target = logical_view(spec, physical),
-                       .through = options_.fp8->fp8_weight_source});
+      const Operand physical = weight_codes_[size_t(i)].row_range(row, spec.physical_rows);
+      Fp8Part part{.source = weights_.master(first + j),
+                   .target = logical_view(spec, physical.values),
+                   .through = options_.fp8->fp8_weight_source};
+      if (physical.transposed.rows > 0)
+        part.transposed = physical.transposed.row_range(0, spec.cols).columns(0, spec.rows);
+      parts.push_back(part);
       row += spec.physical_rows;
     }
     forward_->cast(weight_slot(i), parts, kind);
@@ -125,54 +150,82 @@ void Linears::begin_forward(Fp8CastKind kind) {
   if (options_.fp8 && options_.fp8->fp8_weight_recast == Cadence::kMicrobatch) cast_weights(kind);
 }
 
-void Linears::cast_input(int64_t linear, const Tensor& source, const Tensor& operand, Fp8CastKind kind) {
-  if (!in_fp8(linear)) return;
-  forward_->cast(input_slot(linear), std::array{Fp8Part{.source = encoded_view(source), .target = operand}},
-                 kind);
+void Linears::cast_input(int64_t linear, const Tensor& source, const Operand& operand, Fp8CastKind kind) {
+  if (in_fp8(linear)) forward_->cast(input_slot(linear), std::array{part_of(source, operand)}, kind);
 }
 
 // --- products --------------------------------------------------------------------------------------------
 
-void Linears::forward(int64_t linear, const Tensor& x, const Tensor& y) {
-  const Operand a = input(linear, x), b = weight(linear);
-  device_.gemm().run({.a = a.values,
-                      .b = b.values,
+Multiply Linears::forward_multiply(int64_t linear) const {
+  if (!in_fp8(linear)) return options_.multiply;
+  return options_.fp8->fp8_fast_accum_fprop ? Multiply::kFastFp8 : Multiply::kFull;
+}
+
+Multiply Linears::backward_multiply(int64_t linear) const {
+  return in_fp8(linear) ? Multiply::kFull : options_.multiply;
+}
+
+void Linears::forward(int64_t linear, const Operand& x, const Tensor& y) {
+  const Scaled a = input(linear, x), b = weight(linear);
+  device_.gemm().run({.a = a.operand.values,
+                      .b = b.operand.values,
                       .d = y,
                       .transpose_b = Transpose::kYes,
+                      .multiply = forward_multiply(linear),
                       .scale_inv_a = a.scale_inv,
                       .scale_inv_b = b.scale_inv});
 }
 
+GemmCall Linears::input_gradient(int64_t linear, const Scaled& d_y, const Scaled& w,
+                                 const Tensor& d_x) const {
+  const bool rows_only = rows_of_k(linear);
+  return {.a = d_y.operand.values,
+          .b = rows_only ? w.operand.transposed : w.operand.values,
+          .d = d_x,
+          .transpose_b = rows_only ? Transpose::kYes : Transpose::kNo,
+          .multiply = backward_multiply(linear),
+          .scale_inv_a = d_y.scale_inv,
+          .scale_inv_b = w.scale_inv};
+}
+
+GemmCall Linears::weight_gradient(int64_t linear, const Scaled& d_y, const Scaled& x) const {
+  const bool rows_only = rows_of_k(linear);
+  return {.a = rows_only ? d_y.operand.transposed : d_y.operand.values,
+          .b = rows_only ? x.operand.transposed : x.operand.values,
+          .d = weights_.gradient_fused(parameter(linear)),
+          .transpose_a = rows_only ? Transpose::kNo : Transpose::kYes,
+          .transpose_b = rows_only ? Transpose::kYes : Transpose::kNo,
+          .multiply = backward_multiply(linear),
+          .scale_inv_a = d_y.scale_inv,
+          .scale_inv_b = x.scale_inv};
+}
+
 void Linears::backward(int64_t linear, const LinearBackward& call) {
-  const Operand d_y = output_gradient(linear, call.d_y), x = input(linear, call.x), w = weight(linear);
-  device_.gemm().run({.a = d_y.values,
-                      .b = x.values,
-                      .d = weights_.gradient_fused(parameter(linear)),
-                      .transpose_a = Transpose::kYes,
-                      .accumulate = call.accumulate,
-                      .scale_inv_a = d_y.scale_inv,
-                      .scale_inv_b = x.scale_inv});
-  device_.gemm().run({.a = d_y.values,
-                      .b = w.values,
-                      .d = call.d_x,
-                      .scale_inv_a = d_y.scale_inv,
-                      .scale_inv_b = w.scale_inv});
+  const Scaled d_y = output_gradient(linear, call.d_y);
+  GemmCall d_weight = weight_gradient(linear, d_y, input(linear, call.x));
+  d_weight.accumulate = call.accumulate;
+  device_.gemm().run(d_weight);
+  device_.gemm().run(input_gradient(linear, d_y, weight(linear), call.d_x));
 }
 
 // The largest product of each kind, for the backend to reserve scratch.
 std::vector<GemmCall> Linears::products() const {
   std::vector<GemmCall> calls;
   const auto add = [&](int64_t linear, int64_t rows) {
-    const auto planned = [](DType dtype, int64_t r, int64_t c) { return Tensor{nullptr, dtype, r, c, c}; };
     const bool fp8 = in_fp8(linear);
     const Tensor w = planned_weight(linear, fp8 ? DType::kE4M3 : options_.storage),
-                 x = planned(w.dtype, rows, w.cols), y = planned(options_.storage, rows, w.rows);
-    calls.push_back({.a = x, .b = w, .d = y, .transpose_b = Transpose::kYes});
+                 y = planned(options_.storage, rows, w.rows);
+    const Operand x = planned_operand(w.dtype, rows, w.cols);
+    calls.push_back({.a = x.values,
+                     .b = w,
+                     .d = y,
+                     .transpose_b = Transpose::kYes,
+                     .multiply = forward_multiply(linear)});
     if (options_.keep == Keep::kNothing) return;
-    const Tensor d_y = planned(fp8 ? DType::kE5M2 : options_.storage, rows, w.rows);
-    calls.push_back(
-        {.a = d_y, .b = x, .d = weights_.gradient_fused(parameter(linear)), .transpose_a = Transpose::kYes});
-    calls.push_back({.a = d_y, .b = w, .d = planned(options_.storage, rows, w.cols)});
+    const Scaled d_y{planned_operand(fp8 ? DType::kE5M2 : options_.storage, rows, w.rows)};
+    calls.push_back(weight_gradient(linear, d_y, {x}));
+    calls.push_back(input_gradient(linear, d_y, {planned_operand(w.dtype, w.rows, w.cols)},
+                                   planned(options_.storage, rows, w.cols)));
   };
   for (int64_t i = 0; i < kLinearsPerLayer; ++i) add(i, options_.micro_batch.tokens());
   add(head_linear(config_), options_.loss_chunk_rows);

@@ -3,7 +3,9 @@
 //   y = x W^T,   dx = dy W,   dW (+)= dy^T x
 // In FP8 every operand is cast with a scale of its own (NUMERICS "FP8 compute"): x and W to E4M3, dy to E5M2.
 // Fused neighbours (q, k, v; gate, up) are one product with one W and one dy. Otherwise operands are read as
-// they are.
+// they are. Where FP8 products take rows of k only, all three are A B^T, and casts write what they need:
+//
+//   y = x W^T,   dx = dy (W^T)^T,   dW (+)= (dy^T) (x^T)^T
 #pragma once
 
 #include <memory>
@@ -14,6 +16,7 @@
 #include "device/device.h"
 #include "model/activations.h"
 #include "model/llama_config.h"
+#include "model/operand.h"
 #include "model/weight_store.h"
 #include "precision/fp8_scaling.h"
 
@@ -32,11 +35,12 @@ struct LinearsOptions {
   int64_t loss_chunk_rows;  // rows of the head's products
   Keep keep = Keep::kForBackward;
   std::optional<PrecisionConfig> fp8{};  // its fp8_* keys, where linear layers compute in FP8
+  Multiply multiply = Multiply::kFull;   // of the products outside FP8
 };
 
 struct LinearBackward {
   Tensor d_y;  // [rows, out] storage
-  Tensor x;    // [rows, in] operand
+  Operand x;   // [rows, in], of which for_backward() is read
   Tensor d_x;  // [rows, in] storage
   Accumulate accumulate = Accumulate::kNo;
 };
@@ -59,10 +63,10 @@ class Linears {
   void weights_changed();
   // Casts the weights where that is done for every micro-batch.
   void begin_forward(Fp8CastKind kind);
-  // x, of the storage type or fp32, into the operand that forward() and backward() take. Nothing outside FP8,
-  // where both are the same tensor.
-  void cast_input(int64_t linear, const Tensor& source, const Tensor& operand, Fp8CastKind kind);
-  void forward(int64_t linear, const Tensor& x, const Tensor& y);
+  // x, of the storage type or fp32, into as much of the operand as is given: forward() and backward() take
+  // it. Nothing outside FP8, where both are the same tensor.
+  void cast_input(int64_t linear, const Tensor& source, const Operand& operand, Fp8CastKind kind);
+  void forward(int64_t linear, const Operand& x, const Tensor& y);
   // dW first, where a gradient becomes final.
   void backward(int64_t linear, const LinearBackward& call);
 
@@ -76,16 +80,22 @@ class Linears {
   [[nodiscard]] std::vector<Fp8OperandState> operand_states() const;
 
  private:
-  struct Operand {
-    Tensor values;
+  struct Scaled {
+    Operand operand;
     const float* scale_inv = nullptr;
   };
 
   [[nodiscard]] int64_t parameter(int64_t linear) const;
   [[nodiscard]] Tensor planned_weight(int64_t linear, DType dtype) const;
-  [[nodiscard]] Operand weight(int64_t linear) const;
-  [[nodiscard]] Operand input(int64_t linear, const Tensor& x) const;
-  Operand output_gradient(int64_t linear, const Tensor& d_y);
+  [[nodiscard]] Scaled weight(int64_t linear) const;
+  [[nodiscard]] Scaled input(int64_t linear, const Operand& x) const;
+  Scaled output_gradient(int64_t linear, const Tensor& d_y);
+  [[nodiscard]] bool rows_of_k(int64_t linear) const;
+  [[nodiscard]] Multiply forward_multiply(int64_t linear) const;
+  [[nodiscard]] Multiply backward_multiply(int64_t linear) const;
+  [[nodiscard]] GemmCall input_gradient(int64_t linear, const Scaled& d_y, const Scaled& w,
+                                        const Tensor& d_x) const;
+  [[nodiscard]] GemmCall weight_gradient(int64_t linear, const Scaled& d_y, const Scaled& x) const;
   void cast_weights(Fp8CastKind kind);
   void allocate_fp8(Device& device, Allocator& allocator);
   [[nodiscard]] std::vector<GemmCall> products() const;
@@ -97,8 +107,8 @@ class Linears {
   Device& device_;
   std::unique_ptr<Fp8Scaling> forward_;   // slots 2 i of x and 2 i + 1 of W
   std::unique_ptr<Fp8Scaling> backward_;  // slot i of dy
-  std::vector<Tensor> weight_codes_;      // [out, in] e4m3, padding included
-  Tensor gradient_codes_;                 // [1, most elements of a dy] e5m2
+  std::vector<Operand> weight_codes_;     // [out, in] e4m3, padding included
+  Operand gradient_codes_;                // [1, most elements of a dy] e5m2, both ways
 };
 
 }  // namespace mpt

@@ -35,7 +35,8 @@ LinearsOptions linears_options(const LlamaOptions& options, const WeightStore& w
           .storage = options.storage,
           .loss_chunk_rows = options.loss_chunk_rows,
           .keep = options.keep,
-          .fp8 = options.fp8};
+          .fp8 = options.fp8,
+          .multiply = options.multiply};
 }
 
 void check_range(std::string_view what, std::span<const int32_t> values, int32_t first, int64_t end) {
@@ -61,7 +62,8 @@ Llama::Llama(const LlamaConfig& config, const LlamaOptions& options, const Weigh
                               .storage = options.storage,
                               .recompute = options.recompute,
                               .keep = options.keep,
-                              .fp8 = options.fp8},
+                              .fp8 = options.fp8,
+                              .fp8_layout = device.gemm().fp8_layout()},
                              allocator)),
       rope_(config, options.micro_batch.seq_len, device, allocator) {
   const int64_t n = options.micro_batch.tokens(), most = options.micro_batches;
@@ -106,15 +108,21 @@ Tensor Llama::live(const Tensor& t) const {
   return t.rows == 1 && t.cols == options_.micro_batch.tokens() ? t.columns(0, n) : t.row_range(0, n);
 }
 
+Operand Llama::live(const Operand& operand) const {
+  return operand.row_range(0, rows_ * options_.micro_batch.seq_len);
+}
+
 Tensor Llama::wide_scratch(int64_t cols) const {
-  return live({d_wide_.data, d_wide_.dtype, d_wide_.rows, cols, cols});
+  return live(Tensor{d_wide_.data, d_wide_.dtype, d_wide_.rows, cols, cols});
 }
 
 // --- pieces ----------------------------------------------------------------------------------------------
 
 // The live rows of an operand from those of its source.
-void Llama::cast_input(int64_t linear, const Tensor& source, const Tensor& operand) {
-  if (linears_.in_fp8(linear)) linears_.cast_input(linear, live(source), live(operand), cast_);
+void Llama::cast_input(int64_t linear, const Tensor& source, const Operand& operand) {
+  if (!linears_.in_fp8(linear)) return;
+  const Operand read = keep_ == Keep::kForBackward ? operand : operand.for_forward();
+  linears_.cast_input(linear, live(source), live(read), cast_);
 }
 
 Fp8CastKind Llama::evaluation_cast() const {
@@ -192,14 +200,16 @@ void Llama::load(int64_t micro_batch) {
   for (const Staged& staged : {tokens_, targets_}) device_.send(staged.row_range(micro_batch, 1));
 }
 
-void Llama::forward(Fp8CastKind kind) {
+void Llama::forward(Fp8CastKind kind, Keep keep) {
   cast_ = kind;
+  keep_ = options_.recompute == Recompute::kBlock ? Keep::kNothing : keep;
   linears_.begin_forward(kind);
   ops_->embedding_forward(weights_.compute(embedding_index()),
                           live(tokens_.tensor.row_range(micro_batch_, 1)), live(acts_.layers[0].residual));
   for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) forward_layer(layer, Pass::kFirst);
   norm(acts_.layers.back().middle, acts_.branch, acts_.final_residual, acts_.final_norm, acts_.final_inv_rms,
        final_norm_index(config_));
+  keep_ = keep;
   cast_input(head_linear(config_), acts_.final_norm, final_operand());
 }
 
@@ -221,7 +231,7 @@ void Llama::forward_layer(int64_t layer, Pass pass) {
                                .qkv = live(a.qkv),
                                .out = live(a.attention),
                                .log_sum_exp = a.log_sum_exp});
-  cast_input(index(Linear::kO), a.attention, attention_operand(a));
+  cast_input(index(Linear::kO), a.attention, attention_operand(a).for_forward());
   linears_.forward(index(Linear::kO), live(attention_operand(a)), live(acts_.branch));
   const Tensor& mlp_norm = source_of(a.mlp_norm, acts_.norm_source);
   norm(a.residual, acts_.branch, a.middle, mlp_norm, a.mlp_inv_rms, layer_index(layer, LayerParam::kMlpNorm));
@@ -229,7 +239,7 @@ void Llama::forward_layer(int64_t layer, Pass pass) {
   linears_.forward(index(Linear::kGateUp), live(a.mlp_norm), live(a.gate_up));
   const Tensor& mlp = source_of(a.mlp, acts_.mlp_source);
   ops_->swiglu_forward(live(a.gate_up), live(mlp));
-  cast_input(index(Linear::kDown), mlp, a.mlp);
+  cast_input(index(Linear::kDown), mlp, pass == Pass::kRecompute ? a.mlp.for_backward() : a.mlp);
   if (pass == Pass::kRecompute) return;
   linears_.forward(index(Linear::kDown), live(a.mlp), live(acts_.branch));
 }
@@ -245,7 +255,8 @@ void Llama::enqueue_losses(const Accumulate* backward) {
 
 void Llama::loss_chunk(int64_t first, const Accumulate* backward) {
   const int64_t rows = std::min(options_.loss_chunk_rows, rows_ * options_.micro_batch.seq_len - first);
-  const Tensor x = final_operand().row_range(first, rows), logits = logits_.row_range(0, rows);
+  const Operand x = final_operand().row_range(first, rows);
+  const Tensor logits = logits_.row_range(0, rows);
   const int64_t head = head_linear(config_);
   linears_.forward(head, x, logits);
   ops_->cross_entropy({.logits = logits,
@@ -271,7 +282,7 @@ std::span<const float> Llama::token_losses() {
 double Llama::evaluate(const TokenBatch& batch) {
   stage_tokens(batch);
   load(0);
-  forward(evaluation_cast());
+  forward(evaluation_cast(), Keep::kNothing);
   enqueue_losses(nullptr);
   device_.receive(loss_sums_);
   device_.synchronize();
@@ -282,7 +293,7 @@ std::vector<float> Llama::logits(std::span<const int32_t> tokens) {
   const std::vector<int32_t> no_targets(tokens.size(), -1);
   stage_tokens({tokens, no_targets});
   load(0);
-  forward(evaluation_cast());
+  forward(evaluation_cast(), Keep::kNothing);
   const int64_t n = int64_t(tokens.size()), vocab = config_.vocab_size;
   std::vector<float> all(size_t(n * vocab));
   std::vector<bf16> narrow(size_t(options_.storage == DType::kBF16 ? options_.loss_chunk_rows * vocab : 0));
@@ -308,10 +319,10 @@ void Llama::forward_backward(int64_t micro_batch, Accumulate accumulate) {
   load(micro_batch);
   for (const Staged& staged : {first_use_, uses_}) device_.send(staged.row_range(micro_batch, 1));
   device_.send(gradient_scale_);
-  forward(Fp8CastKind::kFold);
+  forward(Fp8CastKind::kFold, Keep::kForBackward);
   enqueue_losses(&accumulate);
   linears_.end_forward();
-  cast_ = Fp8CastKind::kAgain;
+  cast_ = Fp8CastKind::kAgain, keep_ = Keep::kForBackward;
   backward(accumulate);
   linears_.end_backward();
   device_.receive(loss_sums_);
@@ -351,7 +362,7 @@ void Llama::backward_norm(const Tensor& x, const Tensor& inv_rms, int64_t gain, 
 
 void Llama::backward_mlp(int64_t layer, Accumulate accumulate) {
   const LayerActivations& a = acts_.layers[size_t(layer)];
-  const Tensor d_mlp = wide_scratch(a.mlp.cols);
+  const Tensor d_mlp = wide_scratch(a.mlp.cols());
   linears_.backward(linear_index(layer, Linear::kDown),
                     {.d_y = live(d_residual_), .x = live(a.mlp), .d_x = d_mlp, .accumulate = accumulate});
   ops_->swiglu_backward(live(a.gate_up), d_mlp);
@@ -365,11 +376,11 @@ void Llama::backward_attention(int64_t layer, Accumulate accumulate) {
   const LayerActivations& a = acts_.layers[size_t(layer)];
   const Tensor d_qkv = wide_scratch(a.qkv.cols);
   // The cast is made again rather than kept beside what attention needs anyway.
-  cast_input(linear_index(layer, Linear::kO), a.attention, attention_operand(a));
-  linears_.backward(linear_index(layer, Linear::kO), {.d_y = live(d_residual_),
-                                                      .x = live(attention_operand(a)),
-                                                      .d_x = live(d_branch_),
-                                                      .accumulate = accumulate});
+  const Operand attention = attention_operand(a).for_backward();
+  cast_input(linear_index(layer, Linear::kO), a.attention, attention);
+  linears_.backward(
+      linear_index(layer, Linear::kO),
+      {.d_y = live(d_residual_), .x = live(attention), .d_x = live(d_branch_), .accumulate = accumulate});
   device_.attention().backward({.shape = attention_shape(),
                                 .qkv = live(a.qkv),
                                 .out = live(a.attention),

@@ -28,6 +28,7 @@ struct LlamaOptions {
   Recompute recompute = Recompute::kNone;
   Keep keep = Keep::kForBackward;
   std::optional<PrecisionConfig> fp8{};  // its fp8_* keys, where linear layers compute in FP8
+  Multiply multiply = Multiply::kFull;   // of the other products
   int64_t micro_batches = 1;             // most that are staged at once
 };
 
@@ -90,7 +91,7 @@ class Llama {
   [[nodiscard]] int64_t staged_micro_batches() const;
   // Makes a staged micro-batch the current one and enqueues its copy to the device.
   void load(int64_t micro_batch);
-  void forward(Fp8CastKind kind);
+  void forward(Fp8CastKind kind, Keep keep);
   void forward_layer(int64_t layer, Pass pass);
   void enqueue_losses(const Accumulate* backward);
   void loss_chunk(int64_t first_row, const Accumulate* backward);
@@ -104,19 +105,20 @@ class Llama {
             const Tensor& inv_rms, int64_t gain);
   void rotate(const Tensor& qkv, float direction);
   [[nodiscard]] AttentionShape attention_shape() const;
-  [[nodiscard]] Tensor live(const Tensor& t) const;       // the rows of the current micro-batch
+  [[nodiscard]] Tensor live(const Tensor& t) const;  // the rows of the current micro-batch
+  [[nodiscard]] Operand live(const Operand& operand) const;
   [[nodiscard]] Tensor wide_scratch(int64_t cols) const;  // [N, cols] over the shared scratch
   [[nodiscard]] Fp8CastKind evaluation_cast() const;
   // Where an operand's values are computed: a tensor of their own if they are cast afterwards.
-  [[nodiscard]] static const Tensor& source_of(const Tensor& operand, const Tensor& source) {
-    return source.rows > 0 ? source : operand;
+  [[nodiscard]] static const Tensor& source_of(const Operand& operand, const Tensor& source) {
+    return source.rows > 0 ? source : operand.values;
   }
-  void cast_input(int64_t linear, const Tensor& source, const Tensor& operand);
-  [[nodiscard]] const Tensor& attention_operand(const LayerActivations& a) const {
-    return source_of(a.attention, acts_.attention_operand);
+  void cast_input(int64_t linear, const Tensor& source, const Operand& operand);
+  [[nodiscard]] Operand attention_operand(const LayerActivations& a) const {
+    return acts_.attention_operand.values.rows > 0 ? acts_.attention_operand : Operand{a.attention};
   }
-  [[nodiscard]] const Tensor& final_operand() const {
-    return source_of(acts_.final_norm, acts_.final_operand);
+  [[nodiscard]] Operand final_operand() const {
+    return acts_.final_operand.values.rows > 0 ? acts_.final_operand : Operand{acts_.final_norm};
   }
   void allocate_gradient_scratch(Allocator& allocator);
 
@@ -141,6 +143,7 @@ class Llama {
   int64_t staged_rows_ = 0;                // of all micro-batches
   int64_t micro_batch_ = 0, rows_ = 0;     // the current micro-batch, and its rows
   Fp8CastKind cast_ = Fp8CastKind::kFold;  // of inputs, in the current pass
+  Keep keep_ = Keep::kForBackward;         // whether backward reads what is cast now
 };
 
 }  // namespace mpt

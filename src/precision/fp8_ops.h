@@ -30,10 +30,17 @@ enum class Fp8CastKind : uint8_t {
 struct Fp8CastCall {
   EncodedTensor source;           // [rows, cols] fp32, bf16 or scaled weights, which are decoded on the way
   Format through = Format::kF32;  // kBF16: decoded values are rounded to bf16 before anything else
-  Tensor target;                  // [rows, cols] e4m3 or e5m2: enc(float(x) * scale)
+  // e4m3 or e5m2: enc(float(x) * scale), the same codes in both. No rows: not wanted; one of them must be.
+  Tensor target{};      // [rows, cols]
+  Tensor transposed{};  // [cols, rows]
   Fp8Slot slot;
   Fp8CastKind kind = Fp8CastKind::kFold;
+
+  [[nodiscard]] DType format() const { return target.rows > 0 ? target.dtype : transposed.dtype; }
 };
+
+// Throws LogicError if the targets' shapes or types do not go with the source's.
+void check_targets(const Fp8CastCall& call);
 
 // All slots of one direction at a time.
 struct Fp8RollCall {

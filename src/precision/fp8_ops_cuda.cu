@@ -1,12 +1,112 @@
 // The operations on FP8 operands on a CUDA stream: the same bits as on the CPU.
-#include "device/cuda/cuda_exec.cuh"
+#include "precision/fp8_cast.cuh"
 #include "precision/fp8_ops_backends.h"
-#include "precision/fp8_ops_on.h"
 
 namespace mpt {
+namespace {
+
+// A block updates as many slots as a warp has lanes; the history goes through in steps of kRollRows amaxes of
+// each, kRollAtOnce to a thread.
+constexpr int kRollAtOnce = 8;
+constexpr int kRollRows = kWarps * kRollAtOnce;
+
+__global__ void __launch_bounds__(kThreadsPerBlock) roll_kernel(RollSlot roll) {
+  constexpr int kLanes = WarpGroup::kLanes;
+  __shared__ float of_warp[kWarps][kLanes];
+  const int lane = static_cast<int>(threadIdx.x) % kLanes, warp = static_cast<int>(threadIdx.x) / kLanes;
+  const int64_t slot = int64_t{blockIdx.x} * kLanes + lane;
+  const bool mine = slot < roll.slots;
+  const float last = mine ? roll.history[slot] : 0.0f;
+  float older_most = 0.0f;
+  for (int64_t first = 1; first < roll.length; first += kRollRows) {
+    const int64_t row = first + warp * kRollAtOnce;
+    float older[kRollAtOnce];
+#pragma unroll
+    for (int i = 0; i < kRollAtOnce; ++i) {
+      const bool there = last != 0.0f && row + i < roll.length;
+      older[i] = there ? roll.history[(row + i) * roll.slots + slot] : 0.0f;
+      older_most = max_of(older[i], older_most);
+    }
+    __syncthreads();  // all that is written now has been read; what is read next lies beyond
+#pragma unroll
+    for (int i = 0; i < kRollAtOnce; ++i)
+      if (last != 0.0f && row + i < roll.length) roll.history[(row + i - 1) * roll.slots + slot] = older[i];
+  }
+  of_warp[warp][lane] = older_most;
+  __syncthreads();
+  if (warp != 0 || !mine) return;
+  for (int other = 1; other < kWarps; ++other) older_most = max_of(of_warp[other][lane], older_most);
+  if (last != 0.0f) {
+    roll.history[(roll.length - 1) * roll.slots + slot] = last;
+    roll.history[slot] = 0.0f;
+  }
+  roll.set_scale(slot, last, last != 0.0f ? max_of(older_most, last) : 0.0f);
+}
+
+bool is_aligned(const Tensor& t, int64_t bytes) {
+  const bool rows = t.rows <= 1 || t.stride * size_of(t.dtype) % bytes == 0;
+  return rows && reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(bytes) == 0;
+}
+
+class CudaFp8Ops final : public Fp8OpsOn<CudaExec> {
+ public:
+  explicit CudaFp8Ops(cudaStream_t stream) : Fp8OpsOn(CudaExec{stream}), stream_(stream) {}
+
+  void cast(const Fp8CastCall& call) override {
+    check_targets(call);
+    call.format() == DType::kE4M3 ? cast_tiles<DType::kE4M3>(call) : cast_tiles<DType::kE5M2>(call);
+  }
+
+  void gather_amax(const Fp8CastCall& call) override {
+    with_packed_source(call, [&](const auto& source) {
+      using Codec = std::remove_cvref_t<decltype(source.codec)>;
+      launch(amax_kernel<Codec>, shape_for(TilePlace::count(source.grid)), source, call.slot.amax);
+    });
+  }
+
+  void roll(const Fp8RollCall& call) override {
+    const int64_t blocks = (call.history.cols + WarpGroup::kLanes - 1) / WarpGroup::kLanes;
+    launch(roll_kernel, shape_for(blocks), RollSlot::of(call));
+  }
+
+ private:
+  [[nodiscard]] LaunchShape shape_for(int64_t blocks) const {
+    return {.blocks = blocks, .threads = kThreadsPerBlock, .stream = stream_};
+  }
+
+  // Values of bf16 are what they are after rounding to bf16.
+  template <class F>
+  static void with_packed_source(const Fp8CastCall& call, const F& f) {
+    const Tensor& values = call.source.codes;
+    const UnitGrid grid{call.source.rows, call.source.cols};
+    const bool packed = !is_scaled(call.source.encoding.format) && is_aligned(values, kPackBytes);
+    if (packed && values.dtype == DType::kBF16)
+      f(Fp8Source<PackedCodec<bf16>>{grid, {values.as<bf16>(), values.stride}, Format::kF32});
+    else if (packed && values.dtype == DType::kF32)
+      f(Fp8Source<PackedCodec<float>>{grid, {values.as<float>(), values.stride}, call.through});
+    else
+      with_source(call, f);
+  }
+
+  template <DType kTo>
+  void cast_tiles(const Fp8CastCall& call) const {
+    with_packed_source(call, [&](const auto& source) {
+      using Codec = std::remove_cvref_t<decltype(source.codec)>;
+      const TileCast<kTo, Codec> cast{.source = source,
+                                      .ends = Fp8CastEnds::of(call),
+                                      .packed_rows = is_aligned(call.target, sizeof(LaneCodes)),
+                                      .packed_columns = is_aligned(call.transposed, kRun)};
+      launch(cast_kernel<kTo, Codec>, shape_for(TilePlace::count(source.grid)), cast);
+    });
+  }
+
+  cudaStream_t stream_;
+};
+
+}  // namespace
 
 std::unique_ptr<Fp8Ops> make_cuda_fp8_ops(CUstream_st* stream) {
-  return std::make_unique<Fp8OpsOn<CudaExec>>(CudaExec{stream});
+  return std::make_unique<CudaFp8Ops>(stream);
 }
 
 }  // namespace mpt

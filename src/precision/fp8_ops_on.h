@@ -55,14 +55,44 @@ struct Fp8Source {
   }
 };
 
-template <FloatFormat kFormat, class Codec>
-struct CastToFp8 {
-  Fp8Source<Codec> source;
-  uint8_t* target;
+// Kernels are templates over the type: nvcc cannot name one over a class.
+template <DType kTo>
+inline constexpr FloatFormat kFormatOf = kTo == DType::kE4M3 ? kE4M3 : kE5M2;
+
+// Where a cast takes its scale from, and what it leaves behind.
+struct Fp8CastEnds {
+  uint8_t* target;  // null: not wanted
   int64_t stride;
+  uint8_t* transposed;  // null: not wanted
+  int64_t transposed_stride;
   const float* scale;
   float* amax;                    // null: not gathered
   float *used_scale, *scale_inv;  // null: not noted
+
+  static Fp8CastEnds of(const Fp8CastCall& call) {
+    const Fp8Slot& slot = call.slot;
+    const bool again = call.kind == Fp8CastKind::kAgain;
+    return {.target = call.target.as<uint8_t>(),
+            .stride = call.target.stride,
+            .transposed = call.transposed.as<uint8_t>(),
+            .transposed_stride = call.transposed.stride,
+            .scale = again ? slot.used_scale : slot.scale,
+            .amax = call.kind == Fp8CastKind::kFold ? slot.amax : nullptr,
+            .used_scale = again ? nullptr : slot.used_scale,
+            .scale_inv = again ? nullptr : slot.scale_inv};
+  }
+  // By one lane of one group.
+  MPT_HD void note_scale() const {
+    if (used_scale == nullptr) return;
+    *used_scale = *scale;
+    *scale_inv = 1.0f / *scale;
+  }
+};
+
+template <DType kTo, class Codec>
+struct CastToFp8 {
+  Fp8Source<Codec> source;
+  Fp8CastEnds ends;
 
   template <class G>
   MPT_HD void operator()(G group, int64_t unit) const {
@@ -70,23 +100,31 @@ struct CastToFp8 {
     const UnitSpan span = source.grid.span(unit);
     float x[kSize];
     source.load(group, span, x);
-    if (amax != nullptr) {
+    if (ends.amax != nullptr) {
       const float most = group.reduce_max(amax_of(x));
-      if (group.lane() == 0) fold_max(amax, most);
+      if (group.lane() == 0) fold_max(ends.amax, most);
     }
-    const float factor = *scale;
+    const float factor = *ends.scale;
     uint8_t code[kSize];
 #pragma omp simd
-    for (int k = 0; k < kSize; ++k) code[k] = round_to<kFormat>(x[k] * factor, Nearest{});
-    const LanePart<G> part(group, span);
-    uint8_t* const out = target + span.row * stride + part.col;
-    if (part.size == kSize)
-      memcpy(out, code, kSize);
-    else
-      for (int k = 0; k < part.size; ++k) out[k] = code[k];
-    if (unit != 0 || group.lane() != 0 || used_scale == nullptr) return;
-    *used_scale = factor;
-    *scale_inv = 1.0f / factor;
+    for (int k = 0; k < kSize; ++k) code[k] = round_to<kFormatOf<kTo>>(x[k] * factor, Nearest{});
+    write(span, LanePart<G>(group, span), code);
+    if (unit == 0 && group.lane() == 0) ends.note_scale();
+  }
+
+ private:
+  template <class Part, int kSize>
+  MPT_HD void write(UnitSpan span, const Part& part, const uint8_t (&code)[kSize]) const {
+    if (ends.target != nullptr) {
+      uint8_t* const out = ends.target + span.row * ends.stride + part.col;
+      if (part.size == kSize)
+        memcpy(out, code, kSize);
+      else
+        for (int k = 0; k < part.size; ++k) out[k] = code[k];
+    }
+    if (ends.transposed == nullptr) return;
+    uint8_t* const out = ends.transposed + part.col * ends.transposed_stride + span.row;
+    for (int k = 0; k < part.size; ++k) out[k * ends.transposed_stride] = code[k];
   }
 };
 
@@ -130,6 +168,17 @@ struct RollSlot {
   float scaled_max;
   AmaxAlgorithm algorithm;
 
+  static RollSlot of(const Fp8RollCall& call) {
+    return {.history = call.history.as<float>(),
+            .length = call.history.rows,
+            .slots = call.history.cols,
+            .scale = call.scale.as<float>(),
+            .last_amax = call.last_amax.as<float>(),
+            .frozen = call.frozen.as<int32_t>(),
+            .scaled_max = call.scaled_max,
+            .algorithm = call.algorithm};
+  }
+
   MPT_HD void operator()(int64_t slot) const {
     float* const h = history + slot;
     const float last = *h;
@@ -144,6 +193,11 @@ struct RollSlot {
       h[(length - 1) * slots] = last;
       h[0] = 0.0f;
     }
+    set_scale(slot, last, amax);
+  }
+
+  // `amax`: the largest of the history that has taken up the last one.
+  MPT_HD void set_scale(int64_t slot, float last, float amax) const {
     if (algorithm == AmaxAlgorithm::kMostRecent) amax = last;
     scale[slot] = fp8_scale(amax, scaled_max, scale[slot]);
     last_amax[slot] = last;
@@ -157,8 +211,8 @@ class Fp8OpsOn : public Fp8Ops {
   explicit Fp8OpsOn(E exec) : exec_(exec) {}
 
   void cast(const Fp8CastCall& call) override {
-    check_shapes(call);
-    call.target.dtype == DType::kE4M3 ? cast_to<kE4M3>(call) : cast_to<kE5M2>(call);
+    check_targets(call);
+    call.format() == DType::kE4M3 ? cast_to<DType::kE4M3>(call) : cast_to<DType::kE5M2>(call);
   }
 
   void gather_amax(const Fp8CastCall& call) override {
@@ -171,14 +225,9 @@ class Fp8OpsOn : public Fp8Ops {
     exec_.elements(1, CurrentScale{slot.scale, slot.amax, max_value});
   }
 
-  void roll(const Fp8RollCall& call) override {
-    const int64_t slots = call.history.cols;
-    exec_.elements(slots, RollSlot{call.history.as<float>(), call.history.rows, slots, call.scale.as<float>(),
-                                   call.last_amax.as<float>(), call.frozen.as<int32_t>(), call.scaled_max,
-                                   call.algorithm});
-  }
+  void roll(const Fp8RollCall& call) override { exec_.elements(call.history.cols, RollSlot::of(call)); }
 
- private:
+ protected:
   template <class F>
   static void with_source(const Fp8CastCall& call, const F& f) {
     with_codec(call.source, [&](const auto& codec) {
@@ -187,28 +236,12 @@ class Fp8OpsOn : public Fp8Ops {
     });
   }
 
-  template <FloatFormat kFormat>
+ private:
+  template <DType kTo>
   void cast_to(const Fp8CastCall& call) {
-    const Fp8Slot& slot = call.slot;
-    const bool again = call.kind == Fp8CastKind::kAgain;
     with_source(call, [&](const auto& source) {
-      exec_.units(source.grid.units(), CastToFp8<kFormat, decltype(source.codec)>{
-                                           .source = source,
-                                           .target = call.target.as<uint8_t>(),
-                                           .stride = call.target.stride,
-                                           .scale = again ? slot.used_scale : slot.scale,
-                                           .amax = call.kind == Fp8CastKind::kFold ? slot.amax : nullptr,
-                                           .used_scale = again ? nullptr : slot.used_scale,
-                                           .scale_inv = again ? nullptr : slot.scale_inv});
+      exec_.units(source.grid.units(), CastToFp8<kTo, decltype(source.codec)>{source, Fp8CastEnds::of(call)});
     });
-  }
-
-  static void check_shapes(const Fp8CastCall& call) {
-    check(call.target.rows == call.source.rows && call.target.cols == call.source.cols,
-          "cast of [{},{}] into [{},{}]", call.source.rows, call.source.cols, call.target.rows,
-          call.target.cols);
-    check(call.target.dtype == DType::kE4M3 || call.target.dtype == DType::kE5M2, "cast to FP8 as {}",
-          name_of(call.target.dtype));
   }
 
   E exec_;

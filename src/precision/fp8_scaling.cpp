@@ -49,13 +49,15 @@ Fp8Slot Fp8Scaling::slot(int64_t i) const {
 void Fp8Scaling::cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind) {
   const bool fresh = !delayed() && kind != Fp8CastKind::kAgain;
   const auto call_of = [&](const Fp8Part& part) {
-    check(part.target.dtype == options_.format, "cast to {} among scales of {}", name_of(part.target.dtype),
+    const Fp8CastCall call{.source = part.source,
+                           .through = part.through,
+                           .target = part.target,
+                           .transposed = part.transposed,
+                           .slot = slot(i),
+                           .kind = fresh ? Fp8CastKind::kNoFold : kind};
+    check(call.format() == options_.format, "cast to {} among scales of {}", name_of(call.format()),
           name_of(options_.format));
-    return Fp8CastCall{.source = part.source,
-                       .through = part.through,
-                       .target = part.target,
-                       .slot = slot(i),
-                       .kind = fresh ? Fp8CastKind::kNoFold : kind};
+    return call;
   };
   if (fresh) {
     for (const Fp8Part& part : parts) ops_->gather_amax(call_of(part));

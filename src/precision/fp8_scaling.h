@@ -22,7 +22,7 @@ struct Fp8ScalingOptions {
 // A tensor to be cast, or a part of a larger one.
 struct Fp8Part {
   EncodedTensor source;
-  Tensor target;
+  Tensor target{}, transposed{};  // [rows, cols] and [cols, rows]; no rows: not wanted
   Format through = Format::kF32;  // as in Fp8CastCall
 };
 

@@ -45,7 +45,8 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
                .storage = model.storage(),
                .loss_chunk_rows = default_loss_chunk_rows(config.model, shape),
                .keep = Keep::kNothing,
-               .fp8 = fp8_of(config.precision)},
+               .fp8 = fp8_of(config.precision),
+               .multiply = multiply_of(config.precision)},
               *model.weights, *model.device, *model.allocator);
   if (const std::vector<NamedTensor> scales = llama.named_states(); !scales.empty())
     load_part_of_checkpoint(fs, model.checkpoint, scales, *model.device);

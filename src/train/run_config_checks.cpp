@@ -69,6 +69,12 @@ class Checker {
         "stochastic does not go with precision.state_update = per_op{}, whose moments are bf16 before they "
         "are stored; accepted: nearest",
         at("precision.state_update"));
+    require(
+        precision.compute != ComputeFormat::kTf32 || config_.device.type != DeviceType::kCpu,
+        "precision.compute",
+        "tf32 does not go with device.type = cpu{}, which computes fp32; set precision.compute to fp32 or "
+        "device.type to cuda",
+        at("device.type"));
     if (precision.compute == ComputeFormat::kFp8) check_fp8_shapes();
   }
 

@@ -31,6 +31,7 @@ LlamaOptions llama_options(const RunConfig& config) {
           .recompute = recompute ? Recompute::kBlock : Recompute::kNone,
           .keep = Keep::kForBackward,
           .fp8 = fp8_of(config.precision),
+          .multiply = multiply_of(config.precision),
           .micro_batches = config.batch.micro_batches()};
 }
 

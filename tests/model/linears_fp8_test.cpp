@@ -70,13 +70,14 @@ float amax_of(const std::vector<float>& values) {
 
 struct World {
   PrecisionConfig config;
-  std::unique_ptr<Device> device = make_cpu_device(2);
+  std::unique_ptr<Device> device;
   std::unique_ptr<Allocator> allocator = device->make_allocator();
   WeightStore weights;
   Linears linears;
 
-  explicit World(const PrecisionConfig& precision)
+  World(const PrecisionConfig& precision, Fp8Layout layout)
       : config(precision),
+        device(make_cpu_device_with({.layout = layout}, 2)),
         weights(llama_parameters(kConfig),
                 {.storage = DType::kBF16,
                  .gradient = DType::kF32,
@@ -91,6 +92,13 @@ struct World {
   }
   Tensor tensor(DType dtype, int64_t rows, int64_t cols) {
     return allocator->tensor(Purpose::kScratch, dtype, rows, cols);
+  }
+  // What linear layers read of a tensor [rows, cols].
+  mpt::Operand operand(int64_t rows, int64_t cols) {
+    mpt::Operand codes{tensor(DType::kE4M3, rows, cols)};
+    if (device->gemm().fp8_layout() == Fp8Layout::kRowsOfK)
+      codes.transposed = tensor(DType::kE4M3, cols, rows);
+    return codes;
   }
   // Decoded, as FP32 or through BF16 as the config says, padding included.
   std::vector<float> weight_values(int64_t first) {
@@ -117,6 +125,7 @@ struct Case {
   WeightFormat weights;
   Format weight_source;
   Fp8Recipe recipe;
+  Fp8Layout layout = Fp8Layout::kAny;
 };
 
 PrecisionConfig config_of(const Case& c) {
@@ -135,7 +144,7 @@ PrecisionConfig config_of(const Case& c) {
 class LinearsFp8 : public testing::TestWithParam<Case> {};
 
 TEST_P(LinearsFp8, ThreeProductsOfEveryLinear) {
-  World world(config_of(GetParam()));
+  World world(config_of(GetParam()), GetParam().layout);
   const Grid e4m3(DType::kE4M3), e5m2(DType::kE5M2);
   const struct {
     std::string name;
@@ -151,9 +160,9 @@ TEST_P(LinearsFp8, ThreeProductsOfEveryLinear) {
     const std::vector<float> w = world.weight_values(all[i].first);
     const int64_t in = world.weights.specs()[size_t(all[i].first)].physical_cols,
                   out = int64_t(w.size()) / in;
-    const Tensor x = world.tensor(DType::kBF16, n, in), codes = world.tensor(DType::kE4M3, n, in),
-                 y = world.tensor(DType::kBF16, n, out), dy = world.tensor(DType::kBF16, n, out),
-                 dx = world.tensor(DType::kBF16, n, in);
+    const mpt::Operand codes = world.operand(n, in);
+    const Tensor x = world.tensor(DType::kBF16, n, in), y = world.tensor(DType::kBF16, n, out),
+                 dy = world.tensor(DType::kBF16, n, out), dx = world.tensor(DType::kBF16, n, in);
     const auto pass = [&](const std::vector<float>& inputs, const std::vector<float>& gradients) {
       set_values(*world.device, x, inputs);
       set_values(*world.device, dy, gradients);
@@ -232,7 +241,15 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"fp32_through_bf16", WeightFormat::kF32, Format::kBF16, Fp8Recipe::kDelayed},
                     Case{"block_fp8", WeightFormat::kBlockFp8, Format::kF32, Fp8Recipe::kDelayed},
                     Case{"nvfp4", WeightFormat::kNvfp4, Format::kF32, Fp8Recipe::kDelayed},
-                    Case{"nvfp4_through_bf16", WeightFormat::kNvfp4, Format::kBF16, Fp8Recipe::kCurrent}),
+                    Case{"nvfp4_through_bf16", WeightFormat::kNvfp4, Format::kBF16, Fp8Recipe::kCurrent},
+                    Case{"bf16_rows_of_k", WeightFormat::kBF16, Format::kF32, Fp8Recipe::kDelayed,
+                         Fp8Layout::kRowsOfK},
+                    Case{"fp32_current_rows_of_k", WeightFormat::kF32, Format::kF32, Fp8Recipe::kCurrent,
+                         Fp8Layout::kRowsOfK},
+                    Case{"block_fp8_rows_of_k", WeightFormat::kBlockFp8, Format::kF32, Fp8Recipe::kDelayed,
+                         Fp8Layout::kRowsOfK},
+                    Case{"nvfp4_rows_of_k", WeightFormat::kNvfp4, Format::kBF16, Fp8Recipe::kDelayed,
+                         Fp8Layout::kRowsOfK}),
     case_name);
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Whole models in FP8: close to BF16, and what must not change a bit of losses, gradients and scales.
+// Whole models in FP8, in both layouts of operands: close to BF16, and what must not change a bit of losses,
+// gradients and scales.
 #include <gtest/gtest.h>
 
 #include "model/closeness.h"
@@ -25,8 +26,9 @@ PrecisionConfig fp8_config(WeightFormat weights = WeightFormat::kBF16) {
 }
 
 struct Variant {
-  const char* name;
+  std::string name;
   PrecisionConfig config;
+  Fp8Layout layout = Fp8Layout::kAny;
 
   friend void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
 };
@@ -46,7 +48,18 @@ std::vector<Variant> variants() {
   add("wide_source_head", [](PrecisionConfig& c) { c.fp8_cast_source = Format::kF32, c.fp8_lm_head = true; });
   add("current", [](PrecisionConfig& c) { c.fp8_recipe = Fp8Recipe::kCurrent; });
   add("microbatch_recast", [](PrecisionConfig& c) { c.fp8_weight_recast = Cadence::kMicrobatch; });
+  add("current_head", [](PrecisionConfig& c) { c.fp8_recipe = Fp8Recipe::kCurrent, c.fp8_lm_head = true; });
   add("step_update", [](PrecisionConfig& c) { c.fp8_amax_update = Cadence::kStep; });
+  return all;
+}
+
+std::vector<Variant> variants_in_both_layouts() {
+  std::vector<Variant> all = variants();
+  for (Variant variant : variants()) {
+    variant.name += "_rows_of_k";
+    variant.layout = Fp8Layout::kRowsOfK;
+    all.push_back(variant);
+  }
   return all;
 }
 
@@ -56,6 +69,12 @@ BenchOptions options_of(const PrecisionConfig& config) {
           .gradient = DType::kF32,
           .loss_chunk_rows = 16,
           .fp8 = config};
+}
+
+BenchOptions options_of(const Variant& variant) {
+  BenchOptions options = options_of(variant.config);
+  options.fp8_products.layout = variant.layout;
+  return options;
 }
 
 using Bytes = std::vector<std::byte>;
@@ -108,7 +127,7 @@ class LlamaFp8 : public testing::TestWithParam<Variant> {
 };
 
 TEST_P(LlamaFp8, ThreadsChangeNothing) {
-  BenchOptions options = options_of(GetParam().config);
+  BenchOptions options = options_of(GetParam());
   const Outcome one = outcome_with(options);
   for (const int threads : {2, 3}) {
     options.threads = threads;
@@ -117,7 +136,7 @@ TEST_P(LlamaFp8, ThreadsChangeNothing) {
 }
 
 TEST_P(LlamaFp8, RecomputationChangesNothing) {
-  BenchOptions options = options_of(GetParam().config);
+  BenchOptions options = options_of(GetParam());
   const Outcome kept = outcome_with(options);
   options.recompute = Recompute::kBlock;
   EXPECT_TRUE(outcome_with(options) == kept);
@@ -125,7 +144,7 @@ TEST_P(LlamaFp8, RecomputationChangesNothing) {
 
 // A model that takes up weights and scales where another left them goes on as that one does.
 TEST_P(LlamaFp8, ResumesToTheBit) {
-  ModelBench first(kConfig, options_of(GetParam().config)), second(kConfig, options_of(GetParam().config));
+  ModelBench first(kConfig, options_of(GetParam())), second(kConfig, options_of(GetParam()));
   initialize(first);
   outcome_of(first, model_, 2);
   initialize(second);
@@ -139,7 +158,7 @@ TEST_P(LlamaFp8, ResumesToTheBit) {
 }
 
 TEST_P(LlamaFp8, PaddingStaysPositiveZero) {
-  ModelBench bench(kConfig, options_of(GetParam().config));
+  ModelBench bench(kConfig, options_of(GetParam()));
   initialize(bench);
   outcome_of(bench, model_, 3);
   for (const LayerParam which : {LayerParam::kGate, LayerParam::kUp, LayerParam::kDown}) {
@@ -157,7 +176,7 @@ TEST_P(LlamaFp8, PaddingStaysPositiveZero) {
 // Training does not see evaluation, unless it is told to: then it sees its amaxes and nothing else.
 TEST_P(LlamaFp8, EvaluationAndScales) {
   const GoldenModel other = random_model(kConfig, kBatch, {.storage = DType::kBF16, .seed = 99});
-  BenchOptions options = options_of(GetParam().config);
+  BenchOptions options = options_of(GetParam());
   const Outcome undisturbed = outcome_with(options);
   ModelBench bench(kConfig, options);
   initialize(bench);
@@ -200,8 +219,8 @@ double tolerance(const PrecisionConfig& config) {
 
 TEST_P(LlamaFp8, IsCloseToBf16) {
   if (GetParam().config.weights != WeightFormat::kBF16) GTEST_SKIP() << "the weights differ";
-  ModelBench fp8(kConfig, options_of(GetParam().config));
-  BenchOptions plain = options_of(GetParam().config);
+  ModelBench fp8(kConfig, options_of(GetParam()));
+  BenchOptions plain = options_of(GetParam());
   plain.fp8.reset();
   ModelBench bf16_model(kConfig, plain);
   initialize(fp8);
@@ -227,7 +246,7 @@ TEST_P(LlamaFp8, IsCloseToBf16) {
 TEST_P(LlamaFp8, PlannedIsTaken) {
   for (const Recompute recompute : {Recompute::kNone, Recompute::kBlock})
     for (const Keep keep : {Keep::kForBackward, Keep::kNothing}) {
-      const auto device = make_cpu_device(2);
+      const auto device = make_cpu_device_with({.layout = GetParam().layout}, 2);
       const auto construct = [&](Allocator& allocator) {
         const WeightStore store(
             llama_parameters(kConfig),
@@ -256,7 +275,7 @@ TEST_P(LlamaFp8, PlannedIsTaken) {
 
 std::string variant_name(const testing::TestParamInfo<Variant>& tested) { return tested.param.name; }
 
-INSTANTIATE_TEST_SUITE_P(All, LlamaFp8, testing::ValuesIn(variants()), variant_name);
+INSTANTIATE_TEST_SUITE_P(All, LlamaFp8, testing::ValuesIn(variants_in_both_layouts()), variant_name);
 
 // --- cadence ---------------------------------------------------------------------------------------------
 
@@ -318,6 +337,43 @@ TEST(LlamaFp8Cadence, CastingUnchangedWeightsAgainChangesNothing) {
   EXPECT_EQ(with(Cadence::kStep), with(Cadence::kMicrobatch));
 }
 
+// --- layouts ---------------------------------------------------------------------------------------------
+
+struct LayoutCase {
+  Recompute recompute;
+  int64_t rows;  // of a micro-batch; 2 are planned
+};
+
+class Layouts : public testing::TestWithParam<Variant> {};
+
+// Operands are the same however they lie: so are all results, where sums are taken in the same order.
+TEST_P(Layouts, GiveTheSameBits) {
+  const GoldenModel model = random_model(kConfig, kBatch, {.storage = DType::kBF16, .ignored = 0.1});
+  for (const auto& c : {LayoutCase{Recompute::kNone, 2}, LayoutCase{Recompute::kNone, 1},
+                        LayoutCase{Recompute::kBlock, 2}, LayoutCase{Recompute::kBlock, 1}}) {
+    const auto outcome_in = [&](Fp8Layout layout) {
+      BenchOptions options = options_of(GetParam().config);
+      options.recompute = c.recompute;
+      options.additions = kBatch.rows / c.rows;
+      options.fp8_products = {layout, Fp8Sums::kInOrder};
+      ModelBench bench(kConfig, options);
+      initialize(bench);
+      Outcome outcome = outcome_of(bench, model, 3, c.rows);
+      outcome.losses.push_back(bench.llama().evaluate(model.rows(0, 2)));
+      const std::vector<float> logits = bench.llama().logits(model.tokens);
+      outcome.losses.insert(outcome.losses.end(), logits.begin(), logits.end());
+      outcome.losses.push_back(bench.step(model, c.rows));
+      return outcome;
+    };
+    const Outcome any = outcome_in(Fp8Layout::kAny), rows_of_k = outcome_in(Fp8Layout::kRowsOfK);
+    EXPECT_EQ(any.losses, rows_of_k.losses);
+    EXPECT_EQ(any.scales, rows_of_k.scales);
+    EXPECT_TRUE(any.gradients == rows_of_k.gradients);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Layouts, testing::ValuesIn(variants()), variant_name);
+
 // --- memory ----------------------------------------------------------------------------------------------
 
 // A layer keeps four operands: BF16 takes 2 bytes of each, FP8 one, and the attention's is no extra tensor.
@@ -333,6 +389,44 @@ TEST(LlamaFp8Memory, KeptActivationsShrink) {
   const int64_t bf16_layer = activations(std::nullopt, 5) - activations(std::nullopt, 4),
                 fp8_layer = activations(fp8_config(), 5) - activations(fp8_config(), 4);
   EXPECT_EQ(bf16_layer - fp8_layer, n * (c + c + f));
+}
+
+// A GPU's model keeps as much a layer, and takes once for all of them what lies the other way round: codes of
+// the widest operand in rows, of the attention transposed, of the largest output gradient; and the weights'
+// codes twice.
+TEST(LlamaFp8Memory, RowsOfKCostCopies) {
+  LlamaConfig config = kConfig;
+  const auto use = [&](Fp8Layout layout, int64_t layers, Keep keep) {
+    config.num_hidden_layers = layers;
+    const auto device = make_cpu_device_with({.layout = layout}, 1);
+    PlanningAllocator plan;
+    const WeightStore store(
+        llama_parameters(config),
+        {.storage = DType::kBF16,
+         .gradient = DType::kBF16,
+         .linear_copies = LinearCopies::kNone,
+         .gradients = keep == Keep::kForBackward ? Gradients::kAllocate : Gradients::kNone},
+        *device, plan);
+    const Llama llama(config,
+                      {.micro_batch = {8, 64},
+                       .storage = DType::kBF16,
+                       .loss_chunk_rows = 16,
+                       .keep = keep,
+                       .fp8 = fp8_config()},
+                      store, *device, plan);
+    return plan.use();
+  };
+  const auto more = [&](Purpose purpose, int64_t layers, Keep keep = Keep::kForBackward) {
+    return use(Fp8Layout::kRowsOfK, layers, keep).of(purpose) -
+           use(Fp8Layout::kAny, layers, keep).of(purpose);
+  };
+  const int64_t n = 8 * 64, c = 32, f = 32;
+  EXPECT_EQ(more(Purpose::kActivations, 5), n * std::max(c, f));
+  EXPECT_EQ(more(Purpose::kActivations, 6), n * std::max(c, f));
+  EXPECT_EQ(more(Purpose::kComputeWeights, 5), 5 * (4 * c * c + 3 * c * f));
+  EXPECT_EQ(more(Purpose::kScratch, 5), n * std::max(3 * c, 2 * f));
+  EXPECT_EQ(more(Purpose::kComputeWeights, 5, Keep::kNothing), 0);
+  EXPECT_EQ(more(Purpose::kScratch, 5, Keep::kNothing), 0);
 }
 
 TEST(LlamaFp8Memory, UnalignedShapesAreRefused) {

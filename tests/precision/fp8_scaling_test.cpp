@@ -267,6 +267,57 @@ TEST(Fp8Scaling, PartsShareAScale) {
   }
 }
 
+// Codes in rows, transposed, or both: the same bytes, and nothing beside them.
+TEST(Fp8Scaling, TransposedCodesAreTheSame) {
+  for (const auto& [rows, cols, padding] :
+       {std::array<int64_t, 3>{1, 1, 0}, {16, 16, 0}, {3, 300, 5}, {33, 17, 0}, {2, 512, 16}}) {
+    Scales scales({.config = config_of(4)});
+    scales.update(3);
+    test::HostMatrix source(DType::kBF16, {rows, cols, padding});
+    source.fill([](int64_t r, int64_t c) { return float(std::sin(double(r * 1000 + c))) * 3; });
+    const test::HostMatrix both(DType::kE4M3, {rows, cols, padding}),
+        alone = both, both_transposed(DType::kE4M3, {cols, rows, 2 * padding}),
+        alone_transposed = both_transposed;
+    const auto cast = [&](const Tensor& target, const Tensor& transposed) {
+      scales.scaling().cast(
+          0,
+          std::array{
+              Fp8Part{.source = encoded_view(source.view()), .target = target, .transposed = transposed}},
+          Fp8CastKind::kNoFold);
+    };
+    cast(both, both_transposed);
+    cast(alone, {});
+    cast({}, alone_transposed);
+    EXPECT_TRUE(both == alone);
+    EXPECT_TRUE(both_transposed == alone_transposed);
+    EXPECT_TRUE(both.padding_untouched() && both_transposed.padding_untouched());
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < cols; ++c) {
+        const uint32_t want = round_to<kE4M3>(source.at(r, c) * scales.state().scale, Nearest{});
+        ASSERT_EQ(both.bits(r, c), want);
+        ASSERT_EQ(both_transposed.bits(c, r), want);
+      }
+  }
+}
+
+TEST(Fp8Scaling, TargetsThatDoNotFitAreRefused) {
+  Scales scales({.config = config_of(4)});
+  const test::HostMatrix source(DType::kBF16, {16, 32}), good(DType::kE4M3, {16, 32}),
+      turned(DType::kE4M3, {32, 16}), other(DType::kE5M2, {32, 16});
+  const auto cast = [&](const Tensor& target, const Tensor& transposed) {
+    scales.scaling().cast(
+        0,
+        std::array{
+            Fp8Part{.source = encoded_view(source.view()), .target = target, .transposed = transposed}},
+        Fp8CastKind::kNoFold);
+  };
+  EXPECT_NO_THROW(cast(good, turned));
+  EXPECT_THROW(cast(turned, {}), LogicError);
+  EXPECT_THROW(cast({}, good), LogicError);
+  EXPECT_THROW(cast(good, other), LogicError);
+  EXPECT_THROW(cast({}, {}), LogicError);
+}
+
 TEST(Fp8Scaling, ThroughBf16RoundsTwice) {
   Scales scales({.config = config_of(2)});
   const auto device = make_cpu_device(1);

@@ -1,0 +1,222 @@
+// Casts to FP8 on a GPU: codes in rows, transposed or both, and the largest |x|, in one pass over the source.
+// The same bits as the generic cast's (fp8_ops_on.h).
+#pragma once
+
+#if defined(__CUDACC__) && !defined(MPT_FAKE_CUDA)
+#include <cuda_fp8.h>
+#endif
+
+#include <cmath>
+
+#include "device/cuda/cuda_exec.cuh"
+#include "device/cuda/pack.cuh"
+#include "precision/fp8_ops_on.h"
+
+namespace mpt {
+
+// A block casts a tile of kTileRows rows by a unit of columns. Its codes wait in shared memory to be written
+// transposed: a thread gathers kRun rows of a column and writes them at once, kRuns threads side by side.
+inline constexpr int kTileRows = 64;
+inline constexpr int kRun = kPackBytes;
+inline constexpr int kRuns = kTileRows / kRun;
+inline constexpr int kWarps = kThreadsPerBlock / WarpGroup::kLanes;
+
+// fp32 or bf16 whose rows begin at multiples of 16 bytes.
+template <class T>
+struct PackedCodec {
+  const T* data;
+  int64_t stride;
+
+  template <class G>
+  MPT_HD void load(G group, UnitSpan unit, float (&x)[LanePart<G>::kSize]) const {
+    constexpr int kSize = LanePart<G>::kSize, kPack = kPackOf<T>;
+    static_assert(kSize % kPack == 0);
+    const LanePart<G> part(group, unit);
+    const T* const from = data + unit.row * stride + part.col;
+    if (part.size == kSize) {
+#pragma unroll
+      for (int first = 0; first < kSize; first += kPack) {
+        const Pack<T, kPack> pack = load_pack<kPack>(from + first);
+#pragma unroll
+        for (int k = 0; k < kPack; ++k) x[first + k] = to_float(pack.at[k]);
+      }
+    } else {
+#pragma unroll
+      for (int k = 0; k < kSize; ++k) x[k] = k < part.size ? to_float(from[k]) : 0.0f;
+    }
+  }
+};
+
+// Rows of a warp whose loads are in flight at a time; decoding takes registers of its own.
+template <class Codec>
+inline constexpr int kRowsAtOnce = 2;
+template <>
+inline constexpr int kRowsAtOnce<ElementCodec> = 1;
+template <class T>
+inline constexpr int kRowsAtOnce<PackedCodec<T>> = 4;
+
+// Two codes, that of `low` in the lower byte: by the instruction that GPUs have from sm_89 on, which rounds
+// as round_to() does.
+template <DType kTo>
+MPT_HD uint16_t round_pair(float low, float high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  constexpr auto kCode = kTo == DType::kE4M3 ? __NV_E4M3 : __NV_E5M2;
+  return __nv_cvt_float2_to_fp8x2(make_float2(low, high), __NV_SATFINITE, kCode);
+#else
+  const uint32_t first = round_to<kFormatOf<kTo>>(low, Nearest{}),
+                 second = round_to<kFormatOf<kTo>>(high, Nearest{});
+  return static_cast<uint16_t>(first | second << 8);
+#endif
+}
+
+// The largest |x| of a lane's part and `most`; NaNs are ignored, as fmax has it.
+template <int kSize>
+MPT_HD float most_with(float most, const float (&x)[kSize]) {
+#pragma unroll
+  for (int k = 0; k < kSize; ++k) most = std::fmax(most, std::fabs(x[k]));
+  return most;
+}
+
+// The codes of a lane's part, as they lie in memory.
+inline constexpr int kLaneCodes = kUnit / WarpGroup::kLanes;
+using LaneCodes = Pack<uint16_t, kLaneCodes / 2>;
+
+MPT_HD uint8_t code_at(const LaneCodes& codes, int k) {
+  return static_cast<uint8_t>(codes.at[k / 2] >> (8 * (k % 2)));
+}
+
+// Runs of rows begin in different banks, so that the threads which gather neighbouring runs do not collide.
+struct alignas(kPackBytes) CodeTile {
+  static constexpr int kShift = kLaneCodes;
+  uint8_t code[kTileRows * kUnit + kRuns * kShift];
+
+  MPT_HD static int offset(int row, int col) { return row * kUnit + row / kRun * kShift + col; }
+};
+
+// Which part of the tensor a block has.
+struct TilePlace {
+  int64_t first_row;
+  UnitSpan unit;  // of that row
+
+  MPT_HD TilePlace(const UnitGrid& grid, int64_t tile) {
+    const int64_t tiles_down = (grid.rows + kTileRows - 1) / kTileRows;
+    first_row = tile % tiles_down * kTileRows;
+    unit = grid.span(first_row * grid.per_row() + tile / tiles_down);
+  }
+  static int64_t count(const UnitGrid& grid) {
+    return (grid.rows + kTileRows - 1) / kTileRows * grid.per_row();
+  }
+};
+
+// f(row of the tile, its elements in this lane) for the rows of the calling warp. Beyond the tensor's last
+// row that one is seen once more.
+template <class Codec, class F>
+__device__ void each_row_of_tile(const Fp8Source<Codec>& source, const TilePlace& place, const F& f) {
+  constexpr int kRows = kTileRows / kWarps, kAtOnce = kRowsAtOnce<Codec>;
+  static_assert(kRows % kAtOnce == 0);
+  const WarpGroup group;
+  const int first = static_cast<int>(threadIdx.x) / WarpGroup::kLanes * kRows;
+#pragma unroll 1
+  for (int done = first; done < first + kRows; done += kAtOnce) {
+    float x[kAtOnce][kLaneCodes];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int64_t row = min_of(place.first_row + done + i, source.grid.rows - 1);
+      source.load(group, {row, place.unit.col, place.unit.count}, x[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) f(done + i, x[i]);
+  }
+}
+
+// The largest of all threads' `mine`, into *most with one atomic operation a block.
+__device__ inline void fold_block_max(float* most, float mine) {
+  __shared__ float of_warp[kWarps];
+  const WarpGroup group;
+  const float largest = group.reduce_max(mine);
+  if (group.lane() == 0) of_warp[threadIdx.x / WarpGroup::kLanes] = largest;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  float of_block = of_warp[0];
+  for (int warp = 1; warp < kWarps; ++warp) of_block = max_of(of_warp[warp], of_block);
+  fold_max(most, of_block);
+}
+
+template <DType kTo, class Codec>
+struct TileCast {
+  Fp8Source<Codec> source;
+  Fp8CastEnds ends;
+  bool packed_rows;     // lanes' parts of the target's rows begin at multiples of their size
+  bool packed_columns;  // so do runs in the transposed target's rows
+
+  __device__ void cast(int64_t block) const {
+    __shared__ CodeTile tile;
+    const TilePlace place(source.grid, block);
+    const LanePart<WarpGroup> part(WarpGroup{}, place.unit);
+    const float factor = *ends.scale;
+    float most = 0.0f;
+    each_row_of_tile(source, place, [&](int row, const float(&x)[kLaneCodes]) {
+      most = most_with(most, x);
+      LaneCodes codes;
+#pragma unroll
+      for (int k = 0; k < kLaneCodes; k += 2)
+        codes.at[k / 2] = round_pair<kTo>(x[k] * factor, x[k + 1] * factor);
+      if (ends.target != nullptr && place.first_row + row < source.grid.rows)
+        write_row(place.first_row + row, part, codes);
+      if (ends.transposed != nullptr) {
+        const int col = static_cast<int>(part.col - place.unit.col);
+        *reinterpret_cast<LaneCodes*>(tile.code + CodeTile::offset(row, col)) = codes;
+      }
+    });
+    if (ends.amax != nullptr) fold_block_max(ends.amax, most);
+    if (block == 0 && threadIdx.x == 0) ends.note_scale();
+    if (ends.transposed == nullptr) return;
+    __syncthreads();
+    write_columns(place, tile);
+  }
+
+ private:
+  __device__ void write_row(int64_t row, const LanePart<WarpGroup>& part, const LaneCodes& codes) const {
+    uint8_t* const out = ends.target + row * ends.stride + part.col;
+    if (packed_rows && part.size == kLaneCodes) {
+      *reinterpret_cast<LaneCodes*>(out) = codes;
+    } else {
+#pragma unroll
+      for (int k = 0; k < kLaneCodes; ++k)
+        if (k < part.size) out[k] = code_at(codes, k);
+    }
+  }
+  __device__ void write_columns(const TilePlace& place, const CodeTile& tile) const {
+    const int run = static_cast<int>(threadIdx.x) % kRuns;
+    const int64_t first_row = place.first_row + run * kRun, left = source.grid.rows - first_row;
+    for (int col = static_cast<int>(threadIdx.x) / kRuns; col < place.unit.count;
+         col += kThreadsPerBlock / kRuns) {
+      Pack<uint8_t, kRun> codes;
+#pragma unroll
+      for (int i = 0; i < kRun; ++i) codes.at[i] = tile.code[CodeTile::offset(run * kRun + i, col)];
+      uint8_t* const out = ends.transposed + (place.unit.col + col) * ends.transposed_stride + first_row;
+      if (packed_columns && left >= kRun) {
+        store_pack(out, codes);
+      } else {
+#pragma unroll
+        for (int i = 0; i < kRun; ++i)
+          if (i < left) out[i] = codes.at[i];
+      }
+    }
+  }
+};
+
+template <DType kTo, class Codec>
+__global__ void __launch_bounds__(kThreadsPerBlock) cast_kernel(TileCast<kTo, Codec> cast) {
+  cast.cast(blockIdx.x);
+}
+
+template <class Codec>
+__global__ void __launch_bounds__(kThreadsPerBlock) amax_kernel(Fp8Source<Codec> source, float* amax) {
+  float most = 0.0f;
+  each_row_of_tile(source, TilePlace(source.grid, blockIdx.x),
+                   [&](int, const float(&x)[kLaneCodes]) { most = most_with(most, x); });
+  fold_block_max(amax, most);
+}
+
+}  // namespace mpt

@@ -1,0 +1,121 @@
+// The CPU with other FP8 products: in the layout of a GPU, operands in rows of k, aligned as cuBLASLt wants
+// them, and no others.
+//
+// Sums are the CPU backend's, whose order depends on how operands lie, or in the order of k.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/bf16.h"
+#include "core/float_format.h"
+#include "device/cpu/cpu_device.h"
+
+namespace mpt::test {
+
+enum class Fp8Sums : uint8_t { kOfBackend, kInOrder };
+
+struct Fp8Products {
+  Fp8Layout layout = Fp8Layout::kAny;
+  Fp8Sums sums = Fp8Sums::kOfBackend;
+};
+
+class Fp8ProductsGemm final : public Gemm {
+ public:
+  Fp8ProductsGemm(Gemm& inner, const Fp8Products& fp8) : inner_(inner), fp8_(fp8) {}
+
+  void reserve(Allocator& allocator, std::span<const GemmCall> calls) override {
+    for (const GemmCall& call : calls) check_layout(call);
+    inner_.reserve(allocator, calls);
+  }
+  void run(const GemmCall& call) override {
+    check_layout(call);
+    if (is_fp8(call.a.dtype) && fp8_.sums == Fp8Sums::kInOrder)
+      sum_in_order(call);
+    else
+      inner_.run(call);
+  }
+  [[nodiscard]] Fp8Layout fp8_layout() const override { return fp8_.layout; }
+
+ private:
+  void check_layout(const GemmCall& call) const {
+    if (!is_fp8(call.a.dtype) || fp8_.layout == Fp8Layout::kAny) return;
+    check(call.transpose_a == Transpose::kNo && call.transpose_b == Transpose::kYes,
+          "FP8 operands that are not in rows of k");
+    for (const Tensor* t : {&call.a, &call.b, &call.d}) {
+      const bool aligned = reinterpret_cast<uintptr_t>(t->data) % 16 == 0;
+      check(aligned && t->rows % 16 == 0 && t->cols % 16 == 0 && t->stride % 16 == 0,
+            "an FP8 product of [{},{}] with rows {} apart", t->rows, t->cols, t->stride);
+    }
+  }
+
+  // Values in rows of k.
+  static std::vector<double> rows_of_k(const Tensor& t, Transpose along_rows) {
+    const bool in_rows = along_rows == Transpose::kNo;
+    const int64_t rows = in_rows ? t.rows : t.cols, k = in_rows ? t.cols : t.rows;
+    std::vector<double> values;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t i = 0; i < k; ++i) {
+        const uint8_t code = t.as<uint8_t>()[in_rows ? r * t.stride + i : i * t.stride + r];
+        values.push_back(double(t.dtype == DType::kE4M3 ? decode<kE4M3>(code) : decode<kE5M2>(code)));
+      }
+    return values;
+  }
+  static void sum_in_order(const GemmCall& call) {
+    check_shapes(call);
+    const bool b_in_rows = call.transpose_b == Transpose::kYes;
+    const std::vector<double> a = rows_of_k(call.a, call.transpose_a),
+                              b = rows_of_k(call.b, b_in_rows ? Transpose::kNo : Transpose::kYes);
+    const float scale = *call.scale_inv_a * *call.scale_inv_b;
+    const int64_t k = call.k();
+    for (int64_t r = 0; r < call.m(); ++r)
+      for (int64_t c = 0; c < call.n(); ++c) {
+        double sum = 0;
+        for (int64_t i = 0; i < k; ++i) sum += a[size_t(r * k + i)] * b[size_t(c * k + i)];
+        const int64_t at = r * call.d.stride + c;
+        if (call.d.dtype == DType::kF32)
+          put(call, float(sum) * scale, call.d.as<float>()[at]);
+        else
+          put(call, float(sum) * scale, call.d.as<bf16>()[at]);
+      }
+  }
+  template <class T>
+  static void put(const GemmCall& call, float y, T& d) {
+    d = from_float<T>(call.accumulate == Accumulate::kYes ? to_float(d) + y : y);
+  }
+
+  Gemm& inner_;
+  Fp8Products fp8_;
+};
+
+class Fp8ProductsDevice final : public Device {
+ public:
+  Fp8ProductsDevice(std::unique_ptr<Device> inner, const Fp8Products& fp8)
+      : inner_(std::move(inner)), gemm_(inner_->gemm(), fp8) {}
+
+  [[nodiscard]] Backend backend() const override { return inner_->backend(); }
+  [[nodiscard]] std::string name() const override { return inner_->name() + ", FP8 products of a test"; }
+  [[nodiscard]] std::string libraries() const override { return inner_->libraries(); }
+  [[nodiscard]] int64_t memory_bytes() const override { return inner_->memory_bytes(); }
+  std::unique_ptr<Allocator> make_allocator() override { return inner_->make_allocator(); }
+  void download(const Tensor& source, std::byte* target) override { inner_->download(source, target); }
+  void upload(const std::byte* source, const Tensor& target) override { inner_->upload(source, target); }
+  void synchronize() override { inner_->synchronize(); }
+  void send(const Staged& staged) override { inner_->send(staged); }
+  void receive(const Staged& staged) override { inner_->receive(staged); }
+  std::unique_ptr<RepeatedWork> make_repeated_work() override { return inner_->make_repeated_work(); }
+  Gemm& gemm() override { return gemm_; }
+  Attention& attention() override { return inner_->attention(); }
+
+ private:
+  std::unique_ptr<Device> inner_;
+  Fp8ProductsGemm gemm_;
+};
+
+// The CPU with such FP8 products.
+inline std::unique_ptr<Device> make_cpu_device_with(const Fp8Products& fp8, int threads) {
+  return std::make_unique<Fp8ProductsDevice>(make_cpu_device(threads), fp8);
+}
+
+}  // namespace mpt::test
