@@ -171,7 +171,7 @@ TEST_P(RmsNorm, Backward) {
                                 .inv_rms = bench_.put(DType::kF32, inverse),
                                 .gain = bench_.put(c_.storage, gain_),
                                 .d_x = d_x,
-                                .d_gain_partial = bench_.empty(DType::kF32, norm_chunks(c_.rows), c_.cols),
+                                .d_gain_partial = bench_.empty(DType::kF32, bench_.ops().norm_chunks(c_.rows), c_.cols),
                                 .d_gain = d_gain,
                                 .accumulate = accumulate});
     const Matrix got = bench_.get(d_x), got_gain = bench_.get(d_gain);
@@ -195,10 +195,11 @@ TEST_P(RmsNorm, Backward) {
 INSTANTIATE_TEST_SUITE_P(Shapes, RmsNorm, testing::ValuesIn(cases()), case_name);
 
 TEST(RmsNormEdges, ChunksOfRows) {
-  EXPECT_EQ(norm_chunks(0), 0);
-  EXPECT_EQ(norm_chunks(1), 1);
-  EXPECT_EQ(norm_chunks(64), 1);
-  EXPECT_EQ(norm_chunks(65), 2);
+  OpBench bench;
+  EXPECT_EQ(bench.ops().norm_chunks(0), 0);
+  EXPECT_EQ(bench.ops().norm_chunks(1), 1);
+  EXPECT_EQ(bench.ops().norm_chunks(64), 1);
+  EXPECT_EQ(bench.ops().norm_chunks(65), 2);
 }
 
 TEST(RmsNormEdges, NoRowsGiveNoGradient) {
