@@ -42,10 +42,10 @@ struct RopeCall {
 };
 
 struct CrossEntropyCall {
-  Tensor logits;   // [rows, V] storage; overwritten by its gradient unless gradient_scale is 0
+  Tensor logits;   // [rows, V] storage; overwritten by its gradient if there is a scale for it
   Tensor targets;  // [1, rows] int32
   Tensor losses;   // [1, rows] fp32
-  float gradient_scale;
+  const float* gradient_scale = nullptr;  // in device memory; null: losses only
 };
 
 struct EmbeddingBackwardCall {
@@ -81,6 +81,8 @@ class LlamaOps {
   // The gradients overwrite gate_up.
   virtual void swiglu_backward(const Tensor& gate_up, const Tensor& d_out) = 0;
   virtual void cross_entropy(const CrossEntropyCall& call) = 0;
+  // sum [1, 1] fp64: of losses [1, n] fp32.
+  virtual void sum_losses(const Tensor& losses, const Tensor& sum) = 0;
   virtual void cached_attention(const CachedAttentionCall& call) = 0;
   // Rounds every element of an fp32 tensor to the nearest bf16 value, in place.
   virtual void round_to_bf16(const Tensor& tensor) = 0;

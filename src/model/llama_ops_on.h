@@ -99,6 +99,10 @@ class LlamaOpsOn : public LlamaOps {
     });
   }
 
+  void sum_losses(const Tensor& losses, const Tensor& sum) override {
+    exec_.rows(1, SumLosses{losses.as<float>(), losses.elements(), sum.as<double>()});
+  }
+
   void cached_attention(const CachedAttentionCall& call) override {
     dispatch(call.qkv.dtype, [&]<class T>(T) {
       exec_.rows(call.heads, CachedAttention<T>{call.qkv.as<T>(), call.keys.as<T>(), call.values.as<T>(),
