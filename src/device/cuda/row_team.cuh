@@ -1,5 +1,5 @@
-// The warps that share a row and hold it in registers, a pack of elements at a time: lane l of a team has packs
-// l, l + lanes, l + 2 lanes, ... of the row, so that neighbouring lanes access neighbouring memory.
+// The warps that share a row and hold it in registers, a pack of elements at a time: lane l of a team has
+// packs l, l + lanes, l + 2 lanes, ... of the row, so that neighbouring lanes access neighbouring memory.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -22,14 +22,12 @@ struct RowTeam {
   __device__ int in_block() const { return int(threadIdx.x) / kLanes; }
   __device__ int64_t index() const { return int64_t{blockIdx.x} * kPerBlock + in_block(); }
 
-  // f(p, column) for each of this lane's packs of N elements.
-  template <int kPacks, int N, class F>
-  __device__ void each_pack(int64_t cols, const F& f) const {
+  // f(k, pack) for each of this lane's packs of a row of so many: its k-th, at most kPacks.
+  template <int kPacks, class F>
+  __device__ void each_pack(int packs, const F& f) const {
 #pragma unroll
-    for (int p = 0; p < kPacks; ++p) {
-      const int64_t column = int64_t{p * kLanes + lane()} * N;
-      if (column < cols) f(p, column);
-    }
+    for (int k = 0; k < kPacks; ++k)
+      if (const int pack = k * kLanes + lane(); pack < packs) f(k, pack);
   }
 
   // Of the lanes' numbers, in a fixed order, for every lane. All lanes must call; `turn` alternates between 0
@@ -48,8 +46,7 @@ struct RowTeam {
   template <class Combine>
   __device__ static float reduce(float x, int turn, const Combine& combine) {
 #pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2)
-      x = combine(x, __shfl_xor_sync(kAll, x, distance));
+    for (int distance = 16; distance > 0; distance /= 2) x = combine(x, __shfl_xor_sync(kAll, x, distance));
     if constexpr (kWarps > 1) {
       __shared__ float parts[2][kWarps];
       if (threadIdx.x % 32 == 0) parts[turn][threadIdx.x / 32] = x;

@@ -6,9 +6,6 @@
 
 namespace mpt {
 
-// The most packs of a row that a lane holds.
-inline constexpr int kNormPacks = 4;
-
 // --- forward ---------------------------------------------------------------------------------------------
 
 template <class T>
@@ -22,38 +19,47 @@ struct NormForwardRows {
   float eps;
 };
 
-// A row by each team. Sink::put(row, column, pack of y) takes the results.
+// Threads that share a multiprocessor's registers: the more packs a lane has in flight, the fewer are needed.
+template <int kPacks>
+inline constexpr int kNormForwardThreads = kPacks == 1   ? 2048
+                                           : kPacks == 2 ? 1280
+                                                         : 768;
+
+// A row by each team. Sink::put(row, pack, y) takes the results.
 template <class T, class Sink, int kWarps, int kPacks>
-__global__ void __launch_bounds__(RowTeam<kWarps>::kThreads)
+__global__ void __launch_bounds__(RowTeam<kWarps>::kThreads,
+                                  kNormForwardThreads<kPacks> / RowTeam<kWarps>::kThreads)
     norm_forward_kernel(NormForwardRows<T> n, Sink sink) {
   constexpr int kWidth = kPackOf<T>;
   const RowTeam<kWarps> team;
-  const int64_t row = team.index(), start = row * n.cols;
+  const int64_t row = team.index();
   if (row >= n.rows) return;
-  const auto each = [&](const auto& f) { team.template each_pack<kPacks, kWidth>(n.cols, f); };
+  const int packs = int(n.cols / kWidth);
+  const int64_t start = row * packs;
+  const auto each = [&](const auto& f) { team.template each_pack<kPacks>(packs, f); };
   Pack<T, kWidth> x[kPacks], gain[kPacks];
-  each([&](int p, int64_t c) { x[p] = load_pack<kWidth>(n.residual + start + c); });
-  each([&](int p, int64_t c) { gain[p] = load_pack<kWidth>(n.gain + c); });
+  each([&](int k, int p) { x[k] = load_pack<kWidth>(n.residual, start + p); });
+  each([&](int k, int p) { gain[k] = load_pack<kWidth>(n.gain, p); });
   if (n.branch != nullptr) {
     Pack<T, kWidth> branch[kPacks];
-    each([&](int p, int64_t c) { branch[p] = load_pack<kWidth>(n.branch + start + c); });
-    each([&](int p, int64_t c) {
+    each([&](int k, int p) { branch[k] = load_pack<kWidth>(n.branch, start + p); });
+    each([&](int k, int p) {
 #pragma unroll
-      for (int i = 0; i < kWidth; ++i) x[p].at[i] = added(x[p].at[i], branch[p].at[i]);
-      store_pack(n.sum + start + c, x[p]);
+      for (int i = 0; i < kWidth; ++i) x[k].at[i] = added(x[k].at[i], branch[k].at[i]);
+      store_pack(n.sum, start + p, x[k]);
     });
   }
   float squares = 0.0f;
-  each([&](int p, int64_t) {
+  each([&](int k, int) {
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) squares += to_float(x[p].at[i]) * to_float(x[p].at[i]);
+    for (int i = 0; i < kWidth; ++i) squares += to_float(x[k].at[i]) * to_float(x[k].at[i]);
   });
   const float inverse = inverse_rms(team.sum(squares, 0), n.cols, n.eps);
-  each([&](int p, int64_t c) {
+  each([&](int k, int p) {
     Pack<float, kWidth> y;
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) y.at[i] = rms_normed(x[p].at[i], inverse, gain[p].at[i]);
-    sink.put(row, c, y);
+    for (int i = 0; i < kWidth; ++i) y.at[i] = rms_normed(x[k].at[i], inverse, gain[k].at[i]);
+    sink.put(row, p, y);
   });
   if (team.lane() == 0) n.inv_rms[row] = inverse;
 }
@@ -71,61 +77,67 @@ struct NormBackwardRows {
   int64_t rows, cols, rows_per_chunk;
 };
 
+template <int kPacks>
+inline constexpr int kNormBackwardThreads = kPacks == 1   ? 1024
+                                            : kPacks == 2 ? 768
+                                                          : 512;
+
 // A chunk of rows by each block, whose teams take turns and keep their part of the gain's gradient in
 // registers. The order of its sum depends on the shape alone.
 template <class T, int kWarps, int kPacks>
-__global__ void __launch_bounds__(RowTeam<kWarps>::kThreads) norm_backward_kernel(NormBackwardRows<T> n) {
+__global__ void __launch_bounds__(RowTeam<kWarps>::kThreads,
+                                  kNormBackwardThreads<kPacks> / RowTeam<kWarps>::kThreads)
+    norm_backward_kernel(NormBackwardRows<T> n) {
   using Team = RowTeam<kWarps>;
   constexpr int kWidth = kPackOf<T>;
   const Team team;
   const int64_t first = int64_t{blockIdx.x} * n.rows_per_chunk,
                 end = min_of(first + n.rows_per_chunk, n.rows);
-  const auto each = [&](const auto& f) { team.template each_pack<kPacks, kWidth>(n.cols, f); };
+  const int packs = int(n.cols / kWidth);
+  const auto each = [&](const auto& f) { team.template each_pack<kPacks>(packs, f); };
   Pack<T, kWidth> gain[kPacks];
   Pack<float, kWidth> d_gain[kPacks];
-  each([&](int p, int64_t c) { gain[p] = load_pack<kWidth>(n.gain + c); });
+  each([&](int k, int p) { gain[k] = load_pack<kWidth>(n.gain, p); });
 #pragma unroll
-  for (int p = 0; p < kPacks; ++p) d_gain[p] = filled<float, kWidth>(0.0f);
+  for (int k = 0; k < kPacks; ++k) d_gain[k] = filled<float, kWidth>(0.0f);
 
   int turn = 0;
   for (int64_t row = first + team.in_block(); row < end; row += Team::kPerBlock, turn ^= 1) {
-    const int64_t start = row * n.cols;
+    const int64_t start = row * packs;
     const float inverse = n.inv_rms[row];
     Pack<T, kWidth> dy[kPacks], x[kPacks], dx[kPacks];
-    each([&](int p, int64_t c) { dy[p] = load_pack<kWidth>(n.d_out + start + c); });
-    each([&](int p, int64_t c) { x[p] = load_pack<kWidth>(n.x + start + c); });
-    each([&](int p, int64_t c) { dx[p] = load_pack<kWidth>(n.d_x + start + c); });
+    each([&](int k, int p) { dy[k] = load_pack<kWidth>(n.d_out, start + p); });
+    each([&](int k, int p) { x[k] = load_pack<kWidth>(n.x, start + p); });
+    each([&](int k, int p) { dx[k] = load_pack<kWidth>(n.d_x, start + p); });
     float dot = 0.0f;
-    each([&](int p, int64_t) {
+    each([&](int k, int) {
 #pragma unroll
       for (int i = 0; i < kWidth; ++i)
-        dot += to_float(dy[p].at[i]) * to_float(gain[p].at[i]) * to_float(x[p].at[i]);
+        dot += to_float(dy[k].at[i]) * to_float(gain[k].at[i]) * to_float(x[k].at[i]);
     });
     const RmsNormGradient formula{inverse, team.sum(dot, turn) * inverse / float(n.cols)};
-    each([&](int p, int64_t c) {
+    each([&](int k, int p) {
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) {
-        const float d = to_float(dy[p].at[i]), in = to_float(x[p].at[i]);
-        d_gain[p].at[i] += formula.of_gain(d, in);
-        dx[p].at[i] =
-            from_float<T>(to_float(dx[p].at[i]) + formula.of_x(d, in, to_float(gain[p].at[i])));
+        const float d = to_float(dy[k].at[i]), in = to_float(x[k].at[i]);
+        d_gain[k].at[i] += formula.of_gain(d, in);
+        dx[k].at[i] = from_float<T>(to_float(dx[k].at[i]) + formula.of_x(d, in, to_float(gain[k].at[i])));
       }
-      store_pack(n.d_x + start + c, dx[p]);
+      store_pack(n.d_x, start + p, dx[k]);
     });
   }
 
   float* partial = n.d_gain_partial + int64_t{blockIdx.x} * n.cols;
   if constexpr (Team::kPerBlock == 1) {
-    each([&](int p, int64_t c) { store_pack(partial + c, d_gain[p]); });
+    each([&](int k, int p) { store_pack(partial, p, d_gain[k]); });
   } else {
     __shared__ Pack<float, kWidth> parts[Team::kPerBlock][kPacks * Team::kLanes];
-    each([&](int p, int64_t c) { parts[team.in_block()][c / kWidth] = d_gain[p]; });
+    each([&](int k, int p) { parts[team.in_block()][p] = d_gain[k]; });
     __syncthreads();
     for (int64_t c = threadIdx.x; c < n.cols; c += Team::kThreads) {
       float sum = 0.0f;
 #pragma unroll
-      for (int other = 0; other < Team::kPerBlock; ++other)
-        sum += parts[other][c / kWidth].at[c % kWidth];
+      for (int other = 0; other < Team::kPerBlock; ++other) sum += parts[other][c / kWidth].at[c % kWidth];
       partial[c] = sum;
     }
   }
@@ -133,7 +145,8 @@ __global__ void __launch_bounds__(RowTeam<kWarps>::kThreads) norm_backward_kerne
 
 // --- the gain's gradient from its parts --------------------------------------------------------------------
 
-// A block sums kSumColumns columns: 128 threads go down each, every 128th row, and their sums are added in order.
+// A block sums kSumColumns columns: 128 threads go down each, every 128th row, and their sums are added in
+// order.
 inline constexpr int kSumColumns = 8, kSumThreads = 1024;
 
 template <class D>

@@ -39,8 +39,7 @@ struct Rope {
     for (int64_t head = 0; head < rotated_heads; ++head) {
       T* x = qkv + token * stride + head * head_dim;
       group.each(half, [=](int64_t i) {
-        const RotatedPair y =
-            rotated(to_float(x[i]), to_float(x[i + half]), cos_row[i], way * sin_row[i]);
+        const RotatedPair y = rotated(to_float(x[i]), to_float(x[i + half]), cos_row[i], way * sin_row[i]);
         x[i] = from_float<T>(y.first);
         x[i + half] = from_float<T>(y.second);
       });
