@@ -14,7 +14,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 build=(cmake ninja-build g++ libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libsentencepiece-dev
        zlib1g-dev libxxhash-dev)
 run=(python3 python3-matplotlib)
-dev=(libgtest-dev libbenchmark-dev)
+dev=(libgtest-dev libbenchmark-dev libboost-context-dev)
 # An independent implementation of the small formats for the tests to compare with, where the distribution has it.
 oracles=(llvm-19-dev)
 tools=(clang-format clang-tidy shellcheck ccache)

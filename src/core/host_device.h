@@ -1,13 +1,16 @@
 // Marks the formulas that are compiled for the host and, under nvcc, for the device as well.
 #pragma once
 
-#ifdef __CUDACC__
+#if defined(__CUDACC__)
 #define MPT_HD __host__ __device__ __forceinline__
+#elif defined(MPT_FAKE_CUDA)
+// The GPU's sources, compiled for tests on the host beside the CPU's: neither may take the other's copy.
+#define MPT_HD inline __attribute__((always_inline))
 #else
 #define MPT_HD inline
 #endif
 
-// Defined where code is compiled for the GPU.
-#ifdef __CUDA_ARCH__
+// Defined where code is compiled for the GPU, or for what stands for one in tests.
+#if defined(__CUDA_ARCH__) || defined(MPT_FAKE_CUDA)
 #define MPT_ON_GPU
 #endif

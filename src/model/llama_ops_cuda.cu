@@ -21,7 +21,8 @@ int64_t shared_memory_of_a_block() {
   return bytes;
 }
 
-// Calls f<warps, packs>() with the smallest team whose lanes hold a row of so many packs. False: none does.
+// Calls f<warps, packs>() with the smallest team whose lanes hold a row of so many packs, two each: what a
+// lane has in flight must fit its registers several times over. False: the row is too long.
 template <class F>
 bool with_row_team(int64_t packs, const F& f) {
   if (packs <= 32)
@@ -29,11 +30,11 @@ bool with_row_team(int64_t packs, const F& f) {
   else if (packs <= 64)
     f.template operator()<1, 2>();
   else if (packs <= 128)
-    f.template operator()<1, 4>();
+    f.template operator()<2, 2>();
   else if (packs <= 256)
-    f.template operator()<2, 4>();
+    f.template operator()<4, 2>();
   else if (packs <= 512)
-    f.template operator()<4, 4>();
+    f.template operator()<8, 2>();
   else if (packs <= 1024)
     f.template operator()<8, 4>();
   else

@@ -15,7 +15,7 @@ inline constexpr uint32_t kInfinityBits = 0x7F800000u;
 
 // *most = max(*most, x) for x >= 0, by any number of threads at once.
 MPT_HD void fold_max(float* most, float x) {
-#ifdef __CUDA_ARCH__
+#ifdef MPT_ON_GPU
   atomicMax(reinterpret_cast<int*>(most),
             __float_as_int(x));  // the order of floats >= 0 is that of their bits
 #else

@@ -161,12 +161,17 @@ TEST(Layering, CheckerAcceptsDownwardIncludes) {
   EXPECT_TRUE(faults_of("core/hash.cpp", "// #include \"train/trainer.h\"\n").empty());
 }
 
-// The layers of the foreach() in tests/CMakeLists.txt, which globs <layer>/*_test.cpp.
+// The directories that tests/CMakeLists.txt builds: the layers of its foreach(), which globs
+// <layer>/*_test.cpp, and those globbed by name.
 std::set<std::string> registered_layers(const std::string& cmake) {
   std::smatch match;
   if (!std::regex_search(cmake, match, std::regex(R"(foreach\(layer ([a-z ]+)\))"))) return {};
   std::istringstream words(match[1]);
-  return {std::istream_iterator<std::string>(words), {}};
+  std::set<std::string> names{std::istream_iterator<std::string>(words), {}};
+  const std::regex glob(R"(file\(GLOB sources CONFIGURE_DEPENDS ([a-z]+)/\*_test\.cpp\))");
+  for (std::sregex_iterator it(cmake.begin(), cmake.end(), glob), end; it != end; ++it)
+    names.insert((*it)[1]);
+  return names;
 }
 
 bool is_registered(const std::string& test, const std::set<std::string>& layers) {
@@ -186,8 +191,8 @@ TEST(TestRegistry, EveryTestFileIsInADirectoryThatIsBuilt) {
   EXPECT_GT(tests, 0);
 }
 
-// A file with tests in it under another name would be left out silently, unless the build names it: those that
-// need what only some machines have.
+// A file with tests in it under another name would be left out silently, unless the build names it: those
+// that need what only some machines have.
 TEST(TestRegistry, EveryFileWithTestsIsNamedAsOne) {
   const std::regex test(R"(^(TEST|TEST_F|TEST_P|TYPED_TEST)\()", std::regex::multiline);
   const std::string build = text_of(kRoot / "tests/CMakeLists.txt");
@@ -204,6 +209,8 @@ TEST(TestRegistry, CheckerReportsAStrayTest) {
   EXPECT_FALSE(is_registered("stray_test.cpp", layers));
   EXPECT_FALSE(is_registered("core/deep/check_test.cpp", layers));
   EXPECT_FALSE(is_registered("train/trainer_test.cpp", layers));
+  EXPECT_TRUE(registered_layers("foreach(layer core)\nfile(GLOB sources CONFIGURE_DEPENDS cuda/*_test.cpp)\n")
+                  .contains("cuda"));
 }
 
 }  // namespace

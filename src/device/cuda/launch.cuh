@@ -14,6 +14,7 @@ namespace mpt {
 inline constexpr int64_t kDefaultSharedBytes = 48 << 10;
 
 // The dynamic shared memory of the block: LaunchShape::shared_bytes of it, at a multiple of 16 bytes.
+#ifdef MPT_ON_GPU
 template <class T>
 __device__ T* dynamic_shared() {
   static_assert(alignof(T) <= 16);
@@ -24,6 +25,7 @@ __device__ T* dynamic_shared() {
   return reinterpret_cast<T*>(mpt_dynamic_shared);
 #endif
 }
+#endif
 
 struct LaunchShape {
   int64_t blocks;
@@ -32,11 +34,13 @@ struct LaunchShape {
   int64_t shared_bytes = 0;  // dynamic shared memory of a block
 };
 
-// Lets a kernel take up to `bytes` of dynamic shared memory. Once per kernel; needed beyond kDefaultSharedBytes.
+// Lets a kernel take up to `bytes` of dynamic shared memory. Once per kernel; needed beyond
+// kDefaultSharedBytes.
 template <class... Parameters>
 void allow_shared(void (*kernel)(Parameters...), int64_t bytes) {
-  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
-             "cudaFuncSetAttribute");
+  check_cuda(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+      "cudaFuncSetAttribute");
 }
 
 // Nothing is launched for no blocks.

@@ -19,16 +19,9 @@ struct NormForwardRows {
   float eps;
 };
 
-// Threads that share a multiprocessor's registers: the more packs a lane has in flight, the fewer are needed.
-template <int kPacks>
-inline constexpr int kNormForwardThreads = kPacks == 1   ? 2048
-                                           : kPacks == 2 ? 1280
-                                                         : 768;
-
 // A row by each team. Sink::put(row, pack, y) takes the results.
 template <class T, class Sink, int kWarps, int kPacks>
-__global__ void __launch_bounds__(RowTeam<kWarps>::kThreads,
-                                  kNormForwardThreads<kPacks> / RowTeam<kWarps>::kThreads)
+__global__ void __launch_bounds__(RowTeam<kWarps>::kThreads)
     norm_forward_kernel(NormForwardRows<T> n, Sink sink) {
   constexpr int kWidth = kPackOf<T>;
   const RowTeam<kWarps> team;
@@ -77,17 +70,10 @@ struct NormBackwardRows {
   int64_t rows, cols, rows_per_chunk;
 };
 
-template <int kPacks>
-inline constexpr int kNormBackwardThreads = kPacks == 1   ? 1024
-                                            : kPacks == 2 ? 768
-                                                          : 512;
-
 // A chunk of rows by each block, whose teams take turns and keep their part of the gain's gradient in
 // registers. The order of its sum depends on the shape alone.
 template <class T, int kWarps, int kPacks>
-__global__ void __launch_bounds__(RowTeam<kWarps>::kThreads,
-                                  kNormBackwardThreads<kPacks> / RowTeam<kWarps>::kThreads)
-    norm_backward_kernel(NormBackwardRows<T> n) {
+__global__ void __launch_bounds__(RowTeam<kWarps>::kThreads) norm_backward_kernel(NormBackwardRows<T> n) {
   using Team = RowTeam<kWarps>;
   constexpr int kWidth = kPackOf<T>;
   const Team team;

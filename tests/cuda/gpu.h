@@ -1,0 +1,100 @@
+// The GPU of a test: the real one, or the fake where the test was compiled for that.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include "device/cuda/cuda_error.h"
+#include "device/memory_plan.h"
+#ifdef MPT_FAKE_CUDA
+#include "support/fake_cuda/fake_cuda.h"
+#endif
+
+namespace mpt::test {
+
+inline bool has_gpu() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
+}
+
+// Memory of the GPU, zero-filled.
+class GpuAllocator final : public Allocator {
+ public:
+  ~GpuAllocator() override {
+    for (void* const block : blocks_) cudaFree(block);
+  }
+  std::byte* bytes(Purpose purpose, int64_t count) override {
+    use_.add(purpose, align_up(count, kAlignment));
+    void* block = nullptr;
+    check_cuda(cudaMalloc(&block, size_t(align_up(count, kAlignment))), "cudaMalloc");
+    blocks_.push_back(block);
+    check_cuda(cudaMemset(block, 0, size_t(align_up(count, kAlignment))), "cudaMemset");
+    return static_cast<std::byte*>(block);
+  }
+  [[nodiscard]] const MemoryUse& use() const override { return use_; }
+
+ private:
+  std::vector<void*> blocks_;
+  MemoryUse use_;
+};
+
+// A stream, memory and copies to and from it.
+class Gpu {
+ public:
+  Gpu() { check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate"); }
+  ~Gpu() { cudaStreamDestroy(stream_); }
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  [[nodiscard]] cudaStream_t stream() const { return stream_; }
+  Allocator& allocator() { return allocator_; }
+  void synchronize() { check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+
+  // A tensor of the same shape and stride, with the same bytes, padding included. Null data: the tensor
+  // itself.
+  Tensor copy(const Tensor& host) {
+    if (host.data == nullptr) return host;
+    Tensor device = host;
+    device.data = allocator_.bytes(Purpose::kData, host.bytes());
+    check_cuda(cudaMemcpy(device.data, host.data, size_t(host.bytes()), cudaMemcpyHostToDevice),
+               "cudaMemcpy");
+    return device;
+  }
+  // Copies what lies between its first and last element into a tensor of the same shape and stride.
+  void fetch(const Tensor& device, const Tensor& host) {
+    synchronize();
+    check_cuda(cudaMemcpy(host.data, device.data, size_t(device.bytes()), cudaMemcpyDeviceToHost),
+               "cudaMemcpy");
+  }
+  // The same, as bytes.
+  std::vector<std::byte> fetch(const Tensor& device) {
+    std::vector<std::byte> bytes(size_t(device.bytes()));
+    fetch(device, {bytes.data(), device.dtype, device.rows, device.cols, device.stride});
+    return bytes;
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  GpuAllocator allocator_;
+};
+
+// Skips where there is no GPU; forgets the faults that a test before provoked.
+class GpuTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_gpu()) GTEST_SKIP() << "no GPU";
+#ifdef MPT_FAKE_CUDA
+    fake_cuda::recover();
+    fake_cuda::set_order(fake_cuda::Order::kForward);
+    fake_cuda::set_execution(fake_cuda::Execution::kAtOnce);
+    fake_cuda::set_host_pointers(fake_cuda::HostPointers::kRefused);
+    fake_cuda::reset_counters();
+#endif
+  }
+};
+
+}  // namespace mpt::test

@@ -1,0 +1,24 @@
+// Runs the blocks of a kernel launch: a fiber for every thread that has to wait for others.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <cuda_runtime.h>
+
+namespace fake_cuda::detail {
+
+struct Launch {
+  dim3 grid, block;
+  size_t shared_bytes = 0;
+  Kernel kernel;
+};
+
+enum class Direction : uint8_t { kForward, kBackward };
+
+// What went wrong, if anything did; the rest of the grid is then not run.
+std::optional<std::string> run_grid(const Launch& launch, Direction direction);
+
+}  // namespace fake_cuda::detail

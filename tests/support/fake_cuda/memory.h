@@ -1,0 +1,74 @@
+// The fake GPU's memory: kept from the host's own code, and checked for writes past the end of an allocation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace fake_cuda::detail {
+
+enum class Place : uint8_t { kDevice, kPinned, kPageable };
+
+// Allocations at multiples of 256 bytes between guard words, within one range of addresses that nothing else
+// has.
+class Arena {
+ public:
+  enum class Access : uint8_t { kAlways, kOnDemand };
+  explicit Arena(Access access);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  std::byte* allocate(size_t bytes);  // filled with garbage
+  // False if nothing was allocated there.
+  bool free(void* pointer);
+  [[nodiscard]] bool contains(const void* pointer) const {
+    return pointer >= begin_ && pointer < begin_ + kBytes;
+  }
+  // Whether all of it lies in one allocation.
+  [[nodiscard]] bool holds(const void* pointer, size_t bytes) const;
+  // The first allocation that was written past; needs access.
+  [[nodiscard]] std::optional<std::string> damage() const;
+
+  void open();
+  void close();
+
+  [[nodiscard]] int64_t live_bytes() const { return live_bytes_; }
+  [[nodiscard]] int64_t live_allocations() const { return static_cast<int64_t>(blocks_.size()); }
+
+ private:
+  static constexpr size_t kBytes = size_t{1} << 40;  // of addresses
+
+  [[nodiscard]] static size_t span_of(size_t bytes);
+  [[nodiscard]] static std::optional<std::string> damage_of(const std::byte* data, size_t bytes);
+  void protect(int protection);
+
+  Access access_;
+  std::byte* begin_;
+  size_t used_ = 0;  // of the addresses, from the beginning
+  int opened_ = 0;
+  std::map<std::byte*, size_t> blocks_;  // by the pointer given out
+  int64_t live_bytes_ = 0;
+};
+
+// Gives access to the GPU's memory while it lives.
+class Opened {
+ public:
+  explicit Opened(Arena& arena) : arena_(arena) { arena_.open(); }
+  ~Opened() { arena_.close(); }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+
+ private:
+  Arena& arena_;
+};
+
+Arena& device_memory();
+Arena& pinned_memory();
+[[nodiscard]] Place place_of(const void* pointer);
+// Whether a word among a kernel's arguments is an address of the host's own memory.
+[[nodiscard]] bool is_host_address(uint64_t word);
+
+}  // namespace fake_cuda::detail

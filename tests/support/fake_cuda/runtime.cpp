@@ -1,0 +1,674 @@
+#include "support/fake_cuda/runtime.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "support/fake_cuda/block_scheduler.h"
+#include "support/fake_cuda/fake_cuda.h"
+#include "support/fake_cuda/memory.h"
+
+using fake_cuda::detail::device_memory;
+using fake_cuda::detail::Opened;
+using fake_cuda::detail::pinned_memory;
+using fake_cuda::detail::Place;
+using fake_cuda::detail::place_of;
+using fake_cuda::detail::refuse;
+using fake_cuda::detail::Work;
+using Clock = std::chrono::steady_clock;
+
+struct CUgraph_st {
+  std::vector<Work> work;
+};
+struct CUgraphExec_st {
+  std::vector<Work> work;
+};
+
+namespace {
+
+struct Capture {
+  cudaStream_t origin = nullptr;
+  std::set<cudaStream_t> streams;  // that joined
+  std::vector<Work> work;
+  bool valid = true;
+};
+
+}  // namespace
+
+struct CUstream_st {
+  unsigned flags = 0;
+  std::shared_ptr<Capture> capture{};
+};
+struct CUevent_st {
+  unsigned flags = 0;
+  bool recorded = false, pending = false;
+  Clock::time_point time{};
+  std::shared_ptr<Capture> capture{};  // that recorded it last
+};
+
+namespace {
+
+constexpr size_t kDefaultShared = size_t{48} << 10, kMostShared = size_t{227} << 10;
+
+struct Runtime {
+  fake_cuda::Counters counters;
+  cudaError_t last_error = cudaSuccess;
+  cudaError_t sticky = cudaSuccess;
+  std::string fault;
+  cudaError_t fault_error = cudaSuccess;
+  fake_cuda::detail::Direction direction = fake_cuda::detail::Direction::kForward;
+  fake_cuda::Execution execution = fake_cuda::Execution::kAtOnce;
+  fake_cuda::HostPointers host_pointers = fake_cuda::HostPointers::kRefused;
+  int64_t device_bytes = int64_t{4} << 30;
+  std::deque<Work> pending;
+  std::set<std::shared_ptr<Capture>> captures;
+  std::set<cudaStream_t> streams;
+  std::map<const void*, size_t> shared_limits;  // of kernels that raised theirs
+};
+
+Runtime& runtime() {
+  static Runtime the;
+  return the;
+}
+
+cudaError_t note(cudaError_t error) {
+  if (error != cudaSuccess) runtime().last_error = error;
+  return error;
+}
+
+cudaError_t run_now(const Work& work) {
+  Runtime& r = runtime();
+  if (r.sticky != cudaSuccess) return note(r.sticky);
+  const Opened opened(device_memory());
+  if (const auto fault = work()) {
+    r.sticky = cudaErrorLaunchFailure;
+    return refuse(cudaErrorLaunchFailure, *fault);
+  }
+  return cudaSuccess;
+}
+
+cudaError_t run_pending() {
+  Runtime& r = runtime();
+  while (!r.pending.empty()) {
+    const Work work = std::move(r.pending.front());
+    r.pending.pop_front();
+    if (const cudaError_t error = run_now(work); error != cudaSuccess) return error;
+  }
+  return note(r.sticky);
+}
+
+void invalidate_captures() {
+  for (const auto& capture : runtime().captures) capture->valid = false;
+}
+
+// Calls that no capture outlives: those that wait, allocate or use the default stream.
+cudaError_t check_no_capture(const char* call) {
+  if (runtime().captures.empty()) return cudaSuccess;
+  invalidate_captures();
+  return refuse(cudaErrorStreamCaptureUnsupported, fmt::format("{} during the capture of a stream", call));
+}
+
+cudaError_t check_guards() {
+  const Opened opened(device_memory());
+  auto damage = device_memory().damage();
+  if (!damage) damage = pinned_memory().damage();
+  if (!damage) return cudaSuccess;
+  runtime().sticky = cudaErrorIllegalAddress;
+  return refuse(cudaErrorIllegalAddress, *damage);
+}
+
+cudaError_t synchronize(const char* call) {
+  if (const cudaError_t error = check_no_capture(call); error != cudaSuccess) return error;
+  ++runtime().counters.synchronisations;
+  if (const cudaError_t error = run_pending(); error != cudaSuccess) return error;
+  return check_guards();
+}
+
+cudaError_t check_stream(cudaStream_t stream) {
+  if (stream == nullptr || runtime().streams.contains(stream)) return cudaSuccess;
+  return refuse(cudaErrorInvalidResourceHandle, "there is no such stream");
+}
+
+bool is_device(cudaMemcpyKind kind, cudaMemcpyKind one, cudaMemcpyKind other) {
+  return kind == one || kind == other;
+}
+
+// A side of a copy must be where the kind of copy says, and within one allocation.
+cudaError_t check_side(const void* pointer, size_t bytes, bool on_device, const char* side) {
+  if (runtime().host_pointers == fake_cuda::HostPointers::kAllowed) return cudaSuccess;
+  const Place place = place_of(pointer);
+  if ((place == Place::kDevice) != on_device)
+    return refuse(cudaErrorInvalidValue,
+                  fmt::format("the {} of a copy is {} the GPU's memory", side, on_device ? "not in" : "in"));
+  const bool inside = place == Place::kPageable ||
+                      (place == Place::kDevice ? device_memory() : pinned_memory()).holds(pointer, bytes);
+  if (inside) return cudaSuccess;
+  return refuse(cudaErrorInvalidValue,
+                fmt::format("the {} of a copy, {} bytes, is not within one allocation", side, bytes));
+}
+
+struct Copy {
+  void* target;
+  size_t target_pitch;
+  const void* source;
+  size_t source_pitch, width, height;
+  cudaMemcpyKind kind;
+
+  [[nodiscard]] size_t target_bytes() const { return height == 0 ? 0 : (height - 1) * target_pitch + width; }
+  [[nodiscard]] size_t source_bytes() const { return height == 0 ? 0 : (height - 1) * source_pitch + width; }
+  [[nodiscard]] bool pageable() const {
+    return place_of(target) == Place::kPageable || place_of(source) == Place::kPageable;
+  }
+};
+
+cudaError_t check_copy(Copy& copy) {
+  if (copy.width > copy.target_pitch || copy.width > copy.source_pitch)
+    return refuse(cudaErrorInvalidValue, fmt::format("rows of {} bytes in pitches of {} and {}", copy.width,
+                                                     copy.target_pitch, copy.source_pitch));
+  const bool known = copy.kind != cudaMemcpyDefault;
+  const bool to_device = known ? is_device(copy.kind, cudaMemcpyHostToDevice, cudaMemcpyDeviceToDevice)
+                               : place_of(copy.target) == Place::kDevice;
+  const bool from_device = known ? is_device(copy.kind, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice)
+                                 : place_of(copy.source) == Place::kDevice;
+  if (const auto error = check_side(copy.target, copy.target_bytes(), to_device, "target")) return error;
+  return check_side(copy.source, copy.source_bytes(), from_device, "source");
+}
+
+Work work_of(const Copy& copy) {
+  return [copy]() -> std::optional<std::string> {
+    ++runtime().counters.copies;
+    for (size_t row = 0; row < copy.height; ++row)
+      memmove(static_cast<std::byte*>(copy.target) + row * copy.target_pitch,
+              static_cast<const std::byte*>(copy.source) + row * copy.source_pitch, copy.width);
+    return std::nullopt;
+  };
+}
+
+cudaError_t copy_now(Copy copy) {
+  if (const auto error = check_copy(copy)) return error;
+  if (const auto error = check_no_capture("a copy that waits")) return error;
+  ++runtime().counters.synchronisations;
+  if (const auto error = run_pending()) return error;
+  if (const auto error = run_now(work_of(copy))) return error;
+  return check_guards();
+}
+
+cudaError_t copy_later(Copy copy, cudaStream_t stream) {
+  if (const auto error = check_copy(copy)) return error;
+  if (!copy.pageable() || runtime().host_pointers == fake_cuda::HostPointers::kAllowed)
+    return fake_cuda::detail::enqueue(stream, work_of(copy));
+  // What is not pinned goes through the driver's buffers, and the call may wait for that.
+  if (const auto error = check_no_capture("a copy of memory that is not pinned")) return error;
+  if (const auto error = fake_cuda::detail::enqueue(stream, work_of(copy))) return error;
+  ++runtime().counters.synchronisations;
+  return run_pending();
+}
+
+cudaError_t allocated(void** pointer, std::byte* memory) {
+  *pointer = memory;
+  fake_cuda::Counters& c = runtime().counters;
+  ++c.allocations;
+  c.peak_bytes = std::max(c.peak_bytes, device_memory().live_bytes());
+  return cudaSuccess;
+}
+
+cudaError_t release(fake_cuda::detail::Arena& arena, void* pointer, const char* call) {
+  if (pointer == nullptr) return cudaSuccess;
+  if (const auto error = check_no_capture(call)) return error;
+  ++runtime().counters.synchronisations;
+  if (const auto error = run_pending()) return error;
+  const cudaError_t damage = check_guards();
+  if (!arena.free(pointer))
+    return refuse(cudaErrorInvalidValue, fmt::format("{} of what was never allocated", call));
+  return damage;
+}
+
+cudaError_t check_shape(const cudaLaunchConfig_t& config, const void* kernel) {
+  const dim3 g = config.gridDim, b = config.blockDim;
+  const bool grid = g.x > 0 && g.y > 0 && g.z > 0 && g.x <= 0x7fffffffu && g.y <= 65535 && g.z <= 65535;
+  const bool block = b.x > 0 && b.y > 0 && b.z > 0 && b.x <= 1024 && b.y <= 1024 && b.z <= 64 &&
+                     uint64_t{b.x} * b.y * b.z <= 1024;
+  if (!grid || !block)
+    return refuse(cudaErrorInvalidConfiguration,
+                  fmt::format("a grid of {}x{}x{} blocks of {}x{}x{} threads", g.x, g.y, g.z, b.x, b.y, b.z));
+  const auto raised = runtime().shared_limits.find(kernel);
+  const size_t most = raised == runtime().shared_limits.end() ? kDefaultShared : raised->second;
+  if (config.dynamicSmemBytes > most)
+    return refuse(cudaErrorInvalidValue,
+                  fmt::format("{} bytes of dynamic shared memory, this kernel may take {}",
+                              config.dynamicSmemBytes, most));
+  return cudaSuccess;
+}
+
+cudaError_t check_arguments(const fake_cuda::detail::Kernel& kernel) {
+  if (runtime().host_pointers == fake_cuda::HostPointers::kAllowed) return cudaSuccess;
+  for (size_t at = 0; at + sizeof(uint64_t) <= kernel.argument_bytes; at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    memcpy(&word, kernel.arguments + at, sizeof word);
+    if (fake_cuda::detail::is_host_address(word))
+      return refuse(cudaErrorIllegalAddress,
+                    fmt::format("a kernel's arguments hold, at byte {}, the host address {:#x}", at, word));
+  }
+  return cudaSuccess;
+}
+
+}  // namespace
+
+namespace fake_cuda::detail {
+
+cudaError_t refuse(cudaError_t error, std::string why) {
+  runtime().fault = std::move(why);
+  runtime().fault_error = error;
+  return note(error);
+}
+
+cudaError_t enqueue(cudaStream_t stream, Work work) {
+  Runtime& r = runtime();
+  if (r.sticky != cudaSuccess) return note(r.sticky);
+  if (const auto error = check_stream(stream)) return error;
+  if (stream == nullptr && !r.captures.empty()) {
+    invalidate_captures();
+    return refuse(cudaErrorStreamCaptureImplicit, "work on the default stream during the capture of another");
+  }
+  if (stream != nullptr && stream->capture != nullptr) {
+    if (!stream->capture->valid)
+      return refuse(cudaErrorStreamCaptureInvalidated, "the capture had become invalid");
+    stream->capture->work.push_back(std::move(work));
+    return cudaSuccess;
+  }
+  if (r.execution == Execution::kLate) {
+    r.pending.push_back(std::move(work));
+    return cudaSuccess;
+  }
+  return run_now(work);
+}
+
+void count_product() { ++runtime().counters.products; }
+
+cudaError_t launch(const cudaLaunchConfig_t& config, Kernel kernel) {
+  if (const auto error = check_shape(config, kernel.address)) return error;
+  if (const auto error = check_arguments(kernel)) return error;
+  Launch launch{.grid = config.gridDim,
+                .block = config.blockDim,
+                .shared_bytes = config.dynamicSmemBytes,
+                .kernel = std::move(kernel)};
+  return enqueue(config.stream, [launch = std::move(launch)] {
+    ++runtime().counters.launches;
+    return run_grid(launch, runtime().direction);
+  });
+}
+
+}  // namespace fake_cuda::detail
+
+namespace fake_cuda {
+
+Counters counters() {
+  Counters c = runtime().counters;
+  c.live_allocations = device_memory().live_allocations() + pinned_memory().live_allocations();
+  c.live_bytes = device_memory().live_bytes();
+  return c;
+}
+void reset_counters() {
+  runtime().counters = {};
+  runtime().counters.peak_bytes = device_memory().live_bytes();
+}
+void set_order(Order order) {
+  runtime().direction = order == Order::kForward ? detail::Direction::kForward : detail::Direction::kBackward;
+}
+void set_execution(Execution execution) {
+  static_cast<void>(run_pending());
+  runtime().execution = execution;
+}
+void set_host_pointers(HostPointers host_pointers) { runtime().host_pointers = host_pointers; }
+void set_device_bytes(int64_t bytes) { runtime().device_bytes = bytes; }
+std::string latest_fault() { return runtime().fault; }
+
+void recover() {
+  Runtime& r = runtime();
+  r.pending.clear();
+  for (const cudaStream_t stream : r.streams) stream->capture.reset();
+  r.captures.clear();
+  r.last_error = r.sticky = r.fault_error = cudaSuccess;
+  r.fault.clear();
+}
+
+}  // namespace fake_cuda
+
+// --- errors
+// -------------------------------------------------------------------------------------------------------
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+#define NAME(x) \
+  case x:       \
+    return #x
+    NAME(cudaSuccess);
+    NAME(cudaErrorInvalidValue);
+    NAME(cudaErrorMemoryAllocation);
+    NAME(cudaErrorInitializationError);
+    NAME(cudaErrorInvalidConfiguration);
+    NAME(cudaErrorInvalidDevicePointer);
+    NAME(cudaErrorInvalidMemcpyDirection);
+    NAME(cudaErrorInsufficientDriver);
+    NAME(cudaErrorNoDevice);
+    NAME(cudaErrorInvalidDevice);
+    NAME(cudaErrorInvalidResourceHandle);
+    NAME(cudaErrorIllegalState);
+    NAME(cudaErrorNotReady);
+    NAME(cudaErrorIllegalAddress);
+    NAME(cudaErrorLaunchFailure);
+    NAME(cudaErrorNotSupported);
+    NAME(cudaErrorStreamCaptureUnsupported);
+    NAME(cudaErrorStreamCaptureInvalidated);
+    NAME(cudaErrorStreamCaptureUnmatched);
+    NAME(cudaErrorStreamCaptureUnjoined);
+    NAME(cudaErrorStreamCaptureIsolation);
+    NAME(cudaErrorStreamCaptureImplicit);
+    NAME(cudaErrorCapturedEvent);
+#undef NAME
+  }
+  return "cudaErrorUnknown";
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  const Runtime& r = runtime();
+  return error == r.fault_error && !r.fault.empty() ? r.fault.c_str() : cudaGetErrorName(error);
+}
+cudaError_t cudaGetLastError() {
+  Runtime& r = runtime();
+  return std::exchange(r.last_error, r.sticky);
+}
+cudaError_t cudaPeekAtLastError() { return runtime().last_error; }
+
+// --- the device
+// ---------------------------------------------------------------------------------------------------
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  return device == 0 ? cudaSuccess : refuse(cudaErrorInvalidDevice, fmt::format("device {} of 1", device));
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (const auto error = cudaSetDevice(device)) return error;
+  *properties = {};
+  std::snprintf(properties->name, sizeof properties->name, "fake GPU");
+  properties->totalGlobalMem = size_t(runtime().device_bytes);
+  properties->sharedMemPerBlock = kDefaultShared;
+  properties->sharedMemPerBlockOptin = kMostShared;
+  properties->sharedMemPerMultiprocessor = size_t{228} << 10;
+  properties->major = 9;
+  properties->minor = 0;
+  properties->multiProcessorCount = 4;
+  properties->warpSize = warpSize;
+  properties->maxThreadsPerBlock = 1024;
+  properties->maxThreadsPerMultiProcessor = 2048;
+  properties->l2CacheSize = 1 << 20;
+  properties->memoryBusWidth = 64;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  cudaDeviceProp p;
+  if (const auto error = cudaGetDeviceProperties(&p, device)) return error;
+  switch (attribute) {
+    case cudaDevAttrMaxThreadsPerBlock:
+      *value = p.maxThreadsPerBlock;
+      return cudaSuccess;
+    case cudaDevAttrWarpSize:
+      *value = p.warpSize;
+      return cudaSuccess;
+    case cudaDevAttrMultiProcessorCount:
+      *value = p.multiProcessorCount;
+      return cudaSuccess;
+    case cudaDevAttrL2CacheSize:
+      *value = p.l2CacheSize;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = p.major;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = p.minor;
+      return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = int(p.sharedMemPerBlockOptin);
+      return cudaSuccess;
+  }
+  return refuse(cudaErrorInvalidValue, fmt::format("no attribute {}", int(attribute)));
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() { return synchronize("cudaDeviceSynchronize"); }
+
+// --- memory
+// -------------------------------------------------------------------------------------------------------
+cudaError_t cudaMalloc(void** pointer, size_t bytes) {
+  if (const auto error = check_no_capture("cudaMalloc")) return error;
+  *pointer = nullptr;
+  if (bytes == 0) return cudaSuccess;
+  const int64_t left = runtime().device_bytes - device_memory().live_bytes();
+  if (left < 0 || bytes > size_t(left))
+    return refuse(cudaErrorMemoryAllocation, fmt::format("{} bytes of {} that are left", bytes, left));
+  return allocated(pointer, device_memory().allocate(bytes));
+}
+cudaError_t cudaFree(void* pointer) { return release(device_memory(), pointer, "cudaFree"); }
+cudaError_t cudaMallocHost(void** pointer, size_t bytes, unsigned flags) {
+  return cudaHostAlloc(pointer, bytes, flags);
+}
+cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned /*flags*/) {
+  if (const auto error = check_no_capture("cudaHostAlloc")) return error;
+  *pointer = nullptr;
+  return bytes == 0 ? cudaSuccess : allocated(pointer, pinned_memory().allocate(bytes));
+}
+cudaError_t cudaFreeHost(void* pointer) { return release(pinned_memory(), pointer, "cudaFreeHost"); }
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *total = size_t(runtime().device_bytes);
+  *free = size_t(std::max<int64_t>(0, runtime().device_bytes - device_memory().live_bytes()));
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpy(void* target, const void* source, size_t bytes, cudaMemcpyKind kind) {
+  return cudaMemcpy2D(target, bytes, source, bytes, bytes, 1, kind);
+}
+cudaError_t cudaMemcpyAsync(void* target, const void* source, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  return cudaMemcpy2DAsync(target, bytes, source, bytes, bytes, 1, kind, stream);
+}
+cudaError_t cudaMemcpy2D(void* target, size_t target_pitch, const void* source, size_t source_pitch,
+                         size_t width, size_t height, cudaMemcpyKind kind) {
+  return copy_now({target, target_pitch, source, source_pitch, width, height, kind});
+}
+cudaError_t cudaMemcpy2DAsync(void* target, size_t target_pitch, const void* source, size_t source_pitch,
+                              size_t width, size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+  return copy_later({target, target_pitch, source, source_pitch, width, height, kind}, stream);
+}
+cudaError_t cudaMemset(void* target, int value, size_t bytes) {
+  if (const auto error = check_no_capture("cudaMemset")) return error;
+  return cudaMemsetAsync(target, value, bytes, nullptr);
+}
+cudaError_t cudaMemsetAsync(void* target, int value, size_t bytes, cudaStream_t stream) {
+  if (const auto error = check_side(target, bytes, true, "target")) return error;
+  return fake_cuda::detail::enqueue(stream, [=]() -> std::optional<std::string> {
+    memset(target, value, bytes);
+    return std::nullopt;
+  });
+}
+
+// --- streams and events
+// -------------------------------------------------------------------------------------------
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int /*priority*/) {
+  return cudaStreamCreateWithFlags(stream, flags);
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  *stream = new CUstream_st{.flags = flags};
+  runtime().streams.insert(*stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  if (runtime().streams.erase(stream) == 0)
+    return refuse(cudaErrorInvalidResourceHandle, "there is no such stream");
+  const cudaError_t error = run_pending();
+  delete stream;
+  return error;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (const auto error = check_stream(stream)) return error;
+  return synchronize("cudaStreamSynchronize");
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (const auto error = check_stream(stream)) return error;
+  if (const auto error = check_no_capture("cudaStreamQuery")) return error;
+  return runtime().pending.empty() ? note(runtime().sticky) : cudaErrorNotReady;
+}
+// Work runs in the order of the calls, so that only captures have to know of it.
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
+  if (const auto error = check_stream(stream)) return error;
+  const bool captured = event->capture != nullptr && runtime().captures.contains(event->capture);
+  if (stream == nullptr) return captured ? check_no_capture("a wait of the default stream") : cudaSuccess;
+  if (stream->capture != nullptr && stream->capture != event->capture) {
+    stream->capture->valid = false;
+    return refuse(cudaErrorStreamCaptureIsolation,
+                  "a captured stream waits for an event outside of its capture");
+  }
+  if (captured) {
+    stream->capture = event->capture;
+    event->capture->streams.insert(stream);
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  *event = new CUevent_st{.flags = flags};
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const cudaError_t error = run_pending();
+  delete event;
+  return error;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (const auto error = check_stream(stream)) return error;
+  event->recorded = true;
+  event->capture = stream == nullptr ? nullptr : stream->capture;
+  if (event->capture != nullptr) return cudaSuccess;
+  event->pending = true;
+  return fake_cuda::detail::enqueue(stream, [event]() -> std::optional<std::string> {
+    event->time = Clock::now();
+    event->pending = false;
+    return std::nullopt;
+  });
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event->capture != nullptr)
+    return refuse(cudaErrorCapturedEvent, "the host waits for an event of a capture");
+  return synchronize("cudaEventSynchronize");
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (event->capture != nullptr)
+    return refuse(cudaErrorCapturedEvent, "the host asks for an event of a capture");
+  return event->pending ? cudaErrorNotReady : note(runtime().sticky);
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  if (!start->recorded || !end->recorded || ((start->flags | end->flags) & cudaEventDisableTiming) != 0)
+    return refuse(cudaErrorInvalidResourceHandle, "the time between events that were not recorded with one");
+  if (start->capture != nullptr || end->capture != nullptr)
+    return refuse(cudaErrorCapturedEvent, "the time of an event of a capture");
+  if (start->pending || end->pending) return cudaErrorNotReady;
+  *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
+  return cudaSuccess;
+}
+
+// --- graphs
+// -------------------------------------------------------------------------------------------------------
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*mode*/) {
+  if (stream == nullptr)
+    return refuse(cudaErrorStreamCaptureUnsupported, "the default stream cannot be captured");
+  if (const auto error = check_stream(stream)) return error;
+  if (stream->capture != nullptr)
+    return refuse(cudaErrorIllegalState, "the stream is being captured already");
+  stream->capture = std::make_shared<Capture>();
+  stream->capture->origin = stream;
+  stream->capture->streams.insert(stream);
+  runtime().captures.insert(stream->capture);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = nullptr;
+  if (const auto error = check_stream(stream)) return error;
+  if (stream == nullptr || stream->capture == nullptr)
+    return refuse(cudaErrorIllegalState, "the stream is not being captured");
+  const std::shared_ptr<Capture> capture = stream->capture;
+  if (capture->origin != stream)
+    return refuse(cudaErrorStreamCaptureUnmatched, "the capture began on another stream");
+  for (const cudaStream_t joined : capture->streams)
+    if (runtime().streams.contains(joined)) joined->capture.reset();
+  runtime().captures.erase(capture);
+  if (!capture->valid) return refuse(cudaErrorStreamCaptureInvalidated, "the capture had become invalid");
+  ++runtime().counters.captures;
+  *graph = new CUgraph_st{std::move(capture->work)};
+  return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  if (const auto error = check_stream(stream)) return error;
+  *status = cudaStreamCaptureStatusNone;
+  if (stream != nullptr && stream->capture != nullptr)
+    *status = stream->capture->valid ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusInvalidated;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                 unsigned long long /*flags*/) {
+  *executable = new CUgraphExec_st{graph->work};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t /*executable*/, cudaStream_t stream) {
+  return check_stream(stream);
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  ++runtime().counters.graph_launches;
+  return fake_cuda::detail::enqueue(stream, [work = executable->work]() -> std::optional<std::string> {
+    for (const Work& one : work)
+      if (auto fault = one()) return fault;
+    return std::nullopt;
+  });
+}
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, CUgraphNode_st** /*nodes*/, size_t* count) {
+  *count = graph->work.size();
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  const cudaError_t error = run_pending();
+  delete executable;
+  return error;
+}
+
+// --- launches
+// -----------------------------------------------------------------------------------------------------
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+  if (value < 0 || size_t(value) > kMostShared)
+    return refuse(
+        cudaErrorInvalidValue,
+        fmt::format("{} bytes of dynamic shared memory; a kernel may take at most {}", value, kMostShared));
+  runtime().shared_limits[kernel] = size_t(value);
+  return cudaSuccess;
+}
