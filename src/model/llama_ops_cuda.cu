@@ -234,5 +234,8 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
 std::unique_ptr<LlamaOps> make_cuda_llama_ops(CUstream_st* stream) {
   return std::make_unique<CudaLlamaOps>(stream);
 }
+std::unique_ptr<LlamaOps> make_generic_cuda_llama_ops(CUstream_st* stream) {
+  return std::make_unique<LlamaOpsOn<CudaExec>>(CudaExec{stream});
+}
 
 }  // namespace mpt
