@@ -14,9 +14,15 @@ MPT_HD float to_float(float x) { return x; }
 
 // Nearest, ties to even; any NaN becomes 7FFF; FP32 values beyond the largest BF16 round to infinity.
 MPT_HD bf16 bf16_nearest(float x) {
+#ifdef __CUDA_ARCH__
+  bf16 nearest;  // the same bits in one instruction
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(nearest.bits) : "f"(x));
+  return nearest;
+#else
   const uint32_t u = bits_of(x);
   const uint32_t rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
   return {static_cast<uint16_t>(x != x ? 0x7FFFu : rounded)};
+#endif
 }
 
 // Up with probability (x - lower) / (upper - lower) at a resolution of 16 bits: the upper 16 bits of `word`

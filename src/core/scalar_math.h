@@ -1,7 +1,7 @@
 // Scalar arithmetic shared by host and device: bit casts, exact rounding helpers and a portable exponential.
 //
 // Everything here is branch-free or branches uniformly, so that loops over it vectorise, and gives the same
-// bits on every machine that rounds IEEE-754 binary32 correctly.
+// bits on every machine that rounds IEEE-754 binary32 correctly (the exponential: on every CPU).
 #pragma once
 
 #include <cmath>
@@ -43,8 +43,11 @@ MPT_HD T clamp_to(T x, T lo, T hi) {
 
 // e^x within 2 ulp (1.01 measured) for every x: subnormal below -87.33, 0 from -104 down, +Inf above 88.73;
 // NaN stays NaN. x = n ln 2 + r with ln 2 in two parts (Cody and Waite), then a degree-6 polynomial (Cephes
-// expf).
+// expf). On the GPU its library's, which is as close in a third of the instructions.
 MPT_HD float exp_of(float x) {
+#ifdef MPT_ON_GPU
+  return std::exp(x);
+#else
   const float kLog2e = 1.44269504088896341f;
   const float kLn2Hi = 0.693359375f, kLn2Lo = -2.12194440e-4f;
   const float kShift = 12582912.0f;                         // 1.5 * 2^23: adding it rounds to an integer
@@ -66,6 +69,7 @@ MPT_HD float exp_of(float x) {
   const float lower = float_of(static_cast<uint32_t>(half + 127) << 23);
   const float upper = float_of(static_cast<uint32_t>(exponent - half + 127) << 23);
   return p * lower * upper;
+#endif
 }
 // The formulas are also evaluated in double and complex double by the derivative tests.
 template <class T>

@@ -89,7 +89,7 @@ void Llama::allocate_gradient_scratch(Allocator& allocator) {
   d_residual_ = scratch(options_.storage, n, c);
   d_branch_ = scratch(options_.storage, n, c);
   d_wide_ = scratch(options_.storage, n, std::max(3 * c, f));
-  d_gain_partial_ = scratch(DType::kF32, norm_chunks(n), c);
+  d_gain_partial_ = scratch(DType::kF32, ops_->norm_chunks(n), c);
   const int64_t most = options_.micro_batches;
   first_use_ = allocator.staged(Purpose::kData, DType::kI32, most, config_.vocab_size + 1);
   uses_ = allocator.staged(Purpose::kData, DType::kI32, most, n);

@@ -73,6 +73,8 @@ class LlamaOps {
   virtual void embedding_backward(const EmbeddingBackwardCall& call) = 0;
   virtual void norm_forward(const NormForwardCall& call) = 0;
   virtual void norm_backward(const NormBackwardCall& call) = 0;
+  // Rows of partial sums that norm_backward needs for up to n tokens.
+  [[nodiscard]] virtual int64_t norm_chunks(int64_t n) const = 0;
   virtual void rope(const RopeCall& call) = 0;
   // `out` as `gate_up`, or fp32: not rounded to that.
   virtual void swiglu_forward(const Tensor& gate_up, const Tensor& out) = 0;
@@ -85,9 +87,6 @@ class LlamaOps {
   // Rounds every element of an fp32 tensor to the nearest bf16 value, in place.
   virtual void round_to_bf16(const Tensor& tensor) = 0;
 };
-
-// Rows of the partial sums that norm_backward needs for n tokens.
-int64_t norm_chunks(int64_t n);
 
 // The operations of the device's backend.
 std::unique_ptr<LlamaOps> make_llama_ops(Device& device);

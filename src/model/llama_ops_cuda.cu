@@ -1,11 +1,240 @@
-// The LLaMA operations on a CUDA stream: the same formulas as on the CPU.
+// The LLaMA operations on a CUDA stream: the formulas of the CPU in kernels that move 16 bytes at a time.
+// Shapes and alignments that these do not take go through the generic operations.
+#include <algorithm>
+
 #include "device/cuda/cuda_exec.cuh"
+#include "model/cuda/cross_entropy.cuh"
+#include "model/cuda/elementwise.cuh"
+#include "model/cuda/embedding.cuh"
+#include "model/cuda/rms_norm.cuh"
 #include "model/llama_ops_backends.h"
 #include "model/llama_ops_on.h"
 
 namespace mpt {
+namespace {
+
+int64_t shared_memory_of_a_block() {
+  int device = 0, bytes = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+             "cudaDeviceGetAttribute(MaxSharedMemoryPerBlockOptin)");
+  return bytes;
+}
+
+// Calls f<warps, packs>() with the smallest team whose lanes hold a row of so many packs, two each: what a
+// lane has in flight must fit its registers several times over. False: the row is too long.
+template <class F>
+bool with_row_team(int64_t packs, const F& f) {
+  if (packs <= 32)
+    f.template operator()<1, 1>();
+  else if (packs <= 64)
+    f.template operator()<1, 2>();
+  else if (packs <= 128)
+    f.template operator()<2, 2>();
+  else if (packs <= 256)
+    f.template operator()<4, 2>();
+  else if (packs <= 512)
+    f.template operator()<8, 2>();
+  else if (packs <= 1024)
+    f.template operator()<8, 4>();
+  else
+    return false;
+  return true;
+}
+
+class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
+  using Generic = LlamaOpsOn<CudaExec>;
+
+ public:
+  explicit CudaLlamaOps(cudaStream_t stream) : Generic(CudaExec{stream}) {
+    for (const auto kernel : {cross_entropy_kernel<float, kPackOf<float>>, cross_entropy_kernel<float, 1>})
+      allow_shared(kernel, longest_row_bytes_);
+    for (const auto kernel : {cross_entropy_kernel<bf16, kPackOf<bf16>>, cross_entropy_kernel<bf16, 1>})
+      allow_shared(kernel, longest_row_bytes_);
+  }
+
+  void zero(const Tensor& tensor) override {
+    check(tensor.contiguous(), "zero takes a contiguous tensor");
+    if (tensor.elements() == 0) return;
+    check_cuda(
+        cudaMemsetAsync(tensor.data, 0, size_t(tensor.elements() * size_of(tensor.dtype)), exec_.stream),
+        "cudaMemsetAsync");
+  }
+
+  void embedding_forward(const Tensor& table, const Tensor& tokens, const Tensor& out) override {
+    const bool fast = dispatch(table.dtype, [&]<class T>(T) {
+      if (!packable(out.cols, kPackOf<T>, {table, out})) return false;
+      exec_.elements(out.elements() / kPackOf<T>,
+                     EmbeddingForwardPacks<T>{{table.as<T>(), tokens.as<int32_t>(), out.as<T>(), out.cols}});
+      return true;
+    });
+    if (!fast) Generic::embedding_forward(table, tokens, out);
+  }
+
+  void embedding_backward(const EmbeddingBackwardCall& call) override {
+    const bool fast = dispatch(call.d_out.dtype, [&]<class T>(T) {
+      if (!packable(call.d_table.cols, kPackOf<T>, {call.d_out, call.d_table})) return false;
+      dispatch(call.d_table.dtype, [&]<class D>(D) {
+        embedding_backward_packs(
+            EmbeddingBackward<T, D>{call.d_out.as<T>(), call.first.as<int32_t>(), call.uses.as<int32_t>(),
+                                    call.d_table.as<D>(), call.d_table.cols, keep(call.accumulate)},
+            call);
+      });
+      return true;
+    });
+    if (!fast) Generic::embedding_backward(call);
+  }
+
+  void norm_forward(const NormForwardCall& call) override {
+    bool fast = false;
+    dispatch_output(call.residual.dtype, call.out.dtype, [&]<class T, class Out>(T, Out) {
+      const int64_t rows = call.out.rows, cols = call.out.cols;
+      if (!packable(cols, kPackOf<T>, {call.residual, call.branch, call.sum, call.out, call.gain})) return;
+      const NormForwardRows<T> n{call.residual.as<T>(),
+                                 call.branch.as<T>(),
+                                 call.sum.as<T>(),
+                                 call.inv_rms.as<float>(),
+                                 call.gain.as<T>(),
+                                 rows,
+                                 cols,
+                                 call.eps};
+      fast = with_row_team(cols / kPackOf<T>, [&]<int kWarps, int kPacks> {
+        using Team = RowTeam<kWarps>;
+        launch(norm_forward_kernel<T, RowStore<Out>, kWarps, kPacks>,
+               shape(Team::blocks_for(rows), Team::kThreads), n,
+               RowStore<Out>{call.out.as<Out>(), cols / kPackOf<T>});
+      });
+    });
+    if (!fast) Generic::norm_forward(call);
+  }
+
+  [[nodiscard]] int64_t norm_chunks(int64_t n) const override {
+    return std::min((n + kFewestRows - 1) / kFewestRows, kMostChunks);
+  }
+
+  void norm_backward(const NormBackwardCall& call) override {
+    const int64_t rows = call.x.rows, cols = call.x.cols;
+    const int64_t rows_per_chunk = std::max((rows + kMostChunks - 1) / kMostChunks, kFewestRows),
+                  chunks = (rows + rows_per_chunk - 1) / rows_per_chunk;
+    const bool fast = dispatch(call.x.dtype, [&]<class T>(T) {
+      if (!packable(cols, kPackOf<T>, {call.d_out, call.x, call.gain, call.d_x, call.d_gain_partial}))
+        return false;
+      const NormBackwardRows<T> n{call.d_out.as<T>(),
+                                  call.x.as<T>(),
+                                  call.inv_rms.as<float>(),
+                                  call.gain.as<T>(),
+                                  call.d_x.as<T>(),
+                                  call.d_gain_partial.as<float>(),
+                                  rows,
+                                  cols,
+                                  rows_per_chunk};
+      return with_row_team(cols / kPackOf<T>, [&]<int kWarps, int kPacks> {
+        launch(norm_backward_kernel<T, kWarps, kPacks>, shape(chunks, RowTeam<kWarps>::kThreads), n);
+      });
+    });
+    if (!fast) norm_backward_rows(call, rows_per_chunk);
+    dispatch(call.d_gain.dtype, [&]<class D>(D) {
+      launch(gain_gradient_kernel<D>, shape((cols + kSumColumns - 1) / kSumColumns, kSumThreads),
+             gain_gradient<D>(call, chunks));
+    });
+  }
+
+  void rope(const RopeCall& call) override {
+    const bool fast = dispatch(call.qkv.dtype, [&]<class T>(T) {
+      constexpr int kWidth = kPackOf<T>;
+      if (call.head_dim % (2 * kWidth) != 0 || !packable(call.qkv.stride, kWidth, {call.qkv}) ||
+          !packable(call.cosine.cols, kWidth, {call.cosine, call.sine}))
+        return false;
+      const RopePacks<T> packs{{call.qkv.as<T>(), call.qkv.stride, call.cosine.as<float>(),
+                                call.sine.as<float>(), 2 * call.heads, call.head_dim, call.seq_len,
+                                call.first_position, call.direction}};
+      exec_.elements(call.qkv.rows * packs.items(), packs);
+      return true;
+    });
+    if (!fast) Generic::rope(call);
+  }
+
+  void swiglu_forward(const Tensor& gate_up, const Tensor& out) override {
+    bool fast = false;
+    dispatch_output(gate_up.dtype, out.dtype, [&]<class T, class Out>(T, Out) {
+      if (!packable(out.cols, kPackOf<T>, {gate_up, out})) return;
+      using Store = RowStore<Out>;
+      exec_.elements(out.elements() / kPackOf<T>,
+                     SwigluForwardPacks<T, Store>{gate_up.as<T>(), out.cols,
+                                                  Store{out.as<Out>(), out.cols / kPackOf<T>}});
+      fast = true;
+    });
+    if (!fast) Generic::swiglu_forward(gate_up, out);
+  }
+
+  void swiglu_backward(const Tensor& gate_up, const Tensor& d_out) override {
+    const bool fast = dispatch(d_out.dtype, [&]<class T>(T) {
+      if (!packable(d_out.cols, kPackOf<T>, {gate_up, d_out})) return false;
+      exec_.elements(d_out.elements() / kPackOf<T>,
+                     SwigluBackwardPacks<T>{{gate_up.as<T>(), d_out.as<T>(), d_out.cols}});
+      return true;
+    });
+    if (!fast) Generic::swiglu_backward(gate_up, d_out);
+  }
+
+  void cross_entropy(const CrossEntropyCall& call) override {
+    const int64_t cols = call.logits.cols, row_bytes = cols * size_of(call.logits.dtype);
+    if (row_bytes > longest_row_bytes_) return Generic::cross_entropy(call);
+    dispatch(call.logits.dtype, [&]<class T>(T) {
+      const CrossEntropy<T> rows{call.logits.as<T>(), call.targets.as<int32_t>(), call.losses.as<float>(),
+                                 cols, call.gradient_scale};
+      LaunchShape each_row = shape(call.logits.rows, CrossEntropyTeam::kThreads);
+      each_row.shared_bytes = row_bytes;
+      launch(packable(cols, kPackOf<T>, {call.logits}) ? cross_entropy_kernel<T, kPackOf<T>>
+                                                       : cross_entropy_kernel<T, 1>,
+             each_row, rows);
+    });
+  }
+
+  void sum_losses(const Tensor& losses, const Tensor& sum) override {
+    constexpr int kThreads = 1024;
+    launch(sum_losses_kernel<kThreads>, shape(1, kThreads),
+           SumLosses{losses.as<float>(), losses.elements(), sum.as<double>()});
+  }
+
+  void round_to_bf16(const Tensor& tensor) override {
+    check(tensor.dtype == DType::kF32 && tensor.contiguous(), "round_to_bf16 takes a contiguous fp32 tensor");
+    if (!packable(0, 1, {tensor})) return Generic::round_to_bf16(tensor);
+    constexpr int kWidth = RoundPacksToBf16::kWidth;
+    exec_.elements((tensor.elements() + kWidth - 1) / kWidth,
+                   RoundPacksToBf16{tensor.as<float>(), tensor.elements()});
+  }
+
+ private:
+  // Of norm_backward: enough blocks for every multiprocessor, few enough that adding up their parts is cheap.
+  static constexpr int64_t kMostChunks = 2048, kFewestRows = 16;
+  // What a block of cross_entropy needs beside its row, at most: its team's sums.
+  static constexpr int64_t kStaticShared = 1024;
+
+  template <class T, class D>
+  void embedding_backward_packs(const EmbeddingBackward<T, D>& rows,
+                                const EmbeddingBackwardCall& call) const {
+    const int64_t packs = rows.cols / kPackOf<T>, vocabulary = call.d_table.rows, uses = call.uses.elements();
+    const int64_t slices = (packs + WarpGroup::kLanes - 1) / WarpGroup::kLanes;
+    exec_.rows(vocabulary * slices, EmbeddingBackwardSlices<T, D>{rows, slices});
+    const int64_t windows = (uses + kLongRun - 1) / kLongRun,
+                  run_slices = (packs + kRunLanes - 1) / kRunLanes;
+    launch(embedding_backward_long_kernel<T, D>, shape(windows * run_slices, kRunThreads), rows, vocabulary,
+           run_slices);
+  }
+  [[nodiscard]] LaunchShape shape(int64_t blocks, int threads) const {
+    return {.blocks = blocks, .threads = threads, .stream = exec_.stream};
+  }
+
+  int64_t longest_row_bytes_ = shared_memory_of_a_block() - kStaticShared;  // of logits
+};
+
+}  // namespace
 
 std::unique_ptr<LlamaOps> make_cuda_llama_ops(CUstream_st* stream) {
+  return std::make_unique<CudaLlamaOps>(stream);
+}
+std::unique_ptr<LlamaOps> make_generic_cuda_llama_ops(CUstream_st* stream) {
   return std::make_unique<LlamaOpsOn<CudaExec>>(CudaExec{stream});
 }
 

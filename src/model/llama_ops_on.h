@@ -60,16 +60,14 @@ class LlamaOpsOn : public LlamaOps {
     });
   }
 
+  [[nodiscard]] int64_t norm_chunks(int64_t n) const override {
+    return (n + kNormRowsPerChunk - 1) / kNormRowsPerChunk;
+  }
+
   void norm_backward(const NormBackwardCall& call) override {
-    const int64_t rows = call.x.rows, cols = call.x.cols, chunks = norm_chunks(rows);
-    float* partial = call.d_gain_partial.as<float>();
-    dispatch(call.x.dtype, [&]<class T>(T) {
-      exec_.rows(chunks, RmsNormBackward<T>{call.d_out.as<T>(), call.x.as<T>(), call.inv_rms.as<float>(),
-                                            call.gain.as<T>(), call.d_x.as<T>(), partial, rows, cols});
-    });
+    norm_backward_rows(call, kNormRowsPerChunk);
     dispatch(call.d_gain.dtype, [&]<class D>(D) {
-      exec_.elements(cols,
-                     GainGradient<D>{partial, call.d_gain.as<D>(), chunks, cols, keep(call.accumulate)});
+      exec_.elements(call.x.cols, gain_gradient<D>(call, norm_chunks(call.x.rows)));
     });
   }
 
@@ -125,7 +123,23 @@ class LlamaOpsOn : public LlamaOps {
     check(out == storage || out == DType::kF32, "a result in {} of {}", name_of(out), name_of(storage));
     dispatch(storage, [&]<class T>(T t) { out == storage ? f(t, t) : f(t, float{}); });
   }
+  // All of norm_backward but the sum of the gain's gradient over the chunks.
+  void norm_backward_rows(const NormBackwardCall& call, int64_t rows_per_chunk) const {
+    const int64_t rows = call.x.rows;
+    dispatch(call.x.dtype, [&]<class T>(T) {
+      exec_.rows((rows + rows_per_chunk - 1) / rows_per_chunk,
+                 RmsNormBackward<T>{call.d_out.as<T>(), call.x.as<T>(), call.inv_rms.as<float>(),
+                                    call.gain.as<T>(), call.d_x.as<T>(), call.d_gain_partial.as<float>(),
+                                    rows, call.x.cols, rows_per_chunk});
+    });
+  }
+  template <class D>
+  static GainGradient<D> gain_gradient(const NormBackwardCall& call, int64_t chunks) {
+    return {call.d_gain_partial.as<float>(), call.d_gain.as<D>(), chunks, call.x.cols, keep(call.accumulate)};
+  }
   static float keep(Accumulate accumulate) { return accumulate == Accumulate::kYes ? 1.0f : 0.0f; }
+
+  static constexpr int64_t kNormRowsPerChunk = 64;
 
   E exec_;
 };

@@ -166,14 +166,15 @@ TEST_P(RmsNorm, Backward) {
        {GainCase{DType::kF32, Accumulate::kYes}, GainCase{DType::kF32, Accumulate::kNo},
         GainCase{DType::kBF16, Accumulate::kYes}, GainCase{DType::kBF16, Accumulate::kNo}}) {
     const Tensor d_x = bench_.put(c_.storage, before), d_gain = bench_.put(container, gain_before);
-    bench_.ops().norm_backward({.d_out = bench_.put(c_.storage, dy),
-                                .x = bench_.put(c_.storage, x),
-                                .inv_rms = bench_.put(DType::kF32, inverse),
-                                .gain = bench_.put(c_.storage, gain_),
-                                .d_x = d_x,
-                                .d_gain_partial = bench_.empty(DType::kF32, norm_chunks(c_.rows), c_.cols),
-                                .d_gain = d_gain,
-                                .accumulate = accumulate});
+    bench_.ops().norm_backward(
+        {.d_out = bench_.put(c_.storage, dy),
+         .x = bench_.put(c_.storage, x),
+         .inv_rms = bench_.put(DType::kF32, inverse),
+         .gain = bench_.put(c_.storage, gain_),
+         .d_x = d_x,
+         .d_gain_partial = bench_.empty(DType::kF32, bench_.ops().norm_chunks(c_.rows), c_.cols),
+         .d_gain = d_gain,
+         .accumulate = accumulate});
     const Matrix got = bench_.get(d_x), got_gain = bench_.get(d_gain);
     Matrix gain = accumulate == Accumulate::kYes ? gain_before : Matrix(1, c_.cols), gain_size(1, c_.cols);
     for (int64_t r = 0; r < c_.rows; ++r) {
@@ -195,10 +196,11 @@ TEST_P(RmsNorm, Backward) {
 INSTANTIATE_TEST_SUITE_P(Shapes, RmsNorm, testing::ValuesIn(cases()), case_name);
 
 TEST(RmsNormEdges, ChunksOfRows) {
-  EXPECT_EQ(norm_chunks(0), 0);
-  EXPECT_EQ(norm_chunks(1), 1);
-  EXPECT_EQ(norm_chunks(64), 1);
-  EXPECT_EQ(norm_chunks(65), 2);
+  OpBench bench;
+  EXPECT_EQ(bench.ops().norm_chunks(0), 0);
+  EXPECT_EQ(bench.ops().norm_chunks(1), 1);
+  EXPECT_EQ(bench.ops().norm_chunks(64), 1);
+  EXPECT_EQ(bench.ops().norm_chunks(65), 2);
 }
 
 TEST(RmsNormEdges, NoRowsGiveNoGradient) {

@@ -21,14 +21,23 @@ struct alignas(sizeof(T) * N < kPackBytes ? sizeof(T) * N : kPackBytes) Pack {
   T at[N];
 };
 
-// `from` and `to` must be aligned as the pack is.
+// Pack i of a matrix whose rows are whole packs, one after the other. Counting in packs rather than in
+// elements is what lets nvcc see that every access is aligned.
+template <int N, class T>
+MPT_HD Pack<T, N> load_pack(const T* from, int64_t i) {
+  return reinterpret_cast<const Pack<T, N>*>(from)[i];
+}
 template <int N, class T>
 MPT_HD Pack<T, N> load_pack(const T* from) {
-  return *reinterpret_cast<const Pack<T, N>*>(from);
+  return load_pack<N>(from, 0);
+}
+template <class T, int N>
+MPT_HD void store_pack(T* to, int64_t i, const Pack<T, N>& pack) {
+  reinterpret_cast<Pack<T, N>*>(to)[i] = pack;
 }
 template <class T, int N>
 MPT_HD void store_pack(T* to, const Pack<T, N>& pack) {
-  *reinterpret_cast<Pack<T, N>*>(to) = pack;
+  store_pack(to, 0, pack);
 }
 
 template <class T, int N>
@@ -54,23 +63,24 @@ MPT_HD Pack<T, N> filled(T x) {
   return pack;
 }
 
-// Whether rows of `cols` elements fall into packs of `width` in each of these tensors; one that is absent does
-// not matter.
+// Whether rows of `cols` elements fall into packs of `width` in each of these tensors; one that is absent
+// does not matter.
 inline bool packable(int64_t cols, int width, std::initializer_list<Tensor> tensors) {
   for (const Tensor& tensor : tensors)
     if (reinterpret_cast<uintptr_t>(tensor.data) % kPackBytes != 0) return false;
   return cols % width == 0;
 }
 
-// Where a kernel leaves a row's results: rounded to Out, one row after the other.
+// Where a kernel leaves its results: rounded to Out, `packs` packs in a row. Another sink may do more with
+// them.
 template <class Out>
 struct RowStore {
   Out* data;
-  int64_t cols;
+  int64_t packs;
 
   template <int N>
-  MPT_HD void put(int64_t row, int64_t col, const Pack<float, N>& y) const {
-    store_pack(data + row * cols + col, from_floats<Out>(y));
+  MPT_HD void put(int64_t row, int64_t pack, const Pack<float, N>& y) const {
+    store_pack(data, row * packs + pack, from_floats<Out>(y));
   }
 };
 

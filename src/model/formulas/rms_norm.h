@@ -10,6 +10,33 @@
 
 namespace mpt {
 
+// What the residual stream holds after a branch joined it.
+template <class T>
+MPT_HD T added(T residual, T branch) {
+  return from_float<T>(to_float(residual) + to_float(branch));
+}
+
+MPT_HD float inverse_rms(float squares, int64_t cols, float eps) {
+  return 1.0f / std::sqrt(squares / float(cols) + eps);
+}
+
+// y of one element, before its own rounding.
+template <class T>
+MPT_HD float rms_normed(T x, float inverse, T gain) {
+  return rounded_to<T>(to_float(x) * inverse) * to_float(gain);
+}
+
+// The gradients of one row, see below.
+struct RmsNormGradient {
+  float inverse;  // 1 / rms
+  float mean;     // mean_k(dy_k g_k xhat_k)
+
+  MPT_HD float of_gain(float d_y, float x) const { return d_y * (x * inverse); }
+  MPT_HD float of_x(float d_y, float x, float gain) const {
+    return inverse * (d_y * gain - x * inverse * mean);
+  }
+};
+
 // One row. `branch` may be null: x = residual then, and `sum` is not written. The result may be kept wider
 // than the storage type, for a later rounding to be the only one.
 template <class T, class Out = T>
@@ -29,16 +56,14 @@ struct AddRmsNormForward {
     if (branch != nullptr) {
       const T *a = x, *b = branch + row * cols;
       T* s = sum + row * cols;
-      group.each(cols, [=](int64_t c) { s[c] = from_float<T>(to_float(a[c]) + to_float(b[c])); });
+      group.each(cols, [=](int64_t c) { s[c] = added(a[c], b[c]); });
       x = s;
     }
     const float squares = group.sum(cols, [=](int64_t c) { return to_float(x[c]) * to_float(x[c]); });
-    const float inverse = 1.0f / std::sqrt(squares / float(cols) + eps);
+    const float inverse = inverse_rms(squares, cols, eps);
     Out* y = out + row * cols;
     const T* g = gain;
-    group.each(cols, [=](int64_t c) {
-      y[c] = from_float<Out>(rounded_to<T>(to_float(x[c]) * inverse) * to_float(g[c]));
-    });
+    group.each(cols, [=](int64_t c) { y[c] = from_float<Out>(rms_normed(x[c], inverse, g[c])); });
     if (group.lane() == 0) inv_rms[row] = inverse;
   }
 };
@@ -50,22 +75,20 @@ struct AddRmsNormForward {
 // with xhat = x / rms.
 template <class T>
 struct RmsNormBackward {
-  static constexpr int64_t kRowsPerChunk = 64;
-
   const T* d_out;         // [N, C]
   const T* x;             // [N, C]
   const float* inv_rms;   // [N]
   const T* gain;          // [C]
   T* d_x;                 // [N, C] added to
-  float* d_gain_partial;  // [ceil(N / kRowsPerChunk), C]
-  int64_t rows, cols;
+  float* d_gain_partial;  // [ceil(N / rows_per_chunk), C]
+  int64_t rows, cols, rows_per_chunk;
 
   template <class G>
   MPT_HD void operator()(G group, int64_t chunk) const {
     float* partial = d_gain_partial + chunk * cols;
     group.each(cols, [=](int64_t c) { partial[c] = 0.0f; });
-    const int64_t end = min_of((chunk + 1) * kRowsPerChunk, rows);
-    for (int64_t row = chunk * kRowsPerChunk; row < end; ++row) one_row(group, row, partial);
+    const int64_t end = min_of((chunk + 1) * rows_per_chunk, rows);
+    for (int64_t row = chunk * rows_per_chunk; row < end; ++row) one_row(group, row, partial);
   }
 
   template <class G>
@@ -74,12 +97,12 @@ struct RmsNormBackward {
     const float inverse = inv_rms[row];
     const float dot =
         group.sum(cols, [=](int64_t c) { return to_float(dy[c]) * to_float(g[c]) * to_float(in[c]); });
-    const float mean = dot * inverse / float(cols);
+    const RmsNormGradient formula{inverse, dot * inverse / float(cols)};
     T* dx = d_x + row * cols;
     group.each(cols, [=](int64_t c) {
-      const float xhat = to_float(in[c]) * inverse;
-      partial[c] += to_float(dy[c]) * xhat;
-      dx[c] = from_float<T>(to_float(dx[c]) + inverse * (to_float(dy[c]) * to_float(g[c]) - xhat * mean));
+      const float d = to_float(dy[c]), x_c = to_float(in[c]);
+      partial[c] += formula.of_gain(d, x_c);
+      dx[c] = from_float<T>(to_float(dx[c]) + formula.of_x(d, x_c, to_float(g[c])));
     });
   }
 };

@@ -10,6 +10,14 @@
 
 namespace mpt {
 
+struct RotatedPair {
+  float first, second;
+};
+
+MPT_HD RotatedPair rotated(float first, float second, float cosine, float sine) {
+  return {first * cosine - second * sine, second * cosine + first * sine};
+}
+
 // One token: rotates its Q and K heads in place.
 template <class T>
 struct Rope {
@@ -31,9 +39,9 @@ struct Rope {
     for (int64_t head = 0; head < rotated_heads; ++head) {
       T* x = qkv + token * stride + head * head_dim;
       group.each(half, [=](int64_t i) {
-        const float a = to_float(x[i]), b = to_float(x[i + half]), c = cos_row[i], s = way * sin_row[i];
-        x[i] = from_float<T>(a * c - b * s);
-        x[i + half] = from_float<T>(b * c + a * s);
+        const RotatedPair y = rotated(to_float(x[i]), to_float(x[i + half]), cos_row[i], way * sin_row[i]);
+        x[i] = from_float<T>(y.first);
+        x[i + half] = from_float<T>(y.second);
       });
     }
   }
