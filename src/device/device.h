@@ -33,6 +33,8 @@ class RepeatedWork {
  public:
   virtual ~RepeatedWork() = default;
   virtual void run(const std::function<void()>& work) { work(); }
+  // Whether the last run repeated a recording.
+  [[nodiscard]] virtual bool replayed() const { return false; }
 };
 
 class Device {

@@ -32,7 +32,7 @@ Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs)
       checkpoints_(
           fs, checkpoint_directory(config),
           {.keep_last = config.checkpoint.keep_last, .keep_every_steps = config.checkpoint.keep_every_steps}),
-      step_work_(device.make_repeated_work()) {}
+      work_(model_, config.batch.micro_batches(), device) {}
 
 void Trainer::initialize() {
   initialize_weights(model_.weights, config_.model.initializer_range, config_.seed, device_);
@@ -68,15 +68,12 @@ StepRecord Trainer::step() {
   record.lr_multiplicative = factor * config_.optimizer.lr_multiplicative;
   stage(batch);
   if (surveyed()) {
-    enqueue_gradients();
+    work_.enqueue_gradients();
     device_.synchronize();
     update_surveyed(record, scalars_of(record));
   } else {
     model_.optimizer.prepare(scalars_of(record));
-    step_work_->run([this] {
-      enqueue_gradients();
-      enqueue_update();
-    });
+    work_.enqueue();
   }
   device_.synchronize();
   const StepControl& control = model_.optimizer.control();
@@ -100,19 +97,6 @@ StepScalars Trainer::scalars_of(const StepRecord& record) const {
   return {.t = step_ - skipped_,
           .lr_additive = record.lr_additive,
           .lr_multiplicative = record.lr_multiplicative};
-}
-
-// Complete and rounded gradients, and their norm.
-void Trainer::enqueue_gradients() {
-  for (int64_t i = 0; i < config_.batch.micro_batches(); ++i)
-    model_.llama.forward_backward(i, i > 0 ? Accumulate::kYes : Accumulate::kNo);
-  model_.llama.finish_gradients();
-  model_.optimizer.measure(model_.llama.losses());
-}
-
-void Trainer::enqueue_update() {
-  model_.optimizer.update();
-  model_.weights_changed();
 }
 
 bool Trainer::surveyed() const {

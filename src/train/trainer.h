@@ -15,6 +15,7 @@
 #include "train/run_config.h"
 #include "train/run_model.h"
 #include "train/step_log.h"
+#include "train/step_work.h"
 
 namespace mpt {
 
@@ -41,8 +42,6 @@ class Trainer {
   StepRecord step();
   void stage(const Batch& batch);
   [[nodiscard]] StepScalars scalars_of(const StepRecord& record) const;
-  void enqueue_gradients();
-  void enqueue_update();
   void update_surveyed(StepRecord& record, StepScalars scalars);
   [[nodiscard]] bool surveyed() const;
   void warn_of_frozen_scales();
@@ -60,7 +59,7 @@ class Trainer {
   RunModel model_;
   DataLoader loader_;
   CheckpointStore checkpoints_;
-  std::unique_ptr<RepeatedWork> step_work_;
+  StepWork work_;
   int64_t step_ = 0;         // optimizer steps done
   int64_t skipped_ = 0;      // of them without an update
   int64_t tokens_ = 0;       // predicted so far

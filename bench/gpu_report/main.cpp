@@ -1,0 +1,144 @@
+// gpu_report: measures a machine, whole training steps and the optimizer, and prints what it found as JSON.
+//
+//   gpu_report --device cuda machine
+//   gpu_report --device cuda step --config configs/60m_bf16.json --tokens-per-step 131072 --seq-len 1024
+//   gpu_report --device cuda pair --config configs/350m_bf16.json --config configs/350m_fp8.json
+//   gpu_report --device cuda optimizer --format nvfp4 --rule m_plus_adam --elements 268435456
+//
+// Works on any backend; on a CPU with sizes to match. scripts/gpu_check.sh runs it and puts the figures
+// beside their goals.
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/options.h"
+#include "cli/thread_waiting.h"
+#include "core/file_system.h"
+#include "machine_rates.h"
+#include "step_bench.h"
+#include "update_rate.h"
+
+namespace mpt {
+namespace {
+
+struct Arguments {
+  std::string device = "cpu", output;
+  Effort effort;
+  MachineSize size;
+  std::vector<std::string> configs, overrides;
+  StepShape shape{.micro_batch_rows = kAutomaticRows};
+  StepEffort steps;
+  UpdateCase update;
+};
+
+void add_step_options(CLI::App& mode, Arguments& a) {
+  add_texts(mode, "--config", a.configs, "configs of the models")->required();
+  add_texts(mode, "--set", a.overrides, "key.path=value, over what the files say; may be repeated");
+  add_count(mode, "--tokens-per-step", a.shape.tokens_per_step, {}, "0: as the config says");
+  add_count(mode, "--seq-len", a.shape.seq_len, {}, "0: as the config says");
+  add_count(mode, "--micro-batch-rows", a.shape.micro_batch_rows, {.least = kAutomaticRows},
+            "-1: the most that fit; 0: as the config says");
+  add_count(mode, "--warm-up", a.steps.warm_up, {.least = 3}, "steps before the first that counts");
+  add_count(mode, "--steps", a.steps.steps, {.least = 1}, "steps that are measured, in all");
+  add_count(mode, "--rounds", a.steps.blocks, {.least = 1}, "blocks that they are measured in");
+}
+
+void add_machine_options(CLI::App& mode, Arguments& a) {
+  add_count(mode, "--product-size", a.size.product, {}, "edge of the matrices; 0: as suits the device");
+  add_count(mode, "--copy-bytes", a.size.copy_bytes, {}, "of a buffer; 0: as suits the device");
+}
+
+MachineSize size_of(const Arguments& a, Device& device) {
+  const MachineSize suited = default_size(device);
+  return {.product = a.size.product > 0 ? a.size.product : suited.product,
+          .copy_bytes = a.size.copy_bytes > 0 ? a.size.copy_bytes : suited.copy_bytes};
+}
+
+std::vector<StepConfig> step_configs(const Arguments& a) {
+  std::vector<StepConfig> configs;
+  for (const std::string& path : a.configs)
+    configs.push_back({.path = path,
+                       .overrides = a.overrides,
+                       .shape = a.shape,
+                       .device = a.device,
+                       .models = int64_t(a.configs.size())});
+  return configs;
+}
+
+Json run_machine(const Arguments& a) {
+  const std::unique_ptr<Device> device = device_named(a.device);
+  return measure_machine(*device, size_of(a, *device), a.effort);
+}
+
+// One after another: a model has the device to itself, and what the one before took is free again.
+Json run_step(const Arguments& a) {
+  double rate = 0;
+  {
+    const std::unique_ptr<Device> device = device_named(a.device);
+    rate = product_rate(*device, ProductKind::kBF16, size_of(a, *device).product, a.effort).median();
+  }
+  Json all = Json::array();
+  for (StepConfig config : step_configs(a)) {
+    config.models = 1;
+    all.push_back(measure_steps(config, a.steps, rate));
+  }
+  return all;
+}
+
+Json run_optimizer(const Arguments& a) {
+  const std::unique_ptr<Device> device = device_named(a.device);
+  const double copy = copy_rate(*device, size_of(a, *device).copy_bytes, a.effort).median();
+  return measure_update(*device, a.update, a.effort, copy);
+}
+
+void print(const Arguments& a, const Json& result) {
+  const std::string text = result.dump(2) + "\n";
+  if (a.output.empty())
+    std::fputs(text.c_str(), stdout);
+  else
+    write_file_atomically(posix_file_system(), a.output, bytes_of(text));
+}
+
+int run(int argc, char** argv) {
+  Arguments a;
+  CLI::App program("Measures a machine, whole training steps and the optimizer; prints JSON.", "gpu_report");
+  program.require_subcommand(1);
+  program.fallthrough();
+  add_text(program, "--device", a.device, "cpu or cuda")->capture_default_str();
+  add_text(program, "--output", a.output, "a file instead of standard output");
+  add_real(program, "--seconds", a.effort.seconds_per_block, {.least = 1e-3, .most = 60},
+           "that a block of products, copies or updates takes at least");
+  CLI::App* machine = program.add_subcommand("machine", "Rates of copies and products");
+  add_machine_options(*machine, a);
+  machine->callback([&a] { print(a, run_machine(a)); });
+  CLI::App* step = program.add_subcommand("step", "Whole training steps, one config after another");
+  add_step_options(*step, a);
+  add_machine_options(*step, a);
+  step->callback([&a] { print(a, run_step(a)); });
+  CLI::App* pair = program.add_subcommand("pair", "Whole training steps of several configs in turn");
+  add_step_options(*pair, a);
+  pair->callback([&a] { print(a, measure_in_turn(step_configs(a), a.steps)); });
+  CLI::App* optimizer = program.add_subcommand("optimizer", "The optimizer's update alone");
+  add_choice(*optimizer, "--format", a.update.format, "of the weights");
+  add_choice(*optimizer, "--rule", a.update.rule, "of the update");
+  add_choice(*optimizer, "--writeback", a.update.writeback, "rounding of the weights");
+  add_choice(*optimizer, "--state-rounding", a.update.state_rounding, "of bf16 states");
+  add_count(*optimizer, "--elements", a.update.elements, {.least = 1}, "weights, at least");
+  add_machine_options(*optimizer, a);
+  optimizer->callback([&a] { print(a, run_optimizer(a)); });
+  CLI11_PARSE(program, argc, argv);
+  return 0;
+}
+
+}  // namespace
+}  // namespace mpt
+
+int main(int argc, char** argv) {
+  mpt::let_waiting_threads_sleep(argv);
+  try {
+    return mpt::run(argc, argv);
+  } catch (const std::exception& failure) {
+    fmt::print(stderr, "gpu_report: error: {}\n", failure.what());
+    return 1;
+  }
+}

@@ -1,0 +1,24 @@
+// How fast the optimizer's update alone is, against the memory it must read and write.
+#pragma once
+
+#include "core/json_parse.h"
+#include "device/device.h"
+#include "optim/optimizer_config.h"
+#include "precision/format.h"
+#include "samples.h"
+
+namespace mpt {
+
+struct UpdateCase {
+  WeightFormat format = WeightFormat::kBF16;
+  UpdateRule rule = UpdateRule::kMPlusAdam;
+  Writeback writeback = Writeback::kNearest;
+  Rounding state_rounding = Rounding::kNearest;
+  int64_t elements = int64_t{1} << 28;  // in matrices of equal size, at least
+};
+
+// BF16 states and gradients (FP32 beside FP32 weights). `copy_bytes_per_second`: what the rate is a share of.
+Json measure_update(Device& device, const UpdateCase& update, const Effort& effort,
+                    double copy_bytes_per_second);
+
+}  // namespace mpt
