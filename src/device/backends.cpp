@@ -13,7 +13,9 @@ std::string no_cuda_device(int) {
 std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options) {
   throw Error(no_cuda_device(options.index));
 }
-std::unique_ptr<Device> make_cuda_planning_device() { throw Error(no_cuda_device(0)); }
+std::unique_ptr<Device> make_cuda_planning_device(const CudaDeviceOptions& options) {
+  throw Error(no_cuda_device(options.index));
+}
 #endif
 
 std::unique_ptr<Device> make_device(const DeviceOptions& options) {
@@ -22,7 +24,8 @@ std::unique_ptr<Device> make_device(const DeviceOptions& options) {
 }
 
 std::unique_ptr<Device> make_planning_device(const DeviceOptions& options) {
-  return options.backend == Backend::kCuda ? make_cuda_planning_device() : make_cpu_device(options.threads);
+  return options.backend == Backend::kCuda ? make_cuda_planning_device(options.cuda)
+                                           : make_cpu_device(options.threads);
 }
 
 std::string why_unavailable(const DeviceOptions& options) {

@@ -4,6 +4,9 @@
 
 #include <cuda_runtime.h>
 #include <nvtx3/nvToolsExt.h>
+#ifdef MPT_WITH_CUDNN_FRONTEND
+#include <cudnn.h>
+#endif
 
 #include "core/check.h"
 #include "core/progress.h"
@@ -42,6 +45,18 @@ int runtime_version() {
   return version;
 }
 
+// "cuDNN 9.19.0"
+std::string attention_library(CudaAttention kind) {
+#ifdef MPT_WITH_CUDNN_FRONTEND
+  if (kind != CudaAttention::kProducts) {
+    const size_t version = cudnnGetVersion();
+    return fmt::format("cuDNN {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+  }
+#endif
+  check(kind != CudaAttention::kCudnn, "attention by cuDNN in a build without it");
+  return "attention by products";
+}
+
 // The usual stream waits for the legacy default stream, where libraries may leave work; this one does not.
 CudaStream make_stream() {
   cudaStream_t stream = nullptr;
@@ -57,16 +72,6 @@ cudaDeviceProp selected(int index) {
   return properties_of(index);
 }
 
-class NoAttention final : public Attention {
- public:
-  void reserve(Allocator&, const AttentionShape&) override { refuse(); }
-  void forward(const AttentionForward&) override { refuse(); }
-  void backward(const AttentionBackward&) override { refuse(); }
-
- private:
-  [[noreturn]] static void refuse() { throw LogicError("attention is not there yet on the CUDA backend"); }
-};
-
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(const CudaDeviceOptions& options)
@@ -76,7 +81,8 @@ class CudaDevice final : public Device {
         gemm_({.stream = stream_.get(),
                .gpu = gpu_.name,
                .compute_capability = capability_of(gpu_),
-               .tuning = options.tuning}) {}
+               .tuning = options.tuning}),
+        attention_(make_cuda_attention(stream_.get(), options.attention)) {}
   ~CudaDevice() override { cudaStreamSynchronize(stream_.get()); }
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
@@ -88,7 +94,8 @@ class CudaDevice final : public Device {
                        double(gpu_.totalGlobalMem) * 1e-9, version_text(driver_version()));
   }
   [[nodiscard]] std::string libraries() const override {
-    return fmt::format("CUDA runtime {}, {}", version_text(runtime_version()), cublas_lt_description());
+    return fmt::format("CUDA runtime {}, {}, {}", version_text(runtime_version()), cublas_lt_description(),
+                       attention_library(options_.attention));
   }
   [[nodiscard]] int64_t memory_bytes() const override {
     size_t free = 0, total = 0;
@@ -126,7 +133,7 @@ class CudaDevice final : public Device {
   void pop_range() override { nvtxRangePop(); }
 
   Gemm& gemm() override { return gemm_; }
-  Attention& attention() override { return attention_; }
+  Attention& attention() override { return *attention_; }
 
  private:
   struct Rows {
@@ -164,13 +171,14 @@ class CudaDevice final : public Device {
   cudaDeviceProp gpu_;
   CudaStream stream_;
   CudaGemm gemm_;
-  NoAttention attention_;
+  std::unique_ptr<Attention> attention_;
   RepetitionDepth repetition_;
 };
 
 class CudaPlanningDevice final : public Device {
  public:
-  CudaPlanningDevice() : gemm_({.tuning = GemmTuning::kOff}) {}
+  explicit CudaPlanningDevice(const CudaDeviceOptions& options)
+      : gemm_({.tuning = GemmTuning::kOff}), attention_(make_cuda_attention(nullptr, options.attention)) {}
 
   [[nodiscard]] Backend backend() const override { return Backend::kCuda; }
   [[nodiscard]] std::string name() const override { return "CUDA: a plan for a GPU"; }
@@ -187,7 +195,7 @@ class CudaPlanningDevice final : public Device {
     return make_plain_repeated_work(repetition_);
   }
   Gemm& gemm() override { return gemm_; }
-  Attention& attention() override { return attention_; }
+  Attention& attention() override { return *attention_; }
 
  private:
   [[noreturn]] static void refuse(std::string_view what) {
@@ -195,7 +203,7 @@ class CudaPlanningDevice final : public Device {
   }
 
   CudaGemm gemm_;
-  NoAttention attention_;
+  std::unique_ptr<Attention> attention_;
   RepetitionDepth repetition_;
 };
 
@@ -222,6 +230,8 @@ std::string no_cuda_device(int index) {
 std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options) {
   return std::make_unique<CudaDevice>(options);
 }
-std::unique_ptr<Device> make_cuda_planning_device() { return std::make_unique<CudaPlanningDevice>(); }
+std::unique_ptr<Device> make_cuda_planning_device(const CudaDeviceOptions& options) {
+  return std::make_unique<CudaPlanningDevice>(options);
+}
 
 }  // namespace mpt

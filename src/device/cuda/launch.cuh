@@ -5,7 +5,6 @@
 
 #include <cuda_runtime.h>
 
-#include "core/host_device.h"
 #include "device/cuda/cuda_error.h"
 
 namespace mpt {
@@ -14,7 +13,7 @@ namespace mpt {
 inline constexpr int64_t kDefaultSharedBytes = 48 << 10;
 
 // The dynamic shared memory of the block: LaunchShape::shared_bytes of it, at a multiple of 16 bytes.
-#ifdef MPT_ON_GPU
+#if defined(__CUDACC__) || defined(MPT_FAKE_CUDA)
 template <class T>
 __device__ T* dynamic_shared() {
   static_assert(alignof(T) <= 16);
