@@ -80,18 +80,4 @@ struct SumLosses {
   }
 };
 
-// *result: the sum of losses, in FP64.
-struct SumLosses {
-  const float* losses;
-  int64_t count;
-  double* result;
-
-  template <class G>
-  MPT_HD void operator()(G group, int64_t) const {
-    const float* const loss = losses;
-    const double sum = group.sum(count, [=](int64_t i) { return double(loss[i]); });
-    if (group.lane() == 0) *result = sum;
-  }
-};
-
 }  // namespace mpt
