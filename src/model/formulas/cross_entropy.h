@@ -30,11 +30,13 @@ MPT_HD float cross_entropy_loss(float sum, float top, float of_target) {
 
 struct CrossEntropyGradient {
   float top, factor, scale;  // factor: scale / sum
-  int64_t target;
+  int32_t target;
 
-  MPT_HD float operator()(float z, int64_t c) const {
+  // Index: int32_t where narrow comparisons are cheaper.
+  template <class Index>
+  MPT_HD float operator()(float z, Index c) const {
     const float p = factor * softmax_term(z, top);
-    return c == target ? p - scale : p;
+    return c == Index(target) ? p - scale : p;
   }
 };
 
