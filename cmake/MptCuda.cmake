@@ -53,7 +53,10 @@ function(mpt_cuda_options target)
   # fmt switches constexpr off under nvcc and then fails to compile in C++20; nvcc 13 handles it.
   target_compile_definitions(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --extended-lambda
-                                           -Werror=all-warnings>)
+                                           -Werror=all-warnings -Xptxas=-v>)
+  # What -v says of each object's kernels is kept beside it, for a test to read.
+  set_property(TARGET ${target} PROPERTY CUDA_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/cmake/keep_ptxas_report.sh
+               ${CMAKE_CUDA_COMPILER_LAUNCHER})
   target_link_libraries(${target} PUBLIC CUDA::cudart)
 endfunction()
 
