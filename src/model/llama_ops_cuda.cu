@@ -46,7 +46,10 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
   using Generic = LlamaOpsOn<CudaExec>;
 
  public:
+  // Without a stream it only plans, and there need be no GPU.
   explicit CudaLlamaOps(cudaStream_t stream) : Generic(CudaExec{stream}) {
+    if (stream == nullptr) return;
+    longest_row_bytes_ = shared_memory_of_a_block() - kStaticShared;
     for (const auto kernel : {cross_entropy_kernel<float, kPackOf<float>>, cross_entropy_kernel<float, 1>})
       give_shared_memory(kernel);
     for (const auto kernel : {cross_entropy_kernel<bf16, kPackOf<bf16>>, cross_entropy_kernel<bf16, 1>})
@@ -233,7 +236,7 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
     return {.blocks = blocks, .threads = threads, .stream = exec_.stream};
   }
 
-  int64_t longest_row_bytes_ = shared_memory_of_a_block() - kStaticShared;  // of logits
+  int64_t longest_row_bytes_ = 0;  // of logits
 };
 
 }  // namespace
