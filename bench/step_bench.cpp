@@ -75,9 +75,10 @@ std::vector<int32_t> random_tokens(const Shape& shape, uint32_t row) {
 }
 
 void training_step(benchmark::State& state, const Shape& shape, const Regime& regime, UpdateRule rule) {
-  const RunConfig config = config_of(shape, regime, rule);
+  RunConfig config = config_of(shape, regime, rule);
+  config.device.type = DeviceType::kCpu;
   const std::unique_ptr<Device> device = make_device(config.device);
-  const double limit = measured_product_rate(*device);
+  const double limit = measured_product_rate(*device).flops_per_second;
   const std::unique_ptr<Allocator> allocator = device->make_allocator();
   RunModel model(config, *device, *allocator);
   initialize_weights(model.weights, 0.02, 1, *device);

@@ -33,7 +33,7 @@ if(NOT MPT_CUDA STREQUAL "OFF")
     set(MPT_WITH_CUDA ON)
     if(NOT MPT_CUDNN STREQUAL "OFF")
       find_package(CUDNN 9)
-      find_package(CudnnFrontend 1.8)
+      find_package(CudnnFrontend 1.13)
       if(CUDNN_FOUND)
         set(MPT_WITH_CUDNN ON)
       endif()
@@ -53,7 +53,10 @@ function(mpt_cuda_options target)
   # fmt switches constexpr off under nvcc and then fails to compile in C++20; nvcc 13 handles it.
   target_compile_definitions(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --extended-lambda
-                                           -Werror=all-warnings>)
+                                           -Werror=all-warnings -Xptxas=-v>)
+  # What -v says of each object's kernels is kept beside it, for a test to read.
+  set_property(TARGET ${target} PROPERTY CUDA_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/cmake/keep_ptxas_report.sh
+               ${CMAKE_CUDA_COMPILER_LAUNCHER})
   target_link_libraries(${target} PUBLIC CUDA::cudart)
 endfunction()
 
@@ -69,6 +72,6 @@ function(mpt_cuda_libraries target)
   endif()
   if(MPT_WITH_CUDNN_FRONTEND)
     target_compile_definitions(${target} PRIVATE MPT_WITH_CUDNN_FRONTEND)
-    target_link_libraries(${target} PRIVATE CudnnFrontend::cudnn_frontend)
+    target_link_libraries(${target} PRIVATE CudnnFrontend::cudnn_frontend CUDA::nvrtc)  # the headers call it
   endif()
 endfunction()

@@ -59,12 +59,13 @@ RunConfig resolved(const StepConfig& config) {
 
 // --- a model ---------------------------------------------------------------------------------------------
 
-StepBench::StepBench(const RunConfig& config)
+StepBench::StepBench(const RunConfig& config, std::span<const GemmChoice> choices)
     : config_(config),
       device_(make_device(config.device)),
       probe_(make_probe(*device_)),
       memory_before_(probe_->memory_in_use()),
       allocator_(device_->make_allocator()) {
+  device_->gemm().restore(choices);
   model_ = std::make_unique<RunModel>(config_, *device_, *allocator_);
   work_ = std::make_unique<StepWork>(*model_, config_.batch.micro_batches(), *device_);
   initialize_weights(model_->weights, config_.model.initializer_range, config_.seed, *device_);
@@ -190,8 +191,10 @@ static std::vector<RunConfig> resolved_alike(const std::vector<StepConfig>& conf
 
 Json measure_in_turn(const std::vector<StepConfig>& configs, const StepEffort& effort) {
   std::vector<std::unique_ptr<StepBench>> benches;
+  std::vector<GemmChoice> choices;  // the same products by the same algorithms
   for (const RunConfig& run : resolved_alike(configs)) {
-    benches.push_back(std::make_unique<StepBench>(run));
+    benches.push_back(std::make_unique<StepBench>(run, choices));
+    choices = benches.back()->device().gemm().choices();
     benches.back()->run(effort.warm_up);
   }
   const int64_t steps = std::max<int64_t>(effort.steps / effort.blocks, 1);

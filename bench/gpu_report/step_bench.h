@@ -32,7 +32,8 @@ RunConfig resolved(const StepConfig& config);
 
 class StepBench {
  public:
-  explicit StepBench(const RunConfig& config);
+  // `choices`: of algorithms of products, where they are to be the same as another model's.
+  explicit StepBench(const RunConfig& config, std::span<const GemmChoice> choices = {});
 
   // Seconds that `count` steps take, one after another, waiting once after each as training does.
   double run(int64_t count);

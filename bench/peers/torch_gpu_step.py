@@ -42,6 +42,14 @@ def rotate(x, cosine, sine):
     return torch.cat((a * cosine - b * sine, b * cosine + a * sine), dim=-1).to(x.dtype)
 
 
+def attend(q, k, v):
+    if hasattr(functional, "scaled_dot_product_attention"):
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    length = q.shape[-2]  # before torch 2.0
+    mask = torch.full((length, length), float("-inf"), device=q.device).triu(1)
+    return torch.softmax((q @ k.transpose(-1, -2)).float() * q.shape[-1] ** -0.5 + mask, dim=-1).to(v.dtype) @ v
+
+
 class Block(nn.Module):
     def __init__(self, hidden, heads, intermediate):
         super().__init__()
@@ -55,8 +63,7 @@ class Block(nn.Module):
     def forward(self, x, cosine, sine):
         batch, length, hidden = x.shape
         q, k, v = self.qkv(self.attn_norm(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        out = functional.scaled_dot_product_attention(rotate(q, cosine, sine), rotate(k, cosine, sine), v,
-                                                      is_causal=True)
+        out = attend(rotate(q, cosine, sine), rotate(k, cosine, sine), v)
         x = x + self.o(out.transpose(1, 2).reshape(batch, length, hidden))
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, dim=-1)
         return x + self.down(functional.silu(gate) * up)
@@ -91,8 +98,8 @@ class Training:
     def __init__(self, args, rows):
         hidden, layers, heads, intermediate, vocab = SIZES[args.size]
         self.rows, self.device = rows, torch.device(args.device)
-        with torch.device(self.device):
-            self.model = LlamaLoss(hidden, layers, heads, (intermediate + 15) // 16 * 16, vocab, args.seq_len)
+        self.model = LlamaLoss(hidden, layers, heads, (intermediate + 15) // 16 * 16, vocab, args.seq_len)
+        self.model.to(self.device)
         for parameter in self.model.parameters():  # the rotation's tables stay FP32
             parameter.data = parameter.data.to(torch.bfloat16)
         self.loss, self.compiled = self.compile(args)
@@ -185,6 +192,7 @@ def main():
         "device": torch.cuda.get_device_name() if cuda else "CPU",
         "size": args.size,
         "torch_compile": training.compiled,
+        "fused_attention": hasattr(functional, "scaled_dot_product_attention"),
         "fused_adamw": training.fused,
         "tokens_per_step": args.tokens_per_step,
         "seq_len": args.seq_len,

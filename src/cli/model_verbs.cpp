@@ -22,6 +22,11 @@ void add_checkpoint(CLI::App& verb, std::string& target) {
       ->required();
 }
 
+void add_device(CLI::App& verb, DeviceConfig& target) {
+  add_choice(verb, "--device", target.type, "where the model runs: " + all_names<DeviceType>());
+  add_count(verb, "--threads", target.threads, {.least = 0, .most = 4096}, "CPU threads; 0 = all");
+}
+
 // --- eval --------------------------------------------------------------------------------------
 
 std::string summary_of(const CheckpointEvaluation& result) {
@@ -45,7 +50,7 @@ void add_eval(CLI::App& program) {
             "tokens to evaluate on, at most [eval.tokens of the run]");
   add_count(*verb, "--micro-batch-rows", options->micro_batch_rows, {.least = 0, .most = 1 << 30},
             "sequences at a time; 0 = as in training");
-  add_threads(*verb, options->threads);
+  add_device(*verb, options->device);
   verb->callback([options] { write_output(summary_of(evaluate_checkpoint(posix_file_system(), *options))); });
 }
 
@@ -56,7 +61,7 @@ struct GenerateCommand {
   std::string tokenizer;
   GenerateOptions options;
   bool bos = false;
-  int threads = 0;
+  DeviceConfig device{};
 };
 
 const char* reason_of(StopReason stopped) {
@@ -83,7 +88,7 @@ void log_speed(const Generation& result) {
 }
 
 void run_generate(GenerateCommand& command) {
-  const LoadedModel model = load_model(posix_file_system(), command.checkpoint, command.threads);
+  const LoadedModel model = load_model(posix_file_system(), command.checkpoint, command.device);
   const TokenizerFile file = find_tokenizer(model.config, command.tokenizer);
   const Tokenizer tokenizer = load_tokenizer(model.config, file);
   command.options.prepend_bos = command.bos || file.prepend_bos;
@@ -107,7 +112,7 @@ void add_generate(CLI::App& program) {
   add_seed(*verb, options.sampling.seed, "of the draws");
   add_text(*verb, "--tokenizer", command->tokenizer, "SentencePiece model [that of the run]");
   verb->add_flag("--bos", command->bos, "put BOS in front of the prompt [as the run's data has it]");
-  add_threads(*verb, command->threads);
+  add_device(*verb, command->device);
   verb->callback([command] { run_generate(*command); });
 }
 
@@ -122,7 +127,8 @@ struct ExportCommand {
 };
 
 void run_export(ExportCommand& command) {
-  const LoadedModel model = load_model(posix_file_system(), command.checkpoint, 0, ModelUse::kExport);
+  const LoadedModel model =
+      load_model(posix_file_system(), command.checkpoint, {.type = DeviceType::kCpu}, ModelUse::kExport);
   const TokenizerFile file = find_tokenizer(model.config, command.tokenizer);
   std::optional<Tokenizer> tokenizer;
   if (!file.path.empty())

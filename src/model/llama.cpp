@@ -9,9 +9,10 @@
 
 namespace mpt {
 
-int64_t default_loss_chunk_rows(const LlamaConfig& config, const BatchShape& micro_batch) {
-  constexpr int64_t kLogits = int64_t{16} << 20, kMultiple = 16;
-  const int64_t rows = std::max(kLogits / config.vocab_size / kMultiple, int64_t{1}) * kMultiple;
+int64_t default_loss_chunk_rows(const LlamaConfig& config, const BatchShape& micro_batch, Backend backend) {
+  constexpr int64_t kMultiple = 16;
+  const int64_t logits = int64_t{backend == Backend::kCuda ? 256 : 16} << 20;
+  const int64_t rows = std::max(logits / config.vocab_size / kMultiple, int64_t{1}) * kMultiple;
   return std::min(rows, micro_batch.tokens());
 }
 

@@ -32,8 +32,10 @@ struct LlamaOptions {
   int64_t micro_batches = 1;             // most that are staged at once
 };
 
-// As many rows as fill 64 MiB of FP32 logits, in multiples of 16; at most all.
-int64_t default_loss_chunk_rows(const LlamaConfig& config, const BatchShape& micro_batch);
+// As many rows as fill 64 MiB of FP32 logits (1 GiB on a GPU, whose products must be large to be fast), in
+// multiples of 16; at most all.
+int64_t default_loss_chunk_rows(const LlamaConfig& config, const BatchShape& micro_batch,
+                                Backend backend = Backend::kCpu);
 
 // Rows of tokens and what each should predict, in host memory; -1 predicts nothing.
 struct TokenBatch {

@@ -48,9 +48,9 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
  public:
   explicit CudaLlamaOps(cudaStream_t stream) : Generic(CudaExec{stream}) {
     for (const auto kernel : {cross_entropy_kernel<float, kPackOf<float>>, cross_entropy_kernel<float, 1>})
-      allow_shared(kernel, longest_row_bytes_);
+      give_shared_memory(kernel);
     for (const auto kernel : {cross_entropy_kernel<bf16, kPackOf<bf16>>, cross_entropy_kernel<bf16, 1>})
-      allow_shared(kernel, longest_row_bytes_);
+      give_shared_memory(kernel);
   }
 
   void zero(const Tensor& tensor) override {
@@ -211,6 +211,13 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
   // What a block of cross_entropy needs beside its row, at most: its team's sums.
   static constexpr int64_t kStaticShared = 1024;
 
+  // As much as a block may have; what is then left to the first cache, this kernel does not need.
+  template <class T>
+  void give_shared_memory(void (*kernel)(CrossEntropy<T>)) const {
+    allow_shared(kernel, longest_row_bytes_);
+    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100),
+               "cudaFuncSetAttribute(PreferredSharedMemoryCarveout)");
+  }
   template <class T, class D>
   void embedding_backward_packs(const EmbeddingBackward<T, D>& rows,
                                 const EmbeddingBackwardCall& call) const {

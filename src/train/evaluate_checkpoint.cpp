@@ -32,7 +32,7 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
   if (options.micro_batch_rows < 0)
     throw error("micro_batch_rows is {}; accepted are 0 (as in training) and above",
                 options.micro_batch_rows);
-  const LoadedModel model = load_model(fs, options.checkpoint, options.threads, ModelUse::kEvaluate);
+  const LoadedModel model = load_model(fs, options.checkpoint, options.device, ModelUse::kEvaluate);
   const RunConfig config = with_options(model.config, options);
   const auto source = open_validation_data(config);
   if (source == nullptr)
@@ -43,7 +43,7 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
   Llama llama(config.model,
               {.micro_batch = shape,
                .storage = model.storage(),
-               .loss_chunk_rows = default_loss_chunk_rows(config.model, shape),
+               .loss_chunk_rows = default_loss_chunk_rows(config.model, shape, model.device->backend()),
                .keep = Keep::kNothing,
                .fp8 = fp8_of(config.precision),
                .multiply = multiply_of(config.precision)},

@@ -8,6 +8,7 @@
 
 #include "core/file_system.h"
 #include "train/evaluate.h"
+#include "train/run_config.h"
 
 namespace mpt {
 
@@ -16,7 +17,7 @@ struct EvaluateCheckpointOptions {
   std::vector<std::string> data;  // shards: files and globs; empty: those of the run's validation
   std::optional<int64_t> tokens;  // budget; none: the run's
   int64_t micro_batch_rows = 0;   // 0: the run's
-  int threads = 0;                // 0: all
+  DeviceConfig device{};
 };
 
 struct CheckpointEvaluation {

@@ -10,9 +10,9 @@
 #include "core/progress.h"
 #include "data/file_list.h"
 #include "data/manifest.h"
-#include "device/cpu/cpu_device.h"
 #include "model/parameters.h"
 #include "train/checkpoint.h"
+#include "train/run_model.h"
 
 namespace mpt {
 namespace {
@@ -87,14 +87,14 @@ std::string find_checkpoint(FileSystem& fs, const std::string& path) {
   return *latest;
 }
 
-LoadedModel load_model(FileSystem& fs, const std::string& path, int threads, ModelUse use) {
+LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConfig& device, ModelUse use) {
   const std::string checkpoint = find_checkpoint(fs, path);
   const TrainState state = read_checkpoint_state(fs, checkpoint);
   LoadedModel model{.checkpoint = checkpoint,
                     .config = config_of(state, checkpoint),
                     .step = state.step,
                     .tokens = state.tokens,
-                    .device = make_cpu_device(threads),
+                    .device = make_device(device),
                     .allocator = nullptr,
                     .weights = nullptr};
   const WeightOptions options = weight_options(model.config.precision, use);

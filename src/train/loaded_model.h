@@ -35,8 +35,8 @@ struct LoadedModel {
 };
 
 // Verifies the checkpoint and reads its weights; optimizer states are left where they are.
-// `path` as find_checkpoint(); threads = 0 takes all processors.
-LoadedModel load_model(FileSystem& fs, const std::string& path, int threads,
+// `path` as find_checkpoint().
+LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConfig& device,
                        ModelUse use = ModelUse::kGenerate);
 
 struct TokenizerFile {

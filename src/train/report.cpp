@@ -149,9 +149,21 @@ std::string model_report(const RunConfig& config) {
   return text;
 }
 
+namespace {
+
+// A device that only plans has none of its own.
+bool is_known(int64_t memory_bytes) { return memory_bytes != std::numeric_limits<int64_t>::max(); }
+
+std::string available_memory(Device& device) {
+  const int64_t bytes = device.memory_bytes();
+  return is_known(bytes) ? format_bytes(double(bytes)) : "not known on this machine";
+}
+
+}  // namespace
+
 std::string device_report(Device& device) {
   return "device\n" + row("name", "{}", device.name()) + row("products", "{}", device.libraries()) +
-         row("memory available", "{}", format_bytes(double(device.memory_bytes())));
+         row("memory available", "{}", available_memory(device));
 }
 
 std::string memory_report(const RunConfig& config, Device& device) {
@@ -163,15 +175,15 @@ std::string memory_report(const RunConfig& config, Device& device) {
     text += row(EnumNames<Purpose>::kNames[i], "{:>12}   {:8.3f} bytes/parameter", format_bytes(bytes),
                 bytes / parameters);
   }
-  text += row("total", "{:>12}   of {} available", format_bytes(double(use.total())),
-              format_bytes(double(device.memory_bytes())));
+  text += row("total", "{:>12}   available: {}", format_bytes(double(use.total())), available_memory(device));
   const int64_t rows = config.batch.rows_per_micro_batch();
   const MemoryUse one = planned_memory(with_micro_batch(config, 1), device);
   if (rows > 1)
     text += row("per row of the batch", "{:>12}",
                 format_bytes(double(use.total() - one.total()) / double(rows - 1)));
-  text += row("largest micro-batch", "{:>12} rows of the {} of a step fit",
-              largest_micro_batch(config, device), config.batch.rows_per_step());
+  if (is_known(device.memory_bytes()))
+    text += row("largest micro-batch", "{:>12} rows of the {} of a step fit",
+                largest_micro_batch(config, device), config.batch.rows_per_step());
   return text;
 }
 

@@ -65,6 +65,45 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint, con
                 steps);
 }
 
+namespace {
+
+// Results on CPUs do not depend on which one or on threads.
+std::string device_of_results(const Device& device) {
+  return device.backend() == Backend::kCpu ? "CPU" : device.name();
+}
+
+}  // namespace
+
+nlohmann::json products_json(Device& device) {
+  nlohmann::json choices = nlohmann::json::object();
+  for (const GemmChoice& choice : device.gemm().choices()) choices[choice.key] = choice.algorithm;
+  return {{"device", device_of_results(device)}, {"algorithms", choices}};
+}
+
+void restore_products(const TrainState& saved, const std::string& checkpoint, Device& device) {
+  const nlohmann::json products =
+      saved.extra.is_object() ? saved.extra.value("products", nlohmann::json()) : nlohmann::json();
+  if (products.is_null()) return;  // of a version that had none
+  const auto refuse = [&] {
+    return error(
+        "{}: cannot be continued: extra.products of its state is {}; expected a device and algorithms",
+        checkpoint, products.dump());
+  };
+  if (!products.is_object() || !products.contains("device") || !products.contains("algorithms"))
+    throw refuse();
+  const nlohmann::json &name = products.at("device"), &algorithms = products.at("algorithms");
+  if (!name.is_string() || !algorithms.is_object()) throw refuse();
+  if (name.get<std::string>() != device_of_results(device))
+    spdlog::warn("resume: the run was on {}, is now on {}", name.get<std::string>(),
+                 device_of_results(device));
+  std::vector<GemmChoice> choices;
+  for (const auto& [key, algorithm] : algorithms.items()) {
+    if (!algorithm.is_string()) throw refuse();
+    choices.push_back({key, algorithm.get<std::string>()});
+  }
+  device.gemm().restore(choices);
+}
+
 int64_t saved_count(const TrainState& saved, const std::string& checkpoint, const std::string& key) {
   const bool there = saved.extra.is_object() && saved.extra.contains(key);
   const nlohmann::json value = there ? saved.extra.at(key) : nlohmann::json();

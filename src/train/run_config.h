@@ -13,6 +13,7 @@
 
 #include "core/json_document.h"
 #include "core/json_fields.h"
+#include "device/backends.h"
 #include "model/llama_config.h"
 #include "optim/optimizer_config.h"
 #include "optim/schedule_config.h"
@@ -170,22 +171,34 @@ struct LogConfig {
   }
 };
 
-enum class DeviceType : uint8_t { kCpu };
+// auto: the GPU where this program was built with CUDA and there is one, else the CPU.
+enum class DeviceType : uint8_t { kAuto, kCpu, kCuda };
 template <>
 struct EnumNames<DeviceType> {
-  static constexpr std::array<std::string_view, 1> kNames{"cpu"};
+  static constexpr std::array<std::string_view, 3> kNames{"auto", "cpu", "cuda"};
 };
 
 struct DeviceConfig {
-  DeviceType type = DeviceType::kCpu;
+  DeviceType type = DeviceType::kAuto;
   int64_t threads = 0;
+  int64_t gpu = 0;
+  bool cuda_graph = true;
+  bool tune_products = true;
+  CudaAttention cuda_attention = CudaAttention::kAuto;
 
   bool operator==(const DeviceConfig&) const = default;
 
   template <class V>
   void fields(V& v) {
-    v.optional("type", type, {.doc = "where the model runs"});
+    v.optional("type", type, {.doc = "where the model runs; auto: on the GPU if there is one"});
     v.optional("threads", threads, {.minimum = 0, .maximum = 4096, .doc = "CPU threads; 0 = all"});
+    v.optional("gpu", gpu,
+               {.minimum = 0, .maximum = 1023, .doc = "among the GPUs that CUDA_VISIBLE_DEVICES leaves"});
+    v.optional("cuda_graph", cuda_graph, {.doc = "record a step once and replay it; false to debug"});
+    v.optional("tune_products", tune_products,
+               {.doc = "time several algorithms of each matrix product at the start, and keep the fastest"});
+    v.optional("cuda_attention", cuda_attention,
+               {.doc = "auto: cuDNN where it takes the shape, matrix products elsewhere"});
   }
 };
 

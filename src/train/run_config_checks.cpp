@@ -5,6 +5,7 @@
 #include "core/check.h"
 #include "model/parameters.h"
 #include "precision/fp8_ops.h"
+#include "train/run_model.h"
 
 namespace mpt {
 namespace {
@@ -70,11 +71,11 @@ class Checker {
         "are stored; accepted: nearest",
         at("precision.state_update"));
     require(
-        precision.compute != ComputeFormat::kTf32 || config_.device.type != DeviceType::kCpu,
+        precision.compute != ComputeFormat::kTf32 || backend_of(config_.device) == Backend::kCuda,
         "precision.compute",
-        "tf32 does not go with device.type = cpu{}, which computes fp32; set precision.compute to fp32 or "
-        "device.type to cuda",
-        at("device.type"));
+        "tf32 does not go with the CPU (device.type = {}{}), which computes fp32; set precision.compute to "
+        "fp32 or device.type to cuda",
+        name_of(config_.device.type), at("device.type"));
     if (precision.compute == ComputeFormat::kFp8) check_fp8_shapes();
   }
 

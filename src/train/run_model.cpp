@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "device/cpu/cpu_device.h"
+#include "device/backends.h"
 #include "model/parameters.h"
 
 namespace mpt {
@@ -12,8 +12,8 @@ BatchShape micro_batch(const RunConfig& config) {
   return {config.batch.rows_per_micro_batch(), config.batch.seq_len};
 }
 
-WeightOptions weight_options(const RunConfig& config) {
-  const int64_t chunk = loss_chunk_rows(config), tokens = micro_batch(config).tokens();
+WeightOptions weight_options(const RunConfig& config, Backend backend) {
+  const int64_t chunk = loss_chunk_rows(config, backend), tokens = micro_batch(config).tokens();
   return {.storage = activation_dtype(config.precision.compute),
           .gradient = dtype_of(config.precision.gradient),
           .additions = config.batch.micro_batches(),
@@ -23,11 +23,11 @@ WeightOptions weight_options(const RunConfig& config) {
               config.precision.compute == ComputeFormat::kFp8 ? LinearCopies::kNone : LinearCopies::kDecoded};
 }
 
-LlamaOptions llama_options(const RunConfig& config) {
+LlamaOptions llama_options(const RunConfig& config, Backend backend) {
   const bool recompute = config.train.activation_recompute == ActivationRecompute::kBlock;
   return {.micro_batch = micro_batch(config),
           .storage = activation_dtype(config.precision.compute),
-          .loss_chunk_rows = loss_chunk_rows(config),
+          .loss_chunk_rows = loss_chunk_rows(config, backend),
           .recompute = recompute ? Recompute::kBlock : Recompute::kNone,
           .keep = Keep::kForBackward,
           .fp8 = fp8_of(config.precision),
@@ -57,8 +57,8 @@ std::vector<UpdateTarget> update_targets(const WeightStore& weights) {
 }
 
 RunModel::RunModel(const RunConfig& config, Device& device, Allocator& allocator)
-    : weights(llama_parameters(config.model), weight_options(config), device, allocator),
-      llama(config.model, llama_options(config), weights, device, allocator),
+    : weights(llama_parameters(config.model), weight_options(config, device.backend()), device, allocator),
+      llama(config.model, llama_options(config, device.backend()), weights, device, allocator),
       optimizer(config.optimizer, optimizer_options_of(config), update_targets(weights), device, allocator) {}
 
 std::vector<NamedTensor> RunModel::named_tensors() const {
@@ -73,14 +73,36 @@ void RunModel::weights_changed() {
   llama.weights_changed();
 }
 
-std::unique_ptr<Device> make_device(const DeviceConfig& config) {
-  return make_cpu_device(int(config.threads));
+Backend backend_of(const DeviceConfig& config) {
+  if (config.type == DeviceType::kAuto) return available_backend();
+  return config.type == DeviceType::kCuda ? Backend::kCuda : Backend::kCpu;
 }
 
-int64_t loss_chunk_rows(const RunConfig& config) {
+namespace {
+
+DeviceOptions device_options(const DeviceConfig& config) {
+  return {.backend = backend_of(config),
+          .threads = int(config.threads),
+          .cuda = {.index = int(config.gpu),
+                   .graphs = config.cuda_graph ? CudaGraphs::kOn : CudaGraphs::kOff,
+                   .tuning = config.tune_products ? GemmTuning::kOn : GemmTuning::kOff,
+                   .attention = config.cuda_attention}};
+}
+
+}  // namespace
+
+std::unique_ptr<Device> make_device(const DeviceConfig& config) {
+  return make_device(device_options(config));
+}
+std::unique_ptr<Device> make_planning_device(const DeviceConfig& config) {
+  const DeviceOptions options = device_options(config);
+  return why_unavailable(options).empty() ? make_device(options) : make_planning_device(options);
+}
+
+int64_t loss_chunk_rows(const RunConfig& config, Backend backend) {
   const BatchShape shape = micro_batch(config);
   const int64_t rows = config.train.loss_chunk_rows;
-  return rows > 0 ? std::min(rows, shape.tokens()) : default_loss_chunk_rows(config.model, shape);
+  return rows > 0 ? std::min(rows, shape.tokens()) : default_loss_chunk_rows(config.model, shape, backend);
 }
 
 MemoryUse planned_memory(const RunConfig& config, Device& device) {

@@ -28,11 +28,15 @@ struct RunModel {
   void weights_changed();
 };
 
+// The backend that the config names.
+Backend backend_of(const DeviceConfig& config);
 // The device that the config names.
 std::unique_ptr<Device> make_device(const DeviceConfig& config);
+// One to plan for: the same, or where this machine has no such device one that only counts.
+std::unique_ptr<Device> make_planning_device(const DeviceConfig& config);
 
 // Rows whose logits exist at one time: the configured number or the automatic one, at most a micro-batch.
-int64_t loss_chunk_rows(const RunConfig& config);
+int64_t loss_chunk_rows(const RunConfig& config, Backend backend);
 
 // Bytes by purpose that training with this config takes on the device.
 MemoryUse planned_memory(const RunConfig& config, Device& device);

@@ -43,10 +43,14 @@ std::optional<std::string> checkpoint_to_resume(FileSystem& fs, const RunConfig&
   return latest;
 }
 
-void print_start(const RunConfig& config, Device& device, const Trainer& trainer, double product_rate) {
+void print_start(const RunConfig& config, Device& device, const Trainer& trainer, const ProductRate& rate) {
   std::string text = model_report(config) + device_report(device) + memory_report(config, device);
-  text += fmt::format("  {:<22} {:.1f} GFLOP/s measured (FP32 products); % of limit = {}\n", "product rate",
-                      product_rate / 1e9, kFlopsFormula);
+  text += fmt::format(
+      "  {:<22} {:.1f} GFLOP/s measured; % of limit = {}
+      ", " product rate ",
+          rate.flops_per_second /
+          1e9,
+      rate.formula);
   text += fmt::format("data\n  {:<22} {} tokens, {} sequences an epoch\n", "training",
                       trainer.training_data().tokens(), trainer.training_data().sequences());
   if (const SequenceSource* validation = trainer.validation_data())
@@ -64,13 +68,13 @@ void run_train(const TrainCommand& command) {
   FileSystem& fs = posix_file_system();
   const std::unique_ptr<Device> device = make_device(config.device);
   require_memory(config, *device);
-  const double product_rate = measured_product_rate(*device);
+  const ProductRate rate = measured_product_rate(*device);
   Trainer trainer(config, *device, fs);
   const std::string directory = run_directory(config);
   fs.create_directories(directory);
   const RunLock lock(directory);
   const std::optional<std::string> checkpoint = checkpoint_to_resume(fs, config, command.resume);
-  print_start(config, *device, trainer, product_rate);
+  print_start(config, *device, trainer, rate);
   if (checkpoint) {
     trainer.resume(*checkpoint);
     spdlog::info("continuing from {} at step {}", *checkpoint, trainer.current_step());
@@ -79,14 +83,14 @@ void run_train(const TrainCommand& command) {
   }
   const std::string resolved = resolved_json(config).dump(2) + "\n";
   write_file_atomically(fs, directory + "/config.json", bytes_of(resolved));
-  const bool complete = trainer.run(product_rate);
+  const bool complete = trainer.run(rate.flops_per_second);
   spdlog::info("{}: {} at step {} of {}", config.name, complete ? "complete" : "stopped by a signal",
                trainer.current_step(), total_steps(config));
 }
 
 void run_plan(const PlanCommand& command) {
   const RunConfig config = load_run_config(command.config, command.overrides);
-  const std::unique_ptr<Device> device = make_device(config.device);
+  const std::unique_ptr<Device> device = make_planning_device(config.device);
   if (command.format == PlanFormat::kJson)
     std::cout << plan_json(config, *device).dump(2) << "\n";
   else

@@ -44,6 +44,7 @@ void Trainer::resume(const std::string& checkpoint) {
   const TrainState preview = checkpoints_.read_state(checkpoint);
   check_resumable(preview, checkpoint, config_, *train_data_);
   const TrainState saved = checkpoints_.load(checkpoint, model_.named_tensors(), device_);
+  restore_products(saved, checkpoint, device_);
   model_.weights_changed();
   model_.optimizer.states_loaded();
   step_ = last_saved_ = saved.step;
@@ -146,7 +147,9 @@ TrainState Trainer::state() const {
           .cursor = loader_.cursor(),
           .seed = config_.seed,
           .config = resolved_json(config_),
-          .extra = {{"skipped_steps", skipped_}, {"data_tokens", train_data_->tokens()}},
+          .extra = {{"skipped_steps", skipped_},
+                    {"data_tokens", train_data_->tokens()},
+                    {"products", products_json(device_)}},
           .tokens = tokens_};
 }
 

@@ -18,6 +18,8 @@
 namespace mpt::test {
 namespace {
 
+const DeviceConfig kOneThread{.type = DeviceType::kCpu, .threads = 1};
+
 using nlohmann::json;
 
 json json_file(const std::string& path) { return json::parse(posix_file_system().read_file(path)); }
@@ -29,7 +31,7 @@ struct Exported {
   explicit Exported(const CheckpointedModel& model) { write_model_checkpoint(checkpoint, model); }
 
   void run(const ExportOptions& options, FileSystem& fs = posix_file_system()) const {
-    const LoadedModel model = load_model(posix_file_system(), checkpoint, 1, ModelUse::kExport);
+    const LoadedModel model = load_model(posix_file_system(), checkpoint, kOneThread, ModelUse::kExport);
     const TokenizerFile file = find_tokenizer(model.config, "");
     if (file.path.empty()) return export_model(fs, model, nullptr, options);
     const Tokenizer tokenizer = load_tokenizer(model.config, file);

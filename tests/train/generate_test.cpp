@@ -16,6 +16,8 @@
 namespace mpt::test {
 namespace {
 
+const DeviceConfig kOneThread{.type = DeviceType::kCpu, .threads = 1};
+
 using Tokens = std::vector<int32_t>;
 
 // --- sample_token -----------------------------------------------------------------------------------
@@ -129,7 +131,7 @@ class Generating : public testing::Test {
     LoadedModel model;
     LlamaDecoder decoder;
     Decoding(const std::string& path, int64_t positions)
-        : model(load_model(posix_file_system(), path, 1)),
+        : model(load_model(posix_file_system(), path, kOneThread)),
           decoder(model.config.model, {.storage = model.storage(), .max_positions = positions},
                   *model.weights, *model.device, *model.allocator) {}
   };
@@ -368,7 +370,7 @@ TEST(FindCheckpoint, PassesOverDamagedOnes) {
   write_model_checkpoint(newest, {.model = small_config(30), .step = 7});
   fs.truncate(newest + "/rank_00000_of_00001.safetensors", 100);
   EXPECT_EQ(find_checkpoint(fs, directory.path()), older);
-  EXPECT_ERROR(load_model(fs, newest, 1), "rank_00000_of_00001.safetensors", "100 bytes");
+  EXPECT_ERROR(load_model(fs, newest, kOneThread), "rank_00000_of_00001.safetensors", "100 bytes");
   fs.truncate(older + "/rank_00000_of_00001.safetensors", 100);
   EXPECT_ERROR(find_checkpoint(fs, directory.path()), "none of its 2 checkpoints is whole");
 }

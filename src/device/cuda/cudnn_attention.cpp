@@ -224,7 +224,7 @@ struct CudnnAttention::Library {
     const fe::error_t answer = graph.build(handle.get());
     if (answer.is_good()) return &graph;
     graphs.erase(key);
-    refused.emplace(key, answer.err_msg);
+    refused.emplace(key, answer.err_msg.substr(0, answer.err_msg.find('\n')));
     return nullptr;
   }
   const SdpaGraph& get(const Key& key) {
@@ -245,9 +245,9 @@ CudnnAttention::Library& CudnnAttention::library() {
 }
 
 int64_t CudnnAttention::workspace_estimate(const AttentionShape& s) {
-  const int64_t pairs = s.batch * s.heads;
+  constexpr int64_t kFixed = 256;
   const int64_t queries = align_up(s.seq_len, kQueryTile), keys = align_up(s.seq_len, kKeyTile);
-  return pairs * (queries * keys * 2 + queries * s.head_dim * 4 + queries * 4);
+  return s.batch * s.heads * (queries * keys * 2 + s.seq_len * 4) + kFixed;
 }
 
 int64_t CudnnAttention::sequences_at_once(const AttentionShape& shape) {

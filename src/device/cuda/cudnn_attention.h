@@ -42,9 +42,9 @@ class CudnnAttention final : public Attention {
 
   // Sequences of a group, as even as they come.
   static int64_t sequences_at_once(const AttentionShape& shape);
-  // Bytes that a backward pass over all sequences of the shape takes at most, as far as cuDNN's documentation
-  // and the graph of its frontend tell: rowsum(dO O) [B,H,T] in fp32, dP [B,H,T,T] in bf16 with T in whole
-  // tiles of 64 queries and 128 keys, and an fp32 accumulator of dQ [B,H,T,D].
+  // Bytes that a backward pass over all sequences of the shape takes: what cuDNN 9.19 asks for on Hopper,
+  // which is more than it does on Ampere and Blackwell. rowsum(dO O) [B,H,T] in fp32 and dP [B,H,T,T] in
+  // bf16, with T in whole tiles of 64 queries and 128 keys.
   static int64_t workspace_estimate(const AttentionShape& shape);
 
  private:

@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(CrossEntropyTeam::kThreads, kCrossEntropyBlock
   for (int p = lane; p < packs; p += kThreads) {
     Pack<float, kWidth> d = to_floats(load_pack<kWidth>(kept, p));
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) d.at[i] = gradient(d.at[i], int64_t{p} * kWidth + i);
+    for (int i = 0; i < kWidth; ++i) d.at[i] = gradient(d.at[i], p * kWidth + i);
     store_pack(z, p, from_floats<T>(d));
   }
 }

@@ -30,11 +30,13 @@ MPT_HD float cross_entropy_loss(float sum, float top, float of_target) {
 
 struct CrossEntropyGradient {
   float top, factor, scale;  // factor: scale / sum
-  int64_t target;
+  int32_t target;
 
-  MPT_HD float operator()(float z, int64_t c) const {
+  // Index: int32_t where narrow comparisons are cheaper.
+  template <class Index>
+  MPT_HD float operator()(float z, Index c) const {
     const float p = factor * softmax_term(z, top);
-    return c == target ? p - scale : p;
+    return c == Index(target) ? p - scale : p;
   }
 };
 
@@ -63,20 +65,6 @@ struct CrossEntropy {
       group.each(cols, [=](int64_t c) { z[c] = from_float<T>(gradient(to_float(z[c]), c)); });
     }
     if (group.lane() == 0) losses[row] = cross_entropy_loss(sum, top, of_target);
-  }
-};
-
-// *result: the sum of losses, in FP64.
-struct SumLosses {
-  const float* losses;
-  int64_t count;
-  double* result;
-
-  template <class G>
-  MPT_HD void operator()(G group, int64_t) const {
-    const float* const loss = losses;
-    const double sum = group.sum(count, [=](int64_t i) { return double(loss[i]); });
-    if (group.lane() == 0) *result = sum;
   }
 };
 

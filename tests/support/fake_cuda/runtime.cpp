@@ -249,12 +249,16 @@ cudaError_t check_shape(const cudaLaunchConfig_t& config, const void* kernel) {
 
 cudaError_t check_arguments(const fake_cuda::detail::Kernel& kernel) {
   if (runtime().host_pointers == fake_cuda::HostPointers::kAllowed) return cudaSuccess;
-  for (size_t at = 0; at + sizeof(uint64_t) <= kernel.argument_bytes; at += sizeof(uint64_t)) {
-    uint64_t word = 0;
-    memcpy(&word, kernel.arguments + at, sizeof word);
-    if (fake_cuda::detail::is_host_address(word))
-      return refuse(cudaErrorIllegalAddress,
-                    fmt::format("a kernel's arguments hold, at byte {}, the host address {:#x}", at, word));
+  for (size_t argument = 0; argument < kernel.arguments.size(); ++argument) {
+    const std::vector<std::byte>& bytes = kernel.arguments[argument];
+    for (size_t at = 0; at + sizeof(uint64_t) <= bytes.size(); at += sizeof(uint64_t)) {
+      uint64_t word = 0;
+      memcpy(&word, bytes.data() + at, sizeof word);
+      if (fake_cuda::detail::is_host_address(word))
+        return refuse(cudaErrorIllegalAddress,
+                      fmt::format("argument {} of a kernel holds, at byte {}, the host address {:#x}",
+                                  argument, at, word));
+    }
   }
   return cudaSuccess;
 }

@@ -14,6 +14,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #define CUDART_VERSION 13000
 #define CUDART_CB
@@ -244,11 +245,22 @@ namespace fake_cuda::detail {
 struct Kernel {
   const void* address;
   std::function<void()> thread;
-  // Where the arguments lie, for a look at the pointers among them.
-  const std::byte* arguments;
-  size_t argument_bytes;
+  std::vector<std::vector<std::byte>> arguments;  // for a look at the pointers among them
 };
 cudaError_t launch(const cudaLaunchConfig_t& config, Kernel kernel);
+
+// Without what lies in the padding. GCC 12 takes some bytes in arrays of structures for padding too.
+template <class T>
+std::vector<std::byte> bytes_of(const T& value) {
+  struct {
+    T copy;
+    std::byte slack[64];
+  } padded{value, {}};
+  __builtin_clear_padding(&padded.copy);
+  std::vector<std::byte> bytes(sizeof value);
+  memcpy(bytes.data(), &padded.copy, sizeof value);
+  return bytes;
+}
 
 }  // namespace fake_cuda::detail
 
@@ -259,13 +271,13 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
                 "arguments are copied to the GPU byte by byte");
   using Tuple = std::tuple<Parameters...>;
   static_assert(sizeof(Tuple) <= 4096, "more arguments than every GPU takes");
-  auto values = std::make_shared<Tuple>(std::forward<Arguments>(arguments)...);
-  std::apply([](auto&... value) { (__builtin_clear_padding(&value), ...); }, *values);  // no pointers in there
-  const auto* bytes = reinterpret_cast<const std::byte*>(values.get());
+  const auto values = std::make_shared<const Tuple>(std::forward<Arguments>(arguments)...);
+  std::vector<std::vector<std::byte>> bytes;
+  std::apply([&bytes](const auto&... value) { (bytes.push_back(fake_cuda::detail::bytes_of(value)), ...); },
+             *values);
   return fake_cuda::detail::launch(*config, {.address = reinterpret_cast<const void*>(kernel),
                                              .thread = [kernel, values] { std::apply(kernel, *values); },
-                                             .arguments = bytes,
-                                             .argument_bytes = sizeof(Tuple)});
+                                             .arguments = std::move(bytes)});
 }
 
 // --- what threads do together

@@ -1,0 +1,218 @@
+// Whole runs on the CUDA backend: they follow the CPU's, repeat and continue bit for bit, and a step neither
+// allocates nor waits more than once.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cuda/gpu.h"
+#include "support/temp_directory.h"
+#include "train/tiny_run.h"
+
+namespace mpt::test {
+namespace {
+
+using Overrides = std::vector<std::string>;
+
+struct Regime {
+  std::string name;
+  Overrides overrides;
+};
+void PrintTo(const Regime& regime, std::ostream* out) { *out << regime.name; }
+
+// Pairs of formats, and every way to round and to decide that takes another path on the device.
+const std::vector<Regime> kRegimes{
+    {"fp32", {"precision.weights=fp32", "precision.compute=fp32"}},
+    {"bf16", {}},
+    {"bf16_adamw", {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null"}},
+    {"bf16_stochastic", {"optimizer.writeback=stochastic"}},
+    {"bf16_kahan", {"optimizer.writeback=kahan"}},
+    {"bf16_apollo_e",
+     {"optimizer.apollo_e=channel", "optimizer.apollo_e_rank=3", "optimizer.apollo_e_gap=2"}},
+    {"bf16_fp8", {"precision.compute=fp8", "precision.fp8_history=3"}},
+    {"fp8_fp8", {"precision.weights=block_fp8", "precision.compute=fp8", "precision.fp8_history=3"}},
+    {"fp8_fp8_current",
+     {"precision.weights=block_fp8", "precision.compute=fp8", "precision.fp8_recipe=current",
+      "precision.fp8_weight_recast=microbatch", "train.activation_recompute=block"}},
+    {"nvfp4_fp8", {"precision.weights=nvfp4", "precision.compute=fp8", "precision.fp8_history=3"}},
+    {"nvfp4_live_fp8",
+     {"precision.weights=nvfp4", "precision.nvfp4_scale_mode=live", "precision.compute=fp8",
+      "precision.fp8_history=3", "precision.fp8_lm_head=true", "model.vocab_size=64"}},
+};
+
+class CudaTraining : public GpuTest, public testing::WithParamInterface<Regime> {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    write_tiny_data(directory_.path());
+  }
+  // Steps are saved at their end only, and nothing is evaluated, unless asked for. FP8 products need whole
+  // sixteens of tokens: a micro-batch has three rows of 16.
+  RunConfig config(const std::string& name, const Overrides& more = {}) const {
+    Overrides all{"device.type=cuda",
+                  "device.tune_products=false",
+                  "device.cuda_attention=products",
+                  "train.steps=4",
+                  "checkpoint.every_steps=2",
+                  "eval.every_steps=0",
+                  "optimizer.lr_additive=5e-3",
+                  "optimizer.lr_multiplicative=5e-3"};
+    if (IsParameterized()) append(all, GetParam().overrides);
+    append(all, more);
+    return tiny_config(directory_.path(), name, all);
+  }
+  std::vector<double> losses(const RunConfig& config) const {
+    std::vector<double> all;
+    for (auto& [step, record] : read_metrics(posix_file_system(), metrics_path(config)))
+      all.push_back(record.at("loss").get<double>());
+    return all;
+  }
+  std::vector<double> trained(const RunConfig& config) const {
+    train(config);
+    return losses(config);
+  }
+
+ private:
+  static void append(Overrides& all, const Overrides& more) {
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  static bool IsParameterized() {
+    return testing::UnitTest::GetInstance()->current_test_info()->value_param() != nullptr;
+  }
+  TempDirectory directory_;
+};
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double most = 0;
+  for (size_t i = 0; i < a.size(); ++i) most = std::max(most, std::fabs(a[i] - b[i]));
+  return most;
+}
+
+// The backends differ by the order of sums. What that may do to a loss curve is seen on the CPU alone, which
+// adds in another order too when its micro-batches are cut differently.
+TEST_P(CudaTraining, FollowsTheCpu) {
+  const Overrides longer{"train.steps=12", "checkpoint.every_steps=0"};
+  const auto with = [&](Overrides more) {
+    more.insert(more.end(), longer.begin(), longer.end());
+    return more;
+  };
+  const std::vector<double> gpu = trained(config("gpu", longer));
+  const std::vector<double> cpu = trained(config("cpu", with({"device.type=cpu"})));
+  const std::vector<double> other =
+      trained(config("other", with({"device.type=cpu", "batch.micro_batch_rows=2"})));
+  ASSERT_EQ(gpu.size(), 12u);
+  ASSERT_EQ(cpu.size(), 12u);
+  // The first loss precedes every update: sums of at most a few hundred terms, each operand rounded to BF16.
+  EXPECT_NEAR(gpu[0], cpu[0], 0x1p-8 * cpu[0]);
+  const double noise = largest_difference(cpu, other);
+  EXPECT_LE(largest_difference(gpu, cpu), std::max(8 * noise, 1e-4 * cpu[0])) << "rounding alone: " << noise;
+  EXPECT_LT(gpu.back(), gpu.front());
+}
+
+TEST_P(CudaTraining, RepeatsBitForBit) {
+  const RunConfig once = config("once"), again = config("again");
+  train(once);
+  train(again);
+  EXPECT_TRUE(tensors_at(once, 4) == tensors_at(again, 4));
+  EXPECT_EQ(losses(once), losses(again));
+}
+
+TEST_P(CudaTraining, ContinuesBitForBit) {
+  const Overrides evaluated{"eval.every_steps=1"};
+  const RunConfig whole = config("whole", evaluated), part = config("part", evaluated);
+  train(whole);
+  train(part, checkpoint_path(whole, 2));
+  EXPECT_TRUE(tensors_at(part, 4) == tensors_at(whole, 4));
+  EXPECT_TRUE(metrics_of(whole).ends_with(metrics_of(part)));
+}
+
+// What was recorded once is what every step does: nothing of a step's own is frozen in it.
+TEST_P(CudaTraining, ReplaysWhatItWouldEnqueue) {
+  const Overrides steps{"train.steps=6", "schedule.warmup_steps=3"};
+  Overrides eager = steps;
+  eager.emplace_back("device.cuda_graph=false");
+  const RunConfig replayed = config("replayed", steps), enqueued = config("enqueued", eager);
+  train(replayed);
+  train(enqueued);
+  EXPECT_TRUE(tensors_at(replayed, 6) == tensors_at(enqueued, 6));
+  EXPECT_EQ(losses(replayed), losses(enqueued));
+}
+
+INSTANTIATE_TEST_SUITE_P(Regimes, CudaTraining, testing::ValuesIn(kRegimes),
+                         [](const auto& instance) { return instance.param.name; });
+
+using CudaRun = CudaTraining;
+
+// The update is left out on the device, and counted as the CPU counts it.
+TEST_F(CudaRun, SkipsStepsThatAreNotFinite) {
+  const Overrides exploding{"optimizer.lr_additive=1e38",
+                            "train.nonfinite_policy=skip_step",
+                            "train.steps=6",
+                            "checkpoint.every_steps=1",
+                            "optimizer.rule=adamw",
+                            "optimizer.lr_multiplicative=null"};
+  Overrides on_cpu = exploding;
+  on_cpu.emplace_back("device.type=cpu");
+  const RunConfig gpu = config("gpu", exploding), cpu = config("cpu", on_cpu);
+  train(gpu);
+  train(cpu);
+  const auto skipped = [](const RunConfig& run) {
+    std::vector<int64_t> steps;
+    for (auto& [step, record] : read_metrics(posix_file_system(), metrics_path(run)))
+      if (record.value("skipped", false)) steps.push_back(step);
+    return steps;
+  };
+  ASSERT_FALSE(skipped(gpu).empty());
+  EXPECT_EQ(skipped(gpu), skipped(cpu));
+  for (const int64_t step : skipped(gpu))
+    EXPECT_TRUE(tensors_at(gpu, step) == tensors_at(gpu, step - 1)) << step;
+}
+
+TEST_F(CudaRun, CountsWhatRoundingLeftOfUpdates) {
+  const Overrides surveyed{"log.update_survival=2", "precision.weights=block_fp8", "precision.compute=fp8"};
+  const RunConfig with = config("with", surveyed),
+                  without = config("without", {"precision.weights=block_fp8", "precision.compute=fp8"});
+  train(with);
+  train(without);
+  EXPECT_TRUE(tensors_at(with, 4) == tensors_at(without, 4));
+  const auto metrics = read_metrics(posix_file_system(), metrics_path(with));
+  EXPECT_TRUE(metrics.at(2).contains("update_survival"));
+  EXPECT_FALSE(metrics.at(3).contains("update_survival"));
+}
+
+#ifdef MPT_FAKE_CUDA
+
+// Threads in any order, and work as late as the host allows it: what depends on either has a race.
+TEST_P(CudaTraining, DependsOnNoOrder) {
+  const RunConfig once = config("once"), again = config("again");
+  train(once);
+  fake_cuda::set_order(fake_cuda::Order::kBackward);
+  fake_cuda::set_execution(fake_cuda::Execution::kLate);
+  train(again);
+  EXPECT_TRUE(tensors_at(once, 4) == tensors_at(again, 4));
+  EXPECT_EQ(losses(once), losses(again));
+}
+
+// From the third step on, which is the first that is replayed.
+TEST_F(CudaRun, AStepNeitherAllocatesNorWaitsMoreThanOnce) {
+  const auto counted = [&](int64_t steps) {
+    const RunConfig run =
+        config(fmt::format("steps{}", steps),
+               {fmt::format("train.steps={}", steps), "checkpoint.every_steps=0", "schedule.warmup_steps=1"});
+    fake_cuda::reset_counters();
+    train(run);
+    return fake_cuda::counters();
+  };
+  const fake_cuda::Counters few = counted(3), more = counted(8);
+  EXPECT_EQ(more.allocations, few.allocations);
+  EXPECT_EQ(more.synchronisations - few.synchronisations, 5);
+  EXPECT_EQ(more.graph_launches - few.graph_launches, 5);
+  EXPECT_EQ(more.captures, few.captures);
+}
+
+#endif
+
+}  // namespace
+}  // namespace mpt::test
