@@ -1,8 +1,11 @@
 // Timed choices of algorithms: made once per kind of product, stored, restored, refused.
+#include <algorithm>
 #include <array>
 #include <vector>
 
 #include "cuda/device_fixture.h"
+#include "device/cuda/cuda_error.h"
+#include "device/cuda/gemm_tuning.h"
 #include "device/gemm_problem.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
@@ -98,7 +101,7 @@ TEST_F(CudaGemmTuning, ChoicesForAnotherLibraryAreLeftOutWithAWarning) {
   for (GemmChoice& choice : choices) {
     const size_t at = choice.algorithm.find(' ');
     ASSERT_NE(at, std::string::npos);
-    choice.algorithm.insert(at + 1, "9");
+    choice.algorithm = fmt::format("{} 9{}", choice.algorithm.substr(0, at), choice.algorithm.substr(at + 1));
   }
   use({});
   const test::CapturedLog log;
@@ -120,7 +123,54 @@ TEST_F(CudaGemmTuning, ADamagedChoiceIsAnError) {
   EXPECT_ERROR(gemm().restore(std::array{odd}), whole.key, "hexadecimal digits");
 }
 
+TEST_F(CudaGemmTuning, WhatIsClearlyFasterIsChosenOfWhatCanRun) {
+  const GemmKey key = GemmKey::of({.a = {nullptr, DType::kBF16, 64, 64, 64},
+                                   .b = {nullptr, DType::kE4M3, 64, 64, 64},
+                                   .d = {nullptr, DType::kF32, 64, 64, 64}});
+  std::vector<int> runs(3);
+  const auto run = [&](const GemmAddresses& x, size_t candidate) {
+    ++runs[candidate];
+    // Not zeros, which would take less power than what training multiplies.
+    std::array<uint32_t, 64> row{};
+    check_cuda(cudaMemcpyAsync(row.data(), x.a, 128, cudaMemcpyDeviceToHost, device_->cuda_stream()), "copy");
+    EXPECT_GT(std::count_if(row.begin(), row.begin() + 32, [](uint32_t word) { return word != 0; }), 30);
+    const int repeats = candidate == 1 ? 1 : 200;
+    for (int i = 0; i < repeats; ++i)
+      check_cuda(cudaMemsetAsync(x.d, 0, 64 * 64 * 4, device_->cuda_stream()), "cudaMemsetAsync");
+    return candidate != 2;
+  };
+  const auto chosen = [&](size_t candidates) {
+    return time_candidates({.key = key, .candidates = candidates, .run = run}, device_->cuda_stream());
+  };
+  const auto best = chosen(3);
+  ASSERT_TRUE(best.has_value());
+  EXPECT_EQ(best->best, 1u);
+  EXPECT_LT(best->best_us, best->first_us);
+  EXPECT_GT(runs[0], 3);
+  EXPECT_EQ(runs[0], runs[1]);
+  EXPECT_EQ(runs[2], 1);  // not again after it could not
+  EXPECT_EQ(chosen(1)->best, 0u);
+}
+
 #ifdef MPT_FAKE_CUDA
+// The library refuses an algorithm of another product.
+TEST_F(CudaGemmTuning, AStoredAlgorithmThatIsNotTakenIsReplacedWithAWarning) {
+  gemm().reserve(*allocator_, calls());
+  const std::vector<GemmChoice> choices = gemm().choices();
+  std::vector<GemmChoice> swapped = choices;
+  std::swap(swapped[0].algorithm, swapped[1].algorithm);
+  use({.tuning = GemmTuning::kOff});
+  const test::CapturedLog log;
+  gemm().restore(swapped);
+  EXPECT_EQ(gemm().choices(), swapped);
+  gemm().reserve(*allocator_, calls());
+  for (const size_t i : {0, 1})
+    EXPECT_TRUE(log.has(fmt::format("{}: the stored algorithm", choices[i].key))) << log.text();
+  EXPECT_FALSE(log.has(choices[2].key)) << log.text();
+  EXPECT_NE(gemm().choices()[0], swapped[0]);
+  EXPECT_EQ(gemm().choices()[2], choices[2]);
+}
+
 TEST_F(CudaGemmTuning, TimesEveryKindOnceAndFreesWhatItTook) {
   gemm().reserve(*allocator_, {});
   const int64_t live = fake_cuda::counters().live_allocations;

@@ -54,6 +54,7 @@ TEST_F(CudaGraph, RunsOnceRecordsOnceAndReplaysWithNewImages) {
   for (size_t i = 0; i < calls.size(); ++i) {
     expect_doubled(*work, float(i + 1));
     EXPECT_EQ(calls_, calls[i]);
+    EXPECT_EQ(work->replayed(), i >= 2);
   }
 }
 
@@ -64,6 +65,7 @@ TEST_F(CudaGraph, OffItIsRunEveryTime) {
   for (int i = 1; i <= 4; ++i) {
     expect_doubled(*work, float(i));
     EXPECT_EQ(calls_, i);
+    EXPECT_FALSE(work->replayed());
   }
 }
 
@@ -156,6 +158,24 @@ TEST_F(CudaGraph, MayGoWhileItRuns) {
   device_->synchronize();
   EXPECT_EQ(out_.image<float>()[0], 16.0f);
 }
+
+#ifdef MPT_FAKE_CUDA
+// Nothing is there before the host waits, and the host waits nowhere else.
+TEST_F(CudaGraph, IsOnlyEnqueued) {
+  fake_cuda::set_execution(fake_cuda::Execution::kLate);
+  const auto work = device_->make_repeated_work();
+  for (int i = 1; i <= 4; ++i) {
+    std::fill_n(in_.image<float>(), 16, float(i));
+    fake_cuda::reset_counters();
+    work->run([&] { doubled(); });
+    EXPECT_EQ(fake_cuda::counters().synchronisations, 0);
+    EXPECT_EQ(fake_cuda::counters().allocations, 0);
+    EXPECT_EQ(out_.image<float>()[0], float(2 * (i - 1)));
+    device_->synchronize();
+    EXPECT_EQ(out_.image<float>()[0], float(2 * i));
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace mpt

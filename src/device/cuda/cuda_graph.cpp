@@ -39,6 +39,7 @@ class CudaGraph final : public RepeatedWork {
   CudaGraph& operator=(const CudaGraph&) = delete;
 
   void run(const std::function<void()>& work) override {
+    replayed_ = false;
     const bool part_of_other_work = depth_.depth > 0;
     if (part_of_other_work || !has_run_) {
       const Deeper deeper(depth_);
@@ -46,9 +47,12 @@ class CudaGraph final : public RepeatedWork {
       has_run_ = has_run_ || !part_of_other_work;
       return;
     }
-    if (replay_ == nullptr) replay_ = instance_of(*recorded(work));
+    const bool recorded_before = replay_ != nullptr;
+    if (!recorded_before) replay_ = instance_of(*recorded(work));
     check_cuda(cudaGraphLaunch(replay_.get(), stream_), "cudaGraphLaunch");
+    replayed_ = recorded_before;
   }
+  [[nodiscard]] bool replayed() const override { return replayed_; }
 
  private:
   using Graph = Owned<cudaGraph_t, cudaGraphDestroy>;
@@ -79,7 +83,8 @@ class CudaGraph final : public RepeatedWork {
 
   cudaStream_t stream_;
   RepetitionDepth& depth_;
-  bool has_run_ = false;  // once, as it is
+  bool has_run_ = false;   // once, as it is
+  bool replayed_ = false;  // the last time
   Instance replay_;
 };
 
