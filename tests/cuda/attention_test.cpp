@@ -161,6 +161,34 @@ TEST_F(ProductAttentionTest, TheSameCallGivesTheSameBits) {
   }
 }
 
+#ifdef MPT_FAKE_CUDA
+// In place, so the lanes of a warp must not overtake one another.
+TEST_F(ProductAttentionTest, TheOrderOfThreadsDoesNotMatter) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const AttentionShape shape{.batch = 1, .seq_len = 300, .heads = 2, .head_dim = 8};
+    Problem one(shape, dtype), two(shape, dtype);
+    products().run(one);
+    fake_cuda::set_order(fake_cuda::Order::kBackward);
+    products().run(two);
+    EXPECT_EQ(one.out, two.out);
+    EXPECT_EQ(one.log_sum_exp, two.log_sum_exp);
+    EXPECT_EQ(one.d_qkv, two.d_qkv);
+    fake_cuda::set_order(fake_cuda::Order::kForward);
+  }
+}
+
+// Work that starts when the host waits for it finds everything that the calls were given.
+TEST_F(ProductAttentionTest, RunsLate) {
+  fake_cuda::set_execution(fake_cuda::Execution::kLate);
+  Problem p({.batch = 2, .seq_len = 33, .heads = 2, .head_dim = 16}, DType::kBF16);
+  test::GpuAllocator scratch;
+  ProductAttention attention(gpu_->stream(), kScratch);
+  attention.reserve(scratch, p.shape, p.dtype);
+  const AttentionUnderTest tested{.run = [&](Problem& q) { run(attention, q); }, .bf16_operand = kBf16Unit};
+  ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(tested, p));
+}
+#endif
+
 // What is not a number in one pair stays there, and does not vanish.
 TEST_F(ProductAttentionTest, NotANumberShows) {
   Problem p({.batch = 1, .seq_len = 40, .heads = 2, .head_dim = 8}, DType::kF32);

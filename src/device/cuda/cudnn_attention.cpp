@@ -250,11 +250,14 @@ int64_t CudnnAttention::workspace_estimate(const AttentionShape& s) {
   return s.batch * s.heads * (queries * keys * 2 + s.seq_len * 4) + kFixed;
 }
 
-int64_t CudnnAttention::sequences_at_once(const AttentionShape& shape) {
+int64_t CudnnAttention::most_sequences(const AttentionShape& shape) {
   AttentionShape one = shape;
   one.batch = 1;
-  const int64_t most = std::max<int64_t>(kWorkspaceBytes / std::max<int64_t>(workspace_estimate(one), 1), 1);
-  const int64_t groups = std::max<int64_t>((shape.batch + most - 1) / most, 1);
+  return std::clamp<int64_t>(kWorkspaceBytes / workspace_estimate(one), 1, std::max<int64_t>(shape.batch, 1));
+}
+
+int64_t CudnnAttention::sequences_at_once(const AttentionShape& shape) {
+  const int64_t most = most_sequences(shape), groups = (shape.batch + most - 1) / most;
   return (shape.batch + groups - 1) / groups;
 }
 
@@ -284,7 +287,7 @@ void CudnnAttention::reserve(Allocator& allocator, const AttentionShape& shape, 
   const auto found = objection(shape, storage);
   check(!found, "cuDNN attention for a shape that it does not take: {}", found.value_or(""));
   AttentionShape group = shape;
-  group.batch = sequences_at_once(shape);
+  group.batch = most_sequences(shape);  // a smaller batch may fall into larger groups
   int64_t bytes = workspace_estimate(group);
   if (stream_ != nullptr)
     for (const Key& key : keys_for(shape)) bytes = std::max(bytes, library().get(key).workspace_bytes());

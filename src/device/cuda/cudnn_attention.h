@@ -40,7 +40,9 @@ class CudnnAttention final : public Attention {
   // log_sum_exp must have rows without padding.
   void backward(const AttentionBackward& call) override;
 
-  // Sequences of a group, as even as they come.
+  // How many sequences a group may have: at least one.
+  static int64_t most_sequences(const AttentionShape& shape);
+  // How many the groups of a shape that is not empty have, as even as they come.
   static int64_t sequences_at_once(const AttentionShape& shape);
   // Bytes that a backward pass over all sequences of the shape takes: what cuDNN 9.19 asks for on Hopper,
   // which is more than it does on Ampere and Blackwell. rowsum(dO O) [B,H,T] in fp32 and dP [B,H,T,T] in
