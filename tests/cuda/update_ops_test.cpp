@@ -67,6 +67,7 @@ class MirroredUpdateOps final : public UpdateOps {
       mirror(factors_);
       device.factors.values = mirror(call.factors.values);
     }
+    std::visit([&](auto& rule) { mirror_tables(mirror, rule); }, device.rule);
     make_cuda_update_ops(mirror.stream())->update(device);
     mirror.fetch();
   }
@@ -95,6 +96,14 @@ class MirroredUpdateOps final : public UpdateOps {
   }
 
  private:
+  static void mirror_tables(Mirror& mirror, auto& rule) {
+    if constexpr (requires { rule.decay.factor_minus_one; }) {
+      for (const float** const table : {&rule.decay.factor, &rule.decay.factor_minus_one})
+        *table = mirror(Tensor{reinterpret_cast<std::byte*>(const_cast<float*>(*table)), DType::kF32, 1,
+                               ExponentDecay::kEntries, ExponentDecay::kEntries})
+                     .as<float>();
+    }
+  }
   static void sum_any(const auto& tensor, const Tensor& partial) {
     Mirror mirror;
     const auto device = mirror(tensor);
@@ -125,8 +134,9 @@ std::vector<uint32_t> updated(const RunSetup& setup, std::unique_ptr<UpdateOps> 
 }
 
 void expect_same_bits(const Combination& c) {
+  SCOPED_TRACE(c.name);
   const std::vector<uint32_t> gpu = updated(c.setup, std::make_unique<MirroredUpdateOps>());
-  ASSERT_EQ(gpu, updated(c.setup, make_cpu_update_ops())) << c.name;
+  ASSERT_EQ(gpu, updated(c.setup, make_cpu_update_ops()));
 }
 
 // A quarter of the list a test, so that they can run at once.
