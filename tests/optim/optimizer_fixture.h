@@ -1,4 +1,4 @@
-// An optimizer with tensors of its own on the CPU, as a run has them.
+// An optimizer with tensors of its own, as a run has them; on the CPU where no other device is given.
 #pragma once
 
 #include <functional>
@@ -103,9 +103,11 @@ class OptimizerRun {
                      shapes) {}
 
   OptimizerRun(const RunSetup& setup, const std::vector<TargetShape>& shapes)
-      : device_(make_cpu_device(setup.threads)),
-        allocator_(device_->make_allocator()),
-        config_(setup.config) {
+      : OptimizerRun(setup, shapes, make_cpu_device(setup.threads)) {}
+
+  // On any device; encode(), fill_gradient(), everything() and decoded() know the way to its memory.
+  OptimizerRun(const RunSetup& setup, const std::vector<TargetShape>& shapes, std::unique_ptr<Device> device)
+      : device_(std::move(device)), allocator_(device_->make_allocator()), config_(setup.config) {
     int64_t most_rows = 1;
     for (size_t i = 0; i < shapes.size(); ++i) {
       add_target(setup, shapes[i], i);
@@ -136,22 +138,29 @@ class OptimizerRun {
   // Weights of any format, by their first encoding.
   void encode(size_t i, const std::function<float(int64_t, int64_t)>& value) {
     const EncodedTensor& w = targets_[i].weights;
-    std::vector<float> values(size_t(w.elements()));
-    const Tensor source = fp32_view(values, w);
-    fill_tensor(source, value);
+    const Tensor source = allocator_->tensor(Purpose::kScratch, DType::kF32, w.rows, w.cols);
+    fill(source, value);
     precision_ops_->encode(source, w);
   }
   [[nodiscard]] std::vector<float> decoded(size_t i) {
-    std::vector<float> values(size_t(targets_[i].weights.elements()));
-    precision_ops_->decode(targets_[i].weights, fp32_view(values, targets_[i].weights));
-    return values;
+    const EncodedTensor& w = targets_[i].weights;
+    const Tensor values = allocator_->tensor(Purpose::kScratch, DType::kF32, w.rows, w.cols);
+    precision_ops_->decode(w, values);
+    const std::vector<std::byte> bytes = fetched(values);
+    std::vector<float> floats(size_t(w.elements()));
+    memcpy(floats.data(), bytes.data(), bytes.size());
+    return floats;
+  }
+  void fill_gradient(size_t i, const std::function<float(int64_t, int64_t)>& value) {
+    fill(targets_[i].gradient, value);
   }
 
   // Weights and every state, in one list: what bit equality of two runs means.
   [[nodiscard]] std::vector<uint32_t> everything() const {
     std::vector<uint32_t> all;
     for (const NamedTensor& named : tensors()) {
-      const std::vector<uint32_t> bits = bits_of_tensor(named.tensor);
+      std::vector<std::byte> bytes = fetched(named.tensor);
+      const std::vector<uint32_t> bits = bits_of_tensor(packed(bytes, named.tensor));
       all.insert(all.end(), bits.begin(), bits.end());
     }
     return all;
@@ -182,8 +191,19 @@ class OptimizerRun {
                          .row_range(0, shape.rows)
                          .columns(0, shape.cols)});
   }
-  static Tensor fp32_view(std::vector<float>& values, const EncodedTensor& like) {
-    return {reinterpret_cast<std::byte*>(values.data()), DType::kF32, like.rows, like.cols, like.cols};
+  // Elements of a tensor of the device, row after row.
+  [[nodiscard]] std::vector<std::byte> fetched(const Tensor& tensor) const {
+    std::vector<std::byte> bytes(size_t(tensor.elements() * size_of(tensor.dtype)));
+    device_->download(tensor, bytes.data());
+    return bytes;
+  }
+  static Tensor packed(std::vector<std::byte>& bytes, const Tensor& like) {
+    return {bytes.data(), like.dtype, like.rows, like.cols, like.cols};
+  }
+  void fill(const Tensor& target, const std::function<float(int64_t, int64_t)>& value) {
+    std::vector<std::byte> bytes(size_t(target.elements() * size_of(target.dtype)));
+    fill_tensor(packed(bytes, target), value);
+    device_->upload(bytes.data(), target);
   }
 
   std::unique_ptr<Device> device_;

@@ -249,16 +249,10 @@ struct Kernel {
 };
 cudaError_t launch(const cudaLaunchConfig_t& config, Kernel kernel);
 
-// Without what lies in the padding. GCC 12 takes some bytes in arrays of structures for padding too.
 template <class T>
 std::vector<std::byte> bytes_of(const T& value) {
-  struct {
-    T copy;
-    std::byte slack[64];
-  } padded{value, {}};
-  __builtin_clear_padding(&padded.copy);
   std::vector<std::byte> bytes(sizeof value);
-  memcpy(bytes.data(), &padded.copy, sizeof value);
+  memcpy(bytes.data(), static_cast<const void*>(&value), sizeof value);
   return bytes;
 }
 
