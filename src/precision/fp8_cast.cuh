@@ -23,37 +23,57 @@ inline constexpr int kWarps = kThreadsPerBlock / WarpGroup::kLanes;
 
 // fp32 or bf16 whose rows begin at multiples of 16 bytes.
 template <class T>
-struct PackedCodec {
+struct PackedRows {
   const T* data;
   int64_t stride;
-
-  template <class G>
-  MPT_HD void load(G group, UnitSpan unit, float (&x)[LanePart<G>::kSize]) const {
-    constexpr int kSize = LanePart<G>::kSize, kPack = kPackOf<T>;
-    static_assert(kSize % kPack == 0);
-    const LanePart<G> part(group, unit);
-    const T* const from = data + unit.row * stride + part.col;
-    if (part.size == kSize) {
-#pragma unroll
-      for (int first = 0; first < kSize; first += kPack) {
-        const Pack<T, kPack> pack = load_pack<kPack>(from + first);
-#pragma unroll
-        for (int k = 0; k < kPack; ++k) x[first + k] = to_float(pack.at[k]);
-      }
-    } else {
-#pragma unroll
-      for (int k = 0; k < kSize; ++k) x[k] = k < part.size ? to_float(from[k]) : 0.0f;
-    }
-  }
 };
 
-// Rows of a warp whose loads are in flight at a time; decoding takes registers of its own.
+inline constexpr int kLaneCodes = kUnit / WarpGroup::kLanes;
+
+// What a lane has read of a unit and not looked at yet, so that several rows are on their way at a time:
+// decoded, or, of packed rows, as it lies in memory.
 template <class Codec>
-inline constexpr int kRowsAtOnce = 2;
-template <>
-inline constexpr int kRowsAtOnce<ElementCodec> = 1;
+struct LaneValues {
+  static constexpr int kAtOnce = 2;  // decoding takes registers of its own
+  float x[kLaneCodes];
+
+  MPT_HD void fetch(const Codec& codec, UnitSpan unit) { codec.load(WarpGroup{}, unit, x); }
+  MPT_HD void get(float (&values)[kLaneCodes]) const {
+#pragma unroll
+    for (int k = 0; k < kLaneCodes; ++k) values[k] = x[k];
+  }
+};
 template <class T>
-inline constexpr int kRowsAtOnce<PackedCodec<T>> = 4;
+struct LaneValues<PackedRows<T>> {
+  static constexpr int kAtOnce = 4;
+  static constexpr int kPerWord = 4 / int(sizeof(T));
+  Pack<uint32_t, kLaneCodes / kPerWord> words;  // taking elements apart here would wait for them
+
+  MPT_HD void fetch(const PackedRows<T>& rows, UnitSpan unit) {
+    const LanePart<WarpGroup> part(WarpGroup{}, unit);
+    const T* const from = rows.data + unit.row * rows.stride + part.col;
+    if (part.size == kLaneCodes) {
+      words = load_pack<kLaneCodes / kPerWord>(reinterpret_cast<const uint32_t*>(from));
+    } else {
+      words = {};
+#pragma unroll
+      for (int k = 0; k < kLaneCodes; ++k)
+        if (k < part.size) words.at[k / kPerWord] |= element_bits(from[k]) << shift_of(k);
+    }
+  }
+  MPT_HD void get(float (&values)[kLaneCodes]) const {
+#pragma unroll
+    for (int k = 0; k < kLaneCodes; ++k) {
+      const uint32_t bits = words.at[k / kPerWord] >> shift_of(k);
+      values[k] = float_of(sizeof(T) == 4 ? bits : bits << 16);
+    }
+  }
+
+ private:
+  MPT_HD static int shift_of(int k) { return k % kPerWord * 16; }
+  MPT_HD static uint32_t element_bits(bf16 x) { return x.bits; }
+  MPT_HD static uint32_t element_bits(float x) { return bits_of(x); }
+};
 
 // Two codes, that of `low` in the lower byte: by the instruction that GPUs have from sm_89 on, which rounds
 // as round_to() does.
@@ -78,7 +98,6 @@ MPT_HD float most_with(float most, const float (&x)[kSize]) {
 }
 
 // The codes of a lane's part, as they lie in memory.
-inline constexpr int kLaneCodes = kUnit / WarpGroup::kLanes;
 using LaneCodes = Pack<uint16_t, kLaneCodes / 2>;
 
 MPT_HD uint8_t code_at(const LaneCodes& codes, int k) {
@@ -112,20 +131,25 @@ struct TilePlace {
 // row that one is seen once more.
 template <class Codec, class F>
 __device__ void each_row_of_tile(const Fp8Source<Codec>& source, const TilePlace& place, const F& f) {
-  constexpr int kRows = kTileRows / kWarps, kAtOnce = kRowsAtOnce<Codec>;
-  static_assert(kRows % kAtOnce == 0);
-  const WarpGroup group;
+  using Values = LaneValues<Codec>;
+  constexpr int kRows = kTileRows / kWarps;
+  static_assert(kRows % Values::kAtOnce == 0);
   const int first = static_cast<int>(threadIdx.x) / WarpGroup::kLanes * kRows;
 #pragma unroll 1
-  for (int done = first; done < first + kRows; done += kAtOnce) {
-    float x[kAtOnce][kLaneCodes];
+  for (int done = first; done < first + kRows; done += Values::kAtOnce) {
+    Values fetched[Values::kAtOnce];
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
+    for (int i = 0; i < Values::kAtOnce; ++i) {
       const int64_t row = min_of(place.first_row + done + i, source.grid.rows - 1);
-      source.load(group, {row, place.unit.col, place.unit.count}, x[i]);
+      fetched[i].fetch(source.codec, {row, place.unit.col, place.unit.count});
     }
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) f(done + i, x[i]);
+    for (int i = 0; i < Values::kAtOnce; ++i) {
+      float x[kLaneCodes];
+      fetched[i].get(x);
+      source.pass_through(x);
+      f(done + i, x);
+    }
   }
 }
 
@@ -206,8 +230,11 @@ struct TileCast {
   }
 };
 
+// Of a multiprocessor: enough to keep memory busy, few enough to keep all values in registers.
+inline constexpr int kBlocksAtOnce = 3;
+
 template <DType kTo, class Codec>
-__global__ void __launch_bounds__(kThreadsPerBlock) cast_kernel(TileCast<kTo, Codec> cast) {
+__global__ void __launch_bounds__(kThreadsPerBlock, kBlocksAtOnce) cast_kernel(TileCast<kTo, Codec> cast) {
   cast.cast(blockIdx.x);
 }
 

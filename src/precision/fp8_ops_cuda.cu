@@ -81,9 +81,9 @@ class CudaFp8Ops final : public Fp8OpsOn<CudaExec> {
     const UnitGrid grid{call.source.rows, call.source.cols};
     const bool packed = !is_scaled(call.source.encoding.format) && is_aligned(values, kPackBytes);
     if (packed && values.dtype == DType::kBF16)
-      f(Fp8Source<PackedCodec<bf16>>{grid, {values.as<bf16>(), values.stride}, Format::kF32});
+      f(Fp8Source<PackedRows<bf16>>{grid, {values.as<bf16>(), values.stride}, Format::kF32});
     else if (packed && values.dtype == DType::kF32)
-      f(Fp8Source<PackedCodec<float>>{grid, {values.as<float>(), values.stride}, call.through});
+      f(Fp8Source<PackedRows<float>>{grid, {values.as<float>(), values.stride}, call.through});
     else
       with_source(call, f);
   }

@@ -49,9 +49,13 @@ struct Fp8Source {
   template <class G>
   MPT_HD void load(G group, UnitSpan span, float (&x)[LanePart<G>::kSize]) const {
     codec.load(group, span, x);
+    pass_through(x);
+  }
+  template <int kSize>
+  MPT_HD void pass_through(float (&x)[kSize]) const {
     if (through == Format::kF32) return;
 #pragma omp simd
-    for (int k = 0; k < LanePart<G>::kSize; ++k) x[k] = rounded_to<bf16>(x[k]);
+    for (int k = 0; k < kSize; ++k) x[k] = rounded_to<bf16>(x[k]);
   }
 };
 

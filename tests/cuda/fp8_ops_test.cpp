@@ -113,6 +113,8 @@ TEST_F(Fp8OpsOnGpu, CastsOfPlainTensors) {
   for (const Shape& shape : kShapes)
     for (const Strides& strides : kStrides)
       for (const DType from : {DType::kBF16, DType::kF32}) {
+        // All strides of one shape; of the others packed rows and rows that are not.
+        if (shape.cols != 304 && strides.source % 16 == 8) continue;
         SCOPED_TRACE(testing::Message() << shape.rows << " x " << shape.cols << " of " << name_of(from)
                                         << ", rows " << strides.source << " apart");
         const HostMatrix source = plain_source(from, shape, strides.source);
