@@ -45,12 +45,8 @@ std::optional<std::string> checkpoint_to_resume(FileSystem& fs, const RunConfig&
 
 void print_start(const RunConfig& config, Device& device, const Trainer& trainer, const ProductRate& rate) {
   std::string text = model_report(config) + device_report(device) + memory_report(config, device);
-  text += fmt::format(
-      "  {:<22} {:.1f} GFLOP/s measured; % of limit = {}
-      ", " product rate ",
-          rate.flops_per_second /
-          1e9,
-      rate.formula);
+  text += fmt::format("  {:<22} {:.1f} GFLOP/s measured; % of limit = {}\n", "product rate",
+                      rate.flops_per_second / 1e9, rate.formula);
   text += fmt::format("data\n  {:<22} {} tokens, {} sequences an epoch\n", "training",
                       trainer.training_data().tokens(), trainer.training_data().sequences());
   if (const SequenceSource* validation = trainer.validation_data())
