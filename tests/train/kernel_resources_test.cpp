@@ -49,11 +49,6 @@ std::vector<FunctionResources> read_report(std::istream& report) {
   return functions;
 }
 
-std::string describe(const FunctionResources& f) {
-  return f.architecture + ": " + f.function + ": stack frame " + std::to_string(f.stack) + ", spill stores " +
-         std::to_string(f.spill_stores) + ", spill loads " + std::to_string(f.spill_loads) + " bytes";
-}
-
 std::vector<FunctionResources> read_report(const std::string& text) {
   std::istringstream report(text);
   return read_report(report);
@@ -82,6 +77,11 @@ TEST(PtxasReport, StackAndSpillsOfEveryFunctionAreRead) {
 }
 
 #ifdef MPT_PTXAS_REPORTS
+std::string describe(const FunctionResources& f) {
+  return f.architecture + ": " + f.function + ": stack frame " + std::to_string(f.stack) + ", spill stores " +
+         std::to_string(f.spill_stores) + ", spill loads " + std::to_string(f.spill_loads) + " bytes";
+}
+
 // <build>/CMakeFiles/mpt_<layer>.dir/src/<layer>/<kernels>.cu.o.ptxas
 fs::path report_of(const fs::path& source) {
   const fs::path relative = fs::relative(source, MPT_SOURCE_DIR);
