@@ -51,17 +51,14 @@ class CudaTraining : public GpuTest, public testing::WithParamInterface<Regime> 
   // Steps are saved at their end only, and nothing is evaluated, unless asked for. FP8 products need whole
   // sixteens of tokens: a micro-batch has three rows of 16.
   RunConfig config(const std::string& name, const Overrides& more = {}) const {
-    Overrides all{"device.type=cuda",
-                  "device.tune_products=false",
-                  "device.cuda_attention=products",
-                  "train.steps=4",
-                  "checkpoint.every_steps=2",
-                  "eval.every_steps=0",
-                  "optimizer.lr_additive=5e-3",
-                  "optimizer.lr_multiplicative=5e-3"};
-    if (IsParameterized()) append(all, GetParam().overrides);
-    append(all, more);
-    return tiny_config(directory_.path(), name, all);
+    return config_of(name, is_parameterized() ? GetParam().overrides : Overrides{}, more);
+  }
+  // The same on the CPU, with products in FP32.
+  RunConfig exact_config(const std::string& name, Overrides more) const {
+    Overrides regime = GetParam().overrides;
+    std::erase_if(regime, [](const std::string& key) { return key.starts_with("precision.fp8_"); });
+    more.insert(more.end(), {"device.type=cpu", "precision.compute=fp32"});
+    return config_of(name, regime, more);
   }
   std::vector<double> losses(const RunConfig& config) const {
     std::vector<double> all;
@@ -75,11 +72,21 @@ class CudaTraining : public GpuTest, public testing::WithParamInterface<Regime> 
   }
 
  private:
-  static void append(Overrides& all, const Overrides& more) {
-    all.insert(all.end(), more.begin(), more.end());
-  }
-  static bool IsParameterized() {
+  static bool is_parameterized() {
     return testing::UnitTest::GetInstance()->current_test_info()->value_param() != nullptr;
+  }
+  RunConfig config_of(const std::string& name, const Overrides& regime, const Overrides& more) const {
+    Overrides all{"device.type=cuda",
+                  "device.tune_products=false",
+                  "device.cuda_attention=products",
+                  "train.steps=4",
+                  "checkpoint.every_steps=2",
+                  "eval.every_steps=0",
+                  "optimizer.lr_additive=5e-3",
+                  "optimizer.lr_multiplicative=5e-3"};
+    all.insert(all.end(), regime.begin(), regime.end());
+    all.insert(all.end(), more.begin(), more.end());
+    return tiny_config(directory_.path(), name, all);
   }
   TempDirectory directory_;
 };
@@ -90,27 +97,27 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
   return most;
 }
 
-// The backends differ by the order of sums. What that may do to a loss curve is seen on the CPU alone, which
-// adds in another order too when its micro-batches are cut differently.
+// The backends differ by the order of sums and by what attention rounds on its way. Each is off from products
+// in FP32 by what rounding to the compute format does to a loss curve, which the CPU alone shows; so they are
+// off from one another by about twice that, and by more only through the luck of one run.
 TEST_P(CudaTraining, FollowsTheCpu) {
-  const Overrides longer{"train.steps=12", "checkpoint.every_steps=0"};
   const auto with = [&](Overrides more) {
-    more.insert(more.end(), longer.begin(), longer.end());
+    more.insert(more.end(), {"train.steps=8", "checkpoint.every_steps=0"});
     return more;
   };
-  const std::vector<double> gpu = trained(config("gpu", longer));
+  const std::vector<double> gpu = trained(config("gpu", with({})));
   const std::vector<double> cpu = trained(config("cpu", with({"device.type=cpu"})));
-  const std::vector<double> other =
-      trained(config("other", with({"device.type=cpu", "batch.micro_batch_rows=2"})));
-  ASSERT_EQ(gpu.size(), 12u);
-  ASSERT_EQ(cpu.size(), 12u);
+  const std::vector<double> exact = trained(exact_config("exact", with({})));
+  ASSERT_EQ(gpu.size(), 8u);
+  ASSERT_EQ(cpu.size(), 8u);
   // The first loss precedes every update: sums of at most a few hundred terms, each operand rounded to BF16.
   EXPECT_NEAR(gpu[0], cpu[0], 0x1p-8 * cpu[0]);
-  const double noise = largest_difference(cpu, other);
-  EXPECT_LE(largest_difference(gpu, cpu), std::max(8 * noise, 1e-4 * cpu[0])) << "rounding alone: " << noise;
+  const double rounding = largest_difference(cpu, exact);
+  EXPECT_LE(largest_difference(gpu, cpu), std::max(4 * rounding, 1e-5 * cpu[0])) << "rounding: " << rounding;
   EXPECT_LT(gpu.back(), gpu.front());
 }
 
+#ifndef MPT_FAKE_CUDA  // where DependsOnNoOrder says more
 TEST_P(CudaTraining, RepeatsBitForBit) {
   const RunConfig once = config("once"), again = config("again");
   train(once);
@@ -118,6 +125,8 @@ TEST_P(CudaTraining, RepeatsBitForBit) {
   EXPECT_TRUE(tensors_at(once, 4) == tensors_at(again, 4));
   EXPECT_EQ(losses(once), losses(again));
 }
+
+#endif
 
 TEST_P(CudaTraining, ContinuesBitForBit) {
   const Overrides evaluated{"eval.every_steps=1"};
@@ -130,13 +139,13 @@ TEST_P(CudaTraining, ContinuesBitForBit) {
 
 // What was recorded once is what every step does: nothing of a step's own is frozen in it.
 TEST_P(CudaTraining, ReplaysWhatItWouldEnqueue) {
-  const Overrides steps{"train.steps=6", "schedule.warmup_steps=3"};
+  const Overrides steps{"train.steps=4", "schedule.warmup_steps=3"};
   Overrides eager = steps;
   eager.emplace_back("device.cuda_graph=false");
   const RunConfig replayed = config("replayed", steps), enqueued = config("enqueued", eager);
   train(replayed);
   train(enqueued);
-  EXPECT_TRUE(tensors_at(replayed, 6) == tensors_at(enqueued, 6));
+  EXPECT_TRUE(tensors_at(replayed, 4) == tensors_at(enqueued, 4));
   EXPECT_EQ(losses(replayed), losses(enqueued));
 }
 
@@ -147,7 +156,7 @@ using CudaRun = CudaTraining;
 
 // The update is left out on the device, and counted as the CPU counts it.
 TEST_F(CudaRun, SkipsStepsThatAreNotFinite) {
-  const Overrides exploding{"optimizer.lr_additive=1e38",
+  const Overrides exploding{"optimizer.lr_additive=1e30",
                             "train.nonfinite_policy=skip_step",
                             "train.steps=6",
                             "checkpoint.every_steps=1",

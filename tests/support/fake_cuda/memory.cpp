@@ -107,11 +107,14 @@ void Arena::open() {
 void Arena::close() {
   if (--opened_ == 0 && access_ == Access::kOnDemand) protect(PROT_NONE);
 }
-// Neighbours at a time: what lies between allocations stays closed.
+// Neighbours at a time: what lies between allocations stays closed. Workspaces stay open: closing their many
+// pages after every kernel would take most of the time.
 void Arena::protect(int protection) {
+  constexpr size_t kMost = size_t{4} << 20;
   std::byte* start = nullptr;
   size_t span = 0;
   for (const auto& [data, bytes] : blocks_) {
+    if (size_t(bytes) > kMost) continue;
     std::byte* const block = data - kGuardBytes;
     if (start != nullptr && start + span != block) {
       mprotect(start, span, protection);
