@@ -93,29 +93,42 @@ build_programs() {
   configure "$preset" -B "$build" "$@" && cmake --build "$build" --target "${targets[@]}"
 }
 
-# Libraries of CUDA, of the C library and of the compiler's run time that every machine of this kind has.
+# Libraries of CUDA, of the C library and of the compiler, which every machine of this kind has.
 comes_with_the_machine() {
   case $(basename "$1") in
     libcuda* | libcublas* | libcudnn* | libnv* | libc.so* | libm.so* | libdl.so* | librt.so* | libpthread.so* | \
-      ld-linux* | linux-vdso*) return 0 ;;
+      ld-linux* | linux-vdso* | libstdc++* | libgcc_s* | libgomp*) return 0 ;;
   esac
   return 1
 }
 
-gather() {
-  local directory=$1 program library
-  mkdir -p "$directory"/{bin,lib,scripts,bench} || return
-  for program in mpretrain bench/gpu_report tests/mpt_cuda_tests; do
-    cp "$build/$program" "$directory/bin/" && strip "$directory/bin/$(basename "$program")" || return
-    ldd "$build/$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}'
-  done | sort -u | while read -r library; do
-    comes_with_the_machine "$library" || { cp -L "$library" "$directory/lib/" && strip --strip-unneeded \
-      "$directory/lib/$(basename "$library")"; } || return
+# libraries_of PROGRAM...: the paths of those that another machine may lack.
+libraries_of() {
+  local library
+  ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u | while read -r library; do
+    comes_with_the_machine "$library" || say "$library"
   done
-  cp -r "$root/configs" "$directory/" && cp "$root/scripts/common.sh" "$root/scripts/gpu_check.sh" \
-    "$root/scripts/gpu_check_report.py" "$directory/scripts/" && cp -r "$root/bench/peers" "$directory/bench/" || return
-  describe_commit >"$directory/commit"
-  say "architectures: $architectures" >"$directory/built"
+}
+
+# install_stripped DIRECTORY FILE...
+install_stripped() {
+  local directory=$1 file
+  shift
+  mkdir -p "$directory" || return
+  for file in "$@"; do
+    cp -L "$file" "$directory/" && strip --strip-unneeded "$directory/$(basename "$file")" || return
+  done
+}
+
+gather() {
+  local directory=$1 programs=("$build/mpretrain" "$build/bench/gpu_report") libraries
+  if [ $preset = cuda ]; then programs+=("$build/tests/mpt_cuda_tests"); fi
+  mapfile -t libraries < <(libraries_of "${programs[@]}")
+  install_stripped "$directory/bin" "${programs[@]}" && install_stripped "$directory/lib" "${libraries[@]}" &&
+    mkdir -p "$directory/scripts" "$directory/bench" &&
+    cp -r "$root/configs" "$directory/" && cp -r "$root/bench/peers" "$directory/bench/" &&
+    cp "$root"/scripts/{common.sh,gpu_check.sh,gpu_check_report.py} "$directory/scripts/" &&
+    describe_commit >"$directory/commit" && say "architectures: $architectures" >"$directory/built"
 }
 
 # Code of the host for any x86 with AVX2 and FMA rather than for this one; MPT_NATIVE=ON for this one.
@@ -125,7 +138,8 @@ make_bundle() {
   if [ "${MPT_NATIVE:-OFF}" = ON ]; then host=(-DMPT_NATIVE=ON); fi
   build_programs "${host[@]}" || die "the build failed"
   gather "$1" || die "$1 could not be filled"
-  say "$1: $(du -sh "$1" | cut -f1), $(find "$1" -type f | wc -l) files. On the other machine: $1/scripts/gpu_check.sh --use $1"
+  say "$1: $(du -sh "$1" | cut -f1) in $(find "$1" -type f | wc -l) files. On the other machine:"
+  say "  $(basename "$1")/scripts/gpu_check.sh --use $(basename "$1") --output report"
 }
 
 describe_commit() {
@@ -156,14 +170,16 @@ for base in {sysconfig.get_path("purelib"), *site.getsitepackages(), site.getuse
 PATHS
 }
 
+# `within` is put before our own programs only: another one, such as Python, brings its own libraries.
 if [ -n "$use" ]; then
   [ -x "$use/bin/gpu_report" ] || die "$use holds no bin/gpu_report; make it with --bundle"
   use=$(cd "$use" && pwd)
   root=$use
   report=$use/bin/gpu_report tests=$use/bin/mpt_cuda_tests
-  paths=$(cuda_library_paths | grep . | sort -u | paste -sd:)
-  export LD_LIBRARY_PATH=$use/lib${paths:+:$paths}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  paths=$(cuda_library_paths | awk 'NF && !seen[$0]++' | paste -sd:)
+  within=(env "LD_LIBRARY_PATH=$use/lib${paths:+:$paths}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
 else
+  within=()
   report=$build/bench/gpu_report tests=$build/tests/mpt_cuda_tests
 fi
 if [ $device = cuda ] && [ "${stages[*]}" != build ] && ! nvidia-smi -L >/dev/null 2>&1; then
@@ -215,6 +231,9 @@ record() {
 failures=0
 attempt() { "$@" || failures=$((failures + 1)); }
 
+# measure NAME ARGUMENTS...: of gpu_report.
+measure() { attempt record "$1" "${within[@]}" "$report" --device "$device" "${@:2}"; }
+
 # Steps that take a few seconds to half a minute on an H200 at the goal.
 steps_of() {
   if [ $tiny = yes ]; then say 2; return; fi
@@ -243,7 +262,7 @@ stage_build() {
 
 stage_tests() {
   if [ $tiny = yes ]; then say "tests: skipped, they need a GPU"; return; fi
-  attempt record tests "$tests" "--gtest_output=json:$raw/tests_cases.json" --gtest_brief=1
+  attempt record tests "${within[@]}" "$tests" "--gtest_output=json:$raw/tests_cases.json" --gtest_brief=1
 }
 
 # The small tests, and of what they launch our own kernels: compute-sanitizer makes them tens of times slower. Errors
@@ -258,14 +277,15 @@ stage_sanitizer() {
     return
   fi
   for tool in memcheck racecheck initcheck synccheck; do
-    attempt record "sanitizer_$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 --report-api-errors no \
-      --kernel-name kns=mpt "$tests" "--gtest_filter=${MPT_SANITIZER_FILTER:--$too_long}" --gtest_brief=1
+    attempt record "sanitizer_$tool" "${within[@]}" compute-sanitizer --tool "$tool" --error-exitcode 9 \
+      --report-api-errors no --kernel-name kns=mpt "$tests" "--gtest_filter=${MPT_SANITIZER_FILTER:--$too_long}" \
+      --gtest_brief=1
   done
 }
 
 stage_machine() {
   # shellcheck disable=SC2046
-  attempt record machine "$report" --device $device machine $(machine_options)
+  measure machine machine $(machine_options)
 }
 
 stage_steps() {
@@ -273,7 +293,7 @@ stage_steps() {
   for size in "${sizes[@]}"; do
     set_step_options "$size"
     # shellcheck disable=SC2046
-    attempt record "steps_$size" "$report" --device $device step "${step_options[@]}" $(product_option) \
+    measure "steps_$size" step "${step_options[@]}" $(product_option) \
       --config "$(config_of "$size" bf16)" --config "$(config_of "$size" fp8)"
   done
 }
@@ -284,7 +304,7 @@ pair() {
   shift 2
   for config in "$@"; do configs+=(--config "$(config_of "$size" "$config")"); done
   set_step_options "$size"
-  attempt record "pair_${size}_$name" "$report" --device $device pair "${step_options[@]}" "${configs[@]}"
+  measure "pair_${size}_$name" pair "${step_options[@]}" "${configs[@]}"
 }
 
 stage_pairs() {
@@ -304,13 +324,13 @@ stage_optimizer() {
   for format in fp32 bf16 block_fp8 nvfp4; do
     for rule in adamw m_plus_adam; do
       # shellcheck disable=SC2046
-      attempt record "optimizer_${format}_$rule" "$report" --device $device optimizer --format $format --rule $rule \
+      measure "optimizer_${format}_$rule" optimizer --format $format --rule $rule \
         --elements $elements $(machine_options)
     done
   done
   for rule in stochastic kahan; do
     # shellcheck disable=SC2046
-    attempt record "optimizer_bf16_adamw_$rule" "$report" --device $device optimizer --format bf16 --rule adamw \
+    measure "optimizer_bf16_adamw_$rule" optimizer --format bf16 --rule adamw \
       --writeback $rule --elements $elements $(machine_options)
   done
 }
@@ -328,14 +348,14 @@ stage_peer() {
     peer_size=$size
     if [ $tiny = yes ]; then peer_size=nano; fi
     # shellcheck disable=SC2046
-    attempt record "peer_${size}_ours_before" "$report" --device $device step "${step_options[@]}" $(product_option) \
+    measure "peer_${size}_ours_before" step "${step_options[@]}" $(product_option) \
       --config "$(config_of "$size" bf16_adamw)"
     rows=$("$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))[0]["micro_batch_rows"])' \
       "$raw/peer_${size}_ours_before.json" 2>/dev/null) || rows=16
     attempt record "peer_${size}_torch" "$python" bench/peers/torch_gpu_step.py --size "$peer_size" \
       --device $device --micro-batch-rows "$rows" "${step_options[@]:0:4}" --steps "$(steps_of "$size")"
     # shellcheck disable=SC2046
-    attempt record "peer_${size}_ours_after" "$report" --device $device step "${step_options[@]}" $(product_option) \
+    measure "peer_${size}_ours_after" step "${step_options[@]}" $(product_option) \
       --config "$(config_of "$size" bf16_adamw)"
   done
 }

@@ -96,7 +96,7 @@ std::unique_ptr<DeviceProbe> make_probe(Device& device) {
 std::unique_ptr<Device> device_named(const std::string& name) {
   const auto type = enum_from_name<DeviceType>(name);
   if (!type) throw error("--device: '{}' is none of: {}", name, all_names<DeviceType>());
-  return make_device({.type = *type});
+  return make_device(DeviceConfig{.type = *type});
 }
 
 void fill_with_normals(const Tensor& tensor, uint32_t seed, Device& device) {
