@@ -280,7 +280,7 @@ const BadConfig kBadConfigs[] = {
      {"user.json:3: precision.weights: expected one of fp32, bf16, block_fp8, nvfp4"}},
     {R"("precision": {"compute": "fp4"})",
      {"user.json:3: precision.compute: expected one of fp32, bf16, fp8"}},
-    {R"("device": {"type": "tpu"})", {"user.json:3: device.type: expected one of cpu"}},
+    {R"("device": {"type": "tpu"})", {"user.json:3: device.type: expected one of auto, cpu, cuda"}},
     {R"("schedule": {"shape": "step"})", {"schedule.shape: expected one of cosine, linear, constant, wsd"}},
     // ranges
     {R"("model": {"num_hidden_layers": 0})", {"model.num_hidden_layers: must be at least 1", "found 0"}},
@@ -366,7 +366,7 @@ const BadConfig kBadConfigs[] = {
     {R"("precision": {"fp8_fast_accum_fprop": false})",
      {"user.json:3: precision.fp8_fast_accum_fprop: means something only with precision.compute = fp8"}},
     {R"("precision": {"compute": "tf32"}, "device": {"type": "cpu"})",
-     {"user.json:3: precision.compute: tf32 does not go with device.type = cpu (",
+     {"user.json:3: precision.compute: tf32 does not go with the CPU (device.type = cpu (",
       "set precision.compute to fp32"},
      "nano_fp32.json"},
     {R"("precision": {"fp8_lm_head": true})",
