@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/bf16.h"
+#include "device/range.h"
 #include "model/formulas/cross_entropy.h"
 #include "model/parameters.h"
 
@@ -249,6 +250,7 @@ void Llama::forward_layer(int64_t layer, Pass pass) {
 
 // Losses of all rows and their sum; with `backward`, also the head's and final norm's gradients.
 void Llama::enqueue_losses(const Accumulate* backward) {
+  const Range range(device_, "loss");
   const int64_t n = rows_ * options_.micro_batch.seq_len;
   for (int64_t first = 0; first < n; first += options_.loss_chunk_rows) loss_chunk(first, backward);
   ops_->sum_losses(live(losses_), loss_sums_.tensor.columns(micro_batch_, 1));
@@ -340,6 +342,7 @@ double Llama::forward_backward(const TokenBatch& batch, const BackwardOptions& o
 
 // d_branch_ holds the gradient of the final norm's output.
 void Llama::backward(Accumulate accumulate) {
+  const Range range(device_, "backward");
   ops_->zero(live(d_residual_));
   backward_norm(acts_.final_residual, acts_.final_inv_rms, final_norm_index(config_), accumulate);
   for (int64_t layer = config_.num_hidden_layers - 1; layer >= 0; --layer) {

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/check.h"
+#include "device/range.h"
 
 namespace mpt {
 namespace {
@@ -175,6 +176,7 @@ NormCall Optimizer::norm_call(const Tensor& losses) const {
 }
 
 void Optimizer::measure(const Tensor& losses) {
+  const Range range(device_, "gradient norm");
   ops_->measure(norm_call(losses));
   device_.receive(control_);
 }
@@ -197,6 +199,7 @@ void Optimizer::prepare(const StepScalars& scalars) {
 }
 
 void Optimizer::update() {
+  const Range range(device_, "update");
   for (const Staged& staged : {update_table_, exponent_table_, projection_scalars_}) device_.send(staged);
   for (const Part& part : parts_) update(part, {});
 }

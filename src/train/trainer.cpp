@@ -36,7 +36,7 @@ Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs)
 
 void Trainer::initialize() {
   initialize_weights(model_.weights, config_.model.initializer_range, config_.seed, device_);
-  model_.weights_changed();
+  model_.llama.weights_changed();
   model_.optimizer.weights_initialized();
 }
 
