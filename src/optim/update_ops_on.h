@@ -9,7 +9,7 @@
 #include "core/check.h"
 #include "device/exec.h"
 #include "optim/apollo_e_on.h"
-#include "optim/survival_unit.h"
+#include "optim/unit_passes.h"
 #include "optim/update_ops.h"
 #include "optim/update_table.h"
 #include "optim/update_unit.h"
@@ -82,20 +82,6 @@ struct JudgeStep {
     *control = {.grad_norm = norm,
                 .grad_scale = clip_scale(clip_grad_norm, norm),
                 .proceed = nan_or_0 + (norm - norm) == 0.0};
-  }
-};
-
-// maxima[unit]: max |w'| of the unit that the tensor's update would make.
-template <class Unit>
-struct NextMaxima {
-  const Unit* tensor;
-  float* maxima;  // [units]
-
-  template <class G>
-  MPT_HD void operator()(G group, int64_t unit) const {
-    const Unit update = *tensor;
-    const float most = update.next_maximum(group, unit);
-    if (group.lane() == 0) maxima[unit] = most;
   }
 };
 
@@ -321,7 +307,7 @@ class UpdateOpsOn : public UpdateOps {
     if (call.survival.rows > 0) survey(call);
     int64_t units = 0;
     for (const size_t i : batch.members) units += units_of(call.tensors[i]);
-    exec_.units(units, ForEachTensor<Unit>{table, call.control});
+    UnitPasses<E, Unit>::update(exec_, units, {table, call.control});
     if (live)
       exec_.elements(1, TakeMaximum{first.maximum.tensor.as<float>(), call.control,
                                     first.weights.tensor_scale.as<float>()});
@@ -334,33 +320,21 @@ class UpdateOpsOn : public UpdateOps {
     check(call.maximum.units.cols >= units, "scratch for the maxima of {} units, {} needed",
           call.maximum.units.cols, units);
     float* const maxima = call.maximum.units.as<float>();
-    if constexpr (Unit::kFindsMaximum) {
-      exec_.units(units, NextMaxima<Unit>{tensor, maxima});
-      exec_.rows(1, LargestOf{maxima, units, call.maximum.tensor.as<float>()});
-    }
+    UnitPasses<E, Unit>::find_maxima(exec_, units, {tensor, maxima});
+    exec_.rows(1, LargestOf{maxima, units, call.maximum.tensor.as<float>()});
   }
 
   // Counts what the only tensor's update will do, before it does.
   void survey(const UpdatesCall& call) {
-    with_unit(call, 0, [&](const auto& unit) { count(survival_of(unit), call.survival); });
-  }
-  template <class Rule, class Codec>
-  static RoundedSurvival<Rule, Codec> survival_of(const UpdateUnit<Rule, Codec>& unit) {
-    return {unit.rule, unit.states, unit.weights, unit.dither};
-  }
-  template <class Step>
-  static CompensatedSurvival<Step> survival_of(const KahanUnit<Step>& unit) {
-    return {unit.step, unit.states, unit.weights, unit.residuals};
-  }
-
-  template <class Unit>
-  void count(const Unit& unit, const Tensor& table) {
-    const UnitGrid& grid = unit.states.grid;
+    const UnitGrid grid{call.tensors[0].weights.rows, call.tensors[0].weights.cols};
+    const Tensor& table = call.survival;
     check(table.rows >= survival_rows(grid.rows, grid.cols) &&
               table.cols == int64_t(sizeof(SurvivalCounters)) && table.contiguous(),
           "survival of [{},{}] counted into {} rows of {} bytes", grid.rows, grid.cols, table.rows,
           table.cols);
-    exec_.rows(survival_pieces(grid), SurvivalPiece<Unit>{unit, table.as<SurvivalCounters>()});
+    with_unit(call, 0, [&]<class Unit>(const Unit& unit) {
+      UnitPasses<E, Unit>::survey(exec_, survival_pieces(grid), unit, table.as<SurvivalCounters>());
+    });
   }
   static int64_t survival_pieces(const UnitGrid& grid) {
     return (grid.units() + kSurvivalUnitsPerPiece - 1) / kSurvivalUnitsPerPiece;

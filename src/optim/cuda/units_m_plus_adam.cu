@@ -1,0 +1,8 @@
+// M+Adam on a GPU.
+#include "optim/cuda/unit_passes.cuh"
+
+namespace mpt {
+
+MPT_UNIT_PASSES(, MPlusAdamScale<DenseDirection>)
+
+}  // namespace mpt
