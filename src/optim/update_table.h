@@ -53,8 +53,20 @@ struct ForEachTensor {
   MPT_HD void operator()(G group, int64_t item) const {
     if (control != nullptr && control->proceed == 0) return;
     const int64_t i = tensor_of(table.first, table.count, item);
-    const Functor f = table.functors[i];  // a copy: nothing that f writes can change it
-    f(group, item - table.first[i]);
+    call(table.functors[i], group, item - table.first[i]);
+  }
+
+ private:
+  // On a GPU a copy would lie in memory. On a CPU, where it does anyway, it tells the compiler that nothing
+  // that f writes can change it.
+  template <class G>
+  MPT_HD static void call(const Functor& functor, G group, int64_t item) {
+    if constexpr (G::kLanes > 1) {
+      functor(group, item);
+    } else {
+      const Functor f = functor;
+      f(group, item);
+    }
   }
 };
 

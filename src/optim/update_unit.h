@@ -27,8 +27,8 @@ struct SharedFactors {
     if (col_step == 0) {
       for (float& value : x) value = *source;
     } else {
-      for (int k = 0; k < part.size; ++k) x[k] = source[part.col + k];
-      for (int k = part.size; k < LanePart<G>::kSize; ++k) x[k] = 0.0f;
+#pragma unroll
+      for (int k = 0; k < LanePart<G>::kSize; ++k) x[k] = k < part.size ? source[part.col + k] : 0.0f;
     }
   }
 };
@@ -76,16 +76,19 @@ struct UnitValues {
     const float grad_scale = from.control->grad_scale;
 #pragma omp simd
     for (int k = 0; k < kPart; ++k) g[k] = grad_scale * g[k];
+#pragma unroll
     for (int i = 0; i < kStates; ++i) from.states[i].load(group, span, s[i]);
     if constexpr (Rule::kFactors == 1) from.factors.load(group, span, s[kStates]);
   }
   template <class G>
   MPT_HD void store(const UnitStates<kStates>& to, G group, UnitSpan span) const {
+#pragma unroll
     for (int i = 0; i < kStates; ++i) to.states[i].store(group, span, s[i], to.dithers[i].draw(group, span));
   }
 
   // step(k, g, state) for every element, which may update its states. The loop vectorises as long as it bears
-  // no pragma: `omp simd` would give every lane of it a `state` in memory.
+  // no `omp simd`, which would give every lane of it a `state` in memory; unrolled, a GPU keeps all in
+  // registers.
   template <class Step>
   MPT_HD void each(const Step& step) {
     each(step, std::make_integer_sequence<int, kInputs>{});
@@ -94,6 +97,7 @@ struct UnitValues {
  private:
   template <class Step, int... i>
   MPT_HD void each(const Step& step, std::integer_sequence<int, i...>) {
+#pragma unroll
     for (int k = 0; k < kPart; ++k) {
       float state[kInputs] = {s[i][k]...};
       step(k, g[k], state);

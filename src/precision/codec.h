@@ -15,6 +15,17 @@
 
 namespace mpt {
 
+// As many neighbours as a lane of a GPU owns, moved at once where they are aligned for it.
+template <class T, int kCount>
+struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Neighbours {
+  T at[kCount];
+
+  static constexpr bool kAtOnce = sizeof(T) * kCount <= 32;
+  MPT_HD static bool aligned(const T* address) {
+    return reinterpret_cast<uintptr_t>(address) % alignof(Neighbours) == 0;
+  }
+};
+
 // fp32 and bf16. FP32 is stored as it is, whatever the dither.
 struct ElementCodec {
   std::byte* data;
@@ -39,8 +50,11 @@ struct ElementCodec {
                     const Dither<LanePart<G>::kSize>& dither) const {
     const LanePart<G> part(group, unit);
     if (dtype == DType::kF32) {
-      float* const out = at<float>(unit, part);
-      for (int k = 0; k < part.size; ++k) out[k] = x[k];
+      write(x, part.size, at<float>(unit, part));
+    } else if constexpr (Neighbours<bf16, LanePart<G>::kSize>::kAtOnce) {
+      bf16 rounded[LanePart<G>::kSize];
+      each_rounded(x, LanePart<G>::kSize, dither, [&rounded](int k, bf16 value) { rounded[k] = value; });
+      write(rounded, part.size, at<bf16>(unit, part));
     } else {
       bf16* const out = at<bf16>(unit, part);
       each_rounded(x, part.size, dither, [=](int k, bf16 value) { out[k] = value; });
@@ -75,11 +89,35 @@ struct ElementCodec {
   }
   template <class T, int kSize>
   MPT_HD static void read(const T* source, int size, float (&x)[kSize]) {
-    if (size == kSize) {
+    using All = Neighbours<T, kSize>;
+    if (All::kAtOnce && size == kSize && All::aligned(source)) {
+      const All all = *reinterpret_cast<const All*>(source);
+#pragma unroll
+      for (int k = 0; k < kSize; ++k) x[k] = to_float(all.at[k]);
+    } else if (size == kSize) {
 #pragma omp simd
       for (int k = 0; k < kSize; ++k) x[k] = to_float(source[k]);
     } else {  // every index of x a constant after unrolling, so that a GPU keeps it in registers
+#pragma unroll
       for (int k = 0; k < kSize; ++k) x[k] = k < size ? to_float(source[k]) : 0.0f;
+    }
+  }
+  template <class T, int kSize>
+  MPT_HD static void write(const T (&x)[kSize], int size, T* target) {
+    using All = Neighbours<T, kSize>;
+    if constexpr (All::kAtOnce) {
+      if (size == kSize && All::aligned(target)) {
+        All all;
+#pragma unroll
+        for (int k = 0; k < kSize; ++k) all.at[k] = x[k];
+        *reinterpret_cast<All*>(target) = all;
+        return;
+      }
+#pragma unroll
+      for (int k = 0; k < kSize; ++k)
+        if (k < size) target[k] = x[k];
+    } else {
+      for (int k = 0; k < size; ++k) target[k] = x[k];
     }
   }
 };

@@ -73,9 +73,11 @@ struct RunRounding {
     float by[R::kPart];
     spread<G>(factor, by);
     if (dither.rounding == Rounding::kNearest) {
+#pragma unroll
 #pragma omp simd
       for (int k = 0; k < R::kPart; ++k) code[k] = one(x[k], by[k], Nearest{});
     } else {
+#pragma unroll
 #pragma omp simd
       for (int k = 0; k < R::kPart; ++k) code[k] = one(x[k], by[k], RandomBits{dither.word[k]});
     }
@@ -95,6 +97,7 @@ MPT_HD void decode_runs(const uint8_t (&code)[Runs<G>::kPart], const float (&ste
                         float (&x)[Runs<G>::kPart]) {
   float by[Runs<G>::kPart];
   spread<G>(step, by);
+#pragma unroll
 #pragma omp simd
   for (int k = 0; k < Runs<G>::kPart; ++k) x[k] = decode<kFormat>(code[k]) * by[k];
 }
@@ -102,18 +105,35 @@ MPT_HD void decode_runs(const uint8_t (&code)[Runs<G>::kPart], const float (&ste
 // The first `count` of the bytes, zeros after them.
 template <int kSize>
 MPT_HD void read_bytes(const uint8_t* source, int count, uint8_t (&bytes)[kSize]) {
+  using All = Neighbours<uint8_t, kSize>;
+  if (All::kAtOnce && count == kSize && All::aligned(source)) {
+    const All all = *reinterpret_cast<const All*>(source);
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) bytes[k] = all.at[k];
+    return;
+  }
   if (count == kSize) {
     memcpy(bytes, source, kSize);
     return;
   }
+#pragma unroll
   for (int k = 0; k < kSize; ++k) bytes[k] = k < count ? source[k] : uint8_t{0};
 }
 template <int kSize>
 MPT_HD void write_bytes(const uint8_t (&bytes)[kSize], int count, uint8_t* target) {
+  using All = Neighbours<uint8_t, kSize>;
+  if (All::kAtOnce && count == kSize && All::aligned(target)) {
+    All all;
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) all.at[k] = bytes[k];
+    *reinterpret_cast<All*>(target) = all;
+    return;
+  }
   if (count == kSize) {
     memcpy(target, bytes, kSize);
     return;
   }
+#pragma unroll
   for (int k = 0; k < kSize; ++k)
     if (k < count) target[k] = bytes[k];
 }

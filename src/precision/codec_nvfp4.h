@@ -127,6 +127,7 @@ struct Nvfp4Codec {
     const Scales<G> next(*this, group, unit, part, x);
     uint8_t code[R::kPart], bytes[R::kPart / 2];
     round_codes(next, x, dither, code);
+#pragma unroll
     for (int k = 0; k < R::kPart; ++k) code[k] = k < part.size ? code[k] : uint8_t{0};
     pack(code, bytes);
     write_bytes(bytes, (part.size + 1) / 2, codes_at(unit, part));
@@ -261,6 +262,7 @@ struct Nvfp4Codec {
 
   template <int kBytes>
   MPT_HD static void unpack(const uint8_t (&bytes)[kBytes], uint8_t (&code)[2 * kBytes]) {
+#pragma unroll
 #pragma omp simd
     for (int i = 0; i < kBytes; ++i) {
       code[2 * i] = bytes[i] & 0xF;
@@ -269,6 +271,7 @@ struct Nvfp4Codec {
   }
   template <int kBytes>
   MPT_HD static void pack(const uint8_t (&code)[2 * kBytes], uint8_t (&bytes)[kBytes]) {
+#pragma unroll
 #pragma omp simd
     for (int i = 0; i < kBytes; ++i) bytes[i] = static_cast<uint8_t>(code[2 * i] | code[2 * i + 1] << 4);
   }

@@ -61,6 +61,9 @@ struct WarpGroup {
 };
 
 inline constexpr int kThreadsPerBlock = 256;
+// At least so many at once on a multiprocessor. Without a number nvcc aims at more, and makes room for it in
+// memory.
+inline constexpr int kGroupBlocks = 2;
 
 template <class F>
 __global__ void __launch_bounds__(kThreadsPerBlock) elements_kernel(F f, int64_t n) {
@@ -69,7 +72,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock) elements_kernel(F f, int64_t
 }
 
 template <class F>
-__global__ void __launch_bounds__(kThreadsPerBlock) groups_kernel(F f, int64_t n) {
+__global__ void __launch_bounds__(kThreadsPerBlock, kGroupBlocks) groups_kernel(F f, int64_t n) {
   const int64_t group = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / WarpGroup::kLanes;
   if (group < n) f(WarpGroup{}, group);
 }
