@@ -49,8 +49,8 @@ void UnitPasses<E, Unit>::find_maxima(const E& exec, int64_t units, const NextMa
 template <Exec E, class Unit>
 void UnitPasses<E, Unit>::survey(const E& exec, int64_t pieces, const Unit& unit,
                                  SurvivalCounters* counters) {
-  using Survival = decltype(survival_of(unit));
-  exec.rows(pieces, SurvivalPiece<Survival>{survival_of(unit), counters});
+  using Counting = decltype(survival_of(unit));
+  exec.rows(pieces, SurvivalPiece<Counting>{survival_of(unit), counters});
 }
 
 }  // namespace mpt
