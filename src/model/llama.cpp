@@ -41,18 +41,6 @@ LinearsOptions linears_options(const LlamaOptions& options, const WeightStore& w
           .multiply = options.multiply};
 }
 
-// A cast of what the model's operations compute.
-class ComputedCasts final : public Fp8Casts {
- public:
-  ComputedCasts(LlamaOps& ops, const ComputedInput& input) : ops_(ops), input_(input) {}
-  void cast(const Fp8CastCall& call) override { ops_.cast(input_, call); }
-  void gather_amax(const Fp8CastCall& call) override { ops_.gather_amax(input_, call); }
-
- private:
-  LlamaOps& ops_;
-  const ComputedInput& input_;
-};
-
 void check_range(std::string_view what, std::span<const int32_t> values, int32_t first, int64_t end) {
   const auto outside = [&](int32_t x) { return x < first || x >= end; };
   const auto found = std::find_if(values.begin(), values.end(), outside);

@@ -106,6 +106,18 @@ class LlamaOps {
   virtual void round_to_bf16(const Tensor& tensor) = 0;
 };
 
+// Casts of one computed input; both must outlive it.
+class ComputedCasts final : public Fp8Casts {
+ public:
+  ComputedCasts(LlamaOps& ops, const ComputedInput& input) : ops_(ops), input_(input) {}
+  void cast(const Fp8CastCall& call) override { ops_.cast(input_, call); }
+  void gather_amax(const Fp8CastCall& call) override { ops_.gather_amax(input_, call); }
+
+ private:
+  LlamaOps& ops_;
+  const ComputedInput& input_;
+};
+
 // The operations of the device's backend.
 std::unique_ptr<LlamaOps> make_llama_ops(Device& device);
 

@@ -94,11 +94,11 @@ class LlamaOpsOn : public LlamaOps {
   }
 
   void cast(const ComputedInput& input, const Fp8CastCall& call) override {
-    with_computed(input, [&](const auto& rows) { cast_units(exec_, fp8_source(rows, call), call); });
+    with_computed(input, call, [&](const auto& rows) { cast_units(exec_, fp8_source(rows, call), call); });
   }
 
   void gather_amax(const ComputedInput& input, const Fp8CastCall& call) override {
-    with_computed(input,
+    with_computed(input, call,
                   [&](const auto& rows) { gather_amax_of_units(exec_, fp8_source(rows, call), call); });
   }
 

@@ -18,7 +18,7 @@ bool is_packed(const ComputedInput& input) {
 template <class F>
 bool with_packed(const ComputedInput& input, const Fp8CastCall& call, const F& f) {
   if (!is_packed(input)) return false;
-  with_computed(input, [&](const auto& rows) { f(fp8_source(packed(rows), call)); });
+  with_computed(input, call, [&](const auto& rows) { f(fp8_source(packed(rows), call)); });
   return true;
 }
 

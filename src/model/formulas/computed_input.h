@@ -25,9 +25,10 @@ struct SwigluSource {
   int64_t cols;         // F
 
   static SwigluSource of(const SwigluInput& input) {
-    check(input.gate_up.dtype == DType::kBF16 && input.gate_up.contiguous(), "gates and ups in {}",
-          name_of(input.gate_up.dtype));
-    return {input.gate_up.as<bf16>(), input.gate_up.cols / 2};
+    const Tensor& t = input.gate_up;
+    check(t.dtype == DType::kBF16 && t.contiguous(),
+          "gates and ups in {}, rows of {} {} apart; expected bf16", name_of(t.dtype), t.cols, t.stride);
+    return {t.as<bf16>(), t.cols / 2};
   }
   template <class G>
   MPT_HD void load(G group, UnitSpan unit, float (&x)[LanePart<G>::kSize]) const {
@@ -44,8 +45,12 @@ struct NormSource {
   int64_t cols;          // C
 
   static NormSource of(const NormInput& input) {
-    check(input.x.dtype == DType::kBF16 && input.x.contiguous() && input.gain.dtype == DType::kBF16,
-          "a norm of {} with gains in {}", name_of(input.x.dtype), name_of(input.gain.dtype));
+    check(input.x.dtype == DType::kBF16 && input.gain.dtype == DType::kBF16 && input.x.contiguous(),
+          "a norm of {}, rows of {} {} apart, with gains in {}; expected bf16", name_of(input.x.dtype),
+          input.x.cols, input.x.stride, name_of(input.gain.dtype));
+    check(input.inv_rms.elements() == input.x.rows && input.gain.elements() == input.x.cols,
+          "a norm of [{},{}] with {} rms and {} gains", input.x.rows, input.x.cols, input.inv_rms.elements(),
+          input.gain.elements());
     return {input.x.as<bf16>(), input.inv_rms.as<float>(), input.gain.as<bf16>(), input.x.cols};
   }
   template <class G>
@@ -57,13 +62,18 @@ struct NormSource {
   }
 };
 
-// f(source) of the input.
+// f(source) of the input, which must be what the call says it casts.
 template <class F>
-void with_computed(const ComputedInput& input, const F& f) {
+void with_computed(const ComputedInput& input, const Fp8CastCall& call, const F& f) {
+  const auto checked = [&](const auto& source, int64_t rows) {
+    check(call.source.rows == rows && call.source.cols == source.cols, "cast of [{},{}], computed [{},{}]",
+          call.source.rows, call.source.cols, rows, source.cols);
+    f(source);
+  };
   if (const auto* swiglu = std::get_if<SwigluInput>(&input))
-    f(SwigluSource::of(*swiglu));
-  else
-    f(NormSource::of(std::get<NormInput>(input)));
+    return checked(SwigluSource::of(*swiglu), swiglu->gate_up.rows);
+  const auto& norm = std::get<NormInput>(input);
+  checked(NormSource::of(norm), norm.x.rows);
 }
 
 }  // namespace mpt
