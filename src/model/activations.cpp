@@ -32,19 +32,14 @@ class Planner {
   }
   [[nodiscard]] Tensor residual() const { return tokens(options_.storage, config_.hidden_size); }
 
-  void add_final(Activations& acts) const {
+  void add_shared(Activations& acts) const {
+    const int64_t c = config_.hidden_size;
     const bool fp8_head = options_.fp8 && options_.fp8->fp8_lm_head;
     acts.final_residual = residual();
-    acts.final_norm = tokens(fp8_head ? source_type() : options_.storage, config_.hidden_size);
+    acts.final_norm = fp8_head ? operand(c) : Operand{tokens(options_.storage, c)};
     acts.final_inv_rms = per_token();
     acts.branch = residual();
-    if (fp8_head) acts.final_operand = operand(config_.hidden_size);
-  }
-  void add_sources(Activations& acts) const {
-    if (!options_.fp8) return;
-    acts.norm_source = tokens(source_type(), config_.hidden_size);
-    acts.mlp_source = tokens(source_type(), width());
-    acts.attention_operand = operand(config_.hidden_size);
+    if (options_.fp8) acts.attention_operand = operand(c);
   }
 
  private:
@@ -63,7 +58,6 @@ class Planner {
   [[nodiscard]] Tensor per_token() const {
     return allocator_.tensor(Purpose::kActivations, DType::kF32, 1, options_.shape.tokens());
   }
-  [[nodiscard]] DType source_type() const { return dtype_of(options_.fp8->fp8_cast_source); }
 
   const LlamaConfig& config_;
   const ActivationOptions& options_;
@@ -84,8 +78,7 @@ Activations plan_activations(const LlamaConfig& config, const ActivationOptions&
     if (layer == 0 || kept) one.residual = planner.residual();
     acts.layers.push_back(one);
   }
-  planner.add_final(acts);
-  planner.add_sources(acts);
+  planner.add_shared(acts);
   return acts;
 }
 

@@ -42,14 +42,11 @@ struct LayerActivations {
 struct Activations {
   std::vector<LayerActivations> layers;
   Tensor final_residual;  // [N, C]
-  Tensor final_norm;      // [N, C]
+  Operand final_norm;     // [N, C] FP8 codes with fp8_lm_head
   Tensor final_inv_rms;   // [1, N] fp32
   Tensor branch;  // [N, C] output of the block half just computed, not yet added to the residual stream
 
-  // FP8 only, shared by all layers: what is cast, and the cast of what is kept in the storage type anyway.
-  Tensor norm_source, mlp_source;  // [N, C], [N, F] as fp8_cast_source says
-  Operand attention_operand;       // [N, C] e4m3
-  Operand final_operand;           // [N, C] e4m3 with fp8_lm_head
+  Operand attention_operand;  // [N, C] e4m3, FP8 only: the cast of what is kept in the storage type anyway
 };
 
 enum class Keep : uint8_t { kForBackward, kNothing };

@@ -154,6 +154,15 @@ void Linears::cast_input(int64_t linear, const Tensor& source, const Operand& op
   if (in_fp8(linear)) forward_->cast(input_slot(linear), std::array{part_of(source, operand)}, kind);
 }
 
+void Linears::cast_input(int64_t linear, Fp8Casts& casts, const Operand& operand, Fp8CastKind kind) {
+  if (!in_fp8(linear)) return;
+  const Fp8Part part{.source = shape_of_source(operand.rows(), operand.cols()),
+                     .target = operand.values,
+                     .transposed = operand.transposed,
+                     .through = options_.fp8->fp8_cast_source};
+  forward_->cast(input_slot(linear), std::array{part}, kind, casts);
+}
+
 // --- products --------------------------------------------------------------------------------------------
 
 Multiply Linears::forward_multiply(int64_t linear) const {

@@ -66,6 +66,8 @@ class Linears {
   // x, of the storage type or fp32, into as much of the operand as is given: forward() and backward() take
   // it. Nothing outside FP8, where both are the same tensor.
   void cast_input(int64_t linear, const Tensor& source, const Operand& operand, Fp8CastKind kind);
+  // The same of an x that `casts` computes, by way of the type that fp8_cast_source names.
+  void cast_input(int64_t linear, Fp8Casts& casts, const Operand& operand, Fp8CastKind kind);
   void forward(int64_t linear, const Operand& x, const Tensor& y);
   // dW first, where a gradient becomes final.
   void backward(int64_t linear, const LinearBackward& call);

@@ -120,11 +120,17 @@ Tensor Llama::wide_scratch(int64_t cols) const {
 
 // --- pieces ----------------------------------------------------------------------------------------------
 
-// The live rows of an operand from those of its source.
-void Llama::cast_input(int64_t linear, const Tensor& source, const Operand& operand) {
-  if (!linears_.in_fp8(linear)) return;
-  const Operand read = keep_ == Keep::kForBackward ? operand : operand.for_forward();
-  linears_.cast_input(linear, live(source), live(read), cast_);
+Operand Llama::wanted(const Operand& operand) const {
+  return live(keep_ == Keep::kForBackward ? operand : operand.for_forward());
+}
+
+void Llama::cast_input(int64_t linear, const ComputedInput& input, const Operand& operand) {
+  ComputedCasts casts(*ops_, input);
+  linears_.cast_input(linear, casts, wanted(operand), cast_);
+}
+
+void Llama::cast_attention(int64_t linear, const Tensor& attention, const Operand& operand) {
+  linears_.cast_input(linear, live(attention), wanted(operand), cast_);
 }
 
 Fp8CastKind Llama::evaluation_cast() const {
@@ -132,15 +138,27 @@ Fp8CastKind Llama::evaluation_cast() const {
   return fold ? Fp8CastKind::kFold : Fp8CastKind::kNoFold;
 }
 
-void Llama::norm(const Tensor& residual, const Tensor& branch, const Tensor& sum, const Tensor& out,
-                 const Tensor& inv_rms, int64_t gain) {
-  ops_->norm_forward({.residual = live(residual),
-                      .branch = branch.data == nullptr ? Tensor{} : live(branch),
-                      .sum = sum.data == nullptr ? Tensor{} : live(sum),
-                      .out = live(out),
-                      .inv_rms = live(inv_rms),
-                      .gain = weights_.compute(gain),
-                      .eps = float(config_.rms_norm_eps)});
+void Llama::norm(const NormedInput& n) {
+  const bool fp8 = linears_.in_fp8(n.linear);
+  const auto live_if_any = [&](const Tensor& t) { return t.data == nullptr ? Tensor{} : live(t); };
+  const NormForwardCall call{.residual = live(n.residual),
+                             .branch = live_if_any(n.branch),
+                             .sum = live_if_any(n.sum),
+                             .out = fp8 ? Tensor{} : live(n.out.values),
+                             .inv_rms = live(n.inv_rms),
+                             .gain = weights_.compute(n.gain),
+                             .eps = float(config_.rms_norm_eps)};
+  ops_->norm_forward(call);
+  if (!fp8) return;
+  const Tensor& x = call.sum.data == nullptr ? call.residual : call.sum;
+  cast_input(n.linear, NormInput{.x = x, .inv_rms = call.inv_rms, .gain = call.gain}, n.out);
+}
+
+void Llama::swiglu(int64_t linear, const Tensor& gate_up, const Operand& out) {
+  if (linears_.in_fp8(linear))
+    cast_input(linear, SwigluInput{live(gate_up)}, out);
+  else
+    ops_->swiglu_forward(live(gate_up), live(out.values));
 }
 
 void Llama::rotate(const Tensor& qkv, float direction) {
@@ -209,10 +227,14 @@ void Llama::forward(Fp8CastKind kind, Keep keep) {
   ops_->embedding_forward(weights_.compute(embedding_index()),
                           live(tokens_.tensor.row_range(micro_batch_, 1)), live(acts_.layers[0].residual));
   for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) forward_layer(layer, Pass::kFirst);
-  norm(acts_.layers.back().middle, acts_.branch, acts_.final_residual, acts_.final_norm, acts_.final_inv_rms,
-       final_norm_index(config_));
   keep_ = keep;
-  cast_input(head_linear(config_), acts_.final_norm, final_operand());
+  norm({.residual = acts_.layers.back().middle,
+        .branch = acts_.branch,
+        .sum = acts_.final_residual,
+        .inv_rms = acts_.final_inv_rms,
+        .gain = final_norm_index(config_),
+        .linear = head_linear(config_),
+        .out = acts_.final_norm});
 }
 
 // The block's output is left as `middle` and `branch`; the next norm adds them up. The last product is not
@@ -220,28 +242,34 @@ void Llama::forward(Fp8CastKind kind, Keep keep) {
 void Llama::forward_layer(int64_t layer, Pass pass) {
   const LayerActivations& a = acts_.layers[size_t(layer)];
   const auto index = [layer](Linear which) { return linear_index(layer, which); };
-  const Tensor& attn_norm = source_of(a.attn_norm, acts_.norm_source);
-  if (layer == 0 || pass == Pass::kRecompute)
-    norm(a.residual, {}, {}, attn_norm, a.attn_inv_rms, layer_index(layer, LayerParam::kAttnNorm));
-  else
-    norm(acts_.layers[size_t(layer - 1)].middle, acts_.branch, a.residual, attn_norm, a.attn_inv_rms,
-         layer_index(layer, LayerParam::kAttnNorm));
-  cast_input(index(Linear::kQkv), attn_norm, a.attn_norm);
+  NormedInput attn_norm{.residual = a.residual,
+                        .inv_rms = a.attn_inv_rms,
+                        .gain = layer_index(layer, LayerParam::kAttnNorm),
+                        .linear = index(Linear::kQkv),
+                        .out = a.attn_norm};
+  if (layer > 0 && pass == Pass::kFirst) {
+    attn_norm.residual = acts_.layers[size_t(layer - 1)].middle;
+    attn_norm.branch = acts_.branch;
+    attn_norm.sum = a.residual;
+  }
+  norm(attn_norm);
   linears_.forward(index(Linear::kQkv), live(a.attn_norm), live(a.qkv));
   rotate(live(a.qkv), +1.0f);
   device_.attention().forward({.shape = attention_shape(),
                                .qkv = live(a.qkv),
                                .out = live(a.attention),
                                .log_sum_exp = a.log_sum_exp});
-  cast_input(index(Linear::kO), a.attention, attention_operand(a).for_forward());
+  cast_attention(index(Linear::kO), a.attention, attention_operand(a).for_forward());
   linears_.forward(index(Linear::kO), live(attention_operand(a)), live(acts_.branch));
-  const Tensor& mlp_norm = source_of(a.mlp_norm, acts_.norm_source);
-  norm(a.residual, acts_.branch, a.middle, mlp_norm, a.mlp_inv_rms, layer_index(layer, LayerParam::kMlpNorm));
-  cast_input(index(Linear::kGateUp), mlp_norm, a.mlp_norm);
+  norm({.residual = a.residual,
+        .branch = acts_.branch,
+        .sum = a.middle,
+        .inv_rms = a.mlp_inv_rms,
+        .gain = layer_index(layer, LayerParam::kMlpNorm),
+        .linear = index(Linear::kGateUp),
+        .out = a.mlp_norm});
   linears_.forward(index(Linear::kGateUp), live(a.mlp_norm), live(a.gate_up));
-  const Tensor& mlp = source_of(a.mlp, acts_.mlp_source);
-  ops_->swiglu_forward(live(a.gate_up), live(mlp));
-  cast_input(index(Linear::kDown), mlp, pass == Pass::kRecompute ? a.mlp.for_backward() : a.mlp);
+  swiglu(index(Linear::kDown), a.gate_up, pass == Pass::kRecompute ? a.mlp.for_backward() : a.mlp);
   if (pass == Pass::kRecompute) return;
   linears_.forward(index(Linear::kDown), live(a.mlp), live(acts_.branch));
 }
@@ -258,7 +286,7 @@ void Llama::enqueue_losses(const Accumulate* backward) {
 
 void Llama::loss_chunk(int64_t first, const Accumulate* backward) {
   const int64_t rows = std::min(options_.loss_chunk_rows, rows_ * options_.micro_batch.seq_len - first);
-  const Operand x = final_operand().row_range(first, rows);
+  const Operand x = acts_.final_norm.row_range(first, rows);
   const Tensor logits = logits_.row_range(0, rows);
   const int64_t head = head_linear(config_);
   linears_.forward(head, x, logits);
@@ -303,7 +331,7 @@ std::vector<float> Llama::logits(std::span<const int32_t> tokens) {
   for (int64_t first = 0; first < n; first += options_.loss_chunk_rows) {
     const int64_t rows = std::min(options_.loss_chunk_rows, n - first);
     const Tensor chunk = logits_.row_range(0, rows);
-    linears_.forward(head_linear(config_), final_operand().row_range(first, rows), chunk);
+    linears_.forward(head_linear(config_), acts_.final_norm.row_range(first, rows), chunk);
     float* target = all.data() + first * vocab;
     if (options_.storage == DType::kF32) {
       device_.download(chunk, reinterpret_cast<std::byte*>(target));
@@ -381,7 +409,7 @@ void Llama::backward_attention(int64_t layer, Accumulate accumulate) {
   const Tensor d_qkv = wide_scratch(a.qkv.cols);
   // The cast is made again rather than kept beside what attention needs anyway.
   const Operand attention = attention_operand(a).for_backward();
-  cast_input(linear_index(layer, Linear::kO), a.attention, attention);
+  cast_attention(linear_index(layer, Linear::kO), a.attention, attention);
   linears_.backward(
       linear_index(layer, Linear::kO),
       {.d_y = live(d_residual_), .x = live(attention), .d_x = live(d_branch_), .accumulate = accumulate});

@@ -103,24 +103,28 @@ class Llama {
   void backward_norm(const Tensor& x, const Tensor& inv_rms, int64_t gain, Accumulate accumulate);
   void backward_embedding(Accumulate accumulate);
 
-  void norm(const Tensor& residual, const Tensor& branch, const Tensor& sum, const Tensor& out,
-            const Tensor& inv_rms, int64_t gain);
+  // A norm and the cast of its output, where a linear layer reads that in FP8.
+  struct NormedInput {
+    Tensor residual, branch{}, sum{};  // as in NormForwardCall
+    Tensor inv_rms;
+    int64_t gain;
+    int64_t linear;
+    Operand out;
+  };
+  void norm(const NormedInput& n);
+  void swiglu(int64_t linear, const Tensor& gate_up, const Operand& out);
   void rotate(const Tensor& qkv, float direction);
   [[nodiscard]] AttentionShape attention_shape() const;
   [[nodiscard]] Tensor live(const Tensor& t) const;  // the rows of the current micro-batch
   [[nodiscard]] Operand live(const Operand& operand) const;
   [[nodiscard]] Tensor wide_scratch(int64_t cols) const;  // [N, cols] over the shared scratch
   [[nodiscard]] Fp8CastKind evaluation_cast() const;
-  // Where an operand's values are computed: a tensor of their own if they are cast afterwards.
-  [[nodiscard]] static const Tensor& source_of(const Operand& operand, const Tensor& source) {
-    return source.rows > 0 ? source : operand.values;
-  }
-  void cast_input(int64_t linear, const Tensor& source, const Operand& operand);
+  void cast_input(int64_t linear, const ComputedInput& input, const Operand& operand);
+  void cast_attention(int64_t linear, const Tensor& attention, const Operand& operand);
+  // What of an operand the products read that the current pass casts it for.
+  [[nodiscard]] Operand wanted(const Operand& operand) const;
   [[nodiscard]] Operand attention_operand(const LayerActivations& a) const {
     return acts_.attention_operand.values.rows > 0 ? acts_.attention_operand : Operand{a.attention};
-  }
-  [[nodiscard]] Operand final_operand() const {
-    return acts_.final_operand.values.rows > 0 ? acts_.final_operand : Operand{acts_.final_norm};
   }
   void allocate_gradient_scratch(Allocator& allocator);
 

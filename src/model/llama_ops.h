@@ -7,14 +7,17 @@
 
 #include <cstdint>
 #include <memory>
+#include <variant>
 
 #include "core/tensor.h"
 #include "device/device.h"
 #include "device/gemm.h"
+#include "precision/fp8_ops.h"
 
 namespace mpt {
 
-// RMSNorm of x = residual + branch (branch.data null: x = residual, sum unused).
+// RMSNorm of x = residual + branch (branch.data null: x = residual, sum unused). `out` may be left out (no
+// rows) where a cast computes it from x and inv_rms, see NormInput.
 struct NormForwardCall {
   Tensor residual, branch, sum;  // [N, C] storage
   Tensor out;                    // [N, C] storage, or fp32: not rounded to it
@@ -65,6 +68,17 @@ struct CachedAttentionCall {
   int64_t heads, head_dim, past;
 };
 
+// Inputs of linear layers that are computed where they are cast to FP8, and never written in a wider type.
+struct SwigluInput {
+  Tensor gate_up;  // [N, 2F] bf16
+};
+struct NormInput {
+  Tensor x;        // [N, C] bf16
+  Tensor inv_rms;  // [1, N] fp32, as norm_forward leaves it
+  Tensor gain;     // [1, C] bf16
+};
+using ComputedInput = std::variant<SwigluInput, NormInput>;
+
 class LlamaOps {
  public:
   virtual ~LlamaOps() = default;
@@ -80,12 +94,28 @@ class LlamaOps {
   virtual void swiglu_forward(const Tensor& gate_up, const Tensor& out) = 0;
   // The gradients overwrite gate_up.
   virtual void swiglu_backward(const Tensor& gate_up, const Tensor& d_out) = 0;
+  // As Fp8Casts has them, of an input whose shape the call's source gives. The same codes and amaxes as of
+  // an input in memory: fp32, or bf16 where it is cast through that.
+  virtual void cast(const ComputedInput& input, const Fp8CastCall& call) = 0;
+  virtual void gather_amax(const ComputedInput& input, const Fp8CastCall& call) = 0;
   virtual void cross_entropy(const CrossEntropyCall& call) = 0;
   // sum [1, 1] fp64: of losses [1, n] fp32.
   virtual void sum_losses(const Tensor& losses, const Tensor& sum) = 0;
   virtual void cached_attention(const CachedAttentionCall& call) = 0;
   // Rounds every element of an fp32 tensor to the nearest bf16 value, in place.
   virtual void round_to_bf16(const Tensor& tensor) = 0;
+};
+
+// Casts of one computed input; both must outlive it.
+class ComputedCasts final : public Fp8Casts {
+ public:
+  ComputedCasts(LlamaOps& ops, const ComputedInput& input) : ops_(ops), input_(input) {}
+  void cast(const Fp8CastCall& call) override { ops_.cast(input_, call); }
+  void gather_amax(const Fp8CastCall& call) override { ops_.gather_amax(input_, call); }
+
+ private:
+  LlamaOps& ops_;
+  const ComputedInput& input_;
 };
 
 // The operations of the device's backend.

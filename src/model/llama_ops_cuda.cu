@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "device/cuda/cuda_exec.cuh"
+#include "model/cuda/computed_casts.h"
 #include "model/cuda/cross_entropy.cuh"
 #include "model/cuda/elementwise.cuh"
 #include "model/cuda/embedding.cuh"
@@ -91,22 +92,10 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
   void norm_forward(const NormForwardCall& call) override {
     bool fast = false;
     dispatch_output(call.residual.dtype, call.out.dtype, [&]<class T, class Out>(T, Out) {
-      const int64_t rows = call.out.rows, cols = call.out.cols;
-      if (!packable(cols, kPackOf<T>, {call.residual, call.branch, call.sum, call.out, call.gain})) return;
-      const NormForwardRows<T> n{call.residual.as<T>(),
-                                 call.branch.as<T>(),
-                                 call.sum.as<T>(),
-                                 call.inv_rms.as<float>(),
-                                 call.gain.as<T>(),
-                                 rows,
-                                 cols,
-                                 call.eps};
-      fast = with_row_team(cols / kPackOf<T>, [&]<int kWarps, int kPacks> {
-        using Team = RowTeam<kWarps>;
-        launch(norm_forward_kernel<T, RowStore<Out>, kWarps, kPacks>,
-               shape(Team::blocks_for(rows), Team::kThreads), n,
-               RowStore<Out>{call.out.as<Out>(), cols / kPackOf<T>});
-      });
+      if (call.out.rows == 0)
+        fast = norm_forward_rows<T>(call, NoStore{});
+      else
+        fast = norm_forward_rows<T>(call, RowStore<Out>{call.out.as<Out>(), call.out.cols / kPackOf<T>});
     });
     if (!fast) Generic::norm_forward(call);
   }
@@ -180,6 +169,14 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
     if (!fast) Generic::swiglu_backward(gate_up, d_out);
   }
 
+  void cast(const ComputedInput& input, const Fp8CastCall& call) override {
+    if (!cast_packed(exec_.stream, input, call)) Generic::cast(input, call);
+  }
+
+  void gather_amax(const ComputedInput& input, const Fp8CastCall& call) override {
+    if (!gather_amax_packed(exec_.stream, input, call)) Generic::gather_amax(input, call);
+  }
+
   void cross_entropy(const CrossEntropyCall& call) override {
     const int64_t cols = call.logits.cols, row_bytes = cols * size_of(call.logits.dtype);
     if (row_bytes > longest_row_bytes_) return Generic::cross_entropy(call);
@@ -220,6 +217,25 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
     allow_shared(kernel, longest_row_bytes_);
     check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100),
                "cudaFuncSetAttribute(PreferredSharedMemoryCarveout)");
+  }
+  template <class T, class Sink>
+  [[nodiscard]] bool norm_forward_rows(const NormForwardCall& call, const Sink& sink) const {
+    const int64_t rows = call.residual.rows, cols = call.residual.cols;
+    if (!packable(cols, kPackOf<T>, {call.residual, call.branch, call.sum, call.out, call.gain}))
+      return false;
+    const NormForwardRows<T> n{call.residual.as<T>(),
+                               call.branch.as<T>(),
+                               call.sum.as<T>(),
+                               call.inv_rms.as<float>(),
+                               call.gain.as<T>(),
+                               rows,
+                               cols,
+                               call.eps};
+    return with_row_team(cols / kPackOf<T>, [&]<int kWarps, int kPacks> {
+      using Team = RowTeam<kWarps>;
+      launch(norm_forward_kernel<T, Sink, kWarps, kPacks>, shape(Team::blocks_for(rows), Team::kThreads), n,
+             sink);
+    });
   }
   template <class T, class D>
   void embedding_backward_packs(const EmbeddingBackward<T, D>& rows,

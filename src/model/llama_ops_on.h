@@ -4,6 +4,7 @@
 
 #include "device/exec.h"
 #include "model/formulas/cached_attention.h"
+#include "model/formulas/computed_input.h"
 #include "model/formulas/cross_entropy.h"
 #include "model/formulas/embedding.h"
 #include "model/formulas/rms_norm.h"
@@ -11,6 +12,7 @@
 #include "model/formulas/swiglu.h"
 #include "model/llama_ops.h"
 #include "precision/dispatch.h"
+#include "precision/fp8_ops_on.h"
 
 namespace mpt {
 
@@ -53,10 +55,10 @@ class LlamaOpsOn : public LlamaOps {
 
   void norm_forward(const NormForwardCall& call) override {
     dispatch_output(call.residual.dtype, call.out.dtype, [&]<class T, class Out>(T, Out) {
-      exec_.rows(call.out.rows,
+      exec_.rows(call.residual.rows,
                  AddRmsNormForward<T, Out>{call.residual.as<T>(), call.branch.as<T>(), call.sum.as<T>(),
                                            call.out.as<Out>(), call.inv_rms.as<float>(), call.gain.as<T>(),
-                                           call.out.cols, call.eps});
+                                           call.residual.cols, call.eps});
     });
   }
 
@@ -91,6 +93,15 @@ class LlamaOpsOn : public LlamaOps {
     });
   }
 
+  void cast(const ComputedInput& input, const Fp8CastCall& call) override {
+    with_computed(input, call, [&](const auto& rows) { cast_units(exec_, fp8_source(rows, call), call); });
+  }
+
+  void gather_amax(const ComputedInput& input, const Fp8CastCall& call) override {
+    with_computed(input, call,
+                  [&](const auto& rows) { gather_amax_of_units(exec_, fp8_source(rows, call), call); });
+  }
+
   void cross_entropy(const CrossEntropyCall& call) override {
     dispatch(call.logits.dtype, [&]<class T>(T) {
       exec_.rows(call.logits.rows,
@@ -117,7 +128,7 @@ class LlamaOpsOn : public LlamaOps {
   }
 
  protected:
-  // A result is of the storage type or fp32.
+  // A result is of the storage type or fp32, which one that is left out also is.
   template <class F>
   static void dispatch_output(DType storage, DType out, const F& f) {
     check(out == storage || out == DType::kF32, "a result in {} of {}", name_of(out), name_of(storage));

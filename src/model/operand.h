@@ -12,6 +12,7 @@ struct Operand {
   Tensor values;        // [rows, cols]
   Tensor transposed{};  // [cols, rows]: the same codes, FP8 only
 
+  [[nodiscard]] int64_t rows() const { return values.rows > 0 ? values.rows : transposed.cols; }
   [[nodiscard]] int64_t cols() const { return values.rows > 0 ? values.cols : transposed.rows; }
   [[nodiscard]] Operand row_range(int64_t first, int64_t count) const {
     return {values.rows > 0 ? values.row_range(first, count) : Tensor{},

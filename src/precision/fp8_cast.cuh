@@ -246,4 +246,30 @@ __global__ void __launch_bounds__(kThreadsPerBlock) amax_kernel(Fp8Source<Codec>
   fold_block_max(amax, most);
 }
 
+// Whether `bytes` at a time may be moved from the beginning of every row on.
+inline bool is_aligned(const Tensor& t, int64_t bytes) {
+  const bool rows = t.rows <= 1 || t.stride * size_of(t.dtype) % bytes == 0;
+  return rows && reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(bytes) == 0;
+}
+
+// Fp8Casts of anything that LaneValues knows how to read.
+template <class Codec>
+void cast_tiles(cudaStream_t stream, const Fp8Source<Codec>& source, const Fp8CastCall& call) {
+  check_targets(call);
+  with_fp8_type(call.format(), [&]<DType kTo> {
+    const TileCast<kTo, Codec> cast{.source = source,
+                                    .ends = Fp8CastEnds::of(call),
+                                    .packed_rows = is_aligned(call.target, sizeof(LaneCodes)),
+                                    .packed_columns = is_aligned(call.transposed, kRun)};
+    launch(cast_kernel<kTo, Codec>,
+           {.blocks = TilePlace::count(source.grid), .threads = kThreadsPerBlock, .stream = stream}, cast);
+  });
+}
+template <class Codec>
+void gather_amax_of_tiles(cudaStream_t stream, const Fp8Source<Codec>& source, const Fp8CastCall& call) {
+  launch(amax_kernel<Codec>,
+         {.blocks = TilePlace::count(source.grid), .threads = kThreadsPerBlock, .stream = stream}, source,
+         call.slot.amax);
+}
+
 }  // namespace mpt

@@ -29,7 +29,7 @@ enum class Fp8CastKind : uint8_t {
 
 struct Fp8CastCall {
   EncodedTensor source;           // [rows, cols] fp32, bf16 or scaled weights, which are decoded on the way
-  Format through = Format::kF32;  // kBF16: decoded values are rounded to bf16 before anything else
+  Format through = Format::kF32;  // kBF16: values are rounded to bf16 before anything else
   // e4m3 or e5m2: enc(float(x) * scale), the same codes in both. No rows: not wanted; one of them must be.
   Tensor target{};      // [rows, cols]
   Tensor transposed{};  // [cols, rows]
@@ -52,12 +52,24 @@ struct Fp8RollCall {
   AmaxAlgorithm algorithm;
 };
 
-class Fp8Ops {
+// What reads a source of casts: Fp8Ops those in memory. Another one may compute the values, and takes from
+// the call's source its shape alone (shape_of_source()).
+class Fp8Casts {
  public:
-  virtual ~Fp8Ops() = default;
+  virtual ~Fp8Casts() = default;
   virtual void cast(const Fp8CastCall& call) = 0;
   // Folds the largest |x| of what cast() would see into the slot's amax, and does nothing else.
   virtual void gather_amax(const Fp8CastCall& call) = 0;
+};
+
+inline EncodedTensor shape_of_source(int64_t rows, int64_t cols) {
+  EncodedTensor source;
+  source.rows = rows, source.cols = cols;
+  return source;
+}
+
+class Fp8Ops : public Fp8Casts {
+ public:
   // Sets the slot's scale from its amax (NUMERICS "Alternative recipe") and clears that. `max_value`: the
   // largest of the target's format.
   virtual void scale_from_amax(const Fp8Slot& slot, float max_value) = 0;

@@ -43,37 +43,25 @@ __global__ void __launch_bounds__(kThreadsPerBlock) roll_kernel(RollSlot roll) {
   roll.set_scale(slot, last, last != 0.0f ? max_of(older_most, last) : 0.0f);
 }
 
-bool is_aligned(const Tensor& t, int64_t bytes) {
-  const bool rows = t.rows <= 1 || t.stride * size_of(t.dtype) % bytes == 0;
-  return rows && reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(bytes) == 0;
-}
-
 class CudaFp8Ops final : public Fp8OpsOn<CudaExec> {
  public:
   explicit CudaFp8Ops(cudaStream_t stream) : Fp8OpsOn(CudaExec{stream}), stream_(stream) {}
 
   void cast(const Fp8CastCall& call) override {
-    check_targets(call);
-    call.format() == DType::kE4M3 ? cast_tiles<DType::kE4M3>(call) : cast_tiles<DType::kE5M2>(call);
+    with_packed_source(call, [&](const auto& source) { cast_tiles(stream_, source, call); });
   }
 
   void gather_amax(const Fp8CastCall& call) override {
-    with_packed_source(call, [&](const auto& source) {
-      using Codec = std::remove_cvref_t<decltype(source.codec)>;
-      launch(amax_kernel<Codec>, shape_for(TilePlace::count(source.grid)), source, call.slot.amax);
-    });
+    with_packed_source(call, [&](const auto& source) { gather_amax_of_tiles(stream_, source, call); });
   }
 
   void roll(const Fp8RollCall& call) override {
     const int64_t blocks = (call.history.cols + WarpGroup::kLanes - 1) / WarpGroup::kLanes;
-    launch(roll_kernel, shape_for(blocks), RollSlot::of(call));
+    launch(roll_kernel, {.blocks = blocks, .threads = kThreadsPerBlock, .stream = stream_},
+           RollSlot::of(call));
   }
 
  private:
-  [[nodiscard]] LaunchShape shape_for(int64_t blocks) const {
-    return {.blocks = blocks, .threads = kThreadsPerBlock, .stream = stream_};
-  }
-
   // Values of bf16 are what they are after rounding to bf16.
   template <class F>
   static void with_packed_source(const Fp8CastCall& call, const F& f) {
@@ -86,18 +74,6 @@ class CudaFp8Ops final : public Fp8OpsOn<CudaExec> {
       f(Fp8Source<PackedRows<float>>{grid, {values.as<float>(), values.stride}, call.through});
     else
       with_source(call, f);
-  }
-
-  template <DType kTo>
-  void cast_tiles(const Fp8CastCall& call) const {
-    with_packed_source(call, [&](const auto& source) {
-      using Codec = std::remove_cvref_t<decltype(source.codec)>;
-      const TileCast<kTo, Codec> cast{.source = source,
-                                      .ends = Fp8CastEnds::of(call),
-                                      .packed_rows = is_aligned(call.target, sizeof(LaneCodes)),
-                                      .packed_columns = is_aligned(call.transposed, kRun)};
-      launch(cast_kernel<kTo, Codec>, shape_for(TilePlace::count(source.grid)), cast);
-    });
   }
 
   cudaStream_t stream_;

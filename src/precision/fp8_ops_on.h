@@ -209,20 +209,41 @@ struct RollSlot {
   }
 };
 
+template <class Codec>
+Fp8Source<Codec> fp8_source(const Codec& codec, const Fp8CastCall& call) {
+  return {{call.source.rows, call.source.cols}, codec, call.through};
+}
+
+// f<type>() with the type, e4m3 or e5m2, at compile time.
+template <class F>
+void with_fp8_type(DType type, const F& f) {
+  type == DType::kE4M3 ? f.template operator()<DType::kE4M3>() : f.template operator()<DType::kE5M2>();
+}
+
+// Fp8Casts of anything that has a codec's load().
+template <Exec E, class Codec>
+void cast_units(const E& exec, const Fp8Source<Codec>& source, const Fp8CastCall& call) {
+  check_targets(call);
+  with_fp8_type(call.format(), [&]<DType kTo> {
+    exec.units(source.grid.units(), CastToFp8<kTo, Codec>{source, Fp8CastEnds::of(call)});
+  });
+}
+template <Exec E, class Codec>
+void gather_amax_of_units(const E& exec, const Fp8Source<Codec>& source, const Fp8CastCall& call) {
+  exec.units(source.grid.units(), GatherAmax<Codec>{source, call.slot.amax});
+}
+
 template <Exec E>
 class Fp8OpsOn : public Fp8Ops {
  public:
   explicit Fp8OpsOn(E exec) : exec_(exec) {}
 
   void cast(const Fp8CastCall& call) override {
-    check_targets(call);
-    call.format() == DType::kE4M3 ? cast_to<DType::kE4M3>(call) : cast_to<DType::kE5M2>(call);
+    with_source(call, [&](const auto& source) { cast_units(exec_, source, call); });
   }
 
   void gather_amax(const Fp8CastCall& call) override {
-    with_source(call, [&](const auto& source) {
-      exec_.units(source.grid.units(), GatherAmax<decltype(source.codec)>{source, call.slot.amax});
-    });
+    with_source(call, [&](const auto& source) { gather_amax_of_units(exec_, source, call); });
   }
 
   void scale_from_amax(const Fp8Slot& slot, float max_value) override {
@@ -234,20 +255,10 @@ class Fp8OpsOn : public Fp8Ops {
  protected:
   template <class F>
   static void with_source(const Fp8CastCall& call, const F& f) {
-    with_codec(call.source, [&](const auto& codec) {
-      using Codec = std::remove_cvref_t<decltype(codec)>;
-      f(Fp8Source<Codec>{{call.source.rows, call.source.cols}, codec, call.through});
-    });
+    with_codec(call.source, [&](const auto& codec) { f(fp8_source(codec, call)); });
   }
 
  private:
-  template <DType kTo>
-  void cast_to(const Fp8CastCall& call) {
-    with_source(call, [&](const auto& source) {
-      exec_.units(source.grid.units(), CastToFp8<kTo, decltype(source.codec)>{source, Fp8CastEnds::of(call)});
-    });
-  }
-
   E exec_;
 };
 

@@ -46,7 +46,7 @@ Fp8Slot Fp8Scaling::slot(int64_t i) const {
           .scale_inv = scale_inv_.as<float>() + i};
 }
 
-void Fp8Scaling::cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind) {
+void Fp8Scaling::cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind, Fp8Casts& casts) {
   const bool fresh = !delayed() && kind != Fp8CastKind::kAgain;
   const auto call_of = [&](const Fp8Part& part) {
     const Fp8CastCall call{.source = part.source,
@@ -60,10 +60,10 @@ void Fp8Scaling::cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kin
     return call;
   };
   if (fresh) {
-    for (const Fp8Part& part : parts) ops_->gather_amax(call_of(part));
+    for (const Fp8Part& part : parts) casts.gather_amax(call_of(part));
     ops_->scale_from_amax(slot(i), max_value_of(options_.format));
   }
-  for (const Fp8Part& part : parts) ops_->cast(call_of(part));
+  for (const Fp8Part& part : parts) casts.cast(call_of(part));
 }
 
 void Fp8Scaling::roll() {

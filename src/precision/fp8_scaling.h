@@ -39,7 +39,9 @@ class Fp8Scaling {
   Fp8Scaling(Fp8ScalingOptions options, Device& device, Allocator& allocator);
 
   // Casts the parts of one operand, which share slot i. kFold and kNoFold are the same to the current recipe.
-  void cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind);
+  void cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind) { cast(i, parts, kind, *ops_); }
+  // The same by other means than reading the sources from memory.
+  void cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind, Fp8Casts& casts);
   // What products of slot i's bytes are to be multiplied by: a device pointer.
   [[nodiscard]] const float* scale_inv(int64_t i) const { return slot(i).scale_inv; }
   // Updates all scales from the amaxes gathered since the last time. Nothing for the current recipe.

@@ -211,6 +211,24 @@ TEST_P(LlamaOpsNorm, Forward) {
     }
 }
 
+TEST_P(LlamaOpsNorm, ForwardWithoutAnOutput) {
+  const Trial stored = forward(s_.storage, true);
+  Trial trial = stored;
+  trial.call = [this](LlamaOps& ops, std::span<const Tensor> t) {
+    ops.norm_forward({.residual = live(t[kResidual]),
+                      .branch = live(t[kBranch]),
+                      .sum = live(t[kSum]),
+                      .out = {},
+                      .inv_rms = t[kInverse].columns(0, s_.rows),
+                      .gain = t[kGain],
+                      .eps = 1e-6f});
+  };
+  const Matrices got = tuned(trial), want = tuned(stored);
+  EXPECT_TRUE(got[kSum] == want[kSum]);
+  EXPECT_TRUE(got[kInverse] == want[kInverse]);
+  EXPECT_TRUE(got[kOut] == trial.before[kOut]);
+}
+
 TEST_P(LlamaOpsNorm, Backward) {
   enum : size_t { kDOut, kX, kInv, kG, kDx, kPartial, kDGain };
   for (const DType container : {DType::kF32, DType::kBF16})

@@ -391,6 +391,26 @@ TEST(LlamaFp8Memory, KeptActivationsShrink) {
   EXPECT_EQ(bf16_layer - fp8_layer, n * (c + c + f));
 }
 
+// Inputs that are cast are not written in a wider type first: beside what all layers keep there are their
+// sum, a block half's output, the head's input with its norm, and the attention's codes.
+TEST(LlamaFp8Memory, NothingIsStoredToBeCast) {
+  LlamaConfig config = kConfig;
+  for (const Format source : {Format::kBF16, Format::kF32})
+    for (const bool head : {false, true}) {
+      PrecisionConfig precision = fp8_config();
+      precision.fp8_cast_source = source;
+      precision.fp8_lm_head = head;
+      const auto activations = [&](int64_t layers) {
+        config.num_hidden_layers = layers;
+        PlanningAllocator plan;
+        plan_activations(config, {.shape = {8, 64}, .storage = DType::kBF16, .fp8 = precision}, plan);
+        return plan.use().total();
+      };
+      const int64_t n = 8 * 64, c = 32, shared = activations(1) - (activations(2) - activations(1));
+      EXPECT_EQ(shared, n * (2 * c + 2 * c + (head ? c : 2 * c) + 4 + c));
+    }
+}
+
 // A GPU's model keeps as much a layer, and takes once for all of them what lies the other way round: codes of
 // the widest operand in rows, of the attention transposed, of the largest output gradient; and the weights'
 // codes twice.

@@ -152,6 +152,23 @@ TEST_P(RmsNorm, WithoutABranchTheSumIsNotWritten) {
   }
 }
 
+// What it leaves for others to compute its output from does not depend on whether it writes that itself.
+TEST_P(RmsNorm, WithoutAnOutput) {
+  const auto left_by = [&](const Tensor& out) {
+    const Tensor sum = bench_.empty(c_.storage, c_.rows, c_.cols),
+                 inv_rms = bench_.empty(DType::kF32, 1, c_.rows);
+    bench_.ops().norm_forward({.residual = bench_.put(c_.storage, input(1)),
+                               .branch = bench_.put(c_.storage, input(2)),
+                               .sum = sum,
+                               .out = out,
+                               .inv_rms = inv_rms,
+                               .gain = bench_.put(c_.storage, gain_),
+                               .eps = float(kEps)});
+    return std::pair(bench_.get(sum).values, bench_.get(inv_rms).values);
+  };
+  EXPECT_EQ(left_by({}), left_by(bench_.empty(c_.storage, c_.rows, c_.cols)));
+}
+
 struct GainCase {
   DType container;
   Accumulate accumulate;

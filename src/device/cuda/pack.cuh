@@ -84,4 +84,10 @@ struct RowStore {
   }
 };
 
+// For results that nobody reads.
+struct NoStore {
+  template <int N>
+  MPT_HD void put(int64_t, int64_t, const Pack<float, N>&) const {}
+};
+
 }  // namespace mpt

@@ -18,7 +18,8 @@ struct RowTeam {
 
   static int64_t blocks_for(int64_t rows) { return (rows + kPerBlock - 1) / kPerBlock; }
 
-  __device__ int lane() const { return int(threadIdx.x) % kLanes; }
+  __device__ RowTeam() : lane_(int(threadIdx.x) % kLanes) {}
+  __device__ int lane() const { return lane_; }
   __device__ int in_block() const { return int(threadIdx.x) / kLanes; }
   __device__ int64_t index() const { return int64_t{blockIdx.x} * kPerBlock + in_block(); }
 
@@ -57,6 +58,8 @@ struct RowTeam {
     }
     return x;
   }
+
+  int lane_;  // once, so that a compiler sees that each_pack() has the same packs every time
 };
 
 }  // namespace mpt

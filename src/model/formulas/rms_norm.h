@@ -38,13 +38,13 @@ struct RmsNormGradient {
 };
 
 // One row. `branch` may be null: x = residual then, and `sum` is not written. The result may be kept wider
-// than the storage type, for a later rounding to be the only one.
+// than the storage type, for a later rounding to be the only one, or be left to be computed where it is read.
 template <class T, class Out = T>
 struct AddRmsNormForward {
   const T* residual;  // [N, C]
   const T* branch;    // [N, C] or null
   T* sum;             // [N, C] x, where there is a branch
-  Out* out;           // [N, C] y
+  Out* out;           // [N, C] y, or null
   float* inv_rms;     // [N]
   const T* gain;      // [C]
   int64_t cols;
@@ -61,10 +61,11 @@ struct AddRmsNormForward {
     }
     const float squares = group.sum(cols, [=](int64_t c) { return to_float(x[c]) * to_float(x[c]); });
     const float inverse = inverse_rms(squares, cols, eps);
+    if (group.lane() == 0) inv_rms[row] = inverse;
+    if (out == nullptr) return;
     Out* y = out + row * cols;
     const T* g = gain;
     group.each(cols, [=](int64_t c) { y[c] = from_float<Out>(rms_normed(x[c], inverse, g[c])); });
-    if (group.lane() == 0) inv_rms[row] = inverse;
   }
 };
 

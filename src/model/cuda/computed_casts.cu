@@ -1,0 +1,35 @@
+#include "model/cuda/computed_casts.h"
+#include "model/cuda/computed_input.cuh"
+
+namespace mpt {
+namespace {
+
+PackedSwiglu packed(const SwigluSource& source) { return {source}; }
+PackedNorm packed(const NormSource& source) { return {source}; }
+
+bool is_packed(const ComputedInput& input) {
+  if (const auto* swiglu = std::get_if<SwigluInput>(&input))
+    return packable(swiglu->gate_up.cols / 2, kPackOf<bf16>, {swiglu->gate_up});
+  const auto& norm = std::get<NormInput>(input);
+  return packable(norm.x.cols, kPackOf<bf16>, {norm.x, norm.gain});
+}
+
+// f(source) of an input that is packed.
+template <class F>
+bool with_packed(const ComputedInput& input, const Fp8CastCall& call, const F& f) {
+  if (!is_packed(input)) return false;
+  with_computed(input, call, [&](const auto& rows) { f(fp8_source(packed(rows), call)); });
+  return true;
+}
+
+}  // namespace
+
+bool cast_packed(CUstream_st* stream, const ComputedInput& input, const Fp8CastCall& call) {
+  return with_packed(input, call, [&](const auto& source) { cast_tiles(stream, source, call); });
+}
+
+bool gather_amax_packed(CUstream_st* stream, const ComputedInput& input, const Fp8CastCall& call) {
+  return with_packed(input, call, [&](const auto& source) { gather_amax_of_tiles(stream, source, call); });
+}
+
+}  // namespace mpt

@@ -1,0 +1,31 @@
+// Inputs of linear layers that are computed where they are cast to FP8, by tuned kernels and generic ones:
+// nothing differs from a cast of the stored input.
+#include "model/computed_casts.h"
+
+#include "cuda/device_fixture.h"
+#include "model/llama_ops_backends.h"
+
+namespace mpt::test {
+namespace {
+
+class ComputedCastsOnGpu : public CudaDeviceTest, public testing::WithParamInterface<ComputedCase> {};
+
+TEST_P(ComputedCastsOnGpu, AreThoseOfTheStoredInput) {
+  expect_equal_casts(*device_, *make_cuda_llama_ops(device_->cuda_stream()), GetParam());
+}
+
+TEST_P(ComputedCastsOnGpu, AreThoseOfTheStoredInputUntuned) {
+  expect_equal_casts(*device_, *make_generic_cuda_llama_ops(device_->cuda_stream()), GetParam());
+}
+
+#ifdef MPT_FAKE_CUDA
+TEST_P(ComputedCastsOnGpu, InWhateverOrderBlocksAndThreadsCome) {
+  fake_cuda::set_order(fake_cuda::Order::kBackward);
+  expect_equal_casts(*device_, *make_cuda_llama_ops(device_->cuda_stream()), GetParam());
+}
+#endif
+
+INSTANTIATE_TEST_SUITE_P(Shapes, ComputedCastsOnGpu, testing::ValuesIn(computed_cases()), computed_case_name);
+
+}  // namespace
+}  // namespace mpt::test
