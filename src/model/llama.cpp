@@ -93,8 +93,9 @@ void Llama::allocate_gradient_scratch(Allocator& allocator) {
   d_wide_ = scratch(options_.storage, n, std::max(3 * c, f));
   d_gain_partial_ = scratch(DType::kF32, ops_->norm_chunks(n), c);
   const int64_t most = options_.micro_batches;
-  first_use_ = allocator.staged(Purpose::kData, DType::kI32, most, config_.vocab_size + 1);
+  first_use_ = allocator.tensor(Purpose::kData, DType::kI32, 1, config_.vocab_size + 1);
   uses_ = allocator.staged(Purpose::kData, DType::kI32, most, n);
+  if (uses_.host != nullptr) counts_.resize(size_t(config_.vocab_size));
 }
 
 // --- views -----------------------------------------------------------------------------------------------
@@ -202,14 +203,12 @@ void Llama::sort_uses(int64_t micro_batch) {
   const int64_t most = options_.micro_batch.tokens(), first = micro_batch * most;
   const auto n = size_t(std::min(most, staged_rows_ * options_.micro_batch.seq_len - first));
   const std::span tokens(tokens_.image<int32_t>() + first, n);
-  int32_t* const begin = first_use_.row_range(micro_batch, 1).image<int32_t>();
   int32_t* const uses = uses_.row_range(micro_batch, 1).image<int32_t>();
-  const std::span counts(begin, size_t(config_.vocab_size) + 1);
-  std::ranges::fill(counts, 0);
-  for (const int32_t token : tokens) ++counts[size_t(token)];
-  std::inclusive_scan(counts.begin(), counts.end(), counts.begin());
-  // From behind, each count moves from the end of its row's uses to their beginning.
-  for (size_t i = n; i-- > 0;) uses[--counts[size_t(tokens[i])]] = int32_t(i);
+  std::ranges::fill(counts_, 0);
+  for (const int32_t token : tokens) ++counts_[size_t(token)];
+  std::inclusive_scan(counts_.begin(), counts_.end(), counts_.begin());
+  // From behind, each count moves from the end of its token's uses to their beginning.
+  for (size_t i = n; i-- > 0;) uses[--counts_[size_t(tokens[i])]] = int32_t(i);
 }
 
 void Llama::load(int64_t micro_batch) {
@@ -348,7 +347,7 @@ std::vector<float> Llama::logits(std::span<const int32_t> tokens) {
 
 void Llama::forward_backward(int64_t micro_batch, Accumulate accumulate) {
   load(micro_batch);
-  for (const Staged& staged : {first_use_, uses_}) device_.send(staged.row_range(micro_batch, 1));
+  device_.send(uses_.row_range(micro_batch, 1));
   device_.send(gradient_scale_);
   forward(Fp8CastKind::kFold, Keep::kForBackward);
   enqueue_losses(&accumulate);
@@ -426,9 +425,11 @@ void Llama::backward_attention(int64_t layer, Accumulate accumulate) {
 }
 
 void Llama::backward_embedding(Accumulate accumulate) {
+  const Tensor uses = live(uses_.tensor.row_range(micro_batch_, 1));
+  ops_->find_first_uses(live(tokens_.tensor.row_range(micro_batch_, 1)), uses, first_use_);
   ops_->embedding_backward({.d_out = live(d_residual_),
-                            .first = first_use_.tensor.row_range(micro_batch_, 1),
-                            .uses = live(uses_.tensor.row_range(micro_batch_, 1)),
+                            .first = first_use_,
+                            .uses = uses,
                             .d_table = weights_.gradient(embedding_index()),
                             .accumulate = accumulate});
 }

@@ -144,7 +144,9 @@ class Llama {
   Tensor d_residual_, d_branch_;  // [N, C] gradients of the residual stream and of a block half's input
   Tensor d_wide_;                 // [N, max(3C, F)] gradients inside a block half
   Tensor d_gain_partial_;         // [norm_chunks(N), C] fp32
-  Staged first_use_, uses_;       // embedding backward: [micro-batches, V + 1], [micro-batches, N] int32
+  Staged uses_;                   // [micro-batches, N] int32: positions, sorted by their token
+  Tensor first_use_;              // [1, V + 1] int32: where the uses of a row of the embedding begin
+  std::vector<int32_t> counts_;   // [V]
   std::vector<float> host_losses_;
   int64_t staged_rows_ = 0;                // of all micro-batches
   int64_t micro_batch_ = 0, rows_ = 0;     // the current micro-batch, and its rows

@@ -85,6 +85,8 @@ class LlamaOps {
   virtual void zero(const Tensor& tensor) = 0;
   virtual void embedding_forward(const Tensor& table, const Tensor& tokens, const Tensor& out) = 0;
   virtual void embedding_backward(const EmbeddingBackwardCall& call) = 0;
+  // `first` of that call from its `uses` and the tokens [1, N] int32.
+  virtual void find_first_uses(const Tensor& tokens, const Tensor& uses, const Tensor& first) = 0;
   virtual void norm_forward(const NormForwardCall& call) = 0;
   virtual void norm_backward(const NormBackwardCall& call) = 0;
   // Rows of partial sums that norm_backward needs for up to n tokens.

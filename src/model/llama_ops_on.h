@@ -53,6 +53,11 @@ class LlamaOpsOn : public LlamaOps {
     });
   }
 
+  void find_first_uses(const Tensor& tokens, const Tensor& uses, const Tensor& first) override {
+    exec_.elements(first.elements(), FindFirstUses{tokens.as<int32_t>(), uses.as<int32_t>(), uses.elements(),
+                                                   first.as<int32_t>()});
+  }
+
   void norm_forward(const NormForwardCall& call) override {
     dispatch_output(call.residual.dtype, call.out.dtype, [&]<class T, class Out>(T, Out) {
       exec_.rows(call.residual.rows,

@@ -91,17 +91,19 @@ Optimizer::States Optimizer::allocate_states(const UpdateTarget& target, Allocat
 }
 
 void Optimizer::allocate_scratch(Allocator& allocator) {
-  int64_t pieces = 0, live_units = 0, scaled_rows = 0;
+  int64_t pieces = 0, most_pieces = 0, live_units = 0, scaled_rows = 0;
   std::vector<MatrixShape> projected;
   for (const UpdateTarget& target : targets_) {
     const int64_t rows = target.weights.rows, cols = target.weights.cols;
     pieces += square_sums(rows, cols);
+    most_pieces = std::max(most_pieces, square_sums(rows, cols));
     if (is_live(target.weights)) live_units = std::max(live_units, units_of(rows, cols));
     if (is_scaled(target.weights.encoding.format)) scaled_rows = std::max(scaled_rows, rows);
     if (is_projected(config_, target.kind)) projected.push_back({rows, cols});
   }
   partial_ = allocator.tensor(Purpose::kScratch, DType::kF64, 1, pieces);
-  host_partial_.resize(size_t(pieces));
+  if (partial_.data != nullptr)
+    host_partial_.resize(size_t(most_pieces));  // a plan takes no memory of its own
   if (needs_exponent_table(config_))
     exponent_table_ = allocator.staged(Purpose::kScratch, DType::kF32, 1, 2 * ExponentDecay::kEntries);
   if (live_units > 0)

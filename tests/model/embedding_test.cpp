@@ -100,6 +100,18 @@ TEST_P(EmbeddingGradient, SumsTheUses) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, EmbeddingGradient, testing::ValuesIn(cases()), case_name);
 
+TEST(Embedding, FirstUsesFollowFromTheSortedPositions) {
+  for (const int64_t n : {0, 1, 7, 100}) {
+    OpBench bench;
+    const std::vector<int32_t> tokens = some_tokens(n);
+    const Uses uses(tokens);
+    const Tensor first = bench.put(std::vector<int32_t>(uses.first.size(), -1));
+    bench.ops().find_first_uses(bench.put(tokens), bench.put(uses.positions), first);
+    const auto* found = first.as<int32_t>();
+    EXPECT_EQ(std::vector<int32_t>(found, found + uses.first.size()), uses.first) << n << " tokens";
+  }
+}
+
 TEST(Embedding, NoTokensClearTheGradient) {
   OpBench bench;
   const Uses uses({});

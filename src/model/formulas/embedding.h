@@ -23,6 +23,26 @@ struct EmbeddingForward {
   }
 };
 
+// first[v]: how many uses are of rows before v. Uses are sorted by the row that their token names.
+struct FindFirstUses {
+  const int32_t* tokens;  // [N]
+  const int32_t* uses;    // [N]
+  int64_t count;          // N
+  int32_t* first;         // [V + 1]
+
+  MPT_HD void operator()(int64_t v) const {
+    int64_t low = 0, high = count;
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      if (tokens[uses[middle]] < v)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    first[v] = static_cast<int32_t>(low);
+  }
+};
+
 // One row of the table. The tokens that used row v are uses[first[v]] .. uses[first[v + 1] - 1].
 template <class T, class D>
 struct EmbeddingBackward {
