@@ -1,5 +1,6 @@
 // Inputs of linear layers as a cast to FP8 reads them, computed instead of stored: the outputs of SwiGLU and
-// RMSNorm. Units and lanes as in precision/codec.h; the same bits as of the operations that store them.
+// RMSNorm. Units and lanes as in precision/codec.h; the same bits as of the operations that store them, with
+// whose flags this must be compiled: compilers contract parts of e^x with what is added to it.
 #pragma once
 
 #include "model/formulas/rms_norm.h"
