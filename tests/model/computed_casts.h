@@ -25,10 +25,13 @@ struct ComputedCase {
   int64_t shift = 0;  // elements between a multiple of 16 bytes and the input's first
 };
 
-inline std::string computed_case_name(const testing::TestParamInfo<ComputedCase>& info) {
-  const ComputedCase& c = info.param;
+inline std::string name_of_case(const ComputedCase& c) {
   return fmt::format("{}_{}x{}{}", c.computation == Computation::kSwiglu ? "swiglu" : "norm", c.rows, c.cols,
                      c.shift != 0 ? "_shifted" : "");
+}
+inline void PrintTo(const ComputedCase& c, std::ostream* out) { *out << name_of_case(c); }
+inline std::string computed_case_name(const testing::TestParamInfo<ComputedCase>& info) {
+  return name_of_case(info.param);
 }
 
 // Multiples of 16, of units and of tiles, ends one element off, a stored 5461, and no alignment at all.
