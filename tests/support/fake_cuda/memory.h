@@ -29,8 +29,9 @@ class Arena {
   }
   // Whether all of it lies in one allocation.
   [[nodiscard]] bool holds(const void* pointer, size_t bytes) const;
-  // The first allocation that was written past; needs access.
-  [[nodiscard]] std::optional<std::string> damage() const;
+  // What was written outside of one allocation, or of some of them, others each time. Needs access.
+  [[nodiscard]] std::optional<std::string> damage_at(void* pointer) const;
+  [[nodiscard]] std::optional<std::string> damage_of_some();
 
   void open();
   void close();
@@ -51,6 +52,7 @@ class Arena {
   int opened_ = 0;
   std::map<std::byte*, size_t> blocks_;  // by the pointer given out
   int64_t live_bytes_ = 0;
+  std::byte* looked_at_ = nullptr;  // last
 };
 
 // Gives access to the GPU's memory while it lives.

@@ -115,13 +115,20 @@ cudaError_t check_no_capture(const char* call) {
   return refuse(cudaErrorStreamCaptureUnsupported, fmt::format("{} during the capture of a stream", call));
 }
 
-cudaError_t check_guards() {
-  const Opened opened(device_memory());
-  auto damage = device_memory().damage();
-  if (!damage) damage = pinned_memory().damage();
+cudaError_t check_damage(const std::optional<std::string>& damage) {
   if (!damage) return cudaSuccess;
   runtime().sticky = cudaErrorIllegalAddress;
   return refuse(cudaErrorIllegalAddress, *damage);
+}
+cudaError_t check_guards() {
+  const Opened opened(device_memory());
+  auto damage = device_memory().damage_of_some();
+  if (!damage) damage = pinned_memory().damage_of_some();
+  return check_damage(damage);
+}
+cudaError_t check_guards_of(const fake_cuda::detail::Arena& arena, void* pointer) {
+  const Opened opened(device_memory());
+  return check_damage(arena.damage_at(pointer));
 }
 
 cudaError_t synchronize(const char* call) {
@@ -224,7 +231,7 @@ cudaError_t release(fake_cuda::detail::Arena& arena, void* pointer, const char* 
   if (const auto error = check_no_capture(call)) return error;
   ++runtime().counters.synchronisations;
   if (const auto error = run_pending()) return error;
-  const cudaError_t damage = check_guards();
+  const cudaError_t damage = check_guards_of(arena, pointer);
   if (!arena.free(pointer))
     return refuse(cudaErrorInvalidValue, fmt::format("{} of what was never allocated", call));
   return damage;
