@@ -38,11 +38,17 @@ HostMatrix random_matrix(int64_t cols, uint64_t seed) {
 
 class PrecisionOpsOnGpu : public GpuTest {
  protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    gpu_ = std::make_unique<Gpu>();
+    on_gpu_ = make_cuda_precision_ops(gpu_->stream(), gpu_->allocator(), kRows);
+  }
   EncodedTensor copy(const HostEncoded& host) {
     EncodedTensor device = host.view();
-    device.codes = gpu_.copy(device.codes);
-    device.block_scales = gpu_.copy(device.block_scales);
-    device.tensor_scale = gpu_.copy(device.tensor_scale);
+    device.codes = gpu_->copy(device.codes);
+    device.block_scales = gpu_->copy(device.block_scales);
+    device.tensor_scale = gpu_->copy(device.tensor_scale);
     return device;
   }
   void expect_same(const EncodedTensor& device, const HostEncoded& expected) {
@@ -51,7 +57,7 @@ class PrecisionOpsOnGpu : public GpuTest {
     const auto fetch = [&](const Tensor& from, const Tensor& to) {
       if (to.data == nullptr) return;
       memset(to.data, 0x77, size_t(to.bytes()));
-      gpu_.fetch(from, to);
+      gpu_->fetch(from, to);
     };
     fetch(device.codes, host.codes);
     fetch(device.block_scales, host.block_scales);
@@ -63,8 +69,8 @@ class PrecisionOpsOnGpu : public GpuTest {
   std::unique_ptr<Device> cpu_ = make_cpu_device(1);
   std::unique_ptr<Allocator> host_memory_ = cpu_->make_allocator();
   std::unique_ptr<PrecisionOps> on_cpu_ = make_cpu_precision_ops(*host_memory_, kRows);
-  Gpu gpu_;
-  std::unique_ptr<PrecisionOps> on_gpu_ = make_cuda_precision_ops(gpu_.stream(), gpu_.allocator(), kRows);
+  std::unique_ptr<Gpu> gpu_;
+  std::unique_ptr<PrecisionOps> on_gpu_;
 };
 
 TEST_F(PrecisionOpsOnGpu, EncodesTheSameBits) {
@@ -75,7 +81,7 @@ TEST_F(PrecisionOpsOnGpu, EncodesTheSameBits) {
       const HostEncoded expected(encoding, {kRows, cols, 4});
       const EncodedTensor device = copy(expected);
       on_cpu_->encode(source, expected.view());
-      on_gpu_->encode(gpu_.copy(source), device);
+      on_gpu_->encode(gpu_->copy(source), device);
       expect_same(device, expected);
     }
 }
@@ -89,10 +95,10 @@ TEST_F(PrecisionOpsOnGpu, DecodesTheSameBits) {
         on_cpu_->encode(random_matrix(cols, 32), weights.view());
         const HostMatrix expected(dtype, {kRows, cols, 3});
         HostMatrix found = expected;
-        const Tensor device = gpu_.copy(found);
+        const Tensor device = gpu_->copy(found);
         on_cpu_->decode(weights.view(), expected);
         on_gpu_->decode(copy(weights), device);
-        gpu_.fetch(device, found);
+        gpu_->fetch(device, found);
         EXPECT_TRUE(found == expected);
       }
 }
