@@ -14,11 +14,6 @@ const std::byte* bytes_of(const std::vector<float>& values) {
   return reinterpret_cast<const std::byte*>(values.data());
 }
 
-bool is_live(const EncodedTensor& weights) {
-  return weights.encoding.format == WeightFormat::kNvfp4 &&
-         weights.encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kLive;
-}
-
 }  // namespace
 
 OptimizerOptions optimizer_options(const PrecisionConfig& config, uint64_t seed) {
@@ -97,7 +92,7 @@ void Optimizer::allocate_scratch(Allocator& allocator) {
     const int64_t rows = target.weights.rows, cols = target.weights.cols;
     pieces += square_sums(rows, cols);
     most_pieces = std::max(most_pieces, square_sums(rows, cols));
-    if (is_live(target.weights)) live_units = std::max(live_units, units_of(rows, cols));
+    if (needs_next_maximum(target.weights)) live_units = std::max(live_units, units_of(rows, cols));
     if (is_scaled(target.weights.encoding.format)) scaled_rows = std::max(scaled_rows, rows);
     if (is_projected(config_, target.kind)) projected.push_back({rows, cols});
   }

@@ -31,6 +31,12 @@ struct MaximumScratch {
 };
 int64_t units_of(int64_t rows, int64_t cols);
 
+// Whether the amax of a tensor's new weights must be known before any of them is stored.
+inline bool needs_next_maximum(const EncodedTensor& weights) {
+  return weights.encoding.format == WeightFormat::kNvfp4 &&
+         weights.encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kLive;
+}
+
 // The update of one tensor.
 struct UpdateCall {
   AnyRule rule;

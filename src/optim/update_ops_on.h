@@ -193,7 +193,7 @@ class UpdateOpsOn : public UpdateOps {
   }
 
   static int64_t units_of(const UpdateCall& call) {
-    return UnitGrid{call.weights.rows, call.weights.cols}.units();
+    return mpt::units_of(call.weights.rows, call.weights.cols);
   }
 
   // Tensors whose updates are one pass: those of one type of unit, or a single one that takes several passes
@@ -211,18 +211,16 @@ class UpdateOpsOn : public UpdateOps {
         size_t(compensated), size_t(call.per_op_adamw.has_value()), call.rule.index(),
         size_t(is_scaled(call.weights.encoding.format) ? call.weights.encoding.format : WeightFormat::kF32)};
   }
-  static bool is_live(const UpdateCall& call) {
-    return call.weights.encoding.format == WeightFormat::kNvfp4 &&
-           call.weights.encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kLive;
-  }
+
   static std::vector<Batch> batches_of(std::span<const UpdateCall> tensors) {
     std::vector<Batch> batches;
     for (size_t i = 0; i < tensors.size(); ++i) {
       const auto kind = kind_of(tensors[i]);
       const auto same = [&](const Batch& b) {
-        return b.kind == kind && !is_live(tensors[b.members.front()]);
+        return b.kind == kind && !needs_next_maximum(tensors[b.members.front()].weights);
       };
-      const auto found = is_live(tensors[i]) ? batches.end() : std::ranges::find_if(batches, same);
+      const auto found =
+          needs_next_maximum(tensors[i].weights) ? batches.end() : std::ranges::find_if(batches, same);
       if (found != batches.end())
         found->members.push_back(i);
       else
@@ -262,7 +260,8 @@ class UpdateOpsOn : public UpdateOps {
           with_codec(tensor.weights, [&]<class Codec>(const Codec& codec) {
             Codec weights = codec;
             if constexpr (std::is_same_v<Codec, Nvfp4Codec>)
-              if (is_live(tensor)) weights = codec.storing_with(tensor.maximum.tensor.template as<float>());
+              if (needs_next_maximum(tensor.weights))
+                weights = codec.storing_with(tensor.maximum.tensor.template as<float>());
             f(UpdateUnit<Rule, Codec>{rule, unit_states<Rule>(call, tensor), weights, tensor.weight_dither});
           });
         },
@@ -302,7 +301,7 @@ class UpdateOpsOn : public UpdateOps {
   template <class Unit>
   void update_batch(const UpdatesCall& call, const Batch& batch, const TensorTable<Unit>& table) {
     const UpdateCall& first = call.tensors[batch.members.front()];
-    const bool live = is_live(first);  // and alone
+    const bool live = needs_next_maximum(first.weights);  // and alone
     if (live) find_next_maximum(first, table.functors);
     if (call.survival.rows > 0) survey(call);
     int64_t units = 0;
