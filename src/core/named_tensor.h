@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/tensor.h"
@@ -17,5 +18,18 @@ struct NamedTensor {
     return rank == 1 ? std::vector{tensor.cols} : std::vector{tensor.rows, tensor.cols};
   }
 };
+
+// Consecutive elements of a tensor, as they are packed row after row: what one rank has of it, or all.
+struct TensorPart {
+  NamedTensor whole;  // only the part's elements need be in memory
+  int64_t first = 0;  // element
+  int64_t count = 0;  // elements
+
+  [[nodiscard]] bool is_whole() const { return first == 0 && count == whole.tensor.elements(); }
+};
+inline TensorPart whole_part(NamedTensor tensor) {
+  const int64_t elements = tensor.tensor.elements();
+  return {std::move(tensor), 0, elements};
+}
 
 }  // namespace mpt

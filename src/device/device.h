@@ -15,6 +15,7 @@
 #include "device/attention.h"
 #include "device/gemm.h"
 #include "device/memory_plan.h"
+#include "device/side_queue.h"
 
 struct CUstream_st;
 
@@ -63,6 +64,9 @@ class Device {
   // Enqueues the copy of the tensor to its image, which is there after synchronize().
   virtual void receive(const Staged& /*staged*/) {}
   virtual std::unique_ptr<RepeatedWork> make_repeated_work() { return std::make_unique<RepeatedWork>(); }
+
+  // Work beside the device's own, on a thread or stream of its own.
+  virtual std::unique_ptr<SideQueue> make_side_queue();
 
   // Named stretches of work in a profiler's time line (range.h).
   virtual void push_range(const char* /*name*/) {}

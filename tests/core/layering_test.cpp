@@ -25,12 +25,13 @@ namespace fs = std::filesystem;
 const std::map<std::string, std::set<std::string>> kMayInclude{
     {"core", {}},
     {"device", {"core"}},
+    {"comm", {"device", "core"}},
     {"precision", {"device", "core"}},
-    {"model", {"precision", "device", "core"}},
-    {"optim", {"precision", "device", "core"}},
+    {"model", {"precision", "comm", "device", "core"}},
+    {"optim", {"precision", "comm", "device", "core"}},
     {"data", {"core"}},
-    {"train", {"model", "optim", "data", "precision", "device", "core"}},
-    {"cli", {"train", "model", "optim", "data", "precision", "device", "core"}},
+    {"train", {"model", "optim", "data", "precision", "comm", "device", "core"}},
+    {"cli", {"train", "model", "optim", "data", "precision", "comm", "device", "core"}},
     {"main", {"cli", "core"}},
 };
 

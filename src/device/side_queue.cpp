@@ -1,0 +1,79 @@
+// The side queue of a device that works in host memory: a thread.
+#include "device/side_queue.h"
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "device/device.h"
+
+namespace mpt {
+namespace {
+
+class ThreadQueue final : public SideQueue {
+ public:
+  ThreadQueue() : thread_([this] { serve(); }) {}
+  // Work that has not begun is dropped.
+  ~ThreadQueue() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  ThreadQueue(const ThreadQueue&) = delete;
+  ThreadQueue& operator=(const ThreadQueue&) = delete;
+
+  Ticket run(std::function<void()> work) override {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(work));
+    changed_.notify_all();
+    return ++given_;
+  }
+
+  void wait(Ticket ticket) override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_ >= ticket || failure_; });
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void serve() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });
+      if (stopping_) return;
+      const std::function<void()> work = std::move(waiting_.front());
+      waiting_.pop_front();
+      if (failure_) continue;
+      lock.unlock();
+      std::exception_ptr failure;
+      try {
+        work();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      lock.lock();
+      failure_ = failure;
+      if (!failure) ++done_;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> waiting_;
+  Ticket given_ = 0, done_ = 0;
+  std::exception_ptr failure_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<SideQueue> Device::make_side_queue() { return std::make_unique<ThreadQueue>(); }
+
+}  // namespace mpt

@@ -1,0 +1,67 @@
+#include "precision/unit_range.h"
+
+#include <algorithm>
+
+namespace mpt {
+namespace {
+
+// Where a unit begins and where it ends, in elements from the tensor's first.
+int64_t begin_of(int64_t unit, const UnitGrid& grid, int64_t stride, int64_t unit_cols) {
+  return unit / grid.per_row() * stride + unit % grid.per_row() * unit_cols;
+}
+int64_t end_of(int64_t unit, const UnitGrid& grid, int64_t stride, UnitColumns columns) {
+  const int64_t in_row = unit % grid.per_row();
+  return unit / grid.per_row() * stride + std::min((in_row + 1) * columns.unit_cols, columns.cols);
+}
+
+void check_range(const UnitGrid& grid, UnitRange range) {
+  check(range.first >= 0 && range.count >= 0 && range.end() <= grid.units(), "units {}+{} of [{},{}]",
+        range.first, range.count, grid.rows, grid.cols);
+}
+
+}  // namespace
+
+ElementRange elements_of(const UnitGrid& grid, UnitRange range, UnitColumns columns) {
+  check_range(grid, range);
+  if (range.empty()) return {};
+  const int64_t begin = begin_of(range.first, grid, columns.cols, columns.unit_cols);
+  return {begin, end_of(range.end() - 1, grid, columns.cols, columns) - begin};
+}
+
+Tensor span_of(const Tensor& t, const UnitGrid& grid, UnitRange range, int64_t unit_cols) {
+  check_range(grid, range);
+  if (range.empty()) return {nullptr, t.dtype, 1, 0, 0};
+  const int64_t begin = begin_of(range.first, grid, t.stride, unit_cols),
+                end = end_of(range.end() - 1, grid, t.stride, {t.cols, unit_cols});
+  return {t.data == nullptr ? nullptr : t.data + begin * size_of(t.dtype), t.dtype, 1, end - begin,
+          end - begin};
+}
+
+std::vector<Tensor> spans_of(const EncodedTensor& tensor, UnitRange range) {
+  const UnitGrid grid{tensor.rows, tensor.cols};
+  const WeightEncoding& encoding = tensor.encoding;
+  switch (encoding.format) {
+    case WeightFormat::kF32:
+    case WeightFormat::kBF16:
+      return {span_of(tensor.codes, grid, range)};
+    case WeightFormat::kBlockFp8:
+      return {span_of(tensor.codes, grid, range),
+              span_of(tensor.block_scales, grid, range, kUnit / encoding.fp8_block_size)};
+    case WeightFormat::kNvfp4:
+      return {span_of(tensor.codes, grid, range, kUnit / 2),
+              span_of(tensor.block_scales, grid, range, kUnit / kNvfp4Block)};
+  }
+  return {};
+}
+
+Tensor whole_of_span(const Tensor& span, const Tensor& shape, UnitRange range) {
+  Tensor whole{span.data, span.dtype, shape.rows, shape.cols, shape.stride};
+  if (span.data == nullptr || range.empty()) return whole;
+  const int64_t begin = begin_of(range.first, {shape.rows, shape.cols}, shape.stride, kUnit);
+  // An address outside of what is allocated is formed, as a number, and never used.
+  whole.data = reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(span.data) -
+                                            uintptr_t(begin * size_of(span.dtype)));
+  return whole;
+}
+
+}  // namespace mpt
