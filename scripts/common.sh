@@ -11,7 +11,16 @@ say() { printf '%s\n' "$*"; }
 die() { printf '%s: error: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 
 # The CUDA preset where nvcc is there, so that its code is compiled too; MPT_PRESET decides otherwise.
-default_preset() { if command -v nvcc >/dev/null; then say cuda; else say cpu; fi; }
+default_preset() {
+  if [ -n "${MPT_PRESET:-}" ]; then say "$MPT_PRESET"; elif command -v nvcc >/dev/null; then say cuda; else say cpu; fi
+}
+
+# The preset of a build that is there already, of the tests say; else the one that is fastest to build.
+present_preset() {
+  local preset
+  preset=$(default_preset)
+  if [ -e "$root/build/$preset/CMakeCache.txt" ]; then say "$preset"; else say "${MPT_PRESET:-cpu}"; fi
+}
 
 # configure PRESET [CMAKE ARGUMENTS]
 configure() {

@@ -23,7 +23,8 @@ case ${1:-} in
   *) die "unknown argument $1; expected nothing or --smoke" ;;
 esac
 vocab_size=4096
-program=$root/build/cpu/mpretrain
+preset=$(present_preset)
+program=$root/build/$preset/mpretrain
 corpus=$work/corpus tokenizer=$work/tokenizer/tokenizer.model tokens=$work/tokens runs=$work/runs
 prompt="The meaning of the word"
 
@@ -64,8 +65,8 @@ build_program() {
   # A user's machine need not have what the tests are built with.
   local options=()
   if [ ! -e /usr/include/gtest/gtest.h ]; then options=(-DMPT_TESTS=OFF -DMPT_BENCH=OFF); fi
-  configure cpu "${options[@]}"
-  cmake --build "$root/build/cpu" --target mpretrain
+  configure "$preset" "${options[@]}"
+  cmake --build "$root/build/$preset" --target mpretrain
 }
 
 train_tokenizer() {

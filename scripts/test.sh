@@ -9,7 +9,7 @@
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-preset=${MPT_PRESET:-$(default_preset)}
+preset=$(default_preset)
 
 "$root/scripts/install_deps.sh" --dev
 configure "$preset"
