@@ -30,10 +30,23 @@ DataLoader::DataLoader(std::shared_ptr<const SequenceSource> source, const Optio
   check(options.rows_per_batch >= 1, "rows_per_batch {}", options.rows_per_batch);
   check(options.prefetch_batches >= 0, "prefetch_batches {}", options.prefetch_batches);
   check(options.first_sequence >= 0, "first_sequence {}", options.first_sequence);
+  if (options.slice)
+    check(options.slice->first >= 0 && options.slice->rows >= 1 &&
+              options.slice->first + options.slice->rows <= options.rows_per_batch,
+          "rows {}+{} of batches of {}", options.slice->first, options.slice->rows, options.rows_per_batch);
   start();
 }
 
 DataLoader::~DataLoader() { stop(); }
+
+Batch DataLoader::read(int64_t sequence) const {
+  if (!options_.slice) return read_batch(*source_, sequence, options_.rows_per_batch);
+  Batch batch = read_batch(*source_, sequence + options_.slice->first, options_.slice->rows);
+  batch.valid_targets = 0;
+  for (int64_t row = 0; row < options_.rows_per_batch; ++row)
+    batch.valid_targets += source_->valid_targets(sequence + row);
+  return batch;
+}
 
 void DataLoader::start() {
   if (options_.prefetch_batches > 0) thread_ = std::thread([this, from = cursor_] { prefetch(from); });
@@ -50,7 +63,7 @@ void DataLoader::stop() {
 
 void DataLoader::prefetch(int64_t sequence) try {
   for (;; sequence += options_.rows_per_batch) {
-    Batch batch = read_batch(*source_, sequence, options_.rows_per_batch);
+    Batch batch = read(sequence);
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return stopping_ || std::ssize(ready_) < options_.prefetch_batches; });
     if (stopping_) return;
@@ -65,7 +78,7 @@ void DataLoader::prefetch(int64_t sequence) try {
 
 Batch DataLoader::next() {
   if (options_.prefetch_batches == 0) {
-    Batch batch = read_batch(*source_, cursor_, options_.rows_per_batch);
+    Batch batch = read(cursor_);
     cursor_ += options_.rows_per_batch;
     return batch;
   }

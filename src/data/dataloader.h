@@ -1,7 +1,7 @@
-// Batches of consecutive global sequences, read ahead by a thread.
+// Batches of consecutive global sequences, or one rank's rows of them, read ahead by a thread.
 //
 // The cursor, the first sequence of the coming batch, is the loader's whole state: seek(cursor()) on a fresh
-// loader continues with the same tokens, whatever the batch size was before.
+// loader continues with the same tokens, whatever the batch size and the number of ranks were before.
 #pragma once
 
 #include <condition_variable>
@@ -10,6 +10,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -22,9 +23,20 @@ struct Batch {
   int64_t seq_len = 0;
   std::vector<int32_t> tokens;   // [rows, seq_len]
   std::vector<int32_t> targets;  // [rows, seq_len], kIgnoreTarget where there is none
-  int64_t valid_targets = 0;     // the others
+  int64_t valid_targets = 0;     // the others; of a slice, those of the whole batch
   int64_t first_sequence = 0;    // global number of row 0
 };
+
+// Some of the rows of every batch.
+struct RowSlice {
+  int64_t first = 0;
+  int64_t rows = 0;
+};
+// What rank `rank` of `ranks` has of `rows`: as even as can be, in the order of ranks.
+inline RowSlice slice_of(int64_t rows, int64_t rank, int64_t ranks) {
+  const int64_t first = rows * rank / ranks;
+  return {first, rows * (rank + 1) / ranks - first};
+}
 
 // Sequences [first_sequence, first_sequence + rows): what a DataLoader gives, without a thread. For
 // evaluation.
@@ -36,6 +48,7 @@ class DataLoader {
     int64_t rows_per_batch = 1;
     int64_t prefetch_batches = 2;  // read ahead; 0: none, next() reads
     int64_t first_sequence = 0;
+    std::optional<RowSlice> slice{};  // what of each batch is read; none: all
   };
   DataLoader(std::shared_ptr<const SequenceSource> source, const Options& options);
   ~DataLoader();
@@ -51,6 +64,7 @@ class DataLoader {
   void start();
   void stop();
   void prefetch(int64_t sequence);
+  [[nodiscard]] Batch read(int64_t sequence) const;
 
   std::shared_ptr<const SequenceSource> source_;
   Options options_;

@@ -91,15 +91,23 @@ TokenRange SequenceSource::range_of(int64_t sequence) const {
   return {document.begin, std::min(document.end, document.begin + length + 1)};
 }
 
-void SequenceSource::read(int64_t global_sequence, std::span<int32_t> tokens,
-                          std::span<int32_t> targets) const {
+TokenRange SequenceSource::global_range(int64_t global_sequence) const {
   check(global_sequence >= 0, "global sequence {}", global_sequence);
-  check(std::ssize(tokens) == seq_len() && std::ssize(targets) == seq_len(), "rows of {} and {}, seq_len {}",
-        tokens.size(), targets.size(), seq_len());
   const int64_t epoch = global_sequence / sequences_, index = global_sequence % sequences_;
   const bool shuffled = options_.shuffle == Shuffle::kYes;
-  const TokenRange range =
-      range_of(shuffled ? permuted_index({options_.seed, epoch}, sequences_, index) : index);
+  return range_of(shuffled ? permuted_index({options_.seed, epoch}, sequences_, index) : index);
+}
+
+int64_t SequenceSource::valid_targets(int64_t global_sequence) const {
+  const TokenRange range = global_range(global_sequence);
+  return range.end - range.begin - 1;
+}
+
+void SequenceSource::read(int64_t global_sequence, std::span<int32_t> tokens,
+                          std::span<int32_t> targets) const {
+  check(std::ssize(tokens) == seq_len() && std::ssize(targets) == seq_len(), "rows of {} and {}, seq_len {}",
+        tokens.size(), targets.size(), seq_len());
+  const TokenRange range = global_range(global_sequence);
   const auto length = static_cast<size_t>(range.end - range.begin);
   const size_t inputs = std::min(length, tokens.size());
 

@@ -51,6 +51,8 @@ class SequenceSource {
   [[nodiscard]] int64_t sequences() const { return sequences_; }
   // In all shards.
   [[nodiscard]] int64_t tokens() const { return stream_.tokens(); }
+  // Targets of a sequence that are not kIgnoreTarget, without reading it. Thread-safe.
+  [[nodiscard]] int64_t valid_targets(int64_t global_sequence) const;
   // Both spans have seq_len elements. Thread-safe.
   void read(int64_t global_sequence, std::span<int32_t> tokens, std::span<int32_t> targets) const;
 
@@ -58,6 +60,7 @@ class SequenceSource {
   SequenceSource(const SequenceOptions& options, const std::vector<std::string>& shards);
   [[nodiscard]] int64_t count_sequences() const;
   [[nodiscard]] TokenRange range_of(int64_t sequence) const;
+  [[nodiscard]] TokenRange global_range(int64_t global_sequence) const;
 
   SequenceOptions options_;
   TokenStream stream_;

@@ -2,28 +2,30 @@
 #include "device/side_queue.h"
 
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <exception>
 #include <mutex>
 #include <thread>
 
+#include <omp.h>
+
 #include "device/device.h"
 
 namespace mpt {
+
+void SideQueue::copy(const Tensor& from, const Tensor& to) {
+  check(from.contiguous() && to.contiguous() && from.bytes() == to.bytes(), "a copy of {} bytes to {}",
+        from.bytes(), to.bytes());
+  if (from.elements() > 0) memcpy(to.data, from.data, size_t(from.bytes()));
+}
+
 namespace {
 
 class ThreadQueue final : public SideQueue {
  public:
   ThreadQueue() : thread_([this] { serve(); }) {}
-  // Work that has not begun is dropped.
-  ~ThreadQueue() override {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
+  ~ThreadQueue() override { join(); }
   ThreadQueue(const ThreadQueue&) = delete;
   ThreadQueue& operator=(const ThreadQueue&) = delete;
 
@@ -34,14 +36,27 @@ class ThreadQueue final : public SideQueue {
     return ++given_;
   }
 
+  void stop() override { join(); }
+
   void wait(Ticket ticket) override {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return done_ >= ticket || failure_; });
+    changed_.wait(lock, [&] { return done_ >= ticket || failure_ || stopping_; });
     if (failure_) std::rethrow_exception(failure_);
   }
 
  private:
+  void join() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  // One core for all its work: the others compute.
   void serve() {
+    omp_set_num_threads(1);
     std::unique_lock lock(mutex_);
     for (;;) {
       changed_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "core/tensor.h"
+
 struct CUstream_st;
 
 namespace mpt {
@@ -21,6 +23,11 @@ class SideQueue {
   // What the device is given from now on begins when that work is done. Throws what the work threw, and again
   // at every later call: a queue whose work failed runs no more.
   virtual void wait(Ticket ticket) = 0;
+  // Drops what has not begun and waits for what has: for an end with an error. Nothing may be run afterwards.
+  virtual void stop() = 0;
+
+  // Within its work: copies as many bytes as `from` has; both are contiguous.
+  virtual void copy(const Tensor& from, const Tensor& to);
   // The stream of a CUDA backend's side work; null elsewhere.
   [[nodiscard]] virtual CUstream_st* cuda_stream() const { return nullptr; }
 };

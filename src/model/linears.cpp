@@ -122,8 +122,10 @@ Linears::Scaled Linears::output_gradient(int64_t linear, const Tensor& d_y) {
 }
 
 // Padding of the codes is zero from the start and is not touched.
-void Linears::cast_weights(Fp8CastKind kind) {
-  for (int64_t i = 0; i < linears_in_fp8(); ++i) {
+void Linears::cast_weights(int64_t group, Fp8CastKind kind) {
+  if (group == 0) return;  // the embedding
+  const int64_t begin = kLinearsPerLayer * (group - 1);
+  for (int64_t i = begin; i < std::min(begin + kLinearsPerLayer, linears_in_fp8()); ++i) {
     const int64_t first = parameter(i);
     std::vector<Fp8Part> parts;
     int64_t row = 0;
@@ -142,12 +144,17 @@ void Linears::cast_weights(Fp8CastKind kind) {
   }
 }
 
-void Linears::weights_changed() {
-  if (options_.fp8 && options_.fp8->fp8_weight_recast == Cadence::kStep) cast_weights(Fp8CastKind::kFold);
+void Linears::weights_changed(int64_t group) {
+  if (options_.fp8 && options_.fp8->fp8_weight_recast == Cadence::kStep)
+    cast_weights(group, Fp8CastKind::kFold);
 }
 
-void Linears::begin_forward(Fp8CastKind kind) {
-  if (options_.fp8 && options_.fp8->fp8_weight_recast == Cadence::kMicrobatch) cast_weights(kind);
+void Linears::weights_changed() {
+  for (int64_t group = 0; group < parameter_groups(config_); ++group) weights_changed(group);
+}
+
+void Linears::begin_forward(int64_t group, Fp8CastKind kind) {
+  if (options_.fp8 && options_.fp8->fp8_weight_recast == Cadence::kMicrobatch) cast_weights(group, kind);
 }
 
 void Linears::cast_input(int64_t linear, const Tensor& source, const Operand& operand, Fp8CastKind kind) {
@@ -246,18 +253,29 @@ std::vector<GemmCall> Linears::products() const {
 
 // --- scales ----------------------------------------------------------------------------------------------
 
+void Linears::roll(Fp8Scaling& scaling) {
+  if (const Tensor amaxes = scaling.gathered_amaxes(); replicas_ != nullptr && amaxes.rows > 0)
+    replicas_->reduce_amax(amaxes);
+  scaling.roll();
+}
+
 void Linears::end_forward() {
-  if (options_.fp8 && options_.fp8->fp8_amax_update == Cadence::kMicrobatch) forward_->roll();
+  if (options_.fp8 && options_.fp8->fp8_amax_update == Cadence::kMicrobatch) roll(*forward_);
 }
 
 void Linears::end_backward() {
-  if (options_.fp8 && options_.fp8->fp8_amax_update == Cadence::kMicrobatch) backward_->roll();
+  if (options_.fp8 && options_.fp8->fp8_amax_update == Cadence::kMicrobatch) roll(*backward_);
 }
 
 void Linears::end_step() {
   if (!options_.fp8 || options_.fp8->fp8_amax_update != Cadence::kStep) return;
-  forward_->roll();
-  backward_->roll();
+  roll(*forward_);
+  roll(*backward_);
+}
+
+void Linears::reduce_amaxes() {
+  if (!options_.fp8 || replicas_ == nullptr) return;
+  if (const Tensor amaxes = forward_->gathered_amaxes(); amaxes.rows > 0) replicas_->reduce_amax(amaxes);
 }
 
 std::vector<NamedTensor> Linears::named_states() const {

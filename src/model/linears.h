@@ -17,6 +17,7 @@
 #include "model/activations.h"
 #include "model/llama_config.h"
 #include "model/operand.h"
+#include "model/replicas.h"
 #include "model/weight_store.h"
 #include "precision/fp8_scaling.h"
 
@@ -58,11 +59,12 @@ class Linears {
 
   [[nodiscard]] bool in_fp8(int64_t linear) const;
 
-  // To be called when the masters are set and after every step: with fp8_weight_recast=step they are cast
-  // here, and here only.
-  void weights_changed();
-  // Casts the weights where that is done for every micro-batch.
-  void begin_forward(Fp8CastKind kind);
+  // To be called when the masters of a parameter group are set and after every step: with
+  // fp8_weight_recast=step they are cast here, and here only.
+  void weights_changed(int64_t group);
+  void weights_changed();  // of all groups
+  // Casts the weights of a group where that is done for every micro-batch.
+  void begin_forward(int64_t group, Fp8CastKind kind);
   // x, of the storage type or fp32, into as much of the operand as is given: forward() and backward() take
   // it. Nothing outside FP8, where both are the same tensor.
   void cast_input(int64_t linear, const Tensor& source, const Operand& operand, Fp8CastKind kind);
@@ -72,10 +74,14 @@ class Linears {
   // dW first, where a gradient becomes final.
   void backward(int64_t linear, const LinearBackward& call);
 
+  // Other ranks' amaxes count as well from now on. They outlive this.
+  void join(Replicas* replicas) { replicas_ = replicas; }
   // Updates of scales are due after a training forward, after its backward and at the end of a step.
   void end_forward();
   void end_backward();
   void end_step();
+  // After an evaluation whose amaxes are kept, of which every rank has seen a part.
+  void reduce_amaxes();
 
   // What a checkpoint must hold for the next step to be the same.
   [[nodiscard]] std::vector<NamedTensor> named_states() const;
@@ -98,7 +104,8 @@ class Linears {
   [[nodiscard]] GemmCall input_gradient(int64_t linear, const Scaled& d_y, const Scaled& w,
                                         const Tensor& d_x) const;
   [[nodiscard]] GemmCall weight_gradient(int64_t linear, const Scaled& d_y, const Scaled& x) const;
-  void cast_weights(Fp8CastKind kind);
+  void cast_weights(int64_t group, Fp8CastKind kind);
+  void roll(Fp8Scaling& scaling);
   void allocate_fp8(Device& device, Allocator& allocator);
   [[nodiscard]] std::vector<GemmCall> products() const;
   [[nodiscard]] int64_t linears_in_fp8() const;
@@ -107,6 +114,7 @@ class Linears {
   LinearsOptions options_;
   const WeightStore& weights_;
   Device& device_;
+  Replicas* replicas_ = nullptr;
   std::unique_ptr<Fp8Scaling> forward_;   // slots 2 i of x and 2 i + 1 of W
   std::unique_ptr<Fp8Scaling> backward_;  // slot i of dy
   std::vector<Operand> weight_codes_;     // [out, in] e4m3, padding included

@@ -172,6 +172,28 @@ void Llama::rotate(const Tensor& qkv, float direction) {
               .direction = direction});
 }
 
+// --- other ranks -----------------------------------------------------------------------------------------
+
+void Llama::join(Replicas* replicas) {
+  replicas_ = replicas;
+  linears_.join(replicas);
+}
+
+void Llama::begin_use(int64_t group) {
+  if (replicas_ != nullptr) replicas_->before_use(group);
+  linears_.begin_forward(group, cast_);
+}
+
+void Llama::gradients_added(int64_t group) {
+  if (replicas_ != nullptr) replicas_->gradients_added(group);
+}
+
+void Llama::skip_micro_batch() {
+  linears_.end_forward();
+  for (int64_t group = parameter_groups(config_) - 1; group >= 0; --group) gradients_added(group);
+  linears_.end_backward();
+}
+
 // --- forward ---------------------------------------------------------------------------------------------
 
 void Llama::stage_tokens(const TokenBatch& batch) {
@@ -222,11 +244,15 @@ void Llama::load(int64_t micro_batch) {
 void Llama::forward(Fp8CastKind kind, Keep keep) {
   cast_ = kind;
   keep_ = options_.recompute == Recompute::kBlock ? Keep::kNothing : keep;
-  linears_.begin_forward(kind);
+  begin_use(0);
   ops_->embedding_forward(weights_.compute(embedding_index()),
                           live(tokens_.tensor.row_range(micro_batch_, 1)), live(acts_.layers[0].residual));
-  for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) forward_layer(layer, Pass::kFirst);
+  for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
+    begin_use(1 + layer);
+    forward_layer(layer, Pass::kFirst);
+  }
   keep_ = keep;
+  begin_use(parameter_groups(config_) - 1);
   norm({.residual = acts_.layers.back().middle,
         .branch = acts_.branch,
         .sum = acts_.final_residual,
@@ -372,12 +398,15 @@ void Llama::backward(Accumulate accumulate) {
   const Range range(device_, "backward");
   ops_->zero(live(d_residual_));
   backward_norm(acts_.final_residual, acts_.final_inv_rms, final_norm_index(config_), accumulate);
+  gradients_added(parameter_groups(config_) - 1);
   for (int64_t layer = config_.num_hidden_layers - 1; layer >= 0; --layer) {
     if (options_.recompute == Recompute::kBlock) forward_layer(layer, Pass::kRecompute);
     backward_mlp(layer, accumulate);
     backward_attention(layer, accumulate);
+    gradients_added(1 + layer);
   }
   backward_embedding(accumulate);
+  gradients_added(0);
 }
 
 void Llama::backward_norm(const Tensor& x, const Tensor& inv_rms, int64_t gain, Accumulate accumulate) {
@@ -434,10 +463,9 @@ void Llama::backward_embedding(Accumulate accumulate) {
                             .accumulate = accumulate});
 }
 
-void Llama::finish_gradients() {
+void Llama::round_gradients() {
   for (int64_t i = 0; i < int64_t(weights_.specs().size()); ++i)
     if (weights_.rounded_later(i)) ops_->round_to_bf16(weights_.gradient(i));
-  linears_.end_step();
 }
 
 }  // namespace mpt

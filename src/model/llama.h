@@ -56,6 +56,11 @@ class Llama {
   // To be called when the masters of the weights are set, and at the end of every step, be they changed or
   // not: FP8 casts them here. What of the weights products read must be up to date (WeightStore::refresh()).
   void weights_changed() { linears_.weights_changed(); }
+  // The same for one parameter group.
+  void weights_changed(int64_t group) { linears_.weights_changed(group); }
+
+  // Makes this one of several ranks that hold the same parameters. `replicas` outlives this.
+  void join(Replicas* replicas);
 
   // A step in three calls. stage() writes the rows of a step, micro-batch after micro-batch, to host memory,
   // so work on rows before must be done; `gradient_scale` is of the sum of losses: 1 / (targets of the whole
@@ -63,6 +68,8 @@ class Llama {
   // gradients go to the weight store.
   void stage(const TokenBatch& step, float gradient_scale);
   void forward_backward(int64_t micro_batch, Accumulate accumulate);
+  // Takes part in a micro-batch of the other ranks of which this one has no rows.
+  void skip_micro_batch();
   // Sums of losses (nats) of the micro-batches: fp64 [1, micro-batches] in device memory, and all of them
   // after Device::synchronize().
   [[nodiscard]] Tensor losses() const { return loss_sums_.tensor.columns(0, staged_micro_batches()); }
@@ -70,10 +77,19 @@ class Llama {
 
   // All three at once, for up to micro_batch.rows rows.
   double forward_backward(const TokenBatch& batch, const BackwardOptions& options);
-  // Rounds gradients that were gathered in FP32 to their format, and updates the scales that are updated once
-  // a step. Call once, after the last micro-batch of a step.
-  void finish_gradients();
+  // Rounds gradients that were gathered in FP32 to their format: after the last micro-batch of a step, where
+  // other ranks have no part in them.
+  void round_gradients();
+  // Updates the scales that are updated once a step.
+  void end_step() { linears_.end_step(); }
+  // Both.
+  void finish_gradients() {
+    round_gradients();
+    end_step();
+  }
 
+  // After the last evaluate() of several ranks, each of its own rows.
+  void end_evaluation() { linears_.reduce_amaxes(); }
   // Sum of the losses only.
   double evaluate(const TokenBatch& batch);
   // The loss of every position of the last micro-batch, 0 where there is no target.
@@ -88,6 +104,8 @@ class Llama {
  private:
   enum class Pass : uint8_t { kFirst, kRecompute };
 
+  void begin_use(int64_t group);
+  void gradients_added(int64_t group);
   void stage_tokens(const TokenBatch& batch);
   void sort_uses(int64_t micro_batch);
   [[nodiscard]] int64_t staged_micro_batches() const;
@@ -134,6 +152,7 @@ class Llama {
   Device& device_;
   std::unique_ptr<LlamaOps> ops_;
   Linears linears_;
+  Replicas* replicas_ = nullptr;
   Activations acts_;
   RopeTable rope_;
   Staged tokens_, targets_;       // [micro-batches, N] int32

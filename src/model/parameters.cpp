@@ -51,6 +51,12 @@ int64_t padded_intermediate_size(const LlamaConfig& config) {
   return (config.intermediate_size + config.pad_multiple - 1) / config.pad_multiple * config.pad_multiple;
 }
 
+ParameterRange parameters_of_group(const LlamaConfig& config, int64_t group) {
+  if (group == 0) return {embedding_index(), 1};
+  if (group == parameter_groups(config) - 1) return {final_norm_index(config), 2};
+  return {layer_index(group - 1, LayerParam::kAttnNorm), kParamsPerLayer};
+}
+
 std::vector<ParamSpec> llama_parameters(const LlamaConfig& config) {
   std::vector<ParamSpec> specs;
   specs.push_back(

@@ -27,6 +27,14 @@ inline int64_t final_norm_index(const LlamaConfig& config) {
 }
 inline int64_t head_index(const LlamaConfig& config) { return final_norm_index(config) + 1; }
 
+// Parameters that are read and get their gradients together: 0 the embedding, 1 + l layer l, and last the
+// final norm with the head. Groups are consecutive in the list.
+inline int64_t parameter_groups(const LlamaConfig& config) { return config.num_hidden_layers + 2; }
+struct ParameterRange {
+  int64_t first = 0, count = 0;
+};
+ParameterRange parameters_of_group(const LlamaConfig& config, int64_t group);
+
 // The stored width of the MLP: intermediate_size rounded up to pad_multiple.
 int64_t padded_intermediate_size(const LlamaConfig& config);
 

@@ -104,8 +104,10 @@ Tensor WeightStore::fused(const std::vector<Tensor>& tensors, int64_t i) const {
   return all;
 }
 
-void WeightStore::refresh() const {
-  for (size_t i = 0; i < specs_.size(); ++i)
+void WeightStore::refresh() const { refresh(0, int64_t(specs_.size())); }
+
+void WeightStore::refresh(int64_t first, int64_t count) const {
+  for (auto i = size_t(first); i < size_t(first + count); ++i)
     if (is_copied(specs_[i].kind) && compute_[i].rows > 0)
       ops_->decode(masters_[i], logical_view(specs_[i], compute_[i]));
 }

@@ -58,6 +58,8 @@ class WeightStore {
   // Decodes the masters into the copies; to be called whenever masters have changed: after initialisation,
   // after loading and after each step of the optimizer.
   void refresh() const;
+  // Those of `count` parameters from `first` on.
+  void refresh(int64_t first, int64_t count) const;
 
   // True if gradient(i) gathers several additions in FP32 and must be rounded to bf16 when the last one is
   // in.

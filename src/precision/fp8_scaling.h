@@ -44,6 +44,8 @@ class Fp8Scaling {
   void cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind, Fp8Casts& casts);
   // What products of slot i's bytes are to be multiplied by: a device pointer.
   [[nodiscard]] const float* scale_inv(int64_t i) const { return slot(i).scale_inv; }
+  // The amaxes gathered since the last time, fp32 [1, slots]; no rows for the current recipe.
+  [[nodiscard]] Tensor gathered_amaxes() const { return delayed() ? history_.row_range(0, 1) : Tensor{}; }
   // Updates all scales from the amaxes gathered since the last time. Nothing for the current recipe.
   void roll();
 

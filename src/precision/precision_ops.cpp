@@ -3,12 +3,28 @@
 
 namespace mpt {
 
-std::unique_ptr<PrecisionOps> make_precision_ops(Device& device, Allocator& allocator, int64_t most_rows) {
+namespace {
+
+std::unique_ptr<PrecisionOps> make_ops(Backend backend, CUstream_st* stream, Allocator& allocator,
+                                       int64_t most_rows) {
 #ifdef MPT_WITH_CUDA
-  if (device.backend() == Backend::kCuda) return make_cuda_precision_ops(device.cuda_stream(), allocator, most_rows);
+  if (backend == Backend::kCuda) return make_cuda_precision_ops(stream, allocator, most_rows);
+#else
+  (void)stream;
 #endif
-  check(device.backend() == Backend::kCpu, "no operations on encoded weights for {}", name_of(device.backend()));
+  check(backend == Backend::kCpu, "no operations on encoded weights for {}", name_of(backend));
   return make_cpu_precision_ops(allocator, most_rows);
+}
+
+}  // namespace
+
+std::unique_ptr<PrecisionOps> make_precision_ops(Device& device, Allocator& allocator, int64_t most_rows) {
+  return make_ops(device.backend(), device.cuda_stream(), allocator, most_rows);
+}
+
+std::unique_ptr<PrecisionOps> make_precision_ops(Device& device, SideQueue& queue, Allocator& allocator,
+                                                 int64_t most_rows) {
+  return make_ops(device.backend(), queue.cuda_stream(), allocator, most_rows);
 }
 
 }  // namespace mpt

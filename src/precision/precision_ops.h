@@ -23,5 +23,8 @@ class PrecisionOps {
 
 // Scratch for tensors of up to `most_rows` rows comes from `allocator`.
 std::unique_ptr<PrecisionOps> make_precision_ops(Device& device, Allocator& allocator, int64_t most_rows);
+// The same within the work of a side queue.
+std::unique_ptr<PrecisionOps> make_precision_ops(Device& device, SideQueue& queue, Allocator& allocator,
+                                                 int64_t most_rows);
 
 }  // namespace mpt

@@ -11,6 +11,7 @@ namespace mpt {
 
 std::unique_ptr<PrecisionOps> make_cpu_precision_ops(Allocator& allocator, int64_t most_rows);
 // Enqueued on `stream`. Only in builds with CUDA.
-std::unique_ptr<PrecisionOps> make_cuda_precision_ops(CUstream_st* stream, Allocator& allocator, int64_t most_rows);
+std::unique_ptr<PrecisionOps> make_cuda_precision_ops(CUstream_st* stream, Allocator& allocator,
+                                                      int64_t most_rows);
 
 }  // namespace mpt

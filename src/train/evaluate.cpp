@@ -1,30 +1,68 @@
 #include "train/evaluate.h"
 
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 #include "core/check.h"
 #include "core/progress.h"
 #include "data/dataloader.h"
+#include "train/rank_agreement.h"
 
 namespace mpt {
+namespace {
+
+// Sums of the losses of sequences [slice.first, slice.first + slice.rows).
+std::vector<double> losses_of(Llama& model, const SequenceSource& source, const EvaluationOptions& options,
+                              RowSlice slice) {
+  Progress progress({.label = "evaluate", .total = slice.rows});
+  std::vector<double> sums;
+  for (int64_t done = 0; done < slice.rows; done += options.rows_per_batch) {
+    const Batch batch =
+        read_batch(source, slice.first + done, std::min(options.rows_per_batch, slice.rows - done));
+    model.evaluate({batch.tokens, batch.targets});
+    const std::span<const float> losses = model.token_losses();
+    for (int64_t row = 0; row < batch.rows; ++row) {
+      const std::span of_row = losses.subspan(size_t(row * batch.seq_len), size_t(batch.seq_len));
+      sums.push_back(std::accumulate(of_row.begin(), of_row.end(), 0.0));
+    }
+    progress.update(done + batch.rows);
+  }
+  progress.clear();
+  return sums;
+}
+
+// Every rank's part of `sequences`, put together.
+std::vector<double> gathered(Collectives& ranks, std::vector<double> mine, int64_t sequences) {
+  const auto most = size_t((sequences + ranks.size() - 1) / ranks.size());
+  mine.resize(most);
+  std::vector<double> padded(most * size_t(ranks.size())), all;
+  gather_host(ranks, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(padded)));
+  for (int64_t rank = 0; rank < ranks.size(); ++rank) {
+    const auto first = padded.begin() + rank * std::ssize(mine);
+    all.insert(all.end(), first, first + slice_of(sequences, rank, ranks.size()).rows);
+  }
+  return all;
+}
+
+}  // namespace
 
 Evaluation evaluate(Llama& model, const SequenceSource& source, const EvaluationOptions& options) {
   const int64_t wanted = (options.tokens + source.seq_len() - 1) / source.seq_len();
   const int64_t sequences = std::min(wanted, source.sequences());
-  Progress progress({.label = "evaluate", .total = sequences});
   Evaluation result;
-  double sum = 0;
-  for (int64_t first = 0; first < sequences; first += options.rows_per_batch) {
-    const Batch batch = read_batch(source, first, std::min(options.rows_per_batch, sequences - first));
-    model.evaluate({batch.tokens, batch.targets});
-    for (const float loss : model.token_losses()) sum += double(loss);
-    result.tokens += batch.valid_targets;
-    progress.update(first + batch.rows);
-  }
-  progress.clear();
+  for (int64_t i = 0; i < sequences; ++i) result.tokens += source.valid_targets(i);
   if (result.tokens == 0)
     throw error("the validation data has no token to predict in its first {} rows", sequences);
-  result.loss = sum / double(result.tokens);
+  std::vector<double> sums;
+  if (options.ranks == nullptr) {
+    sums = losses_of(model, source, options, {0, sequences});
+  } else {
+    const RowSlice slice = slice_of(sequences, options.ranks->rank(), options.ranks->size());
+    sums = gathered(*options.ranks, losses_of(model, source, options, slice), sequences);
+  }
+  model.end_evaluation();
+  result.loss = std::accumulate(sums.begin(), sums.end(), 0.0) / double(result.tokens);
   return result;
 }
 

@@ -202,6 +202,44 @@ struct DeviceConfig {
   }
 };
 
+// Who holds optimizer states: every rank those of the units that it updates, or every rank all.
+enum class Sharding : uint8_t { kOptimizer, kNone };
+template <>
+struct EnumNames<Sharding> {
+  static constexpr std::array<std::string_view, 2> kNames{"optimizer", "none"};
+};
+
+struct DistributedConfig {
+  Sharding sharding = Sharding::kOptimizer;
+  Format gradient_reduce = Format::kF32;
+  int64_t bucket_mib = 32;
+  int64_t check_every_steps = 0;
+  int64_t timeout_seconds = 600;
+
+  bool operator==(const DistributedConfig&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.optional(
+        "sharding", sharding,
+        {.doc = "optimizer: every rank holds the states of its part of the weights, and updates it (ZeRO-1); "
+                "none: every rank holds all"});
+    v.optional("gradient_reduce", gradient_reduce,
+               {.doc = "format in which ranks exchange gradients; sums are formed in fp32"});
+    v.optional(
+        "bucket_mib", bucket_mib,
+        {.minimum = 1,
+         .maximum = 1 << 16,
+         .doc = "gradients exchanged together, while others are still computed: at least that many MiB"});
+    v.optional("check_every_steps", check_every_steps,
+               {.minimum = 0,
+                .maximum = 1e9,
+                .doc = "steps between checks that all ranks hold the same weights, bit for bit; 0 = none"});
+    v.optional("timeout_seconds", timeout_seconds,
+               {.minimum = 1, .maximum = 1e6, .doc = "a rank that others wait for longer is taken for lost"});
+  }
+};
+
 struct RunConfig {
   std::string name{};
   std::string output_dir = "runs";
@@ -217,6 +255,7 @@ struct RunConfig {
   CheckpointConfig checkpoint{};
   LogConfig log{};
   DeviceConfig device{};
+  DistributedConfig distributed{};
 
   bool operator==(const RunConfig&) const = default;
 
@@ -236,6 +275,7 @@ struct RunConfig {
     v.section("checkpoint", checkpoint, "saved states");
     v.section("log", log, "what a run prints");
     v.section("device", device, "where it runs");
+    v.section("distributed", distributed, "what several ranks share; nothing where there is one");
   }
 };
 

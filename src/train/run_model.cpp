@@ -8,37 +8,48 @@
 namespace mpt {
 namespace {
 
-BatchShape micro_batch(const RunConfig& config) {
-  return {config.batch.rows_per_micro_batch(), config.batch.seq_len};
+BatchShape micro_batch(const RunConfig& config, int64_t ranks) {
+  return {step_shape(config.batch, ranks).micro_batch_rows, config.batch.seq_len};
 }
 
-WeightOptions weight_options(const RunConfig& config, Backend backend) {
-  const int64_t chunk = loss_chunk_rows(config, backend), tokens = micro_batch(config).tokens();
+// Gradients that other ranks add to in FP32 are kept in it.
+int64_t additions(const RunConfig& config, int64_t ranks) {
+  const bool exchanged_in_fp32 = ranks > 1 && config.distributed.gradient_reduce == Format::kF32;
+  return step_shape(config.batch, ranks).micro_batches * (exchanged_in_fp32 ? ranks : 1);
+}
+
+WeightOptions weight_options(const RunConfig& config, Backend backend, int64_t ranks) {
+  const int64_t chunk = loss_chunk_rows(config, backend, ranks), tokens = micro_batch(config, ranks).tokens();
   return {.storage = activation_dtype(config.precision.compute),
           .gradient = dtype_of(config.precision.gradient),
-          .additions = config.batch.micro_batches(),
+          .additions = additions(config, ranks),
           .head_additions = (tokens + chunk - 1) / chunk,
           .linears = linear_encoding(config.precision),
           .linear_copies =
               config.precision.compute == ComputeFormat::kFp8 ? LinearCopies::kNone : LinearCopies::kDecoded};
 }
 
-LlamaOptions llama_options(const RunConfig& config, Backend backend) {
+LlamaOptions llama_options(const RunConfig& config, Backend backend, int64_t ranks) {
   const bool recompute = config.train.activation_recompute == ActivationRecompute::kBlock;
-  return {.micro_batch = micro_batch(config),
+  return {.micro_batch = micro_batch(config, ranks),
           .storage = activation_dtype(config.precision.compute),
-          .loss_chunk_rows = loss_chunk_rows(config, backend),
+          .loss_chunk_rows = loss_chunk_rows(config, backend, ranks),
           .recompute = recompute ? Recompute::kBlock : Recompute::kNone,
           .keep = Keep::kForBackward,
           .fp8 = fp8_of(config.precision),
           .multiply = multiply_of(config.precision),
-          .micro_batches = config.batch.micro_batches()};
+          .micro_batches = step_shape(config.batch, ranks).micro_batches};
 }
 
 OptimizerOptions optimizer_options_of(const RunConfig& config) {
   OptimizerOptions options = optimizer_options(config.precision, config.seed);
   options.survey = config.log.update_survival > 0 ? Survey::kOnDemand : Survey::kNever;
   return options;
+}
+
+std::optional<UnitPartition> sharding_of(const RunConfig& config, RankShape shape) {
+  if (shape.alone() || config.distributed.sharding == Sharding::kNone) return std::nullopt;
+  return partition_of(config, shape.size);
 }
 
 }  // namespace
@@ -56,10 +67,18 @@ std::vector<UpdateTarget> update_targets(const WeightStore& weights) {
   return targets;
 }
 
-RunModel::RunModel(const RunConfig& config, Device& device, Allocator& allocator)
-    : weights(llama_parameters(config.model), weight_options(config, device.backend()), device, allocator),
-      llama(config.model, llama_options(config, device.backend()), weights, device, allocator),
-      optimizer(config.optimizer, optimizer_options_of(config), update_targets(weights), device, allocator) {}
+RunModel::RunModel(const RunConfig& config, Device& device, Allocator& allocator, const RunRanks& ranks)
+    : weights(llama_parameters(config.model), weight_options(config, device.backend(), ranks.shape.size),
+              device, allocator),
+      llama(config.model, llama_options(config, device.backend(), ranks.shape.size), weights, device,
+            allocator),
+      partition(sharding_of(config, ranks.shape)),
+      optimizer(config.optimizer, optimizer_options_of(config), update_targets(weights), device, allocator) {
+  if (!ranks.shape.alone())
+    data_parallel =
+        std::make_unique<DataParallel>(config, ranks.shape, DataParallel::Model{weights, llama, optimizer},
+                                       device, allocator, ranks.collectives);
+}
 
 std::vector<NamedTensor> RunModel::named_tensors() const {
   std::vector<NamedTensor> all = weights.named_tensors();
@@ -99,15 +118,15 @@ std::unique_ptr<Device> make_planning_device(const DeviceConfig& config) {
   return why_unavailable(options).empty() ? make_device(options) : make_planning_device(options);
 }
 
-int64_t loss_chunk_rows(const RunConfig& config, Backend backend) {
-  const BatchShape shape = micro_batch(config);
+int64_t loss_chunk_rows(const RunConfig& config, Backend backend, int64_t ranks) {
+  const BatchShape shape = micro_batch(config, ranks);
   const int64_t rows = config.train.loss_chunk_rows;
   return rows > 0 ? std::min(rows, shape.tokens()) : default_loss_chunk_rows(config.model, shape, backend);
 }
 
-MemoryUse planned_memory(const RunConfig& config, Device& device) {
+MemoryUse planned_memory(const RunConfig& config, Device& device, RankShape shape) {
   PlanningAllocator allocator(device.alignment());
-  const RunModel model(config, device, allocator);
+  const RunModel model(config, device, allocator, {.shape = shape});
   return allocator.use();
 }
 

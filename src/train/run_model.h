@@ -1,11 +1,15 @@
 // A model with its optimizer as a run's config describes them, all memory taken from one allocator.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "device/device.h"
 #include "model/llama.h"
 #include "optim/optimizer.h"
+#include "train/data_parallel.h"
+#include "train/rank_shape.h"
 #include "train/run_config.h"
 
 namespace mpt {
@@ -13,19 +17,32 @@ namespace mpt {
 // Every parameter with its gradient, for an optimizer.
 std::vector<UpdateTarget> update_targets(const WeightStore& weights);
 
+// The ranks of a run as one of them sees them.
+struct RunRanks {
+  RankShape shape{};
+  Collectives* collectives = nullptr;  // null for a rank alone, and for a plan
+};
+
 struct RunModel {
   WeightStore weights;
   Llama llama;
+  std::optional<UnitPartition> partition;  // of what the optimizer updates; none: all of it
   Optimizer optimizer;
+  std::unique_ptr<DataParallel> data_parallel;  // null for a rank alone
 
   // With a PlanningAllocator nothing is allocated and nothing may be run.
-  RunModel(const RunConfig& config, Device& device, Allocator& allocator);
+  RunModel(const RunConfig& config, Device& device, Allocator& allocator, const RunRanks& ranks = {});
 
   // Everything that a checkpoint holds as tensors: weights, optimizer states, scales of FP8 operands.
   [[nodiscard]] std::vector<NamedTensor> named_tensors() const;
-  // To be called when the weights are set, and at the end of every step: products read the new ones from
-  // then on.
+  // To be called when the weights are set, and by a rank alone at the end of every step: products read the
+  // new ones from then on.
   void weights_changed();
+  // Makes weights that other ranks have updated, and what follows from them, new. To be called between a step
+  // and what else reads them.
+  void publish_weights() {
+    if (data_parallel) data_parallel->publish();
+  }
 };
 
 // The backend that the config names.
@@ -36,9 +53,9 @@ std::unique_ptr<Device> make_device(const DeviceConfig& config);
 std::unique_ptr<Device> make_planning_device(const DeviceConfig& config);
 
 // Rows whose logits exist at one time: the configured number or the automatic one, at most a micro-batch.
-int64_t loss_chunk_rows(const RunConfig& config, Backend backend);
+int64_t loss_chunk_rows(const RunConfig& config, Backend backend, int64_t ranks = 1);
 
 // Bytes by purpose that training with this config takes on the device.
-MemoryUse planned_memory(const RunConfig& config, Device& device);
+MemoryUse planned_memory(const RunConfig& config, Device& device, RankShape shape = {});
 
 }  // namespace mpt

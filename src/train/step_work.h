@@ -2,7 +2,7 @@
 // the device can.
 //
 // What differs from step to step is written before, by Llama::stage() and Optimizer::prepare(); what comes of
-// it, Llama::loss() and Optimizer::control(), is there after Device::synchronize().
+// it, loss() and Optimizer::control(), is there after Device::synchronize().
 #pragma once
 
 #include <memory>
@@ -11,29 +11,46 @@
 
 namespace mpt {
 
+// Micro-batches of a step: those that all ranks take part in, and those that this one has rows of.
+struct MicroBatches {
+  int64_t all, own;
+};
+MicroBatches micro_batches(const BatchConfig& batch, RankShape shape);
+
 class StepWork {
  public:
-  // For steps of that many micro-batches. Both `model` and `device` outlive this.
-  StepWork(RunModel& model, int64_t micro_batches, Device& device)
+  // Both `model` and `device` outlive this.
+  StepWork(RunModel& model, MicroBatches micro_batches, Device& device)
       : model_(model), micro_batches_(micro_batches), repeated_(device.make_repeated_work()) {}
 
   // All of it.
   void enqueue() {
     repeated_->run([this] {
-      enqueue_gradients();
-      enqueue_update();
+      gradients();
+      update();
     });
+    end();
   }
   // Whether the last enqueue() repeated a recording.
   [[nodiscard]] bool replayed() const { return repeated_->replayed(); }
 
   // Its halves, never recorded: complete and rounded gradients with their norm; the update.
-  void enqueue_gradients();
-  void enqueue_update();
+  void enqueue_gradients() { gradients(); }
+  void enqueue_update() {
+    update();
+    end();
+  }
+
+  // The sum of all losses of the step.
+  [[nodiscard]] double loss() const;
 
  private:
+  void gradients();
+  void update();
+  void end();
+
   RunModel& model_;
-  int64_t micro_batches_;
+  MicroBatches micro_batches_;
   std::unique_ptr<RepeatedWork> repeated_;
 };
 

@@ -21,8 +21,12 @@ namespace mpt {
 
 class Trainer {
  public:
-  // Opens the data and takes all memory. Weights are not set: initialize() or resume() comes next.
-  Trainer(const RunConfig& config, Device& device, FileSystem& fs);
+  // Opens the data and takes all memory. Weights are not set: initialize() or resume() comes next. Of several
+  // ranks each has a trainer, and `ranks`, which outlives it; all calls are collective then.
+  Trainer(const RunConfig& config, Device& device, FileSystem& fs, Collectives* ranks = nullptr);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   void initialize();
   // Continues from a checkpoint. Throws Error if it belongs to another model, data or seed; logs every other
@@ -53,6 +57,8 @@ class Trainer {
   RunConfig config_;
   Device& device_;
   FileSystem& fs_;
+  RankShape shape_;
+  Collectives* ranks_;  // null for a rank alone
   int64_t total_steps_;
   std::shared_ptr<const SequenceSource> train_data_, validation_data_;
   std::unique_ptr<Allocator> allocator_;

@@ -1,0 +1,123 @@
+#include "train/data_parallel.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "data/dataloader.h"
+#include "device/range.h"
+#include "model/parameters.h"
+
+namespace mpt {
+namespace {
+
+// Where every rank's losses, one for each of its micro-batches, begin; and the end of all.
+std::vector<int64_t> first_losses(const BatchConfig& batch, int64_t ranks) {
+  std::vector<int64_t> first{0};
+  for (int64_t rank = 0; rank < ranks; ++rank)
+    first.push_back(first.back() + micro_batches_of(batch, {rank, ranks}));
+  return first;
+}
+
+}  // namespace
+
+DataParallel::DataParallel(const RunConfig& config, RankShape shape, const Model& model, Device& device,
+                           Allocator& allocator, Collectives* collectives)
+    : config_(config.model),
+      sharding_(config.distributed.sharding),
+      shape_(shape),
+      model_(model),
+      device_(device),
+      collectives_(collectives),
+      exchange_(config, shape, model.weights, allocator),
+      fetched_(exchange_.buckets().size(), 0),
+      reduced_(exchange_.buckets().size(), 0),
+      new_(size_t(parameter_groups(config.model)), 1),
+      first_loss_(first_losses(config.batch, shape.size)) {
+  losses_ = allocator.staged(Purpose::kLogits, DType::kF64, 1, first_loss_.back());
+  if (collectives_ == nullptr) return;
+  exchange_.connect(device, *collectives_, allocator);
+  model_.llama.join(this);
+}
+
+size_t DataParallel::bucket_of(int64_t group) const {
+  const auto& buckets = exchange_.buckets();
+  return size_t(std::ranges::find_if(buckets, [=](const Bucket& b) { return group <= b.last_group(); }) -
+                buckets.begin());
+}
+
+// --- weights ---------------------------------------------------------------------------------------------
+
+void DataParallel::begin_step() {
+  last_micro_batch_ = false;
+  std::ranges::fill(new_, 0);
+  if (!sharded()) return;
+  for (size_t b = 0; b < fetched_.size(); ++b)
+    fetched_[b] = collectives_->run([this, b] { exchange_.gather_weights(b); });
+}
+
+void DataParallel::before_use(int64_t group) {
+  if (new_[size_t(group)]) return;
+  if (sharded()) collectives_->wait(fetched_[bucket_of(group)]);
+  use_new_weights(group);
+}
+
+// What follows from the masters of a group, all of whose units are there.
+void DataParallel::use_new_weights(int64_t group) {
+  const ParameterRange range = parameters_of_group(config_, group);
+  model_.optimizer.settle(range.first, range.count);
+  model_.weights.refresh(range.first, range.count);
+  model_.llama.weights_changed(group);
+  new_[size_t(group)] = 1;
+}
+
+void DataParallel::updated() { std::ranges::fill(new_, 0); }
+
+void DataParallel::publish() {
+  if (std::ranges::all_of(new_, [](char is_new) { return is_new != 0; })) return;
+  begin_step();
+  for (int64_t group = 0; group < std::ssize(new_); ++group) before_use(group);
+  device_.synchronize();
+}
+
+// --- gradients -------------------------------------------------------------------------------------------
+
+// Groups are complete from the last to the first, and so are buckets.
+void DataParallel::gradients_added(int64_t group) {
+  if (!last_micro_batch_) return;
+  const size_t bucket = bucket_of(group);
+  if (exchange_.buckets()[bucket].first_group != group) return;
+  reduced_[bucket] = collectives_->run([this, bucket] {
+    exchange_.reduce_gradients(bucket);
+    if (!sharded()) exchange_.gather_gradients(bucket);
+  });
+}
+
+void DataParallel::finish_gradients() {
+  const Range range(device_, "gradients of other ranks");
+  for (const Ticket ticket : reduced_) collectives_->wait(ticket);
+}
+
+// --- losses ----------------------------------------------------------------------------------------------
+
+Tensor DataParallel::gather_losses() {
+  const auto part = [this](int64_t rank) {
+    return losses_.tensor.columns(first_loss_[size_t(rank)],
+                                  first_loss_[size_t(rank) + 1] - first_loss_[size_t(rank)]);
+  };
+  const Tensor mine = model_.llama.losses();
+  collectives_->wait(collectives_->run([=, this] {
+    std::vector<Tensor> parts;
+    for (int64_t rank = 0; rank < shape_.size; ++rank) parts.push_back(part(rank));
+    collectives_->queue().copy(mine, part(shape_.rank));
+    collectives_->communicator().all_gather(parts);
+  }));
+  device_.receive(losses_);
+  return losses_.tensor;
+}
+
+double DataParallel::loss() const {
+  const auto* sums = losses_.image<double>();
+  return std::accumulate(sums, sums + losses_.tensor.cols, 0.0);
+}
+
+}  // namespace mpt

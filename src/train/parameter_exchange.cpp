@@ -1,0 +1,249 @@
+#include "train/parameter_exchange.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "model/parameters.h"
+#include "optim/apollo_e.h"
+
+namespace mpt {
+namespace {
+
+constexpr int64_t kPartAlignment = 64;  // bytes
+
+int64_t elements_of_group(const LlamaConfig& config, const std::vector<ParamSpec>& specs, int64_t group) {
+  const ParameterRange range = parameters_of_group(config, group);
+  int64_t elements = 0;
+  for (int64_t i = range.first; i < range.first + range.count; ++i)
+    elements += specs[size_t(i)].rows * specs[size_t(i)].cols;
+  return elements;
+}
+
+// Equal lengths let a transport use its fastest collective; they are kept up as long as little is added.
+void even_out(std::vector<int64_t>& bytes) {
+  const int64_t total = std::accumulate(bytes.begin(), bytes.end(), int64_t{0}),
+                most = std::ranges::max(bytes);
+  if (most * std::ssize(bytes) <= total + total / 8) std::ranges::fill(bytes, most);
+}
+
+// Bytes a rank sends when every other rank gets a part of its own, or all others get the same part.
+template <class Parts>
+int64_t sent_parts(const Parts& parts, int64_t rank) {
+  int64_t bytes = 0;
+  for (int64_t r = 0; r < std::ssize(parts); ++r) bytes += r == rank ? 0 : parts[size_t(r)].bytes;
+  return bytes;
+}
+template <class Parts>
+int64_t sent_own(const Parts& parts, int64_t rank) {
+  return parts[size_t(rank)].bytes * (std::ssize(parts) - 1);
+}
+
+}  // namespace
+
+std::vector<Bucket> make_buckets(const LlamaConfig& config, const BucketSize& size) {
+  const std::vector<ParamSpec> specs = llama_parameters(config);
+  std::vector<Bucket> buckets;
+  int64_t bytes = size.least_bytes;  // of the bucket that was begun last
+  for (int64_t group = parameter_groups(config) - 1; group >= 0; --group) {
+    const ParameterRange range = parameters_of_group(config, group);
+    if (bytes >= size.least_bytes) {
+      buckets.push_back({});
+      bytes = 0;
+    }
+    Bucket& bucket = buckets.back();
+    bucket = {group, bucket.groups + 1, range.first, bucket.parameters + range.count};
+    bytes += elements_of_group(config, specs, group) * size.element_bytes;
+  }
+  std::ranges::reverse(buckets);
+  return buckets;
+}
+
+namespace {
+
+std::vector<Bucket> buckets_of(const RunConfig& config) {
+  return make_buckets(config.model, {.least_bytes = config.distributed.bucket_mib << 20,
+                                     .element_bytes = size_of(dtype_of(config.distributed.gradient_reduce))});
+}
+
+}  // namespace
+
+UnitPartition partition_of(const RunConfig& config, int64_t ranks) {
+  const std::vector<ParamSpec> specs = llama_parameters(config.model);
+  const std::vector<Bucket> buckets = buckets_of(config);
+  std::vector<PartitionedTensor> tensors;
+  for (size_t b = 0; b < buckets.size(); ++b)
+    for (int64_t i = 0; i < buckets[b].parameters; ++i) {
+      const ParamSpec& spec = specs[size_t(buckets[b].first_parameter + i)];
+      const bool whole = is_projected(config.optimizer, spec.kind);
+      tensors.push_back({.rows = spec.rows,
+                         .cols = spec.cols,
+                         .bucket = int64_t(b),
+                         .cut = whole ? Cut::kNowhere : Cut::kBetweenPieces});
+    }
+  return {std::move(tensors), ranks};
+}
+
+ParameterExchange::ParameterExchange(const RunConfig& config, RankShape shape, const WeightStore& weights,
+                                     Allocator& allocator)
+    : weights_(weights),
+      shape_(shape),
+      sharding_(config.distributed.sharding),
+      wire_(dtype_of(config.distributed.gradient_reduce)),
+      buckets_(buckets_of(config)),
+      partition_(partition_of(config, shape.size)) {
+  const auto gradients_as = [this](DType packed) {
+    return parts_of_buckets(
+        [=, this](const Bucket& b, int64_t rank) { return gradient_stretches(b, rank, packed); });
+  };
+  gradients_ = gradients_as(wire_);
+  if (sharding_ == Sharding::kOptimizer)
+    stored_ = parts_of_buckets([this](const Bucket& b, int64_t rank) { return weight_stretches(b, rank); });
+  else
+    sums_ = gradients_as(dtype_of(config.precision.gradient));
+  allocate(allocator);
+}
+
+// --- where parts lie -------------------------------------------------------------------------------------
+
+ParameterExchange::Stretches ParameterExchange::gradient_stretches(const Bucket& bucket, int64_t rank,
+                                                                   DType packed) const {
+  Stretches stretches;
+  for (int64_t i = bucket.first_parameter; i < bucket.first_parameter + bucket.parameters; ++i) {
+    const ParamSpec& spec = weights_.specs()[size_t(i)];
+    const Tensor memory =
+        span_of(logical_view(spec, weights_.gradient(i)), {spec.rows, spec.cols}, partition_.range(rank, i));
+    stretches.push_back({.memory = memory, .packed = packed, .rounded_later = weights_.rounded_later(i)});
+  }
+  return stretches;
+}
+
+ParameterExchange::Stretches ParameterExchange::weight_stretches(const Bucket& bucket, int64_t rank) const {
+  Stretches stretches;
+  const auto add = [&](const Tensor& memory) { stretches.push_back({memory, memory.dtype}); };
+  for (int64_t i = bucket.first_parameter; i < bucket.first_parameter + bucket.parameters; ++i) {
+    const UnitRange range = partition_.range(rank, i);
+    const EncodedTensor& master = weights_.master(i);
+    for (const Tensor& span : spans_of(master, range)) add(span);
+    if (range.first == 0 && !range.empty() && master.tensor_scale.rows > 0) add(master.tensor_scale);
+  }
+  return stretches;
+}
+
+ParameterExchange::Parts ParameterExchange::laid_out(std::vector<Stretches> by_rank) {
+  std::vector<int64_t> bytes;
+  for (Stretches& stretches : by_rank) {
+    std::erase_if(stretches, [](const Stretch& s) { return s.memory.elements() == 0; });
+    bytes.push_back(0);
+    for (Stretch& s : stretches) {
+      s.offset = bytes.back();
+      bytes.back() += align_up(s.memory.elements() * size_of(s.packed), kPartAlignment);
+    }
+  }
+  even_out(bytes);
+  Parts parts;
+  int64_t offset = 0;
+  for (size_t rank = 0; rank < bytes.size(); offset += bytes[rank++])
+    parts.push_back({std::move(by_rank[rank]), offset, bytes[rank]});
+  return parts;
+}
+
+template <class StretchesOf>
+std::vector<ParameterExchange::Parts> ParameterExchange::parts_of_buckets(
+    const StretchesOf& stretches_of) const {
+  std::vector<Parts> all;
+  for (const Bucket& bucket : buckets_) {
+    std::vector<Stretches> by_rank;
+    for (int64_t rank = 0; rank < shape_.size; ++rank) by_rank.push_back(stretches_of(bucket, rank));
+    all.push_back(laid_out(std::move(by_rank)));
+  }
+  return all;
+}
+
+void ParameterExchange::allocate(Allocator& allocator) {
+  int64_t staging = 0, own = 0;
+  bool rounded = false;
+  for (const std::vector<Parts>* kind : {&gradients_, &sums_, &stored_})
+    for (const Parts& parts : *kind) staging = std::max(staging, parts.back().offset + parts.back().bytes);
+  for (const Parts& parts : gradients_) {
+    const Part& mine = parts[size_t(shape_.rank)];
+    own = std::max(own, mine.bytes / size_of(wire_));
+    for (const Stretch& stretch : mine.stretches) rounded |= stretch.rounded_later;
+  }
+  staging_ = allocator.tensor(Purpose::kScratch, DType::kU8, 1, staging);
+  if (wire_ != DType::kF32) sum_ = allocator.tensor(Purpose::kScratch, DType::kF32, 1, own);
+  if (rounded) rounded_ = allocator.tensor(Purpose::kScratch, DType::kBF16, 1, own);
+}
+
+void ParameterExchange::connect(Device& device, Collectives& collectives, Allocator& allocator) {
+  collectives_ = &collectives;
+  ops_ = make_precision_ops(device, collectives.queue(), allocator, 1);
+}
+
+ExchangeVolume ParameterExchange::volume() const {
+  ExchangeVolume volume;
+  for (const Parts& parts : gradients_) volume.gradients += sent_parts(parts, shape_.rank);
+  for (const Parts& parts : sums_) volume.gradients += sent_own(parts, shape_.rank);
+  for (const Parts& parts : stored_) volume.weights += sent_own(parts, shape_.rank);
+  return volume;
+}
+
+// --- the exchange ----------------------------------------------------------------------------------------
+
+std::vector<Tensor> ParameterExchange::staged(const Parts& parts, DType dtype) const {
+  std::vector<Tensor> views;
+  for (const Part& part : parts) {
+    const int64_t elements = part.bytes / size_of(dtype);
+    views.push_back({staging_.data + part.offset, dtype, 1, elements, elements});
+  }
+  return views;
+}
+
+void ParameterExchange::convert(const Tensor& from, const Tensor& to) {
+  if (from.dtype == to.dtype) return collectives_->queue().copy(from, to);
+  ops_->decode(encoded_view(from), to);
+}
+
+// Where a stretch lies in staging memory.
+Tensor ParameterExchange::packed(const Part& part, const Stretch& stretch) const {
+  const int64_t elements = stretch.memory.elements();
+  return {staging_.data + part.offset + stretch.offset, stretch.packed, 1, elements, elements};
+}
+
+void ParameterExchange::pack(const Part& part) {
+  for (const Stretch& s : part.stretches) convert(s.memory, packed(part, s));
+}
+
+void ParameterExchange::unpack(const Part& part) {
+  for (const Stretch& s : part.stretches) convert(packed(part, s), s.memory);
+}
+
+void ParameterExchange::reduce_gradients(size_t bucket) {
+  const Parts& parts = gradients_[bucket];
+  for (const Part& part : parts) pack(part);
+  const std::vector<Tensor> views = staged(parts, wire_);
+  const Tensor own = views[size_t(shape_.rank)];
+  const Tensor sum = wire_ == DType::kF32 ? own : sum_.columns(0, own.cols);
+  collectives_->communicator().reduce_scatter_sum(views, sum);
+  for (const Stretch& s : parts[size_t(shape_.rank)].stretches)
+    store_sum(sum.columns(s.offset / size_of(wire_), s.memory.elements()), s);
+}
+
+// A sum is rounded once, to the format of gradients, in which FP32 memory may hold it too.
+void ParameterExchange::store_sum(const Tensor& sum, const Stretch& stretch) {
+  if (!stretch.rounded_later) return convert(sum, stretch.memory);
+  const Tensor rounded = rounded_.columns(0, sum.cols);
+  convert(sum, rounded);
+  convert(rounded, stretch.memory);
+}
+
+void ParameterExchange::gather(const Parts& parts) {
+  pack(parts[size_t(shape_.rank)]);
+  collectives_->communicator().all_gather(staged(parts, DType::kU8));
+  for (int64_t rank = 0; rank < shape_.size; ++rank)
+    if (rank != shape_.rank) unpack(parts[size_t(rank)]);
+}
+
+void ParameterExchange::gather_gradients(size_t bucket) { gather(sums_[bucket]); }
+void ParameterExchange::gather_weights(size_t bucket) { gather(stored_[bucket]); }
+
+}  // namespace mpt

@@ -1,0 +1,109 @@
+// What ranks exchange of gradients and weights, bucket by bucket: where each rank's part lies in memory, and
+// how it travels.
+//
+// Parameters are exchanged in buckets of consecutive parameter groups (model/parameters.h). In each, a rank
+// owns the units that a UnitPartition gives it. Gradients of everybody go to their owner in the format of the
+// exchange; weights come from their owner as they are stored, codes and scales.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/collectives.h"
+#include "model/llama_config.h"
+#include "model/weight_store.h"
+#include "precision/partition.h"
+#include "precision/precision_ops.h"
+#include "train/rank_shape.h"
+#include "train/run_config.h"
+
+namespace mpt {
+
+// Consecutive parameter groups that are exchanged together.
+struct Bucket {
+  int64_t first_group = 0, groups = 0;
+  int64_t first_parameter = 0, parameters = 0;
+
+  [[nodiscard]] int64_t last_group() const { return first_group + groups - 1; }
+};
+// As small as they can be with `least_bytes` of gradients each, counted from the last group on, whose
+// gradients are complete first; in the order of groups. `element_bytes`: of a gradient that is exchanged.
+struct BucketSize {
+  int64_t least_bytes, element_bytes;
+};
+std::vector<Bucket> make_buckets(const LlamaConfig& config, const BucketSize& size);
+
+// The units of every parameter by rank: every bucket cut evenly, but for matrices that Apollo-E projects,
+// which stay whole.
+UnitPartition partition_of(const RunConfig& config, int64_t ranks);
+
+// Bytes that one rank sends in a step, every part once to each rank that needs it.
+struct ExchangeVolume {
+  int64_t gradients = 0;  // reduce-scatter, and the gather of sums where nothing is sharded
+  int64_t weights = 0;    // all-gather
+};
+
+class ParameterExchange {
+ public:
+  // Everything is planned (or allocated) here. `weights` outlives this.
+  ParameterExchange(const RunConfig& config, RankShape shape, const WeightStore& weights,
+                    Allocator& allocator);
+
+  [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
+  [[nodiscard]] const UnitPartition& partition() const { return partition_; }
+  [[nodiscard]] ExchangeVolume volume() const;
+
+  // Makes ready to exchange. Both outlive this.
+  void connect(Device& device, Collectives& collectives, Allocator& allocator);
+
+  // Work of the side queue: sums the gradients of a bucket over ranks, rounded to their format, into the own
+  // units of its parameters.
+  void reduce_gradients(size_t bucket);
+  // The same of sums that every rank needs.
+  void gather_gradients(size_t bucket);
+  // Fetches what other ranks own of the weights of a bucket.
+  void gather_weights(size_t bucket);
+
+ private:
+  // A stretch of a tensor's memory, and where and as what it travels in the part of its rank.
+  struct Stretch {
+    Tensor memory;
+    DType packed;
+    int64_t offset = 0;          // bytes
+    bool rounded_later = false;  // a gradient in FP32 memory whose format is BF16
+  };
+  using Stretches = std::vector<Stretch>;
+  struct Part {
+    Stretches stretches;
+    int64_t offset = 0, bytes = 0;  // in the staging memory
+  };
+  using Parts = std::vector<Part>;  // by rank
+
+  [[nodiscard]] Stretches gradient_stretches(const Bucket& bucket, int64_t rank, DType packed) const;
+  [[nodiscard]] Stretches weight_stretches(const Bucket& bucket, int64_t rank) const;
+  [[nodiscard]] static Parts laid_out(std::vector<Stretches> by_rank);
+  template <class StretchesOf>
+  [[nodiscard]] std::vector<Parts> parts_of_buckets(const StretchesOf& stretches_of) const;
+  [[nodiscard]] std::vector<Tensor> staged(const Parts& parts, DType dtype) const;
+  void pack(const Part& part);
+  void unpack(const Part& part);
+  void convert(const Tensor& from, const Tensor& to);
+  [[nodiscard]] Tensor packed(const Part& part, const Stretch& stretch) const;
+  void store_sum(const Tensor& sum, const Stretch& stretch);
+  void gather(const Parts& parts);
+  void allocate(Allocator& allocator);
+
+  const WeightStore& weights_;
+  RankShape shape_;
+  Sharding sharding_;
+  DType wire_;  // of gradients
+  std::vector<Bucket> buckets_;
+  UnitPartition partition_;
+  std::vector<Parts> gradients_, sums_, stored_;  // by bucket; sums_: gradients as they are kept
+  Tensor staging_;                                // uint8, the largest bucket
+  Tensor sum_, rounded_;                          // fp32 and bf16, the largest own part; none: not needed
+  Collectives* collectives_ = nullptr;
+  std::unique_ptr<PrecisionOps> ops_;
+};
+
+}  // namespace mpt
