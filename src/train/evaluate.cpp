@@ -37,7 +37,7 @@ std::vector<double> gathered(Collectives& ranks, std::vector<double> mine, int64
   const auto most = size_t((sequences + ranks.size() - 1) / ranks.size());
   mine.resize(most);
   std::vector<double> padded(most * size_t(ranks.size())), all;
-  gather_host(ranks, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(padded)));
+  rank_group(&ranks).gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(padded)));
   for (int64_t rank = 0; rank < ranks.size(); ++rank) {
     const auto first = padded.begin() + rank * std::ssize(mine);
     all.insert(all.end(), first, first + slice_of(sequences, rank, ranks.size()).rows);

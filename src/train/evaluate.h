@@ -1,4 +1,5 @@
-// Mean loss over a fixed set of validation tokens: the same number for any batch size and any number of ranks.
+// Mean loss over a fixed set of validation tokens: the same number for any batch size and any number of
+// ranks.
 #pragma once
 
 #include <cmath>

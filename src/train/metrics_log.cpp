@@ -148,7 +148,11 @@ void MetricsLog::cut_torn() {
   torn_ = false;
 }
 
-void MetricsLog::mark_resume(int64_t step) { append({{"event", "resume"}, {"step", step}}); }
+void MetricsLog::mark_resume(int64_t step, const std::string& reason) {
+  ordered_json record{{"event", "resume"}, {"step", step}};
+  if (!reason.empty()) record["reason"] = reason;
+  append(record);
+}
 
 void MetricsLog::sync() { file_->sync(); }
 

@@ -6,7 +6,7 @@
 //     {"loss": null, "loss_nonfinite": "nan"}      {"x": [1, null], "x_nonfinite": [null, "-inf"]}
 //   and bytes that are not UTF-8 become U+FFFD. Finite numbers read back as the same double.
 // * A resumed run appends {"event": "resume", "step": k}: what comes after replaces the records of
-//   steps above k.
+//   steps above k. So does one that goes back by itself, and adds a "reason".
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class MetricsLog {
 
   // `record` is an object; its keys are written in their order.
   void append(const nlohmann::ordered_json& record);
-  void mark_resume(int64_t step);
+  void mark_resume(int64_t step, const std::string& reason = "");
   // Returns when the lines are on the storage device: to be called before a checkpoint is committed.
   void sync();
 

@@ -9,20 +9,16 @@
 
 namespace mpt {
 
-void gather_host(Collectives& ranks, std::span<const std::byte> mine, std::span<std::byte> all) {
-  ranks.wait(ranks.run([&] { ranks.communicator().gather_host(mine, all); }));
+RankGroup rank_group(Collectives* ranks) {
+  if (ranks == nullptr) return {};
+  return {.rank = ranks->rank(),
+          .size = ranks->size(),
+          .gather = [ranks](std::span<const std::byte> mine, std::span<std::byte> all) {
+            ranks->wait(ranks->run([&] { ranks->communicator().gather_host(mine, all); }));
+          }};
 }
 
 namespace {
-
-// What every rank says, one text of a fixed length each.
-std::vector<std::string> texts_of_ranks(Collectives& ranks, const std::string& mine) {
-  std::string all(mine.size() * size_t(ranks.size()), ' ');
-  gather_host(ranks, bytes_of(mine), std::as_writable_bytes(std::span(all)));
-  std::vector<std::string> texts;
-  for (size_t r = 0; r < size_t(ranks.size()); ++r) texts.push_back(all.substr(r * mine.size(), mine.size()));
-  return texts;
-}
 
 // The first rank that says something else than rank 0; size() if none does.
 int64_t first_other(const std::vector<std::string>& texts) {
@@ -31,7 +27,7 @@ int64_t first_other(const std::vector<std::string>& texts) {
 }
 
 void check_same(Collectives& ranks, const std::string& mine, std::string_view what) {
-  const std::vector<std::string> texts = texts_of_ranks(ranks, mine);
+  const std::vector<std::string> texts = gather_texts(rank_group(&ranks), mine);
   const int64_t other = first_other(texts);
   if (other < ranks.size())
     throw error("rank {} has another {} than rank 0: hash {}, there {}. All ranks need the same", other, what,
@@ -69,15 +65,16 @@ void check_same_start(Collectives& ranks, const RunConfig& config, const Sequenc
 void check_same_tensors(Collectives& ranks, const std::vector<NamedTensor>& tensors, Device& device) {
   std::string mine;
   for (const NamedTensor& named : tensors) mine += hash_of(named.tensor, device);
-  const std::vector<std::string> texts = texts_of_ranks(ranks, mine);
+  const std::vector<std::string> texts = gather_texts(rank_group(&ranks), mine);
   const int64_t other = first_other(texts);
   if (other == ranks.size()) return;
   const size_t width = mine.size() / tensors.size();
   size_t i = 0;
   while (texts[size_t(other)].compare(i * width, width, texts.front(), i * width, width) == 0) ++i;
-  throw error("'{}' is not the same on rank {} as on rank 0: hash {}, there {}. All ranks must hold the same weights",
-              tensors[i].name, other, texts[size_t(other)].substr(i * width, width),
-              texts.front().substr(i * width, width));
+  throw error(
+      "'{}' is not the same on rank {} as on rank 0: hash {}, there {}. All ranks must hold the same weights",
+      tensors[i].name, other, texts[size_t(other)].substr(i * width, width),
+      texts.front().substr(i * width, width));
 }
 
 }  // namespace mpt

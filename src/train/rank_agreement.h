@@ -8,18 +8,21 @@
 #include "core/named_tensor.h"
 #include "data/sequence_source.h"
 #include "device/device.h"
+#include "train/rank_group.h"
 #include "train/run_config.h"
 
 namespace mpt {
 
-// Host memory of all ranks, in their order; in the order of collectives.
-void gather_host(Collectives& ranks, std::span<const std::byte> mine, std::span<std::byte> all);
+// The ranks as what only exchanges host memory sees them; of a rank alone for null. Used in the order of
+// collectives.
+RankGroup rank_group(Collectives* ranks);
 
-// Throws Error on every rank, naming what differs and where, unless config, program and data are the same: the
-// latter by their number of tokens and sequences here and there.
+// Throws Error on every rank, naming what differs and where, unless config, program and data are the same:
+// the latter by their number of tokens and sequences here and there.
 void check_same_start(Collectives& ranks, const RunConfig& config, const SequenceSource& training_data);
 
-// Throws Error on every rank, naming the first tensor that differs and the ranks, unless all hold the same bytes.
+// Throws Error on every rank, naming the first tensor that differs and the ranks, unless all hold the same
+// bytes.
 void check_same_tensors(Collectives& ranks, const std::vector<NamedTensor>& tensors, Device& device);
 
 }  // namespace mpt

@@ -77,10 +77,10 @@ struct BatchConfig {
   }
 };
 
-enum class NonfinitePolicy : uint8_t { kStop, kSkipStep };
+enum class NonfinitePolicy : uint8_t { kStop, kSkipStep, kRollback };
 template <>
 struct EnumNames<NonfinitePolicy> {
-  static constexpr std::array<std::string_view, 2> kNames{"stop", "skip_step"};
+  static constexpr std::array<std::string_view, 3> kNames{"stop", "skip_step", "rollback"};
 };
 
 enum class ActivationRecompute : uint8_t { kNone, kBlock };
@@ -94,6 +94,7 @@ struct TrainConfig {
   std::optional<int64_t> tokens{};
   std::optional<double> chinchilla{};
   NonfinitePolicy nonfinite_policy = NonfinitePolicy::kStop;
+  int64_t max_rollbacks = 3;
   ActivationRecompute activation_recompute = ActivationRecompute::kNone;
   int64_t loss_chunk_rows = 0;
 
@@ -111,7 +112,12 @@ struct TrainConfig {
                 .maximum = 1e6,
                 .doc = "length in multiples of 20 tokens a parameter, rounded up to whole steps"});
     v.optional("nonfinite_policy", nonfinite_policy,
-               {.doc = "what a loss or gradient norm that is not finite does"});
+               {.doc = "what a loss or gradient norm that is not finite does: stop; skip_step: no update; "
+                       "rollback: back to the last checkpoint, and on with the data behind the step"});
+    v.optional("max_rollbacks", max_rollbacks,
+               {.minimum = 1,
+                .maximum = 1e6,
+                .doc = "that many without a new checkpoint, and one more is an error"});
     v.optional("activation_recompute", activation_recompute,
                {.doc = "block: keep only the input of each block and run it again in the backward pass"});
     v.optional(

@@ -23,6 +23,10 @@ void StepWork::gradients() {
 
 void StepWork::update() {
   model_.optimizer.update();
+  use_new_weights();
+}
+
+void StepWork::use_new_weights() {
   if (model_.data_parallel) return;  // the next step fetches what others have updated
   model_.optimizer.settle();
   model_.weights_changed();

@@ -40,6 +40,11 @@ class StepWork {
     update();
     end();
   }
+  // What belongs behind an update that was made otherwise.
+  void finish_update() {
+    use_new_weights();
+    end();
+  }
 
   // The sum of all losses of the step.
   [[nodiscard]] double loss() const;
@@ -47,6 +52,7 @@ class StepWork {
  private:
   void gradients();
   void update();
+  void use_new_weights();
   void end();
 
   RunModel& model_;

@@ -1,11 +1,13 @@
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
 #include "optim/schedule.h"
+#include "train/rank_agreement.h"
 #include "train/resume_check.h"
 #include "train/run_data.h"
 #include "train/stop_signal.h"
@@ -17,22 +19,56 @@ std::string run_directory(const RunConfig& config) { return config.output_dir + 
 std::string checkpoint_directory(const RunConfig& config) { return run_directory(config) + "/checkpoints"; }
 std::string metrics_path(const RunConfig& config) { return run_directory(config) + "/metrics.jsonl"; }
 
-Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs)
+struct Trainer::Journal {
+  Journal(FileSystem& fs, const RunConfig& config, const StepLog::Options& options)
+      : metrics(fs, metrics_path(config)), steps(config, options, metrics) {}
+
+  MetricsLog metrics;
+  StepLog steps;
+};
+
+namespace {
+
+RankShape shape_of(const Collectives* ranks) {
+  return ranks == nullptr ? RankShape{} : RankShape{ranks->rank(), ranks->size()};
+}
+
+RowSlice checked_rows(const BatchConfig& batch, RankShape shape) {
+  if (batch.rows_per_step() < shape.size)
+    throw error(
+        "{} ranks for the {} rows of a step (batch.tokens_per_step = {} / batch.seq_len = {}): every rank "
+        "needs at least one",
+        shape.size, batch.rows_per_step(), batch.tokens_per_step, batch.seq_len);
+  return rows_of(batch, shape);
+}
+
+}  // namespace
+
+Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs, Collectives* ranks)
     : config_(config),
       device_(device),
       fs_(fs),
+      ranks_(ranks),
+      shape_(shape_of(ranks)),
       total_steps_(total_steps(config)),
       train_data_(open_training_data(config)),
       validation_data_(open_validation_data(config)),
       allocator_(device.make_allocator()),
-      model_(config, device, *allocator_),
+      model_(config, device, *allocator_, {.shape = shape_, .collectives = ranks}),
       loader_(train_data_, {.rows_per_batch = config.batch.rows_per_step(),
                             .prefetch_batches = config.data.prefetch_steps,
-                            .first_sequence = 0}),
+                            .first_sequence = 0,
+                            .slice = checked_rows(config.batch, shape_)}),
       checkpoints_(
           fs, checkpoint_directory(config),
           {.keep_last = config.checkpoint.keep_last, .keep_every_steps = config.checkpoint.keep_every_steps}),
-      work_(model_, config.batch.micro_batches(), device) {}
+      saver_(checkpoints_, device, rank_group(ranks)),
+      work_(model_, micro_batches(config.batch, shape_), device) {}
+
+// What is still under way beside this thread reads memory that goes now.
+Trainer::~Trainer() {
+  if (ranks_ != nullptr) ranks_->queue().stop();
+}
 
 void Trainer::initialize() {
   initialize_weights(model_.weights, config_.model.initializer_range, config_.seed, device_);
@@ -43,14 +79,19 @@ void Trainer::initialize() {
 void Trainer::resume(const std::string& checkpoint) {
   const TrainState preview = checkpoints_.read_state(checkpoint);
   check_resumable(preview, checkpoint, config_, *train_data_);
-  const TrainState saved = checkpoints_.load(checkpoint, model_.named_tensors(), device_);
-  restore_products(saved, checkpoint, device_);
+  restore_products(preview, checkpoint, device_);
+  load(checkpoint);
+  loader_.seek(preview.cursor);
+}
+
+// Everything but the position in the data.
+void Trainer::load(const std::string& checkpoint) {
+  const TrainState saved = load_verified_checkpoint(fs_, checkpoint, model_.parts_to_load(), device_);
   model_.weights_changed();
   model_.optimizer.states_loaded();
   step_ = last_saved_ = saved.step;
   tokens_ = saved.tokens;
   skipped_ = saved_count(saved, checkpoint, "skipped_steps");
-  loader_.seek(saved.cursor);
 }
 
 // --- one step
@@ -68,22 +109,31 @@ StepRecord Trainer::step() {
   record.lr_additive = factor * config_.optimizer.lr_additive;
   record.lr_multiplicative = factor * config_.optimizer.lr_multiplicative;
   stage(batch);
-  if (surveyed()) {
-    work_.enqueue_gradients();
-    device_.synchronize();
-    update_surveyed(record, scalars_of(record));
-  } else {
-    model_.optimizer.prepare(scalars_of(record));
-    work_.enqueue();
-  }
+  enqueue(record);
   device_.synchronize();
   const StepControl& control = model_.optimizer.control();
-  record.loss = model_.llama.loss() / double(batch.valid_targets);
+  record.loss = work_.loss() / double(batch.valid_targets);
   record.grad_norm = control.grad_norm;
   record.skipped = control.proceed == 0;
   if (record.skipped) ++skipped_;
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return record;
+}
+
+// A state that is being saved is read until the update, for which the host must wait then.
+void Trainer::enqueue(StepRecord& record) {
+  const StepScalars scalars = scalars_of(record);
+  if (surveyed()) {
+    work_.enqueue_gradients();
+    device_.synchronize();
+    saver_.before_update();
+    return update_surveyed(record, scalars);
+  }
+  model_.optimizer.prepare(scalars);
+  if (!saver_.busy()) return work_.enqueue();
+  work_.enqueue_gradients();
+  saver_.before_update();
+  work_.enqueue_update();
 }
 
 void Trainer::stage(const Batch& batch) {
@@ -109,10 +159,10 @@ void Trainer::update_surveyed(StepRecord& record, StepScalars scalars) {
   const StepControl control = model_.optimizer.control();
   scalars.grad_scale = control.grad_scale;
   if (control.proceed != 0) {
-    record.survival = model_.optimizer.step_surveyed(scalars);
+    record.survival = sum_over_ranks(model_.optimizer.step_surveyed(scalars), ranks_);
     record.fp8 = model_.llama.fp8_states();
   }
-  model_.weights_changed();
+  work_.finish_update();
 }
 
 // An infinite amax keeps a delayed scale as it is until it leaves the history.
@@ -129,10 +179,53 @@ void Trainer::warn_of_frozen_scales() {
   frozen_ = frozen;
 }
 
+void Trainer::check_replicas() {
+  const int64_t every = config_.distributed.check_every_steps;
+  if (ranks_ == nullptr || every == 0 || step_ % every != 0) return;
+  model_.publish_weights();
+  check_same_tensors(*ranks_, model_.replicated_tensors(), device_);
+}
+
 void Trainer::evaluate_into(StepRecord& record) {
-  record.validation =
-      evaluate(model_.llama, *validation_data_,
-               {.rows_per_batch = config_.batch.rows_per_micro_batch(), .tokens = config_.eval.tokens});
+  model_.publish_weights();
+  record.validation = evaluate(model_.llama, *validation_data_,
+                               {.rows_per_batch = step_shape(config_.batch, shape_.size).micro_batch_rows,
+                                .tokens = config_.eval.tokens,
+                                .ranks = ranks_});
+}
+
+// --- steps that are not finite ---------------------------------------------------------------------------
+
+void Trainer::handle_nonfinite(const StepRecord& record, Journal* journal) {
+  if (config_.train.nonfinite_policy == NonfinitePolicy::kSkipStep) return;
+  report_save(saver_.finish());  // a state from before, which is good
+  if (config_.train.nonfinite_policy == NonfinitePolicy::kRollback) return roll_back(record, journal);
+  throw error(
+      "step {}: loss {} and gradient norm {} are not both finite; train.nonfinite_policy=skip_step would "
+      "leave such steps out, rollback would go back to the last checkpoint and go on behind their data. "
+      "Nothing saved before is touched",
+      record.step, record.loss, record.grad_norm);
+}
+
+// The state of the last good checkpoint, and the data behind the step that failed.
+void Trainer::roll_back(const StepRecord& record, Journal* journal) {
+  if (++rollbacks_ > config_.train.max_rollbacks)
+    throw error(
+        "step {}: loss {} and gradient norm {} are not both finite, after {} rollbacks without a new "
+        "checkpoint "
+        "(train.max_rollbacks). Nothing saved before is touched",
+        record.step, record.loss, record.grad_norm, config_.train.max_rollbacks);
+  const std::optional<std::string> checkpoint = checkpoints_.latest_good(rank_group(ranks_));
+  if (!checkpoint)
+    throw error(
+        "step {}: loss {} and gradient norm {} are not both finite, and there is no checkpoint to go back to "
+        "(train.nonfinite_policy=rollback)",
+        record.step, record.loss, record.grad_norm);
+  load(*checkpoint);
+  if (!shape_.leads()) return;
+  spdlog::warn("step {}: not finite; back to {} and on with the data behind that step", record.step,
+               *checkpoint);
+  journal->metrics.mark_resume(step_, fmt::format("rollback from step {}", record.step));
 }
 
 // --- the run
@@ -153,42 +246,72 @@ TrainState Trainer::state() const {
           .tokens = tokens_};
 }
 
-void Trainer::save() {
+// Lines of metrics are on the storage device before a checkpoint counts that says they are there.
+void Trainer::save(Journal* journal) {
   if (last_saved_ == step_) return;
+  report_save(saver_.finish());
   warn_of_frozen_scales();
-  checkpoints_.save(state(), model_.named_tensors(), device_);
+  if (journal != nullptr) journal->metrics.sync();
+  model_.publish_weights();
+  saver_.begin({.state = state(), .resting = model_.parts_to_save(), .changing = model_.changing_parts()});
   last_saved_ = step_;
-  spdlog::info("step {:>6}/{} | saved {}", step_, total_steps_, checkpoint_directory(config_));
+  rollbacks_ = 0;
+  if (!config_.checkpoint.async) report_save(saver_.finish());
+}
+
+void Trainer::report_save(const std::optional<SaveReport>& report) const {
+  if (!report || !shape_.leads()) return;
+  spdlog::info("step {:>6}/{} | saved step {}: {}", step_, total_steps_, report->step, report->text());
+}
+
+// A signal that came to any rank.
+bool Trainer::stop_requested() {
+  const int64_t mine = StopSignal::received();
+  if (ranks_ == nullptr) return mine != 0;
+  const std::vector<int64_t> all = gather_numbers(rank_group(ranks_), mine);
+  return std::ranges::any_of(all, [](int64_t signal) { return signal != 0; });
 }
 
 bool Trainer::run(double product_rate) {
-  const bool continued = fs_.exists(metrics_path(config_));
-  MetricsLog metrics(fs_, metrics_path(config_));
-  if (continued) metrics.mark_resume(step_);
-  const StopSignal stop;
-  StepLog log(config_,
-              {.first_step = step_,
-               .total_steps = total_steps_,
-               .flops_per_token = flops_per_token(config_.model, config_.batch.seq_len),
-               .product_rate = product_rate},
-              metrics);
-  while (step_ < total_steps_ && StopSignal::received() == 0) {
-    StepRecord record = step();
-    if (validation_data_ && due(config_.eval.every_steps)) evaluate_into(record);
-    log.record(record);
-    if (record.skipped && config_.train.nonfinite_policy == NonfinitePolicy::kStop)
-      throw error(
-          "step {}: loss {} and gradient norm {} are not both finite; train.nonfinite_policy=skip_step would "
-          "leave such steps out. Nothing saved before is touched",
-          step_, record.loss, record.grad_norm);
-    if (due(config_.checkpoint.every_steps)) {
-      metrics.sync();
-      save();
-    }
+  if (ranks_ == nullptr) return run_to_end(product_rate);
+  try {
+    return run_to_end(product_rate);
+  } catch (const std::exception& failure) {
+    spdlog::error("rank {} of {}: {}", shape_.rank, shape_.size, failure.what());
+    ranks_->communicator().abort(failure.what());
+    throw;
   }
-  log.finish();
-  metrics.sync();
-  if (step_ > 0) save();
+}
+
+std::unique_ptr<Trainer::Journal> Trainer::open_journal(double product_rate) {
+  if (!shape_.leads()) return nullptr;
+  const bool continued = fs_.exists(metrics_path(config_));
+  auto journal = std::make_unique<Journal>(
+      fs_, config_,
+      StepLog::Options{.first_step = step_,
+                       .total_steps = total_steps_,
+                       .flops_per_token = flops_per_token(config_.model, config_.batch.seq_len),
+                       .product_rate = product_rate});
+  if (continued) journal->metrics.mark_resume(step_);
+  return journal;
+}
+
+bool Trainer::run_to_end(double product_rate) {
+  const std::unique_ptr<Journal> journal = open_journal(product_rate);
+  bool stopping = stop_requested();
+  while (step_ < total_steps_ && !stopping) {
+    StepRecord record = step();
+    report_save(saver_.poll());
+    check_replicas();
+    if (validation_data_ && due(config_.eval.every_steps)) evaluate_into(record);
+    if (journal) journal->steps.record(record);
+    if (record.skipped) handle_nonfinite(record, journal.get());
+    if (due(config_.checkpoint.every_steps)) save(journal.get());
+    stopping = stop_requested();
+  }
+  if (journal) journal->steps.finish();
+  if (step_ > 0) save(journal.get());
+  report_save(saver_.finish());
   return step_ == total_steps_;
 }
 

@@ -1,7 +1,8 @@
 // The training loop: batches in, weights out, exactly resumable.
 //
 // The state of a run is the step, the cursor of the data, the count of skipped updates and the named tensors;
-// the next step is a function of these and the config alone.
+// the next step is a function of these and the config alone, and so, but for the order of sums, is the number
+// of ranks that make it.
 #pragma once
 
 #include <memory>
@@ -10,7 +11,7 @@
 
 #include "core/file_system.h"
 #include "data/dataloader.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint_saver.h"
 #include "train/evaluate.h"
 #include "train/run_config.h"
 #include "train/run_model.h"
@@ -29,12 +30,13 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   void initialize();
-  // Continues from a checkpoint. Throws Error if it belongs to another model, data or seed; logs every other
-  // key of the config that has changed since.
+  // Continues from a checkpoint, of any number of ranks. Throws Error if it belongs to another model, data or
+  // seed; logs every other key of the config that has changed since.
   void resume(const std::string& checkpoint);
 
-  // Trains to the last step, or to a signal; either way the last state is saved. `product_rate` is the
-  // device's limit for the step lines, FLOP/s. Returns true if the run is complete.
+  // Trains to the last step, or to a signal that any rank gets; either way the last state is saved.
+  // `product_rate` is the limit of all devices for the step lines, FLOP/s. Returns true if the run is
+  // complete. On an error the other ranks are told.
   bool run(double product_rate);
 
   [[nodiscard]] int64_t current_step() const { return step_; }
@@ -43,34 +45,47 @@ class Trainer {
   [[nodiscard]] const MemoryUse& memory() const { return allocator_->use(); }
 
  private:
+  struct Journal;  // of the run, kept by rank 0: null on others
+
+  bool run_to_end(double product_rate);
+  [[nodiscard]] std::unique_ptr<Journal> open_journal(double product_rate);
   StepRecord step();
+  void enqueue(StepRecord& record);
   void stage(const Batch& batch);
   [[nodiscard]] StepScalars scalars_of(const StepRecord& record) const;
   void update_surveyed(StepRecord& record, StepScalars scalars);
   [[nodiscard]] bool surveyed() const;
   void warn_of_frozen_scales();
+  void check_replicas();
   void evaluate_into(StepRecord& record);
-  void save();
+  void handle_nonfinite(const StepRecord& record, Journal* journal);
+  void roll_back(const StepRecord& record, Journal* journal);
+  void save(Journal* journal);
+  void report_save(const std::optional<SaveReport>& report) const;
+  [[nodiscard]] bool stop_requested();
   [[nodiscard]] bool due(int64_t every_steps) const;
   [[nodiscard]] TrainState state() const;
+  void load(const std::string& checkpoint);
 
   RunConfig config_;
   Device& device_;
   FileSystem& fs_;
-  RankShape shape_;
   Collectives* ranks_;  // null for a rank alone
+  RankShape shape_;
   int64_t total_steps_;
   std::shared_ptr<const SequenceSource> train_data_, validation_data_;
   std::unique_ptr<Allocator> allocator_;
   RunModel model_;
   DataLoader loader_;
   CheckpointStore checkpoints_;
+  CheckpointSaver saver_;
   StepWork work_;
   int64_t step_ = 0;         // optimizer steps done
   int64_t skipped_ = 0;      // of them without an update
   int64_t tokens_ = 0;       // predicted so far
+  int64_t rollbacks_ = 0;    // since the last checkpoint that was saved
   int64_t frozen_ = 0;       // updates of FP8 scales without effect that were warned of
-  int64_t last_saved_ = -1;  // step of the newest checkpoint of this process
+  int64_t last_saved_ = -1;  // step of the newest checkpoint of this process, committed or on its way
 };
 
 // runs/<name> and what lies in it.

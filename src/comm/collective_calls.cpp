@@ -1,0 +1,113 @@
+#include "comm/collective_calls.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "core/bf16.h"
+#include "core/check.h"
+
+namespace mpt {
+namespace {
+
+constexpr int64_t kBlock = 2048;  // elements whose sums stay in the nearest cache
+
+void check_count(RankOfAll who, std::span<const Tensor> parts) {
+  check(int64_t(parts.size()) == who.size, "{} parts for {} ranks", parts.size(), who.size);
+}
+
+template <class T>
+void set_block(const T* from, int64_t n, float* sum) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) sum[i] = to_float(from[i]);
+}
+template <class T>
+void add_block(const T* from, int64_t n, float* sum) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) sum[i] += to_float(from[i]);
+}
+
+// By blocks, each written when all of it has been read: `sum` may be one of the parts.
+template <class T>
+void sum_parts(std::span<const Tensor> parts, const Tensor& sum) {
+  std::array<float, kBlock> block;
+  for (int64_t first = 0; first < sum.elements(); first += kBlock) {
+    const int64_t n = std::min(kBlock, sum.elements() - first);
+    set_block(parts[0].as<T>() + first, n, block.data());
+    for (const Tensor& part : parts.subspan(1)) add_block(part.as<T>() + first, n, block.data());
+    std::memcpy(sum.as<float>() + first, block.data(), size_t(n) * sizeof(float));
+  }
+}
+
+}  // namespace
+
+void check_reduce_scatter(RankOfAll who, std::span<const Tensor> parts, const Tensor& sum) {
+  check_count(who, parts);
+  for (const Tensor& part : parts) {
+    check(part.contiguous() || part.elements() == 0, "a part [{},{}] with rows {} apart", part.rows,
+          part.cols, part.stride);
+    check(part.dtype == parts[0].dtype && (part.dtype == DType::kF32 || part.dtype == DType::kBF16),
+          "a sum of parts of {} and {}", name_of(parts[0].dtype), name_of(part.dtype));
+  }
+  const Tensor& own = parts[size_t(who.rank)];
+  check(sum.dtype == DType::kF32 && sum.elements() == own.elements() &&
+            (sum.contiguous() || sum.elements() == 0),
+        "{} sums of type {} for a part with {} elements", sum.elements(), name_of(sum.dtype), own.elements());
+}
+
+void check_all_gather(RankOfAll who, std::span<const Tensor> parts) {
+  check_count(who, parts);
+  for (const Tensor& part : parts)
+    check(part.contiguous() || part.elements() == 0, "a part [{},{}] with rows {} apart", part.rows,
+          part.cols, part.stride);
+}
+
+void check_all_reduce_max(const Tensor& values) {
+  check(values.dtype == DType::kF32 && (values.contiguous() || values.elements() == 0),
+        "the maximum of {} [{},{}] with rows {} apart", name_of(values.dtype), values.rows, values.cols,
+        values.stride);
+}
+
+void check_gather_host(RankOfAll who, int64_t mine_bytes, int64_t all_bytes) {
+  check(all_bytes == who.size * mine_bytes, "{} bytes of each of {} ranks into {}", mine_bytes, who.size,
+        all_bytes);
+}
+
+void check_root(RankOfAll who, int64_t root) {
+  check(root >= 0 && root < who.size, "rank {} of {}", root, who.size);
+}
+
+int64_t sent_by_reduce_scatter(RankOfAll who, std::span<const Tensor> parts) {
+  int64_t bytes = 0;
+  for (const Tensor& part : parts) bytes += packed_bytes(part);
+  return bytes - packed_bytes(parts[size_t(who.rank)]);
+}
+int64_t sent_by_all_gather(RankOfAll who, std::span<const Tensor> parts) {
+  return (who.size - 1) * packed_bytes(parts[size_t(who.rank)]);
+}
+int64_t sent_by_all_reduce_max(RankOfAll who, const Tensor& values) {
+  return (who.size - 1) * packed_bytes(values);
+}
+
+void sum_in_rank_order(std::span<const Tensor> parts, const Tensor& sum) {
+  if (parts[0].dtype == DType::kF32)
+    sum_parts<float>(parts, sum);
+  else
+    sum_parts<bf16>(parts, sum);
+}
+
+// Comparisons rather than std::fmax, which is a call for each element.
+void max_over_ranks(std::span<const float* const> values, std::span<float> largest) {
+  const auto n = int64_t(largest.size());
+  std::memcpy(largest.data(), values[0], largest.size_bytes());
+  for (const float* const of_rank : values.subspan(1)) {
+    float* const most = largest.data();
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) {
+      const float x = of_rank[i], m = most[i];
+      most[i] = x > m || m != m ? x : m;
+    }
+  }
+}
+
+}  // namespace mpt
