@@ -11,6 +11,7 @@ void StepWork::enqueue_gradients() {
 
 void StepWork::enqueue_update() {
   model_.optimizer.update();
+  model_.optimizer.settle();
   model_.weights_changed();
 }
 

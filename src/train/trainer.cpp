@@ -110,6 +110,7 @@ void Trainer::update_surveyed(StepRecord& record, StepScalars scalars) {
   scalars.grad_scale = control.grad_scale;
   if (control.proceed != 0) {
     record.survival = model_.optimizer.step_surveyed(scalars);
+    model_.optimizer.settle();
     record.fp8 = model_.llama.fp8_states();
   }
   model_.weights_changed();
