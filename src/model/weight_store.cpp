@@ -123,6 +123,16 @@ std::vector<NamedTensor> WeightStore::named_tensors() const {
   return named;
 }
 
+std::vector<TensorPart> WeightStore::named_parts(const UnitPartition& partition, int64_t rank) const {
+  check(partition.tensors() == int64_t(specs_.size()), "a partition of {} tensors for {}",
+        partition.tensors(), specs_.size());
+  std::vector<TensorPart> named;
+  for (size_t i = 0; i < specs_.size(); ++i)
+    for (TensorPart& part : parts_of(masters_[i], specs_[i].name, partition.range(rank, int64_t(i))))
+      named.push_back(std::move(part));
+  return named;
+}
+
 std::vector<NamedTensor> WeightStore::decoded_tensors() const {
   std::vector<NamedTensor> named;
   for (size_t i = 0; i < specs_.size(); ++i) {

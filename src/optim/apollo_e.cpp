@@ -17,6 +17,10 @@ bool is_projected(const OptimizerConfig& config, ParamKind kind) {
          kind == ParamKind::kLinear;
 }
 
+Cut cut_of(const OptimizerConfig& config, ParamKind kind) {
+  return is_projected(config, kind) ? Cut::kNowhere : Cut::kBetweenPieces;
+}
+
 std::vector<float> draw_projection(const ProjectionDraw& draw) {
   std::vector<float> p(size_t(draw.rank * draw.depth));
   const double root = std::sqrt(double(draw.rank));

@@ -13,6 +13,7 @@
 #include "optim/optimizer_config.h"
 #include "optim/update_unit.h"
 #include "precision/encoded_tensor.h"
+#include "precision/partition.h"
 
 namespace mpt {
 
@@ -27,6 +28,9 @@ ProjectionShape projection_shape(int64_t rows, int64_t cols);
 
 // True for parameters whose multiplicative branch is projected: linear layers, where the config says so.
 bool is_projected(const OptimizerConfig& config, ParamKind kind);
+
+// Where such a parameter may be cut over ranks: one that is projected is not.
+Cut cut_of(const OptimizerConfig& config, ParamKind kind);
 
 // P of the matrix `tensor` from its refresh number `refresh` on: float(z / sqrt(rank)), as [rank, depth].
 struct ProjectionDraw {

@@ -14,6 +14,25 @@ const std::byte* bytes_of(const std::vector<float>& values) {
   return reinterpret_cast<const std::byte*>(values.data());
 }
 
+// [ranks][targets]
+std::vector<std::vector<UnitRange>> ranges_of(const std::vector<UpdateTarget>& targets,
+                                              const UnitPartition* partition) {
+  std::vector<std::vector<UnitRange>> ranges(partition == nullptr ? 1 : size_t(partition->ranks()));
+  for (size_t rank = 0; rank < ranges.size(); ++rank)
+    for (size_t i = 0; i < targets.size(); ++i)
+      ranges[rank].push_back(partition == nullptr
+                                 ? all_units(targets[i].weights.rows, targets[i].weights.cols)
+                                 : partition->range(int64_t(rank), int64_t(i)));
+  return ranges;
+}
+
+PieceMap piece_map(const std::vector<UpdateTarget>& targets, const OptimizerShard& shard) {
+  check(shard.partition == nullptr || shard.partition->tensors() == int64_t(targets.size()),
+        "a partition of {} tensors for {}", shard.partition == nullptr ? 0 : shard.partition->tensors(),
+        targets.size());
+  return {ranges_of(targets, shard.partition), shard.rank};
+}
+
 }  // namespace
 
 OptimizerOptions optimizer_options(const PrecisionConfig& config, uint64_t seed) {
@@ -28,13 +47,16 @@ Optimizer::Optimizer(const OptimizerConfig& config, const OptimizerOptions& opti
     : config_(config),
       options_(options),
       targets_(std::move(targets)),
+      pieces_(piece_map(targets_, options.shard)),
       device_(device),
       ops_(make_update_ops(device)),
       host_init_rms_(targets_.size(), 1.0f) {
   check_options();
-  for (const UpdateTarget& target : targets_) {
-    check_target(target);
-    states_.push_back(allocate_states(target, allocator));
+  check_shard(allocator);
+  units_ = ranges_of(targets_, options_.shard.partition)[size_t(options_.shard.rank)];
+  for (size_t i = 0; i < targets_.size(); ++i) {
+    check_target(i);
+    states_.push_back(allocate_states(i, allocator));
   }
   if (needs_initial_rms(config_))
     init_rms_ = allocator.tensor(Purpose::kOptimizerState, DType::kF32, 1, int64_t(targets_.size()));
@@ -56,22 +78,43 @@ void Optimizer::check_options() const {
         "kahan_variant per_op with {}", name_of(config_.rule));
 }
 
-void Optimizer::check_target(const UpdateTarget& target) const {
-  check(config_.writeback != Writeback::kKahan || target.weights.encoding.format == WeightFormat::kBF16,
-        "kahan with {} weights of {}", name_of(target.weights.encoding.format), target.name);
-  const ProjectionShape shape = projection_shape(target.weights.rows, target.weights.cols);
-  check(!is_projected(config_, target.kind) || config_.apollo_e_rank <= shape.depth,
-        "apollo_e_rank {} for {} of [{},{}]", config_.apollo_e_rank, target.name, target.weights.rows,
-        target.weights.cols);
+void Optimizer::check_shard(const Allocator& allocator) const {
+  const OptimizerShard& shard = options_.shard;
+  const int64_t ranks = shard.partition == nullptr ? 1 : shard.partition->ranks();
+  check(shard.collectives != nullptr || ranks == 1 || allocator.plans(),
+        "an optimizer of {} ranks that cannot reach the others", ranks);
+  check(shard.collectives == nullptr ||
+            (shard.collectives->size() == ranks && shard.collectives->rank() == shard.rank),
+        "collectives of other ranks than rank {} of {} in the partition", shard.rank, ranks);
 }
 
-Optimizer::States Optimizer::allocate_states(const UpdateTarget& target, Allocator& allocator) const {
+void Optimizer::check_target(size_t index) const {
+  const UpdateTarget& target = targets_[index];
+  check(config_.writeback != Writeback::kKahan || target.weights.encoding.format == WeightFormat::kBF16,
+        "kahan with {} weights of {}", name_of(target.weights.encoding.format), target.name);
+  if (!is_projected(config_, target.kind)) return;
+  const ProjectionShape shape = projection_shape(target.weights.rows, target.weights.cols);
+  check(config_.apollo_e_rank <= shape.depth, "apollo_e_rank {} for {} of [{},{}]", config_.apollo_e_rank,
+        target.name, target.weights.rows, target.weights.cols);
+  check(units_[index].empty() || units_[index] == all_units(target.weights.rows, target.weights.cols),
+        "units {}+{} of {}, which is projected as a whole", units_[index].first, units_[index].count,
+        target.name);
+}
+
+Optimizer::States Optimizer::allocate_states(size_t index, Allocator& allocator) const {
+  States states;
+  const UpdateTarget& target = targets_[index];
+  const UnitRange range = units_[index];
+  if (options_.shard.partition != nullptr && range.empty()) return states;
   const bool projected = is_projected(config_, target.kind);
   const Tensor& g = target.gradient;
   const auto like_weights = [&](DType dtype) {
-    return allocator.tensor(Purpose::kOptimizerState, dtype, g.rows, g.stride).columns(0, g.cols);
+    if (range == all_units(target.weights.rows, target.weights.cols))
+      return allocator.tensor(Purpose::kOptimizerState, dtype, g.rows, g.stride).columns(0, g.cols);
+    const Tensor shape{nullptr, dtype, g.rows, g.cols, g.stride};
+    const int64_t count = span_of(shape, {g.rows, g.cols}, range).cols;
+    return whole_of_span(allocator.tensor(Purpose::kOptimizerState, dtype, 1, count), shape, range);
   };
-  States states;
   states.rule = rule_states(config_, projected ? Moments::kProjected : Moments::kDense);
   for (size_t i = 0; i < states.rule.size(); ++i)
     states.moments.push_back(like_weights(dtype_of(options_.state)));
@@ -86,24 +129,30 @@ Optimizer::States Optimizer::allocate_states(const UpdateTarget& target, Allocat
 }
 
 void Optimizer::allocate_scratch(Allocator& allocator) {
-  int64_t pieces = 0, most_pieces = 0, live_units = 0, scaled_rows = 0;
+  int64_t most_pieces = 0, live_units = 0, scaled_rows = 0;
   std::vector<MatrixShape> projected;
-  for (const UpdateTarget& target : targets_) {
-    const int64_t rows = target.weights.rows, cols = target.weights.cols;
-    pieces += square_sums(rows, cols);
-    most_pieces = std::max(most_pieces, square_sums(rows, cols));
-    if (needs_next_maximum(target.weights)) live_units = std::max(live_units, units_of(rows, cols));
-    if (is_scaled(target.weights.encoding.format)) scaled_rows = std::max(scaled_rows, rows);
-    if (is_projected(config_, target.kind)) projected.push_back({rows, cols});
+  for (size_t i = 0; i < targets_.size(); ++i) {
+    const EncodedTensor& w = targets_[i].weights;
+    most_pieces = std::max(most_pieces, square_sums(w.rows, w.cols));
+    if (needs_next_maximum(w)) {
+      live_.push_back(i);
+      live_units = std::max(live_units, units_[i].count);
+    }
+    if (is_scaled(w.encoding.format)) scaled_rows = std::max(scaled_rows, w.rows);
+    if (states_[i].projection.rows > 0) projected.push_back({w.rows, w.cols});
   }
-  partial_ = allocator.tensor(Purpose::kScratch, DType::kF64, 1, pieces);
+  const auto row = [&](DType dtype, int64_t count) {
+    return allocator.tensor(Purpose::kScratch, dtype, 1, count);
+  };
+  partial_ = row(DType::kF64, pieces_.pieces());
+  partial_parts_ = pieces_.parts(partial_);
+  sums_ = row(DType::kF64, sums_of_pieces(pieces_.pieces()));
   if (partial_.data != nullptr)
     host_partial_.resize(size_t(most_pieces));  // a plan takes no memory of its own
   if (needs_exponent_table(config_))
     exponent_table_ = allocator.staged(Purpose::kScratch, DType::kF32, 1, 2 * ExponentDecay::kEntries);
-  if (live_units > 0)
-    maximum_scratch_ = {.units = allocator.tensor(Purpose::kScratch, DType::kF32, 1, live_units),
-                        .tensor = allocator.tensor(Purpose::kScratch, DType::kF32, 1, 1)};
+  if (live_units > 0) unit_maxima_ = row(DType::kF32, live_units);
+  if (!live_.empty()) next_maxima_ = row(DType::kF32, int64_t(live_.size()));
   if (!projected.empty())
     projection_scratch_ = allocate_projection_scratch(projected, config_.apollo_e_rank, allocator);
   if (options_.survey == Survey::kOnDemand) allocate_survival(allocator);
@@ -112,8 +161,7 @@ void Optimizer::allocate_scratch(Allocator& allocator) {
 
 void Optimizer::allocate_survival(Allocator& allocator) {
   int64_t rows = 0;
-  for (const UpdateTarget& target : targets_)
-    rows = std::max(rows, ops_->survival_rows(target.weights.rows, target.weights.cols));
+  for (const UnitRange& range : units_) rows = std::max(rows, ops_->survival_rows(range.count));
   survival_ = allocator.tensor(Purpose::kScratch, DType::kU8, rows, int64_t(sizeof(SurvivalCounters)));
   if (survival_.data != nullptr) host_survival_.resize(size_t(survival_.bytes()));
 }
@@ -124,7 +172,7 @@ void Optimizer::allocate_tables(Allocator& allocator) {
   projection_scalars_ = bytes(int64_t(targets_.size() * sizeof(ProjectionScalars)));
   for (const auto late : {false, true})
     for (size_t i = 0; i < targets_.size(); ++i)
-      if (projected(i) == late) order_.push_back(i);
+      if (!units_[i].empty() && projected(i) == late) order_.push_back(i);
   for (const size_t i : order_) calls_.push_back(call_of(i, {.t = 1}));
   const auto together = size_t(std::ranges::count_if(order_, [&](size_t i) { return !projected(i); }));
   if (together > 0) parts_.push_back({0, together, 0});
@@ -136,7 +184,7 @@ void Optimizer::allocate_tables(Allocator& allocator) {
   }
   update_table_ = bytes(table);
   for (const UpdateTarget& target : targets_) gradients_.push_back(target.gradient);
-  norm_table_ = bytes(ops_->norm_table_bytes(gradients_));
+  norm_table_ = bytes(ops_->norm_table_bytes(norm_call({})));
   if (control_.host == nullptr) return;  // a plan
   ops_->write_norm_table(norm_call({}), norm_table_.host);
   device_.send(norm_table_);
@@ -165,8 +213,10 @@ void Optimizer::states_loaded() {
 
 NormCall Optimizer::norm_call(const Tensor& losses) const {
   return {.gradients = gradients_,
+          .pieces = pieces_,
           .table = norm_table_.tensor.data,
           .partial = partial_,
+          .sums = sums_,
           .losses = losses,
           .clip_grad_norm = config_.clip_grad_norm,
           .control = control_.tensor.as<StepControl>()};
@@ -174,7 +224,10 @@ NormCall Optimizer::norm_call(const Tensor& losses) const {
 
 void Optimizer::measure(const Tensor& losses) {
   const Range range(device_, "gradient norm");
-  ops_->measure(norm_call(losses));
+  const NormCall call = norm_call(losses);
+  ops_->sum_gradients(call);
+  if (!is_alone()) options_.shard.collectives->all_gather(partial_parts_);
+  ops_->judge(call);
   device_.receive(control_);
 }
 
@@ -197,8 +250,41 @@ void Optimizer::prepare(const StepScalars& scalars) {
 
 void Optimizer::update() {
   const Range range(device_, "update");
+  update_parts([](const Part&) {});
+}
+
+// The maxima of a tensor that is cut are found by several ranks. One that is projected is not cut, and is
+// updated at once, because those that are take turns to use the memory of its factors.
+void Optimizer::update_parts(const std::function<void(const Part&)>& before) {
   for (const Staged& staged : {update_table_, exponent_table_, projection_scalars_}) device_.send(staged);
-  for (const Part& part : parts_) update(part, {});
+  if (!live_.empty()) ops_->clear_maxima(next_maxima_);
+  const auto update = [&](const Part& part) {
+    before(part);
+    ops_->update(updates_of(part));
+  };
+  const bool some_together = !parts_.empty() && !projected(order_[0]);
+  if (some_together) find_maxima(parts_[0]);
+  for (const Part& part : std::span(parts_).subspan(size_t(some_together))) {
+    ops_->project(projection_of(order_[part.first]));
+    find_maxima(part);
+    update(part);
+  }
+  if (!live_.empty() && !is_alone()) options_.shard.collectives->all_reduce_max(next_maxima_);
+  if (some_together) update(parts_[0]);
+  for (size_t i = 0; i < live_.size(); ++i)
+    ops_->take_maximum(targets_[live_[i]].weights, next_maxima_.columns(int64_t(i), 1),
+                       control_.tensor.as<StepControl>());
+}
+
+void Optimizer::find_maxima(const Part& part) {
+  if (!live_.empty()) ops_->find_maxima(updates_of(part));
+}
+
+void Optimizer::settle() {
+  for (size_t i = 0; i < targets_.size(); ++i) settle(i);
+}
+void Optimizer::settle(size_t target) {
+  if (precision_ops_) precision_ops_->settle(targets_[target].weights);
 }
 
 void Optimizer::control_by(float grad_scale) {
@@ -207,9 +293,11 @@ void Optimizer::control_by(float grad_scale) {
 }
 
 void Optimizer::step(const StepScalars& scalars) {
+  check(is_alone(), "a step at once of an optimizer that must wait for other ranks' weights");
   prepare(scalars);
   control_by(scalars.grad_scale);
   update();
+  settle();
   device_.synchronize();
 }
 
@@ -217,50 +305,32 @@ std::vector<Survival> Optimizer::step_surveyed(const StepScalars& scalars) {
   check(options_.survey == Survey::kOnDemand, "a surveyed step of an optimizer that was not made for it");
   prepare(scalars);
   control_by(scalars.grad_scale);
-  for (const Staged& staged : {exponent_table_, projection_scalars_}) device_.send(staged);
-  std::vector<Survival> all(targets_.size());
-  for (size_t k = 0; k < order_.size(); ++k) all[order_[k]] = survey(k);
+  std::vector<Survival> all;
+  for (const UpdateTarget& target : targets_)
+    all.push_back({.name = target.name, .branches = config_.rule == UpdateRule::kMPlusAdam ? kBranches : 1});
+  update_parts([&](const Part& part) {
+    for (size_t k = part.first; k < part.first + part.count; ++k) survey(k, all[order_[k]]);
+  });
   return all;
 }
 
-// A table of its own for every update in turn.
-Survival Optimizer::survey(size_t position) {
-  const Part part{position, 1, 0};
-  ops_->write_table(updates_of(part), update_table_.host);
-  device_.send(update_table_);
-  const EncodedTensor& w = calls_[position].weights;
-  const Tensor counters = survival_.row_range(0, ops_->survival_rows(w.rows, w.cols));
-  update(part, counters);
-  return read_survival(order_[position], counters);
-}
-
-Survival Optimizer::read_survival(size_t target, const Tensor& table) {
-  device_.download(table, host_survival_.data());
-  Survival sum{.name = targets_[target].name,
-               .branches = config_.rule == UpdateRule::kMPlusAdam ? kBranches : 1};
-  for (int64_t row = 0; row < table.rows; ++row) {
+void Optimizer::survey(size_t position, Survival& sum) {
+  const UpdateCall& call = calls_[position];
+  const Tensor counters = survival_.row_range(0, ops_->survival_rows(call.range().count));
+  ops_->survey(call, control_.tensor.as<StepControl>(), counters);
+  device_.download(counters, host_survival_.data());
+  for (int64_t row = 0; row < counters.rows; ++row) {
     SurvivalCounters one;
-    memcpy(&one, host_survival_.data() + row * table.cols, sizeof one);
+    memcpy(&one, host_survival_.data() + row * counters.cols, sizeof one);
     add_counters(one, sum);
   }
-  return sum;
 }
 
 UpdatesCall Optimizer::updates_of(const Part& part) const {
   return {.tensors = std::span(calls_).subspan(part.first, part.count),
           .table = update_table_.tensor.data + part.table_offset,
-          .control = control_.tensor.as<StepControl>()};
-}
-
-void Optimizer::update(const Part& part, const Tensor& survival) {
-  const size_t first = order_[part.first];
-  if (projected(first)) ops_->project(projection_of(first));
-  UpdatesCall call = updates_of(part);
-  call.survival = survival;
-  ops_->update(call);
-  if (!precision_ops_) return;
-  for (size_t k = part.first; k < part.first + part.count; ++k)
-    precision_ops_->settle(targets_[order_[k]].weights);
+          .control = control_.tensor.as<StepControl>(),
+          .unit_maxima = unit_maxima_};
 }
 
 DitherSource Optimizer::dither(size_t target, int64_t t, Stream stream, Rounding rounding) const {
@@ -292,8 +362,10 @@ UpdateCall Optimizer::call_of(size_t index, const StepScalars& scalars) {
                   .gradient = target.gradient,
                   .weight_dither = dither(index, scalars.t, Stream::kWeightRounding,
                                           random ? Rounding::kStochastic : Rounding::kNearest),
-                  .maximum = maximum_scratch_,
+                  .units = units_[index],
                   .residuals = states.residuals};
+  if (const auto live = std::ranges::find(live_, index); live != live_.end())
+    call.next_maximum = next_maxima_.columns(live - live_.begin(), 1);
   if (config_.kahan_variant == KahanVariant::kPerOp && states.residuals.rows > 0)
     call.per_op_adamw = make_per_op_adamw(config_, scalars, tensor);
   if (projected(index)) call.factors = factors_of(projection_of(index));
@@ -328,34 +400,50 @@ ProjectionCall Optimizer::projection_of(size_t index) const {
 
 // --- states ----------------------------------------------------------------------------------------------
 
-std::vector<NamedTensor> Optimizer::states_of_targets() const {
-  std::vector<NamedTensor> named;
+std::vector<TensorPart> Optimizer::states_of_targets() const {
+  std::vector<TensorPart> parts;
   for (size_t i = 0; i < targets_.size(); ++i) {
     const States& states = states_[i];
-    const int rank = targets_[i].weights.rank;
-    const auto add = [&](std::string_view name, const Tensor& tensor, int of_rank) {
-      named.push_back({fmt::format("{}/{}", name, targets_[i].name), tensor, of_rank});
+    const EncodedTensor& w = targets_[i].weights;
+    const auto named = [&](std::string_view name, const Tensor& tensor, int rank) {
+      return NamedTensor{fmt::format("{}/{}", name, targets_[i].name), tensor, rank};
     };
-    for (size_t s = 0; s < states.rule.size(); ++s) add(states.rule[s].name, states.moments[s], rank);
-    if (states.residuals.rows > 0) add("kahan", states.residuals, rank);
+    const ElementRange own = elements_of({w.rows, w.cols}, units_[i], {w.cols});
+    const auto add = [&](std::string_view name, const Tensor& tensor) {
+      parts.push_back({named(name, tensor, w.rank), own.first, own.count});
+    };
+    for (size_t s = 0; s < states.rule.size(); ++s) add(states.rule[s].name, states.moments[s]);
+    if (states.residuals.rows > 0) add("kahan", states.residuals);
     if (states.projection.rows > 0) {
-      add("v_r", states.second, 2);
-      add("projection", states.projection, 2);
+      parts.push_back(whole_part(named("v_r", states.second, 2)));
+      parts.push_back(whole_part(named("projection", states.projection, 2)));
     }
   }
-  return named;
+  return parts;
+}
+
+std::vector<TensorPart> Optimizer::parts_to_save() const {
+  return options_.shard.rank == 0 ? parts_to_load() : states_of_targets();
+}
+
+std::vector<TensorPart> Optimizer::parts_to_load() const {
+  std::vector<TensorPart> parts = states_of_targets();
+  if (init_rms_.rows > 0) parts.push_back(whole_part({"init_rms", init_rms_, 1}));
+  return parts;
 }
 
 std::vector<NamedTensor> Optimizer::named_states() const {
-  std::vector<NamedTensor> named = states_of_targets();
-  if (init_rms_.rows > 0) named.push_back({"init_rms", init_rms_, 1});
+  std::vector<NamedTensor> named;
+  for (TensorPart& part : parts_to_load()) {
+    check(part.is_whole(), "elements {}+{} of {}, all expected", part.first, part.count, part.whole.name);
+    named.push_back(std::move(part.whole));
+  }
   return named;
 }
 
 int64_t Optimizer::optimizer_state_bytes() const {
   int64_t bytes = 0;
-  for (const NamedTensor& named : states_of_targets())
-    bytes += named.tensor.elements() * size_of(named.tensor.dtype);
+  for (const TensorPart& part : states_of_targets()) bytes += part.count * size_of(part.whole.tensor.dtype);
   return bytes;
 }
 

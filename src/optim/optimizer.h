@@ -1,21 +1,30 @@
-// The optimizer of a run: its rule, its states and their step over all tensors.
+// The optimizer of a run: its rule, its states and their step over all tensors, or over one rank's part of
+// them.
 //
 // A run makes it with  Optimizer(config.optimizer, optimizer_options(config.precision, config.seed), targets,
 // device, allocator).  Pairs of settings that do not go together are errors of the caller here;
 // configurations are checked, with better words, where they are resolved.
+//
+// As one rank of several it has the states of its own units only and updates no others: of gradients it reads
+// the own units, and the weights are whole again when the caller has gathered them. All ranks' weights and
+// states together are the bits that one optimizer alone would give.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "comm/collectives.h"
 #include "core/named_tensor.h"
 #include "core/param_spec.h"
 #include "device/device.h"
 #include "optim/optimizer_config.h"
+#include "optim/piece_map.h"
 #include "optim/rule_factory.h"
 #include "optim/survival.h"
 #include "optim/update_ops.h"
+#include "precision/partition.h"
 #include "precision/precision_ops.h"
 
 namespace mpt {
@@ -32,6 +41,13 @@ struct UpdateTarget {
 // Whether a step may be asked what becomes of its updates.
 enum class Survey : uint8_t { kNever, kOnDemand };
 
+// Which units of the targets are updated here.
+struct OptimizerShard {
+  const UnitPartition* partition = nullptr;  // of the targets, in their order; null: all units
+  int64_t rank = 0;                          // of the partition
+  Collectives* collectives = nullptr;        // of its ranks; may be null where there is one, or for a plan
+};
+
 // How states are stored, and the seed of all random draws.
 struct OptimizerOptions {
   Format state = Format::kBF16;
@@ -39,48 +55,65 @@ struct OptimizerOptions {
   StateUpdate state_update = StateUpdate::kOnce;  // of BF16 states
   uint64_t seed = 0;
   Survey survey = Survey::kNever;
+  OptimizerShard shard{};
 };
 OptimizerOptions optimizer_options(const PrecisionConfig& config, uint64_t seed);
 
 class Optimizer {
  public:
-  // All states are planned (or allocated, as zeros) here.
+  // All states are planned (or allocated, as zeros) here. The shard's collectives outlive this, its partition
+  // need not.
   Optimizer(const OptimizerConfig& config, const OptimizerOptions& options, std::vector<UpdateTarget> targets,
             Device& device, Allocator& allocator);
 
-  // To be called once when the initial weights are in place; not after loading a checkpoint.
+  // To be called once when the initial weights are in place, all of them on every rank; not after loading a
+  // checkpoint.
   void weights_initialized();
   // To be called after states were loaded from a checkpoint.
   void states_loaded();
 
-  // A step in three calls. prepare() writes what the step's scalars decide to host memory, so work on the
-  // step before must be done; measure() and update() enqueue the same work every time. measure() finds the
+  // A step in four calls, by all ranks. prepare() writes what the step's scalars decide to host memory, so
+  // work on the step before must be done; the others enqueue the same work every time. measure() finds the
   // gradients' norm, from FP64 sums in an order that depends on shapes alone, clips by it, and lets update()
-  // do nothing if it or one of `losses` (fp64 [1, n]; no rows: none) is not finite.
+  // do nothing if it or one of `losses` (fp64 [1, n]; no rows: none; the same on all ranks) is not finite.
+  // update() changes the own units and the tensors' scales of live nvfp4. settle() belongs behind it, when
+  // the weights are whole: it moves scales that one rank cannot judge alone. It changes nothing the second
+  // time.
   void prepare(const StepScalars& scalars);
   void measure(const Tensor& losses);
   void update();
+  void settle();
+  void settle(size_t target);  // that one alone
   // What measure() found, after Device::synchronize().
   [[nodiscard]] const StepControl& control() const { return *control_.image<StepControl>(); }
 
   // measure(), and its norm at once.
   double grad_norm();
-  // A step at once, with the scalars' grad_scale.
+  // A step at once, settled, with the scalars' grad_scale; for one rank.
   void step(const StepScalars& scalars);
-  // The same, and what became of the updates, tensor by tensor. Needs Survey::kOnDemand.
+  // The same but for settle(), and what became of the updates of the own units, tensor by tensor; see
+  // sum_over_ranks(). Needs Survey::kOnDemand.
   std::vector<Survival> step_surveyed(const StepScalars& scalars);
 
   // Every state as "<state>/<parameter>", and what else a checkpoint must hold: m, v, v_e as the rule has
-  // them; kahan, the residuals; v_r [M, r] and projection [r, d] of Apollo-E; init_rms [1, targets].
+  // them; kahan, the residuals; v_r [M, r] and projection [r, d] of Apollo-E; init_rms [1, targets]. The own
+  // elements of each: what all ranks save is every element once. init_rms is saved by rank 0 and loaded by
+  // all.
+  [[nodiscard]] std::vector<TensorPart> parts_to_save() const;
+  [[nodiscard]] std::vector<TensorPart> parts_to_load() const;
+  // The same of an optimizer that has all units.
   [[nodiscard]] std::vector<NamedTensor> named_states() const;
-  // Bytes of the states' logical elements, numbers of which a tensor has one excluded (NUMERICS "Apollo-E").
+  // Bytes of the own states' logical elements, numbers of which a tensor has one excluded (NUMERICS
+  // "Apollo-E").
   [[nodiscard]] int64_t optimizer_state_bytes() const;
+  // The units of a target that are updated here.
+  [[nodiscard]] UnitRange units(size_t target) const { return units_[target]; }
 
   // Another implementation of the operations, such as one that works with many lanes.
   void replace_ops(std::unique_ptr<UpdateOps> ops) { ops_ = std::move(ops); }
 
  private:
-  // Of one target.
+  // Of one target; nothing where no unit of it is updated here.
   struct States {
     std::vector<RuleState> rule;
     std::vector<Tensor> moments;        // in the order of `rule`
@@ -90,12 +123,13 @@ class Optimizer {
   };
 
   void check_options() const;
-  void check_target(const UpdateTarget& target) const;
-  States allocate_states(const UpdateTarget& target, Allocator& allocator) const;
+  void check_shard(const Allocator& allocator) const;
+  void check_target(size_t index) const;
+  [[nodiscard]] States allocate_states(size_t index, Allocator& allocator) const;
   void allocate_scratch(Allocator& allocator);
   void allocate_survival(Allocator& allocator);
   void allocate_tables(Allocator& allocator);
-  [[nodiscard]] std::vector<NamedTensor> states_of_targets() const;
+  [[nodiscard]] std::vector<TensorPart> states_of_targets() const;
 
   double sum_of_partials(int64_t count);
   [[nodiscard]] NormCall norm_call(const Tensor& losses) const;
@@ -107,10 +141,14 @@ class Optimizer {
     int64_t table_offset;
   };
   [[nodiscard]] UpdatesCall updates_of(const Part& part) const;
-  void update(const Part& part, const Tensor& survival);
-  Survival survey(size_t position);
-  Survival read_survival(size_t target, const Tensor& table);
+  // before(part) when all is there that its update reads.
+  void update_parts(const std::function<void(const Part&)>& before);
+  void find_maxima(const Part& part);
+  void survey(size_t position, Survival& sum);
 
+  [[nodiscard]] bool is_alone() const {
+    return options_.shard.collectives == nullptr || options_.shard.collectives->size() == 1;
+  }
   [[nodiscard]] bool projected(size_t target) const { return states_[target].projection.rows > 0; }
   [[nodiscard]] UpdateCall call_of(size_t target, const StepScalars& scalars);
   void prepare_projection(size_t target, const StepScalars& scalars);
@@ -120,23 +158,29 @@ class Optimizer {
   OptimizerConfig config_;
   OptimizerOptions options_;
   std::vector<UpdateTarget> targets_;
+  std::vector<UnitRange> units_;  // of the targets
+  PieceMap pieces_;
   Device& device_;
   std::unique_ptr<UpdateOps> ops_;
   std::unique_ptr<PrecisionOps> precision_ops_;  // where a target's weights are scaled
   std::vector<States> states_;
-  std::vector<Tensor> gradients_;  // of the targets
-  Tensor partial_;                 // [1, pieces of all tensors] fp64
-  Tensor init_rms_;                // [1, targets] fp32: RMS of the initial weights
-  std::vector<size_t> order_;      // targets as they stand in calls_: projected ones last
-  std::vector<UpdateCall> calls_;  // of the step that was prepared
+  std::vector<Tensor> gradients_;      // of the targets
+  Tensor partial_;                     // [1, pieces of all tensors] fp64
+  std::vector<Tensor> partial_parts_;  // of the ranks
+  Tensor sums_;                        // [1, sums of pieces] fp64
+  Tensor init_rms_;                    // [1, targets] fp32: RMS of the initial weights
+  std::vector<size_t> order_;          // own targets as they stand in calls_: projected ones last
+  std::vector<UpdateCall> calls_;      // of the step that was prepared
   std::vector<Part> parts_;
+  Tensor unit_maxima_;         // [1, units] fp32, of the largest part of a live nvfp4 tensor
+  Tensor next_maxima_;         // [1, live nvfp4 tensors] fp32
+  std::vector<size_t> live_;   // those targets
   Staged control_;             // StepControl
   Staged update_table_;        // of all parts
   Staged norm_table_;          // of gradients_, written once
   Staged exponent_table_;      // [1, 2 entries] fp32
   Staged projection_scalars_;  // [1, targets] of ProjectionScalars
   ProjectionScratch projection_scratch_;
-  MaximumScratch maximum_scratch_;
   Tensor survival_;  // [most rows, bytes of a row] of the largest tensor's counters
   std::vector<std::byte> host_survival_;
   std::vector<double> host_partial_;

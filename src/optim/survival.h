@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/collectives.h"
 #include "core/enum_names.h"
 
 namespace mpt {
@@ -61,5 +62,8 @@ struct Survival {
 };
 
 void add_counters(const SurvivalCounters& counters, Survival& sum);
+// To be called by all ranks with the same tensors: counts of the own units become those of all ranks' units,
+// added in the order of ranks.
+void sum_over_ranks(std::vector<Survival>& survivals, Collectives& collectives);
 
 }  // namespace mpt

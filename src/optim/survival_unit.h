@@ -10,6 +10,9 @@ namespace mpt {
 
 // Units that one group counts.
 inline constexpr int64_t kSurvivalUnitsPerPiece = 64;
+constexpr int64_t survival_pieces(int64_t units) {
+  return (units + kSurvivalUnitsPerPiece - 1) / kSurvivalUnitsPerPiece;
+}
 
 MPT_HD int magnitude_bucket(float w) {
   const int binade = static_cast<int>(bits_of(std::fabs(w)) >> 23) - 127;
@@ -68,14 +71,15 @@ MPT_HD void count_drag(float w, float stored, float smallest_ratio, SurvivalCoun
 template <class Unit>
 struct SurvivalPiece {
   Unit unit;
+  int64_t first, end;          // units
   SurvivalCounters* counters;  // [pieces * lanes]
 
   template <class G>
   MPT_HD void operator()(G group, int64_t piece) const {
     SurvivalCounters mine{};
-    const UnitGrid& grid = unit.states.grid;
-    const int64_t end = min_of((piece + 1) * kSurvivalUnitsPerPiece, grid.units());
-    for (int64_t u = piece * kSurvivalUnitsPerPiece; u < end; ++u) unit.count(group, grid.span(u), mine);
+    const int64_t begin = first + piece * kSurvivalUnitsPerPiece;
+    const int64_t stop = min_of(begin + kSurvivalUnitsPerPiece, end);
+    for (int64_t u = begin; u < stop; ++u) unit.count(group, unit.states.grid.span(u), mine);
     counters[piece * G::kLanes + group.lane()] = mine;
   }
 };

@@ -5,19 +5,21 @@
 #include "device/exec.h"
 #include "optim/survival_unit.h"
 #include "optim/update_table.h"
+#include "precision/unit_range.h"
 
 namespace mpt {
 
-// maxima[unit]: max |w'| of the unit that the tensor's update would make.
+// maxima[i]: max |w'| of unit first + i that the tensor's update would make.
 template <class Unit>
 struct NextMaxima {
   const Unit* tensor;
-  float* maxima;  // [units]
+  int64_t first;
+  float* maxima;
 
   template <class G>
-  MPT_HD void operator()(G group, int64_t unit) const {
-    const float most = tensor->next_maximum(group, unit);
-    if (group.lane() == 0) maxima[unit] = most;
+  MPT_HD void operator()(G group, int64_t i) const {
+    const float most = tensor->next_maximum(group, first + i);
+    if (group.lane() == 0) maxima[i] = most;
   }
 };
 
@@ -34,7 +36,7 @@ template <Exec E, class Unit>
 struct UnitPasses {
   static void update(const E& exec, int64_t units, const ForEachTensor<Unit>& each);
   static void find_maxima(const E& exec, int64_t units, const NextMaxima<Unit>& each);
-  static void survey(const E& exec, int64_t pieces, const Unit& unit, SurvivalCounters* counters);
+  static void survey(const E& exec, UnitRange range, const Unit& unit, SurvivalCounters* counters);
 };
 
 // Not in the class: what is inline there is compiled again wherever it is used.
@@ -47,10 +49,11 @@ void UnitPasses<E, Unit>::find_maxima(const E& exec, int64_t units, const NextMa
   if constexpr (Unit::kFindsMaximum) exec.units(units, each);
 }
 template <Exec E, class Unit>
-void UnitPasses<E, Unit>::survey(const E& exec, int64_t pieces, const Unit& unit,
+void UnitPasses<E, Unit>::survey(const E& exec, UnitRange range, const Unit& unit,
                                  SurvivalCounters* counters) {
   using Counting = decltype(survival_of(unit));
-  exec.rows(pieces, SurvivalPiece<Counting>{survival_of(unit), counters});
+  exec.rows(survival_pieces(range.count),
+            SurvivalPiece<Counting>{survival_of(unit), range.first, range.end(), counters});
 }
 
 }  // namespace mpt

@@ -5,12 +5,10 @@
 
 namespace mpt {
 
-int64_t units_of(int64_t rows, int64_t cols) { return UnitGrid{rows, cols}.units(); }
-
 int64_t square_sums(int64_t rows, int64_t cols) {
-  constexpr int64_t kUnits = SquareSum<ElementCodec>::kUnitsPerPiece;
-  return (units_of(rows, cols) + kUnits - 1) / kUnits;
+  return (UnitGrid{rows, cols}.units() + kUnitsPerPiece - 1) / kUnitsPerPiece;
 }
+int64_t sums_of_pieces(int64_t pieces) { return (pieces + SumOfPieces::kPieces - 1) / SumOfPieces::kPieces; }
 
 std::unique_ptr<UpdateOps> make_cpu_update_ops() { return std::make_unique<UpdateOpsOn<CpuExec>>(CpuExec{}); }
 

@@ -32,21 +32,20 @@ MPT_HD double sum_of_part(const float (&x)[kPart]) {
   return running[0];
 }
 
-// Sum of squares, in FP64, of a run of units.
+// Sum of squares, in FP64, of a piece of a tensor.
 template <class Codec>
 struct SquareSum {
-  static constexpr int64_t kUnitsPerPiece = 128;
-
   UnitGrid grid;
   Codec codec;
   double* partial;
+  int64_t shift;  // piece i's sum is partial[i + shift]
 
   template <class G>
   MPT_HD void operator()(G group, int64_t piece) const {
     const int64_t end = min_of((piece + 1) * kUnitsPerPiece, grid.units());
     double total = 0.0;
     for (int64_t unit = piece * kUnitsPerPiece; unit < end; ++unit) total += of_unit(group, grid.span(unit));
-    if (group.lane() == 0) partial[piece] = total;
+    if (group.lane() == 0) partial[piece + shift] = total;
   }
 
  private:
@@ -64,10 +63,33 @@ struct SquareSum {
   }
 };
 
-// The norm of all gradients, and what the step does about it.
-struct JudgeStep {
+// sums[i]: of pieces [i kPieces, (i + 1) kPieces), counted through all tensors, wherever they lie.
+struct SumOfPieces {
+  static constexpr int64_t kPieces = 1024;
+
   const double* partial;
   int64_t pieces;
+  const PieceRun* runs;
+  int64_t run_count;
+  double* sums;
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t i) const {
+    const int64_t first = i * kPieces, count = run_count;
+    const double* const squares = partial;
+    const PieceRun* const run = runs;
+    const double sum = group.sum(min_of(kPieces, pieces - first), [=](int64_t k) {
+      const int64_t piece = first + k;
+      return squares[piece + run[last_from(count, piece, [=](int64_t j) { return run[j].piece; })].shift];
+    });
+    if (group.lane() == 0) sums[i] = sum;
+  }
+};
+
+// The norm of all gradients, and what the step does about it.
+struct JudgeStep {
+  const double* sums;
+  int64_t sum_count;
   const double* losses;
   int64_t loss_count;
   double clip_grad_norm;
@@ -75,14 +97,20 @@ struct JudgeStep {
 
   template <class G>
   MPT_HD void operator()(G group, int64_t) const {
-    const double *const squares = partial, *const loss = losses;
-    const double norm = std::sqrt(group.sum(pieces, [=](int64_t i) { return squares[i]; }));
+    const double *const squares = sums, *const loss = losses;
+    const double norm = std::sqrt(group.sum(sum_count, [=](int64_t i) { return squares[i]; }));
     const double nan_or_0 = group.sum(loss_count, [=](int64_t i) { return loss[i] - loss[i]; });
     if (group.lane() != 0) return;
     *control = {.grad_norm = norm,
                 .grad_scale = clip_scale(clip_grad_norm, norm),
                 .proceed = nan_or_0 + (norm - norm) == 0.0};
   }
+};
+
+struct ClearMaximum {
+  float* maxima;
+
+  MPT_HD void operator()(int64_t i) const { maxima[i] = 0.0f; }
 };
 
 struct TakeMaximum {
@@ -110,46 +138,83 @@ class UpdateOpsOn : public UpdateOps {
     for (const Batch& batch : batches_of(call.tensors))
       with_type(call.tensors[batch.members.front()], [&]<class Unit>(std::type_identity<Unit>) {
         write_functors<Unit>(batch.members, image + batch.offset, [&](size_t i, const auto& write) {
-          with_unit(call, i, write);
-          return units_of(call.tensors[i]);
+          with_unit(call.tensors[i], call.control, write);
+          return call.tensors[i].range();
         });
       });
   }
 
-  void update(const UpdatesCall& call) override {
-    if (call.survival.rows > 0)
-      check(call.tensors.size() == 1, "a survey of {} tensors", call.tensors.size());
-    for (const Batch& batch : batches_of(call.tensors))
-      with_type(call.tensors[batch.members.front()], [&]<class Unit>(std::type_identity<Unit>) {
-        update_batch(call, batch,
-                     TensorTable<Unit>(call.table + batch.offset, int64_t(batch.members.size())));
-      });
-  }
-
-  [[nodiscard]] int64_t norm_table_bytes(std::span<const Tensor> gradients) const override {
-    return TensorTable<SquareSum<ElementCodec>>::bytes(int64_t(gradients.size()));
-  }
-
-  void write_norm_table(const NormCall& call, std::byte* image) const override {
-    double* partial = call.partial.as<double>();
-    std::vector<size_t> all(call.gradients.size());
-    for (size_t i = 0; i < all.size(); ++i) all[i] = i;
-    write_functors<SquareSum<ElementCodec>>(all, image, [&](size_t i, const auto& write) {
-      const Tensor& g = call.gradients[i];
-      write(SquareSum<ElementCodec>{{g.rows, g.cols}, ElementCodec(g), partial});
-      partial += square_sums(g.rows, g.cols);
-      return square_sums(g.rows, g.cols);
+  void find_maxima(const UpdatesCall& call) override {
+    each_batch(call, [&]<class Unit>(const Batch& batch, const TensorTable<Unit>& table) {
+      for (size_t k = 0; k < batch.members.size(); ++k)
+        find_maximum(call.tensors[batch.members[k]], table.functors + k, call.unit_maxima);
     });
   }
 
-  void measure(const NormCall& call) override {
-    using Sum = SquareSum<ElementCodec>;
-    int64_t pieces = 0;
-    for (const Tensor& g : call.gradients) pieces += square_sums(g.rows, g.cols);
-    check(call.partial.cols >= pieces, "room for {} sums of squares, {} needed", call.partial.cols, pieces);
-    exec_.rows(pieces, ForEachTensor<Sum>{{call.table, int64_t(call.gradients.size())}, nullptr});
-    exec_.rows(1, JudgeStep{call.partial.as<double>(), pieces, call.losses.as<double>(),
-                            call.losses.elements(), call.clip_grad_norm, call.control});
+  void update(const UpdatesCall& call) override {
+    each_batch(call, [&]<class Unit>(const Batch& batch, const TensorTable<Unit>& table) {
+      int64_t units = 0;
+      for (const size_t i : batch.members) units += call.tensors[i].range().count;
+      UnitPasses<E, Unit>::update(exec_, units, {table, call.control});
+    });
+  }
+
+  void clear_maxima(const Tensor& maxima) override {
+    exec_.elements(maxima.cols, ClearMaximum{maxima.as<float>()});
+  }
+
+  void take_maximum(const EncodedTensor& weights, const Tensor& next_maximum,
+                    const StepControl* control) override {
+    exec_.elements(1, TakeMaximum{next_maximum.as<float>(), control, weights.tensor_scale.as<float>()});
+  }
+
+  void survey(const UpdateCall& call, const StepControl* control, const Tensor& counters) override {
+    const UnitRange range = call.range();
+    check(counters.rows >= survival_rows(range.count) && counters.cols == int64_t(sizeof(SurvivalCounters)) &&
+              counters.contiguous(),
+          "survival of {} units counted into {} rows of {} bytes", range.count, counters.rows, counters.cols);
+    with_unit(call, control, [&]<class Unit>(const Unit& unit) {
+      UnitPasses<E, Unit>::survey(exec_, range, unit, counters.as<SurvivalCounters>());
+    });
+  }
+
+  [[nodiscard]] int64_t norm_table_bytes(const NormCall& call) const override {
+    return TensorTable<Sum>::bytes(int64_t(own_gradients(call).size())) +
+           int64_t(call.pieces.runs().size() * sizeof(PieceRun));
+  }
+
+  // Behind the tensors' functors lie the runs of pieces.
+  void write_norm_table(const NormCall& call, std::byte* image) const override {
+    const std::vector<size_t> own = own_gradients(call);
+    write_functors<Sum>(own, image, [&](size_t i, const auto& write) {
+      const Tensor& g = call.gradients[i];
+      const OwnPieces& pieces = call.pieces.own(i);
+      check(pieces.first + pieces.count <= square_sums(g.rows, g.cols), "pieces {}+{} of a gradient [{},{}]",
+            pieces.first, pieces.count, g.rows, g.cols);
+      write(Sum{{g.rows, g.cols}, ElementCodec(g), call.partial.as<double>(), pieces.shift});
+      return UnitRange{pieces.first, pieces.count};
+    });
+    const std::vector<PieceRun>& runs = call.pieces.runs();
+    if (!runs.empty())
+      memcpy(image + TensorTable<Sum>::bytes(int64_t(own.size())), runs.data(),
+             runs.size() * sizeof(PieceRun));
+  }
+
+  void sum_gradients(const NormCall& call) override {
+    check_partial(call);
+    const auto own = int64_t(own_gradients(call).size());
+    exec_.rows(call.pieces.own_pieces(), ForEachTensor<Sum>{{call.table, own}, nullptr});
+  }
+
+  void judge(const NormCall& call) override {
+    check_partial(call);
+    const int64_t pieces = call.pieces.pieces(), sums = sums_of_pieces(pieces);
+    check(call.sums.cols >= sums, "room for {} sums of pieces, {} needed", call.sums.cols, sums);
+    const std::byte* const runs = call.table + TensorTable<Sum>::bytes(int64_t(own_gradients(call).size()));
+    exec_.rows(sums, SumOfPieces{call.partial.as<double>(), pieces, reinterpret_cast<const PieceRun*>(runs),
+                                 int64_t(call.pieces.runs().size()), call.sums.as<double>()});
+    exec_.rows(1, JudgeStep{call.sums.as<double>(), sums, call.losses.as<double>(), call.losses.elements(),
+                            call.clip_grad_norm, call.control});
   }
 
   void project(const ProjectionCall& call) override {
@@ -182,22 +247,31 @@ class UpdateOpsOn : public UpdateOps {
     with_codec(tensor, [&](const auto& codec) { sum_squares({tensor.rows, tensor.cols}, codec, partial); });
   }
 
-  [[nodiscard]] int64_t survival_rows(int64_t rows, int64_t cols) const override {
-    return survival_pieces({rows, cols}) * E::Group::kLanes;
+  [[nodiscard]] int64_t survival_rows(int64_t units) const override {
+    return survival_pieces(units) * E::Group::kLanes;
   }
 
  private:
   template <class Codec>
   void sum_squares(const UnitGrid& grid, const Codec& codec, const Tensor& partial) {
-    exec_.rows(square_sums(grid.rows, grid.cols), SquareSum<Codec>{grid, codec, partial.as<double>()});
+    exec_.rows(square_sums(grid.rows, grid.cols), SquareSum<Codec>{grid, codec, partial.as<double>(), 0});
   }
 
-  static int64_t units_of(const UpdateCall& call) {
-    return mpt::units_of(call.weights.rows, call.weights.cols);
+  using Sum = SquareSum<ElementCodec>;
+
+  // Gradients of which this rank has units.
+  static std::vector<size_t> own_gradients(const NormCall& call) {
+    std::vector<size_t> own;
+    for (size_t i = 0; i < call.gradients.size(); ++i)
+      if (call.pieces.own(i).count > 0) own.push_back(i);
+    return own;
+  }
+  static void check_partial(const NormCall& call) {
+    check(call.partial.cols >= call.pieces.pieces(), "room for {} sums of squares, {} needed",
+          call.partial.cols, call.pieces.pieces());
   }
 
-  // Tensors whose updates are one pass: those of one type of unit, or a single one that takes several passes
-  // and shares scratch with others.
+  // Tensors whose updates are one pass: those of one type of unit.
   struct Batch {
     std::array<size_t, 4> kind;
     std::vector<size_t> members;
@@ -216,11 +290,7 @@ class UpdateOpsOn : public UpdateOps {
     std::vector<Batch> batches;
     for (size_t i = 0; i < tensors.size(); ++i) {
       const auto kind = kind_of(tensors[i]);
-      const auto same = [&](const Batch& b) {
-        return b.kind == kind && !needs_next_maximum(tensors[b.members.front()].weights);
-      };
-      const auto found =
-          needs_next_maximum(tensors[i].weights) ? batches.end() : std::ranges::find_if(batches, same);
+      const auto found = std::ranges::find(batches, kind, &Batch::kind);
       if (found != batches.end())
         found->members.push_back(i);
       else
@@ -250,102 +320,86 @@ class UpdateOpsOn : public UpdateOps {
         call.rule);
   }
 
+  // f(batch, its table in device memory) for every batch.
+  template <class F>
+  static void each_batch(const UpdatesCall& call, const F& f) {
+    for (const Batch& batch : batches_of(call.tensors))
+      with_type(call.tensors[batch.members.front()], [&]<class Unit>(std::type_identity<Unit>) {
+        f(batch, TensorTable<Unit>(call.table + batch.offset, int64_t(batch.members.size())));
+      });
+  }
+
   // f(unit) with the functor that makes the tensor's update.
   template <class F>
-  static void with_unit(const UpdatesCall& call, size_t index, const F& f) {
-    const UpdateCall& tensor = call.tensors[index];
-    if (tensor.residuals.rows > 0) return with_compensated_unit(call, tensor, f);
+  static void with_unit(const UpdateCall& tensor, const StepControl* control, const F& f) {
+    if (tensor.residuals.rows > 0) return with_compensated_unit(tensor, control, f);
     std::visit(
         [&]<class Rule>(const Rule& rule) {
           with_codec(tensor.weights, [&]<class Codec>(const Codec& codec) {
             Codec weights = codec;
             if constexpr (std::is_same_v<Codec, Nvfp4Codec>)
               if (needs_next_maximum(tensor.weights))
-                weights = codec.storing_with(tensor.maximum.tensor.template as<float>());
-            f(UpdateUnit<Rule, Codec>{rule, unit_states<Rule>(call, tensor), weights, tensor.weight_dither});
+                weights = codec.storing_with(tensor.next_maximum.template as<float>());
+            f(UpdateUnit<Rule, Codec>{rule, unit_states<Rule>(tensor, control), weights,
+                                      tensor.weight_dither});
           });
         },
         tensor.rule);
   }
 
   template <class F>
-  static void with_compensated_unit(const UpdatesCall& call, const UpdateCall& tensor, const F& f) {
+  static void with_compensated_unit(const UpdateCall& tensor, const StepControl* control, const F& f) {
     const Tensor& w = tensor.weights.codes;
     check(w.dtype == DType::kBF16 && tensor.residuals.dtype == DType::kBF16,
           "compensated {} weights with {} residuals; both are bf16", name_of(w.dtype),
           name_of(tensor.residuals.dtype));
     check_shape({w.rows, w.cols}, tensor.residuals);
     const auto make = [&]<class Step>(const Step& step) {
-      f(KahanUnit<Step>{step, unit_states<Step>(call, tensor), ElementCodec(w),
+      f(KahanUnit<Step>{step, unit_states<Step>(tensor, control), ElementCodec(w),
                         ElementCodec(tensor.residuals)});
     };
     if (tensor.per_op_adamw) return make(*tensor.per_op_adamw);
     std::visit([&]<class Rule>(const Rule& rule) { make(KahanFused<Rule>{rule}); }, tensor.rule);
   }
 
-  // items(i, write) writes the functor of tensor i and returns how many items it has.
+  // items(i, write) writes the functor of tensor i and returns which numbers it has items for.
   template <class Functor, class Items>
   static void write_functors(const std::vector<size_t>& members, std::byte* image, const Items& items) {
     using Table = TensorTable<Functor>;
     int64_t first = 0;
     for (size_t k = 0; k < members.size(); ++k) {
-      memcpy(image + Table::first_offset(int64_t(members.size())) + 8 * k, &first, sizeof first);
-      first += items(members[k], [&](const auto& functor) {
+      const UnitRange numbers = items(members[k], [&](const auto& functor) {
         check(sizeof functor == sizeof(Functor), "a functor of {} bytes in a table of {}", sizeof functor,
               sizeof(Functor));
         memcpy(image + k * sizeof(Functor), &functor, sizeof functor);
       });
+      const TensorItems own{first, numbers.first - first};
+      memcpy(image + Table::items_offset(int64_t(members.size())) + k * sizeof own, &own, sizeof own);
+      first += numbers.count;
     }
   }
 
+  // The amax of the call's units of new weights, which the tensor is stored with if they are all of it.
   template <class Unit>
-  void update_batch(const UpdatesCall& call, const Batch& batch, const TensorTable<Unit>& table) {
-    const UpdateCall& first = call.tensors[batch.members.front()];
-    const bool live = needs_next_maximum(first.weights);  // and alone
-    if (live) find_next_maximum(first, table.functors);
-    if (call.survival.rows > 0) survey(call);
-    int64_t units = 0;
-    for (const size_t i : batch.members) units += units_of(call.tensors[i]);
-    UnitPasses<E, Unit>::update(exec_, units, {table, call.control});
-    if (live)
-      exec_.elements(1, TakeMaximum{first.maximum.tensor.as<float>(), call.control,
-                                    first.weights.tensor_scale.as<float>()});
-  }
-
-  // The amax of the tensor's new weights, which it is stored with.
-  template <class Unit>
-  void find_next_maximum(const UpdateCall& call, const Unit* tensor) {
-    const int64_t units = units_of(call);
-    check(call.maximum.units.cols >= units, "scratch for the maxima of {} units, {} needed",
-          call.maximum.units.cols, units);
-    float* const maxima = call.maximum.units.as<float>();
-    UnitPasses<E, Unit>::find_maxima(exec_, units, {tensor, maxima});
-    exec_.rows(1, LargestOf{maxima, units, call.maximum.tensor.as<float>()});
-  }
-
-  // Counts what the only tensor's update will do, before it does.
-  void survey(const UpdatesCall& call) {
-    const UnitGrid grid{call.tensors[0].weights.rows, call.tensors[0].weights.cols};
-    const Tensor& table = call.survival;
-    check(table.rows >= survival_rows(grid.rows, grid.cols) &&
-              table.cols == int64_t(sizeof(SurvivalCounters)) && table.contiguous(),
-          "survival of [{},{}] counted into {} rows of {} bytes", grid.rows, grid.cols, table.rows,
-          table.cols);
-    with_unit(call, 0, [&]<class Unit>(const Unit& unit) {
-      UnitPasses<E, Unit>::survey(exec_, survival_pieces(grid), unit, table.as<SurvivalCounters>());
-    });
-  }
-  static int64_t survival_pieces(const UnitGrid& grid) {
-    return (grid.units() + kSurvivalUnitsPerPiece - 1) / kSurvivalUnitsPerPiece;
+  void find_maximum(const UpdateCall& call, const Unit* tensor, const Tensor& unit_maxima) {
+    if (!needs_next_maximum(call.weights)) return;
+    const UnitRange range = call.range();
+    check(unit_maxima.cols >= range.count, "scratch for the maxima of {} units, {} needed", unit_maxima.cols,
+          range.count);
+    float* const maxima = unit_maxima.as<float>();
+    UnitPasses<E, Unit>::find_maxima(exec_, range.count, {tensor, range.first, maxima});
+    exec_.rows(1, LargestOf{maxima, range.count, call.next_maximum.as<float>()});
   }
 
   template <class Rule>
-  static auto unit_states(const UpdatesCall& updates, const UpdateCall& call) {
+  static auto unit_states(const UpdateCall& call, const StepControl* control) {
     constexpr int kStates = int(Rule::kStates.size());
     const UnitGrid grid{call.weights.rows, call.weights.cols};
     check(call.states.size() == kStates && call.state_dithers.size() == kStates,
           "update with {} states and {} dithers, the rule has {}", call.states.size(),
           call.state_dithers.size(), kStates);
+    check(call.range().first >= 0 && call.range().end() <= grid.units(), "units {}+{} of [{},{}]",
+          call.range().first, call.range().count, grid.rows, grid.cols);
     check(Rule::kFactors == 0 || call.factors.values != nullptr || grid.units() == 0,
           "a rule with factors, and none given");
     check_shape(grid, call.gradient);
@@ -354,7 +408,7 @@ class UpdateOpsOn : public UpdateOps {
                                .dithers = {},
                                .state_update = call.state_update,
                                .gradient = ElementCodec(call.gradient),
-                               .control = updates.control,
+                               .control = control,
                                .factors = call.factors};
     for (size_t i = 0; i < size_t(kStates); ++i) {
       check_shape(grid, call.states[i]);

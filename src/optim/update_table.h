@@ -1,7 +1,7 @@
-// Units of work of many tensors in one pass: what each tensor's functor is, and where its items begin, lie in
-// device memory.
+// Units of work of many tensors in one pass: what each tensor's functor is, and which items are its own, lie
+// in device memory.
 //
-//   [functors of the tensors][first item of each]    all of one type of functor
+//   [functors of the tensors][items of each]    all of one type of functor
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,19 @@
 
 namespace mpt {
 
-// The last i with first[i] <= item.
-MPT_HD int64_t tensor_of(const int64_t* first, int64_t count, int64_t item) {
+// A tensor's part of a pass: from `first` up to the next tensor's. Item i is number i + shift of the tensor.
+struct TensorItems {
+  int64_t first;
+  int64_t shift;
+};
+
+// The last i with first(i) <= item, of `count`.
+template <class First>
+MPT_HD int64_t last_from(int64_t count, int64_t item, const First& first) {
   int64_t low = 0, high = count;
   while (high - low > 1) {
     const int64_t middle = (low + high) / 2;
-    if (first[middle] <= item)
+    if (first(middle) <= item)
       low = middle;
     else
       high = middle;
@@ -31,19 +38,21 @@ struct TensorTable {
   static_assert(std::is_trivially_copyable_v<Functor>);
 
   const Functor* functors;
-  const int64_t* first;
+  const TensorItems* items;
   int64_t count;
 
   TensorTable(const std::byte* data, int64_t tensors)
       : functors(reinterpret_cast<const Functor*>(data)),
-        first(reinterpret_cast<const int64_t*>(data + first_offset(tensors))),
+        items(reinterpret_cast<const TensorItems*>(data + items_offset(tensors))),
         count(tensors) {}
 
-  static int64_t first_offset(int64_t tensors) { return align_up(tensors * int64_t{sizeof(Functor)}, 16); }
-  static int64_t bytes(int64_t tensors) { return align_up(first_offset(tensors) + tensors * 8, 16); }
+  static int64_t items_offset(int64_t tensors) { return align_up(tensors * int64_t{sizeof(Functor)}, 16); }
+  static int64_t bytes(int64_t tensors) {
+    return align_up(items_offset(tensors) + tensors * int64_t{sizeof(TensorItems)}, 16);
+  }
 };
 
-// f(group, item of its tensor) for every item of all tensors; nothing where the step does not proceed.
+// f(group, number within its tensor) for every item; nothing where the step does not proceed.
 template <class Functor>
 struct ForEachTensor {
   TensorTable<Functor> table;
@@ -52,8 +61,9 @@ struct ForEachTensor {
   template <class G>
   MPT_HD void operator()(G group, int64_t item) const {
     if (control != nullptr && control->proceed == 0) return;
-    const int64_t i = tensor_of(table.first, table.count, item);
-    call(table.functors[i], group, item - table.first[i]);
+    const TensorItems* const items = table.items;
+    const int64_t i = last_from(table.count, item, [=](int64_t k) { return items[k].first; });
+    call(table.functors[i], group, item + items[i].shift);
   }
 
  private:

@@ -37,6 +37,10 @@ class UnitPartition {
   [[nodiscard]] int64_t elements(int64_t rank) const;
 
  private:
+  void cut_bucket(size_t first, size_t end);
+  void give_whole_tensors();
+  [[nodiscard]] int64_t cuttable_elements(size_t tensor) const;
+
   std::vector<PartitionedTensor> tensors_;
   std::vector<std::vector<UnitRange>> ranges_;  // [ranks][tensors]
 };

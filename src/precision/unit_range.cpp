@@ -14,6 +14,14 @@ int64_t end_of(int64_t unit, const UnitGrid& grid, int64_t stride, UnitColumns c
   return unit / grid.per_row() * stride + std::min((in_row + 1) * columns.unit_cols, columns.cols);
 }
 
+// Columns of a piece that belong to a unit of elements.
+int64_t codes_of_unit(const WeightEncoding& encoding) {
+  return encoding.format == WeightFormat::kNvfp4 ? kUnit / 2 : kUnit;
+}
+int64_t scales_of_unit(const WeightEncoding& encoding) {
+  return kUnit / (encoding.format == WeightFormat::kNvfp4 ? kNvfp4Block : encoding.fp8_block_size);
+}
+
 void check_range(const UnitGrid& grid, UnitRange range) {
   check(range.first >= 0 && range.count >= 0 && range.end() <= grid.units(), "units {}+{} of [{},{}]",
         range.first, range.count, grid.rows, grid.cols);
@@ -39,19 +47,25 @@ Tensor span_of(const Tensor& t, const UnitGrid& grid, UnitRange range, int64_t u
 
 std::vector<Tensor> spans_of(const EncodedTensor& tensor, UnitRange range) {
   const UnitGrid grid{tensor.rows, tensor.cols};
-  const WeightEncoding& encoding = tensor.encoding;
-  switch (encoding.format) {
-    case WeightFormat::kF32:
-    case WeightFormat::kBF16:
-      return {span_of(tensor.codes, grid, range)};
-    case WeightFormat::kBlockFp8:
-      return {span_of(tensor.codes, grid, range),
-              span_of(tensor.block_scales, grid, range, kUnit / encoding.fp8_block_size)};
-    case WeightFormat::kNvfp4:
-      return {span_of(tensor.codes, grid, range, kUnit / 2),
-              span_of(tensor.block_scales, grid, range, kUnit / kNvfp4Block)};
-  }
-  return {};
+  std::vector<Tensor> spans{span_of(tensor.codes, grid, range, codes_of_unit(tensor.encoding))};
+  if (is_scaled(tensor.encoding.format))
+    spans.push_back(span_of(tensor.block_scales, grid, range, scales_of_unit(tensor.encoding)));
+  return spans;
+}
+
+std::vector<TensorPart> parts_of(const EncodedTensor& tensor, const std::string& name, UnitRange range) {
+  std::vector<TensorPart> parts;
+  if (range.empty()) return parts;
+  const UnitGrid grid{tensor.rows, tensor.cols};
+  const auto add = [&](NamedTensor piece, int64_t unit_cols) {
+    const ElementRange elements = elements_of(grid, range, {piece.tensor.cols, unit_cols});
+    parts.push_back({std::move(piece), elements.first, elements.count});
+  };
+  std::vector<NamedTensor> pieces = tensor.pieces(name);
+  add(std::move(pieces[0]), codes_of_unit(tensor.encoding));
+  if (pieces.size() > 1) add(std::move(pieces[1]), scales_of_unit(tensor.encoding));
+  if (pieces.size() > 2 && range.first == 0) parts.push_back(whole_part(std::move(pieces[2])));
+  return parts;
 }
 
 Tensor whole_of_span(const Tensor& span, const Tensor& shape, UnitRange range) {

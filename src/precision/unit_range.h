@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "precision/encoded_tensor.h"
@@ -42,6 +43,10 @@ Tensor span_of(const Tensor& t, const UnitGrid& grid, UnitRange range, int64_t u
 
 // The same of every piece that the range's elements are encoded in. A tensor's scale belongs to no range.
 std::vector<Tensor> spans_of(const EncodedTensor& tensor, UnitRange range);
+
+// What `range` is of every piece of EncodedTensor::pieces(): codes and block scales of its elements, and the
+// tensor's scale with the first unit. Ranges that cover a tensor once have every element of every piece once.
+std::vector<TensorPart> parts_of(const EncodedTensor& tensor, const std::string& name, UnitRange range);
 
 // A view as of a whole tensor [rows, cols] with that stride, of which only the range's elements are there:
 // `span` holds them as span_of() would give them. Nothing else of it may be touched.

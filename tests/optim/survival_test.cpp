@@ -39,10 +39,12 @@ void prepare(OptimizerRun& run) {
 }
 
 std::vector<Survival> surveyed_step(OptimizerRun& run, const OptimizerConfig& config, int64_t t) {
-  return run.optimizer().step_surveyed({.t = t,
-                                        .lr_additive = config.lr_additive,
-                                        .lr_multiplicative = config.lr_multiplicative,
-                                        .grad_scale = 1.0f});
+  std::vector<Survival> found = run.optimizer().step_surveyed({.t = t,
+                                                               .lr_additive = config.lr_additive,
+                                                               .lr_multiplicative = config.lr_multiplicative,
+                                                               .grad_scale = 1.0f});
+  run.optimizer().settle();
+  return found;
 }
 
 test::RunSetup surveyed(const Combination& combination) {
