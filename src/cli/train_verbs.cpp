@@ -30,6 +30,8 @@ void add_plan(CLI::App& program) {
   const auto command = std::make_shared<PlanCommand>();
   add_text(*verb, "--config", command->config, kConfigHelp)->required();
   add_texts(*verb, "--set", command->overrides, kSetHelp);
+  add_count(*verb, "--ranks", command->ranks, {.least = 1, .most = 1 << 20},
+            "what one of so many ranks takes and sends");
   verb->add_flag_callback(
       "--json", [command] { command->format = PlanFormat::kJson; }, "the figures as JSON");
   verb->callback([command] { run_plan(*command); });

@@ -64,7 +64,7 @@ void DataParallel::before_use(int64_t group) {
 // What follows from the masters of a group, all of whose units are there.
 void DataParallel::use_new_weights(int64_t group) {
   const ParameterRange range = parameters_of_group(config_, group);
-  model_.optimizer.settle(range.first, range.count);
+  for (int64_t i = range.first; i < range.first + range.count; ++i) model_.optimizer.settle(size_t(i));
   model_.weights.refresh(range.first, range.count);
   model_.llama.weights_changed(group);
   new_[size_t(group)] = 1;

@@ -7,7 +7,7 @@
 #include "core/check.h"
 #include "core/progress.h"
 #include "data/dataloader.h"
-#include "train/rank_agreement.h"
+#include "train/ranks.h"
 
 namespace mpt {
 namespace {

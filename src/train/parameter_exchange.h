@@ -41,6 +41,9 @@ UnitPartition partition_of(const RunConfig& config, int64_t ranks);
 struct ExchangeVolume {
   int64_t gradients = 0;  // reduce-scatter, and the gather of sums where nothing is sharded
   int64_t weights = 0;    // all-gather
+  int64_t small = 0;      // what norms, losses and scales are found from
+
+  [[nodiscard]] int64_t total() const { return gradients + weights + small; }
 };
 
 class ParameterExchange {

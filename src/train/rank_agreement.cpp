@@ -6,17 +6,9 @@
 #include "core/check.h"
 #include "core/file_system.h"
 #include "core/hash.h"
+#include "train/ranks.h"
 
 namespace mpt {
-
-RankGroup rank_group(Collectives* ranks) {
-  if (ranks == nullptr) return {};
-  return {.rank = ranks->rank(),
-          .size = ranks->size(),
-          .gather = [ranks](std::span<const std::byte> mine, std::span<std::byte> all) {
-            ranks->wait(ranks->run([&] { ranks->communicator().gather_host(mine, all); }));
-          }};
-}
 
 namespace {
 

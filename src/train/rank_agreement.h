@@ -8,14 +8,9 @@
 #include "core/named_tensor.h"
 #include "data/sequence_source.h"
 #include "device/device.h"
-#include "train/rank_group.h"
 #include "train/run_config.h"
 
 namespace mpt {
-
-// The ranks as what only exchanges host memory sees them; of a rank alone for null. Used in the order of
-// collectives.
-RankGroup rank_group(Collectives* ranks);
 
 // Throws Error on every rank, naming what differs and where, unless config, program and data are the same:
 // the latter by their number of tokens and sequences here and there.

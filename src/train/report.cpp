@@ -166,49 +166,74 @@ std::string device_report(Device& device) {
          row("memory available", "{}", available_memory(device));
 }
 
-std::string memory_report(const RunConfig& config, Device& device) {
-  const MemoryUse use = planned_memory(config, device);
+std::string ranks_report(const RunConfig& config, Device& device, RankShape shape,
+                         const std::string& transport) {
+  const StepShape step = step_shape(config.batch, shape.size);
+  const ExchangeVolume volume = exchange_volume(config, device, shape);
+  std::string text = "ranks\n";
+  text += row("number", "{}{}", shape.size, transport.empty() ? "" : fmt::format(", by {}", transport));
+  text += row("a rank's step", "{} to {} rows in {} micro-batch{} of {}",
+              config.batch.rows_per_step() / shape.size, step.rows, step.micro_batches,
+              step.micro_batches == 1 ? "" : "es", step.micro_batch_rows);
+  text += row("optimizer states", "{}",
+              config.distributed.sharding == Sharding::kOptimizer ? "of its own units" : "all");
+  text += row("sends a step", "{}: gradients {} ({}), weights {} (as stored), sums and scales {}",
+              format_bytes(double(volume.total())), format_bytes(double(volume.gradients)),
+              name_of(config.distributed.gradient_reduce), format_bytes(double(volume.weights)),
+              format_bytes(double(volume.small)));
+  return text;
+}
+
+std::string memory_report(const RunConfig& config, Device& device, RankShape shape) {
+  const MemoryUse use = planned_memory(config, device, shape);
   const auto parameters = double(parameter_count(config.model));
-  std::string text = storage_table(config, device) + "memory\n";
+  std::string text = storage_table(config, device) + (shape.alone() ? "memory\n" : "memory of a rank\n");
   for (size_t i = 0; i < EnumNames<Purpose>::kNames.size(); ++i) {
     const auto bytes = double(use.of(static_cast<Purpose>(i)));
     text += row(EnumNames<Purpose>::kNames[i], "{:>12}   {:8.3f} bytes/parameter", format_bytes(bytes),
                 bytes / parameters);
   }
   text += row("total", "{:>12}   available: {}", format_bytes(double(use.total())), available_memory(device));
-  const int64_t rows = config.batch.rows_per_micro_batch();
-  const MemoryUse one = planned_memory(with_micro_batch(config, 1), device);
+  const int64_t rows = step_shape(config.batch, shape.size).micro_batch_rows;
+  const MemoryUse one = planned_memory(with_micro_batch(config, 1), device, shape);
   if (rows > 1)
     text += row("per row of the batch", "{:>12}",
                 format_bytes(double(use.total() - one.total()) / double(rows - 1)));
   if (is_known(device.memory_bytes()))
     text += row("largest micro-batch", "{:>12} rows of the {} of a step fit",
-                largest_micro_batch(config, device), config.batch.rows_per_step());
+                largest_micro_batch(config, device, shape), config.batch.rows_per_step());
   return text;
 }
 
-nlohmann::ordered_json plan_json(const RunConfig& config, Device& device) {
+nlohmann::ordered_json plan_json(const RunConfig& config, Device& device, RankShape shape) {
   const StorageBytes b = storage_bytes(config, device);
-  const MemoryUse use = planned_memory(config, device);
+  const MemoryUse use = planned_memory(config, device, shape);
   nlohmann::ordered_json memory;
   for (size_t i = 0; i < EnumNames<Purpose>::kNames.size(); ++i)
     memory[std::string(EnumNames<Purpose>::kNames[i])] = use.of(static_cast<Purpose>(i));
   memory["total"] = use.total();
-  return {{"name", config.name},
-          {"parameters", parameter_count(config.model)},
-          {"steps", total_steps(config)},
-          {"tokens", total_steps(config) * config.batch.tokens_per_step},
-          {"nominal_bytes_per_parameter",
-           {{"weights", b.nominal_weights},
-            {"optimizer_state", b.nominal_states},
-            {"gradient", b.nominal_gradient}}},
-          {"logical_bytes", {{"weights", b.logical_weights}, {"optimizer_state", b.logical_states}}},
-          {"allocated_bytes", memory}};
+  nlohmann::ordered_json plan{
+      {"name", config.name},
+      {"parameters", parameter_count(config.model)},
+      {"steps", total_steps(config)},
+      {"tokens", total_steps(config) * config.batch.tokens_per_step},
+      {"nominal_bytes_per_parameter",
+       {{"weights", b.nominal_weights},
+        {"optimizer_state", b.nominal_states},
+        {"gradient", b.nominal_gradient}}},
+      {"logical_bytes", {{"weights", b.logical_weights}, {"optimizer_state", b.logical_states}}},
+      {"allocated_bytes", memory}};
+  if (shape.alone()) return plan;
+  const ExchangeVolume volume = exchange_volume(config, device, shape);
+  plan["ranks"] = shape.size;
+  plan["bytes_sent_per_step"] = {
+      {"gradients", volume.gradients}, {"weights", volume.weights}, {"sums_and_scales", volume.small}};
+  return plan;
 }
 
-int64_t largest_micro_batch(const RunConfig& config, Device& device) {
+int64_t largest_micro_batch(const RunConfig& config, Device& device, RankShape shape) {
   const auto fits = [&, available = device.memory_bytes()](int64_t rows) {
-    return planned_memory(with_micro_batch(config, rows), device).total() <= available;
+    return planned_memory(with_micro_batch(config, rows), device, shape).total() <= available;
   };
   if (!fits(1)) return 0;
   const int64_t rows = config.batch.rows_per_step();
@@ -217,10 +242,10 @@ int64_t largest_micro_batch(const RunConfig& config, Device& device) {
   return rows / parts;
 }
 
-void require_memory(const RunConfig& config, Device& device) {
-  const int64_t needed = planned_memory(config, device).total(), available = device.memory_bytes();
+void require_memory(const RunConfig& config, Device& device, RankShape shape) {
+  const int64_t needed = planned_memory(config, device, shape).total(), available = device.memory_bytes();
   if (needed <= available) return;
-  const int64_t rows = largest_micro_batch(config, device);
+  const int64_t rows = largest_micro_batch(config, device, shape);
   throw error("this run needs {} of memory, {} are available on {}; {}", format_bytes(double(needed)),
               format_bytes(double(available)), device.name(),
               rows > 0 ? fmt::format("batch.micro_batch_rows={} would fit", rows)

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "device/device.h"
+#include "train/rank_shape.h"
 #include "train/run_config.h"
 
 namespace mpt {
@@ -14,16 +15,19 @@ namespace mpt {
 // Config, model and parameters by kind.
 std::string model_report(const RunConfig& config);
 // Memory by purpose against what the device has, bytes per parameter, the largest micro-batch that fits.
-std::string memory_report(const RunConfig& config, Device& device);
+std::string memory_report(const RunConfig& config, Device& device, RankShape shape = {});
 // The same figures for programs: parameters, steps, storage and memory, in bytes.
-nlohmann::ordered_json plan_json(const RunConfig& config, Device& device);
+nlohmann::ordered_json plan_json(const RunConfig& config, Device& device, RankShape shape = {});
+// How many ranks, what is a rank's of a step, and what it sends. `transport` carries it; may be empty.
+std::string ranks_report(const RunConfig& config, Device& device, RankShape shape,
+                         const std::string& transport);
 // Device and libraries.
 std::string device_report(Device& device);
 
 // Throws Error with the figures if training would not fit in the device's memory.
-void require_memory(const RunConfig& config, Device& device);
+void require_memory(const RunConfig& config, Device& device, RankShape shape = {});
 
 // Rows of the largest micro-batch that divides a step and fits; 0 if none does.
-int64_t largest_micro_batch(const RunConfig& config, Device& device);
+int64_t largest_micro_batch(const RunConfig& config, Device& device, RankShape shape = {});
 
 }  // namespace mpt

@@ -41,9 +41,11 @@ LlamaOptions llama_options(const RunConfig& config, Backend backend, int64_t ran
           .micro_batches = step_shape(config.batch, ranks).micro_batches};
 }
 
-OptimizerOptions optimizer_options_of(const RunConfig& config) {
+OptimizerOptions optimizer_options_of(const RunConfig& config, const UnitPartition* partition,
+                                      const RunRanks& ranks) {
   OptimizerOptions options = optimizer_options(config.precision, config.seed);
   options.survey = config.log.update_survival > 0 ? Survey::kOnDemand : Survey::kNever;
+  if (partition != nullptr) options.shard = {partition, ranks.shape.rank, ranks.collectives};
   return options;
 }
 
@@ -73,17 +75,45 @@ RunModel::RunModel(const RunConfig& config, Device& device, Allocator& allocator
       llama(config.model, llama_options(config, device.backend(), ranks.shape.size), weights, device,
             allocator),
       partition(sharding_of(config, ranks.shape)),
-      optimizer(config.optimizer, optimizer_options_of(config), update_targets(weights), device, allocator) {
+      optimizer(config.optimizer, optimizer_options_of(config, partition ? &*partition : nullptr, ranks),
+                update_targets(weights), device, allocator),
+      shape_(ranks.shape) {
   if (!ranks.shape.alone())
     data_parallel =
         std::make_unique<DataParallel>(config, ranks.shape, DataParallel::Model{weights, llama, optimizer},
                                        device, allocator, ranks.collectives);
 }
 
-std::vector<NamedTensor> RunModel::named_tensors() const {
+namespace {
+
+template <class Part>
+void append(std::vector<Part>& all, std::vector<Part> more) {
+  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+}  // namespace
+
+std::vector<NamedTensor> RunModel::replicated_tensors() const {
   std::vector<NamedTensor> all = weights.named_tensors();
-  for (NamedTensor& state : optimizer.named_states()) all.push_back(std::move(state));
-  for (NamedTensor& state : llama.named_states()) all.push_back(std::move(state));
+  append(all, llama.named_states());
+  return all;
+}
+
+std::vector<TensorPart> RunModel::parts_to_save() const {
+  if (!partition && !shape_.leads()) return {};  // all ranks hold the same
+  std::vector<TensorPart> all =
+      partition ? weights.named_parts(*partition, shape_.rank) : whole_parts(weights.named_tensors());
+  append(all, optimizer.parts_to_save());
+  return all;
+}
+
+std::vector<TensorPart> RunModel::changing_parts() const {
+  return shape_.leads() ? whole_parts(llama.named_states()) : std::vector<TensorPart>();
+}
+
+std::vector<TensorPart> RunModel::parts_to_load() const {
+  std::vector<TensorPart> all = whole_parts(replicated_tensors());
+  append(all, optimizer.parts_to_load());
   return all;
 }
 
@@ -128,6 +158,12 @@ MemoryUse planned_memory(const RunConfig& config, Device& device, RankShape shap
   PlanningAllocator allocator(device.alignment());
   const RunModel model(config, device, allocator, {.shape = shape});
   return allocator.use();
+}
+
+ExchangeVolume exchange_volume(const RunConfig& config, Device& device, RankShape shape) {
+  PlanningAllocator allocator(device.alignment());
+  const RunModel model(config, device, allocator, {.shape = shape});
+  return model.data_parallel->volume();
 }
 
 }  // namespace mpt

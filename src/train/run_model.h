@@ -33,8 +33,14 @@ struct RunModel {
   // With a PlanningAllocator nothing is allocated and nothing may be run.
   RunModel(const RunConfig& config, Device& device, Allocator& allocator, const RunRanks& ranks = {});
 
-  // Everything that a checkpoint holds as tensors: weights, optimizer states, scales of FP8 operands.
-  [[nodiscard]] std::vector<NamedTensor> named_tensors() const;
+  // What a checkpoint holds as tensors: weights, optimizer states, scales of FP8 operands. To save: what this
+  // rank gives of all that changes in updates only, and of the small rest; together the ranks give every
+  // element once. To load: what this rank needs.
+  [[nodiscard]] std::vector<TensorPart> parts_to_save() const;
+  [[nodiscard]] std::vector<TensorPart> changing_parts() const;
+  [[nodiscard]] std::vector<TensorPart> parts_to_load() const;
+  // What all ranks hold the same of: weights and scales.
+  [[nodiscard]] std::vector<NamedTensor> replicated_tensors() const;
   // To be called when the weights are set, and by a rank alone at the end of every step: products read the
   // new ones from then on.
   void weights_changed();
@@ -43,6 +49,9 @@ struct RunModel {
   void publish_weights() {
     if (data_parallel) data_parallel->publish();
   }
+
+ private:
+  RankShape shape_;
 };
 
 // The backend that the config names.
@@ -57,5 +66,7 @@ int64_t loss_chunk_rows(const RunConfig& config, Backend backend, int64_t ranks 
 
 // Bytes by purpose that training with this config takes on the device.
 MemoryUse planned_memory(const RunConfig& config, Device& device, RankShape shape = {});
+// What a rank sends in a step, counting every part once for each rank that it goes to.
+ExchangeVolume exchange_volume(const RunConfig& config, Device& device, RankShape shape);
 
 }  // namespace mpt

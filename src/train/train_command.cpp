@@ -1,15 +1,20 @@
 #include "train/train_command.h"
 
+#include <functional>
 #include <iostream>
+#include <optional>
 
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
 #include "core/file_system.h"
+#include "train/rank_agreement.h"
+#include "train/ranks.h"
 #include "train/report.h"
 #include "train/run_config.h"
 #include "train/run_lock.h"
 #include "train/run_model.h"
+#include "train/stop_signal.h"
 #include "train/throughput.h"
 #include "train/trainer.h"
 
@@ -20,9 +25,10 @@ bool holds_a_run(FileSystem& fs, const RunConfig& config) {
   return fs.exists(metrics_path(config)) || fs.exists(checkpoint_directory(config));
 }
 
-// The checkpoint to continue from; none to start anew. `resume` is "", "auto", "latest" or a path.
+// The checkpoint to continue from, verified; none to start anew. `resume` is "", "auto", "latest" or a path.
+// Collective.
 std::optional<std::string> checkpoint_to_resume(FileSystem& fs, const RunConfig& config,
-                                                const std::string& resume) {
+                                                const std::string& resume, const RankGroup& ranks) {
   const std::string directory = run_directory(config);
   if (resume.empty()) {
     if (holds_a_run(fs, config))
@@ -31,9 +37,12 @@ std::optional<std::string> checkpoint_to_resume(FileSystem& fs, const RunConfig&
           directory);
     return std::nullopt;
   }
-  if (resume != "auto" && resume != "latest") return resume;
+  if (resume != "auto" && resume != "latest") {
+    verify_together(fs, resume, ranks);
+    return resume;
+  }
   const CheckpointStore store(fs, checkpoint_directory(config), {});
-  std::optional<std::string> latest = store.latest_good();
+  std::optional<std::string> latest = store.latest_good(ranks);
   if (!latest && !store.list().empty())
     throw error("--resume {}: none of the checkpoints in {} is good; move them away to start anew", resume,
                 checkpoint_directory(config));
@@ -43,8 +52,11 @@ std::optional<std::string> checkpoint_to_resume(FileSystem& fs, const RunConfig&
   return latest;
 }
 
-void print_start(const RunConfig& config, Device& device, const Trainer& trainer, const ProductRate& rate) {
-  std::string text = model_report(config) + device_report(device) + memory_report(config, device);
+void print_start(const RunConfig& config, Device& device, const Trainer& trainer, const ProductRate& rate,
+                 Collectives* ranks) {
+  std::string text = model_report(config) + device_report(device);
+  if (ranks != nullptr) text += ranks_report(config, device, shape_of(ranks), ranks->communicator().name());
+  text += memory_report(config, device, shape_of(ranks));
   text += fmt::format("  {:<22} {:.1f} GFLOP/s measured; % of limit = {}\n", "product rate",
                       rate.flops_per_second / 1e9, rate.formula);
   text += fmt::format("data\n  {:<22} {} tokens, {} sequences an epoch\n", "training",
@@ -57,40 +69,94 @@ void print_start(const RunConfig& config, Device& device, const Trainer& trainer
   spdlog::info("{}: {}\n{}", config.name, run_directory(config), text);
 }
 
+// The GPU of a rank: those of a machine are given to its ranks in turn.
+DeviceConfig device_of_rank(DeviceConfig device, const RankEnvironment& environment) {
+  if (environment.size > 1) device.gpu += environment.local_rank;
+  return device;
+}
+
+// Of several ranks the first speaks; what goes wrong on others is heard too.
+void quieten_unless_leading(const RankEnvironment& environment) {
+  if (environment.rank > 0 && spdlog::get_level() < spdlog::level::warn)
+    spdlog::set_level(spdlog::level::warn);
+}
+
+// Rank 0 alone writes to the directory of a run.
+void start_directory(FileSystem& fs, const RunConfig& config, std::optional<RunLock>& lock) {
+  const std::string directory = run_directory(config);
+  fs.create_directories(directory);
+  lock.emplace(directory);
+}
+void write_resolved_config(FileSystem& fs, const RunConfig& config) {
+  const std::string resolved = resolved_json(config).dump(2) + "\n";
+  write_file_atomically(fs, run_directory(config) + "/config.json", bytes_of(resolved));
+}
+
+class TrainingRun {
+ public:
+  TrainingRun(const RunConfig& config, Device& device, Collectives* ranks)
+      : config_(config), device_(device), ranks_(ranks), group_(rank_group(ranks)) {}
+
+  void run(const std::string& resume) {
+    require_memory(config_, device_, shape_of(ranks_));
+    const ProductRate rate = measured_product_rate(device_);
+    trainer_.emplace(config_, device_, fs_, ranks_);
+    if (ranks_ != nullptr) check_same_start(*ranks_, config_, trainer_->training_data());
+    on_first([&] { start_directory(fs_, config_, lock_); });
+    const std::optional<std::string> checkpoint = checkpoint_to_resume(fs_, config_, resume, group_);
+    print_start(config_, device_, *trainer_, rate, ranks_);
+    start_from(checkpoint);
+    on_first([&] { write_resolved_config(fs_, config_); });
+    const StopSignal stop;
+    const bool complete = trainer_->run(rate.flops_per_second * double(group_.size));
+    spdlog::info("{}: {} at step {} of {}", config_.name, complete ? "complete" : "stopped by a signal",
+                 trainer_->current_step(), total_steps(config_));
+  }
+
+ private:
+  void on_first(const std::function<void()>& work) {
+    together(group_, [&] {
+      if (group_.rank == 0) work();
+    });
+  }
+  void start_from(const std::optional<std::string>& checkpoint) {
+    if (!checkpoint) return trainer_->initialize();
+    trainer_->resume(*checkpoint);
+    spdlog::info("continuing from {} at step {}", *checkpoint, trainer_->current_step());
+  }
+
+  const RunConfig& config_;
+  Device& device_;
+  Collectives* ranks_;
+  RankGroup group_;
+  FileSystem& fs_ = posix_file_system();
+  std::optional<RunLock> lock_;
+  std::optional<Trainer> trainer_;
+};
+
 }  // namespace
 
 void run_train(const TrainCommand& command) {
+  const RankEnvironment environment = rank_environment();
+  quieten_unless_leading(environment);
   const RunConfig config = load_run_config(command.config, command.overrides);
-  FileSystem& fs = posix_file_system();
-  const std::unique_ptr<Device> device = make_device(config.device);
-  require_memory(config, *device);
-  const ProductRate rate = measured_product_rate(*device);
-  Trainer trainer(config, *device, fs);
-  const std::string directory = run_directory(config);
-  fs.create_directories(directory);
-  const RunLock lock(directory);
-  const std::optional<std::string> checkpoint = checkpoint_to_resume(fs, config, command.resume);
-  print_start(config, *device, trainer, rate);
-  if (checkpoint) {
-    trainer.resume(*checkpoint);
-    spdlog::info("continuing from {} at step {}", *checkpoint, trainer.current_step());
-  } else {
-    trainer.initialize();
-  }
-  const std::string resolved = resolved_json(config).dump(2) + "\n";
-  write_file_atomically(fs, directory + "/config.json", bytes_of(resolved));
-  const bool complete = trainer.run(rate.flops_per_second);
-  spdlog::info("{}: {} at step {} of {}", config.name, complete ? "complete" : "stopped by a signal",
-               trainer.current_step(), total_steps(config));
+  const std::unique_ptr<Device> device = make_device(device_of_rank(config.device, environment));
+  Ranks ranks(environment, config.distributed, *device);
+  TrainingRun run(config, *device, ranks.collectives());
+  or_abort(ranks.collectives(), [&] { run.run(command.resume); });
 }
 
 void run_plan(const PlanCommand& command) {
   const RunConfig config = load_run_config(command.config, command.overrides);
   const std::unique_ptr<Device> device = make_planning_device(config.device);
-  if (command.format == PlanFormat::kJson)
-    std::cout << plan_json(config, *device).dump(2) << "\n";
-  else
-    std::cout << model_report(config) << device_report(*device) << memory_report(config, *device);
+  const RankShape shape{0, command.ranks};
+  if (command.format == PlanFormat::kJson) {
+    std::cout << plan_json(config, *device, shape).dump(2) << "\n";
+    return;
+  }
+  std::cout << model_report(config) << device_report(*device);
+  if (!shape.alone()) std::cout << ranks_report(config, *device, shape, "");
+  std::cout << memory_report(config, *device, shape);
 }
 
 }  // namespace mpt

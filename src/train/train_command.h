@@ -21,6 +21,7 @@ struct PlanCommand {
   std::string config;
   std::vector<std::string> overrides;
   PlanFormat format = PlanFormat::kText;
+  int64_t ranks = 1;  // memory and traffic of the first of so many
 };
 
 // Prints what a run would take, without its data and without allocating.

@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "optim/schedule.h"
 #include "train/rank_agreement.h"
+#include "train/ranks.h"
 #include "train/resume_check.h"
 #include "train/run_data.h"
 #include "train/stop_signal.h"
@@ -28,10 +29,6 @@ struct Trainer::Journal {
 };
 
 namespace {
-
-RankShape shape_of(const Collectives* ranks) {
-  return ranks == nullptr ? RankShape{} : RankShape{ranks->rank(), ranks->size()};
-}
 
 RowSlice checked_rows(const BatchConfig& batch, RankShape shape) {
   if (batch.rows_per_step() < shape.size)
@@ -159,7 +156,8 @@ void Trainer::update_surveyed(StepRecord& record, StepScalars scalars) {
   const StepControl control = model_.optimizer.control();
   scalars.grad_scale = control.grad_scale;
   if (control.proceed != 0) {
-    record.survival = sum_over_ranks(model_.optimizer.step_surveyed(scalars), ranks_);
+    record.survival = model_.optimizer.step_surveyed(scalars);
+    if (model_.partition) sum_over_ranks(record.survival, *ranks_);
     record.fp8 = model_.llama.fp8_states();
   }
   work_.finish_update();
@@ -272,17 +270,6 @@ bool Trainer::stop_requested() {
   return std::ranges::any_of(all, [](int64_t signal) { return signal != 0; });
 }
 
-bool Trainer::run(double product_rate) {
-  if (ranks_ == nullptr) return run_to_end(product_rate);
-  try {
-    return run_to_end(product_rate);
-  } catch (const std::exception& failure) {
-    spdlog::error("rank {} of {}: {}", shape_.rank, shape_.size, failure.what());
-    ranks_->communicator().abort(failure.what());
-    throw;
-  }
-}
-
 std::unique_ptr<Trainer::Journal> Trainer::open_journal(double product_rate) {
   if (!shape_.leads()) return nullptr;
   const bool continued = fs_.exists(metrics_path(config_));
@@ -296,7 +283,7 @@ std::unique_ptr<Trainer::Journal> Trainer::open_journal(double product_rate) {
   return journal;
 }
 
-bool Trainer::run_to_end(double product_rate) {
+bool Trainer::run(double product_rate) {
   const std::unique_ptr<Journal> journal = open_journal(product_rate);
   bool stopping = stop_requested();
   while (step_ < total_steps_ && !stopping) {

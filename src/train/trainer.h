@@ -36,7 +36,7 @@ class Trainer {
 
   // Trains to the last step, or to a signal that any rank gets; either way the last state is saved.
   // `product_rate` is the limit of all devices for the step lines, FLOP/s. Returns true if the run is
-  // complete. On an error the other ranks are told.
+  // complete.
   bool run(double product_rate);
 
   [[nodiscard]] int64_t current_step() const { return step_; }
@@ -47,7 +47,6 @@ class Trainer {
  private:
   struct Journal;  // of the run, kept by rank 0: null on others
 
-  bool run_to_end(double product_rate);
   [[nodiscard]] std::unique_ptr<Journal> open_journal(double product_rate);
   StepRecord step();
   void enqueue(StepRecord& record);

@@ -1,0 +1,44 @@
+#include "train/ranks.h"
+
+#include <chrono>
+
+#include <spdlog/spdlog.h>
+
+#include "comm/communicators.h"
+
+namespace mpt {
+
+RankShape shape_of(const Collectives* ranks) {
+  return ranks == nullptr ? RankShape{} : RankShape{ranks->rank(), ranks->size()};
+}
+
+RankGroup rank_group(Collectives* ranks) {
+  if (ranks == nullptr) return {};
+  return {.rank = ranks->rank(),
+          .size = ranks->size(),
+          .gather = [ranks](std::span<const std::byte> mine, std::span<std::byte> all) {
+            ranks->wait(ranks->run([&] { ranks->communicator().gather_host(mine, all); }));
+          }};
+}
+
+void or_abort(Collectives* ranks, const std::function<void()>& work) {
+  if (ranks == nullptr) return work();
+  try {
+    work();
+  } catch (const std::exception& failure) {
+    spdlog::error("rank {} of {}: {}", ranks->rank(), ranks->size(), failure.what());
+    ranks->communicator().abort(failure.what());
+    throw;
+  }
+}
+
+Ranks::Ranks(const RankEnvironment& environment, const DistributedConfig& config, Device& device) {
+  if (environment.size == 1) return;
+  queue_ = device.make_side_queue();
+  communicator_ = make_communicator(environment, {.timeout = std::chrono::seconds(config.timeout_seconds),
+                                                  .backend = device.backend(),
+                                                  .stream = queue_->cuda_stream()});
+  collectives_.emplace(*communicator_, *queue_);
+}
+
+}  // namespace mpt
