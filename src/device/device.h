@@ -13,6 +13,7 @@
 
 #include "core/tensor.h"
 #include "device/attention.h"
+#include "device/device_reader.h"
 #include "device/gemm.h"
 #include "device/memory_plan.h"
 #include "device/side_queue.h"
@@ -67,6 +68,8 @@ class Device {
 
   // Work beside the device's own, on a thread or stream of its own.
   virtual std::unique_ptr<SideQueue> make_side_queue();
+  // Reads this device's memory beside its work; the device outlives it.
+  virtual std::unique_ptr<DeviceReader> make_reader();
 
   // Named stretches of work in a profiler's time line (range.h).
   virtual void push_range(const char* /*name*/) {}

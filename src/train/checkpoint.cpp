@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <sstream>
 #include <string_view>
 
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
+#include "train/checkpoint_saver.h"
 
 namespace mpt {
 namespace {
@@ -29,6 +31,13 @@ std::optional<int64_t> step_of_name(std::string_view name, std::string_view suff
   std::from_chars(stem.data() + kPrefix.size(), stem.data() + stem.size(), step);
   if (step < 0 || name_of_step(step) != stem) return std::nullopt;
   return step;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
 }
 
 }  // namespace
@@ -55,20 +64,55 @@ CheckpointStore::CheckpointStore(FileSystem& fs, std::string directory, Retentio
 
 std::string CheckpointStore::path_of(int64_t step) const { return directory_ + "/" + name_of_step(step); }
 
+std::string CheckpointStore::staging_directory(int64_t step) const {
+  return path_of(step) + std::string(kWriting);
+}
+
 void CheckpointStore::save(const TrainState& state, std::span<const NamedTensor> tensors, Device& device) {
-  const std::string target = path_of(state.step), staging = target + std::string(kWriting);
+  CheckpointSaver saver(*this, device);
+  saver.begin({.state = state, .resting = whole_parts(tensors)});
+  saver.finish();
+}
+
+std::string CheckpointStore::prepare(int64_t step) {
   fs_.create_directories(directory_);
   clear_leftovers();
+  const std::string staging = staging_directory(step);
   try {
-    write_checkpoint(fs_, staging, state, tensors, device);
+    fs_.create_directories(staging);
+  } catch (...) {
+    remove_quietly(staging);
+    throw;
+  }
+  return staging;
+}
+
+void CheckpointStore::commit(const TrainState& state, std::span<const CheckpointFile> files) {
+  const std::string staging = staging_directory(state.step);
+  try {
+    for (const CheckpointFile& file : files) check_is_seen(staging + "/" + file.name, file.bytes);
+    write_checkpoint_state(fs_, staging, state, files);
     set_aside_after(state.step);
-    commit(staging, target);
+    replace(staging, path_of(state.step));
   } catch (...) {
     remove_quietly(staging);  // makes room on a full disk
     throw;
   }
   prune();
 }
+
+// What another rank wrote may lie on another machine's disk.
+void CheckpointStore::check_is_seen(const std::string& path, int64_t bytes) const {
+  if (!fs_.exists(path))
+    throw error(
+        "{}: another rank wrote it and this one does not see it: output_dir must be the same directory "
+        "for all ranks",
+        path);
+  const int64_t found = fs_.file_size(path);
+  if (found != bytes) throw error("{}: has {} bytes, {} were written", path, found, bytes);
+}
+
+void CheckpointStore::abandon(int64_t step) { remove_quietly(staging_directory(step)); }
 
 // Finishes or undoes what a crashed save had begun.
 void CheckpointStore::clear_leftovers() {
@@ -95,7 +139,7 @@ void CheckpointStore::set_aside_after(int64_t step) {
   }
 }
 
-void CheckpointStore::commit(const std::string& staging, const std::string& target) {
+void CheckpointStore::replace(const std::string& staging, const std::string& target) {
   const std::string replaced = target + std::string(kReplaced);
   const bool replaces = fs_.exists(target);
   if (replaces && !fs_.is_directory(target)) throw error("{}: is in the way: not a directory", target);
@@ -142,15 +186,23 @@ std::vector<CheckpointInfo> CheckpointStore::list() const {
   return infos;
 }
 
-std::optional<std::string> CheckpointStore::latest_good() const {
-  const std::vector<CheckpointInfo> infos = list();
-  for (auto info = infos.rbegin(); info != infos.rend(); ++info) {
+// Rank 0 says which there are, since others may see a directory later or not at all.
+std::optional<std::string> CheckpointStore::latest_good(const RankGroup& ranks) const {
+  std::string listed;
+  together(ranks, [&] {
+    if (ranks.rank == 0)
+      for (const CheckpointInfo& info : list()) listed += fmt::format("{} {}\n", info.step, info.path);
+  });
+  std::vector<std::string> lines = lines_of(gather_texts(ranks, listed).front());
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    const size_t space = line->find(' ');
+    const std::string path = line->substr(space + 1);
     try {
-      const int64_t step = verify_checkpoint(fs_, info->path).step;
-      if (step == info->step) return info->path;
+      const int64_t step = verify_together(fs_, path, ranks).step;
+      if (std::to_string(step) == line->substr(0, space)) return path;
       throw error("it holds step {}", step);
     } catch (const Error& defect) {
-      spdlog::warn("checkpoint {} is skipped: {}", info->path, defect.what());
+      if (ranks.rank == 0) spdlog::warn("checkpoint {} is skipped: {}", path, defect.what());
     }
   }
   return std::nullopt;
@@ -163,6 +215,12 @@ TrainState CheckpointStore::load(const std::string& path, std::span<const NamedT
 
 TrainState CheckpointStore::read_state(const std::string& path) const {
   return read_checkpoint_state(fs_, path);
+}
+
+TrainState verify_together(FileSystem& fs, const std::string& path, const RankGroup& ranks) {
+  TrainState state;
+  together(ranks, [&] { state = verify_share_of_checkpoint(fs, path, ranks.rank, ranks.size); });
+  return state;
 }
 
 }  // namespace mpt

@@ -10,7 +10,8 @@
 // A checkpoint is written under its .tmp name, synced, and committed by a rename. Saving a step that is there
 // already replaces it; one of those two is always there. Saving a step smaller than committed ones means that
 // the run was resumed from an earlier one: the later ones are set aside as .abandoned, since "newest" would
-// otherwise go back to them. One process at a time may save (see run_lock.h).
+// otherwise go back to them. One run at a time may save (see run_lock.h): its rank 0 prepares and commits,
+// the others only write their files into what it prepared (see checkpoint_saver.h).
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "train/checkpoint_files.h"
+#include "train/rank_group.h"
 
 namespace mpt {
 
@@ -46,11 +48,21 @@ class CheckpointStore {
   // everything committed up to this step is still there.
   void save(const TrainState& state, std::span<const NamedTensor> tensors, Device& device);
 
+  // The same in steps. prepare() finishes or undoes what a crashed save left and makes the directory for the
+  // files of this step, which it returns; commit() seals the files there and makes them the checkpoint;
+  // abandon() removes the directory, quietly.
+  std::string prepare(int64_t step);
+  void commit(const TrainState& state, std::span<const CheckpointFile> files);
+  void abandon(int64_t step);
+  [[nodiscard]] std::string staging_directory(int64_t step) const;
+  [[nodiscard]] FileSystem& file_system() const { return fs_; }
+
   // Committed ones by ascending step, their content not looked at. Empty if the directory is missing.
   [[nodiscard]] std::vector<CheckpointInfo> list() const;
 
-  // Path of the newest that verifies. Logs a warning for each newer one, with what is wrong with it.
-  [[nodiscard]] std::optional<std::string> latest_good() const;
+  // Path of the newest that verifies. Logs a warning for each newer one, with what is wrong with it. Of
+  // several ranks each reads a share of the files, and all are answered the same. Collective.
+  [[nodiscard]] std::optional<std::string> latest_good(const RankGroup& ranks = {}) const;
 
   TrainState load(const std::string& path, std::span<const NamedTensor> tensors, Device& device) const;
   [[nodiscard]] TrainState read_state(const std::string& path) const;
@@ -59,7 +71,8 @@ class CheckpointStore {
   [[nodiscard]] std::string path_of(int64_t step) const;
   void clear_leftovers();
   void set_aside_after(int64_t step);
-  void commit(const std::string& staging, const std::string& target);
+  void replace(const std::string& staging, const std::string& target);
+  void check_is_seen(const std::string& path, int64_t bytes) const;
   void remove_quietly(const std::string& path);
   void prune();
 
@@ -67,5 +80,8 @@ class CheckpointStore {
   std::string directory_;
   Retention retention_;
 };
+
+// verify_checkpoint() by all ranks, each a share of the files: throws on all what is wrong. Collective.
+TrainState verify_together(FileSystem& fs, const std::string& path, const RankGroup& ranks);
 
 }  // namespace mpt

@@ -1,16 +1,21 @@
 // One checkpoint: a directory with the tensors of every rank and a state.json that describes and seals them.
 //
-//   rank_00000_of_00001.safetensors   every tensor, rows packed without padding
+//   rank_00000_of_00002.safetensors   what rank 0 wrote: tensors, and stretches of tensors
+//   rank_00001_of_00002.safetensors
 //   state.json                        step, cursor, seed, tokens, config, what the caller adds, the size and
-//                                     XXH3-128 hash of every other file, and a checksum of itself
+//                                     XXH3-128 hash of every other file, the stretches in it, and a checksum
+//                                     of itself
 //
-// A checkpoint is read whole or not at all: sizes, hashes, names, types and shapes are all checked before the
-// first byte reaches a device. Every defect is an Error that names the file or the tensor.
+// Together the files hold every element of every tensor once, however many ranks wrote them: any part of it
+// can be loaded, by any number of ranks. A checkpoint is read whole or not at all: sizes, hashes, names,
+// types and shapes are all checked before the first byte reaches a device. Every defect is an Error that
+// names the file or the tensor.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -30,15 +35,39 @@ struct TrainState {
   int64_t tokens = 0;     // trained on so far
 };
 
-// Writes and syncs the files into `directory`, which it creates, and syncs that. Stages through 16 MiB.
-void write_checkpoint(FileSystem& fs, const std::string& directory, const TrainState& state,
-                      std::span<const NamedTensor> tensors, Device& device);
+// Consecutive elements of a tensor that a file holds.
+struct StoredStretch {
+  std::string tensor;
+  std::vector<int64_t> shape;  // of the whole tensor
+  int64_t first = 0, count = 0;
+  bool operator==(const StoredStretch&) const = default;
+};
+
+// A file of a checkpoint, whole and synced.
+struct CheckpointFile {
+  std::string name;  // within the checkpoint's directory
+  int64_t bytes = 0;
+  std::string hash;
+  std::vector<StoredStretch> stretches{};  // of tensors that it does not hold whole
+  bool operator==(const CheckpointFile&) const = default;
+};
+
+// "rank_00000_of_00004.safetensors"
+std::string rank_file_name(int64_t rank, int64_t ranks);
+
+// Writes and syncs state.json into `directory`, where the files are already, and syncs that.
+void write_checkpoint_state(FileSystem& fs, const std::string& directory, const TrainState& state,
+                            std::span<const CheckpointFile> files);
 
 // Parses state.json and checks its seal, not the other files.
 TrainState read_checkpoint_state(FileSystem& fs, const std::string& directory);
 
-// As read_checkpoint_state, then reads every file and compares size and hash.
+// As read_checkpoint_state, then reads every file and compares size and hash, and checks that together they
+// hold every tensor once.
 TrainState verify_checkpoint(FileSystem& fs, const std::string& directory);
+// The same, but of the files only every `ranks`th from the one numbered `rank` is read and hashed.
+TrainState verify_share_of_checkpoint(FileSystem& fs, const std::string& directory, int64_t rank,
+                                      int64_t ranks);
 
 // Verifies, then fills all of `tensors`: each must be there with its type and shape, and nothing else may be.
 TrainState load_checkpoint(FileSystem& fs, const std::string& directory, std::span<const NamedTensor> tensors,
@@ -47,5 +76,14 @@ TrainState load_checkpoint(FileSystem& fs, const std::string& directory, std::sp
 // The same for a part of the checkpoint's tensors, such as the weights alone: others may be there.
 TrainState load_part_of_checkpoint(FileSystem& fs, const std::string& directory,
                                    std::span<const NamedTensor> tensors, Device& device);
+
+// As load_checkpoint, of one that was verified just before: of the files only the sizes are looked at, and
+// only what is needed is read. A part without elements says that this run has the tensor.
+TrainState load_verified_checkpoint(FileSystem& fs, const std::string& directory,
+                                    std::span<const TensorPart> parts, Device& device);
+TrainState load_part_of_verified_checkpoint(FileSystem& fs, const std::string& directory,
+                                            std::span<const TensorPart> parts, Device& device);
+
+std::vector<TensorPart> whole_parts(std::span<const NamedTensor> tensors);
 
 }  // namespace mpt

@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kFormat = "mpretrain checkpoint";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2, kOldestVersion = 1;  // 1: of one rank, without stretches
 constexpr const char* kSealKey = "checksum";
 
 // JSON has no NaN and no infinity: such a number is stored as an object with this one key.
@@ -48,8 +48,35 @@ std::string dump(const json& value, int indent) {
 
 std::string seal_of(const json& content) { return hash_bytes(bytes_of(dump(content, -1))); }
 
+json to_json(const StoredStretch& stretch) {
+  return {{"tensor", stretch.tensor},
+          {"shape", stretch.shape},
+          {"first", stretch.first},
+          {"count", stretch.count}};
+}
+
+// Where every element of the tensor has a number that fits.
+bool is_sound(const StoredStretch& stretch) {
+  int64_t elements = 1;
+  for (const int64_t extent : stretch.shape)
+    if (extent < 1 || __builtin_mul_overflow(elements, extent, &elements)) return false;
+  return stretch.first >= 0 && stretch.count > 0 && stretch.first < elements &&
+         stretch.count <= elements - stretch.first;
+}
+
+StoredStretch stretch_from(const std::string& path, const json& value) {
+  StoredStretch stretch{value.at("tensor").get<std::string>(), value.at("shape").get<std::vector<int64_t>>(),
+                        value.at("first").get<int64_t>(), value.at("count").get<int64_t>()};
+  if (!is_sound(stretch))
+    throw error("{}: {} elements from {} on are no stretch of tensor '{}' with shape {}", path, stretch.count,
+                stretch.first, stretch.tensor, dump(value.at("shape"), -1));
+  return stretch;
+}
+
 json to_json(const CheckpointFile& file) {
-  return {{"name", file.name}, {"bytes", file.bytes}, {"hash", file.hash}};
+  json value{{"name", file.name}, {"bytes", file.bytes}, {"hash", file.hash}, {"stretches", json::array()}};
+  for (const StoredStretch& stretch : file.stretches) value["stretches"].push_back(to_json(stretch));
+  return value;
 }
 
 CheckpointFile file_from(const std::string& path, const json& value) {
@@ -58,6 +85,8 @@ CheckpointFile file_from(const std::string& path, const json& value) {
   if (file.name.empty() || file.name.find('/') != std::string::npos || file.name.starts_with('.')) {
     throw error("{}: '{}' is not a file name within the checkpoint", path, file.name);
   }
+  for (const json& stretch : value.value("stretches", json::array()))
+    file.stretches.push_back(stretch_from(path, stretch));
   return file;
 }
 
@@ -87,9 +116,10 @@ void check_format(const std::string& path, const json& content) {
     throw error("{}: not the state of a checkpoint: expected \"format\": \"{}\", found {}", path, kFormat,
                 dump(content.value("format", json()), -1));
   }
-  if (content.value("version", json()) != kVersion) {
-    throw error("{}: is of format version {}; this program reads version {}", path,
-                dump(content.value("version", json()), -1), kVersion);
+  const json version = content.value("version", json());
+  if (!version.is_number_integer() || version < kOldestVersion || version > kVersion) {
+    throw error("{}: is of format version {}; this program reads versions {} to {}", path, dump(version, -1),
+                kOldestVersion, kVersion);
   }
 }
 
@@ -113,6 +143,7 @@ std::string checkpoint_record_text(const CheckpointRecord& record) {
   const json content{{"format", kFormat},
                      {"version", kVersion},
                      {"program", MPT_VERSION},
+                     {"saved_at", record.saved_at},
                      {"step", state.step},
                      {"cursor", state.cursor},
                      {"seed", state.seed},
@@ -139,10 +170,23 @@ CheckpointRecord parse_checkpoint_record(const std::string& path, std::string_vi
                     .extra = with_non_finite_decoded(content.at("extra")),
                     .tokens = content.at("tokens").get<int64_t>()};
     check_counts(path, record.state);
+    record.version = content.at("version").get<int64_t>();
+    record.saved_at = content.value("saved_at", "");
     for (const json& file : content.at("files")) record.files.push_back(file_from(path, file));
     return record;
   } catch (const json::exception& bad) {
     throw error("{}: not the state of a checkpoint: {}", path, bad.what());
+  }
+}
+
+std::string checkpoint_file_text(const CheckpointFile& file) { return dump(to_json(file), -1); }
+
+CheckpointFile parse_checkpoint_file(const std::string& path, std::string_view text) {
+  const json content = parse_object(path, text);
+  try {
+    return file_from(path, content);
+  } catch (const json::exception& bad) {
+    throw error("{}: not the description of a file: {}", path, bad.what());
   }
 }
 

@@ -10,19 +10,20 @@
 
 namespace mpt {
 
-struct CheckpointFile {
-  std::string name;  // within the checkpoint's directory
-  int64_t bytes = 0;
-  std::string hash;
-};
-
 struct CheckpointRecord {
   TrainState state;
   std::vector<CheckpointFile> files;
+  int64_t version = 0;   // of the format, as read
+  std::string saved_at;  // "2026-05-31T23:59:59Z"; empty where it is not known
 };
 
+// In the newest version of the format; `version` of the record is not looked at.
 std::string checkpoint_record_text(const CheckpointRecord& record);
 // `path` is named in errors.
 CheckpointRecord parse_checkpoint_record(const std::string& path, std::string_view text);
+
+// One of the files alone, for other ranks.
+std::string checkpoint_file_text(const CheckpointFile& file);
+CheckpointFile parse_checkpoint_file(const std::string& path, std::string_view text);
 
 }  // namespace mpt

@@ -144,6 +144,7 @@ struct CheckpointConfig {
   int64_t every_steps = 1000;
   int64_t keep_last = 2;
   int64_t keep_every_steps = 0;
+  bool async = true;
 
   bool operator==(const CheckpointConfig&) const = default;
 
@@ -156,6 +157,7 @@ struct CheckpointConfig {
                {.minimum = 0,
                 .maximum = 1e9,
                 .doc = "checkpoints of these steps are kept for good, a multiple of every_steps; 0 = none"});
+    v.optional("async", async, {.doc = "write checkpoints while training goes on"});
   }
 };
 

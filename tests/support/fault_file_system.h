@@ -6,12 +6,15 @@
 //   kShortWrite   written half of its bytes if it is an append; later calls work
 //   kStop         no effect, and no later call of any kind works        (the process was killed)
 //   kStopShort    as kStop, with half of an append written              (killed within a write)
+// Several threads may use it; which of them the chosen mutation is made by is then up to them.
 // Syncs are only recorded, so that a test may make thousands. drop_unsynced() then makes of the directory
 // what a power cut may leave behind.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,17 +45,27 @@ class FaultFileSystem final : public FileSystem {
 
   // Breaks at the n-th mutation from now.
   void fail_at(int64_t n, Fault fault) {
+    const std::lock_guard lock(mutex_);
     mutations_ = 0;
     fail_at_ = n;
     fault_ = fault;
     stopped_ = false;
   }
   void work() { fail_at(0, Fault::kNone); }
-  [[nodiscard]] int64_t mutations() const { return mutations_; }
-  [[nodiscard]] bool broke() const { return fail_at_ > 0 && mutations_ >= fail_at_; }
+  [[nodiscard]] int64_t mutations() const {
+    const std::lock_guard lock(mutex_);
+    return mutations_;
+  }
+  [[nodiscard]] bool broke() const {
+    const std::lock_guard lock(mutex_);
+    return fail_at_ > 0 && mutations_ >= fail_at_;
+  }
+  // Called before a file is synced, by the thread that syncs it.
+  void before_sync(std::function<void(const std::string& path)> call) { before_sync_ = std::move(call); }
 
   // Entries not synced in their directory vanish; bytes not synced in their file are cut off.
   void drop_unsynced(UnsyncedRenames renames) {
+    const std::lock_guard lock(mutex_);
     for (auto rename = renames_.rbegin(); rename != renames_.rend(); ++rename) {
       if (renames == UnsyncedRenames::kUndone)
         undo(*rename);
@@ -71,6 +84,7 @@ class FaultFileSystem final : public FileSystem {
   }
 
   std::unique_ptr<WritableFile> create(const std::string& path) override {
+    const std::lock_guard lock(mutex_);
     mutate();
     const bool existed = base_.exists(path);
     auto file = base_.create(path);
@@ -78,6 +92,7 @@ class FaultFileSystem final : public FileSystem {
     return std::make_unique<File>(*this, std::move(file), path);
   }
   std::unique_ptr<WritableFile> open_append(const std::string& path) override {
+    const std::lock_guard lock(mutex_);
     mutate();
     const bool existed = base_.exists(path);
     auto file = base_.open_append(path);
@@ -86,42 +101,51 @@ class FaultFileSystem final : public FileSystem {
     return std::make_unique<File>(*this, std::move(file), path);
   }
   std::unique_ptr<ReadableFile> open_read(const std::string& path) override {
+    const std::lock_guard lock(mutex_);
     observe();
     return base_.open_read(path);
   }
   void truncate(const std::string& path, int64_t size) override {
+    const std::lock_guard lock(mutex_);
     mutate();
     base_.truncate(path, size);
     if (const auto entry = entries_.find(path); entry != entries_.end()) entry->second.size = size;
   }
   FileKind kind(const std::string& path) override {
+    const std::lock_guard lock(mutex_);
     observe();
     return base_.kind(path);
   }
   bool is_link(const std::string& path) override {
+    const std::lock_guard lock(mutex_);
     observe();
     return base_.is_link(path);
   }
   std::vector<std::string> list_directory(const std::string& path) override {
+    const std::lock_guard lock(mutex_);
     observe();
     return base_.list_directory(path);
   }
   void create_directory(const std::string& path) override {
+    const std::lock_guard lock(mutex_);
     mutate();
     base_.create_directory(path);
     entries_[path] = {.listed = false, .size = 0, .synced = 0};
   }
   void remove_file(const std::string& path) override {
+    const std::lock_guard lock(mutex_);
     mutate();
     base_.remove_file(path);
     entries_.erase(path);
   }
   void remove_directory(const std::string& path) override {
+    const std::lock_guard lock(mutex_);
     mutate();
     base_.remove_directory(path);
     entries_.erase(path);
   }
   void rename(const std::string& from, const std::string& to) override {
+    const std::lock_guard lock(mutex_);
     mutate();
     Rename record{from, to, std::nullopt};
     if (base_.kind(to) == FileKind::kRegular) record.replaced = base_.read_file(to);
@@ -130,6 +154,7 @@ class FaultFileSystem final : public FileSystem {
     renames_.push_back(record);
   }
   void sync_directory(const std::string& path) override {
+    const std::lock_guard lock(mutex_);
     mutate();
     if (!base_.is_directory(path)) throw error("{}: not a directory to sync", path);
     for (auto& [name, entry] : entries_) entry.listed |= parent_directory(name) == path;
@@ -152,6 +177,7 @@ class FaultFileSystem final : public FileSystem {
     File(FaultFileSystem& owner, std::unique_ptr<WritableFile> file, std::string path)
         : owner_(owner), file_(std::move(file)), path_(std::move(path)) {}
     void append(std::span<const std::byte> bytes) override {
+      const std::lock_guard lock(owner_.mutex_);
       owner_.observe();
       const bool half = owner_.fault_ == Fault::kShortWrite || owner_.fault_ == Fault::kStopShort;
       if (half && owner_.mutations_ + 1 == owner_.fail_at_) write(bytes.first(bytes.size() / 2));
@@ -159,11 +185,14 @@ class FaultFileSystem final : public FileSystem {
       write(bytes);
     }
     void sync() override {
+      if (owner_.before_sync_) owner_.before_sync_(path_);
+      const std::lock_guard lock(owner_.mutex_);
       owner_.mutate();
       Entry& entry = owner_.entries_[path_];
       entry.synced = entry.size;
     }
     void close() override {
+      const std::lock_guard lock(owner_.mutex_);
       owner_.mutate();
       file_->close();
     }
@@ -204,6 +233,8 @@ class FaultFileSystem final : public FileSystem {
   }
 
   FileSystem& base_;
+  std::function<void(const std::string&)> before_sync_;
+  mutable std::mutex mutex_;
   int64_t mutations_ = 0;
   int64_t fail_at_ = 0;
   Fault fault_ = Fault::kNone;

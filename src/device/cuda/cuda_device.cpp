@@ -13,6 +13,7 @@
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_graph.h"
 #include "device/cuda/cuda_memory.h"
+#include "device/cuda/cuda_reader.h"
 #include "device/cuda/owned.h"
 
 namespace mpt {
@@ -127,6 +128,9 @@ class CudaDevice final : public Device {
   std::unique_ptr<RepeatedWork> make_repeated_work() override {
     return options_.graphs == CudaGraphs::kOn ? make_cuda_graph(stream_.get(), repetition_)
                                               : make_plain_repeated_work(repetition_);
+  }
+  std::unique_ptr<DeviceReader> make_reader() override {
+    return make_cuda_reader(stream_.get(), options_.index);
   }
 
   void push_range(const char* name) override { nvtxRangePushA(name); }
