@@ -96,17 +96,21 @@ void sum_in_rank_order(std::span<const Tensor> parts, const Tensor& sum) {
     sum_parts<bf16>(parts, sum);
 }
 
-// Comparisons rather than std::fmax, which is a call for each element.
+// Comparisons rather than std::fmax, which is a call for each element. By blocks, as above.
 void max_over_ranks(std::span<const float* const> values, std::span<float> largest) {
-  const auto n = int64_t(largest.size());
-  std::memcpy(largest.data(), values[0], largest.size_bytes());
-  for (const float* const of_rank : values.subspan(1)) {
-    float* const most = largest.data();
+  std::array<float, kBlock> block;
+  for (int64_t first = 0; first < int64_t(largest.size()); first += kBlock) {
+    const int64_t n = std::min(kBlock, int64_t(largest.size()) - first);
+    set_block(values[0] + first, n, block.data());
+    for (const float* const of_rank : values.subspan(1)) {
+      const float* const from = of_rank + first;
 #pragma omp simd
-    for (int64_t i = 0; i < n; ++i) {
-      const float x = of_rank[i], m = most[i];
-      most[i] = x > m || m != m ? x : m;
+      for (int64_t i = 0; i < n; ++i) {
+        const float x = from[i], most = block[size_t(i)];
+        block[size_t(i)] = x > most || most != most ? x : most;
+      }
     }
+    std::memcpy(largest.data() + first, block.data(), size_t(n) * sizeof(float));
   }
 }
 

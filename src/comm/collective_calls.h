@@ -31,7 +31,7 @@ int64_t sent_by_all_reduce_max(RankOfAll who, const Tensor& values);
 // gave, [1, n] of one type, fp32 or bf16, in host memory; sum fp32 [1, n], which may be one of them.
 void sum_in_rank_order(std::span<const Tensor> parts, const Tensor& sum);
 
-// largest[i] = fmax over ranks of values[rank][i], n of each; NaN where all are.
+// largest[i] = fmax over ranks of values[rank][i]; NaN where all are. `largest` may be one of them.
 void max_over_ranks(std::span<const float* const> values, std::span<float> largest);
 
 }  // namespace mpt

@@ -101,13 +101,15 @@ class ThreadRanks::Meeting {
     changed_.notify_all();
   }
   void wait_for_others(std::unique_lock<std::mutex>& lock, int64_t rank, int64_t meeting) {
-    const auto over = [&] { return meetings_ != meeting || failure_ || missing_rank_left(); };
-    const bool in_time = changed_.wait_for(lock, options_.timeout, over);
+    const auto over = [&] { return meetings_ != meeting || failure_ || !missing_that_left().empty(); };
+    changed_.wait_for(lock, options_.timeout, over);
     if (meetings_ != meeting || failure_) return;
+    const auto left = missing_that_left();
     const double seconds = std::chrono::duration<double>(options_.timeout).count();
-    failure_ = std::make_exception_ptr(
-        error("{}: rank {} {}", calls_[size_t(rank)].name, fmt::join(missing(), ", "),
-              in_time ? "has left" : fmt::format("did not come within {} s", seconds)));
+    const std::string what =
+        left.empty() ? fmt::format("rank {} did not come within {} s", fmt::join(missing(), ", "), seconds)
+                     : fmt::format("rank {} has left", fmt::join(left, ", "));
+    failure_ = std::make_exception_ptr(error("{}: {}", calls_[size_t(rank)].name, what));
     changed_.notify_all();
   }
 
@@ -117,10 +119,10 @@ class ThreadRanks::Meeting {
       if (!here_[rank]) ranks.push_back(rank);
     return ranks;
   }
-  [[nodiscard]] bool missing_rank_left() const {
-    for (const size_t rank : missing())
-      if (left_[rank]) return true;
-    return false;
+  [[nodiscard]] std::vector<size_t> missing_that_left() const {
+    std::vector<size_t> ranks = missing();
+    std::erase_if(ranks, [this](size_t rank) { return !left_[rank]; });
+    return ranks;
   }
   void compare_calls() {
     for (size_t rank = 1; rank < calls_.size(); ++rank)

@@ -1,0 +1,194 @@
+#include "comm/mpi/mpi_communicator.h"
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <vector>
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "comm/collective_calls.h"
+#include "comm/mpi/mpi_exchange.h"
+#include "comm/mpi/mpi_library.h"
+
+namespace mpt {
+namespace {
+
+constexpr int kTags = 32768;  // every MPI has as many
+
+// What ranks meet for, sent so that none takes the end of another's run for a barrier.
+enum class Meeting : uint8_t { kBarrier = 1, kEnd = 2 };
+const char* name_of(Meeting meeting) {
+  return meeting == Meeting::kBarrier ? "barrier" : "the end of the run";
+}
+
+std::span<const std::byte> bytes_of(const Tensor& t) { return {t.data, size_t(packed_bytes(t))}; }
+std::span<std::byte> writable_bytes_of(const Tensor& t) { return {t.data, size_t(packed_bytes(t))}; }
+
+class MpiCommunicator final : public Communicator {
+ public:
+  explicit MpiCommunicator(const MpiOptions& options) : options_(options) {
+    int rank = 0, size = 0;
+    check_mpi(MPI_Comm_rank(library_.ranks(), &rank), "MPI_Comm_rank");
+    check_mpi(MPI_Comm_size(library_.ranks(), &size), "MPI_Comm_size");
+    who_ = {.rank = rank, .size = size};
+    if (rank != options.rank || size != options.size)
+      throw error(
+          "{} says that this is rank {} of {}, its launcher that it is rank {} of {}: start the program "
+          "with the mpirun of the MPI that it was built with",
+          mpi_library_name(), rank, size, options.rank, options.size);
+  }
+  // Others may be waiting for a rank that leaves on an exception; their launcher ends them when it exits.
+  ~MpiCommunicator() override {
+    if (!failure_.empty() || std::uncaught_exceptions() > exceptions_) return;
+    try {
+      meet(Meeting::kEnd);
+      library_.finish();
+    } catch (const std::exception& caught) {
+      spdlog::error("{}", caught.what());
+    }
+  }
+  MpiCommunicator(const MpiCommunicator&) = delete;
+  MpiCommunicator& operator=(const MpiCommunicator&) = delete;
+
+  [[nodiscard]] int64_t rank() const override { return who_.rank; }
+  [[nodiscard]] int64_t size() const override { return who_.size; }
+  [[nodiscard]] std::string name() const override {
+    return fmt::format("MPI ({}), {} ranks", mpi_library_name(), who_.size);
+  }
+
+  void reduce_scatter_sum(std::span<const Tensor> parts, const Tensor& sum) override {
+    check_reduce_scatter(who_, parts, sum);
+    const Tensor& own = parts[size_t(who_.rank)];
+    std::vector<Tensor> given = staged_copies(own);
+    run("reduce_scatter_sum", [&](MpiExchange& exchange) {
+      for_others([&](int64_t rank) { exchange.receive(writable_bytes_of(given[size_t(rank)]), rank); });
+      for_others([&](int64_t rank) { exchange.send(bytes_of(parts[size_t(rank)]), rank); });
+    });
+    sum_in_rank_order(given, sum);
+    sent_ += sent_by_reduce_scatter(who_, parts);
+  }
+
+  void all_gather(std::span<const Tensor> parts) override {
+    check_all_gather(who_, parts);
+    run("all_gather", [&](MpiExchange& exchange) {
+      for_others([&](int64_t rank) { exchange.receive(writable_bytes_of(parts[size_t(rank)]), rank); });
+      for_others([&](int64_t rank) { exchange.send(bytes_of(parts[size_t(who_.rank)]), rank); });
+    });
+    sent_ += sent_by_all_gather(who_, parts);
+  }
+
+  void all_reduce_max(const Tensor& values) override {
+    check_all_reduce_max(values);
+    const std::vector<Tensor> given = staged_copies(values);
+    run("all_reduce_max", [&](MpiExchange& exchange) {
+      for_others([&](int64_t rank) { exchange.receive(writable_bytes_of(given[size_t(rank)]), rank); });
+      for_others([&](int64_t rank) { exchange.send(bytes_of(values), rank); });
+    });
+    std::vector<const float*> of_ranks;
+    for (const Tensor& of_rank : given) of_ranks.push_back(of_rank.as<float>());
+    max_over_ranks(of_ranks, {values.as<float>(), size_t(values.elements())});
+    sent_ += sent_by_all_reduce_max(who_, values);
+  }
+
+  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    check_gather_host(who_, int64_t(mine.size()), int64_t(all.size()));
+    const auto of_rank = [&](int64_t rank) { return all.subspan(size_t(rank) * mine.size(), mine.size()); };
+    run("gather_host", [&](MpiExchange& exchange) {
+      for_others([&](int64_t rank) { exchange.receive(of_rank(rank), rank); });
+      for_others([&](int64_t rank) { exchange.send(mine, rank); });
+    });
+    if (!mine.empty()) std::memmove(of_rank(who_.rank).data(), mine.data(), mine.size());
+  }
+  void broadcast_host(std::span<std::byte> bytes, int64_t root) override {
+    check_root(who_, root);
+    run("broadcast_host", [&](MpiExchange& exchange) {
+      if (who_.rank != root) return exchange.receive(bytes, root);
+      for_others([&](int64_t rank) { exchange.send(bytes, rank); });
+    });
+  }
+  void barrier() override { meet(Meeting::kBarrier); }
+
+  [[nodiscard]] int64_t bytes_sent() const override { return sent_; }
+
+  // There is no way to tell one rank that another gave up: MPI ends all processes.
+  void abort(const std::string& /*cause*/) noexcept override {
+    std::fflush(nullptr);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+
+ private:
+  template <class F>
+  void for_others(const F& f) const {
+    for (int64_t step = 1; step < who_.size; ++step) f((who_.rank + step) % who_.size);
+  }
+
+  // Like `own` for every rank: it itself, and memory of this object for what the others send.
+  std::vector<Tensor> staged_copies(const Tensor& own) {
+    const auto bytes = size_t(packed_bytes(own));
+    if (staging_bytes_ < bytes * size_t(who_.size - 1)) {
+      staging_bytes_ = bytes * size_t(who_.size - 1);
+      staging_.reset(new std::byte[staging_bytes_]);
+    }
+    std::vector<Tensor> copies;
+    std::byte* next = staging_.get();
+    for (int64_t rank = 0; rank < who_.size; ++rank) {
+      copies.push_back(own);
+      if (rank == who_.rank) continue;
+      copies.back().data = next;
+      next += bytes;
+    }
+    return copies;
+  }
+
+  void meet(Meeting meeting) {
+    const auto mine = std::byte(meeting);
+    std::vector<std::byte> others(size_t(who_.size), mine);
+    run(name_of(meeting), [&](MpiExchange& exchange) {
+      for_others([&](int64_t rank) { exchange.receive({&others[size_t(rank)], 1}, rank); });
+      for_others([&](int64_t rank) { exchange.send({&mine, 1}, rank); });
+      exchange.wait();
+      for_others([&](int64_t rank) {
+        const auto theirs = Meeting(others[size_t(rank)]);
+        if (theirs != meeting) throw error("{}: rank {} is at {}", name_of(meeting), rank, name_of(theirs));
+      });
+    });
+  }
+
+  // Ranks are no longer in step after a failure, so every later call fails like the first.
+  template <class F>
+  void run(const char* name, const F& post) {
+    if (!failure_.empty()) throw Error(failure_);
+    try {
+      MpiExchange exchange({.ranks = library_.ranks(),
+                            .tag = int(exchanges_++ % kTags),
+                            .piece_bytes = options_.piece_bytes,
+                            .timeout = options_.timeout,
+                            .name = fmt::format("rank {}, {}", who_.rank, name)});
+      post(exchange);
+      exchange.wait();
+    } catch (const std::exception& caught) {
+      failure_ = caught.what();
+      throw;
+    }
+  }
+
+  MpiOptions options_;
+  const int exceptions_ = std::uncaught_exceptions();
+  MpiLibrary library_;
+  RankOfAll who_{};
+  int64_t exchanges_ = 0;
+  int64_t sent_ = 0;
+  std::string failure_;
+  std::unique_ptr<std::byte[]> staging_;
+  size_t staging_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_mpi_communicator(const MpiOptions& options) {
+  return std::make_unique<MpiCommunicator>(options);
+}
+
+}  // namespace mpt

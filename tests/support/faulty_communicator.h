@@ -1,0 +1,91 @@
+// A communicator that breaks at a chosen call of a chosen rank.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <thread>
+
+#include "comm/communicator.h"
+#include "core/check.h"
+
+namespace mpt::test {
+
+// kThrow    the call throws Error and is not made
+// kHang     the call is made late, after `hang`
+// kCorrupt  the call is made, and one bit of its result (of an empty one: none) is flipped on this rank
+enum class CommFault : uint8_t { kThrow, kHang, kCorrupt };
+
+struct FaultyCall {
+  int64_t rank = 0;
+  int64_t call = 1;  // of this rank, all operations together, from 1
+  CommFault fault = CommFault::kThrow;
+  std::chrono::milliseconds hang{};
+};
+
+class FaultyCommunicator final : public Communicator {
+ public:
+  // `inner` outlives this.
+  FaultyCommunicator(Communicator& inner, FaultyCall faulty) : inner_(inner), faulty_(faulty) {}
+
+  [[nodiscard]] int64_t calls() const { return calls_; }
+
+  [[nodiscard]] int64_t rank() const override { return inner_.rank(); }
+  [[nodiscard]] int64_t size() const override { return inner_.size(); }
+  [[nodiscard]] std::string name() const override { return inner_.name() + ", faulty"; }
+
+  void reduce_scatter_sum(std::span<const Tensor> parts, const Tensor& sum) override {
+    begin("reduce_scatter_sum");
+    inner_.reduce_scatter_sum(parts, sum);
+    end(sum);
+  }
+  void all_gather(std::span<const Tensor> parts) override {
+    begin("all_gather");
+    inner_.all_gather(parts);
+    end(parts[size_t(parts.size() - 1 - size_t(rank()))]);
+  }
+  void all_reduce_max(const Tensor& values) override {
+    begin("all_reduce_max");
+    inner_.all_reduce_max(values);
+    end(values);
+  }
+  void gather_host(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    begin("gather_host");
+    inner_.gather_host(mine, all);
+    end(all);
+  }
+  void broadcast_host(std::span<std::byte> bytes, int64_t root) override {
+    begin("broadcast_host");
+    inner_.broadcast_host(bytes, root);
+    end(bytes);
+  }
+  void barrier() override {
+    begin("barrier");
+    inner_.barrier();
+  }
+
+  [[nodiscard]] int64_t bytes_sent() const override { return inner_.bytes_sent(); }
+  void abort(const std::string& cause) noexcept override { inner_.abort(cause); }
+
+ private:
+  [[nodiscard]] bool now(CommFault fault) const {
+    return inner_.rank() == faulty_.rank && calls_ == faulty_.call && faulty_.fault == fault;
+  }
+  void begin(const char* operation) {
+    ++calls_;
+    if (now(CommFault::kThrow)) throw error("faulty communicator: call {}, {}, fails", calls_, operation);
+    if (now(CommFault::kHang)) std::this_thread::sleep_for(faulty_.hang);
+  }
+  void end(std::span<std::byte> result) const {
+    if (now(CommFault::kCorrupt) && !result.empty()) result[result.size() / 2] ^= std::byte{0x10};
+  }
+  void end(const Tensor& result) const {
+    end({result.data, size_t(result.elements() * size_of(result.dtype))});
+  }
+
+  Communicator& inner_;
+  FaultyCall faulty_;
+  int64_t calls_ = 0;
+};
+
+}  // namespace mpt::test

@@ -1,0 +1,52 @@
+// Runs a built program as several ranks under mpirun, and keeps what they say.
+//
+//   MPT_SKIP_WITHOUT_MPIRUN();
+//   const ProgramResult result = run_ranks_program(2, {"--config", path});
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "support/run_program.h"
+
+#ifndef MPT_MPIEXEC
+#define MPT_MPIEXEC ""
+#endif
+
+#define MPT_SKIP_WITHOUT_MPIRUN()       \
+  if (std::string(MPT_MPIEXEC).empty()) \
+  GTEST_SKIP() << "built without MPI: install libopenmpi-dev and openmpi-bin for this test"
+
+namespace mpt::test {
+
+// What Open MPI (4 and 5) wants to be told where tests run: by root, in containers, on fewer cores than
+// there are ranks. Ranks share the cores, so each has one thread and is bound to none.
+inline std::map<std::string, std::string> ranks_environment() {
+  return {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+          {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+          {"PRTE_ALLOW_RUN_AS_ROOT", "1"},
+          {"PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+          {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+          {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
+          {"OMPI_MCA_hwloc_base_binding_policy", "none"},
+          {"PRTE_MCA_hwloc_default_binding_policy", "none"},
+          {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},  // refused in containers, with a warning
+          {"OMPI_MCA_btl_base_warn_component_unused", "0"},
+          {"OMP_NUM_THREADS", "1"},
+          {"OMP_WAIT_POLICY", "passive"},
+          {"ASAN_OPTIONS", "detect_leaks=0"}};  // MPI keeps some memory until the process ends
+}
+
+// options.program is what every rank runs; options.env comes on top of what the ranks need. The exit code is
+// mpirun's: that of the first rank to fail, or 128 and a signal.
+inline ProgramResult run_ranks_program(int ranks, std::vector<std::string> args, RunOptions options = {}) {
+  args.insert(args.begin(), {"-np", std::to_string(ranks), options.program});
+  options.program = MPT_MPIEXEC;
+  for (const auto& [name, value] : ranks_environment()) options.env.try_emplace(name, value);
+  return run_program(std::move(args), options);
+}
+
+}  // namespace mpt::test
