@@ -23,6 +23,7 @@ std::vector<int64_t> first_losses(const BatchConfig& batch, int64_t ranks) {
 DataParallel::DataParallel(const RunConfig& config, RankShape shape, const Model& model, Device& device,
                            Allocator& allocator, Collectives* collectives)
     : config_(config.model),
+      precision_(config.precision),
       sharding_(config.distributed.sharding),
       shape_(shape),
       model_(model),
@@ -32,6 +33,7 @@ DataParallel::DataParallel(const RunConfig& config, RankShape shape, const Model
       fetched_(exchange_.buckets().size(), 0),
       reduced_(exchange_.buckets().size(), 0),
       new_(size_t(parameter_groups(config.model)), 1),
+      micro_batches_(step_shape(config.batch, shape.size).micro_batches),
       first_loss_(first_losses(config.batch, shape.size)) {
   losses_ = allocator.staged(Purpose::kLogits, DType::kF64, 1, first_loss_.back());
   if (collectives_ == nullptr) return;
@@ -43,6 +45,38 @@ size_t DataParallel::bucket_of(int64_t group) const {
   const auto& buckets = exchange_.buckets();
   return size_t(std::ranges::find_if(buckets, [=](const Bucket& b) { return group <= b.last_group(); }) -
                 buckets.begin());
+}
+
+// --- volume ----------------------------------------------------------------------------------------------
+
+ExchangeVolume DataParallel::volume() const {
+  ExchangeVolume volume = exchange_.volume();
+  const int64_t own_losses = first_loss_[size_t(shape_.rank) + 1] - first_loss_[size_t(shape_.rank)];
+  const int64_t losses = own_losses * size_of(losses_.tensor.dtype);
+  volume.small = (shape_.size - 1) * (norm_bytes() + losses + scale_bytes());
+  return volume;
+}
+
+// Sums of squares over pieces, where each rank has the sums of its own units only.
+int64_t DataParallel::norm_bytes() const {
+  if (!sharded()) return 0;
+  int64_t pieces = 0;
+  for (int64_t i = 0; i < exchange_.partition().tensors(); ++i)
+    pieces += (exchange_.partition().range(shape_.rank, i).count + kUnitsPerPiece - 1) / kUnitsPerPiece;
+  return pieces * size_of(DType::kF64);
+}
+
+// Amaxes of FP8 operands, and of weights that are stored with the largest of the tensor.
+int64_t DataParallel::scale_bytes() const {
+  int64_t values = 0;
+  if (sharded())
+    for (size_t i = 0; i < model_.weights.specs().size(); ++i)
+      values += needs_next_maximum(model_.weights.master(int64_t(i))) ? 1 : 0;
+  if (precision_.compute == ComputeFormat::kFp8 && precision_.fp8_recipe == Fp8Recipe::kDelayed) {
+    const int64_t linears = head_linear(config_) + (precision_.fp8_lm_head ? 1 : 0);
+    values += 3 * linears * (precision_.fp8_amax_update == Cadence::kMicrobatch ? micro_batches_ : 1);
+  }
+  return values * size_of(DType::kF32);
 }
 
 // --- weights ---------------------------------------------------------------------------------------------

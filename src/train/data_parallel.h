@@ -28,7 +28,7 @@ class DataParallel final : public Replicas {
   DataParallel(const RunConfig& config, RankShape shape, const Model& model, Device& device,
                Allocator& allocator, Collectives* collectives);
 
-  [[nodiscard]] ExchangeVolume volume() const { return exchange_.volume(); }
+  [[nodiscard]] ExchangeVolume volume() const;
 
   // A step, within its repeated work: begins to fetch weights; gradients that are added from then on are
   // complete; waits for the sums; all ranks' sums of losses, fp64.
@@ -51,11 +51,14 @@ class DataParallel final : public Replicas {
  private:
   using Ticket = Collectives::Ticket;
 
+  [[nodiscard]] int64_t norm_bytes() const;
+  [[nodiscard]] int64_t scale_bytes() const;
   [[nodiscard]] bool sharded() const { return sharding_ == Sharding::kOptimizer; }
   [[nodiscard]] size_t bucket_of(int64_t group) const;
   void use_new_weights(int64_t group);
 
   LlamaConfig config_;
+  PrecisionConfig precision_;
   Sharding sharding_;
   RankShape shape_;
   Model model_;
@@ -66,6 +69,7 @@ class DataParallel final : public Replicas {
   std::vector<Ticket> reduced_;
   std::vector<char> new_;  // by group: whether products read what the last update made
   bool last_micro_batch_ = false;
+  int64_t micro_batches_;            // that all take part in
   std::vector<int64_t> first_loss_;  // by rank, and their end
   Staged losses_;                    // [1, micro-batches of all ranks] fp64
 };

@@ -4,6 +4,7 @@
 
 #include "device/backends.h"
 #include "model/parameters.h"
+#include "train/checkpoint_files.h"
 
 namespace mpt {
 namespace {
