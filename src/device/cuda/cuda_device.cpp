@@ -13,6 +13,7 @@
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_graph.h"
 #include "device/cuda/cuda_memory.h"
+#include "device/cuda/cuda_side_queue.h"
 #include "device/cuda/owned.h"
 
 namespace mpt {
@@ -128,6 +129,7 @@ class CudaDevice final : public Device {
     return options_.graphs == CudaGraphs::kOn ? make_cuda_graph(stream_.get(), repetition_)
                                               : make_plain_repeated_work(repetition_);
   }
+  std::unique_ptr<SideQueue> make_side_queue() override { return make_cuda_side_queue(stream_.get()); }
 
   void push_range(const char* name) override { nvtxRangePushA(name); }
   void pop_range() override { nvtxRangePop(); }
