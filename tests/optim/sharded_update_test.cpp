@@ -23,29 +23,8 @@ using test::Draws;
 using test::every_combination;
 using test::OptimizerRun;
 using test::RunSetup;
-using test::TargetShape;
-
-// Some of several pieces and some of one, rows that end within a unit, more rows than columns and the other
-// way round, and a vector that is cut.
-std::vector<TargetShape> shapes() {
-  return {{.rows = 70, .cols = 5, .stride = 16, .physical_rows = 80, .matrix_kind = ParamKind::kEmbedding},
-          {.rows = 21, .cols = 261, .stride = 272},
-          {.rows = 67, .cols = 33, .stride = 48, .physical_rows = 80},
-          {.cols = 4200, .rank = 1},
-          {.cols = 33, .rank = 1}};
-}
-
-std::vector<PartitionedTensor> partitioned(const OptimizerConfig& config) {
-  std::vector<PartitionedTensor> tensors;
-  for (const TargetShape& shape : shapes()) {
-    const ParamKind kind = shape.rank == 1 ? ParamKind::kNorm : shape.matrix_kind;
-    tensors.push_back({.rows = shape.rows,
-                       .cols = shape.cols,
-                       .bucket = tensors.size() < 2 ? 0 : 1,
-                       .cut = cut_of(config, kind)});
-  }
-  return tensors;
-}
+using test::shapes_to_cut;
+using test::tensors_to_cut;
 
 // Bits of consecutive elements as they are packed.
 std::vector<uint32_t> bits_of_part(const TensorPart& part) {
@@ -111,12 +90,12 @@ Collected weights_of(const OptimizerRun& run) {
 class Rank {
  public:
   Rank(RunSetup setup, Communicator& communicator)
-      : partition_(partitioned(setup.config), communicator.size()), rank_(communicator.rank()) {
+      : partition_(tensors_to_cut(setup.config), communicator.size()), rank_(communicator.rank()) {
     auto device = make_cpu_device(1);
     queue_ = device->make_side_queue();
     collectives_.emplace(communicator, *queue_);
     setup.options.shard = {&partition_, rank_, &*collectives_};
-    run_.emplace(setup, shapes(), std::move(device));
+    run_.emplace(setup, shapes_to_cut(), std::move(device));
   }
 
   OptimizerRun& run() { return *run_; }
@@ -206,7 +185,7 @@ RunSetup clipped(const Combination& c) {
 constexpr int64_t kSteps = 3;
 
 Result alone(const RunSetup& setup) {
-  OptimizerRun run(setup, shapes());
+  OptimizerRun run(setup, shapes_to_cut());
   Optimizer& optimizer = run.optimizer();
   start(run);
   Result result;
@@ -273,7 +252,7 @@ TEST(ShardedUpdate, FourRanks) { expect_bits_of_one(4); }
 
 // The shapes above are really cut, within a tensor too.
 TEST(ShardedUpdate, SeveralRanksHaveUnitsOfOneTensor) {
-  const UnitPartition partition(partitioned({}), 3);
+  const UnitPartition partition(tensors_to_cut({}), 3);
   for (const int64_t tensor : {1, 3}) {
     int64_t ranks = 0;
     for (int64_t rank = 0; rank < 3; ++rank) ranks += !partition.range(rank, tensor).empty();
@@ -371,9 +350,9 @@ TEST(ShardedUpdate, StatesMoveToAnotherNumberOfRanks) {
 TEST(ShardedUpdate, PartsOfEncodedWeightsAreAllOfThem) {
   for (const WeightEncoding& encoding : test::every_encoding())
     for (const int64_t ranks : {1, 2, 5}) {
-      OptimizerRun run({.config = {}, .encoding = encoding}, shapes());
+      OptimizerRun run({.config = {}, .encoding = encoding}, shapes_to_cut());
       start(run);
-      const UnitPartition partition(partitioned({}), ranks);
+      const UnitPartition partition(tensors_to_cut({}), ranks);
       Collected whole, parts;
       for (size_t i = 0; i < run.targets().size(); ++i) {
         const UpdateTarget& target = run.targets()[i];
@@ -390,7 +369,7 @@ TEST(ShardedUpdate, PartsOfEncodedWeightsAreAllOfThem) {
 TEST(ShardedUpdate, SurveysOfAllRanksAddUpToTheWhole) {
   for (RunSetup setup : cover()) {
     setup.options.survey = Survey::kOnDemand;
-    OptimizerRun run(setup, shapes());
+    OptimizerRun run(setup, shapes_to_cut());
     start(run);
     for (size_t i = 0; i < run.targets().size(); ++i) run.fill_gradient(i, gradient_of(1, i));
     const std::vector<Survival> expected = run.optimizer().step_surveyed(scalars(setup.config, 1));
@@ -421,8 +400,8 @@ TEST(ShardedUpdate, SurveysOfAllRanksAddUpToTheWhole) {
 // A plan counts what the rank will take, and states are divided.
 TEST(ShardedUpdate, APlanCountsTheStatesOfTheShard) {
   for (const RunSetup& setup : cover()) {
-    OptimizerRun whole(setup, shapes());
-    const UnitPartition partition(partitioned(setup.config), 3);
+    OptimizerRun whole(setup, shapes_to_cut());
+    const UnitPartition partition(tensors_to_cut(setup.config), 3);
     const auto device = make_cpu_device(1);
     int64_t sum = 0;
     for (int64_t rank = 0; rank < 3; ++rank) {
@@ -452,7 +431,7 @@ TEST(ShardedUpdate, APlanCountsTheStatesOfTheShard) {
 
 TEST(ShardedUpdate, RefusesWhatDoesNotFit) {
   const RunSetup setup = clipped(every_combination()[0]);
-  const OptimizerRun run(setup, shapes());
+  const OptimizerRun run(setup, shapes_to_cut());
   const auto device = make_cpu_device(1);
   const auto allocator = device->make_allocator();
   const auto make = [&](const OptimizerConfig& config, const UnitPartition& partition, Allocator& memory) {
@@ -461,15 +440,15 @@ TEST(ShardedUpdate, RefusesWhatDoesNotFit) {
     const Optimizer optimizer(config, options, run.targets(), *device, memory);
   };
   PlanningAllocator planned;
-  const UnitPartition two(partitioned(setup.config), 2);
+  const UnitPartition two(tensors_to_cut(setup.config), 2);
   EXPECT_NO_THROW(make(setup.config, two, planned));
   EXPECT_THROW(make(setup.config, two, *allocator), LogicError) << "alone";
-  std::vector<PartitionedTensor> few = partitioned(setup.config), other = few;
+  std::vector<PartitionedTensor> few = tensors_to_cut(setup.config), other = few;
   few.pop_back();
   EXPECT_THROW(make(setup.config, UnitPartition(few, 2), planned), LogicError) << "fewer tensors";
   OptimizerConfig apollo_e = combination_named("apollo_e channel").setup.config;
   for (PartitionedTensor& tensor : other) tensor.cut = Cut::kBetweenPieces;
-  EXPECT_NO_THROW(make(apollo_e, UnitPartition(partitioned(apollo_e), 4), planned));
+  EXPECT_NO_THROW(make(apollo_e, UnitPartition(tensors_to_cut(apollo_e), 4), planned));
   EXPECT_THROW(make(apollo_e, UnitPartition(other, 4), planned), LogicError) << "projected and cut";
 }
 
