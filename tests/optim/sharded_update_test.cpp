@@ -446,6 +446,9 @@ TEST(ShardedUpdate, RefusesWhatDoesNotFit) {
   std::vector<PartitionedTensor> few = tensors_to_cut(setup.config), other = few;
   few.pop_back();
   EXPECT_THROW(make(setup.config, UnitPartition(few, 2), planned), LogicError) << "fewer tensors";
+  std::vector<PartitionedTensor> longer = tensors_to_cut(setup.config);
+  longer[0].rows += 1;
+  EXPECT_THROW(make(setup.config, UnitPartition(longer, 2), planned), LogicError) << "another shape";
   OptimizerConfig apollo_e = combination_named("apollo_e channel").setup.config;
   for (PartitionedTensor& tensor : other) tensor.cut = Cut::kBetweenPieces;
   EXPECT_NO_THROW(make(apollo_e, UnitPartition(tensors_to_cut(apollo_e), 4), planned));
