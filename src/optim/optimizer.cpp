@@ -86,6 +86,13 @@ void Optimizer::check_shard(const Allocator& allocator) const {
   check(shard.collectives == nullptr ||
             (shard.collectives->size() == ranks && shard.collectives->rank() == shard.rank),
         "collectives of other ranks than rank {} of {} in the partition", shard.rank, ranks);
+  const auto ranges = ranges_of(targets_, shard.partition);
+  for (size_t i = 0; i < targets_.size(); ++i) {
+    const int64_t expected = all_units(targets_[i].weights.rows, targets_[i].weights.cols).count;
+    int64_t units = 0;
+    for (const std::vector<UnitRange>& of_rank : ranges) units += of_rank[i].count;
+    check(units == expected, "a partition of {} units for the {} of {}", units, expected, targets_[i].name);
+  }
 }
 
 void Optimizer::check_target(size_t index) const {

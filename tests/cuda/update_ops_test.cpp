@@ -1,6 +1,9 @@
 // The optimizers' operations on the GPU against the CPU, bit for bit: every combination of rule, write-back,
 // state and weight format, through the optimizer itself.
+#include <algorithm>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "cuda/device_fixture.h"
@@ -42,6 +45,114 @@ TEST_F(UpdateOpsOnGpu, SameBitsFirstQuarter) { expect_same_bits_of_quarter(0); }
 TEST_F(UpdateOpsOnGpu, SameBitsSecondQuarter) { expect_same_bits_of_quarter(1); }
 TEST_F(UpdateOpsOnGpu, SameBitsThirdQuarter) { expect_same_bits_of_quarter(2); }
 TEST_F(UpdateOpsOnGpu, SameBitsFourthQuarter) { expect_same_bits_of_quarter(3); }
+
+// --- one rank of several ----------------------------------------------------------------------------------
+
+// The others' parts stay as they are in memory, on either device: what is compared is one rank's work.
+class SilentOthers final : public Communicator {
+ public:
+  SilentOthers(int64_t rank, int64_t size) : rank_(rank), size_(size) {}
+  [[nodiscard]] int64_t rank() const override { return rank_; }
+  [[nodiscard]] int64_t size() const override { return size_; }
+  [[nodiscard]] std::string name() const override { return "ranks that say nothing"; }
+  void reduce_scatter_sum(std::span<const Tensor>, const Tensor&) override {}
+  void all_gather(std::span<const Tensor>) override {}
+  void all_reduce_max(const Tensor&) override {}
+  void gather_host(std::span<const std::byte>, std::span<std::byte>) override {}
+  void broadcast_host(std::span<std::byte>, int64_t) override {}
+  void barrier() override {}
+  [[nodiscard]] int64_t bytes_sent() const override { return 0; }
+  void abort(const std::string&) noexcept override {}
+
+ private:
+  int64_t rank_, size_;
+};
+class WorkAtOnce final : public SideQueue {
+ public:
+  Ticket run(std::function<void()> work) override {
+    work();
+    return ++given_;
+  }
+  void wait(Ticket) override {}
+
+ private:
+  Ticket given_ = 0;
+};
+
+// The bytes of a part, of which nothing else need be in memory: by rows.
+void append_bytes(Device& device, const TensorPart& part, std::vector<std::byte>& bytes) {
+  const Tensor& t = part.whole.tensor;
+  for (int64_t first = part.first; first < part.first + part.count;) {
+    const int64_t row = first / t.cols, end = std::min((row + 1) * t.cols, part.first + part.count);
+    const size_t size = size_t((end - first) * size_of(t.dtype)), at = bytes.size();
+    const auto address =
+        reinterpret_cast<uintptr_t>(t.data) + uintptr_t((row * t.stride + first % t.cols) * size_of(t.dtype));
+    bytes.resize(at + size);
+    device.download({reinterpret_cast<std::byte*>(address), t.dtype, 1, end - first, end - first},
+                    bytes.data() + at);
+    first = end;
+  }
+}
+
+struct OfRank {
+  std::vector<std::byte> weights, states;
+  double grad_norm = 0;
+};
+
+// What one rank has of weights and states after two steps of its own.
+OfRank updated_units(const RunSetup& setup, int64_t rank, int64_t ranks, std::unique_ptr<Device> made) {
+  Device& device = *made;
+  SilentOthers communicator(rank, ranks);
+  WorkAtOnce queue;
+  Collectives collectives(communicator, queue);
+  const UnitPartition partition(tensors_to_cut(setup.config), ranks);
+  RunSetup of_rank = setup;
+  of_rank.options.shard = {&partition, rank, &collectives};
+  OptimizerRun run(of_rank, shapes_to_cut(), std::move(made));
+  Optimizer& optimizer = run.optimizer();
+  Draws draws(21);
+  for (size_t i = 0; i < run.targets().size(); ++i)
+    run.encode(i, [&](int64_t, int64_t) { return draws.signed_binades(-14, 1); });
+  optimizer.weights_initialized();
+  for (int64_t t = 1; t <= 2; ++t) {
+    for (size_t i = 0; i < run.targets().size(); ++i)
+      run.fill_gradient(i, [&](int64_t, int64_t) { return draws.signed_binades(-14, 1); });
+    optimizer.prepare({.t = t,
+                       .lr_additive = setup.config.lr_additive,
+                       .lr_multiplicative = setup.config.lr_multiplicative});
+    optimizer.measure({});
+    optimizer.update();
+    optimizer.settle();
+    device.synchronize();
+  }
+  OfRank result{.weights = {}, .states = {}, .grad_norm = optimizer.control().grad_norm};
+  for (size_t i = 0; i < run.targets().size(); ++i) {
+    const UpdateTarget& target = run.targets()[i];
+    for (const TensorPart& part : parts_of(target.weights, target.name, optimizer.units(i)))
+      append_bytes(device, part, result.weights);
+  }
+  for (const TensorPart& part : optimizer.parts_to_save()) append_bytes(device, part, result.states);
+  return result;
+}
+
+// Unclipped: the norm's last bits are the device's own.
+TEST_F(UpdateOpsOnGpu, SameBitsOfARanksUnits) {
+  const std::vector<Combination>& all = every_combination();
+  size_t bytes = 0;
+  for (size_t i = 0; i < all.size(); i += 7) {
+    SCOPED_TRACE(all[i].name);
+    RunSetup setup = all[i].setup;
+    setup.config.clip_grad_norm = 0;
+    const auto rank = int64_t(i % 3);
+    const OfRank gpu = updated_units(setup, rank, 3, make_cuda_device({.tuning = GemmTuning::kOff}));
+    const OfRank cpu = updated_units(setup, rank, 3, make_cpu_device(1));
+    ASSERT_TRUE(gpu.weights == cpu.weights);
+    ASSERT_TRUE(gpu.states == cpu.states);
+    ASSERT_NEAR(gpu.grad_norm, cpu.grad_norm, cpu.grad_norm * 2 * 14000 * 0x1p-53);
+    bytes += gpu.states.size();
+  }
+  EXPECT_GT(bytes, 0u);
+}
 
 // A lane sums its own part, so the order is another: all terms are positive, and each of the roundings of
 // either order costs at most 2^-53 of the sum.

@@ -114,4 +114,26 @@ inline std::vector<TargetShape> combination_shapes() {
           {.cols = 33, .rank = 1}};
 }
 
+// For optimizers cut over ranks: tensors of several pieces and of one, rows that end within a unit, more rows
+// than columns and the other way round, and a vector that is cut.
+inline std::vector<TargetShape> shapes_to_cut() {
+  return {{.rows = 70, .cols = 5, .stride = 16, .physical_rows = 80, .matrix_kind = ParamKind::kEmbedding},
+          {.rows = 21, .cols = 261, .stride = 272},
+          {.rows = 67, .cols = 33, .stride = 48, .physical_rows = 80},
+          {.cols = 4200, .rank = 1},
+          {.cols = 33, .rank = 1}};
+}
+// In two buckets.
+inline std::vector<PartitionedTensor> tensors_to_cut(const OptimizerConfig& config) {
+  std::vector<PartitionedTensor> tensors;
+  for (const TargetShape& shape : shapes_to_cut()) {
+    const ParamKind kind = shape.rank == 1 ? ParamKind::kNorm : shape.matrix_kind;
+    tensors.push_back({.rows = shape.rows,
+                       .cols = shape.cols,
+                       .bucket = tensors.size() < 2 ? 0 : 1,
+                       .cut = cut_of(config, kind)});
+  }
+  return tensors;
+}
+
 }  // namespace mpt::test

@@ -1,0 +1,459 @@
+// An optimizer cut over ranks gives the bits of one that is not: weights on every rank, states put together,
+// for every combination and number of ranks; and its states move from one number of ranks to another.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "comm/thread_ranks.h"
+#include "optim/combinations.h"
+#include "support/draws.h"
+
+namespace mpt {
+namespace {
+
+using test::Combination;
+using test::Draws;
+using test::every_combination;
+using test::OptimizerRun;
+using test::RunSetup;
+using test::shapes_to_cut;
+using test::tensors_to_cut;
+
+// Bits of consecutive elements as they are packed.
+std::vector<uint32_t> bits_of_part(const TensorPart& part) {
+  const Tensor& t = part.whole.tensor;
+  std::vector<uint32_t> bits;
+  for (int64_t i = part.first; i < part.first + part.count; ++i) {
+    uint32_t element = 0;
+    memcpy(&element, t.data + (i / t.cols * t.stride + i % t.cols) * size_of(t.dtype),
+           size_t(size_of(t.dtype)));
+    bits.push_back(element);
+  }
+  return bits;
+}
+
+// Elements of tensors by name, put together from parts; each may come once.
+class Collected {
+ public:
+  void add(const TensorPart& part) {
+    Collected one;
+    std::vector<int64_t>& all = one.tensors_[part.whole.name];
+    all.resize(size_t(part.whole.tensor.elements()), -1);
+    std::ranges::copy(bits_of_part(part), all.begin() + part.first);
+    add(one);
+  }
+  void add(const Collected& other) {
+    for (const auto& [name, elements] : other.tensors_) {
+      std::vector<int64_t>& all = tensors_[name];
+      all.resize(elements.size(), -1);
+      for (size_t i = 0; i < elements.size(); ++i) {
+        if (elements[i] == -1) continue;
+        if (all[i] != -1) throw LogicError(fmt::format("element {} of {} comes twice", i, name));
+        all[i] = elements[i];
+      }
+    }
+  }
+  [[nodiscard]] bool complete() const {
+    return std::ranges::all_of(tensors_, [](const auto& t) { return !std::ranges::count(t.second, -1); });
+  }
+  // Writes what was collected to a part of the same name.
+  void put(const TensorPart& part) const {
+    const Tensor& t = part.whole.tensor;
+    const std::vector<int64_t>& all = tensors_.at(part.whole.name);
+    for (int64_t i = part.first; i < part.first + part.count; ++i) {
+      const auto element = uint32_t(all.at(size_t(i)));
+      memcpy(t.data + (i / t.cols * t.stride + i % t.cols) * size_of(t.dtype), &element,
+             size_t(size_of(t.dtype)));
+    }
+  }
+  bool operator==(const Collected&) const = default;
+
+ private:
+  std::map<std::string, std::vector<int64_t>> tensors_;
+};
+
+Collected weights_of(const OptimizerRun& run) {
+  Collected all;
+  for (const UpdateTarget& target : run.targets())
+    for (NamedTensor& piece : target.weights.pieces(target.name)) all.add(whole_part(std::move(piece)));
+  return all;
+}
+
+// One rank's optimizer with whole weights and gradients.
+class Rank {
+ public:
+  Rank(RunSetup setup, Communicator& communicator)
+      : partition_(tensors_to_cut(setup.config), communicator.size()), rank_(communicator.rank()) {
+    auto device = make_cpu_device(1);
+    queue_ = device->make_side_queue();
+    collectives_.emplace(communicator, *queue_);
+    setup.options.shard = {&partition_, rank_, &*collectives_};
+    run_.emplace(setup, shapes_to_cut(), std::move(device));
+  }
+
+  OptimizerRun& run() { return *run_; }
+  Optimizer& optimizer() { return run_->optimizer(); }
+  Collectives& collectives() { return *collectives_; }
+  [[nodiscard]] const UnitPartition& partition() const { return partition_; }
+
+  // Elements of a gradient that other ranks update are NaN here: nobody may read them.
+  void fill_gradient(size_t i, const std::function<float(int64_t, int64_t)>& value) {
+    const Tensor& g = run_->gradient(i);
+    const UnitGrid grid{g.rows, g.cols};
+    const UnitRange own = optimizer().units(i);
+    run_->fill_gradient(i, [&](int64_t row, int64_t col) {
+      const float x = value(row, col);
+      const int64_t unit = row * grid.per_row() + col / kUnit;
+      const bool is_own = unit >= own.first && unit < own.end();
+      return is_own ? x : std::numeric_limits<float>::quiet_NaN();
+    });
+  }
+
+  // Every rank's units of the stored weights, then what is done when they are whole.
+  void gather_and_settle() {
+    for (size_t i = 0; i < run_->targets().size(); ++i) {
+      const EncodedTensor& w = run_->targets()[i].weights;
+      std::vector<std::vector<Tensor>> spans;
+      for (int64_t r = 0; r < partition_.ranks(); ++r)
+        spans.push_back(spans_of(w, partition_.range(r, int64_t(i))));
+      for (size_t piece = 0; piece < spans[0].size(); ++piece) {
+        std::vector<Tensor> parts;
+        for (const std::vector<Tensor>& of_rank : spans) parts.push_back(of_rank[piece]);
+        collectives_->all_gather(parts);
+      }
+    }
+    optimizer().settle();
+  }
+
+  [[nodiscard]] Collected weights() const { return weights_of(*run_); }
+  [[nodiscard]] Collected states() {
+    Collected all;
+    for (const TensorPart& part : optimizer().parts_to_save()) all.add(part);
+    return all;
+  }
+
+ private:
+  UnitPartition partition_;
+  int64_t rank_;
+  std::unique_ptr<SideQueue> queue_;
+  std::optional<Collectives> collectives_;
+  std::optional<OptimizerRun> run_;
+};
+
+void start(OptimizerRun& run) {
+  Draws draws(61);
+  for (size_t i = 0; i < run.targets().size(); ++i)
+    run.encode(i, [&](int64_t, int64_t) { return draws.signed_binades(-9, -3); });
+  run.optimizer().weights_initialized();
+}
+
+StepScalars scalars(const OptimizerConfig& config, int64_t t) {
+  return {.t = t, .lr_additive = config.lr_additive, .lr_multiplicative = config.lr_multiplicative};
+}
+
+// Of step t, the same on every rank. Larger ones in the second step, so that it is clipped and others not.
+std::function<float(int64_t, int64_t)> gradient_of(int64_t t, size_t i) {
+  const auto draws = std::make_shared<Draws>(100 * uint64_t(t) + i);
+  return [=](int64_t, int64_t) { return draws->signed_binades(-12, t == 2 ? -4 : -9); };
+}
+
+struct Result {
+  Collected weights, states;
+  std::vector<double> norms;
+  std::vector<float> scales;
+
+  void note(const StepControl& control) {
+    norms.push_back(control.grad_norm);
+    scales.push_back(control.grad_scale);
+  }
+  bool operator==(const Result&) const = default;
+};
+
+RunSetup clipped(const Combination& c) {
+  RunSetup setup = c.setup;
+  setup.config.clip_grad_norm = 0.5;
+  return setup;
+}
+
+constexpr int64_t kSteps = 3;
+
+Result alone(const RunSetup& setup) {
+  OptimizerRun run(setup, shapes_to_cut());
+  Optimizer& optimizer = run.optimizer();
+  start(run);
+  Result result;
+  for (int64_t t = 1; t <= kSteps; ++t) {
+    for (size_t i = 0; i < run.targets().size(); ++i) run.fill_gradient(i, gradient_of(t, i));
+    optimizer.prepare(scalars(setup.config, t));
+    optimizer.measure({});
+    optimizer.update();
+    optimizer.settle();
+    result.note(optimizer.control());
+  }
+  result.weights = weights_of(run);
+  for (NamedTensor& state : optimizer.named_states()) result.states.add(whole_part(std::move(state)));
+  return result;
+}
+
+void step(Rank& rank, const OptimizerConfig& config, int64_t t) {
+  for (size_t i = 0; i < rank.run().targets().size(); ++i) rank.fill_gradient(i, gradient_of(t, i));
+  rank.optimizer().prepare(scalars(config, t));
+  rank.optimizer().measure({});
+  rank.optimizer().update();
+  rank.gather_and_settle();
+}
+
+// What each rank has in the end.
+std::vector<Result> together(const RunSetup& setup, int64_t ranks) {
+  std::vector<Result> results(static_cast<size_t>(ranks));
+  run_ranks(ranks, [&](Communicator& communicator) {
+    Rank rank(setup, communicator);
+    start(rank.run());
+    Result& result = results[size_t(communicator.rank())];
+    for (int64_t t = 1; t <= kSteps; ++t) {
+      step(rank, setup.config, t);
+      result.note(rank.optimizer().control());
+    }
+    result.weights = rank.weights();
+    result.states = rank.states();
+  });
+  return results;
+}
+
+void expect_bits_of_one(const RunSetup& setup, int64_t ranks) {
+  SCOPED_TRACE(test::name_of_combination(setup));
+  const Result expected = alone(setup);
+  ASSERT_TRUE(expected.scales[0] == 1.0f && expected.scales[1] < 1.0f);
+  Collected states;
+  for (const Result& result : together(setup, ranks)) {
+    ASSERT_EQ(result.norms, expected.norms);
+    ASSERT_EQ(result.scales, expected.scales);
+    ASSERT_TRUE(result.weights == expected.weights);
+    states.add(result.states);
+  }
+  ASSERT_TRUE(states == expected.states);
+}
+
+void expect_bits_of_one(int64_t ranks) {
+  for (const Combination& c : every_combination())
+    ASSERT_NO_FATAL_FAILURE(expect_bits_of_one(clipped(c), ranks));
+}
+
+TEST(ShardedUpdate, TwoRanks) { expect_bits_of_one(2); }
+TEST(ShardedUpdate, ThreeRanks) { expect_bits_of_one(3); }
+TEST(ShardedUpdate, FourRanks) { expect_bits_of_one(4); }
+
+// The shapes above are really cut, within a tensor too.
+TEST(ShardedUpdate, SeveralRanksHaveUnitsOfOneTensor) {
+  const UnitPartition partition(tensors_to_cut({}), 3);
+  for (const int64_t tensor : {1, 3}) {
+    int64_t ranks = 0;
+    for (int64_t rank = 0; rank < 3; ++rank) ranks += !partition.range(rank, tensor).empty();
+    EXPECT_GE(ranks, 2) << tensor;
+  }
+}
+
+const Combination& combination_named(std::string_view part) {
+  const auto& all = every_combination();
+  const auto found =
+      std::ranges::find_if(all, [&](const Combination& c) { return c.name.find(part) != std::string::npos; });
+  if (found == all.end()) throw LogicError(fmt::format("no combination {}", part));
+  return *found;
+}
+
+// One of every rule and format that keeps something of its own.
+std::vector<RunSetup> cover() {
+  std::vector<RunSetup> setups;
+  for (const std::string_view name :
+       {"adamw decay scale apollo_e off, kahan, state bf16", "madam decay scale apollo_e off, stochastic",
+        "m_plus_adam decay exponent apollo_e mini, nearest, state fp32 nearest once, weights nvfp4 128 pow2 "
+        "live",
+        "m_plus_adam decay scale apollo_e channel, stochastic, state bf16 nearest once, weights block_fp8",
+        "m_plus_adam decay scale apollo_e off, nearest, state bf16 nearest once, weights nvfp4 128 pow2 "
+        "sticky"})
+    setups.push_back(clipped(combination_named(name)));
+  return setups;
+}
+
+// A partition among one, and among more ranks than some tensors have pieces.
+TEST(ShardedUpdate, OneRankAndMany) {
+  for (const RunSetup& setup : cover())
+    for (const int64_t ranks : {1, 7, 19}) ASSERT_NO_FATAL_FAILURE(expect_bits_of_one(setup, ranks));
+}
+
+// A gradient that is not finite on one rank leaves everything on all ranks as it was.
+TEST(ShardedUpdate, OneRankWithoutFiniteGradientsStopsTheStepOfAll) {
+  for (const RunSetup& setup : cover())
+    for (const float bad : {INFINITY, std::numeric_limits<float>::quiet_NaN()})
+      run_ranks(3, [&](Communicator& communicator) {
+        Rank rank(setup, communicator);
+        start(rank.run());
+        step(rank, setup.config, 1);
+        const Collected weights = rank.weights();
+        const Collected states = rank.states();
+        for (size_t i = 0; i < rank.run().targets().size(); ++i) rank.fill_gradient(i, gradient_of(2, i));
+        const size_t last = rank.run().targets().size() - 1;
+        if (!rank.optimizer().units(last).empty())
+          rank.fill_gradient(last, [&](int64_t, int64_t) { return bad; });
+        rank.optimizer().prepare(scalars(setup.config, 2));
+        rank.optimizer().measure({});
+        rank.optimizer().update();
+        rank.gather_and_settle();
+        EXPECT_EQ(rank.optimizer().control().proceed, 0);
+        EXPECT_TRUE(rank.weights() == weights);
+        EXPECT_TRUE(rank.states() == states);
+      });
+}
+
+// Saved by two ranks after two steps, loaded by three, and by one.
+TEST(ShardedUpdate, StatesMoveToAnotherNumberOfRanks) {
+  for (const RunSetup& setup : cover()) {
+    std::vector<Collected> saved(2);
+    Collected weights, states;
+    run_ranks(2, [&](Communicator& communicator) {
+      Rank rank(setup, communicator);
+      start(rank.run());
+      for (int64_t t = 1; t < kSteps; ++t) step(rank, setup.config, t);
+      saved[size_t(communicator.rank())] = rank.states();
+      if (communicator.rank() == 0) weights = rank.weights();
+    });
+    for (const Collected& part : saved) states.add(part);
+    ASSERT_TRUE(states.complete());
+    const Result expected = alone(setup);
+    for (const int64_t ranks : {1, 3}) {
+      Collected result;
+      std::vector<Collected> of_rank(static_cast<size_t>(ranks));
+      run_ranks(ranks, [&](Communicator& communicator) {
+        Rank rank(setup, communicator);
+        for (const UpdateTarget& target : rank.run().targets())
+          for (NamedTensor& piece : target.weights.pieces(target.name)) weights.put(whole_part(piece));
+        for (const TensorPart& part : rank.optimizer().parts_to_load()) states.put(part);
+        rank.optimizer().states_loaded();
+        step(rank, setup.config, kSteps);
+        EXPECT_TRUE(rank.weights() == expected.weights);
+        of_rank[size_t(communicator.rank())] = rank.states();
+      });
+      for (const Collected& part : of_rank) result.add(part);
+      EXPECT_TRUE(result == expected.states) << ranks;
+    }
+  }
+}
+
+// All ranks' parts of the weights are every element once, and those that a rank saves are its own.
+TEST(ShardedUpdate, PartsOfEncodedWeightsAreAllOfThem) {
+  for (const WeightEncoding& encoding : test::every_encoding())
+    for (const int64_t ranks : {1, 2, 5}) {
+      OptimizerRun run({.config = {}, .encoding = encoding}, shapes_to_cut());
+      start(run);
+      const UnitPartition partition(tensors_to_cut({}), ranks);
+      Collected whole, parts;
+      for (size_t i = 0; i < run.targets().size(); ++i) {
+        const UpdateTarget& target = run.targets()[i];
+        for (NamedTensor& piece : target.weights.pieces(target.name)) whole.add(whole_part(std::move(piece)));
+        for (int64_t rank = 0; rank < ranks; ++rank)
+          for (const TensorPart& part :
+               parts_of(target.weights, target.name, partition.range(rank, int64_t(i))))
+            parts.add(part);
+      }
+      EXPECT_TRUE(parts == whole) << name_of(encoding.format) << " " << ranks;
+    }
+}
+
+TEST(ShardedUpdate, SurveysOfAllRanksAddUpToTheWhole) {
+  for (RunSetup setup : cover()) {
+    setup.options.survey = Survey::kOnDemand;
+    OptimizerRun run(setup, shapes_to_cut());
+    start(run);
+    for (size_t i = 0; i < run.targets().size(); ++i) run.fill_gradient(i, gradient_of(1, i));
+    const std::vector<Survival> expected = run.optimizer().step_surveyed(scalars(setup.config, 1));
+    run.optimizer().settle();
+    run_ranks(3, [&](Communicator& communicator) {
+      Rank rank(setup, communicator);
+      start(rank.run());
+      for (size_t i = 0; i < rank.run().targets().size(); ++i) rank.fill_gradient(i, gradient_of(1, i));
+      std::vector<Survival> found = rank.optimizer().step_surveyed(scalars(setup.config, 1));
+      sum_over_ranks(found, rank.collectives());
+      rank.gather_and_settle();
+      ASSERT_EQ(found.size(), expected.size());
+      for (size_t i = 0; i < found.size(); ++i) {
+        EXPECT_EQ(found[i].name, expected[i].name);
+        EXPECT_EQ(found[i].branches, expected[i].branches);
+        EXPECT_EQ(found[i].weights, expected[i].weights);
+        EXPECT_EQ(found[i].fates, expected[i].fates);
+        EXPECT_EQ(found[i].dragged, expected[i].dragged);
+        EXPECT_EQ(found[i].saturated_blocks, expected[i].saturated_blocks);
+        // At most 7,000 terms, none beyond a fourth of a binade, in another order.
+        EXPECT_NEAR(found[i].drag_log2, expected[i].drag_log2, 7000 * 7000 * 0.25 * 0x1p-53);
+      }
+      EXPECT_TRUE(rank.weights() == weights_of(run));
+    });
+  }
+}
+
+// A plan counts what the rank will take, and states are divided.
+TEST(ShardedUpdate, APlanCountsTheStatesOfTheShard) {
+  for (const RunSetup& setup : cover()) {
+    OptimizerRun whole(setup, shapes_to_cut());
+    const UnitPartition partition(tensors_to_cut(setup.config), 3);
+    const auto device = make_cpu_device(1);
+    int64_t sum = 0;
+    for (int64_t rank = 0; rank < 3; ++rank) {
+      PlanningAllocator planned;
+      OptimizerOptions options = setup.options;
+      options.shard = {.partition = &partition, .rank = rank};
+      const Optimizer optimizer(setup.config, options, whole.targets(), *device, planned);
+      sum += optimizer.optimizer_state_bytes();
+      EXPECT_LT(optimizer.optimizer_state_bytes(), whole.optimizer().optimizer_state_bytes() * 3 / 4);
+      std::vector<MemoryUse> used(3);
+      run_ranks(3, [&](Communicator& communicator) {
+        const auto queue = make_cpu_device(1)->make_side_queue();
+        Collectives collectives(communicator, *queue);
+        OptimizerOptions real = setup.options;
+        real.shard = {&partition, communicator.rank(), &collectives};
+        const auto rank_device = make_cpu_device(1);
+        const auto allocator = rank_device->make_allocator();
+        const Optimizer made(setup.config, real, whole.targets(), *rank_device, *allocator);
+        used[size_t(communicator.rank())] = allocator->use();
+      });
+      for (const auto purpose : {Purpose::kOptimizerState, Purpose::kScratch})
+        EXPECT_EQ(planned.use().of(purpose), used[size_t(rank)].of(purpose)) << name_of(purpose);
+    }
+    EXPECT_EQ(sum, whole.optimizer().optimizer_state_bytes());
+  }
+}
+
+TEST(ShardedUpdate, RefusesWhatDoesNotFit) {
+  const RunSetup setup = clipped(every_combination()[0]);
+  const OptimizerRun run(setup, shapes_to_cut());
+  const auto device = make_cpu_device(1);
+  const auto allocator = device->make_allocator();
+  const auto make = [&](const OptimizerConfig& config, const UnitPartition& partition, Allocator& memory) {
+    OptimizerOptions options = setup.options;
+    options.shard = {.partition = &partition, .rank = 1};
+    const Optimizer optimizer(config, options, run.targets(), *device, memory);
+  };
+  PlanningAllocator planned;
+  const UnitPartition two(tensors_to_cut(setup.config), 2);
+  EXPECT_NO_THROW(make(setup.config, two, planned));
+  EXPECT_THROW(make(setup.config, two, *allocator), LogicError) << "alone";
+  std::vector<PartitionedTensor> few = tensors_to_cut(setup.config), other = few;
+  few.pop_back();
+  EXPECT_THROW(make(setup.config, UnitPartition(few, 2), planned), LogicError) << "fewer tensors";
+  std::vector<PartitionedTensor> longer = tensors_to_cut(setup.config);
+  longer[0].rows += 1;
+  EXPECT_THROW(make(setup.config, UnitPartition(longer, 2), planned), LogicError) << "another shape";
+  OptimizerConfig apollo_e = combination_named("apollo_e channel").setup.config;
+  for (PartitionedTensor& tensor : other) tensor.cut = Cut::kBetweenPieces;
+  EXPECT_NO_THROW(make(apollo_e, UnitPartition(tensors_to_cut(apollo_e), 4), planned));
+  EXPECT_THROW(make(apollo_e, UnitPartition(other, 4), planned), LogicError) << "projected and cut";
+}
+
+}  // namespace
+}  // namespace mpt

@@ -1,0 +1,176 @@
+// Ranges of units: what of every piece of an encoded tensor belongs to them, against a walk over all
+// elements.
+#include "precision/unit_range.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "device/cpu/cpu_device.h"
+
+namespace mpt {
+namespace {
+
+std::vector<WeightEncoding> encodings() {
+  return {{.format = WeightFormat::kF32},
+          {.format = WeightFormat::kBF16},
+          {.format = WeightFormat::kBlockFp8, .fp8_block_size = 16},
+          {.format = WeightFormat::kBlockFp8, .fp8_block_size = 128},
+          {.format = WeightFormat::kBlockFp8, .fp8_block_size = 256},
+          {.format = WeightFormat::kNvfp4}};
+}
+
+struct Shape {
+  int64_t rows, cols, physical_cols;
+};
+// Less than a unit, exactly one or two, a bit more, odd numbers; with and without padding.
+std::vector<Shape> shapes() {
+  return {{1, 1, 1},     {3, 17, 32},   {2, 255, 256}, {3, 256, 256}, {3, 257, 272},
+          {2, 512, 528}, {2, 521, 521}, {1, 800, 800}, {4, 300, 320}};
+}
+
+std::vector<UnitRange> every_range(const UnitGrid& grid) {
+  std::vector<UnitRange> ranges;
+  for (int64_t first = 0; first < grid.units(); ++first)
+    for (int64_t count = 0; first + count <= grid.units(); ++count) ranges.push_back({first, count});
+  return ranges;
+}
+
+EncodedTensor allocated(const WeightEncoding& encoding, const Shape& shape, Allocator& allocator) {
+  const EncodedShape encoded{shape.rows, shape.cols, shape.rows + 1, shape.physical_cols};
+  return allocate_encoded(encoding, encoded, Purpose::kWeights, allocator);
+}
+
+// How many logical elements one of a piece stands for: codes of the tensor first, then block scales.
+int64_t elements_per(const WeightEncoding& encoding, size_t piece) {
+  const bool nvfp4 = encoding.format == WeightFormat::kNvfp4;
+  if (piece == 0) return nvfp4 ? 2 : 1;
+  return nvfp4 ? kNvfp4Block : encoding.fp8_block_size;
+}
+
+// Those of a piece that belong to the range's units, row after row.
+struct Member {
+  int64_t packed;  // place without padding
+  const std::byte* address;
+};
+std::vector<Member> members(const Tensor& piece, int64_t elements_each, const UnitGrid& grid,
+                            UnitRange range) {
+  std::vector<Member> found;
+  for (int64_t row = 0; row < piece.rows; ++row)
+    for (int64_t col = 0; col < piece.cols; ++col) {
+      const int64_t unit = row * grid.per_row() + col * elements_each / kUnit;
+      if (unit < range.first || unit >= range.end()) continue;
+      found.push_back(
+          {row * piece.cols + col, piece.data + (row * piece.stride + col) * size_of(piece.dtype)});
+    }
+  return found;
+}
+
+template <class F>
+void for_every_case(const F& f) {
+  for (const WeightEncoding& encoding : encodings())
+    for (const Shape& shape : shapes()) {
+      const auto allocator = make_cpu_device(1)->make_allocator();
+      const EncodedTensor t = allocated(encoding, shape, *allocator);
+      for (const UnitRange range : every_range({shape.rows, shape.cols})) {
+        SCOPED_TRACE(fmt::format("{} {}, [{},{}], units {}+{}", name_of(encoding.format),
+                                 encoding.fp8_block_size, shape.rows, shape.cols, range.first, range.count));
+        f(t, range);
+      }
+    }
+}
+
+TEST(UnitRange, SpansAreTheMemoryOfTheirUnits) {
+  for_every_case([](const EncodedTensor& t, UnitRange range) {
+    const std::vector<Tensor> spans = spans_of(t, range);
+    const std::vector<NamedTensor> pieces = t.pieces("w");
+    ASSERT_EQ(spans.size(), is_scaled(t.encoding.format) ? 2u : 1u);
+    for (size_t i = 0; i < spans.size(); ++i) {
+      const Tensor& piece = pieces[i].tensor;
+      const std::vector<Member> expected =
+          members(piece, elements_per(t.encoding, i), {t.rows, t.cols}, range);
+      ASSERT_EQ(spans[i].dtype, piece.dtype);
+      ASSERT_EQ(spans[i].rows, 1);
+      ASSERT_TRUE(spans[i].contiguous());
+      if (expected.empty()) {
+        ASSERT_EQ(spans[i].cols, 0);
+        continue;
+      }
+      ASSERT_EQ(spans[i].data, expected.front().address);
+      ASSERT_EQ(spans[i].data + spans[i].bytes(), expected.back().address + size_of(piece.dtype));
+    }
+  });
+}
+
+TEST(UnitRange, PartsAreThePackedElementsOfTheirUnits) {
+  for_every_case([](const EncodedTensor& t, UnitRange range) {
+    const std::vector<NamedTensor> pieces = t.pieces("w");
+    const std::vector<TensorPart> parts = parts_of(t, "w", range);
+    if (range.empty()) {
+      ASSERT_TRUE(parts.empty());
+      return;
+    }
+    const bool with_tensor_scale = t.tensor_scale.rows > 0 && range.first == 0;
+    ASSERT_EQ(parts.size(), spans_of(t, range).size() + size_t(with_tensor_scale));
+    for (size_t i = 0; i < parts.size(); ++i) {
+      ASSERT_EQ(parts[i].whole.name, pieces[i].name);
+      ASSERT_EQ(parts[i].whole.tensor.data, pieces[i].tensor.data);
+      ASSERT_EQ(parts[i].whole.shape(), pieces[i].shape());
+      if (i == 2) {
+        ASSERT_TRUE(parts[i].is_whole());
+        continue;
+      }
+      const std::vector<Member> expected =
+          members(pieces[i].tensor, elements_per(t.encoding, i), {t.rows, t.cols}, range);
+      ASSERT_EQ(parts[i].first, expected.front().packed);
+      ASSERT_EQ(parts[i].count, int64_t(expected.size()));
+      ASSERT_EQ(expected.back().packed - expected.front().packed + 1, parts[i].count) << "one stretch";
+    }
+  });
+}
+
+// What is written through the view of a whole lies in the span, each element at its place from the first.
+TEST(UnitRange, AViewAsOfAWholeReachesTheSpan) {
+  for (const Shape& shape : shapes()) {
+    const UnitGrid grid{shape.rows, shape.cols};
+    const Tensor like{nullptr, DType::kF32, shape.rows, shape.cols, shape.physical_cols};
+    for (const UnitRange range : every_range(grid)) {
+      const int64_t count = span_of(like, grid, range).cols;
+      std::vector<float> memory(size_t(count + 2), -1.0f);
+      const Tensor span{reinterpret_cast<std::byte*>(memory.data() + 1), DType::kF32, 1, count, count};
+      const Tensor whole = whole_of_span(span, like, range);
+      ASSERT_EQ(whole.rows, shape.rows);
+      ASSERT_EQ(whole.cols, shape.cols);
+      ASSERT_EQ(whole.stride, shape.physical_cols);
+      if (range.empty()) continue;
+      const UnitSpan first = grid.span(range.first);
+      const int64_t begin = first.row * like.stride + first.col;
+      int64_t elements = 0;
+      for (int64_t unit = range.first; unit < range.end(); ++unit) {
+        const UnitSpan u = grid.span(unit);
+        for (int64_t col = u.col; col < u.col + u.count; ++col, ++elements) {
+          const int64_t place = u.row * like.stride + col;
+          const auto address = reinterpret_cast<uintptr_t>(whole.data) + uintptr_t(place) * sizeof(float);
+          ASSERT_EQ(address, reinterpret_cast<uintptr_t>(memory.data() + 1 + place - begin));
+          ASSERT_LT(place - begin, count);
+        }
+      }
+      ASSERT_EQ(elements, elements_of(grid, range, {shape.cols}).count);
+    }
+  }
+}
+
+TEST(UnitRange, RefusesUnitsThatAreNotThere) {
+  const UnitGrid grid{2, 300};
+  const Tensor t{nullptr, DType::kF32, 2, 300, 300};
+  for (const UnitRange range : {UnitRange{-1, 2}, UnitRange{0, 5}, UnitRange{4, 1}, UnitRange{1, -1}}) {
+    EXPECT_THROW(elements_of(grid, range, {300}), LogicError);
+    EXPECT_THROW(span_of(t, grid, range), LogicError);
+  }
+}
+
+}  // namespace
+}  // namespace mpt
