@@ -118,14 +118,10 @@ void StoredTensors::add(const SafetensorsReader& file, const std::vector<StoredS
 }
 
 void StoredTensors::add(const StoredTensorInfo& whole, const Piece& piece) {
-  const auto [found, is_new] = tensors_.try_emplace(whole.name, Stored{whole, {}});
-  Stored& stored = found->second;
+  Stored& stored = tensors_.try_emplace(whole.name, Stored{whole, {}}).first->second;
   if (stored.info.type != whole.type || stored.info.shape != whole.shape)
     throw error("{}: tensor '{}' is {} here and {} in {}", piece.file->path(), whole.name,
                 whole.description(), stored.info.description(), stored.pieces.front().file->path());
-  if (elements_of(whole.shape) == 0 && !is_new)
-    throw error("{}: tensor '{}' is in {} as well", piece.file->path(), whole.name,
-                stored.pieces.front().file->path());
   stored.pieces.push_back(piece);
 }
 

@@ -8,6 +8,7 @@
 #include "core/named_tensor.h"
 #include "support/host_memory_device.h"
 #include "train/checkpoint.h"
+#include "train/rank_group.h"
 
 namespace mpt::test {
 
@@ -52,6 +53,51 @@ class SmallTrainState {
 
  private:
   std::vector<std::vector<std::byte>> storage_;
+};
+
+// The same as one of several ranks has it: the tensors are cut anywhere, "counts" and what is empty are rank
+// 0's. fill() and content() are of all elements: those of others are there, so that a test sees them
+// unharmed.
+class StateOfRank : public SmallTrainState {
+ public:
+  explicit StateOfRank(const RankGroup& group) : rank_(group.rank), ranks_(group.size) {}
+
+  [[nodiscard]] std::vector<TensorPart> resting() const { return parts({0, 1, 2, 4}); }
+  [[nodiscard]] std::vector<TensorPart> changing() const { return parts({3}); }
+  [[nodiscard]] std::vector<TensorPart> all() const { return parts({0, 1, 2, 3, 4}); }
+
+  // Filled with `others`, then loaded with what was filled with `own`.
+  static std::string content_of(const RankGroup& group, int64_t own, int64_t others) {
+    StateOfRank loaded(group), saved(group);
+    loaded.fill(others);
+    saved.fill(own);
+    const std::string before = loaded.content(), source = saved.content();
+    std::string content;
+    for (const TensorPart& part : loaded.all()) {
+      const int64_t item = size_of(part.whole.tensor.dtype);
+      const auto at = [&](int64_t element) { return static_cast<size_t>(element * item); };
+      const size_t offset = content.size();
+      content += before.substr(offset, at(part.whole.tensor.elements()));
+      content.replace(offset + at(part.first), at(part.count),
+                      source.substr(offset + at(part.first), at(part.count)));
+    }
+    return content;
+  }
+
+ private:
+  [[nodiscard]] std::vector<TensorPart> parts(const std::vector<size_t>& which) const {
+    std::vector<TensorPart> list;
+    for (const size_t i : which) {
+      const int64_t n = tensors[i].tensor.elements();
+      const bool whole = n == 0 || tensors[i].name == "counts";
+      const int64_t first = whole ? 0 : n * rank_ / ranks_, end = n * (rank_ + 1) / ranks_;
+      if (!whole) list.push_back({tensors[i], first, end - first});
+      if (whole && rank_ == 0) list.push_back(whole_part(tensors[i]));
+      if (whole && rank_ > 0) list.push_back({tensors[i], 0, 0});
+    }
+    return list;
+  }
+  int64_t rank_, ranks_;
 };
 
 inline TrainState state_at(int64_t step) {

@@ -8,7 +8,7 @@
 #include "data/tokenizer_training.h"
 #include "model/golden_model.h"
 #include "model/model_bench.h"
-#include "train/checkpoint_files.h"
+#include "train/checkpoint_writer.h"
 #include "train/loaded_model.h"
 #include "train/run_config.h"
 
@@ -51,14 +51,19 @@ inline void write_model_checkpoint(const std::string& directory, const Checkpoin
   for (const NamedTensor& named : tensors)
     if (!saved.weights.empty()) set_values(*device, named.tensor, saved.weights.at(named.name));
   tensors.push_back({"m/lm_head.weight", allocator->tensor(Purpose::kOptimizerState, storage, 3, 5), 2});
-  write_checkpoint(posix_file_system(), directory,
-                   {.step = saved.step,
-                    .cursor = 14,
-                    .seed = 1,
-                    .config = resolved_json(saved.config()),
-                    .extra = nlohmann::json::object(),
-                    .tokens = saved.step * 2 * saved.seq_len},
-                   tensors, *device);
+  FileSystem& fs = posix_file_system();
+  fs.create_directories(directory);
+  CheckpointWriter writer(fs, *device);
+  writer.begin({.directory = directory, .name = rank_file_name(0, 1), .resting = whole_parts(tensors)});
+  const std::vector<CheckpointFile> files{writer.wait()};
+  write_checkpoint_state(fs, directory,
+                         {.step = saved.step,
+                          .cursor = 14,
+                          .seed = 1,
+                          .config = resolved_json(saved.config()),
+                          .extra = nlohmann::json::object(),
+                          .tokens = saved.step * 2 * saved.seq_len},
+                         files);
 }
 
 // The model of tests/golden/<name>.safetensors.
