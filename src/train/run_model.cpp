@@ -100,6 +100,13 @@ std::vector<NamedTensor> RunModel::replicated_tensors() const {
   return all;
 }
 
+std::vector<NamedTensor> RunModel::named_tensors() const {
+  std::vector<NamedTensor> all = weights.named_tensors();
+  append(all, optimizer.named_states());
+  append(all, llama.named_states());
+  return all;
+}
+
 std::vector<TensorPart> RunModel::parts_to_save() const {
   if (!partition && !shape_.leads()) return {};  // all ranks hold the same
   std::vector<TensorPart> all =

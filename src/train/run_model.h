@@ -39,6 +39,8 @@ struct RunModel {
   [[nodiscard]] std::vector<TensorPart> parts_to_save() const;
   [[nodiscard]] std::vector<TensorPart> changing_parts() const;
   [[nodiscard]] std::vector<TensorPart> parts_to_load() const;
+  // All of it, of a rank alone.
+  [[nodiscard]] std::vector<NamedTensor> named_tensors() const;
   // What all ranks hold the same of: weights and scales.
   [[nodiscard]] std::vector<NamedTensor> replicated_tensors() const;
   // To be called when the weights are set, and by a rank alone at the end of every step: products read the
