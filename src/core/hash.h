@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,6 +24,8 @@ class Hasher {
   std::unique_ptr<State> state_;
 };
 
+// 64 bits (XXH3-64).
+uint64_t hash_number(std::span<const std::byte> bytes);
 std::string hash_bytes(std::span<const std::byte> bytes);
 // Reads the file in pieces; throws Error naming the path if it cannot be read.
 std::string hash_file(const std::string& path);

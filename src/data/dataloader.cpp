@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/hash.h"
 
 namespace mpt {
 
@@ -15,11 +16,14 @@ Batch read_batch(const SequenceSource& source, int64_t first_sequence, int64_t r
               .tokens = std::vector<int32_t>(positions),
               .targets = std::vector<int32_t>(positions),
               .valid_targets = 0,
-              .first_sequence = first_sequence};
-  for (size_t row = 0; row < static_cast<size_t>(rows); ++row)
-    source.read(first_sequence + static_cast<int64_t>(row),
-                std::span(batch.tokens).subspan(row * length, length),
-                std::span(batch.targets).subspan(row * length, length));
+              .first_sequence = first_sequence,
+              .hash = 0};
+  for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
+    const std::span tokens = std::span(batch.tokens).subspan(row * length, length),
+                    targets = std::span(batch.targets).subspan(row * length, length);
+    source.read(first_sequence + static_cast<int64_t>(row), tokens, targets);
+    batch.hash += hash_number(std::as_bytes(tokens)) + 3 * hash_number(std::as_bytes(targets));
+  }
   batch.valid_targets =
       std::ssize(batch.targets) - std::count(batch.targets.begin(), batch.targets.end(), kIgnoreTarget);
   return batch;

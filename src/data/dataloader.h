@@ -25,6 +25,8 @@ struct Batch {
   std::vector<int32_t> targets;  // [rows, seq_len], kIgnoreTarget where there is none
   int64_t valid_targets = 0;     // the others; of a slice, those of the whole batch
   int64_t first_sequence = 0;    // global number of row 0
+  // Of tokens and targets: a sum over rows, so that slices of a batch add up to the whole.
+  uint64_t hash = 0;
 };
 
 // Some of the rows of every batch.

@@ -30,6 +30,7 @@ nlohmann::ordered_json StepLog::to_json(const StepRecord& record) const {
       {"step", record.step}, {"tokens", record.tokens}, {"loss", record.loss}, {"lr", main_rate(record)}};
   if (config_.optimizer.rule == UpdateRule::kMPlusAdam) json["lr_multiplicative"] = record.lr_multiplicative;
   json["grad_norm"] = record.grad_norm;
+  json["data_hash"] = fmt::format("{:016x}", record.data_hash);
   if (record.skipped) json["skipped"] = true;
   if (record.validation) {
     json["val_loss"] = record.validation->loss;

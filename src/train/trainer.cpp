@@ -102,6 +102,7 @@ StepRecord Trainer::step() {
   ++step_;
   tokens_ += batch.valid_targets;
   StepRecord record{.step = step_, .tokens = tokens_, .step_tokens = batch.valid_targets};
+  record.data_hash = batch.hash;
   const double factor = schedule_factor(config_.schedule, step_, total_steps_);
   record.lr_additive = factor * config_.optimizer.lr_additive;
   record.lr_multiplicative = factor * config_.optimizer.lr_multiplicative;
@@ -262,12 +263,24 @@ void Trainer::report_save(const std::optional<SaveReport>& report) const {
   spdlog::info("step {:>6}/{} | saved step {}: {}", step_, total_steps_, report->step, report->text());
 }
 
-// A signal that came to any rank.
-bool Trainer::stop_requested() {
-  const int64_t mine = StopSignal::received();
-  if (ranks_ == nullptr) return mine != 0;
-  const std::vector<int64_t> all = gather_numbers(rank_group(ranks_), mine);
-  return std::ranges::any_of(all, [](int64_t signal) { return signal != 0; });
+// What ranks tell each other after every step.
+struct Trainer::Word {
+  int64_t signal;
+  uint64_t data_hash;
+};
+
+void Trainer::exchange_words(StepRecord& record) {
+  const Word mine{StopSignal::received(), record.data_hash};
+  std::vector<Word> all{mine};
+  if (ranks_ != nullptr) {
+    all.resize(size_t(shape_.size));
+    rank_group(ranks_).gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  }
+  record.data_hash = 0;
+  for (const Word& word : all) {
+    stopping_ |= word.signal != 0;
+    record.data_hash += word.data_hash;
+  }
 }
 
 std::unique_ptr<Trainer::Journal> Trainer::open_journal(double product_rate) {
@@ -285,16 +298,15 @@ std::unique_ptr<Trainer::Journal> Trainer::open_journal(double product_rate) {
 
 bool Trainer::run(double product_rate) {
   const std::unique_ptr<Journal> journal = open_journal(product_rate);
-  bool stopping = stop_requested();
-  while (step_ < total_steps_ && !stopping) {
+  while (step_ < total_steps_ && !stopping_) {
     StepRecord record = step();
+    exchange_words(record);
     report_save(saver_.poll());
     check_replicas();
     if (validation_data_ && due(config_.eval.every_steps)) evaluate_into(record);
     if (journal) journal->steps.record(record);
     if (record.skipped) handle_nonfinite(record, journal.get());
     if (due(config_.checkpoint.every_steps)) save(journal.get());
-    stopping = stop_requested();
   }
   if (journal) journal->steps.finish();
   if (step_ > 0) save(journal.get());

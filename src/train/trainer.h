@@ -61,7 +61,8 @@ class Trainer {
   void roll_back(const StepRecord& record, Journal* journal);
   void save(Journal* journal);
   void report_save(const std::optional<SaveReport>& report) const;
-  [[nodiscard]] bool stop_requested();
+  struct Word;
+  void exchange_words(StepRecord& record);
   [[nodiscard]] bool due(int64_t every_steps) const;
   [[nodiscard]] TrainState state() const;
   void load(const std::string& checkpoint);
@@ -84,6 +85,7 @@ class Trainer {
   int64_t tokens_ = 0;       // predicted so far
   int64_t rollbacks_ = 0;    // since the last checkpoint that was saved
   int64_t frozen_ = 0;       // updates of FP8 scales without effect that were warned of
+  bool stopping_ = false;    // a signal came to one of the ranks
   int64_t last_saved_ = -1;  // step of the newest checkpoint of this process, committed or on its way
 };
 

@@ -1,0 +1,67 @@
+// Tiny runs (tiny_run.h) by several ranks that are threads of this process.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "comm/thread_ranks.h"
+#include "core/safetensors.h"
+#include "train/ranks.h"
+#include "train/run_model.h"
+#include "train/tiny_run.h"
+
+namespace mpt::test {
+
+// What a rank of a run has, made in its own thread.
+struct RankOfRun {
+  Communicator& communicator;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<SideQueue> queue = device->make_side_queue();
+  Collectives collectives{communicator, *queue};
+};
+
+// Runs `work` on as many ranks; the first failure is thrown.
+inline void on_ranks(const RunConfig& config, int64_t ranks, const std::function<void(RankOfRun&)>& work) {
+  run_ranks(ranks, [&](Communicator& communicator) {
+    RankOfRun rank{communicator, make_device(config.device)};
+    work(rank);
+  });
+}
+
+// Trains to the end, from the start or from a checkpoint. One rank: without any of this.
+inline void train_on(int64_t ranks, const RunConfig& config, const std::string& from = "",
+                     FileSystem& fs = posix_file_system()) {
+  if (ranks == 1) return train(config, from);
+  posix_file_system().create_directories(run_directory(config));
+  on_ranks(config, ranks, [&](RankOfRun& rank) {
+    std::unique_ptr<Trainer> trainer;
+    or_abort(&rank.collectives, [&] {
+      trainer = std::make_unique<Trainer>(config, *rank.device, fs, &rank.collectives);
+      from.empty() ? trainer->initialize() : trainer->resume(from);
+      trainer->run(1e9);
+    });
+  });
+}
+
+// All weights and states at a step, whatever the ranks that saved them.
+inline std::string state_at(const RunConfig& config, int64_t step) {
+  const auto device = make_device(config.device);
+  const auto allocator = device->make_allocator();
+  const RunModel model(config, *device, *allocator);
+  const std::vector<NamedTensor> tensors = model.named_tensors();
+  load_checkpoint(posix_file_system(), checkpoint_path(config, step), tensors, *device);
+  std::string all;
+  for (const NamedTensor& named : tensors) {
+    std::string bytes(size_t(named.tensor.elements() * size_of(named.tensor.dtype)), '\0');
+    device->download(named.tensor, reinterpret_cast<std::byte*>(bytes.data()));
+    all += bytes;
+  }
+  return all;
+}
+
+inline std::map<int64_t, nlohmann::json> records_of(const RunConfig& config) {
+  return read_metrics(posix_file_system(), metrics_path(config));
+}
+
+}  // namespace mpt::test
