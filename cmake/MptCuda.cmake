@@ -1,5 +1,5 @@
 # Decides whether the CUDA parts are built (MPT_WITH_CUDA), with cuDNN (MPT_WITH_CUDNN) and its frontend headers
-# (MPT_WITH_CUDNN_FRONTEND) or without, and how they are compiled.
+# (MPT_WITH_CUDNN_FRONTEND) or without, with several GPUs (MPT_WITH_NCCL) or one, and how they are compiled.
 
 # Machine code for A100, Hopper and, where nvcc knows it, Blackwell. The a of 90a and 100a admits what only that
 # generation has; as PTX it would run nowhere else, so later GPUs get the plain PTX of the newest.
@@ -15,6 +15,7 @@ endfunction()
 set(MPT_WITH_CUDA OFF)
 set(MPT_WITH_CUDNN OFF)
 set(MPT_WITH_CUDNN_FRONTEND OFF)
+set(MPT_WITH_NCCL OFF)
 if(NOT MPT_CUDA STREQUAL "OFF")
   include(CheckLanguage)
   check_language(CUDA)
@@ -43,11 +44,20 @@ if(NOT MPT_CUDA STREQUAL "OFF")
         message(FATAL_ERROR "MPT_CUDNN=ON, but cuDNN 9 or the headers of cudnn-frontend were not found (see above).")
       endif()
     endif()
+    if(NOT MPT_NCCL STREQUAL "OFF")
+      find_package(NCCL 2.18)
+      if(NCCL_FOUND)
+        set(MPT_WITH_NCCL ON)
+      elseif(MPT_NCCL STREQUAL "ON")
+        message(FATAL_ERROR "MPT_NCCL=ON, but NCCL 2.18 or newer was not found (see above).")
+      endif()
+    endif()
   elseif(MPT_CUDA STREQUAL "ON")
     message(FATAL_ERROR "MPT_CUDA=ON, but nvcc was not found. Put it on PATH, set CUDACXX, or use MPT_CUDA=AUTO.")
   endif()
 endif()
-message(STATUS "CUDA: ${MPT_WITH_CUDA}, cuDNN: ${MPT_WITH_CUDNN}, cudnn-frontend: ${MPT_WITH_CUDNN_FRONTEND}")
+message(STATUS "CUDA: ${MPT_WITH_CUDA}, cuDNN: ${MPT_WITH_CUDNN}, cudnn-frontend: ${MPT_WITH_CUDNN_FRONTEND}, "
+               "NCCL: ${MPT_WITH_NCCL}")
 
 function(mpt_cuda_options target)
   # fmt switches constexpr off under nvcc and then fails to compile in C++20; nvcc 13 handles it.
@@ -73,5 +83,12 @@ function(mpt_cuda_libraries target)
   if(MPT_WITH_CUDNN_FRONTEND)
     target_compile_definitions(${target} PRIVATE MPT_WITH_CUDNN_FRONTEND)
     target_link_libraries(${target} PRIVATE CudnnFrontend::cudnn_frontend CUDA::nvrtc)  # the headers call it
+  endif()
+endfunction()
+
+function(mpt_nccl_libraries target)
+  if(MPT_WITH_NCCL)
+    target_compile_definitions(${target} PRIVATE MPT_WITH_NCCL)
+    target_link_libraries(${target} PRIVATE NCCL::nccl)
   endif()
 endfunction()

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,7 +28,7 @@ class Communicator {
 
   // parts: size() contiguous views [1, n_r] of one type, fp32 or bf16; part r is for rank r. `sum`, fp32
   // [1, n_rank]: what all ranks gave as part rank(), added in fp32 in the order of ranks (NCCL: in its own
-  // order, and in the type of the parts). `sum` may be the own part.
+  // order, and in the type of the parts). `sum` may be the own part, which may be overwritten in any case.
   virtual void reduce_scatter_sum(std::span<const Tensor> parts, const Tensor& sum) = 0;
   // parts: size() contiguous views of any type; the own is given, the others are filled.
   virtual void all_gather(std::span<const Tensor> parts) = 0;
@@ -41,6 +42,11 @@ class Communicator {
 
   // Bytes of tensors that this rank has sent since it was made, for tests and reports.
   [[nodiscard]] virtual int64_t bytes_sent() const = 0;
+
+  // Runs `wait`, in which the host waits for device work that holds calls of this. Where calls are only
+  // enqueued (NCCL), a rank that is gone or does not come within the timeout shows here: all that is enqueued
+  // is ended, and this throws.
+  virtual void wait_for_device(const std::function<void()>& wait) { wait(); }
 
   // Tells the other ranks why this one ends, so that their calls throw. Called once, when this rank leaves on
   // an error; may end the process where the transport leaves no other way.

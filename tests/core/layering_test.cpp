@@ -59,14 +59,14 @@ std::string layer_of(const std::string& path) {
 }
 
 bool may_use_cuda(const std::string& path) {
-  return path.starts_with("device/cuda/") || path.ends_with(".cu") || path.ends_with(".cuh");
+  return path.starts_with("device/cuda/") || path.starts_with("comm/cuda/") || path.ends_with(".cu") || path.ends_with(".cuh");
 }
 
 std::optional<std::string> fault_of_include(const std::string& path, const std::string& name) {
   const std::string from = layer_of(path);
   const std::string to = layer_of(name);
   if (std::regex_search(name, kCudaHeader) && !may_use_cuda(path)) {
-    return fmt::format("{} includes the CUDA header {}; only device/cuda/ and *.cu may", path, name);
+    return fmt::format("{} includes the CUDA header {}; only device/cuda/, comm/cuda/ and *.cu may", path, name);
   }
   if (!kMayInclude.contains(to) || to == from) return std::nullopt;
   if (kMayInclude.at(from).contains(to)) return std::nullopt;

@@ -340,6 +340,68 @@ TEST_F(FakeCuda, LateExecutionReadsStagedMemoryAtTheWait) {
   }
 }
 
+// Two streams that write the same word, the second one's write being what should stay.
+class TwoStreams {
+ public:
+  explicit TwoStreams(test::Gpu& gpu) : first(gpu.stream()) {
+    cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking);
+    cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    word = reinterpret_cast<int*>(gpu.allocator().bytes(Purpose::kData, sizeof(int)));
+  }
+  ~TwoStreams() { cudaEventDestroy(event), cudaStreamDestroy(second); }
+  TwoStreams(const TwoStreams&) = delete;
+  TwoStreams& operator=(const TwoStreams&) = delete;
+
+  void write(cudaStream_t stream, int value) const { cudaMemsetAsync(word, value, sizeof(int), stream); }
+  void put_after(cudaStream_t later, cudaStream_t earlier) const {
+    check_cuda(cudaEventRecord(event, earlier), "cudaEventRecord");
+    check_cuda(cudaStreamWaitEvent(later, event), "cudaStreamWaitEvent");
+  }
+  [[nodiscard]] int read() const {
+    int value = 0;
+    check_cuda(cudaMemcpy(&value, word, sizeof value, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    return value & 0xFF;
+  }
+
+  cudaStream_t first, second = nullptr;
+  cudaEvent_t event = nullptr;
+  int* word = nullptr;
+};
+
+TEST_F(FakeCuda, AMissingEventShowsWhereStreamsOvertake) {
+  const TwoStreams s(gpu_);
+  fake_cuda::set_execution(Execution::kOvertaking);
+  s.write(s.first, 1), s.write(s.second, 2);
+  EXPECT_EQ(s.read(), 1);
+  s.write(s.first, 3);
+  s.put_after(s.second, s.first);
+  s.write(s.second, 4);
+  EXPECT_EQ(s.read(), 4);
+}
+
+TEST_F(FakeCuda, AGraphKeepsWhatEventsSay) {
+  const TwoStreams s(gpu_);
+  for (const bool joined : {true, false}) {
+    fake_cuda::set_execution(Execution::kOvertaking);
+    check_cuda(cudaStreamBeginCapture(s.first, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+    s.write(s.first, 5);
+    s.put_after(s.second, s.first);
+    s.write(s.second, 6);
+    if (joined) s.put_after(s.first, s.second);
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(s.first, &graph), joined ? cudaSuccess : cudaErrorStreamCaptureUnjoined);
+    if (!joined) continue;
+    cudaGraphExec_t executable = nullptr;
+    cudaGraphInstantiate(&executable, graph);
+    for (int run = 0; run < 2; ++run) {
+      check_cuda(cudaGraphLaunch(executable, s.first), "cudaGraphLaunch");
+      EXPECT_EQ(s.read(), 6);
+    }
+    cudaGraphExecDestroy(executable), cudaGraphDestroy(graph);
+    EXPECT_EQ(cudaStreamWaitEvent(s.first, s.event), cudaErrorCapturedEvent);
+  }
+}
+
 TEST_F(FakeCuda, EventsTellTheTimeBetweenThem) {
   cudaEvent_t start = nullptr, end = nullptr;
   cudaEventCreate(&start), cudaEventCreate(&end);

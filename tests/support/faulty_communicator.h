@@ -65,6 +65,7 @@ class FaultyCommunicator final : public Communicator {
   }
 
   [[nodiscard]] int64_t bytes_sent() const override { return inner_.bytes_sent(); }
+  void wait_for_device(const std::function<void()>& wait) override { inner_.wait_for_device(wait); }
   void abort(const std::string& cause) noexcept override { inner_.abort(cause); }
 
  private:

@@ -14,6 +14,7 @@
 #include "device/cuda/cuda_graph.h"
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_reader.h"
+#include "device/cuda/cuda_side_queue.h"
 #include "device/cuda/owned.h"
 
 namespace mpt {
@@ -132,6 +133,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<DeviceReader> make_reader() override {
     return make_cuda_reader(stream_.get(), options_.index);
   }
+  std::unique_ptr<SideQueue> make_side_queue() override { return make_cuda_side_queue(stream_.get()); }
 
   void push_range(const char* name) override { nvtxRangePushA(name); }
   void pop_range() override { nvtxRangePop(); }

@@ -30,8 +30,9 @@ void reset_counters();
 enum class Order : uint8_t { kForward, kBackward };
 void set_order(Order order);
 
-// When work on a stream runs: at the call, or as late as possible: when the host waits for it.
-enum class Execution : uint8_t { kAtOnce, kLate };
+// When work on a stream runs: at the call; as late as possible, when the host waits for it; or late, and
+// streams overtake each other wherever no event says otherwise. A result that depends on it lacks an event.
+enum class Execution : uint8_t { kAtOnce, kLate, kOvertaking };
 void set_execution(Execution execution);
 
 // Whether kernels may be handed pointers to memory that a GPU does not see.

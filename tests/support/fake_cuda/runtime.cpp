@@ -24,23 +24,36 @@ using fake_cuda::detail::refuse;
 using fake_cuda::detail::Work;
 using Clock = std::chrono::steady_clock;
 
-struct CUgraph_st {
-  std::vector<Work> work;
-};
-struct CUgraphExec_st {
-  std::vector<Work> work;
+namespace {
+
+// A point in the work of a stream for which others may wait.
+struct Mark {
+  bool reached = false;
 };
 
-namespace {
+// What a stream does: wait for a mark, work, reach a mark; any of them may be missing.
+struct Item {
+  cudaStream_t stream = nullptr;
+  std::shared_ptr<Mark> after{};
+  Work work{};
+  std::shared_ptr<Mark> reaches{};
+};
 
 struct Capture {
   cudaStream_t origin = nullptr;
   std::set<cudaStream_t> streams;  // that joined
-  std::vector<Work> work;
+  std::vector<Item> items;
   bool valid = true;
 };
 
 }  // namespace
+
+struct CUgraph_st {
+  std::vector<Item> items;
+};
+struct CUgraphExec_st {
+  std::vector<Item> items;
+};
 
 struct CUstream_st {
   unsigned flags = 0;
@@ -51,6 +64,7 @@ struct CUevent_st {
   bool recorded = false, pending = false;
   Clock::time_point time{};
   std::shared_ptr<Capture> capture{};  // that recorded it last
+  std::shared_ptr<Mark> mark{};        // of the latest record
 };
 
 namespace {
@@ -67,7 +81,7 @@ struct Runtime {
   fake_cuda::Execution execution = fake_cuda::Execution::kAtOnce;
   fake_cuda::HostPointers host_pointers = fake_cuda::HostPointers::kRefused;
   int64_t device_bytes = int64_t{4} << 30;
-  std::deque<Work> pending;
+  std::deque<Item> pending;
   std::set<std::shared_ptr<Capture>> captures;
   std::set<cudaStream_t> streams;
   std::map<const void*, size_t> shared_limits;  // of kernels that raised theirs
@@ -94,14 +108,38 @@ cudaError_t run_now(const Work& work) {
   return cudaSuccess;
 }
 
+// Which of the items comes next: the first, or the last that nothing holds back: neither its stream's earlier
+// work nor a mark. What is on the default stream keeps its place.
+size_t next_item(const std::deque<Item>& items) {
+  size_t next = 0;
+  std::set<cudaStream_t> earlier;
+  for (size_t i = 0; i < items.size() && runtime().execution == fake_cuda::Execution::kOvertaking; ++i) {
+    const Item& item = items[i];
+    if (item.stream == nullptr) break;
+    if (!earlier.insert(item.stream).second) continue;
+    if (item.after == nullptr || item.after->reached) next = i;
+  }
+  return next;
+}
+
+// Runs all in an order that events allow; what went wrong, if anything did.
+template <class Run>
+auto run_items(std::deque<Item> items, const Run& run) -> decltype(run(Work{})) {
+  while (!items.empty()) {
+    const size_t next = next_item(items);
+    const Item item = std::move(items[next]);
+    items.erase(items.begin() + ptrdiff_t(next));
+    if (item.work)
+      if (const auto fault = run(item.work)) return fault;
+    if (item.reaches) item.reaches->reached = true;
+  }
+  return {};
+}
+
 cudaError_t run_pending() {
   Runtime& r = runtime();
-  while (!r.pending.empty()) {
-    const Work work = std::move(r.pending.front());
-    r.pending.pop_front();
-    if (const cudaError_t error = run_now(work); error != cudaSuccess) return error;
-  }
-  return note(r.sticky);
+  const cudaError_t error = run_items(std::exchange(r.pending, {}), run_now);
+  return error != cudaSuccess ? error : note(r.sticky);
 }
 
 void invalidate_captures() {
@@ -270,6 +308,52 @@ cudaError_t check_arguments(const fake_cuda::detail::Kernel& kernel) {
   return cudaSuccess;
 }
 
+// Runs it, keeps it for later or records it.
+cudaError_t enqueue_item(Item item) {
+  Runtime& r = runtime();
+  if (r.sticky != cudaSuccess) return note(r.sticky);
+  if (const auto error = check_stream(item.stream)) return error;
+  if (item.stream == nullptr && !r.captures.empty()) {
+    invalidate_captures();
+    return refuse(cudaErrorStreamCaptureImplicit, "work on the default stream during the capture of another");
+  }
+  if (item.stream != nullptr && item.stream->capture != nullptr) {
+    if (!item.stream->capture->valid)
+      return refuse(cudaErrorStreamCaptureInvalidated, "the capture had become invalid");
+    item.stream->capture->items.push_back(std::move(item));
+    return cudaSuccess;
+  }
+  if (r.execution != fake_cuda::Execution::kAtOnce) {
+    r.pending.push_back(std::move(item));
+    return cudaSuccess;
+  }
+  if (item.work)
+    if (const auto error = run_now(item.work)) return error;
+  if (item.reaches) item.reaches->reached = true;
+  return cudaSuccess;
+}
+
+// Whether the origin of a capture waits, directly or not, for all work of the streams that joined it.
+bool all_joined(const Capture& capture) {
+  using Counts = std::map<cudaStream_t, int64_t>;  // of items, by stream
+  std::map<cudaStream_t, Counts> seen;
+  std::map<const Mark*, Counts> at_mark;
+  Counts given;
+  for (const Item& item : capture.items) {
+    Counts& own = seen[item.stream];
+    if (item.after)
+      for (const auto& [stream, count] : at_mark[item.after.get()])
+        own[stream] = std::max(own[stream], count);
+    if (item.work) own[item.stream] = ++given[item.stream];
+    if (item.reaches) at_mark[item.reaches.get()] = own;
+  }
+  const Counts& joined = seen[capture.origin];
+  return std::all_of(given.begin(), given.end(), [&](const auto& stream) {
+    const auto found = joined.find(stream.first);
+    return found != joined.end() && found->second == stream.second;
+  });
+}
+
 }  // namespace
 
 namespace fake_cuda::detail {
@@ -281,24 +365,7 @@ cudaError_t refuse(cudaError_t error, std::string why) {
 }
 
 cudaError_t enqueue(cudaStream_t stream, Work work) {
-  Runtime& r = runtime();
-  if (r.sticky != cudaSuccess) return note(r.sticky);
-  if (const auto error = check_stream(stream)) return error;
-  if (stream == nullptr && !r.captures.empty()) {
-    invalidate_captures();
-    return refuse(cudaErrorStreamCaptureImplicit, "work on the default stream during the capture of another");
-  }
-  if (stream != nullptr && stream->capture != nullptr) {
-    if (!stream->capture->valid)
-      return refuse(cudaErrorStreamCaptureInvalidated, "the capture had become invalid");
-    stream->capture->work.push_back(std::move(work));
-    return cudaSuccess;
-  }
-  if (r.execution == Execution::kLate) {
-    r.pending.push_back(std::move(work));
-    return cudaSuccess;
-  }
-  return run_now(work);
+  return enqueue_item({.stream = stream, .work = std::move(work)});
 }
 
 void count_product() { ++runtime().counters.products; }
@@ -547,7 +614,6 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (const auto error = check_no_capture("cudaStreamQuery")) return error;
   return runtime().pending.empty() ? note(runtime().sticky) : cudaErrorNotReady;
 }
-// Work runs in the order of the calls, so that only captures have to know of it.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
   if (const auto error = check_stream(stream)) return error;
   const bool captured = event->capture != nullptr && runtime().captures.contains(event->capture);
@@ -557,11 +623,13 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return refuse(cudaErrorStreamCaptureIsolation,
                   "a captured stream waits for an event outside of its capture");
   }
+  if (event->capture != nullptr && !captured)
+    return refuse(cudaErrorCapturedEvent, "a stream waits for an event of a capture that has ended");
   if (captured) {
     stream->capture = event->capture;
     event->capture->streams.insert(stream);
   }
-  return cudaSuccess;
+  return event->mark == nullptr ? cudaSuccess : enqueue_item({.stream = stream, .after = event->mark});
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
@@ -577,13 +645,15 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (const auto error = check_stream(stream)) return error;
   event->recorded = true;
   event->capture = stream == nullptr ? nullptr : stream->capture;
-  if (event->capture != nullptr) return cudaSuccess;
+  event->mark = std::make_shared<Mark>();
+  if (event->capture != nullptr) return enqueue_item({.stream = stream, .reaches = event->mark});
   event->pending = true;
-  return fake_cuda::detail::enqueue(stream, [event]() -> std::optional<std::string> {
+  const auto note_time = [event]() -> std::optional<std::string> {
     event->time = Clock::now();
     event->pending = false;
     return std::nullopt;
-  });
+  };
+  return enqueue_item({.stream = stream, .work = note_time, .reaches = event->mark});
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (event->capture != nullptr)
@@ -631,8 +701,11 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
     if (runtime().streams.contains(joined)) joined->capture.reset();
   runtime().captures.erase(capture);
   if (!capture->valid) return refuse(cudaErrorStreamCaptureInvalidated, "the capture had become invalid");
+  if (!all_joined(*capture))
+    return refuse(cudaErrorStreamCaptureUnjoined,
+                  "the captured stream does not wait for all work of a stream that joined the capture");
   ++runtime().counters.captures;
-  *graph = new CUgraph_st{std::move(capture->work)};
+  *graph = new CUgraph_st{std::move(capture->items)};
   return cudaSuccess;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
@@ -644,7 +717,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long /*flags*/) {
-  *executable = new CUgraphExec_st{graph->work};
+  *executable = new CUgraphExec_st{graph->items};
   return cudaSuccess;
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t /*executable*/, cudaStream_t stream) {
@@ -652,14 +725,15 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t /*executable*/, cudaStream_t stream)
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   ++runtime().counters.graph_launches;
-  return fake_cuda::detail::enqueue(stream, [work = executable->work]() -> std::optional<std::string> {
-    for (const Work& one : work)
-      if (auto fault = one()) return fault;
-    return std::nullopt;
+  return fake_cuda::detail::enqueue(stream, [items = executable->items]() -> std::optional<std::string> {
+    for (const Item& item : items)
+      if (item.reaches) item.reaches->reached = false;
+    return run_items({items.begin(), items.end()}, [](const Work& work) { return work(); });
   });
 }
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, CUgraphNode_st** /*nodes*/, size_t* count) {
-  *count = graph->work.size();
+  *count = size_t(std::count_if(graph->items.begin(), graph->items.end(),
+                                [](const Item& item) { return bool(item.work); }));
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {

@@ -1,0 +1,28 @@
+// Ranks on GPUs, one each, whose tensors NCCL carries.
+//
+// Calls on tensors are enqueued on a stream, so they can be recorded in a CUDA graph; what a rank that is
+// gone or hangs does to them shows only where the host waits: in calls on host memory, and in
+// wait_for_device(). bytes_sent() counts what the calls enqueue; replays of a graph make no calls.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "comm/communicator.h"
+#include "comm/rank_environment.h"
+
+struct CUstream_st;
+
+namespace mpt {
+
+struct NcclOptions {
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // longer than a step takes
+  CUstream_st* stream = nullptr;                                // outlives the communicator
+};
+
+// On the GPU that is selected. NCCL's id comes from rank 0 through MPI where that launched the ranks, else
+// over TCP (rendezvous.h). Throws Error where a rank does not come.
+std::unique_ptr<Communicator> make_nccl_communicator(const RankEnvironment& environment,
+                                                     const NcclOptions& options);
+
+}  // namespace mpt
