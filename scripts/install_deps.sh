@@ -2,7 +2,8 @@
 # Installs the Debian or Ubuntu packages that mpretrain needs, and nothing that is there already.
 #
 #   scripts/install_deps.sh            what the program and the quickstart need
-#   scripts/install_deps.sh --dev      also what the tests and benchmarks need
+#   scripts/install_deps.sh --mpi      also what several ranks on CPUs need; install it before building
+#   scripts/install_deps.sh --dev      also what the tests and benchmarks need, MPI included
 #   scripts/install_deps.sh --tools    also formatter, linters and ccache, for working on the code
 #   scripts/install_deps.sh --check    only reports; exit code 1 if something is missing
 #
@@ -14,7 +15,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 build=(cmake ninja-build g++ libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libsentencepiece-dev
        zlib1g-dev libxxhash-dev)
 run=(python3 python3-matplotlib)
-dev=(libgtest-dev libbenchmark-dev libboost-context-dev)
+mpi=(libopenmpi-dev openmpi-bin)
+dev=(libgtest-dev libbenchmark-dev libboost-context-dev "${mpi[@]}")
 # An independent implementation of the small formats for the tests to compare with, where the distribution has it.
 oracles=(llvm-19-dev)
 tools=(clang-format clang-tidy shellcheck ccache)
@@ -28,11 +30,12 @@ optional=()
 check_only=no
 for argument in "$@"; do
   case $argument in
+    --mpi) wanted+=("${mpi[@]}") ;;
     --dev) wanted+=("${dev[@]}") optional+=("${oracles[@]}") ;;
     --tools) wanted+=("${tools[@]}") ;;
     --check) check_only=yes ;;
     -h | --help) usage; exit 0 ;;
-    *) die "unknown argument $argument; expected --dev, --tools, --check or --help" ;;
+    *) die "unknown argument $argument; expected --mpi, --dev, --tools, --check or --help" ;;
   esac
 done
 

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Trains with several ranks on this machine's CPU, each on a share of the cores.
+#
+#   scripts/launch/mpirun.sh 2 --config nano_bf16.json --set train.steps=2000
+#   MPRETRAIN=build/cpu/mpretrain scripts/launch/mpirun.sh 4 --config nano_bf16.json --resume auto
+#   MPIRUN_ARGUMENTS='--hostfile hosts' scripts/launch/mpirun.sh 8 --config 60m_bf16.json
+#
+# The first argument is the number of ranks, all others are mpretrain's. Cores are dealt out evenly and in whole:
+# several ranks on the same cores take several times as long. SIGINT, SIGTERM and SIGUSR1 to this script make the
+# ranks save a checkpoint and end; --resume auto goes on from it.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=../common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+
+usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
+if [ $# -eq 0 ] || [ "$1" = -h ] || [ "$1" = --help ]; then usage; exit 0; fi
+ranks=$1
+shift
+[[ $ranks =~ ^[1-9][0-9]*$ ]] || die "the first argument is the number of ranks, not '$ranks'; see --help"
+command -v mpirun >/dev/null || die "no mpirun on PATH; scripts/install_deps.sh --mpi installs Open MPI"
+
+program=${MPRETRAIN:-$(command -v mpretrain || say "$root/build/$(default_preset)/mpretrain")}
+[ -x "$program" ] || die "$program is not there; build it, or say where it is: MPRETRAIN=..."
+
+cores=$(nproc)
+threads=$((cores / ranks))
+read -ra more <<<"${MPIRUN_ARGUMENTS:-}"
+if [ "$threads" -ge 1 ]; then
+  binding=(--map-by "slot:PE=$threads" --bind-to core)
+else
+  say "$ranks ranks on $cores cores: they share cores, which is for trying out only" >&2
+  threads=1
+  binding=(--oversubscribe --bind-to none)
+fi
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$threads}
+mpirun -np "$ranks" "${binding[@]}" -x OMP_NUM_THREADS "${more[@]}" "$program" "$@" &
+
+# mpirun passes SIGUSR1 on, whereas at a SIGTERM it kills the ranks within seconds, in the middle of their saving.
+trap 'kill -USR1 $! 2>/dev/null' INT TERM USR1
+status=0
+wait $! || status=$?
+while kill -0 $! 2>/dev/null; do wait $! && status=0 || status=$?; done  # a signal ends a wait early
+exit "$status"

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Trains with one rank a GPU of this machine; on several machines, run it on each of them at the same time.
+#
+#   scripts/launch/torchrun.sh --config 350m_fp8.json
+#   NNODES=2 MASTER=gpu07:29500 scripts/launch/torchrun.sh --config 1b_fp8.json --resume auto
+#
+# All arguments are mpretrain's. GPUS (default: all that nvidia-smi lists) and NNODES (default 1) say how many ranks
+# there are; MASTER, which machine and port they meet at: torchrun listens at that port, rank 0 at the next one, or at
+# MPT_MASTER_PORT. torchrun starts the ranks and ends all when one fails; nothing else of PyTorch is used.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=../common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+
+usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
+if [ $# -eq 0 ] || [ "$1" = -h ] || [ "$1" = --help ]; then usage; exit 0; fi
+command -v torchrun >/dev/null || die "no torchrun on PATH; it comes with PyTorch. mpirun or srun start ranks as well"
+
+program=${MPRETRAIN:-$(command -v mpretrain || say "$root/build/cuda/mpretrain")}
+[ -x "$program" ] || die "$program is not there; build it, or say where it is: MPRETRAIN=..."
+gpus=${GPUS:-$(nvidia-smi -L | wc -l)}
+nodes=${NNODES:-1}
+
+if [ "$nodes" -eq 1 ]; then
+  meeting=(--standalone)
+else
+  [ -n "${MASTER:-}" ] || die "$nodes machines meet at one of them: MASTER=machine:port"
+  meeting=(--rdzv-backend c10d --rdzv-endpoint "$MASTER" --rdzv-id "${RUN_ID:-mpretrain}")
+fi
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(($(nproc) / gpus > 0 ? $(nproc) / gpus : 1))}
+exec torchrun --nnodes "$nodes" --nproc-per-node "$gpus" "${meeting[@]}" --no-python "$program" "$@"
