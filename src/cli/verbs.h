@@ -6,9 +6,10 @@
 
 namespace mpt {
 
-void add_train_verbs(CLI::App& program);  // train, plan, schema
-void add_data_verbs(CLI::App& program);   // tokenizer, tokenize
-void add_model_verbs(CLI::App& program);  // eval, generate, export
-void add_toy_verb(CLI::App& program);     // toy
+void add_train_verbs(CLI::App& program);       // train, plan, schema
+void add_data_verbs(CLI::App& program);        // tokenizer, tokenize
+void add_model_verbs(CLI::App& program);       // eval, generate, export
+void add_checkpoint_verbs(CLI::App& program);  // checkpoint list, verify, prune
+void add_toy_verb(CLI::App& program);          // toy
 
 }  // namespace mpt

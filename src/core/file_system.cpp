@@ -64,7 +64,7 @@ void write_file_atomically(FileSystem& fs, const std::string& path, std::span<co
   fs.sync_directory(parent_directory(path));
 }
 
-std::string hash_file(FileSystem& fs, const std::string& path) {
+std::string hash_file(FileSystem& fs, const std::string& path, const std::function<void(int64_t)>& advance) {
   constexpr int64_t kPiece = int64_t{4} << 20;
   const auto file = fs.open_read(path);
   std::vector<std::byte> buffer(static_cast<size_t>(std::min(kPiece, file->size())));
@@ -74,6 +74,7 @@ std::string hash_file(FileSystem& fs, const std::string& path) {
     const std::span piece = std::span(buffer).first(count);
     file->read(offset, piece);
     hasher.update(piece);
+    if (advance) advance(static_cast<int64_t>(count));
   }
   return hasher.hex();
 }

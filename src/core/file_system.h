@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -86,7 +87,8 @@ std::string parent_directory(const std::string& path);
 // Leaves either the old file or the whole new one, whatever happens in between. Writes `path`.tmp on the way.
 void write_file_atomically(FileSystem& fs, const std::string& path, std::span<const std::byte> bytes);
 
-// XXH3-128 of the content, read in pieces.
-std::string hash_file(FileSystem& fs, const std::string& path);
+// XXH3-128 of the content, read in pieces; `advance` is told the bytes of each.
+std::string hash_file(FileSystem& fs, const std::string& path,
+                      const std::function<void(int64_t)>& advance = {});
 
 }  // namespace mpt

@@ -112,12 +112,17 @@ Optimizer::States Optimizer::allocate_states(size_t index, Allocator& allocator)
   States states;
   const UpdateTarget& target = targets_[index];
   const UnitRange range = units_[index];
-  if (options_.shard.partition != nullptr && range.empty()) return states;
+  // Where another rank has the units: what there is, of which nothing is here.
+  const bool elsewhere = range.empty() && target.weights.elements() > 0;
+  const auto allocate = [&](DType dtype, int64_t rows, int64_t cols) {
+    if (elsewhere) return Tensor{nullptr, dtype, rows, cols, cols};
+    return allocator.tensor(Purpose::kOptimizerState, dtype, rows, cols);
+  };
   const bool projected = is_projected(config_, target.kind);
   const Tensor& g = target.gradient;
   const auto like_weights = [&](DType dtype) {
-    if (range == all_units(target.weights.rows, target.weights.cols))
-      return allocator.tensor(Purpose::kOptimizerState, dtype, g.rows, g.stride).columns(0, g.cols);
+    if (elsewhere || range == all_units(target.weights.rows, target.weights.cols))
+      return allocate(dtype, g.rows, g.stride).columns(0, g.cols);
     const Tensor shape{nullptr, dtype, g.rows, g.cols, g.stride};
     const int64_t count = span_of(shape, {g.rows, g.cols}, range).cols;
     return whole_of_span(allocator.tensor(Purpose::kOptimizerState, dtype, 1, count), shape, range);
@@ -129,8 +134,8 @@ Optimizer::States Optimizer::allocate_states(size_t index, Allocator& allocator)
   if (projected) {
     const ProjectionShape shape = projection_shape(target.weights.rows, target.weights.cols);
     const int64_t rank = config_.apollo_e_rank;
-    states.second = allocator.tensor(Purpose::kOptimizerState, DType::kF32, shape.channels, rank);
-    states.projection = allocator.tensor(Purpose::kOptimizerState, DType::kF32, rank, shape.depth);
+    states.second = allocate(DType::kF32, shape.channels, rank);
+    states.projection = allocate(DType::kF32, rank, shape.depth);
   }
   return states;
 }
@@ -422,8 +427,11 @@ std::vector<TensorPart> Optimizer::states_of_targets() const {
     for (size_t s = 0; s < states.rule.size(); ++s) add(states.rule[s].name, states.moments[s]);
     if (states.residuals.rows > 0) add("kahan", states.residuals);
     if (states.projection.rows > 0) {
-      parts.push_back(whole_part(named("v_r", states.second, 2)));
-      parts.push_back(whole_part(named("projection", states.projection, 2)));
+      const auto add_whole = [&](std::string_view name, const Tensor& tensor) {
+        parts.push_back({named(name, tensor, 2), 0, own.count > 0 ? tensor.elements() : 0});
+      };
+      add_whole("v_r", states.second);
+      add_whole("projection", states.projection);
     }
   }
   return parts;

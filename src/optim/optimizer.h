@@ -113,7 +113,7 @@ class Optimizer {
   void replace_ops(std::unique_ptr<UpdateOps> ops) { ops_ = std::move(ops); }
 
  private:
-  // Of one target; nothing where no unit of it is updated here.
+  // Of one target; without memory where another rank has all of its units.
   struct States {
     std::vector<RuleState> rule;
     std::vector<Tensor> moments;        // in the order of `rule`

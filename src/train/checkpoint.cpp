@@ -42,6 +42,8 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 }  // namespace
 
+std::optional<int64_t> step_of_checkpoint(std::string_view name) { return step_of_name(name, ""); }
+
 std::vector<int64_t> steps_to_prune(std::vector<int64_t> steps, const Retention& retention) {
   std::sort(steps.begin(), steps.end());
   const auto count = static_cast<int64_t>(steps.size());
@@ -114,18 +116,22 @@ void CheckpointStore::check_is_seen(const std::string& path, int64_t bytes) cons
 
 void CheckpointStore::abandon(int64_t step) { remove_quietly(staging_directory(step)); }
 
-// Finishes or undoes what a crashed save had begun.
-void CheckpointStore::clear_leftovers() {
+std::vector<std::string> CheckpointStore::leftovers() const {
+  std::vector<std::string> paths;
   for (const std::string& name : fs_.list_directory(directory_)) {
-    const std::string path = directory_ + "/" + name;
-    if (step_of_name(name, kWriting) || step_of_name(name, kDeleting)) fs_.remove_tree(path);
     const std::optional<int64_t> replaced = step_of_name(name, kReplaced);
-    if (!replaced) continue;
-    if (fs_.exists(path_of(*replaced)))
-      fs_.remove_tree(path);
-    else
-      fs_.rename(path, path_of(*replaced));
+    if (step_of_name(name, kWriting) || step_of_name(name, kDeleting) ||
+        (replaced && fs_.exists(path_of(*replaced))))
+      paths.push_back(directory_ + "/" + name);
   }
+  return paths;
+}
+
+void CheckpointStore::clear_leftovers() {
+  for (const std::string& path : leftovers()) fs_.remove_tree(path);
+  for (const std::string& name : fs_.list_directory(directory_))
+    if (const std::optional<int64_t> replaced = step_of_name(name, kReplaced))
+      fs_.rename(directory_ + "/" + name, path_of(*replaced));
 }
 
 void CheckpointStore::set_aside_after(int64_t step) {
@@ -158,15 +164,18 @@ void CheckpointStore::remove_quietly(const std::string& path) {
 }
 
 // Renamed before they are taken apart, so that a crash leaves nothing that looks committed and is not.
+void CheckpointStore::remove(const std::vector<int64_t>& steps) {
+  if (steps.empty()) return;
+  for (const int64_t step : steps) fs_.rename(path_of(step), path_of(step) + std::string(kDeleting));
+  fs_.sync_directory(directory_);
+  for (const int64_t step : steps) fs_.remove_tree(path_of(step) + std::string(kDeleting));
+}
+
 void CheckpointStore::prune() {
   try {
     std::vector<int64_t> steps;
     for (const CheckpointInfo& info : list()) steps.push_back(info.step);
-    const std::vector<int64_t> pruned = steps_to_prune(steps, retention_);
-    if (pruned.empty()) return;
-    for (const int64_t step : pruned) fs_.rename(path_of(step), path_of(step) + std::string(kDeleting));
-    fs_.sync_directory(directory_);
-    for (const int64_t step : pruned) fs_.remove_tree(path_of(step) + std::string(kDeleting));
+    remove(steps_to_prune(steps, retention_));
   } catch (const Error& failure) {
     spdlog::warn("old checkpoints could not be removed: {}", failure.what());
   }

@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "train/checkpoint_files.h"
@@ -33,6 +34,9 @@ struct Retention {
 
 // The steps to remove, ascending; never the largest. `steps` are distinct, in any order.
 std::vector<int64_t> steps_to_prune(std::vector<int64_t> steps, const Retention& retention);
+
+// The step of a committed checkpoint's directory by its name, "step_00001000".
+std::optional<int64_t> step_of_checkpoint(std::string_view name);
 
 struct CheckpointInfo {
   int64_t step = 0;
@@ -57,6 +61,13 @@ class CheckpointStore {
   [[nodiscard]] std::string staging_directory(int64_t step) const;
   [[nodiscard]] FileSystem& file_system() const { return fs_; }
 
+  // What crashed saves left that clear_leftovers() removes; what it puts back is not among them.
+  [[nodiscard]] std::vector<std::string> leftovers() const;
+  // Finishes or undoes what a crashed save had begun.
+  void clear_leftovers();
+  // Removes the checkpoints of these steps, all or, after a crash, none that looks committed.
+  void remove(const std::vector<int64_t>& steps);
+
   // Committed ones by ascending step, their content not looked at. Empty if the directory is missing.
   [[nodiscard]] std::vector<CheckpointInfo> list() const;
 
@@ -69,7 +80,6 @@ class CheckpointStore {
 
  private:
   [[nodiscard]] std::string path_of(int64_t step) const;
-  void clear_leftovers();
   void set_aside_after(int64_t step);
   void replace(const std::string& staging, const std::string& target);
   void check_is_seen(const std::string& path, int64_t bytes) const;

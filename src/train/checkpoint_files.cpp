@@ -33,9 +33,34 @@ void check_size(FileSystem& fs, const std::string& directory, const CheckpointFi
   if (bytes != file.bytes) throw error("{}: has {} bytes, {} were saved", path, bytes, file.bytes);
 }
 
-void check_hash(FileSystem& fs, const std::string& directory, const CheckpointFile& file) {
-  const std::string path = file_in(directory, file.name), hash = hash_file(fs, path);
-  if (hash != file.hash) throw error("{}: was altered: its hash is {}, {} was saved", path, hash, file.hash);
+// Every `ranks`th file from the one numbered `rank`; of several ranks the first shows progress.
+void check_hashes(FileSystem& fs, const std::string& directory, const CheckpointRecord& record, int64_t rank,
+                  int64_t ranks) {
+  std::vector<CheckpointFile> share;
+  int64_t total = 0, done = 0;
+  for (auto i = rank; i < std::ssize(record.files); i += ranks) {
+    share.push_back(record.files[static_cast<size_t>(i)]);
+    total += share.back().bytes;
+  }
+  Progress progress({.label = "verify checkpoint", .total = total});
+  const auto advance = [&](int64_t bytes) {
+    done += bytes;
+    if (rank == 0) progress.update(done);
+  };
+  for (const CheckpointFile& file : share) {
+    const std::string path = file_in(directory, file.name), hash = hash_file(fs, path, advance);
+    if (hash != file.hash)
+      throw error("{}: was altered: its hash is {}, {} was saved", path, hash, file.hash);
+  }
+}
+
+// Hashes say more than headers that no longer make sense, so they come first.
+TrainState verified(FileSystem& fs, const std::string& directory, int64_t rank, int64_t ranks) {
+  const CheckpointRecord record = read_record(fs, directory);
+  for (const CheckpointFile& file : record.files) check_size(fs, directory, file);
+  if (ranks > 0) check_hashes(fs, directory, record, rank, ranks);
+  const StoredTensors complete(fs, directory, record.files);
+  return record.state;
 }
 
 // Whether a checkpoint may hold tensors that are not asked for.
@@ -127,18 +152,18 @@ TrainState read_checkpoint_state(FileSystem& fs, const std::string& directory) {
   return read_record(fs, directory).state;
 }
 
+TrainState inspect_checkpoint(FileSystem& fs, const std::string& directory) {
+  return verified(fs, directory, 0, 0);
+}
+
 TrainState verify_checkpoint(FileSystem& fs, const std::string& directory) {
-  return verify_share_of_checkpoint(fs, directory, 0, 1);
+  return verified(fs, directory, 0, 1);
 }
 
 TrainState verify_share_of_checkpoint(FileSystem& fs, const std::string& directory, int64_t rank,
                                       int64_t ranks) {
-  CheckpointRecord record = read_record(fs, directory);
-  for (const CheckpointFile& file : record.files) check_size(fs, directory, file);
-  for (size_t i = 0; i < record.files.size(); ++i)
-    if (static_cast<int64_t>(i) % ranks == rank) check_hash(fs, directory, record.files[i]);
-  const StoredTensors complete(fs, directory, record.files);
-  return record.state;
+  check(0 <= rank && rank < ranks, "the share of rank {} of {}", rank, ranks);
+  return verified(fs, directory, rank, ranks);
 }
 
 TrainState load_checkpoint(FileSystem& fs, const std::string& directory, std::span<const NamedTensor> tensors,

@@ -62,8 +62,11 @@ void write_checkpoint_state(FileSystem& fs, const std::string& directory, const 
 // Parses state.json and checks its seal, not the other files.
 TrainState read_checkpoint_state(FileSystem& fs, const std::string& directory);
 
-// As read_checkpoint_state, then reads every file and compares size and hash, and checks that together they
-// hold every tensor once.
+// As read_checkpoint_state, then looks at the sizes and headers of the files: together they hold every tensor
+// once. The tensors are not read.
+TrainState inspect_checkpoint(FileSystem& fs, const std::string& directory);
+
+// As inspect_checkpoint, then reads every file and compares its hash, showing progress.
 TrainState verify_checkpoint(FileSystem& fs, const std::string& directory);
 // The same, but of the files only every `ranks`th from the one numbered `rank` is read and hashed.
 TrainState verify_share_of_checkpoint(FileSystem& fs, const std::string& directory, int64_t rank,

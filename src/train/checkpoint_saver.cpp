@@ -63,14 +63,15 @@ void CheckpointSaver::begin(StateToSave what) {
   file_.reset();
   exchanged_ = committed_ = false;
   failure_.clear();
+  bug_ = nullptr;
   busy_ = true;
   try {
     writer_.begin({.directory = store_.staging_directory(state_.step),
                    .name = rank_file_name(ranks_.rank, ranks_.size),
                    .resting = std::move(what.resting),
                    .changing = std::move(what.changing)});
-  } catch (const Error& caught) {
-    failure_ = caught.what();  // which the next collective call tells the others
+  } catch (...) {
+    note_failure();  // the next collective call tells the others
   }
 }
 
@@ -78,6 +79,18 @@ void CheckpointSaver::before_update() {
   if (!busy_) return;
   const Stopwatch paused(report_.seconds_paused);
   writer_.wait_until_read();
+}
+
+// Of the exception being handled.
+void CheckpointSaver::note_failure() {
+  try {
+    throw;
+  } catch (const Error& caught) {
+    failure_ = caught.what();
+  } catch (const std::exception& caught) {
+    failure_ = caught.what();
+    bug_ = std::current_exception();
+  }
 }
 
 // What this rank has come to.
@@ -88,8 +101,8 @@ CheckpointSaver::Stage CheckpointSaver::advance() {
       commit_.get();
       committed_ = true;
     }
-  } catch (const Error& caught) {
-    failure_ = caught.what();
+  } catch (...) {
+    note_failure();
   }
   if (!failure_.empty()) return Stage::kFailed;
   if (committed_) return Stage::kCommitted;
@@ -135,6 +148,7 @@ void CheckpointSaver::fail() {
   if (ranks_.rank == 0) store_.abandon(state_.step);
   const int64_t step = state_.step;
   end();
+  if (bug_) std::rethrow_exception(bug_);
   for (const std::string& text : failures)
     if (!text.empty()) throw error("the checkpoint of step {} could not be saved: {}", step, text);
   throw LogicError("a save failed on no rank");

@@ -16,6 +16,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <future>
 #include <optional>
 #include <string>
@@ -69,6 +70,7 @@ class CheckpointSaver {
   enum class Stage : int64_t { kWriting, kWritten, kCommitted, kFailed };
 
   Stage advance();
+  void note_failure();
   void wait_a_moment();
   void exchange_files();
   [[noreturn]] void fail();
@@ -83,7 +85,8 @@ class CheckpointSaver {
   bool exchanged_ = false;              // all ranks' files are known, and rank 0 commits
   std::future<void> commit_;
   bool committed_ = false;
-  std::string failure_;
+  std::string failure_;     // of this rank
+  std::exception_ptr bug_;  // where it is no Error
   SaveReport report_;
   Clock::time_point begun_{};
 };

@@ -49,7 +49,7 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
                .multiply = multiply_of(config.precision)},
               *model.weights, *model.device, *model.allocator);
   if (const std::vector<NamedTensor> scales = llama.named_states(); !scales.empty())
-    load_part_of_checkpoint(fs, model.checkpoint, scales, *model.device);
+    load_part_of_verified_checkpoint(fs, model.checkpoint, whole_parts(scales), *model.device);
   llama.weights_changed();
   return {.checkpoint = model.checkpoint,
           .step = model.step,

@@ -76,7 +76,10 @@ std::string find_checkpoint(FileSystem& fs, const std::string& path) {
   if (!fs.is_directory(path))
     throw error("{}: not a directory; expected a checkpoint (.../step_00001000) or the directory of a run",
                 path);
-  if (fs.exists(in_directory(path, kStateName))) return path;
+  if (fs.exists(in_directory(path, kStateName))) {
+    verify_checkpoint(fs, path);
+    return path;
+  }
   const std::string inner = in_directory(path, kCheckpoints);
   const CheckpointStore store(fs, fs.is_directory(inner) ? inner : path, {});
   if (store.list().empty())
@@ -102,7 +105,8 @@ LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConf
   model.allocator = model.device->make_allocator();
   model.weights = std::make_unique<WeightStore>(llama_parameters(model.config.model), options, *model.device,
                                                 *model.allocator);
-  load_part_of_checkpoint(fs, checkpoint, model.weights->named_tensors(), *model.device);
+  load_part_of_verified_checkpoint(fs, checkpoint, whole_parts(model.weights->named_tensors()),
+                                   *model.device);
   model.weights->refresh();
   spdlog::info("{}: step {}, {} parameters in {}", checkpoint, state.step,
                parameter_count(model.config.model), name_of(model.config.precision.weights));

@@ -13,8 +13,8 @@
 
 namespace mpt {
 
-// The directory of one checkpoint: `path` itself, or the newest good checkpoint of a run's directory or of
-// the checkpoints/ in it. Anything else is an Error that says what would be accepted.
+// The directory of one checkpoint that verifies: `path` itself, or the newest good checkpoint of a run's
+// directory or of the checkpoints/ in it. Anything else is an Error that says what would be accepted.
 std::string find_checkpoint(FileSystem& fs, const std::string& path);
 
 // What the weights are loaded for: tokens one at a time, in the run's activations and without FP8; a file for

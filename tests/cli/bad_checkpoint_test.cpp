@@ -188,9 +188,10 @@ TEST_F(BadCheckpoints, States) {
       {"another format", eval(kNewest), {kState, "\"format\"", "cake"}, state([](json& s) {
          s["format"] = "cake";
        })},
-      {"another version", resumed(), {kState, "format version 2", "reads version 1"}, state([](json& s) {
-         s["version"] = 2;
-       })},
+      {"another version",
+       resumed(),
+       {kState, "format version 3", "reads versions 1 to 2"},
+       state([](json& s) { s["version"] = 3; })},
       {"edited",
        resumed(),
        {kState, "was altered", "checksum"},

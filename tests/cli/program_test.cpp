@@ -25,8 +25,8 @@ std::string content_of(const std::string& path) {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-const Arguments kVerbs{"train", "plan",     "schema", "tokenizer", "tokenize",
-                       "eval",  "generate", "export", "toy"};
+const Arguments kVerbs{"train", "plan",     "schema", "tokenizer",  "tokenize",
+                       "eval",  "generate", "export", "checkpoint", "toy"};
 
 // --- usage --------------------------------------------------------------------------------------------
 
@@ -122,6 +122,18 @@ const std::vector<Mistake> kMistakes{
     {{"generate", "--checkpoint", "a", "--prompt", "b", "--temperature", "0.5x"}, 2, "--temperature: '0.5x'"},
     {{"generate", "--checkpoint", "a", "--prompt", "b", "--top-k", "-1"}, 2, "--top-k: '-1'"},
     {{"generate", "--checkpoint", "a", "--prompt", "b", "--max-tokens", "0"}, 2, "--max-tokens: '0'"},
+    {{"checkpoint"}, 2, "subcommand is required"},
+    {{"checkpoint", "remove", "a"}, 2, "remove"},
+    {{"checkpoint", "list"}, 2, "directory is required"},
+    {{"checkpoint", "list", ""}, 2, "directory: an empty text"},
+    {{"checkpoint", "list", "a", "b"}, 2, "b"},
+    {{"checkpoint", "list", "missing"}, 1, "missing: no such checkpoint or run directory"},
+    {{"checkpoint", "verify", "."}, 1, ".: neither a checkpoint"},
+    {{"checkpoint", "prune", "a"}, 2, "--keep-last is required"},
+    {{"checkpoint", "prune", "a", "--keep-last", "0"}, 2, "--keep-last: '0'"},
+    {{"checkpoint", "prune", "a", "--keep-last", "1", "--keep-every", "-1"}, 2, "--keep-every: '-1'"},
+    {{"checkpoint", "prune", "missing", "--keep-last", "1"}, 1, "missing: no such directory"},
+    {{"checkpoint", "prune", ".", "--keep-last", "1"}, 1, "has no checkpoints"},
     {{"export", "--checkpoint", "a"}, 2, "--output is required"},
     {{"export", "--checkpoint", "missing", "--output", "b"}, 1, "missing: no such checkpoint"},
 };

@@ -254,13 +254,13 @@ class NonfiniteOnRanks : public testing::Test {
 };
 
 TEST_F(NonfiniteOnRanks, StopsAllByDefault) {
-  const RunConfig config = directory_.config("run", {"optimizer.lr_additive=1e38", "optimizer.eps=1e-30"});
+  const RunConfig config = directory_.config("run", {"optimizer.lr_additive=1e30", "optimizer.eps=1e-30"});
   EXPECT_ERROR(train_on(2, config), "not both finite", "nonfinite_policy");
 }
 
 TEST_F(NonfiniteOnRanks, RollbackNeedsACheckpoint) {
   const RunConfig config =
-      directory_.config("run", {"optimizer.lr_additive=1e38", "train.nonfinite_policy=rollback"});
+      directory_.config("run", {"optimizer.lr_additive=1e30", "train.nonfinite_policy=rollback"});
   EXPECT_ERROR(train_on(2, config), "no checkpoint to go back to");
 }
 

@@ -2,6 +2,7 @@
 #include "train/run_lock.h"
 
 #include <csignal>
+#include <optional>
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -10,6 +11,7 @@
 #include "core/file_system.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
+#include "train/rank_threads.h"
 
 namespace mpt {
 namespace {
@@ -43,6 +45,34 @@ TEST(RunLock, IsReleasedWhenItsProcessIsKilled) {
   ::close(ready[0]);
   ::close(ready[1]);
   const RunLock lock(directory.path());
+}
+
+// What a killed process left says nothing: not its number, nor that a process of that number lives.
+TEST(RunLock, AStaleFileNeverBlocks) {
+  const test::TempDirectory directory;
+  for (const std::string text : {"1\n", "", "not a number", "99999999999999999999\n"}) {
+    write_file_atomically(posix_file_system(), directory / ".lock", bytes_of(text));
+    const RunLock lock(directory.path());
+    EXPECT_EQ(posix_file_system().read_file(directory / ".lock"), fmt::format("{}\n", ::getpid()));
+  }
+}
+
+// Of several ranks the first takes the lock; where it is refused, all of them learn why.
+TEST(RunLock, IsTakenByOneRankForAll) {
+  const test::TempDirectory directory;
+  const auto lock_together = [&](const RankGroup& group) {
+    std::optional<RunLock> lock;
+    together(group, [&] {
+      if (group.rank == 0) lock.emplace(directory.path());
+    });
+    static_cast<void>(gather_numbers(group, 0));  // held until all have gone on
+  };
+  test::RankThreads(3).run(lock_together);
+  const RunLock other(directory.path());
+  test::RankThreads(3).run([&](const RankGroup& group) {
+    EXPECT_ERROR(lock_together(group), "rank 0", "another run is writing here",
+                 fmt::format("process {}", ::getpid()));
+  });
 }
 
 TEST(RunLock, NamesWhatItCannotOpen) {

@@ -1,0 +1,108 @@
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/verbs.h"
+#include "core/check.h"
+#include "core/progress.h"
+#include "train/checkpoint_command.h"
+
+namespace mpt {
+namespace {
+
+constexpr const char* kPlaceHelp = "a run's directory, its checkpoints directory or one checkpoint";
+
+void add_place(CLI::App& verb, std::string& target, const std::string& help) {
+  add_text(verb, "directory", target, help)->required()->type_name("DIR");
+}
+
+// --- list ------------------------------------------------------------------------------------------------
+
+struct ListCommand {
+  std::string path;
+  Scrutiny scrutiny = Scrutiny::kSizes;
+  bool json = false;
+};
+
+void run_list(const ListCommand& command) {
+  const std::vector<CheckpointSummary> found =
+      inspect_checkpoints(posix_file_system(), command.path, command.scrutiny);
+  write_output(command.json ? checkpoints_json(found).dump(2) + "\n" : checkpoint_table(found));
+}
+
+void add_list(CLI::App& program) {
+  CLI::App* verb = program.add_subcommand("list", "Print which checkpoints there are");
+  const auto command = std::make_shared<ListCommand>();
+  add_place(*verb, command->path, kPlaceHelp);
+  verb->add_flag_callback(
+      "--verify", [command] { command->scrutiny = Scrutiny::kHashes; }, "read every byte of them");
+  verb->add_flag("--json", command->json, "as JSON");
+  verb->callback([command] { run_list(*command); });
+}
+
+// --- verify ----------------------------------------------------------------------------------------------
+
+void run_verify(const std::string& path) {
+  const std::vector<CheckpointSummary> found =
+      inspect_checkpoints(posix_file_system(), path, Scrutiny::kHashes);
+  for (const CheckpointSummary& c : found)
+    write_output(c.problem.empty() ? fmt::format("{}: good, {}\n", c.path, format_bytes(double(c.bytes)))
+                                   : fmt::format("{}: bad: {}\n", c.path, c.problem));
+  const auto bad = std::count_if(found.begin(), found.end(), [](const CheckpointSummary& c) {
+    return c.status == CheckpointStatus::kBad;
+  });
+  if (bad > 0) throw error("{}: {} of {} checkpoints are bad", path, bad, found.size());
+}
+
+void add_verify(CLI::App& program) {
+  CLI::App* verb = program.add_subcommand(
+      "verify",
+      "Read every byte of checkpoints and compare with what was saved; exit status 1 if any is bad");
+  const auto path = std::make_shared<std::string>();
+  add_place(*verb, *path, kPlaceHelp);
+  verb->callback([path] { run_verify(*path); });
+}
+
+// --- prune -----------------------------------------------------------------------------------------------
+
+void run_prune(const PruneCommand& command) {
+  const PruneResult result = prune_checkpoints(posix_file_system(), command);
+  const bool removed = command.mode == PruneMode::kRemove;
+  std::string text;
+  for (const std::string& path : result.removed)
+    text += fmt::format("{} {}\n", removed ? "removed" : "would remove", path);
+  for (const std::string& path : result.kept)
+    text += fmt::format("{} {}\n", removed ? "kept" : "would keep", path);
+  write_output(text + fmt::format("{} {}\n", format_bytes(double(result.bytes)),
+                                  removed ? "removed" : "would be removed"));
+}
+
+void add_prune(CLI::App& program) {
+  CLI::App* verb = program.add_subcommand("prune", "Remove old checkpoints and what crashes left");
+  const auto command = std::make_shared<PruneCommand>();
+  add_place(*verb, command->path, "a run's directory or its checkpoints directory");
+  add_count(*verb, "--keep-last", command->retention.keep_last, {.least = 1}, "newest ones that stay")
+      ->required()
+      ->default_str("");
+  add_count(*verb, "--keep-every", command->retention.keep_every_steps, {.least = 0},
+            "those of steps that are a multiple of this stay too; 0 = none");
+  verb->add_flag_callback(
+      "--dry-run", [command] { command->mode = PruneMode::kOnlySay; }, "only say what would be removed");
+  verb->callback([command] { run_prune(*command); });
+}
+
+}  // namespace
+
+void add_checkpoint_verbs(CLI::App& program) {
+  CLI::App* verb = program.add_subcommand("checkpoint", "List, verify or prune the checkpoints of a run");
+  verb->require_subcommand(1);
+  add_list(*verb);
+  add_verify(*verb);
+  add_prune(*verb);
+}
+
+}  // namespace mpt
