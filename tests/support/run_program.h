@@ -31,11 +31,17 @@ struct ProgramResult {
   std::string out, err;
 };
 
+// The one that was built, or what the environment variable MPT_PROGRAM names: an installed one, say.
+inline std::string program_to_test() {
+  const char* other = std::getenv("MPT_PROGRAM");
+  return other == nullptr ? MPT_PROGRAM : other;
+}
+
 struct RunOptions {
   std::string cwd{};  // "": this process's
   double timeout_s = 60;
   std::map<std::string, std::string> env{};  // on top of this process's
-  std::string program = MPT_PROGRAM;
+  std::string program = program_to_test();
 };
 
 namespace program_detail {

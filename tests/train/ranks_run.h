@@ -32,7 +32,7 @@ inline void on_ranks(const RunConfig& config, int64_t ranks, const std::function
 // Trains to the end, from the start or from a checkpoint. One rank: without any of this.
 inline void train_on(int64_t ranks, const RunConfig& config, const std::string& from = "",
                      FileSystem& fs = posix_file_system()) {
-  if (ranks == 1) return train(config, from);
+  if (ranks == 1) return train(config, from, fs);
   posix_file_system().create_directories(run_directory(config));
   on_ranks(config, ranks, [&](RankOfRun& rank) {
     std::unique_ptr<Trainer> trainer;

@@ -60,10 +60,11 @@ inline RunConfig tiny_config(const std::string& directory, const std::string& na
 }
 
 // Trains to the end, from the start or from a checkpoint.
-inline void train(const RunConfig& config, const std::string& from = "") {
+inline void train(const RunConfig& config, const std::string& from = "",
+                  FileSystem& fs = posix_file_system()) {
   const std::unique_ptr<Device> device = make_device(config.device);
   posix_file_system().create_directories(run_directory(config));
-  Trainer trainer(config, *device, posix_file_system());
+  Trainer trainer(config, *device, fs);
   from.empty() ? trainer.initialize() : trainer.resume(from);
   trainer.run(1e9);
 }
