@@ -105,6 +105,25 @@ TEST_F(NcclAlone, AFaultThatNcclReportsEndsTheWait) {
   fake_nccl::reset();
 }
 
+TEST_F(NcclAlone, GuardsEveryWaitForTheDevice) {
+  int waits = 0;
+  device_->guard_waits([&](const std::function<void()>& wait) {
+    ++waits;
+    ranks_->wait_for_device(wait);
+  });
+  const Tensor own = on_gpu({1, 2});
+  EXPECT_EQ(waits, 1);
+  EXPECT_EQ(fetched(own)[1], 2);
+  EXPECT_EQ(waits, 2);
+  device_->synchronize();
+  EXPECT_EQ(waits, 3);
+  ranks_->abort("the test ends it");
+  EXPECT_ERROR(device_->synchronize(), "the test ends it");
+  device_->guard_waits({});
+  EXPECT_NO_THROW(device_->synchronize());
+  EXPECT_EQ(waits, 4);
+}
+
 TEST_F(NcclAlone, WhatAWaitThrowsComesOut) {
   EXPECT_ERROR(ranks_->wait_for_device([] { throw error("a fault of its own"); }), "a fault of its own");
   EXPECT_NO_THROW(ranks_->wait_for_device([] {}));
@@ -189,7 +208,8 @@ class Nccl : public test::GpuTest {
       given_parts[size_t(rank)] = parts(type, lengths, gap);
       for (int64_t part = 0; part < kRanks; ++part)
         set(given_parts[size_t(rank)][size_t(part)], [&](int64_t i) { return given(rank, part, i); });
-      sums[size_t(rank)] = gpu_.allocator().tensor(Purpose::kData, DType::kF32, 1, lengths[size_t(rank)]);
+      const int64_t n = lengths[size_t(rank)];
+      sums[size_t(rank)] = gpu_.allocator().tensor(Purpose::kData, DType::kF32, 1, n + 1).columns(0, n);
     }
     for (size_t rank = 0; rank < kRanks; ++rank)
       ranks_[rank]->reduce_scatter_sum(given_parts[rank], sums[rank]);
