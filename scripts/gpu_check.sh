@@ -131,12 +131,13 @@ gather() {
     describe_commit >"$directory/commit" && say "architectures: $architectures" >"$directory/built"
 }
 
-# Code of the host for any x86 with AVX2 and FMA rather than for this one; MPT_NATIVE=ON for this one.
+# Code of the host for any x86 with AVX2 and FMA rather than for this one; MPT_NATIVE=ON for this one. For one rank:
+# NCCL and MPI are large, and the other machine may lack them.
 make_bundle() {
   local host=(-DMPT_NATIVE=OFF)
   if [ "$(uname -m)" = x86_64 ]; then host+=(-DCMAKE_CXX_FLAGS=-march=x86-64-v3); fi
   if [ "${MPT_NATIVE:-OFF}" = ON ]; then host=(-DMPT_NATIVE=ON); fi
-  build_programs "${host[@]}" || die "the build failed"
+  build_programs "${host[@]}" -DMPT_NCCL=OFF -DMPT_MPI=OFF || die "the build failed"
   gather "$1" || die "$1 could not be filled"
   say "$1: $(du -sh "$1" | cut -f1) in $(find "$1" -type f | wc -l) files. On the other machine:"
   say "  $(basename "$1")/scripts/gpu_check.sh --use $(basename "$1") --output report"

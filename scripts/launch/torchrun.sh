@@ -17,7 +17,8 @@ command -v torchrun >/dev/null || die "no torchrun on PATH; it comes with PyTorc
 
 program=${MPRETRAIN:-$(command -v mpretrain || say "$root/build/cuda/mpretrain")}
 [ -x "$program" ] || die "$program is not there; build it, or say where it is: MPRETRAIN=..."
-gpus=${GPUS:-$(nvidia-smi -L | wc -l)}
+gpus=${GPUS:-$(nvidia-smi -L 2>/dev/null | wc -l)}
+[ "$gpus" -ge 1 ] || die "nvidia-smi lists no GPU here; GPUS=number says how many there are"
 nodes=${NNODES:-1}
 
 if [ "$nodes" -eq 1 ]; then
@@ -26,5 +27,5 @@ else
   [ -n "${MASTER:-}" ] || die "$nodes machines meet at one of them: MASTER=machine:port"
   meeting=(--rdzv-backend c10d --rdzv-endpoint "$MASTER" --rdzv-id "${RUN_ID:-mpretrain}")
 fi
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(($(nproc) / gpus > 0 ? $(nproc) / gpus : 1))}
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((($(nproc) + gpus - 1) / gpus))}
 exec torchrun --nnodes "$nodes" --nproc-per-node "$gpus" "${meeting[@]}" --no-python "$program" "$@"

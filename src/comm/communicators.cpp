@@ -37,33 +37,27 @@ Transport chosen(const CommOptions& options) {
 std::unique_ptr<Communicator> over_mpi(const RankEnvironment& environment, const CommOptions& options) {
   if (environment.launcher != Launcher::kMpi)
     throw error("{} on the CPU: ranks on the CPU need MPI: start them with mpirun", description(environment));
-  if (!kHasMpi)
-    throw error(
-        "{}: this program was built without MPI: install libopenmpi-dev and openmpi-bin, and build it again",
-        description(environment));
 #ifdef MPT_WITH_MPI
   return make_mpi_communicator(
       {.rank = environment.rank, .size = environment.size, .timeout = options.timeout});
 #else
   static_cast<void>(options);
-  return nullptr;
+  throw error(
+      "{}: this program was built without MPI: install libopenmpi-dev and openmpi-bin, and build it again",
+      description(environment));
 #endif
 }
 
 std::unique_ptr<Communicator> over_nccl(const RankEnvironment& environment, const CommOptions& options) {
-  if (!kHasNccl)
-    throw error("{} on GPUs: this program was built without NCCL: install libnccl-dev, and build it again",
-                description(environment));
-  if (environment.launcher == Launcher::kMpi && !kHasMpi)
-    throw error(
-        "{}: this program was built without MPI: start it with torchrun or srun, or install libopenmpi-dev "
-        "and openmpi-bin and build it again",
-        description(environment));
 #ifdef MPT_WITH_NCCL
-  return make_nccl_communicator(environment, {.timeout = options.timeout, .stream = options.stream});
+  const bool through_mpi =
+      environment.launcher == Launcher::kMpi && (kHasMpi || environment.master_address.empty());
+  return make_nccl_communicator(environment, {.timeout = options.timeout, .stream = options.stream},
+                                through_mpi ? over_mpi(environment, options) : nullptr);
 #else
   static_cast<void>(options);
-  return nullptr;
+  throw error("{} on GPUs: this program was built without NCCL: install libnccl-dev, and build it again",
+              description(environment));
 #endif
 }
 

@@ -168,6 +168,19 @@ int master_port(const Variables& variables) {
   return theirs ? int(*theirs) + 1 : 0;
 }
 
+// The address stays empty where nothing says it.
+void set_slurm_meeting(const Variables& variables, RankEnvironment& found) {
+  found.run_id = slurm_run_id(variables);
+  const auto hosts =
+      variables.text(variables.has("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_NODELIST");
+  found.master_address = variables.text("MASTER_ADDR").value_or(hosts ? first_host(*hosts) : "");
+  found.master_port = master_port(variables);
+  if (found.master_port != 0) return;
+  const int64_t job = variables.number("SLURM_JOB_ID", 0, int64_t{1} << 40).value_or(0);
+  const int64_t step = *variables.number("SLURM_STEP_ID", 0, int64_t{1} << 32);
+  found.master_port = kFirstSlurmPort + int((job * 16 + step) % kSlurmPorts);
+}
+
 // --- the launchers
 // -----------------------------------------------------------------------------------------------
 
@@ -214,7 +227,11 @@ std::optional<RankEnvironment> from_mpi(const Variables& variables) {
   for (const Names& names : kinds) {
     auto found = named(variables, names, Launcher::kMpi);
     if (!found) continue;
-    if (!variables.has(names.local_rank) && in_slurm_step(variables)) set_slurm_locals(variables, *found);
+    // Slurm's counts are those of this process only where srun started it as a task of MPI.
+    if (!variables.has(names.local_rank) && in_slurm_step(variables)) {
+      set_slurm_locals(variables, *found);
+      set_slurm_meeting(variables, *found);
+    }
     return found;
   }
   if (!variables.has("PMIX_RANK") || !in_slurm_step(variables)) return std::nullopt;
@@ -222,31 +239,23 @@ std::optional<RankEnvironment> from_mpi(const Variables& variables) {
   const auto of_all = place(variables, "PMIX_RANK", size);
   RankEnvironment found{.rank = of_all->rank, .size = of_all->size, .launcher = Launcher::kMpi};
   set_slurm_locals(variables, found);
+  set_slurm_meeting(variables, found);
   return found;
 }
 
 std::optional<RankEnvironment> from_slurm(const Variables& variables) {
   if (!in_slurm_step(variables)) return std::nullopt;
-  const auto of_all = place(variables, "SLURM_PROCID", slurm_size_name(variables));
+  const std::string size = slurm_size_name(variables);
+  const auto of_all = place(variables, "SLURM_PROCID", size);
   if (!of_all || of_all->size == 1) return std::nullopt;
   RankEnvironment found{.rank = of_all->rank, .size = of_all->size, .launcher = Launcher::kSlurm};
   set_slurm_locals(variables, found);
-  found.run_id = slurm_run_id(variables);
-  const auto hosts =
-      variables.text(variables.has("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_NODELIST");
-  const auto address = variables.text("MASTER_ADDR");
-  if (!address && !hosts)
+  set_slurm_meeting(variables, found);
+  if (found.master_address.empty())
     throw error(
         "environment variable {}={} is set, but neither MASTER_ADDR nor SLURM_STEP_NODELIST is: one of "
         "them says on which machine rank 0 runs",
-        slurm_size_name(variables), found.size);
-  found.master_address = address ? *address : first_host(*hosts);
-  found.master_port = master_port(variables);
-  if (found.master_port == 0) {
-    const int64_t job = variables.number("SLURM_JOB_ID", 0, int64_t{1} << 40).value_or(0);
-    const int64_t step = *variables.number("SLURM_STEP_ID", 0, int64_t{1} << 32);
-    found.master_port = kFirstSlurmPort + int((job * 16 + step) % kSlurmPorts);
-  }
+        size, found.size);
   return found;
 }
 

@@ -34,7 +34,7 @@ struct RankEnvironment {
   int64_t rank = 0, size = 1;
   int64_t local_rank = 0, local_size = 1;  // among the ranks of this machine
   Launcher launcher = Launcher::kNone;
-  // Where rank 0 waits for the others where MPI does not bring them together; empty and 0 there. The port is
+  // Where rank 0 waits for the others where MPI does not bring them together; empty under mpirun. The port is
   // MPT_MASTER_PORT, else MASTER_PORT + 1: torchrun listens at MASTER_PORT itself. Under Slurm without these
   // it is made of the job's number, and the address is the first machine of the step.
   std::string master_address{};

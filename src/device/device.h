@@ -66,6 +66,11 @@ class Device {
   virtual void receive(const Staged& /*staged*/) {}
   virtual std::unique_ptr<RepeatedWork> make_repeated_work() { return std::make_unique<RepeatedWork>(); }
 
+  // From now on every wait of the host for this device is made by guard(wait), which calls wait() once: for
+  // who must notice that it does not end. Empty: no longer. Only where waits may last for others' sake.
+  using WaitGuard = std::function<void(const std::function<void()>& wait)>;
+  virtual void guard_waits(WaitGuard /*guard*/) {}
+
   // Work beside the device's own, on a thread or stream of its own.
   virtual std::unique_ptr<SideQueue> make_side_queue();
   // Reads this device's memory beside its work; the device outlives it.

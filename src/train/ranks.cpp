@@ -39,6 +39,12 @@ Ranks::Ranks(const RankEnvironment& environment, const DistributedConfig& config
                                                   .backend = device.backend(),
                                                   .stream = queue_->cuda_stream()});
   collectives_.emplace(*communicator_, *queue_);
+  device_ = &device;
+  device.guard_waits([this](const std::function<void()>& wait) { communicator_->wait_for_device(wait); });
+}
+
+Ranks::~Ranks() {
+  if (device_ != nullptr) device_->guard_waits({});
 }
 
 }  // namespace mpt

@@ -27,6 +27,9 @@ class Ranks {
  public:
   // Throws Error where the others cannot be reached.
   Ranks(const RankEnvironment& environment, const DistributedConfig& config, Device& device);
+  ~Ranks();
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
 
   // Null for a rank alone.
   [[nodiscard]] Collectives* collectives() { return collectives_ ? &*collectives_ : nullptr; }
@@ -35,6 +38,7 @@ class Ranks {
   std::unique_ptr<SideQueue> queue_;
   std::unique_ptr<Communicator> communicator_;
   std::optional<Collectives> collectives_;
+  Device* device_ = nullptr;  // whose waits are guarded
 };
 
 }  // namespace mpt

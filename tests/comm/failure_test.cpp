@@ -187,8 +187,24 @@ INSTANTIATE_TEST_SUITE_P(How, MpiFailures,
                          testing::Values(Failure{"throw", "rank 1: this rank gives up"},
                                          Failure{"exit", "exit code"}, Failure{"kill", "signal 9"},
                                          Failure{"sleep", "barrier: rank 1 did not come within 1.5 s"},
+                                         Failure{"abort", "barrier: given up, as this rank ends"},
                                          Failure{"leave", "barrier: rank 1 is at the end of the run"}),
                          [](const auto& failure) { return std::string(failure.param.how); });
+
+TEST(LaunchScript, StartsRanksAndPassesTheirStatusOn) {
+  MPT_SKIP_WITHOUT_MPIRUN();
+  const auto launched = [](std::vector<std::string> args) {
+    auto environment = test::ranks_environment();
+    environment["MPRETRAIN"] = MPT_MPI_RANKS;
+    args.insert(args.begin(), "2");
+    return test::run_program(args,
+                             {.env = environment, .program = MPT_SOURCE_DIR "/scripts/launch/mpirun.sh"});
+  };
+  const test::ProgramResult good = launched({"cases", "1000"}), bad = launched({"exit", "1"});
+  EXPECT_EQ(good.exit_code, 0) << good.err;
+  EXPECT_NE(good.out.find(", 2 ranks"), std::string::npos) << good.out;
+  EXPECT_EQ(bad.exit_code, 3) << bad.err;
+}
 
 TEST(MpiFailures, ARankOfAnotherWorldIsNamed) {
   MPT_SKIP_WITHOUT_MPIRUN();

@@ -43,6 +43,22 @@ void fail(const std::string& how) {
   if (how == "sleep") std::this_thread::sleep_for(std::chrono::minutes(1));
 }
 
+// The rank's main thread fails while another of its threads waits for a rank that never comes.
+void abort_beside_a_call(int64_t culprit) {
+  const auto ranks = ranks_of_environment(std::chrono::minutes(5), int64_t{1} << 20);
+  if (ranks->rank() != culprit) std::this_thread::sleep_for(std::chrono::minutes(1));
+  std::thread waiting([&] {
+    try {
+      ranks->barrier();
+    } catch (const std::exception& caught) {
+      fmt::print(stderr, "{}\n", caught.what());
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  ranks->abort("the main thread fails");
+  waiting.join();
+}
+
 void run_until_failure(const std::string& how, int64_t culprit) {
   const auto ranks = ranks_of_environment(std::chrono::milliseconds(1500), int64_t{1} << 20);
   try {
@@ -67,6 +83,8 @@ int main(int argc, char** argv) {
     const std::string verb = argc > 2 ? argv[1] : "";
     if (verb == "cases")
       mpt::print_cases(std::atoll(argv[2]));
+    else if (verb == "abort")
+      mpt::abort_beside_a_call(std::atoll(argv[2]));
     else
       mpt::run_until_failure(verb, std::atoll(argv[2]));
     return 0;

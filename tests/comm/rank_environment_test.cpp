@@ -100,6 +100,14 @@ TEST(RankEnvironment, MpiUnderSrun) {
               {.rank = 6, .size = 11, .local_rank = 2, .local_size = 4});
 }
 
+// A program that was built without MPI can still meet the others.
+TEST(RankEnvironment, MpiUnderSrunKnowsAPlaceToMeet) {
+  const RankEnvironment task = found_in(with(kSlurm, {{"PMIX_RANK", "6"}}));
+  EXPECT_EQ(task.master_address, "gpu07");
+  EXPECT_EQ(task.run_id, found_in(kSlurm).run_id);
+  EXPECT_EQ(found_in(with(kSlurm, kOpenMpi)).master_address, "");
+}
+
 TEST(RankEnvironment, ATaskOfSrun) {
   const RankEnvironment found = found_in(kSlurm);
   expect_rank(found, Launcher::kSlurm, {.rank = 6, .size = 11, .local_rank = 2, .local_size = 4});

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "comm/collective_calls.h"
-#include "comm/communicators.h"
 #include "comm/cuda/nccl_handle.h"
 #include "comm/cuda/widen_sums.h"
 #include "comm/rendezvous.h"
@@ -183,14 +182,13 @@ class NcclCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_nccl_communicator(const RankEnvironment& environment,
-                                                     const NcclOptions& options) {
+                                                     const NcclOptions& options,
+                                                     std::unique_ptr<Communicator> launched) {
   check(options.stream != nullptr, "NCCL without a stream");
   ncclUniqueId id{};
   if (environment.rank == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&id, 1));
-  std::unique_ptr<Communicator> launched;
-  if (environment.launcher == Launcher::kMpi) {
-    launched = make_communicator(environment, {.transport = Transport::kMpi, .timeout = options.timeout});
+  if (launched) {
     launched->broadcast_host(bytes, 0);
   } else {
     share_bytes_of_rank_0(bytes, {.rank = environment.rank,

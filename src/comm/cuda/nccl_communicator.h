@@ -20,9 +20,10 @@ struct NcclOptions {
   CUstream_st* stream = nullptr;                                // outlives the communicator
 };
 
-// On the GPU that is selected. NCCL's id comes from rank 0 through MPI where that launched the ranks, else
-// over TCP (rendezvous.h). Throws Error where a rank does not come.
+// On the GPU that is selected. NCCL's id comes from rank 0 through `launched`, the ranks as MPI launched
+// them, which is kept; without it over TCP (rendezvous.h). Throws Error where a rank does not come.
 std::unique_ptr<Communicator> make_nccl_communicator(const RankEnvironment& environment,
-                                                     const NcclOptions& options);
+                                                     const NcclOptions& options,
+                                                     std::unique_ptr<Communicator> launched = nullptr);
 
 }  // namespace mpt

@@ -1,8 +1,10 @@
 #include "comm/mpi/mpi_communicator.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <mutex>
 #include <vector>
 
 #include <fmt/format.h>
@@ -16,6 +18,7 @@ namespace mpt {
 namespace {
 
 constexpr int kTags = 32768;  // every MPI has as many
+constexpr auto kEndTime = std::chrono::seconds(2);
 
 // What ranks meet for, sent so that none takes the end of another's run for a barrier.
 enum class Meeting : uint8_t { kBarrier = 1, kEnd = 2 };
@@ -112,8 +115,12 @@ class MpiCommunicator final : public Communicator {
 
   [[nodiscard]] int64_t bytes_sent() const override { return sent_; }
 
-  // There is no way to tell one rank that another gave up: MPI ends all processes.
-  void abort(const std::string& /*cause*/) noexcept override {
+  // There is no way to tell one rank that another gave up: MPI ends all processes. A call that another thread
+  // waits in ends first, unless it hangs in MPI itself.
+  void abort(const std::string& cause) noexcept override {
+    cancelled_ = true;
+    const std::unique_lock lock(in_call_, kEndTime);
+    spdlog::debug("rank {} ends all ranks: {}", who_.rank, cause);
     std::fflush(nullptr);
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
@@ -159,12 +166,14 @@ class MpiCommunicator final : public Communicator {
   // Ranks are no longer in step after a failure, so every later call fails like the first.
   template <class F>
   void run(const char* name, const F& post) {
+    const std::lock_guard lock(in_call_);
     if (!failure_.empty()) throw Error(failure_);
     try {
       MpiExchange exchange({.ranks = library_.ranks(),
                             .tag = int(exchanges_++ % kTags),
                             .piece_bytes = options_.piece_bytes,
                             .timeout = options_.timeout,
+                            .cancelled = &cancelled_,
                             .name = fmt::format("rank {}, {}", who_.rank, name)});
       post(exchange);
       exchange.wait();
@@ -181,6 +190,8 @@ class MpiCommunicator final : public Communicator {
   int64_t exchanges_ = 0;
   int64_t sent_ = 0;
   std::string failure_;
+  std::timed_mutex in_call_;  // for abort(): calls come from one thread at a time
+  std::atomic<bool> cancelled_{false};
   std::unique_ptr<std::byte[]> staging_;
   size_t staging_bytes_ = 0;
 };

@@ -80,6 +80,8 @@ void MpiExchange::wait() {
       deadline = Clock::now() + options_.timeout;
       continue;
     }
+    if (options_.cancelled != nullptr && *options_.cancelled)
+      throw error("{}: given up, as this rank ends", options_.name);
     if (Clock::now() > deadline)
       throw error("{}: {} within {} s", options_.name, waited_for(),
                   std::chrono::duration<double>(options_.timeout).count());

@@ -1,6 +1,7 @@
 // Messages between one rank and others that are under way together, and waiting for all of them.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +18,8 @@ struct MpiExchangeOptions {
   int tag = 0;  // the same on all ranks, another for the next exchange
   int64_t piece_bytes = 0;
   std::chrono::milliseconds timeout{};
-  std::string name{};  // for messages: "all_gather"
+  const std::atomic<bool>* cancelled = nullptr;  // set by another thread: a wait ends
+  std::string name{};                            // for messages: "all_gather"
 };
 
 class MpiExchange {

@@ -1,6 +1,7 @@
 #include "device/cuda/cuda_device.h"
 
 #include <limits>
+#include <utility>
 
 #include <cuda_runtime.h>
 #include <nvtx3/nvToolsExt.h>
@@ -117,7 +118,7 @@ class CudaDevice final : public Device {
   }
   void synchronize() override {
     check_may_wait("synchronize");
-    check_cuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+    wait_for_stream();
   }
 
   void send(const Staged& staged) override {
@@ -133,6 +134,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<DeviceReader> make_reader() override {
     return make_cuda_reader(stream_.get(), options_.index);
   }
+  void guard_waits(WaitGuard guard) override { guard_ = std::move(guard); }
   std::unique_ptr<SideQueue> make_side_queue() override { return make_cuda_side_queue(stream_.get()); }
 
   void push_range(const char* name) override { nvtxRangePushA(name); }
@@ -158,7 +160,7 @@ class CudaDevice final : public Device {
     check_cuda(cudaMemcpy2DAsync(target.data, target.pitch, source.data, source.pitch, row_bytes(shape),
                                  static_cast<size_t>(shape.rows), kind, stream_.get()),
                "cudaMemcpy2DAsync");
-    check_cuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+    wait_for_stream();
   }
   void copy_staged(std::byte* target, const std::byte* source, const Staged& staged, cudaMemcpyKind kind) {
     check(staged.tensor.contiguous(), "staged tensor [{},{}] with rows {} apart", staged.tensor.rows,
@@ -167,6 +169,13 @@ class CudaDevice final : public Device {
     check_cuda(
         cudaMemcpyAsync(target, source, static_cast<size_t>(staged.tensor.bytes()), kind, stream_.get()),
         "cudaMemcpyAsync");
+  }
+  void wait_for_stream() const {
+    const auto wait = [this] { check_cuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize"); };
+    if (guard_)
+      guard_(wait);
+    else
+      wait();
   }
   // In the first run of repeated work too, though only the recording of the second could not hold it.
   void check_may_wait(std::string_view what) const {
@@ -179,6 +188,7 @@ class CudaDevice final : public Device {
   CudaGemm gemm_;
   std::unique_ptr<Attention> attention_;
   RepetitionDepth repetition_;
+  WaitGuard guard_;
 };
 
 class CudaPlanningDevice final : public Device {

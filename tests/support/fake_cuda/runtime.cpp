@@ -16,6 +16,9 @@
 #include "support/fake_cuda/memory.h"
 
 using fake_cuda::detail::device_memory;
+using fake_cuda::detail::enqueue_item;
+using fake_cuda::detail::Item;
+using fake_cuda::detail::Mark;
 using fake_cuda::detail::Opened;
 using fake_cuda::detail::pinned_memory;
 using fake_cuda::detail::Place;
@@ -25,19 +28,6 @@ using fake_cuda::detail::Work;
 using Clock = std::chrono::steady_clock;
 
 namespace {
-
-// A point in the work of a stream for which others may wait.
-struct Mark {
-  bool reached = false;
-};
-
-// What a stream does: wait for a mark, work, reach a mark; any of them may be missing.
-struct Item {
-  cudaStream_t stream = nullptr;
-  std::shared_ptr<Mark> after{};
-  Work work{};
-  std::shared_ptr<Mark> reaches{};
-};
 
 struct Capture {
   cudaStream_t origin = nullptr;
@@ -129,6 +119,8 @@ auto run_items(std::deque<Item> items, const Run& run) -> decltype(run(Work{})) 
     const size_t next = next_item(items);
     const Item item = std::move(items[next]);
     items.erase(items.begin() + ptrdiff_t(next));
+    if (item.after && !item.after->reached)
+      return run([]() -> std::optional<std::string> { return "a stream waits for what never comes"; });
     if (item.work)
       if (const auto fault = run(item.work)) return fault;
     if (item.reaches) item.reaches->reached = true;
@@ -308,31 +300,6 @@ cudaError_t check_arguments(const fake_cuda::detail::Kernel& kernel) {
   return cudaSuccess;
 }
 
-// Runs it, keeps it for later or records it.
-cudaError_t enqueue_item(Item item) {
-  Runtime& r = runtime();
-  if (r.sticky != cudaSuccess) return note(r.sticky);
-  if (const auto error = check_stream(item.stream)) return error;
-  if (item.stream == nullptr && !r.captures.empty()) {
-    invalidate_captures();
-    return refuse(cudaErrorStreamCaptureImplicit, "work on the default stream during the capture of another");
-  }
-  if (item.stream != nullptr && item.stream->capture != nullptr) {
-    if (!item.stream->capture->valid)
-      return refuse(cudaErrorStreamCaptureInvalidated, "the capture had become invalid");
-    item.stream->capture->items.push_back(std::move(item));
-    return cudaSuccess;
-  }
-  if (r.execution != fake_cuda::Execution::kAtOnce) {
-    r.pending.push_back(std::move(item));
-    return cudaSuccess;
-  }
-  if (item.work)
-    if (const auto error = run_now(item.work)) return error;
-  if (item.reaches) item.reaches->reached = true;
-  return cudaSuccess;
-}
-
 // Whether the origin of a capture waits, directly or not, for all work of the streams that joined it.
 bool all_joined(const Capture& capture) {
   using Counts = std::map<cudaStream_t, int64_t>;  // of items, by stream
@@ -362,6 +329,30 @@ cudaError_t refuse(cudaError_t error, std::string why) {
   runtime().fault = std::move(why);
   runtime().fault_error = error;
   return note(error);
+}
+
+cudaError_t enqueue_item(Item item) {
+  Runtime& r = runtime();
+  if (r.sticky != cudaSuccess) return note(r.sticky);
+  if (const auto error = check_stream(item.stream)) return error;
+  if (item.stream == nullptr && !r.captures.empty()) {
+    invalidate_captures();
+    return refuse(cudaErrorStreamCaptureImplicit, "work on the default stream during the capture of another");
+  }
+  if (item.stream != nullptr && item.stream->capture != nullptr) {
+    if (!item.stream->capture->valid)
+      return refuse(cudaErrorStreamCaptureInvalidated, "the capture had become invalid");
+    item.stream->capture->items.push_back(std::move(item));
+    return cudaSuccess;
+  }
+  if (r.execution != fake_cuda::Execution::kAtOnce) {
+    r.pending.push_back(std::move(item));
+    return cudaSuccess;
+  }
+  if (item.work)
+    if (const auto error = run_now(item.work)) return error;
+  if (item.reaches) item.reaches->reached = true;
+  return cudaSuccess;
 }
 
 cudaError_t enqueue(cudaStream_t stream, Work work) {
