@@ -8,7 +8,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <future>
 #include <iostream>
 #include <set>
@@ -128,14 +127,23 @@ INSTANTIATE_TEST_SUITE_P(CrashCampaign, Faults, testing::Values(1, 2, 3),
 
 // --- processes that are killed ---------------------------------------------------------------------------
 
+// Empty for a process that ends meanwhile.
+std::string command_line_of(const std::filesystem::path& process) {
+  const int file = ::open((process / "cmdline").c_str(), O_RDONLY | O_CLOEXEC);
+  std::string line(1 << 16, '\0');
+  const ssize_t count = file < 0 ? 0 : ::read(file, line.data(), line.size());
+  if (file >= 0) ::close(file);
+  line.resize(size_t(std::max<ssize_t>(count, 0)));
+  return line;
+}
+
 // Processes whose command line names the run.
 std::vector<pid_t> processes_of(const std::string& run, const std::string& program) {
   std::vector<pid_t> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
-    const std::string line{std::istreambuf_iterator<char>(file), {}};
+    const std::string line = command_line_of(entry.path());
     if (line.find("name=" + run + '\0') == std::string::npos) continue;
     const std::string first = line.substr(0, line.find('\0'));
     if (program.empty() || first.ends_with(program)) found.push_back(pid_t(std::stol(name)));
