@@ -45,13 +45,25 @@ CLI::ExtrasError unknown_verb(const std::string& found, const std::vector<std::s
           CLI::ExitCodes::ExtrasError};
 }
 
+// `next` is what follows a verb that has verbs of its own.
+void check_inner_verb(const std::string& next, const std::vector<std::string>& verbs) {
+  if (next.empty()) throw CLI::RequiredError(fmt::format("A verb ({})", fmt::join(verbs, ", ")));
+  if (next.starts_with("-") || std::find(verbs.begin(), verbs.end(), next) != verbs.end()) return;
+  throw unknown_verb(next, verbs);
+}
+
 // "--config F ..." stands for "train --config F ...". Anything but a verb or an option in front is wrong.
 void complete_verb(const CLI::App& program, std::vector<std::string>& arguments) {
   const std::vector<std::string> verbs = verbs_of(program);
   const size_t at = !arguments.empty() && arguments.front() == kLogLevel ? 2 : 0;
   if (arguments.size() <= at) throw CLI::RequiredError(fmt::format("A verb ({})", fmt::join(verbs, ", ")));
   const std::string first = arguments[at];
-  if (std::find(verbs.begin(), verbs.end(), first) != verbs.end() || is_for_the_program(first)) return;
+  if (is_for_the_program(first)) return;
+  if (std::find(verbs.begin(), verbs.end(), first) != verbs.end()) {
+    const std::vector<std::string> inner = verbs_of(*program.get_subcommand(first));
+    if (!inner.empty()) check_inner_verb(arguments.size() > at + 1 ? arguments[at + 1] : "", inner);
+    return;
+  }
   if (!first.starts_with("-")) throw unknown_verb(first, verbs);
   arguments.insert(arguments.begin() + std::ptrdiff_t(at), "train");
 }

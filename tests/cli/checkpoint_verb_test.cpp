@@ -119,9 +119,8 @@ TEST_F(CheckpointVerb, VerifyNamesWhatIsWrongAndFails) {
 
 TEST_F(CheckpointVerb, PruneKeepsWhatItsRuleSays) {
   for (const char* left_by_crash : {"step_00000600.tmp", "step_00000050.deleting", "notes"})
-    fs.create_directories(fmt::format("{}/{}", directory_ / "run/checkpoints", left_by_crash));
+    fs.create_directories(fmt::format("{}/run/checkpoints/{}", directory_.path(), left_by_crash));
   const std::vector<std::string> before = left();
-  const Arguments rule{"--keep-last", "1", "--keep-every", "200"};
   const ProgramResult dry = run({"prune", "run", "--keep-last", "1", "--keep-every", "200", "--dry-run"});
   EXPECT_EQ(dry.exit_code, 0) << dry.err;
   EXPECT_EQ(left(), before);
