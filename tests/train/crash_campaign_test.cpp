@@ -7,14 +7,13 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <future>
 #include <iostream>
-#include <set>
 
 #include <gtest/gtest.h>
 
 #include "support/fault_file_system.h"
+#include "support/find_processes.h"
 #include "support/ranks_program.h"
 #include "support/temp_directory.h"
 #include "train/ranks_run.h"
@@ -127,36 +126,12 @@ INSTANTIATE_TEST_SUITE_P(CrashCampaign, Faults, testing::Values(1, 2, 3),
 
 // --- processes that are killed ---------------------------------------------------------------------------
 
-// Empty for a process that ends meanwhile.
-std::string command_line_of(const std::filesystem::path& process) {
-  const int file = ::open((process / "cmdline").c_str(), O_RDONLY | O_CLOEXEC);
-  std::string line(1 << 16, '\0');
-  const ssize_t count = file < 0 ? 0 : ::read(file, line.data(), line.size());
-  if (file >= 0) ::close(file);
-  line.resize(size_t(std::max<ssize_t>(count, 0)));
-  return line;
-}
-
-// Processes whose command line names the run.
-std::vector<pid_t> processes_of(const std::string& run, const std::string& program) {
-  std::vector<pid_t> found;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::string line = command_line_of(entry.path());
-    if (line.find("name=" + run + '\0') == std::string::npos) continue;
-    const std::string first = line.substr(0, line.find('\0'));
-    if (program.empty() || first.ends_with(program)) found.push_back(pid_t(std::stol(name)));
-  }
-  return found;
-}
-
 enum class Blow { kKillOneRank, kKillAllRanks, kKillEverything, kTerminateOneRank, kTerminateAllRanks };
 constexpr int kBlows = 5;
 
 void strike(Blow blow, const std::string& run, Draws& draws) {
-  std::vector<pid_t> ranks = processes_of(run, "mpretrain");
-  if (blow == Blow::kKillEverything) ranks = processes_of(run, "");
+  std::vector<pid_t> ranks = processes_that_say("name=" + run, "mpretrain");
+  if (blow == Blow::kKillEverything) ranks = processes_that_say("name=" + run, "");
   if (ranks.empty()) return;
   const bool one = blow == Blow::kKillOneRank || blow == Blow::kTerminateOneRank;
   if (one) ranks = {ranks[size_t(draws.index(int64_t(ranks.size())))]};

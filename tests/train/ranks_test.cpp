@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <sstream>
 
 #include <gtest/gtest.h>
 
@@ -246,22 +247,60 @@ TEST(Ranks, MoreRanksThanRowsAreRefused) {
   EXPECT_ERROR(train_on(7, config), "7 ranks for the 6 rows of a step", "batch.tokens_per_step");
 }
 
-// A NaN that one rank sees is a step that all leave out, stop at or go back from.
-class NonfiniteOnRanks : public testing::Test {
- protected:
-  // A weight that is infinite makes every loss NaN from then on; a learning rate of 1e30 makes it one.
-  Directory directory_;
-};
+// A gradient that is not finite is a step that all leave out, stop at or go back from. A rate of 1e30 makes
+// every weight infinite at the first step.
+const std::vector<std::string> kExplodes{"optimizer.lr_additive=1e30"};
 
-TEST_F(NonfiniteOnRanks, StopsAllByDefault) {
-  const RunConfig config = directory_.config("run", {"optimizer.lr_additive=1e30", "optimizer.eps=1e-30"});
-  EXPECT_ERROR(train_on(2, config), "not both finite", "nonfinite_policy");
+RunConfig exploding(const Directory& directory, std::vector<std::string> more) {
+  more.insert(more.end(), kExplodes.begin(), kExplodes.end());
+  return directory.config("run", more);
 }
 
-TEST_F(NonfiniteOnRanks, RollbackNeedsACheckpoint) {
-  const RunConfig config =
-      directory_.config("run", {"optimizer.lr_additive=1e30", "train.nonfinite_policy=rollback"});
-  EXPECT_ERROR(train_on(2, config), "no checkpoint to go back to");
+TEST(NonfiniteOnRanks, StopsAllByDefault) {
+  const Directory directory;
+  EXPECT_ERROR(train_on(2, exploding(directory, {})), "not both finite", "nonfinite_policy");
+}
+
+TEST(NonfiniteOnRanks, IsLeftOutByAll) {
+  const Directory directory;
+  const RunConfig config = exploding(directory, {"train.nonfinite_policy=skip_step"});
+  train_on(2, config);
+  int64_t skipped = 0;
+  for (const auto& [step, record] : records_of(config)) skipped += record.value("skipped", false) ? 1 : 0;
+  EXPECT_EQ(skipped, kSteps - 1);
+}
+
+TEST(NonfiniteOnRanks, RollbackNeedsACheckpoint) {
+  const Directory directory;
+  EXPECT_ERROR(train_on(2, exploding(directory, {"train.nonfinite_policy=rollback"})),
+               "no checkpoint to go back to");
+}
+
+// Back to step 4 with other data from then on, as often as is allowed.
+TEST(NonfiniteOnRanks, RollbackGoesOnBehindTheData) {
+  for (const int64_t ranks : {1, 2}) {
+    const Directory directory;
+    const RunConfig good = directory.config("run", {"train.steps=4"});
+    train_on(ranks, good);
+    RunConfig config = directory.config("run", {"train.nonfinite_policy=rollback", "train.max_rollbacks=2"});
+    const std::vector<std::string> before = hashes_of(good);
+    config.optimizer.lr_additive = 1e30;  // step 5 is made, step 6 is not finite
+    EXPECT_ERROR(train_on(ranks, config, checkpoint_path(good, 4)), "after 2 rollbacks", "max_rollbacks");
+    int64_t rollbacks = 0;
+    std::set<std::string> seen(before.begin(), before.end());
+    std::istringstream lines(posix_file_system().read_file(metrics_path(config)));
+    for (std::string line; std::getline(lines, line);) {
+      const auto record = nlohmann::json::parse(line);
+      if (record.contains("reason")) {
+        ++rollbacks;
+        EXPECT_EQ(record.at("step"), 4);
+        EXPECT_EQ(record.at("reason"), "rollback from step 6");
+      } else if (record.contains("data_hash") && record.at("step").get<int64_t>() > 4) {
+        EXPECT_TRUE(seen.insert(record.at("data_hash")).second) << line;  // never the same data again
+      }
+    }
+    EXPECT_EQ(rollbacks, 2);
+  }
 }
 
 }  // namespace
