@@ -191,11 +191,15 @@ class Visit {
     std::memcpy(bytes.data(), text.data(), bytes.size());
     return true;
   }
+  // With the beginning of what it said, as far as that is text.
   [[nodiscard]] std::string not_rank_0(const std::string& answer) const {
+    std::string said = answer.substr(0, 40);
+    std::replace_if(
+        said.begin(), said.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
     return fmt::format(
         "what answers at {} is no rank 0 of this program (\"{}\"); MPT_MASTER_PORT chooses another "
         "port on all ranks",
-        place(options_), answer.substr(0, 40));
+        place(options_), said);
   }
 
   const RendezvousOptions& options_;

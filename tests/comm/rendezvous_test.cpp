@@ -162,13 +162,13 @@ TEST_F(Rendezvous, AnotherProgramAtThePort) {
     ASSERT_TRUE(other.wait_readable(std::chrono::steady_clock::now() + 10s));
     const auto connection = other.accepted();
     ASSERT_TRUE(connection);
-    const std::string text = "HTTP/1.1 400 Bad Request\n";
+    const std::string text = "HTTP/1.1 400\a\n";
     ASSERT_TRUE(connection->send(std::as_bytes(std::span(text)), std::chrono::steady_clock::now() + 10s));
   });
   const auto thrown = meet({options(1, 2)});
   program.join();
   EXPECT_TRUE(has(thrown[0], "is no rank 0 of this program")) << thrown[0];
-  EXPECT_TRUE(has(thrown[0], "HTTP/1.1 400")) << thrown[0];
+  EXPECT_TRUE(has(thrown[0], "\"HTTP/1.1 400?\"")) << thrown[0];
 }
 
 TEST_F(Rendezvous, StrangersDoNotDisturb) {
