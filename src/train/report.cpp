@@ -242,12 +242,14 @@ int64_t largest_micro_batch(const RunConfig& config, Device& device, RankShape s
   return rows / parts;
 }
 
-void require_memory(const RunConfig& config, Device& device, RankShape shape) {
-  const int64_t needed = planned_memory(config, device, shape).total(), available = device.memory_bytes();
+void require_memory(const RunConfig& config, Device& device, RankShape shape, int64_t sharing) {
+  const int64_t needed = planned_memory(config, device, shape).total(),
+                available = device.memory_bytes() / sharing;
   if (needed <= available) return;
   const int64_t rows = largest_micro_batch(config, device, shape);
-  throw error("this run needs {} of memory, {} are available on {}; {}", format_bytes(double(needed)),
+  throw error("this run needs {} of memory, {} are available on {}{}; {}", format_bytes(double(needed)),
               format_bytes(double(available)), device.name(),
+              sharing > 1 ? fmt::format(" for each of {} ranks", sharing) : "",
               rows > 0 ? fmt::format("batch.micro_batch_rows={} would fit", rows)
                        : "no micro-batch fits: choose a smaller model, or train.activation_recompute=block");
 }

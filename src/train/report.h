@@ -24,8 +24,9 @@ std::string ranks_report(const RunConfig& config, Device& device, RankShape shap
 // Device and libraries.
 std::string device_report(Device& device);
 
-// Throws Error with the figures if training would not fit in the device's memory.
-void require_memory(const RunConfig& config, Device& device, RankShape shape = {});
+// Throws Error with the figures if training would not fit in the device's memory, which `sharing` ranks like
+// this one take from.
+void require_memory(const RunConfig& config, Device& device, RankShape shape = {}, int64_t sharing = 1);
 
 // Rows of the largest micro-batch that divides a step and fits; 0 if none does.
 int64_t largest_micro_batch(const RunConfig& config, Device& device, RankShape shape = {});

@@ -94,11 +94,12 @@ void write_resolved_config(FileSystem& fs, const RunConfig& config) {
 
 class TrainingRun {
  public:
-  TrainingRun(const RunConfig& config, Device& device, Collectives* ranks)
-      : config_(config), device_(device), ranks_(ranks), group_(rank_group(ranks)) {}
+  // `sharing`: ranks, this one included, that take memory from the same device.
+  TrainingRun(const RunConfig& config, Device& device, Collectives* ranks, int64_t sharing)
+      : config_(config), device_(device), ranks_(ranks), group_(rank_group(ranks)), sharing_(sharing) {}
 
   void run(const std::string& resume) {
-    require_memory(config_, device_, shape_of(ranks_));
+    require_memory(config_, device_, shape_of(ranks_), sharing_);
     const ProductRate rate = measured_product_rate(device_);
     trainer_.emplace(config_, device_, fs_, ranks_);
     if (ranks_ != nullptr) check_same_start(*ranks_, config_, trainer_->training_data());
@@ -129,6 +130,7 @@ class TrainingRun {
   Device& device_;
   Collectives* ranks_;
   RankGroup group_;
+  int64_t sharing_;
   FileSystem& fs_ = posix_file_system();
   std::optional<RunLock> lock_;
   std::optional<Trainer> trainer_;
@@ -142,7 +144,8 @@ void run_train(const TrainCommand& command) {
   const RunConfig config = load_run_config(command.config, command.overrides);
   const std::unique_ptr<Device> device = make_device(device_of_rank(config.device, environment));
   Ranks ranks(environment, config.distributed, *device);
-  TrainingRun run(config, *device, ranks.collectives());
+  const int64_t sharing = device->backend() == Backend::kCpu ? environment.local_size : 1;
+  TrainingRun run(config, *device, ranks.collectives(), sharing);
   or_abort(ranks.collectives(), [&] { run.run(command.resume); });
 }
 
