@@ -142,7 +142,7 @@ Optimizer::States Optimizer::allocate_states(size_t index, Allocator& allocator)
 
 void Optimizer::allocate_scratch(Allocator& allocator) {
   int64_t most_pieces = 0, live_units = 0, scaled_rows = 0;
-  std::vector<MatrixShape> projected;
+  std::vector<MatrixShape> own_projected;
   for (size_t i = 0; i < targets_.size(); ++i) {
     const EncodedTensor& w = targets_[i].weights;
     most_pieces = std::max(most_pieces, square_sums(w.rows, w.cols));
@@ -151,7 +151,7 @@ void Optimizer::allocate_scratch(Allocator& allocator) {
       live_units = std::max(live_units, units_[i].count);
     }
     if (is_scaled(w.encoding.format)) scaled_rows = std::max(scaled_rows, w.rows);
-    if (states_[i].projection.rows > 0) projected.push_back({w.rows, w.cols});
+    if (projected(i) && !units_[i].empty()) own_projected.push_back({w.rows, w.cols});
   }
   const auto row = [&](DType dtype, int64_t count) {
     return allocator.tensor(Purpose::kScratch, dtype, 1, count);
@@ -165,8 +165,8 @@ void Optimizer::allocate_scratch(Allocator& allocator) {
     exponent_table_ = allocator.staged(Purpose::kScratch, DType::kF32, 1, 2 * ExponentDecay::kEntries);
   if (live_units > 0) unit_maxima_ = row(DType::kF32, live_units);
   if (!live_.empty()) next_maxima_ = row(DType::kF32, int64_t(live_.size()));
-  if (!projected.empty())
-    projection_scratch_ = allocate_projection_scratch(projected, config_.apollo_e_rank, allocator);
+  if (!own_projected.empty())
+    projection_scratch_ = allocate_projection_scratch(own_projected, config_.apollo_e_rank, allocator);
   if (options_.survey == Survey::kOnDemand) allocate_survival(allocator);
   if (scaled_rows > 0) precision_ops_ = make_precision_ops(device_, allocator, scaled_rows);
 }

@@ -429,6 +429,26 @@ TEST(ShardedUpdate, APlanCountsTheStatesOfTheShard) {
   }
 }
 
+// Memory for projections is taken where a projected matrix is updated: here by two ranks of four.
+TEST(ShardedUpdate, ProjectionsTakeNoMemoryElsewhere) {
+  const RunSetup setup = clipped(combination_named("apollo_e channel"));
+  const OptimizerRun run(setup, shapes_to_cut());
+  const UnitPartition partition(tensors_to_cut(setup.config), 4);
+  const auto device = make_cpu_device(1);
+  int64_t ranks = 0;
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    PlanningAllocator planned;
+    OptimizerOptions options = setup.options;
+    options.shard = {.partition = &partition, .rank = rank};
+    const Optimizer optimizer(setup.config, options, run.targets(), *device, planned);
+    const bool projects = !optimizer.units(1).empty() || !optimizer.units(2).empty();
+    ranks += projects;
+    // The least there is to a projection: its gradient in fp32.
+    EXPECT_EQ(planned.use().of(Purpose::kScratch) > 67 * 33 * 4, projects) << rank;
+  }
+  EXPECT_EQ(ranks, 2);
+}
+
 TEST(ShardedUpdate, RefusesWhatDoesNotFit) {
   const RunSetup setup = clipped(every_combination()[0]);
   const OptimizerRun run(setup, shapes_to_cut());
