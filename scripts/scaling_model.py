@@ -74,7 +74,7 @@ class Spec:
     stored_cols: int
     fused: int = 1
 
-    @property
+    @functools.cached_property
     def per_row(self):
         return ceil_div(self.cols, UNIT)
 
@@ -303,9 +303,7 @@ class Stretch:
 
     @property
     def elements(self):
-        s, end = self.spec, self.first + self.count
-        whole = s.rows * s.cols if end == s.units else elements_up_to(s, end)
-        return whole - elements_up_to(s, self.first)
+        return elements_up_to(self.spec, self.first + self.count) - elements_up_to(self.spec, self.first)
 
 
 def cut_bucket(specs, whole, ranks):
@@ -324,16 +322,22 @@ def cut_bucket(specs, whole, ranks):
                 break
             rank += 1
         before += elements
-        # The rank whose end this was may have been passed by exactly at it.
-        while rank > 0 and total * rank // ranks - before >= 0:
-            rank -= 1
     return made
 
 
-@functools.lru_cache(maxsize=4)
 def partition(case):
-    """Stretches by bucket."""
-    made = [cut_bucket([s for g in bucket for s in case.groups[g]], case.projected, case.ranks) for bucket in buckets(case)]
+    """Stretches by bucket. Neither batch nor formats of weights matter."""
+    return cut(dataclasses.replace(case, batch=None, regime=None, sharded=True, optimizer=case.optimizer == "apollo_e" and "apollo_e"))
+
+
+def specs_of_buckets(case):
+    return [tuple(s for g in bucket for s in case.groups[g]) for bucket in buckets(case)]
+
+
+@functools.lru_cache(maxsize=64)
+def cut(case):
+    alike = {specs: cut_bucket(specs, case.projected, case.ranks) for specs in set(specs_of_buckets(case))}
+    made = [list(alike[specs]) for specs in specs_of_buckets(case)]
     if case.optimizer == "apollo_e":
         give_whole_tensors(case, made)
     return made
@@ -352,10 +356,16 @@ def give_whole_tensors(case, made):
 
 
 def own_elements(case):
-    owned = [0] * case.ranks
+    """Of every rank."""
+    return owned(dataclasses.replace(case, batch=None, regime=None, optimizer=case.optimizer == "apollo_e" and "apollo_e"))
+
+
+@functools.lru_cache(maxsize=64)
+def owned(case):
+    elements = [0] * case.ranks
     for stretch in (s for bucket in partition(case) for s in bucket):
-        owned[stretch.rank] += stretch.elements
-    return owned
+        elements[stretch.rank] += stretch.elements
+    return elements
 
 
 def laid_out(case, bucket, memory_of):
@@ -388,13 +398,23 @@ class Parts(typing.NamedTuple):
     sums: list     # of gradients; where nothing is sharded they go round in the place of weights
 
 
-@functools.lru_cache(maxsize=4)
 def exchanged(case):
-    cut = partition(case)
-    gradients = [gradient_parts(case, b, case.gradient_reduce) for b in cut]
+    return parts_of(dataclasses.replace(case, batch=None, optimizer=case.optimizer == "apollo_e" and "apollo_e"))
+
+
+@functools.lru_cache(maxsize=64)
+def parts_of(case):
+    def each(parts):
+        if case.optimizer == "apollo_e":  # whole matrices go to different ranks
+            return [parts(case, b) for b in partition(case)]
+        alike = dict(zip(specs_of_buckets(case), partition(case)))
+        of = {specs: parts(case, bucket) for specs, bucket in alike.items()}
+        return [of[specs] for specs in specs_of_buckets(case)]
+
+    gradients = each(functools.partial(gradient_parts, dtype=case.gradient_reduce))
     if case.sharded:
-        return Parts(gradients, [weight_parts(case, b) for b in cut], [])
-    return Parts(gradients, [], [gradient_parts(case, b, case.regime.gradient) for b in cut])
+        return Parts(gradients, each(weight_parts), [])
+    return Parts(gradients, [], each(functools.partial(gradient_parts, dtype=case.regime.gradient)))
 
 
 def linears_in_fp8(case):
@@ -411,8 +431,8 @@ def volume(case, rank=0):
         return dict.fromkeys(["gradients", "weights", "norm", "amaxes"], 0)
     parts, others = exchanged(case), case.ranks - 1
     gradients = sum(sum(p) - p[rank] for p in parts.gradients) + sum(p[rank] * others for p in parts.sums)
-    owned = sum(ceil_div(s.count, 16) for bucket in partition(case) for s in bucket if s.rank == rank)
-    norm = 8 * owned * others if case.sharded else 0
+    pieces = sum(ceil_div(s.count, 16) for bucket in partition(case) for s in bucket if s.rank == rank)
+    norm = 8 * pieces * others if case.sharded else 0
     return {"gradients": gradients, "weights": sum(p[rank] * others for p in parts.weights), "norm": norm,
             "amaxes": 3 * linears_in_fp8(case) * 4 * others * case.micro_batches}
 
@@ -574,14 +594,26 @@ def add_states(memory, case, rank):
             add("fp32", APOLLO_RANK, min(spec.rows, spec.cols))
 
 
-def add_optimizer_scratch(memory, case):
+def add_projection_scratch(memory, specs):
+    """What the projected matrices of a rank take turns to use."""
+    if not specs:
+        return
+    channels, add = max(max(s.rows, s.cols) for s in specs), functools.partial(memory.add, "scratch")
+    add("fp32", max(s.rows * s.cols for s in specs))
+    add("fp32", max([ceil_div(s.rows, 32) * APOLLO_RANK * s.cols for s in specs if s.rows < s.cols], default=0))
+    add("fp32", channels, APOLLO_RANK)
+    add("fp64", 2, channels)
+    add("fp32", channels)
+
+
+def add_optimizer_scratch(memory, case, rank):
     """The tables of functors are left out: some hundred bytes a parameter tensor."""
     memory.add("scratch", "fp64", norm_pieces(case))
     memory.add("scratch", "fp64", ceil_div(norm_pieces(case), 1024))
     if case.regime.weights in ("block_fp8", "nvfp4"):
         memory.add("scratch", "fp32", max(s.rows for s in case.specs if s.kind == "linear") + 1)
-    if case.optimizer == "apollo_e":
-        memory.add("scratch", "fp32", max(s.rows * s.cols for s in case.specs if s.kind == "linear"))
+    updated = {s.spec for bucket in partition(case) for s in bucket if s.rank == rank or not case.sharded}
+    add_projection_scratch(memory, [spec for spec in updated if case.projected(spec)])
 
 
 def add_exchange(memory, case, rank):
@@ -604,13 +636,22 @@ def memory_of(case, rank=0):
     add_activations(memory, case)
     add_model_scratch(memory, case)
     add_states(memory, case, rank)
-    add_optimizer_scratch(memory, case)
+    add_optimizer_scratch(memory, case, rank)
     if not case.alone:
         add_exchange(memory, case, rank)
     return memory
 
 
 # --- time ------------------------------------------------------------------------------------------------
+
+
+class Protocol(typing.NamedTuple):
+    """How a ring passes bytes on: seconds of a step within and between nodes, and its share of a link, or bytes/s at most."""
+
+    intra_latency: float
+    inter_latency: float
+    share: float
+    at_most: float = float("inf")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -622,32 +663,44 @@ class Machine:
     achieved: float             # share of them that large products and attention reach together
     memory: float
     memory_bandwidth: float
-    kernel: float               # shortest time that a kernel or a copy takes, launch included
+    kernel: float               # shortest time that a kernel takes, launch included
+    copy_launch: float          # the same of a copy that packs or unpacks
     node: int
     intra: float                # bytes/s
-    inter: float
-    intra_latency: float        # of a step of a ring
-    inter_latency: float
+    inter: float                # of its adapter
+    protocols: tuple
+    small: tuple = (6.8e-6, 0.6e-6, 5.0e-6)  # of a reduction of few bytes over a tree: begin, step within a node, between nodes
     beside: bool = True         # collectives run beside computing rather than in its place
 
 
-# Peak figures of NVIDIA's data sheets for H100 SXM (dense), HGX H100 with NVLink 4 (18 links of 25 GB/s) and one 400 Gbit/s adapter a
-# GPU; latencies of a ring's step from NCCL's own tuning table (Ring, Simple). `achieved` and `kernel` are guesses: nothing
-# of this program has been measured on a GPU.
+# Peak figures of NVIDIA's data sheets for H100 SXM (dense), HGX H100 with NVLink 4 (18 links of 25 GB/s) and one 400 Gbit/s
+# adapter a GPU, four fifths of memory and links; latencies and shares of LL, LL128 and Simple from NCCL's own tuning
+# tables. `achieved`, `kernel` and `copy_launch` are guesses: nothing of this program has been measured on several GPUs.
 H100 = Machine("8 x H100 SXM a node", {"fp32": 67e12, "bf16": 989e12, "fp8": 1979e12}, achieved=0.4, memory=80e9,
-               memory_bandwidth=3.35e12 * 0.8, kernel=2.5e-6, node=8, intra=450e9 * 0.8, inter=50e9 * 0.8,
-               intra_latency=3.4e-6, inter_latency=14e-6)
+               memory_bandwidth=3.35e12 * 0.8, kernel=2.5e-6, copy_launch=2.5e-6, node=8, intra=450e9 * 0.8, inter=50e9 * 0.8,
+               protocols=(Protocol(0.6e-6, 2.7e-6, 0.5, 35e9), Protocol(1.9e-6, 4.0e-6, 0.92), Protocol(3.4e-6, 14e-6, 1.0)))
 
 
 def ring(machine, ranks, bytes_of_all):
-    """Seconds of a reduce-scatter or all-gather of that many bytes in all, as one ring through all nodes."""
+    """Seconds of a reduce-scatter or all-gather of that many bytes in all, by the fastest protocol.
+
+    Every rank sends to the next one; rings that share the bytes leave a node by an adapter each.
+    """
     if ranks == 1:
         return 0.0
     nodes = ceil_div(ranks, machine.node)
-    slowest = machine.inter if nodes > 1 else machine.intra
-    hops = nodes if nodes > 1 else 0
-    latency = (ranks - 1 - min(hops, ranks - 1)) * machine.intra_latency + hops * machine.inter_latency
-    return latency + bytes_of_all * (ranks - 1) / ranks / slowest
+    between = nodes if nodes > 1 else 0
+    rate = min(machine.intra, machine.node * machine.inter) if between else machine.intra
+    sent = bytes_of_all * (ranks - 1) / ranks
+    return min(max(ranks - 1 - between, 0) * p.intra_latency + between * p.inter_latency + sent / min(rate * p.share, p.at_most)
+               for p in machine.protocols)
+
+
+def tree(machine, ranks):
+    """Seconds of a reduction of few bytes to all."""
+    begin, intra, inter = machine.small
+    nodes = ceil_div(ranks, machine.node)
+    return begin + 2 * (min(ranks, machine.node) - 1) * intra + 2 * (nodes - 1).bit_length() * inter
 
 
 class Work(typing.NamedTuple):
@@ -712,6 +765,11 @@ class Step:
     exchanging: float  # of the side queue, beside or not
     launches: int      # copies and kernels that pack and unpack
 
+    @property
+    def exposed(self):
+        """In which the device waits for other ranks."""
+        return self.total - self.computing
+
 
 def bucket_seconds(case, machine):
     """What the side queue takes for every bucket: ([gradients], [weights], launches). A single staging buffer: in turn."""
@@ -723,12 +781,12 @@ def bucket_seconds(case, machine):
         count, own = len(stretches), sum(s.rank == 0 for s in stretches)
         wire = max(parts.gradients[b]) * case.ranks
         copied = wire * (1 + container) + max(parts.gradients[b]) * 3
-        reduce.append(copied / machine.memory_bandwidth + (count + own) * machine.kernel + ring(machine, case.ranks, wire))
+        reduce.append(copied / machine.memory_bandwidth + (count + own) * machine.copy_launch + ring(machine, case.ranks, wire))
         launches += count + own
         rounds = parts.weights if case.sharded else parts.sums
         stored = max(rounds[b]) * case.ranks
         pieces = scaled if case.sharded else 1
-        gather.append(2 * stored / machine.memory_bandwidth + pieces * count * machine.kernel + ring(machine, case.ranks, stored))
+        gather.append(2 * stored / machine.memory_bandwidth + pieces * count * machine.copy_launch + ring(machine, case.ranks, stored))
         launches += pieces * count
     if not case.sharded:
         reduce, gather = [r + g for r, g in zip(reduce, gather)], [0.0] * len(gather)
@@ -745,9 +803,13 @@ def update_seconds(case, machine):
     return own * a_parameter / machine.memory_bandwidth + 8 * norm_pieces(case) / machine.memory_bandwidth
 
 
-def simulate(case, machine):
-    """A step of the rank that has most rows, as train/step_work.cpp and train/data_parallel.cpp enqueue it."""
-    work, update, q = group_work(case, machine), update_seconds(case, machine), Queues(machine)
+def simulate(case, machine, work=None, update=None):
+    """A step of the rank that has most rows, as train/step_work.cpp and train/data_parallel.cpp enqueue it.
+
+    `work` of every group and seconds of the `update`: measured ones in the place of the machine's.
+    """
+    work = work or group_work(case, machine)
+    update, q = update_seconds(case, machine) if update is None else update, Queues(machine)
     micro_batches = case.micro_batches
     computing = sum(w.refresh + micro_batches * (w.forward + w.backward) for w in work) + update
     if case.alone:
@@ -755,7 +817,7 @@ def simulate(case, machine):
     of_bucket = {group: b for b, bucket in enumerate(buckets(case)) for group in bucket}
     firsts = {bucket[0]: b for b, bucket in enumerate(buckets(case))}
     reduce, gather, launches = bucket_seconds(case, machine)
-    amaxes = ring(machine, case.ranks, 0) if linears_in_fp8(case) else 0.0
+    amaxes = tree(machine, case.ranks) if linears_in_fp8(case) else 0.0
     tickets = [q.run(seconds) for seconds in gather]
     for i in range(micro_batches):
         for group, w in enumerate(work):
@@ -764,15 +826,16 @@ def simulate(case, machine):
                 q.work(w.refresh)
             q.work(w.forward)
         if amaxes:
-            q.wait(q.run(2 * amaxes))
+            q.wait(q.run(amaxes))
         for group in reversed(range(len(work))):
             q.work(work[group].backward)
             if i == micro_batches - 1 and group in firsts:
                 q.run(reduce[firsts[group]])
         if amaxes:
-            q.wait(q.run(2 * amaxes))
+            q.wait(q.run(amaxes))
     q.wait(q.side)
-    q.wait(q.run(2 * ring(machine, case.ranks, 8 * norm_pieces(case))))  # losses; partial sums of the norm
+    norm = 8 * norm_pieces(case) if case.sharded else 0
+    q.wait(q.run(ring(machine, case.ranks, 8 * case.batch.rows) + ring(machine, case.ranks, norm)))  # losses; partial sums
     q.work(update)
     return Step(q.compute, computing, q.busy, launches)
 
@@ -782,25 +845,66 @@ def efficiency(case, machine):
     return simulate(dataclasses.replace(case, ranks=1), machine).total / case.ranks / simulate(case, machine).total
 
 
+# What a step would take if one cost of exchanging were nothing.
+def without_bytes(machine):
+    protocols = tuple(p._replace(at_most=float("inf")) for p in machine.protocols)
+    return dataclasses.replace(machine, intra=1e18, inter=1e18, protocols=protocols)
+
+
+def without_latency(machine):
+    protocols = tuple(p._replace(intra_latency=0.0, inter_latency=0.0) for p in machine.protocols)
+    return dataclasses.replace(machine, protocols=protocols, small=(0.0, 0.0, 0.0))
+
+
+def without_launches(machine):
+    return dataclasses.replace(machine, copy_launch=0.0)
+
+
 # --- what would come next --------------------------------------------------------------------------------
 
 
-def fully_sharded(case):
-    """(memory, bytes sent a step) of a rank if weights and gradients were sharded over the same unit ranges as well.
+@dataclasses.dataclass(frozen=True)
+class Next:
+    """Bytes: held by a rank at the least and the most, and sent in a step."""
 
-    Weights are gathered as they are stored for each pass of each micro-batch, two layers at a time; gradients are reduced
-    after each.
+    memory: float
+    gathers: float
+    reductions: float
+
+
+def live_layers(case):
+    """Of two layers or the head: weights as stored and as products read them, and gradients, all whole."""
+    shape = case.shape
+    largest = max(2 * shape.layer_products, shape.vocab * shape.hidden)
+    copies = 2 if case.regime.compute == "fp8" else 0
+    return largest * (stored_bytes(case) / shape.parameters + copies + SIZE[case.gradient_container("linear")])
+
+
+def sharded_further(case, weights):
+    """ZeRO-2 (`weights` whole) or ZeRO-3 over the same ranges: gradients are kept by their owners, and with ZeRO-3 weights too.
+
+    Gradients are reduced after every micro-batch; weights gathered as they are stored, for forward and for backward of
+    each.
     """
-    now, layer, shape = memory_of(case), case.shape.layer_products, case.shape
-    kept = now.bytes["activations"] + now.bytes["logits"] + now.bytes["data"]
-    stored, container = stored_bytes(case), SIZE[case.gradient_container("linear")]
-    sharded = (stored + container * shape.parameters) / case.ranks + now.bytes["optimizer state"]
-    fp8 = case.regime.compute == "fp8"
-    largest = max(layer, shape.vocab * shape.hidden)
-    live = 2 * largest * (stored / shape.parameters + 2 * fp8 + container)
-    others = (case.ranks - 1) / case.ranks
-    sent = case.micro_batches * (2 * stored + SIZE[case.gradient_reduce] * shape.parameters) * others
-    return kept + sharded + live + (96 << 20), sent
+    now, shape, others = memory_of(case), case.shape, (case.ranks - 1) / case.ranks
+    p, stored = shape.parameters, stored_bytes(case)
+    held = now.total - now.bytes["gradients"] + SIZE["fp32"] * p / case.ranks + live_layers(case)
+    gathers = 1
+    if weights == "sharded":
+        held -= (now.bytes["weights"] + now.bytes["compute weights"]) - stored / case.ranks
+        gathers = 2 * case.micro_batches
+    return Next(held, gathers * stored * others, case.micro_batches * SIZE[case.gradient_reduce] * p * others)
+
+
+def tensor_parallel(case, machine, ways):
+    """(seconds of all-reduces, seconds of computing) of a micro-batch whose layers are cut `ways` times, within a node.
+
+    Four all-reduces of [tokens, C] in BF16 a layer, two of them in backward; recomputing a layer makes two more.
+    """
+    count = (4 + 2 * case.batch.recompute) * case.shape.layers
+    one = 2 * ring(machine, ways, case.tokens * case.shape.hidden * 2)
+    computing = sum(w.forward + w.backward for w in group_work(case, machine)) / ways
+    return count * one, computing
 
 
 # --- command line ----------------------------------------------------------------------------------------
@@ -827,7 +931,7 @@ def differences(counted, case):
     memory = memory_of(case)
     for purpose in PURPOSES:
         theirs, ours = counted["allocated_bytes"][purpose], memory.bytes[purpose]
-        if purpose == "scratch" and 0 <= theirs - ours <= 4096 * len(case.specs):
+        if purpose == "scratch" and 0 <= theirs - ours <= 1024 * (len(case.specs) + 4):
             continue
         if theirs != ours:
             yield purpose, theirs, ours
