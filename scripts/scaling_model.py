@@ -425,16 +425,36 @@ def norm_pieces(case):
     return sum(ceil_div(s.units, 16) for s in case.specs)
 
 
-def volume(case, rank=0):
+def losses_of(case, rank):
+    """Micro-batches that a rank has rows of; each gives a sum of losses."""
+    rows = case.batch.rows
+    return ceil_div((rank + 1) * rows // case.ranks - rank * rows // case.ranks, case.micro_batch_rows)
+
+
+class Volume(typing.NamedTuple):
     """Bytes that a rank sends in a step, every part once to each rank that needs it."""
+
+    gradients: int
+    weights: int
+    norm: int = 0
+    losses: int = 0
+    amaxes: int = 0
+
+    @property
+    def small(self):
+        return self.norm + self.losses + self.amaxes
+
+
+def volume(case, rank=0):
     if case.alone:
-        return dict.fromkeys(["gradients", "weights", "norm", "amaxes"], 0)
+        return Volume(0, 0)
     parts, others = exchanged(case), case.ranks - 1
-    gradients = sum(sum(p) - p[rank] for p in parts.gradients) + sum(p[rank] * others for p in parts.sums)
     pieces = sum(ceil_div(s.count, 16) for bucket in partition(case) for s in bucket if s.rank == rank)
-    norm = 8 * pieces * others if case.sharded else 0
-    return {"gradients": gradients, "weights": sum(p[rank] * others for p in parts.weights), "norm": norm,
-            "amaxes": 3 * linears_in_fp8(case) * 4 * others * case.micro_batches}
+    return Volume(gradients=sum(sum(p) - p[rank] for p in parts.gradients) + sum(p[rank] * others for p in parts.sums),
+                  weights=sum(p[rank] * others for p in parts.weights),
+                  norm=8 * pieces * others * case.sharded,
+                  losses=8 * losses_of(case, rank) * others,
+                  amaxes=4 * 3 * linears_in_fp8(case) * others * case.micro_batches)
 
 
 # --- memory ----------------------------------------------------------------------------------------------
@@ -625,8 +645,7 @@ def add_exchange(memory, case, rank):
     kinds = {s.kind for s in case.specs}
     if case.regime.gradient == "bf16" and any(case.gradient_container(k) == "fp32" for k in kinds):
         memory.add("scratch", "bf16", own)
-    memory.add("logits", "fp64", sum(ceil_div((r + 1) * case.batch.rows // case.ranks - r * case.batch.rows // case.ranks,
-                                              case.micro_batch_rows) for r in range(case.ranks)))
+    memory.add("logits", "fp64", sum(losses_of(case, r) for r in range(case.ranks)))
 
 
 def memory_of(case, rank=0):
@@ -935,10 +954,11 @@ def differences(counted, case):
             continue
         if theirs != ours:
             yield purpose, theirs, ours
-    sent = counted.get("sent_bytes_per_step")
-    for kind in ("gradients", "weights"):
-        if sent and sent[kind] != volume(case)[kind]:
-            yield f"sent {kind}", sent[kind], volume(case)[kind]
+    sent = volume(case)
+    ours = {"gradients": sent.gradients, "weights": sent.weights, "sums_and_scales": sent.small}
+    for kind, theirs in counted.get("bytes_sent_per_step", {}).items():
+        if theirs != ours[kind]:
+            yield f"sent {kind}", theirs, ours[kind]
 
 
 def check(program, backend, ranks):
@@ -964,7 +984,7 @@ def check(program, backend, ranks):
 def report(case, machine):
     memory, sent, step = memory_of(case), volume(case), simulate(case, machine)
     return {"ranks": case.ranks, "micro_batches": case.micro_batches, "buckets": len(buckets(case)),
-            "memory_bytes": {**memory.bytes, "total": memory.total}, "sent_bytes_per_step": sent,
+            "memory_bytes": {**memory.bytes, "total": memory.total}, "bytes_sent_per_step": sent._asdict(),
             "predicted_step_seconds": step.total, "predicted_efficiency": efficiency(case, machine),
             "exchange_launches": step.launches}
 
@@ -972,7 +992,7 @@ def report(case, machine):
 def print_reports(reports):
     print(f"{'ranks':>6} {'GB a rank':>10} {'sent MB':>9} {'step ms':>9} {'efficiency':>10}   (times: predictions for {H100.name})")
     for r in reports:
-        print(f"{r['ranks']:>6} {r['memory_bytes']['total'] / 1e9:>10.2f} {sum(r['sent_bytes_per_step'].values()) / 1e6:>9.1f} "
+        print(f"{r['ranks']:>6} {r['memory_bytes']['total'] / 1e9:>10.2f} {sum(r['bytes_sent_per_step'].values()) / 1e6:>9.1f} "
               f"{1e3 * r['predicted_step_seconds']:>9.2f} {r['predicted_efficiency']:>10.3f}")
 
 

@@ -96,10 +96,10 @@ def traffic_table():
         ranks = 64
         fp32 = m.volume(case_of(size, "nvfp4", ranks))
         bf16 = m.volume(case_of(size, "nvfp4", ranks, gradient_reduce="bf16"))
-        weights = [m.volume(case_of(size, regime, ranks))["weights"] for regime in ("bf16", "fp8", "nvfp4")]
-        rows.append([size, *(gigabytes(v) for v in (fp32["gradients"], bf16["gradients"], *weights)),
-                     f"{weights[2] / weights[0]:.2f}", f"{fp32['norm'] / 1e6:.2g}", f"{fp32['amaxes'] / 1e6:.2g}",
-                     f"{(fp32['gradients'] + weights[0]) / (bf16['gradients'] + weights[2]):.2f}"])
+        weights = [m.volume(case_of(size, regime, ranks)).weights for regime in ("bf16", "fp8", "nvfp4")]
+        rows.append([size, *(gigabytes(v) for v in (fp32.gradients, bf16.gradients, *weights)),
+                     f"{weights[2] / weights[0]:.2f}", f"{fp32.norm / 1e6:.2g}", f"{fp32.amaxes / 1e6:.2g}",
+                     f"{(fp32.gradients + weights[0]) / (bf16.gradients + weights[2]):.2f}"])
     return table(["model", "gradients, FP32 (GB)", "in BF16", "weights, BF16 (GB)", "FP8", "NVFP4", "NVFP4 / BF16", "norm (MB)",
                   "amaxes (MB)", "most / least"], rows)
 
@@ -136,17 +136,37 @@ def exposed_table():
                   "without bytes"], rows)
 
 
+def sensitivity_table():
+    def changed(**figures):
+        return dataclasses.replace(m.H100, **figures)
+
+    machines = [("as assumed", m.H100), ("products at 25 % of the peak", changed(achieved=0.25)),
+                ("products at 55 %", changed(achieved=0.55)), ("copies of 1 µs", changed(copy_launch=1e-6)),
+                ("copies of 5 µs", changed(copy_launch=5e-6)), ("adapters of 200 Gbit/s", changed(inter=20e9)),
+                ("adapters of 800 Gbit/s", changed(inter=80e9))]
+    cases = [("350m", 32), ("1b", 64), ("7b", 512), ("7b", 1024)]
+    rows = [[label, *(f"{m.efficiency(case_of(size, 'nvfp4', ranks), machine):.2f}" for size, ranks in cases)]
+            for label, machine in machines]
+    return table(["NVFP4/FP8, batch of the configuration", *(f"{size}, {ranks} GPUs" for size, ranks in cases)], rows)
+
+
+def stored_stretches(case):
+    """Parts of tensors that a checkpoint's state.json names: where a rank has less than all of a tensor."""
+    moments, residuals = m.OPTIMIZERS[case.optimizer]
+    cut = (s.spec for bucket in m.partition(case) for s in bucket if s.count < s.spec.units)
+    return sum(len(m.pieces_of(case.regime.weights_of(s.kind), s.cols, s.cols)) + moments + residuals for s in cut)
+
+
 def bookkeeping_table():
     rows = []
-    for size, ranks in [("60m", 128), ("1b", 128), ("7b", 1024), ("70b", 1024)]:
-        case = case_of(size, "nvfp4", ranks)
-        stretches = sum(len(b) for b in m.partition(case))
+    for size, ranks in [("60m", 128), ("60m", 1024), ("1b", 128), ("7b", 1024), ("70b", 1024)]:
+        case = weak(size, "nvfp4", ranks)
         owned = m.own_elements(case)
         pieces = [sum(m.ceil_div(s.units, 16) for g in b for s in case.groups[g]) for b in m.buckets(case)]
-        rows.append([size, str(ranks), f"{m.norm_pieces(case):,}", f"{8 * m.norm_pieces(case) / 1e6:.2f}", f"{stretches:,}",
-                     f"{max(owned) * ranks / sum(owned):.3f}", f"{min(pieces) / ranks:.1f}"])
-    return table(["model", "GPUs", "sums of the norm", "MB of them", "ranges of all ranks", "most / mean elements",
-                  "pieces a rank in the smallest bucket"], rows)
+        rows.append([size, str(ranks), f"{m.norm_pieces(case):,}", f"{8 * m.norm_pieces(case) / 1e6:.2f}", f"{min(pieces) / ranks:.1f}",
+                     f"{max(owned) * ranks / sum(owned):.3f}", f"{stored_stretches(case):,}"])
+    return table(["model", "GPUs", "sums of the norm", "MB of them", "pieces a rank, smallest bucket", "elements of a rank, most / mean",
+                  "stretches in a checkpoint"], rows)
 
 
 def next_table():
@@ -158,7 +178,7 @@ def next_table():
             two, three = (m.sharded_further(case, weights) for weights in ("whole", "sharded"))
             rows.append([size, LABELS[regime], str(ranks), *(gigabytes(x) for x in (now, two.memory, three.memory)),
                          str(case.micro_batches),
-                         *(gigabytes(x) for x in (sum(sent.values()), two.gathers + two.reductions, three.gathers, three.reductions))])
+                         *(gigabytes(x) for x in (sum(sent), two.gathers + two.reductions, three.gathers, three.reductions))])
     return table(["model", "regime", "GPUs", "GB now", "ZeRO-2", "ZeRO-3", "micro-batches", "GB sent now", "ZeRO-2", "ZeRO-3 weights",
                   "ZeRO-3 gradients"], rows)
 
@@ -186,7 +206,7 @@ def measured_table():
 
 
 TABLES = {"bytes": bytes_table, "memory": memory_table, "traffic": traffic_table,
-          "strong": lambda: efficiency_table(case_of), "weak": lambda: efficiency_table(weak), "exposed": exposed_table,
+          "strong": lambda: efficiency_table(case_of), "weak": lambda: efficiency_table(weak), "exposed": exposed_table, "sensitivity": sensitivity_table,
           "bookkeeping": bookkeeping_table, "next": next_table, "tensor": tensor_table, "measured": measured_table}
 
 
@@ -218,7 +238,8 @@ def draw_memory(plt):
         axis.set_title(f"{size.upper()}: GB a GPU, by number of GPUs", fontsize=9)
         axis.grid(axis="y", alpha=0.3)
     axes[1].axhline(80, color="grey", linestyle=":", linewidth=1)
-    axes[0].legend(fontsize=6.5)
+    figure.legend(*axes[0].get_legend_handles_labels(), fontsize=7, loc="center right")
+    figure.subplots_adjust(left=0.06, right=0.83, bottom=0.16, top=0.9, wspace=0.18)
     return figure
 
 
@@ -231,10 +252,12 @@ def draw_efficiency(plt):
                 axis.plot([c.ranks for c in cases], [m.efficiency(c, m.H100) for c in cases], style, color=f"C{k}", linewidth=1.2,
                           label=size if regime == "nvfp4" else None)
         axis.set_xscale("log", base=2)
+        axis.set_xticks(RANKS[::2], [str(n) for n in RANKS[::2]], fontsize=8)
         axis.set_xlabel("GPUs")
         axis.set_title(f"predicted efficiency, {title}", fontsize=9)
         axis.grid(alpha=0.3)
     axes[0].legend(fontsize=7, title="NVFP4/FP8; dashed: BF16", title_fontsize=6.5)
+    figure.tight_layout()
     return figure
 
 
@@ -245,7 +268,7 @@ def draw_traffic(plt):
     p = case[0].shape.parameters
     bottom = [0.0] * len(bars)
     for kind in ("gradients", "weights"):
-        heights = [m.volume(c)[kind] / p for c in case]
+        heights = [getattr(m.volume(c), kind) / p for c in case]
         axis.barh(range(len(bars)), heights, left=bottom, label=kind, height=0.6)
         bottom = [b + h for b, h in zip(bottom, heights)]
     axis.set_yticks(range(len(bars)), [f"{LABELS[r]}, gradients {w.upper()}" for r, w in bars], fontsize=8)
@@ -253,6 +276,7 @@ def draw_traffic(plt):
     axis.set_xlabel("bytes that a rank sends for a parameter and step (7B, 64 ranks)", fontsize=8)
     axis.legend(fontsize=7)
     axis.grid(axis="x", alpha=0.3)
+    figure.tight_layout()
     return figure
 
 
@@ -261,7 +285,6 @@ def draw():
     plt.rcParams["svg.hashsalt"] = "scaling"  # the same bytes every time
     for name, make in [("memory", draw_memory), ("efficiency", draw_efficiency), ("traffic", draw_traffic)]:
         figure = make(plt)
-        figure.tight_layout()
         figure.savefig(FIGURES / f"{name}.svg", metadata={"Date": None})
         print(f"wrote {FIGURES / name}.svg")
 
