@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables and figures of docs/scaling.md anew, from scripts/scaling_model.py and what scaling_measured.py measured.
+"""Writes the tables and figures of docs/scaling.md anew, from scripts/rank_model and what scaling_measured.py measured.
 
     scripts/reproduce/scaling.py               # the tables between the marks of docs/scaling.md; docs/scaling/*.svg
     scripts/reproduce/scaling.py --verify      # changes nothing; exits 1 if a table is not what it should be
@@ -14,7 +14,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
-import scaling_model as m  # noqa: E402
+import rank_model as m  # noqa: E402
 
 PAGE = ROOT / "docs" / "scaling.md"
 FIGURES = ROOT / "docs" / "scaling"

@@ -24,7 +24,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
-import scaling_model as m  # noqa: E402
+import rank_model as m  # noqa: E402
 
 REGIMES = ["fp32", "bf16", "fp8", "nvfp4"]
 ROWS = [16, 2]         # of a step; the exchange is the same for any
