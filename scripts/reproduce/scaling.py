@@ -198,11 +198,19 @@ def measured_table():
     if not path.exists():
         return ["Not measured yet."]
     measured = json.loads(path.read_text(encoding="utf-8"))
-    rows = [[LABELS[r["regime"]], str(r["rows"]), f"{r['one_rank_ms']:.1f}", f"{r['predicted_ms']:.1f}", f"{r['predicted_exchange_ms']:.1f}",
-             f"{r['measured_ms']:.1f}", f"{r['ratio']:.2f} ({r['ratio_range'][0]:.2f}-{r['ratio_range'][1]:.2f})"]
-            for r in measured["steps"]]
-    return table(["regime", "rows of a step", "1 rank, half the rows (ms)", "2 ranks, predicted (ms)", "of it exchange (ms)",
-                  "2 ranks, measured (ms)", "measured / predicted"], rows)
+    rows = []
+    for r in measured["steps"]:
+        cells = []
+        for clock in (r["processor"], r["fastest"]):
+            spread = "{:.2f}-{:.2f}".format(*clock["ratio_range"]) if measured["rounds"] > 1 else "one round"
+            cells += [f"{clock['predicted_ms']:.1f} ({clock['predicted_exchange_ms']:.1f})", f"{clock['measured_ms']:.1f}",
+                      f"{clock['ratio']:.2f} ({spread})"]
+        rows.append([LABELS[r["regime"]], str(r["rows"]), *cells])
+    head = ["regime", "rows of a step", "processor ms of a rank, predicted (of it exchange)", "measured", "measured / predicted",
+            "ms of the fastest step, predicted (of it exchange)", "measured", "measured / predicted"]
+    about = f"{measured['processor']}, {measured['date']}, {measured['rounds']} round(s) of {measured['steps_a_run']} steps; " \
+            f"load average {measured['load_average']:.1f} on two cores."
+    return [*table(head, rows), "", about]
 
 
 TABLES = {"bytes": bytes_table, "memory": memory_table, "traffic": traffic_table,

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Compares what scripts/scaling_model.py predicts for two ranks on this machine's CPU with what they take.
+"""Compares what scripts/rank_model predicts for two ranks on this machine's CPU with what they take.
 
     scripts/reproduce/scaling_measured.py --program build/cpu/mpretrain --data data --output docs/scaling/measured.json
 
 The nano model, one thread a rank, each pinned to a core. What the model is fed is measured with one rank while another like it
 keeps the other core busy: steps of the rows that one of two ranks will have, steps of twice as many (the slope is the
 time of a row, the rest that of the update), and the rate of copying memory. The exchange is predicted from its bytes.
-Rounds go in turn through all measurements; figures are medians with their range.
+
+Two clocks: the fastest step of a run, which other processes on the machine disturb, and the processor time of a rank for a
+step, which they disturb less and which does not see waiting. Rounds go in turn through all measurements.
 """
 
 import argparse
@@ -16,21 +18,24 @@ import json
 import os
 import pathlib
 import platform
+import resource
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import typing
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import rank_model as m  # noqa: E402
 
 REGIMES = ["fp32", "bf16", "fp8", "nvfp4"]
-ROWS = [16, 2]         # of a step; the exchange is the same for any
+ROWS = [2, 16]         # of a step; the exchange is the same for any
 SEQ_LEN = 256
 MESSAGE = 1e-4         # seconds until a rank that sleeps sees a message: assumed
-FIRST = 5              # steps at the start that do not count
+FIRST = 3              # steps at the start that do not count
 ENVIRONMENT = {**os.environ, "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 COPY = """
@@ -45,6 +50,13 @@ print(sorted(rates)[len(rates) // 2])
 """
 
 
+class Seconds(typing.NamedTuple):
+    """Of a step."""
+
+    fastest: float
+    processor: float  # of a rank, all its threads
+
+
 @dataclasses.dataclass
 class Runs:
     program: str
@@ -52,41 +64,49 @@ class Runs:
     steps: int
     scratch: pathlib.Path
 
-    def command(self, regime, rows, name):
+    def command(self, regime, rows, name, steps):
         sets = {"data.train": json.dumps([str(self.data / "train_*.bin")]), "data.validation": "[]", "data.tokenizer": "",
-                "batch.tokens_per_step": rows * SEQ_LEN, "train.steps": self.steps, "checkpoint.every_steps": 0,
+                "batch.tokens_per_step": rows * SEQ_LEN, "train.steps": steps, "checkpoint.every_steps": 0,
                 "device.type": "cpu", "device.threads": 1, "output_dir": str(self.scratch), "name": name}
         pairs = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
         return [self.program, "train", "--config", str(ROOT / "configs" / f"nano_{regime}.json"), *pairs]
 
-    def seconds(self, name):
+    def fastest(self, name):
         path = self.scratch / name / "metrics.jsonl"
         steps = [json.loads(line)["step_seconds"] for line in path.read_text(encoding="utf-8").splitlines()]
-        return statistics.median(steps[FIRST:])
+        return min(steps[FIRST:])
+
+    def timed(self, names, commands_of):
+        """Two runs, of which the difference counts: of FIRST steps, and of all."""
+        processor = []
+        for steps in (FIRST, self.steps):
+            for name in names:
+                shutil.rmtree(self.scratch / name, ignore_errors=True)
+            processor.append(run_all(commands_of(steps)))
+        spent = (processor[1] - processor[0]) / 2 / (self.steps - FIRST)
+        return Seconds(statistics.fmean(self.fastest(name) for name in names), spent)
 
     def side_by_side(self, regime, rows):
-        """Median seconds of a step of one rank while another does the same."""
-        names = [f"one_{core}" for core in (0, 1)]
-        self.clear(names)
-        run_all([["taskset", "-c", str(core), *self.command(regime, rows, name)] for core, name in enumerate(names)])
-        return statistics.fmean(self.seconds(name) for name in names)
+        """One rank while another does the same."""
+        names = ["one_0", "one_1"]
+        return self.timed(names, lambda steps: [["taskset", "-c", str(core), *self.command(regime, rows, name, steps)]
+                                                for core, name in enumerate(names)])
 
     def two_ranks(self, regime, rows):
-        self.clear(["two"])
-        run_all([["mpirun", "-np", "2", "--bind-to", "core", *self.command(regime, rows, "two")]])
-        return self.seconds("two")
-
-    def clear(self, names):
-        for name in names:
-            subprocess.run(["rm", "-rf", str(self.scratch / name)], check=True)
+        launch = ["mpirun", "-np", "2", "--bind-to", "core"]
+        return self.timed(["two"], lambda steps: [launch + self.command(regime, rows, "two", steps)])
 
 
 def run_all(commands):
+    """Processor seconds of all."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = [subprocess.Popen(c, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for c in commands]
     for process, command in zip(started, commands):
         output = process.communicate()[0]
         if process.returncode:
             sys.exit(f"scaling_measured.py: error: {' '.join(command)}\n{output[-2000:]}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def copy_rate():
@@ -126,8 +146,8 @@ def predict(regime, rows, half, whole, rate):
 
 
 def measure(runs, rounds):
-    """By (regime, rows): (half, whole, copy rate, two ranks) of every round."""
-    found = {(regime, rows): [] for regime in REGIMES for rows in ROWS}
+    """By (regime, rows), of every round: half the rows, all of them, the rate of copying, two ranks."""
+    found = {(regime, rows): [] for rows in ROWS for regime in REGIMES}
     for number in range(rounds):
         for (regime, rows), of_rounds in found.items():
             begin = time.monotonic()
@@ -137,17 +157,21 @@ def measure(runs, rounds):
     return found
 
 
-def summary(regime, rows, of_rounds):
-    predicted = [predict(regime, rows, half, whole, rate) for half, whole, rate, _ in of_rounds]
-    ratios = [two / step.total for step, (*_, two) in zip(predicted, of_rounds)]
+def by_clock(regime, rows, of_rounds, clock):
+    predicted = [predict(regime, rows, half[clock], whole[clock], rate) for half, whole, rate, _ in of_rounds]
+    ratios = [two[clock] / step.total for step, (*_, two) in zip(predicted, of_rounds)]
 
     def median(values):
         return 1e3 * statistics.median(values)
 
-    return {"regime": regime, "rows": rows, "one_rank_ms": median(r[0] for r in of_rounds),
-            "one_rank_all_rows_ms": median(r[1] for r in of_rounds), "predicted_ms": median(s.total for s in predicted),
-            "predicted_exchange_ms": median(s.exchanging for s in predicted), "measured_ms": median(r[3] for r in of_rounds),
-            "ratio": statistics.median(ratios), "ratio_range": [min(ratios), max(ratios)],
+    return {"one_rank_ms": median(r[0][clock] for r in of_rounds), "predicted_ms": median(s.total for s in predicted),
+            "predicted_exchange_ms": median(s.exchanging for s in predicted), "measured_ms": median(r[3][clock] for r in of_rounds),
+            "ratio": statistics.median(ratios), "ratio_range": [min(ratios), max(ratios)]}
+
+
+def summary(regime, rows, of_rounds):
+    return {"regime": regime, "rows": rows,
+            **{name: by_clock(regime, rows, of_rounds, clock) for clock, name in enumerate(Seconds._fields)},
             "rounds": [dict(zip(("half_s", "whole_s", "copy_bytes_per_second", "two_ranks_s"), r)) for r in of_rounds]}
 
 
@@ -163,17 +187,20 @@ def main():
     parser.add_argument("--program", default="build/cpu/mpretrain")
     parser.add_argument("--data", default="data", type=pathlib.Path, help="token shards of a vocabulary up to 4096")
     parser.add_argument("--output", default=str(ROOT / "docs" / "scaling" / "measured.json"))
-    parser.add_argument("--rounds", default=5, type=int)
-    parser.add_argument("--steps", default=40, type=int)
+    parser.add_argument("--rounds", default=3, type=int)
+    parser.add_argument("--steps", default=20, type=int)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         found = measure(Runs(args.program, args.data.resolve(), args.steps, pathlib.Path(scratch)), args.rounds)
     result = {"processor": processor(), "date": datetime.date.today().isoformat(), "steps_a_run": args.steps, "rounds": args.rounds,
-              "load_at_end": os.getloadavg()[0], "steps": [summary(*key, of_rounds) for key, of_rounds in found.items()]}
+              "load_average": os.getloadavg()[1], "steps": [summary(*key, of_rounds) for key, of_rounds in found.items()]}
     pathlib.Path(args.output).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     for r in result["steps"]:
-        print(f"{r['regime']:>6} {r['rows']:>3} rows: predicted {r['predicted_ms']:.1f} ms (exchange {r['predicted_exchange_ms']:.1f}), "
-              f"measured {r['measured_ms']:.1f} ms, ratio {r['ratio']:.2f} ({r['ratio_range'][0]:.2f}-{r['ratio_range'][1]:.2f})")
+        for name in Seconds._fields:
+            clock = r[name]
+            print(f"{r['regime']:>6} {r['rows']:>3} rows, {name}: predicted {clock['predicted_ms']:.1f} ms "
+                  f"(exchange {clock['predicted_exchange_ms']:.1f}), measured {clock['measured_ms']:.1f} ms, ratio {clock['ratio']:.2f} "
+                  f"({clock['ratio_range'][0]:.2f}-{clock['ratio_range'][1]:.2f})")
 
 
 if __name__ == "__main__":
