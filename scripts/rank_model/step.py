@@ -141,12 +141,12 @@ def bucket_seconds(case, machine):
     reduce, gather, launches = [], [], 0
     for b, stretches in enumerate(cut):
         count, own = len(stretches), sum(s.rank == 0 for s in stretches)
-        wire = max(parts.gradients[b]) * case.ranks
+        wire = sum(parts.gradients[b])
         copied = wire * (1 + container) + max(parts.gradients[b]) * 3
         reduce.append(copied / machine.memory_bandwidth + (count + own) * machine.copy_launch + ring(machine, case.ranks, wire))
         launches += count + own
         rounds = parts.weights if case.sharded else parts.sums
-        stored = max(rounds[b]) * case.ranks
+        stored = sum(rounds[b])
         pieces = scaled if case.sharded else 1
         gather.append(2 * stored / machine.memory_bandwidth + pieces * count * machine.copy_launch + ring(machine, case.ranks, stored))
         launches += pieces * count

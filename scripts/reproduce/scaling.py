@@ -202,13 +202,13 @@ def measured_table():
     for r in measured["steps"]:
         cells = []
         for clock in (r["processor"], r["fastest"]):
-            spread = "{:.2f}-{:.2f}".format(*clock["ratio_range"]) if measured["rounds"] > 1 else "one round"
+            spread = "{:.2f}-{:.2f}".format(*clock["ratio_range"]) if len(r["rounds"]) > 1 else "one round"
             cells += [f"{clock['predicted_ms']:.1f} ({clock['predicted_exchange_ms']:.1f})", f"{clock['measured_ms']:.1f}",
                       f"{clock['ratio']:.2f} ({spread})"]
         rows.append([LABELS[r["regime"]], str(r["rows"]), *cells])
     head = ["regime", "rows of a step", "processor ms of a rank, predicted (of it exchange)", "measured", "measured / predicted",
             "ms of the fastest step, predicted (of it exchange)", "measured", "measured / predicted"]
-    about = f"{measured['processor']}, {measured['date']}, {measured['rounds']} round(s) of {measured['steps_a_run']} steps; " \
+    about = f"{measured['processor']}, {measured['date']}, {measured['steps_a_run']} steps a run; " \
             f"load average {measured['load_average']:.1f} on two cores."
     return [*table(head, rows), "", about]
 
@@ -290,7 +290,7 @@ def draw_traffic(plt):
 
 def draw():
     from pyplot import plt
-    plt.rcParams["svg.hashsalt"] = "scaling"  # the same bytes every time
+    plt.rcParams.update({"svg.hashsalt": "scaling", "svg.fonttype": "none"})  # the same bytes every time; letters as text
     for name, make in [("memory", draw_memory), ("efficiency", draw_efficiency), ("traffic", draw_traffic)]:
         figure = make(plt)
         figure.savefig(FIGURES / f"{name}.svg", metadata={"Date": None})

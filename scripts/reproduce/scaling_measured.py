@@ -32,7 +32,6 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import rank_model as m  # noqa: E402
 
 REGIMES = ["fp32", "bf16", "fp8", "nvfp4"]
-ROWS = [2, 16]         # of a step; the exchange is the same for any
 SEQ_LEN = 256
 MESSAGE = 1e-4         # seconds until a rank that sleeps sees a message: assumed
 FIRST = 3              # steps at the start that do not count
@@ -145,16 +144,16 @@ def predict(regime, rows, half, whole, rate):
     return m.simulate(case, cpu, work, update * unit * max(m.own_elements(case)) / case.shape.parameters)
 
 
-def measure(runs, rounds):
-    """By (regime, rows), of every round: half the rows, all of them, the rate of copying, two ranks."""
-    found = {(regime, rows): [] for rows in ROWS for regime in REGIMES}
+def measure(runs, rounds, rows_of_steps):
+    """By (regime, rows), of every round: half the rows, all of them, the rate of copying, two ranks. What is there after each."""
+    found = {(regime, rows): [] for rows in rows_of_steps for regime in REGIMES}
     for number in range(rounds):
         for (regime, rows), of_rounds in found.items():
             begin = time.monotonic()
             of_rounds.append((runs.side_by_side(regime, rows // 2), runs.side_by_side(regime, rows), copy_rate(),
                               runs.two_ranks(regime, rows)))
             print(f"round {number + 1} of {rounds}: {regime}, {rows} rows: {time.monotonic() - begin:.0f} s", file=sys.stderr)
-    return found
+            yield {key: value for key, value in found.items() if value}
 
 
 def by_clock(regime, rows, of_rounds, clock):
@@ -189,12 +188,14 @@ def main():
     parser.add_argument("--output", default=str(ROOT / "docs" / "scaling" / "measured.json"))
     parser.add_argument("--rounds", default=3, type=int)
     parser.add_argument("--steps", default=20, type=int)
+    parser.add_argument("--rows", default=[2, 16], type=int, nargs="+", help="of a step; the exchange is the same for any")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        found = measure(Runs(args.program, args.data.resolve(), args.steps, pathlib.Path(scratch)), args.rounds)
-    result = {"processor": processor(), "date": datetime.date.today().isoformat(), "steps_a_run": args.steps, "rounds": args.rounds,
-              "load_average": os.getloadavg()[1], "steps": [summary(*key, of_rounds) for key, of_rounds in found.items()]}
-    pathlib.Path(args.output).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        runs = Runs(args.program, args.data.resolve(), args.steps, pathlib.Path(scratch))
+        for found in measure(runs, args.rounds, args.rows):  # an interrupted run leaves what it has
+            result = {"processor": processor(), "date": datetime.date.today().isoformat(), "steps_a_run": args.steps,
+                      "load_average": os.getloadavg()[1], "steps": [summary(*key, of_rounds) for key, of_rounds in found.items()]}
+            pathlib.Path(args.output).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     for r in result["steps"]:
         for name in Seconds._fields:
             clock = r[name]
