@@ -74,6 +74,7 @@ class WorkAtOnce final : public SideQueue {
     return ++given_;
   }
   void wait(Ticket) override {}
+  void stop() override {}
 
  private:
   Ticket given_ = 0;
