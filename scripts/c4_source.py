@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 FOLDERS = ("", "en/")  # inside the source, in the order tried
 CHUNK_BYTES = 1 << 20
-TIMEOUT_S = 60  # without a byte
+TIMEOUT_S = 30  # without a byte
 PROBE_ATTEMPTS = 3
 DOWNLOAD_ATTEMPTS = 6  # in a row that bring nothing
 
@@ -290,5 +290,9 @@ def write_chunk(file, chunk):
         file.write(chunk)
         file.flush()
     except OSError as failure:
-        status = DISK_FULL if failure.errno in (errno.ENOSPC, errno.EDQUOT) else 1
+        status = DISK_FULL if is_disk_full(failure) else 1
         raise SourceError(f"{file.name}: cannot be written: {failure.strerror}", status) from None
+
+
+def is_disk_full(failure):
+    return failure.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -24,11 +24,13 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import zlib
 from collections import Counter
 from dataclasses import dataclass
 
-from c4_source import (DISK_FULL, DirectorySource, HttpSource, SourceError, Stopped, sync_directory, write_whole)
+from c4_source import (DISK_FULL, DirectorySource, HttpSource, SourceError, Stopped, is_disk_full, sync_directory,
+                       write_whole)
 
 TRAIN_FILES = 1024
 VALIDATION_FILES = 8
@@ -237,7 +239,18 @@ class Preparation:
             fcntl.flock(self.lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise SourceError(f"{self.output}: another run is at work in it") from None
-        shutil.rmtree(self.work)
+        self.clear_work()
+
+    def clear_work(self):
+        """Of a run that was killed, too, whose processes may still be ending."""
+        for attempt in range(10):
+            try:
+                shutil.rmtree(self.work)
+                break
+            except OSError:
+                if attempt == 9:
+                    raise
+                time.sleep(0.1)
         self.work.mkdir()
 
     def open_source(self):
@@ -281,7 +294,7 @@ class Preparation:
     def record_of(self, item):
         try:
             return json.loads((self.records / f"{item.stem}.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):
             return None
 
     def place_of(self, file):
@@ -480,7 +493,8 @@ class Preparation:
             write_whole(path, text)
         for name, split in json.loads(text)["splits"].items():
             self.display.line(f"{name}: {split['documents']} documents, {split['tokens']} tokens in {len(split['shards'])} "
-                              f"shards, unigram entropy {split['unigram_entropy_nats']:.4f} nats")
+                              f"shard{'s' * (len(split['shards']) != 1)}, unigram entropy {split['unigram_entropy_nats']:.4f} nats")
+        self.clear_work()
         self.display.line(f"done: {path}")
 
     def run(self):
@@ -488,6 +502,7 @@ class Preparation:
         self.open_output()
         self.check_settings()
         wanted = [Item("train", n) for n in range(options.shards)] + [Item("val", n) for n in range(options.validation_shards)]
+        wanted += [item for item in self.finished_items() if item not in wanted]  # what was asked for earlier stays
         pending = [item for item in wanted if not self.is_finished(item)]
         for item in pending:
             (self.records / f"{item.stem}.json").unlink(missing_ok=True)
@@ -564,7 +579,12 @@ def main():
     except SourceError as failure:
         text, status = f"error: {failure}", failure.status
     except OSError as failure:
-        text, status = f"error: {failure.filename}: {failure.strerror}", DISK_FULL if failure.errno in (28, 122) else 1
+        text, status = f"error: {failure.filename}: {failure.strerror}", DISK_FULL if is_disk_full(failure) else 1
+    except Exception as failure:  # a bug; threads must not outlive it
+        traceback.print_exc()
+        text, status = f"error: {type(failure).__name__}", 1
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     preparation.stop.set()
     preparation.children.kill()
     preparation.display.end()
