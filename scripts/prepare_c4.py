@@ -39,8 +39,8 @@ MOST_TOKENS = 2**31 - 1  # in a token shard, so that a file of C4 becomes one
 TOKENS_PER_BYTE = 0.62  # of gzip, for 32,000 pieces; once a shard is finished, its own figure counts
 SPARE = 1.1  # disk asked for, over the estimate
 LOG_INTERVAL_S = 10
-EPILOG = """exit status: 0 done, 1 failed, 2 wrong arguments, 3 the disk is too small or full, 4 the source cannot be reached
-(now; the same command goes on later), 130 or 143 stopped by a signal"""
+EPILOG = """exit status: 0 done, 1 failed, 2 wrong arguments, 3 the disk is too small or full, 4 the source cannot
+be reached (the same command goes on later), 130 or 143 stopped by a signal"""
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ class Children:
         with self.lock:
             if self.stop.is_set():
                 raise Stopped()
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                       text=True, errors="replace")
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, text=True, errors="replace")
             self.running.add(process)
         return process
 
@@ -286,8 +286,9 @@ class Preparation:
             before = json.loads(path.read_text(encoding="utf-8"))
             for part in self.common:
                 if before[part] != self.common[part]:
-                    raise SourceError(f"{self.output}: its shards were made with {part} {json.dumps(before[part])}, now asked "
-                                      f"for is {json.dumps(self.common[part])}; choose another --output")
+                    was, now = json.dumps(before[part]), json.dumps(self.common[part])
+                    raise SourceError(f"{self.output}: its shards were made with {part} {was}, now asked for is {now}; "
+                                      "choose another --output")
         else:
             write_whole(path, json.dumps(self.common, indent=2) + "\n")
 
@@ -348,8 +349,8 @@ class Preparation:
         say(f"disk: {size_text(shards)} for shards, {size_text(downloads)} for downloads" +
             (f" ({kept})" if downloads else "") + f"; {size_text(free)} free in {self.output}")
         if shards + downloads > free:
-            raise SourceError(f"{self.output}: {size_text(shards + downloads)} needed, {size_text(free)} free; make room, or ask "
-                              "for fewer --shards", DISK_FULL)
+            raise SourceError(f"{self.output}: {size_text(shards + downloads)} needed, {size_text(free)} free; "
+                              "make room, or ask for fewer --shards", DISK_FULL)
 
     def download_bytes(self, pending):
         if not self.source.transient:
@@ -401,8 +402,8 @@ class Preparation:
         damage = gzip_damage(path, self.stop)
         if damage is None:
             full = shutil.disk_usage(self.output).free < 1 << 20
-            raise SourceError(last_line(lines, f"{self.options.program} ended with status {code}") + f" (reading {item.name})",
-                              DISK_FULL if full else 1)
+            reason = last_line(lines, f"{self.options.program} ended with status {code}")
+            raise SourceError(f"{reason} (reading {item.name})", DISK_FULL if full else 1)
         renewed = self.source.renew(item.name)
         if not (renewed and may_renew):
             again = "; so was a second download" if renewed else ""
@@ -433,7 +434,8 @@ class Preparation:
 
     def share_done(self):
         parts = (0, 1) if self.source.transient else (1,)
-        done = sum(self.sizes[item] * fractions[part] for item, fractions in list(self.fractions.items()) for part in parts)
+        begun = list(self.fractions.items())
+        done = sum(self.sizes[item] * fractions[part] for item, fractions in begun for part in parts)
         return done / max(1, sum(self.sizes.values()) * len(parts))
 
     def make_all(self, pending):
@@ -492,8 +494,9 @@ class Preparation:
             sync_directory(self.output)
             write_whole(path, text)
         for name, split in json.loads(text)["splits"].items():
-            self.display.line(f"{name}: {split['documents']} documents, {split['tokens']} tokens in {len(split['shards'])} "
-                              f"shard{'s' * (len(split['shards']) != 1)}, unigram entropy {split['unigram_entropy_nats']:.4f} nats")
+            shards = len(split["shards"])
+            self.display.line(f"{name}: {split['documents']} documents, {split['tokens']} tokens in {shards} shard"
+                              f"{'' if shards == 1 else 's'}, unigram entropy {split['unigram_entropy_nats']:.4f} nats")
         self.clear_work()
         self.display.line(f"done: {path}")
 
@@ -501,7 +504,8 @@ class Preparation:
         options = self.options
         self.open_output()
         self.check_settings()
-        wanted = [Item("train", n) for n in range(options.shards)] + [Item("val", n) for n in range(options.validation_shards)]
+        wanted = [Item("train", n) for n in range(options.shards)]
+        wanted += [Item("val", n) for n in range(options.validation_shards)]
         wanted += [item for item in self.finished_items() if item not in wanted]  # what was asked for earlier stays
         pending = [item for item in wanted if not self.is_finished(item)]
         for item in pending:
@@ -541,7 +545,7 @@ def positive(text):
 
 def arguments():
     parser = argparse.ArgumentParser(prog="prepare_c4.sh", epilog=EPILOG, allow_abbrev=False,
-                                     description="Turns the published shards of C4/EN into token shards with one manifest.")
+                                     description=__doc__.split(";", maxsplit=1)[0] + ".")
     add = parser.add_argument
     add("--source", required=True, metavar="DIRECTORY|URL", help="that holds c4-train.00000-of-01024.json.gz, or en/ with it")
     add("--tokenizer", required=True, metavar="FILE", help="SentencePiece model")
