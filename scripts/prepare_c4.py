@@ -38,6 +38,7 @@ STATE = ".prepare_c4"
 MOST_TOKENS = 2**31 - 1  # in a token shard, so that a file of C4 becomes one
 TOKENS_PER_BYTE = 0.62  # of gzip, for 32,000 pieces; once a shard is finished, its own figure counts
 SPARE = 1.1  # disk asked for, over the estimate
+COUNTING = 0.2  # of the work of tokenizing, for the time left
 LOG_INTERVAL_S = 10
 EPILOG = """exit status: 0 done, 1 failed, 2 wrong arguments, 3 the disk is too small or full, 4 the source cannot
 be reached (the same command goes on later), 130 or 143 stopped by a signal"""
@@ -222,7 +223,7 @@ class Preparation:
         self.stop = threading.Event()
         self.children = Children(self.stop)
         self.display = Display()
-        self.fractions = {}  # of pending items: downloaded, tokenized
+        self.fractions = {}  # of pending items: downloaded, tokenized, counted
         self.sizes = {}
 
     # What there is
@@ -231,7 +232,8 @@ class Preparation:
         if not self.state.is_dir() and self.output.is_dir():
             for path in sorted(self.output.iterdir()):
                 if path.name == "manifest.json" or re.fullmatch(r"(train|val)_\d+\.(bin|idx)", path.name):
-                    raise SourceError(f"{path}: not made by this script; choose another --output")
+                    raise SourceError(f"{path}: is there already, without the {STATE} that tells how it was made; "
+                                      "choose another --output")
         for directory in (self.records, self.staged, self.work):
             directory.mkdir(parents=True, exist_ok=True)
         self.lock_file = open(self.state / "lock", "w", encoding="utf-8")
@@ -342,7 +344,7 @@ class Preparation:
         downloads = self.download_bytes(pending)
         free = shutil.disk_usage(self.output).free
         say = self.display.line
-        say(f"{len(wanted)} files asked for, {len(wanted) - len(pending)} of them finished; to read: {len(pending)}, "
+        say(f"files: {len(wanted)}, {len(wanted) - len(pending)} of them finished; to read: {len(pending)}, "
             f"{size_text(compressed)} compressed")
         say(f"about {compressed * per_byte / 1e6:.4g} M tokens, {per_byte:.3g} a compressed byte {why}")
         kept = "kept" if self.options.keep_downloads else f"of at most {self.options.jobs} files at a time"
@@ -361,7 +363,7 @@ class Preparation:
     # One file
 
     def make(self, item):
-        self.fractions[item] = [0.0, 0.0]
+        self.fractions[item] = [0.0, 0.0, 0.0]
         for attempt in (1, 2):
             path = self.source.obtain(item.name, lambda share: self.note(item, 0, share))
             digest = sha256_of(path, self.stop)
@@ -376,6 +378,7 @@ class Preparation:
         write_whole(self.records / f"{item.stem}.json", json.dumps(record))
         shutil.rmtree(directory)
         self.source.release(item.name)
+        self.note(item, 2, 1.0)
         return record
 
     def tokenize(self, item, path, may_renew):
@@ -392,7 +395,7 @@ class Preparation:
                 warnings.append(line.strip())
             return bool(match)
 
-        threads = max(1, self.options.threads // self.options.jobs)
+        threads = max(1, self.options.threads // self.jobs)
         code, _, lines = self.children.run(self.tokenize_command(path, directory, threads), on_line)
         for line in warnings:
             self.display.line(f"{item.name}: {line}")
@@ -433,13 +436,14 @@ class Preparation:
         self.fractions[item][part] = share
 
     def share_done(self):
-        parts = (0, 1) if self.source.transient else (1,)
+        weights = (1.0 if self.source.transient else 0.0, 1.0, COUNTING)
         begun = list(self.fractions.items())
-        done = sum(self.sizes[item] * fractions[part] for item, fractions in begun for part in parts)
-        return done / max(1, sum(self.sizes.values()) * len(parts))
+        done = sum(self.sizes[item] * w * share for item, shares in begun for w, share in zip(weights, shares))
+        return done / max(1, sum(self.sizes.values()) * sum(weights))
 
     def make_all(self, pending):
-        pool = concurrent.futures.ThreadPoolExecutor(self.options.jobs)
+        self.jobs = min(self.options.jobs, len(pending))
+        pool = concurrent.futures.ThreadPoolExecutor(self.jobs)
         self.display.start = time.monotonic()
         waiting = {pool.submit(self.make_unless_stopped, item): item for item in pending}
         made = tokens = documents = 0
@@ -451,7 +455,7 @@ class Preparation:
                 self.display.line(f"{item.name}: {record['documents']} documents, {record['tokens']} tokens "
                                   f"({made} of {len(pending)} done)")
             seconds = time.monotonic() - self.display.start
-            self.display.progress(self.share_done(), f"{made} of {len(pending)} files")
+            self.display.progress(self.share_done(), f"{made} of {len(pending)} done")
         self.display.line(f"{documents} documents, {tokens} tokens in {time_text(seconds)}: {documents / seconds:.4g} "
                           f"documents/s, {tokens / seconds:.4g} tokens/s")
 
@@ -547,7 +551,8 @@ def arguments():
     parser = argparse.ArgumentParser(prog="prepare_c4.sh", epilog=EPILOG, allow_abbrev=False,
                                      description=__doc__.split(";", maxsplit=1)[0] + ".")
     add = parser.add_argument
-    add("--source", required=True, metavar="DIRECTORY|URL", help="that holds c4-train.00000-of-01024.json.gz, or en/ with it")
+    add("--source", required=True, metavar="DIRECTORY|URL",
+        help="that holds c4-train.00000-of-01024.json.gz, or en/ with it")
     add("--tokenizer", required=True, metavar="FILE", help="SentencePiece model")
     add("--output", required=True, metavar="DIRECTORY", help="gets shards and manifest.json")
     add("--shards", type=count_up_to(TRAIN_FILES, 1), default=4, metavar="N|all",
@@ -562,7 +567,8 @@ def arguments():
     add("--on-bad-document", choices=("error", "skip"), default="error",
         help="what text that is not UTF-8 and lines without text do; default error")
     add("--dry-run", action="store_true", help="say what it takes, and stop")
-    add("--program", required=True, metavar="FILE", help="mpretrain; default: the one built here, else the one installed")
+    add("--program", required=True, metavar="FILE",
+        help="mpretrain; default: the one built here, else the one installed")
     return parser.parse_args()
 
 

@@ -138,7 +138,8 @@ class Tree(unittest.TestCase):
         cls.tree = cls.shared / "tree"
         write_tree(cls.tree)
         cls.tokenizer = cls.shared / "small.model"
-        run_mpretrain("tokenizer", "--input", cls.tree / train_name(0), "--vocab-size", "300", "--output", cls.tokenizer)
+        run_mpretrain("tokenizer", "--input", cls.tree / train_name(0), "--vocab-size", 300, "--output",
+                      cls.tokenizer)
         cls.wanted = cls.shared / "wanted"
         cls.must(cls.tree, cls.wanted)
 
@@ -152,13 +153,14 @@ class Tree(unittest.TestCase):
 
     @classmethod
     def command(cls, source, output, *more):
-        return [str(argument) for argument in (SCRIPT, "--program", PROGRAM, "--source", source, "--tokenizer", cls.tokenizer,
-                                               "--output", output, "--shards", SHARDS, "--threads", 1, *more)]
+        arguments = (SCRIPT, "--program", PROGRAM, "--source", source, "--tokenizer", cls.tokenizer, "--output", output,
+                     "--shards", SHARDS, "--threads", 1, *more)
+        return [str(argument) for argument in arguments]
 
     @classmethod
     def prepare(cls, source, output, *more, **settings):
-        return subprocess.run(cls.command(source, output, *more), capture_output=True, text=True, timeout=300, check=False,
-                              **settings)
+        return subprocess.run(cls.command(source, output, *more), capture_output=True, text=True, timeout=300,
+                              check=False, **settings)
 
     @classmethod
     def must(cls, source, output, *more, **settings):
@@ -199,7 +201,8 @@ class Tree(unittest.TestCase):
         return sorted(line.split()[1].rstrip(":") for line in result.stderr.splitlines() if " done)" in line)
 
     def start(self, source, *more):
-        process = subprocess.Popen(self.command(source, self.output, *more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(self.command(source, self.output, *more), stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         return process
@@ -212,8 +215,8 @@ class Tree(unittest.TestCase):
 class Output(Tree):
     def test_shards_and_sums_are_those_of_the_program_over_all_files(self):
         all_at_once = self.directory / "all"
-        run_mpretrain("tokenize", "--input", *(self.tree / train_name(number) for number in range(SHARDS)), "--tokenizer",
-                      self.tokenizer, "--output", all_at_once)
+        files = [self.tree / train_name(number) for number in range(SHARDS)]
+        run_mpretrain("tokenize", "--input", *files, "--tokenizer", self.tokenizer, "--output", all_at_once)
         wanted = json.loads((all_at_once / "manifest.json").read_text())
         manifest = json.loads((self.wanted / "manifest.json").read_text())
         self.assertEqual(manifest["tokenizer"], wanted["tokenizer"])
@@ -236,8 +239,8 @@ class Output(Tree):
 
     def test_program_trains_on_it(self):
         config = {"name": "small", "seed": 3,
-                  "model": {"hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 1, "num_attention_heads": 2,
-                            "vocab_size": 300},
+                  "model": {"hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 1,
+                            "num_attention_heads": 2, "vocab_size": 300},
                   "data": {"train": str(self.wanted / "train_*.bin"), "validation": str(self.wanted / "val_*.bin"),
                            "tokenizer": str(self.wanted / "tokenizer.model")},
                   "batch": {"seq_len": 24, "tokens_per_step": 96},
@@ -246,8 +249,8 @@ class Output(Tree):
         for pack in (True, False):
             config["data"]["pack"] = pack
             (self.directory / "config.json").write_text(json.dumps(config))
-            result = subprocess.run([PROGRAM, "--config", "config.json", "--set", f"name=pack_{pack}"], cwd=self.directory,
-                                    capture_output=True, text=True, check=False)
+            command = [PROGRAM, "--config", "config.json", "--set", f"name=pack_{pack}"]
+            result = subprocess.run(command, cwd=self.directory, capture_output=True, text=True, check=False)
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertNotIn("no manifest", result.stderr)
 
@@ -280,7 +283,8 @@ class Download(Tree):
         server = self.serve()
         self.must(server.url, self.output)
         self.assert_as_wanted()
-        self.assertEqual(sorted(server.requests), sorted([(train_name(n), None) for n in range(SHARDS)] + [(VALIDATION_NAME, None)]))
+        names = [*map(train_name, range(SHARDS)), VALIDATION_NAME]
+        self.assertEqual(sorted(server.requests), [(name, None) for name in names])
         self.assertEqual(list((self.output / ".prepare_c4/downloads").iterdir()), [])
 
     def test_kept_downloads_are_a_source(self):
@@ -362,7 +366,8 @@ class Refusal(Tree):
             (tree / train_name(2)).write_bytes(damaged)
             self.fails(1, [tree / train_name(2), "damaged gzip data"], tree, "--jobs", 1)
             shutil.rmtree(tree)
-        self.assertEqual(self.made_files(self.must(self.tree, self.output, "--jobs", 1)), [train_name(2), VALIDATION_NAME])
+        result = self.must(self.tree, self.output, "--jobs", 1)
+        self.assertEqual(self.made_files(result), [train_name(2), VALIDATION_NAME])
         self.assert_as_wanted()
 
     def test_a_line_that_is_no_document(self):
@@ -401,18 +406,17 @@ class Refusal(Tree):
 
     def test_dry_run_makes_no_shards(self):
         result = self.must(self.tree, self.output, "--dry-run")
-        self.assertIn("4 files asked for", result.stderr)
+        self.assertIn("files: 4, 0 of them finished", result.stderr)
         self.assertEqual(self.files(self.output), {})
 
 
 class Stop(Tree):
     def slow_program(self, slow_file):
-        """The program, which stands still when it is to tokenize that file, and notes what it was called with."""
+        """The program, which stands still when it is to tokenize that file."""
         path = self.directory / "slow"
         path.write_text(f"""#!/bin/sh
-echo "$*" >> '{self.directory}/calls'
-case "$*" in *{slow_file}*) echo $$ > '{self.directory}/slow_pid.tmp'; mv '{self.directory}/slow_pid.tmp' '{self.directory}/slow_pid'
-  exec sleep 600 ;; esac
+cd '{self.directory}'
+case "$*" in *{slow_file}*) echo $$ > slow_pid.tmp; mv slow_pid.tmp slow_pid; exec sleep 600 ;; esac
 exec '{PROGRAM}' "$@"
 """)
         path.chmod(0o755)
