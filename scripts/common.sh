@@ -3,9 +3,10 @@
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # The distribution's interpreter, which sees python3-matplotlib; another one earlier on PATH may not.
-run_python() {
-  if [ -x /usr/bin/python3 ]; then "${MPT_PYTHON:-/usr/bin/python3}" "$@"; else "${MPT_PYTHON:-python3}" "$@"; fi
+python_path() {
+  if [ -x /usr/bin/python3 ]; then say "${MPT_PYTHON:-/usr/bin/python3}"; else say "${MPT_PYTHON:-python3}"; fi
 }
+run_python() { "$(python_path)" "$@"; }
 
 say() { printf '%s\n' "$*"; }
 die() { printf '%s: error: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
