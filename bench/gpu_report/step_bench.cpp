@@ -67,7 +67,7 @@ StepBench::StepBench(const RunConfig& config, std::span<const GemmChoice> choice
       allocator_(device_->make_allocator()) {
   device_->gemm().restore(choices);
   model_ = std::make_unique<RunModel>(config_, *device_, *allocator_);
-  work_ = std::make_unique<StepWork>(*model_, config_.batch.micro_batches(), *device_);
+  work_ = std::make_unique<StepWork>(*model_, micro_batches(config_.batch, {}), *device_);
   initialize_weights(model_->weights, config_.model.initializer_range, config_.seed, *device_);
   model_->weights_changed();
   model_->optimizer.weights_initialized();
@@ -143,7 +143,11 @@ Json parts_of(StepBench& bench) {
            milliseconds(double(micro_batches), [&] { model.llama.forward_backward(0, Accumulate::kNo); })},
           {"rounding of gradients", milliseconds(1, [&] { model.llama.finish_gradients(); })},
           {"gradient norm", milliseconds(1, [&] { model.optimizer.measure(model.llama.losses()); })},
-          {"update", milliseconds(1, [&] { model.optimizer.update(); })},
+          {"update", milliseconds(1,
+                                  [&] {
+                                    model.optimizer.update();
+                                    model.optimizer.settle();
+                                  })},
           {"weights for products", milliseconds(1, [&] { model.weights_changed(); })}};
 }
 

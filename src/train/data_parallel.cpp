@@ -33,7 +33,7 @@ DataParallel::DataParallel(const RunConfig& config, RankShape shape, const Model
       fetched_(exchange_.buckets().size(), 0),
       reduced_(exchange_.buckets().size(), 0),
       new_(size_t(parameter_groups(config.model)), 1),
-      micro_batches_(step_shape(config.batch, shape.size).micro_batches),
+      micro_batches_(rank_step(config.batch, shape.size).micro_batches),
       first_loss_(first_losses(config.batch, shape.size)) {
   losses_ = allocator.staged(Purpose::kLogits, DType::kF64, 1, first_loss_.back());
   if (collectives_ == nullptr) return;

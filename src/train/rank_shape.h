@@ -25,19 +25,19 @@ inline RowSlice rows_of(const BatchConfig& batch, RankShape shape) {
 
 // A step as ranks do it: each its rows, in micro-batches of at most so many, of which some ranks may have
 // fewer.
-struct StepShape {
+struct RankStep {
   int64_t rows = 0;              // of the rank that has most
   int64_t micro_batch_rows = 0;  // of a full one
   int64_t micro_batches = 0;     // of the rank that has most; all take part in as many
 };
-inline StepShape step_shape(const BatchConfig& batch, int64_t ranks) {
+inline RankStep rank_step(const BatchConfig& batch, int64_t ranks) {
   const int64_t rows = (batch.rows_per_step() + ranks - 1) / ranks;
   const int64_t most = batch.micro_batch_rows > 0 ? std::min(batch.micro_batch_rows, rows) : rows;
   return {rows, most, (rows + most - 1) / most};
 }
 // Those that a rank has rows of.
 inline int64_t micro_batches_of(const BatchConfig& batch, RankShape shape) {
-  const int64_t most = step_shape(batch, shape.size).micro_batch_rows;
+  const int64_t most = rank_step(batch, shape.size).micro_batch_rows;
   return (rows_of(batch, shape).rows + most - 1) / most;
 }
 

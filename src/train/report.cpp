@@ -168,7 +168,7 @@ std::string device_report(Device& device) {
 
 std::string ranks_report(const RunConfig& config, Device& device, RankShape shape,
                          const std::string& transport) {
-  const StepShape step = step_shape(config.batch, shape.size);
+  const RankStep step = rank_step(config.batch, shape.size);
   const ExchangeVolume volume = exchange_volume(config, device, shape);
   std::string text = "ranks\n";
   text += row("number", "{}{}", shape.size, transport.empty() ? "" : fmt::format(", by {}", transport));
@@ -194,7 +194,7 @@ std::string memory_report(const RunConfig& config, Device& device, RankShape sha
                 bytes / parameters);
   }
   text += row("total", "{:>12}   available: {}", format_bytes(double(use.total())), available_memory(device));
-  const int64_t rows = step_shape(config.batch, shape.size).micro_batch_rows;
+  const int64_t rows = rank_step(config.batch, shape.size).micro_batch_rows;
   const MemoryUse one = planned_memory(with_micro_batch(config, 1), device, shape);
   if (rows > 1)
     text += row("per row of the batch", "{:>12}",

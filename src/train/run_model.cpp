@@ -10,13 +10,13 @@ namespace mpt {
 namespace {
 
 BatchShape micro_batch(const RunConfig& config, int64_t ranks) {
-  return {step_shape(config.batch, ranks).micro_batch_rows, config.batch.seq_len};
+  return {rank_step(config.batch, ranks).micro_batch_rows, config.batch.seq_len};
 }
 
 // Gradients that other ranks add to in FP32 are kept in it.
 int64_t additions(const RunConfig& config, int64_t ranks) {
   const bool exchanged_in_fp32 = ranks > 1 && config.distributed.gradient_reduce == Format::kF32;
-  return step_shape(config.batch, ranks).micro_batches * (exchanged_in_fp32 ? ranks : 1);
+  return rank_step(config.batch, ranks).micro_batches * (exchanged_in_fp32 ? ranks : 1);
 }
 
 WeightOptions weight_options(const RunConfig& config, Backend backend, int64_t ranks) {
@@ -39,7 +39,7 @@ LlamaOptions llama_options(const RunConfig& config, Backend backend, int64_t ran
           .keep = Keep::kForBackward,
           .fp8 = fp8_of(config.precision),
           .multiply = multiply_of(config.precision),
-          .micro_batches = step_shape(config.batch, ranks).micro_batches};
+          .micro_batches = rank_step(config.batch, ranks).micro_batches};
 }
 
 OptimizerOptions optimizer_options_of(const RunConfig& config, const UnitPartition* partition,

@@ -23,9 +23,9 @@ struct StepRecord {
   double grad_norm = 0;  // before clipping
   double lr_additive = 0;
   double lr_multiplicative = 0;
-  bool skipped = false;  // not finite: no update was made
+  bool skipped = false;    // not finite: no update was made
   uint64_t data_hash = 0;  // of the step's rows, whatever the ranks and micro-batches (data/dataloader.h)
-  double seconds = 0;    // of the step without evaluation and saving
+  double seconds = 0;      // of the step without evaluation and saving
   std::optional<Evaluation> validation{};
   std::vector<Survival> survival{};    // of the update, on surveyed steps
   std::vector<Fp8OperandState> fp8{};  // after the step, on surveyed steps

@@ -3,7 +3,7 @@
 namespace mpt {
 
 MicroBatches micro_batches(const BatchConfig& batch, RankShape shape) {
-  return {step_shape(batch, shape.size).micro_batches, micro_batches_of(batch, shape)};
+  return {rank_step(batch, shape.size).micro_batches, micro_batches_of(batch, shape)};
 }
 
 void StepWork::gradients() {

@@ -188,7 +188,7 @@ void Trainer::check_replicas() {
 void Trainer::evaluate_into(StepRecord& record) {
   model_.publish_weights();
   record.validation = evaluate(model_.llama, *validation_data_,
-                               {.rows_per_batch = step_shape(config_.batch, shape_.size).micro_batch_rows,
+                               {.rows_per_batch = rank_step(config_.batch, shape_.size).micro_batch_rows,
                                 .tokens = config_.eval.tokens,
                                 .ranks = ranks_});
 }
