@@ -118,19 +118,19 @@ StepRecord Trainer::step() {
   return record;
 }
 
-// A state that is being saved is read until the update, for which the host must wait then.
+// A state that is being saved is read until the update, for which the host must wait then; what a step
+// prepares may belong to it (projections of Apollo-E).
 void Trainer::enqueue(StepRecord& record) {
   const StepScalars scalars = scalars_of(record);
-  if (surveyed()) {
-    work_.enqueue_gradients();
-    device_.synchronize();
-    saver_.before_update();
-    return update_surveyed(record, scalars);
+  if (!surveyed() && !saver_.busy()) {
+    model_.optimizer.prepare(scalars);
+    return work_.enqueue();
   }
-  model_.optimizer.prepare(scalars);
-  if (!saver_.busy()) return work_.enqueue();
   work_.enqueue_gradients();
+  if (surveyed()) device_.synchronize();
   saver_.before_update();
+  if (surveyed()) return update_surveyed(record, scalars);
+  model_.optimizer.prepare(scalars);
   work_.enqueue_update();
 }
 
