@@ -381,6 +381,18 @@ const BadConfig kBadConfigs[] = {
     {R"("precision": {"nvfp4_scale_mode": "live"})",
      {"precision.nvfp4_scale_mode: means something only with precision.weights = nvfp4"},
      "nano_fp8.json"},
+    {R"("optimizer": {"nvfp4_additive_scale": "block"})",
+     {"user.json:3: optimizer.nvfp4_additive_scale: block means something only with precision.weights = "
+      "nvfp4",
+      "precision.weights is block_fp8 (", "base/fp8.json:"},
+     "nano_fp8.json"},
+    {R"("optimizer": {"nvfp4_additive_scale": "block"})",
+     {"user.json:3: optimizer.nvfp4_additive_scale: means something only with optimizer.rule = adamw or "
+      "m_plus_adam"},
+     "nano_bf16_madam.json"},
+    {R"("optimizer": {"nvfp4_additive_scale": "row"})",
+     {"user.json:3: optimizer.nvfp4_additive_scale: expected one of off, block"},
+     "nano_nvfp4.json"},
     {R"("precision": {"state_rounding": "stochastic"})",
      {"precision.state_rounding: means something only with precision.optimizer_state = bf16"},
      "nano_fp32.json"},
