@@ -49,7 +49,7 @@ TEST(Evaluate, GivesTheSameMeansOnAnyNumberOfRanks) {
     train_on(ranks, config);
     return records_of(config).at(1);
   };
-  for (const std::string& more : {"eval.family_batch_rows=0", "eval.family_batch_rows=2"}) {
+  for (const std::string more : {"eval.family_batch_rows=0", "eval.family_batch_rows=2"}) {
     const nlohmann::json one = last_record(1, more);
     for (const int64_t ranks : {2, 3}) {
       const nlohmann::json several = last_record(ranks, more);
