@@ -164,7 +164,7 @@ TEST_F(RunConfigTest, PaperAndFamilyAreTwoReadingsOfARun) {
     for (const std::string& piece : pieces) text += ", \"" + kConfigs + "base/" + piece + "\"";
     return load_run_config(write("preset.json", text + "]}"), overrides);
   };
-  for (const std::string& size : {"60m", "1b", "pico"})
+  for (const std::string size : {"60m", "1b", "pico"})
     for (const Row& row : table_rows()) {
       const std::string run = size + "_" + row.name + ".json";
       SCOPED_TRACE(run);
@@ -187,7 +187,7 @@ TEST_F(RunConfigTest, PaperAndFamilyAreTwoReadingsOfARun) {
   // Another length than the piece's: n times 20 tokens for each of the model's parameters, the norms'
   // included.
   const RunConfig twice = with("60m_bf16.json", {"family.json"}, {"train.steps=null", "train.chinchilla=2"});
-  EXPECT_EQ(total_steps(twice), 2 * 20 * 58'073'600 / 131'072 + 1);
+  EXPECT_EQ(total_steps(twice), int64_t{2} * 20 * 58'073'600 / 131'072 + 1);
   EXPECT_EQ(family_batch_rows(load_run_config(kConfigs + "60m_bf16.json")), 8) << "a micro-batch";
   EXPECT_EQ(family_batch_rows(load_run_config(kConfigs + "pico_bf16.json")), 16) << "a step";
 }
