@@ -1,0 +1,11 @@
+"""Sweeps of training runs: what a table needs to know about its cells, and how they are run, once and to the end.
+
+configuration   a config with all it includes, as one JSON object
+cell            one training run that a table needs, and what identifies it
+ledger          results of finished cells, in a CSV that outlives their directories and travels between machines
+sweep           cells of a sweep's JSON: base config, axes, seeds
+launch          how a cell's program is started: locally, under mpirun or torchrun, as a Slurm array
+runner          runs what is not finished, several at a time, with a live table
+artefact        what all scripts of tables and figures have in common: arguments, provenance, files
+paper           what the paper prints
+"""
