@@ -26,6 +26,7 @@ from .rows import BUDGETS, SCALES
 from .runner import Place, Runner, machine, steps_of
 
 QUICK_BUDGET = 0.02  # of a budget's length: it shows that the path works, and nothing else
+QUICK_CHANGES = {"eval.tokens": 20000}
 
 
 def parser(description):
@@ -73,19 +74,24 @@ class Artefact:
 
     # --- cells
 
-    def cell(self, row, seed, budget=None, **more):
-        """A row at its tuned values; budget in multiples of 20 tokens a parameter; more: {"changes": {...}} on top."""
-        length = (self.args.budget if budget is None else budget) * (QUICK_BUDGET if self.args.quick else 1)
-        tuned = self.tuned.get(row.tuned_as or row.key, {})
-        quick = {"eval.tokens": 20000} if self.args.quick else {}
-        return Cell.of(row.file(self.scale), {"train.chinchilla": length, "seed": seed}, row.changes, tuned, quick,
-                       more.get("changes", {}))
+    def cell(self, row, seed, budget=None, changes=None):
+        """A row at its tuned values, budget in multiples of 20 tokens a parameter; `changes` on top of all."""
+        budget = self.args.budget if budget is None else budget
+        return self.untuned_cell(row, seed, budget, {**row.changes, **self.tuned_values(row, budget), **(changes or {})})
+
+    def untuned_cell(self, row, seed, budget, changes):
+        """A row with these changes to its config, and no others."""
+        length = {"train.chinchilla": budget * (QUICK_BUDGET if self.args.quick else 1), "seed": seed}
+        return Cell.of(row.file(self.scale), length, QUICK_CHANGES if self.args.quick else {}, changes)
+
+    def tuned_values(self, row, budget):
+        """{key: value}; of a budget of its own where it was tuned at it, else of budget 1."""
+        row = row.tuned_as or row.key
+        return self.tuned.get(f"{row}@{budget:g}", self.tuned.get(row, {}))
 
     def run(self, cells):
         """Brings all cells to their end, unless only a report is wanted. Failed ones are named and make the exit status 1."""
-        if self.args.report_only:
-            return
-        if not self.runner.run(cells):
+        if not self.args.report_only and not self.runner.run(cells):
             self.failed = True
 
     def result(self, cell):
