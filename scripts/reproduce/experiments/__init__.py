@@ -7,5 +7,6 @@ sweep           cells of a sweep's JSON: base config, axes, seeds
 launch          how a cell's program is started: locally, under mpirun or torchrun, as a Slurm array
 runner          runs what is not finished, several at a time, with a live table
 artefact        what all scripts of tables and figures have in common: arguments, provenance, files
+plan            what `mpretrain plan` counts: parameters, steps, bytes
 paper           what the paper prints
 """
