@@ -28,7 +28,8 @@ def cells_of(artefact):
 
 def baseline(row, of):
     """What `of` has under AdamW of the row's regime; None for that row itself."""
-    return next((of[other] for other in of if other.optimizer == "AdamW" and other.regime == row.regime and other != row), None)
+    adamw = [other for other in of if other.optimizer == "AdamW" and other.regime == row.regime and other != row]
+    return of[adamw[0]] if adamw else None
 
 
 def paper_size(scale):
@@ -48,19 +49,21 @@ def paper_entries(row, rows, column):
 def table(artefact, cells):
     """Markdown lines."""
     losses = {row: compare.losses_by_seed(artefact, cells[row]) for row in cells}
-    family = {row: family_losses(artefact, cells[row]) for row in cells}
     size = paper_size(artefact.scale)
-    with_family = any(family.values())
-    header = ["weights/compute", "optimizer", "validation loss", *(["as the family averages"] if with_family else []), "seeds",
-              "perplexity", "loss against AdamW", "perplexity reduction", f"paper, {size.upper()}", "paper's reduction"]
+    header = ["weights/compute", "optimizer", "validation loss", "seeds", "perplexity", "loss against AdamW",
+              "perplexity reduction", f"paper, {size.upper()}", "paper's reduction"]
     lines = []
     for row in cells:
         values = list(losses[row].values())
         other = baseline(row, losses)
-        against = other is not None and compare.difference(losses[row], other)
-        lines.append([row.regime, row.optimizer, spread(values), *([spread(family[row])] if with_family else []), len(values),
-                      perplexity(values), against or "", compare.percent(against.reduction) if against else "",
+        against = compare.difference(losses[row], other) if other is not None else None
+        lines.append([row.regime, row.optimizer, spread(values), len(values), perplexity(values), against or "",
+                      compare.percent(against.reduction) if against else "",
                       *paper_entries(row, cells, SIZES.index(size))])
+    family = [family_losses(artefact, cells[row]) for row in cells]
+    if any(family):
+        lines = [line[:3] + [spread(values)] + line[3:] for line, values in zip(lines, family)]
+        header.insert(3, "averaged as the family does")
     return compare.table(header, lines) + ["", *remarks(cells, losses)]
 
 
@@ -74,14 +77,15 @@ def remarks(cells, losses):
     """What the numbers mean, and how many regimes show what the paper claims."""
     compared = [found for row in cells if row.optimizer == "M+Adam" and row in MAIN
                 and (found := compare.difference(losses[row], baseline(row, losses)))]
-    compute = next(iter(cells.values()))[0].value("precision.compute")
-    lines = ["± is the standard deviation over seeds, of a difference the standard error of its mean over pairs of the same "
-             f"seed. Perplexity is exp of the mean loss. FP32/TF32 was computed in {compute.upper()}."]
+    compute = cells[MAIN[0]][0].value("precision.compute")
+    lines = ["± is the standard deviation over seeds, of a difference the standard error of its mean over pairs of the "
+             f"same seed. Perplexity is exp of the mean loss. FP32/TF32 was computed in {compute.upper()}."]
     return lines + (["", compare.verdict("M+Adam is below AdamW", compared, "regimes")] if compared else [])
 
 
 def records(artefact, cells):
-    return [[row.regime, row.optimizer, row.key, *compare.record(artefact, cell)] for row in cells for cell in cells[row]]
+    return [[row.regime, row.optimizer, row.key, *compare.record(artefact, cell)]
+            for row in cells for cell in cells[row]]
 
 
 def draw(artefact, cells):
@@ -111,7 +115,8 @@ def main(arguments=None):
     by_seed = [cell for of_one_seed in zip(*cells.values()) for cell in of_one_seed]
     artefact.run(by_seed)
     artefact.write_csv(["regime", "optimizer", "row", *compare.RECORD], records(artefact, cells))
-    artefact.write_markdown("Main table", [*table(artefact, cells), "", "![Validation losses](main_table.png)"], by_seed)
+    figure = "![Validation losses](main_table.png)"
+    artefact.write_markdown("Main table", [*table(artefact, cells), "", figure], by_seed)
     if figure := draw(artefact, cells):
         artefact.write_figure(figure)
     return 1 if artefact.failed else 0

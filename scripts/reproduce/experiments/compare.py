@@ -1,8 +1,8 @@
-"""Losses of one row beside those of another: differences over seeds, reductions of perplexity, and how tables print both.
+"""Losses of one row beside those of another: differences over seeds, reductions of perplexity, how tables print both.
 
-Losses of a row are {seed: validation loss} of its finished runs; a diverged run has the loss inf. Two rows are compared by
-the seeds that both have: a seed fixes the first weights and the order of the text, so the differences of pairs vary less
-than the losses.
+Losses of a row are {seed: validation loss} of its finished runs; a diverged run has the loss inf. Two rows are compared
+by the seeds that both have: a seed fixes the first weights and the order of the text, so the differences of pairs vary
+less than the losses.
 """
 
 import math
@@ -48,6 +48,11 @@ def difference(losses, baseline):
     return Difference(statistics.fmean(pairs), error)
 
 
+def mean_of_common(losses, other):
+    """Of the seeds that `other` has too."""
+    return statistics.fmean(losses[seed] for seed in losses if seed in other)
+
+
 def verdict(claim, differences, of_what):
     """A sentence: in how many the claimed negative difference is seen, and in how many beyond the noise of seeds."""
     below, clearly = (sum(found.is_below(errors) for found in differences) for errors in (0, 2))
@@ -75,11 +80,20 @@ def line_of(entries):
 
 
 def finite_mean(losses):
-    """(mean, standard deviation) of {seed: loss}; the deviation of one is 0; None where nothing finished or one diverged."""
+    """(mean, standard deviation) of {seed: loss}, the deviation of one 0; None if nothing finished or one diverged."""
     values = list(losses.values())
     if not values or not all(map(math.isfinite, values)):
         return None
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def perplexity_bar(losses):
+    """(exp of the mean loss, how far below and above one standard deviation lies)"""
+    found = finite_mean(losses)
+    if found is None:
+        return None
+    mean, deviation = found
+    return math.exp(mean), math.exp(mean) - math.exp(mean - deviation), math.exp(mean + deviation) - math.exp(mean)
 
 
 RECORD = ("seed", "val_loss", "val_loss_family", "steps", "tokens", "state", "fingerprint")
