@@ -7,6 +7,7 @@ sweep           cells of a sweep's JSON: base config, axes, seeds
 launch          how a cell's program is started: locally, under mpirun or torchrun, as a Slurm array
 runner          runs what is not finished, several at a time, with a live table
 artefact        what all scripts of tables and figures have in common: arguments, provenance, files
+tuning_report   what descents found, as the paper tabulates it
 compare         rows beside one another: differences over seeds, reductions of perplexity, tables
 style           how figures look: one colour an optimizer, one line a regime
 plan            what `mpretrain plan` counts: parameters, steps, bytes
