@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 
 from experiments import compare, paper, style
-from experiments.artefact import Artefact, perplexity, spread
+from experiments.artefact import Artefact, exit_status, perplexity, spread
 from experiments.plan import plan
 from experiments.rows import BY_KEY, SIZES, Row
 
@@ -152,4 +152,4 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(main))

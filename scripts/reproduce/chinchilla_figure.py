@@ -11,7 +11,7 @@ import math
 import sys
 
 from experiments import compare, style
-from experiments.artefact import Artefact, budgets_up_to, perplexity, spread
+from experiments.artefact import Artefact, budgets_up_to, exit_status, perplexity, spread
 from experiments.rows import BY_KEY
 
 ROWS = [BY_KEY[key] for key in ("bf16_adamw", "bf16_adamw_sr", "bf16", "bf16_fp8_adamw", "bf16_fp8", "fp8_adamw",
@@ -20,8 +20,6 @@ PAIRS = [(BY_KEY[m_plus_adam], BY_KEY[adamw]) for adamw, m_plus_adam in
          (("bf16_adamw", "bf16"), ("bf16_fp8_adamw", "bf16_fp8"), ("fp8_adamw", "fp8"))]
 
 FIGURE = "![Perplexity over training tokens](chinchilla_figure.png)"
-CAPTION = ("Hyperparameters are those of 1×; the paper tuned the sensitive ones again at each budget. It prints no "
-           "values of this figure.")
 
 
 def add_arguments(parser):
@@ -95,6 +93,13 @@ def verdict(losses):
             + (f" It is not in {', '.join(fails)}." if fails else "")]
 
 
+def tuning(tuned, budgets):
+    """Which hyperparameters the longer runs have: their own are under row@budget."""
+    own = [f"{budget:g}×" for budget in budgets if any(f"{row.key}@{budget:g}" in tuned for row in ROWS)]
+    here = f"Some hyperparameters were tuned again at {', '.join(own)}" if own else "Hyperparameters are those of 1×"
+    return f"{here}; the paper tuned the sensitive ones again at each budget. It prints no values of this figure."
+
+
 def records(artefact, cells):
     return [[row.regime, row.optimizer, budget, *compare.record(artefact, cell)]
             for (row, budget), of_seeds in cells.items() for cell in of_seeds]
@@ -129,7 +134,7 @@ def main(arguments=None):
     artefact.run(in_order)
     losses = {key: compare.losses_by_seed(artefact, of_seeds) for key, of_seeds in cells.items()}
     artefact.write_csv(["regime", "optimizer", "budget", *compare.RECORD], records(artefact, cells))
-    lines = [FIGURE, "", *tables(losses), "", CAPTION]
+    lines = [FIGURE, "", *tables(losses), "", tuning(artefact.tuned, budgets_of(cells))]
     artefact.write_markdown("Perplexity over the length of training", lines, in_order)
     if figure := draw(losses, artefact.scale):
         artefact.write_figure(figure)
@@ -137,4 +142,4 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(main))

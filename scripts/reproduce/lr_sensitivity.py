@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 
 from experiments import compare, style
-from experiments.artefact import Artefact, spread
+from experiments.artefact import Artefact, exit_status, spread
 from experiments.rows import BY_KEY, Row
 
 WITHIN = 0.05  # nats above a curve's best that count as as good
@@ -129,7 +129,8 @@ def tables(losses, tuned):
     return [*compare.table(header, rows), "",
             "Validation losses. The width is that of the stretch of factors around a curve's best in which its loss is "
             f"at most {WITHIN:g} nats above it, interpolated linearly between points; \"at least\" where the sweep "
-            "ends before it does. The paper claims a stable region for M+Adam and prints no width."]
+            "ends before it does. The paper claims a stable region for M+Adam and prints no width. The figure shows "
+            f"losses above each curve's best; what is less than {FLOOR:g}, the best itself among it, is drawn there."]
 
 
 def factor(index):
@@ -150,14 +151,14 @@ def draw(losses, scale):
             axes.plot([index for index, _ in points], [max(loss - best, FLOOR) for _, loss in points], color=colour,
                       marker=marker, linestyle=line, label=curve.label)
     for axes in panels:
-        axes.axhline(WITHIN, color=style.GREY, linewidth=1)
+        axes.axhline(WITHIN, color=style.GREY, linewidth=1, label=f"{WITHIN:g} nats")
         axes.set_yscale("log")
-        axes.set_ylabel("loss above the curve's best (nats)")
         axes.legend()
     found = sorted({index for _, index in losses})
     panels[1].set_xticks(found, [factor(index) for index in found])
     panels[1].set_xlabel("learning rate, multiples of the tuned one")
-    panels[0].set_title(f"{scale}, BF16/BF16; line: {WITHIN:g} nats; below {FLOOR:g} drawn there")
+    panels[0].set_title(f"{scale}, BF16/BF16")
+    figure.supylabel("validation loss above the curve's best (nats per token)", fontsize="medium")
     return figure
 
 
@@ -179,4 +180,4 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(main))

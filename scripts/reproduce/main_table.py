@@ -10,7 +10,7 @@ import math
 import sys
 
 from experiments import compare, style
-from experiments.artefact import Artefact, perplexity, spread
+from experiments.artefact import Artefact, exit_status, perplexity, spread
 from experiments.rows import EXTRA, MAIN, SIZES
 
 
@@ -123,4 +123,4 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(main))

@@ -185,6 +185,15 @@ class Artefact:
                 f"{'; '.join(sorted({r.version for r in results}))}.{quick}"]
 
 
+def exit_status(main):
+    """Of a script; what its user did wrong is one line on stderr, without a trace of our calls."""
+    try:
+        return main()
+    except configuration.BadConfig as problem:
+        print(f"{pathlib.Path(sys.argv[0]).stem}: error: {problem}", file=sys.stderr)
+        return 1
+
+
 # --- numbers
 
 

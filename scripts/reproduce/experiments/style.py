@@ -26,6 +26,7 @@ LOOK = {
     "font.size": 9, "axes.titlesize": 9, "legend.fontsize": 8, "legend.frameon": False, "axes.spines.top": False,
     "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3, "grid.linewidth": 0.6, "lines.linewidth": 1.5,
     "lines.markersize": 5, "errorbar.capsize": 2, "axes.axisbelow": True,
+    "figure.constrained_layout.use": True,
 }
 
 
