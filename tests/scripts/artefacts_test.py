@@ -168,6 +168,9 @@ class ApolloTable(unittest.TestCase):
         lines = apollo_table.lines_of(extra=False)
         _, wrong = apollo_table.bytes_table(str(place.program), lines)
         self.assertEqual(wrong, [line.label for line in lines[1:]])
+        more = Place(self, '{"parameters": 1000, "logical_bytes": {"optimizer_state": 4001}}')
+        _, wrong = apollo_table.bytes_table(str(more.program), lines[:1])
+        self.assertEqual(wrong, ["AdamW, BF16 state"])
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as errors:
             self.assertEqual(apollo_table.main(place.arguments()), 1)
         self.assertIn("bytes of M+Adam, dense differ", errors.getvalue())
