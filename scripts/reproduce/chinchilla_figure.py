@@ -74,11 +74,19 @@ def gap(losses, baseline):
 
 
 def persistence(losses, baselines):
-    """The relative gap of the longest runs in multiples of that of the shortest, where that one is positive."""
-    first, last = compare.difference(losses[0], baselines[0]), compare.difference(losses[-1], baselines[-1])
+    """The relative gap of the longest runs in multiples of that of the shortest, where that one is positive.
+
+    Only seeds that both have count: a seed's luck is much of a gap.
+    """
+    seeds = set.intersection(*map(set, (losses[0], losses[-1], baselines[0], baselines[-1])))
+    first, last = (compare.difference(_only(seeds, losses[at]), _only(seeds, baselines[at])) for at in (0, -1))
     if len(losses) < 2 or first is None or last is None or first.mean >= 0:
         return ""
     return f"{last.reduction / first.reduction:.2f}"
+
+
+def _only(seeds, losses):
+    return {seed: losses[seed] for seed in sorted(seeds)}
 
 
 def verdict(losses):
