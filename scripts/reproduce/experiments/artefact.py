@@ -13,17 +13,19 @@ import math
 import os
 import pathlib
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
 
 from . import configuration
 from .cell import Cell, tokens_identity
-from .launch import launcher_of
+from .launch import ACCEPTED, launcher_of
 from .ledger import Ledger
 from .progress import LiveTable
 from .rows import BUDGETS, SCALES
 from .runner import Place, Runner, machine, steps_of
+from .stop import Stop
 
 QUICK_BUDGET = 0.02  # of a budget's length: it shows that the path works, and nothing else
 QUICK_CHANGES = {"eval.tokens": 20000}
@@ -44,7 +46,9 @@ def parser(description):
                        "<output>/tuned.json, then scripts/reproduce/tuned/<scale>.json, then what the configs say")
     found.add_argument("--jobs", type=int, help="cells at a time; default: one a core, or one where a launcher is given")
     found.add_argument("--threads", type=int, default=1, help="of a cell")
-    found.add_argument("--launcher", default="local", help="local, mpirun:RANKS, torchrun:RANKS or slurm")
+    found.add_argument("--launcher", default="local", metavar="HOW", help=f"of cells: {ACCEPTED}; default: local")
+    found.add_argument("--no-wait", action="store_true", help="leave cells in Slurm's queue; a later start collects them")
+    found.add_argument("--retry", type=int, default=0, metavar="N", help="start a cell that fails again, up to N times")
     found.add_argument("--quick", action="store_true",
                        help=f"runs of {QUICK_BUDGET:g} of their length and one seed: shows that everything works")
     found.add_argument("--report-only", action="store_true", help="run nothing, write what is finished")
@@ -70,6 +74,7 @@ class Artefact:
         self.output = self.args.output or pathlib.Path("results") / self.scale
         self.tuned, self.tuned_from = self._tuned()
         self._runner = None
+        self.stop = Stop().listen()
         self.failed = False
 
     # --- cells
@@ -111,10 +116,11 @@ class Artefact:
                 sys.exit(f"{self.name}: error: --tokens is missing; expected a directory that `mpretrain tokenize` wrote "
                          "(scripts/reproduce/prepare_text.sh makes one for pico and nano, scripts/prepare_c4.sh for the rest)")
             tokens_identity(str(args.tokens))
-            launcher = launcher_of(args.launcher, args.program, args.threads)
+            launcher = launcher_of(args.launcher, args.program, args.threads, wait=not args.no_wait)
             jobs = args.jobs or launcher.default_jobs
-            place = Place(args.program, args.tokens, args.work, args.threads, jobs)
-            self._runner = Runner(place, Ledger(self.output / "runs.csv"), launcher, self.version(), LiveTable(self.name, jobs))
+            place = Place(args.program, args.tokens, args.work, args.threads, jobs, args.retry)
+            self._runner = Runner(place, Ledger(self.output / "runs.csv"), launcher, self.version(), LiveTable(self.name, jobs),
+                                  self.stop)
         return self._runner
 
     def _tuned(self):
@@ -165,7 +171,9 @@ class Artefact:
 
     def version(self):
         """Of the program, and the commit that its scripts are of."""
-        found = subprocess.run([self.args.program, "--version"], capture_output=True, text=True, check=False).stdout.strip()
+        found = ""
+        if shutil.which(self.args.program):  # a report needs no program
+            found = subprocess.run([self.args.program, "--version"], capture_output=True, text=True, check=False).stdout.strip()
         commit = subprocess.run(["git", "-C", str(configuration.ROOT), "describe", "--always", "--dirty", "--abbrev=7"],
                                 capture_output=True, text=True, check=False).stdout.strip()
         return f"{found} {commit}".strip()
