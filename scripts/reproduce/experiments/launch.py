@@ -49,7 +49,7 @@ class Processes:
     def run(self, task, log, stop):
         log.write(f"{MACHINE}{machine()}\n".encode())
         process = subprocess.Popen(
-            [sys.executable, WITH_PARENT, str(os.getpid()), *(self.starter or [self.program]), *task.arguments],
+            [sys.executable, "-I", "-S", WITH_PARENT, str(os.getpid()), *(self.starter or [self.program]), *task.arguments],
             stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
             env={**os.environ, **self.environment, "MPRETRAIN": self.program})
         with stop.passed_to(process):

@@ -10,6 +10,7 @@ import statistics
 import sys
 import time
 
+from .cell import Cell
 from .runner import OPEN, parameters_of, steps_of
 
 STATES = ("running", "elsewhere", "waiting", "queued", "finished", "diverged", "failed", "stopped")
@@ -122,9 +123,16 @@ def duration(seconds):
 # --- showing it
 
 
-def label(cell):
-    """A cell for people."""
-    return f"{cell.config.removesuffix('.json')} seed {cell.seed} {cell.described_changes()}".strip()
+def common_changes(cells):
+    """What is changed in all of them alike and need not be said; nothing of a single one."""
+    cells = list(cells)
+    return set.intersection(*(set(cell.changes) for cell in cells)) if len(cells) > 1 else set()
+
+
+def label(cell, common=frozenset()):
+    """A cell for people, without the changes that are common."""
+    shown = Cell(cell.config, tuple(change for change in cell.changes if change not in common))
+    return f"{cell.config.removesuffix('.json')} seed {cell.seed} {shown.described_changes()}".strip()
 
 
 class LiveTable:
@@ -163,7 +171,7 @@ class LiveTable:
         status = statuses[cell]
         what = {"finished": f"loss {status.result.val_loss:.4f}" if status.result else "", "diverged": "diverged",
                 "failed": f"FAILED: {status.error}"}[status.state]
-        return f"{self.name} {len(self.told)}/{len(statuses)} {label(cell)}: {what} | {duration(status.seconds)}"
+        return f"{self.name} {len(self.told)}/{len(statuses)} {label(cell, common_changes(statuses))}: {what} | {duration(status.seconds)}"
 
     def _draw(self, statuses):
         self.last = time.monotonic()
@@ -174,7 +182,7 @@ class LiveTable:
             print(line, file=self.file)
             return
         columns, rows = shutil.get_terminal_size()
-        lines = [line, *self._rows(positions, max(1, rows - 3))]
+        lines = [line, *self._rows(positions, common_changes(statuses), max(1, rows - 3))]
         for text in lines:
             print(text[:columns - 1], file=self.file)
         self.drawn = len(lines)
@@ -185,14 +193,14 @@ class LiveTable:
         return f"{self.name}: {told} | {duration(time.monotonic() - self.start)}"
 
     @staticmethod
-    def _rows(positions, most):
+    def _rows(positions, common, most):
         """Numbers first: what a narrow terminal cuts off is the end of the label."""
         lines = []
         for cell, position in positions.items():
             steps = steps_of(cell)
             left = (steps - position.step) * position.step_seconds
             rate = f"{position.tokens_per_second:,.0f}" if math.isfinite(position.tokens_per_second) else "?"
-            lines.append(f"{position.step:>8}/{steps:<8} {rate:>10} tok/s {duration(left):>10} left  {label(cell)}")
+            lines.append(f"{position.step:>8}/{steps:<8} {rate:>10} tok/s {duration(left):>10} left  {label(cell, common)}")
         return lines if len(lines) <= most else [*lines[:most - 1], f"  and {len(lines) - most + 1} more"]
 
     def _erase(self):

@@ -163,7 +163,7 @@ class Runner:
     def __init__(self, place, ledger, launcher, version, report=None, stop=None):
         self.place, self.ledger, self.launcher, self.version = place, ledger, launcher, version
         self.report = report  # called with {cell: Status} when one of them has changed, and every second
-        self.stop = stop or Stop()
+        self.stop = Stop() if stop is None else stop  # which is false until it is asked for
         self.statuses, self.futures = {}, {}
         self._key = {}  # fingerprint: the first cell that had it
         self._changed = threading.Lock()

@@ -43,7 +43,8 @@ class Slurm:
     def __init__(self, program, ranks, wait, poll_seconds=15):
         self.program, self.ranks, self.wait, self.poll_seconds = program, ranks, wait, poll_seconds
         self._elements = {}  # name of a task: (job name, index)
-        self._queue, self._asked, self._asking = set(), -float("inf"), threading.Lock()
+        self._queue, self._asked = set(), -float("inf")  # what it held when it last answered, when it was last asked
+        self._asking = threading.Lock()
 
     # --- submitting
 
@@ -52,14 +53,13 @@ class Slurm:
         self.program = executable(self.program)
         work = pathlib.Path(work).resolve()
         (work / "slurm").mkdir(parents=True, exist_ok=True)
-        with open(work / "slurm/lock", "w", encoding="utf-8") as lock:  # one runner at a time decides what is missing
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with self._asking, open(work / "slurm/lock", "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # one runner at a time decides what is missing
             self._elements.update(self._known(work / "slurm"))
-            queue = self._ask()
-            missing = [task for task in tasks if self._elements.get(task.name) not in queue]
+            self._queue = self._ask()
+            missing = [task for task in tasks if self._elements.get(task.name) not in self._queue]
             for first in range(0, len(missing), LARGEST_ARRAY):
                 self._submit(missing[first:first + LARGEST_ARRAY], work, jobs)
-            self._asked = -float("inf")
 
     def _submit(self, tasks, work, jobs):
         job = f"mpretrain-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
@@ -73,7 +73,9 @@ class Slurm:
         self._call(["sbatch", f"--job-name={job}", f"--array=0-{len(tasks) - 1}%{jobs}", f"--output={directory}/%a.out",
                     *ranks, *shlex.split(os.environ.get("SBATCH_ARGUMENTS", "")), str(LAUNCH / "slurm.sbatch"),
                     str(directory / "cells")], MPRETRAIN=str(LAUNCH / "array_cell.sh"))
-        self._elements.update({task.name: (job, index) for index, task in enumerate(tasks)})
+        submitted = {task.name: (job, index) for index, task in enumerate(tasks)}
+        self._elements.update(submitted)
+        self._queue.update(submitted.values())
 
     @staticmethod
     def _known(directory):

@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 
-HOW_TO_GO_ON = "Start it again with the same arguments to go on."
+HOW_TO_GO_ON = "Start it again with the same arguments to go on; what is in Slurm's queue stays there."
 
 
 class Stopped(SystemExit):
