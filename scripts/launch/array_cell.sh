@@ -3,8 +3,9 @@
 #
 #   MPRETRAIN=scripts/launch/array_cell.sh sbatch --array=0-9 scripts/launch/slurm.sbatch CELLS
 #
-# Line SLURM_ARRAY_TASK_ID of the file CELLS, counted from 0, holds as shell words the file that the output is appended to, the
-# program and its arguments. slurm.sbatch starts this once a rank; scripts/reproduce submits it (--launcher slurm).
+# Line SLURM_ARRAY_TASK_ID of the file CELLS, counted from 0, holds as shell words the file that the output is appended
+# to, the program and its arguments. slurm.sbatch starts this once a rank; scripts/reproduce submits it with
+# --launcher slurm.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
@@ -17,5 +18,7 @@ line=$(sed -n "$((index + 1))p" "$cells")
 words=()
 eval "words=($line)"
 exec >>"${words[0]}" 2>&1
-if [ "${SLURM_PROCID:-0}" = 0 ]; then say "sweep: machine $(run_python "$root/scripts/reproduce/experiments/machine.py")"; fi
+if [ "${SLURM_PROCID:-0}" = 0 ]; then
+  say "sweep: machine $(run_python "$root/scripts/reproduce/experiments/machine.py")"
+fi
 exec "${words[@]:1}"

@@ -3,20 +3,22 @@
 
     scripts/reproduce/run_sweep.py scripts/reproduce/sweeps/learning_rate.json --scale pico --tokens data/tokens
 
-What the file may say: experiments/sweep.py. What is finished is not run again, and what was interrupted goes on from its last
-checkpoint: stop it at any time and start it with the same arguments.
+What the file may say: experiments/sweep.py. What is finished is not run again, and what was interrupted goes on from
+its last checkpoint: stop it at any time and start it with the same arguments.
 """
 
-import math
 import pathlib
 import statistics
 import sys
 
-from experiments.artefact import QUICK_BUDGET, Artefact, perplexity, spread
+from experiments.artefact import QUICK_BUDGET, QUICK_CHANGES, Artefact, perplexity, spread
 from experiments.configuration import BadConfig
 from experiments.progress import label
 from experiments.slurm import LaunchError
 from experiments.sweep import Sweep
+
+# Mean and deviation are of the seeds that did not diverge.
+NUMBERS = ("val_loss_mean", "val_loss_sd", "finished", "diverged", "tokens", "tokens_per_second", "fingerprints")
 
 
 class SweepTable(Artefact):
@@ -29,7 +31,7 @@ class SweepTable(Artefact):
         self.tuned_from = None  # a sweep says its values itself
         seeds = self.args.seeds or self.sweep.seeds
         self.seeds = seeds[:1] if self.args.quick else seeds
-        quick, more = (QUICK_BUDGET, {"eval.tokens": 20000}) if self.args.quick else (1.0, {})
+        quick, more = (QUICK_BUDGET, QUICK_CHANGES) if self.args.quick else (1.0, {})
         self.rows = [(combination, [combination.cell(seed, self.args.budget, quick, more) for seed in self.seeds])
                      for combination in self.sweep.combinations()]
         self.cells = [cell for _, cells in self.rows for cell in cells]
@@ -46,16 +48,9 @@ class SweepTable(Artefact):
         table = []
         for combination, cells in self.rows:
             results = [result for cell in cells if (result := self.result(cell))]
-            losses = [result.val_loss for result in results]
-            tokens = max((result.tokens for result in results), default=0)
-            speed = statistics.fmean(result.tokens_per_second for result in results) if results else None
-            lines.append(f"| {' | '.join(combination.labels)} | {spread(losses)} | {len(losses)} | {perplexity(losses)} "
-                         f"| {tokens:,} | {f'{speed:,.0f}' if results else ''} |")
-            table.append([*combination.labels, *(numbers(losses) if losses else ["", ""]), len(losses),
-                          sum(result.state == "diverged" for result in results), tokens, f"{speed:.0f}" if results else "",
-                          " ".join(result.fingerprint for result in results)])
-        self.write_csv([*axes, "val_loss_mean", "val_loss_sd", "seeds", "diverged", "tokens", "tokens_per_second",
-                        "fingerprints"], table)
+            lines.append(f"| {' | '.join([*combination.labels, *shown(results)])} |")
+            table.append([*combination.labels, *numbers(results)])
+        self.write_csv([*axes, *NUMBERS], table)
         self.write_markdown(f"Sweep {self.name}", lines + self._failures(), self.cells)
 
     def _failures(self):
@@ -63,11 +58,23 @@ class SweepTable(Artefact):
         return ["", *(f"* failed: {label(cell)}: {error}" for cell, error in failed.items())] if failed else []
 
 
-def numbers(losses):
-    """Mean and standard deviation as a CSV has them."""
-    if not all(map(math.isfinite, losses)):
-        return "inf", ""
-    return f"{statistics.fmean(losses):.6f}", f"{statistics.stdev(losses):.6f}" if len(losses) > 1 else ""
+def shown(results):
+    """Columns of the Markdown, of one combination over its seeds."""
+    losses = [result.val_loss for result in results]
+    tokens = f"{max(result.tokens for result in results):,}" if results else ""
+    speed = f"{statistics.fmean(result.tokens_per_second for result in results):,.0f}" if results else ""
+    return [spread(losses), str(len(losses)), perplexity(losses), tokens, speed]
+
+
+def numbers(results):
+    """Columns of the CSV, as NUMBERS calls them."""
+    losses = [result.val_loss for result in results if result.state == "finished"]
+    mean = f"{statistics.fmean(losses):.6f}" if losses else ""
+    deviation = f"{statistics.stdev(losses):.6f}" if len(losses) > 1 else ""
+    tokens = max((result.tokens for result in results), default="")
+    speed = f"{statistics.fmean(result.tokens_per_second for result in results):.0f}" if results else ""
+    return [mean, deviation, len(losses), len(results) - len(losses), tokens, speed,
+            " ".join(result.fingerprint for result in results)]
 
 
 def main():

@@ -1,4 +1,4 @@
-"""What the tests of scripts/reproduce/experiments have in common: directories, tokens, and programs that stand in for others."""
+"""What the tests of scripts/reproduce/experiments share: directories, tokens, and programs that stand in for others."""
 
 import argparse
 import json
@@ -75,8 +75,9 @@ class Directory(unittest.TestCase):
 class RealTokens(Directory):
     """Text of the words above as tokens, and the settings with which a model trains on them in no time."""
 
-    TINY = {"model.vocab_size": 300, "model.hidden_size": 32, "model.intermediate_size": 32, "model.num_attention_heads": 1,
-            "batch.seq_len": 32, "batch.tokens_per_step": 128, "eval.tokens": 128, "device.threads": 1}
+    TINY = {"model.vocab_size": 300, "model.hidden_size": 32, "model.intermediate_size": 32,
+            "model.num_attention_heads": 1, "batch.seq_len": 32, "batch.tokens_per_step": 128, "eval.tokens": 128,
+            "device.threads": 1}
 
     @classmethod
     def setUpClass(cls):
@@ -85,10 +86,14 @@ class RealTokens(Directory):
         text = "".join(json.dumps({"text": " ".join(draw.choices(WORDS, k=200)) + ".\n"}) + "\n" for _ in range(60))
         (cls.shared / "text.jsonl").write_text(text, encoding="utf-8")
         cls.real_tokens = cls.shared / "tokens"
-        for arguments in (["tokenizer", "--vocab-size", "300", "--output", cls.shared / "t.model"],
-                          ["tokenize", "--tokenizer", cls.shared / "t.model", "--output", cls.real_tokens, "--val-fraction", "0.2"]):
-            subprocess.run([PROGRAM[0], arguments[0], "--input", cls.shared / "text.jsonl", *arguments[1:]], check=True,
-                           capture_output=True)
+        tokenizer = cls.shared / "t.model"
+        cls.of_text("tokenizer", "--vocab-size", "300", "--output", tokenizer)
+        cls.of_text("tokenize", "--tokenizer", tokenizer, "--val-fraction", "0.2", "--output", cls.real_tokens)
+
+    @classmethod
+    def of_text(cls, verb, *arguments):
+        command = [PROGRAM[0], verb, "--input", cls.shared / "text.jsonl", *arguments]
+        subprocess.run(command, check=True, capture_output=True)
 
     @classmethod
     def tearDownClass(cls):

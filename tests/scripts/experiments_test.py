@@ -33,8 +33,8 @@ class Meaning(RealTokens):
     def trained(self, cell, work):
         """(config.json, last step) of the cell's run."""
         place = Place(PROGRAM[0], self.real_tokens, self.directory / work)
-        done = subprocess.run([PROGRAM[0], *running.arguments(cell, place)], capture_output=True, text=True, check=False,
-                              env={**os.environ, "OMP_NUM_THREADS": "1"})
+        done = subprocess.run([PROGRAM[0], *running.arguments(cell, place)], capture_output=True, text=True,
+                              check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
         self.assertEqual(done.returncode, 0, done.stderr)
         config = json.loads((place.directory(cell) / "config.json").read_text(encoding="utf-8"))
         for incidental in ("name", "output_dir"):
@@ -42,8 +42,10 @@ class Meaning(RealTokens):
         return config, running.Run(place.directory(cell)).steps.keys()
 
     def test_a_merged_configuration_is_what_the_program_makes_of_the_file_and_its_includes(self):
-        cases = {"pico_bf16_apollo_e.json": {"optimizer.apollo_e_rank": 2}, "pico_nvfp4.json": {"schedule.warmup_fraction": 0.2},
-                 "nano_fp8_adamw.json": {"precision.fp8_scale_mode": "fp16"}, "nano_bf16_kahan.json": {"optimizer.lr_additive": 1}}
+        cases = {"pico_bf16_apollo_e.json": {"optimizer.apollo_e_rank": 2},
+                 "pico_nvfp4.json": {"schedule.warmup_fraction": 0.2},
+                 "nano_fp8_adamw.json": {"precision.fp8_scale_mode": "fp16"},
+                 "nano_bf16_kahan.json": {"optimizer.lr_additive": 1}}
         for file, changes in cases.items():
             with self.subTest(file):
                 # 2.5 steps of 128 tokens, by the count of parameters.
@@ -53,8 +55,8 @@ class Meaning(RealTokens):
                 self.assertEqual(max(steps), steps_of(cell))
                 self.assertEqual(steps_of(cell), 3)
                 flat = self.directory / f"flat_{file}"
-                flat.write_text(json.dumps({key: value for key, value in cell.configuration().items() if key != "$schema"}),
-                                encoding="utf-8")
+                whole = {key: value for key, value in cell.configuration().items() if key != "$schema"}
+                flat.write_text(json.dumps(whole), encoding="utf-8")
                 self.assertEqual(self.trained(Cell(str(flat)), "flat")[0], config)
                 for key, value in cell.changes:
                     if value is not None:
@@ -62,8 +64,8 @@ class Meaning(RealTokens):
 
     def test_parameters_and_length_are_those_of_the_program(self):
         for file in ("pico_bf16.json", "nano_bf16.json", "60m_fp8.json", "350m_bf16_adamw.json", "1b_nvfp4.json"):
-            plan = subprocess.run([PROGRAM[0], "plan", "--json", "--config", configuration.CONFIGS / file], capture_output=True,
-                                  check=True).stdout
+            command = [PROGRAM[0], "plan", "--json", "--config", configuration.CONFIGS / file]
+            plan = subprocess.run(command, capture_output=True, check=True).stdout
             self.assertEqual(parameters_of(Cell(file)), json.loads(plan)["parameters"], file)
 
 
@@ -85,7 +87,8 @@ class Fingerprint(Directory):
     def test_what_the_result_does_not_depend_on(self):
         plain = self.fingerprint()
         for change in ({"name": "x"}, {"output_dir": "y"}, {"device.threads": 7}, {"checkpoint.every_steps": 3},
-                       {"log.every_steps": 5}, {"distributed.sharding": "none"}, {"data.train": "z"}, {"eval.every_steps": 9}):
+                       {"log.every_steps": 5}, {"distributed.sharding": "none"}, {"data.train": "z"},
+                       {"eval.every_steps": 9}):
             self.assertEqual(self.fingerprint(change), plain, change)
         self.assertEqual(self.base.fingerprint(self.tokens("elsewhere")), plain)
 
@@ -156,15 +159,18 @@ class Sweeps(Directory):
             ([file, "base: found nano_bf17.json", "nano_bf16.json"], {"base": "nano_bf17.json"}),
             ([file, "set.optimizer.lr_aditive", "optimizer.lr_additive"],
              {"base": "nano_bf16.json", "set": {"optimizer.lr_aditive": 1}}),
-            ([file, "set.optimizer.eps: found [1]", "number"], {"base": "nano_bf16.json", "set": {"optimizer.eps": [1]}}),
+            ([file, "set.optimizer.eps: found [1]", "number"],
+             {"base": "nano_bf16.json", "set": {"optimizer.eps": [1]}}),
             ([file, "axes.rates: found key rates"], {"base": "nano_bf16.json", "axes": {"rates": [1]}}),
             ([file, "axes.seed: found 3", "list"], {"base": "nano_bf16.json", "axes": {"seed": 3}}),
             ([file, "axes.seed: found []", "list"], {"base": "nano_bf16.json", "axes": {"seed": []}}),
-            ([file, "axes.seed[1]: found 0.5", "not there yet"], {"base": "nano_bf16.json", "axes": {"seed": [0.5, 0.5]}}),
+            ([file, "axes.seed[1]: found 0.5", "not there yet"],
+             {"base": "nano_bf16.json", "axes": {"seed": [0.5, 0.5]}}),
             ([file, "axes.x[0].label: found nothing"], {"base": "nano_bf16.json", "axes": {"x": [{"set": {}}]}}),
             ([file, "axes.x[1]: found 3", "object"], {"base": "nano_bf16.json", "axes": {"x": [{"label": "a"}, 3]}}),
-            ([file, "axes.x[0]: found key sets"], {"base": "nano_bf16.json", "axes": {"x": [{"label": "a", "sets": {}}]}}),
-            ([file, "seeds: found [1, '2']"], {"base": "nano_bf16.json", "seeds": [1, "2"]}),
+            ([file, "axes.x[0]: found key sets"],
+             {"base": "nano_bf16.json", "axes": {"x": [{"label": "a", "sets": {}}]}}),
+            ([file, "seeds: found [1, \"2\"]"], {"base": "nano_bf16.json", "seeds": [1, "2"]}),
             ([file, "seeds: found []"], {"base": "nano_bf16.json", "seeds": []}),
         ]
         for parts, content in cases:
@@ -225,7 +231,8 @@ class LedgerFile(Directory):
         for prefix in "abc":
             numbers = sorted(int(name[1:]) for name in Ledger(self.path).results if name.startswith(prefix))
             self.assertEqual(numbers, list(range(len(numbers))), "no row of a writer is missing")
-        self.assertLessEqual({path.name for path in self.directory.iterdir()}, {"runs.csv", "runs.csv.lock", "runs.csv.tmp"})
+        left = {path.name for path in self.directory.iterdir()}
+        self.assertLessEqual(left, {"runs.csv", "runs.csv.lock", "runs.csv.tmp"})
 
     def test_threads_share_one(self):
         ledger = Ledger(self.path)
@@ -292,8 +299,8 @@ class Descent(unittest.TestCase):
 
     def test_takes_only_what_gains_at_least_the_threshold(self):
         for gain, accepted in ((0.25, 2), (0.2499, None)):
-            trace = descend(lambda points: [1 - gain * (point["a"] == 2) for point in points], {"a": 1}, {"a": [1, 2]}, 100,
-                            threshold=0.25)
+            trace = descend(lambda points: [1 - gain * (point["a"] == 2) for point in points], {"a": 1}, {"a": [1, 2]},
+                            100, threshold=0.25)
             self.assertEqual(trace.sweeps[0].accepted, accepted, gain)
             self.assertEqual(trace.point, {"a": accepted or 1})
 
@@ -333,11 +340,11 @@ class Descent(unittest.TestCase):
     def test_sensitive_keys(self):
         def trace(**tables):
             point = {key: 0 for key in tables}
-            return Trace(point, {key: [0, 1] for key in tables}, 9, sweeps=[Swept(key, dict(point), losses)
-                                                                          for key, losses in tables.items()], point=point)
+            sweeps = [Swept(key, dict(point), losses) for key, losses in tables.items()]
+            return Trace(point, {key: [0, 1] for key in tables}, 9, sweeps=sweeps, point=point)
 
-        # x: best at 0 in one and at 1 in the other, by more than 0.1. y: 1 is within 0.1 of the best in both. z: 0 is best in
-        # both. w is in one only.
+        # x: best at 0 in one and at 1 in the other, by more than 0.1. y: 1 is within 0.1 of the best in both. z: 0 is
+        # best in both. w is in one only.
         one = trace(x=[[0, 1.0], [1, 1.2]], y=[[0, 1.0], [1, 1.05]], z=[[0, 1.0], [1, 2.0]], w=[[0, 1.0], [1, 2.0]])
         two = trace(x=[[0, 1.2], [1, 1.0]], y=[[0, 1.2], [1, 1.0]], z=[[0, 1.0], [1, 3.0]])
         self.assertEqual(sensitive_keys([one, two], threshold=0.1), ["x"])

@@ -6,8 +6,8 @@ A launcher has
     announce(tasks, work, jobs)
                     is told of all new tasks, and that jobs of them may run at a time, before any of them is run
     run(task, log, stop)
-                    runs one to its end, its output going to the end of the open file <work>/<name>.log; returns how it ended,
-                    in words, or None if it has not ended: it stays in a queue
+                    runs one to its end, its output going to the end of the open file <work>/<name>.log; returns how it
+                    ended, in words, or None if it has not ended: it stays in a queue
 """
 
 import os
@@ -35,7 +35,7 @@ class Task:
 
 
 class Processes:
-    """On this machine. The program ends with this process: it saves a checkpoint when it is told to, or when this one dies."""
+    """On this machine. The program ends with this process: it saves a checkpoint when told to or orphaned."""
 
     settle_seconds = 0
 
@@ -48,8 +48,9 @@ class Processes:
 
     def run(self, task, log, stop):
         log.write(f"{MACHINE}{machine()}\n".encode())
+        command = [*(self.starter or [self.program]), *task.arguments]
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", WITH_PARENT, str(os.getpid()), *(self.starter or [self.program]), *task.arguments],
+            [sys.executable, "-I", "-S", WITH_PARENT, str(os.getpid()), *command],
             stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
             env={**os.environ, **self.environment, "MPRETRAIN": self.program})
         with stop.passed_to(process):
@@ -73,7 +74,7 @@ def launcher_of(text, program, threads=1, wait=True):
     if kind not in ("local", "mpirun", "torchrun", "slurm") or not well_formed:
         sys.exit(f"--launcher {text}: expected {ACCEPTED}, RANKS being 1 or more")
     if not wait and kind != "slurm":
-        sys.exit(f"--no-wait: --launcher {text} starts programs that end with this one; only slurm has a queue to leave them in")
+        sys.exit(f"--no-wait: what --launcher {text} starts ends with this program; slurm alone has a queue")
     if kind == "local":
         return Processes(program, [], threads, max(1, (os.cpu_count() or 1) // threads))
     if kind == "mpirun":

@@ -1,7 +1,7 @@
 """Results of finished cells in one CSV. It outlives the runs' directories and can be carried between machines.
 
-A row is written when a cell is finished, and the file is replaced as a whole: it is never torn. Several runners may share
-a file; each reads it again before it writes, under a lock.
+A row is written when a cell is finished, and the file is replaced as a whole: it is never torn. Several runners may
+share a file; each reads it again before it writes, under a lock.
 """
 
 import contextlib

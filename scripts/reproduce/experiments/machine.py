@@ -25,12 +25,13 @@ def _processor():
 
 def _gpus():
     try:
-        found = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True,
-                               check=False)
+        command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:
         return []
-    names = found.stdout.split("\n") if found.returncode == 0 else []
-    return [f"{count} x {name.strip()}" for name, count in sorted(collections.Counter(filter(str.strip, names)).items())]
+    names = found.stdout.splitlines() if found.returncode == 0 else []
+    counts = collections.Counter(name.strip() for name in names if name.strip())
+    return [f"{count} x {name}" for name, count in sorted(counts.items())]
 
 
 if __name__ == "__main__":

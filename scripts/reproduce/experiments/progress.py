@@ -63,7 +63,7 @@ def _mean(values):
 
 
 class Speeds:
-    """Seconds a step, from the cells that this session has run: of the same config, else by the size of model and step."""
+    """Seconds a step, from the cells that this session ran: of the same config, else by the size of model and step."""
 
     def __init__(self, statuses, positions):
         self.seconds, self.steps, self.work = collections.Counter(), collections.Counter(), 0.0
@@ -93,7 +93,7 @@ def work_of_step(cell):
 
 
 def seconds_left(statuses, positions, jobs):
-    """Until the last cell ends: each takes its remaining steps at its speed, and whoever is free takes the next that waits."""
+    """Until the last cell ends: each takes its steps at its speed, and whoever is free takes the next that waits."""
     speeds = Speeds(statuses, positions)
     if not speeds.work:
         return math.nan
@@ -171,7 +171,8 @@ class LiveTable:
         status = statuses[cell]
         what = {"finished": f"loss {status.result.val_loss:.4f}" if status.result else "", "diverged": "diverged",
                 "failed": f"FAILED: {status.error}"}[status.state]
-        return f"{self.name} {len(self.told)}/{len(statuses)} {label(cell, common_changes(statuses))}: {what} | {duration(status.seconds)}"
+        which = label(cell, common_changes(statuses))
+        return f"{self.name} {len(self.told)}/{len(statuses)} {which}: {what} | {duration(status.seconds)}"
 
     def _draw(self, statuses):
         self.last = time.monotonic()
@@ -200,7 +201,8 @@ class LiveTable:
             steps = steps_of(cell)
             left = (steps - position.step) * position.step_seconds
             rate = f"{position.tokens_per_second:,.0f}" if math.isfinite(position.tokens_per_second) else "?"
-            lines.append(f"{position.step:>8}/{steps:<8} {rate:>10} tok/s {duration(left):>10} left  {label(cell, common)}")
+            numbers = f"{position.step:>8}/{steps:<8} {rate:>10} tok/s {duration(left):>10} left"
+            lines.append(f"{numbers}  {label(cell, common)}")
         return lines if len(lines) <= most else [*lines[:most - 1], f"  and {len(lines) - most + 1} more"]
 
     def _erase(self):

@@ -102,11 +102,12 @@ def outcome(cell, place, version):
     loss = math.inf if diverged else run.last("val_loss")
     told = provenance(place.log(cell))
     return Result(
-        fingerprint=cell.fingerprint(place.tokens), config=cell.config, changes=cell.described_changes(), seed=cell.seed,
-        val_loss=loss, val_loss_family=math.inf if diverged else run.last("val_loss_family"), steps=step,
-        tokens=last["tokens"], tokens_per_second=run.median("tokens_per_second"),
+        fingerprint=cell.fingerprint(place.tokens), config=cell.config, changes=cell.described_changes(),
+        seed=cell.seed, val_loss=loss, val_loss_family=math.inf if diverged else run.last("val_loss_family"),
+        steps=step, tokens=last["tokens"], tokens_per_second=run.median("tokens_per_second"),
         step_seconds=run.median("step_seconds"), state="diverged" if diverged else "finished",
-        version=told.get(VERSION, version), machine=told.get(MACHINE) or machine(), date=datetime.date.today().isoformat(),
+        version=told.get(VERSION, version), machine=told.get(MACHINE) or machine(),
+        date=datetime.date.today().isoformat(),
         wall_seconds=sum(value for value in run.series("step_seconds")[1] if math.isfinite(value)))
 
 
@@ -143,7 +144,7 @@ def steps_of(cell):
 
 
 def complaint(log, since, ended):
-    """Why a cell failed: what the program said in this start, which begins at byte `since` of its log, and how it ended."""
+    """Why a cell failed: what the program said in its last start, from byte `since` of its log, and how it ended."""
     with open(log, "rb") as file:
         file.seek(since)
         lines = file.read().decode(errors="replace").splitlines()
@@ -177,8 +178,11 @@ class Runner:
         return known
 
     def run(self, cells):
-        """True if none of the cells failed; all have a result then, unless they are left in a queue. Several threads may call
-        it, for the same cells too. Raises Stopped if the sweep was asked to stop, LaunchError if nothing can be started."""
+        """True if none of the cells failed; all have a result then, unless they are left in a queue.
+
+        Several threads may call it, for the same cells too. Raises Stopped if the sweep was asked to stop, LaunchError
+        if nothing can be started.
+        """
         self.ledger.read()
         todo = list(dict.fromkeys(self._same(cell) for cell in cells if self.result(cell) is None))
         try:

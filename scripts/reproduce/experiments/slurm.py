@@ -1,7 +1,7 @@
 """Cells as a Slurm job array: one submission for all that wait, one element a cell.
 
-An array is described in <work>/slurm/<job name>/ before it is submitted, and Slurm's queue is asked by that name. So whoever
-starts later, after a crash or after --no-wait, knows which cells are in the queue and submits only the others.
+An array is described in <work>/slurm/<job name>/ before it is submitted, and Slurm's queue is asked by that name. So
+whoever starts later, after a crash or after --no-wait, knows which cells are in the queue and submits only the others.
 """
 
 import fcntl
@@ -30,7 +30,7 @@ def executable(program):
     """Its path; LaunchError if there is none."""
     path = shutil.which(program)
     if path is None:
-        raise LaunchError(f"--program {program}: no such executable; build mpretrain (scripts/test.sh does) or say where it is")
+        raise LaunchError(f"--program {program}: no such executable; scripts/test.sh builds build/*/mpretrain")
     return os.path.abspath(path)
 
 
@@ -119,7 +119,8 @@ class Slurm:
     @staticmethod
     def _call(command, **environment):
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})
+            environment = {**os.environ, **environment}
+            done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         except OSError as problem:
             raise LaunchError(f"{command[0]}: {problem.strerror}; --launcher slurm needs it on PATH") from problem
         if done.returncode != 0:

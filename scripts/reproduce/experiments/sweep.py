@@ -5,18 +5,21 @@
       "set": {"train.chinchilla": 0.25},
       "axes": {
         "optimizer.lr_additive": [2e-3, 4e-3],
-        "optimizer": [{"label": "M+Adam"}, {"label": "AdamW", "base": "{scale}_bf16_adamw.json", "set": {"optimizer.eps": 1e-6}}]
+        "optimizer": [
+          {"label": "M+Adam"}, {"label": "AdamW", "base": "{scale}_bf16_adamw.json", "set": {"optimizer.eps": 1e-6}}
+        ]
       },
       "seeds": [1, 2, 3]
     }
 
-An axis is a key of configurations with values, or any name with objects that have a label and, as they need, a base and a set
-of their own. A combination takes one choice of every axis; where they disagree, the later axis counts. {scale} stands for
---scale. A sweep that sets no length takes that of --budget.
+An axis is a key of configurations with values, or any name with objects that have a label and, as they need, a base and
+a set of their own. A combination takes one choice of every axis; where they disagree, the later axis counts. {scale}
+stands for --scale. A sweep that sets no length takes that of --budget.
 """
 
 import difflib
 import itertools
+import json
 import pathlib
 from dataclasses import dataclass
 
@@ -46,7 +49,7 @@ class Combination:
     changes: tuple
 
     def cell(self, seed, budget, quick=1.0, more=()):
-        """Its run with a seed; budget: its length in multiples of 20 tokens a parameter, where the sweep does not set one."""
+        """Its run with a seed; budget: its length in multiples of 20 tokens a parameter, where the sweep sets none."""
         cell = Cell.of(self.base, {"train.chinchilla": budget, "seed": seed}, dict(self.changes), dict(more))
         return cell if quick == 1.0 else cell.with_changes(_scaled_length(cell, quick))
 
@@ -150,8 +153,8 @@ class Sweep:
         return value
 
     def _bad(self, where, found, accepted):
-        return BadConfig(f"{self.path}: {where}: found {found!r}, expected {accepted}" if not isinstance(found, str) else
-                         f"{self.path}: {where}: found {found}, expected {accepted}")
+        shown = found if isinstance(found, str) else json.dumps(found)
+        return BadConfig(f"{self.path}: {where}: found {shown}, expected {accepted}")
 
 
 def label_of(value):

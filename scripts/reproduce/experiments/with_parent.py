@@ -3,8 +3,8 @@
 
     with_parent.py PID_OF_THE_PARENT PROGRAM [ARGUMENT ...]
 
-So a runner that is killed leaves nothing running: its cells save a checkpoint and end. A process of its own, because nothing
-may be run between fork and exec of a program with threads.
+So a runner that is killed leaves nothing running: its cells save a checkpoint and end. A process of its own, because
+nothing may be run between fork and exec of a program with threads.
 """
 
 import ctypes
