@@ -13,7 +13,7 @@ import sys
 
 from experiments.artefact import QUICK_BUDGET, QUICK_CHANGES, Artefact, perplexity, spread
 from experiments.configuration import BadConfig
-from experiments.progress import label
+from experiments.progress import common_changes, label
 from experiments.slurm import LaunchError
 from experiments.sweep import Sweep
 
@@ -55,7 +55,8 @@ class SweepTable(Artefact):
 
     def _failures(self):
         failed = {cell: status.error for cell, status in self.runner.statuses.items() if status.state == "failed"}
-        return ["", *(f"* failed: {label(cell)}: {error}" for cell, error in failed.items())] if failed else []
+        common = common_changes(self.cells)
+        return ["", *(f"* failed: {label(cell, common)}: {error}" for cell, error in failed.items())] if failed else []
 
 
 def shown(results):

@@ -3,6 +3,7 @@
 A launcher has
     default_jobs    cells at a time
     settle_seconds  how long results may take to be seen here after the program has ended
+    stop_advice     what becomes of the cells when this process is told to stop, if it has to be said
     announce(tasks, work, jobs)
                     is told of all new tasks, and that jobs of them may run at a time, before any of them is run
     run(task, log, stop)
@@ -37,7 +38,7 @@ class Task:
 class Processes:
     """On this machine. The program ends with this process: it saves a checkpoint when told to or orphaned."""
 
-    settle_seconds = 0
+    settle_seconds, stop_advice = 0, ""
 
     def __init__(self, program, starter, threads, jobs, **environment):
         self.program, self.starter, self.default_jobs = program, starter, jobs

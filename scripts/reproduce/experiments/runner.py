@@ -23,7 +23,7 @@ from .launch import MACHINE, Task
 from .ledger import Result
 from .machine import machine
 from .slurm import LaunchError
-from .stop import HOW_TO_GO_ON, Stop, Stopped
+from .stop import Stop, Stopped
 
 sys.path.insert(0, str(configuration.ROOT / "scripts"))
 from run_metrics import BadRun, Run  # noqa: E402
@@ -148,7 +148,7 @@ def complaint(log, since, ended):
     with open(log, "rb") as file:
         file.seek(since)
         lines = file.read().decode(errors="replace").splitlines()
-    said = [line.strip() for line in lines if line.strip() and not line.startswith((VERSION, MACHINE))]
+    said = [line.strip() for line in lines if re.search(r"\w", line) and not line.startswith((VERSION, MACHINE))]
     errors = [line for line in said if line.startswith("mpretrain: error:")]  # launchers add a summary of their own
     if not said:
         return f"{ended} without a word ({log})"
@@ -165,6 +165,7 @@ class Runner:
         self.place, self.ledger, self.launcher, self.version = place, ledger, launcher, version
         self.report = report  # called with {cell: Status} when one of them has changed, and every second
         self.stop = Stop() if stop is None else stop  # which is false until it is asked for
+        self.stop.advice += launcher.stop_advice
         self.statuses, self.futures = {}, {}
         self._key = {}  # fingerprint: the first cell that had it
         self._changed = threading.Lock()
@@ -219,7 +220,7 @@ class Runner:
     def _raise(self, cells):
         """What must not vanish in a thread."""
         if self.stop and any(self.statuses[cell].state == "stopped" for cell in cells):
-            print(f"stopped. {HOW_TO_GO_ON}", file=sys.stderr)
+            print(f"stopped. {self.stop.advice}", file=sys.stderr)
             raise Stopped(128 + self.stop.signal)
         for cell in cells:
             self.futures[cell].result()

@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 
-HOW_TO_GO_ON = "Start it again with the same arguments to go on; what is in Slurm's queue stays there."
+HOW_TO_GO_ON = "Start it again with the same arguments to go on."
 
 
 class Stopped(SystemExit):
@@ -16,6 +16,7 @@ class Stop:
 
     def __init__(self):
         self.signal = None
+        self.advice = HOW_TO_GO_ON  # to whoever asked
         self._processes = set()
 
     def __bool__(self):
@@ -54,7 +55,7 @@ class Stop:
             self.request(number)
         else:
             self.request(number)
-            _say(f"stopped. {HOW_TO_GO_ON}")
+            _say(f"stopped. {self.advice}")
             raise Stopped(128 + number)
 
     def _kill(self):
