@@ -35,9 +35,10 @@ std::string summary_of(const CheckpointEvaluation& result) {
       "step             {}\n"
       "tokens           {}\n"
       "val_loss         {:.6f}\n"
-      "val_perplexity   {:.4f}\n",
+      "val_perplexity   {:.4f}\n"
+      "val_loss_family  {:.6f}\n",
       result.checkpoint, result.step, result.evaluation.tokens, result.evaluation.loss,
-      result.evaluation.perplexity());
+      result.evaluation.perplexity(), result.evaluation.family_loss);
 }
 
 void add_eval(CLI::App& program) {
@@ -50,6 +51,8 @@ void add_eval(CLI::App& program) {
             "tokens to evaluate on, at most [eval.tokens of the run]");
   add_count(*verb, "--micro-batch-rows", options->micro_batch_rows, {.least = 0, .most = 1 << 30},
             "sequences at a time; 0 = as in training");
+  add_count(*verb, "--family-batch-rows", options->family_batch_rows, {.least = 0, .most = 1 << 30},
+            "sequences in a batch of val_loss_family; 0 = as in the run");
   add_device(*verb, options->device);
   verb->callback([options] { write_output(summary_of(evaluate_checkpoint(posix_file_system(), *options))); });
 }

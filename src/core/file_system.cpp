@@ -4,16 +4,21 @@
 #include <algorithm>
 #include <filesystem>
 
+#include <spdlog/spdlog.h>
+
 #include "core/check.h"
 #include "core/hash.h"
 
 namespace mpt {
 
 std::string parent_directory(const std::string& path) {
-  std::string trimmed = path;
-  while (trimmed.size() > 1 && trimmed.back() == '/') trimmed.pop_back();
-  const std::string parent = std::filesystem::path(trimmed).parent_path().string();
+  const std::string parent = std::filesystem::path(without_slashes(path)).parent_path().string();
   return parent.empty() ? "." : parent;
+}
+
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
 }
 
 std::string FileSystem::read_file(const std::string& path, int64_t limit) {
@@ -43,6 +48,14 @@ void FileSystem::remove_tree(const std::string& path) {
   if (found != FileKind::kDirectory) return remove_file(path);
   for (const std::string& name : list_directory(path)) remove_tree(path + "/" + name);
   remove_directory(path);
+}
+
+void remove_quietly(FileSystem& fs, const std::string& path) {
+  try {
+    fs.remove_tree(path);
+  } catch (const Error& failure) {
+    spdlog::warn("{}: left behind: {}", path, failure.what());
+  }
 }
 
 void write_file_atomically(FileSystem& fs, const std::string& path, std::span<const std::byte> bytes) {

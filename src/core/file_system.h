@@ -84,6 +84,12 @@ FileSystem& posix_file_system();
 // The directory that holds the path: "a" of "a/b" and of "a/b/", "." of "b".
 std::string parent_directory(const std::string& path);
 
+// The path without slashes at its end; "/" stays.
+std::string without_slashes(std::string path);
+
+// remove_tree() for what would only take room: a failure is logged, so that it cannot hide the one before.
+void remove_quietly(FileSystem& fs, const std::string& path);
+
 // Leaves either the old file or the whole new one, whatever happens in between. Writes `path`.tmp on the way.
 void write_file_atomically(FileSystem& fs, const std::string& path, std::span<const std::byte> bytes);
 

@@ -71,6 +71,8 @@ void Optimizer::check_options() const {
         "fp32 states are neither rounded at random nor per operation");
   check(options_.state_update == StateUpdate::kOnce || options_.state_rounding == Rounding::kNearest,
         "states updated per operation are bf16 already; nothing is left to round at random");
+  check(config_.nvfp4_additive_scale == Nvfp4AdditiveScale::kOff || config_.rule != UpdateRule::kMadam,
+        "nvfp4_additive_scale with {}", name_of(config_.rule));
   check(config_.apollo_e == ApolloE::kOff || config_.rule == UpdateRule::kMPlusAdam, "apollo_e with {}",
         name_of(config_.rule));
   check(config_.writeback != Writeback::kKahan || config_.kahan_variant == KahanVariant::kFused ||
@@ -141,7 +143,7 @@ Optimizer::States Optimizer::allocate_states(size_t index, Allocator& allocator)
 }
 
 void Optimizer::allocate_scratch(Allocator& allocator) {
-  int64_t most_pieces = 0, live_units = 0, scaled_rows = 0;
+  int64_t most_pieces = 0, live_units = 0, scaled_rows = 0, rate_rows = 0;
   std::vector<MatrixShape> own_projected;
   for (size_t i = 0; i < targets_.size(); ++i) {
     const EncodedTensor& w = targets_[i].weights;
@@ -149,6 +151,10 @@ void Optimizer::allocate_scratch(Allocator& allocator) {
     if (needs_next_maximum(w)) {
       live_.push_back(i);
       live_units = std::max(live_units, units_[i].count);
+    }
+    if (has_block_rates(i)) {
+      block_rates_.push_back(i);
+      rate_rows = std::max(rate_rows, w.rows);
     }
     if (is_scaled(w.encoding.format)) scaled_rows = std::max(scaled_rows, w.rows);
     if (projected(i) && !units_[i].empty()) own_projected.push_back({w.rows, w.cols});
@@ -165,6 +171,10 @@ void Optimizer::allocate_scratch(Allocator& allocator) {
     exponent_table_ = allocator.staged(Purpose::kScratch, DType::kF32, 1, 2 * ExponentDecay::kEntries);
   if (live_units > 0) unit_maxima_ = row(DType::kF32, live_units);
   if (!live_.empty()) next_maxima_ = row(DType::kF32, int64_t(live_.size()));
+  if (!block_rates_.empty()) {
+    mean_scales_ = row(DType::kF32, int64_t(block_rates_.size()));
+    scale_sums_ = row(DType::kF64, rate_rows);
+  }
   if (!own_projected.empty())
     projection_scratch_ = allocate_projection_scratch(own_projected, config_.apollo_e_rank, allocator);
   if (options_.survey == Survey::kOnDemand) allocate_survival(allocator);
@@ -269,6 +279,9 @@ void Optimizer::update() {
 // updated at once, because those that are take turns to use the memory of its factors.
 void Optimizer::update_parts(const std::function<void(const Part&)>& before) {
   for (const Staged& staged : {update_table_, exponent_table_, projection_scalars_}) device_.send(staged);
+  for (size_t i = 0; i < block_rates_.size(); ++i)
+    ops_->find_mean_scale(targets_[block_rates_[i]].weights, scale_sums_,
+                          mean_scales_.columns(int64_t(i), 1));
   if (!live_.empty()) ops_->clear_maxima(next_maxima_);
   const auto update = [&](const Part& part) {
     before(part);
@@ -378,6 +391,8 @@ UpdateCall Optimizer::call_of(size_t index, const StepScalars& scalars) {
                   .residuals = states.residuals};
   if (const auto live = std::ranges::find(live_, index); live != live_.end())
     call.next_maximum = next_maxima_.columns(live - live_.begin(), 1);
+  if (const auto scaled = std::ranges::find(block_rates_, index); scaled != block_rates_.end())
+    call.mean_scale = mean_scales_.columns(scaled - block_rates_.begin(), 1);
   if (config_.kahan_variant == KahanVariant::kPerOp && states.residuals.rows > 0)
     call.per_op_adamw = make_per_op_adamw(config_, scalars, tensor);
   if (projected(index)) call.factors = factors_of(projection_of(index));

@@ -150,6 +150,10 @@ class Optimizer {
     return options_.shard.collectives == nullptr || options_.shard.collectives->size() == 1;
   }
   [[nodiscard]] bool projected(size_t target) const { return states_[target].projection.rows > 0; }
+  [[nodiscard]] bool has_block_rates(size_t target) const {
+    return config_.nvfp4_additive_scale == Nvfp4AdditiveScale::kBlock && !units_[target].empty() &&
+           targets_[target].weights.encoding.format == WeightFormat::kNvfp4;
+  }
   [[nodiscard]] UpdateCall call_of(size_t target, const StepScalars& scalars);
   void prepare_projection(size_t target, const StepScalars& scalars);
   [[nodiscard]] ProjectionCall projection_of(size_t target) const;
@@ -172,14 +176,17 @@ class Optimizer {
   std::vector<size_t> order_;          // own targets as they stand in calls_: projected ones last
   std::vector<UpdateCall> calls_;      // of the step that was prepared
   std::vector<Part> parts_;
-  Tensor unit_maxima_;         // [1, units] fp32, of the largest part of a live nvfp4 tensor
-  Tensor next_maxima_;         // [1, live nvfp4 tensors] fp32
-  std::vector<size_t> live_;   // those targets
-  Staged control_;             // StepControl
-  Staged update_table_;        // of all parts
-  Staged norm_table_;          // of gradients_, written once
-  Staged exponent_table_;      // [1, 2 entries] fp32
-  Staged projection_scalars_;  // [1, targets] of ProjectionScalars
+  Tensor unit_maxima_;               // [1, units] fp32, of the largest part of a live nvfp4 tensor
+  Tensor next_maxima_;               // [1, live nvfp4 tensors] fp32
+  std::vector<size_t> live_;         // those targets
+  std::vector<size_t> block_rates_;  // own targets whose additive rates follow their blocks' scales
+  Tensor mean_scales_;               // [1, those] fp32
+  Tensor scale_sums_;                // [1, most rows of them] fp64
+  Staged control_;                   // StepControl
+  Staged update_table_;              // of all parts
+  Staged norm_table_;                // of gradients_, written once
+  Staged exponent_table_;            // [1, 2 entries] fp32
+  Staged projection_scalars_;        // [1, targets] of ProjectionScalars
   ProjectionScratch projection_scratch_;
   Tensor survival_;  // [most rows, bytes of a row] of the largest tensor's counters
   std::vector<std::byte> host_survival_;

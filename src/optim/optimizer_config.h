@@ -60,6 +60,13 @@ struct EnumNames<MultiplicativeDecay> {
   static constexpr std::array<std::string_view, 2> kNames{"scale", "exponent"};
 };
 
+// block: the additive rate of an nvfp4 weight is in proportion to the scale of its block.
+enum class Nvfp4AdditiveScale : uint8_t { kOff, kBlock };
+template <>
+struct EnumNames<Nvfp4AdditiveScale> {
+  static constexpr std::array<std::string_view, 2> kNames{"off", "block"};
+};
+
 struct OptimizerConfig {
   UpdateRule rule = UpdateRule::kAdamW;
   Writeback writeback = Writeback::kNearest;
@@ -67,6 +74,7 @@ struct OptimizerConfig {
   bool sr_saturate = false;
   double lr_additive = 0;
   double lr_multiplicative = 0;
+  Nvfp4AdditiveScale nvfp4_additive_scale = Nvfp4AdditiveScale::kOff;
   double beta1 = 0.9;
   double beta2 = 0.98;
   double eps = 1e-8;
@@ -129,6 +137,11 @@ struct OptimizerConfig {
                 .maximum = kMaxReal,
                 .only_with = multiplicative,
                 .doc = "peak rate of the multiplicative branch (Madam's rate)"});
+    v.optional(
+        "nvfp4_additive_scale", nvfp4_additive_scale,
+        {.only_with = additive,
+         .doc = "block: the additive rate of an nvfp4 weight, but for its decay, times the scale of its "
+                "block over their mean in the tensor"});
   }
   template <class V>
   void moment_fields(V& v, const Condition& additive) {

@@ -1,7 +1,8 @@
 // The update rules, one element at a time, in the exact order of operations that NUMERICS fixes to the bit.
 //
 // A rule holds the scalars of one step of one tensor, already rounded to FP32.
-//   advance<Ema>(w, g, state)   updates the states in place and returns the move that the weight shall make
+//   advance<Ema>(w, g, state, scale)  updates the states in place and returns the move that the weight shall
+//                               make; the additive direction, without its decay, is multiplied by scale
 //   moved(w, move)              the weight after it, before it is rounded to its storage
 //   change(w, move)             the same as a difference, for compensated storage (kahan.h)
 //   only(branch, move)          the part of a move that one of its kBranches makes; all of it for kBoth
@@ -73,9 +74,9 @@ struct AdamW {
   float lr, weight_decay;
 
   template <class Ema>
-  MPT_HD float advance(float w, float g, float* state) const {
+  MPT_HD float advance(float w, float g, float* state, float scale = 1.0f) const {
     moments.update<Ema>(g, state[0], state[1]);
-    return std::fma(w, weight_decay, moments.direction(state[0], state[1]));
+    return std::fma(w, weight_decay, scale * moments.direction(state[0], state[1]));
   }
   MPT_HD float moved(float w, float dir) const { return std::fma(-lr, dir, w); }
   MPT_HD float change(float, float dir) const { return -(lr * dir); }
@@ -110,7 +111,7 @@ struct Madam {
     return sum * x;
   }
   template <class Ema>
-  MPT_HD float advance(float w, float g, float* state) const {
+  MPT_HD float advance(float w, float g, float* state, float /*scale*/ = 1.0f) const {
     state[0] = Ema::mean_square(beta2, one_minus_beta2, g, state[0]);
     const float root = std::sqrt(state[0] / correction2);
     const float bounded = clamp_to(g / root, -direction_bound, direction_bound);
@@ -212,9 +213,9 @@ struct MPlusAdam {
   Decay decay;
 
   template <class Ema>
-  MPT_HD Move advance(float w, float g, float* state) const {
+  MPT_HD Move advance(float w, float g, float* state, float scale = 1.0f) const {
     moments.update<Ema>(g, state[0], state[1]);
-    const float dir = std::fma(w, weight_decay, moments.direction(state[0], state[1]));
+    const float dir = std::fma(w, weight_decay, scale * moments.direction(state[0], state[1]));
     const float direction = Direction::template of<Ema>(moments, exponent_gradient(w, g), state[2]);
     const float n = clamp_to(direction, -direction_bound, direction_bound);
     const float rho = max_of(std::fabs(w), tau);
@@ -241,8 +242,8 @@ struct MPlusAdam {
 
 // The unrounded weight after one step.
 template <class Ema = EmaOnce, class Rule>
-MPT_HD float next_weight(const Rule& rule, float w, float g, float* state) {
-  return rule.moved(w, rule.template advance<Ema>(w, g, state));
+MPT_HD float next_weight(const Rule& rule, float w, float g, float* state, float scale = 1.0f) {
+  return rule.moved(w, rule.template advance<Ema>(w, g, state, scale));
 }
 
 }  // namespace mpt

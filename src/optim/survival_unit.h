@@ -35,16 +35,16 @@ MPT_HD int saturated_blocks(const Codec&, G, UnitSpan, const float (&)[kPart]) {
   return 0;
 }
 
-template <class Rule, int kPart>
-MPT_HD void find_moves(const Rule& rule, StateUpdate update, UnitValues<Rule, kPart>& values,
-                       typename Rule::Move (&moves)[kPart]) {
+template <class Rule, int kPart, class Scales>
+MPT_HD void find_moves(const Rule& rule, StateUpdate update, const Scales& scales,
+                       UnitValues<Rule, kPart>& values, typename Rule::Move (&moves)[kPart]) {
   if (update == StateUpdate::kOnce)
     values.each([&](int k, float g, float* state) {
-      moves[k] = rule.template advance<EmaOnce>(values.w[k], g, state);
+      moves[k] = rule.template advance<EmaOnce>(values.w[k], g, state, scales[k]);
     });
   else
     values.each([&](int k, float g, float* state) {
-      moves[k] = rule.template advance<EmaPerOp>(values.w[k], g, state);
+      moves[k] = rule.template advance<EmaPerOp>(values.w[k], g, state, scales[k]);
     });
 }
 
@@ -103,8 +103,9 @@ struct RoundedSurvival {
     UnitValues<Rule, kPart> values;
     typename Rule::Move moves[kPart];
     weights.load(group, span, values.w);
+    const AdditiveScales<WeightCodec, G> scales(weights, group, span, states.mean_scale);
     values.load(states, group, span);
-    find_moves(rule, states.state_update, values, moves);
+    find_moves(rule, states.state_update, scales, values, moves);
     for (int k = 0; k < size; ++k) ++mine.weights[magnitude_bucket(values.w[k])];
     for (int b = 0; b < Rule::kBranches; ++b) {
       float wanted[kPart], stored[kPart];

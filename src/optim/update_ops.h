@@ -44,7 +44,9 @@ struct UpdateCall {
   StateUpdate state_update = StateUpdate::kOnce;
   Tensor gradient;  // fp32 or bf16
   DitherSource weight_dither{};
-  SharedFactors factors{};           // of rules that take one
+  SharedFactors factors{};  // of rules that take one
+  Tensor mean_scale{};      // of nvfp4, as find_mean_scale() left it: additive rates in proportion to
+                            // the blocks' scales; none: one rate for all
   std::optional<UnitRange> units{};  // none: all
   Tensor next_maximum{};  // for live nvfp4, fp32 [1, 1]: the amax of the whole tensor's new weights
 
@@ -84,6 +86,9 @@ class UpdateOps {
   // The tables are written on the host; where a tensor stands in them depends on the list alone.
   [[nodiscard]] virtual int64_t table_bytes(std::span<const UpdateCall> tensors) const = 0;
   virtual void write_table(const UpdatesCall& call, std::byte* image) const = 0;
+  // mean, fp32 [1, 1]: over the elements of an nvfp4 tensor, all of it, the scales of their blocks, without
+  // the tensor's own. sums: fp64 [1, rows] scratch. The same bits in any order: the sums are exact.
+  virtual void find_mean_scale(const EncodedTensor& weights, const Tensor& sums, const Tensor& mean) = 0;
   // Every tensor whose weights need it gets in next_maximum the amax that its units would have after
   // update(), which reads that of the whole tensor there.
   virtual void find_maxima(const UpdatesCall& call) = 0;

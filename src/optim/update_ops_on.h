@@ -107,6 +107,38 @@ struct JudgeStep {
   }
 };
 
+// sums[row]: over the elements of a row, the scales of their blocks. A scale is a multiple of 2^-9 and at
+// most 448, so that FP64 holds the sums of 2^31 blocks exactly, in whatever order they are added.
+struct RowScaleSum {
+  const uint8_t* scales;
+  int64_t stride;
+  int64_t cols;  // elements
+  double* sums;
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t row) const {
+    const uint8_t* const scale = scales + row * stride;
+    const int64_t elements = cols;
+    const double sum = group.sum((elements + kNvfp4Block - 1) / kNvfp4Block, [=](int64_t block) {
+      return double(decode<kE4M3>(scale[block])) *
+             double(min_of<int64_t>(kNvfp4Block, elements - block * kNvfp4Block));
+    });
+    if (group.lane() == 0) sums[row] = sum;
+  }
+};
+struct MeanScale {
+  const double* sums;
+  int64_t rows, elements;
+  float* mean;
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t) const {
+    const double* const of_row = sums;
+    const double sum = group.sum(rows, [=](int64_t i) { return of_row[i]; });
+    if (group.lane() == 0) *mean = float(sum / double(elements));
+  }
+};
+
 struct ClearMaximum {
   float* maxima;
 
@@ -142,6 +174,16 @@ class UpdateOpsOn : public UpdateOps {
           return call.tensors[i].range();
         });
       });
+  }
+
+  void find_mean_scale(const EncodedTensor& weights, const Tensor& sums, const Tensor& mean) override {
+    check(weights.encoding.format == WeightFormat::kNvfp4, "the mean block scale of {} weights",
+          name_of(weights.encoding.format));
+    check(sums.cols >= weights.rows, "scratch for the scales of {} rows, {} needed", sums.cols, weights.rows);
+    const Tensor& scales = weights.block_scales;
+    double* const of_row = sums.as<double>();
+    exec_.rows(weights.rows, RowScaleSum{scales.as<uint8_t>(), scales.stride, weights.cols, of_row});
+    exec_.rows(1, MeanScale{of_row, weights.rows, weights.elements(), mean.as<float>()});
   }
 
   void find_maxima(const UpdatesCall& call) override {
@@ -409,7 +451,8 @@ class UpdateOpsOn : public UpdateOps {
                                .state_update = call.state_update,
                                .gradient = ElementCodec(call.gradient),
                                .control = control,
-                               .factors = call.factors};
+                               .factors = call.factors,
+                               .mean_scale = call.mean_scale.template as<float>()};
     for (size_t i = 0; i < size_t(kStates); ++i) {
       check_shape(grid, call.states[i]);
       states.states[i] = ElementCodec(call.states[i]);

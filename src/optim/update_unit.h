@@ -57,6 +57,24 @@ struct UnitStates {
   ElementCodec gradient;
   const StepControl* control;
   SharedFactors factors;
+  const float* mean_scale;  // of nvfp4 blocks, of which additive directions are multiples; null: they are not
+};
+
+// What the additive direction of every element is multiplied by: 1 but for nvfp4. Decay is not: it is a
+// multiple of the weight, and so follows the scale of its block by itself.
+template <class WeightCodec, class G>
+struct AdditiveScales {
+  MPT_HD AdditiveScales(const WeightCodec&, G, UnitSpan, const float*) {}
+  MPT_HD constexpr float operator[](int) const { return 1.0f; }
+};
+template <class G>
+struct AdditiveScales<Nvfp4Codec, G> {
+  float of_element[LanePart<G>::kSize];
+
+  MPT_HD AdditiveScales(const Nvfp4Codec& weights, G group, UnitSpan span, const float* mean_scale) {
+    weights.relative_scales(group, span, mean_scale, of_element);
+  }
+  MPT_HD float operator[](int k) const { return of_element[k]; }
 };
 
 // The lane's part of it and of the weights, in FP32. All in one object, so that the compiler knows that
@@ -107,15 +125,16 @@ struct UnitValues {
 };
 
 // values.w become the unrounded weights after the step, values.s the moments.
-template <class Rule, int kPart>
-MPT_HD void advance_weights(Rule rule, StateUpdate update, UnitValues<Rule, kPart>& values) {
+template <class Rule, int kPart, class Scales>
+MPT_HD void advance_weights(Rule rule, StateUpdate update, const Scales& scales,
+                            UnitValues<Rule, kPart>& values) {
   if (update == StateUpdate::kOnce)
     values.each([&](int k, float g, float* state) {
-      values.w[k] = next_weight<EmaOnce>(rule, values.w[k], g, state);
+      values.w[k] = next_weight<EmaOnce>(rule, values.w[k], g, state, scales[k]);
     });
   else
     values.each([&](int k, float g, float* state) {
-      values.w[k] = next_weight<EmaPerOp>(rule, values.w[k], g, state);
+      values.w[k] = next_weight<EmaPerOp>(rule, values.w[k], g, state, scales[k]);
     });
 }
 
@@ -136,8 +155,9 @@ struct UpdateUnit {
     const UnitSpan span = states.grid.span(unit);
     UnitValues<Rule, kPart> values;
     weights.load(group, span, values.w);
+    const AdditiveScales<WeightCodec, G> scales(weights, group, span, states.mean_scale);
     values.load(states, group, span);
-    advance_weights(rule, states.state_update, values);
+    advance_weights(rule, states.state_update, scales, values);
     weights.store(group, span, values.w, dither.draw(group, span));
     values.store(states, group, span);
   }
@@ -150,8 +170,9 @@ struct UpdateUnit {
     const UnitSpan span = states.grid.span(unit);
     UnitValues<Rule, kPart> values;
     weights.load(group, span, values.w);
+    const AdditiveScales<WeightCodec, G> scales(weights, group, span, states.mean_scale);
     values.load(states, group, span);
-    advance_weights(rule, states.state_update, values);
+    advance_weights(rule, states.state_update, scales, values);
     // Beyond the part's end weights are 0.
     float own = 0.0f;
 #pragma omp simd reduction(max : own)

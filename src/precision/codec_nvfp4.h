@@ -148,6 +148,21 @@ struct Nvfp4Codec {
     decode_runs<G, kE2M1>(code, step, x);
   }
 
+  // The scale of each element's block, as it is in memory, in multiples of *mean. All are 1 where `mean` is
+  // null or *mean is 0, and so are those beyond the part's end.
+  template <class G>
+  MPT_HD void relative_scales(G group, UnitSpan unit, const float* mean,
+                              float (&x)[LanePart<G>::kSize]) const {
+    using R = Runs<G>;
+    const LanePart<G> part(group, unit);
+    const float one = mean == nullptr ? 0.0f : *mean;
+    float relative[R::kCount];
+    for (int r = 0; r < R::kCount; ++r)
+      relative[r] =
+          one > 0.0f && r * R::kSize < part.size ? decode<kE4M3>(*scale_at(unit, part, r)) / one : 1.0f;
+    spread<G>(relative, x);
+  }
+
   // For telemetry, before store() of the same x: how many blocks, of those whose scale this lane owns, have a
   // maximum beyond 6 steps, so that it will be clipped. The count of a tensor is the sum over lanes and
   // units. Rare under sticky; about half of all blocks under live, whose scales round to nearest.

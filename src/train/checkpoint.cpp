@@ -55,8 +55,7 @@ std::vector<int64_t> steps_to_prune(std::vector<int64_t> steps, const Retention&
 }
 
 CheckpointStore::CheckpointStore(FileSystem& fs, std::string directory, Retention retention)
-    : fs_(fs), directory_(std::move(directory)), retention_(retention) {
-  while (directory_.size() > 1 && directory_.back() == '/') directory_.pop_back();
+    : fs_(fs), directory_(without_slashes(std::move(directory))), retention_(retention) {
   if (retention_.keep_last < 1) throw error("keep_last is {}; expected at least 1", retention_.keep_last);
   if (retention_.keep_every_steps < 0) {
     throw error("keep_every_steps is {}; expected a number of steps, or 0 for none",
@@ -83,7 +82,7 @@ std::string CheckpointStore::prepare(int64_t step) {
   try {
     fs_.create_directories(staging);
   } catch (...) {
-    remove_quietly(staging);
+    remove_quietly(fs_, staging);
     throw;
   }
   return staging;
@@ -97,7 +96,7 @@ void CheckpointStore::commit(const TrainState& state, std::span<const Checkpoint
     set_aside_after(state.step);
     replace(staging, path_of(state.step));
   } catch (...) {
-    remove_quietly(staging);  // makes room on a full disk
+    remove_quietly(fs_, staging);  // makes room on a full disk
     throw;
   }
   prune();
@@ -114,7 +113,7 @@ void CheckpointStore::check_is_seen(const std::string& path, int64_t bytes) cons
   if (found != bytes) throw error("{}: has {} bytes, {} were written", path, found, bytes);
 }
 
-void CheckpointStore::abandon(int64_t step) { remove_quietly(staging_directory(step)); }
+void CheckpointStore::abandon(int64_t step) { remove_quietly(fs_, staging_directory(step)); }
 
 std::vector<std::string> CheckpointStore::leftovers() const {
   std::vector<std::string> paths;
@@ -152,15 +151,7 @@ void CheckpointStore::replace(const std::string& staging, const std::string& tar
   if (replaces) fs_.rename(target, replaced);
   fs_.rename(staging, target);
   fs_.sync_directory(directory_);
-  if (replaces) remove_quietly(replaced);
-}
-
-void CheckpointStore::remove_quietly(const std::string& path) {
-  try {
-    fs_.remove_tree(path);
-  } catch (const Error& failure) {
-    spdlog::warn("{}: left behind: {}", path, failure.what());
-  }
+  if (replaces) remove_quietly(fs_, replaced);
 }
 
 // Renamed before they are taken apart, so that a crash leaves nothing that looks committed and is not.

@@ -83,7 +83,6 @@ class CheckpointStore {
   void set_aside_after(int64_t step);
   void replace(const std::string& staging, const std::string& target);
   void check_is_seen(const std::string& path, int64_t bytes) const;
-  void remove_quietly(const std::string& path);
   void prune();
 
   FileSystem& fs_;

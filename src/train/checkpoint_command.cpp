@@ -14,14 +14,7 @@
 namespace mpt {
 namespace {
 
-constexpr const char* kStateName = "state.json";
 constexpr const char* kCheckpoints = "checkpoints";
-constexpr int64_t kMaxStateBytes = int64_t{256} << 20;
-
-std::string without_slashes(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path;
-}
 
 std::string name_in(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
@@ -58,9 +51,7 @@ int64_t bytes_below(FileSystem& fs, const std::string& path) {
 }
 
 void describe_state(FileSystem& fs, CheckpointSummary& summary) {
-  const std::string path = summary.path + "/" + kStateName;
-  if (!fs.exists(path)) throw error("{}: not a checkpoint: {} is missing", summary.path, kStateName);
-  const CheckpointRecord record = parse_checkpoint_record(path, fs.read_file(path, kMaxStateBytes));
+  const CheckpointRecord record = read_checkpoint_record(fs, summary.path);
   summary.step = record.state.step;
   summary.tokens = record.state.tokens;
   summary.ranks = std::ssize(record.files);

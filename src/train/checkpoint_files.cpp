@@ -14,16 +14,11 @@
 namespace mpt {
 namespace {
 
-constexpr int64_t kMaxStateBytes = int64_t{256} << 20;
-constexpr const char* kStateName = "state.json";
-
 std::string file_in(const std::string& directory, const std::string& name) { return directory + "/" + name; }
 
 CheckpointRecord read_record(FileSystem& fs, const std::string& directory) {
   if (!fs.is_directory(directory)) throw error("{}: not a checkpoint: no such directory", directory);
-  const std::string path = file_in(directory, kStateName);
-  if (!fs.exists(path)) throw error("{}: not a checkpoint: {} is missing", directory, kStateName);
-  return parse_checkpoint_record(path, fs.read_file(path, kMaxStateBytes));
+  return read_checkpoint_record(fs, directory);
 }
 
 void check_size(FileSystem& fs, const std::string& directory, const CheckpointFile& file) {

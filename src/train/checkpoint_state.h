@@ -6,9 +6,12 @@
 #include <string_view>
 #include <vector>
 
+#include "core/file_system.h"
 #include "train/checkpoint_files.h"
 
 namespace mpt {
+
+inline constexpr const char* kStateName = "state.json";
 
 struct CheckpointRecord {
   TrainState state;
@@ -21,6 +24,9 @@ struct CheckpointRecord {
 std::string checkpoint_record_text(const CheckpointRecord& record);
 // `path` is named in errors.
 CheckpointRecord parse_checkpoint_record(const std::string& path, std::string_view text);
+
+// The state.json of that directory.
+CheckpointRecord read_checkpoint_record(FileSystem& fs, const std::string& directory);
 
 // One of the files alone, for other ranks.
 std::string checkpoint_file_text(const CheckpointFile& file);

@@ -1,7 +1,5 @@
 #include "train/checkpoint_writer.h"
 
-#include <spdlog/spdlog.h>
-
 #include "core/check.h"
 #include "core/safetensors.h"
 #include "train/checkpoint_parts.h"
@@ -32,14 +30,6 @@ std::vector<std::byte> copy_of(const TensorPart& part, Device& device) {
     target += block.elements() * size_of(block.dtype);
   }
   return copy;
-}
-
-void remove_quietly(FileSystem& fs, const std::string& path) {
-  try {
-    fs.remove_tree(path);
-  } catch (const Error& failure) {
-    spdlog::warn("{}: left behind: {}", path, failure.what());
-  }
 }
 
 }  // namespace

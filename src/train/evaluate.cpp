@@ -47,11 +47,30 @@ std::vector<double> gathered(Collectives& ranks, std::vector<double> mine, int64
 
 }  // namespace
 
+double family_loss(std::span<const double> loss_sums, std::span<const int64_t> valid_targets, int64_t rows) {
+  check(rows > 0 && loss_sums.size() == valid_targets.size(), "batches of {} rows of {} losses and {} counts",
+        rows, loss_sums.size(), valid_targets.size());
+  double means = 0;
+  int64_t batches = 0;
+  for (size_t first = 0; first < loss_sums.size(); first += size_t(rows)) {
+    const size_t count = std::min(size_t(rows), loss_sums.size() - first);
+    const auto losses = loss_sums.subspan(first, count);
+    const auto targets = valid_targets.subspan(first, count);
+    const int64_t tokens = std::accumulate(targets.begin(), targets.end(), int64_t{0});
+    if (tokens == 0) continue;
+    means += std::accumulate(losses.begin(), losses.end(), 0.0) / double(tokens);
+    ++batches;
+  }
+  return means / double(batches + 1);
+}
+
 Evaluation evaluate(Llama& model, const SequenceSource& source, const EvaluationOptions& options) {
   const int64_t wanted = (options.tokens + source.seq_len() - 1) / source.seq_len();
   const int64_t sequences = std::min(wanted, source.sequences());
   Evaluation result;
-  for (int64_t i = 0; i < sequences; ++i) result.tokens += source.valid_targets(i);
+  std::vector<int64_t> targets;
+  for (int64_t i = 0; i < sequences; ++i) targets.push_back(source.valid_targets(i));
+  result.tokens = std::accumulate(targets.begin(), targets.end(), int64_t{0});
   if (result.tokens == 0)
     throw error("the validation data has no token to predict in its first {} rows", sequences);
   std::vector<double> sums;
@@ -63,6 +82,7 @@ Evaluation evaluate(Llama& model, const SequenceSource& source, const Evaluation
   }
   model.end_evaluation();
   result.loss = std::accumulate(sums.begin(), sums.end(), 0.0) / double(result.tokens);
+  result.family_loss = family_loss(sums, targets, options.family_rows);
   return result;
 }
 

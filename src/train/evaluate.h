@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <span>
 
 #include "comm/collectives.h"
 #include "data/sequence_source.h"
@@ -12,8 +13,9 @@
 namespace mpt {
 
 struct Evaluation {
-  double loss = 0;     // nats per predicted token, token-weighted
-  int64_t tokens = 0;  // predicted
+  double loss = 0;         // nats per predicted token, token-weighted
+  double family_loss = 0;  // as family_loss() says
+  int64_t tokens = 0;      // predicted
 
   [[nodiscard]] double perplexity() const { return std::exp(loss); }
 };
@@ -21,8 +23,18 @@ struct Evaluation {
 struct EvaluationOptions {
   int64_t rows_per_batch;  // at most the model's micro-batch
   int64_t tokens;          // budget in positions, rounded up to whole sequences; at most all of the source
+  int64_t family_rows;     // sequences in a batch of the family's mean
   Collectives* ranks = nullptr;  // that share the work; null: this one alone
 };
+
+// What the evaluation of GaLore and of the code after it reports for the same data: its counter of batches
+// starts at 1, so that it is
+//
+//   sum of the n batches' mean losses / (n + 1)
+//
+// A batch is `rows` consecutive sequences, the last one what is left; its mean is over its predicted tokens.
+// One without any is left out of sum and n: there the family's mean is NaN, and all of its result.
+double family_loss(std::span<const double> loss_sums, std::span<const int64_t> valid_targets, int64_t rows);
 
 // The first sequences of the source, in its order (which should not be shuffled), summed token by token in
 // FP64, and then sequence by sequence. Throws Error if not a single token is predicted.

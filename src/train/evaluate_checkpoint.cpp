@@ -21,6 +21,9 @@ RunConfig with_options(RunConfig config, const EvaluateCheckpointOptions& option
                  config.data.tokenizer);
     config.data.tokenizer.clear();
   }
+  // Before another micro-batch, on which it must not depend.
+  config.eval.family_batch_rows =
+      options.family_batch_rows > 0 ? options.family_batch_rows : family_batch_rows(config);
   if (options.micro_batch_rows > 0) config.batch.micro_batch_rows = options.micro_batch_rows;
   return config;
 }
@@ -32,6 +35,9 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
   if (options.micro_batch_rows < 0)
     throw error("micro_batch_rows is {}; accepted are 0 (as in training) and above",
                 options.micro_batch_rows);
+  if (options.family_batch_rows < 0)
+    throw error("family_batch_rows is {}; accepted are 0 (as in the run) and above",
+                options.family_batch_rows);
   const LoadedModel model = load_model(fs, options.checkpoint, options.device, ModelUse::kEvaluate);
   const RunConfig config = with_options(model.config, options);
   const auto source = open_validation_data(config);
@@ -51,9 +57,12 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
   if (const std::vector<NamedTensor> scales = llama.named_states(); !scales.empty())
     load_part_of_verified_checkpoint(fs, model.checkpoint, whole_parts(scales), *model.device);
   llama.weights_changed();
-  return {.checkpoint = model.checkpoint,
-          .step = model.step,
-          .evaluation = evaluate(llama, *source, {.rows_per_batch = rows, .tokens = config.eval.tokens})};
+  return {
+      .checkpoint = model.checkpoint,
+      .step = model.step,
+      .evaluation = evaluate(
+          llama, *source,
+          {.rows_per_batch = rows, .tokens = config.eval.tokens, .family_rows = family_batch_rows(config)})};
 }
 
 }  // namespace mpt

@@ -17,6 +17,7 @@ struct EvaluateCheckpointOptions {
   std::vector<std::string> data;  // shards: files and globs; empty: those of the run's validation
   std::optional<int64_t> tokens;  // budget; none: the run's
   int64_t micro_batch_rows = 0;   // 0: the run's
+  int64_t family_batch_rows = 0;  // 0: the run's
   DeviceConfig device{};
 };
 

@@ -2,17 +2,10 @@
 
 #include <algorithm>
 
-#include <spdlog/spdlog.h>
-
 #include "core/check.h"
 
 namespace mpt {
 namespace {
-
-std::string without_slashes(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path;
-}
 
 // A name in a directory that is not of such results; "" if there is none.
 std::string foreign_file(FileSystem& fs, const std::string& directory, const OutputDirectory& output) {
@@ -42,14 +35,6 @@ void commit(FileSystem& fs, const std::string& staging, const std::string& path,
   }
   fs.sync_directory(parent_directory(path));
   fs.remove_tree(replaced);
-}
-
-void remove_quietly(FileSystem& fs, const std::string& path) {
-  try {
-    fs.remove_tree(path);
-  } catch (const Error& failure) {
-    spdlog::warn("{}: left behind: {}", path, failure.what());
-  }
 }
 
 }  // namespace

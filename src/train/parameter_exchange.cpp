@@ -74,11 +74,10 @@ UnitPartition partition_of(const RunConfig& config, int64_t ranks) {
   for (size_t b = 0; b < buckets.size(); ++b)
     for (int64_t i = 0; i < buckets[b].parameters; ++i) {
       const ParamSpec& spec = specs[size_t(buckets[b].first_parameter + i)];
-      const bool whole = is_projected(config.optimizer, spec.kind);
       tensors.push_back({.rows = spec.rows,
                          .cols = spec.cols,
                          .bucket = int64_t(b),
-                         .cut = whole ? Cut::kNowhere : Cut::kBetweenPieces});
+                         .cut = cut_of(config.optimizer, spec.kind)});
     }
   return {std::move(tensors), ranks};
 }

@@ -59,6 +59,11 @@ int64_t total_steps(const RunConfig& config) {
   return steps_for_tokens(static_cast<int64_t>(std::min(tokens, kLongest)), tokens_per_step);
 }
 
+int64_t family_batch_rows(const RunConfig& config) {
+  const int64_t rows = config.eval.family_batch_rows;
+  return rows > 0 ? rows : config.batch.rows_per_micro_batch();
+}
+
 Json resolved_json(const RunConfig& config) { return FieldWriter::write(config); }
 
 Json run_config_schema() {

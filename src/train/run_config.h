@@ -129,6 +129,7 @@ struct TrainConfig {
 struct EvalConfig {
   int64_t every_steps = 1000;
   int64_t tokens = 10'000'000;
+  int64_t family_batch_rows = 0;
 
   bool operator==(const EvalConfig&) const = default;
 
@@ -137,6 +138,12 @@ struct EvalConfig {
     v.optional("every_steps", every_steps, {.minimum = 0, .maximum = 1e9, .doc = "0 = only at the end"});
     v.optional("tokens", tokens,
                {.minimum = 1, .maximum = 1e18, .doc = "validation tokens an evaluation uses, at most"});
+    v.optional(
+        "family_batch_rows", family_batch_rows,
+        {.minimum = 0,
+         .maximum = 1 << 30,
+         .doc = "rows of a batch of val_loss_family, the sum of n batches' means over n + 1; 0 = those "
+                "of a micro-batch"});
   }
 };
 
@@ -300,6 +307,9 @@ void require_training_data(const RunConfig& config);
 
 // Optimizer steps of the whole run.
 int64_t total_steps(const RunConfig& config);
+
+// Rows of a batch of val_loss_family, on any number of ranks.
+int64_t family_batch_rows(const RunConfig& config);
 
 // Every key with its value, defaults included.
 Json resolved_json(const RunConfig& config);

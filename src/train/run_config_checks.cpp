@@ -151,6 +151,11 @@ class Checker {
     require(clip == 0 || clip > kMargin, "optimizer.clip_relative_step",
             "must be 0 (off) or greater than {}, found {}", kMargin, clip);
     check_kahan();
+    require(optimizer.nvfp4_additive_scale == Nvfp4AdditiveScale::kOff ||
+                config_.precision.weights == WeightFormat::kNvfp4,
+            "optimizer.nvfp4_additive_scale",
+            "block means something only with precision.weights = nvfp4; precision.weights is {}{}",
+            name_of(config_.precision.weights), at("precision.weights"));
     if (optimizer.rule == UpdateRule::kMadam) check_madam();
     if (optimizer.apollo_e != ApolloE::kOff) check_apollo_e();
   }

@@ -34,6 +34,7 @@ nlohmann::ordered_json StepLog::to_json(const StepRecord& record) const {
   if (record.skipped) json["skipped"] = true;
   if (record.validation) {
     json["val_loss"] = record.validation->loss;
+    json["val_loss_family"] = record.validation->family_loss;
     json["val_perplexity"] = record.validation->perplexity();
     json["val_tokens"] = record.validation->tokens;
   }
@@ -60,9 +61,9 @@ void StepLog::print(const StepRecord& record) {
       1e3 * record.seconds, format_count(rate), 100 * rate * options_.flops_per_token / options_.product_rate,
       format_duration(left), record.skipped ? " | SKIPPED: not finite" : "");
   if (record.validation)
-    spdlog::info("step {:>6}/{} | val loss {:.4f} | val perplexity {:.3f} | {} tokens", record.step,
-                 options_.total_steps, record.validation->loss, record.validation->perplexity(),
-                 format_count(double(record.validation->tokens)));
+    spdlog::info("step {:>6}/{} | val loss {:.4f} | val perplexity {:.3f} | family's {:.4f} | {} tokens",
+                 record.step, options_.total_steps, record.validation->loss, record.validation->perplexity(),
+                 record.validation->family_loss, format_count(double(record.validation->tokens)));
 }
 
 }  // namespace mpt

@@ -190,6 +190,7 @@ void Trainer::evaluate_into(StepRecord& record) {
   record.validation = evaluate(model_.llama, *validation_data_,
                                {.rows_per_batch = rank_step(config_.batch, shape_.size).micro_batch_rows,
                                 .tokens = config_.eval.tokens,
+                                .family_rows = family_batch_rows(config_),
                                 .ranks = ranks_});
 }
 

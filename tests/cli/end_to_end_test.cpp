@@ -117,6 +117,20 @@ TEST_F(EndToEnd, EvalDoesNotDependOnTheBatch) {
   for (const char* rows : {"3", "7", "100000"}) EXPECT_EQ(eval({"--micro-batch-rows", rows}).out, out);
 }
 
+// Packed rows have as many targets each, so that only the n of the family's mean differs.
+TEST_F(EndToEnd, EvalGivesTheFamilysMeanToo) {
+  const auto metrics = read_metrics(posix_file_system(), *directory_ / "runs/small/metrics.jsonl");
+  const auto family = [](const Arguments& more = {}) {
+    return number_behind(eval(more).out, "val_loss_family");
+  };
+  const double loss = number_behind(eval().out, "val_loss");
+  EXPECT_NEAR(family(), metrics.at(6).at("val_loss_family").get<double>(), 5.1e-7);
+  EXPECT_NEAR(family({"--family-batch-rows", "1"}), loss * 21 / 22, 1.1e-6);
+  EXPECT_NEAR(family({"--family-batch-rows", "7"}), loss * 3 / 4, 1.1e-6);
+  EXPECT_NEAR(family({"--family-batch-rows", "21"}), loss / 2, 1.1e-6);
+  EXPECT_NEAR(family({"--family-batch-rows", "1000"}), loss / 2, 1.1e-6);
+}
+
 TEST_F(EndToEnd, EvalTakesOtherDataCheckpointsAndBudgets) {
   const std::string own = eval().out;
   EXPECT_NE(eval({"--data", "data/train_*.bin"}).out, own);

@@ -115,6 +115,7 @@ const std::vector<Mistake> kMistakes{
     {{"eval", "--checkpoint", "."}, 1, "neither a checkpoint"},
     {{"eval", "--checkpoint", "a", "--tokens", "0"}, 2, "--tokens: '0'"},
     {{"eval", "--checkpoint", "a", "--micro-batch-rows", "x"}, 2, "--micro-batch-rows: 'x'"},
+    {{"eval", "--checkpoint", "a", "--family-batch-rows", "-1"}, 2, "--family-batch-rows: '-1'"},
     {{"generate", "--checkpoint", "a"}, 2, "--prompt is required"},
     {{"generate", "--checkpoint", "a", "--prompt", ""}, 2, "--prompt: an empty text"},
     {{"generate", "--checkpoint", "a", "--prompt", "b", "--temperature", "-1"}, 2, "--temperature: '-1'"},

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/hash.h"
+#include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/fault_file_system.h"
 #include "support/temp_directory.h"
@@ -158,6 +159,28 @@ TEST(FileSystem, ParentDirectories) {
   EXPECT_EQ(parent_directory("/b"), "/");
   EXPECT_EQ(parent_directory("/"), "/");
   EXPECT_EQ(parent_directory(""), ".");
+}
+
+TEST(FileSystem, WithoutSlashesAtTheEnd) {
+  EXPECT_EQ(without_slashes("a/b//"), "a/b");
+  EXPECT_EQ(without_slashes("/a"), "/a");
+  EXPECT_EQ(without_slashes("//"), "/");
+  EXPECT_EQ(without_slashes(""), "");
+}
+
+TEST(FileSystem, RemoveQuietlyOnlyLogsAFailure) {
+  const TempDirectory directory;
+  write(directory / "a", "x");
+  const test::CapturedLog log;
+  remove_quietly(fs, directory / "a");
+  remove_quietly(fs, directory / "a");
+  EXPECT_FALSE(fs.exists(directory / "a"));
+  EXPECT_EQ(log.text(), "");
+  FaultFileSystem failing(fs);
+  write(directory / "b", "x");
+  failing.fail_at(1, Fault::kError);
+  remove_quietly(failing, directory / "b");
+  EXPECT_TRUE(log.has(directory / "b: left behind: ")) << log.text();
 }
 
 TEST(FileSystem, HashesInPieces) {

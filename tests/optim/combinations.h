@@ -82,13 +82,26 @@ inline bool is_redundant(const OptimizerConfig& config, const WeightEncoding& en
 inline std::string name_of_combination(const RunSetup& setup) {
   const OptimizerConfig& c = setup.config;
   const WeightEncoding& w = setup.encoding;
-  return fmt::format("{} decay {} apollo_e {}, {}{}{}, state {} {} {}, weights {} {} {} {}", name_of(c.rule),
-                     name_of(c.weight_decay_multiplicative_mode), name_of(c.apollo_e), name_of(c.writeback),
-                     c.kahan_variant == KahanVariant::kPerOp ? " per_op" : "",
+  const bool block_rates = c.nvfp4_additive_scale == Nvfp4AdditiveScale::kBlock;
+  return fmt::format("{} decay {} apollo_e {}, {}{}{}, state {} {} {}, weights {} {} {} {}{}",
+                     name_of(c.rule), name_of(c.weight_decay_multiplicative_mode), name_of(c.apollo_e),
+                     name_of(c.writeback), c.kahan_variant == KahanVariant::kPerOp ? " per_op" : "",
                      c.sr_saturate ? " saturating" : "", name_of(setup.options.state),
                      name_of(setup.options.state_rounding), name_of(setup.options.state_update),
                      name_of(w.format), w.fp8_block_size, name_of(w.fp8_scale_mode),
-                     name_of(w.nvfp4_scale_mode));
+                     name_of(w.nvfp4_scale_mode), block_rates ? ", rates by block" : "");
+}
+
+// Additive rates by block: with every rule that has some and every way to scale, but one way to store.
+inline std::vector<RunSetup> block_rate_setups() {
+  std::vector<RunSetup> setups;
+  for (OptimizerConfig rule : busy_rules())
+    for (const WeightEncoding& encoding : every_encoding()) {
+      if (rule.rule == UpdateRule::kMadam || encoding.format != WeightFormat::kNvfp4) continue;
+      rule.nvfp4_additive_scale = Nvfp4AdditiveScale::kBlock;
+      setups.push_back({rule, every_state()[1], encoding, DType::kBF16});
+    }
+  return setups;
 }
 
 inline const std::vector<Combination>& every_combination() {
@@ -102,6 +115,7 @@ inline const std::vector<Combination>& every_combination() {
             RunSetup setup{config, options, encoding, dtype_of(options.state)};
             found.push_back({name_of_combination(setup), setup});
           }
+    for (const RunSetup& setup : block_rate_setups()) found.push_back({name_of_combination(setup), setup});
     return found;
   }();
   return all;

@@ -542,6 +542,11 @@ TEST(Optimizer, RefusesPairsThatDoNotGoTogether) {
   apollo_e.apollo_e_rank = 6;
   apollo_e.rule = UpdateRule::kAdamW;
   EXPECT_THROW(make(apollo_e, {}, WeightFormat::kBF16), LogicError);
+  OptimizerConfig block_rates = optimizer_config(test::adamw_keys());
+  block_rates.nvfp4_additive_scale = Nvfp4AdditiveScale::kBlock;
+  EXPECT_NO_THROW(make(block_rates, {}, WeightFormat::kNvfp4));
+  block_rates.rule = UpdateRule::kMadam;
+  EXPECT_THROW(make(block_rates, {}, WeightFormat::kNvfp4), LogicError);
 }
 
 TEST(Optimizer, RefusesMadamStepsBeyondItsSeries) {

@@ -19,6 +19,7 @@ struct ReferenceRule {
   const OptimizerConfig& config;
   const StepScalars& step;
   TensorScalars tensor;
+  float additive_scale = 1.0f;  // of the direction, not of its decay
 
   [[nodiscard]] bool decays() const { return tensor.rank > 1 || config.weight_decay_norms; }
   [[nodiscard]] float correction(float beta) const {
@@ -30,7 +31,8 @@ struct ReferenceRule {
     const float ob1 = 1.0f - b1, ob2 = 1.0f - b2;
     s.m = std::fma(ob1, g, b1 * s.m);
     s.v = std::fma(g, ob2 * g, b2 * s.v);
-    const float dir = (s.m / correction(b1)) / (std::sqrt(s.v / correction(b2)) + float(config.eps));
+    const float dir =
+        additive_scale * ((s.m / correction(b1)) / (std::sqrt(s.v / correction(b2)) + float(config.eps)));
     return decays() ? std::fma(w, float(config.weight_decay_additive), dir) : dir;
   }
   // u, the limited relative step; updates v_e.

@@ -277,7 +277,9 @@ std::vector<RunSetup> cover() {
         "live",
         "m_plus_adam decay scale apollo_e channel, stochastic, state bf16 nearest once, weights block_fp8",
         "m_plus_adam decay scale apollo_e off, nearest, state bf16 nearest once, weights nvfp4 128 pow2 "
-        "sticky"})
+        "sticky",
+        "m_plus_adam decay scale apollo_e off, nearest, state bf16 nearest once, weights nvfp4 128 pow2 "
+        "live, rates by block"})
     setups.push_back(clipped(combination_named(name)));
   return setups;
 }

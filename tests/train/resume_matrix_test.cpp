@@ -133,6 +133,12 @@ TEST_P(ResumeMatrix, EverySavedTensorChanges) { expect_every_tensor_changes(GetP
 INSTANTIATE_TEST_SUITE_P(Storage, ResumeMatrix, testing::ValuesIn(storage_combinations()),
                          [](const auto& instance) { return instance.param.name; });
 
+INSTANTIATE_TEST_SUITE_P(BlockRates, ResumeMatrix,
+                         testing::Values(Choice{
+                             "block_rates",
+                             {"precision.weights=nvfp4", "optimizer.nvfp4_additive_scale=block"}}),
+                         [](const auto& instance) { return instance.param.name; });
+
 class ResumeCompute : public testing::TestWithParam<Choice> {};
 
 TEST_P(ResumeCompute, EveryFormat) { expect_exact_resume(GetParam()); }

@@ -125,7 +125,7 @@ TEST_F(RunConfigTest, EveryPieceIsIncludedOrPutsAPaperSettingOnTop) {
   for (const fs::directory_entry& entry : fs::directory_iterator(kConfigs + "base")) {
     const std::string piece = "base/" + entry.path().filename().string();
     EXPECT_NO_THROW(JsonDocument::load(kConfigs + piece));
-    if (piece.starts_with("base/paper_")) continue;
+    if (piece.starts_with("base/paper") || piece == "base/family.json") continue;
     bool used = false;
     for (const std::string& path : shipped_configs()) {
       std::ifstream file(path);
@@ -139,8 +139,7 @@ TEST_F(RunConfigTest, EveryPieceIsIncludedOrPutsAPaperSettingOnTop) {
 TEST_F(RunConfigTest, PaperPiecesGoOnTopOfARun) {
   const std::string head = "{\"include\": [\"" + kConfigs;
   const auto with = [&](const std::string& run, const std::string& piece) {
-    const std::string text =
-        head + run + "\", \"" + kConfigs + "base/paper_family.json\", \"" + kConfigs + piece;
+    const std::string text = head + run + "\", \"" + kConfigs + "base/family.json\", \"" + kConfigs + piece;
     return load_run_config(write("paper.json", text + "\"]}"));
   };
   const RunConfig m_plus_adam = with("60m_bf16.json", "base/paper_m_plus_adam.json");
@@ -155,6 +154,42 @@ TEST_F(RunConfigTest, PaperPiecesGoOnTopOfARun) {
   EXPECT_EQ(fp8.fp8_scale_mode, Fp8ScaleMode::kFp16);
   const PrecisionConfig nvfp4 = with("60m_nvfp4.json", "base/paper_nvfp4_weights.json").precision;
   EXPECT_EQ(nvfp4.nvfp4_scale_mode, Nvfp4ScaleMode::kLive);
+}
+
+// Each on every run of the table, and one after the other: the last one counts.
+TEST_F(RunConfigTest, PaperAndFamilyAreTwoReadingsOfARun) {
+  const auto with = [&](const std::string& run, const std::vector<std::string>& pieces,
+                        const std::vector<std::string>& overrides = {}) {
+    std::string text = "{\"include\": [\"" + kConfigs + run + "\"";
+    for (const std::string& piece : pieces) text += ", \"" + kConfigs + "base/" + piece + "\"";
+    return load_run_config(write("preset.json", text + "]}"), overrides);
+  };
+  for (const std::string& size : {"60m", "1b", "pico"})
+    for (const Row& row : table_rows()) {
+      const std::string run = size + "_" + row.name + ".json";
+      SCOPED_TRACE(run);
+      for (const auto& pieces : {std::vector<std::string>{"paper.json"}, {"family.json", "paper.json"}}) {
+        const RunConfig paper = with(run, pieces);
+        EXPECT_TRUE(paper.data.pack);
+        EXPECT_EQ(paper.batch.seq_len, 1024);
+        EXPECT_EQ(paper.batch.rows_per_step(), 128);
+        EXPECT_EQ(paper.schedule, (ScheduleConfig{.warmup_fraction = 0.1}));
+        EXPECT_EQ(paper.optimizer, load_run_config(kConfigs + run).optimizer);
+      }
+      const RunConfig family = with(run, {"paper.json", "family.json"});
+      EXPECT_FALSE(family.data.pack);
+      EXPECT_EQ(family.batch.seq_len, 256);
+      EXPECT_EQ(family.batch.rows_per_step(), 512);
+      EXPECT_EQ(family.schedule, (ScheduleConfig{.warmup_fraction = 0.1, .lr_schedule_offset = -1}));
+      EXPECT_EQ(family_batch_rows(family), 256);
+      EXPECT_EQ(family.eval.tokens, 182 * 256 * 256);
+    }
+  // Another length than the piece's: n times 20 tokens for each of the model's parameters, the norms'
+  // included.
+  const RunConfig twice = with("60m_bf16.json", {"family.json"}, {"train.steps=null", "train.chinchilla=2"});
+  EXPECT_EQ(total_steps(twice), 2 * 20 * 58'073'600 / 131'072 + 1);
+  EXPECT_EQ(family_batch_rows(load_run_config(kConfigs + "60m_bf16.json")), 8) << "a micro-batch";
+  EXPECT_EQ(family_batch_rows(load_run_config(kConfigs + "pico_bf16.json")), 16) << "a step";
 }
 
 TEST_F(RunConfigTest, ParameterCountsAreThePapers) {
@@ -299,6 +334,7 @@ const BadConfig kBadConfigs[] = {
     {R"("schedule": {"lr_schedule_offset": 1})", {"lr_schedule_offset: must be at least -1 and at most 0"}},
     {R"("train": {"steps": 0})", {"user.json:3: train.steps: must be at least 1"}},
     {R"("eval": {"tokens": 0})", {"user.json:3: eval.tokens: must be at least 1"}},
+    {R"("eval": {"family_batch_rows": -1})", {"user.json:3: eval.family_batch_rows: must be at least 0"}},
     {R"("checkpoint": {"keep_last": 0})", {"checkpoint.keep_last: must be at least 1"}},
     {R"("log": {"every_steps": 0})", {"log.every_steps: must be at least 1"}},
     {R"("device": {"threads": -1})", {"device.threads: must be at least 0"}},
@@ -381,6 +417,18 @@ const BadConfig kBadConfigs[] = {
     {R"("precision": {"nvfp4_scale_mode": "live"})",
      {"precision.nvfp4_scale_mode: means something only with precision.weights = nvfp4"},
      "nano_fp8.json"},
+    {R"("optimizer": {"nvfp4_additive_scale": "block"})",
+     {"user.json:3: optimizer.nvfp4_additive_scale: block means something only with precision.weights = "
+      "nvfp4",
+      "precision.weights is block_fp8 (", "base/fp8.json:"},
+     "nano_fp8.json"},
+    {R"("optimizer": {"nvfp4_additive_scale": "block"})",
+     {"user.json:3: optimizer.nvfp4_additive_scale: means something only with optimizer.rule = adamw or "
+      "m_plus_adam"},
+     "nano_bf16_madam.json"},
+    {R"("optimizer": {"nvfp4_additive_scale": "row"})",
+     {"user.json:3: optimizer.nvfp4_additive_scale: expected one of off, block"},
+     "nano_nvfp4.json"},
     {R"("precision": {"state_rounding": "stochastic"})",
      {"precision.state_rounding: means something only with precision.optimizer_state = bf16"},
      "nano_fp32.json"},
