@@ -13,7 +13,6 @@ import math
 import os
 import pathlib
 import shlex
-import shutil
 import statistics
 import subprocess
 import sys
@@ -163,7 +162,7 @@ class Artefact:
 
     def command(self):
         """What regenerates this, paths of the machine left out."""
-        shown = {"--tokens": "TOKENS", "--work": "RUNS"}
+        shown = {"--tokens": "TOKENS", "--work": "RUNS", "--program": "PROGRAM"}
         given = sys.argv[1:]
         words = [shown.get(before, word) for before, word in zip([""] + given, given)]
         script = pathlib.Path(sys.argv[0])
@@ -171,11 +170,10 @@ class Artefact:
 
     def version(self):
         """Of the program, and the commit that its scripts are of."""
-        found = ""
-        if shutil.which(self.args.program):  # a report needs no program
-            found = subprocess.run([self.args.program, "--version"], capture_output=True, text=True, check=False).stdout.strip()
-        commit = subprocess.run(["git", "-C", str(configuration.ROOT), "describe", "--always", "--dirty", "--abbrev=7"],
-                                capture_output=True, text=True, check=False).stdout.strip()
+        found = output_of(self.args.program, "--version")
+        if not found and not self.args.report_only:
+            sys.exit(f"{self.name}: error: {self.args.program}: not the program mpretrain; build it or give --program")
+        commit = output_of("git", "-C", str(configuration.ROOT), "describe", "--always", "--dirty", "--abbrev=7")
         return f"{found} {commit}".strip()
 
     def provenance(self, cells):
@@ -200,6 +198,14 @@ def exit_status(main):
     except configuration.BadConfig as problem:
         print(f"{pathlib.Path(sys.argv[0]).stem}: error: {problem}", file=sys.stderr)
         return 1
+
+
+def output_of(*command):
+    """What a command prints, nothing where it fails or is not there; nobody needs git to reproduce a table."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
 
 
 # --- numbers
