@@ -3,8 +3,8 @@
 
     scripts/reproduce/architecture_table.py --scale 60m --output docs/results/60m
 
-Parameters and steps are what `mpretrain plan` counts; it does not list shapes and kinds, which are of the configuration and
-have to add up to its count. Trains nothing. Exits 1 if anything differs from the paper.
+Parameters and steps are what `mpretrain plan` counts; it does not list shapes and kinds, which are of the configuration
+and have to add up to its count. Trains nothing. Exits 1 if anything differs from the paper.
 """
 
 import collections
@@ -57,17 +57,17 @@ def architecture(program, size):
 
 def differences(found):
     """What is not as the paper says, as text."""
-    wrong = []
-    if sum(found.kinds.values()) != found.parameters:
-        wrong.append(f"parameters by kind add up to {sum(found.kinds.values()):,}, the plan counts {found.parameters:,}")
-    if found.size not in paper.ARCHITECTURE:
+    wrong, total = [], sum(found.kinds.values())
+    if total != found.parameters:
+        wrong.append(f"parameters by kind add up to {total:,}, the plan counts {found.parameters:,}")
+    if found.size not in SIZES:
         return wrong
     names = ("hidden", "intermediate", "layers", "heads", "steps", "parameters", "non-embedding")
-    printed = (*paper.ARCHITECTURE[found.size], *paper.PARAMETERS[found.size])
+    theirs = (*paper.ARCHITECTURE[found.size], *paper.PARAMETERS[found.size])
     shape = found.shape
-    ours = (shape.hidden, shape.intermediate, shape.layers, shape.heads, found.steps, found.parameters, found.non_embedding)
-    wrong += [f"{name}: {own:,}, the paper has {theirs:,}" for name, own, theirs in zip(names, ours, printed) if own != theirs]
-    return wrong
+    ours = (shape.hidden, shape.intermediate, shape.layers, shape.heads, found.steps, found.parameters,
+            found.non_embedding)
+    return wrong + [f"{name}: {a:,}, the paper has {b:,}" for name, a, b in zip(names, ours, theirs) if a != b]
 
 
 COLUMNS = {  # header: how it is told of an Architecture
@@ -93,7 +93,7 @@ COLUMNS = {  # header: how it is told of an Architecture
 
 def architecture_table(found):
     rows = [[name, *(tell(each) for each in found)] for name, tell in COLUMNS.items()]
-    verdicts = ["differs" if differences(each) else "as printed" if each.size in paper.ARCHITECTURE else "" for each in found]
+    verdicts = ["differs" if differences(each) else "as printed" if each.size in SIZES else "" for each in found]
     return table(["", *(each.size for each in found)], [*rows, ["paper", *verdicts]])
 
 
@@ -106,9 +106,10 @@ def main(arguments=None):
     artefact = Artefact("architecture_table", __doc__, arguments)
     found = [architecture(artefact.args.program, size) for size in sorted({artefact.scale, *SIZES}, key=SCALES.index)]
     wrong = [f"{each.size}: {text}" for each in found for text in differences(each)]
-    lines = [f"Parameters and steps counted by `mpretrain plan` of {artefact.version()}. Compared with the paper: hidden, intermediate, "
-             "layers, heads and steps, which it prints; parameters, which follow from its byte counts and pin the vocabulary "
-             "of 32,000 and the untied head. `stored`: the intermediate size with the zeros that FP8 products need.", "",
+    lines = [f"Parameters and steps counted by `mpretrain plan` of {artefact.version()}. Compared with the paper: hidden, "
+             "intermediate, layers, heads and steps, which it prints; parameters, which follow from its Apollo-E byte counts "
+             "with a vocabulary of 32,000 and an untied head. `stored`: the intermediate size with the zeros that FP8 "
+             "products need.", "",
              *architecture_table(found), *(f"\n**{text}**" for text in wrong)]
     artefact.write_csv(["size", *(name.replace(" ", "_") for name in COLUMNS)], records(found))
     artefact.write_markdown("Architectures", lines)

@@ -18,7 +18,7 @@ from experiments.rows import SCALES, SIZES
 
 @dataclass(frozen=True)
 class Row:
-    """What is counted: a file of configs/ without its size, and the changes to it; `printed` is its row of the paper."""
+    """What is counted: a file of configs/ without its size, and changes to it; `printed` is its row of the paper."""
 
     label: str
     config: str
@@ -45,7 +45,8 @@ FORMATS = {"FP32": "fp32_adamw", "BF16": "bf16", "FP8, blocks of 128": "fp8", "N
 
 def nominal(artefact, row):
     """Bytes a parameter by COLUMNS."""
-    found = plan(artefact.args.program, f"{artefact.scale}_{row.config}.json", *row.overrides)["nominal_bytes_per_parameter"]
+    counted = plan(artefact.args.program, f"{artefact.scale}_{row.config}.json", *row.overrides)
+    found = counted["nominal_bytes_per_parameter"]
     weights, states, gradient = found["weights"], found["optimizer_state"], found["gradient"]
     return weights, states, weights + states, weights + states + gradient
 
@@ -115,8 +116,9 @@ def main(arguments=None):
     artefact = Artefact("memory_table", __doc__, arguments)
     counted = {row: nominal(artefact, row) for row in ROWS}
     stored = stored_weights(artefact)
-    lines = [f"Counted by `mpretrain plan` of {artefact.version()}. Nominal: weights of FP8 without their block scales, of NVFP4 with "
-             "them; BF16 gradients except FP32 everywhere. The paper: weights, states, both, and with the gradient.", "",
+    lines = [f"Counted by `mpretrain plan` of {artefact.version()}. Nominal: weights of FP8 without their block scales, of "
+             "NVFP4 with them; gradients in BF16 except FP32 everywhere. The paper: weights, states, both, and with the "
+             "gradient.", "",
              *memory_table(counted), "",
              "Weights as they are stored, scales included; embedding, norms and head are BF16 beside FP8 and NVFP4. In "
              "brackets bytes a parameter.", "", *weight_table(stored)]
