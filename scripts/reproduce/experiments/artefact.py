@@ -106,15 +106,19 @@ class Artefact:
         """Final validation losses of the finished ones."""
         return [result.val_loss for cell in cells if (result := self.result(cell))]
 
+    def check_tokens(self):
+        """Ends the script with what is missing where --tokens is no directory of tokens."""
+        if self.args.tokens is None:
+            sys.exit(f"{self.name}: error: --tokens is missing; expected a directory that `mpretrain tokenize` wrote "
+                     "(scripts/reproduce/prepare_text.sh makes one for pico and nano, scripts/prepare_c4.sh for the rest)")
+        tokens_identity(str(self.args.tokens))
+
     @property
     def runner(self):
         """Made when it is first needed: tables that train nothing need no tokens."""
         if self._runner is None:
             args = self.args
-            if args.tokens is None:
-                sys.exit(f"{self.name}: error: --tokens is missing; expected a directory that `mpretrain tokenize` wrote "
-                         "(scripts/reproduce/prepare_text.sh makes one for pico and nano, scripts/prepare_c4.sh for the rest)")
-            tokens_identity(str(args.tokens))
+            self.check_tokens()
             launcher = launcher_of(args.launcher, args.program, args.threads, wait=not args.no_wait)
             jobs = args.jobs or launcher.default_jobs
             place = Place(args.program, args.tokens, args.work, args.threads, jobs, args.retry)
