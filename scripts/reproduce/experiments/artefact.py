@@ -142,11 +142,15 @@ class Artefact:
         self.output.mkdir(parents=True, exist_ok=True)
         return self.output / f"{self.name}{suffix}"
 
-    def write_markdown(self, title, lines, cells=()):
-        """<name>.md: title, command, provenance, the lines, and <name>.notes.md behind them if there is one."""
+    def write_markdown(self, title, lines, cells=(), of=None):
+        """<name>.md: title, command, provenance, the lines, and <name>.notes.md behind them if there is one.
+
+        The title says of what scale it is, or `of` what; "" where that makes no difference.
+        """
         notes = self.path(".notes.md")
         tail = ["", notes.read_text(encoding="utf-8").strip()] if notes.exists() else []
-        text = [f"# {title}, {self.scale}", "", f"    {self.command()}", "", *self.provenance(cells), "", *lines, *tail, ""]
+        heading = ", ".join(filter(None, [title, self.scale if of is None else of]))
+        text = [f"# {heading}", "", f"    {self.command()}", "", *self.provenance(cells), "", *lines, *tail, ""]
         self.path(".md").write_text("\n".join(text), encoding="utf-8")
         print("\n".join(lines))
         print(f"written: {self.path('.md')}")
