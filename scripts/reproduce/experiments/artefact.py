@@ -26,7 +26,8 @@ from .rows import BUDGETS, SCALES
 from .runner import Place, Runner, machine, steps_of
 from .stop import Stop
 
-QUICK_BUDGET = 0.02  # of a budget's length: it shows that the path works, and nothing else
+# Of a budget's length, with --quick: it shows that the path works, and nothing else.
+QUICK_BUDGET = float(os.environ.get("MPT_QUICK_BUDGET", 0.02))
 QUICK_CHANGES = {"eval.tokens": 20000}
 
 
