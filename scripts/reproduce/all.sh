@@ -135,12 +135,13 @@ options_of() {  # NAME: of that script alone, a word a line
 
 names() { sed -n 's/^\([a-z_]*\) *| .*/\1/p' <<<"$artefacts"; }
 
-# What there is of an artefact, as links.
+# What there is of an artefact, as links; figures are there as PDF, too.
 files_of() {  # NAME DIRECTORY, relative to the output
-  local file
-  for file in "$output/$2$1"{.md,.csv,*.png,*.pdf}; do
-    if [ -e "$file" ]; then printf '[%s](%s) ' "$(basename "$file")" "${file#"$output/"}"; fi
+  local file found=
+  for file in "$output/$2$1"{.md,.csv,*.png}; do
+    if [ -e "$file" ]; then found+="[$(basename "$file")](${file#"$output/"}) "; fi
   done
+  say "${found:-not made}"
 }
 
 write_index() {
@@ -156,7 +157,7 @@ write_index() {
       if [ -z "$name" ]; then continue; fi
       directory=
       if [ "$name" = tuning_tables ] && is_short; then directory=tuning_of_short_runs/; fi
-      say "|$what | \`$name.py\` | $(files_of "$name" "$directory")|"
+      say "|$what | \`$name.py\` | $(files_of "$name" "$directory") |"
     done <<<"$artefacts"
     say
     say "Runs and what they came to: [runs.csv](runs.csv)."

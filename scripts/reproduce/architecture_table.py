@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 
 from experiments import configuration, paper
-from experiments.artefact import Artefact
+from experiments.artefact import Artefact, exit_status
 from experiments.compare import table
 from experiments.plan import plan
 from experiments.rows import SCALES, SIZES
@@ -119,4 +119,4 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(main))

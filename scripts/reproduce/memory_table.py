@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 
 from experiments import paper, style
-from experiments.artefact import Artefact
+from experiments.artefact import Artefact, exit_status
 from experiments.compare import table
 from experiments.plan import plan
 from experiments.rows import SCALES, SIZES
@@ -132,4 +132,4 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(main))

@@ -21,12 +21,12 @@ import sys
 from dataclasses import asdict, dataclass, fields
 
 from experiments import configuration, paper, style
-from experiments.artefact import Artefact
+from experiments.artefact import Artefact, exit_status
 from experiments.cell import Cell
 from experiments.compare import table
 from experiments.launch import launcher_of
 from experiments.plan import device
-from experiments.rows import MAIN, SIZES, Row
+from experiments.rows import MAIN, Row, paper_size
 from experiments.runner import Place, arguments as arguments_of, last_lines, steps_of
 
 sys.path.insert(0, str(configuration.ROOT / "scripts"))
@@ -127,7 +127,7 @@ class Runtime:
         self.rounds = Rounds(artefact.output / "runtime_rounds.csv")
         self.launcher = launcher_of(self.args.launcher, self.args.program, self.args.threads)
         self.place = Place(self.args.program, self.args.tokens, self.args.work / "runtime", self.args.threads)
-        self.program = hashlib.sha256(pathlib.Path(self.args.program).read_bytes()).hexdigest()[:12]
+        self.program = hash_of(self.args.program)
         self.device = device(self.args.program, ROWS[0].file(artefact.scale))
 
     def cell(self, row):
@@ -180,6 +180,14 @@ class Runtime:
         return steps_of(Cell.of(ROWS[0].file(self.artefact.scale), {"train.chinchilla": self.args.budget}))
 
 
+def hash_of(program):
+    """What identifies the program: another one takes another time."""
+    path = shutil.which(program)
+    if path is None:
+        raise configuration.BadConfig(f"{program}: no such program; build it or give --program")
+    return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()[:12]
+
+
 def seconds_of(directory, skip):
     """Of the steps of a run that count."""
     try:
@@ -190,11 +198,6 @@ def seconds_of(directory, skip):
 
 def baseline(row):
     return next(other for other in ROWS if other.regime == row.regime and other.optimizer == "AdamW")
-
-
-def paper_size(scale):
-    """Beside which of the paper's sizes ours stands."""
-    return scale if scale in SIZES else SIZES[0]
 
 
 def paper_of(row, size):
@@ -309,4 +312,4 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(main))

@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 
 from experiments import configuration, style
-from experiments.artefact import Artefact
+from experiments.artefact import Artefact, exit_status
 from experiments.compare import table
 from experiments.runner import last_lines
 
@@ -173,4 +173,4 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(main))

@@ -28,7 +28,7 @@ from .stop import Stop
 
 # Of a budget's length, with --quick: it shows that the path works, and nothing else.
 QUICK_BUDGET = float(os.environ.get("MPT_QUICK_BUDGET", 0.02))
-QUICK_CHANGES = {"eval.tokens": 20000}
+QUICK_CHANGES = {"eval.tokens": int(1e6 * QUICK_BUDGET)}
 
 
 def parser(description):
