@@ -24,10 +24,12 @@ from experiments import configuration, paper, style
 from experiments.artefact import Artefact, exit_status
 from experiments.cell import Cell
 from experiments.compare import table
-from experiments.launch import launcher_of
+from experiments.launch import Task, launcher_of
 from experiments.plan import device
 from experiments.rows import MAIN, Row, paper_size
-from experiments.runner import Place, arguments as arguments_of, last_lines, steps_of
+from experiments.runner import Place, arguments as arguments_of, complaint, steps_of
+from experiments.slurm import executable
+from experiments.stop import Stopped
 
 sys.path.insert(0, str(configuration.ROOT / "scripts"))
 from run_metrics import BadRun, Run  # noqa: E402
@@ -152,16 +154,16 @@ class Runtime:
 
     def measure_row(self, row, number):
         cell = self.cell(row)
-        directory = self.place.work / cell.name(self.args.tokens)
-        log = pathlib.Path(f"{directory}.log")
+        directory, log = self.place.directory(cell), self.place.log(cell)
         self.place.work.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(directory, ignore_errors=True)
-        log.unlink(missing_ok=True)
-        with Clock() as clock:
-            code = self.launcher.run(arguments_of(cell, self.place), log)
+        with open(log, "wb", buffering=0) as output, Clock() as clock:
+            ended = self.launcher.run(self.announced(cell), output, self.artefact.stop)
+        if self.artefact.stop:
+            raise Stopped(128 + self.artefact.stop.signal)
         seconds = seconds_of(directory, self.args.skip)
-        if code != 0 or not seconds:
-            print(f"runtime_table: error: {row.label}: {last_lines(log) or f'exit status {code}'}", file=sys.stderr)
+        if len(seconds) != self.steps - self.args.skip:
+            print(f"runtime_table: error: {row.label}: {complaint(log, 0, ended)}", file=sys.stderr)
             self.artefact.failed = True
             return
         shutil.rmtree(directory)
@@ -170,6 +172,12 @@ class Runtime:
         busy = f", while others used {clock.others:.2f} cores" if clock.others > BUSY else ""
         print(f"runtime_table: round {number + 1} of {self.number}, {row.label}: {statistics.median(seconds):.4g} s{busy}",
               flush=True)
+
+    def announced(self, cell):
+        """The task that the launcher is told to run next."""
+        task = Task(cell.name(self.args.tokens), tuple(arguments_of(cell, self.place)))
+        self.launcher.announce([task], self.place.work, 1)
+        return task
 
     def overheads(self, row):
         """Over AdamW in per cent, of the rounds in which both were measured."""
@@ -182,10 +190,7 @@ class Runtime:
 
 def hash_of(program):
     """What identifies the program: another one takes another time."""
-    path = shutil.which(program)
-    if path is None:
-        raise configuration.BadConfig(f"{program}: no such program; build it or give --program")
-    return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()[:12]
+    return hashlib.sha256(pathlib.Path(executable(program)).read_bytes()).hexdigest()[:12]
 
 
 def seconds_of(directory, skip):

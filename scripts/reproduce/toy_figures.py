@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from experiments import configuration, style
 from experiments.artefact import Artefact, exit_status
 from experiments.compare import table
-from experiments.runner import last_lines
+from experiments.launch import ending
+from experiments.runner import complaint
 
 sys.path.insert(0, str(configuration.ROOT / "scripts"))
 
@@ -55,7 +56,7 @@ def run_toy(artefact):
         done = subprocess.run([artefact.args.program, "toy", "--output", str(directory), "--overwrite", *words],
                               stdout=output, stderr=subprocess.STDOUT, check=False)
     if done.returncode != 0:
-        sys.exit(f"toy_figures: error: {last_lines(log)}")
+        sys.exit(f"toy_figures: error: {complaint(log, 0, ending(done.returncode))}")
     return directory
 
 

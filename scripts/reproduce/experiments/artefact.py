@@ -24,6 +24,7 @@ from .ledger import Ledger
 from .progress import LiveTable
 from .rows import BUDGETS, SCALES
 from .runner import Place, Runner, machine, steps_of
+from .slurm import LaunchError
 from .stop import Stop
 
 # Of a budget's length, with --quick: it shows that the path works, and nothing else.
@@ -204,7 +205,7 @@ def exit_status(main):
     """Of a script; what its user did wrong is one line on stderr, without a trace of our calls."""
     try:
         return main()
-    except configuration.BadConfig as problem:
+    except (configuration.BadConfig, LaunchError) as problem:
         print(f"{pathlib.Path(sys.argv[0]).stem}: error: {problem}", file=sys.stderr)
         return 1
 
