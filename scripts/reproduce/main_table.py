@@ -11,7 +11,7 @@ import sys
 
 from experiments import compare, style
 from experiments.artefact import Artefact, exit_status, perplexity, spread
-from experiments.rows import EXTRA, MAIN, SIZES
+from experiments.rows import EXTRA, MAIN, SIZES, paper_size
 
 
 def add_arguments(parser):
@@ -30,11 +30,6 @@ def baseline(row, of):
     """What `of` has under AdamW of the row's regime; None for that row itself."""
     adamw = [other for other in of if other.optimizer == "AdamW" and other.regime == row.regime and other != row]
     return of[adamw[0]] if adamw else None
-
-
-def paper_size(scale):
-    """The column of the paper that stands beside ours: of the same size, else of the smallest."""
-    return scale if scale in SIZES else SIZES[0]
 
 
 def paper_entries(row, rows, column):

@@ -13,7 +13,6 @@ import math
 import os
 import pathlib
 import shlex
-import shutil
 import statistics
 import subprocess
 import sys
@@ -25,10 +24,12 @@ from .ledger import Ledger
 from .progress import LiveTable
 from .rows import BUDGETS, SCALES
 from .runner import Place, Runner, machine, steps_of
+from .slurm import LaunchError
 from .stop import Stop
 
-QUICK_BUDGET = 0.02  # of a budget's length: it shows that the path works, and nothing else
-QUICK_CHANGES = {"eval.tokens": 20000}
+# Of a budget's length, with --quick: it shows that the path works, and nothing else.
+QUICK_BUDGET = float(os.environ.get("MPT_QUICK_BUDGET", 0.02))
+QUICK_CHANGES = {"eval.tokens": int(1e6 * QUICK_BUDGET)}
 
 
 def parser(description):
@@ -107,15 +108,19 @@ class Artefact:
         """Final validation losses of the finished ones."""
         return [result.val_loss for cell in cells if (result := self.result(cell))]
 
+    def check_tokens(self):
+        """Ends the script with what is missing where --tokens is no directory of tokens."""
+        if self.args.tokens is None:
+            sys.exit(f"{self.name}: error: --tokens is missing; expected a directory that `mpretrain tokenize` wrote "
+                     "(scripts/reproduce/prepare_text.sh makes one for pico and nano, scripts/prepare_c4.sh for the rest)")
+        tokens_identity(str(self.args.tokens))
+
     @property
     def runner(self):
         """Made when it is first needed: tables that train nothing need no tokens."""
         if self._runner is None:
             args = self.args
-            if args.tokens is None:
-                sys.exit(f"{self.name}: error: --tokens is missing; expected a directory that `mpretrain tokenize` wrote "
-                         "(scripts/reproduce/prepare_text.sh makes one for pico and nano, scripts/prepare_c4.sh for the rest)")
-            tokens_identity(str(args.tokens))
+            self.check_tokens()
             launcher = launcher_of(args.launcher, args.program, args.threads, wait=not args.no_wait)
             jobs = args.jobs or launcher.default_jobs
             place = Place(args.program, args.tokens, args.work, args.threads, jobs, args.retry)
@@ -139,11 +144,15 @@ class Artefact:
         self.output.mkdir(parents=True, exist_ok=True)
         return self.output / f"{self.name}{suffix}"
 
-    def write_markdown(self, title, lines, cells=()):
-        """<name>.md: title, command, provenance, the lines, and <name>.notes.md behind them if there is one."""
+    def write_markdown(self, title, lines, cells=(), of=None):
+        """<name>.md: title, command, provenance, the lines, and <name>.notes.md behind them if there is one.
+
+        The title says of what scale it is, or `of` what; "" where that makes no difference.
+        """
         notes = self.path(".notes.md")
         tail = ["", notes.read_text(encoding="utf-8").strip()] if notes.exists() else []
-        text = [f"# {title}, {self.scale}", "", f"    {self.command()}", "", *self.provenance(cells), "", *lines, *tail, ""]
+        heading = ", ".join(filter(None, [title, self.scale if of is None else of]))
+        text = [f"# {heading}", "", f"    {self.command()}", "", *self.provenance(cells), "", *lines, *tail, ""]
         self.path(".md").write_text("\n".join(text), encoding="utf-8")
         print("\n".join(lines))
         print(f"written: {self.path('.md')}")
@@ -163,7 +172,7 @@ class Artefact:
 
     def command(self):
         """What regenerates this, paths of the machine left out."""
-        shown = {"--tokens": "TOKENS", "--work": "RUNS"}
+        shown = {"--tokens": "TOKENS", "--work": "RUNS", "--program": "PROGRAM"}
         given = sys.argv[1:]
         words = [shown.get(before, word) for before, word in zip([""] + given, given)]
         script = pathlib.Path(sys.argv[0])
@@ -171,11 +180,10 @@ class Artefact:
 
     def version(self):
         """Of the program, and the commit that its scripts are of."""
-        found = ""
-        if shutil.which(self.args.program):  # a report needs no program
-            found = subprocess.run([self.args.program, "--version"], capture_output=True, text=True, check=False).stdout.strip()
-        commit = subprocess.run(["git", "-C", str(configuration.ROOT), "describe", "--always", "--dirty", "--abbrev=7"],
-                                capture_output=True, text=True, check=False).stdout.strip()
+        found = output_of(self.args.program, "--version")
+        if not found and not self.args.report_only:
+            sys.exit(f"{self.name}: error: {self.args.program}: not the program mpretrain; build it or give --program")
+        commit = output_of("git", "-C", str(configuration.ROOT), "describe", "--always", "--dirty", "--abbrev=7")
         return f"{found} {commit}".strip()
 
     def provenance(self, cells):
@@ -197,9 +205,17 @@ def exit_status(main):
     """Of a script; what its user did wrong is one line on stderr, without a trace of our calls."""
     try:
         return main()
-    except configuration.BadConfig as problem:
+    except (configuration.BadConfig, LaunchError) as problem:
         print(f"{pathlib.Path(sys.argv[0]).stem}: error: {problem}", file=sys.stderr)
         return 1
+
+
+def output_of(*command):
+    """What a command prints, nothing where it fails or is not there; nobody needs git to reproduce a table."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
 
 
 # --- numbers

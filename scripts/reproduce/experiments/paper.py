@@ -34,3 +34,15 @@ ARCHITECTURE = {
     "60m": (512, 1376, 8, 8, 10_000), "130m": (768, 2048, 12, 12, 20_000),
     "350m": (1024, 2736, 24, 16, 60_000), "1b": (2048, 5461, 24, 32, 100_000),
 }
+
+# Nominal bytes a parameter: master weights, states, both, and with the BF16 gradient.
+MEMORY = {
+    "AdamW, FP32 master": (4, 4, 8, 10), "M+Adam, BF16 master": (2, 6, 8, 10), "M+Adam, FP8 master": (1, 6, 7, 9),
+    "AdamW + SR, BF16 master": (2, 4, 6, 8),
+}
+# size: parameters, and those that are neither embedding nor head. Inferred: the Apollo-E byte counts pin the vocabulary of
+# 32,000 and the untied head.
+PARAMETERS = {
+    "60m": (58_073_600, 25_305_600), "130m": (134_105_856, 84_953_856), "350m": (367_969_280, 302_433_280),
+    "1b": (1_339_082_752, 1_208_010_752),
+}

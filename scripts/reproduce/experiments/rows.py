@@ -61,3 +61,8 @@ EXTRA = (
 )
 
 BY_KEY = {row.key: row for row in MAIN + EXTRA}
+
+
+def paper_size(scale):
+    """The size of the paper's that ours stands beside: the same, else the smallest."""
+    return scale if scale in SIZES else SIZES[0]
