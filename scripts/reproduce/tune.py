@@ -16,7 +16,7 @@ import sys
 from dataclasses import asdict, dataclass
 
 from experiments import configuration
-from experiments.artefact import Artefact
+from experiments.artefact import Artefact, exit_status
 from experiments.descent import descend
 from experiments.rows import BY_KEY
 
@@ -118,8 +118,11 @@ def add_arguments(parser):
     parser.add_argument("--runs", type=int, help="points that a descent may try; default: what grids.json says")
 
 
-def main():
-    artefact = Artefact("tune", __doc__, add_arguments=add_arguments)
+def main(arguments=None):
+    artefact = Artefact("tune", __doc__, arguments, add_arguments)
+    if artefact.args.no_wait:
+        sys.exit("tune: error: --no-wait: each sweep waits for what the last one found; leave it out")
+    _ = artefact.runner  # made before the descents share it
     tuning = Tuning(artefact)
     found = {row + tuning.suffix: point for row, point in tuning.all().items()}
     known = configuration.parse(path) if (path := artefact.output / "tuned.json").exists() else {}
@@ -129,4 +132,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(main))
