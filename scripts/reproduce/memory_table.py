@@ -51,11 +51,16 @@ def nominal(artefact, row):
     return weights, states, weights + states, weights + states + gradient
 
 
+def differing(counted):
+    """Labels of what is not as printed, to the last digit."""
+    return [row.label for row, found in counted.items() if row.printed and found != paper.MEMORY[row.printed]]
+
+
 def memory_table(counted):
     lines = []
     for row, found in counted.items():
         printed = paper.MEMORY.get(row.printed)
-        verdict = "" if printed is None else "as printed" if found == printed else "**differs**"
+        verdict = "" if printed is None else "**differs**" if differing({row: found}) else "as printed"
         lines.append([row.label, *(f"{value:g}" for value in found), " / ".join(map(str, printed or ())), verdict])
     return table(["bytes a parameter", *COLUMNS, "paper", ""], lines)
 
@@ -125,7 +130,7 @@ def main(arguments=None):
     artefact.write_figure(draw(counted))
     artefact.write_csv(["table", "row", "column", "bytes", "bytes_per_parameter", "paper"], records(counted, stored))
     artefact.write_markdown("Memory table", lines)
-    wrong = [row.label for row, found in counted.items() if row.printed and found != paper.MEMORY[row.printed]]
+    wrong = differing(counted)
     for label in wrong:
         print(f"memory_table: error: {label} differs from the paper", file=sys.stderr)
     return 1 if wrong else 0

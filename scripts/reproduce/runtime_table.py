@@ -18,6 +18,7 @@ import resource
 import shutil
 import statistics
 import sys
+import time
 from dataclasses import asdict, dataclass, fields
 
 from experiments import configuration, paper, style
@@ -102,7 +103,7 @@ class Clock:
 
     def __exit__(self, *_):
         wall, busy, own = (after - before for after, before in zip(self._now(), self.begin))
-        self.others = max(0.0, (busy - own) / wall)
+        self.others = max((busy - own) / wall, 0.0)  # in this order: NaN stays
 
     @staticmethod
     def _now():
@@ -113,7 +114,7 @@ class Clock:
             busy = (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
         except (OSError, ValueError):
             busy = math.nan
-        return os.times().elapsed, busy, spent
+        return time.monotonic(), busy, spent
 
 
 class Runtime:

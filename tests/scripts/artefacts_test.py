@@ -5,6 +5,7 @@
 """
 
 import contextlib
+import dataclasses
 import io
 import json
 import math
@@ -17,10 +18,14 @@ REPRODUCE = pathlib.Path(__file__).resolve().parents[2] / "scripts/reproduce"
 sys.path.insert(0, str(REPRODUCE))
 
 import apollo_table  # noqa: E402
+import architecture_table  # noqa: E402
 import branch_weighting  # noqa: E402
 import chinchilla_figure  # noqa: E402
 import lr_sensitivity  # noqa: E402
 import main_table  # noqa: E402
+import memory_table  # noqa: E402
+import runtime_table  # noqa: E402
+import toy_figures  # noqa: E402
 import tuning_tables  # noqa: E402
 from experiments import compare, tuning_report  # noqa: E402
 from experiments.artefact import Artefact  # noqa: E402
@@ -315,15 +320,186 @@ class Tuning(unittest.TestCase):
             tuning_report.read(path)
 
 
+class MemoryTable(unittest.TestCase):
+    PLAN = '{"nominal_bytes_per_parameter": {"weights": 2.0, "optimizer_state": 6.0, "gradient": 2.0}}'
+
+    def test_a_figure_unlike_the_papers_is_named(self):
+        artefact = Place(self, self.PLAN).artefact(memory_table)
+        counted = {row: memory_table.nominal(artefact, row) for row in memory_table.ROWS}
+        self.assertEqual(memory_table.differing(counted), ["AdamW, FP32 master, BF16 states", "M+Adam, FP8 master",
+                                                           "AdamW + SR, BF16 master"])
+        lines = memory_table.memory_table(counted)
+        self.assertEqual(line_with(lines, "M+Adam, BF16 master")[1:], ["2", "6", "8", "10", "2 / 6 / 8 / 10", "as printed"])
+        self.assertEqual(line_with(lines, "M+Adam, FP8 master")[5:], ["1 / 6 / 7 / 9", "**differs**"])
+
+    def test_all_rows_of_the_paper_are_there(self):
+        self.assertEqual({row.printed for row in memory_table.ROWS if row.printed}, set(memory_table.paper.MEMORY))
+
+
+class ArchitectureTable(unittest.TestCase):
+    def setUp(self):
+        plan = '{"parameters": 367969280, "steps": 60000}'
+        self.found = architecture_table.architecture(str(Place(self, plan).program), "350m")
+
+    def test_kinds_add_up_to_the_papers_count(self):
+        self.assertEqual(architecture_table.differences(self.found), [])
+        self.assertEqual(self.found.kinds, {"embedding": 32_768_000, "head": 32_768_000, "linear": 302_383_104, "norm": 50_176})
+        self.assertEqual(self.found.non_embedding, 302_433_280)
+
+    def test_what_differs_is_named(self):
+        shape = dataclasses.replace(self.found.shape, intermediate=2730)
+        wrong = architecture_table.differences(dataclasses.replace(self.found, shape=shape, steps=56148))
+        self.assertEqual(wrong, ["parameters by kind add up to 367,526,912, the plan counts 367,969,280",
+                                 "intermediate: 2,730, the paper has 2,736", "steps: 56,148, the paper has 60,000",
+                                 "non-embedding: 301,990,912, the paper has 302,433,280"])
+
+
+class FakeLauncher:
+    """Writes the steps of a run, each of so many seconds."""
+
+    def __init__(self, work, seconds):
+        self.work, self.seconds, self.started = work, seconds, []
+
+    def announce(self, tasks, work, jobs):
+        pass
+
+    def run(self, task, log, stop):
+        self.started.append(task.name)
+        directory = self.work / task.name
+        directory.mkdir()
+        lines = [json.dumps({"step": step + 1, "step_seconds": value}) for step, value in enumerate(self.seconds)]
+        (directory / "metrics.jsonl").write_text("\n".join(lines), encoding="utf-8")
+        return "ended with status 0"
+
+
+class RuntimeTable(unittest.TestCase):
+    ADAMW, M_PLUS_ADAM = BY_KEY["fp8_adamw"], BY_KEY["fp8"]
+
+    def setUp(self):
+        self.place = Place(self)
+        self.runtime = self.new_runtime()
+
+    def new_runtime(self, *more):
+        arguments = ("--rounds", "2", "--steps", "4", "--skip", "1", *more)
+        return runtime_table.Runtime(self.place.artefact(runtime_table, *arguments))
+
+    def enter(self, row, *seconds, others=0.0):
+        for number, value in enumerate(seconds):
+            key = self.runtime.key(row, number)
+            self.runtime.rounds.add(runtime_table.Measured(*key, row.file("pico"), value, others))
+
+    def test_overheads_are_of_the_same_round(self):
+        self.enter(self.ADAMW, 1.0, 3.0)
+        self.enter(self.M_PLUS_ADAM, 1.1, 3.6)
+        found = self.runtime.overheads(self.M_PLUS_ADAM)
+        self.assertEqual([round(value, 9) for value in found], [10.0, 20.0])
+        line = line_with(runtime_table.runtime_table(self.new_runtime()), "FP8/FP8", "M+Adam")  # read from the file
+        self.assertEqual(line[2:], ["2.3500 [1.1000, 3.6000]", "871", "+15.0 [+10.0, +20.0]", "1h03m36s", "0.150", "+12.42"])
+        self.assertEqual(line_with(runtime_table.runtime_table(self.runtime), "NVFP4/FP8", "M+Adam")[2:],
+                         ["not run", "", "not run", "", "", ""])
+
+    def test_another_program_or_number_of_threads_is_measured_again(self):
+        self.enter(self.ADAMW, 1.0, 3.0)
+        self.assertEqual(len(self.new_runtime().found(self.ADAMW)), 2)
+        self.assertEqual(self.new_runtime("--threads", "77").found(self.ADAMW), {})
+        self.place.program.write_text(self.place.program.read_text(encoding="utf-8") + "# other\n", encoding="utf-8")
+        self.assertEqual(self.new_runtime().found(self.ADAMW), {})
+
+    def test_rounds_go_there_and_back_and_only_where_something_is_missing(self):
+        self.runtime.launcher = FakeLauncher(self.runtime.place.work, [9.0, 1.0, 2.0, 3.0])
+        self.enter(self.ADAMW, 1.0)
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.runtime.measure()
+        started = [name.split("_seed")[0] for name in self.runtime.launcher.started]
+        there = [row.file("pico").removesuffix(".json") for row in runtime_table.ROWS]
+        self.assertEqual(started, [name for name in there if name != "pico_fp8_adamw"] + there[::-1])
+        measured = self.runtime.found(self.M_PLUS_ADAM)
+        self.assertEqual([one.seconds for one in measured.values()], [2.0, 2.0])  # the first step does not count
+        self.runtime.measure()
+        self.assertEqual(len(self.runtime.launcher.started), len(started))
+
+    def test_a_run_that_breaks_off_is_no_measurement(self):
+        self.runtime.launcher = FakeLauncher(self.runtime.place.work, [1.0, 1.0])
+        with contextlib.redirect_stderr(io.StringIO()) as errors:
+            self.runtime.measure_row(self.ADAMW, 0)
+        self.assertIn("AdamW, FP8/FP8: ended with status 0 without a word", errors.getvalue())
+        self.assertTrue(self.runtime.artefact.failed)
+        self.assertEqual(self.runtime.found(self.ADAMW), {})
+
+    def test_a_busy_machine_is_told_of(self):
+        self.enter(self.ADAMW, 1.0, others=0.05)
+        self.assertFalse(any("not idle" in line for line in runtime_table.remarks(self.runtime)))
+        self.enter(self.M_PLUS_ADAM, 1.0, others=1.5)
+        self.assertIn("up to 1.50 cores", runtime_table.remarks(self.runtime)[-1])
+
+    def test_durations_are_spelled_as_the_paper_does(self):
+        self.assertEqual([runtime_table.duration(value) for value in (21519.4, 59.6, 1337)],
+                         ["5h58m39s", "1m00s", "22m17s"])
+
+
+class FakeToy:
+    """The summary and final losses of fits in which every claim holds."""
+
+    def __init__(self):
+        loss = {"sign_flip": (1e-3, 1.0, 1e-3), "zero_revival": (2e-4, 1.0, 6e-4), "small": (1e-11, 3e-8, 1e-11),
+                "large": (60.0, 0.03, 0.5), "mixed": (990.0, 0.01, 0.3)}
+        self.regimes = list(loss)
+        self.summary = {"regimes": {regime: {
+            rule: {"loss": value, "rate": 64.0, "sign_changes": 0, "zeros_left": 0}
+            for rule, value in zip((*toy_figures.RULES[:2], "m_plus_adam_shared"), values)} for regime, values in loss.items()}}
+        self.multiplicative = {"sign_flip": [16.0, 1.0, math.nan], "zero_revival": [1.0, 1.0, 1.0]}
+
+    def finals(self, regime, rule):
+        return [1.0, 2.0, 4.0], self.multiplicative[regime]
+
+    def missed(self):
+        return [claim.text.split(":")[0] for claim in toy_figures.claims(self) if not claim.holds]
+
+
+class ToyClaims(unittest.TestCase):
+    def setUp(self):
+        self.toy = FakeToy()
+
+    def best(self, regime, rule):
+        return self.toy.summary["regimes"][regime][rule]
+
+    def test_hold(self):
+        self.assertEqual(self.toy.missed(), [])
+
+    def test_a_sign_that_changed(self):
+        self.best("large", "multiplicative")["sign_changes"] = 1
+        self.assertEqual(self.toy.missed(), ["multiplicative steps change no sign"])
+
+    def test_a_sign_that_changed_at_a_rate_that_is_not_the_best(self):
+        self.toy.multiplicative["sign_flip"][0] = 0.99
+        self.assertEqual(self.toy.missed(), ["multiplicative steps change no sign"])
+
+    def test_a_zero_that_moved(self):
+        self.toy.multiplicative["zero_revival"][2] = 0.9999
+        self.assertEqual(self.toy.missed(), ["multiplicative steps leave zeros at 0"])
+
+    def test_the_bounds_of_the_ratios(self):
+        self.best("large", "additive")["loss"] = 0.5 * 99.9
+        self.best("mixed", "m_plus_adam_shared")["loss"] = 10.0
+        self.best("small", "m_plus_adam_shared")["loss"] = 1.001e-10
+        self.assertEqual(self.toy.missed(), ["large", "mixed", "small"])
+
+    def test_no_claim_holds_where_everything_diverged(self):
+        for found in self.toy.summary["regimes"].values():
+            del found["m_plus_adam_shared"]
+        self.assertEqual(self.toy.missed(), ["large", "mixed", "sign flip", "zero revival", "small"])
+
+
 class NothingFinished(unittest.TestCase):
     def test_every_script_writes_what_is_not_run(self):
-        for module in (main_table, chinchilla_figure, lr_sensitivity, branch_weighting):
+        for module in (main_table, chinchilla_figure, lr_sensitivity, branch_weighting, runtime_table):
             with self.subTest(module.__name__):
                 place = Place(self)
                 with contextlib.redirect_stdout(io.StringIO()):
                     self.assertEqual(module.main(place.arguments()), 0)
                 text = (place.path / f"out/{module.__name__}.md").read_text(encoding="utf-8")
-                self.assertIn("No cell is finished.", text)
+                if module != runtime_table:  # which has no cells of the ledger
+                    self.assertIn("No cell is finished.", text)
                 self.assertIn("not run", text)
                 self.assertTrue((place.path / f"out/{module.__name__}.csv").exists())
 
