@@ -126,13 +126,6 @@ tune() {
   done
 }
 
-options_of() {  # NAME: of that script alone, a word a line
-  case $1 in
-    tuning_tables) printf '%s\n' "${tuning_output[@]}" ;;
-    runtime_table) printf '%s\n' "${runtime_options[@]}" ;;
-  esac
-}
-
 names() { sed -n 's/^\([a-z_]*\) *| .*/\1/p' <<<"$artefacts"; }
 
 # What there is of an artefact, as links; figures are there as PDF, too.
@@ -177,7 +170,11 @@ if [ -z "$tokens" ]; then
 fi
 tune
 while read -r name; do
-  mapfile -t options < <(options_of "$name")
+  options=()
+  case $name in
+    tuning_tables) options=("${tuning_output[@]}") ;;
+    runtime_table) options=("${runtime_options[@]}") ;;
+  esac
   stage "$name" script "$name" "${options[@]}" </dev/null
 done < <(names)
 write_index
