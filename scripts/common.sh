@@ -30,3 +30,25 @@ configure() {
   if command -v ccache >/dev/null; then set -- -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@"; fi
   cmake -S "$root" --preset "$preset" "$@"
 }
+
+# build_program PRESET: the program alone; a user's machine need not have what the tests are built with.
+build_program() {
+  local options=()
+  if [ ! -e /usr/include/gtest/gtest.h ]; then options=(-DMPT_TESTS=OFF -DMPT_BENCH=OFF); fi
+  configure "$1" "${options[@]}"
+  cmake --build "$root/build/$1" --target mpretrain
+}
+
+# once MARKER COMMAND...: runs the command unless the file MARKER says that this very command has succeeded.
+once() {
+  local marker=$1
+  shift
+  if [ -e "$marker" ] && [ "$(cat "$marker")" = "$*" ]; then
+    say "already done"
+    return
+  fi
+  rm -f "$marker"
+  "$@"
+  mkdir -p "$(dirname "$marker")"
+  printf '%s' "$*" >"$marker"
+}

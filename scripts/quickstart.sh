@@ -47,35 +47,13 @@ run_stage() {
   printf '=== %s: done in %d s (%d s in all)\n' "$stage" $((SECONDS - start)) $SECONDS
 }
 
-# once NAME COMMAND...: runs the command unless this very command has already succeeded.
-once() {
-  local marker=$work/done/$1
-  shift
-  if [ -e "$marker" ] && [ "$(cat "$marker")" = "$*" ]; then
-    say "already done"
-    return
-  fi
-  rm -f "$marker"
-  "$@"
-  mkdir -p "$work/done"
-  printf '%s' "$*" >"$marker"
-}
-
-build_program() {
-  # A user's machine need not have what the tests are built with.
-  local options=()
-  if [ ! -e /usr/include/gtest/gtest.h ]; then options=(-DMPT_TESTS=OFF -DMPT_BENCH=OFF); fi
-  configure "$preset" "${options[@]}"
-  cmake --build "$root/build/$preset" --target mpretrain
-}
-
 train_tokenizer() {
   mkdir -p "$(dirname "$tokenizer")"
-  once tokenizer "$program" tokenizer --input "$corpus/*.txt" --vocab-size $vocab_size --output "$tokenizer"
+  once "$work/done/tokenizer" "$program" tokenizer --input "$corpus/*.txt" --vocab-size $vocab_size --output "$tokenizer"
 }
 
 tokenize() {
-  once tokens "$program" tokenize --input "$corpus/*.txt" --tokenizer "$tokenizer" --output "$tokens" \
+  once "$work/done/tokens" "$program" tokenize --input "$corpus/*.txt" --tokenizer "$tokenizer" --output "$tokens" \
     --validation-fraction 0.01 --overwrite
 }
 
@@ -105,7 +83,7 @@ sample() {
 
 mkdir -p "$work"
 run_stage "install what is missing" "$root/scripts/install_deps.sh"
-run_stage "build" build_program
+run_stage "build" build_program "$preset"
 run_stage "fetch English text" "$root/scripts/fetch_corpus.sh" "${corpus_options[@]}" "$corpus"
 run_stage "train a tokenizer of $vocab_size pieces" train_tokenizer
 run_stage "tokenize" tokenize

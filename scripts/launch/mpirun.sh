@@ -22,7 +22,7 @@ command -v mpirun >/dev/null || die "no mpirun on PATH; scripts/install_deps.sh 
 program=${MPRETRAIN:-$(command -v mpretrain || say "$root/build/$(default_preset)/mpretrain")}
 [ -x "$program" ] || die "$program is not there; build it, or say where it is: MPRETRAIN=..."
 
-cores=$(nproc)
+cores=$(env -u OMP_NUM_THREADS nproc)  # which would count threads instead
 threads=$((cores / ranks))
 read -ra more <<<"${MPIRUN_ARGUMENTS:-}"
 if [ "$threads" -ge 1 ]; then

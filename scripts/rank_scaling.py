@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the tables and figures of docs/scaling.md anew, from scripts/rank_model and what scaling_measured.py measured.
+"""Writes the tables and figures of docs/scaling.md anew, from scripts/rank_model and what rank_scaling_measured.py measured.
 
-    scripts/reproduce/scaling.py               # the tables between the marks of docs/scaling.md; docs/scaling/*.svg
-    scripts/reproduce/scaling.py --verify      # changes nothing; exits 1 if a table is not what it should be
+    scripts/rank_scaling.py              # the tables between the marks of docs/scaling.md; docs/scaling/*.svg
+    scripts/rank_scaling.py --verify     # changes nothing; exits 1 if a table is not what it should be
 """
 
 import argparse
@@ -12,7 +12,7 @@ import pathlib
 import re
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 import rank_model as m  # noqa: E402
 
@@ -222,7 +222,7 @@ def filled(page):
     for name, rows in TABLES.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         if not pattern.search(page):
-            sys.exit(f"scaling.py: error: {PAGE} has no <!-- {name} -->")
+            sys.exit(f"rank_scaling.py: error: {PAGE} has no <!-- {name} -->")
         text = "\n".join(rows())
         page = pattern.sub(lambda match, text=text: f"{match[1]}{text}\n{match[2]}", page)
     return page
@@ -305,7 +305,7 @@ def main():
     old = PAGE.read_text(encoding="utf-8")
     new = filled(old)
     if args.verify:
-        print("the tables are what the model gives" if new == old else "tables differ: run scripts/reproduce/scaling.py")
+        print("the tables are what the model gives" if new == old else "tables differ: run scripts/rank_scaling.py")
         return int(new != old)
     PAGE.write_text(new, encoding="utf-8")
     print(f"wrote {PAGE}")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares what scripts/rank_model predicts for two ranks on this machine's CPU with what they take.
 
-    scripts/reproduce/scaling_measured.py --program build/cpu/mpretrain --data data --output docs/scaling/measured.json
+    scripts/rank_scaling_measured.py --program build/cpu/mpretrain --data data --output docs/scaling/measured.json
 
 The nano model, one thread a rank, each pinned to a core. What the model is fed is measured with one rank while another like it
 keeps the other core busy: steps of the rows that one of two ranks will have, steps of twice as many (the slope is the
@@ -27,7 +27,7 @@ import tempfile
 import time
 import typing
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 import rank_model as m  # noqa: E402
 
@@ -103,7 +103,7 @@ def run_all(commands):
     for process, command in zip(started, commands):
         output = process.communicate()[0]
         if process.returncode:
-            sys.exit(f"scaling_measured.py: error: {' '.join(command)}\n{output[-2000:]}")
+            sys.exit(f"rank_scaling_measured.py: error: {' '.join(command)}\n{output[-2000:]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
