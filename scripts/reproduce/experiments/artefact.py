@@ -44,7 +44,7 @@ def parser(description):
     found.add_argument("--output", type=pathlib.Path, help="where tables and figures go; default: results/<scale>")
     found.add_argument("--program", default=default_program(), help="mpretrain; default: the newest of build/*/mpretrain")
     found.add_argument("--tuned", type=pathlib.Path, help="hyperparameters by row, as tune.py writes them; default: "
-                       "<output>/tuned.json, then scripts/reproduce/tuned/<scale>.json, then what the configs say")
+                       "<output>/tuned.json, then docs/results/<scale>/tuned.json, then what the configs say")
     found.add_argument("--jobs", type=int, help="cells at a time; default: one a core, or one where a launcher is given")
     found.add_argument("--threads", type=int, default=1, help="of a cell")
     found.add_argument("--launcher", default="local", metavar="HOW", help=f"of cells: {ACCEPTED}; default: local")
@@ -130,7 +130,7 @@ class Artefact:
 
     def _tuned(self):
         """({row: {key: value}}, where from)"""
-        shipped = configuration.ROOT / "scripts/reproduce/tuned" / f"{self.scale}.json"
+        shipped = configuration.ROOT / "docs/results" / self.scale / "tuned.json"
         if self.args.tuned and not self.args.tuned.exists():
             sys.exit(f"{self.name}: error: {self.args.tuned}: no such file; expected what tune.py writes")
         for path in (self.args.tuned, self.output / "tuned.json", shipped):
