@@ -24,7 +24,7 @@ sys.path.insert(0, str(configuration.ROOT / "scripts"))
 
 # What `mpretrain toy` takes; the rest is its default: a batch of 4096, entry_quartic, BF16, rates of 2^-12 to 2^24.
 FULL = {"steps": 1000, "log2_rate_from": -12, "log2_rate_to": 24}
-QUICK = {"steps": 100, "log2_rate_from": 2, "log2_rate_to": 10}
+QUICK = {"steps": 100, "log2_rate_from": 4, "log2_rate_to": 8}
 LEAST_RATIO, MOST_RATIO = 100, 10  # of the claims
 
 # By regime: initial, best of additive, multiplicative, M+Adam, and M+Adam at the shared rate 2^6. From an independent
