@@ -29,6 +29,8 @@ from .stop import Stop
 
 # Of a budget's length, with --quick: it shows that the path works, and nothing else.
 QUICK_BUDGET = float(os.environ.get("MPT_QUICK_BUDGET", 0.02))
+# What results do not depend on: options with a value, and flags.
+RUNNING_OPTIONS, RUNNING_FLAGS = ("--jobs", "--retry", "--launcher"), ("--report-only", "--no-wait")
 QUICK_CHANGES = {"eval.tokens": int(1e6 * QUICK_BUDGET)}
 
 
@@ -171,10 +173,11 @@ class Artefact:
     # --- provenance
 
     def command(self):
-        """What regenerates this, paths of the machine left out."""
+        """What regenerates this; paths of the machine left out, and what only says how runs are carried out."""
         shown = {"--tokens": "TOKENS", "--work": "RUNS", "--program": "PROGRAM"}
         given = sys.argv[1:]
-        words = [shown.get(before, word) for before, word in zip([""] + given, given)]
+        words = [shown.get(before, word) for before, word in zip([""] + given, given)
+                 if word not in RUNNING_OPTIONS + RUNNING_FLAGS and before not in RUNNING_OPTIONS]
         script = pathlib.Path(sys.argv[0])
         return shlex.join([f"scripts/reproduce/{script.name}", *words])
 
