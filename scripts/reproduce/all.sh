@@ -2,8 +2,8 @@
 # Reproduces every table and figure of the paper at one scale: builds the program if there is none, makes tokens for pico and
 # nano, tunes, runs every artefact, and writes an index of them. A table that fails is told of at the end; the others are made.
 #
-#   scripts/reproduce/all.sh --scale pico                    about half a day on 2 cores
-#   scripts/reproduce/all.sh --scale pico --quick            a fiftieth of the length: shows that everything works, 10 minutes
+#   scripts/reproduce/all.sh --scale pico                    many hours on 2 cores
+#   scripts/reproduce/all.sh --scale pico --quick            a fiftieth of the length: shows that everything works, under 10 minutes
 #   scripts/reproduce/all.sh --scale pico --smoke            a shorter one of little text, under 3 minutes
 #   scripts/reproduce/all.sh --scale 350m --tokens /data/c4 --work /scratch/runs --launcher torchrun:8
 #

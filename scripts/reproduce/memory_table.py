@@ -121,7 +121,8 @@ def main(arguments=None):
     artefact = Artefact("memory_table", __doc__, arguments)
     counted = {row: nominal(artefact, row) for row in ROWS}
     stored = stored_weights(artefact)
-    lines = [f"Counted by `mpretrain plan` of {artefact.version()}. Nominal: weights of FP8 without their block scales, of "
+    lines = ["![Bytes a parameter by purpose](memory_table.png)", "",
+             f"Counted by `mpretrain plan` of {artefact.version()}. Nominal: weights of FP8 without their block scales, of "
              "NVFP4 with them; gradients in BF16 except FP32 everywhere. The paper: weights, states, both, and with the "
              "gradient.", "",
              *memory_table(counted), "",

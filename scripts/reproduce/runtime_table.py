@@ -310,10 +310,12 @@ def main(arguments=None):
     runtime = Runtime(artefact)
     if not artefact.args.report_only:
         runtime.measure()
+    picture = []
     if figure := draw(runtime):
         artefact.write_figure(figure)
+        picture = ["![Overhead over AdamW](runtime_table.png)", ""]
     artefact.write_csv(HEADER, records(runtime))
-    artefact.write_markdown("Runtime", [*remarks(runtime), "", *runtime_table(runtime)])
+    artefact.write_markdown("Runtime", [*picture, *remarks(runtime), "", *runtime_table(runtime)])
     return 1 if artefact.failed else 0
 
 
