@@ -11,7 +11,6 @@ time and started again, it takes the same way.
 
 import concurrent.futures
 import json
-import os
 import sys
 from dataclasses import asdict, dataclass
 
@@ -19,6 +18,9 @@ from experiments import configuration
 from experiments.artefact import Artefact, exit_status
 from experiments.descent import descend
 from experiments.rows import BY_KEY
+
+sys.path.insert(0, str(configuration.ROOT / "scripts"))
+from c4_source import write_whole  # noqa: E402
 
 GRIDS = configuration.ROOT / "scripts/reproduce/grids.json"
 FIRST = ("bf16_adamw", "bf16")
@@ -104,14 +106,7 @@ class Tuning:
         self.directory.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"row": task.row, "phase": task.phase, "scale": self.artefact.scale, "seed": self.seed,
                            "train.chinchilla": self.length(), **asdict(trace)}, indent=1)
-        replace(self.directory / f"{task.row}{self.suffix}.json", text)
-
-
-def replace(path, text):
-    """Writes a file as a whole or not at all."""
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(text + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+        write_whole(self.directory / f"{task.row}{self.suffix}.json", text + "\n")
 
 
 def add_arguments(parser):
@@ -126,7 +121,7 @@ def main(arguments=None):
     tuning = Tuning(artefact)
     found = {row + tuning.suffix: point for row, point in tuning.all().items()}
     known = configuration.parse(path) if (path := artefact.output / "tuned.json").exists() else {}
-    replace(path, json.dumps({**known, **found}, indent=1))
+    write_whole(path, json.dumps({**known, **found}, indent=1) + "\n")
     print(f"written: {path}")
     return 1 if artefact.failed else 0
 

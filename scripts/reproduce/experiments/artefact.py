@@ -23,7 +23,7 @@ from .launch import ACCEPTED, launcher_of
 from .ledger import Ledger
 from .progress import LiveTable
 from .rows import BUDGETS, SCALES
-from .runner import Place, Runner, machine, steps_of
+from .runner import Place, Runner, machine
 from .slurm import LaunchError
 from .stop import Stop
 
@@ -105,10 +105,6 @@ class Artefact:
     def result(self, cell):
         """What a cell came to, None if it is not finished."""
         return self.runner.result(cell)
-
-    def losses(self, cells):
-        """Final validation losses of the finished ones."""
-        return [result.val_loss for cell in cells if (result := self.result(cell))]
 
     def check_tokens(self):
         """Ends the script with what is missing where --tokens is no directory of tokens."""
