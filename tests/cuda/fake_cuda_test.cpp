@@ -1,6 +1,7 @@
 // The fake GPU itself: it must run what a GPU runs, and report what a GPU would hang on or suffer silently.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <numeric>
 #include <vector>
@@ -240,6 +241,25 @@ TEST_F(FakeCuda, KernelsTakeNoHostMemoryAndHostsNoneOfTheGpu) {
   volatile int* const device = device_array(host);
   EXPECT_DEATH(static_cast<void>(*device), "host code touched the GPU's memory");
   EXPECT_EQ(cudaMemcpy(host.data(), host.data(), 4, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+}
+
+struct PaddedNumber {
+  uint32_t number;
+  int64_t behind_padding;
+};
+__global__ void padded_number_kernel(PaddedNumber in, uint32_t* out) { *out = in.number; }
+
+// What padding holds is chance: half an address of the host behind a number that happens to be the other
+// half.
+TEST_F(FakeCuda, TakesNoPaddingForHostMemory) {
+  std::vector<int> host(32);
+  auto* const data = host.data();
+  PaddedNumber argument;
+  memcpy(static_cast<void*>(&argument), &data, sizeof data);
+  argument.behind_padding = 1;
+  auto* const out = reinterpret_cast<uint32_t*>(device_array(std::vector<int>(1)));
+  launch(padded_number_kernel, shape(1, 1), argument, out);
+  EXPECT_EQ(host_array(out, 1)[0], argument.number);
 }
 
 TEST_F(FakeCuda, SaysWhenMemoryIsUsedUp) {
