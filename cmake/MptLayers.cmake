@@ -1,5 +1,14 @@
 # mpt_layer(name DEPENDS ...): the library mpt_<name> of all sources in src/<name>, with the project's options.
 
+include(CheckCXXSourceCompiles)
+
+# All processors with AMX have two AVX-512 units and keep their clock, which GCC's tuning does not know.
+if(MPT_NATIVE)
+  set(CMAKE_REQUIRED_FLAGS -march=native)
+  check_cxx_source_compiles("#ifndef __AMX_TILE__\n#error\n#endif\nint main() {}" MPT_WIDE_VECTORS)
+  unset(CMAKE_REQUIRED_FLAGS)
+endif()
+
 function(mpt_compile_options target)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/src)
   set(warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wno-unknown-pragmas)
@@ -9,7 +18,7 @@ function(mpt_compile_options target)
   # No errno and no trapping: what vectorising sqrt and comparisons needs; rounding is unaffected.
   set(options ${warnings} -fno-math-errno -fno-trapping-math)
   if(MPT_NATIVE)
-    list(APPEND options -march=native)
+    list(APPEND options -march=native $<$<BOOL:${MPT_WIDE_VECTORS}>:-mprefer-vector-width=512>)
   endif()
   if(MPT_SANITIZE)
     # Instrumented code makes GCC 12 see faults that are not there.

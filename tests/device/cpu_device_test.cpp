@@ -132,15 +132,19 @@ TEST(CpuExec, EveryIndexOnce) {
 
 // C (+)= A B with A in either layout, against FP64.
 template <Accumulate kAccumulate>
-void expect_tile(int64_t m, int64_t n, int64_t k) {
+void expect_tile(int64_t m, int64_t n, int64_t k, Causal causal = Causal::kNo) {
   test::Draws draws(51);
   std::vector<float> a(size_t(m * k)), b(size_t(k * (n + 3))), c(size_t(m * (n + 5)));
   for (std::vector<float>* x : {&a, &b, &c})
     for (float& value : *x) value = draws.bell(1);
   for (const bool transposed : {false, true}) {
     std::vector<float> found = c;
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t l = 0; l < k; ++l)
+        if ((causal == Causal::kUpToRow && l > i) || (causal == Causal::kFromRowOn && l < i))
+          a[size_t(transposed ? l * m + i : i * k + l)] = 0.0f;
     const TileA view{a.data(), transposed ? 1 : k, transposed ? m : 1};
-    tile_product<kAccumulate>({m, n, k, view, b.data(), n + 3, found.data(), n + 5});
+    tile_product<kAccumulate>({m, n, k, view, b.data(), n + 3, found.data(), n + 5, causal});
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < n + 5; ++j) {
         const float before = c[size_t(i * (n + 5) + j)], after = found[size_t(i * (n + 5) + j)];
@@ -148,6 +152,7 @@ void expect_tile(int64_t m, int64_t n, int64_t k) {
           ASSERT_EQ(after, before) << "beyond the tile";
           continue;
         }
+        if (causal == Causal::kOutput && j > i) continue;
         double sum = kAccumulate == Accumulate::kYes ? before : 0.0, size = std::fabs(sum);
         for (int64_t l = 0; l < k; ++l) {
           const double term =
@@ -161,12 +166,20 @@ void expect_tile(int64_t m, int64_t n, int64_t k) {
 }
 
 TEST(TileProduct, EveryRemainderOfRows) {
-  for (const int64_t m : {1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 48})
-    for (const int64_t n : {16, 32, 80})
+  for (const int64_t m : {1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 23, 24, 25, 48, 64})
+    for (const int64_t n : {16, 32, 48, 64, 80, 112})
       for (const int64_t k : {0, 1, 7, 48}) {
         expect_tile<Accumulate::kNo>(m, n, k);
         expect_tile<Accumulate::kYes>(m, n, k);
       }
+}
+
+TEST(TileProduct, CausalTiles) {
+  for (const int64_t size : {16, 32, 48, 64}) {
+    expect_tile<Accumulate::kNo>(size, size, 24, Causal::kOutput);
+    for (const Causal causal : {Causal::kUpToRow, Causal::kFromRowOn})
+      for (const int64_t n : {16, 48, 64, 80}) expect_tile<Accumulate::kYes>(size, n, size, causal);
+  }
 }
 
 TEST(Tensor, Views) {

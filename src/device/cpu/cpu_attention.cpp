@@ -12,7 +12,7 @@
 namespace mpt {
 namespace {
 
-constexpr int64_t kTile = 48;        // queries and keys of a tile: a multiple of 6 and of 16
+constexpr int64_t kTile = 64;        // queries and keys of a tile: a multiple of kTileColumns
 constexpr float kPaddedLse = 1e30f;  // log-sum-exp of rows beyond T: their probabilities become exactly 0
 
 // Sizes with T padded to whole tiles and D to whole vectors; padding is zero and never stored.
@@ -50,16 +50,42 @@ void pack_rows(HeadSlice<T> source, const AttentionShape& s, float scale, float*
   }
 }
 
-// target[Dp, Tp] = source[T, D] transposed, zero padded; in blocks of 16 x 16 that stay in the cache.
+constexpr int kBlock = 8;
+using BlockRow = float __attribute__((vector_size(4 * kBlock), aligned(4), may_alias));
+
+// Exchanges rows and columns: three times, the first half of the rows is interleaved with the second.
+void transpose_block(BlockRow (&rows)[kBlock]) {
+  for (int round = 0; round < 3; ++round) {
+    BlockRow next[kBlock];
+    for (int i = 0; i < kBlock / 2; ++i) {
+      const BlockRow &a = rows[i], &b = rows[i + kBlock / 2];
+      next[2 * i] = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+      next[2 * i + 1] = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+    }
+    std::copy_n(next, kBlock, rows);
+  }
+}
+
+// target[Dp, Tp] = source[T, D] transposed, zero padded.
 template <class T>
 void pack_transposed(HeadSlice<T> source, const AttentionShape& s, float* target) {
   const Padded p(s);
-  for (int64_t t0 = 0; t0 < p.tokens; t0 += 16)
-    for (int64_t d0 = 0; d0 < p.dim; d0 += 16)
-      for (int64_t d = d0; d < d0 + 16; ++d)
-        for (int64_t t = t0; t < t0 + 16; ++t)
-          target[d * p.tokens + t] =
-              t < s.seq_len && d < s.head_dim ? to_float(source.data[t * source.stride + d]) : 0.0f;
+  for (int64_t t0 = 0; t0 < p.tokens; t0 += kBlock)
+    for (int64_t d0 = 0; d0 < p.dim; d0 += kBlock) {
+      BlockRow rows[kBlock] = {};
+      const int64_t height = std::clamp<int64_t>(s.seq_len - t0, 0, kBlock),
+                    width = std::clamp<int64_t>(s.head_dim - d0, 0, kBlock);
+      for (int64_t t = 0; t < height; ++t) {
+        const T* from = source.data + (t0 + t) * source.stride + d0;
+        if (width == kBlock)
+          for (int64_t d = 0; d < kBlock; ++d) rows[t][d] = to_float(from[d]);
+        else
+          for (int64_t d = 0; d < width; ++d) rows[t][d] = to_float(from[d]);
+      }
+      transpose_block(rows);
+      for (int64_t d = 0; d < kBlock; ++d)
+        *reinterpret_cast<BlockRow*>(target + (d0 + d) * p.tokens + t0) = rows[d];
+    }
 }
 
 template <class T>
@@ -73,30 +99,39 @@ void store_rows(const float* source, int64_t first, int64_t rows, const Attentio
   }
 }
 
-// Scores above the diagonal of a tile on the diagonal do not exist.
-void mask_diagonal(float* scores) {
-  for (int64_t r = 0; r < kTile; ++r)
-    std::fill(scores + r * kTile + r + 1, scores + (r + 1) * kTile, -INFINITY);
+// What is above the diagonal of a tile on the diagonal does not exist.
+void fill_above_diagonal(float* tile, float value) {
+  for (int64_t r = 0; r < kTile; ++r) std::fill(tile + r * kTile + r + 1, tile + (r + 1) * kTile, value);
+}
+
+// f over the elements of part, pair by pair: the same order for vectors of any width.
+template <class F>
+float folded(float (&part)[kTileColumns], const F& f) {
+  for (int64_t half = kTileColumns / 2; half > 0; half /= 2)
+    for (int64_t i = 0; i < half; ++i) part[i] = f(part[i], part[i + half]);
+  return part[0];
 }
 
 // Online softmax of one score row: probabilities relative to the new maximum replace the scores; the sum and
 // the output gathered so far are rescaled to it.
 void softmax_row(float* scores, float& maximum, float& sum, float* out, int64_t dim) {
-  float top = maximum;
-#pragma omp simd reduction(max : top)
-  for (int64_t c = 0; c < kTile; ++c) top = max_of(top, scores[c]);
-  const float rescale = exp_of(maximum - top);
-  float added = 0.0f;
-#pragma omp simd reduction(+ : added)
-  for (int64_t c = 0; c < kTile; ++c) {
-    scores[c] = exp_of(scores[c] - top);
-    added += scores[c];
-  }
-  if (rescale != 1.0f) {
+  float part[kTileColumns];
+  std::fill_n(part, kTileColumns, maximum);
+  for (int64_t c = 0; c < kTile; c += kTileColumns)
 #pragma omp simd
-    for (int64_t d = 0; d < dim; ++d) out[d] *= rescale;
-  }
-  sum = std::fma(sum, rescale, added);
+    for (int64_t i = 0; i < kTileColumns; ++i) part[i] = max_of(part[i], scores[c + i]);
+  const float top = folded(part, [](float a, float b) { return max_of(a, b); });
+  const float rescale = exp_of(maximum - top);
+  std::fill_n(part, kTileColumns, 0.0f);
+  for (int64_t c = 0; c < kTile; c += kTileColumns)
+#pragma omp simd
+    for (int64_t i = 0; i < kTileColumns; ++i) {
+      scores[c + i] = exp_of(scores[c + i] - top);
+      part[i] += scores[c + i];
+    }
+#pragma omp simd
+  for (int64_t d = 0; d < dim; ++d) out[d] *= rescale;
+  sum = std::fma(sum, rescale, folded(part, [](float a, float b) { return a + b; }));
   maximum = top;
 }
 
@@ -127,13 +162,28 @@ void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
     std::fill_n(maximum, kTile, -INFINITY);
     std::fill_n(w.out, p.tile_rows(), 0.0f);
     for (int64_t k = 0; k <= q; k += kTile) {
-      tile_product<Accumulate::kNo>(
-          {kTile, kTile, p.dim, {w.queries + q * p.dim, p.dim, 1}, w.keys_t + k, p.tokens, w.scores, kTile});
-      if (k == q) mask_diagonal(w.scores);
+      const bool diagonal = k == q;
+      tile_product<Accumulate::kNo>({.m = kTile,
+                                     .n = kTile,
+                                     .k = p.dim,
+                                     .a = {w.queries + q * p.dim, p.dim, 1},
+                                     .b = w.keys_t + k,
+                                     .ldb = p.tokens,
+                                     .c = w.scores,
+                                     .ldc = kTile,
+                                     .causal = diagonal ? Causal::kOutput : Causal::kNo});
+      if (diagonal) fill_above_diagonal(w.scores, -INFINITY);
       for (int64_t r = 0; r < kTile; ++r)
         softmax_row(w.scores + r * kTile, maximum[r], sum[r], w.out + r * p.dim, p.dim);
-      tile_product<Accumulate::kYes>(
-          {kTile, p.dim, kTile, {w.scores, kTile, 1}, w.values + k * p.dim, p.dim, w.out, p.dim});
+      tile_product<Accumulate::kYes>({.m = kTile,
+                                      .n = p.dim,
+                                      .k = kTile,
+                                      .a = {w.scores, kTile, 1},
+                                      .b = w.values + k * p.dim,
+                                      .ldb = p.dim,
+                                      .c = w.out,
+                                      .ldc = p.dim,
+                                      .causal = diagonal ? Causal::kUpToRow : Causal::kNo});
     }
     for (int64_t r = 0; r < kTile && q + r < s.seq_len; ++r) {
       log_sum_exp[q + r] = maximum[r] + std::log(sum[r]);
@@ -203,25 +253,42 @@ void score_gradients(const BackwardScratch& w, int64_t q) {
 
 // Everything that key tile k receives from, and gives to, query tile q.
 void backward_tile(const BackwardScratch& w, const Padded& p, int64_t q, int64_t k) {
+  const bool diagonal = k == q;
+  // scores[kTile, kTile] = rows[kTile, D] columns[D, kTile]
+  const auto scores_of = [&](const float* rows, const float* columns, float* scores) {
+    tile_product<Accumulate::kNo>({.m = kTile,
+                                   .n = kTile,
+                                   .k = p.dim,
+                                   .a = {rows, p.dim, 1},
+                                   .b = columns,
+                                   .ldb = p.tokens,
+                                   .c = scores,
+                                   .ldc = kTile,
+                                   .causal = diagonal ? Causal::kOutput : Causal::kNo});
+  };
+  // sum[kTile, D] += scores[kTile, kTile] rows[kTile, D]
+  const auto add_product = [&](const TileA& scores, Causal part, const float* rows, float* sum) {
+    tile_product<Accumulate::kYes>({.m = kTile,
+                                    .n = p.dim,
+                                    .k = kTile,
+                                    .a = scores,
+                                    .b = rows,
+                                    .ldb = p.dim,
+                                    .c = sum,
+                                    .ldc = p.dim,
+                                    .causal = diagonal ? part : Causal::kNo});
+  };
   const float *queries = w.queries + q * p.dim, *d_out = w.d_out + q * p.dim;
-  tile_product<Accumulate::kNo>(
-      {kTile, kTile, p.dim, {queries, p.dim, 1}, w.keys_t + k, p.tokens, w.probabilities, kTile});
-  if (k == q) mask_diagonal(w.probabilities);
-  tile_product<Accumulate::kNo>(
-      {kTile, kTile, p.dim, {d_out, p.dim, 1}, w.values_t + k, p.tokens, w.d_scores, kTile});
+  scores_of(queries, w.keys_t + k, w.probabilities);
+  scores_of(d_out, w.values_t + k, w.d_scores);
+  if (diagonal) {
+    fill_above_diagonal(w.probabilities, -INFINITY);
+    fill_above_diagonal(w.d_scores, 0.0f);
+  }
   score_gradients(w, q);
-  tile_product<Accumulate::kYes>(
-      {kTile, p.dim, kTile, {w.probabilities, 1, kTile}, d_out, p.dim, w.d_values, p.dim});
-  tile_product<Accumulate::kYes>({kTile,
-                                  p.dim,
-                                  kTile,
-                                  {w.d_scores, kTile, 1},
-                                  w.keys + k * p.dim,
-                                  p.dim,
-                                  w.d_queries + q * p.dim,
-                                  p.dim});
-  tile_product<Accumulate::kYes>(
-      {kTile, p.dim, kTile, {w.d_scores, 1, kTile}, queries, p.dim, w.d_keys, p.dim});
+  add_product({w.probabilities, 1, kTile}, Causal::kFromRowOn, d_out, w.d_values);
+  add_product({w.d_scores, kTile, 1}, Causal::kUpToRow, w.keys + k * p.dim, w.d_queries + q * p.dim);
+  add_product({w.d_scores, 1, kTile}, Causal::kFromRowOn, queries, w.d_keys);
 }
 
 template <class T>

@@ -1,4 +1,4 @@
-// Causal attention on the CPU: one (sequence, head) at a time per thread, in 48 x 48 tiles with an online
+// Causal attention on the CPU: one (sequence, head) at a time per thread, in 64 x 64 tiles with an online
 // softmax (FlashAttention's recurrence). Memory per thread grows linearly with the sequence length.
 #pragma once
 

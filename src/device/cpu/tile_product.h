@@ -1,10 +1,11 @@
 // Small dense products for the tiles of attention: C (+)= A B with B's rows contiguous, held in registers.
 //
-// Blocks of 6 x 16 outputs keep 12 vector accumulators, two of B and one broadcast of A: the 16 registers of
-// AVX2. The vectors are the compiler's own (GCC/Clang vector extension), so other instruction sets use the
-// same source.
+// A block of outputs takes three quarters of the vector registers, rows of B and one broadcast of A the rest:
+// 6 x 16 outputs with the 16 registers of AVX2, 8 x 48 or 6 x 64 with the 32 of AVX-512. The vectors are the
+// compiler's own (GCC/Clang vector extension), so other instruction sets use the same source.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "device/gemm.h"
@@ -18,6 +19,14 @@ struct TileA {
   int64_t col_stride;
 };
 
+// What of a product over a causal tile counts: scores exist where the key is not behind the query.
+enum class Causal : uint8_t {
+  kNo,         // all of it
+  kOutput,     // of C the columns up to the row's own; what the others get is undefined
+  kUpToRow,    // A[i][k] is 0 for k > i
+  kFromRowOn,  // A[i][k] is 0 for k < i
+};
+
 struct TileProduct {
   int64_t m;  // any
   int64_t n;  // a multiple of kTileColumns
@@ -27,50 +36,74 @@ struct TileProduct {
   int64_t ldb;
   float* c;  // [m, n], rows ldc apart
   int64_t ldc;
+  Causal causal = Causal::kNo;
 };
 
 inline constexpr int64_t kTileColumns = 16;
 
-using TileVector = float __attribute__((vector_size(32), aligned(4), may_alias));
+#if defined(__AVX512F__)
+inline constexpr int kTileLanes = 16, kTileRegisters = 32;
+#elif defined(__aarch64__)
+inline constexpr int kTileLanes = 4, kTileRegisters = 32;
+#else
+inline constexpr int kTileLanes = 8, kTileRegisters = 16;
+#endif
+using TileVector = float __attribute__((vector_size(4 * kTileLanes), aligned(4), may_alias));
 
-template <int kRows, Accumulate kAccumulate>
+template <int kRows, int kVectors, Accumulate kAccumulate>
 [[gnu::always_inline]] inline void tile_block(const TileProduct& p, int64_t row, int64_t col) {
-  constexpr int kLanes = 8;
-  TileVector low[kRows], high[kRows];
+  TileVector sums[kRows][kVectors];
   float* c = p.c + row * p.ldc + col;
-  for (int i = 0; i < kRows; ++i) {
-    if constexpr (kAccumulate == Accumulate::kYes) {
-      low[i] = *reinterpret_cast<const TileVector*>(c + i * p.ldc);
-      high[i] = *reinterpret_cast<const TileVector*>(c + i * p.ldc + kLanes);
-    } else {
-      low[i] = high[i] = TileVector{};
+  for (int i = 0; i < kRows; ++i)
+    for (int v = 0; v < kVectors; ++v) {
+      if constexpr (kAccumulate == Accumulate::kYes)
+        sums[i][v] = *reinterpret_cast<const TileVector*>(c + i * p.ldc + v * kTileLanes);
+      else
+        sums[i][v] = TileVector{};
     }
+  const int64_t first = p.causal == Causal::kFromRowOn ? row : 0,
+                end = p.causal == Causal::kUpToRow ? std::min(row + kRows, p.k) : p.k;
+  const float* a = p.a.data + row * p.a.row_stride + first * p.a.col_stride;
+  const float* b = p.b + first * p.ldb + col;
+  for (int64_t k = first; k < end; ++k, a += p.a.col_stride, b += p.ldb) {
+    TileVector of_b[kVectors];
+    for (int v = 0; v < kVectors; ++v) of_b[v] = *reinterpret_cast<const TileVector*>(b + v * kTileLanes);
+    for (int i = 0; i < kRows; ++i)
+      for (int v = 0; v < kVectors; ++v) sums[i][v] += a[i * p.a.row_stride] * of_b[v];
   }
-  const float* a = p.a.data + row * p.a.row_stride;
-  const float* b = p.b + col;
-  for (int64_t k = 0; k < p.k; ++k, a += p.a.col_stride, b += p.ldb) {
-    const TileVector b_low = *reinterpret_cast<const TileVector*>(b);
-    const TileVector b_high = *reinterpret_cast<const TileVector*>(b + kLanes);
-    for (int i = 0; i < kRows; ++i) {
-      const float x = a[i * p.a.row_stride];
-      low[i] += x * b_low;
-      high[i] += x * b_high;
-    }
-  }
-  for (int i = 0; i < kRows; ++i) {
-    *reinterpret_cast<TileVector*>(c + i * p.ldc) = low[i];
-    *reinterpret_cast<TileVector*>(c + i * p.ldc + kLanes) = high[i];
-  }
+  for (int i = 0; i < kRows; ++i)
+    for (int v = 0; v < kVectors; ++v)
+      *reinterpret_cast<TileVector*>(c + i * p.ldc + v * kTileLanes) = sums[i][v];
+}
+
+// All rows of kVectors vectors of columns.
+template <int kVectors, Accumulate kAccumulate>
+void tile_columns(const TileProduct& p, int64_t col) {
+  int64_t row = p.causal == Causal::kOutput ? col : 0;
+  const auto rows = [&]<int kRows>() {
+    for (; row + kRows <= p.m; row += kRows) tile_block<kRows, kVectors, kAccumulate>(p, row, col);
+  };
+  rows.template operator()<kTileRegisters * 3 / 4 / kVectors>();
+  rows.template operator()<4>();
+  rows.template operator()<1>();
 }
 
 template <Accumulate kAccumulate>
 void tile_product(const TileProduct& p) {
-  constexpr int kRows = 6;
-  for (int64_t col = 0; col < p.n; col += kTileColumns) {
-    int64_t row = 0;
-    for (; row + kRows <= p.m; row += kRows) tile_block<kRows, kAccumulate>(p, row, col);
-    for (; row + 2 <= p.m; row += 2) tile_block<2, kAccumulate>(p, row, col);
-    if (row < p.m) tile_block<1, kAccumulate>(p, row, col);
+  int64_t col = 0;
+  const auto columns = [&]<int kVectors>() {
+    for (; col + kVectors * kTileLanes <= p.n; col += kVectors * kTileLanes)
+      tile_columns<kVectors, kAccumulate>(p, col);
+  };
+  if constexpr (kTileLanes < kTileColumns) {
+    columns.template operator()<kTileColumns / kTileLanes>();
+  } else {
+    if (p.causal != Causal::kOutput) {  // whose narrow columns leave more rows out
+      columns.template operator()<4>();
+      columns.template operator()<3>();
+    }
+    columns.template operator()<2>();
+    columns.template operator()<1>();
   }
 }
 
