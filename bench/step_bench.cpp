@@ -13,22 +13,12 @@
 #include <benchmark/benchmark.h>
 
 #include "core/philox.h"
+#include "shapes.h"
 #include "train/run_model.h"
 #include "train/throughput.h"
 
 namespace mpt {
 namespace {
-
-struct Shape {
-  const char* name;
-  int64_t hidden, layers, heads, intermediate, vocab, batch, seq_len;
-};
-
-constexpr std::array<Shape, 5> kShapes{{{"A", 256, 4, 4, 688, 4096, 16, 256},
-                                        {"B", 256, 4, 4, 688, 4096, 4, 1024},
-                                        {"C", 256, 4, 4, 688, 32000, 16, 256},
-                                        {"D", 256, 4, 4, 688, 32000, 4, 1024},
-                                        {"E", 512, 8, 8, 1376, 32000, 1, 1024}}};
 
 struct Regime {
   const char* name;
@@ -49,13 +39,8 @@ constexpr std::array<Regime, 7> kRegimes{{{"fp32", WeightFormat::kF32, ComputeFo
 RunConfig config_of(const Shape& shape, const Regime& regime, UpdateRule rule) {
   RunConfig config;
   config.name = shape.name;
-  config.model = {.hidden_size = shape.hidden,
-                  .intermediate_size = shape.intermediate,
-                  .num_hidden_layers = shape.layers,
-                  .num_attention_heads = shape.heads,
-                  .vocab_size = shape.vocab};
-  config.batch = {
-      .seq_len = shape.seq_len, .tokens_per_step = shape.batch * shape.seq_len, .micro_batch_rows = 0};
+  config.model = shape.model();
+  config.batch = {.seq_len = shape.seq_len, .tokens_per_step = shape.tokens(), .micro_batch_rows = 0};
   config.precision.weights = regime.weights;
   config.precision.compute = regime.compute;
   config.precision.optimizer_state = config.precision.gradient = regime.others();
@@ -68,7 +53,7 @@ RunConfig config_of(const Shape& shape, const Regime& regime, UpdateRule rule) {
 
 std::vector<int32_t> random_tokens(const Shape& shape, uint32_t row) {
   const RandomCounter counter{1, 0, row, 0, Stream::kToy};
-  std::vector<int32_t> tokens(size_t(shape.batch * shape.seq_len));
+  std::vector<int32_t> tokens(size_t(shape.tokens()));
   for (size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = int32_t(uint64_t{counter.word(uint32_t(i))} * uint64_t(shape.vocab) >> 32);
   return tokens;
