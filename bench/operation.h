@@ -1,0 +1,157 @@
+// Benchmarks of single operations: operands made once, a call repeated, and its rate beside the machine's
+// limit.
+//
+//   add_operation("rope/A/fp32", [](Workbench& w) { return w.in_turn(bytes, [&] { ... return call; }); });
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "core/bf16.h"
+#include "core/normal.h"
+#include "device/cpu/cpu_device.h"
+#include "machine_limits.h"
+#include "model/llama_ops.h"
+
+namespace mpt {
+
+// Measured once, with as many threads as the operations have.
+inline const MachineLimits& limits() {
+  static const MachineLimits measured = measured_machine_limits(omp_get_max_threads());
+  return measured;
+}
+
+// What is repeated, and what each time it moves between memory and processor at least, or computes; 0: what
+// does not limit it.
+struct Operation {
+  std::function<void()> call;
+  double bytes = 0, flops = 0;
+};
+
+// Device, operations and the memory of their operands.
+class Workbench {
+ public:
+  Workbench()
+      : device_(make_cpu_device(0)), allocator_(device_->make_allocator()), ops_(make_llama_ops(*device_)) {}
+
+  // Written, for pages that never were are one and the same page of zeros.
+  Tensor zeros(DType type, int64_t rows, int64_t cols) {
+    const Tensor tensor = allocator_->tensor(Purpose::kScratch, type, rows, cols);
+    memset(tensor.data, 0, size_t(tensor.bytes()));
+    return tensor;
+  }
+  Tensor normals(DType type, int64_t rows, int64_t cols) { return filled(zeros(type, rows, cols)); }
+  // fp8: codes of which none is a NaN.
+  static Tensor filled(const Tensor& tensor);
+
+  // As many sets of operands as do not fit into a cache together, used in turn: in a step, too, what an
+  // operation reads was left long ago. `make` allocates one set and returns the call.
+  template <class F>
+  Operation in_turn(double bytes, const F& make) {
+    const auto sets = 1 + int64_t(double(stream_array_bytes()) / 2 / bytes);
+    std::vector<std::function<void()>> calls;
+    for (int64_t i = 0; i < sets; ++i) calls.emplace_back(make());
+    for (const auto& call : calls) call();  // first touches are not measured
+    const auto call = [calls = std::move(calls), next = size_t{0}]() mutable {
+      calls[next]();
+      next = next + 1 == calls.size() ? 0 : next + 1;
+    };
+    return {.call = call, .bytes = bytes};
+  }
+
+  Device& device() { return *device_; }
+  Allocator& allocator() { return *allocator_; }
+  LlamaOps& ops() { return *ops_; }
+
+ private:
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Allocator> allocator_;
+  std::unique_ptr<LlamaOps> ops_;
+};
+
+// A few thousand different numbers again and again: what is measured does not depend on more.
+inline Tensor Workbench::filled(const Tensor& tensor) {
+  constexpr int64_t kPeriod = 4093;
+  static const std::vector<float> pattern = [] {
+    std::vector<float> values(kPeriod);
+    fill_normals({.seed = 0, .tensor = 0, .row = 0, .step = 0, .stream = Stream::kToy}, 1.0, kPeriod,
+                 values.data());
+    return values;
+  }();
+  for (int64_t i = 0; i < tensor.elements(); ++i) {
+    const float x = pattern[size_t(i % kPeriod)];
+    if (tensor.dtype == DType::kF32)
+      tensor.as<float>()[i] = x;
+    else if (tensor.dtype == DType::kBF16)
+      tensor.as<bf16>()[i] = bf16_nearest(x);
+    else
+      tensor.data[i] = std::byte(i * 37 % 0x60 | (x < 0 ? 0x80 : 0));
+  }
+  return tensor;
+}
+
+// Google Benchmark calls a function again with more iterations; its operands stay until another one asks for
+// its own.
+inline Operation& prepared(const std::string& name, const std::function<Operation(Workbench&)>& make) {
+  static std::string owner;
+  static std::unique_ptr<Workbench> bench;
+  static Operation operation;
+  if (owner != name) {
+    operation = {};
+    bench = nullptr;  // before the next takes memory
+    bench = std::make_unique<Workbench>();
+    operation = make(*bench);
+    owner = name;
+  }
+  return operation;
+}
+
+// Counters: GB/s or GFLOP/s, and % of the machine's limit for these.
+inline void add_operation(const std::string& name, const std::function<Operation(Workbench&)>& make) {
+  const auto run = [name, make](benchmark::State& state) {
+    const Operation& operation = prepared(name, make);
+    for (auto _ : state) operation.call();
+    const bool computes = operation.flops > 0;
+    const double work = computes ? operation.flops : operation.bytes;
+    const double limit = computes ? limits().fma_flops : limits().stream_bytes_per_second;
+    constexpr auto kRate = benchmark::Counter::kIsIterationInvariantRate;
+    state.counters[computes ? "GFLOP/s" : "GB/s"] = {work * 1e-9, kRate};
+    state.counters["%limit"] = {100 * work / limit, kRate};
+  };
+  benchmark::RegisterBenchmark(name.c_str(), run)->Unit(benchmark::kMicrosecond)->UseRealTime();
+}
+
+// Runs what was registered, at least `seconds` each unless --benchmark_min_time says otherwise.
+inline int run_benchmarks(int argc, char** argv, double seconds) {
+  std::string min_time = fmt::format("--benchmark_min_time={}", seconds);
+  std::vector<char*> arguments{argv[0], min_time.data()};
+  arguments.insert(arguments.end(), argv + 1, argv + argc);
+  int count = int(arguments.size());
+  arguments.push_back(nullptr);
+  benchmark::Initialize(&count, arguments.data());
+  if (benchmark::ReportUnrecognizedArguments(count, arguments.data())) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
+
+// The same of operations, whose limits are in the context that is printed first.
+inline int run_operations(int argc, char** argv) {
+  benchmark::AddCustomContext("threads", fmt::format("{}", omp_get_max_threads()));
+  benchmark::AddCustomContext("fma_gflops", fmt::format("{:.1f}", limits().fma_flops * 1e-9));
+  benchmark::AddCustomContext("stream_gb_per_second",
+                              fmt::format("{:.2f}", limits().stream_bytes_per_second * 1e-9));
+  return run_benchmarks(argc, argv, 0.2);
+}
+
+}  // namespace mpt

@@ -1,0 +1,361 @@
+// The operations of a training step, one at a time: passes over activations, attention, products and casts.
+//
+//   OMP_WAIT_POLICY=passive ops_bench --benchmark_filter=swiglu
+// Names: <operation>/<shape>/<storage type>, shapes as in shapes.h; /causal attention counts the half of the
+// scores that it needs, and backward five products: the scores again, dV, dP, dQ and dK.
+// Counters: GB/s of the bytes that must move at least, each operand once, and its percentage of what memory
+// read and written in place reaches; or GFLOP/s and the percentage of multiply-adds in registers.
+#include <numeric>
+
+#include "model/llama.h"
+#include "model/parameters.h"
+#include "model/rope_table.h"
+#include "operation.h"
+#include "precision/fp8_ops.h"
+#include "precision/precision_ops.h"
+#include "shapes.h"
+
+namespace mpt {
+namespace {
+
+// Legend: N tokens, C hidden, F stored MLP width, V vocabulary.
+struct Sizes {
+  int64_t n, c, f, v;
+  int64_t chunk;  // tokens whose logits exist at a time
+  double width;   // bytes of a stored number
+
+  Sizes(const Shape& s, DType type)
+      : n(s.tokens()),
+        c(s.hidden),
+        f(padded_intermediate_size(s.model())),
+        v(s.vocab),
+        chunk(default_loss_chunk_rows(s.model(), {.rows = s.batch, .seq_len = s.seq_len})),
+        width(double(size_of(type))) {}
+};
+
+using MakeOperation = Operation (*)(Workbench&, const Shape&, DType);
+struct NamedOperation {
+  const char* name;
+  MakeOperation make;
+};
+
+// --- passes over activations -----------------------------------------------------------------------------
+
+Operation norm_forward(Workbench& w, const Shape& shape, DType type) {
+  const Sizes s(shape, type);
+  return w.in_turn(4 * double(s.n * s.c) * s.width, [&] {
+    const NormForwardCall call{.residual = w.normals(type, s.n, s.c),
+                               .branch = w.normals(type, s.n, s.c),
+                               .sum = w.zeros(type, s.n, s.c),
+                               .out = w.zeros(type, s.n, s.c),
+                               .inv_rms = w.zeros(DType::kF32, 1, s.n),
+                               .gain = w.normals(type, 1, s.c),
+                               .eps = 1e-6f};
+    return [&w, call] { w.ops().norm_forward(call); };
+  });
+}
+
+Operation norm_backward(Workbench& w, const Shape& shape, DType type) {
+  const Sizes s(shape, type);
+  const Tensor partial = w.zeros(DType::kF32, w.ops().norm_chunks(s.n), s.c);
+  return w.in_turn(4 * double(s.n * s.c) * s.width, [&] {
+    const NormBackwardCall call{.d_out = w.normals(type, s.n, s.c),
+                                .x = w.normals(type, s.n, s.c),
+                                .inv_rms = w.normals(DType::kF32, 1, s.n),
+                                .gain = w.normals(type, 1, s.c),
+                                .d_x = w.zeros(type, s.n, s.c),
+                                .d_gain_partial = partial,
+                                .d_gain = w.zeros(type, 1, s.c),
+                                .accumulate = Accumulate::kNo};
+    return [&w, call] { w.ops().norm_backward(call); };
+  });
+}
+
+Operation rope(Workbench& w, const Shape& shape, DType type) {
+  const Sizes s(shape, type);
+  const RopeTable table(shape.model(), shape.seq_len, w.device(), w.allocator());
+  return w.in_turn(4 * double(s.n * s.c) * s.width, [&] {
+    const RopeCall call{.qkv = w.normals(type, s.n, 3 * s.c),
+                        .cosine = table.cosine,
+                        .sine = table.sine,
+                        .heads = shape.heads,
+                        .head_dim = s.c / shape.heads,
+                        .seq_len = shape.seq_len};
+    return [&w, call] { w.ops().rope(call); };
+  });
+}
+
+Operation swiglu_forward(Workbench& w, const Shape& shape, DType type) {
+  const Sizes s(shape, type);
+  return w.in_turn(3 * double(s.n * s.f) * s.width, [&] {
+    const Tensor gate_up = w.normals(type, s.n, 2 * s.f), out = w.zeros(type, s.n, s.f);
+    return [&w, gate_up, out] { w.ops().swiglu_forward(gate_up, out); };
+  });
+}
+
+// Gradients overwrite gates and ups, again and again: zeros stay zeros, others would overflow or become
+// subnormal, which take longer.
+Operation swiglu_backward(Workbench& w, const Shape& shape, DType type) {
+  const Sizes s(shape, type);
+  return w.in_turn(5 * double(s.n * s.f) * s.width, [&] {
+    const Tensor gate_up = w.normals(type, s.n, 2 * s.f), d_out = w.zeros(type, s.n, s.f);
+    return [&w, gate_up, d_out] { w.ops().swiglu_backward(gate_up, d_out); };
+  });
+}
+
+Tensor random_tokens(Workbench& w, const Sizes& s, int64_t count) {
+  const RandomCounter counter{1, 0, 0, 0, Stream::kToy};
+  const Tensor tokens = w.zeros(DType::kI32, 1, count);
+  for (int64_t i = 0; i < count; ++i)
+    tokens.as<int32_t>()[i] = int32_t(uint64_t{counter.word(uint32_t(i))} * uint64_t(s.v) >> 32);
+  return tokens;
+}
+
+// Losses, and their gradients in the place of the logits.
+Operation cross_entropy(Workbench& w, const Shape& shape, DType type) {
+  const Sizes s(shape, type);
+  const Tensor scale = w.zeros(DType::kF32, 1, 1), targets = random_tokens(w, s, s.chunk);
+  *scale.as<float>() = 1;
+  return w.in_turn(2 * double(s.chunk * s.v) * s.width, [&] {
+    const CrossEntropyCall call{.logits = w.normals(type, s.chunk, s.v),
+                                .targets = targets,
+                                .losses = w.zeros(DType::kF32, 1, s.chunk),
+                                .gradient_scale = scale.as<float>()};
+    return [&w, call] { w.ops().cross_entropy(call); };
+  });
+}
+
+Operation embedding_forward(Workbench& w, const Shape& shape, DType type) {
+  const Sizes s(shape, type);
+  const Tensor tokens = random_tokens(w, s, s.n);
+  return w.in_turn(2 * double(s.n * s.c) * s.width, [&] {
+    const Tensor table = w.normals(type, s.v, s.c), out = w.zeros(type, s.n, s.c);
+    return [&w, table, tokens, out] { w.ops().embedding_forward(table, tokens, out); };
+  });
+}
+
+// Writes the whole gradient of the table, most of which is zero.
+Operation embedding_backward(Workbench& w, const Shape& shape, DType type) {
+  const Sizes s(shape, type);
+  const Tensor tokens = random_tokens(w, s, s.n);
+  const Tensor uses = w.zeros(DType::kI32, 1, s.n), first = w.zeros(DType::kI32, 1, s.v + 1);
+  std::iota(uses.as<int32_t>(), uses.as<int32_t>() + s.n, 0);
+  std::stable_sort(uses.as<int32_t>(), uses.as<int32_t>() + s.n,
+                   [&](int32_t a, int32_t b) { return tokens.as<int32_t>()[a] < tokens.as<int32_t>()[b]; });
+  w.ops().find_first_uses(tokens, uses, first);
+  return w.in_turn(double((s.n + s.v) * s.c) * s.width, [&] {
+    const EmbeddingBackwardCall call{.d_out = w.normals(type, s.n, s.c),
+                                     .first = first,
+                                     .uses = uses,
+                                     .d_table = w.zeros(type, s.v, s.c),
+                                     .accumulate = Accumulate::kNo};
+    return [&w, call] { w.ops().embedding_backward(call); };
+  });
+}
+
+constexpr std::array<NamedOperation, 8> kPasses{{{"norm_forward", norm_forward},
+                                                 {"norm_backward", norm_backward},
+                                                 {"rope", rope},
+                                                 {"swiglu_forward", swiglu_forward},
+                                                 {"swiglu_backward", swiglu_backward},
+                                                 {"cross_entropy", cross_entropy},
+                                                 {"embedding_forward", embedding_forward},
+                                                 {"embedding_backward", embedding_backward}}};
+
+// --- attention -------------------------------------------------------------------------------------------
+
+// FLOPs of one product of the scores' size, its causal half.
+double half_product(const Shape& s) { return double(s.tokens()) * double(s.seq_len) * double(s.hidden); }
+
+AttentionForward attention_call(Workbench& w, const Shape& shape, DType type) {
+  const AttentionShape heads{shape.batch, shape.seq_len, shape.heads, shape.hidden / shape.heads};
+  w.device().attention().reserve(w.allocator(), heads, type);
+  return {.shape = heads,
+          .qkv = w.normals(type, shape.tokens(), 3 * shape.hidden),
+          .out = w.zeros(type, shape.tokens(), shape.hidden),
+          .log_sum_exp = w.zeros(DType::kF32, shape.batch * shape.heads, shape.seq_len)};
+}
+
+Operation attention_forward(Workbench& w, const Shape& shape, DType type) {
+  const AttentionForward call = attention_call(w, shape, type);
+  return {.call = [&w, call] { w.device().attention().forward(call); }, .flops = 2 * half_product(shape)};
+}
+
+Operation attention_backward(Workbench& w, const Shape& shape, DType type) {
+  const AttentionForward forward = attention_call(w, shape, type);
+  w.device().attention().forward(forward);
+  const AttentionBackward call{.shape = forward.shape,
+                               .qkv = forward.qkv,
+                               .out = forward.out,
+                               .log_sum_exp = forward.log_sum_exp,
+                               .d_out = w.normals(type, shape.tokens(), shape.hidden),
+                               .d_qkv = w.zeros(type, shape.tokens(), 3 * shape.hidden)};
+  return {.call = [&w, call] { w.device().attention().backward(call); }, .flops = 5 * half_product(shape)};
+}
+
+constexpr std::array<NamedOperation, 2> kAttention{
+    {{"attention_forward", attention_forward}, {"attention_backward", attention_backward}}};
+
+// --- products --------------------------------------------------------------------------------------------
+
+enum class Product { kForward, kInputGradient, kWeightGradient };
+
+struct LinearLayer {
+  const char* name;
+  int64_t rows, in, out;
+};
+
+std::vector<LinearLayer> linear_layers(const Shape& shape) {
+  const Sizes s(shape, DType::kF32);
+  return {{"qkv", s.n, s.c, 3 * s.c},
+          {"o", s.n, s.c, s.c},
+          {"gate_up", s.n, s.c, 2 * s.f},
+          {"down", s.n, s.f, s.c},
+          {"head", s.chunk, s.c, s.v}};
+}
+
+// Types of x and W, of dY, and of results, for products in a type.
+struct ProductTypes {
+  const char* name;
+  DType operand, gradient, result;
+};
+constexpr std::array<ProductTypes, 3> kProductTypes{{{"fp32", DType::kF32, DType::kF32, DType::kF32},
+                                                     {"bf16", DType::kBF16, DType::kBF16, DType::kBF16},
+                                                     {"fp8", DType::kE4M3, DType::kE5M2, DType::kBF16}}};
+
+// y = x W^T, dx = dy W, dW = dy^T x.
+GemmCall product_call(Workbench& w, const LinearLayer& linear, const ProductTypes& types, Product product) {
+  const auto x = [&] { return w.normals(types.operand, linear.rows, linear.in); };
+  const auto weight = [&] { return w.normals(types.operand, linear.out, linear.in); };
+  const auto d_y = [&] { return w.normals(types.gradient, linear.rows, linear.out); };
+  const auto result = [&](int64_t rows, int64_t cols) { return w.zeros(types.result, rows, cols); };
+  if (product == Product::kForward)
+    return {.a = x(), .b = weight(), .d = result(linear.rows, linear.out), .transpose_b = Transpose::kYes};
+  if (product == Product::kInputGradient)
+    return {.a = d_y(), .b = weight(), .d = result(linear.rows, linear.in)};
+  return {.a = d_y(), .b = x(), .d = result(linear.out, linear.in), .transpose_a = Transpose::kYes};
+}
+
+void add_products(const Shape& shape) {
+  constexpr std::array<std::pair<const char*, Product>, 3> kProducts{
+      {{"forward", Product::kForward}, {"dX", Product::kInputGradient}, {"dW", Product::kWeightGradient}}};
+  for (const LinearLayer& linear : linear_layers(shape))
+    for (const auto& [name, product] : kProducts)
+      for (const ProductTypes& types : kProductTypes)
+        add_operation(fmt::format("product_{}_{}/{}/{}", linear.name, name, shape.name, types.name),
+                      [linear, types, product = product](Workbench& w) -> Operation {
+                        const GemmCall call = product_call(w, linear, types, product);
+                        w.device().gemm().reserve(w.allocator(), std::array{call});
+                        return {.call = [&w, call] { w.device().gemm().run(call); },
+                                .flops = 2.0 * double(linear.rows * linear.in * linear.out)};
+                      });
+}
+
+// --- casts to FP8 ----------------------------------------------------------------------------------------
+
+// A scale that stays as it is, amaxes gathered: what a training step does.
+Fp8CastCall cast_call(Workbench& w, const EncodedTensor& source, DType target) {
+  const Tensor slot = w.normals(DType::kF32, 1, 4);
+  float* const numbers = slot.as<float>();
+  numbers[0] = 1;
+  return {.source = source,
+          .through = Format::kBF16,
+          .target = w.zeros(target, source.rows, source.cols),
+          .slot = {numbers, numbers + 1, numbers + 2, numbers + 3}};
+}
+
+Operation cast_of(Workbench& w, int64_t rows, int64_t cols, DType target) {
+  const std::shared_ptr<Fp8Ops> fp8 = make_fp8_ops(w.device());
+  return w.in_turn(3.0 * double(rows * cols), [&] {
+    const Fp8CastCall call = cast_call(w, encoded_view(w.normals(DType::kBF16, rows, cols)), target);
+    return [fp8, call] { fp8->cast(call); };
+  });
+}
+
+Operation cast_attention(Workbench& w, const Shape& shape, DType type) {
+  const Sizes s(shape, type);
+  return cast_of(w, s.n, s.c, DType::kE4M3);
+}
+
+Operation cast_gradient(Workbench& w, const Shape& shape, DType type) {
+  const Sizes s(shape, type);
+  return cast_of(w, s.n, 2 * s.f, DType::kE5M2);
+}
+
+Operation cast_norm(Workbench& w, const Shape& shape, DType type) {
+  const Sizes s(shape, type);
+  return w.in_turn(double(s.n * s.c) * (s.width + 1), [&] {
+    const NormInput input{.x = w.normals(type, s.n, s.c),
+                          .inv_rms = w.normals(DType::kF32, 1, s.n),
+                          .gain = w.normals(type, 1, s.c)};
+    const Fp8CastCall call = cast_call(w, shape_of_source(s.n, s.c), DType::kE4M3);
+    return [&w, input, call] { w.ops().cast(input, call); };
+  });
+}
+
+Operation cast_swiglu(Workbench& w, const Shape& shape, DType type) {
+  const Sizes s(shape, type);
+  return w.in_turn(double(s.n * s.f) * (2 * s.width + 1), [&] {
+    const SwigluInput input{w.normals(type, s.n, 2 * s.f)};
+    const Fp8CastCall call = cast_call(w, shape_of_source(s.n, s.f), DType::kE4M3);
+    return [&w, input, call] { w.ops().cast(input, call); };
+  });
+}
+
+constexpr std::array<NamedOperation, 4> kCasts{{{"cast_attention", cast_attention},
+                                                {"cast_gate_up_gradient", cast_gradient},
+                                                {"cast_norm", cast_norm},
+                                                {"cast_swiglu", cast_swiglu}}};
+
+// Of the weights of gates, decoded on the way.
+Operation cast_weights(Workbench& w, const Shape& shape, WeightFormat format) {
+  const Sizes s(shape, DType::kBF16);
+  const EncodedShape gates{.rows = s.f, .cols = s.c, .physical_rows = s.f, .physical_cols = s.c};
+  const std::shared_ptr<Fp8Ops> fp8 = make_fp8_ops(w.device());
+  const std::unique_ptr<PrecisionOps> precision = make_precision_ops(w.device(), w.allocator(), s.f);
+  const auto allocate = [&] {
+    return allocate_encoded({.format = format}, gates, Purpose::kScratch, w.allocator());
+  };
+  const double bytes = double(allocate().logical_bytes() + s.f * s.c);
+  return w.in_turn(bytes, [&] {
+    const EncodedTensor weights = allocate();
+    precision->encode(w.normals(DType::kF32, s.f, s.c), weights);
+    const Fp8CastCall call = cast_call(w, weights, DType::kE4M3);
+    return [fp8, call] { fp8->cast(call); };
+  });
+}
+
+// --- the list --------------------------------------------------------------------------------------------
+
+void add(const NamedOperation& named, const Shape& shape, DType type) {
+  add_operation(fmt::format("{}/{}/{}", named.name, shape.name, name_of(type)),
+                [&shape, make = named.make, type](Workbench& w) { return make(w, shape, type); });
+}
+
+void register_shape(const Shape& shape) {
+  for (const NamedOperation& pass : kPasses)
+    for (const DType type : {DType::kF32, DType::kBF16}) add(pass, shape, type);
+  for (const NamedOperation& cast : kCasts) add(cast, shape, DType::kBF16);
+  for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kBlockFp8, WeightFormat::kNvfp4})
+    add_operation(fmt::format("cast_weights/{}/{}", shape.name, name_of(format)),
+                  [&shape, format](Workbench& w) { return cast_weights(w, shape, format); });
+  add_products(shape);
+}
+
+void register_all() {
+  const auto shape_named = [](std::string_view name) -> const Shape& {
+    return *std::ranges::find_if(kShapes, [&](const Shape& shape) { return shape.name == name; });
+  };
+  for (const char* name : {"A", "E"}) register_shape(shape_named(name));
+  for (const char* name : {"A", "B", "E"})
+    for (const NamedOperation& pass : kAttention)
+      for (const DType type : {DType::kF32, DType::kBF16}) add(pass, shape_named(name), type);
+}
+
+}  // namespace
+}  // namespace mpt
+
+int main(int argc, char** argv) {
+  mpt::register_all();
+  return mpt::run_operations(argc, argv);
+}
