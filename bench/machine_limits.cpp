@@ -62,7 +62,7 @@ float multiply_add(int64_t repeats, float scale, float offset) {
 }
 
 double fma_flops(int threads) {
-  constexpr int64_t kRepeats = 1 << 19;
+  constexpr int64_t kRepeats = 1 << 18;  // a few milliseconds: some passes are not interrupted
   std::vector<float> results(static_cast<size_t>(threads) * 16);  // a cache line each
   const double seconds = best_seconds(0.2, [&] {
 #pragma omp parallel for num_threads(threads) schedule(static, 1)

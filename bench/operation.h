@@ -23,6 +23,7 @@
 #include "device/cpu/cpu_device.h"
 #include "machine_limits.h"
 #include "model/llama_ops.h"
+#include "run_benchmarks.h"
 
 namespace mpt {
 
@@ -132,20 +133,7 @@ inline void add_operation(const std::string& name, const std::function<Operation
   benchmark::RegisterBenchmark(name.c_str(), run)->Unit(benchmark::kMicrosecond)->UseRealTime();
 }
 
-// Runs what was registered, at least `seconds` each unless --benchmark_min_time says otherwise.
-inline int run_benchmarks(int argc, char** argv, double seconds) {
-  std::string min_time = fmt::format("--benchmark_min_time={}", seconds);
-  std::vector<char*> arguments{argv[0], min_time.data()};
-  arguments.insert(arguments.end(), argv + 1, argv + argc);
-  int count = int(arguments.size());
-  arguments.push_back(nullptr);
-  benchmark::Initialize(&count, arguments.data());
-  if (benchmark::ReportUnrecognizedArguments(count, arguments.data())) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
-}
-
-// The same of operations, whose limits are in the context that is printed first.
+// Runs the operations that were registered; the limits are in the context that is printed first.
 inline int run_operations(int argc, char** argv) {
   benchmark::AddCustomContext("threads", fmt::format("{}", omp_get_max_threads()));
   benchmark::AddCustomContext("fma_gflops", fmt::format("{:.1f}", limits().fma_flops * 1e-9));

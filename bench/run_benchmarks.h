@@ -1,0 +1,25 @@
+// The main function of the benchmarks, with a default for how long each takes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+namespace mpt {
+
+// Runs what was registered, at least `seconds` each unless --benchmark_min_time says otherwise.
+inline int run_benchmarks(int argc, char** argv, double seconds) {
+  std::string min_time = fmt::format("--benchmark_min_time={}", seconds);
+  std::vector<char*> arguments{argv[0], min_time.data()};
+  arguments.insert(arguments.end(), argv + 1, argv + argc);
+  int count = int(arguments.size());
+  arguments.push_back(nullptr);
+  benchmark::Initialize(&count, arguments.data());
+  if (benchmark::ReportUnrecognizedArguments(count, arguments.data())) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
+
+}  // namespace mpt
