@@ -76,8 +76,9 @@ class Device {
   // Reads this device's memory beside its work; the device outlives it.
   virtual std::unique_ptr<DeviceReader> make_reader();
 
-  // Named stretches of work in a profiler's time line (range.h).
-  virtual void push_range(const char* /*name*/) {}
+  // Named stretches of work in a profiler's time line, with the FLOPs of their products where these are
+  // counted (range.h).
+  virtual void push_range(const char* /*name*/, double /*flops*/) {}
   virtual void pop_range() {}
 
   virtual Gemm& gemm() = 0;

@@ -74,6 +74,11 @@ class Gemm {
 
 constexpr bool is_fp8(DType dtype) { return dtype == DType::kE4M3 || dtype == DType::kE5M2; }
 
+// A multiplication and an addition for each of m n k.
+inline double flops_of(const GemmCall& call) {
+  return 2.0 * double(call.m()) * double(call.n()) * double(call.k());
+}
+
 void check_shapes(const GemmCall& call);
 
 }  // namespace mpt

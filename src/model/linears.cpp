@@ -117,6 +117,7 @@ Linears::Scaled Linears::output_gradient(int64_t linear, const Tensor& d_y) {
   };
   Operand codes{view(gradient_codes_.values, d_y.rows, d_y.cols)};
   if (rows_of_k(linear)) codes.transposed = view(gradient_codes_.transposed, d_y.cols, d_y.rows);
+  const Range range(device_, "FP8 casts");
   backward_->cast(linear, std::array{part_of(d_y, codes)}, Fp8CastKind::kFold);
   return {codes, backward_->scale_inv(linear)};
 }
@@ -124,6 +125,7 @@ Linears::Scaled Linears::output_gradient(int64_t linear, const Tensor& d_y) {
 // Padding of the codes is zero from the start and is not touched.
 void Linears::cast_weights(int64_t group, Fp8CastKind kind) {
   if (group == 0) return;  // the embedding
+  const Range range(device_, "FP8 casts");
   const int64_t begin = kLinearsPerLayer * (group - 1);
   for (int64_t i = begin; i < std::min(begin + kLinearsPerLayer, linears_in_fp8()); ++i) {
     const int64_t first = parameter(i);
@@ -158,11 +160,14 @@ void Linears::begin_forward(int64_t group, Fp8CastKind kind) {
 }
 
 void Linears::cast_input(int64_t linear, const Tensor& source, const Operand& operand, Fp8CastKind kind) {
-  if (in_fp8(linear)) forward_->cast(input_slot(linear), std::array{part_of(source, operand)}, kind);
+  if (!in_fp8(linear)) return;
+  const Range range(device_, "FP8 casts");
+  forward_->cast(input_slot(linear), std::array{part_of(source, operand)}, kind);
 }
 
 void Linears::cast_input(int64_t linear, Fp8Casts& casts, const Operand& operand, Fp8CastKind kind) {
   if (!in_fp8(linear)) return;
+  const Range range(device_, "FP8 casts");
   const Fp8Part part{.source = shape_of_source(operand.rows(), operand.cols()),
                      .target = operand.values,
                      .transposed = operand.transposed,
@@ -181,15 +186,20 @@ Multiply Linears::backward_multiply(int64_t linear) const {
   return in_fp8(linear) ? Multiply::kFull : options_.multiply;
 }
 
+void Linears::multiply(RangeName name, const GemmCall& call) {
+  const Range range(device_, name, flops_of(call));
+  device_.gemm().run(call);
+}
+
 void Linears::forward(int64_t linear, const Operand& x, const Tensor& y) {
   const Scaled a = input(linear, x), b = weight(linear);
-  device_.gemm().run({.a = a.operand.values,
-                      .b = b.operand.values,
-                      .d = y,
-                      .transpose_b = Transpose::kYes,
-                      .multiply = forward_multiply(linear),
-                      .scale_inv_a = a.scale_inv,
-                      .scale_inv_b = b.scale_inv});
+  multiply("product y", {.a = a.operand.values,
+                         .b = b.operand.values,
+                         .d = y,
+                         .transpose_b = Transpose::kYes,
+                         .multiply = forward_multiply(linear),
+                         .scale_inv_a = a.scale_inv,
+                         .scale_inv_b = b.scale_inv});
 }
 
 GemmCall Linears::input_gradient(int64_t linear, const Scaled& d_y, const Scaled& w,
@@ -220,8 +230,8 @@ void Linears::backward(int64_t linear, const LinearBackward& call) {
   const Scaled d_y = output_gradient(linear, call.d_y);
   GemmCall d_weight = weight_gradient(linear, d_y, input(linear, call.x));
   d_weight.accumulate = call.accumulate;
-  device_.gemm().run(d_weight);
-  device_.gemm().run(input_gradient(linear, d_y, weight(linear), call.d_x));
+  multiply("product dW", d_weight);
+  multiply("product dx", input_gradient(linear, d_y, weight(linear), call.d_x));
 }
 
 // The largest product of each kind, for the backend to reserve scratch.
@@ -254,6 +264,7 @@ std::vector<GemmCall> Linears::products() const {
 // --- scales ----------------------------------------------------------------------------------------------
 
 void Linears::roll(Fp8Scaling& scaling) {
+  const Range range(device_, "FP8 scales");
   if (const Tensor amaxes = scaling.gathered_amaxes(); replicas_ != nullptr && amaxes.rows > 0)
     replicas_->reduce_amax(amaxes);
   scaling.roll();

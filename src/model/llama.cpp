@@ -140,6 +140,7 @@ Fp8CastKind Llama::evaluation_cast() const {
 }
 
 void Llama::norm(const NormedInput& n) {
+  const Range range(device_, "RMSNorm");
   const bool fp8 = linears_.in_fp8(n.linear);
   const auto live_if_any = [&](const Tensor& t) { return t.data == nullptr ? Tensor{} : live(t); };
   const NormForwardCall call{.residual = live(n.residual),
@@ -156,6 +157,7 @@ void Llama::norm(const NormedInput& n) {
 }
 
 void Llama::swiglu(int64_t linear, const Tensor& gate_up, const Operand& out) {
+  const Range range(device_, "SwiGLU");
   if (linears_.in_fp8(linear))
     cast_input(linear, SwigluInput{live(gate_up)}, out);
   else
@@ -163,6 +165,7 @@ void Llama::swiglu(int64_t linear, const Tensor& gate_up, const Operand& out) {
 }
 
 void Llama::rotate(const Tensor& qkv, float direction) {
+  const Range range(device_, "RoPE");
   ops_->rope({.qkv = qkv,
               .cosine = rope_.cosine,
               .sine = rope_.sine,
@@ -170,6 +173,25 @@ void Llama::rotate(const Tensor& qkv, float direction) {
               .head_dim = config_.head_dim(),
               .seq_len = options_.micro_batch.seq_len,
               .direction = direction});
+}
+
+void Llama::attend(const LayerActivations& a) {
+  const AttentionForward call{
+      .shape = attention_shape(), .qkv = live(a.qkv), .out = live(a.attention), .log_sum_exp = a.log_sum_exp};
+  const Range range(device_, "attention", flops_of(call));
+  device_.attention().forward(call);
+}
+
+// Of the gradient in d_branch_.
+void Llama::attend_backward(const LayerActivations& a, const Tensor& d_qkv) {
+  const AttentionBackward call{.shape = attention_shape(),
+                               .qkv = live(a.qkv),
+                               .out = live(a.attention),
+                               .log_sum_exp = a.log_sum_exp,
+                               .d_out = live(d_branch_),
+                               .d_qkv = d_qkv};
+  const Range range(device_, "attention", flops_of(call));
+  device_.attention().backward(call);
 }
 
 // --- other ranks -----------------------------------------------------------------------------------------
@@ -211,6 +233,7 @@ void Llama::stage_tokens(const TokenBatch& batch) {
 
 void Llama::stage(const TokenBatch& step, float gradient_scale) {
   check(options_.keep == Keep::kForBackward, "this model was planned for evaluation only");
+  const Range range(device_, "preparation");
   stage_tokens(step);
   *gradient_scale_.image<float>() = gradient_scale;
   for (int64_t i = 0; i < staged_micro_batches(); ++i) sort_uses(i);
@@ -242,11 +265,11 @@ void Llama::load(int64_t micro_batch) {
 }
 
 void Llama::forward(Fp8CastKind kind, Keep keep) {
+  const Range range(device_, "forward");
   cast_ = kind;
   keep_ = options_.recompute == Recompute::kBlock ? Keep::kNothing : keep;
   begin_use(0);
-  ops_->embedding_forward(weights_.compute(embedding_index()),
-                          live(tokens_.tensor.row_range(micro_batch_, 1)), live(acts_.layers[0].residual));
+  embed();
   for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
     begin_use(1 + layer);
     forward_layer(layer, Pass::kFirst);
@@ -260,6 +283,12 @@ void Llama::forward(Fp8CastKind kind, Keep keep) {
         .gain = final_norm_index(config_),
         .linear = head_linear(config_),
         .out = acts_.final_norm});
+}
+
+void Llama::embed() {
+  const Range range(device_, "embedding");
+  ops_->embedding_forward(weights_.compute(embedding_index()),
+                          live(tokens_.tensor.row_range(micro_batch_, 1)), live(acts_.layers[0].residual));
 }
 
 // The block's output is left as `middle` and `branch`; the next norm adds them up. The last product is not
@@ -280,10 +309,7 @@ void Llama::forward_layer(int64_t layer, Pass pass) {
   norm(attn_norm);
   linears_.forward(index(Linear::kQkv), live(a.attn_norm), live(a.qkv));
   rotate(live(a.qkv), +1.0f);
-  device_.attention().forward({.shape = attention_shape(),
-                               .qkv = live(a.qkv),
-                               .out = live(a.attention),
-                               .log_sum_exp = a.log_sum_exp});
+  attend(a);
   cast_attention(index(Linear::kO), a.attention, attention_operand(a).for_forward());
   linears_.forward(index(Linear::kO), live(attention_operand(a)), live(acts_.branch));
   norm({.residual = a.residual,
@@ -315,14 +341,19 @@ void Llama::loss_chunk(int64_t first, const Accumulate* backward) {
   const Tensor logits = logits_.row_range(0, rows);
   const int64_t head = head_linear(config_);
   linears_.forward(head, x, logits);
-  ops_->cross_entropy({.logits = logits,
-                       .targets = targets_.tensor.row_range(micro_batch_, 1).columns(first, rows),
-                       .losses = losses_.columns(first, rows),
-                       .gradient_scale = backward == nullptr ? nullptr : gradient_scale_.tensor.as<float>()});
+  cross_entropy({.logits = logits,
+                 .targets = targets_.tensor.row_range(micro_batch_, 1).columns(first, rows),
+                 .losses = losses_.columns(first, rows),
+                 .gradient_scale = backward == nullptr ? nullptr : gradient_scale_.tensor.as<float>()});
   if (backward == nullptr) return;
   const Accumulate accumulate = first > 0 ? Accumulate::kYes : *backward;
   linears_.backward(
       head, {.d_y = logits, .x = x, .d_x = d_branch_.row_range(first, rows), .accumulate = accumulate});
+}
+
+void Llama::cross_entropy(const CrossEntropyCall& call) {
+  const Range range(device_, "cross entropy");
+  ops_->cross_entropy(call);
 }
 
 double Llama::loss() const {
@@ -400,7 +431,7 @@ void Llama::backward(Accumulate accumulate) {
   backward_norm(acts_.final_residual, acts_.final_inv_rms, final_norm_index(config_), accumulate);
   gradients_added(parameter_groups(config_) - 1);
   for (int64_t layer = config_.num_hidden_layers - 1; layer >= 0; --layer) {
-    if (options_.recompute == Recompute::kBlock) forward_layer(layer, Pass::kRecompute);
+    if (options_.recompute == Recompute::kBlock) recompute_layer(layer);
     backward_mlp(layer, accumulate);
     backward_attention(layer, accumulate);
     gradients_added(1 + layer);
@@ -410,6 +441,7 @@ void Llama::backward(Accumulate accumulate) {
 }
 
 void Llama::backward_norm(const Tensor& x, const Tensor& inv_rms, int64_t gain, Accumulate accumulate) {
+  const Range range(device_, "RMSNorm");
   ops_->norm_backward({.d_out = live(d_branch_),
                        .x = live(x),
                        .inv_rms = live(inv_rms),
@@ -420,16 +452,26 @@ void Llama::backward_norm(const Tensor& x, const Tensor& inv_rms, int64_t gain, 
                        .accumulate = accumulate});
 }
 
+void Llama::recompute_layer(int64_t layer) {
+  const Range range(device_, "forward again");
+  forward_layer(layer, Pass::kRecompute);
+}
+
 void Llama::backward_mlp(int64_t layer, Accumulate accumulate) {
   const LayerActivations& a = acts_.layers[size_t(layer)];
   const Tensor d_mlp = wide_scratch(a.mlp.cols());
   linears_.backward(linear_index(layer, Linear::kDown),
                     {.d_y = live(d_residual_), .x = live(a.mlp), .d_x = d_mlp, .accumulate = accumulate});
-  ops_->swiglu_backward(live(a.gate_up), d_mlp);
+  backward_swiglu(live(a.gate_up), d_mlp);
   linears_.backward(
       linear_index(layer, Linear::kGateUp),
       {.d_y = live(a.gate_up), .x = live(a.mlp_norm), .d_x = live(d_branch_), .accumulate = accumulate});
   backward_norm(a.middle, a.mlp_inv_rms, layer_index(layer, LayerParam::kMlpNorm), accumulate);
+}
+
+void Llama::backward_swiglu(const Tensor& gate_up, const Tensor& d_out) {
+  const Range range(device_, "SwiGLU");
+  ops_->swiglu_backward(gate_up, d_out);
 }
 
 void Llama::backward_attention(int64_t layer, Accumulate accumulate) {
@@ -441,12 +483,7 @@ void Llama::backward_attention(int64_t layer, Accumulate accumulate) {
   linears_.backward(
       linear_index(layer, Linear::kO),
       {.d_y = live(d_residual_), .x = live(attention), .d_x = live(d_branch_), .accumulate = accumulate});
-  device_.attention().backward({.shape = attention_shape(),
-                                .qkv = live(a.qkv),
-                                .out = live(a.attention),
-                                .log_sum_exp = a.log_sum_exp,
-                                .d_out = live(d_branch_),
-                                .d_qkv = d_qkv});
+  attend_backward(a, d_qkv);
   rotate(d_qkv, -1.0f);
   linears_.backward(linear_index(layer, Linear::kQkv),
                     {.d_y = d_qkv, .x = live(a.attn_norm), .d_x = live(d_branch_), .accumulate = accumulate});
@@ -454,6 +491,7 @@ void Llama::backward_attention(int64_t layer, Accumulate accumulate) {
 }
 
 void Llama::backward_embedding(Accumulate accumulate) {
+  const Range range(device_, "embedding");
   const Tensor uses = live(uses_.tensor.row_range(micro_batch_, 1));
   ops_->find_first_uses(live(tokens_.tensor.row_range(micro_batch_, 1)), uses, first_use_);
   ops_->embedding_backward({.d_out = live(d_residual_),
@@ -464,6 +502,7 @@ void Llama::backward_embedding(Accumulate accumulate) {
 }
 
 void Llama::round_gradients() {
+  const Range range(device_, "rounding of gradients");
   for (int64_t i = 0; i < int64_t(weights_.specs().size()); ++i)
     if (weights_.rounded_later(i)) ops_->round_to_bf16(weights_.gradient(i));
 }

@@ -112,11 +112,15 @@ class Llama {
   // Makes a staged micro-batch the current one and enqueues its copy to the device.
   void load(int64_t micro_batch);
   void forward(Fp8CastKind kind, Keep keep);
+  void embed();
   void forward_layer(int64_t layer, Pass pass);
+  void recompute_layer(int64_t layer);
   void enqueue_losses(const Accumulate* backward);
   void loss_chunk(int64_t first_row, const Accumulate* backward);
+  void cross_entropy(const CrossEntropyCall& call);
   void backward(Accumulate accumulate);
   void backward_mlp(int64_t layer, Accumulate accumulate);
+  void backward_swiglu(const Tensor& gate_up, const Tensor& d_out);
   void backward_attention(int64_t layer, Accumulate accumulate);
   void backward_norm(const Tensor& x, const Tensor& inv_rms, int64_t gain, Accumulate accumulate);
   void backward_embedding(Accumulate accumulate);
@@ -132,6 +136,8 @@ class Llama {
   void norm(const NormedInput& n);
   void swiglu(int64_t linear, const Tensor& gate_up, const Operand& out);
   void rotate(const Tensor& qkv, float direction);
+  void attend(const LayerActivations& a);
+  void attend_backward(const LayerActivations& a, const Tensor& d_qkv);
   [[nodiscard]] AttentionShape attention_shape() const;
   [[nodiscard]] Tensor live(const Tensor& t) const;  // the rows of the current micro-batch
   [[nodiscard]] Operand live(const Operand& operand) const;

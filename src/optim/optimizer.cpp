@@ -248,9 +248,14 @@ void Optimizer::measure(const Tensor& losses) {
   const Range range(device_, "gradient norm");
   const NormCall call = norm_call(losses);
   ops_->sum_gradients(call);
-  if (!is_alone()) options_.shard.collectives->all_gather(partial_parts_);
+  if (!is_alone()) gather_partials();
   ops_->judge(call);
   device_.receive(control_);
+}
+
+void Optimizer::gather_partials() {
+  const Range range(device_, "communication");
+  options_.shard.collectives->all_gather(partial_parts_);
 }
 
 double Optimizer::grad_norm() {
@@ -260,6 +265,7 @@ double Optimizer::grad_norm() {
 }
 
 void Optimizer::prepare(const StepScalars& scalars) {
+  const Range range(device_, "preparation");
   check(scalars.t >= 1, "optimizer step {}; steps count from 1", scalars.t);
   if (exponent_table_.tensor.rows > 0)
     std::ranges::copy(exponent_decay_table(config_, scalars), exponent_table_.image<float>());
@@ -294,11 +300,16 @@ void Optimizer::update_parts(const std::function<void(const Part&)>& before) {
     find_maxima(part);
     update(part);
   }
-  if (!live_.empty() && !is_alone()) options_.shard.collectives->all_reduce_max(next_maxima_);
+  if (!live_.empty() && !is_alone()) reduce_maxima();
   if (some_together) update(parts_[0]);
   for (size_t i = 0; i < live_.size(); ++i)
     ops_->take_maximum(targets_[live_[i]].weights, next_maxima_.columns(int64_t(i), 1),
                        control_.tensor.as<StepControl>());
+}
+
+void Optimizer::reduce_maxima() {
+  const Range range(device_, "communication");
+  options_.shard.collectives->all_reduce_max(next_maxima_);
 }
 
 void Optimizer::find_maxima(const Part& part) {

@@ -144,6 +144,8 @@ class Optimizer {
   // before(part) when all is there that its update reads.
   void update_parts(const std::function<void(const Part&)>& before);
   void find_maxima(const Part& part);
+  void reduce_maxima();
+  void gather_partials();
   void survey(size_t position, Survival& sum);
 
   [[nodiscard]] bool is_alone() const {

@@ -41,6 +41,16 @@ DataParallel::DataParallel(const RunConfig& config, RankShape shape, const Model
   model_.llama.join(this);
 }
 
+void DataParallel::wait(Ticket ticket) {
+  const Range range(device_, "communication");
+  collectives_->wait(ticket);
+}
+
+void DataParallel::reduce_amax(const Tensor& values) {
+  const Range range(device_, "communication");
+  collectives_->all_reduce_max(values);
+}
+
 size_t DataParallel::bucket_of(int64_t group) const {
   const auto& buckets = exchange_.buckets();
   return size_t(std::ranges::find_if(buckets, [=](const Bucket& b) { return group <= b.last_group(); }) -
@@ -91,15 +101,16 @@ void DataParallel::begin_step() {
 
 void DataParallel::before_use(int64_t group) {
   if (new_[size_t(group)]) return;
-  if (sharded()) collectives_->wait(fetched_[bucket_of(group)]);
+  if (sharded()) wait(fetched_[bucket_of(group)]);
   use_new_weights(group);
 }
 
 // What follows from the masters of a group, all of whose units are there.
 void DataParallel::use_new_weights(int64_t group) {
-  const ParameterRange range = parameters_of_group(config_, group);
-  for (int64_t i = range.first; i < range.first + range.count; ++i) model_.optimizer.settle(size_t(i));
-  model_.weights.refresh(range.first, range.count);
+  const Range range(device_, "new weights");
+  const ParameterRange own = parameters_of_group(config_, group);
+  for (int64_t i = own.first; i < own.first + own.count; ++i) model_.optimizer.settle(size_t(i));
+  model_.weights.refresh(own.first, own.count);
   model_.llama.weights_changed(group);
   new_[size_t(group)] = 1;
 }
@@ -127,8 +138,7 @@ void DataParallel::gradients_added(int64_t group) {
 }
 
 void DataParallel::finish_gradients() {
-  const Range range(device_, "gradients of other ranks");
-  for (const Ticket ticket : reduced_) collectives_->wait(ticket);
+  for (const Ticket ticket : reduced_) wait(ticket);
 }
 
 // --- losses ----------------------------------------------------------------------------------------------
@@ -139,7 +149,7 @@ Tensor DataParallel::gather_losses() {
                                   first_loss_[size_t(rank) + 1] - first_loss_[size_t(rank)]);
   };
   const Tensor mine = model_.llama.losses();
-  collectives_->wait(collectives_->run([=, this] {
+  wait(collectives_->run([=, this] {
     std::vector<Tensor> parts;
     for (int64_t rank = 0; rank < shape_.size; ++rank) parts.push_back(part(rank));
     collectives_->queue().copy(mine, part(shape_.rank));

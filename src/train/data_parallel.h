@@ -46,7 +46,7 @@ class DataParallel final : public Replicas {
 
   void before_use(int64_t group) override;
   void gradients_added(int64_t group) override;
-  void reduce_amax(const Tensor& values) override { collectives_->all_reduce_max(values); }
+  void reduce_amax(const Tensor& values) override;
 
  private:
   using Ticket = Collectives::Ticket;
@@ -56,6 +56,7 @@ class DataParallel final : public Replicas {
   [[nodiscard]] bool sharded() const { return sharding_ == Sharding::kOptimizer; }
   [[nodiscard]] size_t bucket_of(int64_t group) const;
   void use_new_weights(int64_t group);
+  void wait(Ticket ticket);
 
   LlamaConfig config_;
   PrecisionConfig precision_;

@@ -28,6 +28,7 @@ void StepWork::update() {
 
 void StepWork::use_new_weights() {
   if (model_.data_parallel) return;  // the next step fetches what others have updated
+  const Range range(device_, "new weights");
   model_.optimizer.settle();
   model_.weights_changed();
 }

@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "device/range.h"
 #include "train/run_model.h"
 
 namespace mpt {
@@ -21,7 +22,10 @@ class StepWork {
  public:
   // Both `model` and `device` outlive this.
   StepWork(RunModel& model, MicroBatches micro_batches, Device& device)
-      : model_(model), micro_batches_(micro_batches), repeated_(device.make_repeated_work()) {}
+      : model_(model),
+        micro_batches_(micro_batches),
+        device_(device),
+        repeated_(device.make_repeated_work()) {}
 
   // All of it.
   void enqueue() {
@@ -57,6 +61,7 @@ class StepWork {
 
   RunModel& model_;
   MicroBatches micro_batches_;
+  Device& device_;
   std::unique_ptr<RepeatedWork> repeated_;
 };
 

@@ -11,6 +11,7 @@
 #include "core/bf16.h"
 #include "core/float_format.h"
 #include "device/cpu/cpu_device.h"
+#include "device/forwarding_device.h"
 
 namespace mpt::test {
 
@@ -89,27 +90,16 @@ class Fp8ProductsGemm final : public Gemm {
   Fp8Products fp8_;
 };
 
-class Fp8ProductsDevice final : public Device {
+class Fp8ProductsDevice final : public ForwardingDevice {
  public:
   Fp8ProductsDevice(std::unique_ptr<Device> inner, const Fp8Products& fp8)
-      : inner_(std::move(inner)), gemm_(inner_->gemm(), fp8) {}
+      : ForwardingDevice(*inner), owned_(std::move(inner)), gemm_(inner_.gemm(), fp8) {}
 
-  [[nodiscard]] Backend backend() const override { return inner_->backend(); }
-  [[nodiscard]] std::string name() const override { return inner_->name() + ", FP8 products of a test"; }
-  [[nodiscard]] std::string libraries() const override { return inner_->libraries(); }
-  [[nodiscard]] int64_t memory_bytes() const override { return inner_->memory_bytes(); }
-  std::unique_ptr<Allocator> make_allocator() override { return inner_->make_allocator(); }
-  void download(const Tensor& source, std::byte* target) override { inner_->download(source, target); }
-  void upload(const std::byte* source, const Tensor& target) override { inner_->upload(source, target); }
-  void synchronize() override { inner_->synchronize(); }
-  void send(const Staged& staged) override { inner_->send(staged); }
-  void receive(const Staged& staged) override { inner_->receive(staged); }
-  std::unique_ptr<RepeatedWork> make_repeated_work() override { return inner_->make_repeated_work(); }
+  [[nodiscard]] std::string name() const override { return inner_.name() + ", FP8 products of a test"; }
   Gemm& gemm() override { return gemm_; }
-  Attention& attention() override { return inner_->attention(); }
 
  private:
-  std::unique_ptr<Device> inner_;
+  std::unique_ptr<Device> owned_;
   Fp8ProductsGemm gemm_;
 };
 

@@ -137,7 +137,7 @@ class CudaDevice final : public Device {
   void guard_waits(WaitGuard guard) override { guard_ = std::move(guard); }
   std::unique_ptr<SideQueue> make_side_queue() override { return make_cuda_side_queue(stream_.get()); }
 
-  void push_range(const char* name) override { nvtxRangePushA(name); }
+  void push_range(const char* name, double /*flops*/) override { nvtxRangePushA(name); }
   void pop_range() override { nvtxRangePop(); }
 
   Gemm& gemm() override { return gemm_; }
