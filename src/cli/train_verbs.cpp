@@ -11,6 +11,7 @@ namespace {
 
 constexpr const char* kConfigHelp =
     "JSON file; a bare name is also looked up in configs/, here and where the program is installed";
+constexpr const char* kProfiledSteps = "20";
 constexpr const char* kSetHelp = "key.path=value, over what the file says; may be repeated";
 
 void add_train(CLI::App& program) {
@@ -18,10 +19,16 @@ void add_train(CLI::App& program) {
   const auto command = std::make_shared<TrainCommand>();
   add_text(*verb, "--config", command->config, kConfigHelp)->required();
   add_texts(*verb, "--set", command->overrides, kSetHelp);
-  add_text(*verb, "--resume", command->resume,
-           "auto: go on from the newest good checkpoint, if there is one; latest: there must be one; or the "
-           "directory "
-           "of a checkpoint");
+  CLI::Option* resume =
+      add_text(*verb, "--resume", command->resume,
+               "auto: go on from the newest good checkpoint, if there is one; latest: there must be one; or "
+               "the directory of a checkpoint");
+  add_count(*verb, "--profile", command->profile_steps, {.least = 1, .most = 1'000'000},
+            "train from the start for so many steps, after three that do not count, and print where the time "
+            "of a step goes; writes nothing, not even the run's directory")
+      ->default_str(kProfiledSteps)
+      ->expected(0, 1)
+      ->excludes(resume);
   verb->callback([command] { run_train(*command); });
 }
 

@@ -8,6 +8,8 @@
 
 #include "core/check.h"
 #include "core/file_system.h"
+#include "device/profiling_device.h"
+#include "train/profile_report.h"
 #include "train/rank_agreement.h"
 #include "train/ranks.h"
 #include "train/report.h"
@@ -52,8 +54,9 @@ std::optional<std::string> checkpoint_to_resume(FileSystem& fs, const RunConfig&
   return latest;
 }
 
+// `target`: where the run is written.
 void print_start(const RunConfig& config, Device& device, const Trainer& trainer, const ProductRate& rate,
-                 Collectives* ranks) {
+                 Collectives* ranks, const std::string& target) {
   std::string text = model_report(config) + device_report(device);
   if (ranks != nullptr) text += ranks_report(config, device, shape_of(ranks), ranks->communicator().name());
   text += memory_report(config, device, shape_of(ranks));
@@ -66,7 +69,7 @@ void print_start(const RunConfig& config, Device& device, const Trainer& trainer
                         config.eval.tokens);
   else
     text += fmt::format("  {:<22} none: data.validation is empty, nothing will be evaluated\n", "validation");
-  spdlog::info("{}: {}\n{}", config.name, run_directory(config), text);
+  spdlog::info("{}: {}\n{}", config.name, target, text);
 }
 
 // The GPU of a rank: those of a machine are given to its ranks in turn.
@@ -92,6 +95,13 @@ void write_resolved_config(FileSystem& fs, const RunConfig& config) {
   write_file_atomically(fs, run_directory(config) + "/config.json", bytes_of(resolved));
 }
 
+void require_steps(const RunConfig& config, int64_t profiled) {
+  const int64_t needed = kUnprofiledSteps + profiled, total = total_steps(config);
+  if (total < needed)
+    throw error("--profile {} takes {} steps, the first {} of which do not count; the run has {}", profiled,
+                needed, kUnprofiledSteps, total);
+}
+
 class TrainingRun {
  public:
   // `sharing`: ranks, this one included, that take memory from the same device.
@@ -99,13 +109,10 @@ class TrainingRun {
       : config_(config), device_(device), ranks_(ranks), group_(rank_group(ranks)), sharing_(sharing) {}
 
   void run(const std::string& resume) {
-    require_memory(config_, device_, shape_of(ranks_), sharing_);
-    const ProductRate rate = measured_product_rate(device_);
-    trainer_.emplace(config_, device_, fs_, ranks_);
-    if (ranks_ != nullptr) check_same_start(*ranks_, config_, trainer_->training_data());
+    const ProductRate rate = prepare();
     on_first([&] { start_directory(fs_, config_, lock_); });
     const std::optional<std::string> checkpoint = checkpoint_to_resume(fs_, config_, resume, group_);
-    print_start(config_, device_, *trainer_, rate, ranks_);
+    print_start(config_, device_, *trainer_, rate, ranks_, run_directory(config_));
     start_from(checkpoint);
     on_first([&] { write_resolved_config(fs_, config_); });
     const StopSignal stop;
@@ -114,7 +121,30 @@ class TrainingRun {
                  trainer_->current_step(), total_steps(config_));
   }
 
+  // Of a new run, of which nothing is written. `profile` is that of the device.
+  void profile(int64_t steps, Profile& profile) {
+    const ProductRate rate = prepare();
+    print_start(config_, device_, *trainer_, rate, ranks_, "a profile, of which nothing is written");
+    trainer_->initialize();
+    const StopSignal stop;
+    trainer_->run_unrecorded(kUnprofiledSteps);
+    profile.clear();
+    trainer_->run_unrecorded(steps);
+    const int64_t profiled = trainer_->current_step() - kUnprofiledSteps;
+    if (profiled < steps) throw error("stopped by a signal at step {}", trainer_->current_step());
+    if (group_.rank == 0)
+      std::cout << profile_table(profile, {.steps = steps, .product_rate = rate.flops_per_second});
+  }
+
  private:
+  // Takes memory, and opens the data.
+  ProductRate prepare() {
+    require_memory(config_, device_, shape_of(ranks_), sharing_);
+    const ProductRate rate = measured_product_rate(device_);
+    trainer_.emplace(config_, device_, fs_, ranks_);
+    if (ranks_ != nullptr) check_same_start(*ranks_, config_, trainer_->training_data());
+    return rate;
+  }
   void on_first(const std::function<void()>& work) {
     together(group_, [&] {
       if (group_.rank == 0) work();
@@ -142,11 +172,16 @@ void run_train(const TrainCommand& command) {
   const RankEnvironment environment = rank_environment();
   quieten_unless_leading(environment);
   const RunConfig config = load_run_config(command.config, command.overrides);
+  if (command.profile_steps) require_steps(config, *command.profile_steps);
   const std::unique_ptr<Device> device = make_device(device_of_rank(config.device, environment));
   Ranks ranks(environment, config.distributed, *device);
   const int64_t sharing = device->backend() == Backend::kCpu ? environment.local_size : 1;
-  TrainingRun run(config, *device, ranks.collectives(), sharing);
-  or_abort(ranks.collectives(), [&] { run.run(command.resume); });
+  std::optional<Profile> profile;
+  std::optional<ProfilingDevice> profiling;
+  if (command.profile_steps) profiling.emplace(*device, profile.emplace());
+  TrainingRun run(config, profiling ? *profiling : *device, ranks.collectives(), sharing);
+  or_abort(ranks.collectives(),
+           [&] { profile ? run.profile(*command.profile_steps, *profile) : run.run(command.resume); });
 }
 
 void run_plan(const PlanCommand& command) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,11 @@ struct TrainCommand {
   std::string config;                  // a path, or the name of an installed config
   std::vector<std::string> overrides;  // "a.b=c"
   std::string resume;  // "": a new run; "auto": continue or start; "latest": continue; or a path
+  std::optional<int64_t> profile_steps{};  // a new run that writes nothing, and prints where its time goes
 };
+
+// Steps before the first that counts in a profile.
+inline constexpr int64_t kUnprofiledSteps = 3;
 
 void run_train(const TrainCommand& command);
 

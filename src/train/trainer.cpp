@@ -6,6 +6,7 @@
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
+#include "device/range.h"
 #include "optim/schedule.h"
 #include "train/rank_agreement.h"
 #include "train/ranks.h"
@@ -94,11 +95,17 @@ void Trainer::load(const std::string& checkpoint) {
 // --- one step
 // ------------------------------------------------------------------------------------------------
 
+Batch Trainer::next_batch() {
+  const Range range(device_, "data");
+  return loader_.next();
+}
+
 // The host waits for the device once, at the end: what a step needs is written before, and whether it is an
 // update at all is decided on the device.
 StepRecord Trainer::step() {
+  const Range range(device_, "step");
   const auto start = std::chrono::steady_clock::now();
-  const Batch batch = loader_.next();
+  const Batch batch = next_batch();
   ++step_;
   tokens_ += batch.valid_targets;
   StepRecord record{.step = step_, .tokens = tokens_, .step_tokens = batch.valid_targets};
@@ -313,6 +320,14 @@ bool Trainer::run(double product_rate) {
   if (step_ > 0) save(journal.get());
   report_save(saver_.finish());
   return step_ == total_steps_;
+}
+
+void Trainer::run_unrecorded(int64_t steps) {
+  for (int64_t i = 0; i < steps && !stopping_; ++i) {
+    StepRecord record = step();
+    exchange_words(record);
+    if (record.skipped) handle_nonfinite(record, nullptr);
+  }
 }
 
 }  // namespace mpt

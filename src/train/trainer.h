@@ -39,6 +39,9 @@ class Trainer {
   // complete.
   bool run(double product_rate);
 
+  // Trains so many steps more, of which nothing is written. Not beside run().
+  void run_unrecorded(int64_t steps);
+
   [[nodiscard]] int64_t current_step() const { return step_; }
   [[nodiscard]] const SequenceSource& training_data() const { return *train_data_; }
   [[nodiscard]] const SequenceSource* validation_data() const { return validation_data_.get(); }
@@ -49,6 +52,7 @@ class Trainer {
 
   [[nodiscard]] std::unique_ptr<Journal> open_journal(double product_rate);
   StepRecord step();
+  Batch next_batch();
   void enqueue(StepRecord& record);
   void stage(const Batch& batch);
   [[nodiscard]] StepScalars scalars_of(const StepRecord& record) const;

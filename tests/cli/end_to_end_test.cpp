@@ -96,6 +96,36 @@ TEST_F(EndToEnd, TrainingLogsToStandardError) {
   EXPECT_TRUE(has(training_.err, "complete at step 6 of 6")) << training_.err;
 }
 
+std::string content_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Even where the run that it would be is there.
+TEST_F(EndToEnd, AProfileIsPrintedAndNothingWritten) {
+  const std::string metrics = content_of(*directory_ / "runs/small/metrics.jsonl");
+  for (const std::string name : {"small", "other"}) {
+    const ProgramResult result = must({"--config", "config.json", "--set", "name=" + name, "--profile", "3"});
+    EXPECT_TRUE(result.out.starts_with("operation ")) << result.out;
+    EXPECT_TRUE(has(result.out, "\n  forward ")) << result.out;
+    EXPECT_TRUE(has(result.out, "the mean of 3;")) << result.out;
+  }
+  EXPECT_EQ(content_of(*directory_ / "runs/small/metrics.jsonl"), metrics);
+  EXPECT_FALSE(fs::exists(*directory_ / "runs/other"));
+}
+
+TEST_F(EndToEnd, AProfileLongerThanTheRunIsRefused) {
+  for (const auto& [arguments, says] :
+       {std::pair<Arguments, std::string>{{"--profile", "4"}, "--profile 4 takes 7 steps"},
+        {{"--profile"}, "--profile 20 takes 23 steps"}}) {
+    Arguments all{"--config", "config.json"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const ProgramResult result = run(all);
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_TRUE(has(result.err, says) && has(result.err, "the run has 6")) << result.err;
+  }
+}
+
 TEST_F(EndToEnd, PlanPrintsMemory) {
   const ProgramResult plan = must({"plan", "--config", "config.json"});
   EXPECT_TRUE(has(plan.out, "weights")) << plan.out;

@@ -60,13 +60,16 @@ inline RunConfig tiny_config(const std::string& directory, const std::string& na
 }
 
 // Trains to the end, from the start or from a checkpoint.
-inline void train(const RunConfig& config, const std::string& from = "",
-                  FileSystem& fs = posix_file_system()) {
-  const std::unique_ptr<Device> device = make_device(config.device);
+inline void train_on(Device& device, const RunConfig& config, const std::string& from = "",
+                     FileSystem& fs = posix_file_system()) {
   posix_file_system().create_directories(run_directory(config));
-  Trainer trainer(config, *device, fs);
+  Trainer trainer(config, device, fs);
   from.empty() ? trainer.initialize() : trainer.resume(from);
   trainer.run(1e9);
+}
+inline void train(const RunConfig& config, const std::string& from = "",
+                  FileSystem& fs = posix_file_system()) {
+  train_on(*make_device(config.device), config, from, fs);
 }
 
 inline std::string checkpoint_path(const RunConfig& config, int64_t step) {
