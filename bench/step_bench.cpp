@@ -2,23 +2,35 @@
 //
 //   step_bench --benchmark_filter=A/fp32        shapes A to E; regimes below (weights-compute where these
 //   differ); rules adamw and m_plus_adam
+//   step_bench --breakdown ...                  also milliseconds a step by operation, of these themselves
 // Counters: tokens/s, and % of the FP32 product rate measured in the same process (formula:
-// train/throughput.h).
+// train/throughput.h). Of fp32/adamw also the bound (step_bound.h), its parts in milliseconds, and % of it:
+// products of the bound are run between the steps, and both sides are medians.
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <benchmark/benchmark.h>
+#include <omp.h>
 
 #include "core/philox.h"
+#include "device/profiling_device.h"
+#include "gpu_report/samples.h"
+#include "machine_limits.h"
 #include "shapes.h"
+#include "step_bound.h"
 #include "train/run_model.h"
 #include "train/throughput.h"
 
 namespace mpt {
 namespace {
+
+bool breakdown = false;  // what --breakdown asks for
 
 struct Regime {
   const char* name;
@@ -59,34 +71,94 @@ std::vector<int32_t> random_tokens(const Shape& shape, uint32_t row) {
   return tokens;
 }
 
+// A model with random tokens to train on.
+class TrainingStep {
+ public:
+  TrainingStep(const Shape& shape, const RunConfig& config, Device& device)
+      : allocator_(device.make_allocator()),
+        model_(config, device, *allocator_),
+        tokens_(random_tokens(shape, 0)),
+        targets_(random_tokens(shape, 1)) {
+    initialize_weights(model_.weights, 0.02, 1, device);
+    model_.weights_changed();
+    model_.optimizer.weights_initialized();
+  }
+  void run() {
+    model_.llama.forward_backward(
+        {tokens_, targets_}, {.gradient_scale = 1 / float(tokens_.size()), .accumulate = Accumulate::kNo});
+    model_.llama.finish_gradients();
+    const double norm = model_.optimizer.grad_norm();
+    model_.optimizer.step(
+        {.t = ++t_, .lr_additive = 1e-3, .lr_multiplicative = 1e-4, .grad_scale = clip_scale(1.0, norm)});
+    model_.weights_changed();
+  }
+
+ private:
+  std::unique_ptr<Allocator> allocator_;
+  RunModel model_;
+  std::vector<int32_t> tokens_, targets_;
+  int64_t t_ = 0;
+};
+
+// What the step of a shape is compared with.
+struct Bound {
+  const Shape& shape;
+  double product_rate;
+  std::vector<double> steps{}, replays{};  // seconds
+
+  void count(benchmark::State& state) const {
+    static const MachineLimits limits = measured_machine_limits(omp_get_max_threads());
+    double bytes = 0;
+    for (const PassBytes& pass : fused_passes(shape.model(), shape.tokens())) bytes += pass.bytes;
+    const double products = median_of(replays), passes = bytes / limits.stream_bytes_per_second,
+                 attention = attention_flops(shape.model(), shape.tokens(), shape.seq_len) / product_rate;
+    state.counters["products ms"] = 1e3 * products;
+    state.counters["attention ms"] = 1e3 * attention;
+    state.counters["passes ms"] = 1e3 * passes;
+    state.counters["%bound"] = 100 * (products + attention + passes) / median_of(steps);
+  }
+};
+
+// Self times by operation: of all ranges of a name, forward and backward.
+void count_operations(benchmark::State& state, const Profile& profile) {
+  std::map<std::string, double> seconds;
+  for (const Profile::Node& node : profile.nodes()) seconds[std::string(node.name)] += node.self_seconds;
+  for (const auto& [name, sum] : seconds)
+    state.counters[fmt::format("{}: ms", name)] = 1e3 * sum / double(state.iterations());
+}
+
 void training_step(benchmark::State& state, const Shape& shape, const Regime& regime, UpdateRule rule) {
   RunConfig config = config_of(shape, regime, rule);
   config.device.type = DeviceType::kCpu;
   const std::unique_ptr<Device> device = make_device(config.device);
   const double limit = measured_product_rate(*device).flops_per_second;
-  const std::unique_ptr<Allocator> allocator = device->make_allocator();
-  RunModel model(config, *device, *allocator);
-  initialize_weights(model.weights, 0.02, 1, *device);
-  model.weights_changed();
-  model.optimizer.weights_initialized();
-  const std::vector<int32_t> tokens = random_tokens(shape, 0), targets = random_tokens(shape, 1);
-  const auto n = double(tokens.size());
-  int64_t t = 0;
-  const auto step = [&] {
-    model.llama.forward_backward({tokens, targets},
-                                 {.gradient_scale = float(1 / n), .accumulate = Accumulate::kNo});
-    model.llama.finish_gradients();
-    const double norm = model.optimizer.grad_norm();
-    model.optimizer.step(
-        {.t = ++t, .lr_additive = 1e-3, .lr_multiplicative = 1e-4, .grad_scale = clip_scale(1.0, norm)});
-    model.weights_changed();
-  };
-  step();  // touches all memory for the first time
-  for (auto _ : state) step();
+  Profile profile;
+  RecordingDevice recording(*device);
+  ProfilingDevice profiling(recording, profile);
+  TrainingStep step(shape, config, breakdown ? static_cast<Device&>(profiling) : recording);
+  step.run();  // touches all memory for the first time
+  const std::vector<GemmCall> products = recording.take_products();
+  std::optional<ProductReplay> replay;
+  if (regime.weights == WeightFormat::kF32 && rule == UpdateRule::kAdamW) {
+    replay.emplace(*device, products).seconds();
+    step.run();  // whose data the replay has taken from the caches
+  }
+  Bound bound{.shape = shape, .product_rate = limit};
+  profile.clear();
+  for (auto _ : state) {
+    bound.steps.push_back(seconds_of(*device, [&] { step.run(); }));
+    if (!replay) continue;
+    state.PauseTiming();
+    bound.replays.push_back(replay->seconds());
+    state.ResumeTiming();
+  }
   using benchmark::Counter;
+  const auto n = double(shape.tokens());
   state.counters["tokens/s"] = Counter(n, Counter::kIsIterationInvariantRate);
   const double flops = n * flops_per_token(config.model, shape.seq_len);
   state.counters["%limit"] = Counter(100 * flops / limit, Counter::kIsIterationInvariantRate);
+  if (replay) bound.count(state);
+  if (breakdown) count_operations(state, profile);
 }
 
 void register_all() {
@@ -100,11 +172,20 @@ void register_all() {
             ->UseRealTime();
 }
 
+// Whether the option is there, which is none of the library's.
+bool taken(int& argc, char** argv, std::string_view option) {
+  char** const end = std::remove(argv + 1, argv + argc, option);
+  const bool found = end != argv + argc;
+  argc = int(end - argv);
+  return found;
+}
+
 }  // namespace
 }  // namespace mpt
 
 int main(int argc, char** argv) {
   mpt::register_all();
+  mpt::breakdown = mpt::taken(argc, argv, "--breakdown");
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

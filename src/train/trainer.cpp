@@ -193,6 +193,7 @@ void Trainer::check_replicas() {
 }
 
 void Trainer::evaluate_into(StepRecord& record) {
+  const Range range(device_, "evaluation");
   model_.publish_weights();
   record.validation = evaluate(model_.llama, *validation_data_,
                                {.rows_per_batch = rank_step(config_.batch, shape_.size).micro_batch_rows,

@@ -74,7 +74,7 @@ const std::vector<Mistake> kMistakes{
     {{"--config", "a", "--profile", "0"}, 2, "--profile: '0' is not a whole number from 1"},
     {{"--config", "a", "--profile", "x"}, 2, "--profile: 'x'"},
     {{"--config", "a", "--profile", "2", "--profile", "3"}, 2, "--profile"},
-    {{"--config", "a", "--profile", "--resume", "auto"}, 2, "--profile excludes --resume"},
+    {{"--config", "a", "--profile", "--resume", "auto"}, 2, "--resume excludes --profile"},
     {{"--config", "missing.json"}, 1, "missing.json"},
     {{"--profile", "--config", "missing.json"}, 1, "missing.json"},
     {{"train", "--config", "missing.json", "--unknown"}, 2, "--unknown"},

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/gpu.h"
+#include "device/profiling_device.h"
 #include "support/temp_directory.h"
 #include "train/tiny_run.h"
 
@@ -135,6 +136,20 @@ TEST_P(CudaTraining, ContinuesBitForBit) {
   train(part, checkpoint_path(whole, 2));
   EXPECT_TRUE(tensors_at(part, 4) == tensors_at(whole, 4));
   EXPECT_TRUE(metrics_of(whole).ends_with(metrics_of(part)));
+}
+
+// Where the times of a step's ranges are taken it is waited for in the middle, and not recorded.
+TEST_P(CudaTraining, ProfilingChangesNoBits) {
+  const RunConfig plain = config("plain"), measured = config("measured");
+  train(plain);
+  const std::unique_ptr<Device> device = make_device(measured.device);
+  Profile profile;
+  ProfilingDevice profiling(*device, profile);
+  train_on(profiling, measured);
+  EXPECT_TRUE(tensors_at(plain, 4) == tensors_at(measured, 4));
+  EXPECT_EQ(losses(plain), losses(measured));
+  EXPECT_EQ(profile.nodes().at(0).name, "step");
+  EXPECT_EQ(profile.nodes().at(0).calls, 4);
 }
 
 // What was recorded once is what every step does: nothing of a step's own is frozen in it.

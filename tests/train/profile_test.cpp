@@ -16,7 +16,8 @@ class ProfiledTraining : public testing::Test {
  protected:
   void SetUp() override { write_tiny_data(directory_.path()); }
   RunConfig config(const std::string& name, std::vector<std::string> more = {}) const {
-    more.insert(more.end(), {"train.steps=4", "checkpoint.every_steps=4", "eval.every_steps=0"});
+    more.insert(more.end(),
+                {"train.steps=4", "checkpoint.every_steps=4", "data.validation=[]", "device.threads=1"});
     return tiny_config(directory_.path(), name, more);
   }
   Profile profiled(const RunConfig& config) const {
