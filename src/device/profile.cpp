@@ -44,7 +44,7 @@ void Profile::end() {
 }
 
 void Profile::clear() {
-  check(open_.empty(), "a profile is cleared within {}", tree_[open_.back().node].node.name);
+  check(open_.empty(), "a profile is cleared within {} stretches", open_.size());
   for (Inner& inner : tree_) inner.node = {.name = inner.node.name};
 }
 

@@ -38,7 +38,11 @@ class ProfileTest : public testing::Test {
 
 using Lines = std::vector<std::string>;
 
-TEST_F(ProfileTest, NothingWasMeasured) { EXPECT_EQ(shown(), Lines{}); }
+TEST_F(ProfileTest, NothingWasMeasured) {
+  EXPECT_EQ(shown(), Lines{});
+  profile_.clear();
+  EXPECT_EQ(shown(), Lines{});
+}
 
 TEST_F(ProfileTest, SelfTimeIsWhatNoInnerStretchTakes) {
   profile_.begin("step");
