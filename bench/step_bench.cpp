@@ -100,23 +100,35 @@ class TrainingStep {
   int64_t t_ = 0;
 };
 
-// What the step of a shape is compared with.
-struct Bound {
-  const Shape& shape;
-  double product_rate;
-  std::vector<double> steps{}, replays{};  // seconds
-
-  void count(benchmark::State& state) const {
+// What the step of a shape is compared with: measured between the steps, medians of both count.
+class Bound {
+ public:
+  Bound(const Shape& shape, Device& device, std::vector<GemmCall> products)
+      : shape_(shape), products_(std::move(products)), cold_(device, products_) {
+    cold_.seconds(products_);  // touches all memory for the first time
+  }
+  void measure() {
+    product_seconds_.push_back(cold_.seconds(products_));
+    for (int i = 0; i < 3; ++i) large_seconds_.push_back(cold_.seconds(std::array{large_product()}));
+  }
+  void count(benchmark::State& state, const std::vector<double>& steps) const {
     static const MachineLimits limits = measured_machine_limits(omp_get_max_threads());
     double bytes = 0;
-    for (const PassBytes& pass : fused_passes(shape.model(), shape.tokens())) bytes += pass.bytes;
-    const double products = median_of(replays), passes = bytes / limits.stream_bytes_per_second,
-                 attention = attention_flops(shape.model(), shape.tokens(), shape.seq_len) / product_rate;
+    for (const PassBytes& pass : fused_passes(shape_.model(), shape_.tokens())) bytes += pass.bytes;
+    const double rate = flops_of(large_product()) / median_of(large_seconds_),
+                 attention = attention_flops(shape_.model(), shape_.tokens(), shape_.seq_len) / rate,
+                 products = median_of(product_seconds_), passes = bytes / limits.stream_bytes_per_second;
     state.counters["products ms"] = 1e3 * products;
     state.counters["attention ms"] = 1e3 * attention;
     state.counters["passes ms"] = 1e3 * passes;
     state.counters["%bound"] = 100 * (products + attention + passes) / median_of(steps);
   }
+
+ private:
+  const Shape& shape_;
+  std::vector<GemmCall> products_;
+  ColdProducts cold_;
+  std::vector<double> product_seconds_, large_seconds_;
 };
 
 // Self times by operation: of all ranges of a name, forward and backward.
@@ -138,18 +150,18 @@ void training_step(benchmark::State& state, const Shape& shape, const Regime& re
   TrainingStep step(shape, config, breakdown ? static_cast<Device&>(profiling) : recording);
   step.run();  // touches all memory for the first time
   const std::vector<GemmCall> products = recording.take_products();
-  std::optional<ProductReplay> replay;
+  std::optional<Bound> bound;
   if (regime.weights == WeightFormat::kF32 && rule == UpdateRule::kAdamW) {
-    replay.emplace(*device, products).seconds();
-    step.run();  // whose data the replay has taken from the caches
+    bound.emplace(shape, *device, products);
+    step.run();  // the bound's products have taken its data from the caches
   }
-  Bound bound{.shape = shape, .product_rate = limit};
+  std::vector<double> seconds;
   profile.clear();
   for (auto _ : state) {
-    bound.steps.push_back(seconds_of(*device, [&] { step.run(); }));
-    if (!replay) continue;
+    seconds.push_back(seconds_of(*device, [&] { step.run(); }));
+    if (!bound) continue;
     state.PauseTiming();
-    bound.replays.push_back(replay->seconds());
+    bound->measure();
     state.ResumeTiming();
   }
   using benchmark::Counter;
@@ -157,7 +169,7 @@ void training_step(benchmark::State& state, const Shape& shape, const Regime& re
   state.counters["tokens/s"] = Counter(n, Counter::kIsIterationInvariantRate);
   const double flops = n * flops_per_token(config.model, shape.seq_len);
   state.counters["%limit"] = Counter(100 * flops / limit, Counter::kIsIterationInvariantRate);
-  if (replay) bound.count(state);
+  if (bound) bound->count(state, seconds);
   if (breakdown) count_operations(state, profile);
 }
 

@@ -12,7 +12,7 @@ namespace mpt {
 namespace {
 
 // Four times the last cache is the memory of both rings.
-int64_t ring_bytes(const std::vector<GemmCall>& calls) {
+int64_t ring_bytes(std::span<const GemmCall> calls) {
   int64_t largest = 0;
   for (const GemmCall& call : calls)
     for (const Tensor* t : {&call.a, &call.b, &call.d}) largest = std::max(largest, t->bytes());
@@ -60,9 +60,14 @@ double attention_flops(const LlamaConfig& config, int64_t tokens, int64_t seq_le
                                              flops_of(AttentionBackward{shape, {}, {}, {}, {}, {}}));
 }
 
+GemmCall large_product() {
+  const Tensor square{nullptr, DType::kF32, 1024, 1024, 1024};
+  return {.a = square, .b = square, .d = square, .transpose_b = Transpose::kYes};
+}
+
 // --- products --------------------------------------------------------------------------------------------
 
-Tensor ProductReplay::Ring::place_for(const Tensor& shape) {
+Tensor ColdProducts::Ring::place_for(const Tensor& shape) {
   const int64_t bytes = align_up(shape.bytes(), kAlignment);
   if (next + bytes > memory.bytes()) next = 0;
   Tensor place = shape;
@@ -71,23 +76,23 @@ Tensor ProductReplay::Ring::place_for(const Tensor& shape) {
   return place;
 }
 
-ProductReplay::ProductReplay(Device& device, std::vector<GemmCall> calls)
-    : device_(device), allocator_(device.make_allocator()), calls_(std::move(calls)) {
-  for (const GemmCall& call : calls_)
+ColdProducts::ColdProducts(Device& device, std::span<const GemmCall> calls)
+    : device_(device), allocator_(device.make_allocator()) {
+  for (const GemmCall& call : calls)
     check(call.a.dtype == DType::kF32 && call.b.dtype == DType::kF32 && call.d.dtype == DType::kF32,
           "a replay of products of {} by {} to {}; expected fp32", name_of(call.a.dtype),
           name_of(call.b.dtype), name_of(call.d.dtype));
-  const int64_t bytes = ring_bytes(calls_);
+  const int64_t bytes = ring_bytes(calls);
   for (Ring* ring : {&operands_, &results_}) {
     ring->memory = allocator_->tensor(Purpose::kScratch, DType::kF32, 1, bytes / 4);
     fill(ring->memory);
   }
-  device_.gemm().reserve(*allocator_, calls_);
+  device_.gemm().reserve(*allocator_, calls);
 }
 
-double ProductReplay::seconds() {
+double ColdProducts::seconds(std::span<const GemmCall> calls) {
   const auto start = std::chrono::steady_clock::now();
-  for (GemmCall call : calls_) {
+  for (GemmCall call : calls) {
     call.a = operands_.place_for(call.a);
     call.b = operands_.place_for(call.b);
     call.d = results_.place_for(call.d);

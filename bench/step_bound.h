@@ -10,8 +10,9 @@
 //            place moves on from call to call: each call finds its operands in memory, as in the step.
 // attention  14 D FLOP for each pair of a query and a key that it sees, B H T (T + 1) / 2 of them in each of
 // L
-//            layers, at the FP32 rate of large products. 14 = 2 (multiply, add) x 7 products: S = Q K^T, O =
-//            P V; S again, dV = P^T dO, dP = dO V^T, dQ = dS K, dK = dS^T Q.
+//            layers, at the FP32 rate of a product of 1024^3, measured between the steps as well. 14 = 2
+//            (multiply, add) x 7 products: S = Q K^T, O = P V; S again, dV = P^T dO, dP = dO V^T, dQ = dS K,
+//            dK = dS^T Q.
 // passes     bytes that each must move at least, at the rate of memory read and written in place. In elements
 //            of 4 bytes, where a pass reads its inputs and writes its outputs once:
 //
@@ -33,7 +34,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/forwarding_device.h"
@@ -77,13 +80,16 @@ class RecordingDevice final : public ForwardingDevice {
   RecordingGemm gemm_;
 };
 
-// FP32 products run again on memory of their own, which they find cold.
-class ProductReplay {
+// An FP32 product of 1024^3 multiplications, whose operands are not there.
+GemmCall large_product();
+
+// Memory for FP32 products to be run on, which they find cold.
+class ColdProducts {
  public:
-  // Of the shapes and strides of `calls`, whose tensors are not touched. The device outlives this.
-  ProductReplay(Device& device, std::vector<GemmCall> calls);
-  // Runs them all once.
-  double seconds();
+  // For these calls. The device outlives this.
+  ColdProducts(Device& device, std::span<const GemmCall> calls);
+  // Runs products of the shapes and strides of `calls`, whose own tensors are not touched.
+  double seconds(std::span<const GemmCall> calls);
 
  private:
   // Memory that is handed out in turn.
@@ -95,7 +101,6 @@ class ProductReplay {
 
   Device& device_;
   std::unique_ptr<Allocator> allocator_;
-  std::vector<GemmCall> calls_;
   Ring operands_, results_;
 };
 
