@@ -2,23 +2,21 @@
 """One LLaMA training step after another in PyTorch on the CPU, FP32; prints the median tokens per second.
 
 The peer of bench/step_bench.cpp: RMSNorm, RoPE, SwiGLU, causal attention, untied head, mean cross entropy, AdamW.
-compare_step.py runs it with the settings that suit it best (see there).
+One source for PyTorch 1.13 and 2.x, each by its best means: where they exist, scaled_dot_product_attention, the fused
+RMSNorm and the fused AdamW. competitors.py runs it with the settings that suit it best (see there).
 """
 import argparse
+import pathlib
 import statistics
+import sys
 import time
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-SHAPES = {  # hidden, layers, heads, intermediate, vocabulary, batch, sequence length: as in bench/step_bench.cpp
-    "A": (256, 4, 4, 688, 4096, 16, 256),
-    "B": (256, 4, 4, 688, 4096, 4, 1024),
-    "C": (256, 4, 4, 688, 32000, 16, 256),
-    "D": (256, 4, 4, 688, 32000, 4, 1024),
-    "E": (512, 8, 8, 1376, 32000, 1, 1024),
-}
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from suite.shapes import SHAPES  # noqa: E402
 
 
 class RMSNorm(nn.Module):
@@ -27,6 +25,8 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x):
+        if hasattr(functional, "rms_norm"):
+            return functional.rms_norm(x, self.weight.shape, self.weight, 1e-6)
         return self.weight * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6))
 
 
@@ -82,28 +82,45 @@ class Llama(nn.Module):
         return self.head(self.norm(x))
 
 
+def adamw(parameters):
+    options = {"lr": 1e-3, "betas": (0.9, 0.98), "weight_decay": 0.1}
+    if int(torch.__version__.split(".")[0]) >= 2:
+        try:
+            return torch.optim.AdamW(parameters, fused=True, **options)  # on CPUs since 2.4
+        except RuntimeError:
+            pass
+    return torch.optim.AdamW(parameters, **options)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shape", choices=SHAPES, default="A")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--compile", action="store_true", help="the model and its loss by torch.compile")
     args = parser.parse_args()
-    hidden, layers, heads, intermediate, vocab, batch, length = SHAPES[args.shape]
+    shape = SHAPES[args.shape]
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
-    model = Llama(hidden, layers, heads, intermediate, vocab, length)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98), weight_decay=0.1)
-    tokens, targets = torch.randint(0, vocab, (2, batch, length))
+    model = Llama(shape.hidden, shape.layers, shape.heads, shape.intermediate, shape.vocab, shape.length)
+    optimizer = adamw(list(model.parameters()))
+    tokens, targets = torch.randint(0, shape.vocab, (2, shape.batch, shape.length))
+
+    def loss_of(tokens, targets):
+        return functional.cross_entropy(model(tokens).view(-1, shape.vocab), targets.view(-1))
+
+    if args.compile:
+        loss_of = torch.compile(loss_of)
     rates = []
     for step in range(args.steps + 2):
         start = time.perf_counter()
-        loss = functional.cross_entropy(model(tokens).view(-1, vocab), targets.view(-1))
+        loss = loss_of(tokens, targets)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         if step >= 2:
-            rates.append(batch * length / (time.perf_counter() - start))
+            rates.append(shape.tokens / (time.perf_counter() - start))
     print(f"{statistics.median(rates):.1f}")
 
 

@@ -1,0 +1,1 @@
+"""Other programs that take the same training step, to compare with."""

@@ -1,0 +1,50 @@
+"""Runs a program, and says how long it took and how much memory it had at its peak."""
+
+import os
+import pathlib
+import subprocess
+import tempfile
+import threading
+import time
+import typing
+
+SHOWN = 1500  # characters of what a failed program said
+
+
+class Failed(Exception):
+    """A program was not there, ended with an error, or took too long."""
+
+
+class Finished(typing.NamedTuple):
+    output: str
+    seconds: float
+    peak_bytes: int
+
+
+def run(command, environment=None, timeout=3600.0):
+    """The environment's entries come on top of this process's.
+
+    The peak is the kernel's ru_maxrss of the child (KiB on Linux): of the largest single process if it starts others.
+    """
+    command = [str(part) for part in command]
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        begin = time.perf_counter()
+        try:
+            process = subprocess.Popen(command, env={**os.environ, **(environment or {})}, stdout=output, stderr=errors,
+                                       stdin=subprocess.DEVNULL)
+        except OSError as problem:
+            raise Failed(f"{command[0]}: {problem.strerror}; expected a program") from problem
+        watch = threading.Timer(timeout, process.kill)
+        watch.start()
+        status, usage = os.wait4(process.pid, 0)[1:]
+        watch.cancel()
+        seconds = time.perf_counter() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)  # so that Popen does not wait for it again
+        output.seek(0)
+        errors.seek(0)
+        said, complained = output.read(), errors.read()
+    if process.returncode:
+        late = f" (stopped after {timeout:.0f} s)" if seconds >= timeout else ""
+        tail = (complained.strip() or said.strip())[-SHOWN:]
+        raise Failed(f"{pathlib.Path(command[0]).name}: exit status {process.returncode}{late}: {tail}")
+    return Finished(said, seconds, usage.ru_maxrss * 1024)

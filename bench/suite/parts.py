@@ -1,0 +1,196 @@
+"""The parts of the report: what a round of each measures, and their files, to which a round is added when it is done.
+
+<output>/<part>.json: {part, settings, commit, machine, rounds: [{date, load, seconds, benchmarks: [{name, label, counters}]}]}
+A benchmark's counters are numbers under their units (`tokens/s`, `%limit`, `ms`), or `failed` and what was said.
+"""
+
+import dataclasses
+import json
+import pathlib
+import statistics
+import sys
+import tempfile
+import time
+import typing
+
+from peers import competitors
+from suite import child, machine
+from suite.shapes import SHAPES, configuration, write_configuration, write_tokens
+
+MILLISECONDS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
+NOT_COUNTERS = {"family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations", "real_time",
+                "cpu_time"}
+PROFILED_STEPS = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    build: pathlib.Path
+    rounds: int = 3
+    quick: bool = False
+    shapes: str = "ABCDE"
+    python: str = "/usr/bin/python3"
+    python2: str | None = None
+    llmc: str | None = None
+    threads: int = 1
+
+
+class Missing(Exception):
+    """A part cannot be measured; the message says what is not there."""
+
+
+class Part(typing.NamedTuple):
+    name: str
+    title: str
+    settings: typing.Callable  # of Options: what has to be equal for two rounds to belong together
+    measure: typing.Callable  # of (Options, say): the benchmarks of a round
+
+
+# --- programs that are made with Google Benchmark -----------------------------------------------------------
+
+
+def benchmarks_of(text, where):
+    """[{name, counters}] of --benchmark_format=json; repetitions become their medians, aggregates are left out."""
+    try:
+        listed = json.loads(text)["benchmarks"]
+    except (json.JSONDecodeError, KeyError, TypeError) as problem:
+        raise child.Failed(f"{where}: {problem!r}; expected the output of --benchmark_format=json") from problem
+    gathered = {}
+    for entry in listed:
+        if entry.get("run_type", "iteration") == "iteration":
+            gathered.setdefault(entry.get("run_name", entry["name"]).removesuffix("/real_time"), []).append(entry)
+    return [{"name": name, "label": entries[0].get("label", ""), "counters": counters_of(entries)} for name, entries in gathered.items()]
+
+
+def counters_of(entries):
+    failed = [entry for entry in entries if entry.get("error_occurred")]
+    if failed:
+        return {"failed": failed[0].get("error_message", "no reason given")}
+    of_each = [{"ms": entry["real_time"] * MILLISECONDS[entry.get("time_unit", "ns")],
+                **{key: value for key, value in entry.items() if key not in NOT_COUNTERS and isinstance(value, (int, float))
+                   and not isinstance(value, bool)}} for entry in entries]
+    return {key: statistics.median(counters[key] for counters in of_each) for key in of_each[0]}
+
+
+def program_part(name, title, program, filters=(".*", ".*"), seconds=(0.5, 0.01)):
+    """`filters` and `seconds` of the whole form and of the short one."""
+    def measure(options, say):
+        path = options.build / "bench" / program
+        if not path.exists():
+            raise Missing(f"{program} is not built: cmake --build build/cpu --target {program}")
+        say(f"{program}, {filters[options.quick]}")
+        command = [path, f"--benchmark_filter={filters[options.quick]}", f"--benchmark_min_time={seconds[options.quick]}",
+                   "--benchmark_format=json"]
+        return benchmarks_of(child.run(command, {"OMP_WAIT_POLICY": "passive"}).output, program)
+    return Part(name, title, lambda options: {"filter": filters[options.quick], "seconds": seconds[options.quick]}, measure)
+
+
+# --- others -------------------------------------------------------------------------------------------------
+
+
+def measure_peers(options, say):
+    if not (options.build / "bench" / "step_bench").exists():
+        raise Missing("step_bench is not built: cmake --build build/cpu --target step_bench")
+    found, missing = competitors.competitors(options.build, options.threads, options.python, options.python2, options.llmc, options.quick)
+    for what in missing:
+        say(f"missing: {what}")
+    absent = [{"name": f"missing/{number}", "label": "", "counters": {"failed": what}} for number, what in enumerate(missing)]
+    return competitors.run_round(found, options.shapes, say) + absent
+
+
+def measure_profile(options, say):
+    """The table that `mpretrain --profile` prints, as it is."""
+    program = options.build / "mpretrain"
+    if "--profile" not in child.run([program, "train", "--help"]).output:
+        raise Missing("this mpretrain has no --profile")
+    return [profile_of(program, name, say) for name in options.shapes]
+
+
+def profile_of(program, name, say):
+    say(f"profile of {name}")
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
+        tokens = write_tokens(scratch / "train.bin", 2 * PROFILED_STEPS * SHAPES[name].tokens, SHAPES[name].vocab)
+        config = configuration(SHAPES[name], "run", tokens, scratch, PROFILED_STEPS)
+        finished = child.run([program, "train", "--config", write_configuration(scratch / "run.json", config), "--profile",
+                              PROFILED_STEPS])
+    return {"name": f"{name}/fp32/adamw", "label": "", "counters": waited(finished.output), "text": finished.output.rstrip()}
+
+
+def waited(table):
+    """Percent of a step that went into getting its tokens: the row `data` of the profile, in its column `self %`."""
+    lines = table.splitlines()
+    head = next((line.replace("self ms", "self_ms").replace("self %", "self_%").split() for line in lines if "self %" in line), None)
+    row = next((line.split() for line in lines if line.split()[:1] == ["data"]), None)
+    return {"%wait": float(row[head.index("self_%")])} if head and row else {}
+
+
+STEP_FILTER = "^([A-E]/(fp32|bf16)/|[AE]/)"
+PARTS = [
+    program_part("step", "Training steps", "step_bench", (STEP_FILTER, "^A/"), (1, 0.01)),
+    Part("peers", "Against others", lambda o: {"shapes": o.shapes, "quick": o.quick, "python2": bool(o.python2), "llmc": bool(o.llmc),
+                                               "threads": o.threads}, measure_peers),
+    Part("profile", "Where the time of a step goes", lambda o: {"shapes": o.shapes}, measure_profile),
+    program_part("ops", "Operations", "ops_bench", (".*", "/A/"), (0.2, 0.01)),
+    program_part("update", "Optimizer", "update_bench", seconds=(0.2, 0.01)),
+    program_part("codecs", "Casts", "codec_bench", seconds=(0.2, 0.01)),
+    program_part("data", "Tokenizer and loader", "data_bench"),
+    program_part("checkpoint", "Checkpoints", "checkpoint_bench"),
+]
+BY_NAME = {part.name: part for part in PARTS}
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+class Store:
+    """The parts measured so far, a file each."""
+
+    def __init__(self, directory):
+        self.directory = pathlib.Path(directory)
+
+    def path(self, name):
+        return self.directory / f"{name}.json"
+
+    def read(self, name):
+        """None where the part was not measured."""
+        try:
+            record = json.loads(self.path(name).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except json.JSONDecodeError as problem:
+            sys.exit(f"{self.path(name)}: {problem}; remove it, and the part is measured again")
+        return record
+
+    def write(self, name, record):
+        self.directory.mkdir(parents=True, exist_ok=True)
+        partial = self.path(name).with_suffix(".partial")
+        partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        partial.replace(self.path(name))
+
+    def all(self):
+        return {part.name: record for part in PARTS if (record := self.read(part.name))}
+
+
+def begun(store, part, options, described, commit):
+    """The record that a round may be added to: the one that is there if all is as it was when it was begun, else a new one."""
+    record = store.read(part.name)
+    settings = part.settings(options)
+    if record and record["settings"] == settings and record["machine"] == described:
+        if len(record["rounds"]) >= options.rounds or record["commit"] == commit:
+            return record
+    return {"part": part.name, "settings": settings, "commit": commit, "machine": described, "rounds": []}
+
+
+def measure_part(store, part, options, described, commit, say, again=False):
+    """Adds the rounds that are missing; each is on the disk before the next begins."""
+    if again:
+        store.path(part.name).unlink(missing_ok=True)
+    record = begun(store, part, options, described, commit)
+    while len(record["rounds"]) < options.rounds:
+        say(f"{part.name}: round {len(record['rounds']) + 1} of {options.rounds}")
+        before, begin = machine.moment(), time.monotonic()
+        benchmarks = part.measure(options, say)
+        record["rounds"].append({**before, "seconds": round(time.monotonic() - begin, 1), "benchmarks": benchmarks})
+        store.write(part.name, record)
+    return record

@@ -1,0 +1,387 @@
+#!/usr/bin/env python3
+"""Tests of the benchmark report: what is read from programs, kept, put together, compared with what is stored, and shown.
+
+    tests/scripts/bench_report_test.py [CLASS[.TEST] ...]
+"""
+
+import contextlib
+import io
+import json
+import math
+import os
+import pathlib
+import statistics
+import struct
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+
+import growth  # noqa: E402
+import report  # noqa: E402
+from peers import competitors  # noqa: E402
+from suite import child, goals, page, parts, ratios, spread  # noqa: E402
+from suite.shapes import SHAPES, configuration, write_tokens  # noqa: E402
+
+
+def google(*benchmarks):
+    return json.dumps({"context": {}, "benchmarks": list(benchmarks)})
+
+
+def measured(name, milliseconds=2.0, **counters):
+    return {"name": name + "/real_time", "run_name": name + "/real_time", "run_type": "iteration", "iterations": 7, "threads": 1,
+            "repetitions": 1, "real_time": milliseconds, "cpu_time": 9.0, "time_unit": "ms", **counters}
+
+
+def entry(name, label="", **counters):
+    return {"name": name, "label": label, "counters": counters}
+
+
+def record(*rounds, part="step", machine="a"):
+    return {"part": part, "settings": {}, "commit": "c", "machine": {"processor": machine},
+            "rounds": [{"date": f"2026-01-0{n + 1} 00:00 UTC", "load": 0.5, "benchmarks": list(b)} for n, b in enumerate(rounds)]}
+
+
+class Place(unittest.TestCase):
+    """A directory for files, and a build directory with made-up programs."""
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.path = pathlib.Path(temporary.name)
+        self.build = self.path / "build"
+
+    def program(self, name, text):
+        path = self.build / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
+        return path
+
+    def report(self, *more):
+        """(exit status, what it printed) of bench/report.py on the made-up build."""
+        arguments = ["--build", self.build, "--output", self.path / "out", "--page", self.path / "cpu.md", "--ratios",
+                     self.path / "ratios.json", "--only", "ops", *more]
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
+            status = report.main([str(a) for a in arguments])
+        return status, printed.getvalue()
+
+    def ops_bench(self, *limits):
+        """Gives one %limit after another in successive calls, the last one ever after."""
+        texts = [google(measured("a/A/x", **{"%limit": limit})) for limit in limits]
+        for number, text in enumerate(texts):
+            (self.path / f"call_{number}").write_text(text, encoding="utf-8")
+        count = self.path / "count"
+        count.unlink(missing_ok=True)
+        self.program("bench/ops_bench", f"""#!/bin/sh
+n=$(cat {count} 2>/dev/null || echo 0)
+echo $((n + 1)) >{count}
+[ $n -lt {len(texts)} ] || n={len(texts) - 1}
+cat {self.path}/call_$n
+""")
+
+    def calls(self):
+        return int((self.path / "count").read_text(encoding="utf-8"))
+
+
+class Child(Place):
+    def test_output_time_and_peak(self):
+        code = "import sys; b = bytearray(100 << 20); b[::4096] = bytes([1]) * len(b[::4096]); print('said', file=sys.stdout)"
+        finished = child.run([sys.executable, "-c", code])
+        self.assertEqual(finished.output, "said\n")
+        # 100 MiB were touched; an interpreter itself has well below 60.
+        self.assertGreater(finished.peak_bytes, 100 << 20)
+        self.assertLess(finished.peak_bytes, 160 << 20)
+        self.assertGreater(finished.seconds, 0)
+
+    def test_failure_says_who_and_what(self):
+        with self.assertRaisesRegex(child.Failed, r"sh: exit status 3: oh dear"):
+            child.run(["/bin/sh", "-c", "echo oh dear >&2; exit 3"])
+        with self.assertRaisesRegex(child.Failed, "no/such/program: No such file"):
+            child.run(["no/such/program"])
+
+    def test_what_hangs_is_stopped(self):
+        with self.assertRaisesRegex(child.Failed, "stopped after"):
+            child.run(["/bin/sleep", "60"], timeout=0.2)
+
+    def test_environment_comes_on_top(self):
+        self.assertEqual(child.run(["/bin/sh", "-c", "echo $BENCH_TEST $HOME"], {"BENCH_TEST": "x"}).output.strip(),
+                         f"x {os.environ.get('HOME', '')}".strip())
+
+
+class Reading(Place):
+    def test_counters_and_units(self):
+        text = google({**measured("A/fp32/adamw", 3.0, **{"tokens/s": 10.0, "%limit": 40.0}), "time_unit": "us", "label": "l"})
+        self.assertEqual(parts.benchmarks_of(text, "p"), [entry("A/fp32/adamw", "l", **{"ms": 0.003, "tokens/s": 10.0, "%limit": 40.0})])
+
+    def test_repetitions_become_their_median_and_aggregates_are_left_out(self):
+        aggregate = {**measured("a", 99.0), "run_type": "aggregate", "name": "a_mean"}
+        text = google(measured("a", 1.0, x=5.0), measured("a", 9.0, x=1.0), measured("a", 2.0, x=3.0), aggregate)
+        self.assertEqual(parts.benchmarks_of(text, "p"), [entry("a", ms=2.0, x=3.0)])
+
+    def test_failures_are_kept(self):
+        text = google({**measured("a"), "error_occurred": True, "error_message": "no memory"})
+        self.assertEqual(parts.benchmarks_of(text, "p"), [entry("a", failed="no memory")])
+
+    def test_none_at_all(self):
+        self.assertEqual(parts.benchmarks_of(google(), "p"), [])
+
+    def test_wait_is_the_row_of_data(self):
+        table = ("operation                        calls         ms    self ms  self %    GFLOP/s  % of rate\n"
+                 "step                                 1    100.000      2.000    2.00\n"
+                 "  data                               1      0.300      0.300    0.25\n")
+        self.assertEqual(parts.waited(table), {"%wait": 0.25})
+        self.assertEqual(parts.waited("operation  self %\nstep 1\n"), {})
+
+    def test_something_else_names_the_program(self):
+        with self.assertRaisesRegex(child.Failed, "ops_bench: .*benchmark_format=json"):
+            parts.benchmarks_of("Segmentation fault", "ops_bench")
+
+
+class Spread(unittest.TestCase):
+    def test_median_and_range(self):
+        self.assertEqual(spread.range_text([1.0, 3.0, 2.0]), "2.00 (1.00-3.00)")
+
+    def test_deviation_from_the_range(self):
+        # 3 normal values span 1.693 deviations on average (tables of control charts).
+        self.assertAlmostEqual(spread.deviation([0.0, 1.693, 1.0]), 1.0)
+        self.assertTrue(math.isnan(spread.deviation([1.0])))
+        many = [float(i % 5) for i in range(40)]
+        self.assertAlmostEqual(spread.deviation(many), statistics.stdev(many))
+
+    def test_tolerance_shrinks_with_rounds_down_to_the_floor(self):
+        few, more = spread.tolerance(100.0, 2.0, 3, 3), spread.tolerance(100.0, 2.0, 9, 9)
+        # 3 deviations of a difference of two medians of 3: 3 * sqrt(pi/2) * 2 * sqrt(2/3).
+        self.assertAlmostEqual(few, 6.14, delta=0.01)
+        self.assertAlmostEqual(few / more, math.sqrt(3))
+        self.assertEqual(spread.tolerance(100.0, 0.0, 3, 3), 100.0 * spread.FLOOR)
+
+
+def a_round_of_peers(**changes):
+    counters = {"ours_fp32": {"tokens/s": 300.0, "peak MiB": 9.0}, "mpretrain": {"peak MiB": 102.0, "plan MiB": 100.0},
+                "pytorch_tuned": {"tokens/s": 200.0, "peak MiB": 408.0}, "pytorch2_eager": {"tokens/s": 250.0, "peak MiB": 306.0},
+                "pytorch2_compiled": {"tokens/s": 100.0, "peak MiB": 999.0}, **changes}
+    return [entry(f"A/{key}", key, **values) for key, values in counters.items()]
+
+
+class Ratios(unittest.TestCase):
+    def test_percentages_of_any_program(self):
+        found = ratios.of_round("ops", [entry("a/A", **{"%limit": 40.0, "GB/s": 3.0, "x_one": 2.0}), entry("b", failed="x")])
+        self.assertEqual(found, {"ops: a/A %limit": 40.0, "ops: a/A x_one": 2.0})
+
+    def test_steps_against_their_own_fp32_and_adamw(self):
+        found = ratios.of_round("step", [entry("A/fp32/adamw", **{"tokens/s": 100.0}), entry("A/bf16/adamw", **{"tokens/s": 90.0}),
+                                         entry("A/bf16/m_plus_adam", **{"tokens/s": 45.0}), entry("B/bf16/adamw", **{"tokens/s": 1.0})])
+        self.assertEqual(found, {"step: A/bf16/adamw / A/fp32/adamw": 0.9, "step: A/bf16/m_plus_adam / A/bf16/adamw": 0.5})
+
+    def test_peers(self):
+        found = ratios.of_round("peers", a_round_of_peers())
+        self.assertEqual(found["peers: A ours_fp32 / pytorch_tuned"], 1.5)
+        self.assertEqual(found["peers: A ours_fp32 / pytorch2"], 1.2)  # eager is the faster one
+        self.assertEqual(found["peers: A memory of pytorch2 / ours"], 3.0)
+        self.assertEqual(found["peers: A memory of pytorch_tuned / ours"], 4.0)  # of mpretrain, not of the benchmark
+        self.assertAlmostEqual(found["peers: A peak / plan"], 1.02)
+        self.assertNotIn("peers: A ours_fp32 / llmc", found)
+
+    def test_a_failed_variant_leaves_the_other(self):
+        found = ratios.of_round("peers", a_round_of_peers(pytorch2_compiled={"failed": "no compiler"}))
+        self.assertEqual(found["peers: A ours_fp32 / pytorch2"], 1.2)
+
+    def test_rounds_are_gathered_by_name(self):
+        found = ratios.of_parts({"ops": record([entry("a", **{"%x": 1.0})], [entry("a", **{"%x": 3.0})], part="ops")})
+        self.assertEqual(found, {"ops: a %x": [1.0, 3.0]})
+
+
+class Check(Place):
+    def test_store_and_compare_both_ways(self):
+        stored = ratios.to_store({"ops: a %limit": [50.0, 51.0, 52.0], "profile: l %wait": [1.0, 1.0, 1.0]}, {})
+        for now, worse in ((51.0, []), (60.0, []), (46.0, ["ops: a %limit"])):
+            verdicts, absent = ratios.compare(stored, {"ops: a %limit": [now] * 3})
+            self.assertEqual([v.name for v in verdicts if v.worse], worse)
+            self.assertEqual(absent, ["profile: l %wait"])
+        for now, worse in ((0.5, False), (1.4, False), (1.6, True)):
+            self.assertEqual(ratios.compare(stored, {"profile: l %wait": [now]})[0][0].worse, worse)
+
+    def test_too_few_rounds_to_store(self):
+        with self.assertRaisesRegex(ratios.BadStore, "ops: a %limit: 2 rounds; 3 or more"):
+            ratios.to_store({"ops: a %limit": [50.0, 51.0]}, {})
+
+    def test_bad_files_are_named(self):
+        path = self.path / "ratios.json"
+        for text, message in (("{", "ratios.json.*expected"), ('{"ratios": {"r": {"value": "x"}}}', "ratios.json"),
+                              ('{"ratios": {"r": {"value": "x", "deviation": 1, "rounds": 3}}}', "ratios.json: r: expected numbers")):
+            path.write_text(text, encoding="utf-8")
+            with self.assertRaisesRegex(ratios.BadStore, message):
+                ratios.read_store(path)
+        with self.assertRaisesRegex(ratios.BadStore, "none.json: No such file.*--store"):
+            ratios.read_store(self.path / "none.json")
+
+    def test_exit_status_of_the_command(self):
+        self.ops_bench(50.0, 51.0, 52.0)
+        self.assertEqual(self.report("--store")[0], 0)
+        self.assertEqual(self.report("--check")[0], 0)
+        self.ops_bench(40.0)
+        status, printed = self.report("--check", "--again")
+        self.assertEqual(status, 1)
+        self.assertIn("worse: ops: a/A/x %limit: 40, stored 51", printed)
+        self.ops_bench(80.0)
+        self.assertEqual(self.report("--check", "--again")[0], 0)
+
+    def test_nothing_to_compare_fails(self):
+        self.ops_bench(50.0)
+        self.assertEqual(self.report("--check")[0], 1)  # no file
+        (self.path / "ratios.json").write_text('{"ratios": {}}', encoding="utf-8")
+        self.assertEqual(self.report("--check")[0], 1)
+
+
+class Measuring(Place):
+    def test_rounds_are_added_and_kept(self):
+        self.ops_bench(50.0, 51.0, 52.0)
+        self.report("--rounds", 1)
+        self.assertEqual(self.calls(), 1)
+        self.report("--rounds", 3)
+        self.assertEqual(self.calls(), 3)
+        self.report("--rounds", 3)
+        self.assertEqual(self.calls(), 3)
+        kept = parts.Store(self.path / "out").read("ops")
+        self.assertEqual([r["benchmarks"][0]["counters"]["%limit"] for r in kept["rounds"]], [50.0, 51.0, 52.0])
+        self.assertTrue(all("UTC" in r["date"] and r["load"] >= 0 for r in kept["rounds"]))
+
+    def test_other_settings_begin_anew(self):
+        self.ops_bench(50.0)
+        self.report("--rounds", 2)
+        self.report("--rounds", 1, "--quick")  # another filter
+        self.assertEqual(len(parts.Store(self.path / "out").read("ops")["rounds"]), 1)
+
+    def test_unfinished_rounds_of_another_commit_are_not_added_to(self):
+        self.ops_bench(50.0)
+        self.report("--rounds", 1)
+        store = parts.Store(self.path / "out")
+        store.write("ops", {**store.read("ops"), "commit": "older"})
+        self.report("--rounds", 1)
+        self.assertEqual(store.read("ops")["commit"], "older")  # complete: stays
+        self.report("--rounds", 2)
+        self.assertEqual(self.calls(), 3)
+
+    def test_what_is_missing_is_said(self):
+        self.report()
+        text = (self.path / "cpu.md").read_text(encoding="utf-8")
+        self.assertIn("Nothing was measured", text)
+        parts.Store(self.path / "out").write("step", record([entry("A/fp32/adamw", ms=1.0)]))
+        self.report()
+        text = (self.path / "cpu.md").read_text(encoding="utf-8")
+        self.assertIn("| ops | missing: ops_bench is not built", text)
+        self.assertIn("Missing: ops_bench is not built", text)
+
+    def test_a_program_that_fails_is_missing_with_its_words(self):
+        parts.Store(self.path / "out").write("step", record([entry("A/fp32/adamw", ms=1.0)]))
+        self.program("bench/ops_bench", "#!/bin/sh\necho out of luck >&2\nexit 1\n")
+        self.report()
+        self.assertIn("out of luck", (self.path / "cpu.md").read_text(encoding="utf-8"))
+
+
+class Page(unittest.TestCase):
+    def test_tables_are_by_counters_and_failures_are_listed(self):
+        one = [entry("a", **{"ms": 1.0, "GB/s": 5.0}), entry("b", **{"ms": 4.0, "GB/s": 7.0}), entry("c", ms=2.0), entry("d", failed="x|y")]
+        two = [entry("a", **{"ms": 3.0, "GB/s": 5.0})]
+        lines = page.counter_tables(record(one, two))
+        self.assertIn("| benchmark | ms | GB/s |", lines)
+        self.assertIn("| a | 2.00 (1.00–3.00) | 5.00 (5.00–5.00) |", lines)
+        self.assertIn("| benchmark | ms |", lines)
+        self.assertIn("* d: failed: x\\|y", lines)
+
+    def test_goals_reached_missed_and_missing(self):
+        found = ratios.of_parts({"peers": record(a_round_of_peers(), part="peers")})
+        text = "\n".join(page.goal_table(found))
+        self.assertIn("| peers: A ours_fp32 / pytorch_tuned | 1.50 | at least 1.12 | yes |", text)
+        self.assertIn("| peers: A peak / plan | 1.02 | at least 0.95, at most 1.05 | yes |", text)
+        self.assertIn("| FP32 step against its bound, % |  | – |  | **missing** |", text)
+        slow = [entry(b["name"], **{**b["counters"], "tokens/s": 201.0}) for b in a_round_of_peers() if b["name"] == "A/ours_fp32"]
+        found = ratios.of_parts({"peers": record([*a_round_of_peers()[1:], *slow], part="peers")})
+        self.assertIn("| 1.00 | at least 1.12 | **no** |", "\n".join(page.goal_table(found)))
+
+    def test_a_bound_by_shape(self):
+        found = goals.outcomes({"peers: C ours_fp32 / pytorch_tuned": [1.07], "peers: B ours_fp32 / pytorch_tuned": [1.07]})
+        self.assertEqual([o.reached for o in found if o.name], [True, False])
+
+    def test_peers_in_words(self):
+        labelled = [*a_round_of_peers(), entry("A/llmc", "llm.c, GPT-2 (another model)", failed="no cc"), entry("missing/0", failed="none")]
+        lines = page.peer_lines(record(labelled, part="peers"))
+        self.assertIn("| A | pytorch_tuned | 200 | 1.50 (1.50-1.50) | 408 | – |", lines)
+        self.assertIn("| A | pytorch2_compiled | 100 | 3.00 (3.00-3.00) | 999 | – |", lines)
+        self.assertIn("* A, llm.c, GPT-2 (another model): failed: no cc", lines)
+        self.assertIn("* Missing: none", lines)
+
+    def test_parts_of_two_machines_are_told_apart(self):
+        both = {"step": record([entry("a", ms=1.0)]), "ops": record([entry("a", ms=1.0)], part="ops", machine="b")}
+        self.assertIn("Not all parts were measured on this machine", page.report(both, {}))
+        self.assertNotIn("Not all parts", page.report({"step": both["step"]}, {}))
+
+    def test_what_stands_around_the_marks_stays(self):
+        first = page.placed("# Title\n\nBefore.\n", page.report({}, {}))
+        second = page.placed(first + "\nAfter.\n", page.BEGIN + "\nnew\n" + page.END + "\n")
+        self.assertTrue(second.startswith("# Title\n\nBefore.\n"))
+        self.assertTrue(second.endswith("\nAfter.\n"))
+        self.assertIn("new", second)
+        self.assertNotIn("Nothing was measured", second)
+
+    def test_digits(self):
+        self.assertEqual([page.digits(x) for x in (0.0, 0.01234, 1.0, 56.78, 999.4, 12345.6)],
+                         ["0", "0.0123", "1.00", "56.8", "999", "12,346"])
+
+
+class Files(Place):
+    def test_tokens_are_a_shard_of_llm_c(self):
+        for count in (1, 70000):
+            content = write_tokens(self.path / "t.bin", count, 500).read_bytes()
+            self.assertEqual(struct.unpack("<3i", content[:12]), (20240520, 1, count))
+            tokens = struct.unpack(f"<{count}H", content[1024:])
+            self.assertLess(max(tokens), 500)
+
+    def test_checkpoint_of_gpt2_has_every_parameter(self):
+        shape = SHAPES["A"]._replace(hidden=4, layers=2, heads=1, vocab=130, length=3)
+        competitors.write_gpt2(self.path / "g.bin", shape)
+        # train_gpt2.c: V' and T rows of C; 12 C^2 + 13 C of a layer; 2 C at the end.
+        expected = 256 * 4 + 3 * 4 + 2 * (12 * 16 + 13 * 4) + 2 * 4
+        content = (self.path / "g.bin").read_bytes()
+        self.assertEqual(len(content), 1024 + 4 * expected)
+        self.assertEqual(struct.unpack("<8i", content[:32]), (20240326, 3, 3, 130, 2, 1, 4, 256))
+
+    def test_sections_are_merged_into_a_configuration(self):
+        config = configuration(SHAPES["A"], "n", "t", "o", 3, device={"threads": 2}, batch={"tokens_per_step": 512})
+        self.assertEqual(config["device"], {"type": "cpu", "threads": 2})
+        self.assertEqual(config["batch"], {"seq_len": 256, "tokens_per_step": 512})
+
+
+class Growth(Place):
+    def test_slope_of_a_power(self):
+        self.assertAlmostEqual(growth.slope([1, 2, 4, 8], [3 * x**1.5 for x in (1, 2, 4, 8)]), 1.5)
+        self.assertTrue(math.isnan(growth.slope([1], [2])))
+        self.assertTrue(math.isnan(growth.slope([2, 2], [1, 3])))
+
+    def test_results_are_kept_by_point_and_round(self):
+        ledger = growth.Ledger(self.path / "growth.json")
+        calls = []
+
+        def measure():
+            calls.append(1)
+            return {"seconds": 1.0}
+
+        for _ in range(2):
+            ledger.measured("batch", 4, 0, measure)
+        growth.Ledger(self.path / "growth.json").measured("batch", 4, 0, measure)
+        self.assertEqual(len(calls), 1)
+        ledger.measured("batch", 4, 1, measure)
+        self.assertEqual(len(calls), 2)
+        self.assertEqual(ledger.values("batch", 4, "seconds"), [1.0, 1.0])
+
+    def test_expected_slope_is_that_of_the_operations(self):
+        axis = next(a for a in growth.AXES if a.name == "batch")
+        self.assertAlmostEqual(growth.slope(*zip(*growth.expected_points(axis, "seconds", axis.points))), 1.0)
+
+
+if __name__ == "__main__":
+    unittest.main()
