@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""How cost grows: time and memory of the program against the size of the model, of a step, of the corpus, and of the machine.
+"""How cost grows: time and memory of the program against the size of the model, the step, the corpus, the machine.
 
     bench/growth.py --program build/cpu/mpretrain                # docs/benchmarks/growth.md with figures; resumable
     bench/growth.py --program build/cpu/mpretrain --only vocab   # one axis
     bench/growth.py --program build/cpu/mpretrain --quick        # few small points: does everything run?
 
-The program itself is run, with configurations and made-up data in a temporary directory; times of steps are those of its
-metrics.jsonl. Every point of every round is kept in growth.json beside the page as soon as it is measured. Each axis is drawn on
-logarithmic scales beside what is expected: the operations of a step by the formula of the step lines, the figure of
-`mpretrain plan`, or a power.
+The program itself is run, with configurations and made-up data in a temporary directory; times of steps are those of
+its metrics.jsonl. Every point of every round is kept in growth.json beside the page as soon as it is measured. Each
+axis is drawn on logarithmic scales beside what is expected: the operations of a step by the formula of the step lines,
+the figure of `mpretrain plan`, or a power.
 """
 
 import argparse
@@ -94,7 +94,8 @@ def with_shards(place, count):
     """As many tokens in ever more files; the model is small enough for the loader to show."""
     shape = Shape(64, 1, 1, 64, 256, 8, 128)
     for number in range(count):
-        write_tokens(place.scratch / "shards" / f"train_{number:06}.bin", max((1 << 20) // count, shape.length + 1), shape.vocab)
+        write_tokens(place.scratch / "shards" / f"train_{number:06}.bin", max((1 << 20) // count, shape.length + 1),
+                     shape.vocab)
     finished = place.train(place.config(shape, place.scratch / "shards" / "train_*.bin", 60))
     seconds = place.step_seconds()
     return {"seconds": statistics.median(seconds[FIRST:]), "start seconds": finished.seconds - sum(seconds),
@@ -168,22 +169,24 @@ def training_axis(name, title, unit, shape_of, points, quick, **more):
 
 CORES = len(os.sched_getaffinity(0))
 AXES = [
-    training_axis("parameters", "Step against the size of the model", "parameters", of_hidden, (64, 128, 256, 512), (64, 128),
-                  x=lambda hidden: parameters(of_hidden(hidden))),
+    training_axis("parameters", "Step against the size of the model", "parameters", of_hidden, (64, 128, 256, 512),
+                  (64, 128), x=lambda hidden: parameters(of_hidden(hidden))),
     training_axis("length", "Step of 2048 tokens against the length of a row", "tokens of a row", of_length,
                   (64, 128, 256, 512, 1024, 2048), (128, 512)),
     training_axis("vocab", "Step against the vocabulary", "pieces", lambda v: BASE._replace(vocab=v),
                   (1024, 4096, 16384, 65536), (1024, 4096)),
-    training_axis("batch", "Step against its rows", "rows of 256 tokens", lambda b: BASE._replace(batch=b), (1, 2, 4, 8, 16, 32), (1, 4)),
+    training_axis("batch", "Step against its rows", "rows of 256 tokens", lambda b: BASE._replace(batch=b),
+                  (1, 2, 4, 8, 16, 32), (1, 4)),
     Axis("threads", "Step against threads", "threads", processors(CORES), processors(min(CORES, 2)),
          lambda place, n: train(place, BASE, device={"threads": n}), {"seconds": power(-1), "peak MiB": "plan"}),
-    Axis("ranks", "Step against ranks of one thread, the same rows in all", "ranks", processors(CORES), processors(min(CORES, 2)),
-         on_ranks, {"seconds": power(-1)}),
+    Axis("ranks", "Step against ranks of one thread, the same rows in all", "ranks", processors(CORES),
+         processors(min(CORES, 2)), on_ranks, {"seconds": power(-1)}),
     Axis("corpus", "`mpretrain tokenize` against the text", "MiB of text", (1, 4, 16, 64), (1, 2), tokenizing,
          {"seconds": power(1), "peak MiB": power(0)}),
-    Axis("shards", "A million tokens in ever more shards: step and start", "shards", (1, 10, 100, 1000), (1, 10), with_shards,
-         {"seconds": power(0), "start seconds": power(1)}),
-    Axis("start", "Start and resume against the size of the model, a save included", "parameters", (64, 128, 256, 512), (64, 128), starting,
+    Axis("shards", "A million tokens in ever more shards: step and start", "shards", (1, 10, 100, 1000), (1, 10),
+         with_shards, {"seconds": power(0), "start seconds": power(1)}),
+    Axis("start", "Start and resume against the size of the model, a save included", "parameters", (64, 128, 256, 512),
+         (64, 128), starting,
          {"start seconds": lambda h: parameters(of_hidden(h)), "resume seconds": lambda h: parameters(of_hidden(h))},
          x=lambda hidden: parameters(of_hidden(hidden))),
 ]
@@ -249,8 +252,8 @@ def series(axis, metric, ledger):
 
 
 def metrics_of(axis, ledger):
-    found = dict.fromkeys(key for p in ledger.points(axis.name) for r in ledger.rounds(axis.name, p) for key, value in r.items()
-                          if isinstance(value, float) and key not in ("load", "plan MiB"))
+    found = dict.fromkeys(key for p in ledger.points(axis.name) for r in ledger.rounds(axis.name, p)
+                          for key, value in r.items() if isinstance(value, float) and key not in ("load", "plan MiB"))
     return list(found)
 
 
@@ -277,7 +280,8 @@ def draw(axis, ledger, directory):
         wanted = expected_points(axis, metric, points, ledger)
         if wanted:
             scale = 1 if axis.expected[metric] == "plan" else ys[-1] / wanted[-1][1]  # drawn through the last point
-            place.loglog(xs, [scale * y for _, y in wanted], "--", color="gray", label="plan" if scale == 1 else "expected slope")
+            place.loglog(xs, [scale * y for _, y in wanted], "--", color="gray",
+                         label="plan" if scale == 1 else "expected slope")
         place.set_xlabel(axis.unit)
         place.set_ylabel(LABELS.get(metric, metric))
         place.legend()
@@ -295,18 +299,21 @@ def axis_lines(axis, ledger, figures):
     slopes = [[metric, *slope_cells(axis, metric, ledger)] for metric in metrics]
     of = [r for p in ledger.points(axis.name) for r in ledger.rounds(axis.name, p)]
     commits = ", ".join(dict.fromkeys(r["commit"] for r in of))
-    return [f"## {axis.title}", "", *page.table([axis.unit, *metrics, "`plan` MiB"], rows), "",
-            *page.table(["grows as x to the power of", "all points", "expected", "the last two", "expected"], slopes), "",
-            f"{of[0]['date']} to {of[-1]['date']}; load {page.spread_cell([r['load'] for r in of])}; commit {commits}.", "",
-            f"![{axis.title}]({figures}/{axis.name}.svg)", ""]
+    return [
+        f"## {axis.title}", "", *page.table([axis.unit, *metrics, "`plan` MiB"], rows), "",
+        *page.table(["grows as x to the power of", "all points", "expected", "the last two", "expected"], slopes), "",
+        f"{of[0]['date']} to {of[-1]['date']}; load {page.spread_cell([r['load'] for r in of])}; commit {commits}.", "",
+        f"![{axis.title}]({figures}/{axis.name}.svg)", ""]
 
 
 def write_page(args, ledger, failures):
     figures = args.page.with_suffix("")
-    lines = ["# How cost grows", "", "Medians of the rounds, with their range. What is expected of a step's time are its operations,",
-             "6 N + 6 L C T for a token; of memory, what `mpretrain plan` says. The rest of a step (optimizer, passes, starting threads)",
-             "makes small models grow more slowly.", "",
-             *(f"* {key}: {value}" for key, value in ledger.content.get("machine", {}).items()), ""]
+    lines = [
+        "# How cost grows", "",
+        "Medians of the rounds, with their range. What is expected of a step's time are its operations,",
+        "6 N + 6 L C T for a token; of memory, what `mpretrain plan` says. The rest of a step (optimizer, passes,",
+        "starting threads) makes small models grow more slowly.", "",
+        *(f"* {key}: {value}" for key, value in ledger.content.get("machine", {}).items()), ""]
     for axis in AXES:
         if ledger.points(axis.name):
             draw(axis, ledger, figures)
@@ -320,14 +327,16 @@ def write_page(args, ledger, failures):
 def measure_axis(axis, number, args, ledger):
     for point in axis.quick if args.quick else axis.points:
         with tempfile.TemporaryDirectory() as scratch:
-            ledger.measured(axis.name, point, number, lambda: axis.measure(Place(args.program.resolve(), pathlib.Path(scratch)), point))
+            ledger.measured(axis.name, point, number,
+                            lambda: axis.measure(Place(args.program.resolve(), pathlib.Path(scratch)), point))
         print(f"round {number + 1} of {args.rounds}: {axis.name} {point}", file=sys.stderr, flush=True)
 
 
 def arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build" / "cpu" / "mpretrain")
-    parser.add_argument("--page", type=pathlib.Path, help=f"default: {PAGE.relative_to(ROOT)}; with --quick build/growth_quick/growth.md")
+    parser.add_argument("--page", type=pathlib.Path,
+                        help=f"default: {PAGE.relative_to(ROOT)}; with --quick build/growth_quick/growth.md")
     parser.add_argument("--only", nargs="+", choices=BY_NAME, metavar="AXIS", help="of " + ", ".join(BY_NAME))
     parser.add_argument("--rounds", type=int, help="default: 3, with --quick 1")
     parser.add_argument("--quick", action="store_true", help="few small points")

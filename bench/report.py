@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Measures everything on the CPU and writes docs/benchmarks/cpu.md and cpu.json beside it.
 
-    bench/report.py --build build/cpu --python2 ~/torch2/bin/python      # hours; goes on where it was stopped
-    bench/report.py --only step ops                                       # these parts alone, and the page of what is there
-    bench/report.py --quick                                               # minutes: does everything run?
-    bench/report.py --check                                               # measures, compares with bench/ratios.json, exits 1 if worse
-    bench/report.py --store                                               # keeps the ratios of what was measured as bench/ratios.json
+    bench/report.py --python2 ~/torch2/bin/python   # hours; goes on where it was stopped
+    bench/report.py --only step ops                 # these parts alone, and the page of what is there
+    bench/report.py --quick                         # minutes: does everything run?
+    bench/report.py --check                         # measures, compares with bench/ratios.json, exits 1 if worse
+    bench/report.py --store                         # keeps the ratios of what was measured as bench/ratios.json
 
-Each part lies in a file of the output directory, with its date, load and commit, so that the page can be put together of
-parts measured at different times. A part that is complete is not measured again unless --again is given. The benchmarks have to
-be built: cmake --build --preset cpu. What is not there is listed as missing.
+Each part lies in a file of the output directory, with its date, load and commit, so that the page can be put together
+of parts measured at different times. A part that is complete is not measured again unless --again is given. The
+benchmarks have to be built: cmake --build --preset cpu. What is not there is listed as missing. data_bench takes the
+text and tokenizer that MPT_BENCH_TEXT and MPT_BENCH_TOKENIZER name.
 """
 
 import argparse
@@ -34,9 +35,12 @@ def say(text):
 
 def arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "cpu", help="where mpretrain and bench/ were built")
-    parser.add_argument("--output", type=pathlib.Path, help="of the parts' files (default: build/bench_report, with --quick bench_quick)")
-    parser.add_argument("--page", type=pathlib.Path, help=f"default: {PAGE.relative_to(ROOT)}; with --quick, in the output directory")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "cpu",
+                        help="where mpretrain and bench/ were built")
+    parser.add_argument("--output", type=pathlib.Path,
+                        help="of the parts' files (default: build/bench_report, with --quick bench_quick)")
+    parser.add_argument("--page", type=pathlib.Path,
+                        help=f"default: {PAGE.relative_to(ROOT)}; with --quick, in the output directory")
     parser.add_argument("--only", nargs="+", choices=BY_NAME, metavar="PART", help="of " + ", ".join(BY_NAME))
     parser.add_argument("--again", action="store_true", help="measure what has been measured, too")
     parser.add_argument("--no-measure", action="store_true", help="only put together what there is")
@@ -48,7 +52,8 @@ def arguments(argv):
     parser.add_argument("--python2", help="an interpreter with PyTorch 2.x")
     parser.add_argument("--llmc", help="a checkout of llm.c")
     parser.add_argument("--ratios", type=pathlib.Path, default=RATIOS)
-    parser.add_argument("--check", action="store_true", help="compare with the stored ratios instead of writing the page")
+    parser.add_argument("--check", action="store_true",
+                        help="compare with the stored ratios instead of writing the page")
     parser.add_argument("--store", action="store_true", help="write the ratios as the stored ones")
     args = parser.parse_args(argv)
     args.output = args.output or args.build.parent / ("bench_quick" if args.quick else "bench_report")
@@ -62,7 +67,8 @@ def arguments(argv):
 
 def measure(store, args):
     """What could not be measured, and why."""
-    options = Options(args.build, args.rounds, args.quick, args.shapes, args.python, args.python2, args.llmc, args.threads)
+    options = Options(args.build, args.rounds, args.quick, args.shapes, args.python, args.python2, args.llmc,
+                      args.threads)
     with tempfile.TemporaryDirectory() as scratch:
         described = machine.describe(args.build, scratch)
     missing, commit = {}, machine.commit()
@@ -102,11 +108,14 @@ def main(argv=None):
     args = arguments(argv)
     store = Store(args.output)
     missing = {} if args.no_measure else measure(store, args)
-    parts = {name: record for name, record in store.all().items() if not args.check or not args.only or name in args.only}
+    parts = store.all()
+    if args.check and args.only:
+        parts = {name: record for name, record in parts.items() if name in args.only}
     try:
         if args.store:
             described = next(iter(parts.values()))["machine"] if parts else {}
-            args.ratios.write_text(json.dumps(ratios.to_store(ratios.of_parts(parts), described), indent=1) + "\n", encoding="utf-8")
+            content = ratios.to_store(ratios.of_parts(parts), described)
+            args.ratios.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         if args.check:
             return check(args, parts)
     except ratios.BadStore as problem:

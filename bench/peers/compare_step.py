@@ -3,10 +3,10 @@
 
   bench/peers/compare_step.py --build build/cpu [--shapes AE] [--rounds 5] [--python2 PATH] [--llmc DIR]
 
-Debian's PyTorch runs twice: as it is installed, and tuned: BLIS-OpenMP in the place of its BLAS and allocator thresholds raised
-(measured to be its best settings). PyTorch 2.x (--python2: an interpreter that has it) runs eagerly with
-scaled_dot_product_attention and by torch.compile, llm.c (--llmc: a checkout) with GPT-2 of the same shape, which is another
-model. Each figure is the median of the rounds; the ratio is taken round by round, then its median and range.
+Debian's PyTorch runs twice: as it is installed, and tuned: BLIS-OpenMP in the place of its BLAS and allocator
+thresholds raised (measured to be its best settings). PyTorch 2.x (--python2: an interpreter that has it) runs eagerly
+with scaled_dot_product_attention and by torch.compile, llm.c (--llmc: a checkout) with GPT-2 of the same shape, which
+is another model. Each figure is the median of the rounds; the ratio is taken round by round, then its median and range.
 bench/report.py does the same as one of its parts.
 """
 import argparse
@@ -21,7 +21,8 @@ from suite.parts import Missing, Options, measure_peers  # noqa: E402
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", required=True, type=pathlib.Path, help="where mpretrain and bench/step_bench were built")
+    parser.add_argument("--build", required=True, type=pathlib.Path,
+                        help="where mpretrain and bench/step_bench were built")
     parser.add_argument("--shapes", default="ABCDE")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--python", default="/usr/bin/python3", help="an interpreter with the distribution's torch")
@@ -30,9 +31,11 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--quick", action="store_true", help="a step or two each: does everything run?")
     args = parser.parse_args()
-    options = Options(args.build, args.rounds, args.quick, args.shapes, args.python, args.python2, args.llmc, args.threads)
+    options = Options(args.build, args.rounds, args.quick, args.shapes, args.python, args.python2, args.llmc,
+                      args.threads)
     try:
-        rounds = [{"benchmarks": measure_peers(options, lambda text: print(text, file=sys.stderr))} for _ in range(args.rounds)]
+        rounds = [{"benchmarks": measure_peers(options, lambda text: print(text, file=sys.stderr))}
+                  for _ in range(args.rounds)]
     except Missing as problem:
         sys.exit(f"compare_step.py: error: {problem}")
     print("\n".join(page.peer_lines({"rounds": rounds})))

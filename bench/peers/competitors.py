@@ -1,4 +1,4 @@
-"""Programs that take the same training step: how each is started with the settings that suit it best, and what one run gives.
+"""Programs that take the same training step: how each is started with the settings that suit it best, what a run gives.
 
 A run gives counters: `tokens/s`, and `peak MiB`, the most memory the whole process had. What fails says `failed`.
 """
@@ -31,7 +31,7 @@ class Competitor(typing.NamedTuple):
 
 
 def blis_settings():
-    """BLIS 0.9 does not know newer Intel processors and takes AVX2 kernels there; ours sets the same (src/device/cpu/cblas.cpp)."""
+    """BLIS 0.9 does not know newer Intel processors; what src/device/cpu/cblas.cpp sets for ours is set for others."""
     info = processor_lines()
     wide = info.get("vendor_id") == "GenuineIntel" and "amx_tile" in info.get("flags", "").split()
     return {"LD_LIBRARY_PATH": BLIS, **({"BLIS_ARCH_TYPE": "0"} if wide else {})}
@@ -56,7 +56,8 @@ def trained(program, shape):
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
         tokens = write_tokens(scratch / "train.bin", 4 * MEMORY_STEPS * SHAPES[shape].tokens, SHAPES[shape].vocab)
-        path = write_configuration(scratch / "run.json", configuration(SHAPES[shape], "run", tokens, scratch, MEMORY_STEPS))
+        path = write_configuration(scratch / "run.json",
+                                   configuration(SHAPES[shape], "run", tokens, scratch, MEMORY_STEPS))
         plan = json.loads(child.run([program, "plan", "--config", path, "--json"]).output)
         finished = child.run([program, "train", "--config", path], {"OMP_WAIT_POLICY": "passive"})
     return {"peak MiB": finished.peak_bytes / MIB, "plan MiB": plan["allocated_bytes"]["total"] / MIB}
@@ -73,7 +74,8 @@ def gpt2_parameters(shape):
     c, layers, vocab = shape.hidden, shape.layers, padded(shape.vocab)
     of_layers = ((1, c), (0, c), (None, 3 * c * c), (0, 3 * c), (None, c * c), (0, c),
                  (1, c), (0, c), (None, 4 * c * c), (0, 4 * c), (None, 4 * c * c), (0, c))
-    return [(None, vocab * c), (None, shape.length * c), *((value, layers * count) for value, count in of_layers), (1, c), (0, c)]
+    return [(None, vocab * c), (None, shape.length * c), *((value, layers * count) for value, count in of_layers),
+            (1, c), (0, c)]
 
 
 def padded(vocab):
@@ -119,26 +121,35 @@ def competitors(build, threads, python="/usr/bin/python3", python2=None, llmc_ch
     """All that are there, in the order in which they take turns; and what is missing, in words."""
     seconds, steps = (0.1, 1) if quick else (2, 5)
     bench = build / "bench" / "step_bench"
-    found = [Competitor("ours_fp32", "ours, FP32", lambda s: benchmarked(bench, f"^{s}/fp32/adamw(/real_time)?$", seconds)),
-             Competitor("ours_bf16", "ours, BF16", lambda s: benchmarked(bench, f"^{s}/bf16/adamw(/real_time)?$", seconds)),
-             Competitor("mpretrain", "mpretrain train", lambda s: trained(build / "mpretrain", s))]
+    found = [
+        Competitor("ours_fp32", "ours, FP32", lambda s: benchmarked(bench, f"^{s}/fp32/adamw(/real_time)?$", seconds)),
+        Competitor("ours_bf16", "ours, BF16", lambda s: benchmarked(bench, f"^{s}/bf16/adamw(/real_time)?$", seconds)),
+        Competitor("mpretrain", "mpretrain train", lambda s: trained(build / "mpretrain", s))]
     missing = []
     version = torch_version(python)
     if version:
         tuned = {**ALLOCATOR, **blis_settings()}
-        found += [Competitor("pytorch_tuned", f"PyTorch {version}, tuned", lambda s: pytorch(python, s, threads, tuned, steps)),
-                  Competitor("pytorch_installed", f"PyTorch {version}, as installed", lambda s: pytorch(python, s, threads, {}, steps))]
+        found += [
+            Competitor("pytorch_tuned", f"PyTorch {version}, tuned",
+                       lambda s: pytorch(python, s, threads, tuned, steps)),
+            Competitor("pytorch_installed", f"PyTorch {version}, as installed",
+                       lambda s: pytorch(python, s, threads, {}, steps))]
     else:
         missing.append(f"the distribution's PyTorch: {pathlib.Path(python).name} has no torch (package python3-torch)")
     version = torch_version(python2) if python2 else None
     if version:
-        found += [Competitor("pytorch2_eager", f"PyTorch {version}, eager", lambda s: pytorch(python2, s, threads, ALLOCATOR, steps)),
-                  Competitor("pytorch2_compiled", f"PyTorch {version}, compiled",
-                             lambda s: pytorch(python2, s, threads, ALLOCATOR, steps, "--compile"))]
+        found += [
+            Competitor("pytorch2_eager", f"PyTorch {version}, eager",
+                       lambda s: pytorch(python2, s, threads, ALLOCATOR, steps)),
+            Competitor("pytorch2_compiled", f"PyTorch {version}, compiled",
+                       lambda s: pytorch(python2, s, threads, ALLOCATOR, steps, "--compile"))]
     else:
-        missing.append("PyTorch 2.x: " + ("its interpreter has no torch that can be imported" if python2 else "--python2 was not given"))
+        missing.append("PyTorch 2.x: " +
+                       ("its interpreter has no torch that can be imported" if python2 else "--python2 was not given"))
     if llmc_checkout:
-        found.append(Competitor("llmc", "llm.c, GPT-2 (another model)", lambda s: llmc(llmc_checkout, s, threads, 1 if quick else 3)))
+        llmc_steps = 1 if quick else 3
+        found.append(Competitor("llmc", "llm.c, GPT-2 (another model)",
+                                lambda s: llmc(llmc_checkout, s, threads, llmc_steps)))
     else:
         missing.append("llm.c: --llmc was not given")
     return found, missing

@@ -17,10 +17,12 @@ class Goal(typing.NamedTuple):
 SHAPE = r"([A-E])"
 GOALS = [
     Goal("FP32 step against its bound, %", rf"step: {SHAPE}/fp32/adamw %( ?of)? ?bound", 92),
-    Goal("tokens/s over tuned PyTorch's", rf"peers: {SHAPE} ours_fp32 / pytorch_tuned", dict(A=1.12, B=1.28, C=1.06, D=1.12, E=1.15)),
+    Goal("tokens/s over tuned PyTorch's", rf"peers: {SHAPE} ours_fp32 / pytorch_tuned",
+         dict(A=1.12, B=1.28, C=1.06, D=1.12, E=1.15)),
     Goal("tokens/s over installed PyTorch's", rf"peers: {SHAPE} ours_fp32 / pytorch_installed", 2.2),
     Goal("tokens/s over PyTorch 2's at its best", rf"peers: {SHAPE} ours_fp32 / pytorch2", 1.05),
-    Goal("peak memory of tuned PyTorch over ours", rf"peers: {SHAPE} memory of pytorch_tuned / ours", dict(A=2, B=2, C=3, D=3, E=3)),
+    Goal("peak memory of tuned PyTorch over ours", rf"peers: {SHAPE} memory of pytorch_tuned / ours",
+         dict(A=2, B=2, C=3, D=3, E=3)),
     Goal("peak memory over that of `mpretrain plan`", rf"peers: {SHAPE} peak / plan", 0.95, 1.05),
     Goal("BF16/BF16 over FP32, tokens/s", rf"step: {SHAPE}/bf16/adamw / .*", 0.85),
     Goal("FP8 and NVFP4 over FP32, tokens/s", rf"step: {SHAPE}/(?:block_fp8|nvfp4|bf16-fp8)[^/]*/adamw / .*", 0.60),
@@ -49,7 +51,9 @@ class Outcome(typing.NamedTuple):
 
     @property
     def wanted(self):
-        bounds = [f"{word} {bound:g}" for word, bound in (("at least", self.least), ("at most", self.goal.most)) if bound is not None]
+        bounds = [
+            f"{word} {bound:g}" for word, bound in (("at least", self.least), ("at most", self.goal.most))
+            if bound is not None]
         return ", ".join(bounds) if self.values else ""
 
 

@@ -12,8 +12,8 @@ from suite import child
 from suite.shapes import SHAPES, configuration, write_configuration
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-VECTORS = ("avx2", "fma", "f16c", "avx512f", "avx512_bf16", "avx512_fp16", "avx_vnni", "avx512_vnni", "amx_bf16", "amx_int8",
-           "asimd", "sve", "bf16")
+VECTORS = ("avx2", "fma", "f16c", "avx512f", "avx512_bf16", "avx512_fp16", "avx_vnni", "avx512_vnni", "amx_bf16",
+           "amx_int8", "asimd", "sve", "bf16")
 
 
 def processor_lines(path="/proc/cpuinfo"):
@@ -31,14 +31,16 @@ def memory_bytes():
 
 def first_line(command):
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout.strip().split("\n")[0]
+        finished = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+        return finished.stdout.strip().split("\n")[0]
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 
 
 def commit():
     found = first_line(["git", "rev-parse", "--short", "HEAD"])
-    changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", "src", "CMakeLists.txt"], cwd=ROOT, check=False).returncode
+    changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", "src", "CMakeLists.txt"], cwd=ROOT,
+                             check=False).returncode
     return found + (" with changes" if changed and found != "unknown" else "")
 
 
@@ -58,7 +60,8 @@ def compiler(build):
 
 def plan_lines(program, scratch):
     """What `mpretrain plan` says about the device."""
-    path = write_configuration(pathlib.Path(scratch) / "plan.json", configuration(SHAPES["A"], "plan", "none.bin", scratch, 1))
+    config = configuration(SHAPES["A"], "plan", "none.bin", scratch, 1)
+    path = write_configuration(pathlib.Path(scratch) / "plan.json", config)
     text = child.run([program, "plan", "--config", path]).output
     found = re.findall(r"^  (name|products) +(.*)$", text, re.MULTILINE)
     return dict(found)
@@ -72,10 +75,12 @@ def describe(build, scratch):
         products = plan_lines(build / "mpretrain", scratch).get("products", "unknown")
     except child.Failed as problem:
         products = f"unknown: {problem}"
-    return {"processor": info.get("model name", platform.processor() or platform.machine()), "threads": len(os.sched_getaffinity(0)),
-            "vector instructions": " ".join(v for v in VECTORS if v in flags) or "none known",
-            "memory": f"{memory_bytes() / 2**30:.0f} GiB", "products": products, "compiler": version, "compiler flags": options,
-            "system": f"{platform.system()} {platform.release()}"}
+    processor = info.get("model name", platform.processor() or platform.machine())
+    return {
+        "processor": processor, "threads": len(os.sched_getaffinity(0)),
+        "vector instructions": " ".join(v for v in VECTORS if v in flags) or "none known",
+        "memory": f"{memory_bytes() / 2**30:.0f} GiB", "products": products, "compiler": version,
+        "compiler flags": options, "system": f"{platform.system()} {platform.release()}"}
 
 
 def moment():

@@ -43,7 +43,8 @@ def machine_lines(parts):
     described = list({str(record["machine"]): record["machine"] for record in parts.values()}.values())
     lines = [f"* {key}: {value}" for key, value in described[0].items()]
     if len(described) > 1:
-        lines.append(f"* **Not all parts were measured on this machine or with this build**: {len(described)} kinds; see the JSON file.")
+        lines.append(f"* **Not all parts were measured on this machine or with this build**: {len(described)} kinds, "
+                     "see the JSON file.")
     return lines
 
 
@@ -55,8 +56,10 @@ def when_table(parts, missing):
             rows.append([part.name, f"missing: {missing.get(part.name, 'not measured')}", "", "", ""])
             continue
         rounds = record["rounds"]
-        rows.append([part.name, f"{rounds[0]['date']} to {rounds[-1]['date']}" if len(rounds) > 1 else rounds[0]["date"], len(rounds),
-                     spread_cell([r["load"] for r in rounds]), record["commit"]])
+        rows.append([
+            part.name, f"{rounds[0]['date']} to {rounds[-1]['date']}" if len(rounds) > 1 else rounds[0]["date"],
+            len(rounds),
+            spread_cell([r["load"] for r in rounds]), record["commit"]])
     return table(["part", "measured", "rounds", "load of the machine before", "commit"], rows)
 
 
@@ -109,10 +112,14 @@ def peer_lines(record):
         if shape == "missing":
             notes.append(f"* Missing: {counters['failed'][0]}")
             continue
-        notes += [f"* {shape}, {labels[name]}: failed: {cell(text)}" for text in dict.fromkeys(counters.get("failed", []))]
+        notes += [
+            f"* {shape}, {labels[name]}: failed: {cell(text)}" for text in dict.fromkeys(counters.get("failed", []))]
         speed = own_ratio(found, of_rounds, shape, key)
-        rows.append([shape, labels[name], spread_cell(counters.get("tokens/s", [])), speed, spread_cell(counters.get("peak MiB", [])),
-                     spread_cell(counters.get("plan MiB", []))])
+        rows.append([
+            shape, labels[name],
+            spread_cell(counters.get("tokens/s", [])), speed,
+            spread_cell(counters.get("peak MiB", [])),
+            spread_cell(counters.get("plan MiB", []))])
     return [*table(["shape", "program", "tokens/s", "ours FP32 over it", "peak MiB", "`plan` MiB"], rows), "", *notes]
 
 
@@ -147,10 +154,11 @@ def report(parts, missing, quick=False):
     if not parts:
         return "\n".join([BEGIN, "Nothing was measured.", END]) + "\n"
     of_parts = ratios.of_parts(parts)
-    shortened = ["**Short form: one round, few repetitions. It shows that everything runs, and nothing else.**", ""] if quick else []
-    lines = [BEGIN, "", *shortened, *machine_lines(parts), "", *when_table(parts, missing), "",
-             "Each figure is the median of the rounds, with their range. A ratio is taken in each round, of what ran next to one another.", "",
-             "## Goals", "", goal_summary(of_parts), "", *goal_table(of_parts), ""]
+    short = "**Short form: one round, few repetitions. It shows that everything runs, and nothing else.**"
+    lines = [
+        BEGIN, "", *([short, ""] if quick else []), *machine_lines(parts), "", *when_table(parts, missing), "",
+        "Each figure is the median of the rounds, with their range. A ratio is taken in each round, of what ran next",
+        "to one another.", "", "## Goals", "", goal_summary(of_parts), "", *goal_table(of_parts), ""]
     for part in PARTS:
         lines += part_lines(part, parts.get(part.name), missing.get(part.name))
     return "\n".join([*lines, END]) + "\n"

@@ -1,6 +1,7 @@
 """The parts of the report: what a round of each measures, and their files, to which a round is added when it is done.
 
-<output>/<part>.json: {part, settings, commit, machine, rounds: [{date, load, seconds, benchmarks: [{name, label, counters}]}]}
+<output>/<part>.json: {part, settings, commit, machine, rounds: [{date, load, seconds, benchmarks: [...]}]}, each
+benchmark {name, label, counters}.
 A benchmark's counters are numbers under their units (`tokens/s`, `%limit`, `ms`), or `failed` and what was said.
 """
 
@@ -18,8 +19,9 @@ from suite import child, machine
 from suite.shapes import SHAPES, configuration, write_configuration, write_tokens
 
 MILLISECONDS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
-NOT_COUNTERS = {"family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations", "real_time",
-                "cpu_time"}
+NOT_COUNTERS = {
+    "family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations",
+    "real_time", "cpu_time"}
 PROFILED_STEPS = 10
 
 
@@ -59,16 +61,21 @@ def benchmarks_of(text, where):
     for entry in listed:
         if entry.get("run_type", "iteration") == "iteration":
             gathered.setdefault(entry.get("run_name", entry["name"]).removesuffix("/real_time"), []).append(entry)
-    return [{"name": name, "label": entries[0].get("label", ""), "counters": counters_of(entries)} for name, entries in gathered.items()]
+    return [{"name": name, "label": entries[0].get("label", ""), "counters": counters_of(entries)}
+            for name, entries in gathered.items()]
+
+
+def numbers(entry):
+    return {key: value for key, value in entry.items()
+            if key not in NOT_COUNTERS and isinstance(value, (int, float)) and not isinstance(value, bool)}
 
 
 def counters_of(entries):
     failed = [entry for entry in entries if entry.get("error_occurred")]
     if failed:
         return {"failed": failed[0].get("error_message", "no reason given")}
-    of_each = [{"ms": entry["real_time"] * MILLISECONDS[entry.get("time_unit", "ns")],
-                **{key: value for key, value in entry.items() if key not in NOT_COUNTERS and isinstance(value, (int, float))
-                   and not isinstance(value, bool)}} for entry in entries]
+    of_each = [{"ms": entry["real_time"] * MILLISECONDS[entry.get("time_unit", "ns")], **numbers(entry)}
+               for entry in entries]
     return {key: statistics.median(counters[key] for counters in of_each) for key in of_each[0]}
 
 
@@ -79,22 +86,33 @@ def program_part(name, title, program, filters=(".*", ".*"), seconds=(0.5, 0.01)
         if not path.exists():
             raise Missing(f"{program} is not built: cmake --build build/cpu --target {program}")
         say(f"{program}, {filters[options.quick]}")
-        command = [path, f"--benchmark_filter={filters[options.quick]}", f"--benchmark_min_time={seconds[options.quick]}",
-                   "--benchmark_format=json"]
+        command = [
+            path, f"--benchmark_filter={filters[options.quick]}", f"--benchmark_min_time={seconds[options.quick]}",
+            "--benchmark_format=json"]
         return benchmarks_of(child.run(command, {"OMP_WAIT_POLICY": "passive"}).output, program)
-    return Part(name, title, lambda options: {"filter": filters[options.quick], "seconds": seconds[options.quick]}, measure)
+    def settings(options):
+        return {"filter": filters[options.quick], "seconds": seconds[options.quick]}
+
+    return Part(name, title, settings, measure)
 
 
 # --- others -------------------------------------------------------------------------------------------------
 
 
+def peer_settings(options):
+    return {"shapes": options.shapes, "quick": options.quick, "python2": bool(options.python2),
+            "llmc": bool(options.llmc), "threads": options.threads}
+
+
 def measure_peers(options, say):
     if not (options.build / "bench" / "step_bench").exists():
         raise Missing("step_bench is not built: cmake --build build/cpu --target step_bench")
-    found, missing = competitors.competitors(options.build, options.threads, options.python, options.python2, options.llmc, options.quick)
+    found, missing = competitors.competitors(options.build, options.threads, options.python, options.python2,
+                                             options.llmc, options.quick)
     for what in missing:
         say(f"missing: {what}")
-    absent = [{"name": f"missing/{number}", "label": "", "counters": {"failed": what}} for number, what in enumerate(missing)]
+    absent = [{"name": f"missing/{number}", "label": "", "counters": {"failed": what}}
+              for number, what in enumerate(missing)]
     return competitors.run_round(found, options.shapes, say) + absent
 
 
@@ -112,15 +130,18 @@ def profile_of(program, name, say):
         scratch = pathlib.Path(scratch)
         tokens = write_tokens(scratch / "train.bin", 2 * PROFILED_STEPS * SHAPES[name].tokens, SHAPES[name].vocab)
         config = configuration(SHAPES[name], "run", tokens, scratch, PROFILED_STEPS)
-        finished = child.run([program, "train", "--config", write_configuration(scratch / "run.json", config), "--profile",
-                              PROFILED_STEPS])
-    return {"name": f"{name}/fp32/adamw", "label": "", "counters": waited(finished.output), "text": finished.output.rstrip()}
+        path = write_configuration(scratch / "run.json", config)
+        finished = child.run([program, "train", "--config", path, "--profile", PROFILED_STEPS])
+    return {
+        "name": f"{name}/fp32/adamw", "label": "", "counters": waited(finished.output),
+        "text": finished.output.rstrip()}
 
 
 def waited(table):
     """Percent of a step that went into getting its tokens: the row `data` of the profile, in its column `self %`."""
     lines = table.splitlines()
-    head = next((line.replace("self ms", "self_ms").replace("self %", "self_%").split() for line in lines if "self %" in line), None)
+    head = next((line.replace("self ms", "self_ms").replace("self %", "self_%").split()
+                 for line in lines if "self %" in line), None)
     row = next((line.split() for line in lines if line.split()[:1] == ["data"]), None)
     return {"%wait": float(row[head.index("self_%")])} if head and row else {}
 
@@ -128,8 +149,7 @@ def waited(table):
 STEP_FILTER = "^([A-E]/(fp32|bf16)/|[AE]/)"
 PARTS = [
     program_part("step", "Training steps", "step_bench", (STEP_FILTER, "^A/"), (1, 0.01)),
-    Part("peers", "Against others", lambda o: {"shapes": o.shapes, "quick": o.quick, "python2": bool(o.python2), "llmc": bool(o.llmc),
-                                               "threads": o.threads}, measure_peers),
+    Part("peers", "Against others", peer_settings, measure_peers),
     Part("profile", "Where the time of a step goes", lambda o: {"shapes": o.shapes}, measure_profile),
     program_part("ops", "Operations", "ops_bench", (".*", "/A/"), (0.2, 0.01)),
     program_part("update", "Optimizer", "update_bench", seconds=(0.2, 0.01)),
@@ -173,7 +193,7 @@ class Store:
 
 
 def begun(store, part, options, described, commit):
-    """The record that a round may be added to: the one that is there if all is as it was when it was begun, else a new one."""
+    """The record that a round may be added to: the one that is there, or a new one if anything is not as it was."""
     record = store.read(part.name)
     settings = part.settings(options)
     if record and record["settings"] == settings and record["machine"] == described:

@@ -1,4 +1,4 @@
-"""Figures that do not depend on how fast the machine is, from the rounds of a part; and their comparison with stored ones.
+"""Figures that do not depend on how fast the machine is, from the rounds of a part; their comparison with stored ones.
 
 A ratio is taken within a round, both sides of which ran next to one another. Its name begins with that of its part:
 `step: A/fp32/adamw %bound`, `peers: A ours_fp32 / pytorch_tuned`.
@@ -40,9 +40,10 @@ def quotient(a, b):
 
 
 def counted(part, benchmarks):
-    """What the benchmarks themselves say in percent of something, or as so many times something: `%limit`, `x_one_thread`."""
-    return {f"{part}: {name} {key}": float(value) for name, counters in benchmarks.items() for key, value in counters.items()
-            if key.startswith(("%", "x_")) and isinstance(value, (int, float))}
+    """What the benchmarks say in percent of something, or as so many times something: `%limit`, `x_one_thread`."""
+    return {
+        f"{part}: {name} {key}": float(value) for name, counters in benchmarks.items()
+        for key, value in counters.items() if key.startswith(("%", "x_")) and isinstance(value, (int, float))}
 
 
 def pairs(part, benchmarks):
@@ -64,13 +65,16 @@ def best_of_pytorch2(benchmarks, shape):
 def against_peers(benchmarks):
     found = {}
     for shape in dict.fromkeys(name.split("/")[0] for name in benchmarks):
-        of_shape = {name.split("/", 1)[1]: counters for name, counters in benchmarks.items() if name.startswith(shape + "/")}
+        of_shape = {
+            name.split("/", 1)[1]: counters for name, counters in benchmarks.items() if name.startswith(shape + "/")}
         ours, program = of_shape.get("ours_fp32", {}), of_shape.get("mpretrain", {})
         of_shape["pytorch2"] = best_of_pytorch2(benchmarks, shape)
         for peer in PEERS:
             counters = of_shape.get(peer, {})
-            found[f"peers: {shape} ours_fp32 / {peer}"] = quotient(number(ours, "tokens/s"), number(counters, "tokens/s"))
-            found[f"peers: {shape} memory of {peer} / ours"] = quotient(number(counters, "peak MiB"), number(program, "peak MiB"))
+            found[f"peers: {shape} ours_fp32 / {peer}"] = quotient(number(ours, "tokens/s"),
+                                                                   number(counters, "tokens/s"))
+            found[f"peers: {shape} memory of {peer} / ours"] = quotient(number(counters, "peak MiB"),
+                                                                        number(program, "peak MiB"))
         found[f"peers: {shape} peak / plan"] = quotient(number(program, "peak MiB"), number(program, "plan MiB"))
     return found
 
@@ -120,23 +124,30 @@ def to_store(ratios, machine):
     """What ratios.json holds; too few rounds are an error, for they have no spread."""
     few = [name for name, values in ratios.items() if len(values) < FEWEST_ROUNDS]
     if few:
-        raise BadStore(f"{few[0]}: {len(ratios[few[0]])} rounds; {FEWEST_ROUNDS} or more are needed to store a ratio and its spread")
-    return {"machine": machine, "ratios": {
-        name: {"value": float(f"{statistics.median(values):.5g}"), "deviation": float(f"{deviation(values):.3g}"), "rounds": len(values),
-               "better": "less" if less_is_better(name) else "more"} for name, values in sorted(ratios.items())}}
+        raise BadStore(f"{few[0]}: {len(ratios[few[0]])} rounds; {FEWEST_ROUNDS} or more are needed to store a ratio "
+                       "and its spread")
+    return {"machine": machine, "ratios": {name: stored_entry(name, ratios[name]) for name in sorted(ratios)}}
+
+
+def stored_entry(name, values):
+    return {"value": float(f"{statistics.median(values):.5g}"), "deviation": float(f"{deviation(values):.3g}"),
+            "rounds": len(values), "better": "less" if less_is_better(name) else "more"}
 
 
 def read_store(path):
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         for name, entry in content["ratios"].items():
-            if not all(isinstance(entry[key], (int, float)) for key in ("value", "deviation", "rounds")) or entry["rounds"] < 1:
-                raise BadStore(f"{path}: {name}: expected numbers as value, deviation and rounds, found {json.dumps(entry)}")
+            if not all(isinstance(entry[key], (int, float))
+                       for key in ("value", "deviation", "rounds")) or entry["rounds"] < 1:
+                raise BadStore(
+                    f"{path}: {name}: expected numbers as value, deviation and rounds, found {json.dumps(entry)}")
         return content
     except OSError as problem:
         raise BadStore(f"{path}: {problem.strerror}; `bench/report.py --store` writes it") from problem
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as problem:
-        raise BadStore(f"{path}: {problem!r}; expected {{\"ratios\": {{name: {{value, deviation, rounds}}}}}}") from problem
+        raise BadStore(
+            f"{path}: {problem!r}; expected {{\"ratios\": {{name: {{value, deviation, rounds}}}}}}") from problem
 
 
 def compare(stored, ratios):

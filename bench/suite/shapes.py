@@ -39,13 +39,14 @@ SHAPES = {"A": Shape(256, 4, 4, 688, 4096, 16, 256),
 
 def configuration(shape, name, tokens, output_dir, steps, base=("fp32.json", "adamw.json"), **sections):
     """Of a run that trains and does nothing else; `sections` are merged into it."""
-    config = {"include": [str(CONFIGS / piece) for piece in base], "name": name, "output_dir": str(output_dir),
-              "model": {"hidden_size": shape.hidden, "intermediate_size": shape.intermediate, "num_hidden_layers": shape.layers,
-                        "num_attention_heads": shape.heads, "vocab_size": shape.vocab},
-              "data": {"train": [str(tokens)], "validation": [], "tokenizer": ""},
-              "batch": {"seq_len": shape.length, "tokens_per_step": shape.tokens},
-              "train": {"steps": steps}, "eval": {"every_steps": 0}, "checkpoint": {"every_steps": 0},
-              "optimizer": {"lr_additive": 1e-3}, "device": {"type": "cpu"}}
+    config = {
+        "include": [str(CONFIGS / piece) for piece in base], "name": name, "output_dir": str(output_dir),
+        "model": {"hidden_size": shape.hidden, "intermediate_size": shape.intermediate, "vocab_size": shape.vocab,
+                  "num_hidden_layers": shape.layers, "num_attention_heads": shape.heads},
+        "data": {"train": [str(tokens)], "validation": [], "tokenizer": ""},
+        "batch": {"seq_len": shape.length, "tokens_per_step": shape.tokens},
+        "train": {"steps": steps}, "eval": {"every_steps": 0}, "checkpoint": {"every_steps": 0},
+        "optimizer": {"lr_additive": 1e-3}, "device": {"type": "cpu"}}
     for section, keys in sections.items():
         config[section] = {**config.get(section, {}), **keys}
     return config
@@ -59,7 +60,7 @@ def write_configuration(path, config):
 
 
 def write_tokens(path, count, vocab):
-    """A shard of `count` tokens below `vocab` in llm.c's format (docs/formats.md): they repeat after 2^16, which no timing sees."""
+    """A shard of `count` tokens below `vocab` in llm.c's format (docs/formats.md), the same again after 2^16."""
     period = min(count, 1 << 16)
     words = [(i * 40503 + (i >> 7)) % min(vocab, 1 << 16) for i in range(period)]
     block = struct.pack(f"<{period}H", *words)

@@ -20,7 +20,7 @@ def range_text(values, digits=2):
 
 
 def deviation(values):
-    """Of one round, from the range: with so few rounds no worse an estimate than the root mean square, and as simple."""
+    """Of one round, from the range: with few rounds as good an estimate as the root mean square."""
     if len(values) < 2:
         return math.nan
     if len(values) > len(RANGE_OF_NORMALS) + 1:

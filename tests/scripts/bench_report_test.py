@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of the benchmark report: what is read from programs, kept, put together, compared with what is stored, and shown.
+"""Tests of the benchmark report: what is read from programs, kept, compared with what is stored, and shown.
 
     tests/scripts/bench_report_test.py [CLASS[.TEST] ...]
 """
@@ -31,8 +31,9 @@ def google(*benchmarks):
 
 
 def measured(name, milliseconds=2.0, **counters):
-    return {"name": name + "/real_time", "run_name": name + "/real_time", "run_type": "iteration", "iterations": 7, "threads": 1,
-            "repetitions": 1, "real_time": milliseconds, "cpu_time": 9.0, "time_unit": "ms", **counters}
+    return {
+        "name": name + "/real_time", "run_name": name + "/real_time", "run_type": "iteration", "iterations": 7,
+        "threads": 1, "repetitions": 1, "real_time": milliseconds, "cpu_time": 9.0, "time_unit": "ms", **counters}
 
 
 def entry(name, label="", **counters):
@@ -40,8 +41,10 @@ def entry(name, label="", **counters):
 
 
 def record(*rounds, part="step", machine="a"):
-    return {"part": part, "settings": {}, "commit": "c", "machine": {"processor": machine},
-            "rounds": [{"date": f"2026-01-0{n + 1} 00:00 UTC", "load": 0.5, "benchmarks": list(b)} for n, b in enumerate(rounds)]}
+    return {
+        "part": part, "settings": {}, "commit": "c", "machine": {"processor": machine},
+        "rounds": [{"date": f"2026-01-0{n + 1} 00:00 UTC", "load": 0.5, "benchmarks": list(b)}
+                   for n, b in enumerate(rounds)]}
 
 
 class Place(unittest.TestCase):
@@ -89,7 +92,7 @@ cat {self.path}/call_$n
 
 class Child(Place):
     def test_output_time_and_peak(self):
-        code = "import sys; b = bytearray(100 << 20); b[::4096] = bytes([1]) * len(b[::4096]); print('said', file=sys.stdout)"
+        code = "b = bytearray(100 << 20); b[::4096] = bytes([1]) * len(b[::4096]); print('said')"
         finished = child.run([sys.executable, "-c", code])
         self.assertEqual(finished.output, "said\n")
         # 100 MiB were touched; an interpreter itself has well below 60.
@@ -114,8 +117,10 @@ class Child(Place):
 
 class Reading(Place):
     def test_counters_and_units(self):
-        text = google({**measured("A/fp32/adamw", 3.0, **{"tokens/s": 10.0, "%limit": 40.0}), "time_unit": "us", "label": "l"})
-        self.assertEqual(parts.benchmarks_of(text, "p"), [entry("A/fp32/adamw", "l", **{"ms": 0.003, "tokens/s": 10.0, "%limit": 40.0})])
+        text = google(
+            {**measured("A/fp32/adamw", 3.0, **{"tokens/s": 10.0, "%limit": 40.0}), "time_unit": "us", "label": "l"})
+        self.assertEqual(parts.benchmarks_of(text, "p"),
+                         [entry("A/fp32/adamw", "l", **{"ms": 0.003, "tokens/s": 10.0, "%limit": 40.0})])
 
     def test_repetitions_become_their_median_and_aggregates_are_left_out(self):
         aggregate = {**measured("a", 99.0), "run_type": "aggregate", "name": "a_mean"}
@@ -161,21 +166,29 @@ class Spread(unittest.TestCase):
 
 
 def a_round_of_peers(**changes):
-    counters = {"ours_fp32": {"tokens/s": 300.0, "peak MiB": 9.0}, "mpretrain": {"peak MiB": 102.0, "plan MiB": 100.0},
-                "pytorch_tuned": {"tokens/s": 200.0, "peak MiB": 408.0}, "pytorch2_eager": {"tokens/s": 250.0, "peak MiB": 306.0},
-                "pytorch2_compiled": {"tokens/s": 100.0, "peak MiB": 999.0}, **changes}
+    counters = {
+        "ours_fp32": {"tokens/s": 300.0, "peak MiB": 9.0}, "mpretrain": {"peak MiB": 102.0, "plan MiB": 100.0},
+        "pytorch_tuned": {"tokens/s": 200.0,
+                          "peak MiB": 408.0}, "pytorch2_eager": {"tokens/s": 250.0, "peak MiB": 306.0},
+        "pytorch2_compiled": {"tokens/s": 100.0, "peak MiB": 999.0}, **changes}
     return [entry(f"A/{key}", key, **values) for key, values in counters.items()]
 
 
 class Ratios(unittest.TestCase):
     def test_percentages_of_any_program(self):
-        found = ratios.of_round("ops", [entry("a/A", **{"%limit": 40.0, "GB/s": 3.0, "x_one": 2.0}), entry("b", failed="x")])
+        found = ratios.of_round("ops",
+                                [entry("a/A", **{"%limit": 40.0, "GB/s": 3.0, "x_one": 2.0}),
+                                 entry("b", failed="x")])
         self.assertEqual(found, {"ops: a/A %limit": 40.0, "ops: a/A x_one": 2.0})
 
     def test_steps_against_their_own_fp32_and_adamw(self):
-        found = ratios.of_round("step", [entry("A/fp32/adamw", **{"tokens/s": 100.0}), entry("A/bf16/adamw", **{"tokens/s": 90.0}),
-                                         entry("A/bf16/m_plus_adam", **{"tokens/s": 45.0}), entry("B/bf16/adamw", **{"tokens/s": 1.0})])
-        self.assertEqual(found, {"step: A/bf16/adamw / A/fp32/adamw": 0.9, "step: A/bf16/m_plus_adam / A/bf16/adamw": 0.5})
+        found = ratios.of_round("step", [
+            entry("A/fp32/adamw", **{"tokens/s": 100.0}),
+            entry("A/bf16/adamw", **{"tokens/s": 90.0}),
+            entry("A/bf16/m_plus_adam", **{"tokens/s": 45.0}),
+            entry("B/bf16/adamw", **{"tokens/s": 1.0})])
+        self.assertEqual(found,
+                         {"step: A/bf16/adamw / A/fp32/adamw": 0.9, "step: A/bf16/m_plus_adam / A/bf16/adamw": 0.5})
 
     def test_peers(self):
         found = ratios.of_round("peers", a_round_of_peers())
@@ -212,7 +225,8 @@ class Check(Place):
     def test_bad_files_are_named(self):
         path = self.path / "ratios.json"
         for text, message in (("{", "ratios.json.*expected"), ('{"ratios": {"r": {"value": "x"}}}', "ratios.json"),
-                              ('{"ratios": {"r": {"value": "x", "deviation": 1, "rounds": 3}}}', "ratios.json: r: expected numbers")):
+                              ('{"ratios": {"r": {"value": "x", "deviation": 1, "rounds": 3}}}',
+                               "ratios.json: r: expected numbers")):
             path.write_text(text, encoding="utf-8")
             with self.assertRaisesRegex(ratios.BadStore, message):
                 ratios.read_store(path)
@@ -285,7 +299,11 @@ class Measuring(Place):
 
 class Page(unittest.TestCase):
     def test_tables_are_by_counters_and_failures_are_listed(self):
-        one = [entry("a", **{"ms": 1.0, "GB/s": 5.0}), entry("b", **{"ms": 4.0, "GB/s": 7.0}), entry("c", ms=2.0), entry("d", failed="x|y")]
+        one = [
+            entry("a", **{"ms": 1.0, "GB/s": 5.0}),
+            entry("b", **{"ms": 4.0, "GB/s": 7.0}),
+            entry("c", ms=2.0),
+            entry("d", failed="x|y")]
         two = [entry("a", **{"ms": 3.0, "GB/s": 5.0})]
         lines = page.counter_tables(record(one, two))
         self.assertIn("| benchmark | ms | GB/s |", lines)
@@ -299,16 +317,22 @@ class Page(unittest.TestCase):
         self.assertIn("| peers: A ours_fp32 / pytorch_tuned | 1.50 | at least 1.12 | yes |", text)
         self.assertIn("| peers: A peak / plan | 1.02 | at least 0.95, at most 1.05 | yes |", text)
         self.assertIn("| FP32 step against its bound, % |  | – |  | **missing** |", text)
-        slow = [entry(b["name"], **{**b["counters"], "tokens/s": 201.0}) for b in a_round_of_peers() if b["name"] == "A/ours_fp32"]
+        slow = [
+            entry(b["name"], **{**b["counters"], "tokens/s": 201.0}) for b in a_round_of_peers()
+            if b["name"] == "A/ours_fp32"]
         found = ratios.of_parts({"peers": record([*a_round_of_peers()[1:], *slow], part="peers")})
         self.assertIn("| 1.00 | at least 1.12 | **no** |", "\n".join(page.goal_table(found)))
 
     def test_a_bound_by_shape(self):
-        found = goals.outcomes({"peers: C ours_fp32 / pytorch_tuned": [1.07], "peers: B ours_fp32 / pytorch_tuned": [1.07]})
+        found = goals.outcomes({
+            "peers: C ours_fp32 / pytorch_tuned": [1.07], "peers: B ours_fp32 / pytorch_tuned": [1.07]})
         self.assertEqual([o.reached for o in found if o.name], [True, False])
 
     def test_peers_in_words(self):
-        labelled = [*a_round_of_peers(), entry("A/llmc", "llm.c, GPT-2 (another model)", failed="no cc"), entry("missing/0", failed="none")]
+        labelled = [
+            *a_round_of_peers(),
+            entry("A/llmc", "llm.c, GPT-2 (another model)", failed="no cc"),
+            entry("missing/0", failed="none")]
         lines = page.peer_lines(record(labelled, part="peers"))
         self.assertIn("| A | pytorch_tuned | 200 | 1.50 (1.50-1.50) | 408 | – |", lines)
         self.assertIn("| A | pytorch2_compiled | 100 | 3.00 (3.00-3.00) | 999 | – |", lines)
