@@ -84,9 +84,9 @@ def measure(store, args):
 def write_page(args, parts, missing):
     args.page.parent.mkdir(parents=True, exist_ok=True)
     before = args.page.read_text(encoding="utf-8") if args.page.exists() else ""
-    args.page.write_text(page.placed(before, page.report(parts, missing, args.quick)), encoding="utf-8")
+    args.page.write_text(page.placed(before, page.public(page.report(parts, missing, args.quick))), encoding="utf-8")
     content = {"parts": parts, "missing": missing, "ratios": ratios.of_parts(parts)}
-    args.page.with_suffix(".json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    args.page.with_suffix(".json").write_text(json.dumps(page.public(content), indent=1) + "\n", encoding="utf-8")
     say(f"written: {args.page} and {args.page.with_suffix('.json').name}")
 
 

@@ -80,7 +80,7 @@ def describe(build, scratch):
         "processor": processor, "threads": len(os.sched_getaffinity(0)),
         "vector instructions": " ".join(v for v in VECTORS if v in flags) or "none known",
         "memory": f"{memory_bytes() / 2**30:.0f} GiB", "products": products, "compiler": version,
-        "compiler flags": options, "system": f"{platform.system()} {platform.release()}"}
+        "compiler flags": options, "system": f"{platform.system()} {platform.release().split('-')[0]}"}
 
 
 def moment():

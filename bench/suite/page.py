@@ -1,6 +1,7 @@
 """The report as Markdown."""
 
 import math
+import re
 import statistics
 
 from suite import ratios
@@ -13,6 +14,15 @@ BEGIN, END = "<!-- bench/report.py writes from here -->", "<!-- to here -->"
 
 def cell(text):
     return str(text).replace("|", "\\|").replace("\n", " ")
+
+
+def public(value):
+    """Text, or a structure of it, without the directories of this machine; what failed programs say is full of them."""
+    if isinstance(value, dict):
+        return {key: public(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [public(entry) for entry in value]
+    return re.sub(r"(?<![\w.])/(?:[\w.+@~-]+/)+", "", value) if isinstance(value, str) else value
 
 
 def table(head, rows):

@@ -8,6 +8,7 @@ A benchmark's counters are numbers under their units (`tokens/s`, `%limit`, `ms`
 import dataclasses
 import json
 import pathlib
+import re
 import statistics
 import sys
 import tempfile
@@ -22,6 +23,7 @@ MILLISECONDS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 NOT_COUNTERS = {
     "family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations",
     "real_time", "cpu_time"}
+CLOCKS = re.compile(r"(/(real_time|process_time|manual_time))+$")  # that Google Benchmark puts behind a name
 PROFILED_STEPS = 10
 
 
@@ -60,7 +62,7 @@ def benchmarks_of(text, where):
     gathered = {}
     for entry in listed:
         if entry.get("run_type", "iteration") == "iteration":
-            gathered.setdefault(entry.get("run_name", entry["name"]).removesuffix("/real_time"), []).append(entry)
+            gathered.setdefault(CLOCKS.sub("", entry.get("run_name", entry["name"])), []).append(entry)
     return [{"name": name, "label": entries[0].get("label", ""), "counters": counters_of(entries)}
             for name, entries in gathered.items()]
 

@@ -119,6 +119,7 @@ class Reading(Place):
     def test_counters_and_units(self):
         text = google(
             {**measured("A/fp32/adamw", 3.0, **{"tokens/s": 10.0, "%limit": 40.0}), "time_unit": "us", "label": "l"})
+        text = text.replace("adamw/real_time", "adamw/process_time/real_time")
         self.assertEqual(parts.benchmarks_of(text, "p"),
                          [entry("A/fp32/adamw", "l", **{"ms": 0.003, "tokens/s": 10.0, "%limit": 40.0})])
 
@@ -351,6 +352,10 @@ class Page(unittest.TestCase):
         self.assertTrue(second.endswith("\nAfter.\n"))
         self.assertIn("new", second)
         self.assertNotIn("Nothing was measured", second)
+
+    def test_directories_of_the_machine_are_left_out(self):
+        found = page.public({"a": ["/usr/bin/cc: no /tmp/x1/y.c, A/fp32/adamw / B", 1.5], "b": "src/a.cpp\n/opt/b/c"})
+        self.assertEqual(found, {"a": ["cc: no y.c, A/fp32/adamw / B", 1.5], "b": "src/a.cpp\nc"})
 
     def test_digits(self):
         self.assertEqual([page.digits(x) for x in (0.0, 0.01234, 1.0, 56.78, 999.4, 12345.6)],
