@@ -372,4 +372,5 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
+    child.end_children_when_terminated()
     sys.exit(main())

@@ -3,8 +3,8 @@
 
   bench/peers/compare_step.py --build build/cpu [--shapes AE] [--rounds 5] [--python2 PATH] [--llmc DIR]
 
-Debian's PyTorch runs twice: as it is installed, and tuned: BLIS-OpenMP in the place of its BLAS and allocator
-thresholds raised (measured to be its best settings). PyTorch 2.x (--python2: an interpreter that has it) runs eagerly
+Debian's PyTorch runs as it is installed, and tuned: allocator thresholds raised, with its BLAS and with BLIS-OpenMP in
+the place of it; which of these is the faster one depends on the processor. PyTorch 2.x (--python2: an interpreter that has it) runs eagerly
 with scaled_dot_product_attention and by torch.compile, llm.c (--llmc: a checkout) with GPT-2 of the same shape, which
 is another model. Each figure is the median of the rounds; the ratio is taken round by round, then its median and range.
 bench/report.py does the same as one of its parts.
@@ -15,7 +15,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from suite import page  # noqa: E402
+from suite import child, page  # noqa: E402
 from suite.parts import Missing, Options, measure_peers  # noqa: E402
 
 
@@ -42,4 +42,5 @@ def main():
 
 
 if __name__ == "__main__":
+    child.end_children_when_terminated()
     main()

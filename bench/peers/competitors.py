@@ -130,8 +130,10 @@ def competitors(build, threads, python="/usr/bin/python3", python2=None, llmc_ch
     if version:
         tuned = {**ALLOCATOR, **blis_settings()}
         found += [
-            Competitor("pytorch_tuned", f"PyTorch {version}, tuned",
+            Competitor("pytorch_blis", f"PyTorch {version}, tuned: BLIS and allocator",
                        lambda s: pytorch(python, s, threads, tuned, steps)),
+            Competitor("pytorch_allocator", f"PyTorch {version}, tuned: allocator",
+                       lambda s: pytorch(python, s, threads, ALLOCATOR, steps)),
             Competitor("pytorch_installed", f"PyTorch {version}, as installed",
                        lambda s: pytorch(python, s, threads, {}, steps))]
     else:

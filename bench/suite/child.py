@@ -2,7 +2,9 @@
 
 import os
 import pathlib
+import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -21,6 +23,11 @@ class Finished(typing.NamedTuple):
     peak_bytes: int
 
 
+def end_children_when_terminated():
+    """A SIGTERM becomes an exception, as Ctrl-C is one, so that run() ends what it waits for."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+
 def run(command, environment=None, timeout=3600.0):
     """The environment's entries come on top of this process's.
 
@@ -36,8 +43,13 @@ def run(command, environment=None, timeout=3600.0):
             raise Failed(f"{command[0]}: {problem.strerror}; expected a program") from problem
         watch = threading.Timer(timeout, process.kill)
         watch.start()
-        status, usage = os.wait4(process.pid, 0)[1:]
-        watch.cancel()
+        try:
+            status, usage = os.wait4(process.pid, 0)[1:]
+        except BaseException:  # interrupted: nothing is left running that would disturb the next measurement
+            process.kill()
+            raise
+        finally:
+            watch.cancel()
         seconds = time.perf_counter() - begin
         process.returncode = os.waitstatus_to_exitcode(status)  # so that Popen does not wait for it again
         output.seek(0)

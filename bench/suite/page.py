@@ -113,9 +113,8 @@ def counter_tables(record):
 
 
 def peer_lines(record):
-    """A row for each program and shape; ratios of ours to it."""
+    """A row for each program and shape."""
     found, labels = gathered(record), {b["name"]: b["label"] for each in record["rounds"] for b in each["benchmarks"]}
-    of_rounds = ratios.of_parts({"peers": record})
     rows, notes = [], []
     for name, counters in found.items():
         shape, key = name.split("/", 1)
@@ -124,7 +123,7 @@ def peer_lines(record):
             continue
         notes += [
             f"* {shape}, {labels[name]}: failed: {cell(text)}" for text in dict.fromkeys(counters.get("failed", []))]
-        speed = own_ratio(found, of_rounds, shape, key)
+        speed = own_ratio(record, shape, key)
         rows.append([
             shape, labels[name],
             spread_cell(counters.get("tokens/s", [])), speed,
@@ -133,11 +132,11 @@ def peer_lines(record):
     return [*table(["shape", "program", "tokens/s", "ours FP32 over it", "peak MiB", "`plan` MiB"], rows), "", *notes]
 
 
-def own_ratio(found, of_rounds, shape, key):
-    values = of_rounds.get(f"peers: {shape} ours_fp32 / {key}")
-    if not values and key.startswith("pytorch2_"):
-        pair = zip(found.get(f"{shape}/ours_fp32", {}).get("tokens/s", []), found[f"{shape}/{key}"].get("tokens/s", []))
-        values = [ours / theirs for ours, theirs in pair]
+def own_ratio(record, shape, key):
+    """Ours over it, of the rounds that have both."""
+    by_name = [{b["name"]: b["counters"] for b in each["benchmarks"]} for each in record["rounds"]]
+    pairs = [[of.get(f"{shape}/{one}", {}).get("tokens/s") for one in ("ours_fp32", key)] for of in by_name]
+    values = [ours / theirs for ours, theirs in pairs if ours and theirs]
     return range_text(values) if values else "–"
 
 

@@ -17,6 +17,8 @@ LESS_IS_BETTER = ("peak / plan", "%wait")
 FLOORS = {"%wait": 0.5}  # worse by less than this is not worse, however little it was before
 # (numerator, denominator) of two benchmarks of one program: names that follow from one another by a substitution.
 PAIRS = [("step", r"/m_plus_adam$", "/adamw"), ("step", r"^(\w)/(?!fp32)[^/]+/adamw$", r"\1/fp32/adamw")]
+# A peer that was run in several ways is as good as the best of them.
+BEST_OF = {"pytorch_tuned": ("pytorch_blis", "pytorch_allocator"), "pytorch2": ("pytorch2_eager", "pytorch2_compiled")}
 PEERS = ("pytorch_tuned", "pytorch_installed", "pytorch2", "llmc")
 
 
@@ -56,10 +58,9 @@ def pairs(part, benchmarks):
     return found
 
 
-def best_of_pytorch2(benchmarks, shape):
-    """Eager or compiled, whichever is faster in this round."""
-    variants = [benchmarks.get(f"{shape}/pytorch2_{kind}", {}) for kind in ("eager", "compiled")]
-    return max(variants, key=lambda counters: number(counters, "tokens/s") or 0)
+def best(of_shape, variants):
+    """The fastest in this round."""
+    return max((of_shape.get(key, {}) for key in variants), key=lambda counters: number(counters, "tokens/s") or 0)
 
 
 def against_peers(benchmarks):
@@ -68,7 +69,7 @@ def against_peers(benchmarks):
         of_shape = {
             name.split("/", 1)[1]: counters for name, counters in benchmarks.items() if name.startswith(shape + "/")}
         ours, program = of_shape.get("ours_fp32", {}), of_shape.get("mpretrain", {})
-        of_shape["pytorch2"] = best_of_pytorch2(benchmarks, shape)
+        of_shape.update({peer: best(of_shape, variants) for peer, variants in BEST_OF.items()})
         for peer in PEERS:
             counters = of_shape.get(peer, {})
             found[f"peers: {shape} ours_fp32 / {peer}"] = quotient(number(ours, "tokens/s"),

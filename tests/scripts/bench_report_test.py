@@ -12,8 +12,10 @@ import os
 import pathlib
 import statistics
 import struct
+import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -45,6 +47,15 @@ def record(*rounds, part="step", machine="a"):
         "part": part, "settings": {}, "commit": "c", "machine": {"processor": machine},
         "rounds": [{"date": f"2026-01-0{n + 1} 00:00 UTC", "load": 0.5, "benchmarks": list(b)}
                    for n, b in enumerate(rounds)]}
+
+
+def running(pid):
+    """Not ended, nor a zombie."""
+    try:
+        status = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+    return status.rsplit(")", 1)[1].split()[0] != "Z"
 
 
 class Place(unittest.TestCase):
@@ -110,6 +121,21 @@ class Child(Place):
         with self.assertRaisesRegex(child.Failed, "stopped after"):
             child.run(["/bin/sleep", "60"], timeout=0.2)
 
+    def test_a_terminated_script_leaves_nothing_running(self):
+        code = (f"import sys; sys.path.insert(0, '{ROOT}/bench'); from suite import child\n"
+                "child.end_children_when_terminated()\n"
+                f"child.run(['/bin/sh', '-c', 'echo $$ >{self.path}/pid; exec sleep 60'])")
+        script = subprocess.Popen([sys.executable, "-c", code])
+        pid = self.path / "pid"
+        while not (pid.exists() and pid.read_text(encoding="utf-8").strip()):
+            time.sleep(0.01)
+        script.terminate()
+        self.assertEqual(script.wait(10), 128 + 15)
+        end = time.monotonic() + 10  # whoever adopted it reaps it
+        while running(int(pid.read_text(encoding="utf-8"))) and time.monotonic() < end:
+            time.sleep(0.01)
+        self.assertFalse(running(int(pid.read_text(encoding="utf-8"))))
+
     def test_environment_comes_on_top(self):
         self.assertEqual(child.run(["/bin/sh", "-c", "echo $BENCH_TEST $HOME"], {"BENCH_TEST": "x"}).output.strip(),
                          f"x {os.environ.get('HOME', '')}".strip())
@@ -169,7 +195,7 @@ class Spread(unittest.TestCase):
 def a_round_of_peers(**changes):
     counters = {
         "ours_fp32": {"tokens/s": 300.0, "peak MiB": 9.0}, "mpretrain": {"peak MiB": 102.0, "plan MiB": 100.0},
-        "pytorch_tuned": {"tokens/s": 200.0,
+        "pytorch_blis": {"tokens/s": 200.0,
                           "peak MiB": 408.0}, "pytorch2_eager": {"tokens/s": 250.0, "peak MiB": 306.0},
         "pytorch2_compiled": {"tokens/s": 100.0, "peak MiB": 999.0}, **changes}
     return [entry(f"A/{key}", key, **values) for key, values in counters.items()]
@@ -199,6 +225,11 @@ class Ratios(unittest.TestCase):
         self.assertEqual(found["peers: A memory of pytorch_tuned / ours"], 4.0)  # of mpretrain, not of the benchmark
         self.assertAlmostEqual(found["peers: A peak / plan"], 1.02)
         self.assertNotIn("peers: A ours_fp32 / llmc", found)
+
+    def test_the_better_way_of_a_peer_counts(self):
+        found = ratios.of_round("peers", a_round_of_peers(pytorch_allocator={"tokens/s": 240.0, "peak MiB": 204.0}))
+        self.assertEqual(found["peers: A ours_fp32 / pytorch_tuned"], 1.25)
+        self.assertEqual(found["peers: A memory of pytorch_tuned / ours"], 2.0)
 
     def test_a_failed_variant_leaves_the_other(self):
         found = ratios.of_round("peers", a_round_of_peers(pytorch2_compiled={"failed": "no compiler"}))
@@ -335,7 +366,7 @@ class Page(unittest.TestCase):
             entry("A/llmc", "llm.c, GPT-2 (another model)", failed="no cc"),
             entry("missing/0", failed="none")]
         lines = page.peer_lines(record(labelled, part="peers"))
-        self.assertIn("| A | pytorch_tuned | 200 | 1.50 (1.50-1.50) | 408 | – |", lines)
+        self.assertIn("| A | pytorch_blis | 200 | 1.50 (1.50-1.50) | 408 | – |", lines)
         self.assertIn("| A | pytorch2_compiled | 100 | 3.00 (3.00-3.00) | 999 | – |", lines)
         self.assertIn("* A, llm.c, GPT-2 (another model): failed: no cc", lines)
         self.assertIn("* Missing: none", lines)
