@@ -95,11 +95,13 @@ void write_resolved_config(FileSystem& fs, const RunConfig& config) {
   write_file_atomically(fs, run_directory(config) + "/config.json", bytes_of(resolved));
 }
 
-void require_steps(const RunConfig& config, int64_t profiled) {
-  const int64_t needed = kUnprofiledSteps + profiled, total = total_steps(config);
-  if (total < needed)
-    throw error("--profile {} takes {} steps, the first {} of which do not count; the run has {}", profiled,
-                needed, kUnprofiledSteps, total);
+// The run, longer where it has fewer steps: a profile of a short run is of its steps all the same.
+RunConfig with_steps(RunConfig config, int64_t least) {
+  if (total_steps(config) >= least) return config;
+  config.train.steps = least;
+  config.train.tokens.reset();
+  config.train.chinchilla.reset();
+  return config;
 }
 
 class TrainingRun {
@@ -171,8 +173,9 @@ class TrainingRun {
 void run_train(const TrainCommand& command) {
   const RankEnvironment environment = rank_environment();
   quieten_unless_leading(environment);
-  const RunConfig config = load_run_config(command.config, command.overrides);
-  if (command.profile_steps) require_steps(config, *command.profile_steps);
+  const RunConfig loaded = load_run_config(command.config, command.overrides);
+  const RunConfig config =
+      command.profile_steps ? with_steps(loaded, kUnprofiledSteps + *command.profile_steps) : loaded;
   const std::unique_ptr<Device> device = make_device(device_of_rank(config.device, environment));
   Ranks ranks(environment, config.distributed, *device);
   const int64_t sharing = device->backend() == Backend::kCpu ? environment.local_size : 1;

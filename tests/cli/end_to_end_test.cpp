@@ -114,16 +114,8 @@ TEST_F(EndToEnd, AProfileIsPrintedAndNothingWritten) {
   EXPECT_FALSE(fs::exists(*directory_ / "runs/other"));
 }
 
-TEST_F(EndToEnd, AProfileLongerThanTheRunIsRefused) {
-  for (const auto& [arguments, says] :
-       {std::pair<Arguments, std::string>{{"--profile", "4"}, "--profile 4 takes 7 steps"},
-        {{"--profile"}, "--profile 20 takes 23 steps"}}) {
-    Arguments all{"--config", "config.json"};
-    all.insert(all.end(), arguments.begin(), arguments.end());
-    const ProgramResult result = run(all);
-    EXPECT_EQ(result.exit_code, 1);
-    EXPECT_TRUE(has(result.err, says) && has(result.err, "the run has 6")) << result.err;
-  }
+TEST_F(EndToEnd, AProfileMayBeLongerThanTheRun) {
+  EXPECT_TRUE(has(must({"--config", "config.json", "--profile"}).out, "the mean of 20;"));
 }
 
 TEST_F(EndToEnd, PlanPrintsMemory) {
