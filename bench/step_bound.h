@@ -5,16 +5,14 @@
 //   bound = products + attention + passes
 //
 // products   every GemmCall of one step, recorded as the step makes them and run again in that order.
-// Operands
-//            lie one behind the other in memory that no cache holds, results in other such memory, and the
-//            place moves on from call to call: each call finds its operands in memory, as in the step.
-// attention  14 D FLOP for each pair of a query and a key that it sees, B H T (T + 1) / 2 of them in each of
-// L
-//            layers, at the FP32 rate of a product of 1024^3, measured between the steps as well. 14 = 2
-//            (multiply, add) x 7 products: S = Q K^T, O = P V; S again, dV = P^T dO, dP = dO V^T, dQ = dS K,
-//            dK = dS^T Q.
-// passes     bytes that each must move at least, at the rate of memory read and written in place. In elements
-//            of 4 bytes, where a pass reads its inputs and writes its outputs once:
+//            Operands lie one behind the other in memory that no cache holds, results in other such memory,
+//            and the place moves on from call to call: each finds its operands in memory, as in the step.
+// attention  14 D FLOP for each pair of a query and a key that it sees, B H T (T + 1) / 2 of them in each
+//            of L layers, at the FP32 rate of a product of 1024^3, measured between the steps as well.
+//            14 = 2 (multiply, add) x 7 products: S = Q K^T, O = P V; S again, dV = P^T dO, dP = dO V^T,
+//            dQ = dS K, dK = dS^T Q.
+// passes     bytes that each must move at least, at the rate of memory read and written in place. In
+//            elements of 4 bytes, where a pass reads its inputs and writes its outputs once:
 //
 //   embedding          N C + min(N, V) C           rows of the table that are used, and the output
 //   RMSNorm            2 N C + 2 L 4 N C           the first: in, out; others: residual, branch, sum, out

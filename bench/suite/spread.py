@@ -7,7 +7,7 @@ import statistics
 RANGE_OF_NORMALS = (1.128, 1.693, 2.059, 2.326, 2.534, 2.704, 2.847, 2.970, 3.078)
 MEDIAN_OF_NORMALS = math.sqrt(math.pi / 2)  # deviation of a median of n over that of a mean of n
 DEVIATIONS = 3.0  # what lies farther apart is not chance
-FLOOR = 0.02  # of the value: what rounds of one session do not show, such as where code and memory happen to lie
+FLOOR = 0.02  # of the value: what rounds of one report do not show, such as where code and memory happen to lie
 
 
 def median_and_range(values):
