@@ -134,10 +134,10 @@ TEST(Plan, IsLinearInTheSequenceLength) {
     return planned(k1B, {.micro_batch = {2, tokens}}).of(purpose);
   };
   for (const Purpose purpose : kAllPurposes) {
-    const int64_t one = at(480, purpose), two = at(960, purpose), four = at(1920, purpose);
+    const int64_t one = at(512, purpose), two = at(1024, purpose), four = at(2048, purpose);
     EXPECT_EQ(four - two, 2 * (two - one)) << name_of(purpose);
   }
-  EXPECT_EQ(at(960, Purpose::kActivations), 2 * at(480, Purpose::kActivations));
+  EXPECT_EQ(at(1024, Purpose::kActivations), 2 * at(512, Purpose::kActivations));
 }
 
 // With the batch only four bytes a token are added: its loss.

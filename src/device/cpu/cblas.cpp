@@ -2,7 +2,6 @@
 #include "device/cpu/cblas.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 
 #include <fmt/format.h>
@@ -25,31 +24,9 @@ namespace mpt {
 
 #if defined(MPT_CBLAS_BLIS)
 
-// BLIS 0.9 knows how many AVX-512 units an Intel processor has by the name of its model, and takes AVX2
-// kernels where it cannot read that, as in most virtual machines. All that have AMX have two, which is when
-// the wider kernels pay. It looks at the variable once, at its first call; one that the user set stays.
-static void choose_kernels() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_is("intel") && __builtin_cpu_supports("amx-tile"))
-    setenv("BLIS_ARCH_TYPE", std::to_string(BLIS_ARCH_SKX).c_str(), 0);
-#endif
-}
+void set_cblas_threads(int threads) { bli_thread_set_num_threads(threads); }
 
-static arch_t kernels() {
-  static const arch_t chosen = [] {
-    choose_kernels();
-    bli_init();  // must come before a question about a choice that the variable made
-    return bli_arch_query_id();
-  }();
-  return chosen;
-}
-
-void set_cblas_threads(int threads) {
-  kernels();
-  bli_thread_set_num_threads(threads);
-}
-
-static std::string kernel_name() { return bli_arch_string(kernels()); }
+static std::string kernel_name() { return bli_arch_string(bli_arch_query_id()); }
 
 std::string cblas_description() {
   return fmt::format("BLIS {} ({} kernels, {} threads)", bli_info_get_version_str(), kernel_name(),

@@ -153,6 +153,9 @@ Place place_of(const void* pointer) {
 bool is_host_address(uint64_t word) {
   constexpr uint64_t kLowest = uint64_t{1} << 32, kHighest = uint64_t{1} << 47;
   if (word < kLowest || word >= kHighest) return false;
+  // An enumerator, and padding behind it that was not cleared because it lies in an array (bytes_of()).
+  constexpr uint64_t kMostEnumerators = 16;
+  if (word % 256 < kMostEnumerators) return false;
   auto* const pointer = reinterpret_cast<void*>(word);
   if (place_of(pointer) != Place::kPageable) return false;
   return msync(reinterpret_cast<void*>(word / kPage * kPage), kPage, MS_ASYNC) == 0;  // it is mapped

@@ -70,7 +70,7 @@ class Opened {
 Arena& device_memory();
 Arena& pinned_memory();
 [[nodiscard]] Place place_of(const void* pointer);
-// Whether a word among a kernel's arguments is an address of the host's own memory.
+// Whether a word among a kernel's arguments is an address of the host's own memory. Some are overlooked.
 [[nodiscard]] bool is_host_address(uint64_t word);
 
 }  // namespace fake_cuda::detail
