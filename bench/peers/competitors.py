@@ -12,7 +12,6 @@ import tempfile
 import typing
 
 from suite import child
-from suite.machine import processor_lines
 from suite.shapes import SHAPES, configuration, write_configuration, write_tokens
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -28,13 +27,6 @@ class Competitor(typing.NamedTuple):
     key: str
     label: str
     run: typing.Callable  # of a shape's name; the counters of one run
-
-
-def blis_settings():
-    """BLIS 0.9 does not know newer Intel processors; what src/device/cpu/cblas.cpp sets for ours is set for others."""
-    info = processor_lines()
-    wide = info.get("vendor_id") == "GenuineIntel" and "amx_tile" in info.get("flags", "").split()
-    return {"LD_LIBRARY_PATH": BLIS, **({"BLIS_ARCH_TYPE": "0"} if wide else {})}
 
 
 def threads_settings(threads):
@@ -128,7 +120,7 @@ def competitors(build, threads, python="/usr/bin/python3", python2=None, llmc_ch
     missing = []
     version = torch_version(python)
     if version:
-        tuned = {**ALLOCATOR, **blis_settings()}
+        tuned = {**ALLOCATOR, "LD_LIBRARY_PATH": BLIS}
         found += [
             Competitor("pytorch_blis", f"PyTorch {version}, tuned: BLIS and allocator",
                        lambda s: pytorch(python, s, threads, tuned, steps)),
