@@ -8,7 +8,6 @@
 //                                      with it; slowdown_%: the whole step against that
 //   load/<shape>/<format>              with all hashes checked; the file is in the page cache
 // Shapes as in shapes.h; MB: of a checkpoint; AdamW.
-#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -16,6 +15,7 @@
 
 #include "run_benchmarks.h"
 #include "scratch_directory.h"
+#include "seconds_of.h"
 #include "shapes.h"
 #include "train/checkpoint_saver.h"
 #include "train/run_model.h"
@@ -45,13 +45,6 @@ struct Saved {
     return config;
   }
 };
-
-template <class F>
-double seconds_of(const F& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // A model in training and the directory of its checkpoints.
 class Run {

@@ -13,7 +13,6 @@
 //   thread,
 //                        of shards in the page cache
 // MB/s is text, or tokens as stored; CPU is the time of all threads.
-#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <memory>
@@ -31,6 +30,7 @@
 #include "data/tokenizer_training.h"
 #include "run_benchmarks.h"
 #include "scratch_directory.h"
+#include "seconds_of.h"
 
 namespace mpt {
 namespace {
@@ -128,13 +128,6 @@ const Text& text() {
 }
 
 // --- tokenizers ------------------------------------------------------------------------------------------
-
-template <class F>
-double seconds_of(const F& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 int64_t tokenize(int threads) {
   return tokenize_corpus({.corpus = text().corpus,
