@@ -26,7 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "scripts")]
 from run_metrics import Run  # noqa: E402
 from suite import child, machine, page  # noqa: E402
-from suite.shapes import Shape, configuration, write_configuration, write_tokens  # noqa: E402
+from suite.shapes import Shape, configuration, planned_bytes, write_configuration, write_tokens  # noqa: E402
 
 PAGE = ROOT / "docs" / "benchmarks" / "growth.md"
 BASE = Shape(128, 4, 2, 344, 4096, 8, 256)
@@ -80,7 +80,7 @@ def train(place, shape, launcher=(), **sections):
     plan = json.loads(place.run("plan", "--config", config, "--json").output)
     finished = place.train(config, launcher)
     return {"seconds": statistics.median(place.step_seconds()[FIRST:]), "peak MiB": finished.peak_bytes / MIB,
-            "plan MiB": plan["allocated_bytes"]["total"] / MIB}
+            "plan MiB": planned_bytes(plan) / MIB}
 
 
 def on_ranks(place, ranks):

@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <span>
 #include <vector>
-
-#include <unistd.h>
 
 #include "core/bf16.h"
 #include "core/check.h"
 #include "core/float_format.h"
 #include "core/normal.h"
+#include "core/process_memory.h"
 #include "train/run_model.h"
 
 namespace mpt {
@@ -25,12 +23,7 @@ class CpuProbe final : public DeviceProbe {
     for (int64_t at = 0; at < bytes; at += kPiece)
       memcpy(target + at, source + at, size_t(std::min(kPiece, bytes - at)));
   }
-  [[nodiscard]] int64_t memory_in_use() override {
-    std::ifstream pages("/proc/self/statm");
-    int64_t total = 0, resident = 0;
-    pages >> total >> resident;
-    return resident * sysconf(_SC_PAGESIZE);
-  }
+  [[nodiscard]] int64_t memory_in_use() override { return resident_bytes(); }
   [[nodiscard]] std::string memory_meaning() const override { return "resident memory of the process"; }
   [[nodiscard]] Json description() override { return Json::object(); }
 };

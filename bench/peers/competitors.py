@@ -12,7 +12,7 @@ import tempfile
 import typing
 
 from suite import child
-from suite.shapes import SHAPES, configuration, write_configuration, write_tokens
+from suite.shapes import SHAPES, configuration, planned_bytes, write_configuration, write_tokens
 
 HERE = pathlib.Path(__file__).resolve().parent
 BLIS = "/usr/lib/x86_64-linux-gnu/blis-openmp"
@@ -52,7 +52,7 @@ def trained(program, shape):
                                    configuration(SHAPES[shape], "run", tokens, scratch, MEMORY_STEPS))
         plan = json.loads(child.run([program, "plan", "--config", path, "--json"]).output)
         finished = child.run([program, "train", "--config", path], {"OMP_WAIT_POLICY": "passive"})
-    return {"peak MiB": finished.peak_bytes / MIB, "plan MiB": plan["allocated_bytes"]["total"] / MIB}
+    return {"peak MiB": finished.peak_bytes / MIB, "plan MiB": planned_bytes(plan) / MIB}
 
 
 def pytorch(python, shape, threads, settings, steps, *options):

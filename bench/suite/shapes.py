@@ -71,3 +71,8 @@ def write_tokens(path, count, vocab):
         for begin in range(0, count, period):
             file.write(block[:2 * min(period, count - begin)])
     return path
+
+
+def planned_bytes(plan):
+    """What a process will have in memory, of `mpretrain plan --json`."""
+    return plan["allocated_bytes"]["total"] + plan["process_bytes"]

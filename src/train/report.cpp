@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/check.h"
+#include "core/process_memory.h"
 #include "core/progress.h"
 #include "model/parameters.h"
 #include "train/run_model.h"
@@ -154,6 +155,10 @@ namespace {
 // A device that only plans has none of its own.
 bool is_known(int64_t memory_bytes) { return memory_bytes != std::numeric_limits<int64_t>::max(); }
 
+// Of a process that is about to run: where buffers take the host's memory it is beside them. A run adds what
+// its libraries take for themselves, 15 to 25 MB with two threads.
+int64_t process_bytes(const Device& device) { return device.backend() == Backend::kCpu ? resident_bytes() : 0; }
+
 std::string available_memory(Device& device) {
   const int64_t bytes = device.memory_bytes();
   return is_known(bytes) ? format_bytes(double(bytes)) : "not known on this machine";
@@ -194,6 +199,8 @@ std::string memory_report(const RunConfig& config, Device& device, RankShape sha
                 bytes / parameters);
   }
   text += row("total", "{:>12}   available: {}", format_bytes(double(use.total())), available_memory(device));
+  if (const int64_t process = process_bytes(device))
+    text += row("beside it", "{:>12}   this process: program and libraries", format_bytes(double(process)));
   const int64_t rows = rank_step(config.batch, shape.size).micro_batch_rows;
   const MemoryUse one = planned_memory(with_micro_batch(config, 1), device, shape);
   if (rows > 1)
@@ -222,7 +229,8 @@ nlohmann::ordered_json plan_json(const RunConfig& config, Device& device, RankSh
         {"optimizer_state", b.nominal_states},
         {"gradient", b.nominal_gradient}}},
       {"logical_bytes", {{"weights", b.logical_weights}, {"optimizer_state", b.logical_states}}},
-      {"allocated_bytes", memory}};
+      {"allocated_bytes", memory},
+      {"process_bytes", process_bytes(device)}};
   if (shape.alone()) return plan;
   const ExchangeVolume volume = exchange_volume(config, device, shape);
   plan["ranks"] = shape.size;

@@ -111,6 +111,14 @@ TEST_F(RunConfigTest, EveryShippedConfigCanBePlanned) {
   }
 }
 
+TEST_F(RunConfigTest, APlanTellsOfTheProcessBesideItsBuffers) {
+  RunConfig config = load_run_config(shipped_configs().front());
+  config.device.type = DeviceType::kCpu;
+  const std::unique_ptr<Device> device = make_device(config.device);
+  EXPECT_GT(plan_json(config, *device).at("process_bytes").get<int64_t>(), 1 << 20);
+  EXPECT_NE(memory_report(config, *device).find("beside it"), std::string::npos);
+}
+
 TEST_F(RunConfigTest, EveryShippedConfigIsGoodAndNamedAsItsFile) {
   EXPECT_EQ(shipped_configs().size(), kSizes.size() * table_rows().size() + 1);  // and nano_fp32
   for (const std::string& path : shipped_configs()) {
