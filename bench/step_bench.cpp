@@ -3,9 +3,11 @@
 //   step_bench --benchmark_filter=A/fp32        shapes A to E; regimes below (weights-compute where these
 //   differ); rules adamw and m_plus_adam
 //   step_bench --breakdown ...                  also milliseconds a step by operation, of these themselves
+//   step_bench --bound ...                      of fp32/adamw also the bound (step_bound.h), its parts in
+//                                               milliseconds, and % of it: its products are run between the
+//                                               steps, and both sides are medians
 // Counters: tokens/s, and % of the FP32 product rate measured in the same process (formula:
-// train/throughput.h). Of fp32/adamw also the bound (step_bound.h), its parts in milliseconds, and % of it:
-// products of the bound are run between the steps, and both sides are medians.
+// train/throughput.h).
 #include <algorithm>
 #include <array>
 #include <map>
@@ -30,7 +32,7 @@
 namespace mpt {
 namespace {
 
-bool breakdown = false;  // what --breakdown asks for
+bool breakdown = false, with_bound = false;  // what the options ask for
 
 struct Regime {
   const char* name;
@@ -151,7 +153,7 @@ void training_step(benchmark::State& state, const Shape& shape, const Regime& re
   step.run();  // touches all memory for the first time
   const std::vector<GemmCall> products = recording.take_products();
   std::optional<Bound> bound;
-  if (regime.weights == WeightFormat::kF32 && rule == UpdateRule::kAdamW) {
+  if (with_bound && regime.weights == WeightFormat::kF32 && rule == UpdateRule::kAdamW) {
     bound.emplace(shape, *device, products);
     step.run();  // the bound's products have taken its data from the caches
   }
@@ -198,6 +200,7 @@ bool taken(int& argc, char** argv, std::string_view option) {
 int main(int argc, char** argv) {
   mpt::register_all();
   mpt::breakdown = mpt::taken(argc, argv, "--breakdown");
+  mpt::with_bound = mpt::taken(argc, argv, "--bound");
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

@@ -1,8 +1,14 @@
 # Finds an OpenMP build of a CBLAS: BLIS or OpenBLAS, by MPT_BLAS. Defines CBLAS::CBLAS and CBLAS_NAME.
 #
+# AUTO prefers OpenBLAS where the build is for a processor with AVX-512 (MPT_NATIVE), and BLIS everywhere else: BLIS 0.9
+# chooses AVX2 kernels for most such processors, OpenBLAS wide ones; and sums of OpenBLAS's AVX2 kernels depend on the
+# number of threads (src/device/cpu/cblas.cpp).
+#
 # A pthread build beside the program's own OpenMP loops keeps two spinning thread pools and costs up to four
 # times the run time, so pthread builds are never taken: only the -openmp directories of Debian and Ubuntu, and,
 # elsewhere, a library named by CBLAS_LIBRARY and CBLAS_INCLUDE_DIR.
+
+include(CheckCXXSourceCompiles)
 
 function(_cblas_try name library header suffix)
   if(CBLAS_NAME)
@@ -31,12 +37,24 @@ if(CBLAS_LIBRARY AND CBLAS_INCLUDE_DIR)
     set(CBLAS_NAME BLIS)
   endif()
 else()
-  if(MPT_BLAS MATCHES "AUTO|BLIS")
-    _cblas_try(BLIS blis blis.h blis-openmp)
+  if(MPT_NATIVE)
+    set(CMAKE_REQUIRED_FLAGS -march=native)
+    check_cxx_source_compiles("#ifndef __AVX512F__\n#error\n#endif\nint main() {}" MPT_AVX512)
+    unset(CMAKE_REQUIRED_FLAGS)
   endif()
-  if(MPT_BLAS MATCHES "AUTO|OpenBLAS")
-    _cblas_try(OpenBLAS openblas openblas_config.h openblas-openmp)
+  if(NOT MPT_BLAS STREQUAL "AUTO")
+    set(_cblas_candidates ${MPT_BLAS})
+  elseif(MPT_NATIVE AND MPT_AVX512)
+    set(_cblas_candidates OpenBLAS BLIS)
+  else()
+    set(_cblas_candidates BLIS OpenBLAS)
   endif()
+  foreach(_cblas_candidate IN LISTS _cblas_candidates)
+    string(TOLOWER ${_cblas_candidate} _cblas_library)
+    set(_cblas_header_BLIS blis.h)
+    set(_cblas_header_OpenBLAS openblas_config.h)
+    _cblas_try(${_cblas_candidate} ${_cblas_library} ${_cblas_header_${_cblas_candidate}} ${_cblas_library}-openmp)
+  endforeach()
 endif()
 
 include(FindPackageHandleStandardArgs)

@@ -20,8 +20,10 @@ dev=(libgtest-dev libbenchmark-dev libboost-context-dev "${mpi[@]}")
 # An independent implementation of the small formats for the tests to compare with, where the distribution has it.
 oracles=(llvm-19-dev)
 tools=(clang-format clang-tidy shellcheck ccache)
-# One of these, best first. Only OpenMP builds: a pthread BLAS beside OpenMP loops costs up to four times the run time.
+# One of these, best first, as cmake/FindCBLAS.cmake chooses. Only OpenMP builds: a pthread BLAS beside OpenMP loops costs up to
+# four times the run time.
 blas=(libblis-openmp-dev libopenblas-openmp-dev)
+if grep -qw avx512f /proc/cpuinfo 2>/dev/null; then blas=(libopenblas-openmp-dev libblis-openmp-dev); fi
 
 usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
@@ -51,12 +53,6 @@ missing_packages() {
   for package in "${wanted[@]}"; do installed "$package" || say "$package"; done
 }
 
-blas_installed() {
-  local package
-  for package in "${blas[@]}"; do if installed "$package"; then return 0; fi; done
-  return 1
-}
-
 best_blas() {
   local package
   for package in "${blas[@]}"; do if has_candidate "$package"; then say "$package"; return; fi; done
@@ -77,7 +73,7 @@ apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeou
 
 mapfile -t missing < <(missing_packages)
 need_blas=no
-blas_installed || need_blas=yes
+installed "$(best_blas)" || need_blas=yes
 
 if [ ${#missing[@]} -eq 0 ] && [ $need_blas = no ]; then
   say "dependencies: all ${#wanted[@]} packages and an OpenMP BLAS are installed"

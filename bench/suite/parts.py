@@ -81,16 +81,16 @@ def counters_of(entries):
     return {key: statistics.median(counters[key] for counters in of_each) for key in of_each[0]}
 
 
-def program_part(name, title, program, filters=(".*", ".*"), seconds=(0.5, 0.01)):
-    """`filters` and `seconds` of the whole form and of the short one."""
+def program_part(name, title, program, filters=(".*", ".*"), seconds=(0.5, 0.01), more=()):
+    """`filters` and `seconds` of the whole form and of the short one; `more` are options of the program's own."""
     def measure(options, say):
         path = options.build / "bench" / program
         if not path.exists():
             raise Missing(f"{program} is not built: cmake --build build/cpu --target {program}")
         say(f"{program}, {filters[options.quick]}")
         command = [
-            path, f"--benchmark_filter={filters[options.quick]}", f"--benchmark_min_time={seconds[options.quick]}",
-            "--benchmark_format=json"]
+            path, *more, f"--benchmark_filter={filters[options.quick]}",
+            f"--benchmark_min_time={seconds[options.quick]}", "--benchmark_format=json"]
         return benchmarks_of(child.run(command, {"OMP_WAIT_POLICY": "passive"}).output, program)
     def settings(options):
         return {"filter": filters[options.quick], "seconds": seconds[options.quick]}
@@ -150,6 +150,8 @@ def waited(table):
 
 STEP_FILTER = "^([A-E]/(fp32|bf16)/|[AE]/)"
 PARTS = [
+    program_part("bound", "FP32 steps against their bound", "step_bench", ("/fp32/adamw/", "^A/fp32/adamw/"), (10, 0.01),
+                 ("--bound",)),
     program_part("step", "Training steps", "step_bench", (STEP_FILTER, "^A/"), (1, 0.01)),
     Part("peers", "Against others", peer_settings, measure_peers),
     Part("profile", "Where the time of a step goes", lambda o: {"shapes": o.shapes}, measure_profile),

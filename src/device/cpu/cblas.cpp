@@ -33,6 +33,7 @@ std::string cblas_description() {
                      bli_thread_get_num_threads());
 }
 bool cblas_is_optimised() { return kernel_name() != "generic"; }
+bool cblas_ignores_threads() { return true; }
 
 #else
 
@@ -45,6 +46,10 @@ std::string cblas_description() {
 bool cblas_is_optimised() {
   const std::string core = openblas_get_corename();
   return core != "Prescott" && core != "Core2" && core != "GENERIC";
+}
+bool cblas_ignores_threads() {
+  const std::string core = openblas_get_corename();
+  return core == "SkylakeX" || core == "Sandybridge";
 }
 
 #endif
@@ -65,9 +70,12 @@ static void product(const Sgemm& call) {
               call.d, leading(call.ldd));
 }
 
-// With BLIS 0.9 the bits of A B^T depend on the number of threads where n is odd, by the kernels of its last
-// column, and on nothing of the kind where n is even (measured over 3000 shapes). Alone that column is
-// computed alike by any number of threads.
+// The bits of a product must not depend on the number of threads. Where those of a library do, its calls are cut
+// into such as do not (both measured over thousands of shapes).
+#if defined(MPT_CBLAS_BLIS)
+
+// With BLIS 0.9 they do for A B^T where n is odd, by the kernels of its last column, and nowhere else. Alone
+// that column is computed alike by any number of threads.
 void sgemm(const Sgemm& call) {
   const bool alone = call.transpose_b == Transpose::kYes && call.n % 2 == 1 && call.n > 1;
   if (!alone) return product(call);
@@ -79,5 +87,28 @@ void sgemm(const Sgemm& call) {
   product(even);
   product(last);
 }
+
+#else
+
+// OpenBLAS 0.3 adds up a long sum in parts, cut differently for one thread and for several. Sums as short as
+// its shortest parts are not cut. That is enough with the kernels that cblas_ignores_threads() names; those of
+// Haswell and Zen differ by columns as well.
+void sgemm(const Sgemm& call) {
+  constexpr int64_t kShort = 384, kMultiple = 16;
+  const int64_t parts = std::max<int64_t>(1, (call.k + kShort - 1) / kShort),
+                size = (call.k + parts * kMultiple - 1) / (parts * kMultiple) * kMultiple;
+  Sgemm part = call;
+  int64_t first = 0;
+  do {
+    part.k = std::min(size, call.k - first);
+    part.a = call.a + first * (call.transpose_a == Transpose::kYes ? call.lda : 1);
+    part.b = call.b + first * (call.transpose_b == Transpose::kYes ? 1 : call.ldb);
+    part.beta = first == 0 ? call.beta : 1.0f;
+    product(part);
+    first += size;
+  } while (first < call.k);
+}
+
+#endif
 
 }  // namespace mpt

@@ -83,7 +83,9 @@ class CpuDevice final : public Device {
   [[nodiscard]] std::string libraries() const override {
     const char* slow =
         cblas_is_optimised() ? "" : " - generic kernels: several times slower than this machine allows";
-    return cblas_description() + slow;
+    const char* varies =
+        cblas_ignores_threads() ? "" : " - sums may depend on the number of threads, those of BLIS do not";
+    return cblas_description() + slow + varies;
   }
   [[nodiscard]] int64_t memory_bytes() const override { return available_memory(); }
   std::unique_ptr<Allocator> make_allocator() override { return std::make_unique<CpuAllocator>(); }

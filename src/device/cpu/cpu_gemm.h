@@ -23,5 +23,7 @@ class CpuGemm final : public Gemm {
 std::string cblas_description();
 // False if the library fell back to kernels that do not use this machine's vector instructions.
 bool cblas_is_optimised();
+// Whether its products have the same bits with any number of threads, as far as is known.
+bool cblas_ignores_threads();
 
 }  // namespace mpt
