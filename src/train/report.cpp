@@ -157,7 +157,9 @@ bool is_known(int64_t memory_bytes) { return memory_bytes != std::numeric_limits
 
 // Of a process that is about to run: where buffers take the host's memory it is beside them. A run adds what
 // its libraries take for themselves, 15 to 25 MB with two threads.
-int64_t process_bytes(const Device& device) { return device.backend() == Backend::kCpu ? resident_bytes() : 0; }
+int64_t process_bytes(const Device& device) {
+  return device.backend() == Backend::kCpu ? resident_bytes() : 0;
+}
 
 std::string available_memory(Device& device) {
   const int64_t bytes = device.memory_bytes();

@@ -70,8 +70,8 @@ static void product(const Sgemm& call) {
               call.d, leading(call.ldd));
 }
 
-// The bits of a product must not depend on the number of threads. Where those of a library do, its calls are cut
-// into such as do not (both measured over thousands of shapes).
+// The bits of a product must not depend on the number of threads. Where those of a library do, its calls are
+// cut into such as do not (both measured over thousands of shapes).
 #if defined(MPT_CBLAS_BLIS)
 
 // With BLIS 0.9 they do for A B^T where n is odd, by the kernels of its last column, and nowhere else. Alone
@@ -91,8 +91,8 @@ void sgemm(const Sgemm& call) {
 #else
 
 // OpenBLAS 0.3 adds up a long sum in parts, cut differently for one thread and for several. Sums as short as
-// its shortest parts are not cut. That is enough with the kernels that cblas_ignores_threads() names; those of
-// Haswell and Zen differ by columns as well.
+// its shortest parts are not cut. That is enough with the kernels that cblas_ignores_threads() names; those
+// of Haswell and Zen differ by columns as well.
 void sgemm(const Sgemm& call) {
   constexpr int64_t kShort = 384, kMultiple = 16;
   const int64_t parts = std::max<int64_t>(1, (call.k + kShort - 1) / kShort),

@@ -66,7 +66,8 @@ void transpose_block(BlockRow (&rows)[kBlock]) {
   }
 }
 
-// target[Dp, Tp] = source[T, D] transposed, zero padded.
+// source[T, D] transposed and zero padded, a tile of keys at a time: target[Tp / kTile][Dp][kTile]. A tile is
+// contiguous, because rows that lie T apart would share a few sets of the first cache.
 template <class T>
 void pack_transposed(HeadSlice<T> source, const AttentionShape& s, float* target) {
   const Padded p(s);
@@ -84,7 +85,7 @@ void pack_transposed(HeadSlice<T> source, const AttentionShape& s, float* target
       }
       transpose_block(rows);
       for (int64_t d = 0; d < kBlock; ++d)
-        *reinterpret_cast<BlockRow*>(target + (d0 + d) * p.tokens + t0) = rows[d];
+        *reinterpret_cast<BlockRow*>(target + (t0 / kTile * p.dim + d0 + d) * kTile + t0 % kTile) = rows[d];
     }
 }
 
@@ -104,35 +105,52 @@ void fill_above_diagonal(float* tile, float value) {
   for (int64_t r = 0; r < kTile; ++r) std::fill(tile + r * kTile + r + 1, tile + (r + 1) * kTile, value);
 }
 
-// f over the elements of part, pair by pair: the same order for vectors of any width.
+// As many floats as every tile is wide a multiple of, whatever the vectors of the machine.
+using Columns = float __attribute__((vector_size(4 * kTileColumns), aligned(4), may_alias));
+static_assert(kTileColumns == 16);
+
+Columns columns_at(const float* row) { return *reinterpret_cast<const Columns*>(row); }
+
+// f over all 16, pair by pair: the same order for vectors of any width.
 template <class F>
-float folded(float (&part)[kTileColumns], const F& f) {
-  for (int64_t half = kTileColumns / 2; half > 0; half /= 2)
-    for (int64_t i = 0; i < half; ++i) part[i] = f(part[i], part[i + half]);
-  return part[0];
+float folded(Columns x, const F& f) {
+  x = f(x, __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+  x = f(x, __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3));
+  x = f(x, __builtin_shufflevector(x, x, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1));
+  x = f(x, __builtin_shufflevector(x, x, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0));
+  return x[0];
 }
 
-// Online softmax of one score row: probabilities relative to the new maximum replace the scores; the sum and
-// the output gathered so far are rescaled to it.
-void softmax_row(float* scores, float& maximum, float& sum, float* out, int64_t dim) {
-  float part[kTileColumns];
-  std::fill_n(part, kTileColumns, maximum);
-  for (int64_t c = 0; c < kTile; c += kTileColumns)
+// The largest of a score row and of what was the largest before.
+float row_maximum(const float* scores, float before) {
+  const auto larger = [](Columns a, Columns b) { return a > b ? a : b; };
+  Columns most = columns_at(scores);
+  for (int64_t c = kTileColumns; c < kTile; c += kTileColumns) most = larger(most, columns_at(scores + c));
+  return max_of(before, folded(most, larger));
+}
+
+// e^(score - top) replaces the scores of a row; their sum.
+float row_exponentials(float* scores, float top) {
 #pragma omp simd
-    for (int64_t i = 0; i < kTileColumns; ++i) part[i] = max_of(part[i], scores[c + i]);
-  const float top = folded(part, [](float a, float b) { return max_of(a, b); });
-  const float rescale = exp_of(maximum - top);
-  std::fill_n(part, kTileColumns, 0.0f);
-  for (int64_t c = 0; c < kTile; c += kTileColumns)
+  for (int64_t c = 0; c < kTile; ++c) scores[c] = exp_of(scores[c] - top);
+  Columns sum = columns_at(scores);
+  for (int64_t c = kTileColumns; c < kTile; c += kTileColumns) sum += columns_at(scores + c);
+  return folded(sum, [](Columns a, Columns b) { return a + b; });
+}
+
+// Online softmax of a tile of scores: probabilities relative to each row's new maximum replace them; the sums
+// and the outputs [kTile, dim] gathered so far are rescaled to it.
+void softmax_tile(float* scores, float* maximum, float* sum, float* out, int64_t dim) {
+  float top[kTile], rescale[kTile];
+  for (int64_t r = 0; r < kTile; ++r) top[r] = row_maximum(scores + r * kTile, maximum[r]);
 #pragma omp simd
-    for (int64_t i = 0; i < kTileColumns; ++i) {
-      scores[c + i] = exp_of(scores[c + i] - top);
-      part[i] += scores[c + i];
-    }
+  for (int64_t r = 0; r < kTile; ++r) rescale[r] = exp_of(maximum[r] - top[r]);
+  for (int64_t r = 0; r < kTile; ++r) {
+    sum[r] = std::fma(sum[r], rescale[r], row_exponentials(scores + r * kTile, top[r]));
+    maximum[r] = top[r];
 #pragma omp simd
-  for (int64_t d = 0; d < dim; ++d) out[d] *= rescale;
-  sum = std::fma(sum, rescale, folded(part, [](float a, float b) { return a + b; }));
-  maximum = top;
+    for (int64_t d = 0; d < dim; ++d) out[r * dim + d] *= rescale[r];
+  }
 }
 
 struct ForwardScratch {
@@ -167,14 +185,13 @@ void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
                                      .n = kTile,
                                      .k = p.dim,
                                      .a = {w.queries + q * p.dim, p.dim, 1},
-                                     .b = w.keys_t + k,
-                                     .ldb = p.tokens,
+                                     .b = w.keys_t + k * p.dim,
+                                     .ldb = kTile,
                                      .c = w.scores,
                                      .ldc = kTile,
                                      .causal = diagonal ? Causal::kOutput : Causal::kNo});
       if (diagonal) fill_above_diagonal(w.scores, -INFINITY);
-      for (int64_t r = 0; r < kTile; ++r)
-        softmax_row(w.scores + r * kTile, maximum[r], sum[r], w.out + r * p.dim, p.dim);
+      softmax_tile(w.scores, maximum, sum, w.out, p.dim);
       tile_product<Accumulate::kYes>({.m = kTile,
                                       .n = p.dim,
                                       .k = kTile,
@@ -254,14 +271,14 @@ void score_gradients(const BackwardScratch& w, int64_t q) {
 // Everything that key tile k receives from, and gives to, query tile q.
 void backward_tile(const BackwardScratch& w, const Padded& p, int64_t q, int64_t k) {
   const bool diagonal = k == q;
-  // scores[kTile, kTile] = rows[kTile, D] columns[D, kTile]
+  // scores[kTile, kTile] = rows[kTile, D] columns[D, kTile], these of tile k
   const auto scores_of = [&](const float* rows, const float* columns, float* scores) {
     tile_product<Accumulate::kNo>({.m = kTile,
                                    .n = kTile,
                                    .k = p.dim,
                                    .a = {rows, p.dim, 1},
-                                   .b = columns,
-                                   .ldb = p.tokens,
+                                   .b = columns + k * p.dim,
+                                   .ldb = kTile,
                                    .c = scores,
                                    .ldc = kTile,
                                    .causal = diagonal ? Causal::kOutput : Causal::kNo});
@@ -279,8 +296,8 @@ void backward_tile(const BackwardScratch& w, const Padded& p, int64_t q, int64_t
                                     .causal = diagonal ? part : Causal::kNo});
   };
   const float *queries = w.queries + q * p.dim, *d_out = w.d_out + q * p.dim;
-  scores_of(queries, w.keys_t + k, w.probabilities);
-  scores_of(d_out, w.values_t + k, w.d_scores);
+  scores_of(queries, w.keys_t, w.probabilities);
+  scores_of(d_out, w.values_t, w.d_scores);
   if (diagonal) {
     fill_above_diagonal(w.probabilities, -INFINITY);
     fill_above_diagonal(w.d_scores, 0.0f);
