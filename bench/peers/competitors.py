@@ -20,6 +20,7 @@ MIB = 2**20
 # Memory goes back to the system and comes again at every step otherwise: measured to be the allocator's best settings.
 ALLOCATOR = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=4294967296"}
 MEMORY_STEPS = 3
+LLMC_STEPS = 1  # after the first, which does not count: of the large vocabulary each takes a minute
 LLMC_FLAGS = ["-Ofast", "-march=native", "-fopenmp", "-DOMP", "-w"]  # those of its Makefile where OpenMP is found
 
 
@@ -141,9 +142,8 @@ def competitors(build, threads, python="/usr/bin/python3", python2=None, llmc_ch
         missing.append("PyTorch 2.x: " +
                        ("its interpreter has no torch that can be imported" if python2 else "--python2 was not given"))
     if llmc_checkout:
-        llmc_steps = 1 if quick else 3
         found.append(Competitor("llmc", "llm.c, GPT-2 (another model)",
-                                lambda s: llmc(llmc_checkout, s, threads, llmc_steps)))
+                                lambda s: llmc(llmc_checkout, s, threads, LLMC_STEPS)))
     else:
         missing.append("llm.c: --llmc was not given")
     return found, missing
