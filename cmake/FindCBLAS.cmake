@@ -1,14 +1,14 @@
 # Finds an OpenMP build of a CBLAS: BLIS or OpenBLAS, by MPT_BLAS. Defines CBLAS::CBLAS and CBLAS_NAME.
 #
-# AUTO prefers OpenBLAS where the build is for a processor with AVX-512 (MPT_NATIVE), and BLIS everywhere else: BLIS 0.9
-# chooses AVX2 kernels for most such processors, OpenBLAS wide ones; and sums of OpenBLAS's AVX2 kernels depend on the
-# number of threads (src/device/cpu/cblas.cpp).
+# AUTO prefers OpenBLAS where it chooses its AVX-512 kernels on the machine that the build is for (MPT_NATIVE), and BLIS
+# everywhere else: BLIS 0.9 chooses AVX2 kernels for most such processors; and sums of OpenBLAS's AVX2 kernels depend on
+# the number of threads (src/device/cpu/cblas.cpp).
 #
 # A pthread build beside the program's own OpenMP loops keeps two spinning thread pools and costs up to four
 # times the run time, so pthread builds are never taken: only the -openmp directories of Debian and Ubuntu, and,
 # elsewhere, a library named by CBLAS_LIBRARY and CBLAS_INCLUDE_DIR.
 
-include(CheckCXXSourceCompiles)
+include(CheckCXXSourceRuns)
 
 function(_cblas_try name library header suffix)
   if(CBLAS_NAME)
@@ -25,6 +25,17 @@ function(_cblas_try name library header suffix)
   endif()
 endfunction()
 
+# MPT_OPENBLAS_IS_WIDE: whether it is there and chooses AVX-512 kernels here.
+function(_cblas_openblas_is_wide)
+  _cblas_try(OpenBLAS openblas openblas_config.h openblas-openmp)
+  if(CBLAS_NAME AND MPT_NATIVE AND NOT CMAKE_CROSSCOMPILING)
+    set(CMAKE_REQUIRED_LIBRARIES ${CBLAS_LIBRARY})
+    check_cxx_source_runs("#include <cstring>
+      extern \"C\" char* openblas_get_corename(void);
+      int main() { return strcmp(openblas_get_corename(), \"SkylakeX\"); }" MPT_OPENBLAS_IS_WIDE)
+  endif()
+endfunction()
+
 if(NOT MPT_BLAS MATCHES "^(AUTO|BLIS|OpenBLAS)$")
   message(FATAL_ERROR "MPT_BLAS=${MPT_BLAS}: expected AUTO, BLIS or OpenBLAS")
 endif()
@@ -37,14 +48,10 @@ if(CBLAS_LIBRARY AND CBLAS_INCLUDE_DIR)
     set(CBLAS_NAME BLIS)
   endif()
 else()
-  if(MPT_NATIVE)
-    set(CMAKE_REQUIRED_FLAGS -march=native)
-    check_cxx_source_compiles("#ifndef __AVX512F__\n#error\n#endif\nint main() {}" MPT_AVX512)
-    unset(CMAKE_REQUIRED_FLAGS)
-  endif()
+  _cblas_openblas_is_wide()
   if(NOT MPT_BLAS STREQUAL "AUTO")
     set(_cblas_candidates ${MPT_BLAS})
-  elseif(MPT_NATIVE AND MPT_AVX512)
+  elseif(MPT_OPENBLAS_IS_WIDE)
     set(_cblas_candidates OpenBLAS BLIS)
   else()
     set(_cblas_candidates BLIS OpenBLAS)

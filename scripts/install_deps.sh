@@ -20,10 +20,10 @@ dev=(libgtest-dev libbenchmark-dev libboost-context-dev "${mpi[@]}")
 # An independent implementation of the small formats for the tests to compare with, where the distribution has it.
 oracles=(llvm-19-dev)
 tools=(clang-format clang-tidy shellcheck ccache)
-# One of these, best first, as cmake/FindCBLAS.cmake chooses. Only OpenMP builds: a pthread BLAS beside OpenMP loops costs up to
-# four times the run time.
+# One of these, best first. Only OpenMP builds: a pthread BLAS beside OpenMP loops costs up to four times the run time.
 blas=(libblis-openmp-dev libopenblas-openmp-dev)
-if grep -qw avx512f /proc/cpuinfo 2>/dev/null; then blas=(libopenblas-openmp-dev libblis-openmp-dev); fi
+# With AVX-512 both, of which cmake/FindCBLAS.cmake chooses.
+if grep -qw avx512f /proc/cpuinfo 2>/dev/null; then build+=(libopenblas-openmp-dev); fi
 
 usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 

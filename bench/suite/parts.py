@@ -150,8 +150,8 @@ def waited(table):
 
 STEP_FILTER = "^([A-E]/(fp32|bf16)/|[AE]/)"
 PARTS = [
-    program_part("bound", "FP32 steps against their bound", "step_bench", ("/fp32/adamw/", "^A/fp32/adamw/"), (10, 0.01),
-                 ("--bound",)),
+    program_part("bound", "FP32 steps against their bound", "step_bench", ("/fp32/adamw/", "^A/fp32/adamw/"),
+                 (10, 0.01), ("--bound",)),
     program_part("step", "Training steps", "step_bench", (STEP_FILTER, "^A/"), (1, 0.01)),
     Part("peers", "Against others", peer_settings, measure_peers),
     Part("profile", "Where the time of a step goes", lambda o: {"shapes": o.shapes}, measure_profile),

@@ -1,7 +1,7 @@
 """Figures that do not depend on how fast the machine is, from the rounds of a part; their comparison with stored ones.
 
 A ratio is taken within a round, both sides of which ran next to one another. Its name begins with that of its part:
-`step: A/fp32/adamw %bound`, `peers: A ours_fp32 / pytorch_tuned`.
+`bound: A/fp32/adamw %bound`, `peers: A ours_fp32 / pytorch_tuned`.
 """
 
 import json
