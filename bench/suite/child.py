@@ -23,9 +23,27 @@ class Finished(typing.NamedTuple):
     peak_bytes: int
 
 
+class Termination:
+    """Of this script. One that comes while a program is being started waits until there is a process to end."""
+
+    starting, signal = False, None
+
+    @classmethod
+    def come(cls, number, _):
+        cls.signal = number
+        if not cls.starting:
+            sys.exit(128 + number)
+
+    @classmethod
+    def catch_up(cls):
+        cls.starting = False
+        if cls.signal:
+            sys.exit(128 + cls.signal)
+
+
 def end_children_when_terminated():
     """A SIGTERM becomes an exception, as Ctrl-C is one, so that run() ends what it waits for."""
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    signal.signal(signal.SIGTERM, Termination.come)
 
 
 def run(command, environment=None, timeout=3600.0):
@@ -36,14 +54,17 @@ def run(command, environment=None, timeout=3600.0):
     command = [str(part) for part in command]
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         begin = time.perf_counter()
+        Termination.starting = True
         try:
             process = subprocess.Popen(command, env={**os.environ, **(environment or {})}, stdout=output, stderr=errors,
                                        stdin=subprocess.DEVNULL)
         except OSError as problem:
+            Termination.catch_up()
             raise Failed(f"{command[0]}: {problem.strerror}; expected a program") from problem
         watch = threading.Timer(timeout, process.kill)
-        watch.start()
         try:
+            watch.start()
+            Termination.catch_up()
             status, usage = os.wait4(process.pid, 0)[1:]
         except BaseException:  # interrupted: nothing is left running that would disturb the next measurement
             process.kill()
