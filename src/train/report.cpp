@@ -156,7 +156,7 @@ namespace {
 bool is_known(int64_t memory_bytes) { return memory_bytes != std::numeric_limits<int64_t>::max(); }
 
 // Of a process that is about to run: where buffers take the host's memory it is beside them. A run adds what
-// its libraries take for themselves, 15 to 25 MB with two threads.
+// its libraries take for themselves: with two threads 15 to 55 MiB, by the sizes of products.
 int64_t process_bytes(const Device& device) {
   return device.backend() == Backend::kCpu ? resident_bytes() : 0;
 }
