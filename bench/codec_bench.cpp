@@ -6,6 +6,7 @@
 #include <benchmark/benchmark.h>
 
 #include "precision/codecs.h"
+#include "run_benchmarks.h"
 
 namespace mpt {
 namespace {
@@ -77,6 +78,5 @@ int main(int argc, char** argv) {
   add("block_fp8_16_pow2", fp8(16, Fp8ScaleMode::kPow2));
   add("nvfp4_sticky", nvfp4(Nvfp4ScaleMode::kSticky));
   add("nvfp4_live", nvfp4(Nvfp4ScaleMode::kLive));
-  benchmark::Initialize(&argc, argv);
-  benchmark::RunSpecifiedBenchmarks();
+  return run_benchmarks(argc, argv, 0.5);
 }

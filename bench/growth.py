@@ -24,6 +24,7 @@ import typing
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "scripts")]
+from disturbance import least_disturbed  # noqa: E402
 from run_metrics import Run  # noqa: E402
 from suite import child, machine, page  # noqa: E402
 from suite.shapes import Shape, configuration, planned_bytes, write_configuration, write_tokens  # noqa: E402
@@ -32,6 +33,7 @@ PAGE = ROOT / "docs" / "benchmarks" / "growth.md"
 BASE = Shape(128, 4, 2, 344, 4096, 8, 256)
 FIRST = 2  # steps at the start that do not count
 STEPS = 7
+ATTEMPTS = 4  # of a point while others use the processors
 MIB = 2**20
 ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 LABELS = {"seconds": "seconds", "peak MiB": "peak memory, MiB", "resume seconds": "resume, seconds"}
@@ -253,7 +255,7 @@ def series(axis, metric, ledger):
 
 def metrics_of(axis, ledger):
     found = dict.fromkeys(key for p in ledger.points(axis.name) for r in ledger.rounds(axis.name, p)
-                          for key, value in r.items() if isinstance(value, float) and key not in ("load", "plan MiB"))
+                          for key, value in r.items() if isinstance(value, float) and key not in ("load", "others", "plan MiB"))
     return list(found)
 
 
@@ -302,7 +304,7 @@ def axis_lines(axis, ledger, figures):
     return [
         f"## {axis.title}", "", *page.table([axis.unit, *metrics, "`plan` MiB"], rows), "",
         *page.table(["grows as x to the power of", "all points", "expected", "the last two", "expected"], slopes), "",
-        f"{of[0]['date']} to {of[-1]['date']}; load {page.spread_cell([r['load'] for r in of])}; commit {commits}.", "",
+        f"{of[0]['date']} to {of[-1]['date']}; disturbed: {page.disturbance(r.get('others', math.nan) for r in of)}; commit {commits}.", "",
         f"![{axis.title}]({figures}/{axis.name}.svg)", ""]
 
 
@@ -324,11 +326,18 @@ def write_page(args, ledger, failures):
     args.page.write_text("\n".join(lines).rstrip("\n") + "\n", encoding="utf-8")
 
 
+def undisturbed(axis, point, args):
+    """What the point's least disturbed run gave, each in a directory of its own."""
+    def once():
+        with tempfile.TemporaryDirectory() as scratch:
+            return axis.measure(Place(args.program.resolve(), pathlib.Path(scratch)), point)
+    found, others = least_disturbed(once, 1 if args.quick else ATTEMPTS)
+    return {**found, "others": others}
+
+
 def measure_axis(axis, number, args, ledger):
     for point in axis.quick if args.quick else axis.points:
-        with tempfile.TemporaryDirectory() as scratch:
-            ledger.measured(axis.name, point, number,
-                            lambda: axis.measure(Place(args.program.resolve(), pathlib.Path(scratch)), point))
+        ledger.measured(axis.name, point, number, lambda: undisturbed(axis, point, args))
         print(f"round {number + 1} of {args.rounds}: {axis.name} {point}", file=sys.stderr, flush=True)
 
 

@@ -21,7 +21,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "bench"))
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "scripts")]
 from suite import child, machine, page, ratios  # noqa: E402
 from suite.parts import BY_NAME, Missing, Options, Store, measure_part  # noqa: E402
 
@@ -46,6 +46,8 @@ def arguments(argv):
     parser.add_argument("--no-measure", action="store_true", help="only put together what there is")
     parser.add_argument("--quick", action="store_true", help="one round of a short form")
     parser.add_argument("--rounds", type=int, help="default: 3")
+    parser.add_argument("--attempts", type=int,
+                        help="of a benchmark in a round while others use the processors; default: 6, with --quick 1")
     parser.add_argument("--shapes", help="of the peers and profiles; default: ABCDE, with --quick A")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--python", default="/usr/bin/python3", help="an interpreter with the distribution's torch")
@@ -60,15 +62,17 @@ def arguments(argv):
     args.page = args.page or (args.output / "cpu.md" if args.quick else PAGE)
     args.shapes = args.shapes or ("A" if args.quick else "ABCDE")
     args.rounds = args.rounds or (1 if args.quick else 3)
-    if args.rounds < 1 or not set(args.shapes) <= set("ABCDE"):
-        parser.error(f"--rounds {args.rounds} --shapes {args.shapes}: expected at least 1 round, and shapes of ABCDE")
+    args.attempts = args.attempts or (1 if args.quick else 6)
+    if min(args.rounds, args.attempts) < 1 or not set(args.shapes) <= set("ABCDE"):
+        parser.error(f"--rounds {args.rounds} --attempts {args.attempts} --shapes {args.shapes}: expected at least 1 round "
+                     "and attempt, and shapes of ABCDE")
     return args
 
 
 def measure(store, args):
     """What could not be measured, and why."""
     options = Options(args.build, args.rounds, args.quick, args.shapes, args.python, args.python2, args.llmc,
-                      args.threads)
+                      args.threads, args.attempts)
     with tempfile.TemporaryDirectory() as scratch:
         described = machine.describe(args.build, scratch)
     missing, commit = {}, machine.commit()

@@ -24,6 +24,7 @@
 #include "device/profiling_device.h"
 #include "gpu_report/samples.h"
 #include "machine_limits.h"
+#include "run_benchmarks.h"
 #include "shapes.h"
 #include "step_bound.h"
 #include "train/run_model.h"
@@ -201,7 +202,5 @@ int main(int argc, char** argv) {
   mpt::register_all();
   mpt::breakdown = mpt::taken(argc, argv, "--breakdown");
   mpt::with_bound = mpt::taken(argc, argv, "--bound");
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
+  return mpt::run_benchmarks(argc, argv, 0.5);
 }

@@ -14,7 +14,8 @@ import os
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "scripts")]
 from suite import child, page  # noqa: E402
 from suite.parts import Missing, Options, measure_peers  # noqa: E402
 

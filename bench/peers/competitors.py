@@ -11,6 +11,7 @@ import struct
 import tempfile
 import typing
 
+from disturbance import is_disturbed, least_disturbed
 from suite import child
 from suite.shapes import SHAPES, configuration, planned_bytes, write_configuration, write_tokens
 
@@ -28,6 +29,7 @@ class Competitor(typing.NamedTuple):
     key: str
     label: str
     run: typing.Callable  # of a shape's name; the counters of one run
+    repeated: bool = True  # when it is disturbed
 
 
 def threads_settings(threads):
@@ -143,22 +145,28 @@ def competitors(build, threads, python="/usr/bin/python3", python2=None, llmc_ch
                        ("its interpreter has no torch that can be imported" if python2 else "--python2 was not given"))
     if llmc_checkout:
         found.append(Competitor("llmc", "llm.c, GPT-2 (another model)",
-                                lambda s: llmc(llmc_checkout, s, threads, LLMC_STEPS)))
+                                lambda s: llmc(llmc_checkout, s, threads, LLMC_STEPS), repeated=False))  # takes minutes
     else:
         missing.append("llm.c: --llmc was not given")
     return found, missing
 
 
-def run_round(found, shapes, say):
-    """One run of each with each shape, in turn: [{name: shape/key, counters}]."""
+def counters_of(competitor, shape):
+    try:
+        return competitor.run(shape)
+    except child.Failed as problem:
+        return {"failed": str(problem)}
+
+
+def run_round(found, shapes, attempts, say):
+    """One run of each with each shape, in turn, repeated while it is disturbed: [{name: shape/key, counters, others}]."""
     benchmarks = []
     for shape in shapes:
         for competitor in found:
-            try:
-                counters = competitor.run(shape)
-            except child.Failed as problem:
-                counters = {"failed": str(problem)}
-            benchmarks.append({"name": f"{shape}/{competitor.key}", "label": competitor.label, "counters": counters})
+            counters, others = least_disturbed(lambda: counters_of(competitor, shape), attempts if competitor.repeated else 1)
+            benchmarks.append({"name": f"{shape}/{competitor.key}", "label": competitor.label, "counters": counters,
+                               "others": round(others, 3)})
             say(f"{shape} {competitor.label}: " + ", ".join(
-                f"{value:.0f} {key}" if isinstance(value, float) else value for key, value in counters.items()))
+                f"{value:.0f} {key}" if isinstance(value, float) else value for key, value in counters.items()) +
+                (f", while others used {others:.2f} cores" if is_disturbed(others) else ""))
     return benchmarks

@@ -4,6 +4,7 @@ import math
 import re
 import statistics
 
+from disturbance import BUSY, is_disturbed
 from suite import ratios
 from suite.goals import outcomes
 from suite.parts import PARTS
@@ -68,9 +69,20 @@ def when_table(parts, missing):
         rounds = record["rounds"]
         rows.append([
             part.name, f"{rounds[0]['date']} to {rounds[-1]['date']}" if len(rounds) > 1 else rounds[0]["date"],
-            len(rounds),
-            spread_cell([r["load"] for r in rounds]), record["commit"]])
-    return table(["part", "measured", "rounds", "load of the machine before", "commit"], rows)
+            len(rounds), disturbance_cell(rounds), record["commit"]])
+    return table(["part", "measured", "rounds", "disturbed", "commit"], rows)
+
+
+def disturbance_cell(rounds):
+    """How many of the benchmarks were measured while others used the processors, and how much of them."""
+    others = [benchmark["others"] for each in rounds for benchmark in each["benchmarks"] if "others" in benchmark]
+    return disturbance(others)
+
+
+def disturbance(others):
+    others = [value for value in others if not math.isnan(value)]
+    busy = [value for value in others if is_disturbed(value)]
+    return f"{len(busy)} of {len(others)}" + (f", up to {max(busy):.2f} cores" if busy else "") if others else "not known"
 
 
 def goal_table(of_parts):
@@ -166,8 +178,8 @@ def report(parts, missing, quick=False):
     short = "**Short form: one round, few repetitions. It shows that everything runs, and nothing else.**"
     lines = [
         BEGIN, "", *([short, ""] if quick else []), *machine_lines(parts), "", *when_table(parts, missing), "",
-        "Each figure is the median of the rounds, with their range. A ratio is taken in each round, of what ran next",
-        "to one another.", "", "## Goals", "", goal_summary(of_parts), "", *goal_table(of_parts), ""]
+        "Each figure is the median of the rounds, with their range. A ratio is taken in each round. Disturbed: measured",
+        f"while others, other guests of the host included, used more than {BUSY} cores, at every attempt.", "", "## Goals", "", goal_summary(of_parts), "", *goal_table(of_parts), ""]
     for part in PARTS:
         lines += part_lines(part, parts.get(part.name), missing.get(part.name))
     return "\n".join([*lines, END]) + "\n"

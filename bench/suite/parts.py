@@ -1,8 +1,10 @@
 """The parts of the report: what a round of each measures, and their files, to which a round is added when it is done.
 
 <output>/<part>.json: {part, settings, commit, machine, rounds: [{date, load, seconds, benchmarks: [...]}]}, each
-benchmark {name, label, counters}.
-A benchmark's counters are numbers under their units (`tokens/s`, `%limit`, `ms`), or `failed` and what was said.
+benchmark {name, label, counters, others}.
+A benchmark's counters are numbers under their units (`tokens/s`, `%limit`, `ms`), or `failed` and what was said; `others`
+are the cores that others used meanwhile. One beside which they used too much is measured again, up to --attempts times in
+a round, and the least disturbed counts.
 """
 
 import dataclasses
@@ -15,14 +17,16 @@ import tempfile
 import time
 import typing
 
+from disturbance import is_disturbed, least_disturbed
 from peers import competitors
 from suite import child, machine
 from suite.shapes import SHAPES, configuration, write_configuration, write_tokens
 
+OTHERS = "others"  # the counter of bench/disturbance_reporter.h
 MILLISECONDS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 NOT_COUNTERS = {
     "family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations",
-    "real_time", "cpu_time"}
+    "real_time", "cpu_time", OTHERS}
 CLOCKS = re.compile(r"(/(real_time|process_time|manual_time))+$")  # that Google Benchmark puts behind a name
 PROFILED_STEPS = 10
 
@@ -37,6 +41,7 @@ class Options:
     python2: str | None = None
     llmc: str | None = None
     threads: int = 1
+    attempts: int = 1
 
 
 class Missing(Exception):
@@ -54,7 +59,7 @@ class Part(typing.NamedTuple):
 
 
 def benchmarks_of(text, where):
-    """[{name, counters}] of --benchmark_format=json; repetitions become their medians, aggregates are left out."""
+    """Those of --benchmark_format=json; repetitions become their medians, aggregates are left out."""
     try:
         listed = json.loads(text)["benchmarks"]
     except (json.JSONDecodeError, KeyError, TypeError) as problem:
@@ -63,7 +68,7 @@ def benchmarks_of(text, where):
     for entry in listed:
         if entry.get("run_type", "iteration") == "iteration":
             gathered.setdefault(CLOCKS.sub("", entry.get("run_name", entry["name"])), []).append(entry)
-    return [{"name": name, "label": entries[0].get("label", ""), "counters": counters_of(entries)}
+    return [{"name": name, "label": entries[0].get("label", ""), "counters": counters_of(entries), **others_of(entries)}
             for name, entries in gathered.items()]
 
 
@@ -81,6 +86,34 @@ def counters_of(entries):
     return {key: statistics.median(counters[key] for counters in of_each) for key in of_each[0]}
 
 
+def others_of(entries):
+    told = [entry[OTHERS] for entry in entries if OTHERS in entry]
+    return {OTHERS: round(max(told), 3)} if told else {}
+
+
+def exactly(names):
+    """The filter of Google Benchmark that these names pass: any character stands for one that means something in it."""
+    alternatives = "|".join(re.sub(r"[^\w/:-]", ".", name) for name in names)
+    return f"^({alternatives})(/(real_time|process_time|manual_time))*$"
+
+
+def repeated(measure, everything, attempts, say):
+    """The benchmarks that measure(filter) gives; what is disturbed is measured again, and the least disturbed counts."""
+    kept, wanted = {}, everything
+    for attempt in range(attempts):
+        for found in measure(wanted):
+            former = kept.setdefault(found["name"], found)
+            if found.get(OTHERS, 0) < former.get(OTHERS, 0):
+                kept[found["name"]] = found
+        names = [name for name, found in kept.items() if is_disturbed(found.get(OTHERS, 0))]
+        if not names:
+            break
+        wanted = exactly(names)
+        say(f"{len(names)} of {len(kept)} benchmarks were disturbed" +
+            (", once more" if attempt + 1 < attempts else ""))
+    return list(kept.values())
+
+
 def program_part(name, title, program, filters=(".*", ".*"), seconds=(0.5, 0.01), more=()):
     """`filters` and `seconds` of the whole form and of the short one; `more` are options of the program's own."""
     def measure(options, say):
@@ -88,10 +121,12 @@ def program_part(name, title, program, filters=(".*", ".*"), seconds=(0.5, 0.01)
         if not path.exists():
             raise Missing(f"{program} is not built: cmake --build build/cpu --target {program}")
         say(f"{program}, {filters[options.quick]}")
-        command = [
-            path, *more, f"--benchmark_filter={filters[options.quick]}",
-            f"--benchmark_min_time={seconds[options.quick]}", "--benchmark_format=json"]
-        return benchmarks_of(child.run(command, {"OMP_WAIT_POLICY": "passive"}).output, program)
+        command = [path, *more, f"--benchmark_min_time={seconds[options.quick]}", "--benchmark_format=json"]
+        def once(wanted):
+            finished = child.run([*command, f"--benchmark_filter={wanted}"], {"OMP_WAIT_POLICY": "passive"})
+            return benchmarks_of(finished.output, program)
+        return repeated(once, filters[options.quick], options.attempts, say)
+
     def settings(options):
         return {"filter": filters[options.quick], "seconds": seconds[options.quick]}
 
@@ -115,7 +150,7 @@ def measure_peers(options, say):
         say(f"missing: {what}")
     absent = [{"name": f"missing/{number}", "label": "", "counters": {"failed": what}}
               for number, what in enumerate(missing)]
-    return competitors.run_round(found, options.shapes, say) + absent
+    return competitors.run_round(found, options.shapes, options.attempts, say) + absent
 
 
 def measure_profile(options, say):
@@ -123,11 +158,15 @@ def measure_profile(options, say):
     program = options.build / "mpretrain"
     if "--profile" not in child.run([program, "train", "--help"]).output:
         raise Missing("this mpretrain has no --profile")
-    return [profile_of(program, name, say) for name in options.shapes]
+    found = []
+    for name in options.shapes:
+        say(f"profile of {name}")
+        profile, others = least_disturbed(lambda: profile_of(program, name), options.attempts)
+        found.append({**profile, OTHERS: round(others, 3)})
+    return found
 
 
-def profile_of(program, name, say):
-    say(f"profile of {name}")
+def profile_of(program, name):
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
         tokens = write_tokens(scratch / "train.bin", 2 * PROFILED_STEPS * SHAPES[name].tokens, SHAPES[name].vocab)

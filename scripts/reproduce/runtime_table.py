@@ -13,14 +13,11 @@ again.
 
 import csv
 import hashlib
-import math
 import os
 import pathlib
-import resource
 import shutil
 import statistics
 import sys
-import time
 from dataclasses import asdict, dataclass, fields
 
 from experiments import configuration, paper, style
@@ -35,13 +32,13 @@ from experiments.slurm import executable
 from experiments.stop import Stopped
 
 sys.path.insert(0, str(configuration.ROOT / "scripts"))
+from disturbance import Clock, is_disturbed  # noqa: E402
 from run_metrics import BadRun, Run  # noqa: E402
 
 # Side by side what is compared: the rows of a regime follow one another.
 ROWS = tuple(sorted((*(row for row in MAIN if row.regime != "FP32/TF32"),
                      Row("BF16/BF16", "M+Adam, Apollo-E", "bf16_apollo_e")),
                     key=lambda row: [other.regime for other in MAIN].index(row.regime)))
-BUSY = 0.1  # cores that others may use before a run counts as disturbed
 
 
 def add_arguments(parser):
@@ -73,7 +70,7 @@ class Measured:
 
     @property
     def disturbed(self):
-        return self.others > BUSY  # NaN, unknown, is not
+        return is_disturbed(self.others)
 
 
 class Rounds:
@@ -101,29 +98,6 @@ class Rounds:
             if new:
                 writer.writeheader()
             writer.writerow(asdict(measured))
-
-
-class Clock:
-    """Cores that others use meanwhile, other guests of the host included, from the kernel's counts; NaN where it has none."""
-
-    def __enter__(self):
-        self.begin = self._now()
-        return self
-
-    def __exit__(self, *_):
-        wall, busy, own = (after - before for after, before in zip(self._now(), self.begin))
-        self.others = max((busy - own) / wall, 0.0)  # in this order: NaN stays
-
-    @staticmethod
-    def _now():
-        own = [resource.getrusage(who) for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)]
-        spent = sum(usage.ru_utime + usage.ru_stime for usage in own)
-        try:
-            user, nice, system, _, _, irq, soft, steal = map(int, pathlib.Path("/proc/stat").read_text("utf-8").split()[1:9])
-            busy = (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
-        except (OSError, ValueError):
-            busy = math.nan
-        return time.monotonic(), busy, spent
 
 
 class Runtime:
