@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include <omp.h>
 
 #include "core/bf16.h"
 #include "core/check.h"
+#include "device/cpu/row_vector.h"
 #include "device/cpu/tile_product.h"
 
 namespace mpt {
@@ -100,54 +102,83 @@ void store_rows(const float* source, int64_t first, int64_t rows, const Attentio
   }
 }
 
-// What is above the diagonal of a tile on the diagonal does not exist.
-void fill_above_diagonal(float* tile, float value) {
-  for (int64_t r = 0; r < kTile; ++r) std::fill(tile + r * kTile + r + 1, tile + (r + 1) * kTile, value);
-}
-
-// As many floats as every tile is wide a multiple of, whatever the vectors of the machine.
-using Columns = float __attribute__((vector_size(4 * kTileColumns), aligned(4), may_alias));
-static_assert(kTileColumns == 16);
-
-Columns columns_at(const float* row) { return *reinterpret_cast<const Columns*>(row); }
-
-// f over all 16, pair by pair: the same order for vectors of any width.
+// f<kColumns>(row) for every group of rows of a tile of which that many columns are needed: on the diagonal
+// those behind hold nothing.
 template <class F>
-float folded(Columns x, const F& f) {
-  x = f(x, __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
-  x = f(x, __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3));
-  x = f(x, __builtin_shufflevector(x, x, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1));
-  x = f(x, __builtin_shufflevector(x, x, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0));
-  return x[0];
+void for_row_groups(bool diagonal, const F& f) {
+  static_assert(kTile == 4 * kTileColumns);
+  for (int64_t row = 0; row < kTile; row += kTileColumns) {
+    const int64_t columns = diagonal ? row + kTileColumns : kTile;
+    if (columns == 16) f.template operator()<16>(row);
+    if (columns == 32) f.template operator()<32>(row);
+    if (columns == 48) f.template operator()<48>(row);
+    if (columns == 64) f.template operator()<64>(row);
+  }
 }
 
-// The largest of a score row and of what was the largest before.
-float row_maximum(const float* scores, float before) {
-  const auto larger = [](Columns a, Columns b) { return a > b ? a : b; };
-  Columns most = columns_at(scores);
-  for (int64_t c = kTileColumns; c < kTile; c += kTileColumns) most = larger(most, columns_at(scores + c));
-  return max_of(before, folded(most, larger));
+// What is above the diagonal of a tile on the diagonal does not exist: `value` in the vectors that are
+// needed.
+void fill_above_diagonal(float* tile, float value) {
+  for (int64_t r = 0; r < kTile; ++r)
+    std::fill(tile + r * kTile + r + 1, tile + r * kTile + align_up(r + 1, kTileColumns), value);
 }
 
-// e^(score - top) replaces the scores of a row; their sum.
-float row_exponentials(float* scores, float top) {
-#pragma omp simd
-  for (int64_t c = 0; c < kTile; ++c) scores[c] = exp_of(scores[c] - top);
-  Columns sum = columns_at(scores);
-  for (int64_t c = kTileColumns; c < kTile; c += kTileColumns) sum += columns_at(scores + c);
-  return folded(sum, [](Columns a, Columns b) { return a + b; });
-}
+// Some rows of a tile, kColumns wide: as many as keep the processor busy together, and its registers hold.
+template <int kColumns>
+struct Rows {
+  static constexpr int kInRow = kColumns / kTileLanes, kTogether = kTileRegisters / 4,
+                       kRows = std::max(kTogether / kInRow, 1), kAll = kRows * kInRow;
+  static int64_t at(int i) { return i / kInRow * kTile + i % kInRow * kTileLanes; }
+  static RowVectors<kAll> load(const float* tile) {
+    return RowVectors<kAll>::of_each([&](int i) { return row_vector_at(tile + at(i)); });
+  }
+  // The same number for all of a row.
+  static RowVectors<kAll> each(const float* numbers) {
+    return RowVectors<kAll>::of_each([&](int i) { return RowVector{} + numbers[i / kInRow]; });
+  }
+  // Behind them zeros.
+  static void store(const RowVectors<kAll>& x, float* tile) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kAll; ++i) row_vector_at(tile + at(i)) = x.part[i];
+    for (int row = 0; row < kRows; ++row)
+      std::fill(tile + row * kTile + kColumns, tile + (row + 1) * kTile, 0.0f);
+  }
+  // f of all that is in a row.
+  template <class F>
+  static float folded(const RowVectors<kAll>& x, int row, const F& f) {
+    constexpr int kParts = kTileColumns / kTileLanes;
+    RowVector columns[kParts];
+    for (int i = 0; i < kParts; ++i) {
+      columns[i] = x.part[row * kInRow + i];
+      for (int v = i + kParts; v < kInRow; v += kParts) columns[i] = f(columns[i], x.part[row * kInRow + v]);
+    }
+    return mpt::folded(columns, f);
+  }
+};
 
 // Online softmax of a tile of scores: probabilities relative to each row's new maximum replace them; the sums
 // and the outputs [kTile, dim] gathered so far are rescaled to it.
-void softmax_tile(float* scores, float* maximum, float* sum, float* out, int64_t dim) {
-  float top[kTile], rescale[kTile];
-  for (int64_t r = 0; r < kTile; ++r) top[r] = row_maximum(scores + r * kTile, maximum[r]);
+void softmax_tile(float* scores, bool diagonal, float* maximum, float* sum, float* out, int64_t dim) {
+  float top[kTile], rescale[kTile], added[kTile];
+  for_row_groups(diagonal, [&]<int kColumns>(int64_t begin) {
+    using R = Rows<kColumns>;
+    for (int64_t r = begin; r < begin + kTileColumns; r += R::kRows) {
+      const auto x = R::load(scores + r * kTile);
+      for (int i = 0; i < R::kRows; ++i) top[r + i] = max_of(maximum[r + i], R::folded(x, i, larger));
+    }
+    for (int64_t r = begin; r < begin + kTileColumns; r += R::kRows) {
+      const auto e = exp_of_scores(R::load(scores + r * kTile) - R::each(top + r));
+      R::store(e, scores + r * kTile);
+      for (int i = 0; i < R::kRows; ++i) added[r + i] = R::folded(e, i, mpt::sum);
+    }
+  });
 #pragma omp simd
-  for (int64_t r = 0; r < kTile; ++r) rescale[r] = exp_of(maximum[r] - top[r]);
   for (int64_t r = 0; r < kTile; ++r) {
-    sum[r] = std::fma(sum[r], rescale[r], row_exponentials(scores + r * kTile, top[r]));
+    rescale[r] = exp_of(maximum[r] - top[r]);
+    sum[r] = std::fma(sum[r], rescale[r], added[r]);
     maximum[r] = top[r];
+  }
+  for (int64_t r = 0; r < kTile; ++r) {
 #pragma omp simd
     for (int64_t d = 0; d < dim; ++d) out[r * dim + d] *= rescale[r];
   }
@@ -191,7 +222,7 @@ void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
                                      .ldc = kTile,
                                      .causal = diagonal ? Causal::kOutput : Causal::kNo});
       if (diagonal) fill_above_diagonal(w.scores, -INFINITY);
-      softmax_tile(w.scores, maximum, sum, w.out, p.dim);
+      softmax_tile(w.scores, diagonal, maximum, sum, w.out, p.dim);
       tile_product<Accumulate::kYes>({.m = kTile,
                                       .n = p.dim,
                                       .k = kTile,
@@ -256,16 +287,16 @@ void row_deltas(const AttentionBackward& call, int64_t task, const BackwardScrat
 }
 
 // P = exp(S - lse) replaces S; dS = P (dP - delta) replaces dP.
-void score_gradients(const BackwardScratch& w, int64_t q) {
-  for (int64_t r = 0; r < kTile; ++r) {
-    float *p = w.probabilities + r * kTile, *d = w.d_scores + r * kTile;
-    const float lse = w.log_sum_exp[q + r], delta = w.delta[q + r];
-#pragma omp simd
-    for (int64_t c = 0; c < kTile; ++c) {
-      p[c] = exp_of(p[c] - lse);
-      d[c] = p[c] * (d[c] - delta);
+void score_gradients(const BackwardScratch& w, int64_t q, bool diagonal) {
+  for_row_groups(diagonal, [&]<int kColumns>(int64_t begin) {
+    using R = Rows<kColumns>;
+    for (int64_t r = begin; r < begin + kTileColumns; r += R::kRows) {
+      float *p = w.probabilities + r * kTile, *d = w.d_scores + r * kTile;
+      const auto e = exp_of_scores(R::load(p) - R::each(w.log_sum_exp + q + r));
+      R::store(e, p);
+      R::store(e * (R::load(d) - R::each(w.delta + q + r)), d);
     }
-  }
+  });
 }
 
 // Everything that key tile k receives from, and gives to, query tile q.
@@ -302,7 +333,7 @@ void backward_tile(const BackwardScratch& w, const Padded& p, int64_t q, int64_t
     fill_above_diagonal(w.probabilities, -INFINITY);
     fill_above_diagonal(w.d_scores, 0.0f);
   }
-  score_gradients(w, q);
+  score_gradients(w, q, diagonal);
   add_product({w.probabilities, 1, kTile}, Causal::kFromRowOn, d_out, w.d_values);
   add_product({w.d_scores, kTile, 1}, Causal::kUpToRow, w.keys + k * p.dim, w.d_queries + q * p.dim);
   add_product({w.d_scores, 1, kTile}, Causal::kFromRowOn, queries, w.d_keys);

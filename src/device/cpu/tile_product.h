@@ -45,8 +45,10 @@ inline constexpr int64_t kTileColumns = 16;
 inline constexpr int kTileLanes = 16, kTileRegisters = 32;
 #elif defined(__aarch64__)
 inline constexpr int kTileLanes = 4, kTileRegisters = 32;
-#else
+#elif defined(__AVX__)
 inline constexpr int kTileLanes = 8, kTileRegisters = 16;
+#else
+inline constexpr int kTileLanes = 4, kTileRegisters = 16;
 #endif
 using TileVector = float __attribute__((vector_size(4 * kTileLanes), aligned(4), may_alias));
 

@@ -1,0 +1,89 @@
+// Rows of scores, some vectors at a time. The compiler's own vectors (GCC/Clang extension) in the machine's
+// width; sums are taken in the same order, and have the same bits, in any.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <utility>
+
+#include "core/scalar_math.h"
+#include "device/cpu/tile_product.h"
+
+namespace mpt {
+
+using RowVector = TileVector;
+using RowBits = uint32_t __attribute__((vector_size(sizeof(RowVector))));
+
+inline RowVector& row_vector_at(float* row) { return *reinterpret_cast<RowVector*>(row); }
+inline const RowVector& row_vector_at(const float* row) { return *reinterpret_cast<const RowVector*>(row); }
+
+// b where a is NaN, as max_of.
+inline RowVector larger(RowVector a, RowVector b) { return a > b ? a : b; }
+inline RowVector sum(RowVector a, RowVector b) { return a + b; }
+
+// Several that go through a chain of operations together, each step for all: one alone would wait for itself.
+template <int N>
+struct RowVectors {
+  RowVector part[N];
+  RowVectors() = default;
+  explicit RowVectors(float x) {
+    for (int i = 0; i < N; ++i) part[i] = RowVector{} + x;
+  }
+  template <class F>
+  [[gnu::always_inline]] static RowVectors of_each(const F& f) {
+    RowVectors all;
+#pragma GCC unroll 16
+    for (int i = 0; i < N; ++i) all.part[i] = f(i);
+    return all;
+  }
+  [[gnu::always_inline]] friend RowVectors operator+(const RowVectors& a, const RowVectors& b) {
+    return of_each([&](int i) { return a.part[i] + b.part[i]; });
+  }
+  [[gnu::always_inline]] friend RowVectors operator-(const RowVectors& a, const RowVectors& b) {
+    return of_each([&](int i) { return a.part[i] - b.part[i]; });
+  }
+  [[gnu::always_inline]] friend RowVectors operator*(const RowVectors& a, const RowVectors& b) {
+    return of_each([&](int i) { return a.part[i] * b.part[i]; });
+  }
+};
+
+// In each lane what is in the one so many further on, and behind the last the first again.
+template <int kDistance>
+RowVector lanes_apart(RowVector x) {
+  return [&]<int... kLane>(std::integer_sequence<int, kLane...>) {
+    return __builtin_shufflevector(x, x, (kLane + kDistance) % kTileLanes...);
+  }
+  (std::make_integer_sequence<int, kTileLanes>{});
+}
+
+// f over kTileColumns floats in vectors: over those 8 apart, then 4, 2 and 1.
+template <class F>
+float folded(const RowVector* parts, const F& f) {
+  constexpr int kParts = kTileColumns / kTileLanes;
+  static_assert(kTileColumns == 16 && kParts <= 4);
+  RowVector x = parts[0];
+  if constexpr (kParts == 2) x = f(parts[0], parts[1]);
+  if constexpr (kParts == 4) x = f(f(parts[0], parts[2]), f(parts[1], parts[3]));
+  if constexpr (kTileLanes > 8) x = f(x, lanes_apart<8>(x));
+  if constexpr (kTileLanes > 4) x = f(x, lanes_apart<4>(x));
+  x = f(x, lanes_apart<2>(x));
+  x = f(x, lanes_apart<1>(x));
+  return x[0];
+}
+
+// exp_of to the bit for x <= 40, in two thirds of its instructions: 2^(n + 64) is a float for every n from
+// there down to where e^x becomes 0, so that one exact factor and one that rounds are enough. Larger x are
+// undefined.
+template <int N>
+[[gnu::always_inline]] inline RowVectors<N> exp_of_scores(const RowVectors<N>& x) {
+  using All = RowVectors<N>;
+  const auto e =
+      exp_parts(All::of_each([&](int i) { return larger(RowVector{} - 104.0f, x.part[i]); }), 64.0f);
+  const All factor = All::of_each([&](int i) {
+    return std::bit_cast<RowVector>((std::bit_cast<RowBits>(e.shifted.part[i]) << 23) +
+                                    0x3F800000u);  // 1.0f: 127 << 23
+  });
+  return e.fraction * factor * All(0x1p-64f);
+}
+
+}  // namespace mpt
