@@ -12,6 +12,8 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include "core/process_memory.h"
+#include "device/cpu/cblas.h"
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/cpu_gemm.h"
 #include "device/gemm_problem.h"
@@ -224,6 +226,30 @@ TEST_F(CpuGemmTest, ThreadsChangeNoBits) {
           EXPECT_TRUE(results[1] == results[0]);
           EXPECT_TRUE(results[2] == results[0]);
         }
+}
+
+// Of the planned calls the one that needs most, and what a product then really takes: 47 MiB here with
+// OpenBLAS.
+TEST_F(CpuGemmTest, WhatTheLibraryTakesIsPlanned) {
+  constexpr int64_t kM = 32000, kN = 64, kK = 384, kMiB = 1 << 20;
+  device_ = make_cpu_device(2);
+  std::vector<float> a(kM * kK, 1.0f), b(kN * kK, 1.0f), d(kM * kN, 1.0f);
+  const auto tensor = [](std::vector<float>& x, int64_t rows, int64_t cols) {
+    return Tensor{reinterpret_cast<std::byte*>(x.data()), DType::kF32, rows, cols, cols};
+  };
+  const GemmCall call{
+      .a = tensor(a, kM, kK), .b = tensor(b, kN, kK), .d = tensor(d, kM, kN), .transpose_b = Transpose::kYes};
+  GemmCall small = call;
+  small.a.rows = small.d.rows = 64;
+  PlanningAllocator planned;
+  device_->gemm().reserve(planned, std::vector{small, call, small});
+  EXPECT_EQ(planned.use().of_libraries(), cblas_bytes(kM, kK));
+  EXPECT_EQ(planned.use().total(), 0);
+  if (planned.use().of_libraries() == 0) GTEST_SKIP() << "not known of " << device_->libraries();
+  device_->gemm().run(small);  // what it takes for any call
+  const int64_t before = resident_bytes();
+  device_->gemm().run(call);
+  EXPECT_LE(resident_bytes() - before, cblas_bytes(kM, kK) + 2 * kMiB);
 }
 
 TEST_F(CpuGemmTest, LibraryIsNamed) {

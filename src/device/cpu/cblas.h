@@ -19,6 +19,8 @@ struct Sgemm {
 };
 
 void sgemm(const Sgemm& call);
+// Bytes that the library takes for its own copies of parts of A[m,k] and B; 0 where that is not known.
+int64_t cblas_bytes(int64_t m, int64_t k);
 void set_cblas_threads(int threads);
 
 }  // namespace mpt

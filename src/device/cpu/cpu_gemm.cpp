@@ -21,6 +21,7 @@ void CpuGemm::reserve(Allocator& allocator, std::span<const GemmCall> calls) {
   a_.reserve(allocator, 4 * largest(&GemmCall::a));
   b_.reserve(allocator, 4 * largest(&GemmCall::b));
   d_.reserve(allocator, 4 * largest(&GemmCall::d));
+  for (const GemmCall& call : calls) allocator.libraries_take(cblas_bytes(call.m(), call.k()));
 }
 
 namespace {
