@@ -5,7 +5,8 @@
     bench/report.py --only step ops                 # these parts alone, and the page of what is there
     bench/report.py --quick                         # minutes: does everything run?
     bench/report.py --check                         # measures, compares with bench/ratios.json, exits 1 if worse
-    bench/report.py --store                         # keeps the ratios of what was measured as bench/ratios.json
+    bench/report.py --store                         # keeps the ratios of what was measured as bench/ratios.json; with
+                                                    # --only those of these parts beside the others
 
 Each part lies in a file of the output directory, with its date, load and commit, so that the page can be put together
 of parts measured at different times. A part that is complete is not measured again unless --again is given. The
@@ -94,6 +95,15 @@ def write_page(args, parts, missing):
     say(f"written: {args.page} and {args.page.with_suffix('.json').name}")
 
 
+def keep_ratios(args, parts):
+    """Those of the parts as the stored ones; with --only, beside what is stored of others."""
+    described = next(iter(parts.values()))["machine"] if parts else {}
+    content = ratios.to_store(ratios.of_parts(parts), described)
+    if args.only and args.ratios.exists():
+        content = ratios.merged(ratios.read_store(args.ratios), content, args.only)
+    args.ratios.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
 def check(args, parts):
     """The exit status: 1 if a ratio is worse than its tolerance allows, or if nothing or not all could be compared."""
     stored = ratios.read_store(args.ratios)
@@ -113,15 +123,12 @@ def main(argv=None):
     store = Store(args.output)
     missing = {} if args.no_measure else measure(store, args)
     parts = store.all()
-    if args.check and args.only:
-        parts = {name: record for name, record in parts.items() if name in args.only}
+    chosen = {name: record for name, record in parts.items() if name in args.only} if args.only else parts
     try:
         if args.store:
-            described = next(iter(parts.values()))["machine"] if parts else {}
-            content = ratios.to_store(ratios.of_parts(parts), described)
-            args.ratios.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            keep_ratios(args, chosen)
         if args.check:
-            return check(args, parts)
+            return check(args, chosen)
     except ratios.BadStore as problem:
         say(f"report.py: error: {problem}")
         return 1

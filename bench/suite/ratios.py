@@ -130,6 +130,14 @@ def to_store(ratios, machine):
     return {"machine": machine, "ratios": {name: stored_entry(name, ratios[name]) for name in sorted(ratios)}}
 
 
+def merged(stored, content, parts):
+    """What is stored with all ratios of these parts replaced; of one machine."""
+    if stored.get("machine") != content["machine"]:
+        raise BadStore("the stored ratios are of another machine or build: store all parts, without --only")
+    others = {name: entry for name, entry in stored["ratios"].items() if name.split(":")[0] not in parts}
+    return {**content, "ratios": dict(sorted({**others, **content["ratios"]}.items()))}
+
+
 def stored_entry(name, values):
     return {"value": float(f"{statistics.median(values):.5g}"), "deviation": float(f"{deviation(values):.3g}"),
             "rounds": len(values), "better": "less" if less_is_better(name) else "more"}

@@ -299,6 +299,21 @@ class Check(Place):
         self.ops_bench(80.0)
         self.assertEqual(self.report("--check", "--again")[0], 0)
 
+    def test_parts_are_stored_beside_others(self):
+        stored = {"machine": {"a": 1}, "ratios": {"ops: old %limit": {}, "step: x / y": {}}}
+        content = {"machine": {"a": 1}, "ratios": {"ops: new %limit": {"value": 1}}}
+        self.assertEqual(list(ratios.merged(stored, content, ["ops"])["ratios"]), ["ops: new %limit", "step: x / y"])
+        with self.assertRaisesRegex(ratios.BadStore, "another machine"):
+            ratios.merged(stored, {**content, "machine": {"a": 2}}, ["ops"])
+        self.ops_bench(50.0, 51.0, 52.0)
+        path = self.path / "ratios.json"
+        self.report("--store")
+        content = json.loads(path.read_text(encoding="utf-8"))
+        content["ratios"]["step: x / y"] = {"value": 1, "deviation": 0, "rounds": 3}
+        path.write_text(json.dumps(content), encoding="utf-8")
+        self.report("--store")
+        self.assertEqual(list(json.loads(path.read_text(encoding="utf-8"))["ratios"]), ["ops: a/A/x %limit", "step: x / y"])
+
     def test_nothing_to_compare_fails(self):
         self.ops_bench(50.0)
         self.assertEqual(self.report("--check")[0], 1)  # no file
