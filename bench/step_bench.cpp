@@ -6,8 +6,8 @@
 //   step_bench --bound ...                      of fp32/adamw also the bound (step_bound.h), its parts in
 //                                               milliseconds, and % of it: its products are run between the
 //                                               steps, and both sides are medians
-// Counters: tokens/s, and % of the FP32 product rate measured in the same process (formula:
-// train/throughput.h).
+// Counters: tokens/s, what of a step the optimizer takes (median), and % of the FP32 product rate measured in
+// the same process (formula: train/throughput.h).
 #include <algorithm>
 #include <array>
 #include <map>
@@ -78,7 +78,8 @@ std::vector<int32_t> random_tokens(const Shape& shape, uint32_t row) {
 class TrainingStep {
  public:
   TrainingStep(const Shape& shape, const RunConfig& config, Device& device)
-      : allocator_(device.make_allocator()),
+      : device_(&device),
+        allocator_(device.make_allocator()),
         model_(config, device, *allocator_),
         tokens_(random_tokens(shape, 0)),
         targets_(random_tokens(shape, 1)) {
@@ -91,16 +92,22 @@ class TrainingStep {
         {tokens_, targets_}, {.gradient_scale = 1 / float(tokens_.size()), .accumulate = Accumulate::kNo});
     model_.llama.finish_gradients();
     const double norm = model_.optimizer.grad_norm();
-    model_.optimizer.step(
-        {.t = ++t_, .lr_additive = 1e-3, .lr_multiplicative = 1e-4, .grad_scale = clip_scale(1.0, norm)});
+    optimizer_seconds_.push_back(seconds_of(*device_, [&] {
+      model_.optimizer.step(
+          {.t = ++t_, .lr_additive = 1e-3, .lr_multiplicative = 1e-4, .grad_scale = clip_scale(1.0, norm)});
+    }));
     model_.weights_changed();
   }
+  // Of the updates so far, the median.
+  [[nodiscard]] double optimizer_seconds() const { return median_of(optimizer_seconds_); }
 
  private:
+  Device* device_;
   std::unique_ptr<Allocator> allocator_;
   RunModel model_;
   std::vector<int32_t> tokens_, targets_;
   int64_t t_ = 0;
+  std::vector<double> optimizer_seconds_;
 };
 
 // What the step of a shape is compared with: measured between the steps, medians of both count.
@@ -172,6 +179,7 @@ void training_step(benchmark::State& state, const Shape& shape, const Regime& re
   state.counters["tokens/s"] = Counter(n, Counter::kIsIterationInvariantRate);
   const double flops = n * flops_per_token(config.model, shape.seq_len);
   state.counters["%limit"] = Counter(100 * flops / limit, Counter::kIsIterationInvariantRate);
+  state.counters["optimizer ms"] = 1e3 * step.optimizer_seconds();
   if (bound) bound->count(state, seconds);
   if (breakdown) count_operations(state, profile);
 }

@@ -58,6 +58,18 @@ def pairs(part, benchmarks):
     return found
 
 
+def by_optimizers(part, benchmarks):
+    """What M+Adam makes of a step's speed, by what the two optimizers take: whole steps scatter by more than that."""
+    found = {}
+    for name in benchmarks if part == "step" else ():
+        other = re.sub(r"/m_plus_adam$", "/adamw", name)
+        step, ours, theirs = (number(benchmarks.get(n, {}), key)
+                              for n, key in ((other, "ms"), (name, "optimizer ms"), (other, "optimizer ms")))
+        if other != name and step and ours and theirs:
+            found[f"step: {name} for its optimizer / {other}"] = step / (step - theirs + ours)
+    return found
+
+
 def best(of_shape, variants):
     """The fastest in this round."""
     return max((of_shape.get(key, {}) for key in variants), key=lambda counters: number(counters, "tokens/s") or 0)
@@ -83,7 +95,7 @@ def against_peers(benchmarks):
 def of_round(part, benchmarks):
     """{name: value} of a round's [{name, counters}]."""
     by_name = {b["name"]: b["counters"] for b in benchmarks}
-    found = {**counted(part, by_name), **pairs(part, by_name), **(against_peers(by_name) if part == "peers" else {})}
+    found = {**counted(part, by_name), **pairs(part, by_name), **by_optimizers(part, by_name), **(against_peers(by_name) if part == "peers" else {})}
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -240,6 +240,12 @@ class Ratios(unittest.TestCase):
         self.assertEqual(found,
                          {"step: A/bf16/adamw / A/fp32/adamw": 0.9, "step: A/bf16/m_plus_adam / A/bf16/adamw": 0.5})
 
+    def test_optimizers_by_what_they_take_themselves(self):
+        found = ratios.of_round("step", [
+            entry("A/bf16/adamw", **{"ms": 100.0, "optimizer ms": 2.0}),
+            entry("A/bf16/m_plus_adam", **{"ms": 150.0, "optimizer ms": 4.0})])
+        self.assertAlmostEqual(found["step: A/bf16/m_plus_adam for its optimizer / A/bf16/adamw"], 100 / 102)
+
     def test_peers(self):
         found = ratios.of_round("peers", a_round_of_peers())
         self.assertEqual(found["peers: A ours_fp32 / pytorch_tuned"], 1.5)
