@@ -167,7 +167,7 @@ void softmax_tile(float* scores, bool diagonal, float* maximum, float* sum, floa
       for (int i = 0; i < R::kRows; ++i) top[r + i] = max_of(maximum[r + i], R::folded(x, i, larger));
     }
     for (int64_t r = begin; r < begin + kTileColumns; r += R::kRows) {
-      const auto e = exp_of_scores(R::load(scores + r * kTile) - R::each(top + r));
+      const auto e = softmax_exp(R::load(scores + r * kTile) - R::each(top + r));
       R::store(e, scores + r * kTile);
       for (int i = 0; i < R::kRows; ++i) added[r + i] = R::folded(e, i, mpt::sum);
     }
@@ -292,7 +292,7 @@ void score_gradients(const BackwardScratch& w, int64_t q, bool diagonal) {
     using R = Rows<kColumns>;
     for (int64_t r = begin; r < begin + kTileColumns; r += R::kRows) {
       float *p = w.probabilities + r * kTile, *d = w.d_scores + r * kTile;
-      const auto e = exp_of_scores(R::load(p) - R::each(w.log_sum_exp + q + r));
+      const auto e = softmax_exp(R::load(p) - R::each(w.log_sum_exp + q + r));
       R::store(e, p);
       R::store(e * (R::load(d) - R::each(w.delta + q + r)), d);
     }

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "core/scalar_math.h"
+#include "core/softmax_exp.h"
 #include "device/cpu/tile_product.h"
 
 namespace mpt {
@@ -71,11 +71,8 @@ float folded(const RowVector* parts, const F& f) {
   return x[0];
 }
 
-// exp_of to the bit for x <= 40, in two thirds of its instructions: 2^(n + 64) is a float for every n from
-// there down to where e^x becomes 0, so that one exact factor and one that rounds are enough. Larger x are
-// undefined.
 template <int N>
-[[gnu::always_inline]] inline RowVectors<N> exp_of_scores(const RowVectors<N>& x) {
+[[gnu::always_inline]] inline RowVectors<N> softmax_exp(const RowVectors<N>& x) {
   using All = RowVectors<N>;
   const auto e =
       exp_parts(All::of_each([&](int i) { return larger(RowVector{} - 104.0f, x.part[i]); }), 64.0f);

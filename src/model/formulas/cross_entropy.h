@@ -4,9 +4,11 @@
 // A target of -1 is not predicted: loss 0, gradient 0.
 #pragma once
 
+#include <type_traits>
+
 #include "core/bf16.h"
 #include "core/host_device.h"
-#include "core/scalar_math.h"
+#include "core/softmax_exp.h"
 
 namespace mpt {
 
@@ -19,7 +21,7 @@ MPT_HD float softmax_term(float z, float top) {
   constexpr float kLog2e = 1.44269504088896341f;
   return std::exp2((z - top) * kLog2e);
 #else
-  return exp_of(z - top);
+  return softmax_exp(z - top);
 #endif
 }
 
@@ -35,7 +37,11 @@ struct CrossEntropyGradient {
   // Index: int32_t where narrow comparisons are cheaper.
   template <class Index>
   MPT_HD float operator()(float z, Index c) const {
-    const float p = factor * softmax_term(z, top);
+    return of_term(softmax_term(z, top), c);
+  }
+  template <class Index>
+  MPT_HD float of_term(float term, Index c) const {
+    const float p = factor * term;
     return c == Index(target) ? p - scale : p;
   }
 };
@@ -59,10 +65,24 @@ struct CrossEntropy {
     }
     const float top = group.max(cols, [=](int64_t c) { return to_float(z[c]); });
     const float of_target = to_float(z[target]);  // before any lane writes its gradient
-    const float sum = group.sum(cols, [=](int64_t c) { return softmax_term(to_float(z[c]), top); });
+    const auto term = [=](int64_t c) { return softmax_term(to_float(z[c]), top); };
+    // A lane that has it all, in FP32, keeps the terms for the gradient.
+    constexpr bool kKeeps = G::kLanes == 1 && std::is_same_v<T, float>;
+    float sum;
+    if (kKeeps && scale != nullptr)
+      sum = group.sum(cols, [=](int64_t c) {
+        const float x = term(c);
+        z[c] = from_float<T>(x);
+        return x;
+      });
+    else
+      sum = group.sum(cols, term);
     if (scale != nullptr) {
       const CrossEntropyGradient gradient{top, *scale / sum, *scale, target};
-      group.each(cols, [=](int64_t c) { z[c] = from_float<T>(gradient(to_float(z[c]), c)); });
+      group.each(cols, [=](int64_t c) {
+        const float x = to_float(z[c]);
+        z[c] = from_float<T>(kKeeps ? gradient.of_term(x, c) : gradient(x, c));
+      });
     }
     if (group.lane() == 0) losses[row] = cross_entropy_loss(sum, top, of_target);
   }
