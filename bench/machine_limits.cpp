@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <memory>
 #include <vector>
 
 #include <unistd.h>
@@ -61,10 +60,12 @@ float multiply_add(int64_t repeats, float scale, float offset) {
   return sum[0];
 }
 
-double fma_flops(int threads) {
+}  // namespace
+
+double measured_fma_flops(int threads, double budget) {
   constexpr int64_t kRepeats = 1 << 18;  // a few milliseconds: some passes are not interrupted
   std::vector<float> results(static_cast<size_t>(threads) * 16);  // a cache line each
-  const double seconds = best_seconds(0.2, [&] {
+  const double seconds = best_seconds(budget, [&] {
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
     for (int t = 0; t < threads; ++t) results[size_t(t) * 16] += multiply_add(kRepeats, 0.5f, 0.5f);
   });
@@ -73,25 +74,28 @@ double fma_flops(int threads) {
   return 2.0 * kChains * kLanes * double(kRepeats) * threads / seconds;
 }
 
-// Every element is read and written where it lies, as optimizers do it: no line is fetched only to be
-// overwritten, so what is counted is what moves.
-double stream_bytes_per_second(int threads) {
-  const int64_t vectors = stream_array_bytes() / kVectorBytes / threads * threads;
-  const int64_t share = vectors / threads;
-  const std::unique_ptr<float[]> array(new float[size_t(vectors) * kLanes]);  // not touched here
-  const auto each = [&](const auto& f) {
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-    for (int t = 0; t < threads; ++t) {
-      auto* const part = reinterpret_cast<Vector*>(array.get() + t * share * kLanes);
-      for (int64_t i = 0; i < share; ++i) f(part[i]);
-    }
-  };
+MemoryStream::MemoryStream(int threads)
+    : threads_(threads),
+      share_(stream_array_bytes() / kVectorBytes / threads),
+      array_(new float[size_t(share_ * threads) * kLanes]) {  // not touched here
   each([](Vector& x) { x = Vector{} + 1.0f; });
-  const double seconds = best_seconds(0.2, [&] { each([](Vector& x) { x = x * 0.5f + 0.5f; }); });
-  return 2.0 * double(vectors) * kVectorBytes / seconds;
 }
 
-}  // namespace
+template <class F>
+void MemoryStream::each(const F& f) {
+#pragma omp parallel for num_threads(threads_) schedule(static, 1)
+  for (int t = 0; t < threads_; ++t) {
+    auto* const part = reinterpret_cast<Vector*>(array_.get() + t * share_ * kLanes);
+    for (int64_t i = 0; i < share_; ++i) f(part[i]);
+  }
+}
+
+// Every element is read and written where it lies, as optimizers do it: no line is fetched only to be
+// overwritten, so what is counted is what moves.
+double MemoryStream::bytes_per_second(double budget) {
+  const double seconds = best_seconds(budget, [&] { each([](Vector& x) { x = x * 0.5f + 0.5f; }); });
+  return 2.0 * double(share_ * threads_) * kVectorBytes / seconds;
+}
 
 long stream_array_bytes() {
   constexpr long kLeast = 256L << 20, kMost = 1L << 30;
@@ -99,7 +103,8 @@ long stream_array_bytes() {
 }
 
 MachineLimits measured_machine_limits(int threads) {
-  return {.fma_flops = fma_flops(threads), .stream_bytes_per_second = stream_bytes_per_second(threads)};
+  return {.fma_flops = measured_fma_flops(threads, 0.2),
+          .stream_bytes_per_second = MemoryStream(threads).bytes_per_second(0.2)};
 }
 
 }  // namespace mpt

@@ -27,12 +27,6 @@
 
 namespace mpt {
 
-// Measured once, with as many threads as the operations have.
-inline const MachineLimits& limits() {
-  static const MachineLimits measured = measured_machine_limits(omp_get_max_threads());
-  return measured;
-}
-
 // What is repeated, and what each time it moves between memory and processor at least, or computes; 0: what
 // does not limit it.
 struct Operation {
@@ -102,30 +96,44 @@ inline Tensor Workbench::filled(const Tensor& tensor) {
   return tensor;
 }
 
-// Google Benchmark calls a function again with more iterations; its operands stay until another one asks for
-// its own.
-inline Operation& prepared(const std::string& name, const std::function<Operation(Workbench&)>& make) {
-  static std::string owner;
-  static std::unique_ptr<Workbench> bench;
-  static Operation operation;
-  if (owner != name) {
-    operation = {};
-    bench = nullptr;  // before the next takes memory
-    bench = std::make_unique<Workbench>();
-    operation = make(*bench);
-    owner = name;
-  }
-  return operation;
+// What the machine does of it at most just now, with as many threads: bytes or floating-point operations a
+// second.
+inline double limit_of(const Operation& operation) {
+  constexpr double kSeconds = 0.15;
+  static MemoryStream stream(omp_get_max_threads());
+  return operation.flops > 0 ? measured_fma_flops(omp_get_max_threads(), kSeconds)
+                             : stream.bytes_per_second(kSeconds);
 }
 
-// Counters: GB/s or GFLOP/s, and % of the machine's limit for these.
+struct Prepared {
+  Operation operation;
+  double limit = 0;
+};
+
+// Google Benchmark calls a function again with more iterations; its operands stay until another one asks for
+// its own.
+inline Prepared& prepared(const std::string& name, const std::function<Operation(Workbench&)>& make) {
+  static std::string owner;
+  static std::unique_ptr<Workbench> bench;
+  static Prepared prepared;
+  if (owner != name) {
+    prepared = {};
+    bench = nullptr;  // before the next takes memory
+    bench = std::make_unique<Workbench>();
+    prepared.operation = make(*bench);
+    prepared.limit = limit_of(prepared.operation);
+    owner = name;
+  }
+  return prepared;
+}
+
+// Counters: GB/s or GFLOP/s, and % of the machine's limit for these, measured just before.
 inline void add_operation(const std::string& name, const std::function<Operation(Workbench&)>& make) {
   const auto run = [name, make](benchmark::State& state) {
-    const Operation& operation = prepared(name, make);
+    const auto& [operation, limit] = prepared(name, make);
     for (auto _ : state) operation.call();
     const bool computes = operation.flops > 0;
     const double work = computes ? operation.flops : operation.bytes;
-    const double limit = computes ? limits().fma_flops : limits().stream_bytes_per_second;
     constexpr auto kRate = benchmark::Counter::kIsIterationInvariantRate;
     state.counters[computes ? "GFLOP/s" : "GB/s"] = {work * 1e-9, kRate};
     state.counters["%limit"] = {100 * work / limit, kRate};
@@ -133,12 +141,8 @@ inline void add_operation(const std::string& name, const std::function<Operation
   benchmark::RegisterBenchmark(name.c_str(), run)->Unit(benchmark::kMicrosecond)->UseRealTime();
 }
 
-// Runs the operations that were registered; the limits are in the context that is printed first.
 inline int run_operations(int argc, char** argv) {
   benchmark::AddCustomContext("threads", fmt::format("{}", omp_get_max_threads()));
-  benchmark::AddCustomContext("fma_gflops", fmt::format("{:.1f}", limits().fma_flops * 1e-9));
-  benchmark::AddCustomContext("stream_gb_per_second",
-                              fmt::format("{:.2f}", limits().stream_bytes_per_second * 1e-9));
   return run_benchmarks(argc, argv, 0.2);
 }
 
