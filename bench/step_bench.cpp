@@ -106,7 +106,7 @@ class TrainingStep {
   std::unique_ptr<Allocator> allocator_;
   RunModel model_;
   std::vector<int32_t> tokens_, targets_;
-  int64_t t_ = 0;
+  int64_t t_ = 1000;  // as most steps of a run are: bias corrections have come to 1
   std::vector<double> optimizer_seconds_;
 };
 

@@ -5,7 +5,9 @@
 //   exec.units(n, f)      f(group, unit)  group.reduce_max only: the same bits for any lanes and threads
 //   Exec::Group           the group it hands to f
 //
-// f is a functor of plain pointers and numbers, copied to where it runs.
+// f is a functor of plain pointers and numbers, copied to where it runs. One of units may have
+// run(group, first, end) as well, which does the same for a stretch of them: a backend whose groups work
+// through many spares what they have in common.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // Compensated BF16 weights: a second BF16 number c beside each weight w carries what rounding lost, so that
 // w + c has about 16 significant bits (NUMERICS "Kahan-compensated BF16").
 //
-// A compensated step takes (w, c, g, state) to {w', c'}; w' is a BF16 value, c' is rounded on store.
+// A compensated step takes (w, c, g, state) to {w', c'} and is settled() as its rule is (rules.h); w' is a
+// BF16 value, c' is rounded on store.
 #pragma once
 
 #include "optim/rules.h"
@@ -21,6 +22,7 @@ struct KahanFused {
 
   Rule rule;
 
+  [[nodiscard]] MPT_HD bool settled() const { return rule.settled(); }
   template <class Ema>
   MPT_HD Compensated next(float w, float c, float g, float* state) const {
     return next_by<Ema>(Branch::kBoth, w, c, g, state);
@@ -46,6 +48,7 @@ struct KahanPerOpAdamW {
   float step_size;        // lr / (1 - b1^t)
   float root_correction;  // sqrt(1 - b2^t)
 
+  [[nodiscard]] MPT_HD static bool settled() { return false; }  // its own corrections stay
   template <class Ema>
   MPT_HD Compensated next(float w, float c, float g, float* state) const {
     const float decayed = stored(w * kept);

@@ -7,6 +7,8 @@
 //   change(w, move)             the same as a difference, for compensated storage (kahan.h)
 //   only(branch, move)          the part of a move that one of its kBranches makes; all of it for kBoth
 //   limit_change(w, y)          y such that w + y keeps the rule's bound of weights
+//   settled()                   its moments need no correction any more: advance<Settled<Ema>>() does the
+//   same
 // Where an option is off its bounds are infinite, so that no branch stands in the inner loop. Nothing is
 // contracted: fma is written where it is meant.
 #pragma once
@@ -23,8 +25,13 @@
 
 namespace mpt {
 
+// A mean over t steps, which began at 0, without its bias: correction is 1 - beta^t.
+struct BiasCorrection {
+  MPT_HD static float corrected(float x, float correction) { return x / correction; }
+};
+
 // How running means advance. Once: in FP32, to be rounded when they are stored.
-struct EmaOnce {
+struct EmaOnce : BiasCorrection {
   MPT_HD static float mean(float beta, float one_minus_beta, float g, float m) {
     return std::fma(one_minus_beta, g, beta * m);
   }
@@ -33,13 +40,18 @@ struct EmaOnce {
   }
 };
 // After every operation, as eager BF16 code does: m.mul_(b).add_(g, alpha = 1 - b).
-struct EmaPerOp {
+struct EmaPerOp : BiasCorrection {
   MPT_HD static float mean(float beta, float one_minus_beta, float g, float m) {
     return rounded_to<bf16>(rounded_to<bf16>(beta * m) + one_minus_beta * g);
   }
   MPT_HD static float mean_square(float beta, float one_minus_beta, float g, float v) {
     return rounded_to<bf16>(rounded_to<bf16>(beta * v) + g * (one_minus_beta * g));
   }
+};
+// From some step on every correction is 1, and dividing by it takes time for nothing.
+template <class Ema>
+struct Settled : Ema {
+  MPT_HD static float corrected(float x, float) { return x; }
 };
 
 // Moments shared by the rules of the Adam family.
@@ -60,8 +72,15 @@ struct AdamMoments {
     v = Ema::mean_square(beta2, one_minus_beta2, g, v);
   }
   // sqrt(v^) + eps
-  MPT_HD float root(float v) const { return std::sqrt(v / correction2) + eps; }
-  MPT_HD float direction(float m, float v) const { return (m / correction1) / root(v); }
+  template <class Ema>
+  MPT_HD float root(float v) const {
+    return std::sqrt(Ema::corrected(v, correction2)) + eps;
+  }
+  template <class Ema>
+  MPT_HD float direction(float m, float v) const {
+    return Ema::corrected(m, correction1) / root<Ema>(v);
+  }
+  [[nodiscard]] MPT_HD bool settled() const { return correction1 == 1.0f && correction2 == 1.0f; }
 };
 
 // AdamW (Loshchilov and Hutter) as NUMERICS "AdamW": w' = w - lr (m^ / (sqrt(v^) + eps) + wd w).
@@ -76,8 +95,9 @@ struct AdamW {
   template <class Ema>
   MPT_HD float advance(float w, float g, float* state, float scale = 1.0f) const {
     moments.update<Ema>(g, state[0], state[1]);
-    return std::fma(w, weight_decay, scale * moments.direction(state[0], state[1]));
+    return std::fma(w, weight_decay, scale * moments.direction<Ema>(state[0], state[1]));
   }
+  [[nodiscard]] MPT_HD bool settled() const { return moments.settled(); }
   MPT_HD float moved(float w, float dir) const { return std::fma(-lr, dir, w); }
   MPT_HD float change(float, float dir) const { return -(lr * dir); }
   MPT_HD static float only(Branch, float dir) { return dir; }
@@ -113,12 +133,13 @@ struct Madam {
   template <class Ema>
   MPT_HD float advance(float w, float g, float* state, float /*scale*/ = 1.0f) const {
     state[0] = Ema::mean_square(beta2, one_minus_beta2, g, state[0]);
-    const float root = std::sqrt(state[0] / correction2);
+    const float root = std::sqrt(Ema::corrected(state[0], correction2));
     const float bounded = clamp_to(g / root, -direction_bound, direction_bound);
     const float n = root > 0.0f ? bounded : 0.0f;
     const float x = -(lr * n);
     return exp_minus_one(w < 0.0f ? -x : x);
   }
+  [[nodiscard]] MPT_HD bool settled() const { return correction2 == 1.0f; }
   MPT_HD float moved(float w, float factor) const {
     return clamp_to(std::fma(w, factor, w), -weight_bound, weight_bound);
   }
@@ -168,7 +189,7 @@ struct DenseDirection {
   template <class Ema>
   MPT_HD static float of(const AdamMoments& moments, float ge, float& v_e) {
     moments.second<Ema>(ge, v_e);
-    return ge / moments.root(v_e);
+    return ge / moments.root<Ema>(v_e);
   }
 };
 
@@ -215,7 +236,7 @@ struct MPlusAdam {
   template <class Ema>
   MPT_HD Move advance(float w, float g, float* state, float scale = 1.0f) const {
     moments.update<Ema>(g, state[0], state[1]);
-    const float dir = std::fma(w, weight_decay, scale * moments.direction(state[0], state[1]));
+    const float dir = std::fma(w, weight_decay, scale * moments.direction<Ema>(state[0], state[1]));
     const float direction = Direction::template of<Ema>(moments, exponent_gradient(w, g), state[2]);
     const float n = clamp_to(direction, -direction_bound, direction_bound);
     const float rho = max_of(std::fabs(w), tau);
@@ -224,6 +245,7 @@ struct MPlusAdam {
     u = clamp_to(u, exponent_step_low, exponent_step_high);
     return {dir, decay(w, u)};
   }
+  [[nodiscard]] MPT_HD bool settled() const { return moments.settled(); }
   MPT_HD float moved(float w, Move move) const {
     const float scaled = std::fma(w, move.relative, w);
     return clamp_to(std::fma(-lr_additive, move.additive, scaled), -weight_bound, weight_bound);

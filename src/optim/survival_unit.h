@@ -35,17 +35,12 @@ MPT_HD int saturated_blocks(const Codec&, G, UnitSpan, const float (&)[kPart]) {
   return 0;
 }
 
-template <class Rule, int kPart, class Scales>
-MPT_HD void find_moves(const Rule& rule, StateUpdate update, const Scales& scales,
-                       UnitValues<Rule, kPart>& values, typename Rule::Move (&moves)[kPart]) {
-  if (update == StateUpdate::kOnce)
-    values.each([&](int k, float g, float* state) {
-      moves[k] = rule.template advance<EmaOnce>(values.w[k], g, state, scales[k]);
-    });
-  else
-    values.each([&](int k, float g, float* state) {
-      moves[k] = rule.template advance<EmaPerOp>(values.w[k], g, state, scales[k]);
-    });
+template <class Ema, class Rule, int kPart, class Scales>
+MPT_HD void find_moves(const Rule& rule, const Scales& scales, UnitValues<Rule, kPart>& values,
+                       typename Rule::Move (&moves)[kPart]) {
+  values.each([&](int k, float g, float* state) {
+    moves[k] = rule.template advance<Ema>(values.w[k], g, state, scales[k]);
+  });
 }
 
 // Of one update of w, which asked for another value or not, and is stored as `stored`.
@@ -102,10 +97,10 @@ struct RoundedSurvival {
     const float smallest_ratio = smallest_grid_ratio(weights);
     UnitValues<Rule, kPart> values;
     typename Rule::Move moves[kPart];
-    weights.load(group, span, values.w);
     const AdditiveScales<WeightCodec, G> scales(weights, group, span, states.mean_scale);
-    values.load(states, group, span);
-    find_moves(rule, states.state_update, scales, values, moves);
+    values.load(weights, states, group, span);
+    with_ema<G>(rule, states.state_update,
+                [&](auto ema) { find_moves<decltype(ema)>(rule, scales, values, moves); });
     for (int k = 0; k < size; ++k) ++mine.weights[magnitude_bucket(values.w[k])];
     for (int b = 0; b < Rule::kBranches; ++b) {
       float wanted[kPart], stored[kPart];
@@ -140,12 +135,9 @@ struct CompensatedSurvival {
     for (int b = 0; b < Step::kBranches; ++b) {
       UnitValues<Step, kPart> values;
       Compensated next[kPart];
-      weights.load(group, span, values.w);
-      values.load(states, group, span);
-      if (states.state_update == StateUpdate::kOnce)
-        advance<EmaOnce>(static_cast<Branch>(b), values, c, next);
-      else
-        advance<EmaPerOp>(static_cast<Branch>(b), values, c, next);
+      values.load(weights, states, group, span);
+      with_ema<G>(step, states.state_update,
+                  [&](auto ema) { advance<decltype(ema)>(static_cast<Branch>(b), values, c, next); });
       for (int k = 0; k < size; ++k) {
         const float w = values.w[k];
         if (b == 0) ++mine.weights[magnitude_bucket(w)];

@@ -60,23 +60,32 @@ struct ForEachTensor {
 
   template <class G>
   MPT_HD void operator()(G group, int64_t item) const {
-    if (control != nullptr && control->proceed == 0) return;
-    const TensorItems* const items = table.items;
-    const int64_t i = last_from(table.count, item, [=](int64_t k) { return items[k].first; });
-    call(table.functors[i], group, item + items[i].shift);
+    if constexpr (G::kLanes == 1) {
+      run(group, item, item + 1);
+    } else {
+      if (!proceeds()) return;
+      const int64_t i = tensor_of(item);
+      table.functors[i](group, item + table.items[i].shift);
+    }
+  }
+
+  // On a GPU the copy of a functor would lie in memory. On a CPU, where it does anyway, it tells the compiler
+  // that nothing that it writes can change it.
+  template <class G>
+  MPT_HD void run(G group, int64_t first, int64_t end) const {
+    if (!proceeds()) return;
+    for (int64_t i = tensor_of(first), item = first; item < end; ++i) {
+      const Functor f = table.functors[i];
+      const int64_t stop = i + 1 < table.count ? min_of(table.items[i + 1].first, end) : end;
+      for (; item < stop; ++item) f(group, item + table.items[i].shift);
+    }
   }
 
  private:
-  // On a GPU a copy would lie in memory. On a CPU, where it does anyway, it tells the compiler that nothing
-  // that f writes can change it.
-  template <class G>
-  MPT_HD static void call(const Functor& functor, G group, int64_t item) {
-    if constexpr (G::kLanes > 1) {
-      functor(group, item);
-    } else {
-      const Functor f = functor;
-      f(group, item);
-    }
+  [[nodiscard]] MPT_HD bool proceeds() const { return control == nullptr || control->proceed != 0; }
+  [[nodiscard]] MPT_HD int64_t tensor_of(int64_t item) const {
+    const TensorItems* const items = table.items;
+    return last_from(table.count, item, [=](int64_t k) { return items[k].first; });
   }
 };
 

@@ -11,6 +11,7 @@
 #include "precision/codec.h"
 #include "precision/codec_nvfp4.h"
 #include "precision/precision_config.h"
+#include "precision/upcoming.h"
 
 namespace mpt {
 
@@ -84,12 +85,16 @@ struct UnitValues {
   static constexpr int kStates = int(Rule::kStates.size());
   static constexpr int kInputs = kStates + Rule::kFactors;
 
+  static constexpr bool kAlone = kPart == kUnit;  // the lane has the unit to itself
+
   float w[kPart];
   float g[kPart];
   float s[kInputs][kPart];
+  Upcoming<2 + kStates> upcoming;
 
-  template <class G>
-  MPT_HD void load(const UnitStates<kStates>& from, G group, UnitSpan span) {
+  template <class WeightCodec, class G>
+  MPT_HD void load(const WeightCodec& weights, const UnitStates<kStates>& from, G group, UnitSpan span) {
+    weights.load(group, span, w);
     from.gradient.load(group, span, g);
     const float grad_scale = from.control->grad_scale;
 #pragma omp simd
@@ -97,6 +102,11 @@ struct UnitValues {
 #pragma unroll
     for (int i = 0; i < kStates; ++i) from.states[i].load(group, span, s[i]);
     if constexpr (Rule::kFactors == 1) from.factors.load(group, span, s[kStates]);
+    if constexpr (kAlone) {
+      upcoming.follow(weights.memory(span));
+      upcoming.follow(from.gradient.memory(span));
+      for (int i = 0; i < kStates; ++i) upcoming.follow(from.states[i].memory(span));
+    }
   }
   template <class G>
   MPT_HD void store(const UnitStates<kStates>& to, G group, UnitSpan span) const {
@@ -115,29 +125,37 @@ struct UnitValues {
  private:
   template <class Step, int... i>
   MPT_HD void each(const Step& step, std::integer_sequence<int, i...>) {
+    constexpr int kAtOnce = kAlone ? Upcoming<1>::kElements : kPart;
 #pragma unroll
-    for (int k = 0; k < kPart; ++k) {
-      float state[kInputs] = {s[i][k]...};
-      step(k, g[k], state);
-      ((s[i][k] = state[i]), ...);
+    for (int first = 0; first < kPart; first += kAtOnce) {
+      if constexpr (kAlone) upcoming.fetch(first);
+#pragma unroll
+      for (int k = first; k < first + kAtOnce; ++k) {
+        float state[kInputs] = {s[i][k]...};
+        step(k, g[k], state);
+        ((s[i][k] = state[i]), ...);
+      }
     }
   }
 };
 
-// values.w become the unrounded weights after the step, values.s the moments.
-template <class Rule, int kPart, class Scales>
-MPT_HD void advance_weights(Rule rule, StateUpdate update, const Scales& scales,
-                            UnitValues<Rule, kPart>& values) {
-  if (update == StateUpdate::kOnce)
-    values.each([&](int k, float g, float* state) {
-      values.w[k] = next_weight<EmaOnce>(rule, values.w[k], g, state, scales[k]);
-    });
-  else
-    values.each([&](int k, float g, float* state) {
-      values.w[k] = next_weight<EmaPerOp>(rule, values.w[k], g, state, scales[k]);
-    });
+// f(ema): how the rule's moments advance. A lone lane, which the divisions of corrections would hold up,
+// leaves out those by 1.
+template <class G, class Rule, class F>
+MPT_HD void with_ema(const Rule& rule, StateUpdate update, const F& f) {
+  if (update == StateUpdate::kPerOp) return f(EmaPerOp{});
+  if constexpr (G::kLanes == 1)
+    if (rule.settled()) return f(Settled<EmaOnce>{});
+  f(EmaOnce{});
 }
 
+// values.w become the unrounded weights after the step, values.s the moments.
+template <class Ema, class Rule, int kPart, class Scales>
+MPT_HD void advance_weights(Rule rule, const Scales& scales, UnitValues<Rule, kPart>& values) {
+  values.each([&](int k, float g, float* state) {
+    values.w[k] = next_weight<Ema>(rule, values.w[k], g, state, scales[k]);
+  });
+}
 // Weights rounded to their format on store.
 template <class Rule, class WeightCodec>
 struct UpdateUnit {
@@ -154,10 +172,10 @@ struct UpdateUnit {
     constexpr int kPart = LanePart<G>::kSize;
     const UnitSpan span = states.grid.span(unit);
     UnitValues<Rule, kPart> values;
-    weights.load(group, span, values.w);
     const AdditiveScales<WeightCodec, G> scales(weights, group, span, states.mean_scale);
-    values.load(states, group, span);
-    advance_weights(rule, states.state_update, scales, values);
+    values.load(weights, states, group, span);
+    with_ema<G>(rule, states.state_update,
+                [&](auto ema) { advance_weights<decltype(ema)>(rule, scales, values); });
     weights.store(group, span, values.w, dither.draw(group, span));
     values.store(states, group, span);
   }
@@ -169,10 +187,10 @@ struct UpdateUnit {
     constexpr int kPart = LanePart<G>::kSize;
     const UnitSpan span = states.grid.span(unit);
     UnitValues<Rule, kPart> values;
-    weights.load(group, span, values.w);
     const AdditiveScales<WeightCodec, G> scales(weights, group, span, states.mean_scale);
-    values.load(states, group, span);
-    advance_weights(rule, states.state_update, scales, values);
+    values.load(weights, states, group, span);
+    with_ema<G>(rule, states.state_update,
+                [&](auto ema) { advance_weights<decltype(ema)>(rule, scales, values); });
     // Beyond the part's end weights are 0.
     float own = 0.0f;
 #pragma omp simd reduction(max : own)
@@ -197,13 +215,9 @@ struct KahanUnit {
     const UnitSpan span = states.grid.span(unit);
     UnitValues<Step, kPart> values;
     float c[kPart];
-    weights.load(group, span, values.w);
     residuals.load(group, span, c);
-    values.load(states, group, span);
-    if (states.state_update == StateUpdate::kOnce)
-      advance<EmaOnce>(step, values, c);
-    else
-      advance<EmaPerOp>(step, values, c);
+    values.load(weights, states, group, span);
+    with_ema<G>(step, states.state_update, [&](auto ema) { advance<decltype(ema)>(step, values, c); });
     const Dither<kPart> nearest = DitherSource{}.draw(group, span);
     weights.store(group, span, values.w, nearest);
     residuals.store(group, span, c, nearest);

@@ -3,6 +3,7 @@
 //   load(group, unit, x)            fills the lane's part; 0 beyond its end
 //   store(group, unit, x, dither)   encodes it from FP32 directly, and writes nothing beyond its end
 //   round(group, unit, x, dither)   x becomes what load() would give after store(); writes nothing
+//   memory(unit)                    where its elements lie, without what they share
 //
 // All lanes of the group must call together. This file: formats whose elements stand alone; codec_fp8.h and
 // codec_nvfp4.h: those that share scales; codecs.h: the codec of a tensor.
@@ -24,6 +25,12 @@ struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Neighbours {
   MPT_HD static bool aligned(const T* address) {
     return reinterpret_cast<uintptr_t>(address) % alignof(Neighbours) == 0;
   }
+};
+
+// Elements of one row, from the first one on.
+struct ElementMemory {
+  const std::byte* first;
+  int bits;  // of an element
 };
 
 // fp32 and bf16. FP32 is stored as it is, whatever the dither.
@@ -49,38 +56,35 @@ struct ElementCodec {
   MPT_HD void store(G group, UnitSpan unit, const float (&x)[LanePart<G>::kSize],
                     const Dither<LanePart<G>::kSize>& dither) const {
     const LanePart<G> part(group, unit);
-    if (dtype == DType::kF32) {
-      write(x, part.size, at<float>(unit, part));
-    } else if constexpr (Neighbours<bf16, LanePart<G>::kSize>::kAtOnce) {
-      bf16 rounded[LanePart<G>::kSize];
-      each_rounded(x, LanePart<G>::kSize, dither, [&rounded](int k, bf16 value) { rounded[k] = value; });
-      write(rounded, part.size, at<bf16>(unit, part));
-    } else {
-      bf16* const out = at<bf16>(unit, part);
-      each_rounded(x, part.size, dither, [=](int k, bf16 value) { out[k] = value; });
-    }
+    if (dtype == DType::kF32) return write(x, part.size, at<float>(unit, part));
+    bf16 rounded[LanePart<G>::kSize];
+    each_rounded(x, dither, [&rounded](int k, bf16 value) { rounded[k] = value; });
+    write(rounded, part.size, at<bf16>(unit, part));
+  }
+  [[nodiscard]] MPT_HD ElementMemory memory(UnitSpan unit) const {
+    const int bytes = dtype == DType::kF32 ? int(sizeof(float)) : int(sizeof(bf16));
+    return {data + bytes * (unit.row * stride + unit.col), 8 * bytes};
   }
   template <class G>
   MPT_HD void round(G, UnitSpan, float (&x)[LanePart<G>::kSize],
                     const Dither<LanePart<G>::kSize>& dither) const {
     if (dtype == DType::kF32) return;
-    each_rounded(x, LanePart<G>::kSize, dither, [&x](int k, bf16 value) { x[k] = to_float(value); });
+    each_rounded(x, dither, [&x](int k, bf16 value) { x[k] = to_float(value); });
   }
 
  private:
-  // take(k, x[k] as BF16) for the first `size` elements.
+  // take(k, x[k] as BF16).
   template <int kSize, class Take>
-  MPT_HD static void each_rounded(const float (&x)[kSize], int size, const Dither<kSize>& dither,
-                                  const Take& take) {
+  MPT_HD static void each_rounded(const float (&x)[kSize], const Dither<kSize>& dither, const Take& take) {
     if (dither.rounding == Rounding::kNearest) {
 #pragma omp simd
-      for (int k = 0; k < size; ++k) take(k, bf16_nearest(x[k]));
+      for (int k = 0; k < kSize; ++k) take(k, bf16_nearest(x[k]));
     } else if (dither.carry == Carry::kToInfinity) {
 #pragma omp simd
-      for (int k = 0; k < size; ++k) take(k, bf16_stochastic(x[k], dither.word[k]));
+      for (int k = 0; k < kSize; ++k) take(k, bf16_stochastic(x[k], dither.word[k]));
     } else {
 #pragma omp simd
-      for (int k = 0; k < size; ++k) take(k, bf16_stochastic_saturating(x[k], dither.word[k]));
+      for (int k = 0; k < kSize; ++k) take(k, bf16_stochastic_saturating(x[k], dither.word[k]));
     }
   }
   template <class T, class G>
@@ -117,7 +121,7 @@ struct ElementCodec {
       for (int k = 0; k < kSize; ++k)
         if (k < size) target[k] = x[k];
     } else {
-      for (int k = 0; k < size; ++k) target[k] = x[k];
+      memcpy(target, x, size_t(size) * sizeof(T));
     }
   }
 };

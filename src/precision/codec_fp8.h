@@ -40,6 +40,10 @@ struct BlockFp8Codec {
     while (int64_t{1} << block_bits < block) ++block_bits;
   }
 
+  [[nodiscard]] MPT_HD ElementMemory memory(UnitSpan unit) const {
+    return {reinterpret_cast<const std::byte*>(codes + unit.row * code_stride + unit.col), 8};
+  }
+
   template <class G>
   MPT_HD void load(G group, UnitSpan unit, float (&x)[LanePart<G>::kSize]) const {
     using R = Runs<G>;

@@ -104,6 +104,10 @@ struct Nvfp4Codec {
     return codec;
   }
 
+  [[nodiscard]] MPT_HD ElementMemory memory(UnitSpan unit) const {
+    return {reinterpret_cast<const std::byte*>(codes + unit.row * code_stride + unit.col / 2), 4};
+  }
+
   template <class G>
   MPT_HD void load(G group, UnitSpan unit, float (&x)[LanePart<G>::kSize]) const {
     using R = Runs<G>;

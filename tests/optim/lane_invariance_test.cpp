@@ -20,7 +20,8 @@ using test::Draws;
 using test::HostMatrix;
 using test::OptimizerRun;
 
-// Everything after two steps by the given operations; null: those of the CPU.
+// Everything after two early steps and one so late that bias corrections are 1, which a lone lane leaves out,
+// by the given operations; null: those of the CPU.
 std::vector<uint32_t> updated(const Combination& c, std::unique_ptr<UpdateOps> ops) {
   OptimizerRun run(c.setup, test::combination_shapes());
   Draws draws(21);
@@ -28,7 +29,7 @@ std::vector<uint32_t> updated(const Combination& c, std::unique_ptr<UpdateOps> o
     run.encode(i, [&](int64_t, int64_t) { return draws.signed_binades(-14, 1); });
   run.optimizer().weights_initialized();
   if (ops) run.optimizer().replace_ops(std::move(ops));
-  for (int64_t t = 1; t <= 2; ++t) {
+  for (const int64_t t : {1, 2, 100'000}) {
     for (size_t i = 0; i < run.targets().size(); ++i)
       test::fill_tensor(run.gradient(i), [&](int64_t, int64_t) { return draws.signed_binades(-14, 1); });
     run.step(t, 0.7f);

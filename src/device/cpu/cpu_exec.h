@@ -1,6 +1,8 @@
 // Iteration on the CPU: OpenMP threads over rows and units, SIMD within.
 #pragma once
 
+#include <omp.h>
+
 #include "device/exec.h"
 
 namespace mpt {
@@ -21,8 +23,20 @@ struct CpuExec {
   }
   template <class F>
   void units(int64_t n, const F& f) const {
-#pragma omp parallel for schedule(static)
-    for (int64_t unit = 0; unit < n; ++unit) f(SerialGroup{}, unit);
+#pragma omp parallel
+    {
+      const int64_t threads = omp_get_num_threads(), own = omp_get_thread_num();
+      run(f, n * own / threads, n * (own + 1) / threads);
+    }
+  }
+
+ private:
+  template <class F>
+  static void run(const F& f, int64_t first, int64_t end) {
+    if constexpr (requires { f.run(SerialGroup{}, first, end); })
+      f.run(SerialGroup{}, first, end);
+    else
+      for (int64_t unit = first; unit < end; ++unit) f(SerialGroup{}, unit);
   }
 };
 static_assert(Exec<CpuExec>);

@@ -1,0 +1,33 @@
+// Memory that the next unit will read, asked for piece by piece while this one computes. A unit is loaded,
+// computed and stored in turn: otherwise memory rests while its processor divides, and the processor while it
+// loads.
+#pragma once
+
+#include "precision/codec.h"
+
+namespace mpt {
+
+// Of units that one lane works on alone; with more of them other groups compute meanwhile.
+template <int kMost>
+struct Upcoming {
+  static constexpr int kElements = 64;  // that fetch() asks for
+
+  ElementMemory streams[kMost];
+  int count = 0;
+
+  // What follows a whole unit in memory is the next one, but for the padding between rows.
+  MPT_HD void follow(ElementMemory unit) {
+    streams[count++] = {unit.first + kUnit * unit.bits / 8, unit.bits};
+  }
+  // Always inline: GCC 12 takes a call of what only prefetches for one without an effect.
+  [[gnu::always_inline]] MPT_HD void fetch(int first) const {
+    constexpr int kLine = 64;  // bytes
+    for (int i = 0; i < count; ++i) {
+      const std::byte* const from = streams[i].first + first * streams[i].bits / 8;
+      for (int byte = 0; byte < kElements * streams[i].bits / 8; byte += kLine)
+        __builtin_prefetch(from + byte);
+    }
+  }
+};
+
+}  // namespace mpt
