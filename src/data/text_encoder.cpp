@@ -131,10 +131,8 @@ bool words_are_independent(std::string_view model) {
   return allowed && trainer && normalizer;
 }
 
-TextEncoder::TextEncoder(const Tokenizer& tokenizer, size_t max_cached_words)
-    : tokenizer_(tokenizer),
-      word_by_word_(words_are_independent(tokenizer.model_bytes())),
-      max_cached_words_(max_cached_words) {}
+TextEncoder::TextEncoder(const Tokenizer& tokenizer, WordCache& words)
+    : tokenizer_(tokenizer), words_(words), word_by_word_(words_are_independent(tokenizer.model_bytes())) {}
 
 void TextEncoder::append(std::string_view text, std::vector<int32_t>& ids) {
   if (!word_by_word_) {
@@ -152,15 +150,17 @@ void TextEncoder::append(std::string_view text, std::vector<int32_t>& ids) {
 }
 
 void TextEncoder::append_word(std::string_view word, std::vector<int32_t>& ids) {
-  if (const auto known = cache_.find(word); known != cache_.end()) {
-    ids.insert(ids.end(), known->second.begin(), known->second.end());
-    return;
-  }
-  std::vector<int32_t> encoded = tokenizer_.encode(word);
+  const HashedWord hashed(word);
+  if (recent_.append(hashed, ids)) return;
+  const size_t begin = ids.size();
+  if (!words_.append(hashed, ids)) append_new_word(hashed, ids);
+  recent_.insert(hashed, std::span(ids).subspan(begin));
+}
+
+void TextEncoder::append_new_word(const HashedWord& word, std::vector<int32_t>& ids) {
+  const std::vector<int32_t> encoded = tokenizer_.encode(word.text);
   ids.insert(ids.end(), encoded.begin(), encoded.end());
-  if (word.size() > kMaxCachedWordBytes) return;
-  if (cache_.size() >= max_cached_words_) cache_.clear();
-  cache_.emplace(word, std::move(encoded));
+  if (word.text.size() <= kMaxCachedWordBytes) words_.insert(word, encoded);
 }
 
 }  // namespace mpt

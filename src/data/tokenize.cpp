@@ -195,7 +195,8 @@ void run_pipeline(const TokenizeOptions& options, const Tokenizer& tokenizer, Co
   const int workers = options.threads == 0 ? all : options.threads;
   const auto begin = std::chrono::steady_clock::now();
   Progress progress({.label = "tokenize", .total = corpus.input_bytes()});
-  std::vector<TextEncoder> encoders(static_cast<size_t>(workers), TextEncoder(tokenizer));
+  WordCache words;
+  std::vector<TextEncoder> encoders(static_cast<size_t>(workers), TextEncoder(tokenizer, words));
   OrderedPipeline<TextBatch> pipeline(
       {.workers = workers, .depth = 4 * workers}, [&] { return read_text_batch(corpus); },
       [&](TextBatch& batch, int worker) {

@@ -70,7 +70,8 @@ Tokenizer trained_with(std::unordered_map<std::string, std::string> arguments) {
 TEST(TextEncoder, GivesTheIdsOfSentencePiece) {
   const Tokenizer tokenizer = Tokenizer::load(test::small_tokenizer());
   for (const size_t cached : {size_t{0}, size_t{1}, size_t{7}, size_t{100'000}}) {
-    TextEncoder encoder(tokenizer, cached);
+    WordCache words(cached);
+    TextEncoder encoder(tokenizer, words);
     EXPECT_TRUE(encoder.word_by_word());
     expect_same_ids(tokenizer, encoder);
     expect_same_ids(tokenizer, encoder);  // now from the cache
@@ -98,7 +99,8 @@ TEST(TextEncoder, ModelsOfOtherKindsAreEncodedWhole) {
         Arguments{{"add_dummy_prefix", "false"}}, Arguments{{"treat_whitespace_as_suffix", "true"}}}) {
     SCOPED_TRACE(changes.begin()->first);
     const Tokenizer tokenizer = trained_with(with(changes));
-    TextEncoder encoder(tokenizer);
+    WordCache words;
+    TextEncoder encoder(tokenizer, words);
     EXPECT_FALSE(encoder.word_by_word());
     expect_same_ids(tokenizer, encoder);
   }

@@ -1,0 +1,87 @@
+// The ids of words that were encoded before, for all threads that encode: each of them meets the same words.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace mpt {
+
+// A word with its hash, which several tables use.
+struct HashedWord {
+  explicit HashedWord(std::string_view word) : text(word), hash(std::hash<std::string_view>{}(word)) {}
+
+  std::string_view text;
+  size_t hash;
+};
+
+// Cut into stripes that are locked one by one.
+class WordCache {
+ public:
+  // A stripe that is full starts anew, so that about max_words are kept at most.
+  explicit WordCache(size_t max_words = size_t{1} << 19);
+
+  // Appends the word's ids if it is known, and says whether it is.
+  bool append(const HashedWord& word, std::vector<int32_t>& ids);
+  void insert(const HashedWord& word, std::span<const int32_t> ids);
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(const HashedWord& word) const { return word.hash; }
+    size_t operator()(const std::string& word) const { return HashedWord(word).hash; }
+  };
+  struct Equal {
+    using is_transparent = void;
+    bool operator()(const std::string& a, const std::string& b) const { return a == b; }
+    bool operator()(const HashedWord& a, const std::string& b) const { return a.text == b; }
+  };
+  struct Stripe {
+    std::mutex mutex;
+    std::unordered_map<std::string, std::vector<int32_t>, Hash, Equal> words;
+  };
+  static constexpr size_t kStripes = 64;
+  static constexpr int kStripeShift = 58;  // the hash's upper 6 bits; tables use the lower ones
+
+  Stripe& stripe_of(const HashedWord& word) { return stripes_[word.hash >> kStripeShift]; }
+
+  size_t max_words_of_stripe_;
+  std::array<Stripe, kStripes> stripes_;
+};
+
+// The words that one thread met last, in front of the cache: most of a text, without a lock and each in one
+// cache line. Long words are not among them.
+class RecentWords {
+ public:
+  bool append(const HashedWord& word, std::vector<int32_t>& ids) const {
+    const Entry& entry = entries_[word.hash % kEntries];
+    if (std::string_view(entry.text, entry.bytes) != word.text || word.text.empty()) return false;
+    ids.insert(ids.end(), entry.ids, entry.ids + entry.count);
+    return true;
+  }
+  void insert(const HashedWord& word, std::span<const int32_t> ids) {
+    if (word.text.size() > sizeof Entry::text || ids.size() > std::size(Entry{}.ids)) return;
+    Entry& entry = entries_[word.hash % kEntries];
+    entry.bytes = static_cast<uint8_t>(word.text.copy(entry.text, sizeof entry.text));
+    entry.count = static_cast<uint8_t>(std::copy(ids.begin(), ids.end(), entry.ids) - entry.ids);
+  }
+
+ private:
+  static constexpr size_t kEntries = 32768;
+  struct alignas(64) Entry {
+    int32_t ids[8];
+    char text[30];
+    uint8_t bytes = 0, count = 0;
+  };
+
+  std::vector<Entry> entries_ = std::vector<Entry>(kEntries);
+};
+
+}  // namespace mpt

@@ -1,0 +1,100 @@
+// Words of a cache that several threads fill and empty: their own ids or none.
+#include "data/word_cache.h"
+
+#include <array>
+#include <optional>
+#include <thread>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace mpt {
+namespace {
+
+std::vector<int32_t> ids_of(int word) { return std::vector<int32_t>(size_t(word % 5), word); }
+
+// What a cache appends for the word; nothing if it does not know it.
+template <class Cache>
+std::optional<std::vector<int32_t>> found(Cache& cache, const std::string& word) {
+  std::vector<int32_t> ids{-7};
+  if (!cache.append(HashedWord(word), ids)) {
+    EXPECT_EQ(ids.size(), 1U);
+    return std::nullopt;
+  }
+  EXPECT_EQ(ids.front(), -7);
+  return std::vector<int32_t>(ids.begin() + 1, ids.end());
+}
+
+TEST(WordCache, KnowsWhatWasInserted) {
+  WordCache words;
+  EXPECT_FALSE(found(words, "word"));
+  words.insert(HashedWord("word"), std::vector{3, 4, 5});
+  EXPECT_FALSE(found(words, "wor"));
+  EXPECT_EQ(found(words, "word"), (std::vector{3, 4, 5}));
+}
+
+TEST(WordCache, OfNoWordsKeepsNone) {
+  WordCache words(0);
+  words.insert(HashedWord("word"), std::vector{3});
+  EXPECT_FALSE(found(words, "word"));
+}
+
+// 20 000 words in a cache of 640, of which some are always thrown away.
+TEST(WordCache, GivesThreadsTheIdsOfTheWordOrNone) {
+  constexpr int kThreads = 4, kWords = 20'000;
+  WordCache words(640);
+  std::array<int, kThreads> known{}, wrong{};
+  {
+    std::vector<std::jthread> threads;
+    for (size_t thread = 0; thread < kThreads; ++thread)
+      threads.emplace_back([&, thread] {
+        for (int i = 0; i < kWords; ++i) {
+          const int word = i - i % 7;  // every word several times
+          const std::string text = fmt::format("w{}", word);
+          const auto ids = found(words, text);
+          known[thread] += ids.has_value();
+          wrong[thread] += ids && *ids != ids_of(word);
+          if (!ids) words.insert(HashedWord(text), ids_of(word));
+        }
+      });
+  }
+  for (size_t thread = 0; thread < kThreads; ++thread) {
+    EXPECT_GT(known[thread], kWords / 2);
+    EXPECT_EQ(wrong[thread], 0);
+  }
+}
+
+TEST(RecentWords, AnotherWordTakesThePlaceAndNotTheName) {
+  constexpr int kWords = 20'000;
+  RecentWords recent;
+  for (int word = 0; word < kWords; ++word) {
+    const std::string text = fmt::format("w{}", word);
+    EXPECT_FALSE(found(recent, text));
+    recent.insert(HashedWord(text), ids_of(word));
+    EXPECT_EQ(found(recent, text), ids_of(word));
+  }
+  int kept = 0;
+  for (int word = 0; word < kWords; ++word) {
+    const auto ids = found(recent, fmt::format("w{}", word));
+    EXPECT_TRUE(!ids || *ids == ids_of(word)) << word;
+    kept += ids.has_value();
+  }
+  EXPECT_GT(kept, 1'000);
+  EXPECT_LT(kept, kWords);
+}
+
+TEST(RecentWords, DoNotHoldLongWordsNorManyIds) {
+  RecentWords recent;
+  EXPECT_FALSE(found(recent, ""));
+  for (const size_t bytes : {1, 29, 30, 31, 64})
+    for (const size_t count : {0, 1, 8, 9}) {
+      const std::string word = std::string(bytes - 1, 'a') + char('0' + count);
+      const std::vector<int32_t> ids(count, 5);
+      recent.insert(HashedWord(word), ids);
+      const bool fits = bytes <= 30 && count <= 8;
+      EXPECT_EQ(found(recent, word), fits ? std::optional(ids) : std::nullopt) << word;
+    }
+}
+
+}  // namespace
+}  // namespace mpt
