@@ -98,8 +98,9 @@ class TrainingStep {
     }));
     model_.weights_changed();
   }
-  // Of the updates so far, the median.
+  // Of the updates since, the median.
   [[nodiscard]] double optimizer_seconds() const { return median_of(optimizer_seconds_); }
+  void forget_seconds() { optimizer_seconds_.clear(); }
 
  private:
   Device* device_;
@@ -167,6 +168,7 @@ void training_step(benchmark::State& state, const Shape& shape, const Regime& re
   }
   std::vector<double> seconds;
   profile.clear();
+  step.forget_seconds();
   for (auto _ : state) {
     seconds.push_back(seconds_of(*device, [&] { step.run(); }));
     if (!bound) continue;
