@@ -74,13 +74,13 @@ float folded(const RowVector* parts, const F& f) {
 template <int N>
 [[gnu::always_inline]] inline RowVectors<N> softmax_exp(const RowVectors<N>& x) {
   using All = RowVectors<N>;
-  const auto e =
-      exp_parts(All::of_each([&](int i) { return larger(RowVector{} - 104.0f, x.part[i]); }), 64.0f);
+  const auto e = exp_parts(
+      All::of_each([&](int i) { return larger(RowVector{} + softmax::kLeast, x.part[i]); }), softmax::kBias);
   const All factor = All::of_each([&](int i) {
     return std::bit_cast<RowVector>((std::bit_cast<RowBits>(e.shifted.part[i]) << 23) +
-                                    0x3F800000u);  // 1.0f: 127 << 23
+                                    softmax::kExponentOfOne);
   });
-  return e.fraction * factor * All(0x1p-64f);
+  return e.fraction * factor * All(softmax::kUnbias);
 }
 
 }  // namespace mpt
