@@ -98,7 +98,7 @@ class TrainingStep {
     }));
     model_.weights_changed();
   }
-  // Of the updates since, the median.
+  // Of the updates since forget_seconds(), the median.
   [[nodiscard]] double optimizer_seconds() const { return median_of(optimizer_seconds_); }
   void forget_seconds() { optimizer_seconds_.clear(); }
 
@@ -107,7 +107,7 @@ class TrainingStep {
   std::unique_ptr<Allocator> allocator_;
   RunModel model_;
   std::vector<int32_t> tokens_, targets_;
-  int64_t t_ = 1000;  // as most steps of a run are: bias corrections have come to 1
+  int64_t t_ = kStepsBefore;
   std::vector<double> optimizer_seconds_;
 };
 

@@ -54,7 +54,7 @@ int64_t bytes_of_gradients(const WeightStore& weights) {
 struct Update {
   std::shared_ptr<WeightStore> weights;
   Optimizer optimizer;
-  int64_t t = 1000;  // as most steps of a run are: bias corrections have come to 1
+  int64_t t = kStepsBefore;
 
   Update(Workbench& w, const OptimizerConfig& config, WeightFormat format)
       : weights(make_weights(w, format, LinearCopies::kNone)),

@@ -156,6 +156,7 @@ MPT_HD void advance_weights(Rule rule, const Scales& scales, UnitValues<Rule, kP
     values.w[k] = next_weight<Ema>(rule, values.w[k], g, state, scales[k]);
   });
 }
+
 // Weights rounded to their format on store.
 template <class Rule, class WeightCodec>
 struct UpdateUnit {
