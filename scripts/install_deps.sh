@@ -46,7 +46,8 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
 fi
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Abbrev}' "$1" 2>/dev/null)" = "ii " ]; }
-has_candidate() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep -q "Candidate: [^(]"; }
+# Not by a pipe: grep -q ends at its match, and apt-cache, when that is before it has written all, fails by it.
+has_candidate() { [[ $(LC_ALL=C apt-cache policy "$1" 2>/dev/null) == *"Candidate: "[!\(]* ]]; }
 
 missing_packages() {
   local package
