@@ -52,12 +52,8 @@ class MemoryUse {
     for (const int64_t bytes : bytes_) sum = saturating_sum(sum, bytes);
     return sum;
   }
-  // What the device's libraries take for themselves at most, beside the total.
-  void libraries_take(int64_t bytes) { of_libraries_ = std::max(of_libraries_, bytes); }
-  [[nodiscard]] int64_t of_libraries() const { return of_libraries_; }
 
  private:
-  int64_t of_libraries_ = 0;
   std::array<int64_t, EnumNames<Purpose>::kNames.size()> bytes_{};
 };
 
@@ -88,8 +84,6 @@ class Allocator {
   // Zero-filled bytes at a multiple of kAlignment, living as long as the allocator; null when planning.
   virtual std::byte* bytes(Purpose purpose, int64_t count) = 0;
   [[nodiscard]] virtual const MemoryUse& use() const = 0;
-  // A library will hold these bytes of its own during some call; nothing is allocated.
-  virtual void libraries_take(int64_t /*bytes*/) {}
   // Whether it only counts.
   [[nodiscard]] virtual bool plans() const { return false; }
 
@@ -124,7 +118,6 @@ class PlanningAllocator final : public Allocator {
     return nullptr;
   }
   [[nodiscard]] const MemoryUse& use() const override { return use_; }
-  void libraries_take(int64_t bytes) override { use_.libraries_take(bytes); }
   [[nodiscard]] bool plans() const override { return true; }
 
  private:

@@ -156,8 +156,8 @@ namespace {
 bool is_known(int64_t memory_bytes) { return memory_bytes != std::numeric_limits<int64_t>::max(); }
 
 // Of a process that is about to run: where buffers take the host's memory it is beside them.
-int64_t process_bytes(const Device& device, const MemoryUse& use) {
-  return device.backend() == Backend::kCpu ? resident_bytes() + use.of_libraries() : 0;
+int64_t process_bytes(const Device& device) {
+  return device.backend() == Backend::kCpu ? resident_bytes() : 0;
 }
 
 std::string available_memory(Device& device) {
@@ -200,7 +200,7 @@ std::string memory_report(const RunConfig& config, Device& device, RankShape sha
                 bytes / parameters);
   }
   text += row("total", "{:>12}   available: {}", format_bytes(double(use.total())), available_memory(device));
-  if (const int64_t process = process_bytes(device, use))
+  if (const int64_t process = process_bytes(device))
     text += row("beside it", "{:>12}   this process: program and libraries", format_bytes(double(process)));
   const int64_t rows = rank_step(config.batch, shape.size).micro_batch_rows;
   const MemoryUse one = planned_memory(with_micro_batch(config, 1), device, shape);
@@ -231,7 +231,7 @@ nlohmann::ordered_json plan_json(const RunConfig& config, Device& device, RankSh
         {"gradient", b.nominal_gradient}}},
       {"logical_bytes", {{"weights", b.logical_weights}, {"optimizer_state", b.logical_states}}},
       {"allocated_bytes", memory},
-      {"process_bytes", process_bytes(device, use)}};
+      {"process_bytes", process_bytes(device)}};
   if (shape.alone()) return plan;
   const ExchangeVolume volume = exchange_volume(config, device, shape);
   plan["ranks"] = shape.size;

@@ -5,37 +5,47 @@
 
 #include <gtest/gtest.h>
 
-#include "device/cpu/convert_rows.h"
 #include "device/cpu/cpu_device.h"
 #include "device/fp8_problem.h"
 
 namespace mpt {
 namespace {
 
-TEST(WidenRows, EveryFp8Code) {
-  for (const DType type : {DType::kE4M3, DType::kE5M2}) {
-    std::vector<uint8_t> codes(256);
-    for (int i = 0; i < 256; ++i) codes[size_t(i)] = uint8_t(i);
-    std::vector<float> values(256);
-    widen_rows({reinterpret_cast<std::byte*>(codes.data()), type, 1, 256, 256},
-               {reinterpret_cast<std::byte*>(values.data()), DType::kF32, 1, 256, 256});
-    for (int i = 0; i < 256; ++i) {
-      const double want = test::value_of_fp8(type, uint32_t(i));
-      if (std::isnan(want)) {
-        EXPECT_TRUE(std::isnan(values[size_t(i)])) << i;
-      } else {
-        EXPECT_EQ(values[size_t(i)], want) << name_of(type) << " " << i;
-        EXPECT_EQ(std::signbit(values[size_t(i)]), i >= 128) << i;
+// Codes times one.
+TEST(Fp8Gemm, EveryCodeIsItsValue) {
+  const auto device = make_cpu_device(1);
+  const auto allocator = device->make_allocator();
+  uint8_t one = 0x38;  // E4M3
+  for (const DType type : {DType::kE4M3, DType::kE5M2})
+    for (const Transpose transposed : {Transpose::kNo, Transpose::kYes}) {
+      std::vector<uint8_t> codes(256);
+      for (int i = 0; i < 256; ++i) codes[size_t(i)] = uint8_t(i);
+      std::vector<float> values(256);
+      const auto column = [&](auto* data, DType dtype) {
+        return Tensor{reinterpret_cast<std::byte*>(data), dtype, 256, 1, 1};
+      };
+      GemmCall call{.a = column(codes.data(), type),
+                    .b = {reinterpret_cast<std::byte*>(&one), DType::kE4M3, 1, 1, 1},
+                    .d = column(values.data(), DType::kF32),
+                    .transpose_a = transposed};
+      if (transposed == Transpose::kYes) call.a = {call.a.data, type, 1, 256, 256};
+      device->gemm().reserve(*allocator, std::array{call});
+      device->gemm().run(call);
+      for (int i = 0; i < 256; ++i) {
+        const double want = test::value_of_fp8(type, uint32_t(i));
+        if (std::isnan(want))
+          EXPECT_TRUE(std::isnan(values[size_t(i)])) << i;
+        else
+          EXPECT_EQ(values[size_t(i)], want) << name_of(type) << " " << i;
       }
     }
-  }
 }
 
 using test::Fp8Problem;
 
-class Fp8Gemm : public testing::TestWithParam<Fp8Problem> {};
+class Fp8GemmOf : public testing::TestWithParam<Fp8Problem> {};
 
-TEST_P(Fp8Gemm, IsTheScaledDotProduct) {
+TEST_P(Fp8GemmOf, IsTheScaledDotProduct) {
   // k products and sums in FP32.
   test::expect_fp8_product(*make_cpu_device(2), GetParam(), [](int64_t k) { return double(k) * 0x1p-24; });
 }
@@ -44,7 +54,7 @@ std::string problem_name(const testing::TestParamInfo<Fp8Problem>& tested) { ret
 
 constexpr auto kNo = Transpose::kNo, kYes = Transpose::kYes;
 INSTANTIATE_TEST_SUITE_P(
-    OfLinearLayers, Fp8Gemm,
+    OfLinearLayers, Fp8GemmOf,
     testing::Values(
         Fp8Problem{"fprop", DType::kE4M3, DType::kE4M3, DType::kBF16, kNo, kYes, Accumulate::kNo},
         Fp8Problem{"dgrad", DType::kE5M2, DType::kE4M3, DType::kBF16, kNo, kNo, Accumulate::kNo},

@@ -12,8 +12,6 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include "core/process_memory.h"
-#include "device/cpu/cblas.h"
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/cpu_gemm.h"
 #include "device/gemm_problem.h"
@@ -175,6 +173,16 @@ TEST_F(CpuGemmTest, WithoutScratchIsALogicError) {
   EXPECT_THROW(device_->gemm().run(y.call(q)), LogicError);
 }
 
+// A reservation for fewer rows, columns or terms does not do for one whose sums must be kept.
+TEST_F(CpuGemmTest, TooLittleScratchIsALogicError) {
+  const auto problem = [](int64_t rows) {
+    return GemmProblem{.m = rows, .n = 40, .k = 300, .types = {DType::kF32, DType::kF32, DType::kBF16}};
+  };
+  const GemmOperands small(problem(8)), large(problem(800));
+  run(small.call(problem(8)));
+  EXPECT_THROW(device_->gemm().run(large.call(problem(800))), LogicError);
+}
+
 // One reservation for several calls suffices for each, and is planned as it is taken.
 TEST_F(CpuGemmTest, OneReservationForSeveralCalls) {
   std::vector<GemmProblem> problems;
@@ -186,18 +194,11 @@ TEST_F(CpuGemmTest, OneReservationForSeveralCalls) {
   for (const GemmProblem& p : problems) operands.emplace_back(p);
   for (size_t i = 0; i < problems.size(); ++i) calls.push_back(operands[i].call(problems[i]));
   PlanningAllocator planned;
-  CpuGemm(2).reserve(planned, calls);
+  device_->gemm().reserve(planned, calls);
   device_->gemm().reserve(*allocator_, calls);
   EXPECT_EQ(planned.use().of(Purpose::kScratch), allocator_->use().of(Purpose::kScratch));
   EXPECT_EQ(planned.use().total(), allocator_->use().total());
   for (const GemmCall& call : calls) EXPECT_NO_THROW(device_->gemm().run(call));
-}
-
-TEST_F(CpuGemmTest, FP32NeedsNoScratch) {
-  const GemmProblem p{.m = 4, .n = 5, .k = 6};
-  const GemmOperands x(p);
-  run(x.call(p));
-  EXPECT_EQ(allocator_->use().total(), 0);
 }
 
 TEST_F(CpuGemmTest, SeveralThreads) {
@@ -206,55 +207,64 @@ TEST_F(CpuGemmTest, SeveralThreads) {
     expect_product({.m = 70, .n = 130, .k = 90, .accumulate = Accumulate::kYes, .types = {type, type, type}});
 }
 
-// Sums of one part and of several, columns and rows that no kernel's block divides.
-TEST_F(CpuGemmTest, ThreadsChangeNoBits) {
-  if (!cblas_ignores_threads()) GTEST_SKIP() << device_->libraries();
-  for (const Transpose ta : kTransposes)
-    for (const Transpose tb : kTransposes)
-      for (const int64_t k : {0, 31, 384, 385, 464, 688, 1071})
-        for (const auto& [m, n] : {std::pair<int64_t, int64_t>{75, 49}, {160, 272}, {19, 397}}) {
-          const GemmProblem p{
-              .m = m, .n = n, .k = k, .transpose_a = ta, .transpose_b = tb, .accumulate = Accumulate::kYes};
-          const GemmOperands x(p);
-          std::vector<HostMatrix> results;
-          for (const int threads : {1, 2, 3}) {
-            device_ = make_cpu_device(threads);
-            results.push_back(x.d);
-            run(GemmOperands::call_of(p, x.a, x.b, results.back()));
-          }
-          SCOPED_TRACE(fmt::format("{} x {} x {}", m, n, k));
-          EXPECT_TRUE(results[1] == results[0]);
-          EXPECT_TRUE(results[2] == results[0]);
-        }
+// D as cpu_gemm.h defines it: parts of equal length, each a chain of fused multiply-adds.
+float sum_in_order(const GemmProblem& p, const GemmOperands& x, int64_t row, int64_t col) {
+  constexpr int64_t kLongest = 256;
+  const int64_t parts = std::max<int64_t>(1, (p.k + kLongest - 1) / kLongest);
+  float d = p.accumulate == Accumulate::kYes ? float(x.d.at(row, col)) : 0.0f;
+  for (int64_t part = 0; part < parts; ++part) {
+    float sum = 0;
+    for (int64_t i = p.k * part / parts; i < p.k * (part + 1) / parts; ++i) {
+      const auto a = float(p.transpose_a == Transpose::kNo ? x.a.at(row, i) : x.a.at(i, row)),
+                 b = float(p.transpose_b == Transpose::kNo ? x.b.at(i, col) : x.b.at(col, i));
+#ifdef __FMA__
+      sum = std::fma(a, b, sum);
+#else
+      sum += a * b;
+#endif
+    }
+    d = part == 0 && p.accumulate == Accumulate::kNo ? sum : d + sum;
+  }
+  return d;
 }
 
-// Of the planned calls the one that needs most, and what a product then really takes: 47 MiB here with
-// OpenBLAS.
-TEST_F(CpuGemmTest, WhatTheLibraryTakesIsPlanned) {
-  constexpr int64_t kM = 32000, kN = 64, kK = 384, kMiB = 1 << 20;
-  device_ = make_cpu_device(2);
-  std::vector<float> a(kM * kK, 1.0f), b(kN * kK, 1.0f), d(kM * kN, 1.0f);
-  const auto tensor = [](std::vector<float>& x, int64_t rows, int64_t cols) {
-    return Tensor{reinterpret_cast<std::byte*>(x.data()), DType::kF32, rows, cols, cols};
+// Sizes about those of the kernel's blocks and panels, and of what is packed at once; threads change no bits.
+TEST_F(CpuGemmTest, SumsHaveTheBitsOfTheirDefinition) {
+  struct Size {
+    int64_t m, n, k;
   };
-  const GemmCall call{
-      .a = tensor(a, kM, kK), .b = tensor(b, kN, kK), .d = tensor(d, kM, kN), .transpose_b = Transpose::kYes};
-  GemmCall small = call;
-  small.a.rows = small.d.rows = 64;
-  PlanningAllocator planned;
-  device_->gemm().reserve(planned, std::vector{small, call, small});
-  EXPECT_EQ(planned.use().of_libraries(), cblas_bytes(kM, kK));
-  EXPECT_EQ(planned.use().total(), 0);
-  if (planned.use().of_libraries() == 0) GTEST_SKIP() << "not known of " << device_->libraries();
-  device_->gemm().run(small);  // what it takes for any call
-  const int64_t before = resident_bytes();
-  device_->gemm().run(call);
-  EXPECT_LE(resident_bytes() - before, cblas_bytes(kM, kK) + 2 * kMiB);
+  for (const Size size :
+       {Size{1, 1, 1}, Size{13, 31, 255}, Size{14, 32, 256}, Size{15, 33, 257}, Size{75, 49, 600},
+        Size{114, 20, 9}, Size{6, 1030, 20}, Size{230, 70, 513}, Size{19, 397, 31}})
+    for (const Transpose ta : kTransposes)
+      for (const Transpose tb : kTransposes)
+        for (const Accumulate accumulate : kAccumulates)
+          for (const DType d : kTypes) {
+            const GemmProblem p{.m = size.m,
+                                .n = size.n,
+                                .k = size.k,
+                                .transpose_a = ta,
+                                .transpose_b = tb,
+                                .accumulate = accumulate,
+                                .types = {DType::kF32, DType::kBF16, d},
+                                .padding = 3};
+            const GemmOperands x(p);
+            HostMatrix want = x.d;
+            want.fill([&](int64_t row, int64_t col) { return sum_in_order(p, x, row, col); });
+            for (const int threads : {1, 2, 3, 4, 6}) {
+              SCOPED_TRACE(fmt::format("{} x {} x {}, transposes {}{}, into {}, {} threads", p.m, p.n, p.k,
+                                       int(ta), int(tb), name_of(d), threads));
+              device_ = make_cpu_device(threads);
+              HostMatrix result = x.d;
+              run(GemmOperands::call_of(p, x.a, x.b, result));
+              ASSERT_TRUE(result == want);
+            }
+          }
 }
 
-TEST_F(CpuGemmTest, LibraryIsNamed) {
-  EXPECT_NE(device_->libraries().find(cblas_description()), std::string::npos);
-  EXPECT_EQ(device_->libraries() == cblas_description(), cblas_is_optimised() && cblas_ignores_threads());
+TEST_F(CpuGemmTest, InstructionsAreNamed) {
+  EXPECT_EQ(device_->libraries(), cpu_gemm_description());
+  EXPECT_NE(cpu_gemm_description().find(" x "), std::string::npos);
 }
 
 }  // namespace

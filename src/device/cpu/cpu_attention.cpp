@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "device/cpu/row_vector.h"
 #include "device/cpu/tile_product.h"
+#include "device/cpu/transpose_block.h"
 
 namespace mpt {
 namespace {
@@ -52,22 +53,6 @@ void pack_rows(HeadSlice<T> source, const AttentionShape& s, float scale, float*
   }
 }
 
-constexpr int kBlock = 8;
-using BlockRow = float __attribute__((vector_size(4 * kBlock), aligned(4), may_alias));
-
-// Exchanges rows and columns: three times, the first half of the rows is interleaved with the second.
-void transpose_block(BlockRow (&rows)[kBlock]) {
-  for (int round = 0; round < 3; ++round) {
-    BlockRow next[kBlock];
-    for (int i = 0; i < kBlock / 2; ++i) {
-      const BlockRow &a = rows[i], &b = rows[i + kBlock / 2];
-      next[2 * i] = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
-      next[2 * i + 1] = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
-    }
-    std::copy_n(next, kBlock, rows);
-  }
-}
-
 // source[T, D] transposed and zero padded, a tile of keys at a time: target[Tp / kTile][Dp][kTile]. A tile is
 // contiguous, because rows that lie T apart would share a few sets of the first cache.
 template <class T>
@@ -75,19 +60,11 @@ void pack_transposed(HeadSlice<T> source, const AttentionShape& s, float* target
   const Padded p(s);
   for (int64_t t0 = 0; t0 < p.tokens; t0 += kBlock)
     for (int64_t d0 = 0; d0 < p.dim; d0 += kBlock) {
-      BlockRow rows[kBlock] = {};
       const int64_t height = std::clamp<int64_t>(s.seq_len - t0, 0, kBlock),
                     width = std::clamp<int64_t>(s.head_dim - d0, 0, kBlock);
-      for (int64_t t = 0; t < height; ++t) {
-        const T* from = source.data + (t0 + t) * source.stride + d0;
-        if (width == kBlock)
-          for (int64_t d = 0; d < kBlock; ++d) rows[t][d] = to_float(from[d]);
-        else
-          for (int64_t d = 0; d < width; ++d) rows[t][d] = to_float(from[d]);
-      }
-      transpose_block(rows);
-      for (int64_t d = 0; d < kBlock; ++d)
-        *reinterpret_cast<BlockRow*>(target + (t0 / kTile * p.dim + d0 + d) * kTile + t0 % kTile) = rows[d];
+      transpose_block(
+          source.data + t0 * source.stride + d0, source.stride, height, width,
+          [](T x) { return to_float(x); }, target + (t0 / kTile * p.dim + d0) * kTile + t0 % kTile, kTile);
     }
 }
 
@@ -130,7 +107,7 @@ struct Rows {
                        kRows = std::max(kTogether / kInRow, 1), kAll = kRows * kInRow;
   static int64_t at(int i) { return i / kInRow * kTile + i % kInRow * kTileLanes; }
   static RowVectors<kAll> load(const float* tile) {
-    return RowVectors<kAll>::of_each([&](int i) { return row_vector_at(tile + at(i)); });
+    return RowVectors<kAll>::of_each([&](int i) { return tile_vector_at(tile + at(i)); });
   }
   // The same number for all of a row.
   static RowVectors<kAll> each(const float* numbers) {
@@ -139,7 +116,7 @@ struct Rows {
   // Behind them zeros.
   static void store(const RowVectors<kAll>& x, float* tile) {
 #pragma GCC unroll 16
-    for (int i = 0; i < kAll; ++i) row_vector_at(tile + at(i)) = x.part[i];
+    for (int i = 0; i < kAll; ++i) tile_vector_at(tile + at(i)) = x.part[i];
     for (int row = 0; row < kRows; ++row)
       std::fill(tile + row * kTile + kColumns, tile + (row + 1) * kTile, 0.0f);
   }

@@ -80,13 +80,7 @@ class CpuDevice final : public Device {
   [[nodiscard]] std::string name() const override {
     return fmt::format("CPU: {}, {} thread{}", processor_name(), threads_, threads_ == 1 ? "" : "s");
   }
-  [[nodiscard]] std::string libraries() const override {
-    const char* slow =
-        cblas_is_optimised() ? "" : " - generic kernels: several times slower than this machine allows";
-    const char* varies =
-        cblas_ignores_threads() ? "" : " - sums may depend on the number of threads, those of BLIS do not";
-    return cblas_description() + slow + varies;
-  }
+  [[nodiscard]] std::string libraries() const override { return cpu_gemm_description(); }
   [[nodiscard]] int64_t memory_bytes() const override { return available_memory(); }
   std::unique_ptr<Allocator> make_allocator() override { return std::make_unique<CpuAllocator>(); }
 

@@ -1,77 +1,251 @@
 #include "device/cpu/cpu_gemm.h"
 
 #include <algorithm>
-#include <limits>
 
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "core/bf16.h"
 #include "core/check.h"
-#include "device/cpu/cblas.h"
-#include "device/cpu/convert_rows.h"
+#include "device/cpu/gemm_packing.h"
 
 namespace mpt {
-
-CpuGemm::CpuGemm(int threads) { set_cblas_threads(threads); }
-
-void CpuGemm::reserve(Allocator& allocator, std::span<const GemmCall> calls) {
-  const auto largest = [&](auto member) {
-    int64_t most = 0;
-    for (const GemmCall& call : calls)
-      if ((call.*member).dtype != DType::kF32) most = std::max(most, (call.*member).elements());
-    return most;
-  };
-  a_.reserve(allocator, 4 * largest(&GemmCall::a));
-  b_.reserve(allocator, 4 * largest(&GemmCall::b));
-  d_.reserve(allocator, 4 * largest(&GemmCall::d));
-  for (const GemmCall& call : calls) allocator.libraries_take(cblas_bytes(call.m(), call.k()));
-}
-
 namespace {
 
-// An FP32 matrix of the operand's shape in scratch.
-Tensor copy_of(const Tensor& operand, const Scratch& scratch) {
-  check(operand.elements() * 4 <= scratch.bytes(), "matrix product needs {} bytes of scratch, reserved {}",
-        operand.elements() * 4, scratch.bytes());
-  return {reinterpret_cast<std::byte*>(scratch.floats()), DType::kF32, operand.rows, operand.cols,
-          operand.cols};
+// The threads as a grid over D, of which each thread computes a rectangle and packs its operands for itself:
+// the grid whose rectangles have the shortest edges.
+struct Grid {
+  int64_t rows = 1, columns = 1;
+
+  Grid(const GemmCall& call, int threads) {
+    const auto edges = [&](int64_t high) {
+      return double(call.m()) / double(high) + double(call.n()) * double(high) / threads;
+    };
+    for (int64_t high = 2; high <= threads; ++high)
+      if (threads % high == 0 && edges(high) < edges(rows)) rows = high;
+    columns = threads / rows;
+  }
+};
+
+// Ranges of columns start at panels.
+IndexRange columns_of_panels(IndexRange panels, int64_t n) {
+  return {std::min(panels.begin * kPanelColumns, n), std::min(panels.end * kPanelColumns, n)};
 }
 
-// The operand itself if it is FP32, else an FP32 copy in scratch.
-Tensor widened(const Tensor& operand, const Scratch& scratch) {
-  if (operand.dtype == DType::kF32) return operand;
-  const Tensor copy = copy_of(operand, scratch);
-  widen_rows(operand, copy);
-  return copy;
-}
+// What a thread needs for a call, in floats.
+struct Workspace {
+  int64_t panels, sums = 0;
+
+  Workspace(const GemmCall& call, int threads) {
+    const Grid grid(call, threads);
+    const int64_t rows = (call.m() + grid.rows - 1) / grid.rows,
+                  columns = std::min(align_up(call.n(), kPanelColumns), kBlockColumns);
+    panels = kDepth * columns;
+    if (call.d.dtype != DType::kF32 && call.k() > kDepth) sums = rows * columns;
+  }
+  [[nodiscard]] int64_t floats() const {
+    return align_up(PackedRows::kFloats, kAlignment) + panels + align_up(sums, kAlignment);
+  }
+};
 
 float value_at(const float* scale_inv) { return scale_inv == nullptr ? 1.0f : *scale_inv; }
 
+// to = before + alpha sums, without `before` where that is null.
+template <class From, class To>
+void add_sums(const float* sums, float alpha, int64_t count, const From* before, To* to) {
+  const auto add = [&](int64_t n) {
+    if (before == nullptr) {
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) to[i] = from_float<To>(alpha * sums[i]);
+    } else {
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) to[i] = from_float<To>(to_float(before[i]) + alpha * sums[i]);
+    }
+  };
+  if (count == kPanelColumns)
+    add(kPanelColumns);
+  else
+    add(count);
+}
+
+// A rectangle of D.
+class RectangleProduct {
+ public:
+  RectangleProduct(const GemmCall& call, IndexRange rows, IndexRange panels, const Workspace& needs,
+                   float* workspace)
+      : a_{call.a, call.transpose_a == Transpose::kYes},
+        b_{call.b, call.transpose_b == Transpose::kNo},
+        d_(call.d),
+        alpha_(value_at(call.scale_inv_a) * value_at(call.scale_inv_b)),
+        accumulate_(call.accumulate),
+        rows_(EvenParts::of_at_most(rows, kBlockRows)),
+        panels_(EvenParts::of_at_most(panels, kBlockColumns / kPanelColumns)),
+        terms_(EvenParts::of_at_most({0, call.k()}, kDepth)),
+        first_row_(rows.begin),
+        packed_rows_(workspace),
+        packed_panels_(workspace + align_up(PackedRows::kFloats, kAlignment)),
+        sums_(packed_panels_ + needs.panels) {}
+
+  void run() {
+    for (int64_t column_block = 0; column_block < panels_.count(); ++column_block)
+      for (int64_t part = 0; part < terms_.count(); ++part) {
+        pack_panels(b_, columns(column_block), terms_[part], packed_panels_);
+        for (int64_t row_block = 0; row_block < rows_.count(); ++row_block) {
+          packed_rows_.pack(a_, rows_[row_block], terms_[part]);
+          multiply(row_block, column_block, part);
+        }
+      }
+  }
+
+ private:
+  [[nodiscard]] IndexRange columns(int64_t block) const { return columns_of_panels(panels_[block], d_.cols); }
+
+  // What will be packed after a block of A: the next one, and a share of the next block of B.
+  [[nodiscard]] UpcomingMemory upcoming(int64_t row_block, int64_t column_block, int64_t part) const {
+    UpcomingMemory memory;
+    const bool more_rows = row_block + 1 < rows_.count(), more_terms = part + 1 < terms_.count(),
+               more_columns = column_block + 1 < panels_.count();
+    if (more_rows || more_terms)
+      memory.follow(a_.block(rows_[more_rows ? row_block + 1 : 0], terms_[more_rows ? part : part + 1]));
+    if (more_terms || more_columns) {
+      const Tensor next =
+          b_.block(columns(more_terms ? column_block : column_block + 1), terms_[more_terms ? part + 1 : 0]);
+      const IndexRange share = EvenParts({0, next.rows}, rows_.count())[row_block];
+      memory.follow(next.row_range(share.begin, share.size()));
+    }
+    return memory;
+  }
+
+  void multiply(int64_t row_block, int64_t column_block, int64_t part) {
+    const IndexRange block = columns(column_block);
+    const EvenParts& groups = packed_rows_.groups();
+    const int64_t panels = panels_[column_block].size(), calls = panels * groups.count();
+    UpcomingMemory memory = upcoming(row_block, column_block, part);
+    const int64_t lines = std::min((memory.lines() + calls - 1) / calls, kUpcomingLines);
+    for (int64_t panel = 0; panel < panels; ++panel)
+      for (int64_t group = 0; group < groups.count(); ++group) {
+        const IndexRange rows = groups[group];
+        Tile tile{.row = rows_[row_block].begin + rows.begin,
+                  .column = block.begin + panel * kPanelColumns,
+                  .rows = rows.size(),
+                  .block = block,
+                  .part = part};
+        tile.columns = std::min(kPanelColumns, block.end - tile.column);
+        const std::byte* ahead[kUpcomingLines];
+        std::fill(memory.take(lines, ahead), ahead + kUpcomingLines, d_.data);
+        add({.a = packed_rows_.group(group),
+             .b = packed_panels_ + panel * terms_[part].size() * kPanelColumns,
+             .depth = terms_[part].size(),
+             .alpha = alpha_,
+             .accumulate = Accumulate::kNo,
+             .d = nullptr,
+             .ldd = 0,
+             .upcoming = ahead},
+            tile);
+      }
+  }
+
+  struct Tile {
+    int64_t row, column, rows;
+    IndexRange block;  // of columns
+    int64_t part;
+    int64_t columns = 0;
+  };
+
+  // Adds one part's sums to D, in place where D is FP32 and the tile whole vectors wide.
+  void add(KernelCall call, const Tile& tile) {
+    const int vectors = tile.columns <= kTileLanes ? 1 : kKernelVectors;
+    const bool first = tile.part == 0;
+    if (d_.dtype == DType::kF32 && tile.columns == vectors * kTileLanes) {
+      call.accumulate = first ? accumulate_ : Accumulate::kYes;
+      call.d = d_.as<float>() + tile.row * d_.stride + tile.column;
+      call.ldd = d_.stride;
+      return run_kernel(int(tile.rows), vectors, packed_rows_.layout(), call);
+    }
+    float sums[kKernelRows * kPanelColumns];
+    call.alpha = 1.0f;
+    call.d = sums;
+    call.ldd = kPanelColumns;
+    run_kernel(int(tile.rows), vectors, packed_rows_.layout(), call);
+    for (int64_t r = 0; r < tile.rows; ++r) add_row(sums + r * kPanelColumns, tile, r);
+  }
+
+  // The same for a row of other tiles. Between parts, sums that end as BF16 are kept in FP32.
+  void add_row(const float* sums, const Tile& tile, int64_t r) const {
+    const bool first = tile.part == 0, last = tile.part + 1 == terms_.count(),
+               adds = accumulate_ == Accumulate::kYes;
+    const int64_t at = (tile.row + r) * d_.stride + tile.column;
+    const auto add = [&](const auto* before, auto* to) { add_sums(sums, alpha_, tile.columns, before, to); };
+    if (d_.dtype == DType::kF32) {
+      float* const d = d_.as<float>() + at;
+      return add(first && !adds ? nullptr : d, d);
+    }
+    bf16* const d = d_.as<bf16>() + at;
+    const bf16* const before = adds ? d : nullptr;
+    float* const kept = sums_ + (tile.row + r - first_row_) * align_up(tile.block.size(), kPanelColumns) +
+                        tile.column - tile.block.begin;
+    if (first && last)
+      add(before, d);
+    else if (first)
+      add(before, kept);
+    else if (last)
+      add(kept, d);
+    else
+      add(kept, kept);
+  }
+
+  Factor a_, b_;
+  Tensor d_;
+  float alpha_;
+  Accumulate accumulate_;
+  EvenParts rows_, panels_, terms_;  // in blocks
+  int64_t first_row_;
+  PackedRows packed_rows_;
+  float *packed_panels_, *sums_;
+};
+
+// Waking the threads for less takes longer than the product.
+constexpr double kFlopsForThreads = 2e6;
+
 }  // namespace
+
+void CpuGemm::reserve(Allocator& allocator, std::span<const GemmCall> calls) {
+  int64_t floats = 0;
+  for (const GemmCall& call : calls) floats = std::max(floats, Workspace(call, threads_).floats());
+  scratch_.reserve(allocator, threads_ * floats * 4);
+}
 
 void CpuGemm::run(const GemmCall& call) {
   check_shapes(call);
   if (call.m() == 0 || call.n() == 0) return;
-  constexpr int64_t kMost = std::numeric_limits<int>::max();
-  check(std::max({call.m(), call.n(), call.k(), call.a.stride, call.b.stride, call.d.stride}) <= kMost,
-        "matrix product of {} x {} x {} with rows {}, {} and {} apart exceeds {}", call.m(), call.n(),
-        call.k(), call.a.stride, call.b.stride, call.d.stride, kMost);
-  const Tensor a = widened(call.a, a_), b = widened(call.b, b_);
-  const bool direct = call.d.dtype == DType::kF32;
-  const Tensor d = call.accumulate == Accumulate::kYes ? widened(call.d, d_)
-                   : direct                            ? call.d
-                                                       : copy_of(call.d, d_);
-  sgemm({.transpose_a = call.transpose_a,
-         .transpose_b = call.transpose_b,
-         .m = call.m(),
-         .n = call.n(),
-         .k = call.k(),
-         .a = a.as<float>(),
-         .lda = a.stride,
-         .b = b.as<float>(),
-         .ldb = b.stride,
-         .alpha = value_at(call.scale_inv_a) * value_at(call.scale_inv_b),
-         .beta = call.accumulate == Accumulate::kYes ? 1.0f : 0.0f,
-         .d = d.as<float>(),
-         .ldd = d.stride});
-  if (!direct) narrow_rows(d, call.d);
+  const Workspace needs(call, threads_);
+  check(threads_ * needs.floats() * 4 <= scratch_.bytes(),
+        "matrix product needs {} bytes of scratch, reserved {}", threads_ * needs.floats() * 4,
+        scratch_.bytes());
+  const Grid grid(call, threads_);
+  const EvenParts rows({0, call.m()}, grid.rows),
+      panels({0, align_up(call.n(), kPanelColumns) / kPanelColumns}, grid.columns);
+#pragma omp parallel for schedule(static) num_threads(threads_) if (flops_of(call) >= kFlopsForThreads)
+  for (int64_t part = 0; part < threads_; ++part) {
+    const IndexRange own_rows = rows[part / grid.columns], own_panels = panels[part % grid.columns];
+    if (own_rows.size() == 0 || own_panels.size() == 0) continue;
+    RectangleProduct(call, own_rows, own_panels, needs,
+                     scratch_.floats() + omp_get_thread_num() * needs.floats())
+        .run();
+  }
+}
+
+std::string cpu_gemm_description() {
+#if defined(__AVX512F__)
+  const char* instructions = "AVX-512";
+#elif defined(__AVX__) && defined(__FMA__)
+  const char* instructions = "AVX2";
+#elif defined(__aarch64__)
+  const char* instructions = "Neon";
+#else
+  const char* instructions = "baseline instructions: several times slower than most machines allow";
+#endif
+  return fmt::format("own kernels for {}, blocks of {} x {}", instructions, kKernelRows, kPanelColumns);
 }
 
 }  // namespace mpt

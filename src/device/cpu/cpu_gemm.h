@@ -1,5 +1,9 @@
-// Matrix products on the CPU through an OpenMP CBLAS. BF16 and FP8 operands are widened to FP32 scratch,
-// multiplied there, and a BF16 result is rounded once.
+// Matrix products on the CPU: blocks of the operands are packed as FP32, whatever they are stored as, and
+// multiplied in registers (gemm_kernel.h). A BF16 result is rounded once.
+//
+// D = alpha (S_1 + S_2 + ...): the terms are cut into equal parts of at most kDepth, S_i is the sum of one
+// part in the order of its terms, and the parts are added in their order. The bits depend on nothing else:
+// not on the number of threads, nor on the width of vectors on machines with fused multiply-adds.
 #pragma once
 
 #include <string>
@@ -11,19 +15,16 @@ namespace mpt {
 
 class CpuGemm final : public Gemm {
  public:
-  explicit CpuGemm(int threads);
+  explicit CpuGemm(int threads) : threads_(threads) {}
   void reserve(Allocator& allocator, std::span<const GemmCall> calls) override;
   void run(const GemmCall& call) override;
 
  private:
-  Scratch a_, b_, d_;  // FP32 copies of operands
+  int threads_;
+  Scratch scratch_;  // of each thread: packed blocks, and sums of a result that is not FP32
 };
 
-// Library, version and the kernel it chose for this machine: "BLIS 0.9.0 (zen3 kernels, 2 threads)".
-std::string cblas_description();
-// False if the library fell back to kernels that do not use this machine's vector instructions.
-bool cblas_is_optimised();
-// Whether its products have the same bits with any number of threads, as far as is known.
-bool cblas_ignores_threads();
+// The instructions that products were compiled for: "AVX-512, blocks of 14 x 32".
+std::string cpu_gemm_description();
 
 }  // namespace mpt

@@ -14,9 +14,6 @@ namespace mpt {
 using RowVector = TileVector;
 using RowBits = uint32_t __attribute__((vector_size(sizeof(RowVector))));
 
-inline RowVector& row_vector_at(float* row) { return *reinterpret_cast<RowVector*>(row); }
-inline const RowVector& row_vector_at(const float* row) { return *reinterpret_cast<const RowVector*>(row); }
-
 // b where a is NaN, as max_of.
 inline RowVector larger(RowVector a, RowVector b) { return a > b ? a : b; }
 inline RowVector sum(RowVector a, RowVector b) { return a + b; }

@@ -1,13 +1,13 @@
 // Small dense products for the tiles of attention: C (+)= A B with B's rows contiguous, held in registers.
 //
 // A block of outputs takes three quarters of the vector registers, rows of B and one broadcast of A the rest:
-// 6 x 16 outputs with the 16 registers of AVX2, 8 x 48 or 6 x 64 with the 32 of AVX-512. The vectors are the
-// compiler's own (GCC/Clang vector extension), so other instruction sets use the same source.
+// 6 x 16 outputs with the 16 registers of AVX2, 8 x 48 or 6 x 64 with the 32 of AVX-512.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
+#include "device/cpu/tile_vector.h"
 #include "device/gemm.h"
 
 namespace mpt {
@@ -41,17 +41,6 @@ struct TileProduct {
 
 inline constexpr int64_t kTileColumns = 16;
 
-#if defined(__AVX512F__)
-inline constexpr int kTileLanes = 16, kTileRegisters = 32;
-#elif defined(__aarch64__)
-inline constexpr int kTileLanes = 4, kTileRegisters = 32;
-#elif defined(__AVX__)
-inline constexpr int kTileLanes = 8, kTileRegisters = 16;
-#else
-inline constexpr int kTileLanes = 4, kTileRegisters = 16;
-#endif
-using TileVector = float __attribute__((vector_size(4 * kTileLanes), aligned(4), may_alias));
-
 template <int kRows, int kVectors, Accumulate kAccumulate>
 [[gnu::always_inline]] inline void tile_block(const TileProduct& p, int64_t row, int64_t col) {
   TileVector sums[kRows][kVectors];
@@ -59,7 +48,7 @@ template <int kRows, int kVectors, Accumulate kAccumulate>
   for (int i = 0; i < kRows; ++i)
     for (int v = 0; v < kVectors; ++v) {
       if constexpr (kAccumulate == Accumulate::kYes)
-        sums[i][v] = *reinterpret_cast<const TileVector*>(c + i * p.ldc + v * kTileLanes);
+        sums[i][v] = tile_vector_at(c + i * p.ldc + v * kTileLanes);
       else
         sums[i][v] = TileVector{};
     }
@@ -69,13 +58,12 @@ template <int kRows, int kVectors, Accumulate kAccumulate>
   const float* b = p.b + first * p.ldb + col;
   for (int64_t k = first; k < end; ++k, a += p.a.col_stride, b += p.ldb) {
     TileVector of_b[kVectors];
-    for (int v = 0; v < kVectors; ++v) of_b[v] = *reinterpret_cast<const TileVector*>(b + v * kTileLanes);
+    for (int v = 0; v < kVectors; ++v) of_b[v] = tile_vector_at(b + v * kTileLanes);
     for (int i = 0; i < kRows; ++i)
       for (int v = 0; v < kVectors; ++v) sums[i][v] += a[i * p.a.row_stride] * of_b[v];
   }
   for (int i = 0; i < kRows; ++i)
-    for (int v = 0; v < kVectors; ++v)
-      *reinterpret_cast<TileVector*>(c + i * p.ldc + v * kTileLanes) = sums[i][v];
+    for (int v = 0; v < kVectors; ++v) tile_vector_at(c + i * p.ldc + v * kTileLanes) = sums[i][v];
 }
 
 // All rows of kVectors vectors of columns.

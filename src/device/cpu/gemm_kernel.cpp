@@ -1,0 +1,73 @@
+#include "device/cpu/gemm_kernel.h"
+
+#include <array>
+#include <utility>
+
+namespace mpt {
+namespace {
+
+template <int kRows, int kVectors, Transpose kLayout>
+void kernel(const KernelCall& call) {
+  constexpr bool kTermsTogether = kLayout == Transpose::kYes;
+  constexpr int64_t kTerm = kTermsTogether ? kTermStride : 1, kRow = kTermsTogether ? 1 : kRowStride;
+  constexpr int kUnrolled = 4;
+  TileVector sums[kRows][kVectors] = {};
+  const float *a = call.a, *b = call.b;
+  const auto add_term = [&](int64_t term) __attribute__((always_inline)) {
+    TileVector of_b[kVectors];
+    for (int v = 0; v < kVectors; ++v) of_b[v] = tile_vector_at(b + term * kPanelColumns + v * kTileLanes);
+    for (int i = 0; i < kRows; ++i)
+      for (int v = 0; v < kVectors; ++v) sums[i][v] += a[term * kTerm + i * kRow] * of_b[v];
+  };
+  const float* row = call.d;  // of those whose lines were not asked for
+  int rows_left = kRows;
+  int64_t term = 0;
+  for (; term + kTermsPerLine <= call.depth; term += kTermsPerLine) {
+    __builtin_prefetch(call.upcoming[term / kTermsPerLine], 0, 2);
+    if (rows_left-- > 0) {
+      for (int v = 0; v < kVectors; ++v) __builtin_prefetch(row + v * kTileLanes, 1, 3);
+      row += call.ldd;
+    }
+    for (int64_t some = 0; some < kTermsPerLine; some += kUnrolled) {
+#pragma GCC unroll 4
+      for (int64_t t = 0; t < kUnrolled; ++t) add_term(t);
+      a += kUnrolled * kTerm;
+      b += kUnrolled * kPanelColumns;
+    }
+  }
+  for (; term < call.depth; ++term) {
+    add_term(0);
+    a += kTerm;
+    b += kPanelColumns;
+  }
+  for (int i = 0; i < kRows; ++i)
+    for (int v = 0; v < kVectors; ++v) {
+      TileVector& d = tile_vector_at(call.d + i * call.ldd + v * kTileLanes);
+      if (call.accumulate == Accumulate::kYes)
+        d += call.alpha * sums[i][v];
+      else
+        d = call.alpha * sums[i][v];
+    }
+}
+
+using Kernel = void (*)(const KernelCall&);
+using KernelsOfRows = std::array<Kernel, kKernelRows>;
+
+template <int kVectors, Transpose kLayout>
+constexpr KernelsOfRows kKernels = []<int... kRow>(std::integer_sequence<int, kRow...>) {
+  return KernelsOfRows{kernel<kRow + 1, kVectors, kLayout>...};
+}
+(std::make_integer_sequence<int, kKernelRows>{});
+
+}  // namespace
+
+void run_kernel(int rows, int vectors, Transpose layout_of_a, const KernelCall& call) {
+  static_assert(kKernelVectors == 2);
+  const KernelsOfRows& kernels =
+      layout_of_a == Transpose::kYes
+          ? (vectors == 1 ? kKernels<1, Transpose::kYes> : kKernels<2, Transpose::kYes>)
+          : (vectors == 1 ? kKernels<1, Transpose::kNo> : kKernels<2, Transpose::kNo>);
+  kernels[size_t(rows) - 1](call);
+}
+
+}  // namespace mpt

@@ -1,0 +1,164 @@
+#include "device/cpu/gemm_packing.h"
+
+#include <algorithm>
+
+#include "core/bf16.h"
+#include "core/float_format.h"
+#include "device/cpu/transpose_block.h"
+
+namespace mpt {
+namespace {
+
+// What is stored of a number, and its value.
+struct Fp32Element {
+  using Stored = float;
+  static float value(float x) { return x; }
+};
+struct Bf16Element {
+  using Stored = bf16;
+  static float value(bf16 x) { return to_float(x); }
+};
+template <FloatFormat kFormat>
+struct Fp8Element {
+  using Stored = uint8_t;
+  static float value(uint8_t code) { return decode<kFormat>(code); }
+};
+
+template <class F>
+void with_element(DType type, const F& f) {
+  switch (type) {
+    case DType::kBF16:
+      return f.template operator()<Bf16Element>();
+    case DType::kE4M3:
+      return f.template operator()<Fp8Element<kE4M3>>();
+    case DType::kE5M2:
+      return f.template operator()<Fp8Element<kE5M2>>();
+    default:
+      return f.template operator()<Fp32Element>();
+  }
+}
+
+template <class Element>
+const typename Element::Stored* row_of(const Tensor& block, int64_t row) {
+  return block.as<typename Element::Stored>() + row * block.stride;
+}
+
+template <class Element>
+void copy(const typename Element::Stored* from, int64_t count, float* to) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) to[i] = Element::value(from[i]);
+}
+
+template <class Element>
+void pack_rows(const Tensor& block, float* to) {
+  for (int64_t row = 0; row < block.rows; ++row)
+    copy<Element>(row_of<Element>(block, row), block.cols, to + row * kRowStride);
+}
+
+// A term of all groups in turn, because that is how they lie in memory. A whole kTermStride is copied where
+// there are as many columns, which is faster; the kernel leaves those of the next group out.
+template <class Element>
+void pack_terms(const Tensor& block, const EvenParts& groups, float* to) {
+  IndexRange columns[kBlockRows / kKernelRows];
+  for (int64_t g = 0; g < groups.count(); ++g) columns[g] = groups[g];
+  for (int64_t term = 0; term < block.rows; ++term) {
+    const typename Element::Stored* from = row_of<Element>(block, term);
+    for (int64_t g = 0; g < groups.count(); ++g) {
+      float* target = to + g * PackedRows::kGroupFloats + term * kTermStride;
+      if (columns[g].begin + kTermStride <= block.cols)
+        copy<Element>(from + columns[g].begin, kTermStride, target);
+      else
+        copy<Element>(from + columns[g].begin, columns[g].size(), target);
+    }
+  }
+}
+
+// b[terms, columns]: a term of some panels in turn, so that what is read from it lies together.
+template <class Element>
+void pack_term_rows(const Tensor& block, float* to) {
+  constexpr int64_t kTogether = 4 * kPanelColumns;
+  const int64_t depth = block.rows, whole = block.cols / kPanelColumns * kPanelColumns;
+  for (int64_t first = 0; first < whole; first += kTogether)
+    for (int64_t term = 0; term < depth; ++term)
+      for (int64_t column = first; column < std::min(first + kTogether, whole); column += kPanelColumns)
+        copy<Element>(row_of<Element>(block, term) + column, kPanelColumns,
+                      to + column * depth + term * kPanelColumns);
+  if (whole == block.cols) return;
+  for (int64_t term = 0; term < depth; ++term) {
+    float* const target = to + whole * depth + term * kPanelColumns;
+    copy<Element>(row_of<Element>(block, term) + whole, block.cols - whole, target);
+    std::fill(target + block.cols - whole, target + kPanelColumns, 0.0f);
+  }
+}
+
+// b[columns, terms]
+template <class Element>
+void pack_term_columns(const Tensor& block, float* to) {
+  const int64_t depth = block.cols;
+  for (int64_t column = 0; column < align_up(block.rows, kPanelColumns); column += kBlock) {
+    const int64_t height = std::clamp<int64_t>(block.rows - column, 0, kBlock);
+    float* const target = to + column / kPanelColumns * kPanelColumns * depth + column % kPanelColumns;
+    const auto* from = row_of<Element>(block, height > 0 ? column : 0);
+    int64_t term = 0;
+    for (; term + kBlock <= depth; term += kBlock)
+      transpose_block(from + term, block.stride, height, kBlock, Element::value,
+                      target + term * kPanelColumns, kPanelColumns);
+    for (; term < depth; ++term)
+      for (int64_t c = 0; c < kBlock; ++c)
+        target[term * kPanelColumns + c] = c < height ? Element::value(from[c * block.stride + term]) : 0.0f;
+  }
+}
+
+}  // namespace
+
+void PackedRows::pack(const Factor& a, IndexRange rows, IndexRange terms) {
+  groups_ = EvenParts::of_at_most({0, rows.size()}, kKernelRows);
+  layout_ = a.terms_are_rows ? Transpose::kYes : Transpose::kNo;
+  with_element(a.matrix.dtype, [&]<class Element>() {
+    if (a.terms_are_rows)
+      pack_terms<Element>(a.block(rows, terms), groups_, floats_);
+    else
+      pack_rows<Element>(a.block(rows, terms), floats_);
+  });
+}
+
+const float* PackedRows::group(int64_t index) const {
+  return floats_ + (layout_ == Transpose::kYes ? index * kGroupFloats : groups_[index].begin * kRowStride);
+}
+
+void pack_panels(const Factor& b, IndexRange columns, IndexRange terms, float* floats) {
+  with_element(b.matrix.dtype, [&]<class Element>() {
+    if (b.terms_are_rows)
+      pack_term_rows<Element>(b.block(columns, terms), floats);
+    else
+      pack_term_columns<Element>(b.block(columns, terms), floats);
+  });
+}
+
+void UpcomingMemory::follow(const Tensor& block) {
+  const int64_t element = size_of(block.dtype);
+  if (block.elements() > 0)
+    blocks_[count_++] = {block.data, block.rows, block.cols * element, block.stride * element};
+}
+
+int64_t UpcomingMemory::lines() const {
+  int64_t lines = 0;
+  for (int i = 0; i < count_; ++i) lines += blocks_[i].count * ((blocks_[i].bytes + kLine - 1) / kLine);
+  return lines;
+}
+
+const std::byte** UpcomingMemory::take(int64_t count, const std::byte** lines) {
+  for (; count > 0 && block_ < count_; --count) {
+    const Rows& rows = blocks_[block_];
+    *lines++ = rows.first + row_ * rows.stride + byte_;
+    byte_ += kLine;
+    if (byte_ < rows.bytes) continue;
+    byte_ = 0;
+    if (++row_ < rows.count) continue;
+    row_ = 0;
+    ++block_;
+  }
+  return lines;
+}
+
+}  // namespace mpt
