@@ -5,7 +5,8 @@
 //   step_bench --breakdown ...                  also milliseconds a step by operation, of these themselves
 //   step_bench --bound ...                      of fp32/adamw also the bound (step_bound.h), its parts in
 //                                               milliseconds, and % of it: its products are run between the
-//                                               steps, and both sides are medians
+//                                               steps, and both sides are medians. Where OpenBLAS is found,
+//                                               its time for these products over ours as well
 // Counters: tokens/s, what of a step the optimizer takes (median), and % of the FP32 product rate measured in
 // the same process (formula: train/throughput.h).
 #include <algorithm>
@@ -27,6 +28,9 @@
 #include "run_benchmarks.h"
 #include "shapes.h"
 #include "step_bound.h"
+#ifdef MPT_WITH_OPENBLAS
+#include "openblas_gemm.h"
+#endif
 #include "train/run_model.h"
 #include "train/throughput.h"
 
@@ -120,6 +124,9 @@ class Bound {
   }
   void measure() {
     product_seconds_.push_back(cold_.seconds(products_));
+#ifdef MPT_WITH_OPENBLAS
+    openblas_seconds_.push_back(cold_.seconds(products_, openblas_));
+#endif
     for (int i = 0; i < 3; ++i) large_seconds_.push_back(cold_.seconds(std::array{large_product()}));
   }
   void count(benchmark::State& state, const std::vector<double>& steps) const {
@@ -132,6 +139,8 @@ class Bound {
     state.counters["products ms"] = 1e3 * products;
     state.counters["attention ms"] = 1e3 * attention;
     state.counters["passes ms"] = 1e3 * passes;
+    if (!openblas_seconds_.empty())
+      state.counters["x_products_of_openblas"] = median_of(openblas_seconds_) / products;
     state.counters["%bound"] = 100 * (products + attention + passes) / median_of(steps);
   }
 
@@ -139,7 +148,10 @@ class Bound {
   const Shape& shape_;
   std::vector<GemmCall> products_;
   ColdProducts cold_;
-  std::vector<double> product_seconds_, large_seconds_;
+#ifdef MPT_WITH_OPENBLAS
+  OpenBlasGemm openblas_{omp_get_max_threads()};
+#endif
+  std::vector<double> product_seconds_, openblas_seconds_, large_seconds_;
 };
 
 // Self times by operation: of all ranges of a name, forward and backward.

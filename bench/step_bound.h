@@ -86,8 +86,10 @@ class ColdProducts {
  public:
   // For these calls. The device outlives this.
   ColdProducts(Device& device, std::span<const GemmCall> calls);
-  // Runs products of the shapes and strides of `calls`, whose own tensors are not touched.
-  double seconds(std::span<const GemmCall> calls);
+  // Runs products of the shapes and strides of `calls`, whose own tensors are not touched: the device's, or
+  // those of another library on the same memory.
+  double seconds(std::span<const GemmCall> calls) { return seconds(calls, device_.gemm()); }
+  double seconds(std::span<const GemmCall> calls, Gemm& gemm);
 
  private:
   // Memory that is handed out in turn.

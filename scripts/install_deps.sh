@@ -16,14 +16,11 @@ build=(cmake ninja-build g++ libfmt-dev libspdlog-dev nlohmann-json3-dev libcli1
        zlib1g-dev libxxhash-dev)
 run=(python3 python3-matplotlib)
 mpi=(libopenmpi-dev openmpi-bin)
-dev=(libgtest-dev libbenchmark-dev libboost-context-dev "${mpi[@]}")
+# OpenBLAS for a benchmark, which compares our products with its own.
+dev=(libgtest-dev libbenchmark-dev libboost-context-dev libopenblas-openmp-dev "${mpi[@]}")
 # An independent implementation of the small formats for the tests to compare with, where the distribution has it.
 oracles=(llvm-19-dev)
 tools=(clang-format clang-tidy shellcheck ccache)
-# One of these, best first. Only OpenMP builds: a pthread BLAS beside OpenMP loops costs up to four times the run time.
-blas=(libblis-openmp-dev libopenblas-openmp-dev)
-# With AVX-512 both, of which cmake/FindCBLAS.cmake chooses.
-if grep -qw avx512f /proc/cpuinfo 2>/dev/null; then build+=(libopenblas-openmp-dev); fi
 
 usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
@@ -42,7 +39,7 @@ for argument in "$@"; do
 done
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-  die "no apt on this system. Install by hand what answers to: ${wanted[*]} ${blas[0]}"
+  die "no apt on this system. Install by hand what answers to: ${wanted[*]}"
 fi
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Abbrev}' "$1" 2>/dev/null)" = "ii " ]; }
@@ -52,12 +49,6 @@ has_candidate() { [[ $(LC_ALL=C apt-cache policy "$1" 2>/dev/null) == *"Candidat
 missing_packages() {
   local package
   for package in "${wanted[@]}"; do installed "$package" || say "$package"; done
-}
-
-best_blas() {
-  local package
-  for package in "${blas[@]}"; do if has_candidate "$package"; then say "$package"; return; fi; done
-  say "${blas[0]}"
 }
 
 as_root() {
@@ -73,21 +64,17 @@ as_root() {
 apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 "$@" </dev/null; }
 
 mapfile -t missing < <(missing_packages)
-need_blas=no
-installed "$(best_blas)" || need_blas=yes
 
-if [ ${#missing[@]} -eq 0 ] && [ $need_blas = no ]; then
-  say "dependencies: all ${#wanted[@]} packages and an OpenMP BLAS are installed"
+if [ ${#missing[@]} -eq 0 ]; then
+  say "dependencies: all ${#wanted[@]} packages are installed"
   exit 0
 fi
 if [ $check_only = yes ]; then
-  if [ $need_blas = yes ]; then missing+=("$(best_blas)"); fi
   say "dependencies: missing ${missing[*]}"
   exit 1
 fi
 
 apt update -q || die "apt-get update failed; are the package sources of this machine reachable?"
-if [ $need_blas = yes ]; then missing+=("$(best_blas)"); fi
 for package in "${optional[@]}"; do
   if has_candidate "$package" && ! installed "$package"; then missing+=("$package"); fi
 done
