@@ -35,7 +35,7 @@ FIRST = 2  # steps at the start that do not count
 STEPS = 7
 ATTEMPTS = 4  # of a point while others use the processors
 MIB = 2**20
-ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 LABELS = {"seconds": "seconds", "peak MiB": "peak memory, MiB", "resume seconds": "resume, seconds"}
 
 

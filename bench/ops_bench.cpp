@@ -1,6 +1,6 @@
 // The operations of a training step, one at a time: passes over activations, attention, products and casts.
 //
-//   OMP_WAIT_POLICY=passive ops_bench --benchmark_filter=swiglu
+//   GOMP_SPINCOUNT=2000 ops_bench --benchmark_filter=swiglu
 // Names: <operation>/<shape>/<storage type>, shapes as in shapes.h. Attention counts the causal half of its
 // products: two forward, and backward five, with the scores computed again.
 // Counters: GB/s of the bytes that must move at least, each operand once, and its percentage of what memory

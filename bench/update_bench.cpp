@@ -1,7 +1,7 @@
 // The optimizer's part of a step: updates by every rule in every weight format, the gradients' norm, and the
 // decoding of scaled weights for products. Of all matrices of the linear layers of shape E at once.
 //
-//   OMP_WAIT_POLICY=passive update_bench --benchmark_filter=m_plus_adam/nvfp4
+//   GOMP_SPINCOUNT=2000 update_bench --benchmark_filter=m_plus_adam/nvfp4
 // Names: update/<rule>/<weight format>/<rounding of the written weight>; states and gradients are fp32 beside
 // fp32 and bf16 beside everything else, and apollo_e is M+Adam with the projected second moment of a whole
 // matrix. Counters: GB/s of the bytes that must move at least (weights, scales, residuals and states are read

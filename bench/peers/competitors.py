@@ -39,7 +39,7 @@ def threads_settings(threads):
 def benchmarked(program, pattern, seconds):
     """Counters of the first benchmark that the pattern finds, run in a process of its own."""
     command = [program, f"--benchmark_filter={pattern}", "--benchmark_format=json", f"--benchmark_min_time={seconds}"]
-    finished = child.run(command, {"OMP_WAIT_POLICY": "passive"})  # as the program sets it for itself
+    finished = child.run(command, child.WAITING)
     found = json.loads(finished.output)["benchmarks"]
     if not found:
         raise child.Failed(f"{pathlib.Path(program).name}: no benchmark matches {pattern}")
@@ -54,7 +54,7 @@ def trained(program, shape):
         path = write_configuration(scratch / "run.json",
                                    configuration(SHAPES[shape], "run", tokens, scratch, MEMORY_STEPS))
         plan = json.loads(child.run([program, "plan", "--config", path, "--json"]).output)
-        finished = child.run([program, "train", "--config", path], {"OMP_WAIT_POLICY": "passive"})
+        finished = child.run([program, "train", "--config", path])
     return {"peak MiB": finished.peak_bytes / MIB, "plan MiB": planned_bytes(plan) / MIB}
 
 

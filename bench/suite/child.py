@@ -10,6 +10,7 @@ import threading
 import time
 import typing
 
+WAITING = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "2000"}  # of benchmarks, as mpretrain sets it for itself
 SHOWN = 1500  # characters of what a failed program said
 
 

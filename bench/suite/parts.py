@@ -123,7 +123,7 @@ def program_part(name, title, program, filters=(".*", ".*"), seconds=(0.5, 0.01)
         say(f"{program}, {filters[options.quick]}")
         command = [path, *more, f"--benchmark_min_time={seconds[options.quick]}", "--benchmark_format=json"]
         def once(wanted):
-            finished = child.run([*command, f"--benchmark_filter={wanted}"], {"OMP_WAIT_POLICY": "passive"})
+            finished = child.run([*command, f"--benchmark_filter={wanted}"], child.WAITING)
             return benchmarks_of(finished.output, program)
         return repeated(once, filters[options.quick], options.attempts, say)
 
