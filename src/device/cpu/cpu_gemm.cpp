@@ -8,6 +8,7 @@
 #include "core/bf16.h"
 #include "core/check.h"
 #include "device/cpu/gemm_packing.h"
+#include "device/cpu/upcoming_memory.h"
 
 namespace mpt {
 namespace {

@@ -144,30 +144,4 @@ void pack_panels(const Factor& b, IndexRange columns, IndexRange terms, float* f
   });
 }
 
-void UpcomingMemory::follow(const Tensor& block) {
-  const int64_t element = size_of(block.dtype);
-  if (block.elements() > 0)
-    blocks_[count_++] = {block.data, block.rows, block.cols * element, block.stride * element};
-}
-
-int64_t UpcomingMemory::lines() const {
-  int64_t lines = 0;
-  for (int i = 0; i < count_; ++i) lines += blocks_[i].count * ((blocks_[i].bytes + kLine - 1) / kLine);
-  return lines;
-}
-
-const std::byte** UpcomingMemory::take(int64_t count, const std::byte** lines) {
-  for (; count > 0 && block_ < count_; --count) {
-    const Rows& rows = blocks_[block_];
-    *lines++ = rows.first + row_ * rows.stride + byte_;
-    byte_ += kLine;
-    if (byte_ < rows.bytes) continue;
-    byte_ = 0;
-    if (++row_ < rows.count) continue;
-    row_ = 0;
-    ++block_;
-  }
-  return lines;
-}
-
 }  // namespace mpt

@@ -49,24 +49,4 @@ class PackedRows {
 // filled up with zeros: panel p at floats + p * depth * kPanelColumns.
 void pack_panels(const Factor& b, IndexRange columns, IndexRange terms, float* floats);
 
-// The memory of blocks that are packed next, a line at a time.
-class UpcomingMemory {
- public:
-  void follow(const Tensor& block);
-  [[nodiscard]] int64_t lines() const;  // that are left
-  // The next `count` of them, or what there is, into `lines`; returns where they end.
-  const std::byte** take(int64_t count, const std::byte** lines);
-
- private:
-  struct Rows {
-    const std::byte* first = nullptr;
-    int64_t count = 0, bytes = 0, stride = 0;
-  };
-  static constexpr int64_t kLine = 64;  // bytes
-
-  Rows blocks_[2];
-  int count_ = 0, block_ = 0;
-  int64_t row_ = 0, byte_ = 0;
-};
-
 }  // namespace mpt

@@ -1,0 +1,44 @@
+#include "device/cpu/upcoming_memory.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+
+namespace mpt {
+
+void UpcomingMemory::follow(const Tensor& block) {
+  check(count_ < kMostBlocks, "more than {} blocks to ask for", kMostBlocks);
+  const int64_t element = size_of(block.dtype);
+  if (block.elements() > 0)
+    blocks_[size_t(count_++)] = {block.data, block.rows, block.stride * element,
+                                 (block.cols * element + kLine - 1) / kLine};
+}
+
+int64_t UpcomingMemory::lines() const {
+  int64_t lines = 0;
+  for (const Rows& rows : blocks_) lines += rows.count * rows.lines;
+  return lines;
+}
+
+const std::byte** UpcomingMemory::take(int64_t count, const std::byte** lines) {
+  while (count > 0) {
+    if (lines_of_row_ == 0) {
+      while (block_ < count_ && blocks_[size_t(block_)].count == 0) ++block_;
+      if (block_ == count_) break;
+      Rows& rows = blocks_[size_t(block_)];
+      line_ = rows.next;
+      lines_of_row_ = rows.lines;
+      rows.next += rows.stride;
+      --rows.count;
+    }
+    const int64_t some = std::min(count, lines_of_row_);
+    for (int64_t i = 0; i < some; ++i) lines[i] = line_ + i * kLine;
+    lines += some;
+    line_ += some * kLine;
+    lines_of_row_ -= some;
+    count -= some;
+  }
+  return lines;
+}
+
+}  // namespace mpt
