@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "core/host_device.h"
@@ -18,6 +19,17 @@ namespace mpt {
 // Elements of a unit: consecutive elements of one row; the last unit of a row may be shorter.
 // A multiple of every scale block.
 inline constexpr int kUnit = 256;
+
+// Contiguous memory of a row: what of its elements is read or written there.
+struct RowMemory {
+  const std::byte* first;
+  int64_t bytes, left = bytes;
+
+  template <class T>
+  static RowMemory of(const T* first, int64_t count) {
+    return {reinterpret_cast<const std::byte*>(first), first == nullptr ? 0 : count * int64_t(sizeof(T))};
+  }
+};
 
 // The CPU's group: one lane, whose loops the compiler vectorises.
 struct SerialGroup {

@@ -5,7 +5,9 @@
 //   exec.units(n, f)      f(group, unit)  group.reduce_max only: the same bits for any lanes and threads
 //   Exec::Group           the group it hands to f
 //
-// f is a functor of plain pointers and numbers, copied to where it runs. One of units may have
+// f is a functor of plain pointers and numbers, copied to where it runs. One of rows may have memory(row),
+// which says where that row is read and written (RowMemory), for backends that ask for memory ahead. One of
+// units may have
 // run(group, first, end) as well, which does the same for a stretch of them: a backend whose groups work
 // through many spares what they have in common.
 #pragma once

@@ -1,8 +1,11 @@
 // Iteration on the CPU: OpenMP threads over rows and units, SIMD within.
 #pragma once
 
+#include <algorithm>
+
 #include <omp.h>
 
+#include "device/cpu/next_row.h"
 #include "device/exec.h"
 
 namespace mpt {
@@ -19,7 +22,7 @@ struct CpuExec {
   template <class F>
   void rows(int64_t n, const F& f) const {
 #pragma omp parallel for schedule(static) if (n > 1)
-    for (int64_t row = 0; row < n; ++row) f(SerialGroup{}, row);
+    for (int64_t row = 0; row < n; ++row) run_row(f, row, n);
   }
   template <class F>
   void units(int64_t n, const F& f) const {
@@ -31,6 +34,15 @@ struct CpuExec {
   }
 
  private:
+  template <class F>
+  static void run_row(const F& f, int64_t row, int64_t rows) {
+    if constexpr (requires { f.memory(row); }) {
+      NextRow next(f.memory(std::min(row + 1, rows - 1)));
+      f(RowGroup(next), row);
+    } else {
+      f(SerialGroup{}, row);
+    }
+  }
   template <class F>
   static void run(const F& f, int64_t first, int64_t end) {
     if constexpr (requires { f.run(SerialGroup{}, first, end); })

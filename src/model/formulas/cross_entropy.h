@@ -4,9 +4,11 @@
 // A target of -1 is not predicted: loss 0, gradient 0.
 #pragma once
 
+#include <array>
 #include <type_traits>
 
 #include "core/bf16.h"
+#include "core/group.h"
 #include "core/host_device.h"
 #include "core/softmax_exp.h"
 
@@ -53,6 +55,10 @@ struct CrossEntropy {
   float* losses;           // [rows]
   int64_t cols;            // V
   const float* scale;      // of the gradient: 1 / targets of the step; null: loss only
+
+  [[nodiscard]] std::array<RowMemory, 1> memory(int64_t row) const {
+    return {RowMemory::of(logits + row * cols, cols)};
+  }
 
   template <class G>
   MPT_HD void operator()(G group, int64_t row) const {

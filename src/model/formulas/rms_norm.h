@@ -4,7 +4,10 @@
 // x / rms is rounded to the storage type before the gain, as Hugging Face's LLaMA does.
 #pragma once
 
+#include <array>
+
 #include "core/bf16.h"
+#include "core/group.h"
 #include "core/host_device.h"
 #include "core/scalar_math.h"
 
@@ -49,6 +52,11 @@ struct AddRmsNormForward {
   const T* gain;      // [C]
   int64_t cols;
   float eps;
+
+  [[nodiscard]] std::array<RowMemory, 4> memory(int64_t row) const {
+    const auto of = [&](auto* rows) { return RowMemory::of(rows ? rows + row * cols : nullptr, cols); };
+    return {of(residual), of(branch), branch ? of(sum) : of(branch), of(out)};
+  }
 
   template <class G>
   MPT_HD void operator()(G group, int64_t row) const {

@@ -5,7 +5,10 @@
 // Backward is the rotation by the negative angle.
 #pragma once
 
+#include <array>
+
 #include "core/bf16.h"
+#include "core/group.h"
 #include "core/host_device.h"
 
 namespace mpt {
@@ -30,6 +33,10 @@ struct Rope {
   int64_t seq_len;  // token n is at position first_position + n % seq_len
   int64_t first_position;
   float direction;  // +1 forward, -1 backward
+
+  [[nodiscard]] std::array<RowMemory, 1> memory(int64_t token) const {
+    return {RowMemory::of(qkv + token * stride, rotated_heads * head_dim)};
+  }
 
   template <class G>
   MPT_HD void operator()(G group, int64_t token) const {

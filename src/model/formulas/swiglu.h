@@ -1,7 +1,10 @@
 // SwiGLU: y = silu(gate) * up, silu(x) = x / (1 + e^-x) (Shazeer).
 #pragma once
 
+#include <array>
+
 #include "core/bf16.h"
+#include "core/group.h"
 #include "core/host_device.h"
 #include "core/scalar_math.h"
 
@@ -36,6 +39,10 @@ struct SwigluForward {
   Out* out;          // [N, F]
   int64_t cols;      // F
 
+  [[nodiscard]] std::array<RowMemory, 2> memory(int64_t row) const {
+    return {RowMemory::of(gate_up + 2 * row * cols, 2 * cols), RowMemory::of(out + row * cols, cols)};
+  }
+
   template <class G>
   MPT_HD void operator()(G group, int64_t row) const {
     const T *gate = gate_up + 2 * row * cols, *up = gate + cols;
@@ -50,6 +57,10 @@ struct SwigluBackward {
   T* gate_up;      // [N, 2F]
   const T* d_out;  // [N, F]
   int64_t cols;    // F
+
+  [[nodiscard]] std::array<RowMemory, 2> memory(int64_t row) const {
+    return {RowMemory::of(gate_up + 2 * row * cols, 2 * cols), RowMemory::of(d_out + row * cols, cols)};
+  }
 
   template <class G>
   MPT_HD void operator()(G group, int64_t row) const {
