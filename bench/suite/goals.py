@@ -17,6 +17,7 @@ class Goal(typing.NamedTuple):
 SHAPE = r"([A-E])"
 GOALS = [
     Goal("FP32 step against its bound, %", rf"bound: {SHAPE}/fp32/adamw %bound", 92),
+    Goal("OpenBLAS's time for the products of a step over ours", rf"bound: {SHAPE}/.* x_products_of_openblas", 1.0),
     Goal("tokens/s over tuned PyTorch's", rf"peers: {SHAPE} ours_fp32 / pytorch_tuned",
          dict(A=1.12, B=1.28, C=1.06, D=1.12, E=1.15)),
     Goal("tokens/s over installed PyTorch's", rf"peers: {SHAPE} ours_fp32 / pytorch_installed", 2.2),

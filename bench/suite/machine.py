@@ -1,4 +1,4 @@
-"""What the figures were measured on: processor, BLAS, compiler, commit, load. No path and no name of the machine."""
+"""What the figures were measured on: processor, products, compiler, commit, load. No path and no name of the machine."""
 
 import datetime
 import json
