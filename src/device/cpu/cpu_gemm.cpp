@@ -55,7 +55,7 @@ float value_at(const float* scale_inv) { return scale_inv == nullptr ? 1.0f : *s
 template <class From, class To>
 void add_sums(const float* sums, float alpha, int64_t count, const From* before, To* to) {
   const auto add = [&](int64_t n) {
-    if (before == nullptr) {
+    if (before == nullptr) {  // NOLINT(bugprone-branch-clone): it does not see the loops
 #pragma omp simd
       for (int64_t i = 0; i < n; ++i) to[i] = from_float<To>(alpha * sums[i]);
     } else {
@@ -63,10 +63,8 @@ void add_sums(const float* sums, float alpha, int64_t count, const From* before,
       for (int64_t i = 0; i < n; ++i) to[i] = from_float<To>(to_float(before[i]) + alpha * sums[i]);
     }
   };
-  if (count == kPanelColumns)
-    add(kPanelColumns);
-  else
-    add(count);
+  if (count == kPanelColumns) return add(kPanelColumns);
+  add(count);
 }
 
 // A rectangle of D.
@@ -157,7 +155,7 @@ class RectangleProduct {
   void add(KernelCall call, const Tile& tile) {
     const int vectors = tile.columns <= kTileLanes ? 1 : kKernelVectors;
     const bool first = tile.part == 0;
-    if (d_.dtype == DType::kF32 && tile.columns == vectors * kTileLanes) {
+    if (d_.dtype == DType::kF32 && tile.columns == int64_t{vectors} * kTileLanes) {
       call.accumulate = first ? accumulate_ : Accumulate::kYes;
       call.d = d_.as<float>() + tile.row * d_.stride + tile.column;
       call.ldd = d_.stride;

@@ -15,9 +15,10 @@ void kernel(const KernelCall& call) {
   const float *a = call.a, *b = call.b;
   const auto add_term = [&](int64_t term) __attribute__((always_inline)) {
     TileVector of_b[kVectors];
-    for (int v = 0; v < kVectors; ++v) of_b[v] = tile_vector_at(b + term * kPanelColumns + v * kTileLanes);
-    for (int i = 0; i < kRows; ++i)
-      for (int v = 0; v < kVectors; ++v) sums[i][v] += a[term * kTerm + i * kRow] * of_b[v];
+    for (int64_t v = 0; v < kVectors; ++v)
+      of_b[v] = tile_vector_at(b + term * kPanelColumns + v * kTileLanes);
+    for (int64_t i = 0; i < kRows; ++i)
+      for (int64_t v = 0; v < kVectors; ++v) sums[i][v] += a[term * kTerm + i * kRow] * of_b[v];
   };
   const float* row = call.d;  // of those whose lines were not asked for
   int rows_left = kRows;
@@ -25,7 +26,7 @@ void kernel(const KernelCall& call) {
   for (; term + kTermsPerLine <= call.depth; term += kTermsPerLine) {
     __builtin_prefetch(call.upcoming[term / kTermsPerLine], 0, 2);
     if (rows_left-- > 0) {
-      for (int v = 0; v < kVectors; ++v) __builtin_prefetch(row + v * kTileLanes, 1, 3);
+      for (int64_t v = 0; v < kVectors; ++v) __builtin_prefetch(row + v * kTileLanes, 1, 3);
       row += call.ldd;
     }
     for (int64_t some = 0; some < kTermsPerLine; some += kUnrolled) {
@@ -40,8 +41,8 @@ void kernel(const KernelCall& call) {
     a += kTerm;
     b += kPanelColumns;
   }
-  for (int i = 0; i < kRows; ++i)
-    for (int v = 0; v < kVectors; ++v) {
+  for (int64_t i = 0; i < kRows; ++i)
+    for (int64_t v = 0; v < kVectors; ++v) {
       TileVector& d = tile_vector_at(call.d + i * call.ldd + v * kTileLanes);
       if (call.accumulate == Accumulate::kYes)
         d += call.alpha * sums[i][v];

@@ -16,7 +16,7 @@ namespace mpt {
 // Two vectors a row, and as many rows as leave registers for these and what they are multiplied by:
 // 14 x 32 sums with AVX-512, 6 x 16 with AVX2.
 inline constexpr int kKernelVectors = 2, kKernelRows = (kTileRegisters - 4) / kKernelVectors;
-inline constexpr int64_t kPanelColumns = kKernelVectors * kTileLanes;
+inline constexpr int64_t kPanelColumns = int64_t{kKernelVectors} * kTileLanes;
 inline constexpr int64_t kDepth = 256;  // terms
 
 // Packed rows of A lie kRowStride apart, where each is contiguous: not a power of two, with which all of them

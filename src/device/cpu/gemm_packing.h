@@ -9,9 +9,8 @@
 
 namespace mpt {
 
-inline constexpr int64_t kBlockRows =
-    8 * kKernelRows;                            // of A: with all their terms a part of the second cache
-inline constexpr int64_t kBlockColumns = 1024;  // of B
+// Of A, with whose terms they are a part of the second cache, and of B.
+inline constexpr int64_t kBlockRows = int64_t{8} * kKernelRows, kBlockColumns = 1024;
 
 // An operand, and whether its rows hold terms (A [m,k] and B transposed, [n,k], have them in columns).
 struct Factor {

@@ -13,7 +13,7 @@ using BlockRow = float __attribute__((vector_size(4 * kBlock), aligned(4), may_a
 inline void transpose_block(BlockRow (&rows)[kBlock]) {
   for (int round = 0; round < 3; ++round) {
     BlockRow next[kBlock];
-    for (int i = 0; i < kBlock / 2; ++i) {
+    for (int64_t i = 0; i < kBlock / 2; ++i) {
       const BlockRow &a = rows[i], &b = rows[i + kBlock / 2];
       next[2 * i] = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
       next[2 * i + 1] = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
