@@ -48,7 +48,7 @@ class Device {
   [[nodiscard]] virtual CUstream_st* cuda_stream() const { return nullptr; }
 
   [[nodiscard]] virtual std::string name() const = 0;       // "CPU: AMD EPYC, 2 threads"
-  [[nodiscard]] virtual std::string libraries() const = 0;  // "BLIS 0.9.0 (kernel zen3)"
+  [[nodiscard]] virtual std::string libraries() const = 0;  // what multiplies, readable
   [[nodiscard]] virtual int64_t memory_bytes() const = 0;   // what a run may take in all
   // Of every buffer's start, and what its size is counted in: for a PlanningAllocator. Bytes.
   [[nodiscard]] virtual int64_t alignment() const { return kAlignment; }

@@ -1,4 +1,4 @@
-// The CPU backend: host memory, OpenMP iteration, CBLAS products, tiled attention.
+// The CPU backend: host memory, OpenMP iteration, packed products, tiled attention.
 #pragma once
 
 #include <memory>

@@ -35,6 +35,7 @@ IndexRange columns_of_panels(IndexRange panels, int64_t n) {
 
 // What a thread needs for a call, in floats.
 struct Workspace {
+  static constexpr int64_t kRows = align_up(PackedRows::kFloats, kAlignment);
   int64_t panels, sums = 0;
 
   Workspace(const GemmCall& call, int threads) {
@@ -44,9 +45,7 @@ struct Workspace {
     panels = kDepth * columns;
     if (call.d.dtype != DType::kF32 && call.k() > kDepth) sums = rows * columns;
   }
-  [[nodiscard]] int64_t floats() const {
-    return align_up(PackedRows::kFloats, kAlignment) + panels + align_up(sums, kAlignment);
-  }
+  [[nodiscard]] int64_t floats() const { return kRows + panels + align_up(sums, kAlignment); }
 };
 
 float value_at(const float* scale_inv) { return scale_inv == nullptr ? 1.0f : *scale_inv; }
@@ -82,7 +81,7 @@ class RectangleProduct {
         terms_(EvenParts::of_at_most({0, call.k()}, kDepth)),
         first_row_(rows.begin),
         packed_rows_(workspace),
-        packed_panels_(workspace + align_up(PackedRows::kFloats, kAlignment)),
+        packed_panels_(workspace + Workspace::kRows),
         sums_(packed_panels_ + needs.panels) {}
 
   void run() {

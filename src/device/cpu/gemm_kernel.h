@@ -20,8 +20,8 @@ inline constexpr int64_t kPanelColumns = int64_t{kKernelVectors} * kTileLanes;
 inline constexpr int64_t kDepth = 256;  // terms
 
 // Packed rows of A lie kRowStride apart, where each is contiguous: not a power of two, with which all of them
-// would share a few sets of the first cache. Where terms are contiguous, as in a transposed A, these lie
-// kTermStride apart.
+// would share a few sets of the first cache. Where the rows of a term lie together, as in a transposed A,
+// terms lie kTermStride apart.
 inline constexpr int64_t kRowStride = kDepth + 16;
 inline constexpr int64_t kTermStride = kKernelRows > 8 ? 16 : 8;
 static_assert(kKernelRows <= kTermStride);
