@@ -18,15 +18,23 @@
 
 namespace mpt {
 
-// Of a lane's part, in FP64: running sums that vectorise, then a tree.
-template <int kPart>
-MPT_HD double sum_of_part(const float (&x)[kPart]) {
+// Of `count` numbers of a lane's part of kPart, in FP64: running sums that vectorise, then a tree. A lane
+// that has whole units to itself asks for the memory of later ones.
+template <int kPart, class T>
+MPT_HD double square_sum(const T* x, int count) {
   constexpr int kRunning = kPart < 32 ? kPart : 32;
   double running[kRunning] = {};
-  for (int first = 0; first < kPart; first += kRunning) {
+  const int whole = count / kRunning * kRunning;
+  for (int first = 0; first < whole; first += kRunning) {
+    if constexpr (kPart == kUnit) {
+      constexpr int kLine = 64 / int(sizeof(T)), kAhead = 4096 / int(sizeof(T));
+      for (int j = 0; j < kRunning; j += kLine) __builtin_prefetch(x + first + j + kAhead);
+    }
 #pragma omp simd
-    for (int j = 0; j < kRunning; ++j) running[j] += double(x[first + j]) * double(x[first + j]);
+    for (int j = 0; j < kRunning; ++j)
+      running[j] += double(to_float(x[first + j])) * double(to_float(x[first + j]));
   }
+  for (int k = whole; k < count; ++k) running[k - whole] += double(to_float(x[k])) * double(to_float(x[k]));
   for (int width = kRunning / 2; width > 0; width /= 2)
     for (int j = 0; j < width; ++j) running[j] += running[j + width];
   return running[0];
@@ -52,10 +60,15 @@ struct SquareSum {
   template <class G>
   MPT_HD double of_unit(G group, UnitSpan span) const {
     constexpr int kPart = LanePart<G>::kSize;
+    if constexpr (G::kLanes == 1 && std::is_same_v<Codec, ElementCodec>) {
+      const auto count = int(span.count);
+      return codec.dtype == DType::kF32 ? square_sum<kPart>(codec.template elements<const float>(span), count)
+                                        : square_sum<kPart>(codec.template elements<const bf16>(span), count);
+    }
     float x[kPart];
     codec.load(group, span, x);
     // Each lane sums its own part, and the group what they found.
-    const double mine = sum_of_part(x);
+    const double mine = square_sum<kPart>(x, kPart);
     if constexpr (G::kLanes == 1)
       return mine;
     else

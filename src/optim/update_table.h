@@ -77,7 +77,13 @@ struct ForEachTensor {
     for (int64_t i = tensor_of(first), item = first; item < end; ++i) {
       const Functor f = table.functors[i];
       const int64_t stop = i + 1 < table.count ? min_of(table.items[i + 1].first, end) : end;
-      for (; item < stop; ++item) f(group, item + table.items[i].shift);
+      const int64_t shift = table.items[i].shift;
+      if constexpr (requires { f.run(group, item, stop); }) {
+        f.run(group, item + shift, stop + shift);
+        item = stop;
+      } else {
+        for (; item < stop; ++item) f(group, item + shift);
+      }
     }
   }
 

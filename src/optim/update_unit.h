@@ -1,72 +1,26 @@
 // One optimizer step of one unit of up to 256 weights: decode, update in FP32 registers, encode.
 //
 // Weights, states and gradients share the grid. The moments of this step enter the update as the rule's Ema
-// leaves them and are rounded on store.
+// leaves them and are rounded on store. A lane that has a unit to itself works on numbers where they are
+// stored, as far as they stand alone there (unit_in_place.h).
 #pragma once
 
 #include <type_traits>
 #include <utility>
 
 #include "optim/kahan.h"
-#include "precision/codec.h"
+#include "optim/unit_in_place.h"
+#include "optim/unit_states.h"
 #include "precision/codec_nvfp4.h"
-#include "precision/precision_config.h"
-#include "precision/upcoming.h"
 
 namespace mpt {
-
-// One number for every element, row or column of a matrix, by its steps: 0 where they share one.
-struct SharedFactors {
-  const float* values = nullptr;
-  int64_t row_step = 0;
-  int64_t col_step = 0;  // 0 or 1
-
-  template <class G>
-  MPT_HD void load(G group, UnitSpan unit, float (&x)[LanePart<G>::kSize]) const {
-    const LanePart<G> part(group, unit);
-    const float* const source = values + unit.row * row_step;
-    if (col_step == 0) {
-      for (float& value : x) value = *source;
-    } else {
-#pragma unroll
-      for (int k = 0; k < LanePart<G>::kSize; ++k) x[k] = k < part.size ? source[part.col + k] : 0.0f;
-    }
-  }
-};
-
-// What the device knows of a step: found by measure(), or set by the host.
-struct StepControl {
-  double grad_norm = 0;     // of all gradients, before clipping
-  float grad_scale = 1.0f;  // the clipping factor
-  int32_t proceed = 1;      // 0: loss or norm is not finite, and nothing is updated
-};
-
-// min(1, clip / (norm + 1e-6)); 1 when clipping is off (clip = 0). A norm that is NaN gives NaN, never "no
-// clipping".
-MPT_HD float clip_scale(double clip_grad_norm, double norm) {
-  const double factor = clip_grad_norm / (norm + 1e-6);
-  return clip_grad_norm > 0 ? float(factor > 1.0 ? 1.0 : factor) : 1.0f;
-}
-
-// What a unit reads and writes besides its weights.
-template <int kStates>
-struct UnitStates {
-  UnitGrid grid;
-  ElementCodec states[kStates];
-  DitherSource dithers[kStates];
-  StateUpdate state_update;
-  ElementCodec gradient;
-  const StepControl* control;
-  SharedFactors factors;
-  const float* mean_scale;  // of nvfp4 blocks, of which additive directions are multiples; null: they are not
-};
 
 // What the additive direction of every element is multiplied by: 1 but for nvfp4. Decay is not: it is a
 // multiple of the weight, and so follows the scale of its block by itself.
 template <class WeightCodec, class G>
 struct AdditiveScales {
   MPT_HD AdditiveScales(const WeightCodec&, G, UnitSpan, const float*) {}
-  MPT_HD constexpr float operator[](int) const { return 1.0f; }
+  MPT_HD constexpr float operator[](int64_t) const { return 1.0f; }
 };
 template <class G>
 struct AdditiveScales<Nvfp4Codec, G> {
@@ -75,7 +29,7 @@ struct AdditiveScales<Nvfp4Codec, G> {
   MPT_HD AdditiveScales(const Nvfp4Codec& weights, G group, UnitSpan span, const float* mean_scale) {
     weights.relative_scales(group, span, mean_scale, of_element);
   }
-  MPT_HD float operator[](int k) const { return of_element[k]; }
+  MPT_HD float operator[](int64_t k) const { return of_element[k]; }
 };
 
 // The lane's part of it and of the weights, in FP32. All in one object, so that the compiler knows that
@@ -85,12 +39,9 @@ struct UnitValues {
   static constexpr int kStates = int(Rule::kStates.size());
   static constexpr int kInputs = kStates + Rule::kFactors;
 
-  static constexpr bool kAlone = kPart == kUnit;  // the lane has the unit to itself
-
   float w[kPart];
   float g[kPart];
   float s[kInputs][kPart];
-  Upcoming<2 + kStates> upcoming;
 
   template <class WeightCodec, class G>
   MPT_HD void load(const WeightCodec& weights, const UnitStates<kStates>& from, G group, UnitSpan span) {
@@ -102,11 +53,6 @@ struct UnitValues {
 #pragma unroll
     for (int i = 0; i < kStates; ++i) from.states[i].load(group, span, s[i]);
     if constexpr (Rule::kFactors == 1) from.factors.load(group, span, s[kStates]);
-    if constexpr (kAlone) {
-      upcoming.follow(weights.memory(span));
-      upcoming.follow(from.gradient.memory(span));
-      for (int i = 0; i < kStates; ++i) upcoming.follow(from.states[i].memory(span));
-    }
   }
   template <class G>
   MPT_HD void store(const UnitStates<kStates>& to, G group, UnitSpan span) const {
@@ -125,16 +71,11 @@ struct UnitValues {
  private:
   template <class Step, int... i>
   MPT_HD void each(const Step& step, std::integer_sequence<int, i...>) {
-    constexpr int kAtOnce = kAlone ? Upcoming<1>::kElements : kPart;
 #pragma unroll
-    for (int first = 0; first < kPart; first += kAtOnce) {
-      if constexpr (kAlone) upcoming.fetch(first);
-#pragma unroll
-      for (int k = first; k < first + kAtOnce; ++k) {
-        float state[kInputs] = {s[i][k]...};
-        step(k, g[k], state);
-        ((s[i][k] = state[i]), ...);
-      }
+    for (int k = 0; k < kPart; ++k) {
+      float state[kInputs] = {s[i][k]...};
+      step(k, g[k], state);
+      ((s[i][k] = state[i]), ...);
     }
   }
 };
@@ -172,6 +113,8 @@ struct UpdateUnit {
   MPT_HD void operator()(G group, int64_t unit) const {
     constexpr int kPart = LanePart<G>::kSize;
     const UnitSpan span = states.grid.span(unit);
+    if constexpr (G::kLanes == 1)
+      if (with_one_type(states, [&]<class T>(T) { update_in_place<T>(span); })) return;
     UnitValues<Rule, kPart> values;
     const AdditiveScales<WeightCodec, G> scales(weights, group, span, states.mean_scale);
     values.load(weights, states, group, span);
@@ -181,22 +124,83 @@ struct UpdateUnit {
     values.store(states, group, span);
   }
 
+  // A stretch of units by a lone lane; of numbers that lie one after the other, as one.
+  void run(SerialGroup alone, int64_t first, int64_t end) const {
+    if constexpr (kElementwise && Rule::kFactors == 0)
+      if (states.contiguous() && weights.stride == states.grid.cols && first < end) {
+        bool done = false;
+        with_one_type(states, [&]<class T>(T) { done = advance_stored<T>(states.grid.flat(first, end)); });
+        if (done) return;
+      }
+    for (int64_t unit = first; unit < end; ++unit) (*this)(alone, unit);
+  }
+
   // max |w'| of the unit, for formats that need it of the whole tensor before they can encode. Writes
   // nothing.
   template <class G>
   MPT_HD float next_maximum(G group, int64_t unit) const {
     constexpr int kPart = LanePart<G>::kSize;
     const UnitSpan span = states.grid.span(unit);
+    if constexpr (G::kLanes == 1) {
+      float most = 0.0f;
+      if (with_one_type(states, [&]<class T>(T) { most = next_maximum_in_place<T>(span); })) return most;
+    }
     UnitValues<Rule, kPart> values;
     const AdditiveScales<WeightCodec, G> scales(weights, group, span, states.mean_scale);
     values.load(weights, states, group, span);
     with_ema<G>(rule, states.state_update,
                 [&](auto ema) { advance_weights<decltype(ema)>(rule, scales, values); });
     // Beyond the part's end weights are 0.
-    float own = 0.0f;
-#pragma omp simd reduction(max : own)
-    for (int k = 0; k < kPart; ++k) own = std::fabs(values.w[k]) > own ? std::fabs(values.w[k]) : own;
-    return group.reduce_max(own);
+    return group.reduce_max(largest_of(values.w));
+  }
+
+ private:
+  template <int kPart>
+  MPT_HD static float largest_of(const float (&w)[kPart]) {
+    float most = 0.0f;
+#pragma omp simd reduction(max : most)
+    for (int k = 0; k < kPart; ++k) most = std::fabs(w[k]) > most ? std::fabs(w[k]) : most;
+    return most;
+  }
+
+  static constexpr bool kElementwise = std::is_same_v<WeightCodec, ElementCodec>;
+
+  // Whether weights are stored as T, too; if so, they are updated.
+  template <class T>
+  [[nodiscard]] bool advance_stored(UnitSpan span) const {
+    if constexpr (kElementwise)
+      if (weights.template stores<T>(dither.rounding)) {
+        advance_in_place<T, NewStates::kStored>(span, Stored<T>{weights.template elements<T>(span)});
+        return true;
+      }
+    return false;
+  }
+  template <class T>
+  void update_in_place(UnitSpan span) const {
+    if (advance_stored<T>(span)) return;
+    float w[kUnit];
+    weights.load(SerialGroup{}, span, w);
+    advance_in_place<T, NewStates::kStored>(span, Stored<float>{w});
+    weights.store(SerialGroup{}, span, w, dither.draw(SerialGroup{}, span));
+  }
+  template <class T>
+  float next_maximum_in_place(UnitSpan span) const {
+    float w[kUnit];
+    weights.load(SerialGroup{}, span, w);
+    advance_in_place<T, NewStates::kDropped>(span, Stored<float>{w});
+    return largest_of(w);
+  }
+  // The weights w become the unrounded ones after the step, or those rounded to where they are stored.
+  template <class T, NewStates kNew, class W>
+  void advance_in_place(UnitSpan span, Stored<W> w) const {
+    UnitInPlace<Rule, T> values(states, span);
+    values.upcoming.follow(weights.memory(span));
+    const AdditiveScales<WeightCodec, SerialGroup> scales(weights, SerialGroup{}, span, states.mean_scale);
+    with_ema<SerialGroup>(rule, states.state_update, [&](auto ema) {
+      values.template each<kNew>([=, &scales, rule = rule](int64_t k, float g, float* state) {
+        w.set(k, next_weight<decltype(ema)>(rule, w.get(k), g, state, scales[k]));
+      });
+    });
   }
 };
 
@@ -214,6 +218,8 @@ struct KahanUnit {
   MPT_HD void operator()(G group, int64_t unit) const {
     constexpr int kPart = LanePart<G>::kSize;
     const UnitSpan span = states.grid.span(unit);
+    if constexpr (G::kLanes == 1)
+      if (with_one_type(states, [&]<class T>(T) { update_in_place<T>(span); })) return;
     UnitValues<Step, kPart> values;
     float c[kPart];
     residuals.load(group, span, c);
@@ -223,6 +229,16 @@ struct KahanUnit {
     weights.store(group, span, values.w, nearest);
     residuals.store(group, span, c, nearest);
     values.store(states, group, span);
+  }
+
+  // A stretch of units by a lone lane; of numbers that lie one after the other, as one.
+  void run(SerialGroup alone, int64_t first, int64_t end) const {
+    if constexpr (Step::kFactors == 0)
+      if (states.contiguous() && weights.stride == states.grid.cols && residuals.stride == states.grid.cols &&
+          first < end &&
+          with_one_type(states, [&]<class T>(T) { update_in_place<T>(states.grid.flat(first, end)); }))
+        return;
+    for (int64_t unit = first; unit < end; ++unit) (*this)(alone, unit);
   }
 
  private:
@@ -236,6 +252,21 @@ struct KahanUnit {
       c[k] = next.c;
     });
     memcpy(residual, c, sizeof c);
+  }
+
+  template <class T>
+  void update_in_place(UnitSpan span) const {
+    UnitInPlace<Step, T> values(states, span);
+    values.upcoming.follow(weights.memory(span));
+    values.upcoming.follow(residuals.memory(span));
+    const Stored<bf16> w{weights.template elements<bf16>(span)}, c{residuals.template elements<bf16>(span)};
+    with_ema<SerialGroup>(step, states.state_update, [&](auto ema) {
+      values.each([=, step = step](int64_t k, float g, float* state) {
+        const Compensated next = step.template next<decltype(ema)>(w.get(k), c.get(k), g, state);
+        w.set(k, next.w);
+        c.set(k, next.c);
+      });
+    });
   }
 };
 

@@ -9,6 +9,8 @@
 // codec_nvfp4.h: those that share scales; codecs.h: the codec of a tensor.
 #pragma once
 
+#include <type_traits>
+
 #include "core/bf16.h"
 #include "core/tensor.h"
 #include "precision/dither.h"
@@ -61,6 +63,17 @@ struct ElementCodec {
     each_rounded(x, dither, [&rounded](int k, bf16 value) { rounded[k] = value; });
     write(rounded, part.size, at<bf16>(unit, part));
   }
+  // Of type T, which is what dtype says.
+  template <class T>
+  [[nodiscard]] MPT_HD T* elements(UnitSpan unit) const {
+    return reinterpret_cast<T*>(data) + unit.row * stride + unit.col;
+  }
+  // Storing with this rounding is from_float<T>().
+  template <class T>
+  [[nodiscard]] bool stores(Rounding rounding) const {
+    return std::is_same_v<T, float> ? dtype == DType::kF32
+                                    : dtype == DType::kBF16 && rounding == Rounding::kNearest;
+  }
   [[nodiscard]] MPT_HD ElementMemory memory(UnitSpan unit) const {
     const int bytes = dtype == DType::kF32 ? int(sizeof(float)) : int(sizeof(bf16));
     return {data + bytes * (unit.row * stride + unit.col), 8 * bytes};
@@ -89,7 +102,7 @@ struct ElementCodec {
   }
   template <class T, class G>
   MPT_HD T* at(UnitSpan unit, const LanePart<G>& part) const {
-    return reinterpret_cast<T*>(data) + unit.row * stride + part.col;
+    return elements<T>({unit.row, part.col, part.size});
   }
   template <class T, int kSize>
   MPT_HD static void read(const T* source, int size, float (&x)[kSize]) {

@@ -21,6 +21,12 @@ struct UnitGrid {
     const int64_t first = unit % per_row() * kUnit;
     return {unit / per_row(), first, min_of<int64_t>(kUnit, cols - first)};
   }
+  // The elements of units [first, end), of at least one, as those of a single row of all.
+  [[nodiscard]] UnitSpan flat(int64_t first, int64_t end) const {
+    const UnitSpan begin = span(first), last = span(end - 1);
+    const int64_t from = begin.row * cols + begin.col;
+    return {0, from, last.row * cols + last.col + last.count - from};
+  }
 };
 
 // The part of a unit that a lane of group G owns.

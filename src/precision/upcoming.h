@@ -20,7 +20,7 @@ struct Upcoming {
     streams[count++] = {unit.first + kUnit * unit.bits / 8, unit.bits};
   }
   // Always inline: GCC 12 takes a call of what only prefetches for one without an effect.
-  [[gnu::always_inline]] MPT_HD void fetch(int first) const {
+  [[gnu::always_inline]] MPT_HD void fetch(int64_t first) const {
     constexpr int kLine = 64;  // bytes
     for (int i = 0; i < count; ++i) {
       const std::byte* const from = streams[i].first + first * streams[i].bits / 8;

@@ -100,6 +100,21 @@ TEST(LaneInvariance, UnitGridCoversEveryElementOnce) {
     }
 }
 
+TEST(LaneInvariance, AStretchOfUnitsIsTheElementsBetween) {
+  for (const int64_t cols : {1, 255, 256, 257, 600}) {
+    const UnitGrid grid{3, cols};
+    for (int64_t first = 0; first < grid.units(); ++first)
+      for (int64_t end = first + 1; end <= grid.units(); ++end) {
+        int64_t elements = 0;
+        for (int64_t u = first; u < end; ++u) elements += grid.span(u).count;
+        const UnitSpan flat = grid.flat(first, end), begin = grid.span(first);
+        ASSERT_EQ(flat.row, 0);
+        ASSERT_EQ(flat.col, begin.row * cols + begin.col);
+        ASSERT_EQ(flat.count, elements);
+      }
+  }
+}
+
 TEST(ThreadInvariance, SumOfSquares) {
   const auto device = make_cpu_device(3);
   const auto ops = make_update_ops(*device);

@@ -1,0 +1,75 @@
+// What every update of a unit reads and writes besides its weights.
+#pragma once
+
+#include "precision/codec.h"
+#include "precision/precision_config.h"
+
+namespace mpt {
+
+// One number for every element, row or column of a matrix, by its steps: 0 where they share one.
+struct SharedFactors {
+  const float* values = nullptr;
+  int64_t row_step = 0;
+  int64_t col_step = 0;  // 0 or 1
+
+  template <class G>
+  MPT_HD void load(G group, UnitSpan unit, float (&x)[LanePart<G>::kSize]) const {
+    const LanePart<G> part(group, unit);
+    const float* const source = values + unit.row * row_step;
+    if (col_step == 0) {
+      for (float& value : x) value = *source;
+    } else {
+#pragma unroll
+      for (int k = 0; k < LanePart<G>::kSize; ++k) x[k] = k < part.size ? source[part.col + k] : 0.0f;
+    }
+  }
+};
+
+// What the device knows of a step: found by measure(), or set by the host.
+struct StepControl {
+  double grad_norm = 0;     // of all gradients, before clipping
+  float grad_scale = 1.0f;  // the clipping factor
+  int32_t proceed = 1;      // 0: loss or norm is not finite, and nothing is updated
+};
+
+// min(1, clip / (norm + 1e-6)); 1 when clipping is off (clip = 0). A norm that is NaN gives NaN, never "no
+// clipping".
+MPT_HD float clip_scale(double clip_grad_norm, double norm) {
+  const double factor = clip_grad_norm / (norm + 1e-6);
+  return clip_grad_norm > 0 ? float(factor > 1.0 ? 1.0 : factor) : 1.0f;
+}
+
+// What a unit reads and writes besides its weights.
+template <int kStates>
+struct UnitStates {
+  UnitGrid grid;
+  ElementCodec states[kStates];
+  DitherSource dithers[kStates];
+  StateUpdate state_update;
+  ElementCodec gradient;
+  const StepControl* control;
+  SharedFactors factors;
+  const float* mean_scale;  // of nvfp4 blocks, of which additive directions are multiples; null: they are not
+
+  // Nothing lies between the rows.
+  [[nodiscard]] bool contiguous() const {
+    bool all = gradient.stride == grid.cols;
+    for (const ElementCodec& state : states) all = all && state.stride == grid.cols;
+    return all;
+  }
+};
+
+// f(T{}) where gradient and moments are all stored as T and rounded to nearest; whether they are.
+template <int kStates, class F>
+bool with_one_type(const UnitStates<kStates>& states, const F& f) {
+  const auto all = [&]<class T>(T) {
+    bool same = states.gradient.template stores<T>(Rounding::kNearest);
+    for (int i = 0; i < kStates; ++i)
+      same = same && states.states[i].template stores<T>(states.dithers[i].rounding);
+    if (same) f(T{});
+    return same;
+  };
+  return all(float{}) || all(bf16{});
+}
+
+}  // namespace mpt
