@@ -40,31 +40,46 @@ HeadSlice<T> head_slice(const Tensor& t, const AttentionShape& s, int64_t task, 
   return {t.as<T>() + sequence * s.seq_len * t.stride + (part * s.heads + head) * s.head_dim, t.stride};
 }
 
-// target[Tp, Dp] = scale * source[T, D], zero padded.
-template <class T>
-void pack_rows(HeadSlice<T> source, const AttentionShape& s, float scale, float* target) {
-  const Padded p(s);
-  for (int64_t t = 0; t < p.tokens; ++t) {
-    float* row = target + t * p.dim;
-    const int64_t dims = t < s.seq_len ? s.head_dim : 0;
-#pragma omp simd
-    for (int64_t d = 0; d < dims; ++d) row[d] = scale * to_float(source.data[t * source.stride + d]);
-    std::fill(row + dims, row + p.dim, 0.0f);
-  }
+// What a row will be read or written for. Its memory is asked for while something else is computed: a head's
+// rows lie so far apart that a processor does not foresee the next.
+enum class Use : uint8_t { kRead, kWrite };
+
+template <Use kUse, class T>
+[[gnu::always_inline]] inline void ask_for_row(const HeadSlice<T>& slice, int64_t row,
+                                               const AttentionShape& s) {
+  constexpr int64_t kLine = 64 / int64_t(sizeof(T));
+  if (row >= s.seq_len) return;
+  const T* from = slice.data + row * slice.stride;
+  for (int64_t d = 0; d < s.head_dim; d += kLine) __builtin_prefetch(from + d, kUse == Use::kWrite, 2);
 }
 
-// source[T, D] transposed and zero padded, a tile of keys at a time: target[Tp / kTile][Dp][kTile]. A tile is
-// contiguous, because rows that lie T apart would share a few sets of the first cache.
+// Rows [first, first + rows) of source[T, D] times scale, zero padded: target[rows, Dp].
 template <class T>
-void pack_transposed(HeadSlice<T> source, const AttentionShape& s, float* target) {
+void pack_rows(HeadSlice<T> source, int64_t first, int64_t rows, const AttentionShape& s, float scale,
+               float* target) {
   const Padded p(s);
-  for (int64_t t0 = 0; t0 < p.tokens; t0 += kBlock)
-    for (int64_t d0 = 0; d0 < p.dim; d0 += kBlock) {
-      const int64_t height = std::clamp<int64_t>(s.seq_len - t0, 0, kBlock),
-                    width = std::clamp<int64_t>(s.head_dim - d0, 0, kBlock);
+  const int64_t there = std::clamp<int64_t>(s.seq_len - first, 0, rows);
+  for (int64_t r = 0; r < there; ++r) {
+    const T* from = source.data + (first + r) * source.stride;
+    float* row = target + r * p.dim;
+#pragma omp simd
+    for (int64_t d = 0; d < s.head_dim; ++d) row[d] = scale * to_float(from[d]);
+    for (int64_t d = s.head_dim; d < p.dim; ++d) row[d] = 0.0f;
+  }
+  std::fill(target + there * p.dim, target + rows * p.dim, 0.0f);
+}
+
+// A tile of rows of source[T, D], transposed and zero padded: target[Dp][kTile].
+template <class T>
+void pack_tile_transposed(HeadSlice<T> source, int64_t first, const AttentionShape& s, float* target) {
+  const Padded p(s);
+  for (int64_t r = 0; r < kTile; r += kBlock)
+    for (int64_t d = 0; d < p.dim; d += kBlock) {
+      const int64_t height = std::clamp<int64_t>(s.seq_len - first - r, 0, kBlock),
+                    width = std::clamp<int64_t>(s.head_dim - d, 0, kBlock);
       transpose_block(
-          source.data + t0 * source.stride + d0, source.stride, height, width,
-          [](T x) { return to_float(x); }, target + (t0 / kTile * p.dim + d0) * kTile + t0 % kTile, kTile);
+          source.data + (first + r) * source.stride + d, source.stride, height, width,
+          [](T x) { return to_float(x); }, target + d * kTile + r, kTile);
     }
 }
 
@@ -134,8 +149,11 @@ struct Rows {
 };
 
 // Online softmax of a tile of scores: probabilities relative to each row's new maximum replace them; the sums
-// and the outputs [kTile, dim] gathered so far are rescaled to it.
-void softmax_tile(float* scores, bool diagonal, float* maximum, float* sum, float* out, int64_t dim) {
+// and the outputs [kTile, dim] gathered so far are rescaled to it; at the first tile nothing has been
+// gathered. on_diagonal(row) is called for every row of a tile there.
+template <class F>
+void softmax_tile(float* scores, bool diagonal, bool first, float* maximum, float* sum, float* out,
+                  int64_t dim, const F& on_diagonal) {
   float top[kTile], rescale[kTile], added[kTile];
   for_row_groups(diagonal, [&]<int kColumns>(int64_t begin) {
     using R = Rows<kColumns>;
@@ -144,6 +162,7 @@ void softmax_tile(float* scores, bool diagonal, float* maximum, float* sum, floa
       for (int i = 0; i < R::kRows; ++i) top[r + i] = max_of(maximum[r + i], R::folded(x, i, larger));
     }
     for (int64_t r = begin; r < begin + kTileColumns; r += R::kRows) {
+      for (int i = 0; diagonal && i < R::kRows; ++i) on_diagonal(r + i);
       const auto e = softmax_exp(R::load(scores + r * kTile) - R::each(top + r));
       R::store(e, scores + r * kTile);
       for (int i = 0; i < R::kRows; ++i) added[r + i] = R::folded(e, i, mpt::sum);
@@ -155,20 +174,29 @@ void softmax_tile(float* scores, bool diagonal, float* maximum, float* sum, floa
     sum[r] = std::fma(sum[r], rescale[r], added[r]);
     maximum[r] = top[r];
   }
-  for (int64_t r = 0; r < kTile; ++r) {
+  for (int64_t r = 0; !first && r < kTile; ++r) {
 #pragma omp simd
     for (int64_t d = 0; d < dim; ++d) out[r * dim + d] *= rescale[r];
   }
 }
 
+// C (+)= A B: the first product of a sum needs no zeros to be added to.
+void add_tile_product(bool first, const TileProduct& product) {
+  if (first)
+    tile_product<Accumulate::kNo>(product);
+  else
+    tile_product<Accumulate::kYes>(product);
+}
+
 struct ForwardScratch {
-  float *queries, *keys_t, *values, *out, *scores;
-  static int64_t size(const Padded& p) { return 3 * p.matrix() + p.tile_rows() + kTile * kTile; }
+  float *keys_t, *values;         // of all tokens
+  float *queries, *out, *scores;  // of a tile
+  static int64_t size(const Padded& p) { return 2 * p.matrix() + 2 * p.tile_rows() + kTile * kTile; }
   ForwardScratch(float* base, const Padded& p) {
-    queries = base;
-    keys_t = queries + p.matrix();
+    keys_t = base;
     values = keys_t + p.matrix();
-    out = values + p.matrix();
+    queries = values + p.matrix();
+    out = queries + p.tile_rows();
     scores = out + p.tile_rows();
   }
 };
@@ -178,37 +206,44 @@ void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
   const AttentionShape& s = call.shape;
   const Padded p(s);
   const ForwardScratch w(scratch, p);
-  pack_rows(head_slice<T>(call.qkv, s, task, 0), s, 1.0f / std::sqrt(float(s.head_dim)), w.queries);
-  pack_transposed(head_slice<T>(call.qkv, s, task, 1), s, w.keys_t);
-  pack_rows(head_slice<T>(call.qkv, s, task, 2), s, 1.0f, w.values);
+  const float scale = 1.0f / std::sqrt(float(s.head_dim));
+  const HeadSlice<T> queries = head_slice<T>(call.qkv, s, task, 0),
+                     keys = head_slice<T>(call.qkv, s, task, 1);
+  for (int64_t k = 0; k < s.seq_len; k += kTile) pack_tile_transposed(keys, k, s, w.keys_t + k * p.dim);
+  pack_rows(head_slice<T>(call.qkv, s, task, 2), 0, p.tokens, s, 1.0f, w.values);
   const HeadSlice<T> target = head_slice<T>(call.out, s, task, 0);
   float* log_sum_exp = call.log_sum_exp.as<float>() + task * call.log_sum_exp.stride;
   for (int64_t q = 0; q < s.seq_len; q += kTile) {
     float maximum[kTile], sum[kTile] = {};
     std::fill_n(maximum, kTile, -INFINITY);
-    std::fill_n(w.out, p.tile_rows(), 0.0f);
+    pack_rows(queries, q, kTile, s, scale, w.queries);
     for (int64_t k = 0; k <= q; k += kTile) {
-      const bool diagonal = k == q;
+      const bool diagonal = k == q, first = k == 0;
       tile_product<Accumulate::kNo>({.m = kTile,
                                      .n = kTile,
                                      .k = p.dim,
-                                     .a = {w.queries + q * p.dim, p.dim, 1},
+                                     .a = {w.queries, p.dim, 1},
                                      .b = w.keys_t + k * p.dim,
                                      .ldb = kTile,
                                      .c = w.scores,
                                      .ldc = kTile,
                                      .causal = diagonal ? Causal::kOutput : Causal::kNo});
       if (diagonal) fill_above_diagonal(w.scores, -INFINITY);
-      softmax_tile(w.scores, diagonal, maximum, sum, w.out, p.dim);
-      tile_product<Accumulate::kYes>({.m = kTile,
-                                      .n = p.dim,
-                                      .k = kTile,
-                                      .a = {w.scores, kTile, 1},
-                                      .b = w.values + k * p.dim,
-                                      .ldb = p.dim,
-                                      .c = w.out,
-                                      .ldc = p.dim,
-                                      .causal = diagonal ? Causal::kUpToRow : Causal::kNo});
+      softmax_tile(
+          w.scores, diagonal, first, maximum, sum, w.out,
+          p.dim, [&](int64_t r) __attribute__((always_inline)) {
+            ask_for_row<Use::kWrite>(target, q + r, s);
+            ask_for_row<Use::kRead>(queries, q + kTile + r, s);
+          });
+      add_tile_product(first, {.m = kTile,
+                               .n = p.dim,
+                               .k = kTile,
+                               .a = {w.scores, kTile, 1},
+                               .b = w.values + k * p.dim,
+                               .ldb = p.dim,
+                               .c = w.out,
+                               .ldc = p.dim,
+                               .causal = diagonal ? Causal::kUpToRow : Causal::kNo});
     }
     for (int64_t r = 0; r < kTile && q + r < s.seq_len; ++r) {
       log_sum_exp[q + r] = maximum[r] + std::log(sum[r]);
@@ -218,11 +253,10 @@ void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
 }
 
 struct BackwardScratch {
-  float *queries, *keys, *keys_t, *values_t, *d_out, *d_queries, *d_keys, *d_values, *probabilities,
-      *d_scores;
-  float *log_sum_exp, *delta;
+  float *queries, *d_out, *d_queries, *log_sum_exp, *delta;                        // of all tokens
+  float *keys, *keys_t, *values_t, *d_keys, *d_values, *probabilities, *d_scores;  // of a tile
   static int64_t size(const Padded& p) {
-    return 6 * p.matrix() + 2 * p.tile_rows() + 2 * kTile * kTile + 2 * p.tokens;
+    return 3 * p.matrix() + 2 * p.tokens + 5 * p.tile_rows() + 2 * kTile * kTile;
   }
   BackwardScratch(float* base, const Padded& p) {
     const auto take = [&base](int64_t n) {
@@ -230,18 +264,10 @@ struct BackwardScratch {
       base += n;
       return part;
     };
-    queries = take(p.matrix());
-    keys = take(p.matrix());
-    keys_t = take(p.matrix());
-    values_t = take(p.matrix());
-    d_out = take(p.matrix());
-    d_queries = take(p.matrix());
-    d_keys = take(p.tile_rows());
-    d_values = take(p.tile_rows());
-    probabilities = take(kTile * kTile);
-    d_scores = take(kTile * kTile);
-    log_sum_exp = take(p.tokens);
-    delta = take(p.tokens);
+    for (float** matrix : {&queries, &d_out, &d_queries}) *matrix = take(p.matrix());
+    for (float** column : {&log_sum_exp, &delta}) *column = take(p.tokens);
+    for (float** rows : {&keys, &keys_t, &values_t, &d_keys, &d_values}) *rows = take(p.tile_rows());
+    for (float** tile : {&probabilities, &d_scores}) *tile = take(kTile * kTile);
   }
 };
 
@@ -263,11 +289,14 @@ void row_deltas(const AttentionBackward& call, int64_t task, const BackwardScrat
   }
 }
 
-// P = exp(S - lse) replaces S; dS = P (dP - delta) replaces dP.
-void score_gradients(const BackwardScratch& w, int64_t q, bool diagonal) {
+// P = exp(S - lse) replaces S; dS = P (dP - delta) replaces dP. on_diagonal(row) is called for every row of
+// a tile there.
+template <class F>
+void score_gradients(const BackwardScratch& w, int64_t q, bool diagonal, const F& on_diagonal) {
   for_row_groups(diagonal, [&]<int kColumns>(int64_t begin) {
     using R = Rows<kColumns>;
     for (int64_t r = begin; r < begin + kTileColumns; r += R::kRows) {
+      for (int i = 0; diagonal && i < R::kRows; ++i) on_diagonal(r + i);
       float *p = w.probabilities + r * kTile, *d = w.d_scores + r * kTile;
       const auto e = softmax_exp(R::load(p) - R::each(w.log_sum_exp + q + r));
       R::store(e, p);
@@ -277,31 +306,32 @@ void score_gradients(const BackwardScratch& w, int64_t q, bool diagonal) {
 }
 
 // Everything that key tile k receives from, and gives to, query tile q.
-void backward_tile(const BackwardScratch& w, const Padded& p, int64_t q, int64_t k) {
+template <class F>
+void backward_tile(const BackwardScratch& w, const Padded& p, int64_t q, int64_t k, const F& on_diagonal) {
   const bool diagonal = k == q;
-  // scores[kTile, kTile] = rows[kTile, D] columns[D, kTile], these of tile k
+  // scores[kTile, kTile] = rows[kTile, D] columns[D, kTile], these of the keys
   const auto scores_of = [&](const float* rows, const float* columns, float* scores) {
     tile_product<Accumulate::kNo>({.m = kTile,
                                    .n = kTile,
                                    .k = p.dim,
                                    .a = {rows, p.dim, 1},
-                                   .b = columns + k * p.dim,
+                                   .b = columns,
                                    .ldb = kTile,
                                    .c = scores,
                                    .ldc = kTile,
                                    .causal = diagonal ? Causal::kOutput : Causal::kNo});
   };
   // sum[kTile, D] += scores[kTile, kTile] rows[kTile, D]
-  const auto add_product = [&](const TileA& scores, Causal part, const float* rows, float* sum) {
-    tile_product<Accumulate::kYes>({.m = kTile,
-                                    .n = p.dim,
-                                    .k = kTile,
-                                    .a = scores,
-                                    .b = rows,
-                                    .ldb = p.dim,
-                                    .c = sum,
-                                    .ldc = p.dim,
-                                    .causal = diagonal ? part : Causal::kNo});
+  const auto add_product = [&](bool first, const TileA& scores, Causal part, const float* rows, float* sum) {
+    add_tile_product(first, {.m = kTile,
+                             .n = p.dim,
+                             .k = kTile,
+                             .a = scores,
+                             .b = rows,
+                             .ldb = p.dim,
+                             .c = sum,
+                             .ldc = p.dim,
+                             .causal = diagonal ? part : Causal::kNo});
   };
   const float *queries = w.queries + q * p.dim, *d_out = w.d_out + q * p.dim;
   scores_of(queries, w.keys_t, w.probabilities);
@@ -310,10 +340,10 @@ void backward_tile(const BackwardScratch& w, const Padded& p, int64_t q, int64_t
     fill_above_diagonal(w.probabilities, -INFINITY);
     fill_above_diagonal(w.d_scores, 0.0f);
   }
-  score_gradients(w, q, diagonal);
-  add_product({w.probabilities, 1, kTile}, Causal::kFromRowOn, d_out, w.d_values);
-  add_product({w.d_scores, kTile, 1}, Causal::kUpToRow, w.keys + k * p.dim, w.d_queries + q * p.dim);
-  add_product({w.d_scores, 1, kTile}, Causal::kFromRowOn, queries, w.d_keys);
+  score_gradients(w, q, diagonal, on_diagonal);
+  add_product(diagonal, {w.probabilities, 1, kTile}, Causal::kFromRowOn, d_out, w.d_values);
+  add_product(k == 0, {w.d_scores, kTile, 1}, Causal::kUpToRow, w.keys, w.d_queries + q * p.dim);
+  add_product(diagonal, {w.d_scores, 1, kTile}, Causal::kFromRowOn, queries, w.d_keys);
 }
 
 template <class T>
@@ -322,27 +352,42 @@ void backward_head(const AttentionBackward& call, int64_t task, float* scratch) 
   const Padded p(s);
   const BackwardScratch w(scratch, p);
   const float scale = 1.0f / std::sqrt(float(s.head_dim));
-  const HeadSlice<T> keys = head_slice<T>(call.qkv, s, task, 1);
-  pack_rows(head_slice<T>(call.qkv, s, task, 0), s, scale, w.queries);
-  pack_rows(keys, s, 1.0f, w.keys);
-  pack_transposed(keys, s, w.keys_t);
-  pack_transposed(head_slice<T>(call.qkv, s, task, 2), s, w.values_t);
-  pack_rows(head_slice<T>(call.d_out, s, task, 0), s, 1.0f, w.d_out);
+  const HeadSlice<T> keys = head_slice<T>(call.qkv, s, task, 1), values = head_slice<T>(call.qkv, s, task, 2);
+  pack_rows(head_slice<T>(call.qkv, s, task, 0), 0, p.tokens, s, scale, w.queries);
+  pack_rows(head_slice<T>(call.d_out, s, task, 0), 0, p.tokens, s, 1.0f, w.d_out);
   row_deltas<T>(call, task, w);
-  std::fill_n(w.d_queries, p.matrix(), 0.0f);
+  const HeadSlice<T> d_queries = head_slice<T>(call.d_qkv, s, task, 0),
+                     d_keys = head_slice<T>(call.d_qkv, s, task, 1),
+                     d_values = head_slice<T>(call.d_qkv, s, task, 2);
   for (int64_t k = 0; k < s.seq_len; k += kTile) {
-    std::fill_n(w.d_keys, p.tile_rows(), 0.0f);
-    std::fill_n(w.d_values, p.tile_rows(), 0.0f);
-    for (int64_t q = k; q < s.seq_len; q += kTile) backward_tile(w, p, q, k);
-    store_rows(w.d_keys, k, kTile, s, 1.0f, head_slice<T>(call.d_qkv, s, task, 1));
-    store_rows(w.d_values, k, kTile, s, 1.0f, head_slice<T>(call.d_qkv, s, task, 2));
+    pack_rows(keys, k, kTile, s, 1.0f, w.keys);
+    pack_tile_transposed(keys, k, s, w.keys_t);
+    pack_tile_transposed(values, k, s, w.values_t);
+    for (int64_t q = k; q < s.seq_len; q += kTile)
+      backward_tile(
+          w, p, q, k, [&](int64_t r) __attribute__((always_inline)) {
+            for (const auto& target : {d_queries, d_keys, d_values})
+              ask_for_row<Use::kWrite>(target, k + r, s);
+          });
+    store_rows(w.d_queries + k * p.dim, k, kTile, s, scale, d_queries);
+    store_rows(w.d_keys, k, kTile, s, 1.0f, d_keys);
+    store_rows(w.d_values, k, kTile, s, 1.0f, d_values);
   }
-  store_rows(w.d_queries, 0, s.seq_len, s, scale, head_slice<T>(call.d_qkv, s, task, 0));
 }
 
 int64_t floats_per_thread(const AttentionShape& shape) {
   const Padded p(shape);
   return align_up(std::max(ForwardScratch::size(p), BackwardScratch::size(p)), kAlignment / 4);
+}
+
+// f(task) for every (sequence, head). A thread takes some heads of a sequence one after the other, where
+// there are enough for all: they share pages, and lines at their edges.
+template <class F>
+void for_each_head(const AttentionShape& shape, const F& f) {
+  const int64_t tasks = shape.batch * shape.heads;
+  const int64_t together = std::clamp<int64_t>(tasks / (2 * omp_get_max_threads()), 1, shape.heads);
+#pragma omp parallel for schedule(dynamic, together)
+  for (int64_t task = 0; task < tasks; ++task) f(task);
 }
 
 }  // namespace
@@ -367,18 +412,14 @@ void CpuAttention::forward(const AttentionForward& call) {
   check_shapes(call);
   check_reserved(call.shape);
   const auto head = call.qkv.dtype == DType::kF32 ? forward_head<float> : forward_head<bf16>;
-  const int64_t tasks = call.shape.batch * call.shape.heads;
-#pragma omp parallel for schedule(dynamic)
-  for (int64_t task = 0; task < tasks; ++task) head(call, task, scratch_of_thread(call.shape));
+  for_each_head(call.shape, [&](int64_t task) { head(call, task, scratch_of_thread(call.shape)); });
 }
 
 void CpuAttention::backward(const AttentionBackward& call) {
   check_shapes(call);
   check_reserved(call.shape);
   const auto head = call.qkv.dtype == DType::kF32 ? backward_head<float> : backward_head<bf16>;
-  const int64_t tasks = call.shape.batch * call.shape.heads;
-#pragma omp parallel for schedule(dynamic)
-  for (int64_t task = 0; task < tasks; ++task) head(call, task, scratch_of_thread(call.shape));
+  for_each_head(call.shape, [&](int64_t task) { head(call, task, scratch_of_thread(call.shape)); });
 }
 
 }  // namespace mpt
