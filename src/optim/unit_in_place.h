@@ -20,14 +20,14 @@ struct Stored {
 
 enum class NewStates : uint8_t { kStored, kDropped };
 
-// The gradient and all moments are stored as T, and rounded to nearest.
-template <class Rule, class T>
+// All moments are stored as T and rounded to nearest; the gradient is a D.
+template <class Rule, class T, class D>
 struct UnitInPlace {
   static constexpr int kStates = int(Rule::kStates.size()), kInputs = kStates + Rule::kFactors;
 
   int64_t count;  // elements
   float grad_scale;
-  const T* g;
+  const D* g;
   Stored<T> s[kStates];
   float factor[Rule::kFactors == 0 ? 1 : kUnit];
   Upcoming<2> upcoming;  // besides gradient and moments
@@ -35,7 +35,7 @@ struct UnitInPlace {
   UnitInPlace(const UnitStates<kStates>& states, UnitSpan span)
       : count(span.count),
         grad_scale(states.control->grad_scale),
-        g(states.gradient.template elements<T>(span)) {
+        g(states.gradient.template elements<D>(span)) {
     for (int i = 0; i < kStates; ++i) s[i] = {states.states[i].template elements<T>(span)};
     if constexpr (Rule::kFactors == 1) states.factors.load(SerialGroup{}, span, factor);
   }
@@ -50,15 +50,16 @@ struct UnitInPlace {
  private:
   static constexpr int kAtOnce = Upcoming<1>::kElements;
 
-  [[gnu::always_inline]] static void ask_for(const T* first) {
-    constexpr int kLine = 64 / int(sizeof(T));
+  template <class N>
+  [[gnu::always_inline]] static void ask_for(const N* first) {
+    constexpr int kLine = 64 / int(sizeof(N));
     for (int k = 0; k < kAtOnce; k += kLine) __builtin_prefetch(first + k);
   }
 
   template <NewStates kNew, class Step, int... i>
   void each(const Step& step, std::integer_sequence<int, i...>) const {
     const Stored<T> own[] = {s[i]...};
-    const T* const gradient = g;
+    const D* const gradient = g;
     const float scale = grad_scale;
     const auto advance = [=, this](int64_t k) {
       float state[kInputs] = {own[i].get(k)...};

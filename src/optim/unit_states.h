@@ -59,17 +59,20 @@ struct UnitStates {
   }
 };
 
-// f(T{}) where gradient and moments are all stored as T and rounded to nearest; whether they are.
+// f(T{}, D{}) where all moments are stored as T and rounded to nearest, and the gradient as D; whether they
+// are.
 template <int kStates, class F>
-bool with_one_type(const UnitStates<kStates>& states, const F& f) {
-  const auto all = [&]<class T>(T) {
-    bool same = states.gradient.template stores<T>(Rounding::kNearest);
+bool with_stored_types(const UnitStates<kStates>& states, const F& f) {
+  const auto moments = [&]<class T>(T) {
     for (int i = 0; i < kStates; ++i)
-      same = same && states.states[i].template stores<T>(states.dithers[i].rounding);
-    if (same) f(T{});
-    return same;
+      if (!states.states[i].template stores<T>(states.dithers[i].rounding)) return false;
+    if (states.gradient.dtype == DType::kF32)
+      f(T{}, float{});
+    else
+      f(T{}, bf16{});
+    return true;
   };
-  return all(float{}) || all(bf16{});
+  return moments(float{}) || moments(bf16{});
 }
 
 }  // namespace mpt

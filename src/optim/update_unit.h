@@ -114,7 +114,7 @@ struct UpdateUnit {
     constexpr int kPart = LanePart<G>::kSize;
     const UnitSpan span = states.grid.span(unit);
     if constexpr (G::kLanes == 1)
-      if (with_one_type(states, [&]<class T>(T) { update_in_place<T>(span); })) return;
+      if (with_stored_types(states, [&]<class T, class D>(T, D) { update_in_place<T, D>(span); })) return;
     UnitValues<Rule, kPart> values;
     const AdditiveScales<WeightCodec, G> scales(weights, group, span, states.mean_scale);
     values.load(weights, states, group, span);
@@ -129,7 +129,9 @@ struct UpdateUnit {
     if constexpr (kElementwise && Rule::kFactors == 0)
       if (states.contiguous() && weights.stride == states.grid.cols && first < end) {
         bool done = false;
-        with_one_type(states, [&]<class T>(T) { done = advance_stored<T>(states.grid.flat(first, end)); });
+        with_stored_types(states, [&]<class T, class D>(T, D) {
+          done = advance_stored<T, D>(states.grid.flat(first, end));
+        });
         if (done) return;
       }
     for (int64_t unit = first; unit < end; ++unit) (*this)(alone, unit);
@@ -143,7 +145,9 @@ struct UpdateUnit {
     const UnitSpan span = states.grid.span(unit);
     if constexpr (G::kLanes == 1) {
       float most = 0.0f;
-      if (with_one_type(states, [&]<class T>(T) { most = next_maximum_in_place<T>(span); })) return most;
+      if (with_stored_types(states,
+                            [&]<class T, class D>(T, D) { most = next_maximum_in_place<T, D>(span); }))
+        return most;
     }
     UnitValues<Rule, kPart> values;
     const AdditiveScales<WeightCodec, G> scales(weights, group, span, states.mean_scale);
@@ -166,34 +170,34 @@ struct UpdateUnit {
   static constexpr bool kElementwise = std::is_same_v<WeightCodec, ElementCodec>;
 
   // Whether weights are stored as T, too; if so, they are updated.
-  template <class T>
+  template <class T, class D>
   [[nodiscard]] bool advance_stored(UnitSpan span) const {
     if constexpr (kElementwise)
       if (weights.template stores<T>(dither.rounding)) {
-        advance_in_place<T, NewStates::kStored>(span, Stored<T>{weights.template elements<T>(span)});
+        advance_in_place<T, D, NewStates::kStored>(span, Stored<T>{weights.template elements<T>(span)});
         return true;
       }
     return false;
   }
-  template <class T>
+  template <class T, class D>
   void update_in_place(UnitSpan span) const {
-    if (advance_stored<T>(span)) return;
+    if (advance_stored<T, D>(span)) return;
     float w[kUnit];
     weights.load(SerialGroup{}, span, w);
-    advance_in_place<T, NewStates::kStored>(span, Stored<float>{w});
+    advance_in_place<T, D, NewStates::kStored>(span, Stored<float>{w});
     weights.store(SerialGroup{}, span, w, dither.draw(SerialGroup{}, span));
   }
-  template <class T>
+  template <class T, class D>
   float next_maximum_in_place(UnitSpan span) const {
     float w[kUnit];
     weights.load(SerialGroup{}, span, w);
-    advance_in_place<T, NewStates::kDropped>(span, Stored<float>{w});
+    advance_in_place<T, D, NewStates::kDropped>(span, Stored<float>{w});
     return largest_of(w);
   }
   // The weights w become the unrounded ones after the step, or those rounded to where they are stored.
-  template <class T, NewStates kNew, class W>
+  template <class T, class D, NewStates kNew, class W>
   void advance_in_place(UnitSpan span, Stored<W> w) const {
-    UnitInPlace<Rule, T> values(states, span);
+    UnitInPlace<Rule, T, D> values(states, span);
     values.upcoming.follow(weights.memory(span));
     const AdditiveScales<WeightCodec, SerialGroup> scales(weights, SerialGroup{}, span, states.mean_scale);
     with_ema<SerialGroup>(rule, states.state_update, [&](auto ema) {
@@ -219,7 +223,7 @@ struct KahanUnit {
     constexpr int kPart = LanePart<G>::kSize;
     const UnitSpan span = states.grid.span(unit);
     if constexpr (G::kLanes == 1)
-      if (with_one_type(states, [&]<class T>(T) { update_in_place<T>(span); })) return;
+      if (with_stored_types(states, [&]<class T, class D>(T, D) { update_in_place<T, D>(span); })) return;
     UnitValues<Step, kPart> values;
     float c[kPart];
     residuals.load(group, span, c);
@@ -235,8 +239,9 @@ struct KahanUnit {
   void run(SerialGroup alone, int64_t first, int64_t end) const {
     if constexpr (Step::kFactors == 0)
       if (states.contiguous() && weights.stride == states.grid.cols && residuals.stride == states.grid.cols &&
-          first < end &&
-          with_one_type(states, [&]<class T>(T) { update_in_place<T>(states.grid.flat(first, end)); }))
+          first < end && with_stored_types(states, [&]<class T, class D>(T, D) {
+            update_in_place<T, D>(states.grid.flat(first, end));
+          }))
         return;
     for (int64_t unit = first; unit < end; ++unit) (*this)(alone, unit);
   }
@@ -254,9 +259,9 @@ struct KahanUnit {
     memcpy(residual, c, sizeof c);
   }
 
-  template <class T>
+  template <class T, class D>
   void update_in_place(UnitSpan span) const {
-    UnitInPlace<Step, T> values(states, span);
+    UnitInPlace<Step, T, D> values(states, span);
     values.upcoming.follow(weights.memory(span));
     values.upcoming.follow(residuals.memory(span));
     const Stored<bf16> w{weights.template elements<bf16>(span)}, c{residuals.template elements<bf16>(span)};
