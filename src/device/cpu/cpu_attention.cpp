@@ -385,7 +385,7 @@ int64_t floats_per_thread(const AttentionShape& shape) {
 template <class F>
 void for_each_head(const AttentionShape& shape, const F& f) {
   const int64_t tasks = shape.batch * shape.heads;
-  const int64_t together = std::clamp<int64_t>(tasks / (2 * omp_get_max_threads()), 1, shape.heads);
+  const int64_t together = std::clamp<int64_t>(tasks / (int64_t{2} * omp_get_max_threads()), 1, shape.heads);
 #pragma omp parallel for schedule(dynamic, together)
   for (int64_t task = 0; task < tasks; ++task) f(task);
 }
