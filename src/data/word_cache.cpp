@@ -1,16 +1,84 @@
 #include "data/word_cache.h"
 
+#include <cstring>
+#include <utility>
+
 namespace mpt {
+namespace {
+
+constexpr size_t kFirstPlaces = 256;
+constexpr size_t kMostNumbers = UINT32_MAX;  // of a block
+
+// What stands in front of a word: 16 bits each for its ids and its bytes.
+constexpr size_t kMostIds = 0xFFFF, kMostBytes = 0xFFFF;
+size_t ids_of(int32_t header) { return static_cast<uint32_t>(header) & kMostIds; }
+size_t bytes_of(int32_t header) { return static_cast<uint32_t>(header) >> 16; }
+int32_t header_of(size_t ids, size_t bytes) { return static_cast<int32_t>(bytes << 16 | ids); }
+
+}  // namespace
+
+bool WordTable::is_at(const Place& place, const HashedWord& word) const {
+  const int32_t* const at = block_.data() + place.begin;
+  return place.hash == static_cast<uint32_t>(word.hash) && bytes_of(*at) == word.text.size() &&
+         std::memcmp(at + 1 + ids_of(*at), word.text.data(), word.text.size()) == 0;
+}
+
+size_t WordTable::index_of(const HashedWord& word) const {
+  const size_t mask = places_.size() - 1;
+  size_t i = word.hash & mask;
+  while (places_[i].begin != 0 && !is_at(places_[i], word)) i = (i + 1) & mask;
+  return i;
+}
+
+bool WordTable::append(const HashedWord& word, std::vector<int32_t>& ids) const {
+  if (size_ == 0) return false;
+  const Place place = places_[index_of(word)];
+  if (place.begin == 0) return false;
+  const int32_t* const at = block_.data() + place.begin;
+  ids.insert(ids.end(), at + 1, at + 1 + ids_of(*at));
+  return true;
+}
+
+void WordTable::grow() {
+  std::vector<Place> places(std::max(kFirstPlaces, 2 * places_.size()));
+  const size_t mask = places.size() - 1;
+  for (const Place& place : places_) {
+    if (place.begin == 0) continue;
+    size_t i = place.hash & mask;
+    while (places[i].begin != 0) i = (i + 1) & mask;
+    places[i] = place;
+  }
+  places_ = std::move(places);
+  if (block_.empty()) block_.push_back(0);
+}
+
+void WordTable::insert(const HashedWord& word, std::span<const int32_t> ids) {
+  const size_t bytes = word.text.size(), numbers = 1 + ids.size() + (bytes + 3) / 4;
+  if (bytes > kMostBytes || ids.size() > kMostIds || block_.size() + numbers > kMostNumbers) return;
+  if (2 * (size_ + 1) > places_.size()) grow();
+  Place& place = places_[index_of(word)];
+  if (place.begin != 0) return;
+  place = {static_cast<uint32_t>(word.hash), static_cast<uint32_t>(block_.size())};
+  block_.resize(block_.size() + numbers);
+  int32_t* const at = block_.data() + place.begin;
+  *at = header_of(ids.size(), bytes);
+  std::copy(ids.begin(), ids.end(), at + 1);
+  word.text.copy(reinterpret_cast<char*>(at + 1 + ids.size()), bytes);
+  ++size_;
+}
+
+void WordTable::clear() {
+  size_ = 0;
+  std::fill(places_.begin(), places_.end(), Place{});
+  block_.resize(1);
+}
 
 WordCache::WordCache(size_t max_words) : max_words_of_stripe_((max_words + kStripes - 1) / kStripes) {}
 
 bool WordCache::append(const HashedWord& word, std::vector<int32_t>& ids) {
   Stripe& stripe = stripe_of(word);
   const std::lock_guard lock(stripe.mutex);
-  const auto known = stripe.words.find(word);
-  if (known == stripe.words.end()) return false;
-  ids.insert(ids.end(), known->second.begin(), known->second.end());
-  return true;
+  return stripe.words.append(word, ids);
 }
 
 void WordCache::insert(const HashedWord& word, std::span<const int32_t> ids) {
@@ -18,7 +86,7 @@ void WordCache::insert(const HashedWord& word, std::span<const int32_t> ids) {
   Stripe& stripe = stripe_of(word);
   const std::lock_guard lock(stripe.mutex);
   if (stripe.words.size() >= max_words_of_stripe_) stripe.words.clear();
-  stripe.words.emplace(word.text, std::vector<int32_t>(ids.begin(), ids.end()));
+  stripe.words.insert(word, ids);
 }
 
 }  // namespace mpt

@@ -7,9 +7,7 @@
 #include <functional>
 #include <mutex>
 #include <span>
-#include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace mpt {
@@ -20,6 +18,33 @@ struct HashedWord {
 
   std::string_view text;
   size_t hash;
+};
+
+// Words and their ids in one block of memory, with a table of their places: a word costs no allocation of its
+// own, neither when it comes nor at the end.
+class WordTable {
+ public:
+  [[nodiscard]] size_t size() const { return size_; }
+  [[nodiscard]] bool append(const HashedWord& word, std::vector<int32_t>& ids) const;
+  void insert(const HashedWord& word, std::span<const int32_t> ids);  // does nothing for a word that is known
+  void clear();
+
+ private:
+  // A word in the block: how many ids and bytes it has, the ids, the text. The block's first number belongs
+  // to none.
+  struct Place {
+    uint32_t hash = 0;   // its lower half
+    uint32_t begin = 0;  // of the word in the block; 0: a free place
+  };
+
+  [[nodiscard]] bool is_at(const Place& place, const HashedWord& word) const;
+  // Of the word, or of the free place where it belongs.
+  [[nodiscard]] size_t index_of(const HashedWord& word) const;
+  void grow();
+
+  size_t size_ = 0;
+  std::vector<Place> places_;  // none, or a power of two of which at most half are taken
+  std::vector<int32_t> block_;
 };
 
 // Cut into stripes that are locked one by one.
@@ -33,22 +58,12 @@ class WordCache {
   void insert(const HashedWord& word, std::span<const int32_t> ids);
 
  private:
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(const HashedWord& word) const { return word.hash; }
-    size_t operator()(const std::string& word) const { return HashedWord(word).hash; }
-  };
-  struct Equal {
-    using is_transparent = void;
-    bool operator()(const std::string& a, const std::string& b) const { return a == b; }
-    bool operator()(const HashedWord& a, const std::string& b) const { return a.text == b; }
-  };
-  struct Stripe {
+  struct alignas(64) Stripe {
     std::mutex mutex;
-    std::unordered_map<std::string, std::vector<int32_t>, Hash, Equal> words;
+    WordTable words;
   };
   static constexpr size_t kStripes = 64;
-  static constexpr int kStripeShift = 58;  // the hash's upper 6 bits; tables use the lower ones
+  static constexpr int kStripeShift = 58;  // the hash's upper 6 bits; tables use the lower half
 
   Stripe& stripe_of(const HashedWord& word) { return stripes_[word.hash >> kStripeShift]; }
 

@@ -11,6 +11,7 @@
 namespace mpt {
 namespace {
 
+std::string text_of(int word) { return fmt::format("{}{}", std::string(size_t(word % 9), 'w'), word); }
 std::vector<int32_t> ids_of(int word) { return std::vector<int32_t>(size_t(word % 5), word); }
 
 // What a cache appends for the word; nothing if it does not know it.
@@ -31,6 +32,46 @@ TEST(WordCache, KnowsWhatWasInserted) {
   words.insert(HashedWord("word"), std::vector{3, 4, 5});
   EXPECT_FALSE(found(words, "wor"));
   EXPECT_EQ(found(words, "word"), (std::vector{3, 4, 5}));
+}
+
+TEST(WordTable, KeepsTheFirstIdsOfEveryWordUntilItIsCleared) {
+  constexpr int kWords = 20'000;
+  WordTable words;
+  for (int again = 0; again < 2; ++again) {
+    for (int word = 0; word < kWords; ++word) {
+      EXPECT_FALSE(found(words, text_of(word))) << word;
+      words.insert(HashedWord(text_of(word)), ids_of(word));
+      words.insert(HashedWord(text_of(word)), std::vector{-1});
+    }
+    EXPECT_EQ(words.size(), size_t{kWords});
+    for (int word = 0; word < kWords; ++word) EXPECT_EQ(found(words, text_of(word)), ids_of(word)) << word;
+    words.clear();
+    EXPECT_EQ(words.size(), 0U);
+  }
+}
+
+TEST(WordTable, TellsWordsOfTheSameHashApart) {
+  HashedWord one("one"), two("two"), empty("");
+  one.hash = two.hash = empty.hash = 7;
+  WordTable words;
+  std::vector<int32_t> ids;
+  words.insert(one, std::vector{1});
+  EXPECT_FALSE(words.append(two, ids));
+  EXPECT_FALSE(words.append(empty, ids));
+  words.insert(empty, std::vector{3});
+  words.insert(two, std::vector{2});
+  EXPECT_TRUE(words.append(two, ids) && words.append(one, ids) && words.append(empty, ids));
+  EXPECT_EQ(ids, (std::vector{2, 1, 3}));
+}
+
+TEST(WordTable, LeavesOutWhatIsTooLongForIt) {
+  const std::string longest(65535, 'a'), longer(65536, 'a');
+  WordTable words;
+  words.insert(HashedWord(longer), std::vector{1});
+  words.insert(HashedWord("a"), std::vector<int32_t>(65536));
+  EXPECT_EQ(words.size(), 0U);
+  words.insert(HashedWord(longest), std::vector<int32_t>(65535, 5));
+  EXPECT_EQ(found(words, longest), std::vector<int32_t>(65535, 5));
 }
 
 TEST(WordCache, OfNoWordsKeepsNone) {
