@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,33 +19,55 @@
 namespace mpt {
 namespace {
 
-// Zero pages straight from the kernel: page-aligned, first touched by the thread that uses them.
+// Zero pages straight from the kernel, first touched by the thread that uses them. Buffers lie one after the
+// other in regions of huge pages, which buffers of a few MiB would hardly have if each lay by itself.
 class CpuAllocator final : public Allocator {
  public:
   ~CpuAllocator() override {
-    for (const auto& [address, size] : regions_) munmap(address, size);
+    for (const auto& region : regions_) munmap(region.data(), region.size());
   }
   CpuAllocator() = default;
   CpuAllocator(const CpuAllocator&) = delete;
   CpuAllocator& operator=(const CpuAllocator&) = delete;
 
   std::byte* bytes(Purpose purpose, int64_t count) override {
-    use_.add(purpose, align_up(count, kAlignment));
-    const auto size = static_cast<size_t>(std::max<int64_t>(count, 1));
-    void* address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (address == MAP_FAILED)
+    const auto size = static_cast<size_t>(align_up(std::max<int64_t>(count, 1), kAlignment));
+    if (size > room_.size() && !reserve(std::max(size, std::min(reserved_, kLargestRegion))) &&
+        !reserve(size))
       throw error("out of memory: {} for {} could not be reserved", format_bytes(double(count)),
                   name_of(purpose));
-    regions_.emplace_back(address, size);
-    if (size >= kHugePage) madvise(address, size, MADV_HUGEPAGE);
-    return static_cast<std::byte*>(address);
+    use_.add(purpose, align_up(count, kAlignment));
+    std::byte* const buffer = room_.data();
+    room_ = room_.subspan(size);
+    return buffer;
   }
   [[nodiscard]] const MemoryUse& use() const override { return use_; }
 
  private:
   static constexpr size_t kHugePage = size_t{2} << 20;
+  // Regions double, as far as this: what is left of them at the end is not touched, but for a part of a page.
+  static constexpr size_t kLargestRegion = size_t{1} << 30;
+
+  // Makes room for size bytes; false where there is none to be had.
+  bool reserve(size_t size) {
+    size = static_cast<size_t>(align_up(static_cast<int64_t>(size), kHugePage));
+    const size_t mapped = size + kHugePage;  // to cut from, at a huge page's begin
+    void* const address = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (address == MAP_FAILED) return false;
+    auto* const begin = static_cast<std::byte*>(address);
+    const size_t before = -reinterpret_cast<uintptr_t>(begin) % kHugePage;
+    if (before > 0) munmap(begin, before);
+    munmap(begin + before + size, kHugePage - before);
+    room_ = regions_.emplace_back(begin + before, size);
+    madvise(room_.data(), size, MADV_HUGEPAGE);
+    reserved_ += size;
+    return true;
+  }
+
   MemoryUse use_;
-  std::vector<std::pair<void*, size_t>> regions_;
+  std::vector<std::span<std::byte>> regions_;
+  std::span<std::byte> room_;  // at the end of the last of them
+  size_t reserved_ = 0;        // bytes of all
 };
 
 std::string processor_name() {
