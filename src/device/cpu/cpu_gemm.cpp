@@ -150,28 +150,35 @@ class RectangleProduct {
     int64_t columns = 0;
   };
 
-  // Adds one part's sums to D, in place where D is FP32 and the tile whole vectors wide.
+  // Adds one part's sums to D, or between parts to what is kept for it: in place where that is FP32 and whole
+  // vectors wide.
   void add(KernelCall call, const Tile& tile) {
     const int vectors = tile.columns <= kTileLanes ? 1 : kKernelVectors;
-    const bool first = tile.part == 0;
+    const bool first = tile.part == 0, adds = accumulate_ == Accumulate::kYes;
+    const auto run = [&] { run_kernel(int(tile.rows), vectors, packed_rows_.layout(), call); };
     if (d_.dtype == DType::kF32 && tile.columns == int64_t{vectors} * kTileLanes) {
       call.accumulate = first ? accumulate_ : Accumulate::kYes;
       call.d = d_.as<float>() + tile.row * d_.stride + tile.column;
       call.ldd = d_.stride;
-      return run_kernel(int(tile.rows), vectors, packed_rows_.layout(), call);
+      return run();
+    }
+    if (d_.dtype == DType::kBF16 && !is_last(tile) && !(first && adds)) {
+      call.accumulate = first ? Accumulate::kNo : Accumulate::kYes;
+      call.d = kept(tile, 0);
+      call.ldd = kept_stride(tile);
+      return run();
     }
     float sums[kKernelRows * kPanelColumns];
     call.alpha = 1.0f;
     call.d = sums;
     call.ldd = kPanelColumns;
-    run_kernel(int(tile.rows), vectors, packed_rows_.layout(), call);
+    run();
     for (int64_t r = 0; r < tile.rows; ++r) add_row(sums + r * kPanelColumns, tile, r);
   }
 
-  // The same for a row of other tiles. Between parts, sums that end as BF16 are kept in FP32.
+  // The same for a row of other tiles.
   void add_row(const float* sums, const Tile& tile, int64_t r) const {
-    const bool first = tile.part == 0, last = tile.part + 1 == terms_.count(),
-               adds = accumulate_ == Accumulate::kYes;
+    const bool first = tile.part == 0, adds = accumulate_ == Accumulate::kYes;
     const int64_t at = (tile.row + r) * d_.stride + tile.column;
     const auto add = [&](const auto* before, auto* to) { add_sums(sums, alpha_, tile.columns, before, to); };
     if (d_.dtype == DType::kF32) {
@@ -179,17 +186,21 @@ class RectangleProduct {
       return add(first && !adds ? nullptr : d, d);
     }
     bf16* const d = d_.as<bf16>() + at;
-    const bf16* const before = adds ? d : nullptr;
-    float* const kept = sums_ + (tile.row + r - first_row_) * align_up(tile.block.size(), kPanelColumns) +
-                        tile.column - tile.block.begin;
-    if (first && last)
-      add(before, d);
-    else if (first)
-      add(before, kept);
-    else if (last)
-      add(kept, d);
+    if (!first)
+      add(kept(tile, r), d);
+    else if (is_last(tile))
+      add(adds ? d : nullptr, d);
     else
-      add(kept, kept);
+      add(d, kept(tile, r));
+  }
+
+  [[nodiscard]] bool is_last(const Tile& tile) const { return tile.part + 1 == terms_.count(); }
+  // Sums that end as BF16 are kept in FP32 between the parts: whole panels of a block of columns.
+  [[nodiscard]] static int64_t kept_stride(const Tile& tile) {
+    return align_up(tile.block.size(), kPanelColumns);
+  }
+  [[nodiscard]] float* kept(const Tile& tile, int64_t r) const {
+    return sums_ + (tile.row + r - first_row_) * kept_stride(tile) + tile.column - tile.block.begin;
   }
 
   Factor a_, b_;
