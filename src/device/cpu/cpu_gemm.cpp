@@ -172,10 +172,22 @@ class RectangleProduct {
     call.alpha = 1.0f;
     call.d = sums;
     call.ldd = kPanelColumns;
+    ask_for_rows(tile);
     run();
     for (int64_t r = 0; r < tile.rows; ++r) add_row(sums + r * kPanelColumns, tile, r);
   }
 
+  // What add_row() will add to and write, to be there when the products are.
+  void ask_for_rows(const Tile& tile) const {
+    for (int64_t r = 0; r < tile.rows; ++r) {
+      const int64_t at = (tile.row + r) * d_.stride + tile.column;
+      __builtin_prefetch(d_.data + at * size_of(d_.dtype), 1);
+      if (d_.dtype == DType::kBF16 && tile.part > 0) {
+        __builtin_prefetch(kept(tile, r));
+        __builtin_prefetch(kept(tile, r) + 16);
+      }
+    }
+  }
   // The same for a row of other tiles.
   void add_row(const float* sums, const Tile& tile, int64_t r) const {
     const bool first = tile.part == 0, adds = accumulate_ == Accumulate::kYes;

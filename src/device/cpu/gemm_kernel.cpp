@@ -41,14 +41,17 @@ void kernel(const KernelCall& call) {
     a += kTerm;
     b += kPanelColumns;
   }
-  for (int64_t i = 0; i < kRows; ++i)
-    for (int64_t v = 0; v < kVectors; ++v) {
-      TileVector& d = tile_vector_at(call.d + i * call.ldd + v * kTileLanes);
-      if (call.accumulate == Accumulate::kYes)
-        d += call.alpha * sums[i][v];
-      else
-        d = call.alpha * sums[i][v];
-    }
+  const auto d = [&](int64_t i, int64_t v) -> TileVector& {
+    return tile_vector_at(call.d + i * call.ldd + v * kTileLanes);
+  };
+  // Two loops: of a product that both ways share the compiler would make no multiply-add.
+  if (call.accumulate == Accumulate::kYes) {
+    for (int64_t i = 0; i < kRows; ++i)
+      for (int64_t v = 0; v < kVectors; ++v) d(i, v) += call.alpha * sums[i][v];
+  } else {
+    for (int64_t i = 0; i < kRows; ++i)
+      for (int64_t v = 0; v < kVectors; ++v) d(i, v) = call.alpha * sums[i][v];
+  }
 }
 
 using Kernel = void (*)(const KernelCall&);
