@@ -55,18 +55,34 @@ struct EmbeddingBackward {
 
   template <class G>
   MPT_HD void operator()(G group, int64_t row) const {
-    const int32_t begin = first[row], end = first[row + 1];
-    D* target = d_table + row * cols;
-    const T* d = d_out;
-    const int32_t* use = uses;
-    const float kept = keep;
-    const int64_t width = cols;
-    if (begin == end && kept != 0.0f) return;
-    group.each(cols, [=](int64_t c) {
-      float sum = kept == 0.0f ? 0.0f : to_float(target[c]);
-      for (int32_t i = begin; i < end; ++i) sum += to_float(d[use[i] * width + c]);
-      target[c] = from_float<D>(sum);
-    });
+    const EmbeddingBackward own = *this;
+    if (first[row] == first[row + 1] && keep != 0.0f) return;
+    int64_t whole = 0;
+    if constexpr (G::kLanes == 1)
+      for (; whole + kAtOnce <= cols; whole += kAtOnce) own.template sum_columns<kAtOnce>(row, whole);
+    group.each(cols - whole, [=](int64_t c) { own.template sum_columns<1>(row, whole + c); });
+  }
+
+ private:
+  static constexpr int kAtOnce = 64;  // columns of a lane that is alone, which asks for those it will write
+
+  template <int kCount>
+  MPT_HD void sum_columns(int64_t row, int64_t column) const {
+    D* const target = d_table + row * cols + column;
+    if constexpr (kCount == kAtOnce) {
+      constexpr int kLine = 64 / int(sizeof(D)), kAhead = 4096 / int(sizeof(D));
+      for (int k = 0; k < kCount; k += kLine) __builtin_prefetch(target + k + kAhead, 1);
+    }
+    float sum[kCount];
+#pragma omp simd
+    for (int k = 0; k < kCount; ++k) sum[k] = keep == 0.0f ? 0.0f : to_float(target[k]);
+    for (int32_t i = first[row]; i < first[row + 1]; ++i) {
+      const T* const d = d_out + uses[i] * cols + column;
+#pragma omp simd
+      for (int k = 0; k < kCount; ++k) sum[k] += to_float(d[k]);
+    }
+#pragma omp simd
+    for (int k = 0; k < kCount; ++k) target[k] = from_float<D>(sum[k]);
   }
 };
 

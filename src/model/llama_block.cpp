@@ -1,0 +1,182 @@
+// One block of the model, forward and backward, and the operations it is made of, on the rows that are live.
+#include "device/range.h"
+#include "model/llama.h"
+#include "model/parameters.h"
+
+namespace mpt {
+
+// --- views -----------------------------------------------------------------------------------------------
+
+AttentionShape Llama::attention_shape() const {
+  return {rows_, options_.micro_batch.seq_len, config_.num_attention_heads, config_.head_dim()};
+}
+
+// Tensors are planned for the largest micro-batch; a smaller one uses their first rows (or columns, if per
+// token).
+Tensor Llama::live(const Tensor& t) const {
+  const int64_t n = rows_ * options_.micro_batch.seq_len;
+  return t.rows == 1 && t.cols == options_.micro_batch.tokens() ? t.columns(0, n) : t.row_range(0, n);
+}
+
+Operand Llama::live(const Operand& operand) const {
+  return operand.row_range(0, rows_ * options_.micro_batch.seq_len);
+}
+
+Tensor Llama::wide_scratch(int64_t cols) const {
+  return live(Tensor{d_wide_.data, d_wide_.dtype, d_wide_.rows, cols, cols});
+}
+
+// --- operations ------------------------------------------------------------------------------------------
+
+Operand Llama::wanted(const Operand& operand) const {
+  return live(keep_ == Keep::kForBackward ? operand : operand.for_forward());
+}
+
+void Llama::cast_input(int64_t linear, const ComputedInput& input, const Operand& operand) {
+  ComputedCasts casts(*ops_, input);
+  linears_.cast_input(linear, casts, wanted(operand), cast_);
+}
+
+void Llama::cast_attention(int64_t linear, const Tensor& attention, const Operand& operand) {
+  linears_.cast_input(linear, live(attention), wanted(operand), cast_);
+}
+
+void Llama::norm(const NormedInput& n) {
+  const Range range(device_, "RMSNorm");
+  const bool fp8 = linears_.in_fp8(n.linear);
+  const auto live_if_any = [&](const Tensor& t) { return t.data == nullptr ? Tensor{} : live(t); };
+  const NormForwardCall call{.residual = live(n.residual),
+                             .branch = live_if_any(n.branch),
+                             .sum = live_if_any(n.sum),
+                             .out = fp8 ? Tensor{} : live(n.out.values),
+                             .inv_rms = live(n.inv_rms),
+                             .gain = weights_.compute(n.gain),
+                             .eps = float(config_.rms_norm_eps)};
+  ops_->norm_forward(call);
+  if (!fp8) return;
+  const Tensor& x = call.sum.data == nullptr ? call.residual : call.sum;
+  cast_input(n.linear, NormInput{.x = x, .inv_rms = call.inv_rms, .gain = call.gain}, n.out);
+}
+
+void Llama::swiglu(int64_t linear, const Tensor& gate_up, const Operand& out) {
+  const Range range(device_, "SwiGLU");
+  if (linears_.in_fp8(linear))
+    cast_input(linear, SwigluInput{live(gate_up)}, out);
+  else
+    ops_->swiglu_forward(live(gate_up), live(out.values));
+}
+
+void Llama::rotate(const Tensor& qkv, float direction) {
+  const Range range(device_, "RoPE");
+  ops_->rope({.qkv = qkv,
+              .cosine = rope_.cosine,
+              .sine = rope_.sine,
+              .heads = config_.num_attention_heads,
+              .head_dim = config_.head_dim(),
+              .seq_len = options_.micro_batch.seq_len,
+              .direction = direction});
+}
+
+void Llama::attend(const LayerActivations& a) {
+  const AttentionForward call{
+      .shape = attention_shape(), .qkv = live(a.qkv), .out = live(a.attention), .log_sum_exp = a.log_sum_exp};
+  const Range range(device_, "attention", flops_of(call));
+  device_.attention().forward(call);
+}
+
+// Of the gradient in d_branch_.
+void Llama::attend_backward(const LayerActivations& a, const Tensor& d_qkv) {
+  const AttentionBackward call{.shape = attention_shape(),
+                               .qkv = live(a.qkv),
+                               .out = live(a.attention),
+                               .log_sum_exp = a.log_sum_exp,
+                               .d_out = live(d_branch_),
+                               .d_qkv = d_qkv};
+  const Range range(device_, "attention", flops_of(call));
+  device_.attention().backward(call);
+}
+
+void Llama::backward_norm(const Tensor& x, const Tensor& inv_rms, int64_t gain, Accumulate accumulate) {
+  const Range range(device_, "RMSNorm");
+  ops_->norm_backward({.d_out = live(d_branch_),
+                       .x = live(x),
+                       .inv_rms = live(inv_rms),
+                       .gain = weights_.compute(gain),
+                       .d_x = live(d_residual_),
+                       .d_gain_partial = d_gain_partial_,
+                       .d_gain = weights_.gradient(gain),
+                       .accumulate = accumulate});
+}
+
+void Llama::backward_swiglu(const Tensor& gate_up, const Tensor& d_out) {
+  const Range range(device_, "SwiGLU");
+  ops_->swiglu_backward(gate_up, d_out);
+}
+
+// --- forward ---------------------------------------------------------------------------------------------
+
+// The block's output is left as `middle` and `branch`; the next norm adds them up. The last product is not
+// needed when the block is computed again.
+void Llama::forward_layer(int64_t layer, Pass pass) {
+  const LayerActivations& a = acts_.layers[size_t(layer)];
+  const auto index = [layer](Linear which) { return linear_index(layer, which); };
+  NormedInput attn_norm{.residual = a.residual,
+                        .inv_rms = a.attn_inv_rms,
+                        .gain = layer_index(layer, LayerParam::kAttnNorm),
+                        .linear = index(Linear::kQkv),
+                        .out = a.attn_norm};
+  if (layer > 0 && pass == Pass::kFirst) {
+    attn_norm.residual = acts_.layers[size_t(layer - 1)].middle;
+    attn_norm.branch = acts_.branch;
+    attn_norm.sum = a.residual;
+  }
+  norm(attn_norm);
+  linears_.forward(index(Linear::kQkv), live(a.attn_norm), live(a.qkv));
+  rotate(live(a.qkv), +1.0f);
+  attend(a);
+  cast_attention(index(Linear::kO), a.attention, attention_operand(a).for_forward());
+  linears_.forward(index(Linear::kO), live(attention_operand(a)), live(acts_.branch));
+  norm({.residual = a.residual,
+        .branch = acts_.branch,
+        .sum = a.middle,
+        .inv_rms = a.mlp_inv_rms,
+        .gain = layer_index(layer, LayerParam::kMlpNorm),
+        .linear = index(Linear::kGateUp),
+        .out = a.mlp_norm});
+  linears_.forward(index(Linear::kGateUp), live(a.mlp_norm), live(a.gate_up));
+  swiglu(index(Linear::kDown), a.gate_up, pass == Pass::kRecompute ? a.mlp.for_backward() : a.mlp);
+  if (pass == Pass::kRecompute) return;
+  linears_.forward(index(Linear::kDown), live(a.mlp), live(acts_.branch));
+}
+
+// --- backward --------------------------------------------------------------------------------------------
+
+void Llama::backward_mlp(int64_t layer, Accumulate accumulate) {
+  const LayerActivations& a = acts_.layers[size_t(layer)];
+  const Tensor d_mlp = wide_scratch(a.mlp.cols());
+  linears_.backward(linear_index(layer, Linear::kDown),
+                    {.d_y = live(d_residual_), .x = live(a.mlp), .d_x = d_mlp, .accumulate = accumulate});
+  backward_swiglu(live(a.gate_up), d_mlp);
+  linears_.backward(
+      linear_index(layer, Linear::kGateUp),
+      {.d_y = live(a.gate_up), .x = live(a.mlp_norm), .d_x = live(d_branch_), .accumulate = accumulate});
+  backward_norm(a.middle, a.mlp_inv_rms, layer_index(layer, LayerParam::kMlpNorm), accumulate);
+}
+
+void Llama::backward_attention(int64_t layer, Accumulate accumulate) {
+  const LayerActivations& a = acts_.layers[size_t(layer)];
+  const Tensor d_qkv = wide_scratch(a.qkv.cols);
+  // The cast is made again rather than kept beside what attention needs anyway.
+  const Operand attention = attention_operand(a).for_backward();
+  cast_attention(linear_index(layer, Linear::kO), a.attention, attention);
+  linears_.backward(
+      linear_index(layer, Linear::kO),
+      {.d_y = live(d_residual_), .x = live(attention), .d_x = live(d_branch_), .accumulate = accumulate});
+  attend_backward(a, d_qkv);
+  rotate(d_qkv, -1.0f);
+  linears_.backward(linear_index(layer, Linear::kQkv),
+                    {.d_y = d_qkv, .x = live(a.attn_norm), .d_x = live(d_branch_), .accumulate = accumulate});
+  backward_norm(a.residual, a.attn_inv_rms, layer_index(layer, LayerParam::kAttnNorm), accumulate);
+}
+
+}  // namespace mpt
