@@ -177,7 +177,7 @@ class RectangleProduct {
     for (int64_t r = 0; r < tile.rows; ++r) add_row(sums + r * kPanelColumns, tile, r);
   }
 
-  // What add_row() will add to and write, to be there when the products are.
+  // What add_row() will add to and write, to be there when the sums are.
   void ask_for_rows(const Tile& tile) const {
     for (int64_t r = 0; r < tile.rows; ++r) {
       const int64_t at = (tile.row + r) * d_.stride + tile.column;
@@ -188,7 +188,7 @@ class RectangleProduct {
       }
     }
   }
-  // The same for a row of other tiles.
+  // A row of a tile that the kernel cannot add in place.
   void add_row(const float* sums, const Tile& tile, int64_t r) const {
     const bool first = tile.part == 0, adds = accumulate_ == Accumulate::kYes;
     const int64_t at = (tile.row + r) * d_.stride + tile.column;
