@@ -61,7 +61,8 @@ struct UnitInPlace {
     const Stored<T> own[] = {s[i]...};
     const D* const gradient = g;
     const float scale = grad_scale;
-    const auto advance = [=, this](int64_t k) {
+    // Always inline: a call would leave the loop without vectors.
+    const auto advance = [=, this](int64_t k) __attribute__((always_inline)) {
       float state[kInputs] = {own[i].get(k)...};
       if constexpr (Rule::kFactors == 1) state[kStates] = factor[k];
       step(k, scale * to_float(gradient[k]), state);
