@@ -8,6 +8,9 @@
 #include "optim/unit_states.h"
 #include "precision/upcoming.h"
 
+#define MPT_ALWAYS_INLINE \
+  __attribute__((always_inline))  // written out, clang-format takes it for Objective-C
+
 namespace mpt {
 
 // Elements of one row, stored as T (fp32 or bf16).
@@ -62,7 +65,7 @@ struct UnitInPlace {
     const D* const gradient = g;
     const float scale = grad_scale;
     // Always inline: a call would leave the loop without vectors.
-    const auto advance = [=, this](int64_t k) __attribute__((always_inline)) {
+    const auto advance = [=, this](int64_t k) MPT_ALWAYS_INLINE {
       float state[kInputs] = {own[i].get(k)...};
       if constexpr (Rule::kFactors == 1) state[kStates] = factor[k];
       step(k, scale * to_float(gradient[k]), state);
@@ -83,3 +86,5 @@ struct UnitInPlace {
 };
 
 }  // namespace mpt
+
+#undef MPT_ALWAYS_INLINE
