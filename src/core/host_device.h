@@ -1,6 +1,10 @@
 // Marks the formulas that are compiled for the host and, under nvcc, for the device as well.
 #pragma once
 
+// What a hot loop calls: a call would leave it without vectors. Written out behind a lambda, clang-format
+// takes the attribute for Objective-C.
+#define MPT_ALWAYS_INLINE __attribute__((always_inline))
+
 #if defined(__CUDACC__)
 #define MPT_HD __host__ __device__ __forceinline__
 #elif defined(MPT_FAKE_CUDA)

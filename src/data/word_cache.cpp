@@ -15,6 +15,15 @@ size_t ids_of(int32_t header) { return static_cast<uint32_t>(header) & kMostIds;
 size_t bytes_of(int32_t header) { return static_cast<uint32_t>(header) >> 16; }
 int32_t header_of(size_t ids, size_t bytes) { return static_cast<int32_t>(bytes << 16 | ids); }
 
+// Of the first place, from the hash's own on, that ends(place).
+template <class Places, class F>
+size_t probe(const Places& places, size_t hash, const F& ends) {
+  const size_t mask = places.size() - 1;
+  size_t i = hash & mask;
+  while (!ends(places[i])) i = (i + 1) & mask;
+  return i;
+}
+
 }  // namespace
 
 bool WordTable::is_at(const Place& place, const HashedWord& word) const {
@@ -24,16 +33,13 @@ bool WordTable::is_at(const Place& place, const HashedWord& word) const {
 }
 
 size_t WordTable::index_of(const HashedWord& word) const {
-  const size_t mask = places_.size() - 1;
-  size_t i = word.hash & mask;
-  while (places_[i].begin != 0 && !is_at(places_[i], word)) i = (i + 1) & mask;
-  return i;
+  return probe(places_, word.hash, [&](const Place& p) { return p.is_free() || is_at(p, word); });
 }
 
 bool WordTable::append(const HashedWord& word, std::vector<int32_t>& ids) const {
   if (size_ == 0) return false;
   const Place place = places_[index_of(word)];
-  if (place.begin == 0) return false;
+  if (place.is_free()) return false;
   const int32_t* const at = block_.data() + place.begin;
   ids.insert(ids.end(), at + 1, at + 1 + ids_of(*at));
   return true;
@@ -41,13 +47,9 @@ bool WordTable::append(const HashedWord& word, std::vector<int32_t>& ids) const 
 
 void WordTable::grow() {
   std::vector<Place> places(std::max(kFirstPlaces, 2 * places_.size()));
-  const size_t mask = places.size() - 1;
-  for (const Place& place : places_) {
-    if (place.begin == 0) continue;
-    size_t i = place.hash & mask;
-    while (places[i].begin != 0) i = (i + 1) & mask;
-    places[i] = place;
-  }
+  for (const Place& place : places_)
+    if (!place.is_free())
+      places[probe(places, place.hash, [](const Place& p) { return p.is_free(); })] = place;
   places_ = std::move(places);
   if (block_.empty()) block_.push_back(0);
 }
@@ -57,7 +59,7 @@ void WordTable::insert(const HashedWord& word, std::span<const int32_t> ids) {
   if (bytes > kMostBytes || ids.size() > kMostIds || block_.size() + numbers > kMostNumbers) return;
   if (2 * (size_ + 1) > places_.size()) grow();
   Place& place = places_[index_of(word)];
-  if (place.begin != 0) return;
+  if (!place.is_free()) return;
   place = {static_cast<uint32_t>(word.hash), static_cast<uint32_t>(block_.size())};
   block_.resize(block_.size() + numbers);
   int32_t* const at = block_.data() + place.begin;

@@ -35,6 +35,8 @@ class WordTable {
   struct Place {
     uint32_t hash = 0;   // its lower half
     uint32_t begin = 0;  // of the word in the block; 0: a free place
+
+    [[nodiscard]] bool is_free() const { return begin == 0; }
   };
 
   [[nodiscard]] bool is_at(const Place& place, const HashedWord& word) const;

@@ -8,9 +8,6 @@
 #include "optim/unit_states.h"
 #include "precision/upcoming.h"
 
-#define MPT_ALWAYS_INLINE \
-  __attribute__((always_inline))  // written out, clang-format takes it for Objective-C
-
 namespace mpt {
 
 // Elements of one row, stored as T (fp32 or bf16).
@@ -53,10 +50,10 @@ struct UnitInPlace {
  private:
   static constexpr int kAtOnce = Upcoming<1>::kElements;
 
+  // Of the next unit.
   template <class N>
-  [[gnu::always_inline]] static void ask_for(const N* first) {
-    constexpr int kLine = 64 / int(sizeof(N));
-    for (int k = 0; k < kAtOnce; k += kLine) __builtin_prefetch(first + k);
+  MPT_ALWAYS_INLINE static void ask_for_next(const N* at) {
+    ask_for(at + kUnit, kAtOnce * int64_t(sizeof(N)));
   }
 
   template <NewStates kNew, class Step, int... i>
@@ -64,7 +61,6 @@ struct UnitInPlace {
     const Stored<T> own[] = {s[i]...};
     const D* const gradient = g;
     const float scale = grad_scale;
-    // Always inline: a call would leave the loop without vectors.
     const auto advance = [=, this](int64_t k) MPT_ALWAYS_INLINE {
       float state[kInputs] = {own[i].get(k)...};
       if constexpr (Rule::kFactors == 1) state[kStates] = factor[k];
@@ -75,8 +71,8 @@ struct UnitInPlace {
     // Of a constant length, so that what all elements share is brought into registers once.
     for (; first + kAtOnce <= count; first += kAtOnce) {
       upcoming.fetch(first);
-      ask_for(gradient + first + kUnit);
-      (ask_for(own[i].at + first + kUnit), ...);
+      ask_for_next(gradient + first);
+      (ask_for_next(own[i].at + first), ...);
 #pragma GCC ivdep
       for (int64_t k = first; k < first + kAtOnce; ++k) advance(k);
     }
@@ -86,5 +82,3 @@ struct UnitInPlace {
 };
 
 }  // namespace mpt
-
-#undef MPT_ALWAYS_INLINE

@@ -3,6 +3,7 @@
 // loads.
 #pragma once
 
+#include "core/ask_for.h"
 #include "precision/codec.h"
 
 namespace mpt {
@@ -19,14 +20,9 @@ struct Upcoming {
   MPT_HD void follow(ElementMemory unit) {
     streams[count++] = {unit.first + kUnit * unit.bits / 8, unit.bits};
   }
-  // Always inline: GCC 12 takes a call of what only prefetches for one without an effect.
-  [[gnu::always_inline]] MPT_HD void fetch(int64_t first) const {
-    constexpr int kLine = 64;  // bytes
-    for (int i = 0; i < count; ++i) {
-      const std::byte* const from = streams[i].first + first * streams[i].bits / 8;
-      for (int byte = 0; byte < kElements * streams[i].bits / 8; byte += kLine)
-        __builtin_prefetch(from + byte);
-    }
+  MPT_ALWAYS_INLINE MPT_HD void fetch(int64_t first) const {
+    for (int i = 0; i < count; ++i)
+      ask_for(streams[i].first + first * streams[i].bits / 8, kElements * streams[i].bits / 8);
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include <omp.h>
 
+#include "core/ask_for.h"
 #include "core/bf16.h"
 #include "core/check.h"
 #include "device/cpu/row_vector.h"
@@ -40,17 +41,11 @@ HeadSlice<T> head_slice(const Tensor& t, const AttentionShape& s, int64_t task, 
   return {t.as<T>() + sequence * s.seq_len * t.stride + (part * s.heads + head) * s.head_dim, t.stride};
 }
 
-// What a row will be read or written for. Its memory is asked for while something else is computed: a head's
-// rows lie so far apart that a processor does not foresee the next.
-enum class Use : uint8_t { kRead, kWrite };
-
+// Of a head, whose rows lie so far apart that a processor does not foresee the next.
 template <Use kUse, class T>
-[[gnu::always_inline]] inline void ask_for_row(const HeadSlice<T>& slice, int64_t row,
-                                               const AttentionShape& s) {
-  constexpr int64_t kLine = 64 / int64_t(sizeof(T));
+MPT_ALWAYS_INLINE inline void ask_for_row(const HeadSlice<T>& slice, int64_t row, const AttentionShape& s) {
   if (row >= s.seq_len) return;
-  const T* from = slice.data + row * slice.stride;
-  for (int64_t d = 0; d < s.head_dim; d += kLine) __builtin_prefetch(from + d, kUse == Use::kWrite, 2);
+  ask_for<kUse, Cache::kSecond>(slice.data + row * slice.stride, s.head_dim * int64_t(sizeof(T)));
 }
 
 // Rows [first, first + rows) of source[T, D] times scale, zero padded: target[rows, Dp].
@@ -229,12 +224,10 @@ void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
                                      .ldc = kTile,
                                      .causal = diagonal ? Causal::kOutput : Causal::kNo});
       if (diagonal) fill_above_diagonal(w.scores, -INFINITY);
-      softmax_tile(
-          w.scores, diagonal, first, maximum, sum, w.out,
-          p.dim, [&](int64_t r) __attribute__((always_inline)) {
-            ask_for_row<Use::kWrite>(target, q + r, s);
-            ask_for_row<Use::kRead>(queries, q + kTile + r, s);
-          });
+      softmax_tile(w.scores, diagonal, first, maximum, sum, w.out, p.dim, [&](int64_t r) MPT_ALWAYS_INLINE {
+        ask_for_row<Use::kWrite>(target, q + r, s);
+        ask_for_row<Use::kRead>(queries, q + kTile + r, s);
+      });
       add_tile_product(first, {.m = kTile,
                                .n = p.dim,
                                .k = kTile,
@@ -364,11 +357,9 @@ void backward_head(const AttentionBackward& call, int64_t task, float* scratch) 
     pack_tile_transposed(keys, k, s, w.keys_t);
     pack_tile_transposed(values, k, s, w.values_t);
     for (int64_t q = k; q < s.seq_len; q += kTile)
-      backward_tile(
-          w, p, q, k, [&](int64_t r) __attribute__((always_inline)) {
-            for (const auto& target : {d_queries, d_keys, d_values})
-              ask_for_row<Use::kWrite>(target, k + r, s);
-          });
+      backward_tile(w, p, q, k, [&](int64_t r) MPT_ALWAYS_INLINE {
+        for (const auto& target : {d_queries, d_keys, d_values}) ask_for_row<Use::kWrite>(target, k + r, s);
+      });
     store_rows(w.d_queries + k * p.dim, k, kTile, s, scale, d_queries);
     store_rows(w.d_keys, k, kTile, s, 1.0f, d_keys);
     store_rows(w.d_values, k, kTile, s, 1.0f, d_values);

@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "core/ask_for.h"
+
 namespace mpt {
 namespace {
 
@@ -13,7 +15,7 @@ void kernel(const KernelCall& call) {
   constexpr int kUnrolled = 4;
   TileVector sums[kRows][kVectors] = {};
   const float *a = call.a, *b = call.b;
-  const auto add_term = [&](int64_t term) __attribute__((always_inline)) {
+  const auto add_term = [&](int64_t term) MPT_ALWAYS_INLINE {
     TileVector of_b[kVectors];
     for (int64_t v = 0; v < kVectors; ++v)
       of_b[v] = tile_vector_at(b + term * kPanelColumns + v * kTileLanes);
@@ -24,9 +26,9 @@ void kernel(const KernelCall& call) {
   int rows_left = kRows;
   int64_t term = 0;
   for (; term + kTermsPerLine <= call.depth; term += kTermsPerLine) {
-    __builtin_prefetch(call.upcoming[term / kTermsPerLine], 0, 2);
+    ask_for<Use::kRead, Cache::kSecond>(call.upcoming[term / kTermsPerLine], kCacheLine);
     if (rows_left-- > 0) {
-      for (int64_t v = 0; v < kVectors; ++v) __builtin_prefetch(row + v * kTileLanes, 1, 3);
+      ask_for<Use::kWrite>(row, kVectors * int64_t(sizeof(TileVector)));
       row += call.ldd;
     }
     for (int64_t some = 0; some < kTermsPerLine; some += kUnrolled) {

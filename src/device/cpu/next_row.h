@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/ask_for.h"
 #include "core/group.h"
 
 namespace mpt {
@@ -16,13 +17,11 @@ template <size_t kStreams>
 class NextRow {
  public:
   explicit NextRow(const std::array<RowMemory, kStreams>& streams) : streams_(streams) {}
-  // A part of it, `part` of `whole`; in all, asked for as often as that, the row once. Always inline: GCC 12
-  // takes a call of what only prefetches for one without an effect.
-  [[gnu::always_inline]] void ask(int64_t part, int64_t whole) {
-    constexpr int64_t kLine = 64;
+  // A part of it, `part` of `whole`; in all, asked for as often as that, the row once.
+  MPT_ALWAYS_INLINE void ask(int64_t part, int64_t whole) {
     for (RowMemory& stream : streams_) {
-      const int64_t bytes = std::min(stream.left, (stream.bytes * part / whole + kLine - 1) / kLine * kLine);
-      for (int64_t byte = 0; byte < bytes; byte += kLine) __builtin_prefetch(stream.first + byte);
+      const int64_t bytes = std::min(stream.left, kCacheLine * cache_lines(stream.bytes * part / whole));
+      ask_for(stream.first, bytes);
       stream.first += bytes;
       stream.left -= bytes;
     }

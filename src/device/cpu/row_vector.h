@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/host_device.h"
 #include "core/softmax_exp.h"
 #include "device/cpu/tile_product.h"
 
@@ -27,19 +28,19 @@ struct RowVectors {
     for (int i = 0; i < N; ++i) part[i] = RowVector{} + x;
   }
   template <class F>
-  [[gnu::always_inline]] static RowVectors of_each(const F& f) {
+  MPT_ALWAYS_INLINE static RowVectors of_each(const F& f) {
     RowVectors all;
 #pragma GCC unroll 16
     for (int i = 0; i < N; ++i) all.part[i] = f(i);
     return all;
   }
-  [[gnu::always_inline]] friend RowVectors operator+(const RowVectors& a, const RowVectors& b) {
+  MPT_ALWAYS_INLINE friend RowVectors operator+(const RowVectors& a, const RowVectors& b) {
     return of_each([&](int i) { return a.part[i] + b.part[i]; });
   }
-  [[gnu::always_inline]] friend RowVectors operator-(const RowVectors& a, const RowVectors& b) {
+  MPT_ALWAYS_INLINE friend RowVectors operator-(const RowVectors& a, const RowVectors& b) {
     return of_each([&](int i) { return a.part[i] - b.part[i]; });
   }
-  [[gnu::always_inline]] friend RowVectors operator*(const RowVectors& a, const RowVectors& b) {
+  MPT_ALWAYS_INLINE friend RowVectors operator*(const RowVectors& a, const RowVectors& b) {
     return of_each([&](int i) { return a.part[i] * b.part[i]; });
   }
 };
@@ -69,7 +70,7 @@ float folded(const RowVector* parts, const F& f) {
 }
 
 template <int N>
-[[gnu::always_inline]] inline RowVectors<N> softmax_exp(const RowVectors<N>& x) {
+MPT_ALWAYS_INLINE inline RowVectors<N> softmax_exp(const RowVectors<N>& x) {
   using All = RowVectors<N>;
   const auto e = exp_parts(
       All::of_each([&](int i) { return larger(RowVector{} + softmax::kLeast, x.part[i]); }), softmax::kBias);

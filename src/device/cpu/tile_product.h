@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/host_device.h"
 #include "device/cpu/tile_vector.h"
 #include "device/gemm.h"
 
@@ -42,7 +43,7 @@ struct TileProduct {
 inline constexpr int64_t kTileColumns = 16;
 
 template <int kRows, int kVectors, Accumulate kAccumulate>
-[[gnu::always_inline]] inline void tile_block(const TileProduct& p, int64_t row, int64_t col) {
+MPT_ALWAYS_INLINE inline void tile_block(const TileProduct& p, int64_t row, int64_t col) {
   TileVector sums[kRows][kVectors];
   float* c = p.c + row * p.ldc + col;
   for (int i = 0; i < kRows; ++i)

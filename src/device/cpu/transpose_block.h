@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/host_device.h"
+
 namespace mpt {
 
 inline constexpr int kBlock = 8;
@@ -25,9 +27,9 @@ inline void transpose_block(BlockRow (&rows)[kBlock]) {
 // target[column][row] = value(source[row][column]) for a whole block, of which height rows and width columns
 // are there; the others are zeros. Strides in elements.
 template <class T, class F>
-[[gnu::always_inline]] inline void transpose_block(const T* source, int64_t source_stride, int64_t height,
-                                                   int64_t width, const F& value, float* target,
-                                                   int64_t target_stride) {
+MPT_ALWAYS_INLINE inline void transpose_block(const T* source, int64_t source_stride, int64_t height,
+                                              int64_t width, const F& value, float* target,
+                                              int64_t target_stride) {
   BlockRow rows[kBlock] = {};
   for (int64_t r = 0; r < height; ++r) {
     const T* from = source + r * source_stride;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/ask_for.h"
 #include "core/check.h"
 
 namespace mpt {
@@ -11,7 +12,7 @@ void UpcomingMemory::follow(const Tensor& block) {
   const int64_t element = size_of(block.dtype);
   if (block.elements() > 0)
     blocks_[size_t(count_++)] = {block.data, block.rows, block.stride * element,
-                                 (block.cols * element + kLine - 1) / kLine};
+                                 cache_lines(block.cols * element)};
 }
 
 int64_t UpcomingMemory::lines() const {
@@ -32,9 +33,9 @@ const std::byte** UpcomingMemory::take(int64_t count, const std::byte** lines) {
       --rows.count;
     }
     const int64_t some = std::min(count, lines_of_row_);
-    for (int64_t i = 0; i < some; ++i) lines[i] = line_ + i * kLine;
+    for (int64_t i = 0; i < some; ++i) lines[i] = line_ + i * kCacheLine;
     lines += some;
-    line_ += some * kLine;
+    line_ += some * kCacheLine;
     lines_of_row_ -= some;
     count -= some;
   }

@@ -26,7 +26,6 @@ class UpcomingMemory {
     int64_t count = 0, stride = 0;    // of those not begun; bytes
     int64_t lines = 0;                // of a row
   };
-  static constexpr int64_t kLine = 64;  // bytes
 
   std::array<Rows, kMostBlocks> blocks_;
   int count_ = 0, block_ = 0;

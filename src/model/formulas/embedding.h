@@ -2,6 +2,7 @@
 // their order, so that no two rows of work write the same place and the result does not depend on threads.
 #pragma once
 
+#include "core/ask_for.h"
 #include "core/bf16.h"
 #include "core/host_device.h"
 
@@ -69,10 +70,7 @@ struct EmbeddingBackward {
   template <int kCount>
   MPT_HD void sum_columns(int64_t row, int64_t column) const {
     D* const target = d_table + row * cols + column;
-    if constexpr (kCount == kAtOnce) {
-      constexpr int kLine = 64 / int(sizeof(D)), kAhead = 4096 / int(sizeof(D));
-      for (int k = 0; k < kCount; k += kLine) __builtin_prefetch(target + k + kAhead, 1);
-    }
+    if constexpr (kCount == kAtOnce) ask_ahead<kCount, Use::kWrite>(target);
     float sum[kCount];
 #pragma omp simd
     for (int k = 0; k < kCount; ++k) sum[k] = keep == 0.0f ? 0.0f : to_float(target[k]);
