@@ -3,6 +3,8 @@
 #include <chrono>
 #include <exception>
 #include <filesystem>
+#include <span>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -28,10 +30,28 @@ constexpr const char* kTokenizerName = "tokenizer.model";
 constexpr const char* kUnfinished = ".mpretrain_unfinished";  // directory inside the output
 constexpr size_t kBatchBytes = size_t{256} << 10;             // of text that a worker encodes at a time
 
+// What documents consist of, one behind the other: none has memory of its own, which one thread would
+// allocate and another one give back.
+template <class Elements>
+class Documents {
+ public:
+  Elements elements;  // of all documents; what was appended since the last end() belongs to the next
+
+  void end() { ends_.push_back(elements.size()); }
+  [[nodiscard]] size_t size() const { return ends_.size(); }
+  [[nodiscard]] auto operator[](size_t i) const {
+    const size_t begin = i == 0 ? 0 : ends_[i - 1];
+    return std::span(elements).subspan(begin, ends_[i] - begin);
+  }
+
+ private:
+  std::vector<size_t> ends_;
+};
+
 struct TextBatch {
-  std::vector<std::string> texts;
-  std::vector<std::vector<int32_t>> documents;  // their tokens
-  int64_t input_bytes_read = 0;                 // by the corpus, when the batch was complete
+  Documents<std::string> texts;
+  Documents<std::vector<int32_t>> tokens;
+  int64_t input_bytes_read = 0;  // by the corpus, when the batch was complete
 };
 
 void check_options(const TokenizeOptions& options, const Tokenizer& tokenizer) {
@@ -117,22 +137,26 @@ class Unfinished {
   fs::path path_;
 };
 
-std::unique_ptr<TextBatch> read_text_batch(CorpusReader& corpus) {
+// text: where documents are read.
+std::unique_ptr<TextBatch> read_text_batch(CorpusReader& corpus, std::string& text) {
   auto batch = std::make_unique<TextBatch>();
-  std::string text;
-  for (size_t bytes = 0; bytes < kBatchBytes && corpus.next(text); bytes += text.size())
-    batch->texts.push_back(text);
+  while (batch->texts.elements.size() < kBatchBytes && corpus.next(text)) {
+    batch->texts.elements += text;
+    batch->texts.end();
+  }
   batch->input_bytes_read = corpus.input_bytes_read();
-  return batch->texts.empty() ? nullptr : std::move(batch);
+  return batch->texts.size() == 0 ? nullptr : std::move(batch);
 }
 
 void encode_batch(const TokenizeOptions& options, const Tokenizer& tokenizer, TextEncoder& encoder,
                   TextBatch& batch) {
-  for (const std::string& text : batch.texts) {
-    std::vector<int32_t>& tokens = batch.documents.emplace_back();
+  std::vector<int32_t>& tokens = batch.tokens.elements;
+  for (size_t i = 0; i < batch.texts.size(); ++i) {
+    const std::span<const char> text = batch.texts[i];
     if (options.prepend_bos) tokens.push_back(static_cast<int32_t>(tokenizer.bos_id()));
-    encoder.append(text, tokens);
+    encoder.append({text.data(), text.size()}, tokens);
     if (options.append_eos) tokens.push_back(static_cast<int32_t>(tokenizer.eos_id()));
+    batch.tokens.end();
   }
 }
 
@@ -156,9 +180,9 @@ class Splits {
         validation_({directory, kValidation, options.tokens_per_shard, vocab_size}) {}
 
   void add(const TextBatch& batch) {
-    for (size_t i = 0; i < batch.documents.size(); ++i) {
+    for (size_t i = 0; i < batch.texts.size(); ++i) {
       SplitWriter& split = is_validation(options_, number_++) ? validation_ : train_;
-      if (!batch.documents[i].empty()) split.add(batch.documents[i], std::ssize(batch.texts[i]));
+      if (!batch.tokens[i].empty()) split.add(batch.tokens[i], std::ssize(batch.texts[i]));
     }
   }
 
@@ -198,7 +222,8 @@ void run_pipeline(const TokenizeOptions& options, const Tokenizer& tokenizer, Co
   WordCache words;
   std::vector<TextEncoder> encoders(static_cast<size_t>(workers), TextEncoder(tokenizer, words));
   OrderedPipeline<TextBatch> pipeline(
-      {.workers = workers, .depth = 4 * workers}, [&] { return read_text_batch(corpus); },
+      {.workers = workers, .depth = 4 * workers},
+      [&, text = std::string()]() mutable { return read_text_batch(corpus, text); },
       [&](TextBatch& batch, int worker) {
         encode_batch(options, tokenizer, encoders[static_cast<size_t>(worker)], batch);
       });

@@ -6,7 +6,10 @@
 namespace mpt {
 namespace {
 
-constexpr size_t kFirstPlaces = 256;
+// A table begins with more memory than the C library caches for each thread. Smaller pieces, which one thread
+// allocated and another one, whose word needed more, gave back, would be that other one's to use for
+// anything, and with each use it would read what the first one's allocator writes.
+constexpr size_t kFirstPlaces = 256, kFirstNumbers = 1024;
 constexpr size_t kMostNumbers = UINT32_MAX;  // of a block
 
 // What stands in front of a word: 16 bits each for its ids and its bytes.
@@ -51,7 +54,10 @@ void WordTable::grow() {
     if (!place.is_free())
       places[probe(places, place.hash, [](const Place& p) { return p.is_free(); })] = place;
   places_ = std::move(places);
-  if (block_.empty()) block_.push_back(0);
+  if (block_.empty()) {
+    block_.reserve(kFirstNumbers);
+    block_.push_back(0);
+  }
 }
 
 void WordTable::insert(const HashedWord& word, std::span<const int32_t> ids) {
