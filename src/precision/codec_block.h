@@ -21,28 +21,32 @@ struct Runs {
   static constexpr int kCount = kPart / kSize;
 };
 
+// f(first, runs) for the runs of each block, or of its share in the part.
+template <class G, class F>
+MPT_HD void for_blocks(int block, const F& f) {
+  using R = Runs<G>;
+  const int runs = R::kCount == 1 ? 1 : min_of(block, R::kPart) / R::kSize;
+  if (runs == 1)  // a constant for f, whose loops unroll
+    for (int first = 0; first < R::kCount; ++first) f(first, 1);
+  else
+    for (int first = 0; first < R::kCount; first += runs) f(first, runs);
+}
+
 // most[r]: the maximum of |x| over the logical elements of the block that run r lies in; NaNs are ignored.
 template <class G>
 MPT_HD void block_maxima(G group, const LanePart<G>& part, int block, const float (&x)[LanePart<G>::kSize],
                          float (&most)[Runs<G>::kCount]) {
   using R = Runs<G>;
-  for (int r = 0; r < R::kCount; ++r) {
+  for_blocks<G>(block, [&](int first, int runs) MPT_ALWAYS_INLINE {
     float maximum = 0.0f;
 #pragma omp simd reduction(max : maximum)
-    for (int k = 0; k < R::kSize; ++k) {
-      const float magnitude = r * R::kSize + k < part.size ? std::fabs(x[r * R::kSize + k]) : 0.0f;
+    for (int k = 0; k < runs * R::kSize; ++k) {
+      const int i = first * R::kSize + k;
+      const float magnitude = i < part.size ? std::fabs(x[i]) : 0.0f;
       maximum = magnitude > maximum ? magnitude : maximum;
     }
-    most[r] = maximum;
-  }
-  if constexpr (R::kCount > 1) {
-    const int runs = min_of(block, R::kPart) / R::kSize;
-    for (int first = 0; runs > 1 && first < R::kCount; first += runs) {
-      float maximum = 0.0f;
-      for (int r = first; r < first + runs; ++r) maximum = max_of(most[r], maximum);
-      for (int r = first; r < first + runs; ++r) most[r] = maximum;
-    }
-  }
+    for (int r = first; r < first + runs; ++r) most[r] = maximum;
+  });
   if (block <= R::kPart) return;
   const float maximum = group.reduce_max(most[0], block / R::kPart);
   for (float& of_run : most) of_run = maximum;

@@ -51,8 +51,11 @@ struct BlockFp8Codec {
     uint8_t code[R::kPart];
     read_bytes(codes + unit.row * code_stride + part.col, part.size, code);
     float step[R::kCount];
-    for (int r = 0; r < R::kCount; ++r)
-      step[r] = r * R::kSize < part.size ? fp16_decode(*scale_at(unit, part, r * R::kSize)) : 0.0f;
+    for_blocks<G>(block(), [&](int first, int runs) {
+      const bool exists = first * R::kSize < part.size;
+      const float of_block = exists ? fp16_decode(*scale_at(unit, part, first * R::kSize)) : 0.0f;
+      for (int r = first; r < first + runs; ++r) step[r] = of_block;
+    });
     decode_runs<G, kE4M3>(code, step, x);
   }
 
@@ -63,11 +66,11 @@ struct BlockFp8Codec {
     const LanePart<G> part(group, unit);
     const Encoded<G> encoded(*this, group, part, x, dither);
     write_bytes(encoded.code, part.size, codes + unit.row * code_stride + part.col);
-    for (int r = 0; r < R::kCount; ++r) {
-      const int64_t col = part.col + r * R::kSize;
-      const bool starts_block = (col & ((int64_t{1} << block_bits) - 1)) == 0;
-      if (starts_block && r * R::kSize < part.size) *scale_at(unit, part, r * R::kSize) = encoded.scale[r];
-    }
+    for_blocks<G>(block(), [&](int first, int) {
+      const int element = first * R::kSize;
+      const bool starts_block = ((part.col + element) & (block() - 1)) == 0;
+      if (starts_block && element < part.size) *scale_at(unit, part, element) = encoded.scale[first];
+    });
   }
 
   template <class G>
@@ -87,15 +90,29 @@ struct BlockFp8Codec {
 
     MPT_HD Encoded(const BlockFp8Codec& codec, G group, const LanePart<G>& part,
                    const float (&x)[LanePart<G>::kSize], const Dither<LanePart<G>::kSize>& dither) {
-      float most[Runs<G>::kCount];
-      block_maxima(group, part, 1 << codec.block_bits, x, most);
-      for (int r = 0; r < Runs<G>::kCount; ++r) {
-        scale[r] = fp8_block_scale(most[r], codec.mode);
-        step[r] = fp16_decode(scale[r]);
-      }
-      RunRounding<G, kE4M3, Quotient>::apply(x, step, dither, code);
+      using R = Runs<G>;
+      const bool pow2 = codec.mode == Fp8ScaleMode::kPow2;
+      float most[R::kCount], factor[R::kCount];
+      block_maxima(group, part, codec.block(), x, most);
+      for_blocks<G>(codec.block(), [&](int first, int runs) {
+        const uint16_t of_block = fp8_block_scale(most[first], codec.mode);
+        const float step_of_block = fp16_decode(of_block);
+        const float by = pow2 && of_block != 0 ? 1.0f / step_of_block : step_of_block;
+        for (int r = first; r < first + runs; ++r) {
+          scale[r] = of_block;
+          step[r] = step_of_block;
+          factor[r] = by;
+        }
+      });
+      // The quotient by a power of two is the product with its reciprocal.
+      if (pow2)
+        RunRounding<G, kE4M3, Product>::apply(x, factor, dither, code);
+      else
+        RunRounding<G, kE4M3, Quotient>::apply(x, factor, dither, code);
     }
   };
+
+  [[nodiscard]] MPT_HD int block() const { return 1 << block_bits; }
 
   template <class G>
   MPT_HD uint16_t* scale_at(UnitSpan unit, const LanePart<G>& part, int element) const {

@@ -29,18 +29,31 @@ MPT_HD float first_tensor_scale(float amax) {
 }
 
 // The distance of codes 0 and 0.5 is half of it; exact in FP32.
-MPT_HD float step_of(uint8_t scale, float tensor_scale) { return decode<kE4M3>(scale) * tensor_scale; }
+MPT_HD float step_of(uint32_t scale, float tensor_scale) { return decode<kE4M3>(scale) * tensor_scale; }
 
 MPT_HD uint8_t doubled(uint8_t scale) { return static_cast<uint8_t>(scale < 8 ? 2 * scale : scale + 8); }
 MPT_HD uint8_t halved(uint8_t scale) { return static_cast<uint8_t>(scale - 8); }
+
+// Whether a block whose maximum of |w| is amax needs larger steps, or could have smaller ones.
+MPT_HD bool doubles(uint32_t scale, float amax, float tensor_scale) {
+  return scale < kDoublesBelow && amax > 6.0f * step_of(scale, tensor_scale);
+}
+MPT_HD bool halves(uint32_t scale, float amax, float tensor_scale) {
+  return scale >= kHalvesFrom && amax <= 3.0f * step_of(scale, tensor_scale);
+}
 
 // The scale of a block that had `scale` (0: none yet) and whose maximum of |w| is now amax.
 MPT_HD uint8_t next_scale(uint8_t scale, float amax, float tensor_scale) {
   if (amax == 0.0f) return scale;
   if (scale == 0) return round_up_to<kE4M3>(amax / (kE2M1.max_value * tensor_scale));
-  while (scale < kDoublesBelow && amax > 6.0f * step_of(scale, tensor_scale)) scale = doubled(scale);
-  while (scale >= kHalvesFrom && amax <= 3.0f * step_of(scale, tensor_scale)) scale = halved(scale);
+  while (doubles(scale, amax, tensor_scale)) scale = doubled(scale);
+  while (halves(scale, amax, tensor_scale)) scale = halved(scale);
   return scale;
+}
+// Whether that is another one: without a branch, and almost never.
+MPT_HD bool moves(uint32_t scale, float amax, float tensor_scale) {
+  return (amax != 0.0f) &
+         ((scale == 0) | doubles(scale, amax, tensor_scale) | halves(scale, amax, tensor_scale));
 }
 
 }  // namespace nvfp4_sticky
@@ -58,11 +71,11 @@ MPT_HD uint8_t block_scale(float amax, float tensor_amax) {
   return round_to<kE4M3>(min_of(amax * per_six, FLT_MAX), Nearest{});
 }
 // What elements are multiplied by before they are rounded; 0 where the block's scale is.
-MPT_HD float multiplier_of(uint8_t scale, float tensor_amax) {
+MPT_HD float multiplier_of(uint32_t scale, float tensor_amax) {
   const float tensor_step = 1.0f / tensor_multiplier(tensor_amax);
   return scale == 0 ? 0.0f : min_of(1.0f / (decode<kE4M3>(scale) * tensor_step), FLT_MAX);
 }
-MPT_HD float step_of(uint8_t scale, float tensor_amax) {
+MPT_HD float step_of(uint32_t scale, float tensor_amax) {
   return (decode<kE4M3>(scale) * tensor_amax) * float_of(0x39C30C31u);  // 1 / 2688
 }
 
@@ -136,7 +149,8 @@ struct Nvfp4Codec {
     pack(code, bytes);
     write_bytes(bytes, (part.size + 1) / 2, codes_at(unit, part));
     for (int r = 0; r < R::kCount; ++r)
-      if (owns_scale<G>(group) && r * R::kSize < part.size) *scale_at(unit, part, r) = next.code[r];
+      if (owns_scale<G>(group) && r * R::kSize < part.size)
+        *scale_at(unit, part, r) = static_cast<uint8_t>(next.code[r]);
   }
 
   template <class G>
@@ -219,16 +233,23 @@ struct Nvfp4Codec {
   struct Scales {
     float tensor;
     float most[Runs<G>::kCount];
-    uint8_t code[Runs<G>::kCount];
+    uint32_t code[Runs<G>::kCount];  // wide, so that what is computed from them vectorises
 
     MPT_HD Scales(const Nvfp4Codec& codec, G group, UnitSpan unit, const LanePart<G>& part,
                   const float (&x)[LanePart<G>::kSize])
         : tensor(*codec.store_scale) {
+      constexpr int kCount = Runs<G>::kCount;
       block_maxima(group, part, kNvfp4Block, x, most);
-      for (int r = 0; r < Runs<G>::kCount; ++r)
-        code[r] = codec.mode == Nvfp4ScaleMode::kSticky
-                      ? nvfp4_sticky::next_scale(codec.old_scale(group, unit, part, r), most[r], tensor)
-                      : nvfp4_live::block_scale(most[r], tensor);
+      if (codec.mode == Nvfp4ScaleMode::kLive) {
+        for (int r = 0; r < kCount; ++r) code[r] = nvfp4_live::block_scale(most[r], tensor);
+        return;
+      }
+      for (int r = 0; r < kCount; ++r) code[r] = codec.old_scale(group, unit, part, r);
+      int moving = 0;
+#pragma omp simd reduction(+ : moving)
+      for (int r = 0; r < kCount; ++r) moving += nvfp4_sticky::moves(code[r], most[r], tensor);
+      for (int r = 0; moving > 0 && r < kCount; ++r)
+        code[r] = nvfp4_sticky::next_scale(static_cast<uint8_t>(code[r]), most[r], tensor);
     }
   };
 
@@ -247,7 +268,7 @@ struct Nvfp4Codec {
     }
   }
 
-  MPT_HD float step_of(uint8_t scale, float tensor) const {
+  MPT_HD float step_of(uint32_t scale, float tensor) const {
     return mode == Nvfp4ScaleMode::kSticky ? nvfp4_sticky::step_of(scale, tensor)
                                            : nvfp4_live::step_of(scale, tensor);
   }
