@@ -9,7 +9,7 @@
 #define MPT_HD __host__ __device__ __forceinline__
 #elif defined(MPT_FAKE_CUDA)
 // The GPU's sources, compiled for tests on the host beside the CPU's: neither may take the other's copy.
-#define MPT_HD inline __attribute__((always_inline))
+#define MPT_HD inline MPT_ALWAYS_INLINE
 #else
 #define MPT_HD inline
 #endif
