@@ -9,7 +9,7 @@
 #
 #   --scale S          pico, nano, 60m, 130m, 350m or 1b (default: pico)
 #   --tokens DIR       directory that `mpretrain tokenize` wrote (default: English text is fetched for pico and nano)
-#   --corpus DIR       with text to take, *.txt, instead of fetching it
+#   --corpus DIR       with text to take, *.txt, instead of fetching it; nothing is written there
 #   --work DIR         where runs and text go (default: runs/reproduce)
 #   --output DIR       where tables and figures go (default: results/<scale>, _quick or _smoke appended)
 #   --program FILE     mpretrain (default: the build's, built if it is not there)
@@ -69,6 +69,7 @@ case $scale in
   pico | nano) ;;
   *) [ -n "$tokens" ] || die "--tokens is missing: --scale $scale trains on C4, of which scripts/prepare_c4.sh makes tokens" ;;
 esac
+[ -z "$tokens" ] || [ -z "$corpus" ] || die "--tokens $tokens and --corpus $corpus: tokens are made of text already; give one of them"
 is_short() { [ "$mode" != full ]; }
 
 short=()

@@ -2,12 +2,17 @@
 # Makes the tokens that runs of pico and nano train on: English text of documentation packages, a tokenizer of the scale's
 # vocabulary, token shards with 1 % of the documents held out.
 #
-#   scripts/reproduce/prepare_text.sh --scale pico DIRECTORY            50 MB of text
-#   scripts/reproduce/prepare_text.sh --scale pico --small DIRECTORY    11 MB, to try things out
+#   scripts/reproduce/prepare_text.sh --scale pico DIRECTORY                  50 MB of text
+#   scripts/reproduce/prepare_text.sh --scale pico --small DIRECTORY          11 MB, to try things out
+#   scripts/reproduce/prepare_text.sh --scale pico --corpus TEXT DIRECTORY    text of one's own, TEXT/*.txt
 #
-# The tokens land in DIRECTORY/<scale> (DIRECTORY/<scale>_small), the text in DIRECTORY/corpus (DIRECTORY/corpus_small) or
-# where --corpus DIRECTORY says; *.txt that are there already are used. --program names the program, else the newest build's.
-# What is done is not done again. Other scales train on C4: scripts/prepare_c4.sh.
+#   --scale S        pico or nano (default: pico)
+#   --small          fetch 11 MB of text rather than 50 MB
+#   --corpus DIR     with text to take, *.txt, instead of fetching it; nothing is written there
+#   --program FILE   mpretrain (default: the build's)
+#
+# The tokens land in DIRECTORY/<scale> (DIRECTORY/<scale>_small), fetched text in DIRECTORY/corpus (DIRECTORY/corpus_small). What is
+# done is not done again. Other scales train on C4: scripts/prepare_c4.sh.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR/.. source=common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
@@ -18,6 +23,7 @@ corpus=
 directory=
 program=$root/build/$(present_preset)/mpretrain
 fetch_options=()
+usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 while [ $# -gt 0 ]; do
   case $1 in
     --scale | --corpus | --program)
@@ -25,7 +31,8 @@ while [ $# -gt 0 ]; do
       case $1 in --scale) scale=$2 ;; --corpus) corpus=$2 ;; --program) program=$2 ;; esac
       shift ;;
     --small) suffix=_small fetch_options=(--small) ;;
-    -*) die "unknown argument $1; expected --scale, --small, --corpus, --program or a directory" ;;
+    -h | --help) usage; exit 0 ;;
+    -*) die "unknown argument $1; expected --scale, --small, --corpus, --program, --help or a directory" ;;
     *) [ -z "$directory" ] || die "two directories: $directory and $1"
        directory=$1 ;;
   esac
@@ -38,11 +45,16 @@ case $scale in
   nano) vocab_size=4096 ;;
   *) die "--scale $scale: expected pico or nano; scripts/prepare_c4.sh makes the tokens of the others" ;;
 esac
-corpus=${corpus:-$directory/corpus$suffix}
 tokens=$directory/$scale$suffix
 tokenizer=$directory/tokenizers/$scale$suffix.model
 
-"$root/scripts/fetch_corpus.sh" "${fetch_options[@]}" "$corpus"
+if [ -n "$corpus" ]; then
+  compgen -G "$corpus/*.txt" >/dev/null ||
+    die "--corpus $corpus: no *.txt there; name a directory of text files, or leave --corpus out and text is fetched"
+else
+  corpus=$directory/corpus$suffix
+  "$root/scripts/fetch_corpus.sh" "${fetch_options[@]}" "$corpus"
+fi
 mkdir -p "$(dirname "$tokenizer")"
 once "$tokens.done/tokenizer" "$program" tokenizer --input "$corpus/*.txt" --vocab-size $vocab_size --output "$tokenizer"
 once "$tokens.done/tokens" "$program" tokenize --input "$corpus/*.txt" --tokenizer "$tokenizer" --output "$tokens" \
