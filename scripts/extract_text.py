@@ -165,4 +165,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (tarfile.TarError, OSError, EOFError) as problem:
+        sys.exit(f"extract_text.py: error: standard input: {problem}; expected what `dpkg-deb --fsys-tarfile` writes")

@@ -10,18 +10,25 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
+usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
+
 min_bytes=20000000
 sources=(anarchism:html dict-gcide:dictionary wordnet-base:glosses perl-doc:pod python3-doc:html)
-if [ "${1:-}" = --small ]; then
-  min_bytes=2000000
-  sources=(anarchism:html)
-  spare_sources=(perl-doc:pod wordnet-base:glosses)  # asked for only if the first gave too little
-  shift
-fi
-[ $# -eq 1 ] || die "expected: fetch_corpus.sh [--small] DIRECTORY"
-command -v apt-get >/dev/null || die "no apt on this system; put text files (*.txt) into $1 by hand"
-mkdir -p "$1"
-directory=$(cd "$1" && pwd)
+spare_sources=()  # asked for only if the first gave too little
+directory=
+for argument in "$@"; do
+  case $argument in
+    --small) min_bytes=2000000 sources=(anarchism:html) spare_sources=(perl-doc:pod wordnet-base:glosses) ;;
+    -h | --help) usage; exit 0 ;;
+    -*) die "unknown argument $argument; expected --small, --help or a directory" ;;
+    *) [ -z "$directory" ] || die "two directories: $directory and $argument"
+       directory=$argument ;;
+  esac
+done
+[ -n "$directory" ] || die "expected: fetch_corpus.sh [--small] DIRECTORY"
+command -v apt-get >/dev/null || die "no apt on this system; put text files (*.txt) into $directory by hand"
+mkdir -p "$directory"
+directory=$(cd "$directory" && pwd)
 
 # Package lists of our own, for when those of the system are missing or out of date and we are not root.
 apt_state=$directory/.apt
@@ -56,9 +63,13 @@ real_name() {
 
 extract() {  # PACKAGE KIND
   local text=$directory/$1.txt
-  dpkg-deb --fsys-tarfile "$apt_state"/debs/*.deb | run_python "$root/scripts/extract_text.py" "$2" >"$text.part" || return 1
-  [ -s "$text.part" ] || return 1
-  mv "$text.part" "$text"
+  if dpkg-deb --fsys-tarfile "$apt_state"/debs/*.deb | run_python "$root/scripts/extract_text.py" "$2" >"$text.part" &&
+    [ -s "$text.part" ]; then
+    mv "$text.part" "$text"
+  else
+    rm -f "$text.part"
+    return 1
+  fi
 }
 
 fetch() {  # PACKAGE:KIND
@@ -74,10 +85,10 @@ fetch() {  # PACKAGE:KIND
 text_bytes() { cat "$directory"/*.txt 2>/dev/null | wc -c; }
 
 for source in "${sources[@]}"; do fetch "$source"; done
-for source in "${spare_sources[@]:-}"; do
-  if [ -n "$source" ] && [ "$(text_bytes)" -lt $min_bytes ]; then fetch "$source"; fi
+for source in "${spare_sources[@]}"; do
+  if [ "$(text_bytes)" -lt $min_bytes ]; then fetch "$source"; fi
 done
-rm -rf "$apt_state" "$directory"/*.part
+rm -rf "$apt_state"
 if [ "$(text_bytes)" -lt $min_bytes ]; then
   die "only $(text_bytes) bytes of text in $directory, need $min_bytes; add any English *.txt there and run this again"
 fi

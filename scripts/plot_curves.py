@@ -10,7 +10,6 @@ import math
 import os
 import sys
 
-from pyplot import plt
 from run_metrics import BadRun, Run
 
 
@@ -55,6 +54,7 @@ def arguments():
 
 def main():
     args = arguments()
+    from pyplot import plt
     figure, axes = plt.subplots(figsize=(8, 5), dpi=120)
     for label, run in map(labelled_run, args.runs):
         draw(axes, label, run, args.smooth)

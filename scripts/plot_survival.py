@@ -13,7 +13,6 @@ import argparse
 import math
 import sys
 
-from pyplot import plt
 from run_metrics import BadRun, Run
 
 BRANCHES = {"both": "whole update", "additive": "additive alone", "multiplicative": "multiplicative alone"}
@@ -98,6 +97,7 @@ def main():
     parser.add_argument("--tensors", default="proj", metavar="PART", help="tensors whose name contains this; default: linear layers")
     parser.add_argument("--step", type=int, help="of the panel by magnitude; default: the last one surveyed")
     args = parser.parse_args()
+    from pyplot import plt
     run = Run(args.run)
     found = surveys(run, args.tensors)
     step = args.step or max(found)

@@ -17,8 +17,6 @@ import os
 import statistics
 import sys
 
-from pyplot import plt
-
 LABELS = {"additive": "additive", "multiplicative": "multiplicative", "m_plus_adam": "M+Adam"}
 # Additive steps in the colour that AdamW has in all figures, both in M+Adam's; told apart by colour-blind readers, too.
 COLOURS = {"additive": "#0072B2", "multiplicative": "#7F7F7F", "m_plus_adam": "#D55E00"}
@@ -73,6 +71,7 @@ def power(rate):
 
 
 def panels(toy):
+    from pyplot import plt
     figure, axes = plt.subplots(1, len(toy.regimes), figsize=(3.1 * len(toy.regimes), 3.2), dpi=120, squeeze=False)
     for i, (regime, panel) in enumerate(zip(toy.regimes, axes[0])):
         panel.set_title(f"({chr(ord('a') + i)}) {regime.replace('_', ' ')}", fontsize=10)

@@ -46,7 +46,22 @@ output=
 program=
 tune_budgets=1
 more=()
+usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
+
+# Ends this script with status 2 where an option is not one of those that all scripts of artefacts take.
+check_options() {
+  run_python -B - "$here" "$@" <<'PARSE' || exit $?
+import sys
+sys.path.insert(0, sys.argv[1])
+from experiments.artefact import parser
+options = parser("What is not of all.sh itself is handed to all scripts:")
+options.prog, options.allow_abbrev = "all.sh", False
+options.parse_args(sys.argv[2:])
+PARSE
+}
+
 while [ $# -gt 0 ]; do
+  case $1 in --?*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;; esac
   case $1 in
     --scale | --tokens | --corpus | --work | --output | --program | --tune-budgets)
       [ $# -ge 2 ] || die "$1: a value is missing"
@@ -56,11 +71,12 @@ while [ $# -gt 0 ]; do
       esac
       shift ;;
     --quick | --smoke) mode=${1#--} ;;
-    -h | --help) sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; exit 0 ;;
+    -h | --help) usage; exit 0 ;;
     *) more+=("$1") ;;
   esac
   shift
 done
+check_options "${more[@]}"
 case $scale in
   pico | nano | 60m | 130m | 350m | 1b) ;;
   *) die "--scale $scale: expected pico, nano, 60m, 130m, 350m or 1b" ;;

@@ -150,7 +150,7 @@ def power(rate):
 def main(arguments=None):
     artefact = Artefact("toy_figures", __doc__, arguments, add_arguments)
     style.pyplot()
-    import plot_toy  # pylint: disable=import-outside-toplevel  (it needs matplotlib)
+    import plot_toy  # pylint: disable=import-outside-toplevel
     toy = plot_toy.Toy(run_toy(artefact))
     found = claims(toy)
     rows = [[claim.text, claim.found, "holds" if claim.holds else "**does not hold**"] for claim in found]

@@ -34,10 +34,11 @@ class Corpus(unittest.TestCase):
         path.chmod(0o755)
         return path
 
-    def run_script(self, name, *arguments, fail_at="nothing"):
+    def run_script(self, name, *arguments, program=None, fail_at="nothing"):
         environment = {**os.environ, "PATH": f"{self.program.parent}:{os.environ['PATH']}",
                        "CALLS": str(self.directory / "calls"), "FAIL_AT": fail_at}
-        return subprocess.run([REPRODUCE / name, "--program", self.program, *arguments], cwd=self.directory, env=environment,
+        program = ["--program", self.program] if program is None else program
+        return subprocess.run([REPRODUCE / name, *program, *arguments], cwd=self.directory, env=environment,
                               capture_output=True, text=True, check=False)
 
     def calls(self, program):
@@ -82,6 +83,22 @@ class Corpus(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)  # there is no network here
         self.assertNotEqual(self.calls("apt-get"), [])
         self.assertEqual(self.calls("mpretrain"), [])
+
+    def test_all_takes_values_after_an_equals_sign(self):
+        done = self.run_script("all.sh", f"--corpus={self.directory}/nowhere", "--work=work", "--output=out", "--scale=nano")
+        self.assertIn(f"--corpus {self.directory}/nowhere: no *.txt there", done.stderr)
+
+    def test_all_refuses_what_no_script_takes_before_it_begins(self):
+        for option in ("--jbos", "--quic"):
+            done = self.run_script("all.sh", "--work", "work", option, "2")
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(f"all.sh: error: unrecognized arguments: {option}", done.stderr)
+        self.assertFalse((self.directory / "work").exists())
+
+    def test_other_files_of_the_directory_stay(self):
+        (self.corpus / "film.part").write_text("half of it", encoding="utf-8")
+        self.run_script("../fetch_corpus.sh", "--small", self.corpus, program=[])
+        self.assertEqual([path.name for path in self.corpus.iterdir()], ["film.part"])
 
     def test_tokens_and_a_corpus_contradict_each_other(self):
         done = self.run_script("all.sh", "--corpus", self.corpus, "--tokens", "tokens", "--work", "work")
