@@ -92,7 +92,7 @@ void log_speed(const Generation& result) {
 
 void run_generate(GenerateCommand& command) {
   const LoadedModel model = load_model(posix_file_system(), command.checkpoint, command.device);
-  const TokenizerFile file = find_tokenizer(model.config, command.tokenizer);
+  const TokenizerFile file = find_tokenizer(model.config, command.tokenizer, model.checkpoint);
   const Tokenizer tokenizer = load_tokenizer(model.config, file);
   command.options.prepend_bos = command.bos || file.prepend_bos;
   LlamaDecoder decoder(model.config.model,
@@ -125,19 +125,25 @@ struct ExportCommand {
   std::string checkpoint;
   std::string tokenizer;
   ExportOptions options;
+  bool with_tokenizer = true;
   bool overwrite = false;
   bool bos = false;
 };
 
+// None if the user wants none.
+std::optional<Tokenizer> tokenizer_of_export(const ExportCommand& command, const RunConfig& config,
+                                             const TokenizerFile& file) {
+  if (!command.with_tokenizer) return std::nullopt;
+  if (file.path.empty())
+    throw error("{}, or export the weights without it by --no-tokenizer", missing_tokenizer(config));
+  return load_tokenizer(config, file);
+}
+
 void run_export(ExportCommand& command) {
   const LoadedModel model =
       load_model(posix_file_system(), command.checkpoint, {.type = DeviceType::kCpu}, ModelUse::kExport);
-  const TokenizerFile file = find_tokenizer(model.config, command.tokenizer);
-  std::optional<Tokenizer> tokenizer;
-  if (!file.path.empty())
-    tokenizer = load_tokenizer(model.config, file);
-  else
-    spdlog::warn("the model's tokenizer is not known and left out; name it with --tokenizer");
+  const TokenizerFile file = find_tokenizer(model.config, command.tokenizer, model.checkpoint);
+  const std::optional<Tokenizer> tokenizer = tokenizer_of_export(command, model.config, file);
   command.options.overwrite = command.overwrite ? Overwrite::kYes : Overwrite::kNo;
   command.options.prepend_bos = command.bos || file.prepend_bos;
   export_model(posix_file_system(), model, tokenizer ? &*tokenizer : nullptr, command.options);
@@ -150,7 +156,11 @@ void add_export(CLI::App& program) {
   const auto command = std::make_shared<ExportCommand>();
   add_checkpoint(*verb, command->checkpoint);
   add_text(*verb, "--output", command->options.output, "directory, new or empty")->required();
-  add_text(*verb, "--tokenizer", command->tokenizer, "SentencePiece model [that of the run]");
+  CLI::Option* tokenizer =
+      add_text(*verb, "--tokenizer", command->tokenizer, "SentencePiece model [that of the run]");
+  verb->add_flag_callback(
+          "--no-tokenizer", [command] { command->with_tokenizer = false; }, "export the weights alone")
+      ->excludes(tokenizer);
   verb->add_flag("--bos", command->bos,
                  "the tokenizer is to put BOS in front of a text [as the run's data has it]");
   verb->add_flag("--overwrite", command->overwrite, "replace an earlier export");

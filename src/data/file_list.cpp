@@ -12,19 +12,30 @@
 namespace mpt {
 namespace {
 
-std::vector<std::string> matches_of(const std::string& pattern) {
+// Unsorted; none if there is no such file.
+std::vector<std::string> globbed(const std::string& pattern) {
   glob_t found{};
   const int status = ::glob(pattern.c_str(), 0, nullptr, &found);
   std::vector<std::string> files;
   if (status == 0) files.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
   if (status != 0 && status != GLOB_NOMATCH) throw error("{}: the pattern cannot be expanded", pattern);
+  return files;
+}
+
+std::vector<std::string> matches_of(const std::string& pattern) {
+  std::vector<std::string> files = globbed(pattern);
   if (files.empty()) throw error("{}: no such file, and no file matches it as a pattern", pattern);
   std::sort(files.begin(), files.end());
   return files;
 }
 
 }  // namespace
+
+bool names_a_file(const std::string& pattern) {
+  std::error_code ignored;
+  return std::filesystem::exists(pattern, ignored) || !globbed(pattern).empty();
+}
 
 void require_regular_file(const std::string& path) {
   std::error_code failure;

@@ -13,6 +13,9 @@ namespace mpt {
 
 std::vector<std::string> expand_patterns(const std::vector<std::string>& patterns);
 
+// Whether expand_patterns() would find anything for the name or pattern.
+bool names_a_file(const std::string& pattern);
+
 // Throws Error unless `path` is a regular file that exists.
 void require_regular_file(const std::string& path);
 

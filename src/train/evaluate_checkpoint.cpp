@@ -6,6 +6,7 @@
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
+#include "data/file_list.h"
 #include "train/checkpoint.h"
 #include "train/loaded_model.h"
 #include "train/run_data.h"
@@ -13,14 +14,26 @@
 namespace mpt {
 namespace {
 
-RunConfig with_options(RunConfig config, const EvaluateCheckpointOptions& options) {
-  if (!options.data.empty()) config.data.validation = options.data;
+// Shards that the run names must be there; what is wrong with others is told where they are opened.
+void require_validation_files(const LoadedModel& model) {
+  for (const std::string& pattern : model.config.data.validation)
+    if (!names_a_file(pattern))
+      throw error("{}: data.validation of its run, {}, is not found from {}; name the shards with --data",
+                  model.checkpoint, pattern, std::filesystem::current_path().string());
+}
+
+RunConfig with_options(const LoadedModel& model, const EvaluateCheckpointOptions& options) {
+  RunConfig config = model.config;
+  if (options.data.empty())
+    require_validation_files(model);
+  else
+    config.data.validation = options.data;
   config.eval.tokens = options.tokens.value_or(config.eval.tokens);
-  if (!config.data.tokenizer.empty() && !std::filesystem::exists(config.data.tokenizer)) {
+  const std::string tokenizer = find_tokenizer(config, "", model.checkpoint).path;
+  if (tokenizer.empty() && !config.data.tokenizer.empty())
     spdlog::warn("{} is gone: the data is not checked against the tokenizer of the run",
                  config.data.tokenizer);
-    config.data.tokenizer.clear();
-  }
+  config.data.tokenizer = tokenizer;
   // Before another micro-batch, on which it must not depend.
   config.eval.family_batch_rows =
       options.family_batch_rows > 0 ? options.family_batch_rows : family_batch_rows(config);
@@ -39,7 +52,7 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
     throw error("family_batch_rows is {}; accepted are 0 (as in the run) and above",
                 options.family_batch_rows);
   const LoadedModel model = load_model(fs, options.checkpoint, options.device, ModelUse::kEvaluate);
-  const RunConfig config = with_options(model.config, options);
+  const RunConfig config = with_options(model, options);
   const auto source = open_validation_data(config);
   if (source == nullptr)
     throw error("{}: its config has no data.validation; name shards to evaluate on with --data",

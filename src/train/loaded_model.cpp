@@ -3,15 +3,16 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
 #include "core/progress.h"
-#include "data/file_list.h"
 #include "data/manifest.h"
 #include "model/parameters.h"
 #include "train/checkpoint.h"
+#include "train/run_files.h"
 #include "train/run_model.h"
 
 namespace mpt {
@@ -20,29 +21,11 @@ namespace {
 constexpr const char* kStateName = "state.json";
 constexpr const char* kCheckpoints = "checkpoints";
 
-std::string in_directory(const std::string& directory, const std::string& name) {
-  return directory.ends_with('/') ? directory + name : directory + "/" + name;
-}
-
 RunConfig config_of(const TrainState& state, const std::string& checkpoint) {
-  return parse_run_config(JsonDocument::of_value(state.config, in_directory(checkpoint, kStateName)));
-}
-
-// The manifest beside the run's shards, with its directory; shards that are gone are no error here.
-struct FoundManifest {
-  Manifest manifest;
-  std::string directory;
-};
-
-std::optional<FoundManifest> manifest_of(const DataConfig& data) {
-  std::vector<std::string> patterns = data.train;
-  patterns.insert(patterns.end(), data.validation.begin(), data.validation.end());
-  for (const std::string& pattern : patterns) {
-    const std::string directory = parent_directory(pattern);
-    if (std::filesystem::exists(in_directory(directory, kManifestName)))
-      return FoundManifest{Manifest::load(in_directory(directory, kManifestName)), directory};
-  }
-  return std::nullopt;
+  RunConfig config =
+      parse_run_config(JsonDocument::of_value(state.config, in_directory(checkpoint, kStateName)));
+  config.data = located_data(config, checkpoint);
+  return config;
 }
 
 WeightOptions weight_options(const PrecisionConfig& precision, ModelUse use) {
@@ -113,33 +96,51 @@ LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConf
   return model;
 }
 
-TokenizerFile find_tokenizer(const RunConfig& config, const std::string& given) {
-  const std::optional<FoundManifest> found = manifest_of(config.data);
+namespace {
+
+// The manifest that the run keeps, else the one beside its data.
+std::optional<Manifest> manifest_of_model(const RunConfig& config, const std::string& run) {
+  const std::string kept = in_directory(run, kRunManifest);
+  if (!run.empty() && std::filesystem::exists(kept)) return Manifest::load(kept);
+  std::optional<FoundManifest> found = manifest_of(config.data);
+  return found ? std::optional(std::move(found->manifest)) : std::nullopt;
+}
+
+}  // namespace
+
+TokenizerFile find_tokenizer(const RunConfig& config, const std::string& given,
+                             const std::string& checkpoint) {
+  const std::string run = checkpoint.empty() ? "" : run_of_checkpoint(checkpoint);
   TokenizerFile file;
-  if (found) {
-    const nlohmann::json bos = found->manifest.options.value("prepend_bos", nlohmann::json(false));
+  if (const std::optional<Manifest> manifest = manifest_of_model(config, run)) {
+    const nlohmann::json bos = manifest->options.value("prepend_bos", nlohmann::json(false));
     file.prepend_bos = bos.is_boolean() && bos.get<bool>();
-    file.data_hash = found->manifest.tokenizer.hash;
+    file.data_hash = manifest->tokenizer.hash;
   }
-  if (!given.empty()) {
+  const std::string kept = in_directory(run, kRunTokenizer);
+  if (!given.empty())
     file.path = given;
-    return file;
-  }
-  std::vector<std::string> candidates{config.data.tokenizer};
-  if (found) candidates.push_back(in_directory(found->directory, found->manifest.tokenizer.file));
-  for (const std::string& candidate : candidates)
-    if (file.path.empty() && !candidate.empty() && std::filesystem::exists(candidate)) file.path = candidate;
+  else if (!run.empty() && std::filesystem::exists(kept))
+    file.path = kept;
+  else
+    file.path = tokenizer_of(config.data);
   return file;
 }
 
+std::string missing_tokenizer(const RunConfig& config) {
+  const std::string named =
+      config.data.tokenizer.empty()
+          ? "data.tokenizer of its config is not set"
+          : fmt::format("data.tokenizer of its config, '{}', is not found from {}", config.data.tokenizer,
+                        std::filesystem::current_path().string());
+  return fmt::format(
+      "the model's tokenizer is not known: its run keeps no {}, {}, and no {} lies beside its data; name it "
+      "with --tokenizer",
+      kRunTokenizer, named, kManifestName);
+}
+
 Tokenizer load_tokenizer(const RunConfig& config, const TokenizerFile& file) {
-  if (file.path.empty())
-    throw error(
-        "the model's tokenizer is not known: data.tokenizer of its config is {}, and no {} lies beside its "
-        "data; name "
-        "it with --tokenizer",
-        config.data.tokenizer.empty() ? "not set" : fmt::format("'{}', which is gone", config.data.tokenizer),
-        kManifestName);
+  if (file.path.empty()) throw error("{}", missing_tokenizer(config));
   Tokenizer tokenizer = Tokenizer::load(file.path);
   if (tokenizer.vocab_size() > config.model.vocab_size)
     throw error(

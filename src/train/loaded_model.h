@@ -24,7 +24,7 @@ enum class ModelUse : uint8_t { kGenerate, kExport, kEvaluate };
 
 struct LoadedModel {
   std::string checkpoint;  // its directory
-  RunConfig config;        // that it was trained with
+  RunConfig config;        // that it was trained with; files of data as located_data() finds them
   int64_t step = 0;
   int64_t tokens = 0;  // trained on
   std::unique_ptr<Device> device;
@@ -45,9 +45,14 @@ struct TokenizerFile {
   std::string data_hash;     // of the tokenizer that made the data, where that is known
 };
 
-// What goes with a model: `given` if it is not empty, else data.tokenizer of the config, else the one that
-// the manifest beside the data names. Files that are gone are passed over, except the given one.
-TokenizerFile find_tokenizer(const RunConfig& config, const std::string& given);
+// What goes with a model: `given` if it is not empty, else the one that the run of `checkpoint` keeps, else
+// data.tokenizer of the config, else the one that the manifest beside the data names. Files that are gone are
+// passed over, except the given one.
+TokenizerFile find_tokenizer(const RunConfig& config, const std::string& given,
+                             const std::string& checkpoint = "");
+
+// Where find_tokenizer() has looked in vain, and --tokenizer.
+std::string missing_tokenizer(const RunConfig& config);
 
 // Throws Error if find_tokenizer() found none, or it has more pieces than the model. Warns if the data beside
 // which the manifest lies was made with another one.

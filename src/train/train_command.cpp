@@ -14,6 +14,7 @@
 #include "train/ranks.h"
 #include "train/report.h"
 #include "train/run_config.h"
+#include "train/run_files.h"
 #include "train/run_lock.h"
 #include "train/run_model.h"
 #include "train/stop_signal.h"
@@ -95,6 +96,13 @@ void write_resolved_config(FileSystem& fs, const RunConfig& config) {
   write_file_atomically(fs, run_directory(config) + "/config.json", bytes_of(resolved));
 }
 
+// What the run keeps beside its checkpoints.
+void write_run_files(FileSystem& fs, const RunConfig& config, const std::optional<std::string>& checkpoint) {
+  write_resolved_config(fs, config);
+  if (!checkpoint) remove_data_files(fs, config);
+  keep_data_files(fs, config);
+}
+
 // The run, longer where it has fewer steps: a profile of a short run is of its steps all the same.
 RunConfig with_steps(RunConfig config, int64_t least) {
   if (total_steps(config) >= least) return config;
@@ -115,8 +123,9 @@ class TrainingRun {
     on_first([&] { start_directory(fs_, config_, lock_); });
     const std::optional<std::string> checkpoint = checkpoint_to_resume(fs_, config_, resume, group_);
     print_start(config_, device_, *trainer_, rate, ranks_, run_directory(config_));
+    if (checkpoint) on_first([&] { check_run_tokenizer(fs_, config_, *checkpoint); });
     start_from(checkpoint);
-    on_first([&] { write_resolved_config(fs_, config_); });
+    on_first([&] { write_run_files(fs_, config_, checkpoint); });
     const StopSignal stop;
     const bool complete = trainer_->run(rate.flops_per_second * double(group_.size));
     spdlog::info("{}: {} at step {} of {}", config_.name, complete ? "complete" : "stopped by a signal",

@@ -98,7 +98,8 @@ TEST_F(BadData, Shards) {
        kTrain,
        {kShard, "token 65535 at position", "0 to 299"},
        [](const Scene& s) { fill_tokens(s, kShard); },
-       {"runs/fresh/config.json", "runs/fresh/metrics.jsonl"}},
+       {"runs/fresh/config.json", "runs/fresh/tokenizer.model", "runs/fresh/data_manifest.json",
+        "runs/fresh/metrics.jsonl"}},
       {"the same in validation",
        {"eval", "--checkpoint", "runs/tiny"},
        {"data/val_000000.bin: token 65535"},
@@ -238,8 +239,11 @@ TEST_F(BadData, Tokenizers) {
        {kManifest, "made with the tokenizer of hash"}},
       {"gone",
        {"generate", "--checkpoint", "runs/tiny", "--prompt", "a"},
-       {"data/tokenizer.model", "gone", "--tokenizer"},
-       without("data/tokenizer.model")},
+       {"data/tokenizer.model", "not found from", "--tokenizer"},
+       [](const Scene& s) {
+         s.remove("data/tokenizer.model");
+         s.remove("runs/tiny/tokenizer.model");
+       }},
   });
 }
 

@@ -217,7 +217,8 @@ TEST_F(BadConfigs, Memory) {
 }
 
 // A run may note that it began: settings, and metrics of the steps it made.
-const std::vector<std::string> kBegunRun{"runs/fresh/config.json", "runs/fresh/metrics.jsonl"};
+const std::vector<std::string> kBegunRun{"runs/fresh/config.json", "runs/fresh/tokenizer.model",
+                                         "runs/fresh/data_manifest.json", "runs/fresh/metrics.jsonl"};
 
 TEST_F(BadConfigs, PlacesToWriteTo) {
   expect_all_refused({

@@ -2,6 +2,7 @@
 #include "train/generate.h"
 
 #include <cmath>
+#include <filesystem>
 
 #include <gtest/gtest.h>
 
@@ -342,6 +343,26 @@ TEST_F(Generating, TokenizerIsFoundBesideTheData) {
   EXPECT_EQ(found.path, data / "tokenizer.model");
   EXPECT_TRUE(found.prepend_bos);
   EXPECT_EQ(load_tokenizer(config, found).hash(), tokenizer_->hash());
+}
+
+TEST_F(Generating, WhatTheRunKeepsCountsBeforeItsConfig) {
+  const TempDirectory run;
+  const std::string checkpoint = run / "checkpoints/step_00000007";
+  write_model_checkpoint(checkpoint, {.model = small_config(kSmallVocab)});
+  write_file_atomically(posix_file_system(), run / "tokenizer.model", bytes_of(tokenizer_->model_bytes()));
+  Manifest manifest;
+  manifest.tokenizer.file = "tokenizer.model";
+  manifest.tokenizer.hash = tokenizer_->hash();
+  manifest.tokenizer.vocab_size = kSmallVocab;
+  manifest.options = {{"prepend_bos", true}};
+  manifest.save(run / "data_manifest.json");
+  const RunConfig config =
+      CheckpointedModel{.model = small_config(kSmallVocab), .tokenizer = tokenizer_->path()}.config();
+  const TokenizerFile found = find_tokenizer(config, "", checkpoint);
+  EXPECT_EQ(std::filesystem::canonical(found.path), std::filesystem::canonical(run / "tokenizer.model"));
+  EXPECT_TRUE(found.prepend_bos);
+  EXPECT_EQ(find_tokenizer(config, "other.model", checkpoint).path, "other.model");
+  EXPECT_FALSE(find_tokenizer(config, "").prepend_bos);
 }
 
 // --- checkpoints ------------------------------------------------------------------------------------

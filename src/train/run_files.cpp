@@ -1,0 +1,108 @@
+#include "train/run_files.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "core/check.h"
+#include "data/file_list.h"
+#include "train/trainer.h"
+
+namespace mpt {
+namespace {
+
+namespace stdfs = std::filesystem;
+
+constexpr const char* kCheckpoints = "checkpoints";
+
+bool is_there(const std::string& path) {
+  std::error_code ignored;
+  return stdfs::exists(path, ignored);
+}
+
+void copy_if_different(FileSystem& fs, const std::string& from, const std::string& to) {
+  const std::string content = fs.read_file(from);
+  if (!fs.exists(to) || fs.read_file(to) != content) write_file_atomically(fs, to, bytes_of(content));
+}
+
+// "/a" of run = "/a/runs/b" and place = "runs/b"; "" if the run lies elsewhere.
+std::string directory_before(stdfs::path run, stdfs::path place) {
+  for (; !place.empty(); place = place.parent_path(), run = run.parent_path())
+    if (run.filename() != place.filename()) return "";
+  return run.string();
+}
+
+// Where the run was started, as far as its place tells.
+std::string start_of_run(const RunConfig& config, const std::string& checkpoint) {
+  const std::string run = run_of_checkpoint(checkpoint);
+  const stdfs::path place = stdfs::path(run_directory(config)).lexically_normal();
+  return run.empty() || place.is_absolute() ? "" : directory_before(run, place);
+}
+
+void locate(std::string& name, const std::string& start) {
+  if (name.empty() || start.empty() || stdfs::path(name).is_absolute() || names_a_file(name)) return;
+  if (const std::string other = in_directory(start, name); names_a_file(other)) name = other;
+}
+
+}  // namespace
+
+std::string in_directory(const std::string& directory, const std::string& name) {
+  return directory.ends_with('/') ? directory + name : directory + "/" + name;
+}
+
+std::optional<FoundManifest> manifest_of(const DataConfig& data) {
+  std::vector<std::string> patterns = data.train;
+  patterns.insert(patterns.end(), data.validation.begin(), data.validation.end());
+  for (const std::string& pattern : patterns) {
+    const std::string path = in_directory(parent_directory(pattern), kManifestName);
+    if (is_there(path)) return FoundManifest{Manifest::load(path), path};
+  }
+  return std::nullopt;
+}
+
+std::string tokenizer_of(const DataConfig& data) {
+  if (!data.tokenizer.empty() && is_there(data.tokenizer)) return data.tokenizer;
+  const std::optional<FoundManifest> found = manifest_of(data);
+  if (!found) return "";
+  const std::string beside = in_directory(parent_directory(found->path), found->manifest.tokenizer.file);
+  return is_there(beside) ? beside : "";
+}
+
+void check_run_tokenizer(FileSystem& fs, const RunConfig& config, const std::string& checkpoint) {
+  const std::string run = run_of_checkpoint(checkpoint), now = tokenizer_of(config.data);
+  if (run.empty() || now.empty()) return;
+  const std::string kept = in_directory(run, kRunTokenizer);
+  if (!fs.exists(kept) || hash_file(fs, kept) == hash_file(fs, now)) return;
+  throw error(
+      "{}: cannot be continued with the tokenizer {}: the run was started with another one, {}. Restore "
+      "data.tokenizer and the shards, or start another run under another name",
+      checkpoint, now, kept);
+}
+
+void keep_data_files(FileSystem& fs, const RunConfig& config) {
+  const std::string directory = run_directory(config), tokenizer = tokenizer_of(config.data);
+  if (!tokenizer.empty()) copy_if_different(fs, tokenizer, in_directory(directory, kRunTokenizer));
+  if (const auto found = manifest_of(config.data))
+    copy_if_different(fs, found->path, in_directory(directory, kRunManifest));
+}
+
+void remove_data_files(FileSystem& fs, const RunConfig& config) {
+  for (const char* name : {kRunTokenizer, kRunManifest})
+    fs.remove_tree(in_directory(run_directory(config), name));
+}
+
+std::string run_of_checkpoint(const std::string& checkpoint) {
+  std::error_code failure;
+  const stdfs::path checkpoints = stdfs::canonical(without_slashes(checkpoint), failure).parent_path();
+  return failure || checkpoints.filename() != kCheckpoints ? "" : checkpoints.parent_path().string();
+}
+
+DataConfig located_data(const RunConfig& config, const std::string& checkpoint) {
+  const std::string start = start_of_run(config, checkpoint);
+  DataConfig data = config.data;
+  for (std::string& name : data.train) locate(name, start);
+  for (std::string& name : data.validation) locate(name, start);
+  locate(data.tokenizer, start);
+  return data;
+}
+
+}  // namespace mpt
