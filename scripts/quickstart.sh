@@ -49,7 +49,8 @@ run_stage() {
 
 train_tokenizer() {
   mkdir -p "$(dirname "$tokenizer")"
-  once "$work/done/tokenizer" "$program" tokenizer --input "$corpus/*.txt" --vocab-size $vocab_size --output "$tokenizer"
+  once "$work/done/tokenizer" "$program" tokenizer --input "$corpus/*.txt" --vocab-size $vocab_size --output "$tokenizer" \
+    --overwrite
 }
 
 tokenize() {

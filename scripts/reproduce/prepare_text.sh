@@ -56,7 +56,8 @@ else
   "$root/scripts/fetch_corpus.sh" "${fetch_options[@]}" "$corpus"
 fi
 mkdir -p "$(dirname "$tokenizer")"
-once "$tokens.done/tokenizer" "$program" tokenizer --input "$corpus/*.txt" --vocab-size $vocab_size --output "$tokenizer"
+once "$tokens.done/tokenizer" "$program" tokenizer --input "$corpus/*.txt" --vocab-size $vocab_size --output "$tokenizer" \
+  --overwrite
 once "$tokens.done/tokens" "$program" tokenize --input "$corpus/*.txt" --tokenizer "$tokenizer" --output "$tokens" \
   --validation-fraction 0.01 --overwrite
 say "tokens: $tokens"

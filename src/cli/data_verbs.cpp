@@ -52,6 +52,7 @@ void add_tokenizer(CLI::App& program) {
   add_real(*verb, "--character-coverage", options->character_coverage, {.least = 0.98, .most = 1},
            "share of the text's characters that get a piece; the others are spelled in bytes");
   add_seed(*verb, options->seed, "of the sample");
+  verb->add_flag("--overwrite", options->overwrite, "replace an earlier tokenizer");
   verb->callback([options] { write_output(summary_of(train_tokenizer(*options))); });
 }
 

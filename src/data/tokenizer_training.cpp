@@ -4,9 +4,11 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <stop_token>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -39,6 +41,21 @@ void check_options(const TokenizerTrainingOptions& options) {
     throw error("character_coverage is {}; accepted are 0.98 to 1", options.character_coverage);
   if (options.sample_bytes < 1) throw error("sample_bytes is {}; at least 1 is needed", options.sample_bytes);
   if (options.output.empty()) throw error("no output file is named for the tokenizer");
+}
+
+// The file to write, in a directory that is there. Throws Error if it must not be written.
+std::string prepare_output(const TokenizerTrainingOptions& options) {
+  namespace fs = std::filesystem;
+  const std::string path = options.output.ends_with(".model") ? options.output : options.output + ".model";
+  std::error_code failure;
+  if (fs::is_directory(path, failure)) throw error("{}: is a directory, a file is to be written", path);
+  if (fs::exists(path, failure) && !options.overwrite)
+    throw error("{}: is there already; choose another name, or replace it with --overwrite", path);
+  const fs::path parent = fs::path(path).parent_path();
+  if (!parent.empty() && !fs::is_directory(parent, failure)) fs::create_directories(parent, failure);
+  if (failure && !fs::is_directory(parent))
+    throw error("{}: its directory cannot be made: {}", path, failure.message());
+  return path;
 }
 
 void add_lines(std::string_view document, LineSample& sample) {
@@ -150,6 +167,7 @@ TokenizerTrainingResult train_tokenizer(const TokenizerTrainingOptions& options)
   check_options(options);
   const auto begin = std::chrono::steady_clock::now();
   CorpusReader corpus(options.corpus);
+  const std::string path = prepare_output(options);
   LineSample sample(options.seed, options.sample_bytes);
   sample_corpus(corpus, sample);
   const int64_t sample_bytes = sample.bytes();
@@ -157,7 +175,6 @@ TokenizerTrainingResult train_tokenizer(const TokenizerTrainingOptions& options)
   if (lines.empty())
     throw error("{}: no text to train a tokenizer on", fmt::join(options.corpus.patterns, ", "));
 
-  const std::string path = options.output.ends_with(".model") ? options.output : options.output + ".model";
   write_file_atomically(path, learn_pieces(options, lines));
   const Tokenizer tokenizer = Tokenizer::load(path);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;

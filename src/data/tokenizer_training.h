@@ -14,11 +14,12 @@ namespace mpt {
 
 struct TokenizerTrainingOptions {
   CorpusOptions corpus{};
-  std::string output{};  // "<name>.model"; the ending is added where it is missing
+  std::string output{};  // "<name>.model"; the ending and directories are added where they are missing
   int64_t vocab_size = 32000;
   double character_coverage = 0.99995;  // of the sample's characters; the others are spelled in bytes
   int64_t sample_bytes = 100'000'000;   // lines are drawn from the whole corpus until this much text is held
   uint64_t seed = 0;                    // of the draw
+  bool overwrite = false;               // replace a file that is there
 };
 
 struct TokenizerTrainingResult {

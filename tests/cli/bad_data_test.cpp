@@ -275,7 +275,7 @@ Damage compressed_corpus(size_t kept_percent, size_t flipped) {
 // Each is read by both verbs, which are to find the same fault and leave what they were to write.
 void add_for_both(std::vector<Refusal>& refusals, const std::string& title, const std::string& input,
                   const std::vector<std::string>& says, const Damage& damage = {}) {
-  const Arguments tokenizer{"tokenizer", "--input", input, "--vocab-size", "290", "--output", "tok.model"};
+  const Arguments tokenizer{"tokenizer", "--input", input, "--vocab-size", "290", "--output", "new.model"};
   const Arguments tokenize{"tokenize",  "--input",  input,  "--tokenizer",
                            "tok.model", "--output", "data", "--overwrite"};
   refusals.push_back({title + ", tokenizer", tokenizer, says, damage});
@@ -327,11 +327,17 @@ Arguments tokenize_to(const std::string& output, const Arguments& more = {}) {
 
 TEST_F(BadData, SizesSharesAndPlaces) {
   expect_all_refused({
-      {"more pieces than words", tokenizer_of("100000", "tok.model"), {"vocab_size is 100000", "at most"}},
+      {"more pieces than words", tokenizer_of("100000", "more"), {"vocab_size is 100000", "at most"}},
       {"fewer pieces than characters",
-       tokenizer_of("260", "tok.model"),
+       tokenizer_of("260", "less"),
        {"vocab_size is 260", "characters alone need"}},
-      {"no directory", tokenizer_of("290", "no/new"), {"no/new.model", "cannot be opened for writing"}},
+      {"directory that cannot be made",
+       tokenizer_of("290", "/proc/no/new"),
+       {"/proc/no/new.model: its directory cannot be made"}},
+      {"directory that is a file",
+       tokenizer_of("290", "tok.model/new"),
+       {"tok.model/new.model: its directory"}},
+      {"a tokenizer is there", tokenizer_of("290", "tok"), {"tok.model: is there already", "--overwrite"}},
       {"a directory is there",
        tokenizer_of("290", "new"),
        {"new.model: is a directory"},

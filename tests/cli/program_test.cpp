@@ -238,6 +238,23 @@ TEST_F(TextToShards, SummariesSayWhatWasMade) {
   EXPECT_TRUE(has(tokens.out, "tokens/s")) << tokens.out;
 }
 
+TEST_F(TextToShards, ATokenizerIsReplacedOnlyWhenAskedAndItsDirectoryMade) {
+  const Arguments training{"tokenizer", "--input",  "corpus.txt",         "--vocab-size",
+                           "300",       "--output", "new/place/tok.model"};
+  EXPECT_EQ(run(training).exit_code, 0);
+  const std::string first = content_of(directory_ / "new/place/tok.model");
+  Arguments other = training;
+  other[4] = "310";
+  const ProgramResult refused = run(other);
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_TRUE(has(refused.err, "new/place/tok.model: is there already")) << refused.err;
+  EXPECT_TRUE(has(refused.err, "--overwrite")) << refused.err;
+  EXPECT_EQ(content_of(directory_ / "new/place/tok.model"), first);
+  other.push_back("--overwrite");
+  EXPECT_EQ(run(other).exit_code, 0);
+  EXPECT_NE(content_of(directory_ / "new/place/tok.model"), first);
+}
+
 TEST_F(TextToShards, OptionsReachTheShards) {
   ASSERT_EQ(train_tokenizer().exit_code, 0);
   const ProgramResult tokens = tokenize({"--shard-tokens", "1000", "--bos", "--no-eos", "--seed", "9"});

@@ -154,13 +154,14 @@ TEST(TokenizerTraining, BadOptionsAreErrorsAndLeaveNoFile) {
   options.output = "";
   expect_error([&] { train_tokenizer(options); }, {"no output"});
   options = good;
-  options.output = directory + "/no/such/new";
-  expect_error([&] { train_tokenizer(options); }, {"no/such/new.model"});
+  options.output = text + "/new";
+  expect_error([&] { train_tokenizer(options); }, {"text.txt/new.model: its directory cannot be made"});
   options = good;
   options.vocab_size = 100'000;
   expect_error([&] { train_tokenizer(options); }, {"at most"});
   EXPECT_FALSE(std::filesystem::exists(directory + "/new.model"));
   EXPECT_EQ(train_tokenizer(good).path, directory + "/new.model");
+  expect_error([&] { train_tokenizer(good); }, {"new.model: is there already", "--overwrite"});
 }
 
 TEST(LineSample, IsUniformDeterministicAndWithinItsBudget) {
