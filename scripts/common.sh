@@ -1,4 +1,4 @@
-# Shared by the scripts of this directory: where the repository is, messages, build settings. Sourced, never run.
+# Shared by the scripts of this directory: where the repository is, messages, build trees. Sourced, never run.
 # shellcheck shell=bash
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -10,33 +10,32 @@ run_python() { "$(python_path)" "$@"; }
 
 say() { printf '%s\n' "$*"; }
 die() { printf '%s: error: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
+# The comment at the top of the script that runs.
+usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "$0"; }
 
-# The CUDA preset where nvcc is there, so that its code is compiled too; MPT_PRESET decides otherwise.
-default_preset() {
-  if [ -n "${MPT_PRESET:-}" ]; then say "$MPT_PRESET"; elif command -v nvcc >/dev/null; then say cuda; else say cpu; fi
-}
-
-# The preset of a build that is there already, of the tests say; else the one that is fastest to build.
-present_preset() {
-  local preset
-  preset=$(default_preset)
-  if [ -e "$root/build/$preset/CMakeCache.txt" ]; then say "$preset"; else say "${MPT_PRESET:-cpu}"; fi
-}
-
+# Every purpose has a build tree of its own, build/<preset>, so that no script meets what another one configured.
 # configure PRESET [CMAKE ARGUMENTS]
 configure() {
   local preset=$1
   shift
-  if command -v ccache >/dev/null; then set -- -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@"; fi
-  cmake -S "$root" --preset "$preset" "$@"
+  cmake -S "$root" --preset "$preset" "-DCMAKE_CXX_COMPILER_LAUNCHER=$(command -v ccache)" "$@"
 }
 
-# build_program PRESET: the program alone; a user's machine need not have what the tests are built with.
+# The program alone, which needs none of the tests' packages: presets program and program-cuda.
+program_path() { say "$root/build/$1/mpretrain"; }
 build_program() {
-  local options=()
-  if [ ! -e /usr/include/gtest/gtest.h ]; then options=(-DMPT_TESTS=OFF -DMPT_BENCH=OFF); fi
-  configure "$1" "${options[@]}"
-  cmake --build "$root/build/$1" --target mpretrain
+  configure "$1" && cmake --build "$root/build/$1" --target mpretrain
+}
+
+# GPU code for the GPU that is here, else for Hopper: one architecture compiles in a third of the time of three.
+cuda_architecture() {
+  local found
+  found=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .) || found=
+  case $found in
+    "" | 90) say 90a-real ;;
+    100) say 100a-real ;;
+    *) say "$found-real" ;;
+  esac
 }
 
 # once MARKER COMMAND...: runs the command unless the file MARKER says that this very command has succeeded.

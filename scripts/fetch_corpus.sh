@@ -10,8 +10,6 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
-
 min_bytes=20000000
 sources=(anarchism:html dict-gcide:dictionary wordnet-base:glosses perl-doc:pod python3-doc:html)
 spare_sources=()  # asked for only if the first gave too little

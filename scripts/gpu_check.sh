@@ -42,8 +42,6 @@ device=cuda
 python=${MPT_PYTHON:-python3}
 tiny=no
 
-usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
-
 # one_of WHAT VALUE ACCEPTED...
 one_of() {
   local what=$1 value=$2 accepted
@@ -81,7 +79,7 @@ fi
 
 preset=cuda
 if [ $tiny = yes ]; then preset=cpu; fi
-build=${MPT_BUILD_DIR:-$root/build/$preset}
+build=${MPT_BUILD_DIR:-$root/build/gpu_check-$preset}
 
 # build_programs [CMAKE ARGUMENTS]
 build_programs() {

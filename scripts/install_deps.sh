@@ -22,8 +22,6 @@ dev=(libgtest-dev libbenchmark-dev libboost-context-dev libopenblas-openmp-dev "
 oracles=(llvm-19-dev)
 tools=(clang-format clang-tidy shellcheck ccache)
 
-usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
-
 wanted=("${build[@]}" "${run[@]}")
 optional=()
 check_only=no

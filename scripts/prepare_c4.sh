@@ -10,7 +10,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-program=$root/build/$(present_preset)/mpretrain
+program=$(program_path program)
 [ -x "$program" ] || program=$(command -v mpretrain || say "$program")
 
 # exec: who ends this script ends the work.

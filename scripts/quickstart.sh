@@ -19,12 +19,12 @@ eval_tokens=65536
 corpus_options=()
 case ${1:-} in
   "") ;;
+  -h | --help) usage; exit 0 ;;
   --smoke) work=$work/smoke steps=150 tokens_per_step=2048 eval_every=50 eval_tokens=16384 corpus_options=(--small) ;;
-  *) die "unknown argument $1; expected nothing or --smoke" ;;
+  *) die "unknown argument $1; expected nothing, --smoke or --help" ;;
 esac
 vocab_size=4096
-preset=$(present_preset)
-program=$root/build/$preset/mpretrain
+program=$(program_path program)
 corpus=$work/corpus tokenizer=$work/tokenizer/tokenizer.model tokens=$work/tokens runs=$work/runs
 prompt="The meaning of the word"
 
@@ -84,7 +84,7 @@ sample() {
 
 mkdir -p "$work"
 run_stage "install what is missing" "$root/scripts/install_deps.sh"
-run_stage "build" build_program "$preset"
+run_stage "build" build_program program
 run_stage "fetch English text" "$root/scripts/fetch_corpus.sh" "${corpus_options[@]}" "$corpus"
 run_stage "train a tokenizer of $vocab_size pieces" train_tokenizer
 run_stage "tokenize" tokenize

@@ -39,9 +39,11 @@ def first_line(command):
 
 def commit():
     found = first_line(["git", "rev-parse", "--short", "HEAD"])
+    if found == "unknown":  # no git, or a release without its history
+        return found
     changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", "src", "CMakeLists.txt"], cwd=ROOT,
                              check=False).returncode
-    return found + (" with changes" if changed and found != "unknown" else "")
+    return found + (" with changes" if changed else "")
 
 
 def compiler(build):

@@ -10,7 +10,6 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
-usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 case ${1:-} in
   -h | --help) usage; exit 0 ;;
   "" | -*) die "'${1:-}': expected a file of cells; see --help" ;;

@@ -2,7 +2,7 @@
 # Trains with several ranks on this machine's CPU, each on a share of the cores.
 #
 #   scripts/launch/mpirun.sh 2 --config nano_bf16.json --set train.steps=2000
-#   MPRETRAIN=build/cpu/mpretrain scripts/launch/mpirun.sh 4 --config nano_bf16.json --resume auto
+#   MPRETRAIN=build/program/mpretrain scripts/launch/mpirun.sh 4 --config nano_bf16.json --resume auto
 #   MPIRUN_ARGUMENTS='--hostfile hosts' scripts/launch/mpirun.sh 8 --config 60m_bf16.json
 #
 # The first argument is the number of ranks, all others are mpretrain's. Cores are dealt out evenly and in whole:
@@ -12,14 +12,13 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
-usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 if [ $# -eq 0 ] || [ "$1" = -h ] || [ "$1" = --help ]; then usage; exit 0; fi
 ranks=$1
 shift
 [[ $ranks =~ ^[1-9][0-9]*$ ]] || die "the first argument is the number of ranks, not '$ranks'; see --help"
 command -v mpirun >/dev/null || die "no mpirun on PATH; scripts/install_deps.sh --mpi installs Open MPI"
 
-program=${MPRETRAIN:-$(command -v mpretrain || say "$root/build/$(default_preset)/mpretrain")}
+program=${MPRETRAIN:-$(command -v mpretrain || program_path program)}
 [ -x "$program" ] || die "$program is not there; build it, or say where it is: MPRETRAIN=..."
 
 cores=$(env -u OMP_NUM_THREADS nproc)  # which would count threads instead

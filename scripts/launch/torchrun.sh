@@ -11,11 +11,10 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
-usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 if [ $# -eq 0 ] || [ "$1" = -h ] || [ "$1" = --help ]; then usage; exit 0; fi
 command -v torchrun >/dev/null || die "no torchrun on PATH; it comes with PyTorch. mpirun or srun start ranks as well"
 
-program=${MPRETRAIN:-$(command -v mpretrain || say "$root/build/cuda/mpretrain")}
+program=${MPRETRAIN:-$(command -v mpretrain || program_path program-cuda)}
 [ -x "$program" ] || die "$program is not there; build it, or say where it is: MPRETRAIN=..."
 gpus=${GPUS:-$(nvidia-smi -L 2>/dev/null | wc -l)}
 [ "$gpus" -ge 1 ] || die "nvidia-smi lists no GPU here; GPUS=number says how many there are"

@@ -46,7 +46,6 @@ output=
 program=
 tune_budgets=1
 more=()
-usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
 # Ends this script with status 2 where an option is not one of those that all scripts of artefacts take.
 check_options() {
@@ -86,6 +85,12 @@ case $scale in
   *) [ -n "$tokens" ] || die "--tokens is missing: --scale $scale trains on C4, of which scripts/prepare_c4.sh makes tokens" ;;
 esac
 [ -z "$tokens" ] || [ -z "$corpus" ] || die "--tokens $tokens and --corpus $corpus: tokens are made of text already; give one of them"
+# Beyond nano the runs want a GPU.
+preset=program
+case $scale in
+  pico | nano) ;;
+  *) if command -v nvcc >/dev/null; then preset="program-cuda"; fi ;;
+esac
 is_short() { [ "$mode" != full ]; }
 
 short=()
@@ -125,7 +130,7 @@ must() {
 }
 
 build() {
-  "$root/scripts/install_deps.sh" && build_program "$(present_preset)"
+  "$root/scripts/install_deps.sh" && build_program "$preset"
 }
 
 # script NAME ARGUMENTS...: with what is the same for all.
@@ -177,7 +182,7 @@ write_index() {
 
 mkdir -p "$work" "$output"
 if [ -z "$program" ]; then
-  program=$root/build/$(present_preset)/mpretrain
+  program=$(program_path "$preset")
   [ -x "$program" ] || must "build" build
 fi
 if [ -z "$tokens" ]; then

@@ -21,9 +21,8 @@ scale=pico
 suffix=
 corpus=
 directory=
-program=$root/build/$(present_preset)/mpretrain
+program=$(program_path program)
 fetch_options=()
-usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 while [ $# -gt 0 ]; do
   case $1 in
     --scale | --corpus | --program)

@@ -26,7 +26,7 @@ import disturbance  # noqa: E402
 import growth  # noqa: E402
 import report  # noqa: E402
 from peers import competitors  # noqa: E402
-from suite import child, goals, page, parts, ratios, spread  # noqa: E402
+from suite import child, goals, machine, page, parts, ratios, spread  # noqa: E402
 from suite.shapes import SHAPES, configuration, write_tokens  # noqa: E402
 
 
@@ -325,6 +325,12 @@ class Check(Place):
         self.assertEqual(self.report("--check")[0], 1)  # no file
         (self.path / "ratios.json").write_text('{"ratios": {}}', encoding="utf-8")
         self.assertEqual(self.report("--check")[0], 1)
+
+
+class Machine(Place):
+    def test_without_git_the_commit_is_unknown(self):
+        with unittest.mock.patch.dict(os.environ, {"PATH": str(self.path)}):
+            self.assertEqual(machine.commit(), "unknown")
 
 
 class Measuring(Place):
