@@ -4,14 +4,24 @@ A record torn by a crash is passed over; where a step was recorded twice the las
 beyond the step that a run resumed from is dropped, for the resumed run did not build on it.
 """
 
+import itertools
 import json
 import math
+import os
 import pathlib
 import statistics
+import sys
+
+# Where a step stands on an axis: its label.
+AXES = {"step": "step", "tokens": "tokens", "seconds": "seconds of training steps"}
 
 
 class BadRun(Exception):
     """There is nothing to read where a run was expected."""
+
+
+class NoSteps(BadRun):
+    """A run that has not recorded a step, or not yet."""
 
 
 def number(value):
@@ -35,9 +45,11 @@ class Run:
                 for line in filter(str.strip, lines):
                     self._take(line)
         except OSError as problem:
+            if isinstance(problem, FileNotFoundError) and path.is_dir():
+                raise NoSteps(f"{path}: no metrics.jsonl in it, so no step is recorded") from problem
             raise BadRun(f"{self.path}: {problem.strerror}; expected a run directory or its metrics.jsonl") from problem
         if not self.steps:
-            raise BadRun(f"{self.path}: no step is recorded in it")
+            raise NoSteps(f"{self.path}: no step is recorded in it")
 
     def _take(self, line):
         try:
@@ -58,6 +70,24 @@ class Run:
         found = [(step, number(record[key])) for step, record in sorted(self.steps.items()) if key in record]
         return [step for step, _ in found], [value for _, value in found]
 
+    def places(self, axis):
+        """{step: its place on an axis of AXES}; seconds add up over the steps that count, without what lies between them."""
+        if axis == "step":
+            return {step: step for step in self.steps}
+        key = {"tokens": "tokens", "seconds": "step_seconds"}[axis]
+        steps, values = self.series(key)
+        if not steps:
+            raise BadRun(f"{self.path}: no {key} is recorded in it, which --x {axis} needs")
+        if axis == "seconds":
+            values = itertools.accumulate(value if math.isfinite(value) else 0.0 for value in values)
+        return dict(zip(steps, values))
+
+    def curve(self, key, axis="step"):
+        """([place...], [value...]) of the steps that recorded the key, in order, on an axis of AXES."""
+        places = self.places(axis)
+        found = [(places[step], value) for step, value in zip(*self.series(key)) if step in places]
+        return [place for place, _ in found], [value for _, value in found]
+
     def last(self, key):
         """The last value recorded under the key, NaN where there is none."""
         values = self.series(key)[1]
@@ -66,6 +96,30 @@ class Run:
     def median(self, key):
         values = [value for value in self.series(key)[1] if math.isfinite(value)]
         return statistics.median(values) if values else math.nan
+
+
+def labelled_run(text):
+    """(label, run) of LABEL=PATH, or of PATH alone, which is labelled by its directory."""
+    label, separator, path = text.partition("=")
+    if separator and not os.path.exists(text):
+        return label, Run(path)
+    run = Run(text)
+    return run.name, run
+
+
+def labelled_runs(texts):
+    """Of all that recorded a step; the others are named in a line each. At least one has to have."""
+    found, empty = [], []
+    for text in texts:
+        try:
+            found.append(labelled_run(text))
+        except NoSteps as problem:
+            empty.append(str(problem))
+    if not found:
+        raise NoSteps("; ".join(empty))
+    for problem in empty:
+        print(f"left out: {problem}", file=sys.stderr)
+    return found
 
 
 def unigram_entropy(manifest_path, split="val"):
