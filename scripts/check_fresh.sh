@@ -1,0 +1,201 @@
+#!/usr/bin/env bash
+# Proves that the two commands of README.md work on a fresh machine: in bare roots made by debootstrap from this machine's
+# package sources, with a clean clone of the last commit, in both orders and repeated.
+#
+#   scripts/check_fresh.sh                            the cases root, user and gtest; about two hours on two idle cores
+#   scripts/check_fresh.sh --case root --case nvcc    these; results of other cases stay in the table
+#
+#   --case NAME      root     quickstart, tests, and both again, as root
+#                    user     tests, quickstart, and both again, as an ordinary user with sudo
+#                    gtest    quickstart, then tests, where GoogleTest is installed and nothing else
+#                    nvcc     tests, with the CUDA toolkit of this machine (CUDA_HOME or /usr/local/cuda)
+#   --suite NAME     of the distribution (default: bookworm)
+#   --mirror URL     of its packages (default: where this machine has that suite from)
+#   --work DIR       bare roots, logs and results (default: build/fresh)
+#   --output FILE    also writes the table as Markdown
+#   --keep           leaves the roots of the cases for a look
+#
+# Exit code 0: all commands of all cases ended with 0. 77: not run, because it needs root and debootstrap. Else 1.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+suite=bookworm
+mirror=
+work=$root/build/fresh
+output=
+keep=no
+cases=()
+value_of() { [ $# -ge 2 ] || die "$1: a value is missing"; say "$2"; }
+while [ $# -gt 0 ]; do
+  case $1 in
+    --case) cases+=("$(value_of "$@")"); shift 2 ;;
+    --suite) suite=$(value_of "$@"); shift 2 ;;
+    --mirror) mirror=$(value_of "$@"); shift 2 ;;
+    --work) work=$(value_of "$@"); shift 2 ;;
+    --output) output=$(value_of "$@"); shift 2 ;;
+    --keep) keep=yes; shift ;;
+    -h | --help) usage; exit 0 ;;
+    *) die "unknown argument $1; see --help" ;;
+  esac
+done
+if [ ${#cases[@]} -eq 0 ]; then cases=(root user gtest); fi
+
+not_run() { say "check_fresh: not run: $*"; exit 77; }
+
+# --- what is tried: the commands as README has them, the last commit ------------------------------------------------
+
+# The commands of the first shell block under "Two commands", without their comments.
+readme_commands() {
+  awk '/^## / { wanted = ($0 == "## Two commands") }
+       wanted && /^```/ { if (inside) exit; inside = 1; next }
+       wanted && inside { sub(/ *#.*/, ""); if ($0 != "") print }' "$root/README.md"
+}
+
+# --- a bare root ----------------------------------------------------------------------------------------------------
+
+# Lines of sources.list: this machine's sources of the suite, its updates and its security updates.
+package_sources() {
+  if [ -n "$mirror" ]; then say "deb $mirror $suite main"; return; fi
+  # shellcheck disable=SC2016  # apt's own placeholders
+  apt-get indextargets --format 'deb $(REPO_URI) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' |
+    awk -v suite="$suite" '$3 == suite || index($3, suite "-") == 1' | sort -u
+}
+
+make_bare_root() {  # DIRECTORY
+  local sources
+  sources=$(package_sources)
+  [ -n "$sources" ] || die "this machine has no package source of $suite; name one with --mirror"
+  say "check_fresh: making a bare $suite in $1"
+  rm -rf "$1.part"
+  debootstrap --variant=minbase "$suite" "$1.part" "$(awk -v suite="$suite" '$3 == suite { print $2; exit }' <<<"$sources")" \
+    >"$work/logs/debootstrap.log" 2>&1 || die "debootstrap failed; see $work/logs/debootstrap.log"
+  printf '%s\n' "$sources" >"$1.part/etc/apt/sources.list"
+  apt-config dump | grep -i '^Acquire::.*Proxy' >"$1.part/etc/apt/apt.conf.d/90proxy" || true
+  mv "$1.part" "$1"
+}
+
+# in_root DIRECTORY COMMAND...: with /proc and /dev of its own and the network of this machine. PATH is a login's.
+in_root() {
+  local directory=$1
+  shift
+  cp /etc/resolv.conf "$directory/etc/resolv.conf"
+  # shellcheck disable=SC2016  # for the inner shell
+  unshare --mount --pid --fork --kill-child bash -c '
+    mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" || exit 125
+    if [ -n "$2" ]; then mkdir -p "$1/usr/local/cuda" && mount --rbind "$2" "$1/usr/local/cuda" || exit 125; fi
+    directory=$1
+    shift 2
+    exec chroot "$directory" /usr/bin/env -i HOME=/root TERM=dumb \
+      PATH=/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"' \
+    in_root "$directory" "$cuda" "$@" </dev/null
+}
+
+preinstall() {  # DIRECTORY PACKAGE...
+  local directory=$1
+  shift
+  if [ $# -eq 0 ]; then return; fi
+  in_root "$directory" sh -c "apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y \
+    --no-install-recommends install $*" >"$work/logs/$name-preinstall.log" 2>&1 ||
+    die "$* could not be installed; see $work/logs/$name-preinstall.log"
+}
+
+# --- a case ---------------------------------------------------------------------------------------------------------
+
+results=$work/results.tsv  # case, who, preinstalled, number, command, exit code, seconds, load before, commit, date
+
+run_command() {  # NUMBER COMMAND
+  local log=$work/logs/$name-$1.log start=$SECONDS code=0 load
+  load=$(cut -d ' ' -f 1 /proc/loadavg)
+  say "check_fresh: $name, $1 of ${#sequence[@]}: $2"
+  if [ "$who" = root ]; then
+    in_root "$directory" sh -c "cd '$home/mpretrain' && $2" >"$log" 2>&1 || code=$?
+  else
+    in_root "$directory" su - "$who" -c "PATH=$PATH_OF_USERS; cd ~/mpretrain && $2" >"$log" 2>&1 || code=$?
+  fi
+  if [ $code -ne 0 ]; then failures=$((failures + 1)) && tail -n 30 "$log"; fi
+  say "check_fresh: $name, $1 of ${#sequence[@]}: exit code $code after $((SECONDS - start)) s, log: $log"
+  printf '%s\t' "$name" "$who" "${installed:-nothing}" "$1" "$2" "$code" $((SECONDS - start)) "$load" "$commit" >>"$results"
+  date -u +%Y-%m-%d >>"$results"
+}
+PATH_OF_USERS=/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin
+
+run_case() {
+  name=$1 who=root home=/root cuda='' installed=''
+  case $name in
+    root) sequence=("$quickstart" "$tests" "$quickstart" "$tests") ;;
+    user) sequence=("$tests" "$quickstart" "$tests" "$quickstart") who=user home=/home/user installed=sudo ;;
+    gtest) sequence=("$quickstart" "$tests") installed=libgtest-dev ;;
+    nvcc)
+      sequence=("$tests") cuda=${CUDA_HOME:-/usr/local/cuda} installed="CUDA toolkit"
+      if [ ! -x "$cuda/bin/nvcc" ]; then
+        say "check_fresh: nvcc: not run: no CUDA toolkit in $cuda"
+        return
+      fi ;;
+  esac
+  directory=$work/roots/$name
+  rm -rf "$directory"
+  mkdir -p "$work/roots"
+  cp -a "$work/bare-$suite" "$directory"
+  if [ "$name" != nvcc ]; then preinstall "$directory" ${installed:+"$installed"}; fi
+  if [ $who != root ]; then
+    in_root "$directory" useradd --create-home --shell /bin/bash $who
+    say "$who ALL=(ALL) NOPASSWD: ALL" >"$directory/etc/sudoers.d/$who"
+  fi
+  git clone -q --no-local "$root" "$directory$home/mpretrain"
+  if [ $who != root ]; then in_root "$directory" chown -R $who: "$home/mpretrain"; fi
+  awk -F '\t' -v name="$name" '$1 != name' "$results" >"$results.part" && mv "$results.part" "$results"
+  local number=0 command
+  for command in "${sequence[@]}"; do
+    number=$((number + 1))
+    run_command $number "$command"
+  done
+  if [ $keep = no ]; then rm -rf "$directory"; fi
+}
+
+# --- the table ------------------------------------------------------------------------------------------------------
+
+table() {
+  say "| case | as | installed before | command | exit code | minutes | load before | commit | date |"
+  say "|---|---|---|---|---|---|---|---|---|"
+  awk -F '\t' '{ printf "| %s, %d | %s | %s | `%s` | %d | %.1f | %s | %s | %s |\n", $1, $4, $2, $3, $5, $6, $7 / 60, $8, $9, $10 }' \
+    "$results"
+}
+
+page() {
+  say "# Fresh machines"
+  say
+  say "What README's two commands do on a machine that has nothing: \`scripts/check_fresh.sh\` makes a bare $suite (debootstrap,"
+  say "minbase), puts a clean clone there and runs the commands as README shows them, in both orders and each of them twice."
+  say "Minutes include fetching and installing packages and building; the load before each is that of what else ran on the machine."
+  say
+  say "$(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
+  say
+  table
+}
+
+mapfile -t commands < <(readme_commands)
+[ ${#commands[@]} -eq 2 ] || die "README.md, \"Two commands\": expected a block of two commands, found ${#commands[@]}: ${commands[*]}"
+quickstart=${commands[0]} tests=${commands[1]}
+for name in "${cases[@]}"; do
+  case $name in root | user | gtest | nvcc) ;; *) die "--case $name: expected root, user, gtest or nvcc" ;; esac
+done
+[ "$(id -u)" -eq 0 ] || not_run "chroot and mounts need root"
+command -v debootstrap >/dev/null || not_run "debootstrap is not installed"
+command -v git >/dev/null || not_run "a clean clone needs git"
+unshare --mount true 2>/dev/null || not_run "this machine allows no mount namespaces"
+
+mkdir -p "$work/logs"
+work=$(cd "$work" && pwd)
+results=$work/results.tsv
+touch "$results"
+cuda=
+failures=0
+commit=$(git -C "$root" rev-parse --short HEAD)
+if [ -n "$(git -C "$root" status --porcelain)" ]; then say "check_fresh: changes that are not committed are not tried"; fi
+if [ ! -d "$work/bare-$suite" ]; then make_bare_root "$work/bare-$suite"; fi
+for name in "${cases[@]}"; do run_case "$name"; done
+say
+table
+if [ -n "$output" ]; then page >"$output"; fi
+if [ $failures -ne 0 ]; then die "$failures commands failed"; fi
