@@ -88,16 +88,20 @@ def perplexity_table(losses, scale):
     rows = []
     for line, found in losses.items():
         values = list(found.values())
-        against = compare.difference(found, losses[DENSE]) if line != DENSE else None
-        rows.append([line.label, spread(values), len(values), perplexity(values), against or "",
+        rows.append([line.label, spread(values), len(values), perplexity(values),
                      *([f"{value:.3f}" for _, value in line.printed] if line.printed else ["", ""])])
-    header = ["optimizer / state", "validation loss", "seeds", "perplexity", "loss against dense M+Adam",
+    header = ["optimizer / state", "validation loss", "seeds", "perplexity",
               *(f"paper, {size.upper()}" for size in PAPER_SIZES)]
     same = "the same" if fp32_row_is_the_main_tables() else "not the same"
     return [f"Perplexity at {scale}, weights and products in BF16. AdamW and dense M+Adam are rows of the main table:",
             "", *compare.table(header, rows), "",
             "\"AdamW, FP32 state\" is the FP32/TF32 row of the main table, weights in FP32 and all: the paper's "
-            f"perplexities of the two are {same}."]
+            f"perplexities of the two are {same}.", "", "Loss against dense M+Adam:", "",
+            *compare.tested_table(["optimizer / state"], against_dense(losses)), "", compare.HOW]
+
+
+def against_dense(losses):
+    return {(line.label,): compare.difference(found, losses[DENSE]) for line, found in losses.items() if line != DENSE}
 
 
 def fp32_row_is_the_main_tables():
@@ -107,29 +111,33 @@ def fp32_row_is_the_main_tables():
 
 
 def draw(losses, scale):
-    """Perplexity over rank, the dense rows as lines across; None if nothing is finished."""
-    means = {line: mean for line, found in losses.items() if (mean := compare.finite_mean(found))}
-    if not means:
+    """A line for each row: every seed's perplexity as a dot, their mean and deviation; None if nothing is finished."""
+    bars = {line: bar for line, found in losses.items() if (bar := compare.perplexity_bar(found))}
+    if not bars:
         return None
-    figure, axes = style.pyplot().subplots(figsize=(4.6, 3.4))
-    looks = {"channel": {"color": style.ORANGE, "marker": "v"}, "mini": {"color": style.SKY, "marker": "P"}}
-    for mode, look in looks.items():
-        points = [(line.rank, *compare.perplexity_bar(losses[line])) for line in means if line.mode == mode]
-        if points:
-            ranks, middle, below, above = zip(*points)
-            axes.errorbar(ranks, middle, (below, above), label=f"M+Adam, Apollo-E {mode}", **look)
-    for line, dashes in ((BF16_STATE, "-"), (FP32_STATE, "--"), (DENSE, "-")):
-        if line in means:
-            colour = style.optimizer(line.row.optimizer)["color"]
-            axes.axhline(math.exp(means[line][0]), color=colour, linestyle=dashes, label=line.label)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(RANKS, RANKS)
-    axes.minorticks_off()
-    axes.set_xlabel("rank of the second moment of the multiplicative branch")
-    axes.set_ylabel("validation perplexity")
-    axes.set_title(scale)
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    figure, axes = style.pyplot().subplots(figsize=(5.6, 0.36 * len(losses) + 0.9))
+    for place, (line, found) in enumerate(losses.items()):
+        look = look_of(line)
+        axes.plot([math.exp(loss) for loss in finite(found)], [place + 0.25] * len(finite(found)), ".",
+                  color=look["color"], markersize=4)
+        if line in bars:
+            middle, below, above = bars[line]
+            axes.errorbar(middle, place, xerr=[[below], [above]], **look)
+    axes.set_yticks(range(len(losses)), [line.label for line in losses])
+    axes.set_ylim(len(losses) - 0.5, -0.5)
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel("validation perplexity")
+    axes.set_title(f"{scale}; bars: ± a standard deviation; dots: seeds", loc="left")
     return figure
+
+
+def finite(losses):
+    return [loss for loss in losses.values() if math.isfinite(loss)]
+
+
+def look_of(line):
+    looks = {"channel": {"color": style.ORANGE, "marker": "v"}, "mini": {"color": style.SKY, "marker": "P"}}
+    return looks.get(line.mode) or style.optimizer(line.row.optimizer)
 
 
 def main(arguments=None):
@@ -138,12 +146,12 @@ def main(arguments=None):
     counted, wrong = bytes_table(artefact.args.program, lines)
     cells = {line: [artefact.cell(line.row, seed) for seed in artefact.seeds] for line in lines}
     in_order = [cell for of_one_seed in zip(*cells.values()) for cell in of_one_seed]
+    artefact.name_cells(["optimizer"], [((line.label,), cell) for line in lines for cell in cells[line]])
     artefact.run(in_order)
     losses = {line: compare.losses_by_seed(artefact, of_seeds) for line, of_seeds in cells.items()}
-    artefact.write_csv(["optimizer", *compare.RECORD],
-                       [[line.label, *compare.record(artefact, cell)] for line in lines for cell in cells[line]])
+    artefact.write_cells()
     artefact.write_markdown("Apollo-E", [*counted, "", *perplexity_table(losses, artefact.scale), "",
-                                         "![Perplexity over rank](apollo_table.png)"], in_order)
+                                         "![Perplexity by row](apollo_table.png)"], in_order)
     if figure := draw(losses, artefact.scale):
         artefact.write_figure(figure)
     for label in wrong:

@@ -9,7 +9,6 @@ multiplies eta_a by a block's scale over the tensor's mean. That moves the best 
 once and twice the tuned one.
 """
 
-import math
 import sys
 
 from experiments import compare
@@ -54,10 +53,11 @@ def best_factor(losses, way):
 def tables(losses, tuned):
     """Markdown lines from {(way, factor): {seed: loss}}."""
     rows = [[way, *(spread(list(losses[way, factor].values())) for factor in FACTORS)] for way in WAYS]
-    differences = [compare.difference(losses["block", factor], losses["off", factor]) or "" for factor in FACTORS]
+    differences = {(f"{factor:g}",): compare.difference(losses["block", factor], losses["off", factor]) for factor in FACTORS}
     header = [f"`{SCALE.rsplit('.', maxsplit=1)[-1]}`", *(f"{factor:g} × η_a" for factor in FACTORS)]
     return [f"Validation loss of {ROW.label}; tuned η_a {tuned:g}:", "",
-            *compare.table(header, [*rows, ["block - off", *differences]]), "", *verdict(losses)]
+            *compare.table(header, rows), "", "block - off:", "",
+            *compare.tested_table(["multiple of the tuned η_a"], differences), "", compare.HOW, "", *verdict(losses)]
 
 
 def verdict(losses):
@@ -68,13 +68,14 @@ def verdict(losses):
     found = compare.difference(losses["block", best["block"]], losses["off", best["off"]])
     if found is None:
         return []
-    if found.is_below(errors=2) or (math.isnan(found.error) and found.is_below()):
-        outcome = "improves on it, unlike in the paper"
-    else:
-        outcome = "does not improve on it, as in the paper"
-    noise = "a single seed" if math.isnan(found.error) else "two standard errors are the measure"
-    return [f"Each at its best η_a ({best['off']:g} and {best['block']:g} times the tuned one), block - off is "
-            f"{found}: the weighting by block scales {outcome} ({noise})."]
+    test = compare.tested({"": found})[""]
+    return [f"Each at its best η_a ({best['off']:g} and {best['block']:g} times the tuned one), block - off is {found}, n = "
+            f"{found.count}: {OUTCOMES[test.outcome]}. The paper says that it does not improve."]
+
+
+OUTCOMES = {"lower": "weighting by block scales improves on one rate for all", "diverged": "a run diverged",
+            "higher": "weighting by block scales is worse than one rate for all", "no difference shown": "no difference shown",
+            "one seed, no test": "one seed, no test, so an improvement is neither shown nor excluded"}
 
 
 def main(arguments=None):
@@ -83,12 +84,12 @@ def main(arguments=None):
     refused = "" if artefact.args.report_only else refusal(artefact.args.program, artefact.scale)
     if refused:
         print(f"branch_weighting: error: {refused}", file=sys.stderr)
+    artefact.name_cells(["additive_scale", "factor", "eta_a"], [((way, factor, cell.value(ETA_A)), cell)
+                                                                for (way, factor), of_seeds in cells.items() for cell in of_seeds])
     artefact.run([cell for (way, _), of_seeds in cells.items() for cell in of_seeds if way == "off" or not refused])
     losses = {key: compare.losses_by_seed(artefact, of_seeds) for key, of_seeds in cells.items()}
     tuned = cells["off", 1][0].value(ETA_A)
-    artefact.write_csv(["additive_scale", "factor", "eta_a", *compare.RECORD],
-                       [[way, factor, cell.value(ETA_A), *compare.record(artefact, cell)]
-                        for (way, factor), of_seeds in cells.items() for cell in of_seeds])
+    artefact.write_cells()
     lines = tables(losses, tuned) + ([f"The program refused block scales: {refused}"] if refused else [])
     artefact.write_markdown("Block-scale branch weighting in NVFP4", lines,
                             [cell for of_seeds in cells.values() for cell in of_seeds])

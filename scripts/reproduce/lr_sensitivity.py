@@ -17,7 +17,6 @@ from experiments.artefact import Artefact, exit_status, spread
 from experiments.rows import BY_KEY, Row
 
 WITHIN = 0.05  # nats above a curve's best that count as as good
-FLOOR = 1e-3  # nats: what is smaller is drawn here, the best itself among it
 
 ETA_A, ETA_M = "optimizer.lr_additive", "optimizer.lr_multiplicative"
 
@@ -129,8 +128,7 @@ def tables(losses, tuned):
     return [*compare.table(header, rows), "",
             "Validation losses. The width is that of the stretch of factors around a curve's best in which its loss is "
             f"at most {WITHIN:g} nats above it, interpolated linearly between points; \"at least\" where the sweep "
-            "ends before it does. The paper claims a stable region for M+Adam and prints no width. The figure shows "
-            f"losses above each curve's best; what is less than {FLOOR:g}, the best itself among it, is drawn there."]
+            "ends before it does. The paper claims a stable region for M+Adam and prints no width."]
 
 
 def factor(index):
@@ -138,27 +136,28 @@ def factor(index):
 
 
 def draw(losses, scale):
-    """Deviation from a curve's best over the factor, AdamW above M+Adam as in the paper; None if nothing finished."""
-    if not any(math.isfinite(loss) for curve in CURVES for _, loss in mean_losses(losses, curve)):
+    """Loss over the factor, AdamW beside M+Adam; diverged points at the top edge. None if nothing finished."""
+    finite = [loss for curve in CURVES for _, loss in mean_losses(losses, curve) if math.isfinite(loss)]
+    if not finite:
         return None
-    figure, panels = style.pyplot().subplots(2, 1, figsize=(4.6, 5), sharex=True, sharey=True)
+    figure, panels = style.pyplot().subplots(1, 2, figsize=(7.4, 3.6), sharey=True)
     for curve in CURVES:
         axes = panels[int(curve.row.optimizer == "M+Adam")]
         colour, marker, line = curve.look
-        points = [(index, loss) for index, loss in mean_losses(losses, curve) if math.isfinite(loss)]
-        if points:
-            best = min(loss for _, loss in points)
-            axes.plot([index for index, _ in points], [max(loss - best, FLOOR) for _, loss in points], color=colour,
-                      marker=marker, linestyle=line, label=curve.label)
-    for axes in panels:
-        axes.axhline(WITHIN, color=style.GREY, linewidth=1, label=f"{WITHIN:g} nats")
-        axes.set_yscale("log")
-        axes.legend()
+        points = mean_losses(losses, curve)
+        shown = [(index, loss if math.isfinite(loss) else math.nan) for index, loss in points]
+        label = curve.label.replace("η_a", r"$\eta_a$").replace("η_m", r"$\eta_m$")
+        axes.plot(*zip(*shown) if shown else ([], []), color=colour, marker=marker, linestyle=line, label=label)
+        style.mark_diverged(axes, [index for index, loss in points if math.isinf(loss)], colour)
     found = sorted({index for _, index in losses})
-    panels[1].set_xticks(found, [factor(index) for index in found])
-    panels[1].set_xlabel("learning rate, multiples of the tuned one")
-    panels[0].set_title(f"{scale}, BF16/BF16")
-    figure.supylabel("validation loss above the curve's best (nats per token)", fontsize="medium")
+    for axes in panels:
+        axes.axhspan(min(finite), min(finite) + WITHIN, color=style.GREY, alpha=0.2, linewidth=0,
+                     label=f"within {WITHIN:g} of the best of all")
+        axes.set_xticks(found, [factor(index) for index in found])
+        axes.set_xlabel("learning rate, multiples of the tuned one")
+        axes.legend(loc="upper center")
+    panels[0].set_ylabel("validation loss (nats per token)")
+    figure.suptitle(f"{scale}, BF16/BF16", fontsize="medium")
     return figure
 
 
@@ -166,12 +165,13 @@ def main(arguments=None):
     artefact = Artefact("lr_sensitivity", __doc__, arguments, add_arguments)
     cells = cells_of(artefact)
     in_order = list(dict.fromkeys(cell for of_one_seed in zip(*cells.values()) for cell in of_one_seed))
+    artefact.name_cells(["curve", "index", "eta_a", "eta_m"],
+                        [((curve.label, index, cell.value(ETA_A), cell.value(ETA_M, "")), cell)
+                         for (curve, index), of_seeds in cells.items() for cell in of_seeds])
     artefact.run(in_order)
     losses = {key: compare.losses_by_seed(artefact, of_seeds) for key, of_seeds in cells.items()}
     tuned = {curve: {key: cells[curve, 0][0].value(key) for key in curve.keys} for curve in CURVES}
-    artefact.write_csv(["curve", "index", "eta_a", "eta_m", *compare.RECORD],
-                       [[curve.label, index, cell.value(ETA_A), cell.value(ETA_M, ""), *compare.record(artefact, cell)]
-                        for (curve, index), of_seeds in cells.items() for cell in of_seeds])
+    artefact.write_cells()
     artefact.write_markdown("Sensitivity to learning rates", ["![Loss over learning rates](lr_sensitivity.png)", "",
                                                               *tables(losses, tuned)], in_order)
     if figure := draw(losses, artefact.scale):

@@ -11,7 +11,7 @@ import sys
 
 from experiments import compare, style
 from experiments.artefact import Artefact, exit_status, perplexity, spread
-from experiments.rows import EXTRA, MAIN, SIZES, paper_size
+from experiments.rows import BY_KEY, EXTRA, MAIN, SIZES, paper_size
 
 
 def add_arguments(parser):
@@ -24,6 +24,11 @@ def cells_of(artefact):
     regimes = [row.regime for row in rows]
     in_order = sorted(rows, key=lambda row: regimes.index(row.regime))
     return {row: [artefact.cell(row, seed) for seed in artefact.seeds] for row in in_order}
+
+
+def labelled(cells):
+    """[((regime, optimizer, row), cell), ...], as the CSV has them."""
+    return [((row.regime, row.optimizer, row.key), cell) for row, of_seeds in cells.items() for cell in of_seeds]
 
 
 def baseline(row, of):
@@ -41,25 +46,35 @@ def paper_entries(row, rows, column):
     return [f"{row.paper[column]:.3f}", reduction]
 
 
-def table(artefact, cells):
-    """Markdown lines."""
-    losses = {row: compare.losses_by_seed(artefact, cells[row]) for row in cells}
+def losses_of(artefact, cells):
+    """{row: {seed: loss}}"""
+    return {row: compare.losses_by_seed(artefact, cells[row]) for row in cells}
+
+
+def table(artefact, cells, losses):
+    """Markdown lines: losses beside the paper's perplexities."""
     size = paper_size(artefact.scale)
-    header = ["weights/compute", "optimizer", "validation loss", "seeds", "perplexity", "loss against AdamW",
-              "perplexity reduction", f"paper, {size.upper()}", "paper's reduction"]
+    header = ["weights/compute", "optimizer", "validation loss", "seeds", "perplexity", "reduction against AdamW",
+              f"paper, {size.upper()}", "paper's reduction"]
     lines = []
     for row in cells:
         values = list(losses[row].values())
         other = baseline(row, losses)
         against = compare.difference(losses[row], other) if other is not None else None
-        lines.append([row.regime, row.optimizer, spread(values), len(values), perplexity(values), against or "",
-                      compare.percent(against.reduction) if against else "",
+        lines.append([row.regime, row.optimizer, spread(values), len(values), perplexity(values), reduction(against),
                       *paper_entries(row, cells, SIZES.index(size))])
     family = [family_losses(artefact, cells[row]) for row in cells]
     if any(family):
         lines = [line[:3] + [spread(values)] + line[3:] for line, values in zip(lines, family)]
         header.insert(3, "averaged as the family does")
-    return compare.table(header, lines) + ["", *remarks(cells, losses)]
+    compute = cells[MAIN[0]][0].value("precision.compute")
+    return compare.table(header, lines) + [
+        "", "± is the standard deviation over seeds. Perplexity is exp of the mean loss, its reduction that of pairs of the same "
+        f"seed. FP32/TF32 was computed in {compute.upper()}."]
+
+
+def reduction(found):
+    return compare.percent(found.reduction) if found and found.reduction is not None else ""
 
 
 def family_losses(artefact, cells):
@@ -68,32 +83,43 @@ def family_losses(artefact, cells):
     return [result.val_loss_family for result in results if result and not math.isnan(result.val_loss_family)]
 
 
-def remarks(cells, losses):
-    """What the numbers mean, and how many regimes show what the paper claims."""
-    compared = [found for row in cells if row.optimizer == "M+Adam" and row in MAIN
-                and (found := compare.difference(losses[row], baseline(row, losses)))]
-    compute = cells[MAIN[0]][0].value("precision.compute")
-    lines = ["± is the standard deviation over seeds, of a difference the standard error of its mean over pairs of the "
-             f"same seed. Perplexity is exp of the mean loss. FP32/TF32 was computed in {compute.upper()}."]
-    return lines + (["", compare.verdict("M+Adam is below AdamW", compared, "regimes")] if compared else [])
+IN_BF16 = ("fp32_adamw", "bf16_adamw_kahan", "bf16_adamw_sr")  # what M+Adam in BF16/BF16 has to be held against, too
 
 
-def records(artefact, cells):
-    return [[row.regime, row.optimizer, row.key, *compare.record(artefact, cell)]
-            for row in cells for cell in cells[row]]
+def comparisons(cells, losses):
+    """Markdown lines: tests of what the paper claims, regime by regime, and of M+Adam in BF16 against what needs no M+Adam."""
+    claimed = against_adamw(losses, lambda row: row.optimizer == "M+Adam")
+    others = against_adamw(losses, lambda row: row.optimizer not in ("AdamW", "M+Adam"))
+    in_bf16 = {(BY_KEY[key].label,): compare.difference(losses[BY_KEY["bf16"]], losses[BY_KEY[key]]) for key in IN_BF16}
+    regimes = {row.regime: found for row in cells if row in MAIN and (found := claimed.get((row.regime, row.optimizer)))}
+    return [*([compare.verdict("M+Adam is below AdamW", regimes, "regimes"), ""] if regimes else []),
+            "M+Adam against AdamW of the same regime:", "",
+            *compare.tested_table(["weights/compute", "optimizer"], claimed), "", compare.HOW, "",
+            "The other rows against AdamW of the same regime:", "",
+            *compare.tested_table(["weights/compute", "optimizer"], others), "",
+            "M+Adam in BF16/BF16 against:", "", *compare.tested_table(["row"], in_bf16)]
 
 
-def draw(artefact, cells):
-    """Mean losses with their deviations, regimes side by side; None if nothing is finished."""
-    regimes = list(dict.fromkeys(row.regime for row in cells))
-    points = {row: mean for row in cells if (mean := compare.finite_mean(compare.losses_by_seed(artefact, cells[row])))}
+def against_adamw(losses, chosen):
+    """{(regime, optimizer): Difference or None} of the chosen rows."""
+    return {(row.regime, row.optimizer): compare.difference(losses[row], baseline(row, losses))
+            for row in losses if chosen(row) and baseline(row, losses) is not None}
+
+
+def draw(losses):
+    """Every seed's loss as a dot beside the mean and its deviation, regimes side by side; None if nothing is finished."""
+    regimes = list(dict.fromkeys(row.regime for row in losses))
+    points = {row: mean for row, found in losses.items() if (mean := compare.finite_mean(found))}
     if not points:
         return None
     figure, axes = style.pyplot().subplots(figsize=(1.4 * len(regimes) + 0.6, 3.4))
     for row, (mean, deviation) in points.items():
-        beside = [other for other in cells if other.regime == row.regime]
-        place = regimes.index(row.regime) + 0.14 * (beside.index(row) - (len(beside) - 1) / 2)
-        axes.errorbar(place, mean, deviation, linestyle="none", label=row.optimizer, **style.optimizer(row.optimizer))
+        beside = [other for other in losses if other.regime == row.regime]
+        place = regimes.index(row.regime) + 0.18 * (beside.index(row) - (len(beside) - 1) / 2)
+        look = style.optimizer(row.optimizer)
+        axes.errorbar(place, mean, deviation, linestyle="none", label=row.optimizer, **look)
+        seeds = list(losses[row].values())
+        axes.plot([place + 0.06] * len(seeds), seeds, ".", color=look["color"], markersize=3.5, alpha=0.8)
     handles = {label: handle for handle, label in zip(*axes.get_legend_handles_labels())}
     axes.legend(handles.values(), handles.keys())
     axes.set_xticks(range(len(regimes)), [regime.replace(", ", "\n") for regime in regimes])
@@ -108,11 +134,14 @@ def main(arguments=None):
     artefact = Artefact("main_table", __doc__, arguments, add_arguments)
     cells = cells_of(artefact)
     by_seed = [cell for of_one_seed in zip(*cells.values()) for cell in of_one_seed]
+    artefact.name_cells(["regime", "optimizer", "row"], labelled(cells))
     artefact.run(by_seed)
-    artefact.write_csv(["regime", "optimizer", "row", *compare.RECORD], records(artefact, cells))
-    figure = "![Validation losses](main_table.png)"
-    artefact.write_markdown("Main table", [*table(artefact, cells), "", figure], by_seed)
-    if figure := draw(artefact, cells):
+    artefact.write_cells()
+    losses = losses_of(artefact, cells)
+    figure = "![Validation losses; small dots are single seeds](main_table.png)"
+    lines = [*table(artefact, cells, losses), "", *comparisons(cells, losses), "", figure]
+    artefact.write_markdown("Main table", lines, by_seed)
+    if figure := draw(losses):
         artefact.write_figure(figure)
     return 1 if artefact.failed else 0
 

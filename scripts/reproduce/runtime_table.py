@@ -89,6 +89,15 @@ class Rounds:
         if former is None or not measured.others >= former.others:
             self.found[measured.key] = measured
 
+    @property
+    def place(self):
+        """What all were measured with, by name: program, device, launcher, threads and skip. One of each, or nothing is drawn."""
+        places = {measured.key[1:6] for measured in self.found.values()}
+        if len(places) != 1:
+            raise configuration.BadConfig(f"{self.path}: found rounds of {len(places)} programs, devices or settings; expected those "
+                                          "of one, to draw them again")
+        return dict(zip((field.name for field in fields(Measured)[1:6]), places.pop()))
+
     def add(self, measured):
         self._remember(measured)
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,18 +121,36 @@ class Runtime:
         if self.steps <= self.args.skip:
             sys.exit(f"runtime_table: error: --steps {self.steps}: expected more than the {self.args.skip} of --skip")
         self.rounds = Rounds(artefact.output / "runtime_rounds.csv")
-        self.launcher = launcher_of(self.args.launcher, self.args.program, self.args.threads)
-        self.place = Place(self.args.program, self.args.tokens, self.args.work / "runtime", self.args.threads)
-        self.program = hash_of(self.args.program)
-        self.device = device(self.args.program, ROWS[0].file(artefact.scale))
+        if artefact.page:
+            self._take_from_file()
+        else:
+            self._take_from_here()
+
+    def _take_from_here(self):
+        args = self.args
+        self.launcher = launcher_of(args.launcher, args.program, args.threads)
+        self.place = Place(args.program, args.tokens, args.work / "runtime", args.threads)
+        self.program, self.version = hash_of(args.program), self.artefact.version()
+        self.device = device(args.program, ROWS[0].file(self.artefact.scale))
+
+    def _take_from_file(self):
+        """With --redraw: the cells' fingerprints, too, are those of the file."""
+        place = self.rounds.place
+        self.program, self.device, self.version = place["program"], place["device"], self.artefact.page.version
+        self.args.launcher, self.args.threads, self.args.skip = place["launcher"], place["threads"], place["skip"]
+        self.cells = {measured.config: measured.cell for measured in self.rounds.found.values()}
 
     def cell(self, row):
         """As the config has it: rates do not change what a step takes. The end's evaluation is one row of text."""
         return Cell.of(row.file(self.artefact.scale), {"train.steps": self.steps, "checkpoint.every_steps": 0, "eval.tokens": 1})
 
     def key(self, row, number):
-        return (self.cell(row).fingerprint(self.args.tokens), self.program, self.device, self.args.launcher,
-                self.args.threads, self.args.skip, number)
+        return (self.fingerprint(row), self.program, self.device, self.args.launcher, self.args.threads, self.args.skip, number)
+
+    def fingerprint(self, row):
+        if self.artefact.page:
+            return self.cells.get(row.file(self.artefact.scale), "")
+        return self.cell(row).fingerprint(self.args.tokens)
 
     def found(self, row):
         """{round: Measured}"""
@@ -232,7 +259,7 @@ def entry(value, form):
 def runtime_table(runtime):
     size = paper_size(runtime.artefact.scale)
     steps, tokens_per_step = runtime.steps_of_run(), runtime.cell(ROWS[0]).value("batch.tokens_per_step")
-    header = ["weights/compute", "optimizer", "s/update", "tokens/s", "overhead, %", f"a run of {steps:,} updates",
+    header = ["weights/compute", "optimizer", "s/update", "tokens/s", "overhead, % (median of rounds)", f"a run of {steps:,} updates",
               f"paper, {size.upper()}: s/update", "overhead, %"]
     lines = []
     for row in ROWS:
@@ -250,8 +277,10 @@ def remarks(runtime):
     counted = [measured for row in ROWS for measured in runtime.found(row).values()]
     disturbed = [measured.others for measured in counted if measured.disturbed]
     lines = [f"{runtime.device}; {runtime.args.threads} threads a run, launcher {runtime.args.launcher}, "
-             f"{runtime.artefact.version()}. Median and range of {runtime.number} rounds; a round's figure is the median of "
-             f"{runtime.steps - runtime.args.skip} updates after {runtime.args.skip} that do not count. Evaluation, "
+             f"{runtime.version}. Median and range of {runtime.number} rounds; a round's figure is the median of "
+             f"{runtime.steps - runtime.args.skip} updates after {runtime.args.skip} that do not count. An overhead is the median "
+             "over rounds of the ratio of two runs of the same round, so it is not the ratio of the medians beside it and may even "
+             "have the other sign. Evaluation, "
              "checkpoints and the start of the program are not in it; they are in the paper's figures, which are of H200s."]
     if disturbed:
         lines.append(f"\n**The machine was not idle: beside {len(disturbed)} of {len(counted)} runs others used up to "
@@ -281,21 +310,24 @@ def draw(runtime):
     if not shown:
         return None
     size = paper_size(runtime.artefact.scale)
-    figure, axes = style.pyplot().subplots(figsize=(6.4, 0.45 * len(shown) + 1))
+    figure, axes = style.pyplot().subplots(figsize=(6.4, 0.38 * len(shown) + 1.2))
     for place, row in enumerate(shown):
         overheads = runtime.overheads(row)
-        median = statistics.median(overheads)
-        ends = [[median - min(overheads)], [max(overheads) - median]]
-        axes.barh(place, median, xerr=ends, color=style.optimizer(row.optimizer.split(",")[0])["color"], height=0.6)
+        look = style.optimizer(row.optimizer.split(",")[0])
+        axes.plot(overheads, [place] * len(overheads), ".", color=look["color"], alpha=0.6, label="_")
+        axes.plot([min(overheads), max(overheads)], [place] * 2, color=look["color"], linewidth=1)
+        axes.plot(statistics.median(overheads), place, linestyle="none", markersize=7, **look)
     printed = {place: over for place, row in enumerate(shown) if (over := paper_of(row, size)[1]) is not None}
-    axes.plot(list(printed.values()), list(printed), "k|", markersize=16, markeredgewidth=2, label=f"paper, {size.upper()}, H200")
+    if printed:  # named above the panel: a mark within it would look like data
+        axes.plot(list(printed.values()), list(printed), "k|", markersize=14, markeredgewidth=2,
+                  label=f"paper, {size.upper()}, on H200s")
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 1))
     axes.set_yticks(range(len(shown)), [row.label for row in shown])
-    axes.invert_yaxis()
+    axes.set_ylim(len(shown) - 0.5, -0.5)
     axes.axvline(0, color="black", linewidth=0.8)
     axes.grid(axis="y", visible=False)
     axes.set_xlabel("overhead over AdamW of the same regime (%)")
-    if printed:
-        axes.legend(loc="best")
+    axes.set_title("dots: rounds; mark: their median", loc="left")
     return figure
 
 

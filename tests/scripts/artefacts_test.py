@@ -5,6 +5,7 @@
 """
 
 import contextlib
+import csv
 import dataclasses
 import io
 import json
@@ -13,6 +14,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 REPRODUCE = pathlib.Path(__file__).resolve().parents[2] / "scripts/reproduce"
 sys.path.insert(0, str(REPRODUCE))
@@ -25,9 +27,10 @@ import lr_sensitivity  # noqa: E402
 import main_table  # noqa: E402
 import memory_table  # noqa: E402
 import runtime_table  # noqa: E402
+import seed_tables  # noqa: E402
 import toy_figures  # noqa: E402
 import tuning_tables  # noqa: E402
-from experiments import compare, tuning_report  # noqa: E402
+from experiments import compare, student, tuning_report  # noqa: E402
 from experiments.artefact import Artefact  # noqa: E402
 from experiments.configuration import BadConfig  # noqa: E402
 from experiments.descent import descend  # noqa: E402
@@ -74,29 +77,120 @@ def line_with(lines, *first):
     return found[0]
 
 
+class Student(unittest.TestCase):
+    def test_quantiles_are_those_of_tables(self):
+        for probability, freedom, expected in ((0.975, 1, 12.706205), (0.975, 2, 4.302653), (0.975, 4, 2.776445),
+                                               (0.995, 7, 3.499483), (0.975, 30, 2.042272), (0.95, 120, 1.657651)):
+            with self.subTest(freedom=freedom):
+                self.assertAlmostEqual(student.quantile(probability, freedom), expected, delta=5e-7)
+
+    def test_probabilities_in_closed_form(self):
+        for t in (0.01, 0.5, 2.0, 4.0, 50.0):
+            self.assertAlmostEqual(student.two_sided(t, 1), 1 - 2 / math.pi * math.atan(t), delta=1e-13)
+            self.assertAlmostEqual(student.two_sided(-t, 2), 1 - t / math.sqrt(2 + t * t), delta=1e-13)
+        self.assertEqual(student.two_sided(0, 3), 1)
+        self.assertAlmostEqual(student.two_sided(2, 2), 0.1835, delta=5e-5)  # what "two standard errors" are of three seeds
+
+    def test_incomplete_beta_at_its_ends_and_mirrored(self):
+        self.assertEqual([student.incomplete_beta(2, 3, x) for x in (0, 1)], [0, 1])
+        self.assertAlmostEqual(student.incomplete_beta(2, 3, 0.3), 0.3483, delta=1e-12)  # 6x^2 - 8x^3 + 3x^4
+        self.assertAlmostEqual(student.incomplete_beta(3, 2, 0.7), 1 - 0.3483, delta=1e-12)
+
+    def test_holm_steps_down_and_never_falls(self):
+        for values, expected in (([0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]), ([0.5, 0.9], [1.0, 1.0]),
+                                 ([0.02], [0.02]), ([], [])):
+            found = student.holm(values)
+            self.assertEqual([round(p, 12) for p in found], expected)
+
+
 class Differences(unittest.TestCase):
     def test_are_of_pairs_of_a_seed(self):
         found = compare.difference({1: 2.0, 2: 3.0, 3: 9.0}, {1: 2.1, 2: 3.3, 4: 0.0})
         self.assertAlmostEqual(found.mean, -0.2, delta=1e-15)
         self.assertAlmostEqual(found.error, 0.1, delta=1e-15)  # deviation 0.2/sqrt(2) of two, over sqrt(2)
-        self.assertEqual(str(found), "-0.2000 ± 0.1000")
-        self.assertFalse(found.is_below(errors=2.1))
-        self.assertTrue(found.is_below(errors=1.9))
+        self.assertEqual((str(found), found.count, found.freedom), ("-0.2000", "2", 1))
+        for end, expected in zip(found.interval, (-0.2 - 1.2706205, -0.2 + 1.2706205)):
+            self.assertAlmostEqual(end, expected, delta=5e-8)
+        self.assertAlmostEqual(found.p, 1 - 2 / math.pi * math.atan(2), delta=1e-12)
 
-    def test_of_a_single_seed_have_no_error(self):
+    def test_of_shipped_losses(self):
+        """NVFP4 of the main table of pico."""
+        found = compare.difference({1: 2.890807, 2: 2.902515, 3: 2.882705}, {1: 2.966581, 2: 2.998236, 3: 2.938230})
+        self.assertEqual([f"{value:.4f}" for value in (*found.interval, found.p)], ["-0.1256", "-0.0257", "0.0227"])
+
+    def test_without_a_common_seed_are_welchs(self):
+        """Sleep of Student (1908), group 1 against 2: R's t.test gives t = -1.8608, df = 17.776, p = 0.07939."""
+        ours = dict(enumerate((0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0)))
+        theirs = dict(enumerate((1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4), start=100))
+        found = compare.difference(ours, theirs)
+        self.assertEqual(found.count, "10, 10")
+        for value, expected in zip((found.mean / found.error, found.freedom, found.p, *found.interval),
+                                   (-1.8608, 17.776, 0.07939, -3.3654832, 0.2054832)):
+            self.assertAlmostEqual(value, expected, delta=1e-4 * abs(expected))
+        self.assertFalse(compare.difference({1: 2.0}, {2: 2.0, 3: 2.1}).is_testable)
+
+    def test_of_a_single_seed_have_no_test(self):
         found = compare.difference({1: 2.0}, {1: 2.5})
-        self.assertEqual(str(found), "-0.5000")
+        self.assertEqual((str(found), found.interval, found.p), ("-0.5000", None, 1.0))
         self.assertTrue(found.is_below())
-        self.assertFalse(found.is_below(errors=2))
 
-    def test_are_none_with_no_pair_or_a_diverged_run(self):
-        self.assertIsNone(compare.difference({1: 2.0}, {2: 2.0}))
+    def test_of_equal_rows_are_no_division_by_zero(self):
+        self.assertEqual(compare.difference({1: 2.0, 2: 3.0}, {1: 2.0, 2: 3.0}).p, 1.0)
+        self.assertEqual(compare.difference({1: 2.5, 2: 3.5}, {1: 2.0, 2: 3.0}).p, 0.0)
+        self.assertEqual(compare.difference({1: 2.0, 2: 2.0}, {3: 2.0, 4: 2.0}).p, 1.0)
+
+    def test_are_none_where_a_row_has_no_run(self):
+        self.assertIsNone(compare.difference({1: 2.0}, {}))
         self.assertIsNone(compare.difference({}, {}))
-        self.assertIsNone(compare.difference({1: 2.0, 2: math.inf}, {1: 2.0, 2: 2.0}))
+
+    def test_a_diverged_seed_is_the_worst_and_is_named(self):
+        worse = compare.difference({1: 2.0, 2: math.inf}, {1: 2.5, 2: 2.5})
+        self.assertEqual((worse.mean, worse.is_below(), worse.reduction), (math.inf, False, None))
+        self.assertEqual(str(worse), "diverged: 1 run, 0 of the other")
+        self.assertTrue(compare.difference({1: 2.6, 2: 2.6}, {1: 2.5, 2: math.inf}).is_below())
+        self.assertFalse(compare.difference({1: math.inf}, {1: math.inf}).is_below())
 
     def test_reductions_are_those_of_perplexity(self):
         found = compare.difference({1: math.log(16.607)}, {1: math.log(19.156)})  # the paper's, 350M
         self.assertAlmostEqual(found.reduction, 13.31, delta=0.005)
+
+
+class Words(unittest.TestCase):
+    """Of differences of a mean of -1 over three pairs, that lie so far from one another."""
+
+    @staticmethod
+    def of(spread, sign=1):
+        return compare.difference({1: -sign - spread, 2: -sign, 3: -sign + spread}, {1: 0, 2: 0, 3: 0})
+
+    def test_follow_the_adjusted_p(self):
+        near, far = self.of(0.3), self.of(1.0)  # p = .028 and .23
+        self.assertEqual(compare.tested({"a": near})["a"].outcome, "lower")
+        self.assertEqual(compare.tested({"a": self.of(0.3, sign=-1)})["a"].outcome, "higher")
+        found = compare.tested({"a": near, "b": far, "not run": None})
+        self.assertAlmostEqual(found["a"].adjusted, 2 * near.p, delta=1e-15)
+        self.assertEqual([one.outcome for one in found.values()], ["no difference shown"] * 2)
+
+    def test_a_single_seed_is_no_test_and_a_diverged_one_is_among_them(self):
+        near, single = self.of(0.3), compare.difference({1: 1.0}, {1: 2.0})
+        diverged = compare.difference({1: 1.0, 2: 1.0}, {1: 2.0, 2: math.inf})
+        found = compare.tested({"a": near, "b": single})
+        self.assertEqual((found["a"].adjusted, found["b"].outcome), (near.p, "one seed, no test"))
+        found = compare.tested({"a": near, "b": diverged})
+        self.assertEqual((found["a"].adjusted, found["b"].outcome), (2 * near.p, "diverged"))
+
+    def test_of_a_table(self):
+        lines = compare.tested_table(["row"], {("a",): self.of(0.3), ("b",): compare.difference({1: math.inf}, {1: 1.0}),
+                                               ("c",): None})
+        self.assertEqual(line_with(lines, "a")[1:], ["3", "-1.0000", "[-1.7452, -0.2548]", "0.029", "0.057", "no difference shown"])
+        self.assertEqual(line_with(lines, "b")[1:], ["1, 1", "diverged: 1 run, 0 of the other", "", "", "", "diverged"])
+        self.assertEqual(line_with(lines, "c")[1:], ["", "not run", "", "", "", ""])
+
+    def test_of_a_verdict(self):
+        found = {"a": self.of(0.1), "b": self.of(1.0), "c": compare.difference({1: 1.0}, {1: 2.0}),
+                 "d": compare.difference({1: math.inf}, {1: 1.0})}
+        self.assertEqual(compare.verdict("It is below", found, "rows"),
+                         "It is below in the mean in 3 of 4 rows; a difference is shown (Holm-adjusted p below 0.05) in 1 of them; "
+                         "1 is of one seed and not tested; d: diverged: 1 run, 0 of the other.")
 
 
 class MainTable(unittest.TestCase):
@@ -114,31 +208,51 @@ class MainTable(unittest.TestCase):
         self.enter("bf16", 2.9, 3.0)
         self.enter("fp8_adamw", 3.0, math.inf)
         self.enter("fp8", 3.0)
-        lines = main_table.table(self.artefact, self.cells)
+        lines = self.table()
         self.assertEqual(line_with(lines, "BF16/BF16", "M+Adam"),
-                         ["BF16/BF16", "M+Adam", "2.9500 ± 0.0707", "2", "19.106", "-0.1500 ± 0.0500", "13.93 %",
-                          "29.035", "2.78 %"])
-        self.assertEqual(line_with(lines, "FP8/FP8", "AdamW")[2:7], ["diverged (1 of 2)", "2", "", "", ""])
-        self.assertEqual(line_with(lines, "FP8/FP8", "M+Adam")[2:7], ["3.0000", "1", "20.086", "", ""])
-        self.assertEqual(line_with(lines, "NVFP4/FP8", "M+Adam")[2:], ["not run", "0", "", "", "", "30.948", "8.66 %"])
-        self.assertIn("M+Adam is below AdamW in 1 of 1 regimes, by more than two standard errors in 1.", lines)
+                         ["BF16/BF16", "M+Adam", "2.9500 ± 0.0707", "2", "19.106", "13.93 %", "29.035", "2.78 %"])
+        self.assertEqual(line_with(lines, "FP8/FP8", "AdamW")[2:6], ["diverged (1 of 2)", "2", "", ""])
+        self.assertEqual(line_with(lines, "FP8/FP8", "M+Adam")[2:6], ["3.0000", "1", "20.086", ""])
+        self.assertEqual(line_with(lines, "NVFP4/FP8", "M+Adam")[2:], ["not run", "0", "", "", "30.948", "8.66 %"])
+
+    def test_every_comparison_has_its_test_and_none_leaves_silently(self):
+        self.enter("bf16_adamw", 3.0, 3.2)
+        self.enter("bf16", 2.9, 3.0)
+        self.enter("fp8_adamw", 3.0, math.inf)
+        self.enter("fp8", 3.0)
+        self.enter("fp32_adamw", 2.95, 3.05)
+        lines = main_table.comparisons(self.cells, main_table.losses_of(self.artefact, self.cells))
+        self.assertEqual(lines[0], "M+Adam is below AdamW in the mean in 2 of 2 regimes; a difference is shown (Holm-adjusted p "
+                         "below 0.05) in 0 of them; FP8/FP8: diverged: 0 runs, 1 of the other.")
+        self.assertEqual(line_with(lines, "BF16/BF16", "M+Adam")[2:],
+                         ["2", "-0.1500", "[-0.7853, +0.4853]", "0.2", "0.41", "no difference shown"])
+        self.assertEqual(line_with(lines, "FP8/FP8", "M+Adam")[-1], "diverged")
+        self.assertEqual(line_with(lines, "NVFP4/FP8", "M+Adam")[3], "not run")
+        self.assertEqual(line_with(lines, "AdamW, FP32/TF32")[1:3], ["2", "-0.0500"])
+
+    def table(self):
+        return main_table.table(self.artefact, self.cells, main_table.losses_of(self.artefact, self.cells))
 
     def test_the_familys_average_has_a_column_only_if_reported(self):
         self.enter("bf16", 2.9)
-        without = main_table.table(self.place.artefact(main_table), self.cells)
-        self.assertEqual(len(entries(without[0])), 9)
+        artefact = self.place.artefact(main_table)
+        without = main_table.table(artefact, self.cells, main_table.losses_of(artefact, self.cells))
+        self.assertEqual(len(entries(without[0])), 8)
         self.enter("bf16_adamw", 3.0, family=2.97)
-        lines = main_table.table(self.artefact, self.cells)
+        lines = self.table()
         self.assertEqual(line_with(lines, "BF16/BF16", "AdamW")[2:4], ["3.0000", "2.9700"])
         self.assertEqual(line_with(lines, "BF16/BF16", "M+Adam")[2:4], ["2.9000", "not run"])
 
     def test_a_line_a_cell(self):
         self.enter("bf16", 2.9)
-        records = main_table.records(self.artefact, self.cells)
+        self.artefact.name_cells(["regime", "optimizer", "row"], main_table.labelled(self.cells))
+        self.artefact.write_cells()
+        with open(self.artefact.path(".csv"), newline="", encoding="utf-8") as file:
+            records = list(csv.DictReader(file))
         self.assertEqual(len(records), 2 * len(MAIN))
-        self.assertEqual([record[4:9] for record in records if record[2] == "bf16"],
-                         [["2.900000", "", 10, 1000, "finished"], ["", "", "", "", "not run"]])
-        self.assertEqual(len({record[9] for record in records}), len(records))
+        self.assertEqual([[record[name] for name in ("val_loss", "steps", "tokens", "state")] for record in records
+                          if record["row"] == "bf16"], [["2.900000", "10", "1000", "finished"], ["", "", "", "not run"]])
+        self.assertEqual(len({record["fingerprint"] for record in records}), len(records))
 
     def test_the_papers_column_is_of_the_size_or_of_60m(self):
         self.assertEqual(main_table.paper_size("nano"), "60m")
@@ -158,13 +272,16 @@ class ChinchillaFigure(unittest.TestCase):
         losses[adamw, 2], losses[m_plus_adam, 2] = {1: 2.5}, {1: math.inf}
         losses[adamw, 4], losses[m_plus_adam, 4] = {1: 2.0}, {1: 2.01}
         lines = chinchilla_figure.tables(losses)
-        self.assertEqual(line_with(lines, "FP8/FP8", "+1.911 (9.52 ± 0.00 %)")[2:],
+        self.assertEqual(line_with(lines, "FP8/FP8", "+1.911 (9.52 %)")[2:],
                          ["diverged", "-0.074 (-1.01 %)", "-0.11"])
         self.assertEqual(line_with(lines, "BF16/BF16", "not run")[1:], ["not run", "not run", "not run", ""])
         self.assertEqual(line_with(lines, "FP8/FP8", "M+Adam")[2:], ["18.174 (2.9000 ± 0.0000)", "diverged (1 of 1)",
                                                                      "7.463 (2.0100)"])
-        self.assertIn("1 of 2 pairs", lines[-1])
-        self.assertIn("not in FP8/FP8 at 4×", lines[-1])
+        self.assertEqual(line_with(lines, "FP8/FP8", "AdamW", "1×")[3:5], ["2", "-0.1000"])
+        self.assertEqual(line_with(lines, "FP8/FP8", "AdamW", "2×")[-1], "diverged")
+        self.assertEqual(line_with(lines, "FP8/FP8", "AdamW", "4×")[3:], ["1", "+0.0100", "", "", "", "one seed, no test"])
+        self.assertIn("1 of 3 pairs with AdamW", lines[-1])
+        self.assertIn("not in FP8/FP8 at 2×, FP8/FP8 at 4×", lines[-1])
 
 
 class ApolloTable(unittest.TestCase):
@@ -190,10 +307,11 @@ class ApolloTable(unittest.TestCase):
         losses[apollo_table.DENSE] = {1: 2.0}
         losses[apollo_table.APOLLO[1]] = {1: 2.01}
         lines = apollo_table.perplexity_table(losses, "pico")
-        self.assertEqual(line_with(lines, "Apollo-E mini, r = 4"),
-                         ["Apollo-E mini, r = 4", "2.0100", "1", "7.463", "+0.0100", "", ""])
-        self.assertEqual(line_with(lines, "Apollo-E channel, r = 8")[1:], ["not run", "0", "", "", "21.997", "16.529"])
-        self.assertTrue(lines[-1].endswith("are the same."))
+        found = [entries(line) for line in lines if entries(line)[0] == "Apollo-E mini, r = 4"]
+        self.assertEqual([line[1:] for line in found], [["2.0100", "1", "7.463", "", ""],
+                                                        ["1", "+0.0100", "", "", "", "one seed, no test"]])
+        self.assertIn(["Apollo-E channel, r = 8", "not run", "0", "", "21.997", "16.529"], [entries(line) for line in lines])
+        self.assertTrue(any(line.endswith("are the same.") for line in lines))
 
 
 class Width(unittest.TestCase):
@@ -251,12 +369,16 @@ class BranchWeighting(unittest.TestCase):
 
     def test_best_is_compared_with_best(self):
         lines = branch_weighting.tables(self.losses([3.2, 3.0, 3.1], [3.05, 3.1, 3.3]), 1e-3)
-        self.assertEqual(line_with(lines, "block - off")[1:], ["-0.1500", "+0.1000", "+0.2000"])
+        self.assertEqual([line_with(lines, factor)[2] for factor in ("0.5", "1", "2")], ["-0.1500", "+0.1000", "+0.2000"])
         self.assertIn("(1 and 0.5 times the tuned one), block - off is +0.0500", lines[-1])
-        self.assertIn("does not improve on it", lines[-1])
+        self.assertIn("one seed, no test", lines[-1])
 
-    def test_an_improvement_is_called_one(self):
-        self.assertIn("improves on it, unlike", branch_weighting.verdict(self.losses([3, 3, 3], [2.9, 3, 3]))[-1])
+    def test_an_improvement_is_called_one_where_a_test_shows_it(self):
+        losses = self.losses([3, 3, 3], [2.9, 3, 3])
+        self.assertNotIn("improves on", branch_weighting.verdict(losses)[-1])
+        for (way, factor), of_seeds in losses.items():
+            of_seeds.update({2: of_seeds[1] + 0.2, 3: of_seeds[1] + (0.301 if way == "block" else 0.3)})
+        self.assertIn("improves on", branch_weighting.verdict(losses)[-1])
 
     def test_a_program_that_refuses_the_key_is_quoted(self):
         place = Place(self)
@@ -450,62 +572,174 @@ class RuntimeTable(unittest.TestCase):
         self.enter(self.M_PLUS_ADAM, 1.0, others=1.5)
         self.assertIn("up to 1.50 cores", runtime_table.remarks(self.runtime)[-1])
 
+    def test_is_drawn_again_from_the_rounds_alone(self):
+        self.enter(self.ADAMW, 1.0, 3.0)
+        self.enter(self.M_PLUS_ADAM, 1.1, 3.6)
+        page = self.place.path / "out/runtime_table.md"
+        self.place.program.write_text("#!/bin/sh\n[ $1 = --version ] && echo mpretrain 0.1.0\n", encoding="utf-8")
+        self.runtime.version, self.runtime.args.launcher = "mpretrain 0.1.0 0123abc", "local"
+        lines = [*runtime_table.remarks(self.runtime), "", *runtime_table.runtime_table(self.runtime)]
+        page.write_text("\n".join(["# Runtime, pico", "", "    scripts/reproduce/runtime_table.py --rounds 2 --steps 4 --skip 1", "", "M.", "",
+                                   *lines, ""]), encoding="utf-8")
+        before = page.read_text(encoding="utf-8")
+        (self.place.path / "manifest.json").unlink()
+        with mock.patch.object(runtime_table, "draw", lambda runtime: None), contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(runtime_table.main(["--redraw", "--output", str(page.parent)]), 0)
+        self.assertEqual(page.read_text(encoding="utf-8"), before)
+        key = list(self.runtime.key(self.ADAMW, 0))
+        key[1] = "another program"
+        self.runtime.rounds.add(runtime_table.Measured(*key, "pico_fp8_adamw.json", 1.0, 0.0))
+        with self.assertRaisesRegex(BadConfig, "runtime_rounds.csv: found rounds of 2 programs"):
+            runtime_table.main(["--redraw", "--output", str(page.parent)])
+
     def test_durations_are_spelled_as_the_paper_does(self):
         self.assertEqual([runtime_table.duration(value) for value in (21519.4, 59.6, 1337)],
                          ["5h58m39s", "1m00s", "22m17s"])
 
 
 class FakeToy:
-    """The summary and final losses of fits in which every claim holds."""
+    """The summary and final losses of fits of three seeds in which every claim holds."""
 
     def __init__(self):
         loss = {"sign_flip": (1e-3, 1.0, 1e-3), "zero_revival": (2e-4, 1.0, 6e-4), "small": (1e-11, 3e-8, 1e-11),
                 "large": (60.0, 0.03, 0.5), "mixed": (990.0, 0.01, 0.3)}
         self.regimes = list(loss)
-        self.summary = {"regimes": {regime: {
-            rule: {"loss": value, "rate": 64.0, "sign_changes": 0, "zeros_left": 0}
-            for rule, value in zip((*toy_figures.RULES[:2], "m_plus_adam_shared"), values)} for regime, values in loss.items()}}
-        self.multiplicative = {"sign_flip": [16.0, 1.0, math.nan], "zero_revival": [1.0, 1.0, 1.0]}
+        self.summary = {"shared_rate": 32.0, "regimes": {
+            regime: {rule: {"rate": 32.0, "sign_changes": 0, "zeros_left": 0} for rule in toy_figures.RULES} for regime in loss}}
+        self.ends = {(regime, rule, rate): [value] * 3 for regime, values in loss.items()
+                     for rule, value in zip(toy_figures.RULES, values) for rate in (32.0, 64.0)}
 
-    def finals(self, regime, rule):
-        return [1.0, 2.0, 4.0], self.multiplicative[regime]
+    def rates(self, regime, rule):
+        return [32.0, 64.0]
+
+    def losses(self, regime, rule, rate):
+        return self.ends.get((regime, rule, rate), [])
 
     def missed(self):
-        return [claim.text.split(":")[0] for claim in toy_figures.claims(self) if not claim.holds]
+        return [claim.text for claim in toy_figures.claims(self) if not claim.exact]
+
+    def found(self, regime):
+        """{claim of factors: what was found at the rates of M+Adam}"""
+        claims = {claim.text.split(":")[0]: claim.found for claim in toy_figures.claims(self)}
+        return claims[regime]
 
 
 class ToyClaims(unittest.TestCase):
     def setUp(self):
         self.toy = FakeToy()
 
-    def best(self, regime, rule):
-        return self.toy.summary["regimes"][regime][rule]
-
     def test_hold(self):
         self.assertEqual(self.toy.missed(), [])
+        self.assertEqual(self.toy.found("large"), ["120 to 120 times; holds for 3 of 3 seeds"] * 2)
+        self.assertEqual(self.toy.found("zero revival")[0], "3 to 3 times; holds for 3 of 3 seeds")
 
     def test_a_sign_that_changed(self):
-        self.best("large", "multiplicative")["sign_changes"] = 1
+        self.toy.summary["regimes"]["large"]["multiplicative"]["sign_changes"] = 1
         self.assertEqual(self.toy.missed(), ["multiplicative steps change no sign"])
 
     def test_a_sign_that_changed_at_a_rate_that_is_not_the_best(self):
-        self.toy.multiplicative["sign_flip"][0] = 0.99
+        self.toy.ends["sign_flip", "multiplicative", 64.0][1] = 0.99
         self.assertEqual(self.toy.missed(), ["multiplicative steps change no sign"])
 
     def test_a_zero_that_moved(self):
-        self.toy.multiplicative["zero_revival"][2] = 0.9999
+        self.toy.ends["zero_revival", "multiplicative", 64.0][2] = 0.9999
         self.assertEqual(self.toy.missed(), ["multiplicative steps leave zeros at 0"])
 
     def test_the_bounds_of_the_ratios(self):
-        self.best("large", "additive")["loss"] = 0.5 * 99.9
-        self.best("mixed", "m_plus_adam_shared")["loss"] = 10.0
-        self.best("small", "m_plus_adam_shared")["loss"] = 1.001e-10
-        self.assertEqual(self.toy.missed(), ["large", "mixed", "small"])
+        self.toy.ends["large", "additive", 32.0] = [0.5 * 99.9, 0.5 * 100.1, 60.0]
+        self.toy.ends["small", "m_plus_adam", 32.0] = [1e-11, 1.001e-10, 0.999e-10]
+        self.assertEqual(self.toy.found("large")[0], "99.9 to 120 times; holds for 2 of 3 seeds")
+        self.assertEqual(self.toy.found("small")[0], "1 to 10 times; holds for 2 of 3 seeds")
 
-    def test_no_claim_holds_where_everything_diverged(self):
-        for found in self.toy.summary["regimes"].values():
-            del found["m_plus_adam_shared"]
-        self.assertEqual(self.toy.missed(), ["large", "mixed", "sign flip", "zero revival", "small"])
+    def test_a_diverged_seed_is_one_for_which_the_claim_does_not_hold(self):
+        self.toy.ends["small", "m_plus_adam", 64.0] = [1e-11, math.nan, math.inf]
+        self.toy.ends["large", "m_plus_adam", 64.0] = [math.nan] * 3
+        self.assertEqual(self.toy.found("small")[1], "1 to 1 times; holds for 1 of 3 seeds, 2 diverged")
+        self.assertEqual(self.toy.found("large")[1], "all seeds diverged")
+        self.assertEqual(toy_figures.ranged([2.0, math.nan, 1.0]), "1.5 [1, 2], 1 of 3 diverged")
+
+    def test_where_everything_diverged_nothing_is_claimed(self):
+        self.toy.summary["shared_rate"] = None
+        self.assertEqual(self.toy.found("large"), [])
+
+    def test_seeds_have_to_follow_one_another(self):
+        self.assertEqual(toy_figures.consecutive([3, 4]), {"seed": 3, "seeds": 2})
+        with self.assertRaisesRegex(SystemExit, "--seeds 1 3: expected consecutive numbers"):
+            toy_figures.consecutive([1, 3])
+
+
+class Redraw(unittest.TestCase):
+    """From a page and its CSV, after the tokens are gone."""
+
+    def setUp(self):
+        patch = mock.patch.object(main_table, "draw", lambda losses: None)  # tests need no matplotlib
+        patch.start()
+        self.addCleanup(patch.stop)
+        self.place = Place(self)
+        self.page = self.place.path / "out/main_table.md"
+        artefact = self.place.artefact(main_table, "--seeds", "4", "5")
+        for cell in (cell for of_seeds in main_table.cells_of(artefact).values() for cell in of_seeds):
+            self.place.enter(cell, 3.0 + 0.1 * cell.seed)
+        with mock.patch.object(sys, "argv", ["main_table.py", *self.place.arguments("--seeds", "4", "5")]), self.silence():
+            main_table.main()
+        (self.place.path / "manifest.json").unlink()
+        self.before = {name: (self.page.with_suffix(name)).read_bytes() for name in (".md", ".csv")}
+
+    @staticmethod
+    def silence():
+        return contextlib.redirect_stdout(io.StringIO())
+
+    def redraw(self, *more):
+        with self.silence():
+            return main_table.main(["--redraw", "--output", str(self.page.parent), *more])
+
+    def test_gives_the_same_page_and_leaves_the_csv(self):
+        self.assertIn(b"22 of 22 runs", self.before[".md"])
+        self.assertEqual(self.redraw(), 0)
+        self.assertEqual({name: self.page.with_suffix(name).read_bytes() for name in self.before}, self.before)
+
+    def test_refuses_cells_that_are_in_one_place_only(self):
+        with self.assertRaisesRegex(BadConfig, r"main_table.csv: FP32/TF32, AdamW, fp32_adamw, 5: found in the CSV alone"):
+            self.redraw("--seeds", "4")
+        with self.assertRaisesRegex(BadConfig, "fp32_adamw, 6: found in the script's cells alone"):
+            self.redraw("--seeds", "4", "5", "6")
+
+    def test_needs_the_page(self):
+        self.page.unlink()
+        with self.assertRaisesRegex(BadConfig, "main_table.md: No such file"):
+            self.redraw()
+
+
+class SeedTables(unittest.TestCase):
+    HEAD = "regime,optimizer,row,seed,val_loss\n"
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.path = pathlib.Path(temporary.name)
+
+    def test_contrasts_are_of_seeds_that_all_rows_have(self):
+        losses = {"a": {1: 3.0, 2: 3.5, 3: 9.0}, "b": {1: 2.0, 2: 2.0}, "c": {1: 1.0, 2: 1.25}, "d": {2: 1.0, 1: 1.0}}
+        self.assertEqual(seed_tables.sums(seed_tables.less("", "a", "b"), losses), [1.0, 1.5])
+        of_gaps = seed_tables.Contrast("", {"a": 1, "b": -1, "c": -1, "d": 1})
+        self.assertEqual(seed_tables.sums(of_gaps, losses), [1.0, 1.25])
+        with self.assertRaisesRegex(BadConfig, "gap: found no row z; expected one of a, b, c, d"):
+            seed_tables.sums(seed_tables.less("gap", "a", "z"), losses)
+
+    def test_another_files_seeds_are_added(self):
+        for name, losses in (("one", "1,2.0\nr,o,a,2,2.1"), ("other", "3,2.4")):
+            (self.path / f"{name}.csv").write_text(f"{self.HEAD}r,o,a,{losses}\nr,o,b,1,2.5\nr,o,b,2,2.5\nr,o,b,3,2.5\n", encoding="utf-8")
+        page = seed_tables.Page("one", "One", {"A heading": (seed_tables.less("a less b", "a", "b", ("other",)),)})
+        lines = seed_tables.tests(page, self.path)
+        self.assertEqual(line_with(lines, "a less b")[1:3], ["3", "-0.3333"])
+
+    def test_what_is_no_table_of_losses_is_named(self):
+        path = self.path / "x.csv"
+        with self.assertRaisesRegex(BadConfig, "x.csv: No such file"):
+            seed_tables.read(path)
+        path.write_text("regime,row,seed\n", encoding="utf-8")
+        with self.assertRaisesRegex(BadConfig, "x.csv:1: no column optimizer, val_loss"):
+            seed_tables.read(path)
 
 
 class NothingFinished(unittest.TestCase):

@@ -13,8 +13,10 @@ machine         what a result was computed on
 descent         coordinate descent over hyperparameters
 rows            rows of the paper's tables
 artefact        what all scripts of tables and figures have in common: arguments, provenance, files
+redraw          a page and its CSV as they are, to draw them again without the tokens
 tuning_report   what descents found, as the paper tabulates it
-compare         rows beside one another: differences over seeds, reductions of perplexity, tables
+compare         rows beside one another: differences over seeds, tests of them, reductions of perplexity, tables
+student         Student's t distribution and Holm's correction
 style           how figures look: one colour an optimizer, one line a regime
 plan            what `mpretrain plan` counts: parameters, steps, bytes
 paper           what the paper prints

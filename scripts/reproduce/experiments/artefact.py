@@ -22,6 +22,7 @@ from .cell import Cell, tokens_identity
 from .launch import ACCEPTED, launcher_of
 from .ledger import Ledger
 from .progress import LiveTable
+from .redraw import Page, fingerprints
 from .rows import BUDGETS, SCALES
 from .runner import Place, Runner, machine
 from .slurm import LaunchError
@@ -30,7 +31,8 @@ from .stop import Stop
 # Of a budget's length, with --quick: it shows that the path works, and nothing else.
 QUICK_BUDGET = float(os.environ.get("MPT_QUICK_BUDGET", 0.02))
 # What results do not depend on: options with a value, and flags.
-RUNNING_OPTIONS, RUNNING_FLAGS = ("--jobs", "--retry", "--launcher"), ("--report-only", "--no-wait")
+RUNNING_OPTIONS, RUNNING_FLAGS = ("--jobs", "--retry", "--launcher"), ("--report-only", "--no-wait", "--redraw")
+RECORD = ("seed", "val_loss", "val_loss_family", "steps", "tokens", "state", "fingerprint")  # of a CSV of cells
 QUICK_CHANGES = {"eval.tokens": int(1e6 * QUICK_BUDGET)}
 
 
@@ -55,6 +57,8 @@ def parser(description):
     found.add_argument("--quick", action="store_true",
                        help=f"runs of {QUICK_BUDGET:g} of their length and one seed: shows that everything works")
     found.add_argument("--report-only", action="store_true", help="run nothing, write what is finished")
+    found.add_argument("--redraw", action="store_true", help="run nothing and write <output>/<script>.md and its figures again "
+                       "from <output>/<script>.csv and runs.csv, with the arguments in the page; needs no tokens")
     return found
 
 
@@ -71,14 +75,21 @@ class Artefact:
         found = parser(description)
         if add_arguments:
             add_arguments(found)
+        self.name, self.page = name, None
         self.args = found.parse_args(arguments)
-        self.name, self.scale = name, self.args.scale
+        if self.args.redraw:
+            self.page = Page(self._output() / f"{name}.md")
+            given = sys.argv[1:] if arguments is None else arguments
+            self.args = found.parse_args([*self.page.arguments, *given, "--report-only"])
+        self.scale, self.output = self.args.scale, self._output()
         self.seeds = self.args.seeds[:1] if self.args.quick else self.args.seeds
-        self.output = self.args.output or pathlib.Path("results") / self.scale
         self.tuned, self.tuned_from = self._tuned()
-        self._runner = None
+        self._runner, self._fingerprints = None, None
         self.stop = Stop().listen()
         self.failed = False
+
+    def _output(self):
+        return self.args.output or pathlib.Path("results") / self.args.scale
 
     # --- cells
 
@@ -102,12 +113,24 @@ class Artefact:
         if not self.args.report_only and not self.runner.run(cells):
             self.failed = True
 
+    def name_cells(self, header, labelled):
+        """Says what the CSV calls the cells, [(values of header, cell), ...]: with --redraw, they are found by that."""
+        self._header, self._labelled = header, labelled
+        if self.page:
+            self._fingerprints = fingerprints(self.path(".csv"), header, labelled)
+            self._ledger = Ledger(self.output / "runs.csv")
+
+    def fingerprint(self, cell):
+        return self._fingerprints[cell] if self.page else cell.fingerprint(self.args.tokens)
+
     def result(self, cell):
         """What a cell came to, None if it is not finished."""
-        return self.runner.result(cell)
+        return self._ledger.get(self.fingerprint(cell)) if self.page else self.runner.result(cell)
 
     def check_tokens(self):
         """Ends the script with what is missing where --tokens is no directory of tokens."""
+        if self.page:
+            return
         if self.args.tokens is None:
             sys.exit(f"{self.name}: error: --tokens is missing; expected a directory that `mpretrain tokenize` wrote "
                      "(scripts/reproduce/prepare_text.sh makes one for pico and nano, scripts/prepare_c4.sh for the rest)")
@@ -155,6 +178,19 @@ class Artefact:
         print("\n".join(lines))
         print(f"written: {self.path('.md')}")
 
+    def write_cells(self):
+        """<name>.csv: a line for each of the named cells, finished or not. What is drawn again stays."""
+        if not self.page:
+            self.write_csv([*self._header, *RECORD], [[*values, *self._record(cell)] for values, cell in self._labelled])
+
+    def _record(self, cell):
+        """As RECORD names it."""
+        result, fingerprint = self.result(cell), self.fingerprint(cell)
+        if result is None:
+            return [cell.seed, "", "", "", "", "not run", fingerprint]
+        family = "" if math.isnan(result.val_loss_family) else f"{result.val_loss_family:.6f}"
+        return [cell.seed, f"{result.val_loss:.6f}", family, result.steps, result.tokens, result.state, fingerprint]
+
     def write_csv(self, header, rows):
         with open(self.path(".csv"), "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
@@ -163,13 +199,16 @@ class Artefact:
 
     def write_figure(self, figure, suffix=""):
         for kind in (".png", ".pdf"):
-            figure.savefig(self.path(suffix + kind), dpi=150, bbox_inches="tight",
+            figure.savefig(self.path(suffix + kind), dpi=120, bbox_inches="tight",
                            metadata={"CreationDate": None} if kind == ".pdf" else None)
+        with_few_colours(self.path(suffix + ".png"))
 
     # --- provenance
 
     def command(self):
         """What regenerates this; paths of the machine left out, and what only says how runs are carried out."""
+        if self.page:
+            return self.page.command
         shown = {"--tokens": "TOKENS", "--work": "RUNS", "--program": "PROGRAM"}
         given = sys.argv[1:]
         words = [shown.get(before, word) for before, word in zip([""] + given, given)
@@ -188,8 +227,10 @@ class Artefact:
     def provenance(self, cells):
         """Lines: lengths, seeds, configs, machines and versions of the finished cells."""
         results = [result for cell in cells if (result := self.result(cell))]
+        if not cells:
+            return self.page.provenance if self.page else [f"{machine()}."]
         if not results:
-            return [f"{machine()}."] if not cells else ["No cell is finished."]
+            return ["No cell is finished."]
         tokens = sorted({result.tokens for result in results if result.state == "finished"})
         length = f"{tokens[0]:,}" + (f" to {tokens[-1]:,}" if len(tokens) > 1 else "") if tokens else "no"
         seeds = " ".join(map(str, sorted({result.seed for result in results})))
@@ -207,6 +248,14 @@ def exit_status(main):
     except (configuration.BadConfig, LaunchError) as problem:
         print(f"{pathlib.Path(sys.argv[0]).stem}: error: {problem}", file=sys.stderr)
         return 1
+
+
+def with_few_colours(path):
+    """Lines and text need no more than a palette, which takes a third of the bytes."""
+    from PIL import Image  # pylint: disable=import-outside-toplevel  (matplotlib brings it)
+    with Image.open(path) as picture:
+        small = picture.convert("RGB").quantize(96, dither=Image.NONE)
+    small.save(path, optimize=True)
 
 
 def output_of(*command):

@@ -41,6 +41,13 @@ def regime(name):
     return {"linestyle": REGIMES[name.split(",")[0]]}
 
 
+def mark_diverged(axes, places, colour):
+    """Crosses at the top edge: there is a point here, and it is not on the scale."""
+    if places:
+        axes.plot(places, [0.97] * len(places), "x", color=colour, markersize=6, markeredgewidth=1.5,
+                  transform=axes.get_xaxis_transform())
+
+
 def pyplot():
     """matplotlib's, with this look. Imported when something is drawn: tables need no matplotlib."""
     scripts = str(configuration.ROOT / "scripts")
