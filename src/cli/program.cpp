@@ -13,6 +13,7 @@
 #include "cli/verbs.h"
 #include "core/check.h"
 #include "core/nearest_name.h"
+#include "train/usual_spellings.h"
 
 namespace mpt {
 namespace {
@@ -52,6 +53,13 @@ void check_inner_verb(const std::string& next, const std::vector<std::string>& v
   throw unknown_verb(next, verbs);
 }
 
+// "help" stands for "--help", "help VERB" for "VERB --help".
+void complete_help(std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments.front() != "help") return;
+  arguments.erase(arguments.begin());
+  arguments.emplace_back("--help");
+}
+
 // "--config F ..." stands for "train --config F ...". Anything but a verb or an option in front is wrong.
 void complete_verb(const CLI::App& program, std::vector<std::string>& arguments) {
   const std::vector<std::string> verbs = verbs_of(program);
@@ -68,9 +76,49 @@ void complete_verb(const CLI::App& program, std::vector<std::string>& arguments)
   arguments.insert(arguments.begin() + std::ptrdiff_t(at), "train");
 }
 
+// The verb that was read last, as list of `checkpoint list`; the program if there is none.
+const CLI::App& innermost_verb(const CLI::App& program) {
+  const CLI::App* verb = &program;
+  while (!verb->get_subcommands().empty()) verb = verb->get_subcommands().front();
+  return *verb;
+}
+
+std::vector<std::string> option_names(const CLI::App& program) {
+  std::vector<std::string> names;
+  for (const CLI::App* app : {&innermost_verb(program), &program})
+    for (const CLI::Option* option : app->get_options())
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+// What an option that there is none of may stand for; empty if nothing comes near.
+std::string option_hint(const std::string& option, const std::vector<std::string>& known) {
+  if (const auto nearest = nearest_name(option, known)) return fmt::format(" (did you mean '{}'?)", *nearest);
+  const bool has_config = std::ranges::find(known, "--set") != known.end();
+  const auto key =
+      has_config ? config_key_meant_by(option.substr(option.find_first_not_of('-'))) : std::nullopt;
+  return key ? fmt::format(" (did you mean '--set {}=...'?)", *key) : "";
+}
+
+// What is wrong with the command line. An unknown option comes before what is missing, which may be what it
+// stands for.
+std::string complaint(const CLI::App& program, const CLI::ParseError& wrong) {
+  const std::vector<std::string> rest = program.remaining(true);
+  const auto is_option = [](const std::string& text) {
+    return text.find_first_not_of('-') != std::string::npos && text.starts_with("-");
+  };
+  const auto unknown = std::ranges::find_if(rest, is_option);
+  if (unknown == rest.end()) return wrong.what();
+  const std::string option = unknown->substr(0, unknown->find('='));
+  const bool missing = dynamic_cast<const CLI::RequiredError*>(&wrong) != nullptr;
+  return fmt::format("unknown option '{}'{}{}", option, option_hint(option, option_names(program)),
+                     missing ? fmt::format("; {}", wrong.what()) : "");
+}
+
 // Exceptions of the verb itself pass through.
 int parse_and_run(CLI::App& program, std::vector<std::string> arguments) {
   try {
+    complete_help(arguments);
     complete_verb(program, arguments);
     std::reverse(arguments.begin(), arguments.end());  // the order that CLI11 takes them in
     program.parse(std::move(arguments));
@@ -79,7 +127,7 @@ int parse_and_run(CLI::App& program, std::vector<std::string> arguments) {
   } catch (const CLI::ParseError& wrong) {
     const auto chosen = program.get_subcommands();
     const std::string verb = chosen.empty() ? "" : " " + chosen.front()->get_name();
-    return report(kUsage, fmt::format("{}\nSee mpretrain{} --help", wrong.what(), verb));
+    return report(kUsage, fmt::format("{}\nSee mpretrain{} --help", complaint(program, wrong), verb));
   }
   finish_output();
   return 0;
@@ -88,6 +136,7 @@ int parse_and_run(CLI::App& program, std::vector<std::string> arguments) {
 int run(const std::vector<std::string>& arguments) {
   CLI::App program("Pretrains LLaMA models in low precision: text in, trained model out.", "mpretrain");
   program.set_version_flag("--version", "mpretrain " MPT_VERSION);
+  program.footer("mpretrain help VERB, or mpretrain VERB --help, says what a verb takes.");
   program.require_subcommand(1);
   program.fallthrough();
   LogLevel level = LogLevel::kInfo;

@@ -66,6 +66,8 @@ bool is_utf8(std::string_view text) {
 // Reads a file and what it includes.
 class DocumentLoader {
  public:
+  explicit DocumentLoader(const std::vector<std::string>& directories) : directories_(directories) {}
+
   JsonDocument load(const fs::path& file) {
     enter(file);
     const std::string name = file.string();
@@ -77,8 +79,8 @@ class DocumentLoader {
     for (const auto& [path, line] : parsed.lines) sources[path] = fmt::format("{}:{}", name, line);
     JsonDocument document;
     document.name_ = name;
-    for (const fs::path& piece : includes(parsed, file)) {
-      JsonDocument included = load_piece(piece, sources.at("include"));
+    for (const std::string& piece : includes(parsed, name)) {
+      JsonDocument included = load_piece(piece, file, sources.at("include"));
       document.merge(included.root_, std::move(included.sources_));
     }
     check_schema_key(parsed, name);
@@ -109,25 +111,38 @@ class DocumentLoader {
     return names + last.string();
   }
 
-  JsonDocument load_piece(const fs::path& file, const std::string& wanted_by) {
-    std::error_code failure;
-    if (!fs::exists(file, failure)) throw error("{}: include: {}: no such file", wanted_by, file.string());
-    if (fs::is_directory(file, failure))
-      throw error("{}: include: {} is a directory; a JSON file is expected", wanted_by, file.string());
-    return load(file);
+  // Where an included file may lie, in the order in which it is looked for.
+  [[nodiscard]] std::vector<fs::path> places(const std::string& piece, const fs::path& included_by) const {
+    std::vector<fs::path> all{(included_by.parent_path() / piece).lexically_normal()};
+    if (fs::path(piece).is_absolute()) return all;
+    for (const std::string& directory : directories_) {
+      const fs::path place = (fs::path(directory) / piece).lexically_normal();
+      if (std::ranges::find(all, place) == all.end()) all.push_back(place);
+    }
+    return all;
   }
 
-  static std::vector<fs::path> includes(const ParsedJson& parsed, const fs::path& file) {
+  JsonDocument load_piece(const std::string& piece, const fs::path& included_by,
+                          const std::string& wanted_by) {
+    std::string looked;
+    for (const fs::path& file : places(piece, included_by)) {
+      std::error_code failure;
+      if (fs::is_directory(file, failure))
+        throw error("{}: include: {} is a directory; a JSON file is expected", wanted_by, file.string());
+      if (fs::exists(file, failure)) return load(file);
+      looked += fmt::format("\n  {}", file.string());
+    }
+    throw error("{}: include: {}: no such file; looked for{}", wanted_by, piece, looked);
+  }
+
+  static std::vector<std::string> includes(const ParsedJson& parsed, const std::string& name) {
     if (!parsed.value.contains("include")) return {};
     const Json& list = parsed.value["include"];
     const auto is_string = [](const Json& item) { return item.is_string(); };
     if (!list.is_array() || !std::ranges::all_of(list, is_string))
-      throw error("{}:{}: include: expected a list of file names, found {}", file.string(),
-                  parsed.lines.at("include"), describe(list));
-    std::vector<fs::path> files;
-    for (const Json& item : list)
-      files.push_back((file.parent_path() / item.get<std::string>()).lexically_normal());
-    return files;
+      throw error("{}:{}: include: expected a list of file names, found {}", name, parsed.lines.at("include"),
+                  describe(list));
+    return list.get<std::vector<std::string>>();
   }
 
   static void check_schema_key(const ParsedJson& parsed, const std::string& name) {
@@ -136,11 +151,14 @@ class DocumentLoader {
                   describe(parsed.value["$schema"]));
   }
 
+  const std::vector<std::string>& directories_;  // where files lie that are not beside the one including them
   std::vector<fs::path> open_;  // the file being read and those that include it, outermost first
   int64_t files_ = 0;
 };
 
-JsonDocument JsonDocument::load(const std::string& path) { return DocumentLoader().load(path); }
+JsonDocument JsonDocument::load(const std::string& path, const std::vector<std::string>& directories) {
+  return DocumentLoader(directories).load(path);
+}
 
 JsonDocument JsonDocument::of_value(Json value, std::string name) {
   if (!value.is_object()) throw error("{}: expected an object {{...}}, found {}", name, describe(value));

@@ -1,7 +1,8 @@
 // A JSON document merged from several files and command-line settings, which knows where every key came from.
 //
 //   "include": ["base/350m.json", "base/bf16.json"]   at top level: pieces merged left to right, this file's
-//                                                     keys on top; paths are relative to the file naming them
+//                                                     keys on top; paths are relative to the file naming
+//                                                     them, or else to one of the directories given to load()
 //   document.set("optimizer.eps=1e-10")               one key on top of everything
 //
 // Objects merge key by key; every other value replaces what was there. `null` unsets a key that a piece has
@@ -12,6 +13,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/json_parse.h"
 
@@ -19,7 +21,7 @@ namespace mpt {
 
 class JsonDocument {
  public:
-  static JsonDocument load(const std::string& path);
+  static JsonDocument load(const std::string& path, const std::vector<std::string>& directories = {});
   // A value that was not read from a file of its own; messages call it `name`.
   static JsonDocument of_value(Json value, std::string name);
 

@@ -115,20 +115,43 @@ void FieldReader::report(std::string_view key, const std::string& what) {
   problems_.push_back(fmt::format("{}: {}: {}", document_.source_of(path), path, what));
 }
 
+std::optional<std::string> key_meant_by(std::string_view word, std::span<const UsualSpelling> usual) {
+  const std::string path = plain_spelling(word), key = path.substr(path.rfind('.') + 1);
+  for (const std::string& written : {path, key})
+    for (const UsualSpelling& entry : usual)
+      if (entry.written == written) return std::string(entry.meant);
+  return std::nullopt;
+}
+
 void FieldReader::report_unknown_keys() {
-  const std::vector<std::string> keys = keys_of_section(known_, path_);
+  const std::vector<std::string> keys = keys_of_section(names_.known, path_);
   for (const auto& item : node_.items())
     if (std::ranges::find(keys, item.key()) == keys.end())
       report(item.key(), "unknown key; " + suggestion(item.key()));
 }
 
-// The nearest key of this section, or the same key in another one, or all there is.
+// What is called so elsewhere, the nearest key of this section, the same key in another one, or a few.
 std::string FieldReader::suggestion(const std::string& key) const {
-  const std::vector<std::string> keys = keys_of_section(known_, path_);
-  if (const auto nearest = nearest_name(key, keys)) return fmt::format("did you mean \"{}\"?", *nearest);
-  for (const std::string& path : known_)
-    if (path == key || path.ends_with("." + key)) return fmt::format("did you mean \"{}\"?", path);
-  return fmt::format("valid keys here: {}", fmt::join(keys, ", "));
+  constexpr int64_t kFew = 5;
+  const auto meant = [](std::string_view name) { return fmt::format("did you mean \"{}\"?", name); };
+  const std::vector<std::string> keys = keys_of_section(names_.known, path_);
+  if (const auto usual = key_meant_by(join_key_path(path_, key), names_.usual.keys)) return meant(*usual);
+  if (const auto nearest = nearest_name(plain_spelling(key), keys)) return meant(*nearest);
+  for (const std::string& path : names_.known)
+    if (path == key || path.ends_with("." + key)) return meant(path);
+  if (std::ssize(keys) <= kFew) return fmt::format("valid keys here: {}", fmt::join(keys, ", "));
+  return fmt::format("the nearest of the {} keys here: {}", keys.size(),
+                     fmt::join(nearest_names(plain_spelling(key), keys, kFew), ", "));
+}
+
+std::string FieldReader::value_hint(const Json& value, const std::vector<std::string>& names) const {
+  if (!value.is_string()) return "";
+  const std::string written = plain_spelling(value.get_ref<const std::string&>());
+  std::optional<std::string> meant = nearest_name(written, names);
+  for (const UsualSpelling& entry : names_.usual.values)
+    if (entry.written == written && std::ranges::find(names, entry.meant) != names.end()) meant = entry.meant;
+  if (std::ranges::find(names, written) != names.end()) meant = written;
+  return meant ? fmt::format("; did you mean \"{}\"?", *meant) : "";
 }
 
 void FieldReader::report_missing(const char* key, const FieldInfo& info) {

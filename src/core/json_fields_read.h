@@ -7,7 +7,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -24,6 +26,19 @@ using Problems = std::vector<std::string>;
 
 // Throws one Error that lists all problems, if there are any.
 void throw_problems(const Problems& problems);
+
+// What users of other programs write, and what is meant by it here.
+struct UsualSpelling {
+  std::string_view written, meant;
+};
+struct UsualSpellings {
+  std::span<const UsualSpelling> keys{};  // a key or a key path -> a key path
+  std::span<const UsualSpelling>
+      values{};  // of enums; one that the enum at hand does not have is passed over
+};
+
+// The key path that another program's word stands for, such as "lr" or "batch.size".
+std::optional<std::string> key_meant_by(std::string_view word, std::span<const UsualSpelling> usual);
 
 // Collects the key paths of a struct: "optimizer", "optimizer.rule", ...
 class KeyCollector {
@@ -59,9 +74,10 @@ class KeyCollector {
 class FieldReader {
  public:
   template <HasFields S>
-  static void read(const JsonDocument& document, S& result, Problems& problems) {
+  static void read(const JsonDocument& document, S& result, Problems& problems,
+                   const UsualSpellings& usual = {}) {
     const std::vector<std::string> known = KeyCollector::of(result);
-    FieldReader reader(document, document.root(), "", known, problems);
+    FieldReader reader(document, document.root(), "", {known, usual}, problems);
     reader.report_unknown_keys();
     result.fields(reader);
   }
@@ -82,15 +98,19 @@ class FieldReader {
       report(key, fmt::format("expected a section {{...}}, found {}", describe(*value)));
       return;
     }
-    FieldReader inner(document_, value ? *value : kNothing, join_key_path(path_, key), known_, problems_);
+    FieldReader inner(document_, value ? *value : kNothing, join_key_path(path_, key), names_, problems_);
     inner.report_unknown_keys();
     member.fields(inner);
   }
 
  private:
-  FieldReader(const JsonDocument& document, const Json& node, std::string path,
-              const std::vector<std::string>& known, Problems& problems)
-      : document_(document), node_(node), path_(std::move(path)), known_(known), problems_(problems) {}
+  struct Names {
+    const std::vector<std::string>& known;  // key paths of the whole config
+    const UsualSpellings& usual;
+  };
+  FieldReader(const JsonDocument& document, const Json& node, std::string path, Names names,
+              Problems& problems)
+      : document_(document), node_(node), path_(std::move(path)), names_(names), problems_(problems) {}
 
   // Whether the key was there, with a good value or a bad one that has been reported.
   template <class T>
@@ -117,7 +137,8 @@ class FieldReader {
     if (known)
       member = *known;
     else
-      report(key, fmt::format("expected one of {}; found {}", all_names<E>(), describe(value)));
+      report(key, fmt::format("expected one of {}; found {}{}", all_names<E>(), describe(value),
+                              value_hint(value, {EnumNames<E>::kNames.begin(), EnumNames<E>::kNames.end()})));
   }
   template <class T>
   void convert(const char* key, const Json& value, std::optional<T>& member, const FieldInfo& info) {
@@ -132,13 +153,15 @@ class FieldReader {
   void report(std::string_view key, const std::string& what);
   void report_unknown_keys();
   [[nodiscard]] std::string suggestion(const std::string& key) const;
+  // "; did you mean ...?", or nothing.
+  [[nodiscard]] std::string value_hint(const Json& value, const std::vector<std::string>& names) const;
   void report_missing(const char* key, const FieldInfo& info);
   void report_meaningless(const char* key, const Condition& condition);
 
   const JsonDocument& document_;
   const Json& node_;
   std::string path_;
-  const std::vector<std::string>& known_;  // key paths of the whole config
+  Names names_;
   Problems& problems_;
   std::set<std::string, std::less<>> bad_keys_;
 };

@@ -1,6 +1,7 @@
 #include "core/nearest_name.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace mpt {
 namespace {
@@ -38,6 +39,25 @@ std::optional<std::string> nearest_name(std::string_view name, const std::vector
     }
   }
   return best;
+}
+
+std::vector<std::string> nearest_names(std::string_view name, std::vector<std::string> known, int64_t count) {
+  const auto order = [name = name.substr(0, kMaxLength)](const std::string& candidate) {
+    const bool part = candidate.find(name) != std::string::npos;
+    return std::pair(part ? 0 : 1, edit_distance(name, candidate));
+  };
+  std::ranges::stable_sort(known, {}, order);
+  known.resize(std::min(known.size(), static_cast<size_t>(count)));
+  return known;
+}
+
+std::string plain_spelling(std::string_view name) {
+  std::string plain(name);
+  for (char& c : plain) {
+    if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
+    if (c == '-') c = '_';
+  }
+  return plain;
 }
 
 }  // namespace mpt

@@ -8,6 +8,7 @@
 #include "core/json_fields_schema.h"
 #include "core/json_fields_write.h"
 #include "train/run_config_checks.h"
+#include "train/usual_spellings.h"
 
 namespace mpt {
 namespace {
@@ -19,7 +20,7 @@ int64_t steps_for_tokens(int64_t tokens, int64_t tokens_per_step) {
 }  // namespace
 
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides) {
-  JsonDocument document = JsonDocument::load(find_config(path));
+  JsonDocument document = JsonDocument::load(find_config(path), config_directories());
   for (const std::string& assignment : overrides) document.set(assignment);
   return parse_run_config(document);
 }
@@ -27,7 +28,7 @@ RunConfig load_run_config(const std::string& path, const std::vector<std::string
 RunConfig parse_run_config(const JsonDocument& document) {
   RunConfig config;
   Problems problems;
-  FieldReader::read(document, config, problems);
+  FieldReader::read(document, config, problems, usual_spellings());
   throw_problems(problems);
   throw_problems(clashes(config, document));
   if (!config.schedule.warmup_steps && !config.schedule.warmup_fraction)
@@ -77,7 +78,9 @@ Json run_config_schema() {
   fields["type"] = "object";
   fields["properties"]["$schema"] = {{"description", "This schema, for editors"}, {"type", "string"}};
   fields["properties"]["include"] = {
-      {"description", "Pieces merged left to right beneath this file's keys; paths relative to this file"},
+      {"description",
+       "Pieces merged left to right beneath this file's keys; "
+       "looked up beside this file, then in configs/, here and where the program is installed"},
       {"type", "array"},
       {"items", {{"type", "string"}}}};
   schema.update(fields);

@@ -317,8 +317,11 @@ Json run_config_schema();
 // The schema as configs/schema.json holds it.
 std::string schema_text();
 
-// An existing path as it is. A bare file name is also looked up in ./configs, in the configs installed with
-// the program and in those of the source tree it was built in. Throws Error that lists where it looked.
+// An existing path as it is; ".json" may be left out. A bare file name is also looked up in
+// config_directories(). Throws Error that lists where it looked, and the nearest name there.
 std::string find_config(const std::string& path);
+// ./configs, the configs installed with the program and those of the source tree it was built in. Includes
+// that do not lie beside their file are looked up there too.
+std::vector<std::string> config_directories();
 
 }  // namespace mpt

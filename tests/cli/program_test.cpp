@@ -50,6 +50,17 @@ TEST(Program, HelpListsTheVerbsAndEachVerbHasHelp) {
   }
 }
 
+TEST(Program, HelpIsAVerbToo) {
+  EXPECT_EQ(run_program({"help"}).out, run_program({"--help"}).out);
+  for (const std::string& verb : kVerbs)
+    EXPECT_EQ(run_program({"help", verb}).out, run_program({verb, "--help"}).out) << verb;
+  EXPECT_EQ(run_program({"help", "checkpoint", "prune"}).out,
+            run_program({"checkpoint", "prune", "--help"}).out);
+  const ProgramResult unknown = run_program({"help", "tokenise"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_TRUE(has(unknown.err, "did you mean 'tokenize'?")) << unknown.err;
+}
+
 struct Mistake {
   Arguments arguments;
   int exit_code;
@@ -78,6 +89,18 @@ const std::vector<Mistake> kMistakes{
     {{"--config", "missing.json"}, 1, "missing.json"},
     {{"--profile", "--config", "missing.json"}, 1, "missing.json"},
     {{"train", "--config", "missing.json", "--unknown"}, 2, "--unknown"},
+    {{"--cofig", "a.json"}, 2, "unknown option '--cofig' (did you mean '--config'?)"},
+    {{"--config", "a", "--sett", "b=1"}, 2, "unknown option '--sett' (did you mean '--set'?)"},
+    {{"--config", "a", "--resum=auto"}, 2, "unknown option '--resum' (did you mean '--resume'?)"},
+    {{"--config", "a", "--lr", "1e-3"}, 2, "(did you mean '--set optimizer.lr_additive=...'?)"},
+    {{"plan", "--config", "a", "--max-steps", "5"}, 2, "(did you mean '--set train.steps=...'?)"},
+    {{"--config", "a", "--qwertyuiop"}, 2, "unknown option '--qwertyuiop'\nSee mpretrain train --help"},
+    {{"checkpoint", "prune", "a", "--keep-lats", "3"},
+     2,
+     "(did you mean '--keep-last'?); --keep-last is req"},
+    {{"generate", "--checkpoint", "a", "--promt", "b"},
+     2,
+     "unknown option '--promt' (did you mean '--prompt'?)"},
     {{"schema", "more"}, 2, "more"},
     {{"tokenizer", "--input", "a.txt"}, 2, "--output is required"},
     {{"tokenizer", "--output", "a"}, 2, "--input is required"},

@@ -3,16 +3,20 @@
 #include "train/run_config.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include <gtest/gtest.h>
 
+#include "core/file_system.h"
+#include "core/nearest_name.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 #include "train/report.h"
 #include "train/run_model.h"
+#include "train/usual_spellings.h"
 
 namespace mpt {
 namespace {
@@ -304,7 +308,7 @@ const BadConfig kBadConfigs[] = {
     {R"("lr_additive": 1)", {"user.json:3: lr_additive: unknown key", "\"optimizer.lr_additive\"?"}},
     {R"("optimiser": {})", {"user.json:3: optimiser: unknown key", "\"optimizer\"?"}},
     {R"("train": {"stpes": null})", {"user.json:3: train.stpes: unknown key", "\"steps\"?"}},
-    {R"("qwertyuiop": 1)", {"qwertyuiop: unknown key; valid keys here: name, output_dir, seed, model"}},
+    {R"("qwertyuiop": 1)", {"qwertyuiop: unknown key; the nearest of the 15 keys here: "}},
     {R"("data": {"include": []})", {"user.json:3: data.include: unknown key"}},
     // wrong types
     {R"("seed": "one")", {"user.json:3: seed: expected an integer", "\"one\""}},
@@ -559,6 +563,105 @@ TEST_F(RunConfigTest, BareNamesAreLookedUp) {
   const fs::path before = fs::current_path();
   fs::current_path(MPT_SOURCE_DIR);
   EXPECT_EQ(find_config("nano_bf16.json"), "configs/nano_bf16.json");
+  fs::current_path(before);
+}
+
+TEST_F(RunConfigTest, TheEndingMayBeLeftOutAndTheNearestNameIsTold) {
+  const fs::path before = fs::current_path();
+  fs::current_path(directory_.path());
+  EXPECT_TRUE(find_config("nano_bf16").ends_with("configs/nano_bf16.json"));
+  EXPECT_EQ(find_config(kConfigs + "nano_bf16"), kConfigs + "nano_bf16.json");
+  EXPECT_ERROR(find_config("nano_bf61.json"), "did you mean nano_bf16.json?", "looked for");
+  EXPECT_ERROR(find_config("nano_bf61"), "did you mean nano_bf16.json?");
+  EXPECT_ERROR(find_config(kConfigs + "nano_bf61.json"), "did you mean " + kConfigs + "nano_bf16.json?");
+  fs::current_path(before);
+}
+
+// --- what other programs call it ----------------------------------------------------------------------
+
+std::string problem_of(const std::string& setting) {
+  JsonDocument document = JsonDocument::load(kConfigs + "nano_bf16.json");
+  document.set(setting);
+  try {
+    parse_run_config(document);
+  } catch (const Error& caught) {
+    return caught.what();
+  }
+  return "";
+}
+
+TEST_F(RunConfigTest, UsualKeysAreTakenForWhatTheyAreCalledHere) {
+  const std::vector<std::pair<std::string, std::string>> meant{
+      {"optimizer.lr", "optimizer.lr_additive"},
+      {"lr", "optimizer.lr_additive"},
+      {"learning_rate", "optimizer.lr_additive"},
+      {"optimizer.learning-rate", "optimizer.lr_additive"},
+      {"max_steps", "train.steps"},
+      {"train.max_steps", "train.steps"},
+      {"train.epochs", "train.tokens"},
+      {"epochs", "train.tokens"},
+      {"batch.size", "batch.tokens_per_step"},
+      {"batch_size", "batch.tokens_per_step"},
+      {"fp8", "precision.weights"},
+      {"model.n_layers", "model.num_hidden_layers"}};
+  for (const auto& [written, key] : meant) {
+    const std::string problem = problem_of(written + "=1");
+    EXPECT_NE(problem.find("did you mean \"" + key + "\"?"), std::string::npos) << problem;
+  }
+  const std::string far = problem_of("optimizer.qwertyuiop=1");
+  EXPECT_LT(far.size(), 250u) << far;
+}
+
+TEST_F(RunConfigTest, UsualValuesToo) {
+  const std::vector<std::array<std::string, 2>> meant{
+      {"precision.weights=BF16", "bf16"},       {"precision.weights=bfloat16", "bf16"},
+      {"precision.weights=fp8", "block_fp8"},   {"precision.compute=FP8_E4M3", ""},
+      {"precision.compute=block_fp8", "fp8"},   {"optimizer.rule=adam", "adamw"},
+      {"optimizer.rule=AdamW", "adamw"},        {"optimizer.rule=m-plus-adam", "m_plus_adam"},
+      {"optimizer.rule=m+adam", "m_plus_adam"}, {"device.type=gpu", "cuda"},
+      {"optimizer.writeback=sr", "stochastic"}, {"precision.weights=qwertyuiop", ""}};
+  for (const auto& [setting, value] : meant) {
+    const std::string problem = problem_of(setting);
+    EXPECT_NE(problem.find("expected one of"), std::string::npos) << problem;
+    EXPECT_EQ(problem.find("did you mean") != std::string::npos, !value.empty()) << problem;
+    EXPECT_NE(problem.find("did you mean \"" + value), value.empty() ? 0 : std::string::npos) << problem;
+  }
+}
+
+TEST_F(RunConfigTest, UsualSpellingsAreOfKeysAndValuesThatThereAre) {
+  RunConfig config;
+  const std::vector<std::string> keys = KeyCollector::of(config);
+  const std::string schema = schema_text();
+  for (const UsualSpelling& entry : usual_spellings().keys) {
+    EXPECT_NE(std::ranges::find(keys, entry.meant), keys.end()) << entry.meant;
+    EXPECT_EQ(std::ranges::find(keys, entry.written), keys.end()) << entry.written;
+    EXPECT_EQ(entry.written, plain_spelling(entry.written));
+  }
+  for (const UsualSpelling& entry : usual_spellings().values)
+    EXPECT_NE(schema.find(fmt::format("\"{}\"", entry.meant)), std::string::npos) << entry.meant;
+}
+
+// --- where included pieces lie ------------------------------------------------------------------------
+
+// README's own example, in a directory of its own.
+TEST_F(RunConfigTest, PiecesAreFoundFromAnywhere) {
+  const std::string readme = posix_file_system().read_file(MPT_SOURCE_DIR "/README.md");
+  const size_t begin = readme.find("```jsonc\n") + 9, end = readme.find("```", begin);
+  ASSERT_NE(end, std::string::npos);
+  std::ofstream(directory_ / "mine.json") << readme.substr(begin, end - begin);
+  const fs::path before = fs::current_path();
+  fs::current_path(directory_.path());
+  const RunConfig config = load_run_config("mine.json");
+  EXPECT_EQ(config.name, "longer_rows");
+  EXPECT_EQ(config.batch.seq_len, 512);
+  EXPECT_EQ(config.optimizer.rule, UpdateRule::kMPlusAdam);
+  fs::create_directories("base");
+  std::ofstream("base/nano.json") << R"({"model": {"hidden_size": 7}})";  // beside the file comes first
+  EXPECT_ERROR(load_run_config("mine.json"), "base/nano.json");
+  std::ofstream("lost.json") << R"({"include": ["base/nanno.json"]})";
+  EXPECT_ERROR(load_run_config("lost.json"),
+               "lost.json:1: include: base/nanno.json: no such file; looked for", "\n  base/nanno.json",
+               "\n  configs/base/nanno.json", "/share/mpretrain/configs/base/nanno.json");
   fs::current_path(before);
 }
 
