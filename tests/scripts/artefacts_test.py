@@ -10,7 +10,9 @@ import dataclasses
 import io
 import json
 import math
+import os
 import pathlib
+import shutil
 import sys
 import tempfile
 import unittest
@@ -740,6 +742,42 @@ class SeedTables(unittest.TestCase):
         path.write_text("regime,row,seed\n", encoding="utf-8")
         with self.assertRaisesRegex(BadConfig, "x.csv:1: no column optimizer, val_loss"):
             seed_tables.read(path)
+
+
+class CommittedPages(unittest.TestCase):
+    """docs/results/pico follows from its CSVs and notes: who changes one writes the page again."""
+
+    PAGES = REPRODUCE.parents[1] / "docs/results/pico"
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        self.copy = pathlib.Path(temporary.name) / "docs/results/pico"
+        shutil.copytree(self.PAGES, self.copy, ignore=shutil.ignore_patterns("*.png", "*.pdf"))
+        os.chdir(temporary.name)
+
+    def check(self, name):
+        same = (self.copy / f"{name}.md").read_text(encoding="utf-8") == (self.PAGES / f"{name}.md").read_text(encoding="utf-8")
+        self.assertTrue(same, f"{name}.md is not what its script writes; see --redraw in scripts/reproduce/README.md")
+
+    def test_what_can_be_drawn_again_is_as_committed(self):
+        for module in (main_table, chinchilla_figure, lr_sensitivity, branch_weighting, runtime_table, tuning_tables):
+            with self.subTest(module.__name__), mock.patch.object(module, "draw", lambda *_: "a figure", create=True), \
+                    mock.patch.object(Artefact, "write_figure", lambda *_: None), contextlib.redirect_stdout(io.StringIO()):
+                self.assertEqual(module.main(["--redraw", "--output", "docs/results/pico"]), 0)
+                self.check(module.__name__)
+
+    def test_pages_of_recorded_runs_are_as_committed(self):
+        with contextlib.redirect_stdout(io.StringIO()):
+            seed_tables.main([])
+        for page in (seed_tables.EARLIER, seed_tables.PILOT):
+            self.check(page.name)
+
+    def test_notes_are_in_their_pages(self):
+        for notes in self.PAGES.glob("*.notes.md"):
+            page = notes.with_name(notes.name.replace(".notes", ""))
+            self.assertIn(notes.read_text(encoding="utf-8").strip(), page.read_text(encoding="utf-8"), page.name)
 
 
 class NothingFinished(unittest.TestCase):
