@@ -7,15 +7,16 @@ What the file may say: experiments/sweep.py. What is finished is not run again, 
 its last checkpoint: stop it at any time and start it with the same arguments.
 """
 
+import argparse
 import pathlib
 import statistics
 import sys
 
+from experiments import sweep
 from experiments.artefact import QUICK_BUDGET, QUICK_CHANGES, Artefact, perplexity, spread
 from experiments.configuration import BadConfig
 from experiments.progress import common_changes, label
 from experiments.slurm import LaunchError
-from experiments.sweep import Sweep
 
 # Mean and deviation are of the seeds that did not diverge.
 NUMBERS = ("val_loss_mean", "val_loss_sd", "finished", "diverged", "tokens", "tokens_per_second", "fingerprints")
@@ -26,7 +27,10 @@ class SweepTable(Artefact):
 
     def __init__(self):
         super().__init__("run_sweep", __doc__, add_arguments=self._add_arguments)
-        self.sweep = Sweep(self.args.sweep, self.scale)
+        if self.args.tuned:
+            raise BadConfig(f"--tuned {self.args.tuned}: a sweep states all its values itself; put them into \"set\" of "
+                            f"{self.args.sweep}")
+        self.sweep = sweep.Sweep(self.args.sweep, self.scale)
         self.name = self.sweep.name
         self.tuned_from = None  # a sweep says its values itself
         seeds = self.args.seeds or self.sweep.seeds
@@ -38,8 +42,10 @@ class SweepTable(Artefact):
 
     @staticmethod
     def _add_arguments(parser):
-        parser.add_argument("sweep", type=pathlib.Path, help="JSON file; see experiments/sweep.py")
+        parser.add_argument("sweep", type=pathlib.Path, help="JSON file, described below")
         parser.set_defaults(seeds=[])  # then those of the file
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.epilog = f"{sweep.__doc__}Without --seeds, those of the file count."
 
     def write(self):
         axes = [name.split(".")[-1] for name in self.sweep.axes]

@@ -84,6 +84,15 @@ class Scripts(unittest.TestCase):
                     self.assertIn("--no-such-option", done.stderr)
                 self.check_did_nothing()
 
+    def test_a_sweep_says_what_its_file_holds_and_takes_no_tuned_values(self):
+        path = ROOT / "scripts/reproduce/run_sweep.py"
+        self.assertIn('"axes": {', self.run_script(path, "--help").stdout)
+        values = self.directory / "tuned.json"
+        values.write_text("{}", encoding="utf-8")
+        done = self.run_script(path, "small.json", "--tuned", str(values))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"run_sweep: error: --tuned {values}: a sweep states all its values itself", done.stderr)
+
     def test_without_matplotlib_drawing_says_in_a_line_what_to_install(self):
         run = self.directory / "metrics.jsonl"
         run.write_text('{"step": 1, "loss": 2.0, "update_survival": {"bucket_edges": [0, 1], "tensors": {"proj": {}}}}\n',
