@@ -113,13 +113,15 @@ def fp32_row_is_the_main_tables():
 def draw(losses, scale):
     """A line for each row: every seed's perplexity as a dot, their mean and deviation; None if nothing is finished."""
     bars = {line: bar for line, found in losses.items() if (bar := compare.perplexity_bar(found))}
-    if not bars:
+    if not any(losses.values()):
         return None
     figure, axes = style.pyplot().subplots(figsize=(5.6, 0.36 * len(losses) + 0.9))
     for place, (line, found) in enumerate(losses.items()):
-        look = look_of(line)
-        axes.plot([math.exp(loss) for loss in finite(found)], [place + 0.25] * len(finite(found)), ".",
-                  color=look["color"], markersize=4)
+        look, seeds = look_of(line), [math.exp(loss) for loss in compare.finite(found)]
+        axes.plot(seeds, [place + 0.25] * len(seeds), ".", color=look["color"], markersize=4)
+        if len(seeds) < len(found):
+            axes.text(1.01, place, f"{len(found) - len(seeds)} diverged", va="center", color=look["color"],
+                      transform=axes.get_yaxis_transform())
         if line in bars:
             middle, below, above = bars[line]
             axes.errorbar(middle, place, xerr=[[below], [above]], **look)
@@ -129,10 +131,6 @@ def draw(losses, scale):
     axes.set_xlabel("validation perplexity")
     axes.set_title(f"{scale}; bars: ± a standard deviation; dots: seeds", loc="left")
     return figure
-
-
-def finite(losses):
-    return [loss for loss in losses.values() if math.isfinite(loss)]
 
 
 def look_of(line):

@@ -124,7 +124,7 @@ def tuning(tuned, budgets):
 def draw(losses, scale):
     """Perplexity over the length, and beside it what M+Adam gains or loses; None if nothing is finished."""
     budgets = budgets_of(losses)
-    if not any(compare.finite_mean(found) for found in losses.values()):
+    if not any(losses.values()):
         return None
     figure, (values, gaps) = style.pyplot().subplots(1, 2, figsize=(9, 3.9))
     for number, row in enumerate(ROWS):
@@ -148,9 +148,9 @@ def draw(losses, scale):
 
 def draw_row(axes, row, losses, beside):
     """A line of perplexities, slightly to the side of the others'."""
-    points = [(budget * beside, *bar) for budget, found in losses.items() if (bar := compare.perplexity_bar(found))]
+    points = [(budget * beside, *(compare.perplexity_bar(found) or [math.nan] * 3)) for budget, found in losses.items() if found]
     look = {**style.optimizer(row.optimizer), **style.regime(row.regime)}
-    if points:
+    if points:  # a line breaks off where a run diverged
         places, middle, below, above = zip(*points)
         axes.errorbar(places, middle, (below, above), label=row.label, markersize=4, **look)
     style.mark_diverged(axes, [budget for budget, found in losses.items() if found and not compare.finite_mean(found)], look["color"])
@@ -160,9 +160,10 @@ def draw_gap(axes, pair, losses, beside):
     """A line of differences; those of several seeds have a filled mark and an interval."""
     row, other = pair
     compared = {budget: found for budget in budgets_of(losses)
-                if (found := compare.difference(losses[row, budget], losses[other, budget])) and not any(found.diverged)}
+                if (found := compare.difference(losses[row, budget], losses[other, budget]))}
     look = {**style.optimizer(other.optimizer), **style.regime(row.regime)}
-    axes.plot([budget * beside for budget in compared], [found.mean for found in compared.values()], markerfacecolor="white",
+    means = [found.mean if math.isfinite(found.mean) else math.nan for found in compared.values()]
+    axes.plot([budget * beside for budget in compared], means, markerfacecolor="white",
               label=f"{row.regime}, against {other.optimizer}", **look)
     for budget, found in compared.items():
         if found.is_testable:

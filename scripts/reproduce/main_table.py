@@ -107,19 +107,23 @@ def against_adamw(losses, chosen):
 
 
 def draw(losses):
-    """Every seed's loss as a dot beside the mean and its deviation, regimes side by side; None if nothing is finished."""
+    """Every seed's loss as a dot beside the mean and its deviation, regimes side by side; None if nothing is finished.
+
+    A row with a diverged seed has no mean but a cross at the top edge.
+    """
     regimes = list(dict.fromkeys(row.regime for row in losses))
-    points = {row: mean for row, found in losses.items() if (mean := compare.finite_mean(found))}
-    if not points:
+    if not any(losses.values()):
         return None
     figure, axes = style.pyplot().subplots(figsize=(1.4 * len(regimes) + 0.6, 3.4))
-    for row, (mean, deviation) in points.items():
+    for row, found in losses.items():
         beside = [other for other in losses if other.regime == row.regime]
         place = regimes.index(row.regime) + 0.18 * (beside.index(row) - (len(beside) - 1) / 2)
         look = style.optimizer(row.optimizer)
-        axes.errorbar(place, mean, deviation, linestyle="none", label=row.optimizer, **look)
-        seeds = list(losses[row].values())
+        if mean := compare.finite_mean(found):
+            axes.errorbar(place, *mean, linestyle="none", label=row.optimizer, **look)
+        seeds = compare.finite(found)
         axes.plot([place + 0.06] * len(seeds), seeds, ".", color=look["color"], markersize=3.5, alpha=0.8)
+        style.mark_diverged(axes, [place] if len(seeds) < len(found) else [], look["color"])
     handles = {label: handle for handle, label in zip(*axes.get_legend_handles_labels())}
     axes.legend(handles.values(), handles.keys())
     axes.set_xticks(range(len(regimes)), [regime.replace(", ", "\n") for regime in regimes])

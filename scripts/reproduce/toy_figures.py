@@ -147,7 +147,8 @@ def in_how_many(ratios, holds):
     if not finite:
         return "not run" if not ratios else "all seeds diverged"
     off = len(ratios) - len(finite)
-    text = f"{min(finite):.3g} to {max(finite):.3g} times; holds for {sum(map(holds, finite))} of {len(ratios)} seeds"
+    reach = list(dict.fromkeys(f"{end:.3g}" for end in (min(finite), max(finite))))
+    text = f"{' to '.join(reach)} times; holds for {sum(map(holds, finite))} of {len(ratios)} seed{'s' if len(ratios) > 1 else ''}"
     return text + (f", {off} diverged" if off else "")
 
 
@@ -184,6 +185,11 @@ def ranged(losses):
     return (median if least == most else f"{median} [{least}, {most}]") + (f", {off} of {len(losses)} diverged" if off else "")
 
 
+def seeds_of(options):
+    first, count = options["seed"], options["seeds"]
+    return f"seed {first}" if count == 1 else f"seeds {first} to {first + count - 1}"
+
+
 def claim_table(toy, found):
     rates = [f"M+Adam at {power(rate)}" for rate in shared_rates(toy)] or ["found"]
     rows = [[claim.text, *claim.found, *[""] * (len(rates) - len(claim.found))] for claim in found]
@@ -205,7 +211,7 @@ def main(arguments=None):
     options = toy.summary["options"]
     lines = ["![loss over steps](toy_figures.png)", "![final loss over learning rates](toy_figures_sweep.png)", "",
              f"{artefact.version()}. 4096 numbers in BF16, {options['steps']} steps, a batch of {options['batch']}, "
-             f"`{options['loss']}`, seeds {options['seed']} to {options['seed'] + options['seeds'] - 1}. Loss of all entries at the "
+             f"`{options['loss']}`, {seeds_of(options)}. Loss of all entries at the "
              "end, median [least, most] over the seeds that did not diverge, at the rate of "
              f"2^{options['log2_rate_from']} to 2^{options['log2_rate_to']} by doublings that is best in the mean of all seeds, a "
              "diverged one counted as worst. In round brackets: an independent calculation at 1000 steps and one seed, orders of "

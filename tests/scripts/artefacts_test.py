@@ -632,8 +632,8 @@ class ToyClaims(unittest.TestCase):
 
     def test_hold(self):
         self.assertEqual(self.toy.missed(), [])
-        self.assertEqual(self.toy.found("large"), ["120 to 120 times; holds for 3 of 3 seeds"] * 2)
-        self.assertEqual(self.toy.found("zero revival")[0], "3 to 3 times; holds for 3 of 3 seeds")
+        self.assertEqual(self.toy.found("large"), ["120 times; holds for 3 of 3 seeds"] * 2)
+        self.assertEqual(self.toy.found("zero revival")[0], "3 times; holds for 3 of 3 seeds")
 
     def test_a_sign_that_changed(self):
         self.toy.summary["regimes"]["large"]["multiplicative"]["sign_changes"] = 1
@@ -656,8 +656,9 @@ class ToyClaims(unittest.TestCase):
     def test_a_diverged_seed_is_one_for_which_the_claim_does_not_hold(self):
         self.toy.ends["small", "m_plus_adam", 64.0] = [1e-11, math.nan, math.inf]
         self.toy.ends["large", "m_plus_adam", 64.0] = [math.nan] * 3
-        self.assertEqual(self.toy.found("small")[1], "1 to 1 times; holds for 1 of 3 seeds, 2 diverged")
+        self.assertEqual(self.toy.found("small")[1], "1 times; holds for 1 of 3 seeds, 2 diverged")
         self.assertEqual(self.toy.found("large")[1], "all seeds diverged")
+        self.assertEqual(toy_figures.in_how_many([3.0], lambda ratio: True), "3 times; holds for 1 of 1 seed")
         self.assertEqual(toy_figures.ranged([2.0, math.nan, 1.0]), "1.5 [1, 2], 1 of 3 diverged")
 
     def test_where_everything_diverged_nothing_is_claimed(self):

@@ -196,6 +196,11 @@ def line_of(entries):
     return "| " + " | ".join(map(str, entries)) + " |"
 
 
+def finite(losses):
+    """Those of the seeds that did not diverge."""
+    return [loss for loss in losses.values() if math.isfinite(loss)]
+
+
 def finite_mean(losses):
     """(mean, standard deviation) of {seed: loss}, the deviation of one 0; None if nothing finished or one diverged."""
     values = list(losses.values())

@@ -44,7 +44,7 @@ def regime(name):
 def mark_diverged(axes, places, colour):
     """Crosses at the top edge: there is a point here, and it is not on the scale."""
     if places:
-        axes.plot(places, [0.97] * len(places), "x", color=colour, markersize=6, markeredgewidth=1.5,
+        axes.plot(places, [0.97] * len(places), "x", color=colour, markersize=6, markeredgewidth=1.5, label="diverged",
                   transform=axes.get_xaxis_transform())
 
 
