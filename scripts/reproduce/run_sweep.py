@@ -12,7 +12,7 @@ import pathlib
 import statistics
 import sys
 
-from experiments import sweep
+from experiments import compare, sweep
 from experiments.artefact import QUICK_BUDGET, QUICK_CHANGES, Artefact, perplexity, spread
 from experiments.configuration import BadConfig
 from experiments.progress import common_changes, label
@@ -57,7 +57,17 @@ class SweepTable(Artefact):
             lines.append(f"| {' | '.join([*combination.labels, *shown(results)])} |")
             table.append([*combination.labels, *numbers(results)])
         self.write_csv([*axes, *NUMBERS], table)
-        self.write_markdown(f"Sweep {self.name}", lines + self._failures(), self.cells)
+        self.write_markdown(f"Sweep {self.name}", lines + self.comparisons(axes) + self._failures(), self.cells)
+
+    def comparisons(self, axes):
+        """Lines of tests against the baseline, none where the sweep names none."""
+        losses = {combination.labels: compare.losses_by_seed(self, cells) for combination, cells in self.rows}
+        differences = {combination.labels: compare.difference(losses[combination.labels], losses[other])
+                       for combination, _ in self.rows if (other := self.sweep.labels_of_baseline(combination))}
+        if not differences:
+            return []
+        against = ", ".join(f"{axis.split('.')[-1]} = {chosen}" for axis, chosen in self.sweep.baseline.items())
+        return ["", f"Loss against {against}, the rest the same:", "", *compare.tested_table(axes, differences), "", compare.HOW]
 
     def _failures(self):
         failed = {cell: status.error for cell, status in self.runner.statuses.items() if status.state == "failed"}

@@ -28,6 +28,7 @@ import chinchilla_figure  # noqa: E402
 import lr_sensitivity  # noqa: E402
 import main_table  # noqa: E402
 import memory_table  # noqa: E402
+import run_sweep  # noqa: E402
 import runtime_table  # noqa: E402
 import seed_tables  # noqa: E402
 import toy_figures  # noqa: E402
@@ -743,6 +744,26 @@ class SeedTables(unittest.TestCase):
         path.write_text("regime,row,seed\n", encoding="utf-8")
         with self.assertRaisesRegex(BadConfig, "x.csv:1: no column optimizer, val_loss"):
             seed_tables.read(path)
+
+
+class SweepComparisons(unittest.TestCase):
+    def test_every_combination_is_tested_against_its_baseline(self):
+        place = Place(self)
+        path = place.path / "rates.json"
+        path.write_text(json.dumps({
+            "base": "pico_bf16.json", "axes": {"optimizer": [{"label": "AdamW", "base": "pico_bf16_adamw.json"}, {"label": "M+Adam"}],
+                                               "optimizer.lr_additive": [1e-3, 2e-3]}, "baseline": {"optimizer": "AdamW"},
+            "seeds": [1, 2]}), encoding="utf-8")
+        with mock.patch.object(sys, "argv", ["run_sweep.py", *place.arguments(), str(path)]):
+            table = run_sweep.SweepTable()
+        for (combination, cells), losses in zip(table.rows, ((3.0, 3.2), (3.0, 3.1), (2.9, 3.0), (3.0, math.inf))):
+            for cell, loss in zip(cells, losses):
+                place.enter(cell, loss)
+        lines = table.comparisons(["optimizer", "lr_additive"])
+        self.assertEqual(lines[1], "Loss against optimizer = AdamW, the rest the same:")
+        self.assertEqual(line_with(lines, "M+Adam", "0.001")[2:4], ["2", "-0.1500"])
+        self.assertEqual(line_with(lines, "M+Adam", "0.002")[-1], "diverged")
+        self.assertFalse(any(entries(line)[:1] == ["AdamW"] for line in lines if line))
 
 
 class CommittedPages(unittest.TestCase):

@@ -147,6 +147,14 @@ class Sweeps(Directory):
         self.assertEqual(self.sweep(set={"train.chinchilla": 2}).combinations()[0].cell(1, 1, quick=0.02)
                          .value("train.chinchilla"), 0.04)
 
+    def test_baseline_differs_in_its_axes_alone(self):
+        sweep = self.sweep(baseline={"optimizer": "AdamW"})
+        self.assertEqual([sweep.labels_of_baseline(one) for one in sweep.combinations()],
+                         [("0.001", "AdamW"), None, ("0.002", "AdamW"), None])
+        by_value = self.sweep(baseline={"optimizer.lr_additive": 2e-3})
+        self.assertEqual(by_value.labels_of_baseline(by_value.combinations()[1]), ("0.002", "AdamW"))
+        self.assertEqual([self.sweep().labels_of_baseline(one) for one in sweep.combinations()], [None] * 4)
+
     def test_no_axes_is_one_combination(self):
         self.assertEqual(len(self.sweep(axes={}).combinations()), 1)
 
@@ -170,6 +178,10 @@ class Sweeps(Directory):
             ([file, "axes.x[1]: found 3", "object"], {"base": "nano_bf16.json", "axes": {"x": [{"label": "a"}, 3]}}),
             ([file, "axes.x[0]: found key sets"],
              {"base": "nano_bf16.json", "axes": {"x": [{"label": "a", "sets": {}}]}}),
+            ([file, "baseline: found axis optimiser", "one of axes: seed"],
+             {"base": "nano_bf16.json", "axes": {"seed": [1, 2]}, "baseline": {"optimiser": "AdamW"}}),
+            ([file, "baseline.seed: found 3", "a choice of that axis: 1, 2"],
+             {"base": "nano_bf16.json", "axes": {"seed": [1, 2]}, "baseline": {"seed": 3}}),
             ([file, "seeds: found [1, \"2\"]"], {"base": "nano_bf16.json", "seeds": [1, "2"]}),
             ([file, "seeds: found []"], {"base": "nano_bf16.json", "seeds": []}),
         ]

@@ -9,12 +9,14 @@
           {"label": "M+Adam"}, {"label": "AdamW", "base": "{scale}_bf16_adamw.json", "set": {"optimizer.eps": 1e-6}}
         ]
       },
+      "baseline": {"optimizer": "AdamW"},
       "seeds": [1, 2, 3]
     }
 
 An axis is a key of configurations with values, or any name with objects that have a label and, as they need, a base and
 a set of their own. A combination takes one choice of every axis; where they disagree, the later axis counts. {scale}
-stands for --scale. A sweep that sets no length takes that of --budget.
+stands for --scale. A sweep that sets no length takes that of --budget. With a baseline, every combination is compared
+with the one that has these labels on these axes and its own on the others.
 """
 
 import difflib
@@ -27,7 +29,7 @@ from . import configuration
 from .cell import LENGTHS, Cell
 from .configuration import BadConfig
 
-SWEEP_KEYS = ("name", "base", "set", "axes", "seeds")
+SWEEP_KEYS = ("name", "base", "set", "axes", "baseline", "seeds")
 CHOICE_KEYS = ("label", "base", "set")
 
 
@@ -74,7 +76,13 @@ class Sweep:
         self.changes = self._changes(found.get("set", {}), "set")
         axes = self._object(found.get("axes", {}), "axes")
         self.axes = {name: self._axis(name, choices) for name, choices in axes.items()}
+        self.baseline = self._baseline(found.get("baseline", {}))
         self.seeds = self._seeds(found.get("seeds", [1, 2, 3]))
+
+    def labels_of_baseline(self, combination):
+        """Of what the combination is compared with, None where there is no baseline or it is itself one."""
+        labels = tuple(self.baseline.get(axis, own) for axis, own in zip(self.axes, combination.labels))
+        return None if labels == combination.labels else labels
 
     def combinations(self):
         """In order, the last axis changing fastest."""
@@ -86,6 +94,16 @@ class Sweep:
         return Combination(tuple(choice.label for choice in choices), base, changes)
 
     # --- reading
+
+    def _baseline(self, value):
+        """{axis: label}"""
+        for axis, chosen in self._object(value, "baseline").items():
+            if axis not in self.axes:
+                raise self._bad("baseline", f"axis {axis}", f"one of axes: {', '.join(self.axes)}")
+            labels = [choice.label for choice in self.axes[axis]]
+            if label_of(chosen) not in labels:
+                raise self._bad(f"baseline.{axis}", label_of(chosen), f"a choice of that axis: {', '.join(labels)}")
+        return {axis: label_of(chosen) for axis, chosen in value.items()}
 
     def _axis(self, name, choices):
         where = f"axes.{name}"
