@@ -84,8 +84,9 @@ def main(arguments=None):
     refused = "" if artefact.args.report_only else refusal(artefact.args.program, artefact.scale)
     if refused:
         print(f"branch_weighting: error: {refused}", file=sys.stderr)
-    artefact.name_cells(["additive_scale", "factor", "eta_a"], [((way, factor, cell.value(ETA_A)), cell)
-                                                                for (way, factor), of_seeds in cells.items() for cell in of_seeds])
+    artefact.name_cells(["additive_scale", "factor", "eta_a"],
+                        [((way, factor, cell.value(ETA_A)), cell)
+                         for (way, factor), of_seeds in cells.items() for cell in of_seeds])
     artefact.run([cell for (way, _), of_seeds in cells.items() for cell in of_seeds if way == "off" or not refused])
     losses = {key: compare.losses_by_seed(artefact, of_seeds) for key, of_seeds in cells.items()}
     tuned = cells["off", 1][0].value(ETA_A)

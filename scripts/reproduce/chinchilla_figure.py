@@ -58,7 +58,8 @@ def tables(losses):
             "Gap of perplexity, AdamW - M+Adam, and its share of AdamW's perplexity:",
             "", *compare.table(["weights/compute", *ratios, shares], gaps), "",
             "Loss of M+Adam against that of another row:", "",
-            *compare.tested_table(["weights/compute", "against", "length"], differences(losses)), "", compare.HOW, "", *verdict(losses)]
+            *compare.tested_table(["weights/compute", "against", "length"], differences(losses)), "", compare.HOW, "",
+            *verdict(losses)]
 
 
 def differences(losses, pairs=(*PAIRS, ROUNDED)):
@@ -101,17 +102,19 @@ def _only(seeds, losses):
 
 def verdict(losses):
     """The paper's claims, cell by cell."""
-    adamw = verdict_of(differences(losses, PAIRS), "pairs with AdamW", "The paper's claim is that M+Adam is below AdamW "
-                       "everywhere and that the gap persists. Here it is below")
-    rounded = verdict_of(differences(losses, [ROUNDED]), "pairs with AdamW + SR", "The same is claimed of AdamW + SR. Here M+Adam "
-                         "is below it")
+    adamw = verdict_of(differences(losses, PAIRS), "pairs with AdamW",
+                       "The paper's claim is that M+Adam is below AdamW everywhere and that the gap persists. Here it is below")
+    rounded = verdict_of(differences(losses, [ROUNDED]), "pairs with AdamW + SR",
+                         "The same is claimed of AdamW + SR. Here M+Adam is below it")
     return [*adamw, *([""] if adamw and rounded else []), *rounded]
 
 
 def verdict_of(compared, of_what, claim):
     compared = {f"{label[0]} at {label[2]}": found for label, found in compared.items() if found}
+    if not compared:
+        return []
     fails = [label for label, found in compared.items() if not found.is_below()]
-    return [compare.verdict(claim, compared, of_what) + (f" It is not in {', '.join(fails)}." if fails else "")] if compared else []
+    return [compare.verdict(claim, compared, of_what) + (f" It is not in {', '.join(fails)}." if fails else "")]
 
 
 def tuning(tuned, budgets):
@@ -153,7 +156,8 @@ def draw_row(axes, row, losses, beside):
     if points:  # a line breaks off where a run diverged
         places, middle, below, above = zip(*points)
         axes.errorbar(places, middle, (below, above), label=row.label, markersize=4, **look)
-    style.mark_diverged(axes, [budget for budget, found in losses.items() if found and not compare.finite_mean(found)], look["color"])
+    diverged = [budget for budget, found in losses.items() if found and not compare.finite_mean(found)]
+    style.mark_diverged(axes, diverged, look["color"])
 
 
 def draw_gap(axes, pair, losses, beside):

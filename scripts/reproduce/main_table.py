@@ -69,8 +69,8 @@ def table(artefact, cells, losses):
         header.insert(3, "averaged as the family does")
     compute = cells[MAIN[0]][0].value("precision.compute")
     return compare.table(header, lines) + [
-        "", "± is the standard deviation over seeds. Perplexity is exp of the mean loss, its reduction that of pairs of the same "
-        f"seed. FP32/TF32 was computed in {compute.upper()}."]
+        "", "± is the standard deviation over seeds. Perplexity is exp of the mean loss, its reduction that of pairs of the "
+        f"same seed. FP32/TF32 was computed in {compute.upper()}."]
 
 
 def reduction(found):

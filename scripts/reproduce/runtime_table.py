@@ -94,8 +94,8 @@ class Rounds:
         """What all were measured with, by name: program, device, launcher, threads and skip. One of each, or nothing is drawn."""
         places = {measured.key[1:6] for measured in self.found.values()}
         if len(places) != 1:
-            raise configuration.BadConfig(f"{self.path}: found rounds of {len(places)} programs, devices or settings; expected those "
-                                          "of one, to draw them again")
+            raise configuration.BadConfig(f"{self.path}: found rounds of {len(places)} programs, devices or settings; expected "
+                                          "those of one, to draw them again")
         return dict(zip((field.name for field in fields(Measured)[1:6]), places.pop()))
 
     def add(self, measured):
@@ -259,8 +259,8 @@ def entry(value, form):
 def runtime_table(runtime):
     size = paper_size(runtime.artefact.scale)
     steps, tokens_per_step = runtime.steps_of_run(), runtime.cell(ROWS[0]).value("batch.tokens_per_step")
-    header = ["weights/compute", "optimizer", "s/update", "tokens/s", "overhead, % (median of rounds)", f"a run of {steps:,} updates",
-              f"paper, {size.upper()}: s/update", "overhead, %"]
+    header = ["weights/compute", "optimizer", "s/update", "tokens/s", "overhead, % (median of rounds)",
+              f"a run of {steps:,} updates", f"paper, {size.upper()}: s/update", "overhead, %"]
     lines = []
     for row in ROWS:
         seconds = [measured.seconds for measured in runtime.found(row).values()]
@@ -278,10 +278,10 @@ def remarks(runtime):
     disturbed = [measured.others for measured in counted if measured.disturbed]
     lines = [f"{runtime.device}; {runtime.args.threads} threads a run, launcher {runtime.args.launcher}, "
              f"{runtime.version}. Median and range of {runtime.number} rounds; a round's figure is the median of "
-             f"{runtime.steps - runtime.args.skip} updates after {runtime.args.skip} that do not count. An overhead is the median "
-             "over rounds of the ratio of two runs of the same round, so it is not the ratio of the medians beside it and may even "
-             "have the other sign. Evaluation, "
-             "checkpoints and the start of the program are not in it; they are in the paper's figures, which are of H200s."]
+             f"{runtime.steps - runtime.args.skip} updates after {runtime.args.skip} that do not count. An overhead is the "
+             "median over rounds of the ratio of two runs of the same round, so it is not the ratio of the medians beside it and "
+             "may even have the other sign. Evaluation, checkpoints and the start of the program are not in it; they are in the "
+             "paper's figures, which are of H200s."]
     if disturbed:
         lines.append(f"\n**The machine was not idle: beside {len(disturbed)} of {len(counted)} runs others used up to "
                      f"{max(disturbed):.2f} cores. Remove `{runtime.rounds.path.name}` to measure again.**")
@@ -297,7 +297,8 @@ def records(runtime):
         over = [min(overheads), statistics.median(overheads), max(overheads)] if overheads else [None] * 3
         others = max((measured.others for measured in found.values()), default=None)
         yield [row.regime, row.optimizer, len(found), *(entry(value, ".6f") for value in spread),
-               *(entry(value, ".3f") for value in over), entry(others, ".3f"), *(entry(value, "g") for value in paper_of(row, size))]
+               *(entry(value, ".3f") for value in over), entry(others, ".3f"),
+               *(entry(value, "g") for value in paper_of(row, size))]
 
 
 HEADER = ["regime", "optimizer", "rounds", "seconds_least", "seconds_median", "seconds_most", "overhead_least",

@@ -21,17 +21,20 @@ from experiments.artefact import exit_status, spread
 from experiments.configuration import BadConfig
 
 
+COLUMNS = ("regime", "optimizer", "row", "seed", "val_loss")
+
+
 @dataclass(frozen=True)
 class Contrast:
     """A weighted sum of rows, seed by seed, such as row less other; of several files, the seeds of all."""
 
     label: str
-    weights: dict  # {row: factor}
+    weights: tuple  # ((row, factor), ...)
     also: tuple = ()  # other files that have the rows, too
 
 
 def less(label, row, other, also=()):
-    return Contrast(label, {row: 1, other: -1}, also)
+    return Contrast(label, ((row, 1), (other, -1)), also)
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,12 @@ EARLIER = Page("earlier_untuned", "An earlier main table, untuned, pico", {
         less("NVFP4: AdamW, live less sticky", "nvfp4_adamw_live", "nvfp4_adamw"),
         less("NVFP4: M+Adam, live less sticky", "nvfp4_live", "nvfp4"),
         Contrast("FP8: M+Adam's difference to AdamW, fp16 less pow2",
-                 {"fp8_fp16": 1, "fp8_adamw_fp16": -1, "fp8": -1, "fp8_adamw": 1}),
+                 (("fp8_fp16", 1), ("fp8_adamw_fp16", -1), ("fp8", -1), ("fp8_adamw", 1))),
         Contrast("NVFP4: M+Adam's difference to AdamW, live less sticky",
-                 {"nvfp4_live": 1, "nvfp4_adamw_live": -1, "nvfp4": -1, "nvfp4_adamw": 1})),
+                 (("nvfp4_live", 1), ("nvfp4_adamw_live", -1), ("nvfp4", -1), ("nvfp4_adamw", 1)))),
     "Other comparisons in BF16/BF16": (
-        less("AdamW + Kahan less AdamW", "bf16_adamw_kahan", "bf16_adamw"), less("AdamW + SR less AdamW", "bf16_adamw_sr", "bf16_adamw"),
+        less("AdamW + Kahan less AdamW", "bf16_adamw_kahan", "bf16_adamw"),
+        less("AdamW + SR less AdamW", "bf16_adamw_sr", "bf16_adamw"),
         less("M+Adam less AdamW in FP32", "bf16", "fp32_adamw"), less("M+Adam less AdamW + SR", "bf16", "bf16_adamw_sr"),
         less("M+Adam + SR less AdamW + SR", "bf16_sr", "bf16_adamw_sr"),
         less("M+Adam + Kahan less AdamW + Kahan", "bf16_kahan", "bf16_adamw_kahan")),
@@ -85,9 +89,9 @@ def read(path):
     try:
         with open(path, newline="", encoding="utf-8") as file:
             lines = csv.DictReader(file)
-            missing = [name for name in ("regime", "optimizer", "row", "seed", "val_loss") if name not in (lines.fieldnames or [])]
+            missing = [name for name in COLUMNS if name not in (lines.fieldnames or [])]
             if missing:
-                raise BadConfig(f"{path}:1: no column {', '.join(missing)}; expected regime, optimizer, row, seed and val_loss")
+                raise BadConfig(f"{path}:1: no column {', '.join(missing)}; expected {', '.join(COLUMNS)}")
             return list(lines)
     except OSError as problem:
         raise BadConfig(f"{path}: {problem.strerror}; expected a CSV of losses by row and seed") from problem
@@ -103,11 +107,11 @@ def losses_of(records):
 
 def sums(contrast, losses):
     """Of the seeds that all rows have."""
-    missing = [row for row in contrast.weights if row not in losses]
+    missing = [row for row, _ in contrast.weights if row not in losses]
     if missing:
         raise BadConfig(f"{contrast.label}: found no row {', '.join(missing)}; expected one of {', '.join(losses)}")
-    seeds = set.intersection(*(set(losses[row]) for row in contrast.weights))
-    return [sum(factor * losses[row][seed] for row, factor in contrast.weights.items()) for seed in sorted(seeds)]
+    seeds = set.intersection(*(set(losses[row]) for row, _ in contrast.weights))
+    return [sum(factor * losses[row][seed] for row, factor in contrast.weights) for seed in sorted(seeds)]
 
 
 def losses_table(records, grid):
@@ -126,7 +130,8 @@ def grid_table(records, grid):
         return []
     rates = list(dict.fromkeys(rate for _, rate in found))
     rows = [[beta1, *(found[beta1, rate] for rate in rates)] for beta1 in dict.fromkeys(beta1 for beta1, _ in found)]
-    return ["Validation loss of AdamW by β1 and learning rate, BF16/BF16, seed 1 alone:", "", *compare.table(["β1", *rates], rows), ""]
+    title = "Validation loss of AdamW by β1 and learning rate, BF16/BF16, seed 1 alone:"
+    return [title, "", *compare.table(["β1", *rates], rows), ""]
 
 
 def tests(page, directory):
@@ -135,8 +140,8 @@ def tests(page, directory):
              for name in {page.name, *(name for family in page.contrasts.values() for one in family for name in one.also)}}
     lines = []
     for heading, family in page.contrasts.items():
-        differences = {(one.label,): compare.paired([value for name in (page.name, *one.also) for value in sums(one, files[name])])
-                       for one in family}
+        values = {one: [value for name in (page.name, *one.also) for value in sums(one, files[name])] for one in family}
+        differences = {(one.label,): compare.paired(found) for one, found in values.items()}
         lines += [f"**{heading}**", "", *compare.tested_table([""], differences), ""]
     return [*lines, compare.HOW]
 
@@ -154,7 +159,8 @@ def write(page, directory):
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("docs/results/pico"), help="directory of the CSVs and pages")
+    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("docs/results/pico"),
+                        help="directory of the CSVs and pages; default: docs/results/pico")
     directory = parser.parse_args(arguments).output
     for page in (EARLIER, PILOT):
         write(page, directory)

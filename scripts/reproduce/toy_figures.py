@@ -148,7 +148,8 @@ def in_how_many(ratios, holds):
         return "not run" if not ratios else "all seeds diverged"
     off = len(ratios) - len(finite)
     reach = list(dict.fromkeys(f"{end:.3g}" for end in (min(finite), max(finite))))
-    text = f"{' to '.join(reach)} times; holds for {sum(map(holds, finite))} of {len(ratios)} seed{'s' if len(ratios) > 1 else ''}"
+    seeds = f"{len(ratios)} seed{'s' if len(ratios) > 1 else ''}"
+    text = f"{' to '.join(reach)} times; holds for {sum(map(holds, finite))} of {seeds}"
     return text + (f", {off} diverged" if off else "")
 
 
@@ -213,12 +214,13 @@ def main(arguments=None):
              f"{artefact.version()}. 4096 numbers in BF16, {options['steps']} steps, a batch of {options['batch']}, "
              f"`{options['loss']}`, {seeds_of(options)}. Loss of all entries at the "
              "end, median [least, most] over the seeds that did not diverge, at the rate of "
-             f"2^{options['log2_rate_from']} to 2^{options['log2_rate_to']} by doublings that is best in the mean of all seeds, a "
-             "diverged one counted as worst. In round brackets: an independent calculation at 1000 steps and one seed, orders of "
-             "magnitude only; the paper prints no figures.", "",
+             f"2^{options['log2_rate_from']} to 2^{options['log2_rate_to']} by doublings that is best in the mean of all seeds, "
+             "a diverged one counted as worst. In round brackets: an independent calculation at 1000 steps and one seed, orders "
+             "of magnitude only; the paper prints no figures.", "",
              *loss_table(toy), "",
-             f"M+Adam has one rate for all regimes: {power(toy.summary['shared_rate'])}, the best in the mean of all seeds, and twice "
-             f"that. The factors {LEAST_RATIO} and {MOST_RATIO} are this project's reading of \"stalls\" and \"close\".", "",
+             f"M+Adam has one rate for all regimes: {power(toy.summary['shared_rate'])}, the best in the mean of all seeds, and "
+             f"twice that. The factors {LEAST_RATIO} and {MOST_RATIO} are this project's reading of \"stalls\" and "
+             "\"close\".", "",
              *claim_table(toy, found)]
     if artefact.args.quick:
         lines.append("\n**A quick run: too short to tell whether the claims hold.**")
