@@ -204,12 +204,12 @@ std::optional<RankEnvironment> from_torchrun(const Variables& variables) {
 // Of what ranks need that no MPI brings together. A rank alone needs nothing.
 void complete_torchrun(const Variables& variables, RankEnvironment& found) {
   if (found.size == 1) return;
-  for (const char* name : {"LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}) {
+  for (const char* name : {"MASTER_ADDR", "MASTER_PORT"}) {
     if (variables.has(name) || (name == std::string_view("MASTER_PORT") && variables.has("MPT_MASTER_PORT")))
       continue;
     throw error(
-        "environment variable WORLD_SIZE={} is set, but {} is not: torchrun sets RANK, WORLD_SIZE, "
-        "LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT",
+        "environment variable WORLD_SIZE={} is set, but {} is not: ranks need RANK, WORLD_SIZE, MASTER_ADDR "
+        "and MASTER_PORT, and several on one machine LOCAL_RANK and LOCAL_WORLD_SIZE",
         found.size, name);
   }
   found.master_address = *variables.text("MASTER_ADDR");

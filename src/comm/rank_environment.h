@@ -1,6 +1,7 @@
 // Which rank of how many this process is, as its launcher says in environment variables.
 //
-//   torchrun   RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT
+//   torchrun   RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; without the local
+//              ones, as Kubernetes starts one process a machine, a rank is the only one of its machine
 //   MPI        OMPI_COMM_WORLD_* (Open MPI), PMI_* and MPI_LOCAL* (MPICH, Intel MPI), MV2_COMM_WORLD_*
 //   (MVAPICH),
 //              PMIX_RANK with Slurm's counts (srun --mpi=pmix)

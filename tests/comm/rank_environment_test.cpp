@@ -162,13 +162,21 @@ TEST(RankEnvironment, AWrapperUnderMpirunMayRepeatItsRanks) {
   EXPECT_ERROR(found_in(with(repeated, {{"RANK", "1"}})), "RANK=1", "WORLD_SIZE=3", "rank 2 of 3");
 }
 
+// Kubernetes starts one process a machine and says nothing of local ranks.
+TEST(RankEnvironment, ARankWithoutLocalOnesIsAloneOnItsMachine) {
+  const RankEnvironment found = found_in(without(without(kTorchrun, "LOCAL_RANK"), "LOCAL_WORLD_SIZE"));
+  EXPECT_EQ(found.rank, 5);
+  EXPECT_EQ(found.size, 8);
+  EXPECT_EQ(found.local_rank, 0);
+  EXPECT_EQ(found.local_size, 1);
+  EXPECT_FALSE(found.master_address.empty());
+}
+
 TEST(RankEnvironment, WhatIsHalfSetIsNamed) {
   EXPECT_ERROR(found_in(without(kTorchrun, "WORLD_SIZE")), "RANK=5", "WORLD_SIZE is not",
                "set both, or neither");
   EXPECT_ERROR(found_in(without(kTorchrun, "RANK")), "WORLD_SIZE=8", "RANK is not");
   EXPECT_ERROR(found_in(without(kTorchrun, "LOCAL_RANK")), "LOCAL_WORLD_SIZE=4", "LOCAL_RANK is not");
-  EXPECT_ERROR(found_in(without(without(kTorchrun, "LOCAL_RANK"), "LOCAL_WORLD_SIZE")), "WORLD_SIZE=8",
-               "LOCAL_RANK is not");
   EXPECT_ERROR(found_in(without(kTorchrun, "MASTER_ADDR")), "WORLD_SIZE=8", "MASTER_ADDR is not");
   EXPECT_ERROR(found_in(without(kTorchrun, "MASTER_PORT")), "WORLD_SIZE=8", "MASTER_PORT is not");
   EXPECT_ERROR(found_in({{"LOCAL_RANK", "0"}}), "LOCAL_RANK=0", "RANK and WORLD_SIZE are not");
