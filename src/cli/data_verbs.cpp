@@ -6,6 +6,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
+#include "core/counted.h"
 #include "core/progress.h"
 #include "data/token_shard.h"
 #include "data/tokenize.h"
@@ -34,10 +35,10 @@ std::string summary_of(const TokenizerTrainingResult& result) {
       "tokenizer        {}\n"
       "pieces           {}\n"
       "hash             {}\n"
-      "trained on       {} lines, {} of {}\n"
+      "trained on       {}, {} of {}\n"
       "time             {}\n",
-      result.path, result.vocab_size, result.hash, result.sample_lines, size_text(result.sample_bytes),
-      size_text(result.text_bytes), format_duration(result.seconds));
+      result.path, result.vocab_size, result.hash, counted(result.sample_lines, "line"),
+      size_text(result.sample_bytes), size_text(result.text_bytes), format_duration(result.seconds));
 }
 
 void add_tokenizer(CLI::App& program) {
@@ -61,22 +62,22 @@ void add_tokenizer(CLI::App& program) {
 double ratio(int64_t a, int64_t b) { return b == 0 ? 0.0 : static_cast<double>(a) / static_cast<double>(b); }
 
 std::string summary_of(const std::string& name, const ManifestSplit& split) {
-  return fmt::format(
-      "{:<17}{} documents, {} tokens in {} shard{}, {:.3f} bytes/token, unigram entropy {:.4f} nats\n", name,
-      split.documents, split.tokens, split.shards.size(), split.shards.size() == 1 ? "" : "s",
-      ratio(split.text_bytes, split.tokens), split.unigram_entropy_nats);
+  return fmt::format("{:<17}{}, {} in {}, {:.3f} bytes/token, unigram entropy {:.4f} nats\n", name,
+                     counted(split.documents, "document"), counted(split.tokens, "token"),
+                     counted(std::ssize(split.shards), "shard"), ratio(split.text_bytes, split.tokens),
+                     split.unigram_entropy_nats);
 }
 
 std::string summary_of(const TokenizeResult& result, const std::string& output) {
   const CorpusStats& corpus = result.corpus;
   std::string text = fmt::format("output           {}\n", output);
   text += fmt::format(
-      "documents        {}, {} ({} without text and {} unreadable skipped, {} cuts of long ones)\n",
-      corpus.documents, size_text(corpus.text_bytes), corpus.empty, corpus.bad, corpus.cuts);
+      "documents        {}, {} ({} without text and {} unreadable skipped, {} of long ones)\n",
+      corpus.documents, size_text(corpus.text_bytes), corpus.empty, corpus.bad, counted(corpus.cuts, "cut"));
   for (const auto& [name, split] : result.manifest.splits) text += summary_of(name, split);
-  return text + fmt::format("all              {} tokens, {:.3f} bytes/token, {} tokens/s, {}\n",
-                            result.tokens, result.bytes_per_token, format_count(result.tokens_per_second),
-                            format_duration(result.seconds));
+  return text + fmt::format("all              {}, {:.3f} bytes/token, {} tokens/s, {}\n",
+                            counted(result.tokens, "token"), result.bytes_per_token,
+                            format_count(result.tokens_per_second), format_duration(result.seconds));
 }
 
 void add_tokenize(CLI::App& program) {

@@ -2,12 +2,14 @@
 #include <optional>
 #include <string>
 
+#include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
 
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "core/check.h"
+#include "core/counted.h"
 #include "core/progress.h"
 #include "train/evaluate_checkpoint.h"
 #include "train/export_model.h"
@@ -24,7 +26,8 @@ void add_checkpoint(CLI::App& verb, std::string& target) {
 
 void add_device(CLI::App& verb, DeviceConfig& target) {
   add_choice(verb, "--device", target.type, "where the model runs: " + all_names<DeviceType>());
-  add_count(verb, "--threads", target.threads, {.least = 0, .most = 4096}, "CPU threads; 0 = all");
+  add_count(verb, "--threads", target.threads, {.least = 0, .most = 4096},
+            "CPU threads; 0 = as OMP_NUM_THREADS says, else all");
 }
 
 // --- eval --------------------------------------------------------------------------------------
@@ -41,10 +44,30 @@ std::string summary_of(const CheckpointEvaluation& result) {
       result.evaluation.perplexity(), result.evaluation.family_loss);
 }
 
+nlohmann::ordered_json json_of(const CheckpointEvaluation& result) {
+  return {{"checkpoint", result.checkpoint},
+          {"step", result.step},
+          {"tokens", result.evaluation.tokens},
+          {"val_loss", result.evaluation.loss},
+          {"val_perplexity", result.evaluation.perplexity()},
+          {"val_loss_family", result.evaluation.family_loss}};
+}
+
+struct EvalCommand {
+  EvaluateCheckpointOptions options;
+  bool json = false;
+};
+
+void run_eval(const EvalCommand& command) {
+  const CheckpointEvaluation result = evaluate_checkpoint(posix_file_system(), command.options);
+  write_output(command.json ? json_of(result).dump(2) + "\n" : summary_of(result));
+}
+
 void add_eval(CLI::App& program) {
   CLI::App* verb =
       program.add_subcommand("eval", "Print loss and perplexity of a checkpoint on validation data");
-  const auto options = std::make_shared<EvaluateCheckpointOptions>();
+  const auto command = std::make_shared<EvalCommand>();
+  EvaluateCheckpointOptions* options = &command->options;
   add_checkpoint(*verb, options->checkpoint);
   add_texts(*verb, "--data", options->data, "token shards: files and globs [data.validation of the run]");
   add_count(*verb, "--tokens", options->tokens, {.least = 1},
@@ -54,7 +77,9 @@ void add_eval(CLI::App& program) {
   add_count(*verb, "--family-batch-rows", options->family_batch_rows, {.least = 0, .most = 1 << 30},
             "sequences in a batch of val_loss_family; 0 = as in the run");
   add_device(*verb, options->device);
-  verb->callback([options] { write_output(summary_of(evaluate_checkpoint(posix_file_system(), *options))); });
+  verb->add_flag("--json", command->json,
+                 "as a JSON object: checkpoint, step, tokens, val_loss, val_perplexity, val_loss_family");
+  verb->callback([command] { run_eval(*command); });
 }
 
 // --- generate ----------------------------------------------------------------------------------
@@ -85,9 +110,10 @@ void log_speed(const Generation& result) {
   const auto rate = [](int64_t tokens, double seconds) {
     return seconds > 0 ? double(tokens) / seconds : 0.0;
   };
-  spdlog::info("prompt: {} tokens, {} tokens/s; new: {} tokens ({}), {} tokens/s", result.prompt_tokens,
-               format_count(rate(result.prompt_tokens, result.prompt_seconds)), result.new_tokens,
-               reason_of(result.stopped), format_count(rate(result.new_tokens, result.seconds)));
+  spdlog::info("prompt: {}, {} tokens/s; new: {} ({}), {} tokens/s", counted(result.prompt_tokens, "token"),
+               format_count(rate(result.prompt_tokens, result.prompt_seconds)),
+               counted(result.new_tokens, "token"), reason_of(result.stopped),
+               format_count(rate(result.new_tokens, result.seconds)));
 }
 
 void run_generate(GenerateCommand& command) {

@@ -12,6 +12,7 @@
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "core/check.h"
+#include "core/library_message.h"
 #include "core/nearest_name.h"
 #include "train/usual_spellings.h"
 
@@ -161,8 +162,10 @@ int run_command_line(std::vector<std::string> arguments) {
     return report(kBug, fmt::format("this is a bug of mpretrain: {}", bug.what()));
   } catch (const std::bad_alloc&) {
     return report(kFailure, "out of memory");
-  } catch (const std::exception& failure) {
+  } catch (const Error& failure) {
     return report(kFailure, failure.what());
+  } catch (const std::exception& failure) {  // of a library
+    return report(kFailure, library_message(failure.what()));
   }
 }
 

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
+#include "core/library_message.h"
 
 namespace mpt {
 namespace {
@@ -78,7 +79,7 @@ class HeaderParser {
       if (!header.is_object()) throw error("{}: the safetensors header is not a JSON object", path_);
       return header;
     } catch (const json::exception& bad) {
-      throw error("{}: the safetensors header is not valid JSON: {}", path_, bad.what());
+      throw error("{}: the safetensors header is not valid JSON: {}", path_, library_message(bad.what()));
     }
   }
 

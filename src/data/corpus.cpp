@@ -22,7 +22,8 @@ CorpusReader::CorpusReader(CorpusOptions options)
     : options_(std::move(options)), files_(expand_patterns(options_.patterns)) {
   constexpr int64_t kLeast = 16;
   if (options_.max_document_bytes < kLeast)
-    throw error("max_document_bytes is {}; at least {} are needed", options_.max_document_bytes, kLeast);
+    throw error("--max-document-bytes: max_document_bytes is {}; at least {} are needed",
+                options_.max_document_bytes, kLeast);
   for (const std::string& file : files_) {
     text_kind_of(file);
     input_bytes_ += size_of(file);
@@ -48,10 +49,11 @@ void CorpusReader::check_utf8(std::string_view text) const {
   const size_t valid = valid_utf8_prefix(text);
   if (valid == text.size()) return;
   const auto lines_before = std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(valid), '\n');
-  throw BadDocument(
-      fmt::format("{}:{}: not valid UTF-8 (byte 0x{:02x}); convert the file, or skip bad documents",
-                  reader_->stream().path(), reader_->first_line() + lines_before,
-                  static_cast<unsigned char>(text[valid])));
+  throw BadDocument(fmt::format(
+      "{}:{}: not valid UTF-8 (byte 0x{:02x}); convert the file, or leave such documents out with "
+      "--on-bad-document skip",
+      reader_->stream().path(), reader_->first_line() + lines_before,
+      static_cast<unsigned char>(text[valid])));
 }
 
 // The next text that can be used; empty if it is blank.

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/library_message.h"
 #include "data/utf8.h"
 
 namespace mpt {
@@ -116,14 +117,34 @@ class JsonLinesReader final : public DocumentReader {
     try {
       return json::parse(line_);
     } catch (const json::exception& failure) {
-      throw bad("not a JSON object on one line: {}", failure.what());
+      throw bad("not a JSON object on one line: {}; {}", reason_of(failure.what()), wanted());
     }
   }
 
+  // Of a document that is one line.
+  static std::string reason_of(const char* what) {
+    const std::string reason = library_message(what), place = "line 1, ";
+    return reason.starts_with(place) ? reason.substr(place.size()) : reason;
+  }
+
+  // What should stand there, and how a file of another layout becomes that.
+  std::string wanted() const {
+    const std::string form = fmt::format("expected is one object a line, {{\"{}\": \"...\"}}", field_);
+    const size_t begin = line_.find_first_not_of(" \t\r");
+    const std::string_view content = begin == std::string::npos ? "" : std::string_view(line_).substr(begin);
+    if (content.starts_with('['))
+      return form + fmt::format(": jq -c '.[]' {} > lines.jsonl makes that of a list", stream().path());
+    if (without_trailing_space(content) == "{")
+      return form + fmt::format(": jq -c . {} > lines.jsonl puts each object on one line", stream().path());
+    return form + "; --on-bad-document skip leaves such lines out";
+  }
+
   std::string text_of(json object) const {
-    if (!object.is_object()) throw bad("expected a JSON object, found {}", object.type_name());
+    if (!object.is_object()) throw bad("expected a JSON object, found {}; {}", object.type_name(), wanted());
     const auto field = object.find(field_);
-    if (field == object.end()) throw bad("no field '{}'; the object has: {}", field_, keys_of(object));
+    if (field == object.end())
+      throw bad("no field '{}'; the object has: {}; --text-field names the one with the text", field_,
+                keys_of(object));
     if (!field->is_string()) throw bad("field '{}' is {}; a string is expected", field_, field->type_name());
     return std::move(field->get_ref<std::string&>());
   }

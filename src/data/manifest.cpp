@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "core/check.h"
+#include "core/library_message.h"
 #include "data/file_list.h"
 #include "data/output_file.h"
 #include "data/token_shard.h"
@@ -127,7 +128,7 @@ json parse_file(const std::string& path) {
   try {
     return json::parse(file, limit_depth);
   } catch (const json::exception& failure) {
-    throw error("{}: not valid JSON: {}", path, failure.what());
+    throw error("{}: not valid JSON: {}", path, library_message(failure.what()));
   }
 }
 

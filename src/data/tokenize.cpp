@@ -58,14 +58,14 @@ void check_options(const TokenizeOptions& options, const Tokenizer& tokenizer) {
   if (options.tokens_per_shard < 1 || options.tokens_per_shard > kMaxTokensPerShard)
     throw error("tokens_per_shard is {}; accepted are 1 to {}", options.tokens_per_shard, kMaxTokensPerShard);
   if (!(options.validation_fraction >= 0 && options.validation_fraction < 1))
-    throw error("validation_fraction is {}; accepted is 0 up to, but not including, 1",
+    throw error("--validation-fraction: validation_fraction is {}; accepted is 0 up to, but not including, 1",
                 options.validation_fraction);
   if (options.threads < 0) throw error("threads is {}; 0 means all, otherwise at least 1", options.threads);
   if (options.output.empty()) throw error("no output directory is named");
   if (options.prepend_bos && tokenizer.bos_id() < 0)
-    throw error("{}: has no BOS piece to prepend", tokenizer.path());
+    throw error("{}: has no BOS piece, which --bos puts in front of documents", tokenizer.path());
   if (options.append_eos && tokenizer.eos_id() < 0)
-    throw error("{}: has no EOS piece to append", tokenizer.path());
+    throw error("{}: has no EOS piece to put behind documents; --no-eos puts none there", tokenizer.path());
 }
 
 bool is_own_file(const std::string& file) {
@@ -92,11 +92,11 @@ void prepare_directory(const TokenizeOptions& options, const Tokenizer& tokenize
   make_directory(options.output);
   const fs::path copy = fs::path(options.output) / kTokenizerName;
   if (fs::exists(copy) && !options.overwrite && Tokenizer::load(copy.string()).hash() != tokenizer.hash())
-    throw error("{}: is another tokenizer than {}; choose another directory or allow overwriting",
+    throw error("{}: is another tokenizer than {}; choose another directory, or replace it with --overwrite",
                 copy.string(), tokenizer.path());
   const std::vector<fs::path> earlier = earlier_output(options.output);
   if (!earlier.empty() && !options.overwrite)
-    throw error("{}: holds {} of an earlier run; choose another directory or allow overwriting",
+    throw error("{}: holds {} of an earlier run; choose another directory, or replace it with --overwrite",
                 options.output, earlier.front().filename().string());
 } catch (const fs::filesystem_error& failure) {
   throw error("{}: cannot be the output directory: {}", options.output, failure.what());
@@ -192,8 +192,8 @@ class Splits {
     const bool wanted = options_.validation_fraction > 0;
     if (train_.tokens() == 0 || (wanted && validation_.tokens() == 0))
       throw error(
-          "none of the {} documents fell into the {} split with validation_fraction = {}; change it, or the "
-          "seed",
+          "none of the {} documents fell into the {} split with --validation-fraction {}; change it, or "
+          "--seed",
           number_, train_.tokens() == 0 ? kTrain : kValidation, options_.validation_fraction);
     std::map<std::string, ManifestSplit> splits{{kTrain, train_.finish()}};
     if (wanted) splits[kValidation] = validation_.finish();

@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/hash.h"
+#include "core/library_message.h"
 #include "data/file_list.h"
 
 namespace mpt {
@@ -34,7 +35,8 @@ Tokenizer::Tokenizer(std::string path, std::string bytes)
       model_(std::make_unique<Model>()) {
   const auto status = model_->processor.LoadFromSerializedProto(bytes_);
   if (bytes_.empty() || !status.ok())
-    throw error("{}: not a SentencePiece model {}", path_, status.error_message());
+    throw error("{}: not a SentencePiece model; expected is a .model file, as `mpretrain tokenizer` writes",
+                path_);
 }
 
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
@@ -58,7 +60,8 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   std::vector<int> ids;
   const auto status = model_->processor.Encode(absl::string_view(text.data(), text.size()), &ids);
   if (!status.ok())
-    throw error("{}: cannot encode a text of {} bytes: {}", path_, text.size(), status.error_message());
+    throw error("{}: cannot encode a text of {} bytes: {}", path_, text.size(),
+                library_message(status.error_message()));
   return ids;
 }
 
@@ -66,7 +69,8 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   for (const int32_t id : ids) check_id(id);
   std::string text;
   const auto status = model_->processor.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
-  if (!status.ok()) throw error("{}: cannot decode {} ids: {}", path_, ids.size(), status.error_message());
+  if (!status.ok())
+    throw error("{}: cannot decode {} ids: {}", path_, ids.size(), library_message(status.error_message()));
   return text;
 }
 

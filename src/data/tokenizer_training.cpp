@@ -16,6 +16,7 @@
 #include <sentencepiece_trainer.h>
 
 #include "core/check.h"
+#include "core/library_message.h"
 #include "core/progress.h"
 #include "data/line_sample.h"
 #include "data/output_file.h"
@@ -141,13 +142,16 @@ int64_t number_behind(std::string_view message, std::string_view words) {
 Error training_error(const TokenizerTrainingOptions& options, std::string_view message) {
   if (const int64_t most = number_behind(message, "Please set it to a value <= "); most > 0)
     return error(
-        "vocab_size is {}, but the text has only enough different words for {}; give more text or at most {}",
+        "--vocab-size: vocab_size is {}, but the text has only enough different words for {}; give more text "
+        "or at "
+        "most {}",
         options.vocab_size, most, most);
   if (const int64_t least = number_behind(message, fmt::format("{} vs ", options.vocab_size)); least > 0)
     return error(
-        "vocab_size is {}, but the text's characters alone need {}; raise it or lower character_coverage",
+        "--vocab-size: vocab_size is {}, but the text's characters alone need {}; raise it or lower "
+        "--character-coverage",
         options.vocab_size, least);
-  return error("the tokenizer cannot be trained: {}", message);
+  return error("the tokenizer cannot be trained: {}", library_message(message));
 }
 
 std::string learn_pieces(const TokenizerTrainingOptions& options, const std::vector<std::string>& lines) {

@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/hash.h"
+#include "core/library_message.h"
 
 namespace mpt {
 namespace {
@@ -107,7 +108,7 @@ json parse_object(const std::string& path, std::string_view text) {
     json content = json::parse(text, limit_depth);
     if (content.is_object()) return content;
   } catch (const json::exception& bad) {
-    throw error("{}: not valid JSON: {}", path, bad.what());
+    throw error("{}: not valid JSON: {}", path, library_message(bad.what()));
   }
   throw error("{}: not a JSON object", path);
 }
@@ -176,7 +177,7 @@ CheckpointRecord parse_checkpoint_record(const std::string& path, std::string_vi
     for (const json& file : content.at("files")) record.files.push_back(file_from(path, file));
     return record;
   } catch (const json::exception& bad) {
-    throw error("{}: not the state of a checkpoint: {}", path, bad.what());
+    throw error("{}: not the state of a checkpoint: {}", path, library_message(bad.what()));
   }
 }
 
@@ -193,7 +194,7 @@ CheckpointFile parse_checkpoint_file(const std::string& path, std::string_view t
   try {
     return file_from(path, content);
   } catch (const json::exception& bad) {
-    throw error("{}: not the description of a file: {}", path, bad.what());
+    throw error("{}: not the description of a file: {}", path, library_message(bad.what()));
   }
 }
 

@@ -24,6 +24,9 @@ void require_validation_files(const LoadedModel& model) {
 
 RunConfig with_options(const LoadedModel& model, const EvaluateCheckpointOptions& options) {
   RunConfig config = model.config;
+  for (const std::string& pattern : options.data)
+    if (!names_a_file(pattern))
+      throw error("--data {}: no such file, and no file matches it as a pattern", pattern);
   if (options.data.empty())
     require_validation_files(model);
   else

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/library_message.h"
 
 namespace mpt {
 namespace {
@@ -84,7 +85,7 @@ class MetricsReader {
     try {
       record = json::parse(line);
     } catch (const json::exception& bad) {
-      throw error("{}: line {}: not valid JSON: {}", path_, number_, bad.what());
+      throw error("{}: line {}: not valid JSON: {}", path_, number_, library_message(bad.what()));
     }
     if (!record.is_object()) throw error("{}: line {}: not a JSON object", path_, number_);
     take(std::move(record));

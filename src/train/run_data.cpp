@@ -1,6 +1,9 @@
 #include "train/run_data.h"
 
+#include <filesystem>
+
 #include "core/check.h"
+#include "data/file_list.h"
 #include "data/tokenizer.h"
 
 namespace mpt {
@@ -15,6 +18,27 @@ std::optional<std::string> tokenizer_hash(const RunConfig& config) {
         "model.vocab_size is {}, but the tokenizer {} has {} pieces; the model needs at least as many",
         config.model.vocab_size, config.data.tokenizer, tokenizer.vocab_size());
   return tokenizer.hash();
+}
+
+std::string working_directory() { return std::filesystem::current_path().string(); }
+
+void require_shards(const char* key, const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns)
+    if (!pattern.empty() && !names_a_file(pattern))
+      throw error(
+          "{0}: {1}: no such file, and no file matches it as a pattern (from {2}). `mpretrain tokenize` "
+          "makes "
+          "token shards, scripts/prepare_c4.sh those of C4; --set {0}=... names others",
+          key, pattern, working_directory());
+}
+
+void require_tokenizer(const std::string& path) {
+  if (path.empty() || std::filesystem::exists(path)) return;
+  throw error(
+      "data.tokenizer: {}: no such file (from {}). `mpretrain tokenizer` makes one, and `mpretrain tokenize` "
+      "and scripts/prepare_c4.sh put it beside the shards; --set data.tokenizer=... names another, "
+      "--set data.tokenizer=null none",
+      path, working_directory());
 }
 
 std::shared_ptr<const SequenceSource> open(const RunConfig& config, const std::vector<std::string>& patterns,
@@ -32,11 +56,15 @@ std::shared_ptr<const SequenceSource> open(const RunConfig& config, const std::v
 
 std::shared_ptr<const SequenceSource> open_training_data(const RunConfig& config) {
   require_training_data(config);
+  require_shards("data.train", config.data.train);
+  require_tokenizer(config.data.tokenizer);
   return open(config, config.data.train, config.data.shuffle ? Shuffle::kYes : Shuffle::kNo);
 }
 
 std::shared_ptr<const SequenceSource> open_validation_data(const RunConfig& config) {
   if (config.data.validation.empty()) return nullptr;
+  require_shards("data.validation", config.data.validation);
+  require_tokenizer(config.data.tokenizer);
   return open(config, config.data.validation, Shuffle::kNo);
 }
 

@@ -63,8 +63,12 @@ class BadData : public BadInput {};
 TEST_F(BadData, Shards) {
   expect_all_refused({
       {"none named", training({"data.train=null"}), {"data.train: no training shards"}},
-      {"none matches", training({"data.train=data/no_*.bin"}), {"data/no_*.bin: no such file"}},
-      {"none validates", training({"data.validation=data/no_*.bin"}), {"data/no_*.bin: no such file"}},
+      {"none matches",
+       training({"data.train=data/no_*.bin"}),
+       {"data.train: data/no_*.bin: no such file", "mpretrain tokenize", "scripts/prepare_c4.sh"}},
+      {"none validates",
+       training({"data.validation=data/no_*.bin"}),
+       {"data.validation: data/no_*.bin: no such file", "mpretrain tokenize"}},
       {"named twice",
        training({R"(data.train=["data/train_*.bin","data/train_000000.bin"])"}),
        {kShard, "named twice"}},
@@ -207,7 +211,10 @@ Arguments tokenize_with(const std::string& tokenizer) {
 
 TEST_F(BadData, Tokenizers) {
   expect_all_refused({
-      {"missing", training({"data.tokenizer=no.model"}), {"no.model: no such file"}},
+      {"missing",
+       training({"data.tokenizer=no.model"}),
+       {"data.tokenizer: no.model: no such file", "mpretrain tokenizer", "mpretrain tokenize`",
+        "scripts/prepare_c4.sh"}},
       {"missing for tokenize", tokenize_with("no.model"), {"no.model: no such file"}},
       {"missing for generate", generate_with("no.model"), {"no.model: no such file"}},
       {"directory", training({"data.tokenizer=data"}), {"data: is a directory"}},
@@ -294,14 +301,26 @@ TEST_F(BadData, Text) {
        std::vector<std::string>{"tok.model: unknown kind of text file", ".jsonl"});
   both("empty", "bad.txt", std::vector<std::string>{"bad.txt: no "}, text_as("bad.txt", ""));
   both("blank", "bad.txt", std::vector<std::string>{"bad.txt: no "}, text_as("bad.txt", "\n \n\t\n"));
-  both("not UTF-8", "bad.txt", std::vector<std::string>{"bad.txt:3: not valid UTF-8 (byte 0xff)"},
+  both("not UTF-8", "bad.txt",
+       std::vector<std::string>{"bad.txt:3: not valid UTF-8 (byte 0xff)", "--on-bad-document skip"},
        text_as("bad.txt",
                "good\n\nb\xff"
                "d\n"));
-  both("not JSON", "bad.jsonl", std::vector<std::string>{"bad.jsonl:2: not a JSON object on one line"},
+  both("not JSON", "bad.jsonl",
+       std::vector<std::string>{"bad.jsonl:2: not a JSON object on one line", "one object a line",
+                                "--on-bad-document skip"},
        text_as("bad.jsonl", "{\"text\": \"a\"}\n{\"text\": \n"));
-  both("no text", "bad.jsonl", std::vector<std::string>{"bad.jsonl:1: no field 'text'", "body"},
+  both("no text", "bad.jsonl",
+       std::vector<std::string>{"bad.jsonl:1: no field 'text'", "body", "--text-field"},
        text_as("bad.jsonl", "{\"body\": \"a\"}\n"));
+  both("a list over several lines", "bad.json",
+       std::vector<std::string>{"bad.json:1: ", "one object a line", "jq -c '.[]' bad.json"},
+       text_as("bad.json", "[\n  {\n    \"text\": \"a\"\n  }\n]\n"));
+  both("a list on one line", "bad.json", std::vector<std::string>{"bad.json:1: ", "jq -c '.[]' bad.json"},
+       text_as("bad.json", "[{\"text\": \"a\"}]\n"));
+  both("an object over several lines", "bad.json",
+       std::vector<std::string>{"bad.json:1: ", "jq -c . bad.json"},
+       text_as("bad.json", "{\n  \"text\": \"a\"\n}\n"));
   both("text that is none", "bad.jsonl", std::vector<std::string>{"bad.jsonl:1: field 'text' is number"},
        text_as("bad.jsonl", "{\"text\": 5}\n"));
   both("JSON without end", "bad.jsonl", std::vector<std::string>{"bad.jsonl:1: "},
@@ -353,10 +372,10 @@ TEST_F(BadData, SizesSharesAndPlaces) {
       {"next to none for validation",
        tokenize_to("new", {"--validation-fraction", "1e-12"}),
        {"none of the 120 documents fell into the val split"}},
-      {"shards are there", tokenize_to("data"), {"data: holds", "of an earlier run"}},
+      {"shards are there", tokenize_to("data"), {"data: holds", "of an earlier run", "--overwrite"}},
       {"another tokenizer is there",
        tokenize_to("data"),
-       {"data/tokenizer.model: is another tokenizer"},
+       {"data/tokenizer.model: is another tokenizer", "--overwrite"},
        [](const Scene& s) { s.write("data/tokenizer.model", s.read("larger.model")); }},
       {"output is a file", tokenize_to("config.json"), {"config.json: cannot be the output directory"}},
       {"output cannot be made", tokenize_to("/proc/new"), {"/proc/new: cannot be the output directory"}},

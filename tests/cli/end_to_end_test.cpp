@@ -134,6 +134,19 @@ TEST_F(EndToEnd, EvalGivesTheLossOfTheRun) {
   EXPECT_EQ(number_behind(result.out, "step "), 6);
 }
 
+TEST_F(EndToEnd, EvalPrintsAnObjectToo) {
+  const std::string text = eval().out;
+  const auto json = nlohmann::ordered_json::parse(eval({"--json"}).out);
+  std::vector<std::string> keys;
+  for (const auto& [key, unused] : json.items()) keys.push_back(key);
+  EXPECT_EQ(keys, (std::vector<std::string>{"checkpoint", "step", "tokens", "val_loss", "val_perplexity",
+                                            "val_loss_family"}));
+  EXPECT_EQ(json.at("step"), 6);
+  EXPECT_EQ(json.at("checkpoint"), "runs/small/checkpoints/step_00000006");
+  for (const std::string key : {"tokens", "val_loss", "val_perplexity", "val_loss_family"})
+    EXPECT_NEAR(json.at(key).get<double>(), number_behind(text, "\n" + key + " "), 1e-4) << key;
+}
+
 TEST_F(EndToEnd, EvalDoesNotDependOnTheBatch) {
   const std::string out = eval({"--micro-batch-rows", "1"}).out;
   for (const char* rows : {"3", "7", "100000"}) EXPECT_EQ(eval({"--micro-batch-rows", rows}).out, out);

@@ -269,7 +269,7 @@ TEST(Tokenize, EmptySplitsAreErrors) {
   options.corpus.patterns = {write_text(options.output + ".txt", "kalo\n\nmiter\n")};
   options.validation_fraction = 1e-9;
   expect_error([&] { tokenize_corpus(options); },
-               {"none of the 2 documents", "val", "validation_fraction = 1e-09"});
+               {"none of the 2 documents", "val", "--validation-fraction 1e-09"});
   options.validation_fraction = 1 - 1e-9;
   expect_error([&] { tokenize_corpus(options); }, {"none of the 2 documents", "train"});
   EXPECT_TRUE(files_in(options.output).empty());
