@@ -11,7 +11,7 @@ namespace mpt {
 
 struct DeviceOptions {
   Backend backend = Backend::kCpu;
-  int threads = 0;  // of the CPU; 0: every processor this process may run on
+  int threads = 0;  // of the CPU; 0: OMP_NUM_THREADS, else every processor this process may run on
   CudaDeviceOptions cuda{};
 };
 

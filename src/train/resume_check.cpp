@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <span>
 #include <string_view>
 
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
+#include "optim/schedule.h"
 
 namespace mpt {
 namespace {
@@ -16,16 +19,47 @@ constexpr std::array<std::string_view, 10> kFixed{
     "model.", "precision.",     "data.pack",           "data.shuffle",       "batch.seq_len",
     "seed",   "optimizer.rule", "optimizer.writeback", "optimizer.apollo_e", "optimizer.apollo_e_rank"};
 
-bool is_fixed(std::string_view key) {
-  return std::any_of(kFixed.begin(), kFixed.end(), [&](std::string_view fixed) {
-    return fixed.ends_with('.') ? key.starts_with(fixed) : key == fixed;
+// Those whose change alters nothing that is trained.
+constexpr std::array<std::string_view, 8> kHarmless{"checkpoint.",    "eval.",
+                                                    "log.",           "output_dir",
+                                                    "device.threads", "data.prefetch_steps",
+                                                    "name",           "distributed.timeout_seconds"};
+
+// Those that say how long a run is, in three ways.
+constexpr std::array<std::string_view, 3> kLength{"train.steps", "train.tokens", "train.chinchilla"};
+
+bool is_among(std::string_view key, std::span<const std::string_view> keys) {
+  return std::any_of(keys.begin(), keys.end(), [&](std::string_view one) {
+    return one.ends_with('.') ? key.starts_with(one) : key == one;
   });
 }
+
+bool is_fixed(std::string_view key) { return is_among(key, kFixed); }
 
 // "/batch/seq_len" -> "batch.seq_len"
 std::string dotted(std::string pointer) {
   std::replace(pointer.begin(), pointer.end(), '/', '.');
   return pointer.substr(1);
+}
+
+// That of the run that was saved, if it can still be read.
+std::optional<RunConfig> saved_config(const TrainState& saved) {
+  try {
+    return parse_run_config(JsonDocument::of_value(saved.config, "the checkpoint's config"));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+// The schedule is of the whole run: another length moves every rate that is to come.
+void tell_new_length(int64_t step, const RunConfig& before, const RunConfig& config) {
+  const int64_t was = total_steps(before), is = total_steps(config);
+  if (was == is || step >= is) return;
+  spdlog::warn(
+      "resume: the run had {} steps, now has {}: its schedule is that of {} steps from here on, and the "
+      "factor of the rates goes from {:.4g} at step {} to {:.4g} at step {}",
+      was, is, is, schedule_factor(before.schedule, step, was), step,
+      schedule_factor(config.schedule, step + 1, is), step + 1);
 }
 
 }  // namespace
@@ -35,6 +69,7 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint, con
   if (!saved.config.is_object())
     throw error("{}: cannot be continued: its state has no config, but {}", checkpoint,
                 describe(saved.config));
+  const std::optional<RunConfig> saved_run = saved_config(saved);
   const nlohmann::json before = nlohmann::json(saved.config).flatten();
   const nlohmann::json now = nlohmann::json(resolved_json(config)).flatten();
   nlohmann::json both = before;
@@ -51,7 +86,9 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint, con
           "start "
           "another run under another name",
           checkpoint, key, text(now), text(before));
-    spdlog::warn("resume: {} was {}, is now {}", key, text(before), text(now));
+    if (saved_run && is_among(key, kLength)) continue;  // told below
+    spdlog::log(is_among(key, kHarmless) ? spdlog::level::info : spdlog::level::warn,
+                "resume: {} was {}, is now {}", key, text(before), text(now));
   }
   const int64_t data_tokens = saved_count(saved, checkpoint, "data_tokens");
   if (data_tokens != training_data.tokens())
@@ -63,6 +100,7 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint, con
   if (saved.step > steps)
     throw error("{}: is at step {}, beyond the end of the run at step {} (train.*)", checkpoint, saved.step,
                 steps);
+  if (saved_run) tell_new_length(saved.step, *saved_run, config);
 }
 
 namespace {

@@ -13,8 +13,8 @@
 namespace mpt {
 
 // Throws Error naming the first key that must not change between a checkpoint and its continuation (shape,
-// formats, data order, seed, rule) or a change of the training data; logs a warning for every other key that
-// differs.
+// formats, data order, seed, rule) or a change of the training data; logs every other key that differs, as a
+// warning unless it alters nothing that is trained, and what another length does to the schedule.
 void check_resumable(const TrainState& saved, const std::string& checkpoint, const RunConfig& config,
                      const SequenceSource& training_data);
 

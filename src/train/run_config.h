@@ -206,7 +206,8 @@ struct DeviceConfig {
   template <class V>
   void fields(V& v) {
     v.optional("type", type, {.doc = "where the model runs; auto: on the GPU if there is one"});
-    v.optional("threads", threads, {.minimum = 0, .maximum = 4096, .doc = "CPU threads; 0 = all"});
+    v.optional("threads", threads,
+               {.minimum = 0, .maximum = 4096, .doc = "CPU threads; 0 = as OMP_NUM_THREADS says, else all"});
     v.optional("gpu", gpu,
                {.minimum = 0, .maximum = 1023, .doc = "among the GPUs that CUDA_VISIBLE_DEVICES leaves"});
     v.optional("cuda_graph", cuda_graph, {.doc = "record a step once and replay it; false to debug"});

@@ -1,9 +1,13 @@
 #include "device/cpu/cpu_device.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
 #include <fstream>
 #include <span>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <omp.h>
@@ -83,6 +87,18 @@ int available_processors() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
+// As OMP_NUM_THREADS says ("4", or "4,2" for nested loops), else one for each processor.
+int default_threads() {
+  constexpr int kMost = 4096;
+  const char* text = std::getenv("OMP_NUM_THREADS");
+  const std::string_view wanted = text == nullptr ? "" : text;
+  int threads = 0;
+  const auto [end, fault] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), threads);
+  const bool good = fault == std::errc() && threads >= 1 && threads <= kMost &&
+                    (end == wanted.data() + wanted.size() || *end == ',');
+  return good ? threads : available_processors();
+}
+
 // What the kernel says can be had without swapping; all of the memory where it does not say.
 int64_t available_memory() {
   std::ifstream info("/proc/meminfo");
@@ -94,7 +110,7 @@ int64_t available_memory() {
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(int threads)
-      : threads_(threads > 0 ? threads : available_processors()), gemm_(threads_), attention_(threads_) {
+      : threads_(threads > 0 ? threads : default_threads()), gemm_(threads_), attention_(threads_) {
     omp_set_num_threads(threads_);
     omp_set_max_active_levels(1);
   }

@@ -1,0 +1,79 @@
+// What the program says of things that are no mistakes: threads, resumed runs, single tokens; and that the
+// commands that README shows fit each other.
+#include <sstream>
+
+#include "cli/bad_input_world.h"
+#include "train/run_config.h"
+
+namespace mpt::test {
+namespace {
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// The lines that hold a text.
+std::vector<std::string> lines_with(const std::string& text, const std::string& part) {
+  std::vector<std::string> found;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);)
+    if (has(line, part)) found.push_back(line);
+  return found;
+}
+
+class Messages : public BadInput {
+ protected:
+  ProgramResult run(const Arguments& arguments, const std::map<std::string, std::string>& env = {}) {
+    ProgramResult result = run_program(arguments, {.cwd = scene_.path(), .env = env});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result;
+  }
+  Scene scene_{*world_};
+};
+
+TEST_F(Messages, ThreadsAreThoseOfTheEnvironment) {
+  const Arguments all{"plan", "--config", "config.json", "--set", "device.threads=0"};
+  const auto device = [&](const std::string& wanted) { return run(all, {{"OMP_NUM_THREADS", wanted}}).out; };
+  EXPECT_TRUE(has(device("1"), ", 1 thread\n"));
+  EXPECT_TRUE(has(device("3"), ", 3 threads\n"));
+  EXPECT_TRUE(has(device("3,2"), ", 3 threads\n"));
+  EXPECT_FALSE(has(device("0"), ", 0 threads"));
+  const Arguments two{"plan", "--config", "config.json", "--set", "device.threads=2"};
+  EXPECT_TRUE(has(run(two, {{"OMP_NUM_THREADS", "1"}}).out, ", 2 threads\n"));
+}
+
+TEST_F(Messages, WhatAltersNothingIsNoWarning) {
+  const ProgramResult result =
+      run({"--config", "config.json", "--set", "checkpoint.every_steps=1", "--set", "log.every_steps=2",
+           "--set", "eval.every_steps=3", "--resume", "latest"});
+  EXPECT_EQ(lines_with(result.err, "resume: ").size(), 3u) << result.err;
+  EXPECT_FALSE(has(result.err, "warning: resume")) << result.err;
+}
+
+TEST_F(Messages, AnotherLengthIsToldInOneLine) {
+  const ProgramResult result =
+      run({"--config", "config.json", "--set", "train.steps=8", "--resume", "latest"});
+  const std::vector<std::string> lines = lines_with(result.err, "resume: ");
+  ASSERT_EQ(lines.size(), 1u) << result.err;
+  EXPECT_TRUE(has(lines[0], "the run had 4 steps, now has 8")) << lines[0];
+  EXPECT_TRUE(has(lines[0], "at step 4 to ")) << lines[0];
+  EXPECT_TRUE(has(lines[0], "at step 5")) << lines[0];
+}
+
+TEST_F(Messages, OneIsNoPlural) {
+  const ProgramResult result = run(
+      {"generate", "--checkpoint", "runs/tiny", "--prompt", "abc", "--max-tokens", "1", "--threads", "1"});
+  EXPECT_TRUE(has(result.err, "new: 1 token (")) << result.err;
+}
+
+TEST_F(Messages, C4IsMadeWhereItsConfigsReadIt) {
+  const std::string readme = content_of(MPT_SOURCE_DIR "/README.md"),
+                    command = "scripts/prepare_c4.sh --source";
+  const size_t at = readme.find(command), output = readme.find("--output ", at) + 9;
+  ASSERT_NE(at, std::string::npos);
+  const std::string directory = readme.substr(output, readme.find(' ', output) - output);
+  const RunConfig config = load_run_config(MPT_SOURCE_DIR "/configs/350m_fp8.json");
+  EXPECT_EQ(config.data.train, std::vector<std::string>{directory + "/train_*.bin"});
+  EXPECT_EQ(config.data.tokenizer, directory + "/tokenizer.model");
+}
+
+}  // namespace
+}  // namespace mpt::test
