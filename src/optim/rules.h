@@ -211,9 +211,9 @@ MPT_HD float exponent_gradient(float w, float g) {
   return (kLn2 * w) * g;
 }
 
-// M+Adam (the paper's Algorithm 1 with every option of its appendix): an additive Adam step plus a
-// multiplicative one along the gradient with respect to log2|w|, so that updates survive where weights are
-// large and stored coarsely.
+// M+Adam (the paper's Algorithm 1 with every option of its appendix): an additive Adam step plus one along
+// the gradient with respect to log2|w|, called multiplicative. Divided by rho, which is |w|, it is nearly
+// Adam's step without momentum for large and small weights alike (multiplicative_branch_test.cpp).
 template <class Decay, class Direction = DenseDirection>
 struct MPlusAdam {
   static constexpr auto kStates = Direction::kStates;
