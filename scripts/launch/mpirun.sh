@@ -7,7 +7,8 @@
 #
 # The first argument is the number of ranks, all others are mpretrain's. Cores are dealt out evenly and in whole:
 # several ranks on the same cores take several times as long. SIGINT, SIGTERM and SIGUSR1 to this script make the
-# ranks save a checkpoint and end; --resume auto goes on from it.
+# ranks save the last finished step and end with status 75, which is this script's as well; --resume auto goes on from
+# it. A second SIGINT or SIGTERM ends them within seconds.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
@@ -32,10 +33,16 @@ else
   binding=(--oversubscribe --bind-to none)
 fi
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$threads}
-mpirun -np "$ranks" "${binding[@]}" -x OMP_NUM_THREADS "${more[@]}" "$program" "$@" &
+# In a session of its own: a terminal sends Ctrl-C to everybody, and mpirun answers it by killing the ranks. It ends
+# with this script all the same.
+apart=(setsid)
+if command -v setpriv >/dev/null; then apart+=(setpriv --pdeathsig TERM); fi
+"${apart[@]}" mpirun -np "$ranks" "${binding[@]}" -x OMP_NUM_THREADS "${more[@]}" "$program" "$@" &
 
 # mpirun passes SIGUSR1 on, whereas at a SIGTERM it kills the ranks within seconds, in the middle of their saving.
-trap 'kill -USR1 $! 2>/dev/null' INT TERM USR1
+next=USR1
+trap 'kill -s "$next" $! 2>/dev/null || true; next=TERM' INT TERM
+trap 'kill -s USR1 $! 2>/dev/null || true' USR1
 status=0
 wait $! || status=$?
 while kill -0 $! 2>/dev/null; do wait $! && status=0 || status=$?; done  # a signal ends a wait early

@@ -7,6 +7,8 @@
 # All arguments are mpretrain's. GPUS (default: all that nvidia-smi lists) and NNODES (default 1) say how many ranks
 # there are; MASTER, which machine and port they meet at: torchrun listens at that port, rank 0 at the next one, or at
 # MPT_MASTER_PORT. torchrun starts the ranks and ends all when one fails; nothing else of PyTorch is used.
+# A signal to torchrun reaches the ranks, which have torchrun's 30 seconds to save. A rank that was stopped ends with
+# status 75; torchrun ends with 1 whatever the status is, and names it in its report.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"

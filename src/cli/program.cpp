@@ -125,6 +125,9 @@ int parse_and_run(CLI::App& program, std::vector<std::string> arguments) {
     program.parse(std::move(arguments));
   } catch (const CLI::Success& done) {  // --help, --version
     program.exit(done);
+  } catch (const CLI::RuntimeError& ended) {  // a verb that ends with a status of its own
+    finish_output();
+    return ended.get_exit_code();
   } catch (const CLI::ParseError& wrong) {
     const auto chosen = program.get_subcommands();
     const std::string verb = chosen.empty() ? "" : " " + chosen.front()->get_name();

@@ -29,7 +29,13 @@ void add_train(CLI::App& program) {
       ->default_str(kProfiledSteps)
       ->expected(0, 1)
       ->excludes(resume);
-  verb->callback([command] { run_train(*command); });
+  verb->footer(
+      "SIGINT (Ctrl-C), SIGTERM and SIGUSR1 stop a run: it saves the last finished step and ends with status "
+      "75; "
+      "--resume latest\ngoes on, to the same bits. A second SIGINT or SIGTERM ends it at once.");
+  verb->callback([command] {
+    if (run_train(*command) == TrainEnd::kStopped) throw CLI::RuntimeError(kStoppedStatus);
+  });
 }
 
 void add_plan(CLI::App& program) {

@@ -6,6 +6,9 @@
 
 namespace mpt {
 
+// The exit status of a run that a signal stopped; a verb gives it to CLI::RuntimeError.
+inline constexpr int kStoppedStatus = 75;
+
 void add_train_verbs(CLI::App& program);       // train, plan, schema
 void add_data_verbs(CLI::App& program);        // tokenizer, tokenize
 void add_model_verbs(CLI::App& program);       // eval, generate, export

@@ -201,7 +201,10 @@ void Llama::embed() {
 void Llama::enqueue_losses(const Accumulate* backward) {
   const Range range(device_, "loss");
   const int64_t n = rows_ * options_.micro_batch.seq_len;
-  for (int64_t first = 0; first < n; first += options_.loss_chunk_rows) loss_chunk(first, backward);
+  for (int64_t first = 0; first < n; first += options_.loss_chunk_rows) {
+    if (replicas_ != nullptr) replicas_->before_use(parameter_groups(config_) - 1);
+    loss_chunk(first, backward);
+  }
   ops_->sum_losses(live(losses_), loss_sums_.tensor.columns(micro_batch_, 1));
 }
 

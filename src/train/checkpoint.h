@@ -59,6 +59,7 @@ class CheckpointStore {
   void commit(const TrainState& state, std::span<const CheckpointFile> files);
   void abandon(int64_t step);
   [[nodiscard]] std::string staging_directory(int64_t step) const;
+  [[nodiscard]] std::string path_of(int64_t step) const;  // once it is committed
   [[nodiscard]] FileSystem& file_system() const { return fs_; }
 
   // What crashed saves left that clear_leftovers() removes; what it puts back is not among them.
@@ -79,7 +80,6 @@ class CheckpointStore {
   [[nodiscard]] TrainState read_state(const std::string& path) const;
 
  private:
-  [[nodiscard]] std::string path_of(int64_t step) const;
   void set_aside_after(int64_t step);
   void replace(const std::string& staging, const std::string& target);
   void check_is_seen(const std::string& path, int64_t bytes) const;

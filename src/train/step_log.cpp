@@ -7,12 +7,39 @@
 #include "train/survival_json.h"
 
 namespace mpt {
+namespace {
+
+constexpr std::chrono::seconds kLongStep{2};
+
+// What becomes of a step that is not finite.
+std::string_view nonfinite_mark(NonfinitePolicy policy) {
+  switch (policy) {
+    case NonfinitePolicy::kSkipStep:
+      return " | SKIPPED: not finite";
+    case NonfinitePolicy::kRollback:
+      return " | NOT FINITE: going back";
+    case NonfinitePolicy::kStop:
+      break;
+  }
+  return " | NOT FINITE: the run ends";
+}
+
+}  // namespace
 
 StepLog::StepLog(const RunConfig& config, const Options& options, MetricsLog& metrics)
     : config_(config),
       options_(options),
       metrics_(metrics),
       progress_({.label = config.name, .total = options.total_steps - options.first_step}) {}
+
+void StepLog::micro_batch_begins(int64_t step, int64_t micro_batch, int64_t of) {
+  if (!Progress::on_terminal()) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (micro_batch == 0) step_begun_ = now;
+  if (now - step_begun_ < kLongStep) return;
+  progress_.update(step - 1 - options_.first_step,
+                   fmt::format("step {}: micro-batch {} of {}", step, micro_batch + 1, of));
+}
 
 void StepLog::record(const StepRecord& record) {
   metrics_.append(to_json(record));
@@ -59,7 +86,7 @@ void StepLog::print(const StepRecord& record) {
       "left{}",
       record.step, options_.total_steps, record.loss, main_rate(record), record.grad_norm,
       1e3 * record.seconds, format_count(rate), 100 * rate * options_.flops_per_token / options_.product_rate,
-      format_duration(left), record.skipped ? " | SKIPPED: not finite" : "");
+      format_duration(left), record.skipped ? nonfinite_mark(config_.train.nonfinite_policy) : "");
   if (record.validation)
     spdlog::info("step {:>6}/{} | val loss {:.4f} | val perplexity {:.3f} | family's {:.4f} | {} tokens",
                  record.step, options_.total_steps, record.validation->loss, record.validation->perplexity(),

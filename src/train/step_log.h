@@ -41,6 +41,8 @@ class StepLog {
   };
   StepLog(const RunConfig& config, const Options& options, MetricsLog& metrics);
 
+  // Within a step that takes long, the bar tells which micro-batch it is at.
+  void micro_batch_begins(int64_t step, int64_t micro_batch, int64_t of);
   void record(const StepRecord& record);
   void finish() { progress_.finish(); }
 
@@ -53,6 +55,7 @@ class StepLog {
   Options options_;
   MetricsLog& metrics_;
   Progress progress_;
+  std::chrono::steady_clock::time_point step_begun_{};
   double seconds_per_step_ = 0;  // running mean that weighs recent steps more
   int64_t seen_ = 0;
 };

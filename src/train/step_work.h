@@ -5,10 +5,13 @@
 // it, loss() and Optimizer::control(), is there after Device::synchronize().
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "device/range.h"
 #include "train/run_model.h"
+#include "train/stop_points.h"
 
 namespace mpt {
 
@@ -20,12 +23,11 @@ MicroBatches micro_batches(const BatchConfig& batch, RankShape shape);
 
 class StepWork {
  public:
-  // Both `model` and `device` outlive this.
-  StepWork(RunModel& model, MicroBatches micro_batches, Device& device)
-      : model_(model),
-        micro_batches_(micro_batches),
-        device_(device),
-        repeated_(device.make_repeated_work()) {}
+  // All of them outlive this. `ranks` is that of the model, null for a rank alone.
+  StepWork(RunModel& model, MicroBatches micro_batches, Device& device, Collectives* ranks = nullptr);
+  ~StepWork();
+  StepWork(const StepWork&) = delete;
+  StepWork& operator=(const StepWork&) = delete;
 
   // All of it.
   void enqueue() {
@@ -50,19 +52,39 @@ class StepWork {
     end();
   }
 
+  // Whether a signal may end a step before its update: where work is done when it is enqueued, on the CPU.
+  [[nodiscard]] bool can_be_left() const { return stop_points_ != nullptr; }
+  struct Attempt {
+    double seconds_of_last;  // the same on all ranks; 0: there was no step
+    std::function<void(int64_t micro_batch, int64_t of)> begins{};
+  };
+  // enqueue_gradients() in a step that can be left. False if it was, on all ranks at the same point: all that
+  // a checkpoint holds is as it was before the step.
+  [[nodiscard]] bool try_gradients(const Attempt& attempt);
+
   // The sum of all losses of the step.
   [[nodiscard]] double loss() const;
 
  private:
-  void gradients();
+  // Tensors that forward and backward change and a checkpoint holds, as they were before the step.
+  struct Kept {
+    Tensor tensor;
+    std::vector<std::byte> bytes;
+  };
+
+  void gradients(const std::function<void(int64_t, int64_t)>& begins = {});
   void update();
   void use_new_weights();
   void end();
+  void keep();
+  void put_back();
 
   RunModel& model_;
   MicroBatches micro_batches_;
   Device& device_;
   std::unique_ptr<RepeatedWork> repeated_;
+  std::unique_ptr<StopPoints> stop_points_;  // null where a step cannot be left
+  std::vector<Kept> kept_;
 };
 
 }  // namespace mpt

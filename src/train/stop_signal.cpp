@@ -1,29 +1,94 @@
 #include "train/stop_signal.h"
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <string_view>
+
+#include <unistd.h>
 
 namespace mpt {
 namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
-volatile std::sig_atomic_t received_signal = 0;
 
-void on_signal(int signal) { received_signal = signal; }
+// By StopPoint.
+constexpr std::array<std::string_view, 5> kAnswers{
+    "stopping; no step is finished yet, so there is nothing to save",
+    "stopping; the unfinished step is dropped, the last finished one saved",
+    "stopping after this step, which will be saved",
+    "stopping after this evaluation; its step will be saved",
+    "stopping when the checkpoint is saved",
+};
+
+volatile std::sig_atomic_t received_signal = 0;
+std::atomic<bool> asked_to_end = false;  // by SIGINT or SIGTERM
+std::atomic<StopPoint> stop_point = StopPoint::kAfterStep;
+std::atomic<bool> speaks = false;
+std::atomic<bool> on_terminal = false;
+static_assert(std::atomic<StopPoint>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+
+// Everything from here to on_signal() is async-signal-safe: no memory, no locks, one write().
+void append(std::array<char, 256>& line, size_t& size, std::string_view text) {
+  const size_t count = std::min(text.size(), line.size() - size);
+  std::copy_n(text.data(), count, line.data() + size);
+  size += count;
+}
+
+void answer() {
+  std::array<char, 256> line;  // NOLINT: what is written is filled
+  size_t size = 0;
+  if (on_terminal) append(line, size, "\n");  // behind a progress bar and the terminal's ^C
+  append(line, size, "mpretrain: ");
+  append(line, size, kAnswers[static_cast<size_t>(stop_point.load())]);
+  append(line, size, "; a second Ctrl-C or SIGTERM ends the run at once\n");
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), size);
+}
+
+// Ends the process, in the thread that this is called on, as soon as the handler returns.
+void end_by(int signal) {
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+// Two threads may be in here at once, each with a signal of its own.
+void on_signal(int signal) {
+  const int error = errno;
+  const bool again = received_signal != 0;
+  received_signal = signal;
+  if (signal != SIGUSR1 && asked_to_end.exchange(true))
+    end_by(signal);
+  else if (speaks && !(again && signal == SIGUSR1))
+    answer();
+  errno = error;
+}
 
 }  // namespace
 
-StopSignal::StopSignal() {
+StopSignal::StopSignal(Voice voice) {
   received_signal = 0;
+  asked_to_end = false;
+  speaks = voice == Voice::kSpeaks;
+  on_terminal = ::isatty(STDERR_FILENO) != 0;
   struct sigaction action = {};
   action.sa_handler = on_signal;
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  action.sa_flags = SA_RESTART;
+  for (const int signal : kSignals) sigaddset(&action.sa_mask, signal);
   for (const int signal : kSignals) sigaction(signal, &action, nullptr);
 }
 
 StopSignal::~StopSignal() {
-  for (const int signal : kSignals) std::signal(signal, SIG_DFL);
+  for (const int signal : kSignals) {
+    struct sigaction now = {};
+    sigaction(signal, nullptr, &now);
+    if (now.sa_handler == on_signal) std::signal(signal, SIG_DFL);
+  }
 }
 
 int StopSignal::received() { return received_signal; }
+void StopSignal::stops(StopPoint point) { stop_point = point; }
+void StopSignal::ignore_termination() { std::signal(SIGTERM, SIG_IGN); }
 
 }  // namespace mpt

@@ -24,8 +24,10 @@
 namespace mpt {
 namespace {
 
+// One that was stopped or failed before its first step is finished has left nothing to go on from, and may be
+// started again.
 bool holds_a_run(FileSystem& fs, const RunConfig& config) {
-  return fs.exists(metrics_path(config)) || fs.exists(checkpoint_directory(config));
+  return has_metrics(fs, config) || !CheckpointStore(fs, checkpoint_directory(config), {}).list().empty();
 }
 
 // The checkpoint to continue from, verified; none to start anew. `resume` is "", "auto", "latest" or a path.
@@ -112,24 +114,39 @@ RunConfig with_steps(RunConfig config, int64_t least) {
   return config;
 }
 
+// How a run that was stopped goes on: from `checkpoint`, "" where none of its steps is finished.
+std::string stop_report(const RunConfig& config, const TrainCommand& command, const std::string& checkpoint) {
+  if (checkpoint.empty()) return "no step was finished, so nothing is saved; the same command starts it anew";
+  const bool own = checkpoint.starts_with(checkpoint_directory(config) + "/");
+  return fmt::format("saved in {}. Go on with --config {}{} --resume {}", checkpoint, command.config,
+                     command.overrides.empty() ? "" : ", the same --set", own ? "latest" : checkpoint);
+}
+
 class TrainingRun {
  public:
   // `sharing`: ranks, this one included, that take memory from the same device.
   TrainingRun(const RunConfig& config, Device& device, Collectives* ranks, int64_t sharing)
       : config_(config), device_(device), ranks_(ranks), group_(rank_group(ranks)), sharing_(sharing) {}
 
-  void run(const std::string& resume) {
+  TrainEnd run(const TrainCommand& command) {
     const ProductRate rate = prepare();
     on_first([&] { start_directory(fs_, config_, lock_); });
-    const std::optional<std::string> checkpoint = checkpoint_to_resume(fs_, config_, resume, group_);
+    const std::optional<std::string> checkpoint = checkpoint_to_resume(fs_, config_, command.resume, group_);
     print_start(config_, device_, *trainer_, rate, ranks_, run_directory(config_));
     if (checkpoint) on_first([&] { check_run_tokenizer(fs_, config_, *checkpoint); });
     start_from(checkpoint);
     on_first([&] { write_run_files(fs_, config_, checkpoint); });
-    const StopSignal stop;
+    const StopSignal stop(voice());
     const bool complete = trainer_->run(rate.flops_per_second * double(group_.size));
-    spdlog::info("{}: {} at step {} of {}", config_.name, complete ? "complete" : "stopped by a signal",
-                 trainer_->current_step(), total_steps(config_));
+    if (complete) {
+      spdlog::info("{}: complete at step {} of {}", config_.name, trainer_->current_step(),
+                   total_steps(config_));
+      return TrainEnd::kComplete;
+    }
+    spdlog::info("{}: stopped by a signal at step {} of {}; {}", config_.name, trainer_->current_step(),
+                 total_steps(config_), stop_report(config_, command, trainer_->last_checkpoint()));
+    if (ranks_ != nullptr) StopSignal::ignore_termination();
+    return TrainEnd::kStopped;
   }
 
   // Of a new run, of which nothing is written. `profile` is that of the device.
@@ -137,7 +154,7 @@ class TrainingRun {
     const ProductRate rate = prepare();
     print_start(config_, device_, *trainer_, rate, ranks_, "a profile, of which nothing is written");
     trainer_->initialize();
-    const StopSignal stop;
+    const StopSignal stop(voice());
     trainer_->run_unrecorded(kUnprofiledSteps);
     profile.clear();
     trainer_->run_unrecorded(steps);
@@ -155,6 +172,9 @@ class TrainingRun {
     trainer_.emplace(config_, device_, fs_, ranks_);
     if (ranks_ != nullptr) check_same_start(*ranks_, config_, trainer_->training_data());
     return rate;
+  }
+  [[nodiscard]] StopSignal::Voice voice() const {
+    return group_.rank == 0 ? StopSignal::Voice::kSpeaks : StopSignal::Voice::kSilent;
   }
   void on_first(const std::function<void()>& work) {
     together(group_, [&] {
@@ -179,7 +199,7 @@ class TrainingRun {
 
 }  // namespace
 
-void run_train(const TrainCommand& command) {
+TrainEnd run_train(const TrainCommand& command) {
   const RankEnvironment environment = rank_environment();
   quieten_unless_leading(environment);
   const RunConfig loaded = load_run_config(command.config, command.overrides);
@@ -192,8 +212,14 @@ void run_train(const TrainCommand& command) {
   std::optional<ProfilingDevice> profiling;
   if (command.profile_steps) profiling.emplace(*device, profile.emplace());
   TrainingRun run(config, profiling ? *profiling : *device, ranks.collectives(), sharing);
-  or_abort(ranks.collectives(),
-           [&] { profile ? run.profile(*command.profile_steps, *profile) : run.run(command.resume); });
+  TrainEnd end = TrainEnd::kComplete;
+  or_abort(ranks.collectives(), [&] {
+    if (profile)
+      run.profile(*command.profile_steps, *profile);
+    else
+      end = run.run(command);
+  });
+  return end;
 }
 
 void run_plan(const PlanCommand& command) {

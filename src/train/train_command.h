@@ -18,7 +18,9 @@ struct TrainCommand {
 // Steps before the first that counts in a profile.
 inline constexpr int64_t kUnprofiledSteps = 3;
 
-void run_train(const TrainCommand& command);
+enum class TrainEnd : uint8_t { kComplete, kStopped };  // by a signal; what is finished is saved
+
+TrainEnd run_train(const TrainCommand& command);
 
 enum class PlanFormat : uint8_t { kText, kJson };
 

@@ -12,7 +12,6 @@
 #include "train/ranks.h"
 #include "train/resume_check.h"
 #include "train/run_data.h"
-#include "train/stop_signal.h"
 #include "train/throughput.h"
 
 namespace mpt {
@@ -20,6 +19,10 @@ namespace mpt {
 std::string run_directory(const RunConfig& config) { return config.output_dir + "/" + config.name; }
 std::string checkpoint_directory(const RunConfig& config) { return run_directory(config) + "/checkpoints"; }
 std::string metrics_path(const RunConfig& config) { return run_directory(config) + "/metrics.jsonl"; }
+bool has_metrics(FileSystem& fs, const RunConfig& config) {
+  const std::string path = metrics_path(config);
+  return fs.exists(path) && fs.file_size(path) > 0;
+}
 
 struct Trainer::Journal {
   Journal(FileSystem& fs, const RunConfig& config, const StepLog::Options& options)
@@ -61,7 +64,7 @@ Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs, Collec
           fs, checkpoint_directory(config),
           {.keep_last = config.checkpoint.keep_last, .keep_every_steps = config.checkpoint.keep_every_steps}),
       saver_(checkpoints_, device, rank_group(ranks)),
-      work_(model_, micro_batches(config.batch, shape_), device) {}
+      work_(model_, micro_batches(config.batch, shape_), device, ranks) {}
 
 // What is still under way beside this thread reads memory that goes now.
 Trainer::~Trainer() {
@@ -88,6 +91,7 @@ void Trainer::load(const std::string& checkpoint) {
   model_.weights_changed();
   model_.optimizer.states_loaded();
   step_ = last_saved_ = saved.step;
+  last_checkpoint_ = checkpoint;
   tokens_ = saved.tokens;
   skipped_ = saved_count(saved, checkpoint, "skipped_steps");
 }
@@ -102,9 +106,11 @@ Batch Trainer::next_batch() {
 
 // The host waits for the device once, at the end: what a step needs is written before, and whether it is an
 // update at all is decided on the device.
-StepRecord Trainer::step() {
+std::optional<StepRecord> Trainer::step(Journal* journal) {
   const Range range(device_, "step");
+  StopSignal::stops(stop_point());
   const auto start = std::chrono::steady_clock::now();
+  const int64_t cursor = loader_.cursor(), tokens = tokens_;
   const Batch batch = next_batch();
   ++step_;
   tokens_ += batch.valid_targets;
@@ -114,7 +120,12 @@ StepRecord Trainer::step() {
   record.lr_additive = factor * config_.optimizer.lr_additive;
   record.lr_multiplicative = factor * config_.optimizer.lr_multiplicative;
   stage(batch);
-  enqueue(record);
+  if (!enqueue(record, journal)) {
+    --step_;
+    tokens_ = tokens;
+    loader_.seek(cursor);
+    return std::nullopt;
+  }
   device_.synchronize();
   const StepControl& control = model_.optimizer.control();
   record.loss = work_.loss() / double(batch.valid_targets);
@@ -125,20 +136,41 @@ StepRecord Trainer::step() {
   return record;
 }
 
+StopPoint Trainer::stop_point() const {
+  if (!work_.can_be_left()) return StopPoint::kAfterStep;
+  return step_ == 0 ? StopPoint::kWithinFirstStep : StopPoint::kWithinStep;
+}
+
 // A state that is being saved is read until the update, for which the host must wait then; what a step
 // prepares may belong to it (projections of Apollo-E).
-void Trainer::enqueue(StepRecord& record) {
+bool Trainer::enqueue(StepRecord& record, Journal* journal) {
   const StepScalars scalars = scalars_of(record);
-  if (!surveyed() && !saver_.busy()) {
+  if (!work_.can_be_left() && !surveyed() && !saver_.busy()) {
     model_.optimizer.prepare(scalars);
-    return work_.enqueue();
+    work_.enqueue();
+    return true;
   }
-  work_.enqueue_gradients();
+  if (!try_gradients(journal)) return false;
   if (surveyed()) device_.synchronize();
   saver_.before_update();
-  if (surveyed()) return update_surveyed(record, scalars);
-  model_.optimizer.prepare(scalars);
-  work_.enqueue_update();
+  if (surveyed()) {
+    update_surveyed(record, scalars);
+  } else {
+    model_.optimizer.prepare(scalars);
+    work_.enqueue_update();
+  }
+  return true;
+}
+
+bool Trainer::try_gradients(Journal* journal) {
+  if (!work_.can_be_left()) {
+    work_.enqueue_gradients();
+    return true;
+  }
+  StepWork::Attempt attempt{.seconds_of_last = seconds_};
+  if (journal != nullptr)
+    attempt.begins = [&](int64_t i, int64_t of) { journal->steps.micro_batch_begins(step_, i, of); };
+  return work_.try_gradients(attempt);
 }
 
 void Trainer::stage(const Batch& batch) {
@@ -194,6 +226,7 @@ void Trainer::check_replicas() {
 
 void Trainer::evaluate_into(StepRecord& record) {
   const Range range(device_, "evaluation");
+  StopSignal::stops(StopPoint::kAfterEvaluation);
   model_.publish_weights();
   record.validation = evaluate(model_.llama, *validation_data_,
                                {.rows_per_batch = rank_step(config_.batch, shape_.size).micro_batch_rows,
@@ -209,10 +242,15 @@ void Trainer::handle_nonfinite(const StepRecord& record, Journal* journal) {
   report_save(saver_.finish());  // a state from before, which is good
   if (config_.train.nonfinite_policy == NonfinitePolicy::kRollback) return roll_back(record, journal);
   throw error(
-      "step {}: loss {} and gradient norm {} are not both finite; train.nonfinite_policy=skip_step would "
-      "leave such steps out, rollback would go back to the last checkpoint and go on behind their data. "
-      "Nothing saved before is touched",
-      record.step, record.loss, record.grad_norm);
+      "step {}: loss {} and gradient norm {} are not both finite, so the run ends here and the step changed "
+      "no "
+      "weight ({}). To go on, resume with --set train.nonfinite_policy=skip_step, which leaves such steps "
+      "out, or "
+      "=rollback, which goes back to the last checkpoint and on behind their data; or start again with a "
+      "lower "
+      "learning rate",
+      record.step, record.loss, record.grad_norm,
+      last_checkpoint_.empty() ? "nothing is saved" : "the last checkpoint is " + last_checkpoint_);
 }
 
 // The state of the last good checkpoint, and the data behind the step that failed.
@@ -257,12 +295,14 @@ TrainState Trainer::state() const {
 // Lines of metrics are on the storage device before a checkpoint counts that says they are there.
 void Trainer::save(Journal* journal) {
   if (last_saved_ == step_) return;
+  StopSignal::stops(StopPoint::kAfterSaving);
   report_save(saver_.finish());
   warn_of_frozen_scales();
   if (journal != nullptr) journal->metrics.sync();
   model_.publish_weights();
   saver_.begin({.state = state(), .resting = model_.parts_to_save(), .changing = model_.changing_parts()});
   last_saved_ = step_;
+  last_checkpoint_ = checkpoints_.path_of(step_);
   rollbacks_ = 0;
   if (!config_.checkpoint.async) report_save(saver_.finish());
 }
@@ -276,25 +316,28 @@ void Trainer::report_save(const std::optional<SaveReport>& report) const {
 struct Trainer::Word {
   int64_t signal;
   uint64_t data_hash;
+  double seconds;
 };
 
 void Trainer::exchange_words(StepRecord& record) {
-  const Word mine{StopSignal::received(), record.data_hash};
+  const Word mine{StopSignal::received(), record.data_hash, record.seconds};
   std::vector<Word> all{mine};
   if (ranks_ != nullptr) {
     all.resize(size_t(shape_.size));
     rank_group(ranks_).gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
   }
   record.data_hash = 0;
+  seconds_ = 0;
   for (const Word& word : all) {
     stopping_ |= word.signal != 0;
     record.data_hash += word.data_hash;
+    seconds_ = std::max(seconds_, word.seconds);
   }
 }
 
 std::unique_ptr<Trainer::Journal> Trainer::open_journal(double product_rate) {
   if (!shape_.leads()) return nullptr;
-  const bool continued = fs_.exists(metrics_path(config_));
+  const bool continued = has_metrics(fs_, config_);
   auto journal = std::make_unique<Journal>(
       fs_, config_,
       StepLog::Options{.first_step = step_,
@@ -308,26 +351,29 @@ std::unique_ptr<Trainer::Journal> Trainer::open_journal(double product_rate) {
 bool Trainer::run(double product_rate) {
   const std::unique_ptr<Journal> journal = open_journal(product_rate);
   while (step_ < total_steps_ && !stopping_) {
-    StepRecord record = step();
-    exchange_words(record);
+    std::optional<StepRecord> record = step(journal.get());
+    if (!record) break;
+    exchange_words(*record);
     report_save(saver_.poll());
     check_replicas();
-    if (validation_data_ && due(config_.eval.every_steps)) evaluate_into(record);
-    if (journal) journal->steps.record(record);
-    if (record.skipped) handle_nonfinite(record, journal.get());
+    if (validation_data_ && due(config_.eval.every_steps)) evaluate_into(*record);
+    if (journal) journal->steps.record(*record);
+    if (record->skipped) handle_nonfinite(*record, journal.get());
     if (due(config_.checkpoint.every_steps)) save(journal.get());
   }
   if (journal) journal->steps.finish();
   if (step_ > 0) save(journal.get());
+  StopSignal::stops(StopPoint::kAfterSaving);
   report_save(saver_.finish());
   return step_ == total_steps_;
 }
 
 void Trainer::run_unrecorded(int64_t steps) {
   for (int64_t i = 0; i < steps && !stopping_; ++i) {
-    StepRecord record = step();
-    exchange_words(record);
-    if (record.skipped) handle_nonfinite(record, nullptr);
+    std::optional<StepRecord> record = step(nullptr);
+    if (!record) break;
+    exchange_words(*record);
+    if (record->skipped) handle_nonfinite(*record, nullptr);
   }
 }
 

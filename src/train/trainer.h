@@ -17,6 +17,7 @@
 #include "train/run_model.h"
 #include "train/step_log.h"
 #include "train/step_work.h"
+#include "train/stop_signal.h"
 
 namespace mpt {
 
@@ -34,15 +35,17 @@ class Trainer {
   // seed; logs every other key of the config that has changed since.
   void resume(const std::string& checkpoint);
 
-  // Trains to the last step, or to a signal that any rank gets; either way the last state is saved.
-  // `product_rate` is the limit of all devices for the step lines, FLOP/s. Returns true if the run is
-  // complete.
+  // Trains to the last step, or to a signal that any rank gets (stop_signal.h); either way the state of the
+  // last finished step is saved. `product_rate` is the limit of all devices for the step lines, FLOP/s.
+  // Returns true if the run is complete.
   bool run(double product_rate);
 
   // Trains so many steps more, of which nothing is written. Not beside run().
   void run_unrecorded(int64_t steps);
 
   [[nodiscard]] int64_t current_step() const { return step_; }
+  // The checkpoint of the current step after run(), be it that it was saved or loaded; "" if there is none.
+  [[nodiscard]] const std::string& last_checkpoint() const { return last_checkpoint_; }
   [[nodiscard]] const SequenceSource& training_data() const { return *train_data_; }
   [[nodiscard]] const SequenceSource* validation_data() const { return validation_data_.get(); }
   [[nodiscard]] const MemoryUse& memory() const { return allocator_->use(); }
@@ -51,9 +54,12 @@ class Trainer {
   struct Journal;  // of the run, kept by rank 0: null on others
 
   [[nodiscard]] std::unique_ptr<Journal> open_journal(double product_rate);
-  StepRecord step();
+  // Nothing if a signal came before the update: the step is left, and all is as before it.
+  std::optional<StepRecord> step(Journal* journal);
   Batch next_batch();
-  void enqueue(StepRecord& record);
+  [[nodiscard]] bool enqueue(StepRecord& record, Journal* journal);
+  [[nodiscard]] bool try_gradients(Journal* journal);
+  [[nodiscard]] StopPoint stop_point() const;
   void stage(const Batch& batch);
   [[nodiscard]] StepScalars scalars_of(const StepRecord& record) const;
   void update_surveyed(StepRecord& record, StepScalars scalars);
@@ -84,18 +90,22 @@ class Trainer {
   CheckpointStore checkpoints_;
   CheckpointSaver saver_;
   StepWork work_;
-  int64_t step_ = 0;         // optimizer steps done
-  int64_t skipped_ = 0;      // of them without an update
-  int64_t tokens_ = 0;       // predicted so far
-  int64_t rollbacks_ = 0;    // since the last checkpoint that was saved
-  int64_t frozen_ = 0;       // updates of FP8 scales without effect that were warned of
-  bool stopping_ = false;    // a signal came to one of the ranks
-  int64_t last_saved_ = -1;  // step of the newest checkpoint of this process, committed or on its way
+  int64_t step_ = 0;             // optimizer steps done
+  int64_t skipped_ = 0;          // of them without an update
+  int64_t tokens_ = 0;           // predicted so far
+  int64_t rollbacks_ = 0;        // since the last checkpoint that was saved
+  int64_t frozen_ = 0;           // updates of FP8 scales without effect that were warned of
+  bool stopping_ = false;        // a signal came to one of the ranks
+  double seconds_ = 0;           // that the last step took, on the slowest rank
+  int64_t last_saved_ = -1;      // step of the newest checkpoint of this process, committed or on its way
+  std::string last_checkpoint_;  // where that is
 };
 
 // runs/<name> and what lies in it.
 std::string run_directory(const RunConfig& config);
 std::string checkpoint_directory(const RunConfig& config);
 std::string metrics_path(const RunConfig& config);
+// Whether there is a line in metrics.jsonl, of a step or an event.
+bool has_metrics(FileSystem& fs, const RunConfig& config);
 
 }  // namespace mpt

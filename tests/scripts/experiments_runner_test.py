@@ -85,6 +85,18 @@ class Running(WithFakes):
         self.assertFalse(runner.run(cells), "failed cells are not run again in the same session")
         self.assertEqual(self.starts(cells[2]), 1)
 
+    def test_a_cell_that_somebody_else_stops_has_not_failed_and_goes_on_at_the_next_start(self):
+        self.plan(s1="stopped", s2="ok")
+        cells, told = self.cells(1, 2), io.StringIO()
+        runner = self.make(retries=1, report=progress.LiveTable("sweep", 2, told))
+        self.assertFalse(runner.run(cells), "a result is missing")
+        self.assertEqual(self.states(runner), ["stopped", "finished"])
+        self.assertIn("stopped by a signal; the next start goes on", told.getvalue())
+        self.assertNotIn("FAILED", told.getvalue())
+        self.assertEqual(self.starts(cells[0]), 1, "who stopped it does not want it back")
+        self.plan()
+        self.assertTrue(self.make().run(cells))
+
     def test_last_words_are_those_of_the_last_start(self):
         self.plan(s1="killed")
         self.make().run(self.cells(1))
@@ -151,6 +163,67 @@ class Running(WithFakes):
         arguments = running.arguments(cell, place)
         for text in ("data.shuffle=false", "train.tokens=null", "device.threads=3", f"name={cell.name(self.at)}"):
             self.assertIn(text, arguments)
+
+
+# A program under mpirun.sh or slurm.sbatch: tells what signals it gets and ends at SIGUSR1 with $ENDS, at SIGTERM
+# with 9.
+UNDER_LAUNCHER = '''#!/usr/bin/env bash
+trap 'echo USR1 >>"$SAID"; if [ "$ENDS" != never ]; then exit "$ENDS"; fi' USR1
+trap 'echo TERM >>"$SAID"; exit 9' TERM
+echo started >>"$SAID"
+while true; do sleep 0.02; done
+'''
+
+
+class LaunchScripts(WithFakes):
+    def start(self, command, ends):
+        program, self.said = self.directory / "mpretrain", self.directory / "said"
+        program.write_text(UNDER_LAUNCHER, encoding="utf-8")
+        program.chmod(0o755)
+        self.said.write_text("", encoding="utf-8")
+        environment = {**os.environ, "MPRETRAIN": str(program), "SAID": str(self.said), "ENDS": str(ends),
+                       "SLURM_JOB_ID": "17"}
+        process = subprocess.Popen(["bash", *command], env=environment, start_new_session=True)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.heard("started")
+        return process
+
+    def heard(self, *words):
+        wait_for(lambda: self.said.read_text(encoding="utf-8").split() == list(words), f"the program to say {words}")
+
+    def test_mpirun_ends_with_the_status_of_a_run_that_was_stopped(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            process = self.start([ROOT / "scripts/launch/mpirun.sh", "2"], 75)
+            process.send_signal(number)
+            self.assertEqual(process.wait(30), 75)
+            self.heard("started", "USR1")
+
+    def test_mpirun_passes_the_second_signal_on_as_one_that_kills(self):
+        process = self.start([ROOT / "scripts/launch/mpirun.sh", "2"], "never")
+        process.send_signal(signal.SIGINT)
+        self.heard("started", "USR1")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(30), 9)
+        self.heard("started", "USR1", "TERM")
+
+    def requeued(self):
+        calls = self.slurm / "calls"
+        return calls.exists() and "scontrol requeue 17" in calls.read_text(encoding="utf-8")
+
+    def test_slurm_requeues_what_is_not_done_when_the_time_is_up(self):
+        for status, requeued in ((75, True), (0, False), (1, False)):
+            (self.slurm / "calls").unlink(missing_ok=True)
+            process = self.start([ROOT / "scripts/launch/slurm.sbatch"], status)
+            process.send_signal(signal.SIGUSR1)
+            self.assertEqual(process.wait(30), status)
+            self.assertEqual(self.requeued(), requeued, status)
+
+    def test_slurm_does_not_requeue_what_was_stopped_otherwise(self):
+        process = self.start([ROOT / "scripts/launch/slurm.sbatch"], 75)
+        subprocess.run(["pkill", "-USR1", "-P", str(process.pid)], check=True)
+        self.assertEqual(process.wait(30), 75)
+        self.assertFalse(self.requeued())
 
 
 # A runner in a process of its own, which can be killed.

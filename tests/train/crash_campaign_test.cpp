@@ -141,7 +141,7 @@ void strike(Blow blow, const std::string& run, Draws& draws) {
 
 struct Campaign {
   int blows = 0;       // that ended a run before it was done
-  int stops = 0;       // of them with exit code 0, saved
+  int stops = 0;       // of them with exit code 75, saved
   int64_t lost = 0;    // steps that had to be made again
   double longest = 0;  // seconds from a blow to the end of all processes
   std::array<int, kBlows> by_kind{};
@@ -182,7 +182,7 @@ class Kills : public testing::TestWithParam<int> {
     ++campaign.blows;
     ++campaign.by_kind[size_t(blow)];
     campaign.longest = std::max(campaign.longest, seconds);
-    if (result.exit_code == 0) ++campaign.stops;
+    if (result.exit_code == 75) ++campaign.stops;
     return true;
   }
 
@@ -218,7 +218,7 @@ TEST_P(Kills, AtAnyMoment) {
   std::cout << fmt::format(
       "{} rank(s): {} runs broken off (one rank killed {}, all killed {}, all and mpirun killed {}, one "
       "terminated {}, "
-      "all terminated {}); {} saved and ended with code 0; {} steps made again; at most {:.1f} s until all "
+      "all terminated {}); {} saved and ended with code 75; {} steps made again; at most {:.1f} s until all "
       "had "
       "ended\n",
       GetParam(), campaign.blows, campaign.by_kind[0], campaign.by_kind[1], campaign.by_kind[2],

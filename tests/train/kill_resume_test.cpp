@@ -65,7 +65,7 @@ TEST(KillResume, ATerminatedRunSavesAndSaysSo) {
   std::vector<std::string> shell{"-c", script, MPT_PROGRAM};
   shell.insert(shell.end(), arguments.begin(), arguments.end());
   const ProgramResult result = run_program(shell, {.program = "/bin/sh"});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.exit_code, 75) << result.err;
   EXPECT_NE(result.err.find("stopped by a signal"), std::string::npos) << result.err;
   const CheckpointStore store(posix_file_system(), directory / "runs/run/checkpoints", {});
   EXPECT_TRUE(store.latest_good().has_value());

@@ -8,7 +8,8 @@ A launcher has
                     is told of all new tasks, and that jobs of them may run at a time, before any of them is run
     run(task, log, stop)
                     runs one to its end, its output going to the end of the open file <work>/<name>.log; returns how it
-                    ended, in words, or None if it has not ended: it stays in a queue
+                    ended, in words, STOPPED if it was stopped and can go on, or None if it has not ended: it stays in
+                    a queue
 """
 
 import os
@@ -24,6 +25,8 @@ from .slurm import Slurm, executable
 SCRIPTS = configuration.ROOT / "scripts/launch"
 WITH_PARENT = str(configuration.ROOT / "scripts/reproduce/experiments/with_parent.py")
 MACHINE = "sweep: machine "  # begins the line of a log that says where the run was; array_cell.sh writes it, too
+STOPPED_STATUS = 75  # of mpretrain: a signal stopped it, and what it had done is saved
+STOPPED = "stopped by a signal; the next start goes on from its checkpoint"
 ACCEPTED = "local, mpirun:RANKS, torchrun:RANKS, slurm or slurm:RANKS"
 
 
@@ -60,6 +63,8 @@ class Processes:
 
 def ending(code):
     """An exit status in words."""
+    if code == STOPPED_STATUS:
+        return STOPPED
     if code >= 0:
         return f"ended with status {code}"
     try:

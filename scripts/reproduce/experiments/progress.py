@@ -159,7 +159,7 @@ class LiveTable:
         self._erase()
         for cell in ended:
             self.told.add(cell)
-            if statuses[cell].state in TOLD:
+            if statuses[cell].state in TOLD or statuses[cell].error:
                 print(self._ended_line(cell, statuses), file=self.file)
         if not goes_on:
             print(self._summary(statuses), file=self.file)
@@ -170,7 +170,7 @@ class LiveTable:
     def _ended_line(self, cell, statuses):
         status = statuses[cell]
         what = {"finished": f"loss {status.result.val_loss:.4f}" if status.result else "", "diverged": "diverged",
-                "failed": f"FAILED: {status.error}"}[status.state]
+                "failed": f"FAILED: {status.error}", "stopped": status.error}[status.state]
         which = label(cell, common_changes(statuses))
         return f"{self.name} {len(self.told)}/{len(statuses)} {which}: {what} | {duration(status.seconds)}"
 

@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass, field
 
 from . import configuration
-from .launch import MACHINE, Task
+from .launch import MACHINE, STOPPED, Task
 from .ledger import Result
 from .machine import machine
 from .slurm import LaunchError
@@ -56,7 +56,7 @@ class Status:
 
     metrics: pathlib.Path  # where its progress can be read
     state: str = "waiting"  # waiting | elsewhere (another process runs it) | running | finished | diverged | failed |
-    #                         queued (left in a queue) | stopped
+    #                         queued (left in a queue) | stopped (can go on; with an error where nobody asked the runner)
     error: str = ""
     started: float = math.nan  # by time.monotonic()
     seconds: float = 0.0  # in this session
@@ -179,7 +179,7 @@ class Runner:
         return known
 
     def run(self, cells):
-        """True if none of the cells failed; all have a result then, unless they are left in a queue.
+        """True if none of the cells failed or was stopped by itself; all have a result then, unless they are left in a queue.
 
         Several threads may call it, for the same cells too. Raises Stopped if the sweep was asked to stop, LaunchError
         if nothing can be started.
@@ -196,7 +196,7 @@ class Runner:
             raise
         self._show()
         self._raise(todo)
-        return all(self.statuses[cell].state != "failed" for cell in todo)
+        return all(self.statuses[cell].state not in ("failed", "stopped") for cell in todo)
 
     def _same(self, cell):
         """The first cell with the same fingerprint: two spellings of one run are one run."""
@@ -269,13 +269,15 @@ class Runner:
     def _conclude(self, cell, status, ended):
         end = time.monotonic() + self.launcher.settle_seconds
         status.result = self.result(cell)
-        while ended and not status.result and time.monotonic() < end and not self.stop:
+        while ended not in (None, STOPPED) and not status.result and time.monotonic() < end and not self.stop:
             time.sleep(1)
             status.result = self.result(cell)
         if status.result:
             status.state = status.result.state
         elif self.stop:
             status.state = "stopped"
+        elif ended == STOPPED:  # by somebody else
+            status.state, status.error = "stopped", ended
         else:
             status.state = "failed" if ended else "queued"
 
