@@ -12,6 +12,7 @@
 #   --suite NAME     of the distribution (default: bookworm)
 #   --mirror URL     of its packages (default: where this machine has that suite from)
 #   --work DIR       bare roots, logs and results (default: build/fresh)
+#   --cache DIR      compiles through ccache, which is then installed beforehand too: proves the same, says less of the time
 #   --output FILE    also writes the table as Markdown
 #   --keep           leaves the roots of the cases for a look
 #
@@ -23,6 +24,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 suite=bookworm
 mirror=
 work=$root/build/fresh
+cache=
 output=
 keep=no
 cases=()
@@ -33,6 +35,7 @@ while [ $# -gt 0 ]; do
     --suite) suite=$(value_of "$@"); shift 2 ;;
     --mirror) mirror=$(value_of "$@"); shift 2 ;;
     --work) work=$(value_of "$@"); shift 2 ;;
+    --cache) cache=$(value_of "$@"); shift 2 ;;
     --output) output=$(value_of "$@"); shift 2 ;;
     --keep) keep=yes; shift ;;
     -h | --help) usage; exit 0 ;;
@@ -84,11 +87,12 @@ in_root() {
   unshare --mount --pid --fork --kill-child bash -c '
     mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" || exit 125
     if [ -n "$2" ]; then mkdir -p "$1/usr/local/cuda" && mount --rbind "$2" "$1/usr/local/cuda" || exit 125; fi
+    if [ -n "$3" ]; then mkdir -p "$1/var/cache/ccache" && mount --bind "$3" "$1/var/cache/ccache" || exit 125; fi
     directory=$1
-    shift 2
+    shift 3
     exec chroot "$directory" /usr/bin/env -i HOME=/root TERM=dumb \
       PATH=/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"' \
-    in_root "$directory" "$cuda" "$@" </dev/null
+    in_root "$directory" "$cuda" "$cache" "$@" </dev/null
 }
 
 preinstall() {  # DIRECTORY PACKAGE...
@@ -115,7 +119,7 @@ run_command() {  # NUMBER COMMAND
   fi
   if [ $code -ne 0 ]; then failures=$((failures + 1)) && tail -n 30 "$log"; fi
   say "check_fresh: $name, $1 of ${#sequence[@]}: exit code $code after $((SECONDS - start)) s, log: $log"
-  printf '%s\t' "$name" "$who" "${installed:-nothing}" "$1" "$2" "$code" $((SECONDS - start)) "$load" "$commit" >>"$results"
+  printf '%s\t' "$name" "$who" "${installed:-nothing}${cuda:+ (CUDA toolkit)}" "$1" "$2" "$code" $((SECONDS - start)) "$load" "$commit" >>"$results"
   date -u +%Y-%m-%d >>"$results"
 }
 PATH_OF_USERS=/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin
@@ -127,7 +131,7 @@ run_case() {
     user) sequence=("$tests" "$quickstart" "$tests" "$quickstart") who=user home=/home/user installed=sudo ;;
     gtest) sequence=("$quickstart" "$tests") installed=libgtest-dev ;;
     nvcc)
-      sequence=("$tests") cuda=${CUDA_HOME:-/usr/local/cuda} installed="CUDA toolkit"
+      sequence=("$tests") cuda=${CUDA_HOME:-/usr/local/cuda}
       if [ ! -x "$cuda/bin/nvcc" ]; then
         say "check_fresh: nvcc: not run: no CUDA toolkit in $cuda"
         return
@@ -137,7 +141,15 @@ run_case() {
   rm -rf "$directory"
   mkdir -p "$work/roots"
   cp -a "$work/bare-$suite" "$directory"
-  if [ "$name" != nvcc ]; then preinstall "$directory" ${installed:+"$installed"}; fi
+  if [ -n "$cache" ]; then installed="${installed:+$installed }ccache"; fi
+  # shellcheck disable=SC2086  # a list of packages
+  preinstall "$directory" $installed
+  if [ -n "$cache" ]; then  # the same for all cases, wherever the clone lies
+    say "cache_dir = /var/cache/ccache
+umask = 000
+base_dir = $home/mpretrain
+hash_dir = false" >"$directory/etc/ccache.conf"
+  fi
   if [ $who != root ]; then
     in_root "$directory" useradd --create-home --shell /bin/bash $who
     say "$who ALL=(ALL) NOPASSWD: ALL" >"$directory/etc/sudoers.d/$who"
@@ -187,6 +199,7 @@ unshare --mount true 2>/dev/null || not_run "this machine allows no mount namesp
 
 mkdir -p "$work/logs"
 work=$(cd "$work" && pwd)
+if [ -n "$cache" ]; then mkdir -p "$cache" && chmod 777 "$cache" && cache=$(cd "$cache" && pwd); fi
 results=$work/results.tsv
 touch "$results"
 cuda=
