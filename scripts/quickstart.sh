@@ -32,7 +32,11 @@ stage=start
 stage_number=0
 report_failure() {
   local code=$?
-  if [ $code -ne 0 ]; then printf '\nquickstart: FAILED in stage: %s (exit code %d)\n' "$stage" $code >&2; fi
+  if [ $code -eq 75 ]; then
+    printf '\nquickstart: stopped in stage: %s; run it again to go on\n' "$stage" >&2
+  elif [ $code -ne 0 ]; then
+    printf '\nquickstart: FAILED in stage: %s (exit code %d)\n' "$stage" $code >&2
+  fi
 }
 trap report_failure EXIT
 
