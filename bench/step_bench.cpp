@@ -176,7 +176,7 @@ void training_step(benchmark::State& state, const Shape& shape, const Regime& re
   RunConfig config = config_of(shape, regime, rule);
   config.device.type = DeviceType::kCpu;
   const std::unique_ptr<Device> device = make_device(config.device);
-  const double limit = measured_product_rate(*device).flops_per_second;
+  const double limit = measured_product_rate(*device);
   Profile profile;
   RecordingDevice recording(*device);
   ProfilingDevice profiling(recording, profile);

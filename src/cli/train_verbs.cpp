@@ -39,7 +39,8 @@ void add_train(CLI::App& program) {
 }
 
 void add_plan(CLI::App& program) {
-  CLI::App* verb = program.add_subcommand("plan", "Print parameters and memory of a run without starting it");
+  CLI::App* verb = program.add_subcommand(
+      "plan", "Print what a run takes, about how long, and whether it could start; nothing is written");
   const auto command = std::make_shared<PlanCommand>();
   add_text(*verb, "--config", command->config, kConfigHelp)->required();
   add_texts(*verb, "--set", command->overrides, kSetHelp);
@@ -47,6 +48,9 @@ void add_plan(CLI::App& program) {
             "what one of so many ranks takes and sends");
   verb->add_flag_callback(
       "--json", [command] { command->format = PlanFormat::kJson; }, "the figures as JSON");
+  verb->add_flag_callback(
+      "--check", [command] { command->check = PlanCheck::kYes; },
+      "exit with status 1 if the run could not start, and say why");
   verb->callback([command] { run_plan(*command); });
 }
 

@@ -14,22 +14,6 @@
 namespace mpt {
 namespace {
 
-template <class... Args>
-std::string row(std::string_view label, fmt::format_string<Args...> format, Args&&... args) {
-  return fmt::format("  {:<22} {}\n", label, fmt::format(format, std::forward<Args>(args)...));
-}
-
-// Thousands separated: 58,073,600.
-std::string grouped(int64_t n) {
-  const std::string digits = std::to_string(n);
-  std::string text;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
-    text += digits[i];
-  }
-  return text;
-}
-
 std::string parameters_by_kind(const std::vector<ParamSpec>& specs) {
   std::array<int64_t, EnumNames<ParamKind>::kNames.size()> elements{};
   for (const ParamSpec& spec : specs) elements[size_t(spec.kind)] += spec.elements();
@@ -119,6 +103,10 @@ std::string storage_table(const RunConfig& config, Device& device) {
   return text;
 }
 
+std::string count_of(int64_t number, std::string_view what) {
+  return fmt::format("{} {}{}", number, what, number == 1 ? "" : "es");
+}
+
 RunConfig with_micro_batch(const RunConfig& config, int64_t rows) {
   RunConfig changed = config;
   changed.batch.micro_batch_rows = rows;
@@ -126,6 +114,16 @@ RunConfig with_micro_batch(const RunConfig& config, int64_t rows) {
 }
 
 }  // namespace
+
+std::string grouped(int64_t n) {
+  const std::string digits = std::to_string(n);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
 
 std::string model_report(const RunConfig& config) {
   const LlamaConfig& m = config.model;
@@ -150,19 +148,19 @@ std::string model_report(const RunConfig& config) {
   return text;
 }
 
-namespace {
+bool knows_memory(const Device& device) {
+  return device.memory_bytes() != std::numeric_limits<int64_t>::max();
+}
 
-// A device that only plans has none of its own.
-bool is_known(int64_t memory_bytes) { return memory_bytes != std::numeric_limits<int64_t>::max(); }
+namespace {
 
 // Of a process that is about to run: where buffers take the host's memory it is beside them.
 int64_t process_bytes(const Device& device) {
   return device.backend() == Backend::kCpu ? resident_bytes() : 0;
 }
 
-std::string available_memory(Device& device) {
-  const int64_t bytes = device.memory_bytes();
-  return is_known(bytes) ? format_bytes(double(bytes)) : "not known on this machine";
+std::string available_memory(const Device& device) {
+  return knows_memory(device) ? format_bytes(double(device.memory_bytes())) : "not known on this machine";
 }
 
 }  // namespace
@@ -207,10 +205,18 @@ std::string memory_report(const RunConfig& config, Device& device, RankShape sha
   if (rows > 1)
     text += row("per row of the batch", "{:>12}",
                 format_bytes(double(use.total() - one.total()) / double(rows - 1)));
-  if (is_known(device.memory_bytes()))
-    text += row("largest micro-batch", "{:>12} rows of the {} of a step fit",
-                largest_micro_batch(config, device, shape), config.batch.rows_per_step());
+  if (knows_memory(device))
+    text +=
+        row("largest micro-batch", "{:>12} rows of the {} of a step fit",
+            largest_micro_batch(config, device, shape, device.memory_bytes()), config.batch.rows_per_step());
   return text;
+}
+
+std::string plan_report(const RunConfig& config, Device& device, RankShape shape,
+                        const std::string& transport) {
+  return model_report(config) + device_report(device) +
+         (shape.alone() ? "" : ranks_report(config, device, shape, transport)) +
+         memory_report(config, device, shape);
 }
 
 nlohmann::ordered_json plan_json(const RunConfig& config, Device& device, RankShape shape) {
@@ -240,8 +246,8 @@ nlohmann::ordered_json plan_json(const RunConfig& config, Device& device, RankSh
   return plan;
 }
 
-int64_t largest_micro_batch(const RunConfig& config, Device& device, RankShape shape) {
-  const auto fits = [&, available = device.memory_bytes()](int64_t rows) {
+int64_t largest_micro_batch(const RunConfig& config, Device& device, RankShape shape, int64_t available) {
+  const auto fits = [&](int64_t rows) {
     return planned_memory(with_micro_batch(config, rows), device, shape).total() <= available;
   };
   if (!fits(1)) return 0;
@@ -251,16 +257,104 @@ int64_t largest_micro_batch(const RunConfig& config, Device& device, RankShape s
   return rows / parts;
 }
 
+namespace {
+
+// Ranks of which each would do with the memory of one such device; 0 if no number of them helps.
+int64_t ranks_that_fit(const RunConfig& config, Device& device, RankShape shape) {
+  const int64_t most = std::min<int64_t>(config.batch.rows_per_step(), 1024);
+  for (int64_t ranks = std::max<int64_t>(2, shape.size); ranks <= most; ranks *= 2)
+    if (largest_micro_batch(config, device, {0, ranks}, device.memory_bytes()) > 0) return ranks;
+  return 0;
+}
+
+// What would make the run fit.
+std::string memory_advice(const RunConfig& config, Device& device, RankShape shape, int64_t available) {
+  if (const int64_t rows = largest_micro_batch(config, device, shape, available))
+    return fmt::format("batch.micro_batch_rows={} would fit", rows);
+  RunConfig recomputed = config;
+  recomputed.train.activation_recompute = ActivationRecompute::kBlock;
+  if (const int64_t rows = largest_micro_batch(recomputed, device, shape, available))
+    return fmt::format("train.activation_recompute=block with batch.micro_batch_rows={} would fit", rows);
+  const int64_t ranks = ranks_that_fit(config, device, shape);
+  return fmt::format("no micro-batch fits: choose a smaller model{}",
+                     ranks > 0 ? fmt::format(", or {} ranks with {} each", ranks,
+                                             format_bytes(double(device.memory_bytes())))
+                               : "");
+}
+
+}  // namespace
+
 void require_memory(const RunConfig& config, Device& device, RankShape shape, int64_t sharing) {
   const int64_t needed = planned_memory(config, device, shape).total(),
                 available = device.memory_bytes() / sharing;
   if (needed <= available) return;
-  const int64_t rows = largest_micro_batch(config, device, shape);
   throw error("this run needs {} of memory, {} are available on {}{}; {}", format_bytes(double(needed)),
               format_bytes(double(available)), device.name(),
               sharing > 1 ? fmt::format(" for each of {} ranks", sharing) : "",
-              rows > 0 ? fmt::format("batch.micro_batch_rows={} would fit", rows)
-                       : "no micro-batch fits: choose a smaller model, or train.activation_recompute=block");
+              memory_advice(config, device, shape, available));
+}
+
+// --- the first lines of a run
+// --------------------------------------------------------------------------------
+
+namespace {
+
+std::string run_line(const RunConfig& config, const RunStart& start) {
+  const int64_t steps = total_steps(config), tokens = steps * config.batch.tokens_per_step;
+  return fmt::format("{}: {} steps, {} tokens; configuration {}; {}", config.name, grouped(steps),
+                     grouped(tokens), start.config, start.place);
+}
+
+std::string model_line(const RunConfig& config) {
+  const LlamaConfig& m = config.model;
+  return fmt::format("model: {} parameters, {} layer{} of width {}, vocabulary {}; weights {}, products {}",
+                     grouped(parameter_count(m)), m.num_hidden_layers, m.num_hidden_layers == 1 ? "" : "s",
+                     m.hidden_size, grouped(m.vocab_size), name_of(config.precision.weights),
+                     name_of(config.precision.compute));
+}
+
+std::string data_line(const RunConfig& config, const RunStart& start) {
+  const double epochs =
+      double(total_steps(config)) * double(config.batch.rows_per_step()) / double(start.training.sequences());
+  const std::string validation = start.validation == nullptr
+                                     ? "none to evaluate on (data.validation is empty)"
+                                     : fmt::format("{} to evaluate on", grouped(start.validation->tokens()));
+  return fmt::format("data: {} tokens to train on, {:.2f} epochs; {}; tokenizer {}",
+                     grouped(start.training.tokens()), epochs, validation,
+                     config.data.tokenizer.empty() ? "not named" : config.data.tokenizer);
+}
+
+std::string batch_line(const RunConfig& config, const RunStart& start) {
+  const BatchConfig& b = config.batch;
+  const RankStep step = rank_step(b, start.shape.size);
+  return fmt::format("batch: {} tokens a step, {} rows of {}{}, in {} of {}", grouped(b.tokens_per_step),
+                     b.rows_per_step(), b.seq_len,
+                     start.shape.alone() ? "" : fmt::format(", {} a rank", step.rows),
+                     count_of(step.micro_batches, "micro-batch"), step.micro_batch_rows);
+}
+
+std::string memory_line(const RunConfig& config, Device& device, const RunStart& start) {
+  return fmt::format("memory: {} needed{}, {} available",
+                     format_bytes(double(planned_memory(config, device, start.shape).total())),
+                     start.shape.alone() ? "" : " by a rank",
+                     format_bytes(double(device.memory_bytes() / start.sharing)));
+}
+
+std::string device_line(const Device& device, const RunStart& start) {
+  if (start.shape.alone()) return "device: " + device.name();
+  return fmt::format("device: {}; {} ranks by {}", device.name(), start.shape.size, start.transport);
+}
+
+}  // namespace
+
+std::vector<std::string> start_lines(const RunConfig& config, Device& device, const RunStart& start) {
+  return {run_line(config, start),
+          model_line(config),
+          fmt::format("optimizer: {}, states {}", optimizer_line(config), state_text(config.precision)),
+          data_line(config, start),
+          batch_line(config, start),
+          memory_line(config, device, start),
+          device_line(device, start)};
 }
 
 }  // namespace mpt

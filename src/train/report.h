@@ -1,16 +1,42 @@
-// What a run says before it starts, and what `mpretrain plan` says instead of starting: model, device,
-// memory.
+// What a run says before its first step, in a few lines, and the figures of `mpretrain plan`: model, device,
+// ranks, memory.
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "data/sequence_source.h"
 #include "device/device.h"
 #include "train/rank_shape.h"
 #include "train/run_config.h"
 
 namespace mpt {
+
+// One line of a table.
+template <class... Args>
+std::string row(std::string_view label, fmt::format_string<Args...> format, Args&&... args) {
+  return fmt::format("  {:<22} {}\n", label, fmt::format(format, std::forward<Args>(args)...));
+}
+// Thousands separated: 58,073,600.
+std::string grouped(int64_t n);
+
+// What a run is about to do.
+struct RunStart {
+  std::string config;  // the file
+  std::string place;   // "written to runs/nano"
+  const SequenceSource& training;
+  const SequenceSource* validation;  // may be null
+  RankShape shape{};
+  std::string transport{};  // what carries the ranks' messages
+  int64_t sharing = 1;      // ranks that take memory from the device
+};
+// A line each: run, model, optimizer, data, batch, memory, device.
+std::vector<std::string> start_lines(const RunConfig& config, Device& device, const RunStart& start);
 
 // Config, model and parameters by kind.
 std::string model_report(const RunConfig& config);
@@ -21,6 +47,9 @@ nlohmann::ordered_json plan_json(const RunConfig& config, Device& device, RankSh
 // How many ranks, what is a rank's of a step, and what it sends. `transport` carries it; may be empty.
 std::string ranks_report(const RunConfig& config, Device& device, RankShape shape,
                          const std::string& transport);
+// All of these. `transport` as of ranks_report().
+std::string plan_report(const RunConfig& config, Device& device, RankShape shape,
+                        const std::string& transport);
 // Device and libraries.
 std::string device_report(Device& device);
 
@@ -28,7 +57,10 @@ std::string device_report(Device& device);
 // this one take from.
 void require_memory(const RunConfig& config, Device& device, RankShape shape = {}, int64_t sharing = 1);
 
-// Rows of the largest micro-batch that divides a step and fits; 0 if none does.
-int64_t largest_micro_batch(const RunConfig& config, Device& device, RankShape shape = {});
+// Rows of the largest micro-batch that divides a step and takes at most so many bytes; 0 if none does.
+int64_t largest_micro_batch(const RunConfig& config, Device& device, RankShape shape, int64_t available);
+
+// Whether the device says what it has; one that only plans has nothing.
+bool knows_memory(const Device& device);
 
 }  // namespace mpt

@@ -47,6 +47,14 @@ void require_training_data(const RunConfig& config) {
         "--set data.train=data/train_*.bin");
 }
 
+void require_rows(const BatchConfig& batch, int64_t ranks) {
+  if (batch.rows_per_step() < ranks)
+    throw error(
+        "{} ranks for the {} rows of a step (batch.tokens_per_step = {} / batch.seq_len = {}): every rank "
+        "needs at least one",
+        ranks, batch.rows_per_step(), batch.tokens_per_step, batch.seq_len);
+}
+
 int64_t total_steps(const RunConfig& config) {
   constexpr double kTokensPerParameter = 20;
   const int64_t tokens_per_step = config.batch.tokens_per_step;

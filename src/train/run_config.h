@@ -305,6 +305,8 @@ RunConfig parse_run_config(const JsonDocument& document);
 void validate(const RunConfig& config);
 // Throws Error if the config names no training shards, which only training needs.
 void require_training_data(const RunConfig& config);
+// Throws Error if a step has fewer rows than there are ranks.
+void require_rows(const BatchConfig& batch, int64_t ranks);
 
 // Optimizer steps of the whole run.
 int64_t total_steps(const RunConfig& config);

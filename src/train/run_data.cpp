@@ -4,20 +4,13 @@
 
 #include "core/check.h"
 #include "data/file_list.h"
-#include "data/tokenizer.h"
 
 namespace mpt {
 namespace {
 
-// Hash of the configured tokenizer, whose pieces must fit the model.
 std::optional<std::string> tokenizer_hash(const RunConfig& config) {
-  if (config.data.tokenizer.empty()) return std::nullopt;
-  const Tokenizer tokenizer = Tokenizer::load(config.data.tokenizer);
-  if (tokenizer.vocab_size() > config.model.vocab_size)
-    throw error(
-        "model.vocab_size is {}, but the tokenizer {} has {} pieces; the model needs at least as many",
-        config.model.vocab_size, config.data.tokenizer, tokenizer.vocab_size());
-  return tokenizer.hash();
+  const std::optional<Tokenizer> tokenizer = open_tokenizer(config);
+  return tokenizer ? std::optional(tokenizer->hash()) : std::nullopt;
 }
 
 std::string working_directory() { return std::filesystem::current_path().string(); }
@@ -53,6 +46,17 @@ std::shared_ptr<const SequenceSource> open(const RunConfig& config, const std::v
 }
 
 }  // namespace
+
+std::optional<Tokenizer> open_tokenizer(const RunConfig& config) {
+  if (config.data.tokenizer.empty()) return std::nullopt;
+  require_tokenizer(config.data.tokenizer);
+  Tokenizer tokenizer = Tokenizer::load(config.data.tokenizer);
+  if (tokenizer.vocab_size() > config.model.vocab_size)
+    throw error(
+        "model.vocab_size is {}, but the tokenizer {} has {} pieces; the model needs at least as many",
+        config.model.vocab_size, config.data.tokenizer, tokenizer.vocab_size());
+  return tokenizer;
+}
 
 std::shared_ptr<const SequenceSource> open_training_data(const RunConfig& config) {
   require_training_data(config);

@@ -151,6 +151,7 @@ DeviceOptions device_options(const DeviceConfig& config) {
 std::unique_ptr<Device> make_device(const DeviceConfig& config) {
   return make_device(device_options(config));
 }
+std::string why_unavailable(const DeviceConfig& config) { return why_unavailable(device_options(config)); }
 std::unique_ptr<Device> make_planning_device(const DeviceConfig& config) {
   const DeviceOptions options = device_options(config);
   return why_unavailable(options).empty() ? make_device(options) : make_planning_device(options);

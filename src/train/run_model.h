@@ -60,6 +60,8 @@ struct RunModel {
 Backend backend_of(const DeviceConfig& config);
 // The device that the config names.
 std::unique_ptr<Device> make_device(const DeviceConfig& config);
+// Why this machine has no such device; empty where it has.
+std::string why_unavailable(const DeviceConfig& config);
 // One to plan for: the same, or where this machine has no such device one that only counts.
 std::unique_ptr<Device> make_planning_device(const DeviceConfig& config);
 

@@ -82,15 +82,14 @@ void StepLog::print(const StepRecord& record) {
   const double rate = double(record.step_tokens) / seconds_per_step_;
   const double left = seconds_per_step_ * double(options_.total_steps - record.step);
   spdlog::info(
-      "step {:>6}/{} | loss {:.4f} | lr {:.2e} | norm {:.3f} | {:.0f} ms | {} tok/s | {:.1f}% of limit | {} "
-      "left{}",
+      "step {:>6}/{} | loss {:.4f} | lr {:.2e} | gradient norm {:.3f} | {:.0f} ms | {} tokens/s | {} left{}",
       record.step, options_.total_steps, record.loss, main_rate(record), record.grad_norm,
-      1e3 * record.seconds, format_count(rate), 100 * rate * options_.flops_per_token / options_.product_rate,
-      format_duration(left), record.skipped ? nonfinite_mark(config_.train.nonfinite_policy) : "");
+      1e3 * record.seconds, format_count(rate), format_duration(left),
+      record.skipped ? nonfinite_mark(config_.train.nonfinite_policy) : "");
   if (record.validation)
-    spdlog::info("step {:>6}/{} | val loss {:.4f} | val perplexity {:.3f} | family's {:.4f} | {} tokens",
-                 record.step, options_.total_steps, record.validation->loss, record.validation->perplexity(),
-                 record.validation->family_loss, format_count(double(record.validation->tokens)));
+    spdlog::info("step {:>6}/{} | validation loss {:.4f} | perplexity {:.3f} | on {} tokens", record.step,
+                 options_.total_steps, record.validation->loss, record.validation->perplexity(),
+                 format_count(double(record.validation->tokens)));
 }
 
 }  // namespace mpt

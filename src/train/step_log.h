@@ -36,8 +36,6 @@ class StepLog {
   struct Options {
     int64_t first_step;  // the one before the first that will be logged
     int64_t total_steps;
-    double flops_per_token;
-    double product_rate;  // FLOP/s; what the percentage of the step lines is of
   };
   StepLog(const RunConfig& config, const Options& options, MetricsLog& metrics);
 

@@ -1,6 +1,9 @@
 #include "train/storage_bytes.h"
 
+#include <algorithm>
+
 #include "model/parameters.h"
+#include "train/checkpoint_parts.h"
 #include "train/run_model.h"
 
 namespace mpt {
@@ -51,6 +54,35 @@ StorageBytes storage_bytes(const RunConfig& config, Device& device) {
           .allocated_weights = use.of(Purpose::kWeights),
           .allocated_states = use.of(Purpose::kOptimizerState),
           .allocated_gradients = use.of(Purpose::kGradients)};
+}
+
+int64_t checkpoint_bytes(const RunConfig& config, Device& device) {
+  PlanningAllocator allocator(device.alignment());
+  const RunModel model(config, device, allocator);
+  return bytes_of(model.parts_to_save()) + bytes_of(model.changing_parts());
+}
+
+namespace {
+
+// Multiples of checkpoint.every_steps and the last step.
+int64_t checkpoints_saved(const RunConfig& config) {
+  const int64_t steps = total_steps(config), every = config.checkpoint.every_steps;
+  return every == 0 ? 1 : steps / every + (steps % every != 0);
+}
+
+}  // namespace
+
+int64_t checkpoints_kept(const RunConfig& config) {
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  const int64_t saved = checkpoints_saved(config), last = std::min(checkpoint.keep_last, saved);
+  if (checkpoint.keep_every_steps == 0) return last;
+  const int64_t newest_other = (saved - last) * checkpoint.every_steps;
+  return last + newest_other / checkpoint.keep_every_steps;
+}
+
+int64_t checkpoints_at_most(const RunConfig& config) {
+  const int64_t kept = checkpoints_kept(config);
+  return kept + (checkpoints_saved(config) > kept);
 }
 
 }  // namespace mpt

@@ -26,4 +26,12 @@ struct StorageBytes {
 
 StorageBytes storage_bytes(const RunConfig& config, Device& device);
 
+// Bytes of the tensors of one checkpoint, whatever the number of ranks; headers and state.json add some KiB.
+int64_t checkpoint_bytes(const RunConfig& config, Device& device);
+
+// Checkpoints that are there when the run is complete, by checkpoint.keep_last and keep_every_steps.
+int64_t checkpoints_kept(const RunConfig& config);
+// The most that are there at any time: one more where old ones go, since the new one is written first.
+int64_t checkpoints_at_most(const RunConfig& config);
+
 }  // namespace mpt

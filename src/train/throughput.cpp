@@ -33,7 +33,7 @@ std::vector<std::byte> random_matrix(DType dtype, int64_t size, uint32_t which) 
 
 }  // namespace
 
-ProductRate measured_product_rate(Device& device) {
+double measured_product_rate(Device& device) {
   constexpr int kRepeats = 4;
   const bool gpu = device.backend() == Backend::kCuda;
   const DType dtype = gpu ? DType::kBF16 : DType::kF32;
@@ -54,8 +54,7 @@ ProductRate measured_product_rate(Device& device) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (repeat > 0) best = std::max(best, 2.0 * double(size) * double(size) * double(size) / seconds);
   }
-  return {best, gpu ? "(6 N_products + 6 L C T) tokens/s / measured BF16 product rate"
-                    : "(6 N_products + 6 L C T) tokens/s / measured FP32 product rate"};
+  return best;
 }
 
 double flops_per_token(const LlamaConfig& config, int64_t seq_len) {

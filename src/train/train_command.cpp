@@ -4,6 +4,7 @@
 #include <iostream>
 #include <optional>
 
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
@@ -17,6 +18,8 @@
 #include "train/run_files.h"
 #include "train/run_lock.h"
 #include "train/run_model.h"
+#include "train/run_place.h"
+#include "train/run_plan.h"
 #include "train/stop_signal.h"
 #include "train/throughput.h"
 #include "train/trainer.h"
@@ -24,22 +27,12 @@
 namespace mpt {
 namespace {
 
-// One that was stopped or failed before its first step is finished has left nothing to go on from, and may be
-// started again.
-bool holds_a_run(FileSystem& fs, const RunConfig& config) {
-  return has_metrics(fs, config) || !CheckpointStore(fs, checkpoint_directory(config), {}).list().empty();
-}
-
 // The checkpoint to continue from, verified; none to start anew. `resume` is "", "auto", "latest" or a path.
 // Collective.
 std::optional<std::string> checkpoint_to_resume(FileSystem& fs, const RunConfig& config,
                                                 const std::string& resume, const RankGroup& ranks) {
-  const std::string directory = run_directory(config);
   if (resume.empty()) {
-    if (holds_a_run(fs, config))
-      throw error(
-          "{} already holds a run: continue it with --resume auto, or choose another name or output_dir",
-          directory);
+    require_new_run(fs, config);
     return std::nullopt;
   }
   if (resume != "auto" && resume != "latest") {
@@ -55,24 +48,6 @@ std::optional<std::string> checkpoint_to_resume(FileSystem& fs, const RunConfig&
     throw error("--resume latest: {} has no good checkpoint; --resume auto would start anew",
                 checkpoint_directory(config));
   return latest;
-}
-
-// `target`: where the run is written.
-void print_start(const RunConfig& config, Device& device, const Trainer& trainer, const ProductRate& rate,
-                 Collectives* ranks, const std::string& target) {
-  std::string text = model_report(config) + device_report(device);
-  if (ranks != nullptr) text += ranks_report(config, device, shape_of(ranks), ranks->communicator().name());
-  text += memory_report(config, device, shape_of(ranks));
-  text += fmt::format("  {:<22} {:.1f} GFLOP/s measured; % of limit = {}\n", "product rate",
-                      rate.flops_per_second / 1e9, rate.formula);
-  text += fmt::format("data\n  {:<22} {} tokens, {} sequences an epoch\n", "training",
-                      trainer.training_data().tokens(), trainer.training_data().sequences());
-  if (const SequenceSource* validation = trainer.validation_data())
-    text += fmt::format("  {:<22} {} tokens, at most {} an evaluation\n", "validation", validation->tokens(),
-                        config.eval.tokens);
-  else
-    text += fmt::format("  {:<22} none: data.validation is empty, nothing will be evaluated\n", "validation");
-  spdlog::info("{}: {}\n{}", config.name, target, text);
 }
 
 // The GPU of a rank: those of a machine are given to its ranks in turn.
@@ -124,21 +99,27 @@ std::string stop_report(const RunConfig& config, const TrainCommand& command, co
 
 class TrainingRun {
  public:
-  // `sharing`: ranks, this one included, that take memory from the same device.
-  TrainingRun(const RunConfig& config, Device& device, Collectives* ranks, int64_t sharing)
-      : config_(config), device_(device), ranks_(ranks), group_(rank_group(ranks)), sharing_(sharing) {}
+  struct Options {
+    std::string config;  // the file
+    int64_t sharing;     // ranks, this one included, that take memory from the same device
+  };
+  TrainingRun(const RunConfig& config, Device& device, Collectives* ranks, Options options)
+      : config_(config),
+        device_(device),
+        ranks_(ranks),
+        group_(rank_group(ranks)),
+        options_(std::move(options)) {}
 
   TrainEnd run(const TrainCommand& command) {
-    const ProductRate rate = prepare();
+    prepare();
     on_first([&] { start_directory(fs_, config_, lock_); });
     const std::optional<std::string> checkpoint = checkpoint_to_resume(fs_, config_, command.resume, group_);
-    print_start(config_, device_, *trainer_, rate, ranks_, run_directory(config_));
+    print_start("written to " + run_directory(config_));
     if (checkpoint) on_first([&] { check_run_tokenizer(fs_, config_, *checkpoint); });
     start_from(checkpoint);
     on_first([&] { write_run_files(fs_, config_, checkpoint); });
     const StopSignal stop(voice());
-    const bool complete = trainer_->run(rate.flops_per_second * double(group_.size));
-    if (complete) {
+    if (trainer_->run()) {
       spdlog::info("{}: complete at step {} of {}", config_.name, trainer_->current_step(),
                    total_steps(config_));
       return TrainEnd::kComplete;
@@ -151,27 +132,38 @@ class TrainingRun {
 
   // Of a new run, of which nothing is written. `profile` is that of the device.
   void profile(int64_t steps, Profile& profile) {
-    const ProductRate rate = prepare();
-    print_start(config_, device_, *trainer_, rate, ranks_, "a profile, of which nothing is written");
-    trainer_->initialize();
+    const double rate = measured_product_rate(device_);  // before the trainer reserves scratch of its own
+    prepare();
+    print_start("a profile, of which nothing is written");
+    start_from(std::nullopt);
     const StopSignal stop(voice());
     trainer_->run_unrecorded(kUnprofiledSteps);
     profile.clear();
     trainer_->run_unrecorded(steps);
     const int64_t profiled = trainer_->current_step() - kUnprofiledSteps;
     if (profiled < steps) throw error("stopped by a signal at step {}", trainer_->current_step());
-    if (group_.rank == 0)
-      std::cout << profile_table(profile, {.steps = steps, .product_rate = rate.flops_per_second});
+    if (group_.rank == 0) std::cout << profile_table(profile, {.steps = steps, .product_rate = rate});
   }
 
  private:
   // Takes memory, and opens the data.
-  ProductRate prepare() {
-    require_memory(config_, device_, shape_of(ranks_), sharing_);
-    const ProductRate rate = measured_product_rate(device_);
+  void prepare() {
+    require_memory(config_, device_, shape_of(ranks_), options_.sharing);
     trainer_.emplace(config_, device_, fs_, ranks_);
     if (ranks_ != nullptr) check_same_start(*ranks_, config_, trainer_->training_data());
-    return rate;
+  }
+  // `place`: where the run is written, if it is.
+  void print_start(const std::string& place) {
+    const RunStart start{.config = options_.config,
+                         .place = place,
+                         .training = trainer_->training_data(),
+                         .validation = trainer_->validation_data(),
+                         .shape = shape_of(ranks_),
+                         .transport = ranks_ != nullptr ? ranks_->communicator().name() : "",
+                         .sharing = options_.sharing};
+    for (const std::string& line : start_lines(config_, device_, start)) spdlog::info(line);
+    if (spdlog::should_log(spdlog::level::debug))
+      spdlog::debug("the plan of this run\n{}", plan_report(config_, device_, start.shape, start.transport));
   }
   [[nodiscard]] StopSignal::Voice voice() const {
     return group_.rank == 0 ? StopSignal::Voice::kSpeaks : StopSignal::Voice::kSilent;
@@ -182,16 +174,19 @@ class TrainingRun {
     });
   }
   void start_from(const std::optional<std::string>& checkpoint) {
-    if (!checkpoint) return trainer_->initialize();
+    if (!checkpoint) {
+      trainer_->initialize();
+      return spdlog::info("start: from initial weights, seed {}", config_.seed);
+    }
     trainer_->resume(*checkpoint);
-    spdlog::info("continuing from {} at step {}", *checkpoint, trainer_->current_step());
+    spdlog::info("start: continuing from {} at step {}", *checkpoint, trainer_->current_step());
   }
 
   const RunConfig& config_;
   Device& device_;
   Collectives* ranks_;
   RankGroup group_;
-  int64_t sharing_;
+  Options options_;
   FileSystem& fs_ = posix_file_system();
   std::optional<RunLock> lock_;
   std::optional<Trainer> trainer_;
@@ -211,7 +206,8 @@ TrainEnd run_train(const TrainCommand& command) {
   std::optional<Profile> profile;
   std::optional<ProfilingDevice> profiling;
   if (command.profile_steps) profiling.emplace(*device, profile.emplace());
-  TrainingRun run(config, profiling ? *profiling : *device, ranks.collectives(), sharing);
+  TrainingRun run(config, profiling ? *profiling : *device, ranks.collectives(),
+                  {.config = find_config(command.config), .sharing = sharing});
   TrainEnd end = TrainEnd::kComplete;
   or_abort(ranks.collectives(), [&] {
     if (profile)
@@ -226,13 +222,18 @@ void run_plan(const PlanCommand& command) {
   const RunConfig config = load_run_config(command.config, command.overrides);
   const std::unique_ptr<Device> device = make_planning_device(config.device);
   const RankShape shape{0, command.ranks};
+  nlohmann::ordered_json figures =
+      plan_json(config, *device, shape);  // of a process that has measured nothing
+  const std::string report = plan_report(config, *device, shape, "");
+  const RunPlan plan = plan_of(config, *device, shape);
   if (command.format == PlanFormat::kJson) {
-    std::cout << plan_json(config, *device, shape).dump(2) << "\n";
-    return;
+    figures.update(verdict_json(config, plan));
+    std::cout << figures.dump(2) << "\n";
+  } else {
+    std::cout << report << verdict(config, plan);
   }
-  std::cout << model_report(config) << device_report(*device);
-  if (!shape.alone()) std::cout << ranks_report(config, *device, shape, "");
-  std::cout << memory_report(config, *device, shape);
+  if (command.check == PlanCheck::kYes && !plan.problems.empty())
+    throw error("{} cannot start: {}", config.name, fmt::join(plan.problems, "; "));
 }
 
 }  // namespace mpt

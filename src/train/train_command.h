@@ -23,15 +23,18 @@ enum class TrainEnd : uint8_t { kComplete, kStopped };  // by a signal; what is 
 TrainEnd run_train(const TrainCommand& command);
 
 enum class PlanFormat : uint8_t { kText, kJson };
+enum class PlanCheck : uint8_t { kNo, kYes };
 
 struct PlanCommand {
   std::string config;
   std::vector<std::string> overrides;
   PlanFormat format = PlanFormat::kText;
   int64_t ranks = 1;  // memory and traffic of the first of so many
+  PlanCheck check = PlanCheck::kNo;
 };
 
-// Prints what a run would take, without its data and without allocating.
+// Prints what a run would take, how long, and whether it could start. With PlanCheck::kYes throws Error,
+// after that, if it could not.
 void run_plan(const PlanCommand& command);
 
 }  // namespace mpt

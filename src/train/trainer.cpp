@@ -12,7 +12,6 @@
 #include "train/ranks.h"
 #include "train/resume_check.h"
 #include "train/run_data.h"
-#include "train/throughput.h"
 
 namespace mpt {
 
@@ -35,11 +34,7 @@ struct Trainer::Journal {
 namespace {
 
 RowSlice checked_rows(const BatchConfig& batch, RankShape shape) {
-  if (batch.rows_per_step() < shape.size)
-    throw error(
-        "{} ranks for the {} rows of a step (batch.tokens_per_step = {} / batch.seq_len = {}): every rank "
-        "needs at least one",
-        shape.size, batch.rows_per_step(), batch.tokens_per_step, batch.seq_len);
+  require_rows(batch, shape.size);
   return rows_of(batch, shape);
 }
 
@@ -335,21 +330,17 @@ void Trainer::exchange_words(StepRecord& record) {
   }
 }
 
-std::unique_ptr<Trainer::Journal> Trainer::open_journal(double product_rate) {
+std::unique_ptr<Trainer::Journal> Trainer::open_journal() {
   if (!shape_.leads()) return nullptr;
   const bool continued = has_metrics(fs_, config_);
   auto journal = std::make_unique<Journal>(
-      fs_, config_,
-      StepLog::Options{.first_step = step_,
-                       .total_steps = total_steps_,
-                       .flops_per_token = flops_per_token(config_.model, config_.batch.seq_len),
-                       .product_rate = product_rate});
+      fs_, config_, StepLog::Options{.first_step = step_, .total_steps = total_steps_});
   if (continued) journal->metrics.mark_resume(step_);
   return journal;
 }
 
-bool Trainer::run(double product_rate) {
-  const std::unique_ptr<Journal> journal = open_journal(product_rate);
+bool Trainer::run() {
+  const std::unique_ptr<Journal> journal = open_journal();
   while (step_ < total_steps_ && !stopping_) {
     std::optional<StepRecord> record = step(journal.get());
     if (!record) break;

@@ -36,9 +36,8 @@ class Trainer {
   void resume(const std::string& checkpoint);
 
   // Trains to the last step, or to a signal that any rank gets (stop_signal.h); either way the state of the
-  // last finished step is saved. `product_rate` is the limit of all devices for the step lines, FLOP/s.
-  // Returns true if the run is complete.
-  bool run(double product_rate);
+  // last finished step is saved. Returns true if the run is complete.
+  bool run();
 
   // Trains so many steps more, of which nothing is written. Not beside run().
   void run_unrecorded(int64_t steps);
@@ -53,7 +52,7 @@ class Trainer {
  private:
   struct Journal;  // of the run, kept by rank 0: null on others
 
-  [[nodiscard]] std::unique_ptr<Journal> open_journal(double product_rate);
+  [[nodiscard]] std::unique_ptr<Journal> open_journal();
   // Nothing if a signal came before the update: the step is left, and all is as before it.
   std::optional<StepRecord> step(Journal* journal);
   Batch next_batch();

@@ -39,7 +39,7 @@ inline void train_on(int64_t ranks, const RunConfig& config, const std::string& 
     or_abort(&rank.collectives, [&] {
       trainer = std::make_unique<Trainer>(config, *rank.device, fs, &rank.collectives);
       from.empty() ? trainer->initialize() : trainer->resume(from);
-      trainer->run(1e9);
+      trainer->run();
     });
   });
 }

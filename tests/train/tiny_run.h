@@ -65,7 +65,7 @@ inline void train_on(Device& device, const RunConfig& config, const std::string&
   posix_file_system().create_directories(run_directory(config));
   Trainer trainer(config, device, fs);
   from.empty() ? trainer.initialize() : trainer.resume(from);
-  trainer.run(1e9);
+  trainer.run();
 }
 inline void train(const RunConfig& config, const std::string& from = "",
                   FileSystem& fs = posix_file_system()) {

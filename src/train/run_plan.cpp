@@ -1,0 +1,248 @@
+#include "train/run_plan.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+
+#include "core/check.h"
+#include "core/progress.h"
+#include "train/run_data.h"
+#include "train/run_model.h"
+#include "train/run_place.h"
+#include "train/storage_bytes.h"
+#include "train/throughput.h"
+
+namespace mpt {
+namespace {
+
+class Planner {
+ public:
+  Planner(const RunConfig& config, Device& device, RankShape shape)
+      : config_(config), device_(device), shape_(shape) {}
+
+  RunPlan run() {
+    const std::string missing = why_unavailable(config_.device);
+    refuse_with(missing);
+    plan_memory();
+    plan_data();
+    plan_disk();
+    plan_.time = missing.empty() ? estimated_time() : TimeEstimate{.basis = missing};
+    return std::move(plan_);
+  }
+
+ private:
+  void refuse_with(const std::string& problem) {
+    if (!problem.empty()) plan_.problems.push_back(problem);
+  }
+  // Runs what `train` runs as well; what it throws is a problem. Whether it threw nothing.
+  bool passes(const std::function<void()>& check) {
+    try {
+      check();
+      return true;
+    } catch (const Error& problem) {
+      refuse_with(problem.what());
+      return false;
+    }
+  }
+
+  void plan_memory() {
+    const int64_t sharing = device_.backend() == Backend::kCpu ? shape_.size : 1;
+    plan_.micro_batch = rank_step(config_.batch, shape_.size).micro_batch_rows;
+    plan_.needed = planned_memory(config_, device_, shape_).total();
+    if (knows_memory(device_)) {
+      plan_.available = device_.memory_bytes() / sharing;
+      plan_.largest_micro_batch = largest_micro_batch(config_, device_, shape_, *plan_.available);
+    }
+    passes([&] { require_memory(config_, device_, shape_, sharing); });
+    passes([&] { require_rows(config_.batch, shape_.size); });
+  }
+
+  // Shards are looked at even where the tokenizer is missing, so that all that is wrong is found at once.
+  void plan_data() {
+    RunConfig config = config_;
+    const bool tokenizer = passes([&] {
+      if (const auto found = open_tokenizer(config)) plan_.tokenizer_pieces = found->vocab_size();
+    });
+    if (!tokenizer) config.data.tokenizer.clear();
+    plan_.training.named = !config.data.train.empty();
+    plan_.validation.named = !config.data.validation.empty();
+    const bool training = passes([&] { count(open_training_data(config).get(), plan_.training); });
+    const bool validation = passes([&] { count(open_validation_data(config).get(), plan_.validation); });
+    plan_.lacks_data = !tokenizer || !training || !validation;
+  }
+  static void count(const SequenceSource* source, PlannedShards& shards) {
+    if (source == nullptr) return;
+    shards.tokens = source->tokens();
+    shards.sequences = source->sequences();
+  }
+
+  void plan_disk() {
+    PlannedDisk& disk = plan_.disk;
+    disk.checkpoint = checkpoint_bytes(config_, device_);
+    disk.kept = checkpoints_kept(config_) * disk.checkpoint;
+    disk.at_most = checkpoints_at_most(config_) * disk.checkpoint;
+    passes([&] { require_new_run(posix_file_system(), config_); });
+    passes([&] {
+      const RunPlace place = place_of(config_);
+      disk.place = place.directory;
+      disk.free = place.free_bytes;
+      if (disk.at_most > disk.free)
+        throw error(
+            "checkpoints take up to {}, {} are free at {}; lower checkpoint.keep_last, raise "
+            "checkpoint.keep_every_steps, or choose another output_dir",
+            format_bytes(double(disk.at_most)), format_bytes(double(disk.free)), disk.place);
+    });
+  }
+
+  TimeEstimate estimated_time() {
+    RunConfig config = config_;
+    if (plan_.validation.tokens > 0)
+      config.eval.tokens = std::min(config.eval.tokens, plan_.validation.tokens);
+    return estimate_time(config, device_, shape_);
+  }
+
+  const RunConfig& config_;
+  Device& device_;
+  RankShape shape_;
+  RunPlan plan_;
+};
+
+double epochs(const RunConfig& config, const RunPlan& plan) {
+  return double(total_steps(config)) * double(config.batch.rows_per_step()) / double(plan.training.sequences);
+}
+
+// The commands that make what is missing.
+std::string how_to_make_data(const RunConfig& config) {
+  const std::string first = config.data.train.empty() ? "data/" : config.data.train.front();
+  const std::string directory = std::filesystem::path(first).parent_path().string();
+  return fmt::format(
+      "mpretrain tokenizer --input 'corpus/*.txt' --vocab-size {} --output tokenizer.model && "
+      "mpretrain tokenize --input 'corpus/*.txt' --tokenizer tokenizer.model --output {} "
+      "--validation-fraction 0.01",
+      config.model.vocab_size, directory.empty() ? "." : directory);
+}
+
+std::string memory_text(const RunPlan& plan) {
+  if (!plan.available)
+    return fmt::format("{} needed; what is available is not known", format_bytes(double(plan.needed)));
+  return fmt::format("{}: {} needed, {} available", plan.fits() ? "fits" : "does not fit",
+                     format_bytes(double(plan.needed)), format_bytes(double(*plan.available)));
+}
+
+std::string duration_text(const RunConfig& config, const RunPlan& plan) {
+  const TimeEstimate& time = plan.time;
+  if (!time.seconds) return fmt::format("not estimated: {}", time.basis);
+  const double tokens_per_second = double(config.batch.tokens_per_step) / time.seconds_per_step;
+  const int64_t evaluated = evaluations(config);
+  return fmt::format(
+      "{}, an estimate: {} steps at {} tokens/s{}, {}", about(*time.seconds), grouped(total_steps(config)),
+      format_count(tokens_per_second),
+      evaluated == 0 ? "" : fmt::format(" and {} evaluation{}", evaluated, evaluated == 1 ? "" : "s"),
+      time.basis);
+}
+
+std::string disk_text(const RunPlan& plan) {
+  const PlannedDisk& disk = plan.disk;
+  return fmt::format(
+      "{} a checkpoint, {} at the end, at most {} at a time; {}", format_bytes(double(disk.checkpoint)),
+      format_bytes(double(disk.kept)), format_bytes(double(disk.at_most)),
+      disk.place.empty() ? "no room is known of"
+                         : fmt::format("{} free at {}", format_bytes(double(disk.free)), disk.place));
+}
+
+std::string data_text(const RunConfig& config, const RunPlan& plan) {
+  const std::string training = plan.training.tokens > 0
+                                   ? fmt::format("{} tokens to train on, read {:.2g} times",
+                                                 grouped(plan.training.tokens), epochs(config, plan))
+                                   : "no tokens to train on";
+  const std::string validation = plan.validation.tokens > 0
+                                     ? fmt::format("{} to evaluate on", grouped(plan.validation.tokens))
+                                 : plan.validation.named ? "none to evaluate on"
+                                                         : "none to evaluate on (data.validation is empty)";
+  return training + ", " + validation;
+}
+
+std::string tokenizer_text(const RunConfig& config, const RunPlan& plan) {
+  if (config.data.tokenizer.empty())
+    return "none named; model.vocab_size is " + grouped(config.model.vocab_size);
+  if (!plan.tokenizer_pieces) return "cannot be used: " + config.data.tokenizer;
+  return fmt::format("{}, {} pieces; model.vocab_size is {}", config.data.tokenizer,
+                     grouped(*plan.tokenizer_pieces), grouped(config.model.vocab_size));
+}
+
+template <class T>
+nlohmann::ordered_json or_null(const std::optional<T>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+}
+
+nlohmann::ordered_json shards_json(const PlannedShards& shards) {
+  const bool found = shards.tokens > 0;
+  return {
+      {"named", shards.named}, {"found", found}, {"tokens", shards.tokens}, {"sequences", shards.sequences}};
+}
+
+nlohmann::ordered_json data_json(const RunConfig& config, const RunPlan& plan) {
+  const bool found = plan.training.tokens > 0;
+  return {{"train", shards_json(plan.training)},
+          {"validation", shards_json(plan.validation)},
+          {"epochs", found ? nlohmann::ordered_json(epochs(config, plan)) : nullptr},
+          {"tokenizer", {{"path", config.data.tokenizer}, {"pieces", or_null(plan.tokenizer_pieces)}}},
+          {"made_by", plan.lacks_data ? nlohmann::ordered_json(how_to_make_data(config)) : nullptr}};
+}
+
+nlohmann::ordered_json time_json(const TimeEstimate& time) {
+  const auto if_estimated = [&](double value) {
+    return time.seconds ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+  };
+  return {{"seconds", or_null(time.seconds)},
+          {"seconds_per_step", if_estimated(time.seconds_per_step)},
+          {"flops_per_second", if_estimated(time.flops_per_second)},
+          {"basis", time.basis}};
+}
+
+}  // namespace
+
+RunPlan plan_of(const RunConfig& config, Device& device, RankShape shape) {
+  return Planner(config, device, shape).run();
+}
+
+std::string verdict(const RunConfig& config, const RunPlan& plan) {
+  std::string text = "verdict\n";
+  text += row("memory", "{}", memory_text(plan));
+  text += row("duration", "{}", duration_text(config, plan));
+  text += row("disk", "{}", disk_text(plan));
+  text += row("data", "{}", data_text(config, plan));
+  text += row("tokenizer", "{}", tokenizer_text(config, plan));
+  if (plan.problems.empty()) return text + row("start", "ready");
+  text +=
+      row("start", "not ready, {} problem{}:", plan.problems.size(), plan.problems.size() == 1 ? "" : "s");
+  for (const std::string& problem : plan.problems) text += fmt::format("    - {}\n", problem);
+  if (plan.lacks_data) text += fmt::format("  tokens are made by: {}\n", how_to_make_data(config));
+  return text;
+}
+
+nlohmann::ordered_json verdict_json(const RunConfig& config, const RunPlan& plan) {
+  const PlannedDisk& disk = plan.disk;
+  return {{"ready", plan.problems.empty()},
+          {"problems", plan.problems},
+          {"fits", plan.available ? nlohmann::ordered_json(plan.fits()) : nullptr},
+          {"needed_bytes", plan.needed},
+          {"available_bytes", or_null(plan.available)},
+          {"rows",
+           {{"step", config.batch.rows_per_step()},
+            {"micro_batch", plan.micro_batch},
+            {"largest_micro_batch", or_null(plan.largest_micro_batch)}}},
+          {"flops_per_token", flops_per_token(config.model, config.batch.seq_len)},
+          {"flops_per_step", flops_per_step(config)},
+          {"time", time_json(plan.time)},
+          {"disk",
+           {{"checkpoint_bytes", disk.checkpoint},
+            {"kept_bytes", disk.kept},
+            {"peak_bytes", disk.at_most},
+            {"free_bytes",
+             disk.place.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(disk.free)},
+            {"place", disk.place}}},
+          {"data", data_json(config, plan)}};
+}
+
+}  // namespace mpt

@@ -1,0 +1,53 @@
+// What `mpretrain plan` says of a run: whether it could start here, how long it would take, what it needs.
+//
+// Every problem is what `train` would refuse the run with, found by the same code, but for room on the disk,
+// which `train` would only miss when it saves. Nothing is written.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "train/report.h"
+#include "train/time_estimate.h"
+
+namespace mpt {
+
+// Shards of training or of validation. Without tokens where they are not named or not usable.
+struct PlannedShards {
+  bool named = false;
+  int64_t tokens = 0, sequences = 0;
+};
+
+struct PlannedDisk {
+  int64_t checkpoint = 0, kept = 0, at_most = 0;  // bytes
+  std::string place;                              // the nearest directory that is there; "" if there is none
+  int64_t free = 0;                               // bytes
+};
+
+struct RunPlan {
+  std::vector<std::string> problems{};           // why the run cannot start; empty: it can
+  int64_t needed = 0;                            // bytes of memory
+  std::optional<int64_t> available{};            // bytes for this rank; none where there is no such device
+  int64_t micro_batch = 0;                       // rows, configured
+  std::optional<int64_t> largest_micro_batch{};  // rows that would fit
+  PlannedShards training{}, validation{};
+  std::optional<int64_t> tokenizer_pieces{};
+  bool lacks_data = false;  // one of the problems is of tokens or tokenizer
+  PlannedDisk disk{};
+  TimeEstimate time{};
+
+  [[nodiscard]] bool fits() const { return !available || needed <= *available; }
+};
+
+// `device` is make_planning_device()'s. Ranks on CPUs are taken to share this machine. Trains for a fraction
+// of a second to see how fast the device is.
+RunPlan plan_of(const RunConfig& config, Device& device, RankShape shape = {});
+
+// For people, and the same for programs (docs/formats.md).
+std::string verdict(const RunConfig& config, const RunPlan& plan);
+nlohmann::ordered_json verdict_json(const RunConfig& config, const RunPlan& plan);
+
+}  // namespace mpt

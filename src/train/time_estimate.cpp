@@ -1,0 +1,227 @@
+#include "train/time_estimate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <vector>
+
+#include "core/check.h"
+#include "core/philox.h"
+#include "core/progress.h"
+#include "model/parameters.h"
+#include "train/run_model.h"
+#include "train/step_work.h"
+#include "train/throughput.h"
+
+namespace mpt {
+namespace {
+
+constexpr double kSampleSeconds = 0.08;  // of a measured step, if it ran at the rate of large products
+constexpr int64_t kMultiple = 16;        // of sizes, which FP8 products need
+
+int64_t half(int64_t size) { return (size / 2 + kMultiple - 1) / kMultiple * kMultiple; }
+
+// Half the width, in heads of the same size; false where it does not divide or is small already.
+bool narrow(LlamaConfig& model) {
+  constexpr int64_t kLeastWidth = 512;
+  if (model.hidden_size <= kLeastWidth || model.num_attention_heads % 2 != 0 ||
+      model.hidden_size % (2 * kMultiple) != 0)
+    return false;
+  model.hidden_size /= 2;
+  model.num_attention_heads /= 2;
+  model.intermediate_size = half(model.intermediate_size);
+  return true;
+}
+
+// One size less; false where all are as small as they may be.
+bool shrink(RunConfig& config) {
+  constexpr int64_t kLeastVocabulary = 1024, kLeastRow = 64;
+  if (config.model.num_hidden_layers > 1)
+    config.model.num_hidden_layers /= 2;
+  else if (config.model.vocab_size > kLeastVocabulary)
+    config.model.vocab_size = half(config.model.vocab_size);
+  else if (narrow(config.model))
+    return true;
+  else if (config.batch.seq_len > kLeastRow)
+    config.batch.seq_len = half(config.batch.seq_len);
+  else
+    return false;
+  return true;
+}
+
+double flops_per_row(const RunConfig& config) {
+  return double(config.batch.seq_len) * flops_per_token(config.model, config.batch.seq_len);
+}
+
+std::vector<int32_t> random_tokens(const RunConfig& config, uint32_t which) {
+  const RandomCounter counter{config.seed, 0, which, 0, Stream::kToy};
+  std::vector<int32_t> tokens(static_cast<size_t>(config.batch.tokens_per_step));
+  for (size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = int32_t(uint64_t{counter.word(uint32_t(i))} * uint64_t(config.model.vocab_size) >> 32);
+  return tokens;
+}
+
+struct StepSeconds {
+  double gradients = 0, update = 0;
+};
+
+// A run on random tokens, a step at a time.
+class Sample {
+ public:
+  Sample(const RunConfig& config, Device& device)
+      : config_(config),
+        device_(device),
+        allocator_(device.make_allocator()),
+        model_(config, device, *allocator_),
+        work_(model_, micro_batches(config.batch, {}), device) {
+    initialize_weights(model_.weights, config.model.initializer_range, config.seed, device);
+    model_.weights_changed();
+    model_.optimizer.weights_initialized();
+  }
+
+  StepSeconds step() {
+    const std::vector<int32_t> tokens = random_tokens(config_, 0), targets = random_tokens(config_, 1);
+    ++step_;
+    return {.gradients = timed([&] {
+              model_.llama.stage({tokens, targets}, float(1.0 / double(targets.size())));
+              work_.enqueue_gradients();
+            }),
+            .update = timed([&] {
+              model_.optimizer.prepare({.t = step_,
+                                        .lr_additive = config_.optimizer.lr_additive,
+                                        .lr_multiplicative = config_.optimizer.lr_multiplicative});
+              work_.enqueue_update();
+            })};
+  }
+
+ private:
+  template <class Work>
+  double timed(const Work& work) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    device_.synchronize();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  const RunConfig& config_;
+  Device& device_;
+  std::unique_ptr<Allocator> allocator_;
+  RunModel model_;
+  StepWork work_;
+  int64_t step_ = 0;
+};
+
+StepSeconds measured_step(const RunConfig& sample, Device& device) {
+  if (planned_memory(sample, device).total() > device.memory_bytes())
+    throw error("a step to measure does not fit in memory");
+  Sample run(sample, device);
+  run.step();  // touches memory for the first time
+  return run.step();
+}
+
+std::string description_of(const RunConfig& sample, const RunConfig& config) {
+  const LlamaConfig& model = sample.model;
+  const std::string rows = fmt::format("{} row{} of {} tokens", sample.batch.rows_per_step(),
+                                       sample.batch.rows_per_step() == 1 ? "" : "s", sample.batch.seq_len);
+  if (model == config.model) return rows;
+  return fmt::format("{} and a smaller model: {} layer{} of width {}, vocabulary {}", rows,
+                     model.num_hidden_layers, model.num_hidden_layers == 1 ? "" : "s", model.hidden_size,
+                     model.vocab_size);
+}
+
+// Ranks on CPUs share this machine, so that together they are as fast as one.
+std::string description_of(RankShape shape, const Device& device) {
+  if (shape.alone()) return "";
+  return fmt::format("; {} ranks {}, what they exchange is not counted", shape.size,
+                     device.backend() == Backend::kCpu ? "share this machine" : "with a GPU like this each");
+}
+
+struct Speed {
+  double flops_per_second = 0;  // of forward and backward
+  double update_seconds = 0;
+  std::string basis;
+};
+
+Speed measured_speed(const RunConfig& config, Device& device) {
+  constexpr double kTooLong = 4;  // times as long as a sample should take
+  const double products = measured_product_rate(device), flops = kSampleSeconds * products;
+  const RunConfig sample = sample_of(config, flops);
+  if (flops_per_step(sample) > kTooLong * flops)
+    return {
+        .flops_per_second = products,
+        .basis = fmt::format("at {:.0f} GFLOP/s of large matrix products measured now, which is more than "
+                             "training reaches",
+                             products / 1e9)};
+  const StepSeconds step = measured_step(sample, device);
+  const double rate = flops_per_step(sample) / step.gradients,
+               growth = double(parameter_count(config.model)) / double(parameter_count(sample.model));
+  return {.flops_per_second = rate,
+          .update_seconds = growth * step.update,
+          .basis =
+              fmt::format("at {:.0f} GFLOP/s measured now ({})", rate / 1e9, description_of(sample, config))};
+}
+
+TimeEstimate measured_estimate(const RunConfig& config, Device& device, RankShape shape) {
+  RunConfig rank = config;
+  rank.batch.micro_batch_rows = rank_step(config.batch, shape.size).micro_batch_rows;
+  const Speed speed = measured_speed(rank, device);
+  const double ranks = device.backend() == Backend::kCpu ? 1 : double(shape.size),
+               rate = ranks * speed.flops_per_second;
+  const bool sharded = config.distributed.sharding == Sharding::kOptimizer;
+  const double seconds_per_step =
+                   flops_per_step(config) / rate + speed.update_seconds / (sharded ? ranks : 1),
+               evaluated = double(evaluations(config)) * double(config.eval.tokens),
+               evaluation = evaluated * flops_per_token(config.model, config.batch.seq_len) / 3 / rate;
+  return {.seconds = double(total_steps(config)) * seconds_per_step + evaluation,
+          .seconds_per_step = seconds_per_step,
+          .flops_per_second = speed.flops_per_second,
+          .basis = speed.basis + description_of(shape, device)};
+}
+
+}  // namespace
+
+RunConfig sample_of(const RunConfig& config, double flops) {
+  RunConfig sample = config;
+  while (flops_per_row(sample) > flops && shrink(sample)) continue;
+  const auto rows = int64_t(flops / flops_per_row(sample));
+  sample.batch.micro_batch_rows = std::clamp<int64_t>(rows, 1, config.batch.rows_per_micro_batch());
+  sample.batch.tokens_per_step = sample.batch.micro_batch_rows * sample.batch.seq_len;
+  return sample;
+}
+
+double flops_per_step(const RunConfig& config) {
+  return double(config.batch.tokens_per_step) * flops_per_token(config.model, config.batch.seq_len);
+}
+
+// At multiples of eval.every_steps and at the end.
+int64_t evaluations(const RunConfig& config) {
+  if (config.data.validation.empty()) return 0;
+  const int64_t steps = total_steps(config), every = config.eval.every_steps;
+  return every == 0 ? 1 : steps / every + (steps % every != 0);
+}
+
+TimeEstimate estimate_time(const RunConfig& config, Device& device, RankShape shape) {
+  try {
+    return measured_estimate(config, device, shape);
+  } catch (const Error& reason) {
+    return {.basis = reason.what()};
+  }
+}
+
+std::string about(double seconds) {
+  struct Unit {
+    double seconds, from;
+    std::string_view name;
+  };
+  constexpr double kMinute = 60, kHour = 3600, kDay = 86400, kYear = 365.25 * kDay;
+  constexpr Unit kUnits[]{{kYear, kYear, "years"},
+                          {kDay, 2 * kDay, "days"},
+                          {kHour, 1.5 * kHour, "h"},
+                          {kMinute, 1.5 * kMinute, "min"},
+                          {1, 0, "s"}};
+  const Unit& unit = *std::ranges::find_if(kUnits, [&](const Unit& u) { return seconds >= u.from; });
+  const double count = seconds / unit.seconds;
+  return fmt::format("about {:.{}f} {}", count, count < 9.95 ? 1 : 0, unit.name);
+}
+
+}  // namespace mpt

@@ -1,0 +1,125 @@
+// `mpretrain plan` as a script calls it, and what a run says before its first step.
+#include <algorithm>
+#include <sstream>
+
+#include "cli/bad_input_world.h"
+
+namespace mpt::test {
+namespace {
+
+class PlanVerb : public BadInput {
+ protected:
+  static ProgramResult run(const Scene& scene, const Arguments& arguments) {
+    return run_program(arguments, {.cwd = scene.path()});
+  }
+  static bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  }
+  // Lines on standard error before the first of a step, or all.
+  static int64_t lines_before_steps(const std::string& log) {
+    const size_t first = log.find("] step ");
+    const std::string before =
+        log.substr(0, first == std::string::npos ? log.size() : log.rfind('\n', first) + 1);
+    return std::ranges::count(before, '\n');
+  }
+  static std::string last_line(std::string text) {
+    while (text.ends_with('\n')) text.pop_back();
+    return text.substr(text.rfind('\n') + 1);
+  }
+};
+
+const Arguments kFresh{"--config", "config.json", "--set", "name=fresh"};
+
+Arguments plan(const Arguments& more = {}) {
+  Arguments all{"plan"};
+  all.insert(all.end(), kFresh.begin(), kFresh.end());
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+TEST_F(PlanVerb, SaysThatARunCanStart) {
+  const Scene scene(*world_);
+  const ProgramResult text = run(scene, plan({"--check"}));
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_TRUE(has(text.out, "  start                  ready\n")) << text.out;
+  EXPECT_TRUE(has(text.out, "an estimate: 4 steps at ")) << text.out;
+  EXPECT_TRUE(has(text.out, "data/tokenizer.model, 290 pieces; model.vocab_size is 300")) << text.out;
+  const auto json = nlohmann::json::parse(run(scene, plan({"--json"})).out);
+  EXPECT_EQ(json.at("ready"), true);
+  EXPECT_GT(json.at("parameters").get<int64_t>(), 0);
+  EXPECT_GT(json.at("allocated_bytes").at("total").get<int64_t>(), 0);
+  EXPECT_EQ(json.at("needed_bytes"), json.at("allocated_bytes").at("total"));
+  EXPECT_GT(json.at("available_bytes").get<int64_t>(), json.at("needed_bytes").get<int64_t>());
+  EXPECT_EQ(json.at("data").at("tokenizer").at("pieces"), 290);
+  EXPECT_FALSE(std::filesystem::exists(scene / "runs/fresh"));
+}
+
+// All that is wrong at once, in the words of the refusals of `train`.
+TEST_F(PlanVerb, SaysWhatKeepsARunFromStarting) {
+  const Scene scene(*world_);
+  scene.remove("data/tokenizer.model");
+  scene.remove("data/val_000000.bin");
+  const ProgramResult quiet = run(scene, plan()), strict = run(scene, plan({"--check"}));
+  EXPECT_EQ(quiet.exit_code, 0) << quiet.err;
+  EXPECT_EQ(strict.exit_code, 1);
+  EXPECT_TRUE(has(quiet.out, "not ready, 2 problems:")) << quiet.out;
+  EXPECT_TRUE(has(strict.err,
+                  "mpretrain: error: fresh cannot start: data.tokenizer: data/tokenizer.model: no such file"))
+      << strict.err;
+  EXPECT_TRUE(has(strict.err, "data/val_*.bin: no such file")) << strict.err;
+  const auto json = nlohmann::json::parse(run(scene, plan({"--json"})).out);
+  EXPECT_EQ(json.at("problems").size(), 2);
+  EXPECT_TRUE(has(json.at("data").at("made_by"), "mpretrain tokenizer --input"));
+  const ProgramResult refused = run(scene, kFresh);
+  EXPECT_TRUE(has(refused.err, json.at("problems").at(0).get<std::string>())) << refused.err;
+}
+
+TEST_F(PlanVerb, SaysThatTheTokenizerDoesNotFit) {
+  const Scene scene(*world_);
+  const ProgramResult result =
+      run(scene, plan({"--check", "--set", "model.vocab_size=100", "--set", "data.tokenizer=larger.model"}));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_TRUE(has(result.err, "model.vocab_size is 100, but the tokenizer larger.model has 320 pieces"))
+      << result.err;
+}
+
+// --- before the first step -------------------------------------------------------------------------------
+
+TEST_F(PlanVerb, ARunSaysLittleBeforeItsFirstStep) {
+  constexpr int64_t kMostLines = 8;
+  const Scene scene(*world_);
+  const ProgramResult start = run(scene, kFresh);
+  EXPECT_EQ(start.exit_code, 0);
+  EXPECT_GE(lines_before_steps(start.err), 6) << start.err;
+  EXPECT_LE(lines_before_steps(start.err), kMostLines) << start.err;
+  for (const char* unreadable : {"of limit", "N_products", "family"})
+    EXPECT_FALSE(has(start.err, unreadable)) << start.err;
+  scene.remove("runs/fresh/checkpoints/step_00000004");
+  Arguments again = kFresh;
+  again.insert(again.end(), {"--resume", "latest"});
+  const ProgramResult resumed = run(scene, again);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_TRUE(has(resumed.err, "start: continuing from runs/fresh/checkpoints/step_00000002 at step 2"));
+  EXPECT_LE(lines_before_steps(resumed.err), kMostLines) << resumed.err;
+}
+
+TEST_F(PlanVerb, AFailureBeforeTheFirstStepIsTheLastLine) {
+  const Scene scene(*world_);
+  Arguments other = kFresh;
+  other.insert(other.end(), {"--resume", "runs/tiny/checkpoints/step_00000004", "--set", "seed=4"});
+  const ProgramResult result = run(scene, other);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_TRUE(last_line(result.err).starts_with("mpretrain: error: ")) << result.err;
+  EXPECT_LE(lines_before_steps(result.err), 10) << result.err;
+}
+
+// The whole account of memory, for who asks.
+TEST_F(PlanVerb, TheRestIsThereOnRequest) {
+  const Scene scene(*world_);
+  Arguments all{"--log-level", "debug"};
+  all.insert(all.end(), kFresh.begin(), kFresh.end());
+  EXPECT_TRUE(has(run(scene, all).err, "largest micro-batch"));
+}
+
+}  // namespace
+}  // namespace mpt::test
