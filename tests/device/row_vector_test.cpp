@@ -11,12 +11,6 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-#ifdef __FMA__  // without, products and sums of vectors round twice
-constexpr bool kFused = true;
-#else
-constexpr bool kFused = false;
-#endif
-
 // Several vectors of different numbers, so that no lane stands for another.
 struct Lanes {
   static constexpr int kCount = 3 * kTileLanes;
@@ -41,7 +35,7 @@ void expect_exponentials(const Lanes& x) {
 
 // Every 97th float up to 40, infinities and NaNs among them.
 TEST(RowVector, ExponentialsAreThoseOfScalarsToTheBit) {
-  if (!kFused) GTEST_SKIP() << "no fused multiply-add";
+  if (!kTileFuses) GTEST_SKIP() << "no fused multiply-add";
   Lanes x;
   int lane = 0;
   for (uint64_t bits = 0; bits <= 0xFFFFFFFFu; bits += 97) {

@@ -1,12 +1,11 @@
-// The update of a tensor gives the same bits for any number of lanes; sums of squares for any of threads.
+// What lanes own of a unit and exchange; sums of squares for any number of threads.
 #include <algorithm>
-#include <memory>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include "optim/combinations.h"
+#include "device/cpu/cpu_device.h"
 #include "optim/update_ops_on.h"
 #include "support/draws.h"
 #include "support/host_matrix.h"
@@ -15,47 +14,8 @@
 namespace mpt {
 namespace {
 
-using test::Combination;
 using test::Draws;
 using test::HostMatrix;
-using test::OptimizerRun;
-
-// Everything after two early steps and one so late that bias corrections are 1, which a lone lane leaves out,
-// by the given operations; null: those of the CPU.
-std::vector<uint32_t> updated(const Combination& c, std::unique_ptr<UpdateOps> ops) {
-  OptimizerRun run(c.setup, test::combination_shapes());
-  Draws draws(21);
-  for (size_t i = 0; i < run.targets().size(); ++i)
-    run.encode(i, [&](int64_t, int64_t) { return draws.signed_binades(-14, 1); });
-  run.optimizer().weights_initialized();
-  if (ops) run.optimizer().replace_ops(std::move(ops));
-  for (const int64_t t : {1, 2, 100'000}) {
-    for (size_t i = 0; i < run.targets().size(); ++i)
-      test::fill_tensor(run.gradient(i), [&](int64_t, int64_t) { return draws.signed_binades(-14, 1); });
-    run.step(t, 0.7f);
-  }
-  return run.everything();
-}
-
-// Apollo-E's rows are summed by one lane here too: the order of a sum is the group's own.
-template <int kLanes>
-void expect_same_bits(const Combination& c) {
-  using Exec = test::LockstepExec<kLanes>;
-  ASSERT_EQ(updated(c, std::make_unique<UpdateOpsOn<Exec>>(Exec{})), updated(c, nullptr)) << c.name;
-}
-
-TEST(LaneInvariance, EveryCombinationWith4Lanes) {
-  for (const Combination& c : test::every_combination()) expect_same_bits<4>(c);
-}
-
-// With two of the ways to keep states: a thread for every lane takes its time.
-TEST(LaneInvariance, EveryRuleFormatAndWritebackWith32Lanes) {
-  for (const Combination& c : test::every_combination()) {
-    const OptimizerOptions& options = c.setup.options;
-    if (options.state == Format::kF32 || options.state_rounding == Rounding::kStochastic)
-      expect_same_bits<32>(c);
-  }
-}
 
 // The lockstep lanes really exchange values: otherwise the tests above prove less than they say.
 TEST(LaneInvariance, LockstepLanesMeetInReduceMax) {

@@ -4,6 +4,7 @@
 // Padding is filled with a pattern, so that a write outside the logical elements shows.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -26,7 +27,8 @@ class HostMatrix {
       : view_{nullptr, dtype, shape.rows, shape.cols, shape.cols + shape.padding},
         bytes_(size_t(view_.rows * view_.stride * size_of(dtype)), kGuard) {
     for (int64_t r = 0; r < view_.rows; ++r)
-      memset(bytes_.data() + r * view_.stride * size_of(dtype), 0, size_t(view_.cols * size_of(dtype)));
+      std::fill_n(bytes_.begin() + r * view_.stride * size_of(dtype), view_.cols * size_of(dtype),
+                  std::byte{});
   }
 
   [[nodiscard]] Tensor view() const {

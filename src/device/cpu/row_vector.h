@@ -43,6 +43,9 @@ struct RowVectors {
   MPT_ALWAYS_INLINE friend RowVectors operator*(const RowVectors& a, const RowVectors& b) {
     return of_each([&](int i) { return a.part[i] * b.part[i]; });
   }
+  MPT_ALWAYS_INLINE friend RowVectors fma_of(const RowVectors& a, const RowVectors& b, const RowVectors& c) {
+    return of_each([&](int i) { return fma_of(a.part[i], b.part[i], c.part[i]); });
+  }
 };
 
 // In each lane what is in the one so many further on, and behind the last the first again.

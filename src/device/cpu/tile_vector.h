@@ -2,6 +2,12 @@
 // use the same source.
 #pragma once
 
+#if defined(__AVX512F__) || defined(__FMA__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
 namespace mpt {
 
 #if defined(__AVX512F__)
@@ -17,5 +23,24 @@ using TileVector = float __attribute__((vector_size(4 * kTileLanes), aligned(4),
 
 inline TileVector& tile_vector_at(float* x) { return *reinterpret_cast<TileVector*>(x); }
 inline const TileVector& tile_vector_at(const float* x) { return *reinterpret_cast<const TileVector*>(x); }
+
+// a b + c rounded once, where the machine has that. Where equal bits are promised this is called by name:
+// whether the compiler contracts a * b + c depends on its options.
+#if defined(__AVX512F__) || defined(__FMA__) || defined(__aarch64__)
+inline constexpr bool kTileFuses = true;
+#else
+inline constexpr bool kTileFuses = false;
+#endif
+inline TileVector fma_of(TileVector a, TileVector b, TileVector c) {
+#if defined(__AVX512F__)
+  return TileVector(_mm512_fmadd_ps(__m512(a), __m512(b), __m512(c)));
+#elif defined(__FMA__)
+  return TileVector(_mm256_fmadd_ps(__m256(a), __m256(b), __m256(c)));
+#elif defined(__aarch64__)
+  return TileVector(vfmaq_f32(float32x4_t(c), float32x4_t(a), float32x4_t(b)));
+#else
+  return a * b + c;
+#endif
+}
 
 }  // namespace mpt

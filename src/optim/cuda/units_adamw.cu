@@ -1,9 +1,10 @@
 // AdamW on a GPU.
-#include "optim/cuda/unit_passes.cuh"
+#include "device/cuda/cuda_exec.cuh"
+#include "optim/unit_passes_by_rule.h"
 
 namespace mpt {
 
-MPT_UNIT_PASSES(, AdamW)
+MPT_UNIT_PASSES(, CudaExec, AdamW)
 template struct UnitPasses<CudaExec, KahanUnit<KahanPerOpAdamW>>;
 
 }  // namespace mpt

@@ -1,8 +1,9 @@
 // M+Adam with Apollo-E on a GPU.
-#include "optim/cuda/unit_passes.cuh"
+#include "device/cuda/cuda_exec.cuh"
+#include "optim/unit_passes_by_rule.h"
 
 namespace mpt {
 
-MPT_UNIT_PASSES(, MPlusAdamScale<ProjectedDirection>)
+MPT_UNIT_PASSES(, CudaExec, MPlusAdamScale<ProjectedDirection>)
 
 }  // namespace mpt

@@ -1,8 +1,9 @@
 // M+Adam with decay of exponents on a GPU.
-#include "optim/cuda/unit_passes.cuh"
+#include "device/cuda/cuda_exec.cuh"
+#include "optim/unit_passes_by_rule.h"
 
 namespace mpt {
 
-MPT_UNIT_PASSES(, MPlusAdamExponent<DenseDirection>)
+MPT_UNIT_PASSES(, CudaExec, MPlusAdamExponent<DenseDirection>)
 
 }  // namespace mpt

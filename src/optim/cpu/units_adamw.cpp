@@ -1,0 +1,10 @@
+// AdamW on the CPU.
+#include "device/cpu/cpu_exec.h"
+#include "optim/unit_passes_by_rule.h"
+
+namespace mpt {
+
+MPT_UNIT_PASSES(, CpuExec, AdamW)
+template struct UnitPasses<CpuExec, KahanUnit<KahanPerOpAdamW>>;
+
+}  // namespace mpt

@@ -1,0 +1,20 @@
+// The update of a tensor gives the same bits by 32 lanes as on the CPU. Compiles long: every rule, format and
+// rounding.
+#include "optim/lane_invariance.h"
+
+namespace mpt {
+namespace {
+
+using test::Combination;
+
+// With two of the ways to keep states: a thread for every lane takes its time.
+TEST(LaneInvariance, EveryRuleFormatAndWritebackWith32Lanes) {
+  for (const Combination& c : test::every_combination()) {
+    const OptimizerOptions& options = c.setup.options;
+    if (options.state == Format::kF32 || options.state_rounding == Rounding::kStochastic)
+      test::expect_same_bits<32>(c);
+  }
+}
+
+}  // namespace
+}  // namespace mpt
