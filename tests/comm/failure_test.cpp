@@ -214,7 +214,7 @@ TEST(MpiFailures, ARankOfAnotherWorldIsNamed) {
                                                     {"WORLD_SIZE", "2"},
                                                     {"LOCAL_RANK", "1"},
                                                     {"LOCAL_WORLD_SIZE", "2"},
-                                                    {"MASTER_ADDR", "localhost"},
+                                                    {"MASTER_ADDR", "127.0.0.1"},
                                                     {"MASTER_PORT", "29500"}},
                                             .program = MPT_MPI_RANKS});
   EXPECT_EQ(result.exit_code, 1);

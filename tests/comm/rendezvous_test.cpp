@@ -39,7 +39,7 @@ class Rendezvous : public testing::Test {
  protected:
   [[nodiscard]] RendezvousOptions options(int64_t rank, int64_t size) const {
     return {
-        .rank = rank, .size = size, .address = "localhost", .port = port_, .run_id = "run 1", .timeout = 20s};
+        .rank = rank, .size = size, .address = "127.0.0.1", .port = port_, .run_id = "run 1", .timeout = 20s};
   }
   // Every rank in a thread, `apart` after the one before; what each threw, empty if nothing.
   static std::vector<std::string> meet(const std::vector<RendezvousOptions>& ranks,
@@ -97,7 +97,7 @@ TEST_F(Rendezvous, WithoutRank0) {
   auto rank = options(1, 2);
   rank.timeout = 150ms;
   const auto thrown = meet({rank});
-  EXPECT_TRUE(has(thrown[0], "rank 1: no rank 0 at localhost:")) << thrown[0];
+  EXPECT_TRUE(has(thrown[0], "rank 1: no rank 0 at 127.0.0.1:")) << thrown[0];
   EXPECT_TRUE(has(thrown[0], "refused")) << thrown[0];
 }
 
@@ -180,7 +180,7 @@ TEST_F(Rendezvous, StrangersDoNotDisturb) {
   for (const std::string& text :
        {std::string(), std::string("GET / HTTP/1.1\r\n\r\n"), std::string(5000, 'x')}) {
     std::optional<TcpSocket> stranger;
-    while (!stranger) stranger = TcpSocket::connected("localhost", port_, deadline, reason);
+    while (!stranger) stranger = TcpSocket::connected("127.0.0.1", port_, deadline, reason);
     EXPECT_TRUE(stranger->send(std::as_bytes(std::span(text)), deadline));
     strangers.push_back(std::move(*stranger));
   }

@@ -157,7 +157,7 @@ class Nccl : public test::GpuTest {
         ranks_[size_t(rank)] = make_nccl_communicator({.rank = rank,
                                                        .size = kRanks,
                                                        .launcher = Launcher::kTorchrun,
-                                                       .master_address = "localhost",
+                                                       .master_address = "127.0.0.1",
                                                        .master_port = 28471,
                                                        .run_id = "nccl test"},
                                                       {.timeout = 20s, .stream = streams_[size_t(rank)]});
