@@ -191,8 +191,9 @@ TEST_F(Stop, RanksAnswerWhateverTheyWaitForAndStopAtTheSamePlace) {
   ::kill(ranks[1], SIGCONT);
   const ProgramResult stopped = running.get();
   EXPECT_EQ(stopped.exit_code, kStopped) << stopped.err;
-  EXPECT_TRUE(holds(said, "stopped by a signal at step 1 of 3; saved in"));
-  EXPECT_EQ(newest_checkpoint(config("run")), 1);
+  const int64_t saved = newest_checkpoint(config("run"));
+  ASSERT_TRUE(saved == 1 || saved == 2) << saved;
+  EXPECT_TRUE(holds(said, fmt::format("stopped by a signal at step {} of 3; saved in", saved)));
   const ProgramResult rest = run_ranks_program(2, arguments("run", kForRanks, "latest"));
   EXPECT_EQ(rest.exit_code, 0) << rest.err;
   expect_undisturbed("run", kForRanks);
@@ -215,10 +216,12 @@ TEST_F(Stop, RanksGoOnToTheSameBits) {
     EXPECT_TRUE(wait_for([&] { return has_done_a_step("run"); }));
     ::kill(::getpid(), SIGUSR1);
     running.get();
-    EXPECT_EQ(newest_checkpoint(config("run")), 1);
+    // Ranks that agree too late for this step leave the next.
+    const int64_t saved = newest_checkpoint(config("run"));
+    ASSERT_TRUE(saved == 1 || saved == 2) << saved;
     signals.reset();
     signals.emplace(StopSignal::Voice::kSilent);  // none has come to this one
-    train_on(2, config("run", more), checkpoint_path(config("run"), 1));
+    train_on(2, config("run", more), checkpoint_path(config("run"), saved));
     expect_undisturbed("run", more);
   }
 }
