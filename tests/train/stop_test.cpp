@@ -69,9 +69,9 @@ class Stop : public testing::Test {
     if (!resume.empty()) all.insert(all.end(), {"--resume", resume});
     return all;
   }
-  // The run's processes, without that of mpirun.
-  [[nodiscard]] static std::vector<pid_t> processes(const std::string& name) {
-    return processes_that_say("name=" + name, "mpretrain");
+  // Of the run that goes on, without that of mpirun; other tests may run at the same time.
+  [[nodiscard]] std::vector<pid_t> processes() const {
+    return processes_that_say(directory_ / "config.json", "mpretrain");
   }
   [[nodiscard]] bool has_done_a_step(const std::string& name) const {
     return holds(metrics_path(config(name)), "\"step\":1,");
@@ -99,7 +99,7 @@ TEST_F(Stop, LeavesTheStepSavesTheLastOneAndGoesOnToTheSameBits) {
     ASSERT_EQ(run_program(arguments("whole", more)).exit_code, 0);
     auto running = std::async(std::launch::async, [&] { return run_program(arguments("run", more)); });
     ASSERT_TRUE(wait_for([&] { return has_done_a_step("run"); })) << running.get().err;
-    for (const pid_t process : processes("run")) ::kill(process, SIGINT);
+    for (const pid_t process : processes()) ::kill(process, SIGINT);
     const ProgramResult stopped = running.get();
     EXPECT_EQ(stopped.exit_code, kStopped) << stopped.err;
     const size_t answer = stopped.err.find("mpretrain: stopping"),
@@ -120,7 +120,7 @@ TEST_F(Stop, BeforeTheFirstStepLeavesARunThatStartsAnew) {
   ASSERT_TRUE(wait_for([&] { return posix_file_system().exists(metrics_path(config("run"))); }));
   std::this_thread::sleep_for(
       std::chrono::milliseconds(50));  // most likely in the step, in any case before it
-  for (const pid_t process : processes("run")) ::kill(process, SIGTERM);
+  for (const pid_t process : processes()) ::kill(process, SIGTERM);
   const ProgramResult stopped = running.get();
   EXPECT_EQ(stopped.exit_code, kStopped) << stopped.err;
   EXPECT_NE(stopped.err.find("nothing is saved; the same command starts it anew"), std::string::npos)
@@ -138,7 +138,7 @@ TEST_F(Stop, ASecondSignalEndsAtOnceAndLosesNothingThatIsSaved) {
   ASSERT_EQ(run_program(arguments("whole", more)).exit_code, 0);
   auto running = std::async(std::launch::async, [&] { return run_program(arguments("run", more)); });
   ASSERT_TRUE(wait_for([&] { return has_done_a_step("run"); }));
-  for (const pid_t process : processes("run"))
+  for (const pid_t process : processes())
     for (const int signal : {SIGSTOP, SIGINT, SIGTERM, SIGCONT}) ::kill(process, signal);
   const ProgramResult killed = running.get();
   EXPECT_TRUE(killed.signalled) << killed.exit_code << killed.err;
@@ -154,7 +154,7 @@ TEST_F(Stop, ASecondSignalEndsAtOnceAndLosesNothingThatIsSaved) {
 TEST_F(Stop, SigusrNeverEndsARun) {
   auto running = std::async(std::launch::async, [&] { return run_program(arguments("run")); });
   ASSERT_TRUE(wait_for([&] { return has_done_a_step("run"); }));
-  for (const pid_t process : processes("run"))
+  for (const pid_t process : processes())
     for (const int signal : {SIGSTOP, SIGUSR1, SIGTERM, SIGCONT, SIGUSR1}) ::kill(process, signal);
   const ProgramResult stopped = running.get();
   EXPECT_EQ(stopped.exit_code, kStopped) << stopped.err;
@@ -181,7 +181,7 @@ TEST_F(Stop, RanksAnswerWhateverTheyWaitForAndStopAtTheSamePlace) {
         {.program = "/bin/sh"});
   });
   ASSERT_TRUE(wait_for([&] { return has_done_a_step("run"); }));
-  std::vector<pid_t> ranks = processes("run");
+  std::vector<pid_t> ranks = processes();
   ASSERT_EQ(ranks.size(), 2u);
   if (!is_first_rank(ranks[0])) std::swap(ranks[0], ranks[1]);
   ::kill(ranks[1], SIGSTOP);
