@@ -261,9 +261,14 @@ namespace {
 
 // Ranks of which each would do with the memory of one such device; 0 if no number of them helps.
 int64_t ranks_that_fit(const RunConfig& config, Device& device, RankShape shape) {
+  const RunConfig one_row = with_micro_batch(config, 1);
+  const int64_t available = device.memory_bytes(), whole = planned_memory(one_row, device, shape).total();
   const int64_t most = std::min<int64_t>(config.batch.rows_per_step(), 1024);
-  for (int64_t ranks = std::max<int64_t>(2, shape.size); ranks <= most; ranks *= 2)
-    if (largest_micro_batch(config, device, {0, ranks}, device.memory_bytes()) > 0) return ranks;
+  for (int64_t ranks = std::max<int64_t>(2, shape.size); ranks <= most; ranks *= 2) {
+    // A plan of many layers on many ranks takes its time, and ranks can at best share all of the memory.
+    if (whole / ranks * shape.size > available) continue;
+    if (planned_memory(one_row, device, {0, ranks}).total() <= available) return ranks;
+  }
   return 0;
 }
 
