@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/check.h"
+#include "core/counted.h"
 #include "device/device_reader.h"
 
 namespace mpt {
@@ -129,9 +130,8 @@ void StoredTensors::check_complete(Stored& stored) const {
   std::stable_sort(stored.pieces.begin(), stored.pieces.end(),
                    [](const Piece& a, const Piece& b) { return a.first < b.first; });
   const auto missing = [&](int64_t first, int64_t last) {
-    return error("{}: elements {} to {} of tensor '{}' ({}) are in none of its {} file{}", directory_, first,
-                 last, stored.info.name, stored.info.description(), files_.size(),
-                 files_.size() == 1 ? "" : "s");
+    return error("{}: elements {} to {} of tensor '{}' ({}) are in none of its {}", directory_, first, last,
+                 stored.info.name, stored.info.description(), counted(std::ssize(files_), "file"));
   };
   int64_t end = 0;
   const Piece* before = nullptr;

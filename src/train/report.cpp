@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/check.h"
+#include "core/counted.h"
 #include "core/process_memory.h"
 #include "core/progress.h"
 #include "model/parameters.h"
@@ -103,10 +104,6 @@ std::string storage_table(const RunConfig& config, Device& device) {
   return text;
 }
 
-std::string count_of(int64_t number, std::string_view what) {
-  return fmt::format("{} {}{}", number, what, number == 1 ? "" : "es");
-}
-
 RunConfig with_micro_batch(const RunConfig& config, int64_t rows) {
   RunConfig changed = config;
   changed.batch.micro_batch_rows = rows;
@@ -114,6 +111,10 @@ RunConfig with_micro_batch(const RunConfig& config, int64_t rows) {
 }
 
 }  // namespace
+
+double epochs(const RunConfig& config, int64_t sequences) {
+  return double(total_steps(config)) * double(config.batch.rows_per_step()) / double(sequences);
+}
 
 std::string grouped(int64_t n) {
   const std::string digits = std::to_string(n);
@@ -139,9 +140,8 @@ std::string model_report(const RunConfig& config) {
   text += row("compute", "{}", compute_text(config.precision));
   text += row("states, gradient", "{}, {}", state_text(config.precision), name_of(config.precision.gradient));
   text += row("optimizer", "{}", optimizer_line(config));
-  text += row("step", "{} tokens = {} rows of {} in {} micro-batch{} of {}", grouped(b.tokens_per_step),
-              b.rows_per_step(), b.seq_len, b.micro_batches(), b.micro_batches() == 1 ? "" : "es",
-              b.rows_per_micro_batch());
+  text += row("step", "{} tokens = {} rows of {} in {} of {}", grouped(b.tokens_per_step), b.rows_per_step(),
+              b.seq_len, counted(b.micro_batches(), "micro-batch", "es"), b.rows_per_micro_batch());
   text += row("run", "{} steps, {} tokens, {:.1f} per parameter", grouped(steps),
               grouped(steps * b.tokens_per_step),
               double(steps * b.tokens_per_step) / double(total_elements(specs)));
@@ -176,9 +176,8 @@ std::string ranks_report(const RunConfig& config, Device& device, RankShape shap
   const ExchangeVolume volume = exchange_volume(config, device, shape);
   std::string text = "ranks\n";
   text += row("number", "{}{}", shape.size, transport.empty() ? "" : fmt::format(", by {}", transport));
-  text += row("a rank's step", "{} to {} rows in {} micro-batch{} of {}",
-              config.batch.rows_per_step() / shape.size, step.rows, step.micro_batches,
-              step.micro_batches == 1 ? "" : "es", step.micro_batch_rows);
+  text += row("a rank's step", "{} to {} rows in {} of {}", config.batch.rows_per_step() / shape.size,
+              step.rows, counted(step.micro_batches, "micro-batch", "es"), step.micro_batch_rows);
   text += row("optimizer states", "{}",
               config.distributed.sharding == Sharding::kOptimizer ? "of its own units" : "all");
   text += row("sends a step", "{}: gradients {} ({}), weights {} (as stored), sums and scales {}",
@@ -299,8 +298,7 @@ void require_memory(const RunConfig& config, Device& device, RankShape shape, in
               memory_advice(config, device, shape, available));
 }
 
-// --- the first lines of a run
-// --------------------------------------------------------------------------------
+// --- the first lines of a run ---------------------------------------------------------------------------
 
 namespace {
 
@@ -312,20 +310,18 @@ std::string run_line(const RunConfig& config, const RunStart& start) {
 
 std::string model_line(const RunConfig& config) {
   const LlamaConfig& m = config.model;
-  return fmt::format("model: {} parameters, {} layer{} of width {}, vocabulary {}; weights {}, products {}",
-                     grouped(parameter_count(m)), m.num_hidden_layers, m.num_hidden_layers == 1 ? "" : "s",
-                     m.hidden_size, grouped(m.vocab_size), name_of(config.precision.weights),
+  return fmt::format("model: {} parameters, {} of width {}, vocabulary {}; weights {}, products {}",
+                     grouped(parameter_count(m)), counted(m.num_hidden_layers, "layer"), m.hidden_size,
+                     grouped(m.vocab_size), name_of(config.precision.weights),
                      name_of(config.precision.compute));
 }
 
 std::string data_line(const RunConfig& config, const RunStart& start) {
-  const double epochs =
-      double(total_steps(config)) * double(config.batch.rows_per_step()) / double(start.training.sequences());
   const std::string validation = start.validation == nullptr
                                      ? "none to evaluate on (data.validation is empty)"
                                      : fmt::format("{} to evaluate on", grouped(start.validation->tokens()));
   return fmt::format("data: {} tokens to train on, {:.2f} epochs; {}; tokenizer {}",
-                     grouped(start.training.tokens()), epochs, validation,
+                     grouped(start.training.tokens()), epochs(config, start.training.sequences()), validation,
                      config.data.tokenizer.empty() ? "not named" : config.data.tokenizer);
 }
 
@@ -335,7 +331,7 @@ std::string batch_line(const RunConfig& config, const RunStart& start) {
   return fmt::format("batch: {} tokens a step, {} rows of {}{}, in {} of {}", grouped(b.tokens_per_step),
                      b.rows_per_step(), b.seq_len,
                      start.shape.alone() ? "" : fmt::format(", {} a rank", step.rows),
-                     count_of(step.micro_batches, "micro-batch"), step.micro_batch_rows);
+                     counted(step.micro_batches, "micro-batch", "es"), step.micro_batch_rows);
 }
 
 std::string memory_line(const RunConfig& config, Device& device, const RunStart& start) {

@@ -24,6 +24,8 @@ std::string row(std::string_view label, fmt::format_string<Args...> format, Args
 }
 // Thousands separated: 58,073,600.
 std::string grouped(int64_t n);
+// How many times a run reads data of so many sequences.
+double epochs(const RunConfig& config, int64_t sequences);
 
 // What a run is about to do.
 struct RunStart {

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "core/check.h"
+#include "core/counted.h"
 #include "core/progress.h"
 #include "train/run_data.h"
 #include "train/run_model.h"
@@ -107,10 +108,6 @@ class Planner {
   RunPlan plan_;
 };
 
-double epochs(const RunConfig& config, const RunPlan& plan) {
-  return double(total_steps(config)) * double(config.batch.rows_per_step()) / double(plan.training.sequences);
-}
-
 // The commands that make what is missing.
 std::string how_to_make_data(const RunConfig& config) {
   const std::string first = config.data.train.empty() ? "data/" : config.data.train.front();
@@ -134,11 +131,9 @@ std::string duration_text(const RunConfig& config, const RunPlan& plan) {
   if (!time.seconds) return fmt::format("not estimated: {}", time.basis);
   const double tokens_per_second = double(config.batch.tokens_per_step) / time.seconds_per_step;
   const int64_t evaluated = evaluations(config);
-  return fmt::format(
-      "{}, an estimate: {} steps at {} tokens/s{}, {}", about(*time.seconds), grouped(total_steps(config)),
-      format_count(tokens_per_second),
-      evaluated == 0 ? "" : fmt::format(" and {} evaluation{}", evaluated, evaluated == 1 ? "" : "s"),
-      time.basis);
+  return fmt::format("{}, an estimate: {} steps at {} tokens/s{}, {}", about(*time.seconds),
+                     grouped(total_steps(config)), format_count(tokens_per_second),
+                     evaluated == 0 ? "" : " and " + counted(evaluated, "evaluation"), time.basis);
 }
 
 std::string disk_text(const RunPlan& plan) {
@@ -151,10 +146,11 @@ std::string disk_text(const RunPlan& plan) {
 }
 
 std::string data_text(const RunConfig& config, const RunPlan& plan) {
-  const std::string training = plan.training.tokens > 0
-                                   ? fmt::format("{} tokens to train on, read {:.2g} times",
-                                                 grouped(plan.training.tokens), epochs(config, plan))
-                                   : "no tokens to train on";
+  const std::string training =
+      plan.training.tokens > 0
+          ? fmt::format("{} tokens to train on, read {:.2g} times", grouped(plan.training.tokens),
+                        epochs(config, plan.training.sequences))
+          : "no tokens to train on";
   const std::string validation = plan.validation.tokens > 0
                                      ? fmt::format("{} to evaluate on", grouped(plan.validation.tokens))
                                  : plan.validation.named ? "none to evaluate on"
@@ -185,7 +181,7 @@ nlohmann::ordered_json data_json(const RunConfig& config, const RunPlan& plan) {
   const bool found = plan.training.tokens > 0;
   return {{"train", shards_json(plan.training)},
           {"validation", shards_json(plan.validation)},
-          {"epochs", found ? nlohmann::ordered_json(epochs(config, plan)) : nullptr},
+          {"epochs", found ? nlohmann::ordered_json(epochs(config, plan.training.sequences)) : nullptr},
           {"tokenizer", {{"path", config.data.tokenizer}, {"pieces", or_null(plan.tokenizer_pieces)}}},
           {"made_by", plan.lacks_data ? nlohmann::ordered_json(how_to_make_data(config)) : nullptr}};
 }
@@ -214,8 +210,7 @@ std::string verdict(const RunConfig& config, const RunPlan& plan) {
   text += row("data", "{}", data_text(config, plan));
   text += row("tokenizer", "{}", tokenizer_text(config, plan));
   if (plan.problems.empty()) return text + row("start", "ready");
-  text +=
-      row("start", "not ready, {} problem{}:", plan.problems.size(), plan.problems.size() == 1 ? "" : "s");
+  text += row("start", "not ready, {}:", counted(std::ssize(plan.problems), "problem"));
   for (const std::string& problem : plan.problems) text += fmt::format("    - {}\n", problem);
   if (plan.lacks_data) text += fmt::format("  tokens are made by: {}\n", how_to_make_data(config));
   return text;

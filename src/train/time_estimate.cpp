@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/counted.h"
 #include "core/philox.h"
 #include "core/progress.h"
 #include "model/parameters.h"
@@ -121,12 +122,11 @@ StepSeconds measured_step(const RunConfig& sample, Device& device) {
 
 std::string description_of(const RunConfig& sample, const RunConfig& config) {
   const LlamaConfig& model = sample.model;
-  const std::string rows = fmt::format("{} row{} of {} tokens", sample.batch.rows_per_step(),
-                                       sample.batch.rows_per_step() == 1 ? "" : "s", sample.batch.seq_len);
+  const std::string rows =
+      fmt::format("{} of {} tokens", counted(sample.batch.rows_per_step(), "row"), sample.batch.seq_len);
   if (model == config.model) return rows;
-  return fmt::format("{} and a smaller model: {} layer{} of width {}, vocabulary {}", rows,
-                     model.num_hidden_layers, model.num_hidden_layers == 1 ? "" : "s", model.hidden_size,
-                     model.vocab_size);
+  return fmt::format("{} and a smaller model: {} of width {}, vocabulary {}", rows,
+                     counted(model.num_hidden_layers, "layer"), model.hidden_size, model.vocab_size);
 }
 
 // Ranks on CPUs share this machine, so that together they are as fast as one.

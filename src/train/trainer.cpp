@@ -238,12 +238,9 @@ void Trainer::handle_nonfinite(const StepRecord& record, Journal* journal) {
   if (config_.train.nonfinite_policy == NonfinitePolicy::kRollback) return roll_back(record, journal);
   throw error(
       "step {}: loss {} and gradient norm {} are not both finite, so the run ends here and the step changed "
-      "no "
-      "weight ({}). To go on, resume with --set train.nonfinite_policy=skip_step, which leaves such steps "
-      "out, or "
-      "=rollback, which goes back to the last checkpoint and on behind their data; or start again with a "
-      "lower "
-      "learning rate",
+      "no weight ({}). To go on, resume with --set train.nonfinite_policy=skip_step, which leaves such steps "
+      "out, or =rollback, which goes back to the last checkpoint and on behind their data; or start again "
+      "with a lower learning rate",
       record.step, record.loss, record.grad_norm,
       last_checkpoint_.empty() ? "nothing is saved" : "the last checkpoint is " + last_checkpoint_);
 }

@@ -128,6 +128,16 @@ class Generating : public testing::Test {
     directory_.reset();
   }
 
+  // Of shards that were made with the small tokenizer and begin documents with BOS.
+  static Manifest manifest_of_data() {
+    Manifest manifest;
+    manifest.tokenizer.file = "tokenizer.model";
+    manifest.tokenizer.hash = tokenizer_->hash();
+    manifest.tokenizer.vocab_size = kSmallVocab;
+    manifest.options = {{"prepend_bos", true}};
+    return manifest;
+  }
+
   struct Decoding {
     LoadedModel model;
     LlamaDecoder decoder;
@@ -331,12 +341,7 @@ TEST_F(Generating, TokenizerWithTooManyPiecesIsRefused) {
 TEST_F(Generating, TokenizerIsFoundBesideTheData) {
   const TempDirectory data;
   write_file_atomically(posix_file_system(), data / "tokenizer.model", bytes_of(tokenizer_->model_bytes()));
-  Manifest manifest;
-  manifest.tokenizer.file = "tokenizer.model";
-  manifest.tokenizer.hash = tokenizer_->hash();
-  manifest.tokenizer.vocab_size = kSmallVocab;
-  manifest.options = {{"prepend_bos", true}};
-  manifest.save(data / "manifest.json");
+  manifest_of_data().save(data / "manifest.json");
   RunConfig config = CheckpointedModel{.model = small_config(kSmallVocab)}.config();
   config.data.train = {data / "train_*.bin"};
   const TokenizerFile found = find_tokenizer(config, "");
@@ -350,12 +355,7 @@ TEST_F(Generating, WhatTheRunKeepsCountsBeforeItsConfig) {
   const std::string checkpoint = run / "checkpoints/step_00000007";
   write_model_checkpoint(checkpoint, {.model = small_config(kSmallVocab)});
   write_file_atomically(posix_file_system(), run / "tokenizer.model", bytes_of(tokenizer_->model_bytes()));
-  Manifest manifest;
-  manifest.tokenizer.file = "tokenizer.model";
-  manifest.tokenizer.hash = tokenizer_->hash();
-  manifest.tokenizer.vocab_size = kSmallVocab;
-  manifest.options = {{"prepend_bos", true}};
-  manifest.save(run / "data_manifest.json");
+  manifest_of_data().save(run / "data_manifest.json");
   const RunConfig config =
       CheckpointedModel{.model = small_config(kSmallVocab), .tokenizer = tokenizer_->path()}.config();
   const TokenizerFile found = find_tokenizer(config, "", checkpoint);

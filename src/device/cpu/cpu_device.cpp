@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "core/check.h"
+#include "core/counted.h"
 #include "core/progress.h"
 #include "device/cpu/cpu_attention.h"
 #include "device/cpu/cpu_gemm.h"
@@ -117,7 +118,7 @@ class CpuDevice final : public Device {
 
   [[nodiscard]] Backend backend() const override { return Backend::kCpu; }
   [[nodiscard]] std::string name() const override {
-    return fmt::format("CPU: {}, {} thread{}", processor_name(), threads_, threads_ == 1 ? "" : "s");
+    return fmt::format("CPU: {}, {}", processor_name(), counted(threads_, "thread"));
   }
   [[nodiscard]] std::string libraries() const override { return cpu_gemm_description(); }
   [[nodiscard]] int64_t memory_bytes() const override { return available_memory(); }
