@@ -23,7 +23,8 @@ import threading
 import time
 from unittest import mock
 
-from experiments_support import FAKES, PROGRAM, ROOT, Directory, RealTokens, WithFakes, is_running, main, wait_for
+from experiments_support import FAKES, ROOT, Directory, RealTokens, WithFakes, is_running, wait_for
+from tested_program import PROGRAM, main
 from experiments import progress, runner as running
 from experiments.cell import Cell
 from experiments.launch import launcher_of

@@ -1,6 +1,5 @@
 """What the tests of scripts/reproduce/experiments share: directories, tokens, and programs that stand in for others."""
 
-import argparse
 import json
 import math
 import os
@@ -14,6 +13,8 @@ import time
 import unittest
 from unittest import mock
 
+from tested_program import PROGRAM
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAKES = ROOT / "tests/scripts/fakes"
 sys.path.insert(0, str(ROOT / "scripts/reproduce"))
@@ -23,7 +24,6 @@ from experiments.launch import launcher_of  # noqa: E402
 from experiments.ledger import Ledger, Result  # noqa: E402
 from experiments.runner import Place, Runner  # noqa: E402
 
-PROGRAM = []  # the path of mpretrain, set by main
 WORDS = "weights gradients step model of the token loss rounding scale block".split()
 
 
@@ -139,13 +139,3 @@ class WithFakes(Directory):
         path = self.directory / "calls" if name in ("mpirun", "torchrun") else self.slurm / "calls"
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         return [line for line in lines if line.startswith(name + " ")]
-
-
-def main():
-    """Runs the tests of the script that was started, with the program of its arguments."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--program", required=True)
-    arguments, rest = parser.parse_known_args()
-    PROGRAM.append(os.path.abspath(arguments.program))
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    unittest.main(argv=[sys.argv[0], *rest])

@@ -15,7 +15,8 @@ import threading
 import time
 import unittest
 
-from experiments_support import PROGRAM, ROOT, Directory, RealTokens, main, wait_for
+from experiments_support import ROOT, Directory, RealTokens, wait_for
+from tested_program import PROGRAM, main
 from experiments import configuration, runner as running
 from experiments.cell import Cell, canonical
 from experiments.descent import ablations, candidates, descend, sensitive_keys, Sweep as Swept, Trace

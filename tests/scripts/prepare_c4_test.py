@@ -4,27 +4,25 @@
     tests/scripts/prepare_c4_test.py --program build/cpu/mpretrain [CLASS[.TEST] ...]
 """
 
-import argparse
 import contextlib
 import gzip
 import hashlib
 import http.server
 import json
-import os
 import pathlib
 import random
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 import unittest
 
+from tested_program import PROGRAM, main
+
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/prepare_c4.sh"
-PROGRAM = ""  # set by main
 WORDS = "weights gradients step model of the token loss rounding été scale block".split()
 SHARDS = 3  # of training text, and one for validation
 
@@ -126,7 +124,7 @@ def wait_for(condition, what):
 
 
 def run_mpretrain(*arguments):
-    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, check=True)
+    return subprocess.run([PROGRAM[0], *map(str, arguments)], capture_output=True, text=True, check=True)
 
 
 class Tree(unittest.TestCase):
@@ -153,7 +151,7 @@ class Tree(unittest.TestCase):
 
     @classmethod
     def command(cls, source, output, *more):
-        arguments = (SCRIPT, "--program", PROGRAM, "--source", source, "--tokenizer", cls.tokenizer, "--output", output,
+        arguments = (SCRIPT, "--program", PROGRAM[0], "--source", source, "--tokenizer", cls.tokenizer, "--output", output,
                      "--shards", SHARDS, "--threads", 1, *more)
         return [str(argument) for argument in arguments]
 
@@ -249,7 +247,7 @@ class Output(Tree):
         for pack in (True, False):
             config["data"]["pack"] = pack
             (self.directory / "config.json").write_text(json.dumps(config))
-            command = [PROGRAM, "--config", "config.json", "--set", f"name=pack_{pack}"]
+            command = [PROGRAM[0], "--config", "config.json", "--set", f"name=pack_{pack}"]
             result = subprocess.run(command, cwd=self.directory, capture_output=True, text=True, check=False)
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertNotIn("no manifest", result.stderr)
@@ -417,7 +415,7 @@ class Stop(Tree):
         path.write_text(f"""#!/bin/sh
 cd '{self.directory}'
 case "$*" in *{slow_file}*) echo $$ > slow_pid.tmp; mv slow_pid.tmp slow_pid; exec sleep 600 ;; esac
-exec '{PROGRAM}' "$@"
+exec '{PROGRAM[0]}' "$@"
 """)
         path.chmod(0o755)
         return path
@@ -468,15 +466,6 @@ exec '{PROGRAM}' "$@"
                 self.assert_as_wanted()
         self.must(server.url, self.output)
         self.assert_as_wanted()
-
-
-def main():
-    global PROGRAM
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--program", required=True)
-    known, rest = parser.parse_known_args()
-    PROGRAM = os.path.abspath(known.program)
-    unittest.main(argv=[sys.argv[0], *rest])
 
 
 if __name__ == "__main__":

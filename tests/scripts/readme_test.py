@@ -7,19 +7,18 @@ They run in a directory that looks like the repository after the quickstart. Wha
 hands on its arguments and asks for a tiny model, and text is this repository's documentation. Nothing is drawn.
 """
 
-import argparse
 import os
 import pathlib
 import re
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
 
+from tested_program import PROGRAM, main
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROGRAM = ""  # the path of mpretrain, set by main
 TINY = ("model.hidden_size=16", "model.intermediate_size=16", "model.num_hidden_layers=1", "batch.seq_len=16",
         "batch.tokens_per_step=32", "eval.tokens=64")
 SHORT = """#!/bin/sh
@@ -55,7 +54,7 @@ class Use(unittest.TestCase):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="readme_"))
         self.addCleanup(shutil.rmtree, self.directory)
         tiny = " ".join(f"--set {setting}" for setting in TINY)
-        self.write_program("build/program/mpretrain", SHORT.format(program=shlex.quote(PROGRAM), tiny=tiny))
+        self.write_program("build/program/mpretrain", SHORT.format(program=shlex.quote(PROGRAM[0]), tiny=tiny))
         self.write_program("scripts/fetch_corpus.sh", FETCH.format(docs=shlex.quote(str(ROOT / "docs"))))
         for path in (ROOT / "scripts").iterdir():
             if path.name != "fetch_corpus.sh":
@@ -82,15 +81,6 @@ class Use(unittest.TestCase):
         for made in ("corpus", "tokenizer.model", "data/manifest.json", "runs/nano_bf16/checkpoints/step_00002000",
                      "exported/config.json", "toy/summary.json", "survival.png"):
             self.assertTrue((self.directory / made).exists(), made)
-
-
-def main():
-    global PROGRAM
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--program", required=True)
-    known, rest = parser.parse_known_args()
-    PROGRAM = os.path.abspath(known.program)
-    unittest.main(argv=[sys.argv[0], *rest])
 
 
 if __name__ == "__main__":
