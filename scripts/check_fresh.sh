@@ -75,6 +75,8 @@ make_bare_root() {  # DIRECTORY
     >"$work/logs/debootstrap.log" 2>&1 || die "debootstrap failed; see $work/logs/debootstrap.log"
   printf '%s\n' "$sources" >"$1.part/etc/apt/sources.list"
   apt-config dump | grep -i '^Acquire::.*Proxy' >"$1.part/etc/apt/apt.conf.d/90proxy" || true
+  # What an installer or a container runtime adds to every machine, and without which MPI waits for name servers.
+  printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(hostname)" >"$1.part/etc/hosts"
   mv "$1.part" "$1"
 }
 

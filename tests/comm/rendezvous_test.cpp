@@ -9,31 +9,18 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include "comm/tcp_socket.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
+#include "support/free_port.h"
 
 namespace mpt {
 namespace {
 
 using namespace std::chrono_literals;
 using Bytes = std::array<std::byte, 128>;
-
-// One that nobody listens at: the system gives it, and it is closed at once.
-int free_port() {
-  const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in any{};
-  any.sin_family = AF_INET;
-  any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof any;
-  EXPECT_EQ(::bind(descriptor, reinterpret_cast<sockaddr*>(&any), length), 0);
-  EXPECT_EQ(::getsockname(descriptor, reinterpret_cast<sockaddr*>(&any), &length), 0);
-  ::close(descriptor);
-  return ntohs(any.sin_port);
-}
 
 class Rendezvous : public testing::Test {
  protected:
@@ -66,7 +53,7 @@ class Rendezvous : public testing::Test {
     return text.find(part) != std::string::npos;
   }
 
-  int port_ = free_port();
+  int port_ = test::free_port();
 };
 
 TEST_F(Rendezvous, GivesEveryoneTheBytesOfRank0) {

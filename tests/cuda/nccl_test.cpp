@@ -10,6 +10,7 @@
 #include "core/bf16.h"
 #include "cuda/device_fixture.h"
 #include "support/expect_error.h"
+#include "support/free_port.h"
 #ifdef MPT_FAKE_CUDA
 #include "support/fake_cuda/fake_nccl.h"
 #endif
@@ -151,14 +152,15 @@ class Nccl : public test::GpuTest {
   }
   // Each in a thread: they wait for each other over TCP.
   void begin() {
+    const int port = test::free_port();  // these tests may run side by side
     std::vector<std::thread> threads;
     for (int64_t rank = 0; rank < kRanks; ++rank)
-      threads.emplace_back([this, rank] {
+      threads.emplace_back([this, rank, port] {
         ranks_[size_t(rank)] = make_nccl_communicator({.rank = rank,
                                                        .size = kRanks,
                                                        .launcher = Launcher::kTorchrun,
                                                        .master_address = "127.0.0.1",
-                                                       .master_port = 28471,
+                                                       .master_port = port,
                                                        .run_id = "nccl test"},
                                                       {.timeout = 20s, .stream = streams_[size_t(rank)]});
       });
