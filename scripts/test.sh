@@ -33,7 +33,7 @@ if [ -n "$layers" ]; then
   read -ra names <<<"${layers//,/ }"
   targets=("${names[@]/#/mpt_}")
   targets=("${targets[@]/%/_tests}")
-  tests=(-R "^(${layers//,/|})/" "$@")
+  tests=(-L "^(${layers//,/|})\$" "$@")
 fi
 options=()
 if [ "$preset" = cuda ]; then options=("-DCMAKE_CUDA_ARCHITECTURES=${CUDAARCHS:-$(cuda_architecture)}"); fi
