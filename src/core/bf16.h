@@ -1,4 +1,4 @@
-// BF16 as a storage type: 16 bits on load and store, FP32 in between (NUMERICS "Element formats").
+// BF16 as a storage type: 16 bits on load and store, FP32 in between (docs/numerics.md "Element formats").
 #pragma once
 
 #include "core/scalar_math.h"
@@ -27,7 +27,7 @@ MPT_HD bf16 bf16_nearest(float x) {
 
 // Up with probability (x - lower) / (upper - lower) at a resolution of 16 bits: the upper 16 bits of `word`
 // decide. Infinity and BF16 values stay; a NaN becomes 7FFF. Values above the largest BF16 may become
-// infinite (NUMERICS "Stochastic rounding").
+// infinite (docs/numerics.md "Stochastic rounding").
 MPT_HD bf16 bf16_stochastic(float x, uint32_t word) {
   const uint32_t u = bits_of(x);
   const bool finite = (u & 0x7F800000u) != 0x7F800000u;

@@ -1,5 +1,5 @@
-// Small floating-point formats as values, and the one way from FP32 to them and back (NUMERICS "Element
-// formats" and "Stochastic rounding").
+// Small floating-point formats as values, and the one way from FP32 to them and back (docs/numerics.md
+// "Element formats" and "Stochastic rounding").
 //
 //   round_to<kE4M3>(x, Nearest{})          ties to even
 //   round_to<kE4M3>(x, RandomBits{word})   away from zero with probability (x - lower) / (upper - lower)

@@ -1,5 +1,5 @@
-// Normally distributed numbers on the host, in FP64, from Philox words (Box and Muller; NUMERICS "RNG
-// contract").
+// Normally distributed numbers on the host, in FP64, from Philox words (Box and Muller; docs/numerics.md
+// "Normal numbers").
 //
 // The four words of a block give the normals of four consecutive columns:
 //   u1 = (x[2p] + 1) 2^-32, u2 = x[2p+1] 2^-32, R = sqrt(-2 ln u1): columns 2p, 2p+1 are R cos 2 pi u2, R sin

@@ -1,7 +1,8 @@
 // Philox4x32-10 counter-based random words (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3").
 //
 // A word is a pure function of (seed, tensor, row, column, step, stream): it never depends on launch shape,
-// thread count, rank or sharding. Coordinates are logical (unpadded, unsharded).
+// thread count, rank or sharding. Coordinates are logical (unpadded, unsharded). What is drawn where:
+// docs/numerics.md "Streams".
 #pragma once
 
 #include <cstdint>

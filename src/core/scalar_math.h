@@ -36,7 +36,7 @@ MPT_HD T min_of(T a, T b) {
   return a < b ? a : b;
 }
 
-// fmin(hi, fmax(lo, x)); a NaN becomes lo, as with fmax (NUMERICS "Conventions").
+// fmin(hi, fmax(lo, x)); a NaN becomes lo, as with fmax (docs/numerics.md "Scalar arithmetic").
 template <class T>
 MPT_HD T clamp_to(T x, T lo, T hi) {
   return min_of(max_of(x, lo), hi);

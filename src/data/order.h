@@ -4,7 +4,7 @@
 // round function a Philox word of (seed, epoch, half, round), walked along its cycle until the result is
 // below n (Black and Rogaway, "Ciphers with arbitrary finite domains"). O(1) memory, at most about four
 // evaluations on average, the same on every platform. The values are part of every checkpoint's meaning and
-// never change.
+// never change (docs/numerics.md "Data order").
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,8 @@ enum class Multiply : uint8_t {
 // Which FP8 operands a backend's products take.
 enum class Fp8Layout : uint8_t {
   kAny,
-  kRowsOfK  // a as [m,k] and b as [n,k] only, as Hopper has it (NUMERICS "cuBLASLt FP8")
+  // a as [m,k] and b as [n,k] only, as Hopper has it (docs/numerics.md "FP8 products on a GPU")
+  kRowsOfK
 };
 
 struct GemmCall {

@@ -1,9 +1,9 @@
 // The products of the linear layers and the head, forward and backward, in the format that they compute in.
 //
 //   y = x W^T,   dx = dy W,   dW (+)= dy^T x
-// In FP8 every operand is cast with a scale of its own (NUMERICS "FP8 compute"): x and W to E4M3, dy to E5M2.
-// Fused neighbours (q, k, v; gate, up) are one product with one W and one dy. Otherwise operands are read as
-// they are. Where FP8 products take rows of k only, all three are A B^T, and casts write what they need:
+// In FP8 every operand is cast with a scale of its own (docs/numerics.md "FP8 products"): x and W to E4M3, dy
+// to E5M2. Fused neighbours (q, k, v; gate, up) are one product with one W and one dy. Otherwise operands are
+// read as they are. Where FP8 products take rows of k only, all are A B^T, and casts write what they need:
 //
 //   y = x W^T,   dx = dy (W^T)^T,   dW (+)= (dy^T) (x^T)^T
 #pragma once

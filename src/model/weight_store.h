@@ -94,7 +94,7 @@ class WeightStore {
 Tensor logical_view(const ParamSpec& spec, const Tensor& physical);
 
 // N(0, initializer_range) for matrices, 1 for gains; a function of (seed, tensor, row, column) alone
-// (NUMERICS "RNG contract"), encoded from the same FP32 draw in every format. refresh() included.
+// (docs/numerics.md "Initial weights"), encoded from the same FP32 draw in every format. refresh() included.
 void initialize_weights(const WeightStore& weights, double initializer_range, uint64_t seed, Device& device);
 
 }  // namespace mpt

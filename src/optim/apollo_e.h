@@ -1,4 +1,5 @@
-// Apollo-E: the second moment of M+Adam's multiplicative branch in a random subspace (NUMERICS "Apollo-E").
+// Apollo-E: the second moment of M+Adam's multiplicative branch in a random subspace (docs/numerics.md
+// "Apollo-E").
 //
 // For a matrix, j runs over the M channels of its larger side (rows if square), i over the d elements of one:
 //   R_jk = sum_i P_ik G_ij,   V <- b2 V + (1 - b2) R^2,   N = R / (sqrt(V^) + eps sqrt(d / r))

@@ -1,5 +1,5 @@
 // The norm of all gradients: squares summed piece by piece, the pieces in an order that depends on nothing
-// but the model, and what the step does about it.
+// but the model, and what the step does about it (docs/numerics.md "Norm and clipping").
 #pragma once
 
 #include <type_traits>

@@ -1,5 +1,5 @@
 // Compensated BF16 weights: a second BF16 number c beside each weight w carries what rounding lost, so that
-// w + c has about 16 significant bits (NUMERICS "Kahan-compensated BF16").
+// w + c has about 16 significant bits (docs/numerics.md "Kahan compensation").
 //
 // A compensated step takes (w, c, g, state) to {w', c'} and is settled() as its rule is (rules.h); w' is a
 // BF16 value, c' is rounded on store.

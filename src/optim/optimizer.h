@@ -103,8 +103,8 @@ class Optimizer {
   [[nodiscard]] std::vector<TensorPart> parts_to_load() const;
   // The same of an optimizer that has all units.
   [[nodiscard]] std::vector<NamedTensor> named_states() const;
-  // Bytes of the own states' logical elements, numbers of which a tensor has one excluded (NUMERICS
-  // "Apollo-E").
+  // Bytes of the own states' logical elements, numbers of which a tensor has one excluded
+  // (docs/numerics.md "Apollo-E").
   [[nodiscard]] int64_t optimizer_state_bytes() const;
   // The units of a target that are updated here.
   [[nodiscard]] UnitRange units(size_t target) const { return units_[target]; }

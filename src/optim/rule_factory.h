@@ -1,5 +1,5 @@
-// From an optimizer's configuration and the scalars of a step to the rule's FP32 constants (NUMERICS
-// "Optimizer frame").
+// From an optimizer's configuration and the scalars of a step to the rule's FP32 constants
+// (docs/numerics.md "Constants of a step").
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// The update rules, one element at a time, in the exact order of operations that NUMERICS fixes to the bit.
+// The update rules, one element at a time, in the order of operations of docs/numerics.md, to the bit.
 //
 // A rule holds the scalars of one step of one tensor, already rounded to FP32.
 //   advance<Ema>(w, g, state, scale)  updates the states in place and returns the move that the weight shall
@@ -83,7 +83,7 @@ struct AdamMoments {
   [[nodiscard]] MPT_HD bool settled() const { return correction1 == 1.0f && correction2 == 1.0f; }
 };
 
-// AdamW (Loshchilov and Hutter) as NUMERICS "AdamW": w' = w - lr (m^ / (sqrt(v^) + eps) + wd w).
+// AdamW (Loshchilov and Hutter) as docs/numerics.md "AdamW": w' = w - lr (m^ / (sqrt(v^) + eps) + wd w).
 struct AdamW {
   static constexpr std::array<std::string_view, 2> kStates{"m", "v"};
   static constexpr int kFactors = 0, kBranches = 1;
@@ -104,8 +104,8 @@ struct AdamW {
   MPT_HD static float limit_change(float, float y) { return y; }
 };
 
-// Madam (Bernstein et al., "Learning compositional functions via multiplicative weight updates") as NUMERICS
-// "Madam": w' = w e^x with x = -lr sign(w) g / sqrt(v^), so that a weight keeps its sign and 0 stays 0.
+// Madam (Bernstein et al., "Learning compositional functions via multiplicative weight updates") as
+// docs/numerics.md "Madam": w' = w e^x, x = -lr sign(w) g / sqrt(v^), so that signs stay and so does 0.
 struct Madam {
   static constexpr std::array<std::string_view, 1> kStates{"v"};
   static constexpr int kFactors = 0, kBranches = 1;

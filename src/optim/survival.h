@@ -55,7 +55,7 @@ struct Survival {
   std::array<int64_t, kMagnitudeBuckets> weights{};
   std::array<std::array<std::array<int64_t, kMagnitudeBuckets>, kFates>, kBranches> fates{};
   // Weights that changed by less than the smallest step of their grid, because the scale they share moved
-  // under them (NUMERICS "Scale drag"), and the sum of log2 of the factors they changed by.
+  // under them (docs/numerics.md "Scale drag"), and the sum of log2 of the factors they changed by.
   int64_t dragged = 0;
   double drag_log2 = 0;
   int64_t saturated_blocks = 0;  // nvfp4: blocks whose largest element was clipped

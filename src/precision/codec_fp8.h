@@ -1,4 +1,4 @@
-// Master weights in E4M3 with one FP16 scale per block of a row (NUMERICS "FP8 master weights").
+// Master weights in E4M3 with one FP16 scale per block of a row (docs/numerics.md "FP8 block weights").
 #pragma once
 
 #include "precision/codec_block.h"

@@ -1,5 +1,5 @@
-// Master weights in E2M1: an E4M3 scale for 16 elements of a row and one FP32 for the tensor (NUMERICS "NVFP4
-// master weights"; `live` is Transformer Engine's arithmetic).
+// Master weights in E2M1: an E4M3 scale for 16 elements of a row and one FP32 for the tensor
+// (docs/numerics.md "NVFP4 weights"; `live` is Transformer Engine's arithmetic).
 #pragma once
 
 #include <cfloat>

@@ -1,5 +1,5 @@
 // The random bits of stochastic rounding: one word for each element a lane owns, a function of what is
-// rounded (NUMERICS "RNG contract"), never of who rounds it.
+// rounded (docs/numerics.md "Streams"), never of who rounds it.
 #pragma once
 
 #include "core/philox.h"

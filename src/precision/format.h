@@ -17,8 +17,8 @@ struct EnumNames<Format> {
 constexpr DType dtype_of(Format format) { return format == Format::kF32 ? DType::kF32 : DType::kBF16; }
 
 // Master weights of the linear layers, the only copy there is. block_fp8: E4M3 codes, one FP16 scale a block
-// of a row (NUMERICS "FP8 master weights"). nvfp4: E2M1 codes, one E4M3 scale for 16 of a row, one FP32 a
-// tensor (NUMERICS "NVFP4 master weights").
+// of a row (docs/numerics.md "FP8 block weights"). nvfp4: E2M1 codes, one E4M3 scale for 16 of a row, one
+// FP32 a tensor (docs/numerics.md "NVFP4 weights").
 enum class WeightFormat : uint8_t { kF32, kBF16, kBlockFp8, kNvfp4 };
 template <>
 struct EnumNames<WeightFormat> {

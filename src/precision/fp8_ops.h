@@ -1,5 +1,5 @@
-// What FP8 operands ask of a device: casts with a scale per tensor, and the update of the scales (NUMERICS
-// "FP8 compute: delayed scaling"). Written once over Exec (fp8_ops_on.h) and instantiated per backend.
+// What FP8 operands ask of a device: casts with a scale per tensor, and the update of the scales
+// (docs/numerics.md "FP8 products"). Written once over Exec (fp8_ops_on.h) and instantiated per backend.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace mpt {
 
-// Every dimension of every operand must be a multiple of it: what FP8 products of GPUs take (NUMERICS
-// "cuBLASLt FP8").
+// Every dimension of every operand must be a multiple of it: what FP8 products of GPUs take (docs/numerics.md
+// "FP8 products on a GPU").
 inline constexpr int64_t kFp8Multiple = 16;
 
 // Where a tensor that is cast again and again keeps its scale: single numbers in device memory.
@@ -70,8 +70,8 @@ inline EncodedTensor shape_of_source(int64_t rows, int64_t cols) {
 
 class Fp8Ops : public Fp8Casts {
  public:
-  // Sets the slot's scale from its amax (NUMERICS "Alternative recipe") and clears that. `max_value`: the
-  // largest of the target's format.
+  // Sets the slot's scale from its amax (docs/numerics.md "Current scaling") and clears that. `max_value`:
+  // the largest of the target's format.
   virtual void scale_from_amax(const Fp8Slot& slot, float max_value) = 0;
   virtual void roll(const Fp8RollCall& call) = 0;
 };

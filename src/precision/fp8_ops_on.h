@@ -163,7 +163,7 @@ struct CurrentScale {
   }
 };
 
-// One slot: NUMERICS "Scale update". A slot that saw nothing, or only zeros, keeps its history.
+// One slot: docs/numerics.md "Delayed scaling". A slot that saw nothing, or only zeros, keeps its history.
 struct RollSlot {
   float* history;
   int64_t length, slots;

@@ -1,5 +1,5 @@
 // The scales of FP8 operands of one direction (forward: inputs and weights; backward: gradients), a slot for
-// each operand, by the delayed or the current recipe (NUMERICS "FP8 compute").
+// each operand, by the delayed or the current recipe (docs/numerics.md "FP8 products").
 #pragma once
 
 #include <memory>

@@ -6,8 +6,8 @@
 
 namespace mpt {
 
-// Scales of FP8 blocks: powers of two, or the paper's literal FP16 quotient (NUMERICS "Scale drag" says why
-// the first is the default).
+// Scales of FP8 blocks: powers of two, or the paper's literal FP16 quotient (docs/numerics.md "Scale drag"
+// says why the first is the default).
 enum class Fp8ScaleMode : uint8_t { kPow2, kFp16 };
 template <>
 struct EnumNames<Fp8ScaleMode> {

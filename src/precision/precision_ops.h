@@ -17,7 +17,7 @@ class PrecisionOps {
   // The value of every logical element, as fp32 or rounded to bf16.
   virtual void decode(const EncodedTensor& source, const Tensor& target /* [rows, cols] */) = 0;
   // To be called after every update of a tensor: sticky nvfp4 moves the tensor's scale where the next step
-  // could run out of block scales (NUMERICS "sticky"). Nothing for other formats.
+  // could run out of block scales (docs/numerics.md "Sticky scales"). Nothing for other formats.
   virtual void settle(const EncodedTensor& tensor) = 0;
 };
 

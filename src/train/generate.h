@@ -1,7 +1,7 @@
 // Text from a model: tokens drawn one after the other, printed as they come.
 //
 // The text is a function of the weights, the tokenizer and the options alone: the draw of a token depends on
-// the seed and its position.
+// the seed and its position (docs/numerics.md "Sampling").
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Bytes that a run keeps, counted three ways (NUMERICS "Memory accounting"): nominal, as papers do, a figure
-// a parameter from the formats alone; logical, the elements and scales a checkpoint holds; allocated, with
-// padding and alignment.
+// Bytes that a run keeps, counted three ways (docs/numerics.md "Memory accounting"): nominal, as papers do, a
+// figure a parameter from the formats alone; logical, the elements and scales a checkpoint holds; allocated,
+// with padding and alignment.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The matrix-fitting diagnostic: numbers are fitted to targets by plain gradient steps, each of which is
-// rounded to the storage format at once, to see which updates survive it (paper, "BF16-Stored Matrix
-// Fitting").
+// rounded to the storage format at once, to see which updates survive it (docs/paper.md "Matrix
+// fitting"; to the bit: docs/numerics.md "Matrix fitting").
 #pragma once
 
 #include <cstdint>

@@ -168,7 +168,7 @@ TEST(Fp16, RoundsUp) {
 // --- stochastic rounding
 // ------------------------------------------------------------------------------------
 
-// r of NUMERICS, as the upper bits of a word; what is below must not matter.
+// r of docs/numerics.md "Stochastic rounding", as the upper bits of a word; what is below must not matter.
 template <FloatFormat kFormat>
 uint32_t stochastic(float x, uint32_t r) {
   constexpr int kUnused = 9 + kFormat.mantissa_bits;

@@ -178,7 +178,7 @@ TEST_F(CudaGemmTest, Bf16ResultsAreRoundedOnce) {
 
 constexpr DType k4 = DType::kE4M3, k5 = DType::kE5M2;
 
-// Hopper's own accumulator, promoted to FP32 now and then or never (NUMERICS "Tests, oracles, tolerances").
+// Hopper's own accumulator, promoted to FP32 now and then or never (docs/numerics.md "Tests and tolerances").
 double promoted_error(int64_t) { return 0x1p-12; }
 double fast_error(int64_t) { return 0x1p-10; }
 

@@ -35,7 +35,7 @@ TEST(Order, IsABijectionForEveryCount) {
   }
 }
 
-// From a Python implementation of the equation in order.h and of NUMERICS "RNG contract".
+// From a Python implementation of the equation in order.h and docs/numerics.md "Data order".
 TEST(Order, GoldenValues) {
   EXPECT_EQ(order_of({42, 0}, 10), (std::vector<int64_t>{5, 3, 4, 7, 6, 1, 9, 2, 0, 8}));
   EXPECT_EQ(order_of({42, 1}, 10), (std::vector<int64_t>{8, 5, 9, 6, 2, 1, 0, 7, 4, 3}));

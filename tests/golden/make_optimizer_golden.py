@@ -1,7 +1,7 @@
 """Writes optimizer_golden.json: every optimizer rule on one scalar weight, bit for bit.
 
-The results of optimizer_reference.py are computed first; before anything is written they are compared with the published golden values of the numeric specification (`PUBLISHED`) and with
-the properties P1-P7 on random inputs; a disagreement is an error.
+The results of optimizer_reference.py are computed first; before anything is written they are compared with the known results of docs/numerics.md (`PUBLISHED`) and with
+its properties P1-P7 on random inputs; a disagreement is an error.
 """
 
 import json

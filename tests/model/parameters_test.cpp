@@ -62,8 +62,8 @@ TEST(Parameters, NamesOrderAndShapesAreThoseOfTheGoldenFile) {
   }
 }
 
-// NUMERICS "RNG contract": 0 embedding; 1 + 9 l + {attn_norm q k v o mlp_norm gate up down}; 1 + 9 L norm; 2
-// + 9 L head.
+// docs/numerics.md "Streams": 0 embedding; 1 + 9 l + {attn_norm q k v o mlp_norm gate up down}; 1 + 9 L norm;
+// 2 + 9 L head.
 TEST(Parameters, TensorIds) {
   const LlamaConfig& config = kPaperModels[0].config;
   const std::vector<ParamSpec> specs = llama_parameters(config);

@@ -1,5 +1,5 @@
-// The rules of NUMERICS written a second time, literally: branches where it has branches, frexp where it says
-// frexp, no table, nothing switched off by an infinite bound. The oracle of the random tests.
+// The rules of docs/numerics.md written a second time, literally: branches where it has branches, frexp where
+// it says frexp, no table, nothing switched off by an infinite bound. The oracle of the random tests.
 #pragma once
 
 #include <cmath>

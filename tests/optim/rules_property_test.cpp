@@ -1,5 +1,5 @@
-// Properties of the update rules on random weights, gradients and options (NUMERICS "Properties", P1-P7), and
-// the rules against a literal second version of their formulas.
+// Properties of the update rules on random weights, gradients and options (docs/numerics.md "Properties",
+// P1-P7), and the rules against a literal second version of their formulas.
 #include <algorithm>
 #include <array>
 #include <cmath>

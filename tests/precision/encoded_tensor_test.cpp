@@ -47,7 +47,7 @@ TEST(EncodedTensor, PiecesOfEveryFormat) {
                  {"w_tensor_scale", DType::kF32, 1, 1, 1}});
 }
 
-// NUMERICS "Memory accounting": m n + 2 m ceil(n / B), and m n16 / 2 + m n16 / 16 + 4.
+// docs/numerics.md "Memory accounting": m n + 2 m ceil(n / B), and m n16 / 2 + m n16 / 16 + 4.
 TEST(EncodedTensor, LogicalBytes) {
   const EncodedShape shape{.rows = 30, .cols = 5461, .physical_rows = 32, .physical_cols = 5472};
   const int64_t n = 30 * 5461;

@@ -81,7 +81,7 @@ TEST(Fp8Scaling, StartsAtOne) {
   EXPECT_EQ(scales.history(), (std::vector<float>{0, 0, 0, 0}));
 }
 
-// NUMERICS "Scale update", the table for L = 4.
+// docs/numerics.md "Delayed scaling", the table for L = 4.
 TEST(Fp8Scaling, GoldenHistory) {
   struct Row {
     float amax;
@@ -222,7 +222,7 @@ TEST(Fp8Scaling, SlotsAreIndependent) {
   EXPECT_EQ(scales.history(2), (std::vector<float>{0, 0, 0, 8}));
 }
 
-// NUMERICS "Alternative recipe".
+// docs/numerics.md "Current scaling".
 TEST(Fp8Scaling, CurrentRecipe) {
   PrecisionConfig config;
   config.fp8_recipe = Fp8Recipe::kCurrent;

@@ -14,7 +14,7 @@
 
 namespace mpt::test {
 
-// The two blocks of 16 whose encodings NUMERICS publishes.
+// The two blocks of 16 whose encodings docs/numerics.md "FP8 block weights" and "NVFP4 weights" publish.
 inline std::vector<float> two_blocks() {
   std::vector<float> x(32);
   for (int i = 0; i < 16; ++i) {

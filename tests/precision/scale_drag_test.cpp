@@ -1,5 +1,6 @@
 // Scale drag: how far weights that are never updated move because a neighbour under the same scale does
-// (NUMERICS "Scale drag"). The published bounds of the default modes, and that the literal modes miss them.
+// (docs/numerics.md "Scale drag"). The published bounds of the default modes, and that the literal modes miss
+// them.
 #include <algorithm>
 #include <cmath>
 #include <type_traits>

@@ -1,4 +1,5 @@
-// Bytes of weights and states of every size, to the last one (NUMERICS "Memory accounting" and "Apollo-E").
+// Bytes of weights and states of every size, to the last one (docs/numerics.md "Memory accounting" and
+// "Apollo-E").
 #include "train/storage_bytes.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-"""Coordinate descent over hyperparameters, the protocol of PAPER.md section 9 made explicit.
+"""Coordinate descent over hyperparameters, the protocol of docs/paper.md "Tuning" made explicit.
 
 One key at a time is swept over its grid with the others held; the best value is taken if it lowers the loss by at least
 `threshold`. Passes over all keys are made until one takes nothing, or the allowed number of runs is spent. The last full

@@ -1,7 +1,7 @@
 // Softmax cross entropy of one row of logits, and its gradient over the logits themselves.
 //
 //   loss = log sum_v e^(z_v - m) + m - z_t,   m = max_v z_v;   dz_v = scale (softmax(z)_v - [v = t])
-// A target of -1 is not predicted: loss 0, gradient 0.
+// A target of -1 is not predicted: loss 0, gradient 0. Order and rounding: docs/numerics.md "Cross-entropy".
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
 // Embedding lookup, and its gradient as a gather: each row of the table sums the tokens that used it, in
-// their order, so that no two rows of work write the same place and the result does not depend on threads.
+// their order, so that no two rows of work write the same place and the result does not depend on threads
+// (docs/numerics.md "Embedding").
 #pragma once
 
 #include "core/ask_for.h"

@@ -1,7 +1,8 @@
 // RMSNorm with the residual addition that feeds it (Zhang and Sennrich; LLaMA).
 //
 //   x = residual + branch;   y_c = gain_c * x_c / rms,   rms = sqrt(mean_c x_c^2 + eps)
-// x / rms is rounded to the storage type before the gain, as Hugging Face's LLaMA does.
+// x / rms is rounded to the storage type before the gain, as Hugging Face's LLaMA does. Order and rounding:
+// docs/numerics.md "RMSNorm".
 #pragma once
 
 #include <array>

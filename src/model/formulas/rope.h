@@ -2,7 +2,7 @@
 // al.).
 //
 //   (x_i, x_{i+D/2}) <- (x_i cos - x_{i+D/2} sin, x_{i+D/2} cos + x_i sin),   angle = t * theta^(-2i/D)
-// Backward is the rotation by the negative angle.
+// Backward is the rotation by the negative angle (docs/numerics.md "Rotary embedding").
 #pragma once
 
 #include <array>

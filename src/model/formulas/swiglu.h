@@ -1,4 +1,4 @@
-// SwiGLU: y = silu(gate) * up, silu(x) = x / (1 + e^-x) (Shazeer).
+// SwiGLU: y = silu(gate) * up, silu(x) = x / (1 + e^-x) (Shazeer; docs/numerics.md "SwiGLU").
 #pragma once
 
 #include <array>
