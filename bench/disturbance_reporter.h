@@ -1,5 +1,5 @@
 // The JSON of Google Benchmark, in which each benchmark also says what others used of the processors
-// meanwhile: bench/report.py measures a disturbed one again.
+// meanwhile: scripts/bench.py report measures a disturbed one again.
 #pragma once
 
 #include <algorithm>

@@ -123,9 +123,10 @@ gather() {
   if [ $preset = cuda ]; then programs+=("$build/tests/mpt_cuda_tests"); fi
   mapfile -t libraries < <(libraries_of "${programs[@]}")
   install_stripped "$directory/bin" "${programs[@]}" && install_stripped "$directory/lib" "${libraries[@]}" &&
-    mkdir -p "$directory/scripts" "$directory/bench" &&
-    cp -r "$root/configs" "$directory/" && cp -r "$root/bench/peers" "$directory/bench/" &&
-    cp "$root"/scripts/{common.sh,gpu_check.sh,gpu_check_report.py} "$directory/scripts/" &&
+    mkdir -p "$directory/scripts" &&
+    cp -r "$root/configs" "$directory/" &&
+    cp "$root"/scripts/{common.sh,gpu_check.sh,bench.py} "$directory/scripts/" &&
+    tar -C "$root/scripts" --exclude=__pycache__ -c mpretrain_tools | tar -C "$directory/scripts" -x &&
     describe_commit >"$directory/commit" && say "architectures: $architectures" >"$directory/built"
 }
 
@@ -351,7 +352,7 @@ stage_peer() {
       --config "$(config_of "$size" bf16_adamw)"
     rows=$("$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))[0]["micro_batch_rows"])' \
       "$raw/peer_${size}_ours_before.json" 2>/dev/null) || rows=16
-    attempt record "peer_${size}_torch" "$python" bench/peers/torch_gpu_step.py --size "$peer_size" \
+    attempt record "peer_${size}_torch" "$python" scripts/bench.py torch_gpu_step --size "$peer_size" \
       --device $device --micro-batch-rows "$rows" "${step_options[@]:0:4}" --steps "$(steps_of "$size")"
     # shellcheck disable=SC2046
     measure "peer_${size}_ours_after" step "${step_options[@]}" $(product_option) \
@@ -380,5 +381,5 @@ describe_machine() {
 
 describe_machine >"$raw/machine.txt"
 for stage in "${stages[@]}"; do run_stage "$stage"; done
-"$python" scripts/gpu_check_report.py --output "$output" || failures=$((failures + 1))
+"$python" scripts/bench.py gpu_check_report --output "$output" || failures=$((failures + 1))
 if [ "$failures" -gt 0 ]; then die "$failures failed; see $raw"; fi

@@ -23,6 +23,6 @@ words=()
 eval "words=($line)"
 exec >>"${words[0]}" 2>&1
 if [ "${SLURM_PROCID:-0}" = 0 ]; then
-  say "sweep: machine $(run_python "$root/scripts/reproduce/experiments/machine.py")"
+  say "sweep: machine $(run_python "$root/scripts/mpretrain_tools/sweeps/machine.py")"
 fi
 exec "${words[@]:1}"

@@ -47,15 +47,13 @@ program=
 tune_budgets=1
 more=()
 
-# Ends this script with status 2 where an option is not one of those that all scripts of artefacts take.
+# Ends this script with status 2 where an option is not one of those that all artefacts take.
 check_options() {
-  run_python -B - "$here" "$@" <<'PARSE' || exit $?
-import sys
-sys.path.insert(0, sys.argv[1])
-from experiments.artefact import parser
+  PYTHONPATH=$root/scripts run_python -B - "$@" <<'PARSE' || exit $?
+from mpretrain_tools.reproduce.artefact import parser
 options = parser("What is not of all.sh itself is handed to all scripts:")
 options.prog, options.allow_abbrev = "all.sh", False
-options.parse_args(sys.argv[2:])
+options.parse_args()
 PARSE
 }
 
@@ -137,7 +135,7 @@ build() {
 script() {
   local name=$1
   shift
-  run_python "$here/$name.py" --scale "$scale" --program "$program" --tokens "$tokens" --work "$work/$scale" \
+  run_python "$root/scripts/reproduce.py" "$name" --scale "$scale" --program "$program" --tokens "$tokens" --work "$work/$scale" \
     --output "$output" "${short[@]}" "${more[@]}" "$@"
 }
 
@@ -172,7 +170,7 @@ write_index() {
       if [ -z "$name" ]; then continue; fi
       directory=
       if [ "$name" = tuning_tables ] && is_short; then directory=tuning_of_short_runs/; fi
-      say "|$what | \`$name.py\` | $(files_of "$name" "$directory") |"
+      say "|$what | \`reproduce.py $name\` | $(files_of "$name" "$directory") |"
     done <<<"$artefacts"
     say
     say "Runs and what they came to: [runs.csv](runs.csv)."

@@ -19,27 +19,15 @@ import unittest
 from unittest import mock
 
 REPRODUCE = pathlib.Path(__file__).resolve().parents[2] / "scripts/reproduce"
-sys.path.insert(0, str(REPRODUCE))
-from tables import entries, line_with  # noqa: E402
+from tables import entries, line_with
 
-import apollo_table  # noqa: E402
-import architecture_table  # noqa: E402
-import branch_weighting  # noqa: E402
-import chinchilla_figure  # noqa: E402
-import lr_sensitivity  # noqa: E402
-import main_table  # noqa: E402
-import memory_table  # noqa: E402
-import run_sweep  # noqa: E402
-import runtime_table  # noqa: E402
-import seed_tables  # noqa: E402
-import toy_figures  # noqa: E402
-import tuning_tables  # noqa: E402
-from experiments import compare, tuning_report  # noqa: E402
-from experiments.artefact import Artefact  # noqa: E402
-from experiments.configuration import BadConfig  # noqa: E402
-from experiments.descent import descend  # noqa: E402
-from experiments.ledger import Ledger, Result  # noqa: E402
-from experiments.rows import BY_KEY, MAIN  # noqa: E402
+from mpretrain_tools.reproduce import (apollo_table, architecture_table, branch_weighting, chinchilla_figure, lr_sensitivity, main_table, memory_table, run_sweep, runtime_table, seed_tables, toy_figures, tuning_tables)
+from mpretrain_tools.reproduce import compare, tuning_report
+from mpretrain_tools.reproduce.artefact import Artefact
+from mpretrain_tools.sweeps.configuration import BadConfig
+from mpretrain_tools.sweeps.descent import descend
+from mpretrain_tools.sweeps.ledger import Ledger, Result
+from mpretrain_tools.reproduce.rows import BY_KEY, MAIN
 
 
 class Place:
@@ -456,7 +444,7 @@ class RuntimeTable(unittest.TestCase):
         self.place.program.write_text("#!/bin/sh\n[ $1 = --version ] && echo mpretrain 0.1.0\n", encoding="utf-8")
         self.runtime.version, self.runtime.args.launcher = "mpretrain 0.1.0 0123abc", "local"
         lines = [*runtime_table.remarks(self.runtime), "", *runtime_table.runtime_table(self.runtime)]
-        head = ["# Runtime, pico", "", "    scripts/reproduce/runtime_table.py --rounds 2 --steps 4 --skip 1", "", "M.", ""]
+        head = ["# Runtime, pico", "", "    scripts/reproduce.py runtime_table --rounds 2 --steps 4 --skip 1", "", "M.", ""]
         page.write_text("\n".join([*head, *lines, ""]), encoding="utf-8")
         before = page.read_text(encoding="utf-8")
         (self.place.path / "manifest.json").unlink()
@@ -627,10 +615,10 @@ class CommittedPages(unittest.TestCase):
 
     def test_what_can_be_drawn_again_is_as_committed(self):
         for module in (main_table, chinchilla_figure, lr_sensitivity, branch_weighting, runtime_table, tuning_tables):
-            with self.subTest(module.__name__), mock.patch.object(module, "draw", lambda *_: "a figure", create=True), \
+            with self.subTest(module.__name__.rpartition(".")[2]), mock.patch.object(module, "draw", lambda *_: "a figure", create=True), \
                     mock.patch.object(Artefact, "write_figure", lambda *_: None), contextlib.redirect_stdout(io.StringIO()):
                 self.assertEqual(module.main(["--redraw", "--output", "docs/results/pico"]), 0)
-                self.check(module.__name__)
+                self.check(module.__name__.rpartition(".")[2])
 
     def test_pages_of_recorded_runs_are_as_committed(self):
         with contextlib.redirect_stdout(io.StringIO()):
@@ -647,15 +635,15 @@ class CommittedPages(unittest.TestCase):
 class NothingFinished(unittest.TestCase):
     def test_every_script_writes_what_is_not_run(self):
         for module in (main_table, chinchilla_figure, lr_sensitivity, branch_weighting, runtime_table):
-            with self.subTest(module.__name__):
+            with self.subTest(module.__name__.rpartition(".")[2]):
                 place = Place(self)
                 with contextlib.redirect_stdout(io.StringIO()):
                     self.assertEqual(module.main(place.arguments()), 0)
-                text = (place.path / f"out/{module.__name__}.md").read_text(encoding="utf-8")
+                text = (place.path / f"out/{module.__name__.rpartition('.')[2]}.md").read_text(encoding="utf-8")
                 if module != runtime_table:  # which has no cells of the ledger
                     self.assertIn("No cell is finished.", text)
                 self.assertIn("not run", text)
-                self.assertTrue((place.path / f"out/{module.__name__}.csv").exists())
+                self.assertTrue((place.path / f"out/{module.__name__.rpartition('.')[2]}.csv").exists())
 
 
 if __name__ == "__main__":

@@ -20,14 +20,13 @@ import unittest
 import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "scripts")]
 
-import disturbance  # noqa: E402
-import growth  # noqa: E402
-import report  # noqa: E402
-from peers import competitors  # noqa: E402
-from suite import child, goals, machine, page, parts, ratios, spread  # noqa: E402
-from suite.shapes import SHAPES, configuration, write_tokens  # noqa: E402
+from mpretrain_tools.bench import disturbance
+from mpretrain_tools.bench import growth
+from mpretrain_tools.bench import report
+from mpretrain_tools.bench import competitors
+from mpretrain_tools.bench import child, goals, machine, page, parts, ratios, spread
+from mpretrain_tools.bench.shapes import SHAPES, configuration, write_tokens
 
 
 def google(*benchmarks):
@@ -77,7 +76,7 @@ class Place(unittest.TestCase):
         return path
 
     def report(self, *more):
-        """(exit status, what it printed) of bench/report.py on the made-up build."""
+        """(exit status, what it printed) of scripts/bench.py report on the made-up build."""
         arguments = ["--build", self.build, "--output", self.path / "out", "--page", self.path / "cpu.md", "--ratios",
                      self.path / "ratios.json", "--only", "ops", *more]
         printed = io.StringIO()
@@ -124,7 +123,7 @@ class Child(Place):
             child.run(["/bin/sleep", "60"], timeout=0.2)
 
     def test_a_terminated_script_leaves_nothing_running(self):
-        code = (f"import sys; sys.path.insert(0, '{ROOT}/bench'); from suite import child\n"
+        code = (f"from mpretrain_tools.bench import child\n"
                 "child.end_children_when_terminated()\n"
                 f"child.run(['/bin/sh', '-c', 'echo $$ >{self.path}/pid; exec sleep 60'])")
         script = subprocess.Popen([sys.executable, "-c", code])

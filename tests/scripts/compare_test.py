@@ -10,11 +10,10 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts/reproduce"))
-import seed_tables  # noqa: E402
-from experiments import compare, student  # noqa: E402
-from experiments.configuration import BadConfig  # noqa: E402
-from tables import line_with  # noqa: E402
+from mpretrain_tools.reproduce import (seed_tables)
+from mpretrain_tools.reproduce import compare, student
+from mpretrain_tools.sweeps.configuration import BadConfig
+from tables import line_with
 
 
 class Student(unittest.TestCase):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of how scripts/reproduce/experiments runs cells: to their end, once, whatever happens, telling how far it is.
+"""Tests of how scripts/mpretrain_tools/sweeps runs cells: to their end, once, whatever happens, telling how far it is.
 
     tests/scripts/experiments_runner_test.py --program build/cpu/mpretrain [CLASS[.TEST] ...]
 
@@ -25,12 +25,12 @@ from unittest import mock
 
 from experiments_support import FAKES, ROOT, Directory, RealTokens, WithFakes, is_running, wait_for
 from tested_program import PROGRAM, main
-from experiments import progress, runner as running
-from experiments.cell import Cell
-from experiments.launch import launcher_of
-from experiments.runner import Place, Status
-from experiments.slurm import LaunchError, Slurm
-from experiments.stop import Stop, Stopped
+from mpretrain_tools.sweeps import progress, runner as running
+from mpretrain_tools.sweeps.cell import Cell
+from mpretrain_tools.sweeps.launch import launcher_of
+from mpretrain_tools.sweeps.runner import Place, Status
+from mpretrain_tools.sweeps.slurm import LaunchError, Slurm
+from mpretrain_tools.sweeps.stop import Stop, Stopped
 
 
 class Running(WithFakes):
@@ -230,13 +230,12 @@ class LaunchScripts(WithFakes):
 # A runner in a process of its own, which can be killed.
 RUNNER = """
 import pathlib, sys
-sys.path.insert(0, sys.argv[1])
-from experiments.cell import Cell
-from experiments.launch import launcher_of
-from experiments.ledger import Ledger
-from experiments.runner import Place, Runner
-from experiments.stop import Stop
-root, launcher, *seeds = sys.argv[2:]
+from mpretrain_tools.sweeps.cell import Cell
+from mpretrain_tools.sweeps.launch import launcher_of
+from mpretrain_tools.sweeps.ledger import Ledger
+from mpretrain_tools.sweeps.runner import Place, Runner
+from mpretrain_tools.sweeps.stop import Stop
+root, launcher, *seeds = sys.argv[1:]
 root = pathlib.Path(root)
 cells = [Cell.of("pico_bf16.json", {"train.steps": 5, "seed": int(seed)}) for seed in seeds]
 place = Place("mpretrain", root / "tokens", root / "runs", jobs=2)
@@ -247,7 +246,7 @@ sys.exit(0 if runner.run(cells) else 1)
 
 class Stopping(WithFakes):
     def start(self, *seeds, launcher="local"):
-        arguments = [ROOT / "scripts/reproduce", self.directory, launcher, *seeds]
+        arguments = [self.directory, launcher, *seeds]
         command = [sys.executable, "-c", RUNNER, *map(str, arguments)]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
         self.addCleanup(process.stderr.close)
@@ -574,7 +573,7 @@ class Killed(RealTokens):
         file.write_text(json.dumps({**self.SWEEP, "set": {key: value for key, value in self.SWEEP["set"].items()
                                                          if key != "device.threads"}}), encoding="utf-8")
         output = self.directory / name
-        command = [sys.executable, ROOT / "scripts/reproduce/run_sweep.py", file, "--tokens", self.real_tokens,
+        command = [sys.executable, ROOT / "scripts/reproduce.py", "run_sweep", file, "--tokens", self.real_tokens,
                    "--jobs", 2, "--work", output / "runs", "--output", output, "--program", PROGRAM[0], *more]
         return [str(word) for word in command]
 

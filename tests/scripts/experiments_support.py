@@ -1,4 +1,4 @@
-"""What the tests of scripts/reproduce/experiments share: directories, tokens, and programs that stand in for others."""
+"""What the tests of scripts/mpretrain_tools/sweeps share: directories, tokens, and programs that stand in for others."""
 
 import json
 import math
@@ -17,12 +17,11 @@ from tested_program import PROGRAM
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAKES = ROOT / "tests/scripts/fakes"
-sys.path.insert(0, str(ROOT / "scripts/reproduce"))
-from experiments.cell import Cell  # noqa: E402
-from experiments.configuration import BadConfig  # noqa: E402
-from experiments.launch import launcher_of  # noqa: E402
-from experiments.ledger import Ledger, Result  # noqa: E402
-from experiments.runner import Place, Runner  # noqa: E402
+from mpretrain_tools.sweeps.cell import Cell
+from mpretrain_tools.sweeps.configuration import BadConfig
+from mpretrain_tools.sweeps.launch import launcher_of
+from mpretrain_tools.sweeps.ledger import Ledger, Result
+from mpretrain_tools.sweeps.runner import Place, Runner
 
 WORDS = "weights gradients step model of the token loss rounding scale block".split()
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of what scripts/reproduce/experiments knows: cells, sweeps, the ledger, and the search for hyperparameters.
+"""Tests of what scripts/mpretrain_tools/sweeps knows: cells, sweeps, the ledger, and the search for hyperparameters.
 
     tests/scripts/experiments_test.py --program build/cpu/mpretrain [CLASS[.TEST] ...]
 """
@@ -17,12 +17,13 @@ import unittest
 
 from experiments_support import ROOT, Directory, RealTokens, wait_for
 from tested_program import PROGRAM, main
-from experiments import configuration, runner as running
-from experiments.cell import Cell, canonical
-from experiments.descent import ablations, candidates, descend, sensitive_keys, Sweep as Swept, Trace
-from experiments.ledger import Ledger
-from experiments.runner import Place, parameters_of, steps_of
-from experiments.sweep import Sweep
+from mpretrain_tools import repository
+from mpretrain_tools.sweeps import configuration, runner as running
+from mpretrain_tools.sweeps.cell import Cell, canonical
+from mpretrain_tools.sweeps.descent import ablations, candidates, descend, sensitive_keys, Sweep as Swept, Trace
+from mpretrain_tools.sweeps.ledger import Ledger
+from mpretrain_tools.sweeps.runner import Place, parameters_of, steps_of
+from mpretrain_tools.sweeps.sweep import Sweep
 
 
 # --- what a cell is
@@ -65,7 +66,7 @@ class Meaning(RealTokens):
 
     def test_parameters_and_length_are_those_of_the_program(self):
         for file in ("pico_bf16.json", "nano_bf16.json", "60m_fp8.json", "350m_bf16_adamw.json", "1b_nvfp4.json"):
-            command = [PROGRAM[0], "plan", "--json", "--config", configuration.CONFIGS / file]
+            command = [PROGRAM[0], "plan", "--json", "--config", repository.CONFIGS / file]
             plan = subprocess.run(command, capture_output=True, check=True).stdout
             self.assertEqual(parameters_of(Cell(file)), json.loads(plan)["parameters"], file)
 

@@ -3,7 +3,8 @@
 
     tests/scripts/help_test.py [CLASS[.TEST] ...]
 
-A script is a file of scripts/, scripts/launch/ or scripts/reproduce/ that begins with #!, so a new one is covered by being there.
+A script is a file of scripts/, scripts/launch/ or scripts/reproduce/ that begins with #!, so a new one is covered by being there. Those
+that start one of several modules are scripts once more with each of their names.
 """
 
 import os
@@ -14,6 +15,8 @@ import sys
 import tempfile
 import unittest
 
+from mpretrain_tools import bench, reproduce
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What scripts start; here each only tells that it was started.
 STARTED = ("apt-get", "apt-cache", "cmake", "ctest", "sudo", "curl", "mpirun", "torchrun", "srun", "scontrol", "mpretrain")
@@ -22,8 +25,15 @@ HAND_ON = {"test.sh", "torchrun.sh", "slurm.sbatch"}
 
 
 def scripts():
+    """Command lines: a path, and the name of a module where it starts one of several."""
     found = [path for part in ("", "launch", "reproduce") for path in (ROOT / "scripts" / part).iterdir() if path.is_file()]
-    return sorted(path for path in found if path.read_bytes().startswith(b"#!"))
+    alone = [[path] for path in sorted(found) if path.read_bytes().startswith(b"#!")]
+    measuring = [name for name in bench.NAMES if name not in NEED_TORCH]
+    return alone + [[ROOT / "scripts/reproduce.py", name] for name in reproduce.NAMES] + [[ROOT / "scripts/bench.py", name] for name in measuring]
+
+
+# Without torch these do not even say how they are used.
+NEED_TORCH = {"pytorch_step", "torch_gpu_step"}
 
 
 def interpreter(path):
@@ -46,10 +56,10 @@ class Scripts(unittest.TestCase):
         (self.directory / "python").mkdir()
         (self.directory / "python/matplotlib.py").write_text("raise ModuleNotFoundError('none')\n", encoding="utf-8")
 
-    def run_script(self, path, *arguments):
+    def run_script(self, command, *arguments):
         environment = {**os.environ, "PATH": f"{self.directory}/bin:{os.environ['PATH']}", "HOME": str(self.here),
                        "PYTHONPATH": str(self.directory / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
-        return subprocess.run([*interpreter(path), str(path), *arguments], cwd=self.here, env=environment, timeout=60,
+        return subprocess.run([*interpreter(command[0]), *map(str, command), *arguments], cwd=self.here, env=environment, timeout=60,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
 
     def check_did_nothing(self):
@@ -57,27 +67,27 @@ class Scripts(unittest.TestCase):
         self.assertEqual(list(self.here.iterdir()), [])
 
     def test_there_are_scripts(self):
-        names = {path.name for path in scripts()}
-        self.assertLessEqual({"quickstart.sh", "plot_curves.py", "slurm.sbatch", "all.sh", "run_sweep.py"}, names)
+        names = {command[-1] if len(command) > 1 else command[0].name for command in scripts()}
+        self.assertLessEqual({"quickstart.sh", "plot_curves.py", "slurm.sbatch", "all.sh", "run_sweep", "growth"}, names)
 
     def test_help_prints_the_usage_and_does_nothing(self):
         before = sorted(ROOT.iterdir())
-        for path in scripts():
+        for command in scripts():
             for option in ("--help", "-h"):
-                with self.subTest(script=path.name, option=option):
-                    done = self.run_script(path, option)
+                with self.subTest(script=" ".join(map(str, command)), option=option):
+                    done = self.run_script(command, option)
                     self.assertEqual(done.returncode, 0, done.stderr)
-                    self.assertIn(path.stem, done.stdout)  # how it is called
+                    self.assertIn(" ".join([command[0].name, *command[1:]]) if command[1:] else command[0].stem, done.stdout)
                     self.assertEqual(done.stderr, "")
                     self.check_did_nothing()
         self.assertEqual(sorted(ROOT.iterdir()), before)
 
     def test_an_unknown_option_is_refused_by_name(self):
-        for path in scripts():
-            if path.name in HAND_ON:
+        for command in scripts():
+            if command[0].name in HAND_ON:
                 continue
-            with self.subTest(script=path.name):
-                done = self.run_script(path, "--no-such-option")
+            with self.subTest(script=" ".join(map(str, command))):
+                done = self.run_script(command, "--no-such-option")
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn("error", done.stderr)
                 if "required" not in done.stderr:  # argparse names what is missing first
@@ -85,13 +95,13 @@ class Scripts(unittest.TestCase):
                 self.check_did_nothing()
 
     def test_a_sweep_says_what_its_file_holds_and_takes_no_tuned_values(self):
-        path = ROOT / "scripts/reproduce/run_sweep.py"
-        self.assertIn('"axes": {', self.run_script(path, "--help").stdout)
+        command = [ROOT / "scripts/reproduce.py", "run_sweep"]
+        self.assertIn('"axes": {', self.run_script(command, "--help").stdout)
         values = self.directory / "tuned.json"
         values.write_text("{}", encoding="utf-8")
-        done = self.run_script(path, "small.json", "--tuned", str(values))
+        done = self.run_script(command, "small.json", "--tuned", str(values))
         self.assertEqual(done.returncode, 1)
-        self.assertIn(f"run_sweep: error: --tuned {values}: a sweep states all its values itself", done.stderr)
+        self.assertIn(f"reproduce.py run_sweep: error: --tuned {values}: a sweep states all its values itself", done.stderr)
 
     def test_without_matplotlib_drawing_says_in_a_line_what_to_install(self):
         run = self.directory / "metrics.jsonl"
@@ -99,7 +109,7 @@ class Scripts(unittest.TestCase):
                        encoding="utf-8")
         for name in ("plot_curves.py", "plot_survival.py"):
             with self.subTest(script=name):
-                done = self.run_script(ROOT / "scripts" / name, "--output", "drawn.png", str(run))
+                done = self.run_script([ROOT / "scripts" / name], "--output", "drawn.png", str(run))
                 self.assertEqual(done.returncode, 1)
                 self.assertIn("install python3-matplotlib", done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1)

@@ -15,12 +15,11 @@ import tempfile
 import unittest
 from unittest import mock
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 
-import compare_runs  # noqa: E402
-import plot_curves  # noqa: E402
-import plot_survival  # noqa: E402
-from run_metrics import BadRun, NoSteps, Run, labelled_runs  # noqa: E402
+from mpretrain_tools.runs import compare as compare_runs
+from mpretrain_tools.plots import curves as plot_curves
+from mpretrain_tools.plots import survival as plot_survival
+from mpretrain_tools.runs.metrics import BadRun, NoSteps, Run, labelled_runs
 
 
 class Runs(unittest.TestCase):

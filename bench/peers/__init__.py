@@ -1,1 +1,0 @@
-"""Other programs that take the same training step, to compare with."""

@@ -1,0 +1,205 @@
+"""Whole training steps of a BF16 LLaMA in PyTorch on random tokens; prints JSON with tokens per second.
+
+  scripts/bench.py torch_gpu_step --size 350m --tokens-per-step 131072 --seq-len 1024 --micro-batch-rows 32
+
+The peer of `gpu_report step`: weights, gradients and AdamW's moments in BF16, torch.compile over model and loss, fused
+scaled dot product attention, fused AdamW, clipping of the gradient norm; same shapes, tokens of a step and micro-batches.
+The MLP's width is rounded up to a multiple of 16, as the other side stores it: it would be slower as it is. The device is
+waited for once in a block of steps. Where memory does not suffice, micro-batches are halved, and the result says so.
+"""
+import argparse
+import json
+import statistics
+import sys
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+SIZES = {  # hidden, layers, heads, intermediate, vocabulary: as in configs/base/
+    "nano": (128, 4, 2, 344, 4096),
+    "60m": (512, 8, 8, 1376, 32000),
+    "130m": (768, 12, 12, 2048, 32000),
+    "350m": (1024, 24, 16, 2736, 32000),
+    "1b": (2048, 24, 32, 5461, 32000),
+}
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        wide = x.float()
+        return self.weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+
+
+def rotate(x, cosine, sine):
+    a, b = x.float().chunk(2, dim=-1)
+    return torch.cat((a * cosine - b * sine, b * cosine + a * sine), dim=-1).to(x.dtype)
+
+
+def attend(q, k, v):
+    if hasattr(functional, "scaled_dot_product_attention"):
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    length = q.shape[-2]  # before torch 2.0
+    mask = torch.full((length, length), float("-inf"), device=q.device).triu(1)
+    return torch.softmax((q @ k.transpose(-1, -2)).float() * q.shape[-1] ** -0.5 + mask, dim=-1).to(v.dtype) @ v
+
+
+class Block(nn.Module):
+    def __init__(self, hidden, heads, intermediate):
+        super().__init__()
+        self.heads = heads
+        self.attn_norm, self.mlp_norm = RMSNorm(hidden), RMSNorm(hidden)
+        self.qkv = nn.Linear(hidden, 3 * hidden, bias=False)
+        self.o = nn.Linear(hidden, hidden, bias=False)
+        self.gate_up = nn.Linear(hidden, 2 * intermediate, bias=False)
+        self.down = nn.Linear(intermediate, hidden, bias=False)
+
+    def forward(self, x, cosine, sine):
+        batch, length, hidden = x.shape
+        q, k, v = self.qkv(self.attn_norm(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        out = attend(rotate(q, cosine, sine), rotate(k, cosine, sine), v)
+        x = x + self.o(out.transpose(1, 2).reshape(batch, length, hidden))
+        gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, dim=-1)
+        return x + self.down(functional.silu(gate) * up)
+
+
+class LlamaLoss(nn.Module):
+    """Tokens and targets to the mean cross entropy."""
+
+    def __init__(self, hidden, layers, heads, intermediate, vocab, length):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab, hidden)
+        self.blocks = nn.ModuleList(Block(hidden, heads, intermediate) for _ in range(layers))
+        self.norm = RMSNorm(hidden)
+        self.head = nn.Linear(hidden, vocab, bias=False)
+        dim = hidden // heads
+        angles = torch.outer(torch.arange(length).float(), 10000.0 ** (-torch.arange(0, dim, 2).float() / dim))
+        self.register_buffer("cosine", angles.cos(), persistent=False)
+        self.register_buffer("sine", angles.sin(), persistent=False)
+        for parameter in self.parameters():
+            if parameter.dim() == 2:
+                nn.init.normal_(parameter, std=0.02)
+
+    def forward(self, tokens, targets):
+        x = self.embedding(tokens)
+        for block in self.blocks:
+            x = block(x, self.cosine, self.sine)
+        logits = self.head(self.norm(x))
+        return functional.cross_entropy(logits.view(-1, logits.shape[-1]).float(), targets.view(-1))
+
+
+class Training:
+    def __init__(self, args, rows):
+        hidden, layers, heads, intermediate, vocab = SIZES[args.size]
+        self.rows, self.device = rows, torch.device(args.device)
+        self.model = LlamaLoss(hidden, layers, heads, (intermediate + 15) // 16 * 16, vocab, args.seq_len)
+        self.model.to(self.device)
+        for parameter in self.model.parameters():  # the rotation's tables stay FP32
+            parameter.data = parameter.data.to(torch.bfloat16)
+        self.loss, self.compiled = self.compile(args)
+        self.optimizer, self.fused = self.adamw()
+        rows_of_step = args.tokens_per_step // args.seq_len
+        self.tokens, self.targets = torch.randint(0, vocab, (2, rows_of_step, args.seq_len), device=self.device)
+
+    def compile(self, args):
+        if args.no_compile:
+            return self.model, "no: --no-compile"
+        if not hasattr(torch, "compile"):
+            return self.model, f"no: torch {torch.__version__} has no torch.compile"
+        return torch.compile(self.model, mode=args.compile_mode), f"yes, mode {args.compile_mode}"
+
+    def adamw(self):
+        options = dict(lr=1e-4, betas=(0.9, 0.98), weight_decay=0.1)
+        try:
+            return torch.optim.AdamW(self.model.parameters(), fused=True, **options), "yes"
+        except (RuntimeError, TypeError) as failure:
+            return torch.optim.AdamW(self.model.parameters(), **options), f"no: {failure}"
+
+    def step(self):
+        parts = self.tokens.shape[0] // self.rows
+        for tokens, targets in zip(self.tokens.split(self.rows), self.targets.split(self.rows)):
+            loss = self.loss(tokens, targets) / parts
+            loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.detach() * parts
+
+    def synchronize(self):
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def blocks(self, args):
+        for _ in range(args.warm_up):
+            loss = self.step()
+        self.synchronize()
+        first = float(loss)
+        steps = max(args.steps // args.rounds, 1)
+        rates = []
+        for _ in range(args.rounds):
+            start = time.perf_counter()
+            for _ in range(steps):
+                loss = self.step()
+            self.synchronize()
+            rates.append(steps * args.tokens_per_step / (time.perf_counter() - start))
+        return rates, first, float(loss)
+
+
+def out_of_memory(failure):
+    return "out of memory" in str(failure).lower()
+
+
+def measure(args):
+    rows = args.micro_batch_rows
+    while True:
+        try:
+            training = Training(args, rows)
+            return training, training.blocks(args)
+        except RuntimeError as failure:
+            if not out_of_memory(failure) or rows % 2:
+                raise
+            print(f"torch_gpu_step.py: {rows} rows do not fit; trying {rows // 2}", file=sys.stderr)
+            rows //= 2
+        training = None
+        torch.cuda.empty_cache()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=SIZES, default="60m")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--tokens-per-step", type=int, default=131072)
+    parser.add_argument("--seq-len", type=int, default=1024)
+    parser.add_argument("--micro-batch-rows", type=int, default=16)
+    parser.add_argument("--warm-up", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--compile-mode", default="default")
+    parser.add_argument("--no-compile", action="store_true")
+    args = parser.parse_args()
+    torch.manual_seed(0)
+    torch.set_float32_matmul_precision("high")
+    training, (rates, first_loss, last_loss) = measure(args)
+    cuda = training.device.type == "cuda"
+    print(json.dumps({
+        "peer": f"PyTorch {torch.__version__}",
+        "device": torch.cuda.get_device_name() if cuda else "CPU",
+        "size": args.size,
+        "torch_compile": training.compiled,
+        "fused_attention": hasattr(functional, "scaled_dot_product_attention"),
+        "fused_adamw": training.fused,
+        "tokens_per_step": args.tokens_per_step,
+        "seq_len": args.seq_len,
+        "micro_batch_rows": training.rows,
+        "micro_batch_rows_asked": args.micro_batch_rows,
+        "tokens_per_second": {"median": statistics.median(rates), "min": min(rates), "max": max(rates),
+                              "samples": rates},
+        "peak_memory_bytes": torch.cuda.max_memory_allocated() if cuda else None,
+        "first_loss": first_loss,
+        "last_loss": last_loss,
+    }, indent=2))

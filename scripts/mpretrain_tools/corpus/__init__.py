@@ -1,0 +1,1 @@
+"""Text for corpora out of packages, and token shards of C4."""

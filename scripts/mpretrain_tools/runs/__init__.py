@@ -1,0 +1,1 @@
+"""What a run recorded: read, compared with others, trained by several ranks."""

@@ -1,0 +1,57 @@
+"""A configuration file with all that it includes, as one JSON object, the way mpretrain merges it."""
+
+import json
+import pathlib
+import re
+
+
+class BadConfig(Exception):
+    """A configuration cannot be read."""
+
+
+def parse(path):
+    """The object in a file in which // comments are allowed."""
+    try:
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+    except OSError as problem:
+        raise BadConfig(f"{path}: {problem.strerror}") from problem
+    # A string, which may hold slashes, or a comment: only the latter goes.
+    text = re.sub(r'("(?:\\.|[^"\\])*")|//[^\n]*', lambda match: match.group(1) or "", text)
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as problem:
+        raise BadConfig(f"{path}:{problem.lineno}: {problem.msg}") from problem
+
+
+def merged(below, above):
+    """`above` over `below`: objects are merged key by key, everything else is replaced."""
+    if not (isinstance(below, dict) and isinstance(above, dict)):
+        return above
+    return {**below, **{key: merged(below.get(key), value) for key, value in above.items()}}
+
+
+def load(path):
+    """The whole configuration of a file, its includes beneath it from left to right."""
+    path = pathlib.Path(path)
+    own = parse(path)
+    whole = {}
+    for name in own.pop("include", []):
+        whole = merged(whole, load(path.parent / name))
+    return merged(whole, own)
+
+
+def set_key(config, dotted, value):
+    """Sets section.key in place."""
+    *sections, key = dotted.split(".")
+    for section in sections:
+        config = config.setdefault(section, {})
+    config[key] = value
+
+
+def get_key(config, dotted, default=None):
+    """The value of section.key, or the default."""
+    for key in dotted.split("."):
+        if not isinstance(config, dict) or key not in config:
+            return default
+        config = config[key]
+    return config
