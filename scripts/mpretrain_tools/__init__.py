@@ -1,4 +1,5 @@
-"""What goes with the program mpretrain: corpora, plots, sweeps of runs, the paper's tables and figures, benchmarks.
+"""What goes with the program mpretrain: corpora, plots, sweeps of runs, the paper's tables and
+figures, benchmarks.
 
 repository   where the repository is, whose configs, pages and scripts the rest takes
 runs         what a run recorded: read, compared, trained by several ranks
@@ -9,6 +10,7 @@ reproduce    the paper's tables and figures, one module each
 rank_model   memory, traffic and time of many ranks
 bench        what is measured on the CPU and a GPU, beside other programs
 
-The files of scripts/ start what is here. Nothing needs to be installed; `pip install -e .` makes the package importable
-everywhere. Only the standard library is needed, but for drawing (matplotlib) and for modules about PyTorch (torch, numpy).
+The files of scripts/ start what is here. Nothing needs to be installed; `pip install -e .` makes
+the package importable everywhere. Only the standard library is needed, but for drawing (matplotlib)
+and for modules about PyTorch (torch, numpy).
 """

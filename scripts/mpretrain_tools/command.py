@@ -1,4 +1,6 @@
-"""How scripts start: which of several modules is meant, and what becomes of their user's mistakes."""
+"""How scripts start: which of several modules is meant, and what becomes of their user's
+mistakes.
+"""
 
 import argparse
 import importlib
@@ -7,7 +9,9 @@ import sys
 
 
 def reported(main, *mistakes):
-    """Exit status of main(). A mistake is one line on stderr and status 1, without a trace of our calls."""
+    """Exit status of main(). A mistake is one line on stderr and status 1, without a trace of our
+    calls.
+    """
     try:
         return main()
     except mistakes as problem:
@@ -16,12 +20,18 @@ def reported(main, *mistakes):
 
 
 def of_several(package, *mistakes):
-    """Runs main() of the module that the first argument names, one of package.NAMES, with the arguments behind it."""
+    """Runs main() of the module that the first argument names, one of package.NAMES, with the
+    arguments behind it.
+    """
     if sys.argv[1:2] and sys.argv[1] in package.NAMES:
         script, name, *arguments = sys.argv
         sys.argv = [f"{script} {name}", *arguments]  # so that usage and errors name it
         return reported(importlib.import_module(f"{package.__name__}.{name}").main, *mistakes)
-    parser = argparse.ArgumentParser(description=package.__doc__.splitlines()[0], epilog="NAME --help says more of each.")
-    parser.add_argument("name", metavar="NAME", choices=package.NAMES, help="one of " + ", ".join(package.NAMES))
+    parser = argparse.ArgumentParser(
+        description=package.__doc__.split("\n\n")[0], epilog="NAME --help says more of each."
+    )
+    parser.add_argument(
+        "name", metavar="NAME", choices=package.NAMES, help="one of " + ", ".join(package.NAMES)
+    )
     parser.parse_args()
     return 2  # not reached: no argument is a name

@@ -1,4 +1,6 @@
-"""Where the repository is: around this package, or the working directory where the package is installed by itself."""
+"""Where the repository is: around this package, or the working directory where the package is
+installed by itself.
+"""
 
 import pathlib
 

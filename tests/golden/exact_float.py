@@ -1,7 +1,8 @@
-"""Scalar binary32 and bfloat16 arithmetic for oracles: one correctly rounded operation at a time, nothing fused unasked.
+"""Scalar binary32 and bfloat16 arithmetic for oracles: one correctly rounded operation at a time,
+nothing fused unasked.
 
-+ - * / and sqrt are numpy float32 operations (correctly rounded, subnormals kept). fma goes through exact rationals, so
-it is rounded once: computing it in float64 would round twice.
++ - * / and sqrt are numpy float32 operations (correctly rounded, subnormals kept). fma goes through
+exact rationals, so it is rounded once: computing it in float64 would round twice.
 """
 
 import math
@@ -11,7 +12,9 @@ import numpy as np
 
 F32 = np.float32
 MAX_FINITE = Fraction(2**24 - 1) * 2**104
-OVERFLOW = MAX_FINITE + Fraction(2**103)  # the tie between the largest finite value and infinity, and what lies above
+OVERFLOW = MAX_FINITE + Fraction(
+    2**103
+)  # the tie between the largest finite value and infinity, and what lies above
 
 
 def bits(x):

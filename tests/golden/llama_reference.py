@@ -1,8 +1,9 @@
 """A plain LLaMA in PyTorch, in whatever dtype its weights have: the oracle of the model tests.
 
-RMSNorm (mean of squares + eps under the root), RoPE in the half-rotation layout of Hugging Face, causal multi-head
-attention, SwiGLU, untied head, no biases, mean cross entropy over the targets that are not -1.
-Legend: B batch, T tokens, C hidden, H heads, D head dim, F intermediate, V vocabulary.
+RMSNorm (mean of squares + eps under the root), RoPE in the half-rotation layout of Hugging Face,
+causal multi-head attention, SwiGLU, untied head, no biases, mean cross entropy over the targets
+that are not -1. Legend: B batch, T tokens, C hidden, H heads, D head dim, F intermediate, V
+vocabulary.
 """
 
 import dataclasses
@@ -30,7 +31,9 @@ class LlamaShape:
 
 
 def parameter_shapes(shape):
-    """{Hugging Face name: shape}, in the order of the parameter list: embedding, layers, final norm, head."""
+    """{Hugging Face name: shape}, in the order of the parameter list: embedding, layers, final
+    norm, head.
+    """
     c, f, v = shape.hidden_size, shape.intermediate_size, shape.vocab_size
     shapes = {"model.embed_tokens.weight": (v, c)}
     for layer in range(shape.num_hidden_layers):
@@ -48,8 +51,13 @@ def parameter_shapes(shape):
 
 
 def random_weights(shape, generator):
-    """Float32 weights large enough that attention is far from uniform; norm gains are random about 1."""
-    return {name: _random_weight(name, dims, generator) for name, dims in parameter_shapes(shape).items()}
+    """Float32 weights large enough that attention is far from uniform; norm gains are random about
+    1.
+    """
+    return {
+        name: _random_weight(name, dims, generator)
+        for name, dims in parameter_shapes(shape).items()
+    }
 
 
 def _random_weight(name, dims, generator):
@@ -62,7 +70,10 @@ def _random_weight(name, dims, generator):
 
 def to_torch(weights, dtype):
     """Leaf tensors that collect gradients, converted exactly (float32 to float64) or unchanged."""
-    return {name: torch.tensor(array, dtype=dtype).requires_grad_(True) for name, array in weights.items()}
+    return {
+        name: torch.tensor(array, dtype=dtype).requires_grad_(True)
+        for name, array in weights.items()
+    }
 
 
 def rms_norm(x, gain, eps):
@@ -112,8 +123,14 @@ def logits(w, shape, tokens):
     x = w["model.embed_tokens.weight"][tokens]
     for layer in range(shape.num_hidden_layers):
         prefix = f"model.layers.{layer}."
-        x = x + attention(rms_norm(x, w[prefix + "input_layernorm.weight"], shape.rms_norm_eps), w, prefix, shape)
-        x = x + mlp(rms_norm(x, w[prefix + "post_attention_layernorm.weight"], shape.rms_norm_eps), w, prefix)
+        x = x + attention(
+            rms_norm(x, w[prefix + "input_layernorm.weight"], shape.rms_norm_eps), w, prefix, shape
+        )
+        x = x + mlp(
+            rms_norm(x, w[prefix + "post_attention_layernorm.weight"], shape.rms_norm_eps),
+            w,
+            prefix,
+        )
     x = rms_norm(x, w["model.norm.weight"], shape.rms_norm_eps)
     return (x @ w["lm_head.weight"].T).reshape(-1, shape.vocab_size)
 

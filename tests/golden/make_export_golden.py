@@ -1,11 +1,12 @@
 """Runs an exported Hugging Face directory through transformers' LlamaForCausalLM in float32.
 
-  make_export_golden.py DIRECTORY --tokens 1,5,9 [--out logits.safetensors]    logits of one row of tokens
-  make_export_golden.py DIRECTORY --check logits.safetensors                   compare; exit status 1 if they differ
-  make_export_golden.py --self-check                                           the golden models against transformers
+  make_export_golden.py DIRECTORY --tokens 1,5,9 [--out FILE]   logits of one row of tokens
+  make_export_golden.py DIRECTORY --check FILE                  compare; status 1 if they differ
+  make_export_golden.py --self-check                            golden models against transformers
 
-A logits file has `tokens` I32 [B, T] and `logits` F32 [B*T, V]. The comparison passes if the largest absolute difference
-is at most --tolerance times max(1, largest |value|). Missing or unexpected tensors in the directory are errors.
+A logits file has `tokens` I32 [B, T] and `logits` F32 [B*T, V]. The comparison passes if the
+largest absolute difference is at most --tolerance times max(1, largest |value|). Missing or
+unexpected tensors in the directory are errors.
 """
 
 import argparse
@@ -14,18 +15,19 @@ import pathlib
 import sys
 import tempfile
 
+import llama_reference as llama
 import numpy as np
+import safetensors_file
 import torch
 from transformers import LlamaForCausalLM, LlamaTokenizer
-
-import llama_reference as llama
-import safetensors_file
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 
 
 def load_model(directory):
-    model, report = LlamaForCausalLM.from_pretrained(directory, torch_dtype=torch.float32, output_loading_info=True)
+    model, report = LlamaForCausalLM.from_pretrained(
+        directory, torch_dtype=torch.float32, output_loading_info=True
+    )
     wrong = {key: names for key, names in report.items() if names}
     if wrong:
         sys.exit(f"{directory}: the tensors do not fit the model: {wrong}")
@@ -40,7 +42,10 @@ def check_tokenizer(directory, vocab_size):
     tokenizer = LlamaTokenizer.from_pretrained(directory)
     if len(tokenizer) > vocab_size:
         sys.exit(f"{directory}: tokenizer has {len(tokenizer)} pieces, the model has {vocab_size}")
-    print(f"tokenizer: {len(tokenizer)} pieces, bos {tokenizer.bos_token_id}, eos {tokenizer.eos_token_id}")
+    print(
+        f"tokenizer: {len(tokenizer)} pieces, bos {tokenizer.bos_token_id}, eos"
+        f" {tokenizer.eos_token_id}"
+    )
 
 
 def model_logits(model, tokens):
@@ -50,13 +55,18 @@ def model_logits(model, tokens):
 
 
 def differs(found, expected, tolerance):
-    """Prints the largest absolute difference; true if it exceeds the tolerance, or if shapes differ or NaN occurs."""
+    """Prints the largest absolute difference; true if it exceeds the tolerance, or if shapes differ
+    or NaN occurs.
+    """
     if found.shape != expected.shape:
         print(f"shape {found.shape}, expected {expected.shape}")
         return True
     difference = float(np.abs(found.astype(np.float64) - expected).max())
     limit = tolerance * max(1.0, float(np.abs(expected).max()))
-    print(f"largest difference {difference:.3g}, limit {limit:.3g}, largest value {np.abs(expected).max():.3g}")
+    print(
+        f"largest difference {difference:.3g}, limit {limit:.3g}, largest value"
+        f" {np.abs(expected).max():.3g}"
+    )
     return not difference <= limit
 
 
@@ -91,13 +101,17 @@ def write_hugging_face(directory, case_file):
 
 
 def self_check_case(name, tolerance):
-    """Logits and gradients of transformers against the plain model, float32 both; and logits against the golden file."""
+    """Logits and gradients of transformers against the plain model, float32 both; and logits
+    against the golden file.
+    """
     with tempfile.TemporaryDirectory() as folder:
         tensors, shape = write_hugging_face(pathlib.Path(folder), FOLDER / f"{name}.safetensors")
         model = load_model(folder)
     w = llama.to_torch({k: tensors[k] for k in llama.parameter_shapes(shape)}, torch.float32)
-    tokens, targets = (torch.tensor(tensors[k].copy(), dtype=torch.long) for k in ("tokens", "targets"))
-    scores, _, gradients = llama.loss_and_gradients(w, shape, tokens, targets)
+    tokens, targets = (
+        torch.tensor(tensors[k].copy(), dtype=torch.long) for k in ("tokens", "targets")
+    )
+    scores, _, _gradients = llama.loss_and_gradients(w, shape, tokens, targets)
     found = model_logits(model, tensors["tokens"])
     llama.mean_cross_entropy(found, targets).backward()
     found = found.detach().numpy()
@@ -131,16 +145,24 @@ def run_directory(arguments):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", nargs="?", help="config.json, model.safetensors and optionally tokenizer.model")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "directory", nargs="?", help="config.json, model.safetensors and optionally tokenizer.model"
+    )
     parser.add_argument("--tokens", help="comma separated token ids")
     parser.add_argument("--out", help="write tokens and logits here instead of printing logits")
     parser.add_argument("--check", help="safetensors file of tokens and logits to compare with")
     parser.add_argument("--tolerance", type=float, default=1e-4)
     parser.add_argument("--self-check", action="store_true")
     arguments = parser.parse_args()
-    if not arguments.self_check and not (arguments.directory and (arguments.tokens or arguments.check)):
-        parser.error("a directory and one of --tokens and --check are needed, or --self-check alone")
+    if not arguments.self_check and not (
+        arguments.directory and (arguments.tokens or arguments.check)
+    ):
+        parser.error(
+            "a directory and one of --tokens and --check are needed, or --self-check alone"
+        )
     return arguments
 
 
@@ -148,7 +170,10 @@ def main():
     arguments = parse_arguments()
     torch.set_num_threads(1)
     if arguments.self_check:
-        failures = [self_check_case(name, min(arguments.tolerance, 1e-5)) for name in ("llama_tiny", "llama_wide")]
+        failures = [
+            self_check_case(name, min(arguments.tolerance, 1e-5))
+            for name in ("llama_tiny", "llama_wide")
+        ]
         sys.exit(1 if any(failures) else 0)
     sys.exit(1 if run_directory(arguments) else 0)
 

@@ -1,4 +1,5 @@
-"""Writes the golden models and training traces of the LLaMA tests; see README.md for the contents of each file.
+"""Writes the golden models and training traces of the LLaMA tests; see README.md for the contents
+of each file.
 
 Everything is computed in float64 from float32 weights, with one thread, and stored as float32.
 """
@@ -8,11 +9,10 @@ import json
 import math
 import pathlib
 
-import numpy as np
-import torch
-
 import llama_reference as llama
+import numpy as np
 import safetensors_file
+import torch
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 TRACE_STEPS = 10
@@ -28,8 +28,8 @@ class Case:
     ignored: tuple  # flat positions whose target is -1
 
 
-# llama_tiny: intermediate size not a multiple of 16, odd T, ignored targets, several heads and layers.
-# llama_wide: one head of 64, T just over 64.
+# llama_tiny: intermediate size not a multiple of 16, odd T, ignored targets, several heads and
+# layers. llama_wide: one head of 64, T just over 64.
 CASES = (
     Case("llama_tiny", llama.LlamaShape(32, 40, 2, 4, 61), 2, 13, 20240601, (0, 5, 12, 13, 24)),
     Case("llama_wide", llama.LlamaShape(64, 176, 1, 1, 97), 1, 70, 20240602, ()),
@@ -40,7 +40,9 @@ def inputs(case):
     """(weights, tokens [B, T], targets [B, T]): next-token targets of one random stream per row."""
     generator = np.random.default_rng(case.seed)
     weights = llama.random_weights(case.shape, generator)
-    stream = generator.integers(0, case.shape.vocab_size, (case.batch, case.tokens + 1), dtype=np.int32)
+    stream = generator.integers(
+        0, case.shape.vocab_size, (case.batch, case.tokens + 1), dtype=np.int32
+    )
     tokens, targets = stream[:, :-1].copy(), stream[:, 1:].copy()
     targets.reshape(-1)[list(case.ignored)] = llama.IGNORED_TARGET
     return weights, tokens, targets
@@ -51,7 +53,11 @@ def as_float32(tensor):
 
 
 def case_metadata(case, loss):
-    return {"config": json.dumps(dataclasses.asdict(case.shape)), "seed": str(case.seed), "loss": repr(loss)}
+    return {
+        "config": json.dumps(dataclasses.asdict(case.shape)),
+        "seed": str(case.seed),
+        "loss": repr(loss),
+    }
 
 
 def write_model(case):
@@ -63,7 +69,9 @@ def write_model(case):
     tensors.update({"tokens": tokens, "targets": targets, "logits": as_float32(scores)})
     tensors["loss"] = as_float32(loss.reshape(1))
     tensors.update({"grad/" + name: as_float32(gradient) for name, gradient in gradients.items()})
-    safetensors_file.write(FOLDER / f"{case.name}.safetensors", tensors, case_metadata(case, loss.item()))
+    safetensors_file.write(
+        FOLDER / f"{case.name}.safetensors", tensors, case_metadata(case, loss.item())
+    )
     print(f"{case.name}: loss {loss.item():.15g}")
 
 
@@ -85,7 +93,9 @@ def adamw(w, g, state, o, t):
 
 
 def m_plus_adam(w, g, state, o, t):
-    """AdamW's step on top of w (1 + u); u follows the gradient with respect to the exponent, ln 2 · w · g."""
+    """AdamW's step on top of w (1 + u); u follows the gradient with respect to the exponent, ln 2 ·
+    w · g.
+    """
     m, v = ema(state, "m", o["beta1"], g), ema(state, "v", o["beta2"], g * g)
     decay = o["weight_decay_additive"] if w.dim() == 2 else 0.0
     additive = bias_corrected_direction(m, v, o, t) + decay * w
@@ -98,7 +108,13 @@ def m_plus_adam(w, g, state, o, t):
     return w + w * u - o["lr_additive"] * additive
 
 
-COMMON = {"lr_additive": 1e-2, "beta1": 0.9, "eps": 1e-8, "weight_decay_additive": 0.1, "clip_grad_norm": 1.0}
+COMMON = {
+    "lr_additive": 1e-2,
+    "beta1": 0.9,
+    "eps": 1e-8,
+    "weight_decay_additive": 0.1,
+    "clip_grad_norm": 1.0,
+}
 TRACES = {
     "adamw": (adamw, {**COMMON, "beta2": 0.95}),
     "m_plus_adam": (
@@ -143,7 +159,9 @@ def write_trace(case, rule):
     trace["float32_losses"] = trace32["losses"]
     trace["float32_max_weight_deviation"] = max((w[k] - w32[k]).abs().max().item() for k in w)
     metadata = {key: json.dumps(value) for key, value in trace.items()}
-    metadata.update({"rule": rule, "options": json.dumps(TRACES[rule][1]), "start": f"{case.name}.safetensors"})
+    metadata.update(
+        {"rule": rule, "options": json.dumps(TRACES[rule][1]), "start": f"{case.name}.safetensors"}
+    )
     tensors = {name: as_float32(tensor) for name, tensor in w.items()}
     safetensors_file.write(FOLDER / f"{case.name}_{rule}_trace.safetensors", tensors, metadata)
     print(f"{case.name} {rule}: {json.dumps(trace)}")

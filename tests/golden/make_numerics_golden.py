@@ -1,6 +1,8 @@
-"""Writes numerics_golden.json: Philox known answers, counter layout, normals of the initialisation, bfloat16 rounding.
+"""Writes numerics_golden.json: Philox known answers, counter layout, normals of the initialisation,
+bfloat16 rounding.
 
-The published values are transcribed; they are recomputed here from the definitions and a disagreement is an error.
+The published values are transcribed; they are recomputed here from the definitions and a
+disagreement is an error.
 """
 
 import json
@@ -15,9 +17,21 @@ MASK = 0xFFFFFFFF
 
 # (counter, key, output)
 PHILOX = [
-    ("00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
-    ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff", "408f276d 41c83b0e a20bc7c6 6d5451fd"),
-    ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0", "d16cfe09 94fdcceb 5001e420 24126ea1"),
+    (
+        "00000000 00000000 00000000 00000000",
+        "00000000 00000000",
+        "6627e8d5 e169c58d bc57ac4c 9b00dbd8",
+    ),
+    (
+        "ffffffff ffffffff ffffffff ffffffff",
+        "ffffffff ffffffff",
+        "408f276d 41c83b0e a20bc7c6 6d5451fd",
+    ),
+    (
+        "243f6a88 85a308d3 13198a2e 03707344",
+        "a4093822 299f31d0",
+        "d16cfe09 94fdcceb 5001e420 24126ea1",
+    ),
 ]
 WORD_SEED = 0x0123456789ABCDEF
 # (tensor, row, column, step, stream), word
@@ -29,7 +43,10 @@ WORDS = [
 ]
 NORMAL_SEED = 42
 NORMAL_WORDS = "9ceaf053 77f5493b 12bf50ad 5742b3d7"
-NORMALS = "-0.97018979 0.194018956 -1.23562074 1.92392675 -0.073181508 0.139137496 -1.10666503 0.326682961"
+NORMALS = (
+    "-0.97018979 0.194018956 -1.23562074 1.92392675 -0.073181508 0.139137496 -1.10666503"
+    " 0.326682961"
+)
 INIT_STD = 0.02
 INIT = "bc9ef4b6 3b7e4df5 bcca71b1 3d1d9bab"
 BF16_NEAREST = [
@@ -118,8 +135,12 @@ def content():
     names = ("tensor", "row", "col", "step", "stream")
     z = normals(NORMAL_SEED, 0, 0, 8)
     return {
-        "philox": [{"counter": c.split(), "key": k.split(), "output": o.split()} for c, k, o in PHILOX],
-        "words": [{"seed": f"{WORD_SEED:016x}", **dict(zip(names, p)), "word": w} for p, w in WORDS],
+        "philox": [
+            {"counter": c.split(), "key": k.split(), "output": o.split()} for c, k, o in PHILOX
+        ],
+        "words": [
+            {"seed": f"{WORD_SEED:016x}", **dict(zip(names, p)), "word": w} for p, w in WORDS
+        ],
         "init": {
             "seed": NORMAL_SEED,
             "tensor": 0,

@@ -1,7 +1,8 @@
 """Writes optimizer_golden.json: every optimizer rule on one scalar weight, bit for bit.
 
-The results of optimizer_reference.py are computed first; before anything is written they are compared with the known results of docs/numerics.md (`PUBLISHED`) and with
-its properties P1-P7 on random inputs; a disagreement is an error.
+The results of optimizer_reference.py are computed first; before anything is written they are
+compared with the known results of docs/numerics.md (`PUBLISHED`) and with its properties P1-P7 on
+random inputs; a disagreement is an error.
 """
 
 import json
@@ -10,9 +11,16 @@ import pathlib
 import sys
 
 import numpy as np
-
 from exact_float import BIT_TEXTS, ENCODERS, F32, from_hex, hex32
-from optimizer_reference import DEFAULTS, RULES, STATES, correction, ema_square, kahan_step, new_state
+from optimizer_reference import (
+    DEFAULTS,
+    RULES,
+    STATES,
+    correction,
+    ema_square,
+    kahan_step,
+    new_state,
+)
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 DEFAULT_GRADIENTS = (0.01, -0.003, 0.0005)
@@ -98,7 +106,14 @@ EXPONENT = {**SCALE, "weight_decay_multiplicative_mode": "exponent"}
 SMALL = {"lr_multiplicative": 1e-4}
 PER_OP = {"formats": "bf16", "state_update": "per_op"}
 KAHAN = {**DECAY, "lr_additive": 1e-5}
-EVERYTHING = {**DECAY, **EXPONENT, **LARGE_LR, "clip_exponent_step": 0.25, "clip_weight": 0.051, "beta2": 0.98}
+EVERYTHING = {
+    **DECAY,
+    **EXPONENT,
+    **LARGE_LR,
+    "clip_exponent_step": 0.25,
+    "clip_weight": 0.051,
+    "beta2": 0.98,
+}
 
 M_FP32, V_FP32 = "3a831270 3a1d4952 3a1aaa3c".split(), "36a7c5ae 36ae7bab 36a62da9".split()
 
@@ -117,7 +132,15 @@ PUBLISHED = [
         v="36a8 36af 36a7".split(),
     ),
     published(
-        make_case("adamw kahan", "adamw", 0.02, options=KAHAN, gradients=cycle(8), formats="bf16", writeback="kahan"),
+        make_case(
+            "adamw kahan",
+            "adamw",
+            0.02,
+            options=KAHAN,
+            gradients=cycle(8),
+            formats="bf16",
+            writeback="kahan",
+        ),
         w=["3ca4"] * 8,
         c="b728 b771 b798 b7cc b7ee b807 b81e b82f".split(),
     ),
@@ -146,7 +169,9 @@ PUBLISHED = [
     ),
     m_plus("m+adam 1e-4, relative step limited", 1e-4, "ba7f9710 baa73869 badc34f0", "2a7f3ff7"),
     m_plus("m+adam 1e-9", 1e-9, "ba831263 baa9915b badebc94", "2a7291ab"),
-    m_plus("m+adam 5e-4, constant gradient", 5e-4, "ba1d35f0 badfd844 bb3b9291", gradients=(0.01,) * 3),
+    m_plus(
+        "m+adam 5e-4, constant gradient", 5e-4, "ba1d35f0 badfd844 bb3b9291", gradients=(0.01,) * 3
+    ),
     m_plus(
         "m+adam without bias correction",
         0.02,
@@ -156,9 +181,19 @@ PUBLISHED = [
     ),
     m_plus("m+adam additive decay", 0.02, "3c9acfff 3c9792f9 3c9477bd", "30818dbe", options=DECAY),
     m_plus("m+adam scale decay .02", 0.02, "3c9ad3c5 3c979a53 3c948295", "30818e43", options=SCALE),
-    m_plus("m+adam scale decay -.02", -0.02, "bcacd978 bcb0096c bcb322ce", "30842367", options=SCALE),
-    m_plus("m+adam exponent decay .02", 0.02, "3c9ad5a3 3c979df7 3c9487f4", "30818e85", options=EXPONENT),
-    m_plus("m+adam exponent decay 3", 3.0, "403fed4c 403fe634 403fdf54", "37b3a137", options=EXPONENT),
+    m_plus(
+        "m+adam scale decay -.02", -0.02, "bcacd978 bcb0096c bcb322ce", "30842367", options=SCALE
+    ),
+    m_plus(
+        "m+adam exponent decay .02",
+        0.02,
+        "3c9ad5a3 3c979df7 3c9487f4",
+        "30818e85",
+        options=EXPONENT,
+    ),
+    m_plus(
+        "m+adam exponent decay 3", 3.0, "403fed4c 403fe634 403fdf54", "37b3a137", options=EXPONENT
+    ),
     m_plus("m+adam large lr", 0.005, "39831343 36ab1750 b9bf8153", "2e6e6f7c", options=LARGE_LR),
     m_plus(
         "m+adam exponent step limited",
@@ -167,12 +202,20 @@ PUBLISHED = [
         "2e7472fb",
         options={**LARGE_LR, "clip_exponent_step": 0.5},
     ),
-    m_plus("m+adam weight limited", 0.005, "3b7f97a5 3b6563ad 3b4cc7c4", "2e7c7148", options={"clip_weight": 0.004}),
+    m_plus(
+        "m+adam weight limited",
+        0.005,
+        "3b7f97a5 3b6563ad 3b4cc7c4",
+        "2e7c7148",
+        options={"clip_weight": 0.004},
+    ),
     # Weight and states in bfloat16, gradients in float32.
     m_plus("m+adam bf16 .02", 0.02, "3c9b 3c98 3c95", "3081", **BF16_STORES),
     m_plus("m+adam bf16 -.02", -0.02, "bcad bcb0 bcb3", "3084", **BF16_STORES),
     m_plus("m+adam bf16 1, small lr", 1.0, "3f80 3f80 3f80", "361f", **BF16_STORES),
-    m_plus("m+adam bf16 1, large lr", 1.0, "3f7d 3f7e 3f7e", "361f", **BF16_STORES, options=LARGE_LR),
+    m_plus(
+        "m+adam bf16 1, large lr", 1.0, "3f7d 3f7e 3f7e", "361f", **BF16_STORES, options=LARGE_LR
+    ),
 ]
 
 # Not published: the remaining paths of the rules.
@@ -182,13 +225,30 @@ ADDITIONAL = [
     make_case("adamw subnormal gradient", "adamw", 1e-3, gradients=(1e-40, -3e-39, 1e-42)),
     make_case("madam zero gradient", "madam", 0.02, gradients=(0.0, 0.0, 0.01)),
     make_case("madam zero weight", "madam", 0.0),
-    make_case("madam weight limited", "madam", 0.02, options={"w_max": 0.0201}, gradients=(-0.01, -0.01, -0.003)),
+    make_case(
+        "madam weight limited",
+        "madam",
+        0.02,
+        options={"w_max": 0.0201},
+        gradients=(-0.01, -0.01, -0.003),
+    ),
     make_case("m+adam padding", "m_plus_adam", 0.0, options=DECAY, gradients=(0.0,) * 3),
-    make_case("m+adam direction limited", "m_plus_adam", 0.02, options={"clip_multiplicative_direction": 0.5}),
+    make_case(
+        "m+adam direction limited",
+        "m_plus_adam",
+        0.02,
+        options={"clip_multiplicative_direction": 0.5},
+    ),
     make_case("m+adam no limits", "m_plus_adam", 1e-4, options=NO_LIMITS),
     make_case("m+adam exponent decay 0", "m_plus_adam", 0.0, options=EXPONENT),
     make_case("m+adam all options", "m_plus_adam", -0.05, options=EVERYTHING, gradients=cycle(12)),
-    make_case("m+adam long", "m_plus_adam", 0.3, options={**DECAY, **LARGE_LR, "beta2": 0.98}, gradients=cycle(30)),
+    make_case(
+        "m+adam long",
+        "m_plus_adam",
+        0.3,
+        options={**DECAY, **LARGE_LR, "beta2": 0.98},
+        gradients=cycle(30),
+    ),
     make_case("m+adam bf16 gradients", "m_plus_adam", 0.02, gradients=cycle(12), formats="bf16"),
     make_case(
         "m+adam kahan",
@@ -208,7 +268,15 @@ ADDITIONAL = [
         formats="bf16",
         writeback="kahan",
     ),
-    make_case("madam kahan", "madam", -0.02, options=SMALL, gradients=cycle(8), formats="bf16", writeback="kahan"),
+    make_case(
+        "madam kahan",
+        "madam",
+        -0.02,
+        options=SMALL,
+        gradients=cycle(8),
+        formats="bf16",
+        writeback="kahan",
+    ),
     make_case(
         "madam kahan, weight limited",
         "madam",
@@ -239,7 +307,9 @@ ADDITIONAL = [
     ),
     make_case("adamw states per_op", "adamw", 0.02, options=DECAY, gradients=cycle(8), **PER_OP),
     make_case("madam states per_op", "madam", 0.02, gradients=cycle(8), **PER_OP),
-    make_case("m+adam states per_op", "m_plus_adam", 0.02, options=DECAY, gradients=cycle(8), **PER_OP),
+    make_case(
+        "m+adam states per_op", "m_plus_adam", 0.02, options=DECAY, gradients=cycle(8), **PER_OP
+    ),
 ]
 
 
@@ -248,7 +318,10 @@ def disagreements(case, expected):
     texts = []
     for key, values in expected.items():
         if len(values) != len(case["steps"]):
-            texts.append(f"{case['name']}: {len(values)} published values of {key} for {len(case['steps'])} steps")
+            texts.append(
+                f"{case['name']}: {len(values)} published values of {key} for {len(case['steps'])}"
+                " steps"
+            )
         for t, (value, found) in enumerate(zip(values, case["steps"]), 1):
             if value is not None and found[key] != value:
                 texts.append(f"{case['name']}: {key} at t={t} is {found[key]}, published {value}")
@@ -281,7 +354,9 @@ def fresh(rule, w, g, **options):
 
 
 def check_properties(count):
-    """P1-P4 and P6-P7 on random weights and gradients over many binades, P5 along random gradient sequences."""
+    """P1-P4 and P6-P7 on random weights and gradients over many binades, P5 along random gradient
+    sequences.
+    """
     generator = np.random.default_rng(7)
     magnitudes = np.exp2(generator.uniform(-20, 2, (count, 2)))
     pairs = (magnitudes * generator.choice([-1, 1], (count, 2))).astype(np.float32)
@@ -297,7 +372,9 @@ def check_property_pair(w, g):
     assert (float(moved) - float(w)) * float(g) < 0 or moved == w, f"P1 {w} {g}"
     assert hex32(fresh("m_plus_adam", -w, -g)) == hex32(-moved), f"P2 {w} {g}"
     scaled = fresh("m_plus_adam", w, g, lr_additive=0.0, lr_multiplicative=1e-2)
-    within = F32(0.25) * abs(w) <= abs(scaled) <= F32(1.75) * abs(w)  # the upper limit as rounded to float32
+    within = (
+        F32(0.25) * abs(w) <= abs(scaled) <= F32(1.75) * abs(w)
+    )  # the upper limit as rounded to float32
     assert within and scaled * w > 0, f"P3 {w} {g}"
     state = new_state("m_plus_adam")
     zero = RULES["m_plus_adam"](F32(0), g, state, DEFAULTS["m_plus_adam"], 1)
@@ -308,7 +385,9 @@ def check_property_pair(w, g):
 
 
 def check_direction_bound(beta2, generator):
-    """P5: |n| <= sqrt((1 - beta2^t) / (1 - beta2)), nearly reached by one large gradient after small ones."""
+    """P5: |n| <= sqrt((1 - beta2^t) / (1 - beta2)), nearly reached by one large gradient after
+    small ones.
+    """
     v, largest = F32(0), 0.0
     for t in range(1, 400):
         x = F32(1e3 if t == 399 else abs(generator.standard_normal()) * 1e-3)
@@ -334,7 +413,12 @@ def main():
     cases += [run(case) for case in ADDITIONAL]
     content = {"constants": constants(), "cases": cases}
     (FOLDER / "optimizer_golden.json").write_text(json.dumps(content, indent=1) + "\n")
-    compared = sum(value is not None for _, expected in PUBLISHED for values in expected.values() for value in values)
+    compared = sum(
+        value is not None
+        for _, expected in PUBLISHED
+        for values in expected.values()
+        for value in values
+    )
     print(f"{compared} published values reproduced, {len(cases)} cases written")
 
 

@@ -1,20 +1,35 @@
-"""The optimizer rules on one scalar weight, in exactly rounded float32: the oracle of the bit-for-bit tests.
+"""The optimizer rules on one scalar weight, in exactly rounded float32: the oracle of the
+bit-for-bit tests.
 
-Each rule takes (w, g, state, options, t), updates the state in place (unrounded float32) and returns the new weight.
-Options are decimal numbers rounded once to float32, as a configuration file gives them; t starts at 1.
+Each rule takes (w, g, state, options, t), updates the state in place (unrounded float32) and
+returns the new weight. Options are decimal numbers rounded once to float32, as a configuration file
+gives them; t starts at 1.
 """
 
 import math
 
 import numpy as np
-
 from exact_float import F32, bf16, clamp, fma, from_bits
 
 LN2 = from_bits(0x3F317218)
-EXPM1_COEFFICIENTS = [F32(1 / 5040), F32(1 / 720), F32(1 / 120), F32(1 / 24), F32(1 / 6), F32(0.5), F32(1)]
+EXPM1_COEFFICIENTS = [
+    F32(1 / 5040),
+    F32(1 / 720),
+    F32(1 / 120),
+    F32(1 / 24),
+    F32(1 / 6),
+    F32(0.5),
+    F32(1),
+]
 
 DEFAULTS = {
-    "adamw": {"lr_additive": 1e-3, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay_additive": 0.0},
+    "adamw": {
+        "lr_additive": 1e-3,
+        "beta1": 0.9,
+        "beta2": 0.95,
+        "eps": 1e-8,
+        "weight_decay_additive": 0.0,
+    },
     "madam": {"lr_multiplicative": 0.01, "beta2": 0.999, "g_bound": 10.0, "w_max": 0.0},
     "m_plus_adam": {
         "lr_additive": 1e-3,
@@ -139,7 +154,9 @@ def madam(w, g, s, o, t):
 
 
 def kahan_write(w, d, s, w_max):
-    """Compensated bfloat16 store of w + d, of at most w_max if that is not 0; c is a bfloat16 too."""
+    """Compensated bfloat16 store of w + d, of at most w_max if that is not 0; c is a bfloat16
+    too.
+    """
     y, w_max = s["c"] + d, F32(w_max)
     if w_max > 0:
         y = clamp(y, -w_max - w, w_max - w)
@@ -149,7 +166,7 @@ def kahan_write(w, d, s, w_max):
 
 
 def kahan_per_op_adamw(w, g, s, o, t):
-    """torchdistx AnyPrecisionAdamW: every operation rounds to bfloat16, decay is not compensated."""
+    """torchdistx AnyPrecisionAdamW: each operation rounds to bfloat16, decay is not compensated."""
     lr, b1, b2 = o["lr_additive"], o["beta1"], o["beta2"]
     decayed = bf16(w * F32(1 - lr * o["weight_decay_additive"]))
     s["m"], s["v"] = ema(F32(b1), s["m"], g, o), ema_square(F32(b2), s["v"], g, o)

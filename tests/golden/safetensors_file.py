@@ -1,7 +1,9 @@
-"""Reads and writes safetensors files without any library: 8-byte little-endian header length, JSON header, raw data.
+"""Reads and writes safetensors files without any library: 8-byte little-endian header length, JSON
+header, raw data.
 
-Tensors are numpy arrays of float32 or int32 in C order; bfloat16 is read as float32. The header is padded with spaces to
-a multiple of 8 bytes, data follow in the order given, without holes; the same tensors always give the same bytes.
+Tensors are numpy arrays of float32 or int32 in C order; bfloat16 is read as float32. The header is
+padded with spaces to a multiple of 8 bytes, data follow in the order given, without holes; the same
+tensors always give the same bytes.
 """
 
 import json
@@ -19,7 +21,11 @@ def write(path, tensors, metadata):
     offset = 0
     for name, array in tensors.items():
         end = offset + array.nbytes
-        header[name] = {"dtype": _NAMES[array.dtype], "shape": list(array.shape), "data_offsets": [offset, end]}
+        header[name] = {
+            "dtype": _NAMES[array.dtype],
+            "shape": list(array.shape),
+            "data_offsets": [offset, end],
+        }
         offset = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Tests of the benchmark report: what is read from programs, kept, compared with what is stored, and shown.
+"""Tests of the benchmark report: what is read from programs, kept, compared with what is stored,
+and shown.
 
-    tests/scripts/bench_report_test.py [CLASS[.TEST] ...]
+tests/scripts/bench_report_test.py [CLASS[.TEST] ...]
 """
 
 import contextlib
@@ -19,14 +20,22 @@ import time
 import unittest
 import unittest.mock
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-from mpretrain_tools.bench import disturbance
-from mpretrain_tools.bench import growth
-from mpretrain_tools.bench import report
-from mpretrain_tools.bench import competitors
-from mpretrain_tools.bench import child, goals, machine, page, parts, ratios, spread
+from mpretrain_tools.bench import (
+    child,
+    competitors,
+    disturbance,
+    goals,
+    growth,
+    machine,
+    page,
+    parts,
+    ratios,
+    report,
+    spread,
+)
 from mpretrain_tools.bench.shapes import SHAPES, configuration, write_tokens
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def google(*benchmarks):
@@ -35,8 +44,17 @@ def google(*benchmarks):
 
 def measured(name, milliseconds=2.0, **counters):
     return {
-        "name": name + "/real_time", "run_name": name + "/real_time", "run_type": "iteration", "iterations": 7,
-        "threads": 1, "repetitions": 1, "real_time": milliseconds, "cpu_time": 9.0, "time_unit": "ms", **counters}
+        "name": name + "/real_time",
+        "run_name": name + "/real_time",
+        "run_type": "iteration",
+        "iterations": 7,
+        "threads": 1,
+        "repetitions": 1,
+        "real_time": milliseconds,
+        "cpu_time": 9.0,
+        "time_unit": "ms",
+        **counters,
+    }
 
 
 def entry(name, label="", **counters):
@@ -45,9 +63,15 @@ def entry(name, label="", **counters):
 
 def record(*rounds, part="step", machine="a"):
     return {
-        "part": part, "settings": {}, "commit": "c", "machine": {"processor": machine},
-        "rounds": [{"date": f"2026-01-0{n + 1} 00:00 UTC", "load": 0.5, "benchmarks": list(b)}
-                   for n, b in enumerate(rounds)]}
+        "part": part,
+        "settings": {},
+        "commit": "c",
+        "machine": {"processor": machine},
+        "rounds": [
+            {"date": f"2026-01-0{n + 1} 00:00 UTC", "load": 0.5, "benchmarks": list(b)}
+            for n, b in enumerate(rounds)
+        ],
+    }
 
 
 def running(pid):
@@ -77,8 +101,19 @@ class Place(unittest.TestCase):
 
     def report(self, *more):
         """(exit status, what it printed) of scripts/bench.py report on the made-up build."""
-        arguments = ["--build", self.build, "--output", self.path / "out", "--page", self.path / "cpu.md", "--ratios",
-                     self.path / "ratios.json", "--only", "ops", *more]
+        arguments = [
+            "--build",
+            self.build,
+            "--output",
+            self.path / "out",
+            "--page",
+            self.path / "cpu.md",
+            "--ratios",
+            self.path / "ratios.json",
+            "--only",
+            "ops",
+            *more,
+        ]
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
             status = report.main([str(a) for a in arguments])
@@ -91,12 +126,15 @@ class Place(unittest.TestCase):
             (self.path / f"call_{number}").write_text(text, encoding="utf-8")
         count = self.path / "count"
         count.unlink(missing_ok=True)
-        self.program("bench/ops_bench", f"""#!/bin/sh
+        self.program(
+            "bench/ops_bench",
+            f"""#!/bin/sh
 n=$(cat {count} 2>/dev/null || echo 0)
 echo $((n + 1)) >{count}
 [ $n -lt {len(texts)} ] || n={len(texts) - 1}
 cat {self.path}/call_$n
-""")
+""",
+        )
 
     def calls(self):
         return int((self.path / "count").read_text(encoding="utf-8"))
@@ -123,9 +161,11 @@ class Child(Place):
             child.run(["/bin/sleep", "60"], timeout=0.2)
 
     def test_a_terminated_script_leaves_nothing_running(self):
-        code = (f"from mpretrain_tools.bench import child\n"
-                "child.end_children_when_terminated()\n"
-                f"child.run(['/bin/sh', '-c', 'echo $$ >{self.path}/pid; exec sleep 60'])")
+        code = (
+            "from mpretrain_tools.bench import child\n"
+            "child.end_children_when_terminated()\n"
+            f"child.run(['/bin/sh', '-c', 'echo $$ >{self.path}/pid; exec sleep 60'])"
+        )
         script = subprocess.Popen([sys.executable, "-c", code])
         pid = self.path / "pid"
         while not (pid.exists() and pid.read_text(encoding="utf-8").strip()):
@@ -138,13 +178,18 @@ class Child(Place):
         self.assertFalse(running(int(pid.read_text(encoding="utf-8"))))
 
     def test_environment_comes_on_top(self):
-        self.assertEqual(child.run(["/bin/sh", "-c", "echo $BENCH_TEST $HOME"], {"BENCH_TEST": "x"}).output.strip(),
-                         f"x {os.environ.get('HOME', '')}".strip())
+        self.assertEqual(
+            child.run(
+                ["/bin/sh", "-c", "echo $BENCH_TEST $HOME"], {"BENCH_TEST": "x"}
+            ).output.strip(),
+            f"x {os.environ.get('HOME', '')}".strip(),
+        )
 
 
 class Disturbance(unittest.TestCase):
     def test_what_is_not_ours_counts(self):
-        # Not waited for until the clock has stopped, so that it is none of the children that belong to what is measured.
+        # Not waited for until the clock has stopped, so that it is none of the children that belong
+        # to what is measured.
         with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
             with disturbance.Clock() as clock:
                 time.sleep(0.5)
@@ -153,12 +198,21 @@ class Disturbance(unittest.TestCase):
             self.assertGreater(clock.others, 0.2)
 
     def test_the_first_undisturbed_attempt_counts(self):
-        for others, kept, calls in (([0.0, 0.9], 0, 1), ([0.5, 0.05, 0.0], 1, 2), ([0.5, 0.3, 0.4], 1, 3),
-                                    ([math.nan, 0.0], 0, 1)):
-            with unittest.mock.patch.object(disturbance.Clock, "__exit__",
-                                            lambda clock, *_: setattr(clock, "others", others[len(done) - 1])):
+        for others, kept, calls in (
+            ([0.0, 0.9], 0, 1),
+            ([0.5, 0.05, 0.0], 1, 2),
+            ([0.5, 0.3, 0.4], 1, 3),
+            ([math.nan, 0.0], 0, 1),
+        ):
+            with unittest.mock.patch.object(
+                disturbance.Clock,
+                "__exit__",
+                lambda clock, *_: setattr(clock, "others", others[len(done) - 1]),
+            ):
                 done = []
-                found, told = disturbance.least_disturbed(lambda: done.append(0) or len(done) - 1, 3)
+                found, told = disturbance.least_disturbed(
+                    lambda: done.append(0) or len(done) - 1, 3
+                )
             self.assertEqual((found, len(done)), (kept, calls))
             self.assertEqual(str(told), str(others[kept]))
 
@@ -166,14 +220,26 @@ class Disturbance(unittest.TestCase):
 class Reading(Place):
     def test_counters_and_units(self):
         text = google(
-            {**measured("A/fp32/adamw", 3.0, **{"tokens/s": 10.0, "%limit": 40.0}), "time_unit": "us", "label": "l"})
+            {
+                **measured("A/fp32/adamw", 3.0, **{"tokens/s": 10.0, "%limit": 40.0}),
+                "time_unit": "us",
+                "label": "l",
+            }
+        )
         text = text.replace("adamw/real_time", "adamw/process_time/real_time")
-        self.assertEqual(parts.benchmarks_of(text, "p"),
-                         [entry("A/fp32/adamw", "l", **{"ms": 0.003, "tokens/s": 10.0, "%limit": 40.0})])
+        self.assertEqual(
+            parts.benchmarks_of(text, "p"),
+            [entry("A/fp32/adamw", "l", **{"ms": 0.003, "tokens/s": 10.0, "%limit": 40.0})],
+        )
 
     def test_repetitions_become_their_median_and_aggregates_are_left_out(self):
         aggregate = {**measured("a", 99.0), "run_type": "aggregate", "name": "a_mean"}
-        text = google(measured("a", 1.0, x=5.0), measured("a", 9.0, x=1.0), measured("a", 2.0, x=3.0), aggregate)
+        text = google(
+            measured("a", 1.0, x=5.0),
+            measured("a", 9.0, x=1.0),
+            measured("a", 2.0, x=3.0),
+            aggregate,
+        )
         self.assertEqual(parts.benchmarks_of(text, "p"), [entry("a", ms=2.0, x=3.0)])
 
     def test_failures_are_kept(self):
@@ -184,9 +250,11 @@ class Reading(Place):
         self.assertEqual(parts.benchmarks_of(google(), "p"), [])
 
     def test_wait_is_the_row_of_data(self):
-        table = ("operation                        calls         ms    self ms  self %    GFLOP/s  % of rate\n"
-                 "step                                 1    100.000      2.000    2.00\n"
-                 "  data                               1      0.300      0.300    0.25\n")
+        table = (
+            "operation                        calls         ms    self ms  self %    GFLOP/s  % of"
+            " rate\nstep                                 1    100.000      2.000    2.00\n  data   "
+            "                            1      0.300      0.300    0.25\n"
+        )
         self.assertEqual(parts.waited(table), {"%wait": 0.25})
         self.assertEqual(parts.waited("operation  self %\nstep 1\n"), {})
 
@@ -216,61 +284,90 @@ class Spread(unittest.TestCase):
 
 def a_round_of_peers(**changes):
     counters = {
-        "ours_fp32": {"tokens/s": 300.0, "peak MiB": 9.0}, "mpretrain": {"peak MiB": 102.0, "plan MiB": 100.0},
-        "pytorch_blis": {"tokens/s": 200.0,
-                          "peak MiB": 408.0}, "pytorch2_eager": {"tokens/s": 250.0, "peak MiB": 306.0},
-        "pytorch2_compiled": {"tokens/s": 100.0, "peak MiB": 999.0}, **changes}
+        "ours_fp32": {"tokens/s": 300.0, "peak MiB": 9.0},
+        "mpretrain": {"peak MiB": 102.0, "plan MiB": 100.0},
+        "pytorch_blis": {"tokens/s": 200.0, "peak MiB": 408.0},
+        "pytorch2_eager": {"tokens/s": 250.0, "peak MiB": 306.0},
+        "pytorch2_compiled": {"tokens/s": 100.0, "peak MiB": 999.0},
+        **changes,
+    }
     return [entry(f"A/{key}", key, **values) for key, values in counters.items()]
 
 
 class Ratios(unittest.TestCase):
     def test_percentages_of_any_program(self):
-        found = ratios.of_round("ops",
-                                [entry("a/A", **{"%limit": 40.0, "GB/s": 3.0, "x_one": 2.0}),
-                                 entry("b", failed="x")])
+        found = ratios.of_round(
+            "ops",
+            [entry("a/A", **{"%limit": 40.0, "GB/s": 3.0, "x_one": 2.0}), entry("b", failed="x")],
+        )
         self.assertEqual(found, {"ops: a/A %limit": 40.0, "ops: a/A x_one": 2.0})
 
     def test_steps_against_their_own_fp32_and_adamw(self):
-        found = ratios.of_round("step", [
-            entry("A/fp32/adamw", **{"tokens/s": 100.0}),
-            entry("A/bf16/adamw", **{"tokens/s": 90.0}),
-            entry("A/bf16/m_plus_adam", **{"tokens/s": 45.0}),
-            entry("B/bf16/adamw", **{"tokens/s": 1.0})])
-        self.assertEqual(found,
-                         {"step: A/bf16/adamw / A/fp32/adamw": 0.9, "step: A/bf16/m_plus_adam / A/bf16/adamw": 0.5})
+        found = ratios.of_round(
+            "step",
+            [
+                entry("A/fp32/adamw", **{"tokens/s": 100.0}),
+                entry("A/bf16/adamw", **{"tokens/s": 90.0}),
+                entry("A/bf16/m_plus_adam", **{"tokens/s": 45.0}),
+                entry("B/bf16/adamw", **{"tokens/s": 1.0}),
+            ],
+        )
+        self.assertEqual(
+            found,
+            {
+                "step: A/bf16/adamw / A/fp32/adamw": 0.9,
+                "step: A/bf16/m_plus_adam / A/bf16/adamw": 0.5,
+            },
+        )
 
     def test_optimizers_by_what_they_take_themselves(self):
-        found = ratios.of_round("step", [
-            entry("A/bf16/adamw", **{"ms": 100.0, "optimizer ms": 2.0}),
-            entry("A/bf16/m_plus_adam", **{"ms": 150.0, "optimizer ms": 4.0})])
-        self.assertAlmostEqual(found["step: A/bf16/m_plus_adam for its optimizer / A/bf16/adamw"], 100 / 102)
+        found = ratios.of_round(
+            "step",
+            [
+                entry("A/bf16/adamw", **{"ms": 100.0, "optimizer ms": 2.0}),
+                entry("A/bf16/m_plus_adam", **{"ms": 150.0, "optimizer ms": 4.0}),
+            ],
+        )
+        self.assertAlmostEqual(
+            found["step: A/bf16/m_plus_adam for its optimizer / A/bf16/adamw"], 100 / 102
+        )
 
     def test_peers(self):
         found = ratios.of_round("peers", a_round_of_peers())
         self.assertEqual(found["peers: A ours_fp32 / pytorch_tuned"], 1.5)
         self.assertEqual(found["peers: A ours_fp32 / pytorch2"], 1.2)  # eager is the faster one
         self.assertEqual(found["peers: A memory of pytorch2 / ours"], 3.0)
-        self.assertEqual(found["peers: A memory of pytorch_tuned / ours"], 4.0)  # of mpretrain, not of the benchmark
+        self.assertEqual(
+            found["peers: A memory of pytorch_tuned / ours"], 4.0
+        )  # of mpretrain, not of the benchmark
         self.assertAlmostEqual(found["peers: A peak / plan"], 1.02)
         self.assertNotIn("peers: A ours_fp32 / llmc", found)
 
     def test_the_better_way_of_a_peer_counts(self):
-        found = ratios.of_round("peers", a_round_of_peers(pytorch_allocator={"tokens/s": 240.0, "peak MiB": 204.0}))
+        found = ratios.of_round(
+            "peers", a_round_of_peers(pytorch_allocator={"tokens/s": 240.0, "peak MiB": 204.0})
+        )
         self.assertEqual(found["peers: A ours_fp32 / pytorch_tuned"], 1.25)
         self.assertEqual(found["peers: A memory of pytorch_tuned / ours"], 2.0)
 
     def test_a_failed_variant_leaves_the_other(self):
-        found = ratios.of_round("peers", a_round_of_peers(pytorch2_compiled={"failed": "no compiler"}))
+        found = ratios.of_round(
+            "peers", a_round_of_peers(pytorch2_compiled={"failed": "no compiler"})
+        )
         self.assertEqual(found["peers: A ours_fp32 / pytorch2"], 1.2)
 
     def test_rounds_are_gathered_by_name(self):
-        found = ratios.of_parts({"ops": record([entry("a", **{"%x": 1.0})], [entry("a", **{"%x": 3.0})], part="ops")})
+        found = ratios.of_parts(
+            {"ops": record([entry("a", **{"%x": 1.0})], [entry("a", **{"%x": 3.0})], part="ops")}
+        )
         self.assertEqual(found, {"ops: a %x": [1.0, 3.0]})
 
 
 class Check(Place):
     def test_store_and_compare_both_ways(self):
-        stored = ratios.to_store({"ops: a %limit": [50.0, 51.0, 52.0], "profile: l %wait": [1.0, 1.0, 1.0]}, {})
+        stored = ratios.to_store(
+            {"ops: a %limit": [50.0, 51.0, 52.0], "profile: l %wait": [1.0, 1.0, 1.0]}, {}
+        )
         for now, worse in ((51.0, []), (60.0, []), (46.0, ["ops: a %limit"])):
             verdicts, absent = ratios.compare(stored, {"ops: a %limit": [now] * 3})
             self.assertEqual([v.name for v in verdicts if v.worse], worse)
@@ -284,9 +381,14 @@ class Check(Place):
 
     def test_bad_files_are_named(self):
         path = self.path / "ratios.json"
-        for text, message in (("{", "ratios.json.*expected"), ('{"ratios": {"r": {"value": "x"}}}', "ratios.json"),
-                              ('{"ratios": {"r": {"value": "x", "deviation": 1, "rounds": 3}}}',
-                               "ratios.json: r: expected numbers")):
+        for text, message in (
+            ("{", "ratios.json.*expected"),
+            ('{"ratios": {"r": {"value": "x"}}}', "ratios.json"),
+            (
+                '{"ratios": {"r": {"value": "x", "deviation": 1, "rounds": 3}}}',
+                "ratios.json: r: expected numbers",
+            ),
+        ):
             path.write_text(text, encoding="utf-8")
             with self.assertRaisesRegex(ratios.BadStore, message):
                 ratios.read_store(path)
@@ -307,7 +409,10 @@ class Check(Place):
     def test_parts_are_stored_beside_others(self):
         stored = {"machine": {"a": 1}, "ratios": {"ops: old %limit": {}, "step: x / y": {}}}
         content = {"machine": {"a": 1}, "ratios": {"ops: new %limit": {"value": 1}}}
-        self.assertEqual(list(ratios.merged(stored, content, ["ops"])["ratios"]), ["ops: new %limit", "step: x / y"])
+        self.assertEqual(
+            list(ratios.merged(stored, content, ["ops"])["ratios"]),
+            ["ops: new %limit", "step: x / y"],
+        )
         with self.assertRaisesRegex(ratios.BadStore, "another machine"):
             ratios.merged(stored, {**content, "machine": {"a": 2}}, ["ops"])
         self.ops_bench(50.0, 51.0, 52.0)
@@ -317,7 +422,10 @@ class Check(Place):
         content["ratios"]["step: x / y"] = {"value": 1, "deviation": 0, "rounds": 3}
         path.write_text(json.dumps(content), encoding="utf-8")
         self.report("--store")
-        self.assertEqual(list(json.loads(path.read_text(encoding="utf-8"))["ratios"]), ["ops: a/A/x %limit", "step: x / y"])
+        self.assertEqual(
+            list(json.loads(path.read_text(encoding="utf-8"))["ratios"]),
+            ["ops: a/A/x %limit", "step: x / y"],
+        )
 
     def test_nothing_to_compare_fails(self):
         self.ops_bench(50.0)
@@ -342,39 +450,53 @@ class Measuring(Place):
         self.report("--rounds", 3)
         self.assertEqual(self.calls(), 3)
         kept = parts.Store(self.path / "out").read("ops")
-        self.assertEqual([r["benchmarks"][0]["counters"]["%limit"] for r in kept["rounds"]], [50.0, 51.0, 52.0])
+        self.assertEqual(
+            [r["benchmarks"][0]["counters"]["%limit"] for r in kept["rounds"]], [50.0, 51.0, 52.0]
+        )
         self.assertTrue(all("UTC" in r["date"] and r["load"] >= 0 for r in kept["rounds"]))
 
     def disturbed_bench(self, *calls):
-        """Each call {name: (limit, others)}; a call gives what passes the filter, as the library does."""
-        self.program("bench/ops_bench", f"""#!/usr/bin/env python3
+        """Each call {name: (limit, others)}; a call gives what passes the filter, as the library
+        does.
+        """
+        self.program(
+            "bench/ops_bench",
+            f"""#!/usr/bin/env python3
 import json, pathlib, re, sys
 count = pathlib.Path("{self.path}/count")
 n = int(count.read_text()) if count.exists() else 0
 count.write_text(str(n + 1))
 wanted = next(a.split("=", 1)[1] for a in sys.argv if a.startswith("--benchmark_filter="))
 print(json.dumps({{"benchmarks": [
-    {{"name": name + "/real_time", "real_time": 1.0, "time_unit": "ms", "%limit": limit, "others": others}}
+    {{"name": name + "/real_time", "real_time": 1.0, "time_unit": "ms", "%limit": limit,
+      "others": others}}
     for name, (limit, others) in {calls!r}[n].items() if re.search(wanted, name + "/real_time")]}}))
-""")
+""",
+        )
 
     def kept(self):
         benchmarks = parts.Store(self.path / "out").read("ops")["rounds"][0]["benchmarks"]
         return {b["name"]: (b["counters"]["%limit"], b["others"]) for b in benchmarks}
 
     def test_what_was_disturbed_is_measured_again_and_nothing_else(self):
-        self.disturbed_bench({"a/A": (50.0, 0.0), "a/A.x+y": (20.0, 0.8), "a/B": (21.0, 0.5)},
-                             {"a/A": (1.0, 0.0), "a/A.x+y": (30.0, 0.05), "a/B": (22.0, 0.7)},
-                             {"a/A": (1.0, 0.0), "a/A.x+y": (2.0, 0.0), "a/B": (40.0, 0.1)})
+        self.disturbed_bench(
+            {"a/A": (50.0, 0.0), "a/A.x+y": (20.0, 0.8), "a/B": (21.0, 0.5)},
+            {"a/A": (1.0, 0.0), "a/A.x+y": (30.0, 0.05), "a/B": (22.0, 0.7)},
+            {"a/A": (1.0, 0.0), "a/A.x+y": (2.0, 0.0), "a/B": (40.0, 0.1)},
+        )
         self.report("--rounds", 1)
-        self.assertEqual(self.kept(), {"a/A": (50.0, 0.0), "a/A.x+y": (30.0, 0.05), "a/B": (40.0, 0.1)})
+        self.assertEqual(
+            self.kept(), {"a/A": (50.0, 0.0), "a/A.x+y": (30.0, 0.05), "a/B": (40.0, 0.1)}
+        )
         self.assertEqual(self.calls(), 3)
 
     def test_after_the_last_attempt_the_least_disturbed_counts_and_is_told(self):
         self.disturbed_bench({"a": (20.0, 0.8)}, {"a": (30.0, 0.2)}, {"a": (25.0, 0.5)})
         self.report("--rounds", 1, "--attempts", 3)
         self.assertEqual(self.kept(), {"a": (30.0, 0.2)})
-        self.assertIn("| 1 of 1, up to 0.20 cores |", (self.path / "cpu.md").read_text(encoding="utf-8"))
+        self.assertIn(
+            "| 1 of 1, up to 0.20 cores |", (self.path / "cpu.md").read_text(encoding="utf-8")
+        )
 
     def test_other_settings_begin_anew(self):
         self.ops_bench(50.0)
@@ -415,7 +537,8 @@ class Page(unittest.TestCase):
             entry("a", **{"ms": 1.0, "GB/s": 5.0}),
             entry("b", **{"ms": 4.0, "GB/s": 7.0}),
             entry("c", ms=2.0),
-            entry("d", failed="x|y")]
+            entry("d", failed="x|y"),
+        ]
         two = [entry("a", **{"ms": 3.0, "GB/s": 5.0})]
         lines = page.counter_tables(record(one, two))
         self.assertIn("| benchmark | ms | GB/s |", lines)
@@ -430,21 +553,28 @@ class Page(unittest.TestCase):
         self.assertIn("| peers: A peak / plan | 1.02 | at least 0.95, at most 1.05 | yes |", text)
         self.assertIn("| FP32 step against its bound, % |  | – |  | **missing** |", text)
         slow = [
-            entry(b["name"], **{**b["counters"], "tokens/s": 201.0}) for b in a_round_of_peers()
-            if b["name"] == "A/ours_fp32"]
+            entry(b["name"], **{**b["counters"], "tokens/s": 201.0})
+            for b in a_round_of_peers()
+            if b["name"] == "A/ours_fp32"
+        ]
         found = ratios.of_parts({"peers": record([*a_round_of_peers()[1:], *slow], part="peers")})
         self.assertIn("| 1.00 | at least 1.12 | **no** |", "\n".join(page.goal_table(found)))
 
     def test_a_bound_by_shape(self):
-        found = goals.outcomes({
-            "peers: C ours_fp32 / pytorch_tuned": [1.07], "peers: B ours_fp32 / pytorch_tuned": [1.07]})
+        found = goals.outcomes(
+            {
+                "peers: C ours_fp32 / pytorch_tuned": [1.07],
+                "peers: B ours_fp32 / pytorch_tuned": [1.07],
+            }
+        )
         self.assertEqual([o.reached for o in found if o.name], [True, False])
 
     def test_peers_in_words(self):
         labelled = [
             *a_round_of_peers(),
             entry("A/llmc", "llm.c, GPT-2 (another model)", failed="no cc"),
-            entry("missing/0", failed="none")]
+            entry("missing/0", failed="none"),
+        ]
         lines = page.peer_lines(record(labelled, part="peers"))
         self.assertIn("| A | pytorch_blis | 200 | 1.50 (1.50-1.50) | 408 | – |", lines)
         self.assertIn("| A | pytorch2_compiled | 100 | 3.00 (3.00-3.00) | 999 | – |", lines)
@@ -452,7 +582,10 @@ class Page(unittest.TestCase):
         self.assertIn("* Missing: none", lines)
 
     def test_parts_of_two_machines_are_told_apart(self):
-        both = {"step": record([entry("a", ms=1.0)]), "ops": record([entry("a", ms=1.0)], part="ops", machine="b")}
+        both = {
+            "step": record([entry("a", ms=1.0)]),
+            "ops": record([entry("a", ms=1.0)], part="ops", machine="b"),
+        }
         self.assertIn("Not all parts were measured on this machine", page.report(both, {}))
         self.assertNotIn("Not all parts", page.report({"step": both["step"]}, {}))
 
@@ -465,12 +598,19 @@ class Page(unittest.TestCase):
         self.assertNotIn("Nothing was measured", second)
 
     def test_directories_of_the_machine_are_left_out(self):
-        found = page.public({"a": ["/usr/bin/cc: no /tmp/x1/y.c, A/fp32/adamw / B", 1.5], "b": "src/a.cpp\n/opt/b/c"})
+        found = page.public(
+            {
+                "a": ["/usr/bin/cc: no /tmp/x1/y.c, A/fp32/adamw / B", 1.5],
+                "b": "src/a.cpp\n/opt/b/c",
+            }
+        )
         self.assertEqual(found, {"a": ["cc: no y.c, A/fp32/adamw / B", 1.5], "b": "src/a.cpp\nc"})
 
     def test_digits(self):
-        self.assertEqual([page.digits(x) for x in (0.0, 0.01234, 1.0, 56.78, 999.4, 12345.6)],
-                         ["0", "0.0123", "1.00", "56.8", "999", "12,346"])
+        self.assertEqual(
+            [page.digits(x) for x in (0.0, 0.01234, 1.0, 56.78, 999.4, 12345.6)],
+            ["0", "0.0123", "1.00", "56.8", "999", "12,346"],
+        )
 
 
 class Files(Place):
@@ -491,7 +631,9 @@ class Files(Place):
         self.assertEqual(struct.unpack("<8i", content[:32]), (20240326, 3, 3, 130, 2, 1, 4, 256))
 
     def test_sections_are_merged_into_a_configuration(self):
-        config = configuration(SHAPES["A"], "n", "t", "o", 3, device={"threads": 2}, batch={"tokens_per_step": 512})
+        config = configuration(
+            SHAPES["A"], "n", "t", "o", 3, device={"threads": 2}, batch={"tokens_per_step": 512}
+        )
         self.assertEqual(config["device"], {"type": "cpu", "threads": 2})
         self.assertEqual(config["batch"], {"seq_len": 256, "tokens_per_step": 512})
 
@@ -520,7 +662,9 @@ class Growth(Place):
 
     def test_expected_slope_is_that_of_the_operations(self):
         axis = next(a for a in growth.AXES if a.name == "batch")
-        self.assertAlmostEqual(growth.slope(*zip(*growth.expected_points(axis, "seconds", axis.points))), 1.0)
+        self.assertAlmostEqual(
+            growth.slope(*zip(*growth.expected_points(axis, "seconds", axis.points))), 1.0
+        )
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 
     tests/scripts/corpus_test.py [CLASS[.TEST] ...]
 
-Programs of this directory's making stand in for apt-get, which would use the network, and for mpretrain.
+Programs of this directory's making stand in for apt-get, which would use the network, and for
+mpretrain.
 """
 
 import os
@@ -35,11 +36,21 @@ class Corpus(unittest.TestCase):
         return path
 
     def run_script(self, name, *arguments, program=None, fail_at="nothing"):
-        environment = {**os.environ, "PATH": f"{self.program.parent}:{os.environ['PATH']}",
-                       "CALLS": str(self.directory / "calls"), "FAIL_AT": fail_at}
+        environment = {
+            **os.environ,
+            "PATH": f"{self.program.parent}:{os.environ['PATH']}",
+            "CALLS": str(self.directory / "calls"),
+            "FAIL_AT": fail_at,
+        }
         program = ["--program", self.program] if program is None else program
-        return subprocess.run([REPRODUCE / name, *program, *arguments], cwd=self.directory, env=environment,
-                              capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [REPRODUCE / name, *program, *arguments],
+            cwd=self.directory,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     def calls(self, program):
         path = self.directory / "calls"
@@ -51,7 +62,9 @@ class Corpus(unittest.TestCase):
 
     def check_untouched(self):
         self.assertEqual([path.name for path in self.corpus.iterdir()], ["novel.txt"])
-        self.assertEqual((self.corpus / "novel.txt").read_text(encoding="utf-8"), "Call me Ishmael.\n")
+        self.assertEqual(
+            (self.corpus / "novel.txt").read_text(encoding="utf-8"), "Call me Ishmael.\n"
+        )
         self.assertEqual(self.calls("apt"), [])
 
     def test_prepare_text_takes_the_given_text_and_no_other(self):
@@ -65,7 +78,16 @@ class Corpus(unittest.TestCase):
 
     def test_all_takes_the_given_text_and_no_other(self):
         self.write_text()
-        done = self.run_script("all.sh", "--corpus", self.corpus, "--work", "work", "--output", "out", fail_at="tokenize")
+        done = self.run_script(
+            "all.sh",
+            "--corpus",
+            self.corpus,
+            "--work",
+            "work",
+            "--output",
+            "out",
+            fail_at="tokenize",
+        )
         self.assertIn('without "make tokens" nothing can be done', done.stderr)
         self.check_untouched()
         self.assertIn(f"--input {self.corpus}/*.txt", self.calls("mpretrain tokenize")[0])
@@ -85,7 +107,13 @@ class Corpus(unittest.TestCase):
         self.assertEqual(self.calls("mpretrain"), [])
 
     def test_all_takes_values_after_an_equals_sign(self):
-        done = self.run_script("all.sh", f"--corpus={self.directory}/nowhere", "--work=work", "--output=out", "--scale=nano")
+        done = self.run_script(
+            "all.sh",
+            f"--corpus={self.directory}/nowhere",
+            "--work=work",
+            "--output=out",
+            "--scale=nano",
+        )
         self.assertIn(f"--corpus {self.directory}/nowhere: no *.txt there", done.stderr)
 
     def test_all_refuses_what_no_script_takes_before_it_begins(self):
@@ -101,7 +129,9 @@ class Corpus(unittest.TestCase):
         self.assertEqual([path.name for path in self.corpus.iterdir()], ["film.part"])
 
     def test_tokens_and_a_corpus_contradict_each_other(self):
-        done = self.run_script("all.sh", "--corpus", self.corpus, "--tokens", "tokens", "--work", "work")
+        done = self.run_script(
+            "all.sh", "--corpus", self.corpus, "--tokens", "tokens", "--work", "work"
+        )
         self.assertEqual(done.returncode, 1)
         self.assertIn("give one of them", done.stderr)
         self.assertFalse((self.directory / "work").exists())

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Test that what the code and the pages refer to is there: headings that are cited, links, files, known results.
+"""Test that what the code and the pages refer to is there: headings that are cited, links, files,
+known results.
 
     tests/scripts/documentation_test.py [CLASS[.TEST] ...]
 
-A citation is a page's path and headings of it, as in docs/numerics.md "AdamW" and "Madam"; it may go on over lines of a comment.
+A citation is a page's path and headings of it, as in docs/numerics.md "AdamW" and "Madam"; it may
+go on over lines of a comment.
 """
 
 import difflib
@@ -62,7 +64,10 @@ def problems_of_citations(name, text, pages):
         for heading in re.findall(r'"([^"]+)"', cited):
             if heading not in there:
                 nearest = difflib.get_close_matches(heading, there, 1) or there[:1]
-                yield f'{name} cites {path} "{heading}", a heading that it does not have; nearest is "{nearest[0]}"'
+                yield (
+                    f'{name} cites {path} "{heading}", a heading that it does not have; nearest is'
+                    f' "{nearest[0]}"'
+                )
     for unknown in (NAMELESS.findall(text) if c_family else []) + UNKNOWN.findall(text):
         yield f"{name} cites {unknown}, no page of this repository; give its path and a heading"
 
@@ -77,19 +82,29 @@ def problems_of_links(path, pages):
         there = (path.parent / file).resolve() if file else path
         if not there.exists():
             yield f"{path}: link to {target}: no such file"
-        elif anchor and anchor not in anchors(pages.get(there) or there.read_text(encoding="utf-8")):
+        elif anchor and anchor not in anchors(
+            pages.get(there) or there.read_text(encoding="utf-8")
+        ):
             yield f"{path}: link to {target}: no such heading"
 
 
 def missing_files(page, there):
-    """Files that a page names and that are none of those there, whose paths it may begin anywhere."""
-    return [named for named in FILE.findall(FENCE.sub("", page)) if not any(("/" + path).endswith("/" + named) for path in there)]
+    """Files that a page names and that are none of those there; a path may begin anywhere."""
+    return [
+        named
+        for named in FILE.findall(FENCE.sub("", page))
+        if not any(("/" + path).endswith("/" + named) for path in there)
+    ]
 
 
 def files(suffixes):
     found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"] if ".md" in suffixes else []
     for directory in SOURCES:
-        found += (path for path in (ROOT / directory).rglob("*") if path.suffix in suffixes and path.is_file())
+        found += (
+            path
+            for path in (ROOT / directory).rglob("*")
+            if path.suffix in suffixes and path.is_file()
+        )
     return [path for path in found if path != pathlib.Path(__file__).resolve()]
 
 
@@ -117,17 +132,23 @@ class Citations(unittest.TestCase):
         return list(problems_of_citations(name, text, {"docs/page.md": page}))
 
     def test_known_headings_are_found(self):
-        for text in ('// As docs/page.md "A b".\n', '  // over (docs/page.md "A\n  // b") lines', '// docs/page.md "A b" and "C: d"'):
+        for text in (
+            '// As docs/page.md "A b".\n',
+            '  // over (docs/page.md "A\n  // b") lines',
+            '// docs/page.md "A b" and "C: d"',
+        ):
             self.assertEqual(self.problems(text), [], text)
         self.assertEqual(self.problems('# page.md "A b"', "docs/other.md"), [])
 
     def test_others_are_reported(self):
-        for text, part in (('// As docs/page.md "A c".', 'nearest is "A b"'),
-                           ('// docs/page.md "A b" and "no heading"', '"no heading"'),
-                           ('// docs/page.md\n// "A\n// e"', '"A e"'),
-                           ('// docs/pages.md "A b"', "docs/pages.md, which is not there"),
-                           ('int x;  // NUMERICS "A b"', 'NUMERICS "A b", no page'),
-                           ("// see DESIGN.md", "DESIGN.md, no page")):
+        for text, part in (
+            ('// As docs/page.md "A c".', 'nearest is "A b"'),
+            ('// docs/page.md "A b" and "no heading"', '"no heading"'),
+            ('// docs/page.md\n// "A\n// e"', '"A e"'),
+            ('// docs/pages.md "A b"', "docs/pages.md, which is not there"),
+            ('int x;  // NUMERICS "A b"', 'NUMERICS "A b", no page'),
+            ("// see DESIGN.md", "DESIGN.md, no page"),
+        ):
             problems = self.problems(text)
             self.assertEqual(len(problems), 1, (text, problems))
             self.assertIn(part, problems[0])
@@ -147,15 +168,34 @@ class Links(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         directory = pathlib.Path(temporary.name)
         (directory / "page.md").write_text(text, encoding="utf-8")
-        (directory / "other.md").write_text("# A *b*, c\n\n## Twice\n\n## Twice\n", encoding="utf-8")
+        (directory / "other.md").write_text(
+            "# A *b*, c\n\n## Twice\n\n## Twice\n", encoding="utf-8"
+        )
         return list(problems_of_links(directory / "page.md", {}))
 
     def test_known_targets_are_found(self):
-        self.assertEqual(self.problems("# Here\n[a](other.md) [b](other.md#a-b-c) [c](#here) [d](https://nowhere.invalid/#x)"), [])
-        self.assertEqual(self.problems("[e](other.md#twice) [f](other.md#twice-1) `[g](x.md)`\n```\n[h](x.md)\n```\n"), [])
+        self.assertEqual(
+            self.problems(
+                "# Here\n[a](other.md) [b](other.md#a-b-c) [c](#here)"
+                " [d](https://nowhere.invalid/#x)"
+            ),
+            [],
+        )
+        self.assertEqual(
+            self.problems(
+                "[e](other.md#twice) [f](other.md#twice-1) `[g](x.md)`\n```\n[h](x.md)\n```\n"
+            ),
+            [],
+        )
 
     def test_others_are_reported(self):
-        for text in ("[a](others.md)", "![a](picture.png)", "[a](other.md#d)", "[a](#there)", "[a](other.md#twice-2)"):
+        for text in (
+            "[a](others.md)",
+            "![a](picture.png)",
+            "[a](other.md#d)",
+            "[a](#there)",
+            "[a](other.md#twice-2)",
+        ):
             self.assertEqual(len(self.problems(text)), 1, text)
 
 
@@ -163,20 +203,36 @@ class NamedFiles(unittest.TestCase):
     def test_all_are_there(self):
         parts = (*SOURCES, "configs", "cmake", ".ci")
         there = [name_of(path) for part in parts for path in (ROOT / part).rglob("*")]
-        found = [f"{name_of(path)}: {named}" for path, text in PAGES.items() for named in missing_files(text, there)]
+        found = [
+            f"{name_of(path)}: {named}"
+            for path, text in PAGES.items()
+            for named in missing_files(text, there)
+        ]
         self.assertFalse(found, "\n" + "\n".join(found))
         self.assertGreater(sum(len(FILE.findall(text)) for text in PAGES.values()), 100)
 
     def test_others_are_reported(self):
         there = ["src/optim/rules.h", "docs/page.md"]
-        self.assertEqual(missing_files("`optim/rules.h` `docs/page.md` `runs/<name>/x.json` `x.py` `src/*.h`", there), [])
-        self.assertEqual(missing_files("`optim/rule.h` and `im/rules.h`", there), ["optim/rule.h", "im/rules.h"])
+        self.assertEqual(
+            missing_files(
+                "`optim/rules.h` `docs/page.md` `runs/<name>/x.json` `x.py` `src/*.h`", there
+            ),
+            [],
+        )
+        self.assertEqual(
+            missing_files("`optim/rule.h` and `im/rules.h`", there), ["optim/rule.h", "im/rules.h"]
+        )
 
 
 class KnownResults(unittest.TestCase):
     def test_every_bit_pattern_of_the_specification_is_in_a_test_or_the_code(self):
-        patterns = {word.lower() for word in re.findall(r"\b[0-9a-fA-F]{8}\b", PAGES[ROOT / "docs/numerics.md"])}
-        held = "\n".join(path.read_text(encoding="utf-8").lower() for path in files((*C_FAMILY, ".py", ".json")))
+        patterns = {
+            word.lower()
+            for word in re.findall(r"\b[0-9a-fA-F]{8}\b", PAGES[ROOT / "docs/numerics.md"])
+        }
+        held = "\n".join(
+            path.read_text(encoding="utf-8").lower() for path in files((*C_FAMILY, ".py", ".json"))
+        )
         self.assertEqual(sorted(pattern for pattern in patterns if pattern not in held), [])
         self.assertGreater(len(patterns), 100)
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Tests of how scripts/mpretrain_tools/sweeps runs cells: to their end, once, whatever happens, telling how far it is.
+"""Tests of how scripts/mpretrain_tools/sweeps runs cells: to their end, once, whatever happens,
+telling how far it is.
 
     tests/scripts/experiments_runner_test.py --program build/cpu/mpretrain [CLASS[.TEST] ...]
 
-What starts programs is tested with those of tests/scripts/fakes; that a sweep killed at any moment ends with the same
-table, with the program itself.
+What starts programs is tested with those of tests/scripts/fakes; that a sweep killed at any moment
+ends with the same table, with the program itself.
 """
 
 import contextlib
@@ -24,13 +25,14 @@ import time
 from unittest import mock
 
 from experiments_support import FAKES, ROOT, Directory, RealTokens, WithFakes, is_running, wait_for
-from tested_program import PROGRAM, main
-from mpretrain_tools.sweeps import progress, runner as running
+from mpretrain_tools.sweeps import progress
+from mpretrain_tools.sweeps import runner as running
 from mpretrain_tools.sweeps.cell import Cell
 from mpretrain_tools.sweeps.launch import launcher_of
 from mpretrain_tools.sweeps.runner import Place, Status
 from mpretrain_tools.sweeps.slurm import LaunchError, Slurm
 from mpretrain_tools.sweeps.stop import Stop, Stopped
+from tested_program import PROGRAM, main
 
 
 class Running(WithFakes):
@@ -47,21 +49,25 @@ class Running(WithFakes):
 
     def test_two_spellings_and_two_threads_are_one_run(self):
         self.plan(s1="slow")
-        one, = self.cells(1)
+        (one,) = self.cells(1)
         other = one.with_changes({"checkpoint.every_steps": 3})
         self.assertNotEqual(one, other)
         runner, ended = self.make(), []
-        threads = [threading.Thread(target=lambda cell=cell: ended.append(runner.run([cell, one])))
-                   for cell in (one, other, one)]
+        threads = [
+            threading.Thread(target=lambda cell=cell: ended.append(runner.run([cell, one])))
+            for cell in (one, other, one)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        self.assertEqual((ended, self.starts(one), self.states(runner)), ([True] * 3, 1, ["finished"]))
+        self.assertEqual(
+            (ended, self.starts(one), self.states(runner)), ([True] * 3, 1, ["finished"])
+        )
 
     def test_two_runners_share_a_cell(self):
         self.plan(s1="slow")
-        cell, = self.cells(1)
+        (cell,) = self.cells(1)
         runners = [self.make(), self.make()]
         threads = [threading.Thread(target=runner.run, args=([cell],)) for runner in runners]
         for thread in threads:
@@ -76,7 +82,9 @@ class Running(WithFakes):
         cells = self.cells(1, 2, 3, 4, 5)
         runner = self.make()
         self.assertFalse(runner.run(cells))
-        self.assertEqual(self.states(runner), ["failed", "failed", "failed", "diverged", "finished"])
+        self.assertEqual(
+            self.states(runner), ["failed", "failed", "failed", "diverged", "finished"]
+        )
         errors = [status.error for status in runner.statuses.values()]
         self.assertEqual(errors[0], "mpretrain: error: --set optimizer.eps=x: not a number")
         self.assertIn("ended with status 7 without a word", errors[1])
@@ -122,13 +130,15 @@ class Running(WithFakes):
         self.assertEqual([self.starts(cell) for cell in cells], [2, 3])
 
     def test_torn_metrics_are_no_result_and_a_result_that_nobody_collected_is_one(self):
-        cell, = self.cells(1)
+        (cell,) = self.cells(1)
         runner = self.make()
         runner.run([cell])
         (self.directory / "runs.csv").unlink()
         collector = self.make()
         collector.version = "version 2"
-        self.assertEqual(collector.result(cell).version, "version 1", "what it was run with, not who collects it")
+        self.assertEqual(
+            collector.result(cell).version, "version 1", "what it was run with, not who collects it"
+        )
         (self.directory / "runs.csv").unlink()
         metrics = self.work / cell.name(self.at) / "metrics.jsonl"
         metrics.write_bytes(metrics.read_bytes()[:-10])
@@ -155,25 +165,34 @@ class Running(WithFakes):
         self.assertIn("Is a directory", runner.statuses[cells[0]].error)
 
     def test_a_program_that_is_not_there(self):
-        self.refuses(["--program nowhere", "no such executable"], self.make(launcher_of("local", "nowhere")).run,
-                     self.cells(1), kind=LaunchError)
+        self.refuses(
+            ["--program nowhere", "no such executable"],
+            self.make(launcher_of("local", "nowhere")).run,
+            self.cells(1),
+            kind=LaunchError,
+        )
 
     def test_arguments_of_the_program(self):
         cell = Cell.of("pico_bf16.json", {"train.steps": 5, "data.shuffle": False})
         place = Place("p", self.at, self.work, threads=3)
         arguments = running.arguments(cell, place)
-        for text in ("data.shuffle=false", "train.tokens=null", "device.threads=3", f"name={cell.name(self.at)}"):
+        for text in (
+            "data.shuffle=false",
+            "train.tokens=null",
+            "device.threads=3",
+            f"name={cell.name(self.at)}",
+        ):
             self.assertIn(text, arguments)
 
 
-# A program under mpirun.sh or slurm.sbatch: tells what signals it gets and ends at SIGUSR1 with $ENDS, at SIGTERM
-# with 9.
-UNDER_LAUNCHER = '''#!/usr/bin/env bash
+# A program under mpirun.sh or slurm.sbatch: tells what signals it gets and ends at SIGUSR1 with
+# $ENDS, at SIGTERM with 9.
+UNDER_LAUNCHER = """#!/usr/bin/env bash
 trap 'echo USR1 >>"$SAID"; if [ "$ENDS" != never ]; then exit "$ENDS"; fi' USR1
 trap 'echo TERM >>"$SAID"; exit 9' TERM
 echo started >>"$SAID"
 while true; do sleep 0.02; done
-'''
+"""
 
 
 class LaunchScripts(WithFakes):
@@ -182,8 +201,13 @@ class LaunchScripts(WithFakes):
         program.write_text(UNDER_LAUNCHER, encoding="utf-8")
         program.chmod(0o755)
         self.said.write_text("", encoding="utf-8")
-        environment = {**os.environ, "MPRETRAIN": str(program), "SAID": str(self.said), "ENDS": str(ends),
-                       "SLURM_JOB_ID": "17"}
+        environment = {
+            **os.environ,
+            "MPRETRAIN": str(program),
+            "SAID": str(self.said),
+            "ENDS": str(ends),
+            "SLURM_JOB_ID": "17",
+        }
         process = subprocess.Popen(["bash", *command], env=environment, start_new_session=True)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
@@ -191,7 +215,10 @@ class LaunchScripts(WithFakes):
         return process
 
     def heard(self, *words):
-        wait_for(lambda: self.said.read_text(encoding="utf-8").split() == list(words), f"the program to say {words}")
+        wait_for(
+            lambda: self.said.read_text(encoding="utf-8").split() == list(words),
+            f"the program to say {words}",
+        )
 
     def test_mpirun_ends_with_the_status_of_a_run_that_was_stopped(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
@@ -239,7 +266,9 @@ root, launcher, *seeds = sys.argv[1:]
 root = pathlib.Path(root)
 cells = [Cell.of("pico_bf16.json", {"train.steps": 5, "seed": int(seed)}) for seed in seeds]
 place = Place("mpretrain", root / "tokens", root / "runs", jobs=2)
-runner = Runner(place, Ledger(root / "runs.csv"), launcher_of(launcher, "mpretrain"), "version 1", stop=Stop().listen())
+launcher = launcher_of(launcher, "mpretrain")
+ledger = Ledger(root / "runs.csv")
+runner = Runner(place, ledger, launcher, "version 1", stop=Stop().listen())
 sys.exit(0 if runner.run(cells) else 1)
 """
 
@@ -248,7 +277,9 @@ class Stopping(WithFakes):
     def start(self, *seeds, launcher="local"):
         arguments = [self.directory, launcher, *seeds]
         command = [sys.executable, "-c", RUNNER, *map(str, arguments)]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
         self.addCleanup(process.stderr.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
@@ -262,7 +293,11 @@ class Stopping(WithFakes):
         return [int(path.read_text(encoding="utf-8").split()[-1]) for path in paths]
 
     def test_programs_save_and_end_and_a_later_start_goes_on(self):
-        for number, launcher in ((signal.SIGINT, "local"), (signal.SIGTERM, "local"), (signal.SIGTERM, "mpirun:1")):
+        for number, launcher in (
+            (signal.SIGINT, "local"),
+            (signal.SIGTERM, "local"),
+            (signal.SIGTERM, "mpirun:1"),
+        ):
             with self.subTest(number=number, launcher=launcher):
                 shutil.rmtree(self.work, ignore_errors=True)
                 (self.directory / "runs.csv").unlink(missing_ok=True)
@@ -276,7 +311,9 @@ class Stopping(WithFakes):
                 self.assertIn("2 cells save a checkpoint", said)
                 self.assertIn("same arguments to go on", said)
                 self.assertFalse(any(map(is_running, pids)))
-                saved = [running.newest_checkpoint(self.work / cell.name(self.at)) for cell in cells]
+                saved = [
+                    running.newest_checkpoint(self.work / cell.name(self.at)) for cell in cells
+                ]
                 self.assertEqual(saved, [2, 2, 0])
                 self.plan()
                 self.assertTrue(self.make().run(cells))
@@ -284,7 +321,7 @@ class Stopping(WithFakes):
     def test_a_second_signal_kills(self):
         self.plan(s1="hang")
         process = self.start(1)
-        pid, = self.pids(*self.cells(1))
+        (pid,) = self.pids(*self.cells(1))
         os.kill(pid, signal.SIGSTOP)  # a program that does not hear
         process.send_signal(signal.SIGTERM)
         time.sleep(0.3)
@@ -316,13 +353,18 @@ class Stopping(WithFakes):
         (self.slurm / "hold").touch()
         process = self.start(1, 2, launcher="slurm")
         wait_for(lambda: len(list((self.slurm / "queue").iterdir())) == 2, "the array")
-        wait_for(lambda: self.work.exists() and len(list(self.work.glob("*.log"))) == 2, "the runner to wait")
+        wait_for(
+            lambda: self.work.exists() and len(list(self.work.glob("*.log"))) == 2,
+            "the runner to wait",
+        )
         process.terminate()
         self.assertEqual(process.wait(30), 128 + signal.SIGTERM)
         self.assertIn("Slurm's queue", process.stderr.read())
         self.assertEqual(len(list((self.slurm / "queue").iterdir())), 2)
         (self.slurm / "hold").unlink()
-        wait_for(lambda: not list((self.slurm / "queue").iterdir()), "the cells to end by themselves")
+        wait_for(
+            lambda: not list((self.slurm / "queue").iterdir()), "the cells to end by themselves"
+        )
         self.assertTrue(self.make().run(self.cells(1, 2)))
         self.assertEqual([self.starts(cell) for cell in self.cells(1, 2)], [1, 1])
 
@@ -335,11 +377,30 @@ class Stopping(WithFakes):
 
 class Launchers(WithFakes):
     def test_what_is_no_launcher(self):
-        for text in ("", "ssh", "mpirun", "mpirun:", "mpirun:0", "mpirun:two", "torchrun", "local:2", "slurm:"):
+        for text in (
+            "",
+            "ssh",
+            "mpirun",
+            "mpirun:",
+            "mpirun:0",
+            "mpirun:two",
+            "torchrun",
+            "local:2",
+            "slurm:",
+        ):
             with self.subTest(text):
-                self.refuses([f"--launcher {text}", "local, mpirun:RANKS, torchrun:RANKS, slurm"], launcher_of, text,
-                             "mpretrain", kind=SystemExit)
-        self.refuses(["--no-wait", "slurm"], lambda: launcher_of("local", "mpretrain", wait=False), kind=SystemExit)
+                self.refuses(
+                    [f"--launcher {text}", "local, mpirun:RANKS, torchrun:RANKS, slurm"],
+                    launcher_of,
+                    text,
+                    "mpretrain",
+                    kind=SystemExit,
+                )
+        self.refuses(
+            ["--no-wait", "slurm"],
+            lambda: launcher_of("local", "mpretrain", wait=False),
+            kind=SystemExit,
+        )
 
     def test_mpirun_and_torchrun(self):
         for text, options in (("mpirun:2", "-np 2 "), ("torchrun:3", "--nproc-per-node 3 ")):
@@ -368,7 +429,7 @@ class Launchers(WithFakes):
         self.make("local").run(cells[3:])
         runner = self.make(self.array(), jobs=2)
         self.assertFalse(runner.run(cells))
-        call, = self.calls("sbatch")
+        (call,) = self.calls("sbatch")
         self.assertIn("--array=0-2%2", call)
         self.assertEqual(self.states(runner), ["finished", "failed", "failed"])
         errors = [status.error for status in runner.statuses.values()]
@@ -390,8 +451,11 @@ class Launchers(WithFakes):
         self.assertEqual(self.states(first), ["queued"] * 2)
         second = self.make(self.array(wait=False))
         second.run(self.cells(1, 2, 3))
-        self.assertEqual([call.split("--array=")[1].split()[0] for call in self.calls("sbatch")], ["0-1%2", "0-0%2"],
-                         "what is in the queue is not submitted again")
+        self.assertEqual(
+            [call.split("--array=")[1].split()[0] for call in self.calls("sbatch")],
+            ["0-1%2", "0-0%2"],
+            "what is in the queue is not submitted again",
+        )
         (self.slurm / "hold").unlink()
         third = self.make(self.array())
         self.assertTrue(third.run(self.cells(1, 2, 3)))
@@ -414,10 +478,16 @@ class Launchers(WithFakes):
         self.assertEqual(self.states(runner), ["finished"])
 
     def test_slurm_that_refuses(self):
-        (self.slurm / "refuse").write_text("sbatch: error: invalid partition specified: gpux", encoding="utf-8")
+        (self.slurm / "refuse").write_text(
+            "sbatch: error: invalid partition specified: gpux", encoding="utf-8"
+        )
         with mock.patch.dict(os.environ, {"SBATCH_ARGUMENTS": "--partition=gpux"}):
-            self.refuses(["--partition=gpux", "invalid partition"], self.make(self.array()).run, self.cells(1),
-                         kind=LaunchError)
+            self.refuses(
+                ["--partition=gpux", "invalid partition"],
+                self.make(self.array()).run,
+                self.cells(1),
+                kind=LaunchError,
+            )
 
     def test_slurm_that_is_not_there(self):
         with mock.patch.dict(os.environ, {"PATH": str(self.directory)}):
@@ -449,20 +519,29 @@ class Progress(Directory):
             found[cell] = Status(path)
             if index < len(running_steps):
                 found[cell].state = "running"
-                records = [{"step": running_steps[index], "tokens_per_second": 1234.0, "step_seconds": 0.5}]
-                path.write_text("".join(json.dumps(record) + "\n" for record in records) + '{"step": 999, "tor',
-                                encoding="utf-8")
+                records = [
+                    {"step": running_steps[index], "tokens_per_second": 1234.0, "step_seconds": 0.5}
+                ]
+                path.write_text(
+                    "".join(json.dumps(record) + "\n" for record in records) + '{"step": 999, "tor',
+                    encoding="utf-8",
+                )
         return found
 
     def positions(self, statuses):
-        return {cell: progress.Position(status.metrics) for cell, status in statuses.items()
-                if status.state == "running"}
+        return {
+            cell: progress.Position(status.metrics)
+            for cell, status in statuses.items()
+            if status.state == "running"
+        }
 
     def test_position_of_torn_resumed_and_missing_metrics(self):
         path = self.directory / "m"
         self.assertEqual(progress.Position(path).step, 0)
-        path.write_text('{"step": 7, "step_seconds": 0.5}\n{"event": "resume", "step": 4}\n{"step": 5',
-                        encoding="utf-8")
+        path.write_text(
+            '{"step": 7, "step_seconds": 0.5}\n{"event": "resume", "step": 4}\n{"step": 5',
+            encoding="utf-8",
+        )
         position = progress.Position(path)
         self.assertEqual((position.step, position.step_seconds), (4, 0.5))
         self.assertTrue(math.isnan(position.tokens_per_second))
@@ -470,8 +549,8 @@ class Progress(Directory):
         self.assertEqual(progress.Position(path).step, 8)
 
     def test_time_left_is_of_steps_dealt_to_jobs(self):
-        # 500 and 900 steps left, at 0.5 s: 250 s and 450 s. Three that wait, 500 s each, go to whoever is free:
-        # 250 + 500, 450 + 500, then 750 + 500.
+        # 500 and 900 steps left, at 0.5 s: 250 s and 450 s. Three that wait, 500 s each, go to
+        # whoever is free: 250 + 500, 450 + 500, then 750 + 500.
         statuses = self.statuses([500, 100], waiting=3)
         positions = self.positions(statuses)
         self.assertAlmostEqual(progress.seconds_left(statuses, positions, 2), 1250)
@@ -484,7 +563,9 @@ class Progress(Directory):
         statuses[nano] = Status(self.directory / "none")
         # 1,840,256 parameters at 4096 tokens a step against 166,208 at 2048.
         expected = 0.5 + 10 * 0.5 * 1840256 * 4096 / (166208 * 2048)
-        self.assertAlmostEqual(progress.seconds_left(statuses, self.positions(statuses), 1), expected)
+        self.assertAlmostEqual(
+            progress.seconds_left(statuses, self.positions(statuses), 1), expected
+        )
 
     def test_nothing_measured_is_not_known(self):
         statuses = self.statuses([], waiting=2)
@@ -493,8 +574,13 @@ class Progress(Directory):
     def test_finished_cells_count_all_their_time_and_only_the_steps_of_this_session(self):
         statuses = self.statuses([], waiting=2)
         first, second = statuses
-        statuses[first] = Status(self.directory / "0", "finished", seconds=100, resumed_at=800,
-                                 result=self.result("a", steps=1000))
+        statuses[first] = Status(
+            self.directory / "0",
+            "finished",
+            seconds=100,
+            resumed_at=800,
+            result=self.result("a", steps=1000),
+        )
         self.assertAlmostEqual(progress.seconds_left(statuses, {}, 1), 1000 * 100 / 200)
         self.assertEqual(statuses[second].state, "waiting")
 
@@ -504,7 +590,7 @@ class Progress(Directory):
         table = progress.LiveTable("sweep", 2, out)
         with mock.patch.object(progress.time, "monotonic", side_effect=lambda: clock[0]):
             clock = [1000.0]
-            for second in range(0, 121):
+            for second in range(121):
                 clock[0] = 1000.0 + second
                 table(statuses)
             lines = out.getvalue().splitlines()
@@ -542,12 +628,21 @@ class Progress(Directory):
                 self.assertIn("and 20 more", first[-1])
 
     def test_labels_tell_what_is_not_the_same_for_all(self):
-        cells = [Cell.of("pico_bf16.json", {"train.steps": 5, "seed": 2, "optimizer.eps": eps, "optimizer.beta1": 0.5})
-                 for eps in (1e-8, 1e-6)]
-        self.assertEqual([progress.label(cell, progress.common_changes(cells)) for cell in cells],
-                         ["pico_bf16 seed 2 eps=1e-08", "pico_bf16 seed 2 eps=1e-06"])
+        cells = [
+            Cell.of(
+                "pico_bf16.json",
+                {"train.steps": 5, "seed": 2, "optimizer.eps": eps, "optimizer.beta1": 0.5},
+            )
+            for eps in (1e-8, 1e-6)
+        ]
+        self.assertEqual(
+            [progress.label(cell, progress.common_changes(cells)) for cell in cells],
+            ["pico_bf16 seed 2 eps=1e-08", "pico_bf16 seed 2 eps=1e-06"],
+        )
         self.assertEqual(progress.label(cells[0]), "pico_bf16 seed 2 beta1=0.5 eps=1e-08")
-        self.assertEqual(progress.label(cells[0], progress.common_changes(cells[:1])), progress.label(cells[0]))
+        self.assertEqual(
+            progress.label(cells[0], progress.common_changes(cells[:1])), progress.label(cells[0])
+        )
 
     def test_readers_that_leave_do_not_stop_the_cells(self):
         class Closed(io.StringIO):
@@ -563,29 +658,64 @@ class Progress(Directory):
 class Killed(RealTokens):
     """However often and whenever a sweep is killed, it ends with the table of one that was not."""
 
-    SWEEP = {"base": "pico_bf16.json", "seeds": [1, 2],
-             "set": {**RealTokens.TINY, "train.steps": 120, "checkpoint.every_steps": 15},
-             "axes": {"optimizer": [{"label": "M+Adam"}, {"label": "AdamW", "base": "pico_fp8_adamw.json"}]}}
+    SWEEP = {
+        "base": "pico_bf16.json",
+        "seeds": [1, 2],
+        "set": {**RealTokens.TINY, "train.steps": 120, "checkpoint.every_steps": 15},
+        "axes": {
+            "optimizer": [{"label": "M+Adam"}, {"label": "AdamW", "base": "pico_fp8_adamw.json"}]
+        },
+    }
     TIMING = ("tokens_per_second", "step_seconds", "wall_seconds", "date")
 
     def command(self, name, *more):
         file = self.directory / "small.json"
-        file.write_text(json.dumps({**self.SWEEP, "set": {key: value for key, value in self.SWEEP["set"].items()
-                                                         if key != "device.threads"}}), encoding="utf-8")
+        file.write_text(
+            json.dumps(
+                {
+                    **self.SWEEP,
+                    "set": {
+                        key: value
+                        for key, value in self.SWEEP["set"].items()
+                        if key != "device.threads"
+                    },
+                }
+            ),
+            encoding="utf-8",
+        )
         output = self.directory / name
-        command = [sys.executable, ROOT / "scripts/reproduce.py", "run_sweep", file, "--tokens", self.real_tokens,
-                   "--jobs", 2, "--work", output / "runs", "--output", output, "--program", PROGRAM[0], *more]
+        command = [
+            sys.executable,
+            ROOT / "scripts/reproduce.py",
+            "run_sweep",
+            file,
+            "--tokens",
+            self.real_tokens,
+            "--jobs",
+            2,
+            "--work",
+            output / "runs",
+            "--output",
+            output,
+            "--program",
+            PROGRAM[0],
+            *more,
+        ]
         return [str(word) for word in command]
 
     def finish(self, name, *more):
-        done = subprocess.run(self.command(name, *more), capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(
+            self.command(name, *more), capture_output=True, text=True, timeout=300, check=False
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         return self.table(name)
 
     def table(self, name):
         with open(self.directory / name / "runs.csv", newline="", encoding="utf-8") as file:
-            return [{key: value for key, value in row.items() if key not in self.TIMING}
-                    for row in csv.DictReader(file)]
+            return [
+                {key: value for key, value in row.items() if key not in self.TIMING}
+                for row in csv.DictReader(file)
+            ]
 
     def steps(self, name):
         """Records that all cells have written so far."""
@@ -597,7 +727,9 @@ class Killed(RealTokens):
         found = []
         for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
-                if str(self.directory / name / "runs").encode() in path.read_bytes() and is_running(path.parent.name):
+                if str(self.directory / name / "runs").encode() in path.read_bytes() and is_running(
+                    path.parent.name
+                ):
                     found.append(int(path.parent.name))
         return found
 
@@ -608,9 +740,13 @@ class Killed(RealTokens):
         state = draw.getstate()[1][0]
         kills = 0
         for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
-            process = subprocess.Popen(self.command("killed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                self.command("killed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
             until = self.steps("killed") + draw.randrange(130)
-            wait_for(lambda: self.steps("killed") >= until or process.poll() is not None, f"step {until}")
+            wait_for(
+                lambda: self.steps("killed") >= until or process.poll() is not None, f"step {until}"
+            )
             time.sleep(draw.random() / 10)
             if draw.random() < 0.3:  # a program of it, too
                 for pid in self.programs("killed")[-1:]:
@@ -623,11 +759,15 @@ class Killed(RealTokens):
         self.assertGreaterEqual(kills, 1)
         for log in (self.directory / "killed/runs").glob("*.log"):
             self.assertNotIn("another run is writing", log.read_text(encoding="utf-8"))
-        self.assertEqual((self.directory / "killed/small.csv").read_text(encoding="utf-8").split("\n")[0],
-                         (self.directory / "whole/small.csv").read_text(encoding="utf-8").split("\n")[0])
+        self.assertEqual(
+            (self.directory / "killed/small.csv").read_text(encoding="utf-8").split("\n")[0],
+            (self.directory / "whole/small.csv").read_text(encoding="utf-8").split("\n")[0],
+        )
 
     def test_report_only_runs_nothing_and_shows_what_is_there(self):
-        done = subprocess.run(self.command("empty", "--report-only"), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            self.command("empty", "--report-only"), capture_output=True, text=True, check=False
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("| M+Adam | not run | 0 |", done.stdout)
         self.assertFalse((self.directory / "empty/runs").exists())
@@ -636,7 +776,9 @@ class Killed(RealTokens):
         with mock.patch.dict(self.SWEEP["set"], {"train.steps": 2, "checkpoint.every_steps": 1}):
             self.SWEEP["axes"]["optimizer"][1]["set"] = {"model.hidden_size": 33}
             self.addCleanup(self.SWEEP["axes"]["optimizer"][1].pop, "set")
-            done = subprocess.run(self.command("refused"), capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                self.command("refused"), capture_output=True, text=True, check=False
+            )
         self.assertEqual(done.returncode, 1)
         self.assertIn("FAILED: mpretrain: error:", done.stderr)
         self.assertIn("model.hidden_size", done.stdout)

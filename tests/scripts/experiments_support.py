@@ -1,4 +1,6 @@
-"""What the tests of scripts/mpretrain_tools/sweeps share: directories, tokens, and programs that stand in for others."""
+"""What the tests of scripts/mpretrain_tools/sweeps share: directories, tokens, and programs that
+stand in for others.
+"""
 
 import json
 import math
@@ -7,22 +9,20 @@ import pathlib
 import random
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 from unittest import mock
 
-from tested_program import PROGRAM
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-FAKES = ROOT / "tests/scripts/fakes"
 from mpretrain_tools.sweeps.cell import Cell
 from mpretrain_tools.sweeps.configuration import BadConfig
 from mpretrain_tools.sweeps.launch import launcher_of
 from mpretrain_tools.sweeps.ledger import Ledger, Result
 from mpretrain_tools.sweeps.runner import Place, Runner
+from tested_program import PROGRAM
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FAKES = ROOT / "tests/scripts/fakes"
 WORDS = "weights gradients step model of the token loss rounding scale block".split()
 
 
@@ -37,7 +37,13 @@ def wait_for(condition, what, seconds=60):
 def is_running(pid):
     """Not ended, nor ended and not yet waited for by whoever inherited it."""
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] not in "ZX"
+        return (
+            pathlib.Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8")
+            .rsplit(")", 1)[1]
+            .split()[0]
+            not in "ZX"
+        )
     except OSError:
         return False
 
@@ -53,8 +59,10 @@ class Directory(unittest.TestCase):
         """A directory with the manifest of tokens, and no tokens."""
         directory = self.directory / name
         directory.mkdir(exist_ok=True)
-        manifest = {"tokenizer": {"hash": "t"}, "splits": {"train": {"shards": [{"hash": shard}]},
-                                                           "val": {"shards": [{"hash": "bb"}]}}}
+        manifest = {
+            "tokenizer": {"hash": "t"},
+            "splits": {"train": {"shards": [{"hash": shard}]}, "val": {"shards": [{"hash": "bb"}]}},
+        }
         (directory / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
         return directory
 
@@ -66,28 +74,64 @@ class Directory(unittest.TestCase):
 
     @staticmethod
     def result(fingerprint, **changes):
-        return Result(**{**dict(fingerprint=fingerprint, config="pico_bf16.json", changes="", seed=1, val_loss=5.5,
-                                val_loss_family=math.nan, steps=5, tokens=50, tokens_per_second=1.0, step_seconds=1.0,
-                                state="finished", version="v", machine="m", date="2020-01-01"), **changes})
+        return Result(
+            **{
+                "fingerprint": fingerprint,
+                "config": "pico_bf16.json",
+                "changes": "",
+                "seed": 1,
+                "val_loss": 5.5,
+                "val_loss_family": math.nan,
+                "steps": 5,
+                "tokens": 50,
+                "tokens_per_second": 1.0,
+                "step_seconds": 1.0,
+                "state": "finished",
+                "version": "v",
+                "machine": "m",
+                "date": "2020-01-01",
+                **changes,
+            }
+        )
 
 
 class RealTokens(Directory):
-    """Text of the words above as tokens, and the settings with which a model trains on them in no time."""
+    """Text of the words above as tokens, and the settings with which a model trains on them in no
+    time.
+    """
 
-    TINY = {"model.vocab_size": 300, "model.hidden_size": 32, "model.intermediate_size": 32,
-            "model.num_attention_heads": 1, "batch.seq_len": 32, "batch.tokens_per_step": 128, "eval.tokens": 128,
-            "device.threads": 1}
+    TINY = {
+        "model.vocab_size": 300,
+        "model.hidden_size": 32,
+        "model.intermediate_size": 32,
+        "model.num_attention_heads": 1,
+        "batch.seq_len": 32,
+        "batch.tokens_per_step": 128,
+        "eval.tokens": 128,
+        "device.threads": 1,
+    }
 
     @classmethod
     def setUpClass(cls):
         cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="experiments_"))
         draw = random.Random(3)
-        text = "".join(json.dumps({"text": " ".join(draw.choices(WORDS, k=200)) + ".\n"}) + "\n" for _ in range(60))
+        text = "".join(
+            json.dumps({"text": " ".join(draw.choices(WORDS, k=200)) + ".\n"}) + "\n"
+            for _ in range(60)
+        )
         (cls.shared / "text.jsonl").write_text(text, encoding="utf-8")
         cls.real_tokens = cls.shared / "tokens"
         tokenizer = cls.shared / "t.model"
         cls.of_text("tokenizer", "--vocab-size", "300", "--output", tokenizer)
-        cls.of_text("tokenize", "--tokenizer", tokenizer, "--val-fraction", "0.2", "--output", cls.real_tokens)
+        cls.of_text(
+            "tokenize",
+            "--tokenizer",
+            tokenizer,
+            "--val-fraction",
+            "0.2",
+            "--output",
+            cls.real_tokens,
+        )
 
     @classmethod
     def of_text(cls, verb, *arguments):
@@ -106,8 +150,12 @@ class WithFakes(Directory):
         super().setUp()
         self.slurm = self.directory / "slurm"
         (self.slurm / "queue").mkdir(parents=True)
-        environment = {"PATH": f"{FAKES}:{os.environ['PATH']}", "FAKE_PLAN": str(self.directory / "plan.json"),
-                       "FAKE_CALLS": str(self.directory / "calls"), "FAKE_SLURM": str(self.slurm)}
+        environment = {
+            "PATH": f"{FAKES}:{os.environ['PATH']}",
+            "FAKE_PLAN": str(self.directory / "plan.json"),
+            "FAKE_CALLS": str(self.directory / "calls"),
+            "FAKE_SLURM": str(self.slurm),
+        }
         patch = mock.patch.dict(os.environ, environment)
         patch.start()
         self.addCleanup(patch.stop)

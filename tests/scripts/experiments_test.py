@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Tests of what scripts/mpretrain_tools/sweeps knows: cells, sweeps, the ledger, and the search for hyperparameters.
+"""Tests of what scripts/mpretrain_tools/sweeps knows: cells, sweeps, the ledger, and the search for
+hyperparameters.
 
-    tests/scripts/experiments_test.py --program build/cpu/mpretrain [CLASS[.TEST] ...]
+tests/scripts/experiments_test.py --program build/cpu/mpretrain [CLASS[.TEST] ...]
 """
 
 import csv
@@ -16,15 +17,16 @@ import time
 import unittest
 
 from experiments_support import ROOT, Directory, RealTokens, wait_for
-from tested_program import PROGRAM, main
 from mpretrain_tools import repository
-from mpretrain_tools.sweeps import configuration, runner as running
+from mpretrain_tools.sweeps import configuration
+from mpretrain_tools.sweeps import runner as running
 from mpretrain_tools.sweeps.cell import Cell, canonical
-from mpretrain_tools.sweeps.descent import ablations, candidates, descend, sensitive_keys, Sweep as Swept, Trace
+from mpretrain_tools.sweeps.descent import Sweep as Swept
+from mpretrain_tools.sweeps.descent import Trace, ablations, candidates, descend, sensitive_keys
 from mpretrain_tools.sweeps.ledger import Ledger
 from mpretrain_tools.sweeps.runner import Place, parameters_of, steps_of
 from mpretrain_tools.sweeps.sweep import Sweep
-
+from tested_program import PROGRAM, main
 
 # --- what a cell is
 
@@ -35,8 +37,13 @@ class Meaning(RealTokens):
     def trained(self, cell, work):
         """(config.json, last step) of the cell's run."""
         place = Place(PROGRAM[0], self.real_tokens, self.directory / work)
-        done = subprocess.run([PROGRAM[0], *running.arguments(cell, place)], capture_output=True, text=True,
-                              check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        done = subprocess.run(
+            [PROGRAM[0], *running.arguments(cell, place)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         config = json.loads((place.directory(cell) / "config.json").read_text(encoding="utf-8"))
         for incidental in ("name", "output_dir"):
@@ -44,10 +51,12 @@ class Meaning(RealTokens):
         return config, running.Run(place.directory(cell)).steps.keys()
 
     def test_a_merged_configuration_is_what_the_program_makes_of_the_file_and_its_includes(self):
-        cases = {"pico_bf16_apollo_e.json": {"optimizer.apollo_e_rank": 2},
-                 "pico_nvfp4.json": {"schedule.warmup_fraction": 0.2},
-                 "nano_fp8_adamw.json": {"precision.fp8_scale_mode": "fp16"},
-                 "nano_bf16_kahan.json": {"optimizer.lr_additive": 1}}
+        cases = {
+            "pico_bf16_apollo_e.json": {"optimizer.apollo_e_rank": 2},
+            "pico_nvfp4.json": {"schedule.warmup_fraction": 0.2},
+            "nano_fp8_adamw.json": {"precision.fp8_scale_mode": "fp16"},
+            "nano_bf16_kahan.json": {"optimizer.lr_additive": 1},
+        }
         for file, changes in cases.items():
             with self.subTest(file):
                 # 2.5 steps of 128 tokens, by the count of parameters.
@@ -57,7 +66,9 @@ class Meaning(RealTokens):
                 self.assertEqual(max(steps), steps_of(cell))
                 self.assertEqual(steps_of(cell), 3)
                 flat = self.directory / f"flat_{file}"
-                whole = {key: value for key, value in cell.configuration().items() if key != "$schema"}
+                whole = {
+                    key: value for key, value in cell.configuration().items() if key != "$schema"
+                }
                 flat.write_text(json.dumps(whole), encoding="utf-8")
                 self.assertEqual(self.trained(Cell(str(flat)), "flat")[0], config)
                 for key, value in cell.changes:
@@ -65,7 +76,13 @@ class Meaning(RealTokens):
                         self.assertEqual(configuration.get_key(config, key), value, key)
 
     def test_parameters_and_length_are_those_of_the_program(self):
-        for file in ("pico_bf16.json", "nano_bf16.json", "60m_fp8.json", "350m_bf16_adamw.json", "1b_nvfp4.json"):
+        for file in (
+            "pico_bf16.json",
+            "nano_bf16.json",
+            "60m_fp8.json",
+            "350m_bf16_adamw.json",
+            "1b_nvfp4.json",
+        ):
             command = [PROGRAM[0], "plan", "--json", "--config", repository.CONFIGS / file]
             plan = subprocess.run(command, capture_output=True, check=True).stdout
             self.assertEqual(parameters_of(Cell(file)), json.loads(plan)["parameters"], file)
@@ -75,30 +92,53 @@ class Fingerprint(Directory):
     def setUp(self):
         super().setUp()
         self.at = self.tokens()
-        self.base = Cell.of("pico_bf16.json", {"train.chinchilla": 1, "seed": 1}, {"optimizer.eps": 1e-8})
+        self.base = Cell.of(
+            "pico_bf16.json", {"train.chinchilla": 1, "seed": 1}, {"optimizer.eps": 1e-8}
+        )
 
     def fingerprint(self, *changes):
         return self.base.with_changes(*changes).fingerprint(self.at)
 
     def test_numbers_are_the_same_however_they_are_spelled(self):
         plain = self.fingerprint()
-        for change in ({"train.chinchilla": 1.0}, {"seed": 1.0}, {"optimizer.eps": 0.00000001}, {"train.tokens": None},
-                       {"optimizer.beta1": 0.9}):
+        for change in (
+            {"train.chinchilla": 1.0},
+            {"seed": 1.0},
+            {"optimizer.eps": 0.00000001},
+            {"train.tokens": None},
+            {"optimizer.beta1": 0.9},
+        ):
             self.assertEqual(self.fingerprint(change), plain, change)
 
     def test_what_the_result_does_not_depend_on(self):
         plain = self.fingerprint()
-        for change in ({"name": "x"}, {"output_dir": "y"}, {"device.threads": 7}, {"checkpoint.every_steps": 3},
-                       {"log.every_steps": 5}, {"distributed.sharding": "none"}, {"data.train": "z"},
-                       {"eval.every_steps": 9}):
+        for change in (
+            {"name": "x"},
+            {"output_dir": "y"},
+            {"device.threads": 7},
+            {"checkpoint.every_steps": 3},
+            {"log.every_steps": 5},
+            {"distributed.sharding": "none"},
+            {"data.train": "z"},
+            {"eval.every_steps": 9},
+        ):
             self.assertEqual(self.fingerprint(change), plain, change)
         self.assertEqual(self.base.fingerprint(self.tokens("elsewhere")), plain)
 
     def test_what_the_result_depends_on(self):
         seen = {self.fingerprint()}
-        changes = ({"train.chinchilla": 2}, {"train.steps": 100}, {"seed": 2}, {"optimizer.eps": 1.0000001e-8},
-                   {"optimizer.lr_additive": 1}, {"model.hidden_size": 32}, {"eval.tokens": 7}, {"data.shuffle": False},
-                   {"precision.weights": "fp32"}, {"batch.tokens_per_step": 1024})
+        changes = (
+            {"train.chinchilla": 2},
+            {"train.steps": 100},
+            {"seed": 2},
+            {"optimizer.eps": 1.0000001e-8},
+            {"optimizer.lr_additive": 1},
+            {"model.hidden_size": 32},
+            {"eval.tokens": 7},
+            {"data.shuffle": False},
+            {"precision.weights": "fp32"},
+            {"batch.tokens_per_step": 1024},
+        )
         for change in changes:
             seen.add(self.fingerprint(change))
         seen.add(Cell("pico_bf16_adamw.json", self.base.changes).fingerprint(self.at))
@@ -113,49 +153,87 @@ class Fingerprint(Directory):
         self.assertEqual((cell.value("train.chinchilla"), steps_of(cell)), (None, 7))
 
     def test_a_missing_manifest_is_named(self):
-        self.refuses([self.directory / "none" / "manifest.json", "mpretrain tokenize"], self.base.fingerprint,
-                     self.directory / "none")
+        self.refuses(
+            [self.directory / "none" / "manifest.json", "mpretrain tokenize"],
+            self.base.fingerprint,
+            self.directory / "none",
+        )
 
 
 # --- sweeps
 
 
 class Sweeps(Directory):
-    GOOD = {"base": "{scale}_bf16.json", "set": {"train.steps": 5},
-            "axes": {"optimizer.lr_additive": [1e-3, 2e-3],
-                     "optimizer": [{"label": "M+Adam"}, {"label": "AdamW", "base": "{scale}_bf16_adamw.json",
-                                                        "set": {"optimizer.lr_additive": 9}}]}}
+    GOOD = {
+        "base": "{scale}_bf16.json",
+        "set": {"train.steps": 5},
+        "axes": {
+            "optimizer.lr_additive": [1e-3, 2e-3],
+            "optimizer": [
+                {"label": "M+Adam"},
+                {
+                    "label": "AdamW",
+                    "base": "{scale}_bf16_adamw.json",
+                    "set": {"optimizer.lr_additive": 9},
+                },
+            ],
+        },
+    }
 
     def sweep(self, content=None, **changes):
         path = self.directory / "rates.json"
-        path.write_text("// a comment\n" + json.dumps({**self.GOOD, **changes} if content is None else content),
-                        encoding="utf-8")
+        path.write_text(
+            "// a comment\n" + json.dumps({**self.GOOD, **changes} if content is None else content),
+            encoding="utf-8",
+        )
         return Sweep(path, "nano")
 
     def test_product_of_axes(self):
         sweep = self.sweep()
         combinations = sweep.combinations()
-        self.assertEqual([combination.labels for combination in combinations],
-                         [("0.001", "M+Adam"), ("0.001", "AdamW"), ("0.002", "M+Adam"), ("0.002", "AdamW")])
+        self.assertEqual(
+            [combination.labels for combination in combinations],
+            [("0.001", "M+Adam"), ("0.001", "AdamW"), ("0.002", "M+Adam"), ("0.002", "AdamW")],
+        )
         cells = [combination.cell(3, budget=1) for combination in combinations]
-        self.assertEqual([cell.config for cell in cells], ["nano_bf16.json", "nano_bf16_adamw.json"] * 2)
-        self.assertEqual([cell.value("optimizer.lr_additive") for cell in cells], [1e-3, 9, 2e-3, 9])
+        self.assertEqual(
+            [cell.config for cell in cells], ["nano_bf16.json", "nano_bf16_adamw.json"] * 2
+        )
+        self.assertEqual(
+            [cell.value("optimizer.lr_additive") for cell in cells], [1e-3, 9, 2e-3, 9]
+        )
         self.assertEqual([(steps_of(cell), cell.seed) for cell in cells], [(5, 3)] * 4)
         self.assertEqual((sweep.name, sweep.seeds), ("rates", [1, 2, 3]))
 
     def test_length(self):
-        self.assertEqual(self.sweep(set={}).combinations()[0].cell(1, budget=2).value("train.chinchilla"), 2)
-        self.assertEqual(steps_of(self.sweep(set={"train.steps": 200}).combinations()[0].cell(1, 1, quick=0.02)), 4)
-        self.assertEqual(self.sweep(set={"train.chinchilla": 2}).combinations()[0].cell(1, 1, quick=0.02)
-                         .value("train.chinchilla"), 0.04)
+        self.assertEqual(
+            self.sweep(set={}).combinations()[0].cell(1, budget=2).value("train.chinchilla"), 2
+        )
+        self.assertEqual(
+            steps_of(self.sweep(set={"train.steps": 200}).combinations()[0].cell(1, 1, quick=0.02)),
+            4,
+        )
+        self.assertEqual(
+            self.sweep(set={"train.chinchilla": 2})
+            .combinations()[0]
+            .cell(1, 1, quick=0.02)
+            .value("train.chinchilla"),
+            0.04,
+        )
 
     def test_baseline_differs_in_its_axes_alone(self):
         sweep = self.sweep(baseline={"optimizer": "AdamW"})
-        self.assertEqual([sweep.labels_of_baseline(one) for one in sweep.combinations()],
-                         [("0.001", "AdamW"), None, ("0.002", "AdamW"), None])
+        self.assertEqual(
+            [sweep.labels_of_baseline(one) for one in sweep.combinations()],
+            [("0.001", "AdamW"), None, ("0.002", "AdamW"), None],
+        )
         by_value = self.sweep(baseline={"optimizer.lr_additive": 2e-3})
-        self.assertEqual(by_value.labels_of_baseline(by_value.combinations()[1]), ("0.002", "AdamW"))
-        self.assertEqual([self.sweep().labels_of_baseline(one) for one in sweep.combinations()], [None] * 4)
+        self.assertEqual(
+            by_value.labels_of_baseline(by_value.combinations()[1]), ("0.002", "AdamW")
+        )
+        self.assertEqual(
+            [self.sweep().labels_of_baseline(one) for one in sweep.combinations()], [None] * 4
+        )
 
     def test_no_axes_is_one_combination(self):
         self.assertEqual(len(self.sweep(axes={}).combinations()), 1)
@@ -167,31 +245,61 @@ class Sweeps(Directory):
             ([file, "found key axis", "base, set, axes"], {"base": "pico_bf16.json", "axis": {}}),
             ([file, "base: found nothing", "pico_bf16.json"], {"axes": {}}),
             ([file, "base: found nano_bf17.json", "nano_bf16.json"], {"base": "nano_bf17.json"}),
-            ([file, "set.optimizer.lr_aditive", "optimizer.lr_additive"],
-             {"base": "nano_bf16.json", "set": {"optimizer.lr_aditive": 1}}),
-            ([file, "set.optimizer.eps: found [1]", "number"],
-             {"base": "nano_bf16.json", "set": {"optimizer.eps": [1]}}),
-            ([file, "axes.rates: found key rates"], {"base": "nano_bf16.json", "axes": {"rates": [1]}}),
+            (
+                [file, "set.optimizer.lr_aditive", "optimizer.lr_additive"],
+                {"base": "nano_bf16.json", "set": {"optimizer.lr_aditive": 1}},
+            ),
+            (
+                [file, "set.optimizer.eps: found [1]", "number"],
+                {"base": "nano_bf16.json", "set": {"optimizer.eps": [1]}},
+            ),
+            (
+                [file, "axes.rates: found key rates"],
+                {"base": "nano_bf16.json", "axes": {"rates": [1]}},
+            ),
             ([file, "axes.seed: found 3", "list"], {"base": "nano_bf16.json", "axes": {"seed": 3}}),
-            ([file, "axes.seed: found []", "list"], {"base": "nano_bf16.json", "axes": {"seed": []}}),
-            ([file, "axes.seed[1]: found 0.5", "not there yet"],
-             {"base": "nano_bf16.json", "axes": {"seed": [0.5, 0.5]}}),
-            ([file, "axes.x[0].label: found nothing"], {"base": "nano_bf16.json", "axes": {"x": [{"set": {}}]}}),
-            ([file, "axes.x[1]: found 3", "object"], {"base": "nano_bf16.json", "axes": {"x": [{"label": "a"}, 3]}}),
-            ([file, "axes.x[0]: found key sets"],
-             {"base": "nano_bf16.json", "axes": {"x": [{"label": "a", "sets": {}}]}}),
-            ([file, "baseline: found axis optimiser", "one of axes: seed"],
-             {"base": "nano_bf16.json", "axes": {"seed": [1, 2]}, "baseline": {"optimiser": "AdamW"}}),
-            ([file, "baseline.seed: found 3", "a choice of that axis: 1, 2"],
-             {"base": "nano_bf16.json", "axes": {"seed": [1, 2]}, "baseline": {"seed": 3}}),
-            ([file, "seeds: found [1, \"2\"]"], {"base": "nano_bf16.json", "seeds": [1, "2"]}),
+            (
+                [file, "axes.seed: found []", "list"],
+                {"base": "nano_bf16.json", "axes": {"seed": []}},
+            ),
+            (
+                [file, "axes.seed[1]: found 0.5", "not there yet"],
+                {"base": "nano_bf16.json", "axes": {"seed": [0.5, 0.5]}},
+            ),
+            (
+                [file, "axes.x[0].label: found nothing"],
+                {"base": "nano_bf16.json", "axes": {"x": [{"set": {}}]}},
+            ),
+            (
+                [file, "axes.x[1]: found 3", "object"],
+                {"base": "nano_bf16.json", "axes": {"x": [{"label": "a"}, 3]}},
+            ),
+            (
+                [file, "axes.x[0]: found key sets"],
+                {"base": "nano_bf16.json", "axes": {"x": [{"label": "a", "sets": {}}]}},
+            ),
+            (
+                [file, "baseline: found axis optimiser", "one of axes: seed"],
+                {
+                    "base": "nano_bf16.json",
+                    "axes": {"seed": [1, 2]},
+                    "baseline": {"optimiser": "AdamW"},
+                },
+            ),
+            (
+                [file, "baseline.seed: found 3", "a choice of that axis: 1, 2"],
+                {"base": "nano_bf16.json", "axes": {"seed": [1, 2]}, "baseline": {"seed": 3}},
+            ),
+            ([file, 'seeds: found [1, "2"]'], {"base": "nano_bf16.json", "seeds": [1, "2"]}),
             ([file, "seeds: found []"], {"base": "nano_bf16.json", "seeds": []}),
         ]
         for parts, content in cases:
             with self.subTest(parts=parts):
                 self.refuses(parts, self.sweep, content)
         (self.directory / "broken.json").write_text('{\n"base": 3,,\n}', encoding="utf-8")
-        self.refuses([f"{self.directory / 'broken.json'}:2:"], Sweep, self.directory / "broken.json")
+        self.refuses(
+            [f"{self.directory / 'broken.json'}:2:"], Sweep, self.directory / "broken.json"
+        )
         self.refuses(["none.json: No such file"], Sweep, self.directory / "none.json")
 
     def test_shipped_sweeps(self):
@@ -228,13 +336,20 @@ class LedgerFile(Directory):
         self.assertEqual((again["b"].perplexity, again.get("c")), (math.inf, None))
 
     def test_several_writers_lose_nothing_and_killed_ones_leave_it_whole(self):
-        writers = [multiprocessing.Process(target=write_for_ever, args=(self.path, prefix)) for prefix in "abc"]
+        writers = [
+            multiprocessing.Process(target=write_for_ever, args=(self.path, prefix))
+            for prefix in "abc"
+        ]
         for writer in writers:
             writer.start()
         draw = random.Random(7)
         for writer in writers[:2]:
-            seen = len(self.path.read_text(encoding="utf-8").splitlines()) if self.path.exists() else 0
-            wait_for(lambda: self.path.exists() and len(Ledger(self.path).results) > seen + 10, "rows")
+            seen = (
+                len(self.path.read_text(encoding="utf-8").splitlines()) if self.path.exists() else 0
+            )
+            wait_for(
+                lambda: self.path.exists() and len(Ledger(self.path).results) > seen + 10, "rows"
+            )
             time.sleep(draw.random() / 20)
             writer.kill()
             writer.join()
@@ -243,15 +358,21 @@ class LedgerFile(Directory):
         writers[2].kill()
         writers[2].join()
         for prefix in "abc":
-            numbers = sorted(int(name[1:]) for name in Ledger(self.path).results if name.startswith(prefix))
+            numbers = sorted(
+                int(name[1:]) for name in Ledger(self.path).results if name.startswith(prefix)
+            )
             self.assertEqual(numbers, list(range(len(numbers))), "no row of a writer is missing")
         left = {path.name for path in self.directory.iterdir()}
         self.assertLessEqual(left, {"runs.csv", "runs.csv.lock", "runs.csv.tmp"})
 
     def test_threads_share_one(self):
         ledger = Ledger(self.path)
-        threads = [threading.Thread(target=lambda n=n: [ledger.add(self.result(f"{n}_{i}")) for i in range(10)])
-                   for n in range(4)]
+        threads = [
+            threading.Thread(
+                target=lambda n=n: [ledger.add(self.result(f"{n}_{i}")) for i in range(10)]
+            )
+            for n in range(4)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -273,9 +394,19 @@ class LedgerFile(Directory):
             f"{header}\n{first}\n{second[:20]}": ["runs.csv:3", "values"],
             f"{header}\n{first},7\n": ["runs.csv:2", "values"],
             f"{header}\n{first.replace('5.5', '5,5')}\n": ["runs.csv:2"],
-            f"{header}\n{first.replace('5.5', 'x')}\n": ["runs.csv:2", "val_loss: 'x' is no number"],
-            f"{header}\n{first.replace(',50,', ',1e9,')}\n": ["runs.csv:2", "tokens: '1e9' is no whole number"],
-            f"{header}\n{first.replace('finished', 'done')}\n": ["runs.csv:2", "'done'", "finished or diverged"],
+            f"{header}\n{first.replace('5.5', 'x')}\n": [
+                "runs.csv:2",
+                "val_loss: 'x' is no number",
+            ],
+            f"{header}\n{first.replace(',50,', ',1e9,')}\n": [
+                "runs.csv:2",
+                "tokens: '1e9' is no whole number",
+            ],
+            f"{header}\n{first.replace('finished', 'done')}\n": [
+                "runs.csv:2",
+                "'done'",
+                "finished or diverged",
+            ],
             f"{header},more\n{first},7\n": ["runs.csv:1", "unknown column more"],
             f"{header.replace('val_loss,', '')}\n": ["runs.csv:1", "no column val_loss"],
         }
@@ -298,7 +429,10 @@ class Descent(unittest.TestCase):
     def bowl(self, points):
         """Lowest at a = 3, b = 1; the parts add."""
         self.asked += len(points)
-        return [5 + {1: 0.5, 2: 0.1, 3: 0.0}[point["a"]] + {0: 0.2, 1: 0.0}[point["b"]] for point in points]
+        return [
+            5 + {1: 0.5, 2: 0.1, 3: 0.0}[point["a"]] + {0: 0.2, 1: 0.0}[point["b"]]
+            for point in points
+        ]
 
     def setUp(self):
         self.asked = 0
@@ -313,8 +447,13 @@ class Descent(unittest.TestCase):
 
     def test_takes_only_what_gains_at_least_the_threshold(self):
         for gain, accepted in ((0.25, 2), (0.2499, None)):
-            trace = descend(lambda points: [1 - gain * (point["a"] == 2) for point in points], {"a": 1}, {"a": [1, 2]},
-                            100, threshold=0.25)
+            trace = descend(
+                lambda points: [1 - gain * (point["a"] == 2) for point in points],
+                {"a": 1},
+                {"a": [1, 2]},
+                100,
+                threshold=0.25,
+            )
             self.assertEqual(trace.sweeps[0].accepted, accepted, gain)
             self.assertEqual(trace.point, {"a": accepted or 1})
 
@@ -329,22 +468,34 @@ class Descent(unittest.TestCase):
     def test_ablations_of_a_converged_descent_are_complete_and_around_its_end(self):
         trace = descend(self.bowl, self.START, self.GRID, 100)
         found = ablations(trace)
-        self.assertEqual({key: [value for value, _ in table] for key, table in found.items()}, self.GRID)
+        self.assertEqual(
+            {key: [value for value, _ in table] for key, table in found.items()}, self.GRID
+        )
         for key, table in found.items():
             for value, loss in table:
                 self.assertAlmostEqual(loss, self.bowl([{**trace.point, key: value}])[0])
 
     def test_the_same_losses_give_the_same_trace_and_it_is_told_after_each_sweep(self):
         told = []
-        first = descend(self.bowl, self.START, self.GRID, 100, on_sweep=lambda trace: told.append(len(trace.sweeps)))
+        first = descend(
+            self.bowl,
+            self.START,
+            self.GRID,
+            100,
+            on_sweep=lambda trace: told.append(len(trace.sweeps)),
+        )
         self.assertEqual(first, descend(self.bowl, self.START, self.GRID, 100))
         self.assertEqual(told, list(range(1, len(first.sweeps) + 1)))
 
     def test_points_that_diverge_are_never_taken(self):
         losses = {1: 5.0, 2: math.inf, 3: math.nan}
-        trace = descend(lambda points: [losses[point["a"]] for point in points], {"a": 1}, {"a": [1, 2, 3]}, 100)
+        trace = descend(
+            lambda points: [losses[point["a"]] for point in points], {"a": 1}, {"a": [1, 2, 3]}, 100
+        )
         self.assertEqual(trace.point, {"a": 1})
-        out_of_it = descend(lambda points: [losses[point["a"]] for point in points], {"a": 2}, {"a": [1, 2, 3]}, 100)
+        out_of_it = descend(
+            lambda points: [losses[point["a"]] for point in points], {"a": 2}, {"a": [1, 2, 3]}, 100
+        )
         self.assertEqual(out_of_it.point, {"a": 1})
 
     def test_a_start_beside_the_grid_is_swept_with_it(self):
@@ -353,13 +504,18 @@ class Descent(unittest.TestCase):
 
     def test_sensitive_keys(self):
         def trace(**tables):
-            point = {key: 0 for key in tables}
+            point = dict.fromkeys(tables, 0)
             sweeps = [Swept(key, dict(point), losses) for key, losses in tables.items()]
             return Trace(point, {key: [0, 1] for key in tables}, 9, sweeps=sweeps, point=point)
 
-        # x: best at 0 in one and at 1 in the other, by more than 0.1. y: 1 is within 0.1 of the best in both. z: 0 is
-        # best in both. w is in one only.
-        one = trace(x=[[0, 1.0], [1, 1.2]], y=[[0, 1.0], [1, 1.05]], z=[[0, 1.0], [1, 2.0]], w=[[0, 1.0], [1, 2.0]])
+        # x: best at 0 in one and at 1 in the other, by more than 0.1. y: 1 is within 0.1 of the
+        # best in both. z: 0 is best in both. w is in one only.
+        one = trace(
+            x=[[0, 1.0], [1, 1.2]],
+            y=[[0, 1.0], [1, 1.05]],
+            z=[[0, 1.0], [1, 2.0]],
+            w=[[0, 1.0], [1, 2.0]],
+        )
         two = trace(x=[[0, 1.2], [1, 1.0]], y=[[0, 1.2], [1, 1.0]], z=[[0, 1.0], [1, 3.0]])
         self.assertEqual(sensitive_keys([one, two], threshold=0.1), ["x"])
 

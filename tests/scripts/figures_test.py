@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Tests that docs/ stays small: figures as SVG, PNG or PDF, what they draw as CSV, all of them quick to clone and to open.
+"""Tests that docs/ stays small: figures as SVG, PNG or PDF, what they draw as CSV, all of them
+quick to clone and to open.
 
-    tests/scripts/figures_test.py [CLASS[.TEST] ...]
+tests/scripts/figures_test.py [CLASS[.TEST] ...]
 """
 
 import pathlib
@@ -11,17 +12,29 @@ import unittest
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 KIB = 1024
 # Bytes of a file by its kind. JSON is what benchmarks measured, of which the pages are made.
-MOST = {".svg": 100 * KIB, ".png": 100 * KIB, ".pdf": 100 * KIB, ".csv": 100 * KIB, ".md": 100 * KIB, ".json": 512 * KIB}
+MOST = {
+    ".svg": 100 * KIB,
+    ".png": 100 * KIB,
+    ".pdf": 100 * KIB,
+    ".csv": 100 * KIB,
+    ".md": 100 * KIB,
+    ".json": 512 * KIB,
+}
 
 
 def too_large(directory):
-    """Lines on the files that are larger than those of their kind may be, or of no kind that belongs here."""
+    """Lines on the files that are larger than those of their kind may be, or of no kind that
+    belongs here.
+    """
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):
         name, size = path.relative_to(directory), path.stat().st_size
         if path.suffix not in MOST:
             yield f"{name}: kind {path.suffix!r}, expected one of {', '.join(MOST)}"
         elif size > MOST[path.suffix]:
-            yield f"{name}: {size:,} bytes, expected {MOST[path.suffix]:,} or fewer; plot fewer points"
+            yield (
+                f"{name}: {size:,} bytes, expected {MOST[path.suffix]:,} or fewer; plot fewer"
+                " points"
+            )
 
 
 class Figures(unittest.TestCase):
@@ -30,7 +43,11 @@ class Figures(unittest.TestCase):
 
     def test_what_is_large_or_no_figure_is_named(self):
         with tempfile.TemporaryDirectory() as directory:
-            for name, size in (("small.png", MOST[".png"]), ("large.png", MOST[".png"] + 1), ("picture.gif", 1)):
+            for name, size in (
+                ("small.png", MOST[".png"]),
+                ("large.png", MOST[".png"] + 1),
+                ("picture.gif", 1),
+            ):
                 pathlib.Path(directory, name).write_bytes(bytes(size))
             found = list(too_large(pathlib.Path(directory)))
         self.assertEqual([line.split(":")[0] for line in found], ["large.png", "picture.gif"])

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Tests that every script says how it is used, and refuses options that it does not know, before it does anything.
+"""Tests that every script says how it is used, and refuses options that it does not know, before it
+does anything.
 
     tests/scripts/help_test.py [CLASS[.TEST] ...]
 
-A script is a file of scripts/, scripts/launch/ or scripts/reproduce/ that begins with #!, so a new one is covered by being there. Those
-that start one of several modules are scripts once more with each of their names.
+A script is a file of scripts/, scripts/launch/ or scripts/reproduce/ that begins with #!, so a new
+one is covered by being there. Those that start one of several modules are scripts once more with
+each of their names.
 """
 
 import os
@@ -19,17 +21,38 @@ from mpretrain_tools import bench, reproduce
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What scripts start; here each only tells that it was started.
-STARTED = ("apt-get", "apt-cache", "cmake", "ctest", "sudo", "curl", "mpirun", "torchrun", "srun", "scontrol", "mpretrain")
+STARTED = (
+    "apt-get",
+    "apt-cache",
+    "cmake",
+    "ctest",
+    "sudo",
+    "curl",
+    "mpirun",
+    "torchrun",
+    "srun",
+    "scontrol",
+    "mpretrain",
+)
 # All arguments of these are another program's.
 HAND_ON = {"test.sh", "torchrun.sh", "slurm.sbatch"}
 
 
 def scripts():
     """Command lines: a path, and the name of a module where it starts one of several."""
-    found = [path for part in ("", "launch", "reproduce") for path in (ROOT / "scripts" / part).iterdir() if path.is_file()]
+    found = [
+        path
+        for part in ("", "launch", "reproduce")
+        for path in (ROOT / "scripts" / part).iterdir()
+        if path.is_file()
+    ]
     alone = [[path] for path in sorted(found) if path.read_bytes().startswith(b"#!")]
     measuring = [name for name in bench.NAMES if name not in NEED_TORCH]
-    return alone + [[ROOT / "scripts/reproduce.py", name] for name in reproduce.NAMES] + [[ROOT / "scripts/bench.py", name] for name in measuring]
+    return (
+        alone
+        + [[ROOT / "scripts/reproduce.py", name] for name in reproduce.NAMES]
+        + [[ROOT / "scripts/bench.py", name] for name in measuring]
+    )
 
 
 # Without torch these do not even say how they are used.
@@ -54,13 +77,28 @@ class Scripts(unittest.TestCase):
             path.chmod(0o755)
         # Python looks here before it looks at what is installed.
         (self.directory / "python").mkdir()
-        (self.directory / "python/matplotlib.py").write_text("raise ModuleNotFoundError('none')\n", encoding="utf-8")
+        (self.directory / "python/matplotlib.py").write_text(
+            "raise ModuleNotFoundError('none')\n", encoding="utf-8"
+        )
 
     def run_script(self, command, *arguments):
-        environment = {**os.environ, "PATH": f"{self.directory}/bin:{os.environ['PATH']}", "HOME": str(self.here),
-                       "PYTHONPATH": str(self.directory / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
-        return subprocess.run([*interpreter(command[0]), *map(str, command), *arguments], cwd=self.here, env=environment, timeout=60,
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        environment = {
+            **os.environ,
+            "PATH": f"{self.directory}/bin:{os.environ['PATH']}",
+            "HOME": str(self.here),
+            "PYTHONPATH": str(self.directory / "python"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        return subprocess.run(
+            [*interpreter(command[0]), *map(str, command), *arguments],
+            cwd=self.here,
+            env=environment,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     def check_did_nothing(self):
         self.assertFalse(self.calls.exists(), "a program was started")
@@ -68,7 +106,10 @@ class Scripts(unittest.TestCase):
 
     def test_there_are_scripts(self):
         names = {command[-1] if len(command) > 1 else command[0].name for command in scripts()}
-        self.assertLessEqual({"quickstart.sh", "plot_curves.py", "slurm.sbatch", "all.sh", "run_sweep", "growth"}, names)
+        self.assertLessEqual(
+            {"quickstart.sh", "plot_curves.py", "slurm.sbatch", "all.sh", "run_sweep", "growth"},
+            names,
+        )
 
     def test_help_prints_the_usage_and_does_nothing(self):
         before = sorted(ROOT.iterdir())
@@ -77,7 +118,14 @@ class Scripts(unittest.TestCase):
                 with self.subTest(script=" ".join(map(str, command)), option=option):
                     done = self.run_script(command, option)
                     self.assertEqual(done.returncode, 0, done.stderr)
-                    self.assertIn(" ".join([command[0].name, *command[1:]]) if command[1:] else command[0].stem, done.stdout)
+                    self.assertIn(
+                        (
+                            " ".join([command[0].name, *command[1:]])
+                            if command[1:]
+                            else command[0].stem
+                        ),
+                        done.stdout,
+                    )
                     self.assertEqual(done.stderr, "")
                     self.check_did_nothing()
         self.assertEqual(sorted(ROOT.iterdir()), before)
@@ -101,12 +149,19 @@ class Scripts(unittest.TestCase):
         values.write_text("{}", encoding="utf-8")
         done = self.run_script(command, "small.json", "--tuned", str(values))
         self.assertEqual(done.returncode, 1)
-        self.assertIn(f"reproduce.py run_sweep: error: --tuned {values}: a sweep states all its values itself", done.stderr)
+        self.assertIn(
+            f"reproduce.py run_sweep: error: --tuned {values}: a sweep states all its values"
+            " itself",
+            done.stderr,
+        )
 
     def test_without_matplotlib_drawing_says_in_a_line_what_to_install(self):
         run = self.directory / "metrics.jsonl"
-        run.write_text('{"step": 1, "loss": 2.0, "update_survival": {"bucket_edges": [0, 1], "tensors": {"proj": {}}}}\n',
-                       encoding="utf-8")
+        run.write_text(
+            '{"step": 1, "loss": 2.0, "update_survival": {"bucket_edges": [0, 1], "tensors":'
+            ' {"proj": {}}}}\n',
+            encoding="utf-8",
+        )
         for name in ("plot_curves.py", "plot_survival.py"):
             with self.subTest(script=name):
                 done = self.run_script([ROOT / "scripts" / name], "--output", "drawn.png", str(run))

@@ -3,8 +3,8 @@
 
     tests/scripts/local_launch_test.py [CLASS[.TEST] ...]
 
-Each rank writes its environment into a file, then does what the argument after its number says: ends with a status, or waits for a
-signal and tells which came.
+Each rank writes its environment into a file, then does what the argument after its number says:
+ends with a status, or waits for a signal and tells which came.
 """
 
 import json
@@ -55,8 +55,14 @@ class LocalLaunch(unittest.TestCase):
     def start(self, *plan, ranks=None, **variables):
         environment = {**os.environ, "MPRETRAIN": str(self.program), **variables}
         command = [str(LOCAL), str(ranks or len(plan)), str(self.directory), *plan]
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         self.addCleanup(process.communicate)
         self.addCleanup(lambda: process.poll() is None and process.kill())
         return process
@@ -76,14 +82,21 @@ class LocalLaunch(unittest.TestCase):
         raise AssertionError("the ranks did not begin")
 
     def signals(self, ranks):
-        return [(self.directory / f"signal_{rank}").read_text(encoding="utf-8") for rank in range(ranks)]
+        return [
+            (self.directory / f"signal_{rank}").read_text(encoding="utf-8") for rank in range(ranks)
+        ]
 
     def test_every_rank_gets_what_torchrun_sets(self):
         self.assertEqual(self.finish("0", "0", "0"), (0, ""))
         found = self.environments(3)
         for rank, environment in enumerate(found):
-            self.assertEqual([environment[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")],
-                             [str(rank), str(rank), "3", "3"])
+            self.assertEqual(
+                [
+                    environment[name]
+                    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+                ],
+                [str(rank), str(rank), "3", "3"],
+            )
             self.assertEqual(environment["MASTER_ADDR"], "127.0.0.1")
             self.assertGreaterEqual(int(environment["OMP_NUM_THREADS"]), 1)
         for name in ("MASTER_PORT", "TORCHELASTIC_RUN_ID"):
@@ -115,7 +128,10 @@ class LocalLaunch(unittest.TestCase):
         code, said = self.finish("wait", "7", "wait")
         self.assertEqual(code, 7)
         self.assertIn("rank 1 ended with status 7", said)
-        self.assertEqual([(self.directory / f"signal_{rank}").read_text(encoding="utf-8") for rank in (0, 2)], ["SIGTERM"] * 2)
+        self.assertEqual(
+            [(self.directory / f"signal_{rank}").read_text(encoding="utf-8") for rank in (0, 2)],
+            ["SIGTERM"] * 2,
+        )
 
     def test_a_rank_that_is_killed_fails(self):
         self.assertEqual(self.finish("killed", "wait")[0], 128 + signal.SIGKILL)

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Tests that the Python of this repository is one package, which needs neither installation nor anything that is not Python's own.
+"""Tests that the Python of this repository is one package, which needs neither installation nor
+anything that is not Python's own.
 
-    PYTHONPATH=scripts tests/scripts/package_test.py [CLASS[.TEST] ...]
+PYTHONPATH=scripts tests/scripts/package_test.py [CLASS[.TEST] ...]
 """
 
 import os
 import pathlib
 import pkgutil
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,7 +25,10 @@ LONGEST_SCRIPT = 25  # lines, of a file that starts what is in the package
 def modules():
     """Names of the package's modules, without its own."""
     prefix = f"{mpretrain_tools.__name__}."
-    return [found.name.removeprefix(prefix) for found in pkgutil.walk_packages(mpretrain_tools.__path__, prefix)]
+    return [
+        found.name.removeprefix(prefix)
+        for found in pkgutil.walk_packages(mpretrain_tools.__path__, prefix)
+    ]
 
 
 def python_files():
@@ -32,8 +37,14 @@ def python_files():
 
 def run_bare(code, directory, path):
     """Python without packages of the site, elsewhere."""
-    return subprocess.run([sys.executable, "-B", "-S", "-c", code], cwd=directory, capture_output=True, text=True, check=False,
-                          env={**os.environ, "PYTHONPATH": str(path)})
+    return subprocess.run(
+        [sys.executable, "-B", "-S", "-c", code],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(path)},
+    )
 
 
 class Package(unittest.TestCase):
@@ -41,7 +52,9 @@ class Package(unittest.TestCase):
         names = [name for name in modules() if name not in NEED_MORE]
         self.assertGreater(len(names), 40)
         self.assertIn("sweeps.with_parent", names)
-        code = "import importlib\n" + "\n".join(f"importlib.import_module('mpretrain_tools.{name}')" for name in names)
+        code = "import importlib\n" + "\n".join(
+            f"importlib.import_module('mpretrain_tools.{name}')" for name in names
+        )
         with tempfile.TemporaryDirectory() as elsewhere:
             done = run_bare(code, elsewhere, ROOT / "scripts")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -63,10 +76,37 @@ class Package(unittest.TestCase):
             self.assertEqual(done.stdout.strip(), str(ROOT))
 
 
+class Style(unittest.TestCase):
+    def test_no_line_is_wider_than_100(self):
+        wide = [
+            f"{path.relative_to(ROOT)}:{number}"
+            for path in python_files()
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+            if len(line) > 100
+        ]
+        self.assertEqual(wide, [])
+
+    @unittest.skipUnless(shutil.which("ruff"), "ruff is not installed")
+    def test_ruff_has_nothing_to_say(self):
+        for command in (["check", "--no-cache", "-q"], ["format", "--no-cache", "--check", "-q"]):
+            done = subprocess.run(
+                ["ruff", *command, "scripts", "tests"],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            self.assertEqual(done.returncode, 0, done.stdout)
+
+
 class Scripts(unittest.TestCase):
     def test_no_file_looks_for_modules_itself(self):
         changed = "sys." + "path"
-        found = [str(path.relative_to(ROOT)) for path in python_files() if changed in path.read_text(encoding="utf-8")]
+        found = [
+            str(path.relative_to(ROOT))
+            for path in python_files()
+            if changed in path.read_text(encoding="utf-8")
+        ]
         self.assertEqual(found, [])
 
     def test_scripts_only_start_what_is_in_the_package(self):

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Tests of scripts/prepare_c4.sh on a tiny tree in the published format, local and through a server on loopback.
+"""Tests of scripts/prepare_c4.sh on a tiny tree in the published format, local and through a server
+on loopback.
 
-    tests/scripts/prepare_c4_test.py --program build/cpu/mpretrain [CLASS[.TEST] ...]
+tests/scripts/prepare_c4_test.py --program build/cpu/mpretrain [CLASS[.TEST] ...]
 """
 
 import contextlib
@@ -38,8 +39,17 @@ def write_tree(directory):
     directory.mkdir(parents=True)
     draw = random.Random(3)
     for name in [*(train_name(number) for number in range(SHARDS)), VALIDATION_NAME]:
-        lines = [json.dumps({"text": " ".join(draw.choices(WORDS, k=200)) + ".\n", "timestamp": "2019-04-25T12:57:54Z",
-                             "url": "about:blank"}, separators=(",", ":")) for _ in range(60)]
+        lines = [
+            json.dumps(
+                {
+                    "text": " ".join(draw.choices(WORDS, k=200)) + ".\n",
+                    "timestamp": "2019-04-25T12:57:54Z",
+                    "url": "about:blank",
+                },
+                separators=(",", ":"),
+            )
+            for _ in range(60)
+        ]
         (directory / name).write_bytes(gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0))
 
 
@@ -89,7 +99,7 @@ class Server:
             handler.send_response(206)
             last, size = end or len(content) - 1, self.claimed.get(name, len(content))
             handler.send_header("Content-Range", f"bytes {first}-{last}/{size}")
-            body = content[first:int(end) + 1] if end else content[first:]
+            body = content[first : int(end) + 1] if end else content[first:]
         else:
             handler.send_response(200)
             body = content
@@ -97,7 +107,7 @@ class Server:
         handler.send_header("ETag", f'"{hashlib.sha256(path.read_bytes()).hexdigest()}"')
         handler.end_headers()
         if not probe and name in self.cut_after:
-            handler.wfile.write(body[:self.cut_after.pop(name)])
+            handler.wfile.write(body[: self.cut_after.pop(name)])
             handler.wfile.flush()
             handler.connection.close()
             return
@@ -124,7 +134,9 @@ def wait_for(condition, what):
 
 
 def run_mpretrain(*arguments):
-    return subprocess.run([PROGRAM[0], *map(str, arguments)], capture_output=True, text=True, check=True)
+    return subprocess.run(
+        [PROGRAM[0], *map(str, arguments)], capture_output=True, text=True, check=True
+    )
 
 
 class Tree(unittest.TestCase):
@@ -136,8 +148,15 @@ class Tree(unittest.TestCase):
         cls.tree = cls.shared / "tree"
         write_tree(cls.tree)
         cls.tokenizer = cls.shared / "small.model"
-        run_mpretrain("tokenizer", "--input", cls.tree / train_name(0), "--vocab-size", 300, "--output",
-                      cls.tokenizer)
+        run_mpretrain(
+            "tokenizer",
+            "--input",
+            cls.tree / train_name(0),
+            "--vocab-size",
+            300,
+            "--output",
+            cls.tokenizer,
+        )
         cls.wanted = cls.shared / "wanted"
         cls.must(cls.tree, cls.wanted)
 
@@ -151,14 +170,34 @@ class Tree(unittest.TestCase):
 
     @classmethod
     def command(cls, source, output, *more):
-        arguments = (SCRIPT, "--program", PROGRAM[0], "--source", source, "--tokenizer", cls.tokenizer, "--output", output,
-                     "--shards", SHARDS, "--threads", 1, *more)
+        arguments = (
+            SCRIPT,
+            "--program",
+            PROGRAM[0],
+            "--source",
+            source,
+            "--tokenizer",
+            cls.tokenizer,
+            "--output",
+            output,
+            "--shards",
+            SHARDS,
+            "--threads",
+            1,
+            *more,
+        )
         return [str(argument) for argument in arguments]
 
     @classmethod
     def prepare(cls, source, output, *more, **settings):
-        return subprocess.run(cls.command(source, output, *more), capture_output=True, text=True, timeout=300,
-                              check=False, **settings)
+        return subprocess.run(
+            cls.command(source, output, *more),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+            **settings,
+        )
 
     @classmethod
     def must(cls, source, output, *more, **settings):
@@ -196,11 +235,16 @@ class Tree(unittest.TestCase):
         self.assertEqual(self.files(output or self.output), self.files(self.wanted))
 
     def made_files(self, result):
-        return sorted(line.split()[1].rstrip(":") for line in result.stderr.splitlines() if " done)" in line)
+        return sorted(
+            line.split()[1].rstrip(":") for line in result.stderr.splitlines() if " done)" in line
+        )
 
     def start(self, source, *more):
-        process = subprocess.Popen(self.command(source, self.output, *more), stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            self.command(source, self.output, *more),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         return process
@@ -214,7 +258,9 @@ class Output(Tree):
     def test_shards_and_sums_are_those_of_the_program_over_all_files(self):
         all_at_once = self.directory / "all"
         files = [self.tree / train_name(number) for number in range(SHARDS)]
-        run_mpretrain("tokenize", "--input", *files, "--tokenizer", self.tokenizer, "--output", all_at_once)
+        run_mpretrain(
+            "tokenize", "--input", *files, "--tokenizer", self.tokenizer, "--output", all_at_once
+        )
         wanted = json.loads((all_at_once / "manifest.json").read_text())
         manifest = json.loads((self.wanted / "manifest.json").read_text())
         self.assertEqual(manifest["tokenizer"], wanted["tokenizer"])
@@ -222,33 +268,52 @@ class Output(Tree):
         for key in ("documents", "tokens", "text_bytes"):
             self.assertEqual(train[key], wanted_train[key])
         # Sums of 300 terms in another order at most.
-        self.assertAlmostEqual(train["unigram_entropy_nats"], wanted_train["unigram_entropy_nats"], delta=1e-12)
+        self.assertAlmostEqual(
+            train["unigram_entropy_nats"], wanted_train["unigram_entropy_nats"], delta=1e-12
+        )
         bodies = [(self.wanted / shard["file"]).read_bytes()[1024:] for shard in train["shards"]]
         self.assertEqual(b"".join(bodies), (all_at_once / "train_000000.bin").read_bytes()[1024:])
         self.assertEqual(len(manifest["splits"]["val"]["shards"]), 1)
 
     def test_manifest_tells_what_was_read(self):
         sources = json.loads((self.wanted / "manifest.json").read_text())["options"]["sources"]
-        self.assertEqual([source["file"] for source in sources], [*map(train_name, range(SHARDS)), VALIDATION_NAME])
+        self.assertEqual(
+            [source["file"] for source in sources],
+            [*map(train_name, range(SHARDS)), VALIDATION_NAME],
+        )
         for source in sources:
             content = (self.tree / source["file"]).read_bytes()
             self.assertEqual(source["bytes"], len(content))
             self.assertEqual(source["sha256"], hashlib.sha256(content).hexdigest())
 
     def test_program_trains_on_it(self):
-        config = {"name": "small", "seed": 3,
-                  "model": {"hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 1,
-                            "num_attention_heads": 2, "vocab_size": 300},
-                  "data": {"train": str(self.wanted / "train_*.bin"), "validation": str(self.wanted / "val_*.bin"),
-                           "tokenizer": str(self.wanted / "tokenizer.model")},
-                  "batch": {"seq_len": 24, "tokens_per_step": 96},
-                  "optimizer": {"rule": "m_plus_adam", "lr_additive": 1e-2, "lr_multiplicative": 1e-2},
-                  "train": {"steps": 2}, "device": {"type": "cpu", "threads": 1}}
+        config = {
+            "name": "small",
+            "seed": 3,
+            "model": {
+                "hidden_size": 16,
+                "intermediate_size": 20,
+                "num_hidden_layers": 1,
+                "num_attention_heads": 2,
+                "vocab_size": 300,
+            },
+            "data": {
+                "train": str(self.wanted / "train_*.bin"),
+                "validation": str(self.wanted / "val_*.bin"),
+                "tokenizer": str(self.wanted / "tokenizer.model"),
+            },
+            "batch": {"seq_len": 24, "tokens_per_step": 96},
+            "optimizer": {"rule": "m_plus_adam", "lr_additive": 1e-2, "lr_multiplicative": 1e-2},
+            "train": {"steps": 2},
+            "device": {"type": "cpu", "threads": 1},
+        }
         for pack in (True, False):
             config["data"]["pack"] = pack
             (self.directory / "config.json").write_text(json.dumps(config))
             command = [PROGRAM[0], "--config", "config.json", "--set", f"name=pack_{pack}"]
-            result = subprocess.run(command, cwd=self.directory, capture_output=True, text=True, check=False)
+            result = subprocess.run(
+                command, cwd=self.directory, capture_output=True, text=True, check=False
+            )
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertNotIn("no manifest", result.stderr)
 
@@ -297,7 +362,10 @@ class Download(Tree):
         server.cut_after[train_name(1)] = 1000
         self.must(server.url, self.output)
         self.assert_as_wanted()
-        self.assertEqual([asked for name, asked in server.requests if name == train_name(1)], [None, "bytes=1000-"])
+        self.assertEqual(
+            [asked for name, asked in server.requests if name == train_name(1)],
+            [None, "bytes=1000-"],
+        )
 
     def test_a_server_without_ranges_begins_again(self):
         server = self.serve()
@@ -317,14 +385,19 @@ class Download(Tree):
         self.assertFalse((self.output / "manifest.json").exists())
         self.must(server.url, self.output)
         self.assert_as_wanted()
-        self.assertEqual([asked for name, asked in server.requests if name == train_name(0)], [None, "bytes=1500-"])
+        self.assertEqual(
+            [asked for name, asked in server.requests if name == train_name(0)],
+            [None, "bytes=1500-"],
+        )
 
     def test_a_part_of_another_file_is_thrown_away(self):
         server = self.serve()
         downloads = self.output / ".prepare_c4/downloads"
         downloads.mkdir(parents=True)
         (downloads / (train_name(0) + ".part")).write_bytes(b"x" * 500)
-        (downloads / (train_name(0) + ".part.json")).write_text('{"size": 600, "validator": "\\"other\\""}')
+        (downloads / (train_name(0) + ".part.json")).write_text(
+            '{"size": 600, "validator": "\\"other\\""}'
+        )
         self.must(server.url, self.output)
         self.assert_as_wanted()
 
@@ -345,7 +418,13 @@ class Download(Tree):
 
     def test_a_file_that_the_server_lacks(self):
         server = self.serve()
-        self.fails(1, [f"{server.url}/{train_name(SHARDS)}", "404", "/en/"], server.url, "--shards", SHARDS + 1)
+        self.fails(
+            1,
+            [f"{server.url}/{train_name(SHARDS)}", "404", "/en/"],
+            server.url,
+            "--shards",
+            SHARDS + 1,
+        )
         self.assertEqual(server.requests, [], "nothing was downloaded first")
 
 
@@ -376,14 +455,28 @@ class Refusal(Tree):
     def test_another_tokenizer_is_refused(self):
         self.must(self.tree, self.output)
         other = self.directory / "other.model"
-        run_mpretrain("tokenizer", "--input", self.tree / train_name(1), "--vocab-size", "290", "--output", other)
+        run_mpretrain(
+            "tokenizer",
+            "--input",
+            self.tree / train_name(1),
+            "--vocab-size",
+            "290",
+            "--output",
+            other,
+        )
         result = self.prepare(self.tree, self.output, "--tokenizer", other)
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn("290", result.stderr.splitlines()[-1])
         self.assert_as_wanted()
 
     def test_a_tokenizer_that_is_missing(self):
-        self.fails(1, [self.directory / "none.model"], self.tree, "--tokenizer", self.directory / "none.model")
+        self.fails(
+            1,
+            [self.directory / "none.model"],
+            self.tree,
+            "--tokenizer",
+            self.directory / "none.model",
+        )
 
     def test_shards_of_others_are_left_alone(self):
         self.output.mkdir()
@@ -398,7 +491,13 @@ class Refusal(Tree):
         self.assertEqual(server.requests, [], "nothing was downloaded first")
 
     def test_arguments(self):
-        for more in (["--shards", "0"], ["--shards", "1025"], ["--shards", "x"], ["--jobs", "0"], ["--other"]):
+        for more in (
+            ["--shards", "0"],
+            ["--shards", "1025"],
+            ["--shards", "x"],
+            ["--jobs", "0"],
+            ["--other"],
+        ):
             self.assertEqual(self.prepare(self.tree, self.output, *more).returncode, 2, more)
         self.assertFalse(self.output.exists())
 
@@ -440,7 +539,10 @@ exec '{PROGRAM[0]}' "$@"
     @staticmethod
     def lives(pid):
         try:
-            return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+            return (
+                pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+                not in "ZX"
+            )
         except OSError:
             return False
 

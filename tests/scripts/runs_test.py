@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Tests of what reads, compares and draws the metrics of runs, from made-up records. Nothing is drawn: no matplotlib is needed.
+"""Tests of what reads, compares and draws the metrics of runs, from made-up records. Nothing is
+drawn: no matplotlib is needed.
 
-    tests/scripts/runs_test.py [CLASS[.TEST] ...]
+tests/scripts/runs_test.py [CLASS[.TEST] ...]
 """
 
 import contextlib
@@ -15,10 +16,9 @@ import tempfile
 import unittest
 from unittest import mock
 
-
-from mpretrain_tools.runs import compare as compare_runs
 from mpretrain_tools.plots import curves as plot_curves
 from mpretrain_tools.plots import survival as plot_survival
+from mpretrain_tools.runs import compare as compare_runs
 from mpretrain_tools.runs.metrics import BadRun, NoSteps, Run, labelled_runs
 
 
@@ -30,13 +30,32 @@ class Runs(unittest.TestCase):
     def write(self, name, records):
         run = self.directory / name
         run.mkdir()
-        (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+        (run / "metrics.jsonl").write_text(
+            "".join(json.dumps(record) + "\n" for record in records), encoding="utf-8"
+        )
         return str(run)
 
     def trained(self, name, val_loss=3.0):
-        return self.write(name, [{"step": 1, "tokens": 10, "loss": 4.0, "tokens_per_second": 5.0, "step_seconds": 2.0},
-                                 {"step": 2, "tokens": 20, "loss": 3.5, "tokens_per_second": 5.0, "step_seconds": 2.5,
-                                  "val_loss": val_loss}])
+        return self.write(
+            name,
+            [
+                {
+                    "step": 1,
+                    "tokens": 10,
+                    "loss": 4.0,
+                    "tokens_per_second": 5.0,
+                    "step_seconds": 2.0,
+                },
+                {
+                    "step": 2,
+                    "tokens": 20,
+                    "loss": 3.5,
+                    "tokens_per_second": 5.0,
+                    "step_seconds": 2.5,
+                    "val_loss": val_loss,
+                },
+            ],
+        )
 
     def started(self, name):
         """Has a directory, and has not trained yet."""
@@ -45,7 +64,9 @@ class Runs(unittest.TestCase):
 
     def manifest(self, entropy):
         path = self.directory / "manifest.json"
-        path.write_text(json.dumps({"splits": {"val": {"unigram_entropy_nats": entropy}}}), encoding="utf-8")
+        path.write_text(
+            json.dumps({"splits": {"val": {"unigram_entropy_nats": entropy}}}), encoding="utf-8"
+        )
         return str(path)
 
 
@@ -86,7 +107,9 @@ class Axes(Runs):
 
     def test_an_axis_that_is_not_recorded_is_named(self):
         run = Run(self.write("old", [{"step": 1, "loss": 4.0}]))
-        with self.assertRaisesRegex(BadRun, "no step_seconds is recorded in it, which --x seconds needs"):
+        with self.assertRaisesRegex(
+            BadRun, "no step_seconds is recorded in it, which --x seconds needs"
+        ):
             run.curve("loss", "seconds")
 
 
@@ -94,8 +117,11 @@ class Compare(Runs):
     def compare(self, *arguments):
         """(what is printed, what is said, the error)"""
         out, said, problem = io.StringIO(), io.StringIO(), None
-        with mock.patch.object(sys, "argv", ["compare_runs.py", *arguments]), contextlib.redirect_stdout(out), \
-                contextlib.redirect_stderr(said):
+        with (
+            mock.patch.object(sys, "argv", ["compare_runs.py", *arguments]),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(said),
+        ):
             try:
                 compare_runs.main()
             except BadRun as found:
@@ -105,9 +131,13 @@ class Compare(Runs):
     def test_needs_no_manifest(self):
         out, _, problem = self.compare(f"A={self.trained('a')}", self.trained("b", val_loss=2.0))
         self.assertIsNone(problem)
-        self.assertEqual(out.splitlines()[0].split("  "), ["run", "steps", "val loss", "perplexity", "tokens/s"])
-        self.assertEqual([line.split() for line in out.splitlines()[2:]],
-                         [["A", "2", "3.0000", "20.09", "5"], ["b", "2", "2.0000", "7.39", "5"]])
+        self.assertEqual(
+            out.splitlines()[0].split("  "), ["run", "steps", "val loss", "perplexity", "tokens/s"]
+        )
+        self.assertEqual(
+            [line.split() for line in out.splitlines()[2:]],
+            [["A", "2", "3.0000", "20.09", "5"], ["b", "2", "2.0000", "7.39", "5"]],
+        )
 
     def test_the_manifest_adds_the_entropy_and_is_what_a_run_has_to_beat(self):
         run = self.trained("a")
@@ -119,7 +149,9 @@ class Compare(Runs):
         self.assertIn("a: validation loss is not below the unigram entropy", str(problem))
 
     def test_runs_without_a_step_are_named_and_left_out(self):
-        out, said, problem = self.compare(self.started("begun"), self.trained("a"), self.write("torn", []))
+        out, said, problem = self.compare(
+            self.started("begun"), self.trained("a"), self.write("torn", [])
+        )
         self.assertIsNone(problem)
         self.assertEqual(len(out.splitlines()), 3)
         self.assertEqual(len(said.splitlines()), 2)
@@ -174,20 +206,42 @@ class Survival(unittest.TestCase):
         return panel.lines
 
     def test_lines_that_are_equal_are_all_seen(self):
-        counts = {"vanished": [0, 5], "sign_changed": [0, 1], "left_zero": [0, 1], "entered_zero": [0, 1]}
-        tensors = {"proj": {"weights": [0, 10], "both": counts, "additive": counts, "multiplicative": counts}}
+        counts = {
+            "vanished": [0, 5],
+            "sign_changed": [0, 1],
+            "left_zero": [0, 1],
+            "entered_zero": [0, 1],
+        }
+        tensors = {
+            "proj": {
+                "weights": [0, 10],
+                "both": counts,
+                "additive": counts,
+                "multiplicative": counts,
+            }
+        }
         found = {10: tensors, 20: tensors}
-        for lines in (self.lines_of(plot_survival.draw_by_magnitude, tensors, [0, 1], 20),
-                      self.lines_of(plot_survival.draw_vanished, found), self.lines_of(plot_survival.draw_crossings, found)):
+        for lines in (
+            self.lines_of(plot_survival.draw_by_magnitude, tensors, [0, 1], 20),
+            self.lines_of(plot_survival.draw_vanished, found),
+            self.lines_of(plot_survival.draw_crossings, found),
+        ):
             self.assertEqual(len(lines), 3)
             self.assertEqual({tuple(values) for values, _ in lines}, {tuple(lines[0][0])})
             widths = [style["linewidth"] for _, style in lines]
-            self.assertEqual(widths, sorted(set(widths), reverse=True))  # what is drawn later covers less
+            self.assertEqual(
+                widths, sorted(set(widths), reverse=True)
+            )  # what is drawn later covers less
             for key in ("color", "linestyle", "marker"):
                 self.assertEqual(len({style[key] for _, style in lines}), 3)
 
     def test_shares_are_of_all_weights(self):
-        found = {10: {"a": {"weights": [1, 9], "both": {"vanished": [0, 2]}}, "b": {"weights": [0, 10], "both": {"vanished": [0, 3]}}}}
+        found = {
+            10: {
+                "a": {"weights": [1, 9], "both": {"vanished": [0, 2]}},
+                "b": {"weights": [0, 10], "both": {"vanished": [0, 3]}},
+            }
+        }
         self.assertEqual(plot_survival.share_over_run(found, "both", "vanished"), ([10], [0.25]))
 
 

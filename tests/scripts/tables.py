@@ -7,6 +7,6 @@ def entries(line):
 
 def line_with(lines, *first):
     """Entries of the one table line that begins so."""
-    found = [entries(line) for line in lines if entries(line)[:len(first)] == list(first)]
+    found = [entries(line) for line in lines if entries(line)[: len(first)] == list(first)]
     assert len(found) == 1, (first, lines)
     return found[0]

@@ -1,4 +1,5 @@
-"""Measures the program, on the CPU and a GPU, alone and beside others; docs/benchmarks/README.md says what is measured.
+"""Measures the program, on the CPU and a GPU, alone and beside others; docs/benchmarks/README.md
+says what is measured.
 
 report, growth              all figures of docs/benchmarks/cpu.md; how cost grows with every size
 compare_step, competitors   training steps of this program and of others, in turn

@@ -10,7 +10,10 @@ import threading
 import time
 import typing
 
-WAITING = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "2000"}  # of benchmarks, as mpretrain sets it for itself
+WAITING = {
+    "OMP_WAIT_POLICY": "passive",
+    "GOMP_SPINCOUNT": "2000",
+}  # of benchmarks, as mpretrain sets it for itself
 SHOWN = 1500  # characters of what a failed program said
 
 
@@ -25,7 +28,9 @@ class Finished(typing.NamedTuple):
 
 
 class Termination:
-    """Of this script. One that comes while a program is being started waits until there is a process to end."""
+    """Of this script. One that comes while a program is being started waits until there is a
+    process to end.
+    """
 
     starting, signal = False, None
 
@@ -50,15 +55,21 @@ def end_children_when_terminated():
 def run(command, environment=None, timeout=3600.0):
     """The environment's entries come on top of this process's.
 
-    The peak is the kernel's ru_maxrss of the child (KiB on Linux): of the largest single process if it starts others.
+    The peak is the kernel's ru_maxrss of the child (KiB on Linux): of the largest single process if
+    it starts others.
     """
     command = [str(part) for part in command]
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         begin = time.perf_counter()
         Termination.starting = True
         try:
-            process = subprocess.Popen(command, env={**os.environ, **(environment or {})}, stdout=output, stderr=errors,
-                                       stdin=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                command,
+                env={**os.environ, **(environment or {})},
+                stdout=output,
+                stderr=errors,
+                stdin=subprocess.DEVNULL,
+            )
         except OSError as problem:
             Termination.catch_up()
             raise Failed(f"{command[0]}: {problem.strerror}; expected a program") from problem
@@ -67,18 +78,24 @@ def run(command, environment=None, timeout=3600.0):
             watch.start()
             Termination.catch_up()
             status, usage = os.wait4(process.pid, 0)[1:]
-        except BaseException:  # interrupted: nothing is left running that would disturb the next measurement
+        except (
+            BaseException
+        ):  # interrupted: nothing is left running that would disturb the next measurement
             process.kill()
             raise
         finally:
             watch.cancel()
         seconds = time.perf_counter() - begin
-        process.returncode = os.waitstatus_to_exitcode(status)  # so that Popen does not wait for it again
+        process.returncode = os.waitstatus_to_exitcode(
+            status
+        )  # so that Popen does not wait for it again
         output.seek(0)
         errors.seek(0)
         said, complained = output.read(), errors.read()
     if process.returncode:
         late = f" (stopped after {timeout:.0f} s)" if seconds >= timeout else ""
         tail = (complained.strip() or said.strip())[-SHOWN:]
-        raise Failed(f"{pathlib.Path(command[0]).name}: exit status {process.returncode}{late}: {tail}")
+        raise Failed(
+            f"{pathlib.Path(command[0]).name}: exit status {process.returncode}{late}: {tail}"
+        )
     return Finished(said, seconds, usage.ru_maxrss * 1024)

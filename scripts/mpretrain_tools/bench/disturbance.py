@@ -1,6 +1,8 @@
-"""What others use of the processors beside a measurement, other guests of a virtual machine's host included.
+"""What others use of the processors beside a measurement, other guests of a virtual machine's host
+included.
 
-From the kernel's counts (proc(5), /proc/stat), which are in ticks of 10 ms: measurements of half a second and more.
+From the kernel's counts (proc(5), /proc/stat), which are in ticks of 10 ms: measurements of half a
+second and more.
 """
 
 import math
@@ -17,8 +19,9 @@ def is_disturbed(others):
 
 
 class Clock:
-    """Runs while something is measured by this process or by children that it waits for. Afterwards: others, in cores; NaN
-    where the kernel does not count."""
+    """Runs while something is measured by this process or by children that it waits for.
+    Afterwards: others, in cores; NaN where the kernel does not count.
+    """
 
     def __enter__(self):
         self.begin = self._now()
@@ -33,7 +36,9 @@ class Clock:
         own = [resource.getrusage(who) for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)]
         spent = sum(usage.ru_utime + usage.ru_stime for usage in own)
         try:
-            user, nice, system, _, _, irq, soft, steal = map(int, pathlib.Path("/proc/stat").read_text("utf-8").split()[1:9])
+            user, nice, system, _, _, irq, soft, steal = map(
+                int, pathlib.Path("/proc/stat").read_text("utf-8").split()[1:9]
+            )
             busy = (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
         except (OSError, ValueError):
             busy = math.nan
@@ -41,7 +46,9 @@ class Clock:
 
 
 def least_disturbed(measure, attempts):
-    """(what measure() gave, others): of the first that was not disturbed, else of the least disturbed of all attempts."""
+    """(what measure() gave, others): of the first that was not disturbed, else of the least
+    disturbed of all attempts.
+    """
     best = None
     for _ in range(attempts):
         with Clock() as clock:

@@ -1,9 +1,11 @@
-"""Puts what scripts/gpu_check.sh measured beside its goals: report.md and report.json, from the files in <output>/raw.
+"""Puts what scripts/gpu_check.sh measured beside its goals: report.md and report.json, from the
+files in <output>/raw.
 
   scripts/bench.py gpu_check_report --output docs/benchmarks/gpu
 
 What was not measured is said to be so. Ratios are medians of rounds in turn, with their range.
 """
+
 import argparse
 import json
 import re
@@ -37,7 +39,9 @@ class Raw:
         path = self.directory / f"{name}.log"
         if not path.exists():
             return {}
-        found = re.findall(r"^(command|commit|date|exit status): ?(.*)$", path.read_text(errors="replace"), re.M)
+        found = re.findall(
+            r"^(command|commit|date|exit status): ?(.*)$", path.read_text(errors="replace"), re.M
+        )
         return {key: value.strip() for key, value in found}
 
     def names(self):
@@ -59,7 +63,12 @@ class Row:
         return "met" if self.met else "**missed**"
 
     def as_json(self, dry):
-        return {"what": self.what, "goal": self.goal, "value": self.value, "verdict": self.verdict(dry) or None}
+        return {
+            "what": self.what,
+            "goal": self.goal,
+            "value": self.value,
+            "verdict": self.verdict(dry) or None,
+        }
 
 
 def spread(summary, form="{:.3f}"):
@@ -70,7 +79,10 @@ def rate_rows(raw):
     goals = {"60m": 50, "130m": 55, "350m": 65, "1b": 70}
     for size in SIZES:
         steps = raw.json(f"steps_{size}")
-        what, goal = f"{size}: BF16/BF16 M+Adam, % of the measured BF16 product rate", f">= {goals[size]}"
+        what, goal = (
+            f"{size}: BF16/BF16 M+Adam, % of the measured BF16 product rate",
+            f">= {goals[size]}",
+        )
         if not steps:
             yield Row(what, goal)
             continue
@@ -100,7 +112,10 @@ def cost_rows(raw, name, what, goals):
         ratio, most = ratio_of(raw, size, name), goals.get(size)
         row = Row(f"{size}: {what}, % slower", f"<= {most}" if most is not None else "")
         if ratio:
-            slower = {key: 100 * (1 / ratio[of] - 1) for key, of in (("median", "median"), ("min", "max"), ("max", "min"))}
+            slower = {
+                key: 100 * (1 / ratio[of] - 1)
+                for key, of in (("median", "median"), ("min", "max"), ("max", "min"))
+            }
             met = slower["median"] <= most if most is not None else None
             row = Row(row.what, row.goal, slower["median"], spread(slower, "{:.2f}"), met)
         yield row
@@ -108,28 +123,43 @@ def cost_rows(raw, name, what, goals):
 
 def optimizer_rows(raw):
     cases = [f"{format}_{rule}" for format in FORMATS for rule in ("adamw", "m_plus_adam")]
-    for case in cases + ["bf16_adamw_stochastic", "bf16_adamw_kahan"]:
+    for case in [*cases, "bf16_adamw_stochastic", "bf16_adamw_kahan"]:
         update = raw.json(f"optimizer_{case}")
         what = f"update alone, {case.replace('_', ' ')}, % of the measured copy bandwidth"
         if not update:
             yield Row(what, ">= 85")
             continue
         percent = update["percent_of_copy"]
-        yield Row(what, ">= 85", percent, f"{percent:.1f}; {update['bytes_per_second']['median'] / 1e9:.0f} GB/s", percent >= 85)
+        yield Row(
+            what,
+            ">= 85",
+            percent,
+            f"{percent:.1f}; {update['bytes_per_second']['median'] / 1e9:.0f} GB/s",
+            percent >= 85,
+        )
 
 
 def peer_rows(raw):
     for size in SIZES:
         ours = [raw.json(f"peer_{size}_ours_{when}") for when in ("before", "after")]
-        torch, row = raw.json(f"peer_{size}_torch"), Row(f"{size}: BF16 AdamW tokens/s over PyTorch's", ">= 1.2")
+        torch, row = (
+            raw.json(f"peer_{size}_torch"),
+            Row(f"{size}: BF16 AdamW tokens/s over PyTorch's", ">= 1.2"),
+        )
         if torch and all(ours):
             peer = torch["tokens_per_second"]["median"]
             ratios = [one[0]["tokens_per_second"]["median"] / peer for one in ours]
             mean = sum(ratios) / 2
-            text = "{:.3f} ({:.3f} before, {:.3f} after); PyTorch {:.0f} tokens/s, torch.compile {}".format(
-                mean, *ratios, peer, torch["torch_compile"])
+            before, after = ratios
+            text = (
+                f"{mean:.3f} ({before:.3f} before, {after:.3f} after); PyTorch {peer:.0f} tokens/s,"
+                f" torch.compile {torch['torch_compile']}"
+            )
             if torch["micro_batch_rows"] != ours[0][0]["micro_batch_rows"]:
-                text += f", micro-batches of {torch['micro_batch_rows']} rows, ours of {ours[0][0]['micro_batch_rows']}"
+                text += (
+                    f", micro-batches of {torch['micro_batch_rows']} rows, ours of"
+                    f" {ours[0][0]['micro_batch_rows']}"
+                )
             row = Row(row.what, row.goal, mean, text, mean >= 1.2)
         yield row
 
@@ -144,17 +174,28 @@ def memory_rows(raw):
                 continue
             memory = steps[index]["memory"]
             ratio = memory["taken_over_planned"]
-            text = f"{ratio:.3f}; {memory['taken_bytes'] / 2**30:.2f} of {memory['planned_bytes'] / 2**30:.2f} GiB"
+            text = (
+                f"{ratio:.3f}; {memory['taken_bytes'] / 2**30:.2f} of"
+                f" {memory['planned_bytes'] / 2**30:.2f} GiB"
+            )
             yield Row(what, goal, ratio, text, 0.98 <= ratio <= 1.02)
 
 
 def goal_rows(raw):
     yield from rate_rows(raw)
-    yield from at_least_rows(raw, "fp8", "FP8/FP8 tokens/s over BF16/BF16", {"350m": 1.25, "1b": 1.45})
-    yield from at_least_rows(raw, "nvfp4", "NVFP4/FP8 tokens/s over FP8/FP8", dict.fromkeys(SIZES, 0.97))
+    yield from at_least_rows(
+        raw, "fp8", "FP8/FP8 tokens/s over BF16/BF16", {"350m": 1.25, "1b": 1.45}
+    )
+    yield from at_least_rows(
+        raw, "nvfp4", "NVFP4/FP8 tokens/s over FP8/FP8", dict.fromkeys(SIZES, 0.97)
+    )
     yield from cost_rows(raw, "m_plus_adam", "M+Adam than AdamW", {"60m": 2, "350m": 1, "1b": 1})
-    yield from cost_rows(raw, "sr", "AdamW with stochastic rounding than AdamW", dict.fromkeys(SIZES, 1))
-    yield from cost_rows(raw, "kahan", "AdamW with Kahan compensation than AdamW", dict.fromkeys(SIZES, 2))
+    yield from cost_rows(
+        raw, "sr", "AdamW with stochastic rounding than AdamW", dict.fromkeys(SIZES, 1)
+    )
+    yield from cost_rows(
+        raw, "kahan", "AdamW with Kahan compensation than AdamW", dict.fromkeys(SIZES, 2)
+    )
     yield from optimizer_rows(raw)
     yield from peer_rows(raw)
     yield from memory_rows(raw)
@@ -194,14 +235,20 @@ def machine_lines(raw):
     measured = raw.json("machine")
     lines = [f"* {key}: {value}" for key, value in raw.machine.items()]
     if not measured:
-        return lines + [f"* copy bandwidth and product rates: {NOT_MEASURED}"]
+        return [*lines, f"* copy bandwidth and product rates: {NOT_MEASURED}"]
     lines += [f"* device: {measured['device']}", f"* libraries: {measured['libraries']}"]
     lines += [f"* {key.replace('_', ' ')}: {value}" for key, value in measured["driver"].items()]
-    lines.append(f"* copy: {spread({k: measured['copy'][k] / 1e9 for k in ('median', 'min', 'max')}, '{:.4g}')} GB/s "
-                 f"= {measured['copy']['formula']}")
+    lines.append(
+        "* copy:"
+        f" {spread({k: measured['copy'][k] / 1e9 for k in ('median', 'min', 'max')}, '{:.4g}')}"
+        f" GB/s = {measured['copy']['formula']}"
+    )
     for name, rate in measured["products"].items():
-        lines.append(f"* {name} products: {spread({k: rate[k] / 1e12 for k in ('median', 'min', 'max')}, '{:.4g}')} "
-                     f"TFLOP/s = {rate['formula']}")
+        lines.append(
+            f"* {name} products:"
+            f" {spread({k: rate[k] / 1e12 for k in ('median', 'min', 'max')}, '{:.4g}')} TFLOP/s ="
+            f" {rate['formula']}"
+        )
     return lines
 
 
@@ -210,49 +257,96 @@ def step_rows(raw):
         for step in raw.json(f"steps_{size}") or []:
             outcome = step["outcome"]
             parts = ", ".join(f"{name} {ms:.2f}" for name, ms in step["parts_milliseconds"].items())
-            yield [size, f"{step['weights']}/{step['compute']} {step['rule']}", str(step["micro_batch_rows"]),
-                   spread(step["tokens_per_second"], "{:.0f}"), f"{step['milliseconds_per_step']:.2f}",
-                   f"{step['percent_of_bf16_rate']:.1f}", "yes" if outcome["replayed"] else "no",
-                   f"{outcome['first_loss']:.3f} to {outcome['last_loss']:.3f}"
-                   + ("" if outcome["loss_finite"] and not outcome["steps_without_update"] else ", **not finite**"), parts]
+            yield [
+                size,
+                f"{step['weights']}/{step['compute']} {step['rule']}",
+                str(step["micro_batch_rows"]),
+                spread(step["tokens_per_second"], "{:.0f}"),
+                f"{step['milliseconds_per_step']:.2f}",
+                f"{step['percent_of_bf16_rate']:.1f}",
+                "yes" if outcome["replayed"] else "no",
+                f"{outcome['first_loss']:.3f} to {outcome['last_loss']:.3f}"
+                + (
+                    ""
+                    if outcome["loss_finite"] and not outcome["steps_without_update"]
+                    else ", **not finite**"
+                ),
+                parts,
+            ]
 
 
 def markdown(raw, rows):
     lines = ["# The CUDA backend, measured", ""]
     if raw.dry:
-        lines += ["**A dry run on a CPU with tiny shapes: it shows that the report is made, and nothing about a GPU.**", ""]
-    lines += machine_lines(raw) + ["", "## Correctness", ""] + table(["what", "outcome"], correctness(raw))
+        lines += [
+            (
+                "**A dry run on a CPU with tiny shapes: it shows that the report is made, and"
+                " nothing about a GPU.**"
+            ),
+            "",
+        ]
+    lines += [
+        *machine_lines(raw),
+        "",
+        "## Correctness",
+        "",
+        *table(["what", "outcome"], correctness(raw)),
+    ]
     lines += ["", "## Goals", ""]
-    lines += table(["what", "goal", "measured: median (range)", ""],
-                   [[row.what, row.goal, row.text, row.verdict(raw.dry)] for row in rows])
+    lines += table(
+        ["what", "goal", "measured: median (range)", ""],
+        [[row.what, row.goal, row.text, row.verdict(raw.dry)] for row in rows],
+    )
     steps = list(step_rows(raw))
     lines += ["", "## Whole steps", ""]
     if steps:
-        formula = raw.json(next(f"steps_{size}" for size in SIZES if raw.json(f"steps_{size}")))[0]["formula"]
-        head = ["size", "weights/products, rule", "rows of a micro-batch", "tokens/s", "ms a step", "% of BF16 rate",
-                "replayed", "loss", "parts alone, ms"]
-        lines += [f"% = {formula}", ""] + table(head, steps)
+        formula = raw.json(next(f"steps_{size}" for size in SIZES if raw.json(f"steps_{size}")))[0][
+            "formula"
+        ]
+        head = [
+            "size",
+            "weights/products, rule",
+            "rows of a micro-batch",
+            "tokens/s",
+            "ms a step",
+            "% of BF16 rate",
+            "replayed",
+            "loss",
+            "parts alone, ms",
+        ]
+        lines += [f"% = {formula}", "", *table(head, steps)]
     else:
         lines.append(NOT_MEASURED)
     lines += ["", "## Commands", "", "```"]
     for name in raw.names():
         log = raw.log(name)
         if "command" in log:
-            lines.append(f"{log['command']}   # {name}, {log.get('date', '')}, {log.get('commit', '')[:12]}, "
-                         f"exit status {log.get('exit status', 'unknown')}")
-    return "\n".join(lines + ["```", ""])
+            lines.append(
+                f"{log['command']}   # {name}, {log.get('date', '')}, {log.get('commit', '')[:12]},"
+                f" exit status {log.get('exit status', 'unknown')}"
+            )
+    return "\n".join([*lines, "```", ""])
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, required=True, help="where raw/ lies and the reports go")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--output", type=Path, required=True, help="where raw/ lies and the reports go"
+    )
     args = parser.parse_args()
     raw = Raw(args.output / "raw")
     rows = list(goal_rows(raw))
     figures = {name: raw.json(name) for name in raw.names() if raw.json(name) is not None}
-    report = {"machine": raw.machine, "dry_run": raw.dry, "correctness": dict(correctness(raw)),
-              "goals": [row.as_json(raw.dry) for row in rows],
-              "runs": {name: raw.log(name) for name in raw.names()}, "figures": figures}
+    report = {
+        "machine": raw.machine,
+        "dry_run": raw.dry,
+        "correctness": dict(correctness(raw)),
+        "goals": [row.as_json(raw.dry) for row in rows],
+        "runs": {name: raw.log(name) for name in raw.names()},
+        "figures": figures,
+    }
     (args.output / "report.json").write_text(json.dumps(report, indent=2) + "\n")
     (args.output / "report.md").write_text(markdown(raw, rows))
     print(f"{args.output}/report.md, {args.output}/report.json")

@@ -1,13 +1,15 @@
-"""How cost grows: time and memory of the program against the size of the model, the step, the corpus, the machine.
+"""How cost grows: time and memory of the program against the size of the model, the step, the
+corpus, the machine.
 
-    scripts/bench.py growth --program build/cpu/mpretrain                # docs/benchmarks/growth.md with figures; resumable
-    scripts/bench.py growth --program build/cpu/mpretrain --only vocab   # one axis
-    scripts/bench.py growth --program build/cpu/mpretrain --quick        # few small points: does everything run?
+    scripts/bench.py growth                # docs/benchmarks/growth.md with figures; resumable
+    scripts/bench.py growth --only vocab   # one axis
+    scripts/bench.py growth --quick        # few small points: does everything run?
 
-The program itself is run, with configurations and made-up data in a temporary directory; times of steps are those of
-its metrics.jsonl. Every point of every round is kept in growth.json beside the page as soon as it is measured. Each
-axis is drawn on logarithmic scales beside what is expected: the operations of a step by the formula of the step lines,
-the figure of `mpretrain plan`, or a power.
+The program itself is run, with configurations and made-up data in a temporary directory; times of
+steps are those of its metrics.jsonl. Every point of every round is kept in growth.json beside the
+page as soon as it is measured. Each axis is drawn on logarithmic scales beside what is expected:
+the operations of a step by the formula of the step lines, the figure of `mpretrain plan`, or a
+power.
 """
 
 import argparse
@@ -22,9 +24,9 @@ import tempfile
 import typing
 
 from ..repository import ROOT
-from .disturbance import least_disturbed
 from ..runs.metrics import Run
 from . import child, machine, page
+from .disturbance import least_disturbed
 from .shapes import Shape, configuration, planned_bytes, write_configuration, write_tokens
 
 PAGE = ROOT / "docs" / "benchmarks" / "growth.md"
@@ -48,7 +50,8 @@ class Axis(typing.NamedTuple):
     x: typing.Callable = float  # of a point
 
 
-# --- running ------------------------------------------------------------------------------------------------
+# --- running
+# ------------------------------------------------------------------------------------------------
 
 
 class Place(typing.NamedTuple):
@@ -79,8 +82,11 @@ def train(place, shape, launcher=(), **sections):
     config = place.config(shape, place.tokens(shape), **sections)
     plan = json.loads(place.run("plan", "--config", config, "--json").output)
     finished = place.train(config, launcher)
-    return {"seconds": statistics.median(place.step_seconds()[FIRST:]), "peak MiB": finished.peak_bytes / MIB,
-            "plan MiB": planned_bytes(plan) / MIB}
+    return {
+        "seconds": statistics.median(place.step_seconds()[FIRST:]),
+        "peak MiB": finished.peak_bytes / MIB,
+        "plan MiB": planned_bytes(plan) / MIB,
+    }
 
 
 def on_ranks(place, ranks):
@@ -94,19 +100,30 @@ def with_shards(place, count):
     """As many tokens in ever more files; the model is small enough for the loader to show."""
     shape = Shape(64, 1, 1, 64, 256, 8, 128)
     for number in range(count):
-        write_tokens(place.scratch / "shards" / f"train_{number:06}.bin", max((1 << 20) // count, shape.length + 1),
-                     shape.vocab)
+        write_tokens(
+            place.scratch / "shards" / f"train_{number:06}.bin",
+            max((1 << 20) // count, shape.length + 1),
+            shape.vocab,
+        )
     finished = place.train(place.config(shape, place.scratch / "shards" / "train_*.bin", 60))
     seconds = place.step_seconds()
-    return {"seconds": statistics.median(seconds[FIRST:]), "start seconds": finished.seconds - sum(seconds),
-            "peak MiB": finished.peak_bytes / MIB}
+    return {
+        "seconds": statistics.median(seconds[FIRST:]),
+        "start seconds": finished.seconds - sum(seconds),
+        "peak MiB": finished.peak_bytes / MIB,
+    }
 
 
 def starting(place, hidden):
-    """What a run of one step takes besides the step, begun anew and resumed; both save the model once."""
+    """What a run of one step takes besides the step, begun anew and resumed; both save the model
+    once.
+    """
     shape = of_hidden(hidden)._replace(batch=1, length=64)
     tokens, found = place.tokens(shape, 4), {}
-    for steps, metric, more in ((1, "start seconds", ()), (2, "resume seconds", ("--resume", "latest"))):
+    for steps, metric, more in (
+        (1, "start seconds", ()),
+        (2, "resume seconds", ("--resume", "latest")),
+    ):
         finished = place.run("train", "--config", place.config(shape, tokens, steps), *more)
         found[metric] = finished.seconds - place.step_seconds()[-1]
     return {**found, "peak MiB": finished.peak_bytes / MIB}
@@ -117,10 +134,12 @@ def write_text(path, mebibytes):
     draw = random.Random(1)
     words = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(2, 9))) for _ in range(5000)]
     weights = [1 / (rank + 1) for rank in range(len(words))]
-    block = "".join(" ".join(draw.choices(words, weights, k=20)) + ".\n" for _ in range(10000)).encode()
+    block = "".join(
+        " ".join(draw.choices(words, weights, k=20)) + ".\n" for _ in range(10000)
+    ).encode()
     with open(path, "wb") as file:
         while file.tell() < mebibytes * MIB:
-            file.write(block[:mebibytes * MIB - file.tell()])
+            file.write(block[: mebibytes * MIB - file.tell()])
 
 
 def tokenizing(place, mebibytes):
@@ -128,11 +147,14 @@ def tokenizing(place, mebibytes):
     write_text(text, 1)
     place.run("tokenizer", "--input", text, "--vocab-size", "1000", "--output", tokenizer)
     write_text(text, mebibytes)
-    finished = place.run("tokenize", "--input", text, "--tokenizer", tokenizer, "--output", place.scratch / "tokens")
+    finished = place.run(
+        "tokenize", "--input", text, "--tokenizer", tokenizer, "--output", place.scratch / "tokens"
+    )
     return {"seconds": finished.seconds, "peak MiB": finished.peak_bytes / MIB}
 
 
-# --- axes ---------------------------------------------------------------------------------------------------
+# --- axes
+# -------------------------------------------------------------------------------------------------
 
 
 def of_hidden(hidden):
@@ -155,7 +177,7 @@ def operations(shape_of):
 
 
 def power(exponent):
-    return lambda point: float(point)**exponent
+    return lambda point: float(point) ** exponent
 
 
 def processors(limit):
@@ -163,37 +185,108 @@ def processors(limit):
 
 
 def training_axis(name, title, unit, shape_of, points, quick, **more):
-    return Axis(name, title, unit, points, quick, lambda place, point: train(place, shape_of(point)),
-                {"seconds": operations(shape_of), "peak MiB": "plan"}, **more)
+    return Axis(
+        name,
+        title,
+        unit,
+        points,
+        quick,
+        lambda place, point: train(place, shape_of(point)),
+        {"seconds": operations(shape_of), "peak MiB": "plan"},
+        **more,
+    )
 
 
 CORES = len(os.sched_getaffinity(0))
 AXES = [
-    training_axis("parameters", "Step against the size of the model", "parameters", of_hidden, (64, 128, 256, 512),
-                  (64, 128), x=lambda hidden: parameters(of_hidden(hidden))),
-    training_axis("length", "Step of 2048 tokens against the length of a row", "tokens of a row", of_length,
-                  (64, 128, 256, 512, 1024, 2048), (128, 512)),
-    training_axis("vocab", "Step against the vocabulary", "pieces", lambda v: BASE._replace(vocab=v),
-                  (1024, 4096, 16384, 65536), (1024, 4096)),
-    training_axis("batch", "Step against its rows", "rows of 256 tokens", lambda b: BASE._replace(batch=b),
-                  (1, 2, 4, 8, 16, 32), (1, 4)),
-    Axis("threads", "Step against threads", "threads", processors(CORES), processors(min(CORES, 2)),
-         lambda place, n: train(place, BASE, device={"threads": n}), {"seconds": power(-1), "peak MiB": "plan"}),
-    Axis("ranks", "Step against ranks of one thread, the same rows in all", "ranks", processors(CORES),
-         processors(min(CORES, 2)), on_ranks, {"seconds": power(-1)}),
-    Axis("corpus", "`mpretrain tokenize` against the text", "MiB of text", (1, 4, 16, 64), (1, 2), tokenizing,
-         {"seconds": power(1), "peak MiB": power(0)}),
-    Axis("shards", "A million tokens in ever more shards: step and start", "shards", (1, 10, 100, 1000), (1, 10),
-         with_shards, {"seconds": power(0), "start seconds": power(1)}),
-    Axis("start", "Start and resume against the size of the model, a save included", "parameters", (64, 128, 256, 512),
-         (64, 128), starting,
-         {"start seconds": lambda h: parameters(of_hidden(h)), "resume seconds": lambda h: parameters(of_hidden(h))},
-         x=lambda hidden: parameters(of_hidden(hidden))),
+    training_axis(
+        "parameters",
+        "Step against the size of the model",
+        "parameters",
+        of_hidden,
+        (64, 128, 256, 512),
+        (64, 128),
+        x=lambda hidden: parameters(of_hidden(hidden)),
+    ),
+    training_axis(
+        "length",
+        "Step of 2048 tokens against the length of a row",
+        "tokens of a row",
+        of_length,
+        (64, 128, 256, 512, 1024, 2048),
+        (128, 512),
+    ),
+    training_axis(
+        "vocab",
+        "Step against the vocabulary",
+        "pieces",
+        lambda v: BASE._replace(vocab=v),
+        (1024, 4096, 16384, 65536),
+        (1024, 4096),
+    ),
+    training_axis(
+        "batch",
+        "Step against its rows",
+        "rows of 256 tokens",
+        lambda b: BASE._replace(batch=b),
+        (1, 2, 4, 8, 16, 32),
+        (1, 4),
+    ),
+    Axis(
+        "threads",
+        "Step against threads",
+        "threads",
+        processors(CORES),
+        processors(min(CORES, 2)),
+        lambda place, n: train(place, BASE, device={"threads": n}),
+        {"seconds": power(-1), "peak MiB": "plan"},
+    ),
+    Axis(
+        "ranks",
+        "Step against ranks of one thread, the same rows in all",
+        "ranks",
+        processors(CORES),
+        processors(min(CORES, 2)),
+        on_ranks,
+        {"seconds": power(-1)},
+    ),
+    Axis(
+        "corpus",
+        "`mpretrain tokenize` against the text",
+        "MiB of text",
+        (1, 4, 16, 64),
+        (1, 2),
+        tokenizing,
+        {"seconds": power(1), "peak MiB": power(0)},
+    ),
+    Axis(
+        "shards",
+        "A million tokens in ever more shards: step and start",
+        "shards",
+        (1, 10, 100, 1000),
+        (1, 10),
+        with_shards,
+        {"seconds": power(0), "start seconds": power(1)},
+    ),
+    Axis(
+        "start",
+        "Start and resume against the size of the model, a save included",
+        "parameters",
+        (64, 128, 256, 512),
+        (64, 128),
+        starting,
+        {
+            "start seconds": lambda h: parameters(of_hidden(h)),
+            "resume seconds": lambda h: parameters(of_hidden(h)),
+        },
+        x=lambda hidden: parameters(of_hidden(hidden)),
+    ),
 ]
 BY_NAME = {axis.name: axis for axis in AXES}
 
 
-# --- results ------------------------------------------------------------------------------------------------
+# --- results
+# ------------------------------------------------------------------------------------------------
 
 
 class Ledger:
@@ -201,7 +294,11 @@ class Ledger:
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
-        self.content = json.loads(self.path.read_text(encoding="utf-8")) if self.path.exists() else {"axes": {}}
+        self.content = (
+            json.loads(self.path.read_text(encoding="utf-8"))
+            if self.path.exists()
+            else {"axes": {}}
+        )
 
     def rounds(self, axis, point):
         return self.content["axes"].get(axis, {}).get(str(point), [])
@@ -229,31 +326,46 @@ class Ledger:
 
 
 def slope(xs, ys):
-    """Of a straight line through the logarithms: y grows as x to this power. NaN where x does not vary."""
+    """Of a straight line through the logarithms: y grows as x to this power. NaN where x does not
+    vary.
+    """
     logs = [(math.log(x), math.log(y)) for x, y in zip(xs, ys) if x > 0 and y > 0]
     if len({x for x, _ in logs}) < 2:
         return math.nan
     mean_x, mean_y = (statistics.fmean(column) for column in zip(*logs))
-    return sum((x - mean_x) * (y - mean_y) for x, y in logs) / sum((x - mean_x)**2 for x, _ in logs)
+    return sum((x - mean_x) * (y - mean_y) for x, y in logs) / sum(
+        (x - mean_x) ** 2 for x, _ in logs
+    )
 
 
 def expected_points(axis, metric, points, ledger=None):
     """[(x, y)]; y in any unit but for plans, which are in that of the metric."""
     rule = axis.expected.get(metric)
     if rule == "plan":
-        return [(axis.x(p), statistics.median(ledger.values(axis.name, p, "plan MiB"))) for p in points]
+        return [
+            (axis.x(p), statistics.median(ledger.values(axis.name, p, "plan MiB"))) for p in points
+        ]
     return [(axis.x(p), rule(p)) for p in points] if rule else []
 
 
 def series(axis, metric, ledger):
     """([point...], [x...], [median...])"""
     points = [p for p in ledger.points(axis.name) if ledger.values(axis.name, p, metric)]
-    return points, [axis.x(p) for p in points], [statistics.median(ledger.values(axis.name, p, metric)) for p in points]
+    return (
+        points,
+        [axis.x(p) for p in points],
+        [statistics.median(ledger.values(axis.name, p, metric)) for p in points],
+    )
 
 
 def metrics_of(axis, ledger):
-    found = dict.fromkeys(key for p in ledger.points(axis.name) for r in ledger.rounds(axis.name, p)
-                          for key, value in r.items() if isinstance(value, float) and key not in ("load", "others", "plan MiB"))
+    found = dict.fromkeys(
+        key
+        for p in ledger.points(axis.name)
+        for r in ledger.rounds(axis.name, p)
+        for key, value in r.items()
+        if isinstance(value, float) and key not in ("load", "others", "plan MiB")
+    )
     return list(found)
 
 
@@ -267,11 +379,13 @@ def slope_cells(axis, metric, ledger):
     return ["–" if math.isnan(number) else f"{number:.2f}" for number in numbers]
 
 
-# --- page ---------------------------------------------------------------------------------------------------
+# --- page
+# -------------------------------------------------------------------------------------------------
 
 
 def draw(axis, ledger, directory):
     from ..plots.pyplot import plt
+
     metrics = metrics_of(axis, ledger)
     figure, places = plt.subplots(1, len(metrics), figsize=(4.2 * len(metrics), 3.4), squeeze=False)
     for place, metric in zip(places[0], metrics):
@@ -279,9 +393,16 @@ def draw(axis, ledger, directory):
         place.loglog(xs, ys, "o-", label="measured")
         wanted = expected_points(axis, metric, points, ledger)
         if wanted:
-            scale = 1 if axis.expected[metric] == "plan" else ys[-1] / wanted[-1][1]  # drawn through the last point
-            place.loglog(xs, [scale * y for _, y in wanted], "--", color="gray",
-                         label="plan" if scale == 1 else "expected slope")
+            scale = (
+                1 if axis.expected[metric] == "plan" else ys[-1] / wanted[-1][1]
+            )  # drawn through the last point
+            place.loglog(
+                xs,
+                [scale * y for _, y in wanted],
+                "--",
+                color="gray",
+                label="plan" if scale == 1 else "expected slope",
+            )
         place.set_xlabel(axis.unit)
         place.set_ylabel(LABELS.get(metric, metric))
         place.legend()
@@ -294,41 +415,75 @@ def draw(axis, ledger, directory):
 
 def axis_lines(axis, ledger, figures):
     metrics = metrics_of(axis, ledger)
-    rows = [[f"{axis.x(p):,.0f}", *(page.spread_cell(ledger.values(axis.name, p, m)) for m in metrics),
-             page.spread_cell(ledger.values(axis.name, p, "plan MiB"))] for p in ledger.points(axis.name)]
+    rows = [
+        [
+            f"{axis.x(p):,.0f}",
+            *(page.spread_cell(ledger.values(axis.name, p, m)) for m in metrics),
+            page.spread_cell(ledger.values(axis.name, p, "plan MiB")),
+        ]
+        for p in ledger.points(axis.name)
+    ]
     slopes = [[metric, *slope_cells(axis, metric, ledger)] for metric in metrics]
     of = [r for p in ledger.points(axis.name) for r in ledger.rounds(axis.name, p)]
     commits = ", ".join(dict.fromkeys(r["commit"] for r in of))
     return [
-        f"## {axis.title}", "", *page.table([axis.unit, *metrics, "`plan` MiB"], rows), "",
-        *page.table(["grows as x to the power of", "all points", "expected", "the last two", "expected"], slopes), "",
-        f"{of[0]['date']} to {of[-1]['date']}; disturbed: {page.disturbance(r.get('others', math.nan) for r in of)}; commit {commits}.", "",
-        f"![{axis.title}]({figures}/{axis.name}.svg)", ""]
+        f"## {axis.title}",
+        "",
+        *page.table([axis.unit, *metrics, "`plan` MiB"], rows),
+        "",
+        *page.table(
+            ["grows as x to the power of", "all points", "expected", "the last two", "expected"],
+            slopes,
+        ),
+        "",
+        (
+            f"{of[0]['date']} to {of[-1]['date']}; disturbed:"
+            f" {page.disturbance(r.get('others', math.nan) for r in of)}; commit {commits}."
+        ),
+        "",
+        f"![{axis.title}]({figures}/{axis.name}.svg)",
+        "",
+    ]
 
 
 def write_page(args, ledger, failures):
     figures = args.page.with_suffix("")
     lines = [
-        "# How cost grows", "",
-        "Medians of the rounds, with their range. What is expected of a step's time are its operations,",
-        "6 N + 6 L C T for a token; of memory, what `mpretrain plan` says. The rest of a step (optimizer, passes,",
-        "starting threads) makes small models grow more slowly.", "",
-        *(f"* {key}: {value}" for key, value in ledger.content.get("machine", {}).items()), ""]
+        "# How cost grows",
+        "",
+        (
+            "Medians of the rounds, with their range. What is expected of a step's time are its"
+            " operations,"
+        ),
+        (
+            "6 N + 6 L C T for a token; of memory, what `mpretrain plan` says. The rest of a step"
+            " (optimizer, passes,"
+        ),
+        "starting threads) makes small models grow more slowly.",
+        "",
+        *(f"* {key}: {value}" for key, value in ledger.content.get("machine", {}).items()),
+        "",
+    ]
     for axis in AXES:
         if ledger.points(axis.name):
             draw(axis, ledger, figures)
             lines += axis_lines(axis, ledger, figures.name)
         if axis.name in failures or not ledger.points(axis.name):
-            lines += [f"{axis.name}: missing: {page.cell(failures.get(axis.name, 'not measured'))}", ""]
+            lines += [
+                f"{axis.name}: missing: {page.cell(failures.get(axis.name, 'not measured'))}",
+                "",
+            ]
     args.page.parent.mkdir(parents=True, exist_ok=True)
     args.page.write_text("\n".join(lines).rstrip("\n") + "\n", encoding="utf-8")
 
 
 def undisturbed(axis, point, args):
     """What the point's least disturbed run gave, each in a directory of its own."""
+
     def once():
         with tempfile.TemporaryDirectory() as scratch:
             return axis.measure(Place(args.program.resolve(), pathlib.Path(scratch)), point)
+
     found, others = least_disturbed(once, 1 if args.quick else ATTEMPTS)
     return {**found, "others": others}
 
@@ -336,15 +491,26 @@ def undisturbed(axis, point, args):
 def measure_axis(axis, number, args, ledger):
     for point in axis.quick if args.quick else axis.points:
         ledger.measured(axis.name, point, number, lambda: undisturbed(axis, point, args))
-        print(f"round {number + 1} of {args.rounds}: {axis.name} {point}", file=sys.stderr, flush=True)
+        print(
+            f"round {number + 1} of {args.rounds}: {axis.name} {point}", file=sys.stderr, flush=True
+        )
 
 
 def arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build" / "cpu" / "mpretrain")
-    parser.add_argument("--page", type=pathlib.Path,
-                        help=f"default: {PAGE.relative_to(ROOT)}; with --quick build/growth_quick/growth.md")
-    parser.add_argument("--only", nargs="+", choices=BY_NAME, metavar="AXIS", help="of " + ", ".join(BY_NAME))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--program", type=pathlib.Path, default=ROOT / "build" / "cpu" / "mpretrain"
+    )
+    parser.add_argument(
+        "--page",
+        type=pathlib.Path,
+        help=f"default: {PAGE.relative_to(ROOT)}; with --quick build/growth_quick/growth.md",
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=BY_NAME, metavar="AXIS", help="of " + ", ".join(BY_NAME)
+    )
     parser.add_argument("--rounds", type=int, help="default: 3, with --quick 1")
     parser.add_argument("--quick", action="store_true", help="few small points")
     parser.add_argument("--again", action="store_true", help="forget what was measured")
@@ -366,7 +532,9 @@ def main(argv=None):
     if not args.no_measure:
         with tempfile.TemporaryDirectory() as scratch:
             ledger.content["machine"] = machine.describe(args.program.resolve().parent, scratch)
-        for number in range(args.rounds):  # a round goes through all axes, so that a bad hour hits all alike
+        for number in range(
+            args.rounds
+        ):  # a round goes through all axes, so that a bad hour hits all alike
             for axis in axes:
                 try:
                     measure_axis(axis, number, args, ledger)

@@ -1,4 +1,6 @@
-"""What the figures were measured on: processor, products, compiler, commit, load. No path and no name of the machine."""
+"""What the figures were measured on: processor, products, compiler, commit, load. No path and no
+name of the machine.
+"""
 
 import datetime
 import json
@@ -12,8 +14,21 @@ from ..repository import ROOT
 from . import child
 from .shapes import SHAPES, configuration, write_configuration
 
-VECTORS = ("avx2", "fma", "f16c", "avx512f", "avx512_bf16", "avx512_fp16", "avx_vnni", "avx512_vnni", "amx_bf16",
-           "amx_int8", "asimd", "sve", "bf16")
+VECTORS = (
+    "avx2",
+    "fma",
+    "f16c",
+    "avx512f",
+    "avx512_bf16",
+    "avx512_fp16",
+    "avx_vnni",
+    "avx512_vnni",
+    "amx_bf16",
+    "amx_int8",
+    "asimd",
+    "sve",
+    "bf16",
+)
 
 
 def processor_lines(path="/proc/cpuinfo"):
@@ -41,8 +56,9 @@ def commit():
     found = first_line(["git", "rev-parse", "--short", "HEAD"])
     if found == "unknown":  # no git, or a release without its history
         return found
-    changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", "src", "CMakeLists.txt"], cwd=ROOT,
-                             check=False).returncode
+    changed = subprocess.run(
+        ["git", "diff", "--quiet", "HEAD", "--", "src", "CMakeLists.txt"], cwd=ROOT, check=False
+    ).returncode
     return found + (" with changes" if changed else "")
 
 
@@ -79,13 +95,20 @@ def describe(build, scratch):
         products = f"unknown: {problem}"
     processor = info.get("model name", platform.processor() or platform.machine())
     return {
-        "processor": processor, "threads": len(os.sched_getaffinity(0)),
+        "processor": processor,
+        "threads": len(os.sched_getaffinity(0)),
         "vector instructions": " ".join(v for v in VECTORS if v in flags) or "none known",
-        "memory": f"{memory_bytes() / 2**30:.0f} GiB", "products": products, "compiler": version,
-        "compiler flags": options, "system": f"{platform.system()} {platform.release().split('-')[0]}"}
+        "memory": f"{memory_bytes() / 2**30:.0f} GiB",
+        "products": products,
+        "compiler": version,
+        "compiler flags": options,
+        "system": f"{platform.system()} {platform.release().split('-')[0]}",
+    }
 
 
 def moment():
     """Now, and how busy the machine is."""
-    return {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-            "load": round(os.getloadavg()[0], 2)}
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "load": round(os.getloadavg()[0], 2),
+    }

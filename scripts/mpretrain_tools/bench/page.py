@@ -4,8 +4,8 @@ import math
 import re
 import statistics
 
-from .disturbance import BUSY, is_disturbed
 from . import ratios
+from .disturbance import BUSY, is_disturbed
 from .goals import outcomes
 from .parts import PARTS
 from .spread import range_text
@@ -18,7 +18,9 @@ def cell(text):
 
 
 def public(value):
-    """Text, or a structure of it, without the directories of this machine; what failed programs say is full of them."""
+    """Text, or a structure of it, without the directories of this machine; what failed programs say
+    is full of them.
+    """
     if isinstance(value, dict):
         return {key: public(entry) for key, entry in value.items()}
     if isinstance(value, list):
@@ -27,8 +29,11 @@ def public(value):
 
 
 def table(head, rows):
-    return ["| " + " | ".join(map(cell, head)) + " |", "|" + "---|" * len(head),
-            *("| " + " | ".join(map(cell, row)) + " |" for row in rows)]
+    return [
+        "| " + " | ".join(map(cell, head)) + " |",
+        "|" + "---|" * len(head),
+        *("| " + " | ".join(map(cell, row)) + " |" for row in rows),
+    ]
 
 
 def digits(value):
@@ -47,15 +52,20 @@ def spread_cell(values):
     return middle if len(values) == 1 else f"{middle} ({digits(min(values))}–{digits(max(values))})"
 
 
-# --- the machine and the goals ------------------------------------------------------------------------------
+# --- the machine and the goals
+# ------------------------------------------------------------------------------
 
 
 def machine_lines(parts):
-    described = list({str(record["machine"]): record["machine"] for record in parts.values()}.values())
+    described = list(
+        {str(record["machine"]): record["machine"] for record in parts.values()}.values()
+    )
     lines = [f"* {key}: {value}" for key, value in described[0].items()]
     if len(described) > 1:
-        lines.append(f"* **Not all parts were measured on this machine or with this build**: {len(described)} kinds, "
-                     "see the JSON file.")
+        lines.append(
+            "* **Not all parts were measured on this machine or with this build**:"
+            f" {len(described)} kinds, see the JSON file."
+        )
     return lines
 
 
@@ -64,39 +74,74 @@ def when_table(parts, missing):
     for part in PARTS:
         record = parts.get(part.name)
         if not record:
-            rows.append([part.name, f"missing: {missing.get(part.name, 'not measured')}", "", "", ""])
+            rows.append(
+                [part.name, f"missing: {missing.get(part.name, 'not measured')}", "", "", ""]
+            )
             continue
         rounds = record["rounds"]
-        rows.append([
-            part.name, f"{rounds[0]['date']} to {rounds[-1]['date']}" if len(rounds) > 1 else rounds[0]["date"],
-            len(rounds), disturbance_cell(rounds), record["commit"]])
+        rows.append(
+            [
+                part.name,
+                (
+                    f"{rounds[0]['date']} to {rounds[-1]['date']}"
+                    if len(rounds) > 1
+                    else rounds[0]["date"]
+                ),
+                len(rounds),
+                disturbance_cell(rounds),
+                record["commit"],
+            ]
+        )
     return table(["part", "measured", "rounds", "disturbed", "commit"], rows)
 
 
 def disturbance_cell(rounds):
-    """How many of the benchmarks were measured while others used the processors, and how much of them."""
-    others = [benchmark["others"] for each in rounds for benchmark in each["benchmarks"] if "others" in benchmark]
+    """How many of the benchmarks were measured while others used the processors, and how much of
+    them.
+    """
+    others = [
+        benchmark["others"]
+        for each in rounds
+        for benchmark in each["benchmarks"]
+        if "others" in benchmark
+    ]
     return disturbance(others)
 
 
 def disturbance(others):
     others = [value for value in others if not math.isnan(value)]
     busy = [value for value in others if is_disturbed(value)]
-    return f"{len(busy)} of {len(others)}" + (f", up to {max(busy):.2f} cores" if busy else "") if others else "not known"
+    return (
+        f"{len(busy)} of {len(others)}" + (f", up to {max(busy):.2f} cores" if busy else "")
+        if others
+        else "not known"
+    )
 
 
 def goal_table(of_parts):
-    rows = [[outcome.goal.text, outcome.name, spread_cell(outcome.values), outcome.wanted,
-             {True: "yes", False: "**no**", None: "**missing**"}[outcome.reached]] for outcome in outcomes(of_parts)]
+    rows = [
+        [
+            outcome.goal.text,
+            outcome.name,
+            spread_cell(outcome.values),
+            outcome.wanted,
+            {True: "yes", False: "**no**", None: "**missing**"}[outcome.reached],
+        ]
+        for outcome in outcomes(of_parts)
+    ]
     return table(["goal", "ratio", "median (range)", "wanted", "reached"], rows)
 
 
 def goal_summary(of_parts):
     found = [outcome.reached for outcome in outcomes(of_parts)]
-    return f"{found.count(True)} reached, {found.count(False)} not reached, {found.count(None)} not measured."
+    return (
+        f"{found.count(True)} reached, {found.count(False)} not reached, {found.count(None)} not"
+        " measured."
+    )
 
 
-# --- parts --------------------------------------------------------------------------------------------------
+# --- parts
+# --------------------------------------------------------------------------------------------------
 
 
 def gathered(record):
@@ -114,19 +159,30 @@ def counter_tables(record):
     """One table for all benchmarks with the same counters; failures after them."""
     groups, failures = {}, []
     for name, counters in gathered(record).items():
-        failures += [f"* {name}: failed: {cell(text)}" for text in dict.fromkeys(counters.get("failed", []))]
+        failures += [
+            f"* {name}: failed: {cell(text)}" for text in dict.fromkeys(counters.get("failed", []))
+        ]
         numbers = {key: values for key, values in counters.items() if key != "failed"}
         if numbers:
             groups.setdefault(tuple(numbers), []).append((name, numbers))
     lines = []
     for keys, entries in groups.items():
-        lines += [*table(["benchmark", *keys], [[name, *(spread_cell(c[k]) for k in keys)] for name, c in entries]), ""]
+        lines += [
+            *table(
+                ["benchmark", *keys],
+                [[name, *(spread_cell(c[k]) for k in keys)] for name, c in entries],
+            ),
+            "",
+        ]
     return lines + failures
 
 
 def peer_lines(record):
     """A row for each program and shape."""
-    found, labels = gathered(record), {b["name"]: b["label"] for each in record["rounds"] for b in each["benchmarks"]}
+    found, labels = (
+        gathered(record),
+        {b["name"]: b["label"] for each in record["rounds"] for b in each["benchmarks"]},
+    )
     rows, notes = [], []
     for name, counters in found.items():
         shape, key = name.split("/", 1)
@@ -134,20 +190,36 @@ def peer_lines(record):
             notes.append(f"* Missing: {counters['failed'][0]}")
             continue
         notes += [
-            f"* {shape}, {labels[name]}: failed: {cell(text)}" for text in dict.fromkeys(counters.get("failed", []))]
+            f"* {shape}, {labels[name]}: failed: {cell(text)}"
+            for text in dict.fromkeys(counters.get("failed", []))
+        ]
         speed = own_ratio(record, shape, key)
-        rows.append([
-            shape, labels[name],
-            spread_cell(counters.get("tokens/s", [])), speed,
-            spread_cell(counters.get("peak MiB", [])),
-            spread_cell(counters.get("plan MiB", []))])
-    return [*table(["shape", "program", "tokens/s", "ours FP32 over it", "peak MiB", "`plan` MiB"], rows), "", *notes]
+        rows.append(
+            [
+                shape,
+                labels[name],
+                spread_cell(counters.get("tokens/s", [])),
+                speed,
+                spread_cell(counters.get("peak MiB", [])),
+                spread_cell(counters.get("plan MiB", [])),
+            ]
+        )
+    return [
+        *table(
+            ["shape", "program", "tokens/s", "ours FP32 over it", "peak MiB", "`plan` MiB"], rows
+        ),
+        "",
+        *notes,
+    ]
 
 
 def own_ratio(record, shape, key):
     """Ours over it, of the rounds that have both."""
     by_name = [{b["name"]: b["counters"] for b in each["benchmarks"]} for each in record["rounds"]]
-    pairs = [[of.get(f"{shape}/{one}", {}).get("tokens/s") for one in ("ours_fp32", key)] for of in by_name]
+    pairs = [
+        [of.get(f"{shape}/{one}", {}).get("tokens/s") for one in ("ours_fp32", key)]
+        for of in by_name
+    ]
     values = [ours / theirs for ours, theirs in pairs if ours and theirs]
     return range_text(values) if values else "–"
 
@@ -156,7 +228,14 @@ def profile_lines(record):
     """Of the last round: tables are not averaged."""
     lines = []
     for benchmark in record["rounds"][-1]["benchmarks"]:
-        lines += [f"Shape {benchmark['name'].split('/')[0]}, one run:", "", "```", benchmark.get("text", ""), "```", ""]
+        lines += [
+            f"Shape {benchmark['name'].split('/')[0]}, one run:",
+            "",
+            "```",
+            benchmark.get("text", ""),
+            "```",
+            "",
+        ]
     return lines
 
 
@@ -175,11 +254,34 @@ def report(parts, missing, quick=False):
     if not parts:
         return "\n".join([BEGIN, "Nothing was measured.", END]) + "\n"
     of_parts = ratios.of_parts(parts)
-    short = "**Short form: one round, few repetitions. It shows that everything runs, and nothing else.**"
+    short = (
+        "**Short form: one round, few repetitions. It shows that everything runs, and nothing"
+        " else.**"
+    )
     lines = [
-        BEGIN, "", *([short, ""] if quick else []), *machine_lines(parts), "", *when_table(parts, missing), "",
-        "Each figure is the median of the rounds, with their range. A ratio is taken in each round. Disturbed: measured",
-        f"while others, other guests of the host included, used more than {BUSY} cores, at every attempt.", "", "## Goals", "", goal_summary(of_parts), "", *goal_table(of_parts), ""]
+        BEGIN,
+        "",
+        *([short, ""] if quick else []),
+        *machine_lines(parts),
+        "",
+        *when_table(parts, missing),
+        "",
+        (
+            "Each figure is the median of the rounds, with their range. A ratio is taken in each"
+            " round. Disturbed: measured"
+        ),
+        (
+            f"while others, other guests of the host included, used more than {BUSY} cores, at"
+            " every attempt."
+        ),
+        "",
+        "## Goals",
+        "",
+        goal_summary(of_parts),
+        "",
+        *goal_table(of_parts),
+        "",
+    ]
     for part in PARTS:
         lines += part_lines(part, parts.get(part.name), missing.get(part.name))
     return "\n".join([*lines, END]) + "\n"
@@ -188,5 +290,5 @@ def report(parts, missing, quick=False):
 def placed(page, text):
     """The page with the report between its marks; at its end where there are none."""
     if BEGIN in page and END in page:
-        return page[:page.index(BEGIN)] + text.rstrip("\n") + page[page.index(END) + len(END):]
+        return page[: page.index(BEGIN)] + text.rstrip("\n") + page[page.index(END) + len(END) :]
     return (page.rstrip("\n") + "\n\n" if page.strip() else "# The CPU, measured\n\n") + text

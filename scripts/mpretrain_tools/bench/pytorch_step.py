@@ -1,11 +1,13 @@
-"""One LLaMA training step after another in PyTorch on the CPU, FP32; prints the median tokens per second.
+"""One LLaMA training step after another in PyTorch on the CPU, FP32; prints the median tokens per
+second.
 
-The peer of bench/step_bench.cpp: RMSNorm, RoPE, SwiGLU, causal attention, untied head, mean cross entropy, AdamW.
-One source for PyTorch 1.13 and 2.x, each by its best means: where they exist, scaled_dot_product_attention, the fused
-RMSNorm and the fused AdamW. competitors.py runs it with the settings that suit it best (see there).
+The peer of bench/step_bench.cpp: RMSNorm, RoPE, SwiGLU, causal attention, untied head, mean cross
+entropy, AdamW. One source for PyTorch 1.13 and 2.x, each by its best means: where they exist,
+scaled_dot_product_attention, the fused RMSNorm and the fused AdamW. competitors.py runs it with the
+settings that suit it best (see there).
 """
+
 import argparse
-import pathlib
 import statistics
 import time
 
@@ -50,7 +52,11 @@ class Block(nn.Module):
 
     def forward(self, x, rope, mask):
         batch, length, hidden = x.shape
-        q, k, v = self.qkv(self.attn_norm(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(self.attn_norm(x))
+            .view(batch, length, 3, self.heads, -1)
+            .permute(2, 0, 3, 1, 4)
+        )
         out = self.attend(rotate(q, *rope), rotate(k, *rope), v, mask)
         x = x + self.o(out.transpose(1, 2).reshape(batch, length, hidden))
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, dim=-1)
@@ -65,7 +71,9 @@ class Llama(nn.Module):
         self.norm = RMSNorm(hidden)
         self.head = nn.Linear(hidden, vocab, bias=False)
         dim = hidden // heads
-        angles = torch.outer(torch.arange(length).float(), 10000.0 ** (-torch.arange(0, dim, 2).float() / dim))
+        angles = torch.outer(
+            torch.arange(length).float(), 10000.0 ** (-torch.arange(0, dim, 2).float() / dim)
+        )
         self.rope = (angles.cos(), angles.sin())
         self.mask = torch.full((length, length), float("-inf")).triu(1)
         for parameter in self.parameters():
@@ -94,12 +102,16 @@ def main():
     parser.add_argument("--shape", choices=SHAPES, default="A")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--compile", action="store_true", help="the model and its loss by torch.compile")
+    parser.add_argument(
+        "--compile", action="store_true", help="the model and its loss by torch.compile"
+    )
     args = parser.parse_args()
     shape = SHAPES[args.shape]
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
-    model = Llama(shape.hidden, shape.layers, shape.heads, shape.intermediate, shape.vocab, shape.length)
+    model = Llama(
+        shape.hidden, shape.layers, shape.heads, shape.intermediate, shape.vocab, shape.length
+    )
     optimizer = adamw(list(model.parameters()))
     tokens, targets = torch.randint(0, shape.vocab, (2, shape.batch, shape.length))
 

@@ -1,16 +1,19 @@
 """Measures everything on the CPU and writes docs/benchmarks/cpu.md and cpu.json beside it.
 
     scripts/bench.py report --python2 ~/torch2/bin/python   # hours; goes on where it was stopped
-    scripts/bench.py report --only step ops                 # these parts alone, and the page of what is there
-    scripts/bench.py report --quick                         # minutes: does everything run?
-    scripts/bench.py report --check                         # measures, compares with bench/ratios.json, exits 1 if worse
-    scripts/bench.py report --store                         # keeps the ratios of what was measured as bench/ratios.json; with
-                                                    # --only those of these parts beside the others
+    scripts/bench.py report --only step ops   # these parts alone, and the page of what is there
+    scripts/bench.py report --quick           # minutes: does everything run?
+    scripts/bench.py report --check           # measures, compares with bench/ratios.json, exits 1
+                                              # if worse
+    scripts/bench.py report --store           # keeps the ratios of what was measured as
+                                              # bench/ratios.json; with --only those of these parts
+                                              # beside the others
 
-Each part lies in a file of the output directory, with its date, load and commit, so that the page can be put together
-of parts measured at different times. A part that is complete is not measured again unless --again is given. The
-benchmarks have to be built: cmake --build --preset cpu. What is not there is listed as missing. data_bench takes the
-text and tokenizer that MPT_BENCH_TEXT and MPT_BENCH_TOKENIZER name.
+Each part lies in a file of the output directory, with its date, load and commit, so that the page
+can be put together of parts measured at different times. A part that is complete is not measured
+again unless --again is given. The benchmarks have to be built: cmake --build --preset cpu. What is
+not there is listed as missing. data_bench takes the text and tokenizer that MPT_BENCH_TEXT and
+MPT_BENCH_TOKENIZER name.
 """
 
 import argparse
@@ -33,45 +36,84 @@ def say(text):
 
 
 def arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "cpu",
-                        help="where mpretrain and bench/ were built")
-    parser.add_argument("--output", type=pathlib.Path,
-                        help="of the parts' files (default: build/bench_report, with --quick bench_quick)")
-    parser.add_argument("--page", type=pathlib.Path,
-                        help=f"default: {PAGE.relative_to(ROOT)}; with --quick, in the output directory")
-    parser.add_argument("--only", nargs="+", choices=BY_NAME, metavar="PART", help="of " + ", ".join(BY_NAME))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--build",
+        type=pathlib.Path,
+        default=ROOT / "build" / "cpu",
+        help="where mpretrain and bench/ were built",
+    )
+    parser.add_argument(
+        "--output",
+        type=pathlib.Path,
+        help="of the parts' files (default: build/bench_report, with --quick bench_quick)",
+    )
+    parser.add_argument(
+        "--page",
+        type=pathlib.Path,
+        help=f"default: {PAGE.relative_to(ROOT)}; with --quick, in the output directory",
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=BY_NAME, metavar="PART", help="of " + ", ".join(BY_NAME)
+    )
     parser.add_argument("--again", action="store_true", help="measure what has been measured, too")
     parser.add_argument("--no-measure", action="store_true", help="only put together what there is")
     parser.add_argument("--quick", action="store_true", help="one round of a short form")
     parser.add_argument("--rounds", type=int, help="default: 3")
-    parser.add_argument("--attempts", type=int,
-                        help="of a benchmark in a round while others use the processors; default: 6, with --quick 1")
-    parser.add_argument("--shapes", help="of the peers and profiles; default: ABCDE, with --quick A")
+    parser.add_argument(
+        "--attempts",
+        type=int,
+        help=(
+            "of a benchmark in a round while others use the processors; default: 6, with --quick 1"
+        ),
+    )
+    parser.add_argument(
+        "--shapes", help="of the peers and profiles; default: ABCDE, with --quick A"
+    )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--python", default="/usr/bin/python3", help="an interpreter with the distribution's torch")
+    parser.add_argument(
+        "--python", default="/usr/bin/python3", help="an interpreter with the distribution's torch"
+    )
     parser.add_argument("--python2", help="an interpreter with PyTorch 2.x")
     parser.add_argument("--llmc", help="a checkout of llm.c")
     parser.add_argument("--ratios", type=pathlib.Path, default=RATIOS)
-    parser.add_argument("--check", action="store_true",
-                        help="compare with the stored ratios instead of writing the page")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="compare with the stored ratios instead of writing the page",
+    )
     parser.add_argument("--store", action="store_true", help="write the ratios as the stored ones")
     args = parser.parse_args(argv)
-    args.output = args.output or args.build.parent / ("bench_quick" if args.quick else "bench_report")
+    args.output = args.output or args.build.parent / (
+        "bench_quick" if args.quick else "bench_report"
+    )
     args.page = args.page or (args.output / "cpu.md" if args.quick else PAGE)
     args.shapes = args.shapes or ("A" if args.quick else "ABCDE")
     args.rounds = args.rounds or (1 if args.quick else 3)
     args.attempts = args.attempts or (1 if args.quick else 6)
     if min(args.rounds, args.attempts) < 1 or not set(args.shapes) <= set("ABCDE"):
-        parser.error(f"--rounds {args.rounds} --attempts {args.attempts} --shapes {args.shapes}: expected at least 1 round "
-                     "and attempt, and shapes of ABCDE")
+        parser.error(
+            f"--rounds {args.rounds} --attempts {args.attempts} --shapes {args.shapes}: expected at"
+            " least 1 round and attempt, and shapes of ABCDE"
+        )
     return args
 
 
 def measure(store, args):
     """What could not be measured, and why."""
-    options = Options(args.build, args.rounds, args.quick, args.shapes, args.python, args.python2, args.llmc,
-                      args.threads, args.attempts)
+    options = Options(
+        args.build,
+        args.rounds,
+        args.quick,
+        args.shapes,
+        args.python,
+        args.python2,
+        args.llmc,
+        args.threads,
+        args.attempts,
+    )
     with tempfile.TemporaryDirectory() as scratch:
         described = machine.describe(args.build, scratch)
     missing, commit = {}, machine.commit()
@@ -87,9 +129,13 @@ def measure(store, args):
 def write_page(args, parts, missing):
     args.page.parent.mkdir(parents=True, exist_ok=True)
     before = args.page.read_text(encoding="utf-8") if args.page.exists() else ""
-    args.page.write_text(page.placed(before, page.public(page.report(parts, missing, args.quick))), encoding="utf-8")
+    args.page.write_text(
+        page.placed(before, page.public(page.report(parts, missing, args.quick))), encoding="utf-8"
+    )
     content = {"parts": parts, "missing": missing, "ratios": ratios.of_parts(parts)}
-    args.page.with_suffix(".json").write_text(json.dumps(page.public(content), indent=1) + "\n", encoding="utf-8")
+    args.page.with_suffix(".json").write_text(
+        json.dumps(page.public(content), indent=1) + "\n", encoding="utf-8"
+    )
     say(f"written: {args.page} and {args.page.with_suffix('.json').name}")
 
 
@@ -103,7 +149,9 @@ def keep_ratios(args, parts):
 
 
 def check(args, parts):
-    """The exit status: 1 if a ratio is worse than its tolerance allows, or if nothing or not all could be compared."""
+    """The exit status: 1 if a ratio is worse than its tolerance allows, or if nothing or not all
+    could be compared.
+    """
     stored = ratios.read_store(args.ratios)
     verdicts, absent = ratios.compare(stored, ratios.of_parts(parts))
     worse = [verdict for verdict in verdicts if verdict.worse]
@@ -121,7 +169,11 @@ def main(argv=None):
     store = Store(args.output)
     missing = {} if args.no_measure else measure(store, args)
     parts = store.all()
-    chosen = {name: record for name, record in parts.items() if name in args.only} if args.only else parts
+    chosen = (
+        {name: record for name, record in parts.items() if name in args.only}
+        if args.only
+        else parts
+    )
     try:
         if args.store:
             keep_ratios(args, chosen)

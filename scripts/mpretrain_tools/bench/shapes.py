@@ -1,4 +1,6 @@
-"""The models that are measured, as in bench/step_bench.cpp, and configurations of the program for them."""
+"""The models that are measured, as in bench/step_bench.cpp, and configurations of the program for
+them.
+"""
 
 import json
 import pathlib
@@ -32,23 +34,38 @@ class Shape(typing.NamedTuple):
         return 6 * products + 6 * self.layers * self.hidden * self.length
 
 
-SHAPES = {"A": Shape(256, 4, 4, 688, 4096, 16, 256),
-          "B": Shape(256, 4, 4, 688, 4096, 4, 1024),
-          "C": Shape(256, 4, 4, 688, 32000, 16, 256),
-          "D": Shape(256, 4, 4, 688, 32000, 4, 1024),
-          "E": Shape(512, 8, 8, 1376, 32000, 1, 1024)}
+SHAPES = {
+    "A": Shape(256, 4, 4, 688, 4096, 16, 256),
+    "B": Shape(256, 4, 4, 688, 4096, 4, 1024),
+    "C": Shape(256, 4, 4, 688, 32000, 16, 256),
+    "D": Shape(256, 4, 4, 688, 32000, 4, 1024),
+    "E": Shape(512, 8, 8, 1376, 32000, 1, 1024),
+}
 
 
-def configuration(shape, name, tokens, output_dir, steps, base=("fp32.json", "adamw.json"), **sections):
+def configuration(
+    shape, name, tokens, output_dir, steps, base=("fp32.json", "adamw.json"), **sections
+):
     """Of a run that trains and does nothing else; `sections` are merged into it."""
     config = {
-        "include": [str(BASE / piece) for piece in base], "name": name, "output_dir": str(output_dir),
-        "model": {"hidden_size": shape.hidden, "intermediate_size": shape.intermediate, "vocab_size": shape.vocab,
-                  "num_hidden_layers": shape.layers, "num_attention_heads": shape.heads},
+        "include": [str(BASE / piece) for piece in base],
+        "name": name,
+        "output_dir": str(output_dir),
+        "model": {
+            "hidden_size": shape.hidden,
+            "intermediate_size": shape.intermediate,
+            "vocab_size": shape.vocab,
+            "num_hidden_layers": shape.layers,
+            "num_attention_heads": shape.heads,
+        },
         "data": {"train": [str(tokens)], "validation": [], "tokenizer": ""},
         "batch": {"seq_len": shape.length, "tokens_per_step": shape.tokens},
-        "train": {"steps": steps}, "eval": {"every_steps": 0}, "checkpoint": {"every_steps": 0},
-        "optimizer": {"lr_additive": 1e-3}, "device": {"type": "cpu"}}
+        "train": {"steps": steps},
+        "eval": {"every_steps": 0},
+        "checkpoint": {"every_steps": 0},
+        "optimizer": {"lr_additive": 1e-3},
+        "device": {"type": "cpu"},
+    }
     for section, keys in sections.items():
         config[section] = {**config.get(section, {}), **keys}
     return config
@@ -62,7 +79,9 @@ def write_configuration(path, config):
 
 
 def write_tokens(path, count, vocab):
-    """A shard of `count` tokens below `vocab` in llm.c's format (docs/formats.md), the same again after 2^16."""
+    """A shard of `count` tokens below `vocab` in llm.c's format (docs/formats.md), the same again
+    after 2^16.
+    """
     period = min(count, 1 << 16)
     words = [(i * 40503 + (i >> 7)) % min(vocab, 1 << 16) for i in range(period)]
     block = struct.pack(f"<{period}H", *words)
@@ -71,7 +90,7 @@ def write_tokens(path, count, vocab):
     with open(path, "wb") as file:
         file.write(struct.pack("<256i", 20240520, 1, count, *[0] * 253))
         for begin in range(0, count, period):
-            file.write(block[:2 * min(period, count - begin)])
+            file.write(block[: 2 * min(period, count - begin)])
     return path
 
 

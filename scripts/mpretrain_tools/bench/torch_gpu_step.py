@@ -1,12 +1,16 @@
-"""Whole training steps of a BF16 LLaMA in PyTorch on random tokens; prints JSON with tokens per second.
+"""Whole training steps of a BF16 LLaMA in PyTorch on random tokens; prints JSON with tokens per
+second.
 
-  scripts/bench.py torch_gpu_step --size 350m --tokens-per-step 131072 --seq-len 1024 --micro-batch-rows 32
+  scripts/bench.py torch_gpu_step --size 350m --tokens-per-step 131072 --seq-len 1024 \\
+                                  --micro-batch-rows 32
 
-The peer of `gpu_report step`: weights, gradients and AdamW's moments in BF16, torch.compile over model and loss, fused
-scaled dot product attention, fused AdamW, clipping of the gradient norm; same shapes, tokens of a step and micro-batches.
-The MLP's width is rounded up to a multiple of 16, as the other side stores it: it would be slower as it is. The device is
-waited for once in a block of steps. Where memory does not suffice, micro-batches are halved, and the result says so.
+The peer of `gpu_report step`: weights, gradients and AdamW's moments in BF16, torch.compile over
+model and loss, fused scaled dot product attention, fused AdamW, clipping of the gradient norm; same
+shapes, tokens of a step and micro-batches. The MLP's width is rounded up to a multiple of 16, as
+the other side stores it: it would be slower as it is. The device is waited for once in a block of
+steps. Where memory does not suffice, micro-batches are halved, and the result says so.
 """
+
 import argparse
 import json
 import statistics
@@ -33,7 +37,9 @@ class RMSNorm(nn.Module):
 
     def forward(self, x):
         wide = x.float()
-        return self.weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+        return self.weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6)).to(
+            x.dtype
+        )
 
 
 def rotate(x, cosine, sine):
@@ -46,7 +52,12 @@ def attend(q, k, v):
         return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
     length = q.shape[-2]  # before torch 2.0
     mask = torch.full((length, length), float("-inf"), device=q.device).triu(1)
-    return torch.softmax((q @ k.transpose(-1, -2)).float() * q.shape[-1] ** -0.5 + mask, dim=-1).to(v.dtype) @ v
+    return (
+        torch.softmax((q @ k.transpose(-1, -2)).float() * q.shape[-1] ** -0.5 + mask, dim=-1).to(
+            v.dtype
+        )
+        @ v
+    )
 
 
 class Block(nn.Module):
@@ -61,7 +72,11 @@ class Block(nn.Module):
 
     def forward(self, x, cosine, sine):
         batch, length, hidden = x.shape
-        q, k, v = self.qkv(self.attn_norm(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(self.attn_norm(x))
+            .view(batch, length, 3, self.heads, -1)
+            .permute(2, 0, 3, 1, 4)
+        )
         out = attend(rotate(q, cosine, sine), rotate(k, cosine, sine), v)
         x = x + self.o(out.transpose(1, 2).reshape(batch, length, hidden))
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, dim=-1)
@@ -78,7 +93,9 @@ class LlamaLoss(nn.Module):
         self.norm = RMSNorm(hidden)
         self.head = nn.Linear(hidden, vocab, bias=False)
         dim = hidden // heads
-        angles = torch.outer(torch.arange(length).float(), 10000.0 ** (-torch.arange(0, dim, 2).float() / dim))
+        angles = torch.outer(
+            torch.arange(length).float(), 10000.0 ** (-torch.arange(0, dim, 2).float() / dim)
+        )
         self.register_buffer("cosine", angles.cos(), persistent=False)
         self.register_buffer("sine", angles.sin(), persistent=False)
         for parameter in self.parameters():
@@ -97,14 +114,18 @@ class Training:
     def __init__(self, args, rows):
         hidden, layers, heads, intermediate, vocab = SIZES[args.size]
         self.rows, self.device = rows, torch.device(args.device)
-        self.model = LlamaLoss(hidden, layers, heads, (intermediate + 15) // 16 * 16, vocab, args.seq_len)
+        self.model = LlamaLoss(
+            hidden, layers, heads, (intermediate + 15) // 16 * 16, vocab, args.seq_len
+        )
         self.model.to(self.device)
         for parameter in self.model.parameters():  # the rotation's tables stay FP32
             parameter.data = parameter.data.to(torch.bfloat16)
         self.loss, self.compiled = self.compile(args)
         self.optimizer, self.fused = self.adamw()
         rows_of_step = args.tokens_per_step // args.seq_len
-        self.tokens, self.targets = torch.randint(0, vocab, (2, rows_of_step, args.seq_len), device=self.device)
+        self.tokens, self.targets = torch.randint(
+            0, vocab, (2, rows_of_step, args.seq_len), device=self.device
+        )
 
     def compile(self, args):
         if args.no_compile:
@@ -114,7 +135,7 @@ class Training:
         return torch.compile(self.model, mode=args.compile_mode), f"yes, mode {args.compile_mode}"
 
     def adamw(self):
-        options = dict(lr=1e-4, betas=(0.9, 0.98), weight_decay=0.1)
+        options = {"lr": 1e-4, "betas": (0.9, 0.98), "weight_decay": 0.1}
         try:
             return torch.optim.AdamW(self.model.parameters(), fused=True, **options), "yes"
         except (RuntimeError, TypeError) as failure:
@@ -170,7 +191,9 @@ def measure(args):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--size", choices=SIZES, default="60m")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--tokens-per-step", type=int, default=131072)
@@ -186,20 +209,29 @@ def main():
     torch.set_float32_matmul_precision("high")
     training, (rates, first_loss, last_loss) = measure(args)
     cuda = training.device.type == "cuda"
-    print(json.dumps({
-        "peer": f"PyTorch {torch.__version__}",
-        "device": torch.cuda.get_device_name() if cuda else "CPU",
-        "size": args.size,
-        "torch_compile": training.compiled,
-        "fused_attention": hasattr(functional, "scaled_dot_product_attention"),
-        "fused_adamw": training.fused,
-        "tokens_per_step": args.tokens_per_step,
-        "seq_len": args.seq_len,
-        "micro_batch_rows": training.rows,
-        "micro_batch_rows_asked": args.micro_batch_rows,
-        "tokens_per_second": {"median": statistics.median(rates), "min": min(rates), "max": max(rates),
-                              "samples": rates},
-        "peak_memory_bytes": torch.cuda.max_memory_allocated() if cuda else None,
-        "first_loss": first_loss,
-        "last_loss": last_loss,
-    }, indent=2))
+    print(
+        json.dumps(
+            {
+                "peer": f"PyTorch {torch.__version__}",
+                "device": torch.cuda.get_device_name() if cuda else "CPU",
+                "size": args.size,
+                "torch_compile": training.compiled,
+                "fused_attention": hasattr(functional, "scaled_dot_product_attention"),
+                "fused_adamw": training.fused,
+                "tokens_per_step": args.tokens_per_step,
+                "seq_len": args.seq_len,
+                "micro_batch_rows": training.rows,
+                "micro_batch_rows_asked": args.micro_batch_rows,
+                "tokens_per_second": {
+                    "median": statistics.median(rates),
+                    "min": min(rates),
+                    "max": max(rates),
+                    "samples": rates,
+                },
+                "peak_memory_bytes": torch.cuda.max_memory_allocated() if cuda else None,
+                "first_loss": first_loss,
+                "last_loss": last_loss,
+            },
+            indent=2,
+        )
+    )

@@ -1,4 +1,6 @@
-"""Where the published files of C4 come from: a directory, or a server that is read on where a connection broke."""
+"""Where the published files of C4 come from: a directory, or a server that is read on where a
+connection broke.
+"""
 
 import errno
 import http.client
@@ -62,14 +64,18 @@ class DirectorySource:
     def __init__(self, directory):
         self.directory = pathlib.Path(directory)
         if not self.directory.is_dir():
-            raise SourceError(f"--source {directory}: no such directory, and not an http:// or https:// URL")
+            raise SourceError(
+                f"--source {directory}: no such directory, and not an http:// or https:// URL"
+            )
 
     def path(self, name):
         tried = [self.directory / folder / name for folder in FOLDERS]
         for path in tried:
             if path.is_file():
                 return path
-        raise SourceError(f"{tried[0]}: no such file; tried {', '.join(str(path) for path in tried)}")
+        raise SourceError(
+            f"{tried[0]}: no such file; tried {', '.join(str(path) for path in tried)}"
+        )
 
     def size(self, name):
         return self.path(name).stat().st_size
@@ -129,11 +135,19 @@ def worth_another_try(failure):
 
 
 class HttpSource:
-    """Files of a server, downloaded into a directory; a broken download goes on if the server knows how."""
+    """Files of a server, downloaded into a directory; a broken download goes on if the server knows
+    how.
+    """
 
     transient = True
     # What a connection can fail with. Writing to the disk is kept apart from it.
-    FAILURES = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError)
+    FAILURES = (
+        urllib.error.URLError,
+        http.client.HTTPException,
+        ConnectionError,
+        TimeoutError,
+        ssl.SSLError,
+    )
 
     def __init__(self, base, directory, keep, stop):
         self.base = base.rstrip("/") + "/"
@@ -207,11 +221,16 @@ class HttpSource:
             except self.FAILURES as failure:
                 last = failure
                 if not worth_another_try(failure):
-                    raise SourceError(f"{urls[0]}: {reason_of(failure)}; tried {', '.join(urls)}") from None
+                    raise SourceError(
+                        f"{urls[0]}: {reason_of(failure)}; tried {', '.join(urls)}"
+                    ) from None
             if attempt + 1 < PROBE_ATTEMPTS:
                 self._wait(attempt)
-        raise SourceError(f"{urls[0]}: cannot be reached: {reason_of(last)}; tried {PROBE_ATTEMPTS} times; "
-                          "what is finished is kept", UNREACHABLE)
+        raise SourceError(
+            f"{urls[0]}: cannot be reached: {reason_of(last)}; tried {PROBE_ATTEMPTS} times; "
+            "what is finished is kept",
+            UNREACHABLE,
+        )
 
     def _first_of(self, urls):
         for url in urls:
@@ -235,13 +254,17 @@ class HttpSource:
                 got = part.stat().st_size if part.exists() else 0
                 attempt = 0 if got > before else attempt + 1
                 if attempt == DOWNLOAD_ATTEMPTS:
-                    raise SourceError(f"{remote.url}: cannot be read on after {got} of {remote.size} bytes: "
-                                      f"{reason_of(failure)}; tried {attempt} times; what has come is kept",
-                                      UNREACHABLE) from None
+                    raise SourceError(
+                        f"{remote.url}: cannot be read on after {got} of {remote.size} bytes: "
+                        f"{reason_of(failure)}; tried {attempt} times; what has come is kept",
+                        UNREACHABLE,
+                    ) from None
             self._wait(attempt)
 
     def _usable_part(self, name, remote, part):
-        """Bytes of a partial download of the very file that the server has today; others are thrown away."""
+        """Bytes of a partial download of the very file that the server has today; others are thrown
+        away.
+        """
         try:
             note = json.loads(self._note(name).read_text(encoding="utf-8"))
             same = remote.validator and note == {"size": remote.size, "validator": remote.validator}
@@ -261,7 +284,9 @@ class HttpSource:
         with self._open(remote.url, headers) as response:
             size, first = total_size(response)
             if first not in (0, have) or (first and size != remote.size):
-                raise http.client.HTTPException(f"asked for byte {have} of {remote.size}, got byte {first} of {size}")
+                raise http.client.HTTPException(
+                    f"asked for byte {have} of {remote.size}, got byte {first} of {size}"
+                )
             now = Remote(remote.url, size, validator_of(response.headers))
             if first == 0:
                 part.unlink(missing_ok=True)
@@ -281,7 +306,9 @@ class HttpSource:
                 write_chunk(file, chunk)
                 report(file.tell() / size)
             if file.tell() != size:
-                raise http.client.HTTPException(f"the connection ended at byte {file.tell()} of {size}")
+                raise http.client.HTTPException(
+                    f"the connection ended at byte {file.tell()} of {size}"
+                )
             os.fsync(file.fileno())
 
 

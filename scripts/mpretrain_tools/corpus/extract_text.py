@@ -2,8 +2,9 @@
 
     dpkg-deb --fsys-tarfile PACKAGE.deb | scripts/extract_text.py KIND > text.txt
 
-Writes one document a block: one paragraph a line, an empty line between documents. The same package gives the
-same bytes: files are taken in the order of their names. Only the standard library is needed.
+Writes one document a block: one paragraph a line, an empty line between documents. The same package
+gives the same bytes: files are taken in the order of their names. Only the standard library is
+needed.
 """
 
 import argparse
@@ -14,8 +15,9 @@ import re
 import sys
 import tarfile
 
-MIN_DOCUMENT = 80    # characters; what is shorter is a heading or a cross-reference
-MAX_DOCUMENT = 6000  # characters; a longer section is cut between paragraphs, so that a split by documents is even
+MIN_DOCUMENT = 80  # characters; what is shorter is a heading or a cross-reference
+# characters; a longer section is cut between paragraphs, so that a split by documents is even
+MAX_DOCUMENT = 6000
 
 
 def squeeze(text):
@@ -24,7 +26,9 @@ def squeeze(text):
 
 
 def blocks(paragraphs):
-    """The documents of one section: as many as its length asks for, none where there is too little text."""
+    """The documents of one section: as many as its length asks for, none where there is too little
+    text.
+    """
     block, length = [], 0
     for paragraph in filter(None, map(squeeze, paragraphs)):
         if block and length + len(paragraph) > MAX_DOCUMENT:
@@ -41,7 +45,22 @@ class HtmlSections(html.parser.HTMLParser):
 
     HIDDEN = {"script", "style", "nav", "table", "pre", "head", "footer"}
     HEADINGS = {"h1", "h2", "h3"}
-    BREAKS = HEADINGS | {"h4", "h5", "h6", "p", "div", "section", "blockquote", "ul", "ol", "dl", "li", "dt", "dd", "br"}
+    BREAKS = HEADINGS | {
+        "h4",
+        "h5",
+        "h6",
+        "p",
+        "div",
+        "section",
+        "blockquote",
+        "ul",
+        "ol",
+        "dl",
+        "li",
+        "dt",
+        "dd",
+        "br",
+    }
 
     def __init__(self):
         super().__init__(convert_charrefs=True)
@@ -86,7 +105,9 @@ POD_ENTITY = {"lt": "<", "gt": ">", "sol": "/", "verbar": "|"}
 
 
 def pod_plain(text):
-    """Resolves E<gt>, L<text|target>, and drops the letters of C<...>, I<<< ... >>> and their like."""
+    """Resolves E<gt>, L<text|target>, and drops the letters of C<...>, I<<< ... >>> and their
+    like.
+    """
     text = re.sub(r"E<(\w+)>", lambda m: POD_ENTITY.get(m[1], ""), text)
     text = re.sub(r"[XZ]<[^<>]*>", "", text)
     text = re.sub(r"[A-Z](<<+)\s(.*?)\s>>+", r"\2", text, flags=re.S)
@@ -97,7 +118,9 @@ def pod_plain(text):
 
 
 def pod_sections(text):
-    """Prose paragraphs of a pod; =head1 and =head2 start a section, indented (verbatim) ones are code."""
+    """Prose paragraphs of a pod; =head1 and =head2 start a section, indented (verbatim) ones are
+    code.
+    """
     sections, hidden = [[]], False
     for paragraph in re.split(r"\n[ \t]*\n", text):
         if paragraph.startswith("="):
@@ -113,7 +136,9 @@ def pod_sections(text):
 
 
 def dictionary_sections(text):
-    """GCIDE: one section an entry; without etymologies and source marks in [..], pronunciations, braces of links."""
+    """GCIDE: one section an entry; without etymologies and source marks in [..], pronunciations,
+    braces of links.
+    """
     for entry in re.split(r"\n\n(?=\S)", text.partition("\nA \\A")[2] or text):
         entry = re.sub(r"\\[^\\\n]*\\", "", entry)
         for _ in range(2):
@@ -136,7 +161,10 @@ KINDS = {
     "glosses": (r"/data\.\w+$", gloss_sections),
 }
 # Pages of links, indices and change logs in the packages' documentation.
-SKIPPED = re.compile(r"genindex|py-modindex|/(search|download|contents)\.html|/whatsnew/changelog|_sources/|perl\w*delta")
+SKIPPED = re.compile(
+    r"genindex|py-modindex|/(search|download|contents)\.html"
+    r"|/whatsnew/changelog|_sources/|perl\w*delta"
+)
 
 
 def files(stream, pattern):
@@ -144,7 +172,11 @@ def files(stream, pattern):
     found = {}
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
-            if member.isfile() and re.search(pattern, member.name) and not SKIPPED.search(member.name):
+            if (
+                member.isfile()
+                and re.search(pattern, member.name)
+                and not SKIPPED.search(member.name)
+            ):
                 data = archive.extractfile(member).read()
                 found[member.name] = gzip.decompress(data) if member.name.endswith(".dz") else data
     for name in sorted(found):
@@ -152,7 +184,7 @@ def files(stream, pattern):
 
 
 def print_blocks():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("kind", choices=KINDS)
     kind = parser.parse_args().kind
     pattern, sections = KINDS[kind]
@@ -167,4 +199,7 @@ def main():
     try:
         print_blocks()
     except (tarfile.TarError, OSError, EOFError) as problem:
-        sys.exit(f"extract_text.py: error: standard input: {problem}; expected what `dpkg-deb --fsys-tarfile` writes")
+        sys.exit(
+            f"extract_text.py: error: standard input: {problem}; expected what `dpkg-deb"
+            " --fsys-tarfile` writes"
+        )

@@ -1,8 +1,10 @@
-"""Turns the published shards of C4/EN into token shards with one manifest; started by prepare_c4.sh.
+"""Turns the published shards of C4/EN into token shards with one manifest; started by
+prepare_c4.sh.
 
-Every file of C4 becomes one token shard of the same number, made by `mpretrain tokenize`. What is under way lies in
-OUTPUT/.prepare_c4; a finished shard has a record there, written last, and is not made again. Shards, and the manifest
-behind them, come to their place when all that were asked for are there.
+Every file of C4 becomes one token shard of the same number, made by `mpretrain tokenize`. What is
+under way lies in OUTPUT/.prepare_c4; a finished shard has a record there, written last, and is not
+made again. Shards, and the manifest behind them, come to their place when all that were asked for
+are there.
 """
 
 import argparse
@@ -28,19 +30,29 @@ import zlib
 from collections import Counter
 from dataclasses import dataclass
 
-from .c4_source import (DISK_FULL, DirectorySource, HttpSource, SourceError, Stopped, is_disk_full, sync_directory,
-                       write_whole)
+from .c4_source import (
+    DISK_FULL,
+    DirectorySource,
+    HttpSource,
+    SourceError,
+    Stopped,
+    is_disk_full,
+    sync_directory,
+    write_whole,
+)
 
 TRAIN_FILES = 1024
 VALIDATION_FILES = 8
 STATE = ".prepare_c4"
 MOST_TOKENS = 2**31 - 1  # in a token shard, so that a file of C4 becomes one
-TOKENS_PER_BYTE = 0.62  # of gzip, for 32,000 pieces; once a shard is finished, its own figure counts
+TOKENS_PER_BYTE = (
+    0.62  # of gzip, for 32,000 pieces; once a shard is finished, its own figure counts
+)
 SPARE = 1.1  # disk asked for, over the estimate
 COUNTING = 0.2  # of the work of tokenizing, for the time left
 LOG_INTERVAL_S = 10
-EPILOG = """exit status: 0 done, 1 failed, 2 wrong arguments, 3 the disk is too small or full, 4 the source cannot
-be reached (the same command goes on later), 130 or 143 stopped by a signal"""
+EPILOG = """exit status: 0 done, 1 failed, 2 wrong arguments, 3 the disk is too small or full,
+4 the source cannot be reached (the same command goes on later), 130 or 143 stopped by a signal"""
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,14 @@ def die_with_parent(parent):
 
 def helper(*arguments):
     """The command of this script as a helper of itself."""
-    return [sys.executable, "-B", os.path.abspath(sys.argv[0]), arguments[0], str(os.getpid()), *arguments[1:]]
+    return [
+        sys.executable,
+        "-B",
+        os.path.abspath(sys.argv[0]),
+        arguments[0],
+        str(os.getpid()),
+        *arguments[1:],
+    ]
 
 
 def helper_main(verb, parent, *arguments):
@@ -90,7 +109,9 @@ class Children:
         self.lock = threading.Lock()
 
     def run(self, command, on_line=lambda line: None):
-        """Exit status, standard output, and the lines of standard error; each goes to on_line first."""
+        """Exit status, standard output, and the lines of standard error; each goes to on_line
+        first.
+        """
         process = self._start(command)
         lines, out = [], []
         reader = threading.Thread(target=lambda: out.append(process.stdout.read()))
@@ -110,8 +131,14 @@ class Children:
         with self.lock:
             if self.stop.is_set():
                 raise Stopped()
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                       stderr=subprocess.PIPE, text=True, errors="replace")
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+            )
             self.running.add(process)
         return process
 
@@ -192,7 +219,9 @@ class Display:
 
     def line(self, text):
         with self.lock:
-            print(("\r\033[K" if self.terminal else "") + f"c4: {text}", file=sys.stderr, flush=True)
+            print(
+                ("\r\033[K" if self.terminal else "") + f"c4: {text}", file=sys.stderr, flush=True
+            )
 
     def progress(self, share, note):
         now = time.monotonic()
@@ -203,8 +232,12 @@ class Display:
         text = f"c4: {100 * share:5.1f}% | {left} left | {note}"
         with self.lock:
             width = shutil.get_terminal_size().columns - 1
-            print(f"\r\033[K{text[:width]}" if self.terminal else text, end="" if self.terminal else "\n",
-                  file=sys.stderr, flush=True)
+            print(
+                f"\r\033[K{text[:width]}" if self.terminal else text,
+                end="" if self.terminal else "\n",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def end(self):
         if self.terminal:
@@ -219,7 +252,9 @@ class Preparation:
         self.options = options
         self.output = pathlib.Path(options.output)
         self.state = self.output / STATE
-        self.records, self.staged, self.work = (self.state / name for name in ("records", "shards", "work"))
+        self.records, self.staged, self.work = (
+            self.state / name for name in ("records", "shards", "work")
+        )
         self.stop = threading.Event()
         self.children = Children(self.stop)
         self.display = Display()
@@ -231,12 +266,17 @@ class Preparation:
     def open_output(self):
         if not self.state.is_dir() and self.output.is_dir():
             for path in sorted(self.output.iterdir()):
-                if path.name == "manifest.json" or re.fullmatch(r"(train|val)_\d+\.(bin|idx)", path.name):
-                    raise SourceError(f"{path}: is there already, without the {STATE} that tells how it was made; "
-                                      "choose another --output")
+                if path.name == "manifest.json" or re.fullmatch(
+                    r"(train|val)_\d+\.(bin|idx)", path.name
+                ):
+                    raise SourceError(
+                        f"{path}: is there already, without the {STATE} that tells how it was made;"
+                        " choose another --output"
+                    )
         for directory in (self.records, self.staged, self.work):
             directory.mkdir(parents=True, exist_ok=True)
-        self.lock_file = open(self.state / "lock", "w", encoding="utf-8")
+        # Open as long as this process lives.
+        self.lock_file = open(self.state / "lock", "w", encoding="utf-8")  # noqa: SIM115
         try:
             fcntl.flock(self.lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -257,29 +297,56 @@ class Preparation:
 
     def open_source(self):
         if re.match(r"https?://", self.options.source):
-            downloads = self.output / "downloads" if self.options.keep_downloads else self.state / "downloads"
-            return HttpSource(self.options.source, downloads, self.options.keep_downloads, self.stop)
+            downloads = (
+                self.output / "downloads"
+                if self.options.keep_downloads
+                else self.state / "downloads"
+            )
+            return HttpSource(
+                self.options.source, downloads, self.options.keep_downloads, self.stop
+            )
         return DirectorySource(self.options.source)
 
     def tokenize_command(self, path, output, threads):
         options = self.options
-        command = helper("--child", options.program, "tokenize", "--input", str(path), "--tokenizer", options.tokenizer,
-                         "--output", str(output), "--shard-tokens", str(MOST_TOKENS), "--threads", str(threads),
-                         "--on-bad-document", options.on_bad_document)
+        command = helper(
+            "--child",
+            options.program,
+            "tokenize",
+            "--input",
+            str(path),
+            "--tokenizer",
+            options.tokenizer,
+            "--output",
+            str(output),
+            "--shard-tokens",
+            str(MOST_TOKENS),
+            "--threads",
+            str(threads),
+            "--on-bad-document",
+            options.on_bad_document,
+        )
         return command + (["--bos"] if options.bos else [])
 
     def settings(self):
-        """What shards of one directory have in common, as the program tells it of a text of two words."""
+        """What shards of one directory have in common, as the program tells it of a text of two
+        words.
+        """
         text = self.work / "words.txt"
         text.write_text("two words\n", encoding="utf-8")
         code, _, lines = self.children.run(self.tokenize_command(text, self.work / "words", 1))
         if code != 0:
-            raise SourceError(last_line(lines, f"{self.options.program}: cannot be run (status {code})"))
+            raise SourceError(
+                last_line(lines, f"{self.options.program}: cannot be run (status {code})")
+            )
         manifest = json.loads((self.work / "words/manifest.json").read_text(encoding="utf-8"))
         (self.work / "words/tokenizer.model").replace(self.state / "tokenizer.model")
         del manifest["options"]["patterns"]
-        return {"format_version": manifest["format_version"], "tokenizer": manifest["tokenizer"],
-                "options": manifest["options"]}
+        return {
+            "format_version": manifest["format_version"],
+            "tokenizer": manifest["tokenizer"],
+            "options": manifest["options"],
+        }
 
     def check_settings(self):
         self.common = self.settings()
@@ -289,8 +356,10 @@ class Preparation:
             for part in self.common:
                 if before[part] != self.common[part]:
                     was, now = json.dumps(before[part]), json.dumps(self.common[part])
-                    raise SourceError(f"{self.output}: its shards were made with {part} {was}, now asked for is {now}; "
-                                      "choose another --output")
+                    raise SourceError(
+                        f"{self.output}: its shards were made with {part} {was}, now asked for is"
+                        f" {now}; choose another --output"
+                    )
         else:
             write_whole(path, json.dumps(self.common, indent=2) + "\n")
 
@@ -334,7 +403,10 @@ class Preparation:
         read = sum(record["source"]["bytes"] for record in records)
         if read == 0:
             return TOKENS_PER_BYTE, "as C4 in English gives with 32,000 pieces"
-        return sum(record["tokens"] for record in records) / read, f"as measured on {len(records)} finished"
+        return (
+            sum(record["tokens"] for record in records) / read,
+            f"as measured on {len(records)} finished",
+        )
 
     def check_disk(self, wanted, pending):
         compressed = sum(self.sizes.values())
@@ -344,21 +416,39 @@ class Preparation:
         downloads = self.download_bytes(pending)
         free = shutil.disk_usage(self.output).free
         say = self.display.line
-        say(f"files: {len(wanted)}, {len(wanted) - len(pending)} of them finished; to read: {len(pending)}, "
-            f"{size_text(compressed)} compressed")
-        say(f"about {compressed * per_byte / 1e6:.4g} M tokens, {per_byte:.3g} a compressed byte {why}")
-        kept = "kept" if self.options.keep_downloads else f"of at most {self.options.jobs} files at a time"
-        say(f"disk: {size_text(shards)} for shards, {size_text(downloads)} for downloads" +
-            (f" ({kept})" if downloads else "") + f"; {size_text(free)} free in {self.output}")
+        say(
+            f"files: {len(wanted)}, {len(wanted) - len(pending)} of them finished; to read:"
+            f" {len(pending)}, {size_text(compressed)} compressed"
+        )
+        say(
+            f"about {compressed * per_byte / 1e6:.4g} M tokens, {per_byte:.3g} a compressed byte"
+            f" {why}"
+        )
+        kept = (
+            "kept"
+            if self.options.keep_downloads
+            else f"of at most {self.options.jobs} files at a time"
+        )
+        say(
+            f"disk: {size_text(shards)} for shards, {size_text(downloads)} for downloads"
+            + (f" ({kept})" if downloads else "")
+            + f"; {size_text(free)} free in {self.output}"
+        )
         if shards + downloads > free:
-            raise SourceError(f"{self.output}: {size_text(shards + downloads)} needed, {size_text(free)} free; "
-                              "make room, or ask for fewer --shards", DISK_FULL)
+            raise SourceError(
+                f"{self.output}: {size_text(shards + downloads)} needed, {size_text(free)} free; "
+                "make room, or ask for fewer --shards",
+                DISK_FULL,
+            )
 
     def download_bytes(self, pending):
         if not self.source.transient:
             return 0
-        left = sorted((self.sizes[item] - self.source.partial_bytes(item.name) for item in pending), reverse=True)
-        return sum(left if self.options.keep_downloads else left[:self.options.jobs])
+        left = sorted(
+            (self.sizes[item] - self.source.partial_bytes(item.name) for item in pending),
+            reverse=True,
+        )
+        return sum(left if self.options.keep_downloads else left[: self.options.jobs])
 
     # One file
 
@@ -372,7 +462,10 @@ class Preparation:
         directory = self.work / item.stem
         manifest = json.loads((directory / "manifest.json").read_text(encoding="utf-8"))
         record = self.record(item, path, digest, manifest)
-        for old, new in (("train_000000.bin", f"{item.stem}.bin"), ("train_000000.idx", f"{item.stem}.idx")):
+        for old, new in (
+            ("train_000000.bin", f"{item.stem}.bin"),
+            ("train_000000.idx", f"{item.stem}.idx"),
+        ):
             os.replace(directory / old, self.staged / new)
         sync_directory(self.staged)
         write_whole(self.records / f"{item.stem}.json", json.dumps(record))
@@ -410,25 +503,40 @@ class Preparation:
         renewed = self.source.renew(item.name)
         if not (renewed and may_renew):
             again = "; so was a second download" if renewed else ""
-            raise SourceError(f"{path if not renewed else item.name}: damaged gzip data: {damage}{again}")
-        self.display.line(f"{item.name}: damaged gzip data: {damage}; it is thrown away and downloaded again")
+            raise SourceError(
+                f"{path if not renewed else item.name}: damaged gzip data: {damage}{again}"
+            )
+        self.display.line(
+            f"{item.name}: damaged gzip data: {damage}; it is thrown away and downloaded again"
+        )
         return False
 
     def record(self, item, path, digest, manifest):
         split = manifest["splits"]["train"]
         if len(split["shards"]) != 1:
-            raise SourceError(f"{item.name}: {split['tokens']} tokens are more than one shard holds, {MOST_TOKENS}")
+            raise SourceError(
+                f"{item.name}: {split['tokens']} tokens are more than one shard holds,"
+                f" {MOST_TOKENS}"
+            )
         directory = self.work / item.stem
         shard = directory / "train_000000.bin"
         vocab_size = manifest["tokenizer"]["vocab_size"]
         code, out, lines = self.children.run(helper("--count", str(shard), str(vocab_size)))
         if code != 0:
             raise SourceError(last_line(lines, f"{shard}: its tokens cannot be counted"))
-        files = {f"{item.stem}.{end}": (directory / f"train_000000.{end}").stat().st_size for end in ("bin", "idx")}
-        return {"source": {"file": item.name, "bytes": path.stat().st_size, "sha256": digest},
-                "files": files, "hash": split["shards"][0]["hash"],
-                "documents": split["documents"], "tokens": split["tokens"], "text_bytes": split["text_bytes"],
-                "token_counts": json.loads(out)}
+        files = {
+            f"{item.stem}.{end}": (directory / f"train_000000.{end}").stat().st_size
+            for end in ("bin", "idx")
+        }
+        return {
+            "source": {"file": item.name, "bytes": path.stat().st_size, "sha256": digest},
+            "files": files,
+            "hash": split["shards"][0]["hash"],
+            "documents": split["documents"],
+            "tokens": split["tokens"],
+            "text_bytes": split["text_bytes"],
+            "token_counts": json.loads(out),
+        }
 
     # All of them
 
@@ -438,7 +546,11 @@ class Preparation:
     def share_done(self):
         weights = (1.0 if self.source.transient else 0.0, 1.0, COUNTING)
         begun = list(self.fractions.items())
-        done = sum(self.sizes[item] * w * share for item, shares in begun for w, share in zip(weights, shares))
+        done = sum(
+            self.sizes[item] * w * share
+            for item, shares in begun
+            for w, share in zip(weights, shares)
+        )
         return done / max(1, sum(self.sizes.values()) * sum(weights))
 
     def make_all(self, pending):
@@ -451,13 +563,21 @@ class Preparation:
             done, _ = concurrent.futures.wait(waiting, 0.5, concurrent.futures.FIRST_COMPLETED)
             for future in done:
                 item, record = waiting.pop(future), future.result()
-                made, tokens, documents = made + 1, tokens + record["tokens"], documents + record["documents"]
-                self.display.line(f"{item.name}: {record['documents']} documents, {record['tokens']} tokens "
-                                  f"({made} of {len(pending)} done)")
+                made, tokens, documents = (
+                    made + 1,
+                    tokens + record["tokens"],
+                    documents + record["documents"],
+                )
+                self.display.line(
+                    f"{item.name}: {record['documents']} documents, {record['tokens']} tokens "
+                    f"({made} of {len(pending)} done)"
+                )
             seconds = time.monotonic() - self.display.start
             self.display.progress(self.share_done(), f"{made} of {len(pending)} done")
-        self.display.line(f"{documents} documents, {tokens} tokens in {time_text(seconds)}: {documents / seconds:.4g} "
-                          f"documents/s, {tokens / seconds:.4g} tokens/s")
+        self.display.line(
+            f"{documents} documents, {tokens} tokens in {time_text(seconds)}:"
+            f" {documents / seconds:.4g} documents/s, {tokens / seconds:.4g} tokens/s"
+        )
 
     def make_unless_stopped(self, item):
         if self.stop.is_set():
@@ -476,19 +596,29 @@ class Preparation:
                 for key in ("documents", "tokens", "text_bytes"):
                     split[key] += record[key]
                 counts = [a + b for a, b in zip(counts, record["token_counts"])]
-                split["shards"].append({"file": f"{item.stem}.bin", "tokens": record["tokens"], "hash": record["hash"]})
+                split["shards"].append(
+                    {"file": f"{item.stem}.bin", "tokens": record["tokens"], "hash": record["hash"]}
+                )
                 sources.append({"shard": f"{item.stem}.bin", **record["source"]})
             if split["shards"]:
                 splits[name] = {**split, "unigram_entropy_nats": entropy_nats(counts)}
-        return {"format": "mpretrain token shards", "format_version": self.common["format_version"],
-                "tokenizer": self.common["tokenizer"], "splits": splits,
-                "options": {**self.common["options"], "sources": sources}}
+        return {
+            "format": "mpretrain token shards",
+            "format_version": self.common["format_version"],
+            "tokenizer": self.common["tokenizer"],
+            "splits": splits,
+            "options": {**self.common["options"], "sources": sources},
+        }
 
     def publish(self):
         """The manifest goes first and comes last: where it is, what it lists is there."""
         text = json.dumps(self.merged_manifest(), indent=2, sort_keys=True) + "\n"
         path = self.output / "manifest.json"
-        if not path.exists() or path.read_text(encoding="utf-8") != text or any(self.staged.iterdir()):
+        if (
+            not path.exists()
+            or path.read_text(encoding="utf-8") != text
+            or any(self.staged.iterdir())
+        ):
             path.unlink(missing_ok=True)
             sync_directory(self.output)
             for file in sorted(self.staged.iterdir()):
@@ -499,8 +629,11 @@ class Preparation:
             write_whole(path, text)
         for name, split in json.loads(text)["splits"].items():
             shards = len(split["shards"])
-            self.display.line(f"{name}: {split['documents']} documents, {split['tokens']} tokens in {shards} shard"
-                              f"{'' if shards == 1 else 's'}, unigram entropy {split['unigram_entropy_nats']:.4f} nats")
+            self.display.line(
+                f"{name}: {split['documents']} documents, {split['tokens']} tokens in {shards}"
+                f" shard{'' if shards == 1 else 's'}, unigram entropy"
+                f" {split['unigram_entropy_nats']:.4f} nats"
+            )
         self.clear_work()
         self.display.line(f"done: {path}")
 
@@ -510,7 +643,9 @@ class Preparation:
         self.check_settings()
         wanted = [Item("train", n) for n in range(options.shards)]
         wanted += [Item("val", n) for n in range(options.validation_shards)]
-        wanted += [item for item in self.finished_items() if item not in wanted]  # what was asked for earlier stays
+        wanted += [
+            item for item in self.finished_items() if item not in wanted
+        ]  # what was asked for earlier stays
         pending = [item for item in wanted if not self.is_finished(item)]
         for item in pending:
             (self.records / f"{item.stem}.json").unlink(missing_ok=True)
@@ -536,8 +671,11 @@ def count_up_to(most, least):
         if text == "all":
             return most
         if not text.isdigit() or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"'{text}' given; accepted are {least} to {most}, and all")
+            raise argparse.ArgumentTypeError(
+                f"'{text}' given; accepted are {least} to {most}, and all"
+            )
         return int(text)
+
     return parse
 
 
@@ -548,27 +686,58 @@ def positive(text):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(prog="prepare_c4.sh", epilog=EPILOG, allow_abbrev=False,
-                                     description=__doc__.split(";", maxsplit=1)[0] + ".")
+    parser = argparse.ArgumentParser(
+        prog="prepare_c4.sh",
+        epilog=EPILOG,
+        allow_abbrev=False,
+        description=__doc__.split(";", maxsplit=1)[0] + ".",
+    )
     add = parser.add_argument
-    add("--source", required=True, metavar="DIRECTORY|URL",
-        help="that holds c4-train.00000-of-01024.json.gz, or en/ with it")
+    add(
+        "--source",
+        required=True,
+        metavar="DIRECTORY|URL",
+        help="that holds c4-train.00000-of-01024.json.gz, or en/ with it",
+    )
     add("--tokenizer", required=True, metavar="FILE", help="SentencePiece model")
     add("--output", required=True, metavar="DIRECTORY", help="gets shards and manifest.json")
-    add("--shards", type=count_up_to(TRAIN_FILES, 1), default=4, metavar="N|all",
-        help="files of training text, the first N; default 4; more can be asked for later")
-    add("--validation-shards", type=count_up_to(VALIDATION_FILES, 0), default=1, metavar="N|all",
-        help="files of validation text; default 1")
+    add(
+        "--shards",
+        type=count_up_to(TRAIN_FILES, 1),
+        default=4,
+        metavar="N|all",
+        help="files of training text, the first N; default 4; more can be asked for later",
+    )
+    add(
+        "--validation-shards",
+        type=count_up_to(VALIDATION_FILES, 0),
+        default=1,
+        metavar="N|all",
+        help="files of validation text; default 1",
+    )
     add("--jobs", type=positive, default=2, metavar="N", help="files at a time; default 2")
-    add("--threads", type=positive, default=len(os.sched_getaffinity(0)), metavar="N",
-        help="of all jobs together; default: as many as there are cores")
+    add(
+        "--threads",
+        type=positive,
+        default=len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="of all jobs together; default: as many as there are cores",
+    )
     add("--keep-downloads", action="store_true", help="keep them, in OUTPUT/downloads")
     add("--bos", action="store_true", help="put BOS in front of each document")
-    add("--on-bad-document", choices=("error", "skip"), default="error",
-        help="what text that is not UTF-8 and lines without text do; default error")
+    add(
+        "--on-bad-document",
+        choices=("error", "skip"),
+        default="error",
+        help="what text that is not UTF-8 and lines without text do; default error",
+    )
     add("--dry-run", action="store_true", help="say what it takes, and stop")
-    add("--program", required=True, metavar="FILE",
-        help="mpretrain; default: the one built here, else the one installed")
+    add(
+        "--program",
+        required=True,
+        metavar="FILE",
+        help="mpretrain; default: the one built here, else the one installed",
+    )
     return parser.parse_args()
 
 
@@ -589,7 +758,10 @@ def prepare():
     except SourceError as failure:
         text, status = f"error: {failure}", failure.status
     except OSError as failure:
-        text, status = f"error: {failure.filename}: {failure.strerror}", DISK_FULL if is_disk_full(failure) else 1
+        text, status = (
+            f"error: {failure.filename}: {failure.strerror}",
+            (DISK_FULL if is_disk_full(failure) else 1),
+        )
     except Exception as failure:  # a bug; threads must not outlive it
         traceback.print_exc()
         text, status = f"error: {type(failure).__name__}", 1

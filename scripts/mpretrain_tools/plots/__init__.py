@@ -1,1 +1,3 @@
-"""Figures of runs and of the matrix-fitting diagnostic. matplotlib is imported when something is drawn."""
+"""Figures of runs and of the matrix-fitting diagnostic. matplotlib is imported when something is
+drawn.
+"""

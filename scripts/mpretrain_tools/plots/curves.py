@@ -1,19 +1,21 @@
-"""Draws the loss curves of one or more runs into a PNG: training loss, smoothed, and the validation points.
+"""Draws the loss curves of one or more runs into a PNG: training loss, smoothed, and the validation
+points.
 
     scripts/plot_curves.py --output curves.png runs/adamw runs/m_plus_adam
-    scripts/plot_curves.py --output curves.png --x seconds "AdamW=runs/adamw" "M+Adam=runs/m_plus_adam"
+    scripts/plot_curves.py --output curves.png --x seconds AdamW=runs/adamw M+Adam=runs/m_plus_adam
 
-The window of the mean is centred on the step, so that the curve does not lag behind what it smooths; at both ends it is cut
-off. A run without a step is named and left out.
+The window of the mean is centred on the step, so that the curve does not lag behind what it
+smooths; at both ends it is cut off. A run without a step is named and left out.
 """
 
 import argparse
 import itertools
 import math
 
-from ..runs.metrics import AXES, BadRun, labelled_runs
+from ..runs.metrics import AXES, labelled_runs
 
-UNIT = 1 << 40  # sums are of whole numbers of 1/UNIT: exact, so that what leaves the window leaves nothing behind
+# Sums are of whole numbers of 1/UNIT: exact, so that what leaves the window leaves nothing behind.
+UNIT = 1 << 40
 
 
 def in_units(value):
@@ -22,15 +24,22 @@ def in_units(value):
 
 
 def smoothed(values, window):
-    """Mean of the finite values among the `window` around each, one more if that is even, or as many as there are; NaN where a
-    value is not finite, so that a gap stays a gap."""
+    """Mean of the finite values among the `window` around each, one more if that is even, or as
+    many as there are; NaN where a value is not finite, so that a gap stays a gap.
+    """
     finite = [math.isfinite(value) for value in values]
-    sums = list(itertools.accumulate((in_units(v) if f else 0 for v, f in zip(values, finite)), initial=0))
+    sums = list(
+        itertools.accumulate((in_units(v) if f else 0 for v, f in zip(values, finite)), initial=0)
+    )
     counts = list(itertools.accumulate(finite, initial=0))
     result = []
     for i in range(len(values)):
         first, last = max(0, i - window // 2), min(len(values), i + window // 2 + 1)
-        result.append((sums[last] - sums[first]) / UNIT / (counts[last] - counts[first]) if finite[i] else math.nan)
+        result.append(
+            (sums[last] - sums[first]) / UNIT / (counts[last] - counts[first])
+            if finite[i]
+            else math.nan
+        )
     return result
 
 
@@ -38,11 +47,24 @@ def draw(axes, label, run, axis, window):
     places, losses = run.curve("loss", axis)
     window = window or max(1, len(places) // 50)
     faint = axes.plot(places, losses, linewidth=0.6, alpha=0.25)[0]
-    axes.plot(places, smoothed(losses, window), color=faint.get_color(), linewidth=1.6, label=f"{label}, training")
+    axes.plot(
+        places,
+        smoothed(losses, window),
+        color=faint.get_color(),
+        linewidth=1.6,
+        label=f"{label}, training",
+    )
     val_places, val_losses = run.curve("val_loss", axis)
     if val_places:
-        axes.plot(val_places, val_losses, "o--", color=faint.get_color(), markersize=4, linewidth=0.9,
-                  label=f"{label}, validation {val_losses[-1]:.3f}")
+        axes.plot(
+            val_places,
+            val_losses,
+            "o--",
+            color=faint.get_color(),
+            markersize=4,
+            linewidth=0.9,
+            label=f"{label}, validation {val_losses[-1]:.3f}",
+        )
 
 
 def steps(text):
@@ -53,19 +75,38 @@ def steps(text):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("runs", nargs="+", metavar="[LABEL=]RUN", help="run directory or its metrics.jsonl")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument(
+        "runs", nargs="+", metavar="[LABEL=]RUN", help="run directory or its metrics.jsonl"
+    )
     parser.add_argument("--output", required=True, help="PNG to write")
     parser.add_argument("--title", default="")
-    parser.add_argument("--x", choices=AXES, default="step", help="what the losses are drawn over; default: %(default)s")
-    parser.add_argument("--smooth", type=steps, metavar="STEPS", help="window of the mean; default: 2 %% of the steps")
-    parser.add_argument("--line", action="append", default=[], metavar="LABEL=LOSS", help="a dotted line at a loss to compare with")
+    parser.add_argument(
+        "--x",
+        choices=AXES,
+        default="step",
+        help="what the losses are drawn over; default: %(default)s",
+    )
+    parser.add_argument(
+        "--smooth",
+        type=steps,
+        metavar="STEPS",
+        help="window of the mean; default: 2 %% of the steps",
+    )
+    parser.add_argument(
+        "--line",
+        action="append",
+        default=[],
+        metavar="LABEL=LOSS",
+        help="a dotted line at a loss to compare with",
+    )
     return parser.parse_args()
 
 
 def main():
     args = arguments()
     from .pyplot import plt
+
     runs = labelled_runs(args.runs)
     figure, axes = plt.subplots(figsize=(8, 5), dpi=120)
     for label, run in runs:

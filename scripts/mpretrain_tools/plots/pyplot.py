@@ -1,4 +1,6 @@
-"""matplotlib.pyplot, drawing into files, as `plt`; ends the script with what to install where it is missing."""
+"""matplotlib.pyplot, drawing into files, as `plt`; ends the script with what to install where it is
+missing.
+"""
 
 import pathlib
 import sys
@@ -6,7 +8,9 @@ import sys
 try:
     import matplotlib
 except ModuleNotFoundError:
-    sys.exit(f"{pathlib.Path(sys.argv[0]).name}: error: {sys.executable} has no matplotlib; install python3-matplotlib and use "
-             "/usr/bin/python3")
+    sys.exit(
+        f"{pathlib.Path(sys.argv[0]).name}: error: {sys.executable} has no matplotlib; install"
+        " python3-matplotlib and use /usr/bin/python3"
+    )
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402,F401  (the backend has to be chosen first)
+import matplotlib.pyplot as plt  # noqa: F401  (the backend has to be chosen first)

@@ -3,9 +3,10 @@
     scripts/plot_survival.py --output survival.png runs/nano_fp8
     scripts/plot_survival.py --output survival.png --tensors mlp --step 500 runs/nano_fp8
 
-Four panels: the share of updates that vanished by magnitude of the weight, for both branches together and each alone;
-that share over the run; sign changes and zeros over the run; and what scales did: drag of weights (scaled formats) or the
-amaxes of FP8 products. Lines that lie on one another are all seen: a wide pale one below narrower ones.
+Four panels: the share of updates that vanished by magnitude of the weight, for both branches
+together and each alone; that share over the run; sign changes and zeros over the run; and what
+scales did: drag of weights (scaled formats) or the amaxes of FP8 products. Lines that lie on one
+another are all seen: a wide pale one below narrower ones.
 """
 
 import argparse
@@ -13,10 +14,22 @@ import math
 
 from ..runs.metrics import BadRun, Run
 
-BRANCHES = {"both": "whole update", "additive": "additive alone", "multiplicative": "multiplicative alone"}
-# Of the lines of a panel in the order in which they are drawn. The colours differ for colour-blind readers, too.
+BRANCHES = {
+    "both": "whole update",
+    "additive": "additive alone",
+    "multiplicative": "multiplicative alone",
+}
+# Of the lines of a panel in the order in which they are drawn. The colours differ for colour-blind
+# readers, too.
 STYLES = (
-    {"color": "#0072B2", "linewidth": 5, "alpha": 0.45, "linestyle": "-", "marker": "o", "markersize": 8},
+    {
+        "color": "#0072B2",
+        "linewidth": 5,
+        "alpha": 0.45,
+        "linestyle": "-",
+        "marker": "o",
+        "markersize": 8,
+    },
     {"color": "#D55E00", "linewidth": 2, "linestyle": "--", "marker": "s", "markersize": 4.5},
     {"color": "#000000", "linewidth": 1, "linestyle": ":", "marker": "^", "markersize": 3},
 )
@@ -31,7 +44,10 @@ def surveys(run, part):
         if chosen:
             found[step] = chosen
     if not found:
-        raise BadRun(f"{run.path}: no update_survival of tensors named *{part}* in it; set log.update_survival=STEPS")
+        raise BadRun(
+            f"{run.path}: no update_survival of tensors named *{part}* in it; set"
+            " log.update_survival=STEPS"
+        )
     return found
 
 
@@ -57,11 +73,18 @@ def draw_by_magnitude(axes, tensors, edges, step):
     weights = total(tensors, "weights")
     places = range(1, len(weights))  # without the zeros
     labels = ["0"] + [f"$2^{{{round(math.log2(edge))}}}$" for edge in edges[1:]]
-    axes.bar(places, [share(weights[i], sum(weights)) for i in places], color="lightgrey", label="share of weights")
+    axes.bar(
+        places,
+        [share(weights[i], sum(weights)) for i in places],
+        color="lightgrey",
+        label="share of weights",
+    )
     for (branch, label), style in zip(BRANCHES.items(), STYLES):
         if has_branch(tensors, branch):
             vanished = total(tensors, branch, "vanished")
-            axes.plot(places, [share(vanished[i], weights[i]) for i in places], label=label, **style)
+            axes.plot(
+                places, [share(vanished[i], weights[i]) for i in places], label=label, **style
+            )
     axes.set_xticks(list(places))
     axes.set_xticklabels(labels, fontsize=7)
     axes.set(xlabel="|weight| from", ylabel="share of updates that vanished", title=f"step {step}")
@@ -77,55 +100,97 @@ def draw_lines(axes, lines):
 def share_over_run(found, branch, fate):
     """([step...], [share of weights...]) of the steps that surveyed the branch."""
     steps = [step for step, tensors in found.items() if has_branch(tensors, branch)]
-    return steps, [share(sum(total(found[s], branch, fate)), sum(total(found[s], "weights"))) for s in steps]
+    return steps, [
+        share(sum(total(found[s], branch, fate)), sum(total(found[s], "weights"))) for s in steps
+    ]
 
 
 def draw_vanished(axes, found):
-    draw_lines(axes, {label: share_over_run(found, branch, "vanished") for branch, label in BRANCHES.items()
-                      if any(has_branch(tensors, branch) for tensors in found.values())})
+    draw_lines(
+        axes,
+        {
+            label: share_over_run(found, branch, "vanished")
+            for branch, label in BRANCHES.items()
+            if any(has_branch(tensors, branch) for tensors in found.values())
+        },
+    )
     axes.set(xlabel="step", ylabel="share of weights", title="updates that vanished")
     axes.legend(fontsize=7)
 
 
 def draw_crossings(axes, found):
-    draw_lines(axes, {fate.replace("_", " "): share_over_run(found, "both", fate)
-                      for fate in ("sign_changed", "left_zero", "entered_zero")})
+    draw_lines(
+        axes,
+        {
+            fate.replace("_", " "): share_over_run(found, "both", fate)
+            for fate in ("sign_changed", "left_zero", "entered_zero")
+        },
+    )
     axes.set(xlabel="step", ylabel="share of weights", title="whole update")
     axes.legend(fontsize=7)
 
 
 def largest_amaxes(slots, kind):
     """Over the products of each step, of one operand of theirs."""
-    return [max((slot["amax"] for name, slot in scaling.items() if name.endswith("." + kind)), default=math.nan)
-            for _, scaling in slots]
+    return [
+        max(
+            (slot["amax"] for name, slot in scaling.items() if name.endswith("." + kind)),
+            default=math.nan,
+        )
+        for _, scaling in slots
+    ]
 
 
 def draw_scales(axes, run, found):
-    drags = {s: sum(c.get("drag_log2", 0.0) for c in t.values()) / max(1, sum(total(t, "weights"))) for s, t in found.items()}
+    drags = {
+        s: sum(c.get("drag_log2", 0.0) for c in t.values()) / max(1, sum(total(t, "weights")))
+        for s, t in found.items()
+    }
     slots = [(s, r["fp8_scaling"]) for s, r in sorted(run.steps.items()) if "fp8_scaling" in r]
     if any(drags.values()) or not slots:
-        draw_lines(axes, {"mean log2 growth of a weight by drag, one step": (list(drags), list(drags.values()))})
+        draw_lines(
+            axes,
+            {"mean log2 growth of a weight by drag, one step": (list(drags), list(drags.values()))},
+        )
         axes.set(xlabel="step", title="scale drag")
     else:
-        draw_lines(axes, {f"largest amax: {kind.replace('_', ' ')}": ([step for step, _ in slots], largest_amaxes(slots, kind))
-                          for kind in ("input", "weight", "output_gradient")})
+        draw_lines(
+            axes,
+            {
+                f"largest amax: {kind.replace('_', ' ')}": (
+                    [step for step, _ in slots],
+                    largest_amaxes(slots, kind),
+                )
+                for kind in ("input", "weight", "output_gradient")
+            },
+        )
         axes.set(xlabel="step", title="FP8 operands", yscale="log")
     axes.legend(fontsize=7)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("run", help="run directory or its metrics.jsonl")
     parser.add_argument("--output", required=True, help="PNG to write")
-    parser.add_argument("--tensors", default="proj", metavar="PART", help="tensors whose name contains this; default: linear layers")
-    parser.add_argument("--step", type=int, help="of the panel by magnitude; default: the last one surveyed")
+    parser.add_argument(
+        "--tensors",
+        default="proj",
+        metavar="PART",
+        help="tensors whose name contains this; default: linear layers",
+    )
+    parser.add_argument(
+        "--step", type=int, help="of the panel by magnitude; default: the last one surveyed"
+    )
     args = parser.parse_args()
     from .pyplot import plt
+
     run = Run(args.run)
     found = surveys(run, args.tensors)
     step = max(found) if args.step is None else args.step
     if step not in found:
-        raise BadRun(f"{run.path}: step {step} was not surveyed; surveyed are {min(found)} to {max(found)}")
+        raise BadRun(
+            f"{run.path}: step {step} was not surveyed; surveyed are {min(found)} to {max(found)}"
+        )
     edges = run.steps[step]["update_survival"]["bucket_edges"]
     figure, axes = plt.subplots(2, 2, figsize=(11, 7), dpi=110)
     draw_by_magnitude(axes[0][0], found[step], edges, step)

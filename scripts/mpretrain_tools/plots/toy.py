@@ -4,8 +4,9 @@
     scripts/plot_toy.py toy --curves curves.png --sweep sweep.png
     scripts/plot_toy.py toy --thin spread.csv    # what both figures draw
 
-Additive and multiplicative steps are drawn at the best rate of each regime, M+Adam at one rate for all of them. Of several
-seeds lines are medians, bands reach from the least to the most; a cross at the top stands where a seed diverged.
+Additive and multiplicative steps are drawn at the best rate of each regime, M+Adam at one rate for
+all of them. Of several seeds lines are medians, bands reach from the least to the most; a cross at
+the top stands where a seed diverged.
 """
 
 import argparse
@@ -17,7 +18,8 @@ import os
 import statistics
 
 LABELS = {"additive": "additive", "multiplicative": "multiplicative", "m_plus_adam": "M+Adam"}
-# Additive steps in the colour that AdamW has in all figures, both in M+Adam's; told apart by colour-blind readers, too.
+# Additive steps in the colour that AdamW has in all figures, both in M+Adam's; told apart by
+# colour-blind readers, too.
 COLOURS = {"additive": "#0072B2", "multiplicative": "#7F7F7F", "m_plus_adam": "#D55E00"}
 LINES = {"additive": "-", "multiplicative": ":", "m_plus_adam": "--"}
 COLUMNS = ("regime", "rule", "rate", "step", "seeds", "diverged", "least", "median", "most")
@@ -32,7 +34,11 @@ class Spread:
         self.least, self.median, self.most = min(found), statistics.median(found), max(found)
 
     def columns(self):
-        return [self.seeds, self.diverged, *(f"{value:.6g}" for value in (self.least, self.median, self.most))]
+        return [
+            self.seeds,
+            self.diverged,
+            *(f"{value:.6g}" for value in (self.least, self.median, self.most)),
+        ]
 
 
 class Toy:
@@ -65,7 +71,11 @@ class Toy:
 
     def losses(self, regime, rule, rate):
         """At the end, one a seed; NaN where it diverged. Nothing of a rate that was not tried."""
-        return self.runs[regime, rule, rate].get(self.last_step, []) if (regime, rule, rate) in self.runs else []
+        return (
+            self.runs[regime, rule, rate].get(self.last_step, [])
+            if (regime, rule, rate) in self.runs
+            else []
+        )
 
     def curve(self, regime, rule, rate):
         """{step: Spread}"""
@@ -82,7 +92,9 @@ class Toy:
             for rule in self.rules:
                 drawn = self.drawn_rate(regime, rule)
                 for rate, found in self.finals(regime, rule).items():
-                    curve = self.curve(regime, rule, rate) if rate == drawn else {self.last_step: found}
+                    curve = (
+                        self.curve(regime, rule, rate) if rate == drawn else {self.last_step: found}
+                    )
                     for step, spread in curve.items():
                         yield [regime, rule, rate, step, *spread.columns()]
 
@@ -94,6 +106,7 @@ def power(rate):
 def panels(toy):
     """A figure, {regime: axes}, and the axes that are left for the legend."""
     from .pyplot import plt
+
     rows = -(-(len(toy.regimes) + 1) // 3)
     figure, axes = plt.subplots(rows, 3, figsize=(9, 2.7 * rows), squeeze=False)
     axes = axes.flatten()
@@ -103,7 +116,7 @@ def panels(toy):
         panel.grid(alpha=0.3)
         if i % 3 == 0:
             panel.set_ylabel("loss of all entries")
-    for panel in axes[len(toy.regimes):]:
+    for panel in axes[len(toy.regimes) :]:
         panel.set_axis_off()
     return figure, dict(zip(toy.regimes, axes)), axes[len(toy.regimes)]
 
@@ -111,8 +124,12 @@ def panels(toy):
 def draw_spreads(panel, found, rule, label):
     """{place: Spread} as the line of medians in its band."""
     places = list(found)
-    medians, least, most = ([value if math.isfinite(value) else math.nan for value in values] for values in
-                            zip(*((spread.median, spread.least, spread.most) for spread in found.values())))
+    medians, least, most = (
+        [value if math.isfinite(value) else math.nan for value in values]
+        for values in zip(
+            *((spread.median, spread.least, spread.most) for spread in found.values())
+        )
+    )
     panel.plot(places, medians, LINES[rule], color=COLOURS[rule], linewidth=1.5, label=label)
     panel.fill_between(places, least, most, color=COLOURS[rule], alpha=0.25, linewidth=0)
 
@@ -120,9 +137,25 @@ def draw_spreads(panel, found, rule, label):
 def name_lines(panel, seeds, more=()):
     """In a panel of its own: a legend among the curves would hide some."""
     from .pyplot import plt
-    rules = [plt.Line2D([], [], color=COLOURS[rule], linestyle=LINES[rule], label=label) for rule, label in LABELS.items()]
-    several = [plt.Rectangle((0, 0), 1, 1, color="black", alpha=0.25, linewidth=0, label=f"least to most of {seeds} seeds")]
-    panel.legend(handles=[*rules, *(several if seeds > 1 else []), *more], loc="center", frameon=False)
+
+    rules = [
+        plt.Line2D([], [], color=COLOURS[rule], linestyle=LINES[rule], label=label)
+        for rule, label in LABELS.items()
+    ]
+    several = [
+        plt.Rectangle(
+            (0, 0),
+            1,
+            1,
+            color="black",
+            alpha=0.25,
+            linewidth=0,
+            label=f"least to most of {seeds} seeds",
+        )
+    ]
+    panel.legend(
+        handles=[*rules, *(several if seeds > 1 else []), *more], loc="center", frameon=False
+    )
 
 
 def draw_curves(toy):
@@ -143,17 +176,36 @@ def draw_curves(toy):
 def draw_sweep(toy):
     """Figure of the final loss over rates."""
     from .pyplot import plt
+
     figure, axes, left = panels(toy)
-    cross = plt.Line2D([], [], color="black", marker="x", linestyle="none", label="a seed or more diverged")
-    shared = plt.Line2D([], [], color="grey", linestyle=(0, (1, 1)), linewidth=1, label="rate of M+Adam for all regimes")
+    cross = plt.Line2D(
+        [], [], color="black", marker="x", linestyle="none", label="a seed or more diverged"
+    )
+    shared = plt.Line2D(
+        [],
+        [],
+        color="grey",
+        linestyle=(0, (1, 1)),
+        linewidth=1,
+        label="rate of M+Adam for all regimes",
+    )
     for regime, panel in axes.items():
         for rule, height in zip(toy.rules, (0.97, 0.85, 0.91)):
             found = toy.finals(regime, rule)
             draw_spreads(panel, found, rule, LABELS[rule])
             off = [rate for rate, spread in found.items() if spread.diverged]
-            panel.plot(off, [height] * len(off), "x", color=COLOURS[rule], markersize=4, transform=panel.get_xaxis_transform())
+            panel.plot(
+                off,
+                [height] * len(off),
+                "x",
+                color=COLOURS[rule],
+                markersize=4,
+                transform=panel.get_xaxis_transform(),
+            )
         if toy.summary["shared_rate"]:
-            panel.axvline(toy.summary["shared_rate"], color="grey", linestyle=(0, (1, 1)), linewidth=1)
+            panel.axvline(
+                toy.summary["shared_rate"], color="grey", linestyle=(0, (1, 1)), linewidth=1
+            )
         low, high = panel.get_ylim()
         panel.set_ylim(low, high * (high / low) ** 0.2)  # room for the crosses
         panel.set_xscale("log", base=2)
@@ -177,11 +229,13 @@ def write_thin(toy, path):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("directory", help="what --output of `mpretrain toy` named")
     parser.add_argument("--curves", metavar="PNG", help="loss over steps")
     parser.add_argument("--sweep", metavar="PNG", help="final loss over rates")
-    parser.add_argument("--thin", metavar="CSV", help="medians and ranges over seeds that the figures draw")
+    parser.add_argument(
+        "--thin", metavar="CSV", help="medians and ranges over seeds that the figures draw"
+    )
     args = parser.parse_args()
     if not (args.curves or args.sweep or args.thin):
         parser.error("nothing to do: give --curves, --sweep or --thin")

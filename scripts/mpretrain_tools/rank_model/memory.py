@@ -1,11 +1,22 @@
-"""Memory of a rank by purpose, buffer by buffer (model/weight_store, model/activations, optim/optimizer, train/parameter_exchange)."""
+"""Memory of a rank by purpose, buffer by buffer (model/weight_store, model/activations,
+optim/optimizer, train/parameter_exchange).
+"""
 
 import functools
 
 from .case import APOLLO_RANK, FP8_HISTORY, OPTIMIZERS, SIZE, UNIT, align_up, ceil_div
 from .exchange import Piece, exchanged, linears_in_fp8, losses_of, norm_pieces, partition, pieces_of
 
-PURPOSES = ["weights", "compute weights", "gradients", "optimizer state", "activations", "logits", "scratch", "data"]
+PURPOSES = [
+    "weights",
+    "compute weights",
+    "gradients",
+    "optimizer state",
+    "activations",
+    "logits",
+    "scratch",
+    "data",
+]
 
 
 class Memory:
@@ -30,7 +41,7 @@ def fused_groups(specs):
     """Parameters that lie together: (the first, stored rows of all)."""
     i = 0
     while i < len(specs):
-        yield specs[i], sum(s.stored_rows for s in specs[i:i + specs[i].fused])
+        yield specs[i], sum(s.stored_rows for s in specs[i : i + specs[i].fused])
         i += specs[i].fused
 
 
@@ -53,9 +64,15 @@ def add_weights(memory, case):
 
 
 def products(case):
-    """[rows, out, in] of the kinds of linear layers and of the head, the latter in rows of a chunk."""
+    """[rows, out, in] of the kinds of linear layers and of the head, the latter in rows of a
+    chunk.
+    """
     c, f, n = case.shape.hidden, case.shape.stored_intermediate, case.tokens
-    return [(n, 3 * c, c), (n, c, c), (n, 2 * f, c), (n, c, f)], (case.loss_chunk, case.shape.vocab, c)
+    return [(n, 3 * c, c), (n, c, c), (n, 2 * f, c), (n, c, f)], (
+        case.loss_chunk,
+        case.shape.vocab,
+        c,
+    )
 
 
 def add_products(memory, case):
@@ -106,7 +123,9 @@ def add_activations(memory, case):
         add("fp32", n)
         add("fp32", n)
         add("fp32", case.micro_batch_rows * case.shape.heads, case.batch.seq_len)
-    for _ in range(case.shape.layers + 3):  # inputs of the layers; final_residual, final_norm, branch
+    for _ in range(
+        case.shape.layers + 3
+    ):  # inputs of the layers; final_residual, final_norm, branch
         add(storage, n, c)
     add("fp32", n)
     if fp8:
@@ -148,9 +167,13 @@ def attention_scratch(case):
 def add_states(memory, case, rank):
     moments, residuals = OPTIMIZERS[case.optimizer]
     add = functools.partial(memory.add, "optimizer state")
-    for stretch in (s for bucket in partition(case) for s in bucket if s.rank == rank or not case.sharded):
+    for stretch in (
+        s for bucket in partition(case) for s in bucket if s.rank == rank or not case.sharded
+    ):
         spec = stretch.spec
-        span = Piece("u8", spec.cols, spec.stored_cols, UNIT).span(spec, stretch.first, stretch.count)
+        span = Piece("u8", spec.cols, spec.stored_cols, UNIT).span(
+            spec, stretch.first, stretch.count
+        )
         # Only a tensor that is held whole keeps the padding behind its last row.
         elements = spec.rows * spec.stored_cols if stretch.count == spec.units else span
         for _ in range(2 if case.projected(spec) else moments):
@@ -166,9 +189,18 @@ def add_projection_scratch(memory, specs):
     """What the projected matrices of a rank take turns to use."""
     if not specs:
         return
-    channels, add = max(max(s.rows, s.cols) for s in specs), functools.partial(memory.add, "scratch")
+    channels, add = (
+        max(max(s.rows, s.cols) for s in specs),
+        functools.partial(memory.add, "scratch"),
+    )
     add("fp32", max(s.rows * s.cols for s in specs))
-    add("fp32", max([ceil_div(s.rows, 32) * APOLLO_RANK * s.cols for s in specs if s.rows < s.cols], default=0))
+    add(
+        "fp32",
+        max(
+            [ceil_div(s.rows, 32) * APOLLO_RANK * s.cols for s in specs if s.rows < s.cols],
+            default=0,
+        ),
+    )
     add("fp32", channels, APOLLO_RANK)
     add("fp64", 2, channels)
     add("fp32", channels)
@@ -180,7 +212,9 @@ def add_optimizer_scratch(memory, case, rank):
     memory.add("scratch", "fp64", ceil_div(norm_pieces(case), 1024))
     if case.regime.weights in ("block_fp8", "nvfp4"):
         memory.add("scratch", "fp32", max(s.rows for s in case.specs if s.kind == "linear") + 1)
-    updated = {s.spec for bucket in partition(case) for s in bucket if s.rank == rank or not case.sharded}
+    updated = {
+        s.spec for bucket in partition(case) for s in bucket if s.rank == rank or not case.sharded
+    }
     add_projection_scratch(memory, [spec for spec in updated if case.projected(spec)])
 
 

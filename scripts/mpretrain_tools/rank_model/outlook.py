@@ -1,4 +1,6 @@
-"""What designs beyond this one would take: sharded gradients and weights, tensor parallelism. None of them exists in the program."""
+"""What designs beyond this one would take: sharded gradients and weights, tensor parallelism. None
+of them exists in the program.
+"""
 
 import dataclasses
 
@@ -18,18 +20,23 @@ class Next:
 
 
 def live_layers(case):
-    """Of two layers or the head: weights as stored and as products read them, and gradients, all whole."""
+    """Of two layers or the head: weights as stored and as products read them, and gradients, all
+    whole.
+    """
     shape = case.shape
     largest = max(2 * shape.layer_products, shape.vocab * shape.hidden)
     copies = 2 if case.regime.compute == "fp8" else 0
-    return largest * (stored_bytes(case) / shape.parameters + copies + SIZE[case.gradient_container("linear")])
+    return largest * (
+        stored_bytes(case) / shape.parameters + copies + SIZE[case.gradient_container("linear")]
+    )
 
 
 def sharded_further(case, weights):
-    """ZeRO-2 (`weights` whole) or ZeRO-3 over the same ranges: gradients are kept by their owners, and with ZeRO-3 weights too.
+    """ZeRO-2 (`weights` whole) or ZeRO-3 over the same ranges: gradients are kept by their owners,
+    and with ZeRO-3 weights too.
 
-    Gradients are reduced after every micro-batch; weights gathered as they are stored, for forward and for backward of
-    each.
+    Gradients are reduced after every micro-batch; weights gathered as they are stored, for forward
+    and for backward of each.
     """
     now, shape, others = memory_of(case), case.shape, (case.ranks - 1) / case.ranks
     p, stored = shape.parameters, stored_bytes(case)
@@ -38,13 +45,19 @@ def sharded_further(case, weights):
     if weights == "sharded":
         held -= (now.bytes["weights"] + now.bytes["compute weights"]) - stored / case.ranks
         gathers = 2 * case.micro_batches
-    return Next(held, gathers * stored * others, case.micro_batches * SIZE[case.gradient_reduce] * p * others)
+    return Next(
+        held,
+        gathers * stored * others,
+        case.micro_batches * SIZE[case.gradient_reduce] * p * others,
+    )
 
 
 def tensor_parallel(case, machine, ways):
-    """(seconds of all-reduces, seconds of computing) of a micro-batch whose layers are cut `ways` times, within a node.
+    """(seconds of all-reduces, seconds of computing) of a micro-batch whose layers are cut `ways`
+    times, within a node.
 
-    Four all-reduces of [tokens, C] in BF16 a layer, two of them in backward; recomputing a layer makes two more.
+    Four all-reduces of [tokens, C] in BF16 a layer, two of them in backward; recomputing a layer
+    makes two more.
     """
     count = (4 + 2 * case.batch.recompute) * case.shape.layers
     one = 2 * ring(machine, ways, case.tokens * case.shape.hidden * 2)

@@ -1,14 +1,26 @@
-"""The time of a step: the device and the queue of collectives beside it, event by event, on a machine of assumed figures."""
+"""The time of a step: the device and the queue of collectives beside it, event by event, on a
+machine of assumed figures.
+"""
 
 import dataclasses
 import typing
 
 from .case import OPTIMIZERS, SIZE, ceil_div
-from .exchange import buckets, exchanged, linears_in_fp8, norm_pieces, own_elements, partition, stored_bytes
+from .exchange import (
+    buckets,
+    exchanged,
+    linears_in_fp8,
+    norm_pieces,
+    own_elements,
+    partition,
+    stored_bytes,
+)
 
 
 class Protocol(typing.NamedTuple):
-    """How a ring passes bytes on: seconds of a step within and between nodes, and its share of a link, or bytes/s at most."""
+    """How a ring passes bytes on: seconds of a step within and between nodes, and its share of a
+    link, or bytes/s at most.
+    """
 
     intra_latency: float
     inter_latency: float
@@ -21,26 +33,45 @@ class Machine:
     """Assumed figures. FLOP/s, bytes/s, seconds, bytes; links are of one GPU in one direction."""
 
     name: str
-    flops: dict                 # by format of the product
-    achieved: float             # share of them that large products and attention reach together
+    flops: dict  # by format of the product
+    achieved: float  # share of them that large products and attention reach together
     memory: float
     memory_bandwidth: float
-    kernel: float               # shortest time that a kernel takes, launch included
-    copy_launch: float          # the same of a copy that packs or unpacks
+    kernel: float  # shortest time that a kernel takes, launch included
+    copy_launch: float  # the same of a copy that packs or unpacks
     node: int
-    intra: float                # bytes/s
-    inter: float                # of its adapter
+    intra: float  # bytes/s
+    inter: float  # of its adapter
     protocols: tuple
-    small: tuple = (6.8e-6, 0.6e-6, 5.0e-6)  # of a reduction of few bytes over a tree: begin, step within a node, between nodes
-    beside: bool = True         # collectives run beside computing rather than in its place
+    small: tuple = (
+        6.8e-6,
+        0.6e-6,
+        5.0e-6,
+    )  # of a reduction of few bytes over a tree: begin, step within a node, between nodes
+    beside: bool = True  # collectives run beside computing rather than in its place
 
 
-# Peak figures of NVIDIA's data sheets for H100 SXM (dense), HGX H100 with NVLink 4 (18 links of 25 GB/s) and one 400 Gbit/s
-# adapter a GPU, four fifths of memory and links; latencies and shares of LL, LL128 and Simple from NCCL's own tuning
-# tables. `achieved`, `kernel` and `copy_launch` are guesses: nothing of this program has been measured on several GPUs.
-H100 = Machine("8 x H100 SXM a node", {"fp32": 67e12, "bf16": 989e12, "fp8": 1979e12}, achieved=0.4, memory=80e9,
-               memory_bandwidth=3.35e12 * 0.8, kernel=2.5e-6, copy_launch=2.5e-6, node=8, intra=450e9 * 0.8, inter=50e9 * 0.8,
-               protocols=(Protocol(0.6e-6, 2.7e-6, 0.5, 35e9), Protocol(1.9e-6, 4.0e-6, 0.92), Protocol(3.4e-6, 14e-6, 1.0)))
+# Peak figures of NVIDIA's data sheets for H100 SXM (dense), HGX H100 with NVLink 4 (18 links of 25
+# GB/s) and one 400 Gbit/s adapter a GPU, four fifths of memory and links; latencies and shares of
+# LL, LL128 and Simple from NCCL's own tuning tables. `achieved`, `kernel` and `copy_launch` are
+# guesses: nothing of this program has been measured on several GPUs.
+H100 = Machine(
+    "8 x H100 SXM a node",
+    {"fp32": 67e12, "bf16": 989e12, "fp8": 1979e12},
+    achieved=0.4,
+    memory=80e9,
+    memory_bandwidth=3.35e12 * 0.8,
+    kernel=2.5e-6,
+    copy_launch=2.5e-6,
+    node=8,
+    intra=450e9 * 0.8,
+    inter=50e9 * 0.8,
+    protocols=(
+        Protocol(0.6e-6, 2.7e-6, 0.5, 35e9),
+        Protocol(1.9e-6, 4.0e-6, 0.92),
+        Protocol(3.4e-6, 14e-6, 1.0),
+    ),
+)
 
 
 def ring(machine, ranks, bytes_of_all):
@@ -54,8 +85,12 @@ def ring(machine, ranks, bytes_of_all):
     between = nodes if nodes > 1 else 0
     rate = min(machine.intra, machine.node * machine.inter) if between else machine.intra
     sent = bytes_of_all * (ranks - 1) / ranks
-    return min(max(ranks - 1 - between, 0) * p.intra_latency + between * p.inter_latency + sent / min(rate * p.share, p.at_most)
-               for p in machine.protocols)
+    return min(
+        max(ranks - 1 - between, 0) * p.intra_latency
+        + between * p.inter_latency
+        + sent / min(rate * p.share, p.at_most)
+        for p in machine.protocols
+    )
 
 
 def tree(machine, ranks):
@@ -66,7 +101,9 @@ def tree(machine, ranks):
 
 
 class Work(typing.NamedTuple):
-    """Seconds of a group of parameters: forward and backward of a micro-batch, and making its new weights readable."""
+    """Seconds of a group of parameters: forward and backward of a micro-batch, and making its new
+    weights readable.
+    """
 
     forward: float
     backward: float
@@ -89,11 +126,21 @@ def group_work(case, machine):
     fewest = [k * machine.kernel for k in kernels(case)]
     copied = 0.0  # bytes that casts of a layer's weights move
     if regime.compute == "fp8":
-        copied = (stored_bytes(case) / shape.parameters + (2 if case.backend == "cuda" else 1)) * shape.layer_products
-    layer = Work(max(forward, fewest[0]), max((2 + case.batch.recompute) * forward, fewest[1]), copied / machine.memory_bandwidth)
+        copied = (
+            stored_bytes(case) / shape.parameters + (2 if case.backend == "cuda" else 1)
+        ) * shape.layer_products
+    layer = Work(
+        max(forward, fewest[0]),
+        max((2 + case.batch.recompute) * forward, fewest[1]),
+        copied / machine.memory_bandwidth,
+    )
     head = 2 * n * shape.vocab * shape.hidden / plain
     embedding = 2 * n * shape.hidden * SIZE[regime.storage] / machine.memory_bandwidth
-    return [Work(embedding, 2 * embedding, 0.0), *([layer] * shape.layers), Work(head, 2 * head, 0.0)]
+    return [
+        Work(embedding, 2 * embedding, 0.0),
+        *([layer] * shape.layers),
+        Work(head, 2 * head, 0.0),
+    ]
 
 
 class Queues:
@@ -123,9 +170,9 @@ class Step:
     """Seconds."""
 
     total: float
-    computing: float   # forward, backward and update of the busiest rank
+    computing: float  # forward, backward and update of the busiest rank
     exchanging: float  # of the side queue, beside or not
-    launches: int      # copies and kernels that pack and unpack
+    launches: int  # copies and kernels that pack and unpack
 
     @property
     def exposed(self):
@@ -134,21 +181,34 @@ class Step:
 
 
 def bucket_seconds(case, machine):
-    """What the side queue takes for every bucket: ([gradients], [weights], launches). A single staging buffer: in turn."""
+    """What the side queue takes for every bucket: ([gradients], [weights], launches). A single
+    staging buffer: in turn.
+    """
     parts, cut = exchanged(case), partition(case)
-    container = SIZE["fp32" if case.gradient_container("linear") == "fp32" else "bf16"] / SIZE[case.gradient_reduce]
+    container = (
+        SIZE["fp32" if case.gradient_container("linear") == "fp32" else "bf16"]
+        / SIZE[case.gradient_reduce]
+    )
     scaled = {"block_fp8": 2, "nvfp4": 2}.get(case.regime.weights, 1)
     reduce, gather, launches = [], [], 0
     for b, stretches in enumerate(cut):
         count, own = len(stretches), sum(s.rank == 0 for s in stretches)
         wire = sum(parts.gradients[b])
         copied = wire * (1 + container) + max(parts.gradients[b]) * 3
-        reduce.append(copied / machine.memory_bandwidth + (count + own) * machine.copy_launch + ring(machine, case.ranks, wire))
+        reduce.append(
+            copied / machine.memory_bandwidth
+            + (count + own) * machine.copy_launch
+            + ring(machine, case.ranks, wire)
+        )
         launches += count + own
         rounds = parts.weights if case.sharded else parts.sums
         stored = sum(rounds[b])
         pieces = scaled if case.sharded else 1
-        gather.append(2 * stored / machine.memory_bandwidth + pieces * count * machine.copy_launch + ring(machine, case.ranks, stored))
+        gather.append(
+            2 * stored / machine.memory_bandwidth
+            + pieces * count * machine.copy_launch
+            + ring(machine, case.ranks, stored)
+        )
         launches += pieces * count
     if not case.sharded:
         reduce, gather = [r + g for r, g in zip(reduce, gather)], [0.0] * len(gather)
@@ -156,17 +216,26 @@ def bucket_seconds(case, machine):
 
 
 def update_seconds(case, machine):
-    """Weights and states read and written once, the gradient read once, by the rank that has most; the norm of gradients."""
+    """Weights and states read and written once, the gradient read once, by the rank that has most;
+    the norm of gradients.
+    """
     moments, residuals = OPTIMIZERS[case.optimizer]
     p = case.shape.parameters
     own = max(own_elements(case)) if case.sharded else p
-    a_parameter = (2 * stored_bytes(case) / p + 2 * (moments * SIZE[case.regime.state] + 2 * residuals)
-                   + 2 * SIZE[case.gradient_container("linear")])
-    return own * a_parameter / machine.memory_bandwidth + 8 * norm_pieces(case) / machine.memory_bandwidth
+    a_parameter = (
+        2 * stored_bytes(case) / p
+        + 2 * (moments * SIZE[case.regime.state] + 2 * residuals)
+        + 2 * SIZE[case.gradient_container("linear")]
+    )
+    return (
+        own * a_parameter / machine.memory_bandwidth
+        + 8 * norm_pieces(case) / machine.memory_bandwidth
+    )
 
 
 def simulate(case, machine, work=None, update=None):
-    """A step of the rank that has most rows, as train/step_work.cpp and train/data_parallel.cpp enqueue it.
+    """A step of the rank that has most rows, as train/step_work.cpp and train/data_parallel.cpp
+    enqueue it.
 
     `work` of every group and seconds of the `update`: measured ones in the place of the machine's.
     """
@@ -197,14 +266,22 @@ def simulate(case, machine, work=None, update=None):
             q.wait(q.run(amaxes))
     q.wait(q.side)
     norm = 8 * norm_pieces(case) if case.sharded else 0
-    q.wait(q.run(ring(machine, case.ranks, 8 * case.batch.rows) + ring(machine, case.ranks, norm)))  # losses; partial sums
+    q.wait(
+        q.run(ring(machine, case.ranks, 8 * case.batch.rows) + ring(machine, case.ranks, norm))
+    )  # losses; partial sums
     q.work(update)
     return Step(q.compute, computing, q.busy, launches)
 
 
 def efficiency(case, machine):
-    """Tokens a second of a GPU over those of one that has the whole batch to itself (and memory for it)."""
-    return simulate(dataclasses.replace(case, ranks=1), machine).total / case.ranks / simulate(case, machine).total
+    """Tokens a second of a GPU over those of one that has the whole batch to itself (and memory for
+    it).
+    """
+    return (
+        simulate(dataclasses.replace(case, ranks=1), machine).total
+        / case.ranks
+        / simulate(case, machine).total
+    )
 
 
 # What a step would take if one cost of exchanging were nothing.

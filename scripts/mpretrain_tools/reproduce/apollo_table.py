@@ -1,18 +1,20 @@
-"""The paper's Apollo-E table: bytes of optimizer state a parameter, exact, and perplexity by rank and mode at one size.
+"""The paper's Apollo-E table: bytes of optimizer state a parameter, exact, and perplexity by rank
+and mode at one size.
 
-    scripts/reproduce.py apollo_table --scale pico --tokens data/tokens --work runs --output docs/results/pico
+    scripts/reproduce.py apollo_table --tokens data/tokens --work runs --output docs/results/pico
 
-Bytes are counted by `mpretrain plan` for the paper's 130M and 350M, whatever --scale is. Exits 1 if one differs from
-the paper in a printed digit. --extra adds the mode "mini" at the ranks for which the paper prints nothing.
+Bytes are counted by `mpretrain plan` for the paper's 130M and 350M, whatever --scale is. Exits 1 if
+one differs from the paper in a printed digit. --extra adds the mode "mini" at the ranks for which
+the paper prints nothing.
 """
 
 import math
 import sys
 from dataclasses import dataclass
 
+from ..sweeps.plan import plan
 from . import compare, paper, style
 from .artefact import Artefact, perplexity, spread
-from ..sweeps.plan import plan
 from .rows import BY_KEY, SIZES, Row
 
 PAPER_SIZES = ("130m", "350m")  # the columns of paper.APOLLO_E
@@ -37,7 +39,12 @@ class Line:
 def apollo(mode, rank):
     label = f"Apollo-E {mode}, r = {rank}"
     changes = {"optimizer.apollo_e": mode, "optimizer.apollo_e_rank": rank}
-    return Line(label, Row("BF16/BF16", label, "bf16_apollo_e", changes=changes, tuned_as="bf16"), rank, mode)
+    return Line(
+        label,
+        Row("BF16/BF16", label, "bf16_apollo_e", changes=changes, tuned_as="bf16"),
+        rank,
+        mode,
+    )
 
 
 BF16_STATE = Line("AdamW, BF16 state", BY_KEY["bf16_adamw"])
@@ -87,30 +94,64 @@ def perplexity_table(losses, scale):
     rows = []
     for line, found in losses.items():
         values = list(found.values())
-        rows.append([line.label, spread(values), len(values), perplexity(values),
-                     *([f"{value:.3f}" for _, value in line.printed] if line.printed else ["", ""])])
-    header = ["optimizer / state", "validation loss", "seeds", "perplexity",
-              *(f"paper, {size.upper()}" for size in PAPER_SIZES)]
+        rows.append(
+            [
+                line.label,
+                spread(values),
+                len(values),
+                perplexity(values),
+                *([f"{value:.3f}" for _, value in line.printed] if line.printed else ["", ""]),
+            ]
+        )
+    header = [
+        "optimizer / state",
+        "validation loss",
+        "seeds",
+        "perplexity",
+        *(f"paper, {size.upper()}" for size in PAPER_SIZES),
+    ]
     same = "the same" if fp32_row_is_the_main_tables() else "not the same"
-    return [f"Perplexity at {scale}, weights and products in BF16. AdamW and dense M+Adam are rows of the main table:",
-            "", *compare.table(header, rows), "",
-            "\"AdamW, FP32 state\" is the FP32/TF32 row of the main table, weights in FP32 and all: the paper's "
-            f"perplexities of the two are {same}.", "", "Loss against dense M+Adam:", "",
-            *compare.tested_table(["optimizer / state"], against_dense(losses)), "", compare.HOW]
+    return [
+        (
+            f"Perplexity at {scale}, weights and products in BF16. AdamW and dense M+Adam are rows"
+            " of the main table:"
+        ),
+        "",
+        *compare.table(header, rows),
+        "",
+        (
+            '"AdamW, FP32 state" is the FP32/TF32 row of the main table, weights in FP32 and all:'
+            f" the paper's perplexities of the two are {same}."
+        ),
+        "",
+        "Loss against dense M+Adam:",
+        "",
+        *compare.tested_table(["optimizer / state"], against_dense(losses)),
+        "",
+        compare.HOW,
+    ]
 
 
 def against_dense(losses):
-    return {(line.label,): compare.difference(found, losses[DENSE]) for line, found in losses.items() if line != DENSE}
+    return {
+        (line.label,): compare.difference(found, losses[DENSE])
+        for line, found in losses.items()
+        if line != DENSE
+    }
 
 
 def fp32_row_is_the_main_tables():
-    """Whether the paper prints one perplexity for AdamW with FP32 states and for its FP32/TF32 row."""
+    """Whether the paper prints one perplexity for AdamW with FP32 states and for its FP32/TF32
+    row.
+    """
     columns = [BY_KEY["fp32_adamw"].paper[SIZES.index(size)] for size in PAPER_SIZES]
     return columns == [value for _, value in paper.APOLLO_E["AdamW, FP32 state"]]
 
 
 def draw(losses, scale):
-    """A line for each row: every seed's perplexity as a dot, their mean and deviation; None if nothing is finished."""
+    """A line for each row: every seed's perplexity as a dot, their mean and deviation; None if
+    nothing is finished.
+    """
     bars = {line: bar for line, found in losses.items() if (bar := compare.perplexity_bar(found))}
     if not any(losses.values()):
         return None
@@ -119,8 +160,14 @@ def draw(losses, scale):
         look, seeds = look_of(line), [math.exp(loss) for loss in compare.finite(found)]
         axes.plot(seeds, [place + 0.25] * len(seeds), ".", color=look["color"], markersize=4)
         if len(seeds) < len(found):
-            axes.text(1.01, place, f"{len(found) - len(seeds)} diverged", va="center", color=look["color"],
-                      transform=axes.get_yaxis_transform())
+            axes.text(
+                1.01,
+                place,
+                f"{len(found) - len(seeds)} diverged",
+                va="center",
+                color=look["color"],
+                transform=axes.get_yaxis_transform(),
+            )
         if line in bars:
             middle, below, above = bars[line]
             axes.errorbar(middle, place, xerr=[[below], [above]], **look)
@@ -133,7 +180,10 @@ def draw(losses, scale):
 
 
 def look_of(line):
-    looks = {"channel": {"color": style.ORANGE, "marker": "v"}, "mini": {"color": style.SKY, "marker": "P"}}
+    looks = {
+        "channel": {"color": style.ORANGE, "marker": "v"},
+        "mini": {"color": style.SKY, "marker": "P"},
+    }
     return looks.get(line.mode) or style.optimizer(line.row.optimizer)
 
 
@@ -143,12 +193,23 @@ def main(arguments=None):
     counted, wrong = bytes_table(artefact.args.program, lines)
     cells = {line: [artefact.cell(line.row, seed) for seed in artefact.seeds] for line in lines}
     in_order = [cell for of_one_seed in zip(*cells.values()) for cell in of_one_seed]
-    artefact.name_cells(["optimizer"], [((line.label,), cell) for line in lines for cell in cells[line]])
+    artefact.name_cells(
+        ["optimizer"], [((line.label,), cell) for line in lines for cell in cells[line]]
+    )
     artefact.run(in_order)
     losses = {line: compare.losses_by_seed(artefact, of_seeds) for line, of_seeds in cells.items()}
     artefact.write_cells()
-    artefact.write_markdown("Apollo-E", [*counted, "", *perplexity_table(losses, artefact.scale), "",
-                                         "![Perplexity by row](apollo_table.png)"], in_order)
+    artefact.write_markdown(
+        "Apollo-E",
+        [
+            *counted,
+            "",
+            *perplexity_table(losses, artefact.scale),
+            "",
+            "![Perplexity by row](apollo_table.png)",
+        ],
+        in_order,
+    )
     if figure := draw(losses, artefact.scale):
         artefact.write_figure(figure)
     for label in wrong:

@@ -1,23 +1,23 @@
-"""The paper's architecture table: shapes, parameters by kind and lengths of runs, for all sizes of the paper.
+"""The paper's architecture table: shapes, parameters by kind and lengths of runs, for all sizes of
+the paper.
 
     scripts/reproduce.py architecture_table --scale 60m --output docs/results/60m
 
-Parameters and steps are what `mpretrain plan` counts; it does not list shapes and kinds, which are of the configuration
-and have to add up to its count. Trains nothing. Exits 1 if anything differs from the paper.
+Parameters and steps are what `mpretrain plan` counts; it does not list shapes and kinds, which are
+of the configuration and have to add up to its count. Trains nothing. Exits 1 if anything differs
+from the paper.
 """
 
 import collections
 import sys
 from dataclasses import dataclass
 
-from ..sweeps import configuration
+from ..rank_model.case import Shape, from_config, parameter_groups
+from ..sweeps.plan import plan
 from . import paper
 from .artefact import Artefact
 from .compare import table
-from ..sweeps.plan import plan
 from .rows import SCALES, SIZES
-
-from ..rank_model.case import Shape, from_config, parameter_groups
 
 
 @dataclass(frozen=True)
@@ -50,23 +50,41 @@ def architecture(program, size):
     shape, batch = from_config(size)
     counted = plan(program, file)
     by_parameters = plan(program, file, "train.steps=null", "train.chinchilla=1")
-    return Architecture(size, shape, batch.seq_len, batch.rows * batch.seq_len, counted["parameters"], counted["steps"],
-                        by_parameters["steps"])
+    return Architecture(
+        size,
+        shape,
+        batch.seq_len,
+        batch.rows * batch.seq_len,
+        counted["parameters"],
+        counted["steps"],
+        by_parameters["steps"],
+    )
 
 
 def differences(found):
     """What is not as the paper says, as text."""
     wrong, total = [], sum(found.kinds.values())
     if total != found.parameters:
-        wrong.append(f"parameters by kind add up to {total:,}, the plan counts {found.parameters:,}")
+        wrong.append(
+            f"parameters by kind add up to {total:,}, the plan counts {found.parameters:,}"
+        )
     if found.size not in SIZES:
         return wrong
     names = ("hidden", "intermediate", "layers", "heads", "steps", "parameters", "non-embedding")
     theirs = (*paper.ARCHITECTURE[found.size], *paper.PARAMETERS[found.size])
     shape = found.shape
-    ours = (shape.hidden, shape.intermediate, shape.layers, shape.heads, found.steps, found.parameters,
-            found.non_embedding)
-    return wrong + [f"{name}: {a:,}, the paper has {b:,}" for name, a, b in zip(names, ours, theirs) if a != b]
+    ours = (
+        shape.hidden,
+        shape.intermediate,
+        shape.layers,
+        shape.heads,
+        found.steps,
+        found.parameters,
+        found.non_embedding,
+    )
+    return wrong + [
+        f"{name}: {a:,}, the paper has {b:,}" for name, a, b in zip(names, ours, theirs) if a != b
+    ]
 
 
 COLUMNS = {  # header: how it is told of an Architecture
@@ -92,7 +110,10 @@ COLUMNS = {  # header: how it is told of an Architecture
 
 def architecture_table(found):
     rows = [[name, *(tell(each) for each in found)] for name, tell in COLUMNS.items()]
-    verdicts = ["differs" if differences(each) else "as printed" if each.size in SIZES else "" for each in found]
+    verdicts = [
+        "differs" if differences(each) else "as printed" if each.size in SIZES else ""
+        for each in found
+    ]
     return table(["", *(each.size for each in found)], [*rows, ["paper", *verdicts]])
 
 
@@ -103,13 +124,23 @@ def records(found):
 
 def main(arguments=None):
     artefact = Artefact("architecture_table", __doc__, arguments)
-    found = [architecture(artefact.args.program, size) for size in sorted({artefact.scale, *SIZES}, key=SCALES.index)]
+    found = [
+        architecture(artefact.args.program, size)
+        for size in sorted({artefact.scale, *SIZES}, key=SCALES.index)
+    ]
     wrong = [f"{each.size}: {text}" for each in found for text in differences(each)]
-    lines = [f"Parameters and steps counted by `mpretrain plan` of {artefact.version()}. Compared with the paper: hidden, "
-             "intermediate, layers, heads and steps, which it prints; parameters, which follow from its Apollo-E byte counts "
-             "with a vocabulary of 32,000 and an untied head. `stored`: the intermediate size with the zeros that FP8 "
-             "products need.", "",
-             *architecture_table(found), *(f"\n**{text}**" for text in wrong)]
+    lines = [
+        (
+            f"Parameters and steps counted by `mpretrain plan` of {artefact.version()}. Compared"
+            " with the paper: hidden, intermediate, layers, heads and steps, which it prints;"
+            " parameters, which follow from its Apollo-E byte counts with a vocabulary of 32,000"
+            " and an untied head. `stored`: the intermediate size with the zeros that FP8 products"
+            " need."
+        ),
+        "",
+        *architecture_table(found),
+        *(f"\n**{text}**" for text in wrong),
+    ]
     artefact.write_csv(["size", *(name.replace(" ", "_") for name in COLUMNS)], records(found))
     artefact.write_markdown("Architectures", lines)
     for text in wrong:

@@ -1,14 +1,15 @@
-"""What the scripts of tables and figures have in common: arguments, cells at tuned values, provenance, and files.
+"""What the scripts of tables and figures have in common: arguments, cells at tuned values,
+provenance, and files.
 
     with Artefact("main_table", __doc__) as artefact: ...
 
-A script states its cells, has them run, and writes <output>/<name>.md, .csv and figures. It writes the same from whatever
-is finished, so it may be stopped at any time; what is missing is shown as not run.
+A script states its cells, has them run, and writes <output>/<name>.md, .csv and figures. It writes
+the same from whatever is finished, so it may be stopped at any time; what is missing is shown as
+not run.
 """
 
 import argparse
 import csv
-import json
 import math
 import os
 import pathlib
@@ -23,43 +24,106 @@ from ..sweeps.cell import Cell, tokens_identity
 from ..sweeps.launch import ACCEPTED, launcher_of
 from ..sweeps.ledger import Ledger
 from ..sweeps.progress import LiveTable
+from ..sweeps.runner import Place, Runner, machine
+from ..sweeps.stop import Stop
 from .redraw import Page, fingerprints
 from .rows import BUDGETS, SCALES
-from ..sweeps.runner import Place, Runner, machine
-from ..sweeps.slurm import LaunchError
-from ..sweeps.stop import Stop
 
 # Of a budget's length, with --quick: it shows that the path works, and nothing else.
-QUICK_BUDGET = float(os.environ.get("MPT_QUICK_BUDGET", 0.02))
+QUICK_BUDGET = float(os.environ.get("MPT_QUICK_BUDGET", "0.02"))
 # What results do not depend on: options with a value, and flags.
-RUNNING_OPTIONS, RUNNING_FLAGS = ("--jobs", "--retry", "--launcher"), ("--report-only", "--no-wait", "--redraw")
-RECORD = ("seed", "val_loss", "val_loss_family", "steps", "tokens", "state", "fingerprint")  # of a CSV of cells
+RUNNING_OPTIONS, RUNNING_FLAGS = (
+    ("--jobs", "--retry", "--launcher"),
+    ("--report-only", "--no-wait", "--redraw"),
+)
+RECORD = (
+    "seed",
+    "val_loss",
+    "val_loss_family",
+    "steps",
+    "tokens",
+    "state",
+    "fingerprint",
+)  # of a CSV of cells
 QUICK_CHANGES = {"eval.tokens": int(1e6 * QUICK_BUDGET)}
 
 
 def parser(description):
     """Arguments that all scripts take."""
-    found = argparse.ArgumentParser(description=description.splitlines()[0])
-    found.add_argument("--scale", choices=SCALES, default="pico", help="size of the model, as in configs/<scale>_*.json")
-    found.add_argument("--budget", type=float, default=1, metavar="{1,2,4,8}",
-                       help="length of runs in multiples of 20 tokens a parameter")
+    found = argparse.ArgumentParser(description=description.split("\n\n")[0])
+    found.add_argument(
+        "--scale",
+        choices=SCALES,
+        default="pico",
+        help="size of the model, as in configs/<scale>_*.json",
+    )
+    found.add_argument(
+        "--budget",
+        type=float,
+        default=1,
+        metavar="{1,2,4,8}",
+        help="length of runs in multiples of 20 tokens a parameter",
+    )
     found.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    found.add_argument("--tokens", type=pathlib.Path, help="directory that `mpretrain tokenize` wrote")
-    found.add_argument("--work", type=pathlib.Path, default=pathlib.Path("runs"), help="where the runs go")
-    found.add_argument("--output", type=pathlib.Path, help="where tables and figures go; default: results/<scale>")
-    found.add_argument("--program", default=default_program(), help="mpretrain; default: the newest of build/*/mpretrain")
-    found.add_argument("--tuned", type=pathlib.Path, help="hyperparameters by row, as tune.py writes them; default: "
-                       "<output>/tuned.json, then docs/results/<scale>/tuned.json, then what the configs say")
-    found.add_argument("--jobs", type=int, help="cells at a time; default: one a core, or one where a launcher is given")
+    found.add_argument(
+        "--tokens", type=pathlib.Path, help="directory that `mpretrain tokenize` wrote"
+    )
+    found.add_argument(
+        "--work", type=pathlib.Path, default=pathlib.Path("runs"), help="where the runs go"
+    )
+    found.add_argument(
+        "--output", type=pathlib.Path, help="where tables and figures go; default: results/<scale>"
+    )
+    found.add_argument(
+        "--program",
+        default=default_program(),
+        help="mpretrain; default: the newest of build/*/mpretrain",
+    )
+    found.add_argument(
+        "--tuned",
+        type=pathlib.Path,
+        help=(
+            "hyperparameters by row, as tune.py writes them; default: "
+            "<output>/tuned.json, then docs/results/<scale>/tuned.json, then what the configs say"
+        ),
+    )
+    found.add_argument(
+        "--jobs",
+        type=int,
+        help="cells at a time; default: one a core, or one where a launcher is given",
+    )
     found.add_argument("--threads", type=int, default=1, help="of a cell")
-    found.add_argument("--launcher", default="local", metavar="HOW", help=f"of cells: {ACCEPTED}; default: local")
-    found.add_argument("--no-wait", action="store_true", help="leave cells in Slurm's queue; a later start collects them")
-    found.add_argument("--retry", type=int, default=0, metavar="N", help="start a cell that fails again, up to N times")
-    found.add_argument("--quick", action="store_true",
-                       help=f"runs of {QUICK_BUDGET:g} of their length and one seed: shows that everything works")
-    found.add_argument("--report-only", action="store_true", help="run nothing, write what is finished")
-    found.add_argument("--redraw", action="store_true", help="run nothing and write <output>/<script>.md and its figures again "
-                       "from <output>/<script>.csv and runs.csv, with the arguments in the page; needs no tokens")
+    found.add_argument(
+        "--launcher", default="local", metavar="HOW", help=f"of cells: {ACCEPTED}; default: local"
+    )
+    found.add_argument(
+        "--no-wait",
+        action="store_true",
+        help="leave cells in Slurm's queue; a later start collects them",
+    )
+    found.add_argument(
+        "--retry",
+        type=int,
+        default=0,
+        metavar="N",
+        help="start a cell that fails again, up to N times",
+    )
+    found.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"runs of {QUICK_BUDGET:g} of their length and one seed: shows that everything works",
+    )
+    found.add_argument(
+        "--report-only", action="store_true", help="run nothing, write what is finished"
+    )
+    found.add_argument(
+        "--redraw",
+        action="store_true",
+        help=(
+            "run nothing and write <output>/<script>.md and its figures again from"
+            " <output>/<script>.csv and runs.csv, with the arguments in the page; needs no tokens"
+        ),
+    )
     return found
 
 
@@ -96,14 +160,23 @@ class Artefact:
     # --- cells
 
     def cell(self, row, seed, budget=None, changes=None):
-        """A row at its tuned values, budget in multiples of 20 tokens a parameter; `changes` on top of all."""
+        """A row at its tuned values, budget in multiples of 20 tokens a parameter; `changes` on top
+        of all.
+        """
         budget = self.args.budget if budget is None else budget
-        return self.untuned_cell(row, seed, budget, {**row.changes, **self.tuned_values(row, budget), **(changes or {})})
+        return self.untuned_cell(
+            row, seed, budget, {**row.changes, **self.tuned_values(row, budget), **(changes or {})}
+        )
 
     def untuned_cell(self, row, seed, budget, changes):
         """A row with these changes to its config, and no others."""
-        length = {"train.chinchilla": budget * (QUICK_BUDGET if self.args.quick else 1), "seed": seed}
-        return Cell.of(row.file(self.scale), length, QUICK_CHANGES if self.args.quick else {}, changes)
+        length = {
+            "train.chinchilla": budget * (QUICK_BUDGET if self.args.quick else 1),
+            "seed": seed,
+        }
+        return Cell.of(
+            row.file(self.scale), length, QUICK_CHANGES if self.args.quick else {}, changes
+        )
 
     def tuned_values(self, row, budget):
         """{key: value}; of a budget of its own where it was tuned at it, else of budget 1."""
@@ -111,12 +184,16 @@ class Artefact:
         return self.tuned.get(f"{row}@{budget:g}", self.tuned.get(row, {}))
 
     def run(self, cells):
-        """Brings all cells to their end, unless only a report is wanted. Failed ones are named and make the exit status 1."""
+        """Brings all cells to their end, unless only a report is wanted. Failed ones are named and
+        make the exit status 1.
+        """
         if not self.args.report_only and not self.runner.run(cells):
             self.failed = True
 
     def name_cells(self, header, labelled):
-        """Says what the CSV calls the cells, [(values of header, cell), ...]: with --redraw, they are found by that."""
+        """Says what the CSV calls the cells, [(values of header, cell), ...]: with --redraw, they
+        are found by that.
+        """
         self._header, self._labelled = header, labelled
         if self.page:
             self._fingerprints = fingerprints(self.path(".csv"), header, labelled)
@@ -134,8 +211,11 @@ class Artefact:
         if self.page:
             return
         if self.args.tokens is None:
-            sys.exit(f"{self.name}: error: --tokens is missing; expected a directory that `mpretrain tokenize` wrote "
-                     "(scripts/reproduce/prepare_text.sh makes one for pico and nano, scripts/prepare_c4.sh for the rest)")
+            sys.exit(
+                f"{self.name}: error: --tokens is missing; expected a directory that `mpretrain"
+                " tokenize` wrote (scripts/reproduce/prepare_text.sh makes one for pico and nano,"
+                " scripts/prepare_c4.sh for the rest)"
+            )
         tokens_identity(str(self.args.tokens))
 
     @property
@@ -147,15 +227,23 @@ class Artefact:
             launcher = launcher_of(args.launcher, args.program, args.threads, wait=not args.no_wait)
             jobs = args.jobs or launcher.default_jobs
             place = Place(args.program, args.tokens, args.work, args.threads, jobs, args.retry)
-            self._runner = Runner(place, Ledger(self.output / "runs.csv"), launcher, self.version(), LiveTable(self.name, jobs),
-                                  self.stop)
+            self._runner = Runner(
+                place,
+                Ledger(self.output / "runs.csv"),
+                launcher,
+                self.version(),
+                LiveTable(self.name, jobs),
+                self.stop,
+            )
         return self._runner
 
     def _tuned(self):
         """({row: {key: value}}, where from)"""
         shipped = repository.ROOT / "docs/results" / self.scale / "tuned.json"
         if self.args.tuned and not self.args.tuned.exists():
-            sys.exit(f"{self.name}: error: {self.args.tuned}: no such file; expected what tune.py writes")
+            sys.exit(
+                f"{self.name}: error: {self.args.tuned}: no such file; expected what tune.py writes"
+            )
         for path in (self.args.tuned, self.output / "tuned.json", shipped):
             if path and path.exists():
                 return configuration.parse(path), path
@@ -168,22 +256,38 @@ class Artefact:
         return self.output / f"{self.name}{suffix}"
 
     def write_markdown(self, title, lines, cells=(), of=None):
-        """<name>.md: title, command, provenance, the lines, and <name>.notes.md behind them if there is one.
+        """<name>.md: title, command, provenance, the lines, and <name>.notes.md behind them if
+        there is one.
 
         The title says of what scale it is, or `of` what; "" where that makes no difference.
         """
         notes = self.path(".notes.md")
         tail = ["", notes.read_text(encoding="utf-8").strip()] if notes.exists() else []
         heading = ", ".join(filter(None, [title, self.scale if of is None else of]))
-        text = [f"# {heading}", "", f"    {self.command()}", "", *self.provenance(cells), "", *lines, *tail, ""]
+        text = [
+            f"# {heading}",
+            "",
+            f"    {self.command()}",
+            "",
+            *self.provenance(cells),
+            "",
+            *lines,
+            *tail,
+            "",
+        ]
         self.path(".md").write_text("\n".join(text), encoding="utf-8")
         print("\n".join(lines))
         print(f"written: {self.path('.md')}")
 
     def write_cells(self):
-        """<name>.csv: a line for each of the named cells, finished or not. What is drawn again stays."""
+        """<name>.csv: a line for each of the named cells, finished or not. What is drawn again
+        stays.
+        """
         if not self.page:
-            self.write_csv([*self._header, *RECORD], [[*values, *self._record(cell)] for values, cell in self._labelled])
+            self.write_csv(
+                [*self._header, *RECORD],
+                [[*values, *self._record(cell)] for values, cell in self._labelled],
+            )
 
     def _record(self, cell):
         """As RECORD names it."""
@@ -191,7 +295,15 @@ class Artefact:
         if result is None:
             return [cell.seed, "", "", "", "", "not run", fingerprint]
         family = "" if math.isnan(result.val_loss_family) else f"{result.val_loss_family:.6f}"
-        return [cell.seed, f"{result.val_loss:.6f}", family, result.steps, result.tokens, result.state, fingerprint]
+        return [
+            cell.seed,
+            f"{result.val_loss:.6f}",
+            family,
+            result.steps,
+            result.tokens,
+            result.state,
+            fingerprint,
+        ]
 
     def write_csv(self, header, rows):
         with open(self.path(".csv"), "w", newline="", encoding="utf-8") as file:
@@ -201,28 +313,42 @@ class Artefact:
 
     def write_figure(self, figure, suffix=""):
         for kind in (".png", ".pdf"):
-            figure.savefig(self.path(suffix + kind), dpi=120, bbox_inches="tight",
-                           metadata={"CreationDate": None} if kind == ".pdf" else None)
+            figure.savefig(
+                self.path(suffix + kind),
+                dpi=120,
+                bbox_inches="tight",
+                metadata={"CreationDate": None} if kind == ".pdf" else None,
+            )
         with_few_colours(self.path(suffix + ".png"))
 
     # --- provenance
 
     def command(self):
-        """What regenerates this; paths of the machine left out, and what only says how runs are carried out."""
+        """What regenerates this; paths of the machine left out, and what only says how runs are
+        carried out.
+        """
         if self.page:
             return self.page.command
         shown = {"--tokens": "TOKENS", "--work": "RUNS", "--program": "PROGRAM"}
         given = sys.argv[1:]
-        words = [shown.get(before, word) for before, word in zip([""] + given, given)
-                 if word not in RUNNING_OPTIONS + RUNNING_FLAGS and before not in RUNNING_OPTIONS]
+        words = [
+            shown.get(before, word)
+            for before, word in zip(["", *given], given)
+            if word not in RUNNING_OPTIONS + RUNNING_FLAGS and before not in RUNNING_OPTIONS
+        ]
         return shlex.join(["scripts/reproduce.py", self.script, *words])
 
     def version(self):
         """Of the program, and the commit that its scripts are of."""
         found = output_of(self.args.program, "--version")
         if not found and not self.args.report_only:
-            sys.exit(f"{self.name}: error: {self.args.program}: not the program mpretrain; build it or give --program")
-        commit = output_of("git", "-C", str(repository.ROOT), "describe", "--always", "--dirty", "--abbrev=7")
+            sys.exit(
+                f"{self.name}: error: {self.args.program}: not the program mpretrain; build it or"
+                " give --program"
+            )
+        commit = output_of(
+            "git", "-C", str(repository.ROOT), "describe", "--always", "--dirty", "--abbrev=7"
+        )
         return f"{found} {commit}".strip()
 
     def provenance(self, cells):
@@ -233,25 +359,43 @@ class Artefact:
         if not results:
             return ["No cell is finished."]
         tokens = sorted({result.tokens for result in results if result.state == "finished"})
-        length = f"{tokens[0]:,}" + (f" to {tokens[-1]:,}" if len(tokens) > 1 else "") if tokens else "no"
+        length = (
+            f"{tokens[0]:,}" + (f" to {tokens[-1]:,}" if len(tokens) > 1 else "")
+            if tokens
+            else "no"
+        )
         seeds = " ".join(map(str, sorted({result.seed for result in results})))
-        tuned = f"Hyperparameters of `{self.tuned_from.name}`" if self.tuned_from else "Rates of the configs, not tuned"
-        quick = " **A quick run: it shows that the path works and says nothing about optimizers.**" if self.args.quick else ""
-        return [f"{len(results)} of {len(set(cells))} runs, {length} tokens each, seeds {seeds}. {tuned}. "
-                f"Configs and their fingerprints: `runs.csv`. {'; '.join(sorted({r.machine for r in results}))}. "
-                f"{'; '.join(sorted({r.version for r in results}))}.{quick}"]
+        tuned = (
+            f"Hyperparameters of `{self.tuned_from.name}`"
+            if self.tuned_from
+            else "Rates of the configs, not tuned"
+        )
+        quick = (
+            " **A quick run: it shows that the path works and says nothing about optimizers.**"
+            if self.args.quick
+            else ""
+        )
+        return [
+            f"{len(results)} of {len(set(cells))} runs, {length} tokens each, seeds {seeds}."
+            f" {tuned}. Configs and their fingerprints: `runs.csv`."
+            f" {'; '.join(sorted({r.machine for r in results}))}."
+            f" {'; '.join(sorted({r.version for r in results}))}.{quick}"
+        ]
 
 
 def with_few_colours(path):
     """Lines and text need no more than a palette, which takes a third of the bytes."""
     from PIL import Image  # pylint: disable=import-outside-toplevel  (matplotlib brings it)
+
     with Image.open(path) as picture:
         small = picture.convert("RGB").quantize(96, dither=Image.NONE)
     small.save(path, optimize=True)
 
 
 def output_of(*command):
-    """What a command prints, nothing where it fails or is not there; nobody needs git to reproduce a table."""
+    """What a command prints, nothing where it fails or is not there; nobody needs git to reproduce
+    a table.
+    """
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     except OSError:
@@ -273,7 +417,11 @@ def spread(losses, digits=4):
 
 def perplexity(losses):
     """exp of the mean loss, as text."""
-    return f"{math.exp(statistics.fmean(losses)):.3f}" if losses and all(map(math.isfinite, losses)) else ""
+    return (
+        f"{math.exp(statistics.fmean(losses)):.3f}"
+        if losses and all(map(math.isfinite, losses))
+        else ""
+    )
 
 
 def budgets_up_to(largest):

@@ -1,19 +1,20 @@
-"""The paper's diagnostic of NVFP4: additive rates weighted by the scale of their block, against rates that are global.
+"""The paper's diagnostic of NVFP4: additive rates weighted by the scale of their block, against
+rates that are global.
 
-    scripts/reproduce.py branch_weighting --scale pico --tokens data/tokens --work runs --output docs/results/pico
+    scripts/reproduce.py branch_weighting --tokens data/tokens --work runs
 
-With w = q s the spacing of the grid is proportional to the block's scale s, so an additive step could be, too; the
-ratio of neighbours, which a multiplicative step crosses, does not depend on s. `optimizer.nvfp4_additive_scale = block`
-multiplies eta_a by a block's scale over the tensor's mean. That moves the best eta_a, so both ways are tried at half,
-once and twice the tuned one.
+With w = q s the spacing of the grid is proportional to the block's scale s, so an additive step
+could be, too; the ratio of neighbours, which a multiplicative step crosses, does not depend on s.
+`optimizer.nvfp4_additive_scale = block` multiplies eta_a by a block's scale over the tensor's mean.
+That moves the best eta_a, so both ways are tried at half, once and twice the tuned one.
 """
 
 import sys
 
-from . import compare
-from .artefact import Artefact, spread
 from ..sweeps.configuration import BadConfig
 from ..sweeps.plan import plan
+from . import compare
+from .artefact import Artefact, spread
 from .rows import BY_KEY
 
 ROW = BY_KEY["nvfp4"]
@@ -25,8 +26,14 @@ WAYS = {"off": {}, "block": {SCALE: "block"}}  # off is what the main table has
 def cells_of(artefact):
     """{(way, factor): [cell of each seed]}"""
     tuned = artefact.cell(ROW, artefact.seeds[0]).value(ETA_A)
-    return {(way, factor): [artefact.cell(ROW, seed, changes={**changes, **eta_a(tuned, factor)})
-                            for seed in artefact.seeds] for factor in FACTORS for way, changes in WAYS.items()}
+    return {
+        (way, factor): [
+            artefact.cell(ROW, seed, changes={**changes, **eta_a(tuned, factor)})
+            for seed in artefact.seeds
+        ]
+        for factor in FACTORS
+        for way, changes in WAYS.items()
+    }
 
 
 def eta_a(tuned, factor):
@@ -45,18 +52,38 @@ def refusal(program, scale):
 
 def best_factor(losses, way):
     """The factor of the lowest mean loss, None where no run has finished."""
-    means = {factor: mean[0] for factor in FACTORS if (mean := compare.finite_mean(losses[way, factor]))}
+    means = {
+        factor: mean[0] for factor in FACTORS if (mean := compare.finite_mean(losses[way, factor]))
+    }
     return min(means, key=means.get, default=None)
 
 
 def tables(losses, tuned):
     """Markdown lines from {(way, factor): {seed: loss}}."""
-    rows = [[way, *(spread(list(losses[way, factor].values())) for factor in FACTORS)] for way in WAYS]
-    differences = {(f"{factor:g}",): compare.difference(losses["block", factor], losses["off", factor]) for factor in FACTORS}
-    header = [f"`{SCALE.rsplit('.', maxsplit=1)[-1]}`", *(f"{factor:g} × η_a" for factor in FACTORS)]
-    return [f"Validation loss of {ROW.label}; tuned η_a {tuned:g}:", "",
-            *compare.table(header, rows), "", "block - off:", "",
-            *compare.tested_table(["multiple of the tuned η_a"], differences), "", compare.HOW, "", *verdict(losses)]
+    rows = [
+        [way, *(spread(list(losses[way, factor].values())) for factor in FACTORS)] for way in WAYS
+    ]
+    differences = {
+        (f"{factor:g}",): compare.difference(losses["block", factor], losses["off", factor])
+        for factor in FACTORS
+    }
+    header = [
+        f"`{SCALE.rsplit('.', maxsplit=1)[-1]}`",
+        *(f"{factor:g} × η_a" for factor in FACTORS),
+    ]
+    return [
+        f"Validation loss of {ROW.label}; tuned η_a {tuned:g}:",
+        "",
+        *compare.table(header, rows),
+        "",
+        "block - off:",
+        "",
+        *compare.tested_table(["multiple of the tuned η_a"], differences),
+        "",
+        compare.HOW,
+        "",
+        *verdict(losses),
+    ]
 
 
 def verdict(losses):
@@ -68,13 +95,20 @@ def verdict(losses):
     if found is None:
         return []
     test = compare.tested({"": found})[""]
-    return [f"Each at its best η_a ({best['off']:g} and {best['block']:g} times the tuned one), block - off is {found}, n = "
-            f"{found.count}: {OUTCOMES[test.outcome]}. The paper says that it does not improve."]
+    return [
+        f"Each at its best η_a ({best['off']:g} and {best['block']:g} times the tuned one), block -"
+        f" off is {found}, n = {found.count}: {OUTCOMES[test.outcome]}. The paper says that it does"
+        " not improve."
+    ]
 
 
-OUTCOMES = {"lower": "weighting by block scales improves on one rate for all", "diverged": "a run diverged",
-            "higher": "weighting by block scales is worse than one rate for all", "no difference shown": "no difference shown",
-            "one seed, no test": "one seed, no test, so an improvement is neither shown nor excluded"}
+OUTCOMES = {
+    "lower": "weighting by block scales improves on one rate for all",
+    "diverged": "a run diverged",
+    "higher": "weighting by block scales is worse than one rate for all",
+    "no difference shown": "no difference shown",
+    "one seed, no test": "one seed, no test, so an improvement is neither shown nor excluded",
+}
 
 
 def main(arguments=None):
@@ -83,14 +117,31 @@ def main(arguments=None):
     refused = "" if artefact.args.report_only else refusal(artefact.args.program, artefact.scale)
     if refused:
         print(f"branch_weighting: error: {refused}", file=sys.stderr)
-    artefact.name_cells(["additive_scale", "factor", "eta_a"],
-                        [((way, factor, cell.value(ETA_A)), cell)
-                         for (way, factor), of_seeds in cells.items() for cell in of_seeds])
-    artefact.run([cell for (way, _), of_seeds in cells.items() for cell in of_seeds if way == "off" or not refused])
+    artefact.name_cells(
+        ["additive_scale", "factor", "eta_a"],
+        [
+            ((way, factor, cell.value(ETA_A)), cell)
+            for (way, factor), of_seeds in cells.items()
+            for cell in of_seeds
+        ],
+    )
+    artefact.run(
+        [
+            cell
+            for (way, _), of_seeds in cells.items()
+            for cell in of_seeds
+            if way == "off" or not refused
+        ]
+    )
     losses = {key: compare.losses_by_seed(artefact, of_seeds) for key, of_seeds in cells.items()}
     tuned = cells["off", 1][0].value(ETA_A)
     artefact.write_cells()
-    lines = tables(losses, tuned) + ([f"The program refused block scales: {refused}"] if refused else [])
-    artefact.write_markdown("Block-scale branch weighting in NVFP4", lines,
-                            [cell for of_seeds in cells.values() for cell in of_seeds])
+    lines = tables(losses, tuned) + (
+        [f"The program refused block scales: {refused}"] if refused else []
+    )
+    artefact.write_markdown(
+        "Block-scale branch weighting in NVFP4",
+        lines,
+        [cell for of_seeds in cells.values() for cell in of_seeds],
+    )
     return 1 if refused or artefact.failed else 0

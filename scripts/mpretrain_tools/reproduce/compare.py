@@ -1,10 +1,11 @@
-"""Losses of one row beside those of another: differences over seeds and whether they can be told from chance, reductions
-of perplexity, how tables print all that.
+"""Losses of one row beside those of another: differences over seeds and whether they can be told
+from chance, reductions of perplexity, how tables print all that.
 
-Losses of a row are {seed: validation loss} of its finished runs; a diverged run has the loss inf. Two rows are compared
-by the seeds that both have, for a seed fixes the first weights and the order of the text: a paired t test. Rows without a
-common seed are compared by Welch's. Intervals are of 95 %; p values of one table are adjusted by Holm's method, and
-words follow the adjusted ones: below SHOWN a difference is called lower or higher, else none is shown.
+Losses of a row are {seed: validation loss} of its finished runs; a diverged run has the loss inf.
+Two rows are compared by the seeds that both have, for a seed fixes the first weights and the order
+of the text: a paired t test. Rows without a common seed are compared by Welch's. Intervals are of
+95 %; p values of one table are adjusted by Holm's method, and words follow the adjusted ones: below
+SHOWN a difference is called lower or higher, else none is shown.
 """
 
 import math
@@ -18,7 +19,9 @@ SHOWN = 0.05
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean over seeds, and the standard error of that mean; NaN of a single seed or of diverged runs."""
+    """Mean over seeds, and the standard error of that mean; NaN of a single seed or of diverged
+    runs.
+    """
 
     mean: float  # infinite where more runs of one row diverged than of the other
     error: float
@@ -48,7 +51,9 @@ class Difference:
 
     @property
     def p(self):
-        """That chance alone brings a difference as large or larger; 1 where there is nothing to test."""
+        """That chance alone brings a difference as large or larger; 1 where there is nothing to
+        test.
+        """
         if not self.is_testable:
             return 1.0
         if self.error == 0:
@@ -89,14 +94,23 @@ class Tested:
         if not found.is_testable:
             return [found.count, str(found), "", "", "", self.outcome]
         low, high = found.interval
-        return [found.count, str(found), f"[{low:+.4f}, {high:+.4f}]", probability(found.p), probability(self.adjusted),
-                self.outcome]
+        return [
+            found.count,
+            str(found),
+            f"[{low:+.4f}, {high:+.4f}]",
+            probability(found.p),
+            probability(self.adjusted),
+            self.outcome,
+        ]
 
 
 TESTED = ["n", "difference", "95 % interval", "p", "p, Holm", ""]
 UNTESTED = ["", "not run", "", "", "", ""]
-HOW = ("n pairs of runs of the same seed; interval and p of a paired t test, p also adjusted by Holm's method over the "
-       f"rows of the table. A difference is called one where the adjusted p is below {SHOWN:g}.")
+HOW = (
+    "n pairs of runs of the same seed; interval and p of a paired t test, p also adjusted by"
+    " Holm's method over the rows of the table. A difference is called one where the adjusted p is"
+    f" below {SHOWN:g}."
+)
 
 
 def probability(p):
@@ -138,7 +152,7 @@ def welch(ours, theirs):
     if min(len(ours), len(theirs)) < 2:
         return Difference(mean, math.nan, math.nan, count)
     parts = [statistics.variance(row) / len(row) for row in (ours, theirs)]
-    below = sum(part ** 2 / (len(row) - 1) for part, row in zip(parts, (ours, theirs)))
+    below = sum(part**2 / (len(row) - 1) for part, row in zip(parts, (ours, theirs)))
     freedom = sum(parts) ** 2 / below if below else len(ours) + len(theirs) - 2
     return Difference(mean, math.sqrt(sum(parts)), freedom, count)
 
@@ -157,12 +171,15 @@ def tested(differences):
 def tested_table(header, differences):
     """Lines of a Markdown table of {(entry, ...): Difference or None}; HOW says what they are."""
     found = tested(differences)
-    rows = [[*label, *(found[label].entries() if label in found else UNTESTED)] for label in differences]
+    rows = [
+        [*label, *(found[label].entries() if label in found else UNTESTED)] for label in differences
+    ]
     return table([*header, *TESTED], rows)
 
 
 def verdict(claim, differences, of_what):
-    """A sentence: in how many the claimed negative difference is seen, and in how many it is no chance.
+    """A sentence: in how many the claimed negative difference is seen, and in how many it is no
+    chance.
 
     Of {label: Difference}; diverged ones are named, and counted as worse than any other.
     """
@@ -171,10 +188,15 @@ def verdict(claim, differences, of_what):
     below = sum(one.difference.is_below() for one in found.values())
     said = [f"{claim} in the mean in {below} of {len(found)} {of_what}"]
     if any(one.difference.is_testable for one in found.values()):
-        said.append(f"a difference is shown (Holm-adjusted p below {SHOWN:g}) in {outcomes.count('lower')} of them")
+        said.append(
+            f"a difference is shown (Holm-adjusted p below {SHOWN:g}) in {outcomes.count('lower')}"
+            " of them"
+        )
     if single := outcomes.count("one seed, no test"):
         said.append(f"{single} {'is' if single == 1 else 'are'} of one seed and not tested")
-    said += [f"{label}: {one.difference}" for label, one in found.items() if any(one.difference.diverged)]
+    said += [
+        f"{label}: {one.difference}" for label, one in found.items() if any(one.difference.diverged)
+    ]
     return "; ".join(said) + "."
 
 
@@ -202,7 +224,9 @@ def finite(losses):
 
 
 def finite_mean(losses):
-    """(mean, standard deviation) of {seed: loss}, the deviation of one 0; None if nothing finished or one diverged."""
+    """(mean, standard deviation) of {seed: loss}, the deviation of one 0; None if nothing finished
+    or one diverged.
+    """
     values = list(losses.values())
     if not values or not all(map(math.isfinite, values)):
         return None
@@ -215,4 +239,8 @@ def perplexity_bar(losses):
     if found is None:
         return None
     mean, deviation = found
-    return math.exp(mean), math.exp(mean) - math.exp(mean - deviation), math.exp(mean + deviation) - math.exp(mean)
+    return (
+        math.exp(mean),
+        math.exp(mean) - math.exp(mean - deviation),
+        math.exp(mean + deviation) - math.exp(mean),
+    )

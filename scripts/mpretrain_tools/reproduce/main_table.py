@@ -1,8 +1,9 @@
 """The paper's main table: every weight format and optimizer at one size, over several seeds.
 
-    scripts/reproduce.py main_table --scale pico --tokens data/tokens --work runs --output docs/results/pico
+    scripts/reproduce.py main_table --tokens data/tokens --work runs --output docs/results/pico
 
---extra adds what the paper leaves open: M+Adam with Kahan or stochastic rounding, and other policies of block scales.
+--extra adds what the paper leaves open: M+Adam with Kahan or stochastic rounding, and other
+policies of block scales.
 """
 
 import math
@@ -26,12 +27,20 @@ def cells_of(artefact):
 
 def labelled(cells):
     """[((regime, optimizer, row), cell), ...], as the CSV has them."""
-    return [((row.regime, row.optimizer, row.key), cell) for row, of_seeds in cells.items() for cell in of_seeds]
+    return [
+        ((row.regime, row.optimizer, row.key), cell)
+        for row, of_seeds in cells.items()
+        for cell in of_seeds
+    ]
 
 
 def baseline(row, of):
     """What `of` has under AdamW of the row's regime; None for that row itself."""
-    adamw = [other for other in of if other.optimizer == "AdamW" and other.regime == row.regime and other != row]
+    adamw = [
+        other
+        for other in of
+        if other.optimizer == "AdamW" and other.regime == row.regime and other != row
+    ]
     return of[adamw[0]] if adamw else None
 
 
@@ -40,7 +49,9 @@ def paper_entries(row, rows, column):
     if not row.paper:
         return ["", ""]
     other = baseline(row, {other: other.paper for other in rows})
-    reduction = compare.percent(compare.paper_reduction(row.paper[column], other[column])) if other else ""
+    reduction = (
+        compare.percent(compare.paper_reduction(row.paper[column], other[column])) if other else ""
+    )
     return [f"{row.paper[column]:.3f}", reduction]
 
 
@@ -52,23 +63,44 @@ def losses_of(artefact, cells):
 def table(artefact, cells, losses):
     """Markdown lines: losses beside the paper's perplexities."""
     size = paper_size(artefact.scale)
-    header = ["weights/compute", "optimizer", "validation loss", "seeds", "perplexity", "reduction against AdamW",
-              f"paper, {size.upper()}", "paper's reduction"]
+    header = [
+        "weights/compute",
+        "optimizer",
+        "validation loss",
+        "seeds",
+        "perplexity",
+        "reduction against AdamW",
+        f"paper, {size.upper()}",
+        "paper's reduction",
+    ]
     lines = []
     for row in cells:
         values = list(losses[row].values())
         other = baseline(row, losses)
         against = compare.difference(losses[row], other) if other is not None else None
-        lines.append([row.regime, row.optimizer, spread(values), len(values), perplexity(values), reduction(against),
-                      *paper_entries(row, cells, SIZES.index(size))])
+        lines.append(
+            [
+                row.regime,
+                row.optimizer,
+                spread(values),
+                len(values),
+                perplexity(values),
+                reduction(against),
+                *paper_entries(row, cells, SIZES.index(size)),
+            ]
+        )
     family = [family_losses(artefact, cells[row]) for row in cells]
     if any(family):
-        lines = [line[:3] + [spread(values)] + line[3:] for line, values in zip(lines, family)]
+        lines = [[*line[:3], spread(values), *line[3:]] for line, values in zip(lines, family)]
         header.insert(3, "averaged as the family does")
     compute = cells[MAIN[0]][0].value("precision.compute")
-    return compare.table(header, lines) + [
-        "", "± is the standard deviation over seeds. Perplexity is exp of the mean loss, its reduction that of pairs of the "
-        f"same seed. FP32/TF32 was computed in {compute.upper()}."]
+    return [
+        *compare.table(header, lines),
+        "",
+        "± is the standard deviation over seeds. Perplexity is exp of the mean loss, its"
+        " reduction that of pairs of the same seed. FP32/TF32 was computed in"
+        f" {compute.upper()}.",
+    ]
 
 
 def reduction(found):
@@ -78,34 +110,65 @@ def reduction(found):
 def family_losses(artefact, cells):
     """Losses of the compatibility column, where the program reported it."""
     results = [artefact.result(cell) for cell in cells]
-    return [result.val_loss_family for result in results if result and not math.isnan(result.val_loss_family)]
+    return [
+        result.val_loss_family
+        for result in results
+        if result and not math.isnan(result.val_loss_family)
+    ]
 
 
-IN_BF16 = ("fp32_adamw", "bf16_adamw_kahan", "bf16_adamw_sr")  # what M+Adam in BF16/BF16 has to be held against, too
+IN_BF16 = (
+    "fp32_adamw",
+    "bf16_adamw_kahan",
+    "bf16_adamw_sr",
+)  # what M+Adam in BF16/BF16 has to be held against, too
 
 
 def comparisons(cells, losses):
-    """Markdown lines: tests of what the paper claims, regime by regime, and of M+Adam in BF16 against what needs no M+Adam."""
+    """Markdown lines: tests of what the paper claims, regime by regime, and of M+Adam in BF16
+    against what needs no M+Adam.
+    """
     claimed = against_adamw(losses, lambda row: row.optimizer == "M+Adam")
     others = against_adamw(losses, lambda row: row.optimizer not in ("AdamW", "M+Adam"))
-    in_bf16 = {(BY_KEY[key].label,): compare.difference(losses[BY_KEY["bf16"]], losses[BY_KEY[key]]) for key in IN_BF16}
-    regimes = {row.regime: found for row in cells if row in MAIN and (found := claimed.get((row.regime, row.optimizer)))}
-    return [*([compare.verdict("M+Adam is below AdamW", regimes, "regimes"), ""] if regimes else []),
-            "M+Adam against AdamW of the same regime:", "",
-            *compare.tested_table(["weights/compute", "optimizer"], claimed), "", compare.HOW, "",
-            "The other rows against AdamW of the same regime:", "",
-            *compare.tested_table(["weights/compute", "optimizer"], others), "",
-            "M+Adam in BF16/BF16 against:", "", *compare.tested_table(["row"], in_bf16)]
+    in_bf16 = {
+        (BY_KEY[key].label,): compare.difference(losses[BY_KEY["bf16"]], losses[BY_KEY[key]])
+        for key in IN_BF16
+    }
+    regimes = {
+        row.regime: found
+        for row in cells
+        if row in MAIN and (found := claimed.get((row.regime, row.optimizer)))
+    }
+    return [
+        *([compare.verdict("M+Adam is below AdamW", regimes, "regimes"), ""] if regimes else []),
+        "M+Adam against AdamW of the same regime:",
+        "",
+        *compare.tested_table(["weights/compute", "optimizer"], claimed),
+        "",
+        compare.HOW,
+        "",
+        "The other rows against AdamW of the same regime:",
+        "",
+        *compare.tested_table(["weights/compute", "optimizer"], others),
+        "",
+        "M+Adam in BF16/BF16 against:",
+        "",
+        *compare.tested_table(["row"], in_bf16),
+    ]
 
 
 def against_adamw(losses, chosen):
     """{(regime, optimizer): Difference or None} of the chosen rows."""
-    return {(row.regime, row.optimizer): compare.difference(losses[row], baseline(row, losses))
-            for row in losses if chosen(row) and baseline(row, losses) is not None}
+    return {
+        (row.regime, row.optimizer): compare.difference(losses[row], baseline(row, losses))
+        for row in losses
+        if chosen(row) and baseline(row, losses) is not None
+    }
 
 
 def draw(losses):
-    """Every seed's loss as a dot beside the mean and its deviation, regimes side by side; None if nothing is finished.
+    """Every seed's loss as a dot beside the mean and its deviation, regimes side by side; None if
+    nothing is finished.
 
     A row with a diverged seed has no mean but a cross at the top edge.
     """
@@ -120,7 +183,9 @@ def draw(losses):
         if mean := compare.finite_mean(found):
             axes.errorbar(place, *mean, linestyle="none", label=row.optimizer, **look)
         seeds = compare.finite(found)
-        axes.plot([place + 0.06] * len(seeds), seeds, ".", color=look["color"], markersize=3.5, alpha=0.8)
+        axes.plot(
+            [place + 0.06] * len(seeds), seeds, ".", color=look["color"], markersize=3.5, alpha=0.8
+        )
         style.mark_diverged(axes, [place] if len(seeds) < len(found) else [], look["color"])
     handles = {label: handle for handle, label in zip(*axes.get_legend_handles_labels())}
     axes.legend(handles.values(), handles.keys())

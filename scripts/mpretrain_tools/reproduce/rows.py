@@ -1,4 +1,6 @@
-"""Rows of the paper's tables: what is trained, with which configuration, and what the paper prints for it."""
+"""Rows of the paper's tables: what is trained, with which configuration, and what the paper prints
+for it.
+"""
 
 from dataclasses import dataclass, field
 
@@ -56,7 +58,13 @@ EXTRA = (
     Row("BF16/BF16", "M+Adam + SR", "bf16_sr", tuned_as="bf16"),
     Row("FP8/FP8, fp16 scales", "AdamW", "fp8_adamw", changes=FP16_SCALES, tuned_as="fp8_adamw"),
     Row("FP8/FP8, fp16 scales", "M+Adam", "fp8", changes=FP16_SCALES, tuned_as="fp8"),
-    Row("NVFP4/FP8, live scales", "AdamW", "nvfp4_adamw", changes=LIVE_SCALES, tuned_as="nvfp4_adamw"),
+    Row(
+        "NVFP4/FP8, live scales",
+        "AdamW",
+        "nvfp4_adamw",
+        changes=LIVE_SCALES,
+        tuned_as="nvfp4_adamw",
+    ),
     Row("NVFP4/FP8, live scales", "M+Adam", "nvfp4", changes=LIVE_SCALES, tuned_as="nvfp4"),
 )
 

@@ -1,4 +1,6 @@
-"""Student's t distribution and Holm's correction for several tests, with Python's standard library alone."""
+"""Student's t distribution and Holm's correction for several tests, with Python's standard library
+alone.
+"""
 
 import math
 
@@ -7,12 +9,16 @@ TERMS = 10_000  # far more than are ever needed
 
 
 def incomplete_beta(a, b, x):
-    """The regularized incomplete beta function I_x(a, b), by its continued fraction (DLMF 8.17.22)."""
+    """The regularized incomplete beta function I_x(a, b), by its continued fraction (DLMF
+    8.17.22).
+    """
     if not 0 < x < 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):  # there the fraction of the mirrored function converges faster
         return 1 - incomplete_beta(b, a, 1 - x)
-    logarithm = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    logarithm = (
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
     return math.exp(logarithm) / a / _fraction(a, b, x)
 
 

@@ -1,8 +1,8 @@
 """How figures look: one colour and marker an optimizer, one line a regime, everywhere the same.
 
-The colours are Okabe and Ito's, which differ for colour-blind readers too; markers and lines tell the same in grey.
+The colours are Okabe and Ito's, which differ for colour-blind readers too; markers and lines tell
+the same in grey.
 """
-
 
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY, YELLOW, GREY = "#E69F00", "#56B4E9", "#F0E442", "#7F7F7F"
@@ -20,9 +20,19 @@ OPTIMIZERS = {
 REGIMES = {"FP32/TF32": "-", "BF16/BF16": "-", "BF16/FP8": "--", "FP8/FP8": ":", "NVFP4/FP8": "-."}
 
 LOOK = {
-    "font.size": 9, "axes.titlesize": 9, "legend.fontsize": 8, "legend.frameon": False, "axes.spines.top": False,
-    "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3, "grid.linewidth": 0.6, "lines.linewidth": 1.5,
-    "lines.markersize": 5, "errorbar.capsize": 2, "axes.axisbelow": True,
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 5,
+    "errorbar.capsize": 2,
+    "axes.axisbelow": True,
     "figure.constrained_layout.use": True,
 }
 
@@ -41,12 +51,21 @@ def regime(name):
 def mark_diverged(axes, places, colour):
     """Crosses at the top edge: there is a point here, and it is not on the scale."""
     if places:
-        axes.plot(places, [0.97] * len(places), "x", color=colour, markersize=6, markeredgewidth=1.5, label="diverged",
-                  transform=axes.get_xaxis_transform())
+        axes.plot(
+            places,
+            [0.97] * len(places),
+            "x",
+            color=colour,
+            markersize=6,
+            markeredgewidth=1.5,
+            label="diverged",
+            transform=axes.get_xaxis_transform(),
+        )
 
 
 def pyplot():
     """matplotlib's, with this look. Imported when something is drawn: tables need no matplotlib."""
     from ..plots.pyplot import plt  # pylint: disable=import-outside-toplevel
+
     plt.rcParams.update(LOOK)
     return plt

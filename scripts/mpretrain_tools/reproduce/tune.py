@@ -1,11 +1,12 @@
-"""Tunes the rows of the main table by coordinate descent: a key at a time, a change accepted if it gains 3e-3 nats or more.
+"""Tunes the rows of the main table by coordinate descent: a key at a time, a change accepted if it
+gains 3e-3 nats or more.
 
     scripts/reproduce.py tune --scale pico --tokens TOKENS --work RUNS --output docs/results/pico
-    scripts/reproduce.py tune --scale 60m --budget 2 ...     # the deciding keys again, from what budget 1 found
+    scripts/reproduce.py tune --scale 60m --budget 2 ...     # again, from what budget 1 found
 
-Writes <output>/tuned.json, which the other scripts take their values from, and the trace of each descent, which
-tuning_tables.py prints. Every optimizer may try the same number of points. Finished runs are remembered: stopped at any
-time and started again, it takes the same way.
+Writes <output>/tuned.json, which the other scripts take their values from, and the trace of each
+descent, which tuning_tables.py prints. Every optimizer may try the same number of points. Finished
+runs are remembered: stopped at any time and started again, it takes the same way.
 """
 
 import concurrent.futures
@@ -14,18 +15,24 @@ import sys
 from dataclasses import asdict, dataclass
 
 from .. import repository
-from ..sweeps import configuration
-from .artefact import Artefact
-from ..sweeps.descent import descend
-from .rows import BY_KEY
-
 from ..corpus.c4_source import write_whole
+from ..sweeps import configuration
+from ..sweeps.descent import descend
+from .artefact import Artefact
+from .rows import BY_KEY
 
 GRIDS = repository.ROOT / "scripts/reproduce/grids.json"
 FIRST = ("bf16_adamw", "bf16")
 AGAIN = ("bf16_fp8_adamw", "bf16_fp8", "fp8_adamw", "fp8", "nvfp4_adamw", "nvfp4")
 RATE = ("fp32_adamw", "bf16_adamw_sr", "bf16_adamw_kahan")
-LONGER = ("bf16_adamw", "bf16", "bf16_fp8_adamw", "bf16_fp8", "fp8_adamw", "fp8")  # rows of budgets above 1
+LONGER = (
+    "bf16_adamw",
+    "bf16",
+    "bf16_fp8_adamw",
+    "bf16_fp8",
+    "fp8_adamw",
+    "fp8",
+)  # rows of budgets above 1
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,9 @@ def grids_of(scale):
     for phase in ("first", "again", "rate"):
         for rule, grid in found[phase].items():
             if isinstance(grid, dict):
-                found[phase][rule] = {key: values for key, values in grid.items() if values is not None}
+                found[phase][rule] = {
+                    key: values for key, values in grid.items() if values is not None
+                }
     return found
 
 
@@ -61,10 +70,15 @@ class Tuning:
         """{row: {key: value}} of all rows."""
         if self.budget != 1:
             return self.tune([Task(row, "again") for row in LONGER], self.artefact.tuned)
-        first = self.tune([Task(row, "first") for row in FIRST], {row: self.start(row) for row in FIRST})
+        first = self.tune(
+            [Task(row, "first") for row in FIRST], {row: self.start(row) for row in FIRST}
+        )
         found_for = {BY_KEY[row].rule: point for row, point in first.items()}
         later = [Task(row, "again") for row in AGAIN] + [Task(row, "rate") for row in RATE]
-        return {**first, **self.tune(later, {task.row: found_for[BY_KEY[task.row].rule] for task in later})}
+        return {
+            **first,
+            **self.tune(later, {task.row: found_for[BY_KEY[task.row].rule] for task in later}),
+        }
 
     def start(self, row):
         """Where the first phase begins: the keys that its grid has."""
@@ -74,28 +88,50 @@ class Tuning:
         """{row: {key: value}}; the descents go on side by side, sharing the runner's places."""
         for task in tasks:
             if task.row not in starts:
-                sys.exit(f"tune: error: no values of {task.row} to begin from in {self.artefact.tuned_from or 'tuned.json'}; "
-                         "tune at budget 1 first")
+                sys.exit(
+                    f"tune: error: no values of {task.row} to begin from in"
+                    f" {self.artefact.tuned_from or 'tuned.json'}; tune at budget 1 first"
+                )
         with concurrent.futures.ThreadPoolExecutor(len(tasks)) as pool:
-            return dict(zip([task.row for task in tasks], pool.map(lambda task: self.descend(task, starts[task.row]), tasks)))
+            return dict(
+                zip(
+                    [task.row for task in tasks],
+                    pool.map(lambda task: self.descend(task, starts[task.row]), tasks),
+                )
+            )
 
     def descend(self, task, start):
         phase = self.grids[task.phase]
         grid = phase[BY_KEY[task.row].rule]
-        trace = descend(lambda points: self.losses(task.row, points), start, grid, self.runs_allowed or phase["runs"],
-                        on_sweep=lambda trace: self.write(task, trace))
+        trace = descend(
+            lambda points: self.losses(task.row, points),
+            start,
+            grid,
+            self.runs_allowed or phase["runs"],
+            on_sweep=lambda trace: self.write(task, trace),
+        )
         self.write(task, trace)
-        print(f"{task.row}: {trace.finished} after {trace.runs} runs, validation loss {trace.loss:.4f} at "
-              f"{json.dumps(trace.point)}", flush=True)
+        print(
+            f"{task.row}: {trace.finished} after {trace.runs} runs, validation loss"
+            f" {trace.loss:.4f} at {json.dumps(trace.point)}",
+            flush=True,
+        )
         return trace.point
 
     def losses(self, row, points):
-        cells = [self.artefact.untuned_cell(BY_KEY[row], self.seed, self.length(), {**BY_KEY[row].changes, **point})
-                 for point in points]
+        cells = [
+            self.artefact.untuned_cell(
+                BY_KEY[row], self.seed, self.length(), {**BY_KEY[row].changes, **point}
+            )
+            for point in points
+        ]
         self.artefact.run(cells)
         results = [self.artefact.result(cell) for cell in cells]
         if None in results:
-            sys.exit(f"tune: {row}: {results.count(None)} of {len(results)} runs came to nothing; start again to retry them")
+            sys.exit(
+                f"tune: {row}: {results.count(None)} of {len(results)} runs came to nothing; start"
+                " again to retry them"
+            )
         return [result.val_loss for result in results]
 
     def length(self):
@@ -103,19 +139,32 @@ class Tuning:
 
     def write(self, task, trace):
         self.directory.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"row": task.row, "phase": task.phase, "scale": self.artefact.scale, "seed": self.seed,
-                           "train.chinchilla": self.length(), **asdict(trace)}, indent=1)
+        text = json.dumps(
+            {
+                "row": task.row,
+                "phase": task.phase,
+                "scale": self.artefact.scale,
+                "seed": self.seed,
+                "train.chinchilla": self.length(),
+                **asdict(trace),
+            },
+            indent=1,
+        )
         write_whole(self.directory / f"{task.row}{self.suffix}.json", text + "\n")
 
 
 def add_arguments(parser):
-    parser.add_argument("--runs", type=int, help="points that a descent may try; default: what grids.json says")
+    parser.add_argument(
+        "--runs", type=int, help="points that a descent may try; default: what grids.json says"
+    )
 
 
 def main(arguments=None):
     artefact = Artefact("tune", __doc__, arguments, add_arguments)
     if artefact.args.no_wait:
-        sys.exit("tune: error: --no-wait: each sweep waits for what the last one found; leave it out")
+        sys.exit(
+            "tune: error: --no-wait: each sweep waits for what the last one found; leave it out"
+        )
     _ = artefact.runner  # made before the descents share it
     tuning = Tuning(artefact)
     found = {row + tuning.suffix: point for row, point in tuning.all().items()}

@@ -1,4 +1,5 @@
-"""The paper's tables of hyperparameters, from what tune.py tried: traces, ablations and sensitive keys.
+"""The paper's tables of hyperparameters, from what tune.py tried: traces, ablations and sensitive
+keys.
 
     scripts/reproduce.py tuning_tables --scale pico --output docs/results/pico
 
@@ -15,7 +16,9 @@ def main(arguments=None):
     artefact = Artefact("tuning_tables", __doc__, arguments)
     paths = sorted((artefact.output / "tuning").glob("*.json"))
     if not paths:
-        sys.exit(f"tuning_tables: error: no trace in {artefact.output / 'tuning'}; tune.py writes them")
+        sys.exit(
+            f"tuning_tables: error: no trace in {artefact.output / 'tuning'}; tune.py writes them"
+        )
     tuned = [tuning_report.read(path) for path in paths]
     artefact.write_csv(tuning_report.CSV_HEADER, tuning_report.records(tuned))
     artefact.write_markdown("Tuning", tuning_report.report(tuned))

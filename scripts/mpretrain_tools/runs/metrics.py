@@ -1,7 +1,9 @@
-"""Reads what a run recorded: its metrics.jsonl, whole or torn, resumed or not, and the manifest of its tokens.
+"""Reads what a run recorded: its metrics.jsonl, whole or torn, resumed or not, and the manifest of
+its tokens.
 
-A record torn by a crash is passed over; where a step was recorded twice the last record counts; what was recorded
-beyond the step that a run resumed from is dropped, for the resumed run did not build on it.
+A record torn by a crash is passed over; where a step was recorded twice the last record counts;
+what was recorded beyond the step that a run resumed from is dropped, for the resumed run did not
+build on it.
 """
 
 import itertools
@@ -46,8 +48,12 @@ class Run:
                     self._take(line)
         except OSError as problem:
             if isinstance(problem, FileNotFoundError) and path.is_dir():
-                raise NoSteps(f"{path}: no metrics.jsonl in it, so no step is recorded") from problem
-            raise BadRun(f"{self.path}: {problem.strerror}; expected a run directory or its metrics.jsonl") from problem
+                raise NoSteps(
+                    f"{path}: no metrics.jsonl in it, so no step is recorded"
+                ) from problem
+            raise BadRun(
+                f"{self.path}: {problem.strerror}; expected a run directory or its metrics.jsonl"
+            ) from problem
         if not self.steps:
             raise NoSteps(f"{self.path}: no step is recorded in it")
 
@@ -67,11 +73,17 @@ class Run:
 
     def series(self, key):
         """([step...], [value...]) of the steps that recorded the key, in order."""
-        found = [(step, number(record[key])) for step, record in sorted(self.steps.items()) if key in record]
+        found = [
+            (step, number(record[key]))
+            for step, record in sorted(self.steps.items())
+            if key in record
+        ]
         return [step for step, _ in found], [value for _, value in found]
 
     def places(self, axis):
-        """{step: its place on an axis of AXES}; seconds add up over the steps that count, without what lies between them."""
+        """{step: its place on an axis of AXES}; seconds add up over the steps that count, without
+        what lies between them.
+        """
         if axis == "step":
             return {step: step for step in self.steps}
         key = {"tokens": "tokens", "seconds": "step_seconds"}[axis]
@@ -79,11 +91,15 @@ class Run:
         if not steps:
             raise BadRun(f"{self.path}: no {key} is recorded in it, which --x {axis} needs")
         if axis == "seconds":
-            values = itertools.accumulate(value if math.isfinite(value) else 0.0 for value in values)
+            values = itertools.accumulate(
+                value if math.isfinite(value) else 0.0 for value in values
+            )
         return dict(zip(steps, values))
 
     def curve(self, key, axis="step"):
-        """([place...], [value...]) of the steps that recorded the key, in order, on an axis of AXES."""
+        """([place...], [value...]) of the steps that recorded the key, in order, on an axis of
+        AXES.
+        """
         places = self.places(axis)
         found = [(places[step], value) for step, value in zip(*self.series(key)) if step in places]
         return [place for place, _ in found], [value for _, value in found]
@@ -108,7 +124,9 @@ def labelled_run(text):
 
 
 def labelled_runs(texts):
-    """Of all that recorded a step; the others are named in a line each. At least one has to have."""
+    """Of all that recorded a step; the others are named in a line each. At least one has to
+    have.
+    """
     found, empty = [], []
     for text in texts:
         try:
@@ -123,11 +141,16 @@ def labelled_runs(texts):
 
 
 def unigram_entropy(manifest_path, split="val"):
-    """Nats per token of a split, were every token drawn by its frequency alone; from the manifest of its tokens."""
+    """Nats per token of a split, were every token drawn by its frequency alone; from the manifest
+    of its tokens.
+    """
     try:
         with open(manifest_path, encoding="utf-8") as file:
             return float(json.load(file)["splits"][split]["unigram_entropy_nats"])
     except OSError as problem:
-        raise BadRun(f"{manifest_path}: {problem.strerror}; expected the manifest that `mpretrain tokenize` writes") from problem
+        raise BadRun(
+            f"{manifest_path}: {problem.strerror}; expected the manifest that `mpretrain tokenize`"
+            " writes"
+        ) from problem
     except (json.JSONDecodeError, KeyError, TypeError, ValueError) as problem:
         raise BadRun(f"{manifest_path}: no splits.{split}.unigram_entropy_nats in it") from problem

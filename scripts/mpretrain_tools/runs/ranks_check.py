@@ -1,11 +1,13 @@
-"""Trains every configuration of one size by 1, 2 and 3 ranks under mpirun and compares the losses, step by step.
+"""Trains every configuration of one size by 1, 2 and 3 ranks under mpirun and compares the losses,
+step by step.
 
-    scripts/ranks_check.py --tokens data/tokens --program build/cpu/mpretrain --work runs/ranks --output docs/results/ranks.md
+    scripts/ranks_check.py --tokens data/tokens --work runs/ranks --output docs/results/ranks.md
 
-Every rank's weights are compared bit for bit after each step (distributed.check_every_steps=1): a run in which they
-differ fails. The losses of several ranks may differ from one rank's by the order of sums; as a measure of that, one
-rank also makes the same steps in smaller micro-batches. FP8 scales are updated once a step, so that nothing else
-differs. Exit status 1 if a run fails or strays further than that measure allows.
+Every rank's weights are compared bit for bit after each step (distributed.check_every_steps=1): a
+run in which they differ fails. The losses of several ranks may differ from one rank's by the order
+of sums; as a measure of that, one rank also makes the same steps in smaller micro-batches. FP8
+scales are updated once a step, so that nothing else differs. Exit status 1 if a run fails or strays
+further than that measure allows.
 """
 
 import argparse
@@ -32,7 +34,9 @@ LEAST_BOUND = 4096 * 16 * 2.0**-24
 
 def configs_of(scale):
     names = sorted(path.stem for path in (CONFIGS).glob(f"{scale}_*.json"))
-    return [name for name in names if name != f"{scale}_fp32"]  # the same as fp32_adamw but for its optimizer
+    return [
+        name for name in names if name != f"{scale}_fp32"
+    ]  # the same as fp32_adamw but for its optimizer
 
 
 def computes_in_fp8(name):
@@ -61,11 +65,19 @@ def losses(arguments, name, ranks, micro_batch_rows):
     if computes_in_fp8(name):
         settings["precision.fp8_amax_update"] = "step"
     command = [] if ranks == 1 else ["mpirun", "-np", str(ranks)]
-    command += [arguments.program, "--log-level", "warning", "--config", str(CONFIGS / f"{name}.json")]
+    command += [
+        arguments.program,
+        "--log-level",
+        "warning",
+        "--config",
+        str(CONFIGS / f"{name}.json"),
+    ]
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]
     subprocess.run(["rm", "-rf", str(run)], check=True)
-    done = subprocess.run(command, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         raise RuntimeError(f"{shlex.join(command)}: exit code {done.returncode}\n{done.stderr}")
     return [record["loss"] for record in Run(run).steps.values()]
@@ -75,8 +87,26 @@ def largest_difference(a, b):
     return max(abs(x - y) for x, y in zip(a, b, strict=True))
 
 
+PAGE = """# One rank and several
+
+`scripts/ranks_check.py --scale {scale} --steps {steps}`: the same {steps} steps of 1,536 tokens
+by 1, 2 and 3 ranks under mpirun, rows of 128 tokens, micro-batches of 4 rows a rank, buckets of 1
+MiB, FP8 scales updated once a step. After each step all ranks' weights were compared by hash:
+equal in every run below. The last three columns are largest differences of the loss over all
+steps from one rank's: of one rank with micro-batches of 2 or 12 rows, which is another order of
+the same sums, and of 2 and 3 ranks.
+
+"""
+
+
+def page(arguments, lines):
+    return PAGE.format(scale=arguments.scale, steps=arguments.steps) + "\n".join(lines) + "\n"
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--scale", default="nano")
     parser.add_argument("--tokens", required=True, help="directory of train_*.bin")
     parser.add_argument("--program", default=str(ROOT / "build/cpu/mpretrain"))
@@ -84,25 +114,26 @@ def main():
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--output", help="Markdown file")
     arguments = parser.parse_args()
-    lines = ["| configuration | loss at the end | other micro-batches | 2 ranks | 3 ranks |", "|---|---|---|---|---|"]
+    lines = [
+        "| configuration | loss at the end | other micro-batches | 2 ranks | 3 ranks |",
+        "|---|---|---|---|---|",
+    ]
     strayed = []
     for name in configs_of(arguments.scale):
         one = losses(arguments, name, 1, 4)
         other = max(largest_difference(one, losses(arguments, name, 1, rows)) for rows in (2, 12))
-        several = [largest_difference(one, losses(arguments, name, ranks, 4)) for ranks in RANKS[1:]]
+        several = [
+            largest_difference(one, losses(arguments, name, ranks, 4)) for ranks in RANKS[1:]
+        ]
         if max(several) > 4 * other + LEAST_BOUND:
             strayed.append(name)
-        lines.append(f"| {name} | {one[-1]:.4f} | {other:.1e} | " + " | ".join(f"{d:.1e}" for d in several) + " |")
+        lines.append(
+            f"| {name} | {one[-1]:.4f} | {other:.1e} | "
+            + " | ".join(f"{d:.1e}" for d in several)
+            + " |"
+        )
         print(lines[-1], flush=True)
     if arguments.output:
-        text = f"""# One rank and several
-
-`scripts/ranks_check.py --scale {arguments.scale} --steps {arguments.steps}`: the same {arguments.steps} steps of 1,536 tokens by 1, 2 and 3 ranks under mpirun,
-rows of 128 tokens, micro-batches of 4 rows a rank, buckets of 1 MiB, FP8 scales updated once a step. After each step all ranks'
-weights were compared by hash: equal in every run below. The last three columns are largest differences of the loss over all steps
-from one rank's: of one rank with micro-batches of 2 or 12 rows, which is another order of the same sums, and of 2 and 3 ranks.
-
-""" + "\n".join(lines) + "\n"
-        pathlib.Path(arguments.output).write_text(text)
+        pathlib.Path(arguments.output).write_text(page(arguments, lines))
     if strayed:
         sys.exit(f"further from one rank than another order of sums explains: {', '.join(strayed)}")

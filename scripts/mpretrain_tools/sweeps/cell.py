@@ -9,14 +9,31 @@ from dataclasses import dataclass
 from .. import repository
 from . import configuration
 
-# What the result of a run does not depend on: where it lies, how often it is saved, what it logs, which machine it is on.
-INCIDENTAL_SECTIONS = ("$schema", "name", "output_dir", "device", "checkpoint", "log", "distributed")
-INCIDENTAL_KEYS = ("data.train", "data.validation", "data.tokenizer", "data.prefetch_steps", "eval.every_steps")
+# What the result of a run does not depend on: where it lies, how often it is saved, what it logs,
+# which machine it is on.
+INCIDENTAL_SECTIONS = (
+    "$schema",
+    "name",
+    "output_dir",
+    "device",
+    "checkpoint",
+    "log",
+    "distributed",
+)
+INCIDENTAL_KEYS = (
+    "data.train",
+    "data.validation",
+    "data.tokenizer",
+    "data.prefetch_steps",
+    "eval.every_steps",
+)
 LENGTHS = ("train.steps", "train.tokens", "train.chinchilla")
 
 
 def canonical(value):
-    """The same for the same value however it is spelled: 1, 1.0 and 1e0 are one number; null is a key not set."""
+    """The same for the same value however it is spelled: 1, 1.0 and 1e0 are one number; null is a
+    key not set.
+    """
     if isinstance(value, dict):
         return {key: canonical(inner) for key, inner in sorted(value.items()) if inner is not None}
     if isinstance(value, list):
@@ -24,24 +41,35 @@ def canonical(value):
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def tokens_identity(directory):
-    """What identifies the text and its tokenizer: the hashes of all shards of the directory's manifest."""
+    """What identifies the text and its tokenizer: the hashes of all shards of the directory's
+    manifest.
+    """
     path = pathlib.Path(directory) / "manifest.json"
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        shards = [shard["hash"] for name in sorted(manifest["splits"]) for shard in manifest["splits"][name]["shards"]]
+        shards = [
+            shard["hash"]
+            for name in sorted(manifest["splits"])
+            for shard in manifest["splits"][name]["shards"]
+        ]
         return " ".join([manifest["tokenizer"]["hash"], *shards])
     except OSError as problem:
-        raise configuration.BadConfig(f"{path}: {problem.strerror}; expected the manifest that `mpretrain tokenize` "
-                                      "writes") from problem
+        raise configuration.BadConfig(
+            f"{path}: {problem.strerror}; expected the manifest that `mpretrain tokenize` writes"
+        ) from problem
     except (json.JSONDecodeError, KeyError, TypeError) as problem:
-        raise configuration.BadConfig(f"{path}: not the manifest that `mpretrain tokenize` writes: {problem!r}") from problem
+        raise configuration.BadConfig(
+            f"{path}: not the manifest that `mpretrain tokenize` writes: {problem!r}"
+        ) from problem
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A run: a file of configs/ and the keys changed in it, ((section.key, value), ...), seed and length among them."""
+    """A run: a file of configs/ and the keys changed in it, ((section.key, value), ...), seed and
+    length among them.
+    """
 
     config: str
     changes: tuple = ()
@@ -52,7 +80,7 @@ class Cell:
         together = {}
         for change in changes:
             if any(change.get(key) is not None for key in LENGTHS):  # one length replaces another
-                together.update({key: None for key in LENGTHS})
+                together.update(dict.fromkeys(LENGTHS))
             together.update(change)
         return Cell(config, tuple(sorted(together.items())))
 
@@ -87,11 +115,14 @@ class Cell:
 
     def described_changes(self):
         """For people: what differs from the file, without seed and length."""
-        return " ".join(f"{key.split('.')[-1]}={value}" for key, value in self.changes
-                        if value is not None and key != "seed" and key not in LENGTHS)
+        return " ".join(
+            f"{key.split('.')[-1]}={value}"
+            for key, value in self.changes
+            if value is not None and key != "seed" and key not in LENGTHS
+        )
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _resolved(cell):
     config = configuration.load(repository.CONFIGS / cell.config)
     for key, value in cell.changes:

@@ -1,4 +1,6 @@
-"""A configuration file with all that it includes, as one JSON object, the way mpretrain merges it."""
+"""A configuration file with all that it includes, as one JSON object, the way mpretrain merges
+it.
+"""
 
 import json
 import pathlib

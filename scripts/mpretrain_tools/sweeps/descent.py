@@ -1,8 +1,9 @@
 """Coordinate descent over hyperparameters, the protocol of docs/paper.md "Tuning" made explicit.
 
-One key at a time is swept over its grid with the others held; the best value is taken if it lowers the loss by at least
-`threshold`. Passes over all keys are made until one takes nothing, or the allowed number of runs is spent. The last full
-pass then holds every one-at-a-time ablation around the point that was found.
+One key at a time is swept over its grid with the others held; the best value is taken if it lowers
+the loss by at least `threshold`. Passes over all keys are made until one takes nothing, or the
+allowed number of runs is spent. The last full pass then holds every one-at-a-time ablation around
+the point that was found.
 """
 
 import math
@@ -21,7 +22,7 @@ class Sweep:
     accepted: object = None  # the new value, None if the point stays
 
     def best(self):
-        return min(self.losses, key=lambda tried: (math.inf if math.isnan(tried[1]) else tried[1]))
+        return min(self.losses, key=lambda tried: math.inf if math.isnan(tried[1]) else tried[1])
 
 
 @dataclass
@@ -42,8 +43,8 @@ class Trace:
 def descend(evaluate, start, grid, allowed_runs, threshold=THRESHOLD, on_sweep=None):
     """Trace of a descent. evaluate([point, ...]) returns their losses; a point is {key: value}.
 
-    Deterministic: with the same losses it takes the same way, so it can be begun again at any moment as long as
-    `evaluate` remembers.
+    Deterministic: with the same losses it takes the same way, so it can be begun again at any
+    moment as long as `evaluate` remembers.
     """
     known = {}
 
@@ -63,7 +64,11 @@ def descend(evaluate, start, grid, allowed_runs, threshold=THRESHOLD, on_sweep=N
         if len(known) + sum(frozen(point) not in known for point in points) > allowed_runs:
             trace.finished = "runs spent"
             break
-        sweep = Sweep(key, dict(trace.point), [[point[key], loss] for point, loss in zip(points, losses_of(points))])
+        sweep = Sweep(
+            key,
+            dict(trace.point),
+            [[point[key], loss] for point, loss in zip(points, losses_of(points))],
+        )
         value, loss = sweep.best()
         idle += 1
         if trace.loss - loss >= threshold:
@@ -93,16 +98,26 @@ def frozen(point):
 
 def ablations(trace):
     """{key: [[value, loss], ...]} around the final point, as far as they were run."""
-    return {sweep.key: sweep.losses for sweep in trace.sweeps
-            if {**sweep.point, sweep.key: trace.point[sweep.key]} == trace.point}
+    return {
+        sweep.key: sweep.losses
+        for sweep in trace.sweeps
+        if {**sweep.point, sweep.key: trace.point[sweep.key]} == trace.point
+    }
 
 
 def sensitive_keys(traces, threshold=THRESHOLD):
     """Keys of which no one value is within the threshold of the best in all traces."""
     keys = [key for key in traces[0].grid if all(key in trace.grid for trace in traces)]
-    return [key for key in keys if not _insensitive([ablations(trace).get(key, []) for trace in traces], threshold)]
+    return [
+        key
+        for key in keys
+        if not _insensitive([ablations(trace).get(key, []) for trace in traces], threshold)
+    ]
 
 
 def _insensitive(tables, threshold):
-    good = [{value for value, loss in table if loss <= min(other for _, other in table) + threshold} for table in tables]
+    good = [
+        {value for value, loss in table if loss <= min(other for _, other in table) + threshold}
+        for table in tables
+    ]
     return bool(good) and bool(set.intersection(*good))

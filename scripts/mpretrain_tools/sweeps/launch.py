@@ -1,15 +1,18 @@
-"""How a cell's program is started: as a process, under mpirun or torchrun, or as part of a Slurm job array.
+"""How a cell's program is started: as a process, under mpirun or torchrun, or as part of a Slurm
+job array.
 
 A launcher has
     default_jobs    cells at a time
     settle_seconds  how long results may take to be seen here after the program has ended
-    stop_advice     what becomes of the cells when this process is told to stop, if it has to be said
+    stop_advice     what becomes of the cells when this process is told to stop, if it has to be
+                    said
     announce(tasks, work, jobs)
-                    is told of all new tasks, and that jobs of them may run at a time, before any of them is run
+                    is told of all new tasks, and that jobs of them may run at a time, before any of
+                    them is run
     run(task, log, stop)
-                    runs one to its end, its output going to the end of the open file <work>/<name>.log; returns how it
-                    ended, in words, STOPPED if it was stopped and can go on, or None if it has not ended: it stays in
-                    a queue
+                    runs one to its end, its output going to the end of the open file
+                    <work>/<name>.log; returns how it ended, in words, STOPPED if it was stopped and
+                    can go on, or None if it has not ended: it stays in a queue
 """
 
 import os
@@ -25,7 +28,9 @@ from .slurm import Slurm, executable
 
 SCRIPTS = repository.ROOT / "scripts/launch"
 WITH_PARENT = str(pathlib.Path(__file__).with_name("with_parent.py"))
-MACHINE = "sweep: machine "  # begins the line of a log that says where the run was; array_cell.sh writes it, too
+MACHINE = (  # begins the line of a log that says where the run was; array_cell.sh writes it, too
+    "sweep: machine "
+)
 STOPPED_STATUS = 75  # of mpretrain: a signal stopped it, and what it had done is saved
 STOPPED = "stopped by a signal; the next start goes on from its checkpoint"
 ACCEPTED = "local, mpirun:RANKS, torchrun:RANKS, slurm or slurm:RANKS"
@@ -40,13 +45,19 @@ class Task:
 
 
 class Processes:
-    """On this machine. The program ends with this process: it saves a checkpoint when told to or orphaned."""
+    """On this machine. The program ends with this process: it saves a checkpoint when told to or
+    orphaned.
+    """
 
     settle_seconds, stop_advice = 0, ""
 
     def __init__(self, program, starter, threads, jobs, **environment):
         self.program, self.starter, self.default_jobs = program, starter, jobs
-        self.environment = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive", **environment}
+        self.environment = {
+            "OMP_NUM_THREADS": str(threads),
+            "OMP_WAIT_POLICY": "passive",
+            **environment,
+        }
 
     def announce(self, tasks, work, jobs):
         self.program = executable(self.program)
@@ -56,8 +67,12 @@ class Processes:
         command = [*(self.starter or [self.program]), *task.arguments]
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", WITH_PARENT, str(os.getpid()), *command],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-            env={**os.environ, **self.environment, "MPRETRAIN": self.program})
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, **self.environment, "MPRETRAIN": self.program},
+        )
         with stop.passed_to(process):
             return ending(process.wait())
 
@@ -77,11 +92,16 @@ def ending(code):
 def launcher_of(text, program, threads=1, wait=True):
     """From `local`, `mpirun:RANKS`, `torchrun:RANKS`, `slurm` or `slurm:RANKS`."""
     kind, _, ranks = text.partition(":")
-    well_formed = {"local": text == "local", "slurm": text == "slurm" or _is_count(ranks)}.get(kind, _is_count(ranks))
+    well_formed = {"local": text == "local", "slurm": text == "slurm" or _is_count(ranks)}.get(
+        kind, _is_count(ranks)
+    )
     if kind not in ("local", "mpirun", "torchrun", "slurm") or not well_formed:
         sys.exit(f"--launcher {text}: expected {ACCEPTED}, RANKS being 1 or more")
     if not wait and kind != "slurm":
-        sys.exit(f"--no-wait: what --launcher {text} starts ends with this program; slurm alone has a queue")
+        sys.exit(
+            f"--no-wait: what --launcher {text} starts ends with this program; slurm alone has a"
+            " queue"
+        )
     if kind == "local":
         return Processes(program, [], threads, max(1, (os.cpu_count() or 1) // threads))
     if kind == "mpirun":

@@ -1,7 +1,8 @@
-"""Results of finished cells in one CSV. It outlives the runs' directories and can be carried between machines.
+"""Results of finished cells in one CSV. It outlives the runs' directories and can be carried
+between machines.
 
-A row is written when a cell is finished, and the file is replaced as a whole: it is never torn. Several runners may
-share a file; each reads it again before it writes, under a lock.
+A row is written when a cell is finished, and the file is replaced as a whole: it is never torn.
+Several runners may share a file; each reads it again before it writes, under a lock.
 """
 
 import contextlib
@@ -16,7 +17,11 @@ from dataclasses import asdict, dataclass, fields
 
 from .configuration import BadConfig
 
-ROUNDED = ("tokens_per_second", "step_seconds", "wall_seconds")  # measured: digits beyond the sixth say nothing
+ROUNDED = (
+    "tokens_per_second",
+    "step_seconds",
+    "wall_seconds",
+)  # measured: digits beyond the sixth say nothing
 STATES = ("finished", "diverged")
 
 
@@ -45,7 +50,9 @@ class Result:
         """From a row of the file; ValueError tells what is wrong with it."""
         if None in record or None in record.values():
             raise ValueError(f"expected {len(fields(Result))} values")
-        result = Result(**{field.name: _value(field, record.get(field.name, "")) for field in fields(Result)})
+        result = Result(
+            **{field.name: _value(field, record.get(field.name, "")) for field in fields(Result)}
+        )
         if not result.fingerprint:
             raise ValueError("fingerprint: nothing")
         if result.state not in STATES:
@@ -63,7 +70,9 @@ def _value(field, text):
     try:
         return field.type(text)
     except ValueError as problem:
-        raise ValueError(f"{field.name}: {text!r} is no {'whole ' if field.type is int else ''}number") from problem
+        raise ValueError(
+            f"{field.name}: {text!r} is no {'whole ' if field.type is int else ''}number"
+        ) from problem
 
 
 class Ledger:
@@ -77,7 +86,11 @@ class Ledger:
 
     def read(self):
         """Takes up what the file has, also of others."""
-        with self._lock, contextlib.suppress(FileNotFoundError), open(self.path, newline="", encoding="utf-8") as file:
+        with (
+            self._lock,
+            contextlib.suppress(FileNotFoundError),
+            open(self.path, newline="", encoding="utf-8") as file,
+        ):
             self.results.update(self._parsed(file))
 
     def _parsed(self, file):
@@ -86,15 +99,23 @@ class Ledger:
         try:
             results = [Result.parse(record) for record in lines]
         except (ValueError, csv.Error) as problem:
-            raise BadConfig(f"{self.path}:{lines.line_num}: {problem}; correct or delete the line") from problem
+            raise BadConfig(
+                f"{self.path}:{lines.line_num}: {problem}; correct or delete the line"
+            ) from problem
         return {result.fingerprint: result for result in results}
 
     def _check_header(self, names):
         known = {field.name: field.default is dataclasses.MISSING for field in fields(Result)}
         missing = [name for name, needed in known.items() if needed and name not in names]
-        strange = [name for name in names if name not in known]  # of a later version, say: they would be lost
+        strange = [
+            name for name in names if name not in known
+        ]  # of a later version, say: they would be lost
         if missing or strange:
-            what = f"no column {', '.join(missing)}" if missing else f"unknown column {', '.join(strange)}"
+            what = (
+                f"no column {', '.join(missing)}"
+                if missing
+                else f"unknown column {', '.join(strange)}"
+            )
             raise BadConfig(f"{self.path}:1: {what}; expected {','.join(known)}")
 
     def __getitem__(self, fingerprint):
@@ -113,13 +134,24 @@ class Ledger:
             self._write()
 
     def _write(self):
-        temporary = self.path.with_name(f"{self.path.name}.tmp")  # the lock's holder alone writes it
+        temporary = self.path.with_name(
+            f"{self.path.name}.tmp"
+        )  # the lock's holder alone writes it
         with open(temporary, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, [field.name for field in fields(Result)], lineterminator="\n")
+            writer = csv.DictWriter(
+                file, [field.name for field in fields(Result)], lineterminator="\n"
+            )
             writer.writeheader()
-            rows = sorted(self.results.values(), key=lambda r: (r.config, r.changes, r.seed, r.fingerprint))
-            writer.writerows({key: f"{value:.6g}" if key in ROUNDED else value for key, value in asdict(row).items()}
-                             for row in rows)
+            rows = sorted(
+                self.results.values(), key=lambda r: (r.config, r.changes, r.seed, r.fingerprint)
+            )
+            writer.writerows(
+                {
+                    key: f"{value:.6g}" if key in ROUNDED else value
+                    for key, value in asdict(row).items()
+                }
+                for row in rows
+            )
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, self.path)

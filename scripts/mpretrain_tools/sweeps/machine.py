@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""What a result was computed on, in words; as a script it prints them, for the nodes of a cluster."""
+"""What a result was computed on, in words; as a script it prints them, for the nodes of a
+cluster.
+"""
 
 import collections
 import os

@@ -1,4 +1,6 @@
-"""What `mpretrain plan` counts for a configuration: parameters, steps, tokens and bytes. Needs no tokens."""
+"""What `mpretrain plan` counts for a configuration: parameters, steps, tokens and bytes. Needs no
+tokens.
+"""
 
 import functools
 import json
@@ -16,19 +18,29 @@ def run_plan(program, options, config, overrides):
     try:
         done = subprocess.run(call, capture_output=True, text=True, check=False)
     except OSError as problem:
-        raise configuration.BadConfig(f"{program}: {problem.strerror}; expected mpretrain, see --program") from problem
+        raise configuration.BadConfig(
+            f"{program}: {problem.strerror}; expected mpretrain, see --program"
+        ) from problem
     if done.returncode != 0:
-        raise configuration.BadConfig(f"plan of {config} {' '.join(overrides)}: {done.stderr.strip()}")
+        raise configuration.BadConfig(
+            f"plan of {config} {' '.join(overrides)}: {done.stderr.strip()}"
+        )
     return done.stdout
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def plan(program, config, *overrides):
-    """The object of `plan --json` for a file of configs/ ("60m_bf16.json") and changes ("train.steps=10")."""
+    """The object of `plan --json` for a file of configs/ ("60m_bf16.json") and changes
+    ("train.steps=10").
+    """
     return json.loads(run_plan(program, ["--json"], config, overrides))
 
 
 def device(program, config, *overrides):
-    """The name of the device that the configuration would run on, as `plan` prints it for people."""
-    found = re.search(r"^device\n +name +(.+)$", run_plan(program, [], config, overrides), re.MULTILINE)
+    """The name of the device that the configuration would run on, as `plan` prints it for
+    people.
+    """
+    found = re.search(
+        r"^device\n +name +(.+)$", run_plan(program, [], config, overrides), re.MULTILINE
+    )
     return found.group(1) if found else "unknown device"

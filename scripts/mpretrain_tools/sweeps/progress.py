@@ -1,4 +1,6 @@
-"""What is running, what is done and how long it may still take: a table on a terminal, plain lines in a log."""
+"""What is running, what is done and how long it may still take: a table on a terminal, plain lines
+in a log.
+"""
 
 import collections
 import heapq
@@ -55,7 +57,9 @@ def _last_records(path):
 
 def _mean(values):
     """Of the numbers among the values, NaN if there is none."""
-    numbers = [value for value in values if isinstance(value, (int, float)) and math.isfinite(value)]
+    numbers = [
+        value for value in values if isinstance(value, (int, float)) and math.isfinite(value)
+    ]
     return statistics.fmean(numbers) if numbers else math.nan
 
 
@@ -63,7 +67,9 @@ def _mean(values):
 
 
 class Speeds:
-    """Seconds a step, from the cells that this session ran: of the same config, else by the size of model and step."""
+    """Seconds a step, from the cells that this session ran: of the same config, else by the size of
+    model and step.
+    """
 
     def __init__(self, statuses, positions):
         self.seconds, self.steps, self.work = collections.Counter(), collections.Counter(), 0.0
@@ -84,7 +90,9 @@ class Speeds:
         """NaN while nothing is measured."""
         if self.steps[cell.config]:
             return self.seconds[cell.config] / self.steps[cell.config]
-        return sum(self.seconds.values()) / self.work * work_of_step(cell) if self.work else math.nan
+        return (
+            sum(self.seconds.values()) / self.work * work_of_step(cell) if self.work else math.nan
+        )
 
 
 def work_of_step(cell):
@@ -93,12 +101,17 @@ def work_of_step(cell):
 
 
 def seconds_left(statuses, positions, jobs):
-    """Until the last cell ends: each takes its steps at its speed, and whoever is free takes the next that waits."""
+    """Until the last cell ends: each takes its steps at its speed, and whoever is free takes the
+    next that waits.
+    """
     speeds = Speeds(statuses, positions)
     if not speeds.work:
         return math.nan
-    running = [_remaining_steps(cell, positions) * speeds.step_seconds(cell)
-               for cell, status in statuses.items() if status.state in ("running", "elsewhere")]
+    running = [
+        _remaining_steps(cell, positions) * speeds.step_seconds(cell)
+        for cell, status in statuses.items()
+        if status.state in ("running", "elsewhere")
+    ]
     workers = sorted(running + [0.0] * (jobs - len(running)))  # sorted: a heap
     for cell, status in statuses.items():
         if status.state == "waiting":
@@ -132,7 +145,9 @@ def common_changes(cells):
 def label(cell, common=frozenset()):
     """A cell for people, without the changes that are common."""
     shown = Cell(cell.config, tuple(change for change in cell.changes if change not in common))
-    return f"{cell.config.removesuffix('.json')} seed {cell.seed} {shown.described_changes()}".strip()
+    return (
+        f"{cell.config.removesuffix('.json')} seed {cell.seed} {shown.described_changes()}".strip()
+    )
 
 
 class LiveTable:
@@ -151,10 +166,14 @@ class LiveTable:
             self.drawn = 0
 
     def _show(self, statuses):
-        ended = [cell for cell, status in statuses.items() if status.state not in OPEN and cell not in self.told]
+        ended = [
+            cell
+            for cell, status in statuses.items()
+            if status.state not in OPEN and cell not in self.told
+        ]
         goes_on = any(status.state in OPEN for status in statuses.values())
         due = time.monotonic() - self.last >= (DRAW_SECONDS if self.terminal else LINE_SECONDS)
-        if not (ended or goes_on and due):
+        if not (ended or (goes_on and due)):
             return
         self._erase()
         for cell in ended:
@@ -169,23 +188,36 @@ class LiveTable:
 
     def _ended_line(self, cell, statuses):
         status = statuses[cell]
-        what = {"finished": f"loss {status.result.val_loss:.4f}" if status.result else "", "diverged": "diverged",
-                "failed": f"FAILED: {status.error}", "stopped": status.error}[status.state]
+        what = {
+            "finished": f"loss {status.result.val_loss:.4f}" if status.result else "",
+            "diverged": "diverged",
+            "failed": f"FAILED: {status.error}",
+            "stopped": status.error,
+        }[status.state]
         which = label(cell, common_changes(statuses))
-        return f"{self.name} {len(self.told)}/{len(statuses)} {which}: {what} | {duration(status.seconds)}"
+        return (
+            f"{self.name} {len(self.told)}/{len(statuses)} {which}: {what} |"
+            f" {duration(status.seconds)}"
+        )
 
     def _draw(self, statuses):
         self.last = time.monotonic()
-        positions = {cell: Position(status.metrics) for cell, status in statuses.items()
-                     if status.state in ("running", "elsewhere")}
-        line = f"{self._summary(statuses)}, about {duration(seconds_left(statuses, positions, self.jobs))} left"
+        positions = {
+            cell: Position(status.metrics)
+            for cell, status in statuses.items()
+            if status.state in ("running", "elsewhere")
+        }
+        line = (
+            f"{self._summary(statuses)}, about"
+            f" {duration(seconds_left(statuses, positions, self.jobs))} left"
+        )
         if not self.terminal:
             print(line, file=self.file)
             return
         columns, rows = shutil.get_terminal_size()
         lines = [line, *self._rows(positions, common_changes(statuses), max(1, rows - 3))]
         for text in lines:
-            print(text[:columns - 1], file=self.file)
+            print(text[: columns - 1], file=self.file)
         self.drawn = len(lines)
 
     def _summary(self, statuses):
@@ -200,10 +232,18 @@ class LiveTable:
         for cell, position in positions.items():
             steps = steps_of(cell)
             left = (steps - position.step) * position.step_seconds
-            rate = f"{position.tokens_per_second:,.0f}" if math.isfinite(position.tokens_per_second) else "?"
+            rate = (
+                f"{position.tokens_per_second:,.0f}"
+                if math.isfinite(position.tokens_per_second)
+                else "?"
+            )
             numbers = f"{position.step:>8}/{steps:<8} {rate:>10} tok/s {duration(left):>10} left"
             lines.append(f"{numbers}  {label(cell, common)}")
-        return lines if len(lines) <= most else [*lines[:most - 1], f"  and {len(lines) - most + 1} more"]
+        return (
+            lines
+            if len(lines) <= most
+            else [*lines[: most - 1], f"  and {len(lines) - most + 1} more"]
+        )
 
     def _erase(self):
         if self.drawn:

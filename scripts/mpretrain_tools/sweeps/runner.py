@@ -1,9 +1,11 @@
-"""Runs the cells of a sweep that are not finished, several at a time, and remembers what they came to.
+"""Runs the cells of a sweep that are not finished, several at a time, and remembers what they came
+to.
 
-It may be stopped or killed at any moment and started again: a finished cell is in the ledger, an unfinished one goes on
-from its last checkpoint (`--resume auto`), and a run ends with the same bits whether it was interrupted or not. Several
-runners may share a ledger and the directory of runs: a cell's log is locked while the cell runs, also by a program that
-outlives its runner, so that nobody starts a second one beside it.
+It may be stopped or killed at any moment and started again: a finished cell is in the ledger, an
+unfinished one goes on from its last checkpoint (`--resume auto`), and a run ends with the same bits
+whether it was interrupted or not. Several runners may share a ledger and the directory of runs: a
+cell's log is locked while the cell runs, also by a program that outlives its runner, so that nobody
+starts a second one beside it.
 """
 
 import concurrent.futures
@@ -19,13 +21,12 @@ import time
 from dataclasses import dataclass, field
 
 from .. import repository
+from ..runs.metrics import BadRun, Run
 from .launch import MACHINE, STOPPED, Task
 from .ledger import Result
 from .machine import machine
 from .slurm import LaunchError
 from .stop import Stop, Stopped
-
-from ..runs.metrics import BadRun, Run
 
 VERSION = "sweep: version "  # begins the line of a log that says what the run was started with
 OPEN = ("waiting", "elsewhere", "running")  # states in which a cell has not ended
@@ -54,8 +55,9 @@ class Status:
     """Of one cell, while it is run."""
 
     metrics: pathlib.Path  # where its progress can be read
-    state: str = "waiting"  # waiting | elsewhere (another process runs it) | running | finished | diverged | failed |
-    #                         queued (left in a queue) | stopped (can go on; with an error where nobody asked the runner)
+    # waiting | elsewhere (another process runs it) | running | finished | diverged | failed |
+    state: str = "waiting"
+    # queued (left in a queue) | stopped (can go on; with an error where nobody asked the runner)
     error: str = ""
     started: float = math.nan  # by time.monotonic()
     seconds: float = 0.0  # in this session
@@ -68,12 +70,19 @@ def arguments(cell, place):
     """The program's, with which the cell is started and, the same ones, continued."""
     tokens = pathlib.Path(place.tokens).resolve()
     settings = {
-        "eval.every_steps": 0, "checkpoint.keep_last": 1, "device.threads": place.threads,
-        **dict(cell.changes), "name": cell.name(place.tokens), "output_dir": str(pathlib.Path(place.work).resolve()),
-        "data.train": str(tokens / "train_*.bin"), "data.validation": str(tokens / "val_*.bin"),
+        "eval.every_steps": 0,
+        "checkpoint.keep_last": 1,
+        "device.threads": place.threads,
+        **dict(cell.changes),
+        "name": cell.name(place.tokens),
+        "output_dir": str(pathlib.Path(place.work).resolve()),
+        "data.train": str(tokens / "train_*.bin"),
+        "data.validation": str(tokens / "val_*.bin"),
         "data.tokenizer": str(tokens / "tokenizer.model"),
     }
-    sets = [text for key, value in settings.items() for text in ("--set", f"{key}={spelled(value)}")]
+    sets = [
+        text for key, value in settings.items() for text in ("--set", f"{key}={spelled(value)}")
+    ]
     return ["--config", str(repository.CONFIGS / cell.config), "--resume", "auto", *sets]
 
 
@@ -101,33 +110,54 @@ def outcome(cell, place, version):
     loss = math.inf if diverged else run.last("val_loss")
     told = provenance(place.log(cell))
     return Result(
-        fingerprint=cell.fingerprint(place.tokens), config=cell.config, changes=cell.described_changes(),
-        seed=cell.seed, val_loss=loss, val_loss_family=math.inf if diverged else run.last("val_loss_family"),
-        steps=step, tokens=last["tokens"], tokens_per_second=run.median("tokens_per_second"),
-        step_seconds=run.median("step_seconds"), state="diverged" if diverged else "finished",
-        version=told.get(VERSION, version), machine=told.get(MACHINE) or machine(),
+        fingerprint=cell.fingerprint(place.tokens),
+        config=cell.config,
+        changes=cell.described_changes(),
+        seed=cell.seed,
+        val_loss=loss,
+        val_loss_family=math.inf if diverged else run.last("val_loss_family"),
+        steps=step,
+        tokens=last["tokens"],
+        tokens_per_second=run.median("tokens_per_second"),
+        step_seconds=run.median("step_seconds"),
+        state="diverged" if diverged else "finished",
+        version=told.get(VERSION, version),
+        machine=told.get(MACHINE) or machine(),
         date=datetime.date.today().isoformat(),
-        wall_seconds=sum(value for value in run.series("step_seconds")[1] if math.isfinite(value)))
+        wall_seconds=sum(value for value in run.series("step_seconds")[1] if math.isfinite(value)),
+    )
 
 
 def provenance(log):
-    """{VERSION: ..., MACHINE: ...} of the last start that a log tells of: whoever collects a result may be another."""
+    """{VERSION: ..., MACHINE: ...} of the last start that a log tells of: whoever collects a result
+    may be another.
+    """
     found = {}
     with contextlib.suppress(OSError), open(log, encoding="utf-8", errors="replace") as lines:
         for line in lines:
-            found.update({prefix: line.removeprefix(prefix).strip() for prefix in (VERSION, MACHINE)
-                          if line.startswith(prefix)})
+            found.update(
+                {
+                    prefix: line.removeprefix(prefix).strip()
+                    for prefix in (VERSION, MACHINE)
+                    if line.startswith(prefix)
+                }
+            )
     return found
 
 
 def newest_checkpoint(directory):
     """Its step, 0 if there is none."""
-    steps = (re.fullmatch(r"step_(\d{8,})", path.name) for path in (directory / "checkpoints").glob("step_*"))
+    steps = (
+        re.fullmatch(r"step_(\d{8,})", path.name)
+        for path in (directory / "checkpoints").glob("step_*")
+    )
     return max((int(match.group(1)) for match in steps if match), default=0)
 
 
 def parameters_of(cell):
-    """Parameters of the cell's model: N = 2Vh + L(4h^2 + 3hf) + (2L+1)h, embedding and head untied."""
+    """Parameters of the cell's model: N = 2Vh + L(4h^2 + 3hf) + (2L+1)h, embedding and head
+    untied.
+    """
     model = cell.configuration()["model"]
     h, f, depth = model["hidden_size"], model["intermediate_size"], model["num_hidden_layers"]
     return 2 * model["vocab_size"] * h + depth * (4 * h * h + 3 * h * f) + (2 * depth + 1) * h
@@ -138,17 +168,29 @@ def steps_of(cell):
     train = cell.configuration()["train"]
     if train.get("steps") is not None:
         return int(train["steps"])
-    tokens = train["tokens"] if train.get("tokens") is not None else train["chinchilla"] * 20 * parameters_of(cell)
+    tokens = (
+        train["tokens"]
+        if train.get("tokens") is not None
+        else train["chinchilla"] * 20 * parameters_of(cell)
+    )
     return -(-math.ceil(tokens) // int(cell.value("batch.tokens_per_step", 131072)))
 
 
 def complaint(log, since, ended):
-    """Why a cell failed: what the program said in its last start, from byte `since` of its log, and how it ended."""
+    """Why a cell failed: what the program said in its last start, from byte `since` of its log, and
+    how it ended.
+    """
     with open(log, "rb") as file:
         file.seek(since)
         lines = file.read().decode(errors="replace").splitlines()
-    said = [line.strip() for line in lines if re.search(r"\w", line) and not line.startswith((VERSION, MACHINE))]
-    errors = [line for line in said if line.startswith("mpretrain: error:")]  # launchers add a summary of their own
+    said = [
+        line.strip()
+        for line in lines
+        if re.search(r"\w", line) and not line.startswith((VERSION, MACHINE))
+    ]
+    errors = [
+        line for line in said if line.startswith("mpretrain: error:")
+    ]  # launchers add a summary of their own
     if not said:
         return f"{ended} without a word ({log})"
     return errors[-1] if errors else f"{ended}; its last words: {said[-1]}"
@@ -162,7 +204,9 @@ class Runner:
 
     def __init__(self, place, ledger, launcher, version, report=None, stop=None):
         self.place, self.ledger, self.launcher, self.version = place, ledger, launcher, version
-        self.report = report  # called with {cell: Status} when one of them has changed, and every second
+        self.report = (
+            report  # called with {cell: Status} when one of them has changed, and every second
+        )
         self.stop = Stop() if stop is None else stop  # which is false until it is asked for
         self.stop.advice += launcher.stop_advice
         self.statuses, self.futures = {}, {}
@@ -171,17 +215,20 @@ class Runner:
         self._pool = concurrent.futures.ThreadPoolExecutor(place.jobs)
 
     def result(self, cell):
-        """From the ledger, or from a directory that was finished but not yet entered; None if there is none."""
+        """From the ledger, or from a directory that was finished but not yet entered; None if there
+        is none.
+        """
         known = self.ledger.get(cell.fingerprint(self.place.tokens))
         if known is None and (known := outcome(cell, self.place, self.version)):
             self.ledger.add(known)
         return known
 
     def run(self, cells):
-        """True if none of the cells failed or was stopped by itself; all have a result then, unless they are left in a queue.
+        """True if none of the cells failed or was stopped by itself; all have a result then, unless
+        they are left in a queue.
 
-        Several threads may call it, for the same cells too. Raises Stopped if the sweep was asked to stop, LaunchError
-        if nothing can be started.
+        Several threads may call it, for the same cells too. Raises Stopped if the sweep was asked
+        to stop, LaunchError if nothing can be started.
         """
         self.ledger.read()
         todo = list(dict.fromkeys(self._same(cell) for cell in cells if self.result(cell) is None))
@@ -205,13 +252,17 @@ class Runner:
         with self._changed:
             new = [cell for cell in cells if cell not in self.statuses]
             self._announce(new)
-            self.statuses.update({cell: Status(self.place.directory(cell) / "metrics.jsonl") for cell in new})
+            self.statuses.update(
+                {cell: Status(self.place.directory(cell) / "metrics.jsonl") for cell in new}
+            )
             self.futures.update({cell: self._pool.submit(self._bring_to_end, cell) for cell in new})
 
     def _announce(self, cells):
         pathlib.Path(self.place.work).mkdir(parents=True, exist_ok=True)
         if cells and not self.stop:
-            self.launcher.announce([self._task(cell) for cell in cells], self.place.work, self.place.jobs)
+            self.launcher.announce(
+                [self._task(cell) for cell in cells], self.place.work, self.place.jobs
+            )
 
     def _task(self, cell):
         return Task(cell.name(self.place.tokens), tuple(arguments(cell, self.place)))
@@ -235,7 +286,10 @@ class Runner:
                 self._attempt(cell, status)
                 if status.state != "failed":
                     break
-        except (OSError, LaunchError) as problem:  # a disk that is full, say: the others may still come to their end
+        except (
+            OSError,
+            LaunchError,
+        ) as problem:  # a disk that is full, say: the others may still come to their end
             status.state, status.error = "failed", str(problem)
         except BaseException as problem:
             status.state, status.error, status.problem = "failed", repr(problem), problem
@@ -268,7 +322,12 @@ class Runner:
     def _conclude(self, cell, status, ended):
         end = time.monotonic() + self.launcher.settle_seconds
         status.result = self.result(cell)
-        while ended not in (None, STOPPED) and not status.result and time.monotonic() < end and not self.stop:
+        while (
+            ended not in (None, STOPPED)
+            and not status.result
+            and time.monotonic() < end
+            and not self.stop
+        ):
             time.sleep(1)
             status.result = self.result(cell)
         if status.result:
@@ -282,7 +341,9 @@ class Runner:
 
     @contextlib.contextmanager
     def _locked(self, log, status):
-        """The log, open at its end and locked. Its program inherits the lock together with its output."""
+        """The log, open at its end and locked. Its program inherits the lock together with its
+        output.
+        """
         with open(log, "ab", buffering=0) as file:
             while not self.stop:  # whoever is asked to stop starts nothing
                 try:

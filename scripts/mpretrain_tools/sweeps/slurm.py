@@ -1,9 +1,11 @@
 """Cells as a Slurm job array: one submission for all that wait, one element a cell.
 
-An array is described in <work>/slurm/<job name>/ before it is submitted, and Slurm's queue is asked by that name. So
-whoever starts later, after a crash or after --no-wait, knows which cells are in the queue and submits only the others.
+An array is described in <work>/slurm/<job name>/ before it is submitted, and Slurm's queue is asked
+by that name. So whoever starts later, after a crash or after --no-wait, knows which cells are in
+the queue and submits only the others.
 """
 
+import contextlib
 import fcntl
 import getpass
 import json
@@ -30,7 +32,9 @@ def executable(program):
     """Its path; LaunchError if there is none."""
     path = shutil.which(program)
     if path is None:
-        raise LaunchError(f"--program {program}: no such executable; scripts/test.sh builds build/*/mpretrain")
+        raise LaunchError(
+            f"--program {program}: no such executable; scripts/test.sh builds build/*/mpretrain"
+        )
     return os.path.abspath(path)
 
 
@@ -44,7 +48,10 @@ class Slurm:
     def __init__(self, program, ranks, wait, poll_seconds=15):
         self.program, self.ranks, self.wait, self.poll_seconds = program, ranks, wait, poll_seconds
         self._elements = {}  # name of a task: (job name, index)
-        self._queue, self._asked = set(), -float("inf")  # what it held when it last answered, when it was last asked
+        self._queue, self._asked = (
+            set(),
+            -float("inf"),
+        )  # what it held when it last answered, when it was last asked
         self._asking = threading.Lock()
 
     # --- submitting
@@ -60,20 +67,37 @@ class Slurm:
             self._queue = self._ask()
             missing = [task for task in tasks if self._elements.get(task.name) not in self._queue]
             for first in range(0, len(missing), LARGEST_ARRAY):
-                self._submit(missing[first:first + LARGEST_ARRAY], work, jobs)
+                self._submit(missing[first : first + LARGEST_ARRAY], work, jobs)
 
     def _submit(self, tasks, work, jobs):
         job = f"mpretrain-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
         directory = work / "slurm" / job
         directory.mkdir(parents=True)
-        lines = [shlex.join([str(work / f"{task.name}.log"), self.program, *task.arguments]) for task in tasks]
+        lines = [
+            shlex.join([str(work / f"{task.name}.log"), self.program, *task.arguments])
+            for task in tasks
+        ]
         (directory / "cells").write_text("\n".join(lines) + "\n", encoding="utf-8")
         names = json.dumps([task.name for task in tasks], indent=1)
         (directory / "names.json").write_text(names + "\n", encoding="utf-8")
-        ranks = [f"--ntasks-per-node={self.ranks}", f"--gpus-per-node={self.ranks}"] if self.ranks else []
-        self._call(["sbatch", f"--job-name={job}", f"--array=0-{len(tasks) - 1}%{jobs}", f"--output={directory}/%a.out",
-                    *ranks, *shlex.split(os.environ.get("SBATCH_ARGUMENTS", "")), str(LAUNCH / "slurm.sbatch"),
-                    str(directory / "cells")], MPRETRAIN=str(LAUNCH / "array_cell.sh"))
+        ranks = (
+            [f"--ntasks-per-node={self.ranks}", f"--gpus-per-node={self.ranks}"]
+            if self.ranks
+            else []
+        )
+        self._call(
+            [
+                "sbatch",
+                f"--job-name={job}",
+                f"--array=0-{len(tasks) - 1}%{jobs}",
+                f"--output={directory}/%a.out",
+                *ranks,
+                *shlex.split(os.environ.get("SBATCH_ARGUMENTS", "")),
+                str(LAUNCH / "slurm.sbatch"),
+                str(directory / "cells"),
+            ],
+            MPRETRAIN=str(LAUNCH / "array_cell.sh"),
+        )
         submitted = {task.name: (job, index) for index, task in enumerate(tasks)}
         self._elements.update(submitted)
         self._queue.update(submitted.values())
@@ -97,23 +121,28 @@ class Slurm:
             time.sleep(min(0.5, self.poll_seconds))
         job, index = self._elements[task.name]
         output = pathlib.Path(log.name).parent / "slurm" / job / f"{index}.out"
-        said = output.read_text(encoding="utf-8", errors="replace").split("\n") if output.exists() else []
+        said = (
+            output.read_text(encoding="utf-8", errors="replace").split("\n")
+            if output.exists()
+            else []
+        )
         last = next((line.strip() for line in reversed(said) if line.strip()), "")
         return f"left Slurm's queue ({job}_{index}{': ' + last if last else ''})"
 
     def _is_queued(self, task):
         with self._asking:
             if time.monotonic() - self._asked > self.poll_seconds:
-                try:
+                # A controller that is busy says nothing about the job.
+                with contextlib.suppress(LaunchError):
                     self._queue = self._ask()
-                except LaunchError:  # a controller that is busy says nothing about the job
-                    pass
                 self._asked = time.monotonic()
             return self._elements[task.name] in self._queue
 
     def _ask(self):
         """{(job name, index)} of all that wait or run."""
-        said = self._call(["squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%j %K"])
+        said = self._call(
+            ["squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%j %K"]
+        )
         pairs = [line.split() for line in said.splitlines()]
         return {(pair[0], int(pair[1])) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 
@@ -121,9 +150,13 @@ class Slurm:
     def _call(command, **environment):
         try:
             environment = {**os.environ, **environment}
-            done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, env=environment
+            )
         except OSError as problem:
-            raise LaunchError(f"{command[0]}: {problem.strerror}; --launcher slurm needs it on PATH") from problem
+            raise LaunchError(
+                f"{command[0]}: {problem.strerror}; --launcher slurm needs it on PATH"
+            ) from problem
         if done.returncode != 0:
             said = done.stderr.strip() or f"ended with status {done.returncode}"
             raise LaunchError(f"{shlex.join(command)}: {said}")

@@ -1,4 +1,6 @@
-"""Ends a sweep in good order when it is asked to: programs save a checkpoint first, a second request kills them."""
+"""Ends a sweep in good order when it is asked to: programs save a checkpoint first, a second
+request kills them.
+"""
 
 import contextlib
 import os
@@ -45,13 +47,17 @@ class Stop:
         for process in list(self._processes):
             process.terminate()
 
-    # Runs between any two instructions of the main thread: it takes no lock and prints past all buffers.
+    # Runs between any two instructions of the main thread: it takes no lock and prints past all
+    # buffers.
     def _on_signal(self, number, _):
         if self and self._processes:
             _say(f"killing {len(self._processes)} cells")
             self._kill()
         elif self._processes:
-            _say(f"stopping: {len(self._processes)} cells save a checkpoint and end; a second signal kills them")
+            _say(
+                f"stopping: {len(self._processes)} cells save a checkpoint and end; a second signal"
+                " kills them"
+            )
             self.request(number)
         else:
             self.request(number)

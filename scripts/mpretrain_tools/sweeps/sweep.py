@@ -1,4 +1,5 @@
-"""Cells of a sweep's JSON file, in which // comments are allowed: a base config, what is set in it, axes and seeds.
+"""Cells of a sweep's JSON file, in which // comments are allowed: a base config, what is set in it,
+axes and seeds.
 
     {
       "base": "{scale}_bf16.json",
@@ -6,17 +7,19 @@
       "axes": {
         "optimizer.lr_additive": [2e-3, 4e-3],
         "optimizer": [
-          {"label": "M+Adam"}, {"label": "AdamW", "base": "{scale}_bf16_adamw.json", "set": {"optimizer.eps": 1e-6}}
+          {"label": "M+Adam"},
+          {"label": "AdamW", "base": "{scale}_bf16_adamw.json", "set": {"optimizer.eps": 1e-6}}
         ]
       },
       "baseline": {"optimizer": "AdamW"},
       "seeds": [1, 2, 3]
     }
 
-An axis is a key of configurations with values, or any name with objects that have a label and, as they need, a base and
-a set of their own. A combination takes one choice of every axis; where they disagree, the later axis counts. {scale}
-stands for --scale. A sweep that sets no length takes that of --budget. With a baseline, every combination is compared
-with the one that has these labels on these axes and its own on the others.
+An axis is a key of configurations with values, or any name with objects that have a label and, as
+they need, a base and a set of their own. A combination takes one choice of every axis; where they
+disagree, the later axis counts. {scale} stands for --scale. A sweep that sets no length takes that
+of --budget. With a baseline, every combination is compared with the one that has these labels on
+these axes and its own on the others.
 """
 
 import difflib
@@ -52,8 +55,12 @@ class Combination:
     changes: tuple
 
     def cell(self, seed, budget, quick=1.0, more=()):
-        """Its run with a seed; budget: its length in multiples of 20 tokens a parameter, where the sweep sets none."""
-        cell = Cell.of(self.base, {"train.chinchilla": budget, "seed": seed}, dict(self.changes), dict(more))
+        """Its run with a seed; budget: its length in multiples of 20 tokens a parameter, where the
+        sweep sets none.
+        """
+        cell = Cell.of(
+            self.base, {"train.chinchilla": budget, "seed": seed}, dict(self.changes), dict(more)
+        )
         return cell if quick == 1.0 else cell.with_changes(_scaled_length(cell, quick))
 
 
@@ -72,7 +79,9 @@ class Sweep:
         found = self._object(configuration.parse(path), "the file", SWEEP_KEYS)
         self.name = self._text(found.get("name", self.path.stem), "name")
         if "base" not in found:
-            raise self._bad("base", "nothing", "the name of a file of configs/, such as pico_bf16.json")
+            raise self._bad(
+                "base", "nothing", "the name of a file of configs/, such as pico_bf16.json"
+            )
         self.base = self._base(found["base"], "base")
         self.changes = self._changes(found.get("set", {}), "set")
         axes = self._object(found.get("axes", {}), "axes")
@@ -81,8 +90,12 @@ class Sweep:
         self.seeds = self._seeds(found.get("seeds", [1, 2, 3]))
 
     def labels_of_baseline(self, combination):
-        """Of what the combination is compared with, None where there is no baseline or it is itself one."""
-        labels = tuple(self.baseline.get(axis, own) for axis, own in zip(self.axes, combination.labels))
+        """Of what the combination is compared with, None where there is no baseline or it is itself
+        one.
+        """
+        labels = tuple(
+            self.baseline.get(axis, own) for axis, own in zip(self.axes, combination.labels)
+        )
         return None if labels == combination.labels else labels
 
     def combinations(self):
@@ -91,7 +104,9 @@ class Sweep:
 
     def _combination(self, choices):
         base = next((choice.base for choice in reversed(choices) if choice.base), self.base)
-        changes = Cell.of(base, dict(self.changes), *(dict(choice.changes) for choice in choices)).changes
+        changes = Cell.of(
+            base, dict(self.changes), *(dict(choice.changes) for choice in choices)
+        ).changes
         return Combination(tuple(choice.label for choice in choices), base, changes)
 
     # --- reading
@@ -103,7 +118,11 @@ class Sweep:
                 raise self._bad("baseline", f"axis {axis}", f"one of axes: {', '.join(self.axes)}")
             labels = [choice.label for choice in self.axes[axis]]
             if label_of(chosen) not in labels:
-                raise self._bad(f"baseline.{axis}", label_of(chosen), f"a choice of that axis: {', '.join(labels)}")
+                raise self._bad(
+                    f"baseline.{axis}",
+                    label_of(chosen),
+                    f"a choice of that axis: {', '.join(labels)}",
+                )
         return {axis: label_of(chosen) for axis, chosen in value.items()}
 
     def _axis(self, name, choices):
@@ -111,11 +130,15 @@ class Sweep:
         if not isinstance(choices, list) or not choices:
             raise self._bad(where, choices, "a list of values, or of objects with a label")
         if any(isinstance(choice, dict) for choice in choices):
-            found = [self._choice(choice, f"{where}[{index}]") for index, choice in enumerate(choices)]
+            found = [
+                self._choice(choice, f"{where}[{index}]") for index, choice in enumerate(choices)
+            ]
         else:
             self._check_key(name, where)
-            found = [Choice(label_of(self._scalar(choice, f"{where}[{index}]")), "", ((name, choice),))
-                     for index, choice in enumerate(choices)]
+            found = [
+                Choice(label_of(self._scalar(choice, f"{where}[{index}]")), "", ((name, choice),))
+                for index, choice in enumerate(choices)
+            ]
         for index, choice in enumerate(found):
             if choice.label in [other.label for other in found[:index]]:
                 raise self._bad(f"{where}[{index}]", choice.label, "a choice that is not there yet")
@@ -125,9 +148,11 @@ class Sweep:
         choice = self._object(choice, where, CHOICE_KEYS)
         if "label" not in choice:
             raise self._bad(f"{where}.label", "nothing", "what the table calls this choice")
-        return Choice(self._text(choice["label"], f"{where}.label"),
-                      self._base(choice["base"], f"{where}.base") if "base" in choice else "",
-                      tuple(self._changes(choice.get("set", {}), f"{where}.set").items()))
+        return Choice(
+            self._text(choice["label"], f"{where}.label"),
+            self._base(choice["base"], f"{where}.base") if "base" in choice else "",
+            tuple(self._changes(choice.get("set", {}), f"{where}.set").items()),
+        )
 
     def _changes(self, value, where):
         for key, inner in self._object(value, where).items():
@@ -136,22 +161,36 @@ class Sweep:
         return value
 
     def _seeds(self, value):
-        if not isinstance(value, list) or not value or not all(type(seed) is int and seed >= 0 for seed in value):
+        if (
+            not isinstance(value, list)
+            or not value
+            or not all(type(seed) is int and seed >= 0 for seed in value)
+        ):
             raise self._bad("seeds", value, "a list of whole numbers, such as [1, 2, 3]")
         return value
 
     def _base(self, value, where):
         name = self._text(value, where).replace("{scale}", self.scale)
         if not (repository.CONFIGS / name).is_file():
-            names = sorted(path.name for path in repository.CONFIGS.glob(f"{name.split('_')[0]}_*.json"))
-            raise self._bad(where, name, f"a file of {repository.CONFIGS}{': ' if names else ''}{', '.join(names)}")
+            names = sorted(
+                path.name for path in repository.CONFIGS.glob(f"{name.split('_')[0]}_*.json")
+            )
+            raise self._bad(
+                where,
+                name,
+                f"a file of {repository.CONFIGS}{': ' if names else ''}{', '.join(names)}",
+            )
         return name
 
     def _check_key(self, key, where):
         if key not in self._keys:
             near = difflib.get_close_matches(key, self._keys, n=1)
-            raise self._bad(where, f"key {key}", f"a key of configurations{f', {near[0]} say' if near else ''}; "
-                            "`mpretrain schema` lists them")
+            raise self._bad(
+                where,
+                f"key {key}",
+                f"a key of configurations{f', {near[0]} say' if near else ''}; "
+                "`mpretrain schema` lists them",
+            )
 
     def _object(self, value, where, keys=None):
         if not isinstance(value, dict):

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Becomes the program of its arguments, which is sent SIGTERM when the process that started it ends, however it ends.
+"""Becomes the program of its arguments, which is sent SIGTERM when the process that started it
+ends, however it ends.
 
     with_parent.py PID_OF_THE_PARENT PROGRAM [ARGUMENT ...]
 
-So a runner that is killed leaves nothing running: its cells save a checkpoint and end. A process of its own, because
-nothing may be run between fork and exec of a program with threads.
+So a runner that is killed leaves nothing running: its cells save a checkpoint and end. A process of
+its own, because nothing may be run between fork and exec of a program with threads.
 """
 
 import ctypes
