@@ -44,6 +44,7 @@ from unittest.mock import MagicMock
 pyplot = types.ModuleType("matplotlib.pyplot")
 figure = MagicMock()
 figure.savefig.side_effect = lambda path: open(path, "w").close()
+pyplot.rcParams = {}
 pyplot.subplots = lambda *_, **__: (figure, MagicMock())
 sys.modules["matplotlib.pyplot"] = pyplot
 use = print
