@@ -39,7 +39,7 @@ struct Saved {
     config.precision.weights = wide ? WeightFormat::kF32 : WeightFormat::kBF16;
     config.precision.compute = wide ? ComputeFormat::kF32 : ComputeFormat::kBF16;
     config.precision.optimizer_state = config.precision.gradient = format;
-    config.optimizer.lr_additive = 1e-3;
+    config.optimizer.rule = AdamW::Config{{{.lr_additive = 1e-3}}};
     config.device.type = DeviceType::kCpu;
     config.train.steps = 1000;
     return config;
@@ -87,7 +87,7 @@ class Run {
 
  private:
   void update(float grad_scale) {
-    model_.optimizer.step({.t = ++t_, .lr_additive = 1e-3, .grad_scale = grad_scale});
+    model_.optimizer.step({.t = ++t_, .grad_scale = grad_scale});
     model_.weights_changed();
   }
 

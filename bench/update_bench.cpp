@@ -6,6 +6,7 @@
 // fp32 and bf16 beside everything else, and apollo_e is M+Adam with the projected second moment of a whole
 // matrix. Counters: GB/s of the bytes that must move at least (weights, scales, residuals and states are read
 // and written, gradients are read), and their percentage of what memory read and written in place reaches.
+#include "gpu_report/benchmarked_rule.h"
 #include "model/parameters.h"
 #include "operation.h"
 #include "optim/optimizer.h"
@@ -64,7 +65,7 @@ struct Update {
     for (size_t i = 0; i < weights->specs().size(); ++i) Workbench::filled(weights->gradient(int64_t(i)));
     step();  // touches the states for the first time
   }
-  void step() { optimizer.step({.t = ++t, .lr_additive = 1e-5, .lr_multiplicative = 1e-5}); }
+  void step() { optimizer.step({.t = ++t}); }
   [[nodiscard]] double bytes_moved() const {
     return double(2 * (bytes_of_weights(*weights) + optimizer.optimizer_state_bytes()) +
                   bytes_of_gradients(*weights));
@@ -92,14 +93,20 @@ Operation decode(Workbench& w, WeightFormat format) {
 // --- the list --------------------------------------------------------------------------------------------
 
 struct NamedRule {
-  const char* name;
-  UpdateRule rule;
-  ApolloE apollo_e = ApolloE::kOff;
+  std::string name;
+  RuleConfig rule;
 };
-constexpr std::array<NamedRule, 4> kRules{{{"adamw", UpdateRule::kAdamW},
-                                           {"madam", UpdateRule::kMadam},
-                                           {"m_plus_adam", UpdateRule::kMPlusAdam},
-                                           {"apollo_e", UpdateRule::kMPlusAdam, ApolloE::kMini}}};
+// Every rule, and M+Adam with Apollo-E.
+std::vector<NamedRule> rules() {
+  constexpr Rates kRates{.additive = 1e-5, .multiplicative = 1e-5};
+  std::vector<NamedRule> all;
+  Rules::each([&]<class R>(std::type_identity<R>) {
+    all.push_back({std::string(R::Config::kName), benchmarked_rule(R::Config::kName, kRates)});
+  });
+  all.push_back({"apollo_e", benchmarked_rule("m_plus_adam", kRates)});
+  std::get<MPlusAdam::Config>(all.back().rule).apollo_e = ApolloE::kMini;
+  return all;
+}
 
 // What fp32 weights lose to rounding is not worth drawing for, and residuals exist beside bf16 only.
 std::vector<Writeback> writebacks_of(WeightFormat format) {
@@ -111,10 +118,10 @@ std::vector<Writeback> writebacks_of(WeightFormat format) {
 void register_all() {
   constexpr std::array kFormats{WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kBlockFp8,
                                 WeightFormat::kNvfp4};
-  for (const NamedRule& rule : kRules)
+  for (const NamedRule& rule : rules())
     for (const WeightFormat format : kFormats)
       for (const Writeback writeback : writebacks_of(format)) {
-        const OptimizerConfig config{.rule = rule.rule, .writeback = writeback, .apollo_e = rule.apollo_e};
+        const OptimizerConfig config{.rule = rule.rule, .writeback = writeback};
         add_operation(fmt::format("update/{}/{}/{}", rule.name, name_of(format), name_of(writeback)),
                       [config, format](Workbench& w) { return update(w, config, format); });
       }

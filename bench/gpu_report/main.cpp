@@ -120,7 +120,9 @@ int run(int argc, char** argv) {
   pair->callback([&a] { print(a, measure_in_turn(step_configs(a), a.steps)); });
   CLI::App* optimizer = program.add_subcommand("optimizer", "The optimizer's update alone");
   add_choice(*optimizer, "--format", a.update.format, "of the weights");
-  add_choice(*optimizer, "--rule", a.update.rule, "of the update");
+  optimizer->add_option("--rule", a.update.rule, "of the update: " + all_rule_names())
+      ->capture_default_str()
+      ->check(CLI::IsMember(rule_names()));
   add_choice(*optimizer, "--writeback", a.update.writeback, "rounding of the weights");
   add_choice(*optimizer, "--state-rounding", a.update.state_rounding, "of bf16 states");
   add_count(*optimizer, "--elements", a.update.elements, {.least = 1}, "weights, at least");

@@ -80,9 +80,7 @@ void StepBench::step() {
   const RandomBatch& batch = batches_[size_t(step_ % kBatches)];
   const double factor = schedule_factor(config_.schedule, ++step_, total_steps(config_));
   model_->llama.stage({batch.tokens, batch.targets}, float(1.0 / double(batch.targets.size())));
-  model_->optimizer.prepare({.t = step_ - not_finite_,
-                             .lr_additive = factor * config_.optimizer.lr_additive,
-                             .lr_multiplicative = factor * config_.optimizer.lr_multiplicative});
+  model_->optimizer.prepare({.t = step_ - not_finite_, .lr_factor = factor});
   work_->enqueue();
   device_->synchronize();
   last_loss_ = model_->llama.loss() / double(batch.targets.size());
@@ -105,7 +103,7 @@ Json description_of(const StepConfig& config, const RunConfig& run) {
           {"overrides", config.overrides},
           {"weights", name_of(run.precision.weights)},
           {"compute", name_of(run.precision.compute)},
-          {"rule", name_of(run.optimizer.rule)},
+          {"rule", rule_name(run.optimizer.rule)},
           {"writeback", name_of(run.optimizer.writeback)},
           {"tokens_per_step", run.batch.tokens_per_step},
           {"seq_len", run.batch.seq_len},

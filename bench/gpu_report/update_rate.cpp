@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "benchmarked_rule.h"
 #include "device_probe.h"
 #include "model/weight_store.h"
 #include "train/run_model.h"
@@ -31,7 +32,8 @@ std::vector<ParamSpec> matrices_of(int64_t elements) {
 }
 
 OptimizerConfig optimizer_config(const UpdateCase& update) {
-  return {.rule = update.rule, .writeback = update.writeback, .lr_additive = 1e-4, .lr_multiplicative = 1e-4};
+  return {.rule = benchmarked_rule(update.rule, {.additive = 1e-4, .multiplicative = 1e-4}),
+          .writeback = update.writeback};
 }
 
 // Read and written once each; the gradient only read.
@@ -69,14 +71,14 @@ Json measure_update(Device& device, const UpdateCase& update, const Effort& effo
   optimizer.weights_initialized();
   for (int64_t i = 0; i < kMatrices; ++i) fill_with_normals(weights.gradient(i), uint32_t(i), device);
   const double norm = optimizer.grad_norm();
-  optimizer.prepare({.t = 1, .lr_additive = 1e-4, .lr_multiplicative = 1e-4});
+  optimizer.prepare({.t = 1});
   const std::vector<double> seconds = seconds_per_run(device, effort, [&] { optimizer.update(); });
   const std::vector<double> of_norm = seconds_per_run(device, effort, [&] { optimizer.measure({}); });
   const UpdateBytes bytes = bytes_of_update(weights, optimizer);
   std::vector<double> rates;
   for (const double s : seconds) rates.push_back(double(bytes.moved()) / s);
   return {{"format", name_of(update.format)},
-          {"rule", name_of(update.rule)},
+          {"rule", update.rule},
           {"writeback", name_of(update.writeback)},
           {"state_rounding", name_of(update.state_rounding)},
           {"elements", total_elements(weights.specs())},

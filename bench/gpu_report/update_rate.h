@@ -11,7 +11,7 @@ namespace mpt {
 
 struct UpdateCase {
   WeightFormat format = WeightFormat::kBF16;
-  UpdateRule rule = UpdateRule::kMPlusAdam;
+  std::string rule = "m_plus_adam";
   Writeback writeback = Writeback::kNearest;
   Rounding state_rounding = Rounding::kNearest;
   int64_t elements = int64_t{1} << 28;  // in matrices of equal size, at least

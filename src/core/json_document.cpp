@@ -76,17 +76,19 @@ class DocumentLoader {
       throw error("{}: expected an object {{...}}, found {}", name, describe(parsed.value));
 
     JsonDocument::Sources sources;
-    for (const auto& [path, line] : parsed.lines) sources[path] = fmt::format("{}:{}", name, line);
+    for (const auto& [path, line] : parsed.lines) sources[path].text = fmt::format("{}:{}", name, line);
     JsonDocument document;
     document.name_ = name;
     for (const std::string& piece : includes(parsed, name)) {
-      JsonDocument included = load_piece(piece, file, sources.at("include"));
+      JsonDocument included = load_piece(piece, file, sources.at("include").text);
       document.merge(included.root_, std::move(included.sources_));
     }
     check_schema_key(parsed, name);
     parsed.value.erase("include");
     parsed.value.erase("$schema");
+    for (auto& [path, source] : sources) source.order = merged_;
     document.merge(parsed.value, std::move(sources));
+    document.merged_ = ++merged_;
     open_.pop_back();
     return document;
   }
@@ -154,6 +156,7 @@ class DocumentLoader {
   const std::vector<std::string>& directories_;  // where files lie that are not beside the one including them
   std::vector<fs::path> open_;  // the file being read and those that include it, outermost first
   int64_t files_ = 0;
+  int64_t merged_ = 0;
 };
 
 JsonDocument JsonDocument::load(const std::string& path, const std::vector<std::string>& directories) {
@@ -182,13 +185,13 @@ void JsonDocument::set(std::string_view assignment) {
   if (keys.front() == "include" || keys.front() == "$schema")
     throw error("--set {}: {} is for files only", assignment, keys.front());
 
-  const std::string source = fmt::format("--set {}", assignment);
+  const Source source{fmt::format("--set {}", assignment), merged_++};
   Json* node = &root_;
   std::string path;
   for (const std::string& key : keys) {
     if (node->is_null()) *node = Json::object();
     if (!node->is_object())
-      throw error("{}: {} is {} ({}), not a section", source, path, describe(*node), source_of(path));
+      throw error("{}: {} is {} ({}), not a section", source.text, path, describe(*node), source_of(path));
     node = &(*node)[key];
     path = join_key_path(path, key);
     sources_.try_emplace(path, source);
@@ -199,9 +202,14 @@ void JsonDocument::set(std::string_view assignment) {
   merge_values(*node, parsed.value);
 }
 
+bool JsonDocument::is_above(std::string_view key_path, std::string_view other) const {
+  const auto own = sources_.find(key_path), below = sources_.find(other);
+  return own != sources_.end() && below != sources_.end() && own->second.order > below->second.order;
+}
+
 std::string JsonDocument::source_of(std::string_view key_path) const {
   for (std::string_view path = key_path; !path.empty();) {
-    if (const auto found = sources_.find(path); found != sources_.end()) return found->second;
+    if (const auto found = sources_.find(path); found != sources_.end()) return found->second.text;
     const size_t dot = path.rfind('.');
     path = path.substr(0, dot == std::string_view::npos ? 0 : dot);
   }

@@ -10,6 +10,7 @@
 // document or an Error.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -30,18 +31,27 @@ class JsonDocument {
 
   [[nodiscard]] const Json& root() const { return root_; }
   [[nodiscard]] const std::string& name() const { return name_; }
+  // Whether the first key was written above the second one, that is by a file that includes the one that
+  // wrote the second, or by a later setting. Keys that nobody wrote are above none.
+  [[nodiscard]] bool is_above(std::string_view key_path, std::string_view other) const;
   // Where the key was written last: "configs/a.json:12" or "--set a.b=c"; for a key that nobody wrote, where
   // the nearest section around it was, and in the end the name of the file.
   [[nodiscard]] std::string source_of(std::string_view key_path) const;
 
  private:
   friend class DocumentLoader;
-  using Sources = std::map<std::string, std::string, std::less<>>;
+  // Text for messages, and when it was merged: what comes later lies above.
+  struct Source {
+    std::string text;
+    int64_t order = 0;
+  };
+  using Sources = std::map<std::string, Source, std::less<>>;
   void merge(const Json& value, Sources sources);
 
   std::string name_;
   Json root_ = Json::object();
   Sources sources_;
+  int64_t merged_ = 0;  // files and settings
 };
 
 }  // namespace mpt

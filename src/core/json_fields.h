@@ -8,15 +8,17 @@
 //   };
 //
 // The reader, the writer, the schema and the list of known keys (json_fields_read.h, _write.h, _schema.h)
-// follow from it. Visitors offer required(), optional() (the member's value is the default) and section() (a
-// nested struct). Members are bool, int64_t, uint64_t, double, std::string, std::vector<std::string>, enums
-// with EnumNames, or std::optional of one of these.
+// follow from it. Visitors offer required(), optional() (the member's value is the default), section() (a
+// nested struct) and choice() (a std::variant of structs with a kName each: the key's value names one of
+// them, whose own keys then stand in the same section). Other members are bool, int64_t, uint64_t, double,
+// std::string, std::vector<std::string>, enums with EnumNames, or std::optional of one of these.
 #pragma once
 
 #include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "core/enum_names.h"
 
@@ -67,6 +69,8 @@ struct AnyVisitor {
   void optional(const char*, T&, const FieldInfo& = {}) {}
   template <class S>
   void section(const char*, S&, std::string_view) {}
+  template <class... A>
+  void choice(const char*, std::variant<A...>&, const FieldInfo& = {}) {}
 };
 }  // namespace fields_detail
 

@@ -112,7 +112,7 @@ bool FieldReader::in_range(const char* key, double value, const Json& shown, con
 void FieldReader::report(std::string_view key, const std::string& what) {
   const std::string path = join_key_path(path_, key);
   bad_keys_.emplace(key);
-  problems_.push_back(fmt::format("{}: {}: {}", document_.source_of(path), path, what));
+  found_.problems.push_back(fmt::format("{}: {}: {}", document_.source_of(path), path, what));
 }
 
 std::optional<std::string> key_meant_by(std::string_view word, std::span<const UsualSpelling> usual) {
@@ -155,7 +155,7 @@ std::string FieldReader::value_hint(const Json& value, const std::vector<std::st
 }
 
 void FieldReader::report_missing(const char* key, const FieldInfo& info) {
-  const Condition& condition = info.only_with;
+  const Condition& condition = info.only_with.key.empty() ? chosen_ : info.only_with;
   if (!condition.holds || bad_keys_.contains(condition.key)) return;
   const std::string path = join_key_path(path_, key);
   const std::string need =
@@ -163,12 +163,34 @@ void FieldReader::report_missing(const char* key, const FieldInfo& info) {
           ? ""
           : fmt::format(" by {} = {}", join_key_path(path_, condition.key), condition.actual);
   bad_keys_.emplace(key);
-  problems_.push_back(fmt::format("{}: {}: missing; it is required{} ({})",
-                                  document_.source_of(node_.contains(key) ? path : path_), path, need,
-                                  info.doc));
+  found_.problems.push_back(fmt::format("{}: {}: missing; it is required{} ({})",
+                                        document_.source_of(node_.contains(key) ? path : path_), path, need,
+                                        info.doc));
 }
 
-void FieldReader::report_meaningless(const char* key, const Condition& condition) {
+// Keys are reported once, whichever of the others have them.
+void FieldReader::pass_over_others(const char* choice, const Alternatives& alternatives) {
+  const auto has = [&](size_t i, const std::string& key) {
+    return std::ranges::find(alternatives.keys[i], key) != alternatives.keys[i].end();
+  };
+  const std::string choice_path = join_key_path(path_, choice);
+  for (const auto& item : node_.items()) {
+    std::vector<std::string_view> owners;
+    for (size_t i = 0; i < alternatives.names.size(); ++i)
+      if (has(i, item.key())) owners.push_back(alternatives.names[i]);
+    if (item.value().is_null() || owners.empty() || has(alternatives.chosen, item.key())) continue;
+    const std::string path = join_key_path(path_, item.key());
+    if (found_.left_out != nullptr && document_.is_above(choice_path, path))
+      found_.left_out->push_back(fmt::format("{} ({})", path, document_.source_of(path)));
+    else
+      report_meaningless(item.key(), {.key = choice,
+                                      .accepted = fmt::format("{}", fmt::join(owners, " or ")),
+                                      .actual = alternatives.names[alternatives.chosen],
+                                      .holds = false});
+  }
+}
+
+void FieldReader::report_meaningless(std::string_view key, const Condition& condition) {
   if (bad_keys_.contains(condition.key)) return;
   const std::string path = join_key_path(path_, key);
   const std::string other = join_key_path(path_, condition.key);

@@ -6,6 +6,7 @@
 // as not given.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -23,6 +24,9 @@
 namespace mpt {
 
 using Problems = std::vector<std::string>;
+// "optimizer.eps (configs/base/adamw.json:4)": keys of a base that whoever built on it made meaningless, by
+// choosing another struct (FieldReader::choice).
+using LeftOut = std::vector<std::string>;
 
 // Throws one Error that lists all problems, if there are any.
 void throw_problems(const Problems& problems);
@@ -64,8 +68,23 @@ class KeyCollector {
     paths_.push_back(path);
     for (std::string& inner : of(member, path)) paths_.push_back(std::move(inner));
   }
+  // The keys of all alternatives, each once.
+  template <class... A>
+  void choice(const char* key, std::variant<A...>&, const FieldInfo& = {}) {
+    paths_.push_back(join_key_path(path_, key));
+    (collect(of_alternative<A>(path_)), ...);
+  }
+  template <class A>
+  static std::vector<std::string> of_alternative(const std::string& path) {
+    A alternative{};
+    return of(alternative, path);
+  }
 
  private:
+  void collect(const std::vector<std::string>& paths) {
+    for (const std::string& path : paths)
+      if (std::find(paths_.begin(), paths_.end(), path) == paths_.end()) paths_.push_back(path);
+  }
   explicit KeyCollector(std::string path) : path_(std::move(path)) {}
   std::string path_;
   std::vector<std::string> paths_;
@@ -75,9 +94,9 @@ class FieldReader {
  public:
   template <HasFields S>
   static void read(const JsonDocument& document, S& result, Problems& problems,
-                   const UsualSpellings& usual = {}) {
+                   const UsualSpellings& usual = {}, LeftOut* left_out = nullptr) {
     const std::vector<std::string> known = KeyCollector::of(result);
-    FieldReader reader(document, document.root(), "", {known, usual}, problems);
+    FieldReader reader(document, document.root(), "", {known, usual}, {problems, left_out});
     reader.report_unknown_keys();
     result.fields(reader);
   }
@@ -98,19 +117,44 @@ class FieldReader {
       report(key, fmt::format("expected a section {{...}}, found {}", describe(*value)));
       return;
     }
-    FieldReader inner(document_, value ? *value : kNothing, join_key_path(path_, key), names_, problems_);
+    FieldReader inner(document_, value ? *value : kNothing, join_key_path(path_, key), names_, found_);
     inner.report_unknown_keys();
     member.fields(inner);
   }
+  // Keys of alternatives that were not chosen are left out where the choice was made above them, and refused
+  // elsewhere: they say something about what was chosen, and would be ignored.
+  template <class... A>
+  void choice(const char* key, std::variant<A...>& member, const FieldInfo& info = {}) {
+    const Json* name = find(key);
+    if (!name) return report_missing(key, info);
+    const std::vector<std::string> names{std::string(A::kName)...};
+    const bool known = name->is_string() && ((*name == A::kName && (member = A{}, true)) || ...);
+    if (!known)
+      return report(key, fmt::format("expected one of {}; found {}{}", fmt::join(names, ", "),
+                                     describe(*name), value_hint(*name, names)));
+    chosen_ = {.key = key, .actual = names[member.index()]};
+    std::visit([&](auto& chosen) { chosen.fields(*this); }, member);
+    chosen_ = Condition{.key = {}, .actual = {}};
+    const std::vector<std::vector<std::string>> keys{KeyCollector::of_alternative<A>("")...};
+    pass_over_others(key, {names, keys, member.index()});
+  }
 
  private:
+  struct Alternatives {
+    const std::vector<std::string>& names;
+    const std::vector<std::vector<std::string>>& keys;  // of each
+    size_t chosen;
+  };
+  struct Found {
+    Problems& problems;
+    LeftOut* left_out;  // null: none is
+  };
   struct Names {
     const std::vector<std::string>& known;  // key paths of the whole config
     const UsualSpellings& usual;
   };
-  FieldReader(const JsonDocument& document, const Json& node, std::string path, Names names,
-              Problems& problems)
-      : document_(document), node_(node), path_(std::move(path)), names_(names), problems_(problems) {}
+  FieldReader(const JsonDocument& document, const Json& node, std::string path, Names names, Found found)
+      : document_(document), node_(node), path_(std::move(path)), names_(names), found_(found) {}
 
   // Whether the key was there, with a good value or a bad one that has been reported.
   template <class T>
@@ -156,13 +200,15 @@ class FieldReader {
   // "; did you mean ...?", or nothing.
   [[nodiscard]] std::string value_hint(const Json& value, const std::vector<std::string>& names) const;
   void report_missing(const char* key, const FieldInfo& info);
-  void report_meaningless(const char* key, const Condition& condition);
+  void report_meaningless(std::string_view key, const Condition& condition);
+  void pass_over_others(const char* choice, const Alternatives& alternatives);
 
   const JsonDocument& document_;
   const Json& node_;
   std::string path_;
   Names names_;
-  Problems& problems_;
+  Found found_;
+  Condition chosen_{.key = {}, .actual = {}};  // the choice whose keys are being read
   std::set<std::string, std::less<>> bad_keys_;
 };
 

@@ -33,6 +33,15 @@ class FieldSchema {
     Json& schema = properties_[key] = property(member, info, "");
     schema["default"] = FieldWriter::value_of(member);
   }
+  // A key that several alternatives have is described once: it must have the same type, bounds and meaning in
+  // all of them. Where its defaults differ none is given.
+  template <class... A>
+  void choice(const char* key, const std::variant<A...>&, const FieldInfo& info = {}) {
+    properties_[key] = {{"description", description(info, "Required")},
+                        {"enum", Json::array({A::kName..., nullptr})}};
+    const std::vector<Alternative> all{{A::kName, properties_of(A{})}...};
+    add_alternatives(key, all);
+  }
   template <class T>
   void optional(const char* key, const std::optional<T>& member, const FieldInfo& info = {}) {
     properties_[key] = property(member.value_or(T{}), info, "");
@@ -44,6 +53,25 @@ class FieldSchema {
   }
 
  private:
+  struct Alternative {
+    std::string_view name;
+    Json properties;
+  };
+  template <HasFields S>
+  static Json properties_of(S defaults) {
+    FieldSchema schema;
+    defaults.fields(schema);
+    return std::move(schema.properties_);
+  }
+  struct Owner {
+    std::string_view name;
+    Json schema;
+  };
+  void add_alternatives(std::string_view choice, const std::vector<Alternative>& all);
+  static std::string descriptions(std::string_view choice, const std::vector<Owner>& owners,
+                                  size_t alternatives);
+  static std::string restricted(const std::string& text, std::string_view choice, const std::string& names);
+
   template <class T>
   static Json property(const T& member, const FieldInfo& info, std::string_view need) {
     Json schema{{"description", description(info, need)}};

@@ -45,6 +45,15 @@ class FieldWriter {
   void section(const char* key, const S& member, std::string_view) {
     json_[key] = write(member);
   }
+  template <class... A>
+  void choice(const char* key, const std::variant<A...>& member, const FieldInfo& = {}) {
+    std::visit(
+        [&](const auto& chosen) {
+          json_[key] = chosen.kName;
+          json_.update(write(chosen));
+        },
+        member);
+  }
 
  private:
   Json json_ = Json::object();

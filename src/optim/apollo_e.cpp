@@ -13,8 +13,7 @@ ProjectionShape projection_shape(int64_t rows, int64_t cols) {
 }
 
 bool is_projected(const OptimizerConfig& config, ParamKind kind) {
-  return config.rule == UpdateRule::kMPlusAdam && config.apollo_e != ApolloE::kOff &&
-         kind == ParamKind::kLinear;
+  return kind == ParamKind::kLinear && projection_options(config.rule).has_value();
 }
 
 Cut cut_of(const OptimizerConfig& config, ParamKind kind) {
@@ -33,6 +32,17 @@ std::vector<float> draw_projection(const ProjectionDraw& draw) {
     }
   }
   return p;
+}
+
+ProjectionScalars projection_scalars(const ProjectionOptions& options, int64_t t,
+                                     const ProjectionShape& shape) {
+  const float beta2 = float(options.beta2);
+  const double spread = std::sqrt(double(shape.depth) / double(options.rank));
+  return {.beta2 = beta2,
+          .one_minus_beta2 = 1.0f - beta2,
+          .correction2 = bias_correction(options.bias_correction, beta2, t),
+          .eps = float(options.eps * spread),
+          .scale = options.scale == ApolloEScale::kRms ? float(spread) : 1.0f};
 }
 
 ProjectionScratch allocate_projection_scratch(const std::vector<MatrixShape>& shapes, int64_t rank,

@@ -47,6 +47,9 @@ struct ProjectionScalars {
   float eps;    // eps sqrt(d / r)
   float scale;  // alpha
 };
+// Of step t, for a matrix whose projection has this shape.
+ProjectionScalars projection_scalars(const ProjectionOptions& options, int64_t t,
+                                     const ProjectionShape& shape);
 
 // Memory that the tensors of a step take turns to use; each of one row, long enough for the largest.
 struct ProjectionScratch {

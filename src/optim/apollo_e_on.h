@@ -6,6 +6,7 @@
 #pragma once
 
 #include "optim/apollo_e.h"
+#include "optim/rules/m_plus_adam.h"
 
 namespace mpt {
 

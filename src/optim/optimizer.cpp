@@ -45,6 +45,7 @@ OptimizerOptions optimizer_options(const PrecisionConfig& config, uint64_t seed)
 Optimizer::Optimizer(const OptimizerConfig& config, const OptimizerOptions& options,
                      std::vector<UpdateTarget> targets, Device& device, Allocator& allocator)
     : config_(config),
+      projection_(projection_options(config.rule)),
       options_(options),
       targets_(std::move(targets)),
       pieces_(piece_map(targets_, options.shard)),
@@ -58,7 +59,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, const OptimizerOptions& opti
     check_target(i);
     states_.push_back(allocate_states(i, allocator));
   }
-  if (needs_initial_rms(config_))
+  if (bounds_weights(config_.rule))
     init_rms_ = allocator.tensor(Purpose::kOptimizerState, DType::kF32, 1, int64_t(targets_.size()));
   allocate_scratch(allocator);
   allocate_tables(allocator);
@@ -71,13 +72,9 @@ void Optimizer::check_options() const {
         "fp32 states are neither rounded at random nor per operation");
   check(options_.state_update == StateUpdate::kOnce || options_.state_rounding == Rounding::kNearest,
         "states updated per operation are bf16 already; nothing is left to round at random");
-  check(config_.nvfp4_additive_scale == Nvfp4AdditiveScale::kOff || config_.rule != UpdateRule::kMadam,
-        "nvfp4_additive_scale with {}", name_of(config_.rule));
-  check(config_.apollo_e == ApolloE::kOff || config_.rule == UpdateRule::kMPlusAdam, "apollo_e with {}",
-        name_of(config_.rule));
   check(config_.writeback != Writeback::kKahan || config_.kahan_variant == KahanVariant::kFused ||
-            config_.rule == UpdateRule::kAdamW,
-        "kahan_variant per_op with {}", name_of(config_.rule));
+            has_eager_kahan(config_.rule),
+        "kahan_variant per_op with {}", rule_name(config_.rule));
 }
 
 void Optimizer::check_shard(const Allocator& allocator) const {
@@ -103,7 +100,7 @@ void Optimizer::check_target(size_t index) const {
         "kahan with {} weights of {}", name_of(target.weights.encoding.format), target.name);
   if (!is_projected(config_, target.kind)) return;
   const ProjectionShape shape = projection_shape(target.weights.rows, target.weights.cols);
-  check(config_.apollo_e_rank <= shape.depth, "apollo_e_rank {} for {} of [{},{}]", config_.apollo_e_rank,
+  check(projection_->rank <= shape.depth, "a projection of rank {} for {} of [{},{}]", projection_->rank,
         target.name, target.weights.rows, target.weights.cols);
   check(units_[index].empty() || units_[index] == all_units(target.weights.rows, target.weights.cols),
         "units {}+{} of {}, which is projected as a whole", units_[index].first, units_[index].count,
@@ -129,13 +126,14 @@ Optimizer::States Optimizer::allocate_states(size_t index, Allocator& allocator)
     const int64_t count = span_of(shape, {g.rows, g.cols}, range).cols;
     return whole_of_span(allocator.tensor(Purpose::kOptimizerState, dtype, 1, count), shape, range);
   };
-  states.rule = rule_states(config_, projected ? Moments::kProjected : Moments::kDense);
-  for (size_t i = 0; i < states.rule.size(); ++i)
+  states.infos = states_of(config_.rule, {.rank = target.weights.rank,
+                                          .moments = projected ? Moments::kProjected : Moments::kDense});
+  for (size_t i = 0; i < states.infos.size(); ++i)
     states.moments.push_back(like_weights(dtype_of(options_.state)));
   if (config_.writeback == Writeback::kKahan) states.residuals = like_weights(DType::kBF16);
   if (projected) {
     const ProjectionShape shape = projection_shape(target.weights.rows, target.weights.cols);
-    const int64_t rank = config_.apollo_e_rank;
+    const int64_t rank = projection_->rank;
     states.second = allocate(DType::kF32, shape.channels, rank);
     states.projection = allocate(DType::kF32, rank, shape.depth);
   }
@@ -167,8 +165,8 @@ void Optimizer::allocate_scratch(Allocator& allocator) {
   sums_ = row(DType::kF64, sums_of_pieces(pieces_.pieces()));
   if (partial_.data != nullptr)
     host_partial_.resize(size_t(most_pieces));  // a plan takes no memory of its own
-  if (needs_exponent_table(config_))
-    exponent_table_ = allocator.staged(Purpose::kScratch, DType::kF32, 1, 2 * ExponentDecay::kEntries);
+  if (const int64_t values = table_size(config_.rule); values > 0)
+    rule_table_ = allocator.staged(Purpose::kScratch, DType::kF32, 1, values);
   if (live_units > 0) unit_maxima_ = row(DType::kF32, live_units);
   if (!live_.empty()) next_maxima_ = row(DType::kF32, int64_t(live_.size()));
   if (!block_rates_.empty()) {
@@ -176,7 +174,7 @@ void Optimizer::allocate_scratch(Allocator& allocator) {
     scale_sums_ = row(DType::kF64, rate_rows);
   }
   if (!own_projected.empty())
-    projection_scratch_ = allocate_projection_scratch(own_projected, config_.apollo_e_rank, allocator);
+    projection_scratch_ = allocate_projection_scratch(own_projected, projection_->rank, allocator);
   if (options_.survey == Survey::kOnDemand) allocate_survival(allocator);
   if (scaled_rows > 0) precision_ops_ = make_precision_ops(device_, allocator, scaled_rows);
 }
@@ -192,17 +190,11 @@ void Optimizer::allocate_tables(Allocator& allocator) {
   const auto bytes = [&](int64_t count) { return allocator.staged(Purpose::kScratch, DType::kU8, 1, count); };
   control_ = bytes(sizeof(StepControl));
   projection_scalars_ = bytes(int64_t(targets_.size() * sizeof(ProjectionScalars)));
-  for (const auto late : {false, true})
-    for (size_t i = 0; i < targets_.size(); ++i)
-      if (!units_[i].empty() && projected(i) == late) order_.push_back(i);
-  for (const size_t i : order_) calls_.push_back(call_of(i, {.t = 1}));
-  const auto together = size_t(std::ranges::count_if(order_, [&](size_t i) { return !projected(i); }));
-  if (together > 0) parts_.push_back({0, together, 0});
-  for (size_t k = together; k < order_.size(); ++k) parts_.push_back({k, 1, 0});
+  make_parts();
   int64_t table = 0;
   for (Part& part : parts_) {
     part.table_offset = table;
-    table += ops_->table_bytes(std::span(calls_).subspan(part.first, part.count));
+    table += part.batch->table_bytes(int64_t(part.count));
   }
   update_table_ = bytes(table);
   for (const UpdateTarget& target : targets_) gradients_.push_back(target.gradient);
@@ -210,6 +202,49 @@ void Optimizer::allocate_tables(Allocator& allocator) {
   if (control_.host == nullptr) return;  // a plan
   ops_->write_norm_table(norm_call({}), norm_table_.host);
   device_.send(norm_table_);
+}
+
+// Tensors with the same arithmetic and storage are one part; one that is projected is a part of its own,
+// because those that are take turns to use the memory of their factors.
+void Optimizer::make_parts() {
+  struct Kind {
+    bool projected;
+    size_t step;
+    BatchStorage storage;
+    bool operator==(const Kind&) const = default;
+  };
+  std::vector<Kind> kinds;
+  std::vector<std::vector<size_t>> members;
+  for (const bool late : {false, true})
+    for (size_t i = 0; i < targets_.size(); ++i) {
+      if (units_[i].empty() || projected(i) != late) continue;
+      const Kind kind{late, step_of(config_.rule, tensor_scalars(i)), storage_of(i)};
+      const auto found = late ? kinds.end() : std::ranges::find(kinds, kind);
+      if (found == kinds.end()) {
+        kinds.push_back(kind);
+        members.push_back({i});
+      } else {
+        members[size_t(found - kinds.begin())].push_back(i);
+      }
+    }
+  for (size_t k = 0; k < kinds.size(); ++k) {
+    parts_.push_back({.batch = ops_->make_batch(config_.rule, kinds[k].step, kinds[k].storage),
+                      .first = order_.size(),
+                      .count = members[k].size(),
+                      .table_offset = 0,
+                      .projected = kinds[k].projected});
+    order_.insert(order_.end(), members[k].begin(), members[k].end());
+  }
+  for (const size_t i : order_) slots_.push_back(slot_of(i, 1));
+}
+
+void Optimizer::replace_ops(std::unique_ptr<UpdateOps> ops) {
+  ops_ = std::move(ops);
+  for (Part& part : parts_) {
+    const size_t target = order_[part.first];
+    part.batch =
+        ops_->make_batch(config_.rule, step_of(config_.rule, tensor_scalars(target)), storage_of(target));
+  }
 }
 
 double Optimizer::sum_of_partials(int64_t count) {
@@ -267,13 +302,13 @@ double Optimizer::grad_norm() {
 void Optimizer::prepare(const StepScalars& scalars) {
   const Range range(device_, "preparation");
   check(scalars.t >= 1, "optimizer step {}; steps count from 1", scalars.t);
-  if (exponent_table_.tensor.rows > 0)
-    std::ranges::copy(exponent_decay_table(config_, scalars), exponent_table_.image<float>());
+  fill_table(config_.rule, scalars, {rule_table_.image<float>(), size_t(rule_table_.tensor.elements())});
   for (size_t k = 0; k < order_.size(); ++k) {
     if (projected(order_[k])) prepare_projection(order_[k], scalars);
-    calls_[k] = call_of(order_[k], scalars);
+    slots_[k] = slot_of(order_[k], scalars.t);
   }
-  for (const Part& part : parts_) ops_->write_table(updates_of(part), update_table_.host + part.table_offset);
+  for (const Part& part : parts_)
+    part.batch->write_table(scalars, call_of(part), update_table_.host + part.table_offset);
 }
 
 void Optimizer::update() {
@@ -282,26 +317,25 @@ void Optimizer::update() {
 }
 
 // The maxima of a tensor that is cut are found by several ranks. One that is projected is not cut, and is
-// updated at once, because those that are take turns to use the memory of its factors.
+// updated at once.
 void Optimizer::update_parts(const std::function<void(const Part&)>& before) {
-  for (const Staged& staged : {update_table_, exponent_table_, projection_scalars_}) device_.send(staged);
+  for (const Staged& staged : {update_table_, rule_table_, projection_scalars_}) device_.send(staged);
   for (size_t i = 0; i < block_rates_.size(); ++i)
     ops_->find_mean_scale(targets_[block_rates_[i]].weights, scale_sums_,
                           mean_scales_.columns(int64_t(i), 1));
   if (!live_.empty()) ops_->clear_maxima(next_maxima_);
   const auto update = [&](const Part& part) {
     before(part);
-    ops_->update(updates_of(part));
+    part.batch->update(call_of(part));
   };
-  const bool some_together = !parts_.empty() && !projected(order_[0]);
-  if (some_together) find_maxima(parts_[0]);
-  for (const Part& part : std::span(parts_).subspan(size_t(some_together))) {
-    ops_->project(projection_of(order_[part.first]));
+  for (const Part& part : parts_) {
+    if (part.projected) ops_->project(projection_of(order_[part.first]));
     find_maxima(part);
-    update(part);
+    if (part.projected) update(part);
   }
   if (!live_.empty() && !is_alone()) reduce_maxima();
-  if (some_together) update(parts_[0]);
+  for (const Part& part : parts_)
+    if (!part.projected) update(part);
   for (size_t i = 0; i < live_.size(); ++i)
     ops_->take_maximum(targets_[live_[i]].weights, next_maxima_.columns(int64_t(i), 1),
                        control_.tensor.as<StepControl>());
@@ -313,7 +347,7 @@ void Optimizer::reduce_maxima() {
 }
 
 void Optimizer::find_maxima(const Part& part) {
-  if (!live_.empty()) ops_->find_maxima(updates_of(part));
+  if (!live_.empty()) part.batch->find_maxima(call_of(part));
 }
 
 void Optimizer::settle() {
@@ -343,30 +377,46 @@ std::vector<Survival> Optimizer::step_surveyed(const StepScalars& scalars) {
   control_by(scalars.grad_scale);
   std::vector<Survival> all;
   for (const UpdateTarget& target : targets_)
-    all.push_back({.name = target.name, .branches = config_.rule == UpdateRule::kMPlusAdam ? kBranches : 1});
-  update_parts([&](const Part& part) {
-    for (size_t k = part.first; k < part.first + part.count; ++k) survey(k, all[order_[k]]);
-  });
+    all.push_back({.name = target.name, .branches = branches_of(config_.rule)});
+  update_parts([&](const Part& part) { survey(scalars, part, all); });
   return all;
 }
 
-void Optimizer::survey(size_t position, Survival& sum) {
-  const UpdateCall& call = calls_[position];
-  const Tensor counters = survival_.row_range(0, ops_->survival_rows(call.range().count));
-  ops_->survey(call, control_.tensor.as<StepControl>(), counters);
-  device_.download(counters, host_survival_.data());
-  for (int64_t row = 0; row < counters.rows; ++row) {
-    SurvivalCounters one;
-    memcpy(&one, host_survival_.data() + row * counters.cols, sizeof one);
-    add_counters(one, sum);
+void Optimizer::survey(const StepScalars& scalars, const Part& part, std::vector<Survival>& sums) {
+  const BatchCall call = call_of(part);
+  for (size_t i = 0; i < part.count; ++i) {
+    Survival& sum = sums[order_[part.first + i]];
+    const Tensor counters = survival_.row_range(0, ops_->survival_rows(call.tensors[i].range().count));
+    part.batch->survey(scalars, call, i, counters);
+    device_.download(counters, host_survival_.data());
+    for (int64_t row = 0; row < counters.rows; ++row) {
+      SurvivalCounters one;
+      memcpy(&one, host_survival_.data() + row * counters.cols, sizeof one);
+      add_counters(one, sum);
+    }
   }
 }
 
-UpdatesCall Optimizer::updates_of(const Part& part) const {
-  return {.tensors = std::span(calls_).subspan(part.first, part.count),
+BatchCall Optimizer::call_of(const Part& part) const {
+  return {.tensors = std::span(slots_).subspan(part.first, part.count),
           .table = update_table_.tensor.data + part.table_offset,
           .control = control_.tensor.as<StepControl>(),
           .unit_maxima = unit_maxima_};
+}
+
+TensorScalars Optimizer::tensor_scalars(size_t index) const {
+  return {.rank = targets_[index].weights.rank,
+          .weight_unit = host_init_rms_[index],
+          .moments = projected(index) ? Moments::kProjected : Moments::kDense,
+          .table = rule_table_.tensor.as<float>()};
+}
+
+BatchStorage Optimizer::storage_of(size_t index) const {
+  const WeightFormat format = targets_[index].weights.encoding.format;
+  if (config_.writeback != Writeback::kKahan)
+    return {.format = is_scaled(format) ? format : WeightFormat::kF32};  // elements alone have one codec
+  const bool fused = config_.kahan_variant == KahanVariant::kFused;
+  return {.format = format, .compensation = fused ? Compensation::kFused : Compensation::kEager};
 }
 
 DitherSource Optimizer::dither(size_t target, int64_t t, Stream stream, Rounding rounding) const {
@@ -378,48 +428,44 @@ DitherSource Optimizer::dither(size_t target, int64_t t, Stream stream, Rounding
           .carry = config_.sr_saturate ? Carry::kSaturates : Carry::kToInfinity};
 }
 
-UpdateCall Optimizer::call_of(size_t index, const StepScalars& scalars) {
+TensorSlot Optimizer::slot_of(size_t index, int64_t t) {
   const UpdateTarget& target = targets_[index];
   States& states = states_[index];
-  const TensorScalars tensor{.rank = target.weights.rank,
-                             .weight_unit = host_init_rms_[index],
-                             .moments = projected(index) ? Moments::kProjected : Moments::kDense};
   // FP32 is stored as it is: no need to draw for it.
   const bool random =
       config_.writeback == Writeback::kStochastic && target.weights.encoding.format != WeightFormat::kF32;
   states.dithers.clear();
-  for (const RuleState& state : states.rule)
-    states.dithers.push_back(dither(index, scalars.t, state.stream, options_.state_rounding));
-  UpdateCall call{.rule = make_rule(config_, scalars, tensor, exponent_table_.tensor.as<float>()),
-                  .weights = target.weights,
+  for (const StateInfo& info : states.infos)
+    states.dithers.push_back(dither(index, t, info.rounding, options_.state_rounding));
+  TensorSlot slot{.weights = target.weights,
                   .states = states.moments,
                   .state_dithers = states.dithers,
                   .state_update = options_.state_update,
                   .gradient = target.gradient,
-                  .weight_dither = dither(index, scalars.t, Stream::kWeightRounding,
+                  .weight_dither = dither(index, t, Stream::kWeightRounding,
                                           random ? Rounding::kStochastic : Rounding::kNearest),
+                  .scalars = tensor_scalars(index),
                   .units = units_[index],
                   .residuals = states.residuals};
   if (const auto live = std::ranges::find(live_, index); live != live_.end())
-    call.next_maximum = next_maxima_.columns(live - live_.begin(), 1);
+    slot.next_maximum = next_maxima_.columns(live - live_.begin(), 1);
   if (const auto scaled = std::ranges::find(block_rates_, index); scaled != block_rates_.end())
-    call.mean_scale = mean_scales_.columns(scaled - block_rates_.begin(), 1);
-  if (config_.kahan_variant == KahanVariant::kPerOp && states.residuals.rows > 0)
-    call.per_op_adamw = make_per_op_adamw(config_, scalars, tensor);
-  if (projected(index)) call.factors = factors_of(projection_of(index));
-  return call;
+    slot.mean_scale = mean_scales_.columns(scaled - block_rates_.begin(), 1);
+  if (projected(index)) slot.factors = factors_of(projection_of(index));
+  return slot;
 }
 
 // A new P where one is due; what the step's scalars decide of the projection.
 void Optimizer::prepare_projection(size_t index, const StepScalars& scalars) {
   const UpdateTarget& target = targets_[index];
   const ProjectionShape shape = projection_shape(target.weights.rows, target.weights.cols);
-  projection_scalars_.image<ProjectionScalars>()[index] = make_projection_scalars(config_, scalars, shape);
-  if ((scalars.t - 1) % config_.apollo_e_gap != 0) return;
+  projection_scalars_.image<ProjectionScalars>()[index] =
+      mpt::projection_scalars(*projection_, scalars.t, shape);
+  if ((scalars.t - 1) % projection_->gap != 0) return;
   const std::vector<float> p = draw_projection({.seed = options_.seed,
                                                 .tensor = target.tensor_id,
-                                                .refresh = uint32_t((scalars.t - 1) / config_.apollo_e_gap),
-                                                .rank = config_.apollo_e_rank,
+                                                .refresh = uint32_t((scalars.t - 1) / projection_->gap),
+                                                .rank = projection_->rank,
                                                 .depth = shape.depth});
   device_.upload(bytes_of(p), states_[index].projection);
 }
@@ -431,7 +477,7 @@ ProjectionCall Optimizer::projection_of(size_t index) const {
           .control = control_.tensor.as<StepControl>(),
           .projection = states_[index].projection,
           .second = states_[index].second,
-          .sharing = config_.apollo_e,
+          .sharing = projection_->sharing,
           .scalars = projection_scalars_.tensor.as<ProjectionScalars>() + index,
           .scratch = projection_scratch_};
 }
@@ -450,7 +496,7 @@ std::vector<TensorPart> Optimizer::states_of_targets() const {
     const auto add = [&](std::string_view name, const Tensor& tensor) {
       parts.push_back({named(name, tensor, w.rank), own.first, own.count});
     };
-    for (size_t s = 0; s < states.rule.size(); ++s) add(states.rule[s].name, states.moments[s]);
+    for (size_t s = 0; s < states.infos.size(); ++s) add(states.infos[s].name, states.moments[s]);
     if (states.residuals.rows > 0) add("kahan", states.residuals);
     if (states.projection.rows > 0) {
       const auto add_whole = [&](std::string_view name, const Tensor& tensor) {

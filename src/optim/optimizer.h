@@ -21,7 +21,7 @@
 #include "device/device.h"
 #include "optim/optimizer_config.h"
 #include "optim/piece_map.h"
-#include "optim/rule_factory.h"
+#include "optim/rule_list.h"
 #include "optim/survival.h"
 #include "optim/update_ops.h"
 #include "precision/partition.h"
@@ -110,13 +110,13 @@ class Optimizer {
   [[nodiscard]] UnitRange units(size_t target) const { return units_[target]; }
 
   // Another implementation of the operations, such as one that works with many lanes.
-  void replace_ops(std::unique_ptr<UpdateOps> ops) { ops_ = std::move(ops); }
+  void replace_ops(std::unique_ptr<UpdateOps> ops);
 
  private:
   // Of one target; without memory where another rank has all of its units.
   struct States {
-    std::vector<RuleState> rule;
-    std::vector<Tensor> moments;        // in the order of `rule`
+    std::span<const StateInfo> infos;
+    std::vector<Tensor> moments;        // in the order of `infos`
     std::vector<DitherSource> dithers;  // of the step that was prepared
     Tensor residuals;                   // with writeback = kahan
     Tensor second, projection;          // Apollo-E: V [M, r] and P [r, d]
@@ -135,33 +135,40 @@ class Optimizer {
   [[nodiscard]] NormCall norm_call(const Tensor& losses) const;
   void control_by(float grad_scale);
 
-  // Updates that are made together, positions in calls_: all that need no preparation, or one that does.
+  // Updates that are made in one pass: positions in slots_. One that must be projected is alone.
   struct Part {
+    std::unique_ptr<UpdateBatch> batch;
     size_t first, count;
     int64_t table_offset;
+    bool projected;
   };
-  [[nodiscard]] UpdatesCall updates_of(const Part& part) const;
+  [[nodiscard]] BatchCall call_of(const Part& part) const;
+  void make_parts();
   // before(part) when all is there that its update reads.
   void update_parts(const std::function<void(const Part&)>& before);
   void find_maxima(const Part& part);
   void reduce_maxima();
   void gather_partials();
-  void survey(size_t position, Survival& sum);
+  void survey(const StepScalars& scalars, const Part& part, std::vector<Survival>& sums);
 
   [[nodiscard]] bool is_alone() const {
     return options_.shard.collectives == nullptr || options_.shard.collectives->size() == 1;
   }
   [[nodiscard]] bool projected(size_t target) const { return states_[target].projection.rows > 0; }
   [[nodiscard]] bool has_block_rates(size_t target) const {
-    return config_.nvfp4_additive_scale == Nvfp4AdditiveScale::kBlock && !units_[target].empty() &&
-           targets_[target].weights.encoding.format == WeightFormat::kNvfp4;
+    const AdditiveConfig* const additive = additive_of(config_.rule);
+    return additive != nullptr && additive->nvfp4_additive_scale == Nvfp4AdditiveScale::kBlock &&
+           !units_[target].empty() && targets_[target].weights.encoding.format == WeightFormat::kNvfp4;
   }
-  [[nodiscard]] UpdateCall call_of(size_t target, const StepScalars& scalars);
+  [[nodiscard]] TensorScalars tensor_scalars(size_t target) const;
+  [[nodiscard]] BatchStorage storage_of(size_t target) const;
+  [[nodiscard]] TensorSlot slot_of(size_t target, int64_t t);
   void prepare_projection(size_t target, const StepScalars& scalars);
   [[nodiscard]] ProjectionCall projection_of(size_t target) const;
   [[nodiscard]] DitherSource dither(size_t target, int64_t t, Stream stream, Rounding rounding) const;
 
   OptimizerConfig config_;
+  std::optional<ProjectionOptions> projection_;  // as the rule says
   OptimizerOptions options_;
   std::vector<UpdateTarget> targets_;
   std::vector<UnitRange> units_;  // of the targets
@@ -175,20 +182,20 @@ class Optimizer {
   std::vector<Tensor> partial_parts_;  // of the ranks
   Tensor sums_;                        // [1, sums of pieces] fp64
   Tensor init_rms_;                    // [1, targets] fp32: RMS of the initial weights
-  std::vector<size_t> order_;          // own targets as they stand in calls_: projected ones last
-  std::vector<UpdateCall> calls_;      // of the step that was prepared
-  std::vector<Part> parts_;
-  Tensor unit_maxima_;               // [1, units] fp32, of the largest part of a live nvfp4 tensor
-  Tensor next_maxima_;               // [1, live nvfp4 tensors] fp32
-  std::vector<size_t> live_;         // those targets
-  std::vector<size_t> block_rates_;  // own targets whose additive rates follow their blocks' scales
-  Tensor mean_scales_;               // [1, those] fp32
-  Tensor scale_sums_;                // [1, most rows of them] fp64
-  Staged control_;                   // StepControl
-  Staged update_table_;              // of all parts
-  Staged norm_table_;                // of gradients_, written once
-  Staged exponent_table_;            // [1, 2 entries] fp32
-  Staged projection_scalars_;        // [1, targets] of ProjectionScalars
+  std::vector<size_t> order_;          // own targets as they stand in slots_: part by part
+  std::vector<TensorSlot> slots_;      // of the step that was prepared
+  std::vector<Part> parts_;            // projected ones last
+  Tensor unit_maxima_;                 // [1, units] fp32, of the largest part of a live nvfp4 tensor
+  Tensor next_maxima_;                 // [1, live nvfp4 tensors] fp32
+  std::vector<size_t> live_;           // those targets
+  std::vector<size_t> block_rates_;    // own targets whose additive rates follow their blocks' scales
+  Tensor mean_scales_;                 // [1, those] fp32
+  Tensor scale_sums_;                  // [1, most rows of them] fp64
+  Staged control_;                     // StepControl
+  Staged update_table_;                // of all parts
+  Staged norm_table_;                  // of gradients_, written once
+  Staged rule_table_;                  // [1, values] fp32, of rules that read one
+  Staged projection_scalars_;          // [1, targets] of ProjectionScalars
   ProjectionScratch projection_scratch_;
   Tensor survival_;  // [most rows, bytes of a row] of the largest tensor's counters
   std::vector<std::byte> host_survival_;

@@ -48,6 +48,12 @@ struct SurvivalCounters {
   double drag_log2;
 };
 
+// Units that one group counts.
+inline constexpr int64_t kSurvivalUnitsPerPiece = 64;
+constexpr int64_t survival_pieces(int64_t units) {
+  return (units + kSurvivalUnitsPerPiece - 1) / kSurvivalUnitsPerPiece;
+}
+
 // Of one tensor in one step.
 struct Survival {
   std::string name;

@@ -8,12 +8,6 @@
 
 namespace mpt {
 
-// Units that one group counts.
-inline constexpr int64_t kSurvivalUnitsPerPiece = 64;
-constexpr int64_t survival_pieces(int64_t units) {
-  return (units + kSurvivalUnitsPerPiece - 1) / kSurvivalUnitsPerPiece;
-}
-
 MPT_HD int magnitude_bucket(float w) {
   const int binade = static_cast<int>(bits_of(std::fabs(w)) >> 23) - 127;
   const int bucket =
@@ -35,11 +29,11 @@ MPT_HD int saturated_blocks(const Codec&, G, UnitSpan, const float (&)[kPart]) {
   return 0;
 }
 
-template <class Ema, class Rule, int kPart, class Scales>
-MPT_HD void find_moves(const Rule& rule, const Scales& scales, UnitValues<Rule, kPart>& values,
-                       typename Rule::Move (&moves)[kPart]) {
+template <class Ema, class Step, int kPart, class Scales>
+MPT_HD void find_moves(const Step& step, const Scales& scales, UnitValues<Step, kPart>& values,
+                       typename Step::Move (&moves)[kPart]) {
   values.each([&](int k, float g, float* state) {
-    moves[k] = rule.template advance<Ema>(values.w[k], g, state, scales[k]);
+    moves[k] = step.template advance<Ema>(values.w[k], g, state, scales[k]);
   });
 }
 
@@ -80,11 +74,11 @@ struct SurvivalPiece {
 };
 
 // Weights that are rounded to their format.
-template <class Rule, class WeightCodec>
+template <class Step, class WeightCodec>
 struct RoundedSurvival {
-  static constexpr int kStates = int(Rule::kStates.size());
+  static constexpr int kStates = int(Step::kStates.size());
 
-  Rule rule;
+  Step step;
   UnitStates<kStates> states;
   WeightCodec weights;
   DitherSource dither;
@@ -95,17 +89,17 @@ struct RoundedSurvival {
     const int size = LanePart<G>(group, span).size;
     const auto random = dither.draw(group, span);
     const float smallest_ratio = smallest_grid_ratio(weights);
-    UnitValues<Rule, kPart> values;
-    typename Rule::Move moves[kPart];
+    UnitValues<Step, kPart> values;
+    typename Step::Move moves[kPart];
     const AdditiveScales<WeightCodec, G> scales(weights, group, span, states.mean_scale);
     values.load(weights, states, group, span);
-    with_ema<G>(rule, states.state_update,
-                [&](auto ema) { find_moves<decltype(ema)>(rule, scales, values, moves); });
+    with_ema<G>(step, states.state_update,
+                [&](auto ema) { find_moves<decltype(ema)>(step, scales, values, moves); });
     for (int k = 0; k < size; ++k) ++mine.weights[magnitude_bucket(values.w[k])];
-    for (int b = 0; b < Rule::kBranches; ++b) {
+    for (int b = 0; b < Step::kBranches; ++b) {
       float wanted[kPart], stored[kPart];
       for (int k = 0; k < kPart; ++k)
-        stored[k] = wanted[k] = rule.moved(values.w[k], rule.only(static_cast<Branch>(b), moves[k]));
+        stored[k] = wanted[k] = step.moved(values.w[k], step.only(static_cast<Branch>(b), moves[k]));
       if (b == 0) mine.saturated_blocks += saturated_blocks(weights, group, span, wanted);
       weights.round(group, span, stored, random);
       for (int k = 0; k < size; ++k) {
@@ -155,5 +149,14 @@ struct CompensatedSurvival {
     });
   }
 };
+
+template <class Step, class Codec>
+RoundedSurvival<Step, Codec> survival_of(const UpdateUnit<Step, Codec>& unit) {
+  return {unit.step, unit.states, unit.weights, unit.dither};
+}
+template <class Step>
+CompensatedSurvival<Step> survival_of(const KahanUnit<Step>& unit) {
+  return {unit.step, unit.states, unit.weights, unit.residuals};
+}
 
 }  // namespace mpt

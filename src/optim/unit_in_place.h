@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "optim/rules.h"
 #include "optim/unit_states.h"
 #include "precision/upcoming.h"
 
@@ -21,15 +20,15 @@ struct Stored {
 enum class NewStates : uint8_t { kStored, kDropped };
 
 // All moments are stored as T and rounded to nearest; the gradient is a D.
-template <class Rule, class T, class D>
+template <class Step, class T, class D>
 struct UnitInPlace {
-  static constexpr int kStates = int(Rule::kStates.size()), kInputs = kStates + Rule::kFactors;
+  static constexpr int kStates = int(Step::kStates.size()), kInputs = kStates + Step::kFactors;
 
   int64_t count;  // elements
   float grad_scale;
   const D* g;
   Stored<T> s[kStates];
-  float factor[Rule::kFactors == 0 ? 1 : kUnit];
+  float factor[Step::kFactors == 0 ? 1 : kUnit];
   Upcoming<2> upcoming;  // besides gradient and moments
 
   UnitInPlace(const UnitStates<kStates>& states, UnitSpan span)
@@ -37,13 +36,13 @@ struct UnitInPlace {
         grad_scale(states.control->grad_scale),
         g(states.gradient.template elements<D>(span)) {
     for (int i = 0; i < kStates; ++i) s[i] = {states.states[i].template elements<T>(span)};
-    if constexpr (Rule::kFactors == 1) states.factors.load(SerialGroup{}, span, factor);
+    if constexpr (Step::kFactors == 1) states.factors.load(SerialGroup{}, span, factor);
   }
 
   // step(k, g, state) for every element, which may update its states. Vectors of one element's states are
   // made by the compiler: bearing `omp simd`, the loop would give every lane a `state` in memory.
-  template <NewStates kNew = NewStates::kStored, class Step>
-  void each(const Step& step) const {
+  template <NewStates kNew = NewStates::kStored, class F>
+  void each(const F& step) const {
     each<kNew>(step, std::make_integer_sequence<int, kStates>{});
   }
 
@@ -56,14 +55,14 @@ struct UnitInPlace {
     ask_for(at + kUnit, kAtOnce * int64_t(sizeof(N)));
   }
 
-  template <NewStates kNew, class Step, int... i>
-  void each(const Step& step, std::integer_sequence<int, i...>) const {
+  template <NewStates kNew, class F, int... i>
+  void each(const F& step, std::integer_sequence<int, i...>) const {
     const Stored<T> own[] = {s[i]...};
     const D* const gradient = g;
     const float scale = grad_scale;
     const auto advance = [=, this](int64_t k) MPT_ALWAYS_INLINE {
       float state[kInputs] = {own[i].get(k)...};
-      if constexpr (Rule::kFactors == 1) state[kStates] = factor[k];
+      if constexpr (Step::kFactors == 1) state[kStates] = factor[k];
       step(k, scale * to_float(gradient[k]), state);
       if constexpr (kNew == NewStates::kStored) (own[i].set(k, state[i]), ...);
     };

@@ -1,12 +1,11 @@
 // The optimizers' operations on the CPU.
 #include "device/cpu/cpu_exec.h"
-#include "optim/unit_passes_by_rule.h"
 #include "optim/update_ops_backends.h"
 #include "optim/update_ops_on.h"
 
 namespace mpt {
 
-MPT_UNIT_PASSES_COMPILED_APART(CpuExec)
+static_assert(Rules::kSize == MPT_RULE_HEADERS, "a header in rules/ is not in rule_list.h");
 
 int64_t square_sums(int64_t rows, int64_t cols) {
   return (UnitGrid{rows, cols}.units() + kUnitsPerPiece - 1) / kUnitsPerPiece;

@@ -1,8 +1,6 @@
 // The optimizers' operations, once, for any Exec.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <utility>
 #include <vector>
 
@@ -11,34 +9,27 @@
 #include "optim/apollo_e_on.h"
 #include "optim/gradient_norm.h"
 #include "optim/tensor_scales.h"
-#include "optim/unit_passes.h"
 #include "optim/update_ops.h"
 #include "optim/update_table.h"
-#include "optim/update_unit.h"
 #include "precision/codecs.h"
-#include "precision/largest.h"
 
 namespace mpt {
+
+// Defined in update_batch_on.h, which is compiled apart for each rule and each of its steps.
+template <Exec E, class R, size_t kStep>
+std::unique_ptr<UpdateBatch> make_update_batch(const E& exec, const typename R::Config& config,
+                                               BatchStorage storage);
 
 template <Exec E>
 class UpdateOpsOn : public UpdateOps {
  public:
   explicit UpdateOpsOn(E exec) : exec_(exec) {}
 
-  [[nodiscard]] int64_t table_bytes(std::span<const UpdateCall> tensors) const override {
-    int64_t bytes = 0;
-    for (const Batch& batch : batches_of(tensors)) bytes += batch.bytes;
-    return bytes;
-  }
-
-  void write_table(const UpdatesCall& call, std::byte* image) const override {
-    for (const Batch& batch : batches_of(call.tensors))
-      with_type(call.tensors[batch.members.front()], [&]<class Unit>(std::type_identity<Unit>) {
-        write_functors<Unit>(batch.members, image + batch.offset, [&](size_t i, const auto& write) {
-          with_unit(call.tensors[i], call.control, write);
-          return call.tensors[i].range();
-        });
-      });
+  [[nodiscard]] std::unique_ptr<UpdateBatch> make_batch(const RuleConfig& rule, size_t step,
+                                                        BatchStorage storage) const override {
+    return with_rule(rule, [&]<class R>(std::type_identity<R>, const typename R::Config& config) {
+      return make_batch_of<R>(config, step, storage, std::make_index_sequence<R::Steps::kSize>{});
+    });
   }
 
   void find_mean_scale(const EncodedTensor& weights, const Tensor& sums, const Tensor& mean) override {
@@ -51,21 +42,6 @@ class UpdateOpsOn : public UpdateOps {
     exec_.rows(1, MeanScale{of_row, weights.rows, weights.elements(), mean.as<float>()});
   }
 
-  void find_maxima(const UpdatesCall& call) override {
-    each_batch(call, [&]<class Unit>(const Batch& batch, const TensorTable<Unit>& table) {
-      for (size_t k = 0; k < batch.members.size(); ++k)
-        find_maximum(call.tensors[batch.members[k]], table.functors + k, call.unit_maxima);
-    });
-  }
-
-  void update(const UpdatesCall& call) override {
-    each_batch(call, [&]<class Unit>(const Batch& batch, const TensorTable<Unit>& table) {
-      int64_t units = 0;
-      for (const size_t i : batch.members) units += call.tensors[i].range().count;
-      UnitPasses<E, Unit>::update(exec_, units, {table, call.control});
-    });
-  }
-
   void clear_maxima(const Tensor& maxima) override {
     exec_.elements(maxima.cols, ClearMaximum{maxima.as<float>()});
   }
@@ -73,16 +49,6 @@ class UpdateOpsOn : public UpdateOps {
   void take_maximum(const EncodedTensor& weights, const Tensor& next_maximum,
                     const StepControl* control) override {
     exec_.elements(1, TakeMaximum{next_maximum.as<float>(), control, weights.tensor_scale.as<float>()});
-  }
-
-  void survey(const UpdateCall& call, const StepControl* control, const Tensor& counters) override {
-    const UnitRange range = call.range();
-    check(counters.rows >= survival_rows(range.count) && counters.cols == int64_t(sizeof(SurvivalCounters)) &&
-              counters.contiguous(),
-          "survival of {} units counted into {} rows of {} bytes", range.count, counters.rows, counters.cols);
-    with_unit(call, control, [&]<class Unit>(const Unit& unit) {
-      UnitPasses<E, Unit>::survey(exec_, range, unit, counters.as<SurvivalCounters>());
-    });
   }
 
   [[nodiscard]] int64_t norm_table_bytes(const NormCall& call) const override {
@@ -93,13 +59,14 @@ class UpdateOpsOn : public UpdateOps {
   // Behind the tensors' functors lie the runs of pieces.
   void write_norm_table(const NormCall& call, std::byte* image) const override {
     const std::vector<size_t> own = own_gradients(call);
-    write_functors<Sum>(own, image, [&](size_t i, const auto& write) {
+    TensorTable<Sum>::write(own.size(), image, [&](size_t k) {
+      const size_t i = own[k];
       const Tensor& g = call.gradients[i];
       const OwnPieces& pieces = call.pieces.own(i);
       check(pieces.first + pieces.count <= square_sums(g.rows, g.cols), "pieces {}+{} of a gradient [{},{}]",
             pieces.first, pieces.count, g.rows, g.cols);
-      write(Sum{{g.rows, g.cols}, ElementCodec(g), call.partial.as<double>(), pieces.shift});
-      return UnitRange{pieces.first, pieces.count};
+      return TableRow<Sum>{Sum{{g.rows, g.cols}, ElementCodec(g), call.partial.as<double>(), pieces.shift},
+                           UnitRange{pieces.first, pieces.count}};
     });
     const std::vector<PieceRun>& runs = call.pieces.runs();
     if (!runs.empty())
@@ -178,152 +145,14 @@ class UpdateOpsOn : public UpdateOps {
           call.partial.cols, call.pieces.pieces());
   }
 
-  // Tensors whose updates are one pass: those of one type of unit.
-  struct Batch {
-    std::array<size_t, 4> kind;
-    std::vector<size_t> members;
-    int64_t offset = 0, bytes = 0;  // of its table
-  };
-
-  // Compensated weights of one step, or those of a rule rounded with a codec.
-  static std::array<size_t, 4> kind_of(const UpdateCall& call) {
-    const bool compensated = call.residuals.rows > 0;
-    return {
-        size_t(compensated), size_t(call.per_op_adamw.has_value()), call.rule.index(),
-        size_t(is_scaled(call.weights.encoding.format) ? call.weights.encoding.format : WeightFormat::kF32)};
-  }
-
-  static std::vector<Batch> batches_of(std::span<const UpdateCall> tensors) {
-    std::vector<Batch> batches;
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      const auto kind = kind_of(tensors[i]);
-      const auto found = std::ranges::find(batches, kind, &Batch::kind);
-      if (found != batches.end())
-        found->members.push_back(i);
-      else
-        batches.push_back({.kind = kind, .members = {i}});
-    }
-    int64_t offset = 0;
-    for (Batch& batch : batches) {
-      with_type(tensors[batch.members.front()], [&]<class Unit>(std::type_identity<Unit>) {
-        batch.bytes = TensorTable<Unit>::bytes(int64_t(batch.members.size()));
-      });
-      batch.offset = offset;
-      offset += batch.bytes;
-    }
-    return batches;
-  }
-
-  template <class F>
-  static void with_type(const UpdateCall& call, const F& f) {
-    const bool compensated = call.residuals.rows > 0;
-    if (compensated && call.per_op_adamw) return f(std::type_identity<KahanUnit<KahanPerOpAdamW>>{});
-    std::visit(
-        [&]<class Rule>(const Rule&) {
-          if (compensated) return f(std::type_identity<KahanUnit<KahanFused<Rule>>>{});
-          with_codec(call.weights,
-                     [&]<class Codec>(const Codec&) { f(std::type_identity<UpdateUnit<Rule, Codec>>{}); });
-        },
-        call.rule);
-  }
-
-  // f(batch, its table in device memory) for every batch.
-  template <class F>
-  static void each_batch(const UpdatesCall& call, const F& f) {
-    for (const Batch& batch : batches_of(call.tensors))
-      with_type(call.tensors[batch.members.front()], [&]<class Unit>(std::type_identity<Unit>) {
-        f(batch, TensorTable<Unit>(call.table + batch.offset, int64_t(batch.members.size())));
-      });
-  }
-
-  // f(unit) with the functor that makes the tensor's update.
-  template <class F>
-  static void with_unit(const UpdateCall& tensor, const StepControl* control, const F& f) {
-    if (tensor.residuals.rows > 0) return with_compensated_unit(tensor, control, f);
-    std::visit(
-        [&]<class Rule>(const Rule& rule) {
-          with_codec(tensor.weights, [&]<class Codec>(const Codec& codec) {
-            Codec weights = codec;
-            if constexpr (std::is_same_v<Codec, Nvfp4Codec>)
-              if (needs_next_maximum(tensor.weights))
-                weights = codec.storing_with(tensor.next_maximum.template as<float>());
-            f(UpdateUnit<Rule, Codec>{rule, unit_states<Rule>(tensor, control), weights,
-                                      tensor.weight_dither});
-          });
-        },
-        tensor.rule);
-  }
-
-  template <class F>
-  static void with_compensated_unit(const UpdateCall& tensor, const StepControl* control, const F& f) {
-    const Tensor& w = tensor.weights.codes;
-    check(w.dtype == DType::kBF16 && tensor.residuals.dtype == DType::kBF16,
-          "compensated {} weights with {} residuals; both are bf16", name_of(w.dtype),
-          name_of(tensor.residuals.dtype));
-    check_shape({w.rows, w.cols}, tensor.residuals);
-    const auto make = [&]<class Step>(const Step& step) {
-      f(KahanUnit<Step>{step, unit_states<Step>(tensor, control), ElementCodec(w),
-                        ElementCodec(tensor.residuals)});
-    };
-    if (tensor.per_op_adamw) return make(*tensor.per_op_adamw);
-    std::visit([&]<class Rule>(const Rule& rule) { make(KahanFused<Rule>{rule}); }, tensor.rule);
-  }
-
-  // items(i, write) writes the functor of tensor i and returns which numbers it has items for.
-  template <class Functor, class Items>
-  static void write_functors(const std::vector<size_t>& members, std::byte* image, const Items& items) {
-    using Table = TensorTable<Functor>;
-    int64_t first = 0;
-    for (size_t k = 0; k < members.size(); ++k) {
-      const UnitRange numbers = items(members[k], [&](const auto& functor) {
-        check(sizeof functor == sizeof(Functor), "a functor of {} bytes in a table of {}", sizeof functor,
-              sizeof(Functor));
-        memcpy(image + k * sizeof(Functor), &functor, sizeof functor);
-      });
-      const TensorItems own{first, numbers.first - first};
-      memcpy(image + Table::items_offset(int64_t(members.size())) + k * sizeof own, &own, sizeof own);
-      first += numbers.count;
-    }
-  }
-
-  // The amax of the call's units of new weights, which the tensor is stored with if they are all of it.
-  template <class Unit>
-  void find_maximum(const UpdateCall& call, const Unit* tensor, const Tensor& unit_maxima) {
-    if (!needs_next_maximum(call.weights)) return;
-    const UnitRange range = call.range();
-    check(unit_maxima.cols >= range.count, "scratch for the maxima of {} units, {} needed", unit_maxima.cols,
-          range.count);
-    float* const maxima = unit_maxima.as<float>();
-    UnitPasses<E, Unit>::find_maxima(exec_, range.count, {tensor, range.first, maxima});
-    exec_.rows(1, LargestOf{maxima, range.count, call.next_maximum.as<float>()});
-  }
-
-  template <class Rule>
-  static auto unit_states(const UpdateCall& call, const StepControl* control) {
-    constexpr int kStates = int(Rule::kStates.size());
-    const UnitGrid grid{call.weights.rows, call.weights.cols};
-    check(call.states.size() == kStates && call.state_dithers.size() == kStates,
-          "update with {} states and {} dithers, the rule has {}", call.states.size(),
-          call.state_dithers.size(), kStates);
-    check(call.range().first >= 0 && call.range().end() <= grid.units(), "units {}+{} of [{},{}]",
-          call.range().first, call.range().count, grid.rows, grid.cols);
-    check(Rule::kFactors == 0 || call.factors.values != nullptr || grid.units() == 0,
-          "a rule with factors, and none given");
-    check_shape(grid, call.gradient);
-    UnitStates<kStates> states{.grid = grid,
-                               .states = {},
-                               .dithers = {},
-                               .state_update = call.state_update,
-                               .gradient = ElementCodec(call.gradient),
-                               .control = control,
-                               .factors = call.factors,
-                               .mean_scale = call.mean_scale.template as<float>()};
-    for (size_t i = 0; i < size_t(kStates); ++i) {
-      check_shape(grid, call.states[i]);
-      states.states[i] = ElementCodec(call.states[i]);
-      states.dithers[i] = call.state_dithers[i];
-    }
-    return states;
+  template <class R, size_t... i>
+  [[nodiscard]] std::unique_ptr<UpdateBatch> make_batch_of(const typename R::Config& config, size_t step,
+                                                           BatchStorage storage,
+                                                           std::index_sequence<i...>) const {
+    std::unique_ptr<UpdateBatch> batch;
+    ((step == i ? void(batch = make_update_batch<E, R, i>(exec_, config, storage)) : void()), ...);
+    check(batch != nullptr, "step {} of {}, which has {}", step, R::Config::kName, sizeof...(i));
+    return batch;
   }
 
   void project_columns(const ProjectionCall& call, const ProjectionShape& shape) {

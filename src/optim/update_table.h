@@ -10,6 +10,7 @@
 #include "core/host_device.h"
 #include "device/memory_plan.h"
 #include "optim/update_unit.h"
+#include "precision/unit_range.h"
 
 namespace mpt {
 
@@ -33,6 +34,13 @@ MPT_HD int64_t last_from(int64_t count, int64_t item, const First& first) {
   return low;
 }
 
+// What is written for a tensor: its functor, and which numbers it has items for.
+template <class Functor>
+struct TableRow {
+  Functor functor;
+  UnitRange items;
+};
+
 template <class Functor>
 struct TensorTable {
   static_assert(std::is_trivially_copyable_v<Functor>);
@@ -49,6 +57,19 @@ struct TensorTable {
   static int64_t items_offset(int64_t tensors) { return align_up(tensors * int64_t{sizeof(Functor)}, 16); }
   static int64_t bytes(int64_t tensors) {
     return align_up(items_offset(tensors) + tensors * int64_t{sizeof(TensorItems)}, 16);
+  }
+  // row(i): the TableRow of the i-th tensor.
+  template <class Row>
+  static void write(size_t tensors, std::byte* image, const Row& row) {
+    std::byte* const items = image + items_offset(int64_t(tensors));
+    int64_t first = 0;
+    for (size_t i = 0; i < tensors; ++i) {
+      const TableRow<Functor> tensor = row(i);
+      const TensorItems own{first, tensor.items.first - first};
+      memcpy(image + i * sizeof(Functor), &tensor.functor, sizeof(Functor));
+      memcpy(items + i * sizeof own, &own, sizeof own);
+      first += tensor.items.count;
+    }
   }
 };
 

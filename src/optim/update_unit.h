@@ -34,10 +34,10 @@ struct AdditiveScales<Nvfp4Codec, G> {
 
 // The lane's part of it and of the weights, in FP32. All in one object, so that the compiler knows that
 // nothing overlaps.
-template <class Rule, int kPart>
+template <class Step, int kPart>
 struct UnitValues {
-  static constexpr int kStates = int(Rule::kStates.size());
-  static constexpr int kInputs = kStates + Rule::kFactors;
+  static constexpr int kStates = int(Step::kStates.size());
+  static constexpr int kInputs = kStates + Step::kFactors;
 
   float w[kPart];
   float g[kPart];
@@ -52,7 +52,7 @@ struct UnitValues {
     for (int k = 0; k < kPart; ++k) g[k] = grad_scale * g[k];
 #pragma unroll
     for (int i = 0; i < kStates; ++i) from.states[i].load(group, span, s[i]);
-    if constexpr (Rule::kFactors == 1) from.factors.load(group, span, s[kStates]);
+    if constexpr (Step::kFactors == 1) from.factors.load(group, span, s[kStates]);
   }
   template <class G>
   MPT_HD void store(const UnitStates<kStates>& to, G group, UnitSpan span) const {
@@ -63,14 +63,14 @@ struct UnitValues {
   // step(k, g, state) for every element, which may update its states. The loop vectorises as long as it bears
   // no `omp simd`, which would give every lane of it a `state` in memory; unrolled, a GPU keeps all in
   // registers.
-  template <class Step>
-  MPT_HD void each(const Step& step) {
+  template <class F>
+  MPT_HD void each(const F& step) {
     each(step, std::make_integer_sequence<int, kInputs>{});
   }
 
  private:
-  template <class Step, int... i>
-  MPT_HD void each(const Step& step, std::integer_sequence<int, i...>) {
+  template <class F, int... i>
+  MPT_HD void each(const F& step, std::integer_sequence<int, i...>) {
 #pragma unroll
     for (int k = 0; k < kPart; ++k) {
       float state[kInputs] = {s[i][k]...};
@@ -82,29 +82,30 @@ struct UnitValues {
 
 // f(ema): how the rule's moments advance. A lone lane, which the divisions of corrections would hold up,
 // leaves out those by 1.
-template <class G, class Rule, class F>
-MPT_HD void with_ema(const Rule& rule, StateUpdate update, const F& f) {
+template <class G, class Step, class F>
+MPT_HD void with_ema(const Step& step, StateUpdate update, const F& f) {
   if (update == StateUpdate::kPerOp) return f(EmaPerOp{});
   if constexpr (G::kLanes == 1)
-    if (rule.settled()) return f(Settled<EmaOnce>{});
+    if (step.settled()) return f(Settled<EmaOnce>{});
   f(EmaOnce{});
 }
 
 // values.w become the unrounded weights after the step, values.s the moments.
-template <class Ema, class Rule, int kPart, class Scales>
-MPT_HD void advance_weights(Rule rule, const Scales& scales, UnitValues<Rule, kPart>& values) {
+template <class Ema, class Step, int kPart, class Scales>
+MPT_HD void advance_weights(Step step, const Scales& scales, UnitValues<Step, kPart>& values) {
   values.each([&](int k, float g, float* state) {
-    values.w[k] = next_weight<Ema>(rule, values.w[k], g, state, scales[k]);
+    values.w[k] = next_weight<Ema>(step, values.w[k], g, state, scales[k]);
   });
 }
 
 // Weights rounded to their format on store.
-template <class Rule, class WeightCodec>
+template <class S, class WeightCodec>
 struct UpdateUnit {
-  static constexpr int kStates = int(Rule::kStates.size());
+  using Step = S;
+  static constexpr int kStates = int(Step::kStates.size());
   static constexpr bool kFindsMaximum = std::is_same_v<WeightCodec, Nvfp4Codec>;  // next_maximum() is of use
 
-  Rule rule;
+  Step step;
   UnitStates<kStates> states;
   WeightCodec weights;
   DitherSource dither;
@@ -115,18 +116,18 @@ struct UpdateUnit {
     const UnitSpan span = states.grid.span(unit);
     if constexpr (G::kLanes == 1)
       if (with_stored_types(states, [&]<class T, class D>(T, D) { update_in_place<T, D>(span); })) return;
-    UnitValues<Rule, kPart> values;
+    UnitValues<Step, kPart> values;
     const AdditiveScales<WeightCodec, G> scales(weights, group, span, states.mean_scale);
     values.load(weights, states, group, span);
-    with_ema<G>(rule, states.state_update,
-                [&](auto ema) { advance_weights<decltype(ema)>(rule, scales, values); });
+    with_ema<G>(step, states.state_update,
+                [&](auto ema) { advance_weights<decltype(ema)>(step, scales, values); });
     weights.store(group, span, values.w, dither.draw(group, span));
     values.store(states, group, span);
   }
 
   // A stretch of units by a lone lane; of numbers that lie one after the other, as one.
   void run(SerialGroup alone, int64_t first, int64_t end) const {
-    if constexpr (kElementwise && Rule::kFactors == 0)
+    if constexpr (kElementwise && Step::kFactors == 0)
       if (states.contiguous() && weights.stride == states.grid.cols && first < end) {
         bool done = false;
         with_stored_types(states, [&]<class T, class D>(T, D) {
@@ -149,11 +150,11 @@ struct UpdateUnit {
                             [&]<class T, class D>(T, D) { most = next_maximum_in_place<T, D>(span); }))
         return most;
     }
-    UnitValues<Rule, kPart> values;
+    UnitValues<Step, kPart> values;
     const AdditiveScales<WeightCodec, G> scales(weights, group, span, states.mean_scale);
     values.load(weights, states, group, span);
-    with_ema<G>(rule, states.state_update,
-                [&](auto ema) { advance_weights<decltype(ema)>(rule, scales, values); });
+    with_ema<G>(step, states.state_update,
+                [&](auto ema) { advance_weights<decltype(ema)>(step, scales, values); });
     // Beyond the part's end weights are 0.
     return group.reduce_max(largest_of(values.w));
   }
@@ -197,20 +198,21 @@ struct UpdateUnit {
   // The weights w become the unrounded ones after the step, or those rounded to where they are stored.
   template <class T, class D, NewStates kNew, class W>
   void advance_in_place(UnitSpan span, Stored<W> w) const {
-    UnitInPlace<Rule, T, D> values(states, span);
+    UnitInPlace<Step, T, D> values(states, span);
     values.upcoming.follow(weights.memory(span));
     const AdditiveScales<WeightCodec, SerialGroup> scales(weights, SerialGroup{}, span, states.mean_scale);
-    with_ema<SerialGroup>(rule, states.state_update, [&](auto ema) {
-      values.template each<kNew>([=, &scales, rule = rule](int64_t k, float g, float* state) {
-        w.set(k, next_weight<decltype(ema)>(rule, w.get(k), g, state, scales[k]));
+    with_ema<SerialGroup>(step, states.state_update, [&](auto ema) {
+      values.template each<kNew>([=, &scales, step = step](int64_t k, float g, float* state) {
+        w.set(k, next_weight<decltype(ema)>(step, w.get(k), g, state, scales[k]));
       });
     });
   }
 };
 
-// Compensated BF16 weights: Step is KahanFused of a rule or KahanPerOpAdamW.
-template <class Step>
+// Compensated BF16 weights: Step is KahanFused of a rule's step, or a rule's EagerKahan.
+template <class S>
 struct KahanUnit {
+  using Step = S;
   static constexpr int kStates = int(Step::kStates.size());
   static constexpr bool kFindsMaximum = false;
 

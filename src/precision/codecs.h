@@ -22,4 +22,25 @@ decltype(auto) with_codec(const EncodedTensor& t, F&& f) {
   }
 }
 
+// The same before there is a tensor: f(std::type_identity<Codec>{}).
+template <class F>
+decltype(auto) with_codec_type(WeightFormat format, F&& f) {
+  switch (format) {
+    case WeightFormat::kBlockFp8:
+      return std::forward<F>(f)(std::type_identity<BlockFp8Codec>{});
+    case WeightFormat::kNvfp4:
+      return std::forward<F>(f)(std::type_identity<Nvfp4Codec>{});
+    default:
+      return std::forward<F>(f)(std::type_identity<ElementCodec>{});
+  }
+}
+
+template <class Codec>
+Codec codec_of(const EncodedTensor& t) {
+  if constexpr (std::is_same_v<Codec, ElementCodec>)
+    return ElementCodec(t.codes);
+  else
+    return Codec(t);
+}
+
 }  // namespace mpt

@@ -24,20 +24,6 @@ std::string parameters_by_kind(const std::vector<ParamSpec>& specs) {
   return text;
 }
 
-std::string rates(const OptimizerConfig& o) {
-  switch (o.rule) {
-    case UpdateRule::kAdamW:
-      return fmt::format("lr {}, beta {} {}, eps {}", o.lr_additive, o.beta1, o.beta2, o.eps);
-    case UpdateRule::kMadam:
-      return fmt::format("lr {}, beta2 {}, p_scale {}, g_bound {}", o.lr_multiplicative, o.beta2, o.p_scale,
-                         o.g_bound);
-    case UpdateRule::kMPlusAdam:
-      break;
-  }
-  return fmt::format("lr_additive {}, lr_multiplicative {}, beta {} {}, eps {}", o.lr_additive,
-                     o.lr_multiplicative, o.beta1, o.beta2, o.eps);
-}
-
 std::string writeback_text(const RunConfig& config) {
   const OptimizerConfig& o = config.optimizer;
   if (o.writeback == Writeback::kStochastic && config.precision.weights == WeightFormat::kF32)
@@ -48,11 +34,13 @@ std::string writeback_text(const RunConfig& config) {
 
 std::string optimizer_line(const RunConfig& config) {
   const OptimizerConfig& o = config.optimizer;
-  const std::string apollo = o.apollo_e == ApolloE::kOff
-                                 ? ""
-                                 : fmt::format(", Apollo-E {} of rank {}, new every {} updates",
-                                               name_of(o.apollo_e), o.apollo_e_rank, o.apollo_e_gap);
-  return fmt::format("{}, {}{}, write-back {}", name_of(o.rule), rates(o), apollo, writeback_text(config));
+  const auto projection = projection_options(o.rule);
+  const std::string apollo =
+      projection ? fmt::format(", Apollo-E {} of rank {}, new every {} updates", name_of(projection->sharing),
+                               projection->rank, projection->gap)
+                 : "";
+  return fmt::format("{}, {}{}, write-back {}", rule_name(o.rule), describe(o.rule), apollo,
+                     writeback_text(config));
 }
 
 std::string weights_text(const PrecisionConfig& p) {

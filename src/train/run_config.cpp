@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <spdlog/spdlog.h>
+
 #include "core/check.h"
 #include "core/json_fields_read.h"
 #include "core/json_fields_schema.h"
@@ -28,8 +30,12 @@ RunConfig load_run_config(const std::string& path, const std::vector<std::string
 RunConfig parse_run_config(const JsonDocument& document) {
   RunConfig config;
   Problems problems;
-  FieldReader::read(document, config, problems, usual_spellings());
+  LeftOut left_out;
+  FieldReader::read(document, config, problems, usual_spellings(), &left_out);
   throw_problems(problems);
+  if (!left_out.empty())
+    spdlog::info("left out, because {} has no such key: {}", rule_name(config.optimizer.rule),
+                 fmt::join(left_out, ", "));
   throw_problems(clashes(config, document));
   if (!config.schedule.warmup_steps && !config.schedule.warmup_fraction)
     config.schedule.warmup_fraction = ScheduleConfig::kDefaultWarmupFraction;

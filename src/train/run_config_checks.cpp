@@ -145,19 +145,21 @@ class Checker {
   }
 
   void check_optimizer() {
-    constexpr double kMargin = 1e-6;  // the lower bound of the relative step is -(clip - 1e-6)
     const OptimizerConfig& optimizer = config_.optimizer;
-    const double clip = optimizer.clip_relative_step;
-    require(clip == 0 || clip > kMargin, "optimizer.clip_relative_step",
-            "must be 0 (off) or greater than {}, found {}", kMargin, clip);
+    check_rule(optimizer.rule,
+               {.problem =
+                    [&](std::string_view key, const std::string& what) {
+                      require(false, join_key_path("optimizer", key), "{}", what);
+                    },
+                .place = [&](std::string_view key) { return at(join_key_path("optimizer", key)); }});
     check_kahan();
-    require(optimizer.nvfp4_additive_scale == Nvfp4AdditiveScale::kOff ||
+    const AdditiveConfig* const additive = additive_of(optimizer.rule);
+    require(additive == nullptr || additive->nvfp4_additive_scale == Nvfp4AdditiveScale::kOff ||
                 config_.precision.weights == WeightFormat::kNvfp4,
             "optimizer.nvfp4_additive_scale",
             "block means something only with precision.weights = nvfp4; precision.weights is {}{}",
             name_of(config_.precision.weights), at("precision.weights"));
-    if (optimizer.rule == UpdateRule::kMadam) check_madam();
-    if (optimizer.apollo_e != ApolloE::kOff) check_apollo_e();
+    if (const auto projection = projection_options(optimizer.rule)) check_projection(*projection);
   }
 
   void check_kahan() {
@@ -167,31 +169,18 @@ class Checker {
         "kahan does not go with precision.weights = {}{}: the residual is a second bf16 number beside a bf16 "
         "weight; accepted: bf16",
         name_of(config_.precision.weights), at("precision.weights"));
-    require(config_.optimizer.kahan_variant == KahanVariant::kFused ||
-                config_.optimizer.rule == UpdateRule::kAdamW,
-            "optimizer.kahan_variant", "per_op does not go with optimizer.rule = {}{}; accepted: adamw",
-            name_of(config_.optimizer.rule), at("optimizer.rule"));
-  }
-
-  // The series for e^x - 1 in Madam's step holds up to this.
-  void check_madam() {
-    constexpr double kMostExponent = 0.25;
-    const OptimizerConfig& optimizer = config_.optimizer;
     require(
-        optimizer.lr_multiplicative * optimizer.g_bound <= kMostExponent, "optimizer.lr_multiplicative",
-        "{} times optimizer.g_bound = {}{} is {}; a step of madam may change a weight by a factor of at most "
-        "e^{}",
-        optimizer.lr_multiplicative, optimizer.g_bound, at("optimizer.g_bound"),
-        optimizer.lr_multiplicative * optimizer.g_bound, kMostExponent);
+        config_.optimizer.kahan_variant == KahanVariant::kFused || has_eager_kahan(config_.optimizer.rule),
+        "optimizer.kahan_variant", "per_op does not go with optimizer.rule = {}{}; accepted: {}",
+        rule_name(config_.optimizer.rule), at("optimizer.rule"), rules_with_eager_kahan());
   }
 
-  void check_apollo_e() {
+  void check_projection(const ProjectionOptions& projection) {
     const int64_t smallest = std::min(config_.model.hidden_size, config_.model.intermediate_size);
-    require(config_.optimizer.apollo_e_rank <= smallest, "optimizer.apollo_e_rank",
+    require(projection.rank <= smallest, "optimizer.apollo_e_rank",
             "{} is more than the smaller side of a linear layer, {} (model.hidden_size = {}, "
             "model.intermediate_size = {})",
-            config_.optimizer.apollo_e_rank, smallest, config_.model.hidden_size,
-            config_.model.intermediate_size);
+            projection.rank, smallest, config_.model.hidden_size, config_.model.intermediate_size);
   }
 
   void check_checkpoint() {

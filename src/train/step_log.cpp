@@ -1,6 +1,7 @@
 #include "train/step_log.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include <spdlog/spdlog.h>
 
@@ -55,7 +56,8 @@ void StepLog::record(const StepRecord& record) {
 nlohmann::ordered_json StepLog::to_json(const StepRecord& record) const {
   nlohmann::ordered_json json{
       {"step", record.step}, {"tokens", record.tokens}, {"loss", record.loss}, {"lr", main_rate(record)}};
-  if (config_.optimizer.rule == UpdateRule::kMPlusAdam) json["lr_multiplicative"] = record.lr_multiplicative;
+  for (const PeakRate& rate : rates_of(config_.optimizer.rule) | std::views::drop(1))
+    json[std::string(rate.key)] = record.lr_factor * rate.peak;
   json["grad_norm"] = record.grad_norm;
   json["data_hash"] = fmt::format("{:016x}", record.data_hash);
   if (record.skipped) json["skipped"] = true;
@@ -74,7 +76,7 @@ nlohmann::ordered_json StepLog::to_json(const StepRecord& record) const {
 
 // Of the additive branch, or of the only one.
 double StepLog::main_rate(const StepRecord& record) const {
-  return config_.optimizer.rule == UpdateRule::kMadam ? record.lr_multiplicative : record.lr_additive;
+  return record.lr_factor * rates_of(config_.optimizer.rule).front().peak;
 }
 
 void StepLog::print(const StepRecord& record) {

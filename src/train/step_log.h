@@ -19,10 +19,9 @@ struct StepRecord {
   int64_t step = 0;    // from 1
   int64_t tokens = 0;  // predicted since the start of the run, this step included
   int64_t step_tokens = 0;
-  double loss = 0;       // mean over the step's targets, nats
-  double grad_norm = 0;  // before clipping
-  double lr_additive = 0;
-  double lr_multiplicative = 0;
+  double loss = 0;         // mean over the step's targets, nats
+  double grad_norm = 0;    // before clipping
+  double lr_factor = 0;    // of every rate, from the schedule
   bool skipped = false;    // not finite: no update was made
   uint64_t data_hash = 0;  // of the step's rows, whatever the ranks and micro-batches (data/dataloader.h)
   double seconds = 0;      // of the step without evaluation and saving

@@ -32,9 +32,9 @@ double nominal_weight_bytes(WeightFormat format) {
 
 // Dense states are whole bytes a parameter; those of Apollo-E depend on the shapes.
 double nominal_state_bytes(const RunConfig& config, int64_t logical_bytes) {
-  if (config.optimizer.apollo_e != ApolloE::kOff)
+  if (projection_options(config.optimizer.rule))
     return double(logical_bytes) / double(parameter_count(config.model));
-  const auto states = int64_t(rule_states(config.optimizer).size());
+  const auto states = int64_t(states_of(config.optimizer.rule).size());
   const int64_t residual = config.optimizer.writeback == Writeback::kKahan ? size_of(DType::kBF16) : 0;
   return double(states * size_of(dtype_of(config.precision.optimizer_state)) + residual);
 }

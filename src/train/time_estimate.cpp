@@ -88,9 +88,7 @@ class Sample {
               work_.enqueue_gradients();
             }),
             .update = timed([&] {
-              model_.optimizer.prepare({.t = step_,
-                                        .lr_additive = config_.optimizer.lr_additive,
-                                        .lr_multiplicative = config_.optimizer.lr_multiplicative});
+              model_.optimizer.prepare({.t = step_});
               work_.enqueue_update();
             })};
   }

@@ -111,9 +111,7 @@ std::optional<StepRecord> Trainer::step(Journal* journal) {
   tokens_ += batch.valid_targets;
   StepRecord record{.step = step_, .tokens = tokens_, .step_tokens = batch.valid_targets};
   record.data_hash = batch.hash;
-  const double factor = schedule_factor(config_.schedule, step_, total_steps_);
-  record.lr_additive = factor * config_.optimizer.lr_additive;
-  record.lr_multiplicative = factor * config_.optimizer.lr_multiplicative;
+  record.lr_factor = schedule_factor(config_.schedule, step_, total_steps_);
   stage(batch);
   if (!enqueue(record, journal)) {
     --step_;
@@ -177,9 +175,7 @@ void Trainer::stage(const Batch& batch) {
 
 // Bias correction counts the updates that were made, the schedule counts steps.
 StepScalars Trainer::scalars_of(const StepRecord& record) const {
-  return {.t = step_ - skipped_,
-          .lr_additive = record.lr_additive,
-          .lr_multiplicative = record.lr_multiplicative};
+  return {.t = step_ - skipped_, .lr_factor = record.lr_factor};
 }
 
 bool Trainer::surveyed() const {

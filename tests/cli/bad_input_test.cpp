@@ -167,7 +167,7 @@ TEST_F(BadConfigs, KeysThatDoNotGoTogether) {
        fresh({"train.steps=null", "train.tokens=1e18"}),
        {"train.tokens: makes", "at most 1000000000"}},
       {"M+Adam's key under AdamW",
-       fresh({"optimizer.rule=adamw"}),
+       fresh({"optimizer.rule=adamw", "optimizer.lr_multiplicative=1e-3"}),
        {"optimizer.lr_multiplicative", "only with optimizer.rule = ", "m_plus_adam", "adamw"}},
       {"compensated weights that are not bf16",
        fresh({"optimizer.writeback=kahan", "precision.weights=nvfp4"}),

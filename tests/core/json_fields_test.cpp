@@ -1,6 +1,8 @@
 // Every kind of field, read, refused, written and described from one list.
 #include "core/json_fields.h"
 
+#include <fstream>
+
 #include <gtest/gtest.h>
 
 #include "core/json_fields_read.h"
@@ -8,6 +10,7 @@
 #include "core/json_fields_write.h"
 #include "core/nearest_name.h"
 #include "support/expect_error.h"
+#include "support/temp_directory.h"
 
 namespace mpt {
 enum class Colour : uint8_t { kRed, kGreen };
@@ -36,6 +39,57 @@ struct Inner {
                {.exclusive_minimum = 0, .only_with = green, .doc = "what green needs"});
   }
 };
+
+// Two shapes, of which one is chosen; both have a colour.
+struct Circle {
+  static constexpr std::string_view kName = "circle";
+  double radius = 0;
+  Colour colour = Colour::kRed;
+
+  bool operator==(const Circle&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.required("radius", radius, {.exclusive_minimum = 0, .doc = "half its width"});
+    v.optional("colour", colour, {.doc = "of the line"});
+  }
+};
+struct Square {
+  static constexpr std::string_view kName = "square";
+  double side = 1;
+  Colour colour = Colour::kGreen;
+
+  bool operator==(const Square&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.optional("side", side, {.doc = "its width"});
+    v.optional("colour", colour, {.doc = "of the line"});
+  }
+};
+struct Drawing {
+  std::variant<Circle, Square> shape = Circle{};
+  bool filled = false;
+
+  bool operator==(const Drawing&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.choice("shape", shape, {.doc = "what is drawn"});
+    v.optional("filled", filled, {.doc = "or a line"});
+  }
+};
+
+Drawing drawing(JsonDocument document, LeftOut* left_out = nullptr) {
+  Drawing result;
+  Problems problems;
+  FieldReader::read(document, result, problems, {}, left_out);
+  throw_problems(problems);
+  return result;
+}
+Drawing drawing(const std::string& text) {
+  return drawing(JsonDocument::of_value(parse_json(text, "f").value, "f"));
+}
 
 struct Outer {
   bool flag = false;
@@ -187,6 +241,61 @@ TEST(JsonFields, TheSchemaDescribesEveryKey) {
   EXPECT_EQ(inner["colour"]["enum"], Json::parse(R"(["red", "green", null])"));
   EXPECT_EQ(inner["green_need"]["description"], "Required with colour = green. what green needs");
   EXPECT_EQ(inner["green_need"]["exclusiveMinimum"], 0);
+}
+
+TEST(JsonFields, AChoiceBringsItsKeys) {
+  EXPECT_EQ(drawing(R"({"shape": "circle", "radius": 2})"), (Drawing{Circle{2}}));
+  EXPECT_EQ(drawing(R"({"shape": "square", "filled": true, "colour": "red"})"),
+            (Drawing{Square{1, Colour::kRed}, true}));
+  for (const Drawing& d : {Drawing{Circle{2}}, Drawing{Square{3, Colour::kRed}, true}})
+    EXPECT_EQ(drawing(FieldWriter::write(d).dump()), d);
+}
+
+TEST(JsonFields, AChoiceIsCheckedLikeOtherKeys) {
+  EXPECT_ERROR(drawing("{}"), "f: shape: missing; it is required (what is drawn)");
+  EXPECT_ERROR(
+      drawing(R"({"shape": "circel"})"),
+      "f: shape: expected one of circle, square; found the string \"circel\"; did you mean \"circle\"?");
+  EXPECT_ERROR(drawing(R"({"shape": 1})"), "f: shape: expected one of circle, square; found the number 1");
+  EXPECT_ERROR(drawing(R"({"shape": "circle"})"), "f: radius: missing; it is required by shape = circle (half its width)");
+  EXPECT_ERROR(drawing(R"({"shape": "square", "radius": 1})"),
+               "f: radius: means something only with shape = circle, but shape is square");
+  EXPECT_ERROR(drawing(R"({"shape": "square", "sides": 1})"),
+               "f: sides: unknown key; did you mean \"side\"?");
+  EXPECT_EQ(drawing(R"({"shape": "square", "radius": null})"), (Drawing{Square{}}));
+}
+
+// What was written for another choice, below this one, is left out; what was written above it is refused.
+TEST(JsonFields, AnotherChoiceAboveLeavesKeysOut) {
+  const test::TempDirectory directory;
+  const std::string base = directory.path() + "/base.json", mine = directory.path() + "/mine.json";
+  std::ofstream(base) << R"({"shape": "circle", "radius": 2, "colour": "green"})";
+  std::ofstream(mine) << R"({"include": ["base.json"], "shape": "square"})";
+  LeftOut left_out;
+  EXPECT_EQ(drawing(JsonDocument::load(mine), &left_out), (Drawing{Square{}}));
+  EXPECT_EQ(left_out, LeftOut{fmt::format("radius ({}:1)", base)});
+  EXPECT_ERROR(drawing(JsonDocument::load(mine)), "radius: means something only with shape = circle");
+
+  left_out.clear();
+  JsonDocument set = JsonDocument::load(base);
+  set.set("shape=square");
+  EXPECT_EQ(drawing(set, &left_out), (Drawing{Square{}}));
+  EXPECT_EQ(left_out.size(), 1u);
+  set.set("radius=3");
+  EXPECT_ERROR(drawing(set, &left_out), "--set radius=3: radius: means something only with shape = circle",
+               "but shape is square (--set shape=square)");
+}
+
+TEST(JsonFields, TheSchemaMergesTheKeysOfAChoice) {
+  const Json fields = FieldSchema::of(Drawing{})["properties"];
+  EXPECT_EQ(fields.size(), 5u);
+  EXPECT_EQ(fields["shape"]["enum"], Json::parse(R"(["circle", "square", null])"));
+  EXPECT_EQ(fields["shape"]["description"], "Required. what is drawn");
+  EXPECT_EQ(fields["radius"]["description"], "Required with shape = circle. half its width");
+  EXPECT_EQ(fields["side"]["description"], "Only with shape = square. its width");
+  EXPECT_EQ(fields["side"]["default"], 1.0);
+  EXPECT_EQ(fields["colour"]["description"], "of the line");
+  EXPECT_FALSE(fields["colour"].contains("default"));  // another one for each
 }
 
 TEST(NearestName, CountsEdits) {

@@ -118,9 +118,7 @@ OfRank updated_units(const RunSetup& setup, int64_t rank, int64_t ranks, std::un
   for (int64_t t = 1; t <= 2; ++t) {
     for (size_t i = 0; i < run.targets().size(); ++i)
       run.fill_gradient(i, [&](int64_t, int64_t) { return draws.signed_binades(-14, 1); });
-    optimizer.prepare({.t = t,
-                       .lr_additive = setup.config.lr_additive,
-                       .lr_multiplicative = setup.config.lr_multiplicative});
+    optimizer.prepare({.t = t});
     optimizer.measure({});
     optimizer.update();
     optimizer.settle();

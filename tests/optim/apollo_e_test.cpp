@@ -19,12 +19,13 @@ namespace {
 using test::Draws;
 using test::element;
 using test::fill_tensor;
+using test::FlatConfig;
 using test::OptimizerRun;
 
 // An M+Adam whose steps are those of the multiplicative branch alone.
-OptimizerConfig apollo_config(ApolloE sharing, int64_t rank) {
-  OptimizerConfig config;
-  config.rule = UpdateRule::kMPlusAdam;
+FlatConfig apollo_config(ApolloE sharing, int64_t rank) {
+  FlatConfig config;
+  config.rule = "m_plus_adam";
   config.lr_additive = 0;
   config.lr_multiplicative = 1e-3;
   config.beta2 = 0.95;
@@ -40,7 +41,7 @@ OptimizerConfig apollo_config(ApolloE sharing, int64_t rank) {
 
 constexpr MatrixShape kShapes[] = {{40, 24}, {24, 40}, {16, 16}, {70, 300}, {300, 70}, {1, 9}, {9, 1}};
 
-test::RunSetup fp32_setup(const OptimizerConfig& config) {
+test::RunSetup fp32_setup(const FlatConfig& config) {
   return {.config = config,
           .options = {.state = Format::kF32, .seed = 99},
           .encoding = {.format = WeightFormat::kF32}};
@@ -49,7 +50,7 @@ test::RunSetup fp32_setup(const OptimizerConfig& config) {
 // A second Apollo-E in FP64, from the weights, gradients and projection of a run.
 class Reference {
  public:
-  Reference(const OptimizerConfig& config, const OptimizerRun& run) : config_(config) {
+  Reference(const FlatConfig& config, const OptimizerRun& run) : config_(config) {
     const Tensor& w = run.weights();
     rows_ = w.rows >= w.cols;
     channels_ = std::max(w.rows, w.cols);
@@ -112,7 +113,7 @@ class Reference {
     return r > 0 ? std::sqrt(n / r) : 0.0;
   }
 
-  const OptimizerConfig& config_;
+  const FlatConfig& config_;
   bool rows_;
   int64_t channels_, depth_;
   std::vector<double> second_, tolerance_, normalised, plain;
@@ -128,7 +129,7 @@ void draw_gradient(OptimizerRun& run, uint64_t seed) {
 }
 
 // The relative change of weights is that of the FP64 reference, over two refreshes of the projection.
-void expect_reference_steps(const OptimizerConfig& config, MatrixShape shape) {
+void expect_reference_steps(const FlatConfig& config, MatrixShape shape) {
   OptimizerRun run(fp32_setup(config), {{.rows = shape.rows, .cols = shape.cols}});
   Reference reference(config, run);
   start(run, 1);
@@ -160,7 +161,7 @@ TEST(ApolloE, StepsAgreeWithFp64) {
       for (const ApolloE sharing : {ApolloE::kMini, ApolloE::kChannel})
         for (const ApolloEScale scale : {ApolloEScale::kRms, ApolloEScale::kAsProjected}) {
           if (rank > std::min(shape.rows, shape.cols)) continue;
-          OptimizerConfig config = apollo_config(sharing, rank);
+          FlatConfig config = apollo_config(sharing, rank);
           config.apollo_e_scale = scale;
           SCOPED_TRACE(fmt::format("[{},{}] rank {} {} {}", shape.rows, shape.cols, rank, name_of(sharing),
                                    name_of(scale)));
@@ -171,7 +172,7 @@ TEST(ApolloE, StepsAgreeWithFp64) {
 // R itself: V after a first step is (1 - b2) R^2. Within 1e-5 of the sum of magnitudes that it is made of.
 TEST(ApolloE, ProjectionsAgreeWithFp64) {
   for (const MatrixShape shape : {MatrixShape{512, 300}, {300, 512}, {1376, 512}, {512, 1376}}) {
-    OptimizerConfig config = apollo_config(ApolloE::kChannel, 4);
+    FlatConfig config = apollo_config(ApolloE::kChannel, 4);
     config.beta2 = 0;  // V is R^2
     OptimizerRun run(fp32_setup(config), {{.rows = shape.rows, .cols = shape.cols}});
     start(run, 2);
@@ -204,7 +205,7 @@ TEST(ApolloE, ProjectionsAgreeWithFp64) {
 // With one dimension a channel, |N| / |R| is 1 / (sqrt(V^) + eps_R), whatever R is.
 TEST(ApolloE, RankOneChannelFactorInClosedForm) {
   for (const MatrixShape shape : {MatrixShape{40, 24}, {24, 40}}) {
-    const OptimizerConfig config = apollo_config(ApolloE::kChannel, 1);
+    const FlatConfig config = apollo_config(ApolloE::kChannel, 1);
     OptimizerRun run(fp32_setup(config), {{.rows = shape.rows, .cols = shape.cols}});
     start(run, 4);
     for (int64_t t = 1; t <= 4; ++t) {
@@ -247,7 +248,7 @@ TEST(ApolloE, ZeroGradients) {
 
 // Gradients far below what FP32 can square.
 TEST(ApolloE, TinyGradients) {
-  OptimizerConfig config = apollo_config(ApolloE::kMini, 4);
+  FlatConfig config = apollo_config(ApolloE::kMini, 4);
   config.eps = 1e-30;
   OptimizerRun run(fp32_setup(config), {{.rows = 20, .cols = 33}});
   start(run, 6);
@@ -342,7 +343,7 @@ TEST(ApolloE, StateBytesOfThePublishedModels) {
     for (const ApolloE sharing : {ApolloE::kMini, ApolloE::kChannel})
       for (size_t i = 0; i < 4; ++i) {
         PlanningAllocator allocator;
-        OptimizerConfig config = apollo_config(sharing, kRanks[i]);
+        FlatConfig config = apollo_config(sharing, kRanks[i]);
         config.clip_weight = 1;  // numbers of which a tensor has one do not count
         config.clip_weight_mode = ClipWeightMode::kInitRms;
         const Optimizer optimizer(config, {}, targets_of(model, allocator), *device, allocator);
@@ -355,21 +356,21 @@ TEST(ApolloE, StateBytesOfDenseStates) {
   const auto device = make_cpu_device(1);
   const ModelShape model{512, 1376, 8, {}};
   constexpr int64_t kParameters = 58073600;
-  const auto bytes = [&](const OptimizerConfig& config, const OptimizerOptions& options) {
+  const auto bytes = [&](const FlatConfig& config, const OptimizerOptions& options) {
     PlanningAllocator allocator;
     return Optimizer(config, options, targets_of(model, allocator), *device, allocator)
         .optimizer_state_bytes();
   };
-  OptimizerConfig config;
-  config.rule = UpdateRule::kAdamW;
+  FlatConfig config;
+  config.rule = "adamw";
   EXPECT_EQ(bytes(config, {}), 4 * kParameters);
   EXPECT_EQ(bytes(config, {.state = Format::kF32}), 8 * kParameters);
   config.writeback = Writeback::kKahan;
   EXPECT_EQ(bytes(config, {}), 6 * kParameters);
   config.writeback = Writeback::kNearest;
-  config.rule = UpdateRule::kMPlusAdam;
+  config.rule = "m_plus_adam";
   EXPECT_EQ(bytes(config, {}), 348441600);
-  config.rule = UpdateRule::kMadam;
+  config.rule = "madam";
   EXPECT_EQ(bytes(config, {}), 2 * kParameters);
 }
 

@@ -15,6 +15,7 @@ namespace mpt {
 namespace {
 
 using test::Draws;
+using test::FlatConfig;
 using test::OptimizerRun;
 using test::RunSetup;
 
@@ -22,7 +23,7 @@ using test::RunSetup;
 const test::TargetShape kShape{.rows = 7, .cols = 293, .stride = 304, .physical_rows = 16};
 
 RunSetup setup_of(const Json& keys, Nvfp4ScaleMode mode, Nvfp4AdditiveScale scale) {
-  OptimizerConfig config = test::optimizer_config(keys);
+  FlatConfig config = test::optimizer_config(keys);
   config.lr_additive = 3e-2;
   config.nvfp4_additive_scale = scale;
   return {.config = config,
@@ -61,8 +62,7 @@ std::vector<float> expected_weights(OptimizerRun& run, const RunSetup& setup) {
   const std::vector<float> before = run.decoded(0);
   const double tensor_scale = w.tensor_scale.as<float>()[0], mean = mean_scale(w, tensor_scale);
   const auto mean_without = float(mean_scale(w, 1));
-  const StepScalars step{
-      .t = 1, .lr_additive = setup.config.lr_additive, .lr_multiplicative = setup.config.lr_multiplicative};
+  const StepScalars step{.t = 1};
   std::vector<float> after;
   for (int64_t row = 0; row < w.rows; ++row)
     for (int64_t col = 0; col < w.cols; ++col) {

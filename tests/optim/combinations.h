@@ -15,8 +15,8 @@ struct Combination {
 };
 
 // Every option in use, so that no path of a rule is idle.
-inline std::vector<OptimizerConfig> busy_rules() {
-  OptimizerConfig base;
+inline std::vector<FlatConfig> busy_rules() {
+  FlatConfig base;
   base.lr_additive = 1e-3;
   base.lr_multiplicative = 1e-2;
   base.clip_exponent_step = 0.5;
@@ -24,25 +24,28 @@ inline std::vector<OptimizerConfig> busy_rules() {
   base.apollo_e_rank = 3;
   base.apollo_e_gap = 2;
   const auto m_plus_adam = [&](MultiplicativeDecay decay, ApolloE apollo_e) {
-    OptimizerConfig config = base;
-    config.rule = UpdateRule::kMPlusAdam;
+    FlatConfig config = base;
+    config.rule = "m_plus_adam";
     config.clip_weight = 3;
     config.clip_weight_mode = ClipWeightMode::kInitRms;
     config.weight_decay_multiplicative_mode = decay;
     config.apollo_e = apollo_e;
     return config;
   };
-  std::vector<OptimizerConfig> rules{base, base};
-  rules[0].rule = UpdateRule::kAdamW;
-  rules[1].rule = UpdateRule::kMadam;
+  std::vector<FlatConfig> rules;
+  Rules::each([&]<class R>(std::type_identity<R>) {
+    if (R::Config::kName == MPlusAdam::Config::kName) return;  // below, with its options
+    rules.push_back(base);
+    rules.back().rule = R::Config::kName;
+  });
   for (const ApolloE apollo_e : {ApolloE::kOff, ApolloE::kMini, ApolloE::kChannel})
     for (const MultiplicativeDecay decay : {MultiplicativeDecay::kScale, MultiplicativeDecay::kExponent})
       rules.push_back(m_plus_adam(decay, apollo_e));
   return rules;
 }
 
-inline std::vector<OptimizerConfig> with_writebacks(const OptimizerConfig& rule) {
-  std::vector<OptimizerConfig> configs(5, rule);
+inline std::vector<FlatConfig> with_writebacks(const FlatConfig& rule) {
+  std::vector<FlatConfig> configs(5, rule);
   configs[1].writeback = configs[2].writeback = Writeback::kStochastic;
   configs[2].sr_saturate = true;
   configs[3].writeback = configs[4].writeback = Writeback::kKahan;
@@ -69,23 +72,23 @@ inline std::vector<WeightEncoding> every_encoding() {
 }
 
 // The pairs that are refused.
-inline bool goes_together(const OptimizerConfig& config, const WeightEncoding& encoding) {
+inline bool goes_together(const FlatConfig& config, const WeightEncoding& encoding) {
   if (config.writeback != Writeback::kKahan) return true;
   const bool per_op = config.kahan_variant == KahanVariant::kPerOp;
-  return encoding.format == WeightFormat::kBF16 && (!per_op || config.rule == UpdateRule::kAdamW);
+  return encoding.format == WeightFormat::kBF16 && (!per_op || has_eager_kahan(OptimizerConfig(config).rule));
 }
 // Saturation concerns BF16 alone.
-inline bool is_redundant(const OptimizerConfig& config, const WeightEncoding& encoding) {
+inline bool is_redundant(const FlatConfig& config, const WeightEncoding& encoding) {
   return config.sr_saturate && encoding.format != WeightFormat::kBF16;
 }
 
 inline std::string name_of_combination(const RunSetup& setup) {
-  const OptimizerConfig& c = setup.config;
+  const FlatConfig& c = setup.config;
   const WeightEncoding& w = setup.encoding;
   const bool block_rates = c.nvfp4_additive_scale == Nvfp4AdditiveScale::kBlock;
-  return fmt::format("{} decay {} apollo_e {}, {}{}{}, state {} {} {}, weights {} {} {} {}{}",
-                     name_of(c.rule), name_of(c.weight_decay_multiplicative_mode), name_of(c.apollo_e),
-                     name_of(c.writeback), c.kahan_variant == KahanVariant::kPerOp ? " per_op" : "",
+  return fmt::format("{} decay {} apollo_e {}, {}{}{}, state {} {} {}, weights {} {} {} {}{}", c.rule,
+                     name_of(c.weight_decay_multiplicative_mode), name_of(c.apollo_e), name_of(c.writeback),
+                     c.kahan_variant == KahanVariant::kPerOp ? " per_op" : "",
                      c.sr_saturate ? " saturating" : "", name_of(setup.options.state),
                      name_of(setup.options.state_rounding), name_of(setup.options.state_update),
                      name_of(w.format), w.fp8_block_size, name_of(w.fp8_scale_mode),
@@ -95,9 +98,10 @@ inline std::string name_of_combination(const RunSetup& setup) {
 // Additive rates by block: with every rule that has some and every way to scale, but one way to store.
 inline std::vector<RunSetup> block_rate_setups() {
   std::vector<RunSetup> setups;
-  for (OptimizerConfig rule : busy_rules())
+  for (FlatConfig rule : busy_rules())
     for (const WeightEncoding& encoding : every_encoding()) {
-      if (rule.rule == UpdateRule::kMadam || encoding.format != WeightFormat::kNvfp4) continue;
+      if (additive_of(OptimizerConfig(rule).rule) == nullptr || encoding.format != WeightFormat::kNvfp4)
+        continue;
       rule.nvfp4_additive_scale = Nvfp4AdditiveScale::kBlock;
       setups.push_back({rule, every_state()[1], encoding, DType::kBF16});
     }
@@ -107,8 +111,8 @@ inline std::vector<RunSetup> block_rate_setups() {
 inline const std::vector<Combination>& every_combination() {
   static const std::vector<Combination> all = [] {
     std::vector<Combination> found;
-    for (const OptimizerConfig& rule : busy_rules())
-      for (const OptimizerConfig& config : with_writebacks(rule))
+    for (const FlatConfig& rule : busy_rules())
+      for (const FlatConfig& config : with_writebacks(rule))
         for (const OptimizerOptions& options : every_state())
           for (const WeightEncoding& encoding : every_encoding()) {
             if (!goes_together(config, encoding) || is_redundant(config, encoding)) continue;
@@ -138,7 +142,7 @@ inline std::vector<TargetShape> shapes_to_cut() {
           {.cols = 33, .rank = 1}};
 }
 // In two buckets.
-inline std::vector<PartitionedTensor> tensors_to_cut(const OptimizerConfig& config) {
+inline std::vector<PartitionedTensor> tensors_to_cut(const FlatConfig& config) {
   std::vector<PartitionedTensor> tensors;
   for (const TargetShape& shape : shapes_to_cut()) {
     const ParamKind kind = shape.rank == 1 ? ParamKind::kNorm : shape.matrix_kind;

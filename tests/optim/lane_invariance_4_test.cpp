@@ -1,5 +1,5 @@
-// The update of a tensor gives the same bits by 4 lanes as on the CPU. Compiles long: every rule, format and
-// rounding.
+// The update of a tensor gives the same bits by 4 lanes as on the CPU. Every rule,
+// format and rounding.
 #include "optim/lane_invariance.h"
 
 namespace mpt {

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "optim/rule_factory.h"
+#include "optim/flat_config.h"
 #include "support/draws.h"
 
 namespace mpt {
@@ -44,8 +44,8 @@ struct Found {
 };
 
 // The rates that were tuned for BF16 weights of pico (docs/results/pico/tuned.json), without decay.
-OptimizerConfig tuned(UpdateRule rule) {
-  OptimizerConfig config;
+test::FlatConfig tuned(const std::string& rule) {
+  test::FlatConfig config;
   config.rule = rule;
   config.lr_additive = 4e-3;
   config.lr_multiplicative = 2e-3;
@@ -70,14 +70,14 @@ std::vector<Weight> weights(double deviation, test::Draws& draws) {
 // The last of kSteps in BF16, taken with independent gradients; weights are normal with this deviation at
 // first, and move.
 Found last_step(double deviation) {
-  const OptimizerConfig config = tuned(UpdateRule::kMPlusAdam);
+  const test::FlatConfig config = tuned("m_plus_adam");
+  const auto keys = std::get<MPlusAdam::Config>(OptimizerConfig(config).rule);
   test::Draws draws(7);
   std::vector<Weight> all = weights(deviation, draws);
   Found found;
   for (int64_t t = 1; t <= kSteps; ++t) {
-    const StepScalars step{
-        .t = t, .lr_additive = config.lr_additive, .lr_multiplicative = config.lr_multiplicative};
-    const auto rule = std::get<MPlusAdam<ScaleDecay>>(make_rule(config, step, TensorScalars{}, nullptr));
+    const StepScalars step{.t = t};
+    const auto rule = MPlusAdam::Step<ScaleDecay>::at(keys, step, {});
     for (Weight& weight : all) {
       const auto g = float(weight.gradient * normal(draws));
       const auto move = rule.advance<EmaOnce>(weight.w, g, weight.state);
@@ -120,13 +120,12 @@ TEST(MultiplicativeBranch, IsNearlySoWhereWeightsMoveByTheirOwnSize) {
 
 // What multiplies: Madam's steps grow with the weight.
 TEST(MultiplicativeBranch, UnlikeMadamsStep) {
-  const OptimizerConfig config = tuned(UpdateRule::kMadam);
+  const auto keys = std::get<Madam::Config>(OptimizerConfig(tuned("madam")).rule);
   test::Draws draws(7);
   Moments2 sizes;
   for (int i = 0; i < kWeights; ++i) {
     const auto w = float(normal(draws));
-    const auto rule = std::get<Madam>(make_rule(
-        config, {.t = 1, .lr_multiplicative = config.lr_multiplicative}, {.weight_unit = 1.0f}, nullptr));
+    const auto rule = Madam::Step::at(keys, {.t = 1}, {});
     float v = 0;
     sizes.add(std::fabs(rule.change(w, rule.advance<EmaOnce>(w, float(normal(draws)), &v))), std::fabs(w));
   }

@@ -10,17 +10,35 @@
 #include "core/bf16.h"
 #include "core/json_fields_read.h"
 #include "device/cpu/cpu_device.h"
+#include "optim/flat_config.h"
 #include "optim/optimizer.h"
 
 namespace mpt::test {
 
 // The `optimizer` section with these keys, read as a run reads it.
-inline OptimizerConfig optimizer_config(Json keys) {
+inline FlatConfig optimizer_config(Json keys) {
   OptimizerConfig config;
   Problems problems;
   FieldReader::read(JsonDocument::of_value(std::move(keys), "test"), config, problems);
   throw_problems(problems);
+  check(OptimizerConfig(FlatConfig(config)) == config, "FlatConfig lacks a key of {}",
+        rule_name(config.rule));
   return config;
+}
+inline std::span<const StateInfo> states_of(const FlatConfig& config) {
+  return mpt::states_of(OptimizerConfig(config).rule);
+}
+inline bool bounds_weights(const FlatConfig& config) {
+  return mpt::bounds_weights(OptimizerConfig(config).rule);
+}
+// f(the arithmetic of this step)
+template <class F>
+void with_step(const OptimizerConfig& config, const StepScalars& scalars, const TensorScalars& tensor,
+               const F& f) {
+  with_rule(config.rule, [&]<class R>(std::type_identity<R>, const typename R::Config& keys) {
+    R::Steps::with(R::step_of(keys, tensor),
+                   [&]<class S>(std::type_identity<S>) { f(S::at(keys, scalars, tensor)); });
+  });
 }
 
 inline Json m_plus_adam_keys() {
@@ -30,9 +48,9 @@ inline Json adamw_keys() { return {{"rule", "adamw"}, {"lr_additive", 1e-3}}; }
 inline Json madam_keys() { return {{"rule", "madam"}, {"lr_multiplicative", 1e-2}}; }
 
 // Of a tensor whose moments are dense.
-inline std::vector<std::string> state_names(const OptimizerConfig& config) {
+inline std::vector<std::string> state_names(const FlatConfig& config) {
   std::vector<std::string> names;
-  for (const RuleState& state : rule_states(config)) names.emplace_back(state.name);
+  for (const StateInfo& state : states_of(config)) names.emplace_back(state.name);
   return names;
 }
 
@@ -56,7 +74,7 @@ struct TargetShape {
 
 // Everything that decides what a run computes.
 struct RunSetup {
-  OptimizerConfig config;
+  FlatConfig config;
   OptimizerOptions options{};
   WeightEncoding encoding{};  // of linear layers; others have its unscaled format
   DType gradient = DType::kF32;
@@ -93,7 +111,7 @@ inline void fill_tensor(const Tensor& t, const std::function<float(int64_t, int6
 
 class OptimizerRun {
  public:
-  OptimizerRun(const OptimizerConfig& config, Formats formats, const std::vector<TargetShape>& shapes,
+  OptimizerRun(const FlatConfig& config, Formats formats, const std::vector<TargetShape>& shapes,
                int threads = 1)
       : OptimizerRun({.config = config,
                       .options = {.state = format_of(formats.state)},
@@ -118,12 +136,7 @@ class OptimizerRun {
   }
 
   // With the peak rates of the config.
-  void step(int64_t t, float grad_scale = 1.0f) {
-    optimizer_->step({.t = t,
-                      .lr_additive = config_.lr_additive,
-                      .lr_multiplicative = config_.lr_multiplicative,
-                      .grad_scale = grad_scale});
-  }
+  void step(int64_t t, float grad_scale = 1.0f) { optimizer_->step({.t = t, .grad_scale = grad_scale}); }
   Optimizer& optimizer() { return *optimizer_; }
   [[nodiscard]] const std::vector<UpdateTarget>& targets() const { return targets_; }
   // Codes; the weights themselves where they are fp32 or bf16.

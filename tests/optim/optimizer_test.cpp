@@ -20,6 +20,7 @@ namespace {
 using test::Draws;
 using test::element;
 using test::fill_tensor;
+using test::FlatConfig;
 using test::optimizer_config;
 using test::OptimizerRun;
 using test::state_names;
@@ -240,7 +241,7 @@ TEST(Optimizer, NeighboursInAFusedMatrixAreUntouched) {
   const auto middle = [](const Tensor& t) { return t.row_range(3, 2).columns(0, 133); };
   Optimizer optimizer(optimizer_config(test::adamw_keys()), {.state = Format::kF32},
                       {target("middle", middle(w), middle(g))}, *device, *allocator);
-  optimizer.step({.t = 1, .lr_additive = 1e-2});
+  optimizer.step({.t = 1, .lr_factor = 10});
   for (int64_t r = 0; r < 9; ++r)
     for (int64_t c = 0; c < 140; ++c)
       ASSERT_EQ(element(w, r, c) == 0.5f, r < 3 || r >= 5 || c >= 133) << r << " " << c;
@@ -313,10 +314,10 @@ TEST(Optimizer, InitRmsComesBackWithTheStates) {
 TEST(Optimizer, NamedStatesAreAllInUse) {
   for (const Json& keys : every_rule())
     for (const DType state : {DType::kF32, DType::kBF16}) {
-      const OptimizerConfig config = optimizer_config(keys);
+      const FlatConfig config = optimizer_config(keys);
       OptimizerRun run(config, {.state = state}, {{.rows = 3, .cols = 140}, {.cols = 9, .rank = 1}});
       const std::vector<std::string> names = state_names(config);
-      const bool limited = needs_initial_rms(config);
+      const bool limited = test::bounds_weights(config);
       const std::vector<NamedTensor> states = run.optimizer().named_states();
       ASSERT_EQ(states.size(), 2 * names.size() + size_t(limited));
       std::set<std::string> seen;
@@ -422,7 +423,7 @@ TEST(Optimizer, RoundsWeightsAndStatesOnceOnStore) {
     Json plain = keys;
     plain.erase("clip_weight");
     plain.erase("clip_weight_mode");
-    const OptimizerConfig config = optimizer_config(plain);
+    const FlatConfig config = optimizer_config(plain);
     OptimizerRun run(config, {DType::kBF16, DType::kBF16, DType::kF32}, {{.cols = 300}});
     Draws draws(37);
     fill_tensor(run.weights(), [&](int64_t, int64_t) { return draws.bell(0.1); });
@@ -432,8 +433,7 @@ TEST(Optimizer, RoundsWeightsAndStatesOnceOnStore) {
     for (int64_t t = 1; t <= 5; ++t) {
       fill_tensor(run.gradient(), [&](int64_t, int64_t) { return draws.bell(0.1); });
       run.step(t);
-      const StepScalars step{
-          .t = t, .lr_additive = config.lr_additive, .lr_multiplicative = config.lr_multiplicative};
+      const StepScalars step{.t = t};
       const test::ReferenceRule rule{config, step, {.rank = 2, .weight_unit = 1.0f}};
       for (int64_t c = 0; c < 300; ++c) {
         test::ReferenceState& s = states[size_t(c)];
@@ -474,7 +474,7 @@ TEST(Optimizer, PlansWhatItAllocates) {
     EXPECT_EQ(planned.use().total(), real->use().total());
     const auto states = int64_t(state_names(optimizer_config(keys)).size());
     const int64_t moments = states * (align_up(5 * 136 * 2, 64) + align_up(5 * 40003 * 2, 64));
-    const bool limited = needs_initial_rms(optimizer_config(keys));
+    const bool limited = test::bounds_weights(optimizer_config(keys));
     EXPECT_EQ(planned.use().of(Purpose::kOptimizerState), moments + (limited ? 64 : 0));
   }
 }
@@ -494,66 +494,57 @@ TEST(Optimizer, RefusesViewsThatDisagree) {
     const auto ops = make_update_ops(*device);
     const std::vector<Tensor> first{other, w, w}, middle{w, other, w}, last{w, w, other}, few{w, w}, none;
     const std::vector<DitherSource> dithers(3);
-    const AnyRule rule = make_rule(optimizer_config(test::m_plus_adam_keys()), {.t = 1}, {}, nullptr);
+    const OptimizerConfig config = optimizer_config(test::m_plus_adam_keys());
+    const auto batch = ops->make_batch(config.rule, 0, {.format = WeightFormat::kF32});
     for (const std::vector<Tensor>& states : {first, middle, last, few, none}) {
-      const std::vector<UpdateCall> calls{{.rule = rule,
-                                           .weights = encoded_view(w),
+      const std::vector<TensorSlot> slots{{.weights = encoded_view(w),
                                            .states = states,
                                            .state_dithers = std::span(dithers).first(states.size()),
                                            .gradient = w}};
-      std::vector<std::byte> table(size_t(ops->table_bytes(calls)));
-      EXPECT_THROW(
-          ops->write_table({.tensors = calls, .table = table.data(), .control = nullptr}, table.data()),
-          LogicError);
+      std::vector<std::byte> table(size_t(batch->table_bytes(1)));
+      const BatchCall call{.tensors = slots, .table = table.data(), .control = nullptr};
+      EXPECT_THROW(batch->write_table({.t = 1}, call, table.data()), LogicError);
     }
   }
 }
 
 // What the options do not offer together; configurations are refused before, by name.
 TEST(Optimizer, RefusesPairsThatDoNotGoTogether) {
-  const auto make = [](const OptimizerConfig& config, const OptimizerOptions& options, WeightFormat weights) {
+  const auto make = [](const FlatConfig& config, const OptimizerOptions& options, WeightFormat weights) {
     const OptimizerRun run({.config = config, .options = options, .encoding = {.format = weights}},
                            {{.rows = 6, .cols = 40}});
   };
-  OptimizerConfig kahan = optimizer_config(test::adamw_keys());
+  FlatConfig kahan = optimizer_config(test::adamw_keys());
   kahan.writeback = Writeback::kKahan;
   EXPECT_NO_THROW(make(kahan, {}, WeightFormat::kBF16));
   for (const WeightFormat weights : {WeightFormat::kF32, WeightFormat::kBlockFp8, WeightFormat::kNvfp4})
     EXPECT_THROW(make(kahan, {}, weights), LogicError);
   kahan.kahan_variant = KahanVariant::kPerOp;
   EXPECT_NO_THROW(make(kahan, {}, WeightFormat::kBF16));
-  for (const UpdateRule rule : {UpdateRule::kMadam, UpdateRule::kMPlusAdam}) {
-    OptimizerConfig other = kahan;
+  for (const char* rule : {"madam", "m_plus_adam"}) {
+    FlatConfig other = kahan;
     other.rule = rule;
     EXPECT_THROW(make(other, {}, WeightFormat::kBF16), LogicError);
   }
-  const OptimizerConfig adamw = optimizer_config(test::adamw_keys());
+  const FlatConfig adamw = optimizer_config(test::adamw_keys());
   const OptimizerOptions fp32_stochastic{.state = Format::kF32, .state_rounding = Rounding::kStochastic};
   const OptimizerOptions fp32_per_op{.state = Format::kF32, .state_update = StateUpdate::kPerOp};
   const OptimizerOptions both{.state_rounding = Rounding::kStochastic, .state_update = StateUpdate::kPerOp};
   for (const OptimizerOptions& options : {fp32_stochastic, fp32_per_op, both})
     EXPECT_THROW(make(adamw, options, WeightFormat::kBF16), LogicError);
-  OptimizerConfig apollo_e = optimizer_config(test::m_plus_adam_keys());
+  FlatConfig apollo_e = optimizer_config(test::m_plus_adam_keys());
   apollo_e.apollo_e = ApolloE::kMini;
   apollo_e.apollo_e_rank = 6;
   EXPECT_NO_THROW(make(apollo_e, {}, WeightFormat::kBF16));
   apollo_e.apollo_e_rank = 7;
   EXPECT_THROW(make(apollo_e, {}, WeightFormat::kBF16), LogicError);
-  apollo_e.apollo_e_rank = 6;
-  apollo_e.rule = UpdateRule::kAdamW;
-  EXPECT_THROW(make(apollo_e, {}, WeightFormat::kBF16), LogicError);
-  OptimizerConfig block_rates = optimizer_config(test::adamw_keys());
-  block_rates.nvfp4_additive_scale = Nvfp4AdditiveScale::kBlock;
-  EXPECT_NO_THROW(make(block_rates, {}, WeightFormat::kNvfp4));
-  block_rates.rule = UpdateRule::kMadam;
-  EXPECT_THROW(make(block_rates, {}, WeightFormat::kNvfp4), LogicError);
 }
 
 TEST(Optimizer, RefusesMadamStepsBeyondItsSeries) {
-  OptimizerConfig config = optimizer_config(test::madam_keys());
-  config.lr_multiplicative = 0.025;
-  EXPECT_NO_THROW(make_rule(config, {.t = 1, .lr_multiplicative = 0.025}, {}, nullptr));
-  EXPECT_THROW(make_rule(config, {.t = 1, .lr_multiplicative = 0.0251}, {}, nullptr), LogicError);
+  Madam::Config config{.lr_multiplicative = 0.025};
+  EXPECT_NO_THROW(Madam::Step::at(config, {.t = 1}, {}));
+  config.lr_multiplicative = 0.0251;
+  EXPECT_THROW(Madam::Step::at(config, {.t = 1}, {}), LogicError);
 }
 
 }  // namespace

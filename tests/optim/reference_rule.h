@@ -5,7 +5,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "optim/rule_factory.h"
+#include "core/check.h"
+#include "optim/flat_config.h"
 
 namespace mpt::test {
 
@@ -16,11 +17,13 @@ struct ReferenceState {
 inline float reference_clamp(float x, float lo, float hi) { return std::fmin(hi, std::fmax(lo, x)); }
 
 struct ReferenceRule {
-  const OptimizerConfig& config;
+  const FlatConfig& config;
   const StepScalars& step;
   TensorScalars tensor;
   float additive_scale = 1.0f;  // of the direction, not of its decay
 
+  [[nodiscard]] double lr_additive() const { return step.lr_factor * config.lr_additive; }
+  [[nodiscard]] double lr_multiplicative() const { return step.lr_factor * config.lr_multiplicative; }
   [[nodiscard]] bool decays() const { return tensor.rank > 1 || config.weight_decay_norms; }
   [[nodiscard]] float correction(float beta) const {
     return config.bias_correction ? float(1.0 - std::pow(double(beta), double(step.t))) : 1.0f;
@@ -43,7 +46,7 @@ struct ReferenceRule {
     float n = ge / (std::sqrt(s.v_e / correction(b2)) + float(config.eps));
     const float g_max = float(config.clip_multiplicative_direction);
     if (g_max > 0) n = reference_clamp(n, -g_max, g_max);
-    const float ut = -float(step.lr_multiplicative) * n;
+    const float ut = -float(lr_multiplicative()) * n;
     float u = ut / std::fmax(std::fabs(w), float(config.tau));
     const float r_max = float(config.clip_relative_step);
     if (r_max > 0) u = reference_clamp(u, -(r_max - 1e-6f), r_max);
@@ -54,7 +57,7 @@ struct ReferenceRule {
   [[nodiscard]] float decayed(float w, float u) const {
     const double wd = config.weight_decay_multiplicative;
     if (wd == 0 || !decays()) return u;
-    const double amount = double(float(step.lr_multiplicative)) * wd;
+    const double amount = double(float(lr_multiplicative())) * wd;
     if (config.weight_decay_multiplicative_mode == MultiplicativeDecay::kScale) return u - float(amount);
     if (w == 0) return u;
     int e = 0;
@@ -63,13 +66,13 @@ struct ReferenceRule {
     return std::fma(u, float(std::exp2(x)), float(std::expm1(x * std::numbers::ln2_v<long double>)));
   }
   [[nodiscard]] float adamw(float w, float g, ReferenceState& s) const {
-    return std::fma(-float(step.lr_additive), additive(w, g, s), w);
+    return std::fma(-float(lr_additive()), additive(w, g, s), w);
   }
   [[nodiscard]] float m_plus_adam(float w, float g, ReferenceState& s) const {
     const float dir = additive(w, g, s);
     const float r = decayed(w, relative_step(w, g, s));
     const float w1 = std::fma(w, r, w);
-    const float next = std::fma(-float(step.lr_additive), dir, w1);
+    const float next = std::fma(-float(lr_additive()), dir, w1);
     const float w_max = float(config.clip_weight) * tensor.weight_unit;
     return config.clip_weight > 0 ? reference_clamp(next, -w_max, w_max) : next;
   }
@@ -79,7 +82,7 @@ struct ReferenceRule {
     s.v = std::fma(g, ob2 * g, b2 * s.v);
     const float den = std::sqrt(s.v / correction(b2));
     const float n = den > 0 ? reference_clamp(g / den, -bound, bound) : 0.0f;
-    float x = -(float(step.lr_multiplicative) * n);
+    float x = -(float(lr_multiplicative()) * n);
     if (w < 0) x = -x;
     float e = 1.0f / 5040;
     for (const float coefficient : {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f})
@@ -91,21 +94,16 @@ struct ReferenceRule {
     return reference_clamp(std::fma(w, madam_factor(w, g, s), w), -w_max, w_max);
   }
   [[nodiscard]] float next(float w, float g, ReferenceState& s) const {
-    switch (config.rule) {
-      case UpdateRule::kAdamW:
-        return adamw(w, g, s);
-      case UpdateRule::kMadam:
-        return madam(w, g, s);
-      case UpdateRule::kMPlusAdam:
-        break;
-    }
+    if (config.rule == "adamw") return adamw(w, g, s);
+    if (config.rule == "madam") return madam(w, g, s);
+    check(config.rule == "m_plus_adam", "no second version of {}", config.rule);
     return m_plus_adam(w, g, s);
   }
   // The change of a compensated weight.
   [[nodiscard]] float change(float w, float g, ReferenceState& s) const {
-    if (config.rule == UpdateRule::kMadam) return w * madam_factor(w, g, s);
-    const float scaled = -(float(step.lr_additive) * additive(w, g, s));
-    if (config.rule == UpdateRule::kAdamW) return scaled;
+    if (config.rule == "madam") return w * madam_factor(w, g, s);
+    const float scaled = -(float(lr_additive()) * additive(w, g, s));
+    if (config.rule == "adamw") return scaled;
     return std::fma(w, decayed(w, relative_step(w, g, s)), scaled);
   }
 };

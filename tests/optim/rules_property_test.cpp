@@ -16,13 +16,14 @@ namespace mpt {
 namespace {
 
 using test::Draws;
+using test::FlatConfig;
 
 constexpr TensorScalars kMatrix{};
 
 // An M+Adam without decay and limits of weights.
-OptimizerConfig plain_config() {
-  OptimizerConfig config;
-  config.rule = UpdateRule::kMPlusAdam;
+FlatConfig plain_config() {
+  FlatConfig config;
+  config.rule = "m_plus_adam";
   config.lr_additive = 1e-3;
   config.lr_multiplicative = 1e-3;
   config.beta2 = 0.95;
@@ -36,18 +37,21 @@ struct Moments {
 };
 
 struct Update {
-  OptimizerConfig config;
+  FlatConfig config;
   TensorScalars tensor = kMatrix;
   int64_t t = 1;
 
-  [[nodiscard]] StepScalars step() const {
-    return {.t = t, .lr_additive = config.lr_additive, .lr_multiplicative = config.lr_multiplicative};
-  }
+  [[nodiscard]] StepScalars step() const { return {.t = t}; }
   float operator()(float w, float g, Moments& s) const {
-    const std::vector<float> table =
-        needs_exponent_table(config) ? exponent_decay_table(config, step()) : std::vector<float>{};
-    const AnyRule rule = make_rule(config, step(), tensor, table.data());
-    return std::visit([&](const auto& r) { return next_weight(r, w, g, s.values); }, rule);
+    const OptimizerConfig typed = config;
+    std::vector<float> table(size_t(table_size(typed.rule)));
+    fill_table(typed.rule, step(), table);
+    TensorScalars scalars = tensor;
+    scalars.table = table.data();
+    float next = 0;
+    test::with_step(typed, step(), scalars,
+                    [&](const auto& rule) { next = next_weight<EmaOnce>(rule, w, g, s.values); });
+    return next;
   }
   float operator()(float w, float g) const {
     Moments fresh;
@@ -61,9 +65,9 @@ double ulp(float x) {
 }
 
 // Any combination of options, limits of weights and decays included.
-OptimizerConfig random_config(Draws& draws) {
-  OptimizerConfig config;
-  config.rule = draws.index(4) == 0 ? UpdateRule::kAdamW : UpdateRule::kMPlusAdam;
+FlatConfig random_config(Draws& draws) {
+  FlatConfig config;
+  config.rule = draws.index(4) == 0 ? "adamw" : "m_plus_adam";
   config.lr_additive = draws.coin() ? std::exp2(draws.uniform(-14, -4)) : 0.0;
   config.lr_multiplicative = draws.coin() ? std::exp2(draws.uniform(-14, -2)) : 0.0;
   config.beta1 = draws.coin() ? 0.9 : draws.uniform(0, 0.999);
@@ -177,10 +181,10 @@ TEST(RuleProperties, P4ZeroWeight) {
   Draws draws(4);
   for (int trial = 0; trial < 5000; ++trial) {
     Update update{random_config(draws)};
-    update.config.rule = UpdateRule::kMPlusAdam;
+    update.config.rule = "m_plus_adam";
     update.config.clip_weight = 0;
     Update adamw = update;
-    adamw.config.rule = UpdateRule::kAdamW;
+    adamw.config.rule = "adamw";
     const float g = draws.signed_binades(-30, 6), v_e = std::fabs(draws.signed_binades(-40, 0));
     Moments state{{0, 0, v_e}}, plain;
     ASSERT_EQ(bits_of(update(0.0f, g, state)), bits_of(adamw(0.0f, g, plain)));
@@ -291,8 +295,8 @@ TEST(RuleProperties, P7WithoutMultiplicativeRateIsAdamW) {
 // One option, with a value at which it must do nothing and one at which it must act.
 struct OptionCase {
   const char* name;
-  void (*idle)(OptimizerConfig&);
-  void (*acting)(OptimizerConfig&);
+  void (*idle)(FlatConfig&);
+  void (*acting)(FlatConfig&);
 };
 
 TEST(RuleProperties, EveryOptionIsIdentityWhenOffAndActsWhenOn) {
@@ -327,7 +331,7 @@ TEST(RuleProperties, EveryOptionIsIdentityWhenOffAndActsWhenOn) {
                  [](auto& c) { c.bias_correction = false; }},
       OptionCase{"tau", [](auto& c) { c.tau = 1e-30; }, [](auto& c) { c.tau = 16; }},
   };
-  OptimizerConfig off = plain_config();
+  FlatConfig off = plain_config();
   off.clip_multiplicative_direction = off.clip_relative_step = 0;
   for (const OptionCase& option : kOptions) {
     Draws draws(9);
@@ -405,10 +409,13 @@ TEST(RuleProperties, ExponentOfStaysInTheTable) {
 TEST(RuleProperties, ExponentDecayTable) {
   for (const double lr : {1e-4, 1e-2, 0.3}) {
     for (const double wd : {0.1, 0.037, 1.0}) {
-      OptimizerConfig config = plain_config();
+      FlatConfig config = plain_config();
       config.weight_decay_multiplicative = wd;
       config.weight_decay_multiplicative_mode = MultiplicativeDecay::kExponent;
-      const std::vector<float> table = exponent_decay_table(config, {.t = 1, .lr_multiplicative = lr});
+      config.lr_multiplicative = lr;
+      const RuleConfig rule = OptimizerConfig(config).rule;
+      std::vector<float> table(size_t(table_size(rule)));
+      fill_table(rule, {.t = 1}, table);
       ASSERT_EQ(table.size(), 2 * size_t(ExponentDecay::kEntries));
       for (int e = ExponentDecay::kLowest; e <= ExponentDecay::kHighest; ++e) {
         const long double x = -(long double)(double(float(lr)) * wd) * e;

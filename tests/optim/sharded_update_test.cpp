@@ -21,6 +21,7 @@ namespace {
 using test::Combination;
 using test::Draws;
 using test::every_combination;
+using test::FlatConfig;
 using test::OptimizerRun;
 using test::RunSetup;
 using test::shapes_to_cut;
@@ -154,10 +155,6 @@ void start(OptimizerRun& run) {
   run.optimizer().weights_initialized();
 }
 
-StepScalars scalars(const OptimizerConfig& config, int64_t t) {
-  return {.t = t, .lr_additive = config.lr_additive, .lr_multiplicative = config.lr_multiplicative};
-}
-
 // Of step t, the same on every rank. Larger ones in the second step, so that it is clipped and others not.
 std::function<float(int64_t, int64_t)> gradient_of(int64_t t, size_t i) {
   const auto draws = std::make_shared<Draws>(100 * uint64_t(t) + i);
@@ -191,7 +188,7 @@ Result alone(const RunSetup& setup) {
   Result result;
   for (int64_t t = 1; t <= kSteps; ++t) {
     for (size_t i = 0; i < run.targets().size(); ++i) run.fill_gradient(i, gradient_of(t, i));
-    optimizer.prepare(scalars(setup.config, t));
+    optimizer.prepare({.t = t});
     optimizer.measure({});
     optimizer.update();
     optimizer.settle();
@@ -202,9 +199,9 @@ Result alone(const RunSetup& setup) {
   return result;
 }
 
-void step(Rank& rank, const OptimizerConfig& config, int64_t t) {
+void step(Rank& rank, int64_t t) {
   for (size_t i = 0; i < rank.run().targets().size(); ++i) rank.fill_gradient(i, gradient_of(t, i));
-  rank.optimizer().prepare(scalars(config, t));
+  rank.optimizer().prepare({.t = t});
   rank.optimizer().measure({});
   rank.optimizer().update();
   rank.gather_and_settle();
@@ -218,7 +215,7 @@ std::vector<Result> together(const RunSetup& setup, int64_t ranks) {
     start(rank.run());
     Result& result = results[size_t(communicator.rank())];
     for (int64_t t = 1; t <= kSteps; ++t) {
-      step(rank, setup.config, t);
+      step(rank, t);
       result.note(rank.optimizer().control());
     }
     result.weights = rank.weights();
@@ -297,14 +294,14 @@ TEST(ShardedUpdate, OneRankWithoutFiniteGradientsStopsTheStepOfAll) {
       run_ranks(3, [&](Communicator& communicator) {
         Rank rank(setup, communicator);
         start(rank.run());
-        step(rank, setup.config, 1);
+        step(rank, 1);
         const Collected weights = rank.weights();
         const Collected states = rank.states();
         for (size_t i = 0; i < rank.run().targets().size(); ++i) rank.fill_gradient(i, gradient_of(2, i));
         const size_t last = rank.run().targets().size() - 1;
         if (!rank.optimizer().units(last).empty())
           rank.fill_gradient(last, [&](int64_t, int64_t) { return bad; });
-        rank.optimizer().prepare(scalars(setup.config, 2));
+        rank.optimizer().prepare({.t = 2});
         rank.optimizer().measure({});
         rank.optimizer().update();
         rank.gather_and_settle();
@@ -322,7 +319,7 @@ TEST(ShardedUpdate, StatesMoveToAnotherNumberOfRanks) {
     run_ranks(2, [&](Communicator& communicator) {
       Rank rank(setup, communicator);
       start(rank.run());
-      for (int64_t t = 1; t < kSteps; ++t) step(rank, setup.config, t);
+      for (int64_t t = 1; t < kSteps; ++t) step(rank, t);
       saved[size_t(communicator.rank())] = rank.states();
       if (communicator.rank() == 0) weights = rank.weights();
     });
@@ -338,7 +335,7 @@ TEST(ShardedUpdate, StatesMoveToAnotherNumberOfRanks) {
           for (NamedTensor& piece : target.weights.pieces(target.name)) weights.put(whole_part(piece));
         for (const TensorPart& part : rank.optimizer().parts_to_load()) states.put(part);
         rank.optimizer().states_loaded();
-        step(rank, setup.config, kSteps);
+        step(rank, kSteps);
         EXPECT_TRUE(rank.weights() == expected.weights);
         of_rank[size_t(communicator.rank())] = rank.states();
       });
@@ -374,13 +371,13 @@ TEST(ShardedUpdate, SurveysOfAllRanksAddUpToTheWhole) {
     OptimizerRun run(setup, shapes_to_cut());
     start(run);
     for (size_t i = 0; i < run.targets().size(); ++i) run.fill_gradient(i, gradient_of(1, i));
-    const std::vector<Survival> expected = run.optimizer().step_surveyed(scalars(setup.config, 1));
+    const std::vector<Survival> expected = run.optimizer().step_surveyed({.t = 1});
     run.optimizer().settle();
     run_ranks(3, [&](Communicator& communicator) {
       Rank rank(setup, communicator);
       start(rank.run());
       for (size_t i = 0; i < rank.run().targets().size(); ++i) rank.fill_gradient(i, gradient_of(1, i));
-      std::vector<Survival> found = rank.optimizer().step_surveyed(scalars(setup.config, 1));
+      std::vector<Survival> found = rank.optimizer().step_surveyed({.t = 1});
       sum_over_ranks(found, rank.collectives());
       rank.gather_and_settle();
       ASSERT_EQ(found.size(), expected.size());
@@ -456,7 +453,7 @@ TEST(ShardedUpdate, RefusesWhatDoesNotFit) {
   const OptimizerRun run(setup, shapes_to_cut());
   const auto device = make_cpu_device(1);
   const auto allocator = device->make_allocator();
-  const auto make = [&](const OptimizerConfig& config, const UnitPartition& partition, Allocator& memory) {
+  const auto make = [&](const FlatConfig& config, const UnitPartition& partition, Allocator& memory) {
     OptimizerOptions options = setup.options;
     options.shard = {.partition = &partition, .rank = 1};
     const Optimizer optimizer(config, options, run.targets(), *device, memory);
@@ -471,7 +468,7 @@ TEST(ShardedUpdate, RefusesWhatDoesNotFit) {
   std::vector<PartitionedTensor> longer = tensors_to_cut(setup.config);
   longer[0].rows += 1;
   EXPECT_THROW(make(setup.config, UnitPartition(longer, 2), planned), LogicError) << "another shape";
-  OptimizerConfig apollo_e = combination_named("apollo_e channel").setup.config;
+  FlatConfig apollo_e = combination_named("apollo_e channel").setup.config;
   for (PartitionedTensor& tensor : other) tensor.cut = Cut::kBetweenPieces;
   EXPECT_NO_THROW(make(apollo_e, UnitPartition(tensors_to_cut(apollo_e), 4), planned));
   EXPECT_THROW(make(apollo_e, UnitPartition(other, 4), planned), LogicError) << "projected and cut";

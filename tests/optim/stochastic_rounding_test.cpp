@@ -16,12 +16,13 @@ using test::bits_of_tensor;
 using test::Draws;
 using test::element;
 using test::fill_tensor;
+using test::FlatConfig;
 using test::OptimizerRun;
 
 constexpr uint64_t kSeed = 0x0123456789abcdef;
 
-OptimizerConfig stochastic(UpdateRule rule) {
-  OptimizerConfig config;
+FlatConfig stochastic(const std::string& rule) {
+  FlatConfig config;
   config.rule = rule;
   config.writeback = Writeback::kStochastic;
   config.lr_additive = 1e-3;
@@ -29,7 +30,7 @@ OptimizerConfig stochastic(UpdateRule rule) {
   return config;
 }
 
-constexpr UpdateRule kRules[] = {UpdateRule::kAdamW, UpdateRule::kMadam, UpdateRule::kMPlusAdam};
+const std::string kRules[] = {"adamw", "madam", "m_plus_adam"};
 const std::vector<test::TargetShape> kTwoMatrices{{.rows = 3, .cols = 301, .stride = 304},
                                                   {.rows = 2, .cols = 70}};
 
@@ -55,7 +56,7 @@ void expect_words(const Tensor& rounded, const Tensor& exact, RandomCounter coun
 
 // The words are those of (seed, tensor, row, column, step, stream): an fp32 optimizer says what is rounded.
 TEST(StochasticRounding, DrawsByLogicalCoordinates) {
-  for (const UpdateRule rule : kRules) {
+  for (const std::string& rule : kRules) {
     OptimizerRun exact({.config = stochastic(rule),
                         .options = {.state = Format::kF32},
                         .encoding = {.format = WeightFormat::kF32}},
@@ -72,25 +73,25 @@ TEST(StochasticRounding, DrawsByLogicalCoordinates) {
     for (size_t i = 0; i < 2; ++i) {
       const RandomCounter counter{kSeed, uint32_t(i + 1), 0, uint32_t(kStep), Stream::kWeightRounding};
       expect_words(rounded.weights(i), exact.weights(i), counter);
-      for (const RuleState& state : rule_states(stochastic(rule))) {
+      for (const StateInfo& state : test::states_of(stochastic(rule))) {
         RandomCounter of_state = counter;
-        of_state.stream = state.stream;
+        of_state.stream = state.rounding;
         const std::string name = fmt::format("{}/w{}", state.name, i);
         expect_words(rounded.state(name), exact.state(name), of_state);
       }
     }
   }
-  const std::vector<RuleState> states = rule_states(stochastic(UpdateRule::kMPlusAdam));
-  EXPECT_EQ(states[0].stream, Stream::kMomentumRounding);
-  EXPECT_EQ(states[1].stream, Stream::kVarianceRounding);
-  EXPECT_EQ(states[2].stream, Stream::kExponentVarianceRounding);
-  EXPECT_EQ(rule_states(stochastic(UpdateRule::kMadam))[0].stream, Stream::kVarianceRounding);
+  const std::span<const StateInfo> states = test::states_of(stochastic("m_plus_adam"));
+  EXPECT_EQ(states[0].rounding, Stream::kMomentumRounding);
+  EXPECT_EQ(states[1].rounding, Stream::kVarianceRounding);
+  EXPECT_EQ(states[2].rounding, Stream::kExponentVarianceRounding);
+  EXPECT_EQ(test::states_of(stochastic("madam"))[0].rounding, Stream::kVarianceRounding);
 }
 
 // Another step or another seed draws other bits.
 TEST(StochasticRounding, StepsAndSeedsDrawAnew) {
   const auto result = [](uint64_t seed, int64_t t) {
-    OptimizerConfig config = stochastic(UpdateRule::kAdamW);
+    FlatConfig config = stochastic("adamw");
     config.bias_correction = false;  // so that the step enters in no other way
     OptimizerRun run(
         {.config = config, .options = {.seed = seed}, .encoding = {.format = WeightFormat::kBF16}},
@@ -114,7 +115,7 @@ Mean mean_after_update(const WeightEncoding& encoding, float w0, float g) {
   constexpr int64_t kCols = 4096;
   constexpr uint64_t kSeeds = 24;
   const auto run_with = [&](const WeightEncoding& weights, uint64_t seed) {
-    OptimizerRun run({.config = stochastic(UpdateRule::kMPlusAdam),
+    OptimizerRun run({.config = stochastic("m_plus_adam"),
                       .options = {.state = Format::kF32, .seed = seed},
                       .encoding = weights},
                      {{.cols = kCols}});
@@ -136,7 +137,7 @@ Mean mean_after_update(const WeightEncoding& encoding, float w0, float g) {
       most = std::max(most, double(x));
     }
   }
-  OptimizerRun exact({.config = stochastic(UpdateRule::kMPlusAdam),
+  OptimizerRun exact({.config = stochastic("m_plus_adam"),
                       .options = {.state = Format::kF32},
                       .encoding = {.format = WeightFormat::kF32}},
                      {{.cols = 1}});
@@ -170,8 +171,8 @@ TEST(StochasticRounding, OneUpdateIsRightOnAverage) {
 // BF16 states that decay by less than half a step stall under rounding to nearest and not at random.
 TEST(StochasticRounding, StatesKeepDecaying) {
   const auto mean_v = [](Rounding rounding) {
-    OptimizerConfig config;
-    config.rule = UpdateRule::kAdamW;
+    FlatConfig config;
+    config.rule = "adamw";
     config.beta2 = 0.999;
     OptimizerRun run({.config = config,
                       .options = {.state_rounding = rounding},
@@ -192,7 +193,7 @@ TEST(StochasticRounding, StatesKeepDecaying) {
 // Beyond the largest BF16: infinity as published, or the largest.
 TEST(StochasticRounding, Saturation) {
   for (const bool saturate : {false, true}) {
-    OptimizerConfig config = stochastic(UpdateRule::kAdamW);
+    FlatConfig config = stochastic("adamw");
     config.sr_saturate = saturate;
     config.lr_additive = 5e35;  // the next BF16 is 1.3e36 away
     config.weight_decay_additive = 0;

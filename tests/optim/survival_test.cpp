@@ -12,6 +12,7 @@ namespace mpt {
 namespace {
 
 using test::Combination;
+using test::FlatConfig;
 using test::OptimizerRun;
 
 int64_t sum(const std::array<int64_t, kMagnitudeBuckets>& counts) {
@@ -38,11 +39,8 @@ void prepare(OptimizerRun& run) {
   gradients();
 }
 
-std::vector<Survival> surveyed_step(OptimizerRun& run, const OptimizerConfig& config, int64_t t) {
-  std::vector<Survival> found = run.optimizer().step_surveyed({.t = t,
-                                                               .lr_additive = config.lr_additive,
-                                                               .lr_multiplicative = config.lr_multiplicative,
-                                                               .grad_scale = 1.0f});
+std::vector<Survival> surveyed_step(OptimizerRun& run, int64_t t) {
+  std::vector<Survival> found = run.optimizer().step_surveyed({.t = t, .grad_scale = 1.0f});
   run.optimizer().settle();
   return found;
 }
@@ -83,7 +81,7 @@ TEST(Survival, AgreesWithTheStepOfEveryCombination) {
     prepare(plain);
     std::vector<std::vector<float>> before;
     for (size_t i = 0; i < run.targets().size(); ++i) before.push_back(run.decoded(i));
-    const std::vector<Survival> survival = surveyed_step(run, combination.setup.config, 2);
+    const std::vector<Survival> survival = surveyed_step(run, 2);
     plain.step(2);
     ASSERT_EQ(run.everything(), plain.everything());
     // The end of a step may move all scales of an nvfp4 tensor and round small blocks again.
@@ -102,7 +100,7 @@ TEST(Survival, AgreesWithTheStepOfEveryCombination) {
   }
 }
 
-OptimizerConfig m_plus_adam(double lr_additive, double lr_multiplicative) {
+FlatConfig m_plus_adam(double lr_additive, double lr_multiplicative) {
   Json keys = test::m_plus_adam_keys();
   keys["lr_additive"] = lr_additive;
   keys["lr_multiplicative"] = lr_multiplicative;
@@ -110,14 +108,14 @@ OptimizerConfig m_plus_adam(double lr_additive, double lr_multiplicative) {
 }
 
 // One step of 1,000 weights of BF16 from 1 up, all with the same gradient.
-Survival of_large_weights(const OptimizerConfig& config) {
+Survival of_large_weights(const FlatConfig& config) {
   test::RunSetup setup{.config = config,
                        .options = {.survey = Survey::kOnDemand},
                        .encoding = {.format = WeightFormat::kBF16}};
   OptimizerRun run(setup, {{.rows = 4, .cols = 250}});
   run.encode(0, [](int64_t, int64_t) { return 1.25f; });
   test::fill_tensor(run.gradient(), [](int64_t, int64_t) { return 0.5f; });
-  return surveyed_step(run, config, 1).front();
+  return surveyed_step(run, 1).front();
 }
 
 TEST(Survival, TellsTheBranchesApart) {
@@ -143,7 +141,7 @@ TEST(Survival, OfOneBranchAlone) {
 // A weight that changes because its block's scale does: fp16 scales drag, powers of two do not.
 TEST(Survival, SeesScaleDrag) {
   for (const Fp8ScaleMode mode : {Fp8ScaleMode::kPow2, Fp8ScaleMode::kFp16}) {
-    const OptimizerConfig config = m_plus_adam(0, 1e-2);
+    const FlatConfig config = m_plus_adam(0, 1e-2);
     test::RunSetup setup{.config = config,
                          .options = {.survey = Survey::kOnDemand},
                          .encoding = {.format = WeightFormat::kBlockFp8, .fp8_scale_mode = mode}};
@@ -151,7 +149,7 @@ TEST(Survival, SeesScaleDrag) {
     // The largest weight grows by the multiplicative rate, 0.01, the others have no gradient.
     run.encode(0, [](int64_t, int64_t c) { return c == 0 ? 1.5f : 0.01f * float(c); });
     test::fill_tensor(run.gradient(), [](int64_t, int64_t c) { return c == 0 ? -1.0f : 0.0f; });
-    const Survival s = surveyed_step(run, config, 1).front();
+    const Survival s = surveyed_step(run, 1).front();
     if (mode == Fp8ScaleMode::kPow2) {
       EXPECT_EQ(s.dragged, 0);
       EXPECT_EQ(s.drag_log2, 0);

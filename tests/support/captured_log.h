@@ -1,4 +1,4 @@
-// Collects what is logged, from warnings up, while it lives.
+// Collects what is logged, from warnings up or from another level, while it lives.
 #pragma once
 
 #include <memory>
@@ -12,10 +12,11 @@ namespace mpt::test {
 
 class CapturedLog {
  public:
-  CapturedLog() : before_(spdlog::default_logger()) {
+  explicit CapturedLog(spdlog::level::level_enum least = spdlog::level::warn)
+      : before_(spdlog::default_logger()) {
     auto logger =
         std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(stream_));
-    logger->set_level(spdlog::level::warn);
+    logger->set_level(least);
     spdlog::set_default_logger(logger);
   }
   ~CapturedLog() { spdlog::set_default_logger(before_); }

@@ -218,7 +218,7 @@ TEST(Ranks, SendWhatIsPlanned) {
         const RowSlice rows = rows_of(config.batch, shape);
         const std::vector<int32_t> tokens(size_t(rows.rows * config.batch.seq_len), 7);
         model.llama.stage({tokens, tokens}, 0.01f);
-        model.optimizer.prepare({.t = 1, .lr_additive = 1e-3, .lr_multiplicative = 1e-3});
+        model.optimizer.prepare({.t = 1});
         StepWork work(model, micro_batches(config.batch, shape), *rank.device);
         const int64_t before = rank.communicator.bytes_sent();
         work.enqueue();
@@ -286,7 +286,8 @@ TEST(NonfiniteOnRanks, RollbackGoesOnBehindTheData) {
     train_on(ranks, good);
     RunConfig config = directory.config("run", {"train.nonfinite_policy=rollback", "train.max_rollbacks=2"});
     const std::vector<std::string> before = hashes_of(good);
-    config.optimizer.lr_additive = 1e30;  // step 5 is made, step 6 is not finite
+    std::get<MPlusAdam::Config>(config.optimizer.rule).lr_additive =
+        1e30;  // step 5 is made, step 6 is not finite
     EXPECT_ERROR(train_on(ranks, config, checkpoint_path(good, 4)), "after 2 rollbacks", "max_rollbacks");
     int64_t rollbacks = 0;
     std::set<std::string> seen(before.begin(), before.end());

@@ -12,6 +12,7 @@
 
 #include "core/file_system.h"
 #include "core/nearest_name.h"
+#include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 #include "train/report.h"
@@ -55,14 +56,14 @@ struct Row {
   std::string name;
   WeightFormat weights;
   ComputeFormat compute;
-  UpdateRule rule;
+  std::string rule;
   Writeback writeback = Writeback::kNearest;
   ApolloE apollo_e = ApolloE::kOff;
 };
 
 // The main table of the paper, and the combinations that it leaves out.
 std::vector<Row> table_rows() {
-  using enum UpdateRule;
+  const std::string kAdamW = "adamw", kMadam = "madam", kMPlusAdam = "m_plus_adam";
   constexpr auto k16 = ComputeFormat::kBF16;
   constexpr auto k8 = ComputeFormat::kFp8;
   return {
@@ -92,9 +93,10 @@ TEST_F(RunConfigTest, EverySizeHasEveryRowOfTheTable) {
       const RunConfig config = load_run_config(kConfigs + name + ".json");
       EXPECT_EQ(config.precision.weights, row.weights);
       EXPECT_EQ(config.precision.compute, row.compute);
-      EXPECT_EQ(config.optimizer.rule, row.rule);
+      EXPECT_EQ(rule_name(config.optimizer.rule), row.rule);
       EXPECT_EQ(config.optimizer.writeback, row.writeback);
-      EXPECT_EQ(config.optimizer.apollo_e, row.apollo_e);
+      const auto projection = projection_options(config.optimizer.rule);
+      EXPECT_EQ(projection ? projection->sharing : ApolloE::kOff, row.apollo_e);
       const Format states = row.weights == WeightFormat::kF32 ? Format::kF32 : Format::kBF16;
       EXPECT_EQ(config.precision.optimizer_state, states);
       EXPECT_EQ(config.precision.gradient, states);
@@ -155,7 +157,8 @@ TEST_F(RunConfigTest, PaperPiecesGoOnTopOfARun) {
     return load_run_config(write("paper.json", text + "\"]}"));
   };
   const RunConfig m_plus_adam = with("60m_bf16.json", "base/paper_m_plus_adam.json");
-  EXPECT_EQ(m_plus_adam.optimizer.weight_decay_multiplicative_mode, MultiplicativeDecay::kExponent);
+  EXPECT_EQ(std::get<MPlusAdam::Config>(m_plus_adam.optimizer.rule).weight_decay_multiplicative_mode,
+            MultiplicativeDecay::kExponent);
   EXPECT_EQ(m_plus_adam.batch.rows_per_step(), 512);
   EXPECT_FALSE(m_plus_adam.data.pack);
   EXPECT_EQ(with("60m_bf16_adamw.json", "base/paper_adamw.json").schedule.lr_schedule_offset, -1);
@@ -218,9 +221,9 @@ TEST_F(RunConfigTest, ParameterCountsAreThePapers) {
 
 TEST_F(RunConfigTest, ShippedConfigsHoldThePapersSettings) {
   const RunConfig config = load_run_config(kConfigs + "350m_bf16.json");
-  EXPECT_EQ(config.optimizer.rule, UpdateRule::kMPlusAdam);
-  EXPECT_EQ(config.optimizer.lr_additive, 1e-3);
-  EXPECT_EQ(config.optimizer.lr_multiplicative, 1e-4);
+  EXPECT_EQ(rule_name(config.optimizer.rule), "m_plus_adam");
+  EXPECT_EQ(std::get<MPlusAdam::Config>(config.optimizer.rule).lr_additive, 1e-3);
+  EXPECT_EQ(std::get<MPlusAdam::Config>(config.optimizer.rule).lr_multiplicative, 1e-4);
   EXPECT_EQ(config.precision.weights, WeightFormat::kBF16);
   EXPECT_EQ(total_steps(config), 60'000);
   EXPECT_EQ(config.batch.rows_per_step(), 128);
@@ -228,7 +231,7 @@ TEST_F(RunConfigTest, ShippedConfigsHoldThePapersSettings) {
   EXPECT_EQ(config.schedule.warmup_updates(total_steps(config)), 6'000);
   const RunConfig reference = load_run_config(kConfigs + "350m_fp32_adamw.json");
   EXPECT_EQ(reference.precision.optimizer_state, Format::kF32);
-  EXPECT_EQ(reference.optimizer.rule, UpdateRule::kAdamW);
+  EXPECT_EQ(rule_name(reference.optimizer.rule), "adamw");
 }
 
 TEST_F(RunConfigTest, TheResolvedConfigReadsBackEqual) {
@@ -249,6 +252,24 @@ TEST_F(RunConfigTest, TheResolvedConfigNamesTheDefaultWarmup) {
   EXPECT_EQ(steps.schedule.warmup_updates(total_steps(steps)), 7);
 }
 
+// Keys of the rule that a base chose do not stand in the way of another one; the user's own do.
+TEST_F(RunConfigTest, AnotherRuleOverABase) {
+  const test::CapturedLog log(spdlog::level::info);
+  const RunConfig madam = load_run_config(kConfigs + "nano_bf16_adamw.json",
+                                          {"optimizer.rule=madam", "optimizer.lr_multiplicative=1e-3"});
+  EXPECT_EQ(rule_name(madam.optimizer.rule), "madam");
+  EXPECT_NE(log.text().find("left out, because madam has no such key: optimizer.lr_additive ("), std::string::npos)
+      << log.text();
+  EXPECT_NE(log.text().find("base/adamw.json:"), std::string::npos) << log.text();
+  const RunConfig adamw = load_run_config(kConfigs + "nano_bf16.json", {"optimizer.rule=adamw"});
+  EXPECT_EQ(additive_of(adamw.optimizer.rule)->lr_additive, 4e-3);
+  EXPECT_ERROR(
+      load_run_config(kConfigs + "nano_bf16_adamw.json",
+                      {"optimizer.rule=madam", "optimizer.lr_multiplicative=1e-3", "optimizer.eps=1e-9"}),
+      "--set optimizer.eps=1e-9: optimizer.eps: means something only with optimizer.rule = adamw or ",
+      "but optimizer.rule is madam (--set optimizer.rule=madam)");
+}
+
 TEST_F(RunConfigTest, SettingsOfEveryType) {
   const RunConfig config = load_run_config(
       kConfigs + "nano_bf16.json",
@@ -262,7 +283,7 @@ TEST_F(RunConfigTest, SettingsOfEveryType) {
   EXPECT_EQ(config.data.train, std::vector<std::string>{"data/one.bin"});
   EXPECT_EQ(config.data.validation, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(config.batch.micro_batches(), 2);
-  EXPECT_EQ(config.optimizer.lr_additive, 1e-3);
+  EXPECT_EQ(additive_of(config.optimizer.rule)->lr_additive, 1e-3);
   EXPECT_EQ(config.schedule.shape, ScheduleShape::kWsd);
   EXPECT_EQ(config.schedule.warmup_steps, 10);
   EXPECT_EQ(config.train.chinchilla, 0.5);
@@ -474,8 +495,9 @@ const BadConfig kBadConfigs[] = {
      {"user.json:3: optimizer.tau: means something only with optimizer.rule = m_plus_adam",
       "optimizer.rule is adamw", "base/adamw.json:"},
      "nano_bf16_adamw.json"},
-    {R"("optimizer": {"rule": "adamw"})",
-     {"optimizer.lr_multiplicative: means something only", "user.json:3"}},
+    {R"("optimizer": {"rule": "adamw", "lr_multiplicative": 1e-3})",
+     {"optimizer.lr_multiplicative: means something only with optimizer.rule = madam or m_plus_adam",
+      "user.json:3"}},
     {R"("schedule": {"decay_fraction": 0.1})",
      {"user.json:3: schedule.decay_fraction: means something only with schedule.shape = wsd"}},
     {R"("schedule": {"shape": "constant", "final_fraction": 0.1})",
@@ -654,7 +676,7 @@ TEST_F(RunConfigTest, PiecesAreFoundFromAnywhere) {
   const RunConfig config = load_run_config("mine.json");
   EXPECT_EQ(config.name, "longer_rows");
   EXPECT_EQ(config.batch.seq_len, 512);
-  EXPECT_EQ(config.optimizer.rule, UpdateRule::kMPlusAdam);
+  EXPECT_EQ(rule_name(config.optimizer.rule), "m_plus_adam");
   fs::create_directories("base");
   std::ofstream("base/nano.json") << R"({"model": {"hidden_size": 7}})";  // beside the file comes first
   EXPECT_ERROR(load_run_config("mine.json"), "base/nano.json");

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/json_fields_read.h"
 #include "model/closeness.h"
 #include "model/model_bench.h"
 #include "optim/optimizer.h"
@@ -34,17 +35,13 @@ struct Trace {
 };
 
 OptimizerConfig optimizer_config(const std::string& rule, const nlohmann::json& options) {
-  return {.rule = enum_from_name<UpdateRule>(rule).value(),
-          .lr_additive = options.at("lr_additive"),
-          .lr_multiplicative = options.value("lr_multiplicative", 0.0),
-          .beta1 = options.at("beta1"),
-          .beta2 = options.at("beta2"),
-          .eps = options.at("eps"),
-          .clip_grad_norm = options.at("clip_grad_norm"),
-          .weight_decay_additive = options.at("weight_decay_additive"),
-          .tau = options.value("tau", 1e-8),
-          .clip_multiplicative_direction = options.value("clip_multiplicative_direction", 10.0),
-          .clip_relative_step = options.value("clip_relative_step", 0.75)};
+  Json keys = options;
+  keys["rule"] = rule;
+  OptimizerConfig config;
+  Problems problems;
+  FieldReader::read(JsonDocument::of_value(std::move(keys), "trace"), config, problems);
+  throw_problems(problems);
+  return config;
 }
 
 Trace load_trace(const std::string& rule) {
@@ -91,10 +88,7 @@ class TraceRun {
     const double loss = bench_.step(trace_.start, rows_) / double(trace_.start.predicted());
     const double norm = optimizer_.grad_norm();
     const float scale = clip_scale(trace_.config.clip_grad_norm, norm);
-    optimizer_.step({.t = t,
-                     .lr_additive = trace_.config.lr_additive,
-                     .lr_multiplicative = trace_.config.lr_multiplicative,
-                     .grad_scale = scale});
+    optimizer_.step({.t = t, .grad_scale = scale});
     return {loss, norm, scale};
   }
   ModelBench& bench() { return bench_; }

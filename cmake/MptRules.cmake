@@ -1,0 +1,41 @@
+# A translation unit for each update rule of src/optim/rules, or for each of its steps where the header says how many
+# it has ("kSteps = 4;"), so that they compile side by side and an edit of a rule compiles its own again.
+
+set(mpt_rules_directory ${PROJECT_SOURCE_DIR}/src/optim/rules)
+
+# mpt_rule_units(VARIABLE EXEC CpuExec HEADER device/cpu/cpu_exec.h SUFFIX cpu.cpp): VARIABLE becomes the list of files.
+function(mpt_rule_units variable)
+  cmake_parse_arguments(ARG "" "EXEC;HEADER;SUFFIX" "" ${ARGN})
+  file(GLOB headers CONFIGURE_DEPENDS ${mpt_rules_directory}/*.h)
+  set(units)
+  foreach(header ${headers})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header})
+    get_filename_component(RULE ${header} NAME_WE)
+    file(STRINGS ${header} line REGEX "kSteps = [0-9]+")
+    set(STEPS 1)
+    if(line MATCHES "kSteps = ([0-9]+)")
+      set(STEPS ${CMAKE_MATCH_1})
+    endif()
+    set(EXEC ${ARG_EXEC})
+    set(EXEC_HEADER ${ARG_HEADER})
+    math(EXPR last "${STEPS} - 1")
+    foreach(STEP RANGE ${last})
+      set(unit ${PROJECT_BINARY_DIR}/rules/${RULE}_${STEP}_${ARG_SUFFIX})
+      configure_file(${PROJECT_SOURCE_DIR}/cmake/rule_unit.in ${unit} @ONLY)
+      list(APPEND units ${unit})
+    endforeach()
+  endforeach()
+  set(${variable} ${units} PARENT_SCOPE)
+endfunction()
+
+# The units of this backend for the layer optim.
+function(mpt_add_rule_units target)
+  file(GLOB headers CONFIGURE_DEPENDS ${mpt_rules_directory}/*.h)
+  list(LENGTH headers count)
+  target_compile_definitions(${target} PRIVATE MPT_RULE_HEADERS=${count})
+  mpt_rule_units(units EXEC CpuExec HEADER device/cpu/cpu_exec.h SUFFIX cpu.cpp)
+  if(MPT_WITH_CUDA)
+    mpt_rule_units(cuda_units EXEC CudaExec HEADER device/cuda/cuda_exec.cuh SUFFIX cuda.cu)
+  endif()
+  target_sources(${target} PRIVATE ${units} ${cuda_units})
+endfunction()

@@ -1,0 +1,109 @@
+// Running means of gradients and their squares, and the direction of Adam that follows from them.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "core/bf16.h"
+#include "core/host_device.h"
+#include "core/scalar_math.h"
+#include "optim/rule.h"
+
+namespace mpt {
+
+// A mean over t steps, which began at 0, without its bias: correction is 1 - beta^t.
+struct BiasCorrection {
+  MPT_HD static float corrected(float x, float correction) { return x / correction; }
+};
+
+// How running means advance. Once: in FP32, to be rounded when they are stored.
+struct EmaOnce : BiasCorrection {
+  MPT_HD static float mean(float beta, float one_minus_beta, float g, float m) {
+    return std::fma(one_minus_beta, g, beta * m);
+  }
+  MPT_HD static float mean_square(float beta, float one_minus_beta, float g, float v) {
+    return std::fma(g, one_minus_beta * g, beta * v);
+  }
+};
+// After every operation, as eager BF16 code does: m.mul_(b).add_(g, alpha = 1 - b).
+struct EmaPerOp : BiasCorrection {
+  MPT_HD static float mean(float beta, float one_minus_beta, float g, float m) {
+    return rounded_to<bf16>(rounded_to<bf16>(beta * m) + one_minus_beta * g);
+  }
+  MPT_HD static float mean_square(float beta, float one_minus_beta, float g, float v) {
+    return rounded_to<bf16>(rounded_to<bf16>(beta * v) + g * (one_minus_beta * g));
+  }
+};
+// From some step on every correction is 1, and dividing by it takes time for nothing.
+template <class Ema>
+struct Settled : Ema {
+  MPT_HD static float corrected(float x, float) { return x; }
+};
+
+// 1 - beta^t in FP32; 1 where biases stay.
+inline float bias_correction(bool corrects, float beta, int64_t t) {
+  return corrects ? float(1.0 - std::pow(double(beta), double(t))) : 1.0f;
+}
+
+// Keys of every rule of the Adam family.
+struct AdamConfig : AdditiveConfig {
+  double beta1 = 0.9;
+  double beta2 = 0.98;
+  double eps = 1e-8;
+  bool bias_correction = true;
+
+  bool operator==(const AdamConfig&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    AdditiveConfig::fields(v);
+    v.optional("beta1", beta1, {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the first moment"});
+    v.optional("beta2", beta2, {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the second moments"});
+    v.optional(
+        "eps", eps,
+        {.minimum = kMinPositiveReal, .maximum = kMaxReal, .doc = "added to the root of second moments"});
+    v.optional("bias_correction", bias_correction, {.doc = "divide moments by 1 - beta^t"});
+  }
+};
+
+// Moments shared by the rules of the Adam family.
+struct AdamMoments {
+  float beta1, beta2;
+  float one_minus_beta1, one_minus_beta2;  // 1.0f - beta, evaluated in FP32
+  float correction1, correction2;          // 1 - beta^t; 1 without bias correction
+  float eps;
+
+  static AdamMoments at(const AdamConfig& config, int64_t t) {
+    const float beta1 = float(config.beta1), beta2 = float(config.beta2);
+    return {.beta1 = beta1,
+            .beta2 = beta2,
+            .one_minus_beta1 = 1.0f - beta1,
+            .one_minus_beta2 = 1.0f - beta2,
+            .correction1 = bias_correction(config.bias_correction, beta1, t),
+            .correction2 = bias_correction(config.bias_correction, beta2, t),
+            .eps = float(config.eps)};
+  }
+
+  // m <- b1 m + (1 - b1) g;   v <- b2 v + (1 - b2) g^2
+  template <class Ema>
+  MPT_HD void update(float g, float& m, float& v) const {
+    m = Ema::mean(beta1, one_minus_beta1, g, m);
+    second<Ema>(g, v);
+  }
+  template <class Ema>
+  MPT_HD void second(float g, float& v) const {
+    v = Ema::mean_square(beta2, one_minus_beta2, g, v);
+  }
+  // sqrt(v^) + eps
+  template <class Ema>
+  MPT_HD float root(float v) const {
+    return std::sqrt(Ema::corrected(v, correction2)) + eps;
+  }
+  template <class Ema>
+  MPT_HD float direction(float m, float v) const {
+    return Ema::corrected(m, correction1) / root<Ema>(v);
+  }
+  [[nodiscard]] MPT_HD bool settled() const { return correction1 == 1.0f && correction2 == 1.0f; }
+};
+
+}  // namespace mpt

@@ -1,9 +1,0 @@
-// M+Adam with Apollo-E and decay of exponents on the CPU.
-#include "device/cpu/cpu_exec.h"
-#include "optim/unit_passes_by_rule.h"
-
-namespace mpt {
-
-MPT_UNIT_PASSES(, CpuExec, MPlusAdamExponent<ProjectedDirection>)
-
-}  // namespace mpt

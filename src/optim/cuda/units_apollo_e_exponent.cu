@@ -1,9 +1,0 @@
-// M+Adam with Apollo-E and decay of exponents on a GPU.
-#include "device/cuda/cuda_exec.cuh"
-#include "optim/unit_passes_by_rule.h"
-
-namespace mpt {
-
-MPT_UNIT_PASSES(, CudaExec, MPlusAdamExponent<ProjectedDirection>)
-
-}  // namespace mpt

@@ -1,0 +1,111 @@
+#include "optim/rule_list.h"
+
+#include "core/check.h"
+
+namespace mpt {
+
+std::string_view rule_name(const RuleConfig& config) {
+  return std::visit([](const auto& keys) { return keys.kName; }, config);
+}
+
+std::vector<std::string> rule_names() {
+  std::vector<std::string> names;
+  Rules::each([&]<class R>(std::type_identity<R>) { names.emplace_back(R::Config::kName); });
+  return names;
+}
+
+std::string all_rule_names() { return fmt::format("{}", fmt::join(rule_names(), ", ")); }
+
+RuleConfig default_rule(std::string_view name) {
+  std::optional<RuleConfig> found;
+  Rules::each([&]<class R>(std::type_identity<R>) {
+    if (R::Config::kName == name) found = typename R::Config{};
+  });
+  check(found.has_value(), "no rule {}; there are {}", name, all_rule_names());
+  return *found;
+}
+
+std::vector<PeakRate> rates_of(const RuleConfig& config) {
+  return std::visit([](const auto& keys) { return keys.rates(); }, config);
+}
+
+std::string describe(const RuleConfig& config) {
+  return std::visit([](const auto& keys) { return keys.describe(); }, config);
+}
+
+size_t step_of(const RuleConfig& config, const TensorScalars& tensor) {
+  return with_rule(config, [&]<class R>(std::type_identity<R>, const typename R::Config& keys) {
+    return R::step_of(keys, tensor);
+  });
+}
+
+std::span<const StateInfo> states_of(const RuleConfig& config, const TensorScalars& tensor) {
+  return with_rule(config, [&]<class R>(std::type_identity<R>, const typename R::Config& keys) {
+    std::span<const StateInfo> states;
+    const bool found = R::Steps::with(R::step_of(keys, tensor),
+                                      [&]<class S>(std::type_identity<S>) { states = S::kStates; });
+    check(found, "{} has no step {}", R::Config::kName, R::step_of(keys, tensor));
+    return states;
+  });
+}
+
+bool bounds_weights(const RuleConfig& config) {
+  return with_rule(config, []<class R>(std::type_identity<R>, const typename R::Config& keys) {
+    return R::bounds_weights(keys);
+  });
+}
+
+std::optional<ProjectionOptions> projection_options(const RuleConfig& config) {
+  return with_rule(config, []<class R>(std::type_identity<R>, const typename R::Config& keys) {
+    return R::projection(keys);
+  });
+}
+
+int64_t table_size(const RuleConfig& config) {
+  return with_rule(config, []<class R>(std::type_identity<R>, const typename R::Config& keys) {
+    return R::table_size(keys);
+  });
+}
+
+void fill_table(const RuleConfig& config, const StepScalars& step, std::span<float> to) {
+  with_rule(config, [&]<class R>(std::type_identity<R>, const typename R::Config& keys) {
+    R::fill_table(keys, step, to);
+  });
+}
+
+int branches_of(const RuleConfig& config) {
+  return with_rule(config, []<class R>(std::type_identity<R>, const typename R::Config&) {
+    return R::Steps::template At<0>::kBranches;
+  });
+}
+
+bool has_eager_kahan(const RuleConfig& config) {
+  return with_rule(
+      config, []<class R>(std::type_identity<R>, const typename R::Config&) { return HasEagerKahan<R>; });
+}
+
+std::string rules_with_eager_kahan() {
+  std::vector<std::string_view> names;
+  Rules::each([&]<class R>(std::type_identity<R>) {
+    if (HasEagerKahan<R>) names.push_back(R::Config::kName);
+  });
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+const AdditiveConfig* additive_of(const RuleConfig& config) {
+  return std::visit(
+      []<class C>(const C& keys) -> const AdditiveConfig* {
+        if constexpr (std::derived_from<C, AdditiveConfig>)
+          return &keys;
+        else
+          return nullptr;
+      },
+      config);
+}
+
+void check_rule(const RuleConfig& config, const KeyReport& report) {
+  with_rule(config,
+            [&]<class R>(std::type_identity<R>, const typename R::Config& keys) { R::check(keys, report); });
+}
+
+}  // namespace mpt

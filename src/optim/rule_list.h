@@ -1,0 +1,121 @@
+// The one list of update rules, and what follows from it. To add one: its header in rules/, its include and
+// its name here (docs/code/add_a_rule.md).
+#pragma once
+
+#include "optim/adam_moments.h"
+#include "optim/kahan.h"
+#include "optim/rule.h"
+#include "optim/rules/adamw.h"
+#include "optim/rules/m_plus_adam.h"
+#include "optim/rules/madam.h"
+
+namespace mpt {
+
+// By the names of their files, in the order in which messages list them.
+using Rules = TypeList<rule_files::adamw, rule_files::madam, rule_files::m_plus_adam>;
+
+// --- what a rule must have (rule.h); a member that is missing is named in the compiler's notes
+// ------------------
+
+template <class S, class Config>
+concept RuleStep = std::is_trivially_copyable_v<S> &&
+    requires(const S& step, const Config& config, typename S::Move move, float x, float* state) {
+  { S::kStates[0] } -> std::convertible_to<const StateInfo&>;
+  requires S::kFactors == 0 || S::kFactors == 1;
+  requires S::kBranches == 1 || S::kBranches == kBranches;
+  { S::at(config, StepScalars{}, TensorScalars{}) } -> std::same_as<S>;
+  { step.template advance<EmaOnce>(x, x, state, x) } -> std::same_as<typename S::Move>;
+  { step.template advance<Settled<EmaPerOp>>(x, x, state, x) } -> std::same_as<typename S::Move>;
+  { step.moved(x, move) } -> std::same_as<float>;
+  { step.change(x, move) } -> std::same_as<float>;
+  { step.only(Branch::kBoth, move) } -> std::same_as<typename S::Move>;
+  { step.limit_change(x, x) } -> std::same_as<float>;
+  { step.settled() } -> std::same_as<bool>;
+};
+
+template <class C>
+concept RuleKeys = HasFields<C> && std::equality_comparable<C> && requires(const C& config) {
+  { C::kName } -> std::convertible_to<std::string_view>;
+  { config.rates() } -> std::same_as<std::vector<PeakRate>>;
+  { config.describe() } -> std::same_as<std::string>;
+};
+
+template <class R>
+concept Rule = RuleKeys<typename R::Config> &&
+    requires(const typename R::Config& config, const KeyReport& report, std::span<float> table) {
+  { R::Steps::kSize } -> std::convertible_to<size_t>;
+  { R::step_of(config, TensorScalars{}) } -> std::same_as<size_t>;
+  { R::bounds_weights(config) } -> std::same_as<bool>;
+  { R::projection(config) } -> std::same_as<std::optional<ProjectionOptions>>;
+  { R::table_size(config) } -> std::same_as<int64_t>;
+  R::fill_table(config, StepScalars{}, table);
+  R::check(config, report);
+};
+
+// A rule with an arithmetic of its own for kahan_variant = per_op.
+template <class R>
+concept HasEagerKahan = requires {
+  typename R::EagerKahan;
+};
+
+namespace rule_detail {
+template <Rule R, class... S>
+requires(RuleStep<S, typename R::Config>&&...) constexpr bool steps_are_complete(std::type_identity<R>,
+                                                                                 TypeList<S...>) {
+  return true;
+}
+template <class... R>
+constexpr bool are_complete(TypeList<R...>) {
+  return (steps_are_complete(std::type_identity<R>{}, typename R::Steps{}) && ...);
+}
+template <class... R>
+std::variant<typename R::Config...> configs_of(TypeList<R...>);
+}  // namespace rule_detail
+static_assert(rule_detail::are_complete(Rules{}));
+
+// --- the rule of a config
+// ---------------------------------------------------------------------------------------
+
+// The keys of the rule that was chosen, which thereby say which one it is.
+using RuleConfig = decltype(rule_detail::configs_of(Rules{}));
+
+// f(std::type_identity<R>{}, its keys)
+template <class F>
+decltype(auto) with_rule(const RuleConfig& config, const F& f) {
+  using Result = decltype(f(std::type_identity<Rules::At<0>>{}, std::get<0>(config)));
+  const auto dispatch = [&]<class... R>(TypeList<R...>) -> Result {
+    using Call = Result (*)(const RuleConfig&, const F&);
+    constexpr Call kCalls[] = {[](const RuleConfig& keys, const F& call) -> Result {
+      return call(std::type_identity<R>{}, std::get<typename R::Config>(keys));
+    }...};
+    return kCalls[config.index()](config, f);
+  };
+  return dispatch(Rules{});
+}
+
+std::string_view rule_name(const RuleConfig& config);
+std::vector<std::string> rule_names();
+// All of them, "adamw, madam, ...".
+std::string all_rule_names();
+// With its defaults; throws LogicError if there is none.
+RuleConfig default_rule(std::string_view name);
+
+// The first one is the main one, which the log shows as "lr".
+std::vector<PeakRate> rates_of(const RuleConfig& config);
+std::string describe(const RuleConfig& config);
+size_t step_of(const RuleConfig& config, const TensorScalars& tensor);
+std::span<const StateInfo> states_of(const RuleConfig& config, const TensorScalars& tensor = {});
+bool bounds_weights(const RuleConfig& config);
+std::optional<ProjectionOptions> projection_options(const RuleConfig& config);
+int64_t table_size(const RuleConfig& config);
+void fill_table(const RuleConfig& config, const StepScalars& step, std::span<float> to);
+bool has_eager_kahan(const RuleConfig& config);
+// Branches of its steps that statistics tell apart.
+int branches_of(const RuleConfig& config);
+// "adamw": the rules that have it.
+std::string rules_with_eager_kahan();
+// Null: the rule has no additive step.
+const AdditiveConfig* additive_of(const RuleConfig& config);
+void check_rule(const RuleConfig& config, const KeyReport& report);
+
+}  // namespace mpt

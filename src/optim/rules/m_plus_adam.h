@@ -1,0 +1,313 @@
+// M+Adam (the paper's Algorithm 1 with every option of its appendix): an additive Adam step plus one along
+// the gradient with respect to log2|w|, called multiplicative. Divided by rho, which is |w|, it is nearly
+// Adam's step without momentum for large and small weights alike (multiplicative_branch_test.cpp).
+#pragma once
+
+#include <numbers>
+
+#include "optim/adam_moments.h"
+
+namespace mpt {
+
+// What clip_weight is measured in: the weight itself, or multiples of the tensor's initial RMS.
+enum class ClipWeightMode : uint8_t { kAbsolute, kInitRms };
+template <>
+struct EnumNames<ClipWeightMode> {
+  static constexpr std::array<std::string_view, 2> kNames{"absolute", "init_rms"};
+};
+
+// scale: w (1 - lr wd). exponent: the exponent of w decays to 0, so that |w| is drawn to 1 (the paper's
+// formula).
+enum class MultiplicativeDecay : uint8_t { kScale, kExponent };
+template <>
+struct EnumNames<MultiplicativeDecay> {
+  static constexpr std::array<std::string_view, 2> kNames{"scale", "exponent"};
+};
+
+// Factors of the paper's multiplicative decay, which pulls the exponent e of a weight (0.5 <= |w| 2^-e < 1)
+// towards 0: r = 2^x (1 + u) - 1 with x = -lr wd e, that is fma(u, 2^x, 2^x - 1). Tabulated on the host for
+// every exponent.
+struct ExponentDecay {
+  static constexpr int kLowest = -148, kHighest = 128;
+  static constexpr int kEntries = kHighest - kLowest + 1;
+
+  const float* factor;            // [kEntries] 2^x
+  const float* factor_minus_one;  // [kEntries] 2^x - 1
+
+  // The exponent of frexp, subnormals included; 0 for w = 0, whose entry leaves u as it is; the highest for
+  // Inf and NaN.
+  MPT_HD static int exponent_of(float w) {
+    const float magnitude = std::fabs(w);
+    const bool subnormal = magnitude < 0x1p-126f;
+    const float normal = subnormal ? magnitude * 0x1p32f : magnitude;
+    const int exponent = static_cast<int>(bits_of(normal) >> 23) - 126 - (subnormal ? 32 : 0);
+    return magnitude == 0.0f ? 0 : min_of(exponent, kHighest);
+  }
+  static ExponentDecay at(double /*amount*/, const TensorScalars& tensor) {
+    return {tensor.table, tensor.table + kEntries};
+  }
+  MPT_HD float operator()(float w, float u) const {
+    const int entry = exponent_of(w) - kLowest;
+    return std::fma(u, factor[entry], factor_minus_one[entry]);
+  }
+};
+
+// r = u - lr wd: with it w (1 + r) = w (1 + u) - lr wd w. Nothing when wd = 0.
+struct ScaleDecay {
+  float amount;
+
+  static ScaleDecay at(double amount, const TensorScalars&) { return {float(amount)}; }
+  MPT_HD float operator()(float, float u) const { return u - amount; }
+};
+
+// The normalised direction of the multiplicative branch, from a second moment of its own for every weight.
+struct DenseDirection {
+  static constexpr std::array<StateInfo, 3> kStates{{{"m", Stream::kMomentumRounding},
+                                                     {"v", Stream::kVarianceRounding},
+                                                     {"v_e", Stream::kExponentVarianceRounding}}};
+  static constexpr int kFactors = 0;
+
+  template <class Ema>
+  MPT_HD static float of(const AdamMoments& moments, float ge, float& v_e) {
+    moments.second<Ema>(ge, v_e);
+    return ge / moments.root<Ema>(v_e);
+  }
+};
+
+// The same from a factor that the projected second moment gives to a matrix or to each of its channels
+// (apollo_e.h): it comes to the rule in place of v_e and is not stored.
+struct ProjectedDirection {
+  static constexpr std::array<StateInfo, 2> kStates{
+      {{"m", Stream::kMomentumRounding}, {"v", Stream::kVarianceRounding}}};
+  static constexpr int kFactors = 1;
+
+  template <class>
+  MPT_HD static float of(const AdamMoments&, float ge, float factor) {
+    return factor * ge;
+  }
+};
+
+// Gradient with respect to the exponent of a weight, log2|w|.
+MPT_HD float exponent_gradient(float w, float g) {
+  const float kLn2 = 0x1.62e43p-1f;  // 3f317218
+  return (kLn2 * w) * g;
+}
+
+struct MPlusAdam {
+  // The lower bound of the relative step is -(clip - kClipMargin): a weight keeps its sign.
+  static constexpr double kClipMargin = 1e-6;
+
+  struct Config : AdamConfig {
+    static constexpr std::string_view kName = "m_plus_adam";
+
+    double lr_multiplicative = 0;
+    double tau = 1e-8;
+    double clip_multiplicative_direction = 10;
+    double clip_relative_step = 0.75;
+    double clip_exponent_step = 0;
+    double clip_weight = 0;
+    ClipWeightMode clip_weight_mode = ClipWeightMode::kAbsolute;
+    double weight_decay_multiplicative = 0;
+    MultiplicativeDecay weight_decay_multiplicative_mode = MultiplicativeDecay::kScale;
+    ApolloE apollo_e = ApolloE::kOff;
+    int64_t apollo_e_rank = 4;
+    int64_t apollo_e_gap = 200;
+    ApolloEScale apollo_e_scale = ApolloEScale::kRms;
+
+    bool operator==(const Config&) const = default;
+    [[nodiscard]] std::vector<PeakRate> rates() const {
+      return {{"lr_additive", lr_additive}, {"lr_multiplicative", lr_multiplicative}};
+    }
+    [[nodiscard]] std::string describe() const {
+      return fmt::format("lr_additive {}, lr_multiplicative {}, beta {} {}, eps {}", lr_additive,
+                         lr_multiplicative, beta1, beta2, eps);
+    }
+    [[nodiscard]] bool decays_exponents() const {
+      return weight_decay_multiplicative > 0 &&
+             weight_decay_multiplicative_mode == MultiplicativeDecay::kExponent;
+    }
+    template <class V>
+    void fields(V& v);
+
+   private:
+    template <class V>
+    void limit_fields(V& v);
+    template <class V>
+    void projection_fields(V& v);
+  };
+
+  template <class Decay, class Direction = DenseDirection>
+  struct Step {
+    static constexpr auto kStates = Direction::kStates;
+    static constexpr int kFactors = Direction::kFactors, kBranches = 3;
+    struct Move {
+      float additive;  // direction, to be scaled with the additive rate
+      float relative;  // change of w in multiples of w
+    };
+
+    AdamMoments moments;
+    float lr_additive, weight_decay;
+    float lr_multiplicative;
+    float tau;                                    // smallest |w| in the relative step
+    float direction_bound;                        // of the multiplicative direction
+    float relative_step_low, relative_step_high;  // of the relative change of w
+    float exponent_step_low, exponent_step_high;  // 2^-d - 1, 2^d - 1
+    float weight_bound;
+    Decay decay;
+
+    static Step at(const Config& config, const StepScalars& step, const TensorScalars& tensor);
+
+    template <class Ema>
+    MPT_HD Move advance(float w, float g, float* state, float scale = 1.0f) const {
+      moments.update<Ema>(g, state[0], state[1]);
+      const float dir = std::fma(w, weight_decay, scale * moments.direction<Ema>(state[0], state[1]));
+      const float direction = Direction::template of<Ema>(moments, exponent_gradient(w, g), state[2]);
+      const float n = clamp_to(direction, -direction_bound, direction_bound);
+      const float rho = max_of(std::fabs(w), tau);
+      float u = (-lr_multiplicative * n) / rho;
+      u = clamp_to(u, relative_step_low, relative_step_high);
+      u = clamp_to(u, exponent_step_low, exponent_step_high);
+      return {dir, decay(w, u)};
+    }
+    [[nodiscard]] MPT_HD bool settled() const { return moments.settled(); }
+    MPT_HD float moved(float w, Move move) const {
+      const float scaled = std::fma(w, move.relative, w);
+      return clamp_to(std::fma(-lr_additive, move.additive, scaled), -weight_bound, weight_bound);
+    }
+    MPT_HD float change(float w, Move move) const {
+      return std::fma(w, move.relative, -(lr_additive * move.additive));
+    }
+    MPT_HD static Move only(Branch branch, Move move) {
+      return {branch == Branch::kMultiplicative ? 0.0f : move.additive,
+              branch == Branch::kAdditive ? 0.0f : move.relative};
+    }
+    MPT_HD float limit_change(float w, float y) const {
+      return clamp_to(y, -weight_bound - w, weight_bound - w);
+    }
+  };
+  static constexpr int kSteps = 4;  // each is compiled apart
+  using Steps = TypeList<Step<ScaleDecay, DenseDirection>, Step<ExponentDecay, DenseDirection>,
+                         Step<ScaleDecay, ProjectedDirection>, Step<ExponentDecay, ProjectedDirection>>;
+
+  static size_t step_of(const Config& config, const TensorScalars& tensor) {
+    const size_t exponent = config.decays_exponents() && config.decays(tensor) ? 1 : 0;
+    return exponent + (tensor.moments == Moments::kProjected ? 2 : 0);
+  }
+  static bool bounds_weights(const Config& config) {
+    return config.clip_weight > 0 && config.clip_weight_mode == ClipWeightMode::kInitRms;
+  }
+  static std::optional<ProjectionOptions> projection(const Config& config) {
+    if (config.apollo_e == ApolloE::kOff) return std::nullopt;
+    return ProjectionOptions{.sharing = config.apollo_e,
+                             .rank = config.apollo_e_rank,
+                             .gap = config.apollo_e_gap,
+                             .scale = config.apollo_e_scale,
+                             .beta2 = config.beta2,
+                             .eps = config.eps,
+                             .bias_correction = config.bias_correction};
+  }
+  static int64_t table_size(const Config& config) {
+    return config.decays_exponents() ? 2 * ExponentDecay::kEntries : 0;
+  }
+  // 2^x, then 2^x - 1, for the step's rate.
+  static void fill_table(const Config& config, const StepScalars& step, std::span<float> to) {
+    if (to.empty()) return;
+    const double decay = multiplicative_decay(config, step);
+    for (int entry = 0; entry < ExponentDecay::kEntries; ++entry) {
+      const double x = -decay * double(entry + ExponentDecay::kLowest);
+      to[size_t(entry)] = float(std::exp2(x));
+      to[size_t(entry + ExponentDecay::kEntries)] = float(std::expm1(x * std::numbers::ln2));
+    }
+  }
+  static void check(const Config& config, const KeyReport& report) {
+    const double clip = config.clip_relative_step;
+    if (clip != 0 && clip <= kClipMargin)
+      report.problem("clip_relative_step",
+                     fmt::format("must be 0 (off) or greater than {}, found {}", kClipMargin, clip));
+  }
+
+  static double multiplicative_rate(const Config& config, const StepScalars& step) {
+    return step.lr_factor * config.lr_multiplicative;
+  }
+  // lr wd of the multiplicative branch: the FP32 rate of the step times the decay as configured.
+  static double multiplicative_decay(const Config& config, const StepScalars& step) {
+    return double(float(multiplicative_rate(config, step))) * config.weight_decay_multiplicative;
+  }
+};
+
+template <class Decay, class Direction>
+MPlusAdam::Step<Decay, Direction> MPlusAdam::Step<Decay, Direction>::at(const Config& config,
+                                                                        const StepScalars& step,
+                                                                        const TensorScalars& tensor) {
+  constexpr float kUnbounded = std::numeric_limits<float>::infinity();
+  const double d = config.clip_exponent_step, r = config.clip_relative_step;
+  const double decay =
+      config.decays(tensor) && !config.decays_exponents() ? multiplicative_decay(config, step) : 0.0;
+  return {
+      .moments = AdamMoments::at(config, step.t),
+      .lr_additive = float(config.rate_of(step)),
+      .weight_decay = float(config.decay_of(tensor)),
+      .lr_multiplicative = float(multiplicative_rate(config, step)),
+      .tau = float(config.tau),
+      .direction_bound = bound_or_off(config.clip_multiplicative_direction),
+      .relative_step_low = r > 0 ? -(float(r) - float(kClipMargin)) : -kUnbounded,
+      .relative_step_high = bound_or_off(r),
+      .exponent_step_low = d > 0 ? float(std::exp2(-d) - 1.0) : -kUnbounded,
+      .exponent_step_high = d > 0 ? float(std::exp2(d) - 1.0) : kUnbounded,
+      .weight_bound = config.clip_weight > 0 ? float(config.clip_weight) * tensor.weight_unit : kUnbounded,
+      .decay = Decay::at(decay, tensor)};
+}
+
+template <class V>
+void MPlusAdam::Config::fields(V& v) {
+  AdamConfig::fields(v);
+  v.required("lr_multiplicative", lr_multiplicative,
+             {.minimum = 0, .maximum = kMaxReal, .doc = "peak rate of the multiplicative step"});
+  limit_fields(v);
+  v.optional("weight_decay_multiplicative", weight_decay_multiplicative,
+             {.minimum = 0, .maximum = kMaxReal, .doc = "decay of the multiplicative branch"});
+  v.optional(
+      "weight_decay_multiplicative_mode", weight_decay_multiplicative_mode,
+      {.doc = "scale shrinks weights; exponent is the paper's formula and draws every |weight| towards 1"});
+  projection_fields(v);
+}
+
+template <class V>
+void MPlusAdam::Config::limit_fields(V& v) {
+  v.optional("tau", tau,
+             {.minimum = kMinPositiveReal,
+              .maximum = kMaxReal,
+              .doc = "smallest magnitude that a weight counts as in the relative step"});
+  v.optional("clip_multiplicative_direction", clip_multiplicative_direction,
+             {.minimum = 0,
+              .maximum = kMaxReal,
+              .doc = "bound of the normalised direction of the multiplicative branch; 0 = off"});
+  v.optional(
+      "clip_relative_step", clip_relative_step,
+      {.minimum = 0, .maximum = 1, .doc = "bound of the relative change of a weight in one step; 0 = off"});
+  v.optional("clip_exponent_step", clip_exponent_step,
+             {.minimum = 0, .maximum = 64, .doc = "bound of |log2| of the factor of one step; 0 = off"});
+  v.optional("clip_weight", clip_weight,
+             {.minimum = 0, .maximum = kMaxReal, .doc = "bound of |weight|; 0 = off"});
+  v.optional("clip_weight_mode", clip_weight_mode,
+             {.doc = "unit of clip_weight: absolute, or the initial RMS of the tensor"});
+}
+
+template <class V>
+void MPlusAdam::Config::projection_fields(V& v) {
+  v.optional("apollo_e", apollo_e,
+             {.doc = "second moment of the multiplicative branch of linear layers in a random subspace"});
+  const Condition on = only_with("apollo_e", apollo_e, {ApolloE::kMini, ApolloE::kChannel});
+  v.optional("apollo_e_rank", apollo_e_rank,
+             {.minimum = 1, .maximum = 1 << 14, .only_with = on, .doc = "r, dimension of the subspace"});
+  v.optional("apollo_e_gap", apollo_e_gap,
+             {.minimum = 1, .maximum = 1e9, .only_with = on, .doc = "updates between new projections"});
+  v.optional("apollo_e_scale", apollo_e_scale,
+             {.only_with = on, .doc = "rms: directions of RMS about 1; unit: as projected"});
+}
+
+namespace rule_files {
+using m_plus_adam = MPlusAdam;
+}
+
+}  // namespace mpt

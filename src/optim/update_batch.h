@@ -1,0 +1,80 @@
+// The updates of tensors that share a rule's arithmetic and a way to store weights: one pass over all of
+// them. Made by UpdateOps::make_batch(), which is where it is decided which code runs.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "core/tensor.h"
+#include "optim/rule.h"
+#include "optim/unit_states.h"
+#include "precision/encoded_tensor.h"
+#include "precision/unit_range.h"
+
+namespace mpt {
+
+// Whether the amax of a tensor's new weights must be known before any of them is stored.
+inline bool needs_next_maximum(const EncodedTensor& weights) {
+  return weights.encoding.format == WeightFormat::kNvfp4 &&
+         weights.encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kLive;
+}
+
+// What an update of one tensor reads and writes, or that of a run of its units: of states and residuals only
+// theirs need be in memory, and nothing else of weights and gradient is touched. Live nvfp4 writes its
+// tensor's scale with take_maximum().
+struct TensorSlot {
+  EncodedTensor weights;                        // updated
+  std::span<const Tensor> states;               // in the order of the step's kStates, fp32 or bf16, updated
+  std::span<const DitherSource> state_dithers;  // as many
+  StateUpdate state_update = StateUpdate::kOnce;
+  Tensor gradient;  // fp32 or bf16
+  DitherSource weight_dither{};
+  TensorScalars scalars{};
+  SharedFactors factors{};  // of steps that take one
+  Tensor mean_scale{};      // of nvfp4, as find_mean_scale() left it: additive rates in proportion to
+                            // the blocks' scales; none: one rate for all
+  std::optional<UnitRange> units{};  // none: all
+  Tensor next_maximum{};  // for live nvfp4, fp32 [1, 1]: the amax of the whole tensor's new weights
+  Tensor residuals{};     // of compensated weights: bf16, as the weights are
+
+  [[nodiscard]] UnitRange range() const { return units.value_or(all_units(weights.rows, weights.cols)); }
+};
+
+// The tensors of one step. What differs from step to step (rates, corrections, draws) is read from `table`,
+// in device memory, so that the same calls can be made again with another table.
+struct BatchCall {
+  std::span<const TensorSlot> tensors;
+  const std::byte* table;      // as write_table() wrote it for these tensors
+  const StepControl* control;  // in device memory
+  Tensor unit_maxima{};        // fp32 [1, most units of a tensor] scratch, for live nvfp4
+};
+
+class UpdateBatch {
+ public:
+  virtual ~UpdateBatch() = default;
+  // The table is written on the host; where a tensor stands in it depends on the list alone.
+  [[nodiscard]] virtual int64_t table_bytes(int64_t tensors) const = 0;
+  virtual void write_table(const StepScalars& scalars, const BatchCall& call, std::byte* image) const = 0;
+  // Every tensor whose weights need it gets in next_maximum the amax that its units would have after
+  // update(), which reads that of the whole tensor there.
+  virtual void find_maxima(const BatchCall& call) const = 0;
+  // In any order.
+  virtual void update(const BatchCall& call) const = 0;
+  // Counts what update() of one of the tensors will do, if the step proceeds, into survival_rows() of
+  // SurvivalCounters. Its next_maximum must be there.
+  virtual void survey(const StepScalars& scalars, const BatchCall& call, size_t tensor,
+                      const Tensor& counters) const = 0;
+};
+
+// How the weights of a batch are stored. Compensated: bf16 with residuals, by the rule's update in FP32 or
+// as eager BF16 code has it.
+enum class Compensation : uint8_t { kNone, kFused, kEager };
+struct BatchStorage {
+  WeightFormat format;
+  Compensation compensation = Compensation::kNone;
+
+  bool operator==(const BatchStorage&) const = default;
+};
+
+}  // namespace mpt

@@ -1,0 +1,166 @@
+// UpdateBatch of a rule's step with one way to store weights, for any Exec. Compiled rule by rule
+// (cmake/MptRules.cmake): nothing else includes it but tests with lanes of their own.
+#pragma once
+
+#include "core/check.h"
+#include "device/exec.h"
+#include "optim/survival_unit.h"
+#include "optim/update_batch.h"
+#include "optim/update_table.h"
+#include "precision/codecs.h"
+#include "precision/largest.h"
+
+namespace mpt {
+
+// maxima[i]: max |w'| of unit first + i that the tensor's update would make.
+template <class Unit>
+struct NextMaxima {
+  const Unit* tensor;
+  int64_t first;
+  float* maxima;
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t i) const {
+    const float most = tensor->next_maximum(group, first + i);
+    if (group.lane() == 0) maxima[i] = most;
+  }
+};
+
+// What every unit of a tensor reads and writes besides its weights, by a step with these states.
+template <class Step>
+UnitStates<int(Step::kStates.size())> unit_states(const TensorSlot& slot, const StepControl* control) {
+  constexpr int kStates = int(Step::kStates.size());
+  const UnitGrid grid{slot.weights.rows, slot.weights.cols};
+  const auto check_shape = [&](const Tensor& t) {
+    check(t.rows == grid.rows && t.cols == grid.cols, "update of [{},{}] with a [{},{}]", grid.rows,
+          grid.cols, t.rows, t.cols);
+  };
+  check(slot.states.size() == kStates && slot.state_dithers.size() == kStates,
+        "update with {} states and {} dithers, the rule has {}", slot.states.size(),
+        slot.state_dithers.size(), kStates);
+  check(slot.range().first >= 0 && slot.range().end() <= grid.units(), "units {}+{} of [{},{}]",
+        slot.range().first, slot.range().count, grid.rows, grid.cols);
+  check(Step::kFactors == 0 || slot.factors.values != nullptr || grid.units() == 0,
+        "a rule with factors, and none given");
+  check_shape(slot.gradient);
+  UnitStates<kStates> states{.grid = grid,
+                             .states = {},
+                             .dithers = {},
+                             .state_update = slot.state_update,
+                             .gradient = ElementCodec(slot.gradient),
+                             .control = control,
+                             .factors = slot.factors,
+                             .mean_scale = slot.mean_scale.template as<float>()};
+  for (size_t i = 0; i < size_t(kStates); ++i) {
+    check_shape(slot.states[i]);
+    states.states[i] = ElementCodec(slot.states[i]);
+    states.dithers[i] = slot.state_dithers[i];
+  }
+  return states;
+}
+
+template <class Step, class Codec>
+UpdateUnit<Step, Codec> unit_of(std::type_identity<UpdateUnit<Step, Codec>>, const Step& step,
+                                const TensorSlot& slot, const StepControl* control) {
+  Codec weights = codec_of<Codec>(slot.weights);
+  if constexpr (UpdateUnit<Step, Codec>::kFindsMaximum)
+    if (needs_next_maximum(slot.weights))
+      weights = weights.storing_with(slot.next_maximum.template as<float>());
+  return {step, unit_states<Step>(slot, control), weights, slot.weight_dither};
+}
+template <class Step>
+KahanUnit<Step> unit_of(std::type_identity<KahanUnit<Step>>, const Step& step, const TensorSlot& slot,
+                        const StepControl* control) {
+  const Tensor &w = slot.weights.codes, &residuals = slot.residuals;
+  check(w.dtype == DType::kBF16 && residuals.dtype == DType::kBF16,
+        "compensated {} weights with {} residuals; both are bf16", name_of(w.dtype),
+        name_of(residuals.dtype));
+  check(w.rows == residuals.rows && w.cols == residuals.cols, "weights [{},{}] with residuals [{},{}]",
+        w.rows, w.cols, residuals.rows, residuals.cols);
+  return {step, unit_states<Step>(slot, control), ElementCodec(w), ElementCodec(residuals)};
+}
+
+template <Exec E, class Config, class Unit>
+class UpdateBatchOn final : public UpdateBatch {
+ public:
+  UpdateBatchOn(const E& exec, const Config& config) : exec_(exec), config_(config) {}
+
+  [[nodiscard]] int64_t table_bytes(int64_t tensors) const override { return Table::bytes(tensors); }
+
+  void write_table(const StepScalars& scalars, const BatchCall& call, std::byte* image) const override {
+    Table::write(call.tensors.size(), image, [&](size_t i) {
+      const TensorSlot& slot = call.tensors[i];
+      return TableRow<Unit>{unit(scalars, slot, call.control), slot.range()};
+    });
+  }
+
+  void find_maxima(const BatchCall& call) const override {
+    if constexpr (Unit::kFindsMaximum)
+      for (size_t i = 0; i < call.tensors.size(); ++i)
+        find_maximum(call.tensors[i], table(call).functors + i, call.unit_maxima);
+  }
+
+  void update(const BatchCall& call) const override {
+    int64_t units = 0;
+    for (const TensorSlot& slot : call.tensors) units += slot.range().count;
+    exec_.units(units, ForEachTensor<Unit>{table(call), call.control});
+  }
+
+  void survey(const StepScalars& scalars, const BatchCall& call, size_t tensor,
+              const Tensor& counters) const override {
+    const TensorSlot& slot = call.tensors[tensor];
+    const UnitRange range = slot.range();
+    check(counters.rows >= survival_pieces(range.count) * E::Group::kLanes &&
+              counters.cols == int64_t(sizeof(SurvivalCounters)) && counters.contiguous(),
+          "survival of {} units counted into {} rows of {} bytes", range.count, counters.rows, counters.cols);
+    const auto counting = survival_of(unit(scalars, slot, call.control));
+    exec_.rows(survival_pieces(range.count),
+               SurvivalPiece<std::remove_const_t<decltype(counting)>>{counting, range.first, range.end(),
+                                                                      counters.as<SurvivalCounters>()});
+  }
+
+ private:
+  using Table = TensorTable<Unit>;
+
+  [[nodiscard]] static Table table(const BatchCall& call) {
+    return {call.table, int64_t(call.tensors.size())};
+  }
+  [[nodiscard]] Unit unit(const StepScalars& scalars, const TensorSlot& slot,
+                          const StepControl* control) const {
+    return unit_of(std::type_identity<Unit>{}, Unit::Step::at(config_, scalars, slot.scalars), slot, control);
+  }
+
+  // The amax of the call's units of new weights, which the tensor is stored with if they are all of it.
+  void find_maximum(const TensorSlot& slot, const Unit* tensor, const Tensor& unit_maxima) const {
+    if (!needs_next_maximum(slot.weights)) return;
+    const UnitRange range = slot.range();
+    check(unit_maxima.cols >= range.count, "scratch for the maxima of {} units, {} needed", unit_maxima.cols,
+          range.count);
+    float* const maxima = unit_maxima.as<float>();
+    exec_.units(range.count, NextMaxima<Unit>{tensor, range.first, maxima});
+    exec_.rows(1, LargestOf{maxima, range.count, slot.next_maximum.template as<float>()});
+  }
+
+  E exec_;
+  Config config_;
+};
+
+template <Exec E, class R, size_t kStep>
+std::unique_ptr<UpdateBatch> make_update_batch(const E& exec, const typename R::Config& config,
+                                               BatchStorage storage) {
+  using Step = typename R::Steps::template At<kStep>;
+  const auto make = [&]<class Unit>(std::type_identity<Unit>) -> std::unique_ptr<UpdateBatch> {
+    return std::make_unique<UpdateBatchOn<E, typename R::Config, Unit>>(exec, config);
+  };
+  if (storage.compensation == Compensation::kFused)
+    return make(std::type_identity<KahanUnit<KahanFused<Step>>>{});
+  if constexpr (requires { typename R::EagerKahan; })
+    if (storage.compensation == Compensation::kEager)
+      return make(std::type_identity<KahanUnit<typename R::EagerKahan>>{});
+  check(storage.compensation == Compensation::kNone, "kahan_variant per_op with {}", R::Config::kName);
+  return with_codec_type(storage.format, [&]<class Codec>(std::type_identity<Codec>) {
+    return make(std::type_identity<UpdateUnit<Step, Codec>>{});
+  });
+}
+
+}  // namespace mpt
