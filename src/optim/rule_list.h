@@ -6,13 +6,14 @@
 #include "optim/kahan.h"
 #include "optim/rule.h"
 #include "optim/rules/adamw.h"
+#include "optim/rules/lion.h"
 #include "optim/rules/m_plus_adam.h"
 #include "optim/rules/madam.h"
 
 namespace mpt {
 
 // By the names of their files, in the order in which messages list them.
-using Rules = TypeList<rule_files::adamw, rule_files::madam, rule_files::m_plus_adam>;
+using Rules = TypeList<rule_files::adamw, rule_files::lion, rule_files::madam, rule_files::m_plus_adam>;
 
 // --- what a rule must have (rule.h); a member that is missing is named in the compiler's notes
 // ------------------

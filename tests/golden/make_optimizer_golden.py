@@ -307,6 +307,26 @@ ADDITIONAL = [
     ),
     make_case("adamw states per_op", "adamw", 0.02, options=DECAY, gradients=cycle(8), **PER_OP),
     make_case("madam states per_op", "madam", 0.02, gradients=cycle(8), **PER_OP),
+    make_case("lion", "lion", 0.02),
+    make_case("lion long", "lion", -0.7, options=DECAY, gradients=cycle(30)),
+    make_case("lion padding", "lion", 0.0, options=DECAY, gradients=(0.0,) * 3),
+    make_case(
+        "lion, sign of the mean before it is updated",
+        "lion",
+        0.02,
+        gradients=(0.01, -0.00095, 0.0),
+    ),
+    make_case("lion bf16", "lion", 0.02, options=DECAY, gradients=cycle(8), formats="bf16"),
+    make_case(
+        "lion kahan",
+        "lion",
+        0.02,
+        options=KAHAN,
+        gradients=cycle(8),
+        formats="bf16",
+        writeback="kahan",
+    ),
+    make_case("lion states per_op", "lion", 0.02, options=DECAY, gradients=cycle(8), **PER_OP),
     make_case(
         "m+adam states per_op", "m_plus_adam", 0.02, options=DECAY, gradients=cycle(8), **PER_OP
     ),

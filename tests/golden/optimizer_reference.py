@@ -30,6 +30,7 @@ DEFAULTS = {
         "eps": 1e-8,
         "weight_decay_additive": 0.0,
     },
+    "lion": {"lr_additive": 1e-4, "beta1": 0.9, "beta2": 0.99, "weight_decay_additive": 0.0},
     "madam": {"lr_multiplicative": 0.01, "beta2": 0.999, "g_bound": 10.0, "w_max": 0.0},
     "m_plus_adam": {
         "lr_additive": 1e-3,
@@ -49,7 +50,7 @@ DEFAULTS = {
         "weight_decay_multiplicative_mode": "scale",
     },
 }
-STATES = {"adamw": ("m", "v"), "madam": ("v",), "m_plus_adam": ("m", "v", "ve")}
+STATES = {"adamw": ("m", "v"), "lion": ("m",), "madam": ("v",), "m_plus_adam": ("m", "v", "ve")}
 
 
 def correction(beta, t, enabled):
@@ -85,6 +86,17 @@ def additive_direction(w, g, s, o, t):
 
 def adamw(w, g, s, o, t):
     return fma(-F32(o["lr_additive"]), additive_direction(w, g, s, o, t), w)
+
+
+def lion_direction(w, g, s, o):
+    """Updates m; sign of a mean with beta1, + decay w."""
+    c = ema(F32(o["beta1"]), s["m"], g, o)
+    s["m"] = ema(F32(o["beta2"]), s["m"], g, o)
+    return fma(w, F32(o["weight_decay_additive"]), np.sign(c))
+
+
+def lion(w, g, s, o, t):
+    return fma(-F32(o["lr_additive"]), lion_direction(w, g, s, o), w)
 
 
 def multiplicative_step(w, g, s, o, t):
@@ -183,13 +195,15 @@ def kahan_step(rule, w, g, s, o, t):
         return kahan_per_op_adamw(w, g, s, o, t)
     if rule == "adamw":
         return kahan_write(w, -(F32(o["lr_additive"]) * additive_direction(w, g, s, o, t)), s, 0)
+    if rule == "lion":
+        return kahan_write(w, -(F32(o["lr_additive"]) * lion_direction(w, g, s, o)), s, 0)
     if rule == "madam":
         return kahan_write(w, w * madam_factor(w, g, s, o, t), s, o["w_max"])
     r, direction = m_plus_adam_parts(w, g, s, o, t)
     return kahan_write(w, fma(w, r, -(F32(o["lr_additive"]) * direction)), s, o["clip_weight"])
 
 
-RULES = {"adamw": adamw, "madam": madam, "m_plus_adam": m_plus_adam}
+RULES = {"adamw": adamw, "lion": lion, "madam": madam, "m_plus_adam": m_plus_adam}
 
 
 def new_state(rule, writeback="nearest"):

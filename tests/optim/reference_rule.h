@@ -76,6 +76,14 @@ struct ReferenceRule {
     const float w_max = float(config.clip_weight) * tensor.weight_unit;
     return config.clip_weight > 0 ? reference_clamp(next, -w_max, w_max) : next;
   }
+  // The direction of Lion; updates m.
+  [[nodiscard]] float lion(float w, float g, ReferenceState& s) const {
+    const float b1 = float(config.beta1), b2 = float(config.beta2);
+    const float c = std::fma(1.0f - b1, g, b1 * s.m);
+    s.m = std::fma(1.0f - b2, g, b2 * s.m);
+    const float dir = additive_scale * float((c > 0) - (c < 0));
+    return decays() ? std::fma(w, float(config.weight_decay_additive), dir) : dir;
+  }
   // E(x) of Madam's weight w.
   [[nodiscard]] float madam_factor(float w, float g, ReferenceState& s) const {
     const float b2 = float(config.beta2), ob2 = 1.0f - b2, bound = float(config.g_bound);
@@ -95,6 +103,7 @@ struct ReferenceRule {
   }
   [[nodiscard]] float next(float w, float g, ReferenceState& s) const {
     if (config.rule == "adamw") return adamw(w, g, s);
+    if (config.rule == "lion") return std::fma(-float(lr_additive()), lion(w, g, s), w);
     if (config.rule == "madam") return madam(w, g, s);
     check(config.rule == "m_plus_adam", "no second version of {}", config.rule);
     return m_plus_adam(w, g, s);
@@ -102,6 +111,7 @@ struct ReferenceRule {
   // The change of a compensated weight.
   [[nodiscard]] float change(float w, float g, ReferenceState& s) const {
     if (config.rule == "madam") return w * madam_factor(w, g, s);
+    if (config.rule == "lion") return -(float(lr_additive()) * lion(w, g, s));
     const float scaled = -(float(lr_additive()) * additive(w, g, s));
     if (config.rule == "adamw") return scaled;
     return std::fma(w, decayed(w, relative_step(w, g, s)), scaled);

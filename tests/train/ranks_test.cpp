@@ -39,6 +39,7 @@ const std::vector<Setting> kOptimizers{
      {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null", "optimizer.writeback=stochastic"}},
     {"adamw_kahan",
      {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null", "optimizer.writeback=kahan"}},
+    {"lion", {"optimizer.rule=lion", "optimizer.lr_multiplicative=null"}},
     {"madam", {"optimizer.rule=madam", "optimizer.lr_additive=null", "optimizer.g_bound=1"}},
     {"m_plus_adam", {}},
     {"m_plus_adam_kahan", {"optimizer.writeback=kahan"}},

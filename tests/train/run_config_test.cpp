@@ -126,7 +126,8 @@ TEST_F(RunConfigTest, APlanTellsOfTheProcessBesideItsBuffers) {
 }
 
 TEST_F(RunConfigTest, EveryShippedConfigIsGoodAndNamedAsItsFile) {
-  EXPECT_EQ(shipped_configs().size(), kSizes.size() * table_rows().size() + 1);  // and nano_fp32
+  constexpr size_t kOthers = 3;  // nano_fp32; Lion for nano and pico
+  EXPECT_EQ(shipped_configs().size(), kSizes.size() * table_rows().size() + kOthers);
   for (const std::string& path : shipped_configs()) {
     const RunConfig config = load_run_config(path);
     EXPECT_EQ(config.name, fs::path(path).stem().string());
@@ -341,7 +342,7 @@ const BadConfig kBadConfigs[] = {
     {R"("data": {"train": [1]})", {"user.json:3: data.train: expected a list of strings"}},
     {R"("optimizer": {"eps": "1e-8"})", {"user.json:3: optimizer.eps: expected a number"}},
     {R"("optimizer": {"rule": "adam"})",
-     {"user.json:3: optimizer.rule: expected one of adamw, madam, m_plus_adam"}},
+     {"user.json:3: optimizer.rule: expected one of adamw, lion, madam, m_plus_adam"}},
     {R"("optimizer": {"writeback": "up"})",
      {"user.json:3: optimizer.writeback: expected one of nearest, stochastic, kahan"}},
     {R"("precision": {"weights": "fp8"})",
@@ -457,7 +458,7 @@ const BadConfig kBadConfigs[] = {
      "nano_fp8.json"},
     {R"("optimizer": {"nvfp4_additive_scale": "block"})",
      {"user.json:3: optimizer.nvfp4_additive_scale: means something only with optimizer.rule = adamw or "
-      "m_plus_adam"},
+      "lion or m_plus_adam"},
      "nano_bf16_madam.json"},
     {R"("optimizer": {"nvfp4_additive_scale": "row"})",
      {"user.json:3: optimizer.nvfp4_additive_scale: expected one of off, block"},
@@ -485,7 +486,7 @@ const BadConfig kBadConfigs[] = {
      {"user.json:3: optimizer.g_bound: means something only with optimizer.rule = madam"},
      "nano_bf16_adamw.json"},
     {R"("optimizer": {"lr_additive": 1e-3})",
-     {"optimizer.lr_additive: means something only with optimizer.rule = adamw or m_plus_adam",
+     {"optimizer.lr_additive: means something only with optimizer.rule = adamw or lion or m_plus_adam",
       "optimizer.rule is madam"},
      "nano_bf16_madam.json"},
     {R"("optimizer": {"eps": 1e-8})",
