@@ -1,4 +1,4 @@
-// M+Adam (the paper's Algorithm 1 with every option of its appendix): an additive Adam step plus one along
+// M+Adam (docs/paper.md "The update", docs/numerics.md "The M+Adam step"): an Adam step plus one along
 // the gradient with respect to log2|w|, called multiplicative. Divided by rho, which is |w|, it is nearly
 // Adam's step without momentum for large and small weights alike (multiplicative_branch_test.cpp).
 #pragma once
