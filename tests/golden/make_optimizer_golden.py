@@ -311,10 +311,7 @@ ADDITIONAL = [
     make_case("lion long", "lion", -0.7, options=DECAY, gradients=cycle(30)),
     make_case("lion padding", "lion", 0.0, options=DECAY, gradients=(0.0,) * 3),
     make_case(
-        "lion, sign of the mean before it is updated",
-        "lion",
-        0.02,
-        gradients=(0.01, -0.00095, 0.0),
+        "lion, sign of the mean before it is updated", "lion", 0.02, gradients=(0.01, -0.00095, 0.0)
     ),
     make_case("lion bf16", "lion", 0.02, options=DECAY, gradients=cycle(8), formats="bf16"),
     make_case(

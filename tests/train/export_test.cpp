@@ -252,7 +252,7 @@ TEST(Export, TransformersAgrees) {
     const auto check_export = [&] {
       return run_program(
           {"-B", MPT_SOURCE_DIR "/tests/golden/make_export_golden.py", exported.output, "--check", logits},
-          {.timeout_s = 300, .program = python});
+          {.timeout_s = 300, .env = {{"PYTHONPATH", MPT_SOURCE_DIR "/scripts"}}, .program = python});
     };
     const ProgramResult agrees = check_export();
     EXPECT_EQ(agrees.exit_code, 0) << agrees.out << agrees.err;

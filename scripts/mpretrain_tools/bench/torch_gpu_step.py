@@ -18,113 +18,27 @@ import sys
 import time
 
 import torch
-from torch import nn
 from torch.nn import functional
 
-SIZES = {  # hidden, layers, heads, intermediate, vocabulary: as in configs/base/
-    "nano": (128, 4, 2, 344, 4096),
-    "60m": (512, 8, 8, 1376, 32000),
-    "130m": (768, 12, 12, 2048, 32000),
-    "350m": (1024, 24, 16, 2736, 32000),
-    "1b": (2048, 24, 32, 5461, 32000),
-}
+from ..rank_model.case import from_config
+from ..torch_llama import LlamaLoss, LlamaShape
 
-
-class RMSNorm(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-
-    def forward(self, x):
-        wide = x.float()
-        return self.weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6)).to(
-            x.dtype
-        )
-
-
-def rotate(x, cosine, sine):
-    a, b = x.float().chunk(2, dim=-1)
-    return torch.cat((a * cosine - b * sine, b * cosine + a * sine), dim=-1).to(x.dtype)
-
-
-def attend(q, k, v):
-    if hasattr(functional, "scaled_dot_product_attention"):
-        return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    length = q.shape[-2]  # before torch 2.0
-    mask = torch.full((length, length), float("-inf"), device=q.device).triu(1)
-    return (
-        torch.softmax((q @ k.transpose(-1, -2)).float() * q.shape[-1] ** -0.5 + mask, dim=-1).to(
-            v.dtype
-        )
-        @ v
-    )
-
-
-class Block(nn.Module):
-    def __init__(self, hidden, heads, intermediate):
-        super().__init__()
-        self.heads = heads
-        self.attn_norm, self.mlp_norm = RMSNorm(hidden), RMSNorm(hidden)
-        self.qkv = nn.Linear(hidden, 3 * hidden, bias=False)
-        self.o = nn.Linear(hidden, hidden, bias=False)
-        self.gate_up = nn.Linear(hidden, 2 * intermediate, bias=False)
-        self.down = nn.Linear(intermediate, hidden, bias=False)
-
-    def forward(self, x, cosine, sine):
-        batch, length, hidden = x.shape
-        q, k, v = (
-            self.qkv(self.attn_norm(x))
-            .view(batch, length, 3, self.heads, -1)
-            .permute(2, 0, 3, 1, 4)
-        )
-        out = attend(rotate(q, cosine, sine), rotate(k, cosine, sine), v)
-        x = x + self.o(out.transpose(1, 2).reshape(batch, length, hidden))
-        gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, dim=-1)
-        return x + self.down(functional.silu(gate) * up)
-
-
-class LlamaLoss(nn.Module):
-    """Tokens and targets to the mean cross entropy."""
-
-    def __init__(self, hidden, layers, heads, intermediate, vocab, length):
-        super().__init__()
-        self.embedding = nn.Embedding(vocab, hidden)
-        self.blocks = nn.ModuleList(Block(hidden, heads, intermediate) for _ in range(layers))
-        self.norm = RMSNorm(hidden)
-        self.head = nn.Linear(hidden, vocab, bias=False)
-        dim = hidden // heads
-        angles = torch.outer(
-            torch.arange(length).float(), 10000.0 ** (-torch.arange(0, dim, 2).float() / dim)
-        )
-        self.register_buffer("cosine", angles.cos(), persistent=False)
-        self.register_buffer("sine", angles.sin(), persistent=False)
-        for parameter in self.parameters():
-            if parameter.dim() == 2:
-                nn.init.normal_(parameter, std=0.02)
-
-    def forward(self, tokens, targets):
-        x = self.embedding(tokens)
-        for block in self.blocks:
-            x = block(x, self.cosine, self.sine)
-        logits = self.head(self.norm(x))
-        return functional.cross_entropy(logits.view(-1, logits.shape[-1]).float(), targets.view(-1))
+SIZES = ["nano", "60m", "130m", "350m", "1b"]
 
 
 class Training:
     def __init__(self, args, rows):
-        hidden, layers, heads, intermediate, vocab = SIZES[args.size]
         self.rows, self.device = rows, torch.device(args.device)
-        self.model = LlamaLoss(
-            hidden, layers, heads, (intermediate + 15) // 16 * 16, vocab, args.seq_len
-        )
-        self.model.to(self.device)
+        s = from_config(args.size)[0]
+        llama = LlamaShape(s.hidden, s.stored_intermediate, s.layers, s.heads, s.vocab)
+        self.model = LlamaLoss(llama, args.seq_len).to(self.device)
         for parameter in self.model.parameters():  # the rotation's tables stay FP32
             parameter.data = parameter.data.to(torch.bfloat16)
         self.loss, self.compiled = self.compile(args)
         self.optimizer, self.fused = self.adamw()
         rows_of_step = args.tokens_per_step // args.seq_len
         self.tokens, self.targets = torch.randint(
-            0, vocab, (2, rows_of_step, args.seq_len), device=self.device
+            0, s.vocab, (2, rows_of_step, args.seq_len), device=self.device
         )
 
     def compile(self, args):
