@@ -3,6 +3,8 @@
 
 import sys
 
+from mpretrain_tools.command import reported
 from mpretrain_tools.rank_model.measured import main
+from mpretrain_tools.sweeps.configuration import BadConfig
 
-sys.exit(main())
+sys.exit(reported(main, BadConfig))

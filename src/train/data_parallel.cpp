@@ -62,8 +62,10 @@ size_t DataParallel::bucket_of(int64_t group) const {
 ExchangeVolume DataParallel::volume() const {
   ExchangeVolume volume = exchange_.volume();
   const int64_t own_losses = first_loss_[size_t(shape_.rank) + 1] - first_loss_[size_t(shape_.rank)];
-  const int64_t losses = own_losses * size_of(losses_.tensor.dtype);
-  volume.small = (shape_.size - 1) * (norm_bytes() + losses + scale_bytes());
+  const int64_t others = shape_.size - 1;
+  volume.norm = others * norm_bytes();
+  volume.losses = others * own_losses * size_of(losses_.tensor.dtype);
+  volume.scales = others * scale_bytes();
   return volume;
 }
 

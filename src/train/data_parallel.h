@@ -29,6 +29,7 @@ class DataParallel final : public Replicas {
                Allocator& allocator, Collectives* collectives);
 
   [[nodiscard]] ExchangeVolume volume() const;
+  [[nodiscard]] const ParameterExchange& exchange() const { return exchange_; }
 
   // A step, within its repeated work: begins to fetch weights; gradients that are added from then on are
   // complete; waits for the sums; all ranks' sums of losses, fp64.

@@ -111,21 +111,30 @@ ParameterExchange::Stretches ParameterExchange::gradient_stretches(const Bucket&
     const ParamSpec& spec = weights_.specs()[size_t(i)];
     const Tensor memory =
         span_of(logical_view(spec, weights_.gradient(i)), {spec.rows, spec.cols}, partition_.range(rank, i));
-    stretches.push_back({.memory = memory, .packed = packed, .rounded_later = weights_.rounded_later(i)});
+    stretches.push_back({.memory = memory,
+                         .packed = packed,
+                         .rounded_later = weights_.rounded_later(i),
+                         .cut = is_cut(rank, i)});
   }
   return stretches;
 }
 
 ParameterExchange::Stretches ParameterExchange::weight_stretches(const Bucket& bucket, int64_t rank) const {
   Stretches stretches;
-  const auto add = [&](const Tensor& memory) { stretches.push_back({memory, memory.dtype}); };
   for (int64_t i = bucket.first_parameter; i < bucket.first_parameter + bucket.parameters; ++i) {
     const UnitRange range = partition_.range(rank, i);
     const EncodedTensor& master = weights_.master(i);
-    for (const Tensor& span : spans_of(master, range)) add(span);
-    if (range.first == 0 && !range.empty() && master.tensor_scale.rows > 0) add(master.tensor_scale);
+    for (const Tensor& span : spans_of(master, range))
+      stretches.push_back({.memory = span, .packed = span.dtype, .cut = is_cut(rank, i)});
+    if (range.first == 0 && !range.empty() && master.tensor_scale.rows > 0)
+      stretches.push_back({.memory = master.tensor_scale, .packed = master.tensor_scale.dtype});
   }
   return stretches;
+}
+
+bool ParameterExchange::is_cut(int64_t rank, int64_t parameter) const {
+  const ParamSpec& spec = weights_.specs()[size_t(parameter)];
+  return partition_.range(rank, parameter) != all_units(spec.rows, spec.cols);
 }
 
 ParameterExchange::Parts ParameterExchange::laid_out(std::vector<Stretches> by_rank) {
@@ -184,6 +193,40 @@ ExchangeVolume ParameterExchange::volume() const {
   for (const Parts& parts : sums_) volume.gradients += sent_own(parts, shape_.rank);
   for (const Parts& parts : stored_) volume.weights += sent_own(parts, shape_.rank);
   return volume;
+}
+
+std::vector<BucketSummary> ParameterExchange::summary() const {
+  const std::vector<Parts>& gathered = sharding_ == Sharding::kOptimizer ? stored_ : sums_;
+  std::vector<BucketSummary> all;
+  for (size_t b = 0; b < buckets_.size(); ++b)
+    all.push_back({.bucket = buckets_[b],
+                   .norm_sums = norm_sums_of(buckets_[b]),
+                   .reduced = summary_of(gradients_[b]),
+                   .gathered = summary_of(gathered[b])});
+  return all;
+}
+
+int64_t ParameterExchange::norm_sums_of(const Bucket& bucket) const {
+  int64_t pieces = 0;
+  for (int64_t i = bucket.first_parameter; i < bucket.first_parameter + bucket.parameters; ++i) {
+    const ParamSpec& spec = weights_.specs()[size_t(i)];
+    pieces += (all_units(spec.rows, spec.cols).count + kUnitsPerPiece - 1) / kUnitsPerPiece;
+  }
+  return pieces;
+}
+
+PartsSummary ParameterExchange::summary_of(const Parts& parts) const {
+  PartsSummary summary{.own_stretches = std::ssize(parts[size_t(shape_.rank)].stretches)};
+  for (const Part& part : parts) {
+    summary.bytes += part.bytes;
+    summary.largest_part_bytes = std::max(summary.largest_part_bytes, part.bytes);
+    summary.stretches += std::ssize(part.stretches);
+    for (const Stretch& s : part.stretches) {
+      summary.memory_bytes += s.memory.elements() * size_of(s.memory.dtype);
+      summary.cut_stretches += s.cut ? 1 : 0;
+    }
+  }
+  return summary;
 }
 
 // --- the exchange ----------------------------------------------------------------------------------------

@@ -41,9 +41,26 @@ UnitPartition partition_of(const RunConfig& config, int64_t ranks);
 struct ExchangeVolume {
   int64_t gradients = 0;  // reduce-scatter, and the gather of sums where nothing is sharded
   int64_t weights = 0;    // all-gather
-  int64_t small = 0;      // what norms, losses and scales are found from
+  int64_t norm = 0;       // sums of squares
+  int64_t losses = 0;
+  int64_t scales = 0;  // what they are found from
 
-  [[nodiscard]] int64_t total() const { return gradients + weights + small; }
+  [[nodiscard]] int64_t small() const { return norm + losses + scales; }
+  [[nodiscard]] int64_t total() const { return gradients + weights + small(); }
+};
+
+// What goes round of a bucket in one direction, all ranks' parts of it.
+struct PartsSummary {
+  int64_t bytes = 0, largest_part_bytes = 0;  // as they travel
+  int64_t memory_bytes = 0;                   // where they lie
+  int64_t stretches = 0, own_stretches = 0;   // of memory; each is packed or unpacked by a copy
+  int64_t cut_stretches = 0;                  // those that are not all of their tensor
+};
+struct BucketSummary {
+  Bucket bucket;
+  int64_t norm_sums = 0;       // pieces of whose squares are added
+  PartsSummary reduced = {};   // gradients
+  PartsSummary gathered = {};  // weights as they are stored; where nothing is sharded sums of gradients
 };
 
 class ParameterExchange {
@@ -54,7 +71,9 @@ class ParameterExchange {
 
   [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
   [[nodiscard]] const UnitPartition& partition() const { return partition_; }
+  // Gradients and weights of it.
   [[nodiscard]] ExchangeVolume volume() const;
+  [[nodiscard]] std::vector<BucketSummary> summary() const;
 
   // Makes ready to exchange. Both outlive this.
   void connect(Device& device, Collectives& collectives, Allocator& allocator);
@@ -74,6 +93,7 @@ class ParameterExchange {
     DType packed;
     int64_t offset = 0;          // bytes
     bool rounded_later = false;  // a gradient in FP32 memory whose format is BF16
+    bool cut = false;            // not all of the tensor
   };
   using Stretches = std::vector<Stretch>;
   struct Part {
@@ -84,6 +104,9 @@ class ParameterExchange {
 
   [[nodiscard]] Stretches gradient_stretches(const Bucket& bucket, int64_t rank, DType packed) const;
   [[nodiscard]] Stretches weight_stretches(const Bucket& bucket, int64_t rank) const;
+  [[nodiscard]] bool is_cut(int64_t rank, int64_t parameter) const;
+  [[nodiscard]] int64_t norm_sums_of(const Bucket& bucket) const;
+  [[nodiscard]] PartsSummary summary_of(const Parts& parts) const;
   [[nodiscard]] static Parts laid_out(std::vector<Stretches> by_rank);
   template <class StretchesOf>
   [[nodiscard]] std::vector<Parts> parts_of_buckets(const StretchesOf& stretches_of) const;

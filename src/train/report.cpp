@@ -171,7 +171,7 @@ std::string ranks_report(const RunConfig& config, Device& device, RankShape shap
   text += row("sends a step", "{}: gradients {} ({}), weights {} (as stored), sums and scales {}",
               format_bytes(double(volume.total())), format_bytes(double(volume.gradients)),
               name_of(config.distributed.gradient_reduce), format_bytes(double(volume.weights)),
-              format_bytes(double(volume.small)));
+              format_bytes(double(volume.small())));
   return text;
 }
 
@@ -206,6 +206,35 @@ std::string plan_report(const RunConfig& config, Device& device, RankShape shape
          memory_report(config, device, shape);
 }
 
+namespace {
+
+nlohmann::ordered_json parts_json(const PartsSummary& parts) {
+  return {{"bytes", parts.bytes},
+          {"largest_part_bytes", parts.largest_part_bytes},
+          {"memory_bytes", parts.memory_bytes},
+          {"stretches", parts.stretches},
+          {"own_stretches", parts.own_stretches},
+          {"cut_stretches", parts.cut_stretches}};
+}
+
+nlohmann::ordered_json exchange_json(const ExchangePlan& plan) {
+  nlohmann::ordered_json buckets = nlohmann::ordered_json::array();
+  for (const BucketSummary& b : plan.buckets)
+    buckets.push_back({{"first_group", b.bucket.first_group},
+                       {"groups", b.bucket.groups},
+                       {"norm_sums", b.norm_sums},
+                       {"reduced", parts_json(b.reduced)},
+                       {"gathered", parts_json(b.gathered)}});
+  return {{"own_elements", plan.own_elements}, {"most_elements", plan.most_elements}, {"buckets", buckets}};
+}
+
+nlohmann::ordered_json volume_json(const ExchangeVolume& volume) {
+  return {{"gradients", volume.gradients}, {"weights", volume.weights}, {"sums_and_scales", volume.small()},
+          {"norm", volume.norm},           {"losses", volume.losses},   {"scales", volume.scales}};
+}
+
+}  // namespace
+
 nlohmann::ordered_json plan_json(const RunConfig& config, Device& device, RankShape shape) {
   const StorageBytes b = storage_bytes(config, device);
   const MemoryUse use = planned_memory(config, device, shape);
@@ -226,10 +255,10 @@ nlohmann::ordered_json plan_json(const RunConfig& config, Device& device, RankSh
       {"allocated_bytes", memory},
       {"process_bytes", process_bytes(device)}};
   if (shape.alone()) return plan;
-  const ExchangeVolume volume = exchange_volume(config, device, shape);
+  const ExchangePlan exchange = exchange_plan(config, device, shape);
   plan["ranks"] = shape.size;
-  plan["bytes_sent_per_step"] = {
-      {"gradients", volume.gradients}, {"weights", volume.weights}, {"sums_and_scales", volume.small}};
+  plan["bytes_sent_per_step"] = volume_json(exchange.volume);
+  plan["exchange"] = exchange_json(exchange);
   return plan;
 }
 

@@ -175,4 +175,16 @@ ExchangeVolume exchange_volume(const RunConfig& config, Device& device, RankShap
   return model.data_parallel->volume();
 }
 
+ExchangePlan exchange_plan(const RunConfig& config, Device& device, RankShape shape) {
+  PlanningAllocator allocator(device.alignment());
+  const RunModel model(config, device, allocator, {.shape = shape});
+  const ParameterExchange& exchange = model.data_parallel->exchange();
+  ExchangePlan plan{.volume = model.data_parallel->volume(),
+                    .own_elements = exchange.partition().elements(shape.rank),
+                    .buckets = exchange.summary()};
+  for (int64_t rank = 0; rank < shape.size; ++rank)
+    plan.most_elements = std::max(plan.most_elements, exchange.partition().elements(rank));
+  return plan;
+}
+
 }  // namespace mpt

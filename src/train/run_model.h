@@ -73,4 +73,13 @@ MemoryUse planned_memory(const RunConfig& config, Device& device, RankShape shap
 // What a rank sends in a step, counting every part once for each rank that it goes to.
 ExchangeVolume exchange_volume(const RunConfig& config, Device& device, RankShape shape);
 
+// The same, and of what it consists.
+struct ExchangePlan {
+  ExchangeVolume volume;
+  int64_t own_elements = 0,
+          most_elements = 0;  // of the parameters that this rank owns, and the one with most
+  std::vector<BucketSummary> buckets{};
+};
+ExchangePlan exchange_plan(const RunConfig& config, Device& device, RankShape shape);
+
 }  // namespace mpt

@@ -48,7 +48,9 @@ class Planner {
 
   void plan_memory() {
     const int64_t sharing = device_.backend() == Backend::kCpu ? shape_.size : 1;
-    plan_.micro_batch = rank_step(config_.batch, shape_.size).micro_batch_rows;
+    const RankStep step = rank_step(config_.batch, shape_.size);
+    plan_.micro_batch = step.micro_batch_rows;
+    plan_.micro_batches = step.micro_batches;
     plan_.needed = planned_memory(config_, device_, shape_).total();
     if (knows_memory(device_)) {
       plan_.available = device_.memory_bytes() / sharing;
@@ -226,6 +228,7 @@ nlohmann::ordered_json verdict_json(const RunConfig& config, const RunPlan& plan
           {"rows",
            {{"step", config.batch.rows_per_step()},
             {"micro_batch", plan.micro_batch},
+            {"micro_batches", plan.micro_batches},
             {"largest_micro_batch", or_null(plan.largest_micro_batch)}}},
           {"flops_per_token", flops_per_token(config.model, config.batch.seq_len)},
           {"flops_per_step", flops_per_step(config)},

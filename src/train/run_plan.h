@@ -31,7 +31,7 @@ struct RunPlan {
   std::vector<std::string> problems{};           // why the run cannot start; empty: it can
   int64_t needed = 0;                            // bytes of memory
   std::optional<int64_t> available{};            // bytes for this rank; none where there is no such device
-  int64_t micro_batch = 0;                       // rows, configured
+  int64_t micro_batch = 0, micro_batches = 0;    // rows of one, configured; of this rank in a step
   std::optional<int64_t> largest_micro_batch{};  // rows that would fit
   PlannedShards training{}, validation{};
   std::optional<int64_t> tokenizer_pieces{};

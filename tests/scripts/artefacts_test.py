@@ -905,7 +905,7 @@ class CommittedPages(unittest.TestCase):
             tuning_tables,
         ):
             with (
-                self.subTest(module.__name__),
+                self.subTest(module.__name__.rpartition(".")[2]),
                 mock.patch.object(module, "draw", lambda *_: "a figure", create=True),
                 mock.patch.object(Artefact, "write_figure", lambda *_: None),
                 contextlib.redirect_stdout(io.StringIO()),
@@ -938,7 +938,7 @@ class NothingFinished(unittest.TestCase):
             branch_weighting,
             runtime_table,
         ):
-            with self.subTest(module.__name__):
+            with self.subTest(module.__name__.rpartition(".")[2]):
                 place = Place(self)
                 with contextlib.redirect_stdout(io.StringIO()):
                     self.assertEqual(module.main(place.arguments()), 0)

@@ -229,6 +229,46 @@ TEST(Ranks, SendWhatIsPlanned) {
     }
 }
 
+// The buckets that `plan` lists are what all ranks send, and each rank's part of it is there once.
+TEST(Ranks, PlannedBucketsAddUpToWhatIsSent) {
+  constexpr int64_t kRanks = 3;
+  const Directory directory;
+  for (const Setting& regime : kRegimes)
+    for (const auto* sharding : {"optimizer", "none"}) {
+      std::vector<std::string> overrides = regime.overrides;
+      overrides.push_back(fmt::format("distributed.sharding={}", sharding));
+      const RunConfig config = directory.config(regime.name, overrides);
+      const auto device = make_device(config.device);
+      ExchangeVolume sent;
+      int64_t elements = 0, reduced = 0, gathered = 0, norm_sums = 0, stretches = 0, own_stretches = 0;
+      for (int64_t rank = 0; rank < kRanks; ++rank) {
+        const ExchangePlan plan = exchange_plan(config, *device, {rank, kRanks});
+        sent.gradients += plan.volume.gradients;
+        sent.weights += plan.volume.weights;
+        sent.norm += plan.volume.norm;
+        elements += plan.own_elements;
+        EXPECT_LE(plan.own_elements, plan.most_elements);
+        for (const BucketSummary& bucket : plan.buckets) {
+          reduced += bucket.reduced.bytes;
+          gathered += bucket.gathered.bytes;
+          norm_sums += bucket.norm_sums;
+          stretches += bucket.gathered.stretches;
+          own_stretches += bucket.gathered.own_stretches;
+          EXPECT_GE(bucket.reduced.largest_part_bytes * kRanks, bucket.reduced.bytes);
+          EXPECT_LE(bucket.gathered.cut_stretches, bucket.gathered.stretches);
+        }
+      }
+      // Each rank told of all parts, and every part goes to all ranks but one.
+      const std::string what = regime.name + sharding;
+      const bool sharded = config.distributed.sharding == Sharding::kOptimizer;
+      EXPECT_EQ(elements, parameter_count(config.model)) << what;
+      EXPECT_EQ(own_stretches * kRanks, stretches) << what;
+      EXPECT_EQ(sent.gradients * kRanks, (kRanks - 1) * (reduced + (sharded ? 0 : gathered))) << what;
+      EXPECT_EQ(sent.weights * kRanks, sharded ? (kRanks - 1) * gathered : 0) << what;
+      EXPECT_EQ(sent.norm * kRanks, sharded ? (kRanks - 1) * norm_sums * size_of(DType::kF64) : 0) << what;
+    }
+}
+
 TEST(Ranks, WeightsTravelAsTheyAreStored) {
   const Directory directory;
   const auto weights = [&](const std::string& format) {

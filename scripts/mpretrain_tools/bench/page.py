@@ -52,8 +52,7 @@ def spread_cell(values):
     return middle if len(values) == 1 else f"{middle} ({digits(min(values))}–{digits(max(values))})"
 
 
-# --- the machine and the goals
-# ------------------------------------------------------------------------------
+# --- the machine and the goals --------------------------------------------------------------------
 
 
 def machine_lines(parts):
@@ -140,8 +139,7 @@ def goal_summary(of_parts):
     )
 
 
-# --- parts
-# --------------------------------------------------------------------------------------------------
+# --- parts ----------------------------------------------------------------------------------------
 
 
 def gathered(record):

@@ -65,8 +65,7 @@ class Part(typing.NamedTuple):
     measure: typing.Callable  # of (Options, say): the benchmarks of a round
 
 
-# --- programs that are made with Google Benchmark
-# -----------------------------------------------------------
+# --- programs that are made with Google Benchmark -------------------------------------------------
 
 
 def benchmarks_of(text, where):
@@ -180,8 +179,7 @@ def program_part(name, title, program, filters=(".*", ".*"), seconds=(0.5, 0.01)
     return Part(name, title, settings, measure)
 
 
-# --- others
-# -------------------------------------------------------------------------------------------------
+# --- others ---------------------------------------------------------------------------------------
 
 
 def peer_settings(options):
@@ -282,8 +280,7 @@ PARTS = [
 BY_NAME = {part.name: part for part in PARTS}
 
 
-# --- files
-# --------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 class Store:

@@ -2,22 +2,12 @@
 
 import dataclasses
 import functools
-import json
-import re
 
 from ..repository import CONFIGS
+from ..sweeps import configuration
+from .counted import count
 
-SIZE = {"fp32": 4, "bf16": 2, "fp16": 2, "fp64": 8, "i32": 4, "u8": 1, "e4m3": 1, "e5m2": 1}
-UNIT = 256  # elements
-PIECE_UNITS = 16  # between two places where a tensor may be cut
-
-
-def ceil_div(n, by):
-    return -(-n // by)
-
-
-def align_up(n, multiple):
-    return ceil_div(n, multiple) * multiple
+SIZE = {"fp32": 4, "bf16": 2}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,78 +20,26 @@ class Shape:
 
     @property
     def stored_intermediate(self):
-        return align_up(self.intermediate, 16)
-
-    @property
-    def groups(self):
-        return self.layers + 2
+        """With the zeros that FP8 products need."""
+        return -(-self.intermediate // 16) * 16
 
     @property
     def layer_products(self):
         return 4 * self.hidden**2 + 3 * self.hidden * self.intermediate
 
     @property
-    def parameters(self):
-        return (
-            2 * self.vocab * self.hidden
-            + self.layers * self.layer_products
-            + (2 * self.layers + 1) * self.hidden
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class Spec:
-    """A parameter: logical and stored shape, and how many neighbours from it on are one matrix."""
-
-    kind: str
-    rows: int
-    cols: int
-    stored_rows: int
-    stored_cols: int
-    fused: int = 1
-
-    @functools.cached_property
-    def per_row(self):
-        return ceil_div(self.cols, UNIT)
+    def kinds(self):
+        """Parameters by kind. Embedding and head are two tensors."""
+        return {
+            "embedding": self.vocab * self.hidden,
+            "head": self.vocab * self.hidden,
+            "linear": self.layers * self.layer_products,
+            "norm": (2 * self.layers + 1) * self.hidden,
+        }
 
     @property
-    def units(self):
-        return self.rows * self.per_row
-
-
-def matrix(kind, rows, cols, stored_rows=None, stored_cols=None, fused=1):
-    return Spec(kind, rows, cols, stored_rows or rows, stored_cols or cols, fused)
-
-
-@functools.cache
-def parameter_groups(shape):
-    """The parameters of every group: embedding, layers, final norm and head."""
-    c, f, stored = shape.hidden, shape.intermediate, shape.stored_intermediate
-    linear = functools.partial(matrix, "linear")
-    layer = [
-        matrix("norm", 1, c),
-        linear(c, c, fused=3),
-        linear(c, c),
-        linear(c, c),
-        linear(c, c),
-        matrix("norm", 1, c),
-        linear(f, c, stored_rows=stored, fused=2),
-        linear(f, c, stored_rows=stored),
-        linear(c, f, stored_cols=stored),
-    ]
-    return [
-        [matrix("embedding", shape.vocab, c)],
-        *([layer] * shape.layers),
-        [matrix("norm", 1, c), matrix("head", shape.vocab, c)],
-    ]
-
-
-def read_config(path):
-    """A file of configs/base; // comments are whole lines or follow a value."""
-    text = "\n".join(
-        re.sub(r"(^|\s)//.*$", "", line) for line in path.read_text(encoding="utf-8").splitlines()
-    )
-    return json.loads(text)
+    def parameters(self):
+        return sum(self.kinds.values())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +51,7 @@ class Batch:
 
 
 def from_config(name):
-    config = read_config(CONFIGS / "base" / f"{name}.json")
+    config = configuration.load(CONFIGS / "base" / f"{name}.json")
     m, b = config["model"], config["batch"]
     rows = b["tokens_per_step"] // b["seq_len"]
     shape = Shape(
@@ -141,101 +79,78 @@ def model(name):
     return LARGE[name] if name in LARGE else from_config(name)
 
 
-@dataclasses.dataclass(frozen=True)
-class Regime:
-    """precision.weights, .compute, .optimizer_state and .gradient."""
-
-    weights: str
-    compute: str
-    state: str = "bf16"
-    gradient: str = "bf16"
-
-    @property
-    def storage(self):
-        return "fp32" if self.compute == "fp32" else "bf16"
-
-    def weights_of(self, kind):
-        if kind == "linear":
-            return self.weights
-        return "fp32" if self.weights == "fp32" else "bf16"
-
-
-REGIMES = {
-    "fp32": Regime("fp32", "fp32", "fp32", "fp32"),
-    "bf16": Regime("bf16", "bf16"),
-    "bf16_fp8": Regime("bf16", "fp8"),
-    "fp8": Regime("block_fp8", "fp8"),
-    "nvfp4": Regime("nvfp4", "fp8"),
-}
-# Moments of a dense tensor, and what Kahan compensation adds.
-OPTIMIZERS = {
-    "adamw": (2, 0),
-    "m_plus_adam": (3, 0),
-    "adamw_kahan": (2, 1),
-    "kahan": (3, 1),
-    "apollo_e": (3, 0),
-}
-APOLLO_RANK = 4
-FP8_HISTORY = 1024
+# The format of products by regime. Regime and optimizer name a file of configs/.
+COMPUTE = {"fp32": "fp32", "bf16": "bf16", "bf16_fp8": "fp8", "fp8": "fp8", "nvfp4": "fp8"}
+OPTIMIZERS = ["m_plus_adam", "adamw", "adamw_kahan", "kahan", "apollo_e"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A run as one of its ranks sees it."""
+    """A run as one of its ranks sees it, and the program that counts what it takes."""
 
+    program: str
     shape: Shape
     batch: Batch
-    regime: Regime
+    regime: str
     optimizer: str = "m_plus_adam"
     ranks: int = 1
     gradient_reduce: str = "fp32"
     bucket_mib: int = 32
-    sharded: bool = True
     backend: str = "cuda"
-    threads: int = 1  # of a CPU
+
+    @property
+    def config(self):
+        """The nano model in these formats, of which all sizes are taken from shape and batch."""
+        optimizer = "" if self.optimizer == "m_plus_adam" else f"_{self.optimizer}"
+        return f"nano_{self.regime}{optimizer}.json"
+
+    @property
+    def settings(self):
+        shape, batch = self.shape, self.batch
+        return {
+            "model.hidden_size": shape.hidden,
+            "model.intermediate_size": shape.intermediate,
+            "model.num_hidden_layers": shape.layers,
+            "model.num_attention_heads": shape.heads,
+            "model.vocab_size": shape.vocab,
+            "batch.seq_len": batch.seq_len,
+            "batch.tokens_per_step": batch.rows * batch.seq_len,
+            "batch.micro_batch_rows": batch.micro_batch_rows,
+            "train.activation_recompute": "block" if batch.recompute else "none",
+            "distributed.gradient_reduce": self.gradient_reduce,
+            "distributed.bucket_mib": self.bucket_mib,
+            "device.type": self.backend,
+        }
+
+    @functools.cached_property
+    def counted(self):
+        """What `mpretrain plan` counts of it."""
+        settings = tuple(f"{key}={value}" for key, value in self.settings.items())
+        return count(self.program, self.config, self.ranks, settings)
 
     @property
     def alone(self):
         return self.ranks == 1
 
     @property
-    def rows_of_most(self):
-        return ceil_div(self.batch.rows, self.ranks)
+    def fits_the_batch(self):
+        """A rank without a row is refused."""
+        return self.ranks <= self.batch.rows
 
     @property
-    def micro_batch_rows(self):
-        return min(self.batch.micro_batch_rows, self.rows_of_most)
-
-    @property
-    def micro_batches(self):
-        return ceil_div(self.rows_of_most, self.micro_batch_rows)
+    def in_fp8(self):
+        return COMPUTE[self.regime] == "fp8"
 
     @property
     def tokens(self):
         """Of a micro-batch."""
-        return self.micro_batch_rows * self.batch.seq_len
+        return self.counted.micro_batch_rows * self.batch.seq_len
 
     @property
-    def loss_chunk(self):
-        logits = (256 if self.backend == "cuda" else 16) << 20
-        return min(max(logits // self.shape.vocab // 16, 1) * 16, self.tokens)
+    def stored_bytes_a_parameter(self):
+        return self.counted.stored_bytes / self.shape.parameters
 
     @property
-    def groups(self):
-        return parameter_groups(self.shape)
-
-    @property
-    def specs(self):
-        return [spec for group in self.groups for spec in group]
-
-    def projected(self, spec):
-        return self.optimizer == "apollo_e" and spec.kind == "linear"
-
-    def gradient_container(self, kind):
-        """The type of a gradient's memory: FP32 where several additions meet in it."""
-        additions = self.micro_batches * (
-            self.ranks if not self.alone and self.gradient_reduce == "fp32" else 1
-        )
-        if kind == "head":
-            additions *= ceil_div(self.tokens, self.loss_chunk)
-        return "bf16" if self.regime.gradient == "bf16" and additions == 1 else "fp32"
+    def gradient_bytes_a_parameter(self):
+        """In the memory in which several additions may meet."""
+        return self.counted.memory["gradients"] / self.shape.parameters

@@ -1,4 +1,4 @@
-"""Compares what scripts/rank_model predicts for two ranks on this machine's CPU with what they
+"""Compares what rank_model predicts for two ranks on this machine's CPU with what they
 take.
 
     scripts/rank_scaling_measured.py --program build/cpu/mpretrain --data data
@@ -176,15 +176,16 @@ def machine(rate):
     )
 
 
-def case_of(regime, rows, ranks):
+def case_of(program, regime, rows):
+    """Of two ranks."""
     shape, _ = m.model("nano")
-    batch = m.Batch(SEQ_LEN, rows, rows // ranks, False)
-    return m.Case(shape, batch, m.REGIMES[regime], "m_plus_adam", ranks, backend="cpu")
+    batch = m.Batch(SEQ_LEN, rows, rows // 2, False)
+    return m.Case(program, shape, batch, regime, ranks=2, backend="cpu")
 
 
-def predict(regime, rows, half, whole, rate):
+def predict(case, half, whole, rate):
     """A step of two ranks, from those of one with half the rows and with all, as a Step."""
-    case, cpu = case_of(regime, rows, 2), machine(rate)
+    cpu, rows = machine(rate), case.batch.rows
     a_row = max(whole - half, 0) / (rows // 2)
     fixed = max(half - a_row * (rows // 2), 0)
     assumed = m.group_work(case, dataclasses.replace(m.H100, kernel=0.0))
@@ -199,9 +200,8 @@ def predict(regime, rows, half, whole, rate):
     work = [
         m.Work(w.forward * scale, w.backward * scale, r * unit) for w, r in zip(assumed, refresh)
     ]
-    return m.simulate(
-        case, cpu, work, update * unit * max(m.own_elements(case)) / case.shape.parameters
-    )
+    most = case.counted.most_elements / case.shape.parameters
+    return m.simulate(case, cpu, work, update * unit * most)
 
 
 def measure(runs, rounds, rows_of_steps):
@@ -228,9 +228,9 @@ def measure(runs, rounds, rows_of_steps):
             yield {key: value for key, value in found.items() if value}
 
 
-def by_clock(regime, rows, of_rounds, clock):
+def by_clock(case, of_rounds, clock):
     predicted = [
-        predict(regime, rows, half[clock], whole[clock], rate) for half, whole, rate, _ in of_rounds
+        predict(case, half[clock], whole[clock], rate) for half, whole, rate, _ in of_rounds
     ]
     ratios = [two[clock] / step.total for step, (*_, two) in zip(predicted, of_rounds)]
 
@@ -247,14 +247,11 @@ def by_clock(regime, rows, of_rounds, clock):
     }
 
 
-def summary(regime, rows, of_rounds):
+def summary(case, of_rounds):
     return {
-        "regime": regime,
-        "rows": rows,
-        **{
-            name: by_clock(regime, rows, of_rounds, clock)
-            for clock, name in enumerate(Seconds._fields)
-        },
+        "regime": case.regime,
+        "rows": case.batch.rows,
+        **{name: by_clock(case, of_rounds, clock) for clock, name in enumerate(Seconds._fields)},
         "rounds": [
             dict(zip(("half_s", "whole_s", "copy_bytes_per_second", "two_ranks_s"), r))
             for r in of_rounds
@@ -294,7 +291,10 @@ def main():
                 "date": datetime.date.today().isoformat(),
                 "steps_a_run": args.steps,
                 "load_average": os.getloadavg()[1],
-                "steps": [summary(*key, of_rounds) for key, of_rounds in found.items()],
+                "steps": [
+                    summary(case_of(args.program, *key), of_rounds)
+                    for key, of_rounds in found.items()
+                ],
             }
             pathlib.Path(args.output).write_text(
                 json.dumps(result, indent=1) + "\n", encoding="utf-8"

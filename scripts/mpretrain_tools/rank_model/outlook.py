@@ -5,8 +5,6 @@ of them exists in the program.
 import dataclasses
 
 from .case import SIZE
-from .exchange import stored_bytes
-from .memory import memory_of
 from .step import group_work, ring
 
 
@@ -25,10 +23,8 @@ def live_layers(case):
     """
     shape = case.shape
     largest = max(2 * shape.layer_products, shape.vocab * shape.hidden)
-    copies = 2 if case.regime.compute == "fp8" else 0
-    return largest * (
-        stored_bytes(case) / shape.parameters + copies + SIZE[case.gradient_container("linear")]
-    )
+    copies = 2 if case.in_fp8 else 0
+    return largest * (case.stored_bytes_a_parameter + copies + case.gradient_bytes_a_parameter)
 
 
 def sharded_further(case, weights):
@@ -38,17 +34,17 @@ def sharded_further(case, weights):
     Gradients are reduced after every micro-batch; weights gathered as they are stored, for forward
     and for backward of each.
     """
-    now, shape, others = memory_of(case), case.shape, (case.ranks - 1) / case.ranks
-    p, stored = shape.parameters, stored_bytes(case)
-    held = now.total - now.bytes["gradients"] + SIZE["fp32"] * p / case.ranks + live_layers(case)
+    now, p, others = case.counted, case.shape.parameters, (case.ranks - 1) / case.ranks
+    held = now.total - now.memory["gradients"] + SIZE["fp32"] * p / case.ranks + live_layers(case)
     gathers = 1
     if weights == "sharded":
-        held -= (now.bytes["weights"] + now.bytes["compute weights"]) - stored / case.ranks
-        gathers = 2 * case.micro_batches
+        whole = now.memory["weights"] + now.memory["compute weights"]
+        held -= whole - now.stored_bytes / case.ranks
+        gathers = 2 * now.micro_batches
     return Next(
         held,
-        gathers * stored * others,
-        case.micro_batches * SIZE[case.gradient_reduce] * p * others,
+        gathers * now.stored_bytes * others,
+        now.micro_batches * SIZE[case.gradient_reduce] * p * others,
     )
 
 

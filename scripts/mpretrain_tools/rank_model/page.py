@@ -1,5 +1,5 @@
-"""Writes the tables and figures of docs/scaling.md anew, from scripts/rank_model and what
-rank_scaling_measured.py measured.
+"""Writes the tables and figures of docs/scaling.md anew, from what `mpretrain plan`
+counts, what step.py predicts, and what rank_scaling_measured.py measured.
 
 scripts/rank_scaling.py              # the tables of docs/scaling.md; docs/scaling/*.svg
 scripts/rank_scaling.py --verify     # changes nothing; exits 1 if a table is not what it should be
@@ -13,11 +13,11 @@ import sys
 
 from .. import rank_model as m
 from ..repository import ROOT
+from ..sweeps.plan import newest_program
 
 PAGE = ROOT / "docs" / "scaling.md"
 FIGURES = ROOT / "docs" / "scaling"
 SIZES = ["60m", "130m", "350m", "1b", "7b", "13b", "70b"]
-REGIMES = ["bf16", "bf16_fp8", "fp8", "nvfp4"]
 LABELS = {
     "fp32": "FP32/FP32",
     "bf16": "BF16/BF16",
@@ -29,16 +29,22 @@ RANKS = [2**k for k in range(11)]
 WEAK_TOKENS = 16384  # of a GPU and step
 
 
-def case_of(size, regime="nvfp4", ranks=1, **changes):
-    shape, batch = m.model(size)
-    return m.Case(shape, batch, m.REGIMES[regime], ranks=ranks, **changes)
+@dataclasses.dataclass(frozen=True)
+class Cases:
+    """Of the page, counted by a program."""
 
+    program: str
 
-def weak(size, regime, ranks, **changes):
-    """The batch grows with the ranks, so that each has as many tokens."""
-    case = case_of(size, regime, ranks, **changes)
-    rows = WEAK_TOKENS // case.batch.seq_len * ranks
-    return dataclasses.replace(case, batch=dataclasses.replace(case.batch, rows=rows))
+    def strong(self, size, regime="nvfp4", ranks=1, **changes):
+        """The batch of the configuration, which more ranks cut into smaller parts."""
+        shape, batch = m.model(size)
+        return m.Case(self.program, shape, batch, regime, ranks=ranks, **changes)
+
+    def weak(self, size, regime, ranks, **changes):
+        """The batch grows with the ranks, so that each has as many tokens."""
+        case = self.strong(size, regime, ranks, **changes)
+        rows = WEAK_TOKENS // case.batch.seq_len * ranks
+        return dataclasses.replace(case, batch=dataclasses.replace(case.batch, rows=rows))
 
 
 def table(head, rows):
@@ -54,15 +60,14 @@ def gigabytes(bytes_):
 
 def persistent(case):
     """Bytes a parameter: weights, what products read, gradients, states."""
-    memory, p = m.memory_of(case).bytes, case.shape.parameters
+    memory, p = case.counted.memory, case.shape.parameters
     return [memory[k] / p for k in ("weights", "compute weights", "gradients", "optimizer state")]
 
 
-# --- tables
-# ----------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 
-def bytes_table():
+def bytes_table(cases):
     """Of the 7B model, where embedding and head weigh little."""
     rows = []
     for label, regime, optimizer in [
@@ -76,7 +81,7 @@ def bytes_table():
         ("NVFP4/FP8, M+Adam", "nvfp4", "m_plus_adam"),
     ]:
         one, many = (
-            persistent(case_of("7b", regime, ranks, optimizer=optimizer)) for ranks in (1, 64)
+            persistent(cases.strong("7b", regime, ranks, optimizer=optimizer)) for ranks in (1, 64)
         )
         rows.append(
             [
@@ -101,16 +106,16 @@ def bytes_table():
     return table(head, rows)
 
 
-def memory_table():
+def memory_table(cases):
     shown = [1, 8, 64, 1024]
     rows = []
     for size in SIZES:
         for regime in ("bf16", "nvfp4"):
             totals = [
-                m.memory_of(case).total if case.batch.rows >= case.ranks else None
-                for case in (case_of(size, regime, ranks) for ranks in shown)
+                case.counted.total if case.fits_the_batch else None
+                for case in (cases.strong(size, regime, ranks) for ranks in shown)
             ]
-            limits = [fewest_ranks(size, regime, most) for most in (80e9, 141e9)]
+            limits = [fewest_ranks(cases, size, regime, most) for most in (80e9, 141e9)]
             rows.append(
                 [
                     size,
@@ -131,31 +136,31 @@ def memory_table():
     )
 
 
-def fewest_ranks(size, regime, most):
-    rows = m.model(size)[1].rows
-    for ranks in (n for n in RANKS if n <= rows):
-        if m.memory_of(case_of(size, regime, ranks)).total <= most:
-            return f"{ranks}"
+def fewest_ranks(cases, size, regime, most):
+    for case in (cases.strong(size, regime, ranks) for ranks in RANKS):
+        if case.fits_the_batch and case.counted.total <= most:
+            return f"{case.ranks}"
     return "never"
 
 
-def traffic_table():
+def traffic_table(cases):
     rows = []
     for size in SIZES:
-        ranks = 64
-        fp32 = m.volume(case_of(size, "nvfp4", ranks))
-        bf16 = m.volume(case_of(size, "nvfp4", ranks, gradient_reduce="bf16"))
-        weights = [
-            m.volume(case_of(size, regime, ranks)).weights for regime in ("bf16", "fp8", "nvfp4")
-        ]
+        nvfp4, bf16, fp8 = (
+            cases.strong(size, regime, 64).counted.sent for regime in ("nvfp4", "bf16", "fp8")
+        )
+        least = cases.strong(size, "nvfp4", 64, gradient_reduce="bf16").counted.sent
+        gradients = [nvfp4["gradients"], least["gradients"]]
+        weights = [sent["weights"] for sent in (bf16, fp8, nvfp4)]
+        small = [nvfp4["norm"], nvfp4["scales"]]
+        most = gradients[0] + weights[0]
         rows.append(
             [
                 size,
-                *(gigabytes(v) for v in (fp32.gradients, bf16.gradients, *weights)),
+                *(gigabytes(n) for n in (*gradients, *weights)),
                 f"{weights[2] / weights[0]:.2f}",
-                f"{fp32.norm / 1e6:.2g}",
-                f"{fp32.amaxes / 1e6:.2g}",
-                f"{(fp32.gradients + weights[0]) / (bf16.gradients + weights[2]):.2f}",
+                *(f"{n / 1e6:.2g}" for n in small),
+                f"{most / (least['gradients'] + least['weights']):.2f}",
             ]
         )
     return table(
@@ -182,9 +187,7 @@ def efficiency_rows(make):
             cells = []
             for ranks in shown:
                 case = make(size, regime, ranks)
-                cells.append(
-                    f"{m.efficiency(case, m.H100):.2f}" if case.batch.rows >= ranks else ""
-                )
+                cells.append(f"{m.efficiency(case, m.H100):.2f}" if case.fits_the_batch else "")
             yield [size, LABELS[regime], *cells]
 
 
@@ -207,10 +210,10 @@ BROKEN = [
 ]
 
 
-def exposed_table():
+def exposed_table(cases):
     rows = []
     for size, regime, ranks in BROKEN:
-        case = case_of(size, regime, ranks)
+        case = cases.strong(size, regime, ranks)
         now = m.simulate(case, m.H100)
         less = [
             m.simulate(case, change(m.H100))
@@ -221,7 +224,7 @@ def exposed_table():
                 size,
                 LABELS[regime],
                 str(ranks),
-                str(len(m.buckets(case))),
+                str(len(case.counted.buckets)),
                 f"{now.launches:,}",
                 f"{1e3 * now.computing:.1f}",
                 f"{1e3 * now.total:.1f}",
@@ -245,7 +248,7 @@ def exposed_table():
     )
 
 
-def sensitivity_table():
+def sensitivity_table(cases):
     def changed(**figures):
         return dataclasses.replace(m.H100, **figures)
 
@@ -258,13 +261,13 @@ def sensitivity_table():
         ("adapters of 200 Gbit/s", changed(inter=20e9)),
         ("adapters of 800 Gbit/s", changed(inter=80e9)),
     ]
-    cases = [("350m", 32), ("1b", 64), ("7b", 512), ("7b", 1024)]
+    shown = [("350m", 32), ("1b", 64), ("7b", 512), ("7b", 1024)]
     rows = [
         [
             label,
             *(
-                f"{m.efficiency(case_of(size, 'nvfp4', ranks), machine):.2f}"
-                for size, ranks in cases
+                f"{m.efficiency(cases.strong(size, 'nvfp4', ranks), machine):.2f}"
+                for size, ranks in shown
             ),
         ]
         for label, machine in machines
@@ -272,7 +275,7 @@ def sensitivity_table():
     return table(
         [
             "NVFP4/FP8, batch of the configuration",
-            *(f"{size}, {ranks} GPUs" for size, ranks in cases),
+            *(f"{size}, {ranks} GPUs" for size, ranks in shown),
         ],
         rows,
     )
@@ -280,32 +283,29 @@ def sensitivity_table():
 
 def stored_stretches(case):
     """Parts of tensors that a checkpoint's state.json names: where a rank has less than all of a
-    tensor.
+    tensor, of its codes, scales and BF16 states.
     """
-    moments, residuals = m.OPTIMIZERS[case.optimizer]
-    cut = (s.spec for bucket in m.partition(case) for s in bucket if s.count < s.spec.units)
+    states = round(case.counted.state_bytes_a_parameter / m.SIZE["bf16"])
     return sum(
-        len(m.pieces_of(case.regime.weights_of(s.kind), s.cols, s.cols)) + moments + residuals
-        for s in cut
+        bucket["gathered"]["cut_stretches"] + states * bucket["reduced"]["cut_stretches"]
+        for bucket in case.counted.buckets
     )
 
 
-def bookkeeping_table():
+def bookkeeping_table(cases):
     rows = []
     for size, ranks in [("60m", 128), ("60m", 1024), ("1b", 128), ("7b", 1024), ("70b", 1024)]:
-        case = weak(size, "nvfp4", ranks)
-        owned = m.own_elements(case)
-        pieces = [
-            sum(m.ceil_div(s.units, 16) for g in b for s in case.groups[g]) for b in m.buckets(case)
-        ]
+        case = cases.weak(size, "nvfp4", ranks)
+        counted = case.counted
+        sums, smallest = counted.norm_sums, min(b["norm_sums"] for b in counted.buckets)
         rows.append(
             [
                 size,
                 str(ranks),
-                f"{m.norm_pieces(case):,}",
-                f"{8 * m.norm_pieces(case) / 1e6:.2f}",
-                f"{min(pieces) / ranks:.1f}",
-                f"{max(owned) * ranks / sum(owned):.3f}",
+                f"{sums:,}",
+                f"{8 * sums / 1e6:.2f}",
+                f"{smallest / ranks:.1f}",
+                f"{counted.most_elements * ranks / case.shape.parameters:.3f}",
                 f"{stored_stretches(case):,}",
             ]
         )
@@ -323,24 +323,24 @@ def bookkeeping_table():
     )
 
 
-def next_table():
+def next_table(cases):
     rows = []
     for size, ranks in [("7b", 64), ("13b", 64), ("70b", 64), ("70b", 256), ("70b", 1024)]:
         for regime in ("bf16", "nvfp4"):
-            case = case_of(size, regime, ranks)
-            sent, now = m.volume(case), m.memory_of(case).total
+            case = cases.strong(size, regime, ranks)
+            counted = case.counted
             two, three = (m.sharded_further(case, weights) for weights in ("whole", "sharded"))
             rows.append(
                 [
                     size,
                     LABELS[regime],
                     str(ranks),
-                    *(gigabytes(x) for x in (now, two.memory, three.memory)),
-                    str(case.micro_batches),
+                    *(gigabytes(x) for x in (counted.total, two.memory, three.memory)),
+                    str(counted.micro_batches),
                     *(
                         gigabytes(x)
                         for x in (
-                            sum(sent),
+                            counted.sent_bytes,
                             two.gathers + two.reductions,
                             three.gathers,
                             three.reductions,
@@ -366,11 +366,11 @@ def next_table():
     )
 
 
-def tensor_table():
+def tensor_table(cases):
     rows = []
     for size in ("7b", "13b", "70b"):
         for regime in ("bf16", "nvfp4"):
-            exchanging, computing = m.tensor_parallel(case_of(size, regime), m.H100, 8)
+            exchanging, computing = m.tensor_parallel(cases.strong(size, regime), m.H100, 8)
             rows.append(
                 [
                     size,
@@ -386,7 +386,7 @@ def tensor_table():
     )
 
 
-def measured_table():
+def measured_table(_):
     path = FIGURES / "measured.json"
     if not path.exists():
         return ["Not measured yet."]
@@ -427,8 +427,8 @@ TABLES = {
     "bytes": bytes_table,
     "memory": memory_table,
     "traffic": traffic_table,
-    "strong": lambda: efficiency_table(case_of),
-    "weak": lambda: efficiency_table(weak),
+    "strong": lambda cases: efficiency_table(cases.strong),
+    "weak": lambda cases: efficiency_table(cases.weak),
     "exposed": exposed_table,
     "sensitivity": sensitivity_table,
     "bookkeeping": bookkeeping_table,
@@ -438,29 +438,37 @@ TABLES = {
 }
 
 
-def filled(page):
+def filled(page, cases):
     for name, rows in TABLES.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         if not pattern.search(page):
             sys.exit(f"rank_scaling.py: error: {PAGE} has no <!-- {name} -->")
-        text = "\n".join(rows())
+        text = "\n".join(rows(cases))
         page = pattern.sub(lambda match, text=text: f"{match[1]}{text}\n{match[2]}", page)
     return page
 
 
-# --- figures
-# ---------------------------------------------------------------------------------------------
+# --- figures --------------------------------------------------------------------------------------
 
 STYLES = {"bf16": "--", "nvfp4": "-"}
+DRAWN_PURPOSES = [
+    "weights",
+    "compute weights",
+    "gradients",
+    "optimizer state",
+    "activations",
+    "logits",
+    "scratch",
+]
 
 
-def draw_memory(plt):
+def draw_memory(plt, cases):
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.3))
     for axis, size in zip(axes, ("1b", "7b")):
         bars = [(regime, ranks) for regime in ("bf16", "nvfp4") for ranks in (1, 8, 64)]
         bottom = [0.0] * len(bars)
-        for purpose in m.PURPOSES[:-1]:
-            heights = [m.memory_of(case_of(size, r, n)).bytes[purpose] / 1e9 for r, n in bars]
+        for purpose in DRAWN_PURPOSES:
+            heights = [cases.strong(size, r, n).counted.memory[purpose] / 1e9 for r, n in bars]
             axis.bar(range(len(bars)), heights, bottom=bottom, label=purpose, width=0.75)
             bottom = [b + h for b, h in zip(bottom, heights)]
         axis.set_xticks(
@@ -474,17 +482,15 @@ def draw_memory(plt):
     return figure
 
 
-def draw_efficiency(plt):
+def draw_efficiency(plt, cases):
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.3), sharey=True)
     for axis, make, title in [
-        (axes[0], case_of, "the batch of the configuration"),
-        (axes[1], weak, f"{WEAK_TOKENS:,} tokens a GPU"),
+        (axes[0], cases.strong, "the batch of the configuration"),
+        (axes[1], cases.weak, f"{WEAK_TOKENS:,} tokens a GPU"),
     ]:
         for k, size in enumerate(SIZES):
             for regime, style in STYLES.items():
-                cases = [
-                    c for c in (make(size, regime, n) for n in RANKS) if c.batch.rows >= c.ranks
-                ]
+                cases = [c for c in (make(size, regime, n) for n in RANKS) if c.fits_the_batch]
                 axis.plot(
                     [c.ranks for c in cases],
                     [m.efficiency(c, m.H100) for c in cases],
@@ -503,14 +509,14 @@ def draw_efficiency(plt):
     return figure
 
 
-def draw_traffic(plt):
+def draw_traffic(plt, cases):
     figure, axis = plt.subplots(figsize=(5.2, 3.0))
     bars = [("bf16", "fp32"), ("bf16", "bf16"), ("fp8", "bf16"), ("nvfp4", "bf16")]
-    case = [case_of("7b", regime, 64, gradient_reduce=wire) for regime, wire in bars]
+    case = [cases.strong("7b", regime, 64, gradient_reduce=wire) for regime, wire in bars]
     p = case[0].shape.parameters
     bottom = [0.0] * len(bars)
     for kind in ("gradients", "weights"):
-        heights = [getattr(m.volume(c), kind) / p for c in case]
+        heights = [c.counted.sent[kind] / p for c in case]
         axis.barh(range(len(bars)), heights, left=bottom, label=kind, height=0.6)
         bottom = [b + h for b, h in zip(bottom, heights)]
     axis.set_yticks(
@@ -524,18 +530,15 @@ def draw_traffic(plt):
     return figure
 
 
-def draw():
+def draw(cases):
     from ..plots.pyplot import plt
 
-    plt.rcParams.update(
-        {"svg.hashsalt": "scaling", "svg.fonttype": "none"}
-    )  # the same bytes every time; letters as text
     for name, make in [
         ("memory", draw_memory),
         ("efficiency", draw_efficiency),
         ("traffic", draw_traffic),
     ]:
-        figure = make(plt)
+        figure = make(plt, cases)
         figure.savefig(FIGURES / f"{name}.svg", metadata={"Date": None})
         print(f"wrote {FIGURES / name}.svg")
 
@@ -544,9 +547,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--verify", action="store_true", help="only compare the tables")
     parser.add_argument("--no-figures", action="store_true")
+    parser.add_argument(
+        "--program",
+        default=newest_program(),
+        help="mpretrain, which counts; default: the newest of build/*/mpretrain",
+    )
     args = parser.parse_args()
+    cases = Cases(args.program)
     old = PAGE.read_text(encoding="utf-8")
-    new = filled(old)
+    new = filled(old, cases)
     if args.verify:
         print(
             "the tables are what the model gives"
@@ -557,5 +566,5 @@ def main():
     PAGE.write_text(new, encoding="utf-8")
     print(f"wrote {PAGE}")
     if not args.no_figures:
-        draw()
+        draw(cases)
     return 0

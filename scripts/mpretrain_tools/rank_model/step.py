@@ -3,18 +3,10 @@ machine of assumed figures.
 """
 
 import dataclasses
+import math
 import typing
 
-from .case import OPTIMIZERS, SIZE, ceil_div
-from .exchange import (
-    buckets,
-    exchanged,
-    linears_in_fp8,
-    norm_pieces,
-    own_elements,
-    partition,
-    stored_bytes,
-)
+from .case import COMPUTE, SIZE
 
 
 class Protocol(typing.NamedTuple):
@@ -81,7 +73,7 @@ def ring(machine, ranks, bytes_of_all):
     """
     if ranks == 1:
         return 0.0
-    nodes = ceil_div(ranks, machine.node)
+    nodes = math.ceil(ranks / machine.node)
     between = nodes if nodes > 1 else 0
     rate = min(machine.intra, machine.node * machine.inter) if between else machine.intra
     sent = bytes_of_all * (ranks - 1) / ranks
@@ -96,7 +88,7 @@ def ring(machine, ranks, bytes_of_all):
 def tree(machine, ranks):
     """Seconds of a reduction of few bytes to all."""
     begin, intra, inter = machine.small
-    nodes = ceil_div(ranks, machine.node)
+    nodes = math.ceil(ranks / machine.node)
     return begin + 2 * (min(ranks, machine.node) - 1) * intra + 2 * (nodes - 1).bit_length() * inter
 
 
@@ -112,30 +104,29 @@ class Work(typing.NamedTuple):
 
 def kernels(case):
     """Of a layer: forward; backward. Counted in model/llama.cpp."""
-    fp8 = case.regime.compute == "fp8"
-    forward = 9 + fp8
-    return forward, 17 + 5 * fp8 + forward * case.batch.recompute
+    forward = 9 + case.in_fp8
+    return forward, 17 + 5 * case.in_fp8 + forward * case.batch.recompute
 
 
 def group_work(case, machine):
-    regime, shape, n = case.regime, case.shape, case.tokens
+    shape, n = case.shape, case.tokens
     rate = {name: flops * machine.achieved for name, flops in machine.flops.items()}
-    plain = rate["fp32" if regime.compute == "fp32" else "bf16"]
-    product = 2 * n * shape.layer_products / (rate["fp8"] if regime.compute == "fp8" else plain)
+    storage = "fp32" if case.regime == "fp32" else "bf16"
+    plain = rate[storage]
+    product = 2 * n * shape.layer_products / rate[COMPUTE[case.regime]]
     forward = product + 2 * n * shape.hidden * case.batch.seq_len / plain
     fewest = [k * machine.kernel for k in kernels(case)]
     copied = 0.0  # bytes that casts of a layer's weights move
-    if regime.compute == "fp8":
-        copied = (
-            stored_bytes(case) / shape.parameters + (2 if case.backend == "cuda" else 1)
-        ) * shape.layer_products
+    if case.in_fp8:
+        codes = 2 if case.backend == "cuda" else 1
+        copied = (case.stored_bytes_a_parameter + codes) * shape.layer_products
     layer = Work(
         max(forward, fewest[0]),
         max((2 + case.batch.recompute) * forward, fewest[1]),
         copied / machine.memory_bandwidth,
     )
     head = 2 * n * shape.vocab * shape.hidden / plain
-    embedding = 2 * n * shape.hidden * SIZE[regime.storage] / machine.memory_bandwidth
+    embedding = 2 * n * shape.hidden * SIZE[storage] / machine.memory_bandwidth
     return [
         Work(embedding, 2 * embedding, 0.0),
         *([layer] * shape.layers),
@@ -180,38 +171,32 @@ class Step:
         return self.total - self.computing
 
 
+def round_seconds(case, machine, parts, moved, copies):
+    """Of a bucket in one direction: so many bytes moved by so many copies, and the ring."""
+    return (
+        moved / machine.memory_bandwidth
+        + copies * machine.copy_launch
+        + ring(machine, case.ranks, parts["bytes"])
+    )
+
+
 def bucket_seconds(case, machine):
     """What the side queue takes for every bucket: ([gradients], [weights], launches). A single
     staging buffer: in turn.
     """
-    parts, cut = exchanged(case), partition(case)
-    container = (
-        SIZE["fp32" if case.gradient_container("linear") == "fp32" else "bf16"]
-        / SIZE[case.gradient_reduce]
-    )
-    scaled = {"block_fp8": 2, "nvfp4": 2}.get(case.regime.weights, 1)
     reduce, gather, launches = [], [], 0
-    for b, stretches in enumerate(cut):
-        count, own = len(stretches), sum(s.rank == 0 for s in stretches)
-        wire = sum(parts.gradients[b])
-        copied = wire * (1 + container) + max(parts.gradients[b]) * 3
-        reduce.append(
-            copied / machine.memory_bandwidth
-            + (count + own) * machine.copy_launch
-            + ring(machine, case.ranks, wire)
-        )
-        launches += count + own
-        rounds = parts.weights if case.sharded else parts.sums
-        stored = sum(rounds[b])
-        pieces = scaled if case.sharded else 1
-        gather.append(
-            2 * stored / machine.memory_bandwidth
-            + pieces * count * machine.copy_launch
-            + ring(machine, case.ranks, stored)
-        )
-        launches += pieces * count
-    if not case.sharded:
-        reduce, gather = [r + g for r, g in zip(reduce, gather)], [0.0] * len(gather)
+    for bucket in case.counted.buckets:
+        # Gradients of all ranks are packed, and of the sum what is this rank's own is unpacked.
+        parts = bucket["reduced"]
+        copies = parts["stretches"] + parts["own_stretches"]
+        copied = parts["bytes"] + parts["memory_bytes"] + 3 * parts["largest_part_bytes"]
+        reduce.append(round_seconds(case, machine, parts, copied, copies))
+        launches += copies
+        # Of weights what is its own is packed, and the rest unpacked.
+        parts = bucket["gathered"]
+        copies = parts["stretches"]
+        gather.append(round_seconds(case, machine, parts, 2 * parts["bytes"], copies))
+        launches += copies
     return reduce, gather, launches
 
 
@@ -219,18 +204,14 @@ def update_seconds(case, machine):
     """Weights and states read and written once, the gradient read once, by the rank that has most;
     the norm of gradients.
     """
-    moments, residuals = OPTIMIZERS[case.optimizer]
-    p = case.shape.parameters
-    own = max(own_elements(case)) if case.sharded else p
+    counted = case.counted
     a_parameter = (
-        2 * stored_bytes(case) / p
-        + 2 * (moments * SIZE[case.regime.state] + 2 * residuals)
-        + 2 * SIZE[case.gradient_container("linear")]
+        2 * case.stored_bytes_a_parameter
+        + 2 * counted.state_bytes_a_parameter
+        + 2 * case.gradient_bytes_a_parameter
     )
-    return (
-        own * a_parameter / machine.memory_bandwidth
-        + 8 * norm_pieces(case) / machine.memory_bandwidth
-    )
+    moved = counted.most_elements * a_parameter + 8 * counted.norm_sums
+    return moved / machine.memory_bandwidth
 
 
 def simulate(case, machine, work=None, update=None):
@@ -241,19 +222,20 @@ def simulate(case, machine, work=None, update=None):
     """
     work = work or group_work(case, machine)
     update, q = update_seconds(case, machine) if update is None else update, Queues(machine)
-    micro_batches = case.micro_batches
+    counted = case.counted
+    micro_batches = counted.micro_batches
     computing = sum(w.refresh + micro_batches * (w.forward + w.backward) for w in work) + update
     if case.alone:
         return Step(computing, computing, 0.0, 0)
-    of_bucket = {group: b for b, bucket in enumerate(buckets(case)) for group in bucket}
-    firsts = {bucket[0]: b for b, bucket in enumerate(buckets(case))}
+    firsts = {bucket["first_group"]: b for b, bucket in enumerate(counted.buckets)}
     reduce, gather, launches = bucket_seconds(case, machine)
-    amaxes = tree(machine, case.ranks) if linears_in_fp8(case) else 0.0
+    amaxes = tree(machine, case.ranks) if case.in_fp8 else 0.0
     tickets = [q.run(seconds) for seconds in gather]
     for i in range(micro_batches):
         for group, w in enumerate(work):
             if i == 0:
-                q.wait(tickets[of_bucket[group]])
+                if group in firsts:
+                    q.wait(tickets[firsts[group]])
                 q.work(w.refresh)
             q.work(w.forward)
         if amaxes:
@@ -265,10 +247,8 @@ def simulate(case, machine, work=None, update=None):
         if amaxes:
             q.wait(q.run(amaxes))
     q.wait(q.side)
-    norm = 8 * norm_pieces(case) if case.sharded else 0
-    q.wait(
-        q.run(ring(machine, case.ranks, 8 * case.batch.rows) + ring(machine, case.ranks, norm))
-    )  # losses; partial sums
+    losses, norm = 8 * case.batch.rows, 8 * counted.norm_sums
+    q.wait(q.run(ring(machine, case.ranks, losses) + ring(machine, case.ranks, norm)))
     q.work(update)
     return Step(q.compute, computing, q.busy, launches)
 
@@ -277,11 +257,8 @@ def efficiency(case, machine):
     """Tokens a second of a GPU over those of one that has the whole batch to itself (and memory for
     it).
     """
-    return (
-        simulate(dataclasses.replace(case, ranks=1), machine).total
-        / case.ranks
-        / simulate(case, machine).total
-    )
+    alone = simulate(dataclasses.replace(case, ranks=1), machine)
+    return alone.total / case.ranks / simulate(case, machine).total
 
 
 # What a step would take if one cost of exchanging were nothing.

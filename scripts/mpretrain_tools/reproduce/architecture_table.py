@@ -8,11 +8,10 @@ of the configuration and have to add up to its count. Trains nothing. Exits 1 if
 from the paper.
 """
 
-import collections
 import sys
 from dataclasses import dataclass
 
-from ..rank_model.case import Shape, from_config, parameter_groups
+from ..rank_model.case import Shape, from_config
 from ..sweeps.plan import plan
 from . import paper
 from .artefact import Artefact
@@ -35,10 +34,7 @@ class Architecture:
     @property
     def kinds(self):
         """Parameters by kind. Embedding and head are two tensors."""
-        found = collections.Counter()
-        for spec in (spec for group in parameter_groups(self.shape) for spec in group):
-            found[spec.kind] += spec.rows * spec.cols
-        return found
+        return self.shape.kinds
 
     @property
     def non_embedding(self):

@@ -23,6 +23,7 @@ from ..sweeps import configuration
 from ..sweeps.cell import Cell, tokens_identity
 from ..sweeps.launch import ACCEPTED, launcher_of
 from ..sweeps.ledger import Ledger
+from ..sweeps.plan import newest_program
 from ..sweeps.progress import LiveTable
 from ..sweeps.runner import Place, Runner, machine
 from ..sweeps.stop import Stop
@@ -76,7 +77,7 @@ def parser(description):
     )
     found.add_argument(
         "--program",
-        default=default_program(),
+        default=newest_program(),
         help="mpretrain; default: the newest of build/*/mpretrain",
     )
     found.add_argument(
@@ -125,12 +126,6 @@ def parser(description):
         ),
     )
     return found
-
-
-def default_program():
-    """The program that was built last."""
-    built = [path for path in (repository.ROOT / "build").glob("*/mpretrain") if path.is_file()]
-    return str(max(built, key=lambda path: path.stat().st_mtime, default="mpretrain"))
 
 
 class Artefact:

@@ -44,3 +44,9 @@ def device(program, config, *overrides):
         r"^device\n +name +(.+)$", run_plan(program, [], config, overrides), re.MULTILINE
     )
     return found.group(1) if found else "unknown device"
+
+
+def newest_program():
+    """The program that was built last, among the builds of the repository."""
+    built = [path for path in (repository.ROOT / "build").glob("*/mpretrain") if path.is_file()]
+    return str(max(built, key=lambda path: path.stat().st_mtime, default="mpretrain"))
