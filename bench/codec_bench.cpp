@@ -5,7 +5,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "precision/codecs.h"
+#include "precision/weight_formats.h"
 #include "run_benchmarks.h"
 
 namespace mpt {

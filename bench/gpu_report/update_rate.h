@@ -4,7 +4,7 @@
 #include "core/json_parse.h"
 #include "device/device.h"
 #include "optim/optimizer_config.h"
-#include "precision/format.h"
+#include "precision/precision_config.h"
 #include "samples.h"
 
 namespace mpt {

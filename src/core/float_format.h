@@ -34,7 +34,7 @@ inline constexpr FloatFormat kE4M3{3, 7, 0x80, 0x7E, 448.0f, 0x7E, 0x7F};
 inline constexpr FloatFormat kE5M2{2, 15, 0x80, 0x7B, 57344.0f, 0x7B, 0x7F};
 inline constexpr FloatFormat kE2M1{1, 1, 0x8, 0x7, 6.0f, 0x7, 0x7};
 // IEEE binary16: the one format here that rounds to infinity, as IEEE-754 has it.
-inline constexpr FloatFormat kF16{10, 15, 0x8000, 0x7BFF, 65504.0f, 0x7C00, 0x7FFF};
+inline constexpr FloatFormat kBinary16{10, 15, 0x8000, 0x7BFF, 65504.0f, 0x7C00, 0x7FFF};
 
 template <FloatFormat kFormat>
 using CodeOf = std::conditional_t<(kFormat.sign_code > 0x80), uint16_t, uint8_t>;
@@ -125,8 +125,8 @@ MPT_HD CodeOf<kFormat> round_up_to(float x) {
 }
 
 // FP16, in which the scales of FP8 blocks are stored.
-MPT_HD uint16_t fp16_nearest(float x) { return round_to<kF16>(x, Nearest{}); }
-MPT_HD uint16_t fp16_up(float x) { return round_up_to<kF16>(x); }
-MPT_HD float fp16_decode(uint16_t code) { return decode<kF16>(code); }
+MPT_HD uint16_t fp16_nearest(float x) { return round_to<kBinary16>(x, Nearest{}); }
+MPT_HD uint16_t fp16_up(float x) { return round_up_to<kBinary16>(x); }
+MPT_HD float fp16_decode(uint16_t code) { return decode<kBinary16>(code); }
 
 }  // namespace mpt

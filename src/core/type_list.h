@@ -15,6 +15,13 @@ struct TypeList {
   template <size_t i>
   using At = std::tuple_element_t<i, std::tuple<T...>>;
   using Variant = std::variant<T...>;
+  // The place of U, which is in the list once.
+  template <class U>
+  requires((std::is_same_v<T, U> + ...) == 1) static constexpr size_t kIndex = [] {
+    size_t before = 0;
+    (void)((std::is_same_v<T, U> || (++before, false)) || ...);
+    return before;
+  }();
 
   // f(std::type_identity<T>{}) for every type, in order.
   template <class F>

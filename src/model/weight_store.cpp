@@ -4,6 +4,7 @@
 #include <span>
 
 #include "core/normal.h"
+#include "precision/weight_formats.h"
 
 namespace mpt {
 namespace {
@@ -34,8 +35,7 @@ int64_t most_rows(const std::vector<ParamSpec>& specs) {
 }  // namespace
 
 WeightEncoding WeightOptions::encoding_of(ParamKind kind) const {
-  const WeightEncoding of_linears = linears.value_or(
-      WeightEncoding{.format = storage == DType::kF32 ? WeightFormat::kF32 : WeightFormat::kBF16});
+  const WeightEncoding of_linears = linears.value_or(WeightEncoding{.format = plain_format(storage)});
   return kind == ParamKind::kLinear ? of_linears
                                     : WeightEncoding{.format = unscaled_format(of_linears.format)};
 }
@@ -54,8 +54,7 @@ WeightStore::WeightStore(std::vector<ParamSpec> specs, const WeightOptions& opti
 }
 
 bool WeightStore::is_copied(ParamKind kind) const {
-  const WeightFormat format = options_.encoding_of(kind).format;
-  return format != (options_.storage == DType::kF32 ? WeightFormat::kF32 : WeightFormat::kBF16);
+  return options_.encoding_of(kind).format != plain_format(options_.storage);
 }
 
 void WeightStore::allocate_group(size_t first, Allocator& allocator) {
@@ -163,7 +162,7 @@ void draw_rows(const ParamSpec& spec, double std_dev, uint64_t seed, int64_t fir
 // Rows whose encoding depends on no others: all of them where the tensor has one scale.
 int64_t rows_at_a_time(const EncodedTensor& tensor) {
   constexpr int64_t kStagedElements = int64_t{1} << 22;
-  if (tensor.encoding.format == WeightFormat::kNvfp4) return tensor.rows;
+  if (tensor.tensor_scale.rows > 0) return tensor.rows;
   return std::clamp<int64_t>(kStagedElements / tensor.cols, 1, tensor.rows);
 }
 

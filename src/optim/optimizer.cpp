@@ -96,8 +96,9 @@ void Optimizer::check_shard(const Allocator& allocator) const {
 
 void Optimizer::check_target(size_t index) const {
   const UpdateTarget& target = targets_[index];
-  check(config_.writeback != Writeback::kKahan || target.weights.encoding.format == WeightFormat::kBF16,
-        "kahan with {} weights of {}", name_of(target.weights.encoding.format), target.name);
+  check(
+      config_.writeback != Writeback::kKahan || target.weights.encoding.format == plain_format(DType::kBF16),
+      "kahan with {} weights of {}", name_of(target.weights.encoding.format), target.name);
   if (!is_projected(config_, target.kind)) return;
   const ProjectionShape shape = projection_shape(target.weights.rows, target.weights.cols);
   check(projection_->rank <= shape.depth, "a projection of rank {} for {} of [{},{}]", projection_->rank,
@@ -146,7 +147,7 @@ void Optimizer::allocate_scratch(Allocator& allocator) {
   for (size_t i = 0; i < targets_.size(); ++i) {
     const EncodedTensor& w = targets_[i].weights;
     most_pieces = std::max(most_pieces, square_sums(w.rows, w.cols));
-    if (needs_next_maximum(w)) {
+    if (needs_maximum(w.encoding)) {
       live_.push_back(i);
       live_units = std::max(live_units, units_[i].count);
     }
@@ -413,8 +414,9 @@ TensorScalars Optimizer::tensor_scalars(size_t index) const {
 
 BatchStorage Optimizer::storage_of(size_t index) const {
   const WeightFormat format = targets_[index].weights.encoding.format;
+  // Elements that stand alone have one codec.
   if (config_.writeback != Writeback::kKahan)
-    return {.format = is_scaled(format) ? format : WeightFormat::kF32};  // elements alone have one codec
+    return {.format = is_scaled(format) ? format : plain_format(DType::kF32)};
   const bool fused = config_.kahan_variant == KahanVariant::kFused;
   return {.format = format, .compensation = fused ? Compensation::kFused : Compensation::kEager};
 }
@@ -432,8 +434,8 @@ TensorSlot Optimizer::slot_of(size_t index, int64_t t) {
   const UpdateTarget& target = targets_[index];
   States& states = states_[index];
   // FP32 is stored as it is: no need to draw for it.
-  const bool random =
-      config_.writeback == Writeback::kStochastic && target.weights.encoding.format != WeightFormat::kF32;
+  const bool random = config_.writeback == Writeback::kStochastic &&
+                      target.weights.encoding.format != plain_format(DType::kF32);
   states.dithers.clear();
   for (const StateInfo& info : states.infos)
     states.dithers.push_back(dither(index, t, info.rounding, options_.state_rounding));

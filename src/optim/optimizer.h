@@ -26,6 +26,7 @@
 #include "optim/update_ops.h"
 #include "precision/partition.h"
 #include "precision/precision_ops.h"
+#include "precision/weight_formats.h"
 
 namespace mpt {
 
@@ -76,9 +77,9 @@ class Optimizer {
   // work on the step before must be done; the others enqueue the same work every time. measure() finds the
   // gradients' norm, from FP64 sums in an order that depends on shapes alone, clips by it, and lets update()
   // do nothing if it or one of `losses` (fp64 [1, n]; no rows: none; the same on all ranks) is not finite.
-  // update() changes the own units and the tensors' scales of live nvfp4. settle() belongs behind it, when
-  // the weights are whole: it moves scales that one rank cannot judge alone. It changes nothing the second
-  // time.
+  // update() changes the own units and the tensors' scales that need their maximum. settle() belongs behind
+  // it, when the weights are whole: it moves scales that one rank cannot judge alone. It changes nothing the
+  // second time.
   void prepare(const StepScalars& scalars);
   void measure(const Tensor& losses);
   void update();
@@ -158,7 +159,7 @@ class Optimizer {
   [[nodiscard]] bool has_block_rates(size_t target) const {
     const AdditiveConfig* const additive = additive_of(config_.rule);
     return additive != nullptr && additive->nvfp4_additive_scale == Nvfp4AdditiveScale::kBlock &&
-           !units_[target].empty() && targets_[target].weights.encoding.format == WeightFormat::kNvfp4;
+           !units_[target].empty() && has_relative_scales(targets_[target].weights.encoding.format);
   }
   [[nodiscard]] TensorScalars tensor_scalars(size_t target) const;
   [[nodiscard]] BatchStorage storage_of(size_t target) const;
@@ -185,9 +186,9 @@ class Optimizer {
   std::vector<size_t> order_;          // own targets as they stand in slots_: part by part
   std::vector<TensorSlot> slots_;      // of the step that was prepared
   std::vector<Part> parts_;            // projected ones last
-  Tensor unit_maxima_;                 // [1, units] fp32, of the largest part of a live nvfp4 tensor
-  Tensor next_maxima_;                 // [1, live nvfp4 tensors] fp32
-  std::vector<size_t> live_;           // those targets
+  Tensor unit_maxima_;                 // [1, units] fp32, of the largest part of a live tensor
+  Tensor next_maxima_;                 // [1, live tensors] fp32
+  std::vector<size_t> live_;           // targets whose format needs_maximum()
   std::vector<size_t> block_rates_;    // own targets whose additive rates follow their blocks' scales
   Tensor mean_scales_;                 // [1, those] fp32
   Tensor scale_sums_;                  // [1, most rows of them] fp64

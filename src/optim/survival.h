@@ -64,7 +64,7 @@ struct Survival {
   // under them (docs/numerics.md "Scale drag"), and the sum of log2 of the factors they changed by.
   int64_t dragged = 0;
   double drag_log2 = 0;
-  int64_t saturated_blocks = 0;  // nvfp4: blocks whose largest element was clipped
+  int64_t saturated_blocks = 0;  // blocks whose largest element was clipped
 };
 
 void add_counters(const SurvivalCounters& counters, Survival& sum);

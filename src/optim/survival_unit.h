@@ -4,7 +4,6 @@
 
 #include "optim/survival.h"
 #include "optim/update_unit.h"
-#include "precision/codecs.h"
 
 namespace mpt {
 
@@ -13,20 +12,6 @@ MPT_HD int magnitude_bucket(float w) {
   const int bucket =
       binade < kLowestBinade ? 1 : 2 + (min_of(binade, kHighestBinade) - kLowestBinade) / kBinadesPerBucket;
   return w == 0.0f ? 0 : bucket;
-}
-
-// The smallest ratio by which neighbouring values of a grid differ, rounded down; 1 where no scale is shared.
-MPT_HD float smallest_grid_ratio(const ElementCodec&) { return 1.0f; }
-MPT_HD float smallest_grid_ratio(const BlockFp8Codec&) { return 1.0625f; }  // 16 / 15, of 1.875 and 2
-MPT_HD float smallest_grid_ratio(const Nvfp4Codec&) { return 1.25f; }       // 4 / 3, of 3 and 4
-
-template <class G, int kPart>
-MPT_HD int saturated_blocks(const Nvfp4Codec& codec, G group, UnitSpan span, const float (&x)[kPart]) {
-  return codec.saturated_blocks(group, span, x);
-}
-template <class Codec, class G, int kPart>
-MPT_HD int saturated_blocks(const Codec&, G, UnitSpan, const float (&)[kPart]) {
-  return 0;
 }
 
 template <class Ema, class Step, int kPart, class Scales>
@@ -88,7 +73,6 @@ struct RoundedSurvival {
     constexpr int kPart = LanePart<G>::kSize;
     const int size = LanePart<G>(group, span).size;
     const auto random = dither.draw(group, span);
-    const float smallest_ratio = smallest_grid_ratio(weights);
     UnitValues<Step, kPart> values;
     typename Step::Move moves[kPart];
     const AdditiveScales<WeightCodec, G> scales(weights, group, span, states.mean_scale);
@@ -100,11 +84,11 @@ struct RoundedSurvival {
       float wanted[kPart], stored[kPart];
       for (int k = 0; k < kPart; ++k)
         stored[k] = wanted[k] = step.moved(values.w[k], step.only(static_cast<Branch>(b), moves[k]));
-      if (b == 0) mine.saturated_blocks += saturated_blocks(weights, group, span, wanted);
+      if (b == 0) mine.saturated_blocks += weights.saturated_blocks(group, span, wanted);
       weights.round(group, span, stored, random);
       for (int k = 0; k < size; ++k) {
         count_fate(mine.fates[b], values.w[k], wanted[k] != values.w[k], stored[k]);
-        if (b == 0) count_drag(values.w[k], stored[k], smallest_ratio, mine);
+        if (b == 0) count_drag(values.w[k], stored[k], WeightCodec::kSmallestRatio, mine);
       }
     }
   }

@@ -1,28 +1,27 @@
-// What updates find out about the scales of NVFP4 tensors: their mean, which additive directions are
+// What updates find out about the scales of a tensor: the mean of its blocks', which additive directions are
 // multiples of, and the largest weight to come, from which the tensor's own scale follows.
 #pragma once
 
-#include "core/float_format.h"
 #include "optim/unit_states.h"
-#include "precision/codec_nvfp4.h"
 
 namespace mpt {
 
-// sums[row]: over the elements of a row, the scales of their blocks. A scale is a multiple of 2^-9 and at
-// most 448, so that FP64 holds the sums of 2^31 blocks exactly, in whatever order they are added.
+// sums[row]: over the elements of a row, the scales of their blocks, which FP64 adds up exactly in any order.
+template <class Codec>
 struct RowScaleSum {
-  const uint8_t* scales;
-  int64_t stride;
+  static constexpr int64_t kBlock = Codec::kBlock;
+
+  Codec codec;
   int64_t cols;  // elements
   double* sums;
 
   template <class G>
   MPT_HD void operator()(G group, int64_t row) const {
-    const uint8_t* const scale = scales + row * stride;
+    const Codec weights = codec;
     const int64_t elements = cols;
-    const double sum = group.sum((elements + kNvfp4Block - 1) / kNvfp4Block, [=](int64_t block) {
-      return double(decode<kE4M3>(scale[block])) *
-             double(min_of<int64_t>(kNvfp4Block, elements - block * kNvfp4Block));
+    const double sum = group.sum((elements + kBlock - 1) / kBlock, [=](int64_t block) {
+      return double(weights.block_scale(row, block)) *
+             double(min_of<int64_t>(kBlock, elements - block * kBlock));
     });
     if (group.lane() == 0) sums[row] = sum;
   }

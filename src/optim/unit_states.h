@@ -49,7 +49,7 @@ struct UnitStates {
   ElementCodec gradient;
   const StepControl* control;
   SharedFactors factors;
-  const float* mean_scale;  // of nvfp4 blocks, of which additive directions are multiples; null: they are not
+  const float* mean_scale;  // of blocks, of which additive directions are multiples; null: they are not
 
   // Nothing lies between the rows.
   [[nodiscard]] bool contiguous() const {

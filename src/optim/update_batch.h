@@ -14,15 +14,9 @@
 
 namespace mpt {
 
-// Whether the amax of a tensor's new weights must be known before any of them is stored.
-inline bool needs_next_maximum(const EncodedTensor& weights) {
-  return weights.encoding.format == WeightFormat::kNvfp4 &&
-         weights.encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kLive;
-}
-
 // What an update of one tensor reads and writes, or that of a run of its units: of states and residuals only
-// theirs need be in memory, and nothing else of weights and gradient is touched. Live nvfp4 writes its
-// tensor's scale with take_maximum().
+// theirs need be in memory, and nothing else of weights and gradient is touched. Where needs_maximum(), the
+// tensor's scale is written by take_maximum().
 struct TensorSlot {
   EncodedTensor weights;                        // updated
   std::span<const Tensor> states;               // in the order of the step's kStates, fp32 or bf16, updated
@@ -32,10 +26,10 @@ struct TensorSlot {
   DitherSource weight_dither{};
   TensorScalars scalars{};
   SharedFactors factors{};  // of steps that take one
-  Tensor mean_scale{};      // of nvfp4, as find_mean_scale() left it: additive rates in proportion to
-                            // the blocks' scales; none: one rate for all
+  Tensor mean_scale{};      // as find_mean_scale() left it: additive rates in proportion to the blocks'
+                            // scales; none: one rate for all
   std::optional<UnitRange> units{};  // none: all
-  Tensor next_maximum{};  // for live nvfp4, fp32 [1, 1]: the amax of the whole tensor's new weights
+  Tensor next_maximum{};  // where needs_maximum(), fp32 [1, 1]: the amax of the whole tensor's new weights
   Tensor residuals{};     // of compensated weights: bf16, as the weights are
 
   [[nodiscard]] UnitRange range() const { return units.value_or(all_units(weights.rows, weights.cols)); }
@@ -47,7 +41,7 @@ struct BatchCall {
   std::span<const TensorSlot> tensors;
   const std::byte* table;      // as write_table() wrote it for these tensors
   const StepControl* control;  // in device memory
-  Tensor unit_maxima{};        // fp32 [1, most units of a tensor] scratch, for live nvfp4
+  Tensor unit_maxima{};        // fp32 [1, most units of a tensor] scratch, where needs_maximum()
 };
 
 class UpdateBatch {

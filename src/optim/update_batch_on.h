@@ -7,8 +7,8 @@
 #include "optim/survival_unit.h"
 #include "optim/update_batch.h"
 #include "optim/update_table.h"
-#include "precision/codecs.h"
 #include "precision/largest.h"
+#include "precision/weight_formats.h"
 
 namespace mpt {
 
@@ -64,7 +64,7 @@ UpdateUnit<Step, Codec> unit_of(std::type_identity<UpdateUnit<Step, Codec>>, con
                                 const TensorSlot& slot, const StepControl* control) {
   Codec weights = codec_of<Codec>(slot.weights);
   if constexpr (UpdateUnit<Step, Codec>::kFindsMaximum)
-    if (needs_next_maximum(slot.weights))
+    if (needs_maximum(slot.weights.encoding))
       weights = weights.storing_with(slot.next_maximum.template as<float>());
   return {step, unit_states<Step>(slot, control), weights, slot.weight_dither};
 }
@@ -132,7 +132,7 @@ class UpdateBatchOn final : public UpdateBatch {
 
   // The amax of the call's units of new weights, which the tensor is stored with if they are all of it.
   void find_maximum(const TensorSlot& slot, const Unit* tensor, const Tensor& unit_maxima) const {
-    if (!needs_next_maximum(slot.weights)) return;
+    if (!needs_maximum(slot.weights.encoding)) return;
     const UnitRange range = slot.range();
     check(unit_maxima.cols >= range.count, "scratch for the maxima of {} units, {} needed", unit_maxima.cols,
           range.count);

@@ -35,8 +35,9 @@ class UpdateOps {
   // no such arithmetic.
   [[nodiscard]] virtual std::unique_ptr<UpdateBatch> make_batch(const RuleConfig& rule, size_t step,
                                                                 BatchStorage storage) const = 0;
-  // mean, fp32 [1, 1]: over the elements of an nvfp4 tensor, all of it, the scales of their blocks, without
-  // the tensor's own. sums: fp64 [1, rows] scratch. The same bits in any order: the sums are exact.
+  // mean, fp32 [1, 1]: over all elements of a tensor whose format has_relative_scales(), the scales of their
+  // blocks, without the tensor's own. sums: fp64 [1, rows] scratch. The same bits in any order: the sums are
+  // exact.
   virtual void find_mean_scale(const EncodedTensor& weights, const Tensor& sums, const Tensor& mean) = 0;
   // Before UpdateBatch::find_maxima(), where another rank has the units: 0, the least that there is.
   virtual void clear_maxima(const Tensor& maxima) = 0;

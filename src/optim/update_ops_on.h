@@ -11,7 +11,7 @@
 #include "optim/tensor_scales.h"
 #include "optim/update_ops.h"
 #include "optim/update_table.h"
-#include "precision/codecs.h"
+#include "precision/weight_formats.h"
 
 namespace mpt {
 
@@ -33,12 +33,14 @@ class UpdateOpsOn : public UpdateOps {
   }
 
   void find_mean_scale(const EncodedTensor& weights, const Tensor& sums, const Tensor& mean) override {
-    check(weights.encoding.format == WeightFormat::kNvfp4, "the mean block scale of {} weights",
+    check(has_relative_scales(weights.encoding.format), "the mean block scale of {} weights",
           name_of(weights.encoding.format));
     check(sums.cols >= weights.rows, "scratch for the scales of {} rows, {} needed", sums.cols, weights.rows);
-    const Tensor& scales = weights.block_scales;
     double* const of_row = sums.as<double>();
-    exec_.rows(weights.rows, RowScaleSum{scales.as<uint8_t>(), scales.stride, weights.cols, of_row});
+    with_codec(weights, [&]<class Codec>(const Codec& codec) {
+      if constexpr (Codec::kRelativeScales)
+        exec_.rows(weights.rows, RowScaleSum<Codec>{codec, weights.cols, of_row});
+    });
     exec_.rows(1, MeanScale{of_row, weights.rows, weights.elements(), mean.as<float>()});
   }
 

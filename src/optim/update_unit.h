@@ -11,22 +11,21 @@
 #include "optim/kahan.h"
 #include "optim/unit_in_place.h"
 #include "optim/unit_states.h"
-#include "precision/codec_nvfp4.h"
 
 namespace mpt {
 
-// What the additive direction of every element is multiplied by: 1 but for nvfp4. Decay is not: it is a
-// multiple of the weight, and so follows the scale of its block by itself.
-template <class WeightCodec, class G>
+// What the additive direction of every element is multiplied by: 1 where scales of blocks do not tell. Decay
+// is not: it is a multiple of the weight, and so follows the scale of its block by itself.
+template <class WeightCodec, class G, bool kRelative = WeightCodec::kRelativeScales>
 struct AdditiveScales {
   MPT_HD AdditiveScales(const WeightCodec&, G, UnitSpan, const float*) {}
   MPT_HD constexpr float operator[](int64_t) const { return 1.0f; }
 };
-template <class G>
-struct AdditiveScales<Nvfp4Codec, G> {
+template <class WeightCodec, class G>
+struct AdditiveScales<WeightCodec, G, true> {
   float of_element[LanePart<G>::kSize];
 
-  MPT_HD AdditiveScales(const Nvfp4Codec& weights, G group, UnitSpan span, const float* mean_scale) {
+  MPT_HD AdditiveScales(const WeightCodec& weights, G group, UnitSpan span, const float* mean_scale) {
     weights.relative_scales(group, span, mean_scale, of_element);
   }
   MPT_HD float operator[](int64_t k) const { return of_element[k]; }
@@ -103,7 +102,7 @@ template <class S, class WeightCodec>
 struct UpdateUnit {
   using Step = S;
   static constexpr int kStates = int(Step::kStates.size());
-  static constexpr bool kFindsMaximum = std::is_same_v<WeightCodec, Nvfp4Codec>;  // next_maximum() is of use
+  static constexpr bool kFindsMaximum = WeightCodec::kNeedsMaximum;  // next_maximum() is of use
 
   Step step;
   UnitStates<kStates> states;

@@ -5,8 +5,24 @@
 //   round(group, unit, x, dither)   x becomes what load() would give after store(); writes nothing
 //   memory(unit)                    where its elements lie, without what they share
 //
-// All lanes of the group must call together. This file: formats whose elements stand alone; codec_fp8.h and
-// codec_nvfp4.h: those that share scales; codecs.h: the codec of a tensor.
+// A codec of weights says besides
+//
+//   kSmallestRatio    the smallest factor between neighbouring values of its grid, rounded down; 1 where
+//                     elements share no scale
+//   saturated_blocks(group, unit, x)
+//                     for telemetry: how many blocks store() would clip, of those that this lane counts
+//   kTensorScale      the tensor has an FP32 scale, at first first_tensor_scale(amax) with blocks' scales 0
+//   kNeedsMaximum     options may ask for the tensor's new maximum before it is stored: storing_with()
+//   kSettles          options may let the tensor's scale move behind an update: must_settle(), settle(),
+//                     settled_tensor_scale(); scales of blocks are bytes in the order of their values
+//   kRelativeScales   additive steps may follow scales of blocks: kBlock, block_scale(), relative_scales()
+//
+// One that derives from PlainCodec says the first alone. Where another constant is true, the format says for
+// which of its options it holds: needs_maximum(), settles().
+//
+// All lanes of the group must call together. This file: formats whose elements stand alone; scaled_blocks.h:
+// what those share whose elements have common scales; codecs/: one header for each way to store weights;
+// weight_formats.h: their list, and the codec of a tensor.
 #pragma once
 
 #include <type_traits>
@@ -35,8 +51,21 @@ struct ElementMemory {
   int bits;  // of an element
 };
 
+// Of codecs whose blocks follow from their own elements alone, and never clip.
+struct PlainCodec {
+  static constexpr bool kTensorScale = false, kNeedsMaximum = false, kSettles = false,
+                        kRelativeScales = false;
+
+  template <class G>
+  MPT_HD static int saturated_blocks(G, UnitSpan, const float (&)[LanePart<G>::kSize]) {
+    return 0;
+  }
+};
+
 // fp32 and bf16. FP32 is stored as it is, whatever the dither.
-struct ElementCodec {
+struct ElementCodec : PlainCodec {
+  static constexpr float kSmallestRatio = 1.0f;
+
   std::byte* data;
   int64_t stride;  // elements between rows
   DType dtype;     // kF32 or kBF16

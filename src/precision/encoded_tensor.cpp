@@ -1,45 +1,32 @@
 #include "precision/encoded_tensor.h"
 
+#include "precision/weight_formats.h"
+
 namespace mpt {
 namespace {
 
-int64_t ceil_div(int64_t n, int64_t by) { return (n + by - 1) / by; }
-
-// Tensors for `rows` x `cols` elements, of types and widths that the format asks for.
+// The pieces of t for `rows` x `cols` elements: make(piece, type, rows, columns), as the format asks for
+// them.
 template <class Make>
 void make_pieces(EncodedTensor& t, int64_t rows, int64_t cols, const Make& make) {
-  switch (t.encoding.format) {
-    case WeightFormat::kF32:
-      t.codes = make(DType::kF32, rows, cols);
-      return;
-    case WeightFormat::kBF16:
-      t.codes = make(DType::kBF16, rows, cols);
-      return;
-    case WeightFormat::kBlockFp8:
-      t.codes = make(DType::kE4M3, rows, cols);
-      t.block_scales = make(DType::kF16, rows, ceil_div(cols, t.encoding.fp8_block_size));
-      return;
-    case WeightFormat::kNvfp4:
-      t.codes = make(DType::kU8, rows, ceil_div(cols, kNvfp4Block) * kNvfp4Block / 2);
-      t.block_scales = make(DType::kE4M3, rows, ceil_div(cols, kNvfp4Block));
-      t.tensor_scale = make(DType::kF32, 1, 1);
-      return;
-  }
+  const EncodedLayout layout = layout_of(t.encoding);
+  t.codes = make(&EncodedTensor::codes, layout.codes, rows, layout.code_cols(cols));
+  if (layout.block_scales)
+    t.block_scales =
+        make(&EncodedTensor::block_scales, layout.block_scales->dtype, rows, layout.scale_cols(cols));
+  if (layout.tensor_scale)
+    t.tensor_scale = make(&EncodedTensor::tensor_scale, DType::kF32, int64_t{1}, int64_t{1});
 }
 
 }  // namespace
 
-WeightEncoding linear_encoding(const PrecisionConfig& config) {
-  return {.format = config.weights,
-          .fp8_block_size = config.fp8_block_size,
-          .fp8_scale_mode = config.fp8_scale_mode,
-          .nvfp4_scale_mode = config.nvfp4_scale_mode};
+void check_format(const EncodedTensor& t, std::string_view expected) {
+  check(name_of(t.encoding.format) == expected, "{} codec for {} weights", expected,
+        name_of(t.encoding.format));
 }
 
 EncodedTensor encoded_view(const Tensor& logical, int rank) {
-  check(logical.dtype == DType::kF32 || logical.dtype == DType::kBF16, "{} weights", name_of(logical.dtype));
-  const auto format = logical.dtype == DType::kF32 ? WeightFormat::kF32 : WeightFormat::kBF16;
-  return {.encoding = {.format = format},
+  return {.encoding = {.format = plain_format(logical.dtype)},
           .rows = logical.rows,
           .cols = logical.cols,
           .rank = rank,
@@ -57,15 +44,14 @@ EncodedTensor allocate_encoded(const WeightEncoding& encoding, const EncodedShap
                   .codes = {},
                   .block_scales = {},
                   .tensor_scale = {}};
-  make_pieces(t, shape.physical_rows, shape.physical_cols, [&](DType dtype, int64_t rows, int64_t cols) {
-    return allocator.tensor(purpose, dtype, rows, cols);
-  });
+  make_pieces(t, shape.physical_rows, shape.physical_cols,
+              [&](auto, DType dtype, int64_t rows, int64_t cols) {
+                return allocator.tensor(purpose, dtype, rows, cols);
+              });
   // The logical part of each piece, which has the widths of a tensor without padding.
   EncodedTensor logical = t;
-  const Tensor* whole[] = {&t.codes, &t.block_scales, &t.tensor_scale};
-  size_t piece = 0;
-  make_pieces(logical, shape.rows, shape.cols, [&](DType, int64_t rows, int64_t cols) {
-    return whole[piece++]->row_range(0, rows).columns(0, cols);
+  make_pieces(logical, shape.rows, shape.cols, [&](auto piece, DType, int64_t rows, int64_t cols) {
+    return (t.*piece).row_range(0, rows).columns(0, cols);
   });
   return logical;
 }

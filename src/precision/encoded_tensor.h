@@ -1,25 +1,43 @@
 // A matrix of weights in its stored format: the pieces of memory that hold it.
 //
-// Scaled formats store codes and scales and nothing else; no copy of higher precision exists.
-//   fp32, bf16   codes [rows, cols]
-//   block_fp8    codes [rows, cols] e4m3;  block_scales [rows, ceil(cols / B)] fp16
-//   nvfp4        codes [rows, 8 ceil(cols / 16)] uint8, two elements a byte, the even one in the low nibble;
-//                block_scales [rows, ceil(cols / 16)] e4m3;  tensor_scale [1, 1] fp32
+// Scaled formats store codes and scales and nothing else; no copy of higher precision exists. What the pieces
+// are, each format says in its header of codecs/.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "core/enum_names.h"
 #include "core/named_tensor.h"
 #include "device/memory_plan.h"
-#include "precision/precision_config.h"
 
 namespace mpt {
 
-inline constexpr int64_t kNvfp4Block = 16;
+// One of the list in weight_formats.h.
+enum class WeightFormat : uint8_t;
+inline constexpr WeightFormat kDefaultWeights{1};  // bf16
+
+// --- options of single formats ---------------------------------------------------------------------------
+
+// Scales of FP8 blocks: powers of two, or the paper's literal FP16 quotient (docs/numerics.md "Scale drag"
+// says why the first is the default).
+enum class Fp8ScaleMode : uint8_t { kPow2, kFp16 };
+template <>
+struct EnumNames<Fp8ScaleMode> {
+  static constexpr std::array<std::string_view, 2> kNames{"pow2", "fp16"};
+};
+
+// sticky: scales move by powers of two and only when they must; live: all derived again at every encoding.
+enum class Nvfp4ScaleMode : uint8_t { kSticky, kLive };
+template <>
+struct EnumNames<Nvfp4ScaleMode> {
+  static constexpr std::array<std::string_view, 2> kNames{"sticky", "live"};
+};
 
 struct WeightEncoding {
-  WeightFormat format = WeightFormat::kBF16;
+  WeightFormat format = kDefaultWeights;
   int64_t fp8_block_size = 128;
   Fp8ScaleMode fp8_scale_mode = Fp8ScaleMode::kPow2;
   Nvfp4ScaleMode nvfp4_scale_mode = Nvfp4ScaleMode::kSticky;
@@ -27,8 +45,29 @@ struct WeightEncoding {
   bool operator==(const WeightEncoding&) const = default;
 };
 
-// Of the linear layers, as the config says.
-WeightEncoding linear_encoding(const PrecisionConfig& config);
+// --- what a format stores of a matrix --------------------------------------------------------------------
+
+// One scale for `block` consecutive elements of a row; the last block may be shorter.
+struct BlockScaleLayout {
+  DType dtype;
+  int64_t block;
+};
+
+struct EncodedLayout {
+  DType codes;
+  int64_t elements_per_code = 1;  // neighbours of a row
+  int64_t whole = 1;              // rows have codes for a multiple of so many elements
+  std::optional<BlockScaleLayout> block_scales{};
+  bool tensor_scale = false;  // FP32
+
+  // Columns of the pieces that belong to the first `elements` of a row.
+  [[nodiscard]] constexpr int64_t code_cols(int64_t elements) const {
+    return (elements + whole - 1) / whole * whole / elements_per_code;
+  }
+  [[nodiscard]] constexpr int64_t scale_cols(int64_t elements) const {
+    return (elements + block_scales->block - 1) / block_scales->block;
+  }
+};
 
 struct EncodedTensor {
   WeightEncoding encoding;
@@ -43,6 +82,9 @@ struct EncodedTensor {
   // Bytes of those pieces.
   [[nodiscard]] int64_t logical_bytes() const;
 };
+
+// Of codecs, which are for tensors of one format.
+void check_format(const EncodedTensor& t, std::string_view expected);
 
 // An fp32 or bf16 tensor as it stands.
 EncodedTensor encoded_view(const Tensor& logical, int rank = 2);

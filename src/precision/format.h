@@ -1,4 +1,5 @@
-// The number formats of weights, computation, optimizer state and gradients, by their names in configs.
+// The number formats of computation, optimizer state and gradients, by their names in configs; those of
+// weights are in weight_formats.h.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +16,6 @@ struct EnumNames<Format> {
   static constexpr std::array<std::string_view, 2> kNames{"fp32", "bf16"};
 };
 constexpr DType dtype_of(Format format) { return format == Format::kF32 ? DType::kF32 : DType::kBF16; }
-
-// Master weights of the linear layers, the only copy there is. block_fp8: E4M3 codes, one FP16 scale a block
-// of a row (docs/numerics.md "FP8 block weights"). nvfp4: E2M1 codes, one E4M3 scale for 16 of a row, one
-// FP32 a tensor (docs/numerics.md "NVFP4 weights").
-enum class WeightFormat : uint8_t { kF32, kBF16, kBlockFp8, kNvfp4 };
-template <>
-struct EnumNames<WeightFormat> {
-  static constexpr std::array<std::string_view, 4> kNames{"fp32", "bf16", "block_fp8", "nvfp4"};
-};
-constexpr bool is_scaled(WeightFormat format) { return format >= WeightFormat::kBlockFp8; }
-// Embedding, norms and head: fp32 beside fp32, bf16 beside everything else.
-constexpr WeightFormat unscaled_format(WeightFormat linears) {
-  return linears == WeightFormat::kF32 ? WeightFormat::kF32 : WeightFormat::kBF16;
-}
 
 // Operands of the matrix products. fp8: those of the linear layers only, BF16 everywhere else. tf32: FP32
 // everywhere, of which GPUs' products read TF32's 10 bits of mantissa.

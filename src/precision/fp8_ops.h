@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "device/device.h"
-#include "precision/encoded_tensor.h"
+#include "precision/precision_config.h"
 
 namespace mpt {
 

@@ -6,8 +6,8 @@
 
 #include "core/float_format.h"
 #include "device/exec.h"
-#include "precision/codecs.h"
 #include "precision/fp8_ops.h"
+#include "precision/weight_formats.h"
 
 namespace mpt {
 

@@ -3,23 +3,9 @@
 
 #include "core/json_fields.h"
 #include "precision/format.h"
+#include "precision/weight_formats.h"
 
 namespace mpt {
-
-// Scales of FP8 blocks: powers of two, or the paper's literal FP16 quotient (docs/numerics.md "Scale drag"
-// says why the first is the default).
-enum class Fp8ScaleMode : uint8_t { kPow2, kFp16 };
-template <>
-struct EnumNames<Fp8ScaleMode> {
-  static constexpr std::array<std::string_view, 2> kNames{"pow2", "fp16"};
-};
-
-// sticky: scales move by powers of two and only when they must; live: all derived again at every encoding.
-enum class Nvfp4ScaleMode : uint8_t { kSticky, kLive };
-template <>
-struct EnumNames<Nvfp4ScaleMode> {
-  static constexpr std::array<std::string_view, 2> kNames{"sticky", "live"};
-};
 
 // delayed: scales from the amax history of earlier steps, as Transformer Engine does it; current: from the
 // tensor itself.
@@ -168,5 +154,13 @@ struct PrecisionConfig {
                        "evaluation enter the history"});
   }
 };
+
+// Of the linear layers.
+inline WeightEncoding linear_encoding(const PrecisionConfig& config) {
+  return {.format = config.weights,
+          .fp8_block_size = config.fp8_block_size,
+          .fp8_scale_mode = config.fp8_scale_mode,
+          .nvfp4_scale_mode = config.nvfp4_scale_mode};
+}
 
 }  // namespace mpt

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "device/exec.h"
-#include "precision/codecs.h"
 #include "precision/largest.h"
 #include "precision/precision_ops.h"
+#include "precision/weight_formats.h"
 
 namespace mpt {
 
@@ -37,14 +37,13 @@ struct RowScaleMax {
 };
 
 // The tensor's scale of a first encoding, from its amax.
+template <class Codec>
 struct FirstTensorScale {
   const float* amax;
-  Nvfp4ScaleMode mode;
+  Codec codec;
   float* scale;
 
-  MPT_HD void operator()(int64_t) const {
-    *scale = mode == Nvfp4ScaleMode::kSticky ? nvfp4_sticky::first_tensor_scale(*amax) : *amax;
-  }
+  MPT_HD void operator()(int64_t) const { *scale = codec.first_tensor_scale(*amax); }
 };
 
 struct ZeroBytes {
@@ -70,25 +69,25 @@ struct Transcode {
   }
 };
 
-// The two halves of settling, both of which do nothing unless the largest scale has come too near the top.
-MPT_HD bool must_settle(float largest_scale) { return largest_scale > float(nvfp4_sticky::kMostAfterStep); }
-
-struct QuarterScales {
+// The two halves of settling, both of which do nothing unless the largest scale of a block asks for it.
+template <class Codec>
+struct SettleUnit {
   UnitGrid grid;
-  Nvfp4Codec codec;
+  Codec codec;
   const float* largest_scale;
 
   template <class G>
   MPT_HD void operator()(G group, int64_t unit) const {
-    if (must_settle(*largest_scale)) codec.quarter_scales(group, grid.span(unit));
+    if (Codec::must_settle(*largest_scale)) codec.settle(group, grid.span(unit));
   }
 };
-struct QuadrupleTensorScale {
+template <class Codec>
+struct SettleTensorScale {
   const float* largest_scale;
   float* scale;
 
   MPT_HD void operator()(int64_t) const {
-    if (must_settle(*largest_scale)) *scale *= 4.0f;
+    if (Codec::must_settle(*largest_scale)) *scale = Codec::settled_tensor_scale(*scale);
   }
 };
 
@@ -101,8 +100,10 @@ class PrecisionOpsOn : public PrecisionOps {
   void encode(const Tensor& source, const EncodedTensor& target) override {
     check_shapes(target, source, "encode");
     check(source.dtype == DType::kF32, "encode from {}, fp32 expected", name_of(source.dtype));
-    if (target.encoding.format == WeightFormat::kNvfp4) start_nvfp4(source, target);
-    with_codec(target, [&](const auto& codec) { transcode(target, ElementCodec(source), codec); });
+    with_codec(target, [&]<class Codec>(const Codec& codec) {
+      if constexpr (Codec::kTensorScale) start(codec, source, target);
+      transcode(target, ElementCodec(source), codec);
+    });
   }
 
   void decode(const EncodedTensor& source, const Tensor& target) override {
@@ -111,26 +112,35 @@ class PrecisionOpsOn : public PrecisionOps {
   }
 
   void settle(const EncodedTensor& tensor) override {
-    if (tensor.encoding.format != WeightFormat::kNvfp4) return;
-    if (tensor.encoding.nvfp4_scale_mode != Nvfp4ScaleMode::kSticky) return;
+    if (!settles(tensor.encoding)) return;
+    with_codec(tensor, [&]<class Codec>(const Codec& codec) {
+      if constexpr (Codec::kSettles) settle_by(codec, tensor);
+    });
+  }
+
+ private:
+  // The tensor's scale from the values, and no block scales: those that an encoding with a memory starts
+  // from.
+  template <class Codec>
+  void start(const Codec& codec, const Tensor& source, const EncodedTensor& target) {
+    exec_.rows(source.rows, RowAmax{source.as<float>(), source.cols, source.stride, maxima(source.rows)});
+    reduce_rows(source.rows);
+    exec_.elements(1, FirstTensorScale<Codec>{total(), codec, target.tensor_scale.as<float>()});
+    const Tensor& scales = target.block_scales;
+    const int64_t bytes = size_of(scales.dtype);
+    exec_.elements(bytes * scales.elements(),
+                   ZeroBytes{scales.as<uint8_t>(), bytes * scales.cols, bytes * scales.stride});
+  }
+
+  template <class Codec>
+  void settle_by(const Codec& codec, const EncodedTensor& tensor) {
     const Tensor& scales = tensor.block_scales;
     exec_.rows(scales.rows,
                RowScaleMax{scales.as<uint8_t>(), scales.cols, scales.stride, maxima(scales.rows)});
     reduce_rows(scales.rows);
     const UnitGrid grid{tensor.rows, tensor.cols};
-    exec_.units(grid.units(), QuarterScales{grid, Nvfp4Codec(tensor), total()});
-    exec_.elements(1, QuadrupleTensorScale{total(), tensor.tensor_scale.as<float>()});
-  }
-
- private:
-  // The tensor's scale from the values, and no block scales: those that sticky encoding would start from.
-  void start_nvfp4(const Tensor& source, const EncodedTensor& target) {
-    exec_.rows(source.rows, RowAmax{source.as<float>(), source.cols, source.stride, maxima(source.rows)});
-    reduce_rows(source.rows);
-    exec_.elements(
-        1, FirstTensorScale{total(), target.encoding.nvfp4_scale_mode, target.tensor_scale.as<float>()});
-    const Tensor& scales = target.block_scales;
-    exec_.elements(scales.elements(), ZeroBytes{scales.as<uint8_t>(), scales.cols, scales.stride});
+    exec_.units(grid.units(), SettleUnit<Codec>{grid, codec, total()});
+    exec_.elements(1, SettleTensorScale<Codec>{total(), tensor.tensor_scale.as<float>()});
   }
 
   template <class From, class To>

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "precision/weight_formats.h"
+
 namespace mpt {
 namespace {
 
@@ -12,14 +14,6 @@ int64_t begin_of(int64_t unit, const UnitGrid& grid, int64_t stride, int64_t uni
 int64_t end_of(int64_t unit, const UnitGrid& grid, int64_t stride, UnitColumns columns) {
   const int64_t in_row = unit % grid.per_row();
   return unit / grid.per_row() * stride + std::min((in_row + 1) * columns.unit_cols, columns.cols);
-}
-
-// Columns of a piece that belong to a unit of elements.
-int64_t codes_of_unit(const WeightEncoding& encoding) {
-  return encoding.format == WeightFormat::kNvfp4 ? kUnit / 2 : kUnit;
-}
-int64_t scales_of_unit(const WeightEncoding& encoding) {
-  return kUnit / (encoding.format == WeightFormat::kNvfp4 ? kNvfp4Block : encoding.fp8_block_size);
 }
 
 void check_range(const UnitGrid& grid, UnitRange range) {
@@ -47,9 +41,10 @@ Tensor span_of(const Tensor& t, const UnitGrid& grid, UnitRange range, int64_t u
 
 std::vector<Tensor> spans_of(const EncodedTensor& tensor, UnitRange range) {
   const UnitGrid grid{tensor.rows, tensor.cols};
-  std::vector<Tensor> spans{span_of(tensor.codes, grid, range, codes_of_unit(tensor.encoding))};
-  if (is_scaled(tensor.encoding.format))
-    spans.push_back(span_of(tensor.block_scales, grid, range, scales_of_unit(tensor.encoding)));
+  const EncodedLayout layout = layout_of(tensor.encoding);
+  std::vector<Tensor> spans{span_of(tensor.codes, grid, range, layout.code_cols(kUnit))};
+  if (layout.block_scales)
+    spans.push_back(span_of(tensor.block_scales, grid, range, layout.scale_cols(kUnit)));
   return spans;
 }
 
@@ -61,10 +56,11 @@ std::vector<TensorPart> parts_of(const EncodedTensor& tensor, const std::string&
     const ElementRange elements = elements_of(grid, range, {piece.tensor.cols, unit_cols});
     parts.push_back({std::move(piece), elements.first, elements.count});
   };
+  const EncodedLayout layout = layout_of(tensor.encoding);
   std::vector<NamedTensor> pieces = tensor.pieces(name);
-  add(std::move(pieces[0]), codes_of_unit(tensor.encoding));
-  if (pieces.size() > 1) add(std::move(pieces[1]), scales_of_unit(tensor.encoding));
-  if (pieces.size() > 2 && range.first == 0) parts.push_back(whole_part(std::move(pieces[2])));
+  add(std::move(pieces.front()), layout.code_cols(kUnit));
+  if (layout.block_scales) add(std::move(pieces[1]), layout.scale_cols(kUnit));
+  if (layout.tensor_scale && range.first == 0) parts.push_back(whole_part(std::move(pieces.back())));
   return parts;
 }
 

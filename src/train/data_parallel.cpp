@@ -83,7 +83,7 @@ int64_t DataParallel::scale_bytes() const {
   int64_t values = 0;
   if (sharded())
     for (size_t i = 0; i < model_.weights.specs().size(); ++i)
-      values += needs_next_maximum(model_.weights.master(int64_t(i))) ? 1 : 0;
+      values += needs_maximum(model_.weights.master(int64_t(i)).encoding) ? 1 : 0;
   if (precision_.compute == ComputeFormat::kFp8 && precision_.fp8_recipe == Fp8Recipe::kDelayed) {
     const int64_t linears = head_linear(config_) + (precision_.fp8_lm_head ? 1 : 0);
     values += 3 * linears * (precision_.fp8_amax_update == Cadence::kMicrobatch ? micro_batches_ : 1);

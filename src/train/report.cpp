@@ -26,7 +26,7 @@ std::string parameters_by_kind(const std::vector<ParamSpec>& specs) {
 
 std::string writeback_text(const RunConfig& config) {
   const OptimizerConfig& o = config.optimizer;
-  if (o.writeback == Writeback::kStochastic && config.precision.weights == WeightFormat::kF32)
+  if (o.writeback == Writeback::kStochastic && config.precision.weights == plain_format(DType::kF32))
     return "stochastic (fp32 weights are stored as they are)";
   if (o.writeback == Writeback::kKahan) return fmt::format("kahan ({})", name_of(o.kahan_variant));
   return std::string(name_of(o.writeback));
@@ -44,15 +44,9 @@ std::string optimizer_line(const RunConfig& config) {
 }
 
 std::string weights_text(const PrecisionConfig& p) {
-  switch (p.weights) {
-    case WeightFormat::kBlockFp8:
-      return fmt::format("block_fp8 (blocks of {}, {} scales; embedding, norms and head bf16)",
-                         p.fp8_block_size, name_of(p.fp8_scale_mode));
-    case WeightFormat::kNvfp4:
-      return fmt::format("nvfp4 ({} scales; embedding, norms and head bf16)", name_of(p.nvfp4_scale_mode));
-    default:
-      return std::string(name_of(p.weights));
-  }
+  if (!is_scaled(p.weights)) return std::string(name_of(p.weights));
+  return fmt::format("{} ({}; embedding, norms and head {})", name_of(p.weights),
+                     details_of(linear_encoding(p)), name_of(unscaled_format(p.weights)));
 }
 
 std::string compute_text(const PrecisionConfig& p) {

@@ -155,17 +155,17 @@ class Checker {
     check_kahan();
     const AdditiveConfig* const additive = additive_of(optimizer.rule);
     require(additive == nullptr || additive->nvfp4_additive_scale == Nvfp4AdditiveScale::kOff ||
-                config_.precision.weights == WeightFormat::kNvfp4,
+                has_relative_scales(config_.precision.weights),
             "optimizer.nvfp4_additive_scale",
-            "block means something only with precision.weights = nvfp4; precision.weights is {}{}",
-            name_of(config_.precision.weights), at("precision.weights"));
+            "block means something only with precision.weights = {}; precision.weights is {}{}",
+            formats_with_relative_scales(), name_of(config_.precision.weights), at("precision.weights"));
     if (const auto projection = projection_options(optimizer.rule)) check_projection(*projection);
   }
 
   void check_kahan() {
     if (config_.optimizer.writeback != Writeback::kKahan) return;
     require(
-        config_.precision.weights == WeightFormat::kBF16, "optimizer.writeback",
+        config_.precision.weights == plain_format(DType::kBF16), "optimizer.writeback",
         "kahan does not go with precision.weights = {}{}: the residual is a second bf16 number beside a bf16 "
         "weight; accepted: bf16",
         name_of(config_.precision.weights), at("precision.weights"));

@@ -15,21 +15,6 @@ int64_t weight_bytes(const WeightStore& weights) {
   return bytes;
 }
 
-// Block scales of FP8 are not counted, those of NVFP4 are.
-double nominal_weight_bytes(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return 4;
-    case WeightFormat::kBF16:
-      return 2;
-    case WeightFormat::kBlockFp8:
-      return 1;
-    case WeightFormat::kNvfp4:
-      break;
-  }
-  return 0.5 + 1.0 / double(kNvfp4Block);
-}
-
 // Dense states are whole bytes a parameter; those of Apollo-E depend on the shapes.
 double nominal_state_bytes(const RunConfig& config, int64_t logical_bytes) {
   if (projection_options(config.optimizer.rule))
@@ -46,7 +31,7 @@ StorageBytes storage_bytes(const RunConfig& config, Device& device) {
   const RunModel model(config, device, allocator);
   const MemoryUse& use = allocator.use();
   const int64_t states = model.optimizer.optimizer_state_bytes();
-  return {.nominal_weights = nominal_weight_bytes(config.precision.weights),
+  return {.nominal_weights = nominal_bytes(config.precision.weights),
           .nominal_states = nominal_state_bytes(config, states),
           .nominal_gradient = double(size_of(dtype_of(config.precision.gradient))),
           .logical_weights = weight_bytes(model.weights),

@@ -50,7 +50,7 @@ TEST(FloatFormat, EveryFiniteCode) {
   expect_codes<kE4M3>();
   expect_codes<kE5M2>();
   expect_codes<kE2M1>();
-  expect_codes<kF16>();
+  expect_codes<kBinary16>();
 }
 
 TEST(FloatFormat, CodesBeyondTheLargest) {
@@ -87,7 +87,7 @@ TEST(FloatFormat, NearestOfTheNeighbours) {
   expect_neighbours<kE4M3>();
   expect_neighbours<kE5M2>();
   expect_neighbours<kE2M1>();
-  expect_neighbours<kF16>();
+  expect_neighbours<kBinary16>();
 }
 
 struct Cast {
@@ -145,19 +145,19 @@ TEST(FloatFormat, PublishedCasts) {
                        {-0.0f, 8},
                        {NAN, 7},
                        {-NAN, 7}});
-  expect_casts<kF16>({{65519.99f, 0x7BFF},
-                      {65520, 0x7C00},
-                      {0x1p-25f, 0},
-                      {above(0x1p-25f), 1},
-                      {0x1p-14f, 0x0400},
-                      {-kInf, 0xFC00}});
+  expect_casts<kBinary16>({{65519.99f, 0x7BFF},
+                           {65520, 0x7C00},
+                           {0x1p-25f, 0},
+                           {above(0x1p-25f), 1},
+                           {0x1p-14f, 0x0400},
+                           {-kInf, 0xFC00}});
 }
 
 // The smallest finite FP16 value not below x, of all values around every code.
 TEST(Fp16, RoundsUp) {
   EXPECT_EQ(fp16_up(0.0f), 0);
   for (uint32_t code = 0; code < 0x7BFF; ++code) {
-    const float low = decode<kF16>(code), high = decode<kF16>(code + 1);
+    const float low = decode<kBinary16>(code), high = decode<kBinary16>(code + 1);
     ASSERT_EQ(fp16_up(low), code);
     for (const float x : {above(low), (low + high) / 2, below(high)}) ASSERT_EQ(fp16_up(x), code + 1) << x;
   }

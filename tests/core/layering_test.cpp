@@ -1,6 +1,7 @@
-// The shape of the source tree: no file includes a layer above its own, CUDA stays in its places, and every
-// test file lies where it is built.
+// The shape of the source tree: no file includes a layer above its own, CUDA stays in its places, formats and rules
+// are named by their own headers and lists, and every test file lies where it is built.
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -161,6 +162,107 @@ TEST(Layering, CheckerAcceptsDownwardIncludes) {
   EXPECT_TRUE(faults_of("core/hash.cpp", "#include \"core/hash.h\"\n#include <xxhash.h>\n").empty());
   EXPECT_TRUE(faults_of("core/hash.cpp", "// #include \"train/trainer.h\"\n").empty());
 }
+
+// --- names of weight formats and update rules --------------------------------------------------------------
+
+// Names of the headers in a directory of src/: "block_fp8".
+std::vector<std::string> headers_of(const std::string& directory) {
+  std::vector<std::string> names;
+  for (const std::string& path : files_below(kRoot / "src" / directory))
+    if (path.ends_with(".h")) names.push_back(path.substr(0, path.size() - 2));
+  return names;
+}
+
+std::string without(std::string text, const std::string& part) {
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos;) text.erase(at, part.size());
+  return text;
+}
+
+// In small letters and without underscores: block_fp8, BlockFp8 and kBlockFp8 are one.
+std::string plain(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return without(text, "_");
+}
+
+// The formats that a file of optim or model names. One key of optim does by right, with its enumeration and
+// documentation.
+std::vector<std::string> formats_named_in(const std::string& source, const std::vector<std::string>& codecs) {
+  std::string text = plain(source);
+  for (const char* key : {"nvfp4additivescale", "of an nvfp4 weight"}) text = without(text, key);
+  std::vector<std::string> names{"weightformat::k", "fp32weights", "bf16weights"}, found;
+  for (const std::string& codec : codecs)
+    if (codec != "elements") names.push_back(plain(codec));
+  for (const std::string& name : names)
+    if (text.find(name) != std::string::npos) found.push_back(name);
+  return found;
+}
+
+TEST(Layering, OptimizersAndModelNameNoWeightFormat) {
+  const std::vector<std::string> codecs = headers_of("precision/codecs");
+  ASSERT_GE(codecs.size(), 3u);
+  for (const std::string layer : {"optim", "model"})
+    for (const std::string& path : files_below(kRoot / "src" / layer))
+      EXPECT_EQ(formats_named_in(text_of(kRoot / "src" / layer / path), codecs), std::vector<std::string>{})
+          << layer << "/" << path;
+}
+
+TEST(Layering, CheckerReportsNamesOfFormats) {
+  const std::vector<std::string> codecs{"block_fp8", "elements", "nvfp4"};
+  for (const char* source : {"BlockFp8Codec codec;", "// of block_fp8 weights", "Nvfp4ScaleMode::kLive", "kNvfp4Block",
+                             "format == WeightFormat::kF32", "Bf16Weights"})
+    EXPECT_EQ(formats_named_in(source, codecs).size(), 1u) << source;
+  for (const char* source : {"nvfp4_additive_scale == Nvfp4AdditiveScale::kBlock", "WeightFormat format;", "elements",
+                             "DType::kBF16"})
+    EXPECT_EQ(formats_named_in(source, codecs), std::vector<std::string>{}) << source;
+}
+
+TEST(Layering, EveryWeightFormatIsInTheList) {
+  const std::string list = text_of(kRoot / "src/precision/weight_formats.h");
+  for (const std::string& codec : headers_of("precision/codecs"))
+    EXPECT_NE(list.find(fmt::format("#include \"precision/codecs/{}.h\"", codec)), std::string::npos) << codec;
+}
+
+// Whether one of the rules is named as a word, with or without its underscores, in letters of any size.
+bool names_a_rule(const std::string& source, const std::vector<std::string>& rules) {
+  std::string text = source;
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  const auto is_word = [&](size_t at) { return at < text.size() && std::isalnum((unsigned char)text[at]); };
+  for (const std::string& rule : rules)
+    for (const std::string& name : {rule, plain(rule)})
+      for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; ++at)
+        if (!(at > 0 && is_word(at - 1)) && !is_word(at + name.size())) return true;
+  return false;
+}
+
+// Who names a rule by right.
+const std::map<std::string, std::string> kNamesRules{
+    {"core/json_fields.h", "an example"},
+    {"core/json_fields_read.h", "an example"},
+    {"optim/apollo_e_on.h", "Apollo-E projects the gradient of M+Adam's exponents"},
+    {"optim/optimizer_config.h", "the rule of a configuration that names none"},
+    {"optim/rule_list.h", "the list"},
+    {"train/toy.cpp", "the branches of M+Adam, fitted one by one"},
+    {"train/toy_fit.h", "the same"},
+    {"train/usual_spellings.cpp", "what users write for it"},
+};
+
+TEST(Layering, RulesAreNamedByThemselvesAndTheirList) {
+  const std::vector<std::string> rules = headers_of("optim/rules");
+  ASSERT_GE(rules.size(), 3u);
+  for (const std::string& path : files_below(kRoot / "src")) {
+    if (path.starts_with("optim/rules/")) continue;
+    EXPECT_EQ(names_a_rule(text_of(kRoot / "src" / path), rules), kNamesRules.contains(path)) << path;
+  }
+}
+
+TEST(Layering, CheckerReportsNamesOfRules) {
+  const std::vector<std::string> rules{"lion", "m_plus_adam"};
+  for (const char* source : {"\"lion\"", "Lion::Config", "m_plus_adam", "MPlusAdam{}", "optim/rules/lion.h"})
+    EXPECT_TRUE(names_a_rule(source, rules)) << source;
+  for (const char* source : {"a million", "M+Adam", "adam"}) EXPECT_FALSE(names_a_rule(source, rules)) << source;
+}
+
+// --- tests ---------------------------------------------------------------------------------------------------
 
 // The directories that tests/CMakeLists.txt builds: the layers of its foreach(), which globs
 // <layer>/*_test.cpp, and those globbed by name.

@@ -8,7 +8,7 @@
 
 #include "optim/combinations.h"
 #include "optim/reference_rule.h"
-#include "precision/codec_nvfp4.h"
+#include "precision/codecs/nvfp4.h"
 #include "support/draws.h"
 
 namespace mpt {

@@ -100,7 +100,7 @@ inline std::vector<RunSetup> block_rate_setups() {
   std::vector<RunSetup> setups;
   for (FlatConfig rule : busy_rules())
     for (const WeightEncoding& encoding : every_encoding()) {
-      if (additive_of(OptimizerConfig(rule).rule) == nullptr || encoding.format != WeightFormat::kNvfp4)
+      if (additive_of(OptimizerConfig(rule).rule) == nullptr || !has_relative_scales(encoding.format))
         continue;
       rule.nvfp4_additive_scale = Nvfp4AdditiveScale::kBlock;
       setups.push_back({rule, every_state()[1], encoding, DType::kBF16});

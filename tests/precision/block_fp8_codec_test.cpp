@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "precision/codec_fp8.h"
+#include "precision/codecs/block_fp8.h"
 #include "precision/reference_block.h"
 #include "support/draws.h"
 #include "support/host_encoded.h"

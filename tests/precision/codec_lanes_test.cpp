@@ -166,7 +166,7 @@ HostEncoded settled(int64_t cols) {
     }
   const float largest = 0x7E;
   const UnitGrid grid{2, cols};
-  run_units<kLanes>(grid.units(), QuarterScales{grid, Nvfp4Codec(view), &largest});
+  run_units<kLanes>(grid.units(), SettleUnit<Nvfp4Codec>{grid, Nvfp4Codec(view), &largest});
   return weights;
 }
 TEST(CodecLanes, SettleSameBitsAsOneLane) {

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "precision/weight_formats.h"
+
 namespace mpt {
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "precision/codec_nvfp4.h"
+#include "precision/codecs/nvfp4.h"
 #include "precision/reference_block.h"
 #include "support/draws.h"
 #include "support/host_encoded.h"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "device/cpu/cpu_device.h"
-#include "precision/codecs.h"
 #include "precision/precision_ops.h"
+#include "precision/weight_formats.h"
 #include "support/draws.h"
 #include "support/host_encoded.h"
 

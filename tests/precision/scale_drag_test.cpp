@@ -34,7 +34,7 @@ struct Schedule {
 double gain(const Experiment& experiment) {
   const Schedule schedule = experiment.walk ? Schedule{400, 0.01} : Schedule{100, 0.001};
   const WeightEncoding& encoding = experiment.encoding;
-  const int64_t block = encoding.format == WeightFormat::kNvfp4 ? kNvfp4Block : encoding.fp8_block_size;
+  const int64_t block = layout_of(encoding).block_scales->block;
   static const test::HostMatrix source = test::gaussian(kRows, kCols);
   test::HostEncoded weights(encoding, {kRows, kCols});
   test::HostMatrix x(DType::kF32, {kRows, kCols});
@@ -64,8 +64,8 @@ double gain(const Experiment& experiment) {
     float amax = 0;
     for (int64_t i = 0; i < kRows * kCols; ++i) amax = std::max(amax, std::fabs(values[i]));
     with_codec(weights.view(), [&]<class Codec>(Codec codec) {
-      if constexpr (std::is_same_v<Codec, Nvfp4Codec>)
-        if (codec.mode == Nvfp4ScaleMode::kLive) codec = codec.storing_with(&amax);
+      if constexpr (Codec::kNeedsMaximum)
+        if (needs_maximum(encoding)) codec = codec.storing_with(&amax);
       for (int64_t unit = 0; unit < grid.units(); ++unit) {
         const UnitSpan span = grid.span(unit);
         float lane[kUnit] = {};
@@ -73,8 +73,7 @@ double gain(const Experiment& experiment) {
         codec.store(SerialGroup{}, span, lane, source_of_bits.draw(SerialGroup{}, span));
       }
     });
-    if (encoding.format == WeightFormat::kNvfp4 && encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kLive)
-      weights.tensor_scale.set(0, 0, amax);
+    if (needs_maximum(encoding)) weights.tensor_scale.set(0, 0, amax);
     ops->settle(weights.view());
   }
   ops->decode(weights.view(), x);

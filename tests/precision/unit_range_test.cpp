@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "device/cpu/cpu_device.h"
+#include "precision/weight_formats.h"
 
 namespace mpt {
 namespace {

@@ -1,7 +1,7 @@
 // Encoded weights in host memory that owns them, with guarded padding between the rows of every piece.
 #pragma once
 
-#include "precision/encoded_tensor.h"
+#include "precision/weight_formats.h"
 #include "support/host_matrix.h"
 
 namespace mpt::test {

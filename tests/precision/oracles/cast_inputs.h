@@ -49,7 +49,7 @@ inline std::vector<uint32_t> cast_inputs() {
   add_boundaries<kE4M3>(bits);
   add_boundaries<kE5M2>(bits);
   add_boundaries<kE2M1>(bits);
-  add_boundaries<kF16>(bits);
+  add_boundaries<kBinary16>(bits);
   return bits;
 }
 

@@ -47,7 +47,7 @@ bool e2m1_agrees(uint32_t bits) {
 bool fp16_agrees(uint32_t bits) {
   const float x = float_of(bits);
   const uint32_t code = fp16_nearest(x);
-  return x != x ? code == kF16.nan_code : code == converted(x, APFloat::IEEEhalf());
+  return x != x ? code == kBinary16.nan_code : code == converted(x, APFloat::IEEEhalf());
 }
 bool bf16_agrees(uint32_t bits) {
   const float x = float_of(bits);
@@ -94,7 +94,7 @@ TEST(LlvmCasts, DecodeEveryCode) {
   expect_decoded<kE4M3>(APFloat::Float8E4M3FN(), 8);
   expect_decoded<kE5M2>(APFloat::Float8E5M2(), 8);
   expect_decoded<kE2M1>(APFloat::Float4E2M1FN(), 4);
-  expect_decoded<kF16>(APFloat::IEEEhalf(), 16);
+  expect_decoded<kBinary16>(APFloat::IEEEhalf(), 16);
 }
 
 }  // namespace

@@ -3,10 +3,41 @@
 #pragma once
 
 #include <cfloat>
+#include <string>
 
-#include "precision/codec_block.h"
+#include <fmt/format.h>
+
+#include "precision/scaled_blocks.h"
 
 namespace mpt {
+
+inline constexpr int64_t kNvfp4Block = 16;
+
+struct Nvfp4Codec;
+
+struct Nvfp4Weights {
+  static constexpr std::string_view kName = "nvfp4";
+  using Codec = Nvfp4Codec;
+  static constexpr double kNominalBytes = 0.5 + 1.0 / double(kNvfp4Block);
+
+  // Two elements a byte, the even one in the low nibble.
+  static constexpr EncodedLayout layout(const WeightEncoding&) {
+    return {.codes = DType::kU8,
+            .elements_per_code = 2,
+            .whole = kNvfp4Block,
+            .block_scales = BlockScaleLayout{DType::kE4M3, kNvfp4Block},
+            .tensor_scale = true};
+  }
+  static std::string details(const WeightEncoding& encoding) {
+    return fmt::format("{} scales", name_of(encoding.nvfp4_scale_mode));
+  }
+  static bool needs_maximum(const WeightEncoding& encoding) {
+    return encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kLive;
+  }
+  static bool settles(const WeightEncoding& encoding) {
+    return encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kSticky;
+  }
+};
 
 // --- sticky: every scale moves by powers of two only
 // --------------------------------------------------------
@@ -89,6 +120,10 @@ MPT_HD float step_of(uint32_t scale, float tensor_amax) {
 //            load_scale is what the codes in memory were made with and store_scale what the new ones are made
 //            with; the caller copies it to the tensor's own scale when all units are stored.
 struct Nvfp4Codec {
+  static constexpr bool kTensorScale = true, kNeedsMaximum = true, kSettles = true, kRelativeScales = true;
+  static constexpr float kSmallestRatio = 1.25f;  // 4 / 3, of 3 and 4
+  static constexpr int64_t kBlock = kNvfp4Block;
+
   uint8_t* codes = nullptr;
   int64_t code_stride = 0;  // bytes
   uint8_t* scales = nullptr;
@@ -107,8 +142,7 @@ struct Nvfp4Codec {
         load_scale(t.tensor_scale.as<float>()),
         store_scale(load_scale),
         mode(t.encoding.nvfp4_scale_mode) {
-    check(t.encoding.format == WeightFormat::kNvfp4, "nvfp4 codec for {} weights",
-          name_of(t.encoding.format));
+    check_format(t, Nvfp4Weights::kName);
   }
   // Stores with another one: live, second pass.
   [[nodiscard]] Nvfp4Codec storing_with(const float* tensor_amax) const {
@@ -166,6 +200,16 @@ struct Nvfp4Codec {
     decode_runs<G, kE2M1>(code, step, x);
   }
 
+  // The tensor's scale of a first encoding, from its amax.
+  [[nodiscard]] MPT_HD float first_tensor_scale(float amax) const {
+    return mode == Nvfp4ScaleMode::kSticky ? nvfp4_sticky::first_tensor_scale(amax) : amax;
+  }
+
+  // A block's scale without the tensor's: a multiple of 2^-9, at most 448. FP64 holds the sums of those of
+  // 2^31 blocks exactly, in whatever order they are added.
+  [[nodiscard]] MPT_HD float block_scale(int64_t row, int64_t block) const {
+    return decode<kE4M3>(scales[row * scale_stride + block]);
+  }
   // The scale of each element's block, as it is in memory, in multiples of *mean. All are 1 where `mean` is
   // null or *mean is 0, and so are those beyond the part's end.
   template <class G>
@@ -197,10 +241,16 @@ struct Nvfp4Codec {
     return count;
   }
 
-  // End of a step, sticky: the unit's share of multiplying the tensor's scale by 4. Decoded values stay,
-  // except in blocks whose scale is too small to be divided by 4: these are rounded anew, to nearest.
+  // End of a step, sticky: where the largest scale, as a byte, has come too near the top, the tensor's scale
+  // is multiplied by 4 and those of blocks divided by 4.
+  MPT_HD static bool must_settle(float largest_scale) {
+    return largest_scale > float(nvfp4_sticky::kMostAfterStep);
+  }
+  MPT_HD static float settled_tensor_scale(float scale) { return 4.0f * scale; }
+  // The unit's share. Decoded values stay, except in blocks whose scale is too small to be divided by 4:
+  // these are rounded anew, to nearest.
   template <class G>
-  MPT_HD void quarter_scales(G group, UnitSpan unit) const {
+  MPT_HD void settle(G group, UnitSpan unit) const {
     using R = Runs<G>;
     const LanePart<G> part(group, unit);
     float x[R::kPart], step[R::kCount];
@@ -211,7 +261,7 @@ struct Nvfp4Codec {
     for (int r = 0; r < R::kCount; ++r) {
       old[r] = old_scale(group, unit, part, r);
       scale[r] = quarter_of(old[r]);
-      step[r] = nvfp4_sticky::step_of(scale[r], 4.0f * *load_scale);
+      step[r] = nvfp4_sticky::step_of(scale[r], settled_tensor_scale(*load_scale));
     }
     Dither<R::kPart> nearest;
     nearest.rounding = Rounding::kNearest;

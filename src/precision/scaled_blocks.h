@@ -1,5 +1,5 @@
 // What the codecs of scaled formats share: a lane's part of a unit as runs of elements under one scale, the
-// maxima of blocks, and rounding by a scale per run.
+// maxima of blocks, rounding by a scale per run, and the codec of E4M3 elements with a scale for each block.
 //
 // A block may span several lanes or a lane several blocks. Only maxima cross lanes, so any number of lanes
 // gives the same bits.
@@ -141,5 +141,119 @@ MPT_HD void write_bytes(const uint8_t (&bytes)[kSize], int count, uint8_t* targe
   for (int k = 0; k < kSize; ++k)
     if (k < count) target[k] = bytes[k];
 }
+
+// The exponent of the smallest power of two under which elements up to amax do not clip in E4M3, whose
+// largest value is 448 = 1.75 2^8.
+MPT_HD int e4m3_scale_exponent(float amax) {
+  const uint32_t bits = bits_of(amax);
+  const int exponent = static_cast<int>(bits >> 23) - 127;
+  const bool fits = (bits & 0x7FFFFFu) <= 0x600000u;  // 1.75
+  return fits ? exponent - 8 : exponent - 7;
+}
+
+// E4M3 codes of a row, and a scale for each block of them that follows from the block's values alone.
+// Scales says
+//   Code                  a stored scale
+//   block_bits            a block has 2^block_bits elements
+//   of(amax)              the scale of a block, from the maximum of |w| over it
+//   step(code)            the scale's value, of which elements are multiples
+//   factor(code)          what elements are multiplied or divided by before they are rounded; 0: codes are 0
+//   multiplies()          whether they are multiplied
+template <class Scales>
+struct E4M3Blocks : PlainCodec {
+  using Code = typename Scales::Code;
+  static constexpr float kSmallestRatio = 1.0625f;  // 16 / 15, of 1.875 and 2
+
+  uint8_t* codes = nullptr;
+  int64_t code_stride = 0;
+  Code* scales = nullptr;
+  int64_t scale_stride = 0;
+  Scales how;
+
+  E4M3Blocks() = default;
+  E4M3Blocks(const EncodedTensor& t, const Scales& scales_of_blocks)
+      : codes(t.codes.as<uint8_t>()),
+        code_stride(t.codes.stride),
+        scales(t.block_scales.as<Code>()),
+        scale_stride(t.block_scales.stride),
+        how(scales_of_blocks) {}
+
+  [[nodiscard]] MPT_HD ElementMemory memory(UnitSpan unit) const {
+    return {reinterpret_cast<const std::byte*>(codes + unit.row * code_stride + unit.col), 8};
+  }
+
+  template <class G>
+  MPT_HD void load(G group, UnitSpan unit, float (&x)[LanePart<G>::kSize]) const {
+    using R = Runs<G>;
+    const LanePart<G> part(group, unit);
+    uint8_t code[R::kPart];
+    read_bytes(codes + unit.row * code_stride + part.col, part.size, code);
+    float step[R::kCount];
+    for_blocks<G>(block(), [&](int first, int runs) {
+      const bool exists = first * R::kSize < part.size;
+      const float of_block = exists ? how.step(*scale_at(unit, part, first * R::kSize)) : 0.0f;
+      for (int r = first; r < first + runs; ++r) step[r] = of_block;
+    });
+    decode_runs<G, kE4M3>(code, step, x);
+  }
+
+  template <class G>
+  MPT_HD void store(G group, UnitSpan unit, const float (&x)[LanePart<G>::kSize],
+                    const Dither<LanePart<G>::kSize>& dither) const {
+    using R = Runs<G>;
+    const LanePart<G> part(group, unit);
+    const Encoded<G> encoded(*this, group, part, x, dither);
+    write_bytes(encoded.code, part.size, codes + unit.row * code_stride + part.col);
+    for_blocks<G>(block(), [&](int first, int) {
+      const int element = first * R::kSize;
+      const bool starts_block = ((part.col + element) & (block() - 1)) == 0;
+      if (starts_block && element < part.size) *scale_at(unit, part, element) = encoded.scale[first];
+    });
+  }
+
+  template <class G>
+  MPT_HD void round(G group, UnitSpan unit, float (&x)[LanePart<G>::kSize],
+                    const Dither<LanePart<G>::kSize>& dither) const {
+    const LanePart<G> part(group, unit);
+    const Encoded<G> encoded(*this, group, part, x, dither);
+    decode_runs<G, kE4M3>(encoded.code, encoded.step, x);
+  }
+
+ private:
+  template <class G>
+  struct Encoded {
+    uint8_t code[Runs<G>::kPart];
+    Code scale[Runs<G>::kCount];
+    float step[Runs<G>::kCount];
+
+    MPT_HD Encoded(const E4M3Blocks& codec, G group, const LanePart<G>& part,
+                   const float (&x)[LanePart<G>::kSize], const Dither<LanePart<G>::kSize>& dither) {
+      using R = Runs<G>;
+      float most[R::kCount], factor[R::kCount];
+      block_maxima(group, part, codec.block(), x, most);
+      for_blocks<G>(codec.block(), [&](int first, int runs) {
+        const Code of_block = codec.how.of(most[first]);
+        const float step_of_block = codec.how.step(of_block);
+        const float by = codec.how.factor(of_block);
+        for (int r = first; r < first + runs; ++r) {
+          scale[r] = of_block;
+          step[r] = step_of_block;
+          factor[r] = by;
+        }
+      });
+      if (codec.how.multiplies())
+        RunRounding<G, kE4M3, Product>::apply(x, factor, dither, code);
+      else
+        RunRounding<G, kE4M3, Quotient>::apply(x, factor, dither, code);
+    }
+  };
+
+  [[nodiscard]] MPT_HD int block() const { return 1 << how.block_bits; }
+
+  template <class G>
+  MPT_HD Code* scale_at(UnitSpan unit, const LanePart<G>& part, int element) const {
+    return scales + unit.row * scale_stride + ((part.col + element) >> how.block_bits);
+  }
+};
 
 }  // namespace mpt

@@ -1,0 +1,178 @@
+// The one list of weight formats, and what follows from it. To add one: its header in codecs/, its include,
+// its name and its enumerator here.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <string>
+#include <utility>
+
+#include "core/type_list.h"
+#include "precision/codecs/block_fp8.h"
+#include "precision/codecs/elements.h"
+#include "precision/codecs/nvfp4.h"
+
+namespace mpt {
+
+// Master weights of the linear layers, the only copy there is; in the order in which messages list them.
+using WeightFormats = TypeList<Fp32Weights, Bf16Weights, BlockFp8Weights, Nvfp4Weights>;
+
+enum class WeightFormat : uint8_t {
+  kF32 = WeightFormats::kIndex<Fp32Weights>,
+  kBF16 = WeightFormats::kIndex<Bf16Weights>,
+  kBlockFp8 = WeightFormats::kIndex<BlockFp8Weights>,
+  kNvfp4 = WeightFormats::kIndex<Nvfp4Weights>,
+};
+static_assert(WeightFormat::kBF16 == kDefaultWeights);
+
+namespace format_detail {
+template <class... W>
+constexpr std::array<std::string_view, sizeof...(W)> names(TypeList<W...>) {
+  return {W::kName...};
+}
+}  // namespace format_detail
+template <>
+struct EnumNames<WeightFormat> {
+  static constexpr auto kNames = format_detail::names(WeightFormats{});
+};
+
+// --- what a format must have; a member that is missing is named in the compiler's notes ------------------
+
+template <class C>
+concept WeightCodec = std::is_trivially_copyable_v<C> &&
+    requires(const C& codec, SerialGroup group, UnitSpan unit, float (&x)[kUnit],
+             const Dither<kUnit>& dither) {
+  codec.load(group, unit, x);
+  codec.store(group, unit, x, dither);
+  codec.round(group, unit, x, dither);
+  { codec.memory(unit) } -> std::same_as<ElementMemory>;
+  { codec.saturated_blocks(group, unit, x) } -> std::same_as<int>;
+  { C::kSmallestRatio } -> std::same_as<const float&>;
+  { C::kTensorScale } -> std::same_as<const bool&>;
+  { C::kNeedsMaximum } -> std::same_as<const bool&>;
+  { C::kSettles } -> std::same_as<const bool&>;
+  { C::kRelativeScales } -> std::same_as<const bool&>;
+};
+template <class C>
+concept HasTensorScale = requires(const C& codec, float amax) {
+  { codec.first_tensor_scale(amax) } -> std::same_as<float>;
+};
+template <class C>
+concept StoresWithMaximum = requires(const C& codec, const float* maximum) {
+  { codec.storing_with(maximum) } -> std::same_as<C>;
+};
+template <class C>
+concept Settles = requires(const C& codec, SerialGroup group, UnitSpan unit, float scale) {
+  { C::must_settle(scale) } -> std::same_as<bool>;
+  { C::settled_tensor_scale(scale) } -> std::same_as<float>;
+  codec.settle(group, unit);
+};
+template <class C>
+concept HasRelativeScales = requires(const C& codec, SerialGroup group, UnitSpan unit, float (&x)[kUnit]) {
+  { C::kBlock } -> std::same_as<const int64_t&>;
+  { codec.block_scale(int64_t{}, int64_t{}) } -> std::same_as<float>;
+  codec.relative_scales(group, unit, x, x);
+};
+
+// What the host asks of a format.
+template <class W>
+concept WeightsOnHost = requires(const WeightEncoding& encoding) {
+  { W::kName } -> std::convertible_to<std::string_view>;
+  { W::layout(encoding) } -> std::same_as<EncodedLayout>;
+  { W::kNominalBytes } -> std::same_as<const double&>;    // a parameter, as papers count them
+  { W::details(encoding) } -> std::same_as<std::string>;  // what reports say beside the name; "": nothing
+};
+// Where options may ask for more than update and store: whether these do.
+template <class W>
+concept SaysWhetherMaximum = requires(const WeightEncoding& encoding) {
+  { W::needs_maximum(encoding) } -> std::same_as<bool>;
+};
+template <class W>
+concept SaysWhetherSettled = requires(const WeightEncoding& encoding) {
+  { W::settles(encoding) } -> std::same_as<bool>;
+};
+
+namespace format_detail {
+template <WeightsOnHost W>
+requires WeightCodec<typename W::Codec>
+constexpr bool is_complete(std::type_identity<W>) {
+  using C = typename W::Codec;
+  static_assert(!C::kTensorScale || HasTensorScale<C>,
+                "a codec with kTensorScale and no first_tensor_scale()");
+  static_assert(!C::kNeedsMaximum || (StoresWithMaximum<C> && SaysWhetherMaximum<W>),
+                "kNeedsMaximum: the codec has storing_with(), the format needs_maximum()");
+  static_assert(
+      !C::kSettles || (Settles<C> && SaysWhetherSettled<W>),
+      "kSettles: the codec has must_settle(), settle() and settled_tensor_scale(), the format settles()");
+  static_assert(!C::kRelativeScales || HasRelativeScales<C>,
+                "kRelativeScales: the codec has kBlock, block_scale() and relative_scales()");
+  constexpr EncodedLayout kLayout = W::layout({});
+  static_assert(kLayout.tensor_scale == C::kTensorScale, "format and codec differ on the tensor's scale");
+  static_assert(kUnit % kLayout.whole == 0 && kUnit % kLayout.elements_per_code == 0);
+  static_assert(!kLayout.block_scales || kUnit % kLayout.block_scales->block == 0,
+                "a unit has whole blocks, so that no scale belongs to two of them");
+  return true;
+}
+template <class... W>
+constexpr bool are_complete(TypeList<W...>) {
+  return (is_complete(std::type_identity<W>{}) && ...);
+}
+}  // namespace format_detail
+static_assert(format_detail::are_complete(WeightFormats{}));
+
+// --- the format of a tensor ------------------------------------------------------------------------------
+
+// f(std::type_identity<W>{})
+template <size_t kFrom = 0, class F>
+decltype(auto) with_format(WeightFormat format, const F& f) {
+  if constexpr (kFrom + 1 < WeightFormats::kSize) {
+    if (size_t(format) != kFrom) return with_format<kFrom + 1>(format, f);
+  }
+  return f(std::type_identity<WeightFormats::At<kFrom>>{});
+}
+
+template <class Codec>
+Codec codec_of(const EncodedTensor& t) {
+  if constexpr (std::is_same_v<Codec, ElementCodec>)
+    return ElementCodec(t.codes);
+  else
+    return Codec(t);
+}
+
+// f(codec of the tensor)
+template <class F>
+decltype(auto) with_codec(const EncodedTensor& t, const F& f) {
+  return with_format(t.encoding.format, [&]<class W>(std::type_identity<W>) -> decltype(auto) {
+    return f(codec_of<typename W::Codec>(t));
+  });
+}
+
+// The same before there is a tensor: f(std::type_identity<Codec>{}).
+template <class F>
+decltype(auto) with_codec_type(WeightFormat format, const F& f) {
+  return with_format(format, [&]<class W>(std::type_identity<W>) -> decltype(auto) {
+    return f(std::type_identity<typename W::Codec>{});
+  });
+}
+
+EncodedLayout layout_of(const WeightEncoding& encoding);
+// The amax of a tensor's new weights must be known before any of them is stored.
+bool needs_maximum(const WeightEncoding& encoding);
+// The tensor's scale may move behind an update.
+bool settles(const WeightEncoding& encoding);
+// "blocks of 128, pow2 scales"; "" for formats without scales.
+std::string details_of(const WeightEncoding& encoding);
+double nominal_bytes(WeightFormat format);
+
+// Elements do not stand alone.
+bool is_scaled(WeightFormat format);
+// The format whose elements are stored as they are in that type, fp32 or bf16.
+WeightFormat plain_format(DType dtype);
+// Embedding, norms and head: fp32 beside fp32, bf16 beside everything else.
+WeightFormat unscaled_format(WeightFormat linears);
+// Additive steps may follow the scales of blocks.
+bool has_relative_scales(WeightFormat format);
+// "nvfp4": the formats that have them.
+std::string formats_with_relative_scales();
+
+}  // namespace mpt
