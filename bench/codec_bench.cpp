@@ -78,5 +78,6 @@ int main(int argc, char** argv) {
   add("block_fp8_16_pow2", fp8(16, Fp8ScaleMode::kPow2));
   add("nvfp4_sticky", nvfp4(Nvfp4ScaleMode::kSticky));
   add("nvfp4_live", nvfp4(Nvfp4ScaleMode::kLive));
+  add("mxfp8", {.format = WeightFormat::kMxfp8});
   return run_benchmarks(argc, argv, 0.5);
 }

@@ -129,4 +129,12 @@ MPT_HD uint16_t fp16_nearest(float x) { return round_to<kBinary16>(x, Nearest{})
 MPT_HD uint16_t fp16_up(float x) { return round_up_to<kBinary16>(x); }
 MPT_HD float fp16_decode(uint16_t code) { return decode<kBinary16>(code); }
 
+// OCP's E8M0: the exponent of a power of two and nothing else, 2^(code - 127); 255 is NaN. Scales of
+// microscaling formats. What lies beyond the exponents that there are becomes the nearest one.
+MPT_HD uint8_t e8m0_code(int exponent) { return static_cast<uint8_t>(clamp_to(exponent, -127, 127) + 127); }
+MPT_HD float e8m0_decode(uint8_t code) {
+  const uint32_t bits = code == 0 ? 0x00400000u : static_cast<uint32_t>(code) << 23;  // 2^-127 is subnormal
+  return float_of(code == 255 ? 0x7FC00000u : bits);
+}
+
 }  // namespace mpt

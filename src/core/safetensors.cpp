@@ -207,6 +207,8 @@ StoredType stored_type(DType type) {
       return StoredType::kF16;
     case DType::kE4M3:
       return StoredType::kF8E4M3;
+    case DType::kE8M0:
+      return StoredType::kF8E8M0;
     case DType::kU8:
       return StoredType::kU8;
     case DType::kE5M2:  // never kept

@@ -1,5 +1,5 @@
 // The one list of weight formats, and what follows from it. To add one: its header in codecs/, its include,
-// its name and its enumerator here.
+// its name and its enumerator here (docs/code/add_a_format.md).
 #pragma once
 
 #include <array>
@@ -10,18 +10,20 @@
 #include "core/type_list.h"
 #include "precision/codecs/block_fp8.h"
 #include "precision/codecs/elements.h"
+#include "precision/codecs/mxfp8.h"
 #include "precision/codecs/nvfp4.h"
 
 namespace mpt {
 
 // Master weights of the linear layers, the only copy there is; in the order in which messages list them.
-using WeightFormats = TypeList<Fp32Weights, Bf16Weights, BlockFp8Weights, Nvfp4Weights>;
+using WeightFormats = TypeList<Fp32Weights, Bf16Weights, BlockFp8Weights, Nvfp4Weights, Mxfp8Weights>;
 
 enum class WeightFormat : uint8_t {
   kF32 = WeightFormats::kIndex<Fp32Weights>,
   kBF16 = WeightFormats::kIndex<Bf16Weights>,
   kBlockFp8 = WeightFormats::kIndex<BlockFp8Weights>,
   kNvfp4 = WeightFormats::kIndex<Nvfp4Weights>,
+  kMxfp8 = WeightFormats::kIndex<Mxfp8Weights>,
 };
 static_assert(WeightFormat::kBF16 == kDefaultWeights);
 

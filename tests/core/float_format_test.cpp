@@ -165,6 +165,18 @@ TEST(Fp16, RoundsUp) {
   EXPECT_EQ(fp16_up(float_of(1)), 1) << "never zero for what is not";
 }
 
+TEST(E8M0, PowersOfTwo) {
+  for (int code = 0; code < 255; ++code) {
+    const auto scale = uint8_t(code);
+    EXPECT_EQ(double(e8m0_decode(scale)), std::ldexp(1.0, code - 127)) << code;
+    EXPECT_EQ(e8m0_code(code - 127), scale);
+  }
+  EXPECT_TRUE(std::isnan(e8m0_decode(255)));
+  EXPECT_EQ(e8m0_code(-128), 0);
+  EXPECT_EQ(e8m0_code(-1000), 0);
+  EXPECT_EQ(e8m0_code(128), 254) << "never NaN";
+}
+
 // --- stochastic rounding
 // ------------------------------------------------------------------------------------
 

@@ -176,7 +176,7 @@ HostEncoded encoded_source(WeightFormat format, const Shape& shape, int64_t padd
 }
 
 TEST_F(Fp8OpsOnGpu, CastsOfEncodedWeights) {
-  for (const WeightFormat format : {WeightFormat::kBlockFp8, WeightFormat::kNvfp4})
+  for (const WeightFormat format : {WeightFormat::kBlockFp8, WeightFormat::kNvfp4, WeightFormat::kMxfp8})
     for (const Shape& shape : kShapes) {
       SCOPED_TRACE(testing::Message() << name_of(format) << " " << shape.rows << " x " << shape.cols);
       const HostEncoded weights = encoded_source(format, shape, 16);

@@ -21,6 +21,7 @@ std::vector<WeightEncoding> encodings() {
       all.push_back({.format = WeightFormat::kBlockFp8, .fp8_block_size = block, .fp8_scale_mode = mode});
   for (const Nvfp4ScaleMode mode : {Nvfp4ScaleMode::kSticky, Nvfp4ScaleMode::kLive})
     all.push_back({.format = WeightFormat::kNvfp4, .nvfp4_scale_mode = mode});
+  all.push_back({.format = WeightFormat::kMxfp8});
   return all;
 }
 

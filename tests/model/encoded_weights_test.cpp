@@ -27,13 +27,15 @@ std::vector<Regime> regimes() {
       pow2{.format = WeightFormat::kBlockFp8, .fp8_block_size = 16},
       fp16{.format = WeightFormat::kBlockFp8, .fp8_block_size = 128, .fp8_scale_mode = Fp8ScaleMode::kFp16},
       sticky{.format = WeightFormat::kNvfp4},
-      live{.format = WeightFormat::kNvfp4, .nvfp4_scale_mode = Nvfp4ScaleMode::kLive};
+      live{.format = WeightFormat::kNvfp4, .nvfp4_scale_mode = Nvfp4ScaleMode::kLive},
+      mx{.format = WeightFormat::kMxfp8};
   return {{"fp32_fp32", fp32, DType::kF32},     {"fp32_bf16", fp32, DType::kBF16},
           {"bf16_fp32", bf16, DType::kF32},     {"bf16_bf16", bf16, DType::kBF16},
           {"pow2_fp32", pow2, DType::kF32},     {"pow2_bf16", pow2, DType::kBF16},
           {"fp16_fp32", fp16, DType::kF32},     {"fp16_bf16", fp16, DType::kBF16},
           {"sticky_fp32", sticky, DType::kF32}, {"sticky_bf16", sticky, DType::kBF16},
-          {"live_fp32", live, DType::kF32},     {"live_bf16", live, DType::kBF16}};
+          {"live_fp32", live, DType::kF32},     {"live_bf16", live, DType::kBF16},
+          {"mxfp8_fp32", mx, DType::kF32},      {"mxfp8_bf16", mx, DType::kBF16}};
 }
 
 class EncodedWeights : public testing::TestWithParam<Regime> {
@@ -98,15 +100,18 @@ TEST_P(EncodedWeights, PiecesAreNamedInTheirFormats) {
   const std::map<WeightFormat, DType> codes{{WeightFormat::kF32, DType::kF32},
                                             {WeightFormat::kBF16, DType::kBF16},
                                             {WeightFormat::kBlockFp8, DType::kE4M3},
-                                            {WeightFormat::kNvfp4, DType::kU8}};
+                                            {WeightFormat::kNvfp4, DType::kU8},
+                                            {WeightFormat::kMxfp8, DType::kE4M3}},
+      scales{{WeightFormat::kBlockFp8, DType::kF16},
+             {WeightFormat::kNvfp4, DType::kE4M3},
+             {WeightFormat::kMxfp8, DType::kE8M0}};
   size_t expected = 0;
   for (const ParamSpec& spec : weights.specs()) {
     const bool linear = spec.kind == ParamKind::kLinear;
     EXPECT_EQ(types.at(spec.name), linear ? codes.at(format) : plain) << spec.name;
     expected += 1 + size_t(linear && is_scaled(format)) + size_t(linear && format == WeightFormat::kNvfp4);
     if (linear && is_scaled(format)) {
-      EXPECT_EQ(types.at(spec.name + "_block_scales"),
-                format == WeightFormat::kNvfp4 ? DType::kE4M3 : DType::kF16);
+      EXPECT_EQ(types.at(spec.name + "_block_scales"), scales.at(format));
     }
     if (linear && format == WeightFormat::kNvfp4) {
       EXPECT_EQ(types.at(spec.name + "_tensor_scale"), DType::kF32);

@@ -68,6 +68,7 @@ inline std::vector<WeightEncoding> every_encoding() {
   encodings.push_back({.format = WeightFormat::kBlockFp8, .fp8_scale_mode = Fp8ScaleMode::kFp16});
   for (const Nvfp4ScaleMode mode : {Nvfp4ScaleMode::kSticky, Nvfp4ScaleMode::kLive})
     encodings.push_back({.format = WeightFormat::kNvfp4, .nvfp4_scale_mode = mode});
+  encodings.push_back({.format = WeightFormat::kMxfp8});
   return encodings;
 }
 

@@ -517,7 +517,8 @@ TEST(Optimizer, RefusesPairsThatDoNotGoTogether) {
   FlatConfig kahan = optimizer_config(test::adamw_keys());
   kahan.writeback = Writeback::kKahan;
   EXPECT_NO_THROW(make(kahan, {}, WeightFormat::kBF16));
-  for (const WeightFormat weights : {WeightFormat::kF32, WeightFormat::kBlockFp8, WeightFormat::kNvfp4})
+  for (const WeightFormat weights :
+       {WeightFormat::kF32, WeightFormat::kBlockFp8, WeightFormat::kNvfp4, WeightFormat::kMxfp8})
     EXPECT_THROW(make(kahan, {}, weights), LogicError);
   kahan.kahan_variant = KahanVariant::kPerOp;
   EXPECT_NO_THROW(make(kahan, {}, WeightFormat::kBF16));

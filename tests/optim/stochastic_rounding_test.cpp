@@ -153,10 +153,9 @@ Mean mean_after_update(const WeightEncoding& encoding, float w0, float g) {
 
 TEST(StochasticRounding, OneUpdateIsRightOnAverage) {
   const std::vector<WeightEncoding> encodings{
-      {.format = WeightFormat::kBF16},
-      {.format = WeightFormat::kBlockFp8, .fp8_block_size = 16},
-      {.format = WeightFormat::kBlockFp8},
-      {.format = WeightFormat::kNvfp4},
+      {.format = WeightFormat::kBF16},     {.format = WeightFormat::kBlockFp8, .fp8_block_size = 16},
+      {.format = WeightFormat::kBlockFp8}, {.format = WeightFormat::kNvfp4},
+      {.format = WeightFormat::kMxfp8},
   };
   for (const WeightEncoding& encoding : encodings)
     for (const float w0 : {0.3f, -0.0271f}) {

@@ -47,6 +47,8 @@ TEST(EncodedTensor, PiecesOfEveryFormat) {
                 {{"w", DType::kU8, 30, 2736, 2736},
                  {"w_block_scales", DType::kE4M3, 30, 342, 342},
                  {"w_tensor_scale", DType::kF32, 1, 1, 1}});
+  expect_pieces(planned({.format = WeightFormat::kMxfp8}, shape),
+                {{"w", DType::kE4M3, 30, 5461, 5472}, {"w_block_scales", DType::kE8M0, 30, 171, 171}});
 }
 
 // docs/numerics.md "Memory accounting": m n + 2 m ceil(n / B), and m n16 / 2 + m n16 / 16 + 4.
@@ -58,6 +60,7 @@ TEST(EncodedTensor, LogicalBytes) {
   EXPECT_EQ(planned({.format = WeightFormat::kBlockFp8}, shape).logical_bytes(), n + 2 * 30 * 43);
   EXPECT_EQ(planned({.format = WeightFormat::kNvfp4}, shape).logical_bytes(),
             30 * 5472 / 2 + 30 * 5472 / 16 + 4);
+  EXPECT_EQ(planned({.format = WeightFormat::kMxfp8}, shape).logical_bytes(), n + 30 * 171);
 }
 
 }  // namespace

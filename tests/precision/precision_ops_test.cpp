@@ -24,7 +24,8 @@ std::vector<WeightEncoding> encodings() {
           {.format = WeightFormat::kBlockFp8, .fp8_block_size = 32},
           {.format = WeightFormat::kBlockFp8, .fp8_block_size = 256, .fp8_scale_mode = Fp8ScaleMode::kFp16},
           {.format = WeightFormat::kNvfp4, .nvfp4_scale_mode = Nvfp4ScaleMode::kSticky},
-          {.format = WeightFormat::kNvfp4, .nvfp4_scale_mode = Nvfp4ScaleMode::kLive}};
+          {.format = WeightFormat::kNvfp4, .nvfp4_scale_mode = Nvfp4ScaleMode::kLive},
+          {.format = WeightFormat::kMxfp8}};
 }
 
 HostMatrix random_matrix(int64_t cols, uint64_t seed) {
@@ -42,6 +43,7 @@ float relative_step(WeightFormat format) {
     case WeightFormat::kBF16:
       return 0x1p-7f;
     case WeightFormat::kBlockFp8:
+    case WeightFormat::kMxfp8:
       return 0x1p-3f;
     default:
       return 0x1p-1f;

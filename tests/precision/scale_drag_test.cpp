@@ -100,6 +100,10 @@ TEST(ScaleDrag, PowersOfTwoKeepFp8Weights) {
     for (const bool walk : {false, true})
       EXPECT_NEAR(gain({fp8(Fp8ScaleMode::kPow2), rounding, walk}), 1.0, 1e-6) << walk;
 }
+TEST(ScaleDrag, PowersOfTwoKeepMxfp8Weights) {
+  for (const bool walk : {false, true})
+    EXPECT_NEAR(gain({.encoding = {.format = WeightFormat::kMxfp8}, .walk = walk}), 1.0, 1e-6) << walk;
+}
 
 TEST(ScaleDrag, OctavesKeepNvfp4Weights) {
   for (const bool walk : {false, true}) {

@@ -21,7 +21,8 @@ std::vector<WeightEncoding> encodings() {
           {.format = WeightFormat::kBlockFp8, .fp8_block_size = 16},
           {.format = WeightFormat::kBlockFp8, .fp8_block_size = 128},
           {.format = WeightFormat::kBlockFp8, .fp8_block_size = 256},
-          {.format = WeightFormat::kNvfp4}};
+          {.format = WeightFormat::kNvfp4},
+          {.format = WeightFormat::kMxfp8}};
 }
 
 struct Shape {
@@ -49,6 +50,7 @@ EncodedTensor allocated(const WeightEncoding& encoding, const Shape& shape, Allo
 int64_t elements_per(const WeightEncoding& encoding, size_t piece) {
   const bool nvfp4 = encoding.format == WeightFormat::kNvfp4;
   if (piece == 0) return nvfp4 ? 2 : 1;
+  if (encoding.format == WeightFormat::kMxfp8) return 32;
   return nvfp4 ? kNvfp4Block : encoding.fp8_block_size;
 }
 

@@ -31,6 +31,9 @@ const std::vector<Setting> kRegimes{
     {"nvfp4",
      {"precision.weights=nvfp4", "precision.compute=fp8", "precision.fp8_history=3",
       "precision.fp8_amax_update=step"}},
+    {"mxfp8",
+     {"precision.weights=mxfp8", "precision.compute=fp8", "precision.fp8_history=3",
+      "precision.fp8_amax_update=step"}},
     {"nvfp4_block_rates", {"precision.weights=nvfp4", "optimizer.nvfp4_additive_scale=block"}},
 };
 const std::vector<Setting> kOptimizers{
@@ -281,6 +284,7 @@ TEST(Ranks, WeightsTravelAsTheyAreStored) {
   const double bf16 = weights("bf16");
   EXPECT_NEAR(bf16 / weights("block_fp8"), 1.9,
               0.1);  // one byte, and a scale a block; norms and embedding stay
+  EXPECT_NEAR(bf16 / weights("mxfp8"), 1.9, 0.1);
   EXPECT_GT(bf16 / weights("nvfp4"), 2.9);
 }
 

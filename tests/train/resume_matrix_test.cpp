@@ -41,6 +41,7 @@ const Axis kWeights{
     {"fp8_fp16", {"precision.weights=block_fp8", "precision.fp8_scale_mode=fp16"}},
     {"nvfp4_sticky", {"precision.weights=nvfp4"}},
     {"nvfp4_live", {"precision.weights=nvfp4", "precision.nvfp4_scale_mode=live"}},
+    {"mxfp8", {"precision.weights=mxfp8"}},
 };
 const Axis kStates{{"state_bf16", {}},
                    {"state_stochastic", {"precision.state_rounding=stochastic"}},

@@ -126,7 +126,7 @@ TEST_F(RunConfigTest, APlanTellsOfTheProcessBesideItsBuffers) {
 }
 
 TEST_F(RunConfigTest, EveryShippedConfigIsGoodAndNamedAsItsFile) {
-  constexpr size_t kOthers = 3;  // nano_fp32; Lion for nano and pico
+  constexpr size_t kOthers = 5;  // nano_fp32; Lion and MXFP8 for nano and pico
   EXPECT_EQ(shipped_configs().size(), kSizes.size() * table_rows().size() + kOthers);
   for (const std::string& path : shipped_configs()) {
     const RunConfig config = load_run_config(path);
@@ -346,7 +346,7 @@ const BadConfig kBadConfigs[] = {
     {R"("optimizer": {"writeback": "up"})",
      {"user.json:3: optimizer.writeback: expected one of nearest, stochastic, kahan"}},
     {R"("precision": {"weights": "fp8"})",
-     {"user.json:3: precision.weights: expected one of fp32, bf16, block_fp8, nvfp4"}},
+     {"user.json:3: precision.weights: expected one of fp32, bf16, block_fp8, nvfp4, mxfp8"}},
     {R"("precision": {"compute": "fp4"})",
      {"user.json:3: precision.compute: expected one of fp32, bf16, fp8"}},
     {R"("device": {"type": "tpu"})", {"user.json:3: device.type: expected one of auto, cpu, cuda"}},

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "core/bf16.h"
+#include "precision/codecs/mxfp8.h"
 #include "precision/oracles/cast_inputs.h"
 
 namespace mpt::test {
@@ -33,6 +34,21 @@ bool fp16_agrees(uint32_t bits) {
 bool bf16_agrees(uint32_t bits) {
   const float x = float_of(bits);
   return bf16_nearest(x).bits == __nv_bfloat16_raw(__float2bfloat16_rn(x)).x;
+}
+
+// The quotient is exact in FP64 where it is a power of two, which is where the rounding changes.
+bool scale_of_block_agrees(uint32_t bits) {
+  const float amax = float_of(bits & 0x7FFFFFFFu);
+  if (!(amax <= 448.0f * 0x1p119f)) return true;  // beyond the scales that are made
+  return Mxfp8Scales::of(amax) ==
+         __nv_cvt_double_to_e8m0(double(amax) / 448, __NV_SATFINITE, cudaRoundPosInf);
+}
+TEST(CudaCasts, ScalesOfMxfp8) {
+  expect_stratified("E8M0", scale_of_block_agrees);
+  for (uint32_t code = 0; code < 255; ++code) {
+    const __nv_bfloat16_raw value = __nv_cvt_e8m0_to_bf16raw(uint8_t(code));
+    EXPECT_EQ(bits_of(e8m0_decode(uint8_t(code))), uint32_t(value.x) << 16) << code;
+  }
 }
 
 TEST(CudaCasts, Stratified) {
