@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kBlock = 2048;  // elements whose sums stay in the nearest cache
 
-void check_count(RankOfAll who, std::span<const Tensor> parts) {
-  check(int64_t(parts.size()) == who.size, "{} parts for {} ranks", parts.size(), who.size);
+void check_count(const Transport& of, std::span<const Tensor> parts) {
+  check(int64_t(parts.size()) == of.size(), "{} parts for {} ranks", parts.size(), of.size());
 }
 
 template <class T>
@@ -41,22 +41,22 @@ void sum_parts(std::span<const Tensor> parts, const Tensor& sum) {
 
 }  // namespace
 
-void check_reduce_scatter(RankOfAll who, std::span<const Tensor> parts, const Tensor& sum) {
-  check_count(who, parts);
+void check_reduce_scatter(const Transport& of, std::span<const Tensor> parts, const Tensor& sum) {
+  check_count(of, parts);
   for (const Tensor& part : parts) {
     check(part.contiguous() || part.elements() == 0, "a part [{},{}] with rows {} apart", part.rows,
           part.cols, part.stride);
     check(part.dtype == parts[0].dtype && (part.dtype == DType::kF32 || part.dtype == DType::kBF16),
           "a sum of parts of {} and {}", name_of(parts[0].dtype), name_of(part.dtype));
   }
-  const Tensor& own = parts[size_t(who.rank)];
+  const Tensor& own = parts[size_t(of.rank())];
   check(sum.dtype == DType::kF32 && sum.elements() == own.elements() &&
             (sum.contiguous() || sum.elements() == 0),
         "{} sums of type {} for a part with {} elements", sum.elements(), name_of(sum.dtype), own.elements());
 }
 
-void check_all_gather(RankOfAll who, std::span<const Tensor> parts) {
-  check_count(who, parts);
+void check_all_gather(const Transport& of, std::span<const Tensor> parts) {
+  check_count(of, parts);
   for (const Tensor& part : parts)
     check(part.contiguous() || part.elements() == 0, "a part [{},{}] with rows {} apart", part.rows,
           part.cols, part.stride);
@@ -68,25 +68,25 @@ void check_all_reduce_max(const Tensor& values) {
         values.stride);
 }
 
-void check_gather_host(RankOfAll who, int64_t mine_bytes, int64_t all_bytes) {
-  check(all_bytes == who.size * mine_bytes, "{} bytes of each of {} ranks into {}", mine_bytes, who.size,
+void check_gather_host(const Transport& of, int64_t mine_bytes, int64_t all_bytes) {
+  check(all_bytes == of.size() * mine_bytes, "{} bytes of each of {} ranks into {}", mine_bytes, of.size(),
         all_bytes);
 }
 
-void check_root(RankOfAll who, int64_t root) {
-  check(root >= 0 && root < who.size, "rank {} of {}", root, who.size);
+void check_root(const Transport& of, int64_t root) {
+  check(root >= 0 && root < of.size(), "rank {} of {}", root, of.size());
 }
 
-int64_t sent_by_reduce_scatter(RankOfAll who, std::span<const Tensor> parts) {
+int64_t sent_by_reduce_scatter(const Transport& of, std::span<const Tensor> parts) {
   int64_t bytes = 0;
   for (const Tensor& part : parts) bytes += packed_bytes(part);
-  return bytes - packed_bytes(parts[size_t(who.rank)]);
+  return bytes - packed_bytes(parts[size_t(of.rank())]);
 }
-int64_t sent_by_all_gather(RankOfAll who, std::span<const Tensor> parts) {
-  return (who.size - 1) * packed_bytes(parts[size_t(who.rank)]);
+int64_t sent_by_all_gather(const Transport& of, std::span<const Tensor> parts) {
+  return (of.size() - 1) * packed_bytes(parts[size_t(of.rank())]);
 }
-int64_t sent_by_all_reduce_max(RankOfAll who, const Tensor& values) {
-  return (who.size - 1) * packed_bytes(values);
+int64_t sent_by_all_reduce_max(const Transport& of, const Tensor& values) {
+  return (of.size() - 1) * packed_bytes(values);
 }
 
 void sum_in_rank_order(std::span<const Tensor> parts, const Tensor& sum) {

@@ -58,8 +58,8 @@ void sum_over_ranks(std::vector<Survival>& survivals, Collectives& collectives) 
   std::vector<Counts> mine, all(survivals.size() * size_t(collectives.size()));
   for (const Survival& survival : survivals) mine.push_back(counts_of(survival));
   collectives.wait(collectives.run([&] {
-    collectives.communicator().gather_host(std::as_bytes(std::span(mine)),
-                                           std::as_writable_bytes(std::span(all)));
+    collectives.transport().gather_host(std::as_bytes(std::span(mine)),
+                                        std::as_writable_bytes(std::span(all)));
   }));
   for (size_t i = 0; i < survivals.size(); ++i) {
     Survival sum{.name = survivals[i].name, .branches = survivals[i].branches};

@@ -155,7 +155,7 @@ Tensor DataParallel::gather_losses() {
     std::vector<Tensor> parts;
     for (int64_t rank = 0; rank < shape_.size; ++rank) parts.push_back(part(rank));
     collectives_->queue().copy(mine, part(shape_.rank));
-    collectives_->communicator().all_gather(parts);
+    collectives_->transport().all_gather(parts);
   }));
   device_.receive(losses_);
   return losses_.tensor;

@@ -265,7 +265,7 @@ void ParameterExchange::reduce_gradients(size_t bucket) {
   const std::vector<Tensor> views = staged(parts, wire_);
   const Tensor own = views[size_t(shape_.rank)];
   const Tensor sum = wire_ == DType::kF32 ? own : sum_.columns(0, own.cols);
-  collectives_->communicator().reduce_scatter_sum(views, sum);
+  collectives_->transport().reduce_scatter_sum(views, sum);
   for (const Stretch& s : parts[size_t(shape_.rank)].stretches)
     store_sum(sum.columns(s.offset / size_of(wire_), s.memory.elements()), s);
 }
@@ -280,7 +280,7 @@ void ParameterExchange::store_sum(const Tensor& sum, const Stretch& stretch) {
 
 void ParameterExchange::gather(const Parts& parts) {
   pack(parts[size_t(shape_.rank)]);
-  collectives_->communicator().all_gather(staged(parts, DType::kU8));
+  collectives_->transport().all_gather(staged(parts, DType::kU8));
   for (int64_t rank = 0; rank < shape_.size; ++rank)
     if (rank != shape_.rank) unpack(parts[size_t(rank)]);
 }

@@ -13,7 +13,7 @@ namespace mpt {
 
 struct RankGroup {
   int64_t rank = 0, size = 1;
-  // As Communicator::gather_host(); none where there is one rank.
+  // As Transport::gather_host(); none where there is one rank.
   std::function<void(std::span<const std::byte> mine, std::span<std::byte> all)> gather{};
 };
 

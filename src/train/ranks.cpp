@@ -4,7 +4,7 @@
 
 #include <spdlog/spdlog.h>
 
-#include "comm/communicators.h"
+#include "comm/transports.h"
 
 namespace mpt {
 
@@ -17,7 +17,7 @@ RankGroup rank_group(Collectives* ranks) {
   return {.rank = ranks->rank(),
           .size = ranks->size(),
           .gather = [ranks](std::span<const std::byte> mine, std::span<std::byte> all) {
-            ranks->wait(ranks->run([&] { ranks->communicator().gather_host(mine, all); }));
+            ranks->wait(ranks->run([&] { ranks->transport().gather_host(mine, all); }));
           }};
 }
 
@@ -27,20 +27,20 @@ void or_abort(Collectives* ranks, const std::function<void()>& work) {
     work();
   } catch (const std::exception& failure) {
     spdlog::error("rank {} of {}: {}", ranks->rank(), ranks->size(), failure.what());
-    ranks->communicator().abort(failure.what());
+    ranks->transport().abort(failure.what());
     throw;
   }
 }
 
-Ranks::Ranks(const RankEnvironment& environment, const DistributedConfig& config, Device& device) {
+Ranks::Ranks(const LaunchEnvironment& environment, const DistributedConfig& config, Device& device) {
   if (environment.size == 1) return;
   queue_ = device.make_side_queue();
-  communicator_ = make_communicator(environment, {.timeout = std::chrono::seconds(config.timeout_seconds),
-                                                  .backend = device.backend(),
-                                                  .stream = queue_->cuda_stream()});
-  collectives_.emplace(*communicator_, *queue_);
+  transport_ = make_transport(environment, {.timeout = std::chrono::seconds(config.timeout_seconds),
+                                            .backend = device.backend(),
+                                            .stream = queue_->cuda_stream()});
+  collectives_.emplace(*transport_, *queue_);
   device_ = &device;
-  device.guard_waits([this](const std::function<void()>& wait) { communicator_->wait_for_device(wait); });
+  device.guard_waits([this](const std::function<void()>& wait) { transport_->wait_for_device(wait); });
 }
 
 Ranks::~Ranks() {

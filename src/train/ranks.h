@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "comm/collectives.h"
-#include "comm/rank_environment.h"
+#include "comm/launch_environment.h"
 #include "train/rank_group.h"
 #include "train/rank_shape.h"
 #include "train/run_config.h"
@@ -26,7 +26,7 @@ void or_abort(Collectives* ranks, const std::function<void()>& work);
 class Ranks {
  public:
   // Throws Error where the others cannot be reached.
-  Ranks(const RankEnvironment& environment, const DistributedConfig& config, Device& device);
+  Ranks(const LaunchEnvironment& environment, const DistributedConfig& config, Device& device);
   ~Ranks();
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
@@ -36,7 +36,7 @@ class Ranks {
 
  private:
   std::unique_ptr<SideQueue> queue_;
-  std::unique_ptr<Communicator> communicator_;
+  std::unique_ptr<Transport> transport_;
   std::optional<Collectives> collectives_;
   Device* device_ = nullptr;  // whose waits are guarded
 };

@@ -44,8 +44,8 @@ void StopPoints::ask_others() {
   mine_ = StopSignal::received();
   all_.resize(size_t(ranks_->size()));
   asked_ = ranks_->run([this] {
-    ranks_->communicator().gather_host(std::as_bytes(std::span(&mine_, 1)),
-                                       std::as_writable_bytes(std::span(all_)));
+    ranks_->transport().gather_host(std::as_bytes(std::span(&mine_, 1)),
+                                    std::as_writable_bytes(std::span(all_)));
   });
 }
 

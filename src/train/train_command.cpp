@@ -51,13 +51,13 @@ std::optional<std::string> checkpoint_to_resume(FileSystem& fs, const RunConfig&
 }
 
 // The GPU of a rank: those of a machine are given to its ranks in turn.
-DeviceConfig device_of_rank(DeviceConfig device, const RankEnvironment& environment) {
+DeviceConfig device_of_rank(DeviceConfig device, const LaunchEnvironment& environment) {
   if (environment.size > 1) device.gpu += environment.local_rank;
   return device;
 }
 
 // Of several ranks the first speaks; what goes wrong on others is heard too.
-void quieten_unless_leading(const RankEnvironment& environment) {
+void quieten_unless_leading(const LaunchEnvironment& environment) {
   if (environment.rank > 0 && spdlog::get_level() < spdlog::level::warn)
     spdlog::set_level(spdlog::level::warn);
 }
@@ -159,7 +159,7 @@ class TrainingRun {
                          .training = trainer_->training_data(),
                          .validation = trainer_->validation_data(),
                          .shape = shape_of(ranks_),
-                         .transport = ranks_ != nullptr ? ranks_->communicator().name() : "",
+                         .transport = ranks_ != nullptr ? ranks_->transport().name() : "",
                          .sharing = options_.sharing};
     for (const std::string& line : start_lines(config_, device_, start)) spdlog::info(line);
     if (spdlog::should_log(spdlog::level::debug))
@@ -195,7 +195,7 @@ class TrainingRun {
 }  // namespace
 
 TrainEnd run_train(const TrainCommand& command) {
-  const RankEnvironment environment = rank_environment();
+  const LaunchEnvironment environment = launch_environment();
   quieten_unless_leading(environment);
   const RunConfig loaded = load_run_config(command.config, command.overrides);
   const RunConfig config =

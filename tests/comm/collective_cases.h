@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/communicator.h"
+#include "comm/transport.h"
 #include "core/bf16.h"
 #include "core/check.h"
 
@@ -90,7 +90,7 @@ inline float sum_in_order(DType type, int64_t ranks, int64_t owner, int64_t i) {
   return sum;
 }
 
-inline Bytes reduce_scatter_case(Communicator& ranks, DType type, int64_t (*length)(int64_t)) {
+inline Bytes reduce_scatter_case(Transport& ranks, DType type, int64_t (*length)(int64_t)) {
   const int64_t rank = ranks.rank(), size = ranks.size(), own = length(rank);
   Parts parts(type, size, length);
   for (int64_t owner = 0; owner < size; ++owner)
@@ -114,7 +114,7 @@ inline Bytes reduce_scatter_case(Communicator& ranks, DType type, int64_t (*leng
 }
 
 // The sum takes the place of the own part.
-inline Bytes reduce_scatter_in_place_case(Communicator& ranks) {
+inline Bytes reduce_scatter_in_place_case(Transport& ranks) {
   const int64_t rank = ranks.rank(), size = ranks.size();
   Parts parts(DType::kF32, size, uneven_length);
   for (int64_t owner = 0; owner < size; ++owner)
@@ -127,7 +127,7 @@ inline Bytes reduce_scatter_in_place_case(Communicator& ranks) {
   return bytes_of_floats(sum);
 }
 
-inline Bytes all_gather_case(Communicator& ranks, DType type, int64_t (*length)(int64_t)) {
+inline Bytes all_gather_case(Transport& ranks, DType type, int64_t (*length)(int64_t)) {
   const int64_t rank = ranks.rank(), size = ranks.size();
   Parts parts(type, size, length);
   const auto byte_of = [](int64_t owner, int64_t b) {
@@ -150,7 +150,7 @@ inline Bytes all_gather_case(Communicator& ranks, DType type, int64_t (*length)(
 }
 
 // NaN gives way to any number, and stays where no rank has one.
-inline Bytes max_case(Communicator& ranks) {
+inline Bytes max_case(Transport& ranks) {
   const int64_t rank = ranks.rank(), size = ranks.size(), n = 3000;
   const float nan = std::numeric_limits<float>::quiet_NaN(),
               infinity = std::numeric_limits<float>::infinity();
@@ -177,7 +177,7 @@ inline Bytes max_case(Communicator& ranks) {
   return bytes_of_floats(values);
 }
 
-inline Bytes host_case(Communicator& ranks) {
+inline Bytes host_case(Transport& ranks) {
   const int64_t rank = ranks.rank(), size = ranks.size(), before = ranks.bytes_sent();
   Bytes result;
   for (const size_t n : {size_t{0}, size_t{1}, size_t{1000}}) {
@@ -200,7 +200,7 @@ inline Bytes host_case(Communicator& ranks) {
 }
 
 // Many small calls of all kinds, whose results depend on each other: no message may be taken for another's.
-inline Bytes order_case(Communicator& ranks) {
+inline Bytes order_case(Transport& ranks) {
   const int64_t rank = ranks.rank(), size = ranks.size();
   std::vector<float> values(static_cast<size_t>(size), float(rank + 1));
   const auto part = [&](int64_t r) {
@@ -219,18 +219,17 @@ inline Bytes order_case(Communicator& ranks) {
   return bytes_of_floats(values);
 }
 
-using Case = Bytes (*)(Communicator&);
+using Case = Bytes (*)(Transport&);
 inline const std::map<std::string, Case>& collective_cases() {
   static const std::map<std::string, Case> kCases{
-      {"sum fp32 uneven", [](Communicator& c) { return reduce_scatter_case(c, DType::kF32, uneven_length); }},
-      {"sum bf16 uneven",
-       [](Communicator& c) { return reduce_scatter_case(c, DType::kBF16, uneven_length); }},
-      {"sum fp32 even", [](Communicator& c) { return reduce_scatter_case(c, DType::kF32, even_length); }},
-      {"sum bf16 even", [](Communicator& c) { return reduce_scatter_case(c, DType::kBF16, even_length); }},
+      {"sum fp32 uneven", [](Transport& c) { return reduce_scatter_case(c, DType::kF32, uneven_length); }},
+      {"sum bf16 uneven", [](Transport& c) { return reduce_scatter_case(c, DType::kBF16, uneven_length); }},
+      {"sum fp32 even", [](Transport& c) { return reduce_scatter_case(c, DType::kF32, even_length); }},
+      {"sum bf16 even", [](Transport& c) { return reduce_scatter_case(c, DType::kBF16, even_length); }},
       {"sum in place", reduce_scatter_in_place_case},
-      {"gather uint8 uneven", [](Communicator& c) { return all_gather_case(c, DType::kU8, uneven_length); }},
-      {"gather e4m3 even", [](Communicator& c) { return all_gather_case(c, DType::kE4M3, even_length); }},
-      {"gather fp64 uneven", [](Communicator& c) { return all_gather_case(c, DType::kF64, uneven_length); }},
+      {"gather uint8 uneven", [](Transport& c) { return all_gather_case(c, DType::kU8, uneven_length); }},
+      {"gather e4m3 even", [](Transport& c) { return all_gather_case(c, DType::kE4M3, even_length); }},
+      {"gather fp64 uneven", [](Transport& c) { return all_gather_case(c, DType::kF64, uneven_length); }},
       {"max", max_case},
       {"host", host_case},
       {"order", order_case},

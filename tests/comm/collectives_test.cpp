@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "comm/collective_cases.h"
-#include "comm/thread_ranks.h"
 #include "core/hash.h"
 #include "support/ranks_program.h"
+#include "support/thread_ranks.h"
 
 #ifndef MPT_MPI_RANKS
 #define MPT_MPI_RANKS ""
@@ -20,9 +20,8 @@ namespace {
 // Of each rank's result, one after another.
 std::string hashes_of_threads(int64_t ranks, test::Case run) {
   std::vector<std::string> hashes(static_cast<size_t>(ranks));
-  run_ranks(ranks, [&](Communicator& communicator) {
-    hashes[size_t(communicator.rank())] = hash_bytes(run(communicator));
-  });
+  run_ranks(ranks,
+            [&](Transport& transport) { hashes[size_t(transport.rank())] = hash_bytes(run(transport)); });
   std::string all;
   for (const std::string& hash : hashes) all += hash;
   return all;
@@ -30,7 +29,7 @@ std::string hashes_of_threads(int64_t ranks, test::Case run) {
 
 class Threads : public testing::TestWithParam<int64_t> {};
 
-TEST_P(Threads, DoWhatACommunicatorPromises) {
+TEST_P(Threads, DoWhatATransportPromises) {
   for (const auto& [name, run] : test::collective_cases()) {
     SCOPED_TRACE(name);
     EXPECT_NO_THROW(hashes_of_threads(GetParam(), run));
@@ -38,8 +37,8 @@ TEST_P(Threads, DoWhatACommunicatorPromises) {
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, Threads, testing::Values(1, 2, 3, 4, 5));
 
-TEST(Single, DoesWhatACommunicatorPromises) {
-  const auto single = make_single_communicator();
+TEST(Single, DoesWhatATransportPromises) {
+  const auto single = make_single_transport();
   for (const auto& [name, run] : test::collective_cases()) {
     SCOPED_TRACE(name);
     EXPECT_EQ(hash_bytes(run(*single)), hashes_of_threads(1, run));
@@ -95,7 +94,7 @@ TEST(RankOrder, ChangesTheSumsThatAreCompared) {
 }
 
 TEST(Arguments, ThatNoTransportTakesAreLogicErrors) {
-  const auto single = make_single_communicator();
+  const auto single = make_single_transport();
   std::array<float, 8> memory{};
   auto* const data = reinterpret_cast<std::byte*>(memory.data());
   const auto view = [&](DType type, int64_t n) { return Tensor{data, type, 1, n, n}; };

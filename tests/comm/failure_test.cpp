@@ -6,10 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "comm/collective_cases.h"
-#include "comm/thread_ranks.h"
 #include "support/expect_error.h"
-#include "support/faulty_communicator.h"
+#include "support/faulty_transport.h"
 #include "support/ranks_program.h"
+#include "support/thread_ranks.h"
 
 #ifndef MPT_MPI_RANKS
 #define MPT_MPI_RANKS ""
@@ -29,7 +29,7 @@ double seconds_of(const std::function<void()>& run) {
 // What each rank's call of barrier() throws, if it does.
 class ThreadFailures : public testing::Test {
  protected:
-  void barrier(Communicator& ranks) {
+  void barrier(Transport& ranks) {
     try {
       ranks.barrier();
     } catch (const std::exception& caught) {
@@ -43,7 +43,7 @@ class ThreadFailures : public testing::Test {
 };
 
 TEST_F(ThreadFailures, ARankThatThrowsStopsTheOthersWithItsMessage) {
-  const auto rank_main = [&](Communicator& ranks) {
+  const auto rank_main = [&](Transport& ranks) {
     barrier(ranks);
     if (ranks.rank() == 2) throw error("no memory for the gradients");
     barrier(ranks);
@@ -55,7 +55,7 @@ TEST_F(ThreadFailures, ARankThatThrowsStopsTheOthersWithItsMessage) {
 }
 
 TEST_F(ThreadFailures, ALogicErrorStaysOne) {
-  const auto rank_main = [&](Communicator& ranks) {
+  const auto rank_main = [&](Transport& ranks) {
     check(ranks.rank() != 1, "rank 1 is wrong");
     barrier(ranks);
   };
@@ -64,7 +64,7 @@ TEST_F(ThreadFailures, ALogicErrorStaysOne) {
 }
 
 TEST_F(ThreadFailures, ARankThatHangsIsNamedWhenTheTimeIsUp) {
-  const auto rank_main = [&](Communicator& ranks) {
+  const auto rank_main = [&](Transport& ranks) {
     barrier(ranks);
     if (ranks.rank() % 2 == 1) std::this_thread::sleep_for(400ms);
     barrier(ranks);
@@ -74,7 +74,7 @@ TEST_F(ThreadFailures, ARankThatHangsIsNamedWhenTheTimeIsUp) {
 }
 
 TEST_F(ThreadFailures, ARankThatLeavesEarlyIsNamedAtOnce) {
-  const auto rank_main = [&](Communicator& ranks) {
+  const auto rank_main = [&](Transport& ranks) {
     barrier(ranks);
     if (ranks.rank() != 1) barrier(ranks);
   };
@@ -84,7 +84,7 @@ TEST_F(ThreadFailures, ARankThatLeavesEarlyIsNamedAtOnce) {
 }
 
 TEST_F(ThreadFailures, DifferentCallsAreALogicErrorOnAllRanks) {
-  const auto rank_main = [&](Communicator& ranks) {
+  const auto rank_main = [&](Transport& ranks) {
     if (ranks.rank() == 1) {
       std::array<std::byte, 4> mine{};
       std::array<std::byte, 8> all{};
@@ -98,7 +98,7 @@ TEST_F(ThreadFailures, DifferentCallsAreALogicErrorOnAllRanks) {
 }
 
 TEST_F(ThreadFailures, DifferentSizesAreALogicError) {
-  const auto rank_main = [&](Communicator& ranks) {
+  const auto rank_main = [&](Transport& ranks) {
     std::vector<float> values(size_t(3 + ranks.rank()));
     const auto n = int64_t(values.size());
     ranks.all_reduce_max({reinterpret_cast<std::byte*>(values.data()), DType::kF32, 1, n, n});
@@ -114,7 +114,7 @@ TEST_F(ThreadFailures, DifferentSizesAreALogicError) {
 
 TEST_F(ThreadFailures, CallsAfterAFailureFailToo) {
   ThreadRanks ranks(2, {.timeout = 20ms});
-  const auto first = ranks.communicator(0), second = ranks.communicator(1);
+  const auto first = ranks.transport(0), second = ranks.transport(1);
   EXPECT_ERROR(first->barrier(), "rank 1 did not come");
   EXPECT_ERROR(second->barrier(), "rank 1 did not come");
   second->abort("nothing goes");
@@ -123,35 +123,35 @@ TEST_F(ThreadFailures, CallsAfterAFailureFailToo) {
 
 TEST_F(ThreadFailures, ARankIsMadeOnce) {
   ThreadRanks ranks(2);
-  const auto first = ranks.communicator(0);
-  EXPECT_THROW(static_cast<void>(ranks.communicator(0)), LogicError);
-  EXPECT_THROW(static_cast<void>(ranks.communicator(2)), LogicError);
+  const auto first = ranks.transport(0);
+  EXPECT_THROW(static_cast<void>(ranks.transport(0)), LogicError);
+  EXPECT_THROW(static_cast<void>(ranks.transport(2)), LogicError);
   EXPECT_THROW(ThreadRanks(0), LogicError);
 }
 
 // --- faults that tests of higher layers inject
 // -------------------------------------------------------------------------
 
-TEST(FaultyCommunicator, ThrowsAtTheChosenCall) {
-  const auto rank_main = [](Communicator& ranks) {
-    test::FaultyCommunicator faulty(ranks, {.rank = 1, .call = 3, .fault = test::CommFault::kThrow});
+TEST(FaultyTransport, ThrowsAtTheChosenCall) {
+  const auto rank_main = [](Transport& ranks) {
+    test::FaultyTransport faulty(ranks, {.rank = 1, .call = 3, .fault = test::CommFault::kThrow});
     for (int i = 0; i < 5; ++i) faulty.barrier();
   };
-  EXPECT_ERROR(run_ranks(2, rank_main), "faulty communicator", "call 3");
+  EXPECT_ERROR(run_ranks(2, rank_main), "faulty transport", "call 3");
 }
 
-TEST(FaultyCommunicator, HangsUntilTheOthersGiveUp) {
-  const auto rank_main = [](Communicator& ranks) {
-    test::FaultyCommunicator faulty(ranks,
-                                    {.rank = 0, .call = 2, .fault = test::CommFault::kHang, .hang = 200ms});
+TEST(FaultyTransport, HangsUntilTheOthersGiveUp) {
+  const auto rank_main = [](Transport& ranks) {
+    test::FaultyTransport faulty(ranks,
+                                 {.rank = 0, .call = 2, .fault = test::CommFault::kHang, .hang = 200ms});
     for (int i = 0; i < 3; ++i) faulty.barrier();
   };
   EXPECT_ERROR(run_ranks(2, rank_main, {.timeout = 50ms}), "rank 0 did not come");
 }
 
-TEST(FaultyCommunicator, CorruptsOneBitOfWhatItGathers) {
-  const auto rank_main = [](Communicator& ranks) {
-    test::FaultyCommunicator faulty(ranks, {.rank = 1, .call = 2, .fault = test::CommFault::kCorrupt});
+TEST(FaultyTransport, CorruptsOneBitOfWhatItGathers) {
+  const auto rank_main = [](Transport& ranks) {
+    test::FaultyTransport faulty(ranks, {.rank = 1, .call = 2, .fault = test::CommFault::kCorrupt});
     faulty.barrier();
     EXPECT_NO_THROW(test::all_gather_case(ranks, DType::kU8, test::even_length));
     if (ranks.rank() == 1)

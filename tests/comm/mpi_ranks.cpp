@@ -12,16 +12,16 @@
 #include <unistd.h>
 
 #include "comm/collective_cases.h"
-#include "comm/mpi/mpi_communicator.h"
-#include "comm/rank_environment.h"
+#include "comm/launch_environment.h"
+#include "comm/mpi/mpi_transport.h"
 #include "core/hash.h"
 
 namespace mpt {
 namespace {
 
-std::unique_ptr<Communicator> ranks_of_environment(std::chrono::milliseconds timeout, int64_t piece_bytes) {
-  const RankEnvironment environment = rank_environment();
-  return make_mpi_communicator(
+std::unique_ptr<Transport> ranks_of_environment(std::chrono::milliseconds timeout, int64_t piece_bytes) {
+  const LaunchEnvironment environment = launch_environment();
+  return make_mpi_transport(
       {.rank = environment.rank, .size = environment.size, .timeout = timeout, .piece_bytes = piece_bytes});
 }
 

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/cuda/nccl_communicator.h"
+#include "comm/cuda/nccl_transport.h"
 #include "core/bf16.h"
 #include "cuda/device_fixture.h"
 #include "support/expect_error.h"
@@ -26,7 +26,7 @@ class NcclAlone : public test::CudaDeviceTest {
     CudaDeviceTest::SetUp();
     if (IsSkipped()) return;
     queue_ = device_->make_side_queue();
-    ranks_ = make_nccl_communicator({}, {.timeout = 20s, .stream = queue_->cuda_stream()});
+    ranks_ = make_nccl_transport({}, {.timeout = 20s, .stream = queue_->cuda_stream()});
   }
   void TearDown() override {
     ranks_.reset();
@@ -49,7 +49,7 @@ class NcclAlone : public test::CudaDeviceTest {
   }
 
   std::unique_ptr<SideQueue> queue_;
-  std::unique_ptr<Communicator> ranks_;
+  std::unique_ptr<Transport> ranks_;
 };
 
 TEST_F(NcclAlone, GivesBackWhatItHas) {
@@ -83,7 +83,7 @@ TEST_F(NcclAlone, CarriesHostMemory) {
 #ifdef MPT_FAKE_CUDA
 TEST_F(NcclAlone, AWaitThatLastsTooLongEndsAllCalls) {
   fake_nccl::reset();
-  ranks_ = make_nccl_communicator({}, {.timeout = 150ms, .stream = queue_->cuda_stream()});
+  ranks_ = make_nccl_transport({}, {.timeout = 150ms, .stream = queue_->cuda_stream()});
   const auto stuck = [] {
     while (fake_nccl::aborted() == 0) std::this_thread::sleep_for(1ms);
   };
@@ -156,13 +156,13 @@ class Nccl : public test::GpuTest {
     std::vector<std::thread> threads;
     for (int64_t rank = 0; rank < kRanks; ++rank)
       threads.emplace_back([this, rank, port] {
-        ranks_[size_t(rank)] = make_nccl_communicator({.rank = rank,
-                                                       .size = kRanks,
-                                                       .launcher = Launcher::kTorchrun,
-                                                       .master_address = "127.0.0.1",
-                                                       .master_port = port,
-                                                       .run_id = "nccl test"},
-                                                      {.timeout = 20s, .stream = streams_[size_t(rank)]});
+        ranks_[size_t(rank)] = make_nccl_transport({.rank = rank,
+                                                    .size = kRanks,
+                                                    .launcher = Launcher::kTorchrun,
+                                                    .master_address = "127.0.0.1",
+                                                    .master_port = port,
+                                                    .run_id = "nccl test"},
+                                                   {.timeout = 20s, .stream = streams_[size_t(rank)]});
       });
     for (std::thread& thread : threads) thread.join();
   }
@@ -241,7 +241,7 @@ class Nccl : public test::GpuTest {
 
   test::Gpu gpu_;
   std::array<cudaStream_t, kRanks> streams_{};
-  std::array<std::unique_ptr<Communicator>, kRanks> ranks_;
+  std::array<std::unique_ptr<Transport>, kRanks> ranks_;
 };
 
 using Calls = std::vector<std::string>;

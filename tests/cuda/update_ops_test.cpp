@@ -49,11 +49,9 @@ TEST_F(UpdateOpsOnGpu, SameBitsFourthQuarter) { expect_same_bits_of_quarter(3); 
 // --- one rank of several ----------------------------------------------------------------------------------
 
 // The others' parts stay as they are in memory, on either device: what is compared is one rank's work.
-class SilentOthers final : public Communicator {
+class SilentOthers final : public Transport {
  public:
-  SilentOthers(int64_t rank, int64_t size) : rank_(rank), size_(size) {}
-  [[nodiscard]] int64_t rank() const override { return rank_; }
-  [[nodiscard]] int64_t size() const override { return size_; }
+  using Transport::Transport;
   [[nodiscard]] std::string name() const override { return "ranks that say nothing"; }
   void reduce_scatter_sum(std::span<const Tensor>, const Tensor&) override {}
   void all_gather(std::span<const Tensor>) override {}
@@ -63,9 +61,6 @@ class SilentOthers final : public Communicator {
   void barrier() override {}
   [[nodiscard]] int64_t bytes_sent() const override { return 0; }
   void abort(const std::string&) noexcept override {}
-
- private:
-  int64_t rank_, size_;
 };
 class WorkAtOnce final : public SideQueue {
  public:
@@ -103,9 +98,9 @@ struct OfRank {
 // What one rank has of weights and states after two steps of its own.
 OfRank updated_units(const RunSetup& setup, int64_t rank, int64_t ranks, std::unique_ptr<Device> made) {
   Device& device = *made;
-  SilentOthers communicator(rank, ranks);
+  SilentOthers transport(rank, ranks);
   WorkAtOnce queue;
-  Collectives collectives(communicator, queue);
+  Collectives collectives(transport, queue);
   const UnitPartition partition(tensors_to_cut(setup.config), ranks);
   RunSetup of_rank = setup;
   of_rank.options.shard = {&partition, rank, &collectives};

@@ -11,9 +11,9 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/thread_ranks.h"
 #include "optim/combinations.h"
 #include "support/draws.h"
+#include "support/thread_ranks.h"
 
 namespace mpt {
 namespace {
@@ -90,11 +90,11 @@ Collected weights_of(const OptimizerRun& run) {
 // One rank's optimizer with whole weights and gradients.
 class Rank {
  public:
-  Rank(RunSetup setup, Communicator& communicator)
-      : partition_(tensors_to_cut(setup.config), communicator.size()), rank_(communicator.rank()) {
+  Rank(RunSetup setup, Transport& transport)
+      : partition_(tensors_to_cut(setup.config), transport.size()), rank_(transport.rank()) {
     auto device = make_cpu_device(1);
     queue_ = device->make_side_queue();
-    collectives_.emplace(communicator, *queue_);
+    collectives_.emplace(transport, *queue_);
     setup.options.shard = {&partition_, rank_, &*collectives_};
     run_.emplace(setup, shapes_to_cut(), std::move(device));
   }
@@ -210,10 +210,10 @@ void step(Rank& rank, int64_t t) {
 // What each rank has in the end.
 std::vector<Result> together(const RunSetup& setup, int64_t ranks) {
   std::vector<Result> results(static_cast<size_t>(ranks));
-  run_ranks(ranks, [&](Communicator& communicator) {
-    Rank rank(setup, communicator);
+  run_ranks(ranks, [&](Transport& transport) {
+    Rank rank(setup, transport);
     start(rank.run());
-    Result& result = results[size_t(communicator.rank())];
+    Result& result = results[size_t(transport.rank())];
     for (int64_t t = 1; t <= kSteps; ++t) {
       step(rank, t);
       result.note(rank.optimizer().control());
@@ -291,8 +291,8 @@ TEST(ShardedUpdate, OneRankAndMany) {
 TEST(ShardedUpdate, OneRankWithoutFiniteGradientsStopsTheStepOfAll) {
   for (const RunSetup& setup : cover())
     for (const float bad : {INFINITY, std::numeric_limits<float>::quiet_NaN()})
-      run_ranks(3, [&](Communicator& communicator) {
-        Rank rank(setup, communicator);
+      run_ranks(3, [&](Transport& transport) {
+        Rank rank(setup, transport);
         start(rank.run());
         step(rank, 1);
         const Collected weights = rank.weights();
@@ -316,12 +316,12 @@ TEST(ShardedUpdate, StatesMoveToAnotherNumberOfRanks) {
   for (const RunSetup& setup : cover()) {
     std::vector<Collected> saved(2);
     Collected weights, states;
-    run_ranks(2, [&](Communicator& communicator) {
-      Rank rank(setup, communicator);
+    run_ranks(2, [&](Transport& transport) {
+      Rank rank(setup, transport);
       start(rank.run());
       for (int64_t t = 1; t < kSteps; ++t) step(rank, t);
-      saved[size_t(communicator.rank())] = rank.states();
-      if (communicator.rank() == 0) weights = rank.weights();
+      saved[size_t(transport.rank())] = rank.states();
+      if (transport.rank() == 0) weights = rank.weights();
     });
     for (const Collected& part : saved) states.add(part);
     ASSERT_TRUE(states.complete());
@@ -329,15 +329,15 @@ TEST(ShardedUpdate, StatesMoveToAnotherNumberOfRanks) {
     for (const int64_t ranks : {1, 3}) {
       Collected result;
       std::vector<Collected> of_rank(static_cast<size_t>(ranks));
-      run_ranks(ranks, [&](Communicator& communicator) {
-        Rank rank(setup, communicator);
+      run_ranks(ranks, [&](Transport& transport) {
+        Rank rank(setup, transport);
         for (const UpdateTarget& target : rank.run().targets())
           for (NamedTensor& piece : target.weights.pieces(target.name)) weights.put(whole_part(piece));
         for (const TensorPart& part : rank.optimizer().parts_to_load()) states.put(part);
         rank.optimizer().states_loaded();
         step(rank, kSteps);
         EXPECT_TRUE(rank.weights() == expected.weights);
-        of_rank[size_t(communicator.rank())] = rank.states();
+        of_rank[size_t(transport.rank())] = rank.states();
       });
       for (const Collected& part : of_rank) result.add(part);
       EXPECT_TRUE(result == expected.states) << ranks;
@@ -373,8 +373,8 @@ TEST(ShardedUpdate, SurveysOfAllRanksAddUpToTheWhole) {
     for (size_t i = 0; i < run.targets().size(); ++i) run.fill_gradient(i, gradient_of(1, i));
     const std::vector<Survival> expected = run.optimizer().step_surveyed({.t = 1});
     run.optimizer().settle();
-    run_ranks(3, [&](Communicator& communicator) {
-      Rank rank(setup, communicator);
+    run_ranks(3, [&](Transport& transport) {
+      Rank rank(setup, transport);
       start(rank.run());
       for (size_t i = 0; i < rank.run().targets().size(); ++i) rank.fill_gradient(i, gradient_of(1, i));
       std::vector<Survival> found = rank.optimizer().step_surveyed({.t = 1});
@@ -411,15 +411,15 @@ TEST(ShardedUpdate, APlanCountsTheStatesOfTheShard) {
       sum += optimizer.optimizer_state_bytes();
       EXPECT_LT(optimizer.optimizer_state_bytes(), whole.optimizer().optimizer_state_bytes() * 3 / 4);
       std::vector<MemoryUse> used(3);
-      run_ranks(3, [&](Communicator& communicator) {
+      run_ranks(3, [&](Transport& transport) {
         const auto queue = make_cpu_device(1)->make_side_queue();
-        Collectives collectives(communicator, *queue);
+        Collectives collectives(transport, *queue);
         OptimizerOptions real = setup.options;
-        real.shard = {&partition, communicator.rank(), &collectives};
+        real.shard = {&partition, transport.rank(), &collectives};
         const auto rank_device = make_cpu_device(1);
         const auto allocator = rank_device->make_allocator();
         const Optimizer made(setup.config, real, whole.targets(), *rank_device, *allocator);
-        used[size_t(communicator.rank())] = allocator->use();
+        used[size_t(transport.rank())] = allocator->use();
       });
       for (const auto purpose : {Purpose::kOptimizerState, Purpose::kScratch})
         EXPECT_EQ(planned.use().of(purpose), used[size_t(rank)].of(purpose)) << name_of(purpose);

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "comm/thread_ranks.h"
+#include "support/thread_ranks.h"
 #include "train/rank_group.h"
 
 namespace mpt::test {
@@ -15,10 +15,10 @@ class RankThreads {
   // Runs `work` for every rank and returns when all have ended; a rank that throws makes the others' calls
   // throw. Throws what the first to fail threw.
   void run(const std::function<void(const RankGroup&)>& work) const {
-    run_ranks(size_, [&](Communicator& communicator) {
-      work({.rank = communicator.rank(),
-            .size = communicator.size(),
-            .gather = [&](auto mine, auto all) { communicator.gather_host(mine, all); }});
+    run_ranks(size_, [&](Transport& transport) {
+      work({.rank = transport.rank(), .size = transport.size(), .gather = [&](auto mine, auto all) {
+              transport.gather_host(mine, all);
+            }});
     });
   }
 

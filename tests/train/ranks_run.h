@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "comm/thread_ranks.h"
 #include "core/safetensors.h"
+#include "support/thread_ranks.h"
 #include "train/ranks.h"
 #include "train/run_model.h"
 #include "train/tiny_run.h"
@@ -15,16 +15,16 @@ namespace mpt::test {
 
 // What a rank of a run has, made in its own thread.
 struct RankOfRun {
-  Communicator& communicator;
+  Transport& transport;
   std::unique_ptr<Device> device;
   std::unique_ptr<SideQueue> queue = device->make_side_queue();
-  Collectives collectives{communicator, *queue};
+  Collectives collectives{transport, *queue};
 };
 
 // Runs `work` on as many ranks; the first failure is thrown.
 inline void on_ranks(const RunConfig& config, int64_t ranks, const std::function<void(RankOfRun&)>& work) {
-  run_ranks(ranks, [&](Communicator& communicator) {
-    RankOfRun rank{communicator, make_device(config.device)};
+  run_ranks(ranks, [&](Transport& transport) {
+    RankOfRun rank{transport, make_device(config.device)};
     work(rank);
   });
 }

@@ -224,9 +224,9 @@ TEST(Ranks, SendWhatIsPlanned) {
         model.llama.stage({tokens, tokens}, 0.01f);
         model.optimizer.prepare({.t = 1});
         StepWork work(model, micro_batches(config.batch, shape), *rank.device);
-        const int64_t before = rank.communicator.bytes_sent();
+        const int64_t before = rank.transport.bytes_sent();
         work.enqueue();
-        const int64_t sent = rank.communicator.bytes_sent() - before;
+        const int64_t sent = rank.transport.bytes_sent() - before;
         EXPECT_EQ(sent, exchange_volume(config, *rank.device, shape).total()) << regime.name << sharding;
       });
     }

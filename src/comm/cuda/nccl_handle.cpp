@@ -35,8 +35,8 @@ std::string nccl_version() {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-NcclHandle::NcclHandle(RankOfAll who, const ncclUniqueId& id, std::chrono::milliseconds timeout)
-    : who_(who), timeout_(timeout) {
+NcclHandle::NcclHandle(int64_t rank, int64_t size, const ncclUniqueId& id, std::chrono::milliseconds timeout)
+    : rank_(rank), size_(size), timeout_(timeout) {
   begin(id);
   int device = 0;
   check_cuda(cudaGetDevice(&device), "cudaGetDevice");
@@ -65,7 +65,7 @@ NcclHandle::~NcclHandle() {
 void NcclHandle::begin(const ncclUniqueId& id) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  const ncclResult_t begun = ncclCommInitRankConfig(&comm_, int(who_.size), id, int(who_.rank), &config);
+  const ncclResult_t begun = ncclCommInitRankConfig(&comm_, int(size_), id, int(rank_), &config);
   if (begun != ncclSuccess && begun != ncclInProgress) check_nccl(begun, "ncclCommInitRankConfig");
   if (poll(begun, "ncclCommInitRankConfig") == ncclSuccess) return;
   const std::lock_guard lock(mutex_);
@@ -165,7 +165,7 @@ std::string NcclHandle::fault_while_waiting() const {
 }
 
 void NcclHandle::abort_locked(const std::string& cause) {
-  failure_ = fmt::format("rank {} of {}, NCCL: {}", who_.rank, who_.size, cause);
+  failure_ = fmt::format("rank {} of {}, NCCL: {}", rank_, size_, cause);
   if (comm_ != nullptr) ncclCommAbort(std::exchange(comm_, nullptr));
 }
 

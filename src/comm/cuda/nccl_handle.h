@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -11,15 +12,13 @@
 
 #include <nccl.h>
 
-#include "comm/collective_calls.h"
-
 namespace mpt {
 
 // Never blocks within NCCL (ncclConfig_t::blocking = 0): calls go on in the background and are asked for
 // until they are done or the time is up.
 class NcclHandle {
  public:
-  NcclHandle(RankOfAll who, const ncclUniqueId& id, std::chrono::milliseconds timeout);
+  NcclHandle(int64_t rank, int64_t size, const ncclUniqueId& id, std::chrono::milliseconds timeout);
   // Ends in order where nothing failed, which waits for the other ranks.
   ~NcclHandle();
   NcclHandle(const NcclHandle&) = delete;
@@ -28,7 +27,7 @@ class NcclHandle {
   // handle.run("ncclAllGather", [&](ncclComm_t comm) { return ncclAllGather(..., comm, stream); });
   // Several calls between ncclGroupStart() and ncclGroupEnd() are one.
   void run(std::string_view call, const std::function<ncclResult_t(ncclComm_t)>& call_nccl);
-  // Waits for what was enqueued, as Communicator::wait_for_device() says.
+  // Waits for what was enqueued, as Transport::wait_for_device() says.
   void watch(const std::function<void()>& wait);
   // Ends all that is enqueued, on this rank at once; the others learn of it from their network or by the
   // time.
@@ -42,7 +41,7 @@ class NcclHandle {
   void abort_locked(const std::string& cause);
   void throw_failure_locked() const;
 
-  RankOfAll who_;
+  int64_t rank_, size_;
   std::chrono::milliseconds timeout_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,12 +1,12 @@
 // Which rank of how many: what launchers set, what is inherited from another, and what is half set.
-#include "comm/rank_environment.h"
+#include "comm/launch_environment.h"
 
 #include <map>
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include "comm/communicators.h"
+#include "comm/transports.h"
 #include "support/expect_error.h"
 
 namespace mpt {
@@ -14,8 +14,8 @@ namespace {
 
 using Environment = std::map<std::string, std::string>;
 
-RankEnvironment found_in(const Environment& environment) {
-  return rank_environment([&](const std::string& name) -> std::optional<std::string> {
+LaunchEnvironment found_in(const Environment& environment) {
+  return launch_environment([&](const std::string& name) -> std::optional<std::string> {
     const auto found = environment.find(name);
     return found == environment.end() ? std::nullopt : std::optional<std::string>(found->second);
   });
@@ -30,7 +30,7 @@ Environment without(Environment environment, const std::string& name) {
   return environment;
 }
 
-void expect_rank(const RankEnvironment& found, Launcher launcher, const RankEnvironment& expected) {
+void expect_rank(const LaunchEnvironment& found, Launcher launcher, const LaunchEnvironment& expected) {
   EXPECT_EQ(name_of(found.launcher), name_of(launcher));
   EXPECT_EQ(found.rank, expected.rank);
   EXPECT_EQ(found.size, expected.size);
@@ -61,14 +61,14 @@ const Environment kSlurm{{"SLURM_JOB_ID", "4711"},
                          {"SLURM_STEP_TASKS_PER_NODE", "4(x2),3"},
                          {"SLURM_STEP_NODELIST", "gpu[07-08,12]"}};
 
-TEST(RankEnvironment, NothingIsASingleProcess) {
+TEST(LaunchEnvironment, NothingIsASingleProcess) {
   expect_rank(found_in({}), Launcher::kNone, {});
   expect_rank(found_in({{"RANK", ""}, {"WORLD_SIZE", ""}}), Launcher::kNone, {});
   EXPECT_EQ(description(found_in({})), "a single process");
 }
 
-TEST(RankEnvironment, Torchrun) {
-  const RankEnvironment found = found_in(kTorchrun);
+TEST(LaunchEnvironment, Torchrun) {
+  const LaunchEnvironment found = found_in(kTorchrun);
   expect_rank(found, Launcher::kTorchrun, {.rank = 5, .size = 8, .local_rank = 1, .local_size = 4});
   EXPECT_EQ(found.master_address, "gpu07");
   EXPECT_EQ(found.master_port, 29501);  // the agent listens at 29500
@@ -77,11 +77,11 @@ TEST(RankEnvironment, Torchrun) {
   EXPECT_EQ(description(found), "rank 5 of 8 (torchrun, 1 of 4 on this machine)");
 }
 
-TEST(RankEnvironment, OneRankOfTorchrunNeedsNoAddress) {
+TEST(LaunchEnvironment, OneRankOfTorchrunNeedsNoAddress) {
   expect_rank(found_in({{"RANK", "0"}, {"WORLD_SIZE", "1"}}), Launcher::kTorchrun, {});
 }
 
-TEST(RankEnvironment, EveryMpi) {
+TEST(LaunchEnvironment, EveryMpi) {
   expect_rank(found_in(kOpenMpi), Launcher::kMpi, {.rank = 2, .size = 3, .local_rank = 1, .local_size = 2});
   expect_rank(
       found_in({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}}),
@@ -93,7 +93,7 @@ TEST(RankEnvironment, EveryMpi) {
               Launcher::kMpi, {.rank = 3, .size = 4, .local_rank = 0, .local_size = 1});
 }
 
-TEST(RankEnvironment, MpiUnderSrun) {
+TEST(LaunchEnvironment, MpiUnderSrun) {
   expect_rank(found_in(with(kSlurm, {{"PMIX_RANK", "6"}})), Launcher::kMpi,
               {.rank = 6, .size = 11, .local_rank = 2, .local_size = 4});
   expect_rank(found_in(with(kSlurm, {{"PMI_RANK", "6"}, {"PMI_SIZE", "11"}})), Launcher::kMpi,
@@ -101,15 +101,15 @@ TEST(RankEnvironment, MpiUnderSrun) {
 }
 
 // A program that was built without MPI can still meet the others.
-TEST(RankEnvironment, MpiUnderSrunKnowsAPlaceToMeet) {
-  const RankEnvironment task = found_in(with(kSlurm, {{"PMIX_RANK", "6"}}));
+TEST(LaunchEnvironment, MpiUnderSrunKnowsAPlaceToMeet) {
+  const LaunchEnvironment task = found_in(with(kSlurm, {{"PMIX_RANK", "6"}}));
   EXPECT_EQ(task.master_address, "gpu07");
   EXPECT_EQ(task.run_id, found_in(kSlurm).run_id);
   EXPECT_EQ(found_in(with(kSlurm, kOpenMpi)).master_address, "");
 }
 
-TEST(RankEnvironment, ATaskOfSrun) {
-  const RankEnvironment found = found_in(kSlurm);
+TEST(LaunchEnvironment, ATaskOfSrun) {
+  const LaunchEnvironment found = found_in(kSlurm);
   expect_rank(found, Launcher::kSlurm, {.rank = 6, .size = 11, .local_rank = 2, .local_size = 4});
   EXPECT_EQ(found.master_address, "gpu07");
   EXPECT_EQ(found.run_id, "slurm 4711.0.0");
@@ -117,15 +117,15 @@ TEST(RankEnvironment, ATaskOfSrun) {
   EXPECT_LT(found.master_port, 30000);
   EXPECT_NE(found.master_port, found_in(with(kSlurm, {{"SLURM_STEP_ID", "1"}})).master_port);
   EXPECT_NE(found.run_id, found_in(with(kSlurm, {{"SLURM_RESTART_COUNT", "1"}})).run_id);
-  const RankEnvironment last = found_in(with(kSlurm, {{"SLURM_PROCID", "10"}, {"SLURM_NODEID", "2"}}));
+  const LaunchEnvironment last = found_in(with(kSlurm, {{"SLURM_PROCID", "10"}, {"SLURM_NODEID", "2"}}));
   EXPECT_EQ(last.local_size, 3);
-  const RankEnvironment given =
+  const LaunchEnvironment given =
       found_in(with(kSlurm, {{"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "4000"}}));
   EXPECT_EQ(given.master_address, "10.0.0.1");
   EXPECT_EQ(given.master_port, 4001);
 }
 
-TEST(RankEnvironment, MachineListsOfSlurm) {
+TEST(LaunchEnvironment, MachineListsOfSlurm) {
   const auto first = [](const std::string& list) {
     return found_in(with(kSlurm, {{"SLURM_STEP_NODELIST", list}})).master_address;
   };
@@ -137,7 +137,7 @@ TEST(RankEnvironment, MachineListsOfSlurm) {
   EXPECT_EQ(first("rack[2-3]-ib,cpu1"), "rack2-ib");
 }
 
-TEST(RankEnvironment, AShellOfSlurmIsASingleProcess) {
+TEST(LaunchEnvironment, AShellOfSlurmIsASingleProcess) {
   expect_rank(found_in(without(kSlurm, "SLURM_STEP_ID")), Launcher::kNone, {});  // sbatch
   expect_rank(found_in(with(kSlurm, {{"SLURM_STEP_ID", "4294967291"}})), Launcher::kNone,
               {});  // its batch step
@@ -146,7 +146,7 @@ TEST(RankEnvironment, AShellOfSlurmIsASingleProcess) {
       Launcher::kNone, {});
 }
 
-TEST(RankEnvironment, TheNearestLauncherCounts) {
+TEST(LaunchEnvironment, TheNearestLauncherCounts) {
   const Environment torchrun_in_slurm = with(kSlurm, kTorchrun), mpirun_in_slurm = with(kSlurm, kOpenMpi);
   expect_rank(found_in(torchrun_in_slurm), Launcher::kTorchrun,
               {.rank = 5, .size = 8, .local_rank = 1, .local_size = 4});
@@ -156,15 +156,15 @@ TEST(RankEnvironment, TheNearestLauncherCounts) {
               {.rank = 5, .size = 8, .local_rank = 1, .local_size = 4});
 }
 
-TEST(RankEnvironment, AWrapperUnderMpirunMayRepeatItsRanks) {
+TEST(LaunchEnvironment, AWrapperUnderMpirunMayRepeatItsRanks) {
   const Environment repeated = with(kOpenMpi, {{"RANK", "2"}, {"WORLD_SIZE", "3"}});
   expect_rank(found_in(repeated), Launcher::kMpi, {.rank = 2, .size = 3, .local_rank = 1, .local_size = 2});
   EXPECT_ERROR(found_in(with(repeated, {{"RANK", "1"}})), "RANK=1", "WORLD_SIZE=3", "rank 2 of 3");
 }
 
 // Kubernetes starts one process a machine and says nothing of local ranks.
-TEST(RankEnvironment, ARankWithoutLocalOnesIsAloneOnItsMachine) {
-  const RankEnvironment found = found_in(without(without(kTorchrun, "LOCAL_RANK"), "LOCAL_WORLD_SIZE"));
+TEST(LaunchEnvironment, ARankWithoutLocalOnesIsAloneOnItsMachine) {
+  const LaunchEnvironment found = found_in(without(without(kTorchrun, "LOCAL_RANK"), "LOCAL_WORLD_SIZE"));
   EXPECT_EQ(found.rank, 5);
   EXPECT_EQ(found.size, 8);
   EXPECT_EQ(found.local_rank, 0);
@@ -172,7 +172,7 @@ TEST(RankEnvironment, ARankWithoutLocalOnesIsAloneOnItsMachine) {
   EXPECT_FALSE(found.master_address.empty());
 }
 
-TEST(RankEnvironment, WhatIsHalfSetIsNamed) {
+TEST(LaunchEnvironment, WhatIsHalfSetIsNamed) {
   EXPECT_ERROR(found_in(without(kTorchrun, "WORLD_SIZE")), "RANK=5", "WORLD_SIZE is not",
                "set both, or neither");
   EXPECT_ERROR(found_in(without(kTorchrun, "RANK")), "WORLD_SIZE=8", "RANK is not");
@@ -187,7 +187,7 @@ TEST(RankEnvironment, WhatIsHalfSetIsNamed) {
                "SLURM_STEP_NODELIST");
 }
 
-TEST(RankEnvironment, WhatIsNoRankIsNamed) {
+TEST(LaunchEnvironment, WhatIsNoRankIsNamed) {
   EXPECT_ERROR(found_in(with(kTorchrun, {{"RANK", "8"}})), "RANK=8", "WORLD_SIZE=8", "below the number");
   EXPECT_ERROR(found_in(with(kTorchrun, {{"RANK", "-1"}})), "RANK=-1", "whole number from 0");
   EXPECT_ERROR(found_in(with(kTorchrun, {{"RANK", "one"}})), "RANK=one", "whole number");
@@ -202,29 +202,27 @@ TEST(RankEnvironment, WhatIsNoRankIsNamed) {
   EXPECT_ERROR(found_in(with(kSlurm, {{"SLURM_NODEID", "3"}})), "SLURM_STEP_TASKS_PER_NODE", "machine 3");
 }
 
-// --- the communicator for it
+// --- the transport for it
 // ------------------------------------------------------------------------------------------
 
-TEST(MakeCommunicator, OneRankNeedsNothing) {
-  EXPECT_EQ(make_communicator({}, {})->name(), "one rank");
-  EXPECT_EQ(make_communicator(found_in({{"RANK", "0"}, {"WORLD_SIZE", "1"}}), {.transport = Transport::kMpi})
-                ->size(),
-            1);
+TEST(MakeTransport, OneRankNeedsNothing) {
+  EXPECT_EQ(make_transport({}, {})->name(), "one rank");
+  EXPECT_EQ(
+      make_transport(found_in({{"RANK", "0"}, {"WORLD_SIZE", "1"}}), {.kind = TransportKind::kMpi})->size(),
+      1);
 }
 
-TEST(MakeCommunicator, SaysWhatSeveralRanksNeed) {
-  EXPECT_ERROR(make_communicator(found_in(kTorchrun), {}), "rank 5 of 8 (torchrun", "on the CPU", "mpirun");
-  EXPECT_ERROR(make_communicator(found_in(kSlurm), {}), "rank 6 of 11 (slurm", "mpirun");
-  EXPECT_ERROR(make_communicator(found_in(kTorchrun), {.transport = Transport::kNccl}), "GPUs only",
-               "mpirun");
-  EXPECT_ERROR(
-      make_communicator(found_in(kTorchrun), {.transport = Transport::kMpi, .backend = Backend::kCuda}),
-      "host memory only", "NCCL");
+TEST(MakeTransport, SaysWhatSeveralRanksNeed) {
+  EXPECT_ERROR(make_transport(found_in(kTorchrun), {}), "rank 5 of 8 (torchrun", "on the CPU", "mpirun");
+  EXPECT_ERROR(make_transport(found_in(kSlurm), {}), "rank 6 of 11 (slurm", "mpirun");
+  EXPECT_ERROR(make_transport(found_in(kTorchrun), {.kind = TransportKind::kNccl}), "GPUs only", "mpirun");
+  EXPECT_ERROR(make_transport(found_in(kTorchrun), {.kind = TransportKind::kMpi, .backend = Backend::kCuda}),
+               "host memory only", "NCCL");
   if (transports_built().find("no NCCL") != std::string::npos)
-    EXPECT_ERROR(make_communicator(found_in(kTorchrun), {.backend = Backend::kCuda}), "built without NCCL",
+    EXPECT_ERROR(make_transport(found_in(kTorchrun), {.backend = Backend::kCuda}), "built without NCCL",
                  "libnccl-dev");
   if (transports_built().find("no MPI") != std::string::npos)
-    EXPECT_ERROR(make_communicator(found_in(kOpenMpi), {}), "built without MPI", "libopenmpi-dev");
+    EXPECT_ERROR(make_transport(found_in(kOpenMpi), {}), "built without MPI", "libopenmpi-dev");
 }
 
 }  // namespace

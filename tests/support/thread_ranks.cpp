@@ -1,4 +1,4 @@
-#include "comm/thread_ranks.h"
+#include "support/thread_ranks.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -52,7 +52,7 @@ class ThreadRanks::Meeting {
   void make(int64_t rank) {
     const std::lock_guard lock(mutex_);
     check(rank >= 0 && rank < size(), "rank {} of {}", rank, size());
-    check(!made_[size_t(rank)], "the communicator of rank {} was made before", rank);
+    check(!made_[size_t(rank)], "the transport of rank {} was made before", rank);
     made_[size_t(rank)] = true;
   }
 
@@ -144,65 +144,60 @@ class ThreadRanks::Meeting {
   std::exception_ptr failure_;
 };
 
-class ThreadRanks::Rank final : public Communicator {
+class ThreadRanks::Rank final : public Transport {
  public:
   Rank(std::shared_ptr<Meeting> meeting, int64_t rank)
-      : meeting_(std::move(meeting)), who_{.rank = rank, .size = meeting_->size()} {
+      : Transport(rank, meeting->size()), meeting_(std::move(meeting)) {
     meeting_->make(rank);
   }
-  ~Rank() override { meeting_->leave(who_.rank); }
-  Rank(const Rank&) = delete;
-  Rank& operator=(const Rank&) = delete;
+  ~Rank() override { meeting_->leave(rank()); }
 
-  [[nodiscard]] int64_t rank() const override { return who_.rank; }
-  [[nodiscard]] int64_t size() const override { return who_.size; }
-  [[nodiscard]] std::string name() const override { return fmt::format("threads, {} ranks", who_.size); }
+  [[nodiscard]] std::string name() const override { return fmt::format("threads, {} ranks", size()); }
 
   void reduce_scatter_sum(std::span<const Tensor> parts, const Tensor& sum) override {
-    check_reduce_scatter(who_, parts, sum);
-    std::vector<Tensor> given(size_t(who_.size));
+    check_reduce_scatter(*this, parts, sum);
+    std::vector<Tensor> given(static_cast<size_t>(size()));
     const auto calls = come("reduce_scatter_sum", parts);
-    for (size_t rank = 0; rank < given.size(); ++rank) given[rank] = calls[rank].parts[size_t(who_.rank)];
+    for (size_t r = 0; r < given.size(); ++r) given[r] = calls[r].parts[size_t(rank())];
     sum_in_rank_order(given, sum);
     meeting_->done();
-    sent_ += sent_by_reduce_scatter(who_, parts);
+    sent_ += sent_by_reduce_scatter(*this, parts);
   }
 
   void all_gather(std::span<const Tensor> parts) override {
-    check_all_gather(who_, parts);
+    check_all_gather(*this, parts);
     const auto calls = come("all_gather", parts);
-    for (size_t rank = 0; rank < parts.size(); ++rank)
-      if (int64_t(rank) != who_.rank)
-        copy_bytes(calls[rank].parts[rank].data, packed_bytes(parts[rank]), parts[rank].data);
+    for (size_t r = 0; r < parts.size(); ++r)
+      if (int64_t(r) != rank()) copy_bytes(calls[r].parts[r].data, packed_bytes(parts[r]), parts[r].data);
     meeting_->done();
-    sent_ += sent_by_all_gather(who_, parts);
+    sent_ += sent_by_all_gather(*this, parts);
   }
 
   // Into memory of its own first: the others read `values`.
   void all_reduce_max(const Tensor& values) override {
     check_all_reduce_max(values);
-    std::vector<const float*> given(size_t(who_.size));
+    std::vector<const float*> given(static_cast<size_t>(size()));
     std::vector<float> largest(size_t(values.elements()));
     const auto calls = come("all_reduce_max", {&values, 1});
     for (size_t rank = 0; rank < given.size(); ++rank) given[rank] = calls[rank].parts[0].as<float>();
     max_over_ranks(given, largest);
     meeting_->done();
     copy_bytes(reinterpret_cast<const std::byte*>(largest.data()), packed_bytes(values), values.data);
-    sent_ += sent_by_all_reduce_max(who_, values);
+    sent_ += sent_by_all_reduce_max(*this, values);
   }
 
   void gather_host(std::span<const std::byte> mine, std::span<std::byte> all) override {
-    check_gather_host(who_, int64_t(mine.size()), int64_t(all.size()));
+    check_gather_host(*this, int64_t(mine.size()), int64_t(all.size()));
     const auto calls = come_with_bytes(fmt::format("gather_host of {} bytes", mine.size()), mine.data());
     for (size_t rank = 0; rank < calls.size(); ++rank)
       copy_bytes(calls[rank].bytes, int64_t(mine.size()), all.data() + rank * mine.size());
     meeting_->done();
   }
   void broadcast_host(std::span<std::byte> bytes, int64_t root) override {
-    check_root(who_, root);
+    check_root(*this, root);
     const auto calls = come_with_bytes(
         fmt::format("broadcast_host of {} bytes from rank {}", bytes.size(), root), bytes.data());
-    if (root != who_.rank) copy_bytes(calls[size_t(root)].bytes, int64_t(bytes.size()), bytes.data());
+    if (root != rank()) copy_bytes(calls[size_t(root)].bytes, int64_t(bytes.size()), bytes.data());
     meeting_->done();
   }
   void barrier() override {
@@ -211,18 +206,17 @@ class ThreadRanks::Rank final : public Communicator {
   }
 
   [[nodiscard]] int64_t bytes_sent() const override { return sent_; }
-  void abort(const std::string& cause) noexcept override { meeting_->abort(who_.rank, cause); }
+  void abort(const std::string& cause) noexcept override { meeting_->abort(rank(), cause); }
 
  private:
   std::span<const Call> come(std::string_view operation, std::span<const Tensor> parts) {
-    return meeting_->come(who_.rank, {.name = call_name(operation, parts), .parts = parts});
+    return meeting_->come(rank(), {.name = call_name(operation, parts), .parts = parts});
   }
   std::span<const Call> come_with_bytes(std::string name, const std::byte* bytes) {
-    return meeting_->come(who_.rank, {.name = std::move(name), .bytes = bytes});
+    return meeting_->come(rank(), {.name = std::move(name), .bytes = bytes});
   }
 
   std::shared_ptr<Meeting> meeting_;
-  RankOfAll who_;
   int64_t sent_ = 0;
 };
 
@@ -230,31 +224,30 @@ ThreadRanks::ThreadRanks(int64_t ranks, ThreadRanksOptions options)
     : meeting_(std::make_shared<Meeting>(ranks, options)) {}
 ThreadRanks::~ThreadRanks() = default;
 
-std::unique_ptr<Communicator> ThreadRanks::communicator(int64_t rank) {
+std::unique_ptr<Transport> ThreadRanks::transport(int64_t rank) {
   return std::make_unique<Rank>(meeting_, rank);
 }
 
-void run_ranks(int64_t ranks, const std::function<void(Communicator&)>& rank_main,
-               ThreadRanksOptions options) {
+void run_ranks(int64_t ranks, const std::function<void(Transport&)>& rank_main, ThreadRanksOptions options) {
   ThreadRanks all(ranks, options);
   std::mutex mutex;
   std::exception_ptr first;
   // Noted before the others hear of it, so that what they throw for that reason comes later.
-  const auto failed = [&](Communicator& communicator, const std::string& cause) {
+  const auto failed = [&](Transport& transport, const std::string& cause) {
     {
       const std::lock_guard lock(mutex);
       if (!first) first = std::current_exception();
     }
-    communicator.abort(cause);
+    transport.abort(cause);
   };
   const auto run = [&](int64_t rank) {
-    const auto communicator = all.communicator(rank);
+    const auto transport = all.transport(rank);
     try {
-      rank_main(*communicator);
+      rank_main(*transport);
     } catch (const std::exception& caught) {
-      failed(*communicator, caught.what());
+      failed(*transport, caught.what());
     } catch (...) {
-      failed(*communicator, "an exception of unknown type");
+      failed(*transport, "an exception of unknown type");
     }
   };
   std::vector<std::thread> threads;

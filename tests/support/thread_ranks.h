@@ -1,14 +1,14 @@
 // Ranks that are threads of one process, for tests: they work in the same host memory, so a sum reads what
 // the others gave where it lies.
 //
-//   run_ranks(3, [](Communicator& communicator) { ... });
+//   run_ranks(3, [](Transport& transport) { ... });
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <memory>
 
-#include "comm/communicator.h"
+#include "comm/transport.h"
 
 namespace mpt {
 
@@ -22,9 +22,9 @@ class ThreadRanks {
   ~ThreadRanks();
 
   // Each rank's is made once, and used by one thread at a time; it may outlive this. A rank whose
-  // communicator goes makes no more calls: those of others that wait for it throw Error. Calls that differ
+  // transport goes makes no more calls: those of others that wait for it throw Error. Calls that differ
   // between ranks throw LogicError on all of them.
-  [[nodiscard]] std::unique_ptr<Communicator> communicator(int64_t rank);
+  [[nodiscard]] std::unique_ptr<Transport> transport(int64_t rank);
 
  private:
   class Meeting;
@@ -34,7 +34,7 @@ class ThreadRanks {
 
 // Runs `rank_main` on as many threads, waits for all, and throws what the first rank to fail threw. Its
 // message is what the others' calls fail with.
-void run_ranks(int64_t ranks, const std::function<void(Communicator&)>& rank_main,
+void run_ranks(int64_t ranks, const std::function<void(Transport&)>& rank_main,
                ThreadRanksOptions options = {});
 
 }  // namespace mpt

@@ -1,12 +1,12 @@
-#include "comm/communicators.h"
+#include "comm/transports.h"
 
 #include "core/check.h"
 
 #ifdef MPT_WITH_MPI
-#include "comm/mpi/mpi_communicator.h"
+#include "comm/mpi/mpi_transport.h"
 #endif
 #ifdef MPT_WITH_NCCL
-#include "comm/cuda/nccl_communicator.h"
+#include "comm/cuda/nccl_transport.h"
 #endif
 
 namespace mpt {
@@ -23,23 +23,23 @@ constexpr bool kHasNccl = true;
 constexpr bool kHasNccl = false;
 #endif
 
-Transport chosen(const CommOptions& options) {
+TransportKind chosen(const TransportOptions& options) {
   const bool cuda = options.backend == Backend::kCuda;
-  const Transport transport =
-      options.transport == Transport::kAuto ? (cuda ? Transport::kNccl : Transport::kMpi) : options.transport;
-  if (transport == Transport::kNccl && !cuda)
+  const TransportKind kind = options.kind != TransportKind::kAuto ? options.kind
+                             : cuda                               ? TransportKind::kNccl
+                                                                  : TransportKind::kMpi;
+  if (kind == TransportKind::kNccl && !cuda)
     throw error("NCCL carries tensors of GPUs only; ranks on the CPU need MPI: start them with mpirun");
-  if (transport == Transport::kMpi && cuda)
+  if (kind == TransportKind::kMpi && cuda)
     throw error("MPI carries tensors of host memory only; ranks on GPUs need NCCL");
-  return transport;
+  return kind;
 }
 
-std::unique_ptr<Communicator> over_mpi(const RankEnvironment& environment, const CommOptions& options) {
+std::unique_ptr<Transport> over_mpi(const LaunchEnvironment& environment, const TransportOptions& options) {
   if (environment.launcher != Launcher::kMpi)
     throw error("{} on the CPU: ranks on the CPU need MPI: start them with mpirun", description(environment));
 #ifdef MPT_WITH_MPI
-  return make_mpi_communicator(
-      {.rank = environment.rank, .size = environment.size, .timeout = options.timeout});
+  return make_mpi_transport({.rank = environment.rank, .size = environment.size, .timeout = options.timeout});
 #else
   static_cast<void>(options);
   throw error(
@@ -48,12 +48,12 @@ std::unique_ptr<Communicator> over_mpi(const RankEnvironment& environment, const
 #endif
 }
 
-std::unique_ptr<Communicator> over_nccl(const RankEnvironment& environment, const CommOptions& options) {
+std::unique_ptr<Transport> over_nccl(const LaunchEnvironment& environment, const TransportOptions& options) {
 #ifdef MPT_WITH_NCCL
   const bool through_mpi =
       environment.launcher == Launcher::kMpi && (kHasMpi || environment.master_address.empty());
-  return make_nccl_communicator(environment, {.timeout = options.timeout, .stream = options.stream},
-                                through_mpi ? over_mpi(environment, options) : nullptr);
+  return make_nccl_transport(environment, {.timeout = options.timeout, .stream = options.stream},
+                             through_mpi ? over_mpi(environment, options) : nullptr);
 #else
   static_cast<void>(options);
   throw error("{} on GPUs: this program was built without NCCL: install libnccl-dev, and build it again",
@@ -63,11 +63,11 @@ std::unique_ptr<Communicator> over_nccl(const RankEnvironment& environment, cons
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_communicator(const RankEnvironment& environment,
-                                                const CommOptions& options) {
-  if (environment.size == 1) return make_single_communicator();
-  return chosen(options) == Transport::kMpi ? over_mpi(environment, options)
-                                            : over_nccl(environment, options);
+std::unique_ptr<Transport> make_transport(const LaunchEnvironment& environment,
+                                          const TransportOptions& options) {
+  if (environment.size == 1) return make_single_transport();
+  return chosen(options) == TransportKind::kMpi ? over_mpi(environment, options)
+                                                : over_nccl(environment, options);
 }
 
 std::string transports_built() {

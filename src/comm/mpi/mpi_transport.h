@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "comm/communicator.h"
+#include "comm/transport.h"
 
 namespace mpt {
 
@@ -21,10 +21,10 @@ struct MpiOptions {
   int64_t piece_bytes = int64_t{1} << 30;  // of one message: MPI counts in int
 };
 
-// Once in a process, by the thread that also lets the communicator go. Its calls come from one thread at a
+// Once in a process, by the thread that also lets the transport go. Its calls come from one thread at a
 // time (MPI_THREAD_SERIALIZED). Letting it go ends MPI, for which it waits for the other ranks, except where
 // an exception is on its way. Throws Error where MPI has other ranks than the environment says, or is too
 // old.
-std::unique_ptr<Communicator> make_mpi_communicator(const MpiOptions& options);
+std::unique_ptr<Transport> make_mpi_transport(const MpiOptions& options);
 
 }  // namespace mpt

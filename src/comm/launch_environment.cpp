@@ -1,4 +1,4 @@
-#include "comm/rank_environment.h"
+#include "comm/launch_environment.h"
 
 #include <algorithm>
 #include <charconv>
@@ -80,10 +80,10 @@ std::optional<Place> place(const Variables& variables, const std::string& rank, 
   return Place{which, *of};
 }
 
-std::optional<RankEnvironment> named(const Variables& variables, const Names& names, Launcher launcher) {
+std::optional<LaunchEnvironment> named(const Variables& variables, const Names& names, Launcher launcher) {
   const auto of_all = place(variables, names.rank, names.size);
   if (!of_all) return std::nullopt;
-  RankEnvironment found{.rank = of_all->rank, .size = of_all->size, .launcher = launcher};
+  LaunchEnvironment found{.rank = of_all->rank, .size = of_all->size, .launcher = launcher};
   const auto local = place(variables, names.local_rank, names.local_size);
   if (local) {
     found.local_rank = local->rank;
@@ -142,7 +142,7 @@ std::string slurm_size_name(const Variables& variables) {
   return variables.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
 }
 
-void set_slurm_locals(const Variables& variables, RankEnvironment& found) {
+void set_slurm_locals(const Variables& variables, LaunchEnvironment& found) {
   const auto local = variables.number("SLURM_LOCALID", 0, kMostRanks);
   if (!local) return;
   found.local_rank = *local;
@@ -169,7 +169,7 @@ int master_port(const Variables& variables) {
 }
 
 // The address stays empty where nothing says it.
-void set_slurm_meeting(const Variables& variables, RankEnvironment& found) {
+void set_slurm_meeting(const Variables& variables, LaunchEnvironment& found) {
   found.run_id = slurm_run_id(variables);
   const auto hosts =
       variables.text(variables.has("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_NODELIST");
@@ -184,7 +184,7 @@ void set_slurm_meeting(const Variables& variables, RankEnvironment& found) {
 // --- the launchers
 // -----------------------------------------------------------------------------------------------
 
-std::optional<RankEnvironment> from_torchrun(const Variables& variables) {
+std::optional<LaunchEnvironment> from_torchrun(const Variables& variables) {
   auto found =
       named(variables, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, Launcher::kTorchrun);
   if (!found) {
@@ -202,7 +202,7 @@ std::optional<RankEnvironment> from_torchrun(const Variables& variables) {
 }
 
 // Of what ranks need that no MPI brings together. A rank alone needs nothing.
-void complete_torchrun(const Variables& variables, RankEnvironment& found) {
+void complete_torchrun(const Variables& variables, LaunchEnvironment& found) {
   if (found.size == 1) return;
   for (const char* name : {"MASTER_ADDR", "MASTER_PORT"}) {
     if (variables.has(name) || (name == std::string_view("MASTER_PORT") && variables.has("MPT_MASTER_PORT")))
@@ -216,7 +216,7 @@ void complete_torchrun(const Variables& variables, RankEnvironment& found) {
   found.master_port = master_port(variables);
 }
 
-std::optional<RankEnvironment> from_mpi(const Variables& variables) {
+std::optional<LaunchEnvironment> from_mpi(const Variables& variables) {
   const std::array<Names, 3> kinds{{
       {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
        "OMPI_COMM_WORLD_LOCAL_SIZE"},
@@ -237,18 +237,18 @@ std::optional<RankEnvironment> from_mpi(const Variables& variables) {
   if (!variables.has("PMIX_RANK") || !in_slurm_step(variables)) return std::nullopt;
   const std::string size = slurm_size_name(variables);
   const auto of_all = place(variables, "PMIX_RANK", size);
-  RankEnvironment found{.rank = of_all->rank, .size = of_all->size, .launcher = Launcher::kMpi};
+  LaunchEnvironment found{.rank = of_all->rank, .size = of_all->size, .launcher = Launcher::kMpi};
   set_slurm_locals(variables, found);
   set_slurm_meeting(variables, found);
   return found;
 }
 
-std::optional<RankEnvironment> from_slurm(const Variables& variables) {
+std::optional<LaunchEnvironment> from_slurm(const Variables& variables) {
   if (!in_slurm_step(variables)) return std::nullopt;
   const std::string size = slurm_size_name(variables);
   const auto of_all = place(variables, "SLURM_PROCID", size);
   if (!of_all || of_all->size == 1) return std::nullopt;
-  RankEnvironment found{.rank = of_all->rank, .size = of_all->size, .launcher = Launcher::kSlurm};
+  LaunchEnvironment found{.rank = of_all->rank, .size = of_all->size, .launcher = Launcher::kSlurm};
   set_slurm_locals(variables, found);
   set_slurm_meeting(variables, found);
   if (found.master_address.empty())
@@ -261,7 +261,7 @@ std::optional<RankEnvironment> from_slurm(const Variables& variables) {
 
 }  // namespace
 
-RankEnvironment rank_environment(const EnvironmentLookup& lookup) {
+LaunchEnvironment launch_environment(const EnvironmentLookup& lookup) {
   const Variables variables(lookup);
   const auto mpi = from_mpi(variables);
   auto torchrun = from_torchrun(variables);
@@ -278,17 +278,17 @@ RankEnvironment rank_environment(const EnvironmentLookup& lookup) {
     return *torchrun;
   }
   if (mpi) return *mpi;
-  return from_slurm(variables).value_or(RankEnvironment{});
+  return from_slurm(variables).value_or(LaunchEnvironment{});
 }
 
-RankEnvironment rank_environment() {
-  return rank_environment([](const std::string& name) -> std::optional<std::string> {
+LaunchEnvironment launch_environment() {
+  return launch_environment([](const std::string& name) -> std::optional<std::string> {
     const char* value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   });
 }
 
-std::string description(const RankEnvironment& environment) {
+std::string description(const LaunchEnvironment& environment) {
   if (environment.launcher == Launcher::kNone) return "a single process";
   return fmt::format("rank {} of {} ({}, {} of {} on this machine)", environment.rank, environment.size,
                      name_of(environment.launcher), environment.local_rank, environment.local_size);

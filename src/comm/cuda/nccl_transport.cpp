@@ -1,4 +1,4 @@
-#include "comm/cuda/nccl_communicator.h"
+#include "comm/cuda/nccl_transport.h"
 
 #include <utility>
 #include <vector>
@@ -27,22 +27,23 @@ bool side_by_side(std::span<const Tensor> parts) {
   return true;
 }
 
-class NcclCommunicator final : public Communicator {
+class NcclTransport final : public Transport {
  public:
-  NcclCommunicator(RankOfAll who, const ncclUniqueId& id, const NcclOptions& options,
-                   std::unique_ptr<Communicator> launched)
-      : who_(who), stream_(options.stream), launched_(std::move(launched)), nccl_(who, id, options.timeout) {}
+  NcclTransport(const LaunchEnvironment& environment, const ncclUniqueId& id, const NcclOptions& options,
+                std::unique_ptr<Transport> launched)
+      : Transport(environment.rank, environment.size),
+        stream_(options.stream),
+        launched_(std::move(launched)),
+        nccl_(rank(), size(), id, options.timeout) {}
 
-  [[nodiscard]] int64_t rank() const override { return who_.rank; }
-  [[nodiscard]] int64_t size() const override { return who_.size; }
   [[nodiscard]] std::string name() const override {
-    return fmt::format("NCCL {}, {} ranks", nccl_version(), who_.size);
+    return fmt::format("NCCL {}, {} ranks", nccl_version(), size());
   }
 
   // Sums of bf16 parts are made in the own part and widened from there.
   void reduce_scatter_sum(std::span<const Tensor> parts, const Tensor& sum) override {
-    check_reduce_scatter(who_, parts, sum);
-    const Tensor& own = parts[size_t(who_.rank)];
+    check_reduce_scatter(*this, parts, sum);
+    const Tensor& own = parts[size_t(rank())];
     const bool widened = own.dtype == DType::kBF16;
     void* const target = widened ? own.data : sum.data;
     if (side_by_side(parts))
@@ -50,22 +51,22 @@ class NcclCommunicator final : public Communicator {
     else
       reduce_each(parts, target);
     if (widened) widen_sums(own, sum, stream_);
-    sent_ += sent_by_reduce_scatter(who_, parts);
+    sent_ += sent_by_reduce_scatter(*this, parts);
   }
 
   void all_gather(std::span<const Tensor> parts) override {
-    check_all_gather(who_, parts);
-    const auto own_bytes = size_t(packed_bytes(parts[size_t(who_.rank)]));
+    check_all_gather(*this, parts);
+    const auto own_bytes = size_t(packed_bytes(parts[size_t(rank())]));
     if (side_by_side(parts)) {
       if (own_bytes > 0)
         nccl_.run("ncclAllGather", [&](ncclComm_t comm) {
-          return ncclAllGather(parts[size_t(who_.rank)].data, parts[0].data, own_bytes, ncclUint8, comm,
+          return ncclAllGather(parts[size_t(rank())].data, parts[0].data, own_bytes, ncclUint8, comm,
                                stream_);
         });
     } else {
       broadcast_each(parts);
     }
-    sent_ += sent_by_all_gather(who_, parts);
+    sent_ += sent_by_all_gather(*this, parts);
   }
 
   void all_reduce_max(const Tensor& values) override {
@@ -75,14 +76,14 @@ class NcclCommunicator final : public Communicator {
         return ncclAllReduce(values.data, values.data, size_t(values.elements()), ncclFloat32, ncclMax, comm,
                              stream_);
       });
-    sent_ += sent_by_all_reduce_max(who_, values);
+    sent_ += sent_by_all_reduce_max(*this, values);
   }
 
   void gather_host(std::span<const std::byte> mine, std::span<std::byte> all) override {
-    check_gather_host(who_, int64_t(mine.size()), int64_t(all.size()));
+    check_gather_host(*this, int64_t(mine.size()), int64_t(all.size()));
     if (mine.empty()) return;
     std::byte* const memory = staging(all.size());
-    std::byte* const own = memory + size_t(who_.rank) * mine.size();
+    std::byte* const own = memory + size_t(rank()) * mine.size();
     copy(own, mine.data(), mine.size(), cudaMemcpyHostToDevice);
     nccl_.run("ncclAllGather", [&](ncclComm_t comm) {
       return ncclAllGather(own, memory, mine.size(), ncclUint8, comm, stream_);
@@ -90,10 +91,10 @@ class NcclCommunicator final : public Communicator {
     copy(all.data(), memory, all.size(), cudaMemcpyDeviceToHost);
   }
   void broadcast_host(std::span<std::byte> bytes, int64_t root) override {
-    check_root(who_, root);
+    check_root(*this, root);
     if (bytes.empty()) return;
     std::byte* const memory = staging(bytes.size());
-    if (who_.rank == root) copy(memory, bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
+    if (rank() == root) copy(memory, bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
     nccl_.run("ncclBroadcast", [&](ncclComm_t comm) {
       return ncclBroadcast(memory, memory, bytes.size(), ncclUint8, int(root), comm, stream_);
     });
@@ -101,7 +102,7 @@ class NcclCommunicator final : public Communicator {
   }
   void barrier() override {
     const auto mine = std::byte(1);
-    std::vector<std::byte> all(static_cast<size_t>(who_.size));
+    std::vector<std::byte> all(static_cast<size_t>(size()));
     gather_host({&mine, 1}, all);
   }
   void wait_for_device(const std::function<void()>& wait) override { nccl_.watch(wait); }
@@ -127,7 +128,7 @@ class NcclCommunicator final : public Communicator {
   }
   void reduce_each(std::span<const Tensor> parts, void* target) {
     for_each_in_group("ncclReduce", parts, [&](const Tensor& part, int root, ncclComm_t comm) {
-      return ncclReduce(part.data, root == int(who_.rank) ? target : nullptr, size_t(part.elements()),
+      return ncclReduce(part.data, root == int(rank()) ? target : nullptr, size_t(part.elements()),
                         nccl_type(part.dtype), ncclSum, root, comm, stream_);
     });
   }
@@ -170,9 +171,8 @@ class NcclCommunicator final : public Communicator {
     nccl_.watch([&] { check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); });
   }
 
-  RankOfAll who_;
   cudaStream_t stream_;
-  std::unique_ptr<Communicator> launched_;  // MPI, where that launched the ranks
+  std::unique_ptr<Transport> launched_;  // MPI, where that launched the ranks
   NcclHandle nccl_;
   int64_t sent_ = 0;
   Memory staging_;
@@ -181,9 +181,9 @@ class NcclCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_nccl_communicator(const RankEnvironment& environment,
-                                                     const NcclOptions& options,
-                                                     std::unique_ptr<Communicator> launched) {
+std::unique_ptr<Transport> make_nccl_transport(const LaunchEnvironment& environment,
+                                               const NcclOptions& options,
+                                               std::unique_ptr<Transport> launched) {
   check(options.stream != nullptr, "NCCL without a stream");
   ncclUniqueId id{};
   if (environment.rank == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
@@ -198,8 +198,7 @@ std::unique_ptr<Communicator> make_nccl_communicator(const RankEnvironment& envi
                                   .run_id = environment.run_id,
                                   .timeout = options.timeout});
   }
-  return std::make_unique<NcclCommunicator>(RankOfAll{environment.rank, environment.size}, id, options,
-                                            std::move(launched));
+  return std::make_unique<NcclTransport>(environment, id, options, std::move(launched));
 }
 
 }  // namespace mpt

@@ -1,4 +1,4 @@
-// A communicator that breaks at a chosen call of a chosen rank.
+// A transport that breaks at a chosen call of a chosen rank.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "comm/communicator.h"
+#include "comm/transport.h"
 #include "core/check.h"
 
 namespace mpt::test {
@@ -23,15 +23,14 @@ struct FaultyCall {
   std::chrono::milliseconds hang{};
 };
 
-class FaultyCommunicator final : public Communicator {
+class FaultyTransport final : public Transport {
  public:
   // `inner` outlives this.
-  FaultyCommunicator(Communicator& inner, FaultyCall faulty) : inner_(inner), faulty_(faulty) {}
+  FaultyTransport(Transport& inner, FaultyCall faulty)
+      : Transport(inner.rank(), inner.size()), inner_(inner), faulty_(faulty) {}
 
   [[nodiscard]] int64_t calls() const { return calls_; }
 
-  [[nodiscard]] int64_t rank() const override { return inner_.rank(); }
-  [[nodiscard]] int64_t size() const override { return inner_.size(); }
   [[nodiscard]] std::string name() const override { return inner_.name() + ", faulty"; }
 
   void reduce_scatter_sum(std::span<const Tensor> parts, const Tensor& sum) override {
@@ -74,7 +73,7 @@ class FaultyCommunicator final : public Communicator {
   }
   void begin(const char* operation) {
     ++calls_;
-    if (now(CommFault::kThrow)) throw error("faulty communicator: call {}, {}, fails", calls_, operation);
+    if (now(CommFault::kThrow)) throw error("faulty transport: call {}, {}, fails", calls_, operation);
     if (now(CommFault::kHang)) std::this_thread::sleep_for(faulty_.hang);
   }
   void end(std::span<std::byte> result) const {
@@ -84,7 +83,7 @@ class FaultyCommunicator final : public Communicator {
     end({result.data, size_t(result.elements() * size_of(result.dtype))});
   }
 
-  Communicator& inner_;
+  Transport& inner_;
   FaultyCall faulty_;
   int64_t calls_ = 0;
 };

@@ -1,5 +1,6 @@
-// What the ranks of a run do together. Every call is collective: all ranks make the same calls in the same
-// order, with views of the same shapes.
+// What carries bytes between the ranks of a run: MPI, NCCL, nothing where there is one.
+//
+// Every call is collective: all ranks make the same calls in the same order, with views of the same shapes.
 //
 // Calls on tensors belong to the work of a SideQueue, whose stream they are enqueued on where the backend is
 // CUDA; elsewhere they have completed when they return. Calls on host memory always have. A rank that fails,
@@ -18,12 +19,15 @@
 
 namespace mpt {
 
-class Communicator {
+class Transport {
  public:
-  virtual ~Communicator() = default;
+  Transport(int64_t rank, int64_t size) : rank_(rank), size_(size) {}
+  virtual ~Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
 
-  [[nodiscard]] virtual int64_t rank() const = 0;
-  [[nodiscard]] virtual int64_t size() const = 0;
+  [[nodiscard]] int64_t rank() const { return rank_; }
+  [[nodiscard]] int64_t size() const { return size_; }
   [[nodiscard]] virtual std::string name() const = 0;  // "MPI (Open MPI 4.1.4), 2 ranks"
 
   // parts: size() contiguous views [1, n_r] of one type, fp32 or bf16; part r is for rank r. `sum`, fp32
@@ -51,9 +55,14 @@ class Communicator {
   // Tells the other ranks why this one ends, so that their calls throw. Called once, when this rank leaves on
   // an error; may end the process where the transport leaves no other way.
   virtual void abort(const std::string& cause) noexcept = 0;
+
+ private:
+  int64_t rank_, size_;
 };
 
 // Rank 0 of 1: gathers and sums are what is there.
-std::unique_ptr<Communicator> make_single_communicator();
+std::unique_ptr<Transport> make_single_transport();
+// Of a plan: rank and size are known, every call is a LogicError.
+std::unique_ptr<Transport> make_planned_transport(int64_t rank, int64_t size);
 
 }  // namespace mpt

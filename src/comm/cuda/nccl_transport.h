@@ -8,8 +8,8 @@
 #include <chrono>
 #include <memory>
 
-#include "comm/communicator.h"
-#include "comm/rank_environment.h"
+#include "comm/launch_environment.h"
+#include "comm/transport.h"
 
 struct CUstream_st;
 
@@ -17,13 +17,13 @@ namespace mpt {
 
 struct NcclOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);  // longer than a step takes
-  CUstream_st* stream = nullptr;                                // outlives the communicator
+  CUstream_st* stream = nullptr;                                // outlives the transport
 };
 
 // On the GPU that is selected. NCCL's id comes from rank 0 through `launched`, the ranks as MPI launched
 // them, which is kept; without it over TCP (rendezvous.h). Throws Error where a rank does not come.
-std::unique_ptr<Communicator> make_nccl_communicator(const RankEnvironment& environment,
-                                                     const NcclOptions& options,
-                                                     std::unique_ptr<Communicator> launched = nullptr);
+std::unique_ptr<Transport> make_nccl_transport(const LaunchEnvironment& environment,
+                                               const NcclOptions& options,
+                                               std::unique_ptr<Transport> launched = nullptr);
 
 }  // namespace mpt

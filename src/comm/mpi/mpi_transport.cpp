@@ -1,4 +1,4 @@
-#include "comm/mpi/mpi_communicator.h"
+#include "comm/mpi/mpi_transport.h"
 
 #include <atomic>
 #include <cstdio>
@@ -29,13 +29,13 @@ const char* name_of(Meeting meeting) {
 std::span<const std::byte> bytes_of(const Tensor& t) { return {t.data, size_t(packed_bytes(t))}; }
 std::span<std::byte> writable_bytes_of(const Tensor& t) { return {t.data, size_t(packed_bytes(t))}; }
 
-class MpiCommunicator final : public Communicator {
+class MpiTransport final : public Transport {
  public:
-  explicit MpiCommunicator(const MpiOptions& options) : options_(options) {
+  explicit MpiTransport(const MpiOptions& options)
+      : Transport(options.rank, options.size), options_(options) {
     int rank = 0, size = 0;
     check_mpi(MPI_Comm_rank(library_.ranks(), &rank), "MPI_Comm_rank");
     check_mpi(MPI_Comm_size(library_.ranks(), &size), "MPI_Comm_size");
-    who_ = {.rank = rank, .size = size};
     if (rank != options.rank || size != options.size)
       throw error(
           "{} says that this is rank {} of {}, its launcher that it is rank {} of {}: start the program "
@@ -43,7 +43,7 @@ class MpiCommunicator final : public Communicator {
           mpi_library_name(), rank, size, options.rank, options.size);
   }
   // Others may be waiting for a rank that leaves on an exception; their launcher ends them when it exits.
-  ~MpiCommunicator() override {
+  ~MpiTransport() override {
     if (!failure_.empty() || std::uncaught_exceptions() > exceptions_) return;
     try {
       meet(Meeting::kEnd);
@@ -52,34 +52,31 @@ class MpiCommunicator final : public Communicator {
       spdlog::error("{}", caught.what());
     }
   }
-  MpiCommunicator(const MpiCommunicator&) = delete;
-  MpiCommunicator& operator=(const MpiCommunicator&) = delete;
 
-  [[nodiscard]] int64_t rank() const override { return who_.rank; }
-  [[nodiscard]] int64_t size() const override { return who_.size; }
   [[nodiscard]] std::string name() const override {
-    return fmt::format("MPI ({}), {} ranks", mpi_library_name(), who_.size);
+    return fmt::format("MPI ({}), {} ranks", mpi_library_name(), size());
   }
 
   void reduce_scatter_sum(std::span<const Tensor> parts, const Tensor& sum) override {
-    check_reduce_scatter(who_, parts, sum);
-    const Tensor& own = parts[size_t(who_.rank)];
+    check_reduce_scatter(*this, parts, sum);
+    const Tensor& own = parts[size_t(rank())];
     std::vector<Tensor> given = staged_copies(own);
     run("reduce_scatter_sum", [&](MpiExchange& exchange) {
       for_others([&](int64_t rank) { exchange.receive(writable_bytes_of(given[size_t(rank)]), rank); });
       for_others([&](int64_t rank) { exchange.send(bytes_of(parts[size_t(rank)]), rank); });
     });
     sum_in_rank_order(given, sum);
-    sent_ += sent_by_reduce_scatter(who_, parts);
+    sent_ += sent_by_reduce_scatter(*this, parts);
   }
 
   void all_gather(std::span<const Tensor> parts) override {
-    check_all_gather(who_, parts);
+    check_all_gather(*this, parts);
+    const Tensor& own = parts[size_t(rank())];
     run("all_gather", [&](MpiExchange& exchange) {
       for_others([&](int64_t rank) { exchange.receive(writable_bytes_of(parts[size_t(rank)]), rank); });
-      for_others([&](int64_t rank) { exchange.send(bytes_of(parts[size_t(who_.rank)]), rank); });
+      for_others([&](int64_t rank) { exchange.send(bytes_of(own), rank); });
     });
-    sent_ += sent_by_all_gather(who_, parts);
+    sent_ += sent_by_all_gather(*this, parts);
   }
 
   void all_reduce_max(const Tensor& values) override {
@@ -92,22 +89,22 @@ class MpiCommunicator final : public Communicator {
     std::vector<const float*> of_ranks;
     for (const Tensor& of_rank : given) of_ranks.push_back(of_rank.as<float>());
     max_over_ranks(of_ranks, {values.as<float>(), size_t(values.elements())});
-    sent_ += sent_by_all_reduce_max(who_, values);
+    sent_ += sent_by_all_reduce_max(*this, values);
   }
 
   void gather_host(std::span<const std::byte> mine, std::span<std::byte> all) override {
-    check_gather_host(who_, int64_t(mine.size()), int64_t(all.size()));
+    check_gather_host(*this, int64_t(mine.size()), int64_t(all.size()));
     const auto of_rank = [&](int64_t rank) { return all.subspan(size_t(rank) * mine.size(), mine.size()); };
     run("gather_host", [&](MpiExchange& exchange) {
       for_others([&](int64_t rank) { exchange.receive(of_rank(rank), rank); });
       for_others([&](int64_t rank) { exchange.send(mine, rank); });
     });
-    if (!mine.empty()) std::memmove(of_rank(who_.rank).data(), mine.data(), mine.size());
+    if (!mine.empty()) std::memmove(of_rank(rank()).data(), mine.data(), mine.size());
   }
   void broadcast_host(std::span<std::byte> bytes, int64_t root) override {
-    check_root(who_, root);
+    check_root(*this, root);
     run("broadcast_host", [&](MpiExchange& exchange) {
-      if (who_.rank != root) return exchange.receive(bytes, root);
+      if (rank() != root) return exchange.receive(bytes, root);
       for_others([&](int64_t rank) { exchange.send(bytes, rank); });
     });
   }
@@ -120,7 +117,7 @@ class MpiCommunicator final : public Communicator {
   void abort(const std::string& cause) noexcept override {
     cancelled_ = true;
     const std::unique_lock lock(in_call_, kEndTime);
-    spdlog::debug("rank {} ends all ranks: {}", who_.rank, cause);
+    spdlog::debug("rank {} ends all ranks: {}", rank(), cause);
     std::fflush(nullptr);
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
@@ -128,21 +125,21 @@ class MpiCommunicator final : public Communicator {
  private:
   template <class F>
   void for_others(const F& f) const {
-    for (int64_t step = 1; step < who_.size; ++step) f((who_.rank + step) % who_.size);
+    for (int64_t step = 1; step < size(); ++step) f((rank() + step) % size());
   }
 
   // Like `own` for every rank: it itself, and memory of this object for what the others send.
   std::vector<Tensor> staged_copies(const Tensor& own) {
     const auto bytes = size_t(packed_bytes(own));
-    if (staging_bytes_ < bytes * size_t(who_.size - 1)) {
-      staging_bytes_ = bytes * size_t(who_.size - 1);
+    if (staging_bytes_ < bytes * size_t(size() - 1)) {
+      staging_bytes_ = bytes * size_t(size() - 1);
       staging_.reset(new std::byte[staging_bytes_]);
     }
     std::vector<Tensor> copies;
     std::byte* next = staging_.get();
-    for (int64_t rank = 0; rank < who_.size; ++rank) {
+    for (int64_t of = 0; of < size(); ++of) {
       copies.push_back(own);
-      if (rank == who_.rank) continue;
+      if (of == rank()) continue;
       copies.back().data = next;
       next += bytes;
     }
@@ -151,7 +148,7 @@ class MpiCommunicator final : public Communicator {
 
   void meet(Meeting meeting) {
     const auto mine = std::byte(meeting);
-    std::vector<std::byte> others(size_t(who_.size), mine);
+    std::vector<std::byte> others(static_cast<size_t>(size()), mine);
     run(name_of(meeting), [&](MpiExchange& exchange) {
       for_others([&](int64_t rank) { exchange.receive({&others[size_t(rank)], 1}, rank); });
       for_others([&](int64_t rank) { exchange.send({&mine, 1}, rank); });
@@ -174,7 +171,7 @@ class MpiCommunicator final : public Communicator {
                             .piece_bytes = options_.piece_bytes,
                             .timeout = options_.timeout,
                             .cancelled = &cancelled_,
-                            .name = fmt::format("rank {}, {}", who_.rank, name)});
+                            .name = fmt::format("rank {}, {}", rank(), name)});
       post(exchange);
       exchange.wait();
     } catch (const std::exception& caught) {
@@ -186,7 +183,6 @@ class MpiCommunicator final : public Communicator {
   MpiOptions options_;
   const int exceptions_ = std::uncaught_exceptions();
   MpiLibrary library_;
-  RankOfAll who_{};
   int64_t exchanges_ = 0;
   int64_t sent_ = 0;
   std::string failure_;
@@ -198,8 +194,8 @@ class MpiCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_mpi_communicator(const MpiOptions& options) {
-  return std::make_unique<MpiCommunicator>(options);
+std::unique_ptr<Transport> make_mpi_transport(const MpiOptions& options) {
+  return std::make_unique<MpiTransport>(options);
 }
 
 }  // namespace mpt

@@ -31,7 +31,7 @@ struct EnumNames<Launcher> {
   static constexpr std::array<std::string_view, 4> kNames{"none", "mpi", "torchrun", "slurm"};
 };
 
-struct RankEnvironment {
+struct LaunchEnvironment {
   int64_t rank = 0, size = 1;
   int64_t local_rank = 0, local_size = 1;  // among the ranks of this machine
   Launcher launcher = Launcher::kNone;
@@ -48,10 +48,10 @@ using EnvironmentLookup = std::function<std::optional<std::string>(const std::st
 
 // Throws Error, naming variable, value and what would be accepted, where variables are missing, contradict
 // each other or are no numbers.
-RankEnvironment rank_environment(const EnvironmentLookup& lookup);
-RankEnvironment rank_environment();  // of this process
+LaunchEnvironment launch_environment(const EnvironmentLookup& lookup);
+LaunchEnvironment launch_environment();  // of this process
 
 // "rank 3 of 8 (torchrun, 3 of 4 on this machine)"
-std::string description(const RankEnvironment& environment);
+std::string description(const LaunchEnvironment& environment);
 
 }  // namespace mpt
