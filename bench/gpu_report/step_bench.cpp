@@ -67,7 +67,7 @@ StepBench::StepBench(const RunConfig& config, std::span<const GemmChoice> choice
       allocator_(device_->make_allocator()) {
   device_->gemm().restore(choices);
   model_ = std::make_unique<RunModel>(config_, *device_, *allocator_);
-  work_ = std::make_unique<StepWork>(*model_, micro_batches(config_.batch, {}), *device_);
+  work_ = std::make_unique<StepWork>(*model_, batch_plan(config_.batch, 0, 1), *device_);
   initialize_weights(model_->weights, config_.model.initializer_range, config_.seed, *device_);
   model_->weights_changed();
   model_->optimizer.weights_initialized();

@@ -265,8 +265,7 @@ std::vector<GemmCall> Linears::products() const {
 
 void Linears::roll(Fp8Scaling& scaling) {
   const Range range(device_, "FP8 scales");
-  if (const Tensor amaxes = scaling.gathered_amaxes(); replicas_ != nullptr && amaxes.rows > 0)
-    replicas_->reduce_amax(amaxes);
+  if (const Tensor amaxes = scaling.gathered_amaxes(); amaxes.rows > 0) hooks_->reduce_amax(amaxes);
   scaling.roll();
 }
 
@@ -285,8 +284,8 @@ void Linears::end_step() {
 }
 
 void Linears::reduce_amaxes() {
-  if (!options_.fp8 || replicas_ == nullptr) return;
-  if (const Tensor amaxes = forward_->gathered_amaxes(); amaxes.rows > 0) replicas_->reduce_amax(amaxes);
+  if (!options_.fp8) return;
+  if (const Tensor amaxes = forward_->gathered_amaxes(); amaxes.rows > 0) hooks_->reduce_amax(amaxes);
 }
 
 std::vector<NamedTensor> Linears::named_states() const {

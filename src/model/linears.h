@@ -15,9 +15,9 @@
 
 #include "device/range.h"
 #include "model/activations.h"
+#include "model/gradient_hooks.h"
 #include "model/llama_config.h"
 #include "model/operand.h"
-#include "model/replicas.h"
 #include "model/weight_store.h"
 #include "precision/fp8_scaling.h"
 
@@ -75,7 +75,7 @@ class Linears {
   void backward(int64_t linear, const LinearBackward& call);
 
   // Other ranks' amaxes count as well from now on. They outlive this.
-  void join(Replicas* replicas) { replicas_ = replicas; }
+  void set_hooks(GradientHooks& hooks) { hooks_ = &hooks; }
   // Updates of scales are due after a training forward, after its backward and at the end of a step.
   void end_forward();
   void end_backward();
@@ -115,7 +115,7 @@ class Linears {
   LinearsOptions options_;
   const WeightStore& weights_;
   Device& device_;
-  Replicas* replicas_ = nullptr;
+  GradientHooks* hooks_ = &GradientHooks::none();
   std::unique_ptr<Fp8Scaling> forward_;   // slots 2 i of x and 2 i + 1 of W
   std::unique_ptr<Fp8Scaling> backward_;  // slot i of dy
   std::vector<Operand> weight_codes_;     // [out, in] e4m3, padding included

@@ -98,21 +98,19 @@ void Llama::allocate_gradient_scratch(Allocator& allocator) {
   if (uses_.host != nullptr) counts_.resize(size_t(config_.vocab_size));
 }
 
-// --- other ranks -----------------------------------------------------------------------------------------
+// --- who trains it ---------------------------------------------------------------------------------------
 
-void Llama::join(Replicas* replicas) {
-  replicas_ = replicas;
-  linears_.join(replicas);
+void Llama::set_hooks(GradientHooks& hooks) {
+  hooks_ = &hooks;
+  linears_.set_hooks(hooks);
 }
 
 void Llama::begin_use(int64_t group) {
-  if (replicas_ != nullptr) replicas_->before_use(group);
+  hooks_->before_use(group);
   linears_.begin_forward(group, cast_);
 }
 
-void Llama::gradients_added(int64_t group) {
-  if (replicas_ != nullptr) replicas_->gradients_added(group);
-}
+void Llama::gradients_added(int64_t group) { hooks_->gradients_added(group); }
 
 void Llama::skip_micro_batch() {
   linears_.end_forward();
@@ -202,7 +200,7 @@ void Llama::enqueue_losses(const Accumulate* backward) {
   const Range range(device_, "loss");
   const int64_t n = rows_ * options_.micro_batch.seq_len;
   for (int64_t first = 0; first < n; first += options_.loss_chunk_rows) {
-    if (replicas_ != nullptr) replicas_->before_use(parameter_groups(config_) - 1);
+    hooks_->before_use(parameter_groups(config_) - 1);
     loss_chunk(first, backward);
   }
   ops_->sum_losses(live(losses_), loss_sums_.tensor.columns(micro_batch_, 1));

@@ -59,8 +59,8 @@ class Llama {
   // The same for one parameter group.
   void weights_changed(int64_t group) { linears_.weights_changed(group); }
 
-  // Makes this one of several ranks that hold the same parameters. `replicas` outlives this.
-  void join(Replicas* replicas);
+  // What is called from now on, of everything that follows. `hooks` outlives this, or the next call.
+  void set_hooks(GradientHooks& hooks);
 
   // A step in three calls. stage() writes the rows of a step, micro-batch after micro-batch, to host memory,
   // so work on rows before must be done; `gradient_scale` is of the sum of losses: 1 / (targets of the whole
@@ -158,7 +158,7 @@ class Llama {
   Device& device_;
   std::unique_ptr<LlamaOps> ops_;
   Linears linears_;
-  Replicas* replicas_ = nullptr;
+  GradientHooks* hooks_ = &GradientHooks::none();
   Activations acts_;
   RopeTable rope_;
   Staged tokens_, targets_;       // [micro-batches, N] int32

@@ -122,7 +122,7 @@ std::vector<NamedTensor> WeightStore::named_tensors() const {
   return named;
 }
 
-std::vector<TensorPart> WeightStore::named_parts(const UnitPartition& partition, int64_t rank) const {
+std::vector<TensorPart> WeightStore::named_parts(const Partition& partition, int64_t rank) const {
   check(partition.tensors() == int64_t(specs_.size()), "a partition of {} tensors for {}",
         partition.tensors(), specs_.size());
   std::vector<TensorPart> named;

@@ -70,7 +70,7 @@ class WeightStore {
   [[nodiscard]] std::vector<NamedTensor> named_tensors() const;
   // The same of one rank's units in a partition of the parameters: all ranks' parts together are every
   // element once.
-  [[nodiscard]] std::vector<TensorPart> named_parts(const UnitPartition& partition, int64_t rank) const;
+  [[nodiscard]] std::vector<TensorPart> named_parts(const Partition& partition, int64_t rank) const;
   // The logical part of every compute(i) under its Hugging Face name, for those who use a model without
   // training it. Needs LinearCopies::kDecoded and a refresh().
   [[nodiscard]] std::vector<NamedTensor> decoded_tensors() const;

@@ -14,23 +14,27 @@ const std::byte* bytes_of(const std::vector<float>& values) {
   return reinterpret_cast<const std::byte*>(values.data());
 }
 
-// [ranks][targets]
-std::vector<std::vector<UnitRange>> ranges_of(const std::vector<UpdateTarget>& targets,
-                                              const UnitPartition* partition) {
-  std::vector<std::vector<UnitRange>> ranges(partition == nullptr ? 1 : size_t(partition->ranks()));
+// [ranks][tensors]
+std::vector<std::vector<UnitRange>> ranges_of(const Partition& partition) {
+  std::vector<std::vector<UnitRange>> ranges(static_cast<size_t>(partition.ranks()));
   for (size_t rank = 0; rank < ranges.size(); ++rank)
-    for (size_t i = 0; i < targets.size(); ++i)
-      ranges[rank].push_back(partition == nullptr
-                                 ? all_units(targets[i].weights.rows, targets[i].weights.cols)
-                                 : partition->range(int64_t(rank), int64_t(i)));
+    for (int64_t i = 0; i < partition.tensors(); ++i)
+      ranges[rank].push_back(partition.range(int64_t(rank), i));
   return ranges;
 }
 
-PieceMap piece_map(const std::vector<UpdateTarget>& targets, const OptimizerShard& shard) {
-  check(shard.partition == nullptr || shard.partition->tensors() == int64_t(targets.size()),
-        "a partition of {} tensors for {}", shard.partition == nullptr ? 0 : shard.partition->tensors(),
-        targets.size());
-  return {ranges_of(targets, shard.partition), shard.rank};
+// Of one rank, which has everything.
+Partition whole_partition(const std::vector<UpdateTarget>& targets) {
+  std::vector<PartitionedTensor> tensors;
+  for (const UpdateTarget& target : targets)
+    tensors.push_back({.rows = target.weights.rows, .cols = target.weights.cols});
+  return {std::move(tensors), 1};
+}
+
+PieceMap piece_map(const Partition& partition, const Communicator& ranks) {
+  check(partition.ranks() == ranks.size(), "a partition over {} ranks for {}", partition.ranks(),
+        ranks.size());
+  return {ranges_of(partition), ranks.rank()};
 }
 
 }  // namespace
@@ -44,17 +48,27 @@ OptimizerOptions optimizer_options(const PrecisionConfig& config, uint64_t seed)
 
 Optimizer::Optimizer(const OptimizerConfig& config, const OptimizerOptions& options,
                      std::vector<UpdateTarget> targets, Device& device, Allocator& allocator)
+    : Optimizer(config, options, targets,
+                {.partition = whole_partition(targets),
+                 .ranks = Communicator::single(),
+                 .device = device,
+                 .allocator = allocator}) {}
+
+Optimizer::Optimizer(const OptimizerConfig& config, const OptimizerOptions& options,
+                     std::vector<UpdateTarget> targets, const Place& place)
     : config_(config),
       projection_(projection_options(config.rule)),
       options_(options),
       targets_(std::move(targets)),
-      pieces_(piece_map(targets_, options.shard)),
-      device_(device),
-      ops_(make_update_ops(device)),
+      ranks_(place.ranks),
+      pieces_(piece_map(place.partition, place.ranks)),
+      units_(ranges_of(place.partition)[size_t(place.ranks.rank())]),
+      device_(place.device),
+      ops_(make_update_ops(place.device)),
       host_init_rms_(targets_.size(), 1.0f) {
   check_options();
-  check_shard(allocator);
-  units_ = ranges_of(targets_, options_.shard.partition)[size_t(options_.shard.rank)];
+  check_partition(place.partition);
+  Allocator& allocator = place.allocator;
   for (size_t i = 0; i < targets_.size(); ++i) {
     check_target(i);
     states_.push_back(allocate_states(i, allocator));
@@ -77,19 +91,13 @@ void Optimizer::check_options() const {
         "kahan_variant per_op with {}", rule_name(config_.rule));
 }
 
-void Optimizer::check_shard(const Allocator& allocator) const {
-  const OptimizerShard& shard = options_.shard;
-  const int64_t ranks = shard.partition == nullptr ? 1 : shard.partition->ranks();
-  check(shard.collectives != nullptr || ranks == 1 || allocator.plans(),
-        "an optimizer of {} ranks that cannot reach the others", ranks);
-  check(shard.collectives == nullptr ||
-            (shard.collectives->size() == ranks && shard.collectives->rank() == shard.rank),
-        "collectives of other ranks than rank {} of {} in the partition", shard.rank, ranks);
-  const auto ranges = ranges_of(targets_, shard.partition);
+void Optimizer::check_partition(const Partition& partition) const {
+  check(partition.tensors() == int64_t(targets_.size()), "a partition of {} tensors for {}",
+        partition.tensors(), targets_.size());
   for (size_t i = 0; i < targets_.size(); ++i) {
     const int64_t expected = all_units(targets_[i].weights.rows, targets_[i].weights.cols).count;
     int64_t units = 0;
-    for (const std::vector<UnitRange>& of_rank : ranges) units += of_rank[i].count;
+    for (int64_t rank = 0; rank < partition.ranks(); ++rank) units += partition.range(rank, int64_t(i)).count;
     check(units == expected, "a partition of {} units for the {} of {}", units, expected, targets_[i].name);
   }
 }
@@ -284,14 +292,9 @@ void Optimizer::measure(const Tensor& losses) {
   const Range range(device_, "gradient norm");
   const NormCall call = norm_call(losses);
   ops_->sum_gradients(call);
-  if (!is_alone()) gather_partials();
+  ranks_.all_gather(partial_parts_);
   ops_->judge(call);
   device_.receive(control_);
-}
-
-void Optimizer::gather_partials() {
-  const Range range(device_, "communication");
-  options_.shard.collectives->all_gather(partial_parts_);
 }
 
 double Optimizer::grad_norm() {
@@ -334,17 +337,12 @@ void Optimizer::update_parts(const std::function<void(const Part&)>& before) {
     find_maxima(part);
     if (part.projected) update(part);
   }
-  if (!live_.empty() && !is_alone()) reduce_maxima();
+  if (!live_.empty()) ranks_.all_reduce_max(next_maxima_);
   for (const Part& part : parts_)
     if (!part.projected) update(part);
   for (size_t i = 0; i < live_.size(); ++i)
     ops_->take_maximum(targets_[live_[i]].weights, next_maxima_.columns(int64_t(i), 1),
                        control_.tensor.as<StepControl>());
-}
-
-void Optimizer::reduce_maxima() {
-  const Range range(device_, "communication");
-  options_.shard.collectives->all_reduce_max(next_maxima_);
 }
 
 void Optimizer::find_maxima(const Part& part) {
@@ -364,7 +362,7 @@ void Optimizer::control_by(float grad_scale) {
 }
 
 void Optimizer::step(const StepScalars& scalars) {
-  check(is_alone(), "a step at once of an optimizer that must wait for other ranks' weights");
+  check(ranks_.alone(), "a step at once of an optimizer that must wait for other ranks' weights");
   prepare(scalars);
   control_by(scalars.grad_scale);
   update();
@@ -380,6 +378,7 @@ std::vector<Survival> Optimizer::step_surveyed(const StepScalars& scalars) {
   for (const UpdateTarget& target : targets_)
     all.push_back({.name = target.name, .branches = branches_of(config_.rule)});
   update_parts([&](const Part& part) { survey(scalars, part, all); });
+  sum_over_ranks(all, ranks_);
   return all;
 }
 
@@ -512,7 +511,7 @@ std::vector<TensorPart> Optimizer::states_of_targets() const {
 }
 
 std::vector<TensorPart> Optimizer::parts_to_save() const {
-  return options_.shard.rank == 0 ? parts_to_load() : states_of_targets();
+  return ranks_.leads() ? parts_to_load() : states_of_targets();
 }
 
 std::vector<TensorPart> Optimizer::parts_to_load() const {

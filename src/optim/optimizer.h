@@ -1,8 +1,8 @@
 // The optimizer of a run: its rule, its states and their step over all tensors, or over one rank's part of
 // them.
 //
-// A run makes it with  Optimizer(config.optimizer, optimizer_options(config.precision, config.seed), targets,
-// device, allocator).  Pairs of settings that do not go together are errors of the caller here;
+// One rank makes it with  Optimizer(config.optimizer, optimizer_options(config.precision, config.seed),
+// targets, device, allocator).  Pairs of settings that do not go together are errors of the caller here;
 // configurations are checked, with better words, where they are resolved.
 //
 // As one rank of several it has the states of its own units only and updates no others: of gradients it reads
@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/collectives.h"
+#include "comm/communicator.h"
 #include "core/named_tensor.h"
 #include "core/param_spec.h"
 #include "device/device.h"
@@ -42,13 +42,6 @@ struct UpdateTarget {
 // Whether a step may be asked what becomes of its updates.
 enum class Survey : uint8_t { kNever, kOnDemand };
 
-// Which units of the targets are updated here.
-struct OptimizerShard {
-  const UnitPartition* partition = nullptr;  // of the targets, in their order; null: all units
-  int64_t rank = 0;                          // of the partition
-  Collectives* collectives = nullptr;        // of its ranks; may be null where there is one, or for a plan
-};
-
 // How states are stored, and the seed of all random draws.
 struct OptimizerOptions {
   Format state = Format::kBF16;
@@ -56,14 +49,23 @@ struct OptimizerOptions {
   StateUpdate state_update = StateUpdate::kOnce;  // of BF16 states
   uint64_t seed = 0;
   Survey survey = Survey::kNever;
-  OptimizerShard shard{};
 };
 OptimizerOptions optimizer_options(const PrecisionConfig& config, uint64_t seed);
 
 class Optimizer {
  public:
-  // All states are planned (or allocated, as zeros) here. The shard's collectives outlive this, its partition
-  // need not.
+  // Which units are updated here, and where: those that the partition of the targets, in their order, gives
+  // to this rank. All but the partition outlive the optimizer.
+  struct Place {
+    const Partition& partition;
+    Communicator& ranks;
+    Device& device;
+    Allocator& allocator;
+  };
+  // All states are planned (or allocated, as zeros) here.
+  Optimizer(const OptimizerConfig& config, const OptimizerOptions& options, std::vector<UpdateTarget> targets,
+            const Place& place);
+  // Of one rank, which updates all units.
   Optimizer(const OptimizerConfig& config, const OptimizerOptions& options, std::vector<UpdateTarget> targets,
             Device& device, Allocator& allocator);
 
@@ -92,8 +94,8 @@ class Optimizer {
   double grad_norm();
   // A step at once, settled, with the scalars' grad_scale; for one rank.
   void step(const StepScalars& scalars);
-  // The same but for settle(), and what became of the updates of the own units, tensor by tensor; see
-  // sum_over_ranks(). Needs Survey::kOnDemand.
+  // The same but for settle(), by all ranks, and what became of the updates of all of them, tensor by tensor.
+  // Needs Survey::kOnDemand.
   std::vector<Survival> step_surveyed(const StepScalars& scalars);
 
   // Every state as "<state>/<parameter>", and what else a checkpoint must hold: m, v, v_e as the rule has
@@ -124,7 +126,7 @@ class Optimizer {
   };
 
   void check_options() const;
-  void check_shard(const Allocator& allocator) const;
+  void check_partition(const Partition& partition) const;
   void check_target(size_t index) const;
   [[nodiscard]] States allocate_states(size_t index, Allocator& allocator) const;
   void allocate_scratch(Allocator& allocator);
@@ -148,13 +150,8 @@ class Optimizer {
   // before(part) when all is there that its update reads.
   void update_parts(const std::function<void(const Part&)>& before);
   void find_maxima(const Part& part);
-  void reduce_maxima();
-  void gather_partials();
   void survey(const StepScalars& scalars, const Part& part, std::vector<Survival>& sums);
 
-  [[nodiscard]] bool is_alone() const {
-    return options_.shard.collectives == nullptr || options_.shard.collectives->size() == 1;
-  }
   [[nodiscard]] bool projected(size_t target) const { return states_[target].projection.rows > 0; }
   [[nodiscard]] bool has_block_rates(size_t target) const {
     const AdditiveConfig* const additive = additive_of(config_.rule);
@@ -172,8 +169,9 @@ class Optimizer {
   std::optional<ProjectionOptions> projection_;  // as the rule says
   OptimizerOptions options_;
   std::vector<UpdateTarget> targets_;
-  std::vector<UnitRange> units_;  // of the targets
+  Communicator& ranks_;
   PieceMap pieces_;
+  std::vector<UnitRange> units_;  // of the targets
   Device& device_;
   std::unique_ptr<UpdateOps> ops_;
   std::unique_ptr<PrecisionOps> precision_ops_;  // where a target's weights are scaled

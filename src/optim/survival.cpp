@@ -4,6 +4,8 @@
 #include <span>
 #include <type_traits>
 
+#include "comm/communicator.h"
+
 namespace mpt {
 
 std::vector<double> bucket_edges() {
@@ -54,13 +56,11 @@ void add(const Counts& counts, Survival& sum) {
 
 }  // namespace
 
-void sum_over_ranks(std::vector<Survival>& survivals, Collectives& collectives) {
-  std::vector<Counts> mine, all(survivals.size() * size_t(collectives.size()));
+void sum_over_ranks(std::vector<Survival>& survivals, Communicator& ranks) {
+  if (ranks.alone()) return;
+  std::vector<Counts> mine, all(survivals.size() * size_t(ranks.size()));
   for (const Survival& survival : survivals) mine.push_back(counts_of(survival));
-  collectives.wait(collectives.run([&] {
-    collectives.transport().gather_host(std::as_bytes(std::span(mine)),
-                                        std::as_writable_bytes(std::span(all)));
-  }));
+  ranks.gather_host(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
   for (size_t i = 0; i < survivals.size(); ++i) {
     Survival sum{.name = survivals[i].name, .branches = survivals[i].branches};
     for (size_t k = i; k < all.size(); k += survivals.size()) add(all[k], sum);

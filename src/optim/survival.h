@@ -7,10 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "comm/collectives.h"
 #include "core/enum_names.h"
 
 namespace mpt {
+
+class Communicator;
 
 // The update as it was made, and what each branch of M+Adam would have done alone.
 enum class Branch : uint8_t { kBoth, kAdditive, kMultiplicative };
@@ -70,6 +71,6 @@ struct Survival {
 void add_counters(const SurvivalCounters& counters, Survival& sum);
 // To be called by all ranks with the same tensors: counts of the own units become those of all ranks' units,
 // added in the order of ranks.
-void sum_over_ranks(std::vector<Survival>& survivals, Collectives& collectives);
+void sum_over_ranks(std::vector<Survival>& survivals, Communicator& ranks);
 
 }  // namespace mpt

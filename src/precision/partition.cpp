@@ -43,8 +43,7 @@ int64_t share_of(int64_t total, int64_t part, int64_t parts) {
 
 }  // namespace
 
-UnitPartition::UnitPartition(std::vector<PartitionedTensor> tensors, int64_t ranks)
-    : tensors_(std::move(tensors)) {
+Partition::Partition(std::vector<PartitionedTensor> tensors, int64_t ranks) : tensors_(std::move(tensors)) {
   check(ranks >= 1, "a partition over {} ranks", ranks);
   for (size_t i = 1; i < tensors_.size(); ++i)
     check(tensors_[i - 1].bucket <= tensors_[i].bucket, "bucket {} after bucket {}", tensors_[i].bucket,
@@ -60,7 +59,7 @@ UnitPartition::UnitPartition(std::vector<PartitionedTensor> tensors, int64_t ran
 }
 
 // Rank r's run ends as near as it can to r + 1 shares of the bucket's elements.
-void UnitPartition::cut_bucket(size_t first, size_t end) {
+void Partition::cut_bucket(size_t first, size_t end) {
   int64_t total = 0;
   for (size_t i = first; i < end; ++i) total += cuttable_elements(i);
   int64_t before = 0;  // elements of the bucket in front of tensor i
@@ -79,12 +78,12 @@ void UnitPartition::cut_bucket(size_t first, size_t end) {
   }
 }
 
-int64_t UnitPartition::cuttable_elements(size_t tensor) const {
+int64_t Partition::cuttable_elements(size_t tensor) const {
   const PartitionedTensor& t = tensors_[tensor];
   return t.cut == Cut::kBetweenPieces ? t.rows * t.cols : 0;
 }
 
-void UnitPartition::give_whole_tensors() {
+void Partition::give_whole_tensors() {
   std::vector<size_t> whole;
   for (size_t i = 0; i < tensors_.size(); ++i)
     if (tensors_[i].cut == Cut::kNowhere) whole.push_back(i);
@@ -99,7 +98,7 @@ void UnitPartition::give_whole_tensors() {
   }
 }
 
-int64_t UnitPartition::elements(int64_t rank) const {
+int64_t Partition::elements(int64_t rank) const {
   int64_t sum = 0;
   for (size_t i = 0; i < tensors_.size(); ++i) sum += elements_in(tensors_[i], ranges_[size_t(rank)][i]);
   return sum;

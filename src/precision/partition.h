@@ -23,9 +23,9 @@ struct PartitionedTensor {
 // Every bucket is cut into as many runs of consecutive pieces as there are ranks, with as many elements as
 // pieces allow; tensors that must not be cut go whole to the rank that has least by then, largest first. A
 // function of the list and the number of ranks alone.
-class UnitPartition {
+class Partition {
  public:
-  UnitPartition(std::vector<PartitionedTensor> tensors, int64_t ranks);
+  Partition(std::vector<PartitionedTensor> tensors, int64_t ranks);
 
   [[nodiscard]] int64_t ranks() const { return int64_t(ranges_.size()); }
   [[nodiscard]] int64_t tensors() const { return int64_t(tensors_.size()); }

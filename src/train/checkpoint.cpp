@@ -187,13 +187,13 @@ std::vector<CheckpointInfo> CheckpointStore::list() const {
 }
 
 // Rank 0 says which there are, since others may see a directory later or not at all.
-std::optional<std::string> CheckpointStore::latest_good(const RankGroup& ranks) const {
+std::optional<std::string> CheckpointStore::latest_good(Communicator& ranks) const {
   std::string listed;
-  together(ranks, [&] {
-    if (ranks.rank == 0)
+  ranks.together([&] {
+    if (ranks.leads())
       for (const CheckpointInfo& info : list()) listed += fmt::format("{} {}\n", info.step, info.path);
   });
-  std::vector<std::string> lines = lines_of(gather_texts(ranks, listed).front());
+  std::vector<std::string> lines = lines_of(ranks.gather_texts(listed).front());
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     const size_t space = line->find(' ');
     const std::string path = line->substr(space + 1);
@@ -202,7 +202,7 @@ std::optional<std::string> CheckpointStore::latest_good(const RankGroup& ranks) 
       if (std::to_string(step) == line->substr(0, space)) return path;
       throw error("it holds step {}", step);
     } catch (const Error& defect) {
-      if (ranks.rank == 0) spdlog::warn("checkpoint {} is skipped: {}", path, defect.what());
+      if (ranks.leads()) spdlog::warn("checkpoint {} is skipped: {}", path, defect.what());
     }
   }
   return std::nullopt;
@@ -217,9 +217,9 @@ TrainState CheckpointStore::read_state(const std::string& path) const {
   return read_checkpoint_state(fs_, path);
 }
 
-TrainState verify_together(FileSystem& fs, const std::string& path, const RankGroup& ranks) {
+TrainState verify_together(FileSystem& fs, const std::string& path, Communicator& ranks) {
   TrainState state;
-  together(ranks, [&] { state = verify_share_of_checkpoint(fs, path, ranks.rank, ranks.size); });
+  ranks.together([&] { state = verify_share_of_checkpoint(fs, path, ranks.rank(), ranks.size()); });
   return state;
 }
 

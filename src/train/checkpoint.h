@@ -21,8 +21,8 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "train/checkpoint_files.h"
-#include "train/rank_group.h"
 
 namespace mpt {
 
@@ -74,7 +74,7 @@ class CheckpointStore {
 
   // Path of the newest that verifies. Logs a warning for each newer one, with what is wrong with it. Of
   // several ranks each reads a share of the files, and all are answered the same. Collective.
-  [[nodiscard]] std::optional<std::string> latest_good(const RankGroup& ranks = {}) const;
+  [[nodiscard]] std::optional<std::string> latest_good(Communicator& ranks = Communicator::single()) const;
 
   TrainState load(const std::string& path, std::span<const NamedTensor> tensors, Device& device) const;
   [[nodiscard]] TrainState read_state(const std::string& path) const;
@@ -91,6 +91,6 @@ class CheckpointStore {
 };
 
 // verify_checkpoint() by all ranks, each a share of the files: throws on all what is wrong. Collective.
-TrainState verify_together(FileSystem& fs, const std::string& path, const RankGroup& ranks);
+TrainState verify_together(FileSystem& fs, const std::string& path, Communicator& ranks);
 
 }  // namespace mpt

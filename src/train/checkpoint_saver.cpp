@@ -39,15 +39,15 @@ std::string SaveReport::text() const {
                      seconds, seconds > 0 ? double(bytes) * 1e-9 / seconds : 0.0, seconds_paused);
 }
 
-CheckpointSaver::CheckpointSaver(CheckpointStore& store, Device& device, RankGroup ranks)
-    : store_(store), ranks_(std::move(ranks)), writer_(store.file_system(), device) {}
+CheckpointSaver::CheckpointSaver(CheckpointStore& store, Device& device, Communicator& ranks)
+    : store_(store), ranks_(ranks), writer_(store.file_system(), device) {}
 
 CheckpointSaver::~CheckpointSaver() {
   if (!busy_) return;
   writer_.give_up();
   if (commit_.valid())
     commit_.wait();
-  else if (ranks_.rank == 0)
+  else if (ranks_.leads())
     store_.abandon(state_.step);
 }
 
@@ -56,8 +56,8 @@ void CheckpointSaver::begin(StateToSave what) {
   report_ = {.step = what.state.step};
   const Stopwatch paused(report_.seconds_paused);
   begun_ = Clock::now();
-  together(ranks_, [&] {
-    if (ranks_.rank == 0) store_.prepare(what.state.step);
+  ranks_.together([&] {
+    if (ranks_.leads()) store_.prepare(what.state.step);
   });
   state_ = std::move(what.state);
   file_.reset();
@@ -67,7 +67,7 @@ void CheckpointSaver::begin(StateToSave what) {
   busy_ = true;
   try {
     writer_.begin({.directory = store_.staging_directory(state_.step),
-                   .name = rank_file_name(ranks_.rank, ranks_.size),
+                   .name = rank_file_name(ranks_.rank(), ranks_.size()),
                    .resting = std::move(what.resting),
                    .changing = std::move(what.changing)});
   } catch (...) {
@@ -111,10 +111,10 @@ CheckpointSaver::Stage CheckpointSaver::advance() {
 
 std::optional<SaveReport> CheckpointSaver::poll() {
   if (!busy_) return std::nullopt;
-  const std::vector<int64_t> stages = gather_numbers(ranks_, static_cast<int64_t>(advance()));
+  const std::vector<int64_t> stages = ranks_.gather_numbers(static_cast<int64_t>(advance()));
   const auto count = [&](Stage stage) { return std::count(stages.begin(), stages.end(), int64_t(stage)); };
   if (count(Stage::kFailed) > 0) fail();
-  if (!exchanged_ && count(Stage::kWritten) == ranks_.size) exchange_files();
+  if (!exchanged_ && count(Stage::kWritten) == ranks_.size()) exchange_files();
   if (count(Stage::kCommitted) == 0) return std::nullopt;
   report_.seconds = seconds_since(begun_);
   end();
@@ -124,16 +124,16 @@ std::optional<SaveReport> CheckpointSaver::poll() {
 // All files are durable: rank 0 learns of them and commits.
 void CheckpointSaver::exchange_files() {
   exchanged_ = true;
-  const std::vector<std::string> texts = gather_texts(ranks_, checkpoint_file_text(*file_));
+  const std::vector<std::string> texts = ranks_.gather_texts(checkpoint_file_text(*file_));
   const std::vector<int64_t> paused =
-      gather_numbers(ranks_, static_cast<int64_t>(report_.seconds_paused * 1e9));
+      ranks_.gather_numbers(static_cast<int64_t>(report_.seconds_paused * 1e9));
   report_.seconds_paused = double(*std::max_element(paused.begin(), paused.end())) * 1e-9;
   std::vector<CheckpointFile> files;
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     files.push_back(parse_checkpoint_file(fmt::format("the file of rank {}", rank), texts[rank]));
     report_.bytes += files.back().bytes;
   }
-  if (ranks_.rank == 0)
+  if (ranks_.leads())
     commit_ =
         std::async(std::launch::async, [this, files = std::move(files)] { store_.commit(state_, files); });
 }
@@ -143,9 +143,9 @@ void CheckpointSaver::fail() {
   writer_.give_up();
   if (commit_.valid()) commit_.wait();
   const std::string mine =
-      failure_.empty() || ranks_.size == 1 ? failure_ : fmt::format("rank {}: {}", ranks_.rank, failure_);
-  const std::vector<std::string> failures = gather_texts(ranks_, mine);
-  if (ranks_.rank == 0) store_.abandon(state_.step);
+      failure_.empty() || ranks_.alone() ? failure_ : fmt::format("rank {}: {}", ranks_.rank(), failure_);
+  const std::vector<std::string> failures = ranks_.gather_texts(mine);
+  if (ranks_.leads()) store_.abandon(state_.step);
   const int64_t step = state_.step;
   end();
   if (bug_) std::rethrow_exception(bug_);
@@ -170,7 +170,7 @@ std::optional<SaveReport> CheckpointSaver::finish() {
       return report;
     }
     wait_a_moment();
-    if (ranks_.rank == 0) progress.update(writer_.bytes_written());
+    if (ranks_.leads()) progress.update(writer_.bytes_written());
   }
 }
 

@@ -22,9 +22,9 @@
 #include <string>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_writer.h"
-#include "train/rank_group.h"
 
 namespace mpt {
 
@@ -47,7 +47,7 @@ struct SaveReport {
 class CheckpointSaver {
  public:
   // All outlive this. `ranks` is used within the collective calls only.
-  CheckpointSaver(CheckpointStore& store, Device& device, RankGroup ranks = {});
+  CheckpointSaver(CheckpointStore& store, Device& device, Communicator& ranks = Communicator::single());
   // Gives up a save that is not being committed yet.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
@@ -77,7 +77,7 @@ class CheckpointSaver {
   void end();
 
   CheckpointStore& store_;
-  RankGroup ranks_;
+  Communicator& ranks_;
   CheckpointWriter writer_;
   bool busy_ = false;
   TrainState state_;

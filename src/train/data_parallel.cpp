@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "data/dataloader.h"
 #include "device/range.h"
 #include "model/parameters.h"
+#include "train/batch_plan.h"
 
 namespace mpt {
 namespace {
@@ -14,42 +14,35 @@ namespace {
 std::vector<int64_t> first_losses(const BatchConfig& batch, int64_t ranks) {
   std::vector<int64_t> first{0};
   for (int64_t rank = 0; rank < ranks; ++rank)
-    first.push_back(first.back() + micro_batches_of(batch, {rank, ranks}));
+    first.push_back(first.back() + batch_plan(batch, rank, ranks).own_micro_batches);
   return first;
 }
 
 }  // namespace
 
-DataParallel::DataParallel(const RunConfig& config, RankShape shape, const Model& model, Device& device,
-                           Allocator& allocator, Collectives* collectives)
+DataParallel::DataParallel(const RunConfig& config, const Model& model, const Place& place)
     : config_(config.model),
       precision_(config.precision),
       sharding_(config.distributed.sharding),
-      shape_(shape),
       model_(model),
-      device_(device),
-      collectives_(collectives),
-      exchange_(config, shape, model.weights, allocator),
+      device_(place.device),
+      ranks_(place.ranks),
+      exchange_(config, model.weights, place),
       fetched_(exchange_.buckets().size(), 0),
       reduced_(exchange_.buckets().size(), 0),
       new_(size_t(parameter_groups(config.model)), 1),
-      micro_batches_(rank_step(config.batch, shape.size).micro_batches),
-      first_loss_(first_losses(config.batch, shape.size)) {
-  losses_ = allocator.staged(Purpose::kLogits, DType::kF64, 1, first_loss_.back());
-  if (collectives_ == nullptr) return;
-  exchange_.connect(device, *collectives_, allocator);
-  model_.llama.join(this);
+      micro_batches_(batch_plan(config.batch, ranks_.rank(), ranks_.size()).most_micro_batches),
+      first_loss_(first_losses(config.batch, ranks_.size())) {
+  if (!ranks_.alone()) losses_ = place.allocator.staged(Purpose::kLogits, DType::kF64, 1, first_loss_.back());
+  model_.llama.set_hooks(*this);
 }
 
-void DataParallel::wait(Ticket ticket) {
+void DataParallel::wait(Event event) {
   const Range range(device_, "communication");
-  collectives_->wait(ticket);
+  ranks_.wait(event);
 }
 
-void DataParallel::reduce_amax(const Tensor& values) {
-  const Range range(device_, "communication");
-  collectives_->all_reduce_max(values);
-}
+void DataParallel::reduce_amax(const Tensor& values) { ranks_.all_reduce_max(values); }
 
 size_t DataParallel::bucket_of(int64_t group) const {
   const auto& buckets = exchange_.buckets();
@@ -61,8 +54,8 @@ size_t DataParallel::bucket_of(int64_t group) const {
 
 ExchangeVolume DataParallel::volume() const {
   ExchangeVolume volume = exchange_.volume();
-  const int64_t own_losses = first_loss_[size_t(shape_.rank) + 1] - first_loss_[size_t(shape_.rank)];
-  const int64_t others = shape_.size - 1;
+  const int64_t own_losses = first_loss_[size_t(ranks_.rank()) + 1] - first_loss_[size_t(ranks_.rank())];
+  const int64_t others = ranks_.size() - 1;
   volume.norm = others * norm_bytes();
   volume.losses = others * own_losses * size_of(losses_.tensor.dtype);
   volume.scales = others * scale_bytes();
@@ -74,7 +67,7 @@ int64_t DataParallel::norm_bytes() const {
   if (!sharded()) return 0;
   int64_t pieces = 0;
   for (int64_t i = 0; i < exchange_.partition().tensors(); ++i)
-    pieces += (exchange_.partition().range(shape_.rank, i).count + kUnitsPerPiece - 1) / kUnitsPerPiece;
+    pieces += (exchange_.partition().range(ranks_.rank(), i).count + kUnitsPerPiece - 1) / kUnitsPerPiece;
   return pieces * size_of(DType::kF64);
 }
 
@@ -95,10 +88,10 @@ int64_t DataParallel::scale_bytes() const {
 
 void DataParallel::begin_step() {
   last_micro_batch_ = false;
-  std::ranges::fill(new_, 0);
+  end_step();
   if (!sharded()) return;
   for (size_t b = 0; b < fetched_.size(); ++b)
-    fetched_[b] = collectives_->run([this, b] { exchange_.gather_weights(b); });
+    fetched_[b] = ranks_.run([this, b](Transport& transport) { exchange_.gather_weights(transport, b); });
 }
 
 void DataParallel::before_use(int64_t group) {
@@ -117,7 +110,17 @@ void DataParallel::use_new_weights(int64_t group) {
   new_[size_t(group)] = 1;
 }
 
-void DataParallel::updated() { std::ranges::fill(new_, 0); }
+void DataParallel::end_update() {
+  if (!ranks_.alone()) return;
+  const Range range(device_, "new weights");
+  model_.optimizer.settle();
+  model_.weights.refresh();
+  model_.llama.weights_changed();
+}
+
+void DataParallel::end_step() {
+  if (!ranks_.alone()) std::ranges::fill(new_, 0);
+}
 
 void DataParallel::publish() {
   if (std::ranges::all_of(new_, [](char is_new) { return is_new != 0; })) return;
@@ -130,17 +133,19 @@ void DataParallel::publish() {
 
 // Groups are complete from the last to the first, and so are buckets.
 void DataParallel::gradients_added(int64_t group) {
-  if (!last_micro_batch_) return;
+  if (!last_micro_batch_ || ranks_.alone()) return;
   const size_t bucket = bucket_of(group);
   if (exchange_.buckets()[bucket].first_group != group) return;
-  reduced_[bucket] = collectives_->run([this, bucket] {
-    exchange_.reduce_gradients(bucket);
-    if (!sharded()) exchange_.gather_gradients(bucket);
+  reduced_[bucket] = ranks_.run([this, bucket](Transport& transport) {
+    exchange_.reduce_gradients(transport, bucket);
+    if (!sharded()) exchange_.gather_gradients(transport, bucket);
   });
 }
 
+// Sums over ranks are rounded as they are stored.
 void DataParallel::finish_gradients() {
-  for (const Ticket ticket : reduced_) wait(ticket);
+  if (ranks_.alone()) return model_.llama.round_gradients();
+  for (const Event event : reduced_) wait(event);
 }
 
 // --- losses ----------------------------------------------------------------------------------------------
@@ -151,17 +156,19 @@ Tensor DataParallel::gather_losses() {
                                   first_loss_[size_t(rank) + 1] - first_loss_[size_t(rank)]);
   };
   const Tensor mine = model_.llama.losses();
-  wait(collectives_->run([=, this] {
+  if (ranks_.alone()) return mine;
+  wait(ranks_.run([=, this](Transport& transport) {
     std::vector<Tensor> parts;
-    for (int64_t rank = 0; rank < shape_.size; ++rank) parts.push_back(part(rank));
-    collectives_->queue().copy(mine, part(shape_.rank));
-    collectives_->transport().all_gather(parts);
+    for (int64_t rank = 0; rank < ranks_.size(); ++rank) parts.push_back(part(rank));
+    ranks_.queue().copy(mine, part(ranks_.rank()));
+    transport.all_gather(parts);
   }));
   device_.receive(losses_);
   return losses_.tensor;
 }
 
 double DataParallel::loss() const {
+  if (ranks_.alone()) return model_.llama.loss();
   const auto* sums = losses_.image<double>();
   return std::accumulate(sums, sums + losses_.tensor.cols, 0.0);
 }

@@ -7,7 +7,6 @@
 #include "core/check.h"
 #include "core/progress.h"
 #include "data/dataloader.h"
-#include "train/ranks.h"
 
 namespace mpt {
 namespace {
@@ -33,11 +32,11 @@ std::vector<double> losses_of(Llama& model, const SequenceSource& source, const 
 }
 
 // Every rank's part of `sequences`, put together.
-std::vector<double> gathered(Collectives& ranks, std::vector<double> mine, int64_t sequences) {
+std::vector<double> gathered(Communicator& ranks, std::vector<double> mine, int64_t sequences) {
   const auto most = size_t((sequences + ranks.size() - 1) / ranks.size());
   mine.resize(most);
   std::vector<double> padded(most * size_t(ranks.size())), all;
-  rank_group(&ranks).gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(padded)));
+  ranks.gather_host(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(padded)));
   for (int64_t rank = 0; rank < ranks.size(); ++rank) {
     const auto first = padded.begin() + rank * std::ssize(mine);
     all.insert(all.end(), first, first + slice_of(sequences, rank, ranks.size()).rows);
@@ -73,13 +72,9 @@ Evaluation evaluate(Llama& model, const SequenceSource& source, const Evaluation
   result.tokens = std::accumulate(targets.begin(), targets.end(), int64_t{0});
   if (result.tokens == 0)
     throw error("the validation data has no token to predict in its first {} rows", sequences);
-  std::vector<double> sums;
-  if (options.ranks == nullptr) {
-    sums = losses_of(model, source, options, {0, sequences});
-  } else {
-    const RowSlice slice = slice_of(sequences, options.ranks->rank(), options.ranks->size());
-    sums = gathered(*options.ranks, losses_of(model, source, options, slice), sequences);
-  }
+  const RowSlice slice = slice_of(sequences, options.ranks.rank(), options.ranks.size());
+  const std::vector<double> sums =
+      gathered(options.ranks, losses_of(model, source, options, slice), sequences);
   model.end_evaluation();
   result.loss = std::accumulate(sums.begin(), sums.end(), 0.0) / double(result.tokens);
   result.family_loss = family_loss(sums, targets, options.family_rows);

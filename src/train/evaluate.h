@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "comm/collectives.h"
+#include "comm/communicator.h"
 #include "data/sequence_source.h"
 #include "model/llama.h"
 
@@ -24,7 +24,7 @@ struct EvaluationOptions {
   int64_t rows_per_batch;  // at most the model's micro-batch
   int64_t tokens;          // budget in positions, rounded up to whole sequences; at most all of the source
   int64_t family_rows;     // sequences in a batch of the family's mean
-  Collectives* ranks = nullptr;  // that share the work; null: this one alone
+  Communicator& ranks = Communicator::single();  // that share the work
 };
 
 // What the evaluation of GaLore and of the code after it reports for the same data: its counter of batches

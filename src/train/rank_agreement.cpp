@@ -6,7 +6,6 @@
 #include "core/check.h"
 #include "core/file_system.h"
 #include "core/hash.h"
-#include "train/ranks.h"
 
 namespace mpt {
 
@@ -18,8 +17,8 @@ int64_t first_other(const std::vector<std::string>& texts) {
   return other - texts.begin();
 }
 
-void check_same(Collectives& ranks, const std::string& mine, std::string_view what) {
-  const std::vector<std::string> texts = gather_texts(rank_group(&ranks), mine);
+void check_same(Communicator& ranks, const std::string& mine, std::string_view what) {
+  const std::vector<std::string> texts = ranks.gather_texts(mine);
   const int64_t other = first_other(texts);
   if (other < ranks.size())
     throw error("rank {} has another {} than rank 0: hash {}, there {}. All ranks need the same", other, what,
@@ -48,16 +47,18 @@ std::string hash_of(const Tensor& tensor, Device& device) {
 
 }  // namespace
 
-void check_same_start(Collectives& ranks, const RunConfig& config, const SequenceSource& training_data) {
+void check_same_start(Communicator& ranks, const RunConfig& config, const SequenceSource& training_data) {
+  if (ranks.alone()) return;
   check_same(ranks, hash_bytes(bytes_of(resolved_json(config).dump())), "configuration");
   check_same(ranks, hash_file(posix_file_system(), "/proc/self/exe"), "program");
   check_same(ranks, hash_of_data(training_data), "training data");
 }
 
-void check_same_tensors(Collectives& ranks, const std::vector<NamedTensor>& tensors, Device& device) {
+void check_same_tensors(Communicator& ranks, const std::vector<NamedTensor>& tensors, Device& device) {
+  if (ranks.alone()) return;
   std::string mine;
   for (const NamedTensor& named : tensors) mine += hash_of(named.tensor, device);
-  const std::vector<std::string> texts = gather_texts(rank_group(&ranks), mine);
+  const std::vector<std::string> texts = ranks.gather_texts(mine);
   const int64_t other = first_other(texts);
   if (other == ranks.size()) return;
   const size_t width = mine.size() / tensors.size();

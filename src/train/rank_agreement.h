@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/collectives.h"
+#include "comm/communicator.h"
 #include "core/named_tensor.h"
 #include "data/sequence_source.h"
 #include "device/device.h"
@@ -14,10 +14,10 @@ namespace mpt {
 
 // Throws Error on every rank, naming what differs and where, unless config, program and data are the same:
 // the latter by their number of tokens and sequences here and there.
-void check_same_start(Collectives& ranks, const RunConfig& config, const SequenceSource& training_data);
+void check_same_start(Communicator& ranks, const RunConfig& config, const SequenceSource& training_data);
 
 // Throws Error on every rank, naming the first tensor that differs and the ranks, unless all hold the same
 // bytes.
-void check_same_tensors(Collectives& ranks, const std::vector<NamedTensor>& tensors, Device& device);
+void check_same_tensors(Communicator& ranks, const std::vector<NamedTensor>& tensors, Device& device);
 
 }  // namespace mpt

@@ -9,6 +9,7 @@
 #include "core/process_memory.h"
 #include "core/progress.h"
 #include "model/parameters.h"
+#include "train/batch_plan.h"
 #include "train/run_model.h"
 #include "train/storage_bytes.h"
 
@@ -152,14 +153,14 @@ std::string device_report(Device& device) {
          row("memory available", "{}", available_memory(device));
 }
 
-std::string ranks_report(const RunConfig& config, Device& device, RankShape shape,
-                         const std::string& transport) {
-  const RankStep step = rank_step(config.batch, shape.size);
-  const ExchangeVolume volume = exchange_volume(config, device, shape);
+std::string ranks_report(const RunConfig& config, Device& device, const Communicator& ranks) {
+  const BatchPlan step = batch_plan(config.batch, ranks.rank(), ranks.size());
+  const ExchangeVolume volume = exchange_volume(config, device, ranks);
   std::string text = "ranks\n";
-  text += row("number", "{}{}", shape.size, transport.empty() ? "" : fmt::format(", by {}", transport));
-  text += row("a rank's step", "{} to {} rows in {} of {}", config.batch.rows_per_step() / shape.size,
-              step.rows, counted(step.micro_batches, "micro-batch", "es"), step.micro_batch_rows);
+  text +=
+      row("number", "{}{}", ranks.size(), ranks.name().empty() ? "" : fmt::format(", by {}", ranks.name()));
+  text += row("a rank's step", "{} to {} rows in {} of {}", config.batch.rows_per_step() / ranks.size(),
+              step.most_rows, counted(step.most_micro_batches, "micro-batch", "es"), step.micro_batch_rows);
   text += row("optimizer states", "{}",
               config.distributed.sharding == Sharding::kOptimizer ? "of its own units" : "all");
   text += row("sends a step", "{}: gradients {} ({}), weights {} (as stored), sums and scales {}",
@@ -169,10 +170,10 @@ std::string ranks_report(const RunConfig& config, Device& device, RankShape shap
   return text;
 }
 
-std::string memory_report(const RunConfig& config, Device& device, RankShape shape) {
-  const MemoryUse use = planned_memory(config, device, shape);
+std::string memory_report(const RunConfig& config, Device& device, const Communicator& ranks) {
+  const MemoryUse use = planned_memory(config, device, ranks);
   const auto parameters = double(parameter_count(config.model));
-  std::string text = storage_table(config, device) + (shape.alone() ? "memory\n" : "memory of a rank\n");
+  std::string text = storage_table(config, device) + (ranks.alone() ? "memory\n" : "memory of a rank\n");
   for (size_t i = 0; i < EnumNames<Purpose>::kNames.size(); ++i) {
     const auto bytes = double(use.of(static_cast<Purpose>(i)));
     text += row(EnumNames<Purpose>::kNames[i], "{:>12}   {:8.3f} bytes/parameter", format_bytes(bytes),
@@ -181,23 +182,21 @@ std::string memory_report(const RunConfig& config, Device& device, RankShape sha
   text += row("total", "{:>12}   available: {}", format_bytes(double(use.total())), available_memory(device));
   if (const int64_t process = process_bytes(device))
     text += row("beside it", "{:>12}   this process: program and libraries", format_bytes(double(process)));
-  const int64_t rows = rank_step(config.batch, shape.size).micro_batch_rows;
-  const MemoryUse one = planned_memory(with_micro_batch(config, 1), device, shape);
+  const int64_t rows = batch_plan(config.batch, ranks.rank(), ranks.size()).micro_batch_rows;
+  const MemoryUse one = planned_memory(with_micro_batch(config, 1), device, ranks);
   if (rows > 1)
     text += row("per row of the batch", "{:>12}",
                 format_bytes(double(use.total() - one.total()) / double(rows - 1)));
   if (knows_memory(device))
     text +=
         row("largest micro-batch", "{:>12} rows of the {} of a step fit",
-            largest_micro_batch(config, device, shape, device.memory_bytes()), config.batch.rows_per_step());
+            largest_micro_batch(config, device, ranks, device.memory_bytes()), config.batch.rows_per_step());
   return text;
 }
 
-std::string plan_report(const RunConfig& config, Device& device, RankShape shape,
-                        const std::string& transport) {
+std::string plan_report(const RunConfig& config, Device& device, const Communicator& ranks) {
   return model_report(config) + device_report(device) +
-         (shape.alone() ? "" : ranks_report(config, device, shape, transport)) +
-         memory_report(config, device, shape);
+         (ranks.alone() ? "" : ranks_report(config, device, ranks)) + memory_report(config, device, ranks);
 }
 
 namespace {
@@ -229,9 +228,9 @@ nlohmann::ordered_json volume_json(const ExchangeVolume& volume) {
 
 }  // namespace
 
-nlohmann::ordered_json plan_json(const RunConfig& config, Device& device, RankShape shape) {
+nlohmann::ordered_json plan_json(const RunConfig& config, Device& device, const Communicator& ranks) {
   const StorageBytes b = storage_bytes(config, device);
-  const MemoryUse use = planned_memory(config, device, shape);
+  const MemoryUse use = planned_memory(config, device, ranks);
   nlohmann::ordered_json memory;
   for (size_t i = 0; i < EnumNames<Purpose>::kNames.size(); ++i)
     memory[std::string(EnumNames<Purpose>::kNames[i])] = use.of(static_cast<Purpose>(i));
@@ -248,17 +247,18 @@ nlohmann::ordered_json plan_json(const RunConfig& config, Device& device, RankSh
       {"logical_bytes", {{"weights", b.logical_weights}, {"optimizer_state", b.logical_states}}},
       {"allocated_bytes", memory},
       {"process_bytes", process_bytes(device)}};
-  if (shape.alone()) return plan;
-  const ExchangePlan exchange = exchange_plan(config, device, shape);
-  plan["ranks"] = shape.size;
+  if (ranks.alone()) return plan;
+  const ExchangePlan exchange = exchange_plan(config, device, ranks);
+  plan["ranks"] = ranks.size();
   plan["bytes_sent_per_step"] = volume_json(exchange.volume);
   plan["exchange"] = exchange_json(exchange);
   return plan;
 }
 
-int64_t largest_micro_batch(const RunConfig& config, Device& device, RankShape shape, int64_t available) {
+int64_t largest_micro_batch(const RunConfig& config, Device& device, const Communicator& ranks,
+                            int64_t available) {
   const auto fits = [&](int64_t rows) {
-    return planned_memory(with_micro_batch(config, rows), device, shape).total() <= available;
+    return planned_memory(with_micro_batch(config, rows), device, ranks).total() <= available;
   };
   if (!fits(1)) return 0;
   const int64_t rows = config.batch.rows_per_step();
@@ -270,43 +270,44 @@ int64_t largest_micro_batch(const RunConfig& config, Device& device, RankShape s
 namespace {
 
 // Ranks of which each would do with the memory of one such device; 0 if no number of them helps.
-int64_t ranks_that_fit(const RunConfig& config, Device& device, RankShape shape) {
+int64_t ranks_that_fit(const RunConfig& config, Device& device, const Communicator& ranks) {
   const RunConfig one_row = with_micro_batch(config, 1);
-  const int64_t available = device.memory_bytes(), whole = planned_memory(one_row, device, shape).total();
+  const int64_t available = device.memory_bytes(), whole = planned_memory(one_row, device, ranks).total();
   const int64_t most = std::min<int64_t>(config.batch.rows_per_step(), 1024);
-  for (int64_t ranks = std::max<int64_t>(2, shape.size); ranks <= most; ranks *= 2) {
+  for (int64_t count = std::max<int64_t>(2, ranks.size()); count <= most; count *= 2) {
     // A plan of many layers on many ranks takes its time, and ranks can at best share all of the memory.
-    if (whole / ranks * shape.size > available) continue;
-    if (planned_memory(one_row, device, {0, ranks}).total() <= available) return ranks;
+    if (whole / count * ranks.size() > available) continue;
+    if (planned_memory(one_row, device, Communicator::planned(0, count)).total() <= available) return count;
   }
   return 0;
 }
 
 // What would make the run fit.
-std::string memory_advice(const RunConfig& config, Device& device, RankShape shape, int64_t available) {
-  if (const int64_t rows = largest_micro_batch(config, device, shape, available))
+std::string memory_advice(const RunConfig& config, Device& device, const Communicator& ranks,
+                          int64_t available) {
+  if (const int64_t rows = largest_micro_batch(config, device, ranks, available))
     return fmt::format("batch.micro_batch_rows={} would fit", rows);
   RunConfig recomputed = config;
   recomputed.train.activation_recompute = ActivationRecompute::kBlock;
-  if (const int64_t rows = largest_micro_batch(recomputed, device, shape, available))
+  if (const int64_t rows = largest_micro_batch(recomputed, device, ranks, available))
     return fmt::format("train.activation_recompute=block with batch.micro_batch_rows={} would fit", rows);
-  const int64_t ranks = ranks_that_fit(config, device, shape);
+  const int64_t enough = ranks_that_fit(config, device, ranks);
   return fmt::format("no micro-batch fits: choose a smaller model{}",
-                     ranks > 0 ? fmt::format(", or {} ranks with {} each", ranks,
-                                             format_bytes(double(device.memory_bytes())))
-                               : "");
+                     enough > 0 ? fmt::format(", or {} ranks with {} each", enough,
+                                              format_bytes(double(device.memory_bytes())))
+                                : "");
 }
 
 }  // namespace
 
-void require_memory(const RunConfig& config, Device& device, RankShape shape, int64_t sharing) {
-  const int64_t needed = planned_memory(config, device, shape).total(),
+void require_memory(const RunConfig& config, Device& device, const Communicator& ranks, int64_t sharing) {
+  const int64_t needed = planned_memory(config, device, ranks).total(),
                 available = device.memory_bytes() / sharing;
   if (needed <= available) return;
   throw error("this run needs {} of memory, {} are available on {}{}; {}", format_bytes(double(needed)),
               format_bytes(double(available)), device.name(),
               sharing > 1 ? fmt::format(" for each of {} ranks", sharing) : "",
-              memory_advice(config, device, shape, available));
+              memory_advice(config, device, ranks, available));
 }
 
 // --- the first lines of a run ---------------------------------------------------------------------------
@@ -338,23 +339,23 @@ std::string data_line(const RunConfig& config, const RunStart& start) {
 
 std::string batch_line(const RunConfig& config, const RunStart& start) {
   const BatchConfig& b = config.batch;
-  const RankStep step = rank_step(b, start.shape.size);
+  const BatchPlan step = batch_plan(b, start.ranks.rank(), start.ranks.size());
   return fmt::format("batch: {} tokens a step, {} rows of {}{}, in {} of {}", grouped(b.tokens_per_step),
                      b.rows_per_step(), b.seq_len,
-                     start.shape.alone() ? "" : fmt::format(", {} a rank", step.rows),
-                     counted(step.micro_batches, "micro-batch", "es"), step.micro_batch_rows);
+                     start.ranks.alone() ? "" : fmt::format(", {} a rank", step.most_rows),
+                     counted(step.most_micro_batches, "micro-batch", "es"), step.micro_batch_rows);
 }
 
 std::string memory_line(const RunConfig& config, Device& device, const RunStart& start) {
   return fmt::format("memory: {} needed{}, {} available",
-                     format_bytes(double(planned_memory(config, device, start.shape).total())),
-                     start.shape.alone() ? "" : " by a rank",
+                     format_bytes(double(planned_memory(config, device, start.ranks).total())),
+                     start.ranks.alone() ? "" : " by a rank",
                      format_bytes(double(device.memory_bytes() / start.sharing)));
 }
 
 std::string device_line(const Device& device, const RunStart& start) {
-  if (start.shape.alone()) return "device: " + device.name();
-  return fmt::format("device: {}; {} ranks by {}", device.name(), start.shape.size, start.transport);
+  if (start.ranks.alone()) return "device: " + device.name();
+  return fmt::format("device: {}; {} ranks by {}", device.name(), start.ranks.size(), start.ranks.name());
 }
 
 }  // namespace

@@ -10,9 +10,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "comm/communicator.h"
 #include "data/sequence_source.h"
 #include "device/device.h"
-#include "train/rank_shape.h"
 #include "train/run_config.h"
 
 namespace mpt {
@@ -33,9 +33,8 @@ struct RunStart {
   std::string place;   // "written to runs/nano"
   const SequenceSource& training;
   const SequenceSource* validation;  // may be null
-  RankShape shape{};
-  std::string transport{};  // what carries the ranks' messages
-  int64_t sharing = 1;      // ranks that take memory from the device
+  const Communicator& ranks = Communicator::single();
+  int64_t sharing = 1;  // ranks that take memory from the device
 };
 // A line each: run, model, optimizer, data, batch, memory, device.
 std::vector<std::string> start_lines(const RunConfig& config, Device& device, const RunStart& start);
@@ -43,24 +42,26 @@ std::vector<std::string> start_lines(const RunConfig& config, Device& device, co
 // Config, model and parameters by kind.
 std::string model_report(const RunConfig& config);
 // Memory by purpose against what the device has, bytes per parameter, the largest micro-batch that fits.
-std::string memory_report(const RunConfig& config, Device& device, RankShape shape = {});
+std::string memory_report(const RunConfig& config, Device& device,
+                          const Communicator& ranks = Communicator::single());
 // The same figures for programs: parameters, steps, storage and memory, in bytes.
-nlohmann::ordered_json plan_json(const RunConfig& config, Device& device, RankShape shape = {});
-// How many ranks, what is a rank's of a step, and what it sends. `transport` carries it; may be empty.
-std::string ranks_report(const RunConfig& config, Device& device, RankShape shape,
-                         const std::string& transport);
-// All of these. `transport` as of ranks_report().
-std::string plan_report(const RunConfig& config, Device& device, RankShape shape,
-                        const std::string& transport);
+nlohmann::ordered_json plan_json(const RunConfig& config, Device& device,
+                                 const Communicator& ranks = Communicator::single());
+// How many ranks, what is a rank's of a step, and what it sends.
+std::string ranks_report(const RunConfig& config, Device& device, const Communicator& ranks);
+// All of these.
+std::string plan_report(const RunConfig& config, Device& device, const Communicator& ranks);
 // Device and libraries.
 std::string device_report(Device& device);
 
 // Throws Error with the figures if training would not fit in the device's memory, which `sharing` ranks like
 // this one take from.
-void require_memory(const RunConfig& config, Device& device, RankShape shape = {}, int64_t sharing = 1);
+void require_memory(const RunConfig& config, Device& device,
+                    const Communicator& ranks = Communicator::single(), int64_t sharing = 1);
 
 // Rows of the largest micro-batch that divides a step and takes at most so many bytes; 0 if none does.
-int64_t largest_micro_batch(const RunConfig& config, Device& device, RankShape shape, int64_t available);
+int64_t largest_micro_batch(const RunConfig& config, Device& device, const Communicator& ranks,
+                            int64_t available);
 
 // Whether the device says what it has; one that only plans has nothing.
 bool knows_memory(const Device& device);

@@ -4,19 +4,20 @@
 
 #include "device/backends.h"
 #include "model/parameters.h"
+#include "train/batch_plan.h"
 #include "train/checkpoint_files.h"
 
 namespace mpt {
 namespace {
 
 BatchShape micro_batch(const RunConfig& config, int64_t ranks) {
-  return {rank_step(config.batch, ranks).micro_batch_rows, config.batch.seq_len};
+  return {batch_plan(config.batch, 0, ranks).micro_batch_rows, config.batch.seq_len};
 }
 
 // Gradients that other ranks add to in FP32 are kept in it.
 int64_t additions(const RunConfig& config, int64_t ranks) {
   const bool exchanged_in_fp32 = ranks > 1 && config.distributed.gradient_reduce == Format::kF32;
-  return rank_step(config.batch, ranks).micro_batches * (exchanged_in_fp32 ? ranks : 1);
+  return batch_plan(config.batch, 0, ranks).most_micro_batches * (exchanged_in_fp32 ? ranks : 1);
 }
 
 WeightOptions weight_options(const RunConfig& config, Backend backend, int64_t ranks) {
@@ -39,20 +40,18 @@ LlamaOptions llama_options(const RunConfig& config, Backend backend, int64_t ran
           .keep = Keep::kForBackward,
           .fp8 = fp8_of(config.precision),
           .multiply = multiply_of(config.precision),
-          .micro_batches = rank_step(config.batch, ranks).micro_batches};
+          .micro_batches = batch_plan(config.batch, 0, ranks).most_micro_batches};
 }
 
-OptimizerOptions optimizer_options_of(const RunConfig& config, const UnitPartition* partition,
-                                      const RunRanks& ranks) {
+OptimizerOptions optimizer_options_of(const RunConfig& config) {
   OptimizerOptions options = optimizer_options(config.precision, config.seed);
   options.survey = config.log.update_survival > 0 ? Survey::kOnDemand : Survey::kNever;
-  if (partition != nullptr) options.shard = {partition, ranks.shape.rank, ranks.collectives};
   return options;
 }
 
-std::optional<UnitPartition> sharding_of(const RunConfig& config, RankShape shape) {
-  if (shape.alone() || config.distributed.sharding == Sharding::kNone) return std::nullopt;
-  return partition_of(config, shape.size);
+// The ranks that an optimizer shares its work with: none where each rank updates everything.
+Communicator& sharing_ranks(const RunConfig& config, Communicator& ranks) {
+  return config.distributed.sharding == Sharding::kNone ? Communicator::single() : ranks;
 }
 
 }  // namespace
@@ -70,20 +69,18 @@ std::vector<UpdateTarget> update_targets(const WeightStore& weights) {
   return targets;
 }
 
-RunModel::RunModel(const RunConfig& config, Device& device, Allocator& allocator, const RunRanks& ranks)
-    : weights(llama_parameters(config.model), weight_options(config, device.backend(), ranks.shape.size),
-              device, allocator),
-      llama(config.model, llama_options(config, device.backend(), ranks.shape.size), weights, device,
-            allocator),
-      partition(sharding_of(config, ranks.shape)),
-      optimizer(config.optimizer, optimizer_options_of(config, partition ? &*partition : nullptr, ranks),
-                update_targets(weights), device, allocator),
-      shape_(ranks.shape) {
-  if (!ranks.shape.alone())
-    data_parallel =
-        std::make_unique<DataParallel>(config, ranks.shape, DataParallel::Model{weights, llama, optimizer},
-                                       device, allocator, ranks.collectives);
-}
+RunModel::RunModel(const RunConfig& config, Device& device, Allocator& allocator, Communicator& ranks)
+    : weights(llama_parameters(config.model), weight_options(config, device.backend(), ranks.size()), device,
+              allocator),
+      llama(config.model, llama_options(config, device.backend(), ranks.size()), weights, device, allocator),
+      partition(partition_of(config, sharing_ranks(config, ranks).size())),
+      optimizer(config.optimizer, optimizer_options_of(config), update_targets(weights),
+                {.partition = partition,
+                 .ranks = sharing_ranks(config, ranks),
+                 .device = device,
+                 .allocator = allocator}),
+      data_parallel(config, {.weights = weights, .llama = llama, .optimizer = optimizer},
+                    {.ranks = ranks, .device = device, .allocator = allocator}) {}
 
 namespace {
 
@@ -108,15 +105,17 @@ std::vector<NamedTensor> RunModel::named_tensors() const {
 }
 
 std::vector<TensorPart> RunModel::parts_to_save() const {
-  if (!partition && !shape_.leads()) return {};  // all ranks hold the same
+  const Communicator& ranks = data_parallel.ranks();
+  const bool cut = partition.ranks() > 1;
+  if (!cut && !ranks.leads()) return {};  // all ranks hold the same
   std::vector<TensorPart> all =
-      partition ? weights.named_parts(*partition, shape_.rank) : whole_parts(weights.named_tensors());
+      cut ? weights.named_parts(partition, ranks.rank()) : whole_parts(weights.named_tensors());
   append(all, optimizer.parts_to_save());
   return all;
 }
 
 std::vector<TensorPart> RunModel::changing_parts() const {
-  return shape_.leads() ? whole_parts(llama.named_states()) : std::vector<TensorPart>();
+  return data_parallel.ranks().leads() ? whole_parts(llama.named_states()) : std::vector<TensorPart>();
 }
 
 std::vector<TensorPart> RunModel::parts_to_load() const {
@@ -163,26 +162,29 @@ int64_t loss_chunk_rows(const RunConfig& config, Backend backend, int64_t ranks)
   return rows > 0 ? std::min(rows, shape.tokens()) : default_loss_chunk_rows(config.model, shape, backend);
 }
 
-MemoryUse planned_memory(const RunConfig& config, Device& device, RankShape shape) {
+MemoryUse planned_memory(const RunConfig& config, Device& device, const Communicator& ranks) {
   PlanningAllocator allocator(device.alignment());
-  const RunModel model(config, device, allocator, {.shape = shape});
+  Communicator planned = Communicator::planned(ranks.rank(), ranks.size());
+  const RunModel model(config, device, allocator, planned);
   return allocator.use();
 }
 
-ExchangeVolume exchange_volume(const RunConfig& config, Device& device, RankShape shape) {
+ExchangeVolume exchange_volume(const RunConfig& config, Device& device, const Communicator& ranks) {
   PlanningAllocator allocator(device.alignment());
-  const RunModel model(config, device, allocator, {.shape = shape});
-  return model.data_parallel->volume();
+  Communicator planned = Communicator::planned(ranks.rank(), ranks.size());
+  const RunModel model(config, device, allocator, planned);
+  return model.data_parallel.volume();
 }
 
-ExchangePlan exchange_plan(const RunConfig& config, Device& device, RankShape shape) {
+ExchangePlan exchange_plan(const RunConfig& config, Device& device, const Communicator& ranks) {
   PlanningAllocator allocator(device.alignment());
-  const RunModel model(config, device, allocator, {.shape = shape});
-  const ParameterExchange& exchange = model.data_parallel->exchange();
-  ExchangePlan plan{.volume = model.data_parallel->volume(),
-                    .own_elements = exchange.partition().elements(shape.rank),
+  Communicator planned = Communicator::planned(ranks.rank(), ranks.size());
+  const RunModel model(config, device, allocator, planned);
+  const BucketExchange& exchange = model.data_parallel.exchange();
+  ExchangePlan plan{.volume = model.data_parallel.volume(),
+                    .own_elements = exchange.partition().elements(ranks.rank()),
                     .buckets = exchange.summary()};
-  for (int64_t rank = 0; rank < shape.size; ++rank)
+  for (int64_t rank = 0; rank < ranks.size(); ++rank)
     plan.most_elements = std::max(plan.most_elements, exchange.partition().elements(rank));
   return plan;
 }

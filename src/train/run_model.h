@@ -2,14 +2,13 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "device/device.h"
 #include "model/llama.h"
 #include "optim/optimizer.h"
 #include "train/data_parallel.h"
-#include "train/rank_shape.h"
 #include "train/run_config.h"
 
 namespace mpt {
@@ -17,21 +16,16 @@ namespace mpt {
 // Every parameter with its gradient, for an optimizer.
 std::vector<UpdateTarget> update_targets(const WeightStore& weights);
 
-// The ranks of a run as one of them sees them.
-struct RunRanks {
-  RankShape shape{};
-  Collectives* collectives = nullptr;  // null for a rank alone, and for a plan
-};
-
 struct RunModel {
   WeightStore weights;
   Llama llama;
-  std::optional<UnitPartition> partition;  // of what the optimizer updates; none: all of it
+  Partition partition;  // of what optimizers update, over the ranks; over one where each updates everything
   Optimizer optimizer;
-  std::unique_ptr<DataParallel> data_parallel;  // null for a rank alone
+  DataParallel data_parallel;
 
-  // With a PlanningAllocator nothing is allocated and nothing may be run.
-  RunModel(const RunConfig& config, Device& device, Allocator& allocator, const RunRanks& ranks = {});
+  // With a PlanningAllocator nothing is allocated and nothing may be run. `ranks` outlives this.
+  RunModel(const RunConfig& config, Device& device, Allocator& allocator,
+           Communicator& ranks = Communicator::single());
 
   // What a checkpoint holds as tensors: weights, optimizer states, scales of FP8 operands. To save: what this
   // rank gives of all that changes in updates only, and of the small rest; together the ranks give every
@@ -43,17 +37,11 @@ struct RunModel {
   [[nodiscard]] std::vector<NamedTensor> named_tensors() const;
   // What all ranks hold the same of: weights and scales.
   [[nodiscard]] std::vector<NamedTensor> replicated_tensors() const;
-  // To be called when the weights are set, and by a rank alone at the end of every step: products read the
-  // new ones from then on.
+  // To be called when the weights are set: products read the new ones from then on.
   void weights_changed();
   // Makes weights that other ranks have updated, and what follows from them, new. To be called between a step
   // and what else reads them.
-  void publish_weights() {
-    if (data_parallel) data_parallel->publish();
-  }
-
- private:
-  RankShape shape_;
+  void publish_weights() { data_parallel.publish(); }
 };
 
 // The backend that the config names.
@@ -68,10 +56,11 @@ std::unique_ptr<Device> make_planning_device(const DeviceConfig& config);
 // Rows whose logits exist at one time: the configured number or the automatic one, at most a micro-batch.
 int64_t loss_chunk_rows(const RunConfig& config, Backend backend, int64_t ranks = 1);
 
-// Bytes by purpose that training with this config takes on the device.
-MemoryUse planned_memory(const RunConfig& config, Device& device, RankShape shape = {});
-// What a rank sends in a step, counting every part once for each rank that it goes to.
-ExchangeVolume exchange_volume(const RunConfig& config, Device& device, RankShape shape);
+// Bytes by purpose that training with this config takes on the device, for this rank. Nobody is asked.
+MemoryUse planned_memory(const RunConfig& config, Device& device,
+                         const Communicator& ranks = Communicator::single());
+// What this rank sends in a step, counting every part once for each rank that it goes to. Nobody is asked.
+ExchangeVolume exchange_volume(const RunConfig& config, Device& device, const Communicator& ranks);
 
 // The same, and of what it consists.
 struct ExchangePlan {
@@ -80,6 +69,6 @@ struct ExchangePlan {
           most_elements = 0;  // of the parameters that this rank owns, and the one with most
   std::vector<BucketSummary> buckets{};
 };
-ExchangePlan exchange_plan(const RunConfig& config, Device& device, RankShape shape);
+ExchangePlan exchange_plan(const RunConfig& config, Device& device, const Communicator& ranks);
 
 }  // namespace mpt

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/counted.h"
 #include "core/progress.h"
+#include "train/batch_plan.h"
 #include "train/run_data.h"
 #include "train/run_model.h"
 #include "train/run_place.h"
@@ -18,8 +19,8 @@ namespace {
 
 class Planner {
  public:
-  Planner(const RunConfig& config, Device& device, RankShape shape)
-      : config_(config), device_(device), shape_(shape) {}
+  Planner(const RunConfig& config, Device& device, const Communicator& ranks)
+      : config_(config), device_(device), ranks_(ranks) {}
 
   RunPlan run() {
     const std::string missing = why_unavailable(config_.device);
@@ -47,17 +48,17 @@ class Planner {
   }
 
   void plan_memory() {
-    const int64_t sharing = device_.backend() == Backend::kCpu ? shape_.size : 1;
-    const RankStep step = rank_step(config_.batch, shape_.size);
+    const int64_t sharing = device_.backend() == Backend::kCpu ? ranks_.size() : 1;
+    const BatchPlan step = batch_plan(config_.batch, ranks_.rank(), ranks_.size());
     plan_.micro_batch = step.micro_batch_rows;
-    plan_.micro_batches = step.micro_batches;
-    plan_.needed = planned_memory(config_, device_, shape_).total();
+    plan_.micro_batches = step.most_micro_batches;
+    plan_.needed = planned_memory(config_, device_, ranks_).total();
     if (knows_memory(device_)) {
       plan_.available = device_.memory_bytes() / sharing;
-      plan_.largest_micro_batch = largest_micro_batch(config_, device_, shape_, *plan_.available);
+      plan_.largest_micro_batch = largest_micro_batch(config_, device_, ranks_, *plan_.available);
     }
-    passes([&] { require_memory(config_, device_, shape_, sharing); });
-    passes([&] { require_rows(config_.batch, shape_.size); });
+    passes([&] { require_memory(config_, device_, ranks_, sharing); });
+    passes([&] { require_rows(config_.batch, ranks_.size()); });
   }
 
   // Shards are looked at even where the tokenizer is missing, so that all that is wrong is found at once.
@@ -101,12 +102,12 @@ class Planner {
     RunConfig config = config_;
     if (plan_.validation.tokens > 0)
       config.eval.tokens = std::min(config.eval.tokens, plan_.validation.tokens);
-    return estimate_time(config, device_, shape_);
+    return estimate_time(config, device_, ranks_.size());
   }
 
   const RunConfig& config_;
   Device& device_;
-  RankShape shape_;
+  const Communicator& ranks_;
   RunPlan plan_;
 };
 
@@ -200,8 +201,8 @@ nlohmann::ordered_json time_json(const TimeEstimate& time) {
 
 }  // namespace
 
-RunPlan plan_of(const RunConfig& config, Device& device, RankShape shape) {
-  return Planner(config, device, shape).run();
+RunPlan plan_of(const RunConfig& config, Device& device, const Communicator& ranks) {
+  return Planner(config, device, ranks).run();
 }
 
 std::string verdict(const RunConfig& config, const RunPlan& plan) {

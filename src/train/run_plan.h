@@ -44,7 +44,7 @@ struct RunPlan {
 
 // `device` is make_planning_device()'s. Ranks on CPUs are taken to share this machine. Trains for a fraction
 // of a second to see how fast the device is.
-RunPlan plan_of(const RunConfig& config, Device& device, RankShape shape = {});
+RunPlan plan_of(const RunConfig& config, Device& device, const Communicator& ranks = Communicator::single());
 
 // For people, and the same for programs (docs/formats.md).
 std::string verdict(const RunConfig& config, const RunPlan& plan);

@@ -10,21 +10,16 @@
 #include <vector>
 
 #include "device/range.h"
+#include "train/batch_plan.h"
 #include "train/run_model.h"
 #include "train/stop_points.h"
 
 namespace mpt {
 
-// Micro-batches of a step: those that all ranks take part in, and those that this one has rows of.
-struct MicroBatches {
-  int64_t all, own;
-};
-MicroBatches micro_batches(const BatchConfig& batch, RankShape shape);
-
 class StepWork {
  public:
-  // All of them outlive this. `ranks` is that of the model, null for a rank alone.
-  StepWork(RunModel& model, MicroBatches micro_batches, Device& device, Collectives* ranks = nullptr);
+  // Model and device outlive this.
+  StepWork(RunModel& model, const BatchPlan& batch, Device& device);
   ~StepWork();
   StepWork(const StepWork&) = delete;
   StepWork& operator=(const StepWork&) = delete;
@@ -35,7 +30,7 @@ class StepWork {
       gradients();
       update();
     });
-    end();
+    model_.data_parallel.end_step();
   }
   // Whether the last enqueue() repeated a recording.
   [[nodiscard]] bool replayed() const { return repeated_->replayed(); }
@@ -44,12 +39,12 @@ class StepWork {
   void enqueue_gradients() { gradients(); }
   void enqueue_update() {
     update();
-    end();
+    model_.data_parallel.end_step();
   }
   // What belongs behind an update that was made otherwise.
   void finish_update() {
-    use_new_weights();
-    end();
+    model_.data_parallel.end_update();
+    model_.data_parallel.end_step();
   }
 
   // Whether a signal may end a step before its update: where work is done when it is enqueued, on the CPU.
@@ -63,7 +58,7 @@ class StepWork {
   [[nodiscard]] bool try_gradients(const Attempt& attempt);
 
   // The sum of all losses of the step.
-  [[nodiscard]] double loss() const;
+  [[nodiscard]] double loss() const { return model_.data_parallel.loss(); }
 
  private:
   // Tensors that forward and backward change and a checkpoint holds, as they were before the step.
@@ -74,13 +69,11 @@ class StepWork {
 
   void gradients(const std::function<void(int64_t, int64_t)>& begins = {});
   void update();
-  void use_new_weights();
-  void end();
   void keep();
   void put_back();
 
   RunModel& model_;
-  MicroBatches micro_batches_;
+  BatchPlan batch_;
   Device& device_;
   std::unique_ptr<RepeatedWork> repeated_;
   std::unique_ptr<StopPoints> stop_points_;  // null where a step cannot be left

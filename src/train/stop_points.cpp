@@ -21,31 +21,32 @@ void StopPoints::begin_step(double seconds) {
 }
 
 void StopPoints::before_use(int64_t group) {
-  if (inner_ != nullptr) inner_->before_use(group);
-  if (within_step_ && ranks_ == nullptr && StopSignal::received() != 0) throw StepLeft();
+  inner_.before_use(group);
+  leave_alone();
 }
 
 void StopPoints::gradients_added(int64_t group) {
-  if (inner_ != nullptr) inner_->gradients_added(group);
-  if (!within_step_) return;
-  if (ranks_ == nullptr && StopSignal::received() != 0) throw StepLeft();
-  if (++passed_ % every_ == 0 && ranks_ != nullptr) ask_others();
+  inner_.gradients_added(group);
+  leave_alone();
+  if (within_step_ && ++passed_ % every_ == 0 && !ranks_.alone()) ask_others();
 }
 
-void StopPoints::reduce_amax(const Tensor& values) {
-  if (inner_ != nullptr) inner_->reduce_amax(values);
+void StopPoints::reduce_amax(const Tensor& values) { inner_.reduce_amax(values); }
+
+// A rank that need not agree with others leaves at any point.
+void StopPoints::leave_alone() {
+  if (within_step_ && ranks_.alone() && StopSignal::received() != 0) throw StepLeft();
 }
 
 void StopPoints::ask_others() {
   if (asked_) {
-    ranks_->wait(*asked_);
+    ranks_.wait(*asked_);
     if (std::ranges::any_of(all_, [](int64_t signal) { return signal != 0; })) throw StepLeft();
   }
   mine_ = StopSignal::received();
-  all_.resize(size_t(ranks_->size()));
-  asked_ = ranks_->run([this] {
-    ranks_->transport().gather_host(std::as_bytes(std::span(&mine_, 1)),
-                                    std::as_writable_bytes(std::span(all_)));
+  all_.resize(size_t(ranks_.size()));
+  asked_ = ranks_.run([this](Transport& transport) {
+    transport.gather_host(std::as_bytes(std::span(&mine_, 1)), std::as_writable_bytes(std::span(all_)));
   });
 }
 

@@ -13,18 +13,18 @@
 #include <optional>
 #include <vector>
 
-#include "comm/collectives.h"
-#include "model/replicas.h"
+#include "comm/communicator.h"
+#include "model/gradient_hooks.h"
 
 namespace mpt {
 
 // Thrown by a point at which the step is left; never outside of one (step_work.h).
 struct StepLeft : std::exception {};
 
-class StopPoints final : public Replicas {
+class StopPoints final : public GradientHooks {
  public:
-  // `ranks` and `inner`, which is told everything first, are null for a rank alone; both outlive this.
-  StopPoints(Collectives* ranks, Replicas* inner) : ranks_(ranks), inner_(inner) {}
+  // `inner` is told everything first; both outlive this.
+  StopPoints(Communicator& ranks, GradientHooks& inner) : ranks_(ranks), inner_(inner) {}
 
   // Points count between these two. `seconds` is what the last step took, the same number on all ranks; 0
   // where there was none.
@@ -36,14 +36,15 @@ class StopPoints final : public Replicas {
   void reduce_amax(const Tensor& values) override;
 
  private:
+  void leave_alone();
   void ask_others();
 
-  Collectives* ranks_;
-  Replicas* inner_;
+  Communicator& ranks_;
+  GradientHooks& inner_;
   bool within_step_ = false;
   int64_t passed_ = 0;  // points of backward in this step, or in the last
   int64_t every_ = 1;   // of them at which ranks tell each other
-  std::optional<Collectives::Ticket> asked_;
+  std::optional<Communicator::Event> asked_;
   int64_t mine_ = 0;          // the signal that came, 0 if none
   std::vector<int64_t> all_;  // those of the ranks
 };

@@ -10,6 +10,7 @@
 #include "core/philox.h"
 #include "core/progress.h"
 #include "model/parameters.h"
+#include "train/batch_plan.h"
 #include "train/run_model.h"
 #include "train/step_work.h"
 #include "train/throughput.h"
@@ -74,7 +75,7 @@ class Sample {
         device_(device),
         allocator_(device.make_allocator()),
         model_(config, device, *allocator_),
-        work_(model_, micro_batches(config.batch, {}), device) {
+        work_(model_, batch_plan(config.batch, 0, 1), device) {
     initialize_weights(model_.weights, config.model.initializer_range, config.seed, device);
     model_.weights_changed();
     model_.optimizer.weights_initialized();
@@ -128,9 +129,9 @@ std::string description_of(const RunConfig& sample, const RunConfig& config) {
 }
 
 // Ranks on CPUs share this machine, so that together they are as fast as one.
-std::string description_of(RankShape shape, const Device& device) {
-  if (shape.alone()) return "";
-  return fmt::format("; {} ranks {}, what they exchange is not counted", shape.size,
+std::string description_of(int64_t ranks, const Device& device) {
+  if (ranks == 1) return "";
+  return fmt::format("; {} ranks {}, what they exchange is not counted", ranks,
                      device.backend() == Backend::kCpu ? "share this machine" : "with a GPU like this each");
 }
 
@@ -159,21 +160,21 @@ Speed measured_speed(const RunConfig& config, Device& device) {
               fmt::format("at {:.0f} GFLOP/s measured now ({})", rate / 1e9, description_of(sample, config))};
 }
 
-TimeEstimate measured_estimate(const RunConfig& config, Device& device, RankShape shape) {
+TimeEstimate measured_estimate(const RunConfig& config, Device& device, int64_t ranks) {
   RunConfig rank = config;
-  rank.batch.micro_batch_rows = rank_step(config.batch, shape.size).micro_batch_rows;
+  rank.batch.micro_batch_rows = batch_plan(config.batch, 0, ranks).micro_batch_rows;
   const Speed speed = measured_speed(rank, device);
-  const double ranks = device.backend() == Backend::kCpu ? 1 : double(shape.size),
-               rate = ranks * speed.flops_per_second;
+  const double devices = device.backend() == Backend::kCpu ? 1 : double(ranks),
+               rate = devices * speed.flops_per_second;
   const bool sharded = config.distributed.sharding == Sharding::kOptimizer;
   const double seconds_per_step =
-                   flops_per_step(config) / rate + speed.update_seconds / (sharded ? ranks : 1),
+                   flops_per_step(config) / rate + speed.update_seconds / (sharded ? devices : 1),
                evaluated = double(evaluations(config)) * double(config.eval.tokens),
                evaluation = evaluated * flops_per_token(config.model, config.batch.seq_len) / 3 / rate;
   return {.seconds = double(total_steps(config)) * seconds_per_step + evaluation,
           .seconds_per_step = seconds_per_step,
           .flops_per_second = speed.flops_per_second,
-          .basis = speed.basis + description_of(shape, device)};
+          .basis = speed.basis + description_of(ranks, device)};
 }
 
 }  // namespace
@@ -198,9 +199,9 @@ int64_t evaluations(const RunConfig& config) {
   return every == 0 ? 1 : steps / every + (steps % every != 0);
 }
 
-TimeEstimate estimate_time(const RunConfig& config, Device& device, RankShape shape) {
+TimeEstimate estimate_time(const RunConfig& config, Device& device, int64_t ranks) {
   try {
-    return measured_estimate(config, device, shape);
+    return measured_estimate(config, device, ranks);
   } catch (const Error& reason) {
     return {.basis = reason.what()};
   }

@@ -8,11 +8,11 @@
 // exchange.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
 #include "device/device.h"
-#include "train/rank_shape.h"
 #include "train/run_config.h"
 
 namespace mpt {
@@ -25,7 +25,7 @@ struct TimeEstimate {
 };
 
 // Trains for a fraction of a second. Several ranks are taken to share a CPU, and to have a GPU each.
-TimeEstimate estimate_time(const RunConfig& config, Device& device, RankShape shape = {});
+TimeEstimate estimate_time(const RunConfig& config, Device& device, int64_t ranks = 1);
 
 // Matrix products and attention of a step's forward and backward passes (throughput.h).
 double flops_per_step(const RunConfig& config);

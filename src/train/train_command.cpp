@@ -1,5 +1,6 @@
 #include "train/train_command.h"
 
+#include <chrono>
 #include <functional>
 #include <iostream>
 #include <optional>
@@ -7,12 +8,13 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include "comm/communicator.h"
+#include "comm/launch_environment.h"
 #include "core/check.h"
 #include "core/file_system.h"
 #include "device/profiling_device.h"
 #include "train/profile_report.h"
 #include "train/rank_agreement.h"
-#include "train/ranks.h"
 #include "train/report.h"
 #include "train/run_config.h"
 #include "train/run_files.h"
@@ -30,7 +32,7 @@ namespace {
 // The checkpoint to continue from, verified; none to start anew. `resume` is "", "auto", "latest" or a path.
 // Collective.
 std::optional<std::string> checkpoint_to_resume(FileSystem& fs, const RunConfig& config,
-                                                const std::string& resume, const RankGroup& ranks) {
+                                                const std::string& resume, Communicator& ranks) {
   if (resume.empty()) {
     require_new_run(fs, config);
     return std::nullopt;
@@ -103,17 +105,13 @@ class TrainingRun {
     std::string config;  // the file
     int64_t sharing;     // ranks, this one included, that take memory from the same device
   };
-  TrainingRun(const RunConfig& config, Device& device, Collectives* ranks, Options options)
-      : config_(config),
-        device_(device),
-        ranks_(ranks),
-        group_(rank_group(ranks)),
-        options_(std::move(options)) {}
+  TrainingRun(const RunConfig& config, Device& device, Communicator& ranks, Options options)
+      : config_(config), device_(device), ranks_(ranks), options_(std::move(options)) {}
 
   TrainEnd run(const TrainCommand& command) {
     prepare();
     on_first([&] { start_directory(fs_, config_, lock_); });
-    const std::optional<std::string> checkpoint = checkpoint_to_resume(fs_, config_, command.resume, group_);
+    const std::optional<std::string> checkpoint = checkpoint_to_resume(fs_, config_, command.resume, ranks_);
     print_start("written to " + run_directory(config_));
     if (checkpoint) on_first([&] { check_run_tokenizer(fs_, config_, *checkpoint); });
     start_from(checkpoint);
@@ -126,7 +124,7 @@ class TrainingRun {
     }
     spdlog::info("{}: stopped by a signal at step {} of {}; {}", config_.name, trainer_->current_step(),
                  total_steps(config_), stop_report(config_, command, trainer_->last_checkpoint()));
-    if (ranks_ != nullptr) StopSignal::ignore_termination();
+    if (!ranks_.alone()) StopSignal::ignore_termination();
     return TrainEnd::kStopped;
   }
 
@@ -142,15 +140,15 @@ class TrainingRun {
     trainer_->run_unrecorded(steps);
     const int64_t profiled = trainer_->current_step() - kUnprofiledSteps;
     if (profiled < steps) throw error("stopped by a signal at step {}", trainer_->current_step());
-    if (group_.rank == 0) std::cout << profile_table(profile, {.steps = steps, .product_rate = rate});
+    if (ranks_.leads()) std::cout << profile_table(profile, {.steps = steps, .product_rate = rate});
   }
 
  private:
   // Takes memory, and opens the data.
   void prepare() {
-    require_memory(config_, device_, shape_of(ranks_), options_.sharing);
+    require_memory(config_, device_, ranks_, options_.sharing);
     trainer_.emplace(config_, device_, fs_, ranks_);
-    if (ranks_ != nullptr) check_same_start(*ranks_, config_, trainer_->training_data());
+    check_same_start(ranks_, config_, trainer_->training_data());
   }
   // `place`: where the run is written, if it is.
   void print_start(const std::string& place) {
@@ -158,19 +156,18 @@ class TrainingRun {
                          .place = place,
                          .training = trainer_->training_data(),
                          .validation = trainer_->validation_data(),
-                         .shape = shape_of(ranks_),
-                         .transport = ranks_ != nullptr ? ranks_->transport().name() : "",
+                         .ranks = ranks_,
                          .sharing = options_.sharing};
     for (const std::string& line : start_lines(config_, device_, start)) spdlog::info(line);
     if (spdlog::should_log(spdlog::level::debug))
-      spdlog::debug("the plan of this run\n{}", plan_report(config_, device_, start.shape, start.transport));
+      spdlog::debug("the plan of this run\n{}", plan_report(config_, device_, ranks_));
   }
   [[nodiscard]] StopSignal::Voice voice() const {
-    return group_.rank == 0 ? StopSignal::Voice::kSpeaks : StopSignal::Voice::kSilent;
+    return ranks_.leads() ? StopSignal::Voice::kSpeaks : StopSignal::Voice::kSilent;
   }
   void on_first(const std::function<void()>& work) {
-    together(group_, [&] {
-      if (group_.rank == 0) work();
+    ranks_.together([&] {
+      if (ranks_.leads()) work();
     });
   }
   void start_from(const std::optional<std::string>& checkpoint) {
@@ -184,8 +181,7 @@ class TrainingRun {
 
   const RunConfig& config_;
   Device& device_;
-  Collectives* ranks_;
-  RankGroup group_;
+  Communicator& ranks_;
   Options options_;
   FileSystem& fs_ = posix_file_system();
   std::optional<RunLock> lock_;
@@ -201,15 +197,16 @@ TrainEnd run_train(const TrainCommand& command) {
   const RunConfig config =
       command.profile_steps ? with_steps(loaded, kUnprofiledSteps + *command.profile_steps) : loaded;
   const std::unique_ptr<Device> device = make_device(device_of_rank(config.device, environment));
-  Ranks ranks(environment, config.distributed, *device);
   const int64_t sharing = device->backend() == Backend::kCpu ? environment.local_size : 1;
   std::optional<Profile> profile;
   std::optional<ProfilingDevice> profiling;
   if (command.profile_steps) profiling.emplace(*device, profile.emplace());
-  TrainingRun run(config, profiling ? *profiling : *device, ranks.collectives(),
-                  {.config = find_config(command.config), .sharing = sharing});
+  Device& measured = profiling ? *profiling : *device;
+  Communicator ranks =
+      Communicator::connect(environment, std::chrono::seconds(config.distributed.timeout_seconds), measured);
+  TrainingRun run(config, measured, ranks, {.config = find_config(command.config), .sharing = sharing});
   TrainEnd end = TrainEnd::kComplete;
-  or_abort(ranks.collectives(), [&] {
+  ranks.or_abort([&] {
     if (profile)
       run.profile(*command.profile_steps, *profile);
     else
@@ -221,11 +218,11 @@ TrainEnd run_train(const TrainCommand& command) {
 void run_plan(const PlanCommand& command) {
   const RunConfig config = load_run_config(command.config, command.overrides);
   const std::unique_ptr<Device> device = make_planning_device(config.device);
-  const RankShape shape{0, command.ranks};
+  const Communicator ranks = Communicator::planned(0, command.ranks);
   nlohmann::ordered_json figures =
-      plan_json(config, *device, shape);  // of a process that has measured nothing
-  const std::string report = plan_report(config, *device, shape, "");
-  const RunPlan plan = plan_of(config, *device, shape);
+      plan_json(config, *device, ranks);  // of a process that has measured nothing
+  const std::string report = plan_report(config, *device, ranks);
+  const RunPlan plan = plan_of(config, *device, ranks);
   if (command.format == PlanFormat::kJson) {
     figures.update(verdict_json(config, plan));
     std::cout << figures.dump(2) << "\n";

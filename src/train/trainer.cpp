@@ -9,7 +9,6 @@
 #include "device/range.h"
 #include "optim/schedule.h"
 #include "train/rank_agreement.h"
-#include "train/ranks.h"
 #include "train/resume_check.h"
 #include "train/run_data.h"
 
@@ -33,38 +32,36 @@ struct Trainer::Journal {
 
 namespace {
 
-RowSlice checked_rows(const BatchConfig& batch, RankShape shape) {
-  require_rows(batch, shape.size);
-  return rows_of(batch, shape);
+RowSlice checked_rows(const BatchConfig& batch, const Communicator& ranks) {
+  require_rows(batch, ranks.size());
+  return batch_plan(batch, ranks.rank(), ranks.size()).own;
 }
 
 }  // namespace
 
-Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs, Collectives* ranks)
+Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs, Communicator& ranks)
     : config_(config),
       device_(device),
       fs_(fs),
       ranks_(ranks),
-      shape_(shape_of(ranks)),
+      batch_(batch_plan(config.batch, ranks.rank(), ranks.size())),
       total_steps_(total_steps(config)),
       train_data_(open_training_data(config)),
       validation_data_(open_validation_data(config)),
       allocator_(device.make_allocator()),
-      model_(config, device, *allocator_, {.shape = shape_, .collectives = ranks}),
+      model_(config, device, *allocator_, ranks),
       loader_(train_data_, {.rows_per_batch = config.batch.rows_per_step(),
                             .prefetch_batches = config.data.prefetch_steps,
                             .first_sequence = 0,
-                            .slice = checked_rows(config.batch, shape_)}),
+                            .slice = checked_rows(config.batch, ranks)}),
       checkpoints_(
           fs, checkpoint_directory(config),
           {.keep_last = config.checkpoint.keep_last, .keep_every_steps = config.checkpoint.keep_every_steps}),
-      saver_(checkpoints_, device, rank_group(ranks)),
-      work_(model_, micro_batches(config.batch, shape_), device, ranks) {}
+      saver_(checkpoints_, device, ranks),
+      work_(model_, batch_, device) {}
 
 // What is still under way beside this thread reads memory that goes now.
-Trainer::~Trainer() {
-  if (ranks_ != nullptr) ranks_->queue().stop();
-}
+Trainer::~Trainer() { ranks_.stop(); }
 
 void Trainer::initialize() {
   initialize_weights(model_.weights, config_.model.initializer_range, config_.seed, device_);
@@ -188,7 +185,6 @@ void Trainer::update_surveyed(StepRecord& record, StepScalars scalars) {
   scalars.grad_scale = control.grad_scale;
   if (control.proceed != 0) {
     record.survival = model_.optimizer.step_surveyed(scalars);
-    if (model_.partition) sum_over_ranks(record.survival, *ranks_);
     record.fp8 = model_.llama.fp8_states();
   }
   work_.finish_update();
@@ -210,9 +206,9 @@ void Trainer::warn_of_frozen_scales() {
 
 void Trainer::check_replicas() {
   const int64_t every = config_.distributed.check_every_steps;
-  if (ranks_ == nullptr || every == 0 || step_ % every != 0) return;
+  if (ranks_.alone() || every == 0 || step_ % every != 0) return;
   model_.publish_weights();
-  check_same_tensors(*ranks_, model_.replicated_tensors(), device_);
+  check_same_tensors(ranks_, model_.replicated_tensors(), device_);
 }
 
 void Trainer::evaluate_into(StepRecord& record) {
@@ -220,7 +216,7 @@ void Trainer::evaluate_into(StepRecord& record) {
   StopSignal::stops(StopPoint::kAfterEvaluation);
   model_.publish_weights();
   record.validation = evaluate(model_.llama, *validation_data_,
-                               {.rows_per_batch = rank_step(config_.batch, shape_.size).micro_batch_rows,
+                               {.rows_per_batch = batch_.micro_batch_rows,
                                 .tokens = config_.eval.tokens,
                                 .family_rows = family_batch_rows(config_),
                                 .ranks = ranks_});
@@ -249,14 +245,14 @@ void Trainer::roll_back(const StepRecord& record, Journal* journal) {
         "checkpoint "
         "(train.max_rollbacks). Nothing saved before is touched",
         record.step, record.loss, record.grad_norm, config_.train.max_rollbacks);
-  const std::optional<std::string> checkpoint = checkpoints_.latest_good(rank_group(ranks_));
+  const std::optional<std::string> checkpoint = checkpoints_.latest_good(ranks_);
   if (!checkpoint)
     throw error(
         "step {}: loss {} and gradient norm {} are not both finite, and there is no checkpoint to go back to "
         "(train.nonfinite_policy=rollback)",
         record.step, record.loss, record.grad_norm);
   load(*checkpoint);
-  if (!shape_.leads()) return;
+  if (!ranks_.leads()) return;
   spdlog::warn("step {}: not finite; back to {} and on with the data behind that step", record.step,
                *checkpoint);
   journal->metrics.mark_resume(step_, fmt::format("rollback from step {}", record.step));
@@ -296,7 +292,7 @@ void Trainer::save(Journal* journal) {
 }
 
 void Trainer::report_save(const std::optional<SaveReport>& report) const {
-  if (!report || !shape_.leads()) return;
+  if (!report || !ranks_.leads()) return;
   spdlog::info("step {:>6}/{} | saved step {}: {}", step_, total_steps_, report->step, report->text());
 }
 
@@ -309,11 +305,8 @@ struct Trainer::Word {
 
 void Trainer::exchange_words(StepRecord& record) {
   const Word mine{StopSignal::received(), record.data_hash, record.seconds};
-  std::vector<Word> all{mine};
-  if (ranks_ != nullptr) {
-    all.resize(size_t(shape_.size));
-    rank_group(ranks_).gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  }
+  std::vector<Word> all(static_cast<size_t>(ranks_.size()));
+  ranks_.gather_host(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
   record.data_hash = 0;
   seconds_ = 0;
   for (const Word& word : all) {
@@ -324,7 +317,7 @@ void Trainer::exchange_words(StepRecord& record) {
 }
 
 std::unique_ptr<Trainer::Journal> Trainer::open_journal() {
-  if (!shape_.leads()) return nullptr;
+  if (!ranks_.leads()) return nullptr;
   const bool continued = has_metrics(fs_, config_);
   auto journal = std::make_unique<Journal>(
       fs_, config_, StepLog::Options{.first_step = step_, .total_steps = total_steps_});

@@ -9,8 +9,10 @@
 #include <optional>
 #include <string>
 
+#include "comm/communicator.h"
 #include "core/file_system.h"
 #include "data/dataloader.h"
+#include "train/batch_plan.h"
 #include "train/checkpoint_saver.h"
 #include "train/evaluate.h"
 #include "train/run_config.h"
@@ -25,7 +27,8 @@ class Trainer {
  public:
   // Opens the data and takes all memory. Weights are not set: initialize() or resume() comes next. Of several
   // ranks each has a trainer, and `ranks`, which outlives it; all calls are collective then.
-  Trainer(const RunConfig& config, Device& device, FileSystem& fs, Collectives* ranks = nullptr);
+  Trainer(const RunConfig& config, Device& device, FileSystem& fs,
+          Communicator& ranks = Communicator::single());
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -79,8 +82,8 @@ class Trainer {
   RunConfig config_;
   Device& device_;
   FileSystem& fs_;
-  Collectives* ranks_;  // null for a rank alone
-  RankShape shape_;
+  Communicator& ranks_;
+  BatchPlan batch_;
   int64_t total_steps_;
   std::shared_ptr<const SequenceSource> train_data_, validation_data_;
   std::unique_ptr<Allocator> allocator_;

@@ -27,7 +27,7 @@ class CheckpointVerb : public testing::Test {
     for (int64_t step = 100; step <= 500; step += 100) save(step, step == 500 ? 2 : 1);
   }
   void save(int64_t step, int64_t ranks) const {
-    RankThreads(ranks).run([&](const RankGroup& group) {
+    RankThreads(ranks).run([&](Communicator& group) {
       HostMemoryDevice device;
       CheckpointStore store(fs, directory_ / "run/checkpoints", {.keep_last = 100});
       const StateOfRank mine(group);

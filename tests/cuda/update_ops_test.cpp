@@ -98,13 +98,10 @@ struct OfRank {
 // What one rank has of weights and states after two steps of its own.
 OfRank updated_units(const RunSetup& setup, int64_t rank, int64_t ranks, std::unique_ptr<Device> made) {
   Device& device = *made;
-  SilentOthers transport(rank, ranks);
-  WorkAtOnce queue;
-  Collectives collectives(transport, queue);
-  const UnitPartition partition(tensors_to_cut(setup.config), ranks);
-  RunSetup of_rank = setup;
-  of_rank.options.shard = {&partition, rank, &collectives};
-  OptimizerRun run(of_rank, shapes_to_cut(), std::move(made));
+  const std::unique_ptr<Device> unguarded = make_cpu_device(1);
+  Communicator others(std::make_unique<SilentOthers>(rank, ranks), std::make_unique<WorkAtOnce>(), *unguarded);
+  const Partition partition(tensors_to_cut(setup.config), ranks);
+  OptimizerRun run(setup, shapes_to_cut(), std::move(made), {partition, others});
   Optimizer& optimizer = run.optimizer();
   Draws draws(21);
   for (size_t i = 0; i < run.targets().size(); ++i)

@@ -110,6 +110,12 @@ inline void fill_tensor(const Tensor& t, const std::function<float(int64_t, int6
 }
 
 class OptimizerRun {
+  static Partition whole(const std::vector<TargetShape>& shapes) {
+    std::vector<PartitionedTensor> tensors;
+    for (const TargetShape& shape : shapes) tensors.push_back({.rows = shape.rows, .cols = shape.cols});
+    return {std::move(tensors), 1};
+  }
+
  public:
   OptimizerRun(const FlatConfig& config, Formats formats, const std::vector<TargetShape>& shapes,
                int threads = 1)
@@ -125,6 +131,16 @@ class OptimizerRun {
 
   // On any device; encode(), fill_gradient(), everything() and decoded() know the way to its memory.
   OptimizerRun(const RunSetup& setup, const std::vector<TargetShape>& shapes, std::unique_ptr<Device> device)
+      : OptimizerRun(setup, shapes, std::move(device),
+                     {.partition = whole(shapes), .ranks = Communicator::single()}) {}
+
+  // Of one rank among several, both of which outlive this.
+  struct Share {
+    const Partition& partition;
+    Communicator& ranks;
+  };
+  OptimizerRun(const RunSetup& setup, const std::vector<TargetShape>& shapes, std::unique_ptr<Device> device,
+               const Share& share)
       : device_(std::move(device)), allocator_(device_->make_allocator()), config_(setup.config) {
     int64_t most_rows = 1;
     for (size_t i = 0; i < shapes.size(); ++i) {
@@ -132,7 +148,10 @@ class OptimizerRun {
       most_rows = std::max(most_rows, shapes[i].rows);
     }
     precision_ops_ = make_precision_ops(*device_, *allocator_, most_rows);
-    optimizer_ = std::make_unique<Optimizer>(config_, setup.options, targets_, *device_, *allocator_);
+    optimizer_ = std::make_unique<Optimizer>(
+        config_, setup.options, targets_,
+        Optimizer::Place{
+            .partition = share.partition, .ranks = share.ranks, .device = *device_, .allocator = *allocator_});
   }
 
   // With the peak rates of the config.

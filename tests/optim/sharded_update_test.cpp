@@ -13,6 +13,7 @@
 
 #include "optim/combinations.h"
 #include "support/draws.h"
+#include "support/forwarding_transport.h"
 #include "support/thread_ranks.h"
 
 namespace mpt {
@@ -90,19 +91,15 @@ Collected weights_of(const OptimizerRun& run) {
 // One rank's optimizer with whole weights and gradients.
 class Rank {
  public:
-  Rank(RunSetup setup, Transport& transport)
-      : partition_(tensors_to_cut(setup.config), transport.size()), rank_(transport.rank()) {
-    auto device = make_cpu_device(1);
-    queue_ = device->make_side_queue();
-    collectives_.emplace(transport, *queue_);
-    setup.options.shard = {&partition_, rank_, &*collectives_};
-    run_.emplace(setup, shapes_to_cut(), std::move(device));
+  Rank(const RunSetup& setup, Transport& transport)
+      : partition_(tensors_to_cut(setup.config), transport.size()),
+        ranks_(std::make_unique<test::ForwardingTransport>(transport), device_->make_side_queue(), *device_) {
+    run_.emplace(setup, shapes_to_cut(), make_cpu_device(1), OptimizerRun::Share{partition_, ranks_});
   }
 
   OptimizerRun& run() { return *run_; }
   Optimizer& optimizer() { return run_->optimizer(); }
-  Collectives& collectives() { return *collectives_; }
-  [[nodiscard]] const UnitPartition& partition() const { return partition_; }
+  [[nodiscard]] const Partition& partition() const { return partition_; }
 
   // Elements of a gradient that other ranks update are NaN here: nobody may read them.
   void fill_gradient(size_t i, const std::function<float(int64_t, int64_t)>& value) {
@@ -127,7 +124,7 @@ class Rank {
       for (size_t piece = 0; piece < spans[0].size(); ++piece) {
         std::vector<Tensor> parts;
         for (const std::vector<Tensor>& of_rank : spans) parts.push_back(of_rank[piece]);
-        collectives_->all_gather(parts);
+        ranks_.all_gather(parts);
       }
     }
     optimizer().settle();
@@ -141,10 +138,9 @@ class Rank {
   }
 
  private:
-  UnitPartition partition_;
-  int64_t rank_;
-  std::unique_ptr<SideQueue> queue_;
-  std::optional<Collectives> collectives_;
+  Partition partition_;
+  std::unique_ptr<Device> device_ = make_cpu_device(1);  // whose second stream carries messages
+  Communicator ranks_;
   std::optional<OptimizerRun> run_;
 };
 
@@ -249,7 +245,7 @@ TEST(ShardedUpdate, FourRanks) { expect_bits_of_one(4); }
 
 // The shapes above are really cut, within a tensor too.
 TEST(ShardedUpdate, SeveralRanksHaveUnitsOfOneTensor) {
-  const UnitPartition partition(tensors_to_cut({}), 3);
+  const Partition partition(tensors_to_cut({}), 3);
   for (const int64_t tensor : {1, 3}) {
     int64_t ranks = 0;
     for (int64_t rank = 0; rank < 3; ++rank) ranks += !partition.range(rank, tensor).empty();
@@ -351,7 +347,7 @@ TEST(ShardedUpdate, PartsOfEncodedWeightsAreAllOfThem) {
     for (const int64_t ranks : {1, 2, 5}) {
       OptimizerRun run({.config = {}, .encoding = encoding}, shapes_to_cut());
       start(run);
-      const UnitPartition partition(tensors_to_cut({}), ranks);
+      const Partition partition(tensors_to_cut({}), ranks);
       Collected whole, parts;
       for (size_t i = 0; i < run.targets().size(); ++i) {
         const UpdateTarget& target = run.targets()[i];
@@ -378,7 +374,6 @@ TEST(ShardedUpdate, SurveysOfAllRanksAddUpToTheWhole) {
       start(rank.run());
       for (size_t i = 0; i < rank.run().targets().size(); ++i) rank.fill_gradient(i, gradient_of(1, i));
       std::vector<Survival> found = rank.optimizer().step_surveyed({.t = 1});
-      sum_over_ranks(found, rank.collectives());
       rank.gather_and_settle();
       ASSERT_EQ(found.size(), expected.size());
       for (size_t i = 0; i < found.size(); ++i) {
@@ -400,25 +395,26 @@ TEST(ShardedUpdate, SurveysOfAllRanksAddUpToTheWhole) {
 TEST(ShardedUpdate, APlanCountsTheStatesOfTheShard) {
   for (const RunSetup& setup : cover()) {
     OptimizerRun whole(setup, shapes_to_cut());
-    const UnitPartition partition(tensors_to_cut(setup.config), 3);
+    const Partition partition(tensors_to_cut(setup.config), 3);
     const auto device = make_cpu_device(1);
     int64_t sum = 0;
     for (int64_t rank = 0; rank < 3; ++rank) {
       PlanningAllocator planned;
-      OptimizerOptions options = setup.options;
-      options.shard = {.partition = &partition, .rank = rank};
-      const Optimizer optimizer(setup.config, options, whole.targets(), *device, planned);
+      Communicator ranks = Communicator::planned(rank, 3);
+      const Optimizer optimizer(
+          setup.config, setup.options, whole.targets(),
+          {.partition = partition, .ranks = ranks, .device = *device, .allocator = planned});
       sum += optimizer.optimizer_state_bytes();
       EXPECT_LT(optimizer.optimizer_state_bytes(), whole.optimizer().optimizer_state_bytes() * 3 / 4);
       std::vector<MemoryUse> used(3);
       run_ranks(3, [&](Transport& transport) {
-        const auto queue = make_cpu_device(1)->make_side_queue();
-        Collectives collectives(transport, *queue);
-        OptimizerOptions real = setup.options;
-        real.shard = {&partition, transport.rank(), &collectives};
         const auto rank_device = make_cpu_device(1);
+        Communicator reached(std::make_unique<test::ForwardingTransport>(transport),
+                             rank_device->make_side_queue(), *rank_device);
         const auto allocator = rank_device->make_allocator();
-        const Optimizer made(setup.config, real, whole.targets(), *rank_device, *allocator);
+        const Optimizer made(
+            setup.config, setup.options, whole.targets(),
+            {.partition = partition, .ranks = reached, .device = *rank_device, .allocator = *allocator});
         used[size_t(transport.rank())] = allocator->use();
       });
       for (const auto purpose : {Purpose::kOptimizerState, Purpose::kScratch})
@@ -432,14 +428,15 @@ TEST(ShardedUpdate, APlanCountsTheStatesOfTheShard) {
 TEST(ShardedUpdate, ProjectionsTakeNoMemoryElsewhere) {
   const RunSetup setup = clipped(combination_named("apollo_e channel"));
   const OptimizerRun run(setup, shapes_to_cut());
-  const UnitPartition partition(tensors_to_cut(setup.config), 4);
+  const Partition partition(tensors_to_cut(setup.config), 4);
   const auto device = make_cpu_device(1);
   int64_t ranks = 0;
   for (int64_t rank = 0; rank < 4; ++rank) {
     PlanningAllocator planned;
-    OptimizerOptions options = setup.options;
-    options.shard = {.partition = &partition, .rank = rank};
-    const Optimizer optimizer(setup.config, options, run.targets(), *device, planned);
+    Communicator ranks_of_plan = Communicator::planned(rank, 4);
+    const Optimizer optimizer(
+        setup.config, setup.options, run.targets(),
+        {.partition = partition, .ranks = ranks_of_plan, .device = *device, .allocator = planned});
     const bool projects = !optimizer.units(1).empty() || !optimizer.units(2).empty();
     ranks += projects;
     // The least there is to a projection: its gradient in fp32.
@@ -452,26 +449,27 @@ TEST(ShardedUpdate, RefusesWhatDoesNotFit) {
   const RunSetup setup = clipped(every_combination()[0]);
   const OptimizerRun run(setup, shapes_to_cut());
   const auto device = make_cpu_device(1);
-  const auto allocator = device->make_allocator();
-  const auto make = [&](const FlatConfig& config, const UnitPartition& partition, Allocator& memory) {
-    OptimizerOptions options = setup.options;
-    options.shard = {.partition = &partition, .rank = 1};
-    const Optimizer optimizer(config, options, run.targets(), *device, memory);
-  };
   PlanningAllocator planned;
-  const UnitPartition two(tensors_to_cut(setup.config), 2);
-  EXPECT_NO_THROW(make(setup.config, two, planned));
-  EXPECT_THROW(make(setup.config, two, *allocator), LogicError) << "alone";
+  const auto make = [&](const FlatConfig& config, const Partition& partition, Communicator& ranks) {
+    const Optimizer optimizer(
+        config, setup.options, run.targets(),
+        {.partition = partition, .ranks = ranks, .device = *device, .allocator = planned});
+  };
+  Communicator of_two = Communicator::planned(1, 2), of_four = Communicator::planned(1, 4);
+  const Partition two(tensors_to_cut(setup.config), 2);
+  EXPECT_NO_THROW(make(setup.config, two, of_two));
+  EXPECT_THROW(make(setup.config, two, Communicator::single()), LogicError) << "alone";
+  EXPECT_THROW(make(setup.config, two, of_four), LogicError) << "more ranks than shares";
   std::vector<PartitionedTensor> few = tensors_to_cut(setup.config), other = few;
   few.pop_back();
-  EXPECT_THROW(make(setup.config, UnitPartition(few, 2), planned), LogicError) << "fewer tensors";
+  EXPECT_THROW(make(setup.config, Partition(few, 2), of_two), LogicError) << "fewer tensors";
   std::vector<PartitionedTensor> longer = tensors_to_cut(setup.config);
   longer[0].rows += 1;
-  EXPECT_THROW(make(setup.config, UnitPartition(longer, 2), planned), LogicError) << "another shape";
+  EXPECT_THROW(make(setup.config, Partition(longer, 2), of_two), LogicError) << "another shape";
   FlatConfig apollo_e = combination_named("apollo_e channel").setup.config;
   for (PartitionedTensor& tensor : other) tensor.cut = Cut::kBetweenPieces;
-  EXPECT_NO_THROW(make(apollo_e, UnitPartition(tensors_to_cut(apollo_e), 4), planned));
-  EXPECT_THROW(make(apollo_e, UnitPartition(other, 4), planned), LogicError) << "projected and cut";
+  EXPECT_NO_THROW(make(apollo_e, Partition(tensors_to_cut(apollo_e), 4), of_four));
+  EXPECT_THROW(make(apollo_e, Partition(other, 4), of_four), LogicError) << "projected and cut";
 }
 
 }  // namespace

@@ -60,10 +60,10 @@ std::vector<Tensors> many_models() {
 
 constexpr int64_t kRanks[] = {1, 2, 3, 4, 7, 16, 100};
 
-TEST(UnitPartition, EveryUnitBelongsToOneRankInOrder) {
+TEST(Partition, EveryUnitBelongsToOneRankInOrder) {
   for (const Tensors& tensors : many_models())
     for (const int64_t ranks : kRanks) {
-      const UnitPartition partition(tensors, ranks);
+      const Partition partition(tensors, ranks);
       ASSERT_EQ(partition.ranks(), ranks);
       ASSERT_EQ(partition.tensors(), std::ssize(tensors));
       for (int64_t i = 0; i < std::ssize(tensors); ++i) {
@@ -85,10 +85,10 @@ TEST(UnitPartition, EveryUnitBelongsToOneRankInOrder) {
 }
 
 // What a rank has of a bucket's tensors that may be cut is one run: nothing of another rank lies within.
-TEST(UnitPartition, ARanksPartOfABucketIsOneRun) {
+TEST(Partition, ARanksPartOfABucketIsOneRun) {
   for (const Tensors& tensors : many_models())
     for (const int64_t ranks : kRanks) {
-      const UnitPartition partition(tensors, ranks);
+      const Partition partition(tensors, ranks);
       std::map<int64_t, int64_t> last_rank;  // of each bucket so far
       for (int64_t i = 0; i < std::ssize(tensors); ++i) {
         if (tensors[size_t(i)].cut == Cut::kNowhere) continue;
@@ -102,10 +102,10 @@ TEST(UnitPartition, ARanksPartOfABucketIsOneRun) {
     }
 }
 
-TEST(UnitPartition, SharesAreEven) {
+TEST(Partition, SharesAreEven) {
   for (const Tensors& tensors : many_models())
     for (const int64_t ranks : kRanks) {
-      const UnitPartition partition(tensors, ranks);
+      const Partition partition(tensors, ranks);
       int64_t total = 0, largest_uncut = 0, largest = 0, sum = 0;
       std::map<int64_t, int64_t> piece;  // the most elements of one, by bucket
       for (const PartitionedTensor& t : tensors) {
@@ -127,9 +127,9 @@ TEST(UnitPartition, SharesAreEven) {
 }
 
 // As even as pieces allow where everything is alike: 64 pieces over 4 ranks and over 5.
-TEST(UnitPartition, KnownCuts) {
+TEST(Partition, KnownCuts) {
   const Tensors one{{.rows = 64, .cols = 16 * 256}};
-  const UnitPartition four(one, 4), five(one, 5);
+  const Partition four(one, 4), five(one, 5);
   for (int64_t rank = 0; rank < 4; ++rank)
     EXPECT_EQ(four.range(rank, 0), (UnitRange{rank * 256, 256})) << rank;
   // Ends nearest to 12.8, 25.6, 38.4 and 51.2 pieces.
@@ -138,10 +138,10 @@ TEST(UnitPartition, KnownCuts) {
     EXPECT_EQ(five.range(int64_t(rank), 0), (UnitRange{16 * ends[rank], 16 * (ends[rank + 1] - ends[rank])}));
 }
 
-TEST(UnitPartition, TensorsThatAreNotCutGoToTheRankWithLeast) {
+TEST(Partition, TensorsThatAreNotCutGoToTheRankWithLeast) {
   Tensors tensors{{.rows = 16, .cols = 256}};
   for (const int64_t rows : {10, 40, 30, 20}) tensors.push_back({rows, 256, 1, Cut::kNowhere});
-  const UnitPartition partition(tensors, 2);
+  const Partition partition(tensors, 2);
   // One rank has the piece of 16 rows, so 40 go to the other, then 30, 20 and 10 in turn.
   const int64_t of_first = partition.range(0, 0).empty() ? 1 : 0, other = 1 - of_first;
   EXPECT_EQ(partition.range(of_first, 0).count, 16);
@@ -151,24 +151,24 @@ TEST(UnitPartition, TensorsThatAreNotCutGoToTheRankWithLeast) {
   EXPECT_EQ(partition.range(of_first, 1).count, 10);
 }
 
-TEST(UnitPartition, TheSameEveryTime) {
+TEST(Partition, TheSameEveryTime) {
   for (const Tensors& tensors : many_models()) {
-    const UnitPartition a(tensors, 7), b(tensors, 7);
+    const Partition a(tensors, 7), b(tensors, 7);
     for (int64_t rank = 0; rank < 7; ++rank)
       for (int64_t i = 0; i < std::ssize(tensors); ++i) ASSERT_EQ(a.range(rank, i), b.range(rank, i));
   }
 }
 
 // Hundreds of billions of elements over a thousand ranks: no product overflows.
-TEST(UnitPartition, HugeModels) {
-  const UnitPartition partition(
+TEST(Partition, HugeModels) {
+  const Partition partition(
       {{.rows = 1 << 20, .cols = 1 << 20}, {.rows = 1 << 19, .cols = 1 << 20, .bucket = 1}}, 1024);
   for (int64_t rank = 0; rank < 1024; ++rank) ASSERT_EQ(partition.elements(rank), (int64_t{3} << 39) / 1024);
 }
 
-TEST(UnitPartition, RefusesNoRanksAndBucketsOutOfOrder) {
-  EXPECT_THROW(UnitPartition({}, 0), LogicError);
-  EXPECT_THROW(UnitPartition({{.rows = 1, .cols = 1, .bucket = 1}, {.rows = 1, .cols = 1}}, 2), LogicError);
+TEST(Partition, RefusesNoRanksAndBucketsOutOfOrder) {
+  EXPECT_THROW(Partition({}, 0), LogicError);
+  EXPECT_THROW(Partition({{.rows = 1, .cols = 1, .bucket = 1}, {.rows = 1, .cols = 1}}, 2), LogicError);
 }
 
 }  // namespace

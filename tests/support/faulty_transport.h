@@ -6,8 +6,8 @@
 #include <string>
 #include <thread>
 
-#include "comm/transport.h"
 #include "core/check.h"
+#include "support/forwarding_transport.h"
 
 namespace mpt::test {
 
@@ -23,11 +23,10 @@ struct FaultyCall {
   std::chrono::milliseconds hang{};
 };
 
-class FaultyTransport final : public Transport {
+class FaultyTransport final : public ForwardingTransport {
  public:
   // `inner` outlives this.
-  FaultyTransport(Transport& inner, FaultyCall faulty)
-      : Transport(inner.rank(), inner.size()), inner_(inner), faulty_(faulty) {}
+  FaultyTransport(Transport& inner, FaultyCall faulty) : ForwardingTransport(inner), faulty_(faulty) {}
 
   [[nodiscard]] int64_t calls() const { return calls_; }
 
@@ -63,10 +62,6 @@ class FaultyTransport final : public Transport {
     inner_.barrier();
   }
 
-  [[nodiscard]] int64_t bytes_sent() const override { return inner_.bytes_sent(); }
-  void wait_for_device(const std::function<void()>& wait) override { inner_.wait_for_device(wait); }
-  void abort(const std::string& cause) noexcept override { inner_.abort(cause); }
-
  private:
   [[nodiscard]] bool now(CommFault fault) const {
     return inner_.rank() == faulty_.rank && calls_ == faulty_.call && faulty_.fault == fault;
@@ -83,7 +78,6 @@ class FaultyTransport final : public Transport {
     end({result.data, size_t(result.elements() * size_of(result.dtype))});
   }
 
-  Transport& inner_;
   FaultyCall faulty_;
   int64_t calls_ = 0;
 };

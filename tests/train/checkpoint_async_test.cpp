@@ -118,7 +118,7 @@ TEST(AsyncCheckpoint, UpdatesWaitForTheReadingAndForNothingElse) {
   slow.before_sync([&](const std::string&) { syncing.pass(); });
   SlowlyReadDevice device(reading);
   CheckpointStore store(slow, directory.path(), {});
-  StateOfRank run(RankGroup{});
+  StateOfRank run(Communicator::single());
   run.fill(1);
   CheckpointSaver saver(store, device);
   saver.begin(what_to_save(10, run));
@@ -162,7 +162,7 @@ TEST(AsyncCheckpoint, IsCommittedWhenEveryRankHasWritten) {
   slow.before_sync([&](const std::string& path) {
     if (path.find("rank_00001") != std::string::npos) syncing.pass();
   });
-  RankThreads(3).run([&](const RankGroup& group) {
+  RankThreads(3).run([&](Communicator& group) {
     HostMemoryDevice device;
     CheckpointStore store(slow, directory.path(), {});
     StateOfRank mine(group);
@@ -175,7 +175,7 @@ TEST(AsyncCheckpoint, IsCommittedWhenEveryRankHasWritten) {
       EXPECT_EQ(saver.poll(), std::nullopt);
       EXPECT_TRUE(store.list().empty());
     }
-    static_cast<void>(gather_numbers(group, 0));  // all have looked
+    static_cast<void>(group.gather_numbers(0));  // all have looked
     syncing.open();
     const std::optional<SaveReport> report = saver.finish();
     ASSERT_TRUE(report.has_value());
@@ -190,7 +190,7 @@ TEST(AsyncCheckpoint, ASaveThatIsGivenUpLeavesNothing) {
   Gate reading;
   SlowlyReadDevice device(reading);
   CheckpointStore store(fs, directory.path(), {});
-  const StateOfRank run(RankGroup{});
+  const StateOfRank run(Communicator::single());
   {
     CheckpointSaver saver(store, device);
     saver.begin(what_to_save(10, run));
@@ -203,10 +203,10 @@ TEST(AsyncCheckpoint, ASaveThatIsGivenUpLeavesNothing) {
 
 TEST(AsyncCheckpoint, RanksThatSeeDifferentDisksAreRefused) {
   const TempDirectory one(test::memory_directory()), other(test::memory_directory());
-  RankThreads(2).run([&](const RankGroup& group) {
+  RankThreads(2).run([&](Communicator& group) {
     HostMemoryDevice device;
-    CheckpointStore store(fs, (group.rank == 0 ? one : other).path(), {});
-    if (group.rank == 1) fs.create_directories(store.staging_directory(10));
+    CheckpointStore store(fs, (group.rank() == 0 ? one : other).path(), {});
+    if (group.rank() == 1) fs.create_directories(store.staging_directory(10));
     const StateOfRank mine(group);
     CheckpointSaver saver(store, device, group);
     saver.begin(what_to_save(10, mine));
@@ -220,22 +220,22 @@ TEST(AsyncCheckpoint, RanksThatSeeDifferentDisksAreRefused) {
 
 TEST(AsyncCheckpoint, AFailureOfOneRankIsThrownOnAll) {
   const TempDirectory directory(test::memory_directory());
-  RankThreads(3).run([&](const RankGroup& group) {
+  RankThreads(3).run([&](Communicator& group) {
     FaultFileSystem mine_fails(fs);
     HostMemoryDevice device;
     CheckpointStore store(mine_fails, directory.path(), {});
     StateOfRank mine(group);
     CheckpointSaver saver(store, device, group);
-    if (group.rank == 2) mine_fails.fail_at(4, Fault::kShortWrite);  // within its tensors
+    if (group.rank() == 2) mine_fails.fail_at(4, Fault::kShortWrite);  // within its tensors
     saver.begin(what_to_save(10, mine));
     EXPECT_ERROR(saver.finish(), "step 10", "rank 2", "operation 4 fails");
     EXPECT_FALSE(saver.busy());
-    static_cast<void>(gather_numbers(group, 0));
+    static_cast<void>(group.gather_numbers(0));
     EXPECT_TRUE(fs.list_directory(directory.path()).empty());
-    static_cast<void>(gather_numbers(group, 0));
+    static_cast<void>(group.gather_numbers(0));
     saver.begin(what_to_save(20, mine));
     EXPECT_TRUE(saver.finish().has_value());
-    if (group.rank == 0) mine_fails.fail_at(1, Fault::kError);  // making the directory
+    if (group.rank() == 0) mine_fails.fail_at(1, Fault::kError);  // making the directory
     EXPECT_ERROR(saver.begin(what_to_save(30, mine)), "rank 0", "operation 1 fails");
     EXPECT_FALSE(saver.busy());
     EXPECT_EQ(store.latest_good(group), directory / "step_00000020");
@@ -257,7 +257,7 @@ class FailingAsyncSave : public testing::TestWithParam<std::tuple<Scenario, Faul
   static bool save(FileSystem& through, const std::string& directory, int64_t ranks, int64_t step,
                    int64_t k) {
     std::atomic<int64_t> threw = 0;
-    RankThreads(ranks).run([&](const RankGroup& group) {
+    RankThreads(ranks).run([&](Communicator& group) {
       HostMemoryDevice device;
       CheckpointStore store(through, directory, {.keep_last = 1});
       StateOfRank mine(group);

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "core/named_tensor.h"
 #include "support/host_memory_device.h"
 #include "train/checkpoint.h"
-#include "train/rank_group.h"
 
 namespace mpt::test {
 
@@ -60,14 +60,14 @@ class SmallTrainState {
 // unharmed.
 class StateOfRank : public SmallTrainState {
  public:
-  explicit StateOfRank(const RankGroup& group) : rank_(group.rank), ranks_(group.size) {}
+  explicit StateOfRank(const Communicator& group) : rank_(group.rank()), ranks_(group.size()) {}
 
   [[nodiscard]] std::vector<TensorPart> resting() const { return parts({0, 1, 2, 4}); }
   [[nodiscard]] std::vector<TensorPart> changing() const { return parts({3}); }
   [[nodiscard]] std::vector<TensorPart> all() const { return parts({0, 1, 2, 3, 4}); }
 
   // Filled with `others`, then loaded with what was filled with `own`.
-  static std::string content_of(const RankGroup& group, int64_t own, int64_t others) {
+  static std::string content_of(const Communicator& group, int64_t own, int64_t others) {
     StateOfRank loaded(group), saved(group);
     loaded.fill(others);
     saved.fill(own);

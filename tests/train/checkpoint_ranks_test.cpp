@@ -32,7 +32,7 @@ using test::TempDirectory;
 FileSystem& fs = posix_file_system();
 
 void save_by(int64_t ranks, const std::string& directory, int64_t step, int64_t k) {
-  RankThreads(ranks).run([&](const RankGroup& group) {
+  RankThreads(ranks).run([&](Communicator& group) {
     HostMemoryDevice device;
     CheckpointStore store(fs, directory, {});
     StateOfRank mine(group);
@@ -53,7 +53,7 @@ TEST_P(ElasticCheckpoint, LoadsOnAnyNumberOfRanks) {
   const std::string path = directory / "step_00000010";
   EXPECT_EQ(std::ssize(fs.list_directory(path)), GetParam() + 1);
   for (const int64_t ranks : {1, 2, 3, 4, 7}) {
-    RankThreads(ranks).run([&](const RankGroup& group) {
+    RankThreads(ranks).run([&](Communicator& group) {
       HostMemoryDevice device;
       StateOfRank mine(group);
       mine.fill(2);
@@ -161,7 +161,7 @@ class DamagedByRanks : public testing::Test {
   // On all ranks, with one warning.
   void expect_skipped(const std::string& defect) const {
     const CapturedLog log;
-    RankThreads(2).run([&](const RankGroup& group) {
+    RankThreads(2).run([&](Communicator& group) {
       const CheckpointStore store(fs, directory_.path(), {});
       EXPECT_EQ(store.latest_good(group), directory_ / "step_00000010");
     });
@@ -274,7 +274,7 @@ TEST_F(DamagedByRanks, StretchOutsideItsTensor) {
 // ---------------------------------------------------------------------------------
 
 TEST_F(DamagedByRanks, NothingElseMayBeThereUnlessPartsAreLoaded) {
-  RankThreads(2).run([&](const RankGroup& group) {
+  RankThreads(2).run([&](Communicator& group) {
     HostMemoryDevice device;
     StateOfRank mine(group);
     std::vector<TensorPart> parts = mine.all();

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
+#include "comm/communicator.h"
+#include "support/forwarding_transport.h"
+#include "support/host_memory_device.h"
 #include "support/thread_ranks.h"
-#include "train/rank_group.h"
 
 namespace mpt::test {
 
@@ -14,11 +17,11 @@ class RankThreads {
 
   // Runs `work` for every rank and returns when all have ended; a rank that throws makes the others' calls
   // throw. Throws what the first to fail threw.
-  void run(const std::function<void(const RankGroup&)>& work) const {
+  void run(const std::function<void(Communicator&)>& work) const {
     run_ranks(size_, [&](Transport& transport) {
-      work({.rank = transport.rank(), .size = transport.size(), .gather = [&](auto mine, auto all) {
-              transport.gather_host(mine, all);
-            }});
+      HostMemoryDevice device;
+      Communicator ranks(std::make_unique<ForwardingTransport>(transport), device.make_side_queue(), device);
+      work(ranks);
     });
   }
 

@@ -5,9 +5,10 @@
 #include <memory>
 #include <string>
 
+#include "comm/communicator.h"
 #include "core/safetensors.h"
+#include "support/forwarding_transport.h"
 #include "support/thread_ranks.h"
-#include "train/ranks.h"
 #include "train/run_model.h"
 #include "train/tiny_run.h"
 
@@ -17,8 +18,7 @@ namespace mpt::test {
 struct RankOfRun {
   Transport& transport;
   std::unique_ptr<Device> device;
-  std::unique_ptr<SideQueue> queue = device->make_side_queue();
-  Collectives collectives{transport, *queue};
+  Communicator ranks{std::make_unique<ForwardingTransport>(transport), device->make_side_queue(), *device};
 };
 
 // Runs `work` on as many ranks; the first failure is thrown.
@@ -36,8 +36,8 @@ inline void train_on(int64_t ranks, const RunConfig& config, const std::string& 
   posix_file_system().create_directories(run_directory(config));
   on_ranks(config, ranks, [&](RankOfRun& rank) {
     std::unique_ptr<Trainer> trainer;
-    or_abort(&rank.collectives, [&] {
-      trainer = std::make_unique<Trainer>(config, *rank.device, fs, &rank.collectives);
+    rank.ranks.or_abort([&] {
+      trainer = std::make_unique<Trainer>(config, *rank.device, fs, rank.ranks);
       from.empty() ? trainer->initialize() : trainer->resume(from);
       trainer->run();
     });

@@ -214,20 +214,19 @@ TEST(Ranks, SendWhatIsPlanned) {
       const RunConfig config = directory.config(regime.name, overrides);
       on_ranks(config, 3, [&](RankOfRun& rank) {
         const auto allocator = rank.device->make_allocator();
-        const RankShape shape = shape_of(&rank.collectives);
-        RunModel model(config, *rank.device, *allocator, {shape, &rank.collectives});
+        const BatchPlan batch = batch_plan(config.batch, rank.ranks.rank(), rank.ranks.size());
+        RunModel model(config, *rank.device, *allocator, rank.ranks);
         initialize_weights(model.weights, 0.1, 1, *rank.device);
         model.weights_changed();
         model.optimizer.weights_initialized();
-        const RowSlice rows = rows_of(config.batch, shape);
-        const std::vector<int32_t> tokens(size_t(rows.rows * config.batch.seq_len), 7);
+        const std::vector<int32_t> tokens(size_t(batch.own.rows * config.batch.seq_len), 7);
         model.llama.stage({tokens, tokens}, 0.01f);
         model.optimizer.prepare({.t = 1});
-        StepWork work(model, micro_batches(config.batch, shape), *rank.device);
+        StepWork work(model, batch, *rank.device);
         const int64_t before = rank.transport.bytes_sent();
         work.enqueue();
         const int64_t sent = rank.transport.bytes_sent() - before;
-        EXPECT_EQ(sent, exchange_volume(config, *rank.device, shape).total()) << regime.name << sharding;
+        EXPECT_EQ(sent, exchange_volume(config, *rank.device, rank.ranks).total()) << regime.name << sharding;
       });
     }
 }
@@ -245,7 +244,7 @@ TEST(Ranks, PlannedBucketsAddUpToWhatIsSent) {
       ExchangeVolume sent;
       int64_t elements = 0, reduced = 0, gathered = 0, norm_sums = 0, stretches = 0, own_stretches = 0;
       for (int64_t rank = 0; rank < kRanks; ++rank) {
-        const ExchangePlan plan = exchange_plan(config, *device, {rank, kRanks});
+        const ExchangePlan plan = exchange_plan(config, *device, Communicator::planned(rank, kRanks));
         sent.gradients += plan.volume.gradients;
         sent.weights += plan.volume.weights;
         sent.norm += plan.volume.norm;
@@ -272,6 +271,22 @@ TEST(Ranks, PlannedBucketsAddUpToWhatIsSent) {
     }
 }
 
+// One rank has the same parts as several, and they cost it nothing.
+TEST(Ranks, OneExchangesNothing) {
+  const Directory directory;
+  for (const Setting& regime : kRegimes) {
+    const RunConfig config = directory.config(regime.name, regime.overrides);
+    const auto device = make_device(config.device);
+    const auto allocator = device->make_allocator();
+    RunModel model(config, *device, *allocator);
+    EXPECT_EQ(model.partition.ranks(), 1);
+    EXPECT_EQ(model.data_parallel.volume().total(), 0);
+    EXPECT_EQ(allocator->use().total(), planned_memory(config, *device).total());
+    const std::vector<TensorPart> parts = model.parts_to_save();
+    EXPECT_TRUE(std::ranges::all_of(parts, &TensorPart::is_whole)) << regime.name;
+  }
+}
+
 TEST(Ranks, WeightsTravelAsTheyAreStored) {
   const Directory directory;
   const auto weights = [&](const std::string& format) {
@@ -279,7 +294,7 @@ TEST(Ranks, WeightsTravelAsTheyAreStored) {
         directory.config(format, {"precision.weights=" + format, "model.hidden_size=128",
                                   "model.intermediate_size=512", "distributed.gradient_reduce=bf16"});
     const auto device = make_device(config.device);
-    return double(exchange_volume(config, *device, {0, 2}).weights);
+    return double(exchange_volume(config, *device, Communicator::planned(0, 2)).weights);
   };
   const double bf16 = weights("bf16");
   EXPECT_NEAR(bf16 / weights("block_fp8"), 1.9,

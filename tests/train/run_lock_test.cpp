@@ -60,16 +60,16 @@ TEST(RunLock, AStaleFileNeverBlocks) {
 // Of several ranks the first takes the lock; where it is refused, all of them learn why.
 TEST(RunLock, IsTakenByOneRankForAll) {
   const test::TempDirectory directory;
-  const auto lock_together = [&](const RankGroup& group) {
+  const auto lock_together = [&](Communicator& group) {
     std::optional<RunLock> lock;
-    together(group, [&] {
-      if (group.rank == 0) lock.emplace(directory.path());
+    group.together([&] {
+      if (group.rank() == 0) lock.emplace(directory.path());
     });
-    static_cast<void>(gather_numbers(group, 0));  // held until all have gone on
+    static_cast<void>(group.gather_numbers(0));  // held until all have gone on
   };
   test::RankThreads(3).run(lock_together);
   const RunLock other(directory.path());
-  test::RankThreads(3).run([&](const RankGroup& group) {
+  test::RankThreads(3).run([&](Communicator& group) {
     EXPECT_ERROR(lock_together(group), "rank 0", "another run is writing here",
                  fmt::format("process {}", ::getpid()));
   });

@@ -25,8 +25,8 @@ class Plan : public testing::Test {
     more.insert(more.end(), {"device.type=cpu", "device.threads=1"});
     return tiny_config(directory_.path(), "planned", more);
   }
-  static RunPlan planned(const RunConfig& config, RankShape shape = {}) {
-    return plan_of(config, *make_planning_device(config.device), shape);
+  static RunPlan planned(const RunConfig& config, int64_t ranks = 1) {
+    return plan_of(config, *make_planning_device(config.device), Communicator::planned(0, ranks));
   }
   static void expect_problem(const RunPlan& plan, const std::vector<std::string>& parts) {
     ASSERT_EQ(plan.problems.size(), 1) << fmt::format("{}", fmt::join(plan.problems, "\n"));
@@ -104,7 +104,7 @@ TEST_F(Plan, NamesARunThatIsThere) {
 }
 
 TEST_F(Plan, NamesTooManyRanks) {
-  expect_problem(planned(config(), {0, 7}), {"7 ranks for the 6 rows of a step"});
+  expect_problem(planned(config(), 7), {"7 ranks for the 6 rows of a step"});
 }
 
 TEST_F(Plan, NamesADirectoryThatCannotBeMade) {

@@ -2,19 +2,18 @@
 // how it travels.
 //
 // Parameters are exchanged in buckets of consecutive parameter groups (model/parameters.h). In each, a rank
-// owns the units that a UnitPartition gives it. Gradients of everybody go to their owner in the format of the
+// owns the units that a Partition gives it. Gradients of everybody go to their owner in the format of the
 // exchange; weights come from their owner as they are stored, codes and scales.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "comm/collectives.h"
+#include "comm/communicator.h"
 #include "model/llama_config.h"
 #include "model/weight_store.h"
 #include "precision/partition.h"
 #include "precision/precision_ops.h"
-#include "train/rank_shape.h"
 #include "train/run_config.h"
 
 namespace mpt {
@@ -35,7 +34,7 @@ std::vector<Bucket> make_buckets(const LlamaConfig& config, const BucketSize& si
 
 // The units of every parameter by rank: every bucket cut evenly, but for matrices that Apollo-E projects,
 // which stay whole.
-UnitPartition partition_of(const RunConfig& config, int64_t ranks);
+Partition partition_of(const RunConfig& config, int64_t ranks);
 
 // Bytes that one rank sends in a step, every part once to each rank that needs it.
 struct ExchangeVolume {
@@ -63,28 +62,29 @@ struct BucketSummary {
   PartsSummary gathered = {};  // weights as they are stored; where nothing is sharded sums of gradients
 };
 
-class ParameterExchange {
+class BucketExchange {
  public:
-  // Everything is planned (or allocated) here. `weights` outlives this.
-  ParameterExchange(const RunConfig& config, RankShape shape, const WeightStore& weights,
-                    Allocator& allocator);
+  // Everything is planned (or allocated) here: of one rank nothing, which has no buckets. All outlive this.
+  struct Place {
+    Communicator& ranks;
+    Device& device;
+    Allocator& allocator;
+  };
+  BucketExchange(const RunConfig& config, const WeightStore& weights, const Place& place);
 
   [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
-  [[nodiscard]] const UnitPartition& partition() const { return partition_; }
+  [[nodiscard]] const Partition& partition() const { return partition_; }
   // Gradients and weights of it.
   [[nodiscard]] ExchangeVolume volume() const;
   [[nodiscard]] std::vector<BucketSummary> summary() const;
 
-  // Makes ready to exchange. Both outlive this.
-  void connect(Device& device, Collectives& collectives, Allocator& allocator);
-
-  // Work of the side queue: sums the gradients of a bucket over ranks, rounded to their format, into the own
-  // units of its parameters.
-  void reduce_gradients(size_t bucket);
+  // Work of Communicator::run(): sums the gradients of a bucket over ranks, rounded to their format, into the
+  // own units of its parameters.
+  void reduce_gradients(Transport& transport, size_t bucket);
   // The same of sums that every rank needs.
-  void gather_gradients(size_t bucket);
+  void gather_gradients(Transport& transport, size_t bucket);
   // Fetches what other ranks own of the weights of a bucket.
-  void gather_weights(size_t bucket);
+  void gather_weights(Transport& transport, size_t bucket);
 
  private:
   // A stretch of a tensor's memory, and where and as what it travels in the part of its rank.
@@ -116,20 +116,19 @@ class ParameterExchange {
   void convert(const Tensor& from, const Tensor& to);
   [[nodiscard]] Tensor packed(const Part& part, const Stretch& stretch) const;
   void store_sum(const Tensor& sum, const Stretch& stretch);
-  void gather(const Parts& parts);
+  void gather(Transport& transport, const Parts& parts);
   void allocate(Allocator& allocator);
 
   const WeightStore& weights_;
-  RankShape shape_;
+  Communicator& ranks_;
   Sharding sharding_;
   DType wire_;  // of gradients
   std::vector<Bucket> buckets_;
-  UnitPartition partition_;
+  Partition partition_;
   std::vector<Parts> gradients_, sums_, stored_;  // by bucket; sums_: gradients as they are kept
   Tensor staging_;                                // uint8, the largest bucket
   Tensor sum_, rounded_;                          // fp32 and bf16, the largest own part; none: not needed
-  Collectives* collectives_ = nullptr;
-  std::unique_ptr<PrecisionOps> ops_;
+  std::unique_ptr<PrecisionOps> ops_;             // of the second stream
 };
 
 }  // namespace mpt

@@ -1,4 +1,4 @@
-#include "train/parameter_exchange.h"
+#include "train/bucket_exchange.h"
 
 #include <algorithm>
 #include <numeric>
@@ -67,7 +67,7 @@ std::vector<Bucket> buckets_of(const RunConfig& config) {
 
 }  // namespace
 
-UnitPartition partition_of(const RunConfig& config, int64_t ranks) {
+Partition partition_of(const RunConfig& config, int64_t ranks) {
   const std::vector<ParamSpec> specs = llama_parameters(config.model);
   const std::vector<Bucket> buckets = buckets_of(config);
   std::vector<PartitionedTensor> tensors;
@@ -82,14 +82,14 @@ UnitPartition partition_of(const RunConfig& config, int64_t ranks) {
   return {std::move(tensors), ranks};
 }
 
-ParameterExchange::ParameterExchange(const RunConfig& config, RankShape shape, const WeightStore& weights,
-                                     Allocator& allocator)
+BucketExchange::BucketExchange(const RunConfig& config, const WeightStore& weights, const Place& place)
     : weights_(weights),
-      shape_(shape),
+      ranks_(place.ranks),
       sharding_(config.distributed.sharding),
       wire_(dtype_of(config.distributed.gradient_reduce)),
-      buckets_(buckets_of(config)),
-      partition_(partition_of(config, shape.size)) {
+      buckets_(place.ranks.alone() ? std::vector<Bucket>() : buckets_of(config)),
+      partition_(place.ranks.alone() ? Partition({}, 1) : partition_of(config, place.ranks.size())) {
+  if (place.ranks.alone()) return;
   const auto gradients_as = [this](DType packed) {
     return parts_of_buckets(
         [=, this](const Bucket& b, int64_t rank) { return gradient_stretches(b, rank, packed); });
@@ -99,13 +99,14 @@ ParameterExchange::ParameterExchange(const RunConfig& config, RankShape shape, c
     stored_ = parts_of_buckets([this](const Bucket& b, int64_t rank) { return weight_stretches(b, rank); });
   else
     sums_ = gradients_as(dtype_of(config.precision.gradient));
-  allocate(allocator);
+  allocate(place.allocator);
+  if (!place.allocator.plans()) ops_ = make_precision_ops(place.device, ranks_.queue(), place.allocator, 1);
 }
 
 // --- where parts lie -------------------------------------------------------------------------------------
 
-ParameterExchange::Stretches ParameterExchange::gradient_stretches(const Bucket& bucket, int64_t rank,
-                                                                   DType packed) const {
+BucketExchange::Stretches BucketExchange::gradient_stretches(const Bucket& bucket, int64_t rank,
+                                                             DType packed) const {
   Stretches stretches;
   for (int64_t i = bucket.first_parameter; i < bucket.first_parameter + bucket.parameters; ++i) {
     const ParamSpec& spec = weights_.specs()[size_t(i)];
@@ -119,7 +120,7 @@ ParameterExchange::Stretches ParameterExchange::gradient_stretches(const Bucket&
   return stretches;
 }
 
-ParameterExchange::Stretches ParameterExchange::weight_stretches(const Bucket& bucket, int64_t rank) const {
+BucketExchange::Stretches BucketExchange::weight_stretches(const Bucket& bucket, int64_t rank) const {
   Stretches stretches;
   for (int64_t i = bucket.first_parameter; i < bucket.first_parameter + bucket.parameters; ++i) {
     const UnitRange range = partition_.range(rank, i);
@@ -132,12 +133,12 @@ ParameterExchange::Stretches ParameterExchange::weight_stretches(const Bucket& b
   return stretches;
 }
 
-bool ParameterExchange::is_cut(int64_t rank, int64_t parameter) const {
+bool BucketExchange::is_cut(int64_t rank, int64_t parameter) const {
   const ParamSpec& spec = weights_.specs()[size_t(parameter)];
   return partition_.range(rank, parameter) != all_units(spec.rows, spec.cols);
 }
 
-ParameterExchange::Parts ParameterExchange::laid_out(std::vector<Stretches> by_rank) {
+BucketExchange::Parts BucketExchange::laid_out(std::vector<Stretches> by_rank) {
   std::vector<int64_t> bytes;
   for (Stretches& stretches : by_rank) {
     std::erase_if(stretches, [](const Stretch& s) { return s.memory.elements() == 0; });
@@ -156,24 +157,23 @@ ParameterExchange::Parts ParameterExchange::laid_out(std::vector<Stretches> by_r
 }
 
 template <class StretchesOf>
-std::vector<ParameterExchange::Parts> ParameterExchange::parts_of_buckets(
-    const StretchesOf& stretches_of) const {
+std::vector<BucketExchange::Parts> BucketExchange::parts_of_buckets(const StretchesOf& stretches_of) const {
   std::vector<Parts> all;
   for (const Bucket& bucket : buckets_) {
     std::vector<Stretches> by_rank;
-    for (int64_t rank = 0; rank < shape_.size; ++rank) by_rank.push_back(stretches_of(bucket, rank));
+    for (int64_t rank = 0; rank < ranks_.size(); ++rank) by_rank.push_back(stretches_of(bucket, rank));
     all.push_back(laid_out(std::move(by_rank)));
   }
   return all;
 }
 
-void ParameterExchange::allocate(Allocator& allocator) {
+void BucketExchange::allocate(Allocator& allocator) {
   int64_t staging = 0, own = 0;
   bool rounded = false;
   for (const std::vector<Parts>* kind : {&gradients_, &sums_, &stored_})
     for (const Parts& parts : *kind) staging = std::max(staging, parts.back().offset + parts.back().bytes);
   for (const Parts& parts : gradients_) {
-    const Part& mine = parts[size_t(shape_.rank)];
+    const Part& mine = parts[size_t(ranks_.rank())];
     own = std::max(own, mine.bytes / size_of(wire_));
     for (const Stretch& stretch : mine.stretches) rounded |= stretch.rounded_later;
   }
@@ -182,20 +182,15 @@ void ParameterExchange::allocate(Allocator& allocator) {
   if (rounded) rounded_ = allocator.tensor(Purpose::kScratch, DType::kBF16, 1, own);
 }
 
-void ParameterExchange::connect(Device& device, Collectives& collectives, Allocator& allocator) {
-  collectives_ = &collectives;
-  ops_ = make_precision_ops(device, collectives.queue(), allocator, 1);
-}
-
-ExchangeVolume ParameterExchange::volume() const {
+ExchangeVolume BucketExchange::volume() const {
   ExchangeVolume volume;
-  for (const Parts& parts : gradients_) volume.gradients += sent_parts(parts, shape_.rank);
-  for (const Parts& parts : sums_) volume.gradients += sent_own(parts, shape_.rank);
-  for (const Parts& parts : stored_) volume.weights += sent_own(parts, shape_.rank);
+  for (const Parts& parts : gradients_) volume.gradients += sent_parts(parts, ranks_.rank());
+  for (const Parts& parts : sums_) volume.gradients += sent_own(parts, ranks_.rank());
+  for (const Parts& parts : stored_) volume.weights += sent_own(parts, ranks_.rank());
   return volume;
 }
 
-std::vector<BucketSummary> ParameterExchange::summary() const {
+std::vector<BucketSummary> BucketExchange::summary() const {
   const std::vector<Parts>& gathered = sharding_ == Sharding::kOptimizer ? stored_ : sums_;
   std::vector<BucketSummary> all;
   for (size_t b = 0; b < buckets_.size(); ++b)
@@ -206,7 +201,7 @@ std::vector<BucketSummary> ParameterExchange::summary() const {
   return all;
 }
 
-int64_t ParameterExchange::norm_sums_of(const Bucket& bucket) const {
+int64_t BucketExchange::norm_sums_of(const Bucket& bucket) const {
   int64_t pieces = 0;
   for (int64_t i = bucket.first_parameter; i < bucket.first_parameter + bucket.parameters; ++i) {
     const ParamSpec& spec = weights_.specs()[size_t(i)];
@@ -215,8 +210,8 @@ int64_t ParameterExchange::norm_sums_of(const Bucket& bucket) const {
   return pieces;
 }
 
-PartsSummary ParameterExchange::summary_of(const Parts& parts) const {
-  PartsSummary summary{.own_stretches = std::ssize(parts[size_t(shape_.rank)].stretches)};
+PartsSummary BucketExchange::summary_of(const Parts& parts) const {
+  PartsSummary summary{.own_stretches = std::ssize(parts[size_t(ranks_.rank())].stretches)};
   for (const Part& part : parts) {
     summary.bytes += part.bytes;
     summary.largest_part_bytes = std::max(summary.largest_part_bytes, part.bytes);
@@ -231,7 +226,7 @@ PartsSummary ParameterExchange::summary_of(const Parts& parts) const {
 
 // --- the exchange ----------------------------------------------------------------------------------------
 
-std::vector<Tensor> ParameterExchange::staged(const Parts& parts, DType dtype) const {
+std::vector<Tensor> BucketExchange::staged(const Parts& parts, DType dtype) const {
   std::vector<Tensor> views;
   for (const Part& part : parts) {
     const int64_t elements = part.bytes / size_of(dtype);
@@ -240,52 +235,56 @@ std::vector<Tensor> ParameterExchange::staged(const Parts& parts, DType dtype) c
   return views;
 }
 
-void ParameterExchange::convert(const Tensor& from, const Tensor& to) {
-  if (from.dtype == to.dtype) return collectives_->queue().copy(from, to);
+void BucketExchange::convert(const Tensor& from, const Tensor& to) {
+  if (from.dtype == to.dtype) return ranks_.queue().copy(from, to);
   ops_->decode(encoded_view(from), to);
 }
 
 // Where a stretch lies in staging memory.
-Tensor ParameterExchange::packed(const Part& part, const Stretch& stretch) const {
+Tensor BucketExchange::packed(const Part& part, const Stretch& stretch) const {
   const int64_t elements = stretch.memory.elements();
   return {staging_.data + part.offset + stretch.offset, stretch.packed, 1, elements, elements};
 }
 
-void ParameterExchange::pack(const Part& part) {
+void BucketExchange::pack(const Part& part) {
   for (const Stretch& s : part.stretches) convert(s.memory, packed(part, s));
 }
 
-void ParameterExchange::unpack(const Part& part) {
+void BucketExchange::unpack(const Part& part) {
   for (const Stretch& s : part.stretches) convert(packed(part, s), s.memory);
 }
 
-void ParameterExchange::reduce_gradients(size_t bucket) {
+void BucketExchange::reduce_gradients(Transport& transport, size_t bucket) {
   const Parts& parts = gradients_[bucket];
   for (const Part& part : parts) pack(part);
   const std::vector<Tensor> views = staged(parts, wire_);
-  const Tensor own = views[size_t(shape_.rank)];
+  const Tensor own = views[size_t(ranks_.rank())];
   const Tensor sum = wire_ == DType::kF32 ? own : sum_.columns(0, own.cols);
-  collectives_->transport().reduce_scatter_sum(views, sum);
-  for (const Stretch& s : parts[size_t(shape_.rank)].stretches)
+  transport.reduce_scatter_sum(views, sum);
+  for (const Stretch& s : parts[size_t(ranks_.rank())].stretches)
     store_sum(sum.columns(s.offset / size_of(wire_), s.memory.elements()), s);
 }
 
 // A sum is rounded once, to the format of gradients, in which FP32 memory may hold it too.
-void ParameterExchange::store_sum(const Tensor& sum, const Stretch& stretch) {
+void BucketExchange::store_sum(const Tensor& sum, const Stretch& stretch) {
   if (!stretch.rounded_later) return convert(sum, stretch.memory);
   const Tensor rounded = rounded_.columns(0, sum.cols);
   convert(sum, rounded);
   convert(rounded, stretch.memory);
 }
 
-void ParameterExchange::gather(const Parts& parts) {
-  pack(parts[size_t(shape_.rank)]);
-  collectives_->transport().all_gather(staged(parts, DType::kU8));
-  for (int64_t rank = 0; rank < shape_.size; ++rank)
-    if (rank != shape_.rank) unpack(parts[size_t(rank)]);
+void BucketExchange::gather(Transport& transport, const Parts& parts) {
+  pack(parts[size_t(ranks_.rank())]);
+  transport.all_gather(staged(parts, DType::kU8));
+  for (int64_t rank = 0; rank < ranks_.size(); ++rank)
+    if (rank != ranks_.rank()) unpack(parts[size_t(rank)]);
 }
 
-void ParameterExchange::gather_gradients(size_t bucket) { gather(sums_[bucket]); }
-void ParameterExchange::gather_weights(size_t bucket) { gather(stored_[bucket]); }
+void BucketExchange::gather_gradients(Transport& transport, size_t bucket) {
+  gather(transport, sums_[bucket]);
+}
+void BucketExchange::gather_weights(Transport& transport, size_t bucket) {
+  gather(transport, stored_[bucket]);
+}
 
 }  // namespace mpt
