@@ -58,25 +58,6 @@ void remove_quietly(FileSystem& fs, const std::string& path) {
   }
 }
 
-void write_file_atomically(FileSystem& fs, const std::string& path, std::span<const std::byte> bytes) {
-  const std::string temporary = path + ".tmp";
-  try {
-    const auto file = fs.create(temporary);
-    file->append(bytes);
-    file->sync();
-    file->close();
-    fs.rename(temporary, path);
-  } catch (const Error&) {
-    try {
-      fs.remove_tree(temporary);
-    } catch (const Error&) {
-      // The first failure is the one to report.
-    }
-    throw;
-  }
-  fs.sync_directory(parent_directory(path));
-}
-
 std::string hash_file(FileSystem& fs, const std::string& path, const std::function<void(int64_t)>& advance) {
   constexpr int64_t kPiece = int64_t{4} << 20;
   const auto file = fs.open_read(path);

@@ -26,6 +26,8 @@ class WritableFile {
  public:
   virtual ~WritableFile() = default;
   virtual void append(std::span<const std::byte> bytes) = 0;
+  // Replaces bytes that were appended before.
+  virtual void overwrite(int64_t offset, std::span<const std::byte> bytes) = 0;
   // Returns when the bytes appended so far are on the storage device.
   virtual void sync() = 0;
   // Nothing else may be called afterwards.
@@ -90,7 +92,7 @@ std::string without_slashes(std::string path);
 // remove_tree() for what would only take room: a failure is logged, so that it cannot hide the one before.
 void remove_quietly(FileSystem& fs, const std::string& path);
 
-// Leaves either the old file or the whole new one, whatever happens in between. Writes `path`.tmp on the way.
+// Leaves either the old file or the whole new one, whatever happens in between (output_file.h).
 void write_file_atomically(FileSystem& fs, const std::string& path, std::span<const std::byte> bytes);
 
 // XXH3-128 of the content, read in pieces; `advance` is told the bytes of each.

@@ -54,6 +54,15 @@ class PosixWritableFile final : public WritableFile {
       bytes = bytes.subspan(static_cast<size_t>(written));
     }
   }
+  void overwrite(int64_t offset, std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t written = ::pwrite(file_.get(), bytes.data(), bytes.size(), offset);
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail(path_, "writing failed", errno);
+      bytes = bytes.subspan(static_cast<size_t>(written));
+      offset += written;
+    }
+  }
   void sync() override {
     if (::fsync(file_.get()) != 0) fail(path_, "writing to the storage device failed", errno);
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/utf8.h"
 
 namespace mpt {
 namespace fs = std::filesystem;
@@ -50,15 +51,6 @@ std::vector<std::string> split_key_path(std::string_view path, std::string_view 
   if (std::ssize(keys) > kMaxJsonDepth)
     throw error("--set {}: deeper than {} levels", assignment, kMaxJsonDepth);
   return keys;
-}
-
-bool is_utf8(std::string_view text) {
-  try {
-    (void)Json(text).dump();
-    return true;
-  } catch (const Json::type_error&) {
-    return false;
-  }
 }
 
 }  // namespace
@@ -177,7 +169,7 @@ void JsonDocument::merge(const Json& value, Sources sources) {
 }
 
 void JsonDocument::set(std::string_view assignment) {
-  if (!is_utf8(assignment)) throw error("--set: the text is not UTF-8");
+  if (valid_utf8_prefix(assignment) != assignment.size()) throw error("--set: the text is not UTF-8");
   const size_t equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0)
     throw error("--set {}: expected key=value, as in --set optimizer.eps=1e-10", assignment);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/library_message.h"
 
 namespace mpt {
 namespace {
@@ -132,6 +133,18 @@ ParsedJson parse_json(std::string_view text, const std::string& name) {
   Json::sax_parse(LineCounting{begin, &line}, LineCounting{end, &line}, &builder, Json::input_format_t::json,
                   strict, ignore_comments);
   return builder.take();
+}
+
+nlohmann::json parse_written_json(std::string_view text, const std::string& name) {
+  const auto limit_depth = [&name](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+    if (depth > kMaxJsonDepth) throw error("{}: is nested more than {} levels deep", name, kMaxJsonDepth);
+    return true;
+  };
+  try {
+    return nlohmann::json::parse(text, limit_depth);
+  } catch (const nlohmann::json::exception& failure) {
+    throw error("{}: not valid JSON: {}", name, library_message(failure.what()));
+  }
 }
 
 std::string join_key_path(std::string_view parent, std::string_view key) {

@@ -28,6 +28,10 @@ struct ParsedJson {
 // `name` is what messages call the text: a path.
 ParsedJson parse_json(std::string_view text, const std::string& name);
 
+// JSON of a file that the program wrote: no comments, no lines, nested no deeper than kMaxJsonDepth. Throws
+// Error that names the file for everything else.
+nlohmann::json parse_written_json(std::string_view text, const std::string& name);
+
 // "model" + "hidden_size" → "model.hidden_size"; "" + "model" → "model"
 std::string join_key_path(std::string_view parent, std::string_view key);
 

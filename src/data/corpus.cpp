@@ -8,8 +8,8 @@
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
+#include "core/utf8.h"
 #include "data/file_list.h"
-#include "data/utf8.h"
 
 namespace mpt {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "core/check.h"
-#include "data/output_file.h"
+#include "core/output_file.h"
 
 namespace mpt {
 namespace {
@@ -56,10 +56,10 @@ DocumentIndex::DocumentIndex(const std::string& path, int64_t tokens_of_shard)
   check_order(file_, starts_, tokens_of_shard);
 }
 
-void write_document_index(const std::string& path, std::span<const uint64_t> starts,
-                          int64_t tokens_of_shard) {
+void write_document_index(const std::string& path, std::span<const uint64_t> starts, int64_t tokens_of_shard,
+                          FileSystem& fs) {
   const Header header{kMagic, starts.size(), static_cast<uint64_t>(tokens_of_shard)};
-  OutputFile file(path);
+  OutputFile file(fs, path);
   file.append(std::as_bytes(std::span(&header, 1)));
   file.append(std::as_bytes(starts));
   file.commit();

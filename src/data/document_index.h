@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 
+#include "core/file_system.h"
 #include "data/mapped_file.h"
 
 namespace mpt {
@@ -35,6 +36,7 @@ class DocumentIndex {
 };
 
 // Writes the index of one shard.
-void write_document_index(const std::string& path, std::span<const uint64_t> starts, int64_t tokens_of_shard);
+void write_document_index(const std::string& path, std::span<const uint64_t> starts, int64_t tokens_of_shard,
+                          FileSystem& fs = posix_file_system());
 
 }  // namespace mpt

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/library_message.h"
-#include "data/utf8.h"
+#include "core/utf8.h"
 
 namespace mpt {
 namespace {

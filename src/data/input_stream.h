@@ -1,7 +1,8 @@
 // Bytes and lines of a text file, plain or gzip, with memory that does not grow with the file.
 //
 // Compression is recognised by the gzip magic, not by the name. Gzip files of several members are read
-// through; a truncated or damaged one throws Error.
+// through; a truncated or damaged one throws Error, and so does anything but gzip behind a member, which
+// zlib's own gzread() would leave out without a word.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,10 @@
 #include "data/manifest.h"
 
 #include <filesystem>
-#include <fstream>
 
 #include "core/check.h"
-#include "core/library_message.h"
+#include "core/json_parse.h"
 #include "data/file_list.h"
-#include "data/output_file.h"
 #include "data/token_shard.h"
 
 namespace mpt {
@@ -116,26 +114,11 @@ json json_of(const ManifestSplit& split) {
           {"shards", shards}};
 }
 
-json parse_file(const std::string& path) {
-  require_regular_file(path);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw error("{}: cannot be opened for reading", path);
-  static constexpr int kMaxDepth = 64;  // what recursion over it may take
-  const auto limit_depth = [&path](int depth, json::parse_event_t, json&) {
-    if (depth > kMaxDepth) throw error("{}: is nested more than {} levels deep", path, kMaxDepth);
-    return true;
-  };
-  try {
-    return json::parse(file, limit_depth);
-  } catch (const json::exception& failure) {
-    throw error("{}: not valid JSON: {}", path, library_message(failure.what()));
-  }
-}
-
 }  // namespace
 
 Manifest Manifest::load(const std::string& path) {
-  const json content = parse_file(path);
+  require_regular_file(path);
+  const json content = parse_written_json(posix_file_system().read_file(path), path);
   const Fields top(path, "", content);
   if (top.text("format") != kFormatName)
     throw error("{}: format is '{}'; expected is '{}'", path, top.text("format"), kFormatName);
@@ -150,7 +133,7 @@ Manifest Manifest::load(const std::string& path) {
   return manifest;
 }
 
-void Manifest::save(const std::string& path) const {
+void Manifest::save(const std::string& path, FileSystem& fs) const {
   json splits_json = json::object();
   for (const auto& [name, split] : splits) splits_json[name] = json_of(split);
   const json content{{"format", kFormatName},
@@ -164,7 +147,8 @@ void Manifest::save(const std::string& path) const {
                      {"splits", splits_json},
                      {"options", options.is_null() ? json::object() : options}};
   // A path among the options need not be UTF-8; it must not keep the manifest from being written.
-  write_file_atomically(path, content.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+  write_file_atomically(fs, path,
+                        bytes_of(content.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
 }
 
 const ManifestShard* Manifest::find_shard(const std::string& file) const {

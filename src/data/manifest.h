@@ -12,6 +12,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/file_system.h"
+
 namespace mpt {
 
 inline constexpr const char* kManifestName = "manifest.json";
@@ -47,7 +49,7 @@ struct Manifest {
 
   // Throws Error naming the file and the field that is missing or wrong.
   static Manifest load(const std::string& path);
-  void save(const std::string& path) const;
+  void save(const std::string& path, FileSystem& fs = posix_file_system()) const;
 
   // The entry of a shard by its file name; null if it is not listed.
   [[nodiscard]] const ManifestShard* find_shard(const std::string& file) const;

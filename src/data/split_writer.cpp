@@ -22,8 +22,8 @@ std::string path_in(const std::string& directory, const std::string& file) {
 
 }  // namespace
 
-SplitWriter::SplitWriter(Options options)
-    : options_(std::move(options)), counts_(static_cast<size_t>(options_.vocab_size)) {}
+SplitWriter::SplitWriter(Options options, FileSystem& fs)
+    : options_(std::move(options)), fs_(fs), counts_(static_cast<size_t>(options_.vocab_size)) {}
 
 std::string SplitWriter::shard_name(int64_t number) const {
   return fmt::format("{}_{:0{}}.bin", options_.name, number, kNumberDigits);
@@ -32,7 +32,7 @@ std::string SplitWriter::shard_name(int64_t number) const {
 void SplitWriter::begin_shard() {
   const std::string name = shard_name(static_cast<int64_t>(split_.shards.size()));
   split_.shards.push_back({.file = name, .tokens = 0, .hash = ""});
-  shard_.emplace(path_in(options_.directory, name), token_width_for(options_.vocab_size));
+  shard_.emplace(path_in(options_.directory, name), token_width_for(options_.vocab_size), fs_);
   starts_.clear();
 }
 
@@ -41,7 +41,7 @@ void SplitWriter::end_shard() {
   ManifestShard& entry = split_.shards.back();
   entry.tokens = shard_->tokens();
   const std::string path = path_in(options_.directory, entry.file);
-  write_document_index(index_path_of(path), starts_, entry.tokens);
+  write_document_index(index_path_of(path), starts_, entry.tokens, fs_);
   entry.hash = shard_->commit();
   shard_.reset();
 }

@@ -20,7 +20,7 @@ class SplitWriter {
     int64_t tokens_per_shard;
     int64_t vocab_size;
   };
-  explicit SplitWriter(Options options);
+  SplitWriter(Options options, FileSystem& fs);
 
   // Documents follow each other without gaps and may run across shards; a document has at least one token.
   void add(std::span<const int32_t> document, int64_t text_bytes);
@@ -35,6 +35,7 @@ class SplitWriter {
   [[nodiscard]] std::string shard_name(int64_t number) const;
 
   Options options_;
+  FileSystem& fs_;
   std::optional<TokenShardWriter> shard_;
   std::vector<uint64_t> starts_;  // of the documents that begin in shard_
   std::vector<int64_t> counts_;   // of each token id

@@ -105,8 +105,8 @@ void TokenShard::check_tokens_below(int64_t vocab_size) const {
 
 std::string TokenShard::content_hash() const { return hash_bytes(payload()); }
 
-TokenShardWriter::TokenShardWriter(std::string path, TokenWidth width)
-    : file_(std::move(path)), width_(width) {
+TokenShardWriter::TokenShardWriter(std::string path, TokenWidth width, FileSystem& fs)
+    : file_(fs, std::move(path)), width_(width) {
   const std::array<std::byte, kHeaderBytes> header{};
   file_.append(header);
 }

@@ -12,8 +12,8 @@
 #include <string>
 
 #include "core/hash.h"
+#include "core/output_file.h"
 #include "data/mapped_file.h"
-#include "data/output_file.h"
 
 namespace mpt {
 
@@ -53,7 +53,7 @@ class TokenShard {
 
 class TokenShardWriter {
  public:
-  TokenShardWriter(std::string path, TokenWidth width);
+  TokenShardWriter(std::string path, TokenWidth width, FileSystem& fs = posix_file_system());
   void append(std::span<const int32_t> tokens);
   [[nodiscard]] int64_t tokens() const { return tokens_; }
   // Writes the header and gives the file its name. A shard without tokens is an error. Returns the content

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/output_file.h"
 #include "core/philox.h"
 #include "core/progress.h"
 #include "data/ordered_pipeline.h"
-#include "data/output_file.h"
 #include "data/split_writer.h"
 #include "data/text_encoder.h"
 #include "data/tokenizer.h"
@@ -106,35 +106,32 @@ void prepare_directory(const TokenizeOptions& options, const Tokenizer& tokenize
 // Removed at the end, with what a killed run may have left in it.
 class Unfinished {
  public:
-  explicit Unfinished(const std::string& output) : output_(output), path_(fs::path(output) / kUnfinished) {
-    remove();
-    make_directory(path_.string());
+  Unfinished(FileSystem& fs, const std::string& output)
+      : fs_(fs), output_(output), path_(output + "/" + kUnfinished) {
+    fs_.remove_tree(path_);
+    fs_.create_directories(path_);
   }
-  ~Unfinished() { remove(); }
+  ~Unfinished() { remove_quietly(fs_, path_); }
   Unfinished(const Unfinished&) = delete;
   Unfinished& operator=(const Unfinished&) = delete;
 
-  [[nodiscard]] std::string path() const { return path_.string(); }
+  [[nodiscard]] const std::string& path() const { return path_; }
 
   // Puts the shards in the place of an earlier run's. The earlier manifest goes first: without it the rest
   // counts as unfinished.
-  void publish() const try {
-    fs::remove(fs::path(output_) / kManifestName);
-    for (const fs::path& file : earlier_output(output_)) fs::remove(file);
-    for (const auto& entry : fs::directory_iterator(path_))
-      fs::rename(entry.path(), fs::path(output_) / entry.path().filename());
-  } catch (const fs::filesystem_error& failure) {
-    throw error("{}: the shards cannot be put in place: {}", output_, failure.what());
+  void publish() const {
+    const std::string manifest = output_ + "/" + kManifestName;
+    if (fs_.exists(manifest)) fs_.remove_file(manifest);
+    for (const fs::path& file : earlier_output(output_)) fs_.remove_file(file.string());
+    for (const std::string& name : fs_.list_directory(path_))
+      fs_.rename(path_ + "/" + name, output_ + "/" + name);
+    fs_.sync_directory(output_);
   }
 
  private:
-  void remove() const noexcept {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-
+  FileSystem& fs_;
   std::string output_;
-  fs::path path_;
+  std::string path_;
 };
 
 // text: where documents are read.
@@ -174,10 +171,10 @@ bool is_validation(const TokenizeOptions& options, int64_t document) {
 
 class Splits {
  public:
-  Splits(const TokenizeOptions& options, const std::string& directory, int64_t vocab_size)
+  Splits(const TokenizeOptions& options, const std::string& directory, int64_t vocab_size, FileSystem& fs)
       : options_(options),
-        train_({directory, kTrain, options.tokens_per_shard, vocab_size}),
-        validation_({directory, kValidation, options.tokens_per_shard, vocab_size}) {}
+        train_({directory, kTrain, options.tokens_per_shard, vocab_size}, fs),
+        validation_({directory, kValidation, options.tokens_per_shard, vocab_size}, fs) {}
 
   void add(const TextBatch& batch) {
     for (size_t i = 0; i < batch.texts.size(); ++i) {
@@ -246,14 +243,15 @@ nlohmann::json json_of(const TokenizeOptions& options) {
           {"append_eos", options.append_eos}};
 }
 
-void write_manifest(const TokenizeOptions& options, const Tokenizer& tokenizer, const Manifest& manifest) {
-  write_file_atomically((fs::path(options.output) / kTokenizerName).string(), tokenizer.model_bytes());
-  manifest.save((fs::path(options.output) / kManifestName).string());
+void write_manifest(const TokenizeOptions& options, const Tokenizer& tokenizer, const Manifest& manifest,
+                    FileSystem& fs) {
+  write_file_atomically(fs, options.output + "/" + kTokenizerName, bytes_of(tokenizer.model_bytes()));
+  manifest.save(options.output + "/" + kManifestName, fs);
 }
 
 }  // namespace
 
-TokenizeResult tokenize_corpus(const TokenizeOptions& options) {
+TokenizeResult tokenize_corpus(const TokenizeOptions& options, FileSystem& fs) {
   const auto begin = std::chrono::steady_clock::now();
   const Tokenizer tokenizer = Tokenizer::load(options.tokenizer);
   check_options(options, tokenizer);
@@ -261,8 +259,8 @@ TokenizeResult tokenize_corpus(const TokenizeOptions& options) {
   prepare_directory(options, tokenizer);
 
   TokenizeResult result;
-  const Unfinished unfinished(options.output);
-  Splits splits(options, unfinished.path(), tokenizer.vocab_size());
+  const Unfinished unfinished(fs, options.output);
+  Splits splits(options, unfinished.path(), tokenizer.vocab_size(), fs);
   run_pipeline(options, tokenizer, corpus, splits);
   result.manifest = {.tokenizer = {.file = kTokenizerName,
                                    .hash = tokenizer.hash(),
@@ -272,7 +270,7 @@ TokenizeResult tokenize_corpus(const TokenizeOptions& options) {
                      .splits = splits.finish(),
                      .options = json_of(options)};
   unfinished.publish();
-  write_manifest(options, tokenizer, result.manifest);
+  write_manifest(options, tokenizer, result.manifest, fs);
   result.corpus = corpus.stats();
   result.tokens = splits.tokens();
   result.seconds = seconds_since(begin);

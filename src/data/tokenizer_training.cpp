@@ -17,11 +17,11 @@
 
 #include "core/check.h"
 #include "core/library_message.h"
+#include "core/output_file.h"
 #include "core/progress.h"
+#include "core/utf8.h"
 #include "data/line_sample.h"
-#include "data/output_file.h"
 #include "data/tokenizer.h"
-#include "data/utf8.h"
 
 namespace mpt {
 namespace {
@@ -179,7 +179,7 @@ TokenizerTrainingResult train_tokenizer(const TokenizerTrainingOptions& options)
   if (lines.empty())
     throw error("{}: no text to train a tokenizer on", fmt::join(options.corpus.patterns, ", "));
 
-  write_file_atomically(path, learn_pieces(options, lines));
+  write_file_atomically(posix_file_system(), path, bytes_of(learn_pieces(options, lines)));
   const Tokenizer tokenizer = Tokenizer::load(path);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   return {.path = path,

@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/hash.h"
+#include "core/json_parse.h"
 #include "core/library_message.h"
 
 namespace mpt {
@@ -99,17 +100,8 @@ void check_counts(const std::string& path, const TrainState& state) {
 }
 
 json parse_object(const std::string& path, std::string_view text) {
-  static constexpr int kMaxDepth = 64;  // what recursion over it may take
-  const auto limit_depth = [&path](int depth, json::parse_event_t, json&) {
-    if (depth > kMaxDepth) throw error("{}: is nested more than {} levels deep", path, kMaxDepth);
-    return true;
-  };
-  try {
-    json content = json::parse(text, limit_depth);
-    if (content.is_object()) return content;
-  } catch (const json::exception& bad) {
-    throw error("{}: not valid JSON: {}", path, library_message(bad.what()));
-  }
+  json content = parse_written_json(text, path);
+  if (content.is_object()) return content;
   throw error("{}: not a JSON object", path);
 }
 

@@ -8,7 +8,7 @@
 
 #include "core/check.h"
 #include "core/philox.h"
-#include "data/utf8.h"
+#include "core/utf8.h"
 #include "train/text_stream.h"
 
 namespace mpt {

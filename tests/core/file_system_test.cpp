@@ -255,7 +255,7 @@ TEST(FileSystem, AtomicWriteSurvivesAPowerCutAfterAnyOperation) {
 TEST(FileSystem, AtomicWriteNamesThePathItCannotWrite) {
   const TempDirectory directory;
   EXPECT_ERROR(write_file_atomically(fs, directory / "no/file", {}), directory / "no/file", "No such file");
-  EXPECT_ERROR(write_file_atomically(fs, directory.path(), {}), directory.path(), "cannot be renamed");
+  EXPECT_ERROR(write_file_atomically(fs, directory.path(), {}), directory.path(), "is a directory");
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/utf8.h"
 #include "data/data_files.h"
-#include "data/utf8.h"
 
 namespace mpt {
 namespace {

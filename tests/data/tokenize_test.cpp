@@ -11,6 +11,7 @@
 #include "data/ordered_pipeline.h"
 #include "data/split_writer.h"
 #include "data/tokenizer.h"
+#include "support/fault_file_system.h"
 
 namespace mpt {
 namespace {
@@ -298,6 +299,52 @@ TEST(Tokenize, BadOptionsAreErrors) {
   refuse([](auto& o) { o.tokenizer = "/no/such.model"; }, {"/no/such.model"});
   refuse([&](auto& o) { o.corpus.patterns = {directory + "/no*"}; }, {"no*"});
   EXPECT_FALSE(std::filesystem::exists(good.output));
+}
+
+// A few documents, so that every operation of a tokenization can fail in turn.
+TokenizeOptions few_documents(const std::string& directory) {
+  std::string lines;
+  for (int i = 0; i < 12; ++i) lines += nlohmann::json{{"text", sample_documents()[size_t(i)]}}.dump() + "\n";
+  return {.corpus = {.patterns = {write_text(directory + "/few.jsonl", lines)}},
+          .tokenizer = test::small_tokenizer(),
+          .output = directory + "/out",
+          .tokens_per_shard = 400,
+          .validation_fraction = 0.3,
+          .seed = 5,
+          .threads = 1};
+}
+
+// Whatever operation fails, over an earlier output: the error is told, a manifest names only what is there
+// and whole, and the next run succeeds.
+TEST(Tokenize, EveryOperationMayFail) {
+  for (const test::Fault fault : {test::Fault::kShortWrite, test::Fault::kStop}) {
+    int64_t n = 0;
+    for (bool broke = true; broke;) {
+      SCOPED_TRACE(fmt::format("{} at operation {}", name_of(fault), ++n));
+      TokenizeOptions options = few_documents(fresh_directory());
+      tokenize_corpus(options);
+      options.overwrite = true;
+      test::FaultFileSystem faulty(posix_file_system());
+      faulty.fail_at(n, fault);
+      bool thrown = false;
+      try {
+        tokenize_corpus(options, faulty);
+      } catch (const Error&) {
+        thrown = true;
+      }
+      broke = faulty.broke();
+      const std::string manifest = options.output + "/" + kManifestName;
+      const bool whole = std::filesystem::exists(manifest);
+      if (whole) {
+        EXPECT_NO_THROW(Manifest::load(manifest).verify_contents(options.output));
+      }
+      // What is removed at the end is of no use to anybody: that it could not be is only a warning.
+      ASSERT_TRUE(thrown || whole);
+      ASSERT_TRUE(broke || !thrown);
+      if (n % 4 == 0) tokenize_corpus(options);
+    }
+    EXPECT_GT(n, 30) << "too few operations for a tokenization";
+  }
 }
 
 TEST(SplitWriter, EntropyOfKnownDistributions) {

@@ -184,6 +184,11 @@ class FaultFileSystem final : public FileSystem {
       owner_.mutate();
       write(bytes);
     }
+    void overwrite(int64_t offset, std::span<const std::byte> bytes) override {
+      const std::lock_guard lock(owner_.mutex_);
+      owner_.mutate();
+      file_->overwrite(offset, bytes);
+    }
     void sync() override {
       if (owner_.before_sync_) owner_.before_sync_(path_);
       const std::lock_guard lock(owner_.mutex_);

@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "core/philox.h"
+#include "core/utf8.h"
 #include "data/manifest.h"
-#include "data/utf8.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 #include "train/model_checkpoint.h"
