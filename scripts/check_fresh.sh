@@ -172,7 +172,8 @@ hash_dir = false" >"$directory/etc/ccache.conf"
 table() {
   say "| case | as | installed before | command | exit code | minutes | load before | commit | date |"
   say "|---|---|---|---|---|---|---|---|---|"
-  awk -F '\t' '{ printf "| %s, %d | %s | %s | `%s` | %d | %.1f | %s | %s | %s |\n", $1, $4, $2, $3, $5, $6, $7 / 60, $8, $9, $10 }' \
+  awk -F '\t' '{ sub(/^\.\//, "", $5)
+                 printf "| %s, %d | %s | %s | `%s` | %d | %.1f | %s | %s | %s |\n", $1, $4, $2, $3, $5, $6, $7 / 60, $8, $9, $10 }' \
     "$results"
 }
 
