@@ -238,7 +238,7 @@ TEST_F(BadConfigs, PlacesToWriteTo) {
        [](const Scene& s) { s.make_directory("runs/fresh/.lock"); }},
       {"the settings are a directory",
        fresh({}),
-       {"runs/fresh/config.json", "Is a directory"},
+       {"runs/fresh/config.json: is a directory"},
        [](const Scene& s) { s.make_directory("runs/fresh/config.json"); }},
       {"the metrics are a directory",
        fresh({}, {"--resume", "auto"}),
