@@ -1,7 +1,7 @@
 // The probe of a GPU.
 #include <cuda_runtime.h>
 
-#include "device/cuda/cuda_error.h"
+#include "device/cuda/cuda_handles.h"
 #include "device_probe.h"
 
 namespace mpt {

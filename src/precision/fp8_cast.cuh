@@ -8,8 +8,8 @@
 
 #include <cmath>
 
+#include "device/cuda/block_kernels.cuh"
 #include "device/cuda/cuda_exec.cuh"
-#include "device/cuda/pack.cuh"
 #include "precision/fp8_ops_on.h"
 
 namespace mpt {

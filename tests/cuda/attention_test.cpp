@@ -7,7 +7,6 @@
 #include "cuda/gpu.h"
 #include "device/attention_problem.h"
 #include "device/cuda/cuda_attention.h"
-#include "device/cuda/product_attention.h"
 #include "support/expect_error.h"
 
 namespace mpt {

@@ -6,7 +6,7 @@
 
 #include "cuda/device_fixture.h"
 #include "device/backends.h"
-#include "device/cuda/cuda_error.h"
+#include "device/cuda/cuda_handles.h"
 #include "device/range.h"
 #include "support/device_matrix.h"
 #include "support/draws.h"

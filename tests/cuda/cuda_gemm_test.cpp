@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "cuda/device_fixture.h"
-#include "device/cuda/cuda_error.h"
+#include "device/cuda/cuda_handles.h"
 #include "device/fp8_problem.h"
 #include "device/gemm_problem.h"
 #include "support/expect_error.h"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cuda/device_fixture.h"
-#include "device/cuda/cuda_error.h"
+#include "device/cuda/cuda_handles.h"
 #include "device/cuda/gemm_tuning.h"
 #include "device/gemm_problem.h"
 #include "support/captured_log.h"

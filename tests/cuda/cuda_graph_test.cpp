@@ -1,9 +1,8 @@
 // Repeated work on a GPU: run, recorded, replayed, and what must not be in it.
-#include "device/cuda/cuda_graph.h"
-
 #include <array>
 
 #include "cuda/device_fixture.h"
+#include "device/cuda/cuda_streams.h"
 #include "support/expect_error.h"
 
 namespace mpt {

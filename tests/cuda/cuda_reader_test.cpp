@@ -1,6 +1,4 @@
 // Reading a GPU's memory beside its work.
-#include "device/cuda/cuda_reader.h"
-
 #include <algorithm>
 #include <thread>
 #include <vector>
@@ -8,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "cuda/gpu.h"
-#include "device/cuda/cuda_error.h"
-#include "device/cuda/owned.h"
+#include "device/cuda/cuda_handles.h"
+#include "device/cuda/cuda_memory.h"
 
 namespace mpt {
 namespace {

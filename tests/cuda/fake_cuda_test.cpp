@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cuda/gpu.h"
-#include "device/cuda/launch.cuh"
+#include "device/cuda/cuda_exec.cuh"
 #include "support/expect_error.h"
 
 namespace mpt {

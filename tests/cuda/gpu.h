@@ -8,7 +8,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
-#include "device/cuda/cuda_error.h"
+#include "device/cuda/cuda_handles.h"
 #include "device/memory_plan.h"
 #ifdef MPT_FAKE_CUDA
 #include "support/fake_cuda/fake_cuda.h"

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "cuda/device_fixture.h"
-#include "device/cuda/cuda_side_queue.h"
+#include "device/cuda/cuda_streams.h"
 #include "support/expect_error.h"
 
 namespace mpt {

@@ -7,8 +7,8 @@
 #include <omp.h>
 
 #include "device/attention_problem.h"
-#include "device/cpu/cpu_attention.h"
 #include "device/cpu/cpu_device.h"
+#include "device/cpu/cpu_kernels.h"
 #include "device/naive_attention.h"
 
 namespace mpt {

@@ -10,7 +10,7 @@
 #include <omp.h>
 
 #include "device/cpu/cpu_exec.h"
-#include "device/cpu/tile_product.h"
+#include "device/cpu/gemm_kernel.h"
 #include "support/draws.h"
 #include "support/expect_error.h"
 #include "support/host_matrix.h"

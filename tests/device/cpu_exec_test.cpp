@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "device/cpu/even_parts.h"
+#include "device/cpu/gemm_packing.h"
 
 namespace mpt {
 namespace {

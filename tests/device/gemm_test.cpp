@@ -13,7 +13,7 @@
 #include <omp.h>
 
 #include "device/cpu/cpu_device.h"
-#include "device/cpu/cpu_gemm.h"
+#include "device/cpu/cpu_kernels.h"
 #include "device/gemm_problem.h"
 
 namespace mpt {
@@ -216,7 +216,7 @@ float multiply_add(float a, float b, float c) {
 #endif
 }
 
-// D as cpu_gemm.h defines it: parts of equal length, each a chain of fused multiply-adds.
+// D as cpu_kernels.h defines it: parts of equal length, each a chain of fused multiply-adds.
 float sum_in_order(const GemmProblem& p, const GemmOperands& x, float scale_inv, int64_t row, int64_t col) {
   constexpr int64_t kLongest = 256;
   const int64_t parts = std::max<int64_t>(1, (p.k + kLongest - 1) / kLongest);

@@ -10,6 +10,7 @@
 
 #include "comm/launch_environment.h"
 #include "comm/transport.h"
+#include "core/tensor.h"
 
 struct CUstream_st;
 
@@ -25,5 +26,9 @@ struct NcclOptions {
 std::unique_ptr<Transport> make_nccl_transport(const LaunchEnvironment& environment,
                                                const NcclOptions& options,
                                                std::unique_ptr<Transport> launched = nullptr);
+
+// Sums that were made in bf16, as fp32, on a stream: fp32_to[i] = bf16_from[i], [1, n] each, which do not
+// overlap.
+void widen_sums(const Tensor& bf16_from, const Tensor& fp32_to, CUstream_st* stream);
 
 }  // namespace mpt

@@ -1,4 +1,4 @@
-#include "comm/cuda/widen_sums.h"
+#include "comm/cuda/nccl_transport.h"
 #include "core/bf16.h"
 #include "device/cuda/cuda_exec.cuh"
 

@@ -1,5 +1,3 @@
-#include "device/cpu/cpu_attention.h"
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -9,9 +7,10 @@
 #include "core/ask_for.h"
 #include "core/bf16.h"
 #include "core/check.h"
+#include "device/cpu/cpu_kernels.h"
+#include "device/cpu/gemm_kernel.h"
+#include "device/cpu/gemm_packing.h"
 #include "device/cpu/row_vector.h"
-#include "device/cpu/tile_product.h"
-#include "device/cpu/transpose_block.h"
 
 namespace mpt {
 namespace {

@@ -18,8 +18,7 @@
 #include "core/check.h"
 #include "core/counted.h"
 #include "core/progress.h"
-#include "device/cpu/cpu_attention.h"
-#include "device/cpu/cpu_gemm.h"
+#include "device/cpu/cpu_kernels.h"
 
 namespace mpt {
 namespace {

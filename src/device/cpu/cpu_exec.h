@@ -5,7 +5,7 @@
 
 #include <omp.h>
 
-#include "device/cpu/next_row.h"
+#include "device/cpu/cpu_prefetch.h"
 #include "device/exec.h"
 
 namespace mpt {

@@ -1,5 +1,3 @@
-#include "device/cpu/cpu_gemm.h"
-
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -8,8 +6,9 @@
 #include "core/ask_for.h"
 #include "core/bf16.h"
 #include "core/check.h"
+#include "device/cpu/cpu_kernels.h"
+#include "device/cpu/cpu_prefetch.h"
 #include "device/cpu/gemm_packing.h"
-#include "device/cpu/upcoming_memory.h"
 
 namespace mpt {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "core/bf16.h"
 #include "core/float_format.h"
-#include "device/cpu/transpose_block.h"
 
 namespace mpt {
 namespace {

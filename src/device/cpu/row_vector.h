@@ -8,7 +8,7 @@
 
 #include "core/host_device.h"
 #include "core/softmax_exp.h"
-#include "device/cpu/tile_product.h"
+#include "device/cpu/gemm_kernel.h"
 
 namespace mpt {
 

@@ -6,8 +6,7 @@
 #include <cublasLt.h>
 
 #include "core/tensor.h"
-#include "device/cuda/cuda_error.h"
-#include "device/cuda/owned.h"
+#include "device/cuda/cuda_handles.h"
 
 namespace mpt {
 

@@ -8,10 +8,6 @@
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
-#include "device/cuda/product_attention.h"
-#ifdef MPT_WITH_CUDNN_FRONTEND
-#include "device/cuda/cudnn_attention.h"
-#endif
 
 namespace mpt {
 

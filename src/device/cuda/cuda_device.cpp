@@ -11,17 +11,12 @@
 
 #include "core/check.h"
 #include "core/progress.h"
-#include "device/cuda/cuda_error.h"
-#include "device/cuda/cuda_graph.h"
+#include "device/cuda/cuda_handles.h"
 #include "device/cuda/cuda_memory.h"
-#include "device/cuda/cuda_reader.h"
-#include "device/cuda/cuda_side_queue.h"
-#include "device/cuda/owned.h"
+#include "device/cuda/cuda_streams.h"
 
 namespace mpt {
 namespace {
-
-using CudaStream = Owned<cudaStream_t, cudaStreamDestroy>;
 
 constexpr int kFirstCapability = 80;  // bf16 products in tensor cores, asynchronous copies
 

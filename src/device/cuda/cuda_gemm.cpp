@@ -14,8 +14,7 @@
 
 namespace mpt {
 
-// --- algorithms as text
-// --------------------------------------------------------------------------------------
+// --- algorithms as text ------------------------------------------------------------------------------------
 
 namespace {
 
@@ -53,8 +52,7 @@ std::string version_text(size_t version) {
 
 std::string cublas_lt_description() { return "cuBLASLt " + version_text(cublasLtGetVersion()); }
 
-// --- what the library needs for a kind of product
-// --------------------------------------------------------------
+// --- what the library needs for a kind of product ----------------------------------------------------------
 
 namespace {
 
@@ -152,8 +150,7 @@ class CudaGemm::Library {
   std::map<GemmKey, Plan> plans_;
 };
 
-// --- choosing
-// -------------------------------------------------------------------------------------------------
+// --- choosing ----------------------------------------------------------------------------------------------
 
 // Fastest first, as the library estimates.
 std::vector<Algorithm> CudaGemm::Library::candidates(const GemmKey& key, const Product& product, int most) {
@@ -254,8 +251,7 @@ void CudaGemm::Library::restore(std::span<const GemmChoice> choices) {
         other, identity_);
 }
 
-// --- running
-// --------------------------------------------------------------------------------------------------
+// --- running -----------------------------------------------------------------------------------------------
 
 cublasStatus_t CudaGemm::Library::enqueue(const GemmKey& key, const Plan& plan, const Operands& x,
                                           const Scratch& workspace) {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "device/cuda/gemm_key.h"
+#include "device/cuda/gemm_tuning.h"
 #include "device/gemm.h"
 #include "device/scratch.h"
 

@@ -1,12 +1,14 @@
 #include "device/cuda/cuda_memory.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <utility>
 #include <vector>
 
+#include "core/check.h"
 #include "core/progress.h"
-#include "device/cuda/cuda_error.h"
-#include "device/cuda/owned.h"
+#include "device/cuda/cuda_handles.h"
 
 namespace mpt {
 namespace {
@@ -56,10 +58,96 @@ class CudaAllocator final : public Allocator {
   std::vector<Owned<void*, cudaFreeHost>> images_;
 };
 
+// --- reading beside the device's work ----------------------------------------------------------------------
+
+CudaStream make_stream() {
+  cudaStream_t stream = nullptr;
+  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  return CudaStream(stream);
+}
+
+CudaEvent make_event() {
+  cudaEvent_t event = nullptr;
+  // A thread that waits for it sleeps.
+  check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync),
+             "cudaEventCreateWithFlags");
+  return CudaEvent(event);
+}
+
+class Buffer {
+ public:
+  Buffer() : copied_(make_event()) {
+    void* address = nullptr;
+    check_cuda(cudaHostAlloc(&address, size_t{DeviceReader::kMostBytes}, cudaHostAllocDefault),
+               "cudaHostAlloc");
+    memory_.reset(address);
+  }
+  // The packed elements of the block, once wait() returns.
+  void fill(const Tensor& block, cudaStream_t stream) {
+    const auto item = static_cast<size_t>(size_of(block.dtype));
+    const size_t row = static_cast<size_t>(block.cols) * item;
+    bytes_ = row * static_cast<size_t>(block.rows);
+    check(std::cmp_less_equal(bytes_, DeviceReader::kMostBytes), "a block of {} bytes to read, at most {}",
+          bytes_, DeviceReader::kMostBytes);
+    const size_t pitch = block.rows > 1 ? static_cast<size_t>(block.stride) * item : row;
+    if (bytes_ > 0)
+      check_cuda(cudaMemcpy2DAsync(memory_.get(), row, block.data, pitch, row,
+                                   static_cast<size_t>(block.rows), cudaMemcpyDeviceToHost, stream),
+                 "cudaMemcpy2DAsync");
+    check_cuda(cudaEventRecord(copied_.get(), stream), "cudaEventRecord");
+  }
+  [[nodiscard]] std::span<const std::byte> wait() const {
+    check_cuda(cudaEventSynchronize(copied_.get()), "cudaEventSynchronize");
+    return {static_cast<const std::byte*>(memory_.get()), bytes_};
+  }
+
+ private:
+  Owned<void*, cudaFreeHost> memory_;
+  CudaEvent copied_;
+  size_t bytes_ = 0;
+};
+
+class CudaReader final : public DeviceReader {
+ public:
+  CudaReader(cudaStream_t work, int gpu)
+      : work_(work), gpu_(gpu), stream_(make_stream()), given_(make_event()) {}
+  ~CudaReader() override { cudaStreamSynchronize(stream_.get()); }
+  CudaReader(const CudaReader&) = delete;
+  CudaReader& operator=(const CudaReader&) = delete;
+
+  void begin() override {
+    check_cuda(cudaEventRecord(given_.get(), work_), "cudaEventRecord");
+    check_cuda(cudaStreamWaitEvent(stream_.get(), given_.get(), 0), "cudaStreamWaitEvent");
+  }
+  void read(std::span<const Tensor> blocks, const Take& take) override {
+    check_cuda(cudaSetDevice(gpu_), "cudaSetDevice");  // of this thread
+    if (!blocks.empty()) buffers_[0].fill(blocks[0], stream_.get());
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const std::span<const std::byte> bytes = buffers_[i % 2].wait();
+      if (i + 1 < blocks.size()) buffers_[(i + 1) % 2].fill(blocks[i + 1], stream_.get());
+      take(bytes);
+    }
+  }
+#ifdef MPT_FAKE_CUDA
+  // The fake CUDA is one thread's.
+  [[nodiscard]] bool beside() const override { return false; }
+#endif
+
+ private:
+  cudaStream_t work_;
+  int gpu_;
+  CudaStream stream_;
+  CudaEvent given_;
+  std::array<Buffer, 2> buffers_;
+};
+
 }  // namespace
 
 std::unique_ptr<Allocator> make_cuda_allocator(cudaStream_t stream) {
   return std::make_unique<CudaAllocator>(stream);
+}
+std::unique_ptr<DeviceReader> make_cuda_reader(cudaStream_t work, int gpu) {
+  return std::make_unique<CudaReader>(work, gpu);
 }
 
 }  // namespace mpt

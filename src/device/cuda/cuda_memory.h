@@ -1,10 +1,12 @@
-// Memory of a GPU, each request by itself, and the pinned host memory of staged tensors' images.
+// A GPU's memory: each request by itself, the pinned host memory of staged tensors' images, and a reader on a
+// stream of its own.
 #pragma once
 
 #include <memory>
 
 #include <cuda_runtime.h>
 
+#include "device/device_reader.h"
 #include "device/memory_plan.h"
 
 namespace mpt {
@@ -14,5 +16,9 @@ inline constexpr int64_t kCudaAlignment =
 
 // Zero-fills in `stream`. Throws Error, naming purpose, wanted and free memory, where it does not suffice.
 std::unique_ptr<Allocator> make_cuda_allocator(cudaStream_t stream);
+
+// Reads through two pinned buffers: one is filled while the other is taken. `work` is the stream of the
+// device's own work on that GPU.
+std::unique_ptr<DeviceReader> make_cuda_reader(cudaStream_t work, int gpu);
 
 }  // namespace mpt

@@ -1,4 +1,4 @@
-#include "device/cuda/cudnn_attention.h"
+#include "device/cuda/cuda_attention.h"
 
 #ifdef MPT_WITH_CUDNN_FRONTEND
 
@@ -15,8 +15,7 @@
 #define CUDNN_FRONTEND_SKIP_JSON_LIB  // graphs are not stored
 #include <cudnn_frontend.h>
 
-#include "device/cuda/cuda_error.h"
-#include "device/cuda/owned.h"
+#include "device/cuda/cuda_handles.h"
 
 namespace mpt {
 namespace {
@@ -25,8 +24,7 @@ namespace fe = cudnn_frontend;
 using fe::graph::Tensor_attributes;
 using TensorHandle = std::shared_ptr<Tensor_attributes>;
 
-// --- failures
-// -------------------------------------------------------------------------------------------------
+// --- failures ----------------------------------------------------------------------------------------------
 
 void check_cudnn(cudnnStatus_t status, std::string_view call,
                  std::source_location where = std::source_location::current()) {
@@ -43,8 +41,7 @@ void check_graph(const fe::error_t& answer, std::string_view call,
                   where);
 }
 
-// --- graphs
-// ---------------------------------------------------------------------------------------------------
+// --- graphs ------------------------------------------------------------------------------------------------
 
 enum class Pass : uint8_t { kForward, kBackward };
 
@@ -184,8 +181,7 @@ void check_statistics(const Tensor& t) {
 
 bool is_empty(const AttentionShape& s) { return s.batch == 0 || s.heads == 0 || s.seq_len == 0; }
 
-// --- what cuDNN takes
-// -----------------------------------------------------------------------------------------
+// --- what cuDNN takes --------------------------------------------------------------------------------------
 
 // What holds on every GPU, so that a plan without one knows it too.
 constexpr int64_t kHeadDimMultiple = 8;

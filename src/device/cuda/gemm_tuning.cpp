@@ -9,13 +9,82 @@
 #include <spdlog/spdlog.h>
 
 #include "core/bf16.h"
+#include "core/check.h"
 #include "core/float_format.h"
 #include "core/normal.h"
 #include "core/progress.h"
-#include "device/cuda/cuda_error.h"
-#include "device/cuda/owned.h"
+#include "device/cuda/cuda_handles.h"
 
 namespace mpt {
+
+// --- keys --------------------------------------------------------------------------------------------------
+
+namespace {
+
+std::string name_of_operand(const GemmOperand& x) {
+  return fmt::format("{}[{},{}]{}{}", name_of(x.dtype), x.rows, x.cols,
+                     x.stride == x.cols ? "" : fmt::format(" {} apart", x.stride),
+                     x.alignment == GemmOperand::kVectorBytes ? "" : " unaligned");
+}
+
+const char* mark_of(Transpose transpose) { return transpose == Transpose::kYes ? "^T" : ""; }
+
+const char* mark_of(Multiply multiply) {
+  switch (multiply) {
+    case Multiply::kTf32:
+      return " by TF32";
+    case Multiply::kFastFp8:
+      return " by fast FP8";
+    default:
+      return "";
+  }
+}
+
+Multiply multiply_of(const GemmCall& call) {
+  const bool tf32 = call.multiply == Multiply::kTf32 && call.a.dtype == DType::kF32;
+  const bool fast = call.multiply == Multiply::kFastFp8 && is_fp8(call.a.dtype);
+  return tf32 || fast ? call.multiply : Multiply::kFull;
+}
+
+}  // namespace
+
+GemmOperand GemmOperand::of(const Tensor& tensor) {
+  const auto address = reinterpret_cast<uintptr_t>(tensor.data);
+  return {.dtype = tensor.dtype,
+          .rows = tensor.rows,
+          .cols = tensor.cols,
+          .stride = std::max(tensor.stride, tensor.cols),  // a single row's means nothing
+          .alignment = address % kVectorBytes == 0 ? kVectorBytes : size_of(tensor.dtype)};
+}
+
+GemmKey GemmKey::of(const GemmCall& call) {
+  return {.a = GemmOperand::of(call.a),
+          .b = GemmOperand::of(call.b),
+          .d = GemmOperand::of(call.d),
+          .transpose_a = call.transpose_a,
+          .transpose_b = call.transpose_b,
+          .accumulate = call.accumulate,
+          .multiply = multiply_of(call)};
+}
+
+std::string GemmKey::name() const {
+  return fmt::format("{}{} x {}{} -> {}{}{}", name_of_operand(a), mark_of(transpose_a), name_of_operand(b),
+                     mark_of(transpose_b), name_of_operand(d), accumulate == Accumulate::kYes ? " added" : "",
+                     mark_of(multiply));
+}
+
+void check_supported(const GemmKey& key) {
+  const DType a = key.a.dtype, b = key.b.dtype, d = key.d.dtype;
+  check(key.fp8() || (a == b && (a == DType::kBF16 || d == DType::kF32)),
+        "matrix product of {} and {} into {} on a GPU: two of fp32 into fp32, two of bf16 or of FP8 into "
+        "either",
+        name_of(a), name_of(b), name_of(d));
+  check(!key.fp8() || (key.transpose_a == Transpose::kNo && key.transpose_b == Transpose::kYes),
+        "{} on a GPU: FP8 operands are taken as [m,k] and [n,k]^T only", key.name());
+}
+
+// --- timing ------------------------------------------------------------------------------------------------
+
 namespace {
 
 constexpr int kRounds = 5;  // medians are of these
@@ -26,7 +95,6 @@ constexpr double kClearlyFaster = 0.97;
 constexpr int64_t kPatternElements = int64_t{1} << 18;
 
 using Buffer = Owned<void*, cudaFree>;
-using Event = Owned<cudaEvent_t, cudaEventDestroy>;
 
 // Null where there is no memory left.
 Buffer buffer_for(const GemmOperand& operand) {
@@ -88,10 +156,10 @@ void fill_randomly(std::byte* target, const GemmOperand& operand, cudaStream_t s
   }
 }
 
-Event make_event() {
+CudaEvent make_event() {
   cudaEvent_t event = nullptr;
   check_cuda(cudaEventCreate(&event), "cudaEventCreate");
-  return Event(event);
+  return CudaEvent(event);
 }
 
 class Stopwatch {
@@ -109,7 +177,7 @@ class Stopwatch {
 
  private:
   cudaStream_t stream_;
-  Event start_ = make_event(), stop_ = make_event();
+  CudaEvent start_ = make_event(), stop_ = make_event();
 };
 
 struct Buffers {

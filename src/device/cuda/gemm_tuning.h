@@ -1,16 +1,49 @@
-// Times the algorithms that could compute a product, on operands of random values: the power that zeros save
-// would flatter whatever uses most.
+// What the algorithm of a GEMM depends on, and the timing of those that could compute it.
 #pragma once
 
+#include <compare>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
-#include "device/cuda/gemm_key.h"
+#include "device/gemm.h"
 
 struct CUstream_st;
 
 namespace mpt {
+
+// A row-major operand as it is stored. Where its address is not known yet, it counts as aligned.
+struct GemmOperand {
+  DType dtype;
+  int64_t rows, cols;
+  int64_t stride;     // of rows, elements
+  int64_t alignment;  // of its address, bytes: kVectorBytes or an element's
+
+  static constexpr int64_t kVectorBytes = 16;  // of the widest access
+
+  static GemmOperand of(const Tensor& tensor);
+  [[nodiscard]] int64_t bytes() const { return ((rows - 1) * stride + cols) * size_of(dtype); }
+  auto operator<=>(const GemmOperand&) const = default;
+};
+
+// Everything of a call but the addresses and their contents.
+struct GemmKey {
+  GemmOperand a, b, d;
+  Transpose transpose_a, transpose_b;
+  Accumulate accumulate;
+  Multiply multiply;  // kFull where the operands leave no choice
+
+  static GemmKey of(const GemmCall& call);
+  [[nodiscard]] bool fp8() const { return is_fp8(a.dtype); }
+  // "bf16[512,2048] x bf16[1024,2048]^T -> fp32[512,1024] added"
+  [[nodiscard]] std::string name() const;
+  auto operator<=>(const GemmKey&) const = default;
+};
+
+// Throws LogicError unless cuBLASLt has products of these types and layouts.
+void check_supported(const GemmKey& key);
 
 struct GemmAddresses {
   void *a, *b, *d;
@@ -28,7 +61,8 @@ struct GemmTuningResult {
   double first_us, best_us;  // medians of the first candidate and of that one
 };
 
-// Nothing, and a warning, where there is no memory for another set of operands. Waits for the stream.
+// On operands of random values: the power that zeros save would flatter whatever uses most. Nothing, and a
+// warning, where there is no memory for another set of operands. Waits for the stream.
 std::optional<GemmTuningResult> time_candidates(const GemmTuningCase& tuned, CUstream_st* stream);
 
 }  // namespace mpt

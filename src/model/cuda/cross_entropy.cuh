@@ -2,8 +2,8 @@
 // gradient over it once.
 #pragma once
 
-#include "device/cuda/launch.cuh"
-#include "device/cuda/row_team.cuh"
+#include "device/cuda/block_kernels.cuh"
+#include "device/cuda/cuda_exec.cuh"
 #include "model/formulas/cross_entropy.h"
 
 namespace mpt {

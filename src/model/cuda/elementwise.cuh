@@ -1,7 +1,7 @@
 // RoPE, SwiGLU and rounding on a GPU: one pack of elements, with all that it depends on, by each thread.
 #pragma once
 
-#include "device/cuda/pack.cuh"
+#include "device/cuda/block_kernels.cuh"
 #include "model/formulas/rope.h"
 #include "model/formulas/swiglu.h"
 

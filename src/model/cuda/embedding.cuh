@@ -8,7 +8,7 @@
 
 #include <cuda_runtime.h>
 
-#include "device/cuda/pack.cuh"
+#include "device/cuda/block_kernels.cuh"
 #include "model/formulas/embedding.h"
 
 namespace mpt {

@@ -1,7 +1,7 @@
 // RMSNorm on a GPU: a row is read once, held in the registers of a team of warps, and written once.
 #pragma once
 
-#include "device/cuda/row_team.cuh"
+#include "device/cuda/block_kernels.cuh"
 #include "model/formulas/rms_norm.h"
 
 namespace mpt {

@@ -1,10 +1,12 @@
-// The one way that calls of NVIDIA's libraries fail here: with the call, what it answered, and where it
-// stands. The checks of the other libraries lie where those are included (cublas_lt.h).
+// How calls of NVIDIA's libraries fail, and their objects as values that free what they hold. The checks of
+// other libraries lie where those are included (cublas_lt.h).
 #pragma once
 
+#include <memory>
 #include <source_location>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include <cuda_runtime.h>
 
@@ -44,5 +46,20 @@ inline void check_cuda(cudaError_t status, std::string_view call,
   cudaGetLastError();  // reported here, and not once more by the next call that looks
   throw CudaError(call, answer_of(status), where);
 }
+
+// An object of a C library that one function destroys.
+// What the function answers is of no use by then.
+template <auto kDestroy>
+struct Destroyer {
+  template <class T>
+  void operator()(T* object) const {
+    kDestroy(object);
+  }
+};
+template <class Handle, auto kDestroy>
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroyer<kDestroy>>;
+
+using CudaStream = Owned<cudaStream_t, cudaStreamDestroy>;
+using CudaEvent = Owned<cudaEvent_t, cudaEventDestroy>;
 
 }  // namespace mpt

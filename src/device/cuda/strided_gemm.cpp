@@ -1,4 +1,4 @@
-#include "device/cuda/strided_products.h"
+#include "device/cuda/strided_gemm.h"
 
 #include <compare>
 #include <map>

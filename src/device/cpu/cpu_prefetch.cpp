@@ -1,4 +1,4 @@
-#include "device/cpu/upcoming_memory.h"
+#include "device/cpu/cpu_prefetch.h"
 
 #include <algorithm>
 

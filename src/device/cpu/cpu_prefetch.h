@@ -1,6 +1,4 @@
-// The memory of the row after the one that is computed, asked for piece by piece: row formulas that do little
-// more than read and write are bounded by how many lines a processor has under way, and its own prediction
-// ends with every page and knows nothing of what will be written.
+// Prefetches of the CPU backend: the next row of a row formula, and a GEMM's next operands.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +8,13 @@
 
 #include "core/ask_for.h"
 #include "core/group.h"
+#include "core/tensor.h"
 
 namespace mpt {
 
+// The row after the one that is computed, prefetched bit by bit. Row formulas that do little more than read
+// and write are bound by how many cache lines are in flight, and the hardware prefetcher stops at every page
+// and does not see what will be written.
 template <size_t kStreams>
 class NextRow {
  public:
@@ -51,6 +53,31 @@ class RowGroup : public SerialGroup {
 
  private:
   NextRow<kStreams>* next_;
+};
+
+// Matrices that will be read soon, prefetched a cache line at a time while something else is computed: all
+// lines at once would evict from L1 what is needed now.
+class UpcomingMemory {
+ public:
+  static constexpr int kMostBlocks = 2;
+
+  // A matrix that will be read, rows one after the other. kMostBlocks of them, in the order of these calls.
+  void follow(const Tensor& block);
+  [[nodiscard]] int64_t lines() const;  // of all blocks
+  // The next `count` lines, or what there is, into `lines`; returns where they end.
+  const std::byte** take(int64_t count, const std::byte** lines);
+
+ private:
+  struct Rows {
+    const std::byte* next = nullptr;  // row
+    int64_t count = 0, stride = 0;    // of those not begun; bytes
+    int64_t lines = 0;                // of a row
+  };
+
+  std::array<Rows, kMostBlocks> blocks_;
+  int count_ = 0, block_ = 0;
+  const std::byte* line_ = nullptr;
+  int64_t lines_of_row_ = 0;  // that are left
 };
 
 }  // namespace mpt

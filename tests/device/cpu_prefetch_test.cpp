@@ -1,5 +1,5 @@
 // Which lines of memory are asked for, and in what order.
-#include "device/cpu/upcoming_memory.h"
+#include "device/cpu/cpu_prefetch.h"
 
 #include <vector>
 

@@ -4,14 +4,13 @@
 
 #include "core/bf16.h"
 #include "core/check.h"
+#include "device/cuda/cuda_attention.h"
 #include "device/cuda/cuda_exec.cuh"
-#include "device/cuda/product_attention.h"
 
 namespace mpt {
 namespace {
 
-// --- kernels: a warp per row of scores
-// --------------------------------------------------------------------------
+// --- kernels: a warp per row of scores ---------------------------------------------------------------------
 
 constexpr int64_t kAccess = 16;  // bytes that a lane reads or writes at once
 // Elements that a lane handles at a time: one access of the storage type.
@@ -197,8 +196,7 @@ LaunchShape warp_per_row(int64_t rows, cudaStream_t stream) {
       .blocks = (rows + kRowsPerBlock - 1) / kRowsPerBlock, .threads = kThreadsPerBlock, .stream = stream};
 }
 
-// --- products over the pairs of a chunk
-// -------------------------------------------------------------------------
+// --- products over the pairs of a chunk --------------------------------------------------------------------
 
 // Consecutive pairs: some heads of one sequence, or all heads of some sequences.
 struct Chunk {

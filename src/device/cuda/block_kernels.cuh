@@ -1,0 +1,156 @@
+// What kernels that work on rows share: packs of neighbouring elements that move in one access, and teams of
+// warps that hold a row in registers.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include <cuda_runtime.h>
+
+#include "core/bf16.h"
+#include "core/host_device.h"
+#include "core/scalar_math.h"
+#include "core/tensor.h"
+
+namespace mpt {
+
+// 16 bytes is the most that a thread moves at once.
+inline constexpr int kPackBytes = 16;
+
+// Elements of T that fill one access.
+template <class T>
+inline constexpr int kPackOf = kPackBytes / int(sizeof(T));
+
+template <class T, int N>
+struct alignas(sizeof(T) * N < kPackBytes ? sizeof(T) * N : kPackBytes) Pack {
+  T at[N];
+};
+
+// Pack i of a matrix whose rows are whole packs, one after the other. Counting in packs rather than in
+// elements is what lets nvcc see that every access is aligned.
+template <int N, class T>
+MPT_HD Pack<T, N> load_pack(const T* from, int64_t i) {
+  return reinterpret_cast<const Pack<T, N>*>(from)[i];
+}
+template <int N, class T>
+MPT_HD Pack<T, N> load_pack(const T* from) {
+  return load_pack<N>(from, 0);
+}
+template <class T, int N>
+MPT_HD void store_pack(T* to, int64_t i, const Pack<T, N>& pack) {
+  reinterpret_cast<Pack<T, N>*>(to)[i] = pack;
+}
+template <class T, int N>
+MPT_HD void store_pack(T* to, const Pack<T, N>& pack) {
+  store_pack(to, 0, pack);
+}
+
+template <class T, int N>
+MPT_HD Pack<float, N> to_floats(const Pack<T, N>& pack) {
+  Pack<float, N> wide;
+#pragma unroll
+  for (int i = 0; i < N; ++i) wide.at[i] = to_float(pack.at[i]);
+  return wide;
+}
+template <class T, int N>
+MPT_HD Pack<T, N> from_floats(const Pack<float, N>& wide) {
+  Pack<T, N> pack;
+#pragma unroll
+  for (int i = 0; i < N; ++i) pack.at[i] = from_float<T>(wide.at[i]);
+  return pack;
+}
+
+template <class T, int N>
+MPT_HD Pack<T, N> filled(T x) {
+  Pack<T, N> pack;
+#pragma unroll
+  for (int i = 0; i < N; ++i) pack.at[i] = x;
+  return pack;
+}
+
+// Whether rows of `cols` elements fall into packs of `width` in each of these tensors; one that is absent
+// does not matter.
+inline bool packable(int64_t cols, int width, std::initializer_list<Tensor> tensors) {
+  for (const Tensor& tensor : tensors)
+    if (reinterpret_cast<uintptr_t>(tensor.data) % kPackBytes != 0) return false;
+  return cols % width == 0;
+}
+
+// Where a kernel leaves its results: rounded to Out, `packs` packs in a row. Another sink may do more with
+// them.
+template <class Out>
+struct RowStore {
+  Out* data;
+  int64_t packs;
+
+  template <int N>
+  MPT_HD void put(int64_t row, int64_t pack, const Pack<float, N>& y) const {
+    store_pack(data, row * packs + pack, from_floats<Out>(y));
+  }
+};
+
+// For results that nobody reads.
+struct NoStore {
+  template <int N>
+  MPT_HD void put(int64_t, int64_t, const Pack<float, N>&) const {}
+};
+
+// --- row teams ---------------------------------------------------------------------------------------------
+
+// The warps that share a row and hold it in registers, a pack of elements at a time: lane l of a team has
+// packs l, l + lanes, l + 2 lanes, ... of the row, so that neighbouring lanes access neighbouring memory.
+//
+// A team of one warp has seven others beside it in its block; a larger one has a block of its own.
+template <int kWarps>
+struct RowTeam {
+  static constexpr int kLanes = 32 * kWarps;
+  static constexpr int kPerBlock = kWarps == 1 ? 8 : 1;
+  static constexpr int kThreads = kLanes * kPerBlock;
+
+  static int64_t blocks_for(int64_t rows) { return (rows + kPerBlock - 1) / kPerBlock; }
+
+  __device__ RowTeam() : lane_(int(threadIdx.x) % kLanes) {}
+  __device__ int lane() const { return lane_; }
+  __device__ int in_block() const { return int(threadIdx.x) / kLanes; }
+  __device__ int64_t index() const { return int64_t{blockIdx.x} * kPerBlock + in_block(); }
+
+  // f(k, pack) for each of this lane's packs of a row of so many: its k-th, at most kPacks.
+  template <int kPacks, class F>
+  __device__ void each_pack(int packs, const F& f) const {
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k)
+      if (const int pack = k * kLanes + lane(); pack < packs) f(k, pack);
+  }
+
+  // Of the lanes' numbers, in a fixed order, for every lane. All lanes must call; `turn` alternates between 0
+  // and 1 from call to call, so that no lane overwrites what another still reads.
+  __device__ float sum(float x, int turn) const {
+    return reduce(x, turn, [](float a, float b) { return a + b; });
+  }
+  // A NaN is ignored.
+  __device__ float max(float x, int turn) const {
+    return reduce(x, turn, [](float a, float b) { return max_of(b, a); });
+  }
+
+ private:
+  static constexpr unsigned kAll = 0xffffffffu;
+
+  template <class Combine>
+  __device__ static float reduce(float x, int turn, const Combine& combine) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) x = combine(x, __shfl_xor_sync(kAll, x, distance));
+    if constexpr (kWarps > 1) {
+      __shared__ float parts[2][kWarps];
+      if (threadIdx.x % 32 == 0) parts[turn][threadIdx.x / 32] = x;
+      __syncthreads();
+      x = parts[turn][0];
+#pragma unroll
+      for (int warp = 1; warp < kWarps; ++warp) x = combine(x, parts[turn][warp]);
+    }
+    return x;
+  }
+
+  int lane_;  // once, so that a compiler sees that each_pack() has the same packs every time
+};
+
+}  // namespace mpt

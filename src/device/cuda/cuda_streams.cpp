@@ -1,0 +1,186 @@
+#include "device/cuda/cuda_streams.h"
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <utility>
+
+#include "core/check.h"
+#include "device/cuda/cuda_handles.h"
+
+namespace mpt {
+namespace {
+
+// Before what else is ready: other GPUs wait for what this one sends. CUDA takes the nearest that it has.
+constexpr int kHighestPriority = -100;
+
+CudaStream make_stream() {
+  cudaStream_t stream = nullptr;
+  check_cuda(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, kHighestPriority),
+             "cudaStreamCreateWithPriority");
+  return CudaStream(stream);
+}
+CudaEvent make_event() {
+  cudaEvent_t event = nullptr;
+  check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  return CudaEvent(event);
+}
+
+// Makes what `later` is given from now on wait for all that `earlier` was given so far.
+void put_after(cudaStream_t later, cudaStream_t earlier, cudaEvent_t event) {
+  check_cuda(cudaEventRecord(event, earlier), "cudaEventRecord");
+  check_cuda(cudaStreamWaitEvent(later, event, 0), "cudaStreamWaitEvent");
+}
+
+class CudaSideQueue final : public SideQueue {
+ public:
+  explicit CudaSideQueue(cudaStream_t device) : device_(device), side_(make_stream()), begun_(make_event()) {
+    for (CudaEvent& event : done_) event = make_event();
+  }
+  ~CudaSideQueue() override { cudaStreamSynchronize(side_.get()); }
+  CudaSideQueue(const CudaSideQueue&) = delete;
+  CudaSideQueue& operator=(const CudaSideQueue&) = delete;
+
+  Ticket run(std::function<void()> work) override {
+    if (failure_) return ++given_;
+    put_after(side_.get(), device_, begun_.get());
+    try {
+      work();
+    } catch (...) {
+      failure_ = std::current_exception();
+      return ++given_;
+    }
+    ++given_;
+    check_cuda(cudaEventRecord(event_of(given_), side_.get()), "cudaEventRecord");
+    return given_;
+  }
+
+  // A ticket so old that its event has been used again is waited for with the oldest that has not: the stream
+  // keeps the order.
+  void wait(Ticket ticket) override {
+    check(ticket >= 1 && ticket <= given_, "ticket {} of {}", ticket, given_);
+    if (failure_) std::rethrow_exception(failure_);
+    const Ticket kept = std::max(ticket, given_ - kEvents + 1);
+    check_cuda(cudaStreamWaitEvent(device_, event_of(kept), 0), "cudaStreamWaitEvent");
+  }
+  void stop() override { cudaStreamSynchronize(side_.get()); }
+  void copy(const Tensor& from, const Tensor& to) override {
+    check(from.contiguous() && to.contiguous() && from.bytes() == to.bytes(), "a copy of {} bytes to {}",
+          from.bytes(), to.bytes());
+    if (from.elements() > 0)
+      check_cuda(
+          cudaMemcpyAsync(to.data, from.data, size_t(from.bytes()), cudaMemcpyDeviceToDevice, side_.get()),
+          "cudaMemcpyAsync");
+  }
+  [[nodiscard]] CUstream_st* cuda_stream() const override { return side_.get(); }
+
+ private:
+  static constexpr Ticket kEvents = 64;
+
+  [[nodiscard]] cudaEvent_t event_of(Ticket ticket) const { return done_[size_t(ticket % kEvents)].get(); }
+
+  cudaStream_t device_;
+  CudaStream side_;
+  CudaEvent begun_;  // what the device was given before the latest work
+  std::array<CudaEvent, size_t(kEvents)> done_;
+  Ticket given_ = 0;
+  std::exception_ptr failure_;
+};
+
+// --- repeated work -----------------------------------------------------------------------------------------
+
+class Deeper {
+ public:
+  explicit Deeper(RepetitionDepth& depth) : depth_(depth) { ++depth_.depth; }
+  ~Deeper() { --depth_.depth; }
+  Deeper(const Deeper&) = delete;
+  Deeper& operator=(const Deeper&) = delete;
+
+ private:
+  RepetitionDepth& depth_;
+};
+
+class PlainRepeatedWork final : public RepeatedWork {
+ public:
+  explicit PlainRepeatedWork(RepetitionDepth& depth) : depth_(depth) {}
+  void run(const std::function<void()>& work) override {
+    const Deeper deeper(depth_);
+    work();
+  }
+
+ private:
+  RepetitionDepth& depth_;
+};
+
+class CudaGraph final : public RepeatedWork {
+ public:
+  CudaGraph(cudaStream_t stream, RepetitionDepth& depth) : stream_(stream), depth_(depth) {}
+  ~CudaGraph() override {
+    if (replay_ != nullptr) cudaStreamSynchronize(stream_);  // it may still be running
+  }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+
+  void run(const std::function<void()>& work) override {
+    replayed_ = false;
+    const bool part_of_other_work = depth_.depth > 0;
+    if (part_of_other_work || !has_run_) {
+      const Deeper deeper(depth_);
+      work();
+      has_run_ = has_run_ || !part_of_other_work;
+      return;
+    }
+    const bool recorded_before = replay_ != nullptr;
+    if (!recorded_before) replay_ = instance_of(*recorded(work));
+    check_cuda(cudaGraphLaunch(replay_.get(), stream_), "cudaGraphLaunch");
+    replayed_ = recorded_before;
+  }
+  [[nodiscard]] bool replayed() const override { return replayed_; }
+
+ private:
+  using Graph = Owned<cudaGraph_t, cudaGraphDestroy>;
+  using Instance = Owned<cudaGraphExec_t, cudaGraphExecDestroy>;
+
+  // Other threads may call CUDA as they like meanwhile.
+  [[nodiscard]] Graph recorded(const std::function<void()>& work) const {
+    check_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    try {
+      const Deeper deeper(depth_);
+      work();
+    } catch (...) {
+      cudaGraph_t graph = nullptr;
+      cudaStreamEndCapture(stream_, &graph);
+      cudaGetLastError();  // that the capture is invalid now; what to report is what made it so
+      const Graph discarded(graph);
+      throw;
+    }
+    cudaGraph_t graph = nullptr;
+    check_cuda(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
+    return Graph(graph);
+  }
+  static Instance instance_of(CUgraph_st& graph) {
+    cudaGraphExec_t instance = nullptr;
+    check_cuda(cudaGraphInstantiate(&instance, &graph, 0), "cudaGraphInstantiate");
+    return Instance(instance);
+  }
+
+  cudaStream_t stream_;
+  RepetitionDepth& depth_;
+  bool has_run_ = false;   // once, as it is
+  bool replayed_ = false;  // the last time
+  Instance replay_;
+};
+
+}  // namespace
+
+std::unique_ptr<SideQueue> make_cuda_side_queue(cudaStream_t stream) {
+  return std::make_unique<CudaSideQueue>(stream);
+}
+std::unique_ptr<RepeatedWork> make_cuda_graph(cudaStream_t stream, RepetitionDepth& depth) {
+  return std::make_unique<CudaGraph>(stream, depth);
+}
+std::unique_ptr<RepeatedWork> make_plain_repeated_work(RepetitionDepth& depth) {
+  return std::make_unique<PlainRepeatedWork>(depth);
+}
+
+}  // namespace mpt

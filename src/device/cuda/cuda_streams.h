@@ -1,0 +1,35 @@
+// What a CUDA device does besides its own stream: side work in a second one, and repeated work as a CUDA
+// graph.
+#pragma once
+
+#include <memory>
+
+#include <cuda_runtime.h>
+
+#include "device/device.h"
+
+namespace mpt {
+
+// Work beside a CUDA device's own, in a second stream that waits for the first one's events and the other way
+// round. The host waits for nothing, and a CUDA graph records it: within repeated work, all side work must be
+// waited for in the same repeated work.
+//
+// `stream` is the device's own and outlives the queue, as does what the queue's work uses: it may still run
+// when the queue goes, which waits for it.
+std::unique_ptr<SideQueue> make_cuda_side_queue(cudaStream_t stream);
+
+// How deep in repeated work the host is, so that a device can refuse what a recording cannot hold.
+struct RepetitionDepth {
+  int depth = 0;
+};
+
+// Repeated work as a CUDA graph: run as it is the first time, recorded the second, replayed from then on. The
+// first run is plain, so that whatever happens once (modules being loaded, algorithms being chosen) is not
+// recorded. A recording that fails is ended and thrown away before the error is passed on.
+//
+// `depth` is shared by all the work of one device, and outlives it.
+std::unique_ptr<RepeatedWork> make_cuda_graph(cudaStream_t stream, RepetitionDepth& depth);
+// The same refusals, but nothing is recorded.
+std::unique_ptr<RepeatedWork> make_plain_repeated_work(RepetitionDepth& depth);
+
+}  // namespace mpt
