@@ -20,7 +20,7 @@
 
 #include "core/bf16.h"
 #include "core/normal.h"
-#include "device/cpu/cpu_device.h"
+#include "device/backends.h"
 #include "machine_limits.h"
 #include "model/llama_ops.h"
 #include "run_benchmarks.h"

@@ -23,7 +23,7 @@
 #include <omp.h>
 
 #include "core/philox.h"
-#include "device/profiling_device.h"
+#include "device/profiling.h"
 #include "gpu_report/benchmarked_rule.h"
 #include "gpu_report/samples.h"
 #include "machine_limits.h"

@@ -37,7 +37,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/forwarding_device.h"
+#include "device/profiling.h"
 #include "model/llama_config.h"
 
 namespace mpt {

@@ -7,7 +7,7 @@
 
 #include "comm/transports.h"
 #include "core/check.h"
-#include "device/range.h"
+#include "device/device.h"
 
 namespace mpt {
 namespace {

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "comm/transport.h"
-#include "device/side_queue.h"
+#include "device/device.h"
 
 namespace mpt {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "core/tensor.h"
-#include "device/memory_plan.h"
+#include "device/memory.h"
 
 namespace mpt {
 

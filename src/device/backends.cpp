@@ -1,7 +1,6 @@
 #include "device/backends.h"
 
 #include "core/check.h"
-#include "device/cpu/cpu_device.h"
 
 namespace mpt {
 #ifdef MPT_WITH_CUDA

@@ -1,22 +1,25 @@
-// What a backend supplies besides iteration (exec.h): memory, copies, matrix products and attention.
+// What a backend supplies besides iteration (exec.h): memory, copies, GEMMs, attention, and work beside its
+// own.
 //
 // Calls are asynchronous with respect to the host where the backend is; synchronize() waits for all of them.
 // upload() and download() have completed when they return. send() and receive() only enqueue, between a
-// tensor and its image in host memory (memory_plan.h), so that a step need not wait for the host.
+// tensor and its image in host memory (memory.h), so that a step need not wait for the host.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 
+#include "core/enum_names.h"
 #include "core/tensor.h"
 #include "device/attention.h"
-#include "device/device_reader.h"
 #include "device/gemm.h"
-#include "device/memory_plan.h"
-#include "device/side_queue.h"
+#include "device/memory.h"
 
 struct CUstream_st;
 
@@ -26,6 +29,49 @@ enum class Backend : uint8_t { kCpu, kCuda };
 template <>
 struct EnumNames<Backend> {
   static constexpr std::array<std::string_view, 2> kNames{"cpu", "cuda"};
+};
+
+// Work beside the device's own: collectives that overlap with computing.
+class SideQueue {
+ public:
+  using Ticket = int64_t;  // of run() calls, from 1
+
+  virtual ~SideQueue() = default;
+  // Enqueues work that begins when all that the device was given so far and all earlier work of this queue is
+  // done, beside what the device is given next. It may be called on another thread, once and in order: what
+  // it uses must live until then, and it gives the device's own queue nothing. On a CUDA backend it is called
+  // at once and enqueues on cuda_stream().
+  virtual Ticket run(std::function<void()> work) = 0;
+  // What the device is given from now on begins when that work is done. Throws what the work threw, and again
+  // at every later call: a queue whose work failed runs no more.
+  virtual void wait(Ticket ticket) = 0;
+  // Drops what has not begun and waits for what has: for an end with an error. Nothing may be run afterwards.
+  virtual void stop() = 0;
+
+  // Within its work: copies as many bytes as `from` has; both are contiguous.
+  virtual void copy(const Tensor& from, const Tensor& to);
+  // The stream of a CUDA backend's side work; null elsewhere.
+  [[nodiscard]] virtual CUstream_st* cuda_stream() const { return nullptr; }
+};
+
+// Reads a device's memory to the host beside the device's own work, on another thread.
+//
+//   reader.begin();                                       on the thread that gives the device its work
+//   std::thread([&] { reader.read(blocks, write); });     while the device is given work that reads them too
+class DeviceReader {
+ public:
+  static constexpr int64_t kMostBytes = int64_t{16} << 20;  // of a block, packed
+  using Take = std::function<void(std::span<const std::byte>)>;
+
+  virtual ~DeviceReader() = default;
+  // What is read from now on is what the work that the device was given so far leaves.
+  virtual void begin() = 0;
+  // Copies the logical elements of each block, row after row without padding, and hands them to `take`, in
+  // order and on this thread. What a block views must not change until its take() has begun; a backend may
+  // read ahead by one.
+  virtual void read(std::span<const Tensor> blocks, const Take& take) = 0;
+  // Whether read() may be called on another thread than begin().
+  [[nodiscard]] virtual bool beside() const { return true; }
 };
 
 // Work that is run again and again: the same calls on the same memory each time. What differs from run to run
@@ -77,12 +123,37 @@ class Device {
   virtual std::unique_ptr<DeviceReader> make_reader();
 
   // Named stretches of work in a profiler's time line, with the FLOPs of their products where these are
-  // counted (range.h).
+  // counted (Range).
   virtual void push_range(const char* /*name*/, double /*flops*/) {}
   virtual void pop_range() {}
 
   virtual Gemm& gemm() = 0;
   virtual Attention& attention() = 0;
+};
+
+// A string literal, and nothing else: who listens keeps the pointer.
+struct RangeName {
+  consteval RangeName(const char* literal) : text(literal) {}  // NOLINT: a literal stands for itself
+  const char* text;
+};
+
+// A named stretch of work: in a profiler's time line (NVTX on an NVIDIA GPU) and in the table of --profile
+// (profiling.h), nowhere else.
+//
+//   const Range range(device, "gradient norm");
+//   const Range range(device, "product y", flops_of(call));
+class Range {
+ public:
+  // `flops`: of the matrix products inside; 0 where they are not counted.
+  Range(Device& device, RangeName name, double flops = 0) : device_(device) {
+    device_.push_range(name.text, flops);
+  }
+  ~Range() { device_.pop_range(); }
+  Range(const Range&) = delete;
+  Range& operator=(const Range&) = delete;
+
+ private:
+  Device& device_;
 };
 
 }  // namespace mpt

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/tensor.h"
-#include "device/memory_plan.h"
+#include "device/memory.h"
 
 namespace mpt {
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "device/range.h"
+#include "device/device.h"
 #include "model/activations.h"
 #include "model/gradient_hooks.h"
 #include "model/llama_config.h"

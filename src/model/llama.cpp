@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "core/bf16.h"
-#include "device/range.h"
+#include "device/device.h"
 #include "model/formulas/cross_entropy.h"
 #include "model/parameters.h"
 

@@ -1,5 +1,5 @@
 // One block of the model, forward and backward, and the operations it is made of, on the rows that are live.
-#include "device/range.h"
+#include "device/device.h"
 #include "model/llama.h"
 #include "model/parameters.h"
 

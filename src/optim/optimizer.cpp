@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "core/check.h"
-#include "device/range.h"
+#include "device/device.h"
 
 namespace mpt {
 namespace {

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "core/host_device.h"
-#include "device/memory_plan.h"
+#include "device/memory.h"
 #include "optim/update_unit.h"
 #include "precision/unit_range.h"
 

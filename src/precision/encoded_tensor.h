@@ -11,7 +11,7 @@
 
 #include "core/enum_names.h"
 #include "core/named_tensor.h"
-#include "device/memory_plan.h"
+#include "device/memory.h"
 
 namespace mpt {
 

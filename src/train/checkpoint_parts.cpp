@@ -6,7 +6,7 @@
 
 #include "core/check.h"
 #include "core/counted.h"
-#include "device/device_reader.h"
+#include "device/device.h"
 
 namespace mpt {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "device/range.h"
+#include "device/device.h"
 #include "model/parameters.h"
 #include "train/batch_plan.h"
 

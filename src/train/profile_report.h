@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "device/profile.h"
+#include "device/profiling.h"
 
 namespace mpt {
 

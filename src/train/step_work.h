@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "device/range.h"
+#include "device/device.h"
 #include "train/batch_plan.h"
 #include "train/run_model.h"
 #include "train/stop_points.h"

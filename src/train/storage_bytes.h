@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "device/device.h"
-#include "device/memory_plan.h"
+#include "device/memory.h"
 #include "train/run_config.h"
 
 namespace mpt {

@@ -12,7 +12,7 @@
 #include "comm/launch_environment.h"
 #include "core/check.h"
 #include "core/file_system.h"
-#include "device/profiling_device.h"
+#include "device/profiling.h"
 #include "train/profile_report.h"
 #include "train/rank_agreement.h"
 #include "train/report.h"

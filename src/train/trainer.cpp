@@ -6,7 +6,7 @@
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
-#include "device/range.h"
+#include "device/device.h"
 #include "optim/schedule.h"
 #include "train/rank_agreement.h"
 #include "train/resume_check.h"

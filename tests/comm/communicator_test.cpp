@@ -14,8 +14,8 @@
 
 #include "comm/launch_environment.h"
 #include "core/check.h"
-#include "device/cpu/cpu_device.h"
-#include "device/forwarding_device.h"
+#include "device/backends.h"
+#include "device/profiling.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/forwarding_transport.h"

@@ -1,13 +1,11 @@
 // Memory of a GPU and copies to and from it; what is said where there is none.
-#include "device/cuda/cuda_device.h"
-
 #include <array>
 #include <limits>
 
 #include "cuda/device_fixture.h"
 #include "device/backends.h"
 #include "device/cuda/cuda_handles.h"
-#include "device/range.h"
+#include "device/device.h"
 #include "support/device_matrix.h"
 #include "support/draws.h"
 #include "support/expect_error.h"

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "cuda/gpu.h"
-#include "device/cuda/cuda_device.h"
+#include "device/backends.h"
 
 namespace mpt::test {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cuda/gpu.h"
-#include "device/cpu/cpu_device.h"
+#include "device/backends.h"
 #include "precision/fp8_ops_backends.h"
 #include "precision/precision_ops_backends.h"
 #include "support/draws.h"

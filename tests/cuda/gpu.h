@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "device/cuda/cuda_handles.h"
-#include "device/memory_plan.h"
+#include "device/memory.h"
 #ifdef MPT_FAKE_CUDA
 #include "support/fake_cuda/fake_cuda.h"
 #endif

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cuda/gpu.h"
-#include "device/cpu/cpu_device.h"
+#include "device/backends.h"
 #include "precision/precision_ops_backends.h"
 #include "support/draws.h"
 #include "support/host_encoded.h"

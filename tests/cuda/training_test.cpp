@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/gpu.h"
-#include "device/profiling_device.h"
+#include "device/profiling.h"
 #include "support/temp_directory.h"
 #include "train/tiny_run.h"
 

@@ -7,7 +7,7 @@
 #include <omp.h>
 
 #include "device/attention_problem.h"
-#include "device/cpu/cpu_device.h"
+#include "device/backends.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/naive_attention.h"
 

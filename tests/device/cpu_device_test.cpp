@@ -1,6 +1,4 @@
 // Memory, copies, iteration and tile products of the CPU backend.
-#include "device/cpu/cpu_device.h"
-
 #include <algorithm>
 #include <cmath>
 #include <tuple>
@@ -9,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include "device/backends.h"
 #include "device/cpu/cpu_exec.h"
 #include "device/cpu/gemm_kernel.h"
 #include "support/draws.h"

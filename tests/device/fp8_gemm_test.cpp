@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "device/cpu/cpu_device.h"
+#include "device/backends.h"
 #include "device/fp8_problem.h"
 
 namespace mpt {

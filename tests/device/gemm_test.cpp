@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include "device/cpu/cpu_device.h"
+#include "device/backends.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/gemm_problem.h"
 

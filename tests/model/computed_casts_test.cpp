@@ -2,7 +2,7 @@
 // stored input.
 #include "model/computed_casts.h"
 
-#include "device/cpu/cpu_device.h"
+#include "device/backends.h"
 
 namespace mpt::test {
 namespace {

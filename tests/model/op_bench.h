@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/normal.h"
-#include "device/cpu/cpu_device.h"
+#include "device/backends.h"
 #include "model/llama_ops.h"
 #include "model/model_bench.h"
 

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include "device/cpu/cpu_device.h"
+#include "device/backends.h"
 #include "optim/update_ops_on.h"
 #include "support/draws.h"
 #include "support/host_matrix.h"

@@ -9,7 +9,7 @@
 
 #include "core/bf16.h"
 #include "core/json_fields_read.h"
-#include "device/cpu/cpu_device.h"
+#include "device/backends.h"
 #include "optim/flat_config.h"
 #include "optim/optimizer.h"
 

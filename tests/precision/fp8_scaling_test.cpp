@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "core/float_format.h"
-#include "device/cpu/cpu_device.h"
+#include "device/backends.h"
 #include "support/host_matrix.h"
 
 namespace mpt {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "device/cpu/cpu_device.h"
+#include "device/backends.h"
 #include "precision/precision_ops.h"
 #include "precision/weight_formats.h"
 #include "support/draws.h"

@@ -10,8 +10,8 @@
 
 #include "core/bf16.h"
 #include "core/float_format.h"
-#include "device/cpu/cpu_device.h"
-#include "device/forwarding_device.h"
+#include "device/backends.h"
+#include "device/profiling.h"
 
 namespace mpt::test {
 

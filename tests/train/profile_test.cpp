@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "device/profiling_device.h"
+#include "device/profiling.h"
 #include "model/parameters.h"
 #include "support/temp_directory.h"
 #include "train/profile_report.h"

@@ -1,5 +1,3 @@
-#include "device/cpu/cpu_device.h"
-
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -18,6 +16,7 @@
 #include "core/check.h"
 #include "core/counted.h"
 #include "core/progress.h"
+#include "device/backends.h"
 #include "device/cpu/cpu_kernels.h"
 
 namespace mpt {

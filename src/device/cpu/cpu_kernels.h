@@ -5,7 +5,7 @@
 
 #include "device/attention.h"
 #include "device/gemm.h"
-#include "device/scratch.h"
+#include "device/memory.h"
 
 namespace mpt {
 

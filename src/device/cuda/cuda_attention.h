@@ -2,30 +2,18 @@
 // matrix products elsewhere.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 
-#include "core/enum_names.h"
 #include "device/attention.h"
+#include "device/backends.h"
 #include "device/cuda/strided_gemm.h"
-#include "device/scratch.h"
+#include "device/memory.h"
 
 struct CUstream_st;
 
 namespace mpt {
-
-enum class CudaAttention : uint8_t {
-  kAuto,     // cuDNN where it takes the shape; where it does not, an info line says why, once per shape
-  kCudnn,    // cuDNN or an Error
-  kProducts  // products always
-};
-template <>
-struct EnumNames<CudaAttention> {
-  static constexpr std::array<std::string_view, 3> kNames{"auto", "cudnn", "products"};
-};
 
 // Whether this build has cuDNN's attention at all.
 bool has_cudnn_attention();

@@ -1,5 +1,4 @@
-#include "device/cuda/cuda_device.h"
-
+// The CUDA backend.
 #include <limits>
 #include <utility>
 
@@ -11,6 +10,9 @@
 
 #include "core/check.h"
 #include "core/progress.h"
+#include "device/backends.h"
+#include "device/cuda/cuda_attention.h"
+#include "device/cuda/cuda_gemm.h"
 #include "device/cuda/cuda_handles.h"
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_streams.h"

@@ -10,17 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "device/backends.h"
 #include "device/cuda/gemm_tuning.h"
 #include "device/gemm.h"
-#include "device/scratch.h"
+#include "device/memory.h"
 
 struct CUstream_st;
 
 namespace mpt {
-
-// Whether reserve() times the algorithms for a product or takes the library's first. Timing may choose
-// another algorithm in another run, which then has other bits: what was chosen is in choices().
-enum class GemmTuning : uint8_t { kOff, kOn };
 
 struct CudaGemmOptions {
   CUstream_st* stream = nullptr;

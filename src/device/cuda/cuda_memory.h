@@ -6,8 +6,8 @@
 
 #include <cuda_runtime.h>
 
-#include "device/device_reader.h"
-#include "device/memory_plan.h"
+#include "device/device.h"
+#include "device/memory.h"
 
 namespace mpt {
 

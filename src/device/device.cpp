@@ -1,5 +1,5 @@
-// The side queue of a device that works in host memory: a thread.
-#include "device/side_queue.h"
+// What a device that works in host memory does beside its own work: a thread, and copies.
+#include "device/device.h"
 
 #include <condition_variable>
 #include <cstring>
@@ -7,10 +7,11 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include <omp.h>
 
-#include "device/device.h"
+#include "core/check.h"
 
 namespace mpt {
 
@@ -87,8 +88,27 @@ class ThreadQueue final : public SideQueue {
   std::thread thread_;
 };
 
+class HostReader final : public DeviceReader {
+ public:
+  explicit HostReader(Device& device) : device_(device) {}
+  void begin() override { device_.synchronize(); }
+  void read(std::span<const Tensor> blocks, const Take& take) override {
+    for (const Tensor& block : blocks) {
+      const auto bytes = static_cast<size_t>(block.elements() * size_of(block.dtype));
+      if (buffer_.size() < bytes) buffer_.resize(bytes);
+      device_.download(block, buffer_.data());
+      take(std::span(buffer_).first(bytes));
+    }
+  }
+
+ private:
+  Device& device_;
+  std::vector<std::byte> buffer_;
+};
+
 }  // namespace
 
 std::unique_ptr<SideQueue> Device::make_side_queue() { return std::make_unique<ThreadQueue>(); }
+std::unique_ptr<DeviceReader> Device::make_reader() { return std::make_unique<HostReader>(*this); }
 
 }  // namespace mpt

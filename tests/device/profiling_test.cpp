@@ -1,5 +1,5 @@
 // Times of named stretches, by a clock that a test sets.
-#include "device/profile.h"
+#include "device/profiling.h"
 
 #include <memory>
 #include <stdexcept>
@@ -10,8 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "core/check.h"
-#include "device/profiling_device.h"
-#include "device/range.h"
+#include "device/device.h"
 #include "support/host_memory_device.h"
 
 namespace mpt::test {

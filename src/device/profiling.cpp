@@ -1,4 +1,4 @@
-#include "device/profile.h"
+#include "device/profiling.h"
 
 #include <algorithm>
 #include <chrono>
