@@ -38,7 +38,9 @@ struct Operation {
 class Workbench {
  public:
   Workbench()
-      : device_(make_cpu_device(0)), allocator_(device_->make_allocator()), ops_(make_llama_ops(*device_)) {}
+      : device_(make_cpu_device(0)),
+        allocator_(device_->make_allocator()),
+        ops_(make_ops<LlamaOps>(device_->stream())) {}
 
   // Written, for pages that never were are one and the same page of zeros.
   Tensor zeros(DType type, int64_t rows, int64_t cols) {

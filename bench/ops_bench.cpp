@@ -265,7 +265,7 @@ Fp8CastCall cast_call(Workbench& w, const EncodedTensor& source, DType target) {
 }
 
 Operation cast_of(Workbench& w, int64_t rows, int64_t cols, DType target) {
-  const std::shared_ptr<Fp8Ops> fp8 = make_fp8_ops(w.device());
+  const std::shared_ptr<Fp8Ops> fp8 = make_ops<Fp8Ops>(w.device().stream());
   return w.in_turn(3.0 * double(rows * cols), [&] {
     const Fp8CastCall call = cast_call(w, encoded_view(w.normals(DType::kBF16, rows, cols)), target);
     return [fp8, call] { fp8->cast(call); };
@@ -311,8 +311,9 @@ constexpr std::array<NamedOperation, 4> kCasts{{{"cast_attention", cast_attentio
 Operation cast_weights(Workbench& w, const Shape& shape, WeightFormat format) {
   const Sizes s(shape, DType::kBF16);
   const EncodedShape gates{.rows = s.f, .cols = s.c, .physical_rows = s.f, .physical_cols = s.c};
-  const std::shared_ptr<Fp8Ops> fp8 = make_fp8_ops(w.device());
-  const std::unique_ptr<PrecisionOps> precision = make_precision_ops(w.device(), w.allocator(), s.f);
+  const std::shared_ptr<Fp8Ops> fp8 = make_ops<Fp8Ops>(w.device().stream());
+  const std::unique_ptr<PrecisionOps> precision =
+      make_ops<PrecisionOps>(w.device().stream(), {w.allocator(), s.f});
   const auto allocate = [&] {
     return allocate_encoded({.format = format}, gates, Purpose::kScratch, w.allocator());
   };

@@ -28,14 +28,13 @@ function(mpt_rule_units variable)
   set(${variable} ${units} PARENT_SCOPE)
 endfunction()
 
-# The units of this backend for the layer optim.
+# The units of the CPU for the layer optim, and those of CUDA for who compiles its sources.
 function(mpt_add_rule_units target)
   file(GLOB headers CONFIGURE_DEPENDS ${mpt_rules_directory}/*.h)
   list(LENGTH headers count)
   target_compile_definitions(${target} PRIVATE MPT_RULE_HEADERS=${count})
   mpt_rule_units(units EXEC CpuExec HEADER device/cpu/cpu_exec.h SUFFIX cpu.cpp)
-  if(MPT_WITH_CUDA)
-    mpt_rule_units(cuda_units EXEC CudaExec HEADER device/cuda/cuda_exec.cuh SUFFIX cuda.cu)
-  endif()
-  target_sources(${target} PRIVATE ${units} ${cuda_units})
+  target_sources(${target} PRIVATE ${units})
+  mpt_rule_units(cuda_units EXEC CudaExec HEADER device/cuda/cuda_exec.cuh SUFFIX cuda.cu)
+  mpt_note_cuda_sources(optim ${cuda_units})
 endfunction()

@@ -11,7 +11,7 @@ std::string version_text(int version) { return fmt::format("{}.{}", version / 10
 
 class CudaProbe final : public DeviceProbe {
  public:
-  explicit CudaProbe(Device& device) : stream_(device.cuda_stream()) {}
+  explicit CudaProbe(Device& device) : stream_(stream_of(device.stream())) {}
 
   void copy(std::byte* target, const std::byte* source, int64_t bytes) override {
     check_cuda(cudaMemcpyAsync(target, source, size_t(bytes), cudaMemcpyDeviceToDevice, stream_),

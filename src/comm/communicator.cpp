@@ -38,8 +38,8 @@ Communicator Communicator::connect(const LaunchEnvironment& environment, std::ch
                                    Device& device) {
   if (environment.size == 1) return Communicator(make_single_transport());
   std::unique_ptr<SideQueue> queue = device.make_side_queue();
-  std::unique_ptr<Transport> transport = make_transport(
-      environment, {.timeout = timeout, .backend = device.backend(), .stream = queue->cuda_stream()});
+  std::unique_ptr<Transport> transport =
+      make_transport(environment, {.timeout = timeout, .stream = queue->stream()});
   return {std::move(transport), std::move(queue), device};
 }
 

@@ -5,11 +5,14 @@
 #ifdef MPT_WITH_MPI
 #include "comm/mpi/mpi_transport.h"
 #endif
-#ifdef MPT_WITH_NCCL
-#include "comm/cuda/nccl_transport.h"
-#endif
 
 namespace mpt {
+
+NcclMaker& nccl_maker() {
+  static NcclMaker maker = nullptr;
+  return maker;
+}
+
 namespace {
 
 #ifdef MPT_WITH_MPI
@@ -17,14 +20,9 @@ constexpr bool kHasMpi = true;
 #else
 constexpr bool kHasMpi = false;
 #endif
-#ifdef MPT_WITH_NCCL
-constexpr bool kHasNccl = true;
-#else
-constexpr bool kHasNccl = false;
-#endif
 
 TransportKind chosen(const TransportOptions& options) {
-  const bool cuda = options.backend == Backend::kCuda;
+  const bool cuda = options.stream.backend == Backend::kCuda;
   const TransportKind kind = options.kind != TransportKind::kAuto ? options.kind
                              : cuda                               ? TransportKind::kNccl
                                                                   : TransportKind::kMpi;
@@ -49,16 +47,13 @@ std::unique_ptr<Transport> over_mpi(const LaunchEnvironment& environment, const 
 }
 
 std::unique_ptr<Transport> over_nccl(const LaunchEnvironment& environment, const TransportOptions& options) {
-#ifdef MPT_WITH_NCCL
+  const NcclMaker make_nccl_transport = nccl_maker();
+  if (make_nccl_transport == nullptr)
+    throw error("{} on GPUs: this program was built without NCCL: install libnccl-dev, and build it again",
+                description(environment));
   const bool through_mpi =
       environment.launcher == Launcher::kMpi && (kHasMpi || environment.master_address.empty());
-  return make_nccl_transport(environment, {.timeout = options.timeout, .stream = options.stream},
-                             through_mpi ? over_mpi(environment, options) : nullptr);
-#else
-  static_cast<void>(options);
-  throw error("{} on GPUs: this program was built without NCCL: install libnccl-dev, and build it again",
-              description(environment));
-#endif
+  return make_nccl_transport(environment, options, through_mpi ? over_mpi(environment, options) : nullptr);
 }
 
 }  // namespace
@@ -71,7 +66,7 @@ std::unique_ptr<Transport> make_transport(const LaunchEnvironment& environment,
 }
 
 std::string transports_built() {
-  return fmt::format("{}MPI, {}NCCL", kHasMpi ? "" : "no ", kHasNccl ? "" : "no ");
+  return fmt::format("{}MPI, {}NCCL", kHasMpi ? "" : "no ", nccl_maker() != nullptr ? "" : "no ");
 }
 
 }  // namespace mpt

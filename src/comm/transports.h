@@ -25,15 +25,23 @@ struct EnumNames<TransportKind> {
 struct TransportOptions {
   TransportKind kind = TransportKind::kAuto;  // auto: NCCL for a CUDA device, else MPI
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  Backend backend = Backend::kCpu;
-  CUstream_st* stream = nullptr;  // of the side queue, where the backend is CUDA
+  StreamRef stream{};  // of the side queue, which outlives the transport
 };
 
 // One rank: the single transport, whatever the kind. For a CUDA device: called when the device is
-// selected, with its side queue's stream, which outlives the transport. Throws Error, saying what would
-// do, where the ranks cannot be brought together.
+// selected. Throws Error, saying what would do, where the ranks cannot be brought together.
 std::unique_ptr<Transport> make_transport(const LaunchEnvironment& environment,
                                           const TransportOptions& options);
+
+// NCCL's transport on the GPU that is selected, where this program has it (comm/cuda/nccl_transport.h), else
+// null.
+using NcclMaker = std::unique_ptr<Transport> (*)(const LaunchEnvironment& environment,
+                                                 const TransportOptions& options,
+                                                 std::unique_ptr<Transport> launched);
+NcclMaker& nccl_maker();
+struct RegisterNccl {
+  explicit RegisterNccl(NcclMaker maker) { nccl_maker() = maker; }
+};
 
 // "MPI, no NCCL": what this program was built with.
 std::string transports_built();

@@ -3,19 +3,32 @@
 #include "core/check.h"
 
 namespace mpt {
-#ifdef MPT_WITH_CUDA
-// These are src/device/cuda/'s then.
-#else
-std::string no_cuda_device(int) {
+
+namespace {
+
+const CudaBackend*& registered_cuda() {
+  static const CudaBackend* backend = nullptr;
+  return backend;
+}
+const CudaBackend& cuda_or_error() {
+  if (registered_cuda() == nullptr) throw Error(no_cuda_device(0));
+  return *registered_cuda();
+}
+
+}  // namespace
+
+CudaBackend::CudaBackend(const Makers& makers) : makers_(makers) { registered_cuda() = this; }
+
+std::string no_cuda_device(int index) {
+  if (registered_cuda() != nullptr) return registered_cuda()->makers().why_unavailable(index);
   return "this program was built without CUDA (configure with -DMPT_CUDA=ON where nvcc is installed)";
 }
 std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options) {
-  throw Error(no_cuda_device(options.index));
+  return cuda_or_error().makers().device(options);
 }
 std::unique_ptr<Device> make_cuda_planning_device(const CudaDeviceOptions& options) {
-  throw Error(no_cuda_device(options.index));
+  return cuda_or_error().makers().planning_device(options);
 }
-#endif
 
 std::unique_ptr<Device> make_device(const DeviceOptions& options) {
   return options.backend == Backend::kCuda ? make_cuda_device(options.cuda)

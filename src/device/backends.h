@@ -51,6 +51,21 @@ std::unique_ptr<Device> make_cuda_planning_device(const CudaDeviceOptions& optio
 // Why this GPU cannot be used; empty where it can.
 std::string no_cuda_device(int index);
 
+// What device/cuda/ registers where it is linked into the program; there is one at most.
+class CudaBackend {
+ public:
+  struct Makers {
+    std::unique_ptr<Device> (*device)(const CudaDeviceOptions&);
+    std::unique_ptr<Device> (*planning_device)(const CudaDeviceOptions&);
+    std::string (*why_unavailable)(int index);
+  };
+  explicit CudaBackend(const Makers& makers);
+  [[nodiscard]] const Makers& makers() const { return makers_; }
+
+ private:
+  Makers makers_;
+};
+
 struct DeviceOptions {
   Backend backend = Backend::kCpu;
   int threads = 0;  // of the CPU; 0: OMP_NUM_THREADS, else every processor this process may run on

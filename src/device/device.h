@@ -21,14 +21,21 @@
 #include "device/gemm.h"
 #include "device/memory.h"
 
-struct CUstream_st;
-
 namespace mpt {
 
 enum class Backend : uint8_t { kCpu, kCuda };
 template <>
 struct EnumNames<Backend> {
   static constexpr std::array<std::string_view, 2> kNames{"cpu", "cuda"};
+};
+
+// Where a backend's work is enqueued. Only the backend's own code knows what `native` is: a CUDA stream, or
+// null where the device only plans.
+struct StreamRef {
+  Backend backend = Backend::kCpu;
+  void* native = nullptr;
+
+  bool operator==(const StreamRef&) const = default;
 };
 
 // Work beside the device's own: collectives that overlap with computing.
@@ -40,7 +47,7 @@ class SideQueue {
   // Enqueues work that begins when all that the device was given so far and all earlier work of this queue is
   // done, beside what the device is given next. It may be called on another thread, once and in order: what
   // it uses must live until then, and it gives the device's own queue nothing. On a CUDA backend it is called
-  // at once and enqueues on cuda_stream().
+  // at once and enqueues on stream().
   virtual Ticket run(std::function<void()> work) = 0;
   // What the device is given from now on begins when that work is done. Throws what the work threw, and again
   // at every later call: a queue whose work failed runs no more.
@@ -50,8 +57,8 @@ class SideQueue {
 
   // Within its work: copies as many bytes as `from` has; both are contiguous.
   virtual void copy(const Tensor& from, const Tensor& to);
-  // The stream of a CUDA backend's side work; null elsewhere.
-  [[nodiscard]] virtual CUstream_st* cuda_stream() const { return nullptr; }
+  // Where its work is enqueued, for operations that are part of it.
+  [[nodiscard]] virtual StreamRef stream() const { return {}; }
 };
 
 // Reads a device's memory to the host beside the device's own work, on another thread.
@@ -90,8 +97,8 @@ class Device {
   virtual ~Device() = default;
 
   [[nodiscard]] virtual Backend backend() const = 0;
-  // Where a CUDA backend's work is enqueued; null elsewhere, and where a device only plans.
-  [[nodiscard]] virtual CUstream_st* cuda_stream() const { return nullptr; }
+  // Where its work is enqueued.
+  [[nodiscard]] virtual StreamRef stream() const { return {.backend = backend()}; }
 
   [[nodiscard]] virtual std::string name() const = 0;       // "CPU: AMD EPYC, 2 threads"
   [[nodiscard]] virtual std::string libraries() const = 0;  // what multiplies, readable

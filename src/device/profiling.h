@@ -70,7 +70,7 @@ class ForwardingDevice : public Device {
   explicit ForwardingDevice(Device& inner) : inner_(inner) {}
 
   [[nodiscard]] Backend backend() const override { return inner_.backend(); }
-  [[nodiscard]] CUstream_st* cuda_stream() const override { return inner_.cuda_stream(); }
+  [[nodiscard]] StreamRef stream() const override { return inner_.stream(); }
   [[nodiscard]] std::string name() const override { return inner_.name(); }
   [[nodiscard]] std::string libraries() const override { return inner_.libraries(); }
   [[nodiscard]] int64_t memory_bytes() const override { return inner_.memory_bytes(); }

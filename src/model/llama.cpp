@@ -57,7 +57,7 @@ Llama::Llama(const LlamaConfig& config, const LlamaOptions& options, const Weigh
       options_(options),
       weights_(weights),
       device_(device),
-      ops_(make_llama_ops(device)),
+      ops_(make_ops<LlamaOps>(device.stream())),
       linears_(config, linears_options(options, weights), weights, device, allocator),
       acts_(plan_activations(config,
                              {.shape = options.micro_batch,

@@ -13,7 +13,7 @@ LlamaDecoder::LlamaDecoder(const LlamaConfig& config, const DecoderOptions& opti
       options_(options),
       weights_(weights),
       device_(device),
-      ops_(make_llama_ops(device)),
+      ops_(make_ops<LlamaOps>(device.stream())),
       rope_(config, options.max_positions, device, allocator) {
   check(options.max_positions > 0, "a decoder of {} positions", options.max_positions);
   allocate(allocator);

@@ -7,11 +7,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <variant>
 
 #include "core/tensor.h"
 #include "device/device.h"
 #include "device/gemm.h"
+#include "device/ops_registry.h"
 #include "precision/fp8_ops.h"
 
 namespace mpt {
@@ -79,8 +81,16 @@ struct NormInput {
 };
 using ComputedInput = std::variant<SwigluInput, NormInput>;
 
+// The generic kernels are what the tuned ones are tested against, and what takes shapes that these do not.
+enum class LlamaKernels : uint8_t { kTuned, kGeneric };
+
 class LlamaOps {
  public:
+  static constexpr std::string_view kFamily = "LLaMA operations";
+  struct Options {
+    LlamaKernels kernels = LlamaKernels::kTuned;  // where the backend has both
+  };
+
   virtual ~LlamaOps() = default;
   virtual void zero(const Tensor& tensor) = 0;
   virtual void embedding_forward(const Tensor& table, const Tensor& tokens, const Tensor& out) = 0;
@@ -120,7 +130,7 @@ class ComputedCasts final : public Fp8Casts {
   const ComputedInput& input_;
 };
 
-// The operations of the device's backend.
-std::unique_ptr<LlamaOps> make_llama_ops(Device& device);
+template <>
+std::unique_ptr<LlamaOps> make_cpu_ops(const LlamaOps::Options&);
 
 }  // namespace mpt

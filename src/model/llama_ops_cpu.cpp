@@ -1,10 +1,12 @@
 // The LLaMA operations on the CPU.
 #include "device/cpu/cpu_exec.h"
-#include "model/llama_ops_backends.h"
 #include "model/llama_ops_on.h"
 
 namespace mpt {
 
-std::unique_ptr<LlamaOps> make_cpu_llama_ops() { return std::make_unique<LlamaOpsOn<CpuExec>>(CpuExec{}); }
+template <>
+std::unique_ptr<LlamaOps> make_cpu_ops(const LlamaOps::Options&) {
+  return std::make_unique<LlamaOpsOn<CpuExec>>(CpuExec{});
+}
 
 }  // namespace mpt

@@ -3,12 +3,11 @@
 #include <algorithm>
 
 #include "device/cuda/cuda_exec.cuh"
-#include "model/cuda/computed_casts.h"
+#include "model/cuda/computed_casts.cuh"
 #include "model/cuda/cross_entropy.cuh"
 #include "model/cuda/elementwise.cuh"
 #include "model/cuda/embedding.cuh"
 #include "model/cuda/rms_norm.cuh"
-#include "model/llama_ops_backends.h"
 #include "model/llama_ops_on.h"
 
 namespace mpt {
@@ -255,13 +254,12 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
   int64_t longest_row_bytes_ = 0;  // of logits
 };
 
-}  // namespace
+std::unique_ptr<LlamaOps> make(StreamRef stream, const LlamaOps::Options& options) {
+  if (options.kernels == LlamaKernels::kTuned) return std::make_unique<CudaLlamaOps>(stream_of(stream));
+  return std::make_unique<LlamaOpsOn<CudaExec>>(CudaExec{stream_of(stream)});
+}
+const RegisterCudaOps<LlamaOps> registered{make};
 
-std::unique_ptr<LlamaOps> make_cuda_llama_ops(CUstream_st* stream) {
-  return std::make_unique<CudaLlamaOps>(stream);
-}
-std::unique_ptr<LlamaOps> make_generic_cuda_llama_ops(CUstream_st* stream) {
-  return std::make_unique<LlamaOpsOn<CudaExec>>(CudaExec{stream});
-}
+}  // namespace
 
 }  // namespace mpt

@@ -50,7 +50,8 @@ WeightStore::WeightStore(std::vector<ParamSpec> specs, const WeightOptions& opti
   const auto has_copy = [&](const ParamSpec& spec) {
     return is_copied(spec.kind) && compute(spec.tensor_id).rows > 0;
   };
-  if (std::ranges::any_of(specs_, has_copy)) ops_ = make_precision_ops(device, allocator, most_rows(specs_));
+  if (std::ranges::any_of(specs_, has_copy))
+    ops_ = make_ops<PrecisionOps>(device.stream(), {allocator, most_rows(specs_)});
 }
 
 bool WeightStore::is_copied(ParamKind kind) const {
@@ -182,7 +183,8 @@ void initialize_weights(const WeightStore& weights, double initializer_range, ui
     most = std::max(most, rows_at_a_time(weights.master(i)) * specs[size_t(i)].cols);
   const std::unique_ptr<Allocator> allocator = device.make_allocator();  // given back at the end
   const Tensor staging = allocator->tensor(Purpose::kScratch, DType::kF32, 1, most);
-  const std::unique_ptr<PrecisionOps> ops = make_precision_ops(device, *allocator, most_rows(specs));
+  const std::unique_ptr<PrecisionOps> ops =
+      make_ops<PrecisionOps>(device.stream(), {*allocator, most_rows(specs)});
   std::vector<float> values(static_cast<size_t>(most));
   for (int64_t i = 0; i < int64_t(specs.size()); ++i) {
     const ParamSpec& spec = specs[size_t(i)];

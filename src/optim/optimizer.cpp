@@ -64,7 +64,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, const OptimizerOptions& opti
       pieces_(piece_map(place.partition, place.ranks)),
       units_(ranges_of(place.partition)[size_t(place.ranks.rank())]),
       device_(place.device),
-      ops_(make_update_ops(place.device)),
+      ops_(make_ops<UpdateOps>(place.device.stream())),
       host_init_rms_(targets_.size(), 1.0f) {
   check_options();
   check_partition(place.partition);
@@ -185,7 +185,7 @@ void Optimizer::allocate_scratch(Allocator& allocator) {
   if (!own_projected.empty())
     projection_scratch_ = allocate_projection_scratch(own_projected, projection_->rank, allocator);
   if (options_.survey == Survey::kOnDemand) allocate_survival(allocator);
-  if (scaled_rows > 0) precision_ops_ = make_precision_ops(device_, allocator, scaled_rows);
+  if (scaled_rows > 0) precision_ops_ = make_ops<PrecisionOps>(device_.stream(), {allocator, scaled_rows});
 }
 
 void Optimizer::allocate_survival(Allocator& allocator) {

@@ -4,9 +4,11 @@
 
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "core/tensor.h"
 #include "device/device.h"
+#include "device/ops_registry.h"
 #include "optim/apollo_e.h"
 #include "optim/piece_map.h"
 #include "optim/rule_list.h"
@@ -30,6 +32,9 @@ struct NormCall {
 
 class UpdateOps {
  public:
+  static constexpr std::string_view kFamily = "optimizers' operations";
+  struct Options {};
+
   virtual ~UpdateOps() = default;
   // Updates by the step of that number of the rule, of weights stored so. Throws LogicError if the rule has
   // no such arithmetic.
@@ -65,6 +70,7 @@ int64_t square_sums(int64_t rows, int64_t cols);
 // What `pieces` of all tensors are added to first, before these are: one group takes too long for all.
 int64_t sums_of_pieces(int64_t pieces);
 
-std::unique_ptr<UpdateOps> make_update_ops(Device& device);
+template <>
+std::unique_ptr<UpdateOps> make_cpu_ops(const UpdateOps::Options&);
 
 }  // namespace mpt

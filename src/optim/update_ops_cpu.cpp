@@ -1,6 +1,5 @@
 // The optimizers' operations on the CPU.
 #include "device/cpu/cpu_exec.h"
-#include "optim/update_ops_backends.h"
 #include "optim/update_ops_on.h"
 
 namespace mpt {
@@ -12,6 +11,9 @@ int64_t square_sums(int64_t rows, int64_t cols) {
 }
 int64_t sums_of_pieces(int64_t pieces) { return (pieces + SumOfPieces::kPieces - 1) / SumOfPieces::kPieces; }
 
-std::unique_ptr<UpdateOps> make_cpu_update_ops() { return std::make_unique<UpdateOpsOn<CpuExec>>(CpuExec{}); }
+template <>
+std::unique_ptr<UpdateOps> make_cpu_ops(const UpdateOps::Options&) {
+  return std::make_unique<UpdateOpsOn<CpuExec>>(CpuExec{});
+}
 
 }  // namespace mpt

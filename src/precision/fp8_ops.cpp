@@ -1,5 +1,4 @@
-// Which backend's operations on FP8 operands a device takes.
-#include "precision/fp8_ops_backends.h"
+#include "precision/fp8_ops.h"
 
 namespace mpt {
 
@@ -14,14 +13,6 @@ void check_targets(const Fp8CastCall& call) {
         name_of(call.transposed.dtype));
   check(call.format() == DType::kE4M3 || call.format() == DType::kE5M2, "cast to FP8 as {}",
         name_of(call.format()));
-}
-
-std::unique_ptr<Fp8Ops> make_fp8_ops(Device& device) {
-#ifdef MPT_WITH_CUDA
-  if (device.backend() == Backend::kCuda) return make_cuda_fp8_ops(device.cuda_stream());
-#endif
-  check(device.backend() == Backend::kCpu, "no operations on FP8 operands for {}", name_of(device.backend()));
-  return make_cpu_fp8_ops();
 }
 
 }  // namespace mpt

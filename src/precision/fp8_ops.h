@@ -3,8 +3,9 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
-#include "device/device.h"
+#include "device/ops_registry.h"
 #include "precision/precision_config.h"
 
 namespace mpt {
@@ -70,12 +71,16 @@ inline EncodedTensor shape_of_source(int64_t rows, int64_t cols) {
 
 class Fp8Ops : public Fp8Casts {
  public:
+  static constexpr std::string_view kFamily = "operations on FP8 operands";
+  struct Options {};
+
   // Sets the slot's scale from its amax (docs/numerics.md "Current scaling") and clears that. `max_value`:
   // the largest of the target's format.
   virtual void scale_from_amax(const Fp8Slot& slot, float max_value) = 0;
   virtual void roll(const Fp8RollCall& call) = 0;
 };
 
-std::unique_ptr<Fp8Ops> make_fp8_ops(Device& device);
+template <>
+std::unique_ptr<Fp8Ops> make_cpu_ops(const Fp8Ops::Options&);
 
 }  // namespace mpt

@@ -1,10 +1,12 @@
 // The operations on FP8 operands on the CPU.
 #include "device/cpu/cpu_exec.h"
-#include "precision/fp8_ops_backends.h"
 #include "precision/fp8_ops_on.h"
 
 namespace mpt {
 
-std::unique_ptr<Fp8Ops> make_cpu_fp8_ops() { return std::make_unique<Fp8OpsOn<CpuExec>>(CpuExec{}); }
+template <>
+std::unique_ptr<Fp8Ops> make_cpu_ops(const Fp8Ops::Options&) {
+  return std::make_unique<Fp8OpsOn<CpuExec>>(CpuExec{});
+}
 
 }  // namespace mpt

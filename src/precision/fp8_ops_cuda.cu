@@ -1,6 +1,6 @@
 // The operations on FP8 operands on a CUDA stream: the same bits as on the CPU.
 #include "precision/fp8_cast.cuh"
-#include "precision/fp8_ops_backends.h"
+#include "precision/fp8_ops.h"
 
 namespace mpt {
 namespace {
@@ -79,10 +79,11 @@ class CudaFp8Ops final : public Fp8OpsOn<CudaExec> {
   cudaStream_t stream_;
 };
 
-}  // namespace
-
-std::unique_ptr<Fp8Ops> make_cuda_fp8_ops(CUstream_st* stream) {
-  return std::make_unique<CudaFp8Ops>(stream);
+std::unique_ptr<Fp8Ops> make(StreamRef stream, const Fp8Ops::Options&) {
+  return std::make_unique<CudaFp8Ops>(stream_of(stream));
 }
+const RegisterCudaOps<Fp8Ops> registered{make};
+
+}  // namespace
 
 }  // namespace mpt

@@ -22,7 +22,7 @@ std::vector<T> downloaded(Device& device, const Tensor& tensor) {
 }  // namespace
 
 Fp8Scaling::Fp8Scaling(Fp8ScalingOptions options, Device& device, Allocator& allocator)
-    : options_(std::move(options)), device_(device), ops_(make_fp8_ops(device)) {
+    : options_(std::move(options)), device_(device), ops_(make_ops<Fp8Ops>(device.stream())) {
   const auto per_slot = [&](DType dtype, int64_t rows) {
     return allocator.tensor(Purpose::kScratch, dtype, rows, options_.slots);
   };

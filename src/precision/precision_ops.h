@@ -3,14 +3,21 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
-#include "device/device.h"
+#include "device/ops_registry.h"
 #include "precision/encoded_tensor.h"
 
 namespace mpt {
 
 class PrecisionOps {
  public:
+  static constexpr std::string_view kFamily = "operations on encoded weights";
+  struct Options {
+    Allocator& allocator;  // of the scratch
+    int64_t most_rows;     // of the tensors
+  };
+
   virtual ~PrecisionOps() = default;
   // First encoding, to nearest, of all logical elements: new scales from the values alone.
   virtual void encode(const Tensor& source /* [rows, cols] fp32 */, const EncodedTensor& target) = 0;
@@ -21,10 +28,7 @@ class PrecisionOps {
   virtual void settle(const EncodedTensor& tensor) = 0;
 };
 
-// Scratch for tensors of up to `most_rows` rows comes from `allocator`.
-std::unique_ptr<PrecisionOps> make_precision_ops(Device& device, Allocator& allocator, int64_t most_rows);
-// The same within the work of a side queue.
-std::unique_ptr<PrecisionOps> make_precision_ops(Device& device, SideQueue& queue, Allocator& allocator,
-                                                 int64_t most_rows);
+template <>
+std::unique_ptr<PrecisionOps> make_cpu_ops(const PrecisionOps::Options& options);
 
 }  // namespace mpt

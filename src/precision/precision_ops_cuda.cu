@@ -1,14 +1,17 @@
 // The operations on encoded weights on a CUDA stream: the same bits as on the CPU (no contraction:
 // -fmad=false).
 #include "device/cuda/cuda_exec.cuh"
-#include "precision/precision_ops_backends.h"
 #include "precision/precision_ops_on.h"
 
 namespace mpt {
+namespace {
 
-std::unique_ptr<PrecisionOps> make_cuda_precision_ops(CUstream_st* stream, Allocator& allocator,
-                                                      int64_t most_rows) {
-  return std::make_unique<PrecisionOpsOn<CudaExec>>(CudaExec{stream}, allocator, most_rows);
+std::unique_ptr<PrecisionOps> make(StreamRef stream, const PrecisionOps::Options& options) {
+  return std::make_unique<PrecisionOpsOn<CudaExec>>(CudaExec{stream_of(stream)}, options.allocator,
+                                                    options.most_rows);
 }
+const RegisterCudaOps<PrecisionOps> registered{make};
+
+}  // namespace
 
 }  // namespace mpt

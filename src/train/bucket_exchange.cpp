@@ -100,7 +100,7 @@ BucketExchange::BucketExchange(const RunConfig& config, const WeightStore& weigh
   else
     sums_ = gradients_as(dtype_of(config.precision.gradient));
   allocate(place.allocator);
-  if (!place.allocator.plans()) ops_ = make_precision_ops(place.device, ranks_.queue(), place.allocator, 1);
+  if (!place.allocator.plans()) ops_ = make_ops<PrecisionOps>(ranks_.queue().stream(), {place.allocator, 1});
 }
 
 // --- where parts lie -------------------------------------------------------------------------------------

@@ -216,10 +216,10 @@ TEST(MakeTransport, SaysWhatSeveralRanksNeed) {
   EXPECT_ERROR(make_transport(found_in(kTorchrun), {}), "rank 5 of 8 (torchrun", "on the CPU", "mpirun");
   EXPECT_ERROR(make_transport(found_in(kSlurm), {}), "rank 6 of 11 (slurm", "mpirun");
   EXPECT_ERROR(make_transport(found_in(kTorchrun), {.kind = TransportKind::kNccl}), "GPUs only", "mpirun");
-  EXPECT_ERROR(make_transport(found_in(kTorchrun), {.kind = TransportKind::kMpi, .backend = Backend::kCuda}),
+  EXPECT_ERROR(make_transport(found_in(kTorchrun), {.kind = TransportKind::kMpi, .stream = {Backend::kCuda}}),
                "host memory only", "NCCL");
   if (transports_built().find("no NCCL") != std::string::npos)
-    EXPECT_ERROR(make_transport(found_in(kTorchrun), {.backend = Backend::kCuda}), "built without NCCL",
+    EXPECT_ERROR(make_transport(found_in(kTorchrun), {.stream = {Backend::kCuda}}), "built without NCCL",
                  "libnccl-dev");
   if (transports_built().find("no MPI") != std::string::npos)
     EXPECT_ERROR(make_transport(found_in(kOpenMpi), {}), "built without MPI", "libopenmpi-dev");

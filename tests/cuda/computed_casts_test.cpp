@@ -3,7 +3,7 @@
 #include "model/computed_casts.h"
 
 #include "cuda/device_fixture.h"
-#include "model/llama_ops_backends.h"
+#include "model/llama_ops.h"
 
 namespace mpt::test {
 namespace {
@@ -11,17 +11,18 @@ namespace {
 class ComputedCastsOnGpu : public CudaDeviceTest, public testing::WithParamInterface<ComputedCase> {};
 
 TEST_P(ComputedCastsOnGpu, AreThoseOfTheStoredInput) {
-  expect_equal_casts(*device_, *make_cuda_llama_ops(device_->cuda_stream()), GetParam());
+  expect_equal_casts(*device_, *make_ops<LlamaOps>(device_->stream()), GetParam());
 }
 
 TEST_P(ComputedCastsOnGpu, AreThoseOfTheStoredInputUntuned) {
-  expect_equal_casts(*device_, *make_generic_cuda_llama_ops(device_->cuda_stream()), GetParam());
+  expect_equal_casts(*device_, *make_ops<LlamaOps>(device_->stream(), {.kernels = LlamaKernels::kGeneric}),
+                     GetParam());
 }
 
 #ifdef MPT_FAKE_CUDA
 TEST_P(ComputedCastsOnGpu, InWhateverOrderBlocksAndThreadsCome) {
   fake_cuda::set_order(fake_cuda::Order::kBackward);
-  expect_equal_casts(*device_, *make_cuda_llama_ops(device_->cuda_stream()), GetParam());
+  expect_equal_casts(*device_, *make_ops<LlamaOps>(device_->stream()), GetParam());
 }
 #endif
 

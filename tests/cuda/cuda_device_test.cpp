@@ -36,7 +36,7 @@ HostMatrix random_matrix(const HostMatrix::Shape& shape, uint64_t seed) {
 
 TEST_F(CudaDevice, NamesItself) {
   EXPECT_EQ(device_->backend(), Backend::kCuda);
-  EXPECT_NE(device_->cuda_stream(), nullptr);
+  EXPECT_NE(stream_of(device_->stream()), nullptr);
   for (const char* part : {"CUDA: ", " SMs, ", " GB, driver "})
     EXPECT_NE(device_->name().find(part), std::string::npos) << device_->name();
   for (const char* part : {"CUDA runtime ", "cuBLASLt "})
@@ -137,7 +137,7 @@ TEST_F(CudaDevice, IsFoundByNameAndRefusedByIndex) {
 TEST(CudaPlanning, NeedsNoGpuAndTouchesNone) {
   const auto device = make_cuda_planning_device();
   EXPECT_EQ(device->backend(), Backend::kCuda);
-  EXPECT_EQ(device->cuda_stream(), nullptr);
+  EXPECT_EQ(stream_of(device->stream()), nullptr);
   EXPECT_EQ(device->memory_bytes(), std::numeric_limits<int64_t>::max());
   PlanningAllocator plan(device->alignment());
   const Tensor x{nullptr, DType::kBF16, 64, 64, 64};

@@ -132,15 +132,16 @@ TEST_F(CudaGemmTuning, WhatIsClearlyFasterIsChosenOfWhatCanRun) {
     ++runs[candidate];
     // Not zeros, which would take less power than what training multiplies.
     std::array<uint32_t, 64> row{};
-    check_cuda(cudaMemcpyAsync(row.data(), x.a, 128, cudaMemcpyDeviceToHost, device_->cuda_stream()), "copy");
+    check_cuda(cudaMemcpyAsync(row.data(), x.a, 128, cudaMemcpyDeviceToHost, stream_of(device_->stream())),
+               "copy");
     EXPECT_GT(std::count_if(row.begin(), row.begin() + 32, [](uint32_t word) { return word != 0; }), 30);
     const int repeats = candidate == 1 ? 1 : 200;
     for (int i = 0; i < repeats; ++i)
-      check_cuda(cudaMemsetAsync(x.d, 0, 64 * 64 * 4, device_->cuda_stream()), "cudaMemsetAsync");
+      check_cuda(cudaMemsetAsync(x.d, 0, 64 * 64 * 4, stream_of(device_->stream())), "cudaMemsetAsync");
     return candidate != 2;
   };
   const auto chosen = [&](size_t candidates) {
-    return time_candidates({.key = key, .candidates = candidates, .run = run}, device_->cuda_stream());
+    return time_candidates({.key = key, .candidates = candidates, .run = run}, stream_of(device_->stream()));
   };
   const auto best = chosen(3);
   ASSERT_TRUE(best.has_value());

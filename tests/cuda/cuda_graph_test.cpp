@@ -39,7 +39,7 @@ class CudaGraph : public test::CudaDeviceTest {
   }
   [[nodiscard]] bool capturing() const {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    check_cuda(cudaStreamIsCapturing(device_->cuda_stream(), &status), "cudaStreamIsCapturing");
+    check_cuda(cudaStreamIsCapturing(stream_of(device_->stream()), &status), "cudaStreamIsCapturing");
     return status != cudaStreamCaptureStatusNone;
   }
 
@@ -125,7 +125,7 @@ TEST_F(CudaGraph, WhatCudaCannotRecordEndsTheRecordingToo) {
   const auto work = device_->make_repeated_work();
   const auto waiting = [&] {
     doubled();
-    check_cuda(cudaStreamSynchronize(device_->cuda_stream()), "cudaStreamSynchronize");
+    check_cuda(cudaStreamSynchronize(stream_of(device_->stream())), "cudaStreamSynchronize");
   };
   EXPECT_NO_THROW(work->run(waiting));
   EXPECT_ERROR(work->run(waiting), "cudaStreamSynchronize");

@@ -1,5 +1,7 @@
 // FP8 operands on the GPU against the CPU, bit for bit: codes in rows and transposed, what casts gather and
 // note, and the update of scales.
+#include "precision/fp8_ops.h"
+
 #include <array>
 #include <cmath>
 #include <limits>
@@ -7,8 +9,7 @@
 
 #include "cuda/gpu.h"
 #include "device/backends.h"
-#include "precision/fp8_ops_backends.h"
-#include "precision/precision_ops_backends.h"
+#include "precision/precision_ops.h"
 #include "support/draws.h"
 #include "support/host_encoded.h"
 
@@ -81,8 +82,8 @@ class Fp8OpsOnGpu : public GpuTest {
     source.codes = gpu.copy(source.codes);
     source.block_scales = gpu.copy(source.block_scales);
     source.tensor_scale = gpu.copy(source.tensor_scale);
-    make_cuda_fp8_ops(gpu.stream())->cast(call(source, gpu_rows, gpu_columns, gpu_slot));
-    make_cpu_fp8_ops()->cast(call(cast.source, rows, columns, slot.numbers));
+    make_ops<Fp8Ops>(gpu.ref())->cast(call(source, gpu_rows, gpu_columns, gpu_slot));
+    make_ops<Fp8Ops>({})->cast(call(cast.source, rows, columns, slot.numbers));
     EXPECT_EQ(cast.wanted == Wanted::kTransposed, rows == no_rows);
     EXPECT_EQ(cast.wanted == Wanted::kRows, columns == no_columns);
     expect_same(gpu, gpu_rows, rows);
@@ -156,8 +157,8 @@ TEST_F(Fp8OpsOnGpu, PartsOfLargerTensors) {
                          .transposed = part(transposed, shape.cols, shape.rows),
                          .slot = slot_of(numbers)};
     };
-    make_cuda_fp8_ops(gpu.stream())->cast(call(gpu_source, gpu_rows, gpu_columns, gpu_slot));
-    make_cpu_fp8_ops()->cast(call(source, rows, columns, slot.numbers));
+    make_ops<Fp8Ops>(gpu.ref())->cast(call(gpu_source, gpu_rows, gpu_columns, gpu_slot));
+    make_ops<Fp8Ops>({})->cast(call(source, rows, columns, slot.numbers));
     expect_same(gpu, gpu_rows, rows);
     expect_same(gpu, gpu_columns, columns);
     expect_same(gpu, gpu_slot, slot.numbers);
@@ -171,7 +172,7 @@ HostEncoded encoded_source(WeightFormat format, const Shape& shape, int64_t padd
   plain.fill([&](int64_t, int64_t) { return draws.bell(0.3); });
   const auto device = make_cpu_device(1);
   const auto allocator = device->make_allocator();
-  make_cpu_precision_ops(*allocator, shape.rows)->encode(plain, weights.view());
+  make_ops<PrecisionOps>({}, {*allocator, shape.rows})->encode(plain, weights.view());
   return weights;
 }
 
@@ -194,9 +195,9 @@ TEST_F(Fp8OpsOnGpu, GatheredAmax) {
       source.fill([&](int64_t r, int64_t c) { return (r + c) % 7 == 3 ? kNaN : draws.bell(3); });
       const Slot slot;
       const Tensor gpu_slot = gpu.copy(slot.numbers), gpu_source = gpu.copy(source);
-      make_cuda_fp8_ops(gpu.stream())
-          ->gather_amax({.source = encoded_view(gpu_source), .slot = slot_of(gpu_slot)});
-      make_cpu_fp8_ops()->gather_amax({.source = encoded_view(source), .slot = slot_of(slot.numbers)});
+      make_ops<Fp8Ops>(gpu.ref())->gather_amax(
+          {.source = encoded_view(gpu_source), .slot = slot_of(gpu_slot)});
+      make_ops<Fp8Ops>({})->gather_amax({.source = encoded_view(source), .slot = slot_of(slot.numbers)});
       expect_same(gpu, gpu_slot, slot.numbers);
       EXPECT_GE(slot.numbers.at(0, 1), 0.25f);
     }
@@ -228,8 +229,8 @@ TEST_F(Fp8OpsOnGpu, Rolls) {
                              .algorithm = algorithm};
         };
         const HostMatrix before = scale;
-        make_cuda_fp8_ops(gpu.stream())->roll(call(on_gpu[0], on_gpu[1], on_gpu[2], on_gpu[3]));
-        make_cpu_fp8_ops()->roll(call(history, scale, last, frozen));
+        make_ops<Fp8Ops>(gpu.ref())->roll(call(on_gpu[0], on_gpu[1], on_gpu[2], on_gpu[3]));
+        make_ops<Fp8Ops>({})->roll(call(history, scale, last, frozen));
         EXPECT_FALSE(scale == before);
         expect_same(gpu, on_gpu[0], history);
         expect_same(gpu, on_gpu[1], scale);
@@ -242,8 +243,8 @@ TEST_F(Fp8OpsOnGpu, ScaleFromAmax) {
   Gpu gpu;
   const Slot slot;
   const Tensor gpu_slot = gpu.copy(slot.numbers);
-  make_cuda_fp8_ops(gpu.stream())->scale_from_amax(slot_of(gpu_slot), 448);
-  make_cpu_fp8_ops()->scale_from_amax(slot_of(slot.numbers), 448);
+  make_ops<Fp8Ops>(gpu.ref())->scale_from_amax(slot_of(gpu_slot), 448);
+  make_ops<Fp8Ops>({})->scale_from_amax(slot_of(slot.numbers), 448);
   expect_same(gpu, gpu_slot, slot.numbers);
   EXPECT_EQ(slot.numbers.at(0, 0), 1792);
 }

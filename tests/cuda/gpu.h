@@ -51,6 +51,7 @@ class Gpu {
   Gpu& operator=(const Gpu&) = delete;
 
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
+  [[nodiscard]] StreamRef ref() const { return {Backend::kCuda, stream_}; }
   Allocator& allocator() { return allocator_; }
   void synchronize() { check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 

@@ -1,6 +1,8 @@
 // The LLaMA operations on a GPU: the tuned kernels against the generic ones and against the CPU, over widths
 // that take every kernel and widths and alignments that take none, bit for bit where the order of sums is the
 // same.
+#include "model/llama_ops.h"
+
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -9,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include "cuda/gpu.h"
-#include "model/llama_ops_backends.h"
 #include "support/draws.h"
 #include "support/host_matrix.h"
 
@@ -46,14 +47,14 @@ int64_t offset_of(const HostMatrix& m, Placement placement) {
 Matrices on_cpu(const Trial& trial) {
   Matrices after = trial.before;
   const std::vector<Tensor> views(after.begin(), after.end());
-  trial.call(*make_cpu_llama_ops(), views);
+  trial.call(*make_ops<LlamaOps>({}), views);
   return after;
 }
 
 Matrices on_gpu(const Trial& trial, Where where) {
   Gpu gpu;
-  const auto ops =
-      where == Where::kTuned ? make_cuda_llama_ops(gpu.stream()) : make_generic_cuda_llama_ops(gpu.stream());
+  const auto kernels = where == Where::kTuned ? LlamaKernels::kTuned : LlamaKernels::kGeneric;
+  const auto ops = make_ops<LlamaOps>(gpu.ref(), {.kernels = kernels});
   Matrices after = trial.before;
   std::vector<Tensor> tensors;
   for (const HostMatrix& m : after) {
@@ -283,7 +284,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LlamaOpsNorm, testing::ValuesIn(row_shapes()), 
 // More rows than one row per chunk, so that chunks are as long as they get.
 TEST_F(LlamaOpsOnGpu, NormChunksAreEnoughForFewerRows) {
   Gpu gpu;
-  const auto ops = make_cuda_llama_ops(gpu.stream());
+  const auto ops = make_ops<LlamaOps>(gpu.ref());
   int64_t before = 0;
   for (int64_t n = 0; n < 100000; n += 37) {
     EXPECT_GE(ops->norm_chunks(n), before) << n;

@@ -26,7 +26,7 @@ class NcclAlone : public test::CudaDeviceTest {
     CudaDeviceTest::SetUp();
     if (IsSkipped()) return;
     queue_ = device_->make_side_queue();
-    ranks_ = make_nccl_transport({}, {.timeout = 20s, .stream = queue_->cuda_stream()});
+    ranks_ = make_nccl_transport({}, {.timeout = 20s, .stream = queue_->stream()});
   }
   void TearDown() override {
     ranks_.reset();
@@ -83,7 +83,7 @@ TEST_F(NcclAlone, CarriesHostMemory) {
 #ifdef MPT_FAKE_CUDA
 TEST_F(NcclAlone, AWaitThatLastsTooLongEndsAllCalls) {
   fake_nccl::reset();
-  ranks_ = make_nccl_transport({}, {.timeout = 150ms, .stream = queue_->cuda_stream()});
+  ranks_ = make_nccl_transport({}, {.timeout = 150ms, .stream = queue_->stream()});
   const auto stuck = [] {
     while (fake_nccl::aborted() == 0) std::this_thread::sleep_for(1ms);
   };

@@ -5,7 +5,7 @@
 
 #include "cuda/gpu.h"
 #include "device/backends.h"
-#include "precision/precision_ops_backends.h"
+#include "precision/precision_ops.h"
 #include "support/draws.h"
 #include "support/host_encoded.h"
 
@@ -43,7 +43,7 @@ class PrecisionOpsOnGpu : public GpuTest {
     GpuTest::SetUp();
     if (IsSkipped()) return;
     gpu_ = std::make_unique<Gpu>();
-    on_gpu_ = make_cuda_precision_ops(gpu_->stream(), gpu_->allocator(), kRows);
+    on_gpu_ = make_ops<PrecisionOps>(gpu_->ref(), {gpu_->allocator(), kRows});
   }
   EncodedTensor copy(const HostEncoded& host) {
     EncodedTensor device = host.view();
@@ -69,7 +69,7 @@ class PrecisionOpsOnGpu : public GpuTest {
 
   std::unique_ptr<Device> cpu_ = make_cpu_device(1);
   std::unique_ptr<Allocator> host_memory_ = cpu_->make_allocator();
-  std::unique_ptr<PrecisionOps> on_cpu_ = make_cpu_precision_ops(*host_memory_, kRows);
+  std::unique_ptr<PrecisionOps> on_cpu_ = make_ops<PrecisionOps>({}, {*host_memory_, kRows});
   std::unique_ptr<Gpu> gpu_;
   std::unique_ptr<PrecisionOps> on_gpu_;
 };

@@ -27,13 +27,13 @@ class CudaSideQueueTest : public test::CudaDeviceTest {
                "cudaMemcpyAsync");
   }
   SideQueue::Ticket beside() {
-    return queue_->run([this] { copy(in_.tensor, between_, queue_->cuda_stream()); });
+    return queue_->run([this] { copy(in_.tensor, between_, stream_of(queue_->stream())); });
   }
   // in -> between beside the device's work, then between -> out in it.
   void pass_on() {
     device_->send(in_);
     queue_->wait(beside());
-    copy(between_, out_.tensor, device_->cuda_stream());
+    copy(between_, out_.tensor, stream_of(device_->stream()));
     device_->receive(out_);
   }
   void set(float value) { std::fill_n(in_.image<float>(), 16, value); }
@@ -48,8 +48,8 @@ class CudaSideQueueTest : public test::CudaDeviceTest {
 };
 
 TEST_F(CudaSideQueueTest, HasAStreamOfItsOwn) {
-  EXPECT_NE(queue_->cuda_stream(), nullptr);
-  EXPECT_NE(queue_->cuda_stream(), device_->cuda_stream());
+  EXPECT_NE(stream_of(queue_->stream()), nullptr);
+  EXPECT_NE(queue_->stream(), device_->stream());
 }
 
 TEST_F(CudaSideQueueTest, WorkComesAfterTheDevicesAndBeforeWhatWaits) {
@@ -131,7 +131,7 @@ TEST_F(CudaSideQueueTest, AForgottenWaitShows) {
   set(2);
   device_->send(in_);
   beside();
-  copy(between_, out_.tensor, device_->cuda_stream());
+  copy(between_, out_.tensor, stream_of(device_->stream()));
   device_->receive(out_);
   expect_out(1);
 }

@@ -99,7 +99,8 @@ struct OfRank {
 OfRank updated_units(const RunSetup& setup, int64_t rank, int64_t ranks, std::unique_ptr<Device> made) {
   Device& device = *made;
   const std::unique_ptr<Device> unguarded = make_cpu_device(1);
-  Communicator others(std::make_unique<SilentOthers>(rank, ranks), std::make_unique<WorkAtOnce>(), *unguarded);
+  Communicator others(std::make_unique<SilentOthers>(rank, ranks), std::make_unique<WorkAtOnce>(),
+                      *unguarded);
   const Partition partition(tensors_to_cut(setup.config), ranks);
   OptimizerRun run(setup, shapes_to_cut(), std::move(made), {partition, others});
   Optimizer& optimizer = run.optimizer();
@@ -157,9 +158,10 @@ TEST_F(UpdateOpsOnGpu, SumsOfSquares) {
       const int64_t pieces = square_sums(5, cols);
       std::vector<double> expected(static_cast<size_t>(pieces)), found(expected);
       const Tensor sums{reinterpret_cast<std::byte*>(expected.data()), DType::kF64, 1, pieces, pieces};
-      make_update_ops(*cpu)->sum_of_squares(x, sums);
+      make_ops<UpdateOps>(cpu->stream())->sum_of_squares(x, sums);
       const Tensor gpu_sums = allocator_->tensor(Purpose::kScratch, DType::kF64, 1, pieces);
-      make_update_ops(*device_)->sum_of_squares(DeviceMatrix(*device_, *allocator_, x), gpu_sums);
+      make_ops<UpdateOps>(device_->stream())
+          ->sum_of_squares(DeviceMatrix(*device_, *allocator_, x), gpu_sums);
       device_->download(gpu_sums, reinterpret_cast<std::byte*>(found.data()));
       for (size_t i = 0; i < expected.size(); ++i)
         EXPECT_NEAR(found[i], expected[i], expected[i] * 2 * double(5 * cols) * 0x1p-53)

@@ -73,7 +73,7 @@ class ComputedCastTrial {
   void expect_equal(const Cast& cast) {
     const Input input = make_input(cast.through, 1, Special::kSome);
     ComputedCasts computing(ops_, input.computed);
-    const auto reading = make_fp8_ops(device_);
+    const auto reading = make_ops<Fp8Ops>(device_.stream());
     const Outcome computed = outcome(computing, shape_of_source(c_.rows, c_.cols), cast.through, cast),
                   stored = outcome(*reading, encoded_view(input.stored), Format::kF32, cast);
     EXPECT_TRUE(computed.rows == stored.rows);
@@ -89,7 +89,8 @@ class ComputedCastTrial {
     const DeviceMatrix computed = numbers(), stored = numbers();
     computing.gather_amax(
         {.source = shape_of_source(c_.rows, c_.cols), .through = through, .slot = slot_of(computed)});
-    make_fp8_ops(device_)->gather_amax({.source = encoded_view(input.stored), .slot = slot_of(stored)});
+    make_ops<Fp8Ops>(device_.stream())
+        ->gather_amax({.source = encoded_view(input.stored), .slot = slot_of(stored)});
     EXPECT_TRUE(computed.fetched() == stored.fetched());
     EXPECT_GT(computed.fetched().at(0, 1), kFirstAmax);
   }

@@ -11,7 +11,7 @@ class ComputedCastsOnCpu : public testing::TestWithParam<ComputedCase> {};
 
 TEST_P(ComputedCastsOnCpu, AreThoseOfTheStoredInput) {
   const auto device = make_cpu_device(2);
-  expect_equal_casts(*device, *make_llama_ops(*device), GetParam());
+  expect_equal_casts(*device, *make_ops<LlamaOps>(device->stream()), GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ComputedCastsOnCpu, testing::ValuesIn(computed_cases()), computed_case_name);
@@ -19,7 +19,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ComputedCastsOnCpu, testing::ValuesIn(computed_
 // Which of the two roundings a config asks for shows in the codes.
 TEST(ComputedCasts, RoundingToBf16First) {
   const auto device = make_cpu_device(1);
-  const auto ops = make_llama_ops(*device);
+  const auto ops = make_ops<LlamaOps>(device->stream());
   for (const Computation computation : {Computation::kSwiglu, Computation::kNorm}) {
     ComputedCastTrial trial(*device, *ops, {computation, 129, 344});
     EXPECT_FALSE(trial.codes_through(Format::kBF16) == trial.codes_through(Format::kF32));
@@ -28,7 +28,7 @@ TEST(ComputedCasts, RoundingToBf16First) {
 
 TEST(ComputedCasts, OtherTypesAndShapesAreRefused) {
   const auto device = make_cpu_device(1);
-  const auto ops = make_llama_ops(*device);
+  const auto ops = make_ops<LlamaOps>(device->stream());
   const HostMatrix narrow(DType::kBF16, {16, 32}), wide(DType::kF32, {16, 32}), row(DType::kF32, {1, 32}),
       codes(DType::kE4M3, {16, 16});
   const auto cast = [&](const ComputedInput& input, const Tensor& target) {

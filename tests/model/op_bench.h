@@ -44,7 +44,9 @@ inline Matrix random_matrix(int64_t rows, int64_t cols, DType type, uint64_t see
 class OpBench {
  public:
   OpBench()
-      : device_(make_cpu_device(1)), allocator_(device_->make_allocator()), ops_(make_llama_ops(*device_)) {}
+      : device_(make_cpu_device(1)),
+        allocator_(device_->make_allocator()),
+        ops_(make_ops<LlamaOps>(device_->stream())) {}
 
   Tensor empty(DType type, int64_t rows, int64_t cols) {
     return allocator_->tensor(Purpose::kScratch, type, rows, cols);

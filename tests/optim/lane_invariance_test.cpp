@@ -77,7 +77,7 @@ TEST(LaneInvariance, AStretchOfUnitsIsTheElementsBetween) {
 
 TEST(ThreadInvariance, SumOfSquares) {
   const auto device = make_cpu_device(3);
-  const auto ops = make_update_ops(*device);
+  const auto ops = make_ops<UpdateOps>(device->stream());
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t cols : {1, 100, 128, 129, 40000}) {
       HostMatrix x(dtype, {.rows = 5, .cols = cols, .padding = 3});

@@ -147,11 +147,12 @@ class OptimizerRun {
       add_target(setup, shapes[i], i);
       most_rows = std::max(most_rows, shapes[i].rows);
     }
-    precision_ops_ = make_precision_ops(*device_, *allocator_, most_rows);
-    optimizer_ = std::make_unique<Optimizer>(
-        config_, setup.options, targets_,
-        Optimizer::Place{
-            .partition = share.partition, .ranks = share.ranks, .device = *device_, .allocator = *allocator_});
+    precision_ops_ = make_ops<PrecisionOps>(device_->stream(), {*allocator_, most_rows});
+    optimizer_ = std::make_unique<Optimizer>(config_, setup.options, targets_,
+                                             Optimizer::Place{.partition = share.partition,
+                                                              .ranks = share.ranks,
+                                                              .device = *device_,
+                                                              .allocator = *allocator_});
   }
 
   // With the peak rates of the config.

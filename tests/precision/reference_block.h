@@ -43,7 +43,7 @@ struct Ops {
   std::unique_ptr<Device> device = make_cpu_device(1);
   std::unique_ptr<Allocator> allocator = device->make_allocator();
   std::unique_ptr<PrecisionOps> ops;
-  explicit Ops(int64_t most_rows) : ops(make_precision_ops(*device, *allocator, most_rows)) {}
+  explicit Ops(int64_t most_rows) : ops(make_ops<PrecisionOps>(device->stream(), {*allocator, most_rows})) {}
   PrecisionOps* operator->() const { return ops.get(); }
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -82,42 +83,42 @@ std::string describe(const FunctionResources& f) {
          std::to_string(f.spill_stores) + ", spill loads " + std::to_string(f.spill_loads) + " bytes";
 }
 
-// <build>/CMakeFiles/mpt_<layer>.dir/src/<layer>/<kernels>.cu.o.ptxas
-fs::path report_of(const fs::path& source) {
-  const fs::path relative = fs::relative(source, MPT_SOURCE_DIR);
-  const std::string layer = std::next(relative.begin())->string();
-  return fs::path(MPT_PTXAS_REPORTS) / ("mpt_" + layer + ".dir") / (relative.string() + ".o.ptxas");
-}
-
-std::vector<fs::path> kernel_sources(const std::string& layer) {
-  std::vector<fs::path> sources;
-  for (const auto& entry : fs::recursive_directory_iterator(fs::path(MPT_SOURCE_DIR) / "src" / layer))
-    if (entry.path().extension() == ".cu") sources.push_back(entry.path());
-  std::ranges::sort(sources);
-  return sources;
+// <object>.ptxas of everything that was compiled for exact arithmetic: kernels of precision, optim and of
+// each rule.
+std::vector<fs::path> reports() {
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::recursive_directory_iterator(MPT_PTXAS_REPORTS))
+    if (entry.path().extension() == ".ptxas") paths.push_back(entry.path());
+  std::ranges::sort(paths);
+  return paths;
 }
 
 bool counts_survival(const FunctionResources& f) {
   return f.function.find("SurvivalPiece") != std::string::npos;
 }
 
-class KernelResources : public testing::TestWithParam<const char*> {};
-
-TEST_P(KernelResources, NeitherStackNorSpills) {
-  const std::vector<fs::path> sources = kernel_sources(GetParam());
-  ASSERT_FALSE(sources.empty());
-  for (const fs::path& source : sources) {
-    std::ifstream report(report_of(source));
-    ASSERT_TRUE(report) << report_of(source) << " is missing";
+TEST(KernelResources, NeitherStackNorSpills) {
+  for (const fs::path& path : reports()) {
+    std::ifstream report(path);
     const std::vector<FunctionResources> functions = read_report(report);
-    EXPECT_FALSE(functions.empty()) << report_of(source) << " names no kernel";
+    EXPECT_FALSE(functions.empty()) << path << " names no kernel";
     for (const FunctionResources& f : functions)
       EXPECT_TRUE(f.in_registers() || counts_survival(f)) << describe(f);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layers, KernelResources, testing::Values("optim", "precision"),
-                         [](const auto& instance) { return std::string(instance.param); });
+// "<name>.cu.o.ptxas" of every kernel file of src/optim and src/precision, and of every rule's first step.
+TEST(KernelResources, EveryKernelFileHasAReport) {
+  std::set<std::string> found;
+  for (const fs::path& path : reports()) found.insert(path.filename().string());
+  const fs::path source(MPT_SOURCE_DIR);
+  for (const char* layer : {"optim", "precision"})
+    for (const auto& entry : fs::recursive_directory_iterator(source / "src" / layer))
+      if (entry.path().extension() == ".cu")
+        EXPECT_TRUE(found.contains(entry.path().filename().string() + ".o.ptxas")) << entry.path();
+  for (const auto& entry : fs::directory_iterator(source / "src/optim/rules"))
+    EXPECT_TRUE(found.contains(entry.path().stem().string() + "_0_cuda.cu.o.ptxas")) << entry.path();
+}
 #endif
 
 }  // namespace

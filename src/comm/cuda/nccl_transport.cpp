@@ -234,10 +234,10 @@ bool side_by_side(std::span<const Tensor> parts) {
 
 class NcclTransport final : public Transport {
  public:
-  NcclTransport(const LaunchEnvironment& environment, const ncclUniqueId& id, const NcclOptions& options,
+  NcclTransport(const LaunchEnvironment& environment, const ncclUniqueId& id, const TransportOptions& options,
                 std::unique_ptr<Transport> launched)
       : Transport(environment.rank, environment.size),
-        stream_(options.stream),
+        stream_(stream_of(options.stream)),
         launched_(std::move(launched)),
         nccl_(rank(), size(), id, options.timeout) {}
 
@@ -387,9 +387,9 @@ class NcclTransport final : public Transport {
 }  // namespace
 
 std::unique_ptr<Transport> make_nccl_transport(const LaunchEnvironment& environment,
-                                               const NcclOptions& options,
+                                               const TransportOptions& options,
                                                std::unique_ptr<Transport> launched) {
-  check(options.stream != nullptr, "NCCL without a stream");
+  check(stream_of(options.stream) != nullptr, "NCCL without a stream");
   ncclUniqueId id{};
   if (environment.rank == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&id, 1));
@@ -405,5 +405,9 @@ std::unique_ptr<Transport> make_nccl_transport(const LaunchEnvironment& environm
   }
   return std::make_unique<NcclTransport>(environment, id, options, std::move(launched));
 }
+
+namespace {
+const RegisterNccl registered{make_nccl_transport};
+}  // namespace
 
 }  // namespace mpt

@@ -5,26 +5,21 @@
 // wait_for_device(). bytes_sent() counts what the calls enqueue; replays of a graph make no calls.
 #pragma once
 
-#include <chrono>
 #include <memory>
 
 #include "comm/launch_environment.h"
-#include "comm/transport.h"
+#include "comm/transports.h"
 #include "core/tensor.h"
 
 struct CUstream_st;
 
 namespace mpt {
 
-struct NcclOptions {
-  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // longer than a step takes
-  CUstream_st* stream = nullptr;                                // outlives the transport
-};
-
 // On the GPU that is selected. NCCL's id comes from rank 0 through `launched`, the ranks as MPI launched
-// them, which is kept; without it over TCP (rendezvous.h). Throws Error where a rank does not come.
+// them, which is kept; without it over TCP (rendezvous.h). `options.timeout` is longer than a step takes.
+// Throws Error where a rank does not come.
 std::unique_ptr<Transport> make_nccl_transport(const LaunchEnvironment& environment,
-                                               const NcclOptions& options,
+                                               const TransportOptions& options,
                                                std::unique_ptr<Transport> launched = nullptr);
 
 // Sums that were made in bf16, as fp32, on a stream: fp32_to[i] = bf16_from[i], [1, n] each, which do not

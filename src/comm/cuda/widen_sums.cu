@@ -13,7 +13,7 @@ struct Widen {
 
 }  // namespace
 
-void widen_sums(const Tensor& bf16_from, const Tensor& fp32_to, CUstream_st* stream) {
+void widen_sums(const Tensor& bf16_from, const Tensor& fp32_to, cudaStream_t stream) {
   CudaExec{stream}.elements(fp32_to.elements(), Widen{bf16_from.as<bf16>(), fp32_to.as<float>()});
 }
 

@@ -88,7 +88,7 @@ class CudaDevice final : public Device {
   CudaDevice& operator=(const CudaDevice&) = delete;
 
   [[nodiscard]] Backend backend() const override { return Backend::kCuda; }
-  [[nodiscard]] CUstream_st* cuda_stream() const override { return stream_.get(); }
+  [[nodiscard]] StreamRef stream() const override { return {Backend::kCuda, stream_.get()}; }
   [[nodiscard]] std::string name() const override {
     return fmt::format("CUDA: {}, {} SMs, {:.0f} GB, driver {}", gpu_.name, gpu_.multiProcessorCount,
                        double(gpu_.totalGlobalMem) * 1e-9, version_text(driver_version()));
@@ -220,9 +220,7 @@ class CudaPlanningDevice final : public Device {
   RepetitionDepth repetition_;
 };
 
-}  // namespace
-
-std::string no_cuda_device(int index) {
+std::string why_unavailable(int index) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
@@ -240,11 +238,16 @@ std::string no_cuda_device(int index) {
   return "";
 }
 
-std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options) {
-  return std::make_unique<CudaDevice>(options);
-}
-std::unique_ptr<Device> make_cuda_planning_device(const CudaDeviceOptions& options) {
-  return std::make_unique<CudaPlanningDevice>(options);
-}
+const CudaBackend registered({
+    .device = [](const CudaDeviceOptions& options) -> std::unique_ptr<Device> {
+      return std::make_unique<CudaDevice>(options);
+    },
+    .planning_device = [](const CudaDeviceOptions& options) -> std::unique_ptr<Device> {
+      return std::make_unique<CudaPlanningDevice>(options);
+    },
+    .why_unavailable = why_unavailable,
+});
+
+}  // namespace
 
 }  // namespace mpt

@@ -11,6 +11,7 @@
 #include <cuda_runtime.h>
 
 #include "core/check.h"
+#include "device/device.h"
 
 namespace mpt {
 
@@ -58,6 +59,12 @@ struct Destroyer {
 };
 template <class Handle, auto kDestroy>
 using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroyer<kDestroy>>;
+
+// The stream that a CUDA device or its side work enqueues on.
+inline cudaStream_t stream_of(StreamRef stream) {
+  check(stream.backend == Backend::kCuda, "a stream of {} where CUDA's is needed", name_of(stream.backend));
+  return static_cast<cudaStream_t>(stream.native);
+}
 
 using CudaStream = Owned<cudaStream_t, cudaStreamDestroy>;
 using CudaEvent = Owned<cudaEvent_t, cudaEventDestroy>;

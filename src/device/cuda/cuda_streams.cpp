@@ -72,7 +72,7 @@ class CudaSideQueue final : public SideQueue {
           cudaMemcpyAsync(to.data, from.data, size_t(from.bytes()), cudaMemcpyDeviceToDevice, side_.get()),
           "cudaMemcpyAsync");
   }
-  [[nodiscard]] CUstream_st* cuda_stream() const override { return side_.get(); }
+  [[nodiscard]] StreamRef stream() const override { return {Backend::kCuda, side_.get()}; }
 
  private:
   static constexpr Ticket kEvents = 64;

@@ -1,4 +1,4 @@
-#include "model/cuda/computed_casts.h"
+#include "model/cuda/computed_casts.cuh"
 #include "model/cuda/computed_input.cuh"
 
 namespace mpt {
@@ -24,11 +24,11 @@ bool with_packed(const ComputedInput& input, const Fp8CastCall& call, const F& f
 
 }  // namespace
 
-bool cast_packed(CUstream_st* stream, const ComputedInput& input, const Fp8CastCall& call) {
+bool cast_packed(cudaStream_t stream, const ComputedInput& input, const Fp8CastCall& call) {
   return with_packed(input, call, [&](const auto& source) { cast_tiles(stream, source, call); });
 }
 
-bool gather_amax_packed(CUstream_st* stream, const ComputedInput& input, const Fp8CastCall& call) {
+bool gather_amax_packed(cudaStream_t stream, const ComputedInput& input, const Fp8CastCall& call) {
   return with_packed(input, call, [&](const auto& source) { gather_amax_of_tiles(stream, source, call); });
 }
 

@@ -1,0 +1,51 @@
+// A program that links CUDA's objects has CUDA's maker of every family of operations.
+#include "device/ops_registry.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "model/llama_ops.h"
+#include "optim/update_ops.h"
+#include "precision/fp8_ops.h"
+#include "precision/precision_ops.h"
+
+namespace mpt {
+namespace {
+
+template <class... Ops>
+struct Families {
+  static std::set<std::string> names() { return {std::string(Ops::kFamily)...}; }
+  static std::set<std::string> without_maker() {
+    std::set<std::string> missing;
+    (..., (cuda_ops_maker<Ops>() == nullptr ? void(missing.insert(std::string(Ops::kFamily))) : void()));
+    return missing;
+  }
+};
+using AllFamilies = Families<Fp8Ops, LlamaOps, PrecisionOps, UpdateOps>;
+
+std::set<std::string> families_in_sources() {
+  const std::regex family(R"rx(kFamily = "([^"]+)")rx");
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(MPT_SOURCE_DIR "/src")) {
+    if (entry.path().extension() != ".h" || entry.path().filename() == "ops_registry.h") continue;
+    std::ifstream file(entry.path());
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    for (std::sregex_iterator it(text.begin(), text.end(), family), end; it != end; ++it)
+      names.insert((*it)[1]);
+  }
+  return names;
+}
+
+TEST(OpsRegistry, EveryFamilyOfTheSourcesHasACudaMaker) {
+  EXPECT_EQ(AllFamilies::names(), families_in_sources());
+  EXPECT_EQ(AllFamilies::without_maker(), std::set<std::string>{});
+}
+
+}  // namespace
+}  // namespace mpt
