@@ -7,14 +7,11 @@
 
 #if defined(__CUDACC__)
 #define MPT_HD __host__ __device__ __forceinline__
-#elif defined(MPT_FAKE_CUDA)
-// The GPU's sources, compiled for tests on the host beside the CPU's: neither may take the other's copy.
-#define MPT_HD inline MPT_ALWAYS_INLINE
-#else
+#elif !defined(MPT_HD)  // the fake CUDA of the tests has its own
 #define MPT_HD inline
 #endif
 
 // Defined where code is compiled for the GPU, or for what stands for one in tests.
-#if defined(__CUDA_ARCH__) || defined(MPT_FAKE_CUDA)
+#if defined(__CUDA_ARCH__)
 #define MPT_ON_GPU
 #endif

@@ -2,7 +2,7 @@
 // The same bits as the generic cast's (fp8_ops_on.h).
 #pragma once
 
-#if defined(__CUDACC__) && !defined(MPT_FAKE_CUDA)
+#ifdef __CUDACC__
 #include <cuda_fp8.h>
 #endif
 

@@ -157,6 +157,32 @@ TEST(Layering, CheckerReportsCudaOutsideItsPlaces) {
   EXPECT_TRUE(faults_of("optim/update_ops_cuda.cu", source).empty());
 }
 
+// Words of one source that give away CUDA where it has no place: its stream anywhere but in CUDA's own files, and
+// whether CUDA is there, which the program knows by what is linked into it (device/ops_registry.h).
+std::vector<std::string> cuda_words_in(const std::string& path, const std::string& source) {
+  std::vector<std::string> words{"MPT_FAKE_CUDA", "MPT_WITH_CUDA", "MPT_WITH_NCCL"}, found;
+  if (!may_use_cuda(path)) words.insert(words.end(), {"CUstream_st", "cudaStream_t"});
+  for (const std::string& word : words)
+    if (std::regex_search(source, std::regex("\\b" + word + "\\b"))) found.push_back(word);
+  return found;
+}
+
+TEST(Layering, CudaIsNoConditionAndItsStreamStaysInItsPlaces) {
+  for (const std::string& path : files_below(kRoot / "src"))
+    EXPECT_EQ(cuda_words_in(path, text_of(kRoot / "src" / path)), std::vector<std::string>{}) << path;
+}
+
+TEST(Layering, CheckerReportsWordsOfCuda) {
+  EXPECT_EQ(cuda_words_in("device/device.h", "struct CUstream_st;"), std::vector<std::string>{"CUstream_st"});
+  EXPECT_EQ(cuda_words_in("model/llama.cpp", "cudaStream_t stream;"), std::vector<std::string>{"cudaStream_t"});
+  for (const char* path : {"device/cuda/cuda_gemm.h", "comm/cuda/nccl_transport.h", "optim/ops.cu", "model/norm.cuh"}) {
+    EXPECT_TRUE(cuda_words_in(path, "CUstream_st* stream;").empty()) << path;
+    EXPECT_EQ(cuda_words_in(path, "#ifdef MPT_FAKE_CUDA"), std::vector<std::string>{"MPT_FAKE_CUDA"}) << path;
+    EXPECT_EQ(cuda_words_in(path, "#if defined(MPT_WITH_CUDA)").size(), 1u) << path;
+  }
+  EXPECT_TRUE(cuda_words_in("device/cuda/cudnn_attention.cpp", "#ifdef MPT_WITH_CUDNN").empty());
+}
+
 TEST(Layering, CheckerAcceptsDownwardIncludes) {
   EXPECT_TRUE(faults_of("train/trainer.cpp", "#include \"optim/rules.h\"\n#include <vector>\n").empty());
   EXPECT_TRUE(faults_of("core/hash.cpp", "#include \"core/hash.h\"\n#include <xxhash.h>\n").empty());

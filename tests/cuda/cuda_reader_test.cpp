@@ -96,6 +96,16 @@ TEST_F(CudaReaderTest, ReadsWhatTheWorkBeforeLeaves) {
 #endif
 }
 
+// The fake CUDA serves one thread, and says so by having no copy engine; every GPU that this program takes
+// has one.
+TEST_F(CudaReaderTest, ReadsBesideTheWorkWhereThereIsACopyEngine) {
+#ifdef MPT_FAKE_CUDA
+  EXPECT_FALSE(make_cuda_reader(stream_.get(), 0)->beside());
+#else
+  EXPECT_TRUE(make_cuda_reader(stream_.get(), 0)->beside());
+#endif
+}
+
 // A reader whose taker threw is as good as before.
 TEST_F(CudaReaderTest, GoesOnAfterATakerThatThrew) {
   const std::vector<uint8_t> bytes = pattern(kBytes, 4);

@@ -12,19 +12,17 @@ namespace mpt {
 // What every block of most GPUs may take; a kernel asks for more with allow_shared().
 inline constexpr int64_t kDefaultSharedBytes = 48 << 10;
 
+#ifndef MPT_DYNAMIC_SHARED  // the fake CUDA of the tests has its own
+#define MPT_DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+#endif
+
 // The dynamic shared memory of the block: LaunchShape::shared_bytes of it, at a multiple of 16 bytes.
-#if defined(__CUDACC__) || defined(MPT_FAKE_CUDA)
 template <class T>
 __device__ T* dynamic_shared() {
   static_assert(alignof(T) <= 16);
-#ifdef MPT_FAKE_CUDA
-  return static_cast<T*>(fake_cuda::detail::dynamic_shared_memory());
-#else
-  extern __shared__ __align__(16) unsigned char mpt_dynamic_shared[];
+  MPT_DYNAMIC_SHARED(mpt_dynamic_shared);
   return reinterpret_cast<T*>(mpt_dynamic_shared);
-#endif
 }
-#endif
 
 struct LaunchShape {
   int64_t blocks;

@@ -74,6 +74,12 @@ CudaEvent make_event() {
   return CudaEvent(event);
 }
 
+int copy_engines_of(int gpu) {
+  int count = 0;
+  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrAsyncEngineCount, gpu), "cudaDeviceGetAttribute");
+  return count;
+}
+
 class Buffer {
  public:
   Buffer() : copied_(make_event()) {
@@ -110,7 +116,11 @@ class Buffer {
 class CudaReader final : public DeviceReader {
  public:
   CudaReader(cudaStream_t work, int gpu)
-      : work_(work), gpu_(gpu), stream_(make_stream()), given_(make_event()) {}
+      : work_(work),
+        gpu_(gpu),
+        copy_engines_(copy_engines_of(gpu)),
+        stream_(make_stream()),
+        given_(make_event()) {}
   ~CudaReader() override { cudaStreamSynchronize(stream_.get()); }
   CudaReader(const CudaReader&) = delete;
   CudaReader& operator=(const CudaReader&) = delete;
@@ -128,14 +138,13 @@ class CudaReader final : public DeviceReader {
       take(bytes);
     }
   }
-#ifdef MPT_FAKE_CUDA
-  // The fake CUDA is one thread's.
-  [[nodiscard]] bool beside() const override { return false; }
-#endif
+  // Without a copy engine nothing is read while kernels run.
+  [[nodiscard]] bool beside() const override { return copy_engines_ > 0; }
 
  private:
   cudaStream_t work_;
   int gpu_;
+  int copy_engines_;
   CudaStream stream_;
   CudaEvent given_;
   std::array<Buffer, 2> buffers_;

@@ -501,6 +501,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrL2CacheSize:
       *value = p.l2CacheSize;
       return cudaSuccess;
+    case cudaDevAttrAsyncEngineCount:
+      *value = 0;  // it serves one thread alone
+      return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
       *value = p.major;
       return cudaSuccess;
