@@ -44,7 +44,7 @@ class Workbench {
 
   // Written, for pages that never were are one and the same page of zeros.
   Tensor zeros(DType type, int64_t rows, int64_t cols) {
-    const Tensor tensor = allocator_->tensor(Purpose::kScratch, type, rows, cols);
+    const Tensor tensor = allocator_->tensor(kScratchMemory, type, rows, cols);
     memset(tensor.data, 0, size_t(tensor.bytes()));
     return tensor;
   }

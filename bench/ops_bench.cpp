@@ -315,7 +315,7 @@ Operation cast_weights(Workbench& w, const Shape& shape, WeightFormat format) {
   const std::unique_ptr<PrecisionOps> precision =
       make_ops<PrecisionOps>(w.device().stream(), {w.allocator(), s.f});
   const auto allocate = [&] {
-    return allocate_encoded({.format = format}, gates, Purpose::kScratch, w.allocator());
+    return allocate_encoded({.format = format}, gates, kScratchMemory, w.allocator());
   };
   const double bytes = double(allocate().logical_bytes() + s.f * s.c);
   return w.in_turn(bytes, [&] {

@@ -84,7 +84,7 @@ ColdProducts::ColdProducts(Device& device, std::span<const GemmCall> calls)
           name_of(call.b.dtype), name_of(call.d.dtype));
   const int64_t bytes = ring_bytes(calls);
   for (Ring* ring : {&operands_, &results_}) {
-    ring->memory = allocator_->tensor(Purpose::kScratch, DType::kF32, 1, bytes / 4);
+    ring->memory = allocator_->tensor(kScratchMemory, DType::kF32, 1, bytes / 4);
     fill(ring->memory);
   }
   device_.gemm().reserve(*allocator_, calls);

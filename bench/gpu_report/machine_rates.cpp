@@ -50,8 +50,8 @@ Rate copy_rate(Device& device, int64_t bytes, const Effort& effort) {
   const std::unique_ptr<DeviceProbe> probe = make_probe(device);
   constexpr int64_t kCols = 1 << 14;
   const int64_t rows = std::max<int64_t>(bytes / (kCols * 4), 1), copied = rows * kCols * 4;
-  const Tensor source = allocator->tensor(Purpose::kScratch, DType::kF32, rows, kCols);
-  const Tensor target = allocator->tensor(Purpose::kScratch, DType::kF32, rows, kCols);
+  const Tensor source = allocator->tensor(kScratchMemory, DType::kF32, rows, kCols);
+  const Tensor target = allocator->tensor(kScratchMemory, DType::kF32, rows, kCols);
   fill_with_normals(source, 1, device);
   Rate rate{.per_second = {},
             .formula =
@@ -65,7 +65,7 @@ Rate copy_rate(Device& device, int64_t bytes, const Effort& effort) {
 Rate product_rate(Device& device, ProductKind kind, int64_t size, const Effort& effort) {
   const Operands operands = operands_of(kind);
   const std::unique_ptr<Allocator> allocator = device.make_allocator();
-  const auto matrix = [&](DType dtype) { return allocator->tensor(Purpose::kScratch, dtype, size, size); };
+  const auto matrix = [&](DType dtype) { return allocator->tensor(kScratchMemory, dtype, size, size); };
   const GemmCall call{.a = matrix(operands.element),
                       .b = matrix(operands.element),
                       .d = matrix(operands.result),

@@ -5,34 +5,24 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string_view>
+#include <vector>
 
-#include "core/enum_names.h"
 #include "core/tensor.h"
 
 namespace mpt {
 
-enum class Purpose : uint8_t {
-  kWeights,
-  kComputeWeights,  // copies of weights in the format that products read
-  kGradients,
-  kOptimizerState,
-  kActivations,
-  kLogits,
-  kScratch,
-  kData
+// What buffers are for, as `plan` and errors name it. Purposes are declared where such buffers are requested.
+struct MemoryPurpose {
+  std::string_view name;  // a literal; equal names are one purpose
+
+  bool operator==(const MemoryPurpose&) const = default;
 };
-template <>
-struct EnumNames<Purpose> {
-  static constexpr std::array<std::string_view, 8> kNames{
-      "weights",     "compute weights", "gradients", "optimizer state",
-      "activations", "logits",          "scratch",   "data"};
-};
+inline constexpr MemoryPurpose kScratchMemory{"scratch"};  // of backends and operations, between calls
 
 constexpr int64_t saturating_sum(int64_t a, int64_t b) {
   int64_t sum = 0;
@@ -43,19 +33,32 @@ constexpr int64_t saturating_sum(int64_t a, int64_t b) {
 // that a model beyond every machine is never taken for one that fits.
 class MemoryUse {
  public:
-  void add(Purpose purpose, int64_t bytes) {
-    int64_t& sum = bytes_[static_cast<size_t>(purpose)];
-    sum = saturating_sum(sum, bytes);
+  struct Entry {
+    MemoryPurpose purpose;
+    int64_t bytes;
+  };
+
+  void add(MemoryPurpose purpose, int64_t bytes) {
+    const auto known = std::ranges::find(entries_, purpose, &Entry::purpose);
+    if (known == entries_.end())
+      entries_.push_back({purpose, bytes});
+    else
+      known->bytes = saturating_sum(known->bytes, bytes);
   }
-  [[nodiscard]] int64_t of(Purpose purpose) const { return bytes_[static_cast<size_t>(purpose)]; }
+  [[nodiscard]] int64_t of(MemoryPurpose purpose) const {
+    const auto known = std::ranges::find(entries_, purpose, &Entry::purpose);
+    return known == entries_.end() ? 0 : known->bytes;
+  }
   [[nodiscard]] int64_t total() const {
     int64_t sum = 0;
-    for (const int64_t bytes : bytes_) sum = saturating_sum(sum, bytes);
+    for (const Entry& entry : entries_) sum = saturating_sum(sum, entry.bytes);
     return sum;
   }
+  // In the order of their first requests.
+  [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
 
  private:
-  std::array<int64_t, EnumNames<Purpose>::kNames.size()> bytes_{};
+  std::vector<Entry> entries_;
 };
 
 constexpr int64_t kAlignment = 64;  // bytes; of every buffer's start
@@ -83,17 +86,17 @@ class Allocator {
   // From 1, different for every allocator there ever was.
   [[nodiscard]] uint64_t id() const { return id_; }
   // Zero-filled bytes at a multiple of kAlignment, living as long as the allocator; null when planning.
-  virtual std::byte* bytes(Purpose purpose, int64_t count) = 0;
+  virtual std::byte* bytes(MemoryPurpose purpose, int64_t count) = 0;
   [[nodiscard]] virtual const MemoryUse& use() const = 0;
   // Whether it only counts.
   [[nodiscard]] virtual bool plans() const { return false; }
 
   // A contiguous [rows, cols] tensor.
-  Tensor tensor(Purpose purpose, DType dtype, int64_t rows, int64_t cols) {
+  Tensor tensor(MemoryPurpose purpose, DType dtype, int64_t rows, int64_t cols) {
     return {bytes(purpose, rows * cols * size_of(dtype)), dtype, rows, cols, cols};
   }
   // The same with an image, zero-filled too.
-  Staged staged(Purpose purpose, DType dtype, int64_t rows, int64_t cols) {
+  Staged staged(MemoryPurpose purpose, DType dtype, int64_t rows, int64_t cols) {
     const Tensor t = tensor(purpose, dtype, rows, cols);
     return {t, image_of(t)};
   }
@@ -114,7 +117,7 @@ class PlanningAllocator final : public Allocator {
  public:
   // `alignment`: what the planned device counts in (Device::alignment()), bytes.
   explicit PlanningAllocator(int64_t alignment = kAlignment) : alignment_(alignment) {}
-  std::byte* bytes(Purpose purpose, int64_t count) override {
+  std::byte* bytes(MemoryPurpose purpose, int64_t count) override {
     use_.add(purpose, align_up(count, alignment_));
     return nullptr;
   }
@@ -138,7 +141,7 @@ class Scratch {
     allocator_ = allocator.id();
     if (count <= requested_) return;
     requested_ = count;
-    std::byte* data = allocator.bytes(Purpose::kScratch, count);
+    std::byte* data = allocator.bytes(kScratchMemory, count);
     if (data == nullptr) return;
     data_ = data;
     bytes_ = count;

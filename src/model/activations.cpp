@@ -21,7 +21,7 @@ class Planner {
             .attn_inv_rms = per_token(),
             .qkv = tokens(options_.storage, 3 * c),
             .log_sum_exp =
-                allocator_.tensor(Purpose::kActivations, DType::kF32,
+                allocator_.tensor(kActivationMemory, DType::kF32,
                                   options_.shape.rows * config_.num_attention_heads, options_.shape.seq_len),
             .attention = tokens(options_.storage, c),
             .middle = tokens(options_.storage, c),
@@ -50,13 +50,13 @@ class Planner {
     if (!rows_of_k()) return {tokens(options_.fp8 ? DType::kE4M3 : options_.storage, cols)};
     const Tensor values{codes_.data, codes_.dtype, codes_.rows, cols, cols};
     if (options_.keep == Keep::kNothing) return {values};
-    return {values, allocator_.tensor(Purpose::kActivations, DType::kE4M3, cols, options_.shape.tokens())};
+    return {values, allocator_.tensor(kActivationMemory, DType::kE4M3, cols, options_.shape.tokens())};
   }
   [[nodiscard]] Tensor tokens(DType dtype, int64_t cols) const {
-    return allocator_.tensor(Purpose::kActivations, dtype, options_.shape.tokens(), cols);
+    return allocator_.tensor(kActivationMemory, dtype, options_.shape.tokens(), cols);
   }
   [[nodiscard]] Tensor per_token() const {
-    return allocator_.tensor(Purpose::kActivations, DType::kF32, 1, options_.shape.tokens());
+    return allocator_.tensor(kActivationMemory, DType::kF32, 1, options_.shape.tokens());
   }
 
   const LlamaConfig& config_;

@@ -13,6 +13,9 @@
 
 namespace mpt {
 
+inline constexpr MemoryPurpose kActivationMemory{"activations"}, kLogitMemory{"logits"};
+inline constexpr MemoryPurpose kDataMemory{"data"};  // what a batch brings
+
 // Whether a block's activations are kept, or computed again from its input when backward reaches it.
 enum class Recompute : uint8_t { kNone, kBlock };
 

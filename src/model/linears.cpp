@@ -52,9 +52,9 @@ void Linears::allocate_fp8(Device& device, Allocator& allocator) {
       device, allocator);
   for (int64_t i = 0; i < n; ++i) {
     const Tensor w = planned_weight(i, DType::kE4M3);
-    Operand codes{allocator.tensor(Purpose::kComputeWeights, w.dtype, w.rows, w.cols)};
+    Operand codes{allocator.tensor(kComputeWeightMemory, w.dtype, w.rows, w.cols)};
     if (rows_of_k(i) && options_.keep == Keep::kForBackward)
-      codes.transposed = allocator.tensor(Purpose::kComputeWeights, w.dtype, w.cols, w.rows);
+      codes.transposed = allocator.tensor(kComputeWeightMemory, w.dtype, w.cols, w.rows);
     weight_codes_.push_back(codes);
   }
   if (options_.keep == Keep::kNothing) return;
@@ -66,8 +66,8 @@ void Linears::allocate_fp8(Device& device, Allocator& allocator) {
     const int64_t rows = i == head_linear(config_) ? options_.loss_chunk_rows : options_.micro_batch.tokens();
     most = std::max(most, rows * weight_codes_[size_t(i)].values.rows);
   }
-  gradient_codes_ = {allocator.tensor(Purpose::kScratch, DType::kE5M2, 1, most)};
-  if (rows_of_k(0)) gradient_codes_.transposed = allocator.tensor(Purpose::kScratch, DType::kE5M2, 1, most);
+  gradient_codes_ = {allocator.tensor(kScratchMemory, DType::kE5M2, 1, most)};
+  if (rows_of_k(0)) gradient_codes_.transposed = allocator.tensor(kScratchMemory, DType::kE5M2, 1, most);
 }
 
 // --- operands --------------------------------------------------------------------------------------------

@@ -69,12 +69,12 @@ Llama::Llama(const LlamaConfig& config, const LlamaOptions& options, const Weigh
                              allocator)),
       rope_(config, options.micro_batch.seq_len, device, allocator) {
   const int64_t n = options.micro_batch.tokens(), most = options.micro_batches;
-  tokens_ = allocator.staged(Purpose::kData, DType::kI32, most, n);
-  targets_ = allocator.staged(Purpose::kData, DType::kI32, most, n);
-  gradient_scale_ = allocator.staged(Purpose::kData, DType::kF32, 1, 1);
-  loss_sums_ = allocator.staged(Purpose::kLogits, DType::kF64, 1, most);
-  losses_ = allocator.tensor(Purpose::kLogits, DType::kF32, 1, n);
-  logits_ = allocator.tensor(Purpose::kLogits, options.storage, options.loss_chunk_rows, config.vocab_size);
+  tokens_ = allocator.staged(kDataMemory, DType::kI32, most, n);
+  targets_ = allocator.staged(kDataMemory, DType::kI32, most, n);
+  gradient_scale_ = allocator.staged(kDataMemory, DType::kF32, 1, 1);
+  loss_sums_ = allocator.staged(kLogitMemory, DType::kF64, 1, most);
+  losses_ = allocator.tensor(kLogitMemory, DType::kF32, 1, n);
+  logits_ = allocator.tensor(kLogitMemory, options.storage, options.loss_chunk_rows, config.vocab_size);
   if (tokens_.host != nullptr) host_losses_.resize(size_t(n));  // a plan takes no memory of its own
   if (options.keep == Keep::kForBackward) allocate_gradient_scratch(allocator);
   AttentionShape attention = attention_shape();
@@ -86,15 +86,15 @@ void Llama::allocate_gradient_scratch(Allocator& allocator) {
   const int64_t n = options_.micro_batch.tokens(), c = config_.hidden_size,
                 f = padded_intermediate_size(config_);
   const auto scratch = [&](DType dtype, int64_t rows, int64_t cols) {
-    return allocator.tensor(Purpose::kScratch, dtype, rows, cols);
+    return allocator.tensor(kScratchMemory, dtype, rows, cols);
   };
   d_residual_ = scratch(options_.storage, n, c);
   d_branch_ = scratch(options_.storage, n, c);
   d_wide_ = scratch(options_.storage, n, std::max(3 * c, f));
   d_gain_partial_ = scratch(DType::kF32, ops_->norm_chunks(n), c);
   const int64_t most = options_.micro_batches;
-  first_use_ = allocator.tensor(Purpose::kData, DType::kI32, 1, config_.vocab_size + 1);
-  uses_ = allocator.staged(Purpose::kData, DType::kI32, most, n);
+  first_use_ = allocator.tensor(kDataMemory, DType::kI32, 1, config_.vocab_size + 1);
+  uses_ = allocator.staged(kDataMemory, DType::kI32, most, n);
   if (uses_.host != nullptr) counts_.resize(size_t(config_.vocab_size));
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/bf16.h"
+#include "model/activations.h"
 #include "model/parameters.h"
 
 namespace mpt {
@@ -23,25 +24,25 @@ LlamaDecoder::LlamaDecoder(const LlamaConfig& config, const DecoderOptions& opti
 void LlamaDecoder::allocate(Allocator& allocator) {
   const int64_t c = config_.hidden_size, f = padded_intermediate_size(config_);
   const auto row = [&](int64_t cols) {
-    return allocator.tensor(Purpose::kActivations, options_.storage, 1, cols);
+    return allocator.tensor(kActivationMemory, options_.storage, 1, cols);
   };
   const auto cache = [&] {
-    return allocator.tensor(Purpose::kActivations, options_.storage, options_.max_positions, c);
+    return allocator.tensor(kActivationMemory, options_.storage, options_.max_positions, c);
   };
   for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) caches_.push_back({cache(), cache()});
-  token_ = allocator.tensor(Purpose::kData, DType::kI32, 1, 1);
+  token_ = allocator.tensor(kDataMemory, DType::kI32, 1, 1);
   residual_ = row(c);
   middle_ = row(c);
   normed_ = row(c);
-  inv_rms_ = allocator.tensor(Purpose::kActivations, DType::kF32, 1, 1);
+  inv_rms_ = allocator.tensor(kActivationMemory, DType::kF32, 1, 1);
   qkv_ = row(3 * c);
   scores_ =
-      allocator.tensor(Purpose::kScratch, DType::kF32, config_.num_attention_heads, options_.max_positions);
+      allocator.tensor(kScratchMemory, DType::kF32, config_.num_attention_heads, options_.max_positions);
   attention_ = row(c);
   branch_ = row(c);
   gate_up_ = row(2 * f);
   mlp_ = row(f);
-  logits_ = allocator.tensor(Purpose::kLogits, options_.storage, 1, config_.vocab_size);
+  logits_ = allocator.tensor(kLogitMemory, options_.storage, 1, config_.vocab_size);
 }
 
 std::vector<GemmCall> LlamaDecoder::products() const {

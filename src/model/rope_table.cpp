@@ -7,8 +7,8 @@ namespace mpt {
 
 RopeTable::RopeTable(const LlamaConfig& config, int64_t positions, Device& device, Allocator& allocator) {
   const int64_t half = config.head_dim() / 2;
-  cosine = allocator.tensor(Purpose::kScratch, DType::kF32, positions, half);
-  sine = allocator.tensor(Purpose::kScratch, DType::kF32, positions, half);
+  cosine = allocator.tensor(kScratchMemory, DType::kF32, positions, half);
+  sine = allocator.tensor(kScratchMemory, DType::kF32, positions, half);
   if (cosine.data == nullptr) return;
   std::vector<float> cosines(size_t(positions * half)), sines(cosines.size());
   for (int64_t t = 0; t < positions; ++t)

@@ -10,7 +10,7 @@ namespace mpt {
 namespace {
 
 // Physical tensors of a group of fused parameters, cut from one allocation.
-std::vector<Tensor> allocate_together(std::span<const ParamSpec> group, Purpose purpose, DType dtype,
+std::vector<Tensor> allocate_together(std::span<const ParamSpec> group, MemoryPurpose purpose, DType dtype,
                                       Allocator& allocator) {
   int64_t rows = 0;
   for (const ParamSpec& spec : group) rows += spec.physical_rows;
@@ -70,12 +70,12 @@ void WeightStore::allocate_group(size_t first, Allocator& allocator) {
                                            .physical_rows = spec.physical_rows,
                                            .physical_cols = spec.physical_cols,
                                            .rank = spec.rank()},
-                                          Purpose::kWeights, allocator));
+                                          kWeightMemory, allocator));
     if (kind == ParamKind::kLinear && options_.linear_copies == LinearCopies::kNone)
       return compute_.resize(compute_.size() + group.size());
   }
-  append(compute_, allocate_together(group, copied ? Purpose::kComputeWeights : Purpose::kWeights,
-                                     options_.storage, allocator));
+  append(compute_, allocate_together(group, copied ? kComputeWeightMemory : kWeightMemory, options_.storage,
+                                     allocator));
   if (copied) return;
   for (const ParamSpec& spec : group)
     masters_.push_back(encoded_view(logical_view(spec, compute_[masters_.size()]), spec.rank()));
@@ -84,7 +84,7 @@ void WeightStore::allocate_group(size_t first, Allocator& allocator) {
 void WeightStore::allocate_gradients(Allocator& allocator) {
   for (size_t i = 0; i < specs_.size(); i += size_t(specs_[i].fused))
     append(gradients_, allocate_together(std::span(specs_).subspan(i, size_t(specs_[i].fused)),
-                                         Purpose::kGradients, gradient_container(specs_[i]), allocator));
+                                         kGradientMemory, gradient_container(specs_[i]), allocator));
 }
 
 DType WeightStore::gradient_container(const ParamSpec& spec) const {
@@ -182,7 +182,7 @@ void initialize_weights(const WeightStore& weights, double initializer_range, ui
   for (int64_t i = 0; i < int64_t(specs.size()); ++i)
     most = std::max(most, rows_at_a_time(weights.master(i)) * specs[size_t(i)].cols);
   const std::unique_ptr<Allocator> allocator = device.make_allocator();  // given back at the end
-  const Tensor staging = allocator->tensor(Purpose::kScratch, DType::kF32, 1, most);
+  const Tensor staging = allocator->tensor(kScratchMemory, DType::kF32, 1, most);
   const std::unique_ptr<PrecisionOps> ops =
       make_ops<PrecisionOps>(device.stream(), {*allocator, most_rows(specs)});
   std::vector<float> values(static_cast<size_t>(most));

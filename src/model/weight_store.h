@@ -20,6 +20,10 @@
 
 namespace mpt {
 
+// Copies of weights in the format that GEMMs read.
+inline constexpr MemoryPurpose kComputeWeightMemory{"compute weights"};
+inline constexpr MemoryPurpose kGradientMemory{"gradients"};
+
 enum class Gradients : uint8_t { kAllocate, kNone };
 
 // Whether linear layers have what compute() gives. FP8 products cast from the masters and need none.

@@ -56,7 +56,7 @@ ProjectionScratch allocate_projection_scratch(const std::vector<MatrixShape>& sh
       pieces = std::max(pieces, ColumnPieces(shape.depth).count() * rank * shape.channels);
   }
   const auto row = [&](DType dtype, int64_t count) {
-    return allocator.tensor(Purpose::kScratch, dtype, 1, count);
+    return allocator.tensor(kScratchMemory, dtype, 1, count);
   };
   return {.gradient = row(DType::kF32, elements),
           .pieces = row(DType::kF32, pieces),

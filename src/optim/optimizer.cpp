@@ -74,7 +74,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, const OptimizerOptions& opti
     states_.push_back(allocate_states(i, allocator));
   }
   if (bounds_weights(config_.rule))
-    init_rms_ = allocator.tensor(Purpose::kOptimizerState, DType::kF32, 1, int64_t(targets_.size()));
+    init_rms_ = allocator.tensor(kOptimizerStateMemory, DType::kF32, 1, int64_t(targets_.size()));
   allocate_scratch(allocator);
   allocate_tables(allocator);
 }
@@ -124,7 +124,7 @@ Optimizer::States Optimizer::allocate_states(size_t index, Allocator& allocator)
   const bool elsewhere = range.empty() && target.weights.elements() > 0;
   const auto allocate = [&](DType dtype, int64_t rows, int64_t cols) {
     if (elsewhere) return Tensor{nullptr, dtype, rows, cols, cols};
-    return allocator.tensor(Purpose::kOptimizerState, dtype, rows, cols);
+    return allocator.tensor(kOptimizerStateMemory, dtype, rows, cols);
   };
   const bool projected = is_projected(config_, target.kind);
   const Tensor& g = target.gradient;
@@ -133,7 +133,7 @@ Optimizer::States Optimizer::allocate_states(size_t index, Allocator& allocator)
       return allocate(dtype, g.rows, g.stride).columns(0, g.cols);
     const Tensor shape{nullptr, dtype, g.rows, g.cols, g.stride};
     const int64_t count = span_of(shape, {g.rows, g.cols}, range).cols;
-    return whole_of_span(allocator.tensor(Purpose::kOptimizerState, dtype, 1, count), shape, range);
+    return whole_of_span(allocator.tensor(kOptimizerStateMemory, dtype, 1, count), shape, range);
   };
   states.infos = states_of(config_.rule, {.rank = target.weights.rank,
                                           .moments = projected ? Moments::kProjected : Moments::kDense});
@@ -167,7 +167,7 @@ void Optimizer::allocate_scratch(Allocator& allocator) {
     if (projected(i) && !units_[i].empty()) own_projected.push_back({w.rows, w.cols});
   }
   const auto row = [&](DType dtype, int64_t count) {
-    return allocator.tensor(Purpose::kScratch, dtype, 1, count);
+    return allocator.tensor(kScratchMemory, dtype, 1, count);
   };
   partial_ = row(DType::kF64, pieces_.pieces());
   partial_parts_ = pieces_.parts(partial_);
@@ -175,7 +175,7 @@ void Optimizer::allocate_scratch(Allocator& allocator) {
   if (partial_.data != nullptr)
     host_partial_.resize(size_t(most_pieces));  // a plan takes no memory of its own
   if (const int64_t values = table_size(config_.rule); values > 0)
-    rule_table_ = allocator.staged(Purpose::kScratch, DType::kF32, 1, values);
+    rule_table_ = allocator.staged(kScratchMemory, DType::kF32, 1, values);
   if (live_units > 0) unit_maxima_ = row(DType::kF32, live_units);
   if (!live_.empty()) next_maxima_ = row(DType::kF32, int64_t(live_.size()));
   if (!block_rates_.empty()) {
@@ -191,12 +191,12 @@ void Optimizer::allocate_scratch(Allocator& allocator) {
 void Optimizer::allocate_survival(Allocator& allocator) {
   int64_t rows = 0;
   for (const UnitRange& range : units_) rows = std::max(rows, ops_->survival_rows(range.count));
-  survival_ = allocator.tensor(Purpose::kScratch, DType::kU8, rows, int64_t(sizeof(SurvivalCounters)));
+  survival_ = allocator.tensor(kScratchMemory, DType::kU8, rows, int64_t(sizeof(SurvivalCounters)));
   if (survival_.data != nullptr) host_survival_.resize(size_t(survival_.bytes()));
 }
 
 void Optimizer::allocate_tables(Allocator& allocator) {
-  const auto bytes = [&](int64_t count) { return allocator.staged(Purpose::kScratch, DType::kU8, 1, count); };
+  const auto bytes = [&](int64_t count) { return allocator.staged(kScratchMemory, DType::kU8, 1, count); };
   control_ = bytes(sizeof(StepControl));
   projection_scalars_ = bytes(int64_t(targets_.size() * sizeof(ProjectionScalars)));
   make_parts();

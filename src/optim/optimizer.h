@@ -30,6 +30,8 @@
 
 namespace mpt {
 
+inline constexpr MemoryPurpose kOptimizerStateMemory{"optimizer state"};
+
 // A parameter as the optimizer sees it: logical views of its weights and gradient.
 struct UpdateTarget {
   std::string name;

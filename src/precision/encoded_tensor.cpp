@@ -35,8 +35,8 @@ EncodedTensor encoded_view(const Tensor& logical, int rank) {
           .tensor_scale = {}};
 }
 
-EncodedTensor allocate_encoded(const WeightEncoding& encoding, const EncodedShape& shape, Purpose purpose,
-                               Allocator& allocator) {
+EncodedTensor allocate_encoded(const WeightEncoding& encoding, const EncodedShape& shape,
+                               MemoryPurpose purpose, Allocator& allocator) {
   EncodedTensor t{.encoding = encoding,
                   .rows = shape.rows,
                   .cols = shape.cols,

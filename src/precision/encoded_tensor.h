@@ -15,6 +15,8 @@
 
 namespace mpt {
 
+inline constexpr MemoryPurpose kWeightMemory{"weights"};  // as they are stored
+
 // One of the list in weight_formats.h.
 enum class WeightFormat : uint8_t;
 inline constexpr WeightFormat kDefaultWeights{1};  // bf16
@@ -95,7 +97,7 @@ struct EncodedShape {
   int rank = 2;
 };
 // All zero.
-EncodedTensor allocate_encoded(const WeightEncoding& encoding, const EncodedShape& shape, Purpose purpose,
-                               Allocator& allocator);
+EncodedTensor allocate_encoded(const WeightEncoding& encoding, const EncodedShape& shape,
+                               MemoryPurpose purpose, Allocator& allocator);
 
 }  // namespace mpt

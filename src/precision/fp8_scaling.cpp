@@ -24,7 +24,7 @@ std::vector<T> downloaded(Device& device, const Tensor& tensor) {
 Fp8Scaling::Fp8Scaling(Fp8ScalingOptions options, Device& device, Allocator& allocator)
     : options_(std::move(options)), device_(device), ops_(make_ops<Fp8Ops>(device.stream())) {
   const auto per_slot = [&](DType dtype, int64_t rows) {
-    return allocator.tensor(Purpose::kScratch, dtype, rows, options_.slots);
+    return allocator.tensor(kScratchMemory, dtype, rows, options_.slots);
   };
   history_ = per_slot(DType::kF32, delayed() ? options_.config.fp8_history : 1);
   scale_ = per_slot(DType::kF32, 1);

@@ -95,7 +95,7 @@ template <Exec E>
 class PrecisionOpsOn : public PrecisionOps {
  public:
   PrecisionOpsOn(E exec, Allocator& allocator, int64_t most_rows)
-      : exec_(exec), row_maxima_(allocator.tensor(Purpose::kScratch, DType::kF32, 1, most_rows + 1)) {}
+      : exec_(exec), row_maxima_(allocator.tensor(kScratchMemory, DType::kF32, 1, most_rows + 1)) {}
 
   void encode(const Tensor& source, const EncodedTensor& target) override {
     check_shapes(target, source, "encode");

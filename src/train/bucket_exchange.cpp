@@ -177,9 +177,9 @@ void BucketExchange::allocate(Allocator& allocator) {
     own = std::max(own, mine.bytes / size_of(wire_));
     for (const Stretch& stretch : mine.stretches) rounded |= stretch.rounded_later;
   }
-  staging_ = allocator.tensor(Purpose::kScratch, DType::kU8, 1, staging);
-  if (wire_ != DType::kF32) sum_ = allocator.tensor(Purpose::kScratch, DType::kF32, 1, own);
-  if (rounded) rounded_ = allocator.tensor(Purpose::kScratch, DType::kBF16, 1, own);
+  staging_ = allocator.tensor(kScratchMemory, DType::kU8, 1, staging);
+  if (wire_ != DType::kF32) sum_ = allocator.tensor(kScratchMemory, DType::kF32, 1, own);
+  if (rounded) rounded_ = allocator.tensor(kScratchMemory, DType::kBF16, 1, own);
 }
 
 ExchangeVolume BucketExchange::volume() const {

@@ -1,5 +1,6 @@
 #include "train/report.h"
 
+#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
@@ -15,6 +16,20 @@
 
 namespace mpt {
 namespace {
+
+// In the order in which plans list them.
+constexpr std::array kMemoryPurposes{kWeightMemory,         kComputeWeightMemory, kGradientMemory,
+                                     kOptimizerStateMemory, kActivationMemory,    kLogitMemory,
+                                     kScratchMemory,        kDataMemory};
+
+std::vector<MemoryUse::Entry> by_purpose(const MemoryUse& use) {
+  for (const auto& [purpose, bytes] : use.entries())
+    check(std::ranges::find(kMemoryPurposes, purpose) != kMemoryPurposes.end(),
+          "{} of memory for {}, which plans do not list", format_bytes(double(bytes)), purpose.name);
+  std::vector<MemoryUse::Entry> entries;
+  for (const MemoryPurpose& purpose : kMemoryPurposes) entries.push_back({purpose, use.of(purpose)});
+  return entries;
+}
 
 std::string parameters_by_kind(const std::vector<ParamSpec>& specs) {
   std::array<int64_t, EnumNames<ParamKind>::kNames.size()> elements{};
@@ -174,10 +189,9 @@ std::string memory_report(const RunConfig& config, Device& device, const Communi
   const MemoryUse use = planned_memory(config, device, ranks);
   const auto parameters = double(parameter_count(config.model));
   std::string text = storage_table(config, device) + (ranks.alone() ? "memory\n" : "memory of a rank\n");
-  for (size_t i = 0; i < EnumNames<Purpose>::kNames.size(); ++i) {
-    const auto bytes = double(use.of(static_cast<Purpose>(i)));
-    text += row(EnumNames<Purpose>::kNames[i], "{:>12}   {:8.3f} bytes/parameter", format_bytes(bytes),
-                bytes / parameters);
+  for (const auto& [purpose, taken] : by_purpose(use)) {
+    const auto bytes = double(taken);
+    text += row(purpose.name, "{:>12}   {:8.3f} bytes/parameter", format_bytes(bytes), bytes / parameters);
   }
   text += row("total", "{:>12}   available: {}", format_bytes(double(use.total())), available_memory(device));
   if (const int64_t process = process_bytes(device))
@@ -232,8 +246,7 @@ nlohmann::ordered_json plan_json(const RunConfig& config, Device& device, const 
   const StorageBytes b = storage_bytes(config, device);
   const MemoryUse use = planned_memory(config, device, ranks);
   nlohmann::ordered_json memory;
-  for (size_t i = 0; i < EnumNames<Purpose>::kNames.size(); ++i)
-    memory[std::string(EnumNames<Purpose>::kNames[i])] = use.of(static_cast<Purpose>(i));
+  for (const auto& [purpose, bytes] : by_purpose(use)) memory[std::string(purpose.name)] = bytes;
   memory["total"] = use.total();
   nlohmann::ordered_json plan{
       {"name", config.name},

@@ -36,9 +36,9 @@ StorageBytes storage_bytes(const RunConfig& config, Device& device) {
           .nominal_gradient = double(size_of(dtype_of(config.precision.gradient))),
           .logical_weights = weight_bytes(model.weights),
           .logical_states = states,
-          .allocated_weights = use.of(Purpose::kWeights),
-          .allocated_states = use.of(Purpose::kOptimizerState),
-          .allocated_gradients = use.of(Purpose::kGradients)};
+          .allocated_weights = use.of(kWeightMemory),
+          .allocated_states = use.of(kOptimizerStateMemory),
+          .allocated_gradients = use.of(kGradientMemory)};
 }
 
 int64_t checkpoint_bytes(const RunConfig& config, Device& device) {

@@ -41,7 +41,7 @@ double measured_product_rate(Device& device) {
   const std::unique_ptr<Allocator> allocator = device.make_allocator();
   Tensor operand[3];
   for (uint32_t i = 0; i < 3; ++i) {
-    operand[i] = allocator->tensor(Purpose::kScratch, dtype, size, size);
+    operand[i] = allocator->tensor(kScratchMemory, dtype, size, size);
     device.upload(random_matrix(dtype, size, i).data(), operand[i]);
   }
   const GemmCall call{.a = operand[0], .b = operand[1], .d = operand[2], .transpose_b = Transpose::kYes};

@@ -61,7 +61,7 @@ TEST_F(CudaDevice, CopiesTheElementsOfStridedRows) {
 }
 
 TEST_F(CudaDevice, CopiesOneRowOfAnyStrideAndNothing) {
-  const Tensor row = allocator_->tensor(Purpose::kData, DType::kF32, 1, 6);
+  const Tensor row = allocator_->tensor({"data"}, DType::kF32, 1, 6);
   Tensor odd = row;
   odd.stride = 2;  // of a single row means nothing
   const std::vector<float> values{1, 2, 3, 4, 5, 6};
@@ -75,14 +75,14 @@ TEST_F(CudaDevice, MemoryIsZeroAlignedAndCountedAsPlanned) {
   PlanningAllocator plan(device_->alignment());
   int64_t counted = 0;
   for (const int64_t count : {0, 1, 255, 256, 257, 100000}) {
-    const std::byte* const data = allocator_->bytes(Purpose::kGradients, count);
-    plan.bytes(Purpose::kGradients, count);
+    const std::byte* const data = allocator_->bytes({"gradients"}, count);
+    plan.bytes({"gradients"}, count);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % uintptr_t(device_->alignment()), 0u);
     const auto bytes = fetched<uint8_t>({const_cast<std::byte*>(data), DType::kU8, 1, count, count});
     EXPECT_EQ(std::count(bytes.begin(), bytes.end(), 0), count);
     counted += align_up(count, 256);
-    EXPECT_EQ(allocator_->use().of(Purpose::kGradients), counted);
-    EXPECT_EQ(plan.use().of(Purpose::kGradients), counted);
+    EXPECT_EQ(allocator_->use().of({"gradients"}), counted);
+    EXPECT_EQ(plan.use().of({"gradients"}), counted);
   }
   EXPECT_EQ(allocator_->use().total(), counted);
   EXPECT_FALSE(allocator_->plans());
@@ -90,17 +90,17 @@ TEST_F(CudaDevice, MemoryIsZeroAlignedAndCountedAsPlanned) {
 }
 
 TEST_F(CudaDevice, OutOfMemoryNamesPurposeAndBytes) {
-  allocator_->bytes(Purpose::kWeights, int64_t{1} << 20);
-  EXPECT_ERROR(allocator_->bytes(Purpose::kOptimizerState, int64_t{1} << 50), "out of GPU memory",
+  allocator_->bytes({"weights"}, int64_t{1} << 20);
+  EXPECT_ERROR(allocator_->bytes({"optimizer state"}, int64_t{1} << 50), "out of GPU memory",
                "1048576.00 GiB wanted for optimizer state", "free of", "1.0 MiB taken before");
   // Neither counted nor in the way of what follows.
-  EXPECT_EQ(allocator_->use().of(Purpose::kOptimizerState), 0);
-  EXPECT_NE(allocator_->bytes(Purpose::kOptimizerState, 1000), nullptr);
+  EXPECT_EQ(allocator_->use().of({"optimizer state"}), 0);
+  EXPECT_NE(allocator_->bytes({"optimizer state"}, 1000), nullptr);
   EXPECT_NO_THROW(device_->synchronize());
 }
 
 TEST_F(CudaDevice, SendsAndReceivesImages) {
-  const Staged staged = allocator_->staged(Purpose::kData, DType::kI32, 2, 3);
+  const Staged staged = allocator_->staged({"data"}, DType::kI32, 2, 3);
   ASSERT_NE(staged.host, nullptr);
   ASSERT_NE(staged.host, staged.tensor.data);
   for (int i = 0; i < 6; ++i) EXPECT_EQ(staged.image<int32_t>()[i], 0);
@@ -144,7 +144,7 @@ TEST(CudaPlanning, NeedsNoGpuAndTouchesNone) {
   device->gemm().reserve(plan, std::array{GemmCall{.a = x, .b = x, .d = x}});
   device->gemm().reserve(plan, std::array{GemmCall{.a = x, .b = x, .d = x}});
   EXPECT_EQ(plan.use().total(), align_up(CudaGemm::kWorkspaceBytes, device->alignment()));
-  EXPECT_EQ(plan.use().of(Purpose::kScratch), plan.use().total());
+  EXPECT_EQ(plan.use().of(kScratchMemory), plan.use().total());
   EXPECT_THROW(device->make_allocator(), LogicError);
   EXPECT_THROW(device->synchronize(), LogicError);
   EXPECT_THROW(device->upload(nullptr, x), LogicError);

@@ -28,7 +28,7 @@ class CudaGemmTest : public test::CudaDeviceTest {
   void expect_product(const GemmProblem& p) { test::expect_product(*device_, *allocator_, p); }
   DeviceMatrix there(const HostMatrix& x) { return {*device_, *allocator_, x}; }
   Tensor tensor(DType dtype, int64_t rows, int64_t cols) {
-    return allocator_->tensor(Purpose::kData, dtype, rows, cols);
+    return allocator_->tensor({"data"}, dtype, rows, cols);
   }
 };
 
@@ -113,7 +113,7 @@ TEST_F(CudaGemmTest, UnalignedOperands) {
     std::array<Tensor, 3> x{before.a, before.b, before.d};
     for (Tensor& t : x) {
       const std::byte* const host = t.data;
-      t.data = allocator_->bytes(Purpose::kData, t.bytes() + 16) + size_of(t.dtype);
+      t.data = allocator_->bytes({"data"}, t.bytes() + 16) + size_of(t.dtype);
       device_->upload(host, t);
     }
     run({.a = x[0], .b = x[1], .d = x[2]});
@@ -311,7 +311,7 @@ TEST_F(CudaGemmTest, WorkspaceIsPlannedAsItIsTaken) {
   make_cuda_planning_device()->gemm().reserve(plan, calls);
   gemm().reserve(*allocator_, calls);
   gemm().reserve(*allocator_, calls);
-  EXPECT_EQ(plan.use().of(Purpose::kScratch), allocator_->use().of(Purpose::kScratch));
+  EXPECT_EQ(plan.use().of(kScratchMemory), allocator_->use().of(kScratchMemory));
 }
 
 }  // namespace

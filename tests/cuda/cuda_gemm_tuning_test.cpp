@@ -22,7 +22,7 @@ class CudaGemmTuning : public test::CudaDeviceTest {
     if (!IsSkipped()) use({});
   }
   Tensor tensor(DType dtype, int64_t rows, int64_t cols) {
-    return allocator_->tensor(Purpose::kData, dtype, rows, cols);
+    return allocator_->tensor({"data"}, dtype, rows, cols);
   }
   // Of three kinds, one of them twice; as modules declare theirs: without addresses.
   static std::vector<GemmCall> calls() {

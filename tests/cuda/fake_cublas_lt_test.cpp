@@ -37,7 +37,7 @@ class FakeCublasLt : public GpuTest {
  protected:
   void SetUp() override {
     GpuTest::SetUp();
-    workspace_ = gpu_.allocator().bytes(Purpose::kScratch, 1 << 20);
+    workspace_ = gpu_.allocator().bytes(kScratchMemory, 1 << 20);
     cublasLtCreate(&handle_);
   }
   void TearDown() override { cublasLtDestroy(handle_); }
@@ -57,7 +57,7 @@ class FakeCublasLt : public GpuTest {
   template <class T>
   T* device_array(const std::vector<T>& values) {
     auto* const data =
-        reinterpret_cast<T*>(gpu_.allocator().bytes(Purpose::kData, int64_t(values.size() * sizeof(T))));
+        reinterpret_cast<T*>(gpu_.allocator().bytes({"data"}, int64_t(values.size() * sizeof(T))));
     cudaMemcpy(data, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice);
     return data;
   }

@@ -21,7 +21,7 @@ class FakeCuda : public test::GpuTest {
   template <class T>
   T* device_array(const std::vector<T>& values) {
     auto* const data =
-        reinterpret_cast<T*>(gpu_.allocator().bytes(Purpose::kData, int64_t(values.size() * sizeof(T))));
+        reinterpret_cast<T*>(gpu_.allocator().bytes({"data"}, int64_t(values.size() * sizeof(T))));
     cudaMemcpy(data, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice);
     return data;
   }
@@ -281,7 +281,7 @@ __global__ void add_kernel(int* sum, const int* x, int factor) { *sum += factor 
 struct Summing {
   explicit Summing(test::Gpu& gpu) : stream(gpu.stream()) {
     check_cuda(cudaMallocHost(&staged, sizeof(int)), "cudaMallocHost");
-    auto* const both = reinterpret_cast<int*>(gpu.allocator().bytes(Purpose::kData, 2 * sizeof(int)));
+    auto* const both = reinterpret_cast<int*>(gpu.allocator().bytes({"data"}, 2 * sizeof(int)));
     x = both, sum = both + 1;
     check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   }
@@ -368,7 +368,7 @@ class TwoStreams {
   explicit TwoStreams(test::Gpu& gpu) : first(gpu.stream()) {
     cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking);
     cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
-    word = reinterpret_cast<int*>(gpu.allocator().bytes(Purpose::kData, sizeof(int)));
+    word = reinterpret_cast<int*>(gpu.allocator().bytes({"data"}, sizeof(int)));
   }
   ~TwoStreams() { cudaEventDestroy(event), cudaStreamDestroy(second); }
   TwoStreams(const TwoStreams&) = delete;

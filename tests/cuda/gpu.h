@@ -27,7 +27,7 @@ class GpuAllocator final : public Allocator {
   ~GpuAllocator() override {
     for (void* const block : blocks_) cudaFree(block);
   }
-  std::byte* bytes(Purpose purpose, int64_t count) override {
+  std::byte* bytes(MemoryPurpose purpose, int64_t count) override {
     use_.add(purpose, align_up(count, kAlignment));
     void* block = nullptr;
     check_cuda(cudaMalloc(&block, size_t(align_up(count, kAlignment))), "cudaMalloc");
@@ -60,7 +60,7 @@ class Gpu {
   Tensor copy(const Tensor& host) {
     if (host.data == nullptr) return host;
     Tensor device = host;
-    device.data = allocator_.bytes(Purpose::kData, host.bytes());
+    device.data = allocator_.bytes({"data"}, host.bytes());
     check_cuda(cudaMemcpy(device.data, host.data, size_t(host.bytes()), cudaMemcpyHostToDevice),
                "cudaMemcpy");
     return device;

@@ -60,7 +60,7 @@ Matrices on_gpu(const Trial& trial, Where where) {
   for (const HostMatrix& m : after) {
     Tensor tensor = m.view();
     const int64_t offset = offset_of(m, trial.placement);
-    tensor.data = gpu.allocator().bytes(Purpose::kData, int64_t(m.bytes().size()) + offset) + offset;
+    tensor.data = gpu.allocator().bytes({"data"}, int64_t(m.bytes().size()) + offset) + offset;
     check_cuda(cudaMemcpy(tensor.data, m.bytes().data(), m.bytes().size(), cudaMemcpyHostToDevice),
                "cudaMemcpy");
     tensors.push_back(tensor);

@@ -34,7 +34,7 @@ class NcclAlone : public test::CudaDeviceTest {
   }
   Tensor on_gpu(const std::vector<float>& values, DType type = DType::kF32) {
     const auto n = int64_t(values.size());
-    const Tensor tensor = allocator_->tensor(Purpose::kData, type, 1, n);
+    const Tensor tensor = allocator_->tensor({"data"}, type, 1, n);
     std::vector<bf16> halves;
     for (const float x : values) halves.push_back(bf16_nearest(x));
     device_->upload(reinterpret_cast<const std::byte*>(
@@ -173,7 +173,7 @@ class Nccl : public test::GpuTest {
     const int64_t size = size_of(type);
     int64_t all = 0;
     for (const int64_t n : lengths) all += n + gap;
-    std::byte* next = gpu_.allocator().bytes(Purpose::kData, all * size + 1);
+    std::byte* next = gpu_.allocator().bytes({"data"}, all * size + 1);
     std::vector<Tensor> views;
     for (const int64_t n : lengths) {
       views.push_back({next, type, 1, n, n});
@@ -211,7 +211,7 @@ class Nccl : public test::GpuTest {
       for (int64_t part = 0; part < kRanks; ++part)
         set(given_parts[size_t(rank)][size_t(part)], [&](int64_t i) { return given(rank, part, i); });
       const int64_t n = lengths[size_t(rank)];
-      sums[size_t(rank)] = gpu_.allocator().tensor(Purpose::kData, DType::kF32, 1, n + 1).columns(0, n);
+      sums[size_t(rank)] = gpu_.allocator().tensor({"data"}, DType::kF32, 1, n + 1).columns(0, n);
     }
     for (size_t rank = 0; rank < kRanks; ++rank)
       ranks_[rank]->reduce_scatter_sum(given_parts[rank], sums[rank]);
@@ -296,7 +296,7 @@ TEST_F(Nccl, SumsMayTakeThePlaceOfTheOwnPart) {
 TEST_F(Nccl, Maxima) {
   std::array<Tensor, kRanks> values;
   for (int64_t rank = 0; rank < kRanks; ++rank) {
-    values[size_t(rank)] = gpu_.allocator().tensor(Purpose::kData, DType::kF32, 1, 20);
+    values[size_t(rank)] = gpu_.allocator().tensor({"data"}, DType::kF32, 1, 20);
     set(values[size_t(rank)], [&](int64_t i) { return i == 0 && rank > 0 ? NAN : given(rank, 0, i); });
   }
   for (size_t rank = 0; rank < kRanks; ++rank) ranks_[rank]->all_reduce_max(values[rank]);

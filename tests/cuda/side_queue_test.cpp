@@ -14,9 +14,9 @@ class CudaSideQueueTest : public test::CudaDeviceTest {
   void SetUp() override {
     CudaDeviceTest::SetUp();
     if (IsSkipped()) return;
-    in_ = allocator_->staged(Purpose::kData, DType::kF32, 4, 4);
-    between_ = allocator_->tensor(Purpose::kData, DType::kF32, 4, 4);
-    out_ = allocator_->staged(Purpose::kData, DType::kF32, 4, 4);
+    in_ = allocator_->staged({"data"}, DType::kF32, 4, 4);
+    between_ = allocator_->tensor({"data"}, DType::kF32, 4, 4);
+    out_ = allocator_->staged({"data"}, DType::kF32, 4, 4);
     queue_ = device_->make_side_queue();
     device_->synchronize();
   }

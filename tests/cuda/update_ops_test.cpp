@@ -159,7 +159,7 @@ TEST_F(UpdateOpsOnGpu, SumsOfSquares) {
       std::vector<double> expected(static_cast<size_t>(pieces)), found(expected);
       const Tensor sums{reinterpret_cast<std::byte*>(expected.data()), DType::kF64, 1, pieces, pieces};
       make_ops<UpdateOps>(cpu->stream())->sum_of_squares(x, sums);
-      const Tensor gpu_sums = allocator_->tensor(Purpose::kScratch, DType::kF64, 1, pieces);
+      const Tensor gpu_sums = allocator_->tensor(kScratchMemory, DType::kF64, 1, pieces);
       make_ops<UpdateOps>(device_->stream())
           ->sum_of_squares(DeviceMatrix(*device_, *allocator_, x), gpu_sums);
       device_->download(gpu_sums, reinterpret_cast<std::byte*>(found.data()));

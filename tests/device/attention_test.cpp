@@ -116,7 +116,7 @@ TEST_F(CpuAttentionTest, PlansWhatItAllocates) {
   PlanningAllocator planned;
   CpuAttention(3).reserve(planned, shape, DType::kF32);
   reserve(shape);
-  EXPECT_EQ(planned.use().of(Purpose::kScratch), allocator_->use().of(Purpose::kScratch));
+  EXPECT_EQ(planned.use().of(kScratchMemory), allocator_->use().of(kScratchMemory));
   EXPECT_GT(planned.use().total(), 0);
   // Memory grows with the sequence, not with its square, and not with batch or heads.
   PlanningAllocator longer, wider;

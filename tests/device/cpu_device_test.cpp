@@ -22,7 +22,7 @@ using test::HostMatrix;
 TEST(CpuAllocator, AlignedAndZero) {
   const auto allocator = make_cpu_device(1)->make_allocator();
   for (const int64_t count : {1, 3, 64, 65, 4097, 3 << 20}) {
-    std::byte* bytes = allocator->bytes(Purpose::kWeights, count);
+    std::byte* bytes = allocator->bytes({"weights"}, count);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(bytes) % kAlignment, 0u);
     EXPECT_TRUE(std::all_of(bytes, bytes + count, [](std::byte b) { return b == std::byte{0}; }));
     std::fill(bytes, bytes + count, std::byte{0xFF});
@@ -31,14 +31,14 @@ TEST(CpuAllocator, AlignedAndZero) {
 
 TEST(CpuAllocator, BuffersAreDisjoint) {
   const auto allocator = make_cpu_device(1)->make_allocator();
-  std::byte* first = allocator->bytes(Purpose::kData, 100);
-  std::byte* second = allocator->bytes(Purpose::kData, 100);
+  std::byte* first = allocator->bytes({"data"}, 100);
+  std::byte* second = allocator->bytes({"data"}, 100);
   EXPECT_TRUE(first + 100 <= second || second + 100 <= first);
 }
 
 TEST(CpuAllocator, EmptyBuffersAreNoError) {
   const auto allocator = make_cpu_device(1)->make_allocator();
-  EXPECT_NE(allocator->bytes(Purpose::kData, 0), nullptr);
+  EXPECT_NE(allocator->bytes({"data"}, 0), nullptr);
   EXPECT_EQ(allocator->use().total(), 0);
 }
 
@@ -46,30 +46,29 @@ TEST(CpuAllocator, CountsAsThePlanDoes) {
   const auto real = make_cpu_device(1)->make_allocator();
   PlanningAllocator planned;
   for (Allocator* allocator : {static_cast<Allocator*>(&planned), real.get()}) {
-    allocator->bytes(Purpose::kScratch, 1);
-    allocator->bytes(Purpose::kScratch, 64);
-    allocator->bytes(Purpose::kScratch, 65);
-    const Tensor t = allocator->tensor(Purpose::kWeights, DType::kBF16, 3, 11);
+    allocator->bytes(kScratchMemory, 1);
+    allocator->bytes(kScratchMemory, 64);
+    allocator->bytes(kScratchMemory, 65);
+    const Tensor t = allocator->tensor({"weights"}, DType::kBF16, 3, 11);
     EXPECT_EQ(t.rows, 3);
     EXPECT_EQ(t.cols, 11);
     EXPECT_EQ(t.stride, 11);
     EXPECT_EQ(t.dtype, DType::kBF16);
     EXPECT_EQ(t.data == nullptr, allocator == &planned);
-    allocator->tensor(Purpose::kLogits, DType::kF64, 1, 9);
-    allocator->tensor(Purpose::kData, DType::kI32, 0, 9);
-    EXPECT_EQ(allocator->use().of(Purpose::kScratch), 64 + 64 + 128);
-    EXPECT_EQ(allocator->use().of(Purpose::kWeights), 128);
-    EXPECT_EQ(allocator->use().of(Purpose::kLogits), 128);
-    EXPECT_EQ(allocator->use().of(Purpose::kData), 0);
-    EXPECT_EQ(allocator->use().of(Purpose::kActivations), 0);
+    allocator->tensor({"logits"}, DType::kF64, 1, 9);
+    allocator->tensor({"data"}, DType::kI32, 0, 9);
+    EXPECT_EQ(allocator->use().of(kScratchMemory), 64 + 64 + 128);
+    EXPECT_EQ(allocator->use().of({"weights"}), 128);
+    EXPECT_EQ(allocator->use().of({"logits"}), 128);
+    EXPECT_EQ(allocator->use().of({"data"}), 0);
+    EXPECT_EQ(allocator->use().of({"activations"}), 0);
     EXPECT_EQ(allocator->use().total(), 512);
   }
 }
 
 TEST(CpuAllocator, TooMuchIsAnErrorThatSaysWhatFor) {
   const auto allocator = make_cpu_device(1)->make_allocator();
-  EXPECT_ERROR(allocator->bytes(Purpose::kActivations, int64_t{1} << 60), "out of memory", "activations",
-               "GiB");
+  EXPECT_ERROR(allocator->bytes({"activations"}, int64_t{1} << 60), "out of memory", "activations", "GiB");
 }
 
 TEST(CpuDevice, CopiesLogicalElementsOnly) {
@@ -196,7 +195,7 @@ TEST(Tensor, Views) {
   EXPECT_THROW(std::ignore = t.columns(4, 3), LogicError);
   EXPECT_THROW(std::ignore = t.columns(-1, 3), LogicError);
   EXPECT_THROW(std::ignore = t.row_range(3, 2), LogicError);
-  EXPECT_EQ(PlanningAllocator().tensor(Purpose::kData, DType::kF32, 4, 6).columns(1, 2).data, nullptr);
+  EXPECT_EQ(PlanningAllocator().tensor({"data"}, DType::kF32, 4, 6).columns(1, 2).data, nullptr);
 }
 
 }  // namespace

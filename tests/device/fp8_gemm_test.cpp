@@ -68,7 +68,7 @@ TEST(Fp8GemmTypes, WhatGpusDoNotHaveIsRefused) {
   const auto device = make_cpu_device(1);
   const auto allocator = device->make_allocator();
   const auto run = [&](DType a, DType b, DType d) {
-    const auto tensor = [&](DType type) { return allocator->tensor(Purpose::kScratch, type, 16, 16); };
+    const auto tensor = [&](DType type) { return allocator->tensor(kScratchMemory, type, 16, 16); };
     const GemmCall call{.a = tensor(a), .b = tensor(b), .d = tensor(d)};
     device->gemm().reserve(*allocator, std::array{call});
     device->gemm().run(call);

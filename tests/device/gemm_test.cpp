@@ -196,7 +196,7 @@ TEST_F(CpuGemmTest, OneReservationForSeveralCalls) {
   PlanningAllocator planned;
   device_->gemm().reserve(planned, calls);
   device_->gemm().reserve(*allocator_, calls);
-  EXPECT_EQ(planned.use().of(Purpose::kScratch), allocator_->use().of(Purpose::kScratch));
+  EXPECT_EQ(planned.use().of(kScratchMemory), allocator_->use().of(kScratchMemory));
   EXPECT_EQ(planned.use().total(), allocator_->use().total());
   for (const GemmCall& call : calls) EXPECT_NO_THROW(device_->gemm().run(call));
 }

@@ -160,7 +160,7 @@ class ComputedCastTrial {
   }
   Input make_input(Format through, uint64_t seed, Special special = Special::kNone) {
     Draws draws(seed);
-    const Tensor stored = allocator_->tensor(Purpose::kScratch, dtype_of(through), c_.rows, c_.cols);
+    const Tensor stored = allocator_->tensor(kScratchMemory, dtype_of(through), c_.rows, c_.cols);
     if (c_.computation == Computation::kSwiglu) {
       const bool plain = special == Special::kNone || c_.rows * c_.cols < 64;
       const Tensor gate_up = drawn(c_.rows, 2 * c_.cols, double(2 + seed), draws,
@@ -170,8 +170,8 @@ class ComputedCastTrial {
     }
     const Tensor residual = drawn(c_.rows, c_.cols, 1, draws),
                  branch = drawn(c_.rows, c_.cols, double(seed), draws), gain = drawn(1, c_.cols, 2, draws),
-                 sum = allocator_->tensor(Purpose::kScratch, DType::kBF16, c_.rows, c_.cols),
-                 inv_rms = allocator_->tensor(Purpose::kScratch, DType::kF32, 1, c_.rows);
+                 sum = allocator_->tensor(kScratchMemory, DType::kBF16, c_.rows, c_.cols),
+                 inv_rms = allocator_->tensor(kScratchMemory, DType::kF32, 1, c_.rows);
     NormForwardCall call{.residual = residual,
                          .branch = branch,
                          .sum = sum,
@@ -182,8 +182,8 @@ class ComputedCastTrial {
     ops_.norm_forward(call);
     // What the cast reads is left by the operation that does not store its output.
     call.out = {};
-    call.sum = allocator_->tensor(Purpose::kScratch, DType::kBF16, c_.rows, c_.cols);
-    call.inv_rms = allocator_->tensor(Purpose::kScratch, DType::kF32, 1, c_.rows);
+    call.sum = allocator_->tensor(kScratchMemory, DType::kBF16, c_.rows, c_.cols);
+    call.inv_rms = allocator_->tensor(kScratchMemory, DType::kF32, 1, c_.rows);
     ops_.norm_forward(call);
     return {NormInput{.x = call.sum, .inv_rms = call.inv_rms, .gain = gain}, stored};
   }

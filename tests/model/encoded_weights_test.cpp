@@ -56,7 +56,7 @@ class EncodedWeights : public testing::TestWithParam<Regime> {
   }
   // What products would read, computed anew from the master.
   std::vector<float> decoded(const EncodedTensor& master) {
-    const Tensor target = allocator_->tensor(Purpose::kScratch, GetParam().storage, master.rows, master.cols);
+    const Tensor target = allocator_->tensor(kScratchMemory, GetParam().storage, master.rows, master.cols);
     make_ops<PrecisionOps>(device_->stream(), {*allocator_, master.rows})->decode(master, target);
     return values_of(*device_, target);
   }
@@ -81,7 +81,7 @@ TEST_P(EncodedWeights, AreTheEncodedDraw) {
   const auto ops = make_ops<PrecisionOps>(device_->stream(), {*allocator_, 100});
   for (int64_t i = 0; i < int64_t(weights.specs().size()); ++i) {
     const ParamSpec& spec = weights.specs()[size_t(i)];
-    const Tensor source = allocator_->tensor(Purpose::kScratch, DType::kF32, spec.rows, spec.cols);
+    const Tensor source = allocator_->tensor(kScratchMemory, DType::kF32, spec.rows, spec.cols);
     set_values(*device_, source, draws.at(spec.name));
     ops->encode(source, again.master(i));
     const auto got = weights.master(i).pieces(spec.name), want = again.master(i).pieces(spec.name);
@@ -141,7 +141,7 @@ TEST_P(EncodedWeights, RefreshFollowsTheMasters) {
   const int64_t i = layer_index(1, LayerParam::kDown);
   const ParamSpec& spec = weights.specs()[size_t(i)];
   const std::vector<float> before = decoded(weights.master(i));
-  const Tensor source = allocator_->tensor(Purpose::kScratch, DType::kF32, spec.rows, spec.cols);
+  const Tensor source = allocator_->tensor(kScratchMemory, DType::kF32, spec.rows, spec.cols);
   set_values(*device_, source, std::vector<float>(size_t(spec.elements()), 0.75f));
   make_ops<PrecisionOps>(device_->stream(), {*allocator_, spec.rows})->encode(source, weights.master(i));
   const auto read = [&] { return values_of(*device_, logical_view(spec, weights.compute(i))); };
@@ -187,9 +187,9 @@ TEST_P(EncodedWeights, CopiesTakeMemoryOnlyWhereNeeded) {
         align_up(specs[i].fused * specs[i].physical_elements() * size_of(GetParam().storage), kAlignment);
     (specs[i].kind == ParamKind::kLinear ? linears : others) += bytes;
   }
-  EXPECT_EQ(use_of(LinearCopies::kDecoded).of(Purpose::kComputeWeights),
+  EXPECT_EQ(use_of(LinearCopies::kDecoded).of(kComputeWeightMemory),
             (linears_differ ? linears : 0) + (others_differ ? others : 0));
-  EXPECT_EQ(use_of(LinearCopies::kNone).of(Purpose::kComputeWeights), others_differ ? others : 0);
+  EXPECT_EQ(use_of(LinearCopies::kNone).of(kComputeWeightMemory), others_differ ? others : 0);
   const WeightStore weights = store(options());
   EXPECT_EQ(allocator_->use().total(), use_of(LinearCopies::kDecoded).total());
 }

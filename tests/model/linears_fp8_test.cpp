@@ -91,7 +91,7 @@ struct World {
     linears.weights_changed();
   }
   Tensor tensor(DType dtype, int64_t rows, int64_t cols) {
-    return allocator->tensor(Purpose::kScratch, dtype, rows, cols);
+    return allocator->tensor(kScratchMemory, dtype, rows, cols);
   }
   // What linear layers read of a tensor [rows, cols].
   mpt::Operand operand(int64_t rows, int64_t cols) {

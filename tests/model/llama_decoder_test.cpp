@@ -128,7 +128,7 @@ TEST(LlamaDecoder, PlansWithoutAllocating) {
                             *device, plan);
   const LlamaDecoder decoder(golden.config, {.storage = DType::kF32, .max_positions = 7}, weights, *device,
                              plan);
-  EXPECT_GE(plan.use().of(Purpose::kActivations), 2 * 2 * 7 * 32 * 4);
+  EXPECT_GE(plan.use().of(kActivationMemory), 2 * 2 * 7 * 32 * 4);
 }
 
 }  // namespace

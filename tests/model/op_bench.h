@@ -49,7 +49,7 @@ class OpBench {
         ops_(make_ops<LlamaOps>(device_->stream())) {}
 
   Tensor empty(DType type, int64_t rows, int64_t cols) {
-    return allocator_->tensor(Purpose::kScratch, type, rows, cols);
+    return allocator_->tensor(kScratchMemory, type, rows, cols);
   }
   Tensor put(DType type, const Matrix& m) {
     const Tensor tensor = empty(type, m.rows, m.cols);

@@ -20,9 +20,9 @@ const LlamaConfig k1B{.hidden_size = 2048,
                       .num_attention_heads = 32,
                       .vocab_size = 32000};
 
-constexpr Purpose kAllPurposes[] = {
-    Purpose::kWeights,     Purpose::kComputeWeights, Purpose::kGradients, Purpose::kOptimizerState,
-    Purpose::kActivations, Purpose::kLogits,         Purpose::kScratch,   Purpose::kData};
+constexpr MemoryPurpose kAllPurposes[] = {kWeightMemory,     kComputeWeightMemory, kGradientMemory,
+                                          kActivationMemory, kLogitMemory,         kScratchMemory,
+                                          kDataMemory};
 
 struct PlanOptions {
   BatchShape micro_batch;
@@ -70,8 +70,8 @@ TEST(Plan, IsWhatIsTaken) {
           construct(kSmall, options, *device, plan);
           const auto allocator = device->make_allocator();
           construct(kSmall, options, *device, *allocator);
-          for (const Purpose purpose : kAllPurposes)
-            EXPECT_EQ(plan.use().of(purpose), allocator->use().of(purpose)) << name_of(purpose);
+          for (const MemoryPurpose purpose : kAllPurposes)
+            EXPECT_EQ(plan.use().of(purpose), allocator->use().of(purpose)) << purpose.name;
           EXPECT_EQ(plan.use().total(), allocator->use().total());
         }
 }
@@ -118,32 +118,32 @@ TEST(Plan, OneModelAfterAnotherOnADevice) {
 TEST(Plan, OneBillionParameters) {
   const MemoryUse use = planned(k1B, {.micro_batch = {8, 1024}});
   const int64_t padding = int64_t{24} * 3 * 11 * 2048;
-  EXPECT_EQ(use.of(Purpose::kWeights), 2 * (1'339'082'752 + padding));
-  EXPECT_EQ(use.of(Purpose::kGradients), use.of(Purpose::kWeights));
+  EXPECT_EQ(use.of(kWeightMemory), 2 * (1'339'082'752 + padding));
+  EXPECT_EQ(use.of(kGradientMemory), use.of(kWeightMemory));
   const int64_t n = 8 * 1024, c = 2048, f = 5472;
   const int64_t layer = 2 * n * (c + c + 3 * c + c + c + c + 2 * f + f) + 4 * n * (2 + 32);
-  EXPECT_EQ(use.of(Purpose::kActivations), 24 * layer + 2 * n * 3 * c + 4 * n);
-  EXPECT_EQ(use.of(Purpose::kLogits), 2 * 64 * 32000 + 4 * n + kAlignment);  // losses, and their sum
+  EXPECT_EQ(use.of(kActivationMemory), 24 * layer + 2 * n * 3 * c + 4 * n);
+  EXPECT_EQ(use.of(kLogitMemory), 2 * 64 * 32000 + 4 * n + kAlignment);  // losses, and their sum
 }
 
 // --- growth ---------------------------------------------------------
 
 // Every purpose grows by the same amount from 2T to 4T as twice from T to 2T: nothing is quadratic in T.
 TEST(Plan, IsLinearInTheSequenceLength) {
-  const auto at = [](int64_t tokens, Purpose purpose) {
+  const auto at = [](int64_t tokens, MemoryPurpose purpose) {
     return planned(k1B, {.micro_batch = {2, tokens}}).of(purpose);
   };
-  for (const Purpose purpose : kAllPurposes) {
+  for (const MemoryPurpose purpose : kAllPurposes) {
     const int64_t one = at(512, purpose), two = at(1024, purpose), four = at(2048, purpose);
-    EXPECT_EQ(four - two, 2 * (two - one)) << name_of(purpose);
+    EXPECT_EQ(four - two, 2 * (two - one)) << purpose.name;
   }
-  EXPECT_EQ(at(1024, Purpose::kActivations), 2 * at(512, Purpose::kActivations));
+  EXPECT_EQ(at(1024, kActivationMemory), 2 * at(512, kActivationMemory));
 }
 
 // With the batch only four bytes a token are added: its loss.
 TEST(Plan, LogitsDoNotGrowWithTheBatch) {
   const auto logits = [](int64_t rows) {
-    return planned(k1B, {.micro_batch = {rows, 1024}}).of(Purpose::kLogits);
+    return planned(k1B, {.micro_batch = {rows, 1024}}).of(kLogitMemory);
   };
   EXPECT_EQ(logits(16) - logits(1), 15 * 1024 * 4);
 }
@@ -165,9 +165,7 @@ TEST(Plan, RecomputationKeepsOneTensorALayer) {
   LlamaConfig deeper = k1B;
   deeper.num_hidden_layers = 25;
   const PlanOptions options{.micro_batch = {2, 64}, .recompute = Recompute::kBlock};
-  const auto activations = [&](const LlamaConfig& c) {
-    return planned(c, options).of(Purpose::kActivations);
-  };
+  const auto activations = [&](const LlamaConfig& c) { return planned(c, options).of(kActivationMemory); };
   EXPECT_EQ(activations(deeper) - activations(k1B), 2 * 64 * 2048 * 2);
 }
 
@@ -178,11 +176,11 @@ TEST(Plan, EvaluationKeepsNothingForBackward) {
   PlanOptions evaluation = training;
   evaluation.keep = Keep::kNothing;
   const MemoryUse use = planned(k1B, evaluation), full = planned(k1B, training);
-  EXPECT_EQ(use.of(Purpose::kGradients), 0);
-  EXPECT_EQ(use.of(Purpose::kActivations), planned(deeper, evaluation).of(Purpose::kActivations));
-  EXPECT_EQ(use.of(Purpose::kWeights), full.of(Purpose::kWeights));
+  EXPECT_EQ(use.of(kGradientMemory), 0);
+  EXPECT_EQ(use.of(kActivationMemory), planned(deeper, evaluation).of(kActivationMemory));
+  EXPECT_EQ(use.of(kWeightMemory), full.of(kWeightMemory));
   const int64_t gradients_inside = 2 * 64 * 2 * (2 * 2048 + 3 * 2048);
-  EXPECT_LE(use.of(Purpose::kScratch) + gradients_inside, full.of(Purpose::kScratch));
+  EXPECT_LE(use.of(kScratchMemory) + gradients_inside, full.of(kScratchMemory));
 }
 
 // --- micro-batches of other sizes ---------------------------------------------------------

@@ -310,7 +310,7 @@ struct ModelShape {
 std::vector<UpdateTarget> targets_of(const ModelShape& model, Allocator& allocator) {
   std::vector<UpdateTarget> targets;
   const auto add = [&](ParamKind kind, int64_t rows, int64_t cols) {
-    const Tensor t = allocator.tensor(Purpose::kWeights, DType::kBF16, rows, cols);
+    const Tensor t = allocator.tensor(kWeightMemory, DType::kBF16, rows, cols);
     targets.push_back({.name = fmt::format("w{}", targets.size()),
                        .kind = kind,
                        .tensor_id = uint32_t(targets.size()),

@@ -171,13 +171,13 @@ class OptimizerRun {
   // Weights of any format, by their first encoding.
   void encode(size_t i, const std::function<float(int64_t, int64_t)>& value) {
     const EncodedTensor& w = targets_[i].weights;
-    const Tensor source = allocator_->tensor(Purpose::kScratch, DType::kF32, w.rows, w.cols);
+    const Tensor source = allocator_->tensor(kScratchMemory, DType::kF32, w.rows, w.cols);
     fill(source, value);
     precision_ops_->encode(source, w);
   }
   [[nodiscard]] std::vector<float> decoded(size_t i) {
     const EncodedTensor& w = targets_[i].weights;
-    const Tensor values = allocator_->tensor(Purpose::kScratch, DType::kF32, w.rows, w.cols);
+    const Tensor values = allocator_->tensor(kScratchMemory, DType::kF32, w.rows, w.cols);
     precision_ops_->decode(w, values);
     const std::vector<std::byte> bytes = fetched(values);
     std::vector<float> floats(size_t(w.elements()));
@@ -219,8 +219,8 @@ class OptimizerRun {
         {.name = fmt::format("w{}", i),
          .kind = shape.rank == 1 ? ParamKind::kNorm : shape.matrix_kind,
          .tensor_id = uint32_t(i + 1),
-         .weights = allocate_encoded(encoding, encoded, Purpose::kWeights, *allocator_),
-         .gradient = allocator_->tensor(Purpose::kGradients, setup.gradient, physical_rows, physical_cols)
+         .weights = allocate_encoded(encoding, encoded, kWeightMemory, *allocator_),
+         .gradient = allocator_->tensor({"gradients"}, setup.gradient, physical_rows, physical_cols)
                          .row_range(0, shape.rows)
                          .columns(0, shape.cols)});
   }

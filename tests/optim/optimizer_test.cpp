@@ -235,8 +235,8 @@ TEST(Optimizer, ZerosThatAreUpdatedStayPlusZero) {
 TEST(Optimizer, NeighboursInAFusedMatrixAreUntouched) {
   const auto device = make_cpu_device(1);
   const auto allocator = device->make_allocator();
-  const Tensor w = allocator->tensor(Purpose::kWeights, DType::kF32, 9, 140);
-  const Tensor g = allocator->tensor(Purpose::kGradients, DType::kF32, 9, 140);
+  const Tensor w = allocator->tensor(kWeightMemory, DType::kF32, 9, 140);
+  const Tensor g = allocator->tensor({"gradients"}, DType::kF32, 9, 140);
   for (const Tensor& t : {w, g}) fill(t, 0.5f);
   const auto middle = [](const Tensor& t) { return t.row_range(3, 2).columns(0, 133); };
   Optimizer optimizer(optimizer_config(test::adamw_keys()), {.state = Format::kF32},
@@ -464,18 +464,18 @@ TEST(Optimizer, PlansWhatItAllocates) {
     for (Allocator* allocator : {static_cast<Allocator*>(&planned), real.get()}) {
       std::vector<UpdateTarget> targets;
       for (const int64_t cols : {133, 40000}) {
-        const Tensor w = allocator->tensor(Purpose::kWeights, DType::kBF16, 5, cols + 3).columns(0, cols);
+        const Tensor w = allocator->tensor(kWeightMemory, DType::kBF16, 5, cols + 3).columns(0, cols);
         targets.push_back(target(fmt::format("w{}", cols), w, w));
       }
       const Optimizer optimizer(optimizer_config(keys), {}, targets, *device, *allocator);
     }
-    for (const Purpose purpose : {Purpose::kWeights, Purpose::kOptimizerState, Purpose::kScratch})
-      EXPECT_EQ(planned.use().of(purpose), real->use().of(purpose)) << name_of(purpose);
+    for (const MemoryPurpose purpose : {kWeightMemory, kOptimizerStateMemory, kScratchMemory})
+      EXPECT_EQ(planned.use().of(purpose), real->use().of(purpose)) << purpose.name;
     EXPECT_EQ(planned.use().total(), real->use().total());
     const auto states = int64_t(state_names(optimizer_config(keys)).size());
     const int64_t moments = states * (align_up(5 * 136 * 2, 64) + align_up(5 * 40003 * 2, 64));
     const bool limited = test::bounds_weights(optimizer_config(keys));
-    EXPECT_EQ(planned.use().of(Purpose::kOptimizerState), moments + (limited ? 64 : 0));
+    EXPECT_EQ(planned.use().of(kOptimizerStateMemory), moments + (limited ? 64 : 0));
   }
 }
 
@@ -484,7 +484,7 @@ TEST(Optimizer, RefusesViewsThatDisagree) {
   const auto device = make_cpu_device(1);
   const auto allocator = device->make_allocator();
   const auto tensor = [&](int64_t rows, int64_t cols) {
-    return allocator->tensor(Purpose::kWeights, DType::kF32, rows, cols);
+    return allocator->tensor(kWeightMemory, DType::kF32, rows, cols);
   };
   const Tensor w = tensor(4, 8);
   for (const Tensor& other : {tensor(4, 7), tensor(3, 8)}) {

@@ -417,8 +417,8 @@ TEST(ShardedUpdate, APlanCountsTheStatesOfTheShard) {
             {.partition = partition, .ranks = reached, .device = *rank_device, .allocator = *allocator});
         used[size_t(transport.rank())] = allocator->use();
       });
-      for (const auto purpose : {Purpose::kOptimizerState, Purpose::kScratch})
-        EXPECT_EQ(planned.use().of(purpose), used[size_t(rank)].of(purpose)) << name_of(purpose);
+      for (const auto purpose : {kOptimizerStateMemory, kScratchMemory})
+        EXPECT_EQ(planned.use().of(purpose), used[size_t(rank)].of(purpose)) << purpose.name;
     }
     EXPECT_EQ(sum, whole.optimizer().optimizer_state_bytes());
   }
@@ -440,7 +440,7 @@ TEST(ShardedUpdate, ProjectionsTakeNoMemoryElsewhere) {
     const bool projects = !optimizer.units(1).empty() || !optimizer.units(2).empty();
     ranks += projects;
     // The least there is to a projection: its gradient in fp32.
-    EXPECT_EQ(planned.use().of(Purpose::kScratch) > 67 * 33 * 4, projects) << rank;
+    EXPECT_EQ(planned.use().of(kScratchMemory) > 67 * 33 * 4, projects) << rank;
   }
   EXPECT_EQ(ranks, 2);
 }

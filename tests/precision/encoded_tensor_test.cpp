@@ -13,7 +13,7 @@ namespace {
 
 EncodedTensor planned(const WeightEncoding& encoding, const EncodedShape& shape) {
   PlanningAllocator plan;
-  return allocate_encoded(encoding, shape, Purpose::kWeights, plan);
+  return allocate_encoded(encoding, shape, kWeightMemory, plan);
 }
 
 struct Piece {

@@ -255,7 +255,7 @@ TEST(Fp8Scaling, PartsShareAScale) {
     test::HostMatrix small(DType::kF32, {1, 3}), large(DType::kBF16, {2, 3});
     small.fill([](int64_t, int64_t) { return 0.5f; });
     large.fill([](int64_t, int64_t) { return -7.0f; });
-    const Tensor codes = allocator->tensor(Purpose::kScratch, DType::kE4M3, 3, 3);
+    const Tensor codes = allocator->tensor(kScratchMemory, DType::kE4M3, 3, 3);
     const std::array parts{Fp8Part{.source = encoded_view(large), .target = codes.row_range(0, 2)},
                            Fp8Part{.source = encoded_view(small), .target = codes.row_range(2, 1)}};
     scaling.cast(0, parts, Fp8CastKind::kFold);
@@ -326,7 +326,7 @@ TEST(Fp8Scaling, ThroughBf16RoundsTwice) {
   test::HostMatrix source(DType::kF32, {1, 1});
   source.set(0, 0, 17.0001f);
   const auto cast = [&](Format through) {
-    const Tensor code = allocator->tensor(Purpose::kScratch, DType::kE4M3, 1, 1);
+    const Tensor code = allocator->tensor(kScratchMemory, DType::kE4M3, 1, 1);
     scales.scaling().cast(
         0, std::array{Fp8Part{.source = encoded_view(source), .target = code, .through = through}},
         Fp8CastKind::kNoFold);

@@ -43,7 +43,7 @@ std::vector<UnitRange> every_range(const UnitGrid& grid) {
 
 EncodedTensor allocated(const WeightEncoding& encoding, const Shape& shape, Allocator& allocator) {
   const EncodedShape encoded{shape.rows, shape.cols, shape.rows + 1, shape.physical_cols};
-  return allocate_encoded(encoding, encoded, Purpose::kWeights, allocator);
+  return allocate_encoded(encoding, encoded, kWeightMemory, allocator);
 }
 
 // How many logical elements one of a piece stands for: codes of the tensor first, then block scales.

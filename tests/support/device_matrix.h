@@ -12,7 +12,7 @@ class DeviceMatrix {
  public:
   DeviceMatrix(Device& device, Allocator& allocator, const HostMatrix& host)
       : device_(device), shape_(host), view_(host) {
-    view_.data = allocator.bytes(Purpose::kData, bytes());
+    view_.data = allocator.bytes({"data"}, bytes());
     device_.upload(host.view().data, all());
   }
   operator Tensor() const { return view_; }  // NOLINT: a matrix stands wherever a view does

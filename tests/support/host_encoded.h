@@ -35,8 +35,7 @@ class HostEncoded {
   // Shapes and types as the program allocates them.
   static EncodedTensor logical_pieces(const WeightEncoding& encoding, Shape shape) {
     PlanningAllocator plan;
-    return allocate_encoded(encoding, {shape.rows, shape.cols, shape.rows, shape.cols}, Purpose::kWeights,
-                            plan);
+    return allocate_encoded(encoding, {shape.rows, shape.cols, shape.rows, shape.cols}, kWeightMemory, plan);
   }
   static HostMatrix like(const Tensor& t, int64_t padding) {
     return HostMatrix(t.dtype, {t.rows, t.cols, padding});

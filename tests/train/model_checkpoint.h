@@ -50,7 +50,7 @@ inline void write_model_checkpoint(const std::string& directory, const Checkpoin
   std::vector<NamedTensor> tensors = store.named_tensors();
   for (const NamedTensor& named : tensors)
     if (!saved.weights.empty()) set_values(*device, named.tensor, saved.weights.at(named.name));
-  tensors.push_back({"m/lm_head.weight", allocator->tensor(Purpose::kOptimizerState, storage, 3, 5), 2});
+  tensors.push_back({"m/lm_head.weight", allocator->tensor({"optimizer state"}, storage, 3, 5), 2});
   FileSystem& fs = posix_file_system();
   fs.create_directories(directory);
   CheckpointWriter writer(fs, *device);

@@ -125,6 +125,18 @@ TEST_F(RunConfigTest, APlanTellsOfTheProcessBesideItsBuffers) {
   EXPECT_NE(memory_report(config, *device).find("beside it"), std::string::npos);
 }
 
+TEST_F(RunConfigTest, APlanListsMemoryByPurposeInOneOrder) {
+  const std::vector<std::string> names{"weights",     "compute weights", "gradients", "optimizer state",
+                                       "activations", "logits",          "scratch",   "data",
+                                       "total"};
+  RunConfig config = load_run_config(shipped_configs().front());
+  config.device.type = DeviceType::kCpu;
+  const nlohmann::ordered_json plan = plan_json(config, *make_device(config.device));
+  std::vector<std::string> found;
+  for (const auto& [name, bytes] : plan.at("allocated_bytes").items()) found.push_back(name);
+  EXPECT_EQ(found, names);
+}
+
 TEST_F(RunConfigTest, EveryShippedConfigIsGoodAndNamedAsItsFile) {
   constexpr size_t kOthers = 5;  // nano_fp32; Lion and MXFP8 for nano and pico
   EXPECT_EQ(shipped_configs().size(), kSizes.size() * table_rows().size() + kOthers);

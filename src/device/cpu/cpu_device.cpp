@@ -33,12 +33,12 @@ class CpuAllocator final : public Allocator {
   CpuAllocator(const CpuAllocator&) = delete;
   CpuAllocator& operator=(const CpuAllocator&) = delete;
 
-  std::byte* bytes(Purpose purpose, int64_t count) override {
+  std::byte* bytes(MemoryPurpose purpose, int64_t count) override {
     const auto size = static_cast<size_t>(align_up(std::max<int64_t>(count, 1), kAlignment));
     if (size > room_.size() && !reserve(std::max(size, std::min(reserved_, kLargestRegion))) &&
         !reserve(size))
       throw error("out of memory: {} for {} could not be reserved", format_bytes(double(count)),
-                  name_of(purpose));
+                  purpose.name);
     use_.add(purpose, align_up(count, kAlignment));
     std::byte* const buffer = room_.data();
     room_ = room_.subspan(size);

@@ -16,7 +16,7 @@ namespace {
 class CudaAllocator final : public Allocator {
  public:
   explicit CudaAllocator(cudaStream_t stream) : stream_(stream) {}
-  std::byte* bytes(Purpose purpose, int64_t count) override {
+  std::byte* bytes(MemoryPurpose purpose, int64_t count) override {
     const int64_t size = std::max(align_up(count, kCudaAlignment), kCudaAlignment);
     void* address = nullptr;
     const cudaError_t status = cudaMalloc(&address, static_cast<size_t>(size));
@@ -40,15 +40,15 @@ class CudaAllocator final : public Allocator {
   }
 
  private:
-  [[nodiscard]] Error out_of_memory(Purpose purpose, int64_t wanted) const {
+  [[nodiscard]] Error out_of_memory(MemoryPurpose purpose, int64_t wanted) const {
     cudaGetLastError();
     size_t free = 0, total = 0;
     check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
     return error(
         "out of GPU memory: {} wanted for {}, {} free of {} ({} taken before); `plan` lists what a "
         "configuration takes",
-        format_bytes(double(wanted)), name_of(purpose), format_bytes(double(free)),
-        format_bytes(double(total)), format_bytes(double(use_.total())));
+        format_bytes(double(wanted)), purpose.name, format_bytes(double(free)), format_bytes(double(total)),
+        format_bytes(double(use_.total())));
   }
 
   cudaStream_t stream_;
