@@ -13,13 +13,13 @@ namespace mpt {
 namespace {
 
 // In place of a second stream, where there is nothing to wait for.
-class DoneAtOnce final : public SideQueue {
+class DoneAtOnce final : public CommStream {
  public:
-  Ticket run(std::function<void()> work) override {
+  Event run(std::function<void()> work) override {
     work();
     return 0;
   }
-  void wait(Ticket /*ticket*/) override {}
+  void wait(Event /*event*/) override {}
   void stop() override {}
 };
 
@@ -37,25 +37,25 @@ Communicator Communicator::planned(int64_t rank, int64_t size) {
 Communicator Communicator::connect(const LaunchEnvironment& environment, std::chrono::milliseconds timeout,
                                    Device& device) {
   if (environment.size == 1) return Communicator(make_single_transport());
-  std::unique_ptr<SideQueue> queue = device.make_side_queue();
+  std::unique_ptr<CommStream> comm_stream = device.make_comm_stream();
   std::unique_ptr<Transport> transport =
-      make_transport(environment, {.timeout = timeout, .stream = queue->stream()});
-  return {std::move(transport), std::move(queue), device};
+      make_transport(environment, {.timeout = timeout, .stream = comm_stream->stream()});
+  return {std::move(transport), std::move(comm_stream), device};
 }
 
 Communicator::Communicator(std::unique_ptr<Transport> transport)
-    : queue_(std::make_unique<DoneAtOnce>()), transport_(std::move(transport)) {}
+    : comm_stream_(std::make_unique<DoneAtOnce>()), transport_(std::move(transport)) {}
 
-Communicator::Communicator(std::unique_ptr<Transport> transport, std::unique_ptr<SideQueue> queue,
+Communicator::Communicator(std::unique_ptr<Transport> transport, std::unique_ptr<CommStream> comm_stream,
                            Device& device)
-    : queue_(std::move(queue)), transport_(std::move(transport)), device_(&device) {
+    : comm_stream_(std::move(comm_stream)), transport_(std::move(transport)), device_(&device) {
   device.guard_waits([this](const std::function<void()>& wait) { transport_->wait_for_device(wait); });
 }
 
 Communicator::~Communicator() {
   if (device_ == nullptr) return;
   device_->guard_waits({});
-  queue_->stop();
+  comm_stream_->stop();
 }
 
 std::string Communicator::name() const { return device_ == nullptr ? "" : transport_->name(); }
@@ -64,7 +64,7 @@ std::string Communicator::name() const { return device_ == nullptr ? "" : transp
 
 // One rank does it at once, and a plan refuses it.
 Communicator::Event Communicator::run(std::function<void(Transport&)> work) {
-  return queue_->run([this, work = std::move(work)] { work(*transport_); });
+  return comm_stream_->run([this, work = std::move(work)] { work(*transport_); });
 }
 
 void Communicator::in_order(const std::function<void(Transport&)>& work) {

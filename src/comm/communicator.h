@@ -6,7 +6,7 @@
 //   ranks.wait(event);                                      what the device is given next comes after it
 //
 // What carries the bytes is a Transport. Its calls are made in one order by all ranks, on a second stream
-// beside the device's own (SideQueue), where they may overlap with computing.
+// beside the device's own (CommStream), where they may overlap with computing.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ struct LaunchEnvironment;
 
 class Communicator {
  public:
-  using Event = SideQueue::Ticket;  // of run()
+  using Event = CommStream::Event;  // of run()
 
   // Of one rank. It has no state, so there is one for all.
   static Communicator& single();
@@ -40,9 +40,9 @@ class Communicator {
   static Communicator connect(const LaunchEnvironment& environment, std::chrono::milliseconds timeout,
                               Device& device);
 
-  // `queue` is of the device, which outlives this and whose waits are guarded from now on
+  // `comm_stream` is of the device, which outlives this and whose waits are guarded from now on
   // (Transport::wait_for_device). The transport is used through this object alone.
-  Communicator(std::unique_ptr<Transport> transport, std::unique_ptr<SideQueue> queue, Device& device);
+  Communicator(std::unique_ptr<Transport> transport, std::unique_ptr<CommStream> comm_stream, Device& device);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -55,13 +55,13 @@ class Communicator {
   [[nodiscard]] std::string name() const;
 
   // The second stream: what work that overlaps is enqueued on.
-  [[nodiscard]] SideQueue& queue() const { return *queue_; }
+  [[nodiscard]] CommStream& comm_stream() const { return *comm_stream_; }
   // Drops what has not begun of it and waits for what has: for an end with an error.
-  void stop() { queue_->stop(); }
+  void stop() { comm_stream_->stop(); }
 
   // Work beside the device's own. It may be called on another thread: what it uses must live until then.
   Event run(std::function<void(Transport&)> work);
-  void wait(Event event) { queue_->wait(event); }
+  void wait(Event event) { comm_stream_->wait(event); }
 
   // In the order of the device's work. `parts` and what they view live until that is done.
   void all_gather(std::span<const Tensor> parts);
@@ -83,7 +83,7 @@ class Communicator {
   explicit Communicator(std::unique_ptr<Transport> transport);
   void in_order(const std::function<void(Transport&)>& work);
 
-  std::unique_ptr<SideQueue> queue_;
+  std::unique_ptr<CommStream> comm_stream_;
   std::unique_ptr<Transport> transport_;
   Device* device_ = nullptr;  // whose waits are guarded; none of one rank and of a plan
 };

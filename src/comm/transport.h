@@ -2,7 +2,7 @@
 //
 // Every call is collective: all ranks make the same calls in the same order, with views of the same shapes.
 //
-// Calls on tensors belong to the work of a SideQueue, whose stream they are enqueued on where the backend is
+// Calls on tensors belong to the work of a CommStream, whose stream they are enqueued on where the backend is
 // CUDA; elsewhere they have completed when they return. Calls on host memory always have. A rank that fails,
 // dies, or does not come within the timeout makes calls of all others throw Error with what is known of the
 // cause. Sums of all but NCCL are the same bits whatever the transport.

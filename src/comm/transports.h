@@ -25,7 +25,7 @@ struct EnumNames<TransportKind> {
 struct TransportOptions {
   TransportKind kind = TransportKind::kAuto;  // auto: NCCL for a CUDA device, else MPI
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  StreamRef stream{};  // of the side queue, which outlives the transport
+  StreamRef stream{};  // of the communication stream, which outlives the transport
 };
 
 // One rank: the single transport, whatever the kind. For a CUDA device: called when the device is

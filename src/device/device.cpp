@@ -15,7 +15,7 @@
 
 namespace mpt {
 
-void SideQueue::copy(const Tensor& from, const Tensor& to) {
+void CommStream::copy(const Tensor& from, const Tensor& to) {
   check(from.contiguous() && to.contiguous() && from.bytes() == to.bytes(), "a copy of {} bytes to {}",
         from.bytes(), to.bytes());
   if (from.elements() > 0) memcpy(to.data, from.data, size_t(from.bytes()));
@@ -23,14 +23,14 @@ void SideQueue::copy(const Tensor& from, const Tensor& to) {
 
 namespace {
 
-class ThreadQueue final : public SideQueue {
+class ThreadCommStream final : public CommStream {
  public:
-  ThreadQueue() : thread_([this] { serve(); }) {}
-  ~ThreadQueue() override { join(); }
-  ThreadQueue(const ThreadQueue&) = delete;
-  ThreadQueue& operator=(const ThreadQueue&) = delete;
+  ThreadCommStream() : thread_([this] { serve(); }) {}
+  ~ThreadCommStream() override { join(); }
+  ThreadCommStream(const ThreadCommStream&) = delete;
+  ThreadCommStream& operator=(const ThreadCommStream&) = delete;
 
-  Ticket run(std::function<void()> work) override {
+  Event run(std::function<void()> work) override {
     const std::lock_guard lock(mutex_);
     waiting_.push_back(std::move(work));
     changed_.notify_all();
@@ -39,9 +39,9 @@ class ThreadQueue final : public SideQueue {
 
   void stop() override { join(); }
 
-  void wait(Ticket ticket) override {
+  void wait(Event event) override {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return done_ >= ticket || failure_ || stopping_; });
+    changed_.wait(lock, [&] { return done_ >= event || failure_ || stopping_; });
     if (failure_) std::rethrow_exception(failure_);
   }
 
@@ -82,7 +82,7 @@ class ThreadQueue final : public SideQueue {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> waiting_;
-  Ticket given_ = 0, done_ = 0;
+  Event given_ = 0, done_ = 0;
   std::exception_ptr failure_;
   bool stopping_ = false;
   std::thread thread_;
@@ -108,7 +108,7 @@ class HostReader final : public DeviceReader {
 
 }  // namespace
 
-std::unique_ptr<SideQueue> Device::make_side_queue() { return std::make_unique<ThreadQueue>(); }
+std::unique_ptr<CommStream> Device::make_comm_stream() { return std::make_unique<ThreadCommStream>(); }
 std::unique_ptr<DeviceReader> Device::make_reader() { return std::make_unique<HostReader>(*this); }
 
 }  // namespace mpt

@@ -39,19 +39,19 @@ struct StreamRef {
 };
 
 // Work beside the device's own: collectives that overlap with computing.
-class SideQueue {
+class CommStream {
  public:
-  using Ticket = int64_t;  // of run() calls, from 1
+  using Event = int64_t;  // of run() calls, from 1
 
-  virtual ~SideQueue() = default;
-  // Enqueues work that begins when all that the device was given so far and all earlier work of this queue is
-  // done, beside what the device is given next. It may be called on another thread, once and in order: what
-  // it uses must live until then, and it gives the device's own queue nothing. On a CUDA backend it is called
-  // at once and enqueues on stream().
-  virtual Ticket run(std::function<void()> work) = 0;
+  virtual ~CommStream() = default;
+  // Enqueues work that begins when all that the device was given so far and all earlier work of this stream
+  // is done, beside what the device is given next. It may be called on another thread, once and in order:
+  // what it uses must live until then, and it gives the device's own stream nothing. On a CUDA backend it is
+  // called at once and enqueues on stream().
+  virtual Event run(std::function<void()> work) = 0;
   // What the device is given from now on begins when that work is done. Throws what the work threw, and again
-  // at every later call: a queue whose work failed runs no more.
-  virtual void wait(Ticket ticket) = 0;
+  // at every later call: a stream whose work failed runs no more.
+  virtual void wait(Event event) = 0;
   // Drops what has not begun and waits for what has: for an end with an error. Nothing may be run afterwards.
   virtual void stop() = 0;
 
@@ -125,7 +125,7 @@ class Device {
   virtual void guard_waits(WaitGuard /*guard*/) {}
 
   // Work beside the device's own, on a thread or stream of its own.
-  virtual std::unique_ptr<SideQueue> make_side_queue();
+  virtual std::unique_ptr<CommStream> make_comm_stream();
   // Reads this device's memory beside its work; the device outlives it.
   virtual std::unique_ptr<DeviceReader> make_reader();
 

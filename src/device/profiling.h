@@ -83,7 +83,7 @@ class ForwardingDevice : public Device {
   void receive(const Staged& staged) override { inner_.receive(staged); }
   std::unique_ptr<RepeatedWork> make_repeated_work() override { return inner_.make_repeated_work(); }
   void guard_waits(WaitGuard guard) override { inner_.guard_waits(std::move(guard)); }
-  std::unique_ptr<SideQueue> make_side_queue() override { return inner_.make_side_queue(); }
+  std::unique_ptr<CommStream> make_comm_stream() override { return inner_.make_comm_stream(); }
   std::unique_ptr<DeviceReader> make_reader() override { return inner_.make_reader(); }
   void push_range(const char* name, double flops) override { inner_.push_range(name, flops); }
   void pop_range() override { inner_.pop_range(); }

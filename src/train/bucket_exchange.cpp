@@ -100,7 +100,8 @@ BucketExchange::BucketExchange(const RunConfig& config, const WeightStore& weigh
   else
     sums_ = gradients_as(dtype_of(config.precision.gradient));
   allocate(place.allocator);
-  if (!place.allocator.plans()) ops_ = make_ops<PrecisionOps>(ranks_.queue().stream(), {place.allocator, 1});
+  if (!place.allocator.plans())
+    ops_ = make_ops<PrecisionOps>(ranks_.comm_stream().stream(), {place.allocator, 1});
 }
 
 // --- where parts lie -------------------------------------------------------------------------------------
@@ -236,7 +237,7 @@ std::vector<Tensor> BucketExchange::staged(const Parts& parts, DType dtype) cons
 }
 
 void BucketExchange::convert(const Tensor& from, const Tensor& to) {
-  if (from.dtype == to.dtype) return ranks_.queue().copy(from, to);
+  if (from.dtype == to.dtype) return ranks_.comm_stream().copy(from, to);
   ops_->decode(encoded_view(from), to);
 }
 

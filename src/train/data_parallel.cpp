@@ -160,7 +160,7 @@ Tensor DataParallel::gather_losses() {
   wait(ranks_.run([=, this](Transport& transport) {
     std::vector<Tensor> parts;
     for (int64_t rank = 0; rank < ranks_.size(); ++rank) parts.push_back(part(rank));
-    ranks_.queue().copy(mine, part(ranks_.rank()));
+    ranks_.comm_stream().copy(mine, part(ranks_.rank()));
     transport.all_gather(parts);
   }));
   device_.receive(losses_);

@@ -31,9 +31,9 @@ class NotingDevice final : public ForwardingDevice {
  public:
   NotingDevice() : NotingDevice(make_cpu_device(1)) {}
 
-  std::unique_ptr<SideQueue> make_side_queue() override {
+  std::unique_ptr<CommStream> make_comm_stream() override {
     ++queues;
-    return inner_.make_side_queue();
+    return inner_.make_comm_stream();
   }
   void guard_waits(WaitGuard guard) override { guarded = guard != nullptr; }
   void push_range(const char* name, double /*flops*/) override { ranges.emplace_back(name); }
@@ -139,7 +139,7 @@ TEST(PlannedRanks, OneIsOneRank) {
 
 struct Rank {
   explicit Rank(Transport& transport)
-      : ranks(std::make_unique<test::ForwardingTransport>(transport), device.make_side_queue(), device) {}
+      : ranks(std::make_unique<test::ForwardingTransport>(transport), device.make_comm_stream(), device) {}
   NotingDevice device;
   Communicator ranks;
 };
@@ -177,7 +177,7 @@ TEST(SeveralRanks, GuardTheDevicesWaitsWhileTheyLast) {
   run_ranks(2, [](Transport& transport) {
     NotingDevice device;
     {
-      Communicator ranks(std::make_unique<test::ForwardingTransport>(transport), device.make_side_queue(),
+      Communicator ranks(std::make_unique<test::ForwardingTransport>(transport), device.make_comm_stream(),
                          device);
       EXPECT_TRUE(device.guarded);
     }

@@ -25,12 +25,12 @@ class NcclAlone : public test::CudaDeviceTest {
   void SetUp() override {
     CudaDeviceTest::SetUp();
     if (IsSkipped()) return;
-    queue_ = device_->make_side_queue();
-    ranks_ = make_nccl_transport({}, {.timeout = 20s, .stream = queue_->stream()});
+    comm_stream_ = device_->make_comm_stream();
+    ranks_ = make_nccl_transport({}, {.timeout = 20s, .stream = comm_stream_->stream()});
   }
   void TearDown() override {
     ranks_.reset();
-    queue_.reset();
+    comm_stream_.reset();
   }
   Tensor on_gpu(const std::vector<float>& values, DType type = DType::kF32) {
     const auto n = int64_t(values.size());
@@ -48,7 +48,7 @@ class NcclAlone : public test::CudaDeviceTest {
     return values;
   }
 
-  std::unique_ptr<SideQueue> queue_;
+  std::unique_ptr<CommStream> comm_stream_;
   std::unique_ptr<Transport> ranks_;
 };
 
@@ -58,11 +58,11 @@ TEST_F(NcclAlone, GivesBackWhatItHas) {
   const Tensor sum = on_gpu({0, 0, 0});
   for (const DType type : {DType::kF32, DType::kBF16}) {
     const Tensor part = on_gpu(values, type);
-    queue_->wait(queue_->run([&] { ranks_->reduce_scatter_sum({&part, 1}, sum); }));
+    comm_stream_->wait(comm_stream_->run([&] { ranks_->reduce_scatter_sum({&part, 1}, sum); }));
     EXPECT_EQ(fetched(sum), values);
   }
   const Tensor own = on_gpu(values);
-  queue_->wait(queue_->run([&] {
+  comm_stream_->wait(comm_stream_->run([&] {
     ranks_->all_gather({&own, 1});
     ranks_->all_reduce_max(own);
   }));
@@ -83,7 +83,7 @@ TEST_F(NcclAlone, CarriesHostMemory) {
 #ifdef MPT_FAKE_CUDA
 TEST_F(NcclAlone, AWaitThatLastsTooLongEndsAllCalls) {
   fake_nccl::reset();
-  ranks_ = make_nccl_transport({}, {.timeout = 150ms, .stream = queue_->stream()});
+  ranks_ = make_nccl_transport({}, {.timeout = 150ms, .stream = comm_stream_->stream()});
   const auto stuck = [] {
     while (fake_nccl::aborted() == 0) std::this_thread::sleep_for(1ms);
   };

@@ -62,17 +62,17 @@ class SilentOthers final : public Transport {
   [[nodiscard]] int64_t bytes_sent() const override { return 0; }
   void abort(const std::string&) noexcept override {}
 };
-class WorkAtOnce final : public SideQueue {
+class WorkAtOnce final : public CommStream {
  public:
-  Ticket run(std::function<void()> work) override {
+  Event run(std::function<void()> work) override {
     work();
     return ++given_;
   }
-  void wait(Ticket) override {}
+  void wait(Event) override {}
   void stop() override {}
 
  private:
-  Ticket given_ = 0;
+  Event given_ = 0;
 };
 
 // The bytes of a part, of which nothing else need be in memory: by rows.

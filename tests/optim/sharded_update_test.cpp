@@ -93,7 +93,8 @@ class Rank {
  public:
   Rank(const RunSetup& setup, Transport& transport)
       : partition_(tensors_to_cut(setup.config), transport.size()),
-        ranks_(std::make_unique<test::ForwardingTransport>(transport), device_->make_side_queue(), *device_) {
+        ranks_(std::make_unique<test::ForwardingTransport>(transport), device_->make_comm_stream(),
+               *device_) {
     run_.emplace(setup, shapes_to_cut(), make_cpu_device(1), OptimizerRun::Share{partition_, ranks_});
   }
 
@@ -410,7 +411,7 @@ TEST(ShardedUpdate, APlanCountsTheStatesOfTheShard) {
       run_ranks(3, [&](Transport& transport) {
         const auto rank_device = make_cpu_device(1);
         Communicator reached(std::make_unique<test::ForwardingTransport>(transport),
-                             rank_device->make_side_queue(), *rank_device);
+                             rank_device->make_comm_stream(), *rank_device);
         const auto allocator = rank_device->make_allocator();
         const Optimizer made(
             setup.config, setup.options, whole.targets(),

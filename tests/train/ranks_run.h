@@ -18,7 +18,7 @@ namespace mpt::test {
 struct RankOfRun {
   Transport& transport;
   std::unique_ptr<Device> device;
-  Communicator ranks{std::make_unique<ForwardingTransport>(transport), device->make_side_queue(), *device};
+  Communicator ranks{std::make_unique<ForwardingTransport>(transport), device->make_comm_stream(), *device};
 };
 
 // Runs `work` on as many ranks; the first failure is thrown.

@@ -132,7 +132,7 @@ class CudaDevice final : public Device {
     return make_cuda_reader(stream_.get(), options_.index);
   }
   void guard_waits(WaitGuard guard) override { guard_ = std::move(guard); }
-  std::unique_ptr<SideQueue> make_side_queue() override { return make_cuda_side_queue(stream_.get()); }
+  std::unique_ptr<CommStream> make_comm_stream() override { return make_cuda_comm_stream(stream_.get()); }
 
   void push_range(const char* name, double /*flops*/) override { nvtxRangePushA(name); }
   void pop_range() override { nvtxRangePop(); }

@@ -60,7 +60,7 @@ struct Destroyer {
 template <class Handle, auto kDestroy>
 using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroyer<kDestroy>>;
 
-// The stream that a CUDA device or its side work enqueues on.
+// The stream that a CUDA device or its CommStream enqueues on.
 inline cudaStream_t stream_of(StreamRef stream) {
   check(stream.backend == Backend::kCuda, "a stream of {} where CUDA's is needed", name_of(stream.backend));
   return static_cast<cudaStream_t>(stream.native);

@@ -32,16 +32,16 @@ void put_after(cudaStream_t later, cudaStream_t earlier, cudaEvent_t event) {
   check_cuda(cudaStreamWaitEvent(later, event, 0), "cudaStreamWaitEvent");
 }
 
-class CudaSideQueue final : public SideQueue {
+class CudaCommStream final : public CommStream {
  public:
-  explicit CudaSideQueue(cudaStream_t device) : device_(device), side_(make_stream()), begun_(make_event()) {
+  explicit CudaCommStream(cudaStream_t device) : device_(device), side_(make_stream()), begun_(make_event()) {
     for (CudaEvent& event : done_) event = make_event();
   }
-  ~CudaSideQueue() override { cudaStreamSynchronize(side_.get()); }
-  CudaSideQueue(const CudaSideQueue&) = delete;
-  CudaSideQueue& operator=(const CudaSideQueue&) = delete;
+  ~CudaCommStream() override { cudaStreamSynchronize(side_.get()); }
+  CudaCommStream(const CudaCommStream&) = delete;
+  CudaCommStream& operator=(const CudaCommStream&) = delete;
 
-  Ticket run(std::function<void()> work) override {
+  Event run(std::function<void()> work) override {
     if (failure_) return ++given_;
     put_after(side_.get(), device_, begun_.get());
     try {
@@ -55,12 +55,12 @@ class CudaSideQueue final : public SideQueue {
     return given_;
   }
 
-  // A ticket so old that its event has been used again is waited for with the oldest that has not: the stream
+  // An event so old that CUDA's has been used again is waited for with the oldest that has not: the stream
   // keeps the order.
-  void wait(Ticket ticket) override {
-    check(ticket >= 1 && ticket <= given_, "ticket {} of {}", ticket, given_);
+  void wait(Event event) override {
+    check(event >= 1 && event <= given_, "event {} of {}", event, given_);
     if (failure_) std::rethrow_exception(failure_);
-    const Ticket kept = std::max(ticket, given_ - kEvents + 1);
+    const Event kept = std::max(event, given_ - kEvents + 1);
     check_cuda(cudaStreamWaitEvent(device_, event_of(kept), 0), "cudaStreamWaitEvent");
   }
   void stop() override { cudaStreamSynchronize(side_.get()); }
@@ -75,15 +75,15 @@ class CudaSideQueue final : public SideQueue {
   [[nodiscard]] StreamRef stream() const override { return {Backend::kCuda, side_.get()}; }
 
  private:
-  static constexpr Ticket kEvents = 64;
+  static constexpr Event kEvents = 64;
 
-  [[nodiscard]] cudaEvent_t event_of(Ticket ticket) const { return done_[size_t(ticket % kEvents)].get(); }
+  [[nodiscard]] cudaEvent_t event_of(Event event) const { return done_[size_t(event % kEvents)].get(); }
 
   cudaStream_t device_;
   CudaStream side_;
   CudaEvent begun_;  // what the device was given before the latest work
   std::array<CudaEvent, size_t(kEvents)> done_;
-  Ticket given_ = 0;
+  Event given_ = 0;
   std::exception_ptr failure_;
 };
 
@@ -173,8 +173,8 @@ class CudaGraph final : public RepeatedWork {
 
 }  // namespace
 
-std::unique_ptr<SideQueue> make_cuda_side_queue(cudaStream_t stream) {
-  return std::make_unique<CudaSideQueue>(stream);
+std::unique_ptr<CommStream> make_cuda_comm_stream(cudaStream_t stream) {
+  return std::make_unique<CudaCommStream>(stream);
 }
 std::unique_ptr<RepeatedWork> make_cuda_graph(cudaStream_t stream, RepetitionDepth& depth) {
   return std::make_unique<CudaGraph>(stream, depth);

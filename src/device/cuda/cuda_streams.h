@@ -1,4 +1,4 @@
-// What a CUDA device does besides its own stream: side work in a second one, and repeated work as a CUDA
+// What a CUDA device does besides its own stream: collectives in a second one, and repeated work as a CUDA
 // graph.
 #pragma once
 
@@ -11,12 +11,12 @@
 namespace mpt {
 
 // Work beside a CUDA device's own, in a second stream that waits for the first one's events and the other way
-// round. The host waits for nothing, and a CUDA graph records it: within repeated work, all side work must be
+// round. The host waits for nothing, and a CUDA graph records it: within repeated work, all such work must be
 // waited for in the same repeated work.
 //
-// `stream` is the device's own and outlives the queue, as does what the queue's work uses: it may still run
-// when the queue goes, which waits for it.
-std::unique_ptr<SideQueue> make_cuda_side_queue(cudaStream_t stream);
+// `stream` is the device's own and outlives this one, as does what its work uses: it may still run
+// when this one goes, which waits for it.
+std::unique_ptr<CommStream> make_cuda_comm_stream(cudaStream_t stream);
 
 // How deep in repeated work the host is, so that a device can refuse what a recording cannot hold.
 struct RepetitionDepth {

@@ -1,4 +1,4 @@
-// Work beside a GPU's own: in the order that tickets say, recorded in graphs, and never waited for by the
+// Work beside a GPU's own: in the order that events say, recorded in graphs, and never waited for by the
 // host.
 #include <array>
 
@@ -9,7 +9,7 @@
 namespace mpt {
 namespace {
 
-class CudaSideQueueTest : public test::CudaDeviceTest {
+class CudaCommStreamTest : public test::CudaDeviceTest {
  protected:
   void SetUp() override {
     CudaDeviceTest::SetUp();
@@ -17,22 +17,22 @@ class CudaSideQueueTest : public test::CudaDeviceTest {
     in_ = allocator_->staged({"data"}, DType::kF32, 4, 4);
     between_ = allocator_->tensor({"data"}, DType::kF32, 4, 4);
     out_ = allocator_->staged({"data"}, DType::kF32, 4, 4);
-    queue_ = device_->make_side_queue();
+    comm_stream_ = device_->make_comm_stream();
     device_->synchronize();
   }
-  void TearDown() override { queue_.reset(); }
+  void TearDown() override { comm_stream_.reset(); }
 
   void copy(const Tensor& from, const Tensor& to, cudaStream_t stream) const {
     check_cuda(cudaMemcpyAsync(to.data, from.data, size_t(from.bytes()), cudaMemcpyDeviceToDevice, stream),
                "cudaMemcpyAsync");
   }
-  SideQueue::Ticket beside() {
-    return queue_->run([this] { copy(in_.tensor, between_, stream_of(queue_->stream())); });
+  CommStream::Event beside() {
+    return comm_stream_->run([this] { copy(in_.tensor, between_, stream_of(comm_stream_->stream())); });
   }
   // in -> between beside the device's work, then between -> out in it.
   void pass_on() {
     device_->send(in_);
-    queue_->wait(beside());
+    comm_stream_->wait(beside());
     copy(between_, out_.tensor, stream_of(device_->stream()));
     device_->receive(out_);
   }
@@ -44,15 +44,15 @@ class CudaSideQueueTest : public test::CudaDeviceTest {
 
   Staged in_, out_;
   Tensor between_;
-  std::unique_ptr<SideQueue> queue_;
+  std::unique_ptr<CommStream> comm_stream_;
 };
 
-TEST_F(CudaSideQueueTest, HasAStreamOfItsOwn) {
-  EXPECT_NE(stream_of(queue_->stream()), nullptr);
-  EXPECT_NE(queue_->stream(), device_->stream());
+TEST_F(CudaCommStreamTest, HasAStreamOfItsOwn) {
+  EXPECT_NE(stream_of(comm_stream_->stream()), nullptr);
+  EXPECT_NE(comm_stream_->stream(), device_->stream());
 }
 
-TEST_F(CudaSideQueueTest, WorkComesAfterTheDevicesAndBeforeWhatWaits) {
+TEST_F(CudaCommStreamTest, WorkComesAfterTheDevicesAndBeforeWhatWaits) {
   for (int i = 1; i <= 5; ++i) {
     set(float(i));
     pass_on();
@@ -60,7 +60,7 @@ TEST_F(CudaSideQueueTest, WorkComesAfterTheDevicesAndBeforeWhatWaits) {
   }
 }
 
-TEST_F(CudaSideQueueTest, IsRecordedInAGraph) {
+TEST_F(CudaCommStreamTest, IsRecordedInAGraph) {
   const auto work = device_->make_repeated_work();
   for (int i = 1; i <= 5; ++i) {
     set(float(i));
@@ -70,7 +70,7 @@ TEST_F(CudaSideQueueTest, IsRecordedInAGraph) {
   }
 }
 
-TEST_F(CudaSideQueueTest, AGraphThatDoesNotWaitForItIsRefused) {
+TEST_F(CudaCommStreamTest, AGraphThatDoesNotWaitForItIsRefused) {
   const auto work = device_->make_repeated_work();
   const auto forgotten = [&] {
     device_->send(in_);
@@ -83,30 +83,30 @@ TEST_F(CudaSideQueueTest, AGraphThatDoesNotWaitForItIsRefused) {
   expect_out(7);
 }
 
-TEST_F(CudaSideQueueTest, AnyTicketCanBeWaitedForLater) {
-  std::array<SideQueue::Ticket, 200> tickets{};
-  for (size_t i = 0; i < tickets.size(); ++i) {
-    tickets[i] = queue_->run([] {});
-    EXPECT_EQ(tickets[i], SideQueue::Ticket(i + 1));
+TEST_F(CudaCommStreamTest, AnyEventCanBeWaitedForLater) {
+  std::array<CommStream::Event, 200> events{};
+  for (size_t i = 0; i < events.size(); ++i) {
+    events[i] = comm_stream_->run([] {});
+    EXPECT_EQ(events[i], CommStream::Event(i + 1));
   }
-  for (const SideQueue::Ticket ticket : {tickets[0], tickets[150], tickets[199], tickets[3]})
-    EXPECT_NO_THROW(queue_->wait(ticket));
-  EXPECT_THROW(queue_->wait(201), LogicError);
-  EXPECT_THROW(queue_->wait(0), LogicError);
+  for (const CommStream::Event event : {events[0], events[150], events[199], events[3]})
+    EXPECT_NO_THROW(comm_stream_->wait(event));
+  EXPECT_THROW(comm_stream_->wait(201), LogicError);
+  EXPECT_THROW(comm_stream_->wait(0), LogicError);
 }
 
-TEST_F(CudaSideQueueTest, WhatWorkThrewComesOutAtTheWait) {
+TEST_F(CudaCommStreamTest, WhatWorkThrewComesOutAtTheWait) {
   int calls = 0;
-  const auto before = queue_->run([&] { ++calls; });
-  const auto failed = queue_->run([&] { throw error("rank 3 is gone"); });
-  const auto after = queue_->run([&] { ++calls; });
-  for (const SideQueue::Ticket ticket : {failed, after, before})
-    EXPECT_ERROR(queue_->wait(ticket), "rank 3 is gone");
+  const auto before = comm_stream_->run([&] { ++calls; });
+  const auto failed = comm_stream_->run([&] { throw error("rank 3 is gone"); });
+  const auto after = comm_stream_->run([&] { ++calls; });
+  for (const CommStream::Event event : {failed, after, before})
+    EXPECT_ERROR(comm_stream_->wait(event), "rank 3 is gone");
   EXPECT_EQ(calls, 1);
 }
 
 #ifdef MPT_FAKE_CUDA
-TEST_F(CudaSideQueueTest, HoldsWhereStreamsOvertakeEachOther) {
+TEST_F(CudaCommStreamTest, HoldsWhereStreamsOvertakeEachOther) {
   fake_cuda::set_execution(fake_cuda::Execution::kOvertaking);
   const auto work = device_->make_repeated_work();
   for (int i = 1; i <= 6; ++i) {
@@ -123,7 +123,7 @@ TEST_F(CudaSideQueueTest, HoldsWhereStreamsOvertakeEachOther) {
 }
 
 // Else the test above would show nothing.
-TEST_F(CudaSideQueueTest, AForgottenWaitShows) {
+TEST_F(CudaCommStreamTest, AForgottenWaitShows) {
   set(1);
   pass_on();
   expect_out(1);
