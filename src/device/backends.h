@@ -16,7 +16,7 @@ namespace mpt {
 // processor this process may run on.
 std::unique_ptr<Device> make_cpu_device(int threads);
 
-// Whether repeated work is recorded and replayed.
+// Whether captured work becomes a graph that is replayed.
 enum class CudaGraphs : uint8_t { kOff, kOn };
 
 // Whether Gemm::reserve() times the algorithms for a GEMM or takes the library's first. Timing may choose

@@ -82,11 +82,11 @@ class DeviceReader {
 };
 
 // Work that is run again and again: the same calls on the same memory each time. What differs from run to run
-// lies in staged tensors. A backend may record the calls once and replay them after that, so the work must
-// not wait for the device: no upload(), download() or synchronize().
-class RepeatedWork {
+// lies in staged tensors. A backend may capture the calls once and replay them after that, as a CUDA graph,
+// so the work must not wait for the device: no upload(), download() or synchronize().
+class GraphCapture {
  public:
-  virtual ~RepeatedWork() = default;
+  virtual ~GraphCapture() = default;
   virtual void run(const std::function<void()>& work) { work(); }
   // Whether the last run repeated a recording.
   [[nodiscard]] virtual bool replayed() const { return false; }
@@ -117,7 +117,7 @@ class Device {
   virtual void send(const Staged& /*staged*/) {}
   // Enqueues the copy of the tensor to its image, which is there after synchronize().
   virtual void receive(const Staged& /*staged*/) {}
-  virtual std::unique_ptr<RepeatedWork> make_repeated_work() { return std::make_unique<RepeatedWork>(); }
+  virtual std::unique_ptr<GraphCapture> make_graph_capture() { return std::make_unique<GraphCapture>(); }
 
   // From now on every wait of the host for this device is made by guard(wait), which calls wait() once: for
   // who must notice that it does not end. Empty: no longer. Only where waits may last for others' sake.

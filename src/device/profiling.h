@@ -81,7 +81,7 @@ class ForwardingDevice : public Device {
   void synchronize() override { inner_.synchronize(); }
   void send(const Staged& staged) override { inner_.send(staged); }
   void receive(const Staged& staged) override { inner_.receive(staged); }
-  std::unique_ptr<RepeatedWork> make_repeated_work() override { return inner_.make_repeated_work(); }
+  std::unique_ptr<GraphCapture> make_graph_capture() override { return inner_.make_graph_capture(); }
   void guard_waits(WaitGuard guard) override { inner_.guard_waits(std::move(guard)); }
   std::unique_ptr<CommStream> make_comm_stream() override { return inner_.make_comm_stream(); }
   std::unique_ptr<DeviceReader> make_reader() override { return inner_.make_reader(); }
@@ -114,7 +114,7 @@ class ProfilingDevice final : public ForwardingDevice {
     inner_.pop_range();
   }
   // Nothing is recorded: it could not be waited for.
-  std::unique_ptr<RepeatedWork> make_repeated_work() override { return Device::make_repeated_work(); }
+  std::unique_ptr<GraphCapture> make_graph_capture() override { return Device::make_graph_capture(); }
 
  private:
   Profile& profile_;

@@ -37,7 +37,7 @@ class DataParallel final : public GradientHooks {
   [[nodiscard]] ExchangeVolume volume() const;
   [[nodiscard]] const BucketExchange& exchange() const { return exchange_; }
 
-  // A step, within its repeated work: begins to fetch weights; gradients that are added from then on are
+  // A step, within its captured work: begins to fetch weights; gradients that are added from then on are
   // complete; rounds them, summed over the ranks; all ranks' sums of losses, fp64; behind the update, what
   // follows from the new weights of one rank alone: several fetch the others' first, in the next step.
   void begin_step();

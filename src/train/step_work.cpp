@@ -3,7 +3,7 @@
 namespace mpt {
 
 StepWork::StepWork(RunModel& model, const BatchPlan& batch, Device& device)
-    : model_(model), batch_(batch), device_(device), repeated_(device.make_repeated_work()) {
+    : model_(model), batch_(batch), device_(device), capture_(device.make_graph_capture()) {
   if (device.backend() != Backend::kCpu) return;
   stop_points_ = std::make_unique<StopPoints>(model.data_parallel.ranks(), model.data_parallel);
   model_.llama.set_hooks(*stop_points_);

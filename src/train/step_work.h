@@ -26,14 +26,14 @@ class StepWork {
 
   // All of it.
   void enqueue() {
-    repeated_->run([this] {
+    capture_->run([this] {
       gradients();
       update();
     });
     model_.data_parallel.end_step();
   }
   // Whether the last enqueue() repeated a recording.
-  [[nodiscard]] bool replayed() const { return repeated_->replayed(); }
+  [[nodiscard]] bool replayed() const { return capture_->replayed(); }
 
   // Its halves, never recorded: complete and rounded gradients with their norm; the update.
   void enqueue_gradients() { gradients(); }
@@ -75,7 +75,7 @@ class StepWork {
   RunModel& model_;
   BatchPlan batch_;
   Device& device_;
-  std::unique_ptr<RepeatedWork> repeated_;
+  std::unique_ptr<GraphCapture> capture_;
   std::unique_ptr<StopPoints> stop_points_;  // null where a step cannot be left
   std::vector<Kept> kept_;
 };

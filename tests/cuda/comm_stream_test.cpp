@@ -61,7 +61,7 @@ TEST_F(CudaCommStreamTest, WorkComesAfterTheDevicesAndBeforeWhatWaits) {
 }
 
 TEST_F(CudaCommStreamTest, IsRecordedInAGraph) {
-  const auto work = device_->make_repeated_work();
+  const auto work = device_->make_graph_capture();
   for (int i = 1; i <= 5; ++i) {
     set(float(i));
     work->run([&] { pass_on(); });
@@ -71,7 +71,7 @@ TEST_F(CudaCommStreamTest, IsRecordedInAGraph) {
 }
 
 TEST_F(CudaCommStreamTest, AGraphThatDoesNotWaitForItIsRefused) {
-  const auto work = device_->make_repeated_work();
+  const auto work = device_->make_graph_capture();
   const auto forgotten = [&] {
     device_->send(in_);
     beside();
@@ -108,7 +108,7 @@ TEST_F(CudaCommStreamTest, WhatWorkThrewComesOutAtTheWait) {
 #ifdef MPT_FAKE_CUDA
 TEST_F(CudaCommStreamTest, HoldsWhereStreamsOvertakeEachOther) {
   fake_cuda::set_execution(fake_cuda::Execution::kOvertaking);
-  const auto work = device_->make_repeated_work();
+  const auto work = device_->make_graph_capture();
   for (int i = 1; i <= 6; ++i) {
     set(float(i));
     fake_cuda::reset_counters();

@@ -1,4 +1,4 @@
-// Repeated work on a GPU: run, recorded, replayed, and what must not be in it.
+// Captured work on a GPU: run, recorded, replayed, and what must not be in it.
 #include <array>
 
 #include "cuda/device_fixture.h"
@@ -31,7 +31,7 @@ class CudaGraph : public test::CudaDeviceTest {
     device_->gemm().run(product());
     device_->receive(out_);
   }
-  void expect_doubled(RepeatedWork& work, float value) {
+  void expect_doubled(GraphCapture& work, float value) {
     std::fill_n(in_.image<float>(), 16, value);
     work.run([&] { doubled(); });
     device_->synchronize();
@@ -48,7 +48,7 @@ class CudaGraph : public test::CudaDeviceTest {
 };
 
 TEST_F(CudaGraph, RunsOnceRecordsOnceAndReplaysWithNewImages) {
-  const auto work = device_->make_repeated_work();
+  const auto work = device_->make_graph_capture();
   const std::array<int, 5> calls{1, 2, 2, 2, 2};
   for (size_t i = 0; i < calls.size(); ++i) {
     expect_doubled(*work, float(i + 1));
@@ -60,7 +60,7 @@ TEST_F(CudaGraph, RunsOnceRecordsOnceAndReplaysWithNewImages) {
 TEST_F(CudaGraph, OffItIsRunEveryTime) {
   use({.graphs = CudaGraphs::kOff, .tuning = GemmTuning::kOff});
   make_tensors();
-  const auto work = device_->make_repeated_work();
+  const auto work = device_->make_graph_capture();
   for (int i = 1; i <= 4; ++i) {
     expect_doubled(*work, float(i));
     EXPECT_EQ(calls_, i);
@@ -69,7 +69,7 @@ TEST_F(CudaGraph, OffItIsRunEveryTime) {
 }
 
 TEST_F(CudaGraph, SeveralAreApart) {
-  const auto one = device_->make_repeated_work(), other = device_->make_repeated_work();
+  const auto one = device_->make_graph_capture(), other = device_->make_graph_capture();
   for (int i = 1; i <= 3; ++i) {
     expect_doubled(*one, float(i));
     expect_doubled(*other, float(-i));
@@ -78,7 +78,7 @@ TEST_F(CudaGraph, SeveralAreApart) {
 }
 
 TEST_F(CudaGraph, WithinAnotherItIsAPartOfThat) {
-  const auto outer = device_->make_repeated_work(), inner = device_->make_repeated_work();
+  const auto outer = device_->make_graph_capture(), inner = device_->make_graph_capture();
   for (int i = 1; i <= 4; ++i) {
     std::fill_n(in_.image<float>(), 16, float(i));
     outer->run([&] { inner->run([&] { doubled(); }); });
@@ -89,7 +89,7 @@ TEST_F(CudaGraph, WithinAnotherItIsAPartOfThat) {
 }
 
 TEST_F(CudaGraph, AProductMetFirstWhileRecordingIsRecorded) {
-  const auto work = device_->make_repeated_work();
+  const auto work = device_->make_graph_capture();
   const GemmCall added{
       .a = in_.tensor, .b = weight_.tensor, .d = out_.tensor, .accumulate = Accumulate::kYes};
   int run = 0;
@@ -108,7 +108,7 @@ TEST_F(CudaGraph, AProductMetFirstWhileRecordingIsRecorded) {
 }
 
 TEST_F(CudaGraph, AnErrorEndsTheRecording) {
-  const auto work = device_->make_repeated_work();
+  const auto work = device_->make_graph_capture();
   const auto failing = [&] {
     doubled();
     throw error("this went wrong");
@@ -122,7 +122,7 @@ TEST_F(CudaGraph, AnErrorEndsTheRecording) {
 }
 
 TEST_F(CudaGraph, WhatCudaCannotRecordEndsTheRecordingToo) {
-  const auto work = device_->make_repeated_work();
+  const auto work = device_->make_graph_capture();
   const auto waiting = [&] {
     doubled();
     check_cuda(cudaStreamSynchronize(stream_of(device_->stream())), "cudaStreamSynchronize");
@@ -138,7 +138,7 @@ TEST_F(CudaGraph, WaitingWithinIsALogicError) {
   for (const CudaGraphs graphs : {CudaGraphs::kOn, CudaGraphs::kOff}) {
     use({.graphs = graphs, .tuning = GemmTuning::kOff});
     make_tensors();
-    const auto work = device_->make_repeated_work();
+    const auto work = device_->make_graph_capture();
     std::array<float, 16> host{};
     auto* const bytes = reinterpret_cast<std::byte*>(host.data());
     EXPECT_THROW(work->run([&] { device_->synchronize(); }), LogicError);
@@ -149,7 +149,7 @@ TEST_F(CudaGraph, WaitingWithinIsALogicError) {
 }
 
 TEST_F(CudaGraph, MayGoWhileItRuns) {
-  auto work = device_->make_repeated_work();
+  auto work = device_->make_graph_capture();
   for (int i = 1; i <= 3; ++i) expect_doubled(*work, float(i));
   std::fill_n(in_.image<float>(), 16, 8.0f);
   work->run([&] { doubled(); });
@@ -162,7 +162,7 @@ TEST_F(CudaGraph, MayGoWhileItRuns) {
 // Nothing is there before the host waits, and the host waits nowhere else.
 TEST_F(CudaGraph, IsOnlyEnqueued) {
   fake_cuda::set_execution(fake_cuda::Execution::kLate);
-  const auto work = device_->make_repeated_work();
+  const auto work = device_->make_graph_capture();
   for (int i = 1; i <= 4; ++i) {
     std::fill_n(in_.image<float>(), 16, float(i));
     fake_cuda::reset_counters();

@@ -109,7 +109,7 @@ class SlowDevice final : public ForwardingDevice {
   SlowDevice(Device& inner, double& clock) : ForwardingDevice(inner), clock_(clock) {}
   void enqueue(double seconds) { pending_ += seconds; }
   void synchronize() override { clock_ += std::exchange(pending_, 0); }
-  std::unique_ptr<RepeatedWork> make_repeated_work() override {
+  std::unique_ptr<GraphCapture> make_graph_capture() override {
     throw std::logic_error("work that nobody could wait for");
   }
 
@@ -140,7 +140,7 @@ TEST_F(ProfileTest, RepeatedWorkIsNotRecorded) {
   HostMemoryDevice host;
   SlowDevice slow(host, now_);
   ProfilingDevice device(slow, profile_);
-  const std::unique_ptr<RepeatedWork> work = device.make_repeated_work();
+  const std::unique_ptr<GraphCapture> work = device.make_graph_capture();
   for (int i = 0; i < 3; ++i) work->run([&] { const Range range(device, "step"); });
   EXPECT_FALSE(work->replayed());
   EXPECT_EQ(profile_.nodes().at(0).calls, 3);

@@ -124,9 +124,9 @@ class CudaDevice final : public Device {
   void receive(const Staged& staged) override {
     copy_staged(staged.host, staged.tensor.data, staged, cudaMemcpyDeviceToHost);
   }
-  std::unique_ptr<RepeatedWork> make_repeated_work() override {
-    return options_.graphs == CudaGraphs::kOn ? make_cuda_graph(stream_.get(), repetition_)
-                                              : make_plain_repeated_work(repetition_);
+  std::unique_ptr<GraphCapture> make_graph_capture() override {
+    return options_.graphs == CudaGraphs::kOn ? make_cuda_graph(stream_.get(), capture_depth_)
+                                              : make_plain_capture(capture_depth_);
   }
   std::unique_ptr<DeviceReader> make_reader() override {
     return make_cuda_reader(stream_.get(), options_.index);
@@ -174,9 +174,9 @@ class CudaDevice final : public Device {
     else
       wait();
   }
-  // In the first run of repeated work too, though only the recording of the second could not hold it.
+  // In the first run of captured work too, though only the recording of the second could not hold it.
   void check_may_wait(std::string_view what) const {
-    check(repetition_.depth == 0, "{}() within repeated work, which must not wait for the GPU", what);
+    check(capture_depth_.depth == 0, "{}() within captured work, which must not wait for the GPU", what);
   }
 
   CudaDeviceOptions options_;
@@ -184,7 +184,7 @@ class CudaDevice final : public Device {
   CudaStream stream_;
   CudaGemm gemm_;
   std::unique_ptr<Attention> attention_;
-  RepetitionDepth repetition_;
+  CaptureDepth capture_depth_;
   WaitGuard guard_;
 };
 
@@ -204,9 +204,7 @@ class CudaPlanningDevice final : public Device {
   void synchronize() override { refuse("computes"); }
   void send(const Staged&) override { refuse("copies"); }
   void receive(const Staged&) override { refuse("copies"); }
-  std::unique_ptr<RepeatedWork> make_repeated_work() override {
-    return make_plain_repeated_work(repetition_);
-  }
+  std::unique_ptr<GraphCapture> make_graph_capture() override { return make_plain_capture(capture_depth_); }
   Gemm& gemm() override { return gemm_; }
   Attention& attention() override { return *attention_; }
 
@@ -217,7 +215,7 @@ class CudaPlanningDevice final : public Device {
 
   CudaGemm gemm_;
   std::unique_ptr<Attention> attention_;
-  RepetitionDepth repetition_;
+  CaptureDepth capture_depth_;
 };
 
 std::string why_unavailable(int index) {

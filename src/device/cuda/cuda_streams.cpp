@@ -87,34 +87,34 @@ class CudaCommStream final : public CommStream {
   std::exception_ptr failure_;
 };
 
-// --- repeated work -----------------------------------------------------------------------------------------
+// --- captured work -----------------------------------------------------------------------------------------
 
 class Deeper {
  public:
-  explicit Deeper(RepetitionDepth& depth) : depth_(depth) { ++depth_.depth; }
+  explicit Deeper(CaptureDepth& depth) : depth_(depth) { ++depth_.depth; }
   ~Deeper() { --depth_.depth; }
   Deeper(const Deeper&) = delete;
   Deeper& operator=(const Deeper&) = delete;
 
  private:
-  RepetitionDepth& depth_;
+  CaptureDepth& depth_;
 };
 
-class PlainRepeatedWork final : public RepeatedWork {
+class PlainCapture final : public GraphCapture {
  public:
-  explicit PlainRepeatedWork(RepetitionDepth& depth) : depth_(depth) {}
+  explicit PlainCapture(CaptureDepth& depth) : depth_(depth) {}
   void run(const std::function<void()>& work) override {
     const Deeper deeper(depth_);
     work();
   }
 
  private:
-  RepetitionDepth& depth_;
+  CaptureDepth& depth_;
 };
 
-class CudaGraph final : public RepeatedWork {
+class CudaGraph final : public GraphCapture {
  public:
-  CudaGraph(cudaStream_t stream, RepetitionDepth& depth) : stream_(stream), depth_(depth) {}
+  CudaGraph(cudaStream_t stream, CaptureDepth& depth) : stream_(stream), depth_(depth) {}
   ~CudaGraph() override {
     if (replay_ != nullptr) cudaStreamSynchronize(stream_);  // it may still be running
   }
@@ -165,7 +165,7 @@ class CudaGraph final : public RepeatedWork {
   }
 
   cudaStream_t stream_;
-  RepetitionDepth& depth_;
+  CaptureDepth& depth_;
   bool has_run_ = false;   // once, as it is
   bool replayed_ = false;  // the last time
   Instance replay_;
@@ -176,11 +176,11 @@ class CudaGraph final : public RepeatedWork {
 std::unique_ptr<CommStream> make_cuda_comm_stream(cudaStream_t stream) {
   return std::make_unique<CudaCommStream>(stream);
 }
-std::unique_ptr<RepeatedWork> make_cuda_graph(cudaStream_t stream, RepetitionDepth& depth) {
+std::unique_ptr<GraphCapture> make_cuda_graph(cudaStream_t stream, CaptureDepth& depth) {
   return std::make_unique<CudaGraph>(stream, depth);
 }
-std::unique_ptr<RepeatedWork> make_plain_repeated_work(RepetitionDepth& depth) {
-  return std::make_unique<PlainRepeatedWork>(depth);
+std::unique_ptr<GraphCapture> make_plain_capture(CaptureDepth& depth) {
+  return std::make_unique<PlainCapture>(depth);
 }
 
 }  // namespace mpt
