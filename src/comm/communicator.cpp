@@ -70,7 +70,7 @@ Communicator::Event Communicator::run(std::function<void(Transport&)> work) {
 void Communicator::in_order(const std::function<void(Transport&)>& work) {
   if (alone()) return;
   if (device_ == nullptr) return work(*transport_);
-  const Range range(*device_, "communication");
+  const ProfileScope scope(*device_, "communication");
   wait(run(work));
 }
 

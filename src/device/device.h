@@ -129,35 +129,35 @@ class Device {
   // Reads this device's memory beside its work; the device outlives it.
   virtual std::unique_ptr<DeviceReader> make_reader();
 
-  // Named stretches of work in a profiler's time line, with the FLOPs of their products where these are
-  // counted (Range).
-  virtual void push_range(const char* /*name*/, double /*flops*/) {}
-  virtual void pop_range() {}
+  // Named scopes of work in a profiler's time line, with the FLOPs of their products where these are
+  // counted (ProfileScope).
+  virtual void push_scope(const char* /*name*/, double /*flops*/) {}
+  virtual void pop_scope() {}
 
   virtual Gemm& gemm() = 0;
   virtual Attention& attention() = 0;
 };
 
 // A string literal, and nothing else: who listens keeps the pointer.
-struct RangeName {
-  consteval RangeName(const char* literal) : text(literal) {}  // NOLINT: a literal stands for itself
+struct ProfileScopeName {
+  consteval ProfileScopeName(const char* literal) : text(literal) {}  // NOLINT: a literal stands for itself
   const char* text;
 };
 
-// A named stretch of work: in a profiler's time line (NVTX on an NVIDIA GPU) and in the table of --profile
+// A named scope of work: in a profiler's time line (NVTX on an NVIDIA GPU) and in the table of --profile
 // (profiling.h), nowhere else.
 //
-//   const Range range(device, "gradient norm");
-//   const Range range(device, "product y", flops_of(call));
-class Range {
+//   const ProfileScope scope(device, "gradient norm");
+//   const ProfileScope scope(device, "product y", flops_of(call));
+class ProfileScope {
  public:
   // `flops`: of the matrix products inside; 0 where they are not counted.
-  Range(Device& device, RangeName name, double flops = 0) : device_(device) {
-    device_.push_range(name.text, flops);
+  ProfileScope(Device& device, ProfileScopeName name, double flops = 0) : device_(device) {
+    device_.push_scope(name.text, flops);
   }
-  ~Range() { device_.pop_range(); }
-  Range(const Range&) = delete;
-  Range& operator=(const Range&) = delete;
+  ~ProfileScope() { device_.pop_scope(); }
+  ProfileScope(const ProfileScope&) = delete;
+  ProfileScope& operator=(const ProfileScope&) = delete;
 
  private:
   Device& device_;

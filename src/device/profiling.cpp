@@ -21,7 +21,7 @@ size_t Profile::child_of_current(const char* name) {
   return tree_.size() - 1;
 }
 
-// The clock is read last here and first in end(), so that the bookkeeping counts for the stretch around.
+// The clock is read last here and first in end(), so that the bookkeeping counts for the scope around.
 void Profile::begin(const char* name, double flops) {
   const size_t index = child_of_current(name);
   Node& node = tree_[index].node;
@@ -33,18 +33,18 @@ void Profile::begin(const char* name, double flops) {
 
 void Profile::end() {
   const double now = clock_();
-  check(!open_.empty(), "a stretch ends that has not begun");
-  const Stretch stretch = open_.back();
+  check(!open_.empty(), "a scope ends that has not begun");
+  const OpenScope scope = open_.back();
   open_.pop_back();
-  const double seconds = now - stretch.start;
-  Node& node = tree_[stretch.node].node;
+  const double seconds = now - scope.start;
+  Node& node = tree_[scope.node].node;
   node.seconds += seconds;
   node.self_seconds += seconds;
   if (!open_.empty()) tree_[open_.back().node].node.self_seconds -= seconds;
 }
 
 void Profile::clear() {
-  check(open_.empty(), "a profile is cleared within {} stretches", open_.size());
+  check(open_.empty(), "a profile is cleared within {} scopes", open_.size());
   for (Inner& inner : tree_) inner.node = {.name = inner.node.name};
 }
 

@@ -1,4 +1,4 @@
-// Time by named stretch of work (Range), and the device that takes it.
+// Time by named scope of work (ProfileScope), and the device that takes it.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@
 
 namespace mpt {
 
-// Time by name, as a tree: the same name within the same stretch is one node.
+// Time by name, as a tree: the same name within the same scope is one node.
 //
-// The time of a node is that of all its stretches, from beginning to end; its self time is what of that lies
+// The time of a node is that of all its scopes, from beginning to end; its self time is what of that lies
 // in none of its children, so self times add up to the whole.
 class Profile {
  public:
@@ -33,11 +33,11 @@ class Profile {
 
   explicit Profile(Clock clock = steady_seconds) : clock_(std::move(clock)) {}
 
-  // Stretches end in the reverse order of their beginning. `name` is kept: a literal.
+  // Scopes end in the reverse order of their beginning. `name` is kept: a literal.
   void begin(const char* name, double flops = 0);
   void end();
 
-  // Forgets what was measured and keeps the order of the nodes. Not within a stretch.
+  // Forgets what was measured and keeps the order of the nodes. Not within a scope.
   void clear();
 
   // Parents before their children, children as they were first seen; those without a call are left out.
@@ -46,7 +46,7 @@ class Profile {
   static double steady_seconds();
 
  private:
-  struct Stretch {
+  struct OpenScope {
     size_t node;
     double start;
   };
@@ -59,8 +59,8 @@ class Profile {
   void append(size_t index, size_t depth, std::vector<Node>& all) const;
 
   Clock clock_;
-  std::vector<Inner> tree_{1};   // its root stands for everything and is no stretch
-  std::vector<Stretch> open_{};  // innermost last
+  std::vector<Inner> tree_{1};     // its root stands for everything and is no scope
+  std::vector<OpenScope> open_{};  // innermost last
 };
 
 // A device that does what another one does, for decorators to override single calls of.
@@ -85,8 +85,8 @@ class ForwardingDevice : public Device {
   void guard_waits(WaitGuard guard) override { inner_.guard_waits(std::move(guard)); }
   std::unique_ptr<CommStream> make_comm_stream() override { return inner_.make_comm_stream(); }
   std::unique_ptr<DeviceReader> make_reader() override { return inner_.make_reader(); }
-  void push_range(const char* name, double flops) override { inner_.push_range(name, flops); }
-  void pop_range() override { inner_.pop_range(); }
+  void push_scope(const char* name, double flops) override { inner_.push_scope(name, flops); }
+  void pop_scope() override { inner_.pop_scope(); }
   Gemm& gemm() override { return inner_.gemm(); }
   Attention& attention() override { return inner_.attention(); }
 
@@ -94,24 +94,24 @@ class ForwardingDevice : public Device {
   Device& inner_;
 };
 
-// Another device, of whose ranges the time is taken. A device that is not wrapped in one measures nothing.
+// Another device, of whose scopes the time is taken. A device that is not wrapped in one measures nothing.
 //
-// Work is waited for where a range begins and where it ends, so that it counts for the range that asked for
+// Work is waited for where a scope begins and where it ends, so that it counts for the scope that asked for
 // it. That is slower than work that overlaps, and cannot be recorded as a graph. The results are the same.
 class ProfilingDevice final : public ForwardingDevice {
  public:
   // Both outlive this.
   ProfilingDevice(Device& inner, Profile& profile) : ForwardingDevice(inner), profile_(profile) {}
 
-  void push_range(const char* name, double flops) override {
+  void push_scope(const char* name, double flops) override {
     inner_.synchronize();
-    inner_.push_range(name, flops);
+    inner_.push_scope(name, flops);
     profile_.begin(name, flops);
   }
-  void pop_range() override {
+  void pop_scope() override {
     inner_.synchronize();
     profile_.end();
-    inner_.pop_range();
+    inner_.pop_scope();
   }
   // Nothing is recorded: it could not be waited for.
   std::unique_ptr<GraphCapture> make_graph_capture() override { return Device::make_graph_capture(); }

@@ -117,7 +117,7 @@ Linears::Scaled Linears::output_gradient(int64_t linear, const Tensor& d_y) {
   };
   Operand codes{view(gradient_codes_.values, d_y.rows, d_y.cols)};
   if (rows_of_k(linear)) codes.transposed = view(gradient_codes_.transposed, d_y.cols, d_y.rows);
-  const Range range(device_, "FP8 casts");
+  const ProfileScope scope(device_, "FP8 casts");
   backward_->cast(linear, std::array{part_of(d_y, codes)}, Fp8CastKind::kFold);
   return {codes, backward_->scale_inv(linear)};
 }
@@ -125,7 +125,7 @@ Linears::Scaled Linears::output_gradient(int64_t linear, const Tensor& d_y) {
 // Padding of the codes is zero from the start and is not touched.
 void Linears::cast_weights(int64_t group, Fp8CastKind kind) {
   if (group == 0) return;  // the embedding
-  const Range range(device_, "FP8 casts");
+  const ProfileScope scope(device_, "FP8 casts");
   const int64_t begin = kLinearsPerLayer * (group - 1);
   for (int64_t i = begin; i < std::min(begin + kLinearsPerLayer, linears_in_fp8()); ++i) {
     const int64_t first = parameter(i);
@@ -161,13 +161,13 @@ void Linears::begin_forward(int64_t group, Fp8CastKind kind) {
 
 void Linears::cast_input(int64_t linear, const Tensor& source, const Operand& operand, Fp8CastKind kind) {
   if (!in_fp8(linear)) return;
-  const Range range(device_, "FP8 casts");
+  const ProfileScope scope(device_, "FP8 casts");
   forward_->cast(input_slot(linear), std::array{part_of(source, operand)}, kind);
 }
 
 void Linears::cast_input(int64_t linear, Fp8Casts& casts, const Operand& operand, Fp8CastKind kind) {
   if (!in_fp8(linear)) return;
-  const Range range(device_, "FP8 casts");
+  const ProfileScope scope(device_, "FP8 casts");
   const Fp8Part part{.source = shape_of_source(operand.rows(), operand.cols()),
                      .target = operand.values,
                      .transposed = operand.transposed,
@@ -186,8 +186,8 @@ Multiply Linears::backward_multiply(int64_t linear) const {
   return in_fp8(linear) ? Multiply::kFull : options_.multiply;
 }
 
-void Linears::multiply(RangeName name, const GemmCall& call) {
-  const Range range(device_, name, flops_of(call));
+void Linears::multiply(ProfileScopeName name, const GemmCall& call) {
+  const ProfileScope scope(device_, name, flops_of(call));
   device_.gemm().run(call);
 }
 
@@ -264,7 +264,7 @@ std::vector<GemmCall> Linears::products() const {
 // --- scales ----------------------------------------------------------------------------------------------
 
 void Linears::roll(Fp8Scaling& scaling) {
-  const Range range(device_, "FP8 scales");
+  const ProfileScope scope(device_, "FP8 scales");
   if (const Tensor amaxes = scaling.gathered_amaxes(); amaxes.rows > 0) hooks_->reduce_amax(amaxes);
   scaling.roll();
 }

@@ -104,7 +104,7 @@ class Linears {
   [[nodiscard]] GemmCall input_gradient(int64_t linear, const Scaled& d_y, const Scaled& w,
                                         const Tensor& d_x) const;
   [[nodiscard]] GemmCall weight_gradient(int64_t linear, const Scaled& d_y, const Scaled& x) const;
-  void multiply(RangeName name, const GemmCall& call);
+  void multiply(ProfileScopeName name, const GemmCall& call);
   void cast_weights(int64_t group, Fp8CastKind kind);
   void roll(Fp8Scaling& scaling);
   void allocate_fp8(Device& device, Allocator& allocator);

@@ -135,7 +135,7 @@ void Llama::stage_tokens(const TokenBatch& batch) {
 
 void Llama::stage(const TokenBatch& step, float gradient_scale) {
   check(options_.keep == Keep::kForBackward, "this model was planned for evaluation only");
-  const Range range(device_, "preparation");
+  const ProfileScope scope(device_, "preparation");
   stage_tokens(step);
   *gradient_scale_.image<float>() = gradient_scale;
   for (int64_t i = 0; i < staged_micro_batches(); ++i) sort_uses(i);
@@ -167,7 +167,7 @@ void Llama::load(int64_t micro_batch) {
 }
 
 void Llama::forward(Fp8CastKind kind, Keep keep) {
-  const Range range(device_, "forward");
+  const ProfileScope scope(device_, "forward");
   cast_ = kind;
   keep_ = options_.recompute == Recompute::kBlock ? Keep::kNothing : keep;
   begin_use(0);
@@ -188,7 +188,7 @@ void Llama::forward(Fp8CastKind kind, Keep keep) {
 }
 
 void Llama::embed() {
-  const Range range(device_, "embedding");
+  const ProfileScope scope(device_, "embedding");
   ops_->embedding_forward(weights_.compute(embedding_index()),
                           live(tokens_.tensor.row_range(micro_batch_, 1)), live(acts_.layers[0].residual));
 }
@@ -197,7 +197,7 @@ void Llama::embed() {
 
 // Losses of all rows and their sum; with `backward`, also the head's and final norm's gradients.
 void Llama::enqueue_losses(const Accumulate* backward) {
-  const Range range(device_, "loss");
+  const ProfileScope scope(device_, "loss");
   const int64_t n = rows_ * options_.micro_batch.seq_len;
   for (int64_t first = 0; first < n; first += options_.loss_chunk_rows) {
     hooks_->before_use(parameter_groups(config_) - 1);
@@ -223,7 +223,7 @@ void Llama::loss_chunk(int64_t first, const Accumulate* backward) {
 }
 
 void Llama::cross_entropy(const CrossEntropyCall& call) {
-  const Range range(device_, "cross entropy");
+  const ProfileScope scope(device_, "cross entropy");
   ops_->cross_entropy(call);
 }
 
@@ -302,7 +302,7 @@ double Llama::forward_backward(const TokenBatch& batch, const BackwardOptions& o
 
 // d_branch_ holds the gradient of the final norm's output.
 void Llama::backward(Accumulate accumulate) {
-  const Range range(device_, "backward");
+  const ProfileScope scope(device_, "backward");
   ops_->zero(live(d_residual_));
   backward_norm(acts_.final_residual, acts_.final_inv_rms, final_norm_index(config_), accumulate);
   gradients_added(parameter_groups(config_) - 1);
@@ -317,12 +317,12 @@ void Llama::backward(Accumulate accumulate) {
 }
 
 void Llama::recompute_layer(int64_t layer) {
-  const Range range(device_, "forward again");
+  const ProfileScope scope(device_, "forward again");
   forward_layer(layer, Pass::kRecompute);
 }
 
 void Llama::backward_embedding(Accumulate accumulate) {
-  const Range range(device_, "embedding");
+  const ProfileScope scope(device_, "embedding");
   const Tensor uses = live(uses_.tensor.row_range(micro_batch_, 1));
   ops_->find_first_uses(live(tokens_.tensor.row_range(micro_batch_, 1)), uses, first_use_);
   ops_->embedding_backward({.d_out = live(d_residual_),
@@ -333,7 +333,7 @@ void Llama::backward_embedding(Accumulate accumulate) {
 }
 
 void Llama::round_gradients() {
-  const Range range(device_, "rounding of gradients");
+  const ProfileScope scope(device_, "rounding of gradients");
   for (int64_t i = 0; i < int64_t(weights_.specs().size()); ++i)
     if (weights_.rounded_later(i)) ops_->round_to_bf16(weights_.gradient(i));
 }

@@ -42,7 +42,7 @@ void Llama::cast_attention(int64_t linear, const Tensor& attention, const Operan
 }
 
 void Llama::norm(const NormedInput& n) {
-  const Range range(device_, "RMSNorm");
+  const ProfileScope scope(device_, "RMSNorm");
   const bool fp8 = linears_.in_fp8(n.linear);
   const auto live_if_any = [&](const Tensor& t) { return t.data == nullptr ? Tensor{} : live(t); };
   const NormForwardCall call{.residual = live(n.residual),
@@ -59,7 +59,7 @@ void Llama::norm(const NormedInput& n) {
 }
 
 void Llama::swiglu(int64_t linear, const Tensor& gate_up, const Operand& out) {
-  const Range range(device_, "SwiGLU");
+  const ProfileScope scope(device_, "SwiGLU");
   if (linears_.in_fp8(linear))
     cast_input(linear, SwigluInput{live(gate_up)}, out);
   else
@@ -67,7 +67,7 @@ void Llama::swiglu(int64_t linear, const Tensor& gate_up, const Operand& out) {
 }
 
 void Llama::rotate(const Tensor& qkv, float direction) {
-  const Range range(device_, "RoPE");
+  const ProfileScope scope(device_, "RoPE");
   ops_->rope({.qkv = qkv,
               .cosine = rope_.cosine,
               .sine = rope_.sine,
@@ -80,7 +80,7 @@ void Llama::rotate(const Tensor& qkv, float direction) {
 void Llama::attend(const LayerActivations& a) {
   const AttentionForward call{
       .shape = attention_shape(), .qkv = live(a.qkv), .out = live(a.attention), .log_sum_exp = a.log_sum_exp};
-  const Range range(device_, "attention", flops_of(call));
+  const ProfileScope scope(device_, "attention", flops_of(call));
   device_.attention().forward(call);
 }
 
@@ -92,12 +92,12 @@ void Llama::attend_backward(const LayerActivations& a, const Tensor& d_qkv) {
                                .log_sum_exp = a.log_sum_exp,
                                .d_out = live(d_branch_),
                                .d_qkv = d_qkv};
-  const Range range(device_, "attention", flops_of(call));
+  const ProfileScope scope(device_, "attention", flops_of(call));
   device_.attention().backward(call);
 }
 
 void Llama::backward_norm(const Tensor& x, const Tensor& inv_rms, int64_t gain, Accumulate accumulate) {
-  const Range range(device_, "RMSNorm");
+  const ProfileScope scope(device_, "RMSNorm");
   ops_->norm_backward({.d_out = live(d_branch_),
                        .x = live(x),
                        .inv_rms = live(inv_rms),
@@ -109,7 +109,7 @@ void Llama::backward_norm(const Tensor& x, const Tensor& inv_rms, int64_t gain, 
 }
 
 void Llama::backward_swiglu(const Tensor& gate_up, const Tensor& d_out) {
-  const Range range(device_, "SwiGLU");
+  const ProfileScope scope(device_, "SwiGLU");
   ops_->swiglu_backward(gate_up, d_out);
 }
 

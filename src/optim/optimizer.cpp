@@ -289,7 +289,7 @@ NormCall Optimizer::norm_call(const Tensor& losses) const {
 }
 
 void Optimizer::measure(const Tensor& losses) {
-  const Range range(device_, "gradient norm");
+  const ProfileScope scope(device_, "gradient norm");
   const NormCall call = norm_call(losses);
   ops_->sum_gradients(call);
   ranks_.all_gather(partial_parts_);
@@ -304,7 +304,7 @@ double Optimizer::grad_norm() {
 }
 
 void Optimizer::prepare(const StepScalars& scalars) {
-  const Range range(device_, "preparation");
+  const ProfileScope scope(device_, "preparation");
   check(scalars.t >= 1, "optimizer step {}; steps count from 1", scalars.t);
   fill_table(config_.rule, scalars, {rule_table_.image<float>(), size_t(rule_table_.tensor.elements())});
   for (size_t k = 0; k < order_.size(); ++k) {
@@ -316,7 +316,7 @@ void Optimizer::prepare(const StepScalars& scalars) {
 }
 
 void Optimizer::update() {
-  const Range range(device_, "update");
+  const ProfileScope scope(device_, "update");
   update_parts([](const Part&) {});
 }
 

@@ -38,7 +38,7 @@ DataParallel::DataParallel(const RunConfig& config, const Model& model, const Pl
 }
 
 void DataParallel::wait(Event event) {
-  const Range range(device_, "communication");
+  const ProfileScope scope(device_, "communication");
   ranks_.wait(event);
 }
 
@@ -102,7 +102,7 @@ void DataParallel::before_use(int64_t group) {
 
 // What follows from the masters of a group, all of whose units are there.
 void DataParallel::use_new_weights(int64_t group) {
-  const Range range(device_, "new weights");
+  const ProfileScope scope(device_, "new weights");
   const ParameterRange own = parameters_of_group(config_, group);
   for (int64_t i = own.first; i < own.first + own.count; ++i) model_.optimizer.settle(size_t(i));
   model_.weights.refresh(own.first, own.count);
@@ -112,7 +112,7 @@ void DataParallel::use_new_weights(int64_t group) {
 
 void DataParallel::end_update() {
   if (!ranks_.alone()) return;
-  const Range range(device_, "new weights");
+  const ProfileScope scope(device_, "new weights");
   model_.optimizer.settle();
   model_.weights.refresh();
   model_.llama.weights_changed();

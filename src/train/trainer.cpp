@@ -92,14 +92,14 @@ void Trainer::load(const std::string& checkpoint) {
 // ------------------------------------------------------------------------------------------------
 
 Batch Trainer::next_batch() {
-  const Range range(device_, "data");
+  const ProfileScope scope(device_, "data");
   return loader_.next();
 }
 
 // The host waits for the device once, at the end: what a step needs is written before, and whether it is an
 // update at all is decided on the device.
 std::optional<StepRecord> Trainer::step(Journal* journal) {
-  const Range range(device_, "step");
+  const ProfileScope scope(device_, "step");
   StopSignal::stops(stop_point());
   const auto start = std::chrono::steady_clock::now();
   const int64_t cursor = loader_.cursor(), tokens = tokens_;
@@ -212,7 +212,7 @@ void Trainer::check_replicas() {
 }
 
 void Trainer::evaluate_into(StepRecord& record) {
-  const Range range(device_, "evaluation");
+  const ProfileScope scope(device_, "evaluation");
   StopSignal::stops(StopPoint::kAfterEvaluation);
   model_.publish_weights();
   record.validation = evaluate(model_.llama, *validation_data_,

@@ -36,12 +36,12 @@ class NotingDevice final : public ForwardingDevice {
     return inner_.make_comm_stream();
   }
   void guard_waits(WaitGuard guard) override { guarded = guard != nullptr; }
-  void push_range(const char* name, double /*flops*/) override { ranges.emplace_back(name); }
-  void pop_range() override {}
+  void push_scope(const char* name, double /*flops*/) override { scopes.emplace_back(name); }
+  void pop_scope() override {}
 
   int queues = 0;
   bool guarded = false;
-  std::vector<std::string> ranges;
+  std::vector<std::string> scopes;
 
  private:
   explicit NotingDevice(std::unique_ptr<Device> device)
@@ -93,7 +93,7 @@ TEST(OneRank, AsksNothingOfTheDevice) {
   make_all_calls(ranks);
   EXPECT_EQ(device.queues, 0);
   EXPECT_FALSE(device.guarded);
-  EXPECT_TRUE(device.ranges.empty());
+  EXPECT_TRUE(device.scopes.empty());
 }
 
 TEST(OneRank, PassesErrorsOnAsTheyAre) {
@@ -156,7 +156,7 @@ TEST(SeveralRanks, ExchangeWithinTheDevicesOrder) {
     values[0] = float(rank.ranks.rank());
     rank.ranks.all_reduce_max(parts[0]);
     EXPECT_EQ(values[0], 2);
-    EXPECT_EQ(rank.device.ranges, (std::vector<std::string>{"communication", "communication"}));
+    EXPECT_EQ(rank.device.scopes, (std::vector<std::string>{"communication", "communication"}));
     EXPECT_EQ(rank.ranks.name(), "threads, 3 ranks");
     EXPECT_EQ(rank.ranks.leads(), rank.ranks.rank() == 0);
   });

@@ -122,8 +122,8 @@ TEST_F(CudaDevice, SendsAndReceivesImages) {
 }
 
 TEST_F(CudaDevice, RangesDoNothingWithoutAProfiler) {
-  const Range outer(*device_, "step");
-  const Range inner(*device_, "forward");
+  const ProfileScope outer(*device_, "step");
+  const ProfileScope inner(*device_, "forward");
 }
 
 TEST_F(CudaDevice, IsFoundByNameAndRefusedByIndex) {

@@ -1,4 +1,4 @@
-// Times of named stretches, by a clock that a test sets.
+// Times of named scopes, by a clock that a test sets.
 #include "device/profiling.h"
 
 #include <memory>
@@ -25,7 +25,7 @@ class ProfileTest : public testing::Test {
       all.push_back(fmt::format("{} {} {} {} {}", n.depth, n.name, n.calls, n.seconds, n.self_seconds));
     return all;
   }
-  void stretch(const char* name, double seconds) {
+  void scope(const char* name, double seconds) {
     profile_.begin(name);
     now_ += seconds;
     profile_.end();
@@ -48,9 +48,9 @@ TEST_F(ProfileTest, SelfTimeIsWhatNoInnerStretchTakes) {
   now_ += 1;
   profile_.begin("forward");
   now_ += 2;
-  stretch("norm", 4);
+  scope("norm", 4);
   now_ += 8;
-  stretch("product", 16);
+  scope("product", 16);
   profile_.end();
   now_ += 32;
   profile_.end();
@@ -62,8 +62,8 @@ TEST_F(ProfileTest, TheSameNameInTheSameStretchIsOneNode) {
   const std::string again = "norm";
   for (const char* half : {"forward", "backward", "forward"}) {
     profile_.begin(half);
-    stretch("norm", 1);
-    stretch(again.c_str(), 2);
+    scope("norm", 1);
+    scope(again.c_str(), 2);
     profile_.end();
   }
   EXPECT_EQ(shown(), (Lines{"0 forward 2 6 0", "1 norm 4 6 6", "0 backward 1 3 0", "1 norm 2 3 3"}));
@@ -71,7 +71,7 @@ TEST_F(ProfileTest, TheSameNameInTheSameStretchIsOneNode) {
 
 TEST_F(ProfileTest, AStretchWithinItsOwnNameIsAnotherNode) {
   profile_.begin("norm");
-  stretch("norm", 1);
+  scope("norm", 1);
   now_ += 2;
   profile_.end();
   EXPECT_EQ(shown(), (Lines{"0 norm 1 3 2", "1 norm 1 1 1"}));
@@ -86,12 +86,12 @@ TEST_F(ProfileTest, FlopsAddUp) {
 }
 
 TEST_F(ProfileTest, WhatIsClearedKeepsItsPlace) {
-  stretch("first", 1);
-  stretch("second", 2);
+  scope("first", 1);
+  scope("second", 2);
   profile_.clear();
   EXPECT_EQ(shown(), Lines{});
-  stretch("second", 4);
-  stretch("first", 8);
+  scope("second", 4);
+  scope("first", 8);
   EXPECT_EQ(shown(), (Lines{"0 first 1 8 8", "0 second 1 4 4"}));
 }
 
@@ -124,10 +124,10 @@ TEST_F(ProfileTest, WorkCountsForTheRangeThatAskedForIt) {
   ProfilingDevice device(slow, profile_);
   slow.enqueue(1);  // before any range
   {
-    const Range outer(device, "step");
+    const ProfileScope outer(device, "step");
     slow.enqueue(2);
     {
-      const Range inner(device, "product", 10.0);
+      const ProfileScope inner(device, "product", 10.0);
       slow.enqueue(4);
     }
     slow.enqueue(8);
@@ -141,7 +141,7 @@ TEST_F(ProfileTest, RepeatedWorkIsNotRecorded) {
   SlowDevice slow(host, now_);
   ProfilingDevice device(slow, profile_);
   const std::unique_ptr<GraphCapture> work = device.make_graph_capture();
-  for (int i = 0; i < 3; ++i) work->run([&] { const Range range(device, "step"); });
+  for (int i = 0; i < 3; ++i) work->run([&] { const ProfileScope scope(device, "step"); });
   EXPECT_FALSE(work->replayed());
   EXPECT_EQ(profile_.nodes().at(0).calls, 3);
 }

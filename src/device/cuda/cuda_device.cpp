@@ -134,8 +134,8 @@ class CudaDevice final : public Device {
   void guard_waits(WaitGuard guard) override { guard_ = std::move(guard); }
   std::unique_ptr<CommStream> make_comm_stream() override { return make_cuda_comm_stream(stream_.get()); }
 
-  void push_range(const char* name, double /*flops*/) override { nvtxRangePushA(name); }
-  void pop_range() override { nvtxRangePop(); }
+  void push_scope(const char* name, double /*flops*/) override { nvtxRangePushA(name); }
+  void pop_scope() override { nvtxRangePop(); }
 
   Gemm& gemm() override { return gemm_; }
   Attention& attention() override { return *attention_; }
