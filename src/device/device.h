@@ -82,7 +82,7 @@ class DeviceReader {
 };
 
 // Work that is run again and again: the same calls on the same memory each time. What differs from run to run
-// lies in staged tensors. A backend may capture the calls once and replay them after that, as a CUDA graph,
+// lies in pinned buffers. A backend may capture the calls once and replay them after that, as a CUDA graph,
 // so the work must not wait for the device: no upload(), download() or synchronize().
 class GraphCapture {
  public:
@@ -114,9 +114,9 @@ class Device {
 
   // Enqueues the copy of the image to its tensor. The image is read when the copy is made: it must not change
   // until synchronize().
-  virtual void send(const Staged& /*staged*/) {}
+  virtual void send(const PinnedBuffer& /*buffer*/) {}
   // Enqueues the copy of the tensor to its image, which is there after synchronize().
-  virtual void receive(const Staged& /*staged*/) {}
+  virtual void receive(const PinnedBuffer& /*buffer*/) {}
   virtual std::unique_ptr<GraphCapture> make_graph_capture() { return std::make_unique<GraphCapture>(); }
 
   // From now on every wait of the host for this device is made by guard(wait), which calls wait() once: for

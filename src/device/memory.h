@@ -65,7 +65,7 @@ constexpr int64_t kAlignment = 64;  // bytes; of every buffer's start
 constexpr int64_t align_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 // A contiguous tensor and its image in host memory; where the device works in host memory both are the same.
-struct Staged {
+struct PinnedBuffer {
   Tensor tensor;
   std::byte* host = nullptr;  // null when planning
 
@@ -74,7 +74,7 @@ struct Staged {
     return reinterpret_cast<T*>(host);
   }
   // Rows [first, first + count), image included.
-  [[nodiscard]] Staged row_range(int64_t first, int64_t count) const {
+  [[nodiscard]] PinnedBuffer row_range(int64_t first, int64_t count) const {
     return {tensor.row_range(first, count),
             host ? host + first * tensor.stride * size_of(tensor.dtype) : nullptr};
   }
@@ -96,7 +96,7 @@ class Allocator {
     return {bytes(purpose, rows * cols * size_of(dtype)), dtype, rows, cols, cols};
   }
   // The same with an image, zero-filled too.
-  Staged staged(MemoryPurpose purpose, DType dtype, int64_t rows, int64_t cols) {
+  PinnedBuffer pinned(MemoryPurpose purpose, DType dtype, int64_t rows, int64_t cols) {
     const Tensor t = tensor(purpose, dtype, rows, cols);
     return {t, image_of(t)};
   }

@@ -79,8 +79,8 @@ class ForwardingDevice : public Device {
   void download(const Tensor& source, std::byte* target) override { inner_.download(source, target); }
   void upload(const std::byte* source, const Tensor& target) override { inner_.upload(source, target); }
   void synchronize() override { inner_.synchronize(); }
-  void send(const Staged& staged) override { inner_.send(staged); }
-  void receive(const Staged& staged) override { inner_.receive(staged); }
+  void send(const PinnedBuffer& buffer) override { inner_.send(buffer); }
+  void receive(const PinnedBuffer& buffer) override { inner_.receive(buffer); }
   std::unique_ptr<GraphCapture> make_graph_capture() override { return inner_.make_graph_capture(); }
   void guard_waits(WaitGuard guard) override { inner_.guard_waits(std::move(guard)); }
   std::unique_ptr<CommStream> make_comm_stream() override { return inner_.make_comm_stream(); }

@@ -69,10 +69,10 @@ Llama::Llama(const LlamaConfig& config, const LlamaOptions& options, const Weigh
                              allocator)),
       rope_(config, options.micro_batch.seq_len, device, allocator) {
   const int64_t n = options.micro_batch.tokens(), most = options.micro_batches;
-  tokens_ = allocator.staged(kDataMemory, DType::kI32, most, n);
-  targets_ = allocator.staged(kDataMemory, DType::kI32, most, n);
-  gradient_scale_ = allocator.staged(kDataMemory, DType::kF32, 1, 1);
-  loss_sums_ = allocator.staged(kLogitMemory, DType::kF64, 1, most);
+  tokens_ = allocator.pinned(kDataMemory, DType::kI32, most, n);
+  targets_ = allocator.pinned(kDataMemory, DType::kI32, most, n);
+  gradient_scale_ = allocator.pinned(kDataMemory, DType::kF32, 1, 1);
+  loss_sums_ = allocator.pinned(kLogitMemory, DType::kF64, 1, most);
   losses_ = allocator.tensor(kLogitMemory, DType::kF32, 1, n);
   logits_ = allocator.tensor(kLogitMemory, options.storage, options.loss_chunk_rows, config.vocab_size);
   if (tokens_.host != nullptr) host_losses_.resize(size_t(n));  // a plan takes no memory of its own
@@ -94,7 +94,7 @@ void Llama::allocate_gradient_scratch(Allocator& allocator) {
   d_gain_partial_ = scratch(DType::kF32, ops_->norm_chunks(n), c);
   const int64_t most = options_.micro_batches;
   first_use_ = allocator.tensor(kDataMemory, DType::kI32, 1, config_.vocab_size + 1);
-  uses_ = allocator.staged(kDataMemory, DType::kI32, most, n);
+  uses_ = allocator.pinned(kDataMemory, DType::kI32, most, n);
   if (uses_.host != nullptr) counts_.resize(size_t(config_.vocab_size));
 }
 
@@ -163,7 +163,7 @@ void Llama::load(int64_t micro_batch) {
         staged_micro_batches());
   micro_batch_ = micro_batch;
   rows_ = std::min(options_.micro_batch.rows, staged_rows_ - micro_batch * options_.micro_batch.rows);
-  for (const Staged& staged : {tokens_, targets_}) device_.send(staged.row_range(micro_batch, 1));
+  for (const PinnedBuffer& buffer : {tokens_, targets_}) device_.send(buffer.row_range(micro_batch, 1));
 }
 
 void Llama::forward(Fp8CastKind kind, Keep keep) {

@@ -161,15 +161,15 @@ class Llama {
   GradientHooks* hooks_ = &GradientHooks::none();
   Activations acts_;
   RopeTable rope_;
-  Staged tokens_, targets_;       // [micro-batches, N] int32
-  Staged gradient_scale_;         // [1, 1] fp32
+  PinnedBuffer tokens_, targets_;  // [micro-batches, N] int32
+  PinnedBuffer gradient_scale_;    // [1, 1] fp32
   Tensor losses_;                 // [1, N] fp32
-  Staged loss_sums_;              // [1, micro-batches] fp64
+  PinnedBuffer loss_sums_;        // [1, micro-batches] fp64
   Tensor logits_;                 // [chunk, V]
   Tensor d_residual_, d_branch_;  // [N, C] gradients of the residual stream and of a block half's input
   Tensor d_wide_;                 // [N, max(3C, F)] gradients inside a block half
   Tensor d_gain_partial_;         // [norm_chunks(N), C] fp32
-  Staged uses_;                   // [micro-batches, N] int32: positions, sorted by their token
+  PinnedBuffer uses_;             // [micro-batches, N] int32: positions, sorted by their token
   Tensor first_use_;              // [1, V + 1] int32: where the uses of a row of the embedding begin
   std::vector<int32_t> counts_;   // [V]
   std::vector<float> host_losses_;

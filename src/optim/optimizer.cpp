@@ -175,7 +175,7 @@ void Optimizer::allocate_scratch(Allocator& allocator) {
   if (partial_.data != nullptr)
     host_partial_.resize(size_t(most_pieces));  // a plan takes no memory of its own
   if (const int64_t values = table_size(config_.rule); values > 0)
-    rule_table_ = allocator.staged(kScratchMemory, DType::kF32, 1, values);
+    rule_table_ = allocator.pinned(kScratchMemory, DType::kF32, 1, values);
   if (live_units > 0) unit_maxima_ = row(DType::kF32, live_units);
   if (!live_.empty()) next_maxima_ = row(DType::kF32, int64_t(live_.size()));
   if (!block_rates_.empty()) {
@@ -196,7 +196,7 @@ void Optimizer::allocate_survival(Allocator& allocator) {
 }
 
 void Optimizer::allocate_tables(Allocator& allocator) {
-  const auto bytes = [&](int64_t count) { return allocator.staged(kScratchMemory, DType::kU8, 1, count); };
+  const auto bytes = [&](int64_t count) { return allocator.pinned(kScratchMemory, DType::kU8, 1, count); };
   control_ = bytes(sizeof(StepControl));
   projection_scalars_ = bytes(int64_t(targets_.size() * sizeof(ProjectionScalars)));
   make_parts();
@@ -323,7 +323,7 @@ void Optimizer::update() {
 // The maxima of a tensor that is cut are found by several ranks. One that is projected is not cut, and is
 // updated at once.
 void Optimizer::update_parts(const std::function<void(const Part&)>& before) {
-  for (const Staged& staged : {update_table_, rule_table_, projection_scalars_}) device_.send(staged);
+  for (const PinnedBuffer& buffer : {update_table_, rule_table_, projection_scalars_}) device_.send(buffer);
   for (size_t i = 0; i < block_rates_.size(); ++i)
     ops_->find_mean_scale(targets_[block_rates_[i]].weights, scale_sums_,
                           mean_scales_.columns(int64_t(i), 1));

@@ -192,11 +192,11 @@ class Optimizer {
   std::vector<size_t> block_rates_;    // own targets whose additive rates follow their blocks' scales
   Tensor mean_scales_;                 // [1, those] fp32
   Tensor scale_sums_;                  // [1, most rows of them] fp64
-  Staged control_;                     // StepControl
-  Staged update_table_;                // of all parts
-  Staged norm_table_;                  // of gradients_, written once
-  Staged rule_table_;                  // [1, values] fp32, of rules that read one
-  Staged projection_scalars_;          // [1, targets] of ProjectionScalars
+  PinnedBuffer control_;               // StepControl
+  PinnedBuffer update_table_;          // of all parts
+  PinnedBuffer norm_table_;            // of gradients_, written once
+  PinnedBuffer rule_table_;            // [1, values] fp32, of rules that read one
+  PinnedBuffer projection_scalars_;    // [1, targets] of ProjectionScalars
   ProjectionScratch projection_scratch_;
   Tensor survival_;  // [most rows, bytes of a row] of the largest tensor's counters
   std::vector<std::byte> host_survival_;

@@ -33,7 +33,7 @@ DataParallel::DataParallel(const RunConfig& config, const Model& model, const Pl
       new_(size_t(parameter_groups(config.model)), 1),
       micro_batches_(batch_plan(config.batch, ranks_.rank(), ranks_.size()).most_micro_batches),
       first_loss_(first_losses(config.batch, ranks_.size())) {
-  if (!ranks_.alone()) losses_ = place.allocator.staged(kLogitMemory, DType::kF64, 1, first_loss_.back());
+  if (!ranks_.alone()) losses_ = place.allocator.pinned(kLogitMemory, DType::kF64, 1, first_loss_.back());
   model_.llama.set_hooks(*this);
 }
 

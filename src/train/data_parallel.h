@@ -80,7 +80,7 @@ class DataParallel final : public GradientHooks {
   bool last_micro_batch_ = false;
   int64_t micro_batches_;            // that all take part in
   std::vector<int64_t> first_loss_;  // by rank, and their end
-  Staged losses_;                    // [1, micro-batches of all ranks] fp64; none for one
+  PinnedBuffer losses_;              // [1, micro-batches of all ranks] fp64; none for one
 };
 
 }  // namespace mpt

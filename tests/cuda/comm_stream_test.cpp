@@ -14,9 +14,9 @@ class CudaCommStreamTest : public test::CudaDeviceTest {
   void SetUp() override {
     CudaDeviceTest::SetUp();
     if (IsSkipped()) return;
-    in_ = allocator_->staged({"data"}, DType::kF32, 4, 4);
+    in_ = allocator_->pinned({"data"}, DType::kF32, 4, 4);
     between_ = allocator_->tensor({"data"}, DType::kF32, 4, 4);
-    out_ = allocator_->staged({"data"}, DType::kF32, 4, 4);
+    out_ = allocator_->pinned({"data"}, DType::kF32, 4, 4);
     comm_stream_ = device_->make_comm_stream();
     device_->synchronize();
   }
@@ -42,7 +42,7 @@ class CudaCommStreamTest : public test::CudaDeviceTest {
     for (int i = 0; i < 16; ++i) ASSERT_EQ(out_.image<float>()[i], value);
   }
 
-  Staged in_, out_;
+  PinnedBuffer in_, out_;
   Tensor between_;
   std::unique_ptr<CommStream> comm_stream_;
 };

@@ -100,23 +100,23 @@ TEST_F(CudaDevice, OutOfMemoryNamesPurposeAndBytes) {
 }
 
 TEST_F(CudaDevice, SendsAndReceivesImages) {
-  const Staged staged = allocator_->staged({"data"}, DType::kI32, 2, 3);
-  ASSERT_NE(staged.host, nullptr);
-  ASSERT_NE(staged.host, staged.tensor.data);
-  for (int i = 0; i < 6; ++i) EXPECT_EQ(staged.image<int32_t>()[i], 0);
-  for (int i = 0; i < 6; ++i) staged.image<int32_t>()[i] = i + 1;
-  device_->send(staged);
+  const PinnedBuffer buffer = allocator_->pinned({"data"}, DType::kI32, 2, 3);
+  ASSERT_NE(buffer.host, nullptr);
+  ASSERT_NE(buffer.host, buffer.tensor.data);
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(buffer.image<int32_t>()[i], 0);
+  for (int i = 0; i < 6; ++i) buffer.image<int32_t>()[i] = i + 1;
+  device_->send(buffer);
   device_->synchronize();
-  EXPECT_EQ(fetched<int32_t>(staged.tensor), (std::vector<int32_t>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(fetched<int32_t>(buffer.tensor), (std::vector<int32_t>{1, 2, 3, 4, 5, 6}));
 
   const std::vector<int32_t> others{10, 20, 30, 40, 50, 60};
-  device_->upload(reinterpret_cast<const std::byte*>(others.data()), staged.tensor);
-  device_->receive(staged.row_range(1, 1));
+  device_->upload(reinterpret_cast<const std::byte*>(others.data()), buffer.tensor);
+  device_->receive(buffer.row_range(1, 1));
   device_->synchronize();
-  EXPECT_EQ(std::vector<int32_t>(staged.image<int32_t>(), staged.image<int32_t>() + 6),
+  EXPECT_EQ(std::vector<int32_t>(buffer.image<int32_t>(), buffer.image<int32_t>() + 6),
             (std::vector<int32_t>{1, 2, 3, 40, 50, 60}));
-  EXPECT_NO_THROW(device_->send(staged.row_range(0, 0)));
-  Staged strided = staged;
+  EXPECT_NO_THROW(device_->send(buffer.row_range(0, 0)));
+  PinnedBuffer strided = buffer;
   strided.tensor.stride = 4;
   EXPECT_THROW(device_->send(strided), LogicError);
 }

@@ -15,9 +15,9 @@ class CudaGraph : public test::CudaDeviceTest {
     if (!IsSkipped()) make_tensors();
   }
   void make_tensors() {
-    in_ = allocator_->staged({"data"}, DType::kF32, 4, 4);
-    weight_ = allocator_->staged({"data"}, DType::kF32, 4, 4);
-    out_ = allocator_->staged({"data"}, DType::kF32, 4, 4);
+    in_ = allocator_->pinned({"data"}, DType::kF32, 4, 4);
+    weight_ = allocator_->pinned({"data"}, DType::kF32, 4, 4);
+    out_ = allocator_->pinned({"data"}, DType::kF32, 4, 4);
     device_->gemm().reserve(*allocator_, std::array{product()});
     for (int i = 0; i < 4; ++i) weight_.image<float>()[5 * i] = 2;  // twice the unit matrix
     device_->send(weight_);
@@ -43,7 +43,7 @@ class CudaGraph : public test::CudaDeviceTest {
     return status != cudaStreamCaptureStatusNone;
   }
 
-  Staged in_, weight_, out_;
+  PinnedBuffer in_, weight_, out_;
   int calls_ = 0;
 };
 

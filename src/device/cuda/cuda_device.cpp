@@ -118,11 +118,11 @@ class CudaDevice final : public Device {
     wait_for_stream();
   }
 
-  void send(const Staged& staged) override {
-    copy_staged(staged.tensor.data, staged.host, staged, cudaMemcpyHostToDevice);
+  void send(const PinnedBuffer& buffer) override {
+    copy_buffer(buffer.tensor.data, buffer.host, buffer, cudaMemcpyHostToDevice);
   }
-  void receive(const Staged& staged) override {
-    copy_staged(staged.host, staged.tensor.data, staged, cudaMemcpyDeviceToHost);
+  void receive(const PinnedBuffer& buffer) override {
+    copy_buffer(buffer.host, buffer.tensor.data, buffer, cudaMemcpyDeviceToHost);
   }
   std::unique_ptr<GraphCapture> make_graph_capture() override {
     return options_.graphs == CudaGraphs::kOn ? make_cuda_graph(stream_.get(), capture_depth_)
@@ -159,12 +159,13 @@ class CudaDevice final : public Device {
                "cudaMemcpy2DAsync");
     wait_for_stream();
   }
-  void copy_staged(std::byte* target, const std::byte* source, const Staged& staged, cudaMemcpyKind kind) {
-    check(staged.tensor.contiguous(), "staged tensor [{},{}] with rows {} apart", staged.tensor.rows,
-          staged.tensor.cols, staged.tensor.stride);
-    if (staged.tensor.elements() == 0) return;
+  void copy_buffer(std::byte* target, const std::byte* source, const PinnedBuffer& buffer,
+                   cudaMemcpyKind kind) {
+    check(buffer.tensor.contiguous(), "pinned buffer [{},{}] with rows {} apart", buffer.tensor.rows,
+          buffer.tensor.cols, buffer.tensor.stride);
+    if (buffer.tensor.elements() == 0) return;
     check_cuda(
-        cudaMemcpyAsync(target, source, static_cast<size_t>(staged.tensor.bytes()), kind, stream_.get()),
+        cudaMemcpyAsync(target, source, static_cast<size_t>(buffer.tensor.bytes()), kind, stream_.get()),
         "cudaMemcpyAsync");
   }
   void wait_for_stream() const {
@@ -202,8 +203,8 @@ class CudaPlanningDevice final : public Device {
   void download(const Tensor&, std::byte*) override { refuse("copies"); }
   void upload(const std::byte*, const Tensor&) override { refuse("copies"); }
   void synchronize() override { refuse("computes"); }
-  void send(const Staged&) override { refuse("copies"); }
-  void receive(const Staged&) override { refuse("copies"); }
+  void send(const PinnedBuffer&) override { refuse("copies"); }
+  void receive(const PinnedBuffer&) override { refuse("copies"); }
   std::unique_ptr<GraphCapture> make_graph_capture() override { return make_plain_capture(capture_depth_); }
   Gemm& gemm() override { return gemm_; }
   Attention& attention() override { return *attention_; }

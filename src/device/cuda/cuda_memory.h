@@ -1,4 +1,4 @@
-// A GPU's memory: each request by itself, the pinned host memory of staged tensors' images, and a reader on a
+// A GPU's memory: each request by itself, the host's images of pinned buffers, and a reader on a
 // stream of its own.
 #pragma once
 
