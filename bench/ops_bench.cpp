@@ -237,10 +237,10 @@ GemmCall product_call(Workbench& w, const LinearLayer& linear, const ProductType
 }
 
 void add_products(const Shape& shape) {
-  constexpr std::array<std::pair<const char*, Product>, 3> kProducts{
+  constexpr std::array<std::pair<const char*, Product>, 3> kGemms{
       {{"forward", Product::kForward}, {"dX", Product::kInputGradient}, {"dW", Product::kWeightGradient}}};
   for (const LinearLayer& linear : linear_layers(shape))
-    for (const auto& [name, product] : kProducts)
+    for (const auto& [name, product] : kGemms)
       for (const ProductTypes& types : kProductTypes)
         add_operation(fmt::format("product_{}_{}/{}/{}", linear.name, name, shape.name, types.name),
                       [linear, types, product = product](Workbench& w) -> Operation {

@@ -21,16 +21,16 @@ void check_type(DType dtype) {
         name_of(dtype));
 }
 
-// Each product has a row of D for every pair, of which a head has T (T + 1) / 2.
-double flops_of_products(int products, const AttentionShape& s) {
+// Each GEMM has a row of D for every pair, of which a head has T (T + 1) / 2.
+double flops_of_gemms(int gemms, const AttentionShape& s) {
   const double pairs = double(s.batch) * double(s.heads) * double(s.seq_len) * double(s.seq_len + 1) / 2;
-  return products * 2.0 * double(s.head_dim) * pairs;
+  return gemms * 2.0 * double(s.head_dim) * pairs;
 }
 
 }  // namespace
 
-double flops_of(const AttentionForward& call) { return flops_of_products(2, call.shape); }
-double flops_of(const AttentionBackward& call) { return flops_of_products(5, call.shape); }
+double flops_of(const AttentionForward& call) { return flops_of_gemms(2, call.shape); }
+double flops_of(const AttentionBackward& call) { return flops_of_gemms(5, call.shape); }
 
 void check_shapes(const AttentionForward& call) {
   const AttentionShape& s = call.shape;

@@ -46,7 +46,7 @@ class Attention {
   virtual void backward(const AttentionBackward& call) = 0;
 };
 
-// Of the products over every pair of a query and a key that it sees: S and O in forward; S again, dV, dP, dQ
+// Of the GEMMs over every pair of a query and a key that it sees: S and O in forward; S again, dV, dP, dQ
 // and dK in backward.
 double flops_of(const AttentionForward& call);
 double flops_of(const AttentionBackward& call);

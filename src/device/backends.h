@@ -24,9 +24,9 @@ enum class CudaGraphs : uint8_t { kOff, kOn };
 enum class GemmTuning : uint8_t { kOff, kOn };
 
 enum class CudaAttention : uint8_t {
-  kAuto,     // cuDNN where it takes the shape; where it does not, an info line says why, once per shape
-  kCudnn,    // cuDNN or an Error
-  kProducts  // GEMMs always
+  kAuto,   // cuDNN where it takes the shape; where it does not, an info line says why, once per shape
+  kCudnn,  // cuDNN or an Error
+  kGemms   // GEMMs always
 };
 template <>
 struct EnumNames<CudaAttention> {

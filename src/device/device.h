@@ -129,7 +129,7 @@ class Device {
   // Reads this device's memory beside its work; the device outlives it.
   virtual std::unique_ptr<DeviceReader> make_reader();
 
-  // Named scopes of work in a profiler's time line, with the FLOPs of their products where these are
+  // Named scopes of work in a profiler's time line, with the FLOPs of their GEMMs where these are
   // counted (ProfileScope).
   virtual void push_scope(const char* /*name*/, double /*flops*/) {}
   virtual void pop_scope() {}
@@ -148,10 +148,10 @@ struct ProfileScopeName {
 // (profiling.h), nowhere else.
 //
 //   const ProfileScope scope(device, "gradient norm");
-//   const ProfileScope scope(device, "product y", flops_of(call));
+//   const ProfileScope scope(device, "GEMM y", flops_of(call));
 class ProfileScope {
  public:
-  // `flops`: of the matrix products inside; 0 where they are not counted.
+  // `flops`: of the GEMMs inside; 0 where they are not counted.
   ProfileScope(Device& device, ProfileScopeName name, double flops = 0) : device_(device) {
     device_.push_scope(name.text, flops);
   }

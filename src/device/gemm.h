@@ -1,4 +1,4 @@
-// Matrix products: D[m,n] = op(A) op(B), optionally added to what D holds. FP32 accumulation always.
+// GEMMs: D[m,n] = op(A) op(B), optionally added to what D holds. FP32 accumulation always.
 //
 // FP8 operands (both or none; e4m3 with e4m3 or e5m2, as GPUs have it) stand for their codes' values times
 // their scale_inv, which is applied to the sum: D = (scale_inv_a scale_inv_b) op(A) op(B).
@@ -24,7 +24,7 @@ enum class Multiply : uint8_t {
   kFastFp8,  // FP8 operands only: sums stay in the tensor core's own accumulator
 };
 
-// Which FP8 operands a backend's products take.
+// Which FP8 operands a backend's GEMMs take.
 enum class Fp8Layout : uint8_t {
   kAny,
   // a as [m,k] and b as [n,k] only, as Hopper has it (docs/numerics.md "FP8 products on a GPU")
@@ -47,10 +47,10 @@ struct GemmCall {
   [[nodiscard]] int64_t k() const { return transpose_a == Transpose::kNo ? a.cols : a.rows; }
 };
 
-// The algorithm that a backend uses for a kind of product, to be stored and used again: another one may add
+// The algorithm that a backend uses for a kind of GEMM, to be stored and used again: another one may add
 // in another order, and so give other bits.
 struct GemmChoice {
-  std::string key;        // types, shape and layout of the product, readable
+  std::string key;        // types, shape and layout of the GEMM, readable
   std::string algorithm;  // the backend's own, with the library and the machine it is for
 
   bool operator==(const GemmChoice&) const = default;

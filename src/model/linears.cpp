@@ -193,13 +193,13 @@ void Linears::multiply(ProfileScopeName name, const GemmCall& call) {
 
 void Linears::forward(int64_t linear, const Operand& x, const Tensor& y) {
   const Scaled a = input(linear, x), b = weight(linear);
-  multiply("product y", {.a = a.operand.values,
-                         .b = b.operand.values,
-                         .d = y,
-                         .transpose_b = Transpose::kYes,
-                         .multiply = forward_multiply(linear),
-                         .scale_inv_a = a.scale_inv,
-                         .scale_inv_b = b.scale_inv});
+  multiply("GEMM y", {.a = a.operand.values,
+                      .b = b.operand.values,
+                      .d = y,
+                      .transpose_b = Transpose::kYes,
+                      .multiply = forward_multiply(linear),
+                      .scale_inv_a = a.scale_inv,
+                      .scale_inv_b = b.scale_inv});
 }
 
 GemmCall Linears::input_gradient(int64_t linear, const Scaled& d_y, const Scaled& w,
@@ -230,8 +230,8 @@ void Linears::backward(int64_t linear, const LinearBackward& call) {
   const Scaled d_y = output_gradient(linear, call.d_y);
   GemmCall d_weight = weight_gradient(linear, d_y, input(linear, call.x));
   d_weight.accumulate = call.accumulate;
-  multiply("product dW", d_weight);
-  multiply("product dx", input_gradient(linear, d_y, weight(linear), call.d_x));
+  multiply("GEMM dW", d_weight);
+  multiply("GEMM dx", input_gradient(linear, d_y, weight(linear), call.d_x));
 }
 
 // The largest product of each kind, for the backend to reserve scratch.

@@ -31,7 +31,7 @@ std::string profile_table(const Profile& profile, const ProfiledSteps& of) {
                         1e3 * node.seconds / steps, 1e3 * node.self_seconds / steps,
                         100 * node.self_seconds / total, flop_columns(node, of.product_rate));
   text += fmt::format(
-      "a step each, the mean of {}; %: of the {:.3f} ms of a step; rate: {:.1f} GFLOP/s of products, "
+      "a step each, the mean of {}; %: of the {:.3f} ms of a step; rate: {:.1f} GFLOP/s of GEMMs, "
       "measured\n",
       of.steps, 1e3 * total / steps, of.product_rate / 1e9);
   return text;

@@ -1,4 +1,4 @@
-// Attention of the GPU: batched products against naive FP64 code, and cuDNN against both where there is one.
+// Attention of the GPU: batched gemms against naive FP64 code, and cuDNN against both where there is one.
 #include <memory>
 #include <vector>
 
@@ -19,7 +19,7 @@ using Problem = test::AttentionProblem;
 constexpr double kBf16Unit = 0x1p-8;
 
 // Small, because the fake GPU pays for every page.
-constexpr ProductAttentionScratch kScratch{.matrices = int64_t{1} << 20, .workspace = 4096};
+constexpr GemmAttentionScratch kScratch{.matrices = int64_t{1} << 20, .workspace = 4096};
 
 // The bytes of one pair's two [T, T] matrices, rows in whole accesses of 8 bf16.
 int64_t bytes_of_pair(int64_t tokens) { return 2 * tokens * align_up(tokens, 8) * 4; }
@@ -46,15 +46,15 @@ class CudaAttentionTest : public test::GpuTest {
     gpu_->fetch(d_qkv, p.d_qkv);
   }
   // With scratch of its own for every problem.
-  void run_by_products(const ProductAttentionScratch& most, Problem& p) {
+  void run_by_gemms(const GemmAttentionScratch& most, Problem& p) {
     test::GpuAllocator scratch;
-    ProductAttention attention(gpu_->stream(), most);
+    GemmAttention attention(gpu_->stream(), most);
     attention.reserve(scratch, p.shape, p.dtype);
     run(attention, p);
   }
   // P and dS are rounded with bf16 storage.
-  AttentionUnderTest products(const ProductAttentionScratch& most = kScratch) {
-    return {.run = [this, most](Problem& p) { run_by_products(most, p); }, .bf16_operand = kBf16Unit};
+  AttentionUnderTest gemms(const GemmAttentionScratch& most = kScratch) {
+    return {.run = [this, most](Problem& p) { run_by_gemms(most, p); }, .bf16_operand = kBf16Unit};
   }
 
   std::unique_ptr<test::Gpu> gpu_;
@@ -67,7 +67,7 @@ TEST_F(ProductAttentionTest, ForwardAndBackward) {
     for (const int64_t tokens : {1, 2, 31, 130})
       for (const int64_t dim : {8, 16, 24, 48, 64, 128}) {
         Problem p({.batch = 2, .seq_len = tokens, .heads = 2, .head_dim = dim}, dtype, {.padding = 8});
-        ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(products(), p));
+        ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(gemms(), p));
       }
 }
 
@@ -75,7 +75,7 @@ TEST_F(ProductAttentionTest, AnyHeadDimensionAndRowDistance) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t dim : {1, 2, 5, 20}) {
       Problem p({.batch = 2, .seq_len = 19, .heads = 3, .head_dim = dim}, dtype, {.padding = 3});
-      ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(products(), p));
+      ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(gemms(), p));
     }
 }
 
@@ -83,22 +83,22 @@ TEST_F(ProductAttentionTest, AroundTheEndsOfBands) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t tokens : {255, 256, 257, 521}) {
       Problem p({.batch = 1, .seq_len = tokens, .heads = 1, .head_dim = 8}, dtype);
-      ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(products(), p));
+      ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(gemms(), p));
     }
 }
 
 TEST_F(ProductAttentionTest, LargeScores) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) test::expect_large_scores(products(), dtype);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) test::expect_large_scores(gemms(), dtype);
 }
 
 TEST_F(ProductAttentionTest, OneDominantKey) {
-  EXPECT_EQ(test::run_one_dominant_key(products(), 1e4f).out.at(59, 3), 7.0f);
-  const Problem p = test::run_one_dominant_key(products(), -1e4f);
+  EXPECT_EQ(test::run_one_dominant_key(gemms(), 1e4f).out.at(59, 3), 7.0f);
+  const Problem p = test::run_one_dominant_key(gemms(), -1e4f);
   EXPECT_EQ(p.out.at(20, 3), p.out.at(19, 3));
 }
 
 TEST_F(ProductAttentionTest, IsCausal) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) test::expect_causal(products(), dtype);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) test::expect_causal(gemms(), dtype);
 }
 
 // Chunks of some heads, of a sequence, of several sequences with and without some left over.
@@ -109,15 +109,14 @@ TEST_F(ProductAttentionTest, ChunksDoNotMatter) {
       SCOPED_TRACE(pairs);
       Problem p(shape, dtype);
       ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(
-          products({.matrices = pairs * bytes_of_pair(21), .workspace = 4096}), p));
+          gemms({.matrices = pairs * bytes_of_pair(21), .workspace = 4096}), p));
     }
 }
 
 TEST_F(ProductAttentionTest, ScratchIsBounded) {
   const auto scratch = [](const AttentionShape& shape, int64_t matrix_bytes) {
     PlanningAllocator planned;
-    ProductAttention(nullptr, {.matrices = matrix_bytes, .workspace = 0})
-        .reserve(planned, shape, DType::kBF16);
+    GemmAttention(nullptr, {.matrices = matrix_bytes, .workspace = 0}).reserve(planned, shape, DType::kBF16);
     return planned.use().total();
   };
   constexpr int64_t kMost = int64_t{1} << 20;
@@ -134,7 +133,7 @@ TEST_F(ProductAttentionTest, ScratchIsBounded) {
 TEST_F(ProductAttentionTest, FewerSequencesThanReserved) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const AttentionShape most{.batch = 4, .seq_len = 21, .heads = 3, .head_dim = 8};
-    ProductAttention attention(gpu_->stream(), {.matrices = 5 * bytes_of_pair(21), .workspace = 4096});
+    GemmAttention attention(gpu_->stream(), {.matrices = 5 * bytes_of_pair(21), .workspace = 4096});
     attention.reserve(gpu_->allocator(), most, dtype);
     const AttentionUnderTest tested{.run = [&](Problem& p) { run(attention, p); }, .bf16_operand = kBf16Unit};
     for (const int64_t batch : {4, 1, 3}) {
@@ -152,8 +151,8 @@ TEST_F(ProductAttentionTest, TheSameCallGivesTheSameBits) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const AttentionShape shape{.batch = 3, .seq_len = 97, .heads = 3, .head_dim = 24};
     Problem one(shape, dtype), two(shape, dtype);
-    products().run(one);
-    products().run(two);
+    gemms().run(one);
+    gemms().run(two);
     EXPECT_EQ(one.out, two.out);
     EXPECT_EQ(one.log_sum_exp, two.log_sum_exp);
     EXPECT_EQ(one.d_qkv, two.d_qkv);
@@ -166,9 +165,9 @@ TEST_F(ProductAttentionTest, TheOrderOfThreadsDoesNotMatter) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const AttentionShape shape{.batch = 1, .seq_len = 300, .heads = 2, .head_dim = 8};
     Problem one(shape, dtype), two(shape, dtype);
-    products().run(one);
+    gemms().run(one);
     fake_cuda::set_order(fake_cuda::Order::kBackward);
-    products().run(two);
+    gemms().run(two);
     EXPECT_EQ(one.out, two.out);
     EXPECT_EQ(one.log_sum_exp, two.log_sum_exp);
     EXPECT_EQ(one.d_qkv, two.d_qkv);
@@ -181,7 +180,7 @@ TEST_F(ProductAttentionTest, RunsLate) {
   fake_cuda::set_execution(fake_cuda::Execution::kLate);
   Problem p({.batch = 2, .seq_len = 33, .heads = 2, .head_dim = 16}, DType::kBF16);
   test::GpuAllocator scratch;
-  ProductAttention attention(gpu_->stream(), kScratch);
+  GemmAttention attention(gpu_->stream(), kScratch);
   attention.reserve(scratch, p.shape, p.dtype);
   const AttentionUnderTest tested{.run = [&](Problem& q) { run(attention, q); }, .bf16_operand = kBf16Unit};
   ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(tested, p));
@@ -192,7 +191,7 @@ TEST_F(ProductAttentionTest, RunsLate) {
 TEST_F(ProductAttentionTest, NotANumberShows) {
   Problem p({.batch = 1, .seq_len = 40, .heads = 2, .head_dim = 8}, DType::kF32);
   p.qkv.set(30, 8 + 2, NAN);  // Q of head 1
-  products().run(p);
+  gemms().run(p);
   EXPECT_TRUE(std::isnan(p.log_sum_exp.at(1, 30)));
   EXPECT_TRUE(std::isnan(p.out.at(30, 8)));
   for (int64_t t = 0; t < 40; ++t) {
@@ -204,7 +203,7 @@ TEST_F(ProductAttentionTest, NotANumberShows) {
 }
 
 TEST_F(ProductAttentionTest, NothingToDo) {
-  ProductAttention attention(gpu_->stream(), kScratch);
+  GemmAttention attention(gpu_->stream(), kScratch);
   for (const AttentionShape& shape :
        {AttentionShape{0, 5, 2, 8}, AttentionShape{2, 5, 0, 8}, AttentionShape{2, 0, 2, 8}}) {
     const Problem p(shape, DType::kF32);
@@ -217,7 +216,7 @@ TEST_F(ProductAttentionTest, NothingToDo) {
 
 TEST_F(ProductAttentionTest, WithoutScratchIsALogicError) {
   Problem p({.batch = 1, .seq_len = 50, .heads = 1, .head_dim = 8}, DType::kF32);
-  ProductAttention attention(gpu_->stream(), kScratch);
+  GemmAttention attention(gpu_->stream(), kScratch);
   EXPECT_THROW(run(attention, p), LogicError);
   attention.reserve(gpu_->allocator(), {.batch = 1, .seq_len = 48, .heads = 1, .head_dim = 8}, DType::kF32);
   EXPECT_THROW(run(attention, p), LogicError);
@@ -228,9 +227,9 @@ TEST_F(ProductAttentionTest, WithoutScratchIsALogicError) {
 TEST_F(ProductAttentionTest, PlansWhatItAllocates) {
   const AttentionShape shape{.batch = 4, .seq_len = 130, .heads = 3, .head_dim = 24};
   PlanningAllocator planned;
-  ProductAttention(nullptr).reserve(planned, shape, DType::kF32);
+  GemmAttention(nullptr).reserve(planned, shape, DType::kF32);
   test::GpuAllocator allocated;
-  ProductAttention(gpu_->stream()).reserve(allocated, shape, DType::kF32);
+  GemmAttention(gpu_->stream()).reserve(allocated, shape, DType::kF32);
   EXPECT_EQ(planned.use().total(), allocated.use().total());
 }
 
@@ -253,7 +252,7 @@ TEST(CudaAttention, PlansWithoutAGpu) {
   }
 }
 
-// cuDNN rounds P, dP and dS to bf16, as the products do P and dS.
+// cuDNN rounds P, dP and dS to bf16, as the gemms do P and dS.
 TEST_F(CudaAttentionTest, ByCudnn) {
   if (!has_cudnn_attention()) GTEST_SKIP() << "this build has no cuDNN";
   const auto cudnn = make_cuda_attention(gpu_->stream(), CudaAttention::kCudnn);

@@ -177,15 +177,15 @@ TEST_F(CudaGemmTuning, TimesEveryKindOnceAndFreesWhatItTook) {
   const int64_t live = fake_cuda::counters().live_allocations;
   gemm().reserve(*allocator_, calls());
   const fake_cuda::Counters after = fake_cuda::counters();
-  EXPECT_GT(after.products, 3);
+  EXPECT_GT(after.gemms, 3);
   EXPECT_EQ(after.live_allocations, live + 1);  // the workspace
   gemm().reserve(*allocator_, calls());
-  EXPECT_EQ(fake_cuda::counters().products, after.products);
+  EXPECT_EQ(fake_cuda::counters().gemms, after.gemms);
   const std::vector<GemmChoice> choices = gemm().choices();
   use({});
   gemm().restore(choices);
   gemm().reserve(*allocator_, calls());
-  EXPECT_EQ(fake_cuda::counters().products, after.products);
+  EXPECT_EQ(fake_cuda::counters().gemms, after.gemms);
 }
 
 TEST_F(CudaGemmTuning, WithoutMemoryTheFirstAlgorithmIsTaken) {

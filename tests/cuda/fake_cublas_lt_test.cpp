@@ -277,10 +277,10 @@ TEST_F(FakeCublasLt, ProductsAreCaptured) {
   cudaGraphExec_t executable = nullptr;
   check_cuda(cudaStreamEndCapture(gpu_.stream(), &graph), "cudaStreamEndCapture");
   check_cuda(cudaGraphInstantiate(&executable, graph), "cudaGraphInstantiate");
-  EXPECT_EQ(fake_cuda::counters().products, 0);
+  EXPECT_EQ(fake_cuda::counters().gemms, 0);
   check_cuda(cudaGraphLaunch(executable, gpu_.stream()), "cudaGraphLaunch");
   EXPECT_EQ(floats(call.d_data, 256), std::vector<float>(256, 16.0f));
-  EXPECT_EQ(fake_cuda::counters().products, 1);
+  EXPECT_EQ(fake_cuda::counters().gemms, 1);
   cudaGraphExecDestroy(executable), cudaGraphDestroy(graph);
 }
 

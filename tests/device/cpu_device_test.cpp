@@ -142,7 +142,7 @@ void expect_tile(int64_t m, int64_t n, int64_t k, Causal causal = Causal::kNo) {
         if ((causal == Causal::kUpToRow && l > i) || (causal == Causal::kFromRowOn && l < i))
           a[size_t(transposed ? l * m + i : i * k + l)] = 0.0f;
     const TileA view{a.data(), transposed ? 1 : k, transposed ? m : 1};
-    tile_product<kAccumulate>({m, n, k, view, b.data(), n + 3, found.data(), n + 5, causal});
+    tile_gemm<kAccumulate>({m, n, k, view, b.data(), n + 3, found.data(), n + 5, causal});
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < n + 5; ++j) {
         const float before = c[size_t(i * (n + 5) + j)], after = found[size_t(i * (n + 5) + j)];
@@ -163,7 +163,7 @@ void expect_tile(int64_t m, int64_t n, int64_t k, Causal causal = Causal::kNo) {
   }
 }
 
-TEST(TileProduct, EveryRemainderOfRows) {
+TEST(TileGemm, EveryRemainderOfRows) {
   for (const int64_t m : {1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 23, 24, 25, 48, 64})
     for (const int64_t n : {16, 32, 48, 64, 80, 112})
       for (const int64_t k : {0, 1, 7, 48}) {
@@ -172,7 +172,7 @@ TEST(TileProduct, EveryRemainderOfRows) {
       }
 }
 
-TEST(TileProduct, CausalTiles) {
+TEST(TileGemm, CausalTiles) {
   for (const int64_t size : {16, 32, 48, 64}) {
     expect_tile<Accumulate::kNo>(size, size, 24, Causal::kOutput);
     for (const Causal causal : {Causal::kUpToRow, Causal::kFromRowOn})

@@ -73,7 +73,7 @@ BenchOptions options_of(const PrecisionConfig& config) {
 
 BenchOptions options_of(const Variant& variant) {
   BenchOptions options = options_of(variant.config);
-  options.fp8_products.layout = variant.layout;
+  options.fp8_gemm.layout = variant.layout;
   return options;
 }
 
@@ -356,7 +356,7 @@ TEST_P(Layouts, GiveTheSameBits) {
       BenchOptions options = options_of(GetParam().config);
       options.recompute = c.recompute;
       options.additions = kBatch.rows / c.rows;
-      options.fp8_products = {layout, Fp8Sums::kInOrder};
+      options.fp8_gemm = {layout, Fp8Sums::kInOrder};
       ModelBench bench(kConfig, options);
       initialize(bench);
       Outcome outcome = outcome_of(bench, model, 3, c.rows);

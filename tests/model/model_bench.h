@@ -10,7 +10,7 @@
 #include "model/llama.h"
 #include "model/parameters.h"
 #include "model/weight_store.h"
-#include "support/fp8_products_device.h"
+#include "support/fp8_gemm_device.h"
 
 namespace mpt::test {
 
@@ -48,7 +48,7 @@ struct BenchOptions {
   Recompute recompute = Recompute::kNone;
   Keep keep = Keep::kForBackward;
   std::optional<PrecisionConfig> fp8{};  // weights and fp8_* keys; `storage` is bf16 then
-  Fp8Products fp8_products{};
+  Fp8GemmOptions fp8_gemm{};
 };
 
 class ModelBench {
@@ -56,7 +56,7 @@ class ModelBench {
   ModelBench(const LlamaConfig& config, const BenchOptions& options)
       : config_(config),
         options_(options),
-        device_(make_cpu_device_with(options.fp8_products, options.threads)),
+        device_(make_cpu_device_with(options.fp8_gemm, options.threads)),
         allocator_(device_->make_allocator()),
         store_(llama_parameters(config),
                {.storage = options.storage,

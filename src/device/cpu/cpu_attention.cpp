@@ -174,12 +174,12 @@ void softmax_tile(float* scores, bool diagonal, bool first, float* maximum, floa
   }
 }
 
-// C (+)= A B: the first product of a sum needs no zeros to be added to.
-void add_tile_product(bool first, const TileProduct& product) {
+// C (+)= A B: the first GEMM of a sum needs no zeros to be added to.
+void add_tile_gemm(bool first, const TileGemm& gemm) {
   if (first)
-    tile_product<Accumulate::kNo>(product);
+    tile_gemm<Accumulate::kNo>(gemm);
   else
-    tile_product<Accumulate::kYes>(product);
+    tile_gemm<Accumulate::kYes>(gemm);
 }
 
 struct ForwardScratch {
@@ -213,29 +213,29 @@ void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
     pack_rows(queries, q, kTile, s, scale, w.queries);
     for (int64_t k = 0; k <= q; k += kTile) {
       const bool diagonal = k == q, first = k == 0;
-      tile_product<Accumulate::kNo>({.m = kTile,
-                                     .n = kTile,
-                                     .k = p.dim,
-                                     .a = {w.queries, p.dim, 1},
-                                     .b = w.keys_t + k * p.dim,
-                                     .ldb = kTile,
-                                     .c = w.scores,
-                                     .ldc = kTile,
-                                     .causal = diagonal ? Causal::kOutput : Causal::kNo});
+      tile_gemm<Accumulate::kNo>({.m = kTile,
+                                  .n = kTile,
+                                  .k = p.dim,
+                                  .a = {w.queries, p.dim, 1},
+                                  .b = w.keys_t + k * p.dim,
+                                  .ldb = kTile,
+                                  .c = w.scores,
+                                  .ldc = kTile,
+                                  .causal = diagonal ? Causal::kOutput : Causal::kNo});
       if (diagonal) fill_above_diagonal(w.scores, -INFINITY);
       softmax_tile(w.scores, diagonal, first, maximum, sum, w.out, p.dim, [&](int64_t r) MPT_ALWAYS_INLINE {
         ask_for_row<Use::kWrite>(target, q + r, s);
         ask_for_row<Use::kRead>(queries, q + kTile + r, s);
       });
-      add_tile_product(first, {.m = kTile,
-                               .n = p.dim,
-                               .k = kTile,
-                               .a = {w.scores, kTile, 1},
-                               .b = w.values + k * p.dim,
-                               .ldb = p.dim,
-                               .c = w.out,
-                               .ldc = p.dim,
-                               .causal = diagonal ? Causal::kUpToRow : Causal::kNo});
+      add_tile_gemm(first, {.m = kTile,
+                            .n = p.dim,
+                            .k = kTile,
+                            .a = {w.scores, kTile, 1},
+                            .b = w.values + k * p.dim,
+                            .ldb = p.dim,
+                            .c = w.out,
+                            .ldc = p.dim,
+                            .causal = diagonal ? Causal::kUpToRow : Causal::kNo});
     }
     for (int64_t r = 0; r < kTile && q + r < s.seq_len; ++r) {
       log_sum_exp[q + r] = maximum[r] + std::log(sum[r]);
@@ -303,27 +303,27 @@ void backward_tile(const BackwardScratch& w, const Padded& p, int64_t q, int64_t
   const bool diagonal = k == q;
   // scores[kTile, kTile] = rows[kTile, D] columns[D, kTile], these of the keys
   const auto scores_of = [&](const float* rows, const float* columns, float* scores) {
-    tile_product<Accumulate::kNo>({.m = kTile,
-                                   .n = kTile,
-                                   .k = p.dim,
-                                   .a = {rows, p.dim, 1},
-                                   .b = columns,
-                                   .ldb = kTile,
-                                   .c = scores,
-                                   .ldc = kTile,
-                                   .causal = diagonal ? Causal::kOutput : Causal::kNo});
+    tile_gemm<Accumulate::kNo>({.m = kTile,
+                                .n = kTile,
+                                .k = p.dim,
+                                .a = {rows, p.dim, 1},
+                                .b = columns,
+                                .ldb = kTile,
+                                .c = scores,
+                                .ldc = kTile,
+                                .causal = diagonal ? Causal::kOutput : Causal::kNo});
   };
   // sum[kTile, D] += scores[kTile, kTile] rows[kTile, D]
-  const auto add_product = [&](bool first, const TileA& scores, Causal part, const float* rows, float* sum) {
-    add_tile_product(first, {.m = kTile,
-                             .n = p.dim,
-                             .k = kTile,
-                             .a = scores,
-                             .b = rows,
-                             .ldb = p.dim,
-                             .c = sum,
-                             .ldc = p.dim,
-                             .causal = diagonal ? part : Causal::kNo});
+  const auto add_gemm = [&](bool first, const TileA& scores, Causal part, const float* rows, float* sum) {
+    add_tile_gemm(first, {.m = kTile,
+                          .n = p.dim,
+                          .k = kTile,
+                          .a = scores,
+                          .b = rows,
+                          .ldb = p.dim,
+                          .c = sum,
+                          .ldc = p.dim,
+                          .causal = diagonal ? part : Causal::kNo});
   };
   const float *queries = w.queries + q * p.dim, *d_out = w.d_out + q * p.dim;
   scores_of(queries, w.keys_t, w.probabilities);
@@ -333,9 +333,9 @@ void backward_tile(const BackwardScratch& w, const Padded& p, int64_t q, int64_t
     fill_above_diagonal(w.d_scores, 0.0f);
   }
   score_gradients(w, q, diagonal, on_diagonal);
-  add_product(diagonal, {w.probabilities, 1, kTile}, Causal::kFromRowOn, d_out, w.d_values);
-  add_product(k == 0, {w.d_scores, kTile, 1}, Causal::kUpToRow, w.keys, w.d_queries + q * p.dim);
-  add_product(diagonal, {w.d_scores, 1, kTile}, Causal::kFromRowOn, queries, w.d_keys);
+  add_gemm(diagonal, {w.probabilities, 1, kTile}, Causal::kFromRowOn, d_out, w.d_values);
+  add_gemm(k == 0, {w.d_scores, kTile, 1}, Causal::kUpToRow, w.keys, w.d_queries + q * p.dim);
+  add_gemm(diagonal, {w.d_scores, 1, kTile}, Causal::kFromRowOn, queries, w.d_keys);
 }
 
 template <class T>

@@ -67,10 +67,10 @@ void add_sums(const float* sums, float alpha, int64_t count, const From* before,
 }
 
 // A rectangle of D.
-class RectangleProduct {
+class RectangleGemm {
  public:
-  RectangleProduct(const GemmCall& call, IndexRange rows, IndexRange panels, const Workspace& needs,
-                   float* workspace)
+  RectangleGemm(const GemmCall& call, IndexRange rows, IndexRange panels, const Workspace& needs,
+                float* workspace)
       : a_{call.a, call.transpose_a == Transpose::kYes},
         b_{call.b, call.transpose_b == Transpose::kNo},
         d_(call.d),
@@ -222,7 +222,7 @@ class RectangleProduct {
   float *packed_panels_, *sums_;
 };
 
-// Waking the threads for less takes longer than the product.
+// Waking the threads for less takes longer than the GEMM.
 constexpr double kFlopsForThreads = 2e6;
 
 }  // namespace
@@ -237,9 +237,8 @@ void CpuGemm::run(const GemmCall& call) {
   check_shapes(call);
   if (call.m() == 0 || call.n() == 0) return;
   const Workspace needs(call, threads_);
-  check(threads_ * needs.floats() * 4 <= scratch_.bytes(),
-        "matrix product needs {} bytes of scratch, reserved {}", threads_ * needs.floats() * 4,
-        scratch_.bytes());
+  check(threads_ * needs.floats() * 4 <= scratch_.bytes(), "GEMM needs {} bytes of scratch, reserved {}",
+        threads_ * needs.floats() * 4, scratch_.bytes());
   const Grid grid(call, threads_);
   const EvenParts rows({0, call.m()}, grid.rows),
       panels({0, align_up(call.n(), kPanelColumns) / kPanelColumns}, grid.columns);
@@ -247,8 +246,8 @@ void CpuGemm::run(const GemmCall& call) {
   for (int64_t part = 0; part < threads_; ++part) {
     const IndexRange own_rows = rows[part / grid.columns], own_panels = panels[part % grid.columns];
     if (own_rows.size() == 0 || own_panels.size() == 0) continue;
-    RectangleProduct(call, own_rows, own_panels, needs,
-                     scratch_.floats() + omp_get_thread_num() * needs.floats())
+    RectangleGemm(call, own_rows, own_panels, needs,
+                  scratch_.floats() + omp_get_thread_num() * needs.floats())
         .run();
   }
 }

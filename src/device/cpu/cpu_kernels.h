@@ -27,7 +27,7 @@ class CpuGemm final : public Gemm {
   Scratch scratch_;  // of each thread: packed blocks, and sums of a result that is not FP32
 };
 
-// The instructions that products were compiled for: "AVX-512, blocks of 14 x 32".
+// The instructions that GEMMs were compiled for: "AVX-512, blocks of 14 x 32".
 std::string cpu_gemm_description();
 
 // One (sequence, head) at a time per thread, in 64 x 64 tiles with an online softmax (FlashAttention's

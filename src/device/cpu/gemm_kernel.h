@@ -105,7 +105,7 @@ struct TileA {
   int64_t col_stride;
 };
 
-// What of a product over a causal tile counts: scores exist where the key is not behind the query.
+// What of a GEMM over a causal tile counts: scores exist where the key is not behind the query.
 enum class Causal : uint8_t {
   kNo,         // all of it
   kOutput,     // of C the columns up to the row's own; what the others get is undefined
@@ -113,7 +113,7 @@ enum class Causal : uint8_t {
   kFromRowOn,  // A[i][k] is 0 for k < i
 };
 
-struct TileProduct {
+struct TileGemm {
   int64_t m;  // any
   int64_t n;  // a multiple of kTileColumns
   int64_t k;
@@ -128,7 +128,7 @@ struct TileProduct {
 inline constexpr int64_t kTileColumns = 16;
 
 template <int kRows, int kVectors, Accumulate kAccumulate>
-MPT_ALWAYS_INLINE inline void tile_block(const TileProduct& p, int64_t row, int64_t col) {
+MPT_ALWAYS_INLINE inline void tile_block(const TileGemm& p, int64_t row, int64_t col) {
   TileVector sums[kRows][kVectors];
   float* c = p.c + row * p.ldc + col;
   for (int i = 0; i < kRows; ++i)
@@ -154,7 +154,7 @@ MPT_ALWAYS_INLINE inline void tile_block(const TileProduct& p, int64_t row, int6
 
 // All rows of kVectors vectors of columns.
 template <int kVectors, Accumulate kAccumulate>
-void tile_columns(const TileProduct& p, int64_t col) {
+void tile_columns(const TileGemm& p, int64_t col) {
   int64_t row = p.causal == Causal::kOutput ? col : 0;
   const auto rows = [&]<int kRows>() {
     for (; row + kRows <= p.m; row += kRows) tile_block<kRows, kVectors, kAccumulate>(p, row, col);
@@ -165,7 +165,7 @@ void tile_columns(const TileProduct& p, int64_t col) {
 }
 
 template <Accumulate kAccumulate>
-void tile_product(const TileProduct& p) {
+void tile_gemm(const TileGemm& p) {
   int64_t col = 0;
   const auto columns = [&]<int kVectors>() {
     for (; col + kVectors * kTileLanes <= p.n; col += kVectors * kTileLanes)

@@ -41,7 +41,7 @@ struct Factor {
   Tensor matrix;
   bool terms_are_rows;
 
-  // Of some of its rows or columns of the product.
+  // Of some of its rows or columns of the GEMM.
   [[nodiscard]] Tensor block(IndexRange outer, IndexRange terms) const {
     return terms_are_rows ? matrix.row_range(terms.begin, terms.size()).columns(outer.begin, outer.size())
                           : matrix.row_range(outer.begin, outer.size()).columns(terms.begin, terms.size());

@@ -24,9 +24,9 @@ namespace {
 #ifdef MPT_WITH_CUDNN_FRONTEND
 
 // Asks cuDNN about a kind of call once, when it is reserved or, failing that, first made.
-class CudnnOrProducts final : public Attention {
+class CudnnOrGemms final : public Attention {
  public:
-  CudnnOrProducts(CUstream_st* stream, CudaAttention kind) : kind_(kind), cudnn_(stream), products_(stream) {}
+  CudnnOrGemms(CUstream_st* stream, CudaAttention kind) : kind_(kind), cudnn_(stream), gemms_(stream) {}
 
   void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) override {
     chosen_for(shape, storage).reserve(allocator, shape, storage);
@@ -50,7 +50,7 @@ class CudnnOrProducts final : public Attention {
     const Kind kind{s.seq_len, s.heads, s.head_dim, storage};
     auto known = by_cudnn_.find(kind);
     if (known == by_cudnn_.end()) known = by_cudnn_.emplace(kind, is_for_cudnn(s, storage)).first;
-    return known->second ? static_cast<Attention&>(cudnn_) : products_;
+    return known->second ? static_cast<Attention&>(cudnn_) : gemms_;
   }
   bool is_for_cudnn(const AttentionShape& s, DType storage) {
     const std::optional<std::string> objection = cudnn_.objection(s, storage);
@@ -60,18 +60,18 @@ class CudnnOrProducts final : public Attention {
         fmt::format("cuDNN's attention does not take {} heads of {} dimensions over {} tokens in {}: {}",
                     s.heads, s.head_dim, s.seq_len, name_of(storage), *objection);
     if (kind_ == CudaAttention::kCudnn) throw error("{}", text);
-    spdlog::info("{}; matrix products are used", text);
+    spdlog::info("{}; GEMMs are used", text);
     return false;
   }
 
   CudaAttention kind_;
   CudnnAttention cudnn_;
-  ProductAttention products_;
+  GemmAttention gemms_;
   std::map<Kind, bool> by_cudnn_;
 };
 
 std::unique_ptr<Attention> make_with_cudnn(CUstream_st* stream, CudaAttention kind) {
-  return std::make_unique<CudnnOrProducts>(stream, kind);
+  return std::make_unique<CudnnOrGemms>(stream, kind);
 }
 
 #else
@@ -80,8 +80,8 @@ std::unique_ptr<Attention> make_with_cudnn(CUstream_st* stream, CudaAttention ki
   if (kind == CudaAttention::kCudnn)
     throw error(
         "attention by cuDNN: this build has none (it needs cuDNN 9 and the headers of cudnn-frontend)");
-  spdlog::info("attention by matrix products: this build has none by cuDNN");
-  return std::make_unique<ProductAttention>(stream);
+  spdlog::info("attention by GEMMs: this build has none by cuDNN");
+  return std::make_unique<GemmAttention>(stream);
 }
 
 #endif
@@ -89,7 +89,7 @@ std::unique_ptr<Attention> make_with_cudnn(CUstream_st* stream, CudaAttention ki
 }  // namespace
 
 std::unique_ptr<Attention> make_cuda_attention(CUstream_st* stream, CudaAttention kind) {
-  if (kind == CudaAttention::kProducts) return std::make_unique<ProductAttention>(stream);
+  if (kind == CudaAttention::kGemms) return std::make_unique<GemmAttention>(stream);
   return make_with_cudnn(stream, kind);
 }
 

@@ -1,5 +1,5 @@
 // Attention on an NVIDIA GPU: cuDNN's fused kernels where they take the shape and the storage type, batched
-// matrix products elsewhere.
+// GEMMs elsewhere.
 #pragma once
 
 #include <memory>
@@ -71,23 +71,23 @@ class CudnnAttention final : public Attention {
 };
 
 // Bytes of scratch.
-struct ProductAttentionScratch {
+struct GemmAttentionScratch {
   int64_t matrices = int64_t{256} << 20;  // [T, T] of a chunk; one pair's are always allowed
-  int64_t workspace = StridedProducts::kWorkspaceBytes;
+  int64_t workspace = StridedGemm::kWorkspaceBytes;
 };
 
-// By batched matrix products, with the softmax in between as kernels of ours: for fp32 and for what a fused
+// By batched GEMMs, with the softmax in between as kernels of ours: for fp32 and for what a fused
 // implementation does not take.
 //
 // (sequence, head) pairs are worked through in chunks whose [T, T] matrices fit a bounded scratch. Within a
 // chunk queries and keys go in bands of kBand tokens, so that little above the diagonal is ever computed.
 // Scores, exponentials and sums are FP32; with bf16 storage P and dS are rounded to bf16 before they are
 // multiplied. Deterministic: the same call gives the same bits.
-class ProductAttention final : public Attention {
+class GemmAttention final : public Attention {
  public:
   static constexpr int64_t kBand = 256;  // tokens
 
-  explicit ProductAttention(CUstream_st* stream, const ProductAttentionScratch& most = {});
+  explicit GemmAttention(CUstream_st* stream, const GemmAttentionScratch& most = {});
 
   // Scratch for every shape whose pairs are not larger; a smaller batch or fewer heads need no new call.
   void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) override;
@@ -98,9 +98,9 @@ class ProductAttention final : public Attention {
   [[nodiscard]] int64_t pairs_at_once(const AttentionShape& shape) const;
 
   CUstream_st* stream_;
-  ProductAttentionScratch most_;
-  StridedProducts products_;
-  Scratch scratch_;  // the products' workspace, then the matrices
+  GemmAttentionScratch most_;
+  StridedGemm gemm_;
+  Scratch scratch_;  // the GEMMs' workspace, then the matrices
 };
 
 }  // namespace mpt

@@ -20,7 +20,7 @@
 namespace mpt {
 namespace {
 
-constexpr int kFirstCapability = 80;  // bf16 products in tensor cores, asynchronous copies
+constexpr int kFirstCapability = 80;  // bf16 GEMMs in tensor cores, asynchronous copies
 
 int capability_of(const cudaDeviceProp& gpu) { return 10 * gpu.major + gpu.minor; }
 
@@ -48,7 +48,7 @@ int runtime_version() {
 // "cuDNN 9.19.0"
 std::string attention_library(CudaAttention kind) {
 #ifdef MPT_WITH_CUDNN_FRONTEND
-  if (kind != CudaAttention::kProducts) {
+  if (kind != CudaAttention::kGemms) {
     const size_t version = cudnnGetVersion();
     return fmt::format("cuDNN {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
   }

@@ -38,7 +38,7 @@ Algorithm algorithm_of(std::string_view text, const GemmChoice& choice) {
     whole = problem == std::errc{} && end == first + kDigits;
   }
   if (!whole)
-    throw error("algorithm '{}' stored for the product {}: expected {} hexadecimal digits after '{}'",
+    throw error("algorithm '{}' stored for the GEMM {}: expected {} hexadecimal digits after '{}'",
                 choice.algorithm, choice.key, kWords * kDigits, kBeforeWords);
   return algorithm;
 }
@@ -52,18 +52,18 @@ std::string version_text(size_t version) {
 
 std::string cublas_lt_description() { return "cuBLASLt " + version_text(cublasLtGetVersion()); }
 
-// --- what the library needs for a kind of product ----------------------------------------------------------
+// --- what the library needs for a kind of GEMM ------------------------------------------------------------
 
 namespace {
 
 // The library's operands are b, a and d, each as the transpose of its row-major self.
-struct Product {
+struct Descriptors {
   MatmulDescription description;
   MatrixLayout first, second, result;
 };
 
 struct Plan {
-  Product product;
+  Descriptors descriptors;
   Algorithm algorithm;
 };
 
@@ -78,16 +78,16 @@ MatrixLayout layout_of(const GemmOperand& x) {
   return make_matrix_layout(cuda_type_of(x.dtype), x.cols, x.rows, x.stride);
 }
 
-Product product_of(const GemmKey& key) {
-  Product product{.description = make_matmul_description(compute_type_of(key)),
-                  .first = layout_of(key.b),
-                  .second = layout_of(key.a),
-                  .result = layout_of(key.d)};
-  set_attribute(product.description, CUBLASLT_MATMUL_DESC_TRANSA, operation_of(key.transpose_b));
-  set_attribute(product.description, CUBLASLT_MATMUL_DESC_TRANSB, operation_of(key.transpose_a));
+Descriptors descriptors_of(const GemmKey& key) {
+  Descriptors descriptors{.description = make_matmul_description(compute_type_of(key)),
+                          .first = layout_of(key.b),
+                          .second = layout_of(key.a),
+                          .result = layout_of(key.d)};
+  set_attribute(descriptors.description, CUBLASLT_MATMUL_DESC_TRANSA, operation_of(key.transpose_b));
+  set_attribute(descriptors.description, CUBLASLT_MATMUL_DESC_TRANSB, operation_of(key.transpose_a));
   if (key.multiply == Multiply::kFastFp8)
-    set_attribute(product.description, CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
-  return product;
+    set_attribute(descriptors.description, CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
+  return descriptors;
 }
 
 // Sums are split only where their parts are added in a fixed order, in FP32.
@@ -110,15 +110,15 @@ constexpr int kFirstFp8Capability = 89;
 std::string advice_for(const GemmKey& key, int compute_capability) {
   if (!key.fp8()) return "";
   if (compute_capability < kFirstFp8Capability)
-    return fmt::format("; FP8 products need compute capability {}.{}", kFirstFp8Capability / 10,
+    return fmt::format("; FP8 GEMMs need compute capability {}.{}", kFirstFp8Capability / 10,
                        kFirstFp8Capability % 10);
-  return "; FP8 products need rows, columns and row distances that are multiples of 16, and operands at "
+  return "; FP8 GEMMs need rows, columns and row distances that are multiples of 16, and operands at "
          "multiples of 16 bytes";
 }
 
 }  // namespace
 
-// Descriptors and algorithms of the kinds of products met so far.
+// Descriptors and algorithms of the kinds of GEMMs met so far.
 class CudaGemm::Library {
  public:
   explicit Library(CudaGemmOptions options) : options_(std::move(options)) {}
@@ -138,8 +138,8 @@ class CudaGemm::Library {
   cublasStatus_t enqueue(const GemmKey& key, const Plan& plan, const Operands& x, const Scratch& workspace);
   Plan& plan_for(const GemmKey& key);
   Algorithm fastest(const GemmKey& key, Plan& plan, const Scratch& workspace);
-  std::vector<Algorithm> candidates(const GemmKey& key, const Product& product, int most);
-  std::optional<Algorithm> restored(const GemmKey& key, const Product& product);
+  std::vector<Algorithm> candidates(const GemmKey& key, const Descriptors& descriptors, int most);
+  std::optional<Algorithm> restored(const GemmKey& key, const Descriptors& descriptors);
 
   CudaGemmOptions options_;
   CublasLt handle_ = make_cublas_lt();
@@ -153,36 +153,37 @@ class CudaGemm::Library {
 // --- choosing ----------------------------------------------------------------------------------------------
 
 // Fastest first, as the library estimates.
-std::vector<Algorithm> CudaGemm::Library::candidates(const GemmKey& key, const Product& product, int most) {
+std::vector<Algorithm> CudaGemm::Library::candidates(const GemmKey& key, const Descriptors& descriptors,
+                                                     int most) {
   const MatmulPreference preference = preference_of(key);
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
   int count = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      handle_.get(), product.description.get(), product.first.get(), product.second.get(),
-      product.result.get(), product.result.get(), preference.get(), most, results.data(), &count);
+      handle_.get(), descriptors.description.get(), descriptors.first.get(), descriptors.second.get(),
+      descriptors.result.get(), descriptors.result.get(), preference.get(), most, results.data(), &count);
   const bool refused = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
   if (!refused) check_cublas(status, "cublasLtMatmulAlgoGetHeuristic");
   std::vector<Algorithm> algorithms;
   for (int i = 0; !refused && i < count; ++i)
     if (results[size_t(i)].state == CUBLAS_STATUS_SUCCESS) algorithms.push_back(results[size_t(i)].algo);
   if (algorithms.empty())
-    throw error("{} has no algorithm for the product {}{}", identity_, key.name(),
+    throw error("{} has no algorithm for the GEMM {}{}", identity_, key.name(),
                 advice_for(key, options_.compute_capability));
   return algorithms;
 }
 
 // The stored choice, if there is one that the library takes.
-std::optional<Algorithm> CudaGemm::Library::restored(const GemmKey& key, const Product& product) {
+std::optional<Algorithm> CudaGemm::Library::restored(const GemmKey& key, const Descriptors& descriptors) {
   const auto found = chosen_.find(key.name());
   if (found == chosen_.end()) return std::nullopt;
   cublasLtMatmulHeuristicResult_t result{};
   const cublasStatus_t status = cublasLtMatmulAlgoCheck(
-      handle_.get(), product.description.get(), product.first.get(), product.second.get(),
-      product.result.get(), product.result.get(), &found->second, &result);
+      handle_.get(), descriptors.description.get(), descriptors.first.get(), descriptors.second.get(),
+      descriptors.result.get(), descriptors.result.get(), &found->second, &result);
   if (status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= size_t{kWorkspaceBytes})
     return found->second;
   spdlog::warn(
-      "product {}: the stored algorithm is not taken ({}); another one is chosen, and its bits may "
+      "GEMM {}: the stored algorithm is not taken ({}); another one is chosen, and its bits may "
       "differ from those of the stored run",
       key.name(), answer_of(status));
   return std::nullopt;
@@ -192,9 +193,9 @@ Plan& CudaGemm::Library::plan_for(const GemmKey& key) {
   const auto found = plans_.find(key);
   if (found != plans_.end()) return found->second;
   check_supported(key);
-  Plan plan{.product = product_of(key), .algorithm = {}};
-  const std::optional<Algorithm> stored = restored(key, plan.product);
-  plan.algorithm = stored ? *stored : candidates(key, plan.product, 1).front();
+  Plan plan{.descriptors = descriptors_of(key), .algorithm = {}};
+  const std::optional<Algorithm> stored = restored(key, plan.descriptors);
+  plan.algorithm = stored ? *stored : candidates(key, plan.descriptors, 1).front();
   chosen_[key.name()] = plan.algorithm;
   return plans_.emplace(key, std::move(plan)).first->second;
 }
@@ -205,14 +206,14 @@ void CudaGemm::Library::prepare(const GemmKey& key, const Scratch& workspace) {
     plan_for(key);
     return;
   }
-  Plan plan{.product = product_of(key), .algorithm = {}};
+  Plan plan{.descriptors = descriptors_of(key), .algorithm = {}};
   plan.algorithm = fastest(key, plan, workspace);
   chosen_[key.name()] = plan.algorithm;
   plans_.emplace(key, std::move(plan));
 }
 
 Algorithm CudaGemm::Library::fastest(const GemmKey& key, Plan& plan, const Scratch& workspace) {
-  const std::vector<Algorithm> algorithms = candidates(key, plan.product, kCandidates);
+  const std::vector<Algorithm> algorithms = candidates(key, plan.descriptors, kCandidates);
   const auto run = [&](const GemmAddresses& x, size_t candidate) {
     plan.algorithm = algorithms[candidate];
     return enqueue(key, plan, {x.a, x.b, x.d}, workspace) == CUBLAS_STATUS_SUCCESS;
@@ -220,8 +221,8 @@ Algorithm CudaGemm::Library::fastest(const GemmKey& key, Plan& plan, const Scrat
   const auto timed =
       time_candidates({.key = key, .candidates = algorithms.size(), .run = run}, options_.stream);
   if (!timed) return algorithms.front();
-  spdlog::debug("product {}: algorithm {} of {}, {:.1f} us (the first: {:.1f} us)", key.name(),
-                timed->best + 1, algorithms.size(), timed->best_us, timed->first_us);
+  spdlog::debug("GEMM {}: algorithm {} of {}, {:.1f} us (the first: {:.1f} us)", key.name(), timed->best + 1,
+                algorithms.size(), timed->best_us, timed->first_us);
   return algorithms[timed->best];
 }
 
@@ -246,7 +247,7 @@ void CudaGemm::Library::restore(std::span<const GemmChoice> choices) {
   plans_.clear();
   if (!other.empty())
     spdlog::warn(
-        "products: the stored choices of algorithms are for {}, and this is {}. They are made anew: "
+        "GEMMs: the stored choices of algorithms are for {}, and this is {}. They are made anew: "
         "results may differ in their last bits from those of the stored run",
         other, identity_);
 }
@@ -256,7 +257,7 @@ void CudaGemm::Library::restore(std::span<const GemmChoice> choices) {
 cublasStatus_t CudaGemm::Library::enqueue(const GemmKey& key, const Plan& plan, const Operands& x,
                                           const Scratch& workspace) {
   const float alpha = 1.0f, beta = key.accumulate == Accumulate::kYes ? 1.0f : 0.0f;
-  const Product& p = plan.product;
+  const Descriptors& p = plan.descriptors;
   return cublasLtMatmul(handle_.get(), p.description.get(), &alpha, x.b, p.first.get(), x.a, p.second.get(),
                         &beta, x.d, p.result.get(), x.d, p.result.get(), &plan.algorithm, workspace.floats(),
                         size_t{kWorkspaceBytes}, options_.stream);
@@ -266,9 +267,9 @@ void CudaGemm::Library::run(const GemmCall& call, const Scratch& workspace) {
   const GemmKey key = GemmKey::of(call);
   const Plan& plan = plan_for(key);
   if (key.fp8()) {
-    // Read by the library when the product is enqueued: the pointers here, the scales when it runs.
-    set_attribute(plan.product.description, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, call.scale_inv_b);
-    set_attribute(plan.product.description, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, call.scale_inv_a);
+    // Read by the library when the GEMM is enqueued: the pointers here, the scales when it runs.
+    set_attribute(plan.descriptors.description, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, call.scale_inv_b);
+    set_attribute(plan.descriptors.description, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, call.scale_inv_a);
   }
   const cublasStatus_t status = enqueue(key, plan, {call.a.data, call.b.data, call.d.data}, workspace);
   if (status != CUBLAS_STATUS_SUCCESS)
@@ -313,10 +314,10 @@ void CudaGemm::reserve(Allocator& allocator, std::span<const GemmCall> calls) {
 void CudaGemm::run(const GemmCall& call) {
   check_shapes(call);
   check((call.scale_inv_a == nullptr && call.scale_inv_b == nullptr) || is_fp8(call.a.dtype),
-        "matrix product of {} and {} with scales, which FP8 operands alone have", name_of(call.a.dtype),
+        "GEMM of {} and {} with scales, which FP8 operands alone have", name_of(call.a.dtype),
         name_of(call.b.dtype));
   if (call.d.elements() == 0) return;
-  check(workspace_.bytes() >= kWorkspaceBytes, "matrix product on a GPU without workspace reserved for it");
+  check(workspace_.bytes() >= kWorkspaceBytes, "GEMM on a GPU without workspace reserved for it");
   if (call.k() == 0) return run_empty(call, options_.stream);
   library().run(call, workspace_);
 }

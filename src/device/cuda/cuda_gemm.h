@@ -1,4 +1,4 @@
-// Matrix products by cuBLASLt, in one stream.
+// GEMMs by cuBLASLt, in one stream.
 //
 // A row-major matrix is its transpose in cuBLASLt's column-major order, so D = op(A) op(B) is asked for as
 // D^T = op(B)^T op(A)^T: the library's first operand is our b. Only algorithms that add in a fixed order are
@@ -40,14 +40,14 @@ class CudaGemm final : public Gemm {
   // Times algorithms unless `allocator` only plans, in which case no GPU is needed. Waits for the stream
   // then. Throws Error where the library has no algorithm.
   void reserve(Allocator& allocator, std::span<const GemmCall> calls) override;
-  // Products that were not reserved are run by the library's first algorithm. Throws Error where there is
+  // GEMMs that were not reserved are run by the library's first algorithm. Throws Error where there is
   // none.
   void run(const GemmCall& call) override;
   [[nodiscard]] Fp8Layout fp8_layout() const override { return Fp8Layout::kRowsOfK; }
   [[nodiscard]] std::vector<GemmChoice> choices() const override;
   void restore(std::span<const GemmChoice> choices) override;
 
-  // Kinds of products met so far, each with its algorithm.
+  // Kinds of GEMMs met so far, each with its algorithm.
   [[nodiscard]] int64_t plans() const;
 
  private:

@@ -57,9 +57,9 @@ struct ScoreRows {
   }
 };
 
-// Columns that the products read of a row: up to the end of its band.
+// Columns that the GEMMs read of a row: up to the end of its band.
 __device__ int64_t band_end(int64_t token, int64_t tokens) {
-  return min_of((token / ProductAttention::kBand + 1) * ProductAttention::kBand, tokens);
+  return min_of((token / GemmAttention::kBand + 1) * GemmAttention::kBand, tokens);
 }
 
 __device__ int64_t row_of_this_warp() {
@@ -196,7 +196,7 @@ LaunchShape warp_per_row(int64_t rows, cudaStream_t stream) {
       .blocks = (rows + kRowsPerBlock - 1) / kRowsPerBlock, .threads = kThreadsPerBlock, .stream = stream};
 }
 
-// --- products over the pairs of a chunk --------------------------------------------------------------------
+// --- GEMMs over the pairs of a chunk -----------------------------------------------------------------------
 
 // Consecutive pairs: some heads of one sequence, or all heads of some sequences.
 struct Chunk {
@@ -222,7 +222,7 @@ struct PairMatrices {
   }
 };
 
-struct PairProduct {
+struct PairGemm {
   PairMatrices a, b, d;
   Transpose transpose_a = Transpose::kNo;
   Transpose transpose_b = Transpose::kNo;
@@ -236,15 +236,14 @@ int64_t pair_bytes(const AttentionShape& s) { return s.seq_len * score_stride(s)
 constexpr int64_t kMatricesPerPair = 2;
 
 struct ChunkScratch {
-  void* workspace;  // of the products
+  void* workspace;  // of the GEMMs
   float* matrices;
 };
 
 class ChunkWork {
  public:
-  ChunkWork(StridedProducts& products, const ChunkScratch& scratch, const AttentionShape& shape,
-            const Chunk& chunk)
-      : products_(products), scratch_(scratch), shape_(shape), chunk_(chunk) {}
+  ChunkWork(StridedGemm& gemm, const ChunkScratch& scratch, const AttentionShape& shape, const Chunk& chunk)
+      : gemm_(gemm), scratch_(scratch), shape_(shape), chunk_(chunk) {}
 
   // Part `part` of `parts` side by side in a [B T, parts C] tensor: [T, D] of every pair.
   [[nodiscard]] PairMatrices tokens(const Tensor& t, int64_t part) const {
@@ -252,7 +251,7 @@ class ChunkWork {
     return {sequence.columns((part * shape_.heads + chunk_.head) * shape_.head_dim, shape_.head_dim),
             shape_.seq_len * t.stride, shape_.head_dim};
   }
-  // [T, T] of every pair, as products write it (fp32) or read it (in the storage type).
+  // [T, T] of every pair, as GEMMs write it (fp32) or read it (in the storage type).
   [[nodiscard]] PairMatrices scores(DType dtype) const { return square(scratch_.matrices, dtype); }
   [[nodiscard]] PairMatrices d_scores(DType dtype) const {
     return square(scratch_.matrices + chunk_.pairs() * pair_bytes(shape_) / 4, dtype);
@@ -268,7 +267,7 @@ class ChunkWork {
   }
 
   // One call per sequence or per head, whichever is fewer.
-  void multiply(const PairProduct& product) const {
+  void multiply(const PairGemm& gemm) const {
     const bool by_sequence = chunk_.sequences <= chunk_.heads;
     const int64_t calls = by_sequence ? chunk_.sequences : chunk_.heads;
     const auto batch = [&](const PairMatrices& m, int64_t call) -> StridedBatch {
@@ -276,14 +275,14 @@ class ChunkWork {
                          : StridedBatch{m.of(0, call), m.sequence_step};
     };
     for (int64_t call = 0; call < calls; ++call)
-      products_.run({.count = chunk_.pairs() / calls,
-                     .a = batch(product.a, call),
-                     .b = batch(product.b, call),
-                     .d = batch(product.d, call),
-                     .transpose_a = product.transpose_a,
-                     .transpose_b = product.transpose_b,
-                     .alpha = product.alpha},
-                    scratch_.workspace);
+      gemm_.run({.count = chunk_.pairs() / calls,
+                 .a = batch(gemm.a, call),
+                 .b = batch(gemm.b, call),
+                 .d = batch(gemm.d, call),
+                 .transpose_a = gemm.transpose_a,
+                 .transpose_b = gemm.transpose_b,
+                 .alpha = gemm.alpha},
+                scratch_.workspace);
   }
 
  private:
@@ -294,7 +293,7 @@ class ChunkWork {
             matrix};
   }
 
-  StridedProducts& products_;
+  StridedGemm& gemm_;
   ChunkScratch scratch_;
   AttentionShape shape_;
   Chunk chunk_;
@@ -303,8 +302,8 @@ class ChunkWork {
 // f(first token, tokens) of every band.
 template <class F>
 void for_bands(int64_t tokens, const F& f) {
-  for (int64_t first = 0; first < tokens; first += ProductAttention::kBand)
-    f(first, std::min(ProductAttention::kBand, tokens - first));
+  for (int64_t first = 0; first < tokens; first += GemmAttention::kBand)
+    f(first, std::min(GemmAttention::kBand, tokens - first));
 }
 
 bool is_empty(const AttentionShape& s) { return s.batch == 0 || s.heads == 0 || s.seq_len == 0; }
@@ -400,17 +399,17 @@ void backward_chunk(const AttentionBackward& call, const Chunk& chunk, const Chu
 
 }  // namespace
 
-ProductAttention::ProductAttention(CUstream_st* stream, const ProductAttentionScratch& most)
-    : stream_(stream), most_(most), products_(stream, most.workspace) {}
+GemmAttention::GemmAttention(CUstream_st* stream, const GemmAttentionScratch& most)
+    : stream_(stream), most_(most), gemm_(stream, most.workspace) {}
 
-void ProductAttention::reserve(Allocator& allocator, const AttentionShape& shape, DType /*storage*/) {
+void GemmAttention::reserve(Allocator& allocator, const AttentionShape& shape, DType /*storage*/) {
   const int64_t pair = kMatricesPerPair * pair_bytes(shape);
   const int64_t most = std::max<int64_t>(most_.matrices / std::max<int64_t>(pair, 1), 1);
   const int64_t pairs = std::min(shape.batch * shape.heads, most);
   scratch_.reserve(allocator, most_.workspace + pairs * pair);
 }
 
-int64_t ProductAttention::pairs_at_once(const AttentionShape& shape) const {
+int64_t GemmAttention::pairs_at_once(const AttentionShape& shape) const {
   const int64_t pair = kMatricesPerPair * pair_bytes(shape);
   const int64_t available = scratch_.bytes() - most_.workspace;
   check(available >= pair, "attention over {} tokens needs {} bytes of scratch, reserved {}", shape.seq_len,
@@ -418,21 +417,21 @@ int64_t ProductAttention::pairs_at_once(const AttentionShape& shape) const {
   return available / pair;
 }
 
-void ProductAttention::forward(const AttentionForward& call) {
+void GemmAttention::forward(const AttentionForward& call) {
   check_shapes(call);
   if (is_empty(call.shape)) return;
   const ChunkScratch scratch{scratch_.floats(), scratch_.floats() + most_.workspace / 4};
   for_chunks(call.shape, pairs_at_once(call.shape), [&](const Chunk& chunk) {
-    forward_chunk(call, {products_, scratch, call.shape, chunk}, stream_);
+    forward_chunk(call, {gemm_, scratch, call.shape, chunk}, stream_);
   });
 }
 
-void ProductAttention::backward(const AttentionBackward& call) {
+void GemmAttention::backward(const AttentionBackward& call) {
   check_shapes(call);
   if (is_empty(call.shape)) return;
   const ChunkScratch scratch{scratch_.floats(), scratch_.floats() + most_.workspace / 4};
   for_chunks(call.shape, pairs_at_once(call.shape), [&](const Chunk& chunk) {
-    backward_chunk(call, chunk, {products_, scratch, call.shape, chunk}, stream_);
+    backward_chunk(call, chunk, {gemm_, scratch, call.shape, chunk}, stream_);
   });
 }
 

@@ -76,7 +76,7 @@ std::string GemmKey::name() const {
 void check_supported(const GemmKey& key) {
   const DType a = key.a.dtype, b = key.b.dtype, d = key.d.dtype;
   check(key.fp8() || (a == b && (a == DType::kBF16 || d == DType::kF32)),
-        "matrix product of {} and {} into {} on a GPU: two of fp32 into fp32, two of bf16 or of FP8 into "
+        "GEMM of {} and {} into {} on a GPU: two of fp32 into fp32, two of bf16 or of FP8 into "
         "either",
         name_of(a), name_of(b), name_of(d));
   check(!key.fp8() || (key.transpose_a == Transpose::kNo && key.transpose_b == Transpose::kYes),
@@ -88,7 +88,7 @@ void check_supported(const GemmKey& key) {
 namespace {
 
 constexpr int kRounds = 5;  // medians are of these
-constexpr int kBurst = 4;   // products timed at once, so that the host's share in a short one is small
+constexpr int kBurst = 4;   // GEMMs timed at once, so that the host's share in a short one is small
 // What another candidate must gain over the library's own first choice: less is within the scatter, and the
 // bits of a run should not depend on that.
 constexpr double kClearlyFaster = 0.97;
@@ -226,9 +226,8 @@ std::optional<GemmTuningResult> time_candidates(const GemmTuningCase& tuned, CUs
   const GemmKey& key = tuned.key;
   const Buffers buffers{buffer_for(key.a), buffer_for(key.b), buffer_for(key.d)};
   if (!buffers.complete()) {
-    spdlog::warn(
-        "product {}: no memory to time its algorithms on {} of operands; the library's first is used",
-        key.name(), format_bytes(double(key.a.bytes() + key.b.bytes() + key.d.bytes())));
+    spdlog::warn("GEMM {}: no memory to time its algorithms on {} of operands; the library's first is used",
+                 key.name(), format_bytes(double(key.a.bytes() + key.b.bytes() + key.d.bytes())));
     return std::nullopt;
   }
   std::byte* const a = start_in(buffers.a, key.a);

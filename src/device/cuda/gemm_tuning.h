@@ -42,7 +42,7 @@ struct GemmKey {
   auto operator<=>(const GemmKey&) const = default;
 };
 
-// Throws LogicError unless cuBLASLt has products of these types and layouts.
+// Throws LogicError unless cuBLASLt has GEMMs of these types and layouts.
 void check_supported(const GemmKey& key);
 
 struct GemmAddresses {
@@ -52,7 +52,7 @@ struct GemmAddresses {
 struct GemmTuningCase {
   GemmKey key;
   size_t candidates;
-  // Enqueues the product by that candidate in the stream; false if it cannot.
+  // Enqueues the GEMM by that candidate in the stream; false if it cannot.
   std::function<bool(const GemmAddresses&, size_t candidate)> run;
 };
 

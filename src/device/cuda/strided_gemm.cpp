@@ -89,7 +89,7 @@ Plan make_plan(const CublasLt& handle, const Key& key, int64_t workspace_bytes) 
       cublasLtMatmulAlgoGetHeuristic(handle.get(), plan.description.get(), plan.b.get(), plan.a.get(),
                                      plan.d.get(), plan.d.get(), preference.get(), 1, &found, &count);
   const std::string call = fmt::format(
-      "cublasLtMatmulAlgoGetHeuristic for {} products {}[{},{}]{} x [{},{}]{} -> {}", key.count,
+      "cublasLtMatmulAlgoGetHeuristic for {} GEMMs {}[{},{}]{} x [{},{}]{} -> {}", key.count,
       name_of(key.a.dtype), key.a.rows, key.a.cols, key.transpose_a == Transpose::kYes ? "^T" : "",
       key.b.rows, key.b.cols, key.transpose_b == Transpose::kYes ? "^T" : "", name_of(key.d.dtype));
   check_cublas(status, call);
@@ -98,17 +98,17 @@ Plan make_plan(const CublasLt& handle, const Key& key, int64_t workspace_bytes) 
   return plan;
 }
 
-void check_call(const StridedProductCall& call) {
+void check_call(const StridedGemmCall& call) {
   const Tensor &a = call.a.first, &b = call.b.first, &d = call.d.first;
   check_shapes(
       GemmCall{.a = a, .b = b, .d = d, .transpose_a = call.transpose_a, .transpose_b = call.transpose_b});
-  check(a.dtype == b.dtype && !is_fp8(a.dtype), "batched products of {} and {}, expected fp32 or bf16 alike",
+  check(a.dtype == b.dtype && !is_fp8(a.dtype), "batched GEMMs of {} and {}, expected fp32 or bf16 alike",
         name_of(a.dtype), name_of(b.dtype));
 }
 
 }  // namespace
 
-struct StridedProducts::Library {
+struct StridedGemm::Library {
   CublasLt handle = make_cublas_lt();
   std::map<Key, Plan> plans;
 
@@ -119,11 +119,11 @@ struct StridedProducts::Library {
   }
 };
 
-StridedProducts::StridedProducts(CUstream_st* stream, int64_t workspace_bytes)
+StridedGemm::StridedGemm(CUstream_st* stream, int64_t workspace_bytes)
     : stream_(stream), workspace_bytes_(workspace_bytes) {}
-StridedProducts::~StridedProducts() = default;
+StridedGemm::~StridedGemm() = default;
 
-void StridedProducts::run(const StridedProductCall& call, void* workspace) {
+void StridedGemm::run(const StridedGemmCall& call, void* workspace) {
   check_call(call);
   if (call.count == 0 || call.d.first.elements() == 0) return;
   if (library_ == nullptr) library_ = std::make_unique<Library>();

@@ -1,4 +1,4 @@
-// Batches of equal matrix products at constant distances in memory (cuBLASLt): D_i = alpha op(A_i) op(B_i).
+// Batches of equal GEMMs at constant distances in memory (cuBLASLt): D_i = alpha op(A_i) op(B_i).
 //
 // FP32 accumulation; fp32 operands are multiplied as they are (no TF32). The library's first algorithm that
 // adds in a fixed order is taken for a shape when it first occurs, and kept: the same calls give the same
@@ -21,7 +21,7 @@ struct StridedBatch {
   int64_t step;
 };
 
-struct StridedProductCall {
+struct StridedGemmCall {
   int64_t count;
   StridedBatch a;  // [m,k] each, or [k,m] when transposed; fp32 or bf16
   StridedBatch b;  // [k,n], or [n,k] when transposed; of a's type
@@ -31,19 +31,19 @@ struct StridedProductCall {
   float alpha = 1.0f;
 };
 
-class StridedProducts {
+class StridedGemm {
  public:
   // The workspace that NVIDIA recommends for Hopper.
   static constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
 
-  explicit StridedProducts(CUstream_st* stream, int64_t workspace_bytes = kWorkspaceBytes);
-  ~StridedProducts();
-  StridedProducts(const StridedProducts&) = delete;
-  StridedProducts& operator=(const StridedProducts&) = delete;
+  explicit StridedGemm(CUstream_st* stream, int64_t workspace_bytes = kWorkspaceBytes);
+  ~StridedGemm();
+  StridedGemm(const StridedGemm&) = delete;
+  StridedGemm& operator=(const StridedGemm&) = delete;
 
-  // Enqueues the products; nothing where count, m or n is 0. `workspace` has kWorkspaceBytes of device
+  // Enqueues the GEMMs; nothing where count, m or n is 0. `workspace` has kWorkspaceBytes of device
   // memory. Throws LogicError if shapes or types disagree, CudaError if cuBLASLt has no algorithm or fails.
-  void run(const StridedProductCall& call, void* workspace);
+  void run(const StridedGemmCall& call, void* workspace);
 
  private:
   struct Library;  // handle and plans, created by the first call: planning needs no GPU

@@ -324,7 +324,7 @@ std::vector<double> rows_of_k(const Matrix& x, const std::byte* data, bool k_is_
 }
 
 void Product::run() const {
-  fake_cuda::detail::count_product();
+  fake_cuda::detail::count_gemm();
   // Whatever lay in the workspace is lost; to fill the start of it tells that well enough.
   constexpr size_t kTelling = size_t{64} << 10;
   if (workspace_bytes > 0) memset(workspace, 0xFF, std::min(size_t(workspace_bytes), kTelling));

@@ -18,7 +18,7 @@ struct Counters {
   int64_t synchronisations = 0;  // waits of the host: for the device, a stream, an event or a plain copy
   int64_t launches = 0;          // kernels that ran, within graphs too
   int64_t copies = 0;            // that ran, within graphs too
-  int64_t products = 0;          // cublasLtMatmul that ran, within graphs too
+  int64_t gemms = 0;             // cublasLtMatmul that ran, within graphs too
   int64_t captures = 0;          // ended well
   int64_t graph_launches = 0;
 };

@@ -359,7 +359,7 @@ cudaError_t enqueue(cudaStream_t stream, Work work) {
   return enqueue_item({.stream = stream, .work = std::move(work)});
 }
 
-void count_product() { ++runtime().counters.products; }
+void count_gemm() { ++runtime().counters.gemms; }
 
 cudaError_t launch(const cudaLaunchConfig_t& config, Kernel kernel) {
   if (const auto error = check_shape(config, kernel.address)) return error;

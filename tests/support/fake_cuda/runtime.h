@@ -30,6 +30,6 @@ cudaError_t enqueue_item(Item item);
 cudaError_t enqueue(cudaStream_t stream, Work work);
 // Notes why a call fails, and gives the error back.
 cudaError_t refuse(cudaError_t error, std::string why);
-void count_product();
+void count_gemm();
 
 }  // namespace fake_cuda::detail

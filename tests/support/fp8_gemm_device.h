@@ -17,14 +17,14 @@ namespace mpt::test {
 
 enum class Fp8Sums : uint8_t { kOfBackend, kInOrder };
 
-struct Fp8Products {
+struct Fp8GemmOptions {
   Fp8Layout layout = Fp8Layout::kAny;
   Fp8Sums sums = Fp8Sums::kOfBackend;
 };
 
-class Fp8ProductsGemm final : public Gemm {
+class Fp8Gemm final : public Gemm {
  public:
-  Fp8ProductsGemm(Gemm& inner, const Fp8Products& fp8) : inner_(inner), fp8_(fp8) {}
+  Fp8Gemm(Gemm& inner, const Fp8GemmOptions& fp8) : inner_(inner), fp8_(fp8) {}
 
   void reserve(Allocator& allocator, std::span<const GemmCall> calls) override {
     for (const GemmCall& call : calls) check_layout(call);
@@ -87,12 +87,12 @@ class Fp8ProductsGemm final : public Gemm {
   }
 
   Gemm& inner_;
-  Fp8Products fp8_;
+  Fp8GemmOptions fp8_;
 };
 
-class Fp8ProductsDevice final : public ForwardingDevice {
+class Fp8GemmDevice final : public ForwardingDevice {
  public:
-  Fp8ProductsDevice(std::unique_ptr<Device> inner, const Fp8Products& fp8)
+  Fp8GemmDevice(std::unique_ptr<Device> inner, const Fp8GemmOptions& fp8)
       : ForwardingDevice(*inner), owned_(std::move(inner)), gemm_(inner_.gemm(), fp8) {}
 
   [[nodiscard]] std::string name() const override { return inner_.name() + ", FP8 products of a test"; }
@@ -100,12 +100,12 @@ class Fp8ProductsDevice final : public ForwardingDevice {
 
  private:
   std::unique_ptr<Device> owned_;
-  Fp8ProductsGemm gemm_;
+  Fp8Gemm gemm_;
 };
 
 // The CPU with such FP8 products.
-inline std::unique_ptr<Device> make_cpu_device_with(const Fp8Products& fp8, int threads) {
-  return std::make_unique<Fp8ProductsDevice>(make_cpu_device(threads), fp8);
+inline std::unique_ptr<Device> make_cpu_device_with(const Fp8GemmOptions& fp8, int threads) {
+  return std::make_unique<Fp8GemmDevice>(make_cpu_device(threads), fp8);
 }
 
 }  // namespace mpt::test
