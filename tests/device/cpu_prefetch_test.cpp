@@ -10,7 +10,7 @@ namespace {
 
 std::byte* at(int64_t address) { return reinterpret_cast<std::byte*>(address); }
 
-std::vector<int64_t> taken(UpcomingMemory& memory, int64_t count) {
+std::vector<int64_t> taken(PanelPrefetch& memory, int64_t count) {
   std::vector<const std::byte*> lines(size_t(count) + 1);
   lines.resize(size_t(memory.take(count, lines.data()) - lines.data()));
   std::vector<int64_t> addresses;
@@ -20,8 +20,8 @@ std::vector<int64_t> taken(UpcomingMemory& memory, int64_t count) {
 
 using Addresses = std::vector<int64_t>;
 
-TEST(UpcomingMemory, EveryLineOfEveryRowOnce) {
-  UpcomingMemory memory;
+TEST(PanelPrefetch, EveryLineOfEveryRowOnce) {
+  PanelPrefetch memory;
   memory.follow({at(1000), DType::kF32, 2, 20, 100});  // two lines a row, 400 bytes apart
   memory.follow({at(9000), DType::kBF16, 3, 32, 64});  // one line a row
   EXPECT_EQ(memory.lines(), 7);
@@ -32,8 +32,8 @@ TEST(UpcomingMemory, EveryLineOfEveryRowOnce) {
   EXPECT_EQ(taken(memory, 1), Addresses{});
 }
 
-TEST(UpcomingMemory, NothingOfEmptyBlocks) {
-  UpcomingMemory memory;
+TEST(PanelPrefetch, NothingOfEmptyBlocks) {
+  PanelPrefetch memory;
   memory.follow({at(1000), DType::kF32, 0, 20, 20});
   memory.follow({at(1000), DType::kF32, 5, 0, 20});
   memory.follow({at(2000), DType::kE4M3, 1, 65, 65});
@@ -41,10 +41,10 @@ TEST(UpcomingMemory, NothingOfEmptyBlocks) {
   EXPECT_EQ(taken(memory, 5), (Addresses{2000, 2064}));
 }
 
-TEST(UpcomingMemory, TooManyBlocksAreALogicError) {
-  UpcomingMemory memory;
+TEST(PanelPrefetch, TooManyBlocksAreALogicError) {
+  PanelPrefetch memory;
   const Tensor block{at(1000), DType::kF32, 1, 1, 1};
-  for (int i = 0; i < UpcomingMemory::kMostBlocks; ++i) memory.follow(block);
+  for (int i = 0; i < PanelPrefetch::kMostBlocks; ++i) memory.follow(block);
   EXPECT_THROW(memory.follow(block), LogicError);
 }
 

@@ -37,7 +37,7 @@ struct CpuExec {
   template <class F>
   static void run_row(const F& f, int64_t row, int64_t rows) {
     if constexpr (requires { f.memory(row); }) {
-      NextRow next(f.memory(std::min(row + 1, rows - 1)));
+      RowPrefetch next(f.memory(std::min(row + 1, rows - 1)));
       f(RowGroup(next), row);
     } else {
       f(SerialGroup{}, row);

@@ -99,8 +99,8 @@ class RectangleGemm {
   [[nodiscard]] IndexRange columns(int64_t block) const { return columns_of_panels(panels_[block], d_.cols); }
 
   // What will be packed after a block of A: the next one, and a share of the next block of B.
-  [[nodiscard]] UpcomingMemory upcoming(int64_t row_block, int64_t column_block, int64_t part) const {
-    UpcomingMemory memory;
+  [[nodiscard]] PanelPrefetch upcoming(int64_t row_block, int64_t column_block, int64_t part) const {
+    PanelPrefetch memory;
     const bool more_rows = row_block + 1 < rows_.count(), more_terms = part + 1 < terms_.count(),
                more_columns = column_block + 1 < panels_.count();
     if (more_rows || more_terms)
@@ -118,7 +118,7 @@ class RectangleGemm {
     const IndexRange block = columns(column_block);
     const EvenParts& groups = packed_rows_.groups();
     const int64_t panels = panels_[column_block].size(), calls = panels * groups.count();
-    UpcomingMemory memory = upcoming(row_block, column_block, part);
+    PanelPrefetch memory = upcoming(row_block, column_block, part);
     const int64_t lines = std::min((memory.lines() + calls - 1) / calls, kUpcomingLines);
     for (int64_t panel = 0; panel < panels; ++panel)
       for (int64_t group = 0; group < groups.count(); ++group) {

@@ -7,7 +7,7 @@
 
 namespace mpt {
 
-void UpcomingMemory::follow(const Tensor& block) {
+void PanelPrefetch::follow(const Tensor& block) {
   check(count_ < kMostBlocks, "more than {} blocks to ask for", kMostBlocks);
   const int64_t element = size_of(block.dtype);
   if (block.elements() > 0)
@@ -15,13 +15,13 @@ void UpcomingMemory::follow(const Tensor& block) {
                                  cache_lines(block.cols * element)};
 }
 
-int64_t UpcomingMemory::lines() const {
+int64_t PanelPrefetch::lines() const {
   int64_t lines = 0;
   for (const Rows& rows : blocks_) lines += rows.count * rows.lines;
   return lines;
 }
 
-const std::byte** UpcomingMemory::take(int64_t count, const std::byte** lines) {
+const std::byte** PanelPrefetch::take(int64_t count, const std::byte** lines) {
   while (count > 0) {
     if (lines_of_row_ == 0) {
       while (block_ < count_ && blocks_[size_t(block_)].count == 0) ++block_;

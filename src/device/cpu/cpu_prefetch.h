@@ -16,9 +16,9 @@ namespace mpt {
 // and write are bound by how many cache lines are in flight, and the hardware prefetcher stops at every page
 // and does not see what will be written.
 template <size_t kStreams>
-class NextRow {
+class RowPrefetch {
  public:
-  explicit NextRow(const std::array<RowMemory, kStreams>& streams) : streams_(streams) {}
+  explicit RowPrefetch(const std::array<RowMemory, kStreams>& streams) : streams_(streams) {}
   // A part of it, `part` of `whole`; in all, asked for as often as that, the row once.
   MPT_ALWAYS_INLINE void ask(int64_t part, int64_t whole) {
     for (RowMemory& stream : streams_) {
@@ -38,7 +38,7 @@ template <size_t kStreams>
 class RowGroup : public SerialGroup {
  public:
   // next outlives this.
-  explicit RowGroup(NextRow<kStreams>& next) : next_(&next) {}
+  explicit RowGroup(RowPrefetch<kStreams>& next) : next_(&next) {}
 
   template <class F>
   void each(int64_t n, const F& f) const {
@@ -52,12 +52,12 @@ class RowGroup : public SerialGroup {
   }
 
  private:
-  NextRow<kStreams>* next_;
+  RowPrefetch<kStreams>* next_;
 };
 
 // Matrices that will be read soon, prefetched a cache line at a time while something else is computed: all
 // lines at once would evict from L1 what is needed now.
-class UpcomingMemory {
+class PanelPrefetch {
  public:
   static constexpr int kMostBlocks = 2;
 
