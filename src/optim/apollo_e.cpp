@@ -4,6 +4,7 @@
 
 #include "core/normal.h"
 #include "optim/apollo_e_on.h"
+#include "optim/optimizer_states.h"
 
 namespace mpt {
 
@@ -71,6 +72,40 @@ SharedFactors factors_of(const ProjectionCall& call) {
   return {.values = call.scratch.factors.as<float>(),
           .row_step = !shared && shape.axis == ChannelAxis::kRows,
           .col_step = !shared && shape.axis == ChannelAxis::kCols};
+}
+
+Projections::Projections(Options options, Device& device, Allocator& allocator)
+    : options_(options.projection),
+      seed_(options.seed),
+      device_(device),
+      scalars_(allocator.staged(Purpose::kScratch, DType::kU8, 1,
+                                int64_t(options.targets * sizeof(ProjectionScalars)))) {
+  if (!options.own_shapes.empty())
+    scratch_ = allocate_projection_scratch(options.own_shapes, options_->rank, allocator);
+}
+
+void Projections::prepare(size_t index, const UpdateTarget& target, const TargetStates& states, int64_t t) {
+  const ProjectionShape shape = projection_shape(target.weights.rows, target.weights.cols);
+  scalars_.image<ProjectionScalars>()[index] = projection_scalars(*options_, t, shape);
+  if ((t - 1) % options_->gap != 0) return;
+  const std::vector<float> p = draw_projection({.seed = seed_,
+                                                .tensor = target.tensor_id,
+                                                .refresh = uint32_t((t - 1) / options_->gap),
+                                                .rank = options_->rank,
+                                                .depth = shape.depth});
+  device_.upload(reinterpret_cast<const std::byte*>(p.data()), states.projection);
+}
+
+ProjectionCall Projections::call(size_t index, const UpdateTarget& target, const TargetStates& states,
+                                 const StepControl* control) const {
+  return {.weights = target.weights,
+          .gradient = target.gradient,
+          .control = control,
+          .projection = states.projection,
+          .second = states.second,
+          .sharing = options_->sharing,
+          .scalars = scalars_.tensor.as<ProjectionScalars>() + index,
+          .scratch = scratch_};
 }
 
 }  // namespace mpt

@@ -7,6 +7,8 @@
 // with G = (ln 2 w) g. States are V, FP32 [M, r], and P, FP32, kept as [r, d] so that sums run along memory.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "core/param_spec.h"
@@ -17,6 +19,9 @@
 #include "precision/partition.h"
 
 namespace mpt {
+
+struct TargetStates;
+struct UpdateTarget;
 
 enum class ChannelAxis : uint8_t { kRows, kCols };
 
@@ -79,5 +84,31 @@ struct ProjectionCall {
 
 // Where the step of this call finds alpha s_j after project().
 SharedFactors factors_of(const ProjectionCall& call);
+
+// What the targets of an optimizer are projected with; their states are the optimizer's.
+class Projections {
+ public:
+  // Scratch for targets of `own_shapes`, which are updated here; scalars for every target.
+  struct Options {
+    std::optional<ProjectionOptions> projection;  // none: no target is projected
+    uint64_t seed;
+    size_t targets;
+    std::vector<MatrixShape> own_shapes;
+  };
+  Projections(Options options, Device& device, Allocator& allocator);
+
+  // Writes the scalars of step t, and a new P where one is due, to host memory.
+  void prepare(size_t index, const UpdateTarget& target, const TargetStates& states, int64_t t);
+  [[nodiscard]] const Staged& scalars() const { return scalars_; }  // to be sent before the update
+  [[nodiscard]] ProjectionCall call(size_t index, const UpdateTarget& target, const TargetStates& states,
+                                    const StepControl* control) const;
+
+ private:
+  std::optional<ProjectionOptions> options_;
+  uint64_t seed_;
+  Device& device_;
+  Staged scalars_;  // [1, targets] of ProjectionScalars
+  ProjectionScratch scratch_;
+};
 
 }  // namespace mpt

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "core/tensor.h"
 #include "optim/rule.h"
@@ -18,9 +19,9 @@ namespace mpt {
 // theirs need be in memory, and nothing else of weights and gradient is touched. Where needs_maximum(), the
 // tensor's scale is written by take_maximum().
 struct TensorSlot {
-  EncodedTensor weights;                        // updated
-  std::span<const Tensor> states;               // in the order of the step's kStates, fp32 or bf16, updated
-  std::span<const DitherSource> state_dithers;  // as many
+  EncodedTensor weights;                    // updated
+  std::span<const Tensor> states;           // in the order of the step's kStates, fp32 or bf16, updated
+  std::vector<DitherSource> state_dithers;  // as many
   StateUpdate state_update = StateUpdate::kOnce;
   Tensor gradient;  // fp32 or bf16
   DitherSource weight_dither{};

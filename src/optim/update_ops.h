@@ -3,30 +3,16 @@
 #pragma once
 
 #include <memory>
-#include <span>
 
 #include "core/tensor.h"
 #include "device/device.h"
 #include "optim/apollo_e.h"
-#include "optim/piece_map.h"
+#include "optim/gradient_norm.h"
 #include "optim/rule_list.h"
 #include "optim/update_batch.h"
 #include "precision/encoded_tensor.h"
 
 namespace mpt {
-
-// All gradients' norm and what follows from it. It is found from sums of squares over pieces of
-// kUnitsPerPiece units, added in the order of tensors and pieces.
-struct NormCall {
-  std::span<const Tensor> gradients;
-  const PieceMap& pieces;  // of the gradients
-  const std::byte* table;  // as write_norm_table() wrote it for this call
-  Tensor partial;          // fp64 [1, pieces.pieces()]: the sums, in the order of places
-  Tensor sums;             // fp64 [1, sums_of_pieces()] scratch
-  Tensor losses{};         // fp64 [1, n]: of a step that is made only if they are finite; none: no rows
-  double clip_grad_norm;
-  StepControl* control;  // in device memory, written
-};
 
 class UpdateOps {
  public:

@@ -7,7 +7,7 @@
 #include "core/check.h"
 #include "device/exec.h"
 #include "optim/apollo_e_on.h"
-#include "optim/gradient_norm.h"
+#include "optim/gradient_norm_on.h"
 #include "optim/tensor_scales.h"
 #include "optim/update_ops.h"
 #include "optim/update_table.h"

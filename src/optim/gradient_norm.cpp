@@ -1,0 +1,135 @@
+#include "optim/gradient_norm.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "comm/communicator.h"
+#include "core/check.h"
+#include "device/range.h"
+#include "optim/update_ops.h"
+
+namespace mpt {
+namespace {
+
+int64_t pieces_of(UnitRange range) { return (range.count + kUnitsPerPiece - 1) / kUnitsPerPiece; }
+
+// Of one tensor, the pieces of one rank.
+struct Stretch {
+  UnitRange range;
+  size_t rank;
+  int64_t place;  // of its first piece
+};
+
+// [ranks][tensors]
+std::vector<std::vector<UnitRange>> ranges_of(const Partition& partition) {
+  std::vector<std::vector<UnitRange>> ranges(static_cast<size_t>(partition.ranks()));
+  for (size_t rank = 0; rank < ranges.size(); ++rank)
+    for (int64_t i = 0; i < partition.tensors(); ++i)
+      ranges[rank].push_back(partition.range(int64_t(rank), i));
+  return ranges;
+}
+
+}  // namespace
+
+PieceMap::PieceMap(const Partition& partition, int64_t rank) : PieceMap(ranges_of(partition), rank) {}
+
+PieceMap::PieceMap(const std::vector<std::vector<UnitRange>>& ranges, int64_t rank) {
+  check(rank >= 0 && rank < int64_t(ranges.size()), "rank {} of {}", rank, ranges.size());
+  const size_t tensors = ranges.front().size();
+  own_.resize(tensors);
+  std::vector<std::vector<Stretch>> stretches(tensors);
+  int64_t place = 0;
+  for (size_t r = 0; r < ranges.size(); ++r) {
+    first_place_.push_back(place);
+    for (size_t t = 0; t < tensors; ++t) {
+      if (ranges[r][t].empty()) continue;
+      stretches[t].push_back({ranges[r][t], r, place});
+      place += pieces_of(ranges[r][t]);
+    }
+  }
+  first_place_.push_back(place);
+  int64_t piece = 0;
+  for (size_t t = 0; t < tensors; ++t) {
+    std::ranges::sort(stretches[t], {}, [](const Stretch& s) { return s.range.first; });
+    int64_t unit = 0;
+    for (const Stretch& s : stretches[t]) {
+      check(s.range.first == unit && unit % kUnitsPerPiece == 0, "units from {} follow those up to {}",
+            s.range.first, unit);
+      unit = s.range.end();
+      if (runs_.empty() || runs_.back().shift != s.place - piece) runs_.push_back({piece, s.place - piece});
+      const int64_t first = s.range.first / kUnitsPerPiece, count = pieces_of(s.range);
+      if (int64_t(s.rank) == rank) own_[t] = {first, count, s.place - first};
+      piece += count;
+    }
+  }
+}
+
+int64_t PieceMap::own_pieces() const {
+  int64_t sum = 0;
+  for (const OwnPieces& own : own_) sum += own.count;
+  return sum;
+}
+
+std::vector<Tensor> PieceMap::parts(const Tensor& array) const {
+  std::vector<Tensor> parts;
+  for (size_t r = 0; r + 1 < first_place_.size(); ++r)
+    parts.push_back(array.columns(first_place_[r], first_place_[r + 1] - first_place_[r]));
+  for (Tensor& part : parts) part.stride = part.cols;
+  return parts;
+}
+
+// --- the norm --------------------------------------------------------------------------------------------
+
+GradientNorm::GradientNorm(std::vector<Tensor> gradients, const Options& options, UpdateOps& ops)
+    : clip_grad_norm_(options.clip_grad_norm),
+      pieces_(options.partition, options.ranks.rank()),
+      ranks_(options.ranks),
+      device_(options.device),
+      gradients_(std::move(gradients)) {
+  Allocator& allocator = options.allocator;
+  const auto row = [&](int64_t count) { return allocator.tensor(Purpose::kScratch, DType::kF64, 1, count); };
+  const auto bytes = [&](int64_t count) { return allocator.staged(Purpose::kScratch, DType::kU8, 1, count); };
+  partial_ = row(pieces_.pieces());
+  partial_parts_ = pieces_.parts(partial_);
+  sums_ = row(sums_of_pieces(pieces_.pieces()));
+  control_ = bytes(sizeof(StepControl));
+  table_ = bytes(ops.norm_table_bytes(call({})));
+  if (control_.host == nullptr) return;  // a plan
+  ops.write_norm_table(call({}), table_.host);
+  device_.send(table_);
+}
+
+NormCall GradientNorm::call(const Tensor& losses) const {
+  return {.gradients = gradients_,
+          .pieces = pieces_,
+          .table = table_.tensor.data,
+          .partial = partial_,
+          .sums = sums_,
+          .losses = losses,
+          .clip_grad_norm = clip_grad_norm_,
+          .control = device_control()};
+}
+
+void GradientNorm::measure(UpdateOps& ops, const Tensor& losses) {
+  const Range range(device_, "gradient norm");
+  const NormCall norm = call(losses);
+  ops.sum_gradients(norm);
+  ranks_.all_gather(partial_parts_);
+  ops.judge(norm);
+  device_.receive(control_);
+}
+
+void GradientNorm::proceed_with(float grad_scale) {
+  *control_.image<StepControl>() = {.grad_norm = control().grad_norm, .grad_scale = grad_scale, .proceed = 1};
+  device_.send(control_);
+}
+
+double GradientNorm::sum_of_squares(UpdateOps& ops, const EncodedTensor& tensor) {
+  const int64_t count = square_sums(tensor.rows, tensor.cols);
+  host_partial_.resize(size_t(count));
+  ops.sum_of_squares(tensor, partial_);
+  device_.download(partial_.columns(0, count), reinterpret_cast<std::byte*>(host_partial_.data()));
+  return std::accumulate(host_partial_.begin(), host_partial_.end(), 0.0);
+}
+
+}  // namespace mpt
