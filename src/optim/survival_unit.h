@@ -41,7 +41,66 @@ MPT_HD void count_drag(float w, float stored, float smallest_ratio, SurvivalCoun
   counters.drag_log2 += std::log2(double(ratio));
 }
 
-// What every lane counts over its run of units; Unit says how one is counted.
+// Weights that are rounded to their format.
+template <class G, class Step, class WeightCodec>
+MPT_HD void count_updates(const UpdateUnit<Step, WeightCodec>& update, G group, UnitSpan span,
+                          SurvivalCounters& mine) {
+  constexpr int kPart = LanePart<G>::kSize;
+  const Step& step = update.step;
+  const WeightCodec& weights = update.weights;
+  const int size = LanePart<G>(group, span).size;
+  const auto random = update.dither.draw(group, span);
+  UnitValues<Step, kPart> values;
+  typename Step::Move moves[kPart];
+  const AdditiveScales<WeightCodec, G> scales(weights, group, span, update.in.mean_scale);
+  values.load(weights, update.in, group, span);
+  with_ema<G>(step, update.in.state_update,
+              [&](auto ema) { find_moves<decltype(ema)>(step, scales, values, moves); });
+  for (int k = 0; k < size; ++k) ++mine.weights[magnitude_bucket(values.w[k])];
+  for (int b = 0; b < Step::kBranches; ++b) {
+    float wanted[kPart], stored[kPart];
+    for (int k = 0; k < kPart; ++k)
+      stored[k] = wanted[k] = step.moved(values.w[k], step.only(static_cast<Branch>(b), moves[k]));
+    if (b == 0) mine.saturated_blocks += weights.saturated_blocks(group, span, wanted);
+    weights.round(group, span, stored, random);
+    for (int k = 0; k < size; ++k) {
+      count_fate(mine.fates[b], values.w[k], wanted[k] != values.w[k], stored[k]);
+      if (b == 0) count_drag(values.w[k], stored[k], WeightCodec::kSmallestRatio, mine);
+    }
+  }
+}
+
+template <class Ema, class Step, int kPart>
+MPT_HD void find_next(const Step& step, Branch branch, const float (&c)[kPart],
+                      UnitValues<Step, kPart>& values, Compensated (&next)[kPart]) {
+  values.each([&](int k, float g, float* state) {
+    next[k] = step.template next_by<Ema>(branch, values.w[k], c[k], g, state);
+  });
+}
+
+// Compensated weights: the residual keeps an update that leaves the stored weight as it is.
+template <class G, class Step>
+MPT_HD void count_updates(const KahanUnit<Step>& update, G group, UnitSpan span, SurvivalCounters& mine) {
+  constexpr int kPart = LanePart<G>::kSize;
+  const Step& step = update.step;
+  const int size = LanePart<G>(group, span).size;
+  float c[kPart];
+  update.residuals.load(group, span, c);
+  for (int b = 0; b < Step::kBranches; ++b) {
+    UnitValues<Step, kPart> values;
+    Compensated next[kPart];
+    values.load(update.weights, update.in, group, span);
+    with_ema<G>(step, update.in.state_update,
+                [&](auto ema) { find_next<decltype(ema)>(step, static_cast<Branch>(b), c, values, next); });
+    for (int k = 0; k < size; ++k) {
+      const float w = values.w[k];
+      if (b == 0) ++mine.weights[magnitude_bucket(w)];
+      count_fate(mine.fates[b], w, next[k].w != w || next[k].c != c[k], next[k].w);
+    }
+  }
+}
+
+// What every lane counts over its run of units of a tensor, whose update Unit makes.
 template <class Unit>
 struct SurvivalPiece {
   Unit unit;
@@ -53,94 +112,9 @@ struct SurvivalPiece {
     SurvivalCounters mine{};
     const int64_t begin = first + piece * kSurvivalUnitsPerPiece;
     const int64_t stop = min_of(begin + kSurvivalUnitsPerPiece, end);
-    for (int64_t u = begin; u < stop; ++u) unit.count(group, unit.states.grid.span(u), mine);
+    for (int64_t u = begin; u < stop; ++u) count_updates(unit, group, unit.in.grid.span(u), mine);
     counters[piece * G::kLanes + group.lane()] = mine;
   }
 };
-
-// Weights that are rounded to their format.
-template <class Step, class WeightCodec>
-struct RoundedSurvival {
-  static constexpr int kStates = int(Step::kStates.size());
-
-  Step step;
-  UnitStates<kStates> states;
-  WeightCodec weights;
-  DitherSource dither;
-
-  template <class G>
-  MPT_HD void count(G group, UnitSpan span, SurvivalCounters& mine) const {
-    constexpr int kPart = LanePart<G>::kSize;
-    const int size = LanePart<G>(group, span).size;
-    const auto random = dither.draw(group, span);
-    UnitValues<Step, kPart> values;
-    typename Step::Move moves[kPart];
-    const AdditiveScales<WeightCodec, G> scales(weights, group, span, states.mean_scale);
-    values.load(weights, states, group, span);
-    with_ema<G>(step, states.state_update,
-                [&](auto ema) { find_moves<decltype(ema)>(step, scales, values, moves); });
-    for (int k = 0; k < size; ++k) ++mine.weights[magnitude_bucket(values.w[k])];
-    for (int b = 0; b < Step::kBranches; ++b) {
-      float wanted[kPart], stored[kPart];
-      for (int k = 0; k < kPart; ++k)
-        stored[k] = wanted[k] = step.moved(values.w[k], step.only(static_cast<Branch>(b), moves[k]));
-      if (b == 0) mine.saturated_blocks += weights.saturated_blocks(group, span, wanted);
-      weights.round(group, span, stored, random);
-      for (int k = 0; k < size; ++k) {
-        count_fate(mine.fates[b], values.w[k], wanted[k] != values.w[k], stored[k]);
-        if (b == 0) count_drag(values.w[k], stored[k], WeightCodec::kSmallestRatio, mine);
-      }
-    }
-  }
-};
-
-// Compensated weights: what a residual carries on has not vanished for good, but the stored weight is as
-// before.
-template <class Step>
-struct CompensatedSurvival {
-  static constexpr int kStates = int(Step::kStates.size());
-
-  Step step;
-  UnitStates<kStates> states;
-  ElementCodec weights, residuals;
-
-  template <class G>
-  MPT_HD void count(G group, UnitSpan span, SurvivalCounters& mine) const {
-    constexpr int kPart = LanePart<G>::kSize;
-    const int size = LanePart<G>(group, span).size;
-    float c[kPart];
-    residuals.load(group, span, c);
-    for (int b = 0; b < Step::kBranches; ++b) {
-      UnitValues<Step, kPart> values;
-      Compensated next[kPart];
-      values.load(weights, states, group, span);
-      with_ema<G>(step, states.state_update,
-                  [&](auto ema) { advance<decltype(ema)>(static_cast<Branch>(b), values, c, next); });
-      for (int k = 0; k < size; ++k) {
-        const float w = values.w[k];
-        if (b == 0) ++mine.weights[magnitude_bucket(w)];
-        count_fate(mine.fates[b], w, next[k].w != w || next[k].c != c[k], next[k].w);
-      }
-    }
-  }
-
- private:
-  template <class Ema, int kPart>
-  MPT_HD void advance(Branch branch, UnitValues<Step, kPart>& values, const float (&c)[kPart],
-                      Compensated (&next)[kPart]) const {
-    values.each([&](int k, float g, float* state) {
-      next[k] = step.template next_by<Ema>(branch, values.w[k], c[k], g, state);
-    });
-  }
-};
-
-template <class Step, class Codec>
-RoundedSurvival<Step, Codec> survival_of(const UpdateUnit<Step, Codec>& unit) {
-  return {unit.step, unit.states, unit.weights, unit.dither};
-}
-template <class Step>
-CompensatedSurvival<Step> survival_of(const KahanUnit<Step>& unit) {
-  return {unit.step, unit.states, unit.weights, unit.residuals};
-}
 
 }  // namespace mpt

@@ -31,12 +31,10 @@ struct UnitInPlace {
   float factor[Step::kFactors == 0 ? 1 : kUnit];
   Upcoming<2> upcoming;  // besides gradient and moments
 
-  UnitInPlace(const UnitStates<kStates>& states, UnitSpan span)
-      : count(span.count),
-        grad_scale(states.control->grad_scale),
-        g(states.gradient.template elements<D>(span)) {
-    for (int i = 0; i < kStates; ++i) s[i] = {states.states[i].template elements<T>(span)};
-    if constexpr (Step::kFactors == 1) states.factors.load(SerialGroup{}, span, factor);
+  UnitInPlace(const TensorInputs<kStates>& in, UnitSpan span)
+      : count(span.count), grad_scale(in.control->grad_scale), g(in.gradient.template elements<D>(span)) {
+    for (int i = 0; i < kStates; ++i) s[i] = {in.states[i].template elements<T>(span)};
+    if constexpr (Step::kFactors == 1) in.factors.load(SerialGroup{}, span, factor);
   }
 
   // step(k, g, state) for every element, which may update its states. Vectors of one element's states are

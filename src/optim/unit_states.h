@@ -1,4 +1,4 @@
-// What every update of a unit reads and writes besides its weights.
+// What the update of a tensor reads and writes besides its weights.
 #pragma once
 
 #include "precision/codec.h"
@@ -39,9 +39,9 @@ MPT_HD float clip_scale(double clip_grad_norm, double norm) {
   return clip_grad_norm > 0 ? float(factor > 1.0 ? 1.0 : factor) : 1.0f;
 }
 
-// What a unit reads and writes besides its weights.
+// Gradient, states and the scalars of a step, for one tensor with kStates states per weight.
 template <int kStates>
-struct UnitStates {
+struct TensorInputs {
   UnitGrid grid;
   ElementCodec states[kStates];
   DitherSource dithers[kStates];
@@ -62,7 +62,7 @@ struct UnitStates {
 // f(T{}, D{}) where all moments are stored as T and rounded to nearest, and the gradient as D; whether they
 // are.
 template <int kStates, class F>
-bool with_stored_types(const UnitStates<kStates>& states, const F& f) {
+bool with_stored_types(const TensorInputs<kStates>& states, const F& f) {
   const auto moments = [&]<class T>(T) {
     for (int i = 0; i < kStates; ++i)
       if (!states.states[i].template stores<T>(states.dithers[i].rounding)) return false;

@@ -26,9 +26,9 @@ struct NextMaxima {
   }
 };
 
-// What every unit of a tensor reads and writes besides its weights, by a step with these states.
+// What the update of a tensor by this step reads and writes besides the weights.
 template <class Step>
-UnitStates<int(Step::kStates.size())> unit_states(const TensorSlot& slot, const StepControl* control) {
+TensorInputs<int(Step::kStates.size())> inputs_of(const TensorSlot& slot, const StepControl* control) {
   constexpr int kStates = int(Step::kStates.size());
   const UnitGrid grid{slot.weights.rows, slot.weights.cols};
   const auto check_shape = [&](const Tensor& t) {
@@ -43,20 +43,20 @@ UnitStates<int(Step::kStates.size())> unit_states(const TensorSlot& slot, const 
   check(Step::kFactors == 0 || slot.factors.values != nullptr || grid.units() == 0,
         "a rule with factors, and none given");
   check_shape(slot.gradient);
-  UnitStates<kStates> states{.grid = grid,
-                             .states = {},
-                             .dithers = {},
-                             .state_update = slot.state_update,
-                             .gradient = ElementCodec(slot.gradient),
-                             .control = control,
-                             .factors = slot.factors,
-                             .mean_scale = slot.mean_scale.template as<float>()};
+  TensorInputs<kStates> in{.grid = grid,
+                           .states = {},
+                           .dithers = {},
+                           .state_update = slot.state_update,
+                           .gradient = ElementCodec(slot.gradient),
+                           .control = control,
+                           .factors = slot.factors,
+                           .mean_scale = slot.mean_scale.template as<float>()};
   for (size_t i = 0; i < size_t(kStates); ++i) {
     check_shape(slot.states[i]);
-    states.states[i] = ElementCodec(slot.states[i]);
-    states.dithers[i] = slot.state_dithers[i];
+    in.states[i] = ElementCodec(slot.states[i]);
+    in.dithers[i] = slot.state_dithers[i];
   }
-  return states;
+  return in;
 }
 
 template <class Step, class Codec>
@@ -66,7 +66,7 @@ UpdateUnit<Step, Codec> unit_of(std::type_identity<UpdateUnit<Step, Codec>>, con
   if constexpr (UpdateUnit<Step, Codec>::kFindsMaximum)
     if (needs_maximum(slot.weights.encoding))
       weights = weights.storing_with(slot.next_maximum.template as<float>());
-  return {step, unit_states<Step>(slot, control), weights, slot.weight_dither};
+  return {step, inputs_of<Step>(slot, control), weights, slot.weight_dither};
 }
 template <class Step>
 KahanUnit<Step> unit_of(std::type_identity<KahanUnit<Step>>, const Step& step, const TensorSlot& slot,
@@ -77,7 +77,7 @@ KahanUnit<Step> unit_of(std::type_identity<KahanUnit<Step>>, const Step& step, c
         name_of(residuals.dtype));
   check(w.rows == residuals.rows && w.cols == residuals.cols, "weights [{},{}] with residuals [{},{}]",
         w.rows, w.cols, residuals.rows, residuals.cols);
-  return {step, unit_states<Step>(slot, control), ElementCodec(w), ElementCodec(residuals)};
+  return {step, inputs_of<Step>(slot, control), ElementCodec(w), ElementCodec(residuals)};
 }
 
 template <Exec E, class Config, class Unit>
@@ -103,7 +103,7 @@ class UpdateBatchOn final : public UpdateBatch {
   void update(const BatchCall& call) const override {
     int64_t units = 0;
     for (const TensorSlot& slot : call.tensors) units += slot.range().count;
-    exec_.units(units, ForEachTensor<Unit>{table(call), call.control});
+    exec_.units(units, table(call));
   }
 
   void survey(const StepScalars& scalars, const BatchCall& call, size_t tensor,
@@ -113,17 +113,16 @@ class UpdateBatchOn final : public UpdateBatch {
     check(counters.rows >= survival_pieces(range.count) * E::Group::kLanes &&
               counters.cols == int64_t(sizeof(SurvivalCounters)) && counters.contiguous(),
           "survival of {} units counted into {} rows of {} bytes", range.count, counters.rows, counters.cols);
-    const auto counting = survival_of(unit(scalars, slot, call.control));
     exec_.rows(survival_pieces(range.count),
-               SurvivalPiece<std::remove_const_t<decltype(counting)>>{counting, range.first, range.end(),
-                                                                      counters.as<SurvivalCounters>()});
+               SurvivalPiece<Unit>{unit(scalars, slot, call.control), range.first, range.end(),
+                                   counters.as<SurvivalCounters>()});
   }
 
  private:
   using Table = TensorTable<Unit>;
 
   [[nodiscard]] static Table table(const BatchCall& call) {
-    return {call.table, int64_t(call.tensors.size())};
+    return {call.table, int64_t(call.tensors.size()), call.control};
   }
   [[nodiscard]] Unit unit(const StepScalars& scalars, const TensorSlot& slot,
                           const StepControl* control) const {

@@ -79,7 +79,7 @@ class UpdateOpsOn : public UpdateOps {
   void sum_gradients(const NormCall& call) override {
     check_partial(call);
     const auto own = int64_t(own_gradients(call).size());
-    exec_.rows(call.pieces.own_pieces(), ForEachTensor<Sum>{{call.table, own}, nullptr});
+    exec_.rows(call.pieces.own_pieces(), TensorTable<Sum>(call.table, own, nullptr));
   }
 
   void judge(const NormCall& call) override {

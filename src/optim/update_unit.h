@@ -43,7 +43,7 @@ struct UnitValues {
   float s[kInputs][kPart];
 
   template <class WeightCodec, class G>
-  MPT_HD void load(const WeightCodec& weights, const UnitStates<kStates>& from, G group, UnitSpan span) {
+  MPT_HD void load(const WeightCodec& weights, const TensorInputs<kStates>& from, G group, UnitSpan span) {
     weights.load(group, span, w);
     from.gradient.load(group, span, g);
     const float grad_scale = from.control->grad_scale;
@@ -54,7 +54,7 @@ struct UnitValues {
     if constexpr (Step::kFactors == 1) from.factors.load(group, span, s[kStates]);
   }
   template <class G>
-  MPT_HD void store(const UnitStates<kStates>& to, G group, UnitSpan span) const {
+  MPT_HD void store(const TensorInputs<kStates>& to, G group, UnitSpan span) const {
 #pragma unroll
     for (int i = 0; i < kStates; ++i) to.states[i].store(group, span, s[i], to.dithers[i].draw(group, span));
   }
@@ -105,33 +105,32 @@ struct UpdateUnit {
   static constexpr bool kFindsMaximum = WeightCodec::kNeedsMaximum;  // next_maximum() is of use
 
   Step step;
-  UnitStates<kStates> states;
+  TensorInputs<kStates> in;
   WeightCodec weights;
   DitherSource dither;
 
   template <class G>
   MPT_HD void operator()(G group, int64_t unit) const {
     constexpr int kPart = LanePart<G>::kSize;
-    const UnitSpan span = states.grid.span(unit);
+    const UnitSpan span = in.grid.span(unit);
     if constexpr (G::kLanes == 1)
-      if (with_stored_types(states, [&]<class T, class D>(T, D) { update_in_place<T, D>(span); })) return;
+      if (with_stored_types(in, [&]<class T, class D>(T, D) { update_in_place<T, D>(span); })) return;
     UnitValues<Step, kPart> values;
-    const AdditiveScales<WeightCodec, G> scales(weights, group, span, states.mean_scale);
-    values.load(weights, states, group, span);
-    with_ema<G>(step, states.state_update,
+    const AdditiveScales<WeightCodec, G> scales(weights, group, span, in.mean_scale);
+    values.load(weights, in, group, span);
+    with_ema<G>(step, in.state_update,
                 [&](auto ema) { advance_weights<decltype(ema)>(step, scales, values); });
     weights.store(group, span, values.w, dither.draw(group, span));
-    values.store(states, group, span);
+    values.store(in, group, span);
   }
 
   // A stretch of units by a lone lane; of numbers that lie one after the other, as one.
   void run(SerialGroup alone, int64_t first, int64_t end) const {
     if constexpr (kElementwise && Step::kFactors == 0)
-      if (states.contiguous() && weights.stride == states.grid.cols && first < end) {
+      if (in.contiguous() && weights.stride == in.grid.cols && first < end) {
         bool done = false;
-        with_stored_types(states, [&]<class T, class D>(T, D) {
-          done = advance_stored<T, D>(states.grid.flat(first, end));
-        });
+        with_stored_types(
+            in, [&]<class T, class D>(T, D) { done = advance_stored<T, D>(in.grid.flat(first, end)); });
         if (done) return;
       }
     for (int64_t unit = first; unit < end; ++unit) (*this)(alone, unit);
@@ -142,17 +141,16 @@ struct UpdateUnit {
   template <class G>
   MPT_HD float next_maximum(G group, int64_t unit) const {
     constexpr int kPart = LanePart<G>::kSize;
-    const UnitSpan span = states.grid.span(unit);
+    const UnitSpan span = in.grid.span(unit);
     if constexpr (G::kLanes == 1) {
       float most = 0.0f;
-      if (with_stored_types(states,
-                            [&]<class T, class D>(T, D) { most = next_maximum_in_place<T, D>(span); }))
+      if (with_stored_types(in, [&]<class T, class D>(T, D) { most = next_maximum_in_place<T, D>(span); }))
         return most;
     }
     UnitValues<Step, kPart> values;
-    const AdditiveScales<WeightCodec, G> scales(weights, group, span, states.mean_scale);
-    values.load(weights, states, group, span);
-    with_ema<G>(step, states.state_update,
+    const AdditiveScales<WeightCodec, G> scales(weights, group, span, in.mean_scale);
+    values.load(weights, in, group, span);
+    with_ema<G>(step, in.state_update,
                 [&](auto ema) { advance_weights<decltype(ema)>(step, scales, values); });
     // Beyond the part's end weights are 0.
     return group.reduce_max(largest_of(values.w));
@@ -197,10 +195,10 @@ struct UpdateUnit {
   // The weights w become the unrounded ones after the step, or those rounded to where they are stored.
   template <class T, class D, NewStates kNew, class W>
   void advance_in_place(UnitSpan span, Stored<W> w) const {
-    UnitInPlace<Step, T, D> values(states, span);
+    UnitInPlace<Step, T, D> values(in, span);
     values.upcoming.follow(weights.memory(span));
-    const AdditiveScales<WeightCodec, SerialGroup> scales(weights, SerialGroup{}, span, states.mean_scale);
-    with_ema<SerialGroup>(step, states.state_update, [&](auto ema) {
+    const AdditiveScales<WeightCodec, SerialGroup> scales(weights, SerialGroup{}, span, in.mean_scale);
+    with_ema<SerialGroup>(step, in.state_update, [&](auto ema) {
       values.template each<kNew>([=, &scales, step = step](int64_t k, float g, float* state) {
         w.set(k, next_weight<decltype(ema)>(step, w.get(k), g, state, scales[k]));
       });
@@ -216,32 +214,32 @@ struct KahanUnit {
   static constexpr bool kFindsMaximum = false;
 
   Step step;
-  UnitStates<kStates> states;
+  TensorInputs<kStates> in;
   ElementCodec weights, residuals;
 
   template <class G>
   MPT_HD void operator()(G group, int64_t unit) const {
     constexpr int kPart = LanePart<G>::kSize;
-    const UnitSpan span = states.grid.span(unit);
+    const UnitSpan span = in.grid.span(unit);
     if constexpr (G::kLanes == 1)
-      if (with_stored_types(states, [&]<class T, class D>(T, D) { update_in_place<T, D>(span); })) return;
+      if (with_stored_types(in, [&]<class T, class D>(T, D) { update_in_place<T, D>(span); })) return;
     UnitValues<Step, kPart> values;
     float c[kPart];
     residuals.load(group, span, c);
-    values.load(weights, states, group, span);
-    with_ema<G>(step, states.state_update, [&](auto ema) { advance<decltype(ema)>(step, values, c); });
+    values.load(weights, in, group, span);
+    with_ema<G>(step, in.state_update, [&](auto ema) { advance<decltype(ema)>(step, values, c); });
     const Dither<kPart> nearest = DitherSource{}.draw(group, span);
     weights.store(group, span, values.w, nearest);
     residuals.store(group, span, c, nearest);
-    values.store(states, group, span);
+    values.store(in, group, span);
   }
 
   // A stretch of units by a lone lane; of numbers that lie one after the other, as one.
   void run(SerialGroup alone, int64_t first, int64_t end) const {
     if constexpr (Step::kFactors == 0)
-      if (states.contiguous() && weights.stride == states.grid.cols && residuals.stride == states.grid.cols &&
-          first < end && with_stored_types(states, [&]<class T, class D>(T, D) {
-            update_in_place<T, D>(states.grid.flat(first, end));
+      if (in.contiguous() && weights.stride == in.grid.cols && residuals.stride == in.grid.cols &&
+          first < end && with_stored_types(in, [&]<class T, class D>(T, D) {
+            update_in_place<T, D>(in.grid.flat(first, end));
           }))
         return;
     for (int64_t unit = first; unit < end; ++unit) (*this)(alone, unit);
@@ -262,11 +260,11 @@ struct KahanUnit {
 
   template <class T, class D>
   void update_in_place(UnitSpan span) const {
-    UnitInPlace<Step, T, D> values(states, span);
+    UnitInPlace<Step, T, D> values(in, span);
     values.upcoming.follow(weights.memory(span));
     values.upcoming.follow(residuals.memory(span));
     const Stored<bf16> w{weights.template elements<bf16>(span)}, c{residuals.template elements<bf16>(span)};
-    with_ema<SerialGroup>(step, states.state_update, [&](auto ema) {
+    with_ema<SerialGroup>(step, in.state_update, [&](auto ema) {
       values.each([=, step = step](int64_t k, float g, float* state) {
         const Compensated next = step.template next<decltype(ema)>(w.get(k), c.get(k), g, state);
         w.set(k, next.w);
