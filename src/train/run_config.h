@@ -298,7 +298,7 @@ struct RunConfig {
 // Reads the file that find_config() finds for `path`, applies `overrides` ("a.b=c") in order, validates.
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides = {});
 // The same for a document at hand, as a checkpoint's resolved config.
-RunConfig parse_run_config(const JsonDocument& document);
+RunConfig parse_run_config(JsonDocument document);
 
 // For a config made in code: throws one Error that lists all problems, of single keys and of keys that do not
 // go together. Configs that were read have passed it.
