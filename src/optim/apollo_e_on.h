@@ -11,7 +11,7 @@
 namespace mpt {
 
 template <class WeightCodec>
-struct ExponentGradientUnit {
+struct ExponentGradient {
   UnitGrid grid;
   WeightCodec weights;
   ElementCodec gradient;

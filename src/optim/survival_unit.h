@@ -15,7 +15,7 @@ MPT_HD int magnitude_bucket(float w) {
 }
 
 template <class Ema, class Step, int kPart, class Scales>
-MPT_HD void find_moves(const Step& step, const Scales& scales, UnitValues<Step, kPart>& values,
+MPT_HD void find_moves(const Step& step, const Scales& scales, RegisterBlock<Step, kPart>& values,
                        typename Step::Move (&moves)[kPart]) {
   values.each([&](int k, float g, float* state) {
     moves[k] = step.template advance<Ema>(values.w[k], g, state, scales[k]);
@@ -43,14 +43,14 @@ MPT_HD void count_drag(float w, float stored, float smallest_ratio, SurvivalCoun
 
 // Weights that are rounded to their format.
 template <class G, class Step, class WeightCodec>
-MPT_HD void count_updates(const UpdateUnit<Step, WeightCodec>& update, G group, UnitSpan span,
+MPT_HD void count_updates(const TensorUpdate<Step, WeightCodec>& update, G group, UnitSpan span,
                           SurvivalCounters& mine) {
   constexpr int kPart = LanePart<G>::kSize;
   const Step& step = update.step;
   const WeightCodec& weights = update.weights;
   const int size = LanePart<G>(group, span).size;
   const auto random = update.dither.draw(group, span);
-  UnitValues<Step, kPart> values;
+  RegisterBlock<Step, kPart> values;
   typename Step::Move moves[kPart];
   const AdditiveScales<WeightCodec, G> scales(weights, group, span, update.in.mean_scale);
   values.load(weights, update.in, group, span);
@@ -72,7 +72,7 @@ MPT_HD void count_updates(const UpdateUnit<Step, WeightCodec>& update, G group, 
 
 template <class Ema, class Step, int kPart>
 MPT_HD void find_next(const Step& step, Branch branch, const float (&c)[kPart],
-                      UnitValues<Step, kPart>& values, Compensated (&next)[kPart]) {
+                      RegisterBlock<Step, kPart>& values, Compensated (&next)[kPart]) {
   values.each([&](int k, float g, float* state) {
     next[k] = step.template next_by<Ema>(branch, values.w[k], c[k], g, state);
   });
@@ -80,14 +80,15 @@ MPT_HD void find_next(const Step& step, Branch branch, const float (&c)[kPart],
 
 // Compensated weights: the residual keeps an update that leaves the stored weight as it is.
 template <class G, class Step>
-MPT_HD void count_updates(const KahanUnit<Step>& update, G group, UnitSpan span, SurvivalCounters& mine) {
+MPT_HD void count_updates(const CompensatedUpdate<Step>& update, G group, UnitSpan span,
+                          SurvivalCounters& mine) {
   constexpr int kPart = LanePart<G>::kSize;
   const Step& step = update.step;
   const int size = LanePart<G>(group, span).size;
   float c[kPart];
   update.residuals.load(group, span, c);
   for (int b = 0; b < Step::kBranches; ++b) {
-    UnitValues<Step, kPart> values;
+    RegisterBlock<Step, kPart> values;
     Compensated next[kPart];
     values.load(update.weights, update.in, group, span);
     with_ema<G>(step, update.in.state_update,
@@ -100,10 +101,10 @@ MPT_HD void count_updates(const KahanUnit<Step>& update, G group, UnitSpan span,
   }
 }
 
-// What every lane counts over its run of units of a tensor, whose update Unit makes.
-template <class Unit>
+// What every lane counts over its run of units of a tensor, which Update makes.
+template <class Update>
 struct SurvivalPiece {
-  Unit unit;
+  Update update;
   int64_t first, end;          // units
   SurvivalCounters* counters;  // [pieces * lanes]
 
@@ -112,7 +113,7 @@ struct SurvivalPiece {
     SurvivalCounters mine{};
     const int64_t begin = first + piece * kSurvivalUnitsPerPiece;
     const int64_t stop = min_of(begin + kSurvivalUnitsPerPiece, end);
-    for (int64_t u = begin; u < stop; ++u) count_updates(unit, group, unit.in.grid.span(u), mine);
+    for (int64_t u = begin; u < stop; ++u) count_updates(update, group, update.in.grid.span(u), mine);
     counters[piece * G::kLanes + group.lane()] = mine;
   }
 };

@@ -21,7 +21,7 @@ enum class NewStates : uint8_t { kStored, kDropped };
 
 // All moments are stored as T and rounded to nearest; the gradient is a D.
 template <class Step, class T, class D>
-struct UnitInPlace {
+struct InPlaceBlock {
   static constexpr int kStates = int(Step::kStates.size()), kInputs = kStates + Step::kFactors;
 
   int64_t count;  // elements
@@ -31,7 +31,7 @@ struct UnitInPlace {
   float factor[Step::kFactors == 0 ? 1 : kUnit];
   Upcoming<2> upcoming;  // besides gradient and moments
 
-  UnitInPlace(const TensorInputs<kStates>& in, UnitSpan span)
+  InPlaceBlock(const TensorInputs<kStates>& in, UnitSpan span)
       : count(span.count), grad_scale(in.control->grad_scale), g(in.gradient.template elements<D>(span)) {
     for (int i = 0; i < kStates; ++i) s[i] = {in.states[i].template elements<T>(span)};
     if constexpr (Step::kFactors == 1) in.factors.load(SerialGroup{}, span, factor);

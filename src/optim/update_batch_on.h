@@ -13,9 +13,9 @@
 namespace mpt {
 
 // maxima[i]: max |w'| of unit first + i that the tensor's update would make.
-template <class Unit>
+template <class Update>
 struct NextMaxima {
-  const Unit* tensor;
+  const Update* tensor;
   int64_t first;
   float* maxima;
 
@@ -60,17 +60,17 @@ TensorInputs<int(Step::kStates.size())> inputs_of(const TensorSlot& slot, const 
 }
 
 template <class Step, class Codec>
-UpdateUnit<Step, Codec> unit_of(std::type_identity<UpdateUnit<Step, Codec>>, const Step& step,
-                                const TensorSlot& slot, const StepControl* control) {
+TensorUpdate<Step, Codec> update_of(std::type_identity<TensorUpdate<Step, Codec>>, const Step& step,
+                                    const TensorSlot& slot, const StepControl* control) {
   Codec weights = codec_of<Codec>(slot.weights);
-  if constexpr (UpdateUnit<Step, Codec>::kFindsMaximum)
+  if constexpr (TensorUpdate<Step, Codec>::kFindsMaximum)
     if (needs_maximum(slot.weights.encoding))
       weights = weights.storing_with(slot.next_maximum.template as<float>());
   return {step, inputs_of<Step>(slot, control), weights, slot.weight_dither};
 }
 template <class Step>
-KahanUnit<Step> unit_of(std::type_identity<KahanUnit<Step>>, const Step& step, const TensorSlot& slot,
-                        const StepControl* control) {
+CompensatedUpdate<Step> update_of(std::type_identity<CompensatedUpdate<Step>>, const Step& step,
+                                  const TensorSlot& slot, const StepControl* control) {
   const Tensor &w = slot.weights.codes, &residuals = slot.residuals;
   check(w.dtype == DType::kBF16 && residuals.dtype == DType::kBF16,
         "compensated {} weights with {} residuals; both are bf16", name_of(w.dtype),
@@ -80,7 +80,7 @@ KahanUnit<Step> unit_of(std::type_identity<KahanUnit<Step>>, const Step& step, c
   return {step, inputs_of<Step>(slot, control), ElementCodec(w), ElementCodec(residuals)};
 }
 
-template <Exec E, class Config, class Unit>
+template <Exec E, class Config, class Update>
 class UpdateBatchOn final : public UpdateBatch {
  public:
   UpdateBatchOn(const E& exec, const Config& config) : exec_(exec), config_(config) {}
@@ -90,12 +90,12 @@ class UpdateBatchOn final : public UpdateBatch {
   void write_table(const StepScalars& scalars, const BatchCall& call, std::byte* image) const override {
     Table::write(call.tensors.size(), image, [&](size_t i) {
       const TensorSlot& slot = call.tensors[i];
-      return TableRow<Unit>{unit(scalars, slot, call.control), slot.range()};
+      return TableRow<Update>{update_of(scalars, slot, call.control), slot.range()};
     });
   }
 
   void find_maxima(const BatchCall& call) const override {
-    if constexpr (Unit::kFindsMaximum)
+    if constexpr (Update::kFindsMaximum)
       for (size_t i = 0; i < call.tensors.size(); ++i)
         find_maximum(call.tensors[i], table(call).functors + i, call.unit_maxima);
   }
@@ -114,29 +114,30 @@ class UpdateBatchOn final : public UpdateBatch {
               counters.cols == int64_t(sizeof(SurvivalCounters)) && counters.contiguous(),
           "survival of {} units counted into {} rows of {} bytes", range.count, counters.rows, counters.cols);
     exec_.rows(survival_pieces(range.count),
-               SurvivalPiece<Unit>{unit(scalars, slot, call.control), range.first, range.end(),
-                                   counters.as<SurvivalCounters>()});
+               SurvivalPiece<Update>{update_of(scalars, slot, call.control), range.first, range.end(),
+                                     counters.as<SurvivalCounters>()});
   }
 
  private:
-  using Table = TensorTable<Unit>;
+  using Table = TensorTable<Update>;
 
   [[nodiscard]] static Table table(const BatchCall& call) {
     return {call.table, int64_t(call.tensors.size()), call.control};
   }
-  [[nodiscard]] Unit unit(const StepScalars& scalars, const TensorSlot& slot,
-                          const StepControl* control) const {
-    return unit_of(std::type_identity<Unit>{}, Unit::Step::at(config_, scalars, slot.scalars), slot, control);
+  [[nodiscard]] Update update_of(const StepScalars& scalars, const TensorSlot& slot,
+                                 const StepControl* control) const {
+    return mpt::update_of(std::type_identity<Update>{}, Update::Step::at(config_, scalars, slot.scalars),
+                          slot, control);
   }
 
   // The amax of the call's units of new weights, which the tensor is stored with if they are all of it.
-  void find_maximum(const TensorSlot& slot, const Unit* tensor, const Tensor& unit_maxima) const {
+  void find_maximum(const TensorSlot& slot, const Update* tensor, const Tensor& unit_maxima) const {
     if (!needs_maximum(slot.weights.encoding)) return;
     const UnitRange range = slot.range();
     check(unit_maxima.cols >= range.count, "scratch for the maxima of {} units, {} needed", unit_maxima.cols,
           range.count);
     float* const maxima = unit_maxima.as<float>();
-    exec_.units(range.count, NextMaxima<Unit>{tensor, range.first, maxima});
+    exec_.units(range.count, NextMaxima<Update>{tensor, range.first, maxima});
     exec_.rows(1, LargestOf{maxima, range.count, slot.next_maximum.template as<float>()});
   }
 
@@ -148,17 +149,17 @@ template <Exec E, class R, size_t kStep>
 std::unique_ptr<UpdateBatch> make_update_batch(const E& exec, const typename R::Config& config,
                                                BatchStorage storage) {
   using Step = typename R::Steps::template At<kStep>;
-  const auto make = [&]<class Unit>(std::type_identity<Unit>) -> std::unique_ptr<UpdateBatch> {
-    return std::make_unique<UpdateBatchOn<E, typename R::Config, Unit>>(exec, config);
+  const auto make = [&]<class Update>(std::type_identity<Update>) -> std::unique_ptr<UpdateBatch> {
+    return std::make_unique<UpdateBatchOn<E, typename R::Config, Update>>(exec, config);
   };
   if (storage.compensation == Compensation::kFused)
-    return make(std::type_identity<KahanUnit<KahanFused<Step>>>{});
+    return make(std::type_identity<CompensatedUpdate<KahanFused<Step>>>{});
   if constexpr (requires { typename R::EagerKahan; })
     if (storage.compensation == Compensation::kEager)
-      return make(std::type_identity<KahanUnit<typename R::EagerKahan>>{});
+      return make(std::type_identity<CompensatedUpdate<typename R::EagerKahan>>{});
   check(storage.compensation == Compensation::kNone, "kahan_variant per_op with {}", R::Config::kName);
   return with_codec_type(storage.format, [&]<class Codec>(std::type_identity<Codec>) {
-    return make(std::type_identity<UpdateUnit<Step, Codec>>{});
+    return make(std::type_identity<TensorUpdate<Step, Codec>>{});
   });
 }
 

@@ -106,7 +106,7 @@ class UpdateOpsOn : public UpdateOps {
     float* const g = scratch.gradient.as<float>();
     with_codec(call.weights, [&]<class Codec>(const Codec& codec) {
       exec_.units(grid.units(),
-                  ExponentGradientUnit<Codec>{grid, codec, ElementCodec(call.gradient), call.control, g});
+                  ExponentGradient<Codec>{grid, codec, ElementCodec(call.gradient), call.control, g});
     });
     if (shape.axis == ChannelAxis::kRows)
       exec_.rows(shape.channels, ProjectRow{g, call.projection.as<float>(), shape.depth, rank,

@@ -34,7 +34,7 @@ struct AdditiveScales<WeightCodec, G, true> {
 // The lane's part of it and of the weights, in FP32. All in one object, so that the compiler knows that
 // nothing overlaps.
 template <class Step, int kPart>
-struct UnitValues {
+struct RegisterBlock {
   static constexpr int kStates = int(Step::kStates.size());
   static constexpr int kInputs = kStates + Step::kFactors;
 
@@ -91,7 +91,7 @@ MPT_HD void with_ema(const Step& step, StateUpdate update, const F& f) {
 
 // values.w become the unrounded weights after the step, values.s the moments.
 template <class Ema, class Step, int kPart, class Scales>
-MPT_HD void advance_weights(Step step, const Scales& scales, UnitValues<Step, kPart>& values) {
+MPT_HD void advance_weights(Step step, const Scales& scales, RegisterBlock<Step, kPart>& values) {
   values.each([&](int k, float g, float* state) {
     values.w[k] = next_weight<Ema>(step, values.w[k], g, state, scales[k]);
   });
@@ -99,7 +99,7 @@ MPT_HD void advance_weights(Step step, const Scales& scales, UnitValues<Step, kP
 
 // Weights rounded to their format on store.
 template <class S, class WeightCodec>
-struct UpdateUnit {
+struct TensorUpdate {
   using Step = S;
   static constexpr int kStates = int(Step::kStates.size());
   static constexpr bool kFindsMaximum = WeightCodec::kNeedsMaximum;  // next_maximum() is of use
@@ -115,7 +115,7 @@ struct UpdateUnit {
     const UnitSpan span = in.grid.span(unit);
     if constexpr (G::kLanes == 1)
       if (with_stored_types(in, [&]<class T, class D>(T, D) { update_in_place<T, D>(span); })) return;
-    UnitValues<Step, kPart> values;
+    RegisterBlock<Step, kPart> values;
     const AdditiveScales<WeightCodec, G> scales(weights, group, span, in.mean_scale);
     values.load(weights, in, group, span);
     with_ema<G>(step, in.state_update,
@@ -147,7 +147,7 @@ struct UpdateUnit {
       if (with_stored_types(in, [&]<class T, class D>(T, D) { most = next_maximum_in_place<T, D>(span); }))
         return most;
     }
-    UnitValues<Step, kPart> values;
+    RegisterBlock<Step, kPart> values;
     const AdditiveScales<WeightCodec, G> scales(weights, group, span, in.mean_scale);
     values.load(weights, in, group, span);
     with_ema<G>(step, in.state_update,
@@ -195,7 +195,7 @@ struct UpdateUnit {
   // The weights w become the unrounded ones after the step, or those rounded to where they are stored.
   template <class T, class D, NewStates kNew, class W>
   void advance_in_place(UnitSpan span, Stored<W> w) const {
-    UnitInPlace<Step, T, D> values(in, span);
+    InPlaceBlock<Step, T, D> values(in, span);
     values.upcoming.follow(weights.memory(span));
     const AdditiveScales<WeightCodec, SerialGroup> scales(weights, SerialGroup{}, span, in.mean_scale);
     with_ema<SerialGroup>(step, in.state_update, [&](auto ema) {
@@ -208,7 +208,7 @@ struct UpdateUnit {
 
 // Compensated BF16 weights: Step is KahanFused of a rule's step, or a rule's EagerKahan.
 template <class S>
-struct KahanUnit {
+struct CompensatedUpdate {
   using Step = S;
   static constexpr int kStates = int(Step::kStates.size());
   static constexpr bool kFindsMaximum = false;
@@ -223,7 +223,7 @@ struct KahanUnit {
     const UnitSpan span = in.grid.span(unit);
     if constexpr (G::kLanes == 1)
       if (with_stored_types(in, [&]<class T, class D>(T, D) { update_in_place<T, D>(span); })) return;
-    UnitValues<Step, kPart> values;
+    RegisterBlock<Step, kPart> values;
     float c[kPart];
     residuals.load(group, span, c);
     values.load(weights, in, group, span);
@@ -247,7 +247,7 @@ struct KahanUnit {
 
  private:
   template <class Ema, int kPart>
-  MPT_HD static void advance(Step step, UnitValues<Step, kPart>& values, float (&residual)[kPart]) {
+  MPT_HD static void advance(Step step, RegisterBlock<Step, kPart>& values, float (&residual)[kPart]) {
     float c[kPart];
     memcpy(c, residual, sizeof c);
     values.each([&](int k, float g, float* state) {
@@ -260,7 +260,7 @@ struct KahanUnit {
 
   template <class T, class D>
   void update_in_place(UnitSpan span) const {
-    UnitInPlace<Step, T, D> values(in, span);
+    InPlaceBlock<Step, T, D> values(in, span);
     values.upcoming.follow(weights.memory(span));
     values.upcoming.follow(residuals.memory(span));
     const Stored<bf16> w{weights.template elements<bf16>(span)}, c{residuals.template elements<bf16>(span)};
