@@ -12,15 +12,15 @@ namespace mpt {
 
 template <class WeightCodec>
 struct ExponentGradient {
-  UnitGrid grid;
+  BlockGrid grid;
   WeightCodec weights;
   ElementCodec gradient;
   const StepControl* control;
   float* result;  // [rows, cols]
 
   template <class G>
-  MPT_HD void operator()(G group, int64_t unit) const {
-    const UnitSpan span = grid.span(unit);
+  MPT_HD void operator()(G group, int64_t block) const {
+    const BlockSpan span = grid.span(block);
     const LanePart<G> part(group, span);
     float w[LanePart<G>::kSize], g[LanePart<G>::kSize];
     weights.load(group, span, w);
@@ -59,18 +59,18 @@ struct ColumnPieces {
   [[nodiscard]] MPT_HD int64_t count() const { return (depth + kRows - 1) / kRows; }
 };
 
-// Sums over one piece for a unit of channels; a lane owns its channels alone.
+// Sums over one piece for an update block of channels; a lane owns its channels alone.
 struct ProjectColumnPieces {
   const float* gradient;    // [d, M]
   const float* projection;  // [r, d]
   ColumnPieces pieces;
-  UnitGrid grid;  // [pieces, M]
+  BlockGrid grid;  // [pieces, M]
   int64_t rank;
   float* sums;  // [pieces, r, M]
 
   template <class G>
-  MPT_HD void operator()(G group, int64_t unit) const {
-    const UnitSpan span = grid.span(unit);
+  MPT_HD void operator()(G group, int64_t block) const {
+    const BlockSpan span = grid.span(block);
     const LanePart<G> part(group, span);
     const int64_t first = span.row * ColumnPieces::kRows;
     const int64_t end = min_of(first + ColumnPieces::kRows, pieces.depth);

@@ -11,18 +11,18 @@
 namespace mpt {
 namespace {
 
-int64_t pieces_of(UnitRange range) { return (range.count + kUnitsPerPiece - 1) / kUnitsPerPiece; }
+int64_t pieces_of(BlockRange range) { return (range.count + kBlocksPerPiece - 1) / kBlocksPerPiece; }
 
 // Of one tensor, the pieces of one rank.
 struct Stretch {
-  UnitRange range;
+  BlockRange range;
   size_t rank;
   int64_t place;  // of its first piece
 };
 
 // [ranks][tensors]
-std::vector<std::vector<UnitRange>> ranges_of(const Partition& partition) {
-  std::vector<std::vector<UnitRange>> ranges(static_cast<size_t>(partition.ranks()));
+std::vector<std::vector<BlockRange>> ranges_of(const Partition& partition) {
+  std::vector<std::vector<BlockRange>> ranges(static_cast<size_t>(partition.ranks()));
   for (size_t rank = 0; rank < ranges.size(); ++rank)
     for (int64_t i = 0; i < partition.tensors(); ++i)
       ranges[rank].push_back(partition.range(int64_t(rank), i));
@@ -33,7 +33,7 @@ std::vector<std::vector<UnitRange>> ranges_of(const Partition& partition) {
 
 PieceMap::PieceMap(const Partition& partition, int64_t rank) : PieceMap(ranges_of(partition), rank) {}
 
-PieceMap::PieceMap(const std::vector<std::vector<UnitRange>>& ranges, int64_t rank) {
+PieceMap::PieceMap(const std::vector<std::vector<BlockRange>>& ranges, int64_t rank) {
   check(rank >= 0 && rank < int64_t(ranges.size()), "rank {} of {}", rank, ranges.size());
   const size_t tensors = ranges.front().size();
   own_.resize(tensors);
@@ -51,13 +51,13 @@ PieceMap::PieceMap(const std::vector<std::vector<UnitRange>>& ranges, int64_t ra
   int64_t piece = 0;
   for (size_t t = 0; t < tensors; ++t) {
     std::ranges::sort(stretches[t], {}, [](const Stretch& s) { return s.range.first; });
-    int64_t unit = 0;
+    int64_t block = 0;
     for (const Stretch& s : stretches[t]) {
-      check(s.range.first == unit && unit % kUnitsPerPiece == 0, "units from {} follow those up to {}",
-            s.range.first, unit);
-      unit = s.range.end();
+      check(s.range.first == block && block % kBlocksPerPiece == 0, "blocks from {} follow those up to {}",
+            s.range.first, block);
+      block = s.range.end();
       if (runs_.empty() || runs_.back().shift != s.place - piece) runs_.push_back({piece, s.place - piece});
-      const int64_t first = s.range.first / kUnitsPerPiece, count = pieces_of(s.range);
+      const int64_t first = s.range.first / kBlocksPerPiece, count = pieces_of(s.range);
       if (int64_t(s.rank) == rank) own_[t] = {first, count, s.place - first};
       piece += count;
     }

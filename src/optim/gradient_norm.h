@@ -1,5 +1,6 @@
 // The norm of all gradients, which clips them and decides whether a step is made: sums of squares over pieces
-// of kUnitsPerPiece units, added in the order of tensors and pieces (docs/numerics.md "Norm and clipping").
+// of kBlocksPerPiece update blocks, added in the order of tensors and pieces (docs/numerics.md "Norm and
+// clipping").
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,8 @@ struct OwnPieces {
 // array of which every rank knows the order of tensors and pieces.
 class PieceMap {
  public:
-  // What units of every tensor each rank has, [ranks][tensors]; each tensor once in all.
-  PieceMap(const std::vector<std::vector<UnitRange>>& ranges, int64_t rank);
+  // What update blocks of every tensor each rank has, [ranks][tensors]; each tensor once in all.
+  PieceMap(const std::vector<std::vector<BlockRange>>& ranges, int64_t rank);
   PieceMap(const Partition& partition, int64_t rank);
 
   [[nodiscard]] int64_t pieces() const { return first_place_.back(); }  // of all ranks

@@ -13,14 +13,14 @@
 namespace mpt {
 
 // Of `count` numbers of a lane's part of kPart, in FP64: running sums that vectorise, then a tree. A lane
-// that has whole units to itself asks for the memory of later ones.
+// that has whole update blocks to itself asks for the memory of later ones.
 template <int kPart, class T>
 MPT_HD double square_sum(const T* x, int count) {
   constexpr int kRunning = kPart < 32 ? kPart : 32;
   double running[kRunning] = {};
   const int whole = count / kRunning * kRunning;
   for (int first = 0; first < whole; first += kRunning) {
-    if constexpr (kPart == kUnit) ask_ahead<kRunning>(x + first);
+    if constexpr (kPart == kUpdateBlock) ask_ahead<kRunning>(x + first);
 #pragma omp simd
     for (int j = 0; j < kRunning; ++j)
       running[j] += double(to_float(x[first + j])) * double(to_float(x[first + j]));
@@ -34,22 +34,23 @@ MPT_HD double square_sum(const T* x, int count) {
 // Sum of squares, in FP64, of a piece of a tensor.
 template <class Codec>
 struct SquareSum {
-  UnitGrid grid;
+  BlockGrid grid;
   Codec codec;
   double* partial;
   int64_t shift;  // piece i's sum is partial[i + shift]
 
   template <class G>
   MPT_HD void operator()(G group, int64_t piece) const {
-    const int64_t end = min_of((piece + 1) * kUnitsPerPiece, grid.units());
+    const int64_t end = min_of((piece + 1) * kBlocksPerPiece, grid.blocks());
     double total = 0.0;
-    for (int64_t unit = piece * kUnitsPerPiece; unit < end; ++unit) total += of_unit(group, grid.span(unit));
+    for (int64_t block = piece * kBlocksPerPiece; block < end; ++block)
+      total += of_block(group, grid.span(block));
     if (group.lane() == 0) partial[piece + shift] = total;
   }
 
  private:
   template <class G>
-  MPT_HD double of_unit(G group, UnitSpan span) const {
+  MPT_HD double of_block(G group, BlockSpan span) const {
     constexpr int kPart = LanePart<G>::kSize;
     if constexpr (G::kLanes == 1 && std::is_same_v<Codec, ElementCodec>) {
       const auto count = int(span.count);

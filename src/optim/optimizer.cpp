@@ -26,20 +26,21 @@ void check_partition(const std::vector<UpdateTarget>& targets, const Optimizer::
   check(partition.tensors() == int64_t(targets.size()), "a partition of {} tensors for {}",
         partition.tensors(), targets.size());
   for (size_t i = 0; i < targets.size(); ++i) {
-    const int64_t expected = all_units(targets[i].weights.rows, targets[i].weights.cols).count;
-    int64_t units = 0;
-    for (int64_t rank = 0; rank < partition.ranks(); ++rank) units += partition.range(rank, int64_t(i)).count;
-    check(units == expected, "a partition of {} units for the {} of {}", units, expected, targets[i].name);
+    const int64_t expected = all_blocks(targets[i].weights.rows, targets[i].weights.cols).count;
+    int64_t blocks = 0;
+    for (int64_t rank = 0; rank < partition.ranks(); ++rank)
+      blocks += partition.range(rank, int64_t(i)).count;
+    check(blocks == expected, "a partition of {} blocks for the {} of {}", blocks, expected, targets[i].name);
   }
 }
 
 // Of every target, what is updated on this rank.
-std::vector<UnitRange> own_units(const std::vector<UpdateTarget>& targets, const Optimizer::Place& place) {
+std::vector<BlockRange> own_blocks(const std::vector<UpdateTarget>& targets, const Optimizer::Place& place) {
   check_partition(targets, place);
-  std::vector<UnitRange> units;
+  std::vector<BlockRange> blocks;
   for (size_t i = 0; i < targets.size(); ++i)
-    units.push_back(place.partition.range(place.ranks.rank(), int64_t(i)));
-  return units;
+    blocks.push_back(place.partition.range(place.ranks.rank(), int64_t(i)));
+  return blocks;
 }
 
 }  // namespace
@@ -69,7 +70,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, const OptimizerOptions& opti
       ranks_(place.ranks),
       device_(place.device),
       ops_(make_update_ops(place.device)),
-      states_(config_, options_.state, targets_, own_units(targets_, place), place.allocator),
+      states_(config_, options_.state, targets_, own_blocks(targets_, place), place.allocator),
       norm_(gradients(),
             {.clip_grad_norm = config_.clip_grad_norm,
              .partition = place.partition,
@@ -77,7 +78,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, const OptimizerOptions& opti
              .device = place.device,
              .allocator = place.allocator},
             *ops_),
-      scales_(config_, targets_, own_units(targets_, place), place.device, place.allocator),
+      scales_(config_, targets_, own_blocks(targets_, place), place.device, place.allocator),
       projections_(projections(), place.device, place.allocator) {
   check_options();
   for (size_t i = 0; i < targets_.size(); ++i) check_target(i);
@@ -97,7 +98,7 @@ Projections::Options Optimizer::projections() const {
                                .targets = targets_.size(),
                                .own_shapes = {}};
   for (size_t i = 0; i < targets_.size(); ++i)
-    if (states_[i].projected() && !states_[i].units.empty())
+    if (states_[i].projected() && !states_[i].blocks.empty())
       options.own_shapes.push_back({targets_[i].weights.rows, targets_[i].weights.cols});
   return options;
 }
@@ -123,15 +124,15 @@ void Optimizer::check_target(size_t index) const {
   const int64_t rank = states_[index].projection.rows;
   check(rank <= projection_shape(w.rows, w.cols).depth, "a projection of rank {} for {} of [{},{}]", rank,
         target.name, w.rows, w.cols);
-  const UnitRange units = states_[index].units;
-  check(units.empty() || units == all_units(w.rows, w.cols),
-        "units {}+{} of {}, which is projected as a whole", units.first, units.count, target.name);
+  const BlockRange blocks = states_[index].blocks;
+  check(blocks.empty() || blocks == all_blocks(w.rows, w.cols),
+        "blocks {}+{} of {}, which is projected as a whole", blocks.first, blocks.count, target.name);
 }
 
 void Optimizer::allocate_counters(Allocator& allocator) {
   int64_t rows = 0;
   for (size_t i = 0; i < targets_.size(); ++i)
-    rows = std::max(rows, ops_->survival_rows(states_[i].units.count));
+    rows = std::max(rows, ops_->survival_rows(states_[i].blocks.count));
   counters_.on_device =
       allocator.tensor(Purpose::kScratch, DType::kU8, rows, int64_t(sizeof(SurvivalCounters)));
   if (counters_.on_device.data != nullptr) counters_.on_host.resize(size_t(counters_.on_device.bytes()));
@@ -159,7 +160,7 @@ void Optimizer::make_batches() {
   std::vector<Kind> kinds;
   for (const bool projected : {false, true})
     for (size_t i = 0; i < targets_.size(); ++i) {
-      if (states_[i].units.empty() || states_[i].projected() != projected) continue;
+      if (states_[i].blocks.empty() || states_[i].projected() != projected) continue;
       const Kind kind{step_of(config_.rule, tensor_scalars(i)), storage_of(i)};
       const auto found = projected ? kinds.end() : std::ranges::find(kinds, kind);
       const size_t batch = size_t(found - kinds.begin());
@@ -292,7 +293,7 @@ BatchCall Optimizer::call_of(const Batch& batch) const {
   return {.tensors = batch.slots,
           .table = update_table_.tensor.data + batch.table_offset,
           .control = norm_.device_control(),
-          .unit_maxima = scales_.unit_maxima()};
+          .maxima_of_blocks = scales_.maxima_of_blocks()};
 }
 
 TensorScalars Optimizer::tensor_scalars(size_t index) const {
@@ -334,7 +335,7 @@ TensorSlot Optimizer::slot_of(size_t index, int64_t t) const {
                   .weight_dither = dither(index, t, Stream::kWeightRounding,
                                           random ? Rounding::kStochastic : Rounding::kNearest),
                   .scalars = tensor_scalars(index),
-                  .units = states.units,
+                  .blocks = states.blocks,
                   .residuals = states.residuals};
   for (const StateInfo& info : states.infos)
     slot.state_dithers.push_back(dither(index, t, info.rounding, options_.state_rounding));

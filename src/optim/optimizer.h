@@ -4,9 +4,9 @@
 // allocator). Settings that exclude each other are errors of the caller here; run_config_checks words them
 // for users.
 //
-// One rank of several holds states for its own units, reads gradients of those and updates those; the weights
-// are whole again when the caller has gathered them. All ranks' weights and states together are the bits that
-// a single optimizer gives.
+// One rank of several holds states for its own update blocks, reads gradients of those and updates those; the
+// weights are whole again when the caller has gathered them. All ranks' weights and states together are the
+// bits that a single optimizer gives.
 //
 // The concerns of a step have classes of their own: OptimizerStates, GradientNorm, ScalePass, Projections.
 #pragma once
@@ -43,8 +43,8 @@ OptimizerOptions optimizer_options(const PrecisionConfig& config, uint64_t seed)
 
 class Optimizer {
  public:
-  // Which units are updated here, and where: those that the partition of the targets, in their order, gives
-  // to this rank. All but the partition outlive the optimizer.
+  // Which update blocks are updated here, and where: those that the partition of the targets, in their order,
+  // gives to this rank. All but the partition outlive the optimizer.
   struct Place {
     const Partition& partition;
     Communicator& ranks;
@@ -54,7 +54,7 @@ class Optimizer {
   // All states are planned (or allocated, as zeros) here.
   Optimizer(const OptimizerConfig& config, const OptimizerOptions& options, std::vector<UpdateTarget> targets,
             const Place& place);
-  // Of one rank, which updates all units.
+  // Of one rank, which updates all update blocks.
   Optimizer(const OptimizerConfig& config, const OptimizerOptions& options, std::vector<UpdateTarget> targets,
             Device& device, Allocator& allocator);
 
@@ -68,9 +68,9 @@ class Optimizer {
   // work on the step before must be done; the others enqueue the same work every time. measure() finds the
   // gradients' norm, from FP64 sums in an order that depends on shapes alone, clips by it, and lets update()
   // do nothing if it or one of `losses` (fp64 [1, n]; no rows: none; the same on all ranks) is not finite.
-  // update() changes the own units and the tensors' scales that need their maximum. settle() belongs behind
-  // it, when the weights are whole: it moves scales that one rank cannot judge alone. It changes nothing the
-  // second time.
+  // update() changes the own update blocks and the tensors' scales that need their maximum. settle() belongs
+  // behind it, when the weights are whole: it moves scales that one rank cannot judge alone. It changes
+  // nothing the second time.
   void prepare(const StepScalars& scalars);
   void measure(const Tensor& losses);
   void update();
@@ -93,13 +93,13 @@ class Optimizer {
   // all.
   [[nodiscard]] std::vector<TensorPart> parts_to_save() const;
   [[nodiscard]] std::vector<TensorPart> parts_to_load() const;
-  // The same of an optimizer that has all units.
+  // The same of an optimizer that has all update blocks.
   [[nodiscard]] std::vector<NamedTensor> named_states() const;
   // Bytes of the own states' logical elements, numbers of which a tensor has one excluded
   // (docs/numerics.md "Apollo-E").
   [[nodiscard]] int64_t optimizer_state_bytes() const;
-  // The units of a target that are updated here.
-  [[nodiscard]] UnitRange units(size_t target) const { return states_[target].units; }
+  // The update blocks of a target that are updated here.
+  [[nodiscard]] BlockRange blocks(size_t target) const { return states_[target].blocks; }
 
   // Another implementation of the operations, such as one that works with many lanes.
   void replace_ops(std::unique_ptr<UpdateOps> ops);

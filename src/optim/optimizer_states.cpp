@@ -8,20 +8,20 @@ namespace {
 // Allocates tensors for the states of one target.
 class StateAllocation {
  public:
-  StateAllocation(const UpdateTarget& target, UnitRange units, Allocator& allocator)
+  StateAllocation(const UpdateTarget& target, BlockRange blocks, Allocator& allocator)
       : target_(target),
-        units_(units),
-        elsewhere_(units.empty() && target.weights.elements() > 0),
+        blocks_(blocks),
+        elsewhere_(blocks.empty() && target.weights.elements() > 0),
         allocator_(allocator) {}
 
-  // One element for each of the target's, laid out as its gradient: the own units only.
+  // One element for each of the target's, laid out as its gradient: the own update blocks only.
   [[nodiscard]] Tensor like_weights(DType dtype) const {
     const Tensor& g = target_.gradient;
-    if (elsewhere_ || units_ == all_units(target_.weights.rows, target_.weights.cols))
+    if (elsewhere_ || blocks_ == all_blocks(target_.weights.rows, target_.weights.cols))
       return whole(dtype, g.rows, g.stride).columns(0, g.cols);
     const Tensor shape{nullptr, dtype, g.rows, g.cols, g.stride};
-    const int64_t count = span_of(shape, {g.rows, g.cols}, units_).cols;
-    return whole_of_span(allocator_.tensor(Purpose::kOptimizerState, dtype, 1, count), shape, units_);
+    const int64_t count = span_of(shape, {g.rows, g.cols}, blocks_).cols;
+    return whole_of_span(allocator_.tensor(Purpose::kOptimizerState, dtype, 1, count), shape, blocks_);
   }
   [[nodiscard]] Tensor whole(DType dtype, int64_t rows, int64_t cols) const {
     if (elsewhere_) return Tensor{nullptr, dtype, rows, cols, cols};
@@ -30,18 +30,18 @@ class StateAllocation {
 
  private:
   const UpdateTarget& target_;
-  UnitRange units_;
-  bool elsewhere_;  // another rank has all units: shapes only
+  BlockRange blocks_;
+  bool elsewhere_;  // another rank has all update blocks: shapes only
   Allocator& allocator_;
 };
 
 TargetStates allocate_states(const OptimizerConfig& config, Format format, const UpdateTarget& target,
-                             UnitRange units, Allocator& allocator) {
-  const StateAllocation allocation(target, units, allocator);
+                             BlockRange blocks, Allocator& allocator) {
+  const StateAllocation allocation(target, blocks, allocator);
   const bool projected = is_projected(config, target.kind);
   const Moments moments = projected ? Moments::kProjected : Moments::kDense;
   TargetStates states;
-  states.units = units;
+  states.blocks = blocks;
   states.infos = states_of(config.rule, {.rank = target.weights.rank, .moments = moments});
   for (size_t i = 0; i < states.infos.size(); ++i)
     states.moments.push_back(allocation.like_weights(dtype_of(format)));
@@ -58,11 +58,11 @@ TargetStates allocate_states(const OptimizerConfig& config, Format format, const
 }  // namespace
 
 OptimizerStates::OptimizerStates(const OptimizerConfig& config, Format format,
-                                 std::span<const UpdateTarget> targets, const std::vector<UnitRange>& units,
+                                 std::span<const UpdateTarget> targets, const std::vector<BlockRange>& blocks,
                                  Allocator& allocator)
     : targets_(targets), host_init_rms_(targets.size(), 1.0f) {
   for (size_t i = 0; i < targets.size(); ++i)
-    states_.push_back(allocate_states(config, format, targets[i], units[i], allocator));
+    states_.push_back(allocate_states(config, format, targets[i], blocks[i], allocator));
   if (bounds_weights(config.rule))
     init_rms_ = allocator.tensor(Purpose::kOptimizerState, DType::kF32, 1, int64_t(targets.size()));
 }
@@ -81,7 +81,7 @@ std::vector<TensorPart> OptimizerStates::parts_of_targets() const {
   for (size_t i = 0; i < targets_.size(); ++i) {
     const TargetStates& states = states_[i];
     const EncodedTensor& w = targets_[i].weights;
-    const ElementRange own = elements_of({w.rows, w.cols}, states.units, {w.cols});
+    const ElementRange own = elements_of({w.rows, w.cols}, states.blocks, {w.cols});
     const auto add = [&](std::string_view name, const Tensor& tensor, int rank, ElementRange elements) {
       parts.push_back({NamedTensor{fmt::format("{}/{}", name, targets_[i].name), tensor, rank},
                        elements.first, elements.count});

@@ -25,9 +25,10 @@ struct UpdateTarget {
   Tensor gradient;
 };
 
-// The states of one target. Where another rank has all of its units, tensors have a shape and no memory.
+// The states of one target. Where another rank has all of its update blocks, tensors have a shape and no
+// memory.
 struct TargetStates {
-  UnitRange units;  // updated here
+  BlockRange blocks;  // updated here
   std::span<const StateInfo> infos;
   std::vector<Tensor> moments;  // in the order of `infos`
   Tensor residuals;             // with writeback = kahan
@@ -38,10 +39,10 @@ struct TargetStates {
 
 class OptimizerStates {
  public:
-  // Plans or allocates (as zeros) the states of `units`, one range for each target, with moments stored in
+  // Plans or allocates (as zeros) the states of `blocks`, one range for each target, with moments stored in
   // `format`. The targets outlive this.
   OptimizerStates(const OptimizerConfig& config, Format format, std::span<const UpdateTarget> targets,
-                  const std::vector<UnitRange>& units, Allocator& allocator);
+                  const std::vector<BlockRange>& blocks, Allocator& allocator);
 
   const TargetStates& operator[](size_t target) const { return states_[target]; }
 

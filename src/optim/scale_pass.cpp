@@ -16,16 +16,16 @@ bool follows_block_scales(const OptimizerConfig& config, const UpdateTarget& tar
 }  // namespace
 
 ScalePass::ScalePass(const OptimizerConfig& config, std::span<const UpdateTarget> targets,
-                     std::span<const UnitRange> units, Device& device, Allocator& allocator)
+                     std::span<const BlockRange> blocks, Device& device, Allocator& allocator)
     : targets_(targets) {
-  int64_t live_units = 0, scaled_rows = 0, relative_rows = 0;
+  int64_t live_blocks = 0, scaled_rows = 0, relative_rows = 0;
   for (size_t i = 0; i < targets.size(); ++i) {
     const EncodedTensor& w = targets[i].weights;
     if (needs_maximum(w.encoding)) {
       live_.push_back(i);
-      live_units = std::max(live_units, units[i].count);
+      live_blocks = std::max(live_blocks, blocks[i].count);
     }
-    if (!units[i].empty() && follows_block_scales(config, targets[i])) {
+    if (!blocks[i].empty() && follows_block_scales(config, targets[i])) {
       relative_.push_back(i);
       relative_rows = std::max(relative_rows, w.rows);
     }
@@ -34,7 +34,7 @@ ScalePass::ScalePass(const OptimizerConfig& config, std::span<const UpdateTarget
   const auto row = [&](DType dtype, int64_t count) {
     return allocator.tensor(Purpose::kScratch, dtype, 1, count);
   };
-  if (live_units > 0) unit_maxima_ = row(DType::kF32, live_units);
+  if (live_blocks > 0) maxima_of_blocks_ = row(DType::kF32, live_blocks);
   if (!live_.empty()) next_maxima_ = row(DType::kF32, int64_t(live_.size()));
   if (!relative_.empty()) {
     mean_scales_ = row(DType::kF32, int64_t(relative_.size()));

@@ -16,12 +16,12 @@ namespace mpt {
 class ScalePass {
  public:
   ScalePass(const OptimizerConfig& config, std::span<const UpdateTarget> targets,
-            std::span<const UnitRange> units, Device& device, Allocator& allocator);
+            std::span<const BlockRange> blocks, Device& device, Allocator& allocator);
 
   // Of an update, in this order. find_means() and clear_maxima() begin it.
   void find_means(UpdateOps& ops);
   void clear_maxima(UpdateOps& ops);
-  // Then the own units' maxima.
+  // Then the own update blocks' maxima.
   void find_maxima(const UpdateBatch& batch, const BatchCall& call) const;
   // Those of a tensor that is cut become the tensor's.
   void reduce_maxima(Communicator& ranks);
@@ -33,13 +33,13 @@ class ScalePass {
 
   // Adds to a slot what its update reads of all this.
   void complete(size_t target, TensorSlot& slot) const;
-  [[nodiscard]] Tensor unit_maxima() const { return unit_maxima_; }
+  [[nodiscard]] Tensor maxima_of_blocks() const { return maxima_of_blocks_; }
 
  private:
   std::span<const UpdateTarget> targets_;
   std::vector<size_t> live_;             // targets whose format needs_maximum()
   Tensor next_maxima_;                   // [1, live tensors] fp32
-  Tensor unit_maxima_;                   // [1, most own units of one] fp32
+  Tensor maxima_of_blocks_;              // [1, most own update blocks of one] fp32
   std::vector<size_t> relative_;         // own targets whose additive rates follow their blocks' scales
   Tensor mean_scales_;                   // [1, those] fp32
   Tensor scale_sums_;                    // [1, most rows of one] fp64

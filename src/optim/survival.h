@@ -40,7 +40,7 @@ inline constexpr int kMagnitudeBuckets = 3 + (kHighestBinade - kLowestBinade) / 
 // Lower ends of buckets 1 and up: 0, 2^-16, 2^-14, ... 4.
 std::vector<double> bucket_edges();
 
-// One lane's counts over a run of units; also the layout of a row of the table they are summed from.
+// One lane's counts over a run of update blocks; also the layout of a row of the table they are summed from.
 struct SurvivalCounters {
   int32_t weights[kMagnitudeBuckets];
   int32_t fates[kBranches][kFates][kMagnitudeBuckets];
@@ -49,10 +49,10 @@ struct SurvivalCounters {
   double drag_log2;
 };
 
-// Units that one group counts.
-inline constexpr int64_t kSurvivalUnitsPerPiece = 64;
-constexpr int64_t survival_pieces(int64_t units) {
-  return (units + kSurvivalUnitsPerPiece - 1) / kSurvivalUnitsPerPiece;
+// Update blocks that one group counts.
+inline constexpr int64_t kSurvivalBlocksPerPiece = 64;
+constexpr int64_t survival_pieces(int64_t blocks) {
+  return (blocks + kSurvivalBlocksPerPiece - 1) / kSurvivalBlocksPerPiece;
 }
 
 // Of one tensor in one step.
@@ -69,8 +69,8 @@ struct Survival {
 };
 
 void add_counters(const SurvivalCounters& counters, Survival& sum);
-// To be called by all ranks with the same tensors: counts of the own units become those of all ranks' units,
-// added in the order of ranks.
+// To be called by all ranks with the same tensors: counts of the own update blocks become those of all ranks'
+// update blocks, added in the order of ranks.
 void sum_over_ranks(std::vector<Survival>& survivals, Communicator& ranks);
 
 }  // namespace mpt

@@ -43,7 +43,7 @@ MPT_HD void count_drag(float w, float stored, float smallest_ratio, SurvivalCoun
 
 // Weights that are rounded to their format.
 template <class G, class Step, class WeightCodec>
-MPT_HD void count_updates(const TensorUpdate<Step, WeightCodec>& update, G group, UnitSpan span,
+MPT_HD void count_updates(const TensorUpdate<Step, WeightCodec>& update, G group, BlockSpan span,
                           SurvivalCounters& mine) {
   constexpr int kPart = LanePart<G>::kSize;
   const Step& step = update.step;
@@ -80,7 +80,7 @@ MPT_HD void find_next(const Step& step, Branch branch, const float (&c)[kPart],
 
 // Compensated weights: the residual keeps an update that leaves the stored weight as it is.
 template <class G, class Step>
-MPT_HD void count_updates(const CompensatedUpdate<Step>& update, G group, UnitSpan span,
+MPT_HD void count_updates(const CompensatedUpdate<Step>& update, G group, BlockSpan span,
                           SurvivalCounters& mine) {
   constexpr int kPart = LanePart<G>::kSize;
   const Step& step = update.step;
@@ -101,18 +101,18 @@ MPT_HD void count_updates(const CompensatedUpdate<Step>& update, G group, UnitSp
   }
 }
 
-// What every lane counts over its run of units of a tensor, which Update makes.
+// What every lane counts over its run of update blocks of a tensor, which Update makes.
 template <class Update>
 struct SurvivalPiece {
   Update update;
-  int64_t first, end;          // units
+  int64_t first, end;          // update blocks
   SurvivalCounters* counters;  // [pieces * lanes]
 
   template <class G>
   MPT_HD void operator()(G group, int64_t piece) const {
     SurvivalCounters mine{};
-    const int64_t begin = first + piece * kSurvivalUnitsPerPiece;
-    const int64_t stop = min_of(begin + kSurvivalUnitsPerPiece, end);
+    const int64_t begin = first + piece * kSurvivalBlocksPerPiece;
+    const int64_t stop = min_of(begin + kSurvivalBlocksPerPiece, end);
     for (int64_t u = begin; u < stop; ++u) count_updates(update, group, update.in.grid.span(u), mine);
     counters[piece * G::kLanes + group.lane()] = mine;
   }

@@ -1,5 +1,5 @@
-// A unit's gradient and moments where they are stored: what a lone lane advances element by element, without
-// copies of its own between, which would cost it more than the arithmetic.
+// An update block's gradient and moments where they are stored: what a lone lane advances element by element,
+// without copies of its own between, which would cost it more than the arithmetic.
 #pragma once
 
 #include <utility>
@@ -28,10 +28,10 @@ struct InPlaceBlock {
   float grad_scale;
   const D* g;
   Stored<T> s[kStates];
-  float factor[Step::kFactors == 0 ? 1 : kUnit];
+  float factor[Step::kFactors == 0 ? 1 : kUpdateBlock];
   Upcoming<2> upcoming;  // besides gradient and moments
 
-  InPlaceBlock(const TensorInputs<kStates>& in, UnitSpan span)
+  InPlaceBlock(const TensorInputs<kStates>& in, BlockSpan span)
       : count(span.count), grad_scale(in.control->grad_scale), g(in.gradient.template elements<D>(span)) {
     for (int i = 0; i < kStates; ++i) s[i] = {in.states[i].template elements<T>(span)};
     if constexpr (Step::kFactors == 1) in.factors.load(SerialGroup{}, span, factor);
@@ -47,10 +47,10 @@ struct InPlaceBlock {
  private:
   static constexpr int kAtOnce = Upcoming<1>::kElements;
 
-  // Of the next unit.
+  // Of the next update block.
   template <class N>
   MPT_ALWAYS_INLINE static void ask_for_next(const N* at) {
-    ask_for(at + kUnit, kAtOnce * int64_t(sizeof(N)));
+    ask_for(at + kUpdateBlock, kAtOnce * int64_t(sizeof(N)));
   }
 
   template <NewStates kNew, class F, int... i>

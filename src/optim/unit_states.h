@@ -13,9 +13,9 @@ struct SharedFactors {
   int64_t col_step = 0;  // 0 or 1
 
   template <class G>
-  MPT_HD void load(G group, UnitSpan unit, float (&x)[LanePart<G>::kSize]) const {
-    const LanePart<G> part(group, unit);
-    const float* const source = values + unit.row * row_step;
+  MPT_HD void load(G group, BlockSpan span, float (&x)[LanePart<G>::kSize]) const {
+    const LanePart<G> part(group, span);
+    const float* const source = values + span.row * row_step;
     if (col_step == 0) {
       for (float& value : x) value = *source;
     } else {
@@ -42,7 +42,7 @@ MPT_HD float clip_scale(double clip_grad_norm, double norm) {
 // Gradient, states and the scalars of a step, for one tensor with kStates states per weight.
 template <int kStates>
 struct TensorInputs {
-  UnitGrid grid;
+  BlockGrid grid;
   ElementCodec states[kStates];
   DitherSource dithers[kStates];
   StateUpdate state_update;

@@ -15,9 +15,9 @@
 
 namespace mpt {
 
-// What an update of one tensor reads and writes, or that of a run of its units: of states and residuals only
-// theirs need be in memory, and nothing else of weights and gradient is touched. Where needs_maximum(), the
-// tensor's scale is written by take_maximum().
+// What an update of one tensor reads and writes, or that of a run of its update blocks: of states and
+// residuals only theirs need be in memory, and nothing else of weights and gradient is touched. Where
+// needs_maximum(), the tensor's scale is written by take_maximum().
 struct TensorSlot {
   EncodedTensor weights;                    // updated
   std::span<const Tensor> states;           // in the order of the step's kStates, fp32 or bf16, updated
@@ -29,11 +29,11 @@ struct TensorSlot {
   SharedFactors factors{};  // of steps that take one
   Tensor mean_scale{};      // as find_mean_scale() left it: additive rates in proportion to the blocks'
                             // scales; none: one rate for all
-  std::optional<UnitRange> units{};  // none: all
+  std::optional<BlockRange> blocks{};  // none: all
   Tensor next_maximum{};  // where needs_maximum(), fp32 [1, 1]: the amax of the whole tensor's new weights
   Tensor residuals{};     // of compensated weights: bf16, as the weights are
 
-  [[nodiscard]] UnitRange range() const { return units.value_or(all_units(weights.rows, weights.cols)); }
+  [[nodiscard]] BlockRange range() const { return blocks.value_or(all_blocks(weights.rows, weights.cols)); }
 };
 
 // The tensors of one step. What differs from step to step (rates, corrections, draws) is read from `table`,
@@ -42,7 +42,7 @@ struct BatchCall {
   std::span<const TensorSlot> tensors;
   const std::byte* table;      // as write_table() wrote it for these tensors
   const StepControl* control;  // in device memory
-  Tensor unit_maxima{};        // fp32 [1, most units of a tensor] scratch, where needs_maximum()
+  Tensor maxima_of_blocks{};   // fp32 [1, most update blocks of a tensor] scratch, where needs_maximum()
 };
 
 class UpdateBatch {
@@ -51,7 +51,7 @@ class UpdateBatch {
   // The table is written on the host; where a tensor stands in it depends on the list alone.
   [[nodiscard]] virtual int64_t table_bytes(int64_t tensors) const = 0;
   virtual void write_table(const StepScalars& scalars, const BatchCall& call, std::byte* image) const = 0;
-  // Every tensor whose weights need it gets in next_maximum the amax that its units would have after
+  // Every tensor whose weights need it gets in next_maximum the amax that its update blocks would have after
   // update(), which reads that of the whole tensor there.
   virtual void find_maxima(const BatchCall& call) const = 0;
   // In any order.

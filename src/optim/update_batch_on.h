@@ -12,7 +12,7 @@
 
 namespace mpt {
 
-// maxima[i]: max |w'| of unit first + i that the tensor's update would make.
+// maxima[i]: max |w'| of update block first + i that the tensor's update would make.
 template <class Update>
 struct NextMaxima {
   const Update* tensor;
@@ -30,7 +30,7 @@ struct NextMaxima {
 template <class Step>
 TensorInputs<int(Step::kStates.size())> inputs_of(const TensorSlot& slot, const StepControl* control) {
   constexpr int kStates = int(Step::kStates.size());
-  const UnitGrid grid{slot.weights.rows, slot.weights.cols};
+  const BlockGrid grid{slot.weights.rows, slot.weights.cols};
   const auto check_shape = [&](const Tensor& t) {
     check(t.rows == grid.rows && t.cols == grid.cols, "update of [{},{}] with a [{},{}]", grid.rows,
           grid.cols, t.rows, t.cols);
@@ -38,9 +38,9 @@ TensorInputs<int(Step::kStates.size())> inputs_of(const TensorSlot& slot, const 
   check(slot.states.size() == kStates && slot.state_dithers.size() == kStates,
         "update with {} states and {} dithers, the rule has {}", slot.states.size(),
         slot.state_dithers.size(), kStates);
-  check(slot.range().first >= 0 && slot.range().end() <= grid.units(), "units {}+{} of [{},{}]",
+  check(slot.range().first >= 0 && slot.range().end() <= grid.blocks(), "blocks {}+{} of [{},{}]",
         slot.range().first, slot.range().count, grid.rows, grid.cols);
-  check(Step::kFactors == 0 || slot.factors.values != nullptr || grid.units() == 0,
+  check(Step::kFactors == 0 || slot.factors.values != nullptr || grid.blocks() == 0,
         "a rule with factors, and none given");
   check_shape(slot.gradient);
   TensorInputs<kStates> in{.grid = grid,
@@ -97,22 +97,23 @@ class UpdateBatchOn final : public UpdateBatch {
   void find_maxima(const BatchCall& call) const override {
     if constexpr (Update::kFindsMaximum)
       for (size_t i = 0; i < call.tensors.size(); ++i)
-        find_maximum(call.tensors[i], table(call).functors + i, call.unit_maxima);
+        find_maximum(call.tensors[i], table(call).functors + i, call.maxima_of_blocks);
   }
 
   void update(const BatchCall& call) const override {
-    int64_t units = 0;
-    for (const TensorSlot& slot : call.tensors) units += slot.range().count;
-    exec_.units(units, table(call));
+    int64_t blocks = 0;
+    for (const TensorSlot& slot : call.tensors) blocks += slot.range().count;
+    exec_.blocks(blocks, table(call));
   }
 
   void survey(const StepScalars& scalars, const BatchCall& call, size_t tensor,
               const Tensor& counters) const override {
     const TensorSlot& slot = call.tensors[tensor];
-    const UnitRange range = slot.range();
+    const BlockRange range = slot.range();
     check(counters.rows >= survival_pieces(range.count) * E::Group::kLanes &&
               counters.cols == int64_t(sizeof(SurvivalCounters)) && counters.contiguous(),
-          "survival of {} units counted into {} rows of {} bytes", range.count, counters.rows, counters.cols);
+          "survival of {} blocks counted into {} rows of {} bytes", range.count, counters.rows,
+          counters.cols);
     exec_.rows(survival_pieces(range.count),
                SurvivalPiece<Update>{update_of(scalars, slot, call.control), range.first, range.end(),
                                      counters.as<SurvivalCounters>()});
@@ -130,14 +131,15 @@ class UpdateBatchOn final : public UpdateBatch {
                           slot, control);
   }
 
-  // The amax of the call's units of new weights, which the tensor is stored with if they are all of it.
-  void find_maximum(const TensorSlot& slot, const Update* tensor, const Tensor& unit_maxima) const {
+  // The amax of the call's update blocks of new weights, which the tensor is stored with if they are all of
+  // it.
+  void find_maximum(const TensorSlot& slot, const Update* tensor, const Tensor& maxima_of_blocks) const {
     if (!needs_maximum(slot.weights.encoding)) return;
-    const UnitRange range = slot.range();
-    check(unit_maxima.cols >= range.count, "scratch for the maxima of {} units, {} needed", unit_maxima.cols,
-          range.count);
-    float* const maxima = unit_maxima.as<float>();
-    exec_.units(range.count, NextMaxima<Update>{tensor, range.first, maxima});
+    const BlockRange range = slot.range();
+    check(maxima_of_blocks.cols >= range.count, "scratch for the maxima of {} blocks, {} needed",
+          maxima_of_blocks.cols, range.count);
+    float* const maxima = maxima_of_blocks.as<float>();
+    exec_.blocks(range.count, NextMaxima<Update>{tensor, range.first, maxima});
     exec_.rows(1, LargestOf{maxima, range.count, slot.next_maximum.template as<float>()});
   }
 

@@ -25,7 +25,7 @@ class UpdateOps {
   // blocks, without the tensor's own. sums: fp64 [1, rows] scratch. The same bits in any order: the sums are
   // exact.
   virtual void find_mean_scale(const EncodedTensor& weights, const Tensor& sums, const Tensor& mean) = 0;
-  // Before UpdateBatch::find_maxima(), where another rank has the units: 0, the least that there is.
+  // Before UpdateBatch::find_maxima(), where another rank has the update blocks: 0, the least that there is.
   virtual void clear_maxima(const Tensor& maxima) = 0;
   // After update(), wherever the tensor is held: its scale is the one that its codes are stored with.
   virtual void take_maximum(const EncodedTensor& weights, const Tensor& next_maximum,
@@ -42,8 +42,8 @@ class UpdateOps {
   // partial[i], fp64: the sum of squares of the i-th piece of the logical elements; square_sums() pieces.
   virtual void sum_of_squares(const Tensor& tensor, const Tensor& partial) = 0;
   virtual void sum_of_squares(const EncodedTensor& tensor, const Tensor& partial) = 0;
-  // Rows of the table of counters for so many units; a row is a SurvivalCounters.
-  [[nodiscard]] virtual int64_t survival_rows(int64_t units) const = 0;
+  // Rows of the table of counters for so many update blocks; a row is a SurvivalCounters.
+  [[nodiscard]] virtual int64_t survival_rows(int64_t blocks) const = 0;
 };
 
 // Pieces that sum_of_squares cuts a tensor into; a property of its shape alone, so the sum's order is too.

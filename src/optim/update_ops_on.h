@@ -68,7 +68,7 @@ class UpdateOpsOn : public UpdateOps {
       check(pieces.first + pieces.count <= square_sums(g.rows, g.cols), "pieces {}+{} of a gradient [{},{}]",
             pieces.first, pieces.count, g.rows, g.cols);
       return TableRow<Sum>{Sum{{g.rows, g.cols}, ElementCodec(g), call.partial.as<double>(), pieces.shift},
-                           UnitRange{pieces.first, pieces.count}};
+                           BlockRange{pieces.first, pieces.count}};
     });
     const std::vector<PieceRun>& runs = call.pieces.runs();
     if (!runs.empty())
@@ -94,7 +94,7 @@ class UpdateOpsOn : public UpdateOps {
   }
 
   void project(const ProjectionCall& call) override {
-    const UnitGrid grid{call.weights.rows, call.weights.cols};
+    const BlockGrid grid{call.weights.rows, call.weights.cols};
     const ProjectionShape shape = projection_shape(grid.rows, grid.cols);
     const int64_t rank = call.projection.rows;
     check_shape(grid, call.gradient);
@@ -105,8 +105,8 @@ class UpdateOpsOn : public UpdateOps {
     const ProjectionScratch& scratch = call.scratch;
     float* const g = scratch.gradient.as<float>();
     with_codec(call.weights, [&]<class Codec>(const Codec& codec) {
-      exec_.units(grid.units(),
-                  ExponentGradient<Codec>{grid, codec, ElementCodec(call.gradient), call.control, g});
+      exec_.blocks(grid.blocks(),
+                   ExponentGradient<Codec>{grid, codec, ElementCodec(call.gradient), call.control, g});
     });
     if (shape.axis == ChannelAxis::kRows)
       exec_.rows(shape.channels, ProjectRow{g, call.projection.as<float>(), shape.depth, rank,
@@ -123,19 +123,19 @@ class UpdateOpsOn : public UpdateOps {
     with_codec(tensor, [&](const auto& codec) { sum_squares({tensor.rows, tensor.cols}, codec, partial); });
   }
 
-  [[nodiscard]] int64_t survival_rows(int64_t units) const override {
-    return survival_pieces(units) * E::Group::kLanes;
+  [[nodiscard]] int64_t survival_rows(int64_t blocks) const override {
+    return survival_pieces(blocks) * E::Group::kLanes;
   }
 
  private:
   template <class Codec>
-  void sum_squares(const UnitGrid& grid, const Codec& codec, const Tensor& partial) {
+  void sum_squares(const BlockGrid& grid, const Codec& codec, const Tensor& partial) {
     exec_.rows(square_sums(grid.rows, grid.cols), SquareSum<Codec>{grid, codec, partial.as<double>(), 0});
   }
 
   using Sum = SquareSum<ElementCodec>;
 
-  // Gradients of which this rank has units.
+  // Gradients of which this rank has update blocks.
   static std::vector<size_t> own_gradients(const NormCall& call) {
     std::vector<size_t> own;
     for (size_t i = 0; i < call.gradients.size(); ++i)
@@ -160,11 +160,11 @@ class UpdateOpsOn : public UpdateOps {
   void project_columns(const ProjectionCall& call, const ProjectionShape& shape) {
     const ColumnPieces pieces(shape.depth);
     const int64_t rank = call.projection.rows;
-    const UnitGrid grid{pieces.count(), shape.channels};
+    const BlockGrid grid{pieces.count(), shape.channels};
     const ProjectionScratch& scratch = call.scratch;
     float* const sums = scratch.pieces.as<float>();
-    exec_.units(grid.units(), ProjectColumnPieces{scratch.gradient.as<float>(), call.projection.as<float>(),
-                                                  pieces, grid, rank, sums});
+    exec_.blocks(grid.blocks(), ProjectColumnPieces{scratch.gradient.as<float>(), call.projection.as<float>(),
+                                                    pieces, grid, rank, sums});
     exec_.elements(rank * shape.channels, SumColumnPieces{sums, pieces.count(), rank, shape.channels,
                                                           scratch.projected.as<float>()});
   }
@@ -182,7 +182,7 @@ class UpdateOpsOn : public UpdateOps {
       exec_.elements(m, ChannelFactors{norms, m, call.scalars, factors});
   }
 
-  static void check_shape(const UnitGrid& grid, const Tensor& t) {
+  static void check_shape(const BlockGrid& grid, const Tensor& t) {
     check(t.rows == grid.rows && t.cols == grid.cols, "update of [{},{}] with a [{},{}]", grid.rows,
           grid.cols, t.rows, t.cols);
   }

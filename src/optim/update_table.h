@@ -37,7 +37,7 @@ MPT_HD int64_t last_from(int64_t count, int64_t item, const First& first) {
 template <class Functor>
 struct TableRow {
   Functor functor;
-  UnitRange items;
+  BlockRange items;
 };
 
 // As a functor of the pass: f(group, number within its tensor) for every item, by the tensor's functor f;

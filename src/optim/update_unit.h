@@ -1,8 +1,8 @@
-// One optimizer step of one unit of up to 256 weights: decode, update in FP32 registers, encode.
+// One optimizer step of one update block of up to 256 weights: decode, update in FP32 registers, encode.
 //
 // Weights, states and gradients share the grid. The moments of this step enter the update as the rule's Ema
-// leaves them and are rounded on store. A lane that has a unit to itself works on numbers where they are
-// stored, as far as they stand alone there (unit_in_place.h).
+// leaves them and are rounded on store. A lane that has an update block to itself works on numbers where they
+// are stored, as far as they stand alone there (unit_in_place.h).
 #pragma once
 
 #include <type_traits>
@@ -18,14 +18,14 @@ namespace mpt {
 // is not: it is a multiple of the weight, and so follows the scale of its block by itself.
 template <class WeightCodec, class G, bool kRelative = WeightCodec::kRelativeScales>
 struct AdditiveScales {
-  MPT_HD AdditiveScales(const WeightCodec&, G, UnitSpan, const float*) {}
+  MPT_HD AdditiveScales(const WeightCodec&, G, BlockSpan, const float*) {}
   MPT_HD constexpr float operator[](int64_t) const { return 1.0f; }
 };
 template <class WeightCodec, class G>
 struct AdditiveScales<WeightCodec, G, true> {
   float of_element[LanePart<G>::kSize];
 
-  MPT_HD AdditiveScales(const WeightCodec& weights, G group, UnitSpan span, const float* mean_scale) {
+  MPT_HD AdditiveScales(const WeightCodec& weights, G group, BlockSpan span, const float* mean_scale) {
     weights.relative_scales(group, span, mean_scale, of_element);
   }
   MPT_HD float operator[](int64_t k) const { return of_element[k]; }
@@ -43,7 +43,7 @@ struct RegisterBlock {
   float s[kInputs][kPart];
 
   template <class WeightCodec, class G>
-  MPT_HD void load(const WeightCodec& weights, const TensorInputs<kStates>& from, G group, UnitSpan span) {
+  MPT_HD void load(const WeightCodec& weights, const TensorInputs<kStates>& from, G group, BlockSpan span) {
     weights.load(group, span, w);
     from.gradient.load(group, span, g);
     const float grad_scale = from.control->grad_scale;
@@ -54,7 +54,7 @@ struct RegisterBlock {
     if constexpr (Step::kFactors == 1) from.factors.load(group, span, s[kStates]);
   }
   template <class G>
-  MPT_HD void store(const TensorInputs<kStates>& to, G group, UnitSpan span) const {
+  MPT_HD void store(const TensorInputs<kStates>& to, G group, BlockSpan span) const {
 #pragma unroll
     for (int i = 0; i < kStates; ++i) to.states[i].store(group, span, s[i], to.dithers[i].draw(group, span));
   }
@@ -110,9 +110,9 @@ struct TensorUpdate {
   DitherSource dither;
 
   template <class G>
-  MPT_HD void operator()(G group, int64_t unit) const {
+  MPT_HD void operator()(G group, int64_t block) const {
     constexpr int kPart = LanePart<G>::kSize;
-    const UnitSpan span = in.grid.span(unit);
+    const BlockSpan span = in.grid.span(block);
     if constexpr (G::kLanes == 1)
       if (with_stored_types(in, [&]<class T, class D>(T, D) { update_in_place<T, D>(span); })) return;
     RegisterBlock<Step, kPart> values;
@@ -124,7 +124,7 @@ struct TensorUpdate {
     values.store(in, group, span);
   }
 
-  // A stretch of units by a lone lane; of numbers that lie one after the other, as one.
+  // A stretch of update blocks by a lone lane; of numbers that lie one after the other, as one.
   void run(SerialGroup alone, int64_t first, int64_t end) const {
     if constexpr (kElementwise && Step::kFactors == 0)
       if (in.contiguous() && weights.stride == in.grid.cols && first < end) {
@@ -133,15 +133,15 @@ struct TensorUpdate {
             in, [&]<class T, class D>(T, D) { done = advance_stored<T, D>(in.grid.flat(first, end)); });
         if (done) return;
       }
-    for (int64_t unit = first; unit < end; ++unit) (*this)(alone, unit);
+    for (int64_t block = first; block < end; ++block) (*this)(alone, block);
   }
 
-  // max |w'| of the unit, for formats that need it of the whole tensor before they can encode. Writes
+  // max |w'| of the update block, for formats that need it of the whole tensor before they can encode. Writes
   // nothing.
   template <class G>
-  MPT_HD float next_maximum(G group, int64_t unit) const {
+  MPT_HD float next_maximum(G group, int64_t block) const {
     constexpr int kPart = LanePart<G>::kSize;
-    const UnitSpan span = in.grid.span(unit);
+    const BlockSpan span = in.grid.span(block);
     if constexpr (G::kLanes == 1) {
       float most = 0.0f;
       if (with_stored_types(in, [&]<class T, class D>(T, D) { most = next_maximum_in_place<T, D>(span); }))
@@ -169,7 +169,7 @@ struct TensorUpdate {
 
   // Whether weights are stored as T, too; if so, they are updated.
   template <class T, class D>
-  [[nodiscard]] bool advance_stored(UnitSpan span) const {
+  [[nodiscard]] bool advance_stored(BlockSpan span) const {
     if constexpr (kElementwise)
       if (weights.template stores<T>(dither.rounding)) {
         advance_in_place<T, D, NewStates::kStored>(span, Stored<T>{weights.template elements<T>(span)});
@@ -178,23 +178,23 @@ struct TensorUpdate {
     return false;
   }
   template <class T, class D>
-  void update_in_place(UnitSpan span) const {
+  void update_in_place(BlockSpan span) const {
     if (advance_stored<T, D>(span)) return;
-    float w[kUnit];
+    float w[kUpdateBlock];
     weights.load(SerialGroup{}, span, w);
     advance_in_place<T, D, NewStates::kStored>(span, Stored<float>{w});
     weights.store(SerialGroup{}, span, w, dither.draw(SerialGroup{}, span));
   }
   template <class T, class D>
-  float next_maximum_in_place(UnitSpan span) const {
-    float w[kUnit];
+  float next_maximum_in_place(BlockSpan span) const {
+    float w[kUpdateBlock];
     weights.load(SerialGroup{}, span, w);
     advance_in_place<T, D, NewStates::kDropped>(span, Stored<float>{w});
     return largest_of(w);
   }
   // The weights w become the unrounded ones after the step, or those rounded to where they are stored.
   template <class T, class D, NewStates kNew, class W>
-  void advance_in_place(UnitSpan span, Stored<W> w) const {
+  void advance_in_place(BlockSpan span, Stored<W> w) const {
     InPlaceBlock<Step, T, D> values(in, span);
     values.upcoming.follow(weights.memory(span));
     const AdditiveScales<WeightCodec, SerialGroup> scales(weights, SerialGroup{}, span, in.mean_scale);
@@ -218,9 +218,9 @@ struct CompensatedUpdate {
   ElementCodec weights, residuals;
 
   template <class G>
-  MPT_HD void operator()(G group, int64_t unit) const {
+  MPT_HD void operator()(G group, int64_t block) const {
     constexpr int kPart = LanePart<G>::kSize;
-    const UnitSpan span = in.grid.span(unit);
+    const BlockSpan span = in.grid.span(block);
     if constexpr (G::kLanes == 1)
       if (with_stored_types(in, [&]<class T, class D>(T, D) { update_in_place<T, D>(span); })) return;
     RegisterBlock<Step, kPart> values;
@@ -234,7 +234,7 @@ struct CompensatedUpdate {
     values.store(in, group, span);
   }
 
-  // A stretch of units by a lone lane; of numbers that lie one after the other, as one.
+  // A stretch of update blocks by a lone lane; of numbers that lie one after the other, as one.
   void run(SerialGroup alone, int64_t first, int64_t end) const {
     if constexpr (Step::kFactors == 0)
       if (in.contiguous() && weights.stride == in.grid.cols && residuals.stride == in.grid.cols &&
@@ -242,7 +242,7 @@ struct CompensatedUpdate {
             update_in_place<T, D>(in.grid.flat(first, end));
           }))
         return;
-    for (int64_t unit = first; unit < end; ++unit) (*this)(alone, unit);
+    for (int64_t block = first; block < end; ++block) (*this)(alone, block);
   }
 
  private:
@@ -259,7 +259,7 @@ struct CompensatedUpdate {
   }
 
   template <class T, class D>
-  void update_in_place(UnitSpan span) const {
+  void update_in_place(BlockSpan span) const {
     InPlaceBlock<Step, T, D> values(in, span);
     values.upcoming.follow(weights.memory(span));
     values.upcoming.follow(residuals.memory(span));

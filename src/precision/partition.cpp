@@ -7,17 +7,17 @@
 namespace mpt {
 namespace {
 
-UnitGrid grid_of(const PartitionedTensor& tensor) { return {tensor.rows, tensor.cols}; }
+BlockGrid grid_of(const PartitionedTensor& tensor) { return {tensor.rows, tensor.cols}; }
 
 int64_t pieces_of(const PartitionedTensor& tensor) {
-  return (grid_of(tensor).units() + kUnitsPerPiece - 1) / kUnitsPerPiece;
+  return (grid_of(tensor).blocks() + kBlocksPerPiece - 1) / kBlocksPerPiece;
 }
 
-UnitRange up_to_piece(const PartitionedTensor& tensor, int64_t pieces) {
-  return {0, std::min(pieces * kUnitsPerPiece, grid_of(tensor).units())};
+BlockRange up_to_piece(const PartitionedTensor& tensor, int64_t pieces) {
+  return {0, std::min(pieces * kBlocksPerPiece, grid_of(tensor).blocks())};
 }
 
-int64_t elements_in(const PartitionedTensor& tensor, UnitRange range) {
+int64_t elements_in(const PartitionedTensor& tensor, BlockRange range) {
   return elements_of(grid_of(tensor), range, {tensor.cols}).count;
 }
 
@@ -48,7 +48,7 @@ Partition::Partition(std::vector<PartitionedTensor> tensors, int64_t ranks) : te
   for (size_t i = 1; i < tensors_.size(); ++i)
     check(tensors_[i - 1].bucket <= tensors_[i].bucket, "bucket {} after bucket {}", tensors_[i].bucket,
           tensors_[i - 1].bucket);
-  ranges_.assign(size_t(ranks), std::vector<UnitRange>(tensors_.size()));
+  ranges_.assign(size_t(ranks), std::vector<BlockRange>(tensors_.size()));
   for (size_t first = 0; first < tensors_.size();) {
     size_t end = first + 1;
     while (end < tensors_.size() && tensors_[end].bucket == tensors_[first].bucket) ++end;
@@ -66,13 +66,13 @@ void Partition::cut_bucket(size_t first, size_t end) {
   for (size_t i = first; i < end; ++i) {
     const int64_t elements = cuttable_elements(i);
     if (elements == 0) continue;
-    int64_t begin = 0;  // unit
+    int64_t begin = 0;  // update block
     for (int64_t rank = 0; rank < ranks(); ++rank) {
       const int64_t wanted = share_of(total, rank + 1, ranks()) - before;
       if (wanted < 0) continue;
-      const int64_t unit = up_to_piece(tensors_[i], nearest_pieces(tensors_[i], wanted)).end();
-      if (unit > begin) ranges_[size_t(rank)][i] = {begin, unit - begin};
-      begin = std::max(begin, unit);
+      const int64_t block = up_to_piece(tensors_[i], nearest_pieces(tensors_[i], wanted)).end();
+      if (block > begin) ranges_[size_t(rank)][i] = {begin, block - begin};
+      begin = std::max(begin, block);
     }
     before += elements;
   }
@@ -93,7 +93,7 @@ void Partition::give_whole_tensors() {
   for (int64_t rank = 0; rank < ranks(); ++rank) load.push_back(elements(rank));
   for (const size_t i : whole) {
     const auto least = std::ranges::min_element(load);
-    ranges_[size_t(least - load.begin())][i] = all_units(tensors_[i].rows, tensors_[i].cols);
+    ranges_[size_t(least - load.begin())][i] = all_blocks(tensors_[i].rows, tensors_[i].cols);
     *least += tensors_[i].rows * tensors_[i].cols;
   }
 }

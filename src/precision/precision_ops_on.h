@@ -56,13 +56,13 @@ struct ZeroBytes {
 // Decodes with one codec and encodes, to nearest, with another.
 template <class From, class To>
 struct Transcode {
-  UnitGrid grid;
+  BlockGrid grid;
   From from;
   To to;
 
   template <class G>
-  MPT_HD void operator()(G group, int64_t unit) const {
-    const UnitSpan span = grid.span(unit);
+  MPT_HD void operator()(G group, int64_t block) const {
+    const BlockSpan span = grid.span(block);
     float x[LanePart<G>::kSize];
     from.load(group, span, x);
     to.store(group, span, x, DitherSource{}.draw(group, span));
@@ -71,14 +71,14 @@ struct Transcode {
 
 // The two halves of settling, both of which do nothing unless the largest scale of a block asks for it.
 template <class Codec>
-struct SettleUnit {
-  UnitGrid grid;
+struct SettleBlock {
+  BlockGrid grid;
   Codec codec;
   const float* largest_scale;
 
   template <class G>
-  MPT_HD void operator()(G group, int64_t unit) const {
-    if (Codec::must_settle(*largest_scale)) codec.settle(group, grid.span(unit));
+  MPT_HD void operator()(G group, int64_t block) const {
+    if (Codec::must_settle(*largest_scale)) codec.settle(group, grid.span(block));
   }
 };
 template <class Codec>
@@ -138,15 +138,15 @@ class PrecisionOpsOn : public PrecisionOps {
     exec_.rows(scales.rows,
                RowScaleMax{scales.as<uint8_t>(), scales.cols, scales.stride, maxima(scales.rows)});
     reduce_rows(scales.rows);
-    const UnitGrid grid{tensor.rows, tensor.cols};
-    exec_.units(grid.units(), SettleUnit<Codec>{grid, codec, total()});
+    const BlockGrid grid{tensor.rows, tensor.cols};
+    exec_.blocks(grid.blocks(), SettleBlock<Codec>{grid, codec, total()});
     exec_.elements(1, SettleTensorScale<Codec>{total(), tensor.tensor_scale.as<float>()});
   }
 
   template <class From, class To>
   void transcode(const EncodedTensor& t, const From& from, const To& to) {
-    const UnitGrid grid{t.rows, t.cols};
-    exec_.units(grid.units(), Transcode<From, To>{grid, from, to});
+    const BlockGrid grid{t.rows, t.cols};
+    exec_.blocks(grid.blocks(), Transcode<From, To>{grid, from, to});
   }
 
   // Scratch: the maxima of up to most_rows rows, then theirs.

@@ -7,67 +7,67 @@
 namespace mpt {
 namespace {
 
-// Where a unit begins and where it ends, in elements from the tensor's first.
-int64_t begin_of(int64_t unit, const UnitGrid& grid, int64_t stride, int64_t unit_cols) {
-  return unit / grid.per_row() * stride + unit % grid.per_row() * unit_cols;
+// Where an update block begins and where it ends, in elements from the tensor's first.
+int64_t begin_of(int64_t block, const BlockGrid& grid, int64_t stride, int64_t block_cols) {
+  return block / grid.per_row() * stride + block % grid.per_row() * block_cols;
 }
-int64_t end_of(int64_t unit, const UnitGrid& grid, int64_t stride, UnitColumns columns) {
-  const int64_t in_row = unit % grid.per_row();
-  return unit / grid.per_row() * stride + std::min((in_row + 1) * columns.unit_cols, columns.cols);
+int64_t end_of(int64_t block, const BlockGrid& grid, int64_t stride, BlockColumns columns) {
+  const int64_t in_row = block % grid.per_row();
+  return block / grid.per_row() * stride + std::min((in_row + 1) * columns.block_cols, columns.cols);
 }
 
-void check_range(const UnitGrid& grid, UnitRange range) {
-  check(range.first >= 0 && range.count >= 0 && range.end() <= grid.units(), "units {}+{} of [{},{}]",
+void check_range(const BlockGrid& grid, BlockRange range) {
+  check(range.first >= 0 && range.count >= 0 && range.end() <= grid.blocks(), "blocks {}+{} of [{},{}]",
         range.first, range.count, grid.rows, grid.cols);
 }
 
 }  // namespace
 
-ElementRange elements_of(const UnitGrid& grid, UnitRange range, UnitColumns columns) {
+ElementRange elements_of(const BlockGrid& grid, BlockRange range, BlockColumns columns) {
   check_range(grid, range);
   if (range.empty()) return {};
-  const int64_t begin = begin_of(range.first, grid, columns.cols, columns.unit_cols);
+  const int64_t begin = begin_of(range.first, grid, columns.cols, columns.block_cols);
   return {begin, end_of(range.end() - 1, grid, columns.cols, columns) - begin};
 }
 
-Tensor span_of(const Tensor& t, const UnitGrid& grid, UnitRange range, int64_t unit_cols) {
+Tensor span_of(const Tensor& t, const BlockGrid& grid, BlockRange range, int64_t block_cols) {
   check_range(grid, range);
   if (range.empty()) return {nullptr, t.dtype, 1, 0, 0};
-  const int64_t begin = begin_of(range.first, grid, t.stride, unit_cols),
-                end = end_of(range.end() - 1, grid, t.stride, {t.cols, unit_cols});
+  const int64_t begin = begin_of(range.first, grid, t.stride, block_cols),
+                end = end_of(range.end() - 1, grid, t.stride, {t.cols, block_cols});
   return {t.data == nullptr ? nullptr : t.data + begin * size_of(t.dtype), t.dtype, 1, end - begin,
           end - begin};
 }
 
-std::vector<Tensor> spans_of(const EncodedTensor& tensor, UnitRange range) {
-  const UnitGrid grid{tensor.rows, tensor.cols};
+std::vector<Tensor> spans_of(const EncodedTensor& tensor, BlockRange range) {
+  const BlockGrid grid{tensor.rows, tensor.cols};
   const EncodedLayout layout = layout_of(tensor.encoding);
-  std::vector<Tensor> spans{span_of(tensor.codes, grid, range, layout.code_cols(kUnit))};
+  std::vector<Tensor> spans{span_of(tensor.codes, grid, range, layout.code_cols(kUpdateBlock))};
   if (layout.block_scales)
-    spans.push_back(span_of(tensor.block_scales, grid, range, layout.scale_cols(kUnit)));
+    spans.push_back(span_of(tensor.block_scales, grid, range, layout.scale_cols(kUpdateBlock)));
   return spans;
 }
 
-std::vector<TensorPart> parts_of(const EncodedTensor& tensor, const std::string& name, UnitRange range) {
+std::vector<TensorPart> parts_of(const EncodedTensor& tensor, const std::string& name, BlockRange range) {
   std::vector<TensorPart> parts;
   if (range.empty()) return parts;
-  const UnitGrid grid{tensor.rows, tensor.cols};
-  const auto add = [&](NamedTensor piece, int64_t unit_cols) {
-    const ElementRange elements = elements_of(grid, range, {piece.tensor.cols, unit_cols});
+  const BlockGrid grid{tensor.rows, tensor.cols};
+  const auto add = [&](NamedTensor piece, int64_t block_cols) {
+    const ElementRange elements = elements_of(grid, range, {piece.tensor.cols, block_cols});
     parts.push_back({std::move(piece), elements.first, elements.count});
   };
   const EncodedLayout layout = layout_of(tensor.encoding);
   std::vector<NamedTensor> pieces = tensor.pieces(name);
-  add(std::move(pieces.front()), layout.code_cols(kUnit));
-  if (layout.block_scales) add(std::move(pieces[1]), layout.scale_cols(kUnit));
+  add(std::move(pieces.front()), layout.code_cols(kUpdateBlock));
+  if (layout.block_scales) add(std::move(pieces[1]), layout.scale_cols(kUpdateBlock));
   if (layout.tensor_scale && range.first == 0) parts.push_back(whole_part(std::move(pieces.back())));
   return parts;
 }
 
-Tensor whole_of_span(const Tensor& span, const Tensor& shape, UnitRange range) {
+Tensor whole_of_span(const Tensor& span, const Tensor& shape, BlockRange range) {
   Tensor whole{span.data, span.dtype, shape.rows, shape.cols, shape.stride};
   if (span.data == nullptr || range.empty()) return whole;
-  const int64_t begin = begin_of(range.first, {shape.rows, shape.cols}, shape.stride, kUnit);
+  const int64_t begin = begin_of(range.first, {shape.rows, shape.cols}, shape.stride, kUpdateBlock);
   // An address outside of what is allocated is formed, as a number, and never used.
   whole.data = reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(span.data) -
                                             uintptr_t(begin * size_of(span.dtype)));

@@ -42,13 +42,13 @@ struct EnumNames<WeightFormat> {
 
 template <class C>
 concept WeightCodec = std::is_trivially_copyable_v<C> &&
-    requires(const C& codec, SerialGroup group, UnitSpan unit, float (&x)[kUnit],
-             const Dither<kUnit>& dither) {
-  codec.load(group, unit, x);
-  codec.store(group, unit, x, dither);
-  codec.round(group, unit, x, dither);
-  { codec.memory(unit) } -> std::same_as<ElementMemory>;
-  { codec.saturated_blocks(group, unit, x) } -> std::same_as<int>;
+    requires(const C& codec, SerialGroup group, BlockSpan span, float (&x)[kUpdateBlock],
+             const Dither<kUpdateBlock>& dither) {
+  codec.load(group, span, x);
+  codec.store(group, span, x, dither);
+  codec.round(group, span, x, dither);
+  { codec.memory(span) } -> std::same_as<ElementMemory>;
+  { codec.saturated_blocks(group, span, x) } -> std::same_as<int>;
   { C::kSmallestRatio } -> std::same_as<const float&>;
   { C::kTensorScale } -> std::same_as<const bool&>;
   { C::kNeedsMaximum } -> std::same_as<const bool&>;
@@ -64,16 +64,17 @@ concept StoresWithMaximum = requires(const C& codec, const float* maximum) {
   { codec.storing_with(maximum) } -> std::same_as<C>;
 };
 template <class C>
-concept Settles = requires(const C& codec, SerialGroup group, UnitSpan unit, float scale) {
+concept Settles = requires(const C& codec, SerialGroup group, BlockSpan span, float scale) {
   { C::must_settle(scale) } -> std::same_as<bool>;
   { C::settled_tensor_scale(scale) } -> std::same_as<float>;
-  codec.settle(group, unit);
+  codec.settle(group, span);
 };
 template <class C>
-concept HasRelativeScales = requires(const C& codec, SerialGroup group, UnitSpan unit, float (&x)[kUnit]) {
+concept HasRelativeScales = requires(const C& codec, SerialGroup group, BlockSpan span,
+                                     float (&x)[kUpdateBlock]) {
   { C::kBlock } -> std::same_as<const int64_t&>;
   { codec.block_scale(int64_t{}, int64_t{}) } -> std::same_as<float>;
-  codec.relative_scales(group, unit, x, x);
+  codec.relative_scales(group, span, x, x);
 };
 
 // What the host asks of a format.
@@ -110,9 +111,9 @@ constexpr bool is_complete(std::type_identity<W>) {
                 "kRelativeScales: the codec has kBlock, block_scale() and relative_scales()");
   constexpr EncodedLayout kLayout = W::layout({});
   static_assert(kLayout.tensor_scale == C::kTensorScale, "format and codec differ on the tensor's scale");
-  static_assert(kUnit % kLayout.whole == 0 && kUnit % kLayout.elements_per_code == 0);
-  static_assert(!kLayout.block_scales || kUnit % kLayout.block_scales->block == 0,
-                "a unit has whole blocks, so that no scale belongs to two of them");
+  static_assert(kUpdateBlock % kLayout.whole == 0 && kUpdateBlock % kLayout.elements_per_code == 0);
+  static_assert(!kLayout.block_scales || kUpdateBlock % kLayout.block_scales->block == 0,
+                "an update block has whole scale blocks, so that no scale belongs to two of them");
   return true;
 }
 template <class... W>

@@ -62,12 +62,12 @@ ExchangeVolume DataParallel::volume() const {
   return volume;
 }
 
-// Sums of squares over pieces, where each rank has the sums of its own units only.
+// Sums of squares over pieces, where each rank has the sums of its own update blocks only.
 int64_t DataParallel::norm_bytes() const {
   if (!sharded()) return 0;
   int64_t pieces = 0;
   for (int64_t i = 0; i < exchange_.partition().tensors(); ++i)
-    pieces += (exchange_.partition().range(ranks_.rank(), i).count + kUnitsPerPiece - 1) / kUnitsPerPiece;
+    pieces += (exchange_.partition().range(ranks_.rank(), i).count + kBlocksPerPiece - 1) / kBlocksPerPiece;
   return pieces * size_of(DType::kF64);
 }
 
@@ -100,7 +100,7 @@ void DataParallel::before_use(int64_t group) {
   use_new_weights(group);
 }
 
-// What follows from the masters of a group, all of whose units are there.
+// What follows from the masters of a group, all of whose update blocks are there.
 void DataParallel::use_new_weights(int64_t group) {
   const Range range(device_, "new weights");
   const ParameterRange own = parameters_of_group(config_, group);

@@ -218,7 +218,7 @@ struct DeviceConfig {
   }
 };
 
-// Who holds optimizer states: every rank those of the units that it updates, or every rank all.
+// Who holds optimizer states: every rank those of the update blocks that it updates, or every rank all.
 enum class Sharding : uint8_t { kOptimizer, kNone };
 template <>
 struct EnumNames<Sharding> {

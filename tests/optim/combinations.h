@@ -126,15 +126,16 @@ inline const std::vector<Combination>& every_combination() {
   return all;
 }
 
-// Rows of one unit and a bit, blocks that are not full, more columns than rows and more rows than columns.
+// Rows of one update block and a bit, blocks that are not full, more columns than rows and more rows than
+// columns.
 inline std::vector<TargetShape> combination_shapes() {
   return {{.rows = 5, .cols = 277, .stride = 288, .physical_rows = 16},
           {.rows = 19, .cols = 7, .stride = 16, .physical_rows = 32},
           {.cols = 33, .rank = 1}};
 }
 
-// For optimizers cut over ranks: tensors of several pieces and of one, rows that end within a unit, more rows
-// than columns and the other way round, and a vector that is cut.
+// For optimizers cut over ranks: tensors of several pieces and of one, rows that end within an update block,
+// more rows than columns and the other way round, and a vector that is cut.
 inline std::vector<TargetShape> shapes_to_cut() {
   return {{.rows = 70, .cols = 5, .stride = 16, .physical_rows = 80, .matrix_kind = ParamKind::kEmbedding},
           {.rows = 21, .cols = 261, .stride = 272},

@@ -104,17 +104,17 @@ class Rank {
   // Elements of a gradient that other ranks update are NaN here: nobody may read them.
   void fill_gradient(size_t i, const std::function<float(int64_t, int64_t)>& value) {
     const Tensor& g = run_->gradient(i);
-    const UnitGrid grid{g.rows, g.cols};
-    const UnitRange own = optimizer().units(i);
+    const BlockGrid grid{g.rows, g.cols};
+    const BlockRange own = optimizer().blocks(i);
     run_->fill_gradient(i, [&](int64_t row, int64_t col) {
       const float x = value(row, col);
-      const int64_t unit = row * grid.per_row() + col / kUnit;
-      const bool is_own = unit >= own.first && unit < own.end();
+      const int64_t block = row * grid.per_row() + col / kUpdateBlock;
+      const bool is_own = block >= own.first && block < own.end();
       return is_own ? x : std::numeric_limits<float>::quiet_NaN();
     });
   }
 
-  // Every rank's units of the stored weights, then what is done when they are whole.
+  // Every rank's update blocks of the stored weights, then what is done when they are whole.
   void gather_and_settle() {
     for (size_t i = 0; i < run_->targets().size(); ++i) {
       const EncodedTensor& w = run_->targets()[i].weights;
@@ -295,7 +295,7 @@ TEST(ShardedUpdate, OneRankWithoutFiniteGradientsStopsTheStepOfAll) {
         const Collected states = rank.states();
         for (size_t i = 0; i < rank.run().targets().size(); ++i) rank.fill_gradient(i, gradient_of(2, i));
         const size_t last = rank.run().targets().size() - 1;
-        if (!rank.optimizer().units(last).empty())
+        if (!rank.optimizer().blocks(last).empty())
           rank.fill_gradient(last, [&](int64_t, int64_t) { return bad; });
         rank.optimizer().prepare({.t = 2});
         rank.optimizer().measure({});
@@ -437,7 +437,7 @@ TEST(ShardedUpdate, ProjectionsTakeNoMemoryElsewhere) {
     const Optimizer optimizer(
         setup.config, setup.options, run.targets(),
         {.partition = partition, .ranks = ranks_of_plan, .device = *device, .allocator = planned});
-    const bool projects = !optimizer.units(1).empty() || !optimizer.units(2).empty();
+    const bool projects = !optimizer.blocks(1).empty() || !optimizer.blocks(2).empty();
     ranks += projects;
     // The least there is to a projection: its gradient in fp32.
     EXPECT_EQ(planned.use().of(Purpose::kScratch) > 67 * 33 * 4, projects) << rank;

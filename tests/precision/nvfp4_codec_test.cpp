@@ -222,7 +222,7 @@ TEST(Nvfp4Sticky, CountsSaturatedBlocks) {
   const uint32_t mantissa = weights.block_scales.bits(0, 0) & 7;
   ASSERT_LT(mantissa, 7u);
   const float most = 6 * decode<kE4M3>(0x78 | mantissa) * weights.tensor_scale.at(0, 0);
-  float x[kUnit] = {};
+  float x[kUpdateBlock] = {};
   x[3] = most;
   x[17] = std::nextafter(most, 1e9f);
   x[63] = -2 * most;

@@ -1,4 +1,4 @@
-// Partitions over ranks: every unit once, cut where pieces end, evenly, and the same on every rank.
+// Partitions over ranks: every update block once, cut where pieces end, evenly, and the same on every rank.
 #include "precision/partition.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using Tensors = std::vector<PartitionedTensor>;
 
-int64_t units_of(const PartitionedTensor& t) { return UnitGrid{t.rows, t.cols}.units(); }
+int64_t blocks_of(const PartitionedTensor& t) { return BlockGrid{t.rows, t.cols}.blocks(); }
 
 // Of a LLaMA: an embedding, layers, a norm and a head, a bucket for each group.
 Tensors llama(int64_t layers, int64_t width, Cut of_linears) {
@@ -70,16 +70,16 @@ TEST(Partition, EveryUnitBelongsToOneRankInOrder) {
         const PartitionedTensor& t = tensors[size_t(i)];
         int64_t next = 0;
         for (int64_t rank = 0; rank < ranks; ++rank) {
-          const UnitRange range = partition.range(rank, i);
+          const BlockRange range = partition.range(rank, i);
           if (range.empty()) continue;
           ASSERT_EQ(range.first, next);
-          ASSERT_EQ(range.first % kUnitsPerPiece, 0);
+          ASSERT_EQ(range.first % kBlocksPerPiece, 0);
           if (t.cut == Cut::kNowhere) {
-            ASSERT_EQ(range.count, units_of(t));
+            ASSERT_EQ(range.count, blocks_of(t));
           }
           next = range.end();
         }
-        ASSERT_EQ(next, units_of(t)) << t.rows << " " << t.cols << " over " << ranks;
+        ASSERT_EQ(next, blocks_of(t)) << t.rows << " " << t.cols << " over " << ranks;
       }
     }
 }
@@ -113,7 +113,8 @@ TEST(Partition, SharesAreEven) {
         if (t.cut == Cut::kNowhere)
           largest_uncut = std::max(largest_uncut, t.rows * t.cols);
         else
-          piece[t.bucket] = std::max(piece[t.bucket], std::min<int64_t>(t.cols, kUnit) * kUnitsPerPiece);
+          piece[t.bucket] =
+              std::max(piece[t.bucket], std::min<int64_t>(t.cols, kUpdateBlock) * kBlocksPerPiece);
       }
       int64_t pieces = 0;
       for (const auto& [bucket, elements] : piece) pieces += elements;
@@ -131,11 +132,12 @@ TEST(Partition, KnownCuts) {
   const Tensors one{{.rows = 64, .cols = 16 * 256}};
   const Partition four(one, 4), five(one, 5);
   for (int64_t rank = 0; rank < 4; ++rank)
-    EXPECT_EQ(four.range(rank, 0), (UnitRange{rank * 256, 256})) << rank;
+    EXPECT_EQ(four.range(rank, 0), (BlockRange{rank * 256, 256})) << rank;
   // Ends nearest to 12.8, 25.6, 38.4 and 51.2 pieces.
   const int64_t ends[] = {0, 13, 26, 38, 51, 64};
   for (size_t rank = 0; rank < 5; ++rank)
-    EXPECT_EQ(five.range(int64_t(rank), 0), (UnitRange{16 * ends[rank], 16 * (ends[rank + 1] - ends[rank])}));
+    EXPECT_EQ(five.range(int64_t(rank), 0),
+              (BlockRange{16 * ends[rank], 16 * (ends[rank + 1] - ends[rank])}));
 }
 
 TEST(Partition, TensorsThatAreNotCutGoToTheRankWithLeast) {

@@ -1,5 +1,5 @@
-// Encoding, decoding and settling whole tensors: every format against its codec unit by unit, any width, no
-// byte beyond the logical elements.
+// Encoding, decoding and settling whole tensors: every format against its codec update block by update block,
+// any width, no byte beyond the logical elements.
 #include "precision/precision_ops.h"
 
 #include <string>

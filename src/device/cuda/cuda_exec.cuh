@@ -1,4 +1,4 @@
-// Iteration on an NVIDIA GPU: a warp per row or unit, a thread per element, in one stream.
+// Iteration on an NVIDIA GPU: a warp per row or update block, a thread per element, in one stream.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -91,7 +91,7 @@ struct CudaExec {
     launch(groups_kernel<F>, shape_for(n * WarpGroup::kLanes), f, n);
   }
   template <class F>
-  void units(int64_t n, const F& f) const {
+  void blocks(int64_t n, const F& f) const {
     rows(n, f);
   }
 
