@@ -73,7 +73,8 @@ Json measure_update(Device& device, const UpdateCase& update, const Effort& effo
   const double norm = optimizer.grad_norm();
   optimizer.prepare({.t = 1});
   const std::vector<double> seconds = seconds_per_run(device, effort, [&] { optimizer.update(); });
-  const std::vector<double> of_norm = seconds_per_run(device, effort, [&] { optimizer.measure({}); });
+  const std::vector<double> of_norm =
+      seconds_per_run(device, effort, [&] { optimizer.measure_gradients({}); });
   const UpdateBytes bytes = bytes_of_update(weights, optimizer);
   std::vector<double> rates;
   for (const double s : seconds) rates.push_back(double(bytes.moved()) / s);

@@ -115,7 +115,7 @@ void GradientNorm::measure(UpdateOps& ops, const Tensor& losses) {
   const NormCall norm = call(losses);
   ops.sum_gradients(norm);
   ranks_.all_gather(partial_parts_);
-  ops.judge(norm);
+  ops.compute_clip(norm);
   device_.receive(control_);
 }
 

@@ -91,8 +91,8 @@ struct SumOfPieces {
   }
 };
 
-// The norm of all gradients, and what the step does about it.
-struct JudgeStep {
+// The norm of all gradients, the clipping factor, and whether the step is made.
+struct ComputeClip {
   const double* sums;
   int64_t sum_count;
   const double* losses;

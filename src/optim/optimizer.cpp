@@ -196,10 +196,10 @@ void Optimizer::states_loaded() { states_.read_init_rms(device_); }
 
 // --- a step ----------------------------------------------------------------------------------------------
 
-void Optimizer::measure(const Tensor& losses) { norm_.measure(*ops_, losses); }
+void Optimizer::measure_gradients(const Tensor& losses) { norm_.measure(*ops_, losses); }
 
 double Optimizer::grad_norm() {
-  measure({});
+  measure_gradients({});
   device_.synchronize();
   return control().grad_norm;
 }
@@ -247,17 +247,17 @@ void Optimizer::project(size_t target) {
   ops_->project(projections_.call(target, targets_[target], states_[target], norm_.device_control()));
 }
 
-void Optimizer::settle() {
-  for (size_t i = 0; i < targets_.size(); ++i) settle(i);
+void Optimizer::rescale() {
+  for (size_t i = 0; i < targets_.size(); ++i) rescale(i);
 }
-void Optimizer::settle(size_t target) { scales_.settle(target); }
+void Optimizer::rescale(size_t target) { scales_.rescale(target); }
 
 void Optimizer::step(const StepScalars& scalars) {
   check(ranks_.alone(), "a step at once of an optimizer that must wait for other ranks' weights");
   prepare(scalars);
   norm_.proceed_with(scalars.grad_scale);
   update();
-  settle();
+  rescale();
   device_.synchronize();
 }
 

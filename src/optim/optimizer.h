@@ -65,26 +65,26 @@ class Optimizer {
   void states_loaded();
 
   // A step in four calls, by all ranks. prepare() writes what the step's scalars decide to host memory, so
-  // work on the step before must be done; the others enqueue the same work every time. measure() finds the
-  // gradients' norm, from FP64 sums in an order that depends on shapes alone, clips by it, and lets update()
-  // do nothing if it or one of `losses` (fp64 [1, n]; no rows: none; the same on all ranks) is not finite.
-  // update() changes the own update blocks and the tensors' scales that need their maximum. settle() belongs
-  // behind it, when the weights are whole: it moves scales that one rank cannot judge alone. It changes
-  // nothing the second time.
+  // work on the step before must be done; the others enqueue the same work every time. measure_gradients()
+  // finds the gradients' norm, from FP64 sums in an order that depends on shapes alone, clips by it, and lets
+  // update() do nothing if it or one of `losses` (fp64 [1, n]; no rows: none; the same on all ranks) is not
+  // finite. update() changes the own update blocks and the tensors' scales that need their maximum. rescale()
+  // belongs behind it, when the weights are whole: it moves scales that need all blocks of a tensor. It
+  // changes nothing the second time.
   void prepare(const StepScalars& scalars);
-  void measure(const Tensor& losses);
+  void measure_gradients(const Tensor& losses);
   void update();
-  void settle();
-  void settle(size_t target);  // that one alone
-  // What measure() found, after Device::synchronize().
+  void rescale();
+  void rescale(size_t target);  // that one alone
+  // What measure_gradients() found, after Device::synchronize().
   [[nodiscard]] const StepControl& control() const { return norm_.control(); }
 
-  // measure(), and its norm at once.
+  // measure_gradients(), and its norm at once.
   double grad_norm();
-  // A step at once, settled, with the scalars' grad_scale; for one rank.
+  // A step at once, rescaled, with the scalars' grad_scale; for one rank.
   void step(const StepScalars& scalars);
-  // The same but for settle(), by all ranks, and what became of the updates of all of them, tensor by tensor.
-  // Needs Survey::kOnDemand.
+  // The same but for rescale(), by all ranks, and what became of the updates of all of them, tensor by
+  // tensor. Needs Survey::kOnDemand.
   std::vector<Survival> step_surveyed(const StepScalars& scalars);
 
   // Every state as "<state>/<parameter>", and what else a checkpoint must hold: m, v, v_e as the rule has

@@ -65,8 +65,8 @@ void ScalePass::take_maxima(UpdateOps& ops, const StepControl* control) {
     ops.take_maximum(targets_[live_[i]].weights, next_maxima_.columns(int64_t(i), 1), control);
 }
 
-void ScalePass::settle(size_t target) {
-  if (codec_) codec_->settle(targets_[target].weights);
+void ScalePass::rescale(size_t target) {
+  if (codec_) codec_->rescale(targets_[target].weights);
 }
 
 void ScalePass::complete(size_t target, TensorSlot& slot) const {

@@ -29,7 +29,7 @@ class ScalePass {
   void take_maxima(UpdateOps& ops, const StepControl* control);
 
   // Moves a tensor's scale if its blocks' scales ask for it, when all of its weights are here.
-  void settle(size_t target);
+  void rescale(size_t target);
 
   // Adds to a slot what its update reads of all this.
   void complete(size_t target, TensorSlot& slot) const;

@@ -25,7 +25,7 @@ struct SharedFactors {
   }
 };
 
-// What the device knows of a step: found by measure(), or set by the host.
+// What the device knows of a step: found by Optimizer::measure_gradients(), or set by the host.
 struct StepControl {
   double grad_norm = 0;     // of all gradients, before clipping
   float grad_scale = 1.0f;  // the clipping factor

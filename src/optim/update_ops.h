@@ -33,9 +33,10 @@ class UpdateOps {
 
   [[nodiscard]] virtual int64_t norm_table_bytes(const NormCall& call) const = 0;
   virtual void write_norm_table(const NormCall& call, std::byte* image) const = 0;
-  // The own pieces' sums of squares; then, when all are there, the verdict.
+  // The own pieces' sums of squares; then, when those of all ranks are there, the norm and the
+  // clipping factor.
   virtual void sum_gradients(const NormCall& call) = 0;
-  virtual void judge(const NormCall& call) = 0;
+  virtual void compute_clip(const NormCall& call) = 0;
 
   // To be called before an update of the same tensor by a rule with factors.
   virtual void project(const ProjectionCall& call) = 0;

@@ -82,15 +82,15 @@ class UpdateOpsOn : public UpdateOps {
     exec_.rows(call.pieces.own_pieces(), TensorTable<Sum>(call.table, own, nullptr));
   }
 
-  void judge(const NormCall& call) override {
+  void compute_clip(const NormCall& call) override {
     check_partial(call);
     const int64_t pieces = call.pieces.pieces(), sums = sums_of_pieces(pieces);
     check(call.sums.cols >= sums, "room for {} sums of pieces, {} needed", call.sums.cols, sums);
     const std::byte* const runs = call.table + TensorTable<Sum>::bytes(int64_t(own_gradients(call).size()));
     exec_.rows(sums, SumOfPieces{call.partial.as<double>(), pieces, reinterpret_cast<const PieceRun*>(runs),
                                  int64_t(call.pieces.runs().size()), call.sums.as<double>()});
-    exec_.rows(1, JudgeStep{call.sums.as<double>(), sums, call.losses.as<double>(), call.losses.elements(),
-                            call.clip_grad_norm, call.control});
+    exec_.rows(1, ComputeClip{call.sums.as<double>(), sums, call.losses.as<double>(), call.losses.elements(),
+                              call.clip_grad_norm, call.control});
   }
 
   void project(const ProjectionCall& call) override {

@@ -13,12 +13,12 @@
 //                     for telemetry: how many blocks store() would clip, of those that this lane counts
 //   kTensorScale      the tensor has an FP32 scale, at first first_tensor_scale(amax) with blocks' scales 0
 //   kNeedsMaximum     options may ask for the tensor's new maximum before it is stored: storing_with()
-//   kSettles          options may let the tensor's scale move behind an update: must_settle(), settle(),
-//                     settled_tensor_scale(); scales of blocks are bytes in the order of their values
+//   kRescales          options may let the tensor's scale move behind an update: must_rescale(), rescale(),
+//                     rescaled_tensor_scale(); scales of blocks are bytes in the order of their values
 //   kRelativeScales   additive steps may follow scales of blocks: kBlock, block_scale(), relative_scales()
 //
 // One that derives from PlainCodec says the first alone. Where another constant is true, the format says for
-// which of its options it holds: needs_maximum(), settles().
+// which of its options it holds: needs_maximum(), rescales().
 //
 // All lanes of the group must call together. This file: formats whose elements stand alone; scaled_blocks.h:
 // what those share whose elements have common scales; codecs/: one header for each way to store weights;
@@ -53,7 +53,7 @@ struct ElementMemory {
 
 // Of codecs whose blocks follow from their own elements alone, and never clip.
 struct PlainCodec {
-  static constexpr bool kTensorScale = false, kNeedsMaximum = false, kSettles = false,
+  static constexpr bool kTensorScale = false, kNeedsMaximum = false, kRescales = false,
                         kRelativeScales = false;
 
   template <class G>

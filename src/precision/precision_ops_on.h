@@ -69,25 +69,25 @@ struct Transcode {
   }
 };
 
-// The two halves of settling, both of which do nothing unless the largest scale of a block asks for it.
+// The two halves of a rescale, both of which do nothing unless the largest scale of a block asks for it.
 template <class Codec>
-struct SettleBlock {
+struct RescaleBlock {
   BlockGrid grid;
   Codec codec;
   const float* largest_scale;
 
   template <class G>
   MPT_HD void operator()(G group, int64_t block) const {
-    if (Codec::must_settle(*largest_scale)) codec.settle(group, grid.span(block));
+    if (Codec::must_rescale(*largest_scale)) codec.rescale(group, grid.span(block));
   }
 };
 template <class Codec>
-struct SettleTensorScale {
+struct RescaleTensor {
   const float* largest_scale;
   float* scale;
 
   MPT_HD void operator()(int64_t) const {
-    if (Codec::must_settle(*largest_scale)) *scale = Codec::settled_tensor_scale(*scale);
+    if (Codec::must_rescale(*largest_scale)) *scale = Codec::rescaled_tensor_scale(*scale);
   }
 };
 
@@ -111,10 +111,10 @@ class PrecisionOpsOn : public PrecisionOps {
     with_codec(source, [&](const auto& codec) { transcode(source, codec, ElementCodec(target)); });
   }
 
-  void settle(const EncodedTensor& tensor) override {
-    if (!settles(tensor.encoding)) return;
+  void rescale(const EncodedTensor& tensor) override {
+    if (!rescales(tensor.encoding)) return;
     with_codec(tensor, [&]<class Codec>(const Codec& codec) {
-      if constexpr (Codec::kSettles) settle_by(codec, tensor);
+      if constexpr (Codec::kRescales) rescale_by(codec, tensor);
     });
   }
 
@@ -133,14 +133,14 @@ class PrecisionOpsOn : public PrecisionOps {
   }
 
   template <class Codec>
-  void settle_by(const Codec& codec, const EncodedTensor& tensor) {
+  void rescale_by(const Codec& codec, const EncodedTensor& tensor) {
     const Tensor& scales = tensor.block_scales;
     exec_.rows(scales.rows,
                RowScaleMax{scales.as<uint8_t>(), scales.cols, scales.stride, maxima(scales.rows)});
     reduce_rows(scales.rows);
     const BlockGrid grid{tensor.rows, tensor.cols};
-    exec_.blocks(grid.blocks(), SettleBlock<Codec>{grid, codec, total()});
-    exec_.elements(1, SettleTensorScale<Codec>{total(), tensor.tensor_scale.as<float>()});
+    exec_.blocks(grid.blocks(), RescaleBlock<Codec>{grid, codec, total()});
+    exec_.elements(1, RescaleTensor<Codec>{total(), tensor.tensor_scale.as<float>()});
   }
 
   template <class From, class To>

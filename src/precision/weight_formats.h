@@ -52,7 +52,7 @@ concept WeightCodec = std::is_trivially_copyable_v<C> &&
   { C::kSmallestRatio } -> std::same_as<const float&>;
   { C::kTensorScale } -> std::same_as<const bool&>;
   { C::kNeedsMaximum } -> std::same_as<const bool&>;
-  { C::kSettles } -> std::same_as<const bool&>;
+  { C::kRescales } -> std::same_as<const bool&>;
   { C::kRelativeScales } -> std::same_as<const bool&>;
 };
 template <class C>
@@ -64,10 +64,10 @@ concept StoresWithMaximum = requires(const C& codec, const float* maximum) {
   { codec.storing_with(maximum) } -> std::same_as<C>;
 };
 template <class C>
-concept Settles = requires(const C& codec, SerialGroup group, BlockSpan span, float scale) {
-  { C::must_settle(scale) } -> std::same_as<bool>;
-  { C::settled_tensor_scale(scale) } -> std::same_as<float>;
-  codec.settle(group, span);
+concept Rescales = requires(const C& codec, SerialGroup group, BlockSpan span, float scale) {
+  { C::must_rescale(scale) } -> std::same_as<bool>;
+  { C::rescaled_tensor_scale(scale) } -> std::same_as<float>;
+  codec.rescale(group, span);
 };
 template <class C>
 concept HasRelativeScales = requires(const C& codec, SerialGroup group, BlockSpan span,
@@ -91,8 +91,8 @@ concept SaysWhetherMaximum = requires(const WeightEncoding& encoding) {
   { W::needs_maximum(encoding) } -> std::same_as<bool>;
 };
 template <class W>
-concept SaysWhetherSettled = requires(const WeightEncoding& encoding) {
-  { W::settles(encoding) } -> std::same_as<bool>;
+concept SaysWhetherRescaled = requires(const WeightEncoding& encoding) {
+  { W::rescales(encoding) } -> std::same_as<bool>;
 };
 
 namespace format_detail {
@@ -104,9 +104,9 @@ constexpr bool is_complete(std::type_identity<W>) {
                 "a codec with kTensorScale and no first_tensor_scale()");
   static_assert(!C::kNeedsMaximum || (StoresWithMaximum<C> && SaysWhetherMaximum<W>),
                 "kNeedsMaximum: the codec has storing_with(), the format needs_maximum()");
-  static_assert(
-      !C::kSettles || (Settles<C> && SaysWhetherSettled<W>),
-      "kSettles: the codec has must_settle(), settle() and settled_tensor_scale(), the format settles()");
+  static_assert(!C::kRescales || (Rescales<C> && SaysWhetherRescaled<W>),
+                "kRescales: the codec has must_rescale(), rescale() and rescaled_tensor_scale(), the format "
+                "rescales()");
   static_assert(!C::kRelativeScales || HasRelativeScales<C>,
                 "kRelativeScales: the codec has kBlock, block_scale() and relative_scales()");
   constexpr EncodedLayout kLayout = W::layout({});
@@ -162,7 +162,7 @@ EncodedLayout layout_of(const WeightEncoding& encoding);
 // The amax of a tensor's new weights must be known before any of them is stored.
 bool needs_maximum(const WeightEncoding& encoding);
 // The tensor's scale may move behind an update.
-bool settles(const WeightEncoding& encoding);
+bool rescales(const WeightEncoding& encoding);
 // "blocks of 128, pow2 scales"; "" for formats without scales.
 std::string details_of(const WeightEncoding& encoding);
 double nominal_bytes(WeightFormat format);

@@ -104,7 +104,7 @@ void DataParallel::before_use(int64_t group) {
 void DataParallel::use_new_weights(int64_t group) {
   const Range range(device_, "new weights");
   const ParameterRange own = parameters_of_group(config_, group);
-  for (int64_t i = own.first; i < own.first + own.count; ++i) model_.optimizer.settle(size_t(i));
+  for (int64_t i = own.first; i < own.first + own.count; ++i) model_.optimizer.rescale(size_t(i));
   model_.weights.refresh(own.first, own.count);
   model_.llama.weights_changed(group);
   new_[size_t(group)] = 1;
@@ -113,7 +113,7 @@ void DataParallel::use_new_weights(int64_t group) {
 void DataParallel::end_update() {
   if (!ranks_.alone()) return;
   const Range range(device_, "new weights");
-  model_.optimizer.settle();
+  model_.optimizer.rescale();
   model_.weights.refresh();
   model_.llama.weights_changed();
 }

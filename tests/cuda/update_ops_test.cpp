@@ -111,9 +111,9 @@ OfRank updated_blocks(const RunSetup& setup, int64_t rank, int64_t ranks, std::u
     for (size_t i = 0; i < run.targets().size(); ++i)
       run.fill_gradient(i, [&](int64_t, int64_t) { return draws.signed_binades(-14, 1); });
     optimizer.prepare({.t = t});
-    optimizer.measure({});
+    optimizer.measure_gradients({});
     optimizer.update();
-    optimizer.settle();
+    optimizer.rescale();
     device.synchronize();
   }
   OfRank result{.weights = {}, .states = {}, .grad_norm = optimizer.control().grad_norm};

@@ -89,7 +89,7 @@ void store(OptimizerRun& run, const std::vector<float>& values) {
     for (int64_t k = 0; k < span.count; ++k) x[k] = values[size_t(span.row * w.cols + span.col + k)];
     Nvfp4Codec(w).store(SerialGroup{}, span, x, DitherSource{}.draw(SerialGroup{}, span));
   }
-  run.optimizer().settle();
+  run.optimizer().rescale();
 }
 
 std::vector<uint32_t> stored(const OptimizerRun& run) {

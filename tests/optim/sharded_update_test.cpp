@@ -115,7 +115,7 @@ class Rank {
   }
 
   // Every rank's update blocks of the stored weights, then what is done when they are whole.
-  void gather_and_settle() {
+  void gather_and_rescale() {
     for (size_t i = 0; i < run_->targets().size(); ++i) {
       const EncodedTensor& w = run_->targets()[i].weights;
       std::vector<std::vector<Tensor>> spans;
@@ -127,7 +127,7 @@ class Rank {
         ranks_.all_gather(parts);
       }
     }
-    optimizer().settle();
+    optimizer().rescale();
   }
 
   [[nodiscard]] Collected weights() const { return weights_of(*run_); }
@@ -185,9 +185,9 @@ Result alone(const RunSetup& setup) {
   for (int64_t t = 1; t <= kSteps; ++t) {
     for (size_t i = 0; i < run.targets().size(); ++i) run.fill_gradient(i, gradient_of(t, i));
     optimizer.prepare({.t = t});
-    optimizer.measure({});
+    optimizer.measure_gradients({});
     optimizer.update();
-    optimizer.settle();
+    optimizer.rescale();
     result.note(optimizer.control());
   }
   result.weights = weights_of(run);
@@ -198,9 +198,9 @@ Result alone(const RunSetup& setup) {
 void step(Rank& rank, int64_t t) {
   for (size_t i = 0; i < rank.run().targets().size(); ++i) rank.fill_gradient(i, gradient_of(t, i));
   rank.optimizer().prepare({.t = t});
-  rank.optimizer().measure({});
+  rank.optimizer().measure_gradients({});
   rank.optimizer().update();
-  rank.gather_and_settle();
+  rank.gather_and_rescale();
 }
 
 // What each rank has in the end.
@@ -298,9 +298,9 @@ TEST(ShardedUpdate, OneRankWithoutFiniteGradientsStopsTheStepOfAll) {
         if (!rank.optimizer().blocks(last).empty())
           rank.fill_gradient(last, [&](int64_t, int64_t) { return bad; });
         rank.optimizer().prepare({.t = 2});
-        rank.optimizer().measure({});
+        rank.optimizer().measure_gradients({});
         rank.optimizer().update();
-        rank.gather_and_settle();
+        rank.gather_and_rescale();
         EXPECT_EQ(rank.optimizer().control().proceed, 0);
         EXPECT_TRUE(rank.weights() == weights);
         EXPECT_TRUE(rank.states() == states);
@@ -368,13 +368,13 @@ TEST(ShardedUpdate, SurveysOfAllRanksAddUpToTheWhole) {
     start(run);
     for (size_t i = 0; i < run.targets().size(); ++i) run.fill_gradient(i, gradient_of(1, i));
     const std::vector<Survival> expected = run.optimizer().step_surveyed({.t = 1});
-    run.optimizer().settle();
+    run.optimizer().rescale();
     run_ranks(3, [&](Transport& transport) {
       Rank rank(setup, transport);
       start(rank.run());
       for (size_t i = 0; i < rank.run().targets().size(); ++i) rank.fill_gradient(i, gradient_of(1, i));
       std::vector<Survival> found = rank.optimizer().step_surveyed({.t = 1});
-      rank.gather_and_settle();
+      rank.gather_and_rescale();
       ASSERT_EQ(found.size(), expected.size());
       for (size_t i = 0; i < found.size(); ++i) {
         EXPECT_EQ(found[i].name, expected[i].name);

@@ -41,7 +41,7 @@ void prepare(OptimizerRun& run) {
 
 std::vector<Survival> surveyed_step(OptimizerRun& run, int64_t t) {
   std::vector<Survival> found = run.optimizer().step_surveyed({.t = t, .grad_scale = 1.0f});
-  run.optimizer().settle();
+  run.optimizer().rescale();
   return found;
 }
 

@@ -151,9 +151,9 @@ TEST(CodecLanes, PadNibbleIsZero) {
   }
 }
 
-// Settling, with scales of every size.
+// Rescaling, with scales of every size.
 template <int kLanes>
-HostEncoded settled(int64_t cols) {
+HostEncoded rescaled(int64_t cols) {
   HostEncoded weights({.format = WeightFormat::kNvfp4}, {2, cols, 3});
   weights.tensor_scale.set(0, 0, 0.25f);
   const EncodedTensor view = weights.view();
@@ -168,15 +168,15 @@ HostEncoded settled(int64_t cols) {
     }
   const float largest = 0x7E;
   const BlockGrid grid{2, cols};
-  run_blocks<kLanes>(grid.blocks(), SettleBlock<Nvfp4Codec>{grid, Nvfp4Codec(view), &largest});
+  run_blocks<kLanes>(grid.blocks(), RescaleBlock<Nvfp4Codec>{grid, Nvfp4Codec(view), &largest});
   return weights;
 }
-TEST(CodecLanes, SettleSameBitsAsOneLane) {
+TEST(CodecLanes, RescaleSameBitsAsOneLane) {
   for (const int64_t cols : {512, 301}) {
-    const HostEncoded one = settled<1>(cols);
+    const HostEncoded one = rescaled<1>(cols);
     EXPECT_TRUE(one.padding_untouched());
-    EXPECT_TRUE(one == settled<4>(cols));
-    EXPECT_TRUE(one == settled<32>(cols));
+    EXPECT_TRUE(one == rescaled<4>(cols));
+    EXPECT_TRUE(one == rescaled<32>(cols));
     EXPECT_EQ(cols % 2 == 0 ? 0u : one.codes.bits(1, cols / 2) >> 4, 0u);
   }
 }

@@ -74,7 +74,7 @@ double gain(const Experiment& experiment) {
       }
     });
     if (needs_maximum(encoding)) weights.tensor_scale.set(0, 0, amax);
-    ops->settle(weights.view());
+    ops->rescale(weights.view());
   }
   ops->decode(weights.view(), x);
   // The moving elements count for nothing.

@@ -34,7 +34,7 @@ struct Nvfp4Weights {
   static bool needs_maximum(const WeightEncoding& encoding) {
     return encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kLive;
   }
-  static bool settles(const WeightEncoding& encoding) {
+  static bool rescales(const WeightEncoding& encoding) {
     return encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kSticky;
   }
 };
@@ -114,14 +114,14 @@ MPT_HD float step_of(uint32_t scale, float tensor_amax) {
 
 // The tensor's FP32 is read through pointers, so that it may change without the host.
 //   sticky   a power of two; store() takes the block's old scale from memory and leaves the new one there.
-//            load_scale and store_scale are the same, and PrecisionOps::settle() alone changes it.
+//            load_scale and store_scale are the same, and PrecisionOps::rescale() alone changes it.
 //   live     max|w| of the tensor. store() needs that of the NEW weights before any is stored: a first pass
 //            over the update blocks reduces max|w'| and writes nothing, the second repeats the update and
 //            stores. So load_scale is what the codes in memory were made with and store_scale what the new
 //            ones are made with; the caller copies it to the tensor's own scale when all update blocks are
 //            stored.
 struct Nvfp4Codec {
-  static constexpr bool kTensorScale = true, kNeedsMaximum = true, kSettles = true, kRelativeScales = true;
+  static constexpr bool kTensorScale = true, kNeedsMaximum = true, kRescales = true, kRelativeScales = true;
   static constexpr float kSmallestRatio = 1.25f;  // 4 / 3, of 3 and 4
   static constexpr int64_t kBlock = kNvfp4Block;
 
@@ -244,14 +244,14 @@ struct Nvfp4Codec {
 
   // End of a step, sticky: where the largest scale, as a byte, has come too near the top, the tensor's scale
   // is multiplied by 4 and those of blocks divided by 4.
-  MPT_HD static bool must_settle(float largest_scale) {
+  MPT_HD static bool must_rescale(float largest_scale) {
     return largest_scale > float(nvfp4_sticky::kMostAfterStep);
   }
-  MPT_HD static float settled_tensor_scale(float scale) { return 4.0f * scale; }
+  MPT_HD static float rescaled_tensor_scale(float scale) { return 4.0f * scale; }
   // The update block's share. Decoded values stay, except in blocks whose scale is too small to be divided by
   // 4: these are rounded anew, to nearest.
   template <class G>
-  MPT_HD void settle(G group, BlockSpan span) const {
+  MPT_HD void rescale(G group, BlockSpan span) const {
     using R = Runs<G>;
     const LanePart<G> part(group, span);
     float x[R::kPart], step[R::kCount];
@@ -262,7 +262,7 @@ struct Nvfp4Codec {
     for (int r = 0; r < R::kCount; ++r) {
       old[r] = old_scale(group, span, part, r);
       scale[r] = quarter_of(old[r]);
-      step[r] = nvfp4_sticky::step_of(scale[r], settled_tensor_scale(*load_scale));
+      step[r] = nvfp4_sticky::step_of(scale[r], rescaled_tensor_scale(*load_scale));
     }
     Dither<R::kPart> nearest;
     nearest.rounding = Rounding::kNearest;
