@@ -104,7 +104,7 @@ Json description_of(const StepConfig& config, const RunConfig& run) {
           {"weights", name_of(run.precision.weights)},
           {"compute", name_of(run.precision.compute)},
           {"rule", rule_name(run.optimizer.rule)},
-          {"writeback", name_of(run.optimizer.writeback)},
+          {"writeback", name_of(run.optimizer.weight_rounding)},
           {"tokens_per_step", run.batch.tokens_per_step},
           {"seq_len", run.batch.seq_len},
           {"micro_batch_rows", run.batch.rows_per_micro_batch()},

@@ -110,7 +110,7 @@ void Optimizer::check_options() const {
         "fp32 states are neither rounded at random nor per operation");
   check(options_.state_update == StateUpdate::kOnce || options_.state_rounding == Rounding::kNearest,
         "states updated per operation are bf16 already; nothing is left to round at random");
-  check(config_.writeback != Writeback::kKahan || config_.kahan_variant == KahanVariant::kFused ||
+  check(config_.weight_rounding != WeightRounding::kKahan || config_.kahan_variant == KahanVariant::kFused ||
             has_eager_kahan(config_.rule),
         "kahan_variant per_op with {}", rule_name(config_.rule));
 }
@@ -118,7 +118,7 @@ void Optimizer::check_options() const {
 void Optimizer::check_target(size_t index) const {
   const UpdateTarget& target = targets_[index];
   const EncodedTensor& w = target.weights;
-  check(config_.writeback != Writeback::kKahan || w.encoding.format == plain_format(DType::kBF16),
+  check(config_.weight_rounding != WeightRounding::kKahan || w.encoding.format == plain_format(DType::kBF16),
         "kahan with {} weights of {}", name_of(w.encoding.format), target.name);
   if (!states_[index].projected()) return;
   const int64_t rank = states_[index].projection.rows;
@@ -306,7 +306,7 @@ TensorScalars Optimizer::tensor_scalars(size_t index) const {
 BatchStorage Optimizer::storage_of(size_t index) const {
   const WeightFormat format = targets_[index].weights.encoding.format;
   // Elements that stand alone have one codec.
-  if (config_.writeback != Writeback::kKahan)
+  if (config_.weight_rounding != WeightRounding::kKahan)
     return {.format = is_scaled(format) ? format : plain_format(DType::kF32)};
   const bool fused = config_.kahan_variant == KahanVariant::kFused;
   return {.format = format, .compensation = fused ? Compensation::kFused : Compensation::kEager};
@@ -325,7 +325,7 @@ TensorSlot Optimizer::slot_of(size_t index, int64_t t) const {
   const UpdateTarget& target = targets_[index];
   const TargetStates& states = states_[index];
   // FP32 is stored as it is: no need to draw for it.
-  const bool random = config_.writeback == Writeback::kStochastic &&
+  const bool random = config_.weight_rounding == WeightRounding::kStochastic &&
                       target.weights.encoding.format != plain_format(DType::kF32);
   TensorSlot slot{.weights = target.weights,
                   .states = states.moments,

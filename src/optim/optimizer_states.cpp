@@ -45,7 +45,8 @@ TargetStates allocate_states(const OptimizerConfig& config, Format format, const
   states.infos = states_of(config.rule, {.rank = target.weights.rank, .moments = moments});
   for (size_t i = 0; i < states.infos.size(); ++i)
     states.moments.push_back(allocation.like_weights(dtype_of(format)));
-  if (config.writeback == Writeback::kKahan) states.residuals = allocation.like_weights(DType::kBF16);
+  if (config.weight_rounding == WeightRounding::kKahan)
+    states.residuals = allocation.like_weights(DType::kBF16);
   if (projected) {
     const ProjectionShape shape = projection_shape(target.weights.rows, target.weights.cols);
     const int64_t rank = projection_options(config.rule)->rank;

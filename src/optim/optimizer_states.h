@@ -31,7 +31,7 @@ struct TargetStates {
   BlockRange blocks;  // updated here
   std::span<const StateInfo> infos;
   std::vector<Tensor> moments;  // in the order of `infos`
-  Tensor residuals;             // with writeback = kahan
+  Tensor residuals;             // with weight_rounding = kahan
   Tensor second, projection;    // Apollo-E: V [M, r] and P [r, d]
 
   [[nodiscard]] bool projected() const { return projection.rows > 0; }

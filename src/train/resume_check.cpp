@@ -16,9 +16,16 @@ namespace mpt {
 namespace {
 
 // Keys, or beginnings of keys, whose change would make the continuation another run.
-constexpr std::array<std::string_view, 10> kFixed{
-    "model.", "precision.",     "data.pack",           "data.shuffle",       "batch.seq_len",
-    "seed",   "optimizer.rule", "optimizer.writeback", "optimizer.apollo_e", "optimizer.apollo_e_rank"};
+constexpr std::array<std::string_view, 10> kFixed{"model.",
+                                                  "precision.",
+                                                  "data.pack",
+                                                  "data.shuffle",
+                                                  "batch.seq_len",
+                                                  "seed",
+                                                  "optimizer.rule",
+                                                  "optimizer.weight_rounding",
+                                                  "optimizer.apollo_e",
+                                                  "optimizer.apollo_e_rank"};
 
 // Those whose change alters nothing that is trained.
 constexpr std::array<std::string_view, 8> kHarmless{"checkpoint.",    "eval.",

@@ -514,7 +514,7 @@ TEST(Optimizer, RefusesPairsThatDoNotGoTogether) {
                            {{.rows = 6, .cols = 40}});
   };
   FlatConfig kahan = optimizer_config(test::adamw_keys());
-  kahan.writeback = Writeback::kKahan;
+  kahan.weight_rounding = WeightRounding::kKahan;
   EXPECT_NO_THROW(make(kahan, {}, WeightFormat::kBF16));
   for (const WeightFormat weights :
        {WeightFormat::kF32, WeightFormat::kBlockFp8, WeightFormat::kNvfp4, WeightFormat::kMxfp8})
