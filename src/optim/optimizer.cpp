@@ -82,7 +82,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, const OptimizerOptions& opti
       projections_(projections(), place.device, place.allocator) {
   check_options();
   for (size_t i = 0; i < targets_.size(); ++i) check_target(i);
-  if (options_.survey == Survey::kOnDemand) allocate_counters(place.allocator);
+  if (options_.statistics == StepStatistics::kOnDemand) allocate_counters(place.allocator);
   allocate_tables(place.allocator);
 }
 
@@ -132,9 +132,9 @@ void Optimizer::check_target(size_t index) const {
 void Optimizer::allocate_counters(Allocator& allocator) {
   int64_t rows = 0;
   for (size_t i = 0; i < targets_.size(); ++i)
-    rows = std::max(rows, ops_->survival_rows(states_[i].blocks.count));
+    rows = std::max(rows, ops_->counter_rows(states_[i].blocks.count));
   counters_.on_device =
-      allocator.tensor(Purpose::kScratch, DType::kU8, rows, int64_t(sizeof(SurvivalCounters)));
+      allocator.tensor(Purpose::kScratch, DType::kU8, rows, int64_t(sizeof(UpdateCounters)));
   if (counters_.on_device.data != nullptr) counters_.on_host.resize(size_t(counters_.on_device.bytes()));
 }
 
@@ -261,28 +261,30 @@ void Optimizer::step(const StepScalars& scalars) {
   device_.synchronize();
 }
 
-std::vector<Survival> Optimizer::step_surveyed(const StepScalars& scalars) {
-  check(options_.survey == Survey::kOnDemand, "a surveyed step of an optimizer that was not made for it");
+std::vector<UpdateStatistics> Optimizer::step_with_statistics(const StepScalars& scalars) {
+  check(options_.statistics == StepStatistics::kOnDemand,
+        "statistics of a step by an optimizer that was not made for them");
   prepare(scalars);
   norm_.proceed_with(scalars.grad_scale);
-  std::vector<Survival> all;
+  std::vector<UpdateStatistics> all;
   for (const UpdateTarget& target : targets_)
     all.push_back({.name = target.name, .branches = branches_of(config_.rule)});
-  update_batches([&](const Batch& batch) { survey(scalars, batch, all); });
+  update_batches([&](const Batch& batch) { count_updates(scalars, batch, all); });
   sum_over_ranks(all, ranks_);
   return all;
 }
 
-void Optimizer::survey(const StepScalars& scalars, const Batch& batch, std::vector<Survival>& sums) {
+void Optimizer::count_updates(const StepScalars& scalars, const Batch& batch,
+                              std::vector<UpdateStatistics>& sums) {
   const BatchCall call = call_of(batch);
   for (size_t i = 0; i < batch.targets.size(); ++i) {
-    Survival& sum = sums[batch.targets[i]];
-    const int64_t rows = ops_->survival_rows(call.tensors[i].range().count);
+    UpdateStatistics& sum = sums[batch.targets[i]];
+    const int64_t rows = ops_->counter_rows(call.tensors[i].range().count);
     const Tensor counters = counters_.on_device.row_range(0, rows);
-    batch.update->survey(scalars, call, i, counters);
+    batch.update->count(scalars, call, i, counters);
     device_.download(counters, counters_.on_host.data());
     for (int64_t row = 0; row < counters.rows; ++row) {
-      SurvivalCounters one;
+      UpdateCounters one;
       memcpy(&one, counters_.on_host.data() + row * counters.cols, sizeof one);
       add_counters(one, sum);
     }

@@ -22,14 +22,14 @@
 #include "optim/optimizer_config.h"
 #include "optim/optimizer_states.h"
 #include "optim/scale_pass.h"
-#include "optim/survival.h"
 #include "optim/update_ops.h"
+#include "optim/update_statistics.h"
 #include "precision/partition.h"
 
 namespace mpt {
 
-// Whether a step may be asked what becomes of its updates.
-enum class Survey : uint8_t { kNever, kOnDemand };
+// Whether a step may be asked for statistics of its updates.
+enum class StepStatistics : uint8_t { kNever, kOnDemand };
 
 // How states are stored, and the seed of all random draws.
 struct OptimizerOptions {
@@ -37,7 +37,7 @@ struct OptimizerOptions {
   Rounding state_rounding = Rounding::kNearest;   // of BF16 states
   StateUpdate state_update = StateUpdate::kOnce;  // of BF16 states
   uint64_t seed = 0;
-  Survey survey = Survey::kNever;
+  StepStatistics statistics = StepStatistics::kNever;
 };
 OptimizerOptions optimizer_options(const PrecisionConfig& config, uint64_t seed);
 
@@ -84,8 +84,8 @@ class Optimizer {
   // A step at once, rescaled, with the scalars' grad_scale; for one rank.
   void step(const StepScalars& scalars);
   // The same but for rescale(), by all ranks, and what became of the updates of all of them, tensor by
-  // tensor. Needs Survey::kOnDemand.
-  std::vector<Survival> step_surveyed(const StepScalars& scalars);
+  // tensor. Needs StepStatistics::kOnDemand.
+  std::vector<UpdateStatistics> step_with_statistics(const StepScalars& scalars);
 
   // Every state as "<state>/<parameter>", and what else a checkpoint must hold: m, v, v_e as the rule has
   // them; kahan, the residuals; v_r [M, r] and projection [r, d] of Apollo-E; init_rms [1, targets]. The own
@@ -133,7 +133,7 @@ class Optimizer {
   // before(batch) when everything is there that its update reads.
   void update_batches(const std::function<void(const Batch&)>& before);
   void project(size_t target);
-  void survey(const StepScalars& scalars, const Batch& batch, std::vector<Survival>& sums);
+  void count_updates(const StepScalars& scalars, const Batch& batch, std::vector<UpdateStatistics>& sums);
 
   [[nodiscard]] TensorScalars tensor_scalars(size_t target) const;
   [[nodiscard]] BatchStorage storage_of(size_t target) const;

@@ -56,10 +56,10 @@ class UpdateBatch {
   virtual void find_maxima(const BatchCall& call) const = 0;
   // In any order.
   virtual void update(const BatchCall& call) const = 0;
-  // Counts what update() of one of the tensors will do, if the step proceeds, into survival_rows() of
-  // SurvivalCounters. Its next_maximum must be there.
-  virtual void survey(const StepScalars& scalars, const BatchCall& call, size_t tensor,
-                      const Tensor& counters) const = 0;
+  // Counts what update() of one of the tensors will change, if the step proceeds, into counter_rows() of
+  // UpdateCounters. Its next_maximum must be there.
+  virtual void count(const StepScalars& scalars, const BatchCall& call, size_t tensor,
+                     const Tensor& counters) const = 0;
 };
 
 // How the weights of a batch are stored. Compensated: bf16 with residuals, by the rule's update in FP32 or

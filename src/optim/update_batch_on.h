@@ -4,8 +4,8 @@
 
 #include "core/check.h"
 #include "device/exec.h"
-#include "optim/survival_unit.h"
 #include "optim/update_batch.h"
+#include "optim/update_statistics_on.h"
 #include "optim/update_table.h"
 #include "precision/largest.h"
 #include "precision/weight_formats.h"
@@ -106,17 +106,16 @@ class UpdateBatchOn final : public UpdateBatch {
     exec_.blocks(blocks, table(call));
   }
 
-  void survey(const StepScalars& scalars, const BatchCall& call, size_t tensor,
-              const Tensor& counters) const override {
+  void count(const StepScalars& scalars, const BatchCall& call, size_t tensor,
+             const Tensor& counters) const override {
     const TensorSlot& slot = call.tensors[tensor];
     const BlockRange range = slot.range();
-    check(counters.rows >= survival_pieces(range.count) * E::Group::kLanes &&
-              counters.cols == int64_t(sizeof(SurvivalCounters)) && counters.contiguous(),
-          "survival of {} blocks counted into {} rows of {} bytes", range.count, counters.rows,
-          counters.cols);
-    exec_.rows(survival_pieces(range.count),
-               SurvivalPiece<Update>{update_of(scalars, slot, call.control), range.first, range.end(),
-                                     counters.as<SurvivalCounters>()});
+    check(counters.rows >= counted_spans(range.count) * E::Group::kLanes &&
+              counters.cols == int64_t(sizeof(UpdateCounters)) && counters.contiguous(),
+          "updates of {} blocks counted into {} rows of {} bytes", range.count, counters.rows, counters.cols);
+    exec_.rows(counted_spans(range.count),
+               CountUpdates<Update>{update_of(scalars, slot, call.control), range.first, range.end(),
+                                    counters.as<UpdateCounters>()});
   }
 
  private:

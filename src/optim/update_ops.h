@@ -43,8 +43,8 @@ class UpdateOps {
   // partial[i], fp64: the sum of squares of the i-th piece of the logical elements; square_sums() pieces.
   virtual void sum_of_squares(const Tensor& tensor, const Tensor& partial) = 0;
   virtual void sum_of_squares(const EncodedTensor& tensor, const Tensor& partial) = 0;
-  // Rows of the table of counters for so many update blocks; a row is a SurvivalCounters.
-  [[nodiscard]] virtual int64_t survival_rows(int64_t blocks) const = 0;
+  // Rows of the table of counters for so many update blocks; a row is a UpdateCounters.
+  [[nodiscard]] virtual int64_t counter_rows(int64_t blocks) const = 0;
 };
 
 // Pieces that sum_of_squares cuts a tensor into; a property of its shape alone, so the sum's order is too.

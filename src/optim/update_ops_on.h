@@ -123,8 +123,8 @@ class UpdateOpsOn : public UpdateOps {
     with_codec(tensor, [&](const auto& codec) { sum_squares({tensor.rows, tensor.cols}, codec, partial); });
   }
 
-  [[nodiscard]] int64_t survival_rows(int64_t blocks) const override {
-    return survival_pieces(blocks) * E::Group::kLanes;
+  [[nodiscard]] int64_t counter_rows(int64_t blocks) const override {
+    return counted_spans(blocks) * E::Group::kLanes;
   }
 
  private:

@@ -170,7 +170,7 @@ struct CheckpointConfig {
 
 struct LogConfig {
   int64_t every_steps = 1;
-  int64_t update_survival = 0;
+  int64_t update_statistics = 0;
 
   bool operator==(const LogConfig&) const = default;
 
@@ -179,10 +179,11 @@ struct LogConfig {
     v.optional("every_steps", every_steps,
                {.minimum = 1, .maximum = 1e9, .doc = "steps between lines of the log"});
     v.optional(
-        "update_survival", update_survival,
+        "update_statistics", update_statistics,
         {.minimum = 0,
          .maximum = 1e9,
-         .doc = "steps between records of which updates survived rounding, and of FP8 scales; 0 = none"});
+         .doc = "steps between records of which updates survived rounding, and of FP8 scales; 0 = none",
+         .former = "update_survival"});
   }
 };
 

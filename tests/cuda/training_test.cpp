@@ -198,8 +198,8 @@ TEST_F(CudaRun, SkipsStepsThatAreNotFinite) {
 }
 
 TEST_F(CudaRun, CountsWhatRoundingLeftOfUpdates) {
-  const Overrides surveyed{"log.update_survival=2", "precision.weights=block_fp8", "precision.compute=fp8"};
-  const RunConfig with = config("with", surveyed),
+  const Overrides counted{"log.update_statistics=2", "precision.weights=block_fp8", "precision.compute=fp8"};
+  const RunConfig with = config("with", counted),
                   without = config("without", {"precision.weights=block_fp8", "precision.compute=fp8"});
   train(with);
   train(without);

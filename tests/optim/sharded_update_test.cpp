@@ -361,26 +361,26 @@ TEST(ShardedUpdate, PartsOfEncodedWeightsAreAllOfThem) {
     }
 }
 
-TEST(ShardedUpdate, SurveysOfAllRanksAddUpToTheWhole) {
+TEST(ShardedUpdate, StatisticsOfAllRanksAddUpToTheWhole) {
   for (RunSetup setup : cover()) {
-    setup.options.survey = Survey::kOnDemand;
+    setup.options.statistics = StepStatistics::kOnDemand;
     OptimizerRun run(setup, shapes_to_cut());
     start(run);
     for (size_t i = 0; i < run.targets().size(); ++i) run.fill_gradient(i, gradient_of(1, i));
-    const std::vector<Survival> expected = run.optimizer().step_surveyed({.t = 1});
+    const std::vector<UpdateStatistics> expected = run.optimizer().step_with_statistics({.t = 1});
     run.optimizer().rescale();
     run_ranks(3, [&](Transport& transport) {
       Rank rank(setup, transport);
       start(rank.run());
       for (size_t i = 0; i < rank.run().targets().size(); ++i) rank.fill_gradient(i, gradient_of(1, i));
-      std::vector<Survival> found = rank.optimizer().step_surveyed({.t = 1});
+      std::vector<UpdateStatistics> found = rank.optimizer().step_with_statistics({.t = 1});
       rank.gather_and_rescale();
       ASSERT_EQ(found.size(), expected.size());
       for (size_t i = 0; i < found.size(); ++i) {
         EXPECT_EQ(found[i].name, expected[i].name);
         EXPECT_EQ(found[i].branches, expected[i].branches);
         EXPECT_EQ(found[i].weights, expected[i].weights);
-        EXPECT_EQ(found[i].fates, expected[i].fates);
+        EXPECT_EQ(found[i].outcomes, expected[i].outcomes);
         EXPECT_EQ(found[i].dragged, expected[i].dragged);
         EXPECT_EQ(found[i].saturated_blocks, expected[i].saturated_blocks);
         // At most 7,000 terms, none beyond a fourth of a binade, in another order.

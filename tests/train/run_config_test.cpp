@@ -660,8 +660,9 @@ TEST_F(RunConfigTest, UsualValuesToo) {
 // Files and checkpoints from before a key was renamed mean what they meant.
 TEST_F(RunConfigTest, ReadsKeysByTheirFormerNames) {
   const std::string nano = kConfigs + "nano_bf16.json";
-  const RunConfig config = load_run_config(nano, {"optimizer.writeback=kahan"});
+  const RunConfig config = load_run_config(nano, {"optimizer.writeback=kahan", "log.update_survival=7"});
   EXPECT_EQ(config.optimizer.weight_rounding, WeightRounding::kKahan);
+  EXPECT_EQ(config.log.update_statistics, 7);
   const Json written = resolved_json(config);
   EXPECT_EQ(written["optimizer"]["weight_rounding"], "kahan");
   EXPECT_FALSE(written["optimizer"].contains("writeback"));

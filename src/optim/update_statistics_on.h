@@ -1,8 +1,8 @@
-// Counts the fates of a tensor's updates without making them: the step is computed as update_unit.h does it,
-// rounded as the codec would store it, and compared with what was there.
+// Counts the outcomes of a tensor's updates without making them: the step is computed as update_unit.h does
+// it, rounded as the codec would store it, and compared with what was there.
 #pragma once
 
-#include "optim/survival.h"
+#include "optim/update_statistics.h"
 #include "optim/update_unit.h"
 
 namespace mpt {
@@ -23,18 +23,21 @@ MPT_HD void find_moves(const Step& step, const Scales& scales, RegisterBlock<Ste
 }
 
 // Of one update of w, which asked for another value or not, and is stored as `stored`.
-MPT_HD void count_fate(int32_t (&fates)[kFates][kMagnitudeBuckets], float w, bool asked, float stored) {
+MPT_HD void count_outcome(int32_t (&outcomes)[kOutcomes][kMagnitudeBuckets], float w, bool asked,
+                          float stored) {
   const int bucket = magnitude_bucket(w);
-  const auto add = [&](Fate fate, bool holds) { fates[static_cast<int>(fate)][bucket] += holds ? 1 : 0; };
-  add(Fate::kVanished, asked && stored == w);
-  add(Fate::kMoved, stored != w);
-  add(Fate::kSignChanged, (w < 0.0f && stored > 0.0f) || (w > 0.0f && stored < 0.0f));
-  add(Fate::kLeftZero, w == 0.0f && stored != 0.0f);
-  add(Fate::kEnteredZero, w != 0.0f && stored == 0.0f);
+  const auto add = [&](UpdateOutcome outcome, bool holds) {
+    outcomes[static_cast<int>(outcome)][bucket] += holds ? 1 : 0;
+  };
+  add(UpdateOutcome::kVanished, asked && stored == w);
+  add(UpdateOutcome::kMoved, stored != w);
+  add(UpdateOutcome::kSignChanged, (w < 0.0f && stored > 0.0f) || (w > 0.0f && stored < 0.0f));
+  add(UpdateOutcome::kLeftZero, w == 0.0f && stored != 0.0f);
+  add(UpdateOutcome::kEnteredZero, w != 0.0f && stored == 0.0f);
 }
 
 // Weights that changed by a factor smaller than any step of their grid.
-MPT_HD void count_drag(float w, float stored, float smallest_ratio, SurvivalCounters& counters) {
+MPT_HD void count_drag(float w, float stored, float smallest_ratio, UpdateCounters& counters) {
   const float ratio = w == 0.0f ? 1.0f : stored / w;
   if (ratio == 1.0f || !(ratio < smallest_ratio && ratio * smallest_ratio > 1.0f)) return;
   ++counters.dragged;
@@ -44,7 +47,7 @@ MPT_HD void count_drag(float w, float stored, float smallest_ratio, SurvivalCoun
 // Weights that are rounded to their format.
 template <class G, class Step, class WeightCodec>
 MPT_HD void count_updates(const TensorUpdate<Step, WeightCodec>& update, G group, BlockSpan span,
-                          SurvivalCounters& mine) {
+                          UpdateCounters& mine) {
   constexpr int kPart = LanePart<G>::kSize;
   const Step& step = update.step;
   const WeightCodec& weights = update.weights;
@@ -64,7 +67,7 @@ MPT_HD void count_updates(const TensorUpdate<Step, WeightCodec>& update, G group
     if (b == 0) mine.saturated_blocks += weights.saturated_blocks(group, span, wanted);
     weights.round(group, span, stored, random);
     for (int k = 0; k < size; ++k) {
-      count_fate(mine.fates[b], values.w[k], wanted[k] != values.w[k], stored[k]);
+      count_outcome(mine.outcomes[b], values.w[k], wanted[k] != values.w[k], stored[k]);
       if (b == 0) count_drag(values.w[k], stored[k], WeightCodec::kSmallestRatio, mine);
     }
   }
@@ -81,7 +84,7 @@ MPT_HD void find_next(const Step& step, Branch branch, const float (&c)[kPart],
 // Compensated weights: the residual keeps an update that leaves the stored weight as it is.
 template <class G, class Step>
 MPT_HD void count_updates(const CompensatedUpdate<Step>& update, G group, BlockSpan span,
-                          SurvivalCounters& mine) {
+                          UpdateCounters& mine) {
   constexpr int kPart = LanePart<G>::kSize;
   const Step& step = update.step;
   const int size = LanePart<G>(group, span).size;
@@ -96,23 +99,23 @@ MPT_HD void count_updates(const CompensatedUpdate<Step>& update, G group, BlockS
     for (int k = 0; k < size; ++k) {
       const float w = values.w[k];
       if (b == 0) ++mine.weights[magnitude_bucket(w)];
-      count_fate(mine.fates[b], w, next[k].w != w || next[k].c != c[k], next[k].w);
+      count_outcome(mine.outcomes[b], w, next[k].w != w || next[k].c != c[k], next[k].w);
     }
   }
 }
 
 // What every lane counts over its run of update blocks of a tensor, which Update makes.
 template <class Update>
-struct SurvivalPiece {
+struct CountUpdates {
   Update update;
-  int64_t first, end;          // update blocks
-  SurvivalCounters* counters;  // [pieces * lanes]
+  int64_t first, end;        // update blocks
+  UpdateCounters* counters;  // [pieces * lanes]
 
   template <class G>
   MPT_HD void operator()(G group, int64_t piece) const {
-    SurvivalCounters mine{};
-    const int64_t begin = first + piece * kSurvivalBlocksPerPiece;
-    const int64_t stop = min_of(begin + kSurvivalBlocksPerPiece, end);
+    UpdateCounters mine{};
+    const int64_t begin = first + piece * kCountedBlocks;
+    const int64_t stop = min_of(begin + kCountedBlocks, end);
     for (int64_t u = begin; u < stop; ++u) count_updates(update, group, update.in.grid.span(u), mine);
     counters[piece * G::kLanes + group.lane()] = mine;
   }
