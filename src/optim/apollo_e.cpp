@@ -18,7 +18,7 @@ bool is_projected(const OptimizerConfig& config, ParamKind kind) {
 }
 
 Cut cut_of(const OptimizerConfig& config, ParamKind kind) {
-  return is_projected(config, kind) ? Cut::kNowhere : Cut::kBetweenPieces;
+  return is_projected(config, kind) ? Cut::kNowhere : Cut::kBetweenTiles;
 }
 
 std::vector<float> draw_projection(const ProjectionDraw& draw) {
@@ -48,19 +48,19 @@ ProjectionScalars projection_scalars(const ProjectionOptions& options, int64_t t
 
 ProjectionScratch allocate_projection_scratch(const std::vector<MatrixShape>& shapes, int64_t rank,
                                               Allocator& allocator) {
-  int64_t elements = 0, pieces = 0, channels = 0;
+  int64_t elements = 0, tiles = 0, channels = 0;
   for (const MatrixShape& matrix : shapes) {
     const ProjectionShape shape = projection_shape(matrix.rows, matrix.cols);
     elements = std::max(elements, matrix.rows * matrix.cols);
     channels = std::max(channels, shape.channels);
     if (shape.axis == ChannelAxis::kCols)
-      pieces = std::max(pieces, ColumnPieces(shape.depth).count() * rank * shape.channels);
+      tiles = std::max(tiles, ColumnTiles(shape.depth).count() * rank * shape.channels);
   }
   const auto row = [&](DType dtype, int64_t count) {
     return allocator.tensor(Purpose::kScratch, dtype, 1, count);
   };
   return {.gradient = row(DType::kF32, elements),
-          .pieces = row(DType::kF32, pieces),
+          .tiles = row(DType::kF32, tiles),
           .projected = row(DType::kF32, channels * rank),
           .norms = row(DType::kF64, 2 * channels),
           .factors = row(DType::kF32, channels)};

@@ -59,7 +59,7 @@ ProjectionScalars projection_scalars(const ProjectionOptions& options, int64_t t
 // Memory that the tensors of a step take turns to use; each of one row, long enough for the largest.
 struct ProjectionScratch {
   Tensor gradient;   // fp32: G
-  Tensor pieces;     // fp32: sums over pieces of a channel
+  Tensor tiles;      // fp32: sums over tiles of a channel
   Tensor projected;  // fp32: R
   Tensor norms;      // fp64: squares of |N_j|, then of |R_j|
   Tensor factors;    // fp32: alpha s_j

@@ -11,13 +11,13 @@
 namespace mpt {
 namespace {
 
-int64_t pieces_of(BlockRange range) { return (range.count + kBlocksPerPiece - 1) / kBlocksPerPiece; }
+int64_t tiles_of(BlockRange range) { return (range.count + kBlocksPerTile - 1) / kBlocksPerTile; }
 
-// Of one tensor, the pieces of one rank.
-struct Stretch {
+// Of one tensor, the tiles of one rank.
+struct RankTiles {
   BlockRange range;
   size_t rank;
-  int64_t place;  // of its first piece
+  int64_t place;  // of its first tile
 };
 
 // [ranks][tensors]
@@ -31,67 +31,68 @@ std::vector<std::vector<BlockRange>> ranges_of(const Partition& partition) {
 
 }  // namespace
 
-PieceMap::PieceMap(const Partition& partition, int64_t rank) : PieceMap(ranges_of(partition), rank) {}
+ReductionTiles::ReductionTiles(const Partition& partition, int64_t rank)
+    : ReductionTiles(ranges_of(partition), rank) {}
 
-PieceMap::PieceMap(const std::vector<std::vector<BlockRange>>& ranges, int64_t rank) {
+ReductionTiles::ReductionTiles(const std::vector<std::vector<BlockRange>>& ranges, int64_t rank) {
   check(rank >= 0 && rank < int64_t(ranges.size()), "rank {} of {}", rank, ranges.size());
   const size_t tensors = ranges.front().size();
   own_.resize(tensors);
-  std::vector<std::vector<Stretch>> stretches(tensors);
+  std::vector<std::vector<RankTiles>> of_ranks(tensors);
   int64_t place = 0;
   for (size_t r = 0; r < ranges.size(); ++r) {
     first_place_.push_back(place);
     for (size_t t = 0; t < tensors; ++t) {
       if (ranges[r][t].empty()) continue;
-      stretches[t].push_back({ranges[r][t], r, place});
-      place += pieces_of(ranges[r][t]);
+      of_ranks[t].push_back({ranges[r][t], r, place});
+      place += tiles_of(ranges[r][t]);
     }
   }
   first_place_.push_back(place);
-  int64_t piece = 0;
+  int64_t tile = 0;
   for (size_t t = 0; t < tensors; ++t) {
-    std::ranges::sort(stretches[t], {}, [](const Stretch& s) { return s.range.first; });
+    std::ranges::sort(of_ranks[t], {}, [](const RankTiles& s) { return s.range.first; });
     int64_t block = 0;
-    for (const Stretch& s : stretches[t]) {
-      check(s.range.first == block && block % kBlocksPerPiece == 0, "blocks from {} follow those up to {}",
+    for (const RankTiles& s : of_ranks[t]) {
+      check(s.range.first == block && block % kBlocksPerTile == 0, "blocks from {} follow those up to {}",
             s.range.first, block);
       block = s.range.end();
-      if (runs_.empty() || runs_.back().shift != s.place - piece) runs_.push_back({piece, s.place - piece});
-      const int64_t first = s.range.first / kBlocksPerPiece, count = pieces_of(s.range);
+      if (spans_.empty() || spans_.back().shift != s.place - tile) spans_.push_back({tile, s.place - tile});
+      const int64_t first = s.range.first / kBlocksPerTile, count = tiles_of(s.range);
       if (int64_t(s.rank) == rank) own_[t] = {first, count, s.place - first};
-      piece += count;
+      tile += count;
     }
   }
 }
 
-int64_t PieceMap::own_pieces() const {
+int64_t ReductionTiles::own_tiles() const {
   int64_t sum = 0;
-  for (const OwnPieces& own : own_) sum += own.count;
+  for (const OwnTiles& own : own_) sum += own.count;
   return sum;
 }
 
-std::vector<Tensor> PieceMap::parts(const Tensor& array) const {
-  std::vector<Tensor> parts;
+std::vector<Tensor> ReductionTiles::shards(const Tensor& array) const {
+  std::vector<Tensor> shards;
   for (size_t r = 0; r + 1 < first_place_.size(); ++r)
-    parts.push_back(array.columns(first_place_[r], first_place_[r + 1] - first_place_[r]));
-  for (Tensor& part : parts) part.stride = part.cols;
-  return parts;
+    shards.push_back(array.columns(first_place_[r], first_place_[r + 1] - first_place_[r]));
+  for (Tensor& shard : shards) shard.stride = shard.cols;
+  return shards;
 }
 
 // --- the norm --------------------------------------------------------------------------------------------
 
 GradientNorm::GradientNorm(std::vector<Tensor> gradients, const Options& options, UpdateOps& ops)
     : clip_grad_norm_(options.clip_grad_norm),
-      pieces_(options.partition, options.ranks.rank()),
+      tiles_(options.partition, options.ranks.rank()),
       ranks_(options.ranks),
       device_(options.device),
       gradients_(std::move(gradients)) {
   Allocator& allocator = options.allocator;
   const auto row = [&](int64_t count) { return allocator.tensor(Purpose::kScratch, DType::kF64, 1, count); };
   const auto bytes = [&](int64_t count) { return allocator.staged(Purpose::kScratch, DType::kU8, 1, count); };
-  partial_ = row(pieces_.pieces());
-  partial_parts_ = pieces_.parts(partial_);
-  sums_ = row(sums_of_pieces(pieces_.pieces()));
+  partial_ = row(tiles_.tiles());
+  partial_shards_ = tiles_.shards(partial_);
+  sums_ = row(sums_of_tiles(tiles_.tiles()));
   control_ = bytes(sizeof(StepControl));
   table_ = bytes(ops.norm_table_bytes(call({})));
   if (control_.host == nullptr) return;  // a plan
@@ -101,7 +102,7 @@ GradientNorm::GradientNorm(std::vector<Tensor> gradients, const Options& options
 
 NormCall GradientNorm::call(const Tensor& losses) const {
   return {.gradients = gradients_,
-          .pieces = pieces_,
+          .tiles = tiles_,
           .table = table_.tensor.data,
           .partial = partial_,
           .sums = sums_,
@@ -114,7 +115,7 @@ void GradientNorm::measure(UpdateOps& ops, const Tensor& losses) {
   const Range range(device_, "gradient norm");
   const NormCall norm = call(losses);
   ops.sum_gradients(norm);
-  ranks_.all_gather(partial_parts_);
+  ranks_.all_gather(partial_shards_);
   ops.compute_clip(norm);
   device_.receive(control_);
 }

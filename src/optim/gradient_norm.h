@@ -1,6 +1,6 @@
-// The norm of all gradients, which clips them and decides whether a step is made: sums of squares over pieces
-// of kBlocksPerPiece update blocks, added in the order of tensors and pieces (docs/numerics.md "Norm and
-// clipping").
+// The norm of all gradients, which clips them and decides whether a step is made: sums of squares over
+// reduction tiles of kBlocksPerTile update blocks, added in the order of tensors and tiles (docs/numerics.md
+// "Norm and clipping").
 #pragma once
 
 #include <cstdint>
@@ -17,48 +17,48 @@ namespace mpt {
 class Communicator;
 class UpdateOps;
 
-// Consecutive pieces, counted through all tensors in their order, from `piece` up to the next run's first:
-// piece i lies at place i + shift.
-struct PieceRun {
-  int64_t piece;
+// Consecutive tiles, counted through all tensors in their order, from `tile` up to the next span's first:
+// tile i lies at place i + shift.
+struct TileSpan {
+  int64_t tile;
   int64_t shift;
 };
 
-// This rank's pieces of a tensor, counted from the tensor's first: piece i lies at place i + shift.
-struct OwnPieces {
+// This rank's tiles of a tensor, counted from the tensor's first: tile i lies at place i + shift.
+struct OwnTiles {
   int64_t first = 0, count = 0;
   int64_t shift = 0;
 };
 
-// Where the sums of all pieces lie: those of a rank side by side, so that ranks can exchange them, in an
-// array of which every rank knows the order of tensors and pieces.
-class PieceMap {
+// Where the sums of all tiles lie: those of a rank side by side, so that ranks can exchange them, in an
+// array of which every rank knows the order of tensors and tiles.
+class ReductionTiles {
  public:
   // What update blocks of every tensor each rank has, [ranks][tensors]; each tensor once in all.
-  PieceMap(const std::vector<std::vector<BlockRange>>& ranges, int64_t rank);
-  PieceMap(const Partition& partition, int64_t rank);
+  ReductionTiles(const std::vector<std::vector<BlockRange>>& ranges, int64_t rank);
+  ReductionTiles(const Partition& partition, int64_t rank);
 
-  [[nodiscard]] int64_t pieces() const { return first_place_.back(); }  // of all ranks
-  // In the order of pieces; none if there are none.
-  [[nodiscard]] const std::vector<PieceRun>& runs() const { return runs_; }
-  [[nodiscard]] const OwnPieces& own(size_t tensor) const { return own_[tensor]; }
-  [[nodiscard]] int64_t own_pieces() const;
+  [[nodiscard]] int64_t tiles() const { return first_place_.back(); }  // of all ranks
+  // In the order of tiles; none if there are none.
+  [[nodiscard]] const std::vector<TileSpan>& spans() const { return spans_; }
+  [[nodiscard]] const OwnTiles& own(size_t tensor) const { return own_[tensor]; }
+  [[nodiscard]] int64_t own_tiles() const;
   // Every rank's places in an array of all.
-  [[nodiscard]] std::vector<Tensor> parts(const Tensor& array) const;
+  [[nodiscard]] std::vector<Tensor> shards(const Tensor& array) const;
 
  private:
-  std::vector<PieceRun> runs_;
-  std::vector<OwnPieces> own_;        // of every tensor
+  std::vector<TileSpan> spans_;
+  std::vector<OwnTiles> own_;         // of every tensor
   std::vector<int64_t> first_place_;  // of every rank, and behind the last
 };
 
 // What the operations of a device are given (UpdateOps).
 struct NormCall {
   std::span<const Tensor> gradients;
-  const PieceMap& pieces;  // of the gradients
+  const ReductionTiles& tiles;  // of the gradients
   const std::byte* table;  // as write_norm_table() wrote it for this call
-  Tensor partial;          // fp64 [1, pieces.pieces()]: the sums, in the order of places
-  Tensor sums;             // fp64 [1, sums_of_pieces()] scratch
+  Tensor partial;          // fp64 [1, tiles.tiles()]: the sums, in the order of places
+  Tensor sums;             // fp64 [1, sums_of_tiles()] scratch
   Tensor losses{};         // fp64 [1, n]: of a step that is made only if they are finite; none: no rows
   double clip_grad_norm;
   StepControl* control;  // in device memory, written
@@ -75,7 +75,7 @@ class GradientNorm {
   };
   GradientNorm(std::vector<Tensor> gradients, const Options& options, UpdateOps& ops);
 
-  // Enqueued: the own pieces' sums, their exchange over the ranks, and what follows for the step, which is
+  // Enqueued: the own tiles' sums, their exchange over the ranks, and what follows for the step, which is
   // copied to the host.
   void measure(UpdateOps& ops, const Tensor& losses);
   // A step with this factor, whatever the norm is.
@@ -91,13 +91,13 @@ class GradientNorm {
   [[nodiscard]] NormCall call(const Tensor& losses) const;
 
   double clip_grad_norm_;
-  PieceMap pieces_;
+  ReductionTiles tiles_;
   Communicator& ranks_;
   Device& device_;
   std::vector<Tensor> gradients_;
-  Tensor partial_;                     // [1, pieces of all tensors] fp64
-  std::vector<Tensor> partial_parts_;  // of the ranks
-  Tensor sums_;                        // [1, sums of pieces] fp64
+  Tensor partial_;                      // [1, tiles of all tensors] fp64
+  std::vector<Tensor> partial_shards_;  // of the ranks
+  Tensor sums_;                         // [1, sums of tiles] fp64
   Staged control_;                     // StepControl
   Staged table_;                       // of gradients_, written once
   std::vector<double> host_partial_;

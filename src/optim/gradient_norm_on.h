@@ -1,4 +1,4 @@
-// The norm of all gradients: squares summed piece by piece, the pieces in an order that depends on nothing
+// The norm of all gradients: squares summed tile by tile, the tiles in an order that depends on nothing
 // but the model, and what the step does about it (docs/numerics.md "Norm and clipping").
 #pragma once
 
@@ -31,21 +31,21 @@ MPT_HD double square_sum(const T* x, int count) {
   return running[0];
 }
 
-// Sum of squares, in FP64, of a piece of a tensor.
+// Sum of squares, in FP64, of a tile of a tensor.
 template <class Codec>
 struct SquareSum {
   BlockGrid grid;
   Codec codec;
   double* partial;
-  int64_t shift;  // piece i's sum is partial[i + shift]
+  int64_t shift;  // tile i's sum is partial[i + shift]
 
   template <class G>
-  MPT_HD void operator()(G group, int64_t piece) const {
-    const int64_t end = min_of((piece + 1) * kBlocksPerPiece, grid.blocks());
+  MPT_HD void operator()(G group, int64_t tile) const {
+    const int64_t end = min_of((tile + 1) * kBlocksPerTile, grid.blocks());
     double total = 0.0;
-    for (int64_t block = piece * kBlocksPerPiece; block < end; ++block)
+    for (int64_t block = tile * kBlocksPerTile; block < end; ++block)
       total += of_block(group, grid.span(block));
-    if (group.lane() == 0) partial[piece + shift] = total;
+    if (group.lane() == 0) partial[tile + shift] = total;
   }
 
  private:
@@ -68,24 +68,24 @@ struct SquareSum {
   }
 };
 
-// sums[i]: of pieces [i kPieces, (i + 1) kPieces), counted through all tensors, wherever they lie.
-struct SumOfPieces {
-  static constexpr int64_t kPieces = 1024;
+// sums[i]: of tiles [i kTiles, (i + 1) kTiles), counted through all tensors, wherever they lie.
+struct SumOfTiles {
+  static constexpr int64_t kTiles = 1024;
 
   const double* partial;
-  int64_t pieces;
-  const PieceRun* runs;
-  int64_t run_count;
+  int64_t tiles;
+  const TileSpan* spans;
+  int64_t span_count;
   double* sums;
 
   template <class G>
   MPT_HD void operator()(G group, int64_t i) const {
-    const int64_t first = i * kPieces, count = run_count;
+    const int64_t first = i * kTiles, count = span_count;
     const double* const squares = partial;
-    const PieceRun* const run = runs;
-    const double sum = group.sum(min_of(kPieces, pieces - first), [=](int64_t k) {
-      const int64_t piece = first + k;
-      return squares[piece + run[last_from(count, piece, [=](int64_t j) { return run[j].piece; })].shift];
+    const TileSpan* const span = spans;
+    const double sum = group.sum(min_of(kTiles, tiles - first), [=](int64_t k) {
+      const int64_t tile = first + k;
+      return squares[tile + span[last_from(count, tile, [=](int64_t j) { return span[j].tile; })].shift];
     });
     if (group.lane() == 0) sums[i] = sum;
   }

@@ -33,14 +33,14 @@ class UpdateOps {
 
   [[nodiscard]] virtual int64_t norm_table_bytes(const NormCall& call) const = 0;
   virtual void write_norm_table(const NormCall& call, std::byte* image) const = 0;
-  // The own pieces' sums of squares; then, when those of all ranks are there, the norm and the
+  // The own tiles' sums of squares; then, when those of all ranks are there, the norm and the
   // clipping factor.
   virtual void sum_gradients(const NormCall& call) = 0;
   virtual void compute_clip(const NormCall& call) = 0;
 
   // To be called before an update of the same tensor by a rule with factors.
   virtual void project(const ProjectionCall& call) = 0;
-  // partial[i], fp64: the sum of squares of the i-th piece of the logical elements; square_sums() pieces.
+  // partial[i], fp64: the sum of squares of the i-th tile of the logical elements; square_sums() tiles.
   virtual void sum_of_squares(const Tensor& tensor, const Tensor& partial) = 0;
   virtual void sum_of_squares(const EncodedTensor& tensor, const Tensor& partial) = 0;
   // Rows of the table of counters for so many update blocks; a row is a UpdateCounters.
@@ -49,8 +49,8 @@ class UpdateOps {
 
 // Pieces that sum_of_squares cuts a tensor into; a property of its shape alone, so the sum's order is too.
 int64_t square_sums(int64_t rows, int64_t cols);
-// What `pieces` of all tensors are added to first, before these are: one group takes too long for all.
-int64_t sums_of_pieces(int64_t pieces);
+// What `tiles` of all tensors are added to first, before these are: one group takes too long for all.
+int64_t sums_of_tiles(int64_t tiles);
 
 std::unique_ptr<UpdateOps> make_update_ops(Device& device);
 

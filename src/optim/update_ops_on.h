@@ -55,40 +55,40 @@ class UpdateOpsOn : public UpdateOps {
 
   [[nodiscard]] int64_t norm_table_bytes(const NormCall& call) const override {
     return TensorTable<Sum>::bytes(int64_t(own_gradients(call).size())) +
-           int64_t(call.pieces.runs().size() * sizeof(PieceRun));
+           int64_t(call.tiles.spans().size() * sizeof(TileSpan));
   }
 
-  // Behind the tensors' functors lie the runs of pieces.
+  // Behind the tensors' functors lie the spans of tiles.
   void write_norm_table(const NormCall& call, std::byte* image) const override {
     const std::vector<size_t> own = own_gradients(call);
     TensorTable<Sum>::write(own.size(), image, [&](size_t k) {
       const size_t i = own[k];
       const Tensor& g = call.gradients[i];
-      const OwnPieces& pieces = call.pieces.own(i);
-      check(pieces.first + pieces.count <= square_sums(g.rows, g.cols), "pieces {}+{} of a gradient [{},{}]",
-            pieces.first, pieces.count, g.rows, g.cols);
-      return TableRow<Sum>{Sum{{g.rows, g.cols}, ElementCodec(g), call.partial.as<double>(), pieces.shift},
-                           BlockRange{pieces.first, pieces.count}};
+      const OwnTiles& tiles = call.tiles.own(i);
+      check(tiles.first + tiles.count <= square_sums(g.rows, g.cols), "tiles {}+{} of a gradient [{},{}]",
+            tiles.first, tiles.count, g.rows, g.cols);
+      return TableRow<Sum>{Sum{{g.rows, g.cols}, ElementCodec(g), call.partial.as<double>(), tiles.shift},
+                           BlockRange{tiles.first, tiles.count}};
     });
-    const std::vector<PieceRun>& runs = call.pieces.runs();
-    if (!runs.empty())
-      memcpy(image + TensorTable<Sum>::bytes(int64_t(own.size())), runs.data(),
-             runs.size() * sizeof(PieceRun));
+    const std::vector<TileSpan>& spans = call.tiles.spans();
+    if (!spans.empty())
+      memcpy(image + TensorTable<Sum>::bytes(int64_t(own.size())), spans.data(),
+             spans.size() * sizeof(TileSpan));
   }
 
   void sum_gradients(const NormCall& call) override {
     check_partial(call);
     const auto own = int64_t(own_gradients(call).size());
-    exec_.rows(call.pieces.own_pieces(), TensorTable<Sum>(call.table, own, nullptr));
+    exec_.rows(call.tiles.own_tiles(), TensorTable<Sum>(call.table, own, nullptr));
   }
 
   void compute_clip(const NormCall& call) override {
     check_partial(call);
-    const int64_t pieces = call.pieces.pieces(), sums = sums_of_pieces(pieces);
-    check(call.sums.cols >= sums, "room for {} sums of pieces, {} needed", call.sums.cols, sums);
-    const std::byte* const runs = call.table + TensorTable<Sum>::bytes(int64_t(own_gradients(call).size()));
-    exec_.rows(sums, SumOfPieces{call.partial.as<double>(), pieces, reinterpret_cast<const PieceRun*>(runs),
-                                 int64_t(call.pieces.runs().size()), call.sums.as<double>()});
+    const int64_t tiles = call.tiles.tiles(), sums = sums_of_tiles(tiles);
+    check(call.sums.cols >= sums, "room for {} sums of tiles, {} needed", call.sums.cols, sums);
+    const std::byte* const spans = call.table + TensorTable<Sum>::bytes(int64_t(own_gradients(call).size()));
+    exec_.rows(sums, SumOfTiles{call.partial.as<double>(), tiles, reinterpret_cast<const TileSpan*>(spans),
+                                int64_t(call.tiles.spans().size()), call.sums.as<double>()});
     exec_.rows(1, ComputeClip{call.sums.as<double>(), sums, call.losses.as<double>(), call.losses.elements(),
                               call.clip_grad_norm, call.control});
   }
@@ -139,12 +139,12 @@ class UpdateOpsOn : public UpdateOps {
   static std::vector<size_t> own_gradients(const NormCall& call) {
     std::vector<size_t> own;
     for (size_t i = 0; i < call.gradients.size(); ++i)
-      if (call.pieces.own(i).count > 0) own.push_back(i);
+      if (call.tiles.own(i).count > 0) own.push_back(i);
     return own;
   }
   static void check_partial(const NormCall& call) {
-    check(call.partial.cols >= call.pieces.pieces(), "room for {} sums of squares, {} needed",
-          call.partial.cols, call.pieces.pieces());
+    check(call.partial.cols >= call.tiles.tiles(), "room for {} sums of squares, {} needed",
+          call.partial.cols, call.tiles.tiles());
   }
 
   template <class R, size_t... i>
@@ -158,15 +158,15 @@ class UpdateOpsOn : public UpdateOps {
   }
 
   void project_columns(const ProjectionCall& call, const ProjectionShape& shape) {
-    const ColumnPieces pieces(shape.depth);
+    const ColumnTiles tiles(shape.depth);
     const int64_t rank = call.projection.rows;
-    const BlockGrid grid{pieces.count(), shape.channels};
+    const BlockGrid grid{tiles.count(), shape.channels};
     const ProjectionScratch& scratch = call.scratch;
-    float* const sums = scratch.pieces.as<float>();
-    exec_.blocks(grid.blocks(), ProjectColumnPieces{scratch.gradient.as<float>(), call.projection.as<float>(),
-                                                    pieces, grid, rank, sums});
-    exec_.elements(rank * shape.channels, SumColumnPieces{sums, pieces.count(), rank, shape.channels,
-                                                          scratch.projected.as<float>()});
+    float* const sums = scratch.tiles.as<float>();
+    exec_.blocks(grid.blocks(), ProjectColumnTiles{scratch.gradient.as<float>(), call.projection.as<float>(),
+                                                   tiles, grid, rank, sums});
+    exec_.elements(rank * shape.channels,
+                   SumColumnTiles{sums, tiles.count(), rank, shape.channels, scratch.projected.as<float>()});
   }
 
   void find_factors(const ProjectionCall& call, const ProjectionShape& shape) {

@@ -109,15 +109,15 @@ template <class Update>
 struct CountUpdates {
   Update update;
   int64_t first, end;        // update blocks
-  UpdateCounters* counters;  // [pieces * lanes]
+  UpdateCounters* counters;  // [spans * lanes]
 
   template <class G>
-  MPT_HD void operator()(G group, int64_t piece) const {
+  MPT_HD void operator()(G group, int64_t span) const {
     UpdateCounters mine{};
-    const int64_t begin = first + piece * kCountedBlocks;
+    const int64_t begin = first + span * kCountedBlocks;
     const int64_t stop = min_of(begin + kCountedBlocks, end);
     for (int64_t u = begin; u < stop; ++u) count_updates(update, group, update.in.grid.span(u), mine);
-    counters[piece * G::kLanes + group.lane()] = mine;
+    counters[span * G::kLanes + group.lane()] = mine;
   }
 };
 

@@ -9,22 +9,22 @@ namespace {
 
 BlockGrid grid_of(const PartitionedTensor& tensor) { return {tensor.rows, tensor.cols}; }
 
-int64_t pieces_of(const PartitionedTensor& tensor) {
-  return (grid_of(tensor).blocks() + kBlocksPerPiece - 1) / kBlocksPerPiece;
+int64_t tiles_of(const PartitionedTensor& tensor) {
+  return (grid_of(tensor).blocks() + kBlocksPerTile - 1) / kBlocksPerTile;
 }
 
-BlockRange up_to_piece(const PartitionedTensor& tensor, int64_t pieces) {
-  return {0, std::min(pieces * kBlocksPerPiece, grid_of(tensor).blocks())};
+BlockRange up_to_tile(const PartitionedTensor& tensor, int64_t tiles) {
+  return {0, std::min(tiles * kBlocksPerTile, grid_of(tensor).blocks())};
 }
 
 int64_t elements_in(const PartitionedTensor& tensor, BlockRange range) {
   return elements_of(grid_of(tensor), range, {tensor.cols}).count;
 }
 
-// The number of pieces from the first on whose elements come nearest to `wanted`; the smaller one of two.
-int64_t nearest_pieces(const PartitionedTensor& tensor, int64_t wanted) {
-  const auto elements = [&](int64_t pieces) { return elements_in(tensor, up_to_piece(tensor, pieces)); };
-  int64_t low = 0, high = pieces_of(tensor);  // the last one with no more than wanted
+// The number of tiles from the first on whose elements come nearest to `wanted`; the smaller one of two.
+int64_t nearest_tiles(const PartitionedTensor& tensor, int64_t wanted) {
+  const auto elements = [&](int64_t tiles) { return elements_in(tensor, up_to_tile(tensor, tiles)); };
+  int64_t low = 0, high = tiles_of(tensor);  // the last one with no more than wanted
   while (low < high) {
     const int64_t middle = (low + high + 1) / 2;
     if (elements(middle) <= wanted)
@@ -32,7 +32,7 @@ int64_t nearest_pieces(const PartitionedTensor& tensor, int64_t wanted) {
     else
       high = middle - 1;
   }
-  if (low == pieces_of(tensor)) return low;
+  if (low == tiles_of(tensor)) return low;
   return wanted - elements(low) <= elements(low + 1) - wanted ? low : low + 1;
 }
 
@@ -70,7 +70,7 @@ void Partition::cut_bucket(size_t first, size_t end) {
     for (int64_t rank = 0; rank < ranks(); ++rank) {
       const int64_t wanted = share_of(total, rank + 1, ranks()) - before;
       if (wanted < 0) continue;
-      const int64_t block = up_to_piece(tensors_[i], nearest_pieces(tensors_[i], wanted)).end();
+      const int64_t block = up_to_tile(tensors_[i], nearest_tiles(tensors_[i], wanted)).end();
       if (block > begin) ranges_[size_t(rank)][i] = {begin, block - begin};
       begin = std::max(begin, block);
     }
@@ -80,7 +80,7 @@ void Partition::cut_bucket(size_t first, size_t end) {
 
 int64_t Partition::cuttable_elements(size_t tensor) const {
   const PartitionedTensor& t = tensors_[tensor];
-  return t.cut == Cut::kBetweenPieces ? t.rows * t.cols : 0;
+  return t.cut == Cut::kBetweenTiles ? t.rows * t.cols : 0;
 }
 
 void Partition::give_whole_tensors() {

@@ -9,19 +9,19 @@
 namespace mpt {
 
 // Update blocks between two places where a tensor may be cut: sums over a tensor are made of sums over such
-// pieces, so that they are the same bits however it is cut.
-inline constexpr int64_t kBlocksPerPiece = 16;
+// tiles, so that they are the same bits however it is cut.
+inline constexpr int64_t kBlocksPerTile = 16;
 
-enum class Cut : uint8_t { kBetweenPieces, kNowhere };
+enum class Cut : uint8_t { kBetweenTiles, kNowhere };
 
 struct PartitionedTensor {
   int64_t rows, cols;
   int64_t bucket = 0;  // tensors that are exchanged together; ascending along the list
-  Cut cut = Cut::kBetweenPieces;
+  Cut cut = Cut::kBetweenTiles;
 };
 
-// Every bucket is cut into as many runs of consecutive pieces as there are ranks, with as many elements as
-// pieces allow; tensors that must not be cut go whole to the rank that has least by then, largest first. A
+// Every bucket is cut into as many runs of consecutive tiles as there are ranks, with as many elements as
+// tiles allow; tensors that must not be cut go whole to the rank that has least by then, largest first. A
 // function of the list and the number of ranks alone.
 class Partition {
  public:

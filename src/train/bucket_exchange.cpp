@@ -202,12 +202,12 @@ std::vector<BucketSummary> BucketExchange::summary() const {
 }
 
 int64_t BucketExchange::norm_sums_of(const Bucket& bucket) const {
-  int64_t pieces = 0;
+  int64_t tiles = 0;
   for (int64_t i = bucket.first_parameter; i < bucket.first_parameter + bucket.parameters; ++i) {
     const ParamSpec& spec = weights_.specs()[size_t(i)];
-    pieces += (all_blocks(spec.rows, spec.cols).count + kBlocksPerPiece - 1) / kBlocksPerPiece;
+    tiles += (all_blocks(spec.rows, spec.cols).count + kBlocksPerTile - 1) / kBlocksPerTile;
   }
-  return pieces;
+  return tiles;
 }
 
 PartsSummary BucketExchange::summary_of(const Parts& parts) const {

@@ -57,7 +57,7 @@ struct PartsSummary {
 };
 struct BucketSummary {
   Bucket bucket;
-  int64_t norm_sums = 0;       // pieces of whose squares are added
+  int64_t norm_sums = 0;       // reduction tiles whose squares are added
   PartsSummary reduced = {};   // gradients
   PartsSummary gathered = {};  // weights as they are stored; where nothing is sharded sums of gradients
 };

@@ -62,13 +62,13 @@ ExchangeVolume DataParallel::volume() const {
   return volume;
 }
 
-// Sums of squares over pieces, where each rank has the sums of its own update blocks only.
+// Sums of squares over reduction tiles, where each rank has the sums of its own update blocks only.
 int64_t DataParallel::norm_bytes() const {
   if (!sharded()) return 0;
-  int64_t pieces = 0;
+  int64_t tiles = 0;
   for (int64_t i = 0; i < exchange_.partition().tensors(); ++i)
-    pieces += (exchange_.partition().range(ranks_.rank(), i).count + kBlocksPerPiece - 1) / kBlocksPerPiece;
-  return pieces * size_of(DType::kF64);
+    tiles += (exchange_.partition().range(ranks_.rank(), i).count + kBlocksPerTile - 1) / kBlocksPerTile;
+  return tiles * size_of(DType::kF64);
 }
 
 // Amaxes of FP8 operands, and of weights that are stored with the largest of the tensor.

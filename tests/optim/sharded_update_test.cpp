@@ -467,7 +467,7 @@ TEST(ShardedUpdate, RefusesWhatDoesNotFit) {
   longer[0].rows += 1;
   EXPECT_THROW(make(setup.config, Partition(longer, 2), of_two), LogicError) << "another shape";
   FlatConfig apollo_e = combination_named("apollo_e channel").setup.config;
-  for (PartitionedTensor& tensor : other) tensor.cut = Cut::kBetweenPieces;
+  for (PartitionedTensor& tensor : other) tensor.cut = Cut::kBetweenTiles;
   EXPECT_NO_THROW(make(apollo_e, Partition(tensors_to_cut(apollo_e), 4), of_four));
   EXPECT_THROW(make(apollo_e, Partition(other, 4), of_four), LogicError) << "projected and cut";
 }
