@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/normal.h"
-#include "optim/apollo_e_on.h"
 #include "optim/optimizer_states.h"
+#include "optim/update/apollo_e_on.h"
 
 namespace mpt {
 

@@ -14,7 +14,7 @@
 #include "core/param_spec.h"
 #include "device/device.h"
 #include "optim/optimizer_config.h"
-#include "optim/update_unit.h"
+#include "optim/update/tensor_update.h"
 #include "precision/encoded_tensor.h"
 #include "precision/partition.h"
 

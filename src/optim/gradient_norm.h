@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "device/device.h"
-#include "optim/unit_states.h"
+#include "optim/update/tensor_inputs.h"
 #include "precision/encoded_tensor.h"
 #include "precision/partition.h"
 

@@ -9,7 +9,7 @@
 #include "optim/apollo_e.h"
 #include "optim/gradient_norm.h"
 #include "optim/rule_list.h"
-#include "optim/update_batch.h"
+#include "optim/update/update_batch.h"
 #include "precision/encoded_tensor.h"
 
 namespace mpt {

@@ -6,11 +6,11 @@
 
 #include "core/check.h"
 #include "device/exec.h"
-#include "optim/apollo_e_on.h"
-#include "optim/gradient_norm_on.h"
 #include "optim/tensor_scales.h"
+#include "optim/update/apollo_e_on.h"
+#include "optim/update/gradient_norm_on.h"
+#include "optim/update/tensor_table.h"
 #include "optim/update_ops.h"
-#include "optim/update_table.h"
 #include "precision/weight_formats.h"
 
 namespace mpt {

@@ -16,7 +16,7 @@
 #include "device/backends.h"
 #include "model/llama_config.h"
 #include "optim/optimizer_config.h"
-#include "optim/schedule_config.h"
+#include "optim/schedule.h"
 #include "precision/precision_config.h"
 
 namespace mpt {

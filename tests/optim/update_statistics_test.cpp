@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "optim/combinations.h"
-#include "optim/update_statistics_on.h"
+#include "optim/update/update_statistics_on.h"
 #include "support/draws.h"
 
 namespace mpt {

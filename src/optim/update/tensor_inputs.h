@@ -6,7 +6,7 @@
 
 namespace mpt {
 
-// One number for every element, row or column of a matrix, by its steps: 0 where they share one.
+// One factor per element, row or column of a matrix: a step of 0 says that all along that axis share it.
 struct SharedFactors {
   const float* values = nullptr;
   int64_t row_step = 0;
@@ -25,7 +25,7 @@ struct SharedFactors {
   }
 };
 
-// What the device knows of a step: found by Optimizer::measure_gradients(), or set by the host.
+// The part of a step that the device decides: by Optimizer::measure_gradients(), or set by the host.
 struct StepControl {
   double grad_norm = 0;     // of all gradients, before clipping
   float grad_scale = 1.0f;  // the clipping factor
@@ -49,9 +49,9 @@ struct TensorInputs {
   ElementCodec gradient;
   const StepControl* control;
   SharedFactors factors;
-  const float* mean_scale;  // of blocks, of which additive directions are multiples; null: they are not
+  const float* mean_scale;  // of the scale blocks, for relative additive rates; null: one rate for all
 
-  // Nothing lies between the rows.
+  // No padding between rows.
   [[nodiscard]] bool contiguous() const {
     bool all = gradient.stride == grid.cols;
     for (const ElementCodec& state : states) all = all && state.stride == grid.cols;

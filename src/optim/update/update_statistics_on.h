@@ -1,9 +1,9 @@
-// Counts the outcomes of a tensor's updates without making them: the step is computed as update_unit.h does
-// it, rounded as the codec would store it, and compared with what was there.
+// Counts the outcomes of a tensor's updates without making them: computes the step as tensor_update.h does,
+// rounds it as the codec would, and compares it with the stored weights.
 #pragma once
 
+#include "optim/update/tensor_update.h"
 #include "optim/update_statistics.h"
-#include "optim/update_unit.h"
 
 namespace mpt {
 

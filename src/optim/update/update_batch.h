@@ -1,5 +1,5 @@
-// The updates of tensors that share a rule's arithmetic and a way to store weights: one pass over all of
-// them. Made by UpdateOps::make_batch(), which is where it is decided which code runs.
+// A batch of tensors that share a rule's arithmetic and a weight format, updated by one launch. Made by
+// UpdateOps::make_batch(), the one place that decides which code runs.
 #pragma once
 
 #include <memory>
@@ -9,15 +9,15 @@
 
 #include "core/tensor.h"
 #include "optim/rule.h"
-#include "optim/unit_states.h"
+#include "optim/update/tensor_inputs.h"
 #include "precision/encoded_tensor.h"
 #include "precision/unit_range.h"
 
 namespace mpt {
 
-// What an update of one tensor reads and writes, or that of a run of its update blocks: of states and
-// residuals only theirs need be in memory, and nothing else of weights and gradient is touched. Where
-// needs_maximum(), the tensor's scale is written by take_maximum().
+// The memory that the update of one tensor, or of some of its blocks, reads and writes. States and residuals
+// of other blocks need not exist; weights and gradients of other blocks are not touched. The scale of a
+// tensor that needs_maximum() is written by take_maximum().
 struct TensorSlot {
   EncodedTensor weights;                    // updated
   std::span<const Tensor> states;           // in the order of the step's kStates, fp32 or bf16, updated
@@ -48,11 +48,11 @@ struct BatchCall {
 class UpdateBatch {
  public:
   virtual ~UpdateBatch() = default;
-  // The table is written on the host; where a tensor stands in it depends on the list alone.
+  // The table is written on the host; its layout depends on the list of tensors alone.
   [[nodiscard]] virtual int64_t table_bytes(int64_t tensors) const = 0;
   virtual void write_table(const StepScalars& scalars, const BatchCall& call, std::byte* image) const = 0;
-  // Every tensor whose weights need it gets in next_maximum the amax that its update blocks would have after
-  // update(), which reads that of the whole tensor there.
+  // Finds the amax that the blocks would have after update(), into next_maximum of every tensor that
+  // needs_maximum(); update() reads the amax of the whole tensor there.
   virtual void find_maxima(const BatchCall& call) const = 0;
   // In any order.
   virtual void update(const BatchCall& call) const = 0;

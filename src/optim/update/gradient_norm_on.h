@@ -6,8 +6,8 @@
 
 #include "core/ask_for.h"
 #include "optim/gradient_norm.h"
-#include "optim/unit_states.h"
-#include "optim/update_table.h"
+#include "optim/update/tensor_inputs.h"
+#include "optim/update/tensor_table.h"
 #include "precision/codec.h"
 
 namespace mpt {

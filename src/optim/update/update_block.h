@@ -1,13 +1,60 @@
-// An update block's gradient and moments where they are stored: what a lone lane advances element by element,
-// without copies of its own between, which would cost it more than the arithmetic.
+// The values of an update block while it is updated: in registers, or in place where they are stored.
 #pragma once
 
 #include <utility>
 
-#include "optim/unit_states.h"
+#include "optim/update/tensor_inputs.h"
 #include "precision/upcoming.h"
 
 namespace mpt {
+
+// In registers: a lane's part of weights, gradient and states, in FP32. All in one object, so that the
+// compiler knows that nothing overlaps.
+template <class Step, int kPart>
+struct RegisterBlock {
+  static constexpr int kStates = int(Step::kStates.size());
+  static constexpr int kInputs = kStates + Step::kFactors;
+
+  float w[kPart];
+  float g[kPart];
+  float s[kInputs][kPart];
+
+  template <class WeightCodec, class G>
+  MPT_HD void load(const WeightCodec& weights, const TensorInputs<kStates>& from, G group, BlockSpan span) {
+    weights.load(group, span, w);
+    from.gradient.load(group, span, g);
+    const float grad_scale = from.control->grad_scale;
+#pragma omp simd
+    for (int k = 0; k < kPart; ++k) g[k] = grad_scale * g[k];
+#pragma unroll
+    for (int i = 0; i < kStates; ++i) from.states[i].load(group, span, s[i]);
+    if constexpr (Step::kFactors == 1) from.factors.load(group, span, s[kStates]);
+  }
+  template <class G>
+  MPT_HD void store(const TensorInputs<kStates>& to, G group, BlockSpan span) const {
+#pragma unroll
+    for (int i = 0; i < kStates; ++i) to.states[i].store(group, span, s[i], to.dithers[i].draw(group, span));
+  }
+
+  // step(k, g, state) for every element, which may update its states. The loop vectorises as long as it bears
+  // no `omp simd`, which would give every lane of it a `state` in memory; unrolled, a GPU keeps all in
+  // registers.
+  template <class F>
+  MPT_HD void each(const F& step) {
+    each(step, std::make_integer_sequence<int, kInputs>{});
+  }
+
+ private:
+  template <class F, int... i>
+  MPT_HD void each(const F& step, std::integer_sequence<int, i...>) {
+#pragma unroll
+    for (int k = 0; k < kPart; ++k) {
+      float state[kInputs] = {s[i][k]...};
+      step(k, g[k], state);
+      ((s[i][k] = state[i]), ...);
+    }
+  }
+};
 
 // Elements of one row, stored as T (fp32 or bf16).
 template <class T>
@@ -19,7 +66,8 @@ struct Stored {
 
 enum class NewStates : uint8_t { kStored, kDropped };
 
-// All moments are stored as T and rounded to nearest; the gradient is a D.
+// Where they are stored, one element after the other, without copies between, which would cost a serial lane
+// more than the arithmetic. All moments are stored as T and rounded to nearest; the gradient is a D.
 template <class Step, class T, class D>
 struct InPlaceBlock {
   static constexpr int kStates = int(Step::kStates.size()), kInputs = kStates + Step::kFactors;

@@ -1,21 +1,21 @@
-// One optimizer step of one update block of up to 256 weights: decode, update in FP32 registers, encode.
+// The step of one tensor, update block by update block: decode, update in FP32, encode.
 //
-// Weights, states and gradients share the grid. The moments of this step enter the update as the rule's Ema
-// leaves them and are rounded on store. A lane that has an update block to itself works on numbers where they
-// are stored, as far as they stand alone there (unit_in_place.h).
+// Weights, states and gradients share the grid. The new moments enter the update as the rule's Ema leaves
+// them and are rounded on store. A serial lane updates numbers in place where each is stored by itself
+// (InPlaceBlock).
 #pragma once
 
 #include <type_traits>
 #include <utility>
 
 #include "optim/kahan.h"
-#include "optim/unit_in_place.h"
-#include "optim/unit_states.h"
+#include "optim/update/update_block.h"
 
 namespace mpt {
 
-// What the additive direction of every element is multiplied by: 1 where scales of blocks do not tell. Decay
-// is not: it is a multiple of the weight, and so follows the scale of its block by itself.
+// The factor of every element's additive direction, in proportion to the scale of its block; 1 for formats
+// without relative scales. Decay has no factor: it is a multiple of the weight, so it follows the scale
+// anyway.
 template <class WeightCodec, class G, bool kRelative = WeightCodec::kRelativeScales>
 struct AdditiveScales {
   MPT_HD AdditiveScales(const WeightCodec&, G, BlockSpan, const float*) {}
@@ -31,56 +31,8 @@ struct AdditiveScales<WeightCodec, G, true> {
   MPT_HD float operator[](int64_t k) const { return of_element[k]; }
 };
 
-// The lane's part of it and of the weights, in FP32. All in one object, so that the compiler knows that
-// nothing overlaps.
-template <class Step, int kPart>
-struct RegisterBlock {
-  static constexpr int kStates = int(Step::kStates.size());
-  static constexpr int kInputs = kStates + Step::kFactors;
-
-  float w[kPart];
-  float g[kPart];
-  float s[kInputs][kPart];
-
-  template <class WeightCodec, class G>
-  MPT_HD void load(const WeightCodec& weights, const TensorInputs<kStates>& from, G group, BlockSpan span) {
-    weights.load(group, span, w);
-    from.gradient.load(group, span, g);
-    const float grad_scale = from.control->grad_scale;
-#pragma omp simd
-    for (int k = 0; k < kPart; ++k) g[k] = grad_scale * g[k];
-#pragma unroll
-    for (int i = 0; i < kStates; ++i) from.states[i].load(group, span, s[i]);
-    if constexpr (Step::kFactors == 1) from.factors.load(group, span, s[kStates]);
-  }
-  template <class G>
-  MPT_HD void store(const TensorInputs<kStates>& to, G group, BlockSpan span) const {
-#pragma unroll
-    for (int i = 0; i < kStates; ++i) to.states[i].store(group, span, s[i], to.dithers[i].draw(group, span));
-  }
-
-  // step(k, g, state) for every element, which may update its states. The loop vectorises as long as it bears
-  // no `omp simd`, which would give every lane of it a `state` in memory; unrolled, a GPU keeps all in
-  // registers.
-  template <class F>
-  MPT_HD void each(const F& step) {
-    each(step, std::make_integer_sequence<int, kInputs>{});
-  }
-
- private:
-  template <class F, int... i>
-  MPT_HD void each(const F& step, std::integer_sequence<int, i...>) {
-#pragma unroll
-    for (int k = 0; k < kPart; ++k) {
-      float state[kInputs] = {s[i][k]...};
-      step(k, g[k], state);
-      ((s[i][k] = state[i]), ...);
-    }
-  }
-};
-
-// f(ema): how the rule's moments advance. A lone lane, which the divisions of corrections would hold up,
-// leaves out those by 1.
+// f(ema): how the rule's moments advance. The serial path skips bias correction once it equals 1, because its
+// divisions are slow; the bits are the same.
 template <class G, class Step, class F>
 MPT_HD void with_ema(const Step& step, StateUpdate update, const F& f) {
   if (update == StateUpdate::kPerOp) return f(EmaPerOp{});
@@ -89,7 +41,7 @@ MPT_HD void with_ema(const Step& step, StateUpdate update, const F& f) {
   f(EmaOnce{});
 }
 
-// values.w become the unrounded weights after the step, values.s the moments.
+// Turns values.w into the unrounded weights after the step, values.s into the moments.
 template <class Ema, class Step, int kPart, class Scales>
 MPT_HD void advance_weights(Step step, const Scales& scales, RegisterBlock<Step, kPart>& values) {
   values.each([&](int k, float g, float* state) {
@@ -124,8 +76,8 @@ struct TensorUpdate {
     values.store(in, group, span);
   }
 
-  // A stretch of update blocks by a lone lane; of numbers that lie one after the other, as one.
-  void run(SerialGroup alone, int64_t first, int64_t end) const {
+  // Blocks [first, end) by a serial lane; contiguous numbers are updated as one long row.
+  void run(SerialGroup serial, int64_t first, int64_t end) const {
     if constexpr (kElementwise && Step::kFactors == 0)
       if (in.contiguous() && weights.stride == in.grid.cols && first < end) {
         bool done = false;
@@ -133,10 +85,10 @@ struct TensorUpdate {
             in, [&]<class T, class D>(T, D) { done = advance_stored<T, D>(in.grid.flat(first, end)); });
         if (done) return;
       }
-    for (int64_t block = first; block < end; ++block) (*this)(alone, block);
+    for (int64_t block = first; block < end; ++block) (*this)(serial, block);
   }
 
-  // max |w'| of the update block, for formats that need it of the whole tensor before they can encode. Writes
+  // max |w'| of the block, for formats that must know it of the whole tensor before they encode. Writes
   // nothing.
   template <class G>
   MPT_HD float next_maximum(G group, int64_t block) const {
@@ -152,7 +104,7 @@ struct TensorUpdate {
     values.load(weights, in, group, span);
     with_ema<G>(step, in.state_update,
                 [&](auto ema) { advance_weights<decltype(ema)>(step, scales, values); });
-    // Beyond the part's end weights are 0.
+    // Weights beyond the part's end are 0.
     return group.reduce_max(largest_of(values.w));
   }
 
@@ -234,15 +186,15 @@ struct CompensatedUpdate {
     values.store(in, group, span);
   }
 
-  // A stretch of update blocks by a lone lane; of numbers that lie one after the other, as one.
-  void run(SerialGroup alone, int64_t first, int64_t end) const {
+  // Blocks [first, end) by a serial lane; contiguous numbers are updated as one long row.
+  void run(SerialGroup serial, int64_t first, int64_t end) const {
     if constexpr (Step::kFactors == 0)
       if (in.contiguous() && weights.stride == in.grid.cols && residuals.stride == in.grid.cols &&
           first < end && with_stored_types(in, [&]<class T, class D>(T, D) {
             update_in_place<T, D>(in.grid.flat(first, end));
           }))
         return;
-    for (int64_t block = first; block < end; ++block) (*this)(alone, block);
+    for (int64_t block = first; block < end; ++block) (*this)(serial, block);
   }
 
  private:

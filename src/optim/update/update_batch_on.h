@@ -1,12 +1,12 @@
-// UpdateBatch of a rule's step with one way to store weights, for any Exec. Compiled rule by rule
-// (cmake/MptRules.cmake): nothing else includes it but tests with lanes of their own.
+// UpdateBatch for one rule's step and one weight format, on any Exec. Compiled rule by rule
+// (cmake/MptRules.cmake); only tests with other lanes include it besides.
 #pragma once
 
 #include "core/check.h"
 #include "device/exec.h"
-#include "optim/update_batch.h"
-#include "optim/update_statistics_on.h"
-#include "optim/update_table.h"
+#include "optim/update/tensor_table.h"
+#include "optim/update/update_batch.h"
+#include "optim/update/update_statistics_on.h"
 #include "precision/largest.h"
 #include "precision/weight_formats.h"
 
@@ -26,7 +26,7 @@ struct NextMaxima {
   }
 };
 
-// What the update of a tensor by this step reads and writes besides the weights.
+// What the update of this tensor reads and writes besides its weights.
 template <class Step>
 TensorInputs<int(Step::kStates.size())> inputs_of(const TensorSlot& slot, const StepControl* control) {
   constexpr int kStates = int(Step::kStates.size());

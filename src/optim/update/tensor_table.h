@@ -8,7 +8,7 @@
 
 #include "core/host_device.h"
 #include "device/memory_plan.h"
-#include "optim/unit_states.h"
+#include "optim/update/tensor_inputs.h"
 #include "precision/unit_range.h"
 
 namespace mpt {
@@ -33,7 +33,7 @@ MPT_HD int64_t last_from(int64_t count, int64_t item, const First& first) {
   return low;
 }
 
-// What is written for a tensor: its functor, and which numbers it has items for.
+// A tensor's entry: its functor and the numbers of its items.
 template <class Functor>
 struct TableRow {
   Functor functor;
