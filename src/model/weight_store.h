@@ -11,11 +11,11 @@
 #include <optional>
 #include <vector>
 
+#include "comm/partition.h"
 #include "core/named_tensor.h"
 #include "core/param_spec.h"
 #include "device/device.h"
 #include "precision/encoded_tensor.h"
-#include "precision/partition.h"
 #include "precision/precision_ops.h"
 
 namespace mpt {

@@ -11,12 +11,12 @@
 #include <span>
 #include <vector>
 
+#include "comm/partition.h"
 #include "core/param_spec.h"
 #include "device/device.h"
 #include "optim/optimizer_config.h"
 #include "optim/update/tensor_update.h"
 #include "precision/encoded_tensor.h"
-#include "precision/partition.h"
 
 namespace mpt {
 

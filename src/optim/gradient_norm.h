@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
+#include "comm/partition.h"
 #include "device/device.h"
 #include "optim/update/tensor_inputs.h"
 #include "precision/encoded_tensor.h"
-#include "precision/partition.h"
 
 namespace mpt {
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/partition.h"
 #include "optim/apollo_e.h"
 #include "optim/gradient_norm.h"
 #include "optim/optimizer_config.h"
@@ -24,7 +25,6 @@
 #include "optim/scale_pass.h"
 #include "optim/update_ops.h"
 #include "optim/update_statistics.h"
-#include "precision/partition.h"
 
 namespace mpt {
 

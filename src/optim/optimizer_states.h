@@ -11,8 +11,8 @@
 #include "core/param_spec.h"
 #include "device/device.h"
 #include "optim/optimizer_config.h"
+#include "precision/encoded_tensor.h"
 #include "precision/format.h"
-#include "precision/unit_range.h"
 
 namespace mpt {
 

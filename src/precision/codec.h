@@ -28,9 +28,9 @@
 #include <type_traits>
 
 #include "core/bf16.h"
+#include "core/blocks.h"
 #include "core/tensor.h"
 #include "precision/dither.h"
-#include "precision/unit.h"
 
 namespace mpt {
 

@@ -2,9 +2,9 @@
 // rounded (docs/numerics.md "Streams"), never of who rounds it.
 #pragma once
 
+#include "core/blocks.h"
 #include "core/philox.h"
 #include "precision/format.h"
-#include "precision/unit.h"
 
 namespace mpt {
 

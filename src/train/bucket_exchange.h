@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/partition.h"
 #include "model/llama_config.h"
 #include "model/weight_store.h"
-#include "precision/partition.h"
 #include "precision/precision_ops.h"
 #include "train/run_config.h"
 

@@ -3,10 +3,10 @@
 // them, with whose flags this must be compiled: compilers contract parts of e^x with what is added to it.
 #pragma once
 
+#include "core/blocks.h"
 #include "model/formulas/rms_norm.h"
 #include "model/formulas/swiglu.h"
 #include "model/llama_ops.h"
-#include "precision/unit.h"
 
 namespace mpt {
 

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/blocks.h"
 #include "core/host_device.h"
 #include "device/memory_plan.h"
 #include "optim/update/tensor_inputs.h"
-#include "precision/unit_range.h"
 
 namespace mpt {
 

@@ -7,11 +7,11 @@
 #include <span>
 #include <vector>
 
+#include "core/blocks.h"
 #include "core/tensor.h"
 #include "optim/rule.h"
 #include "optim/update/tensor_inputs.h"
 #include "precision/encoded_tensor.h"
-#include "precision/unit_range.h"
 
 namespace mpt {
 

@@ -1,4 +1,4 @@
-#include "precision/partition.h"
+#include "comm/partition.h"
 
 #include <algorithm>
 

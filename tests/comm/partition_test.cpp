@@ -1,5 +1,5 @@
 // Partitions over ranks: every update block once, cut where tiles end, evenly, and the same on every rank.
-#include "precision/partition.h"
+#include "comm/partition.h"
 
 #include <algorithm>
 #include <map>

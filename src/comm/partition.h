@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "precision/unit_range.h"
+#include "core/blocks.h"
 
 namespace mpt {
 

@@ -1,7 +1,5 @@
 // Ranges of update blocks: what of every piece of an encoded tensor belongs to them, against a walk over all
 // elements.
-#include "precision/unit_range.h"
-
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -9,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/blocks.h"
 #include "device/cpu/cpu_device.h"
 #include "precision/weight_formats.h"
 
