@@ -1,4 +1,5 @@
-// Elements per second and thread that the codecs of scaled weights decode and encode, a unit at a time.
+// Elements per second and thread that the codecs of scaled weights decode and encode, an update block at a
+// time.
 //
 //   codec_bench --benchmark_filter=.
 #include <vector>
@@ -11,19 +12,19 @@
 namespace mpt {
 namespace {
 
-// One unit of weights in memory of its own.
-struct UnitOfWeights {
-  std::vector<std::byte> codes = std::vector<std::byte>(kUnit);
-  std::vector<std::byte> scales = std::vector<std::byte>(2 * kUnit / 16);
+// One update block of weights in memory of its own.
+struct WeightBlock {
+  std::vector<std::byte> codes = std::vector<std::byte>(kUpdateBlock);
+  std::vector<std::byte> scales = std::vector<std::byte>(2 * kUpdateBlock / 16);
   float tensor_scale = 0x1p-8f;
 
   EncodedTensor view(const WeightEncoding& encoding) {
     return {.encoding = encoding,
             .rows = 1,
-            .cols = kUnit,
+            .cols = kUpdateBlock,
             .rank = 2,
-            .codes = {codes.data(), DType::kU8, 1, kUnit, kUnit},
-            .block_scales = {scales.data(), DType::kU8, 1, kUnit / 16, kUnit / 16},
+            .codes = {codes.data(), DType::kU8, 1, kUpdateBlock, kUpdateBlock},
+            .block_scales = {scales.data(), DType::kU8, 1, kUpdateBlock / 16, kUpdateBlock / 16},
             .tensor_scale = {reinterpret_cast<std::byte*>(&tensor_scale), DType::kF32, 1, 1, 1}};
   }
 };
@@ -31,14 +32,14 @@ struct UnitOfWeights {
 enum class Work { kLoad, kStoreNearest, kStoreStochastic };
 
 void run(benchmark::State& state, const WeightEncoding& encoding, Work work) {
-  constexpr UnitSpan kSpan{0, 0, kUnit};
-  UnitOfWeights unit;
-  float x[kUnit];
-  for (int i = 0; i < kUnit; ++i) x[i] = float((i * 7919) % 255 - 127) * 0.0123f;
+  constexpr BlockSpan kSpan{0, 0, kUpdateBlock};
+  WeightBlock block;
+  float x[kUpdateBlock];
+  for (int i = 0; i < kUpdateBlock; ++i) x[i] = float((i * 7919) % 255 - 127) * 0.0123f;
   const DitherSource source{.rounding =
                                 work == Work::kStoreStochastic ? Rounding::kStochastic : Rounding::kNearest};
   const auto dither = source.draw(SerialGroup{}, kSpan);  // drawn once: this measures rounding
-  with_codec(unit.view(encoding), [&](const auto& codec) {
+  with_codec(block.view(encoding), [&](const auto& codec) {
     codec.store(SerialGroup{}, kSpan, x, dither);
     for (auto _ : state) {
       if (work == Work::kLoad)
@@ -49,7 +50,7 @@ void run(benchmark::State& state, const WeightEncoding& encoding, Work work) {
       benchmark::ClobberMemory();
     }
   });
-  state.SetItemsProcessed(state.iterations() * kUnit);
+  state.SetItemsProcessed(state.iterations() * kUpdateBlock);
 }
 
 WeightEncoding fp8(int64_t block, Fp8ScaleMode mode) {

@@ -109,10 +109,11 @@ std::vector<NamedRule> rules() {
 }
 
 // What fp32 weights lose to rounding is not worth drawing for, and residuals exist beside bf16 only.
-std::vector<Writeback> writebacks_of(WeightFormat format) {
-  if (format == WeightFormat::kF32) return {Writeback::kNearest};
-  if (format == WeightFormat::kBF16) return {Writeback::kNearest, Writeback::kStochastic, Writeback::kKahan};
-  return {Writeback::kNearest, Writeback::kStochastic};
+std::vector<WeightRounding> roundings_of(WeightFormat format) {
+  if (format == WeightFormat::kF32) return {WeightRounding::kNearest};
+  if (format == WeightFormat::kBF16)
+    return {WeightRounding::kNearest, WeightRounding::kStochastic, WeightRounding::kKahan};
+  return {WeightRounding::kNearest, WeightRounding::kStochastic};
 }
 
 void register_all() {
@@ -120,9 +121,9 @@ void register_all() {
                                 WeightFormat::kNvfp4};
   for (const NamedRule& rule : rules())
     for (const WeightFormat format : kFormats)
-      for (const Writeback writeback : writebacks_of(format)) {
-        const OptimizerConfig config{.rule = rule.rule, .writeback = writeback};
-        add_operation(fmt::format("update/{}/{}/{}", rule.name, name_of(format), name_of(writeback)),
+      for (const WeightRounding weight_rounding : roundings_of(format)) {
+        const OptimizerConfig config{.rule = rule.rule, .weight_rounding = weight_rounding};
+        add_operation(fmt::format("update/{}/{}/{}", rule.name, name_of(format), name_of(weight_rounding)),
                       [config, format](Workbench& w) { return update(w, config, format); });
       }
   for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBF16})

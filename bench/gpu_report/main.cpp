@@ -123,7 +123,7 @@ int run(int argc, char** argv) {
   optimizer->add_option("--rule", a.update.rule, "of the update: " + all_rule_names())
       ->capture_default_str()
       ->check(CLI::IsMember(rule_names()));
-  add_choice(*optimizer, "--writeback", a.update.writeback, "rounding of the weights");
+  add_choice(*optimizer, "--writeback", a.update.weight_rounding, "rounding of the weights");
   add_choice(*optimizer, "--state-rounding", a.update.state_rounding, "of bf16 states");
   add_count(*optimizer, "--elements", a.update.elements, {.least = 1}, "weights, at least");
   add_machine_options(*optimizer, a);

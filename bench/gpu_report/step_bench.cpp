@@ -104,7 +104,7 @@ Json description_of(const StepConfig& config, const RunConfig& run) {
           {"weights", name_of(run.precision.weights)},
           {"compute", name_of(run.precision.compute)},
           {"rule", rule_name(run.optimizer.rule)},
-          {"writeback", name_of(run.optimizer.writeback)},
+          {"writeback", name_of(run.optimizer.weight_rounding)},
           {"tokens_per_step", run.batch.tokens_per_step},
           {"seq_len", run.batch.seq_len},
           {"micro_batch_rows", run.batch.rows_per_micro_batch()},
@@ -137,16 +137,17 @@ Json parts_of(StepBench& bench) {
   const auto milliseconds = [&](double times, const std::function<void()>& work) {
     return 1e3 * times * median_of(seconds_per_run(device, effort, work));
   };
-  return {{"gradients",
-           milliseconds(double(micro_batches), [&] { model.llama.forward_backward(0, Accumulate::kNo); })},
-          {"rounding of gradients", milliseconds(1, [&] { model.llama.finish_gradients(); })},
-          {"gradient norm", milliseconds(1, [&] { model.optimizer.measure(model.llama.losses()); })},
-          {"update", milliseconds(1,
-                                  [&] {
-                                    model.optimizer.update();
-                                    model.optimizer.settle();
-                                  })},
-          {"weights for products", milliseconds(1, [&] { model.weights_changed(); })}};
+  return {
+      {"gradients",
+       milliseconds(double(micro_batches), [&] { model.llama.forward_backward(0, Accumulate::kNo); })},
+      {"rounding of gradients", milliseconds(1, [&] { model.llama.finish_gradients(); })},
+      {"gradient norm", milliseconds(1, [&] { model.optimizer.measure_gradients(model.llama.losses()); })},
+      {"update", milliseconds(1,
+                              [&] {
+                                model.optimizer.update();
+                                model.optimizer.rescale();
+                              })},
+      {"weights for products", milliseconds(1, [&] { model.weights_changed(); })}};
 }
 
 double mean_tokens_per_second(const StepBench& bench, int64_t steps, double seconds) {

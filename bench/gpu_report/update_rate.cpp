@@ -33,7 +33,7 @@ std::vector<ParamSpec> matrices_of(int64_t elements) {
 
 OptimizerConfig optimizer_config(const UpdateCase& update) {
   return {.rule = benchmarked_rule(update.rule, {.additive = 1e-4, .multiplicative = 1e-4}),
-          .writeback = update.writeback};
+          .weight_rounding = update.weight_rounding};
 }
 
 // Read and written once each; the gradient only read.
@@ -73,13 +73,14 @@ Json measure_update(Device& device, const UpdateCase& update, const Effort& effo
   const double norm = optimizer.grad_norm();
   optimizer.prepare({.t = 1});
   const std::vector<double> seconds = seconds_per_run(device, effort, [&] { optimizer.update(); });
-  const std::vector<double> of_norm = seconds_per_run(device, effort, [&] { optimizer.measure({}); });
+  const std::vector<double> of_norm =
+      seconds_per_run(device, effort, [&] { optimizer.measure_gradients({}); });
   const UpdateBytes bytes = bytes_of_update(weights, optimizer);
   std::vector<double> rates;
   for (const double s : seconds) rates.push_back(double(bytes.moved()) / s);
   return {{"format", name_of(update.format)},
           {"rule", update.rule},
-          {"writeback", name_of(update.writeback)},
+          {"writeback", name_of(update.weight_rounding)},
           {"state_rounding", name_of(update.state_rounding)},
           {"elements", total_elements(weights.specs())},
           {"weight_bytes", bytes.weights},

@@ -12,7 +12,7 @@ namespace mpt {
 struct UpdateCase {
   WeightFormat format = WeightFormat::kBF16;
   std::string rule = "m_plus_adam";
-  Writeback writeback = Writeback::kNearest;
+  WeightRounding weight_rounding = WeightRounding::kNearest;
   Rounding state_rounding = Rounding::kNearest;
   int64_t elements = int64_t{1} << 28;  // in matrices of equal size, at least
 };

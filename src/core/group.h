@@ -1,10 +1,10 @@
-// A group is the set of lanes that works on one row or one unit; formulas are written against it.
+// A group is the set of lanes that works on one row or one update block; formulas are written against it.
 //
 // Row formulas use each(), sum() and max(), which hand the group a whole index range and let it decide how
-// its lanes share it. Unit formulas (optimizer, quantisation) own kUnit consecutive elements, lane l holding
-// elements [l * kUnit / kLanes, (l + 1) * kUnit / kLanes); only reduce_max() crosses lanes there, over all of
-// them or over aligned runs of them (a scale block), which is exact and order-free, so a unit gives the same
-// bits for any number of lanes.
+// its lanes share it. Update-block formulas (optimizer, quantisation) own kUpdateBlock consecutive elements,
+// lane l holding elements [l * kUpdateBlock / kLanes, (l + 1) * kUpdateBlock / kLanes); only reduce_max()
+// crosses lanes there, over all of them or over aligned runs of them (a scale block), which is exact and
+// order-free, so an update block gives the same bits for any number of lanes.
 #pragma once
 
 #include <array>
@@ -16,9 +16,9 @@
 
 namespace mpt {
 
-// Elements of a unit: consecutive elements of one row; the last unit of a row may be shorter.
-// A multiple of every scale block.
-inline constexpr int kUnit = 256;
+// Elements of an update block: consecutive elements of one row; the last update block of a row may be
+// shorter. A multiple of every scale block.
+inline constexpr int kUpdateBlock = 256;
 
 // Contiguous memory of a row: what of its elements is read or written there.
 struct RowMemory {

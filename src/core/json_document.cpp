@@ -194,6 +194,34 @@ void JsonDocument::set(std::string_view assignment) {
   merge_values(*node, parsed.value);
 }
 
+Json* JsonDocument::section_of(std::string_view key_path) {
+  Json* section = &root_;
+  for (size_t begin = 0, dot; (dot = key_path.find('.', begin)) != std::string_view::npos; begin = dot + 1) {
+    const auto found = section->find(std::string(key_path.substr(begin, dot - begin)));
+    if (found == section->end() || !found->is_object()) return nullptr;
+    section = &*found;
+  }
+  return section;
+}
+
+void JsonDocument::rename(std::string_view former, std::string_view present) {
+  Json* const section = section_of(former);
+  const std::string old_key(former.substr(former.rfind('.') + 1)),
+      key(present.substr(present.rfind('.') + 1));
+  if (section == nullptr || !section->contains(old_key)) return;
+  const bool both = section->contains(key), old_counts = !both || is_above(former, present);
+  if (both && !old_counts && !is_above(present, former))
+    throw error("{}: {} is a former name of {}, which {} sets too; remove one of them", source_of(former),
+                former, present, source_of(present));
+  if (old_counts) {
+    (*section)[key] = std::move((*section)[old_key]);
+    if (const auto source = sources_.find(former); source != sources_.end())
+      sources_[std::string(present)] = {fmt::format("{} (as {})", source->second.text, old_key),
+                                        source->second.order};
+  }
+  section->erase(old_key);
+}
+
 bool JsonDocument::is_above(std::string_view key_path, std::string_view other) const {
   const auto own = sources_.find(key_path), below = sources_.find(other);
   return own != sources_.end() && below != sources_.end() && own->second.order > below->second.order;

@@ -29,6 +29,11 @@ class JsonDocument {
   // "a.b=value": the value is JSON; what is not JSON is a string.
   void set(std::string_view assignment);
 
+  // Moves the value of `former`, if there is one, to `present`; both are keys of the same section. Of two
+  // values the one that is_above() the other counts; where neither is, throws an Error that names both
+  // places.
+  void rename(std::string_view former, std::string_view present);
+
   [[nodiscard]] const Json& root() const { return root_; }
   [[nodiscard]] const std::string& name() const { return name_; }
   // Whether the first key was written above the second one, that is by a file that includes the one that
@@ -47,6 +52,8 @@ class JsonDocument {
   };
   using Sources = std::map<std::string, Source, std::less<>>;
   void merge(const Json& value, Sources sources);
+  // The section that holds the key; null: there is none.
+  Json* section_of(std::string_view key_path);
 
   std::string name_;
   Json root_ = Json::object();

@@ -41,6 +41,7 @@ struct FieldInfo {
   std::optional<double> exclusive_maximum{};
   Condition only_with{};
   std::string_view doc{};
+  std::string_view former{};  // a name that the key had before, which is still read (use_present_names)
 };
 
 // Largest value of a key that arithmetic uses as a binary32 number: it, and products with it, stay finite.

@@ -90,6 +90,49 @@ class KeyCollector {
   std::vector<std::string> paths_;
 };
 
+// Renames the keys of a document that were written by former names (FieldInfo::former). To be called before
+// anything reads the document.
+class FormerNames {
+ public:
+  template <HasFields S>
+  static void use_present_names(JsonDocument& document, S& fields, const std::string& path = "") {
+    FormerNames names(document, path);
+    fields.fields(names);
+  }
+
+  template <class T>
+  void required(const char* key, T&, const FieldInfo& info = {}) {
+    if (!info.former.empty()) document_.rename(join_key_path(path_, info.former), join_key_path(path_, key));
+  }
+  template <class T>
+  void optional(const char* key, T& member, const FieldInfo& info = {}) {
+    required(key, member, info);
+  }
+  template <HasFields S>
+  void section(const char* key, S& member, std::string_view) {
+    use_present_names(document_, member, join_key_path(path_, key));
+  }
+  template <class... A>
+  void choice(const char*, std::variant<A...>&, const FieldInfo& = {}) {
+    (use_names_of<A>(), ...);
+  }
+
+ private:
+  FormerNames(JsonDocument& document, std::string path) : document_(document), path_(std::move(path)) {}
+  template <class A>
+  void use_names_of() {
+    A alternative{};
+    alternative.fields(*this);
+  }
+
+  JsonDocument& document_;
+  std::string path_;
+};
+template <HasFields S>
+void use_present_names(JsonDocument& document, S& fields) {
+  FormerNames::use_present_names(document, fields);
+}
+
 class FieldReader {
  public:
   template <HasFields S>

@@ -89,6 +89,15 @@ std::string FieldSchema::restricted(const std::string& text, std::string_view ch
                      required ? text.substr(kRequired.size()) : text);
 }
 
+void FieldSchema::add_former_name(const char* key, const FieldInfo& info) {
+  if (info.former.empty()) return;
+  Json schema = properties_[key];
+  schema["description"] = fmt::format("Former name of {}.", key);
+  schema["deprecated"] = true;
+  schema.erase("default");
+  properties_[std::string(info.former)] = std::move(schema);
+}
+
 void FieldSchema::add_bounds(Json& schema, const FieldInfo& info) {
   if (info.minimum) schema["minimum"] = number(*info.minimum);
   if (info.exclusive_minimum) schema["exclusiveMinimum"] = number(*info.exclusive_minimum);

@@ -27,11 +27,13 @@ class FieldSchema {
   template <class T>
   void required(const char* key, const T& member, const FieldInfo& info = {}) {
     properties_[key] = property(member, info, "Required");
+    add_former_name(key, info);
   }
   template <class T>
   void optional(const char* key, const T& member, const FieldInfo& info = {}) {
     Json& schema = properties_[key] = property(member, info, "");
     schema["default"] = FieldWriter::value_of(member);
+    add_former_name(key, info);
   }
   // A key that several alternatives have is described once: it must have the same type, bounds and meaning in
   // all of them. Where its defaults differ none is given.
@@ -45,6 +47,7 @@ class FieldSchema {
   template <class T>
   void optional(const char* key, const std::optional<T>& member, const FieldInfo& info = {}) {
     properties_[key] = property(member.value_or(T{}), info, "");
+    add_former_name(key, info);
   }
   template <HasFields S>
   void section(const char* key, const S& member, std::string_view doc) {
@@ -95,6 +98,8 @@ class FieldSchema {
     return {{"enum", std::move(names)}};
   }
 
+  // What is accepted for a key is accepted for its former name, which editors strike through.
+  void add_former_name(const char* key, const FieldInfo& info);
   static std::string description(const FieldInfo& info, std::string_view need);
   static void add_bounds(Json& schema, const FieldInfo& info);
 

@@ -2,13 +2,12 @@
 //
 //   exec.elements(n, f)   f(i)            independent elements: casts, zeroing
 //   exec.rows(n, f)       f(group, row)   group.each, sum and max: norms, softmax, cross entropy
-//   exec.units(n, f)      f(group, unit)  group.reduce_max only: the same bits for any lanes and threads
+//   exec.blocks(n, f)     f(group, block) group.reduce_max only: the same bits for any lanes and threads
 //   Exec::Group           the group it hands to f
 //
 // f is a functor of plain pointers and numbers, copied to where it runs. One of rows may have memory(row),
-// which says where that row is read and written (RowMemory), for backends that ask for memory ahead. One of
-// units may have
-// run(group, first, end) as well, which does the same for a stretch of them: a backend whose groups work
+// which says where that row is read and written (RowMemory), for backends that prefetch. One of blocks may
+// also have run(group, first, end), which does the same for a span of them: a backend whose groups work
 // through many spares what they have in common.
 #pragma once
 
@@ -31,7 +30,7 @@ template <class E>
 concept Exec = requires(const E exec, int64_t n) {
   exec.elements(n, AnyElementFormula{});
   exec.rows(n, AnyGroupFormula{});
-  exec.units(n, AnyGroupFormula{});
+  exec.blocks(n, AnyGroupFormula{});
 };
 
 }  // namespace mpt

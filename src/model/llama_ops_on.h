@@ -99,12 +99,12 @@ class LlamaOpsOn : public LlamaOps {
   }
 
   void cast(const ComputedInput& input, const Fp8CastCall& call) override {
-    with_computed(input, call, [&](const auto& rows) { cast_units(exec_, fp8_source(rows, call), call); });
+    with_computed(input, call, [&](const auto& rows) { cast_blocks(exec_, fp8_source(rows, call), call); });
   }
 
   void gather_amax(const ComputedInput& input, const Fp8CastCall& call) override {
     with_computed(input, call,
-                  [&](const auto& rows) { gather_amax_of_units(exec_, fp8_source(rows, call), call); });
+                  [&](const auto& rows) { gather_amax_of_blocks(exec_, fp8_source(rows, call), call); });
   }
 
   void cross_entropy(const CrossEntropyCall& call) override {

@@ -11,11 +11,11 @@
 #include <optional>
 #include <vector>
 
+#include "comm/partition.h"
 #include "core/named_tensor.h"
 #include "core/param_spec.h"
 #include "device/device.h"
 #include "precision/encoded_tensor.h"
-#include "precision/partition.h"
 #include "precision/precision_ops.h"
 
 namespace mpt {
@@ -72,8 +72,8 @@ class WeightStore {
 
   // The pieces of all masters: weights under their Hugging Face names, scales beside them.
   [[nodiscard]] std::vector<NamedTensor> named_tensors() const;
-  // The same of one rank's units in a partition of the parameters: all ranks' parts together are every
-  // element once.
+  // The same of one rank's update blocks in a partition of the parameters: all ranks' parts together are
+  // every element once.
   [[nodiscard]] std::vector<TensorPart> named_parts(const Partition& partition, int64_t rank) const;
   // The logical part of every compute(i) under its Hugging Face name, for those who use a model without
   // training it. Needs LinearCopies::kDecoded and a refresh().

@@ -3,7 +3,8 @@
 #include <algorithm>
 
 #include "core/normal.h"
-#include "optim/apollo_e_on.h"
+#include "optim/optimizer_states.h"
+#include "optim/update/apollo_e_on.h"
 
 namespace mpt {
 
@@ -17,7 +18,7 @@ bool is_projected(const OptimizerConfig& config, ParamKind kind) {
 }
 
 Cut cut_of(const OptimizerConfig& config, ParamKind kind) {
-  return is_projected(config, kind) ? Cut::kNowhere : Cut::kBetweenPieces;
+  return is_projected(config, kind) ? Cut::kNowhere : Cut::kBetweenTiles;
 }
 
 std::vector<float> draw_projection(const ProjectionDraw& draw) {
@@ -47,19 +48,19 @@ ProjectionScalars projection_scalars(const ProjectionOptions& options, int64_t t
 
 ProjectionScratch allocate_projection_scratch(const std::vector<MatrixShape>& shapes, int64_t rank,
                                               Allocator& allocator) {
-  int64_t elements = 0, pieces = 0, channels = 0;
+  int64_t elements = 0, tiles = 0, channels = 0;
   for (const MatrixShape& matrix : shapes) {
     const ProjectionShape shape = projection_shape(matrix.rows, matrix.cols);
     elements = std::max(elements, matrix.rows * matrix.cols);
     channels = std::max(channels, shape.channels);
     if (shape.axis == ChannelAxis::kCols)
-      pieces = std::max(pieces, ColumnPieces(shape.depth).count() * rank * shape.channels);
+      tiles = std::max(tiles, ColumnTiles(shape.depth).count() * rank * shape.channels);
   }
   const auto row = [&](DType dtype, int64_t count) {
     return allocator.tensor(kScratchMemory, dtype, 1, count);
   };
   return {.gradient = row(DType::kF32, elements),
-          .pieces = row(DType::kF32, pieces),
+          .tiles = row(DType::kF32, tiles),
           .projected = row(DType::kF32, channels * rank),
           .norms = row(DType::kF64, 2 * channels),
           .factors = row(DType::kF32, channels)};
@@ -71,6 +72,40 @@ SharedFactors factors_of(const ProjectionCall& call) {
   return {.values = call.scratch.factors.as<float>(),
           .row_step = !shared && shape.axis == ChannelAxis::kRows,
           .col_step = !shared && shape.axis == ChannelAxis::kCols};
+}
+
+Projections::Projections(Options options, Device& device, Allocator& allocator)
+    : options_(options.projection),
+      seed_(options.seed),
+      device_(device),
+      scalars_(allocator.pinned(kScratchMemory, DType::kU8, 1,
+                                int64_t(options.targets * sizeof(ProjectionScalars)))) {
+  if (!options.own_shapes.empty())
+    scratch_ = allocate_projection_scratch(options.own_shapes, options_->rank, allocator);
+}
+
+void Projections::prepare(size_t index, const UpdateTarget& target, const TargetStates& states, int64_t t) {
+  const ProjectionShape shape = projection_shape(target.weights.rows, target.weights.cols);
+  scalars_.image<ProjectionScalars>()[index] = projection_scalars(*options_, t, shape);
+  if ((t - 1) % options_->gap != 0) return;
+  const std::vector<float> p = draw_projection({.seed = seed_,
+                                                .tensor = target.tensor_id,
+                                                .refresh = uint32_t((t - 1) / options_->gap),
+                                                .rank = options_->rank,
+                                                .depth = shape.depth});
+  device_.upload(reinterpret_cast<const std::byte*>(p.data()), states.projection);
+}
+
+ProjectionCall Projections::call(size_t index, const UpdateTarget& target, const TargetStates& states,
+                                 const StepControl* control) const {
+  return {.weights = target.weights,
+          .gradient = target.gradient,
+          .control = control,
+          .projection = states.projection,
+          .second = states.second,
+          .sharing = options_->sharing,
+          .scalars = scalars_.tensor.as<ProjectionScalars>() + index,
+          .scratch = scratch_};
 }
 
 }  // namespace mpt

@@ -7,16 +7,21 @@
 // with G = (ln 2 w) g. States are V, FP32 [M, r], and P, FP32, kept as [r, d] so that sums run along memory.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <vector>
 
+#include "comm/partition.h"
 #include "core/param_spec.h"
 #include "device/device.h"
 #include "optim/optimizer_config.h"
-#include "optim/update_unit.h"
+#include "optim/update/tensor_update.h"
 #include "precision/encoded_tensor.h"
-#include "precision/partition.h"
 
 namespace mpt {
+
+struct TargetStates;
+struct UpdateTarget;
 
 enum class ChannelAxis : uint8_t { kRows, kCols };
 
@@ -54,7 +59,7 @@ ProjectionScalars projection_scalars(const ProjectionOptions& options, int64_t t
 // Memory that the tensors of a step take turns to use; each of one row, long enough for the largest.
 struct ProjectionScratch {
   Tensor gradient;   // fp32: G
-  Tensor pieces;     // fp32: sums over pieces of a channel
+  Tensor tiles;      // fp32: sums over tiles of a channel
   Tensor projected;  // fp32: R
   Tensor norms;      // fp64: squares of |N_j|, then of |R_j|
   Tensor factors;    // fp32: alpha s_j
@@ -79,5 +84,31 @@ struct ProjectionCall {
 
 // Where the step of this call finds alpha s_j after project().
 SharedFactors factors_of(const ProjectionCall& call);
+
+// What the targets of an optimizer are projected with; their states are the optimizer's.
+class Projections {
+ public:
+  // Scratch for targets of `own_shapes`, which are updated here; scalars for every target.
+  struct Options {
+    std::optional<ProjectionOptions> projection;  // none: no target is projected
+    uint64_t seed;
+    size_t targets;
+    std::vector<MatrixShape> own_shapes;
+  };
+  Projections(Options options, Device& device, Allocator& allocator);
+
+  // Writes the scalars of step t, and a new P where one is due, to host memory.
+  void prepare(size_t index, const UpdateTarget& target, const TargetStates& states, int64_t t);
+  [[nodiscard]] const PinnedBuffer& scalars() const { return scalars_; }  // to be sent before the update
+  [[nodiscard]] ProjectionCall call(size_t index, const UpdateTarget& target, const TargetStates& states,
+                                    const StepControl* control) const;
+
+ private:
+  std::optional<ProjectionOptions> options_;
+  uint64_t seed_;
+  Device& device_;
+  PinnedBuffer scalars_;  // [1, targets] of ProjectionScalars
+  ProjectionScratch scratch_;
+};
 
 }  // namespace mpt

@@ -1,114 +1,106 @@
-// The norm of all gradients: squares summed piece by piece, the pieces in an order that depends on nothing
-// but the model, and what the step does about it (docs/numerics.md "Norm and clipping").
+// The norm of all gradients, which clips them and decides whether a step is made: sums of squares over
+// reduction tiles of kBlocksPerTile update blocks, added in the order of tensors and tiles (docs/numerics.md
+// "Norm and clipping").
 #pragma once
 
-#include <type_traits>
+#include <cstdint>
+#include <span>
+#include <vector>
 
-#include "core/ask_for.h"
-#include "optim/piece_map.h"
-#include "optim/unit_states.h"
-#include "optim/update_table.h"
-#include "precision/codec.h"
+#include "comm/partition.h"
+#include "device/device.h"
+#include "optim/update/tensor_inputs.h"
+#include "precision/encoded_tensor.h"
 
 namespace mpt {
 
-// Of `count` numbers of a lane's part of kPart, in FP64: running sums that vectorise, then a tree. A lane
-// that has whole units to itself asks for the memory of later ones.
-template <int kPart, class T>
-MPT_HD double square_sum(const T* x, int count) {
-  constexpr int kRunning = kPart < 32 ? kPart : 32;
-  double running[kRunning] = {};
-  const int whole = count / kRunning * kRunning;
-  for (int first = 0; first < whole; first += kRunning) {
-    if constexpr (kPart == kUnit) ask_ahead<kRunning>(x + first);
-#pragma omp simd
-    for (int j = 0; j < kRunning; ++j)
-      running[j] += double(to_float(x[first + j])) * double(to_float(x[first + j]));
-  }
-  for (int k = whole; k < count; ++k) running[k - whole] += double(to_float(x[k])) * double(to_float(x[k]));
-  for (int width = kRunning / 2; width > 0; width /= 2)
-    for (int j = 0; j < width; ++j) running[j] += running[j + width];
-  return running[0];
-}
+class Communicator;
+class UpdateOps;
 
-// Sum of squares, in FP64, of a piece of a tensor.
-template <class Codec>
-struct SquareSum {
-  UnitGrid grid;
-  Codec codec;
-  double* partial;
-  int64_t shift;  // piece i's sum is partial[i + shift]
+// Consecutive tiles, counted through all tensors in their order, from `tile` up to the next span's first:
+// tile i lies at place i + shift.
+struct TileSpan {
+  int64_t tile;
+  int64_t shift;
+};
 
-  template <class G>
-  MPT_HD void operator()(G group, int64_t piece) const {
-    const int64_t end = min_of((piece + 1) * kUnitsPerPiece, grid.units());
-    double total = 0.0;
-    for (int64_t unit = piece * kUnitsPerPiece; unit < end; ++unit) total += of_unit(group, grid.span(unit));
-    if (group.lane() == 0) partial[piece + shift] = total;
-  }
+// This rank's tiles of a tensor, counted from the tensor's first: tile i lies at place i + shift.
+struct OwnTiles {
+  int64_t first = 0, count = 0;
+  int64_t shift = 0;
+};
+
+// Where the sums of all tiles lie: those of a rank side by side, so that ranks can exchange them, in an
+// array of which every rank knows the order of tensors and tiles.
+class ReductionTiles {
+ public:
+  // What update blocks of every tensor each rank has, [ranks][tensors]; each tensor once in all.
+  ReductionTiles(const std::vector<std::vector<BlockRange>>& ranges, int64_t rank);
+  ReductionTiles(const Partition& partition, int64_t rank);
+
+  [[nodiscard]] int64_t tiles() const { return first_place_.back(); }  // of all ranks
+  // In the order of tiles; none if there are none.
+  [[nodiscard]] const std::vector<TileSpan>& spans() const { return spans_; }
+  [[nodiscard]] const OwnTiles& own(size_t tensor) const { return own_[tensor]; }
+  [[nodiscard]] int64_t own_tiles() const;
+  // Every rank's places in an array of all.
+  [[nodiscard]] std::vector<Tensor> shards(const Tensor& array) const;
 
  private:
-  template <class G>
-  MPT_HD double of_unit(G group, UnitSpan span) const {
-    constexpr int kPart = LanePart<G>::kSize;
-    if constexpr (G::kLanes == 1 && std::is_same_v<Codec, ElementCodec>) {
-      const auto count = int(span.count);
-      return codec.dtype == DType::kF32 ? square_sum<kPart>(codec.template elements<const float>(span), count)
-                                        : square_sum<kPart>(codec.template elements<const bf16>(span), count);
-    }
-    float x[kPart];
-    codec.load(group, span, x);
-    // Each lane sums its own part, and the group what they found.
-    const double mine = square_sum<kPart>(x, kPart);
-    if constexpr (G::kLanes == 1)
-      return mine;
-    else
-      return group.sum(G::kLanes, [mine](int64_t) { return mine; });
-  }
+  std::vector<TileSpan> spans_;
+  std::vector<OwnTiles> own_;         // of every tensor
+  std::vector<int64_t> first_place_;  // of every rank, and behind the last
 };
 
-// sums[i]: of pieces [i kPieces, (i + 1) kPieces), counted through all tensors, wherever they lie.
-struct SumOfPieces {
-  static constexpr int64_t kPieces = 1024;
-
-  const double* partial;
-  int64_t pieces;
-  const PieceRun* runs;
-  int64_t run_count;
-  double* sums;
-
-  template <class G>
-  MPT_HD void operator()(G group, int64_t i) const {
-    const int64_t first = i * kPieces, count = run_count;
-    const double* const squares = partial;
-    const PieceRun* const run = runs;
-    const double sum = group.sum(min_of(kPieces, pieces - first), [=](int64_t k) {
-      const int64_t piece = first + k;
-      return squares[piece + run[last_from(count, piece, [=](int64_t j) { return run[j].piece; })].shift];
-    });
-    if (group.lane() == 0) sums[i] = sum;
-  }
-};
-
-// The norm of all gradients, and what the step does about it.
-struct JudgeStep {
-  const double* sums;
-  int64_t sum_count;
-  const double* losses;
-  int64_t loss_count;
+// What the operations of a device are given (UpdateOps).
+struct NormCall {
+  std::span<const Tensor> gradients;
+  const ReductionTiles& tiles;  // of the gradients
+  const std::byte* table;  // as write_norm_table() wrote it for this call
+  Tensor partial;          // fp64 [1, tiles.tiles()]: the sums, in the order of places
+  Tensor sums;             // fp64 [1, sums_of_tiles()] scratch
+  Tensor losses{};         // fp64 [1, n]: of a step that is made only if they are finite; none: no rows
   double clip_grad_norm;
-  StepControl* control;
+  StepControl* control;  // in device memory, written
+};
 
-  template <class G>
-  MPT_HD void operator()(G group, int64_t) const {
-    const double *const squares = sums, *const loss = losses;
-    const double norm = std::sqrt(group.sum(sum_count, [=](int64_t i) { return squares[i]; }));
-    const double nan_or_0 = group.sum(loss_count, [=](int64_t i) { return loss[i] - loss[i]; });
-    if (group.lane() != 0) return;
-    *control = {.grad_norm = norm,
-                .grad_scale = clip_scale(clip_grad_norm, norm),
-                .proceed = nan_or_0 + (norm - norm) == 0.0};
-  }
+class GradientNorm {
+ public:
+  struct Options {
+    double clip_grad_norm;
+    const Partition& partition;  // of the tensors that have the gradients
+    Communicator& ranks;
+    Device& device;
+    Allocator& allocator;
+  };
+  GradientNorm(std::vector<Tensor> gradients, const Options& options, UpdateOps& ops);
+
+  // Enqueued: the own tiles' sums, their exchange over the ranks, and what follows for the step, which is
+  // copied to the host.
+  void measure(UpdateOps& ops, const Tensor& losses);
+  // A step with this factor, whatever the norm is.
+  void proceed_with(float grad_scale);
+  // On the host, after Device::synchronize().
+  [[nodiscard]] const StepControl& control() const { return *control_.image<StepControl>(); }
+  [[nodiscard]] StepControl* device_control() const { return control_.tensor.as<StepControl>(); }
+
+  // Of any tensor that has no more elements than all gradients, at once.
+  double sum_of_squares(UpdateOps& ops, const EncodedTensor& tensor);
+
+ private:
+  [[nodiscard]] NormCall call(const Tensor& losses) const;
+
+  double clip_grad_norm_;
+  ReductionTiles tiles_;
+  Communicator& ranks_;
+  Device& device_;
+  std::vector<Tensor> gradients_;
+  Tensor partial_;                      // [1, tiles of all tensors] fp64
+  std::vector<Tensor> partial_shards_;  // of the ranks
+  Tensor sums_;                         // [1, sums of tiles] fp64
+  PinnedBuffer control_;                     // StepControl
+  PinnedBuffer table_;                       // of gradients_, written once
+  std::vector<double> host_partial_;
 };
 
 }  // namespace mpt

@@ -1,13 +1,14 @@
-// The optimizer of a run: its rule, its states and their step over all tensors, or over one rank's part of
-// them.
+// The optimizer of a run: its rule and the step of it over all parameters, or over one rank's part of them.
 //
-// One rank makes it with  Optimizer(config.optimizer, optimizer_options(config.precision, config.seed),
-// targets, device, allocator).  Pairs of settings that do not go together are errors of the caller here;
-// configurations are checked, with better words, where they are resolved.
+// On one rank: Optimizer(config.optimizer, optimizer_options(config.precision, config.seed), targets, device,
+// allocator). Settings that exclude each other are errors of the caller here; run_config_checks words them
+// for users.
 //
-// As one rank of several it has the states of its own units only and updates no others: of gradients it reads
-// the own units, and the weights are whole again when the caller has gathered them. All ranks' weights and
-// states together are the bits that one optimizer alone would give.
+// One rank of several holds states for its own update blocks, reads gradients of those and updates those; the
+// weights are whole again when the caller has gathered them. All ranks' weights and states together are the
+// bits that a single optimizer gives.
+//
+// The concerns of a step have classes of their own: OptimizerStates, GradientNorm, ScalePass, Projections.
 #pragma once
 
 #include <functional>
@@ -16,33 +17,19 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "core/named_tensor.h"
-#include "core/param_spec.h"
-#include "device/device.h"
+#include "comm/partition.h"
+#include "optim/apollo_e.h"
+#include "optim/gradient_norm.h"
 #include "optim/optimizer_config.h"
-#include "optim/piece_map.h"
-#include "optim/rule_list.h"
-#include "optim/survival.h"
+#include "optim/optimizer_states.h"
+#include "optim/scale_pass.h"
 #include "optim/update_ops.h"
-#include "precision/partition.h"
-#include "precision/precision_ops.h"
-#include "precision/weight_formats.h"
+#include "optim/update_statistics.h"
 
 namespace mpt {
 
-inline constexpr MemoryPurpose kOptimizerStateMemory{"optimizer state"};
-
-// A parameter as the optimizer sees it: logical views of its weights and gradient.
-struct UpdateTarget {
-  std::string name;
-  ParamKind kind;
-  uint32_t tensor_id;  // of random counters
-  EncodedTensor weights;
-  Tensor gradient;
-};
-
-// Whether a step may be asked what becomes of its updates.
-enum class Survey : uint8_t { kNever, kOnDemand };
+// Whether a step may be asked for statistics of its updates.
+enum class StepStatistics : uint8_t { kNever, kOnDemand };
 
 // How states are stored, and the seed of all random draws.
 struct OptimizerOptions {
@@ -50,14 +37,14 @@ struct OptimizerOptions {
   Rounding state_rounding = Rounding::kNearest;   // of BF16 states
   StateUpdate state_update = StateUpdate::kOnce;  // of BF16 states
   uint64_t seed = 0;
-  Survey survey = Survey::kNever;
+  StepStatistics statistics = StepStatistics::kNever;
 };
 OptimizerOptions optimizer_options(const PrecisionConfig& config, uint64_t seed);
 
 class Optimizer {
  public:
-  // Which units are updated here, and where: those that the partition of the targets, in their order, gives
-  // to this rank. All but the partition outlive the optimizer.
+  // Which update blocks are updated here, and where: those that the partition of the targets, in their order,
+  // gives to this rank. All but the partition outlive the optimizer.
   struct Place {
     const Partition& partition;
     Communicator& ranks;
@@ -67,7 +54,7 @@ class Optimizer {
   // All states are planned (or allocated, as zeros) here.
   Optimizer(const OptimizerConfig& config, const OptimizerOptions& options, std::vector<UpdateTarget> targets,
             const Place& place);
-  // Of one rank, which updates all units.
+  // Of one rank, which updates all update blocks.
   Optimizer(const OptimizerConfig& config, const OptimizerOptions& options, std::vector<UpdateTarget> targets,
             Device& device, Allocator& allocator);
 
@@ -78,27 +65,27 @@ class Optimizer {
   void states_loaded();
 
   // A step in four calls, by all ranks. prepare() writes what the step's scalars decide to host memory, so
-  // work on the step before must be done; the others enqueue the same work every time. measure() finds the
-  // gradients' norm, from FP64 sums in an order that depends on shapes alone, clips by it, and lets update()
-  // do nothing if it or one of `losses` (fp64 [1, n]; no rows: none; the same on all ranks) is not finite.
-  // update() changes the own units and the tensors' scales that need their maximum. settle() belongs behind
-  // it, when the weights are whole: it moves scales that one rank cannot judge alone. It changes nothing the
-  // second time.
+  // work on the step before must be done; the others enqueue the same work every time. measure_gradients()
+  // finds the gradients' norm, from FP64 sums in an order that depends on shapes alone, clips by it, and lets
+  // update() do nothing if it or one of `losses` (fp64 [1, n]; no rows: none; the same on all ranks) is not
+  // finite. update() changes the own update blocks and the tensors' scales that need their maximum. rescale()
+  // belongs behind it, when the weights are whole: it moves scales that need all blocks of a tensor. It
+  // changes nothing the second time.
   void prepare(const StepScalars& scalars);
-  void measure(const Tensor& losses);
+  void measure_gradients(const Tensor& losses);
   void update();
-  void settle();
-  void settle(size_t target);  // that one alone
-  // What measure() found, after Device::synchronize().
-  [[nodiscard]] const StepControl& control() const { return *control_.image<StepControl>(); }
+  void rescale();
+  void rescale(size_t target);  // that one alone
+  // What measure_gradients() found, after Device::synchronize().
+  [[nodiscard]] const StepControl& control() const { return norm_.control(); }
 
-  // measure(), and its norm at once.
+  // measure_gradients(), and its norm at once.
   double grad_norm();
-  // A step at once, settled, with the scalars' grad_scale; for one rank.
+  // A step at once, rescaled, with the scalars' grad_scale; for one rank.
   void step(const StepScalars& scalars);
-  // The same but for settle(), by all ranks, and what became of the updates of all of them, tensor by tensor.
-  // Needs Survey::kOnDemand.
-  std::vector<Survival> step_surveyed(const StepScalars& scalars);
+  // The same but for rescale(), by all ranks, and what became of the updates of all of them, tensor by
+  // tensor. Needs StepStatistics::kOnDemand.
+  std::vector<UpdateStatistics> step_with_statistics(const StepScalars& scalars);
 
   // Every state as "<state>/<parameter>", and what else a checkpoint must hold: m, v, v_e as the rule has
   // them; kahan, the residuals; v_r [M, r] and projection [r, d] of Apollo-E; init_rms [1, targets]. The own
@@ -106,102 +93,67 @@ class Optimizer {
   // all.
   [[nodiscard]] std::vector<TensorPart> parts_to_save() const;
   [[nodiscard]] std::vector<TensorPart> parts_to_load() const;
-  // The same of an optimizer that has all units.
+  // The same of an optimizer that has all update blocks.
   [[nodiscard]] std::vector<NamedTensor> named_states() const;
   // Bytes of the own states' logical elements, numbers of which a tensor has one excluded
   // (docs/numerics.md "Apollo-E").
   [[nodiscard]] int64_t optimizer_state_bytes() const;
-  // The units of a target that are updated here.
-  [[nodiscard]] UnitRange units(size_t target) const { return units_[target]; }
+  // The update blocks of a target that are updated here.
+  [[nodiscard]] BlockRange blocks(size_t target) const { return states_[target].blocks; }
 
   // Another implementation of the operations, such as one that works with many lanes.
   void replace_ops(std::unique_ptr<UpdateOps> ops);
 
  private:
-  // Of one target; without memory where another rank has all of its units.
-  struct States {
-    std::span<const StateInfo> infos;
-    std::vector<Tensor> moments;        // in the order of `infos`
-    std::vector<DitherSource> dithers;  // of the step that was prepared
-    Tensor residuals;                   // with writeback = kahan
-    Tensor second, projection;          // Apollo-E: V [M, r] and P [r, d]
-  };
-
-  void check_options() const;
-  void check_partition(const Partition& partition) const;
-  void check_target(size_t index) const;
-  [[nodiscard]] States allocate_states(size_t index, Allocator& allocator) const;
-  void allocate_scratch(Allocator& allocator);
-  void allocate_survival(Allocator& allocator);
-  void allocate_tables(Allocator& allocator);
-  [[nodiscard]] std::vector<TensorPart> states_of_targets() const;
-
-  double sum_of_partials(int64_t count);
-  [[nodiscard]] NormCall norm_call(const Tensor& losses) const;
-  void control_by(float grad_scale);
-
-  // Updates that are made in one pass: positions in slots_. One that must be projected is alone.
-  struct Part {
-    std::unique_ptr<UpdateBatch> batch;
-    size_t first, count;
+  // Tensors that are updated in one pass; one that must be projected has a batch of its own, because
+  // projected tensors take turns to use the memory of their factors.
+  struct Batch {
+    std::unique_ptr<UpdateBatch> update;
+    std::vector<size_t> targets;
+    std::vector<TensorSlot> slots;  // of the targets, for the step that was prepared
     int64_t table_offset;
     bool projected;
   };
-  [[nodiscard]] BatchCall call_of(const Part& part) const;
-  void make_parts();
-  // before(part) when all is there that its update reads.
-  void update_parts(const std::function<void(const Part&)>& before);
-  void find_maxima(const Part& part);
-  void survey(const StepScalars& scalars, const Part& part, std::vector<Survival>& sums);
+  // Counts of what becomes of updates, [most rows, bytes of a row] of the largest tensor.
+  struct Counters {
+    Tensor on_device;
+    std::vector<std::byte> on_host;
+  };
 
-  [[nodiscard]] bool projected(size_t target) const { return states_[target].projection.rows > 0; }
-  [[nodiscard]] bool has_block_rates(size_t target) const {
-    const AdditiveConfig* const additive = additive_of(config_.rule);
-    return additive != nullptr && additive->nvfp4_additive_scale == Nvfp4AdditiveScale::kBlock &&
-           !units_[target].empty() && has_relative_scales(targets_[target].weights.encoding.format);
-  }
+  void check_options() const;
+  void check_target(size_t index) const;
+  [[nodiscard]] std::vector<Tensor> gradients() const;
+  [[nodiscard]] Projections::Options projections() const;
+  void allocate_counters(Allocator& allocator);
+  void make_batches();
+  void allocate_tables(Allocator& allocator);
+
+  [[nodiscard]] std::unique_ptr<UpdateBatch> batch_of(size_t target) const;
+  [[nodiscard]] BatchCall call_of(const Batch& batch) const;
+  // before(batch) when everything is there that its update reads.
+  void update_batches(const std::function<void(const Batch&)>& before);
+  void project(size_t target);
+  void count_updates(const StepScalars& scalars, const Batch& batch, std::vector<UpdateStatistics>& sums);
+
   [[nodiscard]] TensorScalars tensor_scalars(size_t target) const;
   [[nodiscard]] BatchStorage storage_of(size_t target) const;
-  [[nodiscard]] TensorSlot slot_of(size_t target, int64_t t);
-  void prepare_projection(size_t target, const StepScalars& scalars);
-  [[nodiscard]] ProjectionCall projection_of(size_t target) const;
+  [[nodiscard]] TensorSlot slot_of(size_t target, int64_t t) const;
   [[nodiscard]] DitherSource dither(size_t target, int64_t t, Stream stream, Rounding rounding) const;
 
   OptimizerConfig config_;
-  std::optional<ProjectionOptions> projection_;  // as the rule says
   OptimizerOptions options_;
   std::vector<UpdateTarget> targets_;
   Communicator& ranks_;
-  PieceMap pieces_;
-  std::vector<UnitRange> units_;  // of the targets
   Device& device_;
   std::unique_ptr<UpdateOps> ops_;
-  std::unique_ptr<PrecisionOps> precision_ops_;  // where a target's weights are scaled
-  std::vector<States> states_;
-  std::vector<Tensor> gradients_;      // of the targets
-  Tensor partial_;                     // [1, pieces of all tensors] fp64
-  std::vector<Tensor> partial_parts_;  // of the ranks
-  Tensor sums_;                        // [1, sums of pieces] fp64
-  Tensor init_rms_;                    // [1, targets] fp32: RMS of the initial weights
-  std::vector<size_t> order_;          // own targets as they stand in slots_: part by part
-  std::vector<TensorSlot> slots_;      // of the step that was prepared
-  std::vector<Part> parts_;            // projected ones last
-  Tensor unit_maxima_;                 // [1, units] fp32, of the largest part of a live tensor
-  Tensor next_maxima_;                 // [1, live tensors] fp32
-  std::vector<size_t> live_;           // targets whose format needs_maximum()
-  std::vector<size_t> block_rates_;    // own targets whose additive rates follow their blocks' scales
-  Tensor mean_scales_;                 // [1, those] fp32
-  Tensor scale_sums_;                  // [1, most rows of them] fp64
-  PinnedBuffer control_;               // StepControl
-  PinnedBuffer update_table_;          // of all parts
-  PinnedBuffer norm_table_;            // of gradients_, written once
-  PinnedBuffer rule_table_;            // [1, values] fp32, of rules that read one
-  PinnedBuffer projection_scalars_;    // [1, targets] of ProjectionScalars
-  ProjectionScratch projection_scratch_;
-  Tensor survival_;  // [most rows, bytes of a row] of the largest tensor's counters
-  std::vector<std::byte> host_survival_;
-  std::vector<double> host_partial_;
-  std::vector<float> host_init_rms_;
+  OptimizerStates states_;
+  GradientNorm norm_;
+  ScalePass scales_;
+  Projections projections_;
+  Counters counters_;
+  std::vector<Batch> batches_;  // projected ones last
+  PinnedBuffer update_table_;         // of all batches
+  PinnedBuffer rule_table_;           // [1, values] fp32, of rules that read one
 };
 
 }  // namespace mpt

@@ -11,9 +11,9 @@ namespace mpt {
 
 // How the updated fp32 weight becomes a stored one.
 // kahan: to nearest, and a second BF16 number beside each weight carries what the rounding lost.
-enum class Writeback : uint8_t { kNearest, kStochastic, kKahan };
+enum class WeightRounding : uint8_t { kNearest, kStochastic, kKahan };
 template <>
-struct EnumNames<Writeback> {
+struct EnumNames<WeightRounding> {
   static constexpr std::array<std::string_view, 3> kNames{"nearest", "stochastic", "kahan"};
 };
 
@@ -27,7 +27,7 @@ struct EnumNames<KahanVariant> {
 
 struct OptimizerConfig {
   RuleConfig rule = AdamW::Config{};
-  Writeback writeback = Writeback::kNearest;
+  WeightRounding weight_rounding = WeightRounding::kNearest;
   KahanVariant kahan_variant = KahanVariant::kFused;
   bool sr_saturate = false;
   double clip_grad_norm = 1.0;
@@ -37,13 +37,14 @@ struct OptimizerConfig {
   template <class V>
   void fields(V& v) {
     v.choice("rule", rule, {.doc = "update rule"});
-    v.optional("writeback", writeback, {.doc = "rounding of the updated weight to its stored format"});
+    v.optional("weight_rounding", weight_rounding,
+               {.doc = "rounding of the updated weight to its stored format", .former = "writeback"});
     v.optional(
         "kahan_variant", kahan_variant,
-        {.only_with = only_with("writeback", writeback, {Writeback::kKahan}),
+        {.only_with = only_with("weight_rounding", weight_rounding, {WeightRounding::kKahan}),
          .doc = "fused: the residual is exact up to one rounding; per_op: every operation rounds to bf16"});
     v.optional("sr_saturate", sr_saturate,
-               {.only_with = only_with("writeback", writeback, {Writeback::kStochastic}),
+               {.only_with = only_with("weight_rounding", weight_rounding, {WeightRounding::kStochastic}),
                 .doc = "a bf16 weight that would round up to infinity becomes the largest finite one"});
     v.optional("clip_grad_norm", clip_grad_norm,
                {.minimum = 0, .maximum = kMaxReal, .doc = "largest global norm of the gradient; 0 = off"});

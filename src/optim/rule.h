@@ -45,7 +45,7 @@
 #include "core/philox.h"
 #include "core/type_list.h"
 #include "optim/projection_options.h"
-#include "optim/survival.h"
+#include "optim/update_statistics.h"
 
 namespace mpt {
 

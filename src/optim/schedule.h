@@ -1,4 +1,5 @@
-// The factor that multiplies every learning rate, as a function of the update t = 1 .. total.
+// The `schedule` section of a config: the factor of every learning rate as a function of the update
+// t = 1 .. total.
 //
 //   t <= W: t / W;  then, with s = (t - W) / (total - W) and final fraction f:
 //   cosine f + (1 - f) (1 + cos pi s) / 2;   linear 1 + (f - 1) s;   constant 1;
@@ -7,9 +8,70 @@
 // docs/numerics.md "Learning-rate schedule".
 #pragma once
 
-#include "optim/schedule_config.h"
+#include <cmath>
+#include <cstdint>
+
+#include "core/json_fields.h"
 
 namespace mpt {
+
+enum class ScheduleShape : uint8_t { kCosine, kLinear, kConstant, kWsd };
+template <>
+struct EnumNames<ScheduleShape> {
+  static constexpr std::array<std::string_view, 4> kNames{"cosine", "linear", "constant", "wsd"};
+};
+
+struct ScheduleConfig {
+  static constexpr double kDefaultWarmupFraction = 0.1;
+
+  ScheduleShape shape = ScheduleShape::kCosine;
+  std::optional<int64_t> warmup_steps{};  // at most one of these two
+  std::optional<double> warmup_fraction{};
+  double final_fraction = 0.1;
+  double decay_fraction = 0.2;
+  int64_t lr_schedule_offset = 0;
+
+  bool operator==(const ScheduleConfig&) const = default;
+
+  // Updates of linear warmup in a run of `total_steps`, rounded to the nearest.
+  [[nodiscard]] int64_t warmup_updates(int64_t total_steps) const {
+    if (warmup_steps) return *warmup_steps;
+    return std::llround(warmup_fraction.value_or(kDefaultWarmupFraction) * static_cast<double>(total_steps));
+  }
+  // Updates at the end of a run during which `wsd` decays, rounded to the nearest.
+  [[nodiscard]] int64_t decay_updates(int64_t total_steps) const {
+    return std::llround(decay_fraction * static_cast<double>(total_steps));
+  }
+
+  template <class V>
+  void fields(V& v) {
+    v.optional(
+        "shape", shape,
+        {.doc = "what follows the linear warmup: cosine or linear down to final_fraction, constant, or wsd "
+                "(constant, then linear down during the last decay_fraction of the run)"});
+    v.optional("warmup_steps", warmup_steps,
+               {.minimum = 0, .maximum = 1e9, .doc = "updates of warmup; excludes warmup_fraction"});
+    v.optional("warmup_fraction", warmup_fraction,
+               {.minimum = 0,
+                .maximum = 1,
+                .doc = "warmup as a share of the run; excludes warmup_steps; 0.1 where neither is given"});
+    v.optional("final_fraction", final_fraction,
+               {.minimum = 0,
+                .maximum = 1,
+                .only_with = only_with("shape", shape,
+                                       {ScheduleShape::kCosine, ScheduleShape::kLinear, ScheduleShape::kWsd}),
+                .doc = "factor of the last update"});
+    v.optional("decay_fraction", decay_fraction,
+               {.minimum = 0,
+                .maximum = 1,
+                .only_with = only_with("shape", shape, {ScheduleShape::kWsd}),
+                .doc = "share of the run that wsd spends decaying"});
+    v.optional("lr_schedule_offset", lr_schedule_offset,
+               {.minimum = -1,
+                .maximum = 0,
+                .doc = "-1: update t uses the factor of t - 1, so a warmup begins with rate 0"});
+  }
+};
 
 double schedule_factor(const ScheduleConfig& config, int64_t t, int64_t total_steps);
 

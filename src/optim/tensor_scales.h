@@ -2,7 +2,7 @@
 // multiples of, and the largest weight to come, from which the tensor's own scale follows.
 #pragma once
 
-#include "optim/unit_states.h"
+#include "optim/update/tensor_inputs.h"
 
 namespace mpt {
 

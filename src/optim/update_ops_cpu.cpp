@@ -7,9 +7,9 @@ namespace mpt {
 static_assert(Rules::kSize == MPT_RULE_HEADERS, "a header in rules/ is not in rule_list.h");
 
 int64_t square_sums(int64_t rows, int64_t cols) {
-  return (UnitGrid{rows, cols}.units() + kUnitsPerPiece - 1) / kUnitsPerPiece;
+  return (BlockGrid{rows, cols}.blocks() + kBlocksPerTile - 1) / kBlocksPerTile;
 }
-int64_t sums_of_pieces(int64_t pieces) { return (pieces + SumOfPieces::kPieces - 1) / SumOfPieces::kPieces; }
+int64_t sums_of_tiles(int64_t tiles) { return (tiles + SumOfTiles::kTiles - 1) / SumOfTiles::kTiles; }
 
 template <>
 std::unique_ptr<UpdateOps> make_cpu_ops(const UpdateOps::Options&) {

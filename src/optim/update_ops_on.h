@@ -6,11 +6,11 @@
 
 #include "core/check.h"
 #include "device/exec.h"
-#include "optim/apollo_e_on.h"
-#include "optim/gradient_norm.h"
 #include "optim/tensor_scales.h"
+#include "optim/update/apollo_e_on.h"
+#include "optim/update/gradient_norm_on.h"
+#include "optim/update/tensor_table.h"
 #include "optim/update_ops.h"
-#include "optim/update_table.h"
 #include "precision/weight_formats.h"
 
 namespace mpt {
@@ -55,46 +55,46 @@ class UpdateOpsOn : public UpdateOps {
 
   [[nodiscard]] int64_t norm_table_bytes(const NormCall& call) const override {
     return TensorTable<Sum>::bytes(int64_t(own_gradients(call).size())) +
-           int64_t(call.pieces.runs().size() * sizeof(PieceRun));
+           int64_t(call.tiles.spans().size() * sizeof(TileSpan));
   }
 
-  // Behind the tensors' functors lie the runs of pieces.
+  // Behind the tensors' functors lie the spans of tiles.
   void write_norm_table(const NormCall& call, std::byte* image) const override {
     const std::vector<size_t> own = own_gradients(call);
     TensorTable<Sum>::write(own.size(), image, [&](size_t k) {
       const size_t i = own[k];
       const Tensor& g = call.gradients[i];
-      const OwnPieces& pieces = call.pieces.own(i);
-      check(pieces.first + pieces.count <= square_sums(g.rows, g.cols), "pieces {}+{} of a gradient [{},{}]",
-            pieces.first, pieces.count, g.rows, g.cols);
-      return TableRow<Sum>{Sum{{g.rows, g.cols}, ElementCodec(g), call.partial.as<double>(), pieces.shift},
-                           UnitRange{pieces.first, pieces.count}};
+      const OwnTiles& tiles = call.tiles.own(i);
+      check(tiles.first + tiles.count <= square_sums(g.rows, g.cols), "tiles {}+{} of a gradient [{},{}]",
+            tiles.first, tiles.count, g.rows, g.cols);
+      return TableRow<Sum>{Sum{{g.rows, g.cols}, ElementCodec(g), call.partial.as<double>(), tiles.shift},
+                           BlockRange{tiles.first, tiles.count}};
     });
-    const std::vector<PieceRun>& runs = call.pieces.runs();
-    if (!runs.empty())
-      memcpy(image + TensorTable<Sum>::bytes(int64_t(own.size())), runs.data(),
-             runs.size() * sizeof(PieceRun));
+    const std::vector<TileSpan>& spans = call.tiles.spans();
+    if (!spans.empty())
+      memcpy(image + TensorTable<Sum>::bytes(int64_t(own.size())), spans.data(),
+             spans.size() * sizeof(TileSpan));
   }
 
   void sum_gradients(const NormCall& call) override {
     check_partial(call);
     const auto own = int64_t(own_gradients(call).size());
-    exec_.rows(call.pieces.own_pieces(), ForEachTensor<Sum>{{call.table, own}, nullptr});
+    exec_.rows(call.tiles.own_tiles(), TensorTable<Sum>(call.table, own, nullptr));
   }
 
-  void judge(const NormCall& call) override {
+  void compute_clip(const NormCall& call) override {
     check_partial(call);
-    const int64_t pieces = call.pieces.pieces(), sums = sums_of_pieces(pieces);
-    check(call.sums.cols >= sums, "room for {} sums of pieces, {} needed", call.sums.cols, sums);
-    const std::byte* const runs = call.table + TensorTable<Sum>::bytes(int64_t(own_gradients(call).size()));
-    exec_.rows(sums, SumOfPieces{call.partial.as<double>(), pieces, reinterpret_cast<const PieceRun*>(runs),
-                                 int64_t(call.pieces.runs().size()), call.sums.as<double>()});
-    exec_.rows(1, JudgeStep{call.sums.as<double>(), sums, call.losses.as<double>(), call.losses.elements(),
-                            call.clip_grad_norm, call.control});
+    const int64_t tiles = call.tiles.tiles(), sums = sums_of_tiles(tiles);
+    check(call.sums.cols >= sums, "room for {} sums of tiles, {} needed", call.sums.cols, sums);
+    const std::byte* const spans = call.table + TensorTable<Sum>::bytes(int64_t(own_gradients(call).size()));
+    exec_.rows(sums, SumOfTiles{call.partial.as<double>(), tiles, reinterpret_cast<const TileSpan*>(spans),
+                                int64_t(call.tiles.spans().size()), call.sums.as<double>()});
+    exec_.rows(1, ComputeClip{call.sums.as<double>(), sums, call.losses.as<double>(), call.losses.elements(),
+                              call.clip_grad_norm, call.control});
   }
 
   void project(const ProjectionCall& call) override {
-    const UnitGrid grid{call.weights.rows, call.weights.cols};
+    const BlockGrid grid{call.weights.rows, call.weights.cols};
     const ProjectionShape shape = projection_shape(grid.rows, grid.cols);
     const int64_t rank = call.projection.rows;
     check_shape(grid, call.gradient);
@@ -105,8 +105,8 @@ class UpdateOpsOn : public UpdateOps {
     const ProjectionScratch& scratch = call.scratch;
     float* const g = scratch.gradient.as<float>();
     with_codec(call.weights, [&]<class Codec>(const Codec& codec) {
-      exec_.units(grid.units(),
-                  ExponentGradientUnit<Codec>{grid, codec, ElementCodec(call.gradient), call.control, g});
+      exec_.blocks(grid.blocks(),
+                   ExponentGradient<Codec>{grid, codec, ElementCodec(call.gradient), call.control, g});
     });
     if (shape.axis == ChannelAxis::kRows)
       exec_.rows(shape.channels, ProjectRow{g, call.projection.as<float>(), shape.depth, rank,
@@ -123,28 +123,28 @@ class UpdateOpsOn : public UpdateOps {
     with_codec(tensor, [&](const auto& codec) { sum_squares({tensor.rows, tensor.cols}, codec, partial); });
   }
 
-  [[nodiscard]] int64_t survival_rows(int64_t units) const override {
-    return survival_pieces(units) * E::Group::kLanes;
+  [[nodiscard]] int64_t counter_rows(int64_t blocks) const override {
+    return counted_spans(blocks) * E::Group::kLanes;
   }
 
  private:
   template <class Codec>
-  void sum_squares(const UnitGrid& grid, const Codec& codec, const Tensor& partial) {
+  void sum_squares(const BlockGrid& grid, const Codec& codec, const Tensor& partial) {
     exec_.rows(square_sums(grid.rows, grid.cols), SquareSum<Codec>{grid, codec, partial.as<double>(), 0});
   }
 
   using Sum = SquareSum<ElementCodec>;
 
-  // Gradients of which this rank has units.
+  // Gradients of which this rank has update blocks.
   static std::vector<size_t> own_gradients(const NormCall& call) {
     std::vector<size_t> own;
     for (size_t i = 0; i < call.gradients.size(); ++i)
-      if (call.pieces.own(i).count > 0) own.push_back(i);
+      if (call.tiles.own(i).count > 0) own.push_back(i);
     return own;
   }
   static void check_partial(const NormCall& call) {
-    check(call.partial.cols >= call.pieces.pieces(), "room for {} sums of squares, {} needed",
-          call.partial.cols, call.pieces.pieces());
+    check(call.partial.cols >= call.tiles.tiles(), "room for {} sums of squares, {} needed",
+          call.partial.cols, call.tiles.tiles());
   }
 
   template <class R, size_t... i>
@@ -158,15 +158,15 @@ class UpdateOpsOn : public UpdateOps {
   }
 
   void project_columns(const ProjectionCall& call, const ProjectionShape& shape) {
-    const ColumnPieces pieces(shape.depth);
+    const ColumnTiles tiles(shape.depth);
     const int64_t rank = call.projection.rows;
-    const UnitGrid grid{pieces.count(), shape.channels};
+    const BlockGrid grid{tiles.count(), shape.channels};
     const ProjectionScratch& scratch = call.scratch;
-    float* const sums = scratch.pieces.as<float>();
-    exec_.units(grid.units(), ProjectColumnPieces{scratch.gradient.as<float>(), call.projection.as<float>(),
-                                                  pieces, grid, rank, sums});
-    exec_.elements(rank * shape.channels, SumColumnPieces{sums, pieces.count(), rank, shape.channels,
-                                                          scratch.projected.as<float>()});
+    float* const sums = scratch.tiles.as<float>();
+    exec_.blocks(grid.blocks(), ProjectColumnTiles{scratch.gradient.as<float>(), call.projection.as<float>(),
+                                                   tiles, grid, rank, sums});
+    exec_.elements(rank * shape.channels,
+                   SumColumnTiles{sums, tiles.count(), rank, shape.channels, scratch.projected.as<float>()});
   }
 
   void find_factors(const ProjectionCall& call, const ProjectionShape& shape) {
@@ -182,7 +182,7 @@ class UpdateOpsOn : public UpdateOps {
       exec_.elements(m, ChannelFactors{norms, m, call.scalars, factors});
   }
 
-  static void check_shape(const UnitGrid& grid, const Tensor& t) {
+  static void check_shape(const BlockGrid& grid, const Tensor& t) {
     check(t.rows == grid.rows && t.cols == grid.cols, "update of [{},{}] with a [{},{}]", grid.rows,
           grid.cols, t.rows, t.cols);
   }

@@ -1,24 +1,24 @@
-// Codecs: how a unit of weights or optimizer state is decoded to FP32 and encoded again.
+// Codecs: how an update block of weights or optimizer state is decoded to FP32 and encoded again.
 //
-//   load(group, unit, x)            fills the lane's part; 0 beyond its end
-//   store(group, unit, x, dither)   encodes it from FP32 directly, and writes nothing beyond its end
-//   round(group, unit, x, dither)   x becomes what load() would give after store(); writes nothing
-//   memory(unit)                    where its elements lie, without what they share
+//   load(group, span, x)            fills the lane's part; 0 beyond its end
+//   store(group, span, x, dither)   encodes it from FP32 directly, and writes nothing beyond its end
+//   round(group, span, x, dither)   x becomes what load() would give after store(); writes nothing
+//   memory(span)                    where its elements lie, without what they share
 //
 // A codec of weights says besides
 //
 //   kSmallestRatio    the smallest factor between neighbouring values of its grid, rounded down; 1 where
 //                     elements share no scale
-//   saturated_blocks(group, unit, x)
+//   saturated_blocks(group, span, x)
 //                     for telemetry: how many blocks store() would clip, of those that this lane counts
 //   kTensorScale      the tensor has an FP32 scale, at first first_tensor_scale(amax) with blocks' scales 0
 //   kNeedsMaximum     options may ask for the tensor's new maximum before it is stored: storing_with()
-//   kSettles          options may let the tensor's scale move behind an update: must_settle(), settle(),
-//                     settled_tensor_scale(); scales of blocks are bytes in the order of their values
+//   kRescales          options may let the tensor's scale move behind an update: must_rescale(), rescale(),
+//                     rescaled_tensor_scale(); scales of blocks are bytes in the order of their values
 //   kRelativeScales   additive steps may follow scales of blocks: kBlock, block_scale(), relative_scales()
 //
 // One that derives from PlainCodec says the first alone. Where another constant is true, the format says for
-// which of its options it holds: needs_maximum(), settles().
+// which of its options it holds: needs_maximum(), rescales().
 //
 // All lanes of the group must call together. This file: formats whose elements stand alone; scaled_blocks.h:
 // what those share whose elements have common scales; codecs/: one header for each way to store weights;
@@ -28,9 +28,9 @@
 #include <type_traits>
 
 #include "core/bf16.h"
+#include "core/blocks.h"
 #include "core/tensor.h"
 #include "precision/dither.h"
-#include "precision/unit.h"
 
 namespace mpt {
 
@@ -53,11 +53,11 @@ struct ElementMemory {
 
 // Of codecs whose blocks follow from their own elements alone, and never clip.
 struct PlainCodec {
-  static constexpr bool kTensorScale = false, kNeedsMaximum = false, kSettles = false,
+  static constexpr bool kTensorScale = false, kNeedsMaximum = false, kRescales = false,
                         kRelativeScales = false;
 
   template <class G>
-  MPT_HD static int saturated_blocks(G, UnitSpan, const float (&)[LanePart<G>::kSize]) {
+  MPT_HD static int saturated_blocks(G, BlockSpan, const float (&)[LanePart<G>::kSize]) {
     return 0;
   }
 };
@@ -76,26 +76,26 @@ struct ElementCodec : PlainCodec {
   }
 
   template <class G>
-  MPT_HD void load(G group, UnitSpan unit, float (&x)[LanePart<G>::kSize]) const {
-    const LanePart<G> part(group, unit);
+  MPT_HD void load(G group, BlockSpan span, float (&x)[LanePart<G>::kSize]) const {
+    const LanePart<G> part(group, span);
     if (dtype == DType::kF32)
-      read(at<const float>(unit, part), part.size, x);
+      read(at<const float>(span, part), part.size, x);
     else
-      read(at<const bf16>(unit, part), part.size, x);
+      read(at<const bf16>(span, part), part.size, x);
   }
   template <class G>
-  MPT_HD void store(G group, UnitSpan unit, const float (&x)[LanePart<G>::kSize],
+  MPT_HD void store(G group, BlockSpan span, const float (&x)[LanePart<G>::kSize],
                     const Dither<LanePart<G>::kSize>& dither) const {
-    const LanePart<G> part(group, unit);
-    if (dtype == DType::kF32) return write(x, part.size, at<float>(unit, part));
+    const LanePart<G> part(group, span);
+    if (dtype == DType::kF32) return write(x, part.size, at<float>(span, part));
     bf16 rounded[LanePart<G>::kSize];
     each_rounded(x, dither, [&rounded](int k, bf16 value) { rounded[k] = value; });
-    write(rounded, part.size, at<bf16>(unit, part));
+    write(rounded, part.size, at<bf16>(span, part));
   }
   // Of type T, which is what dtype says.
   template <class T>
-  [[nodiscard]] MPT_HD T* elements(UnitSpan unit) const {
-    return reinterpret_cast<T*>(data) + unit.row * stride + unit.col;
+  [[nodiscard]] MPT_HD T* elements(BlockSpan span) const {
+    return reinterpret_cast<T*>(data) + span.row * stride + span.col;
   }
   // Storing with this rounding is from_float<T>().
   template <class T>
@@ -103,12 +103,12 @@ struct ElementCodec : PlainCodec {
     return std::is_same_v<T, float> ? dtype == DType::kF32
                                     : dtype == DType::kBF16 && rounding == Rounding::kNearest;
   }
-  [[nodiscard]] MPT_HD ElementMemory memory(UnitSpan unit) const {
+  [[nodiscard]] MPT_HD ElementMemory memory(BlockSpan span) const {
     const int bytes = dtype == DType::kF32 ? int(sizeof(float)) : int(sizeof(bf16));
-    return {data + bytes * (unit.row * stride + unit.col), 8 * bytes};
+    return {data + bytes * (span.row * stride + span.col), 8 * bytes};
   }
   template <class G>
-  MPT_HD void round(G, UnitSpan, float (&x)[LanePart<G>::kSize],
+  MPT_HD void round(G, BlockSpan, float (&x)[LanePart<G>::kSize],
                     const Dither<LanePart<G>::kSize>& dither) const {
     if (dtype == DType::kF32) return;
     each_rounded(x, dither, [&x](int k, bf16 value) { x[k] = to_float(value); });
@@ -130,8 +130,8 @@ struct ElementCodec : PlainCodec {
     }
   }
   template <class T, class G>
-  MPT_HD T* at(UnitSpan unit, const LanePart<G>& part) const {
-    return elements<T>({unit.row, part.col, part.size});
+  MPT_HD T* at(BlockSpan span, const LanePart<G>& part) const {
+    return elements<T>({span.row, part.col, part.size});
   }
   template <class T, int kSize>
   MPT_HD static void read(const T* source, int size, float (&x)[kSize]) {

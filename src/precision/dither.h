@@ -2,9 +2,9 @@
 // rounded (docs/numerics.md "Streams"), never of who rounds it.
 #pragma once
 
+#include "core/blocks.h"
 #include "core/philox.h"
 #include "precision/format.h"
-#include "precision/unit.h"
 
 namespace mpt {
 
@@ -30,15 +30,15 @@ struct DitherSource {
   Carry carry = Carry::kToInfinity;  // sr_saturate: kSaturates
 
   template <class G>
-  MPT_HD Dither<LanePart<G>::kSize> draw(G group, UnitSpan unit) const {
+  MPT_HD Dither<LanePart<G>::kSize> draw(G group, BlockSpan span) const {
     constexpr int kWords = 4, kSize = LanePart<G>::kSize;
     static_assert(kSize % kWords == 0);
     Dither<kSize> dither;
     dither.rounding = rounding;
     dither.carry = carry;
     if (rounding == Rounding::kNearest) return dither;
-    const RandomCounter counter{seed, tensor, static_cast<uint32_t>(unit.row), step, stream};
-    const auto first = static_cast<uint32_t>(unit.col + group.lane() * kSize) / kWords;
+    const RandomCounter counter{seed, tensor, static_cast<uint32_t>(span.row), step, stream};
+    const auto first = static_cast<uint32_t>(span.col + group.lane() * kSize) / kWords;
 #pragma omp simd
     for (int b = 0; b < kSize / kWords; ++b) {
       const PhiloxBlock block = counter.block(first + static_cast<uint32_t>(b));

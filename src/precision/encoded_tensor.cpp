@@ -70,4 +70,29 @@ int64_t EncodedTensor::logical_bytes() const {
   return bytes;
 }
 
+std::vector<Tensor> spans_of(const EncodedTensor& tensor, BlockRange range) {
+  const BlockGrid grid{tensor.rows, tensor.cols};
+  const EncodedLayout layout = layout_of(tensor.encoding);
+  std::vector<Tensor> spans{span_of(tensor.codes, grid, range, layout.code_cols(kUpdateBlock))};
+  if (layout.block_scales)
+    spans.push_back(span_of(tensor.block_scales, grid, range, layout.scale_cols(kUpdateBlock)));
+  return spans;
+}
+
+std::vector<TensorPart> parts_of(const EncodedTensor& tensor, const std::string& name, BlockRange range) {
+  std::vector<TensorPart> parts;
+  if (range.empty()) return parts;
+  const BlockGrid grid{tensor.rows, tensor.cols};
+  const auto add = [&](NamedTensor piece, int64_t block_cols) {
+    const ElementRange elements = elements_of(grid, range, {piece.tensor.cols, block_cols});
+    parts.push_back({std::move(piece), elements.first, elements.count});
+  };
+  const EncodedLayout layout = layout_of(tensor.encoding);
+  std::vector<NamedTensor> pieces = tensor.pieces(name);
+  add(std::move(pieces.front()), layout.code_cols(kUpdateBlock));
+  if (layout.block_scales) add(std::move(pieces[1]), layout.scale_cols(kUpdateBlock));
+  if (layout.tensor_scale && range.first == 0) parts.push_back(whole_part(std::move(pieces.back())));
+  return parts;
+}
+
 }  // namespace mpt

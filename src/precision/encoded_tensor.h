@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/blocks.h"
 #include "core/enum_names.h"
 #include "core/named_tensor.h"
 #include "device/memory.h"
@@ -99,5 +100,16 @@ struct EncodedShape {
 // All zero.
 EncodedTensor allocate_encoded(const WeightEncoding& encoding, const EncodedShape& shape,
                                MemoryPurpose purpose, Allocator& allocator);
+
+// --- ranges of update blocks -----------------------------------------------------------------------------
+
+// span_of() for every piece that the elements of the range are encoded in. The scale of the tensor belongs to
+// no range.
+std::vector<Tensor> spans_of(const EncodedTensor& tensor, BlockRange range);
+
+// What `range` is of every piece of EncodedTensor::pieces(): codes and block scales of its elements, and the
+// tensor's scale with the first update block. Ranges that cover a tensor once have every element of every
+// piece once.
+std::vector<TensorPart> parts_of(const EncodedTensor& tensor, const std::string& name, BlockRange range);
 
 }  // namespace mpt

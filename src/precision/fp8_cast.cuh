@@ -14,8 +14,9 @@
 
 namespace mpt {
 
-// A block casts a tile of kTileRows rows by a unit of columns. Its codes wait in shared memory to be written
-// transposed: a thread gathers kRun rows of a column and writes them at once, kRuns threads side by side.
+// A block casts a tile of kTileRows rows by an update block of columns. Its codes wait in shared memory to be
+// written transposed: a thread gathers kRun rows of a column and writes them at once, kRuns threads side by
+// side.
 inline constexpr int kTileRows = 64;
 inline constexpr int kRun = kPackBytes;
 inline constexpr int kRuns = kTileRows / kRun;
@@ -28,16 +29,16 @@ struct PackedRows {
   int64_t stride;
 };
 
-inline constexpr int kLaneCodes = kUnit / WarpGroup::kLanes;
+inline constexpr int kLaneCodes = kUpdateBlock / WarpGroup::kLanes;
 
-// What a lane has read of a unit and not looked at yet, so that several rows are on their way at a time:
-// decoded, or, of packed rows, as it lies in memory.
+// What a lane has read of an update block and not looked at yet, so that several rows are on their way at a
+// time: decoded, or, of packed rows, as it lies in memory.
 template <class Codec>
 struct LaneValues {
   static constexpr int kAtOnce = 2;  // decoding takes registers of its own
   float x[kLaneCodes];
 
-  MPT_HD void fetch(const Codec& codec, UnitSpan unit) { codec.load(WarpGroup{}, unit, x); }
+  MPT_HD void fetch(const Codec& codec, BlockSpan span) { codec.load(WarpGroup{}, span, x); }
   MPT_HD void get(float (&values)[kLaneCodes]) const {
 #pragma unroll
     for (int k = 0; k < kLaneCodes; ++k) values[k] = x[k];
@@ -49,9 +50,9 @@ struct LaneValues<PackedRows<T>> {
   static constexpr int kPerWord = 4 / int(sizeof(T));
   Pack<uint32_t, kLaneCodes / kPerWord> words;  // taking elements apart here would wait for them
 
-  MPT_HD void fetch(const PackedRows<T>& rows, UnitSpan unit) {
-    const LanePart<WarpGroup> part(WarpGroup{}, unit);
-    const T* const from = rows.data + unit.row * rows.stride + part.col;
+  MPT_HD void fetch(const PackedRows<T>& rows, BlockSpan span) {
+    const LanePart<WarpGroup> part(WarpGroup{}, span);
+    const T* const from = rows.data + span.row * rows.stride + part.col;
     if (part.size == kLaneCodes) {
       words = load_pack<kLaneCodes / kPerWord>(reinterpret_cast<const uint32_t*>(from));
     } else {
@@ -107,22 +108,22 @@ MPT_HD uint8_t code_at(const LaneCodes& codes, int k) {
 // Runs of rows begin in different banks, so that the threads which gather neighbouring runs do not collide.
 struct alignas(kPackBytes) CodeTile {
   static constexpr int kShift = kLaneCodes;
-  uint8_t code[kTileRows * kUnit + kRuns * kShift];
+  uint8_t code[kTileRows * kUpdateBlock + kRuns * kShift];
 
-  MPT_HD static int offset(int row, int col) { return row * kUnit + row / kRun * kShift + col; }
+  MPT_HD static int offset(int row, int col) { return row * kUpdateBlock + row / kRun * kShift + col; }
 };
 
 // Which part of the tensor a block has.
 struct TilePlace {
   int64_t first_row;
-  UnitSpan unit;  // of that row
+  BlockSpan span;  // of that row
 
-  MPT_HD TilePlace(const UnitGrid& grid, int64_t tile) {
+  MPT_HD TilePlace(const BlockGrid& grid, int64_t tile) {
     const int64_t tiles_down = (grid.rows + kTileRows - 1) / kTileRows;
     first_row = tile % tiles_down * kTileRows;
-    unit = grid.span(first_row * grid.per_row() + tile / tiles_down);
+    span = grid.span(first_row * grid.per_row() + tile / tiles_down);
   }
-  static int64_t count(const UnitGrid& grid) {
+  static int64_t count(const BlockGrid& grid) {
     return (grid.rows + kTileRows - 1) / kTileRows * grid.per_row();
   }
 };
@@ -141,7 +142,7 @@ __device__ void each_row_of_tile(const Fp8Source<Codec>& source, const TilePlace
 #pragma unroll
     for (int i = 0; i < Values::kAtOnce; ++i) {
       const int64_t row = min_of(place.first_row + done + i, source.grid.rows - 1);
-      fetched[i].fetch(source.codec, {row, place.unit.col, place.unit.count});
+      fetched[i].fetch(source.codec, {row, place.span.col, place.span.count});
     }
 #pragma unroll
     for (int i = 0; i < Values::kAtOnce; ++i) {
@@ -176,7 +177,7 @@ struct TileCast {
   __device__ void cast(int64_t block) const {
     __shared__ CodeTile tile;
     const TilePlace place(source.grid, block);
-    const LanePart<WarpGroup> part(WarpGroup{}, place.unit);
+    const LanePart<WarpGroup> part(WarpGroup{}, place.span);
     const float factor = *ends.scale;
     float most = 0.0f;
     each_row_of_tile(source, place, [&](int row, const float(&x)[kLaneCodes]) {
@@ -188,7 +189,7 @@ struct TileCast {
       if (ends.target != nullptr && place.first_row + row < source.grid.rows)
         write_row(place.first_row + row, part, codes);
       if (ends.transposed != nullptr) {
-        const int col = static_cast<int>(part.col - place.unit.col);
+        const int col = static_cast<int>(part.col - place.span.col);
         *reinterpret_cast<LaneCodes*>(tile.code + CodeTile::offset(row, col)) = codes;
       }
     });
@@ -213,12 +214,12 @@ struct TileCast {
   __device__ void write_columns(const TilePlace& place, const CodeTile& tile) const {
     const int run = static_cast<int>(threadIdx.x) % kRuns;
     const int64_t first_row = place.first_row + run * kRun, left = source.grid.rows - first_row;
-    for (int col = static_cast<int>(threadIdx.x) / kRuns; col < place.unit.count;
+    for (int col = static_cast<int>(threadIdx.x) / kRuns; col < place.span.count;
          col += kThreadsPerBlock / kRuns) {
       Pack<uint8_t, kRun> codes;
 #pragma unroll
       for (int i = 0; i < kRun; ++i) codes.at[i] = tile.code[CodeTile::offset(run * kRun + i, col)];
-      uint8_t* const out = ends.transposed + (place.unit.col + col) * ends.transposed_stride + first_row;
+      uint8_t* const out = ends.transposed + (place.span.col + col) * ends.transposed_stride + first_row;
       if (packed_columns && left >= kRun) {
         store_pack(out, codes);
       } else {

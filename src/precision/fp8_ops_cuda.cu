@@ -66,7 +66,7 @@ class CudaFp8Ops final : public Fp8OpsOn<CudaExec> {
   template <class F>
   static void with_packed_source(const Fp8CastCall& call, const F& f) {
     const Tensor& values = call.source.codes;
-    const UnitGrid grid{call.source.rows, call.source.cols};
+    const BlockGrid grid{call.source.rows, call.source.cols};
     const bool packed = !is_scaled(call.source.encoding.format) && is_aligned(values, kPackBytes);
     if (packed && values.dtype == DType::kBF16)
       f(Fp8Source<PackedRows<bf16>>{grid, {values.as<bf16>(), values.stride}, Format::kF32});

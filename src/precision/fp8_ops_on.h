@@ -39,15 +39,15 @@ MPT_HD float amax_of(const float (&x)[kSize]) {
   return float_of(static_cast<uint32_t>(most));
 }
 
-// A unit of the source as the cast sees it.
+// An update block of the source as the cast sees it.
 template <class Codec>
 struct Fp8Source {
-  UnitGrid grid;
+  BlockGrid grid;
   Codec codec;
   Format through;
 
   template <class G>
-  MPT_HD void load(G group, UnitSpan span, float (&x)[LanePart<G>::kSize]) const {
+  MPT_HD void load(G group, BlockSpan span, float (&x)[LanePart<G>::kSize]) const {
     codec.load(group, span, x);
     pass_through(x);
   }
@@ -99,9 +99,9 @@ struct CastToFp8 {
   Fp8CastEnds ends;
 
   template <class G>
-  MPT_HD void operator()(G group, int64_t unit) const {
+  MPT_HD void operator()(G group, int64_t block) const {
     constexpr int kSize = LanePart<G>::kSize;
-    const UnitSpan span = source.grid.span(unit);
+    const BlockSpan span = source.grid.span(block);
     float x[kSize];
     source.load(group, span, x);
     if (ends.amax != nullptr) {
@@ -113,12 +113,12 @@ struct CastToFp8 {
 #pragma omp simd
     for (int k = 0; k < kSize; ++k) code[k] = round_to<kFormatOf<kTo>>(x[k] * factor, Nearest{});
     write(span, LanePart<G>(group, span), code);
-    if (unit == 0 && group.lane() == 0) ends.note_scale();
+    if (block == 0 && group.lane() == 0) ends.note_scale();
   }
 
  private:
   template <class Part, int kSize>
-  MPT_HD void write(UnitSpan span, const Part& part, const uint8_t (&code)[kSize]) const {
+  MPT_HD void write(BlockSpan span, const Part& part, const uint8_t (&code)[kSize]) const {
     if (ends.target != nullptr) {
       uint8_t* const out = ends.target + span.row * ends.stride + part.col;
       if (part.size == kSize)
@@ -138,9 +138,9 @@ struct GatherAmax {
   float* amax;
 
   template <class G>
-  MPT_HD void operator()(G group, int64_t unit) const {
+  MPT_HD void operator()(G group, int64_t block) const {
     float x[LanePart<G>::kSize];
-    source.load(group, source.grid.span(unit), x);
+    source.load(group, source.grid.span(block), x);
     const float most = group.reduce_max(amax_of(x));
     if (group.lane() == 0) fold_max(amax, most);
   }
@@ -222,15 +222,15 @@ void with_fp8_type(DType type, const F& f) {
 
 // Fp8Casts of anything that has a codec's load().
 template <Exec E, class Codec>
-void cast_units(const E& exec, const Fp8Source<Codec>& source, const Fp8CastCall& call) {
+void cast_blocks(const E& exec, const Fp8Source<Codec>& source, const Fp8CastCall& call) {
   check_targets(call);
   with_fp8_type(call.format(), [&]<DType kTo> {
-    exec.units(source.grid.units(), CastToFp8<kTo, Codec>{source, Fp8CastEnds::of(call)});
+    exec.blocks(source.grid.blocks(), CastToFp8<kTo, Codec>{source, Fp8CastEnds::of(call)});
   });
 }
 template <Exec E, class Codec>
-void gather_amax_of_units(const E& exec, const Fp8Source<Codec>& source, const Fp8CastCall& call) {
-  exec.units(source.grid.units(), GatherAmax<Codec>{source, call.slot.amax});
+void gather_amax_of_blocks(const E& exec, const Fp8Source<Codec>& source, const Fp8CastCall& call) {
+  exec.blocks(source.grid.blocks(), GatherAmax<Codec>{source, call.slot.amax});
 }
 
 template <Exec E>
@@ -239,11 +239,11 @@ class Fp8OpsOn : public Fp8Ops {
   explicit Fp8OpsOn(E exec) : exec_(exec) {}
 
   void cast(const Fp8CastCall& call) override {
-    with_source(call, [&](const auto& source) { cast_units(exec_, source, call); });
+    with_source(call, [&](const auto& source) { cast_blocks(exec_, source, call); });
   }
 
   void gather_amax(const Fp8CastCall& call) override {
-    with_source(call, [&](const auto& source) { gather_amax_of_units(exec_, source, call); });
+    with_source(call, [&](const auto& source) { gather_amax_of_blocks(exec_, source, call); });
   }
 
   void scale_from_amax(const Fp8Slot& slot, float max_value) override {

@@ -1,4 +1,5 @@
-// The second half of a maximum over a tensor: the largest of numbers that rows or units have left behind.
+// The second half of a maximum over a tensor: the largest of numbers that rows or update blocks have left
+// behind.
 #pragma once
 
 #include <cstdint>

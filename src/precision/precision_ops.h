@@ -24,8 +24,8 @@ class PrecisionOps {
   // The value of every logical element, as fp32 or rounded to bf16.
   virtual void decode(const EncodedTensor& source, const Tensor& target /* [rows, cols] */) = 0;
   // To be called after every update of a tensor: moves the tensor's scale where the next step could run out
-  // of block scales (docs/numerics.md "Sticky scales"). Nothing where settles() says so.
-  virtual void settle(const EncodedTensor& tensor) = 0;
+  // of block scales (docs/numerics.md "Sticky scales"). Nothing where rescales() says so.
+  virtual void rescale(const EncodedTensor& tensor) = 0;
 };
 
 template <>

@@ -56,38 +56,38 @@ struct ZeroBytes {
 // Decodes with one codec and encodes, to nearest, with another.
 template <class From, class To>
 struct Transcode {
-  UnitGrid grid;
+  BlockGrid grid;
   From from;
   To to;
 
   template <class G>
-  MPT_HD void operator()(G group, int64_t unit) const {
-    const UnitSpan span = grid.span(unit);
+  MPT_HD void operator()(G group, int64_t block) const {
+    const BlockSpan span = grid.span(block);
     float x[LanePart<G>::kSize];
     from.load(group, span, x);
     to.store(group, span, x, DitherSource{}.draw(group, span));
   }
 };
 
-// The two halves of settling, both of which do nothing unless the largest scale of a block asks for it.
+// The two halves of a rescale, both of which do nothing unless the largest scale of a block asks for it.
 template <class Codec>
-struct SettleUnit {
-  UnitGrid grid;
+struct RescaleBlock {
+  BlockGrid grid;
   Codec codec;
   const float* largest_scale;
 
   template <class G>
-  MPT_HD void operator()(G group, int64_t unit) const {
-    if (Codec::must_settle(*largest_scale)) codec.settle(group, grid.span(unit));
+  MPT_HD void operator()(G group, int64_t block) const {
+    if (Codec::must_rescale(*largest_scale)) codec.rescale(group, grid.span(block));
   }
 };
 template <class Codec>
-struct SettleTensorScale {
+struct RescaleTensor {
   const float* largest_scale;
   float* scale;
 
   MPT_HD void operator()(int64_t) const {
-    if (Codec::must_settle(*largest_scale)) *scale = Codec::settled_tensor_scale(*scale);
+    if (Codec::must_rescale(*largest_scale)) *scale = Codec::rescaled_tensor_scale(*scale);
   }
 };
 
@@ -111,10 +111,10 @@ class PrecisionOpsOn : public PrecisionOps {
     with_codec(source, [&](const auto& codec) { transcode(source, codec, ElementCodec(target)); });
   }
 
-  void settle(const EncodedTensor& tensor) override {
-    if (!settles(tensor.encoding)) return;
+  void rescale(const EncodedTensor& tensor) override {
+    if (!rescales(tensor.encoding)) return;
     with_codec(tensor, [&]<class Codec>(const Codec& codec) {
-      if constexpr (Codec::kSettles) settle_by(codec, tensor);
+      if constexpr (Codec::kRescales) rescale_by(codec, tensor);
     });
   }
 
@@ -133,20 +133,20 @@ class PrecisionOpsOn : public PrecisionOps {
   }
 
   template <class Codec>
-  void settle_by(const Codec& codec, const EncodedTensor& tensor) {
+  void rescale_by(const Codec& codec, const EncodedTensor& tensor) {
     const Tensor& scales = tensor.block_scales;
     exec_.rows(scales.rows,
                RowScaleMax{scales.as<uint8_t>(), scales.cols, scales.stride, maxima(scales.rows)});
     reduce_rows(scales.rows);
-    const UnitGrid grid{tensor.rows, tensor.cols};
-    exec_.units(grid.units(), SettleUnit<Codec>{grid, codec, total()});
-    exec_.elements(1, SettleTensorScale<Codec>{total(), tensor.tensor_scale.as<float>()});
+    const BlockGrid grid{tensor.rows, tensor.cols};
+    exec_.blocks(grid.blocks(), RescaleBlock<Codec>{grid, codec, total()});
+    exec_.elements(1, RescaleTensor<Codec>{total(), tensor.tensor_scale.as<float>()});
   }
 
   template <class From, class To>
   void transcode(const EncodedTensor& t, const From& from, const To& to) {
-    const UnitGrid grid{t.rows, t.cols};
-    exec_.units(grid.units(), Transcode<From, To>{grid, from, to});
+    const BlockGrid grid{t.rows, t.cols};
+    exec_.blocks(grid.blocks(), Transcode<From, To>{grid, from, to});
   }
 
   // Scratch: the maxima of up to most_rows rows, then theirs.

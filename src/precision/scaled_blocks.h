@@ -1,5 +1,6 @@
-// What the codecs of scaled formats share: a lane's part of a unit as runs of elements under one scale, the
-// maxima of blocks, rounding by a scale per run, and the codec of E4M3 elements with a scale for each block.
+// What the codecs of scaled formats share: a lane's part of an update block as runs of elements under one
+// scale, the maxima of blocks, rounding by a scale per run, and the codec of E4M3 elements with a scale for
+// each block.
 //
 // A block may span several lanes or a lane several blocks. Only maxima cross lanes, so any number of lanes
 // gives the same bits.
@@ -178,43 +179,43 @@ struct E4M3Blocks : PlainCodec {
         scale_stride(t.block_scales.stride),
         how(scales_of_blocks) {}
 
-  [[nodiscard]] MPT_HD ElementMemory memory(UnitSpan unit) const {
-    return {reinterpret_cast<const std::byte*>(codes + unit.row * code_stride + unit.col), 8};
+  [[nodiscard]] MPT_HD ElementMemory memory(BlockSpan span) const {
+    return {reinterpret_cast<const std::byte*>(codes + span.row * code_stride + span.col), 8};
   }
 
   template <class G>
-  MPT_HD void load(G group, UnitSpan unit, float (&x)[LanePart<G>::kSize]) const {
+  MPT_HD void load(G group, BlockSpan span, float (&x)[LanePart<G>::kSize]) const {
     using R = Runs<G>;
-    const LanePart<G> part(group, unit);
+    const LanePart<G> part(group, span);
     uint8_t code[R::kPart];
-    read_bytes(codes + unit.row * code_stride + part.col, part.size, code);
+    read_bytes(codes + span.row * code_stride + part.col, part.size, code);
     float step[R::kCount];
     for_blocks<G>(block(), [&](int first, int runs) {
       const bool exists = first * R::kSize < part.size;
-      const float of_block = exists ? how.step(*scale_at(unit, part, first * R::kSize)) : 0.0f;
+      const float of_block = exists ? how.step(*scale_at(span, part, first * R::kSize)) : 0.0f;
       for (int r = first; r < first + runs; ++r) step[r] = of_block;
     });
     decode_runs<G, kE4M3>(code, step, x);
   }
 
   template <class G>
-  MPT_HD void store(G group, UnitSpan unit, const float (&x)[LanePart<G>::kSize],
+  MPT_HD void store(G group, BlockSpan span, const float (&x)[LanePart<G>::kSize],
                     const Dither<LanePart<G>::kSize>& dither) const {
     using R = Runs<G>;
-    const LanePart<G> part(group, unit);
+    const LanePart<G> part(group, span);
     const Encoded<G> encoded(*this, group, part, x, dither);
-    write_bytes(encoded.code, part.size, codes + unit.row * code_stride + part.col);
+    write_bytes(encoded.code, part.size, codes + span.row * code_stride + part.col);
     for_blocks<G>(block(), [&](int first, int) {
       const int element = first * R::kSize;
       const bool starts_block = ((part.col + element) & (block() - 1)) == 0;
-      if (starts_block && element < part.size) *scale_at(unit, part, element) = encoded.scale[first];
+      if (starts_block && element < part.size) *scale_at(span, part, element) = encoded.scale[first];
     });
   }
 
   template <class G>
-  MPT_HD void round(G group, UnitSpan unit, float (&x)[LanePart<G>::kSize],
+  MPT_HD void round(G group, BlockSpan span, float (&x)[LanePart<G>::kSize],
                     const Dither<LanePart<G>::kSize>& dither) const {
-    const LanePart<G> part(group, unit);
+    const LanePart<G> part(group, span);
     const Encoded<G> encoded(*this, group, part, x, dither);
     decode_runs<G, kE4M3>(encoded.code, encoded.step, x);
   }
@@ -251,8 +252,8 @@ struct E4M3Blocks : PlainCodec {
   [[nodiscard]] MPT_HD int block() const { return 1 << how.block_bits; }
 
   template <class G>
-  MPT_HD Code* scale_at(UnitSpan unit, const LanePart<G>& part, int element) const {
-    return scales + unit.row * scale_stride + ((part.col + element) >> how.block_bits);
+  MPT_HD Code* scale_at(BlockSpan span, const LanePart<G>& part, int element) const {
+    return scales + span.row * scale_stride + ((part.col + element) >> how.block_bits);
   }
 };
 

@@ -17,9 +17,9 @@ bool needs_maximum(const WeightEncoding& encoding) {
   });
 }
 
-bool settles(const WeightEncoding& encoding) {
+bool rescales(const WeightEncoding& encoding) {
   return with_format(encoding.format, [&]<class W>(std::type_identity<W>) {
-    if constexpr (W::Codec::kSettles) return W::settles(encoding);
+    if constexpr (W::Codec::kRescales) return W::rescales(encoding);
     return false;
   });
 }

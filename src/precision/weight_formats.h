@@ -42,17 +42,17 @@ struct EnumNames<WeightFormat> {
 
 template <class C>
 concept WeightCodec = std::is_trivially_copyable_v<C> &&
-    requires(const C& codec, SerialGroup group, UnitSpan unit, float (&x)[kUnit],
-             const Dither<kUnit>& dither) {
-  codec.load(group, unit, x);
-  codec.store(group, unit, x, dither);
-  codec.round(group, unit, x, dither);
-  { codec.memory(unit) } -> std::same_as<ElementMemory>;
-  { codec.saturated_blocks(group, unit, x) } -> std::same_as<int>;
+    requires(const C& codec, SerialGroup group, BlockSpan span, float (&x)[kUpdateBlock],
+             const Dither<kUpdateBlock>& dither) {
+  codec.load(group, span, x);
+  codec.store(group, span, x, dither);
+  codec.round(group, span, x, dither);
+  { codec.memory(span) } -> std::same_as<ElementMemory>;
+  { codec.saturated_blocks(group, span, x) } -> std::same_as<int>;
   { C::kSmallestRatio } -> std::same_as<const float&>;
   { C::kTensorScale } -> std::same_as<const bool&>;
   { C::kNeedsMaximum } -> std::same_as<const bool&>;
-  { C::kSettles } -> std::same_as<const bool&>;
+  { C::kRescales } -> std::same_as<const bool&>;
   { C::kRelativeScales } -> std::same_as<const bool&>;
 };
 template <class C>
@@ -64,16 +64,17 @@ concept StoresWithMaximum = requires(const C& codec, const float* maximum) {
   { codec.storing_with(maximum) } -> std::same_as<C>;
 };
 template <class C>
-concept Settles = requires(const C& codec, SerialGroup group, UnitSpan unit, float scale) {
-  { C::must_settle(scale) } -> std::same_as<bool>;
-  { C::settled_tensor_scale(scale) } -> std::same_as<float>;
-  codec.settle(group, unit);
+concept Rescales = requires(const C& codec, SerialGroup group, BlockSpan span, float scale) {
+  { C::must_rescale(scale) } -> std::same_as<bool>;
+  { C::rescaled_tensor_scale(scale) } -> std::same_as<float>;
+  codec.rescale(group, span);
 };
 template <class C>
-concept HasRelativeScales = requires(const C& codec, SerialGroup group, UnitSpan unit, float (&x)[kUnit]) {
+concept HasRelativeScales = requires(const C& codec, SerialGroup group, BlockSpan span,
+                                     float (&x)[kUpdateBlock]) {
   { C::kBlock } -> std::same_as<const int64_t&>;
   { codec.block_scale(int64_t{}, int64_t{}) } -> std::same_as<float>;
-  codec.relative_scales(group, unit, x, x);
+  codec.relative_scales(group, span, x, x);
 };
 
 // What the host asks of a format.
@@ -90,8 +91,8 @@ concept SaysWhetherMaximum = requires(const WeightEncoding& encoding) {
   { W::needs_maximum(encoding) } -> std::same_as<bool>;
 };
 template <class W>
-concept SaysWhetherSettled = requires(const WeightEncoding& encoding) {
-  { W::settles(encoding) } -> std::same_as<bool>;
+concept SaysWhetherRescaled = requires(const WeightEncoding& encoding) {
+  { W::rescales(encoding) } -> std::same_as<bool>;
 };
 
 namespace format_detail {
@@ -103,16 +104,16 @@ constexpr bool is_complete(std::type_identity<W>) {
                 "a codec with kTensorScale and no first_tensor_scale()");
   static_assert(!C::kNeedsMaximum || (StoresWithMaximum<C> && SaysWhetherMaximum<W>),
                 "kNeedsMaximum: the codec has storing_with(), the format needs_maximum()");
-  static_assert(
-      !C::kSettles || (Settles<C> && SaysWhetherSettled<W>),
-      "kSettles: the codec has must_settle(), settle() and settled_tensor_scale(), the format settles()");
+  static_assert(!C::kRescales || (Rescales<C> && SaysWhetherRescaled<W>),
+                "kRescales: the codec has must_rescale(), rescale() and rescaled_tensor_scale(), the format "
+                "rescales()");
   static_assert(!C::kRelativeScales || HasRelativeScales<C>,
                 "kRelativeScales: the codec has kBlock, block_scale() and relative_scales()");
   constexpr EncodedLayout kLayout = W::layout({});
   static_assert(kLayout.tensor_scale == C::kTensorScale, "format and codec differ on the tensor's scale");
-  static_assert(kUnit % kLayout.whole == 0 && kUnit % kLayout.elements_per_code == 0);
-  static_assert(!kLayout.block_scales || kUnit % kLayout.block_scales->block == 0,
-                "a unit has whole blocks, so that no scale belongs to two of them");
+  static_assert(kUpdateBlock % kLayout.whole == 0 && kUpdateBlock % kLayout.elements_per_code == 0);
+  static_assert(!kLayout.block_scales || kUpdateBlock % kLayout.block_scales->block == 0,
+                "an update block has whole scale blocks, so that no scale belongs to two of them");
   return true;
 }
 template <class... W>
@@ -161,7 +162,7 @@ EncodedLayout layout_of(const WeightEncoding& encoding);
 // The amax of a tensor's new weights must be known before any of them is stored.
 bool needs_maximum(const WeightEncoding& encoding);
 // The tensor's scale may move behind an update.
-bool settles(const WeightEncoding& encoding);
+bool rescales(const WeightEncoding& encoding);
 // "blocks of 128, pow2 scales"; "" for formats without scales.
 std::string details_of(const WeightEncoding& encoding);
 double nominal_bytes(WeightFormat format);

@@ -124,7 +124,7 @@ BucketExchange::Stretches BucketExchange::gradient_stretches(const Bucket& bucke
 BucketExchange::Stretches BucketExchange::weight_stretches(const Bucket& bucket, int64_t rank) const {
   Stretches stretches;
   for (int64_t i = bucket.first_parameter; i < bucket.first_parameter + bucket.parameters; ++i) {
-    const UnitRange range = partition_.range(rank, i);
+    const BlockRange range = partition_.range(rank, i);
     const EncodedTensor& master = weights_.master(i);
     for (const Tensor& span : spans_of(master, range))
       stretches.push_back({.memory = span, .packed = span.dtype, .cut = is_cut(rank, i)});
@@ -136,7 +136,7 @@ BucketExchange::Stretches BucketExchange::weight_stretches(const Bucket& bucket,
 
 bool BucketExchange::is_cut(int64_t rank, int64_t parameter) const {
   const ParamSpec& spec = weights_.specs()[size_t(parameter)];
-  return partition_.range(rank, parameter) != all_units(spec.rows, spec.cols);
+  return partition_.range(rank, parameter) != all_blocks(spec.rows, spec.cols);
 }
 
 BucketExchange::Parts BucketExchange::laid_out(std::vector<Stretches> by_rank) {
@@ -203,12 +203,12 @@ std::vector<BucketSummary> BucketExchange::summary() const {
 }
 
 int64_t BucketExchange::norm_sums_of(const Bucket& bucket) const {
-  int64_t pieces = 0;
+  int64_t tiles = 0;
   for (int64_t i = bucket.first_parameter; i < bucket.first_parameter + bucket.parameters; ++i) {
     const ParamSpec& spec = weights_.specs()[size_t(i)];
-    pieces += (all_units(spec.rows, spec.cols).count + kUnitsPerPiece - 1) / kUnitsPerPiece;
+    tiles += (all_blocks(spec.rows, spec.cols).count + kBlocksPerTile - 1) / kBlocksPerTile;
   }
-  return pieces;
+  return tiles;
 }
 
 PartsSummary BucketExchange::summary_of(const Parts& parts) const {

@@ -2,17 +2,17 @@
 // how it travels.
 //
 // Parameters are exchanged in buckets of consecutive parameter groups (model/parameters.h). In each, a rank
-// owns the units that a Partition gives it. Gradients of everybody go to their owner in the format of the
-// exchange; weights come from their owner as they are stored, codes and scales.
+// owns the update blocks that a Partition gives it. Gradients of everybody go to their owner in the format of
+// the exchange; weights come from their owner as they are stored, codes and scales.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/partition.h"
 #include "model/llama_config.h"
 #include "model/weight_store.h"
-#include "precision/partition.h"
 #include "precision/precision_ops.h"
 #include "train/run_config.h"
 
@@ -32,8 +32,8 @@ struct BucketSize {
 };
 std::vector<Bucket> make_buckets(const LlamaConfig& config, const BucketSize& size);
 
-// The units of every parameter by rank: every bucket cut evenly, but for matrices that Apollo-E projects,
-// which stay whole.
+// The update blocks of every parameter by rank: every bucket cut evenly, but for matrices that Apollo-E
+// projects, which stay whole.
 Partition partition_of(const RunConfig& config, int64_t ranks);
 
 // Bytes that one rank sends in a step, every part once to each rank that needs it.
@@ -57,7 +57,7 @@ struct PartsSummary {
 };
 struct BucketSummary {
   Bucket bucket;
-  int64_t norm_sums = 0;       // pieces of whose squares are added
+  int64_t norm_sums = 0;       // reduction tiles whose squares are added
   PartsSummary reduced = {};   // gradients
   PartsSummary gathered = {};  // weights as they are stored; where nothing is sharded sums of gradients
 };
@@ -79,7 +79,7 @@ class BucketExchange {
   [[nodiscard]] std::vector<BucketSummary> summary() const;
 
   // Work of Communicator::run(): sums the gradients of a bucket over ranks, rounded to their format, into the
-  // own units of its parameters.
+  // own update blocks of its parameters.
   void reduce_gradients(Transport& transport, size_t bucket);
   // The same of sums that every rank needs.
   void gather_gradients(Transport& transport, size_t bucket);

@@ -62,13 +62,13 @@ ExchangeVolume DataParallel::volume() const {
   return volume;
 }
 
-// Sums of squares over pieces, where each rank has the sums of its own units only.
+// Sums of squares over reduction tiles, where each rank has the sums of its own update blocks only.
 int64_t DataParallel::norm_bytes() const {
   if (!sharded()) return 0;
-  int64_t pieces = 0;
+  int64_t tiles = 0;
   for (int64_t i = 0; i < exchange_.partition().tensors(); ++i)
-    pieces += (exchange_.partition().range(ranks_.rank(), i).count + kUnitsPerPiece - 1) / kUnitsPerPiece;
-  return pieces * size_of(DType::kF64);
+    tiles += (exchange_.partition().range(ranks_.rank(), i).count + kBlocksPerTile - 1) / kBlocksPerTile;
+  return tiles * size_of(DType::kF64);
 }
 
 // Amaxes of FP8 operands, and of weights that are stored with the largest of the tensor.
@@ -100,11 +100,11 @@ void DataParallel::before_use(int64_t group) {
   use_new_weights(group);
 }
 
-// What follows from the masters of a group, all of whose units are there.
+// What follows from the masters of a group, all of whose update blocks are there.
 void DataParallel::use_new_weights(int64_t group) {
   const ProfileScope scope(device_, "new weights");
   const ParameterRange own = parameters_of_group(config_, group);
-  for (int64_t i = own.first; i < own.first + own.count; ++i) model_.optimizer.settle(size_t(i));
+  for (int64_t i = own.first; i < own.first + own.count; ++i) model_.optimizer.rescale(size_t(i));
   model_.weights.refresh(own.first, own.count);
   model_.llama.weights_changed(group);
   new_[size_t(group)] = 1;
@@ -113,7 +113,7 @@ void DataParallel::use_new_weights(int64_t group) {
 void DataParallel::end_update() {
   if (!ranks_.alone()) return;
   const ProfileScope scope(device_, "new weights");
-  model_.optimizer.settle();
+  model_.optimizer.rescale();
   model_.weights.refresh();
   model_.llama.weights_changed();
 }

@@ -3,8 +3,8 @@
 // One rank alone exchanges nothing and takes no memory here: its gradients and losses are the model's own,
 // and what follows from its new weights is made behind the update. Of several, in a step: the weights that
 // other ranks have updated arrive while the first layers already compute; gradients leave, bucket by bucket,
-// while backward goes on; what the optimizer then updates is a rank's own units, or everything where nothing
-// is sharded. All calls are collective.
+// while backward goes on; what the optimizer then updates is a rank's own update blocks, or everything where
+// nothing is sharded. All calls are collective.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ class DataParallel final : public GradientHooks {
   void finish_gradients();
   Tensor gather_losses();
   void end_update();
-  // After a step's work was enqueued: weights of other ranks' units are old.
+  // After a step's work was enqueued: weights of other ranks' update blocks are old.
   void end_step();
   // Makes all weights new, outside of a step.
   void publish();

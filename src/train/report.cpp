@@ -40,12 +40,13 @@ std::string parameters_by_kind(const std::vector<ParamSpec>& specs) {
   return text;
 }
 
-std::string writeback_text(const RunConfig& config) {
+std::string weight_rounding_text(const RunConfig& config) {
   const OptimizerConfig& o = config.optimizer;
-  if (o.writeback == Writeback::kStochastic && config.precision.weights == plain_format(DType::kF32))
+  if (o.weight_rounding == WeightRounding::kStochastic &&
+      config.precision.weights == plain_format(DType::kF32))
     return "stochastic (fp32 weights are stored as they are)";
-  if (o.writeback == Writeback::kKahan) return fmt::format("kahan ({})", name_of(o.kahan_variant));
-  return std::string(name_of(o.writeback));
+  if (o.weight_rounding == WeightRounding::kKahan) return fmt::format("kahan ({})", name_of(o.kahan_variant));
+  return std::string(name_of(o.weight_rounding));
 }
 
 std::string optimizer_line(const RunConfig& config) {
@@ -56,7 +57,7 @@ std::string optimizer_line(const RunConfig& config) {
                                projection->rank, projection->gap)
                  : "";
   return fmt::format("{}, {}{}, write-back {}", rule_name(o.rule), describe(o.rule), apollo,
-                     writeback_text(config));
+                     weight_rounding_text(config));
 }
 
 std::string weights_text(const PrecisionConfig& p) {

@@ -9,15 +9,23 @@
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
+#include "core/json_fields_read.h"
 #include "optim/schedule.h"
 
 namespace mpt {
 namespace {
 
 // Keys, or beginnings of keys, whose change would make the continuation another run.
-constexpr std::array<std::string_view, 10> kFixed{
-    "model.", "precision.",     "data.pack",           "data.shuffle",       "batch.seq_len",
-    "seed",   "optimizer.rule", "optimizer.writeback", "optimizer.apollo_e", "optimizer.apollo_e_rank"};
+constexpr std::array<std::string_view, 10> kFixed{"model.",
+                                                  "precision.",
+                                                  "data.pack",
+                                                  "data.shuffle",
+                                                  "batch.seq_len",
+                                                  "seed",
+                                                  "optimizer.rule",
+                                                  "optimizer.weight_rounding",
+                                                  "optimizer.apollo_e",
+                                                  "optimizer.apollo_e_rank"};
 
 // Those whose change alters nothing that is trained.
 constexpr std::array<std::string_view, 8> kHarmless{"checkpoint.",    "eval.",
@@ -51,6 +59,14 @@ std::optional<RunConfig> saved_config(const TrainState& saved) {
   }
 }
 
+// The saved keys by the names that they have today: {"batch.seq_len": 64, ...}.
+nlohmann::json saved_keys(const TrainState& saved) {
+  JsonDocument document = JsonDocument::of_value(saved.config, "the checkpoint's config");
+  RunConfig fields;
+  use_present_names(document, fields);
+  return nlohmann::json(document.root()).flatten();
+}
+
 // The schedule is of the whole run: another length moves every rate that is to come.
 void tell_new_length(int64_t step, const RunConfig& before, const RunConfig& config) {
   const int64_t was = total_steps(before), is = total_steps(config);
@@ -70,7 +86,7 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint, con
     throw error("{}: cannot be continued: its state has no config, but {}", checkpoint,
                 describe(saved.config));
   const std::optional<RunConfig> saved_run = saved_config(saved);
-  const nlohmann::json before = nlohmann::json(saved.config).flatten();
+  const nlohmann::json before = saved_keys(saved);
   const nlohmann::json now = nlohmann::json(resolved_json(config)).flatten();
   nlohmann::json both = before;
   both.update(now);

@@ -27,8 +27,9 @@ RunConfig load_run_config(const std::string& path, const std::vector<std::string
   return parse_run_config(document);
 }
 
-RunConfig parse_run_config(const JsonDocument& document) {
+RunConfig parse_run_config(JsonDocument document) {
   RunConfig config;
+  use_present_names(document, config);
   Problems problems;
   LeftOut left_out;
   FieldReader::read(document, config, problems, usual_spellings(), &left_out);

@@ -16,7 +16,7 @@
 #include "device/backends.h"
 #include "model/llama_config.h"
 #include "optim/optimizer_config.h"
-#include "optim/schedule_config.h"
+#include "optim/schedule.h"
 #include "precision/precision_config.h"
 
 namespace mpt {
@@ -170,7 +170,7 @@ struct CheckpointConfig {
 
 struct LogConfig {
   int64_t every_steps = 1;
-  int64_t update_survival = 0;
+  int64_t update_statistics = 0;
 
   bool operator==(const LogConfig&) const = default;
 
@@ -179,10 +179,11 @@ struct LogConfig {
     v.optional("every_steps", every_steps,
                {.minimum = 1, .maximum = 1e9, .doc = "steps between lines of the log"});
     v.optional(
-        "update_survival", update_survival,
+        "update_statistics", update_statistics,
         {.minimum = 0,
          .maximum = 1e9,
-         .doc = "steps between records of which updates survived rounding, and of FP8 scales; 0 = none"});
+         .doc = "steps between records of which updates survived rounding, and of FP8 scales; 0 = none",
+         .former = "update_survival"});
   }
 };
 
@@ -218,7 +219,7 @@ struct DeviceConfig {
   }
 };
 
-// Who holds optimizer states: every rank those of the units that it updates, or every rank all.
+// Who holds optimizer states: every rank those of the update blocks that it updates, or every rank all.
 enum class Sharding : uint8_t { kOptimizer, kNone };
 template <>
 struct EnumNames<Sharding> {
@@ -298,7 +299,7 @@ struct RunConfig {
 // Reads the file that find_config() finds for `path`, applies `overrides` ("a.b=c") in order, validates.
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides = {});
 // The same for a document at hand, as a checkpoint's resolved config.
-RunConfig parse_run_config(const JsonDocument& document);
+RunConfig parse_run_config(JsonDocument document);
 
 // For a config made in code: throws one Error that lists all problems, of single keys and of keys that do not
 // go together. Configs that were read have passed it.

@@ -163,9 +163,9 @@ class Checker {
   }
 
   void check_kahan() {
-    if (config_.optimizer.writeback != Writeback::kKahan) return;
+    if (config_.optimizer.weight_rounding != WeightRounding::kKahan) return;
     require(
-        config_.precision.weights == plain_format(DType::kBF16), "optimizer.writeback",
+        config_.precision.weights == plain_format(DType::kBF16), "optimizer.weight_rounding",
         "kahan does not go with precision.weights = {}{}: the residual is a second bf16 number beside a bf16 "
         "weight; accepted: bf16",
         name_of(config_.precision.weights), at("precision.weights"));

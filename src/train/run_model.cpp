@@ -45,7 +45,7 @@ LlamaOptions llama_options(const RunConfig& config, Backend backend, int64_t ran
 
 OptimizerOptions optimizer_options_of(const RunConfig& config) {
   OptimizerOptions options = optimizer_options(config.precision, config.seed);
-  options.survey = config.log.update_survival > 0 ? Survey::kOnDemand : Survey::kNever;
+  options.statistics = config.log.update_statistics > 0 ? StepStatistics::kOnDemand : StepStatistics::kNever;
   return options;
 }
 

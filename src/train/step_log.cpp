@@ -67,7 +67,8 @@ nlohmann::ordered_json StepLog::to_json(const StepRecord& record) const {
     json["val_perplexity"] = record.validation->perplexity();
     json["val_tokens"] = record.validation->tokens;
   }
-  if (!record.survival.empty()) json["update_survival"] = survival_json(record.survival);
+  if (!record.update_statistics.empty())
+    json["update_survival"] = update_statistics_json(record.update_statistics);
   if (!record.fp8.empty()) json["fp8_scaling"] = fp8_scaling_json(record.fp8);
   json["tokens_per_second"] = double(record.step_tokens) / record.seconds;
   json["step_seconds"] = record.seconds;

@@ -8,7 +8,7 @@
 
 #include "core/progress.h"
 #include "model/linears.h"
-#include "optim/survival.h"
+#include "optim/update_statistics.h"
 #include "train/evaluate.h"
 #include "train/metrics_log.h"
 #include "train/run_config.h"
@@ -26,8 +26,8 @@ struct StepRecord {
   uint64_t data_hash = 0;  // of the step's rows, whatever the ranks and micro-batches (data/dataloader.h)
   double seconds = 0;      // of the step without evaluation and saving
   std::optional<Evaluation> validation{};
-  std::vector<Survival> survival{};    // of the update, on surveyed steps
-  std::vector<Fp8OperandState> fp8{};  // after the step, on surveyed steps
+  std::vector<UpdateStatistics> update_statistics{};  // where they are due
+  std::vector<Fp8OperandState> fp8{};                 // after the step, where statistics are due
 };
 
 class StepLog {

@@ -28,7 +28,7 @@ void StepWork::gradients(const std::function<void(int64_t, int64_t)>& begins) {
   }
   ranks.finish_gradients();
   model_.llama.end_step();
-  model_.optimizer.measure(ranks.gather_losses());
+  model_.optimizer.measure_gradients(ranks.gather_losses());
 }
 
 bool StepWork::try_gradients(const Attempt& attempt) {

@@ -3,13 +3,13 @@
 namespace mpt {
 namespace {
 
-nlohmann::ordered_json tensor_json(const Survival& tensor) {
+nlohmann::ordered_json tensor_json(const UpdateStatistics& tensor) {
   nlohmann::ordered_json json{{"weights", tensor.weights}};
   for (size_t branch = 0; branch < size_t(tensor.branches); ++branch) {
-    nlohmann::ordered_json fates;
-    for (size_t fate = 0; fate < size_t(kFates); ++fate)
-      fates[std::string(EnumNames<Fate>::kNames[fate])] = tensor.fates[branch][fate];
-    json[std::string(EnumNames<Branch>::kNames[branch])] = std::move(fates);
+    nlohmann::ordered_json outcomes;
+    for (size_t outcome = 0; outcome < size_t(kOutcomes); ++outcome)
+      outcomes[std::string(EnumNames<UpdateOutcome>::kNames[outcome])] = tensor.outcomes[branch][outcome];
+    json[std::string(EnumNames<Branch>::kNames[branch])] = std::move(outcomes);
   }
   json["dragged"] = tensor.dragged;
   json["drag_log2"] = tensor.drag_log2;
@@ -19,9 +19,9 @@ nlohmann::ordered_json tensor_json(const Survival& tensor) {
 
 }  // namespace
 
-nlohmann::ordered_json survival_json(std::span<const Survival> tensors) {
+nlohmann::ordered_json update_statistics_json(std::span<const UpdateStatistics> tensors) {
   nlohmann::ordered_json all;
-  for (const Survival& tensor : tensors) all[tensor.name] = tensor_json(tensor);
+  for (const UpdateStatistics& tensor : tensors) all[tensor.name] = tensor_json(tensor);
   return {{"bucket_edges", bucket_edges()}, {"tensors", std::move(all)}};
 }
 

@@ -135,16 +135,16 @@ StopPoint Trainer::stop_point() const {
 // prepares may belong to it (projections of Apollo-E).
 bool Trainer::enqueue(StepRecord& record, Journal* journal) {
   const StepScalars scalars = scalars_of(record);
-  if (!work_.can_be_left() && !surveyed() && !saver_.busy()) {
+  if (!work_.can_be_left() && !counts_updates() && !saver_.busy()) {
     model_.optimizer.prepare(scalars);
     work_.enqueue();
     return true;
   }
   if (!try_gradients(journal)) return false;
-  if (surveyed()) device_.synchronize();
+  if (counts_updates()) device_.synchronize();
   saver_.before_update();
-  if (surveyed()) {
-    update_surveyed(record, scalars);
+  if (counts_updates()) {
+    update_with_statistics(record, scalars);
   } else {
     model_.optimizer.prepare(scalars);
     work_.enqueue_update();
@@ -175,16 +175,16 @@ StepScalars Trainer::scalars_of(const StepRecord& record) const {
   return {.t = step_ - skipped_, .lr_factor = record.lr_factor};
 }
 
-bool Trainer::surveyed() const {
-  const int64_t every = config_.log.update_survival;
+bool Trainer::counts_updates() const {
+  const int64_t every = config_.log.update_statistics;
   return every > 0 && step_ % every == 0;
 }
 
-void Trainer::update_surveyed(StepRecord& record, StepScalars scalars) {
+void Trainer::update_with_statistics(StepRecord& record, StepScalars scalars) {
   const StepControl control = model_.optimizer.control();
   scalars.grad_scale = control.grad_scale;
   if (control.proceed != 0) {
-    record.survival = model_.optimizer.step_surveyed(scalars);
+    record.update_statistics = model_.optimizer.step_with_statistics(scalars);
     record.fp8 = model_.llama.fp8_states();
   }
   work_.finish_update();

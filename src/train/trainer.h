@@ -64,8 +64,8 @@ class Trainer {
   [[nodiscard]] StopPoint stop_point() const;
   void stage(const Batch& batch);
   [[nodiscard]] StepScalars scalars_of(const StepRecord& record) const;
-  void update_surveyed(StepRecord& record, StepScalars scalars);
-  [[nodiscard]] bool surveyed() const;
+  void update_with_statistics(StepRecord& record, StepScalars scalars);
+  [[nodiscard]] bool counts_updates() const;
   void warn_of_frozen_scales();
   void check_replicas();
   void evaluate_into(StepRecord& record);

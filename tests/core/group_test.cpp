@@ -98,7 +98,7 @@ TEST(SerialGroup, OneLaneOwnsAll) {
   EXPECT_EQ(SerialGroup::reduce_max(-2.5f, 1), -2.5f);
 }
 
-// What unit formulas ask of a group of many lanes: maxima over aligned runs of them.
+// What update block formulas ask of a group of many lanes: maxima over aligned runs of them.
 TEST(LockstepGroup, MaximaOfAlignedRuns) {
   constexpr float kLane[] = {-3, -5, 7, 1, -2, -8, 0, 4};
   float pairs[8], fours[8], all[8];

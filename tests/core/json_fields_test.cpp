@@ -286,6 +286,95 @@ TEST(JsonFields, AnotherChoiceAboveLeavesKeysOut) {
                "but shape is square (--set shape=square)");
 }
 
+// Keys that have had another name.
+struct Pen {
+  double width = 1;
+  std::optional<int64_t> nibs{};
+  struct Ink {
+    static constexpr std::string_view kName = "ink";
+    Colour colour = Colour::kRed;
+
+    template <class V>
+    void fields(V& v) {
+      v.required("colour", colour, {.doc = "of the ink", .former = "tint"});
+    }
+  };
+  std::variant<Ink> fill = Ink{};
+
+  template <class V>
+  void fields(V& v) {
+    v.optional("width", width, {.minimum = 0, .doc = "of a line", .former = "thickness"});
+    v.optional("nibs", nibs, {.former = "points"});
+    v.choice("fill", fill);
+  }
+};
+struct Desk {
+  Pen pen{};
+
+  template <class V>
+  void fields(V& v) {
+    v.section("pen", pen, "what writes");
+  }
+};
+
+Desk desk(JsonDocument document) {
+  Desk result;
+  Problems problems;
+  use_present_names(document, result);
+  FieldReader::read(document, result, problems);
+  throw_problems(problems);
+  return result;
+}
+Desk desk(const std::string& pen) {
+  const std::string text = fmt::format(R"({{"pen": {{"fill": "ink", {}}}}})", pen);
+  return desk(JsonDocument::of_value(parse_json(text, "f").value, "f"));
+}
+
+TEST(JsonFields, FormerNamesAreRead) {
+  const Desk read = desk(R"("thickness": 2, "points": 3, "tint": "green")");
+  EXPECT_EQ(read.pen.width, 2);
+  EXPECT_EQ(read.pen.nibs, 3);
+  EXPECT_EQ(std::get<0>(read.pen.fill).colour, Colour::kGreen);
+  EXPECT_EQ(FieldWriter::write(read).dump(),
+            R"({"pen":{"width":2.0,"nibs":3,"fill":"ink","colour":"green"}})");
+  EXPECT_ERROR(desk(R"("thickness": 2, "width": 1, "tint": "red")"),
+               "f: pen.thickness is a former name of pen.width, which f sets too; remove one of them");
+  EXPECT_NO_THROW(
+      desk(JsonDocument::of_value(Json::parse(R"({"pen": {"fill": "ink", "tint": "red"}})"), "f")));
+  EXPECT_ERROR(desk(JsonDocument::of_value(Json::parse(R"({"pen": 1})"), "f")), "f: pen: expected a section");
+}
+
+// Whichever name it has, what was written above counts; messages name the place.
+TEST(JsonFields, FormerNamesMergeWithPresentOnes) {
+  const test::TempDirectory directory;
+  const std::string base = directory.path() + "/base.json", mine = directory.path() + "/mine.json";
+  std::ofstream(base) << R"({"pen": {"fill": "ink", "colour": "red", "thickness": 2, "nibs": 1}})";
+  std::ofstream(mine) << R"({"include": ["base.json"], "pen": {"width": 3, "points": null}})";
+  const Desk read = desk(JsonDocument::load(mine));
+  EXPECT_EQ(read.pen.width, 3);
+  EXPECT_EQ(read.pen.nibs, std::nullopt);
+
+  JsonDocument set = JsonDocument::load(mine);
+  set.set("pen.thickness=4");
+  EXPECT_EQ(desk(set).pen.width, 4);
+  set.set("pen.thickness=-1");
+  EXPECT_ERROR(desk(set), "--set pen.thickness=-1 (as thickness): pen.width: must be at least 0, found -1");
+
+  std::ofstream(mine) << R"({"include": ["base.json"], "pen": {
+    "width": 3,
+    "thickness": 4}})";
+  EXPECT_ERROR(
+      desk(JsonDocument::load(mine)),
+      fmt::format("{}:3: pen.thickness is a former name of pen.width, which {}:2 sets too", mine, mine));
+}
+
+TEST(JsonFields, TheSchemaKnowsFormerNames) {
+  const Json fields = FieldSchema::of(Pen{})["properties"];
+  EXPECT_EQ(fields["thickness"], Json::parse(R"({"description": "Former name of width.",
+                                                 "type": ["number", "null"], "minimum": 0, "deprecated": true})"));
+  EXPECT_EQ(fields["tint"]["enum"], fields["colour"]["enum"]);
+}
+
 TEST(JsonFields, TheSchemaMergesTheKeysOfAChoice) {
   const Json fields = FieldSchema::of(Drawing{})["properties"];
   EXPECT_EQ(fields.size(), 5u);

@@ -1,4 +1,4 @@
-// Encoding, decoding and settling on the GPU against the CPU, bit for bit, padding included.
+// Encoding, decoding and rescaling on the GPU against the CPU, bit for bit, padding included.
 #include "precision/precision_ops.h"
 
 #include <string>
@@ -105,7 +105,7 @@ TEST_F(PrecisionOpsOnGpu, DecodesTheSameBits) {
 }
 
 // The scale that runs out may be in any row: the last one here. Nothing happens before it does.
-TEST_F(PrecisionOpsOnGpu, SettlesTheSameBits) {
+TEST_F(PrecisionOpsOnGpu, RescalesTheSameBits) {
   for (const int64_t cols : {40, 300})
     for (const uint8_t largest : {uint8_t{0x40}, uint8_t{0x7E}}) {
       HostEncoded weights({.format = WeightFormat::kNvfp4}, {kRows, cols, 4});
@@ -117,21 +117,21 @@ TEST_F(PrecisionOpsOnGpu, SettlesTheSameBits) {
       scales.as<uint8_t>()[(kRows - 1) * scales.stride + scales.cols - 1] = largest;
       const HostEncoded before = weights;
       const EncodedTensor device = copy(weights);
-      on_cpu_->settle(weights.view());
-      on_gpu_->settle(device);
+      on_cpu_->rescale(weights.view());
+      on_gpu_->rescale(device);
       EXPECT_EQ(weights == before, largest == 0x40) << "the case tests nothing";
       expect_same(device, weights);
     }
 }
 
-TEST_F(PrecisionOpsOnGpu, SettlesNothingElse) {
+TEST_F(PrecisionOpsOnGpu, RescalesNothingElse) {
   for (const WeightEncoding& encoding : encodings()) {
     SCOPED_TRACE(name_of_case(encoding, 300));
     const HostEncoded weights(encoding, {kRows, 300, 4});
     on_cpu_->encode(random_matrix(300, 34), weights.view());
     const EncodedTensor device = copy(weights);
-    on_cpu_->settle(weights.view());
-    on_gpu_->settle(device);
+    on_cpu_->rescale(weights.view());
+    on_gpu_->rescale(device);
     expect_same(device, weights);
   }
 }

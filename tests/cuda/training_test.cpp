@@ -28,8 +28,8 @@ const std::vector<Regime> kRegimes{
     {"fp32", {"precision.weights=fp32", "precision.compute=fp32"}},
     {"bf16", {}},
     {"bf16_adamw", {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null"}},
-    {"bf16_stochastic", {"optimizer.writeback=stochastic"}},
-    {"bf16_kahan", {"optimizer.writeback=kahan"}},
+    {"bf16_stochastic", {"optimizer.weight_rounding=stochastic"}},
+    {"bf16_kahan", {"optimizer.weight_rounding=kahan"}},
     {"bf16_apollo_e",
      {"optimizer.apollo_e=channel", "optimizer.apollo_e_rank=3", "optimizer.apollo_e_gap=2"}},
     {"bf16_fp8", {"precision.compute=fp8", "precision.fp8_history=3"}},
@@ -198,8 +198,8 @@ TEST_F(CudaRun, SkipsStepsThatAreNotFinite) {
 }
 
 TEST_F(CudaRun, CountsWhatRoundingLeftOfUpdates) {
-  const Overrides surveyed{"log.update_survival=2", "precision.weights=block_fp8", "precision.compute=fp8"};
-  const RunConfig with = config("with", surveyed),
+  const Overrides counted{"log.update_statistics=2", "precision.weights=block_fp8", "precision.compute=fp8"};
+  const RunConfig with = config("with", counted),
                   without = config("without", {"precision.weights=block_fp8", "precision.compute=fp8"});
   train(with);
   train(without);

@@ -96,7 +96,7 @@ struct OfRank {
 };
 
 // What one rank has of weights and states after two steps of its own.
-OfRank updated_units(const RunSetup& setup, int64_t rank, int64_t ranks, std::unique_ptr<Device> made) {
+OfRank updated_blocks(const RunSetup& setup, int64_t rank, int64_t ranks, std::unique_ptr<Device> made) {
   Device& device = *made;
   const std::unique_ptr<Device> unguarded = make_cpu_device(1);
   Communicator others(std::make_unique<SilentOthers>(rank, ranks), std::make_unique<WorkAtOnce>(),
@@ -112,15 +112,15 @@ OfRank updated_units(const RunSetup& setup, int64_t rank, int64_t ranks, std::un
     for (size_t i = 0; i < run.targets().size(); ++i)
       run.fill_gradient(i, [&](int64_t, int64_t) { return draws.signed_binades(-14, 1); });
     optimizer.prepare({.t = t});
-    optimizer.measure({});
+    optimizer.measure_gradients({});
     optimizer.update();
-    optimizer.settle();
+    optimizer.rescale();
     device.synchronize();
   }
   OfRank result{.weights = {}, .states = {}, .grad_norm = optimizer.control().grad_norm};
   for (size_t i = 0; i < run.targets().size(); ++i) {
     const UpdateTarget& target = run.targets()[i];
-    for (const TensorPart& part : parts_of(target.weights, target.name, optimizer.units(i)))
+    for (const TensorPart& part : parts_of(target.weights, target.name, optimizer.blocks(i)))
       append_bytes(device, part, result.weights);
   }
   for (const TensorPart& part : optimizer.parts_to_save()) append_bytes(device, part, result.states);
@@ -136,8 +136,8 @@ TEST_F(UpdateOpsOnGpu, SameBitsOfARanksUnits) {
     RunSetup setup = all[i].setup;
     setup.config.clip_grad_norm = 0;
     const auto rank = int64_t(i % 3);
-    const OfRank gpu = updated_units(setup, rank, 3, make_cuda_device({.tuning = GemmTuning::kOff}));
-    const OfRank cpu = updated_units(setup, rank, 3, make_cpu_device(1));
+    const OfRank gpu = updated_blocks(setup, rank, 3, make_cuda_device({.tuning = GemmTuning::kOff}));
+    const OfRank cpu = updated_blocks(setup, rank, 3, make_cpu_device(1));
     ASSERT_TRUE(gpu.weights == cpu.weights);
     ASSERT_TRUE(gpu.states == cpu.states);
     ASSERT_NEAR(gpu.grad_norm, cpu.grad_norm, cpu.grad_norm * 2 * 14000 * 0x1p-53);

@@ -116,14 +116,14 @@ TEST(CpuExec, EveryIndexOnce) {
     omp_set_num_threads(threads);
     for (const int64_t n : kCounts) {
       const auto none = std::vector<int>(size_t(n), 0), once = std::vector<int>(size_t(n), 1);
-      std::vector<int> elements = none, rows = none, units = none;
+      std::vector<int> elements = none, rows = none, blocks = none;
       CpuExec exec;
       exec.elements(n, [&](int64_t i) { ++elements[size_t(i)]; });
       exec.rows(n, [&](auto, int64_t i) { ++rows[size_t(i)]; });
-      exec.units(n, [&](auto, int64_t i) { ++units[size_t(i)]; });
+      exec.blocks(n, [&](auto, int64_t i) { ++blocks[size_t(i)]; });
       EXPECT_EQ(elements, once);
       EXPECT_EQ(rows, once);
-      EXPECT_EQ(units, once);
+      EXPECT_EQ(blocks, once);
     }
   }
 }

@@ -365,9 +365,9 @@ TEST(ApolloE, StateBytesOfDenseStates) {
   config.rule = "adamw";
   EXPECT_EQ(bytes(config, {}), 4 * kParameters);
   EXPECT_EQ(bytes(config, {.state = Format::kF32}), 8 * kParameters);
-  config.writeback = Writeback::kKahan;
+  config.weight_rounding = WeightRounding::kKahan;
   EXPECT_EQ(bytes(config, {}), 6 * kParameters);
-  config.writeback = Writeback::kNearest;
+  config.weight_rounding = WeightRounding::kNearest;
   config.rule = "m_plus_adam";
   EXPECT_EQ(bytes(config, {}), 348441600);
   config.rule = "madam";

@@ -19,7 +19,7 @@ using test::FlatConfig;
 using test::OptimizerRun;
 using test::RunSetup;
 
-// Rows of two units whose last block has 5 elements.
+// Rows of two update blocks whose last block has 5 elements.
 const test::TargetShape kShape{.rows = 7, .cols = 293, .stride = 304, .physical_rows = 16};
 
 RunSetup setup_of(const Json& keys, Nvfp4ScaleMode mode, Nvfp4AdditiveScale scale) {
@@ -82,14 +82,14 @@ void store(OptimizerRun& run, const std::vector<float>& values) {
   const EncodedTensor& w = run.targets()[0].weights;
   if (w.encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kLive)
     return run.encode(0, [&](int64_t row, int64_t col) { return values[size_t(row * w.cols + col)]; });
-  const UnitGrid grid{w.rows, w.cols};
-  for (int64_t unit = 0; unit < grid.units(); ++unit) {
-    const UnitSpan span = grid.span(unit);
-    float x[kUnit] = {};
+  const BlockGrid grid{w.rows, w.cols};
+  for (int64_t block = 0; block < grid.blocks(); ++block) {
+    const BlockSpan span = grid.span(block);
+    float x[kUpdateBlock] = {};
     for (int64_t k = 0; k < span.count; ++k) x[k] = values[size_t(span.row * w.cols + span.col + k)];
     Nvfp4Codec(w).store(SerialGroup{}, span, x, DitherSource{}.draw(SerialGroup{}, span));
   }
-  run.optimizer().settle();
+  run.optimizer().rescale();
 }
 
 std::vector<uint32_t> stored(const OptimizerRun& run) {

@@ -161,10 +161,10 @@ TEST(EveryCombination, NamedTensorsAreAllThatARunNeeds) {
 TEST(EveryCombination, ScaledWeightsAreTheEncodingOfTheUnroundedUpdate) {
   for (const Combination& c : every_combination()) {
     const WeightEncoding& encoding = c.setup.encoding;
-    const bool stateless = !settles(encoding);
+    const bool stateless = !rescales(encoding);
     const bool one_rate = c.setup.config.nvfp4_additive_scale == Nvfp4AdditiveScale::kOff;
     if (!is_scaled(encoding.format) || !stateless || !one_rate ||
-        c.setup.config.writeback != Writeback::kNearest)
+        c.setup.config.weight_rounding != WeightRounding::kNearest)
       continue;
     OptimizerRun scaled(c.setup, {test::combination_shapes()[0]});
     test::RunSetup fp32 = c.setup;

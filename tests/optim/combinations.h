@@ -44,11 +44,11 @@ inline std::vector<FlatConfig> busy_rules() {
   return rules;
 }
 
-inline std::vector<FlatConfig> with_writebacks(const FlatConfig& rule) {
+inline std::vector<FlatConfig> with_roundings(const FlatConfig& rule) {
   std::vector<FlatConfig> configs(5, rule);
-  configs[1].writeback = configs[2].writeback = Writeback::kStochastic;
+  configs[1].weight_rounding = configs[2].weight_rounding = WeightRounding::kStochastic;
   configs[2].sr_saturate = true;
-  configs[3].writeback = configs[4].writeback = Writeback::kKahan;
+  configs[3].weight_rounding = configs[4].weight_rounding = WeightRounding::kKahan;
   configs[4].kahan_variant = KahanVariant::kPerOp;
   return configs;
 }
@@ -74,7 +74,7 @@ inline std::vector<WeightEncoding> every_encoding() {
 
 // The pairs that are refused.
 inline bool goes_together(const FlatConfig& config, const WeightEncoding& encoding) {
-  if (config.writeback != Writeback::kKahan) return true;
+  if (config.weight_rounding != WeightRounding::kKahan) return true;
   const bool per_op = config.kahan_variant == KahanVariant::kPerOp;
   return encoding.format == WeightFormat::kBF16 && (!per_op || has_eager_kahan(OptimizerConfig(config).rule));
 }
@@ -88,8 +88,8 @@ inline std::string name_of_combination(const RunSetup& setup) {
   const WeightEncoding& w = setup.encoding;
   const bool block_rates = c.nvfp4_additive_scale == Nvfp4AdditiveScale::kBlock;
   return fmt::format("{} decay {} apollo_e {}, {}{}{}, state {} {} {}, weights {} {} {} {}{}", c.rule,
-                     name_of(c.weight_decay_multiplicative_mode), name_of(c.apollo_e), name_of(c.writeback),
-                     c.kahan_variant == KahanVariant::kPerOp ? " per_op" : "",
+                     name_of(c.weight_decay_multiplicative_mode), name_of(c.apollo_e),
+                     name_of(c.weight_rounding), c.kahan_variant == KahanVariant::kPerOp ? " per_op" : "",
                      c.sr_saturate ? " saturating" : "", name_of(setup.options.state),
                      name_of(setup.options.state_rounding), name_of(setup.options.state_update),
                      name_of(w.format), w.fp8_block_size, name_of(w.fp8_scale_mode),
@@ -113,7 +113,7 @@ inline const std::vector<Combination>& every_combination() {
   static const std::vector<Combination> all = [] {
     std::vector<Combination> found;
     for (const FlatConfig& rule : busy_rules())
-      for (const FlatConfig& config : with_writebacks(rule))
+      for (const FlatConfig& config : with_roundings(rule))
         for (const OptimizerOptions& options : every_state())
           for (const WeightEncoding& encoding : every_encoding()) {
             if (!goes_together(config, encoding) || is_redundant(config, encoding)) continue;
@@ -126,15 +126,16 @@ inline const std::vector<Combination>& every_combination() {
   return all;
 }
 
-// Rows of one unit and a bit, blocks that are not full, more columns than rows and more rows than columns.
+// Rows of one update block and a bit, blocks that are not full, more columns than rows and more rows than
+// columns.
 inline std::vector<TargetShape> combination_shapes() {
   return {{.rows = 5, .cols = 277, .stride = 288, .physical_rows = 16},
           {.rows = 19, .cols = 7, .stride = 16, .physical_rows = 32},
           {.cols = 33, .rank = 1}};
 }
 
-// For optimizers cut over ranks: tensors of several pieces and of one, rows that end within a unit, more rows
-// than columns and the other way round, and a vector that is cut.
+// For optimizers cut over ranks: tensors of several pieces and of one, rows that end within an update block,
+// more rows than columns and the other way round, and a vector that is cut.
 inline std::vector<TargetShape> shapes_to_cut() {
   return {{.rows = 70, .cols = 5, .stride = 16, .physical_rows = 80, .matrix_kind = ParamKind::kEmbedding},
           {.rows = 21, .cols = 261, .stride = 272},

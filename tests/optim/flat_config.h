@@ -11,7 +11,7 @@ namespace mpt::test {
 
 struct FlatConfig {
   std::string rule = "adamw";
-  Writeback writeback = Writeback::kNearest;
+  WeightRounding weight_rounding = WeightRounding::kNearest;
   KahanVariant kahan_variant = KahanVariant::kFused;
   bool sr_saturate = false;
   double clip_grad_norm = 1.0;
@@ -35,7 +35,7 @@ struct FlatConfig {
   FlatConfig() = default;
   FlatConfig(const OptimizerConfig& config)  // NOLINT: converts as it is meant to
       : rule(rule_name(config.rule)),
-        writeback(config.writeback),
+        weight_rounding(config.weight_rounding),
         kahan_variant(config.kahan_variant),
         sr_saturate(config.sr_saturate),
         clip_grad_norm(config.clip_grad_norm) {
@@ -44,7 +44,7 @@ struct FlatConfig {
   }
   operator OptimizerConfig() const {  // NOLINT: likewise
     OptimizerConfig config{.rule = default_rule(rule),
-                           .writeback = writeback,
+                           .weight_rounding = weight_rounding,
                            .kahan_variant = kahan_variant,
                            .sr_saturate = sr_saturate,
                            .clip_grad_norm = clip_grad_norm};

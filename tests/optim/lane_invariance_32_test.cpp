@@ -8,7 +8,7 @@ namespace {
 using test::Combination;
 
 // With two of the ways to keep states: a thread for every lane takes its time.
-TEST(LaneInvariance, EveryRuleFormatAndWritebackWith32Lanes) {
+TEST(LaneInvariance, EveryRuleFormatAndRoundingWith32Lanes) {
   for (const Combination& c : test::every_combination()) {
     const OptimizerOptions& options = c.setup.options;
     if (options.state == Format::kF32 || options.state_rounding == Rounding::kStochastic)

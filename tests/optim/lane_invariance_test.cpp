@@ -1,4 +1,4 @@
-// What lanes own of a unit and exchange; sums of squares for any number of threads.
+// What lanes own of an update block and exchange; sums of squares for any number of threads.
 #include <algorithm>
 #include <vector>
 
@@ -20,13 +20,13 @@ using test::HostMatrix;
 // The lockstep lanes really exchange values: otherwise the tests above prove less than they say.
 TEST(LaneInvariance, LockstepLanesMeetInReduceMax) {
   std::vector<float> found(4 * 8);
-  test::run_lockstep<8>(4, [&](auto group, int64_t unit) {
-    found[size_t(unit * 8 + group.lane())] = group.reduce_max(float((group.lane() * 5 + unit) % 8));
+  test::run_lockstep<8>(4, [&](auto group, int64_t block) {
+    found[size_t(block * 8 + group.lane())] = group.reduce_max(float((group.lane() * 5 + block) % 8));
   });
   for (const float most : found) EXPECT_EQ(most, 7.0f);
 }
 
-// Which elements a lane owns: disjoint parts in order that cover the unit.
+// Which elements a lane owns: disjoint parts in order that cover the update block.
 TEST(LaneInvariance, LanePartsCoverTheUnit) {
   for (const int64_t count : {0, 1, 7, 8, 9, 127, 128, 255, 256}) {
     test::LockstepTeam<32> team;
@@ -44,15 +44,15 @@ TEST(LaneInvariance, LanePartsCoverTheUnit) {
   }
 }
 
-TEST(LaneInvariance, UnitGridCoversEveryElementOnce) {
+TEST(LaneInvariance, BlockGridCoversEveryElementOnce) {
   for (const int64_t rows : {0, 1, 3})
     for (const int64_t cols : {1, 255, 256, 257, 600}) {
-      const UnitGrid grid{rows, cols};
+      const BlockGrid grid{rows, cols};
       std::vector<int> seen(size_t(rows * cols));
-      for (int64_t u = 0; u < grid.units(); ++u) {
-        const UnitSpan span = grid.span(u);
+      for (int64_t u = 0; u < grid.blocks(); ++u) {
+        const BlockSpan span = grid.span(u);
         ASSERT_GT(span.count, 0);
-        ASSERT_LE(span.count, kUnit);
+        ASSERT_LE(span.count, kUpdateBlock);
         ASSERT_LE(span.col + span.count, cols);
         for (int64_t i = 0; i < span.count; ++i) ++seen[size_t(span.row * cols + span.col + i)];
       }
@@ -62,12 +62,12 @@ TEST(LaneInvariance, UnitGridCoversEveryElementOnce) {
 
 TEST(LaneInvariance, AStretchOfUnitsIsTheElementsBetween) {
   for (const int64_t cols : {1, 255, 256, 257, 600}) {
-    const UnitGrid grid{3, cols};
-    for (int64_t first = 0; first < grid.units(); ++first)
-      for (int64_t end = first + 1; end <= grid.units(); ++end) {
+    const BlockGrid grid{3, cols};
+    for (int64_t first = 0; first < grid.blocks(); ++first)
+      for (int64_t end = first + 1; end <= grid.blocks(); ++end) {
         int64_t elements = 0;
         for (int64_t u = first; u < end; ++u) elements += grid.span(u).count;
-        const UnitSpan flat = grid.flat(first, end), begin = grid.span(first);
+        const BlockSpan flat = grid.flat(first, end), begin = grid.span(first);
         ASSERT_EQ(flat.row, 0);
         ASSERT_EQ(flat.col, begin.row * cols + begin.col);
         ASSERT_EQ(flat.count, elements);

@@ -493,13 +493,12 @@ TEST(Optimizer, RefusesViewsThatDisagree) {
     EXPECT_THROW(optimizer.step({.t = 1}), LogicError);
     const auto ops = make_ops<UpdateOps>(device->stream());
     const std::vector<Tensor> first{other, w, w}, middle{w, other, w}, last{w, w, other}, few{w, w}, none;
-    const std::vector<DitherSource> dithers(3);
     const OptimizerConfig config = optimizer_config(test::m_plus_adam_keys());
     const auto batch = ops->make_batch(config.rule, 0, {.format = WeightFormat::kF32});
     for (const std::vector<Tensor>& states : {first, middle, last, few, none}) {
       const std::vector<TensorSlot> slots{{.weights = encoded_view(w),
                                            .states = states,
-                                           .state_dithers = std::span(dithers).first(states.size()),
+                                           .state_dithers = std::vector<DitherSource>(states.size()),
                                            .gradient = w}};
       std::vector<std::byte> table(size_t(batch->table_bytes(1)));
       const BatchCall call{.tensors = slots, .table = table.data(), .control = nullptr};
@@ -515,7 +514,7 @@ TEST(Optimizer, RefusesPairsThatDoNotGoTogether) {
                            {{.rows = 6, .cols = 40}});
   };
   FlatConfig kahan = optimizer_config(test::adamw_keys());
-  kahan.writeback = Writeback::kKahan;
+  kahan.weight_rounding = WeightRounding::kKahan;
   EXPECT_NO_THROW(make(kahan, {}, WeightFormat::kBF16));
   for (const WeightFormat weights :
        {WeightFormat::kF32, WeightFormat::kBlockFp8, WeightFormat::kNvfp4, WeightFormat::kMxfp8})

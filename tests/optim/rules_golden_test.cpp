@@ -40,7 +40,7 @@ DType dtype_of_name(const Json& name) { return *enum_from_name<DType>(name.get<s
 FlatConfig config_of(const Json& golden_case) {
   Json keys = golden_case["options"];
   keys["rule"] = golden_case["rule"];
-  keys["writeback"] = golden_case["writeback"];
+  keys["weight_rounding"] = golden_case["writeback"];
   if (keys.contains("w_max")) keys["p_scale"] = keys["w_max"] == 0.0 ? 1e30 : 1.0;
   keys.erase("w_max");
   return optimizer_config(keys);
@@ -102,11 +102,11 @@ struct OneWeight {
     std::vector<float> table(size_t(table_size(typed.rule)));
     fill_table(typed.rule, step, table);
     tensor.table = table.data();
-    if (config.writeback == Writeback::kKahan && config.kahan_variant == KahanVariant::kPerOp)
+    if (config.weight_rounding == WeightRounding::kKahan && config.kahan_variant == KahanVariant::kPerOp)
       return set(
           AdamW::EagerKahan::at(std::get<AdamW::Config>(typed.rule), step, tensor).next<Ema>(w, c, g, state));
     test::with_step(typed, step, tensor, [&]<class S>(const S& rule) {
-      if (config.writeback == Writeback::kKahan)
+      if (config.weight_rounding == WeightRounding::kKahan)
         set(KahanFused<S>{rule}.template next<Ema>(w, c, g, state));
       else
         w = next_weight<Ema>(rule, w, g, state);
@@ -207,7 +207,7 @@ TEST(RulesGolden, BlockFp8EndToEnd) {
 
 // Where a weight of 1 arrives after 100000 steps of the given size, without betas and decay.
 struct Walk {
-  Writeback writeback;
+  WeightRounding weight_rounding;
   KahanVariant variant;
   double step;
 };
@@ -218,23 +218,23 @@ Compensated walked(const Walk& walk) {
                                         {"beta2", 0.0},
                                         {"eps", 1e-30},
                                         {"weight_decay_additive", 0.0}});
-  config.writeback = walk.writeback;
+  config.weight_rounding = walk.weight_rounding;
   config.kahan_variant = walk.variant;
   OptimizerRun run({.config = config, .encoding = {.format = WeightFormat::kBF16}}, {{.cols = 1}});
   fill_tensor(run.weights(), [](int64_t, int64_t) { return 1.0f; });
   fill_tensor(run.gradient(), [](int64_t, int64_t) { return -1.0f; });
   for (int64_t t = 1; t <= 100000; ++t) run.step(t);
-  const bool kahan = walk.writeback == Writeback::kKahan;
+  const bool kahan = walk.weight_rounding == WeightRounding::kKahan;
   return {test::element(run.weights(), 0, 0), kahan ? test::element(run.state("kahan/w0"), 0, 0) : 0.0f};
 }
 
 TEST(RulesGolden, HowFarCompensationCarries) {
-  const Compensated small = walked({Writeback::kKahan, KahanVariant::kFused, 1e-5});
+  const Compensated small = walked({WeightRounding::kKahan, KahanVariant::kFused, 1e-5});
   EXPECT_EQ(small.w, 2.0f);
   EXPECT_NEAR(small.c, 0.0039, 0.00005);
-  EXPECT_EQ(walked({Writeback::kKahan, KahanVariant::kFused, 1e-4}).w, 11.75f);
-  EXPECT_EQ(walked({Writeback::kKahan, KahanVariant::kPerOp, 1e-4}).w, 8.0f);
-  EXPECT_EQ(walked({Writeback::kNearest, KahanVariant::kFused, 1e-4}).w, 1.0f);
+  EXPECT_EQ(walked({WeightRounding::kKahan, KahanVariant::kFused, 1e-4}).w, 11.75f);
+  EXPECT_EQ(walked({WeightRounding::kKahan, KahanVariant::kPerOp, 1e-4}).w, 8.0f);
+  EXPECT_EQ(walked({WeightRounding::kNearest, KahanVariant::kFused, 1e-4}).w, 1.0f);
 }
 
 TEST(RulesGolden, BiasCorrections) {

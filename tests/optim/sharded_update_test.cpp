@@ -105,18 +105,18 @@ class Rank {
   // Elements of a gradient that other ranks update are NaN here: nobody may read them.
   void fill_gradient(size_t i, const std::function<float(int64_t, int64_t)>& value) {
     const Tensor& g = run_->gradient(i);
-    const UnitGrid grid{g.rows, g.cols};
-    const UnitRange own = optimizer().units(i);
+    const BlockGrid grid{g.rows, g.cols};
+    const BlockRange own = optimizer().blocks(i);
     run_->fill_gradient(i, [&](int64_t row, int64_t col) {
       const float x = value(row, col);
-      const int64_t unit = row * grid.per_row() + col / kUnit;
-      const bool is_own = unit >= own.first && unit < own.end();
+      const int64_t block = row * grid.per_row() + col / kUpdateBlock;
+      const bool is_own = block >= own.first && block < own.end();
       return is_own ? x : std::numeric_limits<float>::quiet_NaN();
     });
   }
 
-  // Every rank's units of the stored weights, then what is done when they are whole.
-  void gather_and_settle() {
+  // Every rank's update blocks of the stored weights, then what is done when they are whole.
+  void gather_and_rescale() {
     for (size_t i = 0; i < run_->targets().size(); ++i) {
       const EncodedTensor& w = run_->targets()[i].weights;
       std::vector<std::vector<Tensor>> spans;
@@ -128,7 +128,7 @@ class Rank {
         ranks_.all_gather(parts);
       }
     }
-    optimizer().settle();
+    optimizer().rescale();
   }
 
   [[nodiscard]] Collected weights() const { return weights_of(*run_); }
@@ -186,9 +186,9 @@ Result alone(const RunSetup& setup) {
   for (int64_t t = 1; t <= kSteps; ++t) {
     for (size_t i = 0; i < run.targets().size(); ++i) run.fill_gradient(i, gradient_of(t, i));
     optimizer.prepare({.t = t});
-    optimizer.measure({});
+    optimizer.measure_gradients({});
     optimizer.update();
-    optimizer.settle();
+    optimizer.rescale();
     result.note(optimizer.control());
   }
   result.weights = weights_of(run);
@@ -199,9 +199,9 @@ Result alone(const RunSetup& setup) {
 void step(Rank& rank, int64_t t) {
   for (size_t i = 0; i < rank.run().targets().size(); ++i) rank.fill_gradient(i, gradient_of(t, i));
   rank.optimizer().prepare({.t = t});
-  rank.optimizer().measure({});
+  rank.optimizer().measure_gradients({});
   rank.optimizer().update();
-  rank.gather_and_settle();
+  rank.gather_and_rescale();
 }
 
 // What each rank has in the end.
@@ -296,12 +296,12 @@ TEST(ShardedUpdate, OneRankWithoutFiniteGradientsStopsTheStepOfAll) {
         const Collected states = rank.states();
         for (size_t i = 0; i < rank.run().targets().size(); ++i) rank.fill_gradient(i, gradient_of(2, i));
         const size_t last = rank.run().targets().size() - 1;
-        if (!rank.optimizer().units(last).empty())
+        if (!rank.optimizer().blocks(last).empty())
           rank.fill_gradient(last, [&](int64_t, int64_t) { return bad; });
         rank.optimizer().prepare({.t = 2});
-        rank.optimizer().measure({});
+        rank.optimizer().measure_gradients({});
         rank.optimizer().update();
-        rank.gather_and_settle();
+        rank.gather_and_rescale();
         EXPECT_EQ(rank.optimizer().control().proceed, 0);
         EXPECT_TRUE(rank.weights() == weights);
         EXPECT_TRUE(rank.states() == states);
@@ -362,26 +362,26 @@ TEST(ShardedUpdate, PartsOfEncodedWeightsAreAllOfThem) {
     }
 }
 
-TEST(ShardedUpdate, SurveysOfAllRanksAddUpToTheWhole) {
+TEST(ShardedUpdate, StatisticsOfAllRanksAddUpToTheWhole) {
   for (RunSetup setup : cover()) {
-    setup.options.survey = Survey::kOnDemand;
+    setup.options.statistics = StepStatistics::kOnDemand;
     OptimizerRun run(setup, shapes_to_cut());
     start(run);
     for (size_t i = 0; i < run.targets().size(); ++i) run.fill_gradient(i, gradient_of(1, i));
-    const std::vector<Survival> expected = run.optimizer().step_surveyed({.t = 1});
-    run.optimizer().settle();
+    const std::vector<UpdateStatistics> expected = run.optimizer().step_with_statistics({.t = 1});
+    run.optimizer().rescale();
     run_ranks(3, [&](Transport& transport) {
       Rank rank(setup, transport);
       start(rank.run());
       for (size_t i = 0; i < rank.run().targets().size(); ++i) rank.fill_gradient(i, gradient_of(1, i));
-      std::vector<Survival> found = rank.optimizer().step_surveyed({.t = 1});
-      rank.gather_and_settle();
+      std::vector<UpdateStatistics> found = rank.optimizer().step_with_statistics({.t = 1});
+      rank.gather_and_rescale();
       ASSERT_EQ(found.size(), expected.size());
       for (size_t i = 0; i < found.size(); ++i) {
         EXPECT_EQ(found[i].name, expected[i].name);
         EXPECT_EQ(found[i].branches, expected[i].branches);
         EXPECT_EQ(found[i].weights, expected[i].weights);
-        EXPECT_EQ(found[i].fates, expected[i].fates);
+        EXPECT_EQ(found[i].outcomes, expected[i].outcomes);
         EXPECT_EQ(found[i].dragged, expected[i].dragged);
         EXPECT_EQ(found[i].saturated_blocks, expected[i].saturated_blocks);
         // At most 7,000 terms, none beyond a fourth of a binade, in another order.
@@ -438,7 +438,7 @@ TEST(ShardedUpdate, ProjectionsTakeNoMemoryElsewhere) {
     const Optimizer optimizer(
         setup.config, setup.options, run.targets(),
         {.partition = partition, .ranks = ranks_of_plan, .device = *device, .allocator = planned});
-    const bool projects = !optimizer.units(1).empty() || !optimizer.units(2).empty();
+    const bool projects = !optimizer.blocks(1).empty() || !optimizer.blocks(2).empty();
     ranks += projects;
     // The least there is to a projection: its gradient in fp32.
     EXPECT_EQ(planned.use().of(kScratchMemory) > 67 * 33 * 4, projects) << rank;
@@ -468,7 +468,7 @@ TEST(ShardedUpdate, RefusesWhatDoesNotFit) {
   longer[0].rows += 1;
   EXPECT_THROW(make(setup.config, Partition(longer, 2), of_two), LogicError) << "another shape";
   FlatConfig apollo_e = combination_named("apollo_e channel").setup.config;
-  for (PartitionedTensor& tensor : other) tensor.cut = Cut::kBetweenPieces;
+  for (PartitionedTensor& tensor : other) tensor.cut = Cut::kBetweenTiles;
   EXPECT_NO_THROW(make(apollo_e, Partition(tensors_to_cut(apollo_e), 4), of_four));
   EXPECT_THROW(make(apollo_e, Partition(other, 4), of_four), LogicError) << "projected and cut";
 }

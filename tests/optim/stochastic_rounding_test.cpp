@@ -24,7 +24,7 @@ constexpr uint64_t kSeed = 0x0123456789abcdef;
 FlatConfig stochastic(const std::string& rule) {
   FlatConfig config;
   config.rule = rule;
-  config.writeback = Writeback::kStochastic;
+  config.weight_rounding = WeightRounding::kStochastic;
   config.lr_additive = 1e-3;
   config.lr_multiplicative = 1e-3;
   return config;

@@ -100,9 +100,9 @@ TEST(BlockFp8Codec, HalvesTheScaleOnceExactly) {
   test::store_row(codec, test::load_row(codec, 16));
   EXPECT_EQ(weights.block_scales.bits(0, 0), fp16_nearest(0.5f));
   EXPECT_EQ(test::load_row(codec, 3), (std::vector<float>{224, 96, -1}));
-  const HostEncoded settled = weights;
+  const HostEncoded rescaled = weights;
   test::store_row(codec, test::load_row(codec, 16));
-  EXPECT_TRUE(weights == settled);
+  EXPECT_TRUE(weights == rescaled);
 }
 
 TEST(BlockFp8Codec, ZerosHaveNoSign) {

@@ -16,32 +16,32 @@ namespace {
 using test::HostEncoded;
 using test::HostMatrix;
 
-// One step of every unit: load, change, count, round (kept in `rounded`), store.
+// One step of every update block: load, change, count, round (kept in `rounded`), store.
 template <class Codec>
-struct StepUnit {
-  UnitGrid grid;
+struct StepBlock {
+  BlockGrid grid;
   Codec codec;
   DitherSource source;
   float* rounded;        // [rows, cols]
-  int64_t* saturated;    // of each unit, nvfp4
+  int64_t* saturated;    // of each update block, nvfp4
   const float* changes;  // [rows, cols], factors
 
   template <class G>
   void operator()(G group, int64_t index) const {
-    const UnitSpan unit = grid.span(index);
-    const LanePart<G> part(group, unit);
+    const BlockSpan span = grid.span(index);
+    const LanePart<G> part(group, span);
     float x[LanePart<G>::kSize];
-    codec.load(group, unit, x);
+    codec.load(group, span, x);
     for (int k = 0; k < part.kSize; ++k)
-      x[k] = k < part.size ? x[k] * changes[unit.row * grid.cols + part.col + k] : 1e9f;
-    const auto dither = source.draw(group, unit);
-    if constexpr (requires { codec.saturated_blocks(group, unit, x); })
-      __atomic_fetch_add(saturated + index, codec.saturated_blocks(group, unit, x), __ATOMIC_RELAXED);
+      x[k] = k < part.size ? x[k] * changes[span.row * grid.cols + part.col + k] : 1e9f;
+    const auto dither = source.draw(group, span);
+    if constexpr (requires { codec.saturated_blocks(group, span, x); })
+      __atomic_fetch_add(saturated + index, codec.saturated_blocks(group, span, x), __ATOMIC_RELAXED);
     float kept[LanePart<G>::kSize];
     std::copy_n(x, part.kSize, kept);
-    codec.round(group, unit, kept, dither);
-    codec.store(group, unit, x, dither);
-    for (int k = 0; k < part.size; ++k) rounded[unit.row * grid.cols + part.col + k] = kept[k];
+    codec.round(group, span, kept, dither);
+    codec.store(group, span, x, dither);
+    for (int k = 0; k < part.size; ++k) rounded[span.row * grid.cols + part.col + k] = kept[k];
   }
 };
 
@@ -52,11 +52,11 @@ struct Outcome {
 };
 
 template <int kLanes>
-void run_units(int64_t units, const auto& f) {
+void run_blocks(int64_t blocks, const auto& f) {
   if constexpr (kLanes == 1)
-    for (int64_t unit = 0; unit < units; ++unit) f(SerialGroup{}, unit);
+    for (int64_t block = 0; block < blocks; ++block) f(SerialGroup{}, block);
   else
-    test::run_lockstep<kLanes>(units, f);
+    test::run_lockstep<kLanes>(blocks, f);
 }
 
 constexpr int64_t kRows = 3;
@@ -74,15 +74,16 @@ Outcome outcome(const WeightEncoding& encoding, int64_t cols, Rounding rounding)
   });
   const test::Ops ops(kRows);
   ops->encode(source, result.weights.view());
-  const UnitGrid grid{kRows, cols};
-  result.saturated.resize(size_t(grid.units()));
+  const BlockGrid grid{kRows, cols};
+  result.saturated.resize(size_t(grid.blocks()));
   with_codec(result.weights.view(), [&]<class Codec>(const Codec& codec) {
-    run_units<kLanes>(grid.units(), StepUnit<Codec>{grid,
-                                                    codec,
-                                                    {.rounding = rounding, .seed = 3, .tensor = 4, .step = 5},
-                                                    result.rounded.view().as<float>(),
-                                                    result.saturated.data(),
-                                                    changes.view().as<float>()});
+    run_blocks<kLanes>(grid.blocks(),
+                       StepBlock<Codec>{grid,
+                                        codec,
+                                        {.rounding = rounding, .seed = 3, .tensor = 4, .step = 5},
+                                        result.rounded.view().as<float>(),
+                                        result.saturated.data(),
+                                        changes.view().as<float>()});
   });
   return result;
 }
@@ -110,7 +111,7 @@ void expect_same(const Outcome& a, const Outcome& b) {
   EXPECT_TRUE(b.weights.padding_untouched());
 }
 
-// Widths: whole units, a partial unit, partial blocks, an odd element, less than a lane.
+// Widths: whole update blocks, a partial update block, partial blocks, an odd element, less than a lane.
 TEST(CodecLanes, SameBitsAsOneLane) {
   for (const int64_t cols : {512, 300, 21, 1})
     for (const WeightEncoding& encoding : encodings())
@@ -150,9 +151,9 @@ TEST(CodecLanes, PadNibbleIsZero) {
   }
 }
 
-// Settling, with scales of every size.
+// Rescaling, with scales of every size.
 template <int kLanes>
-HostEncoded settled(int64_t cols) {
+HostEncoded rescaled(int64_t cols) {
   HostEncoded weights({.format = WeightFormat::kNvfp4}, {2, cols, 3});
   weights.tensor_scale.set(0, 0, 0.25f);
   const EncodedTensor view = weights.view();
@@ -166,16 +167,16 @@ HostEncoded settled(int64_t cols) {
               uint8_t(draws.index(2 * i + 1 < cols ? 256 : 16));
     }
   const float largest = 0x7E;
-  const UnitGrid grid{2, cols};
-  run_units<kLanes>(grid.units(), SettleUnit<Nvfp4Codec>{grid, Nvfp4Codec(view), &largest});
+  const BlockGrid grid{2, cols};
+  run_blocks<kLanes>(grid.blocks(), RescaleBlock<Nvfp4Codec>{grid, Nvfp4Codec(view), &largest});
   return weights;
 }
-TEST(CodecLanes, SettleSameBitsAsOneLane) {
+TEST(CodecLanes, RescaleSameBitsAsOneLane) {
   for (const int64_t cols : {512, 301}) {
-    const HostEncoded one = settled<1>(cols);
+    const HostEncoded one = rescaled<1>(cols);
     EXPECT_TRUE(one.padding_untouched());
-    EXPECT_TRUE(one == settled<4>(cols));
-    EXPECT_TRUE(one == settled<32>(cols));
+    EXPECT_TRUE(one == rescaled<4>(cols));
+    EXPECT_TRUE(one == rescaled<32>(cols));
     EXPECT_EQ(cols % 2 == 0 ? 0u : one.codes.bits(1, cols / 2) >> 4, 0u);
   }
 }

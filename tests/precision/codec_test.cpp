@@ -21,36 +21,37 @@ namespace {
 using test::HostMatrix;
 
 constexpr int64_t kCounts[] = {0, 1, 3, 4, 5, 31, 32, 33, 127, 128, 255, 256};
-constexpr UnitSpan at_unit(int64_t count) { return {.row = 1, .col = kUnit, .count = count}; }
+constexpr BlockSpan at_span(int64_t count) { return {.row = 1, .col = kUpdateBlock, .count = count}; }
 
 template <class G>
 Dither<LanePart<G>::kSize> nearest(G group) {
-  return DitherSource{}.draw(group, at_unit(kUnit));
+  return DitherSource{}.draw(group, at_span(kUpdateBlock));
 }
 
-// Loads the second unit of the second row of x[i] = i + 1 and stores 2 x, with any group.
+// Loads the second update block of the second row of x[i] = i + 1 and stores 2 x, with any group.
 template <class Group>
 void expect_part(DType dtype, Group group, int64_t count) {
-  HostMatrix data(dtype, {.rows = 3, .cols = kUnit + count, .padding = kUnit});
-  data.fill([](int64_t r, int64_t c) { return r == 1 && c >= kUnit ? float(c - kUnit + 1) : -7.0f; });
+  HostMatrix data(dtype, {.rows = 3, .cols = kUpdateBlock + count, .padding = kUpdateBlock});
+  data.fill(
+      [](int64_t r, int64_t c) { return r == 1 && c >= kUpdateBlock ? float(c - kUpdateBlock + 1) : -7.0f; });
   const ElementCodec codec(data.view());
-  const LanePart<Group> part(group, at_unit(count));
+  const LanePart<Group> part(group, at_span(count));
   float x[LanePart<Group>::kSize];
   std::fill_n(x, LanePart<Group>::kSize, NAN);
-  codec.load(group, at_unit(count), x);
+  codec.load(group, at_span(count), x);
   for (int k = 0; k < part.kSize; ++k) {
     const auto i = float(group.lane() * part.kSize + k);
     ASSERT_EQ(x[k], k < part.size ? i + 1 : 0.0f) << "count " << count << " lane " << group.lane();
     x[k] = 2 * x[k] + (k < part.size ? 0.0f : 99.0f);
   }
-  codec.store(group, at_unit(count), x, nearest(group));
+  codec.store(group, at_span(count), x, nearest(group));
   ASSERT_TRUE(data.padding_untouched()) << count;
   for (int64_t r = 0; r < 3; ++r)
-    for (int64_t c = 0; c < kUnit + count; ++c) {
-      const bool inside = r == 1 && c >= kUnit;
+    for (int64_t c = 0; c < kUpdateBlock + count; ++c) {
+      const bool inside = r == 1 && c >= kUpdateBlock;
       const bool mine = inside && c >= part.col && c < part.col + part.size;
-      const float value = inside ? float(c - kUnit + 1) * (mine ? 2 : 1) : -7.0f;
-      ASSERT_EQ(data.at(r, c), value) << "row " << r << " column " << c << " of " << kUnit + count;
+      const float value = inside ? float(c - kUpdateBlock + 1) * (mine ? 2 : 1) : -7.0f;
+      ASSERT_EQ(data.at(r, c), value) << "row " << r << " column " << c << " of " << kUpdateBlock + count;
     }
 }
 
@@ -68,10 +69,10 @@ TEST(ElementCodec, EveryLaneOwnsItsPartInFp32) { expect_every_group(DType::kF32)
 TEST(ElementCodec, EveryLaneOwnsItsPartInBf16) { expect_every_group(DType::kBF16); }
 
 // Store and round, of one element, with one word.
-void expect_rounding(const Dither<kUnit>& dither, uint32_t x, uint32_t bf16_bits) {
+void expect_rounding(const Dither<kUpdateBlock>& dither, uint32_t x, uint32_t bf16_bits) {
   HostMatrix data(DType::kBF16, {1, 1});
   const ElementCodec codec(data.view());
-  float value[kUnit] = {float_of(x)};
+  float value[kUpdateBlock] = {float_of(x)};
   codec.store(SerialGroup{}, {0, 0, 1}, value, dither);
   EXPECT_EQ(data.bits(0, 0), bf16_bits);
   codec.round(SerialGroup{}, {0, 0, 1}, value, dither);
@@ -79,7 +80,7 @@ void expect_rounding(const Dither<kUnit>& dither, uint32_t x, uint32_t bf16_bits
 }
 
 TEST(ElementCodec, RoundsAsTheDitherSays) {
-  Dither<kUnit> dither = nearest(SerialGroup{});
+  Dither<kUpdateBlock> dither = nearest(SerialGroup{});
   expect_rounding(dither, 0x3F808001u, 0x3F81);
   dither.rounding = Rounding::kStochastic;
   for (uint32_t& word : dither.word) word = 0x7FFEFFFFu;
@@ -94,10 +95,10 @@ TEST(ElementCodec, RoundsAsTheDitherSays) {
 TEST(ElementCodec, Fp32IsStoredAsItIs) {
   HostMatrix data(DType::kF32, {1, 1});
   const ElementCodec codec(data.view());
-  Dither<kUnit> dither = nearest(SerialGroup{});
+  Dither<kUpdateBlock> dither = nearest(SerialGroup{});
   dither.rounding = Rounding::kStochastic;
-  std::fill_n(dither.word, kUnit, 0xFFFFFFFFu);
-  float x[kUnit] = {1.0000001f};
+  std::fill_n(dither.word, kUpdateBlock, 0xFFFFFFFFu);
+  float x[kUpdateBlock] = {1.0000001f};
   codec.round(SerialGroup{}, {0, 0, 1}, x, dither);
   codec.store(SerialGroup{}, {0, 0, 1}, x, dither);
   EXPECT_EQ(data.at(0, 0), 1.0000001f);
@@ -116,14 +117,14 @@ void expect_words(Group group) {
                             .tensor = 218,
                             .step = 99999,
                             .stream = Stream::kWeightRounding};
-  const UnitSpan unit{.row = 2047, .col = 5376, .count = 85};
-  const auto dither = source.draw(group, unit);
+  const BlockSpan span{.row = 2047, .col = 5376, .count = 85};
+  const auto dither = source.draw(group, span);
   const RandomCounter counter{source.seed, source.tensor, 2047, source.step, source.stream};
-  const LanePart<Group> part(group, unit);
+  const LanePart<Group> part(group, span);
   for (int k = 0; k < part.kSize; ++k)
     ASSERT_EQ(dither.word[k], counter.word(uint32_t(part.col + k))) << group.lane() << " " << k;
-  if (group.lane() == (5460 - unit.col) / part.kSize) {
-    EXPECT_EQ(dither.word[(5460 - unit.col) % part.kSize], 0x94FABD38u);
+  if (group.lane() == (5460 - span.col) / part.kSize) {
+    EXPECT_EQ(dither.word[(5460 - span.col) % part.kSize], 0x94FABD38u);
   }
 }
 TEST(Dither, AFunctionOfTheElementAlone) {

@@ -149,12 +149,12 @@ TEST(Nvfp4Sticky, PublishedSequence) {
   expect_state(weights, {0x3B800000, {0x7B, 0x23}, bytes});
 
   const std::vector<float> before = test::load_row(codec, 32);
-  ops->settle(weights.view());
+  ops->rescale(weights.view());
   expect_state(weights, {0x3C800000, {0x6B, 0x13}, bytes});
   EXPECT_EQ(test::load_row(codec, 32), before);
-  const HostEncoded settled = weights;
-  ops->settle(weights.view());
-  EXPECT_TRUE(weights == settled) << "nothing is left to settle";
+  const HostEncoded rescaled = weights;
+  ops->rescale(weights.view());
+  EXPECT_TRUE(weights == rescaled) << "nothing is left to rescale";
 }
 
 // The smallest power of two that holds the tensor's maximum in 112 steps of 6, in every binade and around the
@@ -222,7 +222,7 @@ TEST(Nvfp4Sticky, CountsSaturatedBlocks) {
   const uint32_t mantissa = weights.block_scales.bits(0, 0) & 7;
   ASSERT_LT(mantissa, 7u);
   const float most = 6 * decode<kE4M3>(0x78 | mantissa) * weights.tensor_scale.at(0, 0);
-  float x[kUnit] = {};
+  float x[kUpdateBlock] = {};
   x[3] = most;
   x[17] = std::nextafter(most, 1e9f);
   x[63] = -2 * most;
@@ -236,7 +236,7 @@ TEST(Nvfp4Sticky, CountsSaturatedBlocks) {
 
 // Blocks too small for a quarter of their scale are rounded anew on the scale above it; the others keep their
 // codes and values.
-TEST(Nvfp4Sticky, SettlesSmallBlocks) {
+TEST(Nvfp4Sticky, RescalesSmallBlocks) {
   test::Draws draws(10);
   constexpr int64_t kBlocks = 0x7F;
   HostEncoded weights(kSticky, {2, kBlocks * 16, 3});
@@ -250,7 +250,7 @@ TEST(Nvfp4Sticky, SettlesSmallBlocks) {
   const HostEncoded original = weights;
   const test::Ops ops(2);
   ops->decode(view, before);
-  ops->settle(view);
+  ops->rescale(view);
   ops->decode(view, after);
   EXPECT_TRUE(weights.padding_untouched());
   EXPECT_EQ(weights.tensor_scale.at(0, 0), 2.0f);
@@ -271,19 +271,19 @@ TEST(Nvfp4Sticky, SettlesSmallBlocks) {
   }
 }
 
-TEST(Nvfp4Sticky, SettlesOnlyWhenScalesRunOut) {
+TEST(Nvfp4Sticky, RescalesOnlyWhenScalesRunOut) {
   const test::Ops ops(1);
   for (const uint8_t largest : {0x6D, 0x6E, 0x6F, 0x7E}) {
     HostEncoded weights(kSticky, {1, 16});
     weights.tensor_scale.set(0, 0, 1.0f);
     weights.view().block_scales.as<uint8_t>()[0] = largest;
-    ops->settle(weights.view());
+    ops->rescale(weights.view());
     EXPECT_EQ(weights.tensor_scale.at(0, 0), largest > 0x6E ? 4.0f : 1.0f) << int(largest);
     EXPECT_LE(weights.block_scales.bits(0, 0), 0x6Eu);
   }
 }
 
-// A step may double the weights twice: from every state that settling leaves, nothing is clipped.
+// A step may double the weights twice: from every state that rescaling leaves, nothing is clipped.
 TEST(Nvfp4Sticky, FourfoldGrowthNeverClips) {
   for (uint32_t code = 1; code <= 0x6E; ++code) {
     const float amax = 4 * 6 * decode<kE4M3>(code);

@@ -1,5 +1,5 @@
-// Encoding, decoding and settling whole tensors: every format against its codec unit by unit, any width, no
-// byte beyond the logical elements.
+// Encoding, decoding and rescaling whole tensors: every format against its codec update block by update
+// block, any width, no byte beyond the logical elements.
 #include "precision/precision_ops.h"
 
 #include <string>
@@ -94,8 +94,8 @@ TEST(PrecisionOps, DecodesToBf16AsRoundedFp32) {
   }
 }
 
-// Only sticky nvfp4 has anything to settle.
-TEST(PrecisionOps, SettlesNothingElse) {
+// Only sticky nvfp4 has anything to rescale.
+TEST(PrecisionOps, RescalesNothingElse) {
   for (const WeightEncoding& encoding : encodings()) {
     SCOPED_TRACE(name_of(encoding.format));
     HostEncoded weights(encoding, {kRows, 300, 4});
@@ -104,23 +104,23 @@ TEST(PrecisionOps, SettlesNothingElse) {
     if (encoding.format == WeightFormat::kNvfp4 && encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kSticky)
       continue;
     const HostEncoded before = weights;
-    ops->settle(weights.view());
+    ops->rescale(weights.view());
     EXPECT_TRUE(weights == before);
   }
 }
 
 // The scale that runs out may be in any row: the last one here.
-TEST(PrecisionOps, SettlesByTheLargestScaleOfAnyRow) {
+TEST(PrecisionOps, RescalesByTheLargestScaleOfAnyRow) {
   HostEncoded weights({.format = WeightFormat::kNvfp4}, {kRows, 40, 4});
   const EncodedTensor view = weights.view();
   weights.tensor_scale.set(0, 0, 1.0f);
   const test::Ops ops(kRows);
   for (int64_t r = 0; r < kRows; ++r)
     for (int64_t b = 0; b < 3; ++b) view.block_scales.as<uint8_t>()[r * view.block_scales.stride + b] = 0x40;
-  ops->settle(view);
+  ops->rescale(view);
   EXPECT_EQ(weights.tensor_scale.at(0, 0), 1.0f);
   view.block_scales.as<uint8_t>()[(kRows - 1) * view.block_scales.stride + 2] = 0x70;
-  ops->settle(view);
+  ops->rescale(view);
   EXPECT_EQ(weights.tensor_scale.at(0, 0), 4.0f);
   EXPECT_EQ(weights.block_scales.bits(0, 0), 0x30u);
   EXPECT_EQ(weights.block_scales.bits(kRows - 1, 2), 0x60u);

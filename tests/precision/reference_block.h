@@ -24,17 +24,17 @@ inline std::vector<float> two_blocks() {
   return x;
 }
 
-// Row 0, of at most a unit, by one lane.
+// Row 0, of at most an update block, by one lane.
 template <class Codec>
 void store_row(const Codec& codec, const std::vector<float>& x, const DitherSource& source = {}) {
-  float values[kUnit] = {};
+  float values[kUpdateBlock] = {};
   std::copy(x.begin(), x.end(), values);
-  const UnitSpan unit{0, 0, int64_t(x.size())};
-  codec.store(SerialGroup{}, unit, values, source.draw(SerialGroup{}, unit));
+  const BlockSpan span{0, 0, int64_t(x.size())};
+  codec.store(SerialGroup{}, span, values, source.draw(SerialGroup{}, span));
 }
 template <class Codec>
 std::vector<float> load_row(const Codec& codec, int64_t count) {
-  float values[kUnit];
+  float values[kUpdateBlock];
   codec.load(SerialGroup{}, {0, 0, count}, values);
   return {values, values + count};
 }

@@ -52,7 +52,7 @@ double gain(const Experiment& experiment) {
     course.push_back(*most);
   }
   test::Draws draws(21);
-  const UnitGrid grid{kRows, kCols};
+  const BlockGrid grid{kRows, kCols};
   for (int step = 1; step <= schedule.steps; ++step) {
     if (step > 1) ops->decode(weights.view(), x);
     for (size_t b = 0; b < course.size(); ++b) {
@@ -66,15 +66,15 @@ double gain(const Experiment& experiment) {
     with_codec(weights.view(), [&]<class Codec>(Codec codec) {
       if constexpr (Codec::kNeedsMaximum)
         if (needs_maximum(encoding)) codec = codec.storing_with(&amax);
-      for (int64_t unit = 0; unit < grid.units(); ++unit) {
-        const UnitSpan span = grid.span(unit);
-        float lane[kUnit] = {};
+      for (int64_t u = 0; u < grid.blocks(); ++u) {
+        const BlockSpan span = grid.span(u);
+        float lane[kUpdateBlock] = {};
         std::copy_n(values + span.row * kCols + span.col, span.count, lane);
         codec.store(SerialGroup{}, span, lane, source_of_bits.draw(SerialGroup{}, span));
       }
     });
     if (needs_maximum(encoding)) weights.tensor_scale.set(0, 0, amax);
-    ops->settle(weights.view());
+    ops->rescale(weights.view());
   }
   ops->decode(weights.view(), x);
   // The moving elements count for nothing.

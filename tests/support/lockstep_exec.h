@@ -1,4 +1,4 @@
-// An Exec whose units are worked on by the lanes of a lockstep group; rows and elements by one.
+// An Exec whose update blocks are worked on by the lanes of a lockstep group; rows and elements by one.
 #pragma once
 
 #include "device/exec.h"
@@ -19,7 +19,7 @@ struct LockstepExec {
     for (int64_t row = 0; row < n; ++row) f(SerialGroup{}, row);
   }
   template <class F>
-  void units(int64_t n, const F& f) const {
+  void blocks(int64_t n, const F& f) const {
     run_lockstep<kWidth>(n, f);
   }
 };

@@ -1,6 +1,7 @@
 // The device's way of working, on the host: the lanes of a group are threads that meet in reduce_max().
 //
-//   run_lockstep<32>(units, f)   f(group, unit) for every unit, by 32 lanes; what exec.units does on a GPU
+//   run_lockstep<32>(blocks, f)   f(group, block) for every block, by 32 lanes; what exec.blocks does on a
+//   GPU
 //
 // A formula that gives the same bits here and with SerialGroup depends neither on the number of lanes nor on
 // which of them owns an element.
@@ -45,12 +46,12 @@ class LockstepGroup {
 };
 
 template <int kWidth, class F>
-void run_lockstep(int64_t units, const F& f) {
+void run_lockstep(int64_t blocks, const F& f) {
   LockstepTeam<kWidth> team;
   std::vector<std::jthread> lanes;
   for (int64_t lane = 0; lane < kWidth; ++lane)
-    lanes.emplace_back([&team, &f, lane, units] {
-      for (int64_t unit = 0; unit < units; ++unit) f(LockstepGroup<kWidth>(team, lane), unit);
+    lanes.emplace_back([&team, &f, lane, blocks] {
+      for (int64_t block = 0; block < blocks; ++block) f(LockstepGroup<kWidth>(team, lane), block);
     });
 }
 

@@ -93,8 +93,8 @@ std::vector<fs::path> reports() {
   return paths;
 }
 
-bool counts_survival(const FunctionResources& f) {
-  return f.function.find("SurvivalPiece") != std::string::npos;
+bool counts_updates(const FunctionResources& f) {
+  return f.function.find("CountUpdates") != std::string::npos;
 }
 
 TEST(KernelResources, NeitherStackNorSpills) {
@@ -103,7 +103,7 @@ TEST(KernelResources, NeitherStackNorSpills) {
     const std::vector<FunctionResources> functions = read_report(report);
     EXPECT_FALSE(functions.empty()) << path << " names no kernel";
     for (const FunctionResources& f : functions)
-      EXPECT_TRUE(f.in_registers() || counts_survival(f)) << describe(f);
+      EXPECT_TRUE(f.in_registers() || counts_updates(f)) << describe(f);
   }
 }
 

@@ -39,13 +39,13 @@ const std::vector<Setting> kRegimes{
 const std::vector<Setting> kOptimizers{
     {"adamw", {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null"}},
     {"adamw_sr",
-     {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null", "optimizer.writeback=stochastic"}},
+     {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null", "optimizer.weight_rounding=stochastic"}},
     {"adamw_kahan",
-     {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null", "optimizer.writeback=kahan"}},
+     {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null", "optimizer.weight_rounding=kahan"}},
     {"lion", {"optimizer.rule=lion", "optimizer.lr_multiplicative=null"}},
     {"madam", {"optimizer.rule=madam", "optimizer.lr_additive=null", "optimizer.g_bound=1"}},
     {"m_plus_adam", {}},
-    {"m_plus_adam_kahan", {"optimizer.writeback=kahan"}},
+    {"m_plus_adam_kahan", {"optimizer.weight_rounding=kahan"}},
     {"apollo_e", {"optimizer.apollo_e=channel", "optimizer.apollo_e_rank=3", "optimizer.apollo_e_gap=2"}},
 };
 

@@ -31,8 +31,8 @@ const Axis kRules{
     {"apollo_e_channel",
      {"optimizer.apollo_e=channel", "optimizer.apollo_e_rank=3", "optimizer.apollo_e_gap=2"}},
 };
-const Axis kWritebacks{{"nearest", {}}, {"stochastic", {"optimizer.writeback=stochastic"}}};
-const Axis kKahan{{"kahan", {"optimizer.writeback=kahan"}}};
+const Axis kRoundings{{"nearest", {}}, {"stochastic", {"optimizer.weight_rounding=stochastic"}}};
+const Axis kKahan{{"kahan", {"optimizer.weight_rounding=kahan"}}};
 const Axis kBf16{{"bf16", {}}};
 const Axis kWeights{
     {"fp32", {"precision.weights=fp32"}},
@@ -77,7 +77,7 @@ Axis product(const Axis& a, const Axis& b) {
 // One test per rule × rounding × weight format runs all states in it: a test each would spend its time on
 // starting.
 Axis storage_combinations() {
-  Axis all = product(product(kRules, kWritebacks), kWeights);
+  Axis all = product(product(kRules, kRoundings), kWeights);
   for (Choice& choice : product(product(kRules, kKahan), kBf16)) all.push_back(std::move(choice));
   return all;
 }
@@ -146,7 +146,7 @@ class ResumeCompute : public testing::TestWithParam<Choice> {};
 TEST_P(ResumeCompute, EveryFormat) { expect_exact_resume(GetParam()); }
 INSTANTIATE_TEST_SUITE_P(Weights, ResumeCompute, testing::ValuesIn(product(kWeights, kCompute)),
                          [](const auto& instance) { return instance.param.name; });
-INSTANTIATE_TEST_SUITE_P(Rules, ResumeCompute, testing::ValuesIn(product(product(kRules, kWritebacks), kFp8)),
+INSTANTIATE_TEST_SUITE_P(Rules, ResumeCompute, testing::ValuesIn(product(product(kRules, kRoundings), kFp8)),
                          [](const auto& instance) { return instance.param.name; });
 
 }  // namespace

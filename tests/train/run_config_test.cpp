@@ -57,7 +57,7 @@ struct Row {
   WeightFormat weights;
   ComputeFormat compute;
   std::string rule;
-  Writeback writeback = Writeback::kNearest;
+  WeightRounding weight_rounding = WeightRounding::kNearest;
   ApolloE apollo_e = ApolloE::kOff;
 };
 
@@ -69,8 +69,8 @@ std::vector<Row> table_rows() {
   return {
       {"fp32_adamw", WeightFormat::kF32, ComputeFormat::kF32, kAdamW},
       {"bf16_adamw", WeightFormat::kBF16, k16, kAdamW},
-      {"bf16_adamw_kahan", WeightFormat::kBF16, k16, kAdamW, Writeback::kKahan},
-      {"bf16_adamw_sr", WeightFormat::kBF16, k16, kAdamW, Writeback::kStochastic},
+      {"bf16_adamw_kahan", WeightFormat::kBF16, k16, kAdamW, WeightRounding::kKahan},
+      {"bf16_adamw_sr", WeightFormat::kBF16, k16, kAdamW, WeightRounding::kStochastic},
       {"bf16", WeightFormat::kBF16, k16, kMPlusAdam},
       {"bf16_fp8_adamw", WeightFormat::kBF16, k8, kAdamW},
       {"bf16_fp8", WeightFormat::kBF16, k8, kMPlusAdam},
@@ -78,10 +78,10 @@ std::vector<Row> table_rows() {
       {"fp8", WeightFormat::kBlockFp8, k8, kMPlusAdam},
       {"nvfp4_adamw", WeightFormat::kNvfp4, k8, kAdamW},
       {"nvfp4", WeightFormat::kNvfp4, k8, kMPlusAdam},
-      {"bf16_kahan", WeightFormat::kBF16, k16, kMPlusAdam, Writeback::kKahan},
-      {"bf16_sr", WeightFormat::kBF16, k16, kMPlusAdam, Writeback::kStochastic},
+      {"bf16_kahan", WeightFormat::kBF16, k16, kMPlusAdam, WeightRounding::kKahan},
+      {"bf16_sr", WeightFormat::kBF16, k16, kMPlusAdam, WeightRounding::kStochastic},
       {"bf16_madam", WeightFormat::kBF16, k16, kMadam},
-      {"bf16_apollo_e", WeightFormat::kBF16, k16, kMPlusAdam, Writeback::kNearest, ApolloE::kChannel},
+      {"bf16_apollo_e", WeightFormat::kBF16, k16, kMPlusAdam, WeightRounding::kNearest, ApolloE::kChannel},
   };
 }
 
@@ -94,7 +94,7 @@ TEST_F(RunConfigTest, EverySizeHasEveryRowOfTheTable) {
       EXPECT_EQ(config.precision.weights, row.weights);
       EXPECT_EQ(config.precision.compute, row.compute);
       EXPECT_EQ(rule_name(config.optimizer.rule), row.rule);
-      EXPECT_EQ(config.optimizer.writeback, row.writeback);
+      EXPECT_EQ(config.optimizer.weight_rounding, row.weight_rounding);
       const auto projection = projection_options(config.optimizer.rule);
       EXPECT_EQ(projection ? projection->sharing : ApolloE::kOff, row.apollo_e);
       const Format states = row.weights == WeightFormat::kF32 ? Format::kF32 : Format::kBF16;
@@ -355,8 +355,8 @@ const BadConfig kBadConfigs[] = {
     {R"("optimizer": {"eps": "1e-8"})", {"user.json:3: optimizer.eps: expected a number"}},
     {R"("optimizer": {"rule": "adam"})",
      {"user.json:3: optimizer.rule: expected one of adamw, lion, madam, m_plus_adam"}},
-    {R"("optimizer": {"writeback": "up"})",
-     {"user.json:3: optimizer.writeback: expected one of nearest, stochastic, kahan"}},
+    {R"("optimizer": {"weight_rounding": "up"})",
+     {"user.json:3: optimizer.weight_rounding: expected one of nearest, stochastic, kahan"}},
     {R"("precision": {"weights": "fp8"})",
      {"user.json:3: precision.weights: expected one of fp32, bf16, block_fp8, nvfp4, mxfp8"}},
     {R"("precision": {"compute": "fp4"})",
@@ -424,8 +424,8 @@ const BadConfig kBadConfigs[] = {
     {R"("model": {"vocab_size": 4097}, "precision": {"fp8_lm_head": true})",
      {"user.json:3: model.vocab_size: 4097 is not a multiple of 16"},
      "nano_fp8.json"},
-    {R"("optimizer": {"writeback": "kahan"})",
-     {"user.json:3: optimizer.writeback: kahan does not go with precision.weights = block_fp8 (",
+    {R"("optimizer": {"weight_rounding": "kahan"})",
+     {"user.json:3: optimizer.weight_rounding: kahan does not go with precision.weights = block_fp8 (",
       "base/fp8.json:", "accepted: bf16"},
      "nano_fp8.json"},
     {R"("optimizer": {"kahan_variant": "per_op"})",
@@ -479,9 +479,10 @@ const BadConfig kBadConfigs[] = {
      {"precision.state_rounding: means something only with precision.optimizer_state = bf16"},
      "nano_fp32.json"},
     {R"("optimizer": {"kahan_variant": "fused"})",
-     {"user.json:3: optimizer.kahan_variant: means something only with optimizer.writeback = kahan"}},
+     {"user.json:3: optimizer.kahan_variant: means something only with optimizer.weight_rounding = kahan"}},
     {R"("optimizer": {"sr_saturate": true})",
-     {"user.json:3: optimizer.sr_saturate: means something only with optimizer.writeback = stochastic"}},
+     {"user.json:3: optimizer.sr_saturate: means something only with optimizer.weight_rounding = "
+      "stochastic"}},
     {R"("optimizer": {"apollo_e_rank": 1})",
      {"user.json:3: optimizer.apollo_e_rank: means something only with optimizer.apollo_e = mini or channel",
       "optimizer.apollo_e is off"}},
@@ -648,19 +649,40 @@ TEST_F(RunConfigTest, UsualKeysAreTakenForWhatTheyAreCalledHere) {
 }
 
 TEST_F(RunConfigTest, UsualValuesToo) {
-  const std::vector<std::array<std::string, 2>> meant{
-      {"precision.weights=BF16", "bf16"},       {"precision.weights=bfloat16", "bf16"},
-      {"precision.weights=fp8", "block_fp8"},   {"precision.compute=FP8_E4M3", ""},
-      {"precision.compute=block_fp8", "fp8"},   {"optimizer.rule=adam", "adamw"},
-      {"optimizer.rule=AdamW", "adamw"},        {"optimizer.rule=m-plus-adam", "m_plus_adam"},
-      {"optimizer.rule=m+adam", "m_plus_adam"}, {"device.type=gpu", "cuda"},
-      {"optimizer.writeback=sr", "stochastic"}, {"precision.weights=qwertyuiop", ""}};
+  const std::vector<std::array<std::string, 2>> meant{{"precision.weights=BF16", "bf16"},
+                                                      {"precision.weights=bfloat16", "bf16"},
+                                                      {"precision.weights=fp8", "block_fp8"},
+                                                      {"precision.compute=FP8_E4M3", ""},
+                                                      {"precision.compute=block_fp8", "fp8"},
+                                                      {"optimizer.rule=adam", "adamw"},
+                                                      {"optimizer.rule=AdamW", "adamw"},
+                                                      {"optimizer.rule=m-plus-adam", "m_plus_adam"},
+                                                      {"optimizer.rule=m+adam", "m_plus_adam"},
+                                                      {"device.type=gpu", "cuda"},
+                                                      {"optimizer.weight_rounding=sr", "stochastic"},
+                                                      {"precision.weights=qwertyuiop", ""}};
   for (const auto& [setting, value] : meant) {
     const std::string problem = problem_of(setting);
     EXPECT_NE(problem.find("expected one of"), std::string::npos) << problem;
     EXPECT_EQ(problem.find("did you mean") != std::string::npos, !value.empty()) << problem;
     EXPECT_NE(problem.find("did you mean \"" + value), value.empty() ? 0 : std::string::npos) << problem;
   }
+}
+
+// Files and checkpoints from before a key was renamed mean what they meant.
+TEST_F(RunConfigTest, ReadsKeysByTheirFormerNames) {
+  const std::string nano = kConfigs + "nano_bf16.json";
+  const RunConfig config = load_run_config(nano, {"optimizer.writeback=kahan", "log.update_survival=7"});
+  EXPECT_EQ(config.optimizer.weight_rounding, WeightRounding::kKahan);
+  EXPECT_EQ(config.log.update_statistics, 7);
+  const Json written = resolved_json(config);
+  EXPECT_EQ(written["optimizer"]["weight_rounding"], "kahan");
+  EXPECT_FALSE(written["optimizer"].contains("writeback"));
+
+  Json before = written;
+  before["optimizer"].erase("weight_rounding");
+  before["optimizer"]["writeback"] = "kahan";
+  EXPECT_EQ(parse_run_config(JsonDocument::of_value(before, "state.json")), config);
 }
 
 TEST_F(RunConfigTest, UsualSpellingsAreOfKeysAndValuesThatThereAre) {

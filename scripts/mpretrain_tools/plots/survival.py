@@ -1,4 +1,4 @@
-"""Draws which updates survived rounding, from the metrics of a run with log.update_survival set.
+"""Draws which updates survived rounding, from the metrics of a run with log.update_statistics set.
 
     scripts/plot_survival.py --output survival.png runs/nano_fp8
     scripts/plot_survival.py --output survival.png --tensors mlp --step 500 runs/nano_fp8
@@ -46,7 +46,7 @@ def surveys(run, part):
     if not found:
         raise BadRun(
             f"{run.path}: no update_survival of tensors named *{part}* in it; set"
-            " log.update_survival=STEPS"
+            " log.update_statistics=STEPS"
         )
     return found
 

@@ -1,4 +1,4 @@
-// Iteration on the CPU: OpenMP threads over rows and units, SIMD within.
+// Iteration on the CPU: OpenMP threads over rows and update blocks, SIMD within.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct CpuExec {
     for (int64_t row = 0; row < n; ++row) run_row(f, row, n);
   }
   template <class F>
-  void units(int64_t n, const F& f) const {
+  void blocks(int64_t n, const F& f) const {
 #pragma omp parallel
     {
       const int64_t threads = omp_get_num_threads(), own = omp_get_thread_num();
@@ -48,7 +48,7 @@ struct CpuExec {
     if constexpr (requires { f.run(SerialGroup{}, first, end); })
       f.run(SerialGroup{}, first, end);
     else
-      for (int64_t unit = first; unit < end; ++unit) f(SerialGroup{}, unit);
+      for (int64_t block = first; block < end; ++block) f(SerialGroup{}, block);
   }
 };
 static_assert(Exec<CpuExec>);

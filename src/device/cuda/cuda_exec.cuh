@@ -1,4 +1,4 @@
-// Kernel launches, and iteration on an NVIDIA GPU: a warp per row or unit, a thread per element, in one
+// Kernel launches, and iteration on an NVIDIA GPU: a warp per row or update block, a thread per element, in one
 // stream. Every kernel of this program is launched here, so that one place names what failed.
 #pragma once
 
@@ -137,7 +137,7 @@ struct CudaExec {
     launch(groups_kernel<F>, shape_for(n * WarpGroup::kLanes), f, n);
   }
   template <class F>
-  void units(int64_t n, const F& f) const {
+  void blocks(int64_t n, const F& f) const {
     rows(n, f);
   }
 

@@ -34,9 +34,9 @@ struct LaneValues<PackedSwiglu> {
   static constexpr int kAtOnce = 2;
   Bf16Words gate, up;
 
-  MPT_HD void fetch(const PackedSwiglu& source, UnitSpan unit) {
-    const LanePart<WarpGroup> part(WarpGroup{}, unit);
-    const bf16* const from = source.rows.gate_up + 2 * unit.row * source.rows.cols + part.col;
+  MPT_HD void fetch(const PackedSwiglu& source, BlockSpan span) {
+    const LanePart<WarpGroup> part(WarpGroup{}, span);
+    const bf16* const from = source.rows.gate_up + 2 * span.row * source.rows.cols + part.col;
     gate.fetch(from, part);
     up.fetch(from + source.rows.cols, part);
   }
@@ -52,11 +52,11 @@ struct LaneValues<PackedNorm> {
   Bf16Words x, gain;
   float inverse;
 
-  MPT_HD void fetch(const PackedNorm& source, UnitSpan unit) {
-    const LanePart<WarpGroup> part(WarpGroup{}, unit);
-    x.fetch(source.rows.x + unit.row * source.rows.cols + part.col, part);
+  MPT_HD void fetch(const PackedNorm& source, BlockSpan span) {
+    const LanePart<WarpGroup> part(WarpGroup{}, span);
+    x.fetch(source.rows.x + span.row * source.rows.cols + part.col, part);
     gain.fetch(source.rows.gain + part.col, part);  // the same in every row: in the first cache
-    inverse = source.rows.inv_rms[unit.row];
+    inverse = source.rows.inv_rms[span.row];
   }
   MPT_HD void get(float (&values)[kLaneCodes]) const {
 #pragma unroll

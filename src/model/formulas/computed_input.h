@@ -1,16 +1,16 @@
 // Inputs of linear layers as a cast to FP8 reads them, computed instead of stored: the outputs of SwiGLU and
-// RMSNorm. Units and lanes as in precision/codec.h; the same bits as of the operations that store them, with
-// whose flags this must be compiled: compilers contract parts of e^x with what is added to it.
+// RMSNorm. Update blocks and lanes as in precision/codec.h; the same bits as of the operations that store
+// them, with whose flags this must be compiled: compilers contract parts of e^x with what is added to it.
 #pragma once
 
+#include "core/blocks.h"
 #include "model/formulas/rms_norm.h"
 #include "model/formulas/swiglu.h"
 #include "model/llama_ops.h"
-#include "precision/unit.h"
 
 namespace mpt {
 
-// x[k] = y(k) for the part of a unit that lies in the row, 0 beyond.
+// x[k] = y(k) for the part of an update block that lies in the row, 0 beyond.
 template <class Part, int kSize, class F>
 MPT_HD void fill_part(const Part& part, float (&x)[kSize], const F& y) {
   if (part.size == kSize) {
@@ -32,9 +32,9 @@ struct SwigluSource {
     return {t.as<bf16>(), t.cols / 2};
   }
   template <class G>
-  MPT_HD void load(G group, UnitSpan unit, float (&x)[LanePart<G>::kSize]) const {
-    const LanePart<G> part(group, unit);
-    const bf16 *gate = gate_up + 2 * unit.row * cols + part.col, *up = gate + cols;
+  MPT_HD void load(G group, BlockSpan span, float (&x)[LanePart<G>::kSize]) const {
+    const LanePart<G> part(group, span);
+    const bf16 *gate = gate_up + 2 * span.row * cols + part.col, *up = gate + cols;
     fill_part(part, x, [=](int k) { return swiglu(to_float(gate[k]), to_float(up[k])); });
   }
 };
@@ -55,10 +55,10 @@ struct NormSource {
     return {input.x.as<bf16>(), input.inv_rms.as<float>(), input.gain.as<bf16>(), input.x.cols};
   }
   template <class G>
-  MPT_HD void load(G group, UnitSpan unit, float (&y)[LanePart<G>::kSize]) const {
-    const LanePart<G> part(group, unit);
-    const bf16 *in = x + unit.row * cols + part.col, *g = gain + part.col;
-    const float inverse = inv_rms[unit.row];
+  MPT_HD void load(G group, BlockSpan span, float (&y)[LanePart<G>::kSize]) const {
+    const LanePart<G> part(group, span);
+    const bf16 *in = x + span.row * cols + part.col, *g = gain + part.col;
+    const float inverse = inv_rms[span.row];
     fill_part(part, y, [=](int k) { return rms_normed(in[k], inverse, g[k]); });
   }
 };

@@ -34,7 +34,7 @@ struct Nvfp4Weights {
   static bool needs_maximum(const WeightEncoding& encoding) {
     return encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kLive;
   }
-  static bool settles(const WeightEncoding& encoding) {
+  static bool rescales(const WeightEncoding& encoding) {
     return encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kSticky;
   }
 };
@@ -114,13 +114,14 @@ MPT_HD float step_of(uint32_t scale, float tensor_amax) {
 
 // The tensor's FP32 is read through pointers, so that it may change without the host.
 //   sticky   a power of two; store() takes the block's old scale from memory and leaves the new one there.
-//            load_scale and store_scale are the same, and PrecisionOps::settle() alone changes it.
+//            load_scale and store_scale are the same, and PrecisionOps::rescale() alone changes it.
 //   live     max|w| of the tensor. store() needs that of the NEW weights before any is stored: a first pass
-//            over the units reduces max|w'| and writes nothing, the second repeats the update and stores. So
-//            load_scale is what the codes in memory were made with and store_scale what the new ones are made
-//            with; the caller copies it to the tensor's own scale when all units are stored.
+//            over the update blocks reduces max|w'| and writes nothing, the second repeats the update and
+//            stores. So load_scale is what the codes in memory were made with and store_scale what the new
+//            ones are made with; the caller copies it to the tensor's own scale when all update blocks are
+//            stored.
 struct Nvfp4Codec {
-  static constexpr bool kTensorScale = true, kNeedsMaximum = true, kSettles = true, kRelativeScales = true;
+  static constexpr bool kTensorScale = true, kNeedsMaximum = true, kRescales = true, kRelativeScales = true;
   static constexpr float kSmallestRatio = 1.25f;  // 4 / 3, of 3 and 4
   static constexpr int64_t kBlock = kNvfp4Block;
 
@@ -151,48 +152,48 @@ struct Nvfp4Codec {
     return codec;
   }
 
-  [[nodiscard]] MPT_HD ElementMemory memory(UnitSpan unit) const {
-    return {reinterpret_cast<const std::byte*>(codes + unit.row * code_stride + unit.col / 2), 4};
+  [[nodiscard]] MPT_HD ElementMemory memory(BlockSpan span) const {
+    return {reinterpret_cast<const std::byte*>(codes + span.row * code_stride + span.col / 2), 4};
   }
 
   template <class G>
-  MPT_HD void load(G group, UnitSpan unit, float (&x)[LanePart<G>::kSize]) const {
+  MPT_HD void load(G group, BlockSpan span, float (&x)[LanePart<G>::kSize]) const {
     using R = Runs<G>;
-    const LanePart<G> part(group, unit);
+    const LanePart<G> part(group, span);
     uint8_t bytes[R::kPart / 2], code[R::kPart];
-    read_bytes(codes_at(unit, part), (part.size + 1) / 2, bytes);
+    read_bytes(codes_at(span, part), (part.size + 1) / 2, bytes);
     unpack(bytes, code);
     float step[R::kCount];
     const float tensor = *load_scale;
     for (int r = 0; r < R::kCount; ++r)
-      step[r] = r * R::kSize < part.size ? step_of(*scale_at(unit, part, r), tensor) : 0.0f;
+      step[r] = r * R::kSize < part.size ? step_of(*scale_at(span, part, r), tensor) : 0.0f;
     decode_runs<G, kE2M1>(code, step, x);
   }
 
   // Bytes within the last element's block but beyond it are not written, nor is the nibble beside it set.
   template <class G>
-  MPT_HD void store(G group, UnitSpan unit, const float (&x)[LanePart<G>::kSize],
+  MPT_HD void store(G group, BlockSpan span, const float (&x)[LanePart<G>::kSize],
                     const Dither<LanePart<G>::kSize>& dither) const {
     using R = Runs<G>;
-    const LanePart<G> part(group, unit);
-    const Scales<G> next(*this, group, unit, part, x);
+    const LanePart<G> part(group, span);
+    const Scales<G> next(*this, group, span, part, x);
     uint8_t code[R::kPart], bytes[R::kPart / 2];
     round_codes(next, x, dither, code);
 #pragma unroll
     for (int k = 0; k < R::kPart; ++k) code[k] = k < part.size ? code[k] : uint8_t{0};
     pack(code, bytes);
-    write_bytes(bytes, (part.size + 1) / 2, codes_at(unit, part));
+    write_bytes(bytes, (part.size + 1) / 2, codes_at(span, part));
     for (int r = 0; r < R::kCount; ++r)
       if (owns_scale<G>(group) && r * R::kSize < part.size)
-        *scale_at(unit, part, r) = static_cast<uint8_t>(next.code[r]);
+        *scale_at(span, part, r) = static_cast<uint8_t>(next.code[r]);
   }
 
   template <class G>
-  MPT_HD void round(G group, UnitSpan unit, float (&x)[LanePart<G>::kSize],
+  MPT_HD void round(G group, BlockSpan span, float (&x)[LanePart<G>::kSize],
                     const Dither<LanePart<G>::kSize>& dither) const {
     using R = Runs<G>;
-    const LanePart<G> part(group, unit);
-    const Scales<G> next(*this, group, unit, part, x);
+    const LanePart<G> part(group, span);
+    const Scales<G> next(*this, group, span, part, x);
     uint8_t code[R::kPart];
     round_codes(next, x, dither, code);
     float step[R::kCount];
@@ -213,26 +214,26 @@ struct Nvfp4Codec {
   // The scale of each element's block, as it is in memory, in multiples of *mean. All are 1 where `mean` is
   // null or *mean is 0, and so are those beyond the part's end.
   template <class G>
-  MPT_HD void relative_scales(G group, UnitSpan unit, const float* mean,
+  MPT_HD void relative_scales(G group, BlockSpan span, const float* mean,
                               float (&x)[LanePart<G>::kSize]) const {
     using R = Runs<G>;
-    const LanePart<G> part(group, unit);
+    const LanePart<G> part(group, span);
     const float one = mean == nullptr ? 0.0f : *mean;
     float relative[R::kCount];
     for (int r = 0; r < R::kCount; ++r)
       relative[r] =
-          one > 0.0f && r * R::kSize < part.size ? decode<kE4M3>(*scale_at(unit, part, r)) / one : 1.0f;
+          one > 0.0f && r * R::kSize < part.size ? decode<kE4M3>(*scale_at(span, part, r)) / one : 1.0f;
     spread<G>(relative, x);
   }
 
   // For telemetry, before store() of the same x: how many blocks, of those whose scale this lane owns, have a
   // maximum beyond 6 steps, so that it will be clipped. The count of a tensor is the sum over lanes and
-  // units. Rare under sticky; about half of all blocks under live, whose scales round to nearest.
+  // update blocks. Rare under sticky; about half of all blocks under live, whose scales round to nearest.
   template <class G>
-  MPT_HD int saturated_blocks(G group, UnitSpan unit, const float (&x)[LanePart<G>::kSize]) const {
+  MPT_HD int saturated_blocks(G group, BlockSpan span, const float (&x)[LanePart<G>::kSize]) const {
     using R = Runs<G>;
-    const LanePart<G> part(group, unit);
-    const Scales<G> next(*this, group, unit, part, x);
+    const LanePart<G> part(group, span);
+    const Scales<G> next(*this, group, span, part, x);
     int count = 0;
     for (int r = 0; r < R::kCount; ++r) {
       const bool clipped = next.most[r] > kE2M1.max_value * step_of(next.code[r], next.tensor);
@@ -243,25 +244,25 @@ struct Nvfp4Codec {
 
   // End of a step, sticky: where the largest scale, as a byte, has come too near the top, the tensor's scale
   // is multiplied by 4 and those of blocks divided by 4.
-  MPT_HD static bool must_settle(float largest_scale) {
+  MPT_HD static bool must_rescale(float largest_scale) {
     return largest_scale > float(nvfp4_sticky::kMostAfterStep);
   }
-  MPT_HD static float settled_tensor_scale(float scale) { return 4.0f * scale; }
-  // The unit's share. Decoded values stay, except in blocks whose scale is too small to be divided by 4:
-  // these are rounded anew, to nearest.
+  MPT_HD static float rescaled_tensor_scale(float scale) { return 4.0f * scale; }
+  // The update block's share. Decoded values stay, except in blocks whose scale is too small to be divided by
+  // 4: these are rounded anew, to nearest.
   template <class G>
-  MPT_HD void settle(G group, UnitSpan unit) const {
+  MPT_HD void rescale(G group, BlockSpan span) const {
     using R = Runs<G>;
-    const LanePart<G> part(group, unit);
+    const LanePart<G> part(group, span);
     float x[R::kPart], step[R::kCount];
-    load(group, unit, x);
+    load(group, span, x);
     uint8_t bytes[R::kPart / 2], code[R::kPart], rounded[R::kPart], scale[R::kCount], old[R::kCount];
-    read_bytes(codes_at(unit, part), (part.size + 1) / 2, bytes);
+    read_bytes(codes_at(span, part), (part.size + 1) / 2, bytes);
     unpack(bytes, code);
     for (int r = 0; r < R::kCount; ++r) {
-      old[r] = old_scale(group, unit, part, r);
+      old[r] = old_scale(group, span, part, r);
       scale[r] = quarter_of(old[r]);
-      step[r] = nvfp4_sticky::step_of(scale[r], settled_tensor_scale(*load_scale));
+      step[r] = nvfp4_sticky::step_of(scale[r], rescaled_tensor_scale(*load_scale));
     }
     Dither<R::kPart> nearest;
     nearest.rounding = Rounding::kNearest;
@@ -269,9 +270,9 @@ struct Nvfp4Codec {
     for (int k = 0; k < R::kPart; ++k)
       code[k] = old[k / R::kSize] < nvfp4_sticky::kQuartersFrom ? rounded[k] : code[k];
     pack(code, bytes);
-    write_bytes(bytes, (part.size + 1) / 2, codes_at(unit, part));
+    write_bytes(bytes, (part.size + 1) / 2, codes_at(span, part));
     for (int r = 0; r < R::kCount; ++r)
-      if (owns_scale<G>(group) && r * R::kSize < part.size) *scale_at(unit, part, r) = scale[r];
+      if (owns_scale<G>(group) && r * R::kSize < part.size) *scale_at(span, part, r) = scale[r];
   }
 
  private:
@@ -285,7 +286,7 @@ struct Nvfp4Codec {
     float most[Runs<G>::kCount];
     uint32_t code[Runs<G>::kCount];  // wide, so that what is computed from them vectorises
 
-    MPT_HD Scales(const Nvfp4Codec& codec, G group, UnitSpan unit, const LanePart<G>& part,
+    MPT_HD Scales(const Nvfp4Codec& codec, G group, BlockSpan span, const LanePart<G>& part,
                   const float (&x)[LanePart<G>::kSize])
         : tensor(*codec.store_scale) {
       constexpr int kCount = Runs<G>::kCount;
@@ -294,7 +295,7 @@ struct Nvfp4Codec {
         for (int r = 0; r < kCount; ++r) code[r] = nvfp4_live::block_scale(most[r], tensor);
         return;
       }
-      for (int r = 0; r < kCount; ++r) code[r] = codec.old_scale(group, unit, part, r);
+      for (int r = 0; r < kCount; ++r) code[r] = codec.old_scale(group, span, part, r);
       int moving = 0;
 #pragma omp simd reduction(+ : moving)
       for (int r = 0; r < kCount; ++r) moving += nvfp4_sticky::moves(code[r], most[r], tensor);
@@ -334,20 +335,20 @@ struct Nvfp4Codec {
     return (group.lane() * LanePart<G>::kSize) % kNvfp4Block == 0;
   }
   template <class G>
-  MPT_HD uint8_t old_scale(G group, UnitSpan unit, const LanePart<G>& part, int run) const {
+  MPT_HD uint8_t old_scale(G group, BlockSpan span, const LanePart<G>& part, int run) const {
     const bool mine = owns_scale<G>(group) && run * Runs<G>::kSize < part.size;
-    const uint8_t scale = mine ? *scale_at(unit, part, run) : uint8_t{0};
+    const uint8_t scale = mine ? *scale_at(span, part, run) : uint8_t{0};
     if constexpr (LanePart<G>::kSize >= kNvfp4Block) return scale;
     return static_cast<uint8_t>(group.reduce_max(float(scale), int(kNvfp4Block) / LanePart<G>::kSize));
   }
 
   template <class G>
-  MPT_HD uint8_t* codes_at(UnitSpan unit, const LanePart<G>& part) const {
-    return codes + unit.row * code_stride + part.col / 2;
+  MPT_HD uint8_t* codes_at(BlockSpan span, const LanePart<G>& part) const {
+    return codes + span.row * code_stride + part.col / 2;
   }
   template <class G>
-  MPT_HD uint8_t* scale_at(UnitSpan unit, const LanePart<G>& part, int run) const {
-    return scales + unit.row * scale_stride + ((part.col + run * Runs<G>::kSize) >> kBlockBits);
+  MPT_HD uint8_t* scale_at(BlockSpan span, const LanePart<G>& part, int run) const {
+    return scales + span.row * scale_stride + ((part.col + run * Runs<G>::kSize) >> kBlockBits);
   }
 
   template <int kBytes>

@@ -11,16 +11,16 @@
 namespace mpt {
 
 template <class WeightCodec>
-struct ExponentGradientUnit {
-  UnitGrid grid;
+struct ExponentGradient {
+  BlockGrid grid;
   WeightCodec weights;
   ElementCodec gradient;
   const StepControl* control;
   float* result;  // [rows, cols]
 
   template <class G>
-  MPT_HD void operator()(G group, int64_t unit) const {
-    const UnitSpan span = grid.span(unit);
+  MPT_HD void operator()(G group, int64_t block) const {
+    const BlockSpan span = grid.span(block);
     const LanePart<G> part(group, span);
     float w[LanePart<G>::kSize], g[LanePart<G>::kSize];
     weights.load(group, span, w);
@@ -50,34 +50,34 @@ struct ProjectRow {
   }
 };
 
-// Rows of a matrix whose channels are columns, in pieces that can be summed at once.
-struct ColumnPieces {
+// Rows of a matrix whose channels are columns, in tiles that can be summed at once.
+struct ColumnTiles {
   static constexpr int64_t kRows = 32;
   int64_t depth;
 
-  explicit ColumnPieces(int64_t rows) : depth(rows) {}
+  explicit ColumnTiles(int64_t rows) : depth(rows) {}
   [[nodiscard]] MPT_HD int64_t count() const { return (depth + kRows - 1) / kRows; }
 };
 
-// Sums over one piece for a unit of channels; a lane owns its channels alone.
-struct ProjectColumnPieces {
+// Sums over one tile for an update block of channels; a lane owns its channels alone.
+struct ProjectColumnTiles {
   const float* gradient;    // [d, M]
   const float* projection;  // [r, d]
-  ColumnPieces pieces;
-  UnitGrid grid;  // [pieces, M]
+  ColumnTiles tiles;
+  BlockGrid grid;  // [tiles, M]
   int64_t rank;
-  float* sums;  // [pieces, r, M]
+  float* sums;  // [tiles, r, M]
 
   template <class G>
-  MPT_HD void operator()(G group, int64_t unit) const {
-    const UnitSpan span = grid.span(unit);
+  MPT_HD void operator()(G group, int64_t block) const {
+    const BlockSpan span = grid.span(block);
     const LanePart<G> part(group, span);
-    const int64_t first = span.row * ColumnPieces::kRows;
-    const int64_t end = min_of(first + ColumnPieces::kRows, pieces.depth);
+    const int64_t first = span.row * ColumnTiles::kRows;
+    const int64_t end = min_of(first + ColumnTiles::kRows, tiles.depth);
     for (int64_t k = 0; k < rank; ++k) {
       float sum[LanePart<G>::kSize] = {};
       for (int64_t i = first; i < end; ++i)
-        add_scaled(projection[k * pieces.depth + i], gradient + i * grid.cols + part.col, part.size, sum);
+        add_scaled(projection[k * tiles.depth + i], gradient + i * grid.cols + part.col, part.size, sum);
       float* const out = sums + (span.row * rank + k) * grid.cols + part.col;
       for (int e = 0; e < part.size; ++e) out[e] = sum[e];
     }
@@ -92,15 +92,15 @@ struct ProjectColumnPieces {
 };
 
 // R of channels that are columns.
-struct SumColumnPieces {
-  const float* sums;  // [pieces, r, M]
-  int64_t pieces, rank, channels;
+struct SumColumnTiles {
+  const float* sums;  // [tiles, r, M]
+  int64_t tiles, rank, channels;
   float* projected;  // [M, r]
 
   MPT_HD void operator()(int64_t index) const {
     const int64_t j = index % channels, k = index / channels;
     float sum = 0.0f;
-    for (int64_t piece = 0; piece < pieces; ++piece) sum += sums[(piece * rank + k) * channels + j];
+    for (int64_t tile = 0; tile < tiles; ++tile) sum += sums[(tile * rank + k) * channels + j];
     projected[j * rank + k] = sum;
   }
 };

@@ -1,4 +1,4 @@
-// What every update of a unit reads and writes besides its weights.
+// What the update of a tensor reads and writes besides its weights.
 #pragma once
 
 #include "precision/codec.h"
@@ -6,16 +6,16 @@
 
 namespace mpt {
 
-// One number for every element, row or column of a matrix, by its steps: 0 where they share one.
+// One factor per element, row or column of a matrix: a step of 0 says that all along that axis share it.
 struct SharedFactors {
   const float* values = nullptr;
   int64_t row_step = 0;
   int64_t col_step = 0;  // 0 or 1
 
   template <class G>
-  MPT_HD void load(G group, UnitSpan unit, float (&x)[LanePart<G>::kSize]) const {
-    const LanePart<G> part(group, unit);
-    const float* const source = values + unit.row * row_step;
+  MPT_HD void load(G group, BlockSpan span, float (&x)[LanePart<G>::kSize]) const {
+    const LanePart<G> part(group, span);
+    const float* const source = values + span.row * row_step;
     if (col_step == 0) {
       for (float& value : x) value = *source;
     } else {
@@ -25,7 +25,7 @@ struct SharedFactors {
   }
 };
 
-// What the device knows of a step: found by measure(), or set by the host.
+// The part of a step that the device decides: by Optimizer::measure_gradients(), or set by the host.
 struct StepControl {
   double grad_norm = 0;     // of all gradients, before clipping
   float grad_scale = 1.0f;  // the clipping factor
@@ -39,19 +39,19 @@ MPT_HD float clip_scale(double clip_grad_norm, double norm) {
   return clip_grad_norm > 0 ? float(factor > 1.0 ? 1.0 : factor) : 1.0f;
 }
 
-// What a unit reads and writes besides its weights.
+// Gradient, states and the scalars of a step, for one tensor with kStates states per weight.
 template <int kStates>
-struct UnitStates {
-  UnitGrid grid;
+struct TensorInputs {
+  BlockGrid grid;
   ElementCodec states[kStates];
   DitherSource dithers[kStates];
   StateUpdate state_update;
   ElementCodec gradient;
   const StepControl* control;
   SharedFactors factors;
-  const float* mean_scale;  // of blocks, of which additive directions are multiples; null: they are not
+  const float* mean_scale;  // of the scale blocks, for relative additive rates; null: one rate for all
 
-  // Nothing lies between the rows.
+  // No padding between rows.
   [[nodiscard]] bool contiguous() const {
     bool all = gradient.stride == grid.cols;
     for (const ElementCodec& state : states) all = all && state.stride == grid.cols;
@@ -62,7 +62,7 @@ struct UnitStates {
 // f(T{}, D{}) where all moments are stored as T and rounded to nearest, and the gradient as D; whether they
 // are.
 template <int kStates, class F>
-bool with_stored_types(const UnitStates<kStates>& states, const F& f) {
+bool with_stored_types(const TensorInputs<kStates>& states, const F& f) {
   const auto moments = [&]<class T>(T) {
     for (int i = 0; i < kStates; ++i)
       if (!states.states[i].template stores<T>(states.dithers[i].rounding)) return false;

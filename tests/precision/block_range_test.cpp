@@ -1,7 +1,5 @@
-// Ranges of units: what of every piece of an encoded tensor belongs to them, against a walk over all
+// Ranges of update blocks: what of every piece of an encoded tensor belongs to them, against a walk over all
 // elements.
-#include "precision/unit_range.h"
-
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -9,7 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "device/backends.h"
+#include "core/blocks.h"
+#include "device/cpu/cpu_device.h"
 #include "precision/weight_formats.h"
 
 namespace mpt {
@@ -28,16 +27,16 @@ std::vector<WeightEncoding> encodings() {
 struct Shape {
   int64_t rows, cols, physical_cols;
 };
-// Less than a unit, exactly one or two, a bit more, odd numbers; with and without padding.
+// Less than an update block, exactly one or two, a bit more, odd numbers; with and without padding.
 std::vector<Shape> shapes() {
   return {{1, 1, 1},     {3, 17, 32},   {2, 255, 256}, {3, 256, 256}, {3, 257, 272},
           {2, 512, 528}, {2, 521, 521}, {1, 800, 800}, {4, 300, 320}};
 }
 
-std::vector<UnitRange> every_range(const UnitGrid& grid) {
-  std::vector<UnitRange> ranges;
-  for (int64_t first = 0; first < grid.units(); ++first)
-    for (int64_t count = 0; first + count <= grid.units(); ++count) ranges.push_back({first, count});
+std::vector<BlockRange> every_range(const BlockGrid& grid) {
+  std::vector<BlockRange> ranges;
+  for (int64_t first = 0; first < grid.blocks(); ++first)
+    for (int64_t count = 0; first + count <= grid.blocks(); ++count) ranges.push_back({first, count});
   return ranges;
 }
 
@@ -54,18 +53,18 @@ int64_t elements_per(const WeightEncoding& encoding, size_t piece) {
   return nvfp4 ? kNvfp4Block : encoding.fp8_block_size;
 }
 
-// Those of a piece that belong to the range's units, row after row.
+// Those of a piece that belong to the range's update blocks, row after row.
 struct Member {
   int64_t packed;  // place without padding
   const std::byte* address;
 };
-std::vector<Member> members(const Tensor& piece, int64_t elements_each, const UnitGrid& grid,
-                            UnitRange range) {
+std::vector<Member> members(const Tensor& piece, int64_t elements_each, const BlockGrid& grid,
+                            BlockRange range) {
   std::vector<Member> found;
   for (int64_t row = 0; row < piece.rows; ++row)
     for (int64_t col = 0; col < piece.cols; ++col) {
-      const int64_t unit = row * grid.per_row() + col * elements_each / kUnit;
-      if (unit < range.first || unit >= range.end()) continue;
+      const int64_t block = row * grid.per_row() + col * elements_each / kUpdateBlock;
+      if (block < range.first || block >= range.end()) continue;
       found.push_back(
           {row * piece.cols + col, piece.data + (row * piece.stride + col) * size_of(piece.dtype)});
     }
@@ -78,16 +77,16 @@ void for_every_case(const F& f) {
     for (const Shape& shape : shapes()) {
       const auto allocator = make_cpu_device(1)->make_allocator();
       const EncodedTensor t = allocated(encoding, shape, *allocator);
-      for (const UnitRange range : every_range({shape.rows, shape.cols})) {
-        SCOPED_TRACE(fmt::format("{} {}, [{},{}], units {}+{}", name_of(encoding.format),
+      for (const BlockRange range : every_range({shape.rows, shape.cols})) {
+        SCOPED_TRACE(fmt::format("{} {}, [{},{}], blocks {}+{}", name_of(encoding.format),
                                  encoding.fp8_block_size, shape.rows, shape.cols, range.first, range.count));
         f(t, range);
       }
     }
 }
 
-TEST(UnitRange, SpansAreTheMemoryOfTheirUnits) {
-  for_every_case([](const EncodedTensor& t, UnitRange range) {
+TEST(BlockRange, SpansAreTheMemoryOfTheirBlocks) {
+  for_every_case([](const EncodedTensor& t, BlockRange range) {
     const std::vector<Tensor> spans = spans_of(t, range);
     const std::vector<NamedTensor> pieces = t.pieces("w");
     ASSERT_EQ(spans.size(), is_scaled(t.encoding.format) ? 2u : 1u);
@@ -108,8 +107,8 @@ TEST(UnitRange, SpansAreTheMemoryOfTheirUnits) {
   });
 }
 
-TEST(UnitRange, PartsAreThePackedElementsOfTheirUnits) {
-  for_every_case([](const EncodedTensor& t, UnitRange range) {
+TEST(BlockRange, PartsAreThePackedElementsOfTheirBlocks) {
+  for_every_case([](const EncodedTensor& t, BlockRange range) {
     const std::vector<NamedTensor> pieces = t.pieces("w");
     const std::vector<TensorPart> parts = parts_of(t, "w", range);
     if (range.empty()) {
@@ -136,11 +135,11 @@ TEST(UnitRange, PartsAreThePackedElementsOfTheirUnits) {
 }
 
 // What is written through the view of a whole lies in the span, each element at its place from the first.
-TEST(UnitRange, AViewAsOfAWholeReachesTheSpan) {
+TEST(BlockRange, AViewAsOfAWholeReachesTheSpan) {
   for (const Shape& shape : shapes()) {
-    const UnitGrid grid{shape.rows, shape.cols};
+    const BlockGrid grid{shape.rows, shape.cols};
     const Tensor like{nullptr, DType::kF32, shape.rows, shape.cols, shape.physical_cols};
-    for (const UnitRange range : every_range(grid)) {
+    for (const BlockRange range : every_range(grid)) {
       const int64_t count = span_of(like, grid, range).cols;
       std::vector<float> memory(size_t(count + 2), -1.0f);
       const Tensor span{reinterpret_cast<std::byte*>(memory.data() + 1), DType::kF32, 1, count, count};
@@ -149,11 +148,11 @@ TEST(UnitRange, AViewAsOfAWholeReachesTheSpan) {
       ASSERT_EQ(whole.cols, shape.cols);
       ASSERT_EQ(whole.stride, shape.physical_cols);
       if (range.empty()) continue;
-      const UnitSpan first = grid.span(range.first);
+      const BlockSpan first = grid.span(range.first);
       const int64_t begin = first.row * like.stride + first.col;
       int64_t elements = 0;
-      for (int64_t unit = range.first; unit < range.end(); ++unit) {
-        const UnitSpan u = grid.span(unit);
+      for (int64_t block = range.first; block < range.end(); ++block) {
+        const BlockSpan u = grid.span(block);
         for (int64_t col = u.col; col < u.col + u.count; ++col, ++elements) {
           const int64_t place = u.row * like.stride + col;
           const auto address = reinterpret_cast<uintptr_t>(whole.data) + uintptr_t(place) * sizeof(float);
@@ -166,10 +165,10 @@ TEST(UnitRange, AViewAsOfAWholeReachesTheSpan) {
   }
 }
 
-TEST(UnitRange, RefusesUnitsThatAreNotThere) {
-  const UnitGrid grid{2, 300};
+TEST(BlockRange, RefusesBlocksThatAreNotThere) {
+  const BlockGrid grid{2, 300};
   const Tensor t{nullptr, DType::kF32, 2, 300, 300};
-  for (const UnitRange range : {UnitRange{-1, 2}, UnitRange{0, 5}, UnitRange{4, 1}, UnitRange{1, -1}}) {
+  for (const BlockRange range : {BlockRange{-1, 2}, BlockRange{0, 5}, BlockRange{4, 1}, BlockRange{1, -1}}) {
     EXPECT_THROW(elements_of(grid, range, {300}), LogicError);
     EXPECT_THROW(span_of(t, grid, range), LogicError);
   }

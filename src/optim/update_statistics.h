@@ -1,5 +1,5 @@
-// What became of the updates of a step once the weights were rounded to their storage: the share that was
-// lost, by magnitude of the weight, for the whole update and for each branch of it alone.
+// Statistics of a step: how many updates changed the stored weight once it was rounded, by magnitude of the
+// weight, for the whole update and for each branch of it alone.
 #pragma once
 
 #include <array>
@@ -22,15 +22,15 @@ struct EnumNames<Branch> {
 
 // vanished: the update was not zero, but the stored weight is the same; moved: it is another one, so by a
 // step of its grid or more.
-enum class Fate : uint8_t { kVanished, kMoved, kSignChanged, kLeftZero, kEnteredZero };
+enum class UpdateOutcome : uint8_t { kVanished, kMoved, kSignChanged, kLeftZero, kEnteredZero };
 template <>
-struct EnumNames<Fate> {
+struct EnumNames<UpdateOutcome> {
   static constexpr std::array<std::string_view, 5> kNames{"vanished", "moved", "sign_changed", "left_zero",
                                                           "entered_zero"};
 };
 
 inline constexpr int kBranches = int(EnumNames<Branch>::kNames.size());
-inline constexpr int kFates = int(EnumNames<Fate>::kNames.size());
+inline constexpr int kOutcomes = int(EnumNames<UpdateOutcome>::kNames.size());
 
 // Weights by magnitude before the update: bucket 0 holds zeros, bucket 1 what is below 2^-16, then two
 // binades each, the last one everything from 4 up.
@@ -40,27 +40,25 @@ inline constexpr int kMagnitudeBuckets = 3 + (kHighestBinade - kLowestBinade) / 
 // Lower ends of buckets 1 and up: 0, 2^-16, 2^-14, ... 4.
 std::vector<double> bucket_edges();
 
-// One lane's counts over a run of units; also the layout of a row of the table they are summed from.
-struct SurvivalCounters {
+// One lane's counts over a run of update blocks; also the layout of a row of the table they are summed from.
+struct UpdateCounters {
   int32_t weights[kMagnitudeBuckets];
-  int32_t fates[kBranches][kFates][kMagnitudeBuckets];
+  int32_t outcomes[kBranches][kOutcomes][kMagnitudeBuckets];
   int32_t dragged;
   int32_t saturated_blocks;
   double drag_log2;
 };
 
-// Units that one group counts.
-inline constexpr int64_t kSurvivalUnitsPerPiece = 64;
-constexpr int64_t survival_pieces(int64_t units) {
-  return (units + kSurvivalUnitsPerPiece - 1) / kSurvivalUnitsPerPiece;
-}
+// Update blocks that one group counts.
+inline constexpr int64_t kCountedBlocks = 64;
+constexpr int64_t counted_spans(int64_t blocks) { return (blocks + kCountedBlocks - 1) / kCountedBlocks; }
 
 // Of one tensor in one step.
-struct Survival {
+struct UpdateStatistics {
   std::string name;
   int branches = 1;  // 1: the rule has one branch, only kBoth is filled
   std::array<int64_t, kMagnitudeBuckets> weights{};
-  std::array<std::array<std::array<int64_t, kMagnitudeBuckets>, kFates>, kBranches> fates{};
+  std::array<std::array<std::array<int64_t, kMagnitudeBuckets>, kOutcomes>, kBranches> outcomes{};
   // Weights that changed by less than the smallest step of their grid, because the scale they share moved
   // under them (docs/numerics.md "Scale drag"), and the sum of log2 of the factors they changed by.
   int64_t dragged = 0;
@@ -68,9 +66,9 @@ struct Survival {
   int64_t saturated_blocks = 0;  // blocks whose largest element was clipped
 };
 
-void add_counters(const SurvivalCounters& counters, Survival& sum);
-// To be called by all ranks with the same tensors: counts of the own units become those of all ranks' units,
-// added in the order of ranks.
-void sum_over_ranks(std::vector<Survival>& survivals, Communicator& ranks);
+void add_counters(const UpdateCounters& counters, UpdateStatistics& sum);
+// To be called by all ranks with the same tensors: counts of the own update blocks become those of all ranks'
+// update blocks, added in the order of ranks.
+void sum_over_ranks(std::vector<UpdateStatistics>& statistics, Communicator& ranks);
 
 }  // namespace mpt

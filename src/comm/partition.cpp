@@ -1,4 +1,4 @@
-#include "precision/partition.h"
+#include "comm/partition.h"
 
 #include <algorithm>
 
@@ -7,24 +7,24 @@
 namespace mpt {
 namespace {
 
-UnitGrid grid_of(const PartitionedTensor& tensor) { return {tensor.rows, tensor.cols}; }
+BlockGrid grid_of(const PartitionedTensor& tensor) { return {tensor.rows, tensor.cols}; }
 
-int64_t pieces_of(const PartitionedTensor& tensor) {
-  return (grid_of(tensor).units() + kUnitsPerPiece - 1) / kUnitsPerPiece;
+int64_t tiles_of(const PartitionedTensor& tensor) {
+  return (grid_of(tensor).blocks() + kBlocksPerTile - 1) / kBlocksPerTile;
 }
 
-UnitRange up_to_piece(const PartitionedTensor& tensor, int64_t pieces) {
-  return {0, std::min(pieces * kUnitsPerPiece, grid_of(tensor).units())};
+BlockRange up_to_tile(const PartitionedTensor& tensor, int64_t tiles) {
+  return {0, std::min(tiles * kBlocksPerTile, grid_of(tensor).blocks())};
 }
 
-int64_t elements_in(const PartitionedTensor& tensor, UnitRange range) {
+int64_t elements_in(const PartitionedTensor& tensor, BlockRange range) {
   return elements_of(grid_of(tensor), range, {tensor.cols}).count;
 }
 
-// The number of pieces from the first on whose elements come nearest to `wanted`; the smaller one of two.
-int64_t nearest_pieces(const PartitionedTensor& tensor, int64_t wanted) {
-  const auto elements = [&](int64_t pieces) { return elements_in(tensor, up_to_piece(tensor, pieces)); };
-  int64_t low = 0, high = pieces_of(tensor);  // the last one with no more than wanted
+// The number of tiles from the first on whose elements come nearest to `wanted`; the smaller one of two.
+int64_t nearest_tiles(const PartitionedTensor& tensor, int64_t wanted) {
+  const auto elements = [&](int64_t tiles) { return elements_in(tensor, up_to_tile(tensor, tiles)); };
+  int64_t low = 0, high = tiles_of(tensor);  // the last one with no more than wanted
   while (low < high) {
     const int64_t middle = (low + high + 1) / 2;
     if (elements(middle) <= wanted)
@@ -32,7 +32,7 @@ int64_t nearest_pieces(const PartitionedTensor& tensor, int64_t wanted) {
     else
       high = middle - 1;
   }
-  if (low == pieces_of(tensor)) return low;
+  if (low == tiles_of(tensor)) return low;
   return wanted - elements(low) <= elements(low + 1) - wanted ? low : low + 1;
 }
 
@@ -48,7 +48,7 @@ Partition::Partition(std::vector<PartitionedTensor> tensors, int64_t ranks) : te
   for (size_t i = 1; i < tensors_.size(); ++i)
     check(tensors_[i - 1].bucket <= tensors_[i].bucket, "bucket {} after bucket {}", tensors_[i].bucket,
           tensors_[i - 1].bucket);
-  ranges_.assign(size_t(ranks), std::vector<UnitRange>(tensors_.size()));
+  ranges_.assign(size_t(ranks), std::vector<BlockRange>(tensors_.size()));
   for (size_t first = 0; first < tensors_.size();) {
     size_t end = first + 1;
     while (end < tensors_.size() && tensors_[end].bucket == tensors_[first].bucket) ++end;
@@ -66,13 +66,13 @@ void Partition::cut_bucket(size_t first, size_t end) {
   for (size_t i = first; i < end; ++i) {
     const int64_t elements = cuttable_elements(i);
     if (elements == 0) continue;
-    int64_t begin = 0;  // unit
+    int64_t begin = 0;  // update block
     for (int64_t rank = 0; rank < ranks(); ++rank) {
       const int64_t wanted = share_of(total, rank + 1, ranks()) - before;
       if (wanted < 0) continue;
-      const int64_t unit = up_to_piece(tensors_[i], nearest_pieces(tensors_[i], wanted)).end();
-      if (unit > begin) ranges_[size_t(rank)][i] = {begin, unit - begin};
-      begin = std::max(begin, unit);
+      const int64_t block = up_to_tile(tensors_[i], nearest_tiles(tensors_[i], wanted)).end();
+      if (block > begin) ranges_[size_t(rank)][i] = {begin, block - begin};
+      begin = std::max(begin, block);
     }
     before += elements;
   }
@@ -80,7 +80,7 @@ void Partition::cut_bucket(size_t first, size_t end) {
 
 int64_t Partition::cuttable_elements(size_t tensor) const {
   const PartitionedTensor& t = tensors_[tensor];
-  return t.cut == Cut::kBetweenPieces ? t.rows * t.cols : 0;
+  return t.cut == Cut::kBetweenTiles ? t.rows * t.cols : 0;
 }
 
 void Partition::give_whole_tensors() {
@@ -93,7 +93,7 @@ void Partition::give_whole_tensors() {
   for (int64_t rank = 0; rank < ranks(); ++rank) load.push_back(elements(rank));
   for (const size_t i : whole) {
     const auto least = std::ranges::min_element(load);
-    ranges_[size_t(least - load.begin())][i] = all_units(tensors_[i].rows, tensors_[i].cols);
+    ranges_[size_t(least - load.begin())][i] = all_blocks(tensors_[i].rows, tensors_[i].cols);
     *least += tensors_[i].rows * tensors_[i].cols;
   }
 }

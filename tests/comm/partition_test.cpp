@@ -1,5 +1,5 @@
-// Partitions over ranks: every unit once, cut where pieces end, evenly, and the same on every rank.
-#include "precision/partition.h"
+// Partitions over ranks: every update block once, cut where tiles end, evenly, and the same on every rank.
+#include "comm/partition.h"
 
 #include <algorithm>
 #include <map>
@@ -14,7 +14,7 @@ namespace {
 
 using Tensors = std::vector<PartitionedTensor>;
 
-int64_t units_of(const PartitionedTensor& t) { return UnitGrid{t.rows, t.cols}.units(); }
+int64_t blocks_of(const PartitionedTensor& t) { return BlockGrid{t.rows, t.cols}.blocks(); }
 
 // Of a LLaMA: an embedding, layers, a norm and a head, a bucket for each group.
 Tensors llama(int64_t layers, int64_t width, Cut of_linears) {
@@ -40,7 +40,7 @@ std::vector<Tensors> many_models() {
                               {{.rows = 4097, .cols = 1}},
                               {{.rows = 1, .cols = 1 << 20}},
                               {{.rows = 7, .cols = 300, .cut = Cut::kNowhere}}};
-  for (const Cut cut : {Cut::kBetweenPieces, Cut::kNowhere})
+  for (const Cut cut : {Cut::kBetweenTiles, Cut::kNowhere})
     for (const int64_t width : {64, 100, 288, 512}) models.push_back(llama(3, width, cut));
   test::Draws draws(71);
   for (int i = 0; i < 40; ++i) {
@@ -51,7 +51,7 @@ std::vector<Tensors> many_models() {
       tensors.push_back({.rows = draws.index(300),
                          .cols = 1 + draws.index(900),
                          .bucket = bucket,
-                         .cut = draws.index(4) == 0 ? Cut::kNowhere : Cut::kBetweenPieces});
+                         .cut = draws.index(4) == 0 ? Cut::kNowhere : Cut::kBetweenTiles});
     }
     models.push_back(tensors);
   }
@@ -70,16 +70,16 @@ TEST(Partition, EveryUnitBelongsToOneRankInOrder) {
         const PartitionedTensor& t = tensors[size_t(i)];
         int64_t next = 0;
         for (int64_t rank = 0; rank < ranks; ++rank) {
-          const UnitRange range = partition.range(rank, i);
+          const BlockRange range = partition.range(rank, i);
           if (range.empty()) continue;
           ASSERT_EQ(range.first, next);
-          ASSERT_EQ(range.first % kUnitsPerPiece, 0);
+          ASSERT_EQ(range.first % kBlocksPerTile, 0);
           if (t.cut == Cut::kNowhere) {
-            ASSERT_EQ(range.count, units_of(t));
+            ASSERT_EQ(range.count, blocks_of(t));
           }
           next = range.end();
         }
-        ASSERT_EQ(next, units_of(t)) << t.rows << " " << t.cols << " over " << ranks;
+        ASSERT_EQ(next, blocks_of(t)) << t.rows << " " << t.cols << " over " << ranks;
       }
     }
 }
@@ -107,42 +107,43 @@ TEST(Partition, SharesAreEven) {
     for (const int64_t ranks : kRanks) {
       const Partition partition(tensors, ranks);
       int64_t total = 0, largest_uncut = 0, largest = 0, sum = 0;
-      std::map<int64_t, int64_t> piece;  // the most elements of one, by bucket
+      std::map<int64_t, int64_t> tile;  // the most elements of one, by bucket
       for (const PartitionedTensor& t : tensors) {
         total += t.rows * t.cols;
         if (t.cut == Cut::kNowhere)
           largest_uncut = std::max(largest_uncut, t.rows * t.cols);
         else
-          piece[t.bucket] = std::max(piece[t.bucket], std::min<int64_t>(t.cols, kUnit) * kUnitsPerPiece);
+          tile[t.bucket] = std::max(tile[t.bucket], std::min<int64_t>(t.cols, kUpdateBlock) * kBlocksPerTile);
       }
-      int64_t pieces = 0;
-      for (const auto& [bucket, elements] : piece) pieces += elements;
+      int64_t tiles = 0;
+      for (const auto& [bucket, elements] : tile) tiles += elements;
       for (int64_t rank = 0; rank < ranks; ++rank) {
         largest = std::max(largest, partition.elements(rank));
         sum += partition.elements(rank);
       }
       ASSERT_EQ(sum, total);
-      ASSERT_LE(double(largest) - double(total) / double(ranks), double(pieces + largest_uncut)) << ranks;
+      ASSERT_LE(double(largest) - double(total) / double(ranks), double(tiles + largest_uncut)) << ranks;
     }
 }
 
-// As even as pieces allow where everything is alike: 64 pieces over 4 ranks and over 5.
+// As even as tiles allow where everything is alike: 64 tiles over 4 ranks and over 5.
 TEST(Partition, KnownCuts) {
   const Tensors one{{.rows = 64, .cols = 16 * 256}};
   const Partition four(one, 4), five(one, 5);
   for (int64_t rank = 0; rank < 4; ++rank)
-    EXPECT_EQ(four.range(rank, 0), (UnitRange{rank * 256, 256})) << rank;
-  // Ends nearest to 12.8, 25.6, 38.4 and 51.2 pieces.
+    EXPECT_EQ(four.range(rank, 0), (BlockRange{rank * 256, 256})) << rank;
+  // Ends nearest to 12.8, 25.6, 38.4 and 51.2 tiles.
   const int64_t ends[] = {0, 13, 26, 38, 51, 64};
   for (size_t rank = 0; rank < 5; ++rank)
-    EXPECT_EQ(five.range(int64_t(rank), 0), (UnitRange{16 * ends[rank], 16 * (ends[rank + 1] - ends[rank])}));
+    EXPECT_EQ(five.range(int64_t(rank), 0),
+              (BlockRange{16 * ends[rank], 16 * (ends[rank + 1] - ends[rank])}));
 }
 
 TEST(Partition, TensorsThatAreNotCutGoToTheRankWithLeast) {
   Tensors tensors{{.rows = 16, .cols = 256}};
   for (const int64_t rows : {10, 40, 30, 20}) tensors.push_back({rows, 256, 1, Cut::kNowhere});
   const Partition partition(tensors, 2);
-  // One rank has the piece of 16 rows, so 40 go to the other, then 30, 20 and 10 in turn.
+  // One rank has the tile of 16 rows, so 40 go to the other, then 30, 20 and 10 in turn.
   const int64_t of_first = partition.range(0, 0).empty() ? 1 : 0, other = 1 - of_first;
   EXPECT_EQ(partition.range(of_first, 0).count, 16);
   EXPECT_EQ(partition.range(other, 2).count, 40);

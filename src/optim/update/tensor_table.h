@@ -1,5 +1,4 @@
-// Units of work of many tensors in one pass: what each tensor's functor is, and which items are its own, lie
-// in device memory.
+// One pass over many tensors: a functor per tensor and the items that are its own, both in device memory.
 //
 //   [functors of the tensors][items of each]    all of one type of functor
 #pragma once
@@ -7,10 +6,10 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/blocks.h"
 #include "core/host_device.h"
 #include "device/memory.h"
-#include "optim/update_unit.h"
-#include "precision/unit_range.h"
+#include "optim/update/tensor_inputs.h"
 
 namespace mpt {
 
@@ -34,13 +33,15 @@ MPT_HD int64_t last_from(int64_t count, int64_t item, const First& first) {
   return low;
 }
 
-// What is written for a tensor: its functor, and which numbers it has items for.
+// A tensor's entry: its functor and the numbers of its items.
 template <class Functor>
 struct TableRow {
   Functor functor;
-  UnitRange items;
+  BlockRange items;
 };
 
+// As a functor of the pass: f(group, number within its tensor) for every item, by the tensor's functor f;
+// nothing where the step does not proceed.
 template <class Functor>
 struct TensorTable {
   static_assert(std::is_trivially_copyable_v<Functor>);
@@ -48,11 +49,13 @@ struct TensorTable {
   const Functor* functors;
   const TensorItems* items;
   int64_t count;
+  const StepControl* control;  // null: always
 
-  TensorTable(const std::byte* data, int64_t tensors)
+  TensorTable(const std::byte* data, int64_t tensors, const StepControl* control_of_step)
       : functors(reinterpret_cast<const Functor*>(data)),
         items(reinterpret_cast<const TensorItems*>(data + items_offset(tensors))),
-        count(tensors) {}
+        count(tensors),
+        control(control_of_step) {}
 
   static int64_t items_offset(int64_t tensors) { return align_up(tensors * int64_t{sizeof(Functor)}, 16); }
   static int64_t bytes(int64_t tensors) {
@@ -71,13 +74,6 @@ struct TensorTable {
       first += tensor.items.count;
     }
   }
-};
-
-// f(group, number within its tensor) for every item; nothing where the step does not proceed.
-template <class Functor>
-struct ForEachTensor {
-  TensorTable<Functor> table;
-  const StepControl* control;  // null: always
 
   template <class G>
   MPT_HD void operator()(G group, int64_t item) const {
@@ -86,7 +82,7 @@ struct ForEachTensor {
     } else {
       if (!proceeds()) return;
       const int64_t i = tensor_of(item);
-      table.functors[i](group, item + table.items[i].shift);
+      functors[i](group, item + items[i].shift);
     }
   }
 
@@ -96,9 +92,9 @@ struct ForEachTensor {
   MPT_HD void run(G group, int64_t first, int64_t end) const {
     if (!proceeds()) return;
     for (int64_t i = tensor_of(first), item = first; item < end; ++i) {
-      const Functor f = table.functors[i];
-      const int64_t stop = i + 1 < table.count ? min_of(table.items[i + 1].first, end) : end;
-      const int64_t shift = table.items[i].shift;
+      const Functor f = functors[i];
+      const int64_t stop = i + 1 < count ? min_of(items[i + 1].first, end) : end;
+      const int64_t shift = items[i].shift;
       if constexpr (requires { f.run(group, item, stop); }) {
         f.run(group, item + shift, stop + shift);
         item = stop;
@@ -111,8 +107,8 @@ struct ForEachTensor {
  private:
   [[nodiscard]] MPT_HD bool proceeds() const { return control == nullptr || control->proceed != 0; }
   [[nodiscard]] MPT_HD int64_t tensor_of(int64_t item) const {
-    const TensorItems* const items = table.items;
-    return last_from(table.count, item, [=](int64_t k) { return items[k].first; });
+    const TensorItems* const of_tensor = items;
+    return last_from(count, item, [=](int64_t k) { return of_tensor[k].first; });
   }
 };
 

@@ -1,11 +1,11 @@
-// Counts of which updates survive: they agree with what the step does, change nothing, and tell the branches
+// Statistics of updates: they agree with what the step does, change nothing, and tell the branches
 // apart.
 #include <numeric>
 
 #include <gtest/gtest.h>
 
 #include "optim/combinations.h"
-#include "optim/survival_unit.h"
+#include "optim/update/update_statistics_on.h"
 #include "support/draws.h"
 
 namespace mpt {
@@ -18,8 +18,8 @@ using test::OptimizerRun;
 int64_t sum(const std::array<int64_t, kMagnitudeBuckets>& counts) {
   return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
-int64_t fate_of(const Survival& s, Branch branch, Fate fate) {
-  return sum(s.fates[size_t(branch)][size_t(fate)]);
+int64_t outcome_of(const UpdateStatistics& s, Branch branch, UpdateOutcome outcome) {
+  return sum(s.outcomes[size_t(branch)][size_t(outcome)]);
 }
 
 // Two steps' worth of states, with zeros among weights and gradients.
@@ -39,15 +39,15 @@ void prepare(OptimizerRun& run) {
   gradients();
 }
 
-std::vector<Survival> surveyed_step(OptimizerRun& run, int64_t t) {
-  std::vector<Survival> found = run.optimizer().step_surveyed({.t = t, .grad_scale = 1.0f});
-  run.optimizer().settle();
+std::vector<UpdateStatistics> step_with_statistics(OptimizerRun& run, int64_t t) {
+  std::vector<UpdateStatistics> found = run.optimizer().step_with_statistics({.t = t, .grad_scale = 1.0f});
+  run.optimizer().rescale();
   return found;
 }
 
-test::RunSetup surveyed(const Combination& combination) {
+test::RunSetup with_statistics(const Combination& combination) {
   test::RunSetup setup = combination.setup;
-  setup.options.survey = Survey::kOnDemand;
+  setup.options.statistics = StepStatistics::kOnDemand;
   return setup;
 }
 
@@ -72,30 +72,30 @@ Observed observed(const std::vector<float>& before, const std::vector<float>& af
   return o;
 }
 
-TEST(Survival, AgreesWithTheStepOfEveryCombination) {
+TEST(UpdateStatistics, AgreesWithTheStepOfEveryCombination) {
   for (const Combination& combination : test::every_combination()) {
     SCOPED_TRACE(combination.name);
-    OptimizerRun run(surveyed(combination), test::combination_shapes());
+    OptimizerRun run(with_statistics(combination), test::combination_shapes());
     OptimizerRun plain(combination.setup, test::combination_shapes());
     prepare(run);
     prepare(plain);
     std::vector<std::vector<float>> before;
     for (size_t i = 0; i < run.targets().size(); ++i) before.push_back(run.decoded(i));
-    const std::vector<Survival> survival = surveyed_step(run, 2);
+    const std::vector<UpdateStatistics> statistics = step_with_statistics(run, 2);
     plain.step(2);
     ASSERT_EQ(run.everything(), plain.everything());
     // The end of a step may move all scales of an nvfp4 tensor and round small blocks again.
     if (combination.setup.encoding.format == WeightFormat::kNvfp4) continue;
-    for (size_t i = 0; i < survival.size(); ++i) {
-      const Survival& s = survival[i];
+    for (size_t i = 0; i < statistics.size(); ++i) {
+      const UpdateStatistics& s = statistics[i];
       const Observed o = observed(before[i], run.decoded(i));
       ASSERT_EQ(s.name, run.targets()[i].name);
       ASSERT_EQ(s.weights, o.weights);
-      ASSERT_EQ(fate_of(s, Branch::kBoth, Fate::kMoved), o.moved);
-      ASSERT_EQ(fate_of(s, Branch::kBoth, Fate::kSignChanged), o.sign_changed);
-      ASSERT_EQ(fate_of(s, Branch::kBoth, Fate::kLeftZero), o.left_zero);
-      ASSERT_EQ(fate_of(s, Branch::kBoth, Fate::kEnteredZero), o.entered_zero);
-      ASSERT_LE(fate_of(s, Branch::kBoth, Fate::kVanished), sum(s.weights) - o.moved);
+      ASSERT_EQ(outcome_of(s, Branch::kBoth, UpdateOutcome::kMoved), o.moved);
+      ASSERT_EQ(outcome_of(s, Branch::kBoth, UpdateOutcome::kSignChanged), o.sign_changed);
+      ASSERT_EQ(outcome_of(s, Branch::kBoth, UpdateOutcome::kLeftZero), o.left_zero);
+      ASSERT_EQ(outcome_of(s, Branch::kBoth, UpdateOutcome::kEnteredZero), o.entered_zero);
+      ASSERT_LE(outcome_of(s, Branch::kBoth, UpdateOutcome::kVanished), sum(s.weights) - o.moved);
     }
   }
 }
@@ -108,48 +108,48 @@ FlatConfig m_plus_adam(double lr_additive, double lr_multiplicative) {
 }
 
 // One step of 1,000 weights of BF16 from 1 up, all with the same gradient.
-Survival of_large_weights(const FlatConfig& config) {
+UpdateStatistics of_large_weights(const FlatConfig& config) {
   test::RunSetup setup{.config = config,
-                       .options = {.survey = Survey::kOnDemand},
+                       .options = {.statistics = StepStatistics::kOnDemand},
                        .encoding = {.format = WeightFormat::kBF16}};
   OptimizerRun run(setup, {{.rows = 4, .cols = 250}});
   run.encode(0, [](int64_t, int64_t) { return 1.25f; });
   test::fill_tensor(run.gradient(), [](int64_t, int64_t) { return 0.5f; });
-  return surveyed_step(run, 1).front();
+  return step_with_statistics(run, 1).front();
 }
 
-TEST(Survival, TellsTheBranchesApart) {
+TEST(UpdateStatistics, TellsTheBranchesApart) {
   // The direction of a first step is 1 in both branches. Half a step of BF16 at 1.25 is 2^-8: an additive
   // step of 1e-3 is lost, a multiplicative one of 1e-2 is not.
-  const Survival s = of_large_weights(m_plus_adam(1e-3, 1e-2));
-  EXPECT_EQ(fate_of(s, Branch::kAdditive, Fate::kVanished), 1000);
-  EXPECT_EQ(fate_of(s, Branch::kAdditive, Fate::kMoved), 0);
-  EXPECT_EQ(fate_of(s, Branch::kMultiplicative, Fate::kMoved), 1000);
-  EXPECT_EQ(fate_of(s, Branch::kBoth, Fate::kMoved), 1000);
-  EXPECT_EQ(fate_of(s, Branch::kBoth, Fate::kVanished), 0);
+  const UpdateStatistics s = of_large_weights(m_plus_adam(1e-3, 1e-2));
+  EXPECT_EQ(outcome_of(s, Branch::kAdditive, UpdateOutcome::kVanished), 1000);
+  EXPECT_EQ(outcome_of(s, Branch::kAdditive, UpdateOutcome::kMoved), 0);
+  EXPECT_EQ(outcome_of(s, Branch::kMultiplicative, UpdateOutcome::kMoved), 1000);
+  EXPECT_EQ(outcome_of(s, Branch::kBoth, UpdateOutcome::kMoved), 1000);
+  EXPECT_EQ(outcome_of(s, Branch::kBoth, UpdateOutcome::kVanished), 0);
 }
 
-TEST(Survival, OfOneBranchAlone) {
-  const Survival additive = of_large_weights(m_plus_adam(1e-1, 0));
-  EXPECT_EQ(additive.fates[size_t(Branch::kAdditive)], additive.fates[size_t(Branch::kBoth)]);
-  EXPECT_EQ(fate_of(additive, Branch::kMultiplicative, Fate::kMoved), 0);
-  EXPECT_EQ(fate_of(additive, Branch::kMultiplicative, Fate::kVanished), 0)
+TEST(UpdateStatistics, OfOneBranchAlone) {
+  const UpdateStatistics additive = of_large_weights(m_plus_adam(1e-1, 0));
+  EXPECT_EQ(additive.outcomes[size_t(Branch::kAdditive)], additive.outcomes[size_t(Branch::kBoth)]);
+  EXPECT_EQ(outcome_of(additive, Branch::kMultiplicative, UpdateOutcome::kMoved), 0);
+  EXPECT_EQ(outcome_of(additive, Branch::kMultiplicative, UpdateOutcome::kVanished), 0)
       << "a zero update does not vanish";
   EXPECT_EQ(of_large_weights(test::optimizer_config(test::adamw_keys())).branches, 1);
 }
 
 // A weight that changes because its block's scale does: fp16 scales drag, powers of two do not.
-TEST(Survival, SeesScaleDrag) {
+TEST(UpdateStatistics, SeesScaleDrag) {
   for (const Fp8ScaleMode mode : {Fp8ScaleMode::kPow2, Fp8ScaleMode::kFp16}) {
     const FlatConfig config = m_plus_adam(0, 1e-2);
     test::RunSetup setup{.config = config,
-                         .options = {.survey = Survey::kOnDemand},
+                         .options = {.statistics = StepStatistics::kOnDemand},
                          .encoding = {.format = WeightFormat::kBlockFp8, .fp8_scale_mode = mode}};
     OptimizerRun run(setup, {{.rows = 1, .cols = 128}});
     // The largest weight grows by the multiplicative rate, 0.01, the others have no gradient.
     run.encode(0, [](int64_t, int64_t c) { return c == 0 ? 1.5f : 0.01f * float(c); });
     test::fill_tensor(run.gradient(), [](int64_t, int64_t c) { return c == 0 ? -1.0f : 0.0f; });
-    const Survival s = surveyed_step(run, 1).front();
+    const UpdateStatistics s = step_with_statistics(run, 1).front();
     if (mode == Fp8ScaleMode::kPow2) {
       EXPECT_EQ(s.dragged, 0);
       EXPECT_EQ(s.drag_log2, 0);
@@ -161,7 +161,7 @@ TEST(Survival, SeesScaleDrag) {
   }
 }
 
-TEST(Survival, BucketsCoverEveryMagnitude) {
+TEST(UpdateStatistics, BucketsCoverEveryMagnitude) {
   EXPECT_EQ(int(bucket_edges().size()), kMagnitudeBuckets - 1);
   EXPECT_EQ(magnitude_bucket(0.0f), 0);
   EXPECT_EQ(magnitude_bucket(-0.0f), 0);

@@ -1,0 +1,70 @@
+// What an optimizer keeps of every parameter between steps: moments, residuals, projections and the RMS of
+// the initial weights. Allocates them and names them for checkpoints.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/named_tensor.h"
+#include "core/param_spec.h"
+#include "device/device.h"
+#include "device/memory.h"
+#include "optim/optimizer_config.h"
+#include "precision/encoded_tensor.h"
+#include "precision/format.h"
+
+namespace mpt {
+
+inline constexpr MemoryPurpose kOptimizerStateMemory{"optimizer state"};
+
+// A parameter as the optimizer sees it: logical views of its weights and gradient.
+struct UpdateTarget {
+  std::string name;
+  ParamKind kind;
+  uint32_t tensor_id;  // of random counters
+  EncodedTensor weights;
+  Tensor gradient;
+};
+
+// The states of one target. Where another rank has all of its update blocks, tensors have a shape and no
+// memory.
+struct TargetStates {
+  BlockRange blocks;  // updated here
+  std::span<const StateInfo> infos;
+  std::vector<Tensor> moments;  // in the order of `infos`
+  Tensor residuals;             // with weight_rounding = kahan
+  Tensor second, projection;    // Apollo-E: V [M, r] and P [r, d]
+
+  [[nodiscard]] bool projected() const { return projection.rows > 0; }
+};
+
+class OptimizerStates {
+ public:
+  // Plans or allocates (as zeros) the states of `blocks`, one range for each target, with moments stored in
+  // `format`. The targets outlive this.
+  OptimizerStates(const OptimizerConfig& config, Format format, std::span<const UpdateTarget> targets,
+                  const std::vector<BlockRange>& blocks, Allocator& allocator);
+
+  const TargetStates& operator[](size_t target) const { return states_[target]; }
+
+  // The RMS of every target's initial weights, which bounds of weights are multiples of.
+  [[nodiscard]] bool keeps_init_rms() const { return init_rms_.rows > 0; }
+  [[nodiscard]] float init_rms(size_t target) const { return host_init_rms_[target]; }
+  void set_init_rms(std::vector<float> values, Device& device);
+  void read_init_rms(Device& device);  // after a checkpoint was loaded into its tensor
+
+  // The own elements of every state: "<state>/<parameter>".
+  [[nodiscard]] std::vector<TensorPart> parts_of_targets() const;
+  // Those and init_rms, which belongs to no target.
+  [[nodiscard]] std::vector<TensorPart> all_parts() const;
+
+ private:
+  std::span<const UpdateTarget> targets_;
+  std::vector<TargetStates> states_;
+  Tensor init_rms_;  // [1, targets] fp32
+  std::vector<float> host_init_rms_;
+};
+
+}  // namespace mpt

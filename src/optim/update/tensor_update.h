@@ -1,0 +1,229 @@
+// The step of one tensor, update block by update block: decode, update in FP32, encode.
+//
+// Weights, states and gradients share the grid. The new moments enter the update as the rule's Ema leaves
+// them and are rounded on store. A serial lane updates numbers in place where each is stored by itself
+// (InPlaceBlock).
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include "optim/kahan.h"
+#include "optim/update/update_block.h"
+
+namespace mpt {
+
+// The factor of every element's additive direction, in proportion to the scale of its block; 1 for formats
+// without relative scales. Decay has no factor: it is a multiple of the weight, so it follows the scale
+// anyway.
+template <class WeightCodec, class G, bool kRelative = WeightCodec::kRelativeScales>
+struct AdditiveScales {
+  MPT_HD AdditiveScales(const WeightCodec&, G, BlockSpan, const float*) {}
+  MPT_HD constexpr float operator[](int64_t) const { return 1.0f; }
+};
+template <class WeightCodec, class G>
+struct AdditiveScales<WeightCodec, G, true> {
+  float of_element[LanePart<G>::kSize];
+
+  MPT_HD AdditiveScales(const WeightCodec& weights, G group, BlockSpan span, const float* mean_scale) {
+    weights.relative_scales(group, span, mean_scale, of_element);
+  }
+  MPT_HD float operator[](int64_t k) const { return of_element[k]; }
+};
+
+// f(ema): how the rule's moments advance. The serial path skips bias correction once it equals 1, because its
+// divisions are slow; the bits are the same.
+template <class G, class Step, class F>
+MPT_HD void with_ema(const Step& step, StateUpdate update, const F& f) {
+  if (update == StateUpdate::kPerOp) return f(EmaPerOp{});
+  if constexpr (G::kLanes == 1)
+    if (step.settled()) return f(Settled<EmaOnce>{});
+  f(EmaOnce{});
+}
+
+// Turns values.w into the unrounded weights after the step, values.s into the moments.
+template <class Ema, class Step, int kPart, class Scales>
+MPT_HD void advance_weights(Step step, const Scales& scales, RegisterBlock<Step, kPart>& values) {
+  values.each([&](int k, float g, float* state) {
+    values.w[k] = next_weight<Ema>(step, values.w[k], g, state, scales[k]);
+  });
+}
+
+// Weights rounded to their format on store.
+template <class S, class WeightCodec>
+struct TensorUpdate {
+  using Step = S;
+  static constexpr int kStates = int(Step::kStates.size());
+  static constexpr bool kFindsMaximum = WeightCodec::kNeedsMaximum;  // next_maximum() is of use
+
+  Step step;
+  TensorInputs<kStates> in;
+  WeightCodec weights;
+  DitherSource dither;
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t block) const {
+    constexpr int kPart = LanePart<G>::kSize;
+    const BlockSpan span = in.grid.span(block);
+    if constexpr (G::kLanes == 1)
+      if (with_stored_types(in, [&]<class T, class D>(T, D) { update_in_place<T, D>(span); })) return;
+    RegisterBlock<Step, kPart> values;
+    const AdditiveScales<WeightCodec, G> scales(weights, group, span, in.mean_scale);
+    values.load(weights, in, group, span);
+    with_ema<G>(step, in.state_update,
+                [&](auto ema) { advance_weights<decltype(ema)>(step, scales, values); });
+    weights.store(group, span, values.w, dither.draw(group, span));
+    values.store(in, group, span);
+  }
+
+  // Blocks [first, end) by a serial lane; contiguous numbers are updated as one long row.
+  void run(SerialGroup serial, int64_t first, int64_t end) const {
+    if constexpr (kElementwise && Step::kFactors == 0)
+      if (in.contiguous() && weights.stride == in.grid.cols && first < end) {
+        bool done = false;
+        with_stored_types(
+            in, [&]<class T, class D>(T, D) { done = advance_stored<T, D>(in.grid.flat(first, end)); });
+        if (done) return;
+      }
+    for (int64_t block = first; block < end; ++block) (*this)(serial, block);
+  }
+
+  // max |w'| of the block, for formats that must know it of the whole tensor before they encode. Writes
+  // nothing.
+  template <class G>
+  MPT_HD float next_maximum(G group, int64_t block) const {
+    constexpr int kPart = LanePart<G>::kSize;
+    const BlockSpan span = in.grid.span(block);
+    if constexpr (G::kLanes == 1) {
+      float most = 0.0f;
+      if (with_stored_types(in, [&]<class T, class D>(T, D) { most = next_maximum_in_place<T, D>(span); }))
+        return most;
+    }
+    RegisterBlock<Step, kPart> values;
+    const AdditiveScales<WeightCodec, G> scales(weights, group, span, in.mean_scale);
+    values.load(weights, in, group, span);
+    with_ema<G>(step, in.state_update,
+                [&](auto ema) { advance_weights<decltype(ema)>(step, scales, values); });
+    // Weights beyond the part's end are 0.
+    return group.reduce_max(largest_of(values.w));
+  }
+
+ private:
+  template <int kPart>
+  MPT_HD static float largest_of(const float (&w)[kPart]) {
+    float most = 0.0f;
+#pragma omp simd reduction(max : most)
+    for (int k = 0; k < kPart; ++k) most = std::fabs(w[k]) > most ? std::fabs(w[k]) : most;
+    return most;
+  }
+
+  static constexpr bool kElementwise = std::is_same_v<WeightCodec, ElementCodec>;
+
+  // Whether weights are stored as T, too; if so, they are updated.
+  template <class T, class D>
+  [[nodiscard]] bool advance_stored(BlockSpan span) const {
+    if constexpr (kElementwise)
+      if (weights.template stores<T>(dither.rounding)) {
+        advance_in_place<T, D, NewStates::kStored>(span, Stored<T>{weights.template elements<T>(span)});
+        return true;
+      }
+    return false;
+  }
+  template <class T, class D>
+  void update_in_place(BlockSpan span) const {
+    if (advance_stored<T, D>(span)) return;
+    float w[kUpdateBlock];
+    weights.load(SerialGroup{}, span, w);
+    advance_in_place<T, D, NewStates::kStored>(span, Stored<float>{w});
+    weights.store(SerialGroup{}, span, w, dither.draw(SerialGroup{}, span));
+  }
+  template <class T, class D>
+  float next_maximum_in_place(BlockSpan span) const {
+    float w[kUpdateBlock];
+    weights.load(SerialGroup{}, span, w);
+    advance_in_place<T, D, NewStates::kDropped>(span, Stored<float>{w});
+    return largest_of(w);
+  }
+  // The weights w become the unrounded ones after the step, or those rounded to where they are stored.
+  template <class T, class D, NewStates kNew, class W>
+  void advance_in_place(BlockSpan span, Stored<W> w) const {
+    InPlaceBlock<Step, T, D> values(in, span);
+    values.upcoming.follow(weights.memory(span));
+    const AdditiveScales<WeightCodec, SerialGroup> scales(weights, SerialGroup{}, span, in.mean_scale);
+    with_ema<SerialGroup>(step, in.state_update, [&](auto ema) {
+      values.template each<kNew>([=, &scales, step = step](int64_t k, float g, float* state) {
+        w.set(k, next_weight<decltype(ema)>(step, w.get(k), g, state, scales[k]));
+      });
+    });
+  }
+};
+
+// Compensated BF16 weights: Step is KahanFused of a rule's step, or a rule's EagerKahan.
+template <class S>
+struct CompensatedUpdate {
+  using Step = S;
+  static constexpr int kStates = int(Step::kStates.size());
+  static constexpr bool kFindsMaximum = false;
+
+  Step step;
+  TensorInputs<kStates> in;
+  ElementCodec weights, residuals;
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t block) const {
+    constexpr int kPart = LanePart<G>::kSize;
+    const BlockSpan span = in.grid.span(block);
+    if constexpr (G::kLanes == 1)
+      if (with_stored_types(in, [&]<class T, class D>(T, D) { update_in_place<T, D>(span); })) return;
+    RegisterBlock<Step, kPart> values;
+    float c[kPart];
+    residuals.load(group, span, c);
+    values.load(weights, in, group, span);
+    with_ema<G>(step, in.state_update, [&](auto ema) { advance<decltype(ema)>(step, values, c); });
+    const Dither<kPart> nearest = DitherSource{}.draw(group, span);
+    weights.store(group, span, values.w, nearest);
+    residuals.store(group, span, c, nearest);
+    values.store(in, group, span);
+  }
+
+  // Blocks [first, end) by a serial lane; contiguous numbers are updated as one long row.
+  void run(SerialGroup serial, int64_t first, int64_t end) const {
+    if constexpr (Step::kFactors == 0)
+      if (in.contiguous() && weights.stride == in.grid.cols && residuals.stride == in.grid.cols &&
+          first < end && with_stored_types(in, [&]<class T, class D>(T, D) {
+            update_in_place<T, D>(in.grid.flat(first, end));
+          }))
+        return;
+    for (int64_t block = first; block < end; ++block) (*this)(serial, block);
+  }
+
+ private:
+  template <class Ema, int kPart>
+  MPT_HD static void advance(Step step, RegisterBlock<Step, kPart>& values, float (&residual)[kPart]) {
+    float c[kPart];
+    memcpy(c, residual, sizeof c);
+    values.each([&](int k, float g, float* state) {
+      const Compensated next = step.template next<Ema>(values.w[k], c[k], g, state);
+      values.w[k] = next.w;
+      c[k] = next.c;
+    });
+    memcpy(residual, c, sizeof c);
+  }
+
+  template <class T, class D>
+  void update_in_place(BlockSpan span) const {
+    InPlaceBlock<Step, T, D> values(in, span);
+    values.upcoming.follow(weights.memory(span));
+    values.upcoming.follow(residuals.memory(span));
+    const Stored<bf16> w{weights.template elements<bf16>(span)}, c{residuals.template elements<bf16>(span)};
+    with_ema<SerialGroup>(step, in.state_update, [&](auto ema) {
+      values.each([=, step = step](int64_t k, float g, float* state) {
+        const Compensated next = step.template next<decltype(ema)>(w.get(k), c.get(k), g, state);
+        w.set(k, next.w);
+        c.set(k, next.c);
+      });
+    });
+  }
+};
+
+}  // namespace mpt

@@ -1,0 +1,167 @@
+// UpdateBatch for one rule's step and one weight format, on any Exec. Compiled rule by rule
+// (cmake/MptRules.cmake); only tests with other lanes include it besides.
+#pragma once
+
+#include "core/check.h"
+#include "device/exec.h"
+#include "optim/update/tensor_table.h"
+#include "optim/update/update_batch.h"
+#include "optim/update/update_statistics_on.h"
+#include "precision/largest.h"
+#include "precision/weight_formats.h"
+
+namespace mpt {
+
+// maxima[i]: max |w'| of update block first + i that the tensor's update would make.
+template <class Update>
+struct NextMaxima {
+  const Update* tensor;
+  int64_t first;
+  float* maxima;
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t i) const {
+    const float most = tensor->next_maximum(group, first + i);
+    if (group.lane() == 0) maxima[i] = most;
+  }
+};
+
+// What the update of this tensor reads and writes besides its weights.
+template <class Step>
+TensorInputs<int(Step::kStates.size())> inputs_of(const TensorSlot& slot, const StepControl* control) {
+  constexpr int kStates = int(Step::kStates.size());
+  const BlockGrid grid{slot.weights.rows, slot.weights.cols};
+  const auto check_shape = [&](const Tensor& t) {
+    check(t.rows == grid.rows && t.cols == grid.cols, "update of [{},{}] with a [{},{}]", grid.rows,
+          grid.cols, t.rows, t.cols);
+  };
+  check(slot.states.size() == kStates && slot.state_dithers.size() == kStates,
+        "update with {} states and {} dithers, the rule has {}", slot.states.size(),
+        slot.state_dithers.size(), kStates);
+  check(slot.range().first >= 0 && slot.range().end() <= grid.blocks(), "blocks {}+{} of [{},{}]",
+        slot.range().first, slot.range().count, grid.rows, grid.cols);
+  check(Step::kFactors == 0 || slot.factors.values != nullptr || grid.blocks() == 0,
+        "a rule with factors, and none given");
+  check_shape(slot.gradient);
+  TensorInputs<kStates> in{.grid = grid,
+                           .states = {},
+                           .dithers = {},
+                           .state_update = slot.state_update,
+                           .gradient = ElementCodec(slot.gradient),
+                           .control = control,
+                           .factors = slot.factors,
+                           .mean_scale = slot.mean_scale.template as<float>()};
+  for (size_t i = 0; i < size_t(kStates); ++i) {
+    check_shape(slot.states[i]);
+    in.states[i] = ElementCodec(slot.states[i]);
+    in.dithers[i] = slot.state_dithers[i];
+  }
+  return in;
+}
+
+template <class Step, class Codec>
+TensorUpdate<Step, Codec> update_of(std::type_identity<TensorUpdate<Step, Codec>>, const Step& step,
+                                    const TensorSlot& slot, const StepControl* control) {
+  Codec weights = codec_of<Codec>(slot.weights);
+  if constexpr (TensorUpdate<Step, Codec>::kFindsMaximum)
+    if (needs_maximum(slot.weights.encoding))
+      weights = weights.storing_with(slot.next_maximum.template as<float>());
+  return {step, inputs_of<Step>(slot, control), weights, slot.weight_dither};
+}
+template <class Step>
+CompensatedUpdate<Step> update_of(std::type_identity<CompensatedUpdate<Step>>, const Step& step,
+                                  const TensorSlot& slot, const StepControl* control) {
+  const Tensor &w = slot.weights.codes, &residuals = slot.residuals;
+  check(w.dtype == DType::kBF16 && residuals.dtype == DType::kBF16,
+        "compensated {} weights with {} residuals; both are bf16", name_of(w.dtype),
+        name_of(residuals.dtype));
+  check(w.rows == residuals.rows && w.cols == residuals.cols, "weights [{},{}] with residuals [{},{}]",
+        w.rows, w.cols, residuals.rows, residuals.cols);
+  return {step, inputs_of<Step>(slot, control), ElementCodec(w), ElementCodec(residuals)};
+}
+
+template <Exec E, class Config, class Update>
+class UpdateBatchOn final : public UpdateBatch {
+ public:
+  UpdateBatchOn(const E& exec, const Config& config) : exec_(exec), config_(config) {}
+
+  [[nodiscard]] int64_t table_bytes(int64_t tensors) const override { return Table::bytes(tensors); }
+
+  void write_table(const StepScalars& scalars, const BatchCall& call, std::byte* image) const override {
+    Table::write(call.tensors.size(), image, [&](size_t i) {
+      const TensorSlot& slot = call.tensors[i];
+      return TableRow<Update>{update_of(scalars, slot, call.control), slot.range()};
+    });
+  }
+
+  void find_maxima(const BatchCall& call) const override {
+    if constexpr (Update::kFindsMaximum)
+      for (size_t i = 0; i < call.tensors.size(); ++i)
+        find_maximum(call.tensors[i], table(call).functors + i, call.maxima_of_blocks);
+  }
+
+  void update(const BatchCall& call) const override {
+    int64_t blocks = 0;
+    for (const TensorSlot& slot : call.tensors) blocks += slot.range().count;
+    exec_.blocks(blocks, table(call));
+  }
+
+  void count(const StepScalars& scalars, const BatchCall& call, size_t tensor,
+             const Tensor& counters) const override {
+    const TensorSlot& slot = call.tensors[tensor];
+    const BlockRange range = slot.range();
+    check(counters.rows >= counted_spans(range.count) * E::Group::kLanes &&
+              counters.cols == int64_t(sizeof(UpdateCounters)) && counters.contiguous(),
+          "updates of {} blocks counted into {} rows of {} bytes", range.count, counters.rows, counters.cols);
+    exec_.rows(counted_spans(range.count),
+               CountUpdates<Update>{update_of(scalars, slot, call.control), range.first, range.end(),
+                                    counters.as<UpdateCounters>()});
+  }
+
+ private:
+  using Table = TensorTable<Update>;
+
+  [[nodiscard]] static Table table(const BatchCall& call) {
+    return {call.table, int64_t(call.tensors.size()), call.control};
+  }
+  [[nodiscard]] Update update_of(const StepScalars& scalars, const TensorSlot& slot,
+                                 const StepControl* control) const {
+    return mpt::update_of(std::type_identity<Update>{}, Update::Step::at(config_, scalars, slot.scalars),
+                          slot, control);
+  }
+
+  // The amax of the call's update blocks of new weights, which the tensor is stored with if they are all of
+  // it.
+  void find_maximum(const TensorSlot& slot, const Update* tensor, const Tensor& maxima_of_blocks) const {
+    if (!needs_maximum(slot.weights.encoding)) return;
+    const BlockRange range = slot.range();
+    check(maxima_of_blocks.cols >= range.count, "scratch for the maxima of {} blocks, {} needed",
+          maxima_of_blocks.cols, range.count);
+    float* const maxima = maxima_of_blocks.as<float>();
+    exec_.blocks(range.count, NextMaxima<Update>{tensor, range.first, maxima});
+    exec_.rows(1, LargestOf{maxima, range.count, slot.next_maximum.template as<float>()});
+  }
+
+  E exec_;
+  Config config_;
+};
+
+template <Exec E, class R, size_t kStep>
+std::unique_ptr<UpdateBatch> make_update_batch(const E& exec, const typename R::Config& config,
+                                               BatchStorage storage) {
+  using Step = typename R::Steps::template At<kStep>;
+  const auto make = [&]<class Update>(std::type_identity<Update>) -> std::unique_ptr<UpdateBatch> {
+    return std::make_unique<UpdateBatchOn<E, typename R::Config, Update>>(exec, config);
+  };
+  if (storage.compensation == Compensation::kFused)
+    return make(std::type_identity<CompensatedUpdate<KahanFused<Step>>>{});
+  if constexpr (requires { typename R::EagerKahan; })
+    if (storage.compensation == Compensation::kEager)
+      return make(std::type_identity<CompensatedUpdate<typename R::EagerKahan>>{});
+  check(storage.compensation == Compensation::kNone, "kahan_variant per_op with {}", R::Config::kName);
+  return with_codec_type(storage.format, [&]<class Codec>(std::type_identity<Codec>) {
+    return make(std::type_identity<TensorUpdate<Step, Codec>>{});
+  });
+}
+
+}  // namespace mpt

@@ -1,0 +1,71 @@
+#include "optim/update_statistics.h"
+
+#include <cmath>
+#include <span>
+#include <type_traits>
+
+#include "comm/communicator.h"
+
+namespace mpt {
+
+std::vector<double> bucket_edges() {
+  std::vector<double> edges{0.0};
+  for (int binade = kLowestBinade; binade <= kHighestBinade; binade += kBinadesPerBucket)
+    edges.push_back(std::exp2(binade));
+  return edges;
+}
+
+void add_counters(const UpdateCounters& counters, UpdateStatistics& sum) {
+  for (size_t bucket = 0; bucket < size_t(kMagnitudeBuckets); ++bucket) {
+    sum.weights[bucket] += counters.weights[bucket];
+    for (size_t branch = 0; branch < size_t(kBranches); ++branch)
+      for (size_t outcome = 0; outcome < size_t(kOutcomes); ++outcome)
+        sum.outcomes[branch][outcome][bucket] += counters.outcomes[branch][outcome][bucket];
+  }
+  sum.dragged += counters.dragged;
+  sum.drag_log2 += counters.drag_log2;
+  sum.saturated_blocks += counters.saturated_blocks;
+}
+
+namespace {
+
+// What is added of a UpdateStatistics, as it goes from rank to rank.
+struct Counts {
+  decltype(UpdateStatistics::weights) weights;
+  decltype(UpdateStatistics::outcomes) outcomes;
+  int64_t dragged, saturated_blocks;
+  double drag_log2;
+};
+static_assert(std::is_trivially_copyable_v<Counts>);
+
+Counts counts_of(const UpdateStatistics& s) {
+  return {s.weights, s.outcomes, s.dragged, s.saturated_blocks, s.drag_log2};
+}
+
+void add(const Counts& counts, UpdateStatistics& sum) {
+  for (size_t bucket = 0; bucket < size_t(kMagnitudeBuckets); ++bucket) {
+    sum.weights[bucket] += counts.weights[bucket];
+    for (size_t branch = 0; branch < size_t(kBranches); ++branch)
+      for (size_t outcome = 0; outcome < size_t(kOutcomes); ++outcome)
+        sum.outcomes[branch][outcome][bucket] += counts.outcomes[branch][outcome][bucket];
+  }
+  sum.dragged += counts.dragged;
+  sum.saturated_blocks += counts.saturated_blocks;
+  sum.drag_log2 += counts.drag_log2;
+}
+
+}  // namespace
+
+void sum_over_ranks(std::vector<UpdateStatistics>& statistics, Communicator& ranks) {
+  if (ranks.alone()) return;
+  std::vector<Counts> mine, all(statistics.size() * size_t(ranks.size()));
+  for (const UpdateStatistics& of_tensor : statistics) mine.push_back(counts_of(of_tensor));
+  ranks.gather_host(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  for (size_t i = 0; i < statistics.size(); ++i) {
+    UpdateStatistics sum{.name = statistics[i].name, .branches = statistics[i].branches};
+    for (size_t k = i; k < all.size(); k += statistics.size()) add(all[k], sum);
+    statistics[i] = std::move(sum);
+  }
+}
+
+}  // namespace mpt
