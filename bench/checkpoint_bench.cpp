@@ -13,12 +13,12 @@
 
 #include <benchmark/benchmark.h>
 
+#include "checkpoint/checkpoint_saver.h"
 #include "run_benchmarks.h"
 #include "scratch_directory.h"
 #include "seconds_of.h"
 #include "shapes.h"
-#include "train/checkpoint_saver.h"
-#include "train/run_model.h"
+#include "train/training_model.h"
 
 namespace mpt {
 namespace {

@@ -8,7 +8,7 @@
 //                                               steps, and both sides are medians. Where OpenBLAS is found,
 //                                               its time for these products over ours as well
 // Counters: tokens/s, what of a step the optimizer takes (median), and % of the FP32 product rate measured in
-// the same process (formula: train/throughput.h).
+// the same process (formula: train/performance.h).
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -33,8 +33,8 @@
 #ifdef MPT_WITH_OPENBLAS
 #include "openblas_gemm.h"
 #endif
-#include "train/run_model.h"
-#include "train/throughput.h"
+#include "train/performance.h"
+#include "train/training_model.h"
 
 namespace mpt {
 namespace {

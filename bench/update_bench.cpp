@@ -11,7 +11,7 @@
 #include "operation.h"
 #include "optim/optimizer.h"
 #include "shapes.h"
-#include "train/run_model.h"
+#include "train/training_model.h"
 
 namespace mpt {
 namespace {

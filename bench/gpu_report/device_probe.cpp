@@ -10,7 +10,7 @@
 #include "core/float_format.h"
 #include "core/normal.h"
 #include "core/process_memory.h"
-#include "train/run_model.h"
+#include "train/training_model.h"
 
 namespace mpt {
 namespace {

@@ -12,7 +12,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/options.h"
-#include "cli/thread_waiting.h"
+#include "cli/program.h"
 #include "core/file_system.h"
 #include "machine_rates.h"
 #include "step_bench.h"

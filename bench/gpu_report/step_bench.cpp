@@ -8,7 +8,7 @@
 #include "core/philox.h"
 #include "optim/schedule.h"
 #include "samples.h"
-#include "train/throughput.h"
+#include "train/performance.h"
 
 namespace mpt {
 namespace {

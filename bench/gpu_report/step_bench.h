@@ -8,8 +8,8 @@
 
 #include "core/json_parse.h"
 #include "device_probe.h"
-#include "train/run_model.h"
-#include "train/step_work.h"
+#include "train/training_model.h"
+#include "train/training_step.h"
 
 namespace mpt {
 

@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
+#include "cli/console.h"
 #include "cli/options.h"
-#include "cli/output.h"
-#include "cli/verbs.h"
+#include "cli/program.h"
 #include "core/counted.h"
 #include "core/progress.h"
 #include "data/token_shard.h"

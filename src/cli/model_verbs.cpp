@@ -5,16 +5,16 @@
 #include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
 
+#include "cli/console.h"
 #include "cli/options.h"
-#include "cli/output.h"
-#include "cli/verbs.h"
+#include "cli/program.h"
 #include "core/check.h"
 #include "core/counted.h"
 #include "core/progress.h"
-#include "train/evaluate_checkpoint.h"
-#include "train/export_model.h"
-#include "train/generate.h"
-#include "train/loaded_model.h"
+#include "inference/evaluate.h"
+#include "inference/export_model.h"
+#include "inference/generate.h"
+#include "inference/loaded_model.h"
 
 namespace mpt {
 namespace {

@@ -5,10 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/checkpoint_files.h"
+#include "config/run_config.h"
 #include "data/sequence_source.h"
 #include "device/device.h"
-#include "train/checkpoint_files.h"
-#include "train/run_config.h"
 
 namespace mpt {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "checkpoint/checkpoint_files.h"
 #include "model/parameters.h"
-#include "train/checkpoint_parts.h"
-#include "train/run_model.h"
+#include "train/training_model.h"
 
 namespace mpt {
 namespace {

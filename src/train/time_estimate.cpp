@@ -5,15 +5,15 @@
 #include <cmath>
 #include <vector>
 
+#include "config/run_inputs.h"
 #include "core/check.h"
 #include "core/counted.h"
 #include "core/philox.h"
 #include "core/progress.h"
 #include "model/parameters.h"
-#include "train/batch_plan.h"
-#include "train/run_model.h"
-#include "train/step_work.h"
-#include "train/throughput.h"
+#include "train/performance.h"
+#include "train/training_model.h"
+#include "train/training_step.h"
 
 namespace mpt {
 namespace {

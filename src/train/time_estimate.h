@@ -12,8 +12,8 @@
 #include <optional>
 #include <string>
 
+#include "config/run_config.h"
 #include "device/device.h"
-#include "train/run_config.h"
 
 namespace mpt {
 

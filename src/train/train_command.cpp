@@ -8,23 +8,21 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include "checkpoint/checkpoint_store.h"
 #include "comm/communicator.h"
 #include "comm/launch_environment.h"
+#include "config/run_config.h"
+#include "config/run_inputs.h"
 #include "core/check.h"
 #include "core/file_system.h"
 #include "device/profiling_device.h"
-#include "train/profile_report.h"
-#include "train/rank_agreement.h"
-#include "train/report.h"
-#include "train/run_config.h"
-#include "train/run_files.h"
-#include "train/run_lock.h"
-#include "train/run_model.h"
-#include "train/run_place.h"
+#include "parallel/data_parallel.h"
+#include "train/performance.h"
 #include "train/run_plan.h"
+#include "train/run_report.h"
 #include "train/stop_signal.h"
-#include "train/throughput.h"
 #include "train/trainer.h"
+#include "train/training_model.h"
 
 namespace mpt {
 namespace {

@@ -5,22 +5,14 @@
 
 #include <spdlog/spdlog.h>
 
+#include "config/run_inputs.h"
 #include "core/check.h"
 #include "device/range.h"
 #include "optim/schedule.h"
-#include "train/rank_agreement.h"
+#include "parallel/data_parallel.h"
 #include "train/resume_check.h"
-#include "train/run_data.h"
 
 namespace mpt {
-
-std::string run_directory(const RunConfig& config) { return config.output_dir + "/" + config.name; }
-std::string checkpoint_directory(const RunConfig& config) { return run_directory(config) + "/checkpoints"; }
-std::string metrics_path(const RunConfig& config) { return run_directory(config) + "/metrics.jsonl"; }
-bool has_metrics(FileSystem& fs, const RunConfig& config) {
-  const std::string path = metrics_path(config);
-  return fs.exists(path) && fs.file_size(path) > 0;
-}
 
 struct Trainer::Journal {
   Journal(FileSystem& fs, const RunConfig& config, const StepLog::Options& options)

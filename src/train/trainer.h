@@ -9,17 +9,17 @@
 #include <optional>
 #include <string>
 
+#include "checkpoint/checkpoint_saver.h"
 #include "comm/communicator.h"
+#include "config/run_config.h"
+#include "config/run_inputs.h"
 #include "core/file_system.h"
 #include "data/dataloader.h"
-#include "train/batch_plan.h"
-#include "train/checkpoint_saver.h"
-#include "train/evaluate.h"
-#include "train/run_config.h"
-#include "train/run_model.h"
-#include "train/step_log.h"
-#include "train/step_work.h"
+#include "inference/evaluate.h"
+#include "train/run_logger.h"
 #include "train/stop_signal.h"
+#include "train/training_model.h"
+#include "train/training_step.h"
 
 namespace mpt {
 
@@ -102,12 +102,5 @@ class Trainer {
   int64_t last_saved_ = -1;      // step of the newest checkpoint of this process, committed or on its way
   std::string last_checkpoint_;  // where that is
 };
-
-// runs/<name> and what lies in it.
-std::string run_directory(const RunConfig& config);
-std::string checkpoint_directory(const RunConfig& config);
-std::string metrics_path(const RunConfig& config);
-// Whether there is a line in metrics.jsonl, of a step or an event.
-bool has_metrics(FileSystem& fs, const RunConfig& config);
 
 }  // namespace mpt

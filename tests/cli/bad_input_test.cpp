@@ -1,6 +1,6 @@
 // Bad configs and arguments, through the program: each is refused by name, and nothing is touched.
+#include "checkpoint/checkpoint_store.h"
 #include "cli/bad_input_world.h"
-#include "train/run_lock.h"
 
 namespace mpt::test {
 namespace {

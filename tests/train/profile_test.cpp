@@ -6,8 +6,8 @@
 #include "device/profiling_device.h"
 #include "model/parameters.h"
 #include "support/temp_directory.h"
-#include "train/profile_report.h"
-#include "train/tiny_run.h"
+#include "support/tiny_run.h"
+#include "train/performance.h"
 
 namespace mpt::test {
 namespace {

@@ -12,7 +12,7 @@
 #include "model/model_bench.h"
 #include "optim/optimizer.h"
 #include "support/draws.h"
-#include "train/run_model.h"
+#include "train/training_model.h"
 
 namespace mpt::test {
 namespace {

@@ -1,0 +1,165 @@
+#include "train/training_model.h"
+
+#include <algorithm>
+
+#include "checkpoint/checkpoint_files.h"
+#include "config/run_inputs.h"
+#include "device/backends.h"
+#include "model/parameters.h"
+
+namespace mpt {
+namespace {
+
+BatchShape micro_batch(const RunConfig& config, int64_t ranks) {
+  return {batch_plan(config.batch, 0, ranks).micro_batch_rows, config.batch.seq_len};
+}
+
+// Gradients that other ranks add to in FP32 are kept in it.
+int64_t additions(const RunConfig& config, int64_t ranks) {
+  const bool exchanged_in_fp32 = ranks > 1 && config.distributed.gradient_reduce == Format::kF32;
+  return batch_plan(config.batch, 0, ranks).most_micro_batches * (exchanged_in_fp32 ? ranks : 1);
+}
+
+WeightOptions weight_options(const RunConfig& config, Backend backend, int64_t ranks) {
+  const int64_t chunk = loss_chunk_rows(config, backend, ranks), tokens = micro_batch(config, ranks).tokens();
+  return {.storage = activation_dtype(config.precision.compute),
+          .gradient = dtype_of(config.precision.gradient),
+          .additions = additions(config, ranks),
+          .head_additions = (tokens + chunk - 1) / chunk,
+          .linears = linear_encoding(config.precision),
+          .linear_copies =
+              config.precision.compute == ComputeFormat::kFp8 ? LinearCopies::kNone : LinearCopies::kDecoded};
+}
+
+LlamaOptions llama_options(const RunConfig& config, Backend backend, int64_t ranks) {
+  const bool recompute = config.train.activation_recompute == ActivationRecompute::kBlock;
+  return {.micro_batch = micro_batch(config, ranks),
+          .storage = activation_dtype(config.precision.compute),
+          .loss_chunk_rows = loss_chunk_rows(config, backend, ranks),
+          .recompute = recompute ? Recompute::kBlock : Recompute::kNone,
+          .keep = Keep::kForBackward,
+          .fp8 = fp8_of(config.precision),
+          .multiply = multiply_of(config.precision),
+          .micro_batches = batch_plan(config.batch, 0, ranks).most_micro_batches};
+}
+
+OptimizerOptions optimizer_options_of(const RunConfig& config) {
+  OptimizerOptions options = optimizer_options(config.precision, config.seed);
+  options.survey = config.log.update_survival > 0 ? Survey::kOnDemand : Survey::kNever;
+  return options;
+}
+
+// The ranks that an optimizer shares its work with: none where each rank updates everything.
+Communicator& sharing_ranks(const RunConfig& config, Communicator& ranks) {
+  return config.distributed.sharding == Sharding::kNone ? Communicator::single() : ranks;
+}
+
+}  // namespace
+
+std::vector<UpdateTarget> update_targets(const WeightStore& weights) {
+  std::vector<UpdateTarget> targets;
+  for (size_t i = 0; i < weights.specs().size(); ++i) {
+    const ParamSpec& spec = weights.specs()[i];
+    targets.push_back({.name = spec.name,
+                       .kind = spec.kind,
+                       .tensor_id = spec.tensor_id,
+                       .weights = weights.master(int64_t(i)),
+                       .gradient = logical_view(spec, weights.gradient(int64_t(i)))});
+  }
+  return targets;
+}
+
+RunModel::RunModel(const RunConfig& config, Device& device, Allocator& allocator, Communicator& ranks)
+    : weights(llama_parameters(config.model), weight_options(config, device.backend(), ranks.size()), device,
+              allocator),
+      llama(config.model, llama_options(config, device.backend(), ranks.size()), weights, device, allocator),
+      partition(partition_of(config, sharing_ranks(config, ranks).size())),
+      optimizer(config.optimizer, optimizer_options_of(config), update_targets(weights),
+                {.partition = partition,
+                 .ranks = sharing_ranks(config, ranks),
+                 .device = device,
+                 .allocator = allocator}),
+      data_parallel(config, {.weights = weights, .llama = llama, .optimizer = optimizer},
+                    {.ranks = ranks, .device = device, .allocator = allocator}) {}
+
+namespace {
+
+template <class Part>
+void append(std::vector<Part>& all, std::vector<Part> more) {
+  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+}  // namespace
+
+std::vector<NamedTensor> RunModel::replicated_tensors() const {
+  std::vector<NamedTensor> all = weights.named_tensors();
+  append(all, llama.named_states());
+  return all;
+}
+
+std::vector<NamedTensor> RunModel::named_tensors() const {
+  std::vector<NamedTensor> all = weights.named_tensors();
+  append(all, optimizer.named_states());
+  append(all, llama.named_states());
+  return all;
+}
+
+std::vector<TensorPart> RunModel::parts_to_save() const {
+  const Communicator& ranks = data_parallel.ranks();
+  const bool cut = partition.ranks() > 1;
+  if (!cut && !ranks.leads()) return {};  // all ranks hold the same
+  std::vector<TensorPart> all =
+      cut ? weights.named_parts(partition, ranks.rank()) : whole_parts(weights.named_tensors());
+  append(all, optimizer.parts_to_save());
+  return all;
+}
+
+std::vector<TensorPart> RunModel::changing_parts() const {
+  return data_parallel.ranks().leads() ? whole_parts(llama.named_states()) : std::vector<TensorPart>();
+}
+
+std::vector<TensorPart> RunModel::parts_to_load() const {
+  std::vector<TensorPart> all = whole_parts(replicated_tensors());
+  append(all, optimizer.parts_to_load());
+  return all;
+}
+
+void RunModel::weights_changed() {
+  weights.refresh();
+  llama.weights_changed();
+}
+
+int64_t loss_chunk_rows(const RunConfig& config, Backend backend, int64_t ranks) {
+  const BatchShape shape = micro_batch(config, ranks);
+  const int64_t rows = config.train.loss_chunk_rows;
+  return rows > 0 ? std::min(rows, shape.tokens()) : default_loss_chunk_rows(config.model, shape, backend);
+}
+
+MemoryUse planned_memory(const RunConfig& config, Device& device, const Communicator& ranks) {
+  PlanningAllocator allocator(device.alignment());
+  Communicator planned = Communicator::planned(ranks.rank(), ranks.size());
+  const RunModel model(config, device, allocator, planned);
+  return allocator.use();
+}
+
+ExchangeVolume exchange_volume(const RunConfig& config, Device& device, const Communicator& ranks) {
+  PlanningAllocator allocator(device.alignment());
+  Communicator planned = Communicator::planned(ranks.rank(), ranks.size());
+  const RunModel model(config, device, allocator, planned);
+  return model.data_parallel.volume();
+}
+
+ExchangePlan exchange_plan(const RunConfig& config, Device& device, const Communicator& ranks) {
+  PlanningAllocator allocator(device.alignment());
+  Communicator planned = Communicator::planned(ranks.rank(), ranks.size());
+  const RunModel model(config, device, allocator, planned);
+  const BucketExchange& exchange = model.data_parallel.exchange();
+  ExchangePlan plan{.volume = model.data_parallel.volume(),
+                    .own_elements = exchange.partition().elements(ranks.rank()),
+                    .buckets = exchange.summary()};
+  for (int64_t rank = 0; rank < ranks.size(); ++rank)
+    plan.most_elements = std::max(plan.most_elements, exchange.partition().elements(rank));
+  return plan;
+}
+
+}  // namespace mpt
