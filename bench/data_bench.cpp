@@ -23,11 +23,11 @@
 #include <benchmark/benchmark.h>
 #include <sentencepiece_processor.h>
 
-#include "core/philox.h"
-#include "data/corpus.h"
+#include "core/random.h"
+#include "data/corpus/corpus.h"
+#include "data/corpus/tokenize.h"
+#include "data/corpus/tokenizer_training.h"
 #include "data/dataloader.h"
-#include "data/tokenize.h"
-#include "data/tokenizer_training.h"
 #include "run_benchmarks.h"
 #include "scratch_directory.h"
 #include "seconds_of.h"

@@ -19,7 +19,7 @@
 #include <omp.h>
 
 #include "core/bf16.h"
-#include "core/normal.h"
+#include "core/random.h"
 #include "device/cpu/cpu_device.h"
 #include "machine_limits.h"
 #include "model/llama_ops.h"

@@ -22,7 +22,7 @@
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
-#include "core/philox.h"
+#include "core/random.h"
 #include "device/profiling_device.h"
 #include "gpu_report/benchmarked_rule.h"
 #include "gpu_report/samples.h"

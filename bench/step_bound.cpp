@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "core/normal.h"
+#include "core/random.h"
 #include "machine_limits.h"
 #include "model/parameters.h"
 

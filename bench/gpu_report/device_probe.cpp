@@ -8,8 +8,8 @@
 #include "core/bf16.h"
 #include "core/check.h"
 #include "core/float_format.h"
-#include "core/normal.h"
-#include "core/process_memory.h"
+#include "core/progress.h"
+#include "core/random.h"
 #include "train/training_model.h"
 
 namespace mpt {

@@ -13,7 +13,7 @@
 
 #include "cli/options.h"
 #include "cli/program.h"
-#include "core/file_system.h"
+#include "core/io/file_system.h"
 #include "machine_rates.h"
 #include "step_bench.h"
 #include "update_rate.h"

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "core/philox.h"
+#include "core/random.h"
 #include "optim/schedule.h"
 #include "samples.h"
 #include "train/performance.h"

@@ -6,10 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/json_parse.h"
+#include "core/json/json_parse.h"
 #include "device_probe.h"
 #include "train/training_model.h"
-#include "train/training_step.h"
 
 namespace mpt {
 

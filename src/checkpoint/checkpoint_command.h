@@ -12,7 +12,7 @@
 
 #include "checkpoint/checkpoint_store.h"
 #include "core/enum_names.h"
-#include "core/file_system.h"
+#include "core/io/file_system.h"
 
 namespace mpt {
 

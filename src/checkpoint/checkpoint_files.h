@@ -22,9 +22,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/file_system.h"
-#include "core/named_tensor.h"
-#include "core/safetensors.h"
+#include "core/io/file_system.h"
+#include "core/io/safetensors.h"
+#include "core/tensor.h"
 #include "device/device.h"
 
 namespace mpt {

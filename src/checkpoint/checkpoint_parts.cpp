@@ -4,7 +4,7 @@
 
 #include "checkpoint/checkpoint_files.h"
 #include "core/check.h"
-#include "core/counted.h"
+#include "core/text.h"
 #include "device/device_reader.h"
 
 namespace mpt {

@@ -6,8 +6,8 @@
 
 #include "checkpoint/checkpoint_files.h"
 #include "core/check.h"
+#include "core/io/safetensors.h"
 #include "core/progress.h"
-#include "core/safetensors.h"
 
 namespace mpt {
 

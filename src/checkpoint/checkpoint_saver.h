@@ -27,8 +27,8 @@
 #include "checkpoint/checkpoint_files.h"
 #include "checkpoint/checkpoint_store.h"
 #include "comm/communicator.h"
-#include "core/file_system.h"
-#include "core/named_tensor.h"
+#include "core/io/file_system.h"
+#include "core/tensor.h"
 #include "device/device.h"
 
 namespace mpt {

@@ -3,9 +3,9 @@
 
 #include "checkpoint/checkpoint_files.h"
 #include "core/check.h"
-#include "core/hash.h"
-#include "core/json_parse.h"
-#include "core/library_message.h"
+#include "core/io/hash.h"
+#include "core/json/json_parse.h"
+#include "core/text.h"
 
 namespace mpt {
 namespace {

@@ -18,7 +18,6 @@
 #include "core/check.h"
 
 namespace mpt {
-
 namespace {
 
 constexpr std::string_view kWriting = ".tmp";

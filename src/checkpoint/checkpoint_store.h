@@ -10,7 +10,7 @@
 // A checkpoint is written under its .tmp name, synced, and committed by a rename. Saving a step that is there
 // already replaces it; one of those two is always there. Saving a step smaller than committed ones means that
 // the run was resumed from an earlier one: the later ones are set aside as .abandoned, since "newest" would
-// otherwise go back to them. One run at a time may save (see run_lock.h): its rank 0 prepares and commits,
+// otherwise go back to them. One run at a time may save (see RunLock): its rank 0 prepares and commits,
 // the others only write their files into what it prepared (see checkpoint_saver.h).
 #pragma once
 

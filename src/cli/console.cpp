@@ -14,7 +14,6 @@
 #include "core/check.h"
 
 namespace mpt {
-
 namespace {
 
 // "warning: " before what is not plain information.

@@ -1,4 +1,4 @@
-// Where log lines go: standard error, with the time, warnings and errors marked as such.
+// Standard error, where log lines go, and standard output, where the results of verbs go.
 #pragma once
 
 #include <array>
@@ -7,6 +7,8 @@
 #include "core/enum_names.h"
 
 namespace mpt {
+
+// Where log lines go: standard error, with the time, warnings and errors marked as such.
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 template <>

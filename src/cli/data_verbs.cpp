@@ -6,11 +6,11 @@
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/program.h"
-#include "core/counted.h"
 #include "core/progress.h"
+#include "core/text.h"
+#include "data/corpus/tokenize.h"
+#include "data/corpus/tokenizer_training.h"
 #include "data/token_shard.h"
-#include "data/tokenize.h"
-#include "data/tokenizer_training.h"
 
 namespace mpt {
 namespace {

@@ -14,11 +14,9 @@
 #include "cli/options.h"
 #include "config/usual_spellings.h"
 #include "core/check.h"
-#include "core/library_message.h"
-#include "core/nearest_name.h"
+#include "core/text.h"
 
 namespace mpt {
-
 namespace {
 
 constexpr int kFailure = 1;

@@ -8,7 +8,6 @@
 #include "train/train_command.h"
 
 namespace mpt {
-
 namespace {
 
 constexpr const char* kConfigHelp =

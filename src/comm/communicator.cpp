@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include "comm/transports.h"
+#include "comm/transport.h"
 #include "core/check.h"
 #include "device/range.h"
 

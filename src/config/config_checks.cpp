@@ -1,10 +1,10 @@
 #include <algorithm>
 
 #include "config/run_config.h"
+#include "config/run_inputs.h"
 #include "core/check.h"
 #include "model/parameters.h"
 #include "precision/fp8_ops.h"
-#include "config/run_inputs.h"
 
 namespace mpt {
 namespace {

@@ -8,13 +8,11 @@
 
 #include "config/usual_spellings.h"
 #include "core/check.h"
-#include "core/json_fields_read.h"
-#include "core/json_fields_schema.h"
-#include "core/json_fields_write.h"
-#include "core/nearest_name.h"
+#include "core/json/config_reader.h"
+#include "core/json/config_writer.h"
+#include "core/text.h"
 
 namespace mpt {
-
 namespace {
 
 int64_t steps_for_tokens(int64_t tokens, int64_t tokens_per_step) {

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "core/json_document.h"
-#include "core/json_fields.h"
-#include "core/json_fields_read.h"
+#include "core/json/config_fields.h"
+#include "core/json/config_reader.h"
+#include "core/json/json_document.h"
 #include "device/backends.h"
 #include "model/llama_config.h"
 #include "optim/optimizer_config.h"

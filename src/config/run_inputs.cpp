@@ -4,7 +4,7 @@
 #include <system_error>
 
 #include "core/check.h"
-#include "data/file_list.h"
+#include "core/io/file_system.h"
 #include "device/backends.h"
 
 namespace mpt {

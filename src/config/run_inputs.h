@@ -8,12 +8,12 @@
 #include <string>
 
 #include "config/run_config.h"
-#include "core/file_system.h"
-#include "device/device.h"
+#include "core/io/file_system.h"
 #include "data/dataloader.h"
 #include "data/manifest.h"
 #include "data/sequence_source.h"
 #include "data/tokenizer.h"
+#include "device/device.h"
 
 namespace mpt {
 

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "config/run_config.h"
-#include "core/nearest_name.h"
+#include "core/text.h"
 
 namespace mpt {
 namespace {

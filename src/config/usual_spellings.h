@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/json_fields_read.h"
+#include "core/json/config_reader.h"
 
 namespace mpt {
 

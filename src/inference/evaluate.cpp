@@ -10,13 +10,12 @@
 #include "checkpoint/checkpoint_store.h"
 #include "config/run_inputs.h"
 #include "core/check.h"
+#include "core/io/file_system.h"
 #include "core/progress.h"
 #include "data/dataloader.h"
-#include "data/file_list.h"
 #include "inference/loaded_model.h"
 
 namespace mpt {
-
 namespace {
 
 // Sums of the losses of sequences [slice.first, slice.first + slice.rows).

@@ -11,7 +11,7 @@
 
 #include "comm/communicator.h"
 #include "config/run_config.h"
-#include "core/file_system.h"
+#include "core/io/file_system.h"
 #include "data/sequence_source.h"
 #include "model/llama.h"
 

@@ -8,8 +8,8 @@
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
+#include "core/io/safetensors.h"
 #include "core/progress.h"
-#include "core/safetensors.h"
 
 namespace mpt {
 namespace {

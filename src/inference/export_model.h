@@ -12,10 +12,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/file_system.h"
+#include "core/io/atomic_output.h"
+#include "core/io/file_system.h"
 #include "data/tokenizer.h"
 #include "inference/loaded_model.h"
-#include "train/output_directory.h"
 
 namespace mpt {
 

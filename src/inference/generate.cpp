@@ -8,11 +8,10 @@
 #include <vector>
 
 #include "core/check.h"
-#include "core/philox.h"
-#include "core/utf8.h"
+#include "core/random.h"
+#include "core/text.h"
 
 namespace mpt {
-
 namespace {
 
 // The tokenizer spells each byte of an incomplete character as this one.

@@ -1,4 +1,7 @@
-// Tokens to text as they come, in whole characters.
+// Text from a model: tokens drawn one after the other, printed as they come.
+//
+// The text is a function of the weights, the tokenizer and the options alone: the draw of a token depends on
+// the seed and its position (docs/numerics.md "Sampling").
 #pragma once
 
 #include <cstdint>
@@ -12,6 +15,8 @@
 #include "model/llama_decoder.h"
 
 namespace mpt {
+
+// Tokens to text as they come, in whole characters.
 
 // The pieces that add() and finish() return are together what the tokenizer makes of prompt and tokens in one
 // go, behind what it makes of the prompt. A character that is spelled in several byte tokens is held back
@@ -31,11 +36,6 @@ class TextStream {
   std::vector<int32_t> tokens_;
   size_t shown_;  // bytes of the text of all tokens
 };
-
-// Text from a model: tokens drawn one after the other, printed as they come.
-//
-// The text is a function of the weights, the tokenizer and the options alone: the draw of a token depends on
-// the seed and its position (docs/numerics.md "Sampling").
 
 struct SamplingOptions {
   double temperature = 1.0;  // logits are divided by it; 0: the most likely token

@@ -13,7 +13,6 @@
 #include "core/progress.h"
 #include "data/manifest.h"
 #include "model/parameters.h"
-#include "config/run_inputs.h"
 
 namespace mpt {
 namespace {

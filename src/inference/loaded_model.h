@@ -6,7 +6,7 @@
 #include <string>
 
 #include "config/run_config.h"
-#include "core/file_system.h"
+#include "core/io/file_system.h"
 #include "data/tokenizer.h"
 #include "device/device.h"
 #include "model/weight_store.h"

@@ -17,7 +17,6 @@
 #include "model/activations.h"
 #include "model/gradient_hooks.h"
 #include "model/llama_config.h"
-#include "model/operand.h"
 #include "model/weight_store.h"
 #include "precision/fp8_scaling.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include "core/normal.h"
+#include "core/random.h"
 #include "precision/weight_formats.h"
 
 namespace mpt {

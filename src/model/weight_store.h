@@ -11,8 +11,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/named_tensor.h"
 #include "core/param_spec.h"
+#include "core/tensor.h"
 #include "device/device.h"
 #include "precision/encoded_tensor.h"
 #include "precision/partition.h"

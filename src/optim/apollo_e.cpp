@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/normal.h"
+#include "core/random.h"
 #include "optim/apollo_e_on.h"
 
 namespace mpt {

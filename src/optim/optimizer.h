@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "core/named_tensor.h"
 #include "core/param_spec.h"
+#include "core/tensor.h"
 #include "device/device.h"
 #include "optim/optimizer_config.h"
 #include "optim/piece_map.h"

@@ -41,8 +41,8 @@
 
 #include <fmt/format.h>
 
-#include "core/json_fields.h"
-#include "core/philox.h"
+#include "core/json/config_fields.h"
+#include "core/random.h"
 #include "core/type_list.h"
 #include "optim/projection_options.h"
 #include "optim/survival.h"

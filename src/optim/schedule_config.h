@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/json_fields.h"
+#include "core/json/config_fields.h"
 
 namespace mpt {
 

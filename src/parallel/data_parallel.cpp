@@ -6,13 +6,12 @@
 
 #include "config/run_inputs.h"
 #include "core/check.h"
-#include "core/file_system.h"
-#include "core/hash.h"
+#include "core/io/file_system.h"
+#include "core/io/hash.h"
 #include "device/range.h"
 #include "model/parameters.h"
 
 namespace mpt {
-
 namespace {
 
 // Where every rank's losses, one for each of its micro-batches, begin; and the end of all.

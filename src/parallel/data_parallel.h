@@ -13,7 +13,7 @@
 
 #include "comm/communicator.h"
 #include "config/run_config.h"
-#include "core/named_tensor.h"
+#include "core/tensor.h"
 #include "data/sequence_source.h"
 #include "device/device.h"
 #include "model/gradient_hooks.h"

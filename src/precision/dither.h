@@ -2,7 +2,7 @@
 // rounded (docs/numerics.md "Streams"), never of who rounds it.
 #pragma once
 
-#include "core/philox.h"
+#include "core/random.h"
 #include "precision/format.h"
 #include "precision/unit.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/enum_names.h"
-#include "core/named_tensor.h"
+#include "core/tensor.h"
 #include "device/memory_plan.h"
 
 namespace mpt {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/named_tensor.h"
+#include "core/tensor.h"
 #include "precision/fp8_ops.h"
 
 namespace mpt {

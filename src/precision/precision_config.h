@@ -1,7 +1,7 @@
 // The `precision` section of a config: which format holds what.
 #pragma once
 
-#include "core/json_fields.h"
+#include "core/json/config_fields.h"
 #include "precision/format.h"
 #include "precision/weight_formats.h"
 

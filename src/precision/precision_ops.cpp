@@ -2,7 +2,6 @@
 #include "precision/precision_ops_backends.h"
 
 namespace mpt {
-
 namespace {
 
 std::unique_ptr<PrecisionOps> make_ops(Backend backend, CUstream_st* stream, Allocator& allocator,

@@ -10,9 +10,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/file_system.h"
+#include "core/io/atomic_output.h"
+#include "core/io/file_system.h"
 #include "toy/toy_fit.h"
-#include "train/output_directory.h"
 
 namespace mpt {
 

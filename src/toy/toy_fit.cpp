@@ -6,7 +6,7 @@
 
 #include "core/bf16.h"
 #include "core/check.h"
-#include "core/normal.h"
+#include "core/random.h"
 #include "core/scalar_math.h"
 
 namespace mpt {

@@ -10,10 +10,9 @@
 #include <fmt/format.h>
 
 #include "core/bf16.h"
-#include "core/normal.h"
+#include "core/random.h"
 
 namespace mpt {
-
 namespace {
 
 // Every row of an operand is the first one, turned.

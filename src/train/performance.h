@@ -1,4 +1,4 @@
-// How fast the device is at matrix products, and how many of them a token takes.
+// How fast the device multiplies matrices, and where the time of a training step goes.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,8 @@
 #include "model/llama_config.h"
 
 namespace mpt {
+
+// How fast the device is at matrix products, and how many of them a token takes.
 
 // FLOP/s of large matrix products on random data, the best of a few after a first one: FP32 of 1024^3 on a
 // CPU, BF16 of 8192^3 on a GPU.

@@ -6,7 +6,6 @@
 #include <spdlog/spdlog.h>
 
 namespace mpt {
-
 namespace {
 
 constexpr std::chrono::seconds kLongStep{2};

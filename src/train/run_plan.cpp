@@ -9,15 +9,14 @@
 #include "checkpoint/checkpoint_store.h"
 #include "config/run_inputs.h"
 #include "core/check.h"
-#include "core/counted.h"
 #include "core/progress.h"
+#include "core/text.h"
 #include "train/performance.h"
 #include "train/storage_bytes.h"
 #include "train/trainer.h"
 #include "train/training_model.h"
 
 namespace mpt {
-
 namespace {
 
 class Planner {

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config/run_config.h"
-#include "core/file_system.h"
+#include "core/io/file_system.h"
 #include "train/run_report.h"
 #include "train/time_estimate.h"
 

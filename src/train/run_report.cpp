@@ -6,9 +6,8 @@
 
 #include "config/run_inputs.h"
 #include "core/check.h"
-#include "core/counted.h"
-#include "core/process_memory.h"
 #include "core/progress.h"
+#include "core/text.h"
 #include "model/parameters.h"
 #include "train/storage_bytes.h"
 #include "train/training_model.h"

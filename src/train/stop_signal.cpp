@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 namespace mpt {
-
 namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};

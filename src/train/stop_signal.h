@@ -52,7 +52,7 @@ class StopSignal {
 // they told. So nobody waits for a rank that is less than a point behind, and at steps that take long there
 // are ten points a second.
 
-// Thrown by a point at which the step is left; never outside of one (step_work.h).
+// Thrown by a point at which the step is left; never outside of one.
 struct StepLeft : std::exception {};
 
 class StopPoints final : public GradientHooks {

@@ -7,13 +7,12 @@
 
 #include "config/run_inputs.h"
 #include "core/check.h"
-#include "core/counted.h"
-#include "core/philox.h"
 #include "core/progress.h"
+#include "core/random.h"
+#include "core/text.h"
 #include "model/parameters.h"
 #include "train/performance.h"
 #include "train/training_model.h"
-#include "train/training_step.h"
 
 namespace mpt {
 namespace {

@@ -14,7 +14,7 @@
 #include "config/run_config.h"
 #include "config/run_inputs.h"
 #include "core/check.h"
-#include "core/file_system.h"
+#include "core/io/file_system.h"
 #include "device/profiling_device.h"
 #include "parallel/data_parallel.h"
 #include "train/performance.h"

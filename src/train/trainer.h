@@ -13,13 +13,12 @@
 #include "comm/communicator.h"
 #include "config/run_config.h"
 #include "config/run_inputs.h"
-#include "core/file_system.h"
+#include "core/io/file_system.h"
 #include "data/dataloader.h"
 #include "inference/evaluate.h"
 #include "train/run_logger.h"
 #include "train/stop_signal.h"
 #include "train/training_model.h"
-#include "train/training_step.h"
 
 namespace mpt {
 

@@ -1,15 +1,19 @@
 // A model with its optimizer as a run's config describes them, all memory taken from one allocator.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "config/run_config.h"
+#include "config/run_inputs.h"
 #include "device/device.h"
+#include "device/range.h"
 #include "model/llama.h"
 #include "optim/optimizer.h"
 #include "parallel/data_parallel.h"
+#include "train/stop_signal.h"
 
 namespace mpt {
 
@@ -61,5 +65,75 @@ struct ExchangePlan {
   std::vector<BucketSummary> buckets{};
 };
 ExchangePlan exchange_plan(const RunConfig& config, Device& device, const Communicator& ranks);
+
+// The device's part of a training step: the same calls on the same memory at every step, recorded once where
+// the device can.
+//
+// What differs from step to step is written before, by Llama::stage() and Optimizer::prepare(); what comes of
+// it, loss() and Optimizer::control(), is there after Device::synchronize().
+
+class StepWork {
+ public:
+  // Model and device outlive this.
+  StepWork(RunModel& model, const BatchPlan& batch, Device& device);
+  ~StepWork();
+  StepWork(const StepWork&) = delete;
+  StepWork& operator=(const StepWork&) = delete;
+
+  // All of it.
+  void enqueue() {
+    repeated_->run([this] {
+      gradients();
+      update();
+    });
+    model_.data_parallel.end_step();
+  }
+  // Whether the last enqueue() repeated a recording.
+  [[nodiscard]] bool replayed() const { return repeated_->replayed(); }
+
+  // Its halves, never recorded: complete and rounded gradients with their norm; the update.
+  void enqueue_gradients() { gradients(); }
+  void enqueue_update() {
+    update();
+    model_.data_parallel.end_step();
+  }
+  // What belongs behind an update that was made otherwise.
+  void finish_update() {
+    model_.data_parallel.end_update();
+    model_.data_parallel.end_step();
+  }
+
+  // Whether a signal may end a step before its update: where work is done when it is enqueued, on the CPU.
+  [[nodiscard]] bool can_be_left() const { return stop_points_ != nullptr; }
+  struct Attempt {
+    double seconds_of_last;  // the same on all ranks; 0: there was no step
+    std::function<void(int64_t micro_batch, int64_t of)> begins{};
+  };
+  // enqueue_gradients() in a step that can be left. False if it was, on all ranks at the same point: all that
+  // a checkpoint holds is as it was before the step.
+  [[nodiscard]] bool try_gradients(const Attempt& attempt);
+
+  // The sum of all losses of the step.
+  [[nodiscard]] double loss() const { return model_.data_parallel.loss(); }
+
+ private:
+  // Tensors that forward and backward change and a checkpoint holds, as they were before the step.
+  struct Kept {
+    Tensor tensor;
+    std::vector<std::byte> bytes;
+  };
+
+  void gradients(const std::function<void(int64_t, int64_t)>& begins = {});
+  void update();
+  void keep();
+  void put_back();
+
+  RunModel& model_;
+  BatchPlan batch_;
+  Device& device_;
+  std::unique_ptr<RepeatedWork> repeated_;
+  std::unique_ptr<StopPoints> stop_points_;  // null where a step cannot be left
+  std::vector<Kept> kept_;
+};
 
 }  // namespace mpt

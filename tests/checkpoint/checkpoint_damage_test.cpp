@@ -6,8 +6,8 @@
 
 #include "checkpoint/checkpoint_fixture.h"
 #include "checkpoint/checkpoint_store.h"
-#include "core/hash.h"
-#include "core/safetensors.h"
+#include "core/io/hash.h"
+#include "core/io/safetensors.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"

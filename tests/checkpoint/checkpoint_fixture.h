@@ -7,7 +7,7 @@
 
 #include "checkpoint/checkpoint_store.h"
 #include "comm/communicator.h"
-#include "core/named_tensor.h"
+#include "core/tensor.h"
 #include "support/host_memory_device.h"
 
 namespace mpt::test {

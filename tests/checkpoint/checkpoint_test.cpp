@@ -9,7 +9,7 @@
 
 #include "checkpoint/checkpoint_fixture.h"
 #include "checkpoint/checkpoint_store.h"
-#include "core/safetensors.h"
+#include "core/io/safetensors.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/fault_file_system.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint_store.h"
-#include "core/file_system.h"
+#include "core/io/file_system.h"
 #include "support/expect_error.h"
 #include "support/rank_threads.h"
 #include "support/temp_directory.h"

@@ -1,7 +1,7 @@
 // Bad checkpoints, and bad use of good ones, through the program: each is refused by name, and nothing is
 // touched.
 #include "cli/bad_input_world.h"
-#include "core/safetensors.h"
+#include "core/io/safetensors.h"
 
 namespace mpt::test {
 namespace {

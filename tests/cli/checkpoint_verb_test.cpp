@@ -7,7 +7,7 @@
 #include "checkpoint/checkpoint_fixture.h"
 #include "checkpoint/checkpoint_saver.h"
 #include "checkpoint/checkpoint_store.h"
-#include "core/file_system.h"
+#include "core/io/file_system.h"
 #include "support/rank_threads.h"
 #include "support/run_program.h"
 #include "support/temp_directory.h"

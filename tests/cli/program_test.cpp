@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "core/philox.h"
+#include "core/random.h"
 #include "data/manifest.h"
 #include "support/run_program.h"
 #include "support/temp_directory.h"

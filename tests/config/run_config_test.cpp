@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 
 #include "config/usual_spellings.h"
-#include "core/file_system.h"
-#include "core/nearest_name.h"
+#include "core/io/file_system.h"
+#include "core/text.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"

@@ -31,8 +31,17 @@ const std::map<std::string, std::set<std::string>> kMayInclude{
     {"model", {"precision", "comm", "device", "core"}},
     {"optim", {"precision", "comm", "device", "core"}},
     {"data", {"core"}},
-    {"train", {"model", "optim", "data", "precision", "comm", "device", "core"}},
-    {"cli", {"train", "model", "optim", "data", "precision", "comm", "device", "core"}},
+    {"config", {"model", "optim", "data", "precision", "comm", "device", "core"}},
+    {"checkpoint", {"comm", "device", "core"}},
+    {"parallel", {"config", "model", "optim", "data", "precision", "comm", "device", "core"}},
+    {"inference", {"config", "checkpoint", "model", "data", "precision", "comm", "device", "core"}},
+    {"train",
+     {"config", "checkpoint", "parallel", "inference", "model", "optim", "data", "precision", "comm",
+      "device", "core"}},
+    {"toy", {"precision", "core"}},
+    {"cli",
+     {"train", "toy", "inference", "parallel", "checkpoint", "config", "model", "optim", "data", "precision",
+      "comm", "device", "core"}},
     {"main", {"cli", "core"}},
 };
 
@@ -60,14 +69,16 @@ std::string layer_of(const std::string& path) {
 }
 
 bool may_use_cuda(const std::string& path) {
-  return path.starts_with("device/cuda/") || path.starts_with("comm/cuda/") || path.ends_with(".cu") || path.ends_with(".cuh");
+  return path.starts_with("device/cuda/") || path.starts_with("comm/cuda/") || path.ends_with(".cu") ||
+         path.ends_with(".cuh");
 }
 
 std::optional<std::string> fault_of_include(const std::string& path, const std::string& name) {
   const std::string from = layer_of(path);
   const std::string to = layer_of(name);
   if (std::regex_search(name, kCudaHeader) && !may_use_cuda(path)) {
-    return fmt::format("{} includes the CUDA header {}; only device/cuda/, comm/cuda/ and *.cu may", path, name);
+    return fmt::format("{} includes the CUDA header {}; only device/cuda/, comm/cuda/ and *.cu may", path,
+                       name);
   }
   if (!kMayInclude.contains(to) || to == from) return std::nullopt;
   if (kMayInclude.at(from).contains(to)) return std::nullopt;
@@ -135,6 +146,15 @@ TEST(Layering, ProjectHeadersAreNamedFromSrc) {
   }
 }
 
+// What turns text into shards is a program's work before training, which only reads them.
+TEST(Layering, OnlyTheCommandLineMakesShards) {
+  for (const std::string& path : files_below(kRoot / "src")) {
+    if (!is_source(path) || path.starts_with("data/corpus/") || path.starts_with("cli/")) continue;
+    for (const std::string& name : included(text_of(kRoot / "src" / path)))
+      EXPECT_FALSE(name.starts_with("data/corpus/")) << path << " includes " << name;
+  }
+}
+
 TEST(Layering, CheckerReportsAnUpwardInclude) {
   const auto faults = faults_of("core/check.h", "#pragma once\n  #  include \"train/trainer.h\"\n");
   ASSERT_EQ(faults.size(), 1u);
@@ -144,7 +164,7 @@ TEST(Layering, CheckerReportsAnUpwardInclude) {
 TEST(Layering, CheckerReportsSiblingsAndAngleBrackets) {
   EXPECT_EQ(faults_of("model/llama.cpp", "#include \"optim/rules.h\"\n").size(), 1u);
   EXPECT_EQ(faults_of("optim/rules.h", "#include <model/llama.h>\n").size(), 1u);
-  EXPECT_EQ(faults_of("data/order.cpp", "#include \"device/device.h\"\n").size(), 1u);
+  EXPECT_EQ(faults_of("data/token_stream.cpp", "#include \"device/device.h\"\n").size(), 1u);
   EXPECT_EQ(faults_of("main.cpp", "#include \"model/llama.h\"\n").size(), 1u);
   EXPECT_EQ(faults_of("stray/file.h", "").size(), 1u);
 }
@@ -159,8 +179,8 @@ TEST(Layering, CheckerReportsCudaOutsideItsPlaces) {
 
 TEST(Layering, CheckerAcceptsDownwardIncludes) {
   EXPECT_TRUE(faults_of("train/trainer.cpp", "#include \"optim/rules.h\"\n#include <vector>\n").empty());
-  EXPECT_TRUE(faults_of("core/hash.cpp", "#include \"core/hash.h\"\n#include <xxhash.h>\n").empty());
-  EXPECT_TRUE(faults_of("core/hash.cpp", "// #include \"train/trainer.h\"\n").empty());
+  EXPECT_TRUE(faults_of("core/io/hash.cpp", "#include \"core/io/hash.h\"\n#include <xxhash.h>\n").empty());
+  EXPECT_TRUE(faults_of("core/io/hash.cpp", "// #include \"train/trainer.h\"\n").empty());
 }
 
 // --- names of weight formats and update rules --------------------------------------------------------------
@@ -208,18 +228,19 @@ TEST(Layering, OptimizersAndModelNameNoWeightFormat) {
 
 TEST(Layering, CheckerReportsNamesOfFormats) {
   const std::vector<std::string> codecs{"block_fp8", "elements", "nvfp4"};
-  for (const char* source : {"BlockFp8Codec codec;", "// of block_fp8 weights", "Nvfp4ScaleMode::kLive", "kNvfp4Block",
-                             "format == WeightFormat::kF32", "Bf16Weights"})
+  for (const char* source : {"BlockFp8Codec codec;", "// of block_fp8 weights", "Nvfp4ScaleMode::kLive",
+                             "kNvfp4Block", "format == WeightFormat::kF32", "Bf16Weights"})
     EXPECT_EQ(formats_named_in(source, codecs).size(), 1u) << source;
-  for (const char* source : {"nvfp4_additive_scale == Nvfp4AdditiveScale::kBlock", "WeightFormat format;", "elements",
-                             "DType::kBF16"})
+  for (const char* source : {"nvfp4_additive_scale == Nvfp4AdditiveScale::kBlock", "WeightFormat format;",
+                             "elements", "DType::kBF16"})
     EXPECT_EQ(formats_named_in(source, codecs), std::vector<std::string>{}) << source;
 }
 
 TEST(Layering, EveryWeightFormatIsInTheList) {
   const std::string list = text_of(kRoot / "src/precision/weight_formats.h");
   for (const std::string& codec : headers_of("precision/codecs"))
-    EXPECT_NE(list.find(fmt::format("#include \"precision/codecs/{}.h\"", codec)), std::string::npos) << codec;
+    EXPECT_NE(list.find(fmt::format("#include \"precision/codecs/{}.h\"", codec)), std::string::npos)
+        << codec;
 }
 
 // Whether one of the rules is named as a word, with or without its underscores, in letters of any size.
@@ -236,14 +257,14 @@ bool names_a_rule(const std::string& source, const std::vector<std::string>& rul
 
 // Who names a rule by right.
 const std::map<std::string, std::string> kNamesRules{
-    {"core/json_fields.h", "an example"},
-    {"core/json_fields_read.h", "an example"},
+    {"core/json/config_fields.h", "an example"},
+    {"core/json/config_reader.h", "an example"},
     {"optim/apollo_e_on.h", "Apollo-E projects the gradient of M+Adam's exponents"},
     {"optim/optimizer_config.h", "the rule of a configuration that names none"},
     {"optim/rule_list.h", "the list"},
-    {"train/toy.cpp", "the branches of M+Adam, fitted one by one"},
-    {"train/toy_fit.h", "the same"},
-    {"train/usual_spellings.cpp", "what users write for it"},
+    {"toy/toy.cpp", "the branches of M+Adam, fitted one by one"},
+    {"toy/toy_fit.h", "the same"},
+    {"config/usual_spellings.cpp", "what users write for it"},
 };
 
 TEST(Layering, RulesAreNamedByThemselvesAndTheirList) {
@@ -259,7 +280,8 @@ TEST(Layering, CheckerReportsNamesOfRules) {
   const std::vector<std::string> rules{"lion", "m_plus_adam"};
   for (const char* source : {"\"lion\"", "Lion::Config", "m_plus_adam", "MPlusAdam{}", "optim/rules/lion.h"})
     EXPECT_TRUE(names_a_rule(source, rules)) << source;
-  for (const char* source : {"a million", "M+Adam", "adam"}) EXPECT_FALSE(names_a_rule(source, rules)) << source;
+  for (const char* source : {"a million", "M+Adam", "adam"})
+    EXPECT_FALSE(names_a_rule(source, rules)) << source;
 }
 
 // --- tests ---------------------------------------------------------------------------------------------------

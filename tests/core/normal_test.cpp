@@ -1,6 +1,4 @@
 // Normal draws: golden values, the statistics of many, independence of how many are asked for.
-#include "core/normal.h"
-
 #include <cmath>
 #include <fstream>
 #include <string>
@@ -8,7 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/json_parse.h"
+#include "core/json/json_parse.h"
+#include "core/random.h"
 #include "core/scalar_math.h"
 
 namespace mpt {

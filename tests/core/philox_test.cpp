@@ -1,6 +1,4 @@
 // Philox words: known answers, the layout of the counter, no two coordinates alike.
-#include "core/philox.h"
-
 #include <fstream>
 #include <set>
 #include <string>
@@ -9,7 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/json_parse.h"
+#include "core/json/json_parse.h"
+#include "core/random.h"
 
 namespace mpt {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/philox.h"
-#include "core/utf8.h"
+#include "core/random.h"
+#include "core/text.h"
 #include "data/manifest.h"
 #include "inference/model_checkpoint.h"
 #include "support/expect_error.h"

@@ -6,8 +6,8 @@
 
 #include "checkpoint/checkpoint_saver.h"
 #include "config/run_config.h"
-#include "core/file_system.h"
-#include "data/tokenizer_training.h"
+#include "core/io/file_system.h"
+#include "data/corpus/tokenizer_training.h"
 #include "inference/loaded_model.h"
 #include "model/golden_model.h"
 #include "model/model_bench.h"

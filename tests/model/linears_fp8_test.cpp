@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/normal.h"
+#include "core/random.h"
 #include "device/expect_rounded.h"
 #include "model/model_bench.h"
 #include "support/host_matrix.h"

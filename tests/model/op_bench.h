@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/normal.h"
+#include "core/random.h"
 #include "device/cpu/cpu_device.h"
 #include "model/llama_ops.h"
 #include "model/model_bench.h"

@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "core/normal.h"
+#include "core/random.h"
 #include "model/golden_model.h"
 #include "model/model_bench.h"
 #include "model/parameters.h"

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/normal.h"
+#include "core/random.h"
 #include "optim/optimizer_fixture.h"
 #include "support/draws.h"
 

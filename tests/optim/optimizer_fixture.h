@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/bf16.h"
-#include "core/json_fields_read.h"
+#include "core/json/config_reader.h"
 #include "device/cpu/cpu_device.h"
 #include "optim/flat_config.h"
 #include "optim/optimizer.h"
@@ -148,10 +148,11 @@ class OptimizerRun {
       most_rows = std::max(most_rows, shapes[i].rows);
     }
     precision_ops_ = make_precision_ops(*device_, *allocator_, most_rows);
-    optimizer_ = std::make_unique<Optimizer>(
-        config_, setup.options, targets_,
-        Optimizer::Place{
-            .partition = share.partition, .ranks = share.ranks, .device = *device_, .allocator = *allocator_});
+    optimizer_ = std::make_unique<Optimizer>(config_, setup.options, targets_,
+                                             Optimizer::Place{.partition = share.partition,
+                                                              .ranks = share.ranks,
+                                                              .device = *device_,
+                                                              .allocator = *allocator_});
   }
 
   // With the peak rates of the config.

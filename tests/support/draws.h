@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/philox.h"
+#include "core/random.h"
 
 namespace mpt::test {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "comm/communicator.h"
-#include "core/safetensors.h"
+#include "core/io/safetensors.h"
 #include "support/forwarding_transport.h"
 #include "support/thread_ranks.h"
 #include "support/tiny_run.h"

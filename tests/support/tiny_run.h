@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "config/run_config.h"
-#include "core/safetensors.h"
+#include "core/io/safetensors.h"
 #include "data/token_shard.h"
 #include "device/device.h"
 #include "support/draws.h"

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "core/bf16.h"
-#include "core/philox.h"
+#include "core/random.h"
 #include "support/expect_error.h"
 #include "support/run_program.h"
 #include "support/temp_directory.h"

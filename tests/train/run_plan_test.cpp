@@ -5,7 +5,7 @@
 
 #include "checkpoint/checkpoint_store.h"
 #include "config/run_inputs.h"
-#include "core/safetensors.h"
+#include "core/io/safetensors.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"

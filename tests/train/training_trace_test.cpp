@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/json_fields_read.h"
+#include "core/json/config_reader.h"
 #include "model/closeness.h"
 #include "model/model_bench.h"
 #include "optim/optimizer.h"

@@ -215,7 +215,7 @@ def update_seconds(case, machine):
 
 
 def simulate(case, machine, work=None, update=None):
-    """A step of the rank that has most rows, as train/training_step.cpp and parallel/data_parallel.cpp
+    """A step of the rank that has most rows, as train/training_model.cpp and parallel/data_parallel.cpp
     enqueue it.
 
     `work` of every group and seconds of the `update`: measured ones in the place of the machine's.

@@ -6,10 +6,10 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
-#include "comm/collective_calls.h"
 #include "comm/cuda/nccl_handle.h"
 #include "comm/cuda/widen_sums.h"
 #include "comm/rendezvous.h"
+#include "comm/transport.h"
 #include "core/check.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/owned.h"

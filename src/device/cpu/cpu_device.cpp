@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "core/check.h"
-#include "core/counted.h"
 #include "core/progress.h"
+#include "core/text.h"
 #include "device/cpu/cpu_attention.h"
 #include "device/cpu/cpu_gemm.h"
 

@@ -10,8 +10,8 @@
 
 #include "core/bf16.h"
 #include "core/float_format.h"
-#include "core/normal.h"
 #include "core/progress.h"
+#include "core/random.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/owned.h"
 

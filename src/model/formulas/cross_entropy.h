@@ -10,7 +10,7 @@
 #include "core/bf16.h"
 #include "core/group.h"
 #include "core/host_device.h"
-#include "core/softmax_exp.h"
+#include "core/scalar_math.h"
 
 namespace mpt {
 
