@@ -95,7 +95,7 @@ class Run {
   RunConfig config_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Allocator> allocator_;
-  RunModel model_;
+  TrainingModel model_;
   CheckpointStore store_;
   CheckpointSaver saver_;
   std::vector<int32_t> tokens_;

@@ -107,7 +107,7 @@ class TrainingStep {
  private:
   Device* device_;
   std::unique_ptr<Allocator> allocator_;
-  RunModel model_;
+  TrainingModel model_;
   std::vector<int32_t> tokens_, targets_;
   int64_t t_ = kStepsBefore;
   std::vector<double> optimizer_seconds_;
@@ -173,7 +173,7 @@ void training_step(benchmark::State& state, const Shape& shape, const Regime& re
   RunConfig config = config_of(shape, regime, rule);
   config.device.type = DeviceType::kCpu;
   const std::unique_ptr<Device> device = make_device(config.device);
-  const double limit = measured_product_rate(*device);
+  const double limit = measured_gemm_rate(*device);
   Profile profile;
   RecordingDevice recording(*device);
   ProfilingDevice profiling(recording, profile);

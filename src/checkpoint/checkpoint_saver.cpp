@@ -161,7 +161,7 @@ CheckpointSaver::~CheckpointSaver() {
   writer_.give_up();
   if (commit_.valid())
     commit_.wait();
-  else if (ranks_.leads())
+  else if (ranks_.is_root())
     store_.abandon(state_.step);
 }
 
@@ -171,7 +171,7 @@ void CheckpointSaver::begin(StateToSave what) {
   const Stopwatch paused(report_.seconds_paused);
   begun_ = Clock::now();
   ranks_.together([&] {
-    if (ranks_.leads()) store_.prepare(what.state.step);
+    if (ranks_.is_root()) store_.prepare(what.state.step);
   });
   state_ = std::move(what.state);
   file_.reset();
@@ -247,7 +247,7 @@ void CheckpointSaver::exchange_files() {
     files.push_back(parse_checkpoint_file(fmt::format("the file of rank {}", rank), texts[rank]));
     report_.bytes += files.back().bytes;
   }
-  if (ranks_.leads())
+  if (ranks_.is_root())
     commit_ =
         std::async(std::launch::async, [this, files = std::move(files)] { store_.commit(state_, files); });
 }
@@ -257,9 +257,9 @@ void CheckpointSaver::fail() {
   writer_.give_up();
   if (commit_.valid()) commit_.wait();
   const std::string mine =
-      failure_.empty() || ranks_.alone() ? failure_ : fmt::format("rank {}: {}", ranks_.rank(), failure_);
+      failure_.empty() || ranks_.is_single() ? failure_ : fmt::format("rank {}: {}", ranks_.rank(), failure_);
   const std::vector<std::string> failures = ranks_.gather_texts(mine);
-  if (ranks_.leads()) store_.abandon(state_.step);
+  if (ranks_.is_root()) store_.abandon(state_.step);
   const int64_t step = state_.step;
   end();
   if (bug_) std::rethrow_exception(bug_);
@@ -284,7 +284,7 @@ std::optional<SaveReport> CheckpointSaver::finish() {
       return report;
     }
     wait_a_moment();
-    if (ranks_.leads()) progress.update(writer_.bytes_written());
+    if (ranks_.is_root()) progress.update(writer_.bytes_written());
   }
 }
 

@@ -70,8 +70,8 @@ StoredStretch stretch_from(const std::string& path, const json& value) {
   StoredStretch stretch{value.at("tensor").get<std::string>(), value.at("shape").get<std::vector<int64_t>>(),
                         value.at("first").get<int64_t>(), value.at("count").get<int64_t>()};
   if (!is_sound(stretch))
-    throw error("{}: {} elements from {} on are no stretch of tensor '{}' with shape {}", path, stretch.count,
-                stretch.first, stretch.tensor, dump(value.at("shape"), -1));
+    throw error("{}: {} elements from {} on are outside tensor '{}' with shape {}", path, stretch.count, stretch.first,
+                stretch.tensor, dump(value.at("shape"), -1));
   return stretch;
 }
 

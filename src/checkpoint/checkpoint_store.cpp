@@ -153,7 +153,7 @@ void CheckpointStore::set_aside_after(int64_t step) {
 void CheckpointStore::replace(const std::string& staging, const std::string& target) {
   const std::string replaced = target + std::string(kReplaced);
   const bool replaces = fs_.exists(target);
-  if (replaces && !fs_.is_directory(target)) throw error("{}: is in the way: not a directory", target);
+  if (replaces && !fs_.is_directory(target)) throw error("{}: exists and is not a directory", target);
   if (replaces) fs_.rename(target, replaced);
   fs_.rename(staging, target);
   fs_.sync_directory(directory_);
@@ -196,7 +196,7 @@ std::vector<CheckpointInfo> CheckpointStore::list() const {
 std::optional<std::string> CheckpointStore::latest_good(Communicator& ranks) const {
   std::string listed;
   ranks.together([&] {
-    if (ranks.leads())
+    if (ranks.is_root())
       for (const CheckpointInfo& info : list()) listed += fmt::format("{} {}\n", info.step, info.path);
   });
   std::vector<std::string> lines = lines_of(ranks.gather_texts(listed).front());
@@ -208,7 +208,7 @@ std::optional<std::string> CheckpointStore::latest_good(Communicator& ranks) con
       if (std::to_string(step) == line->substr(0, space)) return path;
       throw error("it holds step {}", step);
     } catch (const Error& defect) {
-      if (ranks.leads()) spdlog::warn("checkpoint {} is skipped: {}", path, defect.what());
+      if (ranks.is_root()) spdlog::warn("checkpoint {} is skipped: {}", path, defect.what());
     }
   }
   return std::nullopt;

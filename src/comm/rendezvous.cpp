@@ -178,7 +178,7 @@ class Host {
     for (const Guest& guest : guests_) {
       answer(guest.socket, fmt::format("ok {}\n", bytes.size()));
       if (!guest.socket.send(bytes, std::chrono::steady_clock::now() + kAnswerTime))
-        throw error("rank {} came to rank 0 at port {} and went before it was answered", guest.rank,
+        throw error("rank {} disconnected from port {} before the handshake finished", guest.rank,
                     options_.port);
     }
   }
@@ -195,16 +195,16 @@ class Host {
       return TcpSocket::listening(options_.port);
     } catch (const Error& caught) {
       throw error(
-          "{}, but the other ranks come to rank 0 there; MPT_MASTER_PORT chooses another port on all ranks",
+          "{}, but the other ranks connect to rank 0 there; MPT_MASTER_PORT chooses another port on all ranks",
           caught.what());
     }
   }
   static void answer(const TcpSocket& socket, const std::string& text) {
     if (!send_text(socket, text, std::chrono::steady_clock::now() + kAnswerTime))
-      spdlog::debug("a rank went before it was answered");
+      spdlog::debug("a rank disconnected before it was answered");
   }
 
-  // Waits for anything to happen at the port or with those who have not said who they are.
+  // Waits for a new connection, or for data on one whose rank is not known yet.
   void look() {
     std::vector<pollfd> waiting{{.fd = port_.descriptor(), .events = POLLIN, .revents = 0}};
     for (const Guest& stranger : strangers_)
@@ -225,14 +225,14 @@ class Host {
     }
   }
 
-  // What does not speak as a rank does is let go; a rank of another run is told so; all else is an error.
+  // Drops what is no rank's greeting, tells ranks of other runs so, and fails on all else.
   void admit(Guest guest) {
     std::istringstream words(guest.text);
     std::string greeting, run;
     int64_t size = 0;
     if (!(words >> greeting >> guest.rank >> size >> run) || greeting != kGreeting) return;
     if (run != run_hash(options_.run_id)) {
-      spdlog::warn("a rank of another run came to port {} and was sent away", options_.port);
+      spdlog::warn("port {}: rejected a rank of another run", options_.port);
       return answer(guest.socket, "other-run\n");
     }
     const int64_t rank = guest.rank;

@@ -66,7 +66,7 @@ class Transport {
   int64_t rank_, size_;
 };
 
-// Rank 0 of 1: gathers and sums are what is there.
+// One rank: collectives are identities.
 std::unique_ptr<Transport> make_single_transport();
 // Of a plan: rank and size are known, every call is a LogicError.
 std::unique_ptr<Transport> make_planned_transport(int64_t rank, int64_t size);

@@ -78,7 +78,7 @@ class Checker {
     if (precision.compute == ComputeFormat::kFp8) check_fp8_shapes();
   }
 
-  // What FP8 products need of shapes.
+  // What FP8 GEMMs need of shapes.
   void check_fp8_shapes() {
     const auto aligned = [&](std::string_view key, int64_t value, std::string_view what) {
       require(value % kFp8Multiple == 0, key,

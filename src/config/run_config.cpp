@@ -74,8 +74,8 @@ int64_t total_steps(const RunConfig& config) {
   return steps_for_tokens(static_cast<int64_t>(std::min(tokens, kLongest)), tokens_per_step);
 }
 
-int64_t family_batch_rows(const RunConfig& config) {
-  const int64_t rows = config.eval.family_batch_rows;
+int64_t galore_batch_rows(const RunConfig& config) {
+  const int64_t rows = config.eval.galore_batch_rows;
   return rows > 0 ? rows : config.batch.rows_per_micro_batch();
 }
 

@@ -130,7 +130,7 @@ struct TrainConfig {
 struct EvalConfig {
   int64_t every_steps = 1000;
   int64_t tokens = 10'000'000;
-  int64_t family_batch_rows = 0;
+  int64_t galore_batch_rows = 0;
 
   bool operator==(const EvalConfig&) const = default;
 
@@ -140,7 +140,7 @@ struct EvalConfig {
     v.optional("tokens", tokens,
                {.minimum = 1, .maximum = 1e18, .doc = "validation tokens an evaluation uses, at most"});
     v.optional(
-        "family_batch_rows", family_batch_rows,
+        "family_batch_rows", galore_batch_rows,
         {.minimum = 0,
          .maximum = 1 << 30,
          .doc = "rows of a batch of val_loss_family, the sum of n batches' means over n + 1; 0 = those "
@@ -213,9 +213,9 @@ struct DeviceConfig {
                {.minimum = 0, .maximum = 1023, .doc = "among the GPUs that CUDA_VISIBLE_DEVICES leaves"});
     v.optional("cuda_graph", cuda_graph, {.doc = "record a step once and replay it; false to debug"});
     v.optional("tune_products", tune_products,
-               {.doc = "time several algorithms of each matrix product at the start, and keep the fastest"});
+               {.doc = "time several algorithms of each GEMM at the start, and keep the fastest"});
     v.optional("cuda_attention", cuda_attention,
-               {.doc = "auto: cuDNN where it takes the shape, matrix products elsewhere"});
+               {.doc = "auto: cuDNN where it takes the shape, GEMMs elsewhere"});
   }
 };
 
@@ -313,7 +313,7 @@ void require_rows(const BatchConfig& batch, int64_t ranks);
 int64_t total_steps(const RunConfig& config);
 
 // Rows of a batch of val_loss_family, on any number of ranks.
-int64_t family_batch_rows(const RunConfig& config);
+int64_t galore_batch_rows(const RunConfig& config);
 
 // Every key with its value, defaults included.
 Json resolved_json(const RunConfig& config);

@@ -53,7 +53,7 @@ std::vector<double> gathered(Communicator& ranks, std::vector<double> mine, int6
 
 }  // namespace
 
-double family_loss(std::span<const double> loss_sums, std::span<const int64_t> valid_targets, int64_t rows) {
+double galore_loss(std::span<const double> loss_sums, std::span<const int64_t> valid_targets, int64_t rows) {
   check(rows > 0 && loss_sums.size() == valid_targets.size(), "batches of {} rows of {} losses and {} counts",
         rows, loss_sums.size(), valid_targets.size());
   double means = 0;
@@ -84,7 +84,7 @@ Evaluation evaluate(Llama& model, const SequenceSource& source, const Evaluation
       gathered(options.ranks, losses_of(model, source, options, slice), sequences);
   model.end_evaluation();
   result.loss = std::accumulate(sums.begin(), sums.end(), 0.0) / double(result.tokens);
-  result.family_loss = family_loss(sums, targets, options.family_rows);
+  result.galore_loss = galore_loss(sums, targets, options.galore_batch_rows);
   return result;
 }
 
@@ -114,8 +114,8 @@ RunConfig with_options(const LoadedModel& model, const EvaluateCheckpointOptions
                  config.data.tokenizer);
   config.data.tokenizer = tokenizer;
   // Before another micro-batch, on which it must not depend.
-  config.eval.family_batch_rows =
-      options.family_batch_rows > 0 ? options.family_batch_rows : family_batch_rows(config);
+  config.eval.galore_batch_rows =
+      options.galore_batch_rows > 0 ? options.galore_batch_rows : galore_batch_rows(config);
   if (options.micro_batch_rows > 0) config.batch.micro_batch_rows = options.micro_batch_rows;
   return config;
 }
@@ -127,9 +127,9 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
   if (options.micro_batch_rows < 0)
     throw error("micro_batch_rows is {}; accepted are 0 (as in training) and above",
                 options.micro_batch_rows);
-  if (options.family_batch_rows < 0)
+  if (options.galore_batch_rows < 0)
     throw error("family_batch_rows is {}; accepted are 0 (as in the run) and above",
-                options.family_batch_rows);
+                options.galore_batch_rows);
   const LoadedModel model = load_model(fs, options.checkpoint, options.device, ModelUse::kEvaluate);
   const RunConfig config = with_options(model, options);
   const auto source = open_validation_data(config);
@@ -148,13 +148,13 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
               *model.weights, *model.device, *model.allocator);
   if (const std::vector<NamedTensor> scales = llama.named_states(); !scales.empty())
     load_part_of_verified_checkpoint(fs, model.checkpoint, whole_parts(scales), *model.device);
-  llama.weights_changed();
-  return {
-      .checkpoint = model.checkpoint,
-      .step = model.step,
-      .evaluation = evaluate(
-          llama, *source,
-          {.rows_per_batch = rows, .tokens = config.eval.tokens, .family_rows = family_batch_rows(config)})};
+  llama.update_casts();
+  return {.checkpoint = model.checkpoint,
+          .step = model.step,
+          .evaluation = evaluate(llama, *source,
+                                 {.rows_per_batch = rows,
+                                  .tokens = config.eval.tokens,
+                                  .galore_batch_rows = galore_batch_rows(config)})};
 }
 
 }  // namespace mpt

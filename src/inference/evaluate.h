@@ -19,16 +19,16 @@ namespace mpt {
 
 struct Evaluation {
   double loss = 0;         // nats per predicted token, token-weighted
-  double family_loss = 0;  // as family_loss() says
+  double galore_loss = 0;  // as galore_loss() says
   int64_t tokens = 0;      // predicted
 
   [[nodiscard]] double perplexity() const { return std::exp(loss); }
 };
 
 struct EvaluationOptions {
-  int64_t rows_per_batch;  // at most the model's micro-batch
-  int64_t tokens;          // budget in positions, rounded up to whole sequences; at most all of the source
-  int64_t family_rows;     // sequences in a batch of the family's mean
+  int64_t rows_per_batch;     // at most the model's micro-batch
+  int64_t tokens;             // budget in positions, rounded up to whole sequences; at most all of the source
+  int64_t galore_batch_rows;  // sequences in a batch of the family's mean
   Communicator& ranks = Communicator::single();  // that share the work
 };
 
@@ -39,7 +39,7 @@ struct EvaluationOptions {
 //
 // A batch is `rows` consecutive sequences, the last one what is left; its mean is over its predicted tokens.
 // One without any is left out of sum and n: there the family's mean is NaN, and all of its result.
-double family_loss(std::span<const double> loss_sums, std::span<const int64_t> valid_targets, int64_t rows);
+double galore_loss(std::span<const double> loss_sums, std::span<const int64_t> valid_targets, int64_t rows);
 
 // The first sequences of the source, in its order (which should not be shuffled), summed token by token in
 // FP64, and then sequence by sequence. Throws Error if not a single token is predicted.
@@ -52,7 +52,7 @@ struct EvaluateCheckpointOptions {
   std::vector<std::string> data;  // shards: files and globs; empty: those of the run's validation
   std::optional<int64_t> tokens;  // budget; none: the run's
   int64_t micro_batch_rows = 0;   // 0: the run's
-  int64_t family_batch_rows = 0;  // 0: the run's
+  int64_t galore_batch_rows = 0;  // 0: the run's
   DeviceConfig device{};
 };
 

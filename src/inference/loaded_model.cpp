@@ -89,7 +89,7 @@ LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConf
                                                 *model.allocator);
   load_part_of_verified_checkpoint(fs, checkpoint, whole_parts(model.weights->named_tensors()),
                                    *model.device);
-  model.weights->refresh();
+  model.weights->decode_weights();
   spdlog::info("{}: step {}, {} parameters in {}", checkpoint, state.step,
                parameter_count(model.config.model), name_of(model.config.precision.weights));
   return model;

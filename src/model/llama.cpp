@@ -208,7 +208,7 @@ void Llama::enqueue_losses(const Accumulate* backward) {
 
 void Llama::loss_chunk(int64_t first, const Accumulate* backward) {
   const int64_t rows = std::min(options_.loss_chunk_rows, rows_ * options_.micro_batch.seq_len - first);
-  const Operand x = acts_.final_norm.row_range(first, rows);
+  const QuantizedMatrix x = acts_.final_norm.row_range(first, rows);
   const Tensor logits = logits_.row_range(0, rows);
   const int64_t head = head_linear(config_);
   linears_.forward(head, x, logits);

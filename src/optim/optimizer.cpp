@@ -362,7 +362,7 @@ void Optimizer::control_by(float grad_scale) {
 }
 
 void Optimizer::step(const StepScalars& scalars) {
-  check(ranks_.alone(), "a step at once of an optimizer that must wait for other ranks' weights");
+  check(ranks_.is_single(), "a step at once of an optimizer that must wait for other ranks' weights");
   prepare(scalars);
   control_by(scalars.grad_scale);
   update();
@@ -511,7 +511,7 @@ std::vector<TensorPart> Optimizer::states_of_targets() const {
 }
 
 std::vector<TensorPart> Optimizer::parts_to_save() const {
-  return ranks_.leads() ? parts_to_load() : states_of_targets();
+  return ranks_.is_root() ? parts_to_load() : states_of_targets();
 }
 
 std::vector<TensorPart> Optimizer::parts_to_load() const {

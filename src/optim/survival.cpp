@@ -57,7 +57,7 @@ void add(const Counts& counts, Survival& sum) {
 }  // namespace
 
 void sum_over_ranks(std::vector<Survival>& survivals, Communicator& ranks) {
-  if (ranks.alone()) return;
+  if (ranks.is_single()) return;
   std::vector<Counts> mine, all(survivals.size() * size_t(ranks.size()));
   for (const Survival& survival : survivals) mine.push_back(counts_of(survival));
   ranks.gather_host(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));

@@ -87,9 +87,9 @@ BucketExchange::BucketExchange(const RunConfig& config, const WeightStore& weigh
       ranks_(place.ranks),
       sharding_(config.distributed.sharding),
       wire_(dtype_of(config.distributed.gradient_reduce)),
-      buckets_(place.ranks.alone() ? std::vector<Bucket>() : buckets_of(config)),
-      partition_(place.ranks.alone() ? Partition({}, 1) : partition_of(config, place.ranks.size())) {
-  if (place.ranks.alone()) return;
+      buckets_(place.ranks.is_single() ? std::vector<Bucket>() : buckets_of(config)),
+      partition_(place.ranks.is_single() ? Partition({}, 1) : partition_of(config, place.ranks.size())) {
+  if (place.ranks.is_single()) return;
   const auto gradients_as = [this](DType packed) {
     return parts_of_buckets(
         [=, this](const Bucket& b, int64_t rank) { return gradient_stretches(b, rank, packed); });

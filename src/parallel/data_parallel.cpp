@@ -37,7 +37,8 @@ DataParallel::DataParallel(const RunConfig& config, const Model& model, const Pl
       new_(size_t(parameter_groups(config.model)), 1),
       micro_batches_(batch_plan(config.batch, ranks_.rank(), ranks_.size()).most_micro_batches),
       first_loss_(first_losses(config.batch, ranks_.size())) {
-  if (!ranks_.alone()) losses_ = place.allocator.staged(Purpose::kLogits, DType::kF64, 1, first_loss_.back());
+  if (!ranks_.is_single())
+    losses_ = place.allocator.staged(Purpose::kLogits, DType::kF64, 1, first_loss_.back());
   model_.llama.set_hooks(*this);
 }
 
@@ -109,24 +110,24 @@ void DataParallel::use_new_weights(int64_t group) {
   const Range range(device_, "new weights");
   const ParameterRange own = parameters_of_group(config_, group);
   for (int64_t i = own.first; i < own.first + own.count; ++i) model_.optimizer.settle(size_t(i));
-  model_.weights.refresh(own.first, own.count);
-  model_.llama.weights_changed(group);
+  model_.weights.decode_weights(own.first, own.count);
+  model_.llama.update_casts(group);
   new_[size_t(group)] = 1;
 }
 
 void DataParallel::end_update() {
-  if (!ranks_.alone()) return;
+  if (!ranks_.is_single()) return;
   const Range range(device_, "new weights");
   model_.optimizer.settle();
-  model_.weights.refresh();
-  model_.llama.weights_changed();
+  model_.weights.decode_weights();
+  model_.llama.update_casts();
 }
 
 void DataParallel::end_step() {
-  if (!ranks_.alone()) std::ranges::fill(new_, 0);
+  if (!ranks_.is_single()) std::ranges::fill(new_, 0);
 }
 
-void DataParallel::publish() {
+void DataParallel::all_gather_weights() {
   if (std::ranges::all_of(new_, [](char is_new) { return is_new != 0; })) return;
   begin_step();
   for (int64_t group = 0; group < std::ssize(new_); ++group) before_use(group);
@@ -137,7 +138,7 @@ void DataParallel::publish() {
 
 // Groups are complete from the last to the first, and so are buckets.
 void DataParallel::gradients_added(int64_t group) {
-  if (!last_micro_batch_ || ranks_.alone()) return;
+  if (!last_micro_batch_ || ranks_.is_single()) return;
   const size_t bucket = bucket_of(group);
   if (exchange_.buckets()[bucket].first_group != group) return;
   reduced_[bucket] = ranks_.run([this, bucket](Transport& transport) {
@@ -148,7 +149,7 @@ void DataParallel::gradients_added(int64_t group) {
 
 // Sums over ranks are rounded as they are stored.
 void DataParallel::finish_gradients() {
-  if (ranks_.alone()) return model_.llama.round_gradients();
+  if (ranks_.is_single()) return model_.llama.round_gradients();
   for (const Event event : reduced_) wait(event);
 }
 
@@ -160,7 +161,7 @@ Tensor DataParallel::gather_losses() {
                                   first_loss_[size_t(rank) + 1] - first_loss_[size_t(rank)]);
   };
   const Tensor mine = model_.llama.losses();
-  if (ranks_.alone()) return mine;
+  if (ranks_.is_single()) return mine;
   wait(ranks_.run([=, this](Transport& transport) {
     std::vector<Tensor> parts;
     for (int64_t rank = 0; rank < ranks_.size(); ++rank) parts.push_back(part(rank));
@@ -172,7 +173,7 @@ Tensor DataParallel::gather_losses() {
 }
 
 double DataParallel::loss() const {
-  if (ranks_.alone()) return model_.llama.loss();
+  if (ranks_.is_single()) return model_.llama.loss();
   const auto* sums = losses_.image<double>();
   return std::accumulate(sums, sums + losses_.tensor.cols, 0.0);
 }
@@ -216,14 +217,14 @@ std::string hash_of(const Tensor& tensor, Device& device) {
 }  // namespace
 
 void check_same_start(Communicator& ranks, const RunConfig& config, const SequenceSource& training_data) {
-  if (ranks.alone()) return;
+  if (ranks.is_single()) return;
   check_same(ranks, hash_bytes(bytes_of(resolved_json(config).dump())), "configuration");
   check_same(ranks, hash_file(posix_file_system(), "/proc/self/exe"), "program");
   check_same(ranks, hash_of_data(training_data), "training data");
 }
 
 void check_same_tensors(Communicator& ranks, const std::vector<NamedTensor>& tensors, Device& device) {
-  if (ranks.alone()) return;
+  if (ranks.is_single()) return;
   std::string mine;
   for (const NamedTensor& named : tensors) mine += hash_of(named.tensor, device);
   const std::vector<std::string> texts = ranks.gather_texts(mine);

@@ -53,7 +53,7 @@ class DataParallel final : public GradientHooks {
   // After a step's work was enqueued: weights of other ranks' units are old.
   void end_step();
   // Makes all weights new, outside of a step.
-  void publish();
+  void all_gather_weights();
 
   // The sum of the losses of all ranks, after Device::synchronize().
   [[nodiscard]] double loss() const;
@@ -81,7 +81,7 @@ class DataParallel final : public GradientHooks {
   BucketExchange exchange_;
   std::vector<Event> fetched_;  // by bucket
   std::vector<Event> reduced_;
-  std::vector<char> new_;  // by group: whether products read what the last update made
+  std::vector<char> new_;  // by group: whether GEMMs read what the last update made
   bool last_micro_batch_ = false;
   int64_t micro_batches_;            // that all take part in
   std::vector<int64_t> first_loss_;  // by rank, and their end

@@ -34,7 +34,7 @@ std::vector<std::byte> random_matrix(DType dtype, int64_t size, uint32_t which) 
 
 }  // namespace
 
-double measured_product_rate(Device& device) {
+double measured_gemm_rate(Device& device) {
   constexpr int kRepeats = 4;
   const bool gpu = device.backend() == Backend::kCuda;
   const DType dtype = gpu ? DType::kBF16 : DType::kF32;
@@ -72,10 +72,10 @@ double total_seconds(const std::vector<Profile::Node>& nodes) {
   return seconds;
 }
 
-std::string flop_columns(const Profile::Node& node, double product_rate) {
+std::string flop_columns(const Profile::Node& node, double gemm_rate) {
   if (node.flops == 0) return "";
   const double rate = node.flops / node.seconds;
-  return fmt::format(" {:>10.1f} {:>10.1f}", rate / 1e9, 100 * rate / product_rate);
+  return fmt::format(" {:>10.1f} {:>10.1f}", rate / 1e9, 100 * rate / gemm_rate);
 }
 
 }  // namespace
@@ -90,11 +90,11 @@ std::string profile_table(const Profile& profile, const ProfiledSteps& of) {
     text += fmt::format("{:<30} {:>7.4g} {:>10.3f} {:>10.3f} {:>7.2f}{}\n",
                         fmt::format("{:{}}{}", "", 2 * node.depth, node.name), double(node.calls) / steps,
                         1e3 * node.seconds / steps, 1e3 * node.self_seconds / steps,
-                        100 * node.self_seconds / total, flop_columns(node, of.product_rate));
+                        100 * node.self_seconds / total, flop_columns(node, of.gemm_rate));
   text += fmt::format(
-      "a step each, the mean of {}; %: of the {:.3f} ms of a step; rate: {:.1f} GFLOP/s of products, "
+      "a step each, the mean of {}; %: of the {:.3f} ms of a step; rate: {:.1f} GFLOP/s of GEMMs, "
       "measured\n",
-      of.steps, 1e3 * total / steps, of.product_rate / 1e9);
+      of.steps, 1e3 * total / steps, of.gemm_rate / 1e9);
   return text;
 }
 

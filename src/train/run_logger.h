@@ -33,18 +33,23 @@ struct StepRecord {
   std::vector<Fp8OperandState> fp8{};  // after the step, on surveyed steps
 };
 
-class StepLog {
+// Kept by rank 0 of a run.
+class RunLogger {
  public:
   struct Options {
     int64_t first_step;  // the one before the first that will be logged
     int64_t total_steps;
   };
-  StepLog(const RunConfig& config, const Options& options, MetricsLog& metrics);
+  // Opens metrics.jsonl of the run. `fs` and `config` outlive this.
+  RunLogger(FileSystem& fs, const RunConfig& config, const Options& options);
 
   // Within a step that takes long, the bar tells which micro-batch it is at.
   void micro_batch_begins(int64_t step, int64_t micro_batch, int64_t of);
   void record(const StepRecord& record);
   void finish() { progress_.finish(); }
+  // MetricsLog::mark_resume() and sync().
+  void mark_resume(int64_t step, const std::string& reason = "") { metrics_.mark_resume(step, reason); }
+  void sync() { metrics_.sync(); }
 
  private:
   [[nodiscard]] nlohmann::ordered_json to_json(const StepRecord& record) const;
@@ -53,17 +58,11 @@ class StepLog {
 
   const RunConfig& config_;
   Options options_;
-  MetricsLog& metrics_;
+  MetricsLog metrics_;
   Progress progress_;
   std::chrono::steady_clock::time_point step_begun_{};
   double seconds_per_step_ = 0;  // running mean that weighs recent steps more
   int64_t seen_ = 0;
 };
-
-// Telemetry of a step's record in metrics.jsonl: the `update_survival` object.
-
-nlohmann::ordered_json survival_json(std::span<const Survival> tensors);
-// The `fp8_scaling` object.
-nlohmann::ordered_json fp8_scaling_json(std::span<const Fp8OperandState> operands);
 
 }  // namespace mpt

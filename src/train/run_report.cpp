@@ -172,7 +172,7 @@ std::string ranks_report(const RunConfig& config, Device& device, const Communic
 std::string memory_report(const RunConfig& config, Device& device, const Communicator& ranks) {
   const MemoryUse use = planned_memory(config, device, ranks);
   const auto parameters = double(parameter_count(config.model));
-  std::string text = storage_table(config, device) + (ranks.alone() ? "memory\n" : "memory of a rank\n");
+  std::string text = storage_table(config, device) + (ranks.is_single() ? "memory\n" : "memory of a rank\n");
   for (size_t i = 0; i < EnumNames<Purpose>::kNames.size(); ++i) {
     const auto bytes = double(use.of(static_cast<Purpose>(i)));
     text += row(EnumNames<Purpose>::kNames[i], "{:>12}   {:8.3f} bytes/parameter", format_bytes(bytes),
@@ -195,7 +195,8 @@ std::string memory_report(const RunConfig& config, Device& device, const Communi
 
 std::string plan_report(const RunConfig& config, Device& device, const Communicator& ranks) {
   return model_report(config) + device_report(device) +
-         (ranks.alone() ? "" : ranks_report(config, device, ranks)) + memory_report(config, device, ranks);
+         (ranks.is_single() ? "" : ranks_report(config, device, ranks)) +
+         memory_report(config, device, ranks);
 }
 
 namespace {
@@ -246,7 +247,7 @@ nlohmann::ordered_json plan_json(const RunConfig& config, Device& device, const 
       {"logical_bytes", {{"weights", b.logical_weights}, {"optimizer_state", b.logical_states}}},
       {"allocated_bytes", memory},
       {"process_bytes", process_bytes(device)}};
-  if (ranks.alone()) return plan;
+  if (ranks.is_single()) return plan;
   const ExchangePlan exchange = exchange_plan(config, device, ranks);
   plan["ranks"] = ranks.size();
   plan["bytes_sent_per_step"] = volume_json(exchange.volume);
@@ -321,7 +322,7 @@ std::string run_line(const RunConfig& config, const RunStart& start) {
 
 std::string model_line(const RunConfig& config) {
   const LlamaConfig& m = config.model;
-  return fmt::format("model: {} parameters, {} of width {}, vocabulary {}; weights {}, products {}",
+  return fmt::format("model: {} parameters, {} of width {}, vocabulary {}; weights {}, GEMMs {}",
                      grouped(parameter_count(m)), counted(m.num_hidden_layers, "layer"), m.hidden_size,
                      grouped(m.vocab_size), name_of(config.precision.weights),
                      name_of(config.precision.compute));
@@ -341,19 +342,19 @@ std::string batch_line(const RunConfig& config, const RunStart& start) {
   const BatchPlan step = batch_plan(b, start.ranks.rank(), start.ranks.size());
   return fmt::format("batch: {} tokens a step, {} rows of {}{}, in {} of {}", grouped(b.tokens_per_step),
                      b.rows_per_step(), b.seq_len,
-                     start.ranks.alone() ? "" : fmt::format(", {} a rank", step.most_rows),
+                     start.ranks.is_single() ? "" : fmt::format(", {} a rank", step.most_rows),
                      counted(step.most_micro_batches, "micro-batch", "es"), step.micro_batch_rows);
 }
 
 std::string memory_line(const RunConfig& config, Device& device, const RunStart& start) {
   return fmt::format("memory: {} needed{}, {} available",
                      format_bytes(double(planned_memory(config, device, start.ranks).total())),
-                     start.ranks.alone() ? "" : " by a rank",
+                     start.ranks.is_single() ? "" : " by a rank",
                      format_bytes(double(device.memory_bytes() / start.sharing)));
 }
 
 std::string device_line(const Device& device, const RunStart& start) {
-  if (start.ranks.alone()) return "device: " + device.name();
+  if (start.ranks.is_single()) return "device: " + device.name();
   return fmt::format("device: {}; {} ranks by {}", device.name(), start.ranks.size(), start.ranks.name());
 }
 

@@ -113,14 +113,14 @@ void StopPoints::before_use(int64_t group) {
 void StopPoints::gradients_added(int64_t group) {
   inner_.gradients_added(group);
   leave_alone();
-  if (within_step_ && ++passed_ % every_ == 0 && !ranks_.alone()) ask_others();
+  if (within_step_ && ++passed_ % every_ == 0 && !ranks_.is_single()) ask_others();
 }
 
 void StopPoints::reduce_amax(const Tensor& values) { inner_.reduce_amax(values); }
 
 // A rank that need not agree with others leaves at any point.
 void StopPoints::leave_alone() {
-  if (within_step_ && ranks_.alone() && StopSignal::received() != 0) throw StepLeft();
+  if (within_step_ && ranks_.is_single() && StopSignal::received() != 0) throw StepLeft();
 }
 
 void StopPoints::ask_others() {

@@ -28,7 +28,7 @@ double nominal_state_bytes(const RunConfig& config, int64_t logical_bytes) {
 
 StorageBytes storage_bytes(const RunConfig& config, Device& device) {
   PlanningAllocator allocator(device.alignment());
-  const RunModel model(config, device, allocator);
+  const TrainingModel model(config, device, allocator);
   const MemoryUse& use = allocator.use();
   const int64_t states = model.optimizer.optimizer_state_bytes();
   return {.nominal_weights = nominal_bytes(config.precision.weights),
@@ -43,7 +43,7 @@ StorageBytes storage_bytes(const RunConfig& config, Device& device) {
 
 int64_t checkpoint_bytes(const RunConfig& config, Device& device) {
   PlanningAllocator allocator(device.alignment());
-  const RunModel model(config, device, allocator);
+  const TrainingModel model(config, device, allocator);
   return bytes_of(model.parts_to_save()) + bytes_of(model.changing_parts());
 }
 

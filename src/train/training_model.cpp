@@ -69,7 +69,8 @@ std::vector<UpdateTarget> update_targets(const WeightStore& weights) {
   return targets;
 }
 
-RunModel::RunModel(const RunConfig& config, Device& device, Allocator& allocator, Communicator& ranks)
+TrainingModel::TrainingModel(const RunConfig& config, Device& device, Allocator& allocator,
+                             Communicator& ranks)
     : weights(llama_parameters(config.model), weight_options(config, device.backend(), ranks.size()), device,
               allocator),
       llama(config.model, llama_options(config, device.backend(), ranks.size()), weights, device, allocator),
@@ -91,42 +92,42 @@ void append(std::vector<Part>& all, std::vector<Part> more) {
 
 }  // namespace
 
-std::vector<NamedTensor> RunModel::replicated_tensors() const {
+std::vector<NamedTensor> TrainingModel::replicated_tensors() const {
   std::vector<NamedTensor> all = weights.named_tensors();
   append(all, llama.named_states());
   return all;
 }
 
-std::vector<NamedTensor> RunModel::named_tensors() const {
+std::vector<NamedTensor> TrainingModel::named_tensors() const {
   std::vector<NamedTensor> all = weights.named_tensors();
   append(all, optimizer.named_states());
   append(all, llama.named_states());
   return all;
 }
 
-std::vector<TensorPart> RunModel::parts_to_save() const {
+std::vector<TensorPart> TrainingModel::parts_to_save() const {
   const Communicator& ranks = data_parallel.ranks();
   const bool cut = partition.ranks() > 1;
-  if (!cut && !ranks.leads()) return {};  // all ranks hold the same
+  if (!cut && !ranks.is_root()) return {};  // all ranks hold the same
   std::vector<TensorPart> all =
       cut ? weights.named_parts(partition, ranks.rank()) : whole_parts(weights.named_tensors());
   append(all, optimizer.parts_to_save());
   return all;
 }
 
-std::vector<TensorPart> RunModel::changing_parts() const {
-  return data_parallel.ranks().leads() ? whole_parts(llama.named_states()) : std::vector<TensorPart>();
+std::vector<TensorPart> TrainingModel::changing_parts() const {
+  return data_parallel.ranks().is_root() ? whole_parts(llama.named_states()) : std::vector<TensorPart>();
 }
 
-std::vector<TensorPart> RunModel::parts_to_load() const {
+std::vector<TensorPart> TrainingModel::parts_to_load() const {
   std::vector<TensorPart> all = whole_parts(replicated_tensors());
   append(all, optimizer.parts_to_load());
   return all;
 }
 
-void RunModel::weights_changed() {
-  weights.refresh();
-  llama.weights_changed();
+void TrainingModel::weights_changed() {
+  weights.decode_weights();
+  llama.update_casts();
 }
 
 int64_t loss_chunk_rows(const RunConfig& config, Backend backend, int64_t ranks) {
@@ -138,21 +139,21 @@ int64_t loss_chunk_rows(const RunConfig& config, Backend backend, int64_t ranks)
 MemoryUse planned_memory(const RunConfig& config, Device& device, const Communicator& ranks) {
   PlanningAllocator allocator(device.alignment());
   Communicator planned = Communicator::planned(ranks.rank(), ranks.size());
-  const RunModel model(config, device, allocator, planned);
+  const TrainingModel model(config, device, allocator, planned);
   return allocator.use();
 }
 
 ExchangeVolume exchange_volume(const RunConfig& config, Device& device, const Communicator& ranks) {
   PlanningAllocator allocator(device.alignment());
   Communicator planned = Communicator::planned(ranks.rank(), ranks.size());
-  const RunModel model(config, device, allocator, planned);
+  const TrainingModel model(config, device, allocator, planned);
   return model.data_parallel.volume();
 }
 
 ExchangePlan exchange_plan(const RunConfig& config, Device& device, const Communicator& ranks) {
   PlanningAllocator allocator(device.alignment());
   Communicator planned = Communicator::planned(ranks.rank(), ranks.size());
-  const RunModel model(config, device, allocator, planned);
+  const TrainingModel model(config, device, allocator, planned);
   const BucketExchange& exchange = model.data_parallel.exchange();
   ExchangePlan plan{.volume = model.data_parallel.volume(),
                     .own_elements = exchange.partition().elements(ranks.rank()),
@@ -162,7 +163,7 @@ ExchangePlan exchange_plan(const RunConfig& config, Device& device, const Commun
   return plan;
 }
 
-StepWork::StepWork(RunModel& model, const BatchPlan& batch, Device& device)
+TrainingStep::TrainingStep(TrainingModel& model, const BatchPlan& batch, Device& device)
     : model_(model), batch_(batch), device_(device), repeated_(device.make_repeated_work()) {
   if (device.backend() != Backend::kCpu) return;
   stop_points_ = std::make_unique<StopPoints>(model.data_parallel.ranks(), model.data_parallel);
@@ -172,9 +173,9 @@ StepWork::StepWork(RunModel& model, const BatchPlan& batch, Device& device)
                      std::vector<std::byte>(size_t(state.tensor.elements() * size_of(state.tensor.dtype)))});
 }
 
-StepWork::~StepWork() { model_.llama.set_hooks(model_.data_parallel); }
+TrainingStep::~TrainingStep() { model_.llama.set_hooks(model_.data_parallel); }
 
-void StepWork::gradients(const std::function<void(int64_t, int64_t)>& begins) {
+void TrainingStep::gradients(const std::function<void(int64_t, int64_t)>& begins) {
   DataParallel& ranks = model_.data_parallel;
   const int64_t all = batch_.most_micro_batches;
   ranks.begin_step();
@@ -191,7 +192,7 @@ void StepWork::gradients(const std::function<void(int64_t, int64_t)>& begins) {
   model_.optimizer.measure(ranks.gather_losses());
 }
 
-bool StepWork::try_gradients(const Attempt& attempt) {
+bool TrainingStep::try_gradients(const Attempt& attempt) {
   keep();
   stop_points_->begin_step(attempt.seconds_of_last);
   try {
@@ -205,18 +206,18 @@ bool StepWork::try_gradients(const Attempt& attempt) {
   return true;
 }
 
-void StepWork::keep() {
+void TrainingStep::keep() {
   for (Kept& kept : kept_) device_.download(kept.tensor, kept.bytes.data());
 }
 
 // What ranks do to these states when they take over the new weights is among what is undone, so they do it
 // again before anything reads them.
-void StepWork::put_back() {
+void TrainingStep::put_back() {
   for (const Kept& kept : kept_) device_.upload(kept.bytes.data(), kept.tensor);
   model_.data_parallel.end_step();
 }
 
-void StepWork::update() {
+void TrainingStep::update() {
   model_.optimizer.update();
   model_.data_parallel.end_update();
 }

@@ -20,7 +20,7 @@ namespace mpt {
 // Every parameter with its gradient, for an optimizer.
 std::vector<UpdateTarget> update_targets(const WeightStore& weights);
 
-struct RunModel {
+struct TrainingModel {
   WeightStore weights;
   Llama llama;
   Partition partition;  // of what optimizers update, over the ranks; over one where each updates everything
@@ -28,8 +28,8 @@ struct RunModel {
   DataParallel data_parallel;
 
   // With a PlanningAllocator nothing is allocated and nothing may be run. `ranks` outlives this.
-  RunModel(const RunConfig& config, Device& device, Allocator& allocator,
-           Communicator& ranks = Communicator::single());
+  TrainingModel(const RunConfig& config, Device& device, Allocator& allocator,
+                Communicator& ranks = Communicator::single());
 
   // What a checkpoint holds as tensors: weights, optimizer states, scales of FP8 operands. To save: what this
   // rank gives of all that changes in updates only, and of the small rest; together the ranks give every
@@ -41,11 +41,11 @@ struct RunModel {
   [[nodiscard]] std::vector<NamedTensor> named_tensors() const;
   // What all ranks hold the same of: weights and scales.
   [[nodiscard]] std::vector<NamedTensor> replicated_tensors() const;
-  // To be called when the weights are set: products read the new ones from then on.
+  // To be called when the weights are set: GEMMs read the new ones from then on.
   void weights_changed();
   // Makes weights that other ranks have updated, and what follows from them, new. To be called between a step
   // and what else reads them.
-  void publish_weights() { data_parallel.publish(); }
+  void all_gather_weights() { data_parallel.all_gather_weights(); }
 };
 
 // Rows whose logits exist at one time: the configured number or the automatic one, at most a micro-batch.
@@ -72,13 +72,13 @@ ExchangePlan exchange_plan(const RunConfig& config, Device& device, const Commun
 // What differs from step to step is written before, by Llama::stage() and Optimizer::prepare(); what comes of
 // it, loss() and Optimizer::control(), is there after Device::synchronize().
 
-class StepWork {
+class TrainingStep {
  public:
   // Model and device outlive this.
-  StepWork(RunModel& model, const BatchPlan& batch, Device& device);
-  ~StepWork();
-  StepWork(const StepWork&) = delete;
-  StepWork& operator=(const StepWork&) = delete;
+  TrainingStep(TrainingModel& model, const BatchPlan& batch, Device& device);
+  ~TrainingStep();
+  TrainingStep(const TrainingStep&) = delete;
+  TrainingStep& operator=(const TrainingStep&) = delete;
 
   // All of it.
   void enqueue() {
@@ -128,7 +128,7 @@ class StepWork {
   void keep();
   void put_back();
 
-  RunModel& model_;
+  TrainingModel& model_;
   BatchPlan batch_;
   Device& device_;
   std::unique_ptr<RepeatedWork> repeated_;

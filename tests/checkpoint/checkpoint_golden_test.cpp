@@ -27,7 +27,7 @@ TEST(GoldenCheckpoint, OfVersion1IsLoadedWholeAndSavedWithTheSameBytes) {
   const RunConfig config = parse_run_config(JsonDocument::of_value(record.state.config, state_path));
   const auto device = make_device(config.device);
   const auto allocator = device->make_allocator();
-  const RunModel model(config, *device, *allocator);
+  const TrainingModel model(config, *device, *allocator);
   const TrainState state = load_checkpoint(fs, kVersion1, model.named_tensors(), *device);
   EXPECT_EQ(state.config, record.state.config);
 

@@ -265,7 +265,7 @@ TEST_F(DamagedByRanks, StretchOutsideItsTensor) {
       content["files"][1]["stretches"][0].update(wrong);
     });
     EXPECT_ERROR(read_checkpoint_state(fs, bad), bad + "/state.json",
-                 "are no stretch of tensor 'model.embed.weight'");
+                 "are outside tensor 'model.embed.weight'");
     change_state([&](json& content) { content = before; });
   }
 }

@@ -197,15 +197,15 @@ TEST_F(RunConfigTest, PaperAndFamilyAreTwoReadingsOfARun) {
       EXPECT_EQ(family.batch.seq_len, 256);
       EXPECT_EQ(family.batch.rows_per_step(), 512);
       EXPECT_EQ(family.schedule, (ScheduleConfig{.warmup_fraction = 0.1, .lr_schedule_offset = -1}));
-      EXPECT_EQ(family_batch_rows(family), 256);
+      EXPECT_EQ(galore_batch_rows(family), 256);
       EXPECT_EQ(family.eval.tokens, 182 * 256 * 256);
     }
   // Another length than the piece's: n times 20 tokens for each of the model's parameters, the norms'
   // included.
   const RunConfig twice = with("60m_bf16.json", {"family.json"}, {"train.steps=null", "train.chinchilla=2"});
   EXPECT_EQ(total_steps(twice), int64_t{2} * 20 * 58'073'600 / 131'072 + 1);
-  EXPECT_EQ(family_batch_rows(load_run_config(kConfigs + "60m_bf16.json")), 8) << "a micro-batch";
-  EXPECT_EQ(family_batch_rows(load_run_config(kConfigs + "pico_bf16.json")), 16) << "a step";
+  EXPECT_EQ(galore_batch_rows(load_run_config(kConfigs + "60m_bf16.json")), 8) << "a micro-batch";
+  EXPECT_EQ(galore_batch_rows(load_run_config(kConfigs + "pico_bf16.json")), 16) << "a step";
 }
 
 TEST_F(RunConfigTest, ParameterCountsAreThePapers) {

@@ -16,25 +16,25 @@ namespace {
 TEST(FamilyLoss, IsTheSumOfBatchMeansOverOneMoreThanTheirNumber) {
   const std::vector<double> losses{6, 2, 10, 5, 1.5};
   const std::vector<int64_t> targets{2, 2, 4, 1, 3};
-  EXPECT_EQ(family_loss(losses, targets, 1), (3 + 1 + 2.5 + 5 + 0.5) / 6);
-  EXPECT_EQ(family_loss(losses, targets, 2), (8.0 / 4 + 15.0 / 5 + 1.5 / 3) / 4);
-  EXPECT_EQ(family_loss(losses, targets, 4), (23.0 / 9 + 0.5) / 3);
-  for (const int64_t all : {5, 6, 1 << 30}) EXPECT_EQ(family_loss(losses, targets, all), 24.5 / 12 / 2);
+  EXPECT_EQ(galore_loss(losses, targets, 1), (3 + 1 + 2.5 + 5 + 0.5) / 6);
+  EXPECT_EQ(galore_loss(losses, targets, 2), (8.0 / 4 + 15.0 / 5 + 1.5 / 3) / 4);
+  EXPECT_EQ(galore_loss(losses, targets, 4), (23.0 / 9 + 0.5) / 3);
+  for (const int64_t all : {5, 6, 1 << 30}) EXPECT_EQ(galore_loss(losses, targets, all), 24.5 / 12 / 2);
 }
 
 TEST(FamilyLoss, LeavesOutBatchesWithoutATarget) {
   const std::vector<double> losses{6, 0, 0, 0, 2};
   const std::vector<int64_t> targets{2, 0, 0, 0, 4};
-  EXPECT_EQ(family_loss(losses, targets, 1), 3.5 / 3);
-  EXPECT_EQ(family_loss(losses, targets, 2), (3 + 0.5) / 3);
-  EXPECT_EQ(family_loss(losses, targets, 3), (3 + 0.5) / 3);
+  EXPECT_EQ(galore_loss(losses, targets, 1), 3.5 / 3);
+  EXPECT_EQ(galore_loss(losses, targets, 2), (3 + 0.5) / 3);
+  EXPECT_EQ(galore_loss(losses, targets, 3), (3 + 0.5) / 3);
 }
 
 TEST(FamilyLoss, NeedsRowsAndACountOfEach) {
   const std::vector<double> losses{1, 2};
   const std::vector<int64_t> targets{1, 1};
-  EXPECT_THROW((void)family_loss(losses, targets, 0), LogicError);
-  EXPECT_THROW((void)family_loss(losses, std::span(targets).first(1), 1), LogicError);
+  EXPECT_THROW((void)galore_loss(losses, targets, 0), LogicError);
+  EXPECT_THROW((void)galore_loss(losses, std::span(targets).first(1), 1), LogicError);
 }
 
 // Of weights that do not move. 7 rows of validation in batches of 3, the micro-batch of one rank; two ranks

@@ -215,14 +215,14 @@ TEST(Ranks, SendWhatIsPlanned) {
       on_ranks(config, 3, [&](RankOfRun& rank) {
         const auto allocator = rank.device->make_allocator();
         const BatchPlan batch = batch_plan(config.batch, rank.ranks.rank(), rank.ranks.size());
-        RunModel model(config, *rank.device, *allocator, rank.ranks);
+        TrainingModel model(config, *rank.device, *allocator, rank.ranks);
         initialize_weights(model.weights, 0.1, 1, *rank.device);
         model.weights_changed();
         model.optimizer.weights_initialized();
         const std::vector<int32_t> tokens(size_t(batch.own.rows * config.batch.seq_len), 7);
         model.llama.stage({tokens, tokens}, 0.01f);
         model.optimizer.prepare({.t = 1});
-        StepWork work(model, batch, *rank.device);
+        TrainingStep work(model, batch, *rank.device);
         const int64_t before = rank.transport.bytes_sent();
         work.enqueue();
         const int64_t sent = rank.transport.bytes_sent() - before;
@@ -278,7 +278,7 @@ TEST(Ranks, OneExchangesNothing) {
     const RunConfig config = directory.config(regime.name, regime.overrides);
     const auto device = make_device(config.device);
     const auto allocator = device->make_allocator();
-    RunModel model(config, *device, *allocator);
+    TrainingModel model(config, *device, *allocator);
     EXPECT_EQ(model.partition.ranks(), 1);
     EXPECT_EQ(model.data_parallel.volume().total(), 0);
     EXPECT_EQ(allocator->use().total(), planned_memory(config, *device).total());

@@ -48,7 +48,7 @@ inline void train_on(int64_t ranks, const RunConfig& config, const std::string& 
 inline std::string state_at(const RunConfig& config, int64_t step) {
   const auto device = make_device(config.device);
   const auto allocator = device->make_allocator();
-  const RunModel model(config, *device, *allocator);
+  const TrainingModel model(config, *device, *allocator);
   const std::vector<NamedTensor> tensors = model.named_tensors();
   load_checkpoint(posix_file_system(), checkpoint_path(config, step), tensors, *device);
   std::string all;

@@ -332,7 +332,7 @@ TEST(ToySweep, OnlyEarlierResultsAreReplaced) {
   std::ofstream(directory / "toy/mine.txt") << "x";
   EXPECT_ERROR(run_toy(posix_file_system(), options), "toy: holds mine.txt, which is not of a toy result");
   options.output = directory / "toy/mine.txt";
-  EXPECT_ERROR(run_toy(posix_file_system(), options), "mine.txt: is in the way: not a directory");
+  EXPECT_ERROR(run_toy(posix_file_system(), options), "mine.txt: exists and is not a directory");
 }
 
 TEST(ToyVerb, BadOptionsAreRefusedByName) {

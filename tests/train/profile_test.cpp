@@ -64,19 +64,19 @@ TEST_F(ProfiledTraining, EveryOperationIsARange) {
                                                 {"forward", 8},
                                                 {"forward/embedding", 8},
                                                 {"forward/RMSNorm", 40},
-                                                {"forward/product y", 64},
+                                                {"forward/gemm y", 64},
                                                 {"forward/RoPE", 16},
                                                 {"forward/attention", 16},
                                                 {"forward/SwiGLU", 16},
                                                 {"loss", 8},
-                                                {"loss/product y", 8},
+                                                {"loss/gemm y", 8},
                                                 {"loss/cross entropy", 8},
-                                                {"loss/product dW", 8},
-                                                {"loss/product dx", 8},
+                                                {"loss/gemm dW", 8},
+                                                {"loss/gemm dx", 8},
                                                 {"backward", 8},
                                                 {"backward/RMSNorm", 40},
-                                                {"backward/product dW", 64},
-                                                {"backward/product dx", 64},
+                                                {"backward/gemm dW", 64},
+                                                {"backward/gemm dx", 64},
                                                 {"backward/SwiGLU", 16},
                                                 {"backward/attention", 16},
                                                 {"backward/RoPE", 16},
@@ -104,18 +104,18 @@ TEST(ProfileTable, HasARowForEachNode) {
     profile.begin("step");
     now += 0.001;
     for (int i = 0; i < 3; ++i) {
-      profile.begin("product y", 2e6);
+      profile.begin("gemm y", 2e6);
       now += 0.001;
       profile.end();
     }
     profile.end();
   }
-  const std::string table = profile_table(profile, {.steps = 2, .product_rate = 8e9});
+  const std::string table = profile_table(profile, {.steps = 2, .gemm_rate = 8e9});
   EXPECT_EQ(table,
             "operation                        calls         ms    self ms  self %    GFLOP/s  % of rate\n"
             "step                                 1      4.000      1.000   25.00\n"
-            "  product y                          3      3.000      3.000   75.00        2.0       25.0\n"
-            "a step each, the mean of 2; %: of the 4.000 ms of a step; rate: 8.0 GFLOP/s of products, "
+            "  gemm y                             3      3.000      3.000   75.00        2.0       25.0\n"
+            "a step each, the mean of 2; %: of the 4.000 ms of a step; rate: 8.0 GFLOP/s of GEMMs, "
             "measured\n");
 }
 

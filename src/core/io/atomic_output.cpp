@@ -73,7 +73,7 @@ std::string foreign_file(FileSystem& fs, const std::string& directory, const Out
 
 void check_replaceable(FileSystem& fs, const std::string& directory, const OutputDirectory& output) {
   if (!fs.exists(directory)) return;
-  if (!fs.is_directory(directory)) throw error("{}: is in the way: not a directory", directory);
+  if (!fs.is_directory(directory)) throw error("{}: exists and is not a directory", directory);
   if (const std::string name = foreign_file(fs, directory, output); !name.empty())
     throw error("{}: holds {}, which is not of {}, and is left as it is; choose another directory", directory,
                 name, output.what);
