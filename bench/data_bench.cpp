@@ -50,7 +50,7 @@ class Draws {
   double next() { return double(counter_.word(column_++)) * 0x1p-32; }
 
  private:
-  RandomCounter counter_{.seed = 1, .tensor = 0, .row = 0, .step = 0, .stream = Stream::kToy};
+  RandomCounter counter_{.seed = 1, .tensor = 0, .row = 0, .step = 0, .stream = kSyntheticStream};
   uint32_t column_ = 0;
 };
 

@@ -71,7 +71,7 @@ RunConfig config_of(const Shape& shape, const Regime& regime, std::string_view r
 }
 
 std::vector<int32_t> random_tokens(const Shape& shape, uint32_t row) {
-  const RandomCounter counter{1, 0, row, 0, Stream::kToy};
+  const RandomCounter counter{1, 0, row, 0, kSyntheticStream};
   std::vector<int32_t> tokens(size_t(shape.tokens()));
   for (size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = int32_t(uint64_t{counter.word(uint32_t(i))} * uint64_t(shape.vocab) >> 32);

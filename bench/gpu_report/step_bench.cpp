@@ -17,7 +17,7 @@ constexpr double kShareOfMemory = 0.85;  // that models may be planned to take
 constexpr int64_t kMostRows = 128;       // of a micro-batch: beyond it products do not get faster
 
 std::vector<int32_t> random_tokens(int64_t count, int64_t vocab, uint32_t row) {
-  const RandomCounter counter{1, 0, row, 0, Stream::kToy};
+  const RandomCounter counter{1, 0, row, 0, kSyntheticStream};
   std::vector<int32_t> tokens(static_cast<size_t>(count));
   for (size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = int32_t(uint64_t{counter.word(uint32_t(i))} * uint64_t(vocab) >> 32);

@@ -19,18 +19,12 @@ struct PhiloxBlock {
   uint32_t word[4];
 };
 
-// What a draw is for; the values are part of every checkpoint's meaning and never change.
-enum class Stream : uint32_t {
-  kInit = 0,
-  kWeightRounding = 1,
-  kMomentumRounding = 2,
-  kVarianceRounding = 3,
-  kExponentVarianceRounding = 4,
-  kProjection = 5,
-  kDataOrder = 6,
-  kToy = 7,
-  kSampling = 8,
-};
+// What a draw is for. Each use declares its number where it is used (docs/numerics.md "Streams"): no two uses share one, and none
+// ever changes, because checkpoints rely on it.
+enum class RandomStream : uint32_t {};
+
+// Numbers that are made up: of diagnostics, measurements and tests.
+inline constexpr RandomStream kSyntheticStream{7};
 
 MPT_HD PhiloxBlock philox4x32(PhiloxBlock counter, uint32_t key0, uint32_t key1) {
   for (int round = 0; round < 10; ++round) {
@@ -50,7 +44,7 @@ struct RandomCounter {
   uint32_t tensor;
   uint32_t row;
   uint32_t step;
-  Stream stream;
+  RandomStream stream;
 
   // The four words of columns 4*block .. 4*block+3.
   MPT_HD PhiloxBlock block(uint32_t block_of_columns) const {

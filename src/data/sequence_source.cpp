@@ -29,7 +29,7 @@ struct Feistel {
                                .tensor = 0,
                                .row = static_cast<uint32_t>(right),
                                .step = static_cast<uint32_t>(key.epoch),
-                               .stream = Stream::kDataOrder};
+                               .stream = kDataOrderStream};
       const uint64_t next = left ^ (draw.word(round) & mask);
       left = right;
       right = next;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/enum_names.h"
+#include "core/random.h"
 #include "data/token_stream.h"
 
 namespace mpt {
@@ -29,6 +30,9 @@ namespace mpt {
 // below n (Black and Rogaway, "Ciphers with arbitrary finite domains"). O(1) memory, at most about four
 // evaluations on average, the same on every platform. The values are part of every checkpoint's meaning and
 // never change (docs/numerics.md "Data order").
+
+// Also of what else is drawn from a corpus: validation documents, the lines that a tokenizer learns from.
+inline constexpr RandomStream kDataOrderStream{6};
 
 struct ShuffleKey {
   uint64_t seed;

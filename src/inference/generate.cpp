@@ -58,7 +58,7 @@ double uniform_draw(uint64_t seed, int64_t position) {
                               .tensor = 0,
                               .row = static_cast<uint32_t>(position),
                               .step = 0,
-                              .stream = Stream::kSampling};
+                              .stream = kSamplingStream};
   const PhiloxBlock block = counter.block(0);
   const uint64_t bits = (uint64_t{block.word[0]} << 32 | block.word[1]) >> 11;
   return static_cast<double>(bits) * 0x1p-53;

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/random.h"
 #include "data/tokenizer.h"
 #include "model/llama_decoder.h"
 
@@ -36,6 +37,8 @@ class TextStream {
   std::vector<int32_t> tokens_;
   size_t shown_;  // bytes of the text of all tokens
 };
+
+inline constexpr RandomStream kSamplingStream{8};
 
 struct SamplingOptions {
   double temperature = 1.0;  // logits are divided by it; 0: the most likely token

@@ -154,7 +154,7 @@ void draw_rows(const ParamSpec& spec, double std_dev, uint64_t seed, int64_t fir
   }
 #pragma omp parallel for schedule(static)
   for (int64_t r = 0; r < rows; ++r) {
-    const RandomCounter counter{seed, spec.tensor_id, static_cast<uint32_t>(first + r), 0, Stream::kInit};
+    const RandomCounter counter{seed, spec.tensor_id, static_cast<uint32_t>(first + r), 0, kInitStream};
     fill_normals(counter, std_dev, spec.cols, out + r * spec.cols);
   }
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/param_spec.h"
+#include "core/random.h"
 #include "core/tensor.h"
 #include "device/device.h"
 #include "precision/encoded_tensor.h"
@@ -19,6 +20,8 @@
 #include "precision/precision_ops.h"
 
 namespace mpt {
+
+inline constexpr RandomStream kInitStream{0};  // of initial weights
 
 enum class Gradients : uint8_t { kAllocate, kNone };
 

@@ -420,7 +420,7 @@ BatchStorage Optimizer::storage_of(size_t index) const {
   return {.format = format, .compensation = fused ? Compensation::kFused : Compensation::kEager};
 }
 
-DitherSource Optimizer::dither(size_t target, int64_t t, Stream stream, Rounding rounding) const {
+DitherSource Optimizer::dither(size_t target, int64_t t, RandomStream stream, Rounding rounding) const {
   return {.rounding = rounding,
           .seed = options_.seed,
           .tensor = targets_[target].tensor_id,
@@ -443,7 +443,7 @@ TensorSlot Optimizer::slot_of(size_t index, int64_t t) {
                   .state_dithers = states.dithers,
                   .state_update = options_.state_update,
                   .gradient = target.gradient,
-                  .weight_dither = dither(index, t, Stream::kWeightRounding,
+                  .weight_dither = dither(index, t, kWeightRoundingStream,
                                           random ? Rounding::kStochastic : Rounding::kNearest),
                   .scalars = tensor_scalars(index),
                   .units = units_[index],

@@ -163,7 +163,7 @@ class Optimizer {
   [[nodiscard]] TensorSlot slot_of(size_t target, int64_t t);
   void prepare_projection(size_t target, const StepScalars& scalars);
   [[nodiscard]] ProjectionCall projection_of(size_t target) const;
-  [[nodiscard]] DitherSource dither(size_t target, int64_t t, Stream stream, Rounding rounding) const;
+  [[nodiscard]] DitherSource dither(size_t target, int64_t t, RandomStream stream, Rounding rounding) const;
 
   OptimizerConfig config_;
   std::optional<ProjectionOptions> projection_;  // as the rule says

@@ -49,9 +49,13 @@
 
 namespace mpt {
 
+// Rounding of states, by what several rules keep; a rule with another state declares its own.
+inline constexpr RandomStream kMomentumRoundingStream{2};  // m
+inline constexpr RandomStream kVarianceRoundingStream{3};  // v
+
 struct StateInfo {
   std::string_view name;  // in checkpoints: "<name>/<parameter>"
-  Stream rounding;        // what its stochastic rounding draws from
+  RandomStream rounding;  // what its stochastic rounding draws from
 };
 
 struct StepScalars {

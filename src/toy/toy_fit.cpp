@@ -22,7 +22,7 @@ RandomCounter toy_counter(ToyRegime regime, uint64_t seed, int64_t step) {
           .tensor = static_cast<uint32_t>(regime),
           .row = 0,
           .step = static_cast<uint32_t>(step),
-          .stream = Stream::kToy};
+          .stream = kSyntheticStream};
 }
 
 struct ToyEntry {

@@ -18,7 +18,7 @@ namespace {
 // Every row of an operand is the first one, turned.
 std::vector<std::byte> random_matrix(DType dtype, int64_t size, uint32_t which) {
   std::vector<float> row(static_cast<size_t>(size));
-  fill_normals({.seed = 0, .tensor = which, .row = 0, .step = 0, .stream = Stream::kToy}, 1.0, size,
+  fill_normals({.seed = 0, .tensor = which, .row = 0, .step = 0, .stream = kSyntheticStream}, 1.0, size,
                row.data());
   const auto width = static_cast<size_t>(size_of(dtype));
   std::vector<std::byte> stored(row.size() * width), all(stored.size() * row.size());

@@ -55,7 +55,7 @@ double flops_per_row(const RunConfig& config) {
 }
 
 std::vector<int32_t> random_tokens(const RunConfig& config, uint32_t which) {
-  const RandomCounter counter{config.seed, 0, which, 0, Stream::kToy};
+  const RandomCounter counter{config.seed, 0, which, 0, kSyntheticStream};
   std::vector<int32_t> tokens(static_cast<size_t>(config.batch.tokens_per_step));
   for (size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = int32_t(uint64_t{counter.word(uint32_t(i))} * uint64_t(config.model.vocab_size) >> 32);

@@ -284,6 +284,46 @@ TEST(Layering, CheckerReportsNamesOfRules) {
     EXPECT_FALSE(names_a_rule(source, rules)) << source;
 }
 
+// --- random streams -------------------------------------------------------------------------------------------
+
+// "inline constexpr RandomStream kInitStream{0};" -> {"kInitStream", 0}
+std::vector<std::pair<std::string, int>> streams_declared_in(const std::string& source) {
+  static const std::regex kDeclaration(R"(constexpr RandomStream (\w+)\{(\d+)\})");
+  std::vector<std::pair<std::string, int>> found;
+  for (std::sregex_iterator it(source.begin(), source.end(), kDeclaration), end; it != end; ++it)
+    found.emplace_back((*it)[1], std::stoi((*it)[2]));
+  return found;
+}
+
+// Checkpoints rely on the numbers; two uses of one would draw the same words.
+TEST(RandomStreams, KeepTheirNumbersAndShareNone) {
+  const std::map<std::string, int> known{{"kInitStream", 0},
+                                         {"kWeightRoundingStream", 1},
+                                         {"kMomentumRoundingStream", 2},
+                                         {"kVarianceRoundingStream", 3},
+                                         {"kExponentVarianceRoundingStream", 4},
+                                         {"kProjectionStream", 5},
+                                         {"kDataOrderStream", 6},
+                                         {"kSyntheticStream", 7},
+                                         {"kSamplingStream", 8}};
+  std::map<std::string, int> found;
+  std::set<int> numbers;
+  for (const std::string& path : files_below(kRoot / "src"))
+    for (const auto& [name, number] : streams_declared_in(text_of(kRoot / "src" / path))) {
+      EXPECT_TRUE(numbers.insert(number).second) << path << ": " << number << " is taken";
+      EXPECT_TRUE(found.emplace(name, number).second) << path << ": " << name << " is declared twice";
+    }
+  for (const auto& [name, number] : known)
+    EXPECT_EQ(found.contains(name) ? found.at(name) : -1, number) << name;
+}
+
+TEST(RandomStreams, CheckerFindsDeclarations) {
+  using Found = std::vector<std::pair<std::string, int>>;
+  EXPECT_EQ(streams_declared_in("inline constexpr RandomStream kA{3};\nconstexpr RandomStream kB{12};"),
+            (Found{{"kA", 3}, {"kB", 12}}));
+  EXPECT_EQ(streams_declared_in("RandomStream stream = kA;"), Found{});
+}
+
 // --- tests ---------------------------------------------------------------------------------------------------
 
 // The directories that tests/CMakeLists.txt builds: the layers of its foreach(), which globs

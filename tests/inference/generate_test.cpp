@@ -47,7 +47,7 @@ TEST(SampleToken, TheDrawIsPhiloxOfSeedAndPosition) {
   for (const uint64_t seed : {uint64_t{0}, uint64_t{0xFFFFFFFF00000001}}) {
     for (uint32_t position = 0; position < 100; ++position) {
       const uint32_t word =
-          RandomCounter{.seed = seed, .tensor = 0, .row = position, .step = 0, .stream = Stream::kSampling}
+          RandomCounter{.seed = seed, .tensor = 0, .row = position, .step = 0, .stream = kSamplingStream}
               .word(0);
       const int32_t token = sample_token(logits, {.seed = seed}, position);
       EXPECT_EQ(token, word < 0x80000000u ? 0 : 1);
@@ -206,7 +206,7 @@ TEST_F(TextStreaming, CharactersComeWhole) {
 TEST_F(TextStreaming, AnythingAModelSaysIsShown) {
   const Tokens prompt = tokenizer_->encode("the");
   for (uint32_t seed = 0; seed < 50; ++seed) {
-    const RandomCounter draw{.seed = seed, .tensor = 0, .row = 0, .step = 0, .stream = Stream::kToy};
+    const RandomCounter draw{.seed = seed, .tensor = 0, .row = 0, .step = 0, .stream = kSyntheticStream};
     TextStream stream(*tokenizer_, prompt);
     Tokens all = prompt;
     std::string joined = tokenizer_->decode(prompt);

@@ -57,7 +57,7 @@ QuantizedMatrix rounded_operand(const Grid& grid, const std::vector<float>& valu
 
 std::vector<float> bf16_normals(int64_t count, double spread, uint32_t seed) {
   std::vector<float> values(static_cast<size_t>(count));
-  fill_normals({seed, 0, 0, 0, Stream::kToy}, spread, count, values.data());
+  fill_normals({seed, 0, 0, 0, kSyntheticStream}, spread, count, values.data());
   for (float& x : values) x = rounded_to<bf16>(x);
   return values;
 }

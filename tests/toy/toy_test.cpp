@@ -67,7 +67,7 @@ TEST(ToyProblem, MixedIsHalfSmallHalfLarge) {
 
 TEST(ToyProblem, DrawsAreTheWordsOfTheirStream) {
   constexpr int64_t kBatch = 4097;  // no multiple of a block
-  const RandomCounter counter{.seed = 7, .tensor = 3, .row = 0, .step = 5, .stream = Stream::kToy};
+  const RandomCounter counter{.seed = 7, .tensor = 3, .row = 0, .step = 5, .stream = kSyntheticStream};
   std::vector<float> expected(4096, 0);
   for (uint32_t draw = 0; draw < kBatch; ++draw) ++expected[counter.word(draw) >> 20];
   for (float& share : expected) share = static_cast<float>(double(share) / kBatch);

@@ -19,6 +19,7 @@
 #include "core/random.h"
 #include "data/corpus/ordered_pipeline.h"
 #include "data/corpus/text_encoder.h"
+#include "data/sequence_source.h"
 #include "data/token_stream.h"
 #include "data/tokenizer.h"
 
@@ -253,7 +254,7 @@ bool is_validation(const TokenizeOptions& options, int64_t document) {
                            .tensor = 2,
                            .row = static_cast<uint32_t>(document),
                            .step = static_cast<uint32_t>(document >> 32),
-                           .stream = Stream::kDataOrder};
+                           .stream = kDataOrderStream};
   const PhiloxBlock block = draw.block(0);
   const uint64_t bits = (uint64_t{block.word[0]} << 32 | block.word[1]) >> 11;
   return static_cast<double>(bits) * 0x1p-53 < options.validation_fraction;

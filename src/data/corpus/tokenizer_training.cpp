@@ -20,6 +20,7 @@
 #include "core/progress.h"
 #include "core/random.h"
 #include "core/text.h"
+#include "data/sequence_source.h"
 #include "data/tokenizer.h"
 
 namespace mpt {
@@ -31,7 +32,7 @@ uint64_t priority_of(uint64_t seed, int64_t index) {
                            .tensor = 1,
                            .row = static_cast<uint32_t>(index),
                            .step = static_cast<uint32_t>(index >> 32),
-                           .stream = Stream::kDataOrder};
+                           .stream = kDataOrderStream};
   const PhiloxBlock block = draw.block(0);
   return uint64_t{block.word[0]} << 32 | block.word[1];
 }
