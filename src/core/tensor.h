@@ -26,6 +26,9 @@ constexpr int64_t size_of(DType type) {
   return kSizes[static_cast<size_t>(type)];
 }
 
+// In a tensor of target tokens: a position that predicts nothing.
+inline constexpr int32_t kIgnoreTarget = -1;
+
 // Row-major matrix view [rows, cols]; `stride` is the distance of rows in elements.
 // A vector is one row. data is null in a planned (not allocated) tensor.
 struct Tensor {

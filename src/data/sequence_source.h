@@ -19,6 +19,7 @@
 
 #include "core/enum_names.h"
 #include "core/random.h"
+#include "core/tensor.h"
 #include "data/token_stream.h"
 
 namespace mpt {
@@ -41,8 +42,6 @@ struct ShuffleKey {
 
 // A bijection of [0, n) for every key; 0 <= i < n.
 int64_t permuted_index(ShuffleKey key, int64_t n, int64_t i);
-
-inline constexpr int32_t kIgnoreTarget = -1;
 
 enum class Shuffle { kNo, kYes };
 template <>

@@ -127,7 +127,7 @@ void Llama::stage_tokens(const TokenBatch& batch) {
         "{} tokens and {} targets staged; expected whole rows of {}, at most {}", n, batch.targets.size(),
         seq_len, options_.micro_batches * options_.micro_batch.rows);
   check_range("token", batch.tokens, 0, config_.vocab_size);
-  check_range("target", batch.targets, kNoTarget, config_.vocab_size);
+  check_range("target", batch.targets, kIgnoreTarget, config_.vocab_size);
   staged_rows_ = n / seq_len;
   std::ranges::copy(batch.tokens, tokens_.image<int32_t>());
   std::ranges::copy(batch.targets, targets_.image<int32_t>());

@@ -52,7 +52,7 @@ struct UnitInPlace {
   // Of the next unit.
   template <class N>
   MPT_ALWAYS_INLINE static void ask_for_next(const N* at) {
-    ask_for(at + kUnit, kAtOnce * int64_t(sizeof(N)));
+    prefetch(at + kUnit, kAtOnce * int64_t(sizeof(N)));
   }
 
   template <NewStates kNew, class F, int... i>

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/ask_for.h"
+#include "core/prefetch.h"
 #include "core/check.h"
 
 namespace mpt {
