@@ -17,7 +17,6 @@
 namespace mpt {
 namespace {
 
-constexpr const char* kStateName = "state.json";
 constexpr const char* kCheckpoints = "checkpoints";
 
 RunConfig config_of(const TrainState& state, const std::string& checkpoint) {

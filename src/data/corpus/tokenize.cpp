@@ -210,7 +210,7 @@ class Unfinished {
 
   // Puts the shards in the place of an earlier run's. The earlier manifest goes first: without it the rest
   // counts as unfinished.
-  void all_gather_weights() const {
+  void publish() const {
     const std::string manifest = output_ + "/" + kManifestName;
     if (fs_.exists(manifest)) fs_.remove_file(manifest);
     for (const fs::path& file : earlier_output(output_)) fs_.remove_file(file.string());
