@@ -3,7 +3,7 @@
 //
 // A sum of up to kDepth products is a chain of fused multiply-adds in the order of its terms, wherever in a
 // block its element lies: it has the same bits with vectors of any width and blocks of any size
-// (docs/numerics.md "Matrix products").
+// (docs/numerics.md "GEMMs").
 #pragma once
 
 #include <cstddef>
