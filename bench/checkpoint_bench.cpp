@@ -13,12 +13,12 @@
 
 #include <benchmark/benchmark.h>
 
+#include "checkpoint/checkpoint_saver.h"
 #include "run_benchmarks.h"
 #include "scratch_directory.h"
 #include "seconds_of.h"
 #include "shapes.h"
-#include "train/checkpoint_saver.h"
-#include "train/run_model.h"
+#include "train/training_model.h"
 
 namespace mpt {
 namespace {
@@ -95,7 +95,7 @@ class Run {
   RunConfig config_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Allocator> allocator_;
-  RunModel model_;
+  TrainingModel model_;
   CheckpointStore store_;
   CheckpointSaver saver_;
   std::vector<int32_t> tokens_;

@@ -23,11 +23,11 @@
 #include <benchmark/benchmark.h>
 #include <sentencepiece_processor.h>
 
-#include "core/philox.h"
-#include "data/corpus.h"
+#include "core/random.h"
+#include "data/corpus/corpus.h"
+#include "data/corpus/tokenize.h"
+#include "data/corpus/tokenizer_training.h"
 #include "data/dataloader.h"
-#include "data/tokenize.h"
-#include "data/tokenizer_training.h"
 #include "run_benchmarks.h"
 #include "scratch_directory.h"
 #include "seconds_of.h"
@@ -50,7 +50,7 @@ class Draws {
   double next() { return double(counter_.word(column_++)) * 0x1p-32; }
 
  private:
-  RandomCounter counter_{.seed = 1, .tensor = 0, .row = 0, .step = 0, .stream = Stream::kToy};
+  RandomCounter counter_{.seed = 1, .tensor = 0, .row = 0, .step = 0, .stream = kSyntheticStream};
   uint32_t column_ = 0;
 };
 

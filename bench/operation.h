@@ -19,7 +19,7 @@
 #include <omp.h>
 
 #include "core/bf16.h"
-#include "core/normal.h"
+#include "core/random.h"
 #include "device/backends.h"
 #include "machine_limits.h"
 #include "model/llama_ops.h"
@@ -82,7 +82,7 @@ inline Tensor Workbench::filled(const Tensor& tensor) {
   constexpr int64_t kPeriod = 4093;
   static const std::vector<float> pattern = [] {
     std::vector<float> values(kPeriod);
-    fill_normals({.seed = 0, .tensor = 0, .row = 0, .step = 0, .stream = Stream::kToy}, 1.0, kPeriod,
+    fill_normals({.seed = 0, .tensor = 0, .row = 0, .step = 0, .stream = kSyntheticStream}, 1.0, kPeriod,
                  values.data());
     return values;
   }();

@@ -104,7 +104,7 @@ Operation swiglu_backward(Workbench& w, const Shape& shape, DType type) {
 }
 
 Tensor random_tokens(Workbench& w, const Sizes& s, int64_t count) {
-  const RandomCounter counter{1, 0, 0, 0, Stream::kToy};
+  const RandomCounter counter{1, 0, 0, 0, kSyntheticStream};
   const Tensor tokens = w.zeros(DType::kI32, 1, count);
   for (int64_t i = 0; i < count; ++i)
     tokens.as<int32_t>()[i] = int32_t(uint64_t{counter.word(uint32_t(i))} * uint64_t(s.v) >> 32);

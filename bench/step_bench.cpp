@@ -8,7 +8,7 @@
 //                                               steps, and both sides are medians. Where OpenBLAS is found,
 //                                               its time for these products over ours as well
 // Counters: tokens/s, what of a step the optimizer takes (median), and % of the FP32 product rate measured in
-// the same process (formula: train/throughput.h).
+// the same process (formula: train/performance.h).
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -22,7 +22,7 @@
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
-#include "core/philox.h"
+#include "core/random.h"
 #include "device/profiling.h"
 #include "gpu_report/benchmarked_rule.h"
 #include "gpu_report/samples.h"
@@ -33,8 +33,8 @@
 #ifdef MPT_WITH_OPENBLAS
 #include "openblas_gemm.h"
 #endif
-#include "train/run_model.h"
-#include "train/throughput.h"
+#include "train/performance.h"
+#include "train/training_model.h"
 
 namespace mpt {
 namespace {
@@ -71,7 +71,7 @@ RunConfig config_of(const Shape& shape, const Regime& regime, std::string_view r
 }
 
 std::vector<int32_t> random_tokens(const Shape& shape, uint32_t row) {
-  const RandomCounter counter{1, 0, row, 0, Stream::kToy};
+  const RandomCounter counter{1, 0, row, 0, kSyntheticStream};
   std::vector<int32_t> tokens(size_t(shape.tokens()));
   for (size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = int32_t(uint64_t{counter.word(uint32_t(i))} * uint64_t(shape.vocab) >> 32);
@@ -107,7 +107,7 @@ class TrainingStep {
  private:
   Device* device_;
   std::unique_ptr<Allocator> allocator_;
-  RunModel model_;
+  TrainingModel model_;
   std::vector<int32_t> tokens_, targets_;
   int64_t t_ = kStepsBefore;
   std::vector<double> optimizer_seconds_;
@@ -173,7 +173,7 @@ void training_step(benchmark::State& state, const Shape& shape, const Regime& re
   RunConfig config = config_of(shape, regime, rule);
   config.device.type = DeviceType::kCpu;
   const std::unique_ptr<Device> device = make_device(config.device);
-  const double limit = measured_product_rate(*device);
+  const double limit = measured_gemm_rate(*device);
   Profile profile;
   RecordingDevice recording(*device);
   ProfilingDevice profiling(recording, profile);

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "core/normal.h"
+#include "core/random.h"
 #include "machine_limits.h"
 #include "model/parameters.h"
 
@@ -23,7 +23,7 @@ int64_t ring_bytes(std::span<const GemmCall> calls) {
 void fill(const Tensor& memory) {
   constexpr int64_t kCount = 4096;
   std::vector<float> numbers(kCount);
-  fill_normals({.seed = 0, .tensor = 0, .row = 0, .step = 0, .stream = Stream::kToy}, 1.0, kCount,
+  fill_normals({.seed = 0, .tensor = 0, .row = 0, .step = 0, .stream = kSyntheticStream}, 1.0, kCount,
                numbers.data());
   for (int64_t i = 0; i < memory.cols; i += kCount)
     std::copy_n(numbers.data(), std::min(kCount, memory.cols - i), memory.as<float>() + i);

@@ -11,7 +11,7 @@
 #include "operation.h"
 #include "optim/optimizer.h"
 #include "shapes.h"
-#include "train/run_model.h"
+#include "train/training_model.h"
 
 namespace mpt {
 namespace {
@@ -86,7 +86,7 @@ Operation grad_norm(Workbench& w, WeightFormat format) {
 Operation decode(Workbench& w, WeightFormat format) {
   const std::shared_ptr<WeightStore> weights = make_weights(w, format, LinearCopies::kDecoded);
   const int64_t elements = total_elements(weights->specs());
-  return {.call = [weights] { weights->refresh(); },
+  return {.call = [weights] { weights->decode_weights(); },
           .bytes = double(bytes_of_weights(*weights) + elements * size_of(DType::kBF16))};
 }
 

@@ -1,6 +1,5 @@
 // mpretrain: pretrains LLaMA models in low precision.
 #include "cli/program.h"
-#include "cli/thread_waiting.h"
 
 int main(int argc, char** argv) {
   mpt::let_waiting_threads_sleep(argv);

@@ -8,9 +8,9 @@
 #include "core/bf16.h"
 #include "core/check.h"
 #include "core/float_format.h"
-#include "core/normal.h"
-#include "core/process_memory.h"
-#include "train/run_model.h"
+#include "core/progress.h"
+#include "core/random.h"
+#include "train/training_model.h"
 
 namespace mpt {
 namespace {
@@ -56,7 +56,7 @@ class TurnedRows {
       : bytes_(cols * size_of(dtype)), size_(size_of(dtype)) {
     std::vector<float> values(static_cast<size_t>(cols));
     for (uint32_t row = 0; row < kDrawn; ++row) {
-      fill_normals({.seed = seed, .tensor = 0, .row = row, .step = 0, .stream = Stream::kToy}, 1.0, cols,
+      fill_normals({.seed = seed, .tensor = 0, .row = row, .step = 0, .stream = kSyntheticStream}, 1.0, cols,
                    values.data());
       drawn_.emplace_back(values.size() * 4);
       store(values, dtype, drawn_.back().data());

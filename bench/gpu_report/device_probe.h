@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "core/json_parse.h"
+#include "core/json/json_parse.h"
 #include "device/device.h"
 
 namespace mpt {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/json_parse.h"
+#include "core/json/json_parse.h"
 #include "device/device.h"
 #include "samples.h"
 

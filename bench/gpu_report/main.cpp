@@ -12,8 +12,8 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/options.h"
-#include "cli/thread_waiting.h"
-#include "core/file_system.h"
+#include "cli/program.h"
+#include "core/io/file_system.h"
 #include "machine_rates.h"
 #include "step_bench.h"
 #include "update_rate.h"

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "core/json_parse.h"
+#include "core/json/json_parse.h"
 #include "device/device.h"
 
 namespace mpt {

@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "core/philox.h"
+#include "core/random.h"
 #include "optim/schedule.h"
 #include "samples.h"
-#include "train/throughput.h"
+#include "train/performance.h"
 
 namespace mpt {
 namespace {
@@ -17,7 +17,7 @@ constexpr double kShareOfMemory = 0.85;  // that models may be planned to take
 constexpr int64_t kMostRows = 128;       // of a micro-batch: beyond it products do not get faster
 
 std::vector<int32_t> random_tokens(int64_t count, int64_t vocab, uint32_t row) {
-  const RandomCounter counter{1, 0, row, 0, Stream::kToy};
+  const RandomCounter counter{1, 0, row, 0, kSyntheticStream};
   std::vector<int32_t> tokens(static_cast<size_t>(count));
   for (size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = int32_t(uint64_t{counter.word(uint32_t(i))} * uint64_t(vocab) >> 32);
@@ -66,8 +66,8 @@ StepBench::StepBench(const RunConfig& config, std::span<const GemmChoice> choice
       memory_before_(probe_->memory_in_use()),
       allocator_(device_->make_allocator()) {
   device_->gemm().restore(choices);
-  model_ = std::make_unique<RunModel>(config_, *device_, *allocator_);
-  work_ = std::make_unique<StepWork>(*model_, batch_plan(config_.batch, 0, 1), *device_);
+  model_ = std::make_unique<TrainingModel>(config_, *device_, *allocator_);
+  work_ = std::make_unique<TrainingStep>(*model_, batch_plan(config_.batch, 0, 1), *device_);
   initialize_weights(model_->weights, config_.model.initializer_range, config_.seed, *device_);
   model_->weights_changed();
   model_->optimizer.weights_initialized();
@@ -131,7 +131,7 @@ Json memory_of(StepBench& bench) {
 // The parts of a step one by one, as they are without a recording: milliseconds a step.
 Json parts_of(StepBench& bench) {
   const Effort effort{.seconds_per_block = 0.1, .blocks = 3};
-  RunModel& model = bench.model();
+  TrainingModel& model = bench.model();
   Device& device = bench.device();
   const int64_t micro_batches = bench.config().batch.micro_batches();
   const auto milliseconds = [&](double times, const std::function<void()>& work) {

@@ -6,10 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/json_parse.h"
+#include "core/json/json_parse.h"
 #include "device_probe.h"
-#include "train/run_model.h"
-#include "train/step_work.h"
+#include "train/training_model.h"
 
 namespace mpt {
 
@@ -40,7 +39,7 @@ class StepBench {
 
   [[nodiscard]] const RunConfig& config() const { return config_; }
   [[nodiscard]] Device& device() { return *device_; }
-  [[nodiscard]] RunModel& model() { return *model_; }
+  [[nodiscard]] TrainingModel& model() { return *model_; }
   [[nodiscard]] double first_loss() const { return first_loss_; }
   [[nodiscard]] double last_loss() const { return last_loss_; }
   [[nodiscard]] int64_t not_finite() const { return not_finite_; }  // steps without an update
@@ -62,8 +61,8 @@ class StepBench {
   std::unique_ptr<DeviceProbe> probe_;
   int64_t memory_before_;
   std::unique_ptr<Allocator> allocator_;
-  std::unique_ptr<RunModel> model_;
-  std::unique_ptr<StepWork> work_;
+  std::unique_ptr<TrainingModel> model_;
+  std::unique_ptr<TrainingStep> work_;
   std::vector<RandomBatch> batches_;
   int64_t step_ = 0, not_finite_ = 0;
   double first_loss_ = 0, last_loss_ = 0;

@@ -7,7 +7,7 @@
 #include "benchmarked_rule.h"
 #include "device_probe.h"
 #include "model/weight_store.h"
-#include "train/run_model.h"
+#include "train/training_model.h"
 
 namespace mpt {
 namespace {

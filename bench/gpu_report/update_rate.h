@@ -1,7 +1,7 @@
 // How fast the optimizer's update alone is, against the memory it must read and write.
 #pragma once
 
-#include "core/json_parse.h"
+#include "core/json/json_parse.h"
 #include "device/device.h"
 #include "optim/optimizer_config.h"
 #include "precision/precision_config.h"

@@ -127,7 +127,7 @@ def parameter_shapes(shape, fused=False):
 
 
 def project(x, w, prefix, fused, names):
-    """The products of x with the matrices of those names, which may lie in one."""
+    """The GEMMs of x with the matrices of those names, which may lie in one."""
     weight = w.get(f"{prefix}{fused}_proj.weight")
     if weight is not None:
         return (x @ weight.T).chunk(len(names), dim=-1)

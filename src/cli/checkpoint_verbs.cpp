@@ -4,12 +4,12 @@
 
 #include <fmt/format.h>
 
+#include "checkpoint/checkpoint_command.h"
+#include "cli/console.h"
 #include "cli/options.h"
-#include "cli/output.h"
-#include "cli/verbs.h"
+#include "cli/program.h"
 #include "core/check.h"
 #include "core/progress.h"
-#include "train/checkpoint_command.h"
 
 namespace mpt {
 namespace {

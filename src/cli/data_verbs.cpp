@@ -3,14 +3,14 @@
 
 #include <fmt/format.h>
 
+#include "cli/console.h"
 #include "cli/options.h"
-#include "cli/output.h"
-#include "cli/verbs.h"
-#include "core/counted.h"
+#include "cli/program.h"
 #include "core/progress.h"
+#include "core/text.h"
+#include "data/corpus/tokenize.h"
+#include "data/corpus/tokenizer_training.h"
 #include "data/token_shard.h"
-#include "data/tokenize.h"
-#include "data/tokenizer_training.h"
 
 namespace mpt {
 namespace {

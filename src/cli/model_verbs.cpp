@@ -5,16 +5,16 @@
 #include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
 
+#include "cli/console.h"
 #include "cli/options.h"
-#include "cli/output.h"
-#include "cli/verbs.h"
+#include "cli/program.h"
 #include "core/check.h"
-#include "core/counted.h"
 #include "core/progress.h"
-#include "train/evaluate_checkpoint.h"
-#include "train/export_model.h"
-#include "train/generate.h"
-#include "train/loaded_model.h"
+#include "core/text.h"
+#include "inference/evaluate.h"
+#include "inference/export_model.h"
+#include "inference/generate.h"
+#include "inference/loaded_model.h"
 
 namespace mpt {
 namespace {
@@ -41,7 +41,7 @@ std::string summary_of(const CheckpointEvaluation& result) {
       "val_perplexity   {:.4f}\n"
       "val_loss_family  {:.6f}\n",
       result.checkpoint, result.step, result.evaluation.tokens, result.evaluation.loss,
-      result.evaluation.perplexity(), result.evaluation.family_loss);
+      result.evaluation.perplexity(), result.evaluation.galore_loss);
 }
 
 nlohmann::ordered_json json_of(const CheckpointEvaluation& result) {
@@ -50,7 +50,7 @@ nlohmann::ordered_json json_of(const CheckpointEvaluation& result) {
           {"tokens", result.evaluation.tokens},
           {"val_loss", result.evaluation.loss},
           {"val_perplexity", result.evaluation.perplexity()},
-          {"val_loss_family", result.evaluation.family_loss}};
+          {"val_loss_family", result.evaluation.galore_loss}};
 }
 
 struct EvalCommand {
@@ -74,7 +74,7 @@ void add_eval(CLI::App& program) {
             "tokens to evaluate on, at most [eval.tokens of the run]");
   add_count(*verb, "--micro-batch-rows", options->micro_batch_rows, {.least = 0, .most = 1 << 30},
             "sequences at a time; 0 = as in training");
-  add_count(*verb, "--family-batch-rows", options->family_batch_rows, {.least = 0, .most = 1 << 30},
+  add_count(*verb, "--family-batch-rows", options->galore_batch_rows, {.least = 0, .most = 1 << 30},
             "sequences in a batch of val_loss_family; 0 = as in the run");
   add_device(*verb, options->device);
   verb->add_flag("--json", command->json,

@@ -1,20 +1,20 @@
 #include "cli/program.h"
 
 #include <algorithm>
+#include <climits>
 #include <csignal>
+#include <cstdlib>
 #include <iostream>
 #include <new>
 
 #include <fmt/ranges.h>
+#include <unistd.h>
 
-#include "cli/log.h"
+#include "cli/console.h"
 #include "cli/options.h"
-#include "cli/output.h"
-#include "cli/verbs.h"
+#include "config/usual_spellings.h"
 #include "core/check.h"
-#include "core/library_message.h"
-#include "core/nearest_name.h"
-#include "train/usual_spellings.h"
+#include "core/text.h"
 
 namespace mpt {
 namespace {
@@ -170,6 +170,16 @@ int run_command_line(std::vector<std::string> arguments) {
   } catch (const std::exception& failure) {  // of a library
     return report(kFailure, library_message(failure.what()));
   }
+}
+
+void let_waiting_threads_sleep(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  char self[PATH_MAX] = {};
+  const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+  // GCC's runtime goes by the count, others by the policy.
+  if (length <= 0 || setenv("OMP_WAIT_POLICY", "passive", 1) != 0 || setenv("GOMP_SPINCOUNT", "2000", 1) != 0)
+    return;
+  execv(self, argv);
 }
 
 }  // namespace mpt

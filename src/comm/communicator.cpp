@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include "comm/transports.h"
+#include "comm/transport.h"
 #include "core/check.h"
 #include "device/device.h"
 
@@ -68,7 +68,7 @@ Communicator::Event Communicator::run(std::function<void(Transport&)> work) {
 }
 
 void Communicator::in_order(const std::function<void(Transport&)>& work) {
-  if (alone()) return;
+  if (is_single()) return;
   if (device_ == nullptr) return work(*transport_);
   const ProfileScope scope(*device_, "communication");
   wait(run(work));
@@ -111,7 +111,7 @@ std::vector<std::string> Communicator::gather_texts(std::string_view mine) {
 // --- failures --------------------------------------------------------------------------------------------
 
 void Communicator::together(const std::function<void()>& work) {
-  if (alone()) return work();
+  if (is_single()) return work();
   std::string failure;
   try {
     work();
@@ -123,7 +123,7 @@ void Communicator::together(const std::function<void()>& work) {
 }
 
 void Communicator::or_abort(const std::function<void()>& work) {
-  if (alone()) return work();
+  if (is_single()) return work();
   try {
     work();
   } catch (const std::exception& failure) {

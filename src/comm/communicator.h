@@ -49,8 +49,8 @@ class Communicator {
 
   [[nodiscard]] int64_t rank() const { return transport_->rank(); }
   [[nodiscard]] int64_t size() const { return transport_->size(); }
-  [[nodiscard]] bool alone() const { return size() == 1; }
-  [[nodiscard]] bool leads() const { return rank() == 0; }
+  [[nodiscard]] bool is_single() const { return size() == 1; }
+  [[nodiscard]] bool is_root() const { return rank() == 0; }
   // What carries the ranks' messages; empty where nothing does.
   [[nodiscard]] std::string name() const;
 

@@ -1,24 +1,144 @@
 #include "comm/rendezvous.h"
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <set>
 #include <sstream>
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
 
-#include "comm/tcp_socket.h"
 #include "core/check.h"
-#include "core/hash.h"
+#include "core/io/hash.h"
 
 namespace mpt {
+namespace {
+
+constexpr int kBacklog = 1024;
+
+TcpSocket opened(int family) {
+  return TcpSocket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+// Waits for one of `events`; false when the time is up.
+bool wait_for(int descriptor, short events, Deadline deadline) {
+  pollfd waiting{.fd = descriptor, .events = events, .revents = 0};
+  for (;;) {
+    const int ready = ::poll(&waiting, 1, milliseconds_left(deadline));
+    if (ready > 0) return true;
+    if (ready == 0 || errno != EINTR) return false;
+  }
+}
+
+// errno of the attempt; 0 where it is connected.
+int connect_to(const TcpSocket& socket, const addrinfo& address, Deadline deadline) {
+  if (::connect(socket.descriptor(), address.ai_addr, address.ai_addrlen) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
+  if (!wait_for(socket.descriptor(), POLLOUT, deadline)) return ETIMEDOUT;
+  int fault = 0;
+  socklen_t length = sizeof fault;
+  ::getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &fault, &length);
+  return fault;
+}
+
+// An IPv6 socket takes IPv4 connections too, where the machine has IPv6.
+bool bind_to(const TcpSocket& socket, int family, int port) {
+  const int yes = 1, no = 0;
+  ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (family == AF_INET) {
+    sockaddr_in any{};
+    any.sin_family = AF_INET;
+    any.sin_port = htons(static_cast<uint16_t>(port));
+    return ::bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0;
+  }
+  ::setsockopt(socket.descriptor(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+  sockaddr_in6 any{};
+  any.sin6_family = AF_INET6;
+  any.sin6_port = htons(static_cast<uint16_t>(port));
+  return ::bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0;
+}
+
+}  // namespace
+
+int milliseconds_left(Deadline deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  return int(std::clamp<int64_t>(left.count(), 0, 1 << 30));
+}
+
+TcpSocket TcpSocket::listening(int port) {
+  for (const int family : {AF_INET6, AF_INET}) {
+    TcpSocket socket = opened(family);
+    if (socket.descriptor() < 0) continue;
+    const bool bound = bind_to(socket, family, port);
+    if (bound && ::listen(socket.descriptor(), kBacklog) == 0) return socket;
+    if (family == AF_INET6 && errno == EADDRNOTAVAIL) continue;
+    break;
+  }
+  throw error("port {} of this machine cannot be listened at: {}", port, std::strerror(errno));
+}
+
+std::optional<TcpSocket> TcpSocket::connected(const std::string& address, int port, Deadline deadline,
+                                              std::string& reason) {
+  addrinfo wanted{};
+  wanted.ai_family = AF_UNSPEC;
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int fault = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &wanted, &found);
+  if (fault != 0) {
+    reason = ::gai_strerror(fault);
+    return std::nullopt;
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    TcpSocket socket = opened(one->ai_family);
+    const int error_number = socket.descriptor() < 0 ? errno : connect_to(socket, *one, deadline);
+    if (error_number == 0) return socket;
+    reason = std::strerror(error_number);
+  }
+  return std::nullopt;
+}
+
+std::optional<TcpSocket> TcpSocket::accepted() const {
+  const int descriptor = ::accept4(descriptor_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (descriptor < 0) return std::nullopt;
+  return TcpSocket(descriptor);
+}
+
+bool TcpSocket::send(std::span<const std::byte> bytes, Deadline deadline) const {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent > 0) bytes = bytes.subspan(size_t(sent));
+    if (sent > 0 || (sent < 0 && errno == EINTR)) continue;
+    if (errno != EAGAIN || !wait_for(descriptor_, POLLOUT, deadline)) return false;
+  }
+  return true;
+}
+
+bool TcpSocket::receive_available(std::string& text) const {
+  std::array<char, 4096> buffer;
+  for (;;) {
+    const ssize_t count = ::recv(descriptor_, buffer.data(), buffer.size(), 0);
+    if (count > 0) text.append(buffer.data(), size_t(count));
+    if (count > 0 || (count < 0 && errno == EINTR)) continue;
+    return count < 0 && errno == EAGAIN;
+  }
+}
+
+bool TcpSocket::wait_readable(Deadline deadline) const { return wait_for(descriptor_, POLLIN, deadline); }
+
 namespace {
 
 // A rank says:      mpretrain-rendezvous RANK SIZE HASH_OF_RUN_ID\n
@@ -58,7 +178,7 @@ class Host {
     for (const Guest& guest : guests_) {
       answer(guest.socket, fmt::format("ok {}\n", bytes.size()));
       if (!guest.socket.send(bytes, std::chrono::steady_clock::now() + kAnswerTime))
-        throw error("rank {} came to rank 0 at port {} and went before it was answered", guest.rank,
+        throw error("rank {} disconnected from port {} before the handshake finished", guest.rank,
                     options_.port);
     }
   }
@@ -75,16 +195,17 @@ class Host {
       return TcpSocket::listening(options_.port);
     } catch (const Error& caught) {
       throw error(
-          "{}, but the other ranks come to rank 0 there; MPT_MASTER_PORT chooses another port on all ranks",
+          "{}, but the other ranks connect to rank 0 there; MPT_MASTER_PORT chooses another port on all "
+          "ranks",
           caught.what());
     }
   }
   static void answer(const TcpSocket& socket, const std::string& text) {
     if (!send_text(socket, text, std::chrono::steady_clock::now() + kAnswerTime))
-      spdlog::debug("a rank went before it was answered");
+      spdlog::debug("a rank disconnected before it was answered");
   }
 
-  // Waits for anything to happen at the port or with those who have not said who they are.
+  // Waits for a new connection, or for data on one whose rank is not known yet.
   void look() {
     std::vector<pollfd> waiting{{.fd = port_.descriptor(), .events = POLLIN, .revents = 0}};
     for (const Guest& stranger : strangers_)
@@ -105,14 +226,14 @@ class Host {
     }
   }
 
-  // What does not speak as a rank does is let go; a rank of another run is told so; all else is an error.
+  // Drops what is no rank's greeting, tells ranks of other runs so, and fails on all else.
   void admit(Guest guest) {
     std::istringstream words(guest.text);
     std::string greeting, run;
     int64_t size = 0;
     if (!(words >> greeting >> guest.rank >> size >> run) || greeting != kGreeting) return;
     if (run != run_hash(options_.run_id)) {
-      spdlog::warn("a rank of another run came to port {} and was sent away", options_.port);
+      spdlog::warn("port {}: rejected a rank of another run", options_.port);
       return answer(guest.socket, "other-run\n");
     }
     const int64_t rank = guest.rank;

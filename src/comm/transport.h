@@ -8,14 +8,20 @@
 // cause. Sums of all but NCCL are the same bits whatever the transport.
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
+#include "comm/launch_environment.h"
+#include "core/enum_names.h"
 #include "core/tensor.h"
+#include "device/device.h"
 
 namespace mpt {
 
@@ -60,9 +66,66 @@ class Transport {
   int64_t rank_, size_;
 };
 
-// Rank 0 of 1: gathers and sums are what is there.
+// One rank: collectives are identities.
 std::unique_ptr<Transport> make_single_transport();
 // Of a plan: rank and size are known, every call is a LogicError.
 std::unique_ptr<Transport> make_planned_transport(int64_t rank, int64_t size);
+
+// The transport that fits how a process was started and where its tensors lie.
+
+// What carries tensors between ranks.
+enum class TransportKind : uint8_t { kAuto, kMpi, kNccl };
+template <>
+struct EnumNames<TransportKind> {
+  static constexpr std::array<std::string_view, 3> kNames{"auto", "mpi", "nccl"};
+};
+
+struct TransportOptions {
+  TransportKind kind = TransportKind::kAuto;  // auto: NCCL for a CUDA device, else MPI
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  StreamRef stream{};  // of the communication stream, which outlives the transport
+};
+
+// One rank: the single transport, whatever the kind. For a CUDA device: called when the device is
+// selected. Throws Error, saying what would do, where the ranks cannot be brought together.
+std::unique_ptr<Transport> make_transport(const LaunchEnvironment& environment,
+                                          const TransportOptions& options);
+
+// NCCL's transport on the GPU that is selected, where this program has it (comm/cuda/nccl_transport.h), else
+// null.
+using NcclMaker = std::unique_ptr<Transport> (*)(const LaunchEnvironment& environment,
+                                                 const TransportOptions& options,
+                                                 std::unique_ptr<Transport> launched);
+NcclMaker& nccl_maker();
+struct RegisterNccl {
+  explicit RegisterNccl(NcclMaker maker) { nccl_maker() = maker; }
+};
+
+// "MPI, no NCCL": what this program was built with.
+std::string transports_built();
+
+// What all transports ask of a call's arguments, count as sent, and compute alike.
+
+// Of a view's elements; 0 of an empty one whatever its stride.
+inline int64_t packed_bytes(const Tensor& t) { return t.elements() * size_of(t.dtype); }
+
+// Throw LogicError unless the arguments are what Transport says.
+void check_reduce_scatter(const Transport& of, std::span<const Tensor> parts, const Tensor& sum);
+void check_all_gather(const Transport& of, std::span<const Tensor> parts);
+void check_all_reduce_max(const Tensor& values);
+void check_gather_host(const Transport& of, int64_t mine_bytes, int64_t all_bytes);
+void check_root(const Transport& of, int64_t root);
+
+// Bytes that a rank sends: every part to its owner; the own part, or its values, to every other rank.
+int64_t sent_by_reduce_scatter(const Transport& of, std::span<const Tensor> parts);
+int64_t sent_by_all_gather(const Transport& of, std::span<const Tensor> parts);
+int64_t sent_by_all_reduce_max(const Transport& of, const Tensor& values);
+
+// sum[i] = parts[0][i] + parts[1][i] + ..., each addition in fp32, from left to right. parts: what each rank
+// gave, [1, n] of one type, fp32 or bf16, in host memory; sum fp32 [1, n], which may be one of them.
+void sum_in_rank_order(std::span<const Tensor> parts, const Tensor& sum);
+
+// largest[i] = fmax over ranks of values[rank][i]; NaN where all are. `largest` may be one of them.
+void max_over_ranks(std::span<const float* const> values, std::span<float> largest);
 
 }  // namespace mpt

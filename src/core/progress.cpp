@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -93,6 +94,12 @@ void Progress::finish(const std::string& note) {
   if (!note.empty() || bar_drawn_) draw(last_done_, note);
   if (bar_drawn_) fmt::print(stderr, "\n");
   std::fflush(stderr);
+}
+
+int64_t resident_bytes() {
+  std::ifstream pages("/proc/self/statm");
+  int64_t total = 0, resident = 0;
+  return pages >> total >> resident ? resident * sysconf(_SC_PAGESIZE) : 0;
 }
 
 }  // namespace mpt

@@ -54,4 +54,9 @@ class Progress {
   bool finished_ = false;
 };
 
+// What this process has in memory.
+
+// Bytes resident now, shared libraries included (/proc/self/statm, proc(5)); 0 where the system does not say.
+int64_t resident_bytes();
+
 }  // namespace mpt

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/check.h"
@@ -23,6 +25,9 @@ constexpr int64_t size_of(DType type) {
   constexpr std::array<int64_t, 9> kSizes{4, 2, 4, 8, 2, 1, 1, 1, 1};
   return kSizes[static_cast<size_t>(type)];
 }
+
+// In a tensor of target tokens: a position that predicts nothing.
+inline constexpr int32_t kIgnoreTarget = -1;
 
 // Row-major matrix view [rows, cols]; `stride` is the distance of rows in elements.
 // A vector is one row. data is null in a planned (not allocated) tensor.
@@ -52,5 +57,30 @@ struct Tensor {
     return {data ? data + first * stride * size_of(dtype) : nullptr, dtype, count, cols, stride};
   }
 };
+
+// A tensor with the name under which it is saved: what models and optimizers hand to checkpoints.
+
+struct NamedTensor {
+  std::string name;  // "model.layers.0.self_attn.q_proj.weight", "m/model.norm.weight"
+  Tensor tensor;     // logical elements (padding excluded by its stride)
+  int rank = 2;      // 1: saved with shape [cols], 2: with shape [rows, cols]
+
+  [[nodiscard]] std::vector<int64_t> shape() const {
+    return rank == 1 ? std::vector{tensor.cols} : std::vector{tensor.rows, tensor.cols};
+  }
+};
+
+// Consecutive elements of a tensor, as they are packed row after row: what one rank has of it, or all.
+struct TensorPart {
+  NamedTensor whole;  // only the part's elements need be in memory
+  int64_t first = 0;  // element
+  int64_t count = 0;  // elements
+
+  [[nodiscard]] bool is_whole() const { return first == 0 && count == whole.tensor.elements(); }
+};
+inline TensorPart whole_part(NamedTensor tensor) {
+  const int64_t elements = tensor.tensor.elements();
+  return {std::move(tensor), 0, elements};
+}
 
 }  // namespace mpt

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/hash.h"
+#include "core/io/hash.h"
 
 namespace mpt {
 

@@ -3,8 +3,8 @@
 #include <filesystem>
 
 #include "core/check.h"
-#include "core/json_parse.h"
-#include "data/file_list.h"
+#include "core/io/file_system.h"
+#include "core/json/json_parse.h"
 #include "data/token_shard.h"
 
 namespace mpt {

@@ -7,15 +7,40 @@
 // its final name is always complete (OutputFile).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
-#include "core/hash.h"
-#include "core/output_file.h"
-#include "data/mapped_file.h"
+#include "core/io/atomic_output.h"
+#include "core/io/hash.h"
 
 namespace mpt {
+
+// A file mapped read-only into memory.
+//
+// The mapping stays valid when the file is renamed or deleted. It does not survive truncation: a process that
+// shortens a mapped file makes its readers die of SIGBUS, as with every memory-mapped file. Nothing here ever
+// shortens a file: writers go through OutputFile, which replaces whole files by rename.
+
+class MappedFile {
+ public:
+  explicit MappedFile(std::string path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept
+      : path_(std::move(other.path_)), data_(std::exchange(other.data_, {})) {}
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::span<const std::byte> bytes() const { return data_; }
+
+ private:
+  std::string path_;
+  std::span<const std::byte> data_;
+};
 
 // The value is the number of bytes per token.
 enum class TokenWidth : int { kUint16 = 2, kUint32 = 4 };

@@ -7,9 +7,9 @@
 #include <sentencepiece_processor.h>
 
 #include "core/check.h"
-#include "core/hash.h"
-#include "core/library_message.h"
-#include "data/file_list.h"
+#include "core/io/file_system.h"
+#include "core/io/hash.h"
+#include "core/text.h"
 
 namespace mpt {
 

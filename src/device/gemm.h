@@ -27,7 +27,7 @@ enum class Multiply : uint8_t {
 // Which FP8 operands a backend's GEMMs take.
 enum class Fp8Layout : uint8_t {
   kAny,
-  // a as [m,k] and b as [n,k] only, as Hopper has it (docs/numerics.md "FP8 products on a GPU")
+  // a as [m,k] and b as [n,k] only, as Hopper has it (docs/numerics.md "FP8 GEMMs on a GPU")
   kRowsOfK
 };
 

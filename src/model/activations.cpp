@@ -36,7 +36,7 @@ class Planner {
     const int64_t c = config_.hidden_size;
     const bool fp8_head = options_.fp8 && options_.fp8->fp8_lm_head;
     acts.final_residual = residual();
-    acts.final_norm = fp8_head ? operand(c) : Operand{tokens(options_.storage, c)};
+    acts.final_norm = fp8_head ? operand(c) : QuantizedMatrix{tokens(options_.storage, c)};
     acts.final_inv_rms = per_token();
     acts.branch = residual();
     if (options_.fp8) acts.attention_operand = operand(c);
@@ -45,8 +45,8 @@ class Planner {
  private:
   [[nodiscard]] int64_t width() const { return padded_intermediate_size(config_); }
   [[nodiscard]] bool rows_of_k() const { return options_.fp8 && options_.fp8_layout == Fp8Layout::kRowsOfK; }
-  // Of the tokens' codes in rows only one operand's are needed at a time: from their cast to the product.
-  [[nodiscard]] Operand operand(int64_t cols) const {
+  // Of the tokens' codes in rows only one operand's are needed at a time: from their cast to the GEMM.
+  [[nodiscard]] QuantizedMatrix operand(int64_t cols) const {
     if (!rows_of_k()) return {tokens(options_.fp8 ? DType::kE4M3 : options_.storage, cols)};
     const Tensor values{codes_.data, codes_.dtype, codes_.rows, cols, cols};
     if (options_.keep == Keep::kNothing) return {values};

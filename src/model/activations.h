@@ -6,15 +6,37 @@
 #include <optional>
 #include <vector>
 
+#include "core/tensor.h"
 #include "device/device.h"
 #include "model/llama_config.h"
-#include "model/operand.h"
 #include "precision/precision_config.h"
 
 namespace mpt {
 
 inline constexpr MemoryPurpose kActivationMemory{"activations"}, kLogitMemory{"logits"};
 inline constexpr MemoryPurpose kDataMemory{"data"};  // what a batch brings
+
+// One factor of a linear layer's GEMMs: a matrix, and its codes the other way round where FP8 GEMMs ask
+// for these (Fp8Layout::kRowsOfK).
+
+// Either part may be missing (rows == 0): a GEMM reads one of them, and what is read later than the other
+// need not be there yet, or any more.
+struct QuantizedMatrix {
+  Tensor values;        // [rows, cols]
+  Tensor transposed{};  // [cols, rows]: the same codes, FP8 only
+
+  [[nodiscard]] int64_t rows() const { return values.rows > 0 ? values.rows : transposed.cols; }
+  [[nodiscard]] int64_t cols() const { return values.rows > 0 ? values.cols : transposed.rows; }
+  [[nodiscard]] QuantizedMatrix row_range(int64_t first, int64_t count) const {
+    return {values.rows > 0 ? values.row_range(first, count) : Tensor{},
+            transposed.rows > 0 ? transposed.columns(first, count) : Tensor{}};
+  }
+  // What y = x W^T reads of x, and what dW = dy^T x does.
+  [[nodiscard]] QuantizedMatrix for_forward() const { return {.values = values}; }
+  [[nodiscard]] QuantizedMatrix for_backward() const {
+    return transposed.rows > 0 ? QuantizedMatrix{.values = {}, .transposed = transposed} : *this;
+  }
+};
 
 // Whether a block's activations are kept, or computed again from its input when backward reaches it.
 enum class Recompute : uint8_t { kNone, kBlock };
@@ -25,31 +47,32 @@ struct BatchShape {
   [[nodiscard]] int64_t tokens() const { return rows * seq_len; }
 };
 
-// An Operand is read by the products of linear layers alone: FP8 codes where these are FP8. Where these take
+// A QuantizedMatrix is read by the GEMMs of linear layers alone: FP8 codes where these are FP8. Where these take
 // rows of k only, a layer keeps what backward reads, the transposed codes; the others are shared by all
 // layers.
 struct LayerActivations {
-  Tensor residual;      // [N, C] the block's input
-  Operand attn_norm;    // [N, C]
-  Tensor attn_inv_rms;  // [1, N] fp32
-  Tensor qkv;           // [N, 3C] after RoPE
-  Tensor log_sum_exp;   // [B H, T] fp32
-  Tensor attention;     // [N, C]
-  Tensor middle;        // [N, C] after the attention's residual addition
-  Operand mlp_norm;     // [N, C]
-  Tensor mlp_inv_rms;   // [1, N] fp32
-  Tensor gate_up;       // [N, 2F]; backward leaves its gradient here
-  Operand mlp;          // [N, F] SwiGLU output
+  Tensor residual;            // [N, C] the block's input
+  QuantizedMatrix attn_norm;  // [N, C]
+  Tensor attn_inv_rms;        // [1, N] fp32
+  Tensor qkv;                 // [N, 3C] after RoPE
+  Tensor log_sum_exp;         // [B H, T] fp32
+  Tensor attention;           // [N, C]
+  Tensor middle;              // [N, C] after the attention's residual addition
+  QuantizedMatrix mlp_norm;   // [N, C]
+  Tensor mlp_inv_rms;         // [1, N] fp32
+  Tensor gate_up;             // [N, 2F]; backward leaves its gradient here
+  QuantizedMatrix mlp;        // [N, F] SwiGLU output
 };
 
 struct Activations {
   std::vector<LayerActivations> layers;
-  Tensor final_residual;  // [N, C]
-  Operand final_norm;     // [N, C] FP8 codes with fp8_lm_head
-  Tensor final_inv_rms;   // [1, N] fp32
+  Tensor final_residual;       // [N, C]
+  QuantizedMatrix final_norm;  // [N, C] FP8 codes with fp8_lm_head
+  Tensor final_inv_rms;        // [1, N] fp32
   Tensor branch;  // [N, C] output of the block half just computed, not yet added to the residual stream
 
-  Operand attention_operand;  // [N, C] e4m3, FP8 only: the cast of what is kept in the storage type anyway
+  QuantizedMatrix
+      attention_operand;  // [N, C] e4m3, FP8 only: the cast of what is kept in the storage type anyway
 };
 
 enum class Keep : uint8_t { kForBackward, kNothing };
@@ -60,7 +83,7 @@ inline std::optional<PrecisionConfig> fp8_of(const PrecisionConfig& precision) {
   return precision;
 }
 
-// How the products outside FP8 multiply.
+// How the GEMMs outside FP8 multiply.
 inline Multiply multiply_of(const PrecisionConfig& precision) {
   return precision.compute == ComputeFormat::kTf32 ? Multiply::kTf32 : Multiply::kFull;
 }

@@ -12,7 +12,7 @@ class GradientHooks {
  public:
   virtual ~GradientHooks() = default;
   // The weights of a parameter group (parameters.h) are read next: they must be what the last step made of
-  // them, and what products read must be up to date.
+  // them, and what GEMMs read must be up to date.
   virtual void before_use(int64_t /*group*/) {}
   // Backward has made its last addition of the current micro-batch to the gradients of a group.
   virtual void gradients_added(int64_t /*group*/) {}

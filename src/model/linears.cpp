@@ -11,20 +11,20 @@ namespace mpt {
 namespace {
 
 void check_multiple(std::string_view what, int64_t value) {
-  check(value % kFp8Multiple == 0, "{} is {}; FP8 products need multiples of {}", what, value, kFp8Multiple);
+  check(value % kFp8Multiple == 0, "{} is {}; FP8 GEMMs need multiples of {}", what, value, kFp8Multiple);
 }
 
 int64_t input_slot(int64_t linear) { return 2 * linear; }
 int64_t weight_slot(int64_t linear) { return 2 * linear + 1; }
 
-Fp8Part part_of(const Tensor& source, const Operand& codes) {
+Fp8Part part_of(const Tensor& source, const QuantizedMatrix& codes) {
   return {.source = encoded_view(source), .target = codes.values, .transposed = codes.transposed};
 }
 
 Tensor planned(DType dtype, int64_t rows, int64_t cols) { return {nullptr, dtype, rows, cols, cols}; }
 
 // A planned operand as a product of either layout may read it.
-Operand planned_operand(DType dtype, int64_t rows, int64_t cols) {
+QuantizedMatrix planned_operand(DType dtype, int64_t rows, int64_t cols) {
   return {planned(dtype, rows, cols), planned(dtype, cols, rows)};
 }
 
@@ -34,11 +34,11 @@ Linears::Linears(const LlamaConfig& config, const LinearsOptions& options, const
                  Device& device, Allocator& allocator)
     : config_(config), options_(options), weights_(weights), device_(device) {
   if (options.fp8) allocate_fp8(device, allocator);
-  device.gemm().reserve(allocator, products());
+  device.gemm().reserve(allocator, gemms());
 }
 
 void Linears::allocate_fp8(Device& device, Allocator& allocator) {
-  check(options_.storage == DType::kBF16, "FP8 products beside activations in {}", name_of(options_.storage));
+  check(options_.storage == DType::kBF16, "FP8 GEMMs beside activations in {}", name_of(options_.storage));
   check_multiple("hidden_size", config_.hidden_size);
   check_multiple("the stored intermediate_size", padded_intermediate_size(config_));
   check_multiple("seq_len", options_.micro_batch.seq_len);
@@ -52,7 +52,7 @@ void Linears::allocate_fp8(Device& device, Allocator& allocator) {
       device, allocator);
   for (int64_t i = 0; i < n; ++i) {
     const Tensor w = planned_weight(i, DType::kE4M3);
-    Operand codes{allocator.tensor(kComputeWeightMemory, w.dtype, w.rows, w.cols)};
+    QuantizedMatrix codes{allocator.tensor(kComputeWeightMemory, w.dtype, w.rows, w.cols)};
     if (rows_of_k(i) && options_.keep == Keep::kForBackward)
       codes.transposed = allocator.tensor(kComputeWeightMemory, w.dtype, w.cols, w.rows);
     weight_codes_.push_back(codes);
@@ -89,7 +89,7 @@ int64_t Linears::parameter(int64_t linear) const {
   return layer_index(linear / kLinearsPerLayer, kFirst[size_t(linear % kLinearsPerLayer)]);
 }
 
-// The shape of a product's W, with no memory behind it.
+// The shape of a GEMM's W, with no memory behind it.
 Tensor Linears::planned_weight(int64_t linear, DType dtype) const {
   const int64_t first = parameter(linear);
   const ParamSpec& spec = weights_.specs()[size_t(first)];
@@ -103,7 +103,7 @@ Linears::Scaled Linears::weight(int64_t linear) const {
   return {weight_codes_[size_t(linear)], forward_->scale_inv(weight_slot(linear))};
 }
 
-Linears::Scaled Linears::input(int64_t linear, const Operand& x) const {
+Linears::Scaled Linears::input(int64_t linear, const QuantizedMatrix& x) const {
   if (!in_fp8(linear)) return {x};
   return {x, forward_->scale_inv(input_slot(linear))};
 }
@@ -115,7 +115,7 @@ Linears::Scaled Linears::output_gradient(int64_t linear, const Tensor& d_y) {
   const auto view = [](const Tensor& codes, int64_t rows, int64_t cols) {
     return Tensor{codes.data, codes.dtype, rows, cols, cols};
   };
-  Operand codes{view(gradient_codes_.values, d_y.rows, d_y.cols)};
+  QuantizedMatrix codes{view(gradient_codes_.values, d_y.rows, d_y.cols)};
   if (rows_of_k(linear)) codes.transposed = view(gradient_codes_.transposed, d_y.cols, d_y.rows);
   const ProfileScope scope(device_, "FP8 casts");
   backward_->cast(linear, std::array{part_of(d_y, codes)}, Fp8CastKind::kFold);
@@ -133,7 +133,7 @@ void Linears::cast_weights(int64_t group, Fp8CastKind kind) {
     int64_t row = 0;
     for (int64_t j = 0; j < weights_.specs()[size_t(first)].fused; ++j) {
       const ParamSpec& spec = weights_.specs()[size_t(first + j)];
-      const Operand physical = weight_codes_[size_t(i)].row_range(row, spec.physical_rows);
+      const QuantizedMatrix physical = weight_codes_[size_t(i)].row_range(row, spec.physical_rows);
       Fp8Part part{.source = weights_.master(first + j),
                    .target = logical_view(spec, physical.values),
                    .through = options_.fp8->fp8_weight_source};
@@ -146,26 +146,27 @@ void Linears::cast_weights(int64_t group, Fp8CastKind kind) {
   }
 }
 
-void Linears::weights_changed(int64_t group) {
+void Linears::update_casts(int64_t group) {
   if (options_.fp8 && options_.fp8->fp8_weight_recast == Cadence::kStep)
     cast_weights(group, Fp8CastKind::kFold);
 }
 
-void Linears::weights_changed() {
-  for (int64_t group = 0; group < parameter_groups(config_); ++group) weights_changed(group);
+void Linears::update_casts() {
+  for (int64_t group = 0; group < parameter_groups(config_); ++group) update_casts(group);
 }
 
 void Linears::begin_forward(int64_t group, Fp8CastKind kind) {
   if (options_.fp8 && options_.fp8->fp8_weight_recast == Cadence::kMicrobatch) cast_weights(group, kind);
 }
 
-void Linears::cast_input(int64_t linear, const Tensor& source, const Operand& operand, Fp8CastKind kind) {
+void Linears::cast_input(int64_t linear, const Tensor& source, const QuantizedMatrix& operand,
+                         Fp8CastKind kind) {
   if (!in_fp8(linear)) return;
   const ProfileScope scope(device_, "FP8 casts");
   forward_->cast(input_slot(linear), std::array{part_of(source, operand)}, kind);
 }
 
-void Linears::cast_input(int64_t linear, Fp8Casts& casts, const Operand& operand, Fp8CastKind kind) {
+void Linears::cast_input(int64_t linear, Fp8Casts& casts, const QuantizedMatrix& operand, Fp8CastKind kind) {
   if (!in_fp8(linear)) return;
   const ProfileScope scope(device_, "FP8 casts");
   const Fp8Part part{.source = shape_of_source(operand.rows(), operand.cols()),
@@ -175,7 +176,7 @@ void Linears::cast_input(int64_t linear, Fp8Casts& casts, const Operand& operand
   forward_->cast(input_slot(linear), std::array{part}, kind, casts);
 }
 
-// --- products --------------------------------------------------------------------------------------------
+// --- GEMMs --------------------------------------------------------------------------------------------
 
 Multiply Linears::forward_multiply(int64_t linear) const {
   if (!in_fp8(linear)) return options_.multiply;
@@ -191,7 +192,7 @@ void Linears::multiply(ProfileScopeName name, const GemmCall& call) {
   device_.gemm().run(call);
 }
 
-void Linears::forward(int64_t linear, const Operand& x, const Tensor& y) {
+void Linears::forward(int64_t linear, const QuantizedMatrix& x, const Tensor& y) {
   const Scaled a = input(linear, x), b = weight(linear);
   multiply("GEMM y", {.a = a.operand.values,
                       .b = b.operand.values,
@@ -235,13 +236,13 @@ void Linears::backward(int64_t linear, const LinearBackward& call) {
 }
 
 // The largest product of each kind, for the backend to reserve scratch.
-std::vector<GemmCall> Linears::products() const {
+std::vector<GemmCall> Linears::gemms() const {
   std::vector<GemmCall> calls;
   const auto add = [&](int64_t linear, int64_t rows) {
     const bool fp8 = in_fp8(linear);
     const Tensor w = planned_weight(linear, fp8 ? DType::kE4M3 : options_.storage),
                  y = planned(options_.storage, rows, w.rows);
-    const Operand x = planned_operand(w.dtype, rows, w.cols);
+    const QuantizedMatrix x = planned_operand(w.dtype, rows, w.cols);
     calls.push_back({.a = x.values,
                      .b = w,
                      .d = y,

@@ -1,9 +1,9 @@
-// The products of the linear layers and the head, forward and backward, in the format that they compute in.
+// The GEMMs of the linear layers and the head, forward and backward, in the format that they compute in.
 //
 //   y = x W^T,   dx = dy W,   dW (+)= dy^T x
-// In FP8 every operand is cast with a scale of its own (docs/numerics.md "FP8 products"): x and W to E4M3, dy
-// to E5M2. Fused neighbours (q, k, v; gate, up) are one product with one W and one dy. Otherwise operands are
-// read as they are. Where FP8 products take rows of k only, all are A B^T, and casts write what they need:
+// In FP8 every operand is cast with a scale of its own (docs/numerics.md "FP8 GEMMs"): x and W to E4M3, dy
+// to E5M2. Fused neighbours (q, k, v; gate, up) are one GEMM with one W and one dy. Otherwise operands are
+// read as they are. Where FP8 GEMMs take rows of k only, all are A B^T, and casts write what they need:
 //
 //   y = x W^T,   dx = dy (W^T)^T,   dW (+)= (dy^T) (x^T)^T
 #pragma once
@@ -17,7 +17,6 @@
 #include "model/activations.h"
 #include "model/gradient_hooks.h"
 #include "model/llama_config.h"
-#include "model/operand.h"
 #include "model/weight_store.h"
 #include "precision/fp8_scaling.h"
 
@@ -26,23 +25,23 @@ namespace mpt {
 enum class Linear : int64_t { kQkv, kO, kGateUp, kDown };
 inline constexpr int64_t kLinearsPerLayer = 4;
 
-// Position in the list of all products: layer by layer, then the head.
+// Position in the list of all GEMMs: layer by layer, then the head.
 inline int64_t linear_index(int64_t layer, Linear which) { return kLinearsPerLayer * layer + int64_t(which); }
 inline int64_t head_linear(const LlamaConfig& config) { return kLinearsPerLayer * config.num_hidden_layers; }
 
 struct LinearsOptions {
   BatchShape micro_batch;
   DType storage;            // of y, dy and dx, and of all operands outside FP8
-  int64_t loss_chunk_rows;  // rows of the head's products
+  int64_t loss_chunk_rows;  // rows of the head's GEMMs
   Keep keep = Keep::kForBackward;
   std::optional<PrecisionConfig> fp8{};  // its fp8_* keys, where linear layers compute in FP8
-  Multiply multiply = Multiply::kFull;   // of the products outside FP8
+  Multiply multiply = Multiply::kFull;   // of the GEMMs outside FP8
 };
 
 struct LinearBackward {
-  Tensor d_y;  // [rows, out] storage
-  Operand x;   // [rows, in], of which for_backward() is read
-  Tensor d_x;  // [rows, in] storage
+  Tensor d_y;         // [rows, out] storage
+  QuantizedMatrix x;  // [rows, in], of which for_backward() is read
+  Tensor d_x;         // [rows, in] storage
   Accumulate accumulate = Accumulate::kNo;
 };
 
@@ -61,16 +60,16 @@ class Linears {
 
   // To be called when the masters of a parameter group are set and after every step: with
   // fp8_weight_recast=step they are cast here, and here only.
-  void weights_changed(int64_t group);
-  void weights_changed();  // of all groups
+  void update_casts(int64_t group);
+  void update_casts();  // of all groups
   // Casts the weights of a group where that is done for every micro-batch.
   void begin_forward(int64_t group, Fp8CastKind kind);
   // x, of the storage type or fp32, into as much of the operand as is given: forward() and backward() take
   // it. Nothing outside FP8, where both are the same tensor.
-  void cast_input(int64_t linear, const Tensor& source, const Operand& operand, Fp8CastKind kind);
+  void cast_input(int64_t linear, const Tensor& source, const QuantizedMatrix& operand, Fp8CastKind kind);
   // The same of an x that `casts` computes, by way of the type that fp8_cast_source names.
-  void cast_input(int64_t linear, Fp8Casts& casts, const Operand& operand, Fp8CastKind kind);
-  void forward(int64_t linear, const Operand& x, const Tensor& y);
+  void cast_input(int64_t linear, Fp8Casts& casts, const QuantizedMatrix& operand, Fp8CastKind kind);
+  void forward(int64_t linear, const QuantizedMatrix& x, const Tensor& y);
   // dW first, where a gradient becomes final.
   void backward(int64_t linear, const LinearBackward& call);
 
@@ -89,14 +88,14 @@ class Linears {
 
  private:
   struct Scaled {
-    Operand operand;
+    QuantizedMatrix operand;
     const float* scale_inv = nullptr;
   };
 
   [[nodiscard]] int64_t parameter(int64_t linear) const;
   [[nodiscard]] Tensor planned_weight(int64_t linear, DType dtype) const;
   [[nodiscard]] Scaled weight(int64_t linear) const;
-  [[nodiscard]] Scaled input(int64_t linear, const Operand& x) const;
+  [[nodiscard]] Scaled input(int64_t linear, const QuantizedMatrix& x) const;
   Scaled output_gradient(int64_t linear, const Tensor& d_y);
   [[nodiscard]] bool rows_of_k(int64_t linear) const;
   [[nodiscard]] Multiply forward_multiply(int64_t linear) const;
@@ -108,7 +107,7 @@ class Linears {
   void cast_weights(int64_t group, Fp8CastKind kind);
   void roll(Fp8Scaling& scaling);
   void allocate_fp8(Device& device, Allocator& allocator);
-  [[nodiscard]] std::vector<GemmCall> products() const;
+  [[nodiscard]] std::vector<GemmCall> gemms() const;
   [[nodiscard]] int64_t linears_in_fp8() const;
 
   LlamaConfig config_;
@@ -116,10 +115,10 @@ class Linears {
   const WeightStore& weights_;
   Device& device_;
   GradientHooks* hooks_ = &GradientHooks::none();
-  std::unique_ptr<Fp8Scaling> forward_;   // slots 2 i of x and 2 i + 1 of W
-  std::unique_ptr<Fp8Scaling> backward_;  // slot i of dy
-  std::vector<Operand> weight_codes_;     // [out, in] e4m3, padding included
-  Operand gradient_codes_;                // [1, most elements of a dy] e5m2, both ways
+  std::unique_ptr<Fp8Scaling> forward_;        // slots 2 i of x and 2 i + 1 of W
+  std::unique_ptr<Fp8Scaling> backward_;       // slot i of dy
+  std::vector<QuantizedMatrix> weight_codes_;  // [out, in] e4m3, padding included
+  QuantizedMatrix gradient_codes_;             // [1, most elements of a dy] e5m2, both ways
 };
 
 }  // namespace mpt

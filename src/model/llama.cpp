@@ -127,7 +127,7 @@ void Llama::stage_tokens(const TokenBatch& batch) {
         "{} tokens and {} targets staged; expected whole rows of {}, at most {}", n, batch.targets.size(),
         seq_len, options_.micro_batches * options_.micro_batch.rows);
   check_range("token", batch.tokens, 0, config_.vocab_size);
-  check_range("target", batch.targets, kNoTarget, config_.vocab_size);
+  check_range("target", batch.targets, kIgnoreTarget, config_.vocab_size);
   staged_rows_ = n / seq_len;
   std::ranges::copy(batch.tokens, tokens_.image<int32_t>());
   std::ranges::copy(batch.targets, targets_.image<int32_t>());
@@ -208,7 +208,7 @@ void Llama::enqueue_losses(const Accumulate* backward) {
 
 void Llama::loss_chunk(int64_t first, const Accumulate* backward) {
   const int64_t rows = std::min(options_.loss_chunk_rows, rows_ * options_.micro_batch.seq_len - first);
-  const Operand x = acts_.final_norm.row_range(first, rows);
+  const QuantizedMatrix x = acts_.final_norm.row_range(first, rows);
   const Tensor logits = logits_.row_range(0, rows);
   const int64_t head = head_linear(config_);
   linears_.forward(head, x, logits);

@@ -23,16 +23,16 @@ namespace mpt {
 
 struct LlamaOptions {
   BatchShape micro_batch;
-  DType storage;            // of activations, and of weights as norms, embedding and products read them
+  DType storage;            // of activations, and of weights as norms, embedding and GEMMs read them
   int64_t loss_chunk_rows;  // tokens whose logits exist at a time; see default_loss_chunk_rows()
   Recompute recompute = Recompute::kNone;
   Keep keep = Keep::kForBackward;
   std::optional<PrecisionConfig> fp8{};  // its fp8_* keys, where linear layers compute in FP8
-  Multiply multiply = Multiply::kFull;   // of the other products
+  Multiply multiply = Multiply::kFull;   // of the other GEMMs
   int64_t micro_batches = 1;             // most that are staged at once
 };
 
-// As many rows as fill 64 MiB of FP32 logits (1 GiB on a GPU, whose products must be large to be fast), in
+// As many rows as fill 64 MiB of FP32 logits (1 GiB on a GPU, whose GEMMs must be large to be fast), in
 // multiples of 16; at most all.
 int64_t default_loss_chunk_rows(const LlamaConfig& config, const BatchShape& micro_batch,
                                 Backend backend = Backend::kCpu);
@@ -54,10 +54,10 @@ class Llama {
         Allocator& allocator);
 
   // To be called when the masters of the weights are set, and at the end of every step, be they changed or
-  // not: FP8 casts them here. What of the weights products read must be up to date (WeightStore::refresh()).
-  void weights_changed() { linears_.weights_changed(); }
+  // not: FP8 casts them here. What of the weights GEMMs read must be up to date (WeightStore::decode_weights()).
+  void update_casts() { linears_.update_casts(); }
   // The same for one parameter group.
-  void weights_changed(int64_t group) { linears_.weights_changed(group); }
+  void update_casts(int64_t group) { linears_.update_casts(group); }
 
   // What is called from now on, of everything that follows. `hooks` outlives this, or the next call.
   void set_hooks(GradientHooks& hooks);
@@ -131,24 +131,24 @@ class Llama {
     Tensor inv_rms;
     int64_t gain;
     int64_t linear;
-    Operand out;
+    QuantizedMatrix out;
   };
   void norm(const NormedInput& n);
-  void swiglu(int64_t linear, const Tensor& gate_up, const Operand& out);
+  void swiglu(int64_t linear, const Tensor& gate_up, const QuantizedMatrix& out);
   void rotate(const Tensor& qkv, float direction);
   void attend(const LayerActivations& a);
   void attend_backward(const LayerActivations& a, const Tensor& d_qkv);
   [[nodiscard]] AttentionShape attention_shape() const;
   [[nodiscard]] Tensor live(const Tensor& t) const;  // the rows of the current micro-batch
-  [[nodiscard]] Operand live(const Operand& operand) const;
+  [[nodiscard]] QuantizedMatrix live(const QuantizedMatrix& operand) const;
   [[nodiscard]] Tensor wide_scratch(int64_t cols) const;  // [N, cols] over the shared scratch
   [[nodiscard]] Fp8CastKind evaluation_cast() const;
-  void cast_input(int64_t linear, const ComputedInput& input, const Operand& operand);
-  void cast_attention(int64_t linear, const Tensor& attention, const Operand& operand);
-  // What of an operand the products read that the current pass casts it for.
-  [[nodiscard]] Operand wanted(const Operand& operand) const;
-  [[nodiscard]] Operand attention_operand(const LayerActivations& a) const {
-    return acts_.attention_operand.values.rows > 0 ? acts_.attention_operand : Operand{a.attention};
+  void cast_input(int64_t linear, const ComputedInput& input, const QuantizedMatrix& operand);
+  void cast_attention(int64_t linear, const Tensor& attention, const QuantizedMatrix& operand);
+  // The layouts of the operand that this pass's GEMMs read.
+  [[nodiscard]] QuantizedMatrix wanted(const QuantizedMatrix& operand) const;
+  [[nodiscard]] QuantizedMatrix attention_operand(const LayerActivations& a) const {
+    return acts_.attention_operand.values.rows > 0 ? acts_.attention_operand : QuantizedMatrix{a.attention};
   }
   void allocate_gradient_scratch(Allocator& allocator);
 
@@ -163,15 +163,15 @@ class Llama {
   RopeTable rope_;
   PinnedBuffer tokens_, targets_;  // [micro-batches, N] int32
   PinnedBuffer gradient_scale_;    // [1, 1] fp32
-  Tensor losses_;                 // [1, N] fp32
-  PinnedBuffer loss_sums_;        // [1, micro-batches] fp64
-  Tensor logits_;                 // [chunk, V]
-  Tensor d_residual_, d_branch_;  // [N, C] gradients of the residual stream and of a block half's input
-  Tensor d_wide_;                 // [N, max(3C, F)] gradients inside a block half
-  Tensor d_gain_partial_;         // [norm_chunks(N), C] fp32
-  PinnedBuffer uses_;             // [micro-batches, N] int32: positions, sorted by their token
-  Tensor first_use_;              // [1, V + 1] int32: where the uses of a row of the embedding begin
-  std::vector<int32_t> counts_;   // [V]
+  Tensor losses_;                  // [1, N] fp32
+  PinnedBuffer loss_sums_;         // [1, micro-batches] fp64
+  Tensor logits_;                  // [chunk, V]
+  Tensor d_residual_, d_branch_;   // [N, C] gradients of the residual stream and of a block half's input
+  Tensor d_wide_;                  // [N, max(3C, F)] gradients inside a block half
+  Tensor d_gain_partial_;          // [norm_chunks(N), C] fp32
+  PinnedBuffer uses_;              // [micro-batches, N] int32: positions, sorted by their token
+  Tensor first_use_;               // [1, V + 1] int32: where the uses of a row of the embedding begin
+  std::vector<int32_t> counts_;    // [V]
   std::vector<float> host_losses_;
   int64_t staged_rows_ = 0;                // of all micro-batches
   int64_t micro_batch_ = 0, rows_ = 0;     // the current micro-batch, and its rows

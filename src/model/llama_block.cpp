@@ -18,7 +18,7 @@ Tensor Llama::live(const Tensor& t) const {
   return t.rows == 1 && t.cols == options_.micro_batch.tokens() ? t.columns(0, n) : t.row_range(0, n);
 }
 
-Operand Llama::live(const Operand& operand) const {
+QuantizedMatrix Llama::live(const QuantizedMatrix& operand) const {
   return operand.row_range(0, rows_ * options_.micro_batch.seq_len);
 }
 
@@ -28,16 +28,16 @@ Tensor Llama::wide_scratch(int64_t cols) const {
 
 // --- operations ------------------------------------------------------------------------------------------
 
-Operand Llama::wanted(const Operand& operand) const {
+QuantizedMatrix Llama::wanted(const QuantizedMatrix& operand) const {
   return live(keep_ == Keep::kForBackward ? operand : operand.for_forward());
 }
 
-void Llama::cast_input(int64_t linear, const ComputedInput& input, const Operand& operand) {
+void Llama::cast_input(int64_t linear, const ComputedInput& input, const QuantizedMatrix& operand) {
   ComputedCasts casts(*ops_, input);
   linears_.cast_input(linear, casts, wanted(operand), cast_);
 }
 
-void Llama::cast_attention(int64_t linear, const Tensor& attention, const Operand& operand) {
+void Llama::cast_attention(int64_t linear, const Tensor& attention, const QuantizedMatrix& operand) {
   linears_.cast_input(linear, live(attention), wanted(operand), cast_);
 }
 
@@ -58,7 +58,7 @@ void Llama::norm(const NormedInput& n) {
   cast_input(n.linear, NormInput{.x = x, .inv_rms = call.inv_rms, .gain = call.gain}, n.out);
 }
 
-void Llama::swiglu(int64_t linear, const Tensor& gate_up, const Operand& out) {
+void Llama::swiglu(int64_t linear, const Tensor& gate_up, const QuantizedMatrix& out) {
   const ProfileScope scope(device_, "SwiGLU");
   if (linears_.in_fp8(linear))
     cast_input(linear, SwigluInput{live(gate_up)}, out);
@@ -115,7 +115,7 @@ void Llama::backward_swiglu(const Tensor& gate_up, const Tensor& d_out) {
 
 // --- forward ---------------------------------------------------------------------------------------------
 
-// The block's output is left as `middle` and `branch`; the next norm adds them up. The last product is not
+// The block's output is left as `middle` and `branch`; the next norm adds them up. The last GEMM is not
 // needed when the block is computed again.
 void Llama::forward_layer(int64_t layer, Pass pass) {
   const LayerActivations& a = acts_.layers[size_t(layer)];
@@ -167,7 +167,7 @@ void Llama::backward_attention(int64_t layer, Accumulate accumulate) {
   const LayerActivations& a = acts_.layers[size_t(layer)];
   const Tensor d_qkv = wide_scratch(a.qkv.cols);
   // The cast is made again rather than kept beside what attention needs anyway.
-  const Operand attention = attention_operand(a).for_backward();
+  const QuantizedMatrix attention = attention_operand(a).for_backward();
   cast_attention(linear_index(layer, Linear::kO), a.attention, attention);
   linears_.backward(
       linear_index(layer, Linear::kO),

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/json_fields.h"
+#include "core/json/config_fields.h"
 
 namespace mpt {
 

@@ -18,7 +18,7 @@ LlamaDecoder::LlamaDecoder(const LlamaConfig& config, const DecoderOptions& opti
       rope_(config, options.max_positions, device, allocator) {
   check(options.max_positions > 0, "a decoder of {} positions", options.max_positions);
   allocate(allocator);
-  device.gemm().reserve(allocator, products());
+  device.gemm().reserve(allocator, gemms());
 }
 
 void LlamaDecoder::allocate(Allocator& allocator) {
@@ -45,15 +45,15 @@ void LlamaDecoder::allocate(Allocator& allocator) {
   logits_ = allocator.tensor(kLogitMemory, options_.storage, 1, config_.vocab_size);
 }
 
-std::vector<GemmCall> LlamaDecoder::products() const {
-  const auto product = [](const Tensor& x, const Tensor& weight, const Tensor& y) {
+std::vector<GemmCall> LlamaDecoder::gemms() const {
+  const auto gemm = [](const Tensor& x, const Tensor& weight, const Tensor& y) {
     return GemmCall{.a = x, .b = weight, .d = y, .transpose_b = Transpose::kYes};
   };
-  return {product(normed_, weights_.compute_fused(layer_index(0, LayerParam::kQ)), qkv_),
-          product(attention_, weights_.compute(layer_index(0, LayerParam::kO)), branch_),
-          product(normed_, weights_.compute_fused(layer_index(0, LayerParam::kGate)), gate_up_),
-          product(mlp_, weights_.compute(layer_index(0, LayerParam::kDown)), branch_),
-          product(normed_, weights_.compute(head_index(config_)), logits_)};
+  return {gemm(normed_, weights_.compute_fused(layer_index(0, LayerParam::kQ)), qkv_),
+          gemm(attention_, weights_.compute(layer_index(0, LayerParam::kO)), branch_),
+          gemm(normed_, weights_.compute_fused(layer_index(0, LayerParam::kGate)), gate_up_),
+          gemm(mlp_, weights_.compute(layer_index(0, LayerParam::kDown)), branch_),
+          gemm(normed_, weights_.compute(head_index(config_)), logits_)};
 }
 
 // y = x W^T

@@ -40,7 +40,7 @@ class LlamaDecoder {
   void forward_layer(int64_t layer);
   void norm(const Tensor& residual, const Tensor& branch, const Tensor& sum, int64_t gain);
   void linear(const Tensor& x, const Tensor& weight, const Tensor& y);
-  [[nodiscard]] std::vector<GemmCall> products() const;
+  [[nodiscard]] std::vector<GemmCall> gemms() const;
 
   struct Cache {
     Tensor keys, values;  // [positions, C]

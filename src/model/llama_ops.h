@@ -1,4 +1,4 @@
-// What a LLaMA model asks of a device besides products and attention. Written once over Exec (llama_ops_on.h)
+// What a LLaMA model asks of a device besides GEMMs and attention. Written once over Exec (llama_ops_on.h)
 // and instantiated per backend; a backend may override single operations with tuned ones.
 //
 // Legend: B sequences, T tokens, N = B T, C hidden, H heads, D head dimension, F stored MLP width, V

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include "core/normal.h"
+#include "core/random.h"
 #include "precision/weight_formats.h"
 
 namespace mpt {
@@ -99,14 +99,14 @@ bool WeightStore::rounded_later(int64_t i) const {
 
 Tensor WeightStore::fused(const std::vector<Tensor>& tensors, int64_t i) const {
   Tensor all = tensors[size_t(i)];
-  check(all.rows > 0, "{} is not kept as products would read it", specs_[size_t(i)].name);
+  check(all.rows > 0, "{} is not kept as GEMMs would read it", specs_[size_t(i)].name);
   for (int64_t j = 1; j < specs_[size_t(i)].fused; ++j) all.rows += tensors[size_t(i + j)].rows;
   return all;
 }
 
-void WeightStore::refresh() const { refresh(0, int64_t(specs_.size())); }
+void WeightStore::decode_weights() const { decode_weights(0, int64_t(specs_.size())); }
 
-void WeightStore::refresh(int64_t first, int64_t count) const {
+void WeightStore::decode_weights(int64_t first, int64_t count) const {
   for (auto i = size_t(first); i < size_t(first + count); ++i)
     if (is_copied(specs_[i].kind) && compute_[i].rows > 0)
       ops_->decode(masters_[i], logical_view(specs_[i], compute_[i]));
@@ -155,7 +155,7 @@ void draw_rows(const ParamSpec& spec, double std_dev, uint64_t seed, int64_t fir
   }
 #pragma omp parallel for schedule(static)
   for (int64_t r = 0; r < rows; ++r) {
-    const RandomCounter counter{seed, spec.tensor_id, static_cast<uint32_t>(first + r), 0, Stream::kInit};
+    const RandomCounter counter{seed, spec.tensor_id, static_cast<uint32_t>(first + r), 0, kInitStream};
     fill_normals(counter, std_dev, spec.cols, out + r * spec.cols);
   }
 }
@@ -198,7 +198,7 @@ void initialize_weights(const WeightStore& weights, double initializer_range, ui
     }
   }
   device.synchronize();
-  weights.refresh();
+  weights.decode_weights();
 }
 
 }  // namespace mpt

@@ -1,8 +1,8 @@
 // The weights of a model and their gradients: one tensor per entry of the parameter list, in device memory.
 //
 // master(i) is what is stored, updated and saved, in its encoded format. compute(i) is what norms, embedding
-// and products read: the master itself where it has that element type, else a decoded copy that refresh()
-// brings up to date. Fused neighbours (q, k, v; gate, up) lie together in what products read and in
+// and GEMMs read: the master itself where it has that element type, else a decoded copy that decode_weights()
+// brings up to date. Fused neighbours (q, k, v; gate, up) lie together in what GEMMs read and in
 // gradients, and can be had as one matrix.
 #pragma once
 
@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "comm/partition.h"
-#include "core/named_tensor.h"
 #include "core/param_spec.h"
+#include "core/random.h"
+#include "core/tensor.h"
 #include "device/device.h"
 #include "precision/encoded_tensor.h"
 #include "precision/precision_ops.h"
@@ -24,13 +25,15 @@ namespace mpt {
 inline constexpr MemoryPurpose kComputeWeightMemory{"compute weights"};
 inline constexpr MemoryPurpose kGradientMemory{"gradients"};
 
+inline constexpr RandomStream kInitStream{0};  // of initial weights
+
 enum class Gradients : uint8_t { kAllocate, kNone };
 
-// Whether linear layers have what compute() gives. FP8 products cast from the masters and need none.
+// Whether linear layers have what compute() gives. FP8 GEMMs cast from the masters and need none.
 enum class LinearCopies : uint8_t { kDecoded, kNone };
 
 struct WeightOptions {
-  DType storage;                            // what norms, embedding and products read: fp32 or bf16
+  DType storage;                            // what norms, embedding and GEMMs read: fp32 or bf16
   DType gradient;                           // gradients are rounded to this once per step
   int64_t additions = 1;                    // how often a step adds to a gradient (micro-batches)
   int64_t head_additions = 1;               // the same for the LM head, which is worked through in chunks
@@ -62,9 +65,9 @@ class WeightStore {
 
   // Decodes the masters into the copies; to be called whenever masters have changed: after initialisation,
   // after loading and after each step of the optimizer.
-  void refresh() const;
+  void decode_weights() const;
   // Those of `count` parameters from `first` on.
-  void refresh(int64_t first, int64_t count) const;
+  void decode_weights(int64_t first, int64_t count) const;
 
   // True if gradient(i) gathers several additions in FP32 and must be rounded to bf16 when the last one is
   // in.
@@ -76,11 +79,11 @@ class WeightStore {
   // every element once.
   [[nodiscard]] std::vector<TensorPart> named_parts(const Partition& partition, int64_t rank) const;
   // The logical part of every compute(i) under its Hugging Face name, for those who use a model without
-  // training it. Needs LinearCopies::kDecoded and a refresh().
+  // training it. Needs LinearCopies::kDecoded and a decode_weights().
   [[nodiscard]] std::vector<NamedTensor> decoded_tensors() const;
 
  private:
-  // Whether products read a copy of parameter i rather than its master.
+  // Whether GEMMs read a copy of parameter i rather than its master.
   [[nodiscard]] bool is_copied(ParamKind kind) const;
   void allocate_group(size_t first, Allocator& allocator);
   void allocate_gradients(Allocator& allocator);
@@ -98,7 +101,7 @@ class WeightStore {
 Tensor logical_view(const ParamSpec& spec, const Tensor& physical);
 
 // N(0, initializer_range) for matrices, 1 for gains; a function of (seed, tensor, row, column) alone
-// (docs/numerics.md "Initial weights"), encoded from the same FP32 draw in every format. refresh() included.
+// (docs/numerics.md "Initial weights"), encoded from the same FP32 draw in every format. decode_weights() included.
 void initialize_weights(const WeightStore& weights, double initializer_range, uint64_t seed, Device& device);
 
 }  // namespace mpt

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/normal.h"
+#include "core/random.h"
 #include "optim/optimizer_states.h"
 #include "optim/update/apollo_e_on.h"
 
@@ -25,7 +25,7 @@ std::vector<float> draw_projection(const ProjectionDraw& draw) {
   std::vector<float> p(size_t(draw.rank * draw.depth));
   const double root = std::sqrt(double(draw.rank));
   for (int64_t i = 0; i < draw.depth; ++i) {
-    const RandomCounter row{draw.seed, draw.tensor, uint32_t(i), draw.refresh, Stream::kProjection};
+    const RandomCounter row{draw.seed, draw.tensor, uint32_t(i), draw.refresh, kProjectionStream};
     for (int64_t first = 0; first < draw.rank; first += 4) {
       const std::array<double, 4> z = normals_of(row.block(uint32_t(first / 4)));
       for (int64_t k = first; k < std::min(first + 4, draw.rank); ++k)

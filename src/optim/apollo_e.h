@@ -13,6 +13,7 @@
 
 #include "comm/partition.h"
 #include "core/param_spec.h"
+#include "core/random.h"
 #include "device/device.h"
 #include "optim/optimizer_config.h"
 #include "optim/update/tensor_update.h"
@@ -37,6 +38,8 @@ bool is_projected(const OptimizerConfig& config, ParamKind kind);
 
 // Where such a parameter may be cut over ranks: one that is projected is not.
 Cut cut_of(const OptimizerConfig& config, ParamKind kind);
+
+inline constexpr RandomStream kProjectionStream{5};
 
 // P of the matrix `tensor` from its refresh number `refresh` on: float(z / sqrt(rank)), as [rank, depth].
 struct ProjectionDraw {

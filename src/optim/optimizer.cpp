@@ -133,8 +133,7 @@ void Optimizer::allocate_counters(Allocator& allocator) {
   int64_t rows = 0;
   for (size_t i = 0; i < targets_.size(); ++i)
     rows = std::max(rows, ops_->counter_rows(states_[i].blocks.count));
-  counters_.on_device =
-      allocator.tensor(kScratchMemory, DType::kU8, rows, int64_t(sizeof(UpdateCounters)));
+  counters_.on_device = allocator.tensor(kScratchMemory, DType::kU8, rows, int64_t(sizeof(UpdateCounters)));
   if (counters_.on_device.data != nullptr) counters_.on_host.resize(size_t(counters_.on_device.bytes()));
 }
 
@@ -225,7 +224,8 @@ void Optimizer::update() {
 
 // Several ranks find the maxima of a tensor that is cut. A projected one is not cut, and is updated at once.
 void Optimizer::update_batches(const std::function<void(const Batch&)>& before) {
-  for (const PinnedBuffer& buffer : {update_table_, rule_table_, projections_.scalars()}) device_.send(buffer);
+  for (const PinnedBuffer& buffer : {update_table_, rule_table_, projections_.scalars()})
+    device_.send(buffer);
   scales_.find_means(*ops_);
   scales_.clear_maxima(*ops_);
   const auto update = [&](const Batch& batch) {
@@ -253,7 +253,7 @@ void Optimizer::rescale() {
 void Optimizer::rescale(size_t target) { scales_.rescale(target); }
 
 void Optimizer::step(const StepScalars& scalars) {
-  check(ranks_.alone(), "a step at once of an optimizer that must wait for other ranks' weights");
+  check(ranks_.is_single(), "a step at once of an optimizer that must wait for other ranks' weights");
   prepare(scalars);
   norm_.proceed_with(scalars.grad_scale);
   update();
@@ -314,7 +314,7 @@ BatchStorage Optimizer::storage_of(size_t index) const {
   return {.format = format, .compensation = fused ? Compensation::kFused : Compensation::kEager};
 }
 
-DitherSource Optimizer::dither(size_t target, int64_t t, Stream stream, Rounding rounding) const {
+DitherSource Optimizer::dither(size_t target, int64_t t, RandomStream stream, Rounding rounding) const {
   return {.rounding = rounding,
           .seed = options_.seed,
           .tensor = targets_[target].tensor_id,
@@ -334,7 +334,7 @@ TensorSlot Optimizer::slot_of(size_t index, int64_t t) const {
                   .state_dithers = {},
                   .state_update = options_.state_update,
                   .gradient = target.gradient,
-                  .weight_dither = dither(index, t, Stream::kWeightRounding,
+                  .weight_dither = dither(index, t, kWeightRoundingStream,
                                           random ? Rounding::kStochastic : Rounding::kNearest),
                   .scalars = tensor_scalars(index),
                   .blocks = states.blocks,
@@ -350,7 +350,7 @@ TensorSlot Optimizer::slot_of(size_t index, int64_t t) const {
 // --- checkpoints -----------------------------------------------------------------------------------------
 
 std::vector<TensorPart> Optimizer::parts_to_save() const {
-  return ranks_.leads() ? parts_to_load() : states_.parts_of_targets();
+  return ranks_.is_root() ? parts_to_load() : states_.parts_of_targets();
 }
 
 std::vector<TensorPart> Optimizer::parts_to_load() const { return states_.all_parts(); }

@@ -18,6 +18,9 @@
 
 #include "comm/communicator.h"
 #include "comm/partition.h"
+#include "core/param_spec.h"
+#include "core/tensor.h"
+#include "device/device.h"
 #include "optim/apollo_e.h"
 #include "optim/gradient_norm.h"
 #include "optim/optimizer_config.h"
@@ -138,7 +141,7 @@ class Optimizer {
   [[nodiscard]] TensorScalars tensor_scalars(size_t target) const;
   [[nodiscard]] BatchStorage storage_of(size_t target) const;
   [[nodiscard]] TensorSlot slot_of(size_t target, int64_t t) const;
-  [[nodiscard]] DitherSource dither(size_t target, int64_t t, Stream stream, Rounding rounding) const;
+  [[nodiscard]] DitherSource dither(size_t target, int64_t t, RandomStream stream, Rounding rounding) const;
 
   OptimizerConfig config_;
   OptimizerOptions options_;
@@ -152,8 +155,8 @@ class Optimizer {
   Projections projections_;
   Counters counters_;
   std::vector<Batch> batches_;  // projected ones last
-  PinnedBuffer update_table_;         // of all batches
-  PinnedBuffer rule_table_;           // [1, values] fp32, of rules that read one
+  PinnedBuffer update_table_;   // of all batches
+  PinnedBuffer rule_table_;     // [1, values] fp32, of rules that read one
 };
 
 }  // namespace mpt

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/json_fields.h"
+#include "core/json/config_fields.h"
 #include "optim/rule_list.h"
 
 namespace mpt {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/named_tensor.h"
 #include "core/param_spec.h"
+#include "core/tensor.h"
 #include "device/device.h"
 #include "device/memory.h"
 #include "optim/optimizer_config.h"

@@ -41,17 +41,21 @@
 
 #include <fmt/format.h>
 
-#include "core/json_fields.h"
-#include "core/philox.h"
+#include "core/json/config_fields.h"
+#include "core/random.h"
 #include "core/type_list.h"
 #include "optim/projection_options.h"
 #include "optim/update_statistics.h"
 
 namespace mpt {
 
+// Rounding of states, by what several rules keep; a rule with another state declares its own.
+inline constexpr RandomStream kMomentumRoundingStream{2};  // m
+inline constexpr RandomStream kVarianceRoundingStream{3};  // v
+
 struct StateInfo {
   std::string_view name;  // in checkpoints: "<name>/<parameter>"
-  Stream rounding;        // what its stochastic rounding draws from
+  RandomStream rounding;  // what its stochastic rounding draws from
 };
 
 struct StepScalars {

@@ -11,7 +11,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/json_fields.h"
+#include "core/json/config_fields.h"
 
 namespace mpt {
 

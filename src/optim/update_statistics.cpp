@@ -57,7 +57,7 @@ void add(const Counts& counts, UpdateStatistics& sum) {
 }  // namespace
 
 void sum_over_ranks(std::vector<UpdateStatistics>& statistics, Communicator& ranks) {
-  if (ranks.alone()) return;
+  if (ranks.is_single()) return;
   std::vector<Counts> mine, all(statistics.size() * size_t(ranks.size()));
   for (const UpdateStatistics& of_tensor : statistics) mine.push_back(counts_of(of_tensor));
   ranks.gather_host(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));

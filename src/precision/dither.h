@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/blocks.h"
-#include "core/philox.h"
+#include "core/random.h"
 #include "precision/format.h"
 
 namespace mpt {
@@ -20,13 +20,15 @@ struct Dither {
   uint32_t word[kSize];
 };
 
+inline constexpr RandomStream kWeightRoundingStream{1};
+
 // Whose bits: a tensor at a step, for one purpose.
 struct DitherSource {
   Rounding rounding = Rounding::kNearest;
   uint64_t seed = 0;
   uint32_t tensor = 0;
   uint32_t step = 0;
-  Stream stream = Stream::kWeightRounding;
+  RandomStream stream = kWeightRoundingStream;
   Carry carry = Carry::kToInfinity;  // sr_saturate: kSaturates
 
   template <class G>

@@ -11,7 +11,7 @@
 
 #include "core/blocks.h"
 #include "core/enum_names.h"
-#include "core/named_tensor.h"
+#include "core/tensor.h"
 #include "device/memory.h"
 
 namespace mpt {

@@ -17,14 +17,14 @@ struct EnumNames<Format> {
 };
 constexpr DType dtype_of(Format format) { return format == Format::kF32 ? DType::kF32 : DType::kBF16; }
 
-// Operands of the matrix products. fp8: those of the linear layers only, BF16 everywhere else. tf32: FP32
-// everywhere, of which GPUs' products read TF32's 10 bits of mantissa.
+// Operands of the GEMMs. fp8: those of the linear layers only, BF16 everywhere else. tf32: FP32
+// everywhere, of which GPUs' GEMMs read TF32's 10 bits of mantissa.
 enum class ComputeFormat : uint8_t { kF32, kBF16, kFp8, kTf32 };
 template <>
 struct EnumNames<ComputeFormat> {
   static constexpr std::array<std::string_view, 4> kNames{"fp32", "bf16", "fp8", "tf32"};
 };
-// Activations, their gradients, and the weights as products other than FP8 ones read them.
+// Activations, their gradients, and the weights as GEMMs other than FP8 ones read them.
 constexpr DType activation_dtype(ComputeFormat format) {
   const bool wide = format == ComputeFormat::kF32 || format == ComputeFormat::kTf32;
   return wide ? DType::kF32 : DType::kBF16;

@@ -1,5 +1,5 @@
 // What FP8 operands ask of a device: casts with a scale per tensor, and the update of the scales
-// (docs/numerics.md "FP8 products"). Written once over Exec (fp8_ops_on.h) and instantiated per backend.
+// (docs/numerics.md "FP8 GEMMs"). Written once over Exec (fp8_ops_on.h) and instantiated per backend.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace mpt {
 
-// Every dimension of every operand must be a multiple of it: what FP8 products of GPUs take (docs/numerics.md
-// "FP8 products on a GPU").
+// Every dimension of every operand must be a multiple of it: what FP8 GEMMs of GPUs take (docs/numerics.md
+// "FP8 GEMMs on a GPU").
 inline constexpr int64_t kFp8Multiple = 16;
 
 // Where a tensor that is cast again and again keeps its scale: single numbers in device memory.
@@ -19,7 +19,7 @@ struct Fp8Slot {
   float* scale = nullptr;       // of the next cast
   float* amax = nullptr;        // staging: gathers the largest |x| until the scale is updated
   float* used_scale = nullptr;  // of the bytes that were cast last
-  float* scale_inv = nullptr;   // 1 / used_scale: what products of those bytes are multiplied by
+  float* scale_inv = nullptr;   // 1 / used_scale: what GEMMs of those bytes are multiplied by
 };
 
 enum class Fp8CastKind : uint8_t {

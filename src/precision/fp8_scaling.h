@@ -1,5 +1,5 @@
 // The scales of FP8 operands of one direction (forward: inputs and weights; backward: gradients), a slot for
-// each operand, by the delayed or the current recipe (docs/numerics.md "FP8 products").
+// each operand, by the delayed or the current recipe (docs/numerics.md "FP8 GEMMs").
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/named_tensor.h"
+#include "core/tensor.h"
 #include "precision/fp8_ops.h"
 
 namespace mpt {
@@ -42,7 +42,7 @@ class Fp8Scaling {
   void cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind) { cast(i, parts, kind, *ops_); }
   // The same by other means than reading the sources from memory.
   void cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind, Fp8Casts& casts);
-  // What products of slot i's bytes are to be multiplied by: a device pointer.
+  // What GEMMs of slot i's bytes are to be multiplied by: a device pointer.
   [[nodiscard]] const float* scale_inv(int64_t i) const { return slot(i).scale_inv; }
   // The amaxes gathered since the last time, fp32 [1, slots]; no rows for the current recipe.
   [[nodiscard]] Tensor gathered_amaxes() const { return delayed() ? history_.row_range(0, 1) : Tensor{}; }

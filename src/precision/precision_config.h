@@ -1,7 +1,7 @@
 // The `precision` section of a config: which format holds what.
 #pragma once
 
-#include "core/json_fields.h"
+#include "core/json/config_fields.h"
 #include "precision/format.h"
 #include "precision/weight_formats.h"
 
@@ -73,11 +73,10 @@ struct PrecisionConfig {
         "weights", weights,
         {.doc = "format of the master weights of the linear layers, the only copy there is; embedding, "
                 "norms and head are bf16, or fp32 beside fp32"});
-    v.optional(
-        "compute", compute,
-        {.doc = "format of the operands of matrix products, and of activations; fp8: operands of the "
-                "linear layers, everything else bf16; tf32: fp32, of which products read tf32's 10 bits "
-                "of mantissa, on GPUs only"});
+    v.optional("compute", compute,
+               {.doc = "format of the operands of GEMMs, and of activations; fp8: operands of the "
+                       "linear layers, everything else bf16; tf32: fp32, of which GEMMs read tf32's 10 bits "
+                       "of mantissa, on GPUs only"});
     v.optional("optimizer_state", optimizer_state,
                {.doc = "format in which moments are stored; the update itself is computed in fp32"});
     v.optional("gradient", gradient,
@@ -129,12 +128,11 @@ struct PrecisionConfig {
                 .doc = "bf16: outputs of RMSNorm and SwiGLU are rounded to bf16 before they are cast"});
     v.optional("fp8_weight_source", fp8_weight_source,
                {.only_with = fp8, .doc = "bf16: decoded weights are rounded to bf16 before they are cast"});
-    v.optional("fp8_lm_head", fp8_lm_head, {.only_with = fp8, .doc = "the head's products in fp8 too"});
-    v.optional(
-        "fp8_fast_accum_fprop", fp8_fast_accum_fprop,
-        {.only_with = fp8,
-         .doc = "forward products may sum in the tensor cores' own accumulators, which keep fewer bits "
-                "than fp32; a CPU always sums in fp32"});
+    v.optional("fp8_lm_head", fp8_lm_head, {.only_with = fp8, .doc = "the head's GEMMs in fp8 too"});
+    v.optional("fp8_fast_accum_fprop", fp8_fast_accum_fprop,
+               {.only_with = fp8,
+                .doc = "forward GEMMs may sum in the tensor cores' own accumulators, which keep fewer bits "
+                       "than fp32; a CPU always sums in fp32"});
   }
   template <class V>
   void scaling_fields(V& v, const Condition& delayed) {

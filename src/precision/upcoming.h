@@ -3,7 +3,7 @@
 // processor while it loads.
 #pragma once
 
-#include "core/ask_for.h"
+#include "core/prefetch.h"
 #include "precision/codec.h"
 
 namespace mpt {
@@ -22,7 +22,7 @@ struct Upcoming {
   }
   MPT_ALWAYS_INLINE MPT_HD void fetch(int64_t first) const {
     for (int i = 0; i < count; ++i)
-      ask_for(streams[i].first + first * streams[i].bits / 8, kElements * streams[i].bits / 8);
+      prefetch(streams[i].first + first * streams[i].bits / 8, kElements * streams[i].bits / 8);
   }
 };
 

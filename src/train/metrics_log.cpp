@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/check.h"
-#include "core/library_message.h"
+#include "core/text.h"
 
 namespace mpt {
 namespace {

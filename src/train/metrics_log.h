@@ -16,7 +16,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/file_system.h"
+#include "core/io/file_system.h"
 
 namespace mpt {
 

@@ -9,7 +9,7 @@
 #include <spdlog/spdlog.h>
 
 #include "core/check.h"
-#include "core/json_fields_read.h"
+#include "core/json/config_reader.h"
 #include "optim/schedule.h"
 
 namespace mpt {
@@ -128,24 +128,23 @@ std::string device_of_results(const Device& device) {
 
 }  // namespace
 
-nlohmann::json products_json(Device& device) {
+nlohmann::json gemms_json(Device& device) {
   nlohmann::json choices = nlohmann::json::object();
   for (const GemmChoice& choice : device.gemm().choices()) choices[choice.key] = choice.algorithm;
   return {{"device", device_of_results(device)}, {"algorithms", choices}};
 }
 
-void restore_products(const TrainState& saved, const std::string& checkpoint, Device& device) {
-  const nlohmann::json products =
+void restore_gemms(const TrainState& saved, const std::string& checkpoint, Device& device) {
+  const nlohmann::json gemms =
       saved.extra.is_object() ? saved.extra.value("products", nlohmann::json()) : nlohmann::json();
-  if (products.is_null()) return;  // of a version that had none
+  if (gemms.is_null()) return;  // of a version that had none
   const auto refuse = [&] {
     return error(
         "{}: cannot be continued: extra.products of its state is {}; expected a device and algorithms",
-        checkpoint, products.dump());
+        checkpoint, gemms.dump());
   };
-  if (!products.is_object() || !products.contains("device") || !products.contains("algorithms"))
-    throw refuse();
-  const nlohmann::json &name = products.at("device"), &algorithms = products.at("algorithms");
+  if (!gemms.is_object() || !gemms.contains("device") || !gemms.contains("algorithms")) throw refuse();
+  const nlohmann::json &name = gemms.at("device"), &algorithms = gemms.at("algorithms");
   if (!name.is_string() || !algorithms.is_object()) throw refuse();
   if (name.get<std::string>() != device_of_results(device))
     spdlog::warn("resume: the run was on {}, is now on {}", name.get<std::string>(),

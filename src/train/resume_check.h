@@ -5,10 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/checkpoint_files.h"
+#include "config/run_config.h"
 #include "data/sequence_source.h"
 #include "device/device.h"
-#include "train/checkpoint_files.h"
-#include "train/run_config.h"
 
 namespace mpt {
 
@@ -18,11 +18,11 @@ namespace mpt {
 void check_resumable(const TrainState& saved, const std::string& checkpoint, const RunConfig& config,
                      const SequenceSource& training_data);
 
-// The algorithms of matrix products, as a checkpoint keeps them beside the device they were chosen on.
-nlohmann::json products_json(Device& device);
+// The algorithms of GEMMs, as a checkpoint keeps them beside the device they were chosen on.
+nlohmann::json gemms_json(Device& device);
 // Chooses the same again. Warns if the checkpoint was made on another device, whose results differ in their
-// last bits. Throws Error if what it kept is not what products_json() writes.
-void restore_products(const TrainState& saved, const std::string& checkpoint, Device& device);
+// last bits. Throws Error if what it kept is not what gemms_json() writes.
+void restore_gemms(const TrainState& saved, const std::string& checkpoint, Device& device);
 
 // A count among what a trainer saved besides the config. Throws Error if it is not there.
 int64_t saved_count(const TrainState& saved, const std::string& checkpoint, const std::string& key);

@@ -4,15 +4,17 @@
 #include <filesystem>
 #include <functional>
 
+#include <unistd.h>
+
+#include "checkpoint/checkpoint_store.h"
+#include "config/run_inputs.h"
 #include "core/check.h"
-#include "core/counted.h"
 #include "core/progress.h"
-#include "train/batch_plan.h"
-#include "train/run_data.h"
-#include "train/run_model.h"
-#include "train/run_place.h"
+#include "core/text.h"
+#include "train/performance.h"
 #include "train/storage_bytes.h"
-#include "train/throughput.h"
+#include "train/trainer.h"
+#include "train/training_model.h"
 
 namespace mpt {
 namespace {
@@ -242,6 +244,29 @@ nlohmann::ordered_json verdict_json(const RunConfig& config, const RunPlan& plan
              disk.place.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(disk.free)},
             {"place", disk.place}}},
           {"data", data_json(config, plan)}};
+}
+
+// A run that was stopped or failed before its first step is finished has left nothing to go on from, and may
+// be started again.
+void require_new_run(FileSystem& fs, const RunConfig& config) {
+  if (has_metrics(fs, config) || !CheckpointStore(fs, checkpoint_directory(config), {}).list().empty())
+    throw error(
+        "{} already holds a run: continue it with --resume auto, or choose another name or output_dir",
+        run_directory(config));
+}
+
+RunPlace place_of(const RunConfig& config) {
+  std::error_code failure;
+  std::filesystem::path place = run_directory(config);
+  while (place.has_relative_path() && !std::filesystem::exists(place, failure)) place = place.parent_path();
+  const std::string directory = place.empty() ? "." : place.string();
+  if (!std::filesystem::is_directory(directory, failure))
+    throw error("{}: cannot be made: {} is not a directory", run_directory(config), directory);
+  if (::access(directory.c_str(), W_OK) != 0)
+    throw error("{}: cannot be made: {} may not be written to", run_directory(config), directory);
+  const std::filesystem::space_info space = std::filesystem::space(directory, failure);
+  if (failure) throw error("{}: its free space is not known: {}", directory, failure.message());
+  return {directory, static_cast<int64_t>(space.available)};
 }
 
 }  // namespace mpt

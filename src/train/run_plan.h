@@ -4,13 +4,16 @@
 // which `train` would only miss when it saves. Nothing is written.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "train/report.h"
+#include "config/run_config.h"
+#include "core/io/file_system.h"
+#include "train/run_report.h"
 #include "train/time_estimate.h"
 
 namespace mpt {
@@ -49,5 +52,18 @@ RunPlan plan_of(const RunConfig& config, Device& device, const Communicator& ran
 // For people, and the same for programs (docs/formats.md).
 std::string verdict(const RunConfig& config, const RunPlan& plan);
 nlohmann::ordered_json verdict_json(const RunConfig& config, const RunPlan& plan);
+
+// Where a run is written: whether a new one may start there, and how much room there is.
+
+// Throws Error if the run's directory holds a run, which only --resume goes on with.
+void require_new_run(FileSystem& fs, const RunConfig& config);
+
+// The file system that the run's directory is on, or will be on once it is made.
+struct RunPlace {
+  std::string directory;  // the nearest to the run's that is there
+  int64_t free_bytes = 0;
+};
+// Throws Error where no directory can be made, or the file system does not answer.
+RunPlace place_of(const RunConfig& config);
 
 }  // namespace mpt

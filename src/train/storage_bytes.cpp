@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "checkpoint/checkpoint_files.h"
 #include "model/parameters.h"
-#include "train/checkpoint_parts.h"
-#include "train/run_model.h"
+#include "train/training_model.h"
 
 namespace mpt {
 namespace {
@@ -29,7 +29,7 @@ double nominal_state_bytes(const RunConfig& config, int64_t logical_bytes) {
 
 StorageBytes storage_bytes(const RunConfig& config, Device& device) {
   PlanningAllocator allocator(device.alignment());
-  const RunModel model(config, device, allocator);
+  const TrainingModel model(config, device, allocator);
   const MemoryUse& use = allocator.use();
   const int64_t states = model.optimizer.optimizer_state_bytes();
   return {.nominal_weights = nominal_bytes(config.precision.weights),
@@ -44,7 +44,7 @@ StorageBytes storage_bytes(const RunConfig& config, Device& device) {
 
 int64_t checkpoint_bytes(const RunConfig& config, Device& device) {
   PlanningAllocator allocator(device.alignment());
-  const RunModel model(config, device, allocator);
+  const TrainingModel model(config, device, allocator);
   return bytes_of(model.parts_to_save()) + bytes_of(model.changing_parts());
 }
 

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
+#include "config/run_config.h"
 #include "device/device.h"
 #include "device/memory.h"
-#include "train/run_config.h"
 
 namespace mpt {
 

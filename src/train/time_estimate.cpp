@@ -5,21 +5,20 @@
 #include <cmath>
 #include <vector>
 
+#include "config/run_inputs.h"
 #include "core/check.h"
-#include "core/counted.h"
-#include "core/philox.h"
 #include "core/progress.h"
+#include "core/random.h"
+#include "core/text.h"
 #include "model/parameters.h"
-#include "train/batch_plan.h"
-#include "train/run_model.h"
-#include "train/step_work.h"
-#include "train/throughput.h"
+#include "train/performance.h"
+#include "train/training_model.h"
 
 namespace mpt {
 namespace {
 
-constexpr double kSampleSeconds = 0.08;  // of a measured step, if it ran at the rate of large products
-constexpr int64_t kMultiple = 16;        // of sizes, which FP8 products need
+constexpr double kSampleSeconds = 0.08;  // of a measured step, if it ran at the rate of large GEMMs
+constexpr int64_t kMultiple = 16;        // of sizes, which FP8 GEMMs need
 
 int64_t half(int64_t size) { return (size / 2 + kMultiple - 1) / kMultiple * kMultiple; }
 
@@ -56,7 +55,7 @@ double flops_per_row(const RunConfig& config) {
 }
 
 std::vector<int32_t> random_tokens(const RunConfig& config, uint32_t which) {
-  const RandomCounter counter{config.seed, 0, which, 0, Stream::kToy};
+  const RandomCounter counter{config.seed, 0, which, 0, kSyntheticStream};
   std::vector<int32_t> tokens(static_cast<size_t>(config.batch.tokens_per_step));
   for (size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = int32_t(uint64_t{counter.word(uint32_t(i))} * uint64_t(config.model.vocab_size) >> 32);
@@ -106,8 +105,8 @@ class Sample {
   const RunConfig& config_;
   Device& device_;
   std::unique_ptr<Allocator> allocator_;
-  RunModel model_;
-  StepWork work_;
+  TrainingModel model_;
+  TrainingStep work_;
   int64_t step_ = 0;
 };
 
@@ -143,14 +142,13 @@ struct Speed {
 
 Speed measured_speed(const RunConfig& config, Device& device) {
   constexpr double kTooLong = 4;  // times as long as a sample should take
-  const double products = measured_product_rate(device), flops = kSampleSeconds * products;
+  const double gemms = measured_gemm_rate(device), flops = kSampleSeconds * gemms;
   const RunConfig sample = sample_of(config, flops);
   if (flops_per_step(sample) > kTooLong * flops)
-    return {
-        .flops_per_second = products,
-        .basis = fmt::format("at {:.0f} GFLOP/s of large matrix products measured now, which is more than "
-                             "training reaches",
-                             products / 1e9)};
+    return {.flops_per_second = gemms,
+            .basis = fmt::format("at {:.0f} GFLOP/s of large GEMMs measured now, which is more than "
+                                 "training reaches",
+                                 gemms / 1e9)};
   const StepSeconds step = measured_step(sample, device);
   const double rate = flops_per_step(sample) / step.gradients,
                growth = double(parameter_count(config.model)) / double(parameter_count(sample.model));

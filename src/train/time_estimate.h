@@ -12,8 +12,8 @@
 #include <optional>
 #include <string>
 
+#include "config/run_config.h"
 #include "device/device.h"
-#include "train/run_config.h"
 
 namespace mpt {
 
@@ -27,7 +27,7 @@ struct TimeEstimate {
 // Trains for a fraction of a second. Several ranks are taken to share a CPU, and to have a GPU each.
 TimeEstimate estimate_time(const RunConfig& config, Device& device, int64_t ranks = 1);
 
-// Matrix products and attention of a step's forward and backward passes (throughput.h).
+// GEMMs and attention of a step's forward and backward passes (performance.h).
 double flops_per_step(const RunConfig& config);
 int64_t evaluations(const RunConfig& config);
 

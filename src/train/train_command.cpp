@@ -8,23 +8,21 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include "checkpoint/checkpoint_store.h"
 #include "comm/communicator.h"
 #include "comm/launch_environment.h"
+#include "config/run_config.h"
+#include "config/run_inputs.h"
 #include "core/check.h"
-#include "core/file_system.h"
+#include "core/io/file_system.h"
 #include "device/profiling.h"
-#include "train/profile_report.h"
-#include "train/rank_agreement.h"
-#include "train/report.h"
-#include "train/run_config.h"
-#include "train/run_files.h"
-#include "train/run_lock.h"
-#include "train/run_model.h"
-#include "train/run_place.h"
+#include "parallel/data_parallel.h"
+#include "train/performance.h"
 #include "train/run_plan.h"
+#include "train/run_report.h"
 #include "train/stop_signal.h"
-#include "train/throughput.h"
 #include "train/trainer.h"
+#include "train/training_model.h"
 
 namespace mpt {
 namespace {
@@ -124,13 +122,13 @@ class TrainingRun {
     }
     spdlog::info("{}: stopped by a signal at step {} of {}; {}", config_.name, trainer_->current_step(),
                  total_steps(config_), stop_report(config_, command, trainer_->last_checkpoint()));
-    if (!ranks_.alone()) StopSignal::ignore_termination();
+    if (!ranks_.is_single()) StopSignal::ignore_termination();
     return TrainEnd::kStopped;
   }
 
   // Of a new run, of which nothing is written. `profile` is that of the device.
   void profile(int64_t steps, Profile& profile) {
-    const double rate = measured_product_rate(device_);  // before the trainer reserves scratch of its own
+    const double rate = measured_gemm_rate(device_);  // before the trainer reserves scratch of its own
     prepare();
     print_start("a profile, of which nothing is written");
     start_from(std::nullopt);
@@ -140,7 +138,7 @@ class TrainingRun {
     trainer_->run_unrecorded(steps);
     const int64_t profiled = trainer_->current_step() - kUnprofiledSteps;
     if (profiled < steps) throw error("stopped by a signal at step {}", trainer_->current_step());
-    if (ranks_.leads()) std::cout << profile_table(profile, {.steps = steps, .product_rate = rate});
+    if (ranks_.is_root()) std::cout << profile_table(profile, {.steps = steps, .gemm_rate = rate});
   }
 
  private:
@@ -163,11 +161,11 @@ class TrainingRun {
       spdlog::debug("the plan of this run\n{}", plan_report(config_, device_, ranks_));
   }
   [[nodiscard]] StopSignal::Voice voice() const {
-    return ranks_.leads() ? StopSignal::Voice::kSpeaks : StopSignal::Voice::kSilent;
+    return ranks_.is_root() ? StopSignal::Voice::kSpeaks : StopSignal::Voice::kSilent;
   }
   void on_first(const std::function<void()>& work) {
     ranks_.together([&] {
-      if (ranks_.leads()) work();
+      if (ranks_.is_root()) work();
     });
   }
   void start_from(const std::optional<std::string>& checkpoint) {

@@ -5,30 +5,14 @@
 
 #include <spdlog/spdlog.h>
 
+#include "config/run_inputs.h"
 #include "core/check.h"
 #include "device/device.h"
 #include "optim/schedule.h"
-#include "train/rank_agreement.h"
+#include "parallel/data_parallel.h"
 #include "train/resume_check.h"
-#include "train/run_data.h"
 
 namespace mpt {
-
-std::string run_directory(const RunConfig& config) { return config.output_dir + "/" + config.name; }
-std::string checkpoint_directory(const RunConfig& config) { return run_directory(config) + "/checkpoints"; }
-std::string metrics_path(const RunConfig& config) { return run_directory(config) + "/metrics.jsonl"; }
-bool has_metrics(FileSystem& fs, const RunConfig& config) {
-  const std::string path = metrics_path(config);
-  return fs.exists(path) && fs.file_size(path) > 0;
-}
-
-struct Trainer::Journal {
-  Journal(FileSystem& fs, const RunConfig& config, const StepLog::Options& options)
-      : metrics(fs, metrics_path(config)), steps(config, options, metrics) {}
-
-  MetricsLog metrics;
-  StepLog steps;
-};
 
 namespace {
 
@@ -65,14 +49,14 @@ Trainer::~Trainer() { ranks_.stop(); }
 
 void Trainer::initialize() {
   initialize_weights(model_.weights, config_.model.initializer_range, config_.seed, device_);
-  model_.llama.weights_changed();
+  model_.llama.update_casts();
   model_.optimizer.weights_initialized();
 }
 
 void Trainer::resume(const std::string& checkpoint) {
   const TrainState preview = checkpoints_.read_state(checkpoint);
   check_resumable(preview, checkpoint, config_, *train_data_);
-  restore_products(preview, checkpoint, device_);
+  restore_gemms(preview, checkpoint, device_);
   load(checkpoint);
   loader_.seek(preview.cursor);
 }
@@ -88,8 +72,7 @@ void Trainer::load(const std::string& checkpoint) {
   skipped_ = saved_count(saved, checkpoint, "skipped_steps");
 }
 
-// --- one step
-// ------------------------------------------------------------------------------------------------
+// --- one step ----------------------------------------------------------------------------------------------
 
 Batch Trainer::next_batch() {
   const ProfileScope scope(device_, "data");
@@ -98,7 +81,7 @@ Batch Trainer::next_batch() {
 
 // The host waits for the device once, at the end: what a step needs is written before, and whether it is an
 // update at all is decided on the device.
-std::optional<StepRecord> Trainer::step(Journal* journal) {
+std::optional<StepRecord> Trainer::step(RunLogger* logger) {
   const ProfileScope scope(device_, "step");
   StopSignal::stops(stop_point());
   const auto start = std::chrono::steady_clock::now();
@@ -110,7 +93,7 @@ std::optional<StepRecord> Trainer::step(Journal* journal) {
   record.data_hash = batch.hash;
   record.lr_factor = schedule_factor(config_.schedule, step_, total_steps_);
   stage(batch);
-  if (!enqueue(record, journal)) {
+  if (!enqueue(record, logger)) {
     --step_;
     tokens_ = tokens;
     loader_.seek(cursor);
@@ -133,14 +116,14 @@ StopPoint Trainer::stop_point() const {
 
 // A state that is being saved is read until the update, for which the host must wait then; what a step
 // prepares may belong to it (projections of Apollo-E).
-bool Trainer::enqueue(StepRecord& record, Journal* journal) {
+bool Trainer::enqueue(StepRecord& record, RunLogger* logger) {
   const StepScalars scalars = scalars_of(record);
   if (!work_.can_be_left() && !counts_updates() && !saver_.busy()) {
     model_.optimizer.prepare(scalars);
     work_.enqueue();
     return true;
   }
-  if (!try_gradients(journal)) return false;
+  if (!try_gradients(logger)) return false;
   if (counts_updates()) device_.synchronize();
   saver_.before_update();
   if (counts_updates()) {
@@ -152,14 +135,14 @@ bool Trainer::enqueue(StepRecord& record, Journal* journal) {
   return true;
 }
 
-bool Trainer::try_gradients(Journal* journal) {
+bool Trainer::try_gradients(RunLogger* logger) {
   if (!work_.can_be_left()) {
     work_.enqueue_gradients();
     return true;
   }
-  StepWork::Attempt attempt{.seconds_of_last = seconds_};
-  if (journal != nullptr)
-    attempt.begins = [&](int64_t i, int64_t of) { journal->steps.micro_batch_begins(step_, i, of); };
+  TrainingStep::Attempt attempt{.seconds_of_last = seconds_};
+  if (logger != nullptr)
+    attempt.begins = [&](int64_t i, int64_t of) { logger->micro_batch_begins(step_, i, of); };
   return work_.try_gradients(attempt);
 }
 
@@ -206,28 +189,28 @@ void Trainer::warn_of_frozen_scales() {
 
 void Trainer::check_replicas() {
   const int64_t every = config_.distributed.check_every_steps;
-  if (ranks_.alone() || every == 0 || step_ % every != 0) return;
-  model_.publish_weights();
+  if (ranks_.is_single() || every == 0 || step_ % every != 0) return;
+  model_.all_gather_weights();
   check_same_tensors(ranks_, model_.replicated_tensors(), device_);
 }
 
 void Trainer::evaluate_into(StepRecord& record) {
   const ProfileScope scope(device_, "evaluation");
   StopSignal::stops(StopPoint::kAfterEvaluation);
-  model_.publish_weights();
+  model_.all_gather_weights();
   record.validation = evaluate(model_.llama, *validation_data_,
                                {.rows_per_batch = batch_.micro_batch_rows,
                                 .tokens = config_.eval.tokens,
-                                .family_rows = family_batch_rows(config_),
+                                .galore_batch_rows = galore_batch_rows(config_),
                                 .ranks = ranks_});
 }
 
 // --- steps that are not finite ---------------------------------------------------------------------------
 
-void Trainer::handle_nonfinite(const StepRecord& record, Journal* journal) {
+void Trainer::handle_nonfinite(const StepRecord& record, RunLogger* logger) {
   if (config_.train.nonfinite_policy == NonfinitePolicy::kSkipStep) return;
   report_save(saver_.finish());  // a state from before, which is good
-  if (config_.train.nonfinite_policy == NonfinitePolicy::kRollback) return roll_back(record, journal);
+  if (config_.train.nonfinite_policy == NonfinitePolicy::kRollback) return roll_back(record, logger);
   throw error(
       "step {}: loss {} and gradient norm {} are not both finite, so the run ends here and the step changed "
       "no weight ({}). To go on, resume with --set train.nonfinite_policy=skip_step, which leaves such steps "
@@ -238,7 +221,7 @@ void Trainer::handle_nonfinite(const StepRecord& record, Journal* journal) {
 }
 
 // The state of the last good checkpoint, and the data behind the step that failed.
-void Trainer::roll_back(const StepRecord& record, Journal* journal) {
+void Trainer::roll_back(const StepRecord& record, RunLogger* logger) {
   if (++rollbacks_ > config_.train.max_rollbacks)
     throw error(
         "step {}: loss {} and gradient norm {} are not both finite, after {} rollbacks without a new "
@@ -252,14 +235,13 @@ void Trainer::roll_back(const StepRecord& record, Journal* journal) {
         "(train.nonfinite_policy=rollback)",
         record.step, record.loss, record.grad_norm);
   load(*checkpoint);
-  if (!ranks_.leads()) return;
+  if (!ranks_.is_root()) return;
   spdlog::warn("step {}: not finite; back to {} and on with the data behind that step", record.step,
                *checkpoint);
-  journal->metrics.mark_resume(step_, fmt::format("rollback from step {}", record.step));
+  logger->mark_resume(step_, fmt::format("rollback from step {}", record.step));
 }
 
-// --- the run
-// -------------------------------------------------------------------------------------------------
+// --- the run -----------------------------------------------------------------------------------------------
 
 bool Trainer::due(int64_t every_steps) const {
   return step_ == total_steps_ || (every_steps > 0 && step_ % every_steps == 0);
@@ -272,18 +254,18 @@ TrainState Trainer::state() const {
           .config = resolved_json(config_),
           .extra = {{"skipped_steps", skipped_},
                     {"data_tokens", train_data_->tokens()},
-                    {"products", products_json(device_)}},
+                    {"products", gemms_json(device_)}},
           .tokens = tokens_};
 }
 
 // Lines of metrics are on the storage device before a checkpoint counts that says they are there.
-void Trainer::save(Journal* journal) {
+void Trainer::save(RunLogger* logger) {
   if (last_saved_ == step_) return;
   StopSignal::stops(StopPoint::kAfterSaving);
   report_save(saver_.finish());
   warn_of_frozen_scales();
-  if (journal != nullptr) journal->metrics.sync();
-  model_.publish_weights();
+  if (logger != nullptr) logger->sync();
+  model_.all_gather_weights();
   saver_.begin({.state = state(), .resting = model_.parts_to_save(), .changing = model_.changing_parts()});
   last_saved_ = step_;
   last_checkpoint_ = checkpoints_.path_of(step_);
@@ -292,54 +274,54 @@ void Trainer::save(Journal* journal) {
 }
 
 void Trainer::report_save(const std::optional<SaveReport>& report) const {
-  if (!report || !ranks_.leads()) return;
+  if (!report || !ranks_.is_root()) return;
   spdlog::info("step {:>6}/{} | saved step {}: {}", step_, total_steps_, report->step, report->text());
 }
 
 // What ranks tell each other after every step.
-struct Trainer::Word {
+struct Trainer::StepStatus {
   int64_t signal;
   uint64_t data_hash;
   double seconds;
 };
 
-void Trainer::exchange_words(StepRecord& record) {
-  const Word mine{StopSignal::received(), record.data_hash, record.seconds};
-  std::vector<Word> all(static_cast<size_t>(ranks_.size()));
+void Trainer::exchange_status(StepRecord& record) {
+  const StepStatus mine{StopSignal::received(), record.data_hash, record.seconds};
+  std::vector<StepStatus> all(static_cast<size_t>(ranks_.size()));
   ranks_.gather_host(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
   record.data_hash = 0;
   seconds_ = 0;
-  for (const Word& word : all) {
-    stopping_ |= word.signal != 0;
-    record.data_hash += word.data_hash;
-    seconds_ = std::max(seconds_, word.seconds);
+  for (const StepStatus& status : all) {
+    stopping_ |= status.signal != 0;
+    record.data_hash += status.data_hash;
+    seconds_ = std::max(seconds_, status.seconds);
   }
 }
 
-std::unique_ptr<Trainer::Journal> Trainer::open_journal() {
-  if (!ranks_.leads()) return nullptr;
+std::unique_ptr<RunLogger> Trainer::open_logger() {
+  if (!ranks_.is_root()) return nullptr;
   const bool continued = has_metrics(fs_, config_);
-  auto journal = std::make_unique<Journal>(
-      fs_, config_, StepLog::Options{.first_step = step_, .total_steps = total_steps_});
-  if (continued) journal->metrics.mark_resume(step_);
-  return journal;
+  auto logger = std::make_unique<RunLogger>(
+      fs_, config_, RunLogger::Options{.first_step = step_, .total_steps = total_steps_});
+  if (continued) logger->mark_resume(step_);
+  return logger;
 }
 
 bool Trainer::run() {
-  const std::unique_ptr<Journal> journal = open_journal();
+  const std::unique_ptr<RunLogger> logger = open_logger();
   while (step_ < total_steps_ && !stopping_) {
-    std::optional<StepRecord> record = step(journal.get());
+    std::optional<StepRecord> record = step(logger.get());
     if (!record) break;
-    exchange_words(*record);
+    exchange_status(*record);
     report_save(saver_.poll());
     check_replicas();
     if (validation_data_ && due(config_.eval.every_steps)) evaluate_into(*record);
-    if (journal) journal->steps.record(*record);
-    if (record->skipped) handle_nonfinite(*record, journal.get());
-    if (due(config_.checkpoint.every_steps)) save(journal.get());
+    if (logger) logger->record(*record);
+    if (record->skipped) handle_nonfinite(*record, logger.get());
+    if (due(config_.checkpoint.every_steps)) save(logger.get());
   }
-  if (journal) journal->steps.finish();
-  if (step_ > 0) save(journal.get());
+  if (logger) logger->finish();
+  if (step_ > 0) save(logger.get());
   StopSignal::stops(StopPoint::kAfterSaving);
   report_save(saver_.finish());
   return step_ == total_steps_;
@@ -349,7 +331,7 @@ void Trainer::run_unrecorded(int64_t steps) {
   for (int64_t i = 0; i < steps && !stopping_; ++i) {
     std::optional<StepRecord> record = step(nullptr);
     if (!record) break;
-    exchange_words(*record);
+    exchange_status(*record);
     if (record->skipped) handle_nonfinite(*record, nullptr);
   }
 }

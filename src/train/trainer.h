@@ -9,17 +9,16 @@
 #include <optional>
 #include <string>
 
+#include "checkpoint/checkpoint_saver.h"
 #include "comm/communicator.h"
-#include "core/file_system.h"
+#include "config/run_config.h"
+#include "config/run_inputs.h"
+#include "core/io/file_system.h"
 #include "data/dataloader.h"
-#include "train/batch_plan.h"
-#include "train/checkpoint_saver.h"
-#include "train/evaluate.h"
-#include "train/run_config.h"
-#include "train/run_model.h"
-#include "train/step_log.h"
-#include "train/step_work.h"
+#include "inference/evaluate.h"
+#include "train/run_logger.h"
 #include "train/stop_signal.h"
+#include "train/training_model.h"
 
 namespace mpt {
 
@@ -53,14 +52,13 @@ class Trainer {
   [[nodiscard]] const MemoryUse& memory() const { return allocator_->use(); }
 
  private:
-  struct Journal;  // of the run, kept by rank 0: null on others
-
-  [[nodiscard]] std::unique_ptr<Journal> open_journal();
+  // Null on all ranks but 0.
+  [[nodiscard]] std::unique_ptr<RunLogger> open_logger();
   // Nothing if a signal came before the update: the step is left, and all is as before it.
-  std::optional<StepRecord> step(Journal* journal);
+  std::optional<StepRecord> step(RunLogger* logger);
   Batch next_batch();
-  [[nodiscard]] bool enqueue(StepRecord& record, Journal* journal);
-  [[nodiscard]] bool try_gradients(Journal* journal);
+  [[nodiscard]] bool enqueue(StepRecord& record, RunLogger* logger);
+  [[nodiscard]] bool try_gradients(RunLogger* logger);
   [[nodiscard]] StopPoint stop_point() const;
   void stage(const Batch& batch);
   [[nodiscard]] StepScalars scalars_of(const StepRecord& record) const;
@@ -69,12 +67,12 @@ class Trainer {
   void warn_of_frozen_scales();
   void check_replicas();
   void evaluate_into(StepRecord& record);
-  void handle_nonfinite(const StepRecord& record, Journal* journal);
-  void roll_back(const StepRecord& record, Journal* journal);
-  void save(Journal* journal);
+  void handle_nonfinite(const StepRecord& record, RunLogger* logger);
+  void roll_back(const StepRecord& record, RunLogger* logger);
+  void save(RunLogger* logger);
   void report_save(const std::optional<SaveReport>& report) const;
-  struct Word;
-  void exchange_words(StepRecord& record);
+  struct StepStatus;
+  void exchange_status(StepRecord& record);
   [[nodiscard]] bool due(int64_t every_steps) const;
   [[nodiscard]] TrainState state() const;
   void load(const std::string& checkpoint);
@@ -87,11 +85,11 @@ class Trainer {
   int64_t total_steps_;
   std::shared_ptr<const SequenceSource> train_data_, validation_data_;
   std::unique_ptr<Allocator> allocator_;
-  RunModel model_;
+  TrainingModel model_;
   DataLoader loader_;
   CheckpointStore checkpoints_;
   CheckpointSaver saver_;
-  StepWork work_;
+  TrainingStep work_;
   int64_t step_ = 0;             // optimizer steps done
   int64_t skipped_ = 0;          // of them without an update
   int64_t tokens_ = 0;           // predicted so far
@@ -102,12 +100,5 @@ class Trainer {
   int64_t last_saved_ = -1;      // step of the newest checkpoint of this process, committed or on its way
   std::string last_checkpoint_;  // where that is
 };
-
-// runs/<name> and what lies in it.
-std::string run_directory(const RunConfig& config);
-std::string checkpoint_directory(const RunConfig& config);
-std::string metrics_path(const RunConfig& config);
-// Whether there is a line in metrics.jsonl, of a step or an event.
-bool has_metrics(FileSystem& fs, const RunConfig& config);
 
 }  // namespace mpt

@@ -1,7 +1,7 @@
 // Bad checkpoints, and bad use of good ones, through the program: each is refused by name, and nothing is
 // touched.
 #include "cli/bad_input_world.h"
-#include "core/safetensors.h"
+#include "core/io/safetensors.h"
 
 namespace mpt::test {
 namespace {
@@ -271,7 +271,9 @@ TEST_F(BadCheckpoints, Use) {
        {"runs/tiny: holds", "not of an export"}},
       {"output is the checkpoint", export_to(kNewest, {"--overwrite"}), {kNewest, "not of an export"}},
       {"output is the shards", export_to("data", {"--overwrite"}), {"data: holds manifest.json"}},
-      {"output is a file", export_to("config.json", {"--overwrite"}), {"config.json: is in the way"}},
+      {"output is a file",
+       export_to("config.json", {"--overwrite"}),
+       {"config.json: exists and is not a directory"}},
       {"output below a file", export_to("config.json/new"), {"config.json: exists and is not a directory"}},
       {"output cannot be made", export_to("/proc/new"), {"/proc/new"}},
       {"output's staging place is taken",

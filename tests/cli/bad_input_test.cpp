@@ -1,6 +1,6 @@
 // Bad configs and arguments, through the program: each is refused by name, and nothing is touched.
+#include "checkpoint/checkpoint_store.h"
 #include "cli/bad_input_world.h"
-#include "train/run_lock.h"
 
 namespace mpt::test {
 namespace {
@@ -178,7 +178,7 @@ TEST_F(BadConfigs, KeysThatDoNotGoTogether) {
       {"block that is no power of two",
        fresh({"precision.weights=block_fp8", "precision.fp8_block_size=48"}),
        {"precision.fp8_block_size: must be 16, 32, 64, 128 or 256, found 48"}},
-      {"rows that FP8 products cannot take",
+      {"rows that FP8 GEMMs cannot take",
        fresh({"precision.compute=fp8"}),
        {"batch.seq_len: 24 is not a multiple of 16, which precision.compute = fp8"}},
       {"FP8 key without FP8",

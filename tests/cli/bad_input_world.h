@@ -21,8 +21,8 @@
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 
-#include "core/file_system.h"
-#include "core/hash.h"
+#include "core/io/file_system.h"
+#include "core/io/hash.h"
 #include "support/draws.h"
 #include "support/run_program.h"
 #include "support/temp_directory.h"

@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "core/file_system.h"
+#include "checkpoint/checkpoint_fixture.h"
+#include "checkpoint/checkpoint_saver.h"
+#include "checkpoint/checkpoint_store.h"
+#include "core/io/file_system.h"
+#include "support/rank_threads.h"
 #include "support/run_program.h"
 #include "support/temp_directory.h"
-#include "train/checkpoint_fixture.h"
-#include "train/checkpoint_saver.h"
-#include "train/rank_threads.h"
-#include "train/run_lock.h"
 
 namespace mpt::test {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/safetensors.h"
+#include "core/io/safetensors.h"
 #include "support/draws.h"
 #include "support/run_program.h"
 #include "support/temp_directory.h"

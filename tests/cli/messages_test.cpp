@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "cli/bad_input_world.h"
-#include "train/run_config.h"
+#include "config/run_config.h"
 
 namespace mpt::test {
 namespace {

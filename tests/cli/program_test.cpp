@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "core/philox.h"
+#include "core/random.h"
 #include "data/manifest.h"
 #include "support/run_program.h"
 #include "support/temp_directory.h"
@@ -218,7 +218,8 @@ void write_corpus(const std::string& path, int64_t documents) {
                         "the",     "token",     "loss", "rounding", "été"};
   std::ofstream file(path);
   for (int64_t i = 0; i < documents; ++i) {
-    const RandomCounter draw{.seed = 5, .tensor = 0, .row = uint32_t(i), .step = 0, .stream = Stream::kToy};
+    const RandomCounter draw{
+        .seed = 5, .tensor = 0, .row = uint32_t(i), .step = 0, .stream = kSyntheticStream};
     for (uint32_t w = 0; w < 20; ++w)
       file << words[draw.word(w) % words.size()] << (w % 7 == 6 ? ".\n" : " ");
     file << "\n\n";

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/collective_cases.h"
-#include "core/hash.h"
+#include "core/io/hash.h"
 #include "support/ranks_program.h"
 #include "support/thread_ranks.h"
 

@@ -70,7 +70,7 @@ void make_all_calls(Communicator& ranks) {
 void expect_one_rank(Communicator& ranks) {
   EXPECT_EQ(ranks.rank(), 0);
   EXPECT_EQ(ranks.size(), 1);
-  EXPECT_TRUE(ranks.alone() && ranks.leads());
+  EXPECT_TRUE(ranks.is_single() && ranks.is_root());
   EXPECT_EQ(ranks.name(), "");
 }
 
@@ -113,7 +113,7 @@ TEST(PlannedRanks, KnowTheirPlaceAndRefuseEveryCall) {
   Communicator ranks = Communicator::planned(2, 5);
   EXPECT_EQ(ranks.rank(), 2);
   EXPECT_EQ(ranks.size(), 5);
-  EXPECT_FALSE(ranks.alone() || ranks.leads());
+  EXPECT_FALSE(ranks.is_single() || ranks.is_root());
   EXPECT_EQ(ranks.name(), "");
   std::vector<float> values{1};
   const Tensor one = view(values);
@@ -158,7 +158,7 @@ TEST(SeveralRanks, ExchangeWithinTheDevicesOrder) {
     EXPECT_EQ(values[0], 2);
     EXPECT_EQ(rank.device.scopes, (std::vector<std::string>{"communication", "communication"}));
     EXPECT_EQ(rank.ranks.name(), "threads, 3 ranks");
-    EXPECT_EQ(rank.ranks.leads(), rank.ranks.rank() == 0);
+    EXPECT_EQ(rank.ranks.is_root(), rank.ranks.rank() == 0);
   });
 }
 

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/transports.h"
+#include "comm/transport.h"
 #include "support/expect_error.h"
 
 namespace mpt {

@@ -14,7 +14,7 @@
 #include "comm/collective_cases.h"
 #include "comm/launch_environment.h"
 #include "comm/mpi/mpi_transport.h"
-#include "core/hash.h"
+#include "core/io/hash.h"
 
 namespace mpt {
 namespace {

@@ -160,7 +160,7 @@ TEST(Partition, TheSameEveryTime) {
   }
 }
 
-// Hundreds of billions of elements over a thousand ranks: no product overflows.
+// Hundreds of billions of elements over a thousand ranks: no GEMM overflows.
 TEST(Partition, HugeModels) {
   const Partition partition(
       {{.rows = 1 << 20, .cols = 1 << 20}, {.rows = 1 << 19, .cols = 1 << 20, .bucket = 1}}, 1024);

@@ -11,7 +11,6 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include "comm/tcp_socket.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/free_port.h"

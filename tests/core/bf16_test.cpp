@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/json_parse.h"
+#include "core/json/json_parse.h"
 
 namespace mpt {
 namespace {

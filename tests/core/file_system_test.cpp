@@ -1,5 +1,5 @@
 // The operating system's file system, its failures, and the atomic replacement of a file.
-#include "core/file_system.h"
+#include "core/io/file_system.h"
 
 #include <csignal>
 #include <filesystem>
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/hash.h"
+#include "core/io/hash.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/fault_file_system.h"

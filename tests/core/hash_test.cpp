@@ -1,5 +1,5 @@
 // Content hashes: known values, streaming equals whole, files.
-#include "core/hash.h"
+#include "core/io/hash.h"
 
 #include <algorithm>
 #include <fstream>

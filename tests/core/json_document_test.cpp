@@ -1,5 +1,5 @@
 // Documents merged from files and settings: values, sources, and an Error for everything that is not one.
-#include "core/json_document.h"
+#include "core/json/json_document.h"
 
 #include <filesystem>
 #include <fstream>

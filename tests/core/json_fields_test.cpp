@@ -1,14 +1,12 @@
 // Every kind of field, read, refused, written and described from one list.
-#include "core/json_fields.h"
-
 #include <fstream>
 
 #include <gtest/gtest.h>
 
-#include "core/json_fields_read.h"
-#include "core/json_fields_schema.h"
-#include "core/json_fields_write.h"
-#include "core/nearest_name.h"
+#include "core/json/config_fields.h"
+#include "core/json/config_reader.h"
+#include "core/json/config_writer.h"
+#include "core/text.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 
@@ -257,7 +255,8 @@ TEST(JsonFields, AChoiceIsCheckedLikeOtherKeys) {
       drawing(R"({"shape": "circel"})"),
       "f: shape: expected one of circle, square; found the string \"circel\"; did you mean \"circle\"?");
   EXPECT_ERROR(drawing(R"({"shape": 1})"), "f: shape: expected one of circle, square; found the number 1");
-  EXPECT_ERROR(drawing(R"({"shape": "circle"})"), "f: radius: missing; it is required by shape = circle (half its width)");
+  EXPECT_ERROR(drawing(R"({"shape": "circle"})"),
+               "f: radius: missing; it is required by shape = circle (half its width)");
   EXPECT_ERROR(drawing(R"({"shape": "square", "radius": 1})"),
                "f: radius: means something only with shape = circle, but shape is square");
   EXPECT_ERROR(drawing(R"({"shape": "square", "sides": 1})"),

@@ -31,8 +31,17 @@ const std::map<std::string, std::set<std::string>> kMayInclude{
     {"model", {"precision", "comm", "device", "core"}},
     {"optim", {"precision", "comm", "device", "core"}},
     {"data", {"core"}},
-    {"train", {"model", "optim", "data", "precision", "comm", "device", "core"}},
-    {"cli", {"train", "model", "optim", "data", "precision", "comm", "device", "core"}},
+    {"config", {"model", "optim", "data", "precision", "comm", "device", "core"}},
+    {"checkpoint", {"comm", "device", "core"}},
+    {"parallel", {"config", "model", "optim", "data", "precision", "comm", "device", "core"}},
+    {"inference", {"config", "checkpoint", "model", "data", "precision", "comm", "device", "core"}},
+    {"train",
+     {"config", "checkpoint", "parallel", "inference", "model", "optim", "data", "precision", "comm",
+      "device", "core"}},
+    {"toy", {"precision", "core"}},
+    {"cli",
+     {"train", "toy", "inference", "parallel", "checkpoint", "config", "model", "optim", "data", "precision",
+      "comm", "device", "core"}},
     {"main", {"cli", "core"}},
 };
 
@@ -60,14 +69,16 @@ std::string layer_of(const std::string& path) {
 }
 
 bool may_use_cuda(const std::string& path) {
-  return path.starts_with("device/cuda/") || path.starts_with("comm/cuda/") || path.ends_with(".cu") || path.ends_with(".cuh");
+  return path.starts_with("device/cuda/") || path.starts_with("comm/cuda/") || path.ends_with(".cu") ||
+         path.ends_with(".cuh");
 }
 
 std::optional<std::string> fault_of_include(const std::string& path, const std::string& name) {
   const std::string from = layer_of(path);
   const std::string to = layer_of(name);
   if (std::regex_search(name, kCudaHeader) && !may_use_cuda(path)) {
-    return fmt::format("{} includes the CUDA header {}; only device/cuda/, comm/cuda/ and *.cu may", path, name);
+    return fmt::format("{} includes the CUDA header {}; only device/cuda/, comm/cuda/ and *.cu may", path,
+                       name);
   }
   if (!kMayInclude.contains(to) || to == from) return std::nullopt;
   if (kMayInclude.at(from).contains(to)) return std::nullopt;
@@ -135,6 +146,15 @@ TEST(Layering, ProjectHeadersAreNamedFromSrc) {
   }
 }
 
+// What turns text into shards is a program's work before training, which only reads them.
+TEST(Layering, OnlyTheCommandLineMakesShards) {
+  for (const std::string& path : files_below(kRoot / "src")) {
+    if (!is_source(path) || path.starts_with("data/corpus/") || path.starts_with("cli/")) continue;
+    for (const std::string& name : included(text_of(kRoot / "src" / path)))
+      EXPECT_FALSE(name.starts_with("data/corpus/")) << path << " includes " << name;
+  }
+}
+
 TEST(Layering, CheckerReportsAnUpwardInclude) {
   const auto faults = faults_of("core/check.h", "#pragma once\n  #  include \"train/trainer.h\"\n");
   ASSERT_EQ(faults.size(), 1u);
@@ -144,7 +164,7 @@ TEST(Layering, CheckerReportsAnUpwardInclude) {
 TEST(Layering, CheckerReportsSiblingsAndAngleBrackets) {
   EXPECT_EQ(faults_of("model/llama.cpp", "#include \"optim/rules.h\"\n").size(), 1u);
   EXPECT_EQ(faults_of("optim/rules.h", "#include <model/llama.h>\n").size(), 1u);
-  EXPECT_EQ(faults_of("data/order.cpp", "#include \"device/device.h\"\n").size(), 1u);
+  EXPECT_EQ(faults_of("data/token_stream.cpp", "#include \"device/device.h\"\n").size(), 1u);
   EXPECT_EQ(faults_of("main.cpp", "#include \"model/llama.h\"\n").size(), 1u);
   EXPECT_EQ(faults_of("stray/file.h", "").size(), 1u);
 }
@@ -174,8 +194,10 @@ TEST(Layering, CudaIsNoConditionAndItsStreamStaysInItsPlaces) {
 
 TEST(Layering, CheckerReportsWordsOfCuda) {
   EXPECT_EQ(cuda_words_in("device/device.h", "struct CUstream_st;"), std::vector<std::string>{"CUstream_st"});
-  EXPECT_EQ(cuda_words_in("model/llama.cpp", "cudaStream_t stream;"), std::vector<std::string>{"cudaStream_t"});
-  for (const char* path : {"device/cuda/cuda_gemm.h", "comm/cuda/nccl_transport.h", "optim/ops.cu", "model/norm.cuh"}) {
+  EXPECT_EQ(cuda_words_in("model/llama.cpp", "cudaStream_t stream;"),
+            std::vector<std::string>{"cudaStream_t"});
+  for (const char* path :
+       {"device/cuda/cuda_gemm.h", "comm/cuda/nccl_transport.h", "optim/ops.cu", "model/norm.cuh"}) {
     EXPECT_TRUE(cuda_words_in(path, "CUstream_st* stream;").empty()) << path;
     EXPECT_EQ(cuda_words_in(path, "#ifdef MPT_FAKE_CUDA"), std::vector<std::string>{"MPT_FAKE_CUDA"}) << path;
     EXPECT_EQ(cuda_words_in(path, "#if defined(MPT_WITH_CUDA)").size(), 1u) << path;
@@ -185,8 +207,8 @@ TEST(Layering, CheckerReportsWordsOfCuda) {
 
 TEST(Layering, CheckerAcceptsDownwardIncludes) {
   EXPECT_TRUE(faults_of("train/trainer.cpp", "#include \"optim/rules.h\"\n#include <vector>\n").empty());
-  EXPECT_TRUE(faults_of("core/hash.cpp", "#include \"core/hash.h\"\n#include <xxhash.h>\n").empty());
-  EXPECT_TRUE(faults_of("core/hash.cpp", "// #include \"train/trainer.h\"\n").empty());
+  EXPECT_TRUE(faults_of("core/io/hash.cpp", "#include \"core/io/hash.h\"\n#include <xxhash.h>\n").empty());
+  EXPECT_TRUE(faults_of("core/io/hash.cpp", "// #include \"train/trainer.h\"\n").empty());
 }
 
 // --- names of weight formats and update rules --------------------------------------------------------------
@@ -234,18 +256,19 @@ TEST(Layering, OptimizersAndModelNameNoWeightFormat) {
 
 TEST(Layering, CheckerReportsNamesOfFormats) {
   const std::vector<std::string> codecs{"block_fp8", "elements", "nvfp4"};
-  for (const char* source : {"BlockFp8Codec codec;", "// of block_fp8 weights", "Nvfp4ScaleMode::kLive", "kNvfp4Block",
-                             "format == WeightFormat::kF32", "Bf16Weights"})
+  for (const char* source : {"BlockFp8Codec codec;", "// of block_fp8 weights", "Nvfp4ScaleMode::kLive",
+                             "kNvfp4Block", "format == WeightFormat::kF32", "Bf16Weights"})
     EXPECT_EQ(formats_named_in(source, codecs).size(), 1u) << source;
-  for (const char* source : {"nvfp4_additive_scale == Nvfp4AdditiveScale::kBlock", "WeightFormat format;", "elements",
-                             "DType::kBF16"})
+  for (const char* source : {"nvfp4_additive_scale == Nvfp4AdditiveScale::kBlock", "WeightFormat format;",
+                             "elements", "DType::kBF16"})
     EXPECT_EQ(formats_named_in(source, codecs), std::vector<std::string>{}) << source;
 }
 
 TEST(Layering, EveryWeightFormatIsInTheList) {
   const std::string list = text_of(kRoot / "src/precision/weight_formats.h");
   for (const std::string& codec : headers_of("precision/codecs"))
-    EXPECT_NE(list.find(fmt::format("#include \"precision/codecs/{}.h\"", codec)), std::string::npos) << codec;
+    EXPECT_NE(list.find(fmt::format("#include \"precision/codecs/{}.h\"", codec)), std::string::npos)
+        << codec;
 }
 
 // Whether one of the rules is named as a word, with or without its underscores, in letters of any size.
@@ -262,14 +285,14 @@ bool names_a_rule(const std::string& source, const std::vector<std::string>& rul
 
 // Who names a rule by right.
 const std::map<std::string, std::string> kNamesRules{
-    {"core/json_fields.h", "an example"},
-    {"core/json_fields_read.h", "an example"},
+    {"core/json/config_fields.h", "an example"},
+    {"core/json/config_reader.h", "an example"},
     {"optim/apollo_e_on.h", "Apollo-E projects the gradient of M+Adam's exponents"},
     {"optim/optimizer_config.h", "the rule of a configuration that names none"},
     {"optim/rule_list.h", "the list"},
-    {"train/toy.cpp", "the branches of M+Adam, fitted one by one"},
-    {"train/toy_fit.h", "the same"},
-    {"train/usual_spellings.cpp", "what users write for it"},
+    {"toy/toy.cpp", "the branches of M+Adam, fitted one by one"},
+    {"toy/toy_fit.h", "the same"},
+    {"config/usual_spellings.cpp", "what users write for it"},
 };
 
 TEST(Layering, RulesAreNamedByThemselvesAndTheirList) {
@@ -285,7 +308,48 @@ TEST(Layering, CheckerReportsNamesOfRules) {
   const std::vector<std::string> rules{"lion", "m_plus_adam"};
   for (const char* source : {"\"lion\"", "Lion::Config", "m_plus_adam", "MPlusAdam{}", "optim/rules/lion.h"})
     EXPECT_TRUE(names_a_rule(source, rules)) << source;
-  for (const char* source : {"a million", "M+Adam", "adam"}) EXPECT_FALSE(names_a_rule(source, rules)) << source;
+  for (const char* source : {"a million", "M+Adam", "adam"})
+    EXPECT_FALSE(names_a_rule(source, rules)) << source;
+}
+
+// --- random streams -------------------------------------------------------------------------------------------
+
+// "inline constexpr RandomStream kInitStream{0};" -> {"kInitStream", 0}
+std::vector<std::pair<std::string, int>> streams_declared_in(const std::string& source) {
+  static const std::regex kDeclaration(R"(constexpr RandomStream (\w+)\{(\d+)\})");
+  std::vector<std::pair<std::string, int>> found;
+  for (std::sregex_iterator it(source.begin(), source.end(), kDeclaration), end; it != end; ++it)
+    found.emplace_back((*it)[1], std::stoi((*it)[2]));
+  return found;
+}
+
+// Checkpoints rely on the numbers; two uses of one would draw the same words.
+TEST(RandomStreams, KeepTheirNumbersAndShareNone) {
+  const std::map<std::string, int> known{{"kInitStream", 0},
+                                         {"kWeightRoundingStream", 1},
+                                         {"kMomentumRoundingStream", 2},
+                                         {"kVarianceRoundingStream", 3},
+                                         {"kExponentVarianceRoundingStream", 4},
+                                         {"kProjectionStream", 5},
+                                         {"kDataOrderStream", 6},
+                                         {"kSyntheticStream", 7},
+                                         {"kSamplingStream", 8}};
+  std::map<std::string, int> found;
+  std::set<int> numbers;
+  for (const std::string& path : files_below(kRoot / "src"))
+    for (const auto& [name, number] : streams_declared_in(text_of(kRoot / "src" / path))) {
+      EXPECT_TRUE(numbers.insert(number).second) << path << ": " << number << " is taken";
+      EXPECT_TRUE(found.emplace(name, number).second) << path << ": " << name << " is declared twice";
+    }
+  for (const auto& [name, number] : known)
+    EXPECT_EQ(found.contains(name) ? found.at(name) : -1, number) << name;
+}
+
+TEST(RandomStreams, CheckerFindsDeclarations) {
+  using Found = std::vector<std::pair<std::string, int>>;
+  EXPECT_EQ(streams_declared_in("inline constexpr RandomStream kA{3};\nconstexpr RandomStream kB{12};"),
+            (Found{{"kA", 3}, {"kB", 12}}));
+  EXPECT_EQ(streams_declared_in("RandomStream stream = kA;"), Found{});
 }
 
 // --- tests ---------------------------------------------------------------------------------------------------

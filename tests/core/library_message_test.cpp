@@ -1,9 +1,7 @@
-#include "core/library_message.h"
-
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "core/counted.h"
+#include "core/text.h"
 
 namespace mpt {
 namespace {

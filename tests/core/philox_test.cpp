@@ -1,6 +1,4 @@
 // Philox words: known answers, the layout of the counter, no two coordinates alike.
-#include "core/philox.h"
-
 #include <fstream>
 #include <set>
 #include <string>
@@ -9,7 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/json_parse.h"
+#include "core/json/json_parse.h"
+#include "core/random.h"
 
 namespace mpt {
 namespace {
@@ -42,25 +41,13 @@ TEST(Philox, LayoutOfTheCounter) {
                                 .tensor = known["tensor"],
                                 .row = known["row"],
                                 .step = known["step"],
-                                .stream = Stream(known["stream"].get<uint32_t>())};
+                                .stream = RandomStream(known["stream"].get<uint32_t>())};
     EXPECT_EQ(counter.word(known["col"]), hex32(known["word"])) << known;
   }
 }
 
-TEST(Philox, StreamsKeepTheirNumbers) {
-  EXPECT_EQ(uint32_t(Stream::kInit), 0u);
-  EXPECT_EQ(uint32_t(Stream::kWeightRounding), 1u);
-  EXPECT_EQ(uint32_t(Stream::kMomentumRounding), 2u);
-  EXPECT_EQ(uint32_t(Stream::kVarianceRounding), 3u);
-  EXPECT_EQ(uint32_t(Stream::kExponentVarianceRounding), 4u);
-  EXPECT_EQ(uint32_t(Stream::kProjection), 5u);
-  EXPECT_EQ(uint32_t(Stream::kDataOrder), 6u);
-  EXPECT_EQ(uint32_t(Stream::kToy), 7u);
-  EXPECT_EQ(uint32_t(Stream::kSampling), 8u);
-}
-
 TEST(Philox, AWordIsItsPlaceInItsBlock) {
-  const RandomCounter counter{42, 3, 5, 7, Stream::kInit};
+  const RandomCounter counter{42, 3, 5, 7, kSyntheticStream};
   for (uint32_t column = 0; column < 20; ++column)
     EXPECT_EQ(counter.word(column), counter.block(column / 4).word[column % 4]);
 }
@@ -73,7 +60,7 @@ TEST(Philox, EveryCoordinateMatters) {
     for (const uint32_t tensor : {0u, 1u, 218u, 0xFFFFu})
       for (const uint32_t row : {0u, 1u, 2u, 0xFFFFFFFFu})
         for (const uint32_t step : {0u, 1u, 2u, 99999u})
-          for (const Stream stream : {Stream::kInit, Stream::kWeightRounding, Stream::kSampling})
+          for (const RandomStream stream : {RandomStream{0}, RandomStream{1}, RandomStream{8}})
             for (const uint32_t block : {0u, 1u, 0x3FFFFFFFu}) {
               const PhiloxBlock b = RandomCounter{seed, tensor, row, step, stream}.block(block);
               seen.insert({uint64_t{b.word[0]} << 32 | b.word[1], uint64_t{b.word[2]} << 32 | b.word[3]});

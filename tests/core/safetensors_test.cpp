@@ -1,5 +1,5 @@
 // Safetensors files: the layout to the byte, round trips, and every corruption an Error.
-#include "core/safetensors.h"
+#include "core/io/safetensors.h"
 
 #include <algorithm>
 #include <cstring>

@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/hash.h"
+#include "core/io/hash.h"
 
 namespace mpt {
 namespace {

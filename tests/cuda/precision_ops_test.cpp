@@ -5,7 +5,6 @@
 
 #include "cuda/gpu.h"
 #include "device/backends.h"
-#include "precision/precision_ops.h"
 #include "support/draws.h"
 #include "support/host_encoded.h"
 

@@ -10,7 +10,7 @@
 #include "cuda/gpu.h"
 #include "device/profiling.h"
 #include "support/temp_directory.h"
-#include "train/tiny_run.h"
+#include "support/tiny_run.h"
 
 namespace mpt::test {
 namespace {

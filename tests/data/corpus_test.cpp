@@ -1,11 +1,11 @@
 // The corpus reader: document rules, gzip, JSON lines, bad input, bounded memory.
-#include "data/corpus.h"
+#include "data/corpus/corpus.h"
 
 #include <numeric>
 
 #include <nlohmann/json.hpp>
 
-#include "core/utf8.h"
+#include "core/text.h"
 #include "data/data_files.h"
 
 namespace mpt {

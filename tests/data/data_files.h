@@ -18,8 +18,8 @@
 #include <zlib.h>
 
 #include "core/check.h"
+#include "data/corpus/tokenizer_training.h"
 #include "data/token_shard.h"
-#include "data/tokenizer_training.h"
 
 namespace mpt::test {
 

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "data/data_files.h"
-#include "data/document_index.h"
 #include "data/manifest.h"
-#include "data/order.h"
+#include "data/sequence_source.h"
+#include "data/token_stream.h"
 
 namespace mpt {
 namespace {

@@ -1,6 +1,4 @@
 // The seeded order: a bijection for every n, golden values of an independent implementation, well mixed.
-#include "data/order.h"
-
 #include <cmath>
 #include <set>
 #include <vector>
@@ -8,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/check.h"
+#include "data/sequence_source.h"
 
 namespace mpt {
 namespace {
@@ -35,7 +34,7 @@ TEST(Order, IsABijectionForEveryCount) {
   }
 }
 
-// From a Python implementation of the equation in order.h and docs/numerics.md "Data order".
+// From a Python implementation of the equation in sequence_source.h and docs/numerics.md "Data order".
 TEST(Order, GoldenValues) {
   EXPECT_EQ(order_of({42, 0}, 10), (std::vector<int64_t>{5, 3, 4, 7, 6, 1, 9, 2, 0, 8}));
   EXPECT_EQ(order_of({42, 1}, 10), (std::vector<int64_t>{8, 5, 9, 6, 2, 1, 0, 7, 4, 3}));

@@ -1,5 +1,5 @@
 // The word-by-word encoder against SentencePiece itself: same ids for any text, any cache, any kind of model.
-#include "data/text_encoder.h"
+#include "data/corpus/text_encoder.h"
 
 #include <random>
 

@@ -1,15 +1,14 @@
 // tokenize_corpus: what it writes, independence of threads, validation split, refusals, clean failure.
-#include "data/tokenize.h"
+#include "data/corpus/tokenize.h"
 
 #include <atomic>
 #include <cmath>
 #include <map>
 #include <set>
 
+#include "data/corpus/ordered_pipeline.h"
 #include "data/data_files.h"
-#include "data/document_index.h"
-#include "data/ordered_pipeline.h"
-#include "data/split_writer.h"
+#include "data/token_stream.h"
 #include "data/tokenizer.h"
 #include "support/fault_file_system.h"
 

@@ -4,9 +4,9 @@
 
 #include <numeric>
 
-#include "core/hash.h"
+#include "core/io/hash.h"
+#include "data/corpus/tokenizer_training.h"
 #include "data/data_files.h"
-#include "data/line_sample.h"
 
 namespace mpt {
 namespace {

@@ -1,12 +1,12 @@
 // Words of a cache that several threads fill and empty: their own ids or none.
-#include "data/word_cache.h"
-
 #include <array>
 #include <optional>
 #include <thread>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include "data/corpus/text_encoder.h"
 
 namespace mpt {
 namespace {

@@ -1,4 +1,4 @@
-// Masters in every format beside every type that products read: what is drawn, what is named, what a refresh
+// Masters in every format beside every type that GEMMs read: what is drawn, what is named, what a refresh
 // gives, where memory goes.
 #include <gtest/gtest.h>
 
@@ -54,7 +54,7 @@ class EncodedWeights : public testing::TestWithParam<Regime> {
     device_->download(tensor, bytes.data());
     return bytes;
   }
-  // What products would read, computed anew from the master.
+  // What GEMMs would read, computed anew from the master.
   std::vector<float> decoded(const EncodedTensor& master) {
     const Tensor target = allocator_->tensor(kScratchMemory, GetParam().storage, master.rows, master.cols);
     make_ops<PrecisionOps>(device_->stream(), {*allocator_, master.rows})->decode(master, target);
@@ -134,7 +134,7 @@ TEST_P(EncodedWeights, ProductsReadTheDecodedMasters) {
   EXPECT_TRUE(qkv.contiguous());
 }
 
-// A master that changes shows after the next refresh, not before unless it is what products read.
+// A master that changes shows after the next refresh, not before unless it is what GEMMs read.
 TEST_P(EncodedWeights, RefreshFollowsTheMasters) {
   const WeightStore weights = store(options());
   initialize_weights(weights, 0.5, 9, *device_);
@@ -147,7 +147,7 @@ TEST_P(EncodedWeights, RefreshFollowsTheMasters) {
   const auto read = [&] { return values_of(*device_, logical_view(spec, weights.compute(i))); };
   const bool is_master = weights.compute(i).data == weights.master(i).codes.data;
   EXPECT_EQ(read() == before, !is_master);
-  weights.refresh();
+  weights.decode_weights();
   EXPECT_EQ(read(), decoded(weights.master(i)));
   EXPECT_NE(read(), before);
 }
@@ -198,7 +198,7 @@ std::string regime_name(const testing::TestParamInfo<Regime>& info) { return inf
 
 INSTANTIATE_TEST_SUITE_P(All, EncodedWeights, testing::ValuesIn(regimes()), regime_name);
 
-// Nothing but a decoded copy, or a master of the same type, can be read by products.
+// Nothing but a decoded copy, or a master of the same type, can be read by GEMMs.
 TEST(EncodedWeightsTest, WhatIsNotKeptIsNotHandedOut) {
   const auto device = make_cpu_device(1);
   const auto allocator = device->make_allocator();

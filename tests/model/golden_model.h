@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/safetensors.h"
+#include "core/io/safetensors.h"
 #include "model/activations.h"
 #include "model/llama.h"
 #include "model/llama_config.h"

@@ -1,11 +1,11 @@
-// The products of linear layers in FP8 against FP64 sums over operands that are rounded here once more, by
+// The GEMMs of linear layers in FP8 against FP64 sums over operands that are rounded here once more, by
 // search among all codes: outputs, gradients of inputs and of weights, with scales that are not 1.
 #include <array>
 #include <cmath>
 
 #include <gtest/gtest.h>
 
-#include "core/normal.h"
+#include "core/random.h"
 #include "device/expect_rounded.h"
 #include "model/model_bench.h"
 #include "support/host_matrix.h"
@@ -44,20 +44,20 @@ struct Grid {
   }
 };
 
-struct Operand {
+struct QuantizedMatrix {
   std::vector<double> codes;  // values of the codes
   double scale_inv = 1;
 };
 
-Operand rounded_operand(const Grid& grid, const std::vector<float>& values, float scale) {
-  Operand operand{.codes = {}, .scale_inv = double(1.0f / scale)};
+QuantizedMatrix rounded_operand(const Grid& grid, const std::vector<float>& values, float scale) {
+  QuantizedMatrix operand{.codes = {}, .scale_inv = double(1.0f / scale)};
   for (const float x : values) operand.codes.push_back(grid.round(double(x * scale)));
   return operand;
 }
 
 std::vector<float> bf16_normals(int64_t count, double spread, uint32_t seed) {
   std::vector<float> values(static_cast<size_t>(count));
-  fill_normals({seed, 0, 0, 0, Stream::kToy}, spread, count, values.data());
+  fill_normals({seed, 0, 0, 0, kSyntheticStream}, spread, count, values.data());
   for (float& x : values) x = rounded_to<bf16>(x);
   return values;
 }
@@ -88,14 +88,14 @@ struct World {
                 {.micro_batch = kBatch, .storage = DType::kBF16, .loss_chunk_rows = 32, .fp8 = config},
                 weights, *device, *allocator) {
     initialize_weights(weights, 0.3, 4, *device);
-    linears.weights_changed();
+    linears.update_casts();
   }
   Tensor tensor(DType dtype, int64_t rows, int64_t cols) {
     return allocator->tensor(kScratchMemory, dtype, rows, cols);
   }
   // What linear layers read of a tensor [rows, cols].
-  mpt::Operand operand(int64_t rows, int64_t cols) {
-    mpt::Operand codes{tensor(DType::kE4M3, rows, cols)};
+  mpt::QuantizedMatrix operand(int64_t rows, int64_t cols) {
+    mpt::QuantizedMatrix codes{tensor(DType::kE4M3, rows, cols)};
     if (device->gemm().fp8_layout() == Fp8Layout::kRowsOfK)
       codes.transposed = tensor(DType::kE4M3, cols, rows);
     return codes;
@@ -160,7 +160,7 @@ TEST_P(LinearsFp8, ThreeProductsOfEveryLinear) {
     const std::vector<float> w = world.weight_values(all[i].first);
     const int64_t in = world.weights.specs()[size_t(all[i].first)].physical_cols,
                   out = int64_t(w.size()) / in;
-    const mpt::Operand codes = world.operand(n, in);
+    const mpt::QuantizedMatrix codes = world.operand(n, in);
     const Tensor x = world.tensor(DType::kBF16, n, in), y = world.tensor(DType::kBF16, n, out),
                  dy = world.tensor(DType::kBF16, n, out), dx = world.tensor(DType::kBF16, n, in);
     const auto pass = [&](const std::vector<float>& inputs, const std::vector<float>& gradients) {
@@ -174,16 +174,16 @@ TEST_P(LinearsFp8, ThreeProductsOfEveryLinear) {
     };
     const std::vector<float> x0 = bf16_normals(n * in, 1, 1), dy0 = bf16_normals(n * out, 1e-4, 2);
     pass(x0, dy0);
-    world.linears.weights_changed();  // now with the scale from their own amax
+    world.linears.update_casts();  // now with the scale from their own amax
     const std::vector<float> x1 = bf16_normals(n * in, 2, 3), dy1 = bf16_normals(n * out, 3e-4, 4);
     pass(x1, dy1);
     // Every slot has seen one amax when it casts again; the current recipe sees what it casts.
     const bool current = GetParam().recipe == Fp8Recipe::kCurrent;
-    const Operand qx = rounded_operand(e4m3, x1, 448 / amax_of(current ? x1 : x0)),
-                  qw = rounded_operand(e4m3, w, 448 / amax_of(w)),
-                  qdy = rounded_operand(e5m2, dy1, 57344 / amax_of(current ? dy1 : dy0));
-    const auto expect = [&](float found, int64_t k, const auto& a, const auto& b, const Operand& left,
-                            const Operand& right, DType type) {
+    const QuantizedMatrix qx = rounded_operand(e4m3, x1, 448 / amax_of(current ? x1 : x0)),
+                          qw = rounded_operand(e4m3, w, 448 / amax_of(w)),
+                          qdy = rounded_operand(e5m2, dy1, 57344 / amax_of(current ? dy1 : dy0));
+    const auto expect = [&](float found, int64_t k, const auto& a, const auto& b, const QuantizedMatrix& left,
+                            const QuantizedMatrix& right, DType type) {
       double sum = 0, size = 0;
       for (int64_t j = 0; j < k; ++j) {
         const double term = left.codes[size_t(a(j))] * right.codes[size_t(b(j))];

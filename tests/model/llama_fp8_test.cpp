@@ -94,7 +94,7 @@ std::map<std::string, Bytes> scales_of(ModelBench& bench) {
 
 void initialize(ModelBench& bench) {
   initialize_weights(bench.store(), 0.2, 5, bench.device());
-  bench.llama().weights_changed();
+  bench.llama().update_casts();
 }
 
 struct Outcome {
@@ -109,7 +109,7 @@ Outcome outcome_of(ModelBench& bench, const GoldenModel& model, int steps, int64
   Outcome outcome;
   for (int i = 0; i < steps; ++i) {
     outcome.losses.push_back(bench.step(model, rows));
-    bench.llama().weights_changed();
+    bench.llama().update_casts();
   }
   outcome.gradients = bench.gradients();
   outcome.scales = scales_of(bench);
@@ -152,7 +152,7 @@ TEST_P(LlamaFp8, ResumesToTheBit) {
   ASSERT_EQ(from.size(), GetParam().config.fp8_recipe == Fp8Recipe::kDelayed ? 4u : 0u);
   for (size_t i = 0; i < from.size(); ++i)
     second.device().upload(bytes_of(first, from[i].tensor).data(), to[i].tensor);
-  second.llama().weights_changed();
+  second.llama().update_casts();
   EXPECT_EQ(second.llama().evaluate(model_.rows(0, 2)), first.llama().evaluate(model_.rows(0, 2)));
   EXPECT_TRUE(outcome_of(second, model_, 2) == outcome_of(first, model_, 2));
 }
@@ -202,14 +202,14 @@ TEST_P(LlamaFp8, EvaluationAndScales) {
   const size_t slots = seen.size() / 4;
   EXPECT_EQ(std::vector(after.begin() + int64_t(slots), after.end()),
             std::vector(seen.begin() + int64_t(slots), seen.end()));
-  EXPECT_GT(after[0], 0) << "input of the first product";
+  EXPECT_GT(after[0], 0) << "input of the first GEMM";
   for (const char* kept : {"fp8_forward_scale", "fp8_backward_scale", "fp8_backward_amax_history"})
     EXPECT_EQ(scales_of(folding).at(kept), scales.at(kept));
 }
 
-// How far FP8 may take a whole model from BF16. Each of the two operands of a product is rounded by at most
+// How far FP8 may take a whole model from BF16. Each of the two operands of a GEMM is rounded by at most
 // half a spacing: 2^-4 of the number in E4M3, 2^-3 in E5M2, evenly spread, so 1/sqrt(3) of that on average.
-// Independent roundings add like random walks: two operands of each product forward, two backward, and the
+// Independent roundings add like random walks: two operands of each GEMM forward, two backward, and the
 // weight gradient's own two. A wrong scale or a missing term is off by 1 in this measure.
 double tolerance(const PrecisionConfig& config) {
   const double e4m3 = 0x1p-8 / 3, e5m2 = 0x1p-6 / 3;  // squared
@@ -292,7 +292,7 @@ int64_t updates_seen(ModelBench& bench, int64_t slot) {
   return count;
 }
 
-// Slots 0 and 1: input and weight of the first product; a step of two micro-batches.
+// Slots 0 and 1: input and weight of the first GEMM; a step of two micro-batches.
 TEST(LlamaFp8Cadence, UpdatesPerMicroBatchOrStep) {
   const GoldenModel model = random_model(kConfig, kBatch, {.storage = DType::kBF16});
   const struct {

@@ -79,8 +79,8 @@ class ModelBench {
   void set_weights(const NamedValues& weights) {
     for (const NamedTensor& named : store_.named_tensors())
       set_values(*device_, named.tensor, weights.at(named.name));
-    store_.refresh();
-    llama_.weights_changed();
+    store_.decode_weights();
+    llama_.update_casts();
   }
   [[nodiscard]] NamedValues weights() {
     NamedValues all;

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/normal.h"
+#include "core/random.h"
 #include "device/backends.h"
 #include "model/llama_ops.h"
 #include "model/model_bench.h"
@@ -35,7 +35,7 @@ inline Matrix random_matrix(int64_t rows, int64_t cols, DType type, uint64_t see
   Matrix m(rows, cols);
   std::vector<float> row(size_t(std::max<int64_t>(cols, 1)));
   for (int64_t r = 0; r < rows; ++r) {
-    fill_normals({seed, 0, uint32_t(r), 0, Stream::kToy}, 1.0, cols, row.data());
+    fill_normals({seed, 0, uint32_t(r), 0, kSyntheticStream}, 1.0, cols, row.data());
     for (int64_t c = 0; c < cols; ++c) m.at(r, c) = rounded(double(row[size_t(c)]), type);
   }
   return m;

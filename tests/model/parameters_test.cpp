@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/safetensors.h"
+#include "core/io/safetensors.h"
 #include "model/golden_model.h"
 
 namespace mpt::test {

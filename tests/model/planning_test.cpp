@@ -216,7 +216,7 @@ TEST(MicroBatch, ASmallerOneIsComputedAsIfPlannedForIt) {
 }
 
 // Sums over the rows do not depend on how many are taken at a time, up to the order of FP32 sums in the
-// products.
+// GEMMs.
 TEST(MicroBatch, EvaluationIsTheSumOverRows) {
   const GoldenModel model = random_model(kSmall, {5, 9}, {.ignored = 0.2});
   std::vector<double> sums;

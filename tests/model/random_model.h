@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "core/normal.h"
+#include "core/random.h"
 #include "model/golden_model.h"
 #include "model/model_bench.h"
 #include "model/parameters.h"
@@ -23,7 +23,7 @@ inline std::vector<float> random_weight(const ParamSpec& spec, const RandomModel
                                                             : 1.25 / std::sqrt(double(spec.cols));
   std::vector<float> values(size_t(spec.elements()));
   for (int64_t r = 0; r < spec.rows; ++r)
-    fill_normals({options.seed, spec.tensor_id, uint32_t(r), 0, Stream::kToy}, scale, spec.cols,
+    fill_normals({options.seed, spec.tensor_id, uint32_t(r), 0, kSyntheticStream}, scale, spec.cols,
                  values.data() + r * spec.cols);
   for (float& x : values) {
     if (gain) x += 1;

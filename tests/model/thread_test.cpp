@@ -23,7 +23,7 @@ Result result_with(const GoldenModel& model, BenchOptions options, int threads) 
   return {loss, bench.gradients(), bench.llama().logits(model.tokens)};
 }
 
-// Large enough that rows, heads, chunks of the norm's gradient and blocks of the products are shared out;
+// Large enough that rows, heads, chunks of the norm's gradient and blocks of the GEMMs are shared out;
 // widths that no tile divides. In an odd vocabulary the last column of the logits is a block of its own.
 class Threads : public testing::TestWithParam<int64_t> {};
 

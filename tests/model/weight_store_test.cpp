@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/normal.h"
+#include "core/random.h"
 #include "model/model_bench.h"
 #include "model/random_model.h"
 
@@ -102,7 +102,7 @@ TEST(InitialWeights, GoldenValues) {
   const std::vector<uint32_t> words = hexadecimal(golden.at("words")),
                               bits = hexadecimal(golden.at("values"));
   for (uint32_t c = 0; c < words.size(); ++c)
-    EXPECT_EQ((RandomCounter{seed, 0, 0, 0, Stream::kInit}.word(c)), words[c]);
+    EXPECT_EQ((RandomCounter{seed, 0, 0, 0, kInitStream}.word(c)), words[c]);
   LlamaConfig config = kSmall;
   config.initializer_range = golden.at("std");
   const auto weights = initial_weights(config, seed);
@@ -123,7 +123,7 @@ TEST(InitialWeights, EveryElementIsAFunctionOfItsLogicalCoordinates) {
     const std::vector<float>& values = weights.at(spec.name);
     for (int64_t r = 0; r < spec.rows; ++r)
       for (int64_t c = 0; c < spec.cols; ++c) {
-        const RandomCounter counter{7, spec.tensor_id, uint32_t(r), 0, Stream::kInit};
+        const RandomCounter counter{7, spec.tensor_id, uint32_t(r), 0, kInitStream};
         const float want = spec.kind == ParamKind::kNorm ? 1.0f : drawn(counter, uint32_t(c), 0.02);
         ASSERT_EQ(values[size_t(r * spec.cols + c)], want) << spec.name << " " << r << " " << c;
       }
@@ -155,7 +155,7 @@ TEST(InitialWeights, LargeTables) {
   const std::vector<float>& head = weights.at("lm_head.weight");
   for (const int64_t row : {0, 65535, 65536, 65999})
     for (const uint32_t c : {0u, 63u}) {
-      const RandomCounter counter{5, uint32_t(head_index(config)), uint32_t(row), 0, Stream::kInit};
+      const RandomCounter counter{5, uint32_t(head_index(config)), uint32_t(row), 0, kInitStream};
       EXPECT_EQ(head[size_t(row * 64 + c)], drawn(counter, c, 0.02)) << row;
     }
 }

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/normal.h"
+#include "core/random.h"
 #include "optim/optimizer_fixture.h"
 #include "support/draws.h"
 
@@ -269,7 +269,7 @@ TEST(ApolloE, ProjectionIsDrawnByItsCoordinates) {
   ASSERT_EQ(p.size(), 66u);
   for (uint32_t i = 0; i < 11; ++i)
     for (uint32_t k = 0; k < 6; ++k) {
-      const PhiloxBlock block = RandomCounter{42, 7, i, 3, Stream::kProjection}.block(k / 4);
+      const PhiloxBlock block = RandomCounter{42, 7, i, 3, kProjectionStream}.block(k / 4);
       EXPECT_EQ(p[k * 11 + i], float(normals_of(block)[k % 4] / std::sqrt(6.0)));
     }
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/bf16.h"
-#include "core/json_fields_read.h"
+#include "core/json/config_reader.h"
 #include "device/backends.h"
 #include "optim/flat_config.h"
 #include "optim/optimizer.h"

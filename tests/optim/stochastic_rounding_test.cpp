@@ -71,7 +71,7 @@ TEST(StochasticRounding, DrawsByLogicalCoordinates) {
     exact.step(kStep);
     rounded.step(kStep);
     for (size_t i = 0; i < 2; ++i) {
-      const RandomCounter counter{kSeed, uint32_t(i + 1), 0, uint32_t(kStep), Stream::kWeightRounding};
+      const RandomCounter counter{kSeed, uint32_t(i + 1), 0, uint32_t(kStep), kWeightRoundingStream};
       expect_words(rounded.weights(i), exact.weights(i), counter);
       for (const StateInfo& state : test::states_of(stochastic(rule))) {
         RandomCounter of_state = counter;
@@ -82,10 +82,10 @@ TEST(StochasticRounding, DrawsByLogicalCoordinates) {
     }
   }
   const std::span<const StateInfo> states = test::states_of(stochastic("m_plus_adam"));
-  EXPECT_EQ(states[0].rounding, Stream::kMomentumRounding);
-  EXPECT_EQ(states[1].rounding, Stream::kVarianceRounding);
-  EXPECT_EQ(states[2].rounding, Stream::kExponentVarianceRounding);
-  EXPECT_EQ(test::states_of(stochastic("madam"))[0].rounding, Stream::kVarianceRounding);
+  EXPECT_EQ(states[0].rounding, kMomentumRoundingStream);
+  EXPECT_EQ(states[1].rounding, kVarianceRoundingStream);
+  EXPECT_EQ(states[2].rounding, kExponentVarianceRoundingStream);
+  EXPECT_EQ(test::states_of(stochastic("madam"))[0].rounding, kVarianceRoundingStream);
 }
 
 // Another step or another seed draws other bits.

@@ -116,7 +116,7 @@ void expect_words(Group group) {
                             .seed = 0x0123456789ABCDEF,
                             .tensor = 218,
                             .step = 99999,
-                            .stream = Stream::kWeightRounding};
+                            .stream = kWeightRoundingStream};
   const BlockSpan span{.row = 2047, .col = 5376, .count = 85};
   const auto dither = source.draw(group, span);
   const RandomCounter counter{source.seed, source.tensor, 2047, source.step, source.stream};

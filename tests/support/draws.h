@@ -4,13 +4,13 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/philox.h"
+#include "core/random.h"
 
 namespace mpt::test {
 
 class Draws {
  public:
-  explicit Draws(uint64_t seed) : counter_{seed, 0xFFFF, 0, 0, Stream::kToy} {}
+  explicit Draws(uint64_t seed) : counter_{seed, 0xFFFF, 0, 0, kSyntheticStream} {}
 
   uint32_t word() { return counter_.word(next_++); }
   // In [low, high).

@@ -21,7 +21,7 @@
 
 #include "core/check.h"
 #include "core/enum_names.h"
-#include "core/file_system.h"
+#include "core/io/file_system.h"
 
 namespace mpt::test {
 

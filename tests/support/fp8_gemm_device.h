@@ -1,4 +1,4 @@
-// The CPU with other FP8 products: in the layout of a GPU, operands in rows of k, aligned as cuBLASLt wants
+// The CPU with other FP8 GEMMs: in the layout of a GPU, operands in rows of k, aligned as cuBLASLt wants
 // them, and no others.
 //
 // Sums are the CPU backend's, whose order depends on how operands lie, or in the order of k.
@@ -95,7 +95,7 @@ class Fp8GemmDevice final : public ForwardingDevice {
   Fp8GemmDevice(std::unique_ptr<Device> inner, const Fp8GemmOptions& fp8)
       : ForwardingDevice(*inner), owned_(std::move(inner)), gemm_(inner_.gemm(), fp8) {}
 
-  [[nodiscard]] std::string name() const override { return inner_.name() + ", FP8 products of a test"; }
+  [[nodiscard]] std::string name() const override { return inner_.name() + ", FP8 GEMMs of a test"; }
   Gemm& gemm() override { return gemm_; }
 
  private:
@@ -103,7 +103,7 @@ class Fp8GemmDevice final : public ForwardingDevice {
   Fp8Gemm gemm_;
 };
 
-// The CPU with such FP8 products.
+// The CPU with such FP8 GEMMs.
 inline std::unique_ptr<Device> make_cpu_device_with(const Fp8GemmOptions& fp8, int threads) {
   return std::make_unique<Fp8GemmDevice>(make_cpu_device(threads), fp8);
 }

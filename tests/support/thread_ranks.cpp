@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "comm/collective_calls.h"
+#include "comm/transport.h"
 #include "core/check.h"
 
 namespace mpt {

@@ -15,8 +15,8 @@
 #include "support/fault_file_system.h"
 #include "support/find_processes.h"
 #include "support/ranks_program.h"
+#include "support/ranks_run.h"
 #include "support/temp_directory.h"
-#include "train/ranks_run.h"
 
 namespace mpt::test {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "support/run_program.h"
 #include "support/temp_directory.h"
-#include "train/tiny_run.h"
+#include "support/tiny_run.h"
 
 namespace mpt::test {
 namespace {

@@ -6,8 +6,8 @@
 #include "device/profiling.h"
 #include "model/parameters.h"
 #include "support/temp_directory.h"
-#include "train/profile_report.h"
-#include "train/tiny_run.h"
+#include "support/tiny_run.h"
+#include "train/performance.h"
 
 namespace mpt::test {
 namespace {
@@ -110,7 +110,7 @@ TEST(ProfileTable, HasARowForEachNode) {
     }
     profile.end();
   }
-  const std::string table = profile_table(profile, {.steps = 2, .product_rate = 8e9});
+  const std::string table = profile_table(profile, {.steps = 2, .gemm_rate = 8e9});
   EXPECT_EQ(table,
             "operation                        calls         ms    self ms  self %    GFLOP/s  % of rate\n"
             "step                                 1      4.000      1.000   25.00\n"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "support/temp_directory.h"
-#include "train/tiny_run.h"
+#include "support/tiny_run.h"
 
 namespace mpt::test {
 namespace {

@@ -3,15 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include "core/safetensors.h"
+#include "checkpoint/checkpoint_store.h"
+#include "config/run_inputs.h"
+#include "core/io/safetensors.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
-#include "train/checkpoint.h"
-#include "train/run_data.h"
-#include "train/run_model.h"
-#include "train/run_place.h"
+#include "support/tiny_run.h"
 #include "train/storage_bytes.h"
-#include "train/tiny_run.h"
+#include "train/training_model.h"
 
 namespace mpt::test {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "support/find_processes.h"
 #include "support/ranks_program.h"
+#include "support/ranks_run.h"
 #include "support/temp_directory.h"
-#include "train/ranks_run.h"
 #include "train/stop_signal.h"
 
 namespace mpt::test {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "train/run_model.h"
+#include "train/training_model.h"
 
 namespace mpt {
 namespace {

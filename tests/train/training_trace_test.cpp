@@ -7,12 +7,12 @@
 
 #include <gtest/gtest.h>
 
-#include "core/json_fields_read.h"
+#include "core/json/config_reader.h"
 #include "model/closeness.h"
 #include "model/model_bench.h"
 #include "optim/optimizer.h"
 #include "support/draws.h"
-#include "train/run_model.h"
+#include "train/training_model.h"
 
 namespace mpt::test {
 namespace {

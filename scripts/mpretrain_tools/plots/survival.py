@@ -5,7 +5,7 @@
 
 Four panels: the share of updates that vanished by magnitude of the weight, for both branches
 together and each alone; that share over the run; sign changes and zeros over the run; and what
-scales did: drag of weights (scaled formats) or the amaxes of FP8 products. Lines that lie on one
+scales did: drag of weights (scaled formats) or the amaxes of FP8 GEMMs. Lines that lie on one
 another are all seen: a wide pale one below narrower ones.
 """
 
@@ -131,7 +131,7 @@ def draw_crossings(axes, found):
 
 
 def largest_amaxes(slots, kind):
-    """Over the products of each step, of one operand of theirs."""
+    """Over the GEMMs of each step, of one operand of theirs."""
     return [
         max(
             (slot["amax"] for name, slot in scaling.items() if name.endswith("." + kind)),

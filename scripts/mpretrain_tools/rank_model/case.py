@@ -20,7 +20,7 @@ class Shape:
 
     @property
     def stored_intermediate(self):
-        """With the zeros that FP8 products need."""
+        """With the zeros that FP8 GEMMs need."""
         return -(-self.intermediate // 16) * 16
 
     @property
@@ -79,7 +79,7 @@ def model(name):
     return LARGE[name] if name in LARGE else from_config(name)
 
 
-# The format of products by regime. Regime and optimizer name a file of configs/.
+# The format of GEMMs by regime. Regime and optimizer name a file of configs/.
 COMPUTE = {"fp32": "fp32", "bf16": "bf16", "bf16_fp8": "fp8", "fp8": "fp8", "nvfp4": "fp8"}
 OPTIMIZERS = ["m_plus_adam", "adamw", "adamw_kahan", "kahan", "apollo_e"]
 

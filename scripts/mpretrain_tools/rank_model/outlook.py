@@ -18,7 +18,7 @@ class Next:
 
 
 def live_layers(case):
-    """Of two layers or the head: weights as stored and as products read them, and gradients, all
+    """Of two layers or the head: weights as stored and as GEMMs read them, and gradients, all
     whole.
     """
     shape = case.shape

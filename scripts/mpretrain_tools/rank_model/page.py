@@ -59,7 +59,7 @@ def gigabytes(bytes_):
 
 
 def persistent(case):
-    """Bytes a parameter: weights, what products read, gradients, states."""
+    """Bytes a parameter: weights, what GEMMs read, gradients, states."""
     memory, p = case.counted.memory, case.shape.parameters
     return [memory[k] / p for k in ("weights", "compute weights", "gradients", "optimizer state")]
 
@@ -96,7 +96,7 @@ def bytes_table(cases):
     head = [
         "bytes a parameter (7B)",
         "weights",
-        "read by FP8 products",
+        "read by FP8 GEMMs",
         "gradients",
         "states, 1 GPU",
         "states, 64",
@@ -254,8 +254,8 @@ def sensitivity_table(cases):
 
     machines = [
         ("as assumed", m.H100),
-        ("products at 25 % of the peak", changed(achieved=0.25)),
-        ("products at 55 %", changed(achieved=0.55)),
+        ("GEMMs at 25 % of the peak", changed(achieved=0.25)),
+        ("GEMMs at 55 %", changed(achieved=0.55)),
         ("copies of 1 µs", changed(copy_launch=1e-6)),
         ("copies of 5 µs", changed(copy_launch=5e-6)),
         ("adapters of 200 Gbit/s", changed(inter=20e9)),

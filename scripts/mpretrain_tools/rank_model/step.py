@@ -25,8 +25,8 @@ class Machine:
     """Assumed figures. FLOP/s, bytes/s, seconds, bytes; links are of one GPU in one direction."""
 
     name: str
-    flops: dict  # by format of the product
-    achieved: float  # share of them that large products and attention reach together
+    flops: dict  # by format of the GEMM
+    achieved: float  # share of them that large GEMMs and attention reach together
     memory: float
     memory_bandwidth: float
     kernel: float  # shortest time that a kernel takes, launch included
@@ -113,8 +113,8 @@ def group_work(case, machine):
     rate = {name: flops * machine.achieved for name, flops in machine.flops.items()}
     storage = "fp32" if case.regime == "fp32" else "bf16"
     plain = rate[storage]
-    product = 2 * n * shape.layer_products / rate[COMPUTE[case.regime]]
-    forward = product + 2 * n * shape.hidden * case.batch.seq_len / plain
+    gemms = 2 * n * shape.layer_products / rate[COMPUTE[case.regime]]
+    forward = gemms + 2 * n * shape.hidden * case.batch.seq_len / plain
     fewest = [k * machine.kernel for k in kernels(case)]
     copied = 0.0  # bytes that casts of a layer's weights move
     if case.in_fp8:
@@ -215,8 +215,8 @@ def update_seconds(case, machine):
 
 
 def simulate(case, machine, work=None, update=None):
-    """A step of the rank that has most rows, as train/step_work.cpp and train/data_parallel.cpp
-    enqueue it.
+    """A step of the rank that has most rows, as train/training_model.cpp and
+    parallel/data_parallel.cpp enqueue it.
 
     `work` of every group and seconds of the `update`: measured ones in the place of the machine's.
     """

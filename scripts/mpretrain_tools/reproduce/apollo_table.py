@@ -113,7 +113,7 @@ def perplexity_table(losses, scale):
     same = "the same" if fp32_row_is_the_main_tables() else "not the same"
     return [
         (
-            f"Perplexity at {scale}, weights and products in BF16. AdamW and dense M+Adam are rows"
+            f"Perplexity at {scale}, weights and GEMMs in BF16. AdamW and dense M+Adam are rows"
             " of the main table:"
         ),
         "",

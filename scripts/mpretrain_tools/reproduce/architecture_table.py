@@ -130,7 +130,7 @@ def main(arguments=None):
             f"Parameters and steps counted by `mpretrain plan` of {artefact.version()}. Compared"
             " with the paper: hidden, intermediate, layers, heads and steps, which it prints;"
             " parameters, which follow from its Apollo-E byte counts with a vocabulary of 32,000"
-            " and an untied head. `stored`: the intermediate size with the zeros that FP8 products"
+            " and an untied head. `stored`: the intermediate size with the zeros that FP8 GEMMs"
             " need."
         ),
         "",

@@ -15,8 +15,8 @@
 #include <nccl.h>
 #include <spdlog/spdlog.h>
 
-#include "comm/collective_calls.h"
 #include "comm/rendezvous.h"
+#include "comm/transport.h"
 #include "core/check.h"
 #include "device/cuda/cuda_handles.h"
 

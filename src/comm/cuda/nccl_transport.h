@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "comm/launch_environment.h"
-#include "comm/transports.h"
+#include "comm/transport.h"
 #include "core/tensor.h"
 
 struct CUstream_st;

@@ -1,21 +1,254 @@
 #include "comm/mpi/mpi_transport.h"
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <mpi.h>
 #include <spdlog/spdlog.h>
 
-#include "comm/collective_calls.h"
-#include "comm/mpi/mpi_exchange.h"
-#include "comm/mpi/mpi_library.h"
+#include "comm/transport.h"
+#include "core/check.h"
 
 namespace mpt {
 namespace {
+
+// --- MPI as a process has it: begun once, ended in order or not at all; errors of its calls are exceptions ---
+
+// check_mpi(MPI_Barrier(comm), "MPI_Barrier");
+void check_mpi(int status, std::string_view call);
+
+class MpiLibrary {
+ public:
+  MpiLibrary();
+  ~MpiLibrary();
+  MpiLibrary(const MpiLibrary&) = delete;
+  MpiLibrary& operator=(const MpiLibrary&) = delete;
+
+  [[nodiscard]] MPI_Comm ranks() const { return ranks_; }  // all, for our messages alone
+  // Ends MPI on this rank. All ranks must be about to do so.
+  void finish();
+
+ private:
+  MPI_Comm ranks_ = MPI_COMM_NULL;
+};
+
+std::string mpi_library_name();  // "Open MPI 4.1.4"
+
+// Messages between one rank and others that are under way together, and waiting for all of them.
+
+struct MpiExchangeOptions {
+  MPI_Comm ranks = MPI_COMM_NULL;
+  int tag = 0;  // the same on all ranks, another for the next exchange
+  int64_t piece_bytes = 0;
+  std::chrono::milliseconds timeout{};
+  const std::atomic<bool>* cancelled = nullptr;  // set by another thread: a wait ends
+  std::string name{};                            // for messages: "all_gather"
+};
+
+class MpiExchange {
+ public:
+  explicit MpiExchange(MpiExchangeOptions options) : options_(std::move(options)) {}
+  // What has not arrived by then is given up.
+  ~MpiExchange();
+  MpiExchange(const MpiExchange&) = delete;
+  MpiExchange& operator=(const MpiExchange&) = delete;
+
+  // Messages to and from a rank are matched in the order of these calls.
+  void send(std::span<const std::byte> bytes, int64_t rank);
+  void receive(std::span<std::byte> bytes, int64_t rank);
+  // Throws Error where nothing arrives for as long as the timeout, with the ranks that are waited for; where
+  // MPI reports an error; and where a message has another size than the receiver expects.
+  void wait();
+
+ private:
+  struct Message {
+    int64_t rank;
+    int bytes;
+    bool incoming;
+  };
+  void add(Message message, MPI_Request request);
+  bool advance();
+  void check_arrived(size_t index, const MPI_Status& status) const;
+  [[nodiscard]] std::string waited_for() const;
+
+  MpiExchangeOptions options_;
+  std::vector<Message> messages_;
+  std::vector<MPI_Request> requests_;
+  size_t open_ = 0;
+};
+
+void check_mpi(int status, std::string_view call) {
+  if (status == MPI_SUCCESS) return;
+  std::string text(MPI_MAX_ERROR_STRING, '\0');
+  int length = 0;
+  if (MPI_Error_string(status, text.data(), &length) != MPI_SUCCESS) length = 0;
+  text.resize(size_t(length));
+  throw error("{} failed: {}", call, text);
+}
+
+MpiLibrary::MpiLibrary() {
+  int begun = 0;
+  check_mpi(MPI_Initialized(&begun), "MPI_Initialized");
+  check(begun == 0, "MPI is begun twice in this process");
+  int provided = 0;
+  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+  if (provided < MPI_THREAD_SERIALIZED)
+    throw error(
+        "{} was built for programs with one thread (it offers level {}, MPI_THREAD_SERIALIZED is {}): "
+        "use one that was built with threads",
+        mpi_library_name(), provided, int(MPI_THREAD_SERIALIZED));
+  check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &ranks_), "MPI_Comm_dup");
+  check_mpi(MPI_Comm_set_errhandler(ranks_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+}
+
+// Without finish() MPI is not ended: that would wait for ranks that may never come.
+MpiLibrary::~MpiLibrary() = default;
+
+void MpiLibrary::finish() {
+  check_mpi(MPI_Comm_free(&ranks_), "MPI_Comm_free");
+  check_mpi(MPI_Finalize(), "MPI_Finalize");
+}
+
+std::string mpi_library_name() {
+  std::string text(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
+  int length = 0;
+  check_mpi(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
+  text.resize(size_t(length));
+  text.resize(std::min(text.find_first_of(",\n"), text.size()));
+  if (const size_t version = text.find(" v"); version != std::string::npos) text.erase(version + 1, 1);
+  return text;
+}
+
+using Clock = std::chrono::steady_clock;
+
+// How a waiting thread leaves the processor to threads that compute: messages in shared memory need to be
+// asked for often, as each call may move a fragment only, ranks that are far behind need not.
+class BackOff {
+ public:
+  void reset() { begin_ = Clock::now(), calls_ = 0; }
+  void pause() {
+    if (++calls_ < kBusyCalls) return;
+    if (calls_ < kYieldingCalls) return std::this_thread::yield();
+    const auto waited = Clock::now() - begin_;
+    std::this_thread::sleep_for(waited < std::chrono::seconds(1) ? std::chrono::microseconds(20)
+                                                                 : std::chrono::microseconds(500));
+  }
+
+ private:
+  static constexpr int kBusyCalls = 50, kYieldingCalls = 500;
+  Clock::time_point begin_ = Clock::now();
+  int calls_ = 0;
+};
+
+MpiExchange::~MpiExchange() {
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    if (requests_[i] == MPI_REQUEST_NULL) continue;
+    if (messages_[i].incoming) MPI_Cancel(&requests_[i]);
+    MPI_Request_free(&requests_[i]);
+  }
+}
+
+void MpiExchange::send(std::span<const std::byte> bytes, int64_t rank) {
+  for (size_t first = 0; first < bytes.size(); first += size_t(options_.piece_bytes)) {
+    const auto piece = bytes.subspan(first, std::min(bytes.size() - first, size_t(options_.piece_bytes)));
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_mpi(MPI_Isend(piece.data(), int(piece.size()), MPI_BYTE, int(rank), options_.tag, options_.ranks,
+                        &request),
+              "MPI_Isend");
+    add({.rank = rank, .bytes = int(piece.size()), .incoming = false}, request);
+  }
+}
+
+void MpiExchange::receive(std::span<std::byte> bytes, int64_t rank) {
+  for (size_t first = 0; first < bytes.size(); first += size_t(options_.piece_bytes)) {
+    const auto piece = bytes.subspan(first, std::min(bytes.size() - first, size_t(options_.piece_bytes)));
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_mpi(MPI_Irecv(piece.data(), int(piece.size()), MPI_BYTE, int(rank), options_.tag, options_.ranks,
+                        &request),
+              "MPI_Irecv");
+    add({.rank = rank, .bytes = int(piece.size()), .incoming = true}, request);
+  }
+}
+
+void MpiExchange::add(Message message, MPI_Request request) {
+  messages_.push_back(message);
+  requests_.push_back(request);
+  ++open_;
+}
+
+void MpiExchange::wait() {
+  BackOff back_off;
+  Clock::time_point deadline = Clock::now() + options_.timeout;
+  while (open_ > 0) {
+    if (advance()) {
+      back_off.reset();
+      deadline = Clock::now() + options_.timeout;
+      continue;
+    }
+    if (options_.cancelled != nullptr && *options_.cancelled)
+      throw error("{}: given up, as this rank ends", options_.name);
+    if (Clock::now() > deadline)
+      throw error("{}: {} within {} s", options_.name, waited_for(),
+                  std::chrono::duration<double>(options_.timeout).count());
+    back_off.pause();
+  }
+}
+
+// Whether anything arrived.
+bool MpiExchange::advance() {
+  bool any = false;
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    if (requests_[i] == MPI_REQUEST_NULL) continue;
+    int done = 0;
+    MPI_Status status;
+    const int answer = MPI_Test(&requests_[i], &done, &status);
+    if (answer != MPI_SUCCESS)
+      check_mpi(answer, fmt::format("{}: MPI_Test of a message {} rank {}", options_.name,
+                                    messages_[i].incoming ? "from" : "to", messages_[i].rank));
+    if (done == 0) continue;
+    requests_[i] = MPI_REQUEST_NULL;
+    --open_;
+    any = true;
+    check_arrived(i, status);
+  }
+  return any;
+}
+
+void MpiExchange::check_arrived(size_t index, const MPI_Status& status) const {
+  const Message& message = messages_[index];
+  if (!message.incoming) return;
+  int bytes = 0;
+  check_mpi(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
+  check(bytes == message.bytes, "{}: rank {} sent {} bytes where {} were expected", options_.name,
+        message.rank, bytes, message.bytes);
+}
+
+// "rank 1, 2 did not send" or, where all has arrived here, "rank 1 did not receive".
+std::string MpiExchange::waited_for() const {
+  std::set<int64_t> senders, receivers;
+  for (size_t i = 0; i < requests_.size(); ++i)
+    if (requests_[i] != MPI_REQUEST_NULL)
+      (messages_[i].incoming ? senders : receivers).insert(messages_[i].rank);
+  if (!senders.empty()) return fmt::format("rank {} did not come", fmt::join(senders, ", "));
+  return fmt::format("rank {} did not receive", fmt::join(receivers, ", "));
+}
 
 constexpr int kTags = 32768;  // every MPI has as many
 constexpr auto kEndTime = std::chrono::seconds(2);

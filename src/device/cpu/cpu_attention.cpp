@@ -4,9 +4,9 @@
 
 #include <omp.h>
 
-#include "core/ask_for.h"
 #include "core/bf16.h"
 #include "core/check.h"
+#include "core/prefetch.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/gemm_kernel.h"
 #include "device/cpu/gemm_packing.h"
@@ -44,7 +44,7 @@ HeadSlice<T> head_slice(const Tensor& t, const AttentionShape& s, int64_t task, 
 template <Use kUse, class T>
 MPT_ALWAYS_INLINE inline void ask_for_row(const HeadSlice<T>& slice, int64_t row, const AttentionShape& s) {
   if (row >= s.seq_len) return;
-  ask_for<kUse, Cache::kSecond>(slice.data + row * slice.stride, s.head_dim * int64_t(sizeof(T)));
+  prefetch<kUse, Cache::kSecond>(slice.data + row * slice.stride, s.head_dim * int64_t(sizeof(T)));
 }
 
 // Rows [first, first + rows) of source[T, D] times scale, zero padded: target[rows, Dp].

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "core/check.h"
-#include "core/counted.h"
 #include "core/progress.h"
+#include "core/text.h"
 #include "device/backends.h"
 #include "device/cpu/cpu_kernels.h"
 

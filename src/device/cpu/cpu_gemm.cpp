@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <omp.h>
 
-#include "core/ask_for.h"
 #include "core/bf16.h"
 #include "core/check.h"
+#include "core/prefetch.h"
 #include "device/cpu/cpu_kernels.h"
 #include "device/cpu/cpu_prefetch.h"
 #include "device/cpu/gemm_packing.h"
@@ -181,8 +181,8 @@ class RectangleGemm {
   void ask_for_rows(const Tile& tile) const {
     for (int64_t r = 0; r < tile.rows; ++r) {
       const int64_t at = (tile.row + r) * d_.stride + tile.column;
-      ask_for<Use::kWrite>(d_.data + at * size_of(d_.dtype), kPanelColumns * size_of(d_.dtype));
-      if (d_.dtype == DType::kBF16 && tile.part > 0) ask_for(kept(tile, r), kPanelColumns * 4);
+      prefetch<Use::kWrite>(d_.data + at * size_of(d_.dtype), kPanelColumns * size_of(d_.dtype));
+      if (d_.dtype == DType::kBF16 && tile.part > 0) prefetch(kept(tile, r), kPanelColumns * 4);
     }
   }
   // A row of a tile that the kernel cannot add in place.

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/ask_for.h"
 #include "core/check.h"
+#include "core/prefetch.h"
 
 namespace mpt {
 

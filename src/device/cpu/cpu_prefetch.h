@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/ask_for.h"
 #include "core/group.h"
+#include "core/prefetch.h"
 #include "core/tensor.h"
 
 namespace mpt {
@@ -23,7 +23,7 @@ class RowPrefetch {
   MPT_ALWAYS_INLINE void ask(int64_t part, int64_t whole) {
     for (RowMemory& stream : streams_) {
       const int64_t bytes = std::min(stream.left, kCacheLine * cache_lines(stream.bytes * part / whole));
-      ask_for(stream.first, bytes);
+      prefetch(stream.first, bytes);
       stream.first += bytes;
       stream.left -= bytes;
     }

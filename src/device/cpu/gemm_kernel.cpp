@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-#include "core/ask_for.h"
+#include "core/prefetch.h"
 
 namespace mpt {
 namespace {
@@ -26,9 +26,9 @@ void kernel(const KernelCall& call) {
   int rows_left = kRows;
   int64_t term = 0;
   for (; term + kTermsPerLine <= call.depth; term += kTermsPerLine) {
-    ask_for<Use::kRead, Cache::kSecond>(call.upcoming[term / kTermsPerLine], kCacheLine);
+    prefetch<Use::kRead, Cache::kSecond>(call.upcoming[term / kTermsPerLine], kCacheLine);
     if (rows_left-- > 0) {
-      ask_for<Use::kWrite>(row, kVectors * int64_t(sizeof(TileVector)));
+      prefetch<Use::kWrite>(row, kVectors * int64_t(sizeof(TileVector)));
       row += call.ldd;
     }
     for (int64_t some = 0; some < kTermsPerLine; some += kUnrolled) {

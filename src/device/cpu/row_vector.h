@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/host_device.h"
-#include "core/softmax_exp.h"
+#include "core/scalar_math.h"
 #include "device/cpu/gemm_kernel.h"
 
 namespace mpt {

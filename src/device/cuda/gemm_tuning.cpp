@@ -11,8 +11,8 @@
 #include "core/bf16.h"
 #include "core/check.h"
 #include "core/float_format.h"
-#include "core/normal.h"
 #include "core/progress.h"
+#include "core/random.h"
 #include "device/cuda/cuda_handles.h"
 
 namespace mpt {
@@ -123,8 +123,8 @@ std::vector<std::byte> encoded(const std::vector<float>& values, Encode encode) 
 std::vector<std::byte> random_pattern(DType dtype) {
   std::vector<float> values(static_cast<size_t>(kPatternElements));
   fill_normals(
-      {.seed = 0, .tensor = static_cast<uint32_t>(dtype), .row = 0, .step = 0, .stream = Stream::kToy}, 1.0,
-      kPatternElements, values.data());
+      {.seed = 0, .tensor = static_cast<uint32_t>(dtype), .row = 0, .step = 0, .stream = kSyntheticStream},
+      1.0, kPatternElements, values.data());
   switch (dtype) {
     case DType::kF32:
       return encoded<float>(values, [](float x) { return x; });

@@ -9,17 +9,17 @@ namespace mpt {
 namespace {
 
 // A batch as it is stored, whatever its address.
-struct Operand {
+struct QuantizedMatrix {
   DType dtype;
   int64_t rows, cols, stride, step;
   uint32_t alignment;  // bytes
 
-  static Operand of(const StridedBatch& batch);
-  auto operator<=>(const Operand&) const = default;
+  static QuantizedMatrix of(const StridedBatch& batch);
+  auto operator<=>(const QuantizedMatrix&) const = default;
 };
 
 struct Key {
-  Operand a, b, d;
+  QuantizedMatrix a, b, d;
   Transpose transpose_a, transpose_b;
   int64_t count;
   auto operator<=>(const Key&) const = default;
@@ -30,7 +30,7 @@ struct Key {
 // granted.
 constexpr uint64_t kWidestAccess = 16;  // bytes
 
-Operand Operand::of(const StridedBatch& batch) {
+QuantizedMatrix QuantizedMatrix::of(const StridedBatch& batch) {
   const Tensor& t = batch.first;
   const auto distances = static_cast<uint64_t>((t.stride | batch.step) * size_of(t.dtype));
   const uint64_t all = reinterpret_cast<uintptr_t>(t.data) | distances | kWidestAccess;
@@ -38,7 +38,7 @@ Operand Operand::of(const StridedBatch& batch) {
 }
 
 // Rows of a row-major matrix are columns here.
-MatrixLayout layout_of(const Operand& x, int64_t count) {
+MatrixLayout layout_of(const QuantizedMatrix& x, int64_t count) {
   MatrixLayout layout = make_matrix_layout(cuda_type_of(x.dtype), x.cols, x.rows, x.stride);
   set_attribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(count));
   set_attribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, x.step);
@@ -127,9 +127,9 @@ void StridedGemm::run(const StridedGemmCall& call, void* workspace) {
   check_call(call);
   if (call.count == 0 || call.d.first.elements() == 0) return;
   if (library_ == nullptr) library_ = std::make_unique<Library>();
-  const Plan& plan = library_->plan_for(Key{.a = Operand::of(call.a),
-                                            .b = Operand::of(call.b),
-                                            .d = Operand::of(call.d),
+  const Plan& plan = library_->plan_for(Key{.a = QuantizedMatrix::of(call.a),
+                                            .b = QuantizedMatrix::of(call.b),
+                                            .d = QuantizedMatrix::of(call.d),
                                             .transpose_a = call.transpose_a,
                                             .transpose_b = call.transpose_b,
                                             .count = call.count},

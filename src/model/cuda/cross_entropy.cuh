@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(CrossEntropyTeam::kThreads, kCrossEntropyBlock
   T* const z = rows.logits + row * rows.cols;
   const int packs = int(rows.cols / kWidth), lane = team.lane();
   const int32_t target = rows.targets[row];
-  if (target == kNoTarget) {
+  if (target == kIgnoreTarget) {
     if (rows.scale != nullptr)
       for (int p = lane; p < packs; p += kThreads) store_pack(z, p, filled<T, kWidth>(from_float<T>(0.0f)));
     if (lane == 0) rows.losses[row] = 0.0f;

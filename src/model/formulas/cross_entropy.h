@@ -1,7 +1,7 @@
 // Softmax cross entropy of one row of logits, and its gradient over the logits themselves.
 //
 //   loss = log sum_v e^(z_v - m) + m - z_t,   m = max_v z_v;   dz_v = scale (softmax(z)_v - [v = t])
-// A target of -1 is not predicted: loss 0, gradient 0. Order and rounding: docs/numerics.md "Cross-entropy".
+// A target of kIgnoreTarget is not predicted: loss 0, gradient 0. Order and rounding: docs/numerics.md "Cross-entropy".
 #pragma once
 
 #include <array>
@@ -10,11 +10,10 @@
 #include "core/bf16.h"
 #include "core/group.h"
 #include "core/host_device.h"
-#include "core/softmax_exp.h"
+#include "core/scalar_math.h"
+#include "core/tensor.h"
 
 namespace mpt {
-
-inline constexpr int32_t kNoTarget = -1;
 
 // e^(z - top), z <= top. On the GPU through its power of two: rounding (z - top) log2 e once more changes the
 // term by |z - top| 2^-24 of itself, which is at most 0.4 * 2^-24 of the sum that the top is in.
@@ -64,7 +63,7 @@ struct CrossEntropy {
   MPT_HD void operator()(G group, int64_t row) const {
     T* z = logits + row * cols;
     const int32_t target = targets[row];
-    if (target == kNoTarget) {
+    if (target == kIgnoreTarget) {
       if (scale != nullptr) group.each(cols, [=](int64_t c) { z[c] = from_float<T>(0.0f); });
       if (group.lane() == 0) losses[row] = 0.0f;
       return;

@@ -3,9 +3,9 @@
 // (docs/numerics.md "Embedding").
 #pragma once
 
-#include "core/ask_for.h"
 #include "core/bf16.h"
 #include "core/host_device.h"
+#include "core/prefetch.h"
 
 namespace mpt {
 
@@ -71,7 +71,7 @@ struct EmbeddingBackward {
   template <int kCount>
   MPT_HD void sum_columns(int64_t row, int64_t column) const {
     D* const target = d_table + row * cols + column;
-    if constexpr (kCount == kAtOnce) ask_ahead<kCount, Use::kWrite>(target);
+    if constexpr (kCount == kAtOnce) prefetch_ahead<kCount, Use::kWrite>(target);
     float sum[kCount];
 #pragma omp simd
     for (int k = 0; k < kCount; ++k) sum[k] = keep == 0.0f ? 0.0f : to_float(target[k]);

@@ -19,7 +19,7 @@ struct AdamW : PlainRule {
 
   struct Step {
     static constexpr std::array<StateInfo, 2> kStates{
-        {{"m", Stream::kMomentumRounding}, {"v", Stream::kVarianceRounding}}};
+        {{"m", kMomentumRoundingStream}, {"v", kVarianceRoundingStream}}};
     static constexpr int kFactors = 0, kBranches = 1;
     using Move = float;
 

@@ -21,13 +21,14 @@ struct Lion : PlainRule {
     template <class V>
     void fields(V& v) {
       AdditiveConfig::fields(v);
-      v.optional("beta1", beta1, {.minimum = 0, .maximum = kMaxBelowOne, .doc = "share of the momentum in the direction"});
+      v.optional("beta1", beta1,
+                 {.minimum = 0, .maximum = kMaxBelowOne, .doc = "share of the momentum in the direction"});
       v.optional("beta2", beta2, {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the momentum"});
     }
   };
 
   struct Step {
-    static constexpr std::array<StateInfo, 1> kStates{{{"m", Stream::kMomentumRounding}}};
+    static constexpr std::array<StateInfo, 1> kStates{{{"m", kMomentumRoundingStream}}};
     static constexpr int kFactors = 0, kBranches = 1;
     using Move = float;
 

@@ -60,11 +60,13 @@ struct ScaleDecay {
   MPT_HD float operator()(float, float u) const { return u - amount; }
 };
 
+inline constexpr RandomStream kExponentVarianceRoundingStream{4};  // v_e
+
 // The normalised direction of the multiplicative branch, from a second moment of its own for every weight.
 struct DenseDirection {
-  static constexpr std::array<StateInfo, 3> kStates{{{"m", Stream::kMomentumRounding},
-                                                     {"v", Stream::kVarianceRounding},
-                                                     {"v_e", Stream::kExponentVarianceRounding}}};
+  static constexpr std::array<StateInfo, 3> kStates{{{"m", kMomentumRoundingStream},
+                                                     {"v", kVarianceRoundingStream},
+                                                     {"v_e", kExponentVarianceRoundingStream}}};
   static constexpr int kFactors = 0;
 
   template <class Ema>
@@ -78,7 +80,7 @@ struct DenseDirection {
 // (apollo_e.h): it comes to the rule in place of v_e and is not stored.
 struct ProjectedDirection {
   static constexpr std::array<StateInfo, 2> kStates{
-      {{"m", Stream::kMomentumRounding}, {"v", Stream::kVarianceRounding}}};
+      {{"m", kMomentumRoundingStream}, {"v", kVarianceRoundingStream}}};
   static constexpr int kFactors = 1;
 
   template <class>

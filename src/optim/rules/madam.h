@@ -45,7 +45,7 @@ struct Madam : PlainRule {
   };
 
   struct Step {
-    static constexpr std::array<StateInfo, 1> kStates{{{"v", Stream::kVarianceRounding}}};
+    static constexpr std::array<StateInfo, 1> kStates{{{"v", kVarianceRoundingStream}}};
     static constexpr int kFactors = 0, kBranches = 1;
     using Move = float;
 

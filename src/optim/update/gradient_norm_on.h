@@ -4,7 +4,7 @@
 
 #include <type_traits>
 
-#include "core/ask_for.h"
+#include "core/prefetch.h"
 #include "optim/gradient_norm.h"
 #include "optim/update/tensor_inputs.h"
 #include "optim/update/tensor_table.h"
@@ -20,7 +20,7 @@ MPT_HD double square_sum(const T* x, int count) {
   double running[kRunning] = {};
   const int whole = count / kRunning * kRunning;
   for (int first = 0; first < whole; first += kRunning) {
-    if constexpr (kPart == kUpdateBlock) ask_ahead<kRunning>(x + first);
+    if constexpr (kPart == kUpdateBlock) prefetch_ahead<kRunning>(x + first);
 #pragma omp simd
     for (int j = 0; j < kRunning; ++j)
       running[j] += double(to_float(x[first + j])) * double(to_float(x[first + j]));

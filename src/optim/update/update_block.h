@@ -98,7 +98,7 @@ struct InPlaceBlock {
   // Of the next update block.
   template <class N>
   MPT_ALWAYS_INLINE static void ask_for_next(const N* at) {
-    ask_for(at + kUpdateBlock, kAtOnce * int64_t(sizeof(N)));
+    prefetch(at + kUpdateBlock, kAtOnce * int64_t(sizeof(N)));
   }
 
   template <NewStates kNew, class F, int... i>

@@ -351,7 +351,7 @@ void Product::run_batch(int32_t batch, float scale, float keep) const {
     }
 }
 
-struct Operand {
+struct QuantizedMatrix {
   const void* data;
   const Matrix& matrix;
   const char* name;
@@ -362,7 +362,7 @@ struct Operand {
   }
 };
 
-cublasStatus_t check_operand(const Operand& x) {
+cublasStatus_t check_operand(const QuantizedMatrix& x) {
   if (reinterpret_cast<uintptr_t>(x.data) % x.alignment != 0)
     return refuse(
         CUBLAS_STATUS_INVALID_VALUE,
@@ -374,15 +374,16 @@ cublasStatus_t check_operand(const Operand& x) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-bool overlap(const Operand& x, const Operand& y) {
+bool overlap(const QuantizedMatrix& x, const QuantizedMatrix& y) {
   const auto* const x0 = static_cast<const std::byte*>(x.data);
   const auto* const y0 = static_cast<const std::byte*>(y.data);
   return x0 < y0 + y.bytes() && y0 < x0 + x.bytes();
 }
 
 // Operands may lie in interleaved columns of one tensor, as batches do; only equal starts are surely wrong.
-cublasStatus_t check_operands(const Operand& a, const Operand& b, const Operand& c, const Operand& d) {
-  for (const Operand* const x : {&a, &b, &c, &d})
+cublasStatus_t check_operands(const QuantizedMatrix& a, const QuantizedMatrix& b, const QuantizedMatrix& c,
+                              const QuantizedMatrix& d) {
+  for (const QuantizedMatrix* const x : {&a, &b, &c, &d})
     if (const auto status = check_operand(*x)) return status;
   if (a.data == d.data || b.data == d.data)
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "D overlaps an operand");

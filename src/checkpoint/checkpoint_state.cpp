@@ -1,0 +1,192 @@
+#include <cmath>
+#include <limits>
+
+#include "checkpoint/checkpoint_files.h"
+#include "core/check.h"
+#include "core/io/hash.h"
+#include "core/json/json_parse.h"
+#include "core/text.h"
+
+namespace mpt {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFormat = "mpretrain checkpoint";
+constexpr int64_t kVersion = 2, kOldestVersion = 1;  // 1: of one rank, without stretches
+constexpr int64_t kMaxStateBytes = int64_t{256} << 20;
+constexpr const char* kSealKey = "checksum";
+
+// JSON has no NaN and no infinity: such a number is stored as an object with this one key.
+constexpr const char* kNonFiniteKey = "$nonfinite";
+
+json with_non_finite_encoded(const json& value) {
+  if (value.is_number_float() && !std::isfinite(value.get<double>())) {
+    const auto number = value.get<double>();
+    return {{kNonFiniteKey, std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf"}};
+  }
+  if (!value.is_structured()) return value;
+  json copy = value;
+  for (auto& item : copy) item = with_non_finite_encoded(item);
+  return copy;
+}
+
+json with_non_finite_decoded(const json& value) {
+  if (!value.is_structured()) return value;
+  if (value.is_object() && value.size() == 1 && value.contains(kNonFiniteKey)) {
+    const auto text = value.at(kNonFiniteKey).get<std::string>();
+    constexpr double kInf = std::numeric_limits<double>::infinity();
+    return text == "nan" ? std::numeric_limits<double>::quiet_NaN() : text == "inf" ? kInf : -kInf;
+  }
+  json copy = value;
+  for (auto& item : copy) item = with_non_finite_decoded(item);
+  return copy;
+}
+
+// Bytes that are not UTF-8 (in a path, say) are replaced: saving never fails for them.
+std::string dump(const json& value, int indent) {
+  return value.dump(indent, ' ', false, json::error_handler_t::replace);
+}
+
+std::string seal_of(const json& content) { return hash_bytes(bytes_of(dump(content, -1))); }
+
+json to_json(const StoredStretch& stretch) {
+  return {{"tensor", stretch.tensor},
+          {"shape", stretch.shape},
+          {"first", stretch.first},
+          {"count", stretch.count}};
+}
+
+// Where every element of the tensor has a number that fits.
+bool is_sound(const StoredStretch& stretch) {
+  int64_t elements = 1;
+  for (const int64_t extent : stretch.shape)
+    if (extent < 1 || __builtin_mul_overflow(elements, extent, &elements)) return false;
+  return stretch.first >= 0 && stretch.count > 0 && stretch.first < elements &&
+         stretch.count <= elements - stretch.first;
+}
+
+StoredStretch stretch_from(const std::string& path, const json& value) {
+  StoredStretch stretch{value.at("tensor").get<std::string>(), value.at("shape").get<std::vector<int64_t>>(),
+                        value.at("first").get<int64_t>(), value.at("count").get<int64_t>()};
+  if (!is_sound(stretch))
+    throw error("{}: {} elements from {} on are outside tensor '{}' with shape {}", path, stretch.count,
+                stretch.first, stretch.tensor, dump(value.at("shape"), -1));
+  return stretch;
+}
+
+json to_json(const CheckpointFile& file) {
+  json value{{"name", file.name}, {"bytes", file.bytes}, {"hash", file.hash}, {"stretches", json::array()}};
+  for (const StoredStretch& stretch : file.stretches) value["stretches"].push_back(to_json(stretch));
+  return value;
+}
+
+CheckpointFile file_from(const std::string& path, const json& value) {
+  CheckpointFile file{value.at("name").get<std::string>(), value.at("bytes").get<int64_t>(),
+                      value.at("hash").get<std::string>()};
+  if (file.name.empty() || file.name.find('/') != std::string::npos || file.name.starts_with('.')) {
+    throw error("{}: '{}' is not a file name within the checkpoint", path, file.name);
+  }
+  for (const json& stretch : value.value("stretches", json::array()))
+    file.stretches.push_back(stretch_from(path, stretch));
+  return file;
+}
+
+void check_counts(const std::string& path, const TrainState& state) {
+  if (state.step >= 0 && state.cursor >= 0 && state.tokens >= 0) return;
+  throw error("{}: step {}, cursor {} and tokens {} are counts; none can be negative", path, state.step,
+              state.cursor, state.tokens);
+}
+
+json parse_object(const std::string& path, std::string_view text) {
+  json content = parse_written_json(text, path);
+  if (content.is_object()) return content;
+  throw error("{}: not a JSON object", path);
+}
+
+void check_format(const std::string& path, const json& content) {
+  if (content.value("format", json()) != kFormat) {
+    throw error("{}: not the state of a checkpoint: expected \"format\": \"{}\", found {}", path, kFormat,
+                dump(content.value("format", json()), -1));
+  }
+  const json version = content.value("version", json());
+  if (!version.is_number_integer() || version < kOldestVersion || version > kVersion) {
+    throw error("{}: is of format version {}; this program reads versions {} to {}", path, dump(version, -1),
+                kOldestVersion, kVersion);
+  }
+}
+
+void check_seal(const std::string& path, json content) {
+  const json found = content.value(kSealKey, json());
+  content.erase(kSealKey);
+  const std::string expected = seal_of(content);
+  if (found != expected) {
+    throw error("{}: was altered: its content has checksum {}, it says {}", path, expected, dump(found, -1));
+  }
+}
+
+}  // namespace
+
+std::string checkpoint_record_text(const CheckpointRecord& record) {
+  const TrainState& state = record.state;
+  check(state.step >= 0 && state.cursor >= 0 && state.tokens >= 0,
+        "checkpoint of step {}, cursor {}, tokens {}", state.step, state.cursor, state.tokens);
+  json files = json::array();
+  for (const CheckpointFile& file : record.files) files.push_back(to_json(file));
+  const json content{{"format", kFormat},
+                     {"version", kVersion},
+                     {"program", MPT_VERSION},
+                     {"saved_at", record.saved_at},
+                     {"step", state.step},
+                     {"cursor", state.cursor},
+                     {"seed", state.seed},
+                     {"tokens", state.tokens},
+                     {"config", with_non_finite_encoded(state.config)},
+                     {"extra", with_non_finite_encoded(state.extra)},
+                     {"files", files}};
+  // Sealed as it will be read, after replacement of what is not UTF-8.
+  json sealed = json::parse(dump(content, -1));
+  sealed[kSealKey] = seal_of(sealed);
+  return dump(sealed, 2) + "\n";
+}
+
+CheckpointRecord parse_checkpoint_record(const std::string& path, std::string_view text) {
+  const json content = parse_object(path, text);
+  check_format(path, content);
+  check_seal(path, content);
+  try {
+    CheckpointRecord record;
+    record.state = {.step = content.at("step").get<int64_t>(),
+                    .cursor = content.at("cursor").get<int64_t>(),
+                    .seed = content.at("seed").get<uint64_t>(),
+                    .config = with_non_finite_decoded(content.at("config")),
+                    .extra = with_non_finite_decoded(content.at("extra")),
+                    .tokens = content.at("tokens").get<int64_t>()};
+    check_counts(path, record.state);
+    record.version = content.at("version").get<int64_t>();
+    record.saved_at = content.value("saved_at", "");
+    for (const json& file : content.at("files")) record.files.push_back(file_from(path, file));
+    return record;
+  } catch (const json::exception& bad) {
+    throw error("{}: not the state of a checkpoint: {}", path, library_message(bad.what()));
+  }
+}
+
+CheckpointRecord read_checkpoint_record(FileSystem& fs, const std::string& directory) {
+  const std::string path = directory + "/" + kStateName;
+  if (!fs.exists(path)) throw error("{}: not a checkpoint: {} is missing", directory, kStateName);
+  return parse_checkpoint_record(path, fs.read_file(path, kMaxStateBytes));
+}
+
+std::string checkpoint_file_text(const CheckpointFile& file) { return dump(to_json(file), -1); }
+
+CheckpointFile parse_checkpoint_file(const std::string& path, std::string_view text) {
+  const json content = parse_object(path, text);
+  try {
+    return file_from(path, content);
+  } catch (const json::exception& bad) {
+    throw error("{}: not the description of a file: {}", path, library_message(bad.what()));
+  }
+}
+
+}  // namespace mpt

@@ -1,0 +1,274 @@
+#include "checkpoint/checkpoint_store.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <map>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "checkpoint/checkpoint_saver.h"
+#include "core/check.h"
+
+namespace mpt {
+namespace {
+
+constexpr std::string_view kWriting = ".tmp";
+constexpr std::string_view kDeleting = ".deleting";
+constexpr std::string_view kReplaced = ".old";
+constexpr std::string_view kAbandoned = ".abandoned";
+
+std::string name_of_step(int64_t step) { return fmt::format("step_{:08}", step); }
+
+// The step of exactly "step_<digits><suffix>" as name_of_step spells it.
+std::optional<int64_t> step_of_name(std::string_view name, std::string_view suffix) {
+  constexpr std::string_view kPrefix = "step_";
+  if (!name.starts_with(kPrefix) || !name.ends_with(suffix)) return std::nullopt;
+  const std::string_view stem = name.substr(0, name.size() - suffix.size());
+  if (stem.size() <= kPrefix.size()) return std::nullopt;
+  int64_t step = -1;
+  std::from_chars(stem.data() + kPrefix.size(), stem.data() + stem.size(), step);
+  if (step < 0 || name_of_step(step) != stem) return std::nullopt;
+  return step;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace
+
+std::optional<int64_t> step_of_checkpoint(std::string_view name) { return step_of_name(name, ""); }
+
+std::vector<int64_t> steps_to_prune(std::vector<int64_t> steps, const Retention& retention) {
+  std::sort(steps.begin(), steps.end());
+  const auto count = static_cast<int64_t>(steps.size());
+  const int64_t kept_last = std::clamp<int64_t>(retention.keep_last, 1, std::max<int64_t>(1, count));
+  steps.resize(static_cast<size_t>(std::max<int64_t>(0, count - kept_last)));
+  const int64_t every = retention.keep_every_steps;
+  std::erase_if(steps, [every](int64_t step) { return every > 0 && step % every == 0; });
+  return steps;
+}
+
+CheckpointStore::CheckpointStore(FileSystem& fs, std::string directory, Retention retention)
+    : fs_(fs), directory_(without_slashes(std::move(directory))), retention_(retention) {
+  if (retention_.keep_last < 1) throw error("keep_last is {}; expected at least 1", retention_.keep_last);
+  if (retention_.keep_every_steps < 0) {
+    throw error("keep_every_steps is {}; expected a number of steps, or 0 for none",
+                retention_.keep_every_steps);
+  }
+}
+
+std::string CheckpointStore::path_of(int64_t step) const { return directory_ + "/" + name_of_step(step); }
+
+std::string CheckpointStore::staging_directory(int64_t step) const {
+  return path_of(step) + std::string(kWriting);
+}
+
+void CheckpointStore::save(const TrainState& state, std::span<const NamedTensor> tensors, Device& device) {
+  CheckpointSaver saver(*this, device);
+  saver.begin({.state = state, .resting = whole_parts(tensors)});
+  saver.finish();
+}
+
+std::string CheckpointStore::prepare(int64_t step) {
+  fs_.create_directories(directory_);
+  clear_leftovers();
+  const std::string staging = staging_directory(step);
+  try {
+    fs_.create_directories(staging);
+  } catch (...) {
+    remove_quietly(fs_, staging);
+    throw;
+  }
+  return staging;
+}
+
+void CheckpointStore::commit(const TrainState& state, std::span<const CheckpointFile> files) {
+  const std::string staging = staging_directory(state.step);
+  try {
+    for (const CheckpointFile& file : files) check_is_seen(staging + "/" + file.name, file.bytes);
+    write_checkpoint_state(fs_, staging, state, files);
+    set_aside_after(state.step);
+    replace(staging, path_of(state.step));
+  } catch (...) {
+    remove_quietly(fs_, staging);  // makes room on a full disk
+    throw;
+  }
+  prune();
+}
+
+// What another rank wrote may lie on another machine's disk.
+void CheckpointStore::check_is_seen(const std::string& path, int64_t bytes) const {
+  if (!fs_.exists(path))
+    throw error(
+        "{}: another rank wrote it and this one does not see it: output_dir must be the same directory "
+        "for all ranks",
+        path);
+  const int64_t found = fs_.file_size(path);
+  if (found != bytes) throw error("{}: has {} bytes, {} were written", path, found, bytes);
+}
+
+void CheckpointStore::abandon(int64_t step) { remove_quietly(fs_, staging_directory(step)); }
+
+std::vector<std::string> CheckpointStore::leftovers() const {
+  std::vector<std::string> paths;
+  for (const std::string& name : fs_.list_directory(directory_)) {
+    const std::optional<int64_t> replaced = step_of_name(name, kReplaced);
+    if (step_of_name(name, kWriting) || step_of_name(name, kDeleting) ||
+        (replaced && fs_.exists(path_of(*replaced))))
+      paths.push_back(directory_ + "/" + name);
+  }
+  return paths;
+}
+
+void CheckpointStore::clear_leftovers() {
+  for (const std::string& path : leftovers()) fs_.remove_tree(path);
+  for (const std::string& name : fs_.list_directory(directory_))
+    if (const std::optional<int64_t> replaced = step_of_name(name, kReplaced))
+      fs_.rename(directory_ + "/" + name, path_of(*replaced));
+}
+
+void CheckpointStore::set_aside_after(int64_t step) {
+  for (const CheckpointInfo& later : list()) {
+    if (later.step <= step) continue;
+    const std::string base = later.path + std::string(kAbandoned);
+    std::string target = base;
+    for (int64_t n = 2; fs_.exists(target); ++n) target = fmt::format("{}.{}", base, n);
+    spdlog::warn("{}: set aside as {}, since the run continues from an earlier step", later.path, target);
+    fs_.rename(later.path, target);
+  }
+}
+
+void CheckpointStore::replace(const std::string& staging, const std::string& target) {
+  const std::string replaced = target + std::string(kReplaced);
+  const bool replaces = fs_.exists(target);
+  if (replaces && !fs_.is_directory(target)) throw error("{}: exists and is not a directory", target);
+  if (replaces) fs_.rename(target, replaced);
+  fs_.rename(staging, target);
+  fs_.sync_directory(directory_);
+  if (replaces) remove_quietly(fs_, replaced);
+}
+
+// Renamed before they are taken apart, so that a crash leaves nothing that looks committed and is not.
+void CheckpointStore::remove(const std::vector<int64_t>& steps) {
+  if (steps.empty()) return;
+  for (const int64_t step : steps) fs_.rename(path_of(step), path_of(step) + std::string(kDeleting));
+  fs_.sync_directory(directory_);
+  for (const int64_t step : steps) fs_.remove_tree(path_of(step) + std::string(kDeleting));
+}
+
+void CheckpointStore::prune() {
+  try {
+    std::vector<int64_t> steps;
+    for (const CheckpointInfo& info : list()) steps.push_back(info.step);
+    remove(steps_to_prune(steps, retention_));
+  } catch (const Error& failure) {
+    spdlog::warn("old checkpoints could not be removed: {}", failure.what());
+  }
+}
+
+std::vector<CheckpointInfo> CheckpointStore::list() const {
+  std::map<int64_t, std::string> found;
+  if (!fs_.exists(directory_)) return {};
+  for (const std::string& name : fs_.list_directory(directory_)) {
+    const std::string path = directory_ + "/" + name;
+    if (!fs_.is_directory(path)) continue;
+    if (const auto step = step_of_name(name, "")) found[*step] = path;
+    if (const auto step = step_of_name(name, kReplaced)) found.try_emplace(*step, path);
+  }
+  std::vector<CheckpointInfo> infos;
+  for (const auto& [step, path] : found) infos.push_back({step, path});
+  return infos;
+}
+
+// Rank 0 says which there are, since others may see a directory later or not at all.
+std::optional<std::string> CheckpointStore::latest_good(Communicator& ranks) const {
+  std::string listed;
+  ranks.together([&] {
+    if (ranks.is_root())
+      for (const CheckpointInfo& info : list()) listed += fmt::format("{} {}\n", info.step, info.path);
+  });
+  std::vector<std::string> lines = lines_of(ranks.gather_texts(listed).front());
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    const size_t space = line->find(' ');
+    const std::string path = line->substr(space + 1);
+    try {
+      const int64_t step = verify_together(fs_, path, ranks).step;
+      if (std::to_string(step) == line->substr(0, space)) return path;
+      throw error("it holds step {}", step);
+    } catch (const Error& defect) {
+      if (ranks.is_root()) spdlog::warn("checkpoint {} is skipped: {}", path, defect.what());
+    }
+  }
+  return std::nullopt;
+}
+
+TrainState CheckpointStore::load(const std::string& path, std::span<const NamedTensor> tensors,
+                                 Device& device) const {
+  return load_checkpoint(fs_, path, tensors, device);
+}
+
+TrainState CheckpointStore::read_state(const std::string& path) const {
+  return read_checkpoint_state(fs_, path);
+}
+
+TrainState verify_together(FileSystem& fs, const std::string& path, Communicator& ranks) {
+  TrainState state;
+  ranks.together([&] { state = verify_share_of_checkpoint(fs, path, ranks.rank(), ranks.size()); });
+  return state;
+}
+
+namespace {
+
+std::string text_of(int file) {
+  std::array<char, 32> text{};
+  const ssize_t count = ::pread(file, text.data(), text.size(), 0);
+  std::string line(text.data(), count > 0 ? static_cast<size_t>(count) : 0);
+  return line.substr(0, line.find_first_not_of("0123456789"));
+}
+
+[[noreturn]] void refuse(const std::string& directory, const std::string& path, int file) {
+  const int code = errno;
+  const std::string holder = text_of(file);
+  ::close(file);
+  if (code != EWOULDBLOCK) {
+    throw error("{}: cannot be locked: {}", path, std::generic_category().message(code));
+  }
+  throw error("{}: another run is writing here (process {}); stop it or use another directory", directory,
+              holder.empty() ? "unknown" : holder);
+}
+
+int lock_nonblocking(int file) {
+  int result = -1;
+  do result = ::flock(file, LOCK_EX | LOCK_NB);
+  while (result != 0 && errno == EINTR);
+  return result;
+}
+
+}  // namespace
+
+RunLock::RunLock(const std::string& directory) {
+  const std::string path = directory + "/.lock";
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+  if (file < 0) throw error("{}: cannot be opened: {}", path, std::generic_category().message(errno));
+  if (lock_nonblocking(file) != 0) refuse(directory, path, file);
+  file_ = file;
+  const std::string text = fmt::format("{}\n", ::getpid());
+  // The number only serves the other's message: a disk too full to hold it is no reason to stop.
+  if (::ftruncate(file_, 0) != 0 || ::pwrite(file_, text.data(), text.size(), 0) < 0) return;
+}
+
+RunLock::~RunLock() { ::close(file_); }
+
+}  // namespace mpt

@@ -1,0 +1,77 @@
+#include "cli/console.h"
+
+#include <cerrno>
+#include <cstring>
+#include <iostream>
+#include <memory>
+
+#include <poll.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include "core/check.h"
+
+namespace mpt {
+namespace {
+
+// "warning: " before what is not plain information.
+class LevelMark final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&,
+              spdlog::memory_buf_t& target) override {
+    std::string_view mark;
+    if (message.level == spdlog::level::warn) mark = "warning: ";
+    if (message.level >= spdlog::level::err) mark = "error: ";
+    target.append(mark.data(), mark.data() + mark.size());
+  }
+  [[nodiscard]] std::unique_ptr<spdlog::custom_flag_formatter> clone() const override {
+    return std::make_unique<LevelMark>();
+  }
+};
+
+}  // namespace
+
+void log_to_standard_error() {
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<LevelMark>('*').set_pattern("[%H:%M:%S] %^%*%$%v");
+  auto logger =
+      std::make_shared<spdlog::logger>("mpretrain", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  logger->set_formatter(std::move(formatter));
+  spdlog::set_default_logger(std::move(logger));
+}
+
+void set_log_level(LogLevel level) {
+  constexpr std::array kLevels{spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
+                               spdlog::level::err};
+  spdlog::set_level(kLevels[static_cast<size_t>(level)]);
+}
+
+namespace {
+
+bool reader_has_gone() {
+  pollfd output{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
+}
+
+}  // namespace
+
+bool write_output(std::string_view text) {
+  std::cout.flush();
+  while (!text.empty()) {
+    const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (written < 0 && errno == EPIPE) return false;
+    if (written < 0 && errno != EINTR)
+      throw error("standard output cannot be written: {}", std::strerror(errno));
+    if (written > 0) text.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+void finish_output() {
+  std::cout.flush();
+  if (!std::cout && !reader_has_gone()) throw error("standard output cannot be written");
+}
+
+}  // namespace mpt

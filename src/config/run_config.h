@@ -1,0 +1,338 @@
+// The typed config of a run: one struct per section, read from JSON with includes and overrides, checked as a
+// whole.
+//
+//   RunConfig config = load_run_config("350m_bf16.json", {"optimizer.lr_additive=2e-3"});
+//
+// Guarantees: a config that load_run_config() returns has passed validate(); resolved_json() of it, read
+// again, gives an equal config; every message names the key path and where the key was written.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/json/config_fields.h"
+#include "core/json/config_reader.h"
+#include "core/json/json_document.h"
+#include "device/backends.h"
+#include "model/llama_config.h"
+#include "optim/optimizer_config.h"
+#include "optim/schedule.h"
+#include "precision/precision_config.h"
+
+namespace mpt {
+
+struct DataConfig {
+  std::vector<std::string> train{};  // shard files or globs
+  std::vector<std::string> validation{};
+  std::string tokenizer{};  // "" = none
+  bool pack = true;
+  bool shuffle = true;
+  int64_t prefetch_steps = 2;
+
+  bool operator==(const DataConfig&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.optional("train", train,
+               {.doc = "token shards to train on: files or globs, relative to the working directory"});
+    v.optional("validation", validation, {.doc = "token shards to evaluate on; empty: no evaluation"});
+    v.optional("tokenizer", tokenizer,
+               {.doc = "SentencePiece model of the shards, copied into exports and used by generate"});
+    v.optional("pack", pack,
+               {.doc = "true: rows are cut from the stream of all documents; false: one document a row, "
+                       "truncated or padded"});
+    v.optional("shuffle", shuffle,
+               {.doc = "visit sequences in a seeded random order, another one each epoch"});
+    v.optional("prefetch_steps", prefetch_steps,
+               {.minimum = 1, .maximum = 1024, .doc = "batches read ahead"});
+  }
+};
+
+struct BatchConfig {
+  int64_t seq_len = 1024;
+  int64_t tokens_per_step = 131072;
+  int64_t micro_batch_rows = 0;
+
+  bool operator==(const BatchConfig&) const = default;
+
+  [[nodiscard]] int64_t rows_per_step() const { return tokens_per_step / seq_len; }
+  [[nodiscard]] int64_t rows_per_micro_batch() const {
+    return micro_batch_rows ? micro_batch_rows : rows_per_step();
+  }
+  [[nodiscard]] int64_t micro_batches() const { return rows_per_step() / rows_per_micro_batch(); }
+
+  template <class V>
+  void fields(V& v) {
+    v.optional("seq_len", seq_len,
+               {.minimum = 1, .maximum = 1 << 20, .doc = "T, tokens in one sequence (row)"});
+    v.optional(
+        "tokens_per_step", tokens_per_step,
+        {.minimum = 1, .maximum = 1 << 30, .doc = "positions in one optimizer step, a multiple of seq_len"});
+    v.optional(
+        "micro_batch_rows", micro_batch_rows,
+        {.minimum = 0,
+         .maximum = 1 << 30,
+         .doc =
+             "rows in one forward and backward pass, a divisor of the rows of a step; 0 = the whole step"});
+  }
+};
+
+enum class NonfinitePolicy : uint8_t { kStop, kSkipStep, kRollback };
+template <>
+struct EnumNames<NonfinitePolicy> {
+  static constexpr std::array<std::string_view, 3> kNames{"stop", "skip_step", "rollback"};
+};
+
+enum class ActivationRecompute : uint8_t { kNone, kBlock };
+template <>
+struct EnumNames<ActivationRecompute> {
+  static constexpr std::array<std::string_view, 2> kNames{"none", "block"};
+};
+
+struct TrainConfig {
+  std::optional<int64_t> steps{};  // exactly one of these three
+  std::optional<int64_t> tokens{};
+  std::optional<double> chinchilla{};
+  NonfinitePolicy nonfinite_policy = NonfinitePolicy::kStop;
+  int64_t max_rollbacks = 3;
+  ActivationRecompute activation_recompute = ActivationRecompute::kNone;
+  int64_t loss_chunk_rows = 0;
+
+  bool operator==(const TrainConfig&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.optional(
+        "steps", steps,
+        {.minimum = 1, .maximum = 1e9, .doc = "length in optimizer steps; excludes tokens and chinchilla"});
+    v.optional("tokens", tokens,
+               {.minimum = 1, .maximum = 1e18, .doc = "length in tokens, rounded up to whole steps"});
+    v.optional("chinchilla", chinchilla,
+               {.exclusive_minimum = 0,
+                .maximum = 1e6,
+                .doc = "length in multiples of 20 tokens a parameter, rounded up to whole steps"});
+    v.optional("nonfinite_policy", nonfinite_policy,
+               {.doc = "what a loss or gradient norm that is not finite does: stop; skip_step: no update; "
+                       "rollback: back to the last checkpoint, and on with the data behind the step"});
+    v.optional("max_rollbacks", max_rollbacks,
+               {.minimum = 1,
+                .maximum = 1e6,
+                .doc = "that many without a new checkpoint, and one more is an error"});
+    v.optional("activation_recompute", activation_recompute,
+               {.doc = "block: keep only the input of each block and run it again in the backward pass"});
+    v.optional(
+        "loss_chunk_rows", loss_chunk_rows,
+        {.minimum = 0, .maximum = 1 << 30, .doc = "positions whose logits exist at one time; 0 = automatic"});
+  }
+};
+
+struct EvalConfig {
+  int64_t every_steps = 1000;
+  int64_t tokens = 10'000'000;
+  int64_t galore_batch_rows = 0;
+
+  bool operator==(const EvalConfig&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.optional("every_steps", every_steps, {.minimum = 0, .maximum = 1e9, .doc = "0 = only at the end"});
+    v.optional("tokens", tokens,
+               {.minimum = 1, .maximum = 1e18, .doc = "validation tokens an evaluation uses, at most"});
+    v.optional(
+        "family_batch_rows", galore_batch_rows,
+        {.minimum = 0,
+         .maximum = 1 << 30,
+         .doc = "rows of a batch of val_loss_family, the sum of n batches' means over n + 1; 0 = those "
+                "of a micro-batch"});
+  }
+};
+
+struct CheckpointConfig {
+  int64_t every_steps = 1000;
+  int64_t keep_last = 2;
+  int64_t keep_every_steps = 0;
+  bool async = true;
+
+  bool operator==(const CheckpointConfig&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.optional("every_steps", every_steps, {.minimum = 0, .maximum = 1e9, .doc = "0 = only at the end"});
+    v.optional("keep_last", keep_last,
+               {.minimum = 1, .maximum = 1e9, .doc = "newest checkpoints that are kept"});
+    v.optional("keep_every_steps", keep_every_steps,
+               {.minimum = 0,
+                .maximum = 1e9,
+                .doc = "checkpoints of these steps are kept for good, a multiple of every_steps; 0 = none"});
+    v.optional("async", async, {.doc = "write checkpoints while training goes on"});
+  }
+};
+
+struct LogConfig {
+  int64_t every_steps = 1;
+  int64_t update_statistics = 0;
+
+  bool operator==(const LogConfig&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.optional("every_steps", every_steps,
+               {.minimum = 1, .maximum = 1e9, .doc = "steps between lines of the log"});
+    v.optional(
+        "update_statistics", update_statistics,
+        {.minimum = 0,
+         .maximum = 1e9,
+         .doc = "steps between records of which updates survived rounding, and of FP8 scales; 0 = none",
+         .former = "update_survival"});
+  }
+};
+
+// auto: the GPU where this program was built with CUDA and there is one, else the CPU.
+enum class DeviceType : uint8_t { kAuto, kCpu, kCuda };
+template <>
+struct EnumNames<DeviceType> {
+  static constexpr std::array<std::string_view, 3> kNames{"auto", "cpu", "cuda"};
+};
+
+struct DeviceConfig {
+  DeviceType type = DeviceType::kAuto;
+  int64_t threads = 0;
+  int64_t gpu = 0;
+  bool cuda_graph = true;
+  bool tune_products = true;
+  CudaAttention cuda_attention = CudaAttention::kAuto;
+
+  bool operator==(const DeviceConfig&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.optional("type", type, {.doc = "where the model runs; auto: on the GPU if there is one"});
+    v.optional("threads", threads,
+               {.minimum = 0, .maximum = 4096, .doc = "CPU threads; 0 = as OMP_NUM_THREADS says, else all"});
+    v.optional("gpu", gpu,
+               {.minimum = 0, .maximum = 1023, .doc = "among the GPUs that CUDA_VISIBLE_DEVICES leaves"});
+    v.optional("cuda_graph", cuda_graph, {.doc = "record a step once and replay it; false to debug"});
+    v.optional("tune_products", tune_products,
+               {.doc = "time several algorithms of each GEMM at the start, and keep the fastest"});
+    v.optional("cuda_attention", cuda_attention,
+               {.doc = "auto: cuDNN where it takes the shape, GEMMs elsewhere"});
+  }
+};
+
+// Who holds optimizer states: every rank those of the update blocks that it updates, or every rank all.
+enum class Sharding : uint8_t { kOptimizer, kNone };
+template <>
+struct EnumNames<Sharding> {
+  static constexpr std::array<std::string_view, 2> kNames{"optimizer", "none"};
+};
+
+struct DistributedConfig {
+  Sharding sharding = Sharding::kOptimizer;
+  Format gradient_reduce = Format::kF32;
+  int64_t bucket_mib = 32;
+  int64_t check_every_steps = 0;
+  int64_t timeout_seconds = 600;
+
+  bool operator==(const DistributedConfig&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.optional(
+        "sharding", sharding,
+        {.doc = "optimizer: every rank holds the states of its part of the weights, and updates it (ZeRO-1); "
+                "none: every rank holds all"});
+    v.optional("gradient_reduce", gradient_reduce,
+               {.doc = "format in which ranks exchange gradients; sums are formed in fp32"});
+    v.optional(
+        "bucket_mib", bucket_mib,
+        {.minimum = 1,
+         .maximum = 1 << 16,
+         .doc = "gradients exchanged together, while others are still computed: at least that many MiB"});
+    v.optional("check_every_steps", check_every_steps,
+               {.minimum = 0,
+                .maximum = 1e9,
+                .doc = "steps between checks that all ranks hold the same weights, bit for bit; 0 = none"});
+    v.optional("timeout_seconds", timeout_seconds,
+               {.minimum = 1, .maximum = 1e6, .doc = "a rank that others wait for longer is taken for lost"});
+  }
+};
+
+struct RunConfig {
+  std::string name{};
+  std::string output_dir = "runs";
+  uint64_t seed = 1;
+  LlamaConfig model{};
+  DataConfig data{};
+  BatchConfig batch{};
+  PrecisionConfig precision{};
+  OptimizerConfig optimizer{};
+  ScheduleConfig schedule{};
+  TrainConfig train{};
+  EvalConfig eval{};
+  CheckpointConfig checkpoint{};
+  LogConfig log{};
+  DeviceConfig device{};
+  DistributedConfig distributed{};
+
+  bool operator==(const RunConfig&) const = default;
+
+  template <class V>
+  void fields(V& v) {
+    v.required("name", name, {.doc = "the run's directory inside output_dir; no '/', no '.' in front"});
+    v.optional("output_dir", output_dir, {.doc = "where runs are written"});
+    v.optional("seed", seed, {.doc = "of initial weights, data order and every other random draw"});
+    v.section("model", model, "the LLaMA");
+    v.section("data", data, "token shards and how they are read");
+    v.section("batch", batch, "tokens of one step");
+    v.section("precision", precision, "which format holds what");
+    v.section("optimizer", optimizer, "update rule and its constants");
+    v.section("schedule", schedule, "factor of every learning rate, as a function of the update");
+    v.section("train", train, "length of the run; exactly one of steps, tokens and chinchilla");
+    v.section("eval", eval, "validation");
+    v.section("checkpoint", checkpoint, "saved states");
+    v.section("log", log, "what a run prints");
+    v.section("device", device, "where it runs");
+    v.section("distributed", distributed, "what several ranks share; nothing where there is one");
+  }
+};
+
+// Reads the file that find_config() finds for `path`, applies `overrides` ("a.b=c") in order, validates.
+RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides = {});
+// The same for a document at hand, as a checkpoint's resolved config.
+RunConfig parse_run_config(JsonDocument document);
+
+// For a config made in code: throws one Error that lists all problems, of single keys and of keys that do not
+// go together. Configs that were read have passed it.
+void validate(const RunConfig& config);
+// Throws Error if the config names no training shards, which only training needs.
+void require_training_data(const RunConfig& config);
+// Throws Error if a step has fewer rows than there are ranks.
+void require_rows(const BatchConfig& batch, int64_t ranks);
+
+// Optimizer steps of the whole run.
+int64_t total_steps(const RunConfig& config);
+
+// Rows of a batch of val_loss_family, on any number of ranks.
+int64_t galore_batch_rows(const RunConfig& config);
+
+// Every key with its value, defaults included.
+Json resolved_json(const RunConfig& config);
+Json run_config_schema();
+// The schema as configs/schema.json holds it.
+std::string schema_text();
+
+// An existing path as it is; ".json" may be left out. A bare file name is also looked up in
+// config_directories(). Throws Error that lists where it looked, and the nearest name there.
+std::string find_config(const std::string& path);
+// ./configs, the configs installed with the program and those of the source tree it was built in. Includes
+// that do not lie beside their file are looked up there too.
+std::vector<std::string> config_directories();
+
+// What a run config must satisfy beyond the type and range of each key.
+
+// Keys that exclude each other, sizes that must divide; `document` says where the keys were written. Every
+// key of `config` must be in its range.
+Problems clashes(const RunConfig& config, const JsonDocument& document);
+
+}  // namespace mpt

@@ -1,0 +1,210 @@
+#include "config/run_inputs.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "core/check.h"
+#include "core/io/file_system.h"
+#include "device/backends.h"
+
+namespace mpt {
+
+Backend backend_of(const DeviceConfig& config) {
+  if (config.type == DeviceType::kAuto) return available_backend();
+  return config.type == DeviceType::kCuda ? Backend::kCuda : Backend::kCpu;
+}
+
+namespace {
+
+DeviceOptions device_options(const DeviceConfig& config) {
+  return {.backend = backend_of(config),
+          .threads = int(config.threads),
+          .cuda = {.index = int(config.gpu),
+                   .graphs = config.cuda_graph ? CudaGraphs::kOn : CudaGraphs::kOff,
+                   .tuning = config.tune_products ? GemmTuning::kOn : GemmTuning::kOff,
+                   .attention = config.cuda_attention}};
+}
+
+}  // namespace
+
+std::unique_ptr<Device> make_device(const DeviceConfig& config) {
+  return make_device(device_options(config));
+}
+std::string why_unavailable(const DeviceConfig& config) { return why_unavailable(device_options(config)); }
+std::unique_ptr<Device> make_planning_device(const DeviceConfig& config) {
+  const DeviceOptions options = device_options(config);
+  return why_unavailable(options).empty() ? make_device(options) : make_planning_device(options);
+}
+
+std::string run_directory(const RunConfig& config) { return config.output_dir + "/" + config.name; }
+std::string checkpoint_directory(const RunConfig& config) { return run_directory(config) + "/checkpoints"; }
+std::string metrics_path(const RunConfig& config) { return run_directory(config) + "/metrics.jsonl"; }
+bool has_metrics(FileSystem& fs, const RunConfig& config) {
+  const std::string path = metrics_path(config);
+  return fs.exists(path) && fs.file_size(path) > 0;
+}
+
+namespace {
+
+std::optional<std::string> tokenizer_hash(const RunConfig& config) {
+  const std::optional<Tokenizer> tokenizer = open_tokenizer(config);
+  return tokenizer ? std::optional(tokenizer->hash()) : std::nullopt;
+}
+
+std::string working_directory() { return std::filesystem::current_path().string(); }
+
+void require_shards(const char* key, const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns)
+    if (!pattern.empty() && !names_a_file(pattern))
+      throw error(
+          "{0}: {1}: no such file, and no file matches it as a pattern (from {2}). `mpretrain tokenize` "
+          "makes "
+          "token shards, scripts/prepare_c4.sh those of C4; --set {0}=... names others",
+          key, pattern, working_directory());
+}
+
+void require_tokenizer(const std::string& path) {
+  if (path.empty() || std::filesystem::exists(path)) return;
+  throw error(
+      "data.tokenizer: {}: no such file (from {}). `mpretrain tokenizer` makes one, and `mpretrain tokenize` "
+      "and scripts/prepare_c4.sh put it beside the shards; --set data.tokenizer=... names another, "
+      "--set data.tokenizer=null none",
+      path, working_directory());
+}
+
+std::shared_ptr<const SequenceSource> open(const RunConfig& config, const std::vector<std::string>& patterns,
+                                           Shuffle shuffle) {
+  return std::make_shared<SequenceSource>(SequenceOptions{.patterns = patterns,
+                                                          .seq_len = config.batch.seq_len,
+                                                          .pack = config.data.pack,
+                                                          .shuffle = shuffle,
+                                                          .seed = config.seed,
+                                                          .vocab_size = config.model.vocab_size,
+                                                          .tokenizer_hash = tokenizer_hash(config)});
+}
+
+}  // namespace
+
+std::optional<Tokenizer> open_tokenizer(const RunConfig& config) {
+  if (config.data.tokenizer.empty()) return std::nullopt;
+  require_tokenizer(config.data.tokenizer);
+  Tokenizer tokenizer = Tokenizer::load(config.data.tokenizer);
+  if (tokenizer.vocab_size() > config.model.vocab_size)
+    throw error(
+        "model.vocab_size is {}, but the tokenizer {} has {} pieces; the model needs at least as many",
+        config.model.vocab_size, config.data.tokenizer, tokenizer.vocab_size());
+  return tokenizer;
+}
+
+std::shared_ptr<const SequenceSource> open_training_data(const RunConfig& config) {
+  require_training_data(config);
+  require_shards("data.train", config.data.train);
+  require_tokenizer(config.data.tokenizer);
+  return open(config, config.data.train, config.data.shuffle ? Shuffle::kYes : Shuffle::kNo);
+}
+
+std::shared_ptr<const SequenceSource> open_validation_data(const RunConfig& config) {
+  if (config.data.validation.empty()) return nullptr;
+  require_shards("data.validation", config.data.validation);
+  require_tokenizer(config.data.tokenizer);
+  return open(config, config.data.validation, Shuffle::kNo);
+}
+
+namespace {
+
+namespace stdfs = std::filesystem;
+
+constexpr const char* kCheckpoints = "checkpoints";
+
+bool is_there(const std::string& path) {
+  std::error_code ignored;
+  return stdfs::exists(path, ignored);
+}
+
+void copy_if_different(FileSystem& fs, const std::string& from, const std::string& to) {
+  const std::string content = fs.read_file(from);
+  if (!fs.exists(to) || fs.read_file(to) != content) write_file_atomically(fs, to, bytes_of(content));
+}
+
+// "/a" of run = "/a/runs/b" and place = "runs/b"; "" if the run lies elsewhere.
+std::string directory_before(stdfs::path run, stdfs::path place) {
+  for (; !place.empty(); place = place.parent_path(), run = run.parent_path())
+    if (run.filename() != place.filename()) return "";
+  return run.string();
+}
+
+// Where the run was started, as far as its place tells.
+std::string start_of_run(const RunConfig& config, const std::string& checkpoint) {
+  const std::string run = run_of_checkpoint(checkpoint);
+  const stdfs::path place = stdfs::path(run_directory(config)).lexically_normal();
+  return run.empty() || place.is_absolute() ? "" : directory_before(run, place);
+}
+
+void locate(std::string& name, const std::string& start) {
+  if (name.empty() || start.empty() || stdfs::path(name).is_absolute() || names_a_file(name)) return;
+  if (const std::string other = in_directory(start, name); names_a_file(other)) name = other;
+}
+
+}  // namespace
+
+std::string in_directory(const std::string& directory, const std::string& name) {
+  return directory.ends_with('/') ? directory + name : directory + "/" + name;
+}
+
+std::optional<FoundManifest> manifest_of(const DataConfig& data) {
+  std::vector<std::string> patterns = data.train;
+  patterns.insert(patterns.end(), data.validation.begin(), data.validation.end());
+  for (const std::string& pattern : patterns) {
+    const std::string path = in_directory(parent_directory(pattern), kManifestName);
+    if (is_there(path)) return FoundManifest{Manifest::load(path), path};
+  }
+  return std::nullopt;
+}
+
+std::string tokenizer_of(const DataConfig& data) {
+  if (!data.tokenizer.empty() && is_there(data.tokenizer)) return data.tokenizer;
+  const std::optional<FoundManifest> found = manifest_of(data);
+  if (!found) return "";
+  const std::string beside = in_directory(parent_directory(found->path), found->manifest.tokenizer.file);
+  return is_there(beside) ? beside : "";
+}
+
+void check_run_tokenizer(FileSystem& fs, const RunConfig& config, const std::string& checkpoint) {
+  const std::string run = run_of_checkpoint(checkpoint), now = tokenizer_of(config.data);
+  if (run.empty() || now.empty()) return;
+  const std::string kept = in_directory(run, kRunTokenizer);
+  if (!fs.exists(kept) || hash_file(fs, kept) == hash_file(fs, now)) return;
+  throw error(
+      "{}: cannot be continued with the tokenizer {}: the run was started with another one, {}. Restore "
+      "data.tokenizer and the shards, or start another run under another name",
+      checkpoint, now, kept);
+}
+
+void keep_data_files(FileSystem& fs, const RunConfig& config) {
+  const std::string directory = run_directory(config), tokenizer = tokenizer_of(config.data);
+  if (!tokenizer.empty()) copy_if_different(fs, tokenizer, in_directory(directory, kRunTokenizer));
+  if (const auto found = manifest_of(config.data))
+    copy_if_different(fs, found->path, in_directory(directory, kRunManifest));
+}
+
+void remove_data_files(FileSystem& fs, const RunConfig& config) {
+  for (const char* name : {kRunTokenizer, kRunManifest})
+    fs.remove_tree(in_directory(run_directory(config), name));
+}
+
+std::string run_of_checkpoint(const std::string& checkpoint) {
+  std::error_code failure;
+  const stdfs::path checkpoints = stdfs::canonical(without_slashes(checkpoint), failure).parent_path();
+  return failure || checkpoints.filename() != kCheckpoints ? "" : checkpoints.parent_path().string();
+}
+
+DataConfig located_data(const RunConfig& config, const std::string& checkpoint) {
+  const std::string start = start_of_run(config, checkpoint);
+  DataConfig data = config.data;
+  for (std::string& name : data.train) locate(name, start);
+  for (std::string& name : data.validation) locate(name, start);
+  locate(data.tokenizer, start);
+  return data;
+}
+
+}  // namespace mpt

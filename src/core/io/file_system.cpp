@@ -1,0 +1,304 @@
+// Operations that any FileSystem has, made of its primitive ones.
+
+#include "core/io/file_system.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <glob.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/check.h"
+#include "core/io/hash.h"
+
+namespace mpt {
+
+std::string parent_directory(const std::string& path) {
+  const std::string parent = std::filesystem::path(without_slashes(path)).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+std::string FileSystem::read_file(const std::string& path, int64_t limit) {
+  const auto file = open_read(path);
+  if (file->size() > limit) {
+    throw error("{}: has {} bytes, more than the {} accepted", path, file->size(), limit);
+  }
+  std::string content(static_cast<size_t>(file->size()), '\0');
+  file->read(0, std::as_writable_bytes(std::span(content)));
+  return content;
+}
+
+void FileSystem::create_directories(const std::string& path) {
+  const FileKind found = kind(path);
+  if (found == FileKind::kDirectory) return;
+  if (found != FileKind::kMissing) throw error("{}: exists and is not a directory", path);
+  const std::string parent = parent_directory(path);
+  create_directories(parent);
+  create_directory(path);
+  sync_directory(parent);
+}
+
+void FileSystem::remove_tree(const std::string& path) {
+  if (is_link(path)) return remove_file(path);
+  const FileKind found = kind(path);
+  if (found == FileKind::kMissing) return;
+  if (found != FileKind::kDirectory) return remove_file(path);
+  for (const std::string& name : list_directory(path)) remove_tree(path + "/" + name);
+  remove_directory(path);
+}
+
+void remove_quietly(FileSystem& fs, const std::string& path) {
+  try {
+    fs.remove_tree(path);
+  } catch (const Error& failure) {
+    spdlog::warn("{}: left behind: {}", path, failure.what());
+  }
+}
+
+std::string hash_file(FileSystem& fs, const std::string& path, const std::function<void(int64_t)>& advance) {
+  constexpr int64_t kPiece = int64_t{4} << 20;
+  const auto file = fs.open_read(path);
+  std::vector<std::byte> buffer(static_cast<size_t>(std::min(kPiece, file->size())));
+  Hasher hasher;
+  for (int64_t offset = 0; offset < file->size(); offset += kPiece) {
+    const auto count = static_cast<size_t>(std::min(kPiece, file->size() - offset));
+    const std::span piece = std::span(buffer).first(count);
+    file->read(offset, piece);
+    hasher.update(piece);
+    if (advance) advance(static_cast<int64_t>(count));
+  }
+  return hasher.hex();
+}
+
+// The operating system's file system: POSIX calls, interrupted ones repeated, every failure an Error with its
+// reason.
+
+namespace {
+
+[[noreturn]] void fail(const std::string& path, std::string_view what, int code) {
+  throw error("{}: {}: {}", path, what, std::generic_category().message(code));
+}
+
+// An open file descriptor; -1 once closed.
+class Descriptor {
+ public:
+  Descriptor(const std::string& path, int flags, std::string_view what) {
+    do fd_ = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+    while (fd_ < 0 && errno == EINTR);
+    if (fd_ < 0) fail(path, what, errno);
+  }
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  [[nodiscard]] int get() const { return fd_; }
+  // Linux releases the descriptor even if close is interrupted.
+  [[nodiscard]] bool close() { return ::close(std::exchange(fd_, -1)) == 0 || errno == EINTR; }
+
+ private:
+  int fd_ = -1;
+};
+
+class PosixWritableFile final : public WritableFile {
+ public:
+  PosixWritableFile(const std::string& path, int flags)
+      : path_(path), file_(path, flags | O_WRONLY | O_CREAT | O_NONBLOCK, "cannot be opened for writing") {}
+
+  void append(std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail(path_, "writing failed", errno);
+      bytes = bytes.subspan(static_cast<size_t>(written));
+    }
+  }
+  void overwrite(int64_t offset, std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t written = ::pwrite(file_.get(), bytes.data(), bytes.size(), offset);
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail(path_, "writing failed", errno);
+      bytes = bytes.subspan(static_cast<size_t>(written));
+      offset += written;
+    }
+  }
+  void sync() override {
+    if (::fsync(file_.get()) != 0) fail(path_, "writing to the storage device failed", errno);
+  }
+  void close() override {
+    if (!file_.close()) fail(path_, "closing failed", errno);
+  }
+
+ private:
+  std::string path_;
+  Descriptor file_;
+};
+
+class PosixReadableFile final : public ReadableFile {
+ public:
+  // Non-blocking, because opening a pipe without a writer would wait for ever.
+  explicit PosixReadableFile(const std::string& path)
+      : path_(path), file_(path, O_RDONLY | O_NONBLOCK, "cannot be opened for reading") {
+    struct stat status {};
+    if (::fstat(file_.get(), &status) != 0) fail(path, "cannot be inspected", errno);
+    if (S_ISDIR(status.st_mode)) throw error("{}: is a directory; expected a file", path);
+    if (!S_ISREG(status.st_mode)) throw error("{}: is not a regular file", path);
+    size_ = status.st_size;
+  }
+
+  [[nodiscard]] int64_t size() const override { return size_; }
+  void read(int64_t offset, std::span<std::byte> target) const override {
+    while (!target.empty()) {
+      const ssize_t count = ::pread(file_.get(), target.data(), target.size(), offset);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) fail(path_, "reading failed", errno);
+      if (count == 0) throw error("{}: ends at byte {}, {} more were expected", path_, offset, target.size());
+      target = target.subspan(static_cast<size_t>(count));
+      offset += count;
+    }
+  }
+
+ private:
+  std::string path_;
+  Descriptor file_;
+  int64_t size_ = 0;
+};
+
+class PosixFileSystem final : public FileSystem {
+ public:
+  std::unique_ptr<WritableFile> create(const std::string& path) override {
+    return std::make_unique<PosixWritableFile>(path, O_TRUNC);
+  }
+  std::unique_ptr<WritableFile> open_append(const std::string& path) override {
+    return std::make_unique<PosixWritableFile>(path, O_APPEND);
+  }
+  std::unique_ptr<ReadableFile> open_read(const std::string& path) override {
+    return std::make_unique<PosixReadableFile>(path);
+  }
+  void truncate(const std::string& path, int64_t size) override {
+    if (::truncate(path.c_str(), size) != 0) fail(path, "cannot be shortened", errno);
+  }
+
+  FileKind kind(const std::string& path) override {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) {
+      if (errno == ENOENT || errno == ENOTDIR) return FileKind::kMissing;
+      fail(path, "cannot be inspected", errno);
+    }
+    if (S_ISDIR(status.st_mode)) return FileKind::kDirectory;
+    return S_ISREG(status.st_mode) ? FileKind::kRegular : FileKind::kOther;
+  }
+  bool is_link(const std::string& path) override {
+    struct stat status {};
+    return ::lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode);
+  }
+  std::vector<std::string> list_directory(const std::string& path) override {
+    std::vector<std::string> names;
+    std::error_code code;
+    std::filesystem::directory_iterator entry(path, code);
+    for (; !code && entry != std::filesystem::directory_iterator(); entry.increment(code)) {
+      names.push_back(entry->path().filename().string());
+    }
+    if (code) fail(path, "cannot be listed", code.value());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  void create_directory(const std::string& path) override {
+    if (::mkdir(path.c_str(), 0755) == 0) return;
+    const int code = errno;
+    if (code != EEXIST || !is_directory(path)) fail(path, "directory cannot be created", code);
+  }
+  void remove_file(const std::string& path) override {
+    if (::unlink(path.c_str()) != 0) fail(path, "cannot be removed", errno);
+  }
+  void remove_directory(const std::string& path) override {
+    if (::rmdir(path.c_str()) != 0) fail(path, "directory cannot be removed", errno);
+  }
+  void rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) == 0) return;
+    throw error("{}: cannot be renamed to {}: {}", from, to, std::generic_category().message(errno));
+  }
+  void sync_directory(const std::string& path) override {
+    const Descriptor directory(path, O_RDONLY | O_DIRECTORY, "directory cannot be opened");
+    // EINVAL: the file system has nothing to sync for directories (some network ones).
+    if (::fsync(directory.get()) != 0 && errno != EINVAL) {
+      fail(path, "writing the directory to the storage device failed", errno);
+    }
+  }
+};
+
+}  // namespace
+
+FileSystem& posix_file_system() {
+  static auto* const instance = new PosixFileSystem;
+  return *instance;
+}
+
+namespace {
+
+// Unsorted; none if there is no such file.
+std::vector<std::string> globbed(const std::string& pattern) {
+  glob_t found{};
+  const int status = ::glob(pattern.c_str(), 0, nullptr, &found);
+  std::vector<std::string> files;
+  if (status == 0) files.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (status != 0 && status != GLOB_NOMATCH) throw error("{}: the pattern cannot be expanded", pattern);
+  return files;
+}
+
+std::vector<std::string> matches_of(const std::string& pattern) {
+  std::vector<std::string> files = globbed(pattern);
+  if (files.empty()) throw error("{}: no such file, and no file matches it as a pattern", pattern);
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+bool names_a_file(const std::string& pattern) {
+  std::error_code ignored;
+  return std::filesystem::exists(pattern, ignored) || !globbed(pattern).empty();
+}
+
+void require_regular_file(const std::string& path) {
+  std::error_code failure;
+  const auto status = std::filesystem::status(path, failure);
+  if (status.type() == std::filesystem::file_type::not_found) throw error("{}: no such file", path);
+  if (failure) throw error("{}: {}", path, failure.message());
+  if (std::filesystem::is_directory(status))
+    throw error("{}: is a directory; name files, or a pattern such as {}/*", path, path);
+  if (!std::filesystem::is_regular_file(status)) throw error("{}: is not a regular file", path);
+}
+
+std::vector<std::string> expand_patterns(const std::vector<std::string>& patterns) {
+  if (patterns.empty()) throw error("no input files are named");
+  std::vector<std::string> files;
+  std::set<std::string> seen;
+  for (const std::string& pattern : patterns) {
+    if (pattern.empty()) throw error("an input file name is empty");
+    std::error_code ignored;
+    const bool literal = std::filesystem::exists(pattern, ignored);
+    for (const std::string& file : literal ? std::vector{pattern} : matches_of(pattern)) {
+      require_regular_file(file);
+      if (!seen.insert(file).second) throw error("{}: named twice (the second time by '{}')", file, pattern);
+      files.push_back(file);
+    }
+  }
+  return files;
+}
+
+}  // namespace mpt

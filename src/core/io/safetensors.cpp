@@ -1,0 +1,316 @@
+#include "core/io/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "core/check.h"
+#include "core/text.h"
+
+namespace mpt {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr int64_t kLengthBytes = 8;
+constexpr int64_t kMaxHeaderBytes = 100'000'000;  // the limit of Hugging Face's reader
+constexpr const char* kMetadataKey = "__metadata__";
+
+// Bytes of a tensor, or nothing if the count is negative or does not fit 63 bits.
+std::optional<int64_t> checked_bytes(StoredType type, const std::vector<int64_t>& shape) {
+  int64_t bytes = size_of(type);
+  bool empty = false;
+  for (const int64_t extent : shape) {
+    if (extent < 0) return std::nullopt;
+    empty |= extent == 0;
+    if (extent > 0 && __builtin_mul_overflow(bytes, extent, &bytes)) return std::nullopt;
+  }
+  return empty ? 0 : bytes;
+}
+
+std::array<std::byte, kLengthBytes> little_endian(uint64_t value) {
+  std::array<std::byte, kLengthBytes> bytes{};
+  for (int i = 0; i < kLengthBytes; ++i)
+    bytes[static_cast<size_t>(i)] = static_cast<std::byte>(value >> 8 * i);
+  return bytes;
+}
+
+uint64_t from_little_endian(std::span<const std::byte, kLengthBytes> bytes) {
+  uint64_t value = 0;
+  for (int i = 0; i < kLengthBytes; ++i)
+    value |= std::to_integer<uint64_t>(bytes[static_cast<size_t>(i)]) << 8 * i;
+  return value;
+}
+
+std::string header_text(const std::vector<StoredTensorInfo>& tensors, const SafetensorsMetadata& metadata) {
+  ordered_json header = ordered_json::object();
+  if (!metadata.empty()) header[kMetadataKey] = metadata;
+  int64_t offset = 0;
+  for (const StoredTensorInfo& tensor : tensors) {
+    check(!tensor.name.empty() && tensor.name != kMetadataKey && !header.contains(tensor.name),
+          "tensor name '{}' is empty, reserved or used twice", tensor.name);
+    const int64_t end = offset + tensor.bytes();
+    header[tensor.name] = {
+        {"dtype", name_of(tensor.type)}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  return text;
+}
+
+// A header's JSON; refuses what the parser alone would let pass: a key given twice, deep nesting.
+class HeaderParser {
+ public:
+  explicit HeaderParser(const std::string& path) : path_(path) {}
+
+  json parse(std::string_view text) {
+    try {
+      const json header = json::parse(text, [this](int depth, json::parse_event_t event, json& value) {
+        return visit(depth, event, value);
+      });
+      if (!header.is_object()) throw error("{}: the safetensors header is not a JSON object", path_);
+      return header;
+    } catch (const json::exception& bad) {
+      throw error("{}: the safetensors header is not valid JSON: {}", path_, library_message(bad.what()));
+    }
+  }
+
+ private:
+  bool visit(int depth, json::parse_event_t event, const json& value) {
+    if (depth > 3) throw error("{}: the safetensors header is nested too deeply", path_);
+    if (event == json::parse_event_t::object_start) keys_.emplace_back();
+    if (event == json::parse_event_t::object_end) keys_.pop_back();
+    if (event == json::parse_event_t::key && !keys_.back().insert(value.get<std::string>()).second) {
+      throw error("{}: the safetensors header has the key {} twice", path_, value.dump());
+    }
+    return true;
+  }
+
+  const std::string& path_;
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+};
+
+// One tensor's object in the header, read field by field.
+class EntryParser {
+ public:
+  EntryParser(const std::string& path, const std::string& name, const json& fields)
+      : path_(path), name_(name), fields_(fields) {}
+
+  // Offsets count from the end of the header, which is at `data_begin`.
+  SafetensorsReader::Entry parse(int64_t data_begin, int64_t data_bytes) const {
+    if (!fields_.is_object() || fields_.size() != 3) fail("needs exactly dtype, shape and data_offsets");
+    SafetensorsReader::Entry entry;
+    entry.name = name_;
+    entry.type = type();
+    entry.shape = integers("shape");
+    const std::vector<int64_t> offsets = integers("data_offsets");
+    if (offsets.size() != 2) fail("data_offsets needs 2 numbers, has {}", offsets.size());
+    const auto [begin, end] = std::pair(offsets[0], offsets[1]);
+    if (begin > end || end > data_bytes) {
+      fail("bytes {} to {} are not within the file's {} bytes of data", begin, end, data_bytes);
+    }
+    const std::optional<int64_t> bytes = checked_bytes(entry.type, entry.shape);
+    if (!bytes || *bytes != end - begin) {
+      fail("{} does not take the {} bytes of data_offsets", entry.description(), end - begin);
+    }
+    entry.begin = data_begin + begin;
+    entry.end = data_begin + end;
+    return entry;
+  }
+
+ private:
+  template <class... Args>
+  [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
+    throw error("{}: tensor '{}': {}", path_, name_, fmt::format(format, std::forward<Args>(args)...));
+  }
+  const json& field(const char* key) const {
+    const auto found = fields_.find(key);
+    if (found == fields_.end()) fail("has no {}", key);
+    return *found;
+  }
+  StoredType type() const {
+    const json& value = field("dtype");
+    if (!value.is_string()) fail("dtype is not a text");
+    const auto found = enum_from_name<StoredType>(value.get_ref<const std::string&>());
+    if (!found) fail("has dtype {}; readable are {}", value.dump(), all_names<StoredType>());
+    return *found;
+  }
+  std::vector<int64_t> integers(const char* key) const {
+    const json& values = field(key);
+    if (!values.is_array()) fail("{} is not a list", key);
+    std::vector<int64_t> numbers;
+    for (const json& value : values) {
+      constexpr uint64_t kMax = std::numeric_limits<int64_t>::max();
+      if (!value.is_number_unsigned() || value.get<uint64_t>() > kMax) {
+        fail("{} holds {}; expected a whole number from 0", key, value.dump());
+      }
+      numbers.push_back(value.get<int64_t>());
+    }
+    return numbers;
+  }
+
+  const std::string& path_;
+  const std::string& name_;
+  const json& fields_;
+};
+
+SafetensorsMetadata parse_metadata(const std::string& path, const json& value) {
+  if (!value.is_object()) throw error("{}: {} is not a JSON object", path, kMetadataKey);
+  SafetensorsMetadata metadata;
+  for (const auto& [key, text] : value.items()) {
+    if (!text.is_string()) throw error("{}: {} key '{}' is not a text", path, kMetadataKey, key);
+    metadata[key] = text.get<std::string>();
+  }
+  return metadata;
+}
+
+// The tensors in the order of their bytes, which must follow each other without hole or overlap up to the
+// end.
+void check_contiguous(const std::string& path, std::vector<SafetensorsReader::Entry>& entries, int64_t begin,
+                      int64_t end) {
+  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
+  const int64_t data_begin = begin;
+  for (const auto& entry : entries) {
+    if (entry.begin != begin) {
+      throw error("{}: tensor '{}' begins at data byte {}, but the one before it ends at {}", path,
+                  entry.name, entry.begin - data_begin, begin - data_begin);
+    }
+    begin = entry.end;
+  }
+  if (begin != end) {
+    throw error("{}: the tensors take {} bytes of data, the file has {}", path, begin - data_begin,
+                end - data_begin);
+  }
+}
+
+}  // namespace
+
+StoredType stored_type(DType type) {
+  switch (type) {
+    case DType::kF32:
+      return StoredType::kF32;
+    case DType::kBF16:
+      return StoredType::kBF16;
+    case DType::kI32:
+      return StoredType::kI32;
+    case DType::kF16:
+      return StoredType::kF16;
+    case DType::kE4M3:
+      return StoredType::kF8E4M3;
+    case DType::kE8M0:
+      return StoredType::kF8E8M0;
+    case DType::kU8:
+      return StoredType::kU8;
+    case DType::kE5M2:  // never kept
+    case DType::kF64:
+      break;
+  }
+  throw LogicError(fmt::format("no stored type for dtype {}", static_cast<int>(type)));
+}
+
+int64_t StoredTensorInfo::bytes() const {
+  const std::optional<int64_t> count = checked_bytes(type, shape);
+  check(count.has_value(), "tensor '{}' cannot have the shape {}", name, description());
+  return *count;
+}
+
+std::string StoredTensorInfo::description() const {
+  return fmt::format("{} [{}]", name_of(type), fmt::join(shape, ", "));
+}
+
+SafetensorsWriter::SafetensorsWriter(FileSystem& fs, std::string path,
+                                     const std::vector<StoredTensorInfo>& tensors,
+                                     const SafetensorsMetadata& metadata)
+    : path_(std::move(path)) {
+  const std::string text = header_text(tensors, metadata);
+  const auto header_bytes = static_cast<int64_t>(text.size());
+  check(header_bytes <= kMaxHeaderBytes, "{}: header of {} bytes; at most {}", path_, header_bytes,
+        kMaxHeaderBytes);
+  expected_ = kLengthBytes + header_bytes;
+  for (const StoredTensorInfo& tensor : tensors) expected_ += tensor.bytes();
+  file_ = fs.create(path_);
+  write(little_endian(text.size()));
+  write(bytes_of(text));
+}
+
+void SafetensorsWriter::write(std::span<const std::byte> bytes) {
+  file_->append(bytes);
+  hasher_.update(bytes);
+  written_ += static_cast<int64_t>(bytes.size());
+}
+
+void SafetensorsWriter::append(std::span<const std::byte> bytes) {
+  const auto count = static_cast<int64_t>(bytes.size());
+  check(count <= expected_ - written_, "{}: {} bytes appended, {} were declared", path_, written_ + count,
+        expected_);
+  write(bytes);
+}
+
+SafetensorsWriter::Summary SafetensorsWriter::finish() {
+  check(written_ == expected_, "{}: {} bytes appended, {} were declared", path_, written_, expected_);
+  file_->sync();
+  file_->close();
+  return {.bytes = written_, .hash = hasher_.hex()};
+}
+
+SafetensorsReader::SafetensorsReader(FileSystem& fs, std::string path)
+    : path_(std::move(path)), file_(fs.open_read(path_)) {
+  const int64_t size = file_->size();
+  if (size < kLengthBytes) throw error("{}: has {} bytes, too few for a safetensors file", path_, size);
+  std::array<std::byte, kLengthBytes> length{};
+  file_->read(0, length);
+  const uint64_t header_bytes = from_little_endian(length);
+  if (header_bytes > kMaxHeaderBytes || static_cast<int64_t>(header_bytes) > size - kLengthBytes) {
+    throw error("{}: not a safetensors file, or cut off: its header would take {} bytes, the file has {}",
+                path_, header_bytes, size);
+  }
+  std::string text(header_bytes, '\0');
+  file_->read(kLengthBytes, std::as_writable_bytes(std::span(text)));
+
+  const int64_t data_begin = kLengthBytes + static_cast<int64_t>(header_bytes);
+  const json header = HeaderParser(path_).parse(text);
+  for (const auto& [name, value] : header.items()) {
+    if (name == kMetadataKey)
+      metadata_ = parse_metadata(path_, value);
+    else
+      tensors_.push_back(EntryParser(path_, name, value).parse(data_begin, size - data_begin));
+  }
+  check_contiguous(path_, tensors_, data_begin, size);
+  for (size_t i = 0; i < tensors_.size(); ++i) index_[tensors_[i].name] = i;
+}
+
+const SafetensorsReader::Entry* SafetensorsReader::find(std::string_view name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &tensors_[found->second];
+}
+
+const SafetensorsReader::Entry& SafetensorsReader::at(std::string_view name) const {
+  const Entry* entry = find(name);
+  if (!entry) throw error("{}: has no tensor '{}' among its {}", path_, name, tensors_.size());
+  return *entry;
+}
+
+std::vector<std::byte> SafetensorsReader::read(const Entry& entry) const {
+  std::vector<std::byte> bytes(static_cast<size_t>(entry.end - entry.begin));
+  read(entry, 0, bytes);
+  return bytes;
+}
+
+void SafetensorsReader::read(const Entry& entry, int64_t first, std::span<std::byte> target) const {
+  const auto count = static_cast<int64_t>(target.size());
+  check(first >= 0 && first + count <= entry.end - entry.begin, "bytes {}+{} of tensor '{}' with {}", first,
+        count, entry.name, entry.end - entry.begin);
+  file_->read(entry.begin + first, target);
+}
+
+}  // namespace mpt

@@ -1,0 +1,106 @@
+// Reads and writes safetensors files, Hugging Face's format for named tensors.
+//
+// Layout: 8 bytes little-endian header length N; N bytes of JSON
+//   {"__metadata__": {text: text}, name: {"dtype": "BF16", "shape": [r, c], "data_offsets": [begin, end]},
+//   ...}
+// and the tensors' bytes, whose offsets count from the end of the header and leave no hole. The writer pads
+// the header with spaces so that the data begin at a multiple of 8 bytes.
+//
+// The reader checks the whole header against the file before it returns; every defect is an Error that names
+// the file and what is wrong, so a tensor found in it can always be read in bounds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/enum_names.h"
+#include "core/io/file_system.h"
+#include "core/io/hash.h"
+#include "core/tensor.h"
+
+namespace mpt {
+
+enum class StoredType : uint8_t { kF32, kBF16, kI32, kU8, kF16, kF8E4M3, kF8E8M0 };
+template <>
+struct EnumNames<StoredType> {
+  static constexpr std::array<std::string_view, 7> kNames{"F32", "BF16",    "I32",    "U8",
+                                                          "F16", "F8_E4M3", "F8_E8M0"};
+};
+constexpr int64_t size_of(StoredType type) {
+  constexpr std::array<int64_t, 7> kSizes{4, 2, 4, 1, 2, 1, 1};
+  return kSizes[static_cast<size_t>(type)];
+}
+StoredType stored_type(DType type);
+
+struct StoredTensorInfo {
+  std::string name;
+  StoredType type = StoredType::kF32;
+  std::vector<int64_t> shape;  // empty: a scalar
+
+  [[nodiscard]] int64_t bytes() const;
+  [[nodiscard]] std::string description() const;  // "BF16 [4, 8]"
+};
+
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
+// Declares all tensors, then takes their bytes in that order, in pieces of any size.
+//
+//   SafetensorsWriter writer(fs, path, {{"a", StoredType::kF32, {2, 3}}}, {{"format", "pt"}});
+//   writer.append(bytes);
+//   const auto [size, hash] = writer.finish();
+class SafetensorsWriter {
+ public:
+  struct Summary {
+    int64_t bytes = 0;
+    std::string hash;  // XXH3-128 of the file
+  };
+  SafetensorsWriter(FileSystem& fs, std::string path, const std::vector<StoredTensorInfo>& tensors,
+                    const SafetensorsMetadata& metadata = {});
+  void append(std::span<const std::byte> bytes);
+  // All declared bytes were appended: syncs and closes.
+  Summary finish();
+
+ private:
+  void write(std::span<const std::byte> bytes);
+
+  std::string path_;
+  std::unique_ptr<WritableFile> file_;
+  Hasher hasher_;
+  int64_t written_ = 0;
+  int64_t expected_ = 0;
+};
+
+class SafetensorsReader {
+ public:
+  struct Entry : StoredTensorInfo {
+    int64_t begin = 0;  // in the file
+    int64_t end = 0;
+  };
+
+  SafetensorsReader(FileSystem& fs, std::string path);
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] const std::vector<Entry>& tensors() const { return tensors_; }  // in the order of their bytes
+  [[nodiscard]] const SafetensorsMetadata& metadata() const { return metadata_; }
+  [[nodiscard]] const Entry* find(std::string_view name) const;  // null if there is none
+  [[nodiscard]] const Entry& at(std::string_view name) const;    // an Error if there is none
+
+  [[nodiscard]] std::vector<std::byte> read(const Entry& entry) const;
+  // Fills `target` from byte `first` of the tensor.
+  void read(const Entry& entry, int64_t first, std::span<std::byte> target) const;
+
+ private:
+  std::string path_;
+  std::unique_ptr<ReadableFile> file_;
+  std::vector<Entry> tensors_;
+  std::map<std::string, size_t, std::less<>> index_;
+  SafetensorsMetadata metadata_;
+};
+
+}  // namespace mpt

@@ -1,0 +1,258 @@
+// JSON → config struct, by the struct's field list (config_fields.h).
+//
+// Every problem is reported, not just the first, as "file:line: key.path: what is wrong, what would be
+// accepted": unknown keys with the nearest valid one, wrong types, values out of range, names that an enum
+// does not have, missing required keys, keys that another key's value leaves without meaning. `null` counts
+// as not given.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/json/config_fields.h"
+#include "core/json/json_document.h"
+
+namespace mpt {
+
+using Problems = std::vector<std::string>;
+// "optimizer.eps (configs/base/adamw.json:4)": keys of a base that whoever built on it made meaningless, by
+// choosing another struct (FieldReader::choice).
+using LeftOut = std::vector<std::string>;
+
+// Throws one Error that lists all problems, if there are any.
+void throw_problems(const Problems& problems);
+
+// What users of other programs write, and what is meant by it here.
+struct UsualSpelling {
+  std::string_view written, meant;
+};
+struct UsualSpellings {
+  std::span<const UsualSpelling> keys{};  // a key or a key path -> a key path
+  std::span<const UsualSpelling>
+      values{};  // of enums; one that the enum at hand does not have is passed over
+};
+
+// The key path that another program's word stands for, such as "lr" or "batch.size".
+std::optional<std::string> key_meant_by(std::string_view word, std::span<const UsualSpelling> usual);
+
+// Collects the key paths of a struct: "optimizer", "optimizer.rule", ...
+class KeyCollector {
+ public:
+  template <HasFields S>
+  static std::vector<std::string> of(S& fields, const std::string& path = "") {
+    KeyCollector collector(path);
+    fields.fields(collector);
+    return collector.paths_;
+  }
+
+  template <class T>
+  void required(const char* key, T&, const FieldInfo& = {}) {
+    paths_.push_back(join_key_path(path_, key));
+  }
+  template <class T>
+  void optional(const char* key, T&, const FieldInfo& = {}) {
+    paths_.push_back(join_key_path(path_, key));
+  }
+  template <HasFields S>
+  void section(const char* key, S& member, std::string_view) {
+    const std::string path = join_key_path(path_, key);
+    paths_.push_back(path);
+    for (std::string& inner : of(member, path)) paths_.push_back(std::move(inner));
+  }
+  // The keys of all alternatives, each once.
+  template <class... A>
+  void choice(const char* key, std::variant<A...>&, const FieldInfo& = {}) {
+    paths_.push_back(join_key_path(path_, key));
+    (collect(of_alternative<A>(path_)), ...);
+  }
+  template <class A>
+  static std::vector<std::string> of_alternative(const std::string& path) {
+    A alternative{};
+    return of(alternative, path);
+  }
+
+ private:
+  void collect(const std::vector<std::string>& paths) {
+    for (const std::string& path : paths)
+      if (std::find(paths_.begin(), paths_.end(), path) == paths_.end()) paths_.push_back(path);
+  }
+  explicit KeyCollector(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+  std::vector<std::string> paths_;
+};
+
+// Renames the keys of a document that were written by former names (FieldInfo::former). To be called before
+// anything reads the document.
+class FormerNames {
+ public:
+  template <HasFields S>
+  static void use_present_names(JsonDocument& document, S& fields, const std::string& path = "") {
+    FormerNames names(document, path);
+    fields.fields(names);
+  }
+
+  template <class T>
+  void required(const char* key, T&, const FieldInfo& info = {}) {
+    if (!info.former.empty()) document_.rename(join_key_path(path_, info.former), join_key_path(path_, key));
+  }
+  template <class T>
+  void optional(const char* key, T& member, const FieldInfo& info = {}) {
+    required(key, member, info);
+  }
+  template <HasFields S>
+  void section(const char* key, S& member, std::string_view) {
+    use_present_names(document_, member, join_key_path(path_, key));
+  }
+  template <class... A>
+  void choice(const char*, std::variant<A...>&, const FieldInfo& = {}) {
+    (use_names_of<A>(), ...);
+  }
+
+ private:
+  FormerNames(JsonDocument& document, std::string path) : document_(document), path_(std::move(path)) {}
+  template <class A>
+  void use_names_of() {
+    A alternative{};
+    alternative.fields(*this);
+  }
+
+  JsonDocument& document_;
+  std::string path_;
+};
+template <HasFields S>
+void use_present_names(JsonDocument& document, S& fields) {
+  FormerNames::use_present_names(document, fields);
+}
+
+class FieldReader {
+ public:
+  template <HasFields S>
+  static void read(const JsonDocument& document, S& result, Problems& problems,
+                   const UsualSpellings& usual = {}, LeftOut* left_out = nullptr) {
+    const std::vector<std::string> known = KeyCollector::of(result);
+    FieldReader reader(document, document.root(), "", {known, usual}, {problems, left_out});
+    reader.report_unknown_keys();
+    result.fields(reader);
+  }
+
+  template <class T>
+  void required(const char* key, T& member, const FieldInfo& info = {}) {
+    if (!read_field(key, member, info)) report_missing(key, info);
+  }
+  template <class T>
+  void optional(const char* key, T& member, const FieldInfo& info = {}) {
+    read_field(key, member, info);
+  }
+  template <HasFields S>
+  void section(const char* key, S& member, std::string_view) {
+    static const Json kNothing = Json::object();
+    const Json* value = find(key);
+    if (value && !value->is_object()) {
+      report(key, fmt::format("expected a section {{...}}, found {}", describe(*value)));
+      return;
+    }
+    FieldReader inner(document_, value ? *value : kNothing, join_key_path(path_, key), names_, found_);
+    inner.report_unknown_keys();
+    member.fields(inner);
+  }
+  // Keys of alternatives that were not chosen are left out where the choice was made above them, and refused
+  // elsewhere: they say something about what was chosen, and would be ignored.
+  template <class... A>
+  void choice(const char* key, std::variant<A...>& member, const FieldInfo& info = {}) {
+    const Json* name = find(key);
+    if (!name) return report_missing(key, info);
+    const std::vector<std::string> names{std::string(A::kName)...};
+    const bool known = name->is_string() && ((*name == A::kName && (member = A{}, true)) || ...);
+    if (!known)
+      return report(key, fmt::format("expected one of {}; found {}{}", fmt::join(names, ", "),
+                                     describe(*name), value_hint(*name, names)));
+    chosen_ = {.key = key, .actual = names[member.index()]};
+    std::visit([&](auto& chosen) { chosen.fields(*this); }, member);
+    chosen_ = Condition{.key = {}, .actual = {}};
+    const std::vector<std::vector<std::string>> keys{KeyCollector::of_alternative<A>("")...};
+    pass_over_others(key, {names, keys, member.index()});
+  }
+
+ private:
+  struct Alternatives {
+    const std::vector<std::string>& names;
+    const std::vector<std::vector<std::string>>& keys;  // of each
+    size_t chosen;
+  };
+  struct Found {
+    Problems& problems;
+    LeftOut* left_out;  // null: none is
+  };
+  struct Names {
+    const std::vector<std::string>& known;  // key paths of the whole config
+    const UsualSpellings& usual;
+  };
+  FieldReader(const JsonDocument& document, const Json& node, std::string path, Names names, Found found)
+      : document_(document), node_(node), path_(std::move(path)), names_(names), found_(found) {}
+
+  // Whether the key was there, with a good value or a bad one that has been reported.
+  template <class T>
+  bool read_field(const char* key, T& member, const FieldInfo& info) {
+    const Json* value = find(key);
+    if (!value) return false;
+    if (info.only_with.holds)
+      convert(key, *value, member, info);
+    else
+      report_meaningless(key, info.only_with);
+    return true;
+  }
+
+  void convert(const char* key, const Json& value, bool& member, const FieldInfo& info);
+  void convert(const char* key, const Json& value, int64_t& member, const FieldInfo& info);
+  void convert(const char* key, const Json& value, uint64_t& member, const FieldInfo& info);
+  void convert(const char* key, const Json& value, double& member, const FieldInfo& info);
+  void convert(const char* key, const Json& value, std::string& member, const FieldInfo& info);
+  void convert(const char* key, const Json& value, std::vector<std::string>& member, const FieldInfo& info);
+  template <NamedEnum E>
+  void convert(const char* key, const Json& value, E& member, const FieldInfo&) {
+    const auto known =
+        value.is_string() ? enum_from_name<E>(value.get_ref<const std::string&>()) : std::nullopt;
+    if (known)
+      member = *known;
+    else
+      report(key, fmt::format("expected one of {}; found {}{}", all_names<E>(), describe(value),
+                              value_hint(value, {EnumNames<E>::kNames.begin(), EnumNames<E>::kNames.end()})));
+  }
+  template <class T>
+  void convert(const char* key, const Json& value, std::optional<T>& member, const FieldInfo& info) {
+    T inner{};
+    convert(key, value, inner, info);
+    member = inner;
+  }
+
+  // The value of a key of this section that is there and not null.
+  [[nodiscard]] const Json* find(std::string_view key) const;
+  bool in_range(const char* key, double value, const Json& shown, const FieldInfo& info);
+  void report(std::string_view key, const std::string& what);
+  void report_unknown_keys();
+  [[nodiscard]] std::string suggestion(const std::string& key) const;
+  // "; did you mean ...?", or nothing.
+  [[nodiscard]] std::string value_hint(const Json& value, const std::vector<std::string>& names) const;
+  void report_missing(const char* key, const FieldInfo& info);
+  void report_meaningless(std::string_view key, const Condition& condition);
+  void pass_over_others(const char* choice, const Alternatives& alternatives);
+
+  const JsonDocument& document_;
+  const Json& node_;
+  std::string path_;
+  Names names_;
+  Found found_;
+  Condition chosen_{.key = {}, .actual = {}};  // the choice whose keys are being read
+  std::set<std::string, std::less<>> bad_keys_;
+};
+
+}  // namespace mpt

@@ -1,0 +1,162 @@
+// Config struct → JSON, by the struct's field list (config_fields.h): every key with its value, defaults
+// included.
+//
+// Left out are optionals without a value and keys that have no meaning beside the others, so that what is
+// written can be read again and gives an equal struct.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/json/config_fields.h"
+#include "core/json/json_parse.h"
+
+namespace mpt {
+
+class FieldWriter {
+ public:
+  template <HasFields S>
+  static Json write(S config) {
+    FieldWriter writer;
+    config.fields(writer);
+    return std::move(writer.json_);
+  }
+  template <class T>
+  static Json value_of(const T& member) {
+    return member;
+  }
+  template <NamedEnum E>
+  static Json value_of(const E& member) {
+    return name_of(member);
+  }
+
+  template <class T>
+  void required(const char* key, const T& member, const FieldInfo& info = {}) {
+    if (info.only_with.holds) json_[key] = value_of(member);
+  }
+  template <class T>
+  void optional(const char* key, const T& member, const FieldInfo& info = {}) {
+    required(key, member, info);
+  }
+  template <class T>
+  void optional(const char* key, const std::optional<T>& member, const FieldInfo& info = {}) {
+    if (member) required(key, *member, info);
+  }
+  template <HasFields S>
+  void section(const char* key, const S& member, std::string_view) {
+    json_[key] = write(member);
+  }
+  template <class... A>
+  void choice(const char* key, const std::variant<A...>& member, const FieldInfo& = {}) {
+    std::visit(
+        [&](const auto& chosen) {
+          json_[key] = chosen.kName;
+          json_.update(write(chosen));
+        },
+        member);
+  }
+
+ private:
+  Json json_ = Json::object();
+};
+
+// Config struct → JSON Schema (draft 2020-12), by the struct's field list (config_fields.h).
+//
+// Describes any config file, pieces included: names, types, ranges, accepted names, defaults, documentation.
+// What is required is said in words, since a file may leave it to a piece it includes. Every key may be null:
+// not given.
+
+class FieldSchema {
+ public:
+  template <HasFields S>
+  static Json of(S defaults) {
+    FieldSchema schema;
+    defaults.fields(schema);
+    return Json{{"type", Json::array({"object", "null"})},
+                {"additionalProperties", false},
+                {"properties", std::move(schema.properties_)}};
+  }
+
+  template <class T>
+  void required(const char* key, const T& member, const FieldInfo& info = {}) {
+    properties_[key] = property(member, info, "Required");
+    add_former_name(key, info);
+  }
+  template <class T>
+  void optional(const char* key, const T& member, const FieldInfo& info = {}) {
+    Json& schema = properties_[key] = property(member, info, "");
+    schema["default"] = FieldWriter::value_of(member);
+    add_former_name(key, info);
+  }
+  // A key that several alternatives have is described once: it must have the same type, bounds and meaning in
+  // all of them. Where its defaults differ none is given.
+  template <class... A>
+  void choice(const char* key, const std::variant<A...>&, const FieldInfo& info = {}) {
+    properties_[key] = {{"description", description(info, "Required")},
+                        {"enum", Json::array({A::kName..., nullptr})}};
+    const std::vector<Alternative> all{{A::kName, properties_of(A{})}...};
+    add_alternatives(key, all);
+  }
+  template <class T>
+  void optional(const char* key, const std::optional<T>& member, const FieldInfo& info = {}) {
+    properties_[key] = property(member.value_or(T{}), info, "");
+    add_former_name(key, info);
+  }
+  template <HasFields S>
+  void section(const char* key, const S& member, std::string_view doc) {
+    Json& schema = properties_[key] = Json{{"description", doc}};
+    schema.update(of(member));
+  }
+
+ private:
+  struct Alternative {
+    std::string_view name;
+    Json properties;
+  };
+  template <HasFields S>
+  static Json properties_of(S defaults) {
+    FieldSchema schema;
+    defaults.fields(schema);
+    return std::move(schema.properties_);
+  }
+  struct Owner {
+    std::string_view name;
+    Json schema;
+  };
+  void add_alternatives(std::string_view choice, const std::vector<Alternative>& all);
+  static std::string descriptions(std::string_view choice, const std::vector<Owner>& owners,
+                                  size_t alternatives);
+  static std::string restricted(const std::string& text, std::string_view choice, const std::string& names);
+
+  template <class T>
+  static Json property(const T& member, const FieldInfo& info, std::string_view need) {
+    Json schema{{"description", description(info, need)}};
+    schema.update(type_of(member));
+    add_bounds(schema, info);
+    return schema;
+  }
+
+  static Json type_of(bool) { return {{"type", {"boolean", "null"}}}; }
+  static Json type_of(int64_t) { return {{"type", {"integer", "null"}}}; }
+  static Json type_of(uint64_t) { return {{"type", {"integer", "null"}}, {"minimum", 0}}; }
+  static Json type_of(double) { return {{"type", {"number", "null"}}}; }
+  static Json type_of(const std::string&) { return {{"type", {"string", "null"}}}; }
+  static Json type_of(const std::vector<std::string>&) {
+    return {{"type", {"array", "string", "null"}}, {"items", {{"type", "string"}}}};
+  }
+  template <NamedEnum E>
+  static Json type_of(E) {
+    Json names = EnumNames<E>::kNames;
+    names.push_back(nullptr);
+    return {{"enum", std::move(names)}};
+  }
+
+  // What is accepted for a key is accepted for its former name, which editors strike through.
+  void add_former_name(const char* key, const FieldInfo& info);
+  static std::string description(const FieldInfo& info, std::string_view need);
+  static void add_bounds(Json& schema, const FieldInfo& info);
+
+  Json properties_ = Json::object();
+};
+
+}  // namespace mpt

@@ -1,0 +1,164 @@
+#include "core/json/json_parse.h"
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "core/check.h"
+#include "core/text.h"
+
+namespace mpt {
+namespace {
+
+// Characters of a text, counting the lines that have been read. Copies share the count.
+struct LineCounting {
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  const char* at;
+  int64_t* line;
+
+  reference operator*() const { return *at; }
+  LineCounting& operator++() {
+    *line += *at++ == '\n';
+    return *this;
+  }
+  bool operator==(const LineCounting& other) const { return at == other.at; }
+  bool operator!=(const LineCounting& other) const { return at != other.at; }
+};
+
+// "[json.exception.parse_error.101] parse error at line 3, column 5: unexpected '}'" → "unexpected '}'"
+std::string reason_of(const std::string& what) {
+  std::string reason = what.substr(what.find("] ") == std::string::npos ? 0 : what.find("] ") + 2);
+  if (reason.starts_with("parse error")) reason.erase(0, std::min(reason.size(), reason.find(": ") + 2));
+  return reason;
+}
+
+// Receives the parser's events and builds the tree. Every key is announced while `line` is still its own.
+class TreeBuilder : public nlohmann::json_sax<Json> {
+ public:
+  TreeBuilder(std::string_view text, const std::string& name, const int64_t& line)
+      : text_(text), name_(name), line_(line) {}
+
+  ParsedJson take() { return std::move(result_); }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t&) override { return false; }
+
+  bool start_object(std::size_t) override { return open(Json::object()); }
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+
+  bool key(string_t& key) override {
+    const std::string path = join_key_path(open_.back().path, key);
+    auto [entry, is_new] = result_.lines.emplace(path, line_);
+    if (!is_new)
+      throw error("{}:{}: {} is given twice; its first place is line {}", name_, line_, path, entry->second);
+    if (std::ssize(result_.lines) > kMaxJsonKeys)
+      throw error("{}:{}: more than {} keys", name_, line_, kMaxJsonKeys);
+    slot_ = &(*open_.back().value)[key];
+    slot_path_ = path;
+    return true;
+  }
+
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception& reason) override {
+    const std::string_view read = text_.substr(0, std::min(position == 0 ? 0 : position - 1, text_.size()));
+    const auto last_newline = read.rfind('\n');
+    const size_t column = read.size() - (last_newline == std::string_view::npos ? 0 : last_newline + 1) + 1;
+    throw error("{}:{}:{}: {}", name_, 1 + std::ranges::count(read, '\n'), column, reason_of(reason.what()));
+  }
+
+ private:
+  struct Container {
+    Json* value;
+    std::string path;
+  };
+
+  // Puts a value where the next one belongs: at the root, behind the last key, or at the end of the array.
+  Json* place(Json value) {
+    if (open_.empty()) return &(result_.value = std::move(value));
+    Container& container = open_.back();
+    if (container.value->is_object()) return &(*slot_ = std::move(value));
+    container.value->push_back(std::move(value));
+    slot_path_ = container.path + "[" + std::to_string(container.value->size() - 1) + "]";
+    return &container.value->back();
+  }
+  bool add(Json value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(Json empty) {
+    if (std::ssize(open_) >= kMaxJsonDepth)
+      throw error("{}:{}: nested deeper than {} levels", name_, line_, kMaxJsonDepth);
+    Json* value = place(std::move(empty));
+    open_.push_back({value, slot_path_});
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  std::string_view text_;
+  const std::string& name_;
+  const int64_t& line_;
+  ParsedJson result_;
+  std::vector<Container> open_;
+  Json* slot_ = nullptr;   // of the key announced last
+  std::string slot_path_;  // of the value placed last or about to be placed
+};
+
+}  // namespace
+
+ParsedJson parse_json(std::string_view text, const std::string& name) {
+  if (std::ssize(text) > kMaxJsonBytes)
+    throw error("{}: {} bytes is too long for a JSON document; at most {} are read", name, text.size(),
+                kMaxJsonBytes);
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) throw error("{}: the file is empty", name);
+  int64_t line = 1;
+  TreeBuilder builder(text, name, line);
+  const char* begin = text.data();
+  const char* end = begin + text.size();
+  const bool strict = true, ignore_comments = true;
+  Json::sax_parse(LineCounting{begin, &line}, LineCounting{end, &line}, &builder, Json::input_format_t::json,
+                  strict, ignore_comments);
+  return builder.take();
+}
+
+nlohmann::json parse_written_json(std::string_view text, const std::string& name) {
+  const auto limit_depth = [&name](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+    if (depth > kMaxJsonDepth) throw error("{}: is nested more than {} levels deep", name, kMaxJsonDepth);
+    return true;
+  };
+  try {
+    return nlohmann::json::parse(text, limit_depth);
+  } catch (const nlohmann::json::exception& failure) {
+    throw error("{}: not valid JSON: {}", name, library_message(failure.what()));
+  }
+}
+
+std::string join_key_path(std::string_view parent, std::string_view key) {
+  return parent.empty() ? std::string(key) : fmt::format("{}.{}", parent, key);
+}
+
+std::string describe(const Json& value) {
+  constexpr size_t kMaxShown = 60;
+  if (value.is_null()) return "null";
+  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "...";
+  if (value.is_object()) return "the object " + text;
+  if (value.is_array()) return "the list " + text;
+  return fmt::format("the {} {}", value.is_boolean() ? "truth value" : value.type_name(), text);
+}
+
+}  // namespace mpt

@@ -1,0 +1,261 @@
+#include "data/corpus/text_encoder.h"
+
+#include <cstring>
+#include <optional>
+#include <utility>
+
+namespace mpt {
+namespace {
+
+// A table begins with more memory than the C library caches for each thread. Smaller pieces, which one thread
+// allocated and another one, whose word needed more, gave back, would be that other one's to use for
+// anything, and with each use it would read what the first one's allocator writes.
+constexpr size_t kFirstPlaces = 256, kFirstNumbers = 1024;
+constexpr size_t kMostNumbers = UINT32_MAX;  // of a block
+
+// What stands in front of a word: 16 bits each for its ids and its bytes.
+constexpr size_t kMostIds = 0xFFFF, kMostBytes = 0xFFFF;
+size_t ids_of(int32_t header) { return static_cast<uint32_t>(header) & kMostIds; }
+size_t bytes_of(int32_t header) { return static_cast<uint32_t>(header) >> 16; }
+int32_t header_of(size_t ids, size_t bytes) { return static_cast<int32_t>(bytes << 16 | ids); }
+
+// Of the first place, from the hash's own on, that ends(place).
+template <class Places, class F>
+size_t probe(const Places& places, size_t hash, const F& ends) {
+  const size_t mask = places.size() - 1;
+  size_t i = hash & mask;
+  while (!ends(places[i])) i = (i + 1) & mask;
+  return i;
+}
+
+}  // namespace
+
+bool WordTable::is_at(const Place& place, const HashedWord& word) const {
+  const int32_t* const at = block_.data() + place.begin;
+  return place.hash == static_cast<uint32_t>(word.hash) && bytes_of(*at) == word.text.size() &&
+         std::memcmp(at + 1 + ids_of(*at), word.text.data(), word.text.size()) == 0;
+}
+
+size_t WordTable::index_of(const HashedWord& word) const {
+  return probe(places_, word.hash, [&](const Place& p) { return p.is_free() || is_at(p, word); });
+}
+
+bool WordTable::append(const HashedWord& word, std::vector<int32_t>& ids) const {
+  if (size_ == 0) return false;
+  const Place place = places_[index_of(word)];
+  if (place.is_free()) return false;
+  const int32_t* const at = block_.data() + place.begin;
+  ids.insert(ids.end(), at + 1, at + 1 + ids_of(*at));
+  return true;
+}
+
+void WordTable::grow() {
+  std::vector<Place> places(std::max(kFirstPlaces, 2 * places_.size()));
+  for (const Place& place : places_)
+    if (!place.is_free())
+      places[probe(places, place.hash, [](const Place& p) { return p.is_free(); })] = place;
+  places_ = std::move(places);
+  if (block_.empty()) {
+    block_.reserve(kFirstNumbers);
+    block_.push_back(0);
+  }
+}
+
+void WordTable::insert(const HashedWord& word, std::span<const int32_t> ids) {
+  const size_t bytes = word.text.size(), numbers = 1 + ids.size() + (bytes + 3) / 4;
+  if (bytes > kMostBytes || ids.size() > kMostIds || block_.size() + numbers > kMostNumbers) return;
+  if (2 * (size_ + 1) > places_.size()) grow();
+  Place& place = places_[index_of(word)];
+  if (!place.is_free()) return;
+  place = {static_cast<uint32_t>(word.hash), static_cast<uint32_t>(block_.size())};
+  block_.resize(block_.size() + numbers);
+  int32_t* const at = block_.data() + place.begin;
+  *at = header_of(ids.size(), bytes);
+  std::copy(ids.begin(), ids.end(), at + 1);
+  word.text.copy(reinterpret_cast<char*>(at + 1 + ids.size()), bytes);
+  ++size_;
+}
+
+void WordTable::clear() {
+  size_ = 0;
+  std::fill(places_.begin(), places_.end(), Place{});
+  block_.resize(1);
+}
+
+WordCache::WordCache(size_t max_words) : max_words_of_stripe_((max_words + kStripes - 1) / kStripes) {}
+
+bool WordCache::append(const HashedWord& word, std::vector<int32_t>& ids) {
+  Stripe& stripe = stripe_of(word);
+  const std::lock_guard lock(stripe.mutex);
+  return stripe.words.append(word, ids);
+}
+
+void WordCache::insert(const HashedWord& word, std::span<const int32_t> ids) {
+  if (max_words_of_stripe_ == 0) return;
+  Stripe& stripe = stripe_of(word);
+  const std::lock_guard lock(stripe.mutex);
+  if (stripe.words.size() >= max_words_of_stripe_) stripe.words.clear();
+  stripe.words.insert(word, ids);
+}
+
+namespace {
+
+constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // how a model spells a space
+constexpr size_t kMaxCachedWordBytes = 64;
+
+// Protocol buffers, as far as a model needs: the fields of one message, in order.
+struct Field {
+  uint32_t number;
+  uint64_t value;          // of a variable-length integer
+  std::string_view bytes;  // of a string or a nested message
+};
+
+class Message {
+ public:
+  explicit Message(std::string_view bytes) : rest_(bytes) {}
+
+  // Nothing at the end, or if the rest is no message.
+  std::optional<Field> next() {
+    if (rest_.empty()) return std::nullopt;
+    const uint64_t key = integer();
+    Field field{static_cast<uint32_t>(key >> 3), 0, {}};
+    switch (key & 7) {
+      case 0:
+        field.value = integer();
+        break;
+      case 1:
+        take(8);
+        break;
+      case 2:
+        field.bytes = take(integer());
+        break;
+      case 5:
+        take(4);
+        break;
+      default:
+        return std::nullopt;
+    }
+    return field;
+  }
+
+ private:
+  uint64_t integer() {
+    uint64_t value = 0;
+    for (int shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
+      const auto byte = static_cast<unsigned char>(take(1)[0]);
+      value |= uint64_t{byte & 0x7Fu} << shift;
+      if (byte < 0x80) break;
+    }
+    return value;
+  }
+  std::string_view take(uint64_t count) {
+    const std::string_view taken = rest_.substr(0, count);
+    rest_.remove_prefix(taken.size());
+    return taken;
+  }
+
+  std::string_view rest_;
+};
+
+// The numbers below are those of sentencepiece_model.proto; a field that is absent has its default.
+bool piece_allows(std::string_view message) {
+  constexpr uint64_t kNormal = 1, kUserDefined = 4, kUnused = 5;
+  std::string_view piece;
+  uint64_t type = kNormal;
+  for (Message fields(message); const auto field = fields.next();) {
+    if (field->number == 1) piece = field->bytes;
+    if (field->number == 3) type = field->value;
+  }
+  if (type == kUserDefined) return false;
+  if (type != kNormal && type != kUnused) return true;  // never merged
+  while (piece.starts_with(kSpaceSymbol)) piece.remove_prefix(kSpaceSymbol.size());
+  return piece.find(kSpaceSymbol) == std::string_view::npos;
+}
+
+bool trainer_allows(std::string_view message) {
+  constexpr uint64_t kBpe = 2;
+  uint64_t type = 1, space_as_suffix = 0, byte_fallback = 0;
+  for (Message fields(message); const auto field = fields.next();) {
+    if (field->number == 3) type = field->value;
+    if (field->number == 24) space_as_suffix = field->value;
+    if (field->number == 35) byte_fallback = field->value;
+  }
+  return type == kBpe && space_as_suffix == 0 && byte_fallback == 1;
+}
+
+bool normalizer_allows(std::string_view message) {
+  std::string_view character_map;
+  uint64_t dummy_prefix = 1, remove_extra_spaces = 1, escape_spaces = 1;
+  for (Message fields(message); const auto field = fields.next();) {
+    if (field->number == 2) character_map = field->bytes;
+    if (field->number == 3) dummy_prefix = field->value;
+    if (field->number == 4) remove_extra_spaces = field->value;
+    if (field->number == 5) escape_spaces = field->value;
+  }
+  return character_map.empty() && dummy_prefix == 1 && remove_extra_spaces == 0 && escape_spaces == 1;
+}
+
+// Bytes of the white space at `at`, 0 if there is none. A space symbol in the text means the same as a space.
+size_t space_length(std::string_view text, size_t at) {
+  if (text[at] == ' ') return 1;
+  return text[at] == kSpaceSymbol[0] && text.substr(at).starts_with(kSpaceSymbol) ? kSpaceSymbol.size() : 0;
+}
+
+// Where the word at `begin` (its white space, then the rest) ends: in front of the next white space. A single
+// space at the end of the text stays with the word before it, because it cannot be encoded alone.
+size_t word_end(std::string_view text, size_t begin) {
+  bool in_space = true;
+  for (size_t at = begin; at < text.size();) {
+    const size_t space = space_length(text, at);
+    if (space > 0 && !in_space && at + space < text.size()) return at;
+    in_space = space > 0;
+    at += space > 0 ? space : 1;
+  }
+  return text.size();
+}
+
+}  // namespace
+
+bool words_are_independent(std::string_view model) {
+  bool allowed = true, trainer = false, normalizer = false;
+  for (Message fields(model); const auto field = fields.next();) {
+    if (field->number == 1) allowed = allowed && piece_allows(field->bytes);
+    if (field->number == 2) trainer = trainer_allows(field->bytes);
+    if (field->number == 3) normalizer = normalizer_allows(field->bytes);
+  }
+  return allowed && trainer && normalizer;
+}
+
+TextEncoder::TextEncoder(const Tokenizer& tokenizer, WordCache& words)
+    : tokenizer_(tokenizer), words_(words), word_by_word_(words_are_independent(tokenizer.model_bytes())) {}
+
+void TextEncoder::append(std::string_view text, std::vector<int32_t>& ids) {
+  if (!word_by_word_) {
+    const std::vector<int32_t> whole = tokenizer_.encode(text);
+    ids.insert(ids.end(), whole.begin(), whole.end());
+    return;
+  }
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = word_end(text, begin);
+    // The tokenizer puts a space in front of any text: it stands for the word's own first one.
+    const size_t own_space = begin == 0 ? 0 : space_length(text, begin);
+    append_word(text.substr(begin + own_space, end - begin - own_space), ids);
+    begin = end;
+  }
+}
+
+void TextEncoder::append_word(std::string_view word, std::vector<int32_t>& ids) {
+  const HashedWord hashed(word);
+  if (recent_.append(hashed, ids)) return;
+  const size_t begin = ids.size();
+  if (!words_.append(hashed, ids)) append_new_word(hashed, ids);
+  recent_.insert(hashed, std::span(ids).subspan(begin));
+}
+
+void TextEncoder::append_new_word(const HashedWord& word, std::vector<int32_t>& ids) {
+  const std::vector<int32_t> encoded = tokenizer_.encode(word.text);
+  ids.insert(ids.end(), encoded.begin(), encoded.end());
+  if (word.text.size() <= kMaxCachedWordBytes) words_.insert(word, encoded);
+}
+
+}  // namespace mpt

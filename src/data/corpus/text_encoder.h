@@ -1,0 +1,135 @@
+// Encodes much text fast: id for id what Tokenizer::encode gives, word by word with a cache.
+//
+// Why it is exact: in a BPE model none of whose pieces has white space behind another character, no merge
+// crosses the border in front of a word's white space, so words encode independently. Whether a model is of
+// this kind (BPE, byte fallback, no normalisation, no user-defined pieces: LLaMA's and those that `mpretrain
+// tokenizer` trains) is read from the model; text of any other model goes to SentencePiece whole.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizer.h"
+
+namespace mpt {
+
+// The ids of words that were encoded before, for all threads that encode: each of them meets the same words.
+
+// A word with its hash, which several tables use.
+struct HashedWord {
+  explicit HashedWord(std::string_view word) : text(word), hash(std::hash<std::string_view>{}(word)) {}
+
+  std::string_view text;
+  size_t hash;
+};
+
+// Words and their ids in one block of memory, with a table of their places: a word costs no allocation of its
+// own, neither when it comes nor at the end.
+class WordTable {
+ public:
+  [[nodiscard]] size_t size() const { return size_; }
+  [[nodiscard]] bool append(const HashedWord& word, std::vector<int32_t>& ids) const;
+  void insert(const HashedWord& word, std::span<const int32_t> ids);  // does nothing for a word that is known
+  void clear();
+
+ private:
+  // A word in the block: how many ids and bytes it has, the ids, the text. The block's first number belongs
+  // to none.
+  struct Place {
+    uint32_t hash = 0;   // its lower half
+    uint32_t begin = 0;  // of the word in the block; 0: a free place
+
+    [[nodiscard]] bool is_free() const { return begin == 0; }
+  };
+
+  [[nodiscard]] bool is_at(const Place& place, const HashedWord& word) const;
+  // Of the word, or of the free place where it belongs.
+  [[nodiscard]] size_t index_of(const HashedWord& word) const;
+  void grow();
+
+  size_t size_ = 0;
+  std::vector<Place> places_;  // none, or a power of two of which at most half are taken
+  std::vector<int32_t> block_;
+};
+
+// Cut into stripes that are locked one by one.
+class WordCache {
+ public:
+  // A stripe that is full starts anew, so that about max_words are kept at most.
+  explicit WordCache(size_t max_words = size_t{1} << 19);
+
+  // Appends the word's ids if it is known, and says whether it is.
+  bool append(const HashedWord& word, std::vector<int32_t>& ids);
+  void insert(const HashedWord& word, std::span<const int32_t> ids);
+
+ private:
+  struct alignas(64) Stripe {
+    std::mutex mutex;
+    WordTable words;
+  };
+  static constexpr size_t kStripes = 64;
+  static constexpr int kStripeShift = 58;  // the hash's upper 6 bits; tables use the lower half
+
+  Stripe& stripe_of(const HashedWord& word) { return stripes_[word.hash >> kStripeShift]; }
+
+  size_t max_words_of_stripe_;
+  std::array<Stripe, kStripes> stripes_;
+};
+
+// The words that one thread met last, in front of the cache: most of a text, without a lock and each in one
+// cache line. Long words are not among them.
+class RecentWords {
+ public:
+  bool append(const HashedWord& word, std::vector<int32_t>& ids) const {
+    const Entry& entry = entries_[word.hash % kEntries];
+    if (std::string_view(entry.text, entry.bytes) != word.text || word.text.empty()) return false;
+    ids.insert(ids.end(), entry.ids, entry.ids + entry.count);
+    return true;
+  }
+  void insert(const HashedWord& word, std::span<const int32_t> ids) {
+    if (word.text.size() > sizeof Entry::text || ids.size() > std::size(Entry{}.ids)) return;
+    Entry& entry = entries_[word.hash % kEntries];
+    entry.bytes = static_cast<uint8_t>(word.text.copy(entry.text, sizeof entry.text));
+    entry.count = static_cast<uint8_t>(std::copy(ids.begin(), ids.end(), entry.ids) - entry.ids);
+  }
+
+ private:
+  static constexpr size_t kEntries = 32768;
+  struct alignas(64) Entry {
+    int32_t ids[8];
+    char text[30];
+    uint8_t bytes = 0, count = 0;
+  };
+
+  std::vector<Entry> entries_ = std::vector<Entry>(kEntries);
+};
+
+// Whether words can be encoded one by one; `model` is the content of a SentencePiece model file.
+bool words_are_independent(std::string_view model);
+
+// For one thread. Tokenizer and cache must outlive it; others may use them at the same time.
+class TextEncoder {
+ public:
+  TextEncoder(const Tokenizer& tokenizer, WordCache& words);
+
+  // Appends the ids of `text`, without BOS and EOS.
+  void append(std::string_view text, std::vector<int32_t>& ids);
+  [[nodiscard]] bool word_by_word() const { return word_by_word_; }
+
+ private:
+  void append_word(std::string_view word, std::vector<int32_t>& ids);
+  void append_new_word(const HashedWord& word, std::vector<int32_t>& ids);
+
+  const Tokenizer& tokenizer_;
+  WordCache& words_;
+  RecentWords recent_;
+  bool word_by_word_;
+};
+
+}  // namespace mpt

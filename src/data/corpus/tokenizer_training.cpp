@@ -1,0 +1,233 @@
+#include "data/corpus/tokenizer_training.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+#include <stop_token>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include <sentencepiece_trainer.h>
+
+#include "core/check.h"
+#include "core/io/atomic_output.h"
+#include "core/progress.h"
+#include "core/random.h"
+#include "core/text.h"
+#include "data/sequence_source.h"
+#include "data/tokenizer.h"
+
+namespace mpt {
+namespace {
+
+// Tensor 1 of the data stream: 0 is the order of sequences, 2 the choice of validation documents.
+uint64_t priority_of(uint64_t seed, int64_t index) {
+  const RandomCounter draw{.seed = seed,
+                           .tensor = 1,
+                           .row = static_cast<uint32_t>(index),
+                           .step = static_cast<uint32_t>(index >> 32),
+                           .stream = kDataOrderStream};
+  const PhiloxBlock block = draw.block(0);
+  return uint64_t{block.word[0]} << 32 | block.word[1];
+}
+
+}  // namespace
+
+void LineSample::add(std::string_view line) {
+  const int64_t index = next_index_++;
+  const uint64_t priority = priority_of(seed_, index);
+  const bool full = bytes_ + static_cast<int64_t>(line.size()) > budget_;
+  if (full && !heap_.empty() && priority > heap_.front().priority) return;
+  heap_.push_back({priority, index, std::string(line)});
+  std::push_heap(heap_.begin(), heap_.end());
+  bytes_ += static_cast<int64_t>(line.size());
+  while (bytes_ > budget_ && heap_.size() > 1) {
+    std::pop_heap(heap_.begin(), heap_.end());
+    bytes_ -= static_cast<int64_t>(heap_.back().text.size());
+    heap_.pop_back();
+  }
+}
+
+std::vector<std::string> LineSample::take() {
+  std::sort(heap_.begin(), heap_.end(), [](const Line& a, const Line& b) { return a.index < b.index; });
+  std::vector<std::string> lines;
+  lines.reserve(heap_.size());
+  for (Line& line : heap_) lines.push_back(std::move(line.text));
+  heap_.clear();
+  return lines;
+}
+
+namespace {
+
+// SentencePiece skips longer lines, and aborts the program on words of 2^16 characters; longer lines are cut.
+constexpr size_t kMaxLineBytes = 4096;
+// SentencePiece reserves this character and skips every line that has it.
+constexpr std::string_view kReserved = "\xE2\x96\x85";
+// Three control pieces, 256 bytes and at least one character.
+constexpr int64_t kLeastVocabSize = 3 + 256 + 1;
+constexpr int64_t kMostVocabSize = 1 << 20;
+
+void check_options(const TokenizerTrainingOptions& options) {
+  if (options.vocab_size < kLeastVocabSize || options.vocab_size > kMostVocabSize)
+    throw error("vocab_size is {}; accepted are {} (256 bytes, 3 control pieces, one character) to {}",
+                options.vocab_size, kLeastVocabSize, kMostVocabSize);
+  if (!(options.character_coverage >= 0.98 && options.character_coverage <= 1.0))
+    throw error("character_coverage is {}; accepted are 0.98 to 1", options.character_coverage);
+  if (options.sample_bytes < 1) throw error("sample_bytes is {}; at least 1 is needed", options.sample_bytes);
+  if (options.output.empty()) throw error("no output file is named for the tokenizer");
+}
+
+// The file to write, in a directory that is there. Throws Error if it must not be written.
+std::string prepare_output(const TokenizerTrainingOptions& options) {
+  namespace fs = std::filesystem;
+  const std::string path = options.output.ends_with(".model") ? options.output : options.output + ".model";
+  std::error_code failure;
+  if (fs::is_directory(path, failure)) throw error("{}: is a directory, a file is to be written", path);
+  if (fs::exists(path, failure) && !options.overwrite)
+    throw error("{}: is there already; choose another name, or replace it with --overwrite", path);
+  const fs::path parent = fs::path(path).parent_path();
+  if (!parent.empty() && !fs::is_directory(parent, failure)) fs::create_directories(parent, failure);
+  if (failure && !fs::is_directory(parent))
+    throw error("{}: its directory cannot be made: {}", path, failure.message());
+  return path;
+}
+
+void add_lines(std::string_view document, LineSample& sample) {
+  while (!document.empty()) {
+    const size_t end = std::min(document.find('\n'), document.size());
+    std::string_view line = document.substr(0, end);
+    document.remove_prefix(std::min(end + 1, document.size()));
+    while (!line.empty()) {
+      const std::string_view piece = line.substr(0, cut_position(line, kMaxLineBytes));
+      line.remove_prefix(piece.size());
+      if (!is_blank(piece) && piece.find(kReserved) == std::string_view::npos) sample.add(piece);
+    }
+  }
+}
+
+void sample_corpus(CorpusReader& corpus, LineSample& sample) {
+  Progress progress({.label = "read text", .total = corpus.input_bytes()});
+  std::string document;
+  while (corpus.next(document)) {
+    add_lines(document, sample);
+    progress.update(corpus.input_bytes_read(),
+                    format_bytes(static_cast<double>(sample.bytes())) + " sampled");
+  }
+}
+
+class LineIterator final : public sentencepiece::SentenceIterator {
+ public:
+  explicit LineIterator(const std::vector<std::string>& lines) : lines_(lines) {}
+  bool done() const override { return at_ == lines_.size(); }
+  void Next() override { ++at_; }
+  const std::string& value() const override { return lines_[at_]; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  const std::vector<std::string>& lines_;
+  size_t at_ = 0;
+};
+
+// The trainer tells nothing about how far it is: shows that it is alive, and for how long.
+class Heartbeat {
+ public:
+  Heartbeat(std::string label, int64_t lines)
+      : progress_({.label = std::move(label)}),
+        thread_([this, lines](std::stop_token stop) { beat(stop, lines); }) {}
+
+ private:
+  void beat(const std::stop_token& stop, int64_t lines) {
+    std::mutex mutex;
+    std::condition_variable_any stopped;
+    std::unique_lock lock(mutex);
+    while (!stopped.wait_for(lock, stop, std::chrono::seconds(1), [&] { return stop.stop_requested(); }))
+      progress_.update(lines, "lines of text");
+  }
+
+  Progress progress_;
+  std::jthread thread_;
+};
+
+std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerTrainingOptions& options) {
+  return {{"model_type", "bpe"},
+          {"vocab_size", std::to_string(options.vocab_size)},
+          {"character_coverage", fmt::format("{}", options.character_coverage)},
+          {"byte_fallback", "true"},
+          {"split_digits", "true"},
+          {"normalization_rule_name", "identity"},
+          {"remove_extra_whitespaces", "false"},
+          {"allow_whitespace_only_pieces", "true"},
+          {"unk_id", "0"},
+          {"bos_id", "1"},
+          {"eos_id", "2"},
+          {"pad_id", "-1"},
+          {"input_sentence_size", "0"},
+          {"minloglevel", "2"}};  // errors only; they come back as a status as well
+}
+
+// The number behind `words` in a message of the library; 0 if it is not there.
+int64_t number_behind(std::string_view message, std::string_view words) {
+  const size_t at = message.find(words);
+  return at == std::string_view::npos ? 0
+                                      : std::atoll(std::string(message.substr(at + words.size())).c_str());
+}
+
+Error training_error(const TokenizerTrainingOptions& options, std::string_view message) {
+  if (const int64_t most = number_behind(message, "Please set it to a value <= "); most > 0)
+    return error(
+        "--vocab-size: vocab_size is {}, but the text has only enough different words for {}; give more text "
+        "or at "
+        "most {}",
+        options.vocab_size, most, most);
+  if (const int64_t least = number_behind(message, fmt::format("{} vs ", options.vocab_size)); least > 0)
+    return error(
+        "--vocab-size: vocab_size is {}, but the text's characters alone need {}; raise it or lower "
+        "--character-coverage",
+        options.vocab_size, least);
+  return error("the tokenizer cannot be trained: {}", library_message(message));
+}
+
+std::string learn_pieces(const TokenizerTrainingOptions& options, const std::vector<std::string>& lines) {
+  const Heartbeat heartbeat(fmt::format("learn {} pieces", options.vocab_size),
+                            static_cast<int64_t>(lines.size()));
+  LineIterator iterator(lines);
+  std::string model;
+  const auto status =
+      sentencepiece::SentencePieceTrainer::Train(trainer_arguments(options), &iterator, &model);
+  if (!status.ok()) throw training_error(options, status.error_message());
+  return model;
+}
+
+}  // namespace
+
+TokenizerTrainingResult train_tokenizer(const TokenizerTrainingOptions& options) {
+  check_options(options);
+  const auto begin = std::chrono::steady_clock::now();
+  CorpusReader corpus(options.corpus);
+  const std::string path = prepare_output(options);
+  LineSample sample(options.seed, options.sample_bytes);
+  sample_corpus(corpus, sample);
+  const int64_t sample_bytes = sample.bytes();
+  const std::vector<std::string> lines = sample.take();
+  if (lines.empty())
+    throw error("{}: no text to train a tokenizer on", fmt::join(options.corpus.patterns, ", "));
+
+  write_file_atomically(posix_file_system(), path, bytes_of(learn_pieces(options, lines)));
+  const Tokenizer tokenizer = Tokenizer::load(path);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  return {.path = path,
+          .hash = tokenizer.hash(),
+          .vocab_size = tokenizer.vocab_size(),
+          .text_bytes = corpus.stats().text_bytes,
+          .sample_bytes = sample_bytes,
+          .sample_lines = static_cast<int64_t>(lines.size()),
+          .seconds = elapsed.count()};
+}
+
+}  // namespace mpt

@@ -1,0 +1,167 @@
+#include "inference/export_model.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include <spdlog/spdlog.h>
+
+#include "core/check.h"
+#include "core/io/safetensors.h"
+#include "core/progress.h"
+
+namespace mpt {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kConfig = "config.json";
+constexpr const char* kGenerationConfig = "generation_config.json";
+constexpr const char* kWeights = "model.safetensors";
+constexpr const char* kTokenizer = "tokenizer.model";
+constexpr const char* kTokenizerConfig = "tokenizer_config.json";
+constexpr const char* kSpecialTokens = "special_tokens_map.json";
+constexpr std::array<std::string_view, 6> kFiles{kConfig,    kGenerationConfig, kWeights,
+                                                 kTokenizer, kTokenizerConfig,  kSpecialTokens};
+constexpr int64_t kStagingBytes = int64_t{16} << 20;
+
+const char* torch_name(WeightFormat masters) {
+  return masters == WeightFormat::kF32 ? "float32" : "bfloat16";
+}
+
+ordered_json id_or_null(const Tokenizer* tokenizer, int64_t (Tokenizer::*id)() const) {
+  if (tokenizer == nullptr || (tokenizer->*id)() < 0) return nullptr;
+  return (tokenizer->*id)();
+}
+
+ordered_json piece_or_null(const Tokenizer& tokenizer, int64_t id) {
+  if (id < 0) return nullptr;
+  return tokenizer.id_to_piece(id);
+}
+
+ordered_json generation_config(const Tokenizer* tokenizer) {
+  return {{"_from_model_config", true},
+          {"bos_token_id", id_or_null(tokenizer, &Tokenizer::bos_id)},
+          {"eos_token_id", id_or_null(tokenizer, &Tokenizer::eos_id)}};
+}
+
+ordered_json special_tokens(const Tokenizer& tokenizer) {
+  ordered_json tokens = ordered_json::object();
+  const auto add = [&](const char* key, int64_t id) {
+    if (id >= 0) tokens[key] = tokenizer.id_to_piece(id);
+  };
+  add("bos_token", tokenizer.bos_id());
+  add("eos_token", tokenizer.eos_id());
+  add("unk_token", tokenizer.unk_id());
+  add("pad_token", tokenizer.pad_id());
+  return tokens;
+}
+
+// `legacy`: text is split by SentencePiece as it is, which is what the model was trained on.
+ordered_json tokenizer_config(const Tokenizer& tokenizer, const RunConfig& config,
+                              const ExportOptions& options) {
+  return {{"tokenizer_class", "LlamaTokenizer"},
+          {"add_bos_token", options.prepend_bos},
+          {"add_eos_token", false},
+          {"bos_token", piece_or_null(tokenizer, tokenizer.bos_id())},
+          {"eos_token", piece_or_null(tokenizer, tokenizer.eos_id())},
+          {"unk_token", piece_or_null(tokenizer, tokenizer.unk_id())},
+          {"pad_token", piece_or_null(tokenizer, tokenizer.pad_id())},
+          {"clean_up_tokenization_spaces", false},
+          {"legacy", true},
+          {"model_max_length", config.batch.seq_len},
+          {"sp_model_kwargs", ordered_json::object()}};
+}
+
+// --- the directory -----------------------------------------------------------------------------
+
+std::string file_in(const std::string& directory, const std::string& name) { return directory + "/" + name; }
+
+void write_text(FileSystem& fs, const std::string& path, std::string_view text) {
+  const auto file = fs.create(path);
+  file->append(bytes_of(text));
+  file->sync();
+  file->close();
+}
+
+void write_json(FileSystem& fs, const std::string& path, const ordered_json& content) {
+  write_text(fs, path, content.dump(2) + "\n");
+}
+
+void write_weights(FileSystem& fs, const std::string& path, const LoadedModel& model) {
+  const std::vector<NamedTensor> tensors = model.weights->decoded_tensors();
+  std::vector<StoredTensorInfo> infos;
+  int64_t total = 0, done = 0;
+  for (const NamedTensor& named : tensors) {
+    infos.push_back({named.name, stored_type(named.tensor.dtype), named.shape()});
+    total += infos.back().bytes();
+  }
+  SafetensorsWriter writer(fs, path, infos, {{"format", "pt"}});
+  Progress progress({.label = "export weights", .total = total});
+  std::vector<std::byte> staging;
+  for (const auto& [name, tensor, rank] : tensors) {
+    const int64_t row_bytes = tensor.cols * size_of(tensor.dtype);
+    const int64_t band = std::clamp<int64_t>(kStagingBytes / row_bytes, 1, tensor.rows);
+    staging.resize(size_t(band * row_bytes));
+    for (int64_t row = 0; row < tensor.rows; row += band) {
+      const int64_t rows = std::min(band, tensor.rows - row);
+      model.device->download(tensor.row_range(row, rows), staging.data());
+      writer.append(std::span(staging).first(size_t(rows * row_bytes)));
+      progress.update(done += rows * row_bytes);
+    }
+  }
+  writer.finish();
+}
+
+void write_files(FileSystem& fs, const std::string& directory, const LoadedModel& model,
+                 const Tokenizer* tokenizer, const ExportOptions& options) {
+  write_json(fs, file_in(directory, kConfig), hugging_face_config(model.config, tokenizer));
+  write_json(fs, file_in(directory, kGenerationConfig), generation_config(tokenizer));
+  write_weights(fs, file_in(directory, kWeights), model);
+  if (tokenizer != nullptr) {
+    write_text(fs, file_in(directory, kTokenizer), tokenizer->model_bytes());
+    write_json(fs, file_in(directory, kTokenizerConfig), tokenizer_config(*tokenizer, model.config, options));
+    write_json(fs, file_in(directory, kSpecialTokens), special_tokens(*tokenizer));
+  }
+}
+
+}  // namespace
+
+ordered_json hugging_face_config(const RunConfig& config, const Tokenizer* tokenizer) {
+  const LlamaConfig& model = config.model;
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"model_type", "llama"},
+          {"hidden_size", model.hidden_size},
+          {"intermediate_size", model.intermediate_size},
+          {"num_hidden_layers", model.num_hidden_layers},
+          {"num_attention_heads", model.num_attention_heads},
+          {"num_key_value_heads", model.num_attention_heads},
+          {"vocab_size", model.vocab_size},
+          {"max_position_embeddings", config.batch.seq_len},
+          {"hidden_act", "silu"},
+          {"rms_norm_eps", model.rms_norm_eps},
+          {"rope_theta", model.rope_theta},
+          {"initializer_range", model.initializer_range},
+          {"tie_word_embeddings", false},
+          {"attention_bias", false},
+          {"mlp_bias", false},
+          {"torch_dtype", torch_name(config.precision.weights)},
+          {"bos_token_id", id_or_null(tokenizer, &Tokenizer::bos_id)},
+          {"eos_token_id", id_or_null(tokenizer, &Tokenizer::eos_id)},
+          {"pad_token_id", nullptr},
+          {"use_cache", true}};
+}
+
+void export_model(FileSystem& fs, const LoadedModel& model, const Tokenizer* tokenizer,
+                  const ExportOptions& options) {
+  const OutputDirectory output{.path = options.output,
+                               .what = "an export",
+                               .files = {kFiles.begin(), kFiles.end()},
+                               .overwrite = options.overwrite};
+  write_directory(fs, output, [&](const std::string& directory) {
+    write_files(fs, directory, model, tokenizer, options);
+  });
+}
+
+}  // namespace mpt

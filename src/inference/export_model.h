@@ -1,0 +1,36 @@
+// Writes a model as a Hugging Face LLaMA directory, which transformers' LlamaForCausalLM loads.
+//
+//   config.json  generation_config.json  model.safetensors
+//   tokenizer.model  tokenizer_config.json  special_tokens_map.json      where the tokenizer is known
+//
+// Weights are FP32 where the masters are, else BF16: decoded from scaled formats. Padding is left out. The
+// directory appears whole or not at all.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "core/io/atomic_output.h"
+#include "core/io/file_system.h"
+#include "data/tokenizer.h"
+#include "inference/loaded_model.h"
+
+namespace mpt {
+
+struct ExportOptions {
+  std::string output;  // directory
+  Overwrite overwrite = Overwrite::kNo;
+  bool prepend_bos = false;  // what tokenizer_config.json says
+};
+
+// `tokenizer` may be null. A directory that holds anything is refused; with Overwrite::kYes, one that holds
+// anything but an earlier export.
+void export_model(FileSystem& fs, const LoadedModel& model, const Tokenizer* tokenizer,
+                  const ExportOptions& options);
+
+// config.json of the export.
+nlohmann::ordered_json hugging_face_config(const RunConfig& config, const Tokenizer* tokenizer);
+
+}  // namespace mpt

@@ -1,0 +1,189 @@
+#include "inference/generate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+#include <string_view>
+#include <vector>
+
+#include "core/check.h"
+#include "core/random.h"
+#include "core/text.h"
+
+namespace mpt {
+namespace {
+
+// The tokenizer spells each byte of an incomplete character as this one.
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+constexpr int kMostIncompleteBytes = 3;
+
+// Length of the text whose characters no further token can change.
+size_t settled(std::string_view text) {
+  for (int i = 0; i < kMostIncompleteBytes && text.ends_with(kReplacement); ++i)
+    text.remove_suffix(kReplacement.size());
+  return text.size();
+}
+
+}  // namespace
+
+TextStream::TextStream(const Tokenizer& tokenizer, std::span<const int32_t> prompt)
+    : tokenizer_(tokenizer), tokens_(prompt.begin(), prompt.end()), shown_(tokenizer.decode(prompt).size()) {}
+
+// Decodes all tokens each time, since the spelling of one depends on those before it; this is little beside
+// the model, which attends to all of them too.
+std::string TextStream::add(int32_t token) {
+  tokens_.push_back(token);
+  const std::string text = tokenizer_.decode(tokens_);
+  return take(text, settled(text));
+}
+
+std::string TextStream::finish() {
+  const std::string text = tokenizer_.decode(tokens_);
+  return take(text, text.size());
+}
+
+std::string TextStream::take(const std::string& text, size_t end) {
+  if (end <= shown_) return "";
+  const std::string piece = text.substr(shown_, end - shown_);
+  shown_ = end;
+  return piece;
+}
+
+namespace {
+
+// In [0, 1), 53 bits.
+double uniform_draw(uint64_t seed, int64_t position) {
+  const RandomCounter counter{.seed = seed,
+                              .tensor = 0,
+                              .row = static_cast<uint32_t>(position),
+                              .step = 0,
+                              .stream = kSamplingStream};
+  const PhiloxBlock block = counter.block(0);
+  const uint64_t bits = (uint64_t{block.word[0]} << 32 | block.word[1]) >> 11;
+  return static_cast<double>(bits) * 0x1p-53;
+}
+
+void check_finite(std::span<const float> logits) {
+  for (size_t i = 0; i < logits.size(); ++i)
+    if (!std::isfinite(logits[i]))
+      throw error("the model's logit of token {} is {}; its weights are not usable", i, logits[i]);
+}
+
+// The k most likely tokens, ascending.
+std::vector<int32_t> candidates(std::span<const float> logits, int64_t top_k) {
+  std::vector<int32_t> tokens(logits.size());
+  std::iota(tokens.begin(), tokens.end(), 0);
+  if (top_k == 0 || top_k >= std::ssize(tokens)) return tokens;
+  std::nth_element(tokens.begin(), tokens.begin() + (top_k - 1), tokens.end(), [&](int32_t a, int32_t b) {
+    const float x = logits[size_t(a)], y = logits[size_t(b)];
+    return x != y ? x > y : a < b;
+  });
+  tokens.resize(size_t(top_k));
+  std::sort(tokens.begin(), tokens.end());
+  return tokens;
+}
+
+void check_sampling(const SamplingOptions& options) {
+  if (!(std::isfinite(options.temperature) && options.temperature >= 0))
+    throw error("temperature is {}; accepted are 0 (the most likely token) and finite numbers above it",
+                options.temperature);
+  if (options.top_k < 0) throw error("top_k is {}; accepted are 0 (all tokens) and above", options.top_k);
+}
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// BOS if it is asked for, and the prompt's tokens.
+std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const GenerateOptions& options,
+                                   int64_t context) {
+  if (options.max_tokens < 1) throw error("max_tokens is {}; accepted are 1 and above", options.max_tokens);
+  check_sampling(options.sampling);
+  const size_t valid = valid_utf8_prefix(options.prompt);
+  if (valid < options.prompt.size())
+    throw error("the prompt is not UTF-8: its byte {} begins no character", valid);
+  std::vector<int32_t> tokens = tokenizer.encode(options.prompt);
+  if (tokens.empty()) throw error("the prompt is empty; the model needs a text to continue");
+  if (options.prepend_bos && tokenizer.bos_id() < 0)
+    throw error("{}: has no BOS piece to put before the prompt", tokenizer.path());
+  if (options.prepend_bos) tokens.insert(tokens.begin(), int32_t(tokenizer.bos_id()));
+  if (std::ssize(tokens) > context)
+    throw error(
+        "the prompt has {} tokens; the model was trained on sequences of {}, so at most {} are accepted",
+        tokens.size(), context, context);
+  return tokens;
+}
+
+// The logits of the tokens that the tokenizer has.
+std::span<const float> spelled(const std::vector<float>& logits, const Tokenizer& tokenizer) {
+  return std::span(logits).first(std::min(logits.size(), size_t(tokenizer.vocab_size())));
+}
+
+struct Continuation {
+  LlamaDecoder& decoder;
+  const Tokenizer& tokenizer;
+  const GenerateOptions& options;
+  const TextSink& sink;
+  TextStream text;
+  int64_t tokens = 0;  // EOS included
+
+  // `logits` are those of the first new token.
+  StopReason run(std::vector<float> logits) {
+    while (true) {
+      const int32_t token = sample_token(spelled(logits, tokenizer), options.sampling, decoder.position());
+      ++tokens;
+      if (token == tokenizer.eos_id()) return StopReason::kEndOfText;
+      if (!sink(text.add(token))) return StopReason::kReaderGone;
+      if (tokens == options.max_tokens) return StopReason::kMaxTokens;
+      if (decoder.position() == decoder.max_positions()) return StopReason::kContextFull;
+      logits = decoder.next_logits(token);
+    }
+  }
+};
+
+}  // namespace
+
+int32_t sample_token(std::span<const float> logits, const SamplingOptions& options, int64_t position) {
+  check(!logits.empty(), "no logits to sample from");
+  check_sampling(options);
+  check_finite(logits);
+  const auto top = std::max_element(logits.begin(), logits.end());
+  if (options.temperature == 0) return static_cast<int32_t>(top - logits.begin());
+  const std::vector<int32_t> tokens = candidates(logits, options.top_k);
+  std::vector<double> weights(tokens.size());
+  std::transform(tokens.begin(), tokens.end(), weights.begin(), [&](int32_t token) {
+    return std::exp((double(logits[size_t(token)]) - double(*top)) / options.temperature);
+  });
+  double left = uniform_draw(options.seed, position) * std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (left < weights[i]) return tokens[i];
+    left -= weights[i];
+  }
+  return static_cast<int32_t>(top - logits.begin());  // rounding used the sum up
+}
+
+Generation generate(LlamaDecoder& decoder, const Tokenizer& tokenizer, const GenerateOptions& options,
+                    const TextSink& sink) {
+  const std::vector<int32_t> prompt = prompt_tokens(tokenizer, options, decoder.max_positions());
+  Generation result{.prompt_tokens = std::ssize(prompt)};
+  Continuation continuation{decoder, tokenizer, options, sink, TextStream(tokenizer, prompt)};
+  if (!sink(options.prompt)) {
+    result.stopped = StopReason::kReaderGone;
+    return result;
+  }
+  auto begin = std::chrono::steady_clock::now();
+  decoder.reset();
+  std::vector<float> logits;
+  for (const int32_t token : prompt) logits = decoder.next_logits(token);
+  result.prompt_seconds = seconds_since(begin);
+
+  begin = std::chrono::steady_clock::now();
+  result.stopped = continuation.run(std::move(logits));
+  if (result.stopped != StopReason::kReaderGone) sink(continuation.text.finish());
+  result.new_tokens = continuation.tokens;
+  result.seconds = seconds_since(begin);
+  return result;
+}
+
+}  // namespace mpt

@@ -1,0 +1,152 @@
+#include "inference/loaded_model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "checkpoint/checkpoint_store.h"
+#include "config/run_inputs.h"
+#include "core/check.h"
+#include "core/progress.h"
+#include "data/manifest.h"
+#include "model/parameters.h"
+
+namespace mpt {
+namespace {
+
+constexpr const char* kCheckpoints = "checkpoints";
+
+RunConfig config_of(const TrainState& state, const std::string& checkpoint) {
+  RunConfig config =
+      parse_run_config(JsonDocument::of_value(state.config, in_directory(checkpoint, kStateName)));
+  config.data = located_data(config, checkpoint);
+  return config;
+}
+
+WeightOptions weight_options(const PrecisionConfig& precision, ModelUse use) {
+  const bool own_type = use == ModelUse::kExport;
+  const bool fp8 = use == ModelUse::kEvaluate && precision.compute == ComputeFormat::kFp8;
+  const DType storage = own_type ? (precision.weights == WeightFormat::kF32 ? DType::kF32 : DType::kBF16)
+                                 : activation_dtype(precision.compute);
+  return {.storage = storage,
+          .gradient = storage,
+          .linears = linear_encoding(precision),
+          .linear_copies = fp8 ? LinearCopies::kNone : LinearCopies::kDecoded,
+          .gradients = Gradients::kNone};
+}
+
+int64_t bytes_of_weights(const LlamaConfig& config, const WeightOptions& options, Device& device) {
+  PlanningAllocator plan(device.alignment());
+  const WeightStore weights(llama_parameters(config), options, device, plan);
+  return plan.use().total();
+}
+
+void require_memory_for(int64_t weight_bytes, Device& device, const std::string& checkpoint) {
+  if (weight_bytes <= device.memory_bytes()) return;
+  throw error("{}: its weights take {}; {} are available", checkpoint, format_bytes(double(weight_bytes)),
+              format_bytes(double(device.memory_bytes())));
+}
+
+}  // namespace
+
+std::string find_checkpoint(FileSystem& fs, const std::string& path) {
+  if (!fs.exists(path)) throw error("{}: no such checkpoint or run directory", path);
+  if (!fs.is_directory(path))
+    throw error("{}: not a directory; expected a checkpoint (.../step_00001000) or the directory of a run",
+                path);
+  if (fs.exists(in_directory(path, kStateName))) {
+    verify_checkpoint(fs, path);
+    return path;
+  }
+  const std::string inner = in_directory(path, kCheckpoints);
+  const CheckpointStore store(fs, fs.is_directory(inner) ? inner : path, {});
+  if (store.list().empty())
+    throw error("{}: neither a checkpoint (it has no {}) nor a run (it has no {}/step_...)", path, kStateName,
+                kCheckpoints);
+  const std::optional<std::string> latest = store.latest_good();
+  if (!latest) throw error("{}: none of its {} checkpoints is whole", path, store.list().size());
+  return *latest;
+}
+
+LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConfig& device, ModelUse use) {
+  const std::string checkpoint = find_checkpoint(fs, path);
+  const TrainState state = read_checkpoint_state(fs, checkpoint);
+  LoadedModel model{.checkpoint = checkpoint,
+                    .config = config_of(state, checkpoint),
+                    .step = state.step,
+                    .tokens = state.tokens,
+                    .device = make_device(device),
+                    .allocator = nullptr,
+                    .weights = nullptr};
+  const WeightOptions options = weight_options(model.config.precision, use);
+  require_memory_for(bytes_of_weights(model.config.model, options, *model.device), *model.device, checkpoint);
+  model.allocator = model.device->make_allocator();
+  model.weights = std::make_unique<WeightStore>(llama_parameters(model.config.model), options, *model.device,
+                                                *model.allocator);
+  load_part_of_verified_checkpoint(fs, checkpoint, whole_parts(model.weights->named_tensors()),
+                                   *model.device);
+  model.weights->decode_weights();
+  spdlog::info("{}: step {}, {} parameters in {}", checkpoint, state.step,
+               parameter_count(model.config.model), name_of(model.config.precision.weights));
+  return model;
+}
+
+namespace {
+
+// The manifest that the run keeps, else the one beside its data.
+std::optional<Manifest> manifest_of_model(const RunConfig& config, const std::string& run) {
+  const std::string kept = in_directory(run, kRunManifest);
+  if (!run.empty() && std::filesystem::exists(kept)) return Manifest::load(kept);
+  std::optional<FoundManifest> found = manifest_of(config.data);
+  return found ? std::optional(std::move(found->manifest)) : std::nullopt;
+}
+
+}  // namespace
+
+TokenizerFile find_tokenizer(const RunConfig& config, const std::string& given,
+                             const std::string& checkpoint) {
+  const std::string run = checkpoint.empty() ? "" : run_of_checkpoint(checkpoint);
+  TokenizerFile file;
+  if (const std::optional<Manifest> manifest = manifest_of_model(config, run)) {
+    const nlohmann::json bos = manifest->options.value("prepend_bos", nlohmann::json(false));
+    file.prepend_bos = bos.is_boolean() && bos.get<bool>();
+    file.data_hash = manifest->tokenizer.hash;
+  }
+  const std::string kept = in_directory(run, kRunTokenizer);
+  if (!given.empty())
+    file.path = given;
+  else if (!run.empty() && std::filesystem::exists(kept))
+    file.path = kept;
+  else
+    file.path = tokenizer_of(config.data);
+  return file;
+}
+
+std::string missing_tokenizer(const RunConfig& config) {
+  const std::string named =
+      config.data.tokenizer.empty()
+          ? "data.tokenizer of its config is not set"
+          : fmt::format("data.tokenizer of its config, '{}', is not found from {}", config.data.tokenizer,
+                        std::filesystem::current_path().string());
+  return fmt::format(
+      "the model's tokenizer is not known: its run keeps no {}, {}, and no {} lies beside its data; name it "
+      "with --tokenizer",
+      kRunTokenizer, named, kManifestName);
+}
+
+Tokenizer load_tokenizer(const RunConfig& config, const TokenizerFile& file) {
+  if (file.path.empty()) throw error("{}", missing_tokenizer(config));
+  Tokenizer tokenizer = Tokenizer::load(file.path);
+  if (tokenizer.vocab_size() > config.model.vocab_size)
+    throw error(
+        "{}: has {} pieces, the model has {}; it is not the tokenizer that the model was trained with",
+        file.path, tokenizer.vocab_size(), config.model.vocab_size);
+  if (!file.data_hash.empty() && tokenizer.hash() != file.data_hash)
+    spdlog::warn("{}: is not the tokenizer that made the shards which the run's config names", file.path);
+  return tokenizer;
+}
+
+}  // namespace mpt

@@ -1,0 +1,241 @@
+#include "parallel/data_parallel.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "config/run_inputs.h"
+#include "core/check.h"
+#include "core/io/file_system.h"
+#include "core/io/hash.h"
+#include "device/device.h"
+#include "model/parameters.h"
+
+namespace mpt {
+namespace {
+
+// Where every rank's losses, one for each of its micro-batches, begin; and the end of all.
+std::vector<int64_t> first_losses(const BatchConfig& batch, int64_t ranks) {
+  std::vector<int64_t> first{0};
+  for (int64_t rank = 0; rank < ranks; ++rank)
+    first.push_back(first.back() + batch_plan(batch, rank, ranks).own_micro_batches);
+  return first;
+}
+
+}  // namespace
+
+DataParallel::DataParallel(const RunConfig& config, const Model& model, const Place& place)
+    : config_(config.model),
+      precision_(config.precision),
+      sharding_(config.distributed.sharding),
+      model_(model),
+      device_(place.device),
+      ranks_(place.ranks),
+      exchange_(config, model.weights, place),
+      fetched_(exchange_.buckets().size(), 0),
+      reduced_(exchange_.buckets().size(), 0),
+      new_(size_t(parameter_groups(config.model)), 1),
+      micro_batches_(batch_plan(config.batch, ranks_.rank(), ranks_.size()).most_micro_batches),
+      first_loss_(first_losses(config.batch, ranks_.size())) {
+  if (!ranks_.is_single()) losses_ = place.allocator.pinned(kLogitMemory, DType::kF64, 1, first_loss_.back());
+  model_.llama.set_hooks(*this);
+}
+
+void DataParallel::wait(Event event) {
+  const ProfileScope scope(device_, "communication");
+  ranks_.wait(event);
+}
+
+void DataParallel::reduce_amax(const Tensor& values) { ranks_.all_reduce_max(values); }
+
+size_t DataParallel::bucket_of(int64_t group) const {
+  const auto& buckets = exchange_.buckets();
+  return size_t(std::ranges::find_if(buckets, [=](const Bucket& b) { return group <= b.last_group(); }) -
+                buckets.begin());
+}
+
+// --- volume ----------------------------------------------------------------------------------------------
+
+ExchangeVolume DataParallel::volume() const {
+  ExchangeVolume volume = exchange_.volume();
+  const int64_t own_losses = first_loss_[size_t(ranks_.rank()) + 1] - first_loss_[size_t(ranks_.rank())];
+  const int64_t others = ranks_.size() - 1;
+  volume.norm = others * norm_bytes();
+  volume.losses = others * own_losses * size_of(losses_.tensor.dtype);
+  volume.scales = others * scale_bytes();
+  return volume;
+}
+
+// Sums of squares over reduction tiles, where each rank has the sums of its own update blocks only.
+int64_t DataParallel::norm_bytes() const {
+  if (!sharded()) return 0;
+  int64_t tiles = 0;
+  for (int64_t i = 0; i < exchange_.partition().tensors(); ++i)
+    tiles += (exchange_.partition().range(ranks_.rank(), i).count + kBlocksPerTile - 1) / kBlocksPerTile;
+  return tiles * size_of(DType::kF64);
+}
+
+// Amaxes of FP8 operands, and of weights that are stored with the largest of the tensor.
+int64_t DataParallel::scale_bytes() const {
+  int64_t values = 0;
+  if (sharded())
+    for (size_t i = 0; i < model_.weights.specs().size(); ++i)
+      values += needs_maximum(model_.weights.master(int64_t(i)).encoding) ? 1 : 0;
+  if (precision_.compute == ComputeFormat::kFp8 && precision_.fp8_recipe == Fp8Recipe::kDelayed) {
+    const int64_t linears = head_linear(config_) + (precision_.fp8_lm_head ? 1 : 0);
+    values += 3 * linears * (precision_.fp8_amax_update == Cadence::kMicrobatch ? micro_batches_ : 1);
+  }
+  return values * size_of(DType::kF32);
+}
+
+// --- weights ---------------------------------------------------------------------------------------------
+
+void DataParallel::begin_step() {
+  last_micro_batch_ = false;
+  end_step();
+  if (!sharded()) return;
+  for (size_t b = 0; b < fetched_.size(); ++b)
+    fetched_[b] = ranks_.run([this, b](Transport& transport) { exchange_.gather_weights(transport, b); });
+}
+
+void DataParallel::before_use(int64_t group) {
+  if (new_[size_t(group)]) return;
+  if (sharded()) wait(fetched_[bucket_of(group)]);
+  use_new_weights(group);
+}
+
+// What follows from the masters of a group, all of whose update blocks are there.
+void DataParallel::use_new_weights(int64_t group) {
+  const ProfileScope scope(device_, "new weights");
+  const ParameterRange own = parameters_of_group(config_, group);
+  for (int64_t i = own.first; i < own.first + own.count; ++i) model_.optimizer.rescale(size_t(i));
+  model_.weights.decode_weights(own.first, own.count);
+  model_.llama.update_casts(group);
+  new_[size_t(group)] = 1;
+}
+
+void DataParallel::end_update() {
+  if (!ranks_.is_single()) return;
+  const ProfileScope scope(device_, "new weights");
+  model_.optimizer.rescale();
+  model_.weights.decode_weights();
+  model_.llama.update_casts();
+}
+
+void DataParallel::end_step() {
+  if (!ranks_.is_single()) std::ranges::fill(new_, 0);
+}
+
+void DataParallel::all_gather_weights() {
+  if (std::ranges::all_of(new_, [](char is_new) { return is_new != 0; })) return;
+  begin_step();
+  for (int64_t group = 0; group < std::ssize(new_); ++group) before_use(group);
+  device_.synchronize();
+}
+
+// --- gradients -------------------------------------------------------------------------------------------
+
+// Groups are complete from the last to the first, and so are buckets.
+void DataParallel::gradients_added(int64_t group) {
+  if (!last_micro_batch_ || ranks_.is_single()) return;
+  const size_t bucket = bucket_of(group);
+  if (exchange_.buckets()[bucket].first_group != group) return;
+  reduced_[bucket] = ranks_.run([this, bucket](Transport& transport) {
+    exchange_.reduce_gradients(transport, bucket);
+    if (!sharded()) exchange_.gather_gradients(transport, bucket);
+  });
+}
+
+// Sums over ranks are rounded as they are stored.
+void DataParallel::finish_gradients() {
+  if (ranks_.is_single()) return model_.llama.round_gradients();
+  for (const Event event : reduced_) wait(event);
+}
+
+// --- losses ----------------------------------------------------------------------------------------------
+
+Tensor DataParallel::gather_losses() {
+  const auto part = [this](int64_t rank) {
+    return losses_.tensor.columns(first_loss_[size_t(rank)],
+                                  first_loss_[size_t(rank) + 1] - first_loss_[size_t(rank)]);
+  };
+  const Tensor mine = model_.llama.losses();
+  if (ranks_.is_single()) return mine;
+  wait(ranks_.run([=, this](Transport& transport) {
+    std::vector<Tensor> parts;
+    for (int64_t rank = 0; rank < ranks_.size(); ++rank) parts.push_back(part(rank));
+    ranks_.comm_stream().copy(mine, part(ranks_.rank()));
+    transport.all_gather(parts);
+  }));
+  device_.receive(losses_);
+  return losses_.tensor;
+}
+
+double DataParallel::loss() const {
+  if (ranks_.is_single()) return model_.llama.loss();
+  const auto* sums = losses_.image<double>();
+  return std::accumulate(sums, sums + losses_.tensor.cols, 0.0);
+}
+
+namespace {
+
+// The first rank that says something else than rank 0; size() if none does.
+int64_t first_other(const std::vector<std::string>& texts) {
+  const auto other = std::ranges::find_if(texts, [&](const std::string& t) { return t != texts.front(); });
+  return other - texts.begin();
+}
+
+void check_same(Communicator& ranks, const std::string& mine, std::string_view what) {
+  const std::vector<std::string> texts = ranks.gather_texts(mine);
+  const int64_t other = first_other(texts);
+  if (other < ranks.size())
+    throw error("rank {} has another {} than rank 0: hash {}, there {}. All ranks need the same", other, what,
+                texts[size_t(other)], texts.front());
+}
+
+std::string hash_of_data(const SequenceSource& data) {
+  constexpr int64_t kSamples = 64;
+  std::vector<int32_t> tokens(size_t(data.seq_len())), targets(tokens.size());
+  Hasher hasher;
+  const int64_t counts[] = {data.tokens(), data.sequences()};
+  hasher.update(std::as_bytes(std::span(counts)));
+  const int64_t samples = std::min(kSamples, data.sequences());
+  for (int64_t i = 0; i < samples; ++i) {
+    data.read(i * data.sequences() / samples, tokens, targets);
+    hasher.update(std::as_bytes(std::span(tokens)));
+  }
+  return hasher.hex();
+}
+
+std::string hash_of(const Tensor& tensor, Device& device) {
+  std::vector<std::byte> bytes(size_t(tensor.elements() * size_of(tensor.dtype)));
+  device.download(tensor, bytes.data());
+  return hash_bytes(bytes);
+}
+
+}  // namespace
+
+void check_same_start(Communicator& ranks, const RunConfig& config, const SequenceSource& training_data) {
+  if (ranks.is_single()) return;
+  check_same(ranks, hash_bytes(bytes_of(resolved_json(config).dump())), "configuration");
+  check_same(ranks, hash_file(posix_file_system(), "/proc/self/exe"), "program");
+  check_same(ranks, hash_of_data(training_data), "training data");
+}
+
+void check_same_tensors(Communicator& ranks, const std::vector<NamedTensor>& tensors, Device& device) {
+  if (ranks.is_single()) return;
+  std::string mine;
+  for (const NamedTensor& named : tensors) mine += hash_of(named.tensor, device);
+  const std::vector<std::string> texts = ranks.gather_texts(mine);
+  const int64_t other = first_other(texts);
+  if (other == ranks.size()) return;
+  const size_t width = mine.size() / tensors.size();
+  size_t i = 0;
+  while (texts[size_t(other)].compare(i * width, width, texts.front(), i * width, width) == 0) ++i;
+  throw error(
+      "'{}' is not the same on rank {} as on rank 0: hash {}, there {}. All ranks must hold the same weights",
+      tensors[i].name, other, texts[size_t(other)].substr(i * width, width),
+      texts.front().substr(i * width, width));
+}
+
+}  // namespace mpt

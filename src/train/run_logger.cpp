@@ -1,0 +1,130 @@
+#include "train/run_logger.h"
+
+#include <algorithm>
+#include <ranges>
+
+#include <spdlog/spdlog.h>
+
+#include "config/run_inputs.h"
+
+namespace mpt {
+namespace {
+
+constexpr std::chrono::seconds kLongStep{2};
+
+// What becomes of a step that is not finite.
+std::string_view nonfinite_mark(NonfinitePolicy policy) {
+  switch (policy) {
+    case NonfinitePolicy::kSkipStep:
+      return " | SKIPPED: not finite";
+    case NonfinitePolicy::kRollback:
+      return " | NOT FINITE: going back";
+    case NonfinitePolicy::kStop:
+      break;
+  }
+  return " | NOT FINITE: the run ends";
+}
+
+nlohmann::ordered_json tensor_json(const UpdateStatistics& tensor) {
+  nlohmann::ordered_json json{{"weights", tensor.weights}};
+  for (size_t branch = 0; branch < size_t(tensor.branches); ++branch) {
+    nlohmann::ordered_json outcomes;
+    for (size_t outcome = 0; outcome < size_t(kOutcomes); ++outcome)
+      outcomes[std::string(EnumNames<UpdateOutcome>::kNames[outcome])] = tensor.outcomes[branch][outcome];
+    json[std::string(EnumNames<Branch>::kNames[branch])] = std::move(outcomes);
+  }
+  json["dragged"] = tensor.dragged;
+  json["drag_log2"] = tensor.drag_log2;
+  json["saturated_blocks"] = tensor.saturated_blocks;
+  return json;
+}
+
+// The `update_survival` object of metrics.jsonl.
+nlohmann::ordered_json update_statistics_json(std::span<const UpdateStatistics> tensors) {
+  nlohmann::ordered_json all;
+  for (const UpdateStatistics& tensor : tensors) all[tensor.name] = tensor_json(tensor);
+  return {{"bucket_edges", bucket_edges()}, {"tensors", std::move(all)}};
+}
+
+// The `fp8_scaling` object.
+nlohmann::ordered_json fp8_scaling_json(std::span<const Fp8OperandState> operands) {
+  nlohmann::ordered_json all;
+  for (const auto& [name, state] : operands)
+    all[name] = {{"scale", state.scale},
+                 {"amax", state.last_amax},
+                 {"history_amax", state.history_amax},
+                 {"frozen", state.frozen}};
+  return all;
+}
+
+}  // namespace
+
+RunLogger::RunLogger(FileSystem& fs, const RunConfig& config, const Options& options)
+    : config_(config),
+      options_(options),
+      metrics_(fs, metrics_path(config)),
+      progress_({.label = config.name, .total = options.total_steps - options.first_step}) {}
+
+void RunLogger::micro_batch_begins(int64_t step, int64_t micro_batch, int64_t of) {
+  if (!Progress::on_terminal()) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (micro_batch == 0) step_begun_ = now;
+  if (now - step_begun_ < kLongStep) return;
+  progress_.update(step - 1 - options_.first_step,
+                   fmt::format("step {}: micro-batch {} of {}", step, micro_batch + 1, of));
+}
+
+void RunLogger::record(const StepRecord& record) {
+  metrics_.append(to_json(record));
+  ++seen_;
+  const double weight = std::max(1.0 / double(seen_), 0.05);
+  seconds_per_step_ += weight * (record.seconds - seconds_per_step_);
+  const bool last = record.step == options_.total_steps;
+  if (record.step % config_.log.every_steps == 0 || last || record.validation || record.skipped)
+    print(record);
+  if (Progress::on_terminal()) progress_.update(record.step - options_.first_step);
+}
+
+nlohmann::ordered_json RunLogger::to_json(const StepRecord& record) const {
+  nlohmann::ordered_json json{
+      {"step", record.step}, {"tokens", record.tokens}, {"loss", record.loss}, {"lr", main_rate(record)}};
+  for (const PeakRate& rate : rates_of(config_.optimizer.rule) | std::views::drop(1))
+    json[std::string(rate.key)] = record.lr_factor * rate.peak;
+  json["grad_norm"] = record.grad_norm;
+  json["data_hash"] = fmt::format("{:016x}", record.data_hash);
+  if (record.skipped) json["skipped"] = true;
+  if (record.validation) {
+    json["val_loss"] = record.validation->loss;
+    json["val_loss_family"] = record.validation->galore_loss;
+    json["val_perplexity"] = record.validation->perplexity();
+    json["val_tokens"] = record.validation->tokens;
+  }
+  if (!record.update_statistics.empty())
+    json["update_survival"] = update_statistics_json(record.update_statistics);
+  if (!record.fp8.empty()) json["fp8_scaling"] = fp8_scaling_json(record.fp8);
+  json["tokens_per_second"] = double(record.step_tokens) / record.seconds;
+  json["step_seconds"] = record.seconds;
+  return json;
+}
+
+// Of the additive branch, or of the only one.
+double RunLogger::main_rate(const StepRecord& record) const {
+  return record.lr_factor * rates_of(config_.optimizer.rule).front().peak;
+}
+
+void RunLogger::print(const StepRecord& record) {
+  progress_.clear();
+  const double rate = double(record.step_tokens) / seconds_per_step_;
+  const double left = seconds_per_step_ * double(options_.total_steps - record.step);
+  spdlog::info(
+      "step {:>6}/{} | loss {:.4f} | lr {:.2e} | gradient norm {:.3f} | {:.0f} ms | {} tokens/s | {} left{}",
+      record.step, options_.total_steps, record.loss, main_rate(record), record.grad_norm,
+      1e3 * record.seconds, format_count(rate), format_duration(left),
+      record.skipped ? nonfinite_mark(config_.train.nonfinite_policy) : "");
+  if (record.validation)
+    spdlog::info("step {:>6}/{} | validation loss {:.4f} | perplexity {:.3f} | on {} tokens", record.step,
+                 options_.total_steps, record.validation->loss, record.validation->perplexity(),
+                 format_count(double(record.validation->tokens)));
+}
+
+}  // namespace mpt

@@ -1,0 +1,68 @@
+// What a step leaves behind: a line of metrics.jsonl, a line of the log, a progress bar on a terminal.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "config/run_config.h"
+#include "core/progress.h"
+#include "inference/evaluate.h"
+#include "model/linears.h"
+#include "optim/update_statistics.h"
+#include "train/metrics_log.h"
+
+namespace mpt {
+
+struct StepRecord {
+  int64_t step = 0;    // from 1
+  int64_t tokens = 0;  // predicted since the start of the run, this step included
+  int64_t step_tokens = 0;
+  double loss = 0;         // mean over the step's targets, nats
+  double grad_norm = 0;    // before clipping
+  double lr_factor = 0;    // of every rate, from the schedule
+  bool skipped = false;    // not finite: no update was made
+  uint64_t data_hash = 0;  // of the step's rows, whatever the ranks and micro-batches (data/dataloader.h)
+  double seconds = 0;      // of the step without evaluation and saving
+  std::optional<Evaluation> validation{};
+  std::vector<UpdateStatistics> update_statistics{};  // where they are due
+  std::vector<Fp8OperandState> fp8{};                 // after the step, where statistics are due
+};
+
+// Kept by rank 0 of a run.
+class RunLogger {
+ public:
+  struct Options {
+    int64_t first_step;  // the one before the first that will be logged
+    int64_t total_steps;
+  };
+  // Opens metrics.jsonl of the run. `fs` and `config` outlive this.
+  RunLogger(FileSystem& fs, const RunConfig& config, const Options& options);
+
+  // Within a step that takes long, the bar tells which micro-batch it is at.
+  void micro_batch_begins(int64_t step, int64_t micro_batch, int64_t of);
+  void record(const StepRecord& record);
+  void finish() { progress_.finish(); }
+  // MetricsLog::mark_resume() and sync().
+  void mark_resume(int64_t step, const std::string& reason = "") { metrics_.mark_resume(step, reason); }
+  void sync() { metrics_.sync(); }
+
+ private:
+  [[nodiscard]] nlohmann::ordered_json to_json(const StepRecord& record) const;
+  [[nodiscard]] double main_rate(const StepRecord& record) const;
+  void print(const StepRecord& record);
+
+  const RunConfig& config_;
+  Options options_;
+  MetricsLog metrics_;
+  Progress progress_;
+  std::chrono::steady_clock::time_point step_begun_{};
+  double seconds_per_step_ = 0;  // running mean that weighs recent steps more
+  int64_t seen_ = 0;
+};
+
+}  // namespace mpt

@@ -1,0 +1,387 @@
+#include "train/run_report.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "config/run_inputs.h"
+#include "core/check.h"
+#include "core/progress.h"
+#include "core/text.h"
+#include "model/parameters.h"
+#include "train/storage_bytes.h"
+#include "train/training_model.h"
+
+namespace mpt {
+namespace {
+
+// In the order in which plans list them.
+constexpr std::array kMemoryPurposes{kWeightMemory,         kComputeWeightMemory, kGradientMemory,
+                                     kOptimizerStateMemory, kActivationMemory,    kLogitMemory,
+                                     kScratchMemory,        kDataMemory};
+
+std::vector<MemoryUse::Entry> by_purpose(const MemoryUse& use) {
+  for (const auto& [purpose, bytes] : use.entries())
+    check(std::ranges::find(kMemoryPurposes, purpose) != kMemoryPurposes.end(),
+          "{} of memory for {}, which plans do not list", format_bytes(double(bytes)), purpose.name);
+  std::vector<MemoryUse::Entry> entries;
+  for (const MemoryPurpose& purpose : kMemoryPurposes) entries.push_back({purpose, use.of(purpose)});
+  return entries;
+}
+
+std::string parameters_by_kind(const std::vector<ParamSpec>& specs) {
+  std::array<int64_t, EnumNames<ParamKind>::kNames.size()> elements{};
+  for (const ParamSpec& spec : specs) elements[size_t(spec.kind)] += spec.elements();
+  std::string text = row("parameters", "{}", grouped(total_elements(specs)));
+  for (size_t kind = 0; kind < elements.size(); ++kind)
+    text += row(fmt::format("  {}", EnumNames<ParamKind>::kNames[kind]), "{}", grouped(elements[kind]));
+  return text;
+}
+
+std::string weight_rounding_text(const RunConfig& config) {
+  const OptimizerConfig& o = config.optimizer;
+  if (o.weight_rounding == WeightRounding::kStochastic &&
+      config.precision.weights == plain_format(DType::kF32))
+    return "stochastic (fp32 weights are stored as they are)";
+  if (o.weight_rounding == WeightRounding::kKahan) return fmt::format("kahan ({})", name_of(o.kahan_variant));
+  return std::string(name_of(o.weight_rounding));
+}
+
+std::string optimizer_line(const RunConfig& config) {
+  const OptimizerConfig& o = config.optimizer;
+  const auto projection = projection_options(o.rule);
+  const std::string apollo =
+      projection ? fmt::format(", Apollo-E {} of rank {}, new every {} updates", name_of(projection->sharing),
+                               projection->rank, projection->gap)
+                 : "";
+  return fmt::format("{}, {}{}, write-back {}", rule_name(o.rule), describe(o.rule), apollo,
+                     weight_rounding_text(config));
+}
+
+std::string weights_text(const PrecisionConfig& p) {
+  if (!is_scaled(p.weights)) return std::string(name_of(p.weights));
+  return fmt::format("{} ({}; embedding, norms and head {})", name_of(p.weights),
+                     details_of(linear_encoding(p)), name_of(unscaled_format(p.weights)));
+}
+
+std::string compute_text(const PrecisionConfig& p) {
+  if (p.compute != ComputeFormat::kFp8) return std::string(name_of(p.compute));
+  const std::string history = p.fp8_recipe == Fp8Recipe::kDelayed
+                                  ? fmt::format(", {} of {} amaxes", name_of(p.fp8_amax_algo), p.fp8_history)
+                                  : "";
+  return fmt::format("fp8 (linear layers{}; {} scaling{}; q,k,v and gate,up cast as one)",
+                     p.fp8_lm_head ? " and head" : "", name_of(p.fp8_recipe), history);
+}
+
+std::string state_text(const PrecisionConfig& p) {
+  const std::string rounding = p.state_rounding == Rounding::kStochastic ? " (stochastic)" : "";
+  return std::string(name_of(p.optimizer_state)) +
+         (p.state_update == StateUpdate::kPerOp ? " (per_op)" : rounding);
+}
+
+// One line of the table of bytes: nominal and logical a parameter, logical and allocated in all.
+std::string bytes_row(std::string_view label, double nominal, int64_t logical, int64_t allocated,
+                      double parameters) {
+  return row(label, "{:>8.4f} {:>9} {:>16} {:>18}", nominal,
+             logical > 0 ? fmt::format("{:.4f}", double(logical) / parameters) : "",
+             logical > 0 ? grouped(logical) : "", grouped(allocated));
+}
+
+std::string storage_table(const RunConfig& config, Device& device) {
+  const StorageBytes b = storage_bytes(config, device);
+  const auto parameters = double(parameter_count(config.model));
+  std::string text = "storage\n" + row("", "{:>8} {:>9} {:>16} {:>18}", "nominal", "logical", "logical bytes",
+                                       "allocated bytes");
+  text += bytes_row("weights", b.nominal_weights, b.logical_weights, b.allocated_weights, parameters);
+  text += bytes_row("optimizer state", b.nominal_states, b.logical_states, b.allocated_states, parameters);
+  text += bytes_row("gradient", b.nominal_gradient, 0, b.allocated_gradients, parameters);
+  text += bytes_row("persistent", b.nominal_persistent(), b.logical_weights + b.logical_states,
+                    b.allocated_weights + b.allocated_states, parameters);
+  text += row("with gradient", "{:>8.4f}", b.nominal_persistent() + b.nominal_gradient);
+  return text;
+}
+
+RunConfig with_micro_batch(const RunConfig& config, int64_t rows) {
+  RunConfig changed = config;
+  changed.batch.micro_batch_rows = rows;
+  return changed;
+}
+
+}  // namespace
+
+double epochs(const RunConfig& config, int64_t sequences) {
+  return double(total_steps(config)) * double(config.batch.rows_per_step()) / double(sequences);
+}
+
+std::string grouped(int64_t n) {
+  const std::string digits = std::to_string(n);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string model_report(const RunConfig& config) {
+  const LlamaConfig& m = config.model;
+  const BatchConfig& b = config.batch;
+  const std::vector<ParamSpec> specs = llama_parameters(m);
+  const int64_t steps = total_steps(config);
+  std::string text = "model\n";
+  text += row("shape", "hidden {}, intermediate {} (stored {}), layers {}, heads {} x {}, vocabulary {}",
+              m.hidden_size, m.intermediate_size, padded_intermediate_size(m), m.num_hidden_layers,
+              m.num_attention_heads, m.head_dim(), m.vocab_size);
+  text += parameters_by_kind(specs);
+  text += row("weights", "{}", weights_text(config.precision));
+  text += row("compute", "{}", compute_text(config.precision));
+  text += row("states, gradient", "{}, {}", state_text(config.precision), name_of(config.precision.gradient));
+  text += row("optimizer", "{}", optimizer_line(config));
+  text += row("step", "{} tokens = {} rows of {} in {} of {}", grouped(b.tokens_per_step), b.rows_per_step(),
+              b.seq_len, counted(b.micro_batches(), "micro-batch", "es"), b.rows_per_micro_batch());
+  text += row("run", "{} steps, {} tokens, {:.1f} per parameter", grouped(steps),
+              grouped(steps * b.tokens_per_step),
+              double(steps * b.tokens_per_step) / double(total_elements(specs)));
+  return text;
+}
+
+bool knows_memory(const Device& device) {
+  return device.memory_bytes() != std::numeric_limits<int64_t>::max();
+}
+
+namespace {
+
+// Of a process that is about to run: where buffers take the host's memory it is beside them.
+int64_t process_bytes(const Device& device) {
+  return device.backend() == Backend::kCpu ? resident_bytes() : 0;
+}
+
+std::string available_memory(const Device& device) {
+  return knows_memory(device) ? format_bytes(double(device.memory_bytes())) : "not known on this machine";
+}
+
+}  // namespace
+
+std::string device_report(Device& device) {
+  return "device\n" + row("name", "{}", device.name()) + row("products", "{}", device.libraries()) +
+         row("memory available", "{}", available_memory(device));
+}
+
+std::string ranks_report(const RunConfig& config, Device& device, const Communicator& ranks) {
+  const BatchPlan step = batch_plan(config.batch, ranks.rank(), ranks.size());
+  const ExchangeVolume volume = exchange_volume(config, device, ranks);
+  std::string text = "ranks\n";
+  text +=
+      row("number", "{}{}", ranks.size(), ranks.name().empty() ? "" : fmt::format(", by {}", ranks.name()));
+  text += row("a rank's step", "{} to {} rows in {} of {}", config.batch.rows_per_step() / ranks.size(),
+              step.most_rows, counted(step.most_micro_batches, "micro-batch", "es"), step.micro_batch_rows);
+  text += row("optimizer states", "{}",
+              config.distributed.sharding == Sharding::kOptimizer ? "of its own units" : "all");
+  text += row("sends a step", "{}: gradients {} ({}), weights {} (as stored), sums and scales {}",
+              format_bytes(double(volume.total())), format_bytes(double(volume.gradients)),
+              name_of(config.distributed.gradient_reduce), format_bytes(double(volume.weights)),
+              format_bytes(double(volume.small())));
+  return text;
+}
+
+std::string memory_report(const RunConfig& config, Device& device, const Communicator& ranks) {
+  const MemoryUse use = planned_memory(config, device, ranks);
+  const auto parameters = double(parameter_count(config.model));
+  std::string text = storage_table(config, device) + (ranks.is_single() ? "memory\n" : "memory of a rank\n");
+  for (const auto& [purpose, taken] : by_purpose(use)) {
+    const auto bytes = double(taken);
+    text += row(purpose.name, "{:>12}   {:8.3f} bytes/parameter", format_bytes(bytes), bytes / parameters);
+  }
+  text += row("total", "{:>12}   available: {}", format_bytes(double(use.total())), available_memory(device));
+  if (const int64_t process = process_bytes(device))
+    text += row("beside it", "{:>12}   this process: program and libraries", format_bytes(double(process)));
+  const int64_t rows = batch_plan(config.batch, ranks.rank(), ranks.size()).micro_batch_rows;
+  const MemoryUse one = planned_memory(with_micro_batch(config, 1), device, ranks);
+  if (rows > 1)
+    text += row("per row of the batch", "{:>12}",
+                format_bytes(double(use.total() - one.total()) / double(rows - 1)));
+  if (knows_memory(device))
+    text +=
+        row("largest micro-batch", "{:>12} rows of the {} of a step fit",
+            largest_micro_batch(config, device, ranks, device.memory_bytes()), config.batch.rows_per_step());
+  return text;
+}
+
+std::string plan_report(const RunConfig& config, Device& device, const Communicator& ranks) {
+  return model_report(config) + device_report(device) +
+         (ranks.is_single() ? "" : ranks_report(config, device, ranks)) +
+         memory_report(config, device, ranks);
+}
+
+namespace {
+
+nlohmann::ordered_json parts_json(const PartsSummary& parts) {
+  return {{"bytes", parts.bytes},
+          {"largest_part_bytes", parts.largest_part_bytes},
+          {"memory_bytes", parts.memory_bytes},
+          {"stretches", parts.stretches},
+          {"own_stretches", parts.own_stretches},
+          {"cut_stretches", parts.cut_stretches}};
+}
+
+nlohmann::ordered_json exchange_json(const ExchangePlan& plan) {
+  nlohmann::ordered_json buckets = nlohmann::ordered_json::array();
+  for (const BucketSummary& b : plan.buckets)
+    buckets.push_back({{"first_group", b.bucket.first_group},
+                       {"groups", b.bucket.groups},
+                       {"norm_sums", b.norm_sums},
+                       {"reduced", parts_json(b.reduced)},
+                       {"gathered", parts_json(b.gathered)}});
+  return {{"own_elements", plan.own_elements}, {"most_elements", plan.most_elements}, {"buckets", buckets}};
+}
+
+nlohmann::ordered_json volume_json(const ExchangeVolume& volume) {
+  return {{"gradients", volume.gradients}, {"weights", volume.weights}, {"sums_and_scales", volume.small()},
+          {"norm", volume.norm},           {"losses", volume.losses},   {"scales", volume.scales}};
+}
+
+}  // namespace
+
+nlohmann::ordered_json plan_json(const RunConfig& config, Device& device, const Communicator& ranks) {
+  const StorageBytes b = storage_bytes(config, device);
+  const MemoryUse use = planned_memory(config, device, ranks);
+  nlohmann::ordered_json memory;
+  for (const auto& [purpose, bytes] : by_purpose(use)) memory[std::string(purpose.name)] = bytes;
+  memory["total"] = use.total();
+  nlohmann::ordered_json plan{
+      {"name", config.name},
+      {"parameters", parameter_count(config.model)},
+      {"steps", total_steps(config)},
+      {"tokens", total_steps(config) * config.batch.tokens_per_step},
+      {"nominal_bytes_per_parameter",
+       {{"weights", b.nominal_weights},
+        {"optimizer_state", b.nominal_states},
+        {"gradient", b.nominal_gradient}}},
+      {"logical_bytes", {{"weights", b.logical_weights}, {"optimizer_state", b.logical_states}}},
+      {"allocated_bytes", memory},
+      {"process_bytes", process_bytes(device)}};
+  if (ranks.is_single()) return plan;
+  const ExchangePlan exchange = exchange_plan(config, device, ranks);
+  plan["ranks"] = ranks.size();
+  plan["bytes_sent_per_step"] = volume_json(exchange.volume);
+  plan["exchange"] = exchange_json(exchange);
+  return plan;
+}
+
+int64_t largest_micro_batch(const RunConfig& config, Device& device, const Communicator& ranks,
+                            int64_t available) {
+  const auto fits = [&](int64_t rows) {
+    return planned_memory(with_micro_batch(config, rows), device, ranks).total() <= available;
+  };
+  if (!fits(1)) return 0;
+  const int64_t rows = config.batch.rows_per_step();
+  int64_t parts = 1;
+  while (rows % parts != 0 || (parts < rows && !fits(rows / parts))) ++parts;
+  return rows / parts;
+}
+
+namespace {
+
+// Ranks of which each would do with the memory of one such device; 0 if no number of them helps.
+int64_t ranks_that_fit(const RunConfig& config, Device& device, const Communicator& ranks) {
+  const RunConfig one_row = with_micro_batch(config, 1);
+  const int64_t available = device.memory_bytes(), whole = planned_memory(one_row, device, ranks).total();
+  const int64_t most = std::min<int64_t>(config.batch.rows_per_step(), 1024);
+  for (int64_t count = std::max<int64_t>(2, ranks.size()); count <= most; count *= 2) {
+    // A plan of many layers on many ranks takes its time, and ranks can at best share all of the memory.
+    if (whole / count * ranks.size() > available) continue;
+    if (planned_memory(one_row, device, Communicator::planned(0, count)).total() <= available) return count;
+  }
+  return 0;
+}
+
+// What would make the run fit.
+std::string memory_advice(const RunConfig& config, Device& device, const Communicator& ranks,
+                          int64_t available) {
+  if (const int64_t rows = largest_micro_batch(config, device, ranks, available))
+    return fmt::format("batch.micro_batch_rows={} would fit", rows);
+  RunConfig recomputed = config;
+  recomputed.train.activation_recompute = ActivationRecompute::kBlock;
+  if (const int64_t rows = largest_micro_batch(recomputed, device, ranks, available))
+    return fmt::format("train.activation_recompute=block with batch.micro_batch_rows={} would fit", rows);
+  const int64_t enough = ranks_that_fit(config, device, ranks);
+  return fmt::format("no micro-batch fits: choose a smaller model{}",
+                     enough > 0 ? fmt::format(", or {} ranks with {} each", enough,
+                                              format_bytes(double(device.memory_bytes())))
+                                : "");
+}
+
+}  // namespace
+
+void require_memory(const RunConfig& config, Device& device, const Communicator& ranks, int64_t sharing) {
+  const int64_t needed = planned_memory(config, device, ranks).total(),
+                available = device.memory_bytes() / sharing;
+  if (needed <= available) return;
+  throw error("this run needs {} of memory, {} are available on {}{}; {}", format_bytes(double(needed)),
+              format_bytes(double(available)), device.name(),
+              sharing > 1 ? fmt::format(" for each of {} ranks", sharing) : "",
+              memory_advice(config, device, ranks, available));
+}
+
+// --- the first lines of a run ---------------------------------------------------------------------------
+
+namespace {
+
+std::string run_line(const RunConfig& config, const RunStart& start) {
+  const int64_t steps = total_steps(config), tokens = steps * config.batch.tokens_per_step;
+  return fmt::format("{}: {} steps, {} tokens; configuration {}; {}", config.name, grouped(steps),
+                     grouped(tokens), start.config, start.place);
+}
+
+std::string model_line(const RunConfig& config) {
+  const LlamaConfig& m = config.model;
+  return fmt::format("model: {} parameters, {} of width {}, vocabulary {}; weights {}, GEMMs {}",
+                     grouped(parameter_count(m)), counted(m.num_hidden_layers, "layer"), m.hidden_size,
+                     grouped(m.vocab_size), name_of(config.precision.weights),
+                     name_of(config.precision.compute));
+}
+
+std::string data_line(const RunConfig& config, const RunStart& start) {
+  const std::string validation = start.validation == nullptr
+                                     ? "none to evaluate on (data.validation is empty)"
+                                     : fmt::format("{} to evaluate on", grouped(start.validation->tokens()));
+  return fmt::format("data: {} tokens to train on, {:.2f} epochs; {}; tokenizer {}",
+                     grouped(start.training.tokens()), epochs(config, start.training.sequences()), validation,
+                     config.data.tokenizer.empty() ? "not named" : config.data.tokenizer);
+}
+
+std::string batch_line(const RunConfig& config, const RunStart& start) {
+  const BatchConfig& b = config.batch;
+  const BatchPlan step = batch_plan(b, start.ranks.rank(), start.ranks.size());
+  return fmt::format("batch: {} tokens a step, {} rows of {}{}, in {} of {}", grouped(b.tokens_per_step),
+                     b.rows_per_step(), b.seq_len,
+                     start.ranks.is_single() ? "" : fmt::format(", {} a rank", step.most_rows),
+                     counted(step.most_micro_batches, "micro-batch", "es"), step.micro_batch_rows);
+}
+
+std::string memory_line(const RunConfig& config, Device& device, const RunStart& start) {
+  return fmt::format("memory: {} needed{}, {} available",
+                     format_bytes(double(planned_memory(config, device, start.ranks).total())),
+                     start.ranks.is_single() ? "" : " by a rank",
+                     format_bytes(double(device.memory_bytes() / start.sharing)));
+}
+
+std::string device_line(const Device& device, const RunStart& start) {
+  if (start.ranks.is_single()) return "device: " + device.name();
+  return fmt::format("device: {}; {} ranks by {}", device.name(), start.ranks.size(), start.ranks.name());
+}
+
+}  // namespace
+
+std::vector<std::string> start_lines(const RunConfig& config, Device& device, const RunStart& start) {
+  return {run_line(config, start),
+          model_line(config),
+          fmt::format("optimizer: {}, states {}", optimizer_line(config), state_text(config.precision)),
+          data_line(config, start),
+          batch_line(config, start),
+          memory_line(config, device, start),
+          device_line(device, start)};
+}
+
+}  // namespace mpt

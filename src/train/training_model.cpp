@@ -1,0 +1,225 @@
+#include "train/training_model.h"
+
+#include <algorithm>
+
+#include "checkpoint/checkpoint_files.h"
+#include "config/run_inputs.h"
+#include "device/backends.h"
+#include "model/parameters.h"
+
+namespace mpt {
+namespace {
+
+BatchShape micro_batch(const RunConfig& config, int64_t ranks) {
+  return {batch_plan(config.batch, 0, ranks).micro_batch_rows, config.batch.seq_len};
+}
+
+// Gradients that other ranks add to in FP32 are kept in it.
+int64_t additions(const RunConfig& config, int64_t ranks) {
+  const bool exchanged_in_fp32 = ranks > 1 && config.distributed.gradient_reduce == Format::kF32;
+  return batch_plan(config.batch, 0, ranks).most_micro_batches * (exchanged_in_fp32 ? ranks : 1);
+}
+
+WeightOptions weight_options(const RunConfig& config, Backend backend, int64_t ranks) {
+  const int64_t chunk = loss_chunk_rows(config, backend, ranks), tokens = micro_batch(config, ranks).tokens();
+  return {.storage = activation_dtype(config.precision.compute),
+          .gradient = dtype_of(config.precision.gradient),
+          .additions = additions(config, ranks),
+          .head_additions = (tokens + chunk - 1) / chunk,
+          .linears = linear_encoding(config.precision),
+          .linear_copies =
+              config.precision.compute == ComputeFormat::kFp8 ? LinearCopies::kNone : LinearCopies::kDecoded};
+}
+
+LlamaOptions llama_options(const RunConfig& config, Backend backend, int64_t ranks) {
+  const bool recompute = config.train.activation_recompute == ActivationRecompute::kBlock;
+  return {.micro_batch = micro_batch(config, ranks),
+          .storage = activation_dtype(config.precision.compute),
+          .loss_chunk_rows = loss_chunk_rows(config, backend, ranks),
+          .recompute = recompute ? Recompute::kBlock : Recompute::kNone,
+          .keep = Keep::kForBackward,
+          .fp8 = fp8_of(config.precision),
+          .multiply = multiply_of(config.precision),
+          .micro_batches = batch_plan(config.batch, 0, ranks).most_micro_batches};
+}
+
+OptimizerOptions optimizer_options_of(const RunConfig& config) {
+  OptimizerOptions options = optimizer_options(config.precision, config.seed);
+  options.statistics = config.log.update_statistics > 0 ? StepStatistics::kOnDemand : StepStatistics::kNever;
+  return options;
+}
+
+// The ranks that an optimizer shares its work with: none where each rank updates everything.
+Communicator& sharing_ranks(const RunConfig& config, Communicator& ranks) {
+  return config.distributed.sharding == Sharding::kNone ? Communicator::single() : ranks;
+}
+
+}  // namespace
+
+std::vector<UpdateTarget> update_targets(const WeightStore& weights) {
+  std::vector<UpdateTarget> targets;
+  for (size_t i = 0; i < weights.specs().size(); ++i) {
+    const ParamSpec& spec = weights.specs()[i];
+    targets.push_back({.name = spec.name,
+                       .kind = spec.kind,
+                       .tensor_id = spec.tensor_id,
+                       .weights = weights.master(int64_t(i)),
+                       .gradient = logical_view(spec, weights.gradient(int64_t(i)))});
+  }
+  return targets;
+}
+
+TrainingModel::TrainingModel(const RunConfig& config, Device& device, Allocator& allocator,
+                             Communicator& ranks)
+    : weights(llama_parameters(config.model), weight_options(config, device.backend(), ranks.size()), device,
+              allocator),
+      llama(config.model, llama_options(config, device.backend(), ranks.size()), weights, device, allocator),
+      partition(partition_of(config, sharing_ranks(config, ranks).size())),
+      optimizer(config.optimizer, optimizer_options_of(config), update_targets(weights),
+                {.partition = partition,
+                 .ranks = sharing_ranks(config, ranks),
+                 .device = device,
+                 .allocator = allocator}),
+      data_parallel(config, {.weights = weights, .llama = llama, .optimizer = optimizer},
+                    {.ranks = ranks, .device = device, .allocator = allocator}) {}
+
+namespace {
+
+template <class Part>
+void append(std::vector<Part>& all, std::vector<Part> more) {
+  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+}  // namespace
+
+std::vector<NamedTensor> TrainingModel::replicated_tensors() const {
+  std::vector<NamedTensor> all = weights.named_tensors();
+  append(all, llama.named_states());
+  return all;
+}
+
+std::vector<NamedTensor> TrainingModel::named_tensors() const {
+  std::vector<NamedTensor> all = weights.named_tensors();
+  append(all, optimizer.named_states());
+  append(all, llama.named_states());
+  return all;
+}
+
+std::vector<TensorPart> TrainingModel::parts_to_save() const {
+  const Communicator& ranks = data_parallel.ranks();
+  const bool cut = partition.ranks() > 1;
+  if (!cut && !ranks.is_root()) return {};  // all ranks hold the same
+  std::vector<TensorPart> all =
+      cut ? weights.named_parts(partition, ranks.rank()) : whole_parts(weights.named_tensors());
+  append(all, optimizer.parts_to_save());
+  return all;
+}
+
+std::vector<TensorPart> TrainingModel::changing_parts() const {
+  return data_parallel.ranks().is_root() ? whole_parts(llama.named_states()) : std::vector<TensorPart>();
+}
+
+std::vector<TensorPart> TrainingModel::parts_to_load() const {
+  std::vector<TensorPart> all = whole_parts(replicated_tensors());
+  append(all, optimizer.parts_to_load());
+  return all;
+}
+
+void TrainingModel::weights_changed() {
+  weights.decode_weights();
+  llama.update_casts();
+}
+
+int64_t loss_chunk_rows(const RunConfig& config, Backend backend, int64_t ranks) {
+  const BatchShape shape = micro_batch(config, ranks);
+  const int64_t rows = config.train.loss_chunk_rows;
+  return rows > 0 ? std::min(rows, shape.tokens()) : default_loss_chunk_rows(config.model, shape, backend);
+}
+
+MemoryUse planned_memory(const RunConfig& config, Device& device, const Communicator& ranks) {
+  PlanningAllocator allocator(device.alignment());
+  Communicator planned = Communicator::planned(ranks.rank(), ranks.size());
+  const TrainingModel model(config, device, allocator, planned);
+  return allocator.use();
+}
+
+ExchangeVolume exchange_volume(const RunConfig& config, Device& device, const Communicator& ranks) {
+  PlanningAllocator allocator(device.alignment());
+  Communicator planned = Communicator::planned(ranks.rank(), ranks.size());
+  const TrainingModel model(config, device, allocator, planned);
+  return model.data_parallel.volume();
+}
+
+ExchangePlan exchange_plan(const RunConfig& config, Device& device, const Communicator& ranks) {
+  PlanningAllocator allocator(device.alignment());
+  Communicator planned = Communicator::planned(ranks.rank(), ranks.size());
+  const TrainingModel model(config, device, allocator, planned);
+  const BucketExchange& exchange = model.data_parallel.exchange();
+  ExchangePlan plan{.volume = model.data_parallel.volume(),
+                    .own_elements = exchange.partition().elements(ranks.rank()),
+                    .buckets = exchange.summary()};
+  for (int64_t rank = 0; rank < ranks.size(); ++rank)
+    plan.most_elements = std::max(plan.most_elements, exchange.partition().elements(rank));
+  return plan;
+}
+
+TrainingStep::TrainingStep(TrainingModel& model, const BatchPlan& batch, Device& device)
+    : model_(model), batch_(batch), device_(device), capture_(device.make_graph_capture()) {
+  if (device.backend() != Backend::kCpu) return;
+  stop_points_ = std::make_unique<StopPoints>(model.data_parallel.ranks(), model.data_parallel);
+  model_.llama.set_hooks(*stop_points_);
+  for (const NamedTensor& state : model_.llama.named_states())
+    kept_.push_back({state.tensor,
+                     std::vector<std::byte>(size_t(state.tensor.elements() * size_of(state.tensor.dtype)))});
+}
+
+TrainingStep::~TrainingStep() { model_.llama.set_hooks(model_.data_parallel); }
+
+void TrainingStep::gradients(const std::function<void(int64_t, int64_t)>& begins) {
+  DataParallel& ranks = model_.data_parallel;
+  const int64_t all = batch_.most_micro_batches;
+  ranks.begin_step();
+  for (int64_t i = 0; i < all; ++i) {
+    if (begins) begins(i, all);
+    if (i == all - 1) ranks.begin_last_micro_batch();
+    if (i < batch_.own_micro_batches)
+      model_.llama.forward_backward(i, i > 0 ? Accumulate::kYes : Accumulate::kNo);
+    else
+      model_.llama.skip_micro_batch();
+  }
+  ranks.finish_gradients();
+  model_.llama.end_step();
+  model_.optimizer.measure_gradients(ranks.gather_losses());
+}
+
+bool TrainingStep::try_gradients(const Attempt& attempt) {
+  keep();
+  stop_points_->begin_step(attempt.seconds_of_last);
+  try {
+    gradients(attempt.begins);
+  } catch (const StepLeft&) {
+    stop_points_->end_step();
+    put_back();
+    return false;
+  }
+  stop_points_->end_step();
+  return true;
+}
+
+void TrainingStep::keep() {
+  for (Kept& kept : kept_) device_.download(kept.tensor, kept.bytes.data());
+}
+
+// What ranks do to these states when they take over the new weights is among what is undone, so they do it
+// again before anything reads them.
+void TrainingStep::put_back() {
+  for (const Kept& kept : kept_) device_.upload(kept.bytes.data(), kept.tensor);
+  model_.data_parallel.end_step();
+}
+
+void TrainingStep::update() {
+  model_.optimizer.update();
+  model_.data_parallel.end_update();
+}
+
+}  // namespace mpt

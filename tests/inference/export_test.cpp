@@ -1,0 +1,267 @@
+// Exported directories: what they hold, that they give the golden logits again, and that nothing is
+// destroyed.
+//
+// The golden logits are those of transformers, within 7.2e-6 (tests/golden/README.md). Where
+// MPT_TRANSFORMERS_PYTHON names an interpreter that has transformers, it loads an export itself.
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+
+#include "inference/export_model.h"
+#include "inference/model_checkpoint.h"
+#include "model/closeness.h"
+#include "support/expect_error.h"
+#include "support/fault_file_system.h"
+#include "support/run_program.h"
+#include "support/temp_directory.h"
+
+namespace mpt::test {
+namespace {
+
+const DeviceConfig kOneThread{.type = DeviceType::kCpu, .threads = 1};
+
+using nlohmann::json;
+
+json json_file(const std::string& path) { return json::parse(posix_file_system().read_file(path)); }
+
+struct Exported {
+  TempDirectory directory;
+  std::string checkpoint = directory / "checkpoint", output = directory / "exported";
+
+  explicit Exported(const CheckpointedModel& model) { write_model_checkpoint(checkpoint, model); }
+
+  void run(const ExportOptions& options, FileSystem& fs = posix_file_system()) const {
+    const LoadedModel model = load_model(posix_file_system(), checkpoint, kOneThread, ModelUse::kExport);
+    const TokenizerFile file = find_tokenizer(model.config, "");
+    if (file.path.empty()) return export_model(fs, model, nullptr, options);
+    const Tokenizer tokenizer = load_tokenizer(model.config, file);
+    export_model(fs, model, &tokenizer, options);
+  }
+  void run() const { run({.output = output}); }
+};
+
+std::vector<float> floats_of(const SafetensorsReader& file, const SafetensorsReader::Entry& entry) {
+  if (entry.type == StoredType::kF32) return stored_values<float>(file, entry);
+  std::vector<float> values;
+  for (const bf16 x : stored_values<bf16>(file, entry)) values.push_back(to_float(x));
+  return values;
+}
+
+void expect_weights(const std::string& path, const GoldenModel& golden, Format format) {
+  const SafetensorsReader file(posix_file_system(), path);
+  EXPECT_EQ(file.metadata(), (SafetensorsMetadata{{"format", "pt"}}));
+  EXPECT_EQ(file.tensors().size(), golden.weights.size());
+  for (const ParamSpec& spec : llama_parameters(golden.config)) {
+    const auto& entry = file.at(spec.name);
+    EXPECT_EQ(entry.type, format == Format::kF32 ? StoredType::kF32 : StoredType::kBF16) << spec.name;
+    EXPECT_EQ(entry.shape,
+              spec.kind == ParamKind::kNorm ? std::vector{spec.cols} : (std::vector{spec.rows, spec.cols}))
+        << spec.name;
+    std::vector<float> want = golden.weights.at(spec.name);
+    if (format == Format::kBF16)
+      for (float& x : want) x = to_float(bf16_nearest(x));
+    EXPECT_EQ(floats_of(file, entry), want) << spec.name;
+  }
+}
+
+// Both golden models have an intermediate size that is or is not a multiple of the padding.
+TEST(Export, WeightsAreTheModelsWithoutPadding) {
+  for (const char* name : {"llama_tiny", "llama_wide"}) {
+    const GoldenModel golden = load_golden(name);
+    for (const Format format : {Format::kF32, Format::kBF16}) {
+      const Exported exported(golden_checkpoint(golden, format));
+      exported.run();
+      expect_weights(exported.output + "/model.safetensors", golden, format);
+    }
+  }
+}
+
+TEST(Export, ConfigIsWhatTransformersReads) {
+  const GoldenModel golden = load_golden("llama_tiny");
+  const Exported exported(golden_checkpoint(golden, Format::kBF16));
+  exported.run();
+  const json expected{{"architectures", {"LlamaForCausalLM"}},
+                      {"model_type", "llama"},
+                      {"hidden_size", 32},
+                      {"intermediate_size", 40},
+                      {"num_hidden_layers", 2},
+                      {"num_attention_heads", 4},
+                      {"num_key_value_heads", 4},
+                      {"vocab_size", 61},
+                      {"max_position_embeddings", 13},
+                      {"hidden_act", "silu"},
+                      {"rms_norm_eps", golden.config.rms_norm_eps},
+                      {"rope_theta", golden.config.rope_theta},
+                      {"initializer_range", 0.02},
+                      {"tie_word_embeddings", false},
+                      {"attention_bias", false},
+                      {"mlp_bias", false},
+                      {"torch_dtype", "bfloat16"},
+                      {"bos_token_id", nullptr},
+                      {"eos_token_id", nullptr},
+                      {"pad_token_id", nullptr},
+                      {"use_cache", true}};
+  EXPECT_EQ(json_file(exported.output + "/config.json"), expected);
+  const Exported wide(golden_checkpoint(golden, Format::kF32));
+  wide.run();
+  EXPECT_EQ(json_file(wide.output + "/config.json").at("torch_dtype"), "float32");
+  EXPECT_EQ(posix_file_system().list_directory(wide.output),
+            (std::vector<std::string>{"config.json", "generation_config.json", "model.safetensors"}));
+}
+
+// The directory alone, read as any other reader would: config.json and model.safetensors.
+std::vector<float> logits_of_export(const std::string& directory, const GoldenModel& golden) {
+  LlamaConfig config = golden_config(posix_file_system().read_file(directory + "/config.json"));
+  ModelBench bench(config, {.micro_batch = golden.batch, .keep = Keep::kNothing});
+  const SafetensorsReader file(posix_file_system(), directory + "/model.safetensors");
+  NamedValues weights;
+  for (const auto& entry : file.tensors()) weights[entry.name] = floats_of(file, entry);
+  bench.set_weights(weights);
+  return bench.llama().logits(golden.tokens);
+}
+
+TEST(Export, GivesTheGoldenLogits) {
+  for (const char* name : {"llama_tiny", "llama_wide"}) {
+    const GoldenModel golden = load_golden(name);
+    const Exported exported(golden_checkpoint(golden, Format::kF32));
+    exported.run();
+    const std::vector<float> logits = logits_of_export(exported.output, golden);
+    ASSERT_EQ(logits.size(), golden.logits.size());
+    for (size_t i = 0; i < logits.size(); ++i)
+      ASSERT_NEAR(logits[i], golden.logits[i], 1e-4) << name << " " << i;
+  }
+}
+
+// --- the tokenizer ------------------------------------------------------------------------------------
+
+TEST(Export, TokenizerComesAlong) {
+  const TempDirectory directory;
+  const std::string tokenizer = train_small_tokenizer(directory.path());
+  const Exported exported({.model = small_config(kSmallVocab), .tokenizer = tokenizer});
+  exported.run({.output = exported.output, .prepend_bos = true});
+  FileSystem& fs = posix_file_system();
+  EXPECT_EQ(fs.list_directory(exported.output).size(), 6u);
+  EXPECT_EQ(fs.read_file(exported.output + "/tokenizer.model"), fs.read_file(tokenizer));
+  const json config = json_file(exported.output + "/config.json");
+  EXPECT_EQ(config.at("bos_token_id"), 1);
+  EXPECT_EQ(config.at("eos_token_id"), 2);
+  const json generation = json_file(exported.output + "/generation_config.json");
+  EXPECT_EQ(generation.at("eos_token_id"), 2);
+  const json of_tokenizer = json_file(exported.output + "/tokenizer_config.json");
+  EXPECT_EQ(of_tokenizer.at("tokenizer_class"), "LlamaTokenizer");
+  EXPECT_EQ(of_tokenizer.at("add_bos_token"), true);
+  EXPECT_EQ(of_tokenizer.at("eos_token"), "</s>");
+  EXPECT_EQ(json_file(exported.output + "/special_tokens_map.json"),
+            (json{{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}}));
+}
+
+// --- what is there already ----------------------------------------------------------------------------
+
+class ExportOverwriting : public testing::Test {
+ protected:
+  Exported exported_{CheckpointedModel{.model = small_config(30)}};
+  FileSystem& fs_ = posix_file_system();
+  void put(const std::string& name) {
+    fs_.create_directories(exported_.output);
+    write_file_atomically(fs_, exported_.output + "/" + name, bytes_of("mine"));
+  }
+  void overwrite() { exported_.run({.output = exported_.output, .overwrite = Overwrite::kYes}); }
+  [[nodiscard]] std::vector<std::string> around() const {
+    return fs_.list_directory(exported_.directory.path());
+  }
+};
+
+TEST_F(ExportOverwriting, AnEmptyDirectoryIsFilled) {
+  fs_.create_directories(exported_.output);
+  exported_.run({.output = exported_.output + "/"});
+  EXPECT_TRUE(fs_.exists(exported_.output + "/model.safetensors"));
+  EXPECT_EQ(around(), (std::vector<std::string>{"checkpoint", "exported"}));
+}
+
+TEST_F(ExportOverwriting, AnEarlierExportIsReplacedOnlyWhenAsked) {
+  put("config.json");
+  EXPECT_ERROR(exported_.run(), "is not empty", "--overwrite");
+  EXPECT_EQ(fs_.read_file(exported_.output + "/config.json"), "mine");
+  overwrite();
+  EXPECT_TRUE(fs_.exists(exported_.output + "/model.safetensors"));
+  EXPECT_EQ(around(), (std::vector<std::string>{"checkpoint", "exported"}));
+}
+
+TEST_F(ExportOverwriting, OtherFilesAreNeverRemoved) {
+  put("config.json");
+  put("thesis.tex");
+  EXPECT_ERROR(overwrite(), "thesis.tex", "choose another directory");
+  EXPECT_EQ(fs_.read_file(exported_.output + "/thesis.tex"), "mine");
+  write_file_atomically(fs_, exported_.directory / "file", bytes_of("mine"));
+  EXPECT_ERROR(exported_.run({.output = exported_.directory / "file", .overwrite = Overwrite::kYes}),
+               "not a directory");
+  EXPECT_ERROR(exported_.run({.output = ""}), "no output directory");
+}
+
+TEST_F(ExportOverwriting, LeftoversOfACrashAreCleared) {
+  fs_.create_directories(exported_.output + ".tmp");
+  write_file_atomically(fs_, exported_.output + ".tmp/config.json", bytes_of("torn"));
+  exported_.run();
+  EXPECT_EQ(around(), (std::vector<std::string>{"checkpoint", "exported"}));
+}
+
+// After a failure at any operation the earlier export is there whole, or the new one is; asked again, it
+// works.
+TEST_F(ExportOverwriting, AFailureLeavesAWholeExport) {
+  exported_.run();
+  const std::string whole = fs_.read_file(exported_.output + "/config.json");
+  bool broke = true;
+  for (int64_t n = 1; broke; ++n) {
+    FaultFileSystem faulty(fs_);
+    faulty.fail_at(n, Fault::kError);
+    try {
+      exported_.run({.output = exported_.output, .overwrite = Overwrite::kYes}, faulty);
+    } catch (const Error&) {
+    }
+    broke = faulty.broke();
+    ASSERT_LT(n, 1000);
+    ASSERT_EQ(fs_.read_file(exported_.output + "/config.json"), whole) << n;
+    ASSERT_TRUE(fs_.exists(exported_.output + "/model.safetensors")) << n;
+  }
+  overwrite();
+  EXPECT_EQ(around(), (std::vector<std::string>{"checkpoint", "exported"}));
+}
+
+// --- transformers -------------------------------------------------------------------------------------
+
+// tokens and logits of a golden model, in the file that make_export_golden.py --check takes.
+void write_logits(const std::string& path, const GoldenModel& golden, const std::vector<float>& logits) {
+  const auto [rows, seq_len] = golden.batch;
+  SafetensorsWriter writer(posix_file_system(), path,
+                           {{"tokens", StoredType::kI32, {rows, seq_len}},
+                            {"logits", StoredType::kF32, {rows * seq_len, golden.config.vocab_size}}});
+  writer.append(std::as_bytes(std::span(golden.tokens)));
+  writer.append(std::as_bytes(std::span(logits)));
+  writer.finish();
+}
+
+TEST(Export, TransformersAgrees) {
+  const char* python = std::getenv("MPT_TRANSFORMERS_PYTHON");
+  if (python == nullptr) GTEST_SKIP() << "MPT_TRANSFORMERS_PYTHON names no interpreter with transformers";
+  for (const char* name : {"llama_tiny", "llama_wide"}) {
+    const GoldenModel golden = load_golden(name);
+    const Exported exported(golden_checkpoint(golden, Format::kF32));
+    exported.run();
+    const std::string logits = exported.directory / "logits.safetensors";
+    write_logits(logits, golden, logits_of_export(exported.output, golden));
+    const auto check_export = [&] {
+      return run_program(
+          {"-B", MPT_SOURCE_DIR "/tests/golden/make_export_golden.py", exported.output, "--check", logits},
+          {.timeout_s = 300, .env = {{"PYTHONPATH", MPT_SOURCE_DIR "/scripts"}}, .program = python});
+    };
+    const ProgramResult agrees = check_export();
+    EXPECT_EQ(agrees.exit_code, 0) << agrees.out << agrees.err;
+    std::vector<float> wrong = logits_of_export(exported.output, golden);
+    wrong.back() += 0.01f;
+    write_logits(logits, golden, wrong);
+    EXPECT_EQ(check_export().exit_code, 1) << "a difference must be seen";
+  }
+}
+
+}  // namespace
+}  // namespace mpt::test
