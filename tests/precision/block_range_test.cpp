@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "core/blocks.h"
-#include "device/cpu/cpu_device.h"
+#include "device/backends.h"
 #include "precision/weight_formats.h"
 
 namespace mpt {
