@@ -58,7 +58,7 @@ inline TileVector fma_of(TileVector a, TileVector b, TileVector c) {
 //
 // A sum of up to kDepth terms is a chain of fused multiply-adds in the order of its terms, wherever in a
 // block its element lies: it has the same bits with vectors of any width and blocks of any size
-// (docs/numerics.md "Matrix products").
+// (docs/numerics.md "GEMMs").
 
 // Two vectors a row, and as many rows as leave registers for these and what they are multiplied by:
 // 14 x 32 sums with AVX-512, 6 x 16 with AVX2.
