@@ -5,6 +5,7 @@
 
 #include "cuda/gpu.h"
 #include "device/backends.h"
+#include "device/cuda/cuda_gemm.h"
 
 namespace mpt::test {
 
