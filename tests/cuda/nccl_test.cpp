@@ -156,13 +156,14 @@ class Nccl : public test::GpuTest {
     std::vector<std::thread> threads;
     for (int64_t rank = 0; rank < kRanks; ++rank)
       threads.emplace_back([this, rank, port] {
-        ranks_[size_t(rank)] = make_nccl_transport({.rank = rank,
-                                                    .size = kRanks,
-                                                    .launcher = Launcher::kTorchrun,
-                                                    .master_address = "127.0.0.1",
-                                                    .master_port = port,
-                                                    .run_id = "nccl test"},
-                                                   {.timeout = 20s, .stream = streams_[size_t(rank)]});
+        ranks_[size_t(rank)] =
+            make_nccl_transport({.rank = rank,
+                                 .size = kRanks,
+                                 .launcher = Launcher::kTorchrun,
+                                 .master_address = "127.0.0.1",
+                                 .master_port = port,
+                                 .run_id = "nccl test"},
+                                {.timeout = 20s, .stream = {Backend::kCuda, streams_[size_t(rank)]}});
       });
     for (std::thread& thread : threads) thread.join();
   }
