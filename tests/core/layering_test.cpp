@@ -287,7 +287,7 @@ bool names_a_rule(const std::string& source, const std::vector<std::string>& rul
 const std::map<std::string, std::string> kNamesRules{
     {"core/json/config_fields.h", "an example"},
     {"core/json/config_reader.h", "an example"},
-    {"optim/apollo_e_on.h", "Apollo-E projects the gradient of M+Adam's exponents"},
+    {"optim/update/apollo_e_on.h", "Apollo-E projects the gradient of M+Adam's exponents"},
     {"optim/optimizer_config.h", "the rule of a configuration that names none"},
     {"optim/rule_list.h", "the list"},
     {"toy/toy.cpp", "the branches of M+Adam, fitted one by one"},
