@@ -11,8 +11,8 @@
 #include "model/parameters.h"
 #include "model/rope_table.h"
 #include "operation.h"
+#include "precision/codec_ops.h"
 #include "precision/fp8_ops.h"
-#include "precision/precision_ops.h"
 #include "shapes.h"
 
 namespace mpt {
@@ -312,8 +312,7 @@ Operation cast_weights(Workbench& w, const Shape& shape, WeightFormat format) {
   const Sizes s(shape, DType::kBF16);
   const EncodedShape gates{.rows = s.f, .cols = s.c, .physical_rows = s.f, .physical_cols = s.c};
   const std::shared_ptr<Fp8Ops> fp8 = make_ops<Fp8Ops>(w.device().stream());
-  const std::unique_ptr<PrecisionOps> precision =
-      make_ops<PrecisionOps>(w.device().stream(), {w.allocator(), s.f});
+  const std::unique_ptr<CodecOps> precision = make_ops<CodecOps>(w.device().stream(), {w.allocator(), s.f});
   const auto allocate = [&] {
     return allocate_encoded({.format = format}, gates, kScratchMemory, w.allocator());
   };

@@ -11,7 +11,7 @@
 #include "model/formulas/rope.h"
 #include "model/formulas/swiglu.h"
 #include "model/llama_ops.h"
-#include "precision/dispatch.h"
+#include "precision/format.h"
 #include "precision/fp8_ops_on.h"
 
 namespace mpt {

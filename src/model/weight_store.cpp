@@ -51,7 +51,7 @@ WeightStore::WeightStore(std::vector<ParamSpec> specs, const WeightOptions& opti
     return is_copied(spec.kind) && compute(spec.tensor_id).rows > 0;
   };
   if (std::ranges::any_of(specs_, has_copy))
-    ops_ = make_ops<PrecisionOps>(device.stream(), {allocator, most_rows(specs_)});
+    ops_ = make_ops<CodecOps>(device.stream(), {allocator, most_rows(specs_)});
 }
 
 bool WeightStore::is_copied(ParamKind kind) const {
@@ -183,8 +183,7 @@ void initialize_weights(const WeightStore& weights, double initializer_range, ui
     most = std::max(most, rows_at_a_time(weights.master(i)) * specs[size_t(i)].cols);
   const std::unique_ptr<Allocator> allocator = device.make_allocator();  // given back at the end
   const Tensor staging = allocator->tensor(kScratchMemory, DType::kF32, 1, most);
-  const std::unique_ptr<PrecisionOps> ops =
-      make_ops<PrecisionOps>(device.stream(), {*allocator, most_rows(specs)});
+  const std::unique_ptr<CodecOps> ops = make_ops<CodecOps>(device.stream(), {*allocator, most_rows(specs)});
   std::vector<float> values(static_cast<size_t>(most));
   for (int64_t i = 0; i < int64_t(specs.size()); ++i) {
     const ParamSpec& spec = specs[size_t(i)];

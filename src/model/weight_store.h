@@ -16,8 +16,8 @@
 #include "core/random.h"
 #include "core/tensor.h"
 #include "device/device.h"
+#include "precision/codec_ops.h"
 #include "precision/encoded_tensor.h"
-#include "precision/precision_ops.h"
 
 namespace mpt {
 
@@ -94,7 +94,7 @@ class WeightStore {
   WeightOptions options_;
   std::vector<EncodedTensor> masters_;
   std::vector<Tensor> compute_, gradients_;
-  std::unique_ptr<PrecisionOps> ops_;  // where there are copies
+  std::unique_ptr<CodecOps> ops_;  // where there are copies
 };
 
 // Logical part of a physical tensor.

@@ -6,7 +6,7 @@
 #include "comm/communicator.h"
 #include "core/check.h"
 #include "device/device.h"
-#include "optim/update_ops.h"
+#include "optim/update/optimizer_ops.h"
 
 namespace mpt {
 namespace {
@@ -81,7 +81,7 @@ std::vector<Tensor> ReductionTiles::shards(const Tensor& array) const {
 
 // --- the norm --------------------------------------------------------------------------------------------
 
-GradientNorm::GradientNorm(std::vector<Tensor> gradients, const Options& options, UpdateOps& ops)
+GradientNorm::GradientNorm(std::vector<Tensor> gradients, const Options& options, OptimizerOps& ops)
     : clip_grad_norm_(options.clip_grad_norm),
       tiles_(options.partition, options.ranks.rank()),
       ranks_(options.ranks),
@@ -111,7 +111,7 @@ NormCall GradientNorm::call(const Tensor& losses) const {
           .control = device_control()};
 }
 
-void GradientNorm::measure(UpdateOps& ops, const Tensor& losses) {
+void GradientNorm::measure(OptimizerOps& ops, const Tensor& losses) {
   const ProfileScope scope(device_, "gradient norm");
   const NormCall norm = call(losses);
   ops.sum_gradients(norm);
@@ -125,7 +125,7 @@ void GradientNorm::proceed_with(float grad_scale) {
   device_.send(control_);
 }
 
-double GradientNorm::sum_of_squares(UpdateOps& ops, const EncodedTensor& tensor) {
+double GradientNorm::sum_of_squares(OptimizerOps& ops, const EncodedTensor& tensor) {
   const int64_t count = square_sums(tensor.rows, tensor.cols);
   host_partial_.resize(size_t(count));
   ops.sum_of_squares(tensor, partial_);

@@ -15,7 +15,7 @@
 namespace mpt {
 
 class Communicator;
-class UpdateOps;
+class OptimizerOps;
 
 // Consecutive tiles, counted through all tensors in their order, from `tile` up to the next span's first:
 // tile i lies at place i + shift.
@@ -52,7 +52,7 @@ class ReductionTiles {
   std::vector<int64_t> first_place_;  // of every rank, and behind the last
 };
 
-// What the operations of a device are given (UpdateOps).
+// What the operations of a device are given (OptimizerOps).
 struct NormCall {
   std::span<const Tensor> gradients;
   const ReductionTiles& tiles;  // of the gradients
@@ -73,11 +73,11 @@ class GradientNorm {
     Device& device;
     Allocator& allocator;
   };
-  GradientNorm(std::vector<Tensor> gradients, const Options& options, UpdateOps& ops);
+  GradientNorm(std::vector<Tensor> gradients, const Options& options, OptimizerOps& ops);
 
   // Enqueued: the own tiles' sums, their exchange over the ranks, and what follows for the step, which is
   // copied to the host.
-  void measure(UpdateOps& ops, const Tensor& losses);
+  void measure(OptimizerOps& ops, const Tensor& losses);
   // A step with this factor, whatever the norm is.
   void proceed_with(float grad_scale);
   // On the host, after Device::synchronize().
@@ -85,7 +85,7 @@ class GradientNorm {
   [[nodiscard]] StepControl* device_control() const { return control_.tensor.as<StepControl>(); }
 
   // Of any tensor that has no more elements than all gradients, at once.
-  double sum_of_squares(UpdateOps& ops, const EncodedTensor& tensor);
+  double sum_of_squares(OptimizerOps& ops, const EncodedTensor& tensor);
 
  private:
   [[nodiscard]] NormCall call(const Tensor& losses) const;

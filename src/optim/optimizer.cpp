@@ -69,7 +69,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, const OptimizerOptions& opti
       targets_(std::move(targets)),
       ranks_(place.ranks),
       device_(place.device),
-      ops_(make_ops<UpdateOps>(place.device.stream())),
+      ops_(make_ops<OptimizerOps>(place.device.stream())),
       states_(config_, options_.state, targets_, own_blocks(targets_, place), place.allocator),
       norm_(gradients(),
             {.clip_grad_norm = config_.clip_grad_norm,
@@ -177,7 +177,7 @@ std::unique_ptr<UpdateBatch> Optimizer::batch_of(size_t target) const {
   return ops_->make_batch(config_.rule, step_of(config_.rule, tensor_scalars(target)), storage_of(target));
 }
 
-void Optimizer::replace_ops(std::unique_ptr<UpdateOps> ops) {
+void Optimizer::replace_ops(std::unique_ptr<OptimizerOps> ops) {
   ops_ = std::move(ops);
   for (Batch& batch : batches_) batch.update = batch_of(batch.targets.front());
 }

@@ -26,7 +26,7 @@
 #include "optim/optimizer_config.h"
 #include "optim/optimizer_states.h"
 #include "optim/scale_pass.h"
-#include "optim/update_ops.h"
+#include "optim/update/optimizer_ops.h"
 #include "optim/update_statistics.h"
 
 namespace mpt {
@@ -105,7 +105,7 @@ class Optimizer {
   [[nodiscard]] BlockRange blocks(size_t target) const { return states_[target].blocks; }
 
   // Another implementation of the operations, such as one that works with many lanes.
-  void replace_ops(std::unique_ptr<UpdateOps> ops);
+  void replace_ops(std::unique_ptr<OptimizerOps> ops);
 
  private:
   // Tensors that are updated in one pass; one that must be projected has a batch of its own, because
@@ -148,7 +148,7 @@ class Optimizer {
   std::vector<UpdateTarget> targets_;
   Communicator& ranks_;
   Device& device_;
-  std::unique_ptr<UpdateOps> ops_;
+  std::unique_ptr<OptimizerOps> ops_;
   OptimizerStates states_;
   GradientNorm norm_;
   ScalePass scales_;

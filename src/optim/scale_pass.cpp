@@ -40,15 +40,15 @@ ScalePass::ScalePass(const OptimizerConfig& config, std::span<const UpdateTarget
     mean_scales_ = row(DType::kF32, int64_t(relative_.size()));
     scale_sums_ = row(DType::kF64, relative_rows);
   }
-  if (scaled_rows > 0) codec_ = make_ops<PrecisionOps>(device.stream(), {allocator, scaled_rows});
+  if (scaled_rows > 0) codec_ = make_ops<CodecOps>(device.stream(), {allocator, scaled_rows});
 }
 
-void ScalePass::find_means(UpdateOps& ops) {
+void ScalePass::find_means(OptimizerOps& ops) {
   for (size_t i = 0; i < relative_.size(); ++i)
     ops.find_mean_scale(targets_[relative_[i]].weights, scale_sums_, mean_scales_.columns(int64_t(i), 1));
 }
 
-void ScalePass::clear_maxima(UpdateOps& ops) {
+void ScalePass::clear_maxima(OptimizerOps& ops) {
   if (!live_.empty()) ops.clear_maxima(next_maxima_);
 }
 
@@ -60,7 +60,7 @@ void ScalePass::reduce_maxima(Communicator& ranks) {
   if (!live_.empty()) ranks.all_reduce_max(next_maxima_);
 }
 
-void ScalePass::take_maxima(UpdateOps& ops, const StepControl* control) {
+void ScalePass::take_maxima(OptimizerOps& ops, const StepControl* control) {
   for (size_t i = 0; i < live_.size(); ++i)
     ops.take_maximum(targets_[live_[i]].weights, next_maxima_.columns(int64_t(i), 1), control);
 }

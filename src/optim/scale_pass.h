@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "optim/optimizer_states.h"
-#include "optim/update_ops.h"
-#include "precision/precision_ops.h"
+#include "optim/update/optimizer_ops.h"
+#include "precision/codec_ops.h"
 
 namespace mpt {
 
@@ -19,14 +19,14 @@ class ScalePass {
             std::span<const BlockRange> blocks, Device& device, Allocator& allocator);
 
   // Of an update, in this order. find_means() and clear_maxima() begin it.
-  void find_means(UpdateOps& ops);
-  void clear_maxima(UpdateOps& ops);
+  void find_means(OptimizerOps& ops);
+  void clear_maxima(OptimizerOps& ops);
   // Then the own update blocks' maxima.
   void find_maxima(const UpdateBatch& batch, const BatchCall& call) const;
   // Those of a tensor that is cut become the tensor's.
   void reduce_maxima(Communicator& ranks);
   // Behind the update: the tensors' scales are those that their codes are stored with.
-  void take_maxima(UpdateOps& ops, const StepControl* control);
+  void take_maxima(OptimizerOps& ops, const StepControl* control);
 
   // Moves a tensor's scale if its blocks' scales ask for it, when all of its weights are here.
   void rescale(size_t target);
@@ -43,7 +43,7 @@ class ScalePass {
   std::vector<size_t> relative_;         // own targets whose additive rates follow their blocks' scales
   Tensor mean_scales_;                   // [1, those] fp32
   Tensor scale_sums_;                    // [1, most rows of one] fp64
-  std::unique_ptr<PrecisionOps> codec_;  // null: no target is scaled
+  std::unique_ptr<CodecOps> codec_;      // null: no target is scaled
 };
 
 }  // namespace mpt

@@ -101,7 +101,7 @@ BucketExchange::BucketExchange(const RunConfig& config, const WeightStore& weigh
     sums_ = gradients_as(dtype_of(config.precision.gradient));
   allocate(place.allocator);
   if (!place.allocator.plans())
-    ops_ = make_ops<PrecisionOps>(ranks_.comm_stream().stream(), {place.allocator, 1});
+    ops_ = make_ops<CodecOps>(ranks_.comm_stream().stream(), {place.allocator, 1});
 }
 
 // --- where parts lie -------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@
 #include "config/run_config.h"
 #include "model/llama_config.h"
 #include "model/weight_store.h"
-#include "precision/precision_ops.h"
+#include "precision/codec_ops.h"
 
 namespace mpt {
 
@@ -128,7 +128,7 @@ class BucketExchange {
   std::vector<Parts> gradients_, sums_, stored_;  // by bucket; sums_: gradients as they are kept
   Tensor staging_;                                // uint8, the largest bucket
   Tensor sum_, rounded_;                          // fp32 and bf16, the largest own part; none: not needed
-  std::unique_ptr<PrecisionOps> ops_;             // of the second stream
+  std::unique_ptr<CodecOps> ops_;                 // of the second stream
 };
 
 }  // namespace mpt

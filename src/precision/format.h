@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
+#include "core/bf16.h"
 #include "core/enum_names.h"
 #include "core/tensor.h"
 
@@ -37,5 +39,14 @@ template <>
 struct EnumNames<Rounding> {
   static constexpr std::array<std::string_view, 2> kNames{"nearest", "stochastic"};
 };
+
+// From the run-time DType of a tensor to the compile-time storage type of a kernel.
+
+// Calls f with a value-initialised float or bf16 that stands for the type.
+template <class F>
+decltype(auto) dispatch(DType type, F&& f) {
+  check(type == DType::kF32 || type == DType::kBF16, "no kernel for elements of type {}", name_of(type));
+  return type == DType::kF32 ? std::forward<F>(f)(float{}) : std::forward<F>(f)(bf16{});
+}
 
 }  // namespace mpt

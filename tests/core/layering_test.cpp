@@ -174,7 +174,7 @@ TEST(Layering, CheckerReportsCudaOutsideItsPlaces) {
   EXPECT_EQ(faults_of("train/trainer.cpp", source).size(), 1u);
   EXPECT_EQ(faults_of("device/device.h", source).size(), 1u);
   EXPECT_TRUE(faults_of("device/cuda/cuda_device.cpp", source).empty());
-  EXPECT_TRUE(faults_of("optim/update_ops_cuda.cu", source).empty());
+  EXPECT_TRUE(faults_of("optim/update/optimizer_ops_cuda.cu", source).empty());
 }
 
 // Words of one source that give away CUDA where it has no place: its stream anywhere but in CUDA's own files, and

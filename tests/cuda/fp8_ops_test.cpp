@@ -9,7 +9,7 @@
 
 #include "cuda/gpu.h"
 #include "device/backends.h"
-#include "precision/precision_ops.h"
+#include "precision/codec_ops.h"
 #include "support/draws.h"
 #include "support/host_encoded.h"
 
@@ -172,7 +172,7 @@ HostEncoded encoded_source(WeightFormat format, const Shape& shape, int64_t padd
   plain.fill([&](int64_t, int64_t) { return draws.bell(0.3); });
   const auto device = make_cpu_device(1);
   const auto allocator = device->make_allocator();
-  make_ops<PrecisionOps>({}, {*allocator, shape.rows})->encode(plain, weights.view());
+  make_ops<CodecOps>({}, {*allocator, shape.rows})->encode(plain, weights.view());
   return weights;
 }
 

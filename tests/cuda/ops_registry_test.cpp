@@ -11,9 +11,9 @@
 #include <gtest/gtest.h>
 
 #include "model/llama_ops.h"
-#include "optim/update_ops.h"
+#include "optim/update/optimizer_ops.h"
+#include "precision/codec_ops.h"
 #include "precision/fp8_ops.h"
-#include "precision/precision_ops.h"
 
 namespace mpt {
 namespace {
@@ -27,7 +27,7 @@ struct Families {
     return missing;
   }
 };
-using AllFamilies = Families<Fp8Ops, LlamaOps, PrecisionOps, UpdateOps>;
+using AllFamilies = Families<Fp8Ops, LlamaOps, CodecOps, OptimizerOps>;
 
 std::set<std::string> families_in_sources() {
   const std::regex family(R"rx(kFamily = "([^"]+)")rx");

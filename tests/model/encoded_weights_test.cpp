@@ -4,7 +4,7 @@
 
 #include "model/model_bench.h"
 #include "model/random_model.h"
-#include "precision/precision_ops.h"
+#include "precision/codec_ops.h"
 
 namespace mpt::test {
 namespace {
@@ -57,7 +57,7 @@ class EncodedWeights : public testing::TestWithParam<Regime> {
   // What GEMMs would read, computed anew from the master.
   std::vector<float> decoded(const EncodedTensor& master) {
     const Tensor target = allocator_->tensor(kScratchMemory, GetParam().storage, master.rows, master.cols);
-    make_ops<PrecisionOps>(device_->stream(), {*allocator_, master.rows})->decode(master, target);
+    make_ops<CodecOps>(device_->stream(), {*allocator_, master.rows})->decode(master, target);
     return values_of(*device_, target);
   }
   NamedValues drawn() {
@@ -73,12 +73,12 @@ class EncodedWeights : public testing::TestWithParam<Regime> {
   std::unique_ptr<Allocator> allocator_ = device_->make_allocator();
 };
 
-// Bit for bit what PrecisionOps makes of the draw of an FP32 model.
+// Bit for bit what CodecOps makes of the draw of an FP32 model.
 TEST_P(EncodedWeights, AreTheEncodedDraw) {
   const WeightStore weights = store(options()), again = store(options());
   initialize_weights(weights, 0.5, 9, *device_);
   const NamedValues draws = drawn();
-  const auto ops = make_ops<PrecisionOps>(device_->stream(), {*allocator_, 100});
+  const auto ops = make_ops<CodecOps>(device_->stream(), {*allocator_, 100});
   for (int64_t i = 0; i < int64_t(weights.specs().size()); ++i) {
     const ParamSpec& spec = weights.specs()[size_t(i)];
     const Tensor source = allocator_->tensor(kScratchMemory, DType::kF32, spec.rows, spec.cols);
@@ -143,7 +143,7 @@ TEST_P(EncodedWeights, RefreshFollowsTheMasters) {
   const std::vector<float> before = decoded(weights.master(i));
   const Tensor source = allocator_->tensor(kScratchMemory, DType::kF32, spec.rows, spec.cols);
   set_values(*device_, source, std::vector<float>(size_t(spec.elements()), 0.75f));
-  make_ops<PrecisionOps>(device_->stream(), {*allocator_, spec.rows})->encode(source, weights.master(i));
+  make_ops<CodecOps>(device_->stream(), {*allocator_, spec.rows})->encode(source, weights.master(i));
   const auto read = [&] { return values_of(*device_, logical_view(spec, weights.compute(i))); };
   const bool is_master = weights.compute(i).data == weights.master(i).codes.data;
   EXPECT_EQ(read() == before, !is_master);

@@ -106,7 +106,7 @@ struct World {
     for (int64_t j = 0; j < weights.specs()[size_t(first)].fused; ++j) {
       const ParamSpec& spec = weights.specs()[size_t(first + j)];
       const Tensor physical = tensor(DType::kF32, spec.physical_rows, spec.physical_cols);
-      make_ops<PrecisionOps>(device->stream(), {*allocator, spec.rows})
+      make_ops<CodecOps>(device->stream(), {*allocator, spec.rows})
           ->decode(weights.master(first + j), logical_view(spec, physical));
       for (const float x : values_of(*device, physical))
         all.push_back(config.fp8_weight_source == Format::kBF16 ? rounded_to<bf16>(x) : x);

@@ -168,7 +168,7 @@ TEST(MeanScale, IsOverElements) {
   for (int64_t row = 0; row < w.rows; ++row)
     for (int64_t col = 0; col < w.cols; ++col) sum += (long double)(scale_at(w, row, col));
   const auto device = make_cpu_device(3);
-  const auto ops = make_ops<UpdateOps>(device->stream());
+  const auto ops = make_ops<OptimizerOps>(device->stream());
   std::vector<double> rows(size_t(w.rows));
   float mean = 0;
   for (const int threads : {1, 2, 3}) {

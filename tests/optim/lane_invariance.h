@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "optim/combinations.h"
-#include "optim/update_ops_on.h"
+#include "optim/update/optimizer_ops_on.h"
 #include "support/draws.h"
 #include "support/lockstep_exec.h"
 
@@ -15,7 +15,7 @@ namespace mpt::test {
 
 // Everything after two early steps and one so late that bias corrections are 1, which a lone lane leaves out,
 // by the given operations; null: those of the CPU.
-inline std::vector<uint32_t> updated(const Combination& c, std::unique_ptr<UpdateOps> ops) {
+inline std::vector<uint32_t> updated(const Combination& c, std::unique_ptr<OptimizerOps> ops) {
   OptimizerRun run(c.setup, combination_shapes());
   Draws draws(21);
   for (size_t i = 0; i < run.targets().size(); ++i)
@@ -34,7 +34,7 @@ inline std::vector<uint32_t> updated(const Combination& c, std::unique_ptr<Updat
 template <int kLanes>
 void expect_same_bits(const Combination& c) {
   using Exec = LockstepExec<kLanes>;
-  ASSERT_EQ(updated(c, std::make_unique<UpdateOpsOn<Exec>>(Exec{})), updated(c, nullptr)) << c.name;
+  ASSERT_EQ(updated(c, std::make_unique<OptimizerOpsOn<Exec>>(Exec{})), updated(c, nullptr)) << c.name;
 }
 
 }  // namespace mpt::test

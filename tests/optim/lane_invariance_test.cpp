@@ -6,7 +6,7 @@
 #include <omp.h>
 
 #include "device/backends.h"
-#include "optim/update_ops_on.h"
+#include "optim/update/optimizer_ops_on.h"
 #include "support/draws.h"
 #include "support/host_matrix.h"
 #include "support/lockstep_exec.h"
@@ -77,7 +77,7 @@ TEST(LaneInvariance, AStretchOfUnitsIsTheElementsBetween) {
 
 TEST(ThreadInvariance, SumOfSquares) {
   const auto device = make_cpu_device(3);
-  const auto ops = make_ops<UpdateOps>(device->stream());
+  const auto ops = make_ops<OptimizerOps>(device->stream());
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t cols : {1, 100, 128, 129, 40000}) {
       HostMatrix x(dtype, {.rows = 5, .cols = cols, .padding = 3});

@@ -147,7 +147,7 @@ class OptimizerRun {
       add_target(setup, shapes[i], i);
       most_rows = std::max(most_rows, shapes[i].rows);
     }
-    precision_ops_ = make_ops<PrecisionOps>(device_->stream(), {*allocator_, most_rows});
+    codec_ops_ = make_ops<CodecOps>(device_->stream(), {*allocator_, most_rows});
     optimizer_ = std::make_unique<Optimizer>(config_, setup.options, targets_,
                                              Optimizer::Place{.partition = share.partition,
                                                               .ranks = share.ranks,
@@ -173,12 +173,12 @@ class OptimizerRun {
     const EncodedTensor& w = targets_[i].weights;
     const Tensor source = allocator_->tensor(kScratchMemory, DType::kF32, w.rows, w.cols);
     fill(source, value);
-    precision_ops_->encode(source, w);
+    codec_ops_->encode(source, w);
   }
   [[nodiscard]] std::vector<float> decoded(size_t i) {
     const EncodedTensor& w = targets_[i].weights;
     const Tensor values = allocator_->tensor(kScratchMemory, DType::kF32, w.rows, w.cols);
-    precision_ops_->decode(w, values);
+    codec_ops_->decode(w, values);
     const std::vector<std::byte> bytes = fetched(values);
     std::vector<float> floats(size_t(w.elements()));
     memcpy(floats.data(), bytes.data(), bytes.size());
@@ -243,7 +243,7 @@ class OptimizerRun {
   std::unique_ptr<Allocator> allocator_;
   OptimizerConfig config_;
   std::vector<UpdateTarget> targets_;
-  std::unique_ptr<PrecisionOps> precision_ops_;
+  std::unique_ptr<CodecOps> codec_ops_;
   std::unique_ptr<Optimizer> optimizer_;
 };
 

@@ -491,7 +491,7 @@ TEST(Optimizer, RefusesViewsThatDisagree) {
     Optimizer optimizer(optimizer_config(test::adamw_keys()), {}, {target("w", w, other)}, *device,
                         *allocator);
     EXPECT_THROW(optimizer.step({.t = 1}), LogicError);
-    const auto ops = make_ops<UpdateOps>(device->stream());
+    const auto ops = make_ops<OptimizerOps>(device->stream());
     const std::vector<Tensor> first{other, w, w}, middle{w, other, w}, last{w, w, other}, few{w, w}, none;
     const OptimizerConfig config = optimizer_config(test::m_plus_adam_keys());
     const auto batch = ops->make_batch(config.rule, 0, {.format = WeightFormat::kF32});

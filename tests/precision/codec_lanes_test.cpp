@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "precision/precision_ops_on.h"
+#include "precision/codec_ops_on.h"
 #include "precision/reference_block.h"
 #include "support/lockstep_group.h"
 

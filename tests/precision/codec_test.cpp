@@ -10,7 +10,6 @@
 
 #include <gtest/gtest.h>
 
-#include "precision/dispatch.h"
 #include "precision/format.h"
 #include "support/host_matrix.h"
 #include "support/lockstep_group.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "device/backends.h"
-#include "precision/precision_ops.h"
+#include "precision/codec_ops.h"
 #include "precision/weight_formats.h"
 #include "support/draws.h"
 #include "support/host_encoded.h"
@@ -42,9 +42,9 @@ std::vector<float> load_row(const Codec& codec, int64_t count) {
 struct Ops {
   std::unique_ptr<Device> device = make_cpu_device(1);
   std::unique_ptr<Allocator> allocator = device->make_allocator();
-  std::unique_ptr<PrecisionOps> ops;
-  explicit Ops(int64_t most_rows) : ops(make_ops<PrecisionOps>(device->stream(), {*allocator, most_rows})) {}
-  PrecisionOps* operator->() const { return ops.get(); }
+  std::unique_ptr<CodecOps> ops;
+  explicit Ops(int64_t most_rows) : ops(make_ops<CodecOps>(device->stream(), {*allocator, most_rows})) {}
+  CodecOps* operator->() const { return ops.get(); }
 };
 
 inline HostMatrix gaussian(int64_t rows, int64_t cols) {

@@ -1,5 +1,5 @@
 // A batch of tensors that share a rule's arithmetic and a weight format, updated by one launch. Made by
-// UpdateOps::make_batch(), the one place that decides which code runs.
+// OptimizerOps::make_batch(), the one place that decides which code runs.
 #pragma once
 
 #include <memory>

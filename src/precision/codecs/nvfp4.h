@@ -114,7 +114,7 @@ MPT_HD float step_of(uint32_t scale, float tensor_amax) {
 
 // The tensor's FP32 is read through pointers, so that it may change without the host.
 //   sticky   a power of two; store() takes the block's old scale from memory and leaves the new one there.
-//            load_scale and store_scale are the same, and PrecisionOps::rescale() alone changes it.
+//            load_scale and store_scale are the same, and CodecOps::rescale() alone changes it.
 //   live     max|w| of the tensor. store() needs that of the NEW weights before any is stored: a first pass
 //            over the update blocks reduces max|w'| and writes nothing, the second repeats the update and
 //            stores. So load_scale is what the codes in memory were made with and store_scale what the new

@@ -1,6 +1,6 @@
 // The optimizers' operations on the CPU.
 #include "device/cpu/cpu_exec.h"
-#include "optim/update_ops_on.h"
+#include "optim/update/optimizer_ops_on.h"
 
 namespace mpt {
 
@@ -12,8 +12,8 @@ int64_t square_sums(int64_t rows, int64_t cols) {
 int64_t sums_of_tiles(int64_t tiles) { return (tiles + SumOfTiles::kTiles - 1) / SumOfTiles::kTiles; }
 
 template <>
-std::unique_ptr<UpdateOps> make_cpu_ops(const UpdateOps::Options&) {
-  return std::make_unique<UpdateOpsOn<CpuExec>>(CpuExec{});
+std::unique_ptr<OptimizerOps> make_cpu_ops(const OptimizerOps::Options&) {
+  return std::make_unique<OptimizerOpsOn<CpuExec>>(CpuExec{});
 }
 
 }  // namespace mpt

@@ -14,7 +14,7 @@
 namespace mpt::test {
 namespace {
 
-using UpdateOpsOnGpu = CudaDeviceTest;
+using OptimizerOpsOnGpu = CudaDeviceTest;
 
 // Weights and states after two steps.
 std::vector<uint32_t> updated(const RunSetup& setup, std::unique_ptr<Device> device) {
@@ -41,10 +41,10 @@ void expect_same_bits_of_quarter(size_t quarter) {
               updated(setup, make_cpu_device(1)));
   }
 }
-TEST_F(UpdateOpsOnGpu, SameBitsFirstQuarter) { expect_same_bits_of_quarter(0); }
-TEST_F(UpdateOpsOnGpu, SameBitsSecondQuarter) { expect_same_bits_of_quarter(1); }
-TEST_F(UpdateOpsOnGpu, SameBitsThirdQuarter) { expect_same_bits_of_quarter(2); }
-TEST_F(UpdateOpsOnGpu, SameBitsFourthQuarter) { expect_same_bits_of_quarter(3); }
+TEST_F(OptimizerOpsOnGpu, SameBitsFirstQuarter) { expect_same_bits_of_quarter(0); }
+TEST_F(OptimizerOpsOnGpu, SameBitsSecondQuarter) { expect_same_bits_of_quarter(1); }
+TEST_F(OptimizerOpsOnGpu, SameBitsThirdQuarter) { expect_same_bits_of_quarter(2); }
+TEST_F(OptimizerOpsOnGpu, SameBitsFourthQuarter) { expect_same_bits_of_quarter(3); }
 
 // --- one rank of several ----------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ OfRank updated_blocks(const RunSetup& setup, int64_t rank, int64_t ranks, std::u
 }
 
 // Unclipped: the norm's last bits are the device's own.
-TEST_F(UpdateOpsOnGpu, SameBitsOfARanksUnits) {
+TEST_F(OptimizerOpsOnGpu, SameBitsOfARanksUnits) {
   const std::vector<Combination>& all = every_combination();
   size_t bytes = 0;
   for (size_t i = 0; i < all.size(); i += 11) {
@@ -148,7 +148,7 @@ TEST_F(UpdateOpsOnGpu, SameBitsOfARanksUnits) {
 
 // A lane sums its own part, so the order is another: all terms are positive, and each of the roundings of
 // either order costs at most 2^-53 of the sum.
-TEST_F(UpdateOpsOnGpu, SumsOfSquares) {
+TEST_F(OptimizerOpsOnGpu, SumsOfSquares) {
   const auto cpu = make_cpu_device(1);
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t cols : {1, 100, 257, 9000}) {
@@ -158,9 +158,9 @@ TEST_F(UpdateOpsOnGpu, SumsOfSquares) {
       const int64_t pieces = square_sums(5, cols);
       std::vector<double> expected(static_cast<size_t>(pieces)), found(expected);
       const Tensor sums{reinterpret_cast<std::byte*>(expected.data()), DType::kF64, 1, pieces, pieces};
-      make_ops<UpdateOps>(cpu->stream())->sum_of_squares(x, sums);
+      make_ops<OptimizerOps>(cpu->stream())->sum_of_squares(x, sums);
       const Tensor gpu_sums = allocator_->tensor(kScratchMemory, DType::kF64, 1, pieces);
-      make_ops<UpdateOps>(device_->stream())
+      make_ops<OptimizerOps>(device_->stream())
           ->sum_of_squares(DeviceMatrix(*device_, *allocator_, x), gpu_sums);
       device_->download(gpu_sums, reinterpret_cast<std::byte*>(found.data()));
       for (size_t i = 0; i < expected.size(); ++i)

@@ -1,5 +1,5 @@
 // What encoded weights ask of a device outside the optimizer's step. Written once over Exec
-// (precision_ops_on.h) and instantiated per backend.
+// (codec_ops_on.h) and instantiated per backend.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace mpt {
 
-class PrecisionOps {
+class CodecOps {
  public:
   static constexpr std::string_view kFamily = "operations on encoded weights";
   struct Options {
@@ -18,7 +18,7 @@ class PrecisionOps {
     int64_t most_rows;     // of the tensors
   };
 
-  virtual ~PrecisionOps() = default;
+  virtual ~CodecOps() = default;
   // First encoding, to nearest, of all logical elements: new scales from the values alone.
   virtual void encode(const Tensor& source /* [rows, cols] fp32 */, const EncodedTensor& target) = 0;
   // The value of every logical element, as fp32 or rounded to bf16.
@@ -29,6 +29,6 @@ class PrecisionOps {
 };
 
 template <>
-std::unique_ptr<PrecisionOps> make_cpu_ops(const PrecisionOps::Options& options);
+std::unique_ptr<CodecOps> make_cpu_ops(const CodecOps::Options& options);
 
 }  // namespace mpt

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "device/exec.h"
+#include "precision/codec_ops.h"
 #include "precision/largest.h"
-#include "precision/precision_ops.h"
 #include "precision/weight_formats.h"
 
 namespace mpt {
@@ -92,9 +92,9 @@ struct RescaleTensor {
 };
 
 template <Exec E>
-class PrecisionOpsOn : public PrecisionOps {
+class CodecOpsOn : public CodecOps {
  public:
-  PrecisionOpsOn(E exec, Allocator& allocator, int64_t most_rows)
+  CodecOpsOn(E exec, Allocator& allocator, int64_t most_rows)
       : exec_(exec), row_maxima_(allocator.tensor(kScratchMemory, DType::kF32, 1, most_rows + 1)) {}
 
   void encode(const Tensor& source, const EncodedTensor& target) override {

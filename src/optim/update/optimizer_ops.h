@@ -1,5 +1,5 @@
 // What the optimizers ask of a device: the norm of the gradients, batches of updates, their preparation by
-// Apollo-E. Written once over Exec (update_ops_on.h) and instantiated per backend.
+// Apollo-E. Written once over Exec (optimizer_ops_on.h) and instantiated per backend.
 #pragma once
 
 #include <memory>
@@ -16,12 +16,12 @@
 
 namespace mpt {
 
-class UpdateOps {
+class OptimizerOps {
  public:
   static constexpr std::string_view kFamily = "optimizers' operations";
   struct Options {};
 
-  virtual ~UpdateOps() = default;
+  virtual ~OptimizerOps() = default;
   // Updates by the step of that number of the rule, of weights stored so. Throws LogicError if the rule has
   // no such arithmetic.
   [[nodiscard]] virtual std::unique_ptr<UpdateBatch> make_batch(const RuleConfig& rule, size_t step,
@@ -58,6 +58,6 @@ int64_t square_sums(int64_t rows, int64_t cols);
 int64_t sums_of_tiles(int64_t tiles);
 
 template <>
-std::unique_ptr<UpdateOps> make_cpu_ops(const UpdateOps::Options&);
+std::unique_ptr<OptimizerOps> make_cpu_ops(const OptimizerOps::Options&);
 
 }  // namespace mpt

@@ -1,6 +1,6 @@
 // Encoding, decoding and rescaling whole tensors: every format against its codec update block by update
 // block, any width, no byte beyond the logical elements.
-#include "precision/precision_ops.h"
+#include "precision/codec_ops.h"
 
 #include <string>
 #include <vector>
@@ -52,7 +52,7 @@ float relative_step(WeightFormat format) {
 
 // The tensor's largest element survives to its format's accuracy, and an encoding knows nothing of what the
 // memory held before.
-TEST(PrecisionOps, EncodesFromValuesAlone) {
+TEST(CodecOps, EncodesFromValuesAlone) {
   for (const int64_t cols : {1, 21, 300, 512})
     for (const WeightEncoding& encoding : encodings()) {
       SCOPED_TRACE(fmt::format("{}, {} columns", name_of(encoding.format), cols));
@@ -78,7 +78,7 @@ TEST(PrecisionOps, EncodesFromValuesAlone) {
     }
 }
 
-TEST(PrecisionOps, DecodesToBf16AsRoundedFp32) {
+TEST(CodecOps, DecodesToBf16AsRoundedFp32) {
   for (const WeightEncoding& encoding : encodings()) {
     SCOPED_TRACE(name_of(encoding.format));
     HostEncoded weights(encoding, {kRows, 300, 4});
@@ -95,7 +95,7 @@ TEST(PrecisionOps, DecodesToBf16AsRoundedFp32) {
 }
 
 // Only sticky nvfp4 has anything to rescale.
-TEST(PrecisionOps, RescalesNothingElse) {
+TEST(CodecOps, RescalesNothingElse) {
   for (const WeightEncoding& encoding : encodings()) {
     SCOPED_TRACE(name_of(encoding.format));
     HostEncoded weights(encoding, {kRows, 300, 4});
@@ -110,7 +110,7 @@ TEST(PrecisionOps, RescalesNothingElse) {
 }
 
 // The scale that runs out may be in any row: the last one here.
-TEST(PrecisionOps, RescalesByTheLargestScaleOfAnyRow) {
+TEST(CodecOps, RescalesByTheLargestScaleOfAnyRow) {
   HostEncoded weights({.format = WeightFormat::kNvfp4}, {kRows, 40, 4});
   const EncodedTensor view = weights.view();
   weights.tensor_scale.set(0, 0, 1.0f);
@@ -127,7 +127,7 @@ TEST(PrecisionOps, RescalesByTheLargestScaleOfAnyRow) {
   EXPECT_TRUE(weights.padding_untouched());
 }
 
-TEST(PrecisionOps, RefusesShapesThatDiffer) {
+TEST(CodecOps, RefusesShapesThatDiffer) {
   HostEncoded weights({.format = WeightFormat::kNvfp4}, {kRows, 40});
   HostMatrix wide(DType::kF32, {kRows, 41}), halves(DType::kBF16, {kRows, 40}),
       right(DType::kF32, {kRows, 40});

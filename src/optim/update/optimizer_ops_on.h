@@ -6,11 +6,11 @@
 
 #include "core/check.h"
 #include "device/exec.h"
-#include "optim/tensor_scales.h"
 #include "optim/update/apollo_e_on.h"
 #include "optim/update/gradient_norm_on.h"
+#include "optim/update/optimizer_ops.h"
+#include "optim/update/tensor_scales.h"
 #include "optim/update/tensor_table.h"
-#include "optim/update_ops.h"
 #include "precision/weight_formats.h"
 
 namespace mpt {
@@ -21,9 +21,9 @@ std::unique_ptr<UpdateBatch> make_update_batch(const E& exec, const typename R::
                                                BatchStorage storage);
 
 template <Exec E>
-class UpdateOpsOn : public UpdateOps {
+class OptimizerOpsOn : public OptimizerOps {
  public:
-  explicit UpdateOpsOn(E exec) : exec_(exec) {}
+  explicit OptimizerOpsOn(E exec) : exec_(exec) {}
 
   [[nodiscard]] std::unique_ptr<UpdateBatch> make_batch(const RuleConfig& rule, size_t step,
                                                         BatchStorage storage) const override {

@@ -1,5 +1,5 @@
 // Encoding, decoding and rescaling on the GPU against the CPU, bit for bit, padding included.
-#include "precision/precision_ops.h"
+#include "precision/codec_ops.h"
 
 #include <string>
 
@@ -36,13 +36,13 @@ HostMatrix random_matrix(int64_t cols, uint64_t seed) {
   return m;
 }
 
-class PrecisionOpsOnGpu : public GpuTest {
+class CodecOpsOnGpu : public GpuTest {
  protected:
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
     gpu_ = std::make_unique<Gpu>();
-    on_gpu_ = make_ops<PrecisionOps>(gpu_->ref(), {gpu_->allocator(), kRows});
+    on_gpu_ = make_ops<CodecOps>(gpu_->ref(), {gpu_->allocator(), kRows});
   }
   EncodedTensor copy(const HostEncoded& host) {
     EncodedTensor device = host.view();
@@ -68,12 +68,12 @@ class PrecisionOpsOnGpu : public GpuTest {
 
   std::unique_ptr<Device> cpu_ = make_cpu_device(1);
   std::unique_ptr<Allocator> host_memory_ = cpu_->make_allocator();
-  std::unique_ptr<PrecisionOps> on_cpu_ = make_ops<PrecisionOps>({}, {*host_memory_, kRows});
+  std::unique_ptr<CodecOps> on_cpu_ = make_ops<CodecOps>({}, {*host_memory_, kRows});
   std::unique_ptr<Gpu> gpu_;
-  std::unique_ptr<PrecisionOps> on_gpu_;
+  std::unique_ptr<CodecOps> on_gpu_;
 };
 
-TEST_F(PrecisionOpsOnGpu, EncodesTheSameBits) {
+TEST_F(CodecOpsOnGpu, EncodesTheSameBits) {
   for (const int64_t cols : {1, 21, 300, 512})
     for (const WeightEncoding& encoding : encodings()) {
       SCOPED_TRACE(name_of_case(encoding, cols));
@@ -86,7 +86,7 @@ TEST_F(PrecisionOpsOnGpu, EncodesTheSameBits) {
     }
 }
 
-TEST_F(PrecisionOpsOnGpu, DecodesTheSameBits) {
+TEST_F(CodecOpsOnGpu, DecodesTheSameBits) {
   for (const int64_t cols : {1, 21, 300, 512})
     for (const WeightEncoding& encoding : encodings())
       for (const DType dtype : {DType::kF32, DType::kBF16}) {
@@ -104,7 +104,7 @@ TEST_F(PrecisionOpsOnGpu, DecodesTheSameBits) {
 }
 
 // The scale that runs out may be in any row: the last one here. Nothing happens before it does.
-TEST_F(PrecisionOpsOnGpu, RescalesTheSameBits) {
+TEST_F(CodecOpsOnGpu, RescalesTheSameBits) {
   for (const int64_t cols : {40, 300})
     for (const uint8_t largest : {uint8_t{0x40}, uint8_t{0x7E}}) {
       HostEncoded weights({.format = WeightFormat::kNvfp4}, {kRows, cols, 4});
@@ -123,7 +123,7 @@ TEST_F(PrecisionOpsOnGpu, RescalesTheSameBits) {
     }
 }
 
-TEST_F(PrecisionOpsOnGpu, RescalesNothingElse) {
+TEST_F(CodecOpsOnGpu, RescalesNothingElse) {
   for (const WeightEncoding& encoding : encodings()) {
     SCOPED_TRACE(name_of_case(encoding, 300));
     const HostEncoded weights(encoding, {kRows, 300, 4});

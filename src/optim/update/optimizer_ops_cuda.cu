@@ -1,0 +1,15 @@
+// The optimizers' operations on a CUDA stream: the same bits as on the CPU (no contraction: -fmad=false).
+#include "device/cuda/cuda_exec.cuh"
+#include "optim/update/optimizer_ops_on.h"
+
+namespace mpt {
+namespace {
+
+std::unique_ptr<OptimizerOps> make(StreamRef stream, const OptimizerOps::Options&) {
+  return std::make_unique<OptimizerOpsOn<CudaExec>>(CudaExec{stream_of(stream)});
+}
+const RegisterCudaOps<OptimizerOps> registered{make};
+
+}  // namespace
+
+}  // namespace mpt
