@@ -140,11 +140,12 @@ struct EvalConfig {
     v.optional("tokens", tokens,
                {.minimum = 1, .maximum = 1e18, .doc = "validation tokens an evaluation uses, at most"});
     v.optional(
-        "family_batch_rows", galore_batch_rows,
+        "galore_batch_rows", galore_batch_rows,
         {.minimum = 0,
          .maximum = 1 << 30,
          .doc = "rows of a batch of val_loss_family, the sum of n batches' means over n + 1; 0 = those "
-                "of a micro-batch"});
+                "of a micro-batch",
+         .former = "family_batch_rows"});
   }
 };
 
@@ -200,7 +201,7 @@ struct DeviceConfig {
   int64_t threads = 0;
   int64_t gpu = 0;
   bool cuda_graph = true;
-  bool tune_products = true;
+  bool autotune_gemms = true;
   CudaAttention cuda_attention = CudaAttention::kAuto;
 
   bool operator==(const DeviceConfig&) const = default;
@@ -213,8 +214,9 @@ struct DeviceConfig {
     v.optional("gpu", gpu,
                {.minimum = 0, .maximum = 1023, .doc = "among the GPUs that CUDA_VISIBLE_DEVICES leaves"});
     v.optional("cuda_graph", cuda_graph, {.doc = "record a step once and replay it; false to debug"});
-    v.optional("tune_products", tune_products,
-               {.doc = "time several algorithms of each GEMM at the start, and keep the fastest"});
+    v.optional("autotune_gemms", autotune_gemms,
+               {.doc = "time several algorithms of each GEMM at the start, and keep the fastest",
+                .former = "tune_products"});
     v.optional("cuda_attention", cuda_attention,
                {.doc = "auto: cuDNN where it takes the shape, GEMMs elsewhere"});
   }

@@ -21,7 +21,7 @@ DeviceOptions device_options(const DeviceConfig& config) {
           .threads = int(config.threads),
           .cuda = {.index = int(config.gpu),
                    .graphs = config.cuda_graph ? CudaGraphs::kOn : CudaGraphs::kOff,
-                   .tuning = config.tune_products ? GemmTuning::kOn : GemmTuning::kOff,
+                   .tuning = config.autotune_gemms ? GemmTuning::kOn : GemmTuning::kOff,
                    .attention = config.cuda_attention}};
 }
 

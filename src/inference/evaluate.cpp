@@ -128,7 +128,7 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
     throw error("micro_batch_rows is {}; accepted are 0 (as in training) and above",
                 options.micro_batch_rows);
   if (options.galore_batch_rows < 0)
-    throw error("family_batch_rows is {}; accepted are 0 (as in the run) and above",
+    throw error("galore_batch_rows is {}; accepted are 0 (as in the run) and above",
                 options.galore_batch_rows);
   const LoadedModel model = load_model(fs, options.checkpoint, options.device, ModelUse::kEvaluate);
   const RunConfig config = with_options(model, options);

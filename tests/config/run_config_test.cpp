@@ -381,7 +381,7 @@ const BadConfig kBadConfigs[] = {
     {R"("schedule": {"lr_schedule_offset": 1})", {"lr_schedule_offset: must be at least -1 and at most 0"}},
     {R"("train": {"steps": 0})", {"user.json:3: train.steps: must be at least 1"}},
     {R"("eval": {"tokens": 0})", {"user.json:3: eval.tokens: must be at least 1"}},
-    {R"("eval": {"family_batch_rows": -1})", {"user.json:3: eval.family_batch_rows: must be at least 0"}},
+    {R"("eval": {"galore_batch_rows": -1})", {"user.json:3: eval.galore_batch_rows: must be at least 0"}},
     {R"("checkpoint": {"keep_last": 0})", {"checkpoint.keep_last: must be at least 1"}},
     {R"("log": {"every_steps": 0})", {"log.every_steps: must be at least 1"}},
     {R"("device": {"threads": -1})", {"device.threads: must be at least 0"}},
@@ -673,9 +673,12 @@ TEST_F(RunConfigTest, UsualValuesToo) {
 // Files and checkpoints from before a key was renamed mean what they meant.
 TEST_F(RunConfigTest, ReadsKeysByTheirFormerNames) {
   const std::string nano = kConfigs + "nano_bf16.json";
-  const RunConfig config = load_run_config(nano, {"optimizer.writeback=kahan", "log.update_survival=7"});
+  const RunConfig config = load_run_config(nano, {"optimizer.writeback=kahan", "log.update_survival=7",
+                                                  "eval.family_batch_rows=3", "device.tune_products=false"});
   EXPECT_EQ(config.optimizer.weight_rounding, WeightRounding::kKahan);
   EXPECT_EQ(config.log.update_statistics, 7);
+  EXPECT_EQ(config.eval.galore_batch_rows, 3);
+  EXPECT_FALSE(config.device.autotune_gemms);
   const Json written = resolved_json(config);
   EXPECT_EQ(written["optimizer"]["weight_rounding"], "kahan");
   EXPECT_FALSE(written["optimizer"].contains("writeback"));

@@ -78,7 +78,7 @@ class CudaTraining : public GpuTest, public testing::WithParamInterface<Regime> 
   }
   RunConfig config_of(const std::string& name, const Overrides& regime, const Overrides& more) const {
     Overrides all{"device.type=cuda",
-                  "device.tune_products=false",
+                  "device.autotune_gemms=false",
                   "device.cuda_attention=products",
                   "train.steps=4",
                   "checkpoint.every_steps=2",

@@ -49,7 +49,7 @@ TEST(Evaluate, GivesTheSameMeansOnAnyNumberOfRanks) {
     train_on(ranks, config);
     return records_of(config).at(1);
   };
-  for (const std::string more : {"eval.family_batch_rows=0", "eval.family_batch_rows=2"}) {
+  for (const std::string more : {"eval.galore_batch_rows=0", "eval.galore_batch_rows=2"}) {
     const nlohmann::json one = last_record(1, more);
     for (const int64_t ranks : {2, 3}) {
       const nlohmann::json several = last_record(ranks, more);
@@ -57,7 +57,7 @@ TEST(Evaluate, GivesTheSameMeansOnAnyNumberOfRanks) {
         EXPECT_EQ(several.at(key), one.at(key)) << key << " of " << ranks << " ranks, " << more;
     }
     EXPECT_EQ(one.at("val_tokens"), 7 * 16);
-    const double n = more == "eval.family_batch_rows=2" ? 4 : 3;
+    const double n = more == "eval.galore_batch_rows=2" ? 4 : 3;
     EXPECT_NEAR(one.at("val_loss_family").get<double>() / one.at("val_loss").get<double>(), n / (n + 1),
                 0.02);
   }
