@@ -1,4 +1,5 @@
-// BF16 as a storage type: 16 bits on load and store, FP32 in between (docs/numerics.md "Element formats").
+// BF16 as a storage type: 16 bits on load and store, FP32 in between (docs/numerics.md "Element
+// formats").
 #pragma once
 
 #include "core/scalar_math.h"
@@ -12,7 +13,8 @@ struct bf16 {
 MPT_HD float to_float(bf16 x) { return float_of(static_cast<uint32_t>(x.bits) << 16); }
 MPT_HD float to_float(float x) { return x; }
 
-// Nearest, ties to even; any NaN becomes 7FFF; FP32 values beyond the largest BF16 round to infinity.
+// Nearest, ties to even; any NaN becomes 7FFF; FP32 values beyond the largest BF16 round to
+// infinity.
 MPT_HD bf16 bf16_nearest(float x) {
 #ifdef __CUDA_ARCH__
   bf16 nearest;  // the same bits in one instruction
@@ -25,9 +27,10 @@ MPT_HD bf16 bf16_nearest(float x) {
 #endif
 }
 
-// Up with probability (x - lower) / (upper - lower) at a resolution of 16 bits: the upper 16 bits of `word`
-// decide. Infinity and BF16 values stay; a NaN becomes 7FFF. Values above the largest BF16 may become
-// infinite (docs/numerics.md "Stochastic rounding").
+// Rounds up with probability (x - lower) / (upper - lower), at a resolution of 16 bits: the upper
+// 16 bits of `word` decide. Infinities and values that are exact in BF16 are unchanged; a NaN
+// becomes 7FFF. Values above the largest BF16 may become infinite (docs/numerics.md "Stochastic
+// rounding").
 MPT_HD bf16 bf16_stochastic(float x, uint32_t word) {
   const uint32_t u = bits_of(x);
   const bool finite = (u & 0x7F800000u) != 0x7F800000u;
@@ -35,7 +38,8 @@ MPT_HD bf16 bf16_stochastic(float x, uint32_t word) {
   return {static_cast<uint16_t>(x != x ? 0x7FFFu : rounded)};
 }
 
-// The same, but a finite value never becomes infinite: it stays at the largest BF16.
+// Like bf16_stochastic(), but a finite value never becomes infinite: it saturates at the largest
+// BF16.
 MPT_HD bf16 bf16_stochastic_saturating(float x, uint32_t word) {
   const uint32_t u = bits_of(x), rounded = bf16_stochastic(x, word).bits;
   const bool carried = (rounded & 0x7FFFu) == 0x7F80u && (u & 0x7F800000u) != 0x7F800000u;
@@ -54,7 +58,7 @@ MPT_HD bf16 from_float<bf16>(float x) {
   return bf16_nearest(x);
 }
 
-// The value x has after storing it as T.
+// x after a round trip through the storage type T.
 template <class T>
 MPT_HD float rounded_to(float x) {
   return to_float(from_float<T>(x));

@@ -7,7 +7,7 @@
 namespace mpt {
 namespace {
 
-// Where an update block begins and where it ends, in elements from the tensor's first.
+// Begin and end of an update block, as element offsets from the start of the tensor.
 int64_t begin_of(int64_t block, const BlockGrid& grid, int64_t stride, int64_t block_cols) {
   return block / grid.per_row() * stride + block % grid.per_row() * block_cols;
 }
@@ -43,7 +43,8 @@ Tensor whole_of_span(const Tensor& span, const Tensor& shape, BlockRange range) 
   Tensor whole{span.data, span.dtype, shape.rows, shape.cols, shape.stride};
   if (span.data == nullptr || range.empty()) return whole;
   const int64_t begin = begin_of(range.first, {shape.rows, shape.cols}, shape.stride, kUpdateBlock);
-  // An address outside of what is allocated is formed, as a number, and never used.
+  // May point outside the allocation, so compute it as an integer; elements before `begin` are
+  // never accessed.
   whole.data = reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(span.data) -
                                             uintptr_t(begin * size_of(span.dtype)));
   return whole;

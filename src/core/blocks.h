@@ -1,5 +1,6 @@
-// Update blocks: how a tensor's logical elements are cut into blocks of up to kUpdateBlock, a block into the
-// parts of a group's lanes, and which memory a range of blocks is. Shapes only.
+// Update blocks: how a tensor's logical elements are divided into blocks of up to kUpdateBlock
+// elements and a block among the lanes of a group, and which memory a range of blocks occupies.
+// Shapes only.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,8 @@
 
 namespace mpt {
 
-// An update block's place in its tensor: `count` <= kUpdateBlock elements of a row, from a multiple of
-// kUpdateBlock on.
+// Position of an update block in its tensor: `count` <= kUpdateBlock elements of one row. `col` is
+// a multiple of kUpdateBlock.
 struct BlockSpan {
   int64_t row;
   int64_t col;
@@ -26,7 +27,8 @@ struct BlockGrid {
     const int64_t first = block % per_row() * kUpdateBlock;
     return {block / per_row(), first, min_of<int64_t>(kUpdateBlock, cols - first)};
   }
-  // The elements of update blocks [first, end), of at least one, as those of a single row of all.
+  // The elements of update blocks [first, end), first < end, with the tensor flattened to a single
+  // row.
   [[nodiscard]] BlockSpan flat(int64_t first, int64_t end) const {
     const BlockSpan begin = span(first), last = span(end - 1);
     const int64_t from = begin.row * cols + begin.col;
@@ -34,11 +36,11 @@ struct BlockGrid {
   }
 };
 
-// The part of an update block that a lane of group G owns.
+// The part of an update block owned by this lane of group G.
 template <class G>
 struct LanePart {
   static constexpr int kSize = kUpdateBlock / G::kLanes;
-  int64_t col;  // of its first element
+  int64_t col;  // first element
   int size;     // 0..kSize
 
   MPT_HD LanePart(G group, BlockSpan span) {
@@ -48,10 +50,11 @@ struct LanePart {
   }
 };
 
-// --- ranges of blocks ------------------------------------------------------------------------------------
+// --- ranges of blocks ----------------------------------------------------------------------------
 
-// Consecutive update blocks of a tensor: what one rank updates, saves and sends. Blocks go row by row, so a
-// range is one span of memory (padding between rows included) and one span of the packed elements.
+// Consecutive update blocks of a tensor: what one rank updates, saves and sends. Blocks go row by
+// row, so a range is one span of memory (padding between rows included) and one span of the packed
+// elements.
 struct BlockRange {
   int64_t first = 0, count = 0;
 
@@ -62,26 +65,28 @@ struct BlockRange {
 
 inline BlockRange all_blocks(int64_t rows, int64_t cols) { return {0, BlockGrid{rows, cols}.blocks()}; }
 
-// A span of a tensor's elements as they are packed, row after row without padding.
+// A range of a tensor's elements in packed order: row after row without padding.
 struct ElementRange {
   int64_t first = 0, count = 0;
 
   bool operator==(const ElementRange&) const = default;
 };
 
-// Of a tensor with `cols` columns of which an update block has `block_cols`: kUpdateBlock for elements, less
-// for what several share.
+// Columns per row and per update block. block_cols is kUpdateBlock for elements and less for data
+// shared by several elements, such as scales.
 struct BlockColumns {
   int64_t cols, block_cols = kUpdateBlock;
 };
-// The elements of `range` in a tensor of `columns`, whose update blocks are those of `grid`.
+// The packed elements of `range` in a tensor with these columns, whose update blocks are those of
+// `grid`.
 ElementRange elements_of(const BlockGrid& grid, BlockRange range, BlockColumns columns);
 
-// The memory of t from the first element of the range to its last, as [1, n]; no elements: an empty view.
+// The memory of t from the first element of the range to its last, as [1, n]. An empty range gives
+// an empty view.
 Tensor span_of(const Tensor& t, const BlockGrid& grid, BlockRange range, int64_t block_cols = kUpdateBlock);
 
-// A view as of a whole tensor [rows, cols] with that stride, of which only the range's elements are there:
-// `span` holds them as span_of() would give them. Nothing else of it may be touched.
+// A view with the rows, columns and stride of `shape`, of which only the elements of `range` exist;
+// `span` holds them, as returned by span_of(). Accessing any other element is undefined.
 Tensor whole_of_span(const Tensor& span, const Tensor& shape, BlockRange range);
 
 }  // namespace mpt

@@ -1,7 +1,9 @@
-// The two ways to fail: a user's mistake throws Error; a broken invariant throws LogicError with both values.
+// The two ways to fail: a user's mistake throws Error; a broken invariant throws LogicError with
+// both values.
 //
-// Error messages name the culprit (file, key, line or shape), what was found and what would be accepted.
-// main() prints either kind on standard error and exits with a non-zero code; nothing else catches them.
+// Error messages name the culprit (file, key, line or shape), what was found and what would be
+// accepted. main() prints either kind on standard error and exits with a non-zero code; nothing
+// else catches them.
 #pragma once
 
 #include <concepts>
@@ -13,13 +15,13 @@
 
 namespace mpt {
 
-// Something the user gave is wrong: a config, a file, an argument, the environment.
+// User input is wrong: a config, a file, an argument, the environment.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// An assumption of this program does not hold: a bug, never the user's fault.
+// An invariant of the program is broken: a bug, never the user's fault.
 class LogicError : public std::logic_error {
  public:
   using std::logic_error::logic_error;
@@ -31,7 +33,7 @@ template <class... Args>
   return Error(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Holds in every build. Accepts a bool only, so that check("text") does not compile.
+// Checked in every build. Takes only a bool, so that check("text") does not compile.
 template <std::same_as<bool> Condition, class... Args>
 void check(Condition holds, fmt::format_string<Args...> format, Args&&... args) {
   if (!holds) throw LogicError(fmt::format(format, std::forward<Args>(args)...));

@@ -1,8 +1,9 @@
 // One table per enum gives its spelling in configs, messages, checkpoints and the schema.
 //
-//   template <> struct mpt::EnumNames<Shape> { static constexpr std::array kNames{"cosine", "linear"}; };
+//   template <>
+//   struct mpt::EnumNames<Shape> { static constexpr std::array kNames{"cosine", "linear"}; };
 //
-// The names stand in the order of the enumerators, which count from 0.
+// Names are listed in the order of the enumerators, which must count from 0.
 #pragma once
 
 #include <array>
@@ -16,7 +17,9 @@ template <class E>
 struct EnumNames;
 
 template <class E>
-concept NamedEnum = requires { EnumNames<E>::kNames.size(); };
+concept NamedEnum = requires {
+  EnumNames<E>::kNames.size();
+};
 
 template <NamedEnum E>
 constexpr std::string_view name_of(E value) {
@@ -30,7 +33,7 @@ constexpr std::optional<E> enum_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-// "nearest, stochastic, kahan": what an error message says would be accepted.
+// "nearest, stochastic, kahan": the accepted values, for error messages.
 template <NamedEnum E>
 std::string all_names() {
   std::string list;

@@ -1,11 +1,12 @@
-// Small floating-point formats as values, and the one way from FP32 to them and back (docs/numerics.md
-// "Element formats" and "Stochastic rounding").
+// Small floating-point formats as constexpr values, and the only conversions between FP32 and them
+// (docs/numerics.md "Element formats" and "Stochastic rounding").
 //
 //   round_to<kE4M3>(x, Nearest{})          ties to even
-//   round_to<kE4M3>(x, RandomBits{word})   away from zero with probability (x - lower) / (upper - lower)
+//   round_to<kE4M3>(x, RandomBits{word})   away from zero with probability
+//                                          (x - lower) / (upper - lower)
 //   decode<kE4M3>(code)                    exact
 //
-// All of it is branch-free, so that loops over it vectorise: on AVX2 eight elements at a time.
+// Everything is branch-free so that loops vectorise: eight elements at a time on AVX2.
 #pragma once
 
 #include <type_traits>
@@ -15,43 +16,45 @@
 
 namespace mpt {
 
-// Codes are sign, exponent and mantissa from the top, as in IEEE-754: codes of one sign are ordered as their
-// values are. What lies beyond max_code are infinities and NaNs, as far as the format has them.
+// A code is sign, exponent and mantissa from the highest bit down, as in IEEE-754, so codes of one
+// sign sort like their values. Codes above max_code are infinities and NaNs, where the format has
+// them.
 struct FloatFormat {
   int mantissa_bits;
   int exponent_bias;
   uint32_t sign_code;      // the sign bit
-  uint32_t max_code;       // of the largest finite value
+  uint32_t max_code;       // code of the largest finite value
   float max_value;         // that value
-  uint32_t overflow_code;  // what larger values become: max_code (saturation) or infinity
-  uint32_t nan_code;       // what every NaN becomes, without its sign
+  uint32_t overflow_code;  // result of overflow: max_code (saturation) or infinity
+  uint32_t nan_code;       // result for every NaN; the sign is dropped
 
   [[nodiscard]] constexpr int min_exponent() const { return 1 - exponent_bias; }  // of normal values
 };
 
-// As OCP's E4M3 ("fn": no infinities), E5M2 and E2M1; E2M1 has no NaN and makes it the largest value.
+// OCP's E4M3 ("fn": no infinities), E5M2 and E2M1. E2M1 has no NaN; a NaN becomes its largest
+// value.
 inline constexpr FloatFormat kE4M3{3, 7, 0x80, 0x7E, 448.0f, 0x7E, 0x7F};
 inline constexpr FloatFormat kE5M2{2, 15, 0x80, 0x7B, 57344.0f, 0x7B, 0x7F};
 inline constexpr FloatFormat kE2M1{1, 1, 0x8, 0x7, 6.0f, 0x7, 0x7};
-// IEEE binary16: the one format here that rounds to infinity, as IEEE-754 has it.
+// IEEE binary16, the only format here that overflows to infinity, as IEEE-754 specifies.
 inline constexpr FloatFormat kBinary16{10, 15, 0x8000, 0x7BFF, 65504.0f, 0x7C00, 0x7FFF};
 
 template <FloatFormat kFormat>
 using CodeOf = std::conditional_t<(kFormat.sign_code > 0x80), uint16_t, uint8_t>;
 
-// What decides between the two neighbours of a value: nothing but the value, or random bits.
+// How to choose between the two neighbours of a value: by the value alone, or by random bits.
 struct Nearest {};
 struct RandomBits {
-  uint32_t word;  // as many of its upper bits as FP32 has mantissa bits beyond the format's
+  uint32_t word;  // its upper bits are used, one for each mantissa bit that is dropped
 };
 
-// 2^exponent, for a normal FP32 value.
+// 2^exponent, which must be a normal FP32 value.
 constexpr MPT_HD float power_of_two(int exponent) {
   return __builtin_bit_cast(float, static_cast<uint32_t>(exponent + 127) << 23);
 }
 
-// |x| below the format's normal values, in units of its smallest: adding 2^23 of these units makes FP32
-// round to a whole number of them.
+// Rounds a magnitude below the format's normal range to a multiple of its smallest subnormal. To
+// nearest: adding 2^23 of these units makes FP32 itself round to an integer number of them.
 template <FloatFormat kFormat>
 MPT_HD uint32_t round_subnormal(float magnitude, Nearest) {
   constexpr float kShift = power_of_two(kFormat.min_exponent() - kFormat.mantissa_bits + 23);
@@ -66,7 +69,7 @@ MPT_HD uint32_t round_subnormal(float magnitude, RandomBits random) {
   return (static_cast<uint32_t>(fixed) + (random.word >> (32 - kDropped))) >> kDropped;
 }
 
-// What is added to the bits of a normal value before those that the format lacks are dropped.
+// Added to the bits of a normal value before the excess mantissa bits are dropped.
 template <FloatFormat kFormat>
 MPT_HD uint32_t increment(uint32_t magnitude, Nearest) {
   constexpr int kDropped = 23 - kFormat.mantissa_bits;
@@ -78,8 +81,8 @@ MPT_HD uint32_t increment(uint32_t, RandomBits random) {
   return random.word >> (32 - kDropped);
 }
 
-// The code that x becomes. Values beyond the largest, and infinities, become overflow_code with their sign;
-// what underflows keeps its sign, and so does -0. A carry goes away from zero.
+// The code of x. Values beyond the largest, and infinities, become overflow_code with their sign.
+// Underflow and -0 keep their sign. A carry moves away from zero.
 template <FloatFormat kFormat, class D>
 MPT_HD CodeOf<kFormat> round_to(float x, D dither) {
   constexpr int kDropped = 23 - kFormat.mantissa_bits;
@@ -96,7 +99,7 @@ MPT_HD CodeOf<kFormat> round_to(float x, D dither) {
   return static_cast<CodeOf<kFormat>>(magnitude > 0x7F800000u ? kNaN : signed_code);
 }
 
-// The value of a code. Bits above the code's own must be zero.
+// The value of a code, whose unused upper bits must be zero.
 template <FloatFormat kFormat>
 MPT_HD float decode(uint32_t code) {
   constexpr int kDropped = 23 - kFormat.mantissa_bits;
@@ -106,16 +109,16 @@ MPT_HD float decode(uint32_t code) {
   constexpr float kMinNormal = power_of_two(kFormat.min_exponent());
   const uint32_t magnitude = code & (kSign - 1u);
   const bool subnormal = magnitude < kMinNormalCode;
-  // A subnormal's mantissa is read as that of the smallest normal exponent, whose leading one is then taken
-  // away: exact, and free of the FP32 subnormals that cost a hundred cycles each.
+  // A subnormal's mantissa is read with the smallest normal exponent, whose implicit leading one is
+  // then subtracted: exact, and it avoids FP32 subnormals, which cost a hundred cycles each.
   const uint32_t shifted = (magnitude << kDropped) + (subnormal ? kRebias + (1u << 23) : kRebias);
   const uint32_t special = magnitude > kMaxCode ? 0x7F800000u : 0u;
   const float value = float_of(shifted | special) - (subnormal ? kMinNormal : 0.0f);
   return float_of(bits_of(value) | ((code & kSign) != 0 ? 0x80000000u : 0u));
 }
 
-// The smallest finite value that is not below x >= 0; the largest finite one where there is none. Never zero
-// for x > 0.
+// Rounds x >= 0 up: the smallest finite value >= x, or the largest finite value if there is none.
+// Never zero for x > 0.
 template <FloatFormat kFormat>
 MPT_HD CodeOf<kFormat> round_up_to(float x) {
   constexpr uint32_t kMaxCode = kFormat.max_code;
@@ -124,13 +127,13 @@ MPT_HD CodeOf<kFormat> round_up_to(float x) {
   return static_cast<CodeOf<kFormat>>(min_of(up, kMaxCode));
 }
 
-// FP16, in which the scales of FP8 blocks are stored.
+// FP16, the storage format of FP8 block scales.
 MPT_HD uint16_t fp16_nearest(float x) { return round_to<kBinary16>(x, Nearest{}); }
 MPT_HD uint16_t fp16_up(float x) { return round_up_to<kBinary16>(x); }
 MPT_HD float fp16_decode(uint16_t code) { return decode<kBinary16>(code); }
 
-// OCP's E8M0: the exponent of a power of two and nothing else, 2^(code - 127); 255 is NaN. Scales of
-// microscaling formats. What lies beyond the exponents that there are becomes the nearest one.
+// OCP's E8M0, the scale format of microscaling: a bare exponent, 2^(code - 127); 255 is NaN.
+// Exponents out of range are clamped.
 MPT_HD uint8_t e8m0_code(int exponent) { return static_cast<uint8_t>(clamp_to(exponent, -127, 127) + 127); }
 MPT_HD float e8m0_decode(uint8_t code) {
   const uint32_t bits = code == 0 ? 0x00400000u : static_cast<uint32_t>(code) << 23;  // 2^-127 is subnormal

@@ -1,10 +1,12 @@
-// A group is the set of lanes that works on one row or one update block; formulas are written against it.
+// A group is the set of lanes that work on one row or one update block. Formulas are templates over
+// it.
 //
-// Row formulas use each(), sum() and max(), which hand the group a whole index range and let it decide how
-// its lanes share it. Update-block formulas (optimizer, quantisation) own kUpdateBlock consecutive elements,
-// lane l holding elements [l * kUpdateBlock / kLanes, (l + 1) * kUpdateBlock / kLanes); only reduce_max()
-// crosses lanes there, over all of them or over aligned runs of them (a scale block), which is exact and
-// order-free, so an update block gives the same bits for any number of lanes.
+// Row formulas use each(), sum() and max(), which take a whole index range and distribute it over
+// the lanes. Update-block formulas (optimizer, quantisation) own kUpdateBlock consecutive elements,
+// lane l holding elements [l * kUpdateBlock / kLanes, (l + 1) * kUpdateBlock / kLanes). There only
+// reduce_max() crosses lanes, over all of them or over aligned runs of them (a scale block). A
+// maximum is exact and order-independent, so an update block gives the same bits for any number of
+// lanes.
 #pragma once
 
 #include <array>
@@ -16,11 +18,11 @@
 
 namespace mpt {
 
-// Elements of an update block: consecutive elements of one row; the last update block of a row may be
-// shorter. A multiple of every scale block.
+// Elements of an update block: consecutive elements of one row; the last block of a row may be
+// shorter. A multiple of every scale block size.
 inline constexpr int kUpdateBlock = 256;
 
-// Contiguous memory of a row: what of its elements is read or written there.
+// Contiguous memory that one row of a formula reads or writes; used for prefetching.
 struct RowMemory {
   const std::byte* first;
   int64_t bytes, left = bytes;
@@ -31,30 +33,33 @@ struct RowMemory {
   }
 };
 
-// The CPU's group: one lane, whose loops the compiler vectorises.
+// The CPU's group: a single lane, whose loops the compiler vectorises.
 struct SerialGroup {
   static constexpr int kLanes = 1;
   static constexpr int64_t lane() { return 0; }
 
-  // f(i) for every i in [0, n), in any order and possibly at once: iterations must be independent.
+  // Calls f(i) for every i in [0, n), in any order and possibly concurrently: iterations must be
+  // independent.
   template <class F>
   static void each(int64_t n, const F& f) {
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) f(i);
   }
 
-  // The sum of f(i), in an order that depends on n alone: 32 running sums, then a tree. The same bits on
-  // every instruction set where f rounds the same (nothing is contracted into the additions of exact layers).
+  // The sum of f(i), in an order that depends only on n: 32 running sums, then a tree. The bits are
+  // the same on every instruction set if f rounds the same (exact layers contract nothing into the
+  // additions).
   template <class F>
   static auto sum(int64_t n, const F& f) {
     return reduce<0>(n, f, [](auto a, auto b) { return a + b; });
   }
-  // The maximum of f(i), -Inf when n is 0; a NaN is ignored.
+  // The maximum of f(i); -Inf when n is 0. NaNs are ignored.
   template <class F>
   static auto max(int64_t n, const F& f) {
     return reduce<1>(n, f, [](auto a, auto b) { return max_of(b, a); });
   }
-  // The maximum of x over the aligned run of `lanes` lanes that this one is in (a power of two).
+  // The maximum of x over the aligned run of `lanes` lanes (a power of two) that contains this
+  // lane.
   static float reduce_max(float x, int /*lanes*/ = kLanes) { return x; }
 
  private:

@@ -22,9 +22,9 @@ struct ParamSpec {
   ParamKind kind;
   int64_t rows;  // logical shape [rows, cols]; a vector is one row
   int64_t cols;
-  int64_t physical_rows;  // stored shape; elements beyond the logical shape are +0 for ever
+  int64_t physical_rows;  // stored shape; elements beyond the logical shape are always +0
   int64_t physical_cols;
-  int64_t fused = 1;       // this and the next fused-1 parameters lie in memory as one matrix
+  int64_t fused = 1;       // this and the next fused-1 parameters are stored as one matrix
   uint32_t tensor_id = 0;  // position in the list, and the tensor coordinate of random counters
 
   [[nodiscard]] int64_t elements() const { return rows * cols; }

@@ -1,4 +1,4 @@
-// Prefetching: memory requested before it is read or written, so that it arrives while something else is computed.
+// Prefetching: requests memory before it is read or written, so that it arrives during other work.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,12 @@ inline constexpr int64_t kCacheLine = 64;  // bytes
 constexpr int64_t cache_lines(int64_t bytes) { return (bytes + kCacheLine - 1) / kCacheLine; }
 
 enum class Use : uint8_t { kRead, kWrite };
-// Where it is to lie: memory that is used at once, or memory of which more is under way than the first holds.
+// Target cache level: L1 for memory used at once, L2 when more is in flight than L1 holds.
 enum class Cache : uint8_t { kFirst, kSecond };
 
-// Requests a line every kCacheLine bytes from `first`, which may lie behind memory's end: nothing is read.
-// Always inline: GCC 12 takes a call of what only prefetches for one without an effect.
+// Prefetches a line every kCacheLine bytes from `first`. The range may extend past the end of the
+// memory, because nothing is read. Always inline: GCC 12 treats a call to a function that only
+// prefetches as having no effect.
 template <Use kUse = Use::kRead, Cache kCache = Cache::kFirst>
 MPT_ALWAYS_INLINE MPT_HD void prefetch(const void* first, int64_t bytes) {
   const auto* const memory = static_cast<const char*>(first);
@@ -23,7 +24,8 @@ MPT_ALWAYS_INLINE MPT_HD void prefetch(const void* first, int64_t bytes) {
     __builtin_prefetch(memory + byte, kUse == Use::kWrite, kCache == Cache::kFirst ? 3 : 2);
 }
 
-// In a loop over contiguous elements that is at `at`: what it will reach kPrefetchDistance bytes later.
+// In a loop over contiguous elements, currently at `at`: prefetches the elements that it reaches
+// kPrefetchDistance bytes later.
 inline constexpr int64_t kPrefetchDistance = 4096;
 
 template <int kCount, Use kUse = Use::kRead, class T>

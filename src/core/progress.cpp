@@ -19,7 +19,7 @@ std::string format_duration(double seconds) {
 }
 
 std::string format_count(double count) {
-  // Where rounding to the digits shown would give 1000, the next unit takes over.
+  // Switch to the next unit where rounding to the digits shown would give 1000.
   if (count < 999.5) return fmt::format("{:.0f}", count);
   if (count < 999.95e3) return fmt::format("{:.1f}k", count / 1e3);
   if (count < 999.95e6) return fmt::format("{:.1f}M", count / 1e6);

@@ -1,5 +1,5 @@
-// Progress of a long operation: a bar with rate and time left on a terminal, a plain line now and then in a
-// log.
+// Progress of a long operation: on a terminal a bar with rate and remaining time, in a log an
+// occasional plain line.
 //
 //   Progress progress({.label = "tokenize", .total = bytes});
 //   progress.update(done, fmt::format("{} tokens/s", rate));
@@ -23,7 +23,7 @@ class Progress {
  public:
   struct Options {
     std::string label;
-    int64_t total = 0;             // what `done` counts up to; 0 = unknown
+    int64_t total = 0;             // final value of `done`; 0 = unknown
     double log_interval_s = 10.0;  // between plain lines when standard error is not a terminal
     double bar_interval_s = 0.1;   // between redraws on a terminal
   };
@@ -32,11 +32,12 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // `done` counts from 0 to total; `note` is shown behind the bar.
+  // `done` counts from 0 to total; `note` is shown after the bar.
   void update(int64_t done, const std::string& note = "");
-  // Removes the bar from the terminal so that a log line can be printed; the next update redraws it.
+  // Removes the bar from the terminal so that a log line can be printed; the next update redraws
+  // it.
   void clear();
-  // Draws the final state and ends the line. Called by the destructor if need be.
+  // Draws the final state and ends the line. The destructor calls it if needed.
   void finish(const std::string& note = "");
 
   static bool on_terminal();
@@ -54,9 +55,10 @@ class Progress {
   bool finished_ = false;
 };
 
-// What this process has in memory.
+// Memory use of this process.
 
-// Bytes resident now, shared libraries included (/proc/self/statm, proc(5)); 0 where the system does not say.
+// Resident bytes, shared libraries included (/proc/self/statm, proc(5)); 0 if the system does not
+// report them.
 int64_t resident_bytes();
 
 }  // namespace mpt

@@ -1,8 +1,9 @@
-// Philox4x32-10 counter-based random words (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3").
+// Philox4x32-10 counter-based random words (Salmon et al., "Parallel random numbers: as easy as 1,
+// 2, 3").
 //
-// A word is a pure function of (seed, tensor, row, column, step, stream): it never depends on launch shape,
-// thread count, rank or sharding. Coordinates are logical (unpadded, unsharded). What is drawn where:
-// docs/numerics.md "Streams".
+// A word is a pure function of (seed, tensor, row, column, step, stream): it never depends on
+// launch shape, thread count, rank or sharding. Coordinates are logical (unpadded, unsharded). For
+// the use of each stream see docs/numerics.md "Streams".
 #pragma once
 
 #include <algorithm>
@@ -19,11 +20,11 @@ struct PhiloxBlock {
   uint32_t word[4];
 };
 
-// What a draw is for. Each use declares its number where it is used (docs/numerics.md "Streams"): no two uses share one, and none
-// ever changes, because checkpoints rely on it.
+// Purpose of a draw. Each use declares its own number where it draws (docs/numerics.md "Streams").
+// Numbers are unique and never change, because checkpoints rely on them.
 enum class RandomStream : uint32_t {};
 
-// Numbers that are made up: of diagnostics, measurements and tests.
+// Synthetic data for diagnostics, measurements and tests.
 inline constexpr RandomStream kSyntheticStream{7};
 
 MPT_HD PhiloxBlock philox4x32(PhiloxBlock counter, uint32_t key0, uint32_t key1) {
@@ -54,12 +55,12 @@ struct RandomCounter {
   MPT_HD uint32_t word(uint32_t column) const { return block(column >> 2).word[column & 3]; }
 };
 
-// Normally distributed numbers on the host, in FP64, from Philox words (Box and Muller; docs/numerics.md
-// "Normal numbers").
+// Normally distributed numbers on the host, in FP64, from Philox words (Box and Muller;
+// docs/numerics.md "Normal numbers").
 //
 // The four words of a block give the normals of four consecutive columns:
-//   u1 = (x[2p] + 1) 2^-32, u2 = x[2p+1] 2^-32, R = sqrt(-2 ln u1): columns 2p, 2p+1 are R cos 2 pi u2, R sin
-//   2 pi u2.
+//   u1 = (x[2p] + 1) 2^-32, u2 = x[2p+1] 2^-32, R = sqrt(-2 ln u1)
+//   columns 2p, 2p+1: R cos 2 pi u2, R sin 2 pi u2
 
 inline std::array<double, 4> normals_of(const PhiloxBlock& block) {
   std::array<double, 4> z{};

@@ -1,6 +1,7 @@
-// Scalar arithmetic shared by host and device: bit casts, exact rounding helpers and a portable exponential.
+// Scalar arithmetic shared by host and device: bit casts, exact rounding helpers and a portable
+// exponential.
 //
-// Everything here is branch-free or branches uniformly, so that loops over it vectorise, and gives the same
+// Everything here is branch-free or branches uniformly, so that loops vectorise, and gives the same
 // bits on every machine that rounds IEEE-754 binary32 correctly (the exponential: on every CPU).
 #pragma once
 
@@ -25,8 +26,8 @@ MPT_HD float float_of(uint32_t u) {
   return x;
 }
 
-// Maximum and minimum that return the second argument when the first is NaN (one instruction on x86 and
-// NVIDIA).
+// Maximum and minimum that return the second argument when the first is NaN (one instruction on x86
+// and NVIDIA).
 template <class T>
 MPT_HD T max_of(T a, T b) {
   return a > b ? a : b;
@@ -42,17 +43,17 @@ MPT_HD T clamp_to(T x, T lo, T hi) {
   return min_of(max_of(x, lo), hi);
 }
 
-// a b + c rounded once; vectors have theirs.
+// a b + c rounded once; vector types define their own overload.
 MPT_HD float fma_of(float a, float b, float c) { return std::fma(a, b, c); }
 
-// e^x = fraction 2^n, the lowest bits of `shifted` being n + bias; T is float or a vector of floats.
+// e^x = fraction 2^n; the lowest bits of `shifted` hold n + bias. T is float or a vector of floats.
 template <class T>
 struct ExpParts {
   T shifted, fraction;
 };
 
-// x = n ln 2 + r with ln 2 in two parts (Cody and Waite), then a degree-6 polynomial in r (Cephes expf). For
-// |n| below 2^21; a NaN stays one in the fraction.
+// x = n ln 2 + r with ln 2 split in two parts (Cody and Waite), then a degree-6 polynomial in r
+// (Cephes expf). Requires |n| < 2^21; a NaN is preserved in the fraction.
 template <class T>
 [[gnu::always_inline]] MPT_HD ExpParts<T> exp_parts(T x, float bias) {
   const auto all = [](float value) { return T(value); };
@@ -69,15 +70,16 @@ template <class T>
   return {shifted, fma_of(p, r * r, r) + all(1.0f)};
 }
 
-// e^x within 2 ulp (1.01 measured) for every x: subnormal below -87.33, 0 from -104 down, +Inf above 88.73;
-// NaN stays NaN. On the GPU its library's, which is as close in a third of the instructions.
+// e^x within 2 ulp (1.01 measured) for every x: subnormal below -87.33, 0 from -104 down, +Inf
+// above 88.73; NaN stays NaN. On the GPU the math library's, equally accurate in a third of the
+// instructions.
 MPT_HD float exp_of(float x) {
 #ifdef MPT_ON_GPU
   return std::exp(x);
 #else
   const float clamped = min_of(89.0f, max_of(-104.0f, x));  // a NaN passes through both
   const auto [shifted, fraction] = exp_parts(clamped, 0.0f);
-  // 2^n in two factors, because n reaches 128 at the top and -150 at the bottom.
+  // Apply 2^n as two factors, because n ranges from -150 to 128.
   const int32_t exponent = static_cast<int32_t>(bits_of(shifted)) - 0x4B400000;
   const int32_t half = exponent >> 1;
   const float lower = float_of(static_cast<uint32_t>(half + 127) << 23);
@@ -92,19 +94,19 @@ MPT_HD T exp_of(T x) {
   return exp(x);
 }
 
-// The exponential of softmaxes, whose argument is a score minus the largest.
+// The exponential in softmax, where the argument is a score minus the maximum.
 
-// Of softmax_exp, wherever it is written.
+// Constants of softmax_exp, shared with its vector version.
 namespace softmax {
 inline constexpr float kLeast = -104.0f;                // e^x is 0 from there down
-inline constexpr float kBias = 64.0f;                   // of the power of two
-inline constexpr float kUnbias = 0x1p-64f;              // takes it away again
+inline constexpr float kBias = 64.0f;                   // added to the exponent of the power of two
+inline constexpr float kUnbias = 0x1p-64f;              // removes the bias again
 inline constexpr uint32_t kExponentOfOne = 0x3F800000;  // 127 << 23: the bits of 1.0f
 }  // namespace softmax
 
-// exp_of to the bit for x <= 40, in two thirds of its instructions: 2^(n + 64) is a float for every n from
-// there down to where e^x becomes 0, so that one exact factor and one that rounds are enough. Larger x are
-// undefined. row_vector.h has it for several vectors.
+// Bit-identical to exp_of for x <= 40, in two thirds of the instructions: 2^(n + 64) is a float for
+// every n down to where e^x underflows to 0, so one exact factor and one that rounds suffice.
+// Undefined for larger x. For several vectors at once see row_vector.h.
 MPT_HD float softmax_exp(float x) {
 #ifdef MPT_ON_GPU
   return std::exp(x);

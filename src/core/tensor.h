@@ -1,4 +1,4 @@
-// A tensor view: where elements lie, of what type, in what shape. It owns nothing and knows no device.
+// A tensor view: address, element type and shape. It owns nothing and is independent of the device.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace mpt {
 
-// Element types of storage. The names are those of configs and messages.
+// Storage element types, named as in configs and messages.
 enum class DType : uint8_t { kF32, kBF16, kI32, kF64, kF16, kE4M3, kE5M2, kU8, kE8M0 };
 template <>
 struct EnumNames<DType> {
@@ -26,11 +26,11 @@ constexpr int64_t size_of(DType type) {
   return kSizes[static_cast<size_t>(type)];
 }
 
-// In a tensor of target tokens: a position that predicts nothing.
+// Target token of a position without a prediction.
 inline constexpr int32_t kIgnoreTarget = -1;
 
-// Row-major matrix view [rows, cols]; `stride` is the distance of rows in elements.
-// A vector is one row. data is null in a planned (not allocated) tensor.
+// Row-major matrix view [rows, cols]; `stride` is the distance between rows in elements. A vector
+// is one row. data is null in a planned (not allocated) tensor.
 struct Tensor {
   std::byte* data = nullptr;
   DType dtype = DType::kF32;
@@ -58,7 +58,7 @@ struct Tensor {
   }
 };
 
-// A tensor with the name under which it is saved: what models and optimizers hand to checkpoints.
+// Named tensors, which models and optimizers hand to checkpoints.
 
 struct NamedTensor {
   std::string name;  // "model.layers.0.self_attn.q_proj.weight", "m/model.norm.weight"
@@ -70,9 +70,10 @@ struct NamedTensor {
   }
 };
 
-// Consecutive elements of a tensor, as they are packed row after row: what one rank has of it, or all.
+// A range of consecutive elements of a tensor in packed order: the part that one rank holds, or all
+// of it.
 struct TensorPart {
-  NamedTensor whole;  // only the part's elements need be in memory
+  NamedTensor whole;  // only the elements of the part need to be in memory
   int64_t first = 0;  // element
   int64_t count = 0;  // elements
 

@@ -12,7 +12,7 @@ constexpr std::string_view kSpace = " \t\r\n";
 
 bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// Eight ASCII bytes at a time: most of a corpus.
+// Skips eight ASCII bytes at a time: most of a corpus is ASCII.
 size_t skip_ascii(std::string_view text, size_t at) {
   while (at + 8 <= text.size()) {
     uint64_t bytes;
@@ -24,8 +24,8 @@ size_t skip_ascii(std::string_view text, size_t at) {
   return at;
 }
 
-// Bytes of the well-formed multi-byte character at the start of `rest` (Unicode table 3-7); 0 if there is
-// none.
+// Length in bytes of the well-formed multi-byte character at the start of `rest` (Unicode table
+// 3-7); 0 if there is none.
 size_t character_length(std::string_view rest) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(rest[i]); };
   const unsigned char lead = byte(0);
@@ -67,16 +67,17 @@ size_t cut_position(std::string_view text, size_t limit) {
   if (space != std::string_view::npos && space + 1 > limit / 2) return space + 1;
   size_t at = limit;
   while (at > 0 && limit - at < 4 && is_continuation(text[at])) --at;
-  if (at == 0 || is_continuation(text[at])) at = limit;  // not UTF-8: any place is as good
+  if (at == 0 || is_continuation(text[at])) at = limit;  // not UTF-8: cut anywhere
   return std::max<size_t>(at, 1);
 }
 
 namespace {
-constexpr size_t kMaxLength = 256;  // of texts that are compared: the work is quadratic
+constexpr size_t kMaxLength = 256;  // of compared texts: the cost is quadratic
 }
 
 int64_t edit_distance(std::string_view a, std::string_view b) {
-  // rows[i][j]: distance of the first i letters of a and the first j of b; three rows are kept
+  // rows[i][j]: distance between the first i letters of a and the first j of b; only three rows are
+  // kept.
   std::vector<int64_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int64_t>(j);
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -143,7 +144,8 @@ std::string_view without_exception_name(std::string_view text) {
   return text;
 }
 
-// SentencePiece: the kind of failure, "file(line)", "[condition]", and a sentence or nothing.
+// SentencePiece messages: the kind of failure, "file(line)", "[condition]", and possibly a
+// sentence.
 std::string_view without_source_file(std::string_view text) {
   for (const std::string_view ending : {".cc(", ".cpp(", ".h("}) {
     if (text.find(ending) == std::string_view::npos) continue;

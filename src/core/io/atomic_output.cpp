@@ -24,7 +24,7 @@ OutputFile::~OutputFile() {
   try {
     fs_.remove_tree(temporary_);
   } catch (const Error&) {
-    // The failure that brought us here is the one to report.
+    // The original failure is the one to report.
   }
 }
 
@@ -64,7 +64,7 @@ void write_file_atomically(FileSystem& fs, const std::string& path, std::span<co
 
 namespace {
 
-// A name in a directory that is not of such results; "" if there is none.
+// The first name in the directory that does not belong to such results; "" if there is none.
 std::string foreign_file(FileSystem& fs, const std::string& directory, const OutputDirectory& output) {
   for (const std::string& name : fs.list_directory(directory))
     if (std::find(output.files.begin(), output.files.end(), name) == output.files.end()) return name;
@@ -79,7 +79,7 @@ void check_replaceable(FileSystem& fs, const std::string& directory, const Outpu
                 name, output.what);
 }
 
-// A directory takes the place of another only by way of a third name.
+// A directory can replace another only via a third name.
 void commit(FileSystem& fs, const std::string& staging, const std::string& path,
             const std::string& replaced) {
   const bool replaces = fs.exists(path);

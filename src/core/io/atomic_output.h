@@ -1,4 +1,4 @@
-// Files and directories that appear under their names only when they are complete.
+// Files and directories that appear under their names only once they are complete.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@
 
 namespace mpt {
 
-// A file that appears under its name only when it is complete.
+// A file that appears under its name only once it is complete.
 //
-// Bytes go to `<path>.tmp`; commit() brings them to the storage device and renames. Without commit() (an
-// exception, a kill) no file of that name appears and an older one stays as it was; the destructor removes
-// the temporary file.
+// Writes to `<path>.tmp`; commit() syncs it to the storage device and renames it. Without commit()
+// (an exception, a kill) no file of that name appears and an existing one is unchanged; the
+// destructor removes the temporary file.
 
 class OutputFile {
  public:
-  // `fs` outlives this.
+  // `fs` must outlive this object.
   OutputFile(FileSystem& fs, std::string path);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
@@ -30,7 +30,7 @@ class OutputFile {
 
   [[nodiscard]] const std::string& path() const { return path_; }
   void append(std::span<const std::byte> bytes);
-  // Replaces bytes that were appended before.
+  // Replaces bytes appended earlier.
   void overwrite(int64_t offset, std::span<const std::byte> bytes);
   void commit();
 
@@ -40,28 +40,29 @@ class OutputFile {
   FileSystem& fs_;
   std::string path_;
   std::string temporary_;
-  std::unique_ptr<WritableFile> file_;  // null when committed
-  int64_t flushed_ = 0;                 // bytes given to the file; the rest is in buffer_
+  std::unique_ptr<WritableFile> file_;  // null once committed
+  int64_t flushed_ = 0;                 // bytes written to the file; the rest is in buffer_
   std::vector<std::byte> buffer_;
 };
 
-// A directory of results, which appears whole or not at all and takes the place only of an earlier one.
+// A directory of results that appears complete or not at all, and replaces only an earlier
+// directory of the same kind.
 
 enum class Overwrite : uint8_t { kNo, kYes };
 
 struct OutputDirectory {
   std::string path;
-  std::string what;                     // these are, as messages say it: "an export"
-  std::vector<std::string_view> files;  // names that such a directory may hold
+  std::string what;                     // its kind, for messages: "an export"
+  std::vector<std::string_view> files;  // names that such a directory may contain
   Overwrite overwrite = Overwrite::kNo;
 };
 
-// Throws Error if the path is empty, no directory or not empty; with Overwrite::kYes, if it holds anything
-// but `files`.
+// Throws Error if the path is empty, not a directory, or a directory that is not empty; with
+// Overwrite::kYes the directory may contain `files` and nothing else.
 void check_output(FileSystem& fs, const OutputDirectory& output);
 
-// Checks the output, calls `write` with the path of a new directory to be filled, and puts that in place.
-// Writes `path`.tmp and `path`.old on the way.
+// Checks the output, calls `write` with the path of a new directory to fill, then moves it into
+// place. Uses `path`.tmp and `path`.old on the way.
 void write_directory(FileSystem& fs, const OutputDirectory& output,
                      const std::function<void(const std::string& directory)>& write);
 

@@ -1,4 +1,4 @@
-// Operations that any FileSystem has, made of its primitive ones.
+// FileSystem operations built on the primitive ones, and the POSIX implementation.
 
 #include "core/io/file_system.h"
 
@@ -82,8 +82,8 @@ std::string hash_file(FileSystem& fs, const std::string& path, const std::functi
   return hasher.hex();
 }
 
-// The operating system's file system: POSIX calls, interrupted ones repeated, every failure an Error with its
-// reason.
+// The operating system's file system: POSIX calls, retried when interrupted; every failure is an
+// Error with its reason.
 
 namespace {
 
@@ -148,7 +148,7 @@ class PosixWritableFile final : public WritableFile {
 
 class PosixReadableFile final : public ReadableFile {
  public:
-  // Non-blocking, because opening a pipe without a writer would wait for ever.
+  // Non-blocking, because opening a pipe without a writer would block forever.
   explicit PosixReadableFile(const std::string& path)
       : path_(path), file_(path, O_RDONLY | O_NONBLOCK, "cannot be opened for reading") {
     struct stat status {};
@@ -233,7 +233,7 @@ class PosixFileSystem final : public FileSystem {
   }
   void sync_directory(const std::string& path) override {
     const Descriptor directory(path, O_RDONLY | O_DIRECTORY, "directory cannot be opened");
-    // EINVAL: the file system has nothing to sync for directories (some network ones).
+    // EINVAL: the file system cannot sync directories (some network file systems).
     if (::fsync(directory.get()) != 0 && errno != EINVAL) {
       fail(path, "writing the directory to the storage device failed", errno);
     }
@@ -249,7 +249,7 @@ FileSystem& posix_file_system() {
 
 namespace {
 
-// Unsorted; none if there is no such file.
+// Unsorted; empty if nothing matches.
 std::vector<std::string> globbed(const std::string& pattern) {
   glob_t found{};
   const int status = ::glob(pattern.c_str(), 0, nullptr, &found);

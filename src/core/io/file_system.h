@@ -1,9 +1,10 @@
 // The file system behind an interface, so that tests can make it fail after any operation.
 //
-// Everything that must survive a crash is written through it. Failures throw Error with the path, what was
-// attempted and the system's reason. Appends are complete or throw: short writes are continued. Only regular
-// files are read, so that a pipe or a directory given by mistake is an error and never a hang. An
-// implementation may be used by several threads; one WritableFile by one thread at a time.
+// Everything that must survive a crash is written through it. Failures throw Error with the path,
+// the operation and the system's reason. An append is complete or throws: short writes are
+// continued. Only regular files are read, so a pipe or a directory given by mistake is an error and
+// never a hang. Implementations are thread-safe; a WritableFile may be used by one thread at a
+// time.
 #pragma once
 
 #include <cstddef>
@@ -21,24 +22,24 @@ inline std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// The destructor closes without sync and ignores failures: call close() to learn of them.
+// The destructor closes without sync and ignores failures; call close() to detect them.
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
   virtual void append(std::span<const std::byte> bytes) = 0;
-  // Replaces bytes that were appended before.
+  // Replaces bytes appended earlier.
   virtual void overwrite(int64_t offset, std::span<const std::byte> bytes) = 0;
   // Returns when the bytes appended so far are on the storage device.
   virtual void sync() = 0;
-  // Nothing else may be called afterwards.
+  // No other call is allowed afterwards.
   virtual void close() = 0;
 };
 
 class ReadableFile {
  public:
   virtual ~ReadableFile() = default;
-  [[nodiscard]] virtual int64_t size() const = 0;  // when it was opened
-  // Fills `target` from `offset`; a file that ends before is an Error.
+  [[nodiscard]] virtual int64_t size() const = 0;  // at the time it was opened
+  // Fills `target` from `offset`; throws Error if the file is too short.
   virtual void read(int64_t offset, std::span<std::byte> target) const = 0;
 };
 
@@ -57,61 +58,64 @@ class FileSystem {
   virtual std::unique_ptr<ReadableFile> open_read(const std::string& path) = 0;
   virtual void truncate(const std::string& path, int64_t size) = 0;
 
-  [[nodiscard]] virtual FileKind kind(const std::string& path) = 0;  // of what a link leads to
+  [[nodiscard]] virtual FileKind kind(const std::string& path) = 0;  // follows links
   [[nodiscard]] virtual bool is_link(const std::string& path) = 0;
   // Names without the directory, sorted, without "." and "..".
   virtual std::vector<std::string> list_directory(const std::string& path) = 0;
 
-  virtual void create_directory(const std::string& path) = 0;  // its parent exists; itself may
+  virtual void create_directory(const std::string& path) = 0;  // the parent must exist; path may
   virtual void remove_file(const std::string& path) = 0;
-  virtual void remove_directory(const std::string& path) = 0;  // empty
+  virtual void remove_directory(const std::string& path) = 0;  // must be empty
   virtual void rename(const std::string& from, const std::string& to) = 0;
-  // Returns when the entries of the directory (creations, renames, removals) are on the storage device.
+  // Returns when the entries of the directory (creations, renames, removals) are on the storage
+  // device.
   virtual void sync_directory(const std::string& path) = 0;
 
   [[nodiscard]] bool exists(const std::string& path) { return kind(path) != FileKind::kMissing; }
   [[nodiscard]] bool is_directory(const std::string& path) { return kind(path) == FileKind::kDirectory; }
   [[nodiscard]] int64_t file_size(const std::string& path) { return open_read(path)->size(); }
-  // The whole content; a file of more than `limit` bytes is an Error.
+  // The whole content; throws Error if the file is longer than `limit` bytes.
   std::string read_file(const std::string& path, int64_t limit = kMaxReadBytes);
-  // Creates what is missing of the path and syncs each parent, so that the directory survives a power cut.
+  // Creates the missing directories of the path and syncs each parent, so that they survive a power
+  // cut.
   void create_directories(const std::string& path);
-  // Removes a file, a link (not what it leads to) or a directory with all it holds; nothing if it is missing.
+  // Removes a file, a link (not its target) or a directory with its contents; does nothing if the
+  // path is missing.
   void remove_tree(const std::string& path);
 };
 
-// The operating system's. Never destroyed.
+// The operating system's file system. Never destroyed.
 FileSystem& posix_file_system();
 
-// The directory that holds the path: "a" of "a/b" and of "a/b/", "." of "b".
+// The parent directory: "a" for "a/b" and "a/b/", "." for "b".
 std::string parent_directory(const std::string& path);
 
-// The path without slashes at its end; "/" stays.
+// The path without trailing slashes; "/" stays.
 std::string without_slashes(std::string path);
 
-// remove_tree() for what would only take room: a failure is logged, so that it cannot hide the one before.
+// remove_tree() for clean-up: a failure is only logged, so that it cannot hide an earlier one.
 void remove_quietly(FileSystem& fs, const std::string& path);
 
-// Leaves either the old file or the whole new one, whatever happens in between (atomic_output.h).
+// Leaves either the old file or the complete new one, whatever happens (atomic_output.h).
 void write_file_atomically(FileSystem& fs, const std::string& path, std::span<const std::byte> bytes);
 
-// XXH3-128 of the content, read in pieces; `advance` is told the bytes of each.
+// XXH3-128 of the content, read in pieces; calls `advance` with the size of each piece.
 std::string hash_file(FileSystem& fs, const std::string& path,
                       const std::function<void(int64_t)>& advance = {});
 
 // Turns the file names and glob patterns a user gives into a list of files.
 //
-// Patterns keep their order; the files of one pattern are sorted by name, bytewise, so the list does not
-// depend on the locale or the file system. A pattern that names nothing, a directory, a file that is no
-// regular file and a file that is named twice are errors. A name that exists is taken literally, also with
-// `*` or `[` in it.
+// Patterns keep their order; the files of one pattern are sorted by name, bytewise, so the list
+// does not depend on the locale or the file system. Errors: a pattern without a match, a directory
+// or other file that is not regular, a file listed twice. An existing name is taken literally, even
+// if it contains `*` or `[`.
 
 std::vector<std::string> expand_patterns(const std::vector<std::string>& patterns);
 
-// Whether expand_patterns() would find anything for the name or pattern.
+// Whether expand_patterns() would find a file for the name or pattern.
 bool names_a_file(const std::string& pattern);
 
-// Throws Error unless `path` is a regular file that exists.
+// Throws Error unless `path` is an existing regular file.
 void require_regular_file(const std::string& path);
 
 }  // namespace mpt

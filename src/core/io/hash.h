@@ -1,4 +1,5 @@
-// 128-bit content hashes (XXH3) for checksums of shards, tokenizers and checkpoint pieces. Not cryptographic.
+// 128-bit content hashes (XXH3) for checksums of shards, tokenizers and checkpoint pieces. Not
+// cryptographic.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ class Hasher {
 // 64 bits (XXH3-64).
 uint64_t hash_number(std::span<const std::byte> bytes);
 std::string hash_bytes(std::span<const std::byte> bytes);
-// Reads the file in pieces; throws Error naming the path if it cannot be read.
+// Reads the file in pieces; throws Error naming the path on failure.
 std::string hash_file(const std::string& path);
 
 }  // namespace mpt

@@ -23,7 +23,7 @@ constexpr int64_t kLengthBytes = 8;
 constexpr int64_t kMaxHeaderBytes = 100'000'000;  // the limit of Hugging Face's reader
 constexpr const char* kMetadataKey = "__metadata__";
 
-// Bytes of a tensor, or nothing if the count is negative or does not fit 63 bits.
+// Bytes of a tensor; nothing if the count is negative or does not fit in 63 bits.
 std::optional<int64_t> checked_bytes(StoredType type, const std::vector<int64_t>& shape) {
   int64_t bytes = size_of(type);
   bool empty = false;
@@ -66,7 +66,8 @@ std::string header_text(const std::vector<StoredTensorInfo>& tensors, const Safe
   return text;
 }
 
-// A header's JSON; refuses what the parser alone would let pass: a key given twice, deep nesting.
+// Parses a header's JSON; rejects what the JSON parser alone would accept: duplicate keys, deep
+// nesting.
 class HeaderParser {
  public:
   explicit HeaderParser(const std::string& path) : path_(path) {}
@@ -95,7 +96,7 @@ class HeaderParser {
   }
 
   const std::string& path_;
-  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+  std::vector<std::set<std::string>> keys_;  // of the currently open objects
 };
 
 // One tensor's object in the header, read field by field.
@@ -104,7 +105,7 @@ class EntryParser {
   EntryParser(const std::string& path, const std::string& name, const json& fields)
       : path_(path), name_(name), fields_(fields) {}
 
-  // Offsets count from the end of the header, which is at `data_begin`.
+  // Offsets are relative to the end of the header, at `data_begin`.
   SafetensorsReader::Entry parse(int64_t data_begin, int64_t data_bytes) const {
     if (!fields_.is_object() || fields_.size() != 3) fail("needs exactly dtype, shape and data_offsets");
     SafetensorsReader::Entry entry;
@@ -172,8 +173,7 @@ SafetensorsMetadata parse_metadata(const std::string& path, const json& value) {
   return metadata;
 }
 
-// The tensors in the order of their bytes, which must follow each other without hole or overlap up to the
-// end.
+// Sorts the tensors by offset and checks that they cover the data without holes or overlap.
 void check_contiguous(const std::string& path, std::vector<SafetensorsReader::Entry>& entries, int64_t begin,
                       int64_t end) {
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
@@ -211,7 +211,7 @@ StoredType stored_type(DType type) {
       return StoredType::kF8E8M0;
     case DType::kU8:
       return StoredType::kU8;
-    case DType::kE5M2:  // never kept
+    case DType::kE5M2:  // never stored
     case DType::kF64:
       break;
   }

@@ -1,13 +1,13 @@
 // Reads and writes safetensors files, Hugging Face's format for named tensors.
 //
 // Layout: 8 bytes little-endian header length N; N bytes of JSON
-//   {"__metadata__": {text: text}, name: {"dtype": "BF16", "shape": [r, c], "data_offsets": [begin, end]},
-//   ...}
-// and the tensors' bytes, whose offsets count from the end of the header and leave no hole. The writer pads
-// the header with spaces so that the data begin at a multiple of 8 bytes.
+//   {"__metadata__": {text: text},
+//    name: {"dtype": "BF16", "shape": [r, c], "data_offsets": [begin, end]}, ...}
+// then the bytes of the tensors, with offsets relative to the end of the header and no holes. The
+// writer pads the header with spaces so that the data starts at a multiple of 8 bytes.
 //
-// The reader checks the whole header against the file before it returns; every defect is an Error that names
-// the file and what is wrong, so a tensor found in it can always be read in bounds.
+// The reader validates the whole header against the file size before it returns; every defect is an
+// Error naming the file and the cause, so reading any listed tensor stays in bounds.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,7 @@ struct StoredTensorInfo {
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-// Declares all tensors, then takes their bytes in that order, in pieces of any size.
+// Declares all tensors up front, then takes their bytes in that order, in pieces of any size.
 //
 //   SafetensorsWriter writer(fs, path, {{"a", StoredType::kF32, {2, 3}}}, {{"format", "pt"}});
 //   writer.append(bytes);
@@ -63,7 +63,7 @@ class SafetensorsWriter {
   SafetensorsWriter(FileSystem& fs, std::string path, const std::vector<StoredTensorInfo>& tensors,
                     const SafetensorsMetadata& metadata = {});
   void append(std::span<const std::byte> bytes);
-  // All declared bytes were appended: syncs and closes.
+  // Syncs and closes. All declared bytes must have been appended.
   Summary finish();
 
  private:
@@ -79,7 +79,7 @@ class SafetensorsWriter {
 class SafetensorsReader {
  public:
   struct Entry : StoredTensorInfo {
-    int64_t begin = 0;  // in the file
+    int64_t begin = 0;  // byte offset in the file
     int64_t end = 0;
   };
 

@@ -1,4 +1,4 @@
-// How a config struct declares its keys: once, in a member template that every visitor walks.
+// How a config struct declares its keys: once, in a member template that accepts every visitor.
 //
 //   struct BatchConfig {
 //     int64_t seq_len = 1024;
@@ -8,10 +8,11 @@
 //   };
 //
 // The reader, the writer, the schema and the list of known keys (config_reader.h, config_writer.h)
-// follow from it. Visitors offer required(), optional() (the member's value is the default), section() (a
-// nested struct) and choice() (a std::variant of structs with a kName each: the key's value names one of
-// them, whose own keys then stand in the same section). Other members are bool, int64_t, uint64_t, double,
-// std::string, std::vector<std::string>, enums with EnumNames, or std::optional of one of these.
+// are derived from it. Visitors offer required(), optional() (the member's value is the default),
+// section() (a nested struct) and choice() (a std::variant of structs, each with a kName: the key's
+// value names one of them, and its keys then belong to the same section). Other members are bool,
+// int64_t, uint64_t, double, std::string, std::vector<std::string>, enums with EnumNames, or
+// std::optional of one of these.
 #pragma once
 
 #include <initializer_list>
@@ -24,8 +25,8 @@
 
 namespace mpt {
 
-// Says that a field means something only for some values of an enum declared before it in the same struct.
-// Where it does not hold, the key must be absent: nothing a user wrote is ignored.
+// Restricts a field to some values of an enum declared before it in the same struct. For other
+// values the key must be absent: nothing that a user wrote is ignored.
 struct Condition {
   std::string_view key;     // "rule"; empty: always holds
   std::string accepted{};   // "m_plus_adam"
@@ -33,7 +34,7 @@ struct Condition {
   bool holds = true;
 };
 
-// What is accepted and what it means; bounds apply to numbers.
+// Accepted values and documentation of a field; bounds apply to numbers.
 struct FieldInfo {
   std::optional<double> minimum{};
   std::optional<double> exclusive_minimum{};
@@ -41,14 +42,15 @@ struct FieldInfo {
   std::optional<double> exclusive_maximum{};
   Condition only_with{};
   std::string_view doc{};
-  std::string_view former{};  // a name that the key had before, which is still read (use_present_names)
+  std::string_view former{};  // an earlier name of the key, still accepted (use_present_names)
 };
 
-// Largest value of a key that arithmetic uses as a binary32 number: it, and products with it, stay finite.
+// Largest value of a key that is used in binary32 arithmetic: the value and products with it stay
+// finite.
 inline constexpr double kMaxReal = 1e30;
-// Smallest positive one: a normal binary32 number, so that "greater than 0" survives the rounding.
+// Smallest positive value: a normal binary32 number, so that "greater than 0" survives rounding.
 inline constexpr double kMinPositiveReal = 1e-37;
-// Largest factor below 1 that is below 1 in binary32 too.
+// Largest factor below 1 that stays below 1 in binary32.
 inline constexpr double kMaxBelowOne = 0.9999999;
 
 template <NamedEnum E>

@@ -9,7 +9,7 @@
 namespace mpt {
 namespace {
 
-// "at least 1 and less than 2"; empty if any number will do
+// "at least 1 and less than 2"; empty if there are no bounds.
 std::string range_of(const FieldInfo& info) {
   std::vector<std::string> bounds;
   if (info.minimum) bounds.push_back(fmt::format("at least {}", *info.minimum));
@@ -23,7 +23,7 @@ bool has_control_characters(std::string_view text) {
   return std::ranges::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
-// The key paths of the section `path` itself, without the path: "rule", "lr_additive".
+// The direct keys of section `path`, relative to it: "rule", "lr_additive".
 std::vector<std::string> keys_of_section(const std::vector<std::string>& known, const std::string& path) {
   const std::string prefix = path.empty() ? "" : path + ".";
   std::vector<std::string> keys;
@@ -130,7 +130,8 @@ void FieldReader::report_unknown_keys() {
       report(item.key(), "unknown key; " + suggestion(item.key()));
 }
 
-// What is called so elsewhere, the nearest key of this section, the same key in another one, or a few.
+// Suggests a usual spelling from elsewhere, the nearest key of this section, the same key in
+// another section, or a few similar keys.
 std::string FieldReader::suggestion(const std::string& key) const {
   constexpr int64_t kFew = 5;
   const auto meant = [](std::string_view name) { return fmt::format("did you mean \"{}\"?", name); };
@@ -168,7 +169,7 @@ void FieldReader::report_missing(const char* key, const FieldInfo& info) {
                                         info.doc));
 }
 
-// Keys are reported once, whichever of the others have them.
+// Each key is handled once, even if several alternatives have it.
 void FieldReader::pass_over_others(const char* choice, const Alternatives& alternatives) {
   const auto has = [&](size_t i, const std::string& key) {
     return std::ranges::find(alternatives.keys[i], key) != alternatives.keys[i].end();

@@ -1,9 +1,9 @@
 // JSON → config struct, by the struct's field list (config_fields.h).
 //
-// Every problem is reported, not just the first, as "file:line: key.path: what is wrong, what would be
-// accepted": unknown keys with the nearest valid one, wrong types, values out of range, names that an enum
-// does not have, missing required keys, keys that another key's value leaves without meaning. `null` counts
-// as not given.
+// Reports every problem, not just the first, as "file:line: key.path: what is wrong, what would be
+// accepted": unknown keys (with the nearest valid one), wrong types, values out of range, unknown
+// enum names, missing required keys, and keys made meaningless by another key's value. `null`
+// counts as not given.
 #pragma once
 
 #include <algorithm>
@@ -24,24 +24,24 @@
 namespace mpt {
 
 using Problems = std::vector<std::string>;
-// "optimizer.eps (configs/base/adamw.json:4)": keys of a base that whoever built on it made meaningless, by
-// choosing another struct (FieldReader::choice).
+// "optimizer.eps (configs/base/adamw.json:4)": keys of an included base file that became
+// meaningless because the including file chose another alternative (FieldReader::choice).
 using LeftOut = std::vector<std::string>;
 
 // Throws one Error that lists all problems, if there are any.
 void throw_problems(const Problems& problems);
 
-// What users of other programs write, and what is meant by it here.
+// A key or value as users of other programs write it, and its meaning here.
 struct UsualSpelling {
   std::string_view written, meant;
 };
 struct UsualSpellings {
   std::span<const UsualSpelling> keys{};  // a key or a key path -> a key path
   std::span<const UsualSpelling>
-      values{};  // of enums; one that the enum at hand does not have is passed over
+      values{};  // of enums; entries that the enum at hand lacks are skipped
 };
 
-// The key path that another program's word stands for, such as "lr" or "batch.size".
+// The key path meant by another program's word, such as "lr" or "batch.size".
 std::optional<std::string> key_meant_by(std::string_view word, std::span<const UsualSpelling> usual);
 
 // Collects the key paths of a struct: "optimizer", "optimizer.rule", ...
@@ -68,7 +68,7 @@ class KeyCollector {
     paths_.push_back(path);
     for (std::string& inner : of(member, path)) paths_.push_back(std::move(inner));
   }
-  // The keys of all alternatives, each once.
+  // Collects the keys of all alternatives, each once.
   template <class... A>
   void choice(const char* key, std::variant<A...>&, const FieldInfo& = {}) {
     paths_.push_back(join_key_path(path_, key));
@@ -90,8 +90,8 @@ class KeyCollector {
   std::vector<std::string> paths_;
 };
 
-// Renames the keys of a document that were written by former names (FieldInfo::former). To be called before
-// anything reads the document.
+// Renames keys written under former names (FieldInfo::former). Must run before anything reads the
+// document.
 class FormerNames {
  public:
   template <HasFields S>
@@ -164,8 +164,9 @@ class FieldReader {
     inner.report_unknown_keys();
     member.fields(inner);
   }
-  // Keys of alternatives that were not chosen are left out where the choice was made above them, and refused
-  // elsewhere: they say something about what was chosen, and would be ignored.
+  // Keys of alternatives that were not chosen: dropped (and noted in left_out) if the choice was
+  // made in a file or setting above the one that wrote them, otherwise an error, because they would
+  // be ignored.
   template <class... A>
   void choice(const char* key, std::variant<A...>& member, const FieldInfo& info = {}) {
     const Json* name = find(key);
@@ -190,7 +191,7 @@ class FieldReader {
   };
   struct Found {
     Problems& problems;
-    LeftOut* left_out;  // null: none is
+    LeftOut* left_out;  // null: dropping keys is an error
   };
   struct Names {
     const std::vector<std::string>& known;  // key paths of the whole config
@@ -199,7 +200,7 @@ class FieldReader {
   FieldReader(const JsonDocument& document, const Json& node, std::string path, Names names, Found found)
       : document_(document), node_(node), path_(std::move(path)), names_(names), found_(found) {}
 
-  // Whether the key was there, with a good value or a bad one that has been reported.
+  // Returns whether the key was present; a bad value has been reported.
   template <class T>
   bool read_field(const char* key, T& member, const FieldInfo& info) {
     const Json* value = find(key);
@@ -234,7 +235,7 @@ class FieldReader {
     member = inner;
   }
 
-  // The value of a key of this section that is there and not null.
+  // The value of a key of this section if it is present and not null, else null.
   [[nodiscard]] const Json* find(std::string_view key) const;
   bool in_range(const char* key, double value, const Json& shown, const FieldInfo& info);
   void report(std::string_view key, const std::string& what);

@@ -26,7 +26,7 @@ std::string FieldSchema::description(const FieldInfo& info, std::string_view nee
                      info.doc);
 }
 
-// Equal but for descriptions, and for defaults, of which none is given where they differ.
+// Alternatives may differ only in descriptions and defaults; a default that differs is omitted.
 void FieldSchema::add_alternatives(std::string_view choice, const std::vector<Alternative>& all) {
   std::vector<std::pair<std::string, std::vector<Owner>>> keys;  // in the order of declaration
   for (const Alternative& alternative : all)
@@ -54,7 +54,8 @@ void FieldSchema::add_alternatives(std::string_view choice, const std::vector<Al
   }
 }
 
-// "x"; "Only with rule = a or b. x" where others lack the key; "With rule = a: x; with rule = b: y".
+// "x"; "Only with rule = a or b. x" if other alternatives lack the key; "With rule = a: x; with
+// rule = b: y".
 std::string FieldSchema::descriptions(std::string_view choice, const std::vector<Owner>& owners,
                                       size_t alternatives) {
   std::vector<std::pair<std::string, std::vector<std::string_view>>> groups;
@@ -78,8 +79,8 @@ std::string FieldSchema::descriptions(std::string_view choice, const std::vector
   return all;
 }
 
-// "Required. x" -> "Required with rule = a or b. x"; "x" -> "Only with rule = a or b. x"; a condition inside
-// the alternative says enough.
+// "Required. x" -> "Required with rule = a or b. x"; "x" -> "Only with rule = a or b. x". A
+// condition already stated inside the alternative suffices.
 std::string FieldSchema::restricted(const std::string& text, std::string_view choice,
                                     const std::string& names) {
   constexpr std::string_view kRequired = "Required. ";

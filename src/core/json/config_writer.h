@@ -1,8 +1,8 @@
-// Config struct → JSON, by the struct's field list (config_fields.h): every key with its value, defaults
-// included.
+// Config struct → JSON, by the struct's field list (config_fields.h): every key with its value,
+// defaults included.
 //
-// Left out are optionals without a value and keys that have no meaning beside the others, so that what is
-// written can be read again and gives an equal struct.
+// Omits optionals without a value and keys that are meaningless given the others, so that reading
+// the output gives an equal struct.
 #pragma once
 
 #include <string>
@@ -62,9 +62,9 @@ class FieldWriter {
 
 // Config struct → JSON Schema (draft 2020-12), by the struct's field list (config_fields.h).
 //
-// Describes any config file, pieces included: names, types, ranges, accepted names, defaults, documentation.
-// What is required is said in words, since a file may leave it to a piece it includes. Every key may be null:
-// not given.
+// Describes any config file, included pieces too: names, types, ranges, accepted names, defaults,
+// documentation. Required keys are only marked in the description, since an included piece may set
+// them. Every key may be null: not given.
 
 class FieldSchema {
  public:
@@ -88,8 +88,8 @@ class FieldSchema {
     schema["default"] = FieldWriter::value_of(member);
     add_former_name(key, info);
   }
-  // A key that several alternatives have is described once: it must have the same type, bounds and meaning in
-  // all of them. Where its defaults differ none is given.
+  // A key shared by several alternatives is described once and must have the same type, bounds and
+  // meaning in all of them. Its default is omitted where the defaults differ.
   template <class... A>
   void choice(const char* key, const std::variant<A...>&, const FieldInfo& info = {}) {
     properties_[key] = {{"description", description(info, "Required")},
@@ -151,7 +151,7 @@ class FieldSchema {
     return {{"enum", std::move(names)}};
   }
 
-  // What is accepted for a key is accepted for its former name, which editors strike through.
+  // The former name accepts the same values and is marked deprecated, which editors strike through.
   void add_former_name(const char* key, const FieldInfo& info);
   static std::string description(const FieldInfo& info, std::string_view need);
   static void add_bounds(Json& schema, const FieldInfo& info);

@@ -55,7 +55,7 @@ std::vector<std::string> split_key_path(std::string_view path, std::string_view 
 
 }  // namespace
 
-// Reads a file and what it includes.
+// Reads a file and everything it includes.
 class DocumentLoader {
  public:
   explicit DocumentLoader(const std::vector<std::string>& directories) : directories_(directories) {}
@@ -105,7 +105,7 @@ class DocumentLoader {
     return names + last.string();
   }
 
-  // Where an included file may lie, in the order in which it is looked for.
+  // Candidate paths of an included file, in search order.
   [[nodiscard]] std::vector<fs::path> places(const std::string& piece, const fs::path& included_by) const {
     std::vector<fs::path> all{(included_by.parent_path() / piece).lexically_normal()};
     if (fs::path(piece).is_absolute()) return all;
@@ -145,7 +145,7 @@ class DocumentLoader {
                   describe(parsed.value["$schema"]));
   }
 
-  const std::vector<std::string>& directories_;  // where files lie that are not beside the one including them
+  const std::vector<std::string>& directories_;  // searched after the including file's own directory
   std::vector<fs::path> open_;  // the file being read and those that include it, outermost first
   int64_t files_ = 0;
   int64_t merged_ = 0;

@@ -10,7 +10,7 @@
 namespace mpt {
 namespace {
 
-// Characters of a text, counting the lines that have been read. Copies share the count.
+// Iterates over the characters of a text and counts the lines read. Copies share the count.
 struct LineCounting {
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
@@ -30,14 +30,16 @@ struct LineCounting {
   bool operator!=(const LineCounting& other) const { return at != other.at; }
 };
 
-// "[json.exception.parse_error.101] parse error at line 3, column 5: unexpected '}'" → "unexpected '}'"
+// "[json.exception.parse_error.101] parse error at line 3, column 5: unexpected '}'" → "unexpected
+// '}'"
 std::string reason_of(const std::string& what) {
   std::string reason = what.substr(what.find("] ") == std::string::npos ? 0 : what.find("] ") + 2);
   if (reason.starts_with("parse error")) reason.erase(0, std::min(reason.size(), reason.find(": ") + 2));
   return reason;
 }
 
-// Receives the parser's events and builds the tree. Every key is announced while `line` is still its own.
+// Receives the parser's events and builds the tree. Keys are recorded as they are announced, while
+// `line` is still correct.
 class TreeBuilder : public nlohmann::json_sax<Json> {
  public:
   TreeBuilder(std::string_view text, const std::string& name, const int64_t& line)
@@ -84,7 +86,7 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
     std::string path;
   };
 
-  // Puts a value where the next one belongs: at the root, behind the last key, or at the end of the array.
+  // Puts a value at its position: the root, the slot of the last key, or the end of the array.
   Json* place(Json value) {
     if (open_.empty()) return &(result_.value = std::move(value));
     Container& container = open_.back();

@@ -1,7 +1,8 @@
-// JSON text with // and /* */ comments → a value, and the line on which every key stands.
+// JSON text with // and /* */ comments → a value, and the line of every key.
 //
-// Guarantees: refuses, with file, line and column, what is not JSON, numbers beyond double, keys given twice,
-// nesting deeper than kMaxJsonDepth, more than kMaxJsonKeys keys and texts of more than kMaxJsonBytes.
+// Rejects, naming file, line and column: invalid JSON, numbers beyond double, duplicate keys,
+// nesting deeper than kMaxJsonDepth, more than kMaxJsonKeys keys and texts of more than
+// kMaxJsonBytes.
 #pragma once
 
 #include <cstdint>
@@ -25,17 +26,18 @@ struct ParsedJson {
       lines;  // "model.hidden_size" → 12; an array's elements share its entry
 };
 
-// `name` is what messages call the text: a path.
+// `name` identifies the text in messages: a path.
 ParsedJson parse_json(std::string_view text, const std::string& name);
 
-// JSON of a file that the program wrote: no comments, no lines, nested no deeper than kMaxJsonDepth. Throws
-// Error that names the file for everything else.
+// Parses JSON that the program itself wrote: no comments, no line numbers, nesting up to
+// kMaxJsonDepth. Throws Error naming the file otherwise.
 nlohmann::json parse_written_json(std::string_view text, const std::string& name);
 
 // "model" + "hidden_size" → "model.hidden_size"; "" + "model" → "model"
 std::string join_key_path(std::string_view parent, std::string_view key);
 
-// The value in a message: its type and, shortened, its text: `the string "abc"`, `the number 1.5`, `null`.
+// A value for messages, its type and its shortened text: `the string "abc"`, `the number 1.5`,
+// `null`.
 std::string describe(const Json& value);
 
 }  // namespace mpt
