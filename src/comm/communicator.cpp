@@ -12,7 +12,7 @@
 namespace mpt {
 namespace {
 
-// In place of a second stream, where there is nothing to wait for.
+// Stands in for a communication stream when there is nothing to wait for: runs work at once.
 class DoneAtOnce final : public CommStream {
  public:
   Event run(std::function<void()> work) override {
@@ -60,9 +60,9 @@ Communicator::~Communicator() {
 
 std::string Communicator::name() const { return device_ == nullptr ? "" : transport_->name(); }
 
-// --- in one order on all ranks ---------------------------------------------------------------------------
+// --- in one order on all ranks -------------------------------------------------------------------
 
-// One rank does it at once, and a plan refuses it.
+// Runs at once on a single rank; throws in a plan.
 Communicator::Event Communicator::run(std::function<void(Transport&)> work) {
   return comm_stream_->run([this, work = std::move(work)] { work(*transport_); });
 }
@@ -82,7 +82,7 @@ void Communicator::all_reduce_max(const Tensor& values) {
   in_order([values](Transport& transport) { transport.all_reduce_max(values); });
 }
 
-// --- host memory -----------------------------------------------------------------------------------------
+// --- host memory ---------------------------------------------------------------------------------
 
 void Communicator::gather_host(std::span<const std::byte> mine, std::span<std::byte> all) {
   wait(run([=](Transport& transport) { transport.gather_host(mine, all); }));
@@ -94,7 +94,7 @@ std::vector<int64_t> Communicator::gather_numbers(int64_t mine) {
   return all;
 }
 
-// First the lengths, then the texts, padded to the longest.
+// Gathers the lengths first, then the texts, padded to the longest.
 std::vector<std::string> Communicator::gather_texts(std::string_view mine) {
   const std::vector<int64_t> sizes = gather_numbers(std::ssize(mine));
   const auto longest = static_cast<size_t>(*std::max_element(sizes.begin(), sizes.end()));
@@ -108,7 +108,7 @@ std::vector<std::string> Communicator::gather_texts(std::string_view mine) {
   return texts;
 }
 
-// --- failures --------------------------------------------------------------------------------------------
+// --- failures ------------------------------------------------------------------------------------
 
 void Communicator::together(const std::function<void()>& work) {
   if (is_single()) return work();

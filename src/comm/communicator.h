@@ -1,12 +1,13 @@
-// The ranks of a run as one of them sees them: which it is, and what they do together. All that code holds of
-// other ranks is one of these, by reference. A process that has no others has one too: a communicator of one
-// rank, whose collectives return at once, with no thread, no event and no row in a profile.
+// One rank's view of the ranks of a run: its own number, and the collectives. Code that deals with
+// other ranks holds only a reference to a Communicator. A process without others has one of size 1,
+// whose collectives return at once, without a thread, an event or a row in the profile.
 //
-//   const auto event = ranks.run([&](Transport& t) { t.reduce_scatter_sum(parts, sum); });   overlaps
-//   ranks.wait(event);                                      what the device is given next comes after it
+//   // Overlaps with the device's work:
+//   const auto event = ranks.run([&](Transport& t) { t.reduce_scatter_sum(parts, sum); });
+//   ranks.wait(event);  // later device work starts after it
 //
-// What carries the bytes is a Transport. Its calls are made in one order by all ranks, on a second stream
-// beside the device's own (CommStream), where they may overlap with computing.
+// A Transport moves the bytes. All ranks make its calls in the same order, on the communication
+// stream (CommStream), where they may overlap with computation.
 #pragma once
 
 #include <chrono>
@@ -29,19 +30,21 @@ struct LaunchEnvironment;
 
 class Communicator {
  public:
-  using Event = CommStream::Event;  // of run()
+  using Event = CommStream::Event;  // returned by run()
 
-  // Of one rank. It has no state, so there is one for all.
+  // The communicator of a single process. It has no state, so one instance serves all.
   static Communicator& single();
-  // For a plan: rank and size are known, what several ranks would do together is a LogicError.
+  // For a dry run: knows rank and size; any call that would involve other ranks is a LogicError.
   static Communicator planned(int64_t rank, int64_t size);
-  // This process among those that its launcher started, by what carries tensors of `device`. Throws Error
-  // where the others cannot be reached; or where one does not come within the timeout, now and later.
+  // Connects this process to the others started by its launcher, with the transport that fits
+  // tensors of `device`. Throws Error if the others cannot be reached, or if a rank does not arrive
+  // within the timeout, now or in a later call.
   static Communicator connect(const LaunchEnvironment& environment, std::chrono::milliseconds timeout,
                               Device& device);
 
-  // `comm_stream` is of the device, which outlives this and whose waits are guarded from now on
-  // (Transport::wait_for_device). The transport is used through this object alone.
+  // `comm_stream` must belong to `device`, which must outlive this object and whose host waits are
+  // guarded from now on (Transport::wait_for_device). The transport must be used only through this
+  // object.
   Communicator(std::unique_ptr<Transport> transport, std::unique_ptr<CommStream> comm_stream, Device& device);
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -51,32 +54,34 @@ class Communicator {
   [[nodiscard]] int64_t size() const { return transport_->size(); }
   [[nodiscard]] bool is_single() const { return size() == 1; }
   [[nodiscard]] bool is_root() const { return rank() == 0; }
-  // What carries the ranks' messages; empty where nothing does.
+  // Name of the transport; empty for a single process and for a plan.
   [[nodiscard]] std::string name() const;
 
-  // The second stream: what work that overlaps is enqueued on.
+  // The communication stream, for work that overlaps with computation.
   [[nodiscard]] CommStream& comm_stream() const { return *comm_stream_; }
-  // Drops what has not begun of it and waits for what has: for an end with an error.
+  // Drops communication work that has not started and waits for the rest; for shutdown after an
+  // error.
   void stop() { comm_stream_->stop(); }
 
-  // Work beside the device's own. It may be called on another thread: what it uses must live until then.
+  // Runs work on the communication stream, possibly on another thread: everything it uses must live
+  // until it has run.
   Event run(std::function<void(Transport&)> work);
   void wait(Event event) { comm_stream_->wait(event); }
 
-  // In the order of the device's work. `parts` and what they view live until that is done.
+  // In order with the device's work. `parts` and the memory they view must live until it is done.
   void all_gather(std::span<const Tensor> parts);
   void all_reduce_max(const Tensor& values);
 
-  // Host memory, done when they return. What every rank gives, in the order of ranks.
+  // Collectives on host memory, complete on return. `all` is in rank order.
   void gather_host(std::span<const std::byte> mine, std::span<std::byte> all);
   std::vector<int64_t> gather_numbers(int64_t mine);
   std::vector<std::string> gather_texts(std::string_view mine);
 
-  // Runs the work on every rank. Where it throws Error on some, an Error that names the rank and says why is
-  // thrown on all. Collective.
+  // Runs `work` on every rank. If it throws Error on some ranks, all ranks throw an Error naming
+  // the rank and the reason. Collective.
   void together(const std::function<void()>& work);
-  // Runs what all ranks do. If it throws, that is logged and told to the others before it is passed on; what
-  // collectives still use must outlive this.
+  // Runs `work`, which all ranks do. If it throws, the error is logged and the other ranks are told
+  // before it is rethrown. Memory that collectives still use must outlive this call.
   void or_abort(const std::function<void()>& work);
 
  private:
@@ -85,7 +90,7 @@ class Communicator {
 
   std::unique_ptr<CommStream> comm_stream_;
   std::unique_ptr<Transport> transport_;
-  Device* device_ = nullptr;  // whose waits are guarded; none of one rank and of a plan
+  Device* device_ = nullptr;  // its waits are guarded; null for a single process and for a plan
 };
 
 }  // namespace mpt

@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kMostPort = 65535;
 constexpr int64_t kMostRanks = int64_t{1} << 20;
-constexpr int kFirstSlurmPort = 20000, kSlurmPorts = 10000;  // below the ports that systems hand out
-// Steps that are no tasks of srun have numbers from here: batch scripts, interactive shells.
+constexpr int kFirstSlurmPort = 20000, kSlurmPorts = 10000;  // below the ephemeral ports
+// Step numbers from here on are batch scripts and interactive shells, not srun tasks.
 constexpr int64_t kFirstSpecialStep = 0xFFFFFFF0;
 
 std::optional<int64_t> parsed(std::string_view text) {
@@ -28,7 +28,7 @@ class Variables {
  public:
   explicit Variables(const EnvironmentLookup& lookup) : lookup_(lookup) {}
 
-  // One that is set to nothing counts as not set.
+  // An empty variable counts as not set.
   [[nodiscard]] std::optional<std::string> text(const std::string& name) const {
     auto value = lookup_(name);
     return value && value->empty() ? std::nullopt : value;
@@ -52,7 +52,7 @@ struct Names {
   std::string rank, size, local_rank, local_size;
 };
 
-// Both or neither; what is missing is named together with what is there.
+// Throws Error unless both are set or neither; names the missing one and the other.
 void check_pair(const Variables& variables, const std::string& one, const std::string& other) {
   const auto require = [&](const std::string& there, const std::string& missing) {
     if (variables.has(there) && !variables.has(missing))
@@ -68,7 +68,7 @@ struct Place {
   int64_t rank, size;
 };
 
-// Which of how many; nothing where neither is set.
+// The rank and the number of ranks; nothing if neither is set.
 std::optional<Place> place(const Variables& variables, const std::string& rank, const std::string& size) {
   check_pair(variables, rank, size);
   const auto of = variables.number(size, 1, kMostRanks);
@@ -96,10 +96,9 @@ std::optional<LaunchEnvironment> named(const Variables& variables, const Names& 
   return found;
 }
 
-// --- Slurm
-// --------------------------------------------------------------------------------------------------------
+// --- Slurm ---------------------------------------------------------------------------------------
 
-// The count of machine `node` in a list such as "4(x2),3".
+// Number of tasks on machine `node` in a list such as "4(x2),3".
 int64_t tasks_on_node(std::string_view name, const std::string& list, int64_t node) {
   std::string_view left = list;
   int64_t first = 0;
@@ -131,8 +130,8 @@ std::string first_host(const std::string& list) {
          list.substr(close + 1, rest - close - 1);
 }
 
-// Whether srun started this process as a task; its variables are inherited by whatever runs below it, and by
-// the shell of a job.
+// Whether srun started this process as a task. Its children inherit the variables, and so does the
+// shell of a job.
 bool in_slurm_step(const Variables& variables) {
   const auto step = variables.number("SLURM_STEP_ID", 0, int64_t{1} << 32);
   return step && *step < kFirstSpecialStep;
@@ -159,8 +158,7 @@ std::string slurm_run_id(const Variables& variables) {
                      word("SLURM_RESTART_COUNT"));
 }
 
-// --- where rank 0 waits
-// -------------------------------------------------------------------------------------------
+// --- where rank 0 waits --------------------------------------------------------------------------
 
 int master_port(const Variables& variables) {
   if (const auto ours = variables.number("MPT_MASTER_PORT", 1, kMostPort)) return int(*ours);
@@ -168,7 +166,7 @@ int master_port(const Variables& variables) {
   return theirs ? int(*theirs) + 1 : 0;
 }
 
-// The address stays empty where nothing says it.
+// The address stays empty if no variable gives it.
 void set_slurm_meeting(const Variables& variables, LaunchEnvironment& found) {
   found.run_id = slurm_run_id(variables);
   const auto hosts =
@@ -181,14 +179,13 @@ void set_slurm_meeting(const Variables& variables, LaunchEnvironment& found) {
   found.master_port = kFirstSlurmPort + int((job * 16 + step) % kSlurmPorts);
 }
 
-// --- the launchers
-// -----------------------------------------------------------------------------------------------
+// --- the launchers -------------------------------------------------------------------------------
 
 std::optional<LaunchEnvironment> from_torchrun(const Variables& variables) {
   auto found =
       named(variables, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, Launcher::kTorchrun);
   if (!found) {
-    // Neither RANK nor WORLD_SIZE, so it is not torchrun that set this.
+    // Neither RANK nor WORLD_SIZE is set, so torchrun did not set this one.
     if (variables.has("LOCAL_RANK"))
       throw error(
           "environment variable LOCAL_RANK={} is set, but RANK and WORLD_SIZE are not: set all of "
@@ -201,7 +198,8 @@ std::optional<LaunchEnvironment> from_torchrun(const Variables& variables) {
   return found;
 }
 
-// Of what ranks need that no MPI brings together. A rank alone needs nothing.
+// Adds the rendezvous address, needed when MPI does not connect the ranks. A single rank needs
+// none.
 void complete_torchrun(const Variables& variables, LaunchEnvironment& found) {
   if (found.size == 1) return;
   for (const char* name : {"MASTER_ADDR", "MASTER_PORT"}) {
@@ -227,7 +225,7 @@ std::optional<LaunchEnvironment> from_mpi(const Variables& variables) {
   for (const Names& names : kinds) {
     auto found = named(variables, names, Launcher::kMpi);
     if (!found) continue;
-    // Slurm's counts are those of this process only where srun started it as a task of MPI.
+    // Slurm's counts describe this process only if srun started it as an MPI task.
     if (!variables.has(names.local_rank) && in_slurm_step(variables)) {
       set_slurm_locals(variables, *found);
       set_slurm_meeting(variables, *found);

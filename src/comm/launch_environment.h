@@ -1,17 +1,17 @@
-// Which rank of how many this process is, as its launcher says in environment variables.
+// Rank and number of ranks of this process, from the environment variables of its launcher.
 //
-//   torchrun   RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; without the local
-//              ones, as Kubernetes starts one process a machine, a rank is the only one of its machine
-//   MPI        OMPI_COMM_WORLD_* (Open MPI), PMI_* and MPI_LOCAL* (MPICH, Intel MPI), MV2_COMM_WORLD_*
-//   (MVAPICH),
-//              PMIX_RANK with Slurm's counts (srun --mpi=pmix)
-//   Slurm      SLURM_PROCID and others, of a step that srun started; the shell of sbatch or salloc is one
-//   process
+//   torchrun   RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; without
+//              the local ones (Kubernetes starts one process per machine) a rank is alone on its
+//              machine
+//   MPI        OMPI_COMM_WORLD_* (Open MPI), PMI_* and MPI_LOCAL* (MPICH, Intel MPI),
+//              MV2_COMM_WORLD_* (MVAPICH), PMIX_RANK with Slurm's counts (srun --mpi=pmix)
+//   Slurm      SLURM_PROCID and others, in a step started by srun; the shell of sbatch or salloc is
+//              a single process
 //
-// The launcher nearest to the process counts. Within a Slurm step that is MPI's or torchrun's, whose
-// variables are there only if they started something. Of MPI and torchrun both, it is torchrun where
-// TORCHELASTIC_RUN_ID is set, as if mpirun had started one torchrun a machine; without that they must agree,
-// as if a wrapper had set RANK and WORLD_SIZE for programs that know no MPI, and MPI is taken.
+// The launcher closest to the process wins. Within a Slurm step that is MPI or torchrun, whose
+// variables are set only if they started something. If both MPI's and torchrun's variables are set:
+// with TORCHELASTIC_RUN_ID torchrun wins (mpirun started one torchrun per machine); without it they
+// must agree (a wrapper set RANK and WORLD_SIZE for programs without MPI), and MPI wins.
 #pragma once
 
 #include <array>
@@ -35,21 +35,22 @@ struct LaunchEnvironment {
   int64_t rank = 0, size = 1;
   int64_t local_rank = 0, local_size = 1;  // among the ranks of this machine
   Launcher launcher = Launcher::kNone;
-  // Where rank 0 waits for the others where MPI does not bring them together; empty under mpirun. The port is
-  // MPT_MASTER_PORT, else MASTER_PORT + 1: torchrun listens at MASTER_PORT itself. Under Slurm without these
-  // it is made of the job's number, and the address is the first machine of the step.
+  // Where rank 0 listens when MPI does not connect the ranks; empty under mpirun. The port is
+  // MPT_MASTER_PORT, else MASTER_PORT + 1, because torchrun itself listens at MASTER_PORT. Under
+  // Slurm without either, the port is derived from the job and step numbers and the address is the
+  // first machine of the step.
   std::string master_address{};
   int master_port = 0;
-  std::string run_id{};  // the same on all ranks of this run, another after a restart; may be empty
+  std::string run_id{};  // equal on all ranks of a run, different after a restart; may be empty
 };
 
 // The value of an environment variable, if it is set.
 using EnvironmentLookup = std::function<std::optional<std::string>(const std::string& name)>;
 
-// Throws Error, naming variable, value and what would be accepted, where variables are missing, contradict
-// each other or are no numbers.
+// Throws Error naming variable, value and accepted values if variables are missing, contradictory
+// or not numbers.
 LaunchEnvironment launch_environment(const EnvironmentLookup& lookup);
-LaunchEnvironment launch_environment();  // of this process
+LaunchEnvironment launch_environment();  // from this process's environment
 
 // "rank 3 of 8 (torchrun, 3 of 4 on this machine)"
 std::string description(const LaunchEnvironment& environment);

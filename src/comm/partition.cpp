@@ -21,10 +21,11 @@ int64_t elements_in(const PartitionedTensor& tensor, BlockRange range) {
   return elements_of(grid_of(tensor), range, {tensor.cols}).count;
 }
 
-// The number of tiles from the first on whose elements come nearest to `wanted`; the smaller one of two.
+// The number of leading tiles whose element count is nearest to `wanted`; on a tie the smaller
+// number.
 int64_t nearest_tiles(const PartitionedTensor& tensor, int64_t wanted) {
   const auto elements = [&](int64_t tiles) { return elements_in(tensor, up_to_tile(tensor, tiles)); };
-  int64_t low = 0, high = tiles_of(tensor);  // the last one with no more than wanted
+  int64_t low = 0, high = tiles_of(tensor);  // low: the last count with at most `wanted` elements
   while (low < high) {
     const int64_t middle = (low + high + 1) / 2;
     if (elements(middle) <= wanted)
@@ -58,11 +59,11 @@ Partition::Partition(std::vector<PartitionedTensor> tensors, int64_t ranks) : te
   give_whole_tensors();
 }
 
-// Rank r's run ends as near as it can to r + 1 shares of the bucket's elements.
+// Rank r's run ends as close as possible to r + 1 shares of the bucket's elements.
 void Partition::cut_bucket(size_t first, size_t end) {
   int64_t total = 0;
   for (size_t i = first; i < end; ++i) total += cuttable_elements(i);
-  int64_t before = 0;  // elements of the bucket in front of tensor i
+  int64_t before = 0;  // elements of the bucket before tensor i
   for (size_t i = first; i < end; ++i) {
     const int64_t elements = cuttable_elements(i);
     if (elements == 0) continue;

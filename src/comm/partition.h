@@ -8,32 +8,32 @@
 
 namespace mpt {
 
-// Update blocks between two places where a tensor may be cut: sums over a tensor are made of sums over such
-// tiles, so that they are the same bits however it is cut.
+// A tensor may be cut only at multiples of this many update blocks. Sums over a tensor are sums of
+// tile sums, so they have the same bits however the tensor is cut.
 inline constexpr int64_t kBlocksPerTile = 16;
 
 enum class Cut : uint8_t { kBetweenTiles, kNowhere };
 
 struct PartitionedTensor {
   int64_t rows, cols;
-  int64_t bucket = 0;  // tensors that are exchanged together; ascending along the list
+  int64_t bucket = 0;  // tensors of a bucket are exchanged together; ascending along the list
   Cut cut = Cut::kBetweenTiles;
 };
 
-// Every bucket is cut into as many runs of consecutive tiles as there are ranks, with as many elements as
-// tiles allow; tensors that must not be cut go whole to the rank that has least by then, largest first. A
-// function of the list and the number of ranks alone.
+// Cuts every bucket into one run of consecutive tiles per rank, balanced by elements as well as
+// whole tiles allow. Tensors that must not be cut go whole, largest first, to the rank with the
+// fewest elements so far. Depends only on the list and the number of ranks.
 class Partition {
  public:
   Partition(std::vector<PartitionedTensor> tensors, int64_t ranks);
 
   [[nodiscard]] int64_t ranks() const { return int64_t(ranges_.size()); }
   [[nodiscard]] int64_t tensors() const { return int64_t(tensors_.size()); }
-  // Empty where the rank has none of it.
+  // Empty if the rank owns nothing of the tensor.
   [[nodiscard]] BlockRange range(int64_t rank, int64_t tensor) const {
     return ranges_[size_t(rank)][size_t(tensor)];
   }
-  // Of all tensors, logical.
+  // Logical elements that the rank owns, over all tensors.
   [[nodiscard]] int64_t elements(int64_t rank) const;
 
  private:

@@ -33,7 +33,7 @@ TcpSocket opened(int family) {
   return TcpSocket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-// Waits for one of `events`; false when the time is up.
+// Waits for one of `events`; false on timeout.
 bool wait_for(int descriptor, short events, Deadline deadline) {
   pollfd waiting{.fd = descriptor, .events = events, .revents = 0};
   for (;;) {
@@ -43,7 +43,7 @@ bool wait_for(int descriptor, short events, Deadline deadline) {
   }
 }
 
-// errno of the attempt; 0 where it is connected.
+// Returns the errno of the attempt; 0 on success.
 int connect_to(const TcpSocket& socket, const addrinfo& address, Deadline deadline) {
   if (::connect(socket.descriptor(), address.ai_addr, address.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
@@ -54,7 +54,7 @@ int connect_to(const TcpSocket& socket, const addrinfo& address, Deadline deadli
   return fault;
 }
 
-// An IPv6 socket takes IPv4 connections too, where the machine has IPv6.
+// An IPv6 socket accepts IPv4 connections too, if the machine has IPv6.
 bool bind_to(const TcpSocket& socket, int family, int port) {
   const int yes = 1, no = 0;
   ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
@@ -141,11 +141,11 @@ bool TcpSocket::wait_readable(Deadline deadline) const { return wait_for(descrip
 
 namespace {
 
-// A rank says:      mpretrain-rendezvous RANK SIZE HASH_OF_RUN_ID\n
-// Rank 0 answers:   ok BYTES\n and as many bytes, or: other-run\n, or: failed REASON\n
+// |  A rank sends:    mpretrain-rendezvous RANK SIZE HASH_OF_RUN_ID\n |  Rank 0 answers:  ok
+// BYTES\n and that many bytes, or: other-run\n, or: failed REASON\n
 const std::string kGreeting = "mpretrain-rendezvous";
 constexpr size_t kLongestGreeting = 256;
-constexpr auto kAnswerTime = std::chrono::seconds(10);  // to take an answer
+constexpr auto kAnswerTime = std::chrono::seconds(10);  // for a rank to receive its answer
 constexpr auto kRetryAfter = std::chrono::milliseconds(100);
 
 std::string run_hash(const std::string& run_id) { return hash_bytes(std::as_bytes(std::span(run_id))); }
@@ -159,8 +159,7 @@ bool send_text(const TcpSocket& socket, const std::string& text, Deadline deadli
   return socket.send(std::as_bytes(std::span(text)), deadline);
 }
 
-// --- rank 0
-// -------------------------------------------------------------------------------------------------------
+// --- rank 0 --------------------------------------------------------------------------------------
 
 class Host {
  public:
@@ -205,7 +204,7 @@ class Host {
       spdlog::debug("a rank disconnected before it was answered");
   }
 
-  // Waits for a new connection, or for data on one whose rank is not known yet.
+  // Waits for a new connection, or for data on one whose rank is still unknown.
   void look() {
     std::vector<pollfd> waiting{{.fd = port_.descriptor(), .events = POLLIN, .revents = 0}};
     for (const Guest& stranger : strangers_)
@@ -226,7 +225,8 @@ class Host {
     }
   }
 
-  // Drops what is no rank's greeting, tells ranks of other runs so, and fails on all else.
+  // Drops peers without a valid greeting, rejects ranks of other runs, and fails on any other
+  // error.
   void admit(Guest guest) {
     std::istringstream words(guest.text);
     std::string greeting, run;
@@ -261,16 +261,15 @@ class Host {
   std::vector<Guest> guests_, strangers_;
 };
 
-// --- the others
-// ---------------------------------------------------------------------------------------------------
+// --- the others ----------------------------------------------------------------------------------
 
 class Visit {
  public:
   explicit Visit(const RendezvousOptions& options)
       : options_(options), deadline_(std::chrono::steady_clock::now() + options.timeout) {}
 
-  // Again and again until there is an answer of this run: rank 0 may come later, and what is left of another
-  // run may go.
+  // Retries until a rank 0 of this run answers: it may start later, and a rank 0 of another run may
+  // still be exiting.
   void take(std::span<std::byte> bytes) {
     std::string reason = "nobody answered";
     while (!attempt(bytes, reason)) {
@@ -312,7 +311,7 @@ class Visit {
     std::memcpy(bytes.data(), text.data(), bytes.size());
     return true;
   }
-  // With the beginning of what it said, as far as that is text.
+  // The error for an answer that is not rank 0's; quotes its beginning, printable characters only.
   [[nodiscard]] std::string not_rank_0(const std::string& answer) const {
     std::string said = answer.substr(0, 40);
     std::replace_if(

@@ -1,8 +1,8 @@
-// How ranks that no MPI brings together begin: rank 0 listens on a TCP port, the others come to it, and when
-// all are there it gives each the same bytes (NCCL's id).
+// Rendezvous of ranks without MPI: rank 0 listens on a TCP port, the others connect, and once all
+// are there rank 0 sends each the same bytes (NCCL's id).
 //
-// Nothing is written to a file, so there is nothing of an earlier run to be mistaken for this one's; a
-// process of another run that comes, or that still listens there, is told apart by the run's id.
+// No files are involved, so nothing left by an earlier run can be mistaken for this one. A process
+// of another run, connecting or still listening, is detected by the run id.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace mpt {
 
-// A TCP connection or a listening port, closed when it goes; every wait has a deadline.
+// A TCP connection or listening port, closed on destruction. Every wait has a deadline.
 
 using Deadline = std::chrono::steady_clock::time_point;
 
@@ -33,40 +33,40 @@ class TcpSocket {
     return *this;
   }
 
-  // On all of this machine's addresses. Throws Error where the port is taken.
+  // Listens on all addresses of this machine. Throws Error if the port is taken.
   static TcpSocket listening(int port);
-  // Nothing where nobody answers; why not is in `reason`.
+  // Returns nothing if nobody answers, with the cause in `reason`.
   static std::optional<TcpSocket> connected(const std::string& address, int port, Deadline deadline,
                                             std::string& reason);
 
   [[nodiscard]] int descriptor() const { return descriptor_; }
-  // The next connection, if there is one.
+  // The next pending connection, if any.
   [[nodiscard]] std::optional<TcpSocket> accepted() const;
-  // Whether all was sent before the deadline.
+  // Returns whether everything was sent before the deadline.
   [[nodiscard]] bool send(std::span<const std::byte> bytes, Deadline deadline) const;
-  // Appends what is there now; false when the other side has closed.
+  // Appends the bytes available now; false once the peer has closed.
   [[nodiscard]] bool receive_available(std::string& text) const;
-  // Whether there is something to receive (or to accept) before the deadline.
+  // Returns whether data (or a connection to accept) arrived before the deadline.
   [[nodiscard]] bool wait_readable(Deadline deadline) const;
 
  private:
   int descriptor_;
 };
 
-// For poll(): milliseconds that are left, none below 0.
+// Milliseconds until the deadline for poll(), at least 0.
 int milliseconds_left(Deadline deadline);
 
 struct RendezvousOptions {
   int64_t rank = 0, size = 1;
-  std::string address{};  // of rank 0's machine: a name or a number
+  std::string address{};  // rank 0's machine: host name or IP address
   int port = 0;
   std::string run_id{};  // the same on all ranks
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 
-// Rank 0's `bytes` become everyone's. Throws Error on all ranks that got so far, saying why: ranks that did
-// not come in time, a rank that came twice or is none of this run's, another number of ranks, a port that is
-// taken or where something else answers.
+// Copies rank 0's `bytes` to all ranks. Throws Error with the reason on all ranks that got this
+// far: ranks missing at the timeout, a duplicate or invalid rank, a different number of ranks, a
+// port that is taken, or something else answering there.
 void share_bytes_of_rank_0(std::span<std::byte> bytes, const RendezvousOptions& options);
 
 }  // namespace mpt

@@ -73,7 +73,7 @@ std::string transports_built() {
 
 namespace {
 
-constexpr int64_t kBlock = 2048;  // elements whose sums stay in the nearest cache
+constexpr int64_t kBlock = 2048;  // elements; their sums stay in L1
 
 void check_count(const Transport& of, std::span<const Tensor> parts) {
   check(int64_t(parts.size()) == of.size(), "{} parts for {} ranks", parts.size(), of.size());
@@ -90,7 +90,8 @@ void add_block(const T* from, int64_t n, float* sum) {
   for (int64_t i = 0; i < n; ++i) sum[i] += to_float(from[i]);
 }
 
-// By blocks, each written when all of it has been read: `sum` may be one of the parts.
+// Block by block; a block of `sum` is written after it has been read from all parts, so `sum` may
+// alias a part.
 template <class T>
 void sum_parts(std::span<const Tensor> parts, const Tensor& sum) {
   std::array<float, kBlock> block;
@@ -159,7 +160,7 @@ void sum_in_rank_order(std::span<const Tensor> parts, const Tensor& sum) {
     sum_parts<bf16>(parts, sum);
 }
 
-// Comparisons rather than std::fmax, which is a call for each element. By blocks, as above.
+// Uses comparisons, because std::fmax is a call per element. Block by block, as above.
 void max_over_ranks(std::span<const float* const> values, std::span<float> largest) {
   std::array<float, kBlock> block;
   for (int64_t first = 0; first < int64_t(largest.size()); first += kBlock) {
@@ -177,7 +178,7 @@ void max_over_ranks(std::span<const float* const> values, std::span<float> large
   }
 }
 
-// The transports of a process that reaches no others: the only rank of a run, and a rank of a plan.
+// Transports without communication: for the only rank of a run, and for a plan.
 
 namespace {
 

@@ -33,40 +33,40 @@ std::string nccl_version() {  // "2.28.9"
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-// --- the communicator --------------------------------------------------------------------------------------
+// --- the communicator ----------------------------------------------------------------------------
 
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPollEvery = std::chrono::microseconds(20);
 constexpr auto kLookEvery = std::chrono::milliseconds(100);
-constexpr auto kEndTime = std::chrono::minutes(1);  // for a GPU to give up calls that were ended
+constexpr auto kEndTime = std::chrono::minutes(1);  // for a GPU to end aborted calls
 
 double seconds(std::chrono::milliseconds time) { return std::chrono::duration<double>(time).count(); }
 
-// NCCL's communicator as an object: every call has a deadline, and a failure ends it for good. Never blocks
-// within NCCL (ncclConfig_t::blocking = 0): calls go on in the background and are asked for until they are
-// done or the time is up.
+// Owns NCCL's communicator. Every call has a deadline, and a failure ends the communicator for
+// good. Never blocks within NCCL (ncclConfig_t::blocking = 0): calls proceed in the background and
+// are polled until they finish or time out.
 class NcclHandle {
  public:
   NcclHandle(int64_t rank, int64_t size, const ncclUniqueId& id, std::chrono::milliseconds timeout);
-  // Ends in order where nothing failed, which waits for the other ranks.
+  // Finalizes, waiting for the other ranks, unless something failed.
   ~NcclHandle();
   NcclHandle(const NcclHandle&) = delete;
   NcclHandle& operator=(const NcclHandle&) = delete;
 
   // handle.run("ncclAllGather", [&](ncclComm_t comm) { return ncclAllGather(..., comm, stream); });
-  // Several calls between ncclGroupStart() and ncclGroupEnd() are one.
+  // A group between ncclGroupStart() and ncclGroupEnd() counts as one call.
   void run(std::string_view call, const std::function<ncclResult_t(ncclComm_t)>& call_nccl);
-  // Waits for what was enqueued, as Transport::wait_for_device() says.
+  // Runs `wait` under the watcher thread, as specified by Transport::wait_for_device().
   void watch(const std::function<void()>& wait);
-  // Ends all that is enqueued, on this rank at once; the others learn of it from their network or by the
-  // time.
+  // Aborts everything enqueued, immediately on this rank; the others notice by a network error or
+  // the timeout.
   void abort(const std::string& cause);
 
  private:
   ncclResult_t poll(ncclResult_t status, std::string_view call);
   void begin(const ncclUniqueId& id);
-  void serve();  // the thread that looks while the host waits
+  void serve();  // the watcher thread: checks for failures while the host waits
   [[nodiscard]] std::string fault_while_waiting() const;
   void abort_locked(const std::string& cause);
   void throw_failure_locked() const;
@@ -119,7 +119,7 @@ void NcclHandle::begin(const ncclUniqueId& id) {
   throw_failure_locked();
 }
 
-// Until the call is no longer in progress; what failed is noted, and all that is enqueued is ended.
+// Polls until the call has finished. On failure records the cause and aborts everything enqueued.
 ncclResult_t NcclHandle::poll(ncclResult_t status, std::string_view call) {
   const auto deadline = Clock::now() + timeout_;
   while (status == ncclInProgress) {
@@ -169,7 +169,7 @@ void NcclHandle::watch(const std::function<void()>& wait) {
   }
   const std::lock_guard lock(mutex_);
   watching_ = false;
-  throw_failure_locked();  // the cause of what the wait may have thrown
+  throw_failure_locked();  // the cause of any exception from wait()
   if (fault) std::rethrow_exception(fault);
 }
 
@@ -220,11 +220,11 @@ void NcclHandle::throw_failure_locked() const {
   if (!failure_.empty()) throw Error(failure_);
 }
 
-// --- the transport -----------------------------------------------------------------------------------------
+// --- the transport -------------------------------------------------------------------------------
 
 ncclDataType_t nccl_type(DType type) { return type == DType::kBF16 ? ncclBfloat16 : ncclFloat32; }
 
-// Whether NCCL's own collectives fit: all parts of one length, one behind the other in the order of ranks.
+// Whether NCCL's own collectives apply: parts of equal length, adjacent in memory in rank order.
 bool side_by_side(std::span<const Tensor> parts) {
   const int64_t bytes = packed_bytes(parts[0]);
   for (size_t rank = 1; rank < parts.size(); ++rank)
@@ -245,7 +245,7 @@ class NcclTransport final : public Transport {
     return fmt::format("NCCL {}, {} ranks", nccl_version(), size());
   }
 
-  // Sums of bf16 parts are made in the own part and widened from there.
+  // bf16 parts are summed in place in the own part, then widened into `sum`.
   void reduce_scatter_sum(std::span<const Tensor> parts, const Tensor& sum) override {
     check_reduce_scatter(*this, parts, sum);
     const Tensor& own = parts[size_t(rank())];
@@ -314,7 +314,8 @@ class NcclTransport final : public Transport {
 
   [[nodiscard]] int64_t bytes_sent() const override { return sent_; }
 
-  // Of the launchers, MPI's ends the other processes here, the others when this one exits with an error.
+  // Under MPI the launched transport ends the other processes here; other launchers do so when this
+  // process exits with an error.
   void abort(const std::string& cause) noexcept override {
     nccl_.abort(cause);
     if (launched_) launched_->abort(cause);
@@ -342,7 +343,7 @@ class NcclTransport final : public Transport {
       return ncclBroadcast(part.data, part.data, size_t(packed_bytes(part)), ncclUint8, root, comm, stream_);
     });
   }
-  // call(part, its rank, comm) for every part that is not empty, as one call of NCCL.
+  // Runs call(part, its rank, comm) for every nonempty part, as one NCCL group.
   template <class F>
   void for_each_in_group(std::string_view name, std::span<const Tensor> parts, const F& call) {
     nccl_.run(name, [&](ncclComm_t comm) {
@@ -355,7 +356,7 @@ class NcclTransport final : public Transport {
   }
   static bool started(ncclResult_t status) { return status == ncclSuccess || status == ncclInProgress; }
 
-  // GPU memory of this object's own, kept until more is needed.
+  // GPU memory owned by this object, reallocated when more is needed.
   std::byte* staging(size_t bytes) {
     if (staging_bytes_ < bytes) {
       synchronize();
@@ -367,7 +368,7 @@ class NcclTransport final : public Transport {
     }
     return static_cast<std::byte*>(staging_.get());
   }
-  // Done when it returns.
+  // Complete on return.
   void copy(std::byte* to, const std::byte* from, size_t bytes, cudaMemcpyKind kind) {
     nccl_.watch([&] { check_cuda(cudaMemcpyAsync(to, from, bytes, kind, stream_), "cudaMemcpyAsync"); });
     synchronize();
@@ -377,7 +378,7 @@ class NcclTransport final : public Transport {
   }
 
   cudaStream_t stream_;
-  std::unique_ptr<Transport> launched_;  // MPI, where that launched the ranks
+  std::unique_ptr<Transport> launched_;  // MPI's, if it launched the ranks
   NcclHandle nccl_;
   int64_t sent_ = 0;
   Memory staging_;

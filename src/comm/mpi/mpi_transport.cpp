@@ -28,7 +28,7 @@
 namespace mpt {
 namespace {
 
-// --- MPI as a process has it: begun once, ended in order or not at all; errors of its calls are exceptions ---
+// --- MPI in a process: initialised once, finalized or abandoned; its errors become exceptions ----
 
 // check_mpi(MPI_Barrier(comm), "MPI_Barrier");
 void check_mpi(int status, std::string_view call);
@@ -40,8 +40,8 @@ class MpiLibrary {
   MpiLibrary(const MpiLibrary&) = delete;
   MpiLibrary& operator=(const MpiLibrary&) = delete;
 
-  [[nodiscard]] MPI_Comm ranks() const { return ranks_; }  // all, for our messages alone
-  // Ends MPI on this rank. All ranks must be about to do so.
+  [[nodiscard]] MPI_Comm ranks() const { return ranks_; }  // all ranks; a communicator of our own
+  // Finalizes MPI on this rank. All ranks must do so.
   void finish();
 
  private:
@@ -50,30 +50,30 @@ class MpiLibrary {
 
 std::string mpi_library_name();  // "Open MPI 4.1.4"
 
-// Messages between one rank and others that are under way together, and waiting for all of them.
+// A set of concurrent messages between one rank and others, and waiting for all of them.
 
 struct MpiExchangeOptions {
   MPI_Comm ranks = MPI_COMM_NULL;
-  int tag = 0;  // the same on all ranks, another for the next exchange
+  int tag = 0;  // equal on all ranks, different for the next exchange
   int64_t piece_bytes = 0;
   std::chrono::milliseconds timeout{};
-  const std::atomic<bool>* cancelled = nullptr;  // set by another thread: a wait ends
+  const std::atomic<bool>* cancelled = nullptr;  // set by another thread to end a wait
   std::string name{};                            // for messages: "all_gather"
 };
 
 class MpiExchange {
  public:
   explicit MpiExchange(MpiExchangeOptions options) : options_(std::move(options)) {}
-  // What has not arrived by then is given up.
+  // Cancels receives that have not completed.
   ~MpiExchange();
   MpiExchange(const MpiExchange&) = delete;
   MpiExchange& operator=(const MpiExchange&) = delete;
 
-  // Messages to and from a rank are matched in the order of these calls.
+  // Messages to and from a rank match in the order of these calls.
   void send(std::span<const std::byte> bytes, int64_t rank);
   void receive(std::span<std::byte> bytes, int64_t rank);
-  // Throws Error where nothing arrives for as long as the timeout, with the ranks that are waited for; where
-  // MPI reports an error; and where a message has another size than the receiver expects.
+  // Throws if nothing arrives for the length of the timeout, naming the ranks waited for, if MPI
+  // reports an error, or if a message has another size than the receiver expects.
   void wait();
 
  private:
@@ -118,7 +118,7 @@ MpiLibrary::MpiLibrary() {
   check_mpi(MPI_Comm_set_errhandler(ranks_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
 }
 
-// Without finish() MPI is not ended: that would wait for ranks that may never come.
+// Without finish() MPI is not finalized: that would wait for ranks that may never arrive.
 MpiLibrary::~MpiLibrary() = default;
 
 void MpiLibrary::finish() {
@@ -138,8 +138,9 @@ std::string mpi_library_name() {
 
 using Clock = std::chrono::steady_clock;
 
-// How a waiting thread leaves the processor to threads that compute: messages in shared memory need to be
-// asked for often, as each call may move a fragment only, ranks that are far behind need not.
+// Back-off of a polling thread, to leave the processor to threads that compute: first busy, because
+// each call may move only one fragment of a message in shared memory, then yielding and sleeping,
+// for ranks that are far behind.
 class BackOff {
  public:
   void reset() { begin_ = Clock::now(), calls_ = 0; }
@@ -211,7 +212,7 @@ void MpiExchange::wait() {
   }
 }
 
-// Whether anything arrived.
+// Returns whether any message completed.
 bool MpiExchange::advance() {
   bool any = false;
   for (size_t i = 0; i < requests_.size(); ++i) {
@@ -240,7 +241,7 @@ void MpiExchange::check_arrived(size_t index, const MPI_Status& status) const {
         message.rank, bytes, message.bytes);
 }
 
-// "rank 1, 2 did not send" or, where all has arrived here, "rank 1 did not receive".
+// "rank 1, 2 did not come" or, if everything was received here, "rank 1 did not receive".
 std::string MpiExchange::waited_for() const {
   std::set<int64_t> senders, receivers;
   for (size_t i = 0; i < requests_.size(); ++i)
@@ -250,10 +251,10 @@ std::string MpiExchange::waited_for() const {
   return fmt::format("rank {} did not receive", fmt::join(receivers, ", "));
 }
 
-constexpr int kTags = 32768;  // every MPI has as many
+constexpr int kTags = 32768;  // supported by every MPI
 constexpr auto kEndTime = std::chrono::seconds(2);
 
-// What ranks meet for, sent so that none takes the end of another's run for a barrier.
+// Sent at a meeting, so that no rank mistakes another's end of run for a barrier.
 enum class Meeting : uint8_t { kBarrier = 1, kEnd = 2 };
 const char* name_of(Meeting meeting) {
   return meeting == Meeting::kBarrier ? "barrier" : "the end of the run";
@@ -275,7 +276,8 @@ class MpiTransport final : public Transport {
           "with the mpirun of the MPI that it was built with",
           mpi_library_name(), rank, size, options.rank, options.size);
   }
-  // Others may be waiting for a rank that leaves on an exception; their launcher ends them when it exits.
+  // After an exception other ranks may still be waiting; their launcher ends them when this process
+  // exits.
   ~MpiTransport() override {
     if (!failure_.empty() || std::uncaught_exceptions() > exceptions_) return;
     try {
@@ -345,8 +347,8 @@ class MpiTransport final : public Transport {
 
   [[nodiscard]] int64_t bytes_sent() const override { return sent_; }
 
-  // There is no way to tell one rank that another gave up: MPI ends all processes. A call that another thread
-  // waits in ends first, unless it hangs in MPI itself.
+  // MPI cannot tell a single rank that another gave up, so MPI_Abort ends all processes. A call in
+  // which another thread is waiting ends first, unless it hangs inside MPI.
   void abort(const std::string& cause) noexcept override {
     cancelled_ = true;
     const std::unique_lock lock(in_call_, kEndTime);
@@ -361,7 +363,7 @@ class MpiTransport final : public Transport {
     for (int64_t step = 1; step < size(); ++step) f((rank() + step) % size());
   }
 
-  // Like `own` for every rank: it itself, and memory of this object for what the others send.
+  // One tensor per rank: `own` itself, and staging memory of the same shape for the others.
   std::vector<Tensor> staged_copies(const Tensor& own) {
     const auto bytes = size_t(packed_bytes(own));
     if (staging_bytes_ < bytes * size_t(size() - 1)) {
@@ -393,7 +395,7 @@ class MpiTransport final : public Transport {
     });
   }
 
-  // Ranks are no longer in step after a failure, so every later call fails like the first.
+  // After a failure ranks are out of step, so every later call fails with the same error.
   template <class F>
   void run(const char* name, const F& post) {
     const std::lock_guard lock(in_call_);

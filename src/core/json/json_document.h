@@ -1,10 +1,10 @@
 // A JSON document merged from several files and command-line settings that records the origin of
 // every key.
 //
-//   "include": ["base/350m.json", "base/bf16.json"]   at top level: pieces merged left to right, this
-//                                                     file's keys on top; paths are relative to the
-//                                                     including file, or else to one of the
-//                                                     directories given to load()
+//   "include": ["base/350m.json", "base/bf16.json"]   at top level: pieces merged left to right,
+//                                                     this file's keys on top; paths are
+//                                                     relative to the including file, or else to
+//                                                     one of the directories given to load()
 //   document.set("optimizer.eps=1e-10")               one key on top of everything
 //
 // Objects merge key by key; every other value replaces the earlier one. `null` unsets a key set by
