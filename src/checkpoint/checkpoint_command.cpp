@@ -40,7 +40,7 @@ std::vector<CheckpointInfo> checkpoints_at(FileSystem& fs, const std::string& gi
   return found;
 }
 
-// Of all that lies there, whatever it is.
+// Bytes of all regular files below `path`; links are not followed.
 int64_t bytes_below(FileSystem& fs, const std::string& path) {
   const FileKind kind = fs.is_link(path) ? FileKind::kOther : fs.kind(path);
   if (kind == FileKind::kRegular) return fs.file_size(path);
@@ -59,7 +59,7 @@ void describe_state(FileSystem& fs, CheckpointSummary& summary) {
   summary.saved_at = record.saved_at;
 }
 
-// What is wrong with it; empty if nothing is.
+// The defect of a checkpoint; empty if it has none.
 std::string problem_of(FileSystem& fs, const CheckpointInfo& info, Scrutiny scrutiny) {
   try {
     const int64_t step = scrutiny == Scrutiny::kHashes ? verify_checkpoint(fs, info.path).step
@@ -97,9 +97,9 @@ std::string text_of(const std::optional<int64_t>& number) {
   return number ? std::to_string(*number) : std::string("?");
 }
 
-// --- prune -----------------------------------------------------------------------------------------------
+// --- prune ---------------------------------------------------------------------------------------
 
-// One that verifies, from the newest down.
+// The newest checkpoint that verifies. Throws Error if none does.
 std::string newest_good(FileSystem& fs, const std::string& directory,
                         const std::vector<CheckpointInfo>& checkpoints) {
   std::string problems;
@@ -111,7 +111,7 @@ std::string newest_good(FileSystem& fs, const std::string& directory,
   throw error("{}: none of the checkpoints is good; nothing is removed{}", directory, problems);
 }
 
-// A checkpoints directory that is no run's needs no lock.
+// The run's directory to lock; none if `directory` is not a run's checkpoints/.
 std::optional<std::string> run_of(const std::string& directory) {
   const std::filesystem::path path = std::filesystem::weakly_canonical(directory);
   if (path.filename() != kCheckpoints) return std::nullopt;

@@ -1,4 +1,5 @@
-// What the verb `checkpoint` does: looks after the checkpoints of a run that need not be training.
+// Implements the verb `checkpoint`: lists, verifies and prunes the checkpoints of a run, which need
+// not be training.
 #pragma once
 
 #include <array>
@@ -16,7 +17,7 @@
 
 namespace mpt {
 
-// kNotChecked: state.json, sizes and headers are as they should be; the content was not read.
+// kNotChecked: state.json, sizes and headers are correct; the content was not read.
 enum class CheckpointStatus : uint8_t { kGood, kNotChecked, kBad };
 template <>
 struct EnumNames<CheckpointStatus> {
@@ -25,18 +26,18 @@ struct EnumNames<CheckpointStatus> {
 
 struct CheckpointSummary {
   std::string path;
-  std::optional<int64_t> step, tokens, ranks, version;  // where state.json can be read
-  int64_t bytes = 0;                                    // of all its files
-  std::string saved_at;                                 // "" where it is not known
+  std::optional<int64_t> step, tokens, ranks, version;  // if state.json can be read
+  int64_t bytes = 0;                                    // all files
+  std::string saved_at;                                 // "" if unknown
   CheckpointStatus status = CheckpointStatus::kBad;
-  std::string problem;  // what is wrong with it
+  std::string problem;  // "" unless kBad
 };
 
-// Whether every byte is read.
+// How much is checked: sizes and headers, or also the hash of every file.
 enum class Scrutiny : uint8_t { kSizes, kHashes };
 
-// The committed checkpoints by ascending step. `path` is a run's directory, its checkpoints directory or one
-// checkpoint; anything else is an Error that says what would be accepted.
+// The committed checkpoints by ascending step. `path` is a run's directory, its checkpoints
+// directory or one checkpoint; otherwise throws Error naming what is accepted.
 std::vector<CheckpointSummary> inspect_checkpoints(FileSystem& fs, const std::string& path,
                                                    Scrutiny scrutiny);
 std::string checkpoint_table(const std::vector<CheckpointSummary>& checkpoints);
@@ -50,12 +51,13 @@ struct PruneCommand {
   PruneMode mode = PruneMode::kRemove;
 };
 struct PruneResult {
-  std::vector<std::string> removed;  // or to be removed: checkpoints and leftovers of crashes
+  std::vector<std::string> removed;  // or would be, with kOnlySay: checkpoints and leftovers of crashes
   std::vector<std::string> kept;
-  int64_t bytes = 0;  // of what is removed
+  int64_t bytes = 0;  // of the removed paths
 };
-// The run's own rule, and beside that the newest good checkpoint stays; with none good nothing is removed and
-// an Error thrown. So it is where a run is training in that directory.
+// Applies `retention`, and always keeps the newest good checkpoint. Throws Error and removes
+// nothing if there are checkpoints but none is good, or (kRemove) if a run is training in that
+// directory.
 PruneResult prune_checkpoints(FileSystem& fs, const PruneCommand& command);
 
 }  // namespace mpt

@@ -26,7 +26,7 @@ void check_size(FileSystem& fs, const std::string& directory, const CheckpointFi
   if (bytes != file.bytes) throw error("{}: has {} bytes, {} were saved", path, bytes, file.bytes);
 }
 
-// Every `ranks`th file from the one numbered `rank`; of several ranks the first shows progress.
+// Hashes every `ranks`-th file, starting with file `rank`; rank 0 shows progress.
 void check_hashes(FileSystem& fs, const std::string& directory, const CheckpointRecord& record, int64_t rank,
                   int64_t ranks) {
   std::vector<CheckpointFile> share;
@@ -47,7 +47,7 @@ void check_hashes(FileSystem& fs, const std::string& directory, const Checkpoint
   }
 }
 
-// Hashes say more than headers that no longer make sense, so they come first.
+// Checks hashes first: a wrong hash is a clearer message than a header that makes no sense.
 TrainState verified(FileSystem& fs, const std::string& directory, int64_t rank, int64_t ranks) {
   const CheckpointRecord record = read_record(fs, directory);
   for (const CheckpointFile& file : record.files) check_size(fs, directory, file);
@@ -56,10 +56,10 @@ TrainState verified(FileSystem& fs, const std::string& directory, int64_t rank, 
   return record.state;
 }
 
-// Whether a checkpoint may hold tensors that are not asked for.
+// Whether a checkpoint may hold tensors that were not requested.
 enum class Others : uint8_t { kRefused, kLeft };
 
-// Several parts of one tensor may be asked for, no element twice.
+// Several parts of one tensor may be requested, but no element twice.
 void check_distinct(std::span<const TensorPart> parts) {
   std::map<std::string_view, std::vector<const TensorPart*>> by_name;
   for (const TensorPart& part : parts) by_name[part.whole.name].push_back(&part);
@@ -72,7 +72,7 @@ void check_distinct(std::span<const TensorPart> parts) {
   }
 }
 
-// Every tensor is there as this run needs it, and of others what `others` says.
+// Checks that every requested tensor exists as this run needs it, and applies `others` to the rest.
 void check_tensors(const StoredTensors& stored, std::span<const TensorPart> parts, Others others) {
   std::set<std::string_view> unused;
   for (const auto& [name, at] : stored.tensors()) unused.insert(name);

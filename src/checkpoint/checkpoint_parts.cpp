@@ -27,7 +27,7 @@ void append_blocks(std::vector<Tensor>& blocks, const Tensor& view) {
   if (view.elements() == 0) return;
   const int64_t capacity = DeviceReader::kMostBytes / size_of(view.dtype);
   const int64_t rows = std::max<int64_t>(1, capacity / view.cols);
-  const int64_t cols = std::min(view.cols, capacity);  // below view.cols only where rows is 1
+  const int64_t cols = std::min(view.cols, capacity);  // < view.cols only if rows is 1
   for (int64_t row = 0; row < view.rows; row += rows) {
     const Tensor band = view.row_range(row, std::min(rows, view.rows - row));
     for (int64_t col = 0; col < view.cols; col += cols)
@@ -43,7 +43,7 @@ void check_within(const TensorPart& part) {
 
 }  // namespace
 
-// What is left of the first row, whole rows, and the beginning of the last.
+// Up to three bands: the rest of the first row, whole rows, the beginning of the last row.
 std::vector<Tensor> blocks_of(const TensorPart& part) {
   check_within(part);
   const Tensor& t = part.whole.tensor;

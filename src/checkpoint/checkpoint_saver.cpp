@@ -82,7 +82,7 @@ CheckpointFile CheckpointWriter::write(Job& job) {
     file.hash = hash;
   } catch (...) {
     job.tell_read();
-    remove_quietly(fs_, job.path);  // makes room on a full disk
+    remove_quietly(fs_, job.path);  // frees space on a full disk
     throw;
   }
   return file;
@@ -133,7 +133,7 @@ bool is_ready(const std::future<void>& future) {
   return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
-// Adds the time it lives.
+// Adds its lifetime to `seconds`.
 class Stopwatch {
  public:
   explicit Stopwatch(double& seconds) : seconds_(seconds) {}
@@ -185,7 +185,7 @@ void CheckpointSaver::begin(StateToSave what) {
                    .resting = std::move(what.resting),
                    .changing = std::move(what.changing)});
   } catch (...) {
-    note_failure();  // the next collective call tells the others
+    note_failure();  // reported to the others by the next collective call
   }
 }
 
@@ -195,7 +195,7 @@ void CheckpointSaver::before_update() {
   writer_.wait_until_read();
 }
 
-// Of the exception being handled.
+// Records the exception being handled.
 void CheckpointSaver::note_failure() {
   try {
     throw;
@@ -207,7 +207,7 @@ void CheckpointSaver::note_failure() {
   }
 }
 
-// What this rank has come to.
+// Collects finished work of this rank and returns its stage.
 CheckpointSaver::Stage CheckpointSaver::advance() {
   try {
     if (writer_.busy() && writer_.done()) file_ = writer_.wait();
@@ -235,7 +235,7 @@ std::optional<SaveReport> CheckpointSaver::poll() {
   return report_;
 }
 
-// All files are durable: rank 0 learns of them and commits.
+// All files are durable: sends their descriptions to rank 0, which starts the commit.
 void CheckpointSaver::exchange_files() {
   exchanged_ = true;
   const std::vector<std::string> texts = ranks_.gather_texts(checkpoint_file_text(*file_));
@@ -252,7 +252,7 @@ void CheckpointSaver::exchange_files() {
         std::async(std::launch::async, [this, files = std::move(files)] { store_.commit(state_, files); });
 }
 
-// The others stop before rank 0 removes what they write into.
+// All ranks stop writing before rank 0 removes the staging directory.
 void CheckpointSaver::fail() {
   writer_.give_up();
   if (commit_.valid()) commit_.wait();
@@ -288,7 +288,7 @@ std::optional<SaveReport> CheckpointSaver::finish() {
   }
 }
 
-// For what this rank itself is doing; for others poll() waits.
+// Waits for this rank's own work; poll() waits for other ranks.
 void CheckpointSaver::wait_a_moment() {
   static constexpr auto kMoment = std::chrono::milliseconds(50);
   if (commit_.valid())

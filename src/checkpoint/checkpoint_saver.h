@@ -1,17 +1,16 @@
-// Saves of a run by all its ranks, beside training.
+// Checkpoint saves by all ranks of a run, concurrent with training.
 //
-//   saver.begin({...});                              all ranks: where a save is due; the state is as it is
-//   now
+//   saver.begin({...});                    all ranks, when a save is due: saves the present state
 //   ... forward and backward of the next step ...
-//   saver.before_update();                           before weights or optimizer states change
+//   saver.before_update();                 before weights or optimizer states change
 //   ... update ...
-//   if (auto report = saver.poll()) ...              all ranks, once a step: committed
-//   saver.finish();                                  all ranks: at the end, and before another begin()
+//   if (auto report = saver.poll()) ...    all ranks, once a step: true when committed
+//   saver.finish();                        all ranks, at the end and before another begin()
 //
-// A rank's file is written by its own thread from the device's memory (CheckpointWriter); when the files
-// of all are durable, rank 0 commits them on a thread as well. What is committed is whole; until then the
-// checkpoint before it is the newest. If any rank fails, poll() or finish() throws on all of them, the
-// directory that was being written is removed and nothing committed is touched.
+// Each rank writes its file on a thread, directly from device memory (CheckpointWriter). When all
+// files are durable, rank 0 commits them, also on a thread. Until then the previous checkpoint is
+// the newest. If any rank fails, poll() or finish() throws on all ranks and the staging directory
+// is removed; committed checkpoints are not touched.
 #pragma once
 
 #include <atomic>
@@ -33,7 +32,7 @@
 
 namespace mpt {
 
-// Writes one file of a checkpoint on a thread of its own, straight from the device's memory, while the device
+// Writes one checkpoint file on its own thread, directly from device memory, while the device
 // computes.
 //
 //   writer.begin({.path = ..., .resting = weights and states, .changing = scales});
@@ -45,29 +44,30 @@ namespace mpt {
 struct FileToWrite {
   std::string directory;  // exists
   std::string name;
-  std::vector<TensorPart> resting{};   // stay as they are until wait_until_read() has returned
-  std::vector<TensorPart> changing{};  // copied before begin() returns: meant for small ones
+  std::vector<TensorPart> resting{};   // must not change until wait_until_read() has returned
+  std::vector<TensorPart> changing{};  // copied before begin() returns: for small tensors
 };
 
 class CheckpointWriter {
  public:
-  // Both outlive this.
+  // Both must outlive this object.
   CheckpointWriter(FileSystem& fs, Device& device);
-  // Gives up what is not written yet.
+  // Gives up an unfinished write.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  // What the device was given so far is what is written. One file at a time. Where the device can be read by
-  // one thread only, the file is written when this returns.
+  // Writes the tensors as all work enqueued so far leaves them. One file at a time. If only one
+  // thread can read the device, the file has been written when this returns.
   void begin(FileToWrite file);
-  // Returns when the resting tensors may change, or writing has failed; of which wait() tells.
+  // Returns when the resting tensors may change, or when writing has failed (reported by wait()).
   void wait_until_read();
-  // Whether wait() returns or throws at once.
+  // Whether wait() would return or throw without blocking.
   [[nodiscard]] bool done() const { return wait_for({}); }
-  // The same, at most that much later.
+  // The same after waiting up to `time`.
   bool wait_for(std::chrono::milliseconds time) const;
-  // The file, synced. Throws what writing it threw; a file that is not whole is removed.
+  // Waits and returns the synced file. Rethrows any failure to write; an incomplete file is
+  // removed.
   CheckpointFile wait();
   // Stops at the next block and removes the file.
   void give_up() noexcept;
@@ -91,41 +91,42 @@ class CheckpointWriter {
   int64_t to_write_ = 0;
 };
 
-// Together the ranks give every element of every tensor once.
+// Together the ranks supply every element of every tensor exactly once.
 struct StateToSave {
-  TrainState state;                    // of rank 0 counts
-  std::vector<TensorPart> resting{};   // change in updates only
-  std::vector<TensorPart> changing{};  // small; change in forward or backward: copied at once
+  TrainState state;                    // rank 0's is saved
+  std::vector<TensorPart> resting{};   // change only in updates
+  std::vector<TensorPart> changing{};  // small; change in forward or backward; copied by begin()
 };
 
 struct SaveReport {
   int64_t step = 0;
-  int64_t bytes = 0;          // of all ranks' files
-  double seconds = 0;         // from begin() until it was found committed
-  double seconds_paused = 0;  // of them training stood still, on the rank where it did longest
+  int64_t bytes = 0;          // all ranks' files
+  double seconds = 0;         // from begin() until poll() saw the commit
+  double seconds_paused = 0;  // training was blocked: the longest of all ranks
 
   [[nodiscard]] std::string text() const;  // "1.25 GiB in 2.1s (0.64 GB/s), training paused 0.012 s"
 };
 
 class CheckpointSaver {
  public:
-  // All outlive this. `ranks` is used within the collective calls only.
+  // All must outlive this object. `ranks` is used only within the collective calls.
   CheckpointSaver(CheckpointStore& store, Device& device, Communicator& ranks = Communicator::single());
-  // Gives up a save that is not being committed yet.
+  // Waits for a commit in progress; gives up a save that has not got that far.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
-  // Collective; not while one is on its way.
+  // Starts a save. Collective. Must not be called while busy().
   void begin(StateToSave what);
-  // Blocks until what changes in updates has been read. Not collective.
+  // Blocks until the resting tensors have been read. Not collective.
   void before_update();
-  // Collective; returns at once where there is nothing on its way. The save that was found committed.
+  // Advances the save; returns its report once committed. Collective; returns at once if not
+  // busy().
   std::optional<SaveReport> poll();
-  // Collective: waits for the save on its way, showing progress.
+  // Waits for the current save, showing progress. Collective.
   std::optional<SaveReport> finish();
 
-  // Whether a save is on its way: the same on all ranks.
+  // Whether a save is in progress; the same on all ranks.
   [[nodiscard]] bool busy() const { return busy_; }
 
  private:
@@ -144,12 +145,12 @@ class CheckpointSaver {
   CheckpointWriter writer_;
   bool busy_ = false;
   TrainState state_;
-  std::optional<CheckpointFile> file_;  // of this rank, written
-  bool exchanged_ = false;              // all ranks' files are known, and rank 0 commits
+  std::optional<CheckpointFile> file_;  // of this rank, once written
+  bool exchanged_ = false;              // files were exchanged; rank 0 is committing
   std::future<void> commit_;
   bool committed_ = false;
   std::string failure_;     // of this rank
-  std::exception_ptr bug_;  // where it is no Error
+  std::exception_ptr bug_;  // set if the failure was not an Error
   SaveReport report_;
   Clock::time_point begun_{};
 };

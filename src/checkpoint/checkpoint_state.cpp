@@ -13,7 +13,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kFormat = "mpretrain checkpoint";
-constexpr int64_t kVersion = 2, kOldestVersion = 1;  // 1: of one rank, without stretches
+constexpr int64_t kVersion = 2, kOldestVersion = 1;  // 1: one rank, no stretches
 constexpr int64_t kMaxStateBytes = int64_t{256} << 20;
 constexpr const char* kSealKey = "checksum";
 
@@ -57,7 +57,7 @@ json to_json(const StoredStretch& stretch) {
           {"count", stretch.count}};
 }
 
-// Where every element of the tensor has a number that fits.
+// Whether element indices of the shape fit int64_t and the range is inside the tensor.
 bool is_sound(const StoredStretch& stretch) {
   int64_t elements = 1;
   for (const int64_t extent : stretch.shape)
@@ -144,7 +144,7 @@ std::string checkpoint_record_text(const CheckpointRecord& record) {
                      {"config", with_non_finite_encoded(state.config)},
                      {"extra", with_non_finite_encoded(state.extra)},
                      {"files", files}};
-  // Sealed as it will be read, after replacement of what is not UTF-8.
+  // Seals the text that will be read back, after invalid UTF-8 was replaced.
   json sealed = json::parse(dump(content, -1));
   sealed[kSealKey] = seal_of(sealed);
   return dump(sealed, 2) + "\n";

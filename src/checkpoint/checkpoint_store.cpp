@@ -27,7 +27,7 @@ constexpr std::string_view kAbandoned = ".abandoned";
 
 std::string name_of_step(int64_t step) { return fmt::format("step_{:08}", step); }
 
-// The step of exactly "step_<digits><suffix>" as name_of_step spells it.
+// The step of a name that is exactly "step_<digits><suffix>", as name_of_step spells it.
 std::optional<int64_t> step_of_name(std::string_view name, std::string_view suffix) {
   constexpr std::string_view kPrefix = "step_";
   if (!name.starts_with(kPrefix) || !name.ends_with(suffix)) return std::nullopt;
@@ -108,7 +108,8 @@ void CheckpointStore::commit(const TrainState& state, std::span<const Checkpoint
   prune();
 }
 
-// What another rank wrote may lie on another machine's disk.
+// Detects an output_dir that is not shared: another rank may have written to another machine's
+// disk.
 void CheckpointStore::check_is_seen(const std::string& path, int64_t bytes) const {
   if (!fs_.exists(path))
     throw error(
@@ -160,7 +161,7 @@ void CheckpointStore::replace(const std::string& staging, const std::string& tar
   if (replaces) remove_quietly(fs_, replaced);
 }
 
-// Renamed before they are taken apart, so that a crash leaves nothing that looks committed and is not.
+// Renames before deleting, so that a crash leaves no partial directory that looks committed.
 void CheckpointStore::remove(const std::vector<int64_t>& steps) {
   if (steps.empty()) return;
   for (const int64_t step : steps) fs_.rename(path_of(step), path_of(step) + std::string(kDeleting));
@@ -192,7 +193,7 @@ std::vector<CheckpointInfo> CheckpointStore::list() const {
   return infos;
 }
 
-// Rank 0 says which there are, since others may see a directory later or not at all.
+// Rank 0 lists the checkpoints, since other ranks may see a new directory late or not at all.
 std::optional<std::string> CheckpointStore::latest_good(Communicator& ranks) const {
   std::string listed;
   ranks.together([&] {
@@ -265,7 +266,7 @@ RunLock::RunLock(const std::string& directory) {
   if (lock_nonblocking(file) != 0) refuse(directory, path, file);
   file_ = file;
   const std::string text = fmt::format("{}\n", ::getpid());
-  // The number only serves the other's message: a disk too full to hold it is no reason to stop.
+  // The process id is only for another run's error message: failing to write it is not an error.
   if (::ftruncate(file_, 0) != 0 || ::pwrite(file_, text.data(), text.size(), 0) < 0) return;
 }
 

@@ -1,17 +1,18 @@
-// The checkpoints of a run: saving them so that a crash at any moment loses none that was committed, finding
-// the newest good one, and removing old ones.
+// The checkpoints of a run: crash-safe saving, finding the newest good checkpoint, removing old
+// ones. A crash at any moment loses no committed checkpoint.
 //
 //   checkpoints/step_00001000            committed
 //               step_00001500.tmp        being written, or left by a crash
 //               step_00000500.deleting   being removed, or left by a crash
-//               step_00001000.old        being replaced: counts as committed while step_00001000 is missing
-//               step_00002000.abandoned  of a continuation that the run went back behind; never touched again
+//               step_00001000.old        being replaced: committed while step_00001000 is missing
+//               step_00002000.abandoned  later than a step the run resumed from; never touched again
 //
-// A checkpoint is written under its .tmp name, synced, and committed by a rename. Saving a step that is there
-// already replaces it; one of those two is always there. Saving a step smaller than committed ones means that
-// the run was resumed from an earlier one: the later ones are set aside as .abandoned, since "newest" would
-// otherwise go back to them. One run at a time may save (see RunLock): its rank 0 prepares and commits,
-// the others only write their files into what it prepared (see checkpoint_saver.h).
+// A checkpoint is written under its .tmp name, synced, and committed by a rename. Saving an
+// existing step replaces it; the old or the new checkpoint exists at every moment. Saving a step
+// below committed ones means that the run was resumed from an earlier one: the later checkpoints
+// are renamed to .abandoned, so that "newest" does not pick them. Only one run may save at a time
+// (see RunLock). Its rank 0 prepares and commits; other ranks only write their files into the
+// prepared directory (see checkpoint_saver.h).
 #pragma once
 
 #include <cstdint>
@@ -26,16 +27,17 @@
 
 namespace mpt {
 
-// What pruning leaves: the newest `keep_last` and every step that is a multiple of `keep_every_steps`.
+// Which checkpoints pruning keeps: the newest `keep_last` and every step that is a multiple of
+// `keep_every_steps`.
 struct Retention {
   int64_t keep_last = 3;         // at least 1
-  int64_t keep_every_steps = 0;  // 0: no others
+  int64_t keep_every_steps = 0;  // 0: none
 };
 
 // The steps to remove, ascending; never the largest. `steps` are distinct, in any order.
 std::vector<int64_t> steps_to_prune(std::vector<int64_t> steps, const Retention& retention);
 
-// The step of a committed checkpoint's directory by its name, "step_00001000".
+// The step from the name of a committed checkpoint's directory, "step_00001000".
 std::optional<int64_t> step_of_checkpoint(std::string_view name);
 
 struct CheckpointInfo {
@@ -45,35 +47,39 @@ struct CheckpointInfo {
 
 class CheckpointStore {
  public:
-  // The directory need not exist. A retention that keeps nothing is an Error.
+  // `fs` must outlive this object. The directory need not exist. Throws Error if keep_last < 1 or
+  // keep_every_steps < 0.
   CheckpointStore(FileSystem& fs, std::string directory, Retention retention);
 
-  // Has committed when it returns, and then prunes: a failure of that is only logged. If it throws,
-  // everything committed up to this step is still there.
+  // Commits the checkpoint, then prunes; a failure to prune is only logged. If it throws, all
+  // checkpoints committed up to this step still exist.
   void save(const TrainState& state, std::span<const NamedTensor> tensors, Device& device);
 
-  // The same in steps. prepare() finishes or undoes what a crashed save left and makes the directory for the
-  // files of this step, which it returns; commit() seals the files there and makes them the checkpoint;
-  // abandon() removes the directory, quietly.
+  // save() in stages. prepare() finishes or undoes a crashed save, creates the staging directory of
+  // this step and returns it. commit() writes state.json there, renames the directory to the
+  // checkpoint and prunes. abandon() removes the staging directory and ignores failures.
   std::string prepare(int64_t step);
   void commit(const TrainState& state, std::span<const CheckpointFile> files);
   void abandon(int64_t step);
   [[nodiscard]] std::string staging_directory(int64_t step) const;
-  [[nodiscard]] std::string path_of(int64_t step) const;  // once it is committed
+  [[nodiscard]] std::string path_of(int64_t step) const;  // after commit()
   [[nodiscard]] FileSystem& file_system() const { return fs_; }
 
-  // What crashed saves left that clear_leftovers() removes; what it puts back is not among them.
+  // Directories of crashed saves that clear_leftovers() would remove; those it would restore are
+  // not listed.
   [[nodiscard]] std::vector<std::string> leftovers() const;
-  // Finishes or undoes what a crashed save had begun.
+  // Finishes or undoes a crashed save.
   void clear_leftovers();
-  // Removes the checkpoints of these steps, all or, after a crash, none that looks committed.
+  // Removes the checkpoints of these steps. A crash leaves no half-removed checkpoint that looks
+  // committed.
   void remove(const std::vector<int64_t>& steps);
 
-  // Committed ones by ascending step, their content not looked at. Empty if the directory is missing.
+  // Committed checkpoints by ascending step; their content is not read. Empty if the directory is
+  // missing.
   [[nodiscard]] std::vector<CheckpointInfo> list() const;
 
-  // Path of the newest that verifies. Logs a warning for each newer one, with what is wrong with it. Of
-  // several ranks each reads a share of the files, and all are answered the same. Collective.
+  // Path of the newest checkpoint that verifies. Logs a warning with the defect of each newer one.
+  // Each rank verifies a share of the files; all get the same answer. Collective.
   [[nodiscard]] std::optional<std::string> latest_good(Communicator& ranks = Communicator::single()) const;
 
   TrainState load(const std::string& path, std::span<const NamedTensor> tensors, Device& device) const;
@@ -90,16 +96,17 @@ class CheckpointStore {
   Retention retention_;
 };
 
-// verify_checkpoint() by all ranks, each a share of the files: throws on all what is wrong. Collective.
+// verify_checkpoint(), each rank verifying a share of the files; a defect is thrown on every rank.
+// Collective.
 TrainState verify_together(FileSystem& fs, const std::string& path, Communicator& ranks);
 
-// Keeps two processes from training in one directory: an advisory lock on its file ".lock", released when the
-// process ends, however it ends. The file stays, with the process number of its last holder.
+// Keeps two processes from training in one directory: an advisory lock on its file ".lock",
+// released however the process ends. The file stays and holds the process id of its last holder.
 
 class RunLock {
  public:
-  // The directory exists. An Error that names the holder if another process, or another RunLock, has the
-  // lock.
+  // `directory` must exist. Throws Error naming the holder if another process, or another RunLock,
+  // has the lock.
   explicit RunLock(const std::string& directory);
   ~RunLock();
   RunLock(const RunLock&) = delete;

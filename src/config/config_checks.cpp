@@ -26,7 +26,7 @@ class Checker {
   }
 
  private:
-  // Reports a problem of keys, the first being the one to blame: "file:line: a.b: what".
+  // Reports a problem of keys; the first is the one to blame: "file:line: a.b: what".
   template <class... Args>
   void require(bool holds, std::string_view key, fmt::format_string<Args...> format, Args&&... args) {
     if (holds) return;
@@ -78,7 +78,7 @@ class Checker {
     if (precision.compute == ComputeFormat::kFp8) check_fp8_shapes();
   }
 
-  // What FP8 GEMMs need of shapes.
+  // Shape requirements of FP8 GEMMs.
   void check_fp8_shapes() {
     const auto aligned = [&](std::string_view key, int64_t value, std::string_view what) {
       require(value % kFp8Multiple == 0, key,
@@ -92,7 +92,7 @@ class Checker {
     aligned("batch.seq_len", config_.batch.seq_len, "");
     if (!config_.precision.fp8_lm_head) return;
     aligned("model.vocab_size", config_.model.vocab_size, "");
-    aligned("train.loss_chunk_rows", config_.train.loss_chunk_rows, "");  // 0: automatic, a multiple too
+    aligned("train.loss_chunk_rows", config_.train.loss_chunk_rows, "");  // 0 (automatic) is also a multiple
   }
 
   void check_batch() {

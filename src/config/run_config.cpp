@@ -71,7 +71,7 @@ int64_t total_steps(const RunConfig& config) {
   check(train.chinchilla.has_value(), "a run without a length");
   const double tokens =
       std::ceil(*train.chinchilla * kTokensPerParameter * static_cast<double>(parameter_count(config.model)));
-  constexpr double kLongest = 1e18;  // far more than validate() accepts, and representable
+  constexpr double kLongest = 1e18;  // above validate()'s limit, still fits int64_t
   return steps_for_tokens(static_cast<int64_t>(std::min(tokens, kLongest)), tokens_per_step);
 }
 
@@ -104,7 +104,7 @@ Json run_config_schema() {
 
 std::string schema_text() { return run_config_schema().dump(2) + "\n"; }
 
-// Where a config that is given by its bare name may lie.
+// Where a config given by its bare name may be found.
 
 namespace fs = std::filesystem;
 namespace {
@@ -116,7 +116,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, failure);
 }
 
-// The path, or with the ending that was left out; "" if neither is there.
+// `path`, or `path` with ".json" appended; "" if neither exists.
 std::string existing(const fs::path& path) {
   if (is_there(path)) return path.string();
   const std::string longer = path.string() + kEnding;
@@ -139,7 +139,7 @@ std::string nearest_config(const fs::path& path, const std::vector<std::string>&
 
 }  // namespace
 
-// The installed program lies in <prefix>/bin beside <prefix>/share; a built one somewhere inside the source
+// An installed program is in <prefix>/bin beside <prefix>/share; a built one is inside the source
 // tree.
 std::vector<std::string> config_directories() {
   constexpr int kLevels = 4;

@@ -1,10 +1,11 @@
-// The typed config of a run: one struct per section, read from JSON with includes and overrides, checked as a
-// whole.
+// The typed config of a run: one struct per section, read from JSON with includes and overrides,
+// and validated as a whole.
 //
 //   RunConfig config = load_run_config("350m_bf16.json", {"optimizer.lr_additive=2e-3"});
 //
-// Guarantees: a config that load_run_config() returns has passed validate(); resolved_json() of it, read
-// again, gives an equal config; every message names the key path and where the key was written.
+// Guarantees: a config that load_run_config() returns has passed validate(); resolved_json() of it,
+// read again, gives an equal config; every message names the key path and where the key was
+// written.
 #pragma once
 
 #include <cstdint>
@@ -189,7 +190,7 @@ struct LogConfig {
   }
 };
 
-// auto: the GPU where this program was built with CUDA and there is one, else the CPU.
+// auto: the GPU if the program was built with CUDA and finds one, else the CPU.
 enum class DeviceType : uint8_t { kAuto, kCpu, kCuda };
 template <>
 struct EnumNames<DeviceType> {
@@ -222,7 +223,8 @@ struct DeviceConfig {
   }
 };
 
-// Who holds optimizer states: every rank those of the update blocks that it updates, or every rank all.
+// Who holds optimizer states. optimizer: each rank those of the update blocks it updates; none:
+// every rank holds all.
 enum class Sharding : uint8_t { kOptimizer, kNone };
 template <>
 struct EnumNames<Sharding> {
@@ -299,15 +301,16 @@ struct RunConfig {
   }
 };
 
-// Reads the file that find_config() finds for `path`, applies `overrides` ("a.b=c") in order, validates.
+// Reads the file that find_config() finds for `path`, applies `overrides` ("a.b=c") in order,
+// validates.
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides = {});
-// The same for a document at hand, as a checkpoint's resolved config.
+// The same for a parsed document, such as a checkpoint's resolved config.
 RunConfig parse_run_config(JsonDocument document);
 
-// For a config made in code: throws one Error that lists all problems, of single keys and of keys that do not
-// go together. Configs that were read have passed it.
+// For a config made in code: throws one Error that lists all problems, of single keys and of
+// combinations. Configs from load_run_config() and parse_run_config() have already passed.
 void validate(const RunConfig& config);
-// Throws Error if the config names no training shards, which only training needs.
+// Throws Error if the config names no training shards; only training needs them.
 void require_training_data(const RunConfig& config);
 // Throws Error if a step has fewer rows than there are ranks.
 void require_rows(const BatchConfig& batch, int64_t ranks);
@@ -318,23 +321,23 @@ int64_t total_steps(const RunConfig& config);
 // Rows of a batch of val_loss_family, on any number of ranks.
 int64_t galore_batch_rows(const RunConfig& config);
 
-// Every key with its value, defaults included.
+// Every key with its value, including defaults.
 Json resolved_json(const RunConfig& config);
 Json run_config_schema();
 // The schema as configs/schema.json holds it.
 std::string schema_text();
 
-// An existing path as it is; ".json" may be left out. A bare file name is also looked up in
-// config_directories(). Throws Error that lists where it looked, and the nearest name there.
+// Returns an existing path unchanged; ".json" may be omitted. A bare file name is also looked up in
+// config_directories(). Throws Error listing the places searched and the nearest name there.
 std::string find_config(const std::string& path);
-// ./configs, the configs installed with the program and those of the source tree it was built in. Includes
-// that do not lie beside their file are looked up there too.
+// ./configs, the installed configs, and those of the source tree the program was built in. Includes
+// not found beside the including file are also looked up there.
 std::vector<std::string> config_directories();
 
 // What a run config must satisfy beyond the type and range of each key.
 
-// Keys that exclude each other, sizes that must divide; `document` says where the keys were written. Every
-// key of `config` must be in its range.
+// Checks combinations of keys: mutually exclusive keys, sizes that must divide. `document` tells
+// where the keys were written. Every key of `config` must be in its range.
 Problems clashes(const RunConfig& config, const JsonDocument& document);
 
 }  // namespace mpt

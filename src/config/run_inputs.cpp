@@ -133,7 +133,7 @@ std::string directory_before(stdfs::path run, stdfs::path place) {
   return run.string();
 }
 
-// Where the run was started, as far as its place tells.
+// The directory the run was started in, as far as its path reveals it; else "".
 std::string start_of_run(const RunConfig& config, const std::string& checkpoint) {
   const std::string run = run_of_checkpoint(checkpoint);
   const stdfs::path place = stdfs::path(run_directory(config)).lexically_normal();

@@ -1,4 +1,4 @@
-// What a run's config names: the device, the places it writes to, its data, and the rows of a step.
+// Opens what a run's config names: device, output paths, data; and the plan of a step's rows.
 #pragma once
 
 #include <algorithm>
@@ -17,30 +17,31 @@
 
 namespace mpt {
 
-// The backend that the config names.
+// The backend the config selects.
 Backend backend_of(const DeviceConfig& config);
-// The device that the config names.
+// The device the config selects.
 std::unique_ptr<Device> make_device(const DeviceConfig& config);
-// Why this machine has no such device; empty where it has.
+// Why this machine has no such device; empty if it has one.
 std::string why_unavailable(const DeviceConfig& config);
-// One to plan for: the same, or where this machine has no such device one that only counts.
+// The same device for planning; a device that only counts memory if this machine has none.
 std::unique_ptr<Device> make_planning_device(const DeviceConfig& config);
 
-// runs/<name> and what lies in it.
+// runs/<name> and the paths in it.
 std::string run_directory(const RunConfig& config);
 std::string checkpoint_directory(const RunConfig& config);
 std::string metrics_path(const RunConfig& config);
-// Whether there is a line in metrics.jsonl, of a step or an event.
+// Whether metrics.jsonl has any line (a step or an event).
 bool has_metrics(FileSystem& fs, const RunConfig& config);
 
-// None if the config names none. Throws Error if it has more pieces than the model.
+// nullopt if the config names no tokenizer. Throws Error if it has more pieces than the model's
+// vocabulary.
 std::optional<Tokenizer> open_tokenizer(const RunConfig& config);
-// Throws Error if the shards, the tokenizer and the model's vocabulary do not go together.
+// Throws Error if the shards, the tokenizer and the model's vocabulary do not match.
 std::shared_ptr<const SequenceSource> open_training_data(const RunConfig& config);
 // Null if the config names no validation data. Never shuffled.
 std::shared_ptr<const SequenceSource> open_validation_data(const RunConfig& config);
 
-// What a run keeps of its data in its own directory, so that its models can be used wherever it lies.
+// Copies of data files in the run's directory, so that its models can be used wherever it is moved.
 //
 //   tokenizer.model      the tokenizer of the data, if it has one
 //   data_manifest.json   the manifest beside the shards, if there is one
@@ -48,23 +49,23 @@ std::shared_ptr<const SequenceSource> open_validation_data(const RunConfig& conf
 inline constexpr const char* kRunTokenizer = "tokenizer.model";
 inline constexpr const char* kRunManifest = "data_manifest.json";
 
-// `directory`, with or without a slash behind it, and a name in it.
+// directory + "/" + name; a trailing slash of `directory` is accepted.
 std::string in_directory(const std::string& directory, const std::string& name);
 
 struct FoundManifest {
   Manifest manifest;
   std::string path;
 };
-// The one beside the shards that the config names; shards that are gone are no error.
+// The manifest beside the shards that the config names; missing shards are not an error.
 std::optional<FoundManifest> manifest_of(const DataConfig& data);
-// data.tokenizer, else what the manifest names; "" if neither is there.
+// data.tokenizer, else the tokenizer that the manifest names; "" if neither exists.
 std::string tokenizer_of(const DataConfig& data);
 
 // Throws Error if the run of `checkpoint` was started with another tokenizer than the config's.
 void check_run_tokenizer(FileSystem& fs, const RunConfig& config, const std::string& checkpoint);
-// Writes both files into the run's directory where they are not there or not the same.
+// Copies both files into the run's directory unless identical copies exist.
 void keep_data_files(FileSystem& fs, const RunConfig& config);
-// Removes what a start that came no further has left.
+// Removes copies left by an earlier start of the run that failed before its first step.
 void remove_data_files(FileSystem& fs, const RunConfig& config);
 
 // The directory of the run that a checkpoint belongs to: "/a/runs/b" of
@@ -72,20 +73,21 @@ void remove_data_files(FileSystem& fs, const RunConfig& config);
 // "" for a checkpoint that does not lie in a run.
 std::string run_of_checkpoint(const std::string& checkpoint);
 
-// `data` as the run of `checkpoint` means it: relative names of files that are not to be found from the
-// working directory are completed by the directory that the run was started in, where its place tells that
-// ("/a" of "/a/runs/b" with output_dir = "runs") and the files are there.
+// config.data with relative file names resolved for the run of `checkpoint`. Names that do not
+// exist from the working directory are tried from the directory that the run was started in, if its
+// path reveals that ("/a" for "/a/runs/b" with output_dir = "runs"), and kept as they are
+// otherwise.
 DataConfig located_data(const RunConfig& config, const std::string& checkpoint);
 
-// A step as ranks do it: each its rows, in micro-batches of at most so many, of which some ranks may have
-// fewer.
+// How ranks share a step: each has its rows, cut into micro-batches. Some ranks may have fewer of
+// them.
 
 struct BatchPlan {
-  RowSlice own{};                  // rows of the step that the rank works on
-  int64_t own_micro_batches = 0;   // that it has rows of
-  int64_t micro_batch_rows = 0;    // of a full one
-  int64_t most_rows = 0;           // of the rank that has most
-  int64_t most_micro_batches = 0;  // of that rank; all take part in as many
+  RowSlice own{};                  // this rank's rows of the step
+  int64_t own_micro_batches = 0;   // non-empty micro-batches of this rank
+  int64_t micro_batch_rows = 0;    // rows of a full micro-batch
+  int64_t most_rows = 0;           // rows of the rank with most
+  int64_t most_micro_batches = 0;  // micro-batches of that rank; every rank joins in as many
 };
 
 inline BatchPlan batch_plan(const BatchConfig& batch, int64_t rank, int64_t ranks) {

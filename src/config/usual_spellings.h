@@ -1,5 +1,4 @@
-// What other programs call the keys and values of a config, so that messages can say what they are called
-// here.
+// Names that other programs use for config keys and values, so that messages can suggest ours.
 #pragma once
 
 #include <optional>
@@ -12,8 +11,8 @@ namespace mpt {
 
 const UsualSpellings& usual_spellings();
 
-// The key path of a config that a word stands for which is none itself: "steps" -> "train.steps",
-// "learning-rate" -> "optimizer.lr_additive".
+// The config key path that `word`, not a key path itself, most likely stands for: "steps" ->
+// "train.steps", "learning-rate" -> "optimizer.lr_additive".
 std::optional<std::string> config_key_meant_by(std::string_view word);
 
 }  // namespace mpt

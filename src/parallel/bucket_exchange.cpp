@@ -19,7 +19,8 @@ int64_t elements_of_group(const LlamaConfig& config, const std::vector<ParamSpec
   return elements;
 }
 
-// Equal lengths let a transport use its fastest collective; they are kept up as long as little is added.
+// Pads parts to equal lengths, which enable a transport's fastest collective, if that adds at most
+// 1/8.
 void even_out(std::vector<int64_t>& bytes) {
   const int64_t total = std::accumulate(bytes.begin(), bytes.end(), int64_t{0}),
                 most = std::ranges::max(bytes);
@@ -43,7 +44,7 @@ int64_t sent_own(const Parts& parts, int64_t rank) {
 std::vector<Bucket> make_buckets(const LlamaConfig& config, const BucketSize& size) {
   const std::vector<ParamSpec> specs = llama_parameters(config);
   std::vector<Bucket> buckets;
-  int64_t bytes = size.least_bytes;  // of the bucket that was begun last
+  int64_t bytes = size.least_bytes;  // of the bucket begun last
   for (int64_t group = parameter_groups(config) - 1; group >= 0; --group) {
     const ParameterRange range = parameters_of_group(config, group);
     if (bytes >= size.least_bytes) {
@@ -104,7 +105,7 @@ BucketExchange::BucketExchange(const RunConfig& config, const WeightStore& weigh
     ops_ = make_ops<CodecOps>(ranks_.comm_stream().stream(), {place.allocator, 1});
 }
 
-// --- where parts lie -------------------------------------------------------------------------------------
+// --- where parts lie -----------------------------------------------------------------------------
 
 BucketExchange::Stretches BucketExchange::gradient_stretches(const Bucket& bucket, int64_t rank,
                                                              DType packed) const {
@@ -225,7 +226,7 @@ PartsSummary BucketExchange::summary_of(const Parts& parts) const {
   return summary;
 }
 
-// --- the exchange ----------------------------------------------------------------------------------------
+// --- the exchange --------------------------------------------------------------------------------
 
 std::vector<Tensor> BucketExchange::staged(const Parts& parts, DType dtype) const {
   std::vector<Tensor> views;
@@ -266,7 +267,7 @@ void BucketExchange::reduce_gradients(Transport& transport, size_t bucket) {
     store_sum(sum.columns(s.offset / size_of(wire_), s.memory.elements()), s);
 }
 
-// A sum is rounded once, to the format of gradients, in which FP32 memory may hold it too.
+// Rounds a sum once, to the gradient format; FP32 memory may hold values of that format.
 void BucketExchange::store_sum(const Tensor& sum, const Stretch& stretch) {
   if (!stretch.rounded_later) return convert(sum, stretch.memory);
   const Tensor rounded = rounded_.columns(0, sum.cols);

@@ -1,9 +1,10 @@
-// What ranks exchange of gradients and weights, bucket by bucket: where each rank's part lies in memory, and
-// how it travels.
+// Exchange of gradients and weights between ranks, bucket by bucket: where each rank's part lies in
+// memory and how it is packed for transport.
 //
-// Parameters are exchanged in buckets of consecutive parameter groups (model/parameters.h). In each, a rank
-// owns the update blocks that a Partition gives it. Gradients of everybody go to their owner in the format of
-// the exchange; weights come from their owner as they are stored, codes and scales.
+// Parameters are exchanged in buckets of consecutive parameter groups (model/parameters.h). In each
+// bucket a rank owns the update blocks that a Partition assigns to it. Gradients are
+// reduce-scattered to their owners in the exchange format; weights are all-gathered from their
+// owners as stored, codes and scales.
 #pragma once
 
 #include <cstdint>
@@ -25,46 +26,48 @@ struct Bucket {
 
   [[nodiscard]] int64_t last_group() const { return first_group + groups - 1; }
 };
-// As small as they can be with `least_bytes` of gradients each, counted from the last group on, whose
-// gradients are complete first; in the order of groups. `element_bytes`: of a gradient that is exchanged.
+// The smallest buckets of at least `least_bytes` of gradients each, formed from the last group,
+// whose gradients complete first; the bucket with group 0 may be smaller. Returned in the order of
+// groups. `element_bytes`: size of one exchanged gradient.
 struct BucketSize {
   int64_t least_bytes, element_bytes;
 };
 std::vector<Bucket> make_buckets(const LlamaConfig& config, const BucketSize& size);
 
-// The update blocks of every parameter by rank: every bucket cut evenly, but for matrices that Apollo-E
-// projects, which stay whole.
+// The update blocks of every parameter by rank: every bucket is cut evenly, except that matrices
+// that Apollo-E projects stay whole.
 Partition partition_of(const RunConfig& config, int64_t ranks);
 
-// Bytes that one rank sends in a step, every part once to each rank that needs it.
+// Bytes that one rank sends in a step, counting every part once per rank that receives it.
 struct ExchangeVolume {
-  int64_t gradients = 0;  // reduce-scatter, and the gather of sums where nothing is sharded
+  int64_t gradients = 0;  // reduce-scatter, and all-gather of the sums if not sharded
   int64_t weights = 0;    // all-gather
   int64_t norm = 0;       // sums of squares
   int64_t losses = 0;
-  int64_t scales = 0;  // what they are found from
+  int64_t scales = 0;  // amaxes
 
   [[nodiscard]] int64_t small() const { return norm + losses + scales; }
   [[nodiscard]] int64_t total() const { return gradients + weights + small(); }
 };
 
-// What goes round of a bucket in one direction, all ranks' parts of it.
+// Traffic of a bucket in one direction, over all ranks' parts.
 struct PartsSummary {
-  int64_t bytes = 0, largest_part_bytes = 0;  // as they travel
-  int64_t memory_bytes = 0;                   // where they lie
-  int64_t stretches = 0, own_stretches = 0;   // of memory; each is packed or unpacked by a copy
-  int64_t cut_stretches = 0;                  // those that are not all of their tensor
+  int64_t bytes = 0, largest_part_bytes = 0;  // packed
+  int64_t memory_bytes = 0;                   // in the tensors
+  int64_t stretches = 0, own_stretches = 0;   // each is packed or unpacked by one copy
+  int64_t cut_stretches = 0;                  // that cover only part of their tensor
 };
 struct BucketSummary {
   Bucket bucket;
-  int64_t norm_sums = 0;       // reduction tiles whose squares are added
+  int64_t norm_sums = 0;       // reduction tiles of the gradient norm
   PartsSummary reduced = {};   // gradients
-  PartsSummary gathered = {};  // weights as they are stored; where nothing is sharded sums of gradients
+  PartsSummary gathered = {};  // weights as stored; sums of gradients if not sharded
 };
 
 class BucketExchange {
  public:
-  // Everything is planned (or allocated) here: of one rank nothing, which has no buckets. All outlive this.
+  // The constructor plans (or allocates) everything; a single rank has no buckets and no memory.
+  // All members must outlive this object.
   struct Place {
     Communicator& ranks;
     Device& device;
@@ -74,31 +77,31 @@ class BucketExchange {
 
   [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
   [[nodiscard]] const Partition& partition() const { return partition_; }
-  // Gradients and weights of it.
+  // Of the volume, `gradients` and `weights` only.
   [[nodiscard]] ExchangeVolume volume() const;
   [[nodiscard]] std::vector<BucketSummary> summary() const;
 
-  // Work of Communicator::run(): sums the gradients of a bucket over ranks, rounded to their format, into the
-  // own update blocks of its parameters.
+  // To be called in Communicator::run(). Sums the gradients of a bucket over ranks, rounds the sums
+  // to the gradient format and stores them in this rank's update blocks.
   void reduce_gradients(Transport& transport, size_t bucket);
-  // The same of sums that every rank needs.
+  // To be called in Communicator::run(), without sharding: all-gathers those sums to every rank.
   void gather_gradients(Transport& transport, size_t bucket);
-  // Fetches what other ranks own of the weights of a bucket.
+  // To be called in Communicator::run(): fetches the weights of a bucket that other ranks own.
   void gather_weights(Transport& transport, size_t bucket);
 
  private:
-  // A stretch of a tensor's memory, and where and as what it travels in the part of its rank.
+  // A stretch of a tensor's memory, and its offset and type when packed in its rank's part.
   struct Stretch {
     Tensor memory;
     DType packed;
     int64_t offset = 0;          // bytes
     bool rounded_later = false;  // a gradient in FP32 memory whose format is BF16
-    bool cut = false;            // not all of the tensor
+    bool cut = false;            // covers only part of the tensor
   };
   using Stretches = std::vector<Stretch>;
   struct Part {
     Stretches stretches;
-    int64_t offset = 0, bytes = 0;  // in the staging memory
+    int64_t offset = 0, bytes = 0;  // in staging memory
   };
   using Parts = std::vector<Part>;  // by rank
 
@@ -125,10 +128,10 @@ class BucketExchange {
   DType wire_;  // of gradients
   std::vector<Bucket> buckets_;
   Partition partition_;
-  std::vector<Parts> gradients_, sums_, stored_;  // by bucket; sums_: gradients as they are kept
+  std::vector<Parts> gradients_, sums_, stored_;  // by bucket; sums_: gradients as stored
   Tensor staging_;                                // uint8, the largest bucket
-  Tensor sum_, rounded_;                          // fp32 and bf16, the largest own part; none: not needed
-  std::unique_ptr<CodecOps> ops_;                 // of the second stream
+  Tensor sum_, rounded_;                          // fp32, bf16: largest own part; empty if not needed
+  std::unique_ptr<CodecOps> ops_;                 // on the communication stream
 };
 
 }  // namespace mpt

@@ -14,7 +14,7 @@
 namespace mpt {
 namespace {
 
-// Where every rank's losses, one for each of its micro-batches, begin; and the end of all.
+// Offsets of each rank's losses (one per micro-batch) among all ranks' losses, and their total.
 std::vector<int64_t> first_losses(const BatchConfig& batch, int64_t ranks) {
   std::vector<int64_t> first{0};
   for (int64_t rank = 0; rank < ranks; ++rank)
@@ -54,7 +54,7 @@ size_t DataParallel::bucket_of(int64_t group) const {
                 buckets.begin());
 }
 
-// --- volume ----------------------------------------------------------------------------------------------
+// --- volume --------------------------------------------------------------------------------------
 
 ExchangeVolume DataParallel::volume() const {
   ExchangeVolume volume = exchange_.volume();
@@ -66,7 +66,8 @@ ExchangeVolume DataParallel::volume() const {
   return volume;
 }
 
-// Sums of squares over reduction tiles, where each rank has the sums of its own update blocks only.
+// Sums of squares per reduction tile. When sharded, each rank has only those of its own update
+// blocks.
 int64_t DataParallel::norm_bytes() const {
   if (!sharded()) return 0;
   int64_t tiles = 0;
@@ -75,7 +76,7 @@ int64_t DataParallel::norm_bytes() const {
   return tiles * size_of(DType::kF64);
 }
 
-// Amaxes of FP8 operands, and of weights that are stored with the largest of the tensor.
+// Amaxes of FP8 operands, and of weights whose encoding needs the tensor's maximum.
 int64_t DataParallel::scale_bytes() const {
   int64_t values = 0;
   if (sharded())
@@ -88,7 +89,7 @@ int64_t DataParallel::scale_bytes() const {
   return values * size_of(DType::kF32);
 }
 
-// --- weights ---------------------------------------------------------------------------------------------
+// --- weights -------------------------------------------------------------------------------------
 
 void DataParallel::begin_step() {
   last_micro_batch_ = false;
@@ -104,7 +105,7 @@ void DataParallel::before_use(int64_t group) {
   use_new_weights(group);
 }
 
-// What follows from the masters of a group, all of whose update blocks are there.
+// Refreshes scales, decoded weights and casts of a group whose update blocks have all arrived.
 void DataParallel::use_new_weights(int64_t group) {
   const ProfileScope scope(device_, "new weights");
   const ParameterRange own = parameters_of_group(config_, group);
@@ -133,9 +134,9 @@ void DataParallel::all_gather_weights() {
   device_.synchronize();
 }
 
-// --- gradients -------------------------------------------------------------------------------------------
+// --- gradients -----------------------------------------------------------------------------------
 
-// Groups are complete from the last to the first, and so are buckets.
+// Groups, and so buckets, complete from the last to the first.
 void DataParallel::gradients_added(int64_t group) {
   if (!last_micro_batch_ || ranks_.is_single()) return;
   const size_t bucket = bucket_of(group);
@@ -146,13 +147,13 @@ void DataParallel::gradients_added(int64_t group) {
   });
 }
 
-// Sums over ranks are rounded as they are stored.
+// Several ranks: sums were rounded when they were stored.
 void DataParallel::finish_gradients() {
   if (ranks_.is_single()) return model_.llama.round_gradients();
   for (const Event event : reduced_) wait(event);
 }
 
-// --- losses ----------------------------------------------------------------------------------------------
+// --- losses --------------------------------------------------------------------------------------
 
 Tensor DataParallel::gather_losses() {
   const auto part = [this](int64_t rank) {
@@ -179,7 +180,7 @@ double DataParallel::loss() const {
 
 namespace {
 
-// The first rank that says something else than rank 0; size() if none does.
+// The first rank whose text differs from rank 0's; size() if none.
 int64_t first_other(const std::vector<std::string>& texts) {
   const auto other = std::ranges::find_if(texts, [&](const std::string& t) { return t != texts.front(); });
   return other - texts.begin();

@@ -1,10 +1,11 @@
-// Data parallel training: the ranks of a run, each with its rows of every step, make one update.
+// Data parallel training: each rank of a run computes its rows of every step, and all make one
+// update.
 //
-// One rank alone exchanges nothing and takes no memory here: its gradients and losses are the model's own,
-// and what follows from its new weights is made behind the update. Of several, in a step: the weights that
-// other ranks have updated arrive while the first layers already compute; gradients leave, bucket by bucket,
-// while backward goes on; what the optimizer then updates is a rank's own update blocks, or everything where
-// nothing is sharded. All calls are collective.
+// A single rank exchanges nothing and allocates nothing here; it refreshes what depends on the
+// weights right after the update. With several ranks, the all-gather of weights that other ranks
+// updated overlaps the first layers of forward, and gradients are reduced bucket by bucket during
+// backward. The optimizer then updates the rank's own update blocks, or all weights without
+// sharding. All calls are collective.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +26,14 @@ namespace mpt {
 
 class DataParallel final : public GradientHooks {
  public:
-  // The parts of a training model. All outlive this.
+  // The parts of a training model. All must outlive this object.
   struct Model {
     WeightStore& weights;
     Llama& llama;
     Optimizer& optimizer;
   };
-  // The rows of a step are cut over the ranks (data/dataloader.h slice_of). All outlive this.
+  // The rows of a step are divided among the ranks (data/dataloader.h slice_of). All members must
+  // outlive this object.
   using Place = BucketExchange::Place;
   DataParallel(const RunConfig& config, const Model& model, const Place& place);
   DataParallel(const DataParallel&) = delete;
@@ -42,17 +44,20 @@ class DataParallel final : public GradientHooks {
   [[nodiscard]] ExchangeVolume volume() const;
   [[nodiscard]] const BucketExchange& exchange() const { return exchange_; }
 
-  // A step, within its captured work: begins to fetch weights; gradients that are added from then on are
-  // complete; rounds them, summed over the ranks; all ranks' sums of losses, fp64; behind the update, what
-  // follows from the new weights of one rank alone: several fetch the others' first, in the next step.
+  // The calls of a step, in this order, inside its captured work: begin_step() starts the
+  // all-gather of weights; after begin_last_micro_batch() the gradients that are added are final;
+  // finish_gradients() waits until they are summed over ranks and rounded; gather_losses() returns
+  // the loss sums of all ranks, fp64; end_update() refreshes casts and scales of the new weights if
+  // there is one rank. Several ranks do so in the next step, after the all-gather.
   void begin_step();
   void begin_last_micro_batch() { last_micro_batch_ = true; }
   void finish_gradients();
   Tensor gather_losses();
   void end_update();
-  // After a step's work was enqueued: weights of other ranks' update blocks are old.
+  // Called after a step's work was enqueued: marks the weights of other ranks' update blocks as
+  // stale.
   void end_step();
-  // Makes all weights new, outside of a step.
+  // Brings all weights up to date, outside of a step.
   void all_gather_weights();
 
   // The sum of the losses of all ranks, after Device::synchronize().
@@ -81,21 +86,22 @@ class DataParallel final : public GradientHooks {
   BucketExchange exchange_;
   std::vector<Event> fetched_;  // by bucket
   std::vector<Event> reduced_;
-  std::vector<char> new_;  // by group: whether GEMMs read what the last update made
+  std::vector<char> new_;  // by group: whether GEMMs read the updated weights
   bool last_micro_batch_ = false;
-  int64_t micro_batches_;            // that all take part in
-  std::vector<int64_t> first_loss_;  // by rank, and their end
-  PinnedBuffer losses_;              // [1, micro-batches of all ranks] fp64; none for one
+  int64_t micro_batches_;            // that every rank joins in
+  std::vector<int64_t> first_loss_;  // offsets by rank, and the end
+  PinnedBuffer losses_;              // [1, micro-batches of all ranks] fp64; none for one rank
 };
 
-// What all ranks of a run must agree on, checked by hashes.
+// Checks by hashes that all ranks of a run agree.
 
-// Throws Error on every rank, naming what differs and where, unless config, program and data are the same:
-// the latter by their number of tokens and sequences here and there.
+// Throws Error on every rank, naming what differs and on which rank, unless config, program and
+// training data are the same. Of the data, the counts of tokens and sequences and a sample of
+// sequences are compared.
 void check_same_start(Communicator& ranks, const RunConfig& config, const SequenceSource& training_data);
 
-// Throws Error on every rank, naming the first tensor that differs and the ranks, unless all hold the same
-// bytes.
+// Throws Error on every rank, naming the ranks and the first tensor that differs, unless all hold
+// the same bytes.
 void check_same_tensors(Communicator& ranks, const std::vector<NamedTensor>& tensors, Device& device);
 
 }  // namespace mpt
