@@ -141,8 +141,8 @@ bool TcpSocket::wait_readable(Deadline deadline) const { return wait_for(descrip
 
 namespace {
 
-// |  A rank sends:    mpretrain-rendezvous RANK SIZE HASH_OF_RUN_ID\n |  Rank 0 answers:  ok
-// BYTES\n and that many bytes, or: other-run\n, or: failed REASON\n
+// A rank sends:    mpretrain-rendezvous RANK SIZE HASH_OF_RUN_ID\n
+// Rank 0 answers:  ok BYTES\n and that many bytes, or: other-run\n, or: failed REASON\n
 const std::string kGreeting = "mpretrain-rendezvous";
 constexpr size_t kLongestGreeting = 256;
 constexpr auto kAnswerTime = std::chrono::seconds(10);  // for a rank to receive its answer

@@ -3,7 +3,7 @@
 namespace mpt {
 namespace {
 
-// A tensor of all tokens with the given columns, of the type of the others.
+// Checks a tensor of all tokens: `cols` columns, type `dtype`.
 void check_tokens(const AttentionShape& s, const Tensor& t, int64_t cols, DType dtype) {
   check(t.rows == s.batch * s.seq_len && t.cols == cols && t.dtype == dtype,
         "attention over {} x {} tokens: tensor [{},{}] of {}, expected [{},{}] of {}", s.batch, s.seq_len,
@@ -21,7 +21,7 @@ void check_type(DType dtype) {
         name_of(dtype));
 }
 
-// Each GEMM has a row of D for every pair, of which a head has T (T + 1) / 2.
+// Each GEMM does D multiply-adds per pair; a head has T (T + 1) / 2 pairs.
 double flops_of_gemms(int gemms, const AttentionShape& s) {
   const double pairs = double(s.batch) * double(s.heads) * double(s.seq_len) * double(s.seq_len + 1) / 2;
   return gemms * 2.0 * double(s.head_dim) * pairs;

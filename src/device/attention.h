@@ -22,8 +22,8 @@ struct AttentionForward {
   AttentionShape shape;
   Tensor qkv;  // [B T, 3C]: Q, K and V side by side, RoPE already applied
   Tensor out;  // [B T, C]
-  // [at least B H, T] fp32, natural logarithm, of the scaled scores: what the backward pass needs of the
-  // softmax.
+  // [at least B H, T] fp32: natural logarithm of the sum of exponentials of the scaled scores,
+  // which the backward pass needs.
   Tensor log_sum_exp;
 };
 
@@ -39,14 +39,14 @@ struct AttentionBackward {
 class Attention {
  public:
   virtual ~Attention() = default;
-  // Takes from `allocator` the scratch that calls on tensors of `storage` (fp32 or bf16) need, up to this
-  // shape.
+  // Takes from `allocator` the scratch needed by calls up to this shape on tensors of `storage`
+  // (fp32 or bf16).
   virtual void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) = 0;
   virtual void forward(const AttentionForward& call) = 0;
   virtual void backward(const AttentionBackward& call) = 0;
 };
 
-// Of the GEMMs over every pair of a query and a key that it sees: S and O in forward; S again, dV, dP, dQ
+// FLOPs of the GEMMs over all causal (query, key) pairs: S and O in forward; S again, dV, dP, dQ
 // and dK in backward.
 double flops_of(const AttentionForward& call);
 double flops_of(const AttentionBackward& call);

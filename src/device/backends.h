@@ -1,4 +1,4 @@
-// The backends that this program was built with, and the choice between them.
+// The backends in this build, and the choice between them.
 #pragma once
 
 #include <array>
@@ -12,46 +12,48 @@
 
 namespace mpt {
 
-// The CPU backend: host memory, OpenMP iteration, packed operands, tiled attention. threads = 0 takes every
-// processor this process may run on.
+// The CPU backend: host memory, OpenMP iteration, packed operands, tiled attention. threads = 0
+// uses every processor available to the process.
 std::unique_ptr<Device> make_cpu_device(int threads);
 
-// Whether captured work becomes a graph that is replayed.
+// Whether captured work is recorded as a CUDA graph and replayed.
 enum class CudaGraphs : uint8_t { kOff, kOn };
 
-// Whether Gemm::reserve() times the algorithms for a GEMM or takes the library's first. Timing may choose
-// another algorithm in another run, which then has other bits: what was chosen is in Gemm::choices().
+// Whether Gemm::reserve() times the candidate algorithms of a GEMM or takes the library's first.
+// Timing may choose another algorithm in another run, with different bits; Gemm::choices() reports
+// the choices.
 enum class GemmTuning : uint8_t { kOff, kOn };
 
 enum class CudaAttention : uint8_t {
-  kAuto,   // cuDNN where it takes the shape; where it does not, an info line says why, once per shape
+  kAuto,   // cuDNN if it supports the shape; if not, an info line says why, once per shape
   kCudnn,  // cuDNN or an Error
-  kGemms   // GEMMs always
+  kGemms   // always GEMMs
 };
 template <>
 struct EnumNames<CudaAttention> {
   static constexpr std::array<std::string_view, 3> kNames{"auto", "cudnn", "products"};
 };
 
-// The CUDA backend: memory of one NVIDIA GPU, cuBLASLt's GEMMs, CUDA graphs, all in one stream.
+// The CUDA backend: memory of one NVIDIA GPU, cuBLASLt GEMMs, CUDA graphs, all on one stream.
 struct CudaDeviceOptions {
-  int index = 0;  // among the GPUs that CUDA_VISIBLE_DEVICES leaves
+  int index = 0;  // among the GPUs visible under CUDA_VISIBLE_DEVICES
   CudaGraphs graphs = CudaGraphs::kOn;
   GemmTuning tuning = GemmTuning::kOn;
   CudaAttention attention = CudaAttention::kAuto;
 };
 
-// Throws Error, saying why, where no_cuda_device() has a reason.
+// Throws Error with the reason if no_cuda_device() gives one.
 std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options);
 
-// Counts the memory that a CUDA device's GEMMs and attention would take, on a machine that need not have
-// one. Its memory_bytes() is the largest number there is; what would touch a GPU throws LogicError.
+// A device that only plans: counts the memory that GEMMs and attention on a CUDA device would take,
+// and needs no GPU. Its memory_bytes() is the largest int64_t; anything that would touch a GPU
+// throws LogicError.
 std::unique_ptr<Device> make_cuda_planning_device(const CudaDeviceOptions& options = {});
 
-// Why this GPU cannot be used; empty where it can.
+// Why this GPU cannot be used; empty if it can.
 std::string no_cuda_device(int index);
 
-// What device/cuda/ registers where it is linked into the program; there is one at most.
+// Registered by device/cuda/ if it is linked into the program; at most one exists.
 class CudaBackend {
  public:
   struct Makers {
@@ -68,21 +70,21 @@ class CudaBackend {
 
 struct DeviceOptions {
   Backend backend = Backend::kCpu;
-  int threads = 0;  // of the CPU; 0: OMP_NUM_THREADS, else every processor this process may run on
+  int threads = 0;  // CPU threads; 0: OMP_NUM_THREADS, else every available processor
   CudaDeviceOptions cuda{};
 };
 
-// Throws Error, saying why, where the backend is not built in or the machine has no device for it.
+// Throws Error with the reason if the backend is not built in or the machine has no device for it.
 std::unique_ptr<Device> make_device(const DeviceOptions& options);
 
-// For counting memory with a PlanningAllocator only, so that no GPU is needed. Throws Error where the backend
-// is not built in.
+// For counting memory with a PlanningAllocator only, so it needs no GPU. Throws Error if the
+// backend is not built in.
 std::unique_ptr<Device> make_planning_device(const DeviceOptions& options);
 
-// Why the backend cannot be used here; empty where it can.
+// Why the backend cannot be used here; empty if it can.
 std::string why_unavailable(const DeviceOptions& options);
 
-// The fastest backend that can be used: CUDA where it is built in and there is a GPU for it, else the CPU.
+// The fastest usable backend: CUDA if it is built in and there is a GPU for it, else the CPU.
 Backend available_backend();
 
 }  // namespace mpt

@@ -1,4 +1,4 @@
-// What a device that works in host memory does beside its own work: a thread, and copies.
+// Default CommStream and DeviceReader for devices in host memory: a thread, and copies.
 #include "device/device.h"
 
 #include <condition_variable>
@@ -55,7 +55,7 @@ class ThreadCommStream final : public CommStream {
     if (thread_.joinable()) thread_.join();
   }
 
-  // One core for all its work: the others compute.
+  // One core for all its work; the others compute.
   void serve() {
     omp_set_num_threads(1);
     std::unique_lock lock(mutex_);

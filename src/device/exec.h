@@ -1,14 +1,15 @@
-// The three iteration shapes a backend supplies; every formula of the model and the optimizers runs in one.
+// The three iteration shapes of a backend; every formula of the model and the optimizers runs in
+// one of them.
 //
-//   exec.elements(n, f)   f(i)            independent elements: casts, zeroing
-//   exec.rows(n, f)       f(group, row)   group.each, sum and max: norms, softmax, cross entropy
-//   exec.blocks(n, f)     f(group, block) group.reduce_max only: the same bits for any lanes and threads
-//   Exec::Group           the group it hands to f
+//   exec.elements(n, f)   f(i)             independent elements: casts, zeroing
+//   exec.rows(n, f)       f(group, row)    group.each, sum and max: norms, softmax, cross entropy
+//   exec.blocks(n, f)     f(group, block)  group.reduce_max only: same bits for any lanes, threads
+//   Exec::Group           the group passed to f
 //
-// f is a functor of plain pointers and numbers, copied to where it runs. One of rows may have memory(row),
-// which says where that row is read and written (RowMemory), for backends that prefetch. One of blocks may
-// also have run(group, first, end), which does the same for a span of them: a backend whose groups work
-// through many spares what they have in common.
+// f is a functor of plain pointers and numbers, copied to where it runs. A row functor may define
+// memory(row), the memory that the row reads or writes (RowMemory), for backends that prefetch. A
+// block functor may define run(group, first, end), which handles a span of blocks, so that a
+// backend whose groups process many blocks computes shared values once.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@
 
 namespace mpt {
 
-// Functors of the two kinds, for the concept to try.
+// Sample functors for the concept.
 struct AnyElementFormula {
   MPT_HD void operator()(int64_t) const {}
 };

@@ -1,7 +1,7 @@
 // GEMMs: D[m,n] = op(A) op(B), optionally added to what D holds. FP32 accumulation always.
 //
-// FP8 operands (both or none; e4m3 with e4m3 or e5m2, as GPUs have it) stand for their codes' values times
-// their scale_inv, which is applied to the sum: D = (scale_inv_a scale_inv_b) op(A) op(B).
+// FP8 operands (both or none; e4m3 with e4m3 or e5m2, as on GPUs) represent their codes' values
+// times scale_inv, which is applied to the sum: D = (scale_inv_a scale_inv_b) op(A) op(B).
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ namespace mpt {
 enum class Transpose : uint8_t { kNo, kYes };
 enum class Accumulate : uint8_t { kNo, kYes };
 
-// How a GPU may multiply; a CPU always takes the more exact way.
+// Precision of GEMMs on a GPU; a CPU always uses the more exact way.
 enum class Multiply : uint8_t {
-  kFull,     // fp32 operands as they are, FP8 sums promoted to FP32 as they grow
-  kTf32,     // fp32 operands only: with TF32's 10 bits of mantissa
+  kFull,     // fp32 operands unrounded; FP8 partial sums promoted to FP32 regularly
+  kTf32,     // fp32 operands only: rounded to TF32's 10 mantissa bits
   kFastFp8,  // FP8 operands only: sums stay in the tensor core's own accumulator
 };
 
-// Which FP8 operands a backend's GEMMs take.
+// FP8 operand layouts that a backend's GEMMs support.
 enum class Fp8Layout : uint8_t {
   kAny,
-  // a as [m,k] and b as [n,k] only, as Hopper has it (docs/numerics.md "FP8 GEMMs on a GPU")
+  // only a as [m,k] and b as [n,k], as on Hopper (docs/numerics.md "FP8 GEMMs on a GPU")
   kRowsOfK
 };
 
@@ -47,11 +47,11 @@ struct GemmCall {
   [[nodiscard]] int64_t k() const { return transpose_a == Transpose::kNo ? a.cols : a.rows; }
 };
 
-// The algorithm that a backend uses for a kind of GEMM, to be stored and used again: another one may add
-// in another order, and so give other bits.
+// The algorithm that a backend uses for a kind of GEMM, to be stored and reused: another algorithm
+// may add in another order, and so give other bits.
 struct GemmChoice {
   std::string key;        // types, shape and layout of the GEMM, readable
-  std::string algorithm;  // the backend's own, with the library and the machine it is for
+  std::string algorithm;  // backend-specific, with the library and machine it is valid for
 
   bool operator==(const GemmChoice&) const = default;
 };
@@ -59,23 +59,23 @@ struct GemmChoice {
 class Gemm {
  public:
   virtual ~Gemm() = default;
-  // Takes from `allocator` the scratch that the largest of the coming calls needs. Call again for larger
+  // Takes from `allocator` the scratch needed by the largest of `calls`. Call again before larger
   // ones.
   virtual void reserve(Allocator& allocator, std::span<const GemmCall> calls) = 0;
-  // Throws LogicError if the shapes disagree, D is neither fp32 nor bf16, or the operands are of types that
-  // do not go together.
+  // Throws LogicError if the shapes disagree, D is neither fp32 nor bf16, or the operand types
+  // cannot be combined.
   virtual void run(const GemmCall& call) = 0;
   [[nodiscard]] virtual Fp8Layout fp8_layout() const { return Fp8Layout::kAny; }
-  // The choices made so far, where a backend makes any; by key.
+  // The choices made so far, sorted by key; empty for backends that make none.
   [[nodiscard]] virtual std::vector<GemmChoice> choices() const { return {}; }
-  // Makes these choices again, now and for coming reservations. Those for another library or machine are left
-  // out with a warning.
+  // Adopts stored choices, now and for later reservations. Choices for another library or machine
+  // are ignored with a warning.
   virtual void restore(std::span<const GemmChoice> /*choices*/) {}
 };
 
 constexpr bool is_fp8(DType dtype) { return dtype == DType::kE4M3 || dtype == DType::kE5M2; }
 
-// A multiplication and an addition for each of m n k.
+// One multiplication and one addition for each of the m n k terms.
 inline double flops_of(const GemmCall& call) {
   return 2.0 * double(call.m()) * double(call.n()) * double(call.k());
 }

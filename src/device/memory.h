@@ -1,7 +1,7 @@
-// Where memory goes: every buffer of a run is requested once, by purpose, before the first step.
+// Memory accounting: every buffer of a run is requested once, by purpose, before the first step.
 //
-// The same constructors run against a PlanningAllocator (records sizes, allocates nothing) and a device's own
-// allocator, so `mpretrain plan` prints exactly what a run will take.
+// The same constructors run with a PlanningAllocator (records sizes, allocates nothing) or a
+// device's own allocator, so `mpretrain plan` reports exactly what a run will take.
 #pragma once
 
 #include <algorithm>
@@ -16,21 +16,21 @@
 
 namespace mpt {
 
-// What buffers are for, as `plan` and errors name it. Purposes are declared where such buffers are requested.
+// Purpose of a buffer, as `plan` and errors name it; declared where such buffers are requested.
 struct MemoryPurpose {
   std::string_view name;  // a literal; equal names are one purpose
 
   bool operator==(const MemoryPurpose&) const = default;
 };
-inline constexpr MemoryPurpose kScratchMemory{"scratch"};  // of backends and operations, between calls
+inline constexpr MemoryPurpose kScratchMemory{"scratch"};  // kept by backends and operations between calls
 
 constexpr int64_t saturating_sum(int64_t a, int64_t b) {
   int64_t sum = 0;
   return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
 }
 
-// Bytes by purpose, padding and alignment included. More than 63 bits hold counts as the most they hold, so
-// that a model beyond every machine is never taken for one that fits.
+// Bytes by purpose, padding and alignment included. Sums saturate at the largest int64_t, so that
+// an impossibly large model never appears to fit.
 class MemoryUse {
  public:
   struct Entry {
@@ -64,7 +64,8 @@ class MemoryUse {
 constexpr int64_t kAlignment = 64;  // bytes; of every buffer's start
 constexpr int64_t align_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// A contiguous tensor and its image in host memory; where the device works in host memory both are the same.
+// A contiguous tensor and its image in host memory. If the device works in host memory, both are
+// the same.
 struct PinnedBuffer {
   Tensor tensor;
   std::byte* host = nullptr;  // null when planning
@@ -83,19 +84,20 @@ struct PinnedBuffer {
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  // From 1, different for every allocator there ever was.
+  // Unique over all allocators ever made, from 1.
   [[nodiscard]] uint64_t id() const { return id_; }
-  // Zero-filled bytes at a multiple of kAlignment, living as long as the allocator; null when planning.
+  // Zero-filled bytes, aligned to kAlignment, that live as long as the allocator; null when
+  // planning.
   virtual std::byte* bytes(MemoryPurpose purpose, int64_t count) = 0;
   [[nodiscard]] virtual const MemoryUse& use() const = 0;
-  // Whether it only counts.
+  // Whether this allocator only counts.
   [[nodiscard]] virtual bool plans() const { return false; }
 
   // A contiguous [rows, cols] tensor.
   Tensor tensor(MemoryPurpose purpose, DType dtype, int64_t rows, int64_t cols) {
     return {bytes(purpose, rows * cols * size_of(dtype)), dtype, rows, cols, cols};
   }
-  // The same with an image, zero-filled too.
+  // The same with an image, also zero-filled.
   PinnedBuffer pinned(MemoryPurpose purpose, DType dtype, int64_t rows, int64_t cols) {
     const Tensor t = tensor(purpose, dtype, rows, cols);
     return {t, image_of(t)};
@@ -112,10 +114,10 @@ class Allocator {
   uint64_t id_ = next_id();
 };
 
-// Counts, allocates nothing: views it returns have null data.
+// Counts and allocates nothing: the returned views have null data.
 class PlanningAllocator final : public Allocator {
  public:
-  // `alignment`: what the planned device counts in (Device::alignment()), bytes.
+  // `alignment`: of the planned device, in bytes (Device::alignment()).
   explicit PlanningAllocator(int64_t alignment = kAlignment) : alignment_(alignment) {}
   std::byte* bytes(MemoryPurpose purpose, int64_t count) override {
     use_.add(purpose, align_up(count, alignment_));
@@ -129,11 +131,11 @@ class PlanningAllocator final : public Allocator {
   MemoryUse use_;
 };
 
-// Scratch that a backend keeps between calls: as large as the largest request, within the memory of one
+// Scratch kept by a backend between calls: as large as the largest request, in the memory of one
 // allocator.
 //
-// A request through another allocator starts anew, because the memory of the one before may be gone. A plan
-// counts what the same requests would take and leaves the scratch as it is.
+// A request through another allocator starts over, because the previous one's memory may be gone. A
+// plan counts what the same requests would take and leaves the scratch unchanged.
 class Scratch {
  public:
   void reserve(Allocator& allocator, int64_t count) {
@@ -152,8 +154,8 @@ class Scratch {
  private:
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
-  uint64_t allocator_ = 0;  // of the latest request
-  int64_t requested_ = 0;   // from it, bytes
+  uint64_t allocator_ = 0;  // id() of the latest request's allocator
+  int64_t requested_ = 0;   // bytes requested from it
 };
 
 }  // namespace mpt

@@ -1,13 +1,12 @@
-// make_ops<Ops>(stream, options): the one way from a family of operations to the backend that a stream
-// belongs to.
+// make_ops<Ops>(stream, options): makes a family of operations for the backend of a stream.
 //
 // A family is an interface with
 //   static constexpr std::string_view kFamily = "LLaMA operations";   for messages
-//   struct Options { ... };                                            what its makers take besides the
-//   stream
-// Beside it, its header declares the CPU's maker, which its *_ops_cpu.cpp defines:
+//   struct Options { ... };                                           its makers' arguments besides
+//                                                                     the stream
+// Its header also declares the CPU maker, defined in *_ops_cpu.cpp:
 //   template <> std::unique_ptr<LlamaOps> make_cpu_ops(const LlamaOps::Options& options);
-// CUDA's registers itself where its object is linked, in *_ops_cuda.cu:
+// The CUDA maker registers itself if its object file, *_ops_cuda.cu, is linked:
 //   const RegisterCudaOps<LlamaOps> registered{make};
 #pragma once
 
@@ -25,7 +24,7 @@ using OpsMaker = std::unique_ptr<Ops> (*)(StreamRef, const typename Ops::Options
 template <class Ops>
 std::unique_ptr<Ops> make_cpu_ops(const typename Ops::Options& options);
 
-// Null in a program without CUDA.
+// Null in a build without CUDA.
 template <class Ops>
 OpsMaker<Ops>& cuda_ops_maker() {
   static OpsMaker<Ops> maker = nullptr;
@@ -37,7 +36,7 @@ struct RegisterCudaOps {
   explicit RegisterCudaOps(OpsMaker<Ops> maker) { cuda_ops_maker<Ops>() = maker; }
 };
 
-// Throws LogicError where the program has none for the stream's backend.
+// Throws LogicError if the build has none for the stream's backend.
 template <class Ops>
 std::unique_ptr<Ops> make_ops(StreamRef stream, const typename Ops::Options& options = {}) {
   if (stream.backend == Backend::kCpu) return make_cpu_ops<Ops>(options);

@@ -11,7 +11,7 @@ double Profile::steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// The same literal has another address in another file, so names are compared.
+// Compares names, because equal literals may have different addresses in different files.
 size_t Profile::child_of_current(const char* name) {
   const size_t parent = open_.empty() ? 0 : open_.back().node;
   for (const size_t child : tree_[parent].children)
@@ -21,7 +21,7 @@ size_t Profile::child_of_current(const char* name) {
   return tree_.size() - 1;
 }
 
-// The clock is read last here and first in end(), so that the bookkeeping counts for the scope around.
+// Reads the clock last here and first in end(), so that bookkeeping counts for the enclosing scope.
 void Profile::begin(const char* name, double flops) {
   const size_t index = child_of_current(name);
   Node& node = tree_[index].node;

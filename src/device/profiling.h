@@ -1,4 +1,4 @@
-// Time by named scope of work (ProfileScope), and the device that takes it.
+// Time by named scope (ProfileScope), and the device that measures it.
 #pragma once
 
 #include <cstddef>
@@ -14,17 +14,17 @@
 
 namespace mpt {
 
-// Time by name, as a tree: the same name within the same scope is one node.
+// A tree of times by name: scopes of equal name within the same parent share a node.
 //
-// The time of a node is that of all its scopes, from beginning to end; its self time is what of that lies
-// in none of its children, so self times add up to the whole.
+// A node's time is the total of all its scopes from begin to end; its self time excludes its
+// children, so self times add up to the whole.
 class Profile {
  public:
-  using Clock = std::function<double()>;  // seconds since whenever
+  using Clock = std::function<double()>;  // seconds since an arbitrary origin
 
   struct Node {
     std::string_view name;
-    size_t depth = 0;  // 0: within nothing
+    size_t depth = 0;  // 0: top level
     int64_t calls = 0;
     double seconds = 0;
     double self_seconds = 0;
@@ -33,14 +33,15 @@ class Profile {
 
   explicit Profile(Clock clock = steady_seconds) : clock_(std::move(clock)) {}
 
-  // Scopes end in the reverse order of their beginning. `name` is kept: a literal.
+  // Scopes end in reverse order of their beginning. `name` must be a literal: the pointer is kept.
   void begin(const char* name, double flops = 0);
   void end();
 
-  // Forgets what was measured and keeps the order of the nodes. Not within a scope.
+  // Clears the measurements and keeps the order of the nodes. Must not be called within a scope.
   void clear();
 
-  // Parents before their children, children as they were first seen; those without a call are left out.
+  // Parents before children, children in order of first appearance; nodes without calls are
+  // omitted.
   [[nodiscard]] std::vector<Node> nodes() const;
 
   static double steady_seconds();
@@ -59,14 +60,14 @@ class Profile {
   void append(size_t index, size_t depth, std::vector<Node>& all) const;
 
   Clock clock_;
-  std::vector<Inner> tree_{1};     // its root stands for everything and is no scope
+  std::vector<Inner> tree_{1};     // the root represents everything and is not a scope
   std::vector<OpenScope> open_{};  // innermost last
 };
 
-// A device that does what another one does, for decorators to override single calls of.
+// Forwards every call to another device; decorators override single calls.
 class ForwardingDevice : public Device {
  public:
-  // `inner` outlives this.
+  // `inner` must outlive this object.
   explicit ForwardingDevice(Device& inner) : inner_(inner) {}
 
   [[nodiscard]] Backend backend() const override { return inner_.backend(); }
@@ -94,13 +95,13 @@ class ForwardingDevice : public Device {
   Device& inner_;
 };
 
-// Another device, of whose scopes the time is taken. A device that is not wrapped in one measures nothing.
+// Wraps a device and measures its scopes. Without the wrapper nothing is measured.
 //
-// Work is waited for where a scope begins and where it ends, so that it counts for the scope that asked for
-// it. That is slower than work that overlaps, and cannot be recorded as a graph. The results are the same.
+// Synchronizes where a scope begins and ends, so that work counts for the scope that enqueued it.
+// This is slower than overlapping work and cannot be recorded as a graph. Results are the same.
 class ProfilingDevice final : public ForwardingDevice {
  public:
-  // Both outlive this.
+  // Both must outlive this object.
   ProfilingDevice(Device& inner, Profile& profile) : ForwardingDevice(inner), profile_(profile) {}
 
   void push_scope(const char* name, double flops) override {
@@ -113,7 +114,7 @@ class ProfilingDevice final : public ForwardingDevice {
     profile_.end();
     inner_.pop_scope();
   }
-  // Nothing is recorded: it could not be waited for.
+  // Runs without recording, because a graph cannot be synchronized within.
   std::unique_ptr<GraphCapture> make_graph_capture() override { return Device::make_graph_capture(); }
 
  private:
