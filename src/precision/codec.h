@@ -1,28 +1,30 @@
-// Codecs: how an update block of weights or optimizer state is decoded to FP32 and encoded again.
+// Codecs: decode an update block of weights or optimizer state to FP32, and encode it again.
 //
-//   load(group, span, x)            fills the lane's part; 0 beyond its end
-//   store(group, span, x, dither)   encodes it from FP32 directly, and writes nothing beyond its end
-//   round(group, span, x, dither)   x becomes what load() would give after store(); writes nothing
-//   memory(span)                    where its elements lie, without what they share
+//   load(group, span, x)            fills the lane's part; 0 past the end of the span
+//   store(group, span, x, dither)   encodes directly from FP32; writes nothing past the end
+//   round(group, span, x, dither)   x becomes what load() would give after store()
+//   memory(span)                    address of the elements' codes (scales excluded)
 //
-// A codec of weights says besides
+// A codec of weights also has
 //
-//   kSmallestRatio    the smallest factor between neighbouring values of its grid, rounded down; 1 where
-//                     elements share no scale
+//   kSmallestRatio    smallest ratio of neighbouring values of its grid, rounded down;
+//                     1 if elements share no scale
 //   saturated_blocks(group, span, x)
-//                     for telemetry: how many blocks store() would clip, of those that this lane counts
-//   kTensorScale      the tensor has an FP32 scale, at first first_tensor_scale(amax) with blocks' scales 0
-//   kNeedsMaximum     options may ask for the tensor's new maximum before it is stored: storing_with()
-//   kRescales          options may let the tensor's scale move behind an update: must_rescale(), rescale(),
-//                     rescaled_tensor_scale(); scales of blocks are bytes in the order of their values
-//   kRelativeScales   additive steps may follow scales of blocks: kBlock, block_scale(), relative_scales()
+//                     telemetry: blocks that store() would clip, among those this lane counts
+//   kTensorScale      the tensor has an FP32 scale. The first encoding sets it to
+//                     first_tensor_scale(amax) and starts from block scales of 0
+//   kNeedsMaximum     some options need the tensor's new maximum before storing: storing_with()
+//   kRescales         some options move the tensor's scale after an update: must_rescale(),
+//                     rescale(), rescaled_tensor_scale(). Block scales are bytes ordered as their values
+//   kRelativeScales   additive steps may follow block scales: kBlock, block_scale(),
+//                     relative_scales()
 //
-// One that derives from PlainCodec says the first alone. Where another constant is true, the format says for
-// which of its options it holds: needs_maximum(), rescales().
+// A codec derived from PlainCodec only adds kSmallestRatio. Where another constant is true, the
+// format says which options it applies to: needs_maximum(), rescales().
 //
-// All lanes of the group must call together. This file: formats whose elements stand alone; scaled_blocks.h:
-// what those share whose elements have common scales; codecs/: one header for each way to store weights;
-// weight_formats.h: their list, and the codec of a tensor.
+// All lanes of the group must call together. This file holds the formats whose elements stand alone;
+// scaled_blocks.h what scaled formats share; codecs/ one header per weight format; weight_formats.h
+// the list of formats and the codec of a tensor.
 #pragma once
 
 #include <type_traits>
@@ -34,7 +36,7 @@
 
 namespace mpt {
 
-// As many neighbours as a lane of a GPU owns, moved at once where they are aligned for it.
+// Neighbouring elements that a GPU lane owns, loaded and stored at once where they are aligned.
 template <class T, int kCount>
 struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Neighbours {
   T at[kCount];
@@ -45,13 +47,13 @@ struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Neighbours {
   }
 };
 
-// Elements of one row, from the first one on.
+// Consecutive elements of one row.
 struct ElementMemory {
   const std::byte* first;
-  int bits;  // of an element
+  int bits;  // per element
 };
 
-// Of codecs whose blocks follow from their own elements alone, and never clip.
+// Base of codecs whose blocks depend only on their own elements and never clip.
 struct PlainCodec {
   static constexpr bool kTensorScale = false, kNeedsMaximum = false, kRescales = false,
                         kRelativeScales = false;
@@ -62,7 +64,7 @@ struct PlainCodec {
   }
 };
 
-// fp32 and bf16. FP32 is stored as it is, whatever the dither.
+// fp32 and bf16. FP32 is stored unchanged, whatever the dither.
 struct ElementCodec : PlainCodec {
   static constexpr float kSmallestRatio = 1.0f;
 
@@ -92,12 +94,12 @@ struct ElementCodec : PlainCodec {
     each_rounded(x, dither, [&rounded](int k, bf16 value) { rounded[k] = value; });
     write(rounded, part.size, at<bf16>(span, part));
   }
-  // Of type T, which is what dtype says.
+  // T must match dtype.
   template <class T>
   [[nodiscard]] MPT_HD T* elements(BlockSpan span) const {
     return reinterpret_cast<T*>(data) + span.row * stride + span.col;
   }
-  // Storing with this rounding is from_float<T>().
+  // True if storing with this rounding equals from_float<T>().
   template <class T>
   [[nodiscard]] bool stores(Rounding rounding) const {
     return std::is_same_v<T, float> ? dtype == DType::kF32
@@ -115,7 +117,7 @@ struct ElementCodec : PlainCodec {
   }
 
  private:
-  // take(k, x[k] as BF16).
+  // Calls take(k, x[k] rounded to BF16) for every k.
   template <int kSize, class Take>
   MPT_HD static void each_rounded(const float (&x)[kSize], const Dither<kSize>& dither, const Take& take) {
     if (dither.rounding == Rounding::kNearest) {
@@ -143,7 +145,7 @@ struct ElementCodec : PlainCodec {
     } else if (size == kSize) {
 #pragma omp simd
       for (int k = 0; k < kSize; ++k) x[k] = to_float(source[k]);
-    } else {  // every index of x a constant after unrolling, so that a GPU keeps it in registers
+    } else {  // constant indices after unrolling, so a GPU keeps x in registers
 #pragma unroll
       for (int k = 0; k < kSize; ++k) x[k] = k < size ? to_float(source[k]) : 0.0f;
     }

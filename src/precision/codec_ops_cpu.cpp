@@ -1,4 +1,4 @@
-// The operations on encoded weights on the CPU.
+// CodecOps on the CPU.
 #include "device/cpu/cpu_exec.h"
 #include "precision/codec_ops_on.h"
 

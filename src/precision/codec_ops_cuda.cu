@@ -1,5 +1,4 @@
-// The operations on encoded weights on a CUDA stream: the same bits as on the CPU (no contraction:
-// -fmad=false).
+// CodecOps on a CUDA stream. Bits are the same as on the CPU (no contraction: -fmad=false).
 #include "device/cuda/cuda_exec.cuh"
 #include "precision/codec_ops_on.h"
 

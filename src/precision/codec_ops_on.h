@@ -1,4 +1,4 @@
-// The operations on encoded weights, once, for any Exec.
+// CodecOps for any Exec.
 #pragma once
 
 #include "device/exec.h"
@@ -36,7 +36,7 @@ struct RowScaleMax {
   }
 };
 
-// The tensor's scale of a first encoding, from its amax.
+// Sets the scale of the tensor at its first encoding, from its amax.
 template <class Codec>
 struct FirstTensorScale {
   const float* amax;
@@ -53,7 +53,7 @@ struct ZeroBytes {
   MPT_HD void operator()(int64_t i) const { data[i / cols * stride + i % cols] = 0; }
 };
 
-// Decodes with one codec and encodes, to nearest, with another.
+// Decodes with one codec and encodes with another, rounding to nearest.
 template <class From, class To>
 struct Transcode {
   BlockGrid grid;
@@ -69,7 +69,7 @@ struct Transcode {
   }
 };
 
-// The two halves of a rescale, both of which do nothing unless the largest scale of a block asks for it.
+// The two halves of a rescale. Both are no-ops unless the largest block scale requires it.
 template <class Codec>
 struct RescaleBlock {
   BlockGrid grid;
@@ -119,8 +119,8 @@ class CodecOpsOn : public CodecOps {
   }
 
  private:
-  // The tensor's scale from the values, and no block scales: those that an encoding with a memory starts
-  // from.
+  // Sets the tensor's scale from its values and clears block scales, the starting state of
+  // encodings with memory.
   template <class Codec>
   void start(const Codec& codec, const Tensor& source, const EncodedTensor& target) {
     exec_.rows(source.rows, RowAmax{source.as<float>(), source.cols, source.stride, maxima(source.rows)});
@@ -149,7 +149,7 @@ class CodecOpsOn : public CodecOps {
     exec_.blocks(grid.blocks(), Transcode<From, To>{grid, from, to});
   }
 
-  // Scratch: the maxima of up to most_rows rows, then theirs.
+  // Scratch: maxima of up to most_rows rows, then their maximum.
   float* maxima(int64_t rows) {
     check(rows < row_maxima_.cols, "scratch for the maxima of {} rows, {} asked for", row_maxima_.cols - 1,
           rows);

@@ -1,5 +1,5 @@
-// The random bits of stochastic rounding: one word for each element a lane owns, a function of what is
-// rounded (docs/numerics.md "Streams"), never of who rounds it.
+// The random bits of stochastic rounding: one word per element a lane owns. They depend on what is
+// rounded (docs/numerics.md "Streams"), not on which lane or rank rounds it.
 #pragma once
 
 #include "core/blocks.h"
@@ -8,11 +8,11 @@
 
 namespace mpt {
 
-// What a stochastically rounded BF16 does that would carry beyond the largest finite value: become infinite,
-// as published, or stay at the largest (`sr_saturate`). Scaled formats always saturate.
+// Overflow of a stochastically rounded BF16: becomes infinity, as published, or saturates at the
+// largest finite value (`sr_saturate`). Scaled formats always saturate.
 enum class Carry : uint8_t { kToInfinity, kSaturates };
 
-// For kNearest the words mean nothing.
+// The words are unused with kNearest.
 template <int kSize>
 struct Dither {
   Rounding rounding = Rounding::kNearest;
@@ -22,7 +22,7 @@ struct Dither {
 
 inline constexpr RandomStream kWeightRoundingStream{1};
 
-// Whose bits: a tensor at a step, for one purpose.
+// Identifies the random bits: a tensor at a step, for one purpose.
 struct DitherSource {
   Rounding rounding = Rounding::kNearest;
   uint64_t seed = 0;

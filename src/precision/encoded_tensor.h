@@ -1,7 +1,7 @@
-// A matrix of weights in its stored format: the pieces of memory that hold it.
+// A weight matrix in its stored format: the tensors that hold its codes and scales.
 //
-// Scaled formats store codes and scales and nothing else; no copy of higher precision exists. What the pieces
-// are, each format says in its header of codecs/.
+// Scaled formats store codes and scales only; there is no copy in higher precision. The headers in
+// codecs/ describe the pieces of each format.
 #pragma once
 
 #include <optional>
@@ -16,23 +16,24 @@
 
 namespace mpt {
 
-inline constexpr MemoryPurpose kWeightMemory{"weights"};  // as they are stored
+inline constexpr MemoryPurpose kWeightMemory{"weights"};  // in their stored format
 
-// One of the list in weight_formats.h.
+// Defined by the list in weight_formats.h.
 enum class WeightFormat : uint8_t;
 inline constexpr WeightFormat kDefaultWeights{1};  // bf16
 
-// --- options of single formats ---------------------------------------------------------------------------
+// --- options of single formats -------------------------------------------------------------------
 
-// Scales of FP8 blocks: powers of two, or the paper's literal FP16 quotient (docs/numerics.md "Scale drag"
-// says why the first is the default).
+// Scales of FP8 blocks: powers of two, or the paper's literal FP16 quotient (docs/numerics.md
+// "Scale drag" says why the first is the default).
 enum class Fp8ScaleMode : uint8_t { kPow2, kFp16 };
 template <>
 struct EnumNames<Fp8ScaleMode> {
   static constexpr std::array<std::string_view, 2> kNames{"pow2", "fp16"};
 };
 
-// sticky: scales move by powers of two and only when they must; live: all derived again at every encoding.
+// sticky: scales move by powers of two, and only when necessary; live: every encoding derives all
+// scales again.
 enum class Nvfp4ScaleMode : uint8_t { kSticky, kLive };
 template <>
 struct EnumNames<Nvfp4ScaleMode> {
@@ -48,7 +49,7 @@ struct WeightEncoding {
   bool operator==(const WeightEncoding&) const = default;
 };
 
-// --- what a format stores of a matrix --------------------------------------------------------------------
+// --- what a format stores of a matrix ------------------------------------------------------------
 
 // One scale for `block` consecutive elements of a row; the last block may be shorter.
 struct BlockScaleLayout {
@@ -58,12 +59,12 @@ struct BlockScaleLayout {
 
 struct EncodedLayout {
   DType codes;
-  int64_t elements_per_code = 1;  // neighbours of a row
-  int64_t whole = 1;              // rows have codes for a multiple of so many elements
+  int64_t elements_per_code = 1;  // neighbours in a row
+  int64_t whole = 1;              // the codes of a row cover a multiple of this many elements
   std::optional<BlockScaleLayout> block_scales{};
   bool tensor_scale = false;  // FP32
 
-  // Columns of the pieces that belong to the first `elements` of a row.
+  // Columns of codes and scales for the first `elements` of a row.
   [[nodiscard]] constexpr int64_t code_cols(int64_t elements) const {
     return (elements + whole - 1) / whole * whole / elements_per_code;
   }
@@ -74,22 +75,22 @@ struct EncodedLayout {
 
 struct EncodedTensor {
   WeightEncoding encoding;
-  int64_t rows = 0, cols = 0;  // elements, logical: codes and scales beyond them are zero
+  int64_t rows = 0, cols = 0;  // logical; codes and scales past them are zero
   int rank = 2;                // 1: a vector, saved with shape [cols]
   Tensor codes, block_scales, tensor_scale;
 
   [[nodiscard]] int64_t elements() const { return rows * cols; }
-  // What holds the logical elements, by the names under which a checkpoint keeps it: "<name>",
+  // The tensors that hold the logical elements, by their names in checkpoints: "<name>",
   // "<name>_block_scales", "<name>_tensor_scale".
   [[nodiscard]] std::vector<NamedTensor> pieces(const std::string& name) const;
   // Bytes of those pieces.
   [[nodiscard]] int64_t logical_bytes() const;
 };
 
-// Of codecs, which are for tensors of one format.
+// Used by codecs: throws LogicError unless the tensor has the format `expected`.
 void check_format(const EncodedTensor& t, std::string_view expected);
 
-// An fp32 or bf16 tensor as it stands.
+// View of a plain fp32 or bf16 tensor.
 EncodedTensor encoded_view(const Tensor& logical, int rank = 2);
 
 struct EncodedShape {
@@ -97,19 +98,18 @@ struct EncodedShape {
   int64_t physical_rows, physical_cols;  // stored
   int rank = 2;
 };
-// All zero.
+// Filled with zeros.
 EncodedTensor allocate_encoded(const WeightEncoding& encoding, const EncodedShape& shape,
                                MemoryPurpose purpose, Allocator& allocator);
 
-// --- ranges of update blocks -----------------------------------------------------------------------------
+// --- ranges of update blocks ---------------------------------------------------------------------
 
-// span_of() for every piece that the elements of the range are encoded in. The scale of the tensor belongs to
-// no range.
+// span_of() of every piece with elements of the range. The tensor's scale belongs to no range.
 std::vector<Tensor> spans_of(const EncodedTensor& tensor, BlockRange range);
 
-// What `range` is of every piece of EncodedTensor::pieces(): codes and block scales of its elements, and the
-// tensor's scale with the first update block. Ranges that cover a tensor once have every element of every
-// piece once.
+// The part of every piece of EncodedTensor::pieces() that belongs to `range`: its codes and block
+// scales, and the tensor's scale with the first update block. Disjoint ranges that cover a tensor
+// cover every element of every piece exactly once.
 std::vector<TensorPart> parts_of(const EncodedTensor& tensor, const std::string& name, BlockRange range);
 
 }  // namespace mpt

@@ -1,5 +1,5 @@
-// The number formats of computation, optimizer state and gradients, by their names in configs; those of
-// weights are in weight_formats.h.
+// Number formats of computation, optimizer state and gradients, with their names in configs. For
+// weights see weight_formats.h.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,21 @@ struct EnumNames<Format> {
 };
 constexpr DType dtype_of(Format format) { return format == Format::kF32 ? DType::kF32 : DType::kBF16; }
 
-// Operands of the GEMMs. fp8: those of the linear layers only, BF16 everywhere else. tf32: FP32
-// everywhere, of which GPUs' GEMMs read TF32's 10 bits of mantissa.
+// Operands of GEMMs. fp8: linear layers only, BF16 everywhere else. tf32: FP32 everywhere; GPU
+// GEMMs read only the 10 mantissa bits of TF32.
 enum class ComputeFormat : uint8_t { kF32, kBF16, kFp8, kTf32 };
 template <>
 struct EnumNames<ComputeFormat> {
   static constexpr std::array<std::string_view, 4> kNames{"fp32", "bf16", "fp8", "tf32"};
 };
-// Activations, their gradients, and the weights as GEMMs other than FP8 ones read them.
+// Activations, their gradients, and weights as non-FP8 GEMMs read them.
 constexpr DType activation_dtype(ComputeFormat format) {
   const bool wide = format == ComputeFormat::kF32 || format == ComputeFormat::kTf32;
   return wide ? DType::kF32 : DType::kBF16;
 }
 
-// How an FP32 value becomes a stored one: to the nearest, or up or down with the probabilities that make it
-// right on average.
+// How an FP32 value becomes a stored one: to nearest, or up or down with probabilities that make it
+// unbiased.
 enum class Rounding : uint8_t { kNearest, kStochastic };
 template <>
 struct EnumNames<Rounding> {
@@ -42,7 +42,7 @@ struct EnumNames<Rounding> {
 
 // From the run-time DType of a tensor to the compile-time storage type of a kernel.
 
-// Calls f with a value-initialised float or bf16 that stands for the type.
+// Calls f with a value-initialised float or bf16 that carries the type.
 template <class F>
 decltype(auto) dispatch(DType type, F&& f) {
   check(type == DType::kF32 || type == DType::kBF16, "no kernel for elements of type {}", name_of(type));

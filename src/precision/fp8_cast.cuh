@@ -1,5 +1,5 @@
-// Casts to FP8 on a GPU: codes in rows, transposed or both, and the largest |x|, in one pass over the source.
-// The same bits as the generic cast's (fp8_ops_on.h).
+// Casts to FP8 on a GPU: codes in rows, transposed or both, and the amax, in one pass over the
+// source. The bits equal those of the generic cast (fp8_ops_on.h).
 #pragma once
 
 #ifdef __CUDACC__
@@ -14,15 +14,15 @@
 
 namespace mpt {
 
-// A block casts a tile of kTileRows rows by an update block of columns. Its codes wait in shared memory to be
-// written transposed: a thread gathers kRun rows of a column and writes them at once, kRuns threads side by
-// side.
+// A thread block casts a tile of kTileRows rows by one update block of columns. Shared memory holds
+// the codes for the transposed store: each thread collects kRun rows of a column and stores them at
+// once, kRuns threads side by side.
 inline constexpr int kTileRows = 64;
 inline constexpr int kRun = kPackBytes;
 inline constexpr int kRuns = kTileRows / kRun;
 inline constexpr int kWarps = kThreadsPerBlock / WarpGroup::kLanes;
 
-// fp32 or bf16 whose rows begin at multiples of 16 bytes.
+// fp32 or bf16 rows that start at multiples of 16 bytes.
 template <class T>
 struct PackedRows {
   const T* data;
@@ -31,11 +31,11 @@ struct PackedRows {
 
 inline constexpr int kLaneCodes = kUpdateBlock / WarpGroup::kLanes;
 
-// What a lane has read of an update block and not looked at yet, so that several rows are on their way at a
-// time: decoded, or, of packed rows, as it lies in memory.
+// Fetched but unprocessed values of a lane in one update block, so that loads of several rows
+// overlap. Decoded values, or raw words for packed rows.
 template <class Codec>
 struct LaneValues {
-  static constexpr int kAtOnce = 2;  // decoding takes registers of its own
+  static constexpr int kAtOnce = 2;  // decoding needs registers too
   float x[kLaneCodes];
 
   MPT_HD void fetch(const Codec& codec, BlockSpan span) { codec.load(WarpGroup{}, span, x); }
@@ -48,7 +48,7 @@ template <class T>
 struct LaneValues<PackedRows<T>> {
   static constexpr int kAtOnce = 4;
   static constexpr int kPerWord = 4 / int(sizeof(T));
-  Pack<uint32_t, kLaneCodes / kPerWord> words;  // taking elements apart here would wait for them
+  Pack<uint32_t, kLaneCodes / kPerWord> words;  // unpacked in get(): doing it here would wait for the load
 
   MPT_HD void fetch(const PackedRows<T>& rows, BlockSpan span) {
     const LanePart<WarpGroup> part(WarpGroup{}, span);
@@ -76,8 +76,8 @@ struct LaneValues<PackedRows<T>> {
   MPT_HD static uint32_t element_bits(float x) { return bits_of(x); }
 };
 
-// Two codes, that of `low` in the lower byte: by the instruction that GPUs have from sm_89 on, which rounds
-// as round_to() does.
+// Two codes, `low` in the lower byte. From sm_89 on one instruction does this; it rounds as
+// round_to() does.
 template <DType kTo>
 MPT_HD uint16_t round_pair(float low, float high) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
@@ -90,7 +90,7 @@ MPT_HD uint16_t round_pair(float low, float high) {
 #endif
 }
 
-// The largest |x| of a lane's part and `most`; NaNs are ignored, as fmax has it.
+// max(most, largest |x| of the lane's part); fmax ignores NaNs.
 template <int kSize>
 MPT_HD float most_with(float most, const float (&x)[kSize]) {
 #pragma unroll
@@ -98,14 +98,14 @@ MPT_HD float most_with(float most, const float (&x)[kSize]) {
   return most;
 }
 
-// The codes of a lane's part, as they lie in memory.
+// Codes of a lane's part in memory order.
 using LaneCodes = Pack<uint16_t, kLaneCodes / 2>;
 
 MPT_HD uint8_t code_at(const LaneCodes& codes, int k) {
   return static_cast<uint8_t>(codes.at[k / 2] >> (8 * (k % 2)));
 }
 
-// Runs of rows begin in different banks, so that the threads which gather neighbouring runs do not collide.
+// Runs start in different banks, so threads that collect neighbouring runs do not conflict.
 struct alignas(kPackBytes) CodeTile {
   static constexpr int kShift = kLaneCodes;
   uint8_t code[kTileRows * kUpdateBlock + kRuns * kShift];
@@ -113,7 +113,7 @@ struct alignas(kPackBytes) CodeTile {
   MPT_HD static int offset(int row, int col) { return row * kUpdateBlock + row / kRun * kShift + col; }
 };
 
-// Which part of the tensor a block has.
+// Position of a thread block's tile in the tensor.
 struct TilePlace {
   int64_t first_row;
   BlockSpan span;  // of that row
@@ -128,8 +128,8 @@ struct TilePlace {
   }
 };
 
-// f(row of the tile, its elements in this lane) for the rows of the calling warp. Beyond the tensor's last
-// row that one is seen once more.
+// Calls f(row of the tile, its elements in this lane) for the rows of the calling warp. Rows past
+// the end of the tensor repeat the last one.
 template <class Codec, class F>
 __device__ void each_row_of_tile(const Fp8Source<Codec>& source, const TilePlace& place, const F& f) {
   using Values = LaneValues<Codec>;
@@ -154,7 +154,7 @@ __device__ void each_row_of_tile(const Fp8Source<Codec>& source, const TilePlace
   }
 }
 
-// The largest of all threads' `mine`, into *most with one atomic operation a block.
+// *most = max(*most, `mine` of all threads), with one atomic per thread block.
 __device__ inline void fold_block_max(float* most, float mine) {
   __shared__ float of_warp[kWarps];
   const WarpGroup group;
@@ -171,8 +171,8 @@ template <DType kTo, class Codec>
 struct TileCast {
   Fp8Source<Codec> source;
   Fp8CastEnds ends;
-  bool packed_rows;     // lanes' parts of the target's rows begin at multiples of their size
-  bool packed_columns;  // so do runs in the transposed target's rows
+  bool packed_rows;     // parts of lanes in target rows are aligned to their size
+  bool packed_columns;  // likewise runs in rows of the transposed target
 
   __device__ void cast(int64_t block) const {
     __shared__ CodeTile tile;
@@ -231,7 +231,8 @@ struct TileCast {
   }
 };
 
-// Of a multiprocessor: enough to keep memory busy, few enough to keep all values in registers.
+// Thread blocks per multiprocessor: enough to keep memory busy, few enough to keep values in
+// registers.
 inline constexpr int kBlocksAtOnce = 3;
 
 template <DType kTo, class Codec>
@@ -247,13 +248,13 @@ __global__ void __launch_bounds__(kThreadsPerBlock) amax_kernel(Fp8Source<Codec>
   fold_block_max(amax, most);
 }
 
-// Whether `bytes` at a time may be moved from the beginning of every row on.
+// Whether every row can be accessed `bytes` at a time from its start.
 inline bool is_aligned(const Tensor& t, int64_t bytes) {
   const bool rows = t.rows <= 1 || t.stride * size_of(t.dtype) % bytes == 0;
   return rows && reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(bytes) == 0;
 }
 
-// Fp8Casts of anything that LaneValues knows how to read.
+// Fp8Casts for any source that LaneValues can read.
 template <class Codec>
 void cast_tiles(cudaStream_t stream, const Fp8Source<Codec>& source, const Fp8CastCall& call) {
   check_targets(call);

@@ -1,5 +1,5 @@
-// What FP8 operands ask of a device: casts with a scale per tensor, and the update of the scales
-// (docs/numerics.md "FP8 GEMMs"). Written once over Exec (fp8_ops_on.h) and instantiated per backend.
+// Operations on FP8 operands: casts with a per-tensor scale, and scale updates (docs/numerics.md
+// "FP8 GEMMs"). Written once over Exec (fp8_ops_on.h) and instantiated per backend.
 #pragma once
 
 #include <memory>
@@ -10,28 +10,29 @@
 
 namespace mpt {
 
-// Every dimension of every operand must be a multiple of it: what FP8 GEMMs of GPUs take (docs/numerics.md
-// "FP8 GEMMs on a GPU").
+// Every dimension of every operand must be a multiple of this, as FP8 GEMMs on GPUs require
+// (docs/numerics.md "FP8 GEMMs on a GPU").
 inline constexpr int64_t kFp8Multiple = 16;
 
-// Where a tensor that is cast again and again keeps its scale: single numbers in device memory.
+// Scale state of a tensor that is cast repeatedly: single numbers in device memory.
 struct Fp8Slot {
-  float* scale = nullptr;       // of the next cast
-  float* amax = nullptr;        // staging: gathers the largest |x| until the scale is updated
-  float* used_scale = nullptr;  // of the bytes that were cast last
-  float* scale_inv = nullptr;   // 1 / used_scale: what GEMMs of those bytes are multiplied by
+  float* scale = nullptr;       // for the next cast
+  float* amax = nullptr;        // accumulates the largest |x| until the scale is updated
+  float* used_scale = nullptr;  // of the most recent cast
+  float* scale_inv = nullptr;   // 1 / used_scale; GEMMs multiply by it
 };
 
 enum class Fp8CastKind : uint8_t {
-  kFold,    // training: with the slot's scale, the amax is gathered
-  kNoFold,  // evaluation: with the slot's scale, no amax is seen
-  kAgain    // the same bytes once more, with the scale they had; nothing of the slot changes
+  kFold,    // training: use the scale of the slot, accumulate the amax
+  kNoFold,  // evaluation: use the scale of the slot, leave the amax
+  kAgain    // repeat the last cast with its scale; the slot is unchanged
 };
 
 struct Fp8CastCall {
-  EncodedTensor source;           // [rows, cols] fp32, bf16 or scaled weights, which are decoded on the way
-  Format through = Format::kF32;  // kBF16: values are rounded to bf16 before anything else
-  // e4m3 or e5m2: enc(float(x) * scale), the same codes in both. No rows: not wanted; one of them must be.
+  EncodedTensor source;           // [rows, cols] fp32, bf16 or scaled weights (decoded on the fly)
+  Format through = Format::kF32;  // kBF16: round values to bf16 first
+  // e4m3 or e5m2: enc(float(x) * scale), the same codes in both targets. No rows: not wanted; at
+  // least one target must be given.
   Tensor target{};      // [rows, cols]
   Tensor transposed{};  // [cols, rows]
   Fp8Slot slot;
@@ -40,26 +41,26 @@ struct Fp8CastCall {
   [[nodiscard]] DType format() const { return target.rows > 0 ? target.dtype : transposed.dtype; }
 };
 
-// Throws LogicError if the targets' shapes or types do not go with the source's.
+// Throws LogicError if shapes or types of the targets do not match the source.
 void check_targets(const Fp8CastCall& call);
 
-// All slots of one direction at a time.
+// Rolls all slots of one direction (forward or backward).
 struct Fp8RollCall {
-  Tensor history;    // [L, slots] fp32, oldest to newest from row 1 on; row 0 is where amaxes gather
+  Tensor history;    // [L, slots] fp32: rows 1.. oldest to newest; row 0 accumulates
   Tensor scale;      // [1, slots] fp32
-  Tensor last_amax;  // [1, slots] fp32: what the latest update saw; 0 if nothing was cast
-  Tensor frozen;     // [1, slots] int32: updates that an infinite amax in the history kept from the scale
+  Tensor last_amax;  // amax at the latest update; 0: nothing was cast
+  Tensor frozen;     // updates skipped because of an infinite amax
   float scaled_max;  // largest value of the format, times 2^-margin
   AmaxAlgorithm algorithm;
 };
 
-// What reads a source of casts: Fp8Ops those in memory. Another one may compute the values, and takes from
-// the call's source its shape alone (shape_of_source()).
+// Casts a source. Fp8Ops reads it from memory; another implementation may compute the values and
+// use only the shape of the source (shape_of_source()).
 class Fp8Casts {
  public:
   virtual ~Fp8Casts() = default;
   virtual void cast(const Fp8CastCall& call) = 0;
-  // Folds the largest |x| of what cast() would see into the slot's amax, and does nothing else.
+  // Folds the largest |x| that cast() would see into the amax of the slot; nothing else changes.
   virtual void gather_amax(const Fp8CastCall& call) = 0;
 };
 
@@ -74,8 +75,8 @@ class Fp8Ops : public Fp8Casts {
   static constexpr std::string_view kFamily = "operations on FP8 operands";
   struct Options {};
 
-  // Sets the slot's scale from its amax (docs/numerics.md "Current scaling") and clears that. `max_value`:
-  // the largest of the target's format.
+  // Sets the slot's scale from its amax (docs/numerics.md "Current scaling") and clears the amax.
+  // `max_value`: largest value of the target format.
   virtual void scale_from_amax(const Fp8Slot& slot, float max_value) = 0;
   virtual void roll(const Fp8RollCall& call) = 0;
 };

@@ -1,4 +1,4 @@
-// The operations on FP8 operands on the CPU.
+// Fp8Ops on the CPU.
 #include "device/cpu/cpu_exec.h"
 #include "precision/fp8_ops_on.h"
 

@@ -1,12 +1,12 @@
-// The operations on FP8 operands on a CUDA stream: the same bits as on the CPU.
+// Fp8Ops on a CUDA stream. Bits are the same as on the CPU.
 #include "precision/fp8_cast.cuh"
 #include "precision/fp8_ops.h"
 
 namespace mpt {
 namespace {
 
-// A block updates as many slots as a warp has lanes; the history goes through in steps of kRollRows amaxes of
-// each, kRollAtOnce to a thread.
+// A thread block rolls one slot per lane of a warp. It walks the history in steps of kRollRows
+// amaxes per slot, kRollAtOnce per thread.
 constexpr int kRollAtOnce = 8;
 constexpr int kRollRows = kWarps * kRollAtOnce;
 
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock) roll_kernel(RollSlot roll) {
       older[i] = there ? roll.history[(row + i) * roll.slots + slot] : 0.0f;
       older_most = max_of(older[i], older_most);
     }
-    __syncthreads();  // all that is written now has been read; what is read next lies beyond
+    __syncthreads();  // reads of this step precede its writes; later reads lie beyond them
 #pragma unroll
     for (int i = 0; i < kRollAtOnce; ++i)
       if (last != 0.0f && row + i < roll.length) roll.history[(row + i - 1) * roll.slots + slot] = older[i];
@@ -62,7 +62,7 @@ class CudaFp8Ops final : public Fp8OpsOn<CudaExec> {
   }
 
  private:
-  // Values of bf16 are what they are after rounding to bf16.
+  // bf16 values are unchanged by rounding to bf16.
   template <class F>
   static void with_packed_source(const Fp8CastCall& call, const F& f) {
     const Tensor& values = call.source.codes;

@@ -1,4 +1,4 @@
-// The operations on FP8 operands and their scales, once, for any Exec.
+// Fp8Ops for any Exec.
 #pragma once
 
 #include <atomic>
@@ -13,11 +13,11 @@ namespace mpt {
 
 inline constexpr uint32_t kInfinityBits = 0x7F800000u;
 
-// *most = max(*most, x) for x >= 0, by any number of threads at once.
+// *most = max(*most, x) for x >= 0; thread-safe.
 MPT_HD void fold_max(float* most, float x) {
 #ifdef MPT_ON_GPU
   atomicMax(reinterpret_cast<int*>(most),
-            __float_as_int(x));  // the order of floats >= 0 is that of their bits
+            __float_as_int(x));  // floats >= 0 order as their bits
 #else
   const std::atomic_ref<float> shared(*most);
   float seen = shared.load(std::memory_order_relaxed);
@@ -39,7 +39,7 @@ MPT_HD float amax_of(const float (&x)[kSize]) {
   return float_of(static_cast<uint32_t>(most));
 }
 
-// An update block of the source as the cast sees it.
+// Loads update blocks of the source as the cast sees them.
 template <class Codec>
 struct Fp8Source {
   BlockGrid grid;
@@ -59,11 +59,11 @@ struct Fp8Source {
   }
 };
 
-// Kernels are templates over the type: nvcc cannot name one over a class.
+// Kernels are templates over the DType: nvcc cannot name one over a class.
 template <DType kTo>
 inline constexpr FloatFormat kFormatOf = kTo == DType::kE4M3 ? kE4M3 : kE5M2;
 
-// Where a cast takes its scale from, and what it leaves behind.
+// Inputs and outputs of a cast besides its source.
 struct Fp8CastEnds {
   uint8_t* target;  // null: not wanted
   int64_t stride;
@@ -71,7 +71,7 @@ struct Fp8CastEnds {
   int64_t transposed_stride;
   const float* scale;
   float* amax;                    // null: not gathered
-  float *used_scale, *scale_inv;  // null: not noted
+  float *used_scale, *scale_inv;  // null: not recorded
 
   static Fp8CastEnds of(const Fp8CastCall& call) {
     const Fp8Slot& slot = call.slot;
@@ -85,7 +85,7 @@ struct Fp8CastEnds {
             .used_scale = again ? nullptr : slot.used_scale,
             .scale_inv = again ? nullptr : slot.scale_inv};
   }
-  // By one lane of one group.
+  // Call from one lane of one group.
   MPT_HD void note_scale() const {
     if (used_scale == nullptr) return;
     *used_scale = *scale;
@@ -146,7 +146,7 @@ struct GatherAmax {
   }
 };
 
-// The scale that makes `amax` the largest value; `otherwise` where there is no such scale.
+// The scale that maps `amax` to the largest value; `otherwise` if amax is 0 or not finite.
 MPT_HD float fp8_scale(float amax, float max_value, float otherwise) {
   const bool usable = amax > 0.0f && bits_of(amax) < kInfinityBits;
   const float scale = usable ? max_value / amax : otherwise;
@@ -163,7 +163,8 @@ struct CurrentScale {
   }
 };
 
-// One slot: docs/numerics.md "Delayed scaling". A slot that saw nothing, or only zeros, keeps its history.
+// One slot (docs/numerics.md "Delayed scaling"). If its amax is 0, nothing or only zeros were cast
+// and its history is kept.
 struct RollSlot {
   float* history;
   int64_t length, slots;
@@ -200,7 +201,7 @@ struct RollSlot {
     set_scale(slot, last, amax);
   }
 
-  // `amax`: the largest of the history that has taken up the last one.
+  // `amax`: maximum of the history, including `last`.
   MPT_HD void set_scale(int64_t slot, float last, float amax) const {
     if (algorithm == AmaxAlgorithm::kMostRecent) amax = last;
     scale[slot] = fp8_scale(amax, scaled_max, scale[slot]);
@@ -214,13 +215,13 @@ Fp8Source<Codec> fp8_source(const Codec& codec, const Fp8CastCall& call) {
   return {{call.source.rows, call.source.cols}, codec, call.through};
 }
 
-// f<type>() with the type, e4m3 or e5m2, at compile time.
+// Calls f<type>() with e4m3 or e5m2 as a compile-time constant.
 template <class F>
 void with_fp8_type(DType type, const F& f) {
   type == DType::kE4M3 ? f.template operator()<DType::kE4M3>() : f.template operator()<DType::kE5M2>();
 }
 
-// Fp8Casts of anything that has a codec's load().
+// Fp8Casts for any codec with load().
 template <Exec E, class Codec>
 void cast_blocks(const E& exec, const Fp8Source<Codec>& source, const Fp8CastCall& call) {
   check_targets(call);

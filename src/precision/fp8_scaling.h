@@ -1,5 +1,5 @@
-// The scales of FP8 operands of one direction (forward: inputs and weights; backward: gradients), a slot for
-// each operand, by the delayed or the current recipe (docs/numerics.md "FP8 GEMMs").
+// FP8 scales of one direction (forward: inputs and weights; backward: gradients), one slot per
+// operand, with the delayed or the current recipe (docs/numerics.md "FP8 GEMMs").
 #pragma once
 
 #include <memory>
@@ -14,12 +14,12 @@ namespace mpt {
 
 struct Fp8ScalingOptions {
   std::string name;  // "forward"
-  DType format;      // of all operands: e4m3 or e5m2
+  DType format;      // of all operands, e4m3 or e5m2
   int64_t slots;
   PrecisionConfig config;  // fp8_recipe and, for kDelayed, fp8_history, fp8_amax_algo, fp8_margin
 };
 
-// A tensor to be cast, or a part of a larger one.
+// A tensor to cast, or part of a larger one.
 struct Fp8Part {
   EncodedTensor source;
   Tensor target{}, transposed{};  // [rows, cols] and [cols, rows]; no rows: not wanted
@@ -28,29 +28,31 @@ struct Fp8Part {
 
 // For telemetry.
 struct Fp8SlotState {
-  float scale = 1;         // of the next cast
-  float last_amax = 0;     // of the latest update; 0: nothing was cast
-  float history_amax = 0;  // the largest that the next update will look back on
-  int32_t frozen = 0;      // updates without effect since the program started, because an amax is infinite
+  float scale = 1;         // for the next cast
+  float last_amax = 0;     // at the latest update; 0: nothing was cast
+  float history_amax = 0;  // largest amax the next update takes into account
+  int32_t frozen = 0;      // updates skipped since program start because of an infinite amax
 };
 
 class Fp8Scaling {
  public:
   Fp8Scaling(Fp8ScalingOptions options, Device& device, Allocator& allocator);
 
-  // Casts the parts of one operand, which share slot i. kFold and kNoFold are the same to the current recipe.
+  // Casts the parts of one operand, which share slot i. The current recipe treats kFold and kNoFold
+  // alike.
   void cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind) { cast(i, parts, kind, *ops_); }
-  // The same by other means than reading the sources from memory.
+  // The same with another implementation of the casts.
   void cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind, Fp8Casts& casts);
-  // What GEMMs of slot i's bytes are to be multiplied by: a device pointer.
+  // Factor for GEMMs that read slot i's bytes; a device pointer.
   [[nodiscard]] const float* scale_inv(int64_t i) const { return slot(i).scale_inv; }
-  // The amaxes gathered since the last time, fp32 [1, slots]; no rows for the current recipe.
+  // Amaxes gathered since the last roll(), fp32 [1, slots]; no rows for the current recipe.
   [[nodiscard]] Tensor gathered_amaxes() const { return delayed() ? history_.row_range(0, 1) : Tensor{}; }
-  // Updates all scales from the amaxes gathered since the last time. Nothing for the current recipe.
+  // Updates all scales from the amaxes gathered since the last roll(). No-op for the current
+  // recipe.
   void roll();
 
-  // "fp8_<name>_amax_history" [L, slots], "fp8_<name>_scale" [slots]; none for the current recipe. Casting
-  // again what was cast last before they were saved gives the same bytes and history.
+  // "fp8_<name>_amax_history" [L, slots], "fp8_<name>_scale" [slots]; empty for the current recipe.
+  // After loading them, repeating the last casts before the save gives the same bytes and history.
   [[nodiscard]] std::vector<NamedTensor> named_states() const;
   [[nodiscard]] std::vector<Fp8SlotState> slot_states() const;
 

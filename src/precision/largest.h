@@ -1,5 +1,4 @@
-// The second half of a maximum over a tensor: the largest of numbers that rows or update blocks have left
-// behind.
+// Second pass of a maximum over a tensor: reduces the maxima of its rows or update blocks.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +7,7 @@
 
 namespace mpt {
 
-// *result: the largest of values[0, count), by one group.
+// *result = max of values[0, count), computed by one group.
 struct LargestOf {
   const float* values;
   int64_t count;

@@ -7,8 +7,8 @@
 
 namespace mpt {
 
-// delayed: scales from the amax history of earlier steps, as Transformer Engine does it; current: from the
-// tensor itself.
+// delayed: scales from the amax history of earlier steps, as in Transformer Engine; current: from
+// the tensor itself.
 enum class Fp8Recipe : uint8_t { kDelayed, kCurrent };
 template <>
 struct EnumNames<Fp8Recipe> {
@@ -21,22 +21,22 @@ struct EnumNames<AmaxAlgorithm> {
   static constexpr std::array<std::string_view, 2> kNames{"max", "most_recent"};
 };
 
-// How often something happens that could happen once for every micro-batch.
+// How often something runs that could run for every micro-batch.
 enum class Cadence : uint8_t { kMicrobatch, kStep };
 template <>
 struct EnumNames<Cadence> {
   static constexpr std::array<std::string_view, 2> kNames{"microbatch", "step"};
 };
 
-// What evaluation does with the amaxes it sees: nothing, or keep them for the next update of scales.
+// Whether evaluation ignores the amaxes it sees or folds them into the next scale update.
 enum class EvalAmax : uint8_t { kSuppress, kFold };
 template <>
 struct EnumNames<EvalAmax> {
   static constexpr std::array<std::string_view, 2> kNames{"suppress", "fold"};
 };
 
-// once: moments are updated in FP32 and rounded on store; per_op: every operation rounds, as eager BF16 code
-// does.
+// once: moments are updated in FP32 and rounded on store; per_op: every operation rounds, as in
+// eager BF16 code.
 enum class StateUpdate : uint8_t { kOnce, kPerOp };
 template <>
 struct EnumNames<StateUpdate> {

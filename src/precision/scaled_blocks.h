@@ -1,9 +1,9 @@
-// What the codecs of scaled formats share: a lane's part of an update block as runs of elements under one
-// scale, the maxima of blocks, rounding by a scale per run, and the codec of E4M3 elements with a scale for
-// each block.
+// Shared code of scaled codecs: the lane's part of an update block as runs of elements with one
+// scale, block maxima, rounding with a scale per run, and the codec of E4M3 elements with block
+// scales.
 //
-// A block may span several lanes or a lane several blocks. Only maxima cross lanes, so any number of lanes
-// gives the same bits.
+// A block may span several lanes, or a lane several blocks. Only maxima cross lanes, so the bits do
+// not depend on the number of lanes.
 #pragma once
 
 #include "core/float_format.h"
@@ -12,7 +12,7 @@
 
 namespace mpt {
 
-// Blocks are multiples of this, so that no run crosses a block's end.
+// Block sizes are multiples of this, so no run crosses the end of a block.
 inline constexpr int kBlockQuantum = 16;
 
 template <class G>
@@ -22,18 +22,18 @@ struct Runs {
   static constexpr int kCount = kPart / kSize;
 };
 
-// f(first, runs) for the runs of each block, or of its share in the part.
+// Calls f(first, runs) for each block in the part, where a block may extend past the part.
 template <class G, class F>
 MPT_HD void for_blocks(int block, const F& f) {
   using R = Runs<G>;
   const int runs = R::kCount == 1 ? 1 : min_of(block, R::kPart) / R::kSize;
-  if (runs == 1)  // a constant for f, whose loops unroll
+  if (runs == 1)  // constant, so loops in f unroll
     for (int first = 0; first < R::kCount; ++first) f(first, 1);
   else
     for (int first = 0; first < R::kCount; first += runs) f(first, runs);
 }
 
-// most[r]: the maximum of |x| over the logical elements of the block that run r lies in; NaNs are ignored.
+// most[r]: max |x| over the logical elements of the block of run r; NaNs are ignored.
 template <class G>
 MPT_HD void block_maxima(G group, const LanePart<G>& part, int block, const float (&x)[LanePart<G>::kSize],
                          float (&most)[Runs<G>::kCount]) {
@@ -60,7 +60,8 @@ struct Product {
   MPT_HD static float of(float x, float factor) { return x * factor; }
 };
 
-// by[k]: the value of the run that element k is in. One loop over all elements is what vectorises well.
+// by[k] = of_run[run of k]. Spreading first lets callers use one loop over all elements, which
+// vectorises well.
 template <class G>
 MPT_HD void spread(const float (&of_run)[Runs<G>::kCount], float (&by)[Runs<G>::kPart]) {
   using R = Runs<G>;
@@ -68,7 +69,7 @@ MPT_HD void spread(const float (&of_run)[Runs<G>::kCount], float (&by)[Runs<G>::
     for (int k = 0; k < R::kSize; ++k) by[r * R::kSize + k] = of_run[r];
 }
 
-// code[k] = Scaling::of(x[k], factor of its run), rounded as the dither says; 0 where the factor is 0.
+// code[k] = Scaling::of(x[k], factor of its run), rounded as `dither` says; 0 if the factor is 0.
 template <class G, FloatFormat kFormat, class Scaling>
 struct RunRounding {
   using R = Runs<G>;
@@ -96,7 +97,7 @@ struct RunRounding {
   }
 };
 
-// x[k] = the value of code[k] times the step of its run.
+// x[k] = decode(code[k]) * step of its run.
 template <class G, FloatFormat kFormat>
 MPT_HD void decode_runs(const uint8_t (&code)[Runs<G>::kPart], const float (&step)[Runs<G>::kCount],
                         float (&x)[Runs<G>::kPart]) {
@@ -107,7 +108,7 @@ MPT_HD void decode_runs(const uint8_t (&code)[Runs<G>::kPart], const float (&ste
   for (int k = 0; k < Runs<G>::kPart; ++k) x[k] = decode<kFormat>(code[k]) * by[k];
 }
 
-// The first `count` of the bytes, zeros after them.
+// Reads `count` bytes and zero-fills the rest.
 template <int kSize>
 MPT_HD void read_bytes(const uint8_t* source, int count, uint8_t (&bytes)[kSize]) {
   using All = Neighbours<uint8_t, kSize>;
@@ -143,7 +144,7 @@ MPT_HD void write_bytes(const uint8_t (&bytes)[kSize], int count, uint8_t* targe
     if (k < count) target[k] = bytes[k];
 }
 
-// The exponent of the smallest power of two under which elements up to amax do not clip in E4M3, whose
+// Exponent of the smallest power of two with which elements up to amax do not clip in E4M3, whose
 // largest value is 448 = 1.75 2^8.
 MPT_HD int e4m3_scale_exponent(float amax) {
   const uint32_t bits = bits_of(amax);
@@ -152,14 +153,14 @@ MPT_HD int e4m3_scale_exponent(float amax) {
   return fits ? exponent - 8 : exponent - 7;
 }
 
-// E4M3 codes of a row, and a scale for each block of them that follows from the block's values alone.
-// Scales says
-//   Code                  a stored scale
+// E4M3 codes with a scale per block of a row that depends only on the values of the block. Scales
+// provides
+//   Code                  type of a stored scale
 //   block_bits            a block has 2^block_bits elements
-//   of(amax)              the scale of a block, from the maximum of |w| over it
-//   step(code)            the scale's value, of which elements are multiples
-//   factor(code)          what elements are multiplied or divided by before they are rounded; 0: codes are 0
-//   multiplies()          whether they are multiplied
+//   of(amax)              scale of a block whose max |w| is amax
+//   step(code)            value of the scale; elements are multiples of it
+//   factor(code)          elements are multiplied or divided by it before rounding; 0: codes are 0
+//   multiplies()          multiply (true) or divide
 template <class Scales>
 struct E4M3Blocks : PlainCodec {
   using Code = typename Scales::Code;

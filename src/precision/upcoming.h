@@ -1,6 +1,6 @@
-// Memory that the next update block will read, asked for piece by piece while this one computes. An update
-// block is loaded, computed and stored in turn: otherwise memory rests while its processor divides, and the
-// processor while it loads.
+// Prefetches the next update block piece by piece while the current one is computed. A block is
+// loaded, computed and stored in turn, so without this memory idles during the divisions and the
+// processor during the loads.
 #pragma once
 
 #include "core/prefetch.h"
@@ -8,15 +8,15 @@
 
 namespace mpt {
 
-// Of update blocks that one lane works on alone; with more of them other groups compute meanwhile.
+// For serial lanes only; groups of more lanes overlap with each other.
 template <int kMost>
 struct Upcoming {
-  static constexpr int kElements = 64;  // that fetch() asks for
+  static constexpr int kElements = 64;  // prefetched by one fetch()
 
   ElementMemory streams[kMost];
   int count = 0;
 
-  // What follows a whole update block in memory is the next one, but for the padding between rows.
+  // The next update block follows this one in memory, except for padding between rows.
   MPT_HD void follow(ElementMemory block) {
     streams[count++] = {block.first + kUpdateBlock * block.bits / 8, block.bits};
   }

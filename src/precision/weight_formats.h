@@ -1,5 +1,5 @@
-// The one list of weight formats, and what follows from it. To add one: its header in codecs/, its include,
-// its name and its enumerator here (docs/code/add_a_format.md).
+// The list of weight formats and what follows from it. To add one: a header in codecs/, and its
+// include, name and enumerator here (docs/code/add_a_format.md).
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace mpt {
 
-// Master weights of the linear layers, the only copy there is; in the order in which messages list them.
+// Formats of the linear layers' weights, the only copy there is; messages list them in this order.
 using WeightFormats = TypeList<Fp32Weights, Bf16Weights, BlockFp8Weights, Nvfp4Weights, Mxfp8Weights>;
 
 enum class WeightFormat : uint8_t {
@@ -38,7 +38,7 @@ struct EnumNames<WeightFormat> {
   static constexpr auto kNames = format_detail::names(WeightFormats{});
 };
 
-// --- what a format must have; a member that is missing is named in the compiler's notes ------------------
+// --- what a format must have; a member that is missing is named in the compiler's notes ----------
 
 template <class C>
 concept WeightCodec = std::is_trivially_copyable_v<C> &&
@@ -77,15 +77,15 @@ concept HasRelativeScales = requires(const C& codec, SerialGroup group, BlockSpa
   codec.relative_scales(group, span, x, x);
 };
 
-// What the host asks of a format.
+// Requirements on the host.
 template <class W>
 concept WeightsOnHost = requires(const WeightEncoding& encoding) {
   { W::kName } -> std::convertible_to<std::string_view>;
   { W::layout(encoding) } -> std::same_as<EncodedLayout>;
-  { W::kNominalBytes } -> std::same_as<const double&>;    // a parameter, as papers count them
-  { W::details(encoding) } -> std::same_as<std::string>;  // what reports say beside the name; "": nothing
+  { W::kNominalBytes } -> std::same_as<const double&>;    // per parameter, as papers count
+  { W::details(encoding) } -> std::same_as<std::string>;  // shown in reports after the name; "": nothing
 };
-// Where options may ask for more than update and store: whether these do.
+// Required if the codec sets kNeedsMaximum or kRescales: whether these options use it.
 template <class W>
 concept SaysWhetherMaximum = requires(const WeightEncoding& encoding) {
   { W::needs_maximum(encoding) } -> std::same_as<bool>;
@@ -123,9 +123,9 @@ constexpr bool are_complete(TypeList<W...>) {
 }  // namespace format_detail
 static_assert(format_detail::are_complete(WeightFormats{}));
 
-// --- the format of a tensor ------------------------------------------------------------------------------
+// --- the format of a tensor ----------------------------------------------------------------------
 
-// f(std::type_identity<W>{})
+// Calls f(std::type_identity<W>{}).
 template <size_t kFrom = 0, class F>
 decltype(auto) with_format(WeightFormat format, const F& f) {
   if constexpr (kFrom + 1 < WeightFormats::kSize) {
@@ -142,7 +142,7 @@ Codec codec_of(const EncodedTensor& t) {
     return Codec(t);
 }
 
-// f(codec of the tensor)
+// Calls f(codec of the tensor).
 template <class F>
 decltype(auto) with_codec(const EncodedTensor& t, const F& f) {
   return with_format(t.encoding.format, [&]<class W>(std::type_identity<W>) -> decltype(auto) {
@@ -150,7 +150,7 @@ decltype(auto) with_codec(const EncodedTensor& t, const F& f) {
   });
 }
 
-// The same before there is a tensor: f(std::type_identity<Codec>{}).
+// For a format without a tensor: calls f(std::type_identity<Codec>{}).
 template <class F>
 decltype(auto) with_codec_type(WeightFormat format, const F& f) {
   return with_format(format, [&]<class W>(std::type_identity<W>) -> decltype(auto) {
@@ -159,23 +159,23 @@ decltype(auto) with_codec_type(WeightFormat format, const F& f) {
 }
 
 EncodedLayout layout_of(const WeightEncoding& encoding);
-// The amax of a tensor's new weights must be known before any of them is stored.
+// True if the amax of a tensor's new weights must be known before any of them is stored.
 bool needs_maximum(const WeightEncoding& encoding);
-// The tensor's scale may move behind an update.
+// True if the tensor's scale may move after an update.
 bool rescales(const WeightEncoding& encoding);
 // "blocks of 128, pow2 scales"; "" for formats without scales.
 std::string details_of(const WeightEncoding& encoding);
 double nominal_bytes(WeightFormat format);
 
-// Elements do not stand alone.
+// True if elements share scales.
 bool is_scaled(WeightFormat format);
-// The format whose elements are stored as they are in that type, fp32 or bf16.
+// The unscaled format of that type, fp32 or bf16.
 WeightFormat plain_format(DType dtype);
-// Embedding, norms and head: fp32 beside fp32, bf16 beside everything else.
+// Format of embedding, norms and head: fp32 if the linear layers are fp32, else bf16.
 WeightFormat unscaled_format(WeightFormat linears);
-// Additive steps may follow the scales of blocks.
+// True if additive steps may follow block scales.
 bool has_relative_scales(WeightFormat format);
-// "nvfp4": the formats that have them.
+// The formats with relative scales, as text: "nvfp4".
 std::string formats_with_relative_scales();
 
 }  // namespace mpt

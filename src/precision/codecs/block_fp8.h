@@ -1,4 +1,4 @@
-// Master weights in E4M3 with one FP16 scale per block of a row (docs/numerics.md "FP8 block weights").
+// Weights in E4M3 with one FP16 scale per block of a row (docs/numerics.md "FP8 block weights").
 #pragma once
 
 #include <string>
@@ -24,8 +24,8 @@ struct BlockFp8Weights {
   }
 };
 
-// The FP16 code of a block's scale, from the maximum of |w| over the block. kPow2: the smallest power of two
-// under which the maximum does not clip; kFp16: amax / 448, rounded up. 0 for a block of zeros.
+// FP16 code of the scale of a block whose max |w| is amax. kPow2: the smallest power of two with
+// which amax does not clip; kFp16: amax / 448, rounded up. 0 for a block of zeros.
 MPT_HD uint16_t fp8_block_scale(float amax, Fp8ScaleMode mode) {
   const int power = clamp_to(e4m3_scale_exponent(amax), -24, 15);
   const uint16_t scale =
@@ -40,7 +40,7 @@ struct BlockFp8Scales {
 
   [[nodiscard]] MPT_HD Code of(float amax) const { return fp8_block_scale(amax, mode); }
   MPT_HD static float step(Code code) { return fp16_decode(code); }
-  // The quotient by a power of two is the product with its reciprocal.
+  // Dividing by a power of two equals multiplying by its reciprocal.
   [[nodiscard]] MPT_HD bool multiplies() const { return mode == Fp8ScaleMode::kPow2; }
   [[nodiscard]] MPT_HD float factor(Code code) const {
     return multiplies() && code != 0 ? 1.0f / step(code) : step(code);

@@ -1,4 +1,4 @@
-// Master weights whose elements stand alone: FP32 and BF16.
+// Weights in FP32 and BF16, whose elements stand alone.
 #pragma once
 
 #include <string>

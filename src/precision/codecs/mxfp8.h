@@ -1,5 +1,6 @@
-// Master weights in MXFP8 (OCP Microscaling formats 1.0): E4M3 elements, one E8M0 scale for each 32 of a row,
-// a power of two under which the largest of them does not clip (docs/numerics.md "MXFP8 weights").
+// Weights in MXFP8 (OCP Microscaling formats 1.0): E4M3 elements with one E8M0 scale per 32
+// elements of a row, the smallest power of two with which the largest does not clip
+// (docs/numerics.md "MXFP8 weights").
 #pragma once
 
 #include <string>
@@ -30,10 +31,10 @@ struct Mxfp8Scales {
   using Code = uint8_t;
   static constexpr int block_bits = 5;
   static_assert(Mxfp8Weights::kBlock == 1 << block_bits);
-  // Of a scale that is made here: 448 times a larger one is no finite FP32 number.
+  // Upper bound of new scales: 448 times a larger one overflows FP32.
   static constexpr int kMostExponent = 119;
 
-  // The smallest one for a block of zeros.
+  // A block of zeros gets the smallest scale.
   MPT_HD static Code of(float amax) { return e8m0_code(min_of(e4m3_scale_exponent(amax), kMostExponent)); }
   MPT_HD static float step(Code code) { return e8m0_decode(code); }
   MPT_HD static constexpr bool multiplies() { return true; }

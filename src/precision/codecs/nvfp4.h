@@ -1,4 +1,4 @@
-// Master weights in E2M1: an E4M3 scale for 16 elements of a row and one FP32 for the tensor
+// Weights in E2M1 with an E4M3 scale per 16 elements of a row and an FP32 scale per tensor
 // (docs/numerics.md "NVFP4 weights"; `live` is Transformer Engine's arithmetic).
 #pragma once
 
@@ -20,7 +20,7 @@ struct Nvfp4Weights {
   using Codec = Nvfp4Codec;
   static constexpr double kNominalBytes = 0.5 + 1.0 / double(kNvfp4Block);
 
-  // Two elements a byte, the even one in the low nibble.
+  // Two elements per byte, the even one in the low nibble.
   static constexpr EncodedLayout layout(const WeightEncoding&) {
     return {.codes = DType::kU8,
             .elements_per_code = 2,
@@ -39,18 +39,17 @@ struct Nvfp4Weights {
   }
 };
 
-// --- sticky: every scale moves by powers of two only
-// --------------------------------------------------------
+// --- sticky: every scale moves by powers of two only ---------------------------------------------
 namespace nvfp4_sticky {
 
 // Codes of E4M3 block scales.
 inline constexpr uint8_t kDoublesBelow = 0x77;   // 224 is the largest that can double
-inline constexpr uint8_t kHalvesFrom = 0x10;     // 2^-5, whose half is normal
-inline constexpr uint8_t kQuartersFrom = 0x18;   // 2^-4, whose quarter is normal
+inline constexpr uint8_t kHalvesFrom = 0x10;     // 2^-5; its half is still normal
+inline constexpr uint8_t kQuartersFrom = 0x18;   // 2^-4; its quarter is still normal
 inline constexpr uint8_t kMostAfterStep = 0x6E;  // 112: two doublings below the largest
 
-// The tensor's scale at its first encoding: the smallest power of two under which every block scale is at
-// most 112. The lower bound keeps every step a normal FP32 value.
+// The tensor's scale at its first encoding: the smallest power of two with which every block scale
+// is at most 112. The lower bound keeps every step a normal FP32 value.
 MPT_HD float first_tensor_scale(float amax) {
   const uint32_t bits = bits_of(amax);
   const int exponent = static_cast<int>(bits >> 23) - 127;
@@ -65,7 +64,7 @@ MPT_HD float step_of(uint32_t scale, float tensor_scale) { return decode<kE4M3>(
 MPT_HD uint8_t doubled(uint8_t scale) { return static_cast<uint8_t>(scale < 8 ? 2 * scale : scale + 8); }
 MPT_HD uint8_t halved(uint8_t scale) { return static_cast<uint8_t>(scale - 8); }
 
-// Whether a block whose maximum of |w| is amax needs larger steps, or could have smaller ones.
+// Whether a block with max |w| = amax needs a larger scale, or can use a smaller one.
 MPT_HD bool doubles(uint32_t scale, float amax, float tensor_scale) {
   return scale < kDoublesBelow && amax > 6.0f * step_of(scale, tensor_scale);
 }
@@ -73,7 +72,7 @@ MPT_HD bool halves(uint32_t scale, float amax, float tensor_scale) {
   return scale >= kHalvesFrom && amax <= 3.0f * step_of(scale, tensor_scale);
 }
 
-// The scale of a block that had `scale` (0: none yet) and whose maximum of |w| is now amax.
+// New scale of a block that had `scale` (0: none yet) and now has max |w| = amax.
 MPT_HD uint8_t next_scale(uint8_t scale, float amax, float tensor_scale) {
   if (amax == 0.0f) return scale;
   if (scale == 0) return round_up_to<kE4M3>(amax / (kE2M1.max_value * tensor_scale));
@@ -81,7 +80,7 @@ MPT_HD uint8_t next_scale(uint8_t scale, float amax, float tensor_scale) {
   while (halves(scale, amax, tensor_scale)) scale = halved(scale);
   return scale;
 }
-// Whether that is another one: without a branch, and almost never.
+// Whether next_scale() differs from `scale`, which is rare. Branch-free.
 MPT_HD bool moves(uint32_t scale, float amax, float tensor_scale) {
   return (amax != 0.0f) &
          ((scale == 0) | doubles(scale, amax, tensor_scale) | halves(scale, amax, tensor_scale));
@@ -89,8 +88,7 @@ MPT_HD bool moves(uint32_t scale, float amax, float tensor_scale) {
 
 }  // namespace nvfp4_sticky
 
-// --- live: every scale derived from the values at every encoding
-// -----------------------------------------------
+// --- live: every scale derived from the values at every encoding ---------------------------------
 namespace nvfp4_live {
 
 MPT_HD float tensor_multiplier(float tensor_amax) {
@@ -101,7 +99,7 @@ MPT_HD uint8_t block_scale(float amax, float tensor_amax) {
   const float per_six = tensor_multiplier(tensor_amax) * float_of(0x3E2AAAABu);  // 1 / 6
   return round_to<kE4M3>(min_of(amax * per_six, FLT_MAX), Nearest{});
 }
-// What elements are multiplied by before they are rounded; 0 where the block's scale is.
+// Factor of elements before rounding; 0 if the scale of the block is 0.
 MPT_HD float multiplier_of(uint32_t scale, float tensor_amax) {
   const float tensor_step = 1.0f / tensor_multiplier(tensor_amax);
   return scale == 0 ? 0.0f : min_of(1.0f / (decode<kE4M3>(scale) * tensor_step), FLT_MAX);
@@ -112,17 +110,17 @@ MPT_HD float step_of(uint32_t scale, float tensor_amax) {
 
 }  // namespace nvfp4_live
 
-// The tensor's FP32 is read through pointers, so that it may change without the host.
-//   sticky   a power of two; store() takes the block's old scale from memory and leaves the new one there.
-//            load_scale and store_scale are the same, and CodecOps::rescale() alone changes it.
-//   live     max|w| of the tensor. store() needs that of the NEW weights before any is stored: a first pass
-//            over the update blocks reduces max|w'| and writes nothing, the second repeats the update and
-//            stores. So load_scale is what the codes in memory were made with and store_scale what the new
-//            ones are made with; the caller copies it to the tensor's own scale when all update blocks are
-//            stored.
+// The tensor's FP32 scale is read through pointers, so that the device can
+// change it without the host.
+//   sticky   A power of two. store() reads the old block scale from memory and writes the new one.
+//            load_scale and store_scale are the same, and only CodecOps::rescale() changes it.
+//   live     max|w| of the tensor. store() needs the maximum of the NEW weights before it stores any:
+//            a first pass over the update blocks computes max|w'| and writes nothing, a second repeats
+//            the update and stores. load_scale belongs to the codes in memory, store_scale to the new
+//            ones. The caller copies store_scale to the tensor's scale once all blocks are stored.
 struct Nvfp4Codec {
   static constexpr bool kTensorScale = true, kNeedsMaximum = true, kRescales = true, kRelativeScales = true;
-  static constexpr float kSmallestRatio = 1.25f;  // 4 / 3, of 3 and 4
+  static constexpr float kSmallestRatio = 1.25f;  // rounded down from 4 / 3 (3 and 4)
   static constexpr int64_t kBlock = kNvfp4Block;
 
   uint8_t* codes = nullptr;
@@ -134,7 +132,7 @@ struct Nvfp4Codec {
   Nvfp4ScaleMode mode = Nvfp4ScaleMode::kSticky;
 
   Nvfp4Codec() = default;
-  // Loads and stores with the tensor's own scale.
+  // Loads and stores with the scale of the tensor.
   explicit Nvfp4Codec(const EncodedTensor& t)
       : codes(t.codes.as<uint8_t>()),
         code_stride(t.codes.stride),
@@ -145,7 +143,7 @@ struct Nvfp4Codec {
         mode(t.encoding.nvfp4_scale_mode) {
     check_format(t, Nvfp4Weights::kName);
   }
-  // Stores with another one: live, second pass.
+  // Stores with another tensor scale: second pass of live.
   [[nodiscard]] Nvfp4Codec storing_with(const float* tensor_amax) const {
     Nvfp4Codec codec = *this;
     codec.store_scale = tensor_amax;
@@ -170,7 +168,8 @@ struct Nvfp4Codec {
     decode_runs<G, kE2M1>(code, step, x);
   }
 
-  // Bytes within the last element's block but beyond it are not written, nor is the nibble beside it set.
+  // Bytes past the last element are not written, even within its block; the unused nibble of the
+  // last byte is 0.
   template <class G>
   MPT_HD void store(G group, BlockSpan span, const float (&x)[LanePart<G>::kSize],
                     const Dither<LanePart<G>::kSize>& dither) const {
@@ -201,18 +200,18 @@ struct Nvfp4Codec {
     decode_runs<G, kE2M1>(code, step, x);
   }
 
-  // The tensor's scale of a first encoding, from its amax.
+  // Scale of the tensor at its first encoding, from its amax.
   [[nodiscard]] MPT_HD float first_tensor_scale(float amax) const {
     return mode == Nvfp4ScaleMode::kSticky ? nvfp4_sticky::first_tensor_scale(amax) : amax;
   }
 
-  // A block's scale without the tensor's: a multiple of 2^-9, at most 448. FP64 holds the sums of those of
-  // 2^31 blocks exactly, in whatever order they are added.
+  // Scale of a block without the tensor's: a multiple of 2^-9, at most 448. FP64 sums over up to
+  // 2^31 blocks are exact in any order.
   [[nodiscard]] MPT_HD float block_scale(int64_t row, int64_t block) const {
     return decode<kE4M3>(scales[row * scale_stride + block]);
   }
-  // The scale of each element's block, as it is in memory, in multiples of *mean. All are 1 where `mean` is
-  // null or *mean is 0, and so are those beyond the part's end.
+  // Stored block scale of each element divided by *mean. All are 1 if `mean` is null or *mean is 0;
+  // so are elements past the end of the part.
   template <class G>
   MPT_HD void relative_scales(G group, BlockSpan span, const float* mean,
                               float (&x)[LanePart<G>::kSize]) const {
@@ -226,9 +225,10 @@ struct Nvfp4Codec {
     spread<G>(relative, x);
   }
 
-  // For telemetry, before store() of the same x: how many blocks, of those whose scale this lane owns, have a
-  // maximum beyond 6 steps, so that it will be clipped. The count of a tensor is the sum over lanes and
-  // update blocks. Rare under sticky; about half of all blocks under live, whose scales round to nearest.
+  // Telemetry, call before store() of the same x: number of blocks whose scale this lane owns and
+  // whose maximum exceeds 6 steps, so that store() clips it. The count of a tensor is the sum over
+  // lanes and update blocks. Rare for sticky; about half of all blocks for live, whose scales round
+  // to nearest.
   template <class G>
   MPT_HD int saturated_blocks(G group, BlockSpan span, const float (&x)[LanePart<G>::kSize]) const {
     using R = Runs<G>;
@@ -242,14 +242,14 @@ struct Nvfp4Codec {
     return count;
   }
 
-  // End of a step, sticky: where the largest scale, as a byte, has come too near the top, the tensor's scale
-  // is multiplied by 4 and those of blocks divided by 4.
+  // End of a step, sticky: if the largest scale byte is too close to the top, multiply the scale of
+  // the tensor by 4 and divide block scales by 4.
   MPT_HD static bool must_rescale(float largest_scale) {
     return largest_scale > float(nvfp4_sticky::kMostAfterStep);
   }
   MPT_HD static float rescaled_tensor_scale(float scale) { return 4.0f * scale; }
-  // The update block's share. Decoded values stay, except in blocks whose scale is too small to be divided by
-  // 4: these are rounded anew, to nearest.
+  // Rescales one update block. Decoded values are unchanged, except in blocks whose scale is too
+  // small to be divided by 4: those are rounded again, to nearest.
   template <class G>
   MPT_HD void rescale(G group, BlockSpan span) const {
     using R = Runs<G>;
@@ -279,12 +279,12 @@ struct Nvfp4Codec {
   static constexpr int kBlockBits = 4;
   static_assert(kNvfp4Block == 1 << kBlockBits && kNvfp4Block == kBlockQuantum);
 
-  // The block scales that x asks for.
+  // The block scales for encoding x.
   template <class G>
   struct Scales {
     float tensor;
     float most[Runs<G>::kCount];
-    uint32_t code[Runs<G>::kCount];  // wide, so that what is computed from them vectorises
+    uint32_t code[Runs<G>::kCount];  // wide, so that arithmetic on it vectorises
 
     MPT_HD Scales(const Nvfp4Codec& codec, G group, BlockSpan span, const LanePart<G>& part,
                   const float (&x)[LanePart<G>::kSize])
@@ -328,8 +328,8 @@ struct Nvfp4Codec {
     return round_up_to<kE4M3>(decode<kE4M3>(scale) / 4.0f);
   }
 
-  // The lane that reads a block's old scale is the one that writes the new one; a lane that shares the block
-  // hears of it through the maximum, which orders the two.
+  // The lane that reads a block's old scale also writes the new one. Lanes that share the block get
+  // it through the maximum, which orders the read before the write.
   template <class G>
   MPT_HD static bool owns_scale(G group) {
     return (group.lane() * LanePart<G>::kSize) % kNvfp4Block == 0;
