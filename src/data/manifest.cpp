@@ -13,9 +13,9 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kFormatName = "mpretrain token shards";
-constexpr int64_t kMostCount = int64_t{1} << 53;  // exact in every reader of JSON
+constexpr int64_t kMostCount = int64_t{1} << 53;  // exact in every JSON parser
 
-// Typed access to one JSON object of the manifest; every failure names the file and the field's path.
+// Typed access to one JSON object of the manifest; errors name the file and the path of the field.
 class Fields {
  public:
   Fields(const std::string& file, std::string where, const json& object)
@@ -70,7 +70,8 @@ class Fields {
   const json& object_;
 };
 
-// A name in the manifest's own directory, so that a manifest cannot make the program read elsewhere.
+// A file name in the manifest's own directory, so that a manifest cannot make the program read
+// elsewhere.
 std::string plain_name(const Fields& fields, const char* key, const std::string& path) {
   const std::string name = fields.text(key);
   if (name.empty() || name != std::filesystem::path(name).filename())
@@ -146,7 +147,7 @@ void Manifest::save(const std::string& path, FileSystem& fs) const {
                        {"eos_id", tokenizer.eos_id}}},
                      {"splits", splits_json},
                      {"options", options.is_null() ? json::object() : options}};
-  // A path among the options need not be UTF-8; it must not keep the manifest from being written.
+  // Paths among the options may be invalid UTF-8, which must not prevent writing the manifest.
   write_file_atomically(fs, path,
                         bytes_of(content.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
 }

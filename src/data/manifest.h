@@ -1,7 +1,8 @@
-// manifest.json beside token shards: which tokenizer made them, what each split holds, and checksums.
+// manifest.json next to token shards: the tokenizer that made them, the contents of each split, and
+// checksums.
 //
-// `mpretrain tokenize` writes it last, so its presence says that the shards are complete. Shards without a
-// manifest work too; where there is one, the loader checks the shards against it.
+// `mpretrain tokenize` writes it last, so its presence means that the shards are complete. It is
+// optional: if present, the loader checks the shards against it.
 #pragma once
 
 #include <cstdint>
@@ -45,19 +46,20 @@ struct Manifest {
 
   ManifestTokenizer tokenizer;
   std::map<std::string, ManifestSplit> splits;  // "train", "val"
-  nlohmann::json options;                       // what tokenize was asked for; for the reader's information
+  nlohmann::json options;                       // options of the tokenize run; informational
 
-  // Throws Error naming the file and the field that is missing or wrong.
+  // Throws Error naming the file and the missing or invalid field.
   static Manifest load(const std::string& path);
   void save(const std::string& path, FileSystem& fs = posix_file_system()) const;
 
-  // The entry of a shard by its file name; null if it is not listed.
+  // The entry of a shard by file name; null if it is not listed.
   [[nodiscard]] const ManifestShard* find_shard(const std::string& file) const;
-  // Every shard is there with its token count, and its content has the listed hash. Reads all of them.
+  // Checks that every shard exists with the listed token count and content hash; throws Error
+  // otherwise. Reads all shards.
   void verify_contents(const std::string& directory) const;
 };
 
-// The manifest in the directory of `shard_path`, if there is one.
+// The manifest in the directory of `shard_path`, if it exists.
 std::optional<Manifest> manifest_beside(const std::string& shard_path);
 
 }  // namespace mpt

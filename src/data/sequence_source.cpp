@@ -19,7 +19,7 @@ constexpr uint32_t kRounds = 8;
 
 struct Feistel {
   ShuffleKey key;
-  int half_bits;  // of each of the two halves, 1 to 32
+  int half_bits;  // bits of each half, 1 to 32
 
   [[nodiscard]] uint64_t operator()(uint64_t value) const {
     const uint64_t mask = (uint64_t{1} << half_bits) - 1;
@@ -124,7 +124,7 @@ int64_t SequenceSource::count_sequences() const {
   return sequences;
 }
 
-// At most seq_len + 1 tokens, at least one.
+// Between 1 and seq_len + 1 tokens.
 TokenRange SequenceSource::range_of(int64_t sequence) const {
   const int64_t length = options_.seq_len;
   if (options_.pack) return {sequence * length, sequence * length + length + 1};

@@ -1,12 +1,15 @@
-// Training rows as a pure function of their global number: (number of the sequence) -> tokens and targets.
+// Training rows as a pure function of their global sequence number: number -> tokens and targets.
 //
-//   packed (default)  sequence i of an epoch is tokens [i T, i T + T] of the stream of all shards: T inputs,
-//                     and shifted by one T targets; n = (tokens - 1) / T sequences, documents run on
-//   one document a row  the first T + 1 tokens of a document; a shorter one is padded on the right, and the
-//                     targets of padding, and of the document's last token, are kIgnoreTarget; n = documents
+//   packed (default)  sequence i of an epoch is tokens [i T, i T + T] of the stream of all shards: T
+//                     inputs and, shifted by one, T targets; n = (tokens - 1) / T sequences;
+//                     documents may span sequences
+//   one document      the first T + 1 tokens of a document; a shorter one is padded on the right,
+//   per row           and the targets of padding, and of the document's last token, are
+//                     kIgnoreTarget; n = documents
 //
-// Global sequence s belongs to epoch s / n and is, within it, sequence s % n in the order of permuted_index
-// (shuffled) or of the stream. Nothing else enters: not the batch size, not ranks, not threads.
+// Global sequence s belongs to epoch s / n and is sequence s % n of it, in the order of
+// permuted_index (shuffled) or of the stream. Nothing else matters: not the batch size, ranks or
+// threads.
 #pragma once
 
 #include <array>
@@ -24,15 +27,16 @@
 
 namespace mpt {
 
-// The order of training sequences: a seeded permutation of each epoch, evaluated one index at a time.
+// Shuffling: a seeded permutation of each epoch, evaluated one index at a time.
 //
-// Equation: a balanced Feistel network of 8 rounds on the smallest even number of bits that holds n, its
-// round function a Philox word of (seed, epoch, half, round), walked along its cycle until the result is
-// below n (Black and Rogaway, "Ciphers with arbitrary finite domains"). O(1) memory, at most about four
-// evaluations on average, the same on every platform. The values are part of every checkpoint's meaning and
-// never change (docs/numerics.md "Data order").
+// Equation: a balanced Feistel network of 8 rounds on the smallest even number of bits that holds
+// n, its round function a Philox word of (seed, epoch, half, round), walked along its cycle until
+// the result is below n (Black and Rogaway, "Ciphers with arbitrary finite domains"). O(1) memory,
+// at most about four evaluations on average, the same on every platform. The values are part of
+// every checkpoint's meaning and never change (docs/numerics.md "Data order").
 
-// Also of what else is drawn from a corpus: validation documents, the lines that a tokenizer learns from.
+// Also used for other draws from a corpus: validation documents, the lines a tokenizer is trained
+// on.
 inline constexpr RandomStream kDataOrderStream{6};
 
 struct ShuffleKey {
@@ -55,24 +59,24 @@ struct SequenceOptions {
   bool pack = true;
   Shuffle shuffle = Shuffle::kYes;
   uint64_t seed = 0;
-  int64_t vocab_size = 0;                       // of the model; every token must be below it
-  std::optional<std::string> tokenizer_hash{};  // if given, a manifest must not name another one
-  int32_t pad_token = 0;                        // input behind the end of a document; never seen by a target
+  int64_t vocab_size = 0;                       // the model's; every token must be below it
+  std::optional<std::string> tokenizer_hash{};  // if given, a manifest must name the same
+  int32_t pad_token = 0;                        // input after the end of a document; no target sees it
 };
 
 class SequenceSource {
  public:
-  // Opens all shards and checks them against the manifest beside them, if there is one.
+  // Opens all shards and checks them against the manifest next to them, if it exists.
   explicit SequenceSource(const SequenceOptions& options);
 
   [[nodiscard]] int64_t seq_len() const { return options_.seq_len; }
-  // Of one epoch; at least 1.
+  // Sequences per epoch; at least 1.
   [[nodiscard]] int64_t sequences() const { return sequences_; }
-  // In all shards.
+  // Tokens in all shards.
   [[nodiscard]] int64_t tokens() const { return stream_.tokens(); }
-  // Targets of a sequence that are not kIgnoreTarget, without reading it. Thread-safe.
+  // Number of targets other than kIgnoreTarget, without reading the sequence. Thread-safe.
   [[nodiscard]] int64_t valid_targets(int64_t global_sequence) const;
-  // Both spans have seq_len elements. Thread-safe.
+  // Both spans must have seq_len elements. Thread-safe.
   void read(int64_t global_sequence, std::span<int32_t> tokens, std::span<int32_t> targets) const;
 
  private:

@@ -100,7 +100,7 @@ int64_t tokens_of(const MappedFile& file, TokenWidth width) {
   return tokens;
 }
 
-// Returns the largest token. One above INT32_MAX turns negative in `out`, but not in the result.
+// Returns the largest token, correct even above INT32_MAX, where the value in `out` is negative.
 template <class Stored>
 uint32_t widen(const std::byte* from, std::span<int32_t> out) {
   uint32_t largest = 0;

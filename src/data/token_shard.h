@@ -1,10 +1,10 @@
-// Token shards in the format of llm.c: read memory-mapped, written as a stream.
+// Token shards in llm.c's format: read memory-mapped, written as a stream.
 //
 //   256 x int32, little-endian: [0] magic, [1] version, [2] tokens n (0 < n < 2^31), [3..] ignored
 //   n x uint16 (magic 20240520, version 1) or n x uint32 (magic 20240801, version 7)
 //
-// The file size must be exactly 1024 + n * bytes per token. Positions and offsets have 64 bits. A shard under
-// its final name is always complete (OutputFile).
+// The file size must be exactly 1024 + n * bytes per token. Positions and offsets are 64-bit. A
+// shard is complete once it has its final name (OutputFile).
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ namespace mpt {
 
 // A file mapped read-only into memory.
 //
-// The mapping stays valid when the file is renamed or deleted. It does not survive truncation: a process that
-// shortens a mapped file makes its readers die of SIGBUS, as with every memory-mapped file. Nothing here ever
-// shortens a file: writers go through OutputFile, which replaces whole files by rename.
+// The mapping stays valid if the file is renamed or deleted, but not if it is truncated: readers of
+// a mapped file that is shortened die of SIGBUS. This program never shortens a file: writers use
+// OutputFile, which replaces whole files by rename.
 
 class MappedFile {
  public:
@@ -42,7 +42,7 @@ class MappedFile {
   std::span<const std::byte> data_;
 };
 
-// The value is the number of bytes per token.
+// Enumerators are bytes per token.
 enum class TokenWidth : int { kUint16 = 2, kUint32 = 4 };
 
 constexpr int64_t bytes_of(TokenWidth width) { return static_cast<int64_t>(width); }
@@ -61,11 +61,12 @@ class TokenShard {
   [[nodiscard]] int64_t tokens() const { return tokens_; }
   [[nodiscard]] TokenWidth width() const { return width_; }
 
-  // Copies tokens [first, first + out.size()). Throws Error naming file and position if one is >= vocab_size.
+  // Copies tokens [first, first + out.size()). Throws Error naming file and position if one is >=
+  // vocab_size.
   void read(int64_t first, std::span<int32_t> out, int64_t vocab_size) const;
-  // Reads the whole shard and throws as read() does.
+  // Reads the whole shard; throws like read().
   void check_tokens_below(int64_t vocab_size) const;
-  // Hash of the tokens as stored (the bytes behind the header); what a manifest lists.
+  // Hash of the tokens as stored (the bytes after the header), as listed in a manifest.
   [[nodiscard]] std::string content_hash() const;
 
  private:
@@ -81,8 +82,8 @@ class TokenShardWriter {
   TokenShardWriter(std::string path, TokenWidth width, FileSystem& fs = posix_file_system());
   void append(std::span<const int32_t> tokens);
   [[nodiscard]] int64_t tokens() const { return tokens_; }
-  // Writes the header and gives the file its name. A shard without tokens is an error. Returns the content
-  // hash.
+  // Writes the header and moves the file to its final name. Throws Error if the shard has no
+  // tokens. Returns the content hash.
   std::string commit();
 
  private:

@@ -69,7 +69,8 @@ void write_document_index(const std::string& path, std::span<const uint64_t> sta
 
 namespace {
 
-// The shard that holds an item: the last whose first item is not behind it (empty shards are passed over).
+// The shard containing an item: the last one whose first item is not after it, which skips empty
+// shards.
 size_t shard_of(const std::vector<int64_t>& firsts, int64_t item) {
   return static_cast<size_t>(std::upper_bound(firsts.begin(), firsts.end(), item) - firsts.begin()) - 1;
 }

@@ -1,7 +1,7 @@
-// Text to token ids and back, by a SentencePiece model.
+// Text to token ids and back with a SentencePiece model.
 //
-// encode() and decode() are what SentencePiece's own tools give, id for id. All members are const and may be
-// called from any number of threads.
+// encode() and decode() match SentencePiece's own tools id for id. All members are const and
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace mpt {
 
 class Tokenizer {
  public:
-  // Throws Error naming the path if there is no file, or it is no SentencePiece model.
+  // Throws Error naming the path if the file is missing or not a SentencePiece model.
   static Tokenizer load(const std::string& path);
 
   Tokenizer(Tokenizer&&) noexcept;
@@ -26,15 +26,15 @@ class Tokenizer {
   [[nodiscard]] const std::string& hash() const { return hash_; }          // of the file, as core/io/hash.h
   [[nodiscard]] const std::string& model_bytes() const { return bytes_; }  // the file itself, to copy it
   [[nodiscard]] int64_t vocab_size() const;
-  // -1 where the model has no such piece.
+  // -1 if the model has no such piece.
   [[nodiscard]] int64_t bos_id() const;
   [[nodiscard]] int64_t eos_id() const;
   [[nodiscard]] int64_t pad_id() const;
   [[nodiscard]] int64_t unk_id() const;
 
-  // Neither BOS nor EOS is added.
+  // Adds neither BOS nor EOS.
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const;
-  // Throws Error naming an id that is not in the vocabulary.
+  // Throws Error naming an id outside the vocabulary.
   [[nodiscard]] std::string decode(std::span<const int32_t> ids) const;
   [[nodiscard]] std::string id_to_piece(int64_t id) const;
 

@@ -20,7 +20,7 @@ using Piece = LineReader::Piece;
 
 constexpr size_t kMaxJsonLineBytes = size_t{64} << 20;
 
-// Moves the first `limit` bytes or fewer of a long text to `out`; returns how many line ends went with them.
+// Moves up to `limit` bytes of a long text to `out`; returns the number of line ends moved.
 int64_t cut_piece(std::string& pending, size_t limit, std::string& out) {
   const size_t length = cut_position(pending, limit);
   const std::string_view piece = std::string_view(pending).substr(0, length);
@@ -73,8 +73,8 @@ class PlainTextReader final : public DocumentReader {
 
   LineReader lines_;
   size_t limit_;
-  std::string pending_;       // complete lines of the document, each with its '\n', and the begun one
-  size_t line_begin_ = 0;     // of the begun line in pending_
+  std::string pending_;       // complete lines of the document, each with its '\n', and a partial one
+  size_t line_begin_ = 0;     // start of the partial line in pending_
   int64_t pending_line_ = 1;  // the line where pending_ begins
   int64_t first_line_ = 1;
 };
@@ -124,13 +124,13 @@ class JsonLinesReader final : public DocumentReader {
     }
   }
 
-  // Of a document that is one line.
+  // The reason for a one-line document, from the JSON parser's message.
   static std::string reason_of(const char* what) {
     const std::string reason = library_message(what), place = "line 1, ";
     return reason.starts_with(place) ? reason.substr(place.size()) : reason;
   }
 
-  // What should stand there, and how a file of another layout becomes that.
+  // The expected layout, and how to convert another layout to it.
   std::string wanted() const {
     const std::string form = fmt::format("expected is one object a line, {{\"{}\": \"...\"}}", field_);
     const size_t begin = line_.find_first_not_of(" \t\r");
@@ -168,7 +168,7 @@ class JsonLinesReader final : public DocumentReader {
   std::string field_;
   size_t limit_;
   std::string line_;
-  std::string pending_;  // text not given out yet
+  std::string pending_;  // text not returned yet
   int64_t first_line_ = 1;
 };
 
@@ -234,7 +234,7 @@ void CorpusReader::check_utf8(std::string_view text) const {
       static_cast<unsigned char>(text[valid])));
 }
 
-// The next text that can be used; empty if it is blank.
+// The next usable text; empty if it is blank.
 DocumentReader::Found CorpusReader::read(std::string& text) {
   using Found = DocumentReader::Found;
   for (;;) {

@@ -1,13 +1,13 @@
-// A stream of documents out of text files: plain text, one JSON object a line, and gzip of both.
+// A stream of documents from text files: plain text, JSON lines, and gzip of both.
 //
 //   *.txt          a blank line (empty, or only white space) ends a document; "\r\n" counts as "\n"
-//   *.jsonl *.json one JSON object a line, as C4 is distributed; the document is its field `text_field`
+//   *.jsonl *.json one JSON object per line, as in C4; the document is its field `text_field`
 //   *.gz           of the above (recognised by content)
 //
-// A document longer than max_document_bytes is cut into several, at white space where there is some, so
-// memory stays bounded whatever the files hold. Documents without any text are skipped and counted. Every
-// document is valid UTF-8; what to do with one that is not, or with a line that is not JSON or lacks the
-// field, is `on_bad_document`. Damaged gzip data is always an error.
+// Documents longer than max_document_bytes are cut into several, at white space if possible, so
+// memory stays bounded whatever the files contain. Documents without text are skipped and counted.
+// Every document returned is valid UTF-8; `on_bad_document` decides about invalid UTF-8, lines that
+// are not JSON and lines without the field. Damaged gzip data is always an error.
 #pragma once
 
 #include <array>
@@ -23,9 +23,9 @@
 
 namespace mpt {
 
-// The documents of one file, for each kind of file a corpus may have.
+// Readers for the documents of one file, by kind of file.
 
-// A document that cannot be used, as opposed to a file that cannot: reading can go on behind it.
+// An unusable document, as opposed to an unusable file: reading can continue after it.
 class BadDocument : public Error {
  public:
   using Error::Error;
@@ -35,14 +35,14 @@ class DocumentReader {
  public:
   enum class Found {
     kDocument,
-    kPiece,  // of a document longer than the limit, which goes on in the next one
+    kPiece,  // part of a document longer than the limit; the next call continues it
     kEnd,
   };
 
   virtual ~DocumentReader() = default;
   // `text` may be blank and need not be UTF-8. Throws BadDocument, naming file and line.
   virtual Found next(std::string& text) = 0;
-  // The line where the text of the last next() begins, from 1.
+  // The line, from 1, where the text of the last next() begins.
   [[nodiscard]] virtual int64_t first_line() const = 0;
   [[nodiscard]] virtual const InputStream& stream() const = 0;
 };
@@ -54,7 +54,7 @@ struct DocumentOptions {
 
 enum class TextKind { kPlainText, kJsonLines };
 
-// By the name, without a final ".gz". Throws Error for any other name.
+// By file name, ignoring a final ".gz". Throws Error for any other name.
 TextKind text_kind_of(const std::string& path);
 
 std::unique_ptr<DocumentReader> make_document_reader(const std::string& path, const DocumentOptions& options);
@@ -73,7 +73,7 @@ struct CorpusOptions {
 };
 
 struct CorpusStats {
-  int64_t documents = 0;   // given out
+  int64_t documents = 0;   // returned
   int64_t text_bytes = 0;  // in them
   int64_t empty = 0;       // without text, skipped
   int64_t bad = 0;         // unreadable, skipped (on_bad_document = skip)
@@ -82,7 +82,7 @@ struct CorpusStats {
 
 class CorpusReader {
  public:
-  // Expands the patterns and checks that every file is there and of a known kind.
+  // Expands the patterns and checks that every file exists and is of a known kind.
   explicit CorpusReader(CorpusOptions options);
   ~CorpusReader();
 
@@ -91,7 +91,7 @@ class CorpusReader {
 
   [[nodiscard]] const CorpusStats& stats() const { return stats_; }
   [[nodiscard]] const std::vector<std::string>& files() const { return files_; }
-  // In bytes of the files as they are on the disk, for progress.
+  // Bytes of the files on disk, for progress.
   [[nodiscard]] int64_t input_bytes() const { return input_bytes_; }
   [[nodiscard]] int64_t input_bytes_read() const;
 

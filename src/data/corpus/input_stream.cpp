@@ -56,7 +56,7 @@ InputStream::InputStream(std::string path) : path_(std::move(path)), buffer_(kBu
 
 InputStream::~InputStream() { ::close(file_); }
 
-// Behind an unread rest, which is at most one byte of a split gzip magic.
+// Appends to an unread rest, which is at most one byte of a split gzip magic.
 bool InputStream::fill() {
   std::copy(raw_.begin(), raw_.end(), buffer_.begin());
   const size_t kept = raw_.size();
@@ -83,7 +83,8 @@ size_t InputStream::read_plain(std::span<char> out) {
   return count;
 }
 
-// Behind a member: another one, the end of the file, or padding of zeros, which tape and block writers add.
+// After a member comes another one, the end of the file, or zero padding added by tape and block
+// writers.
 bool InputStream::begin_next_member() {
   for (;;) {
     if (raw_.size() < kGzipMagic.size() && fill()) continue;
@@ -120,7 +121,7 @@ size_t InputStream::read_gzip(std::span<char> out) {
 }
 
 LineReader::LineReader(std::string path) : stream_(std::move(path)), buffer_(kBufferBytes) {
-  // A byte order mark is no text. The first fill holds all of it: both kinds of input begin with a full
+  // Skip a byte order mark. The first fill holds all of it: both kinds of input begin with a full
   // buffer.
   if (fill() && view_of(unread_).starts_with(kByteOrderMark))
     unread_ = unread_.subspan(kByteOrderMark.size());

@@ -1,8 +1,8 @@
-// Bytes and lines of a text file, plain or gzip, with memory that does not grow with the file.
+// Bytes and lines of a text file, plain or gzip, in constant memory.
 //
-// Compression is recognised by the gzip magic, not by the name. Gzip files of several members are read
-// through; a truncated or damaged one throws Error, and so does anything but gzip behind a member, which
-// zlib's own gzread() would leave out without a word.
+// Compression is detected by the gzip magic, not by name. Multi-member gzip files are read in full.
+// Truncated or damaged ones throw Error, and so does trailing data after a member that is not gzip,
+// which zlib's own gzread() silently ignores.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class InputStream {
   [[nodiscard]] const std::string& path() const { return path_; }
   // Uncompressed bytes; 0 only at the end.
   size_t read(std::span<char> out);
-  // How far the file itself has been read, for progress.
+  // Bytes read of the file itself, for progress.
   [[nodiscard]] int64_t file_bytes_read() const { return file_bytes_read_; }
 
  private:
@@ -44,15 +44,15 @@ class InputStream {
 class LineReader {
  public:
   enum class Piece {
-    kLine,     // the rest of a line; its end ("\n" or "\r\n") is consumed and left out
-    kPartial,  // the limit is reached and the line goes on
+    kLine,     // the rest of a line; its end ("\n" or "\r\n") is consumed and dropped
+    kPartial,  // the limit was reached; the line continues
     kEnd,      // nothing is left
   };
 
   explicit LineReader(std::string path);
   // Appends at most `limit` bytes of the current line to `out`.
   Piece next_piece(std::string& out, size_t limit);
-  // The line that the next piece belongs to, from 1.
+  // The line number, from 1, of the next piece.
   [[nodiscard]] int64_t line_number() const { return line_number_; }
   [[nodiscard]] const InputStream& stream() const { return stream_; }
 
@@ -63,7 +63,7 @@ class LineReader {
   std::vector<char> buffer_;
   std::span<const char> unread_;
   int64_t line_number_ = 1;
-  bool in_line_ = false;  // bytes of the current line were already given out
+  bool in_line_ = false;  // bytes of the current line were already returned
 };
 
 }  // namespace mpt

@@ -1,10 +1,10 @@
-// Jobs made by one thread, worked on by several and handed back in the order they were made.
+// Jobs made by one thread, processed by several and returned in the order they were made.
 //
 //   OrderedPipeline<Job> pipeline({.workers = 4, .depth = 16}, make, work);
 //   while (auto job = pipeline.next()) …
 //
-// At most `depth` jobs exist at a time. An exception of make() or work() is rethrown by next() in the place
-// of its job. The destructor stops and joins all threads at any time.
+// At most `depth` jobs exist at a time. next() rethrows an exception of make() or work() at the
+// position of its job. The destructor may run at any time; it stops and joins all threads.
 #pragma once
 
 #include <condition_variable>
@@ -28,7 +28,8 @@ class OrderedPipeline {
     int depth;
   };
   using Make = std::function<std::unique_ptr<Job>()>;  // called by one thread; null at the end
-  using Work = std::function<void(Job&, int worker)>;  // called by all workers at once, each with its number
+  using Work =
+      std::function<void(Job&, int worker)>;  // called concurrently by the workers, each with its index
 
   OrderedPipeline(Options options, Make make, Work work)
       : depth_(static_cast<size_t>(options.depth)), make_(std::move(make)), work_(std::move(work)) {
@@ -46,7 +47,7 @@ class OrderedPipeline {
   OrderedPipeline(const OrderedPipeline&) = delete;
   OrderedPipeline& operator=(const OrderedPipeline&) = delete;
 
-  // The next finished job; null behind the last.
+  // The next finished job; null after the last.
   std::unique_ptr<Job> next() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return ordered_.empty() ? made_all_ : ordered_.front()->done; });
@@ -114,8 +115,8 @@ class OrderedPipeline {
   Work work_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<Slot>> ordered_;  // made, not handed back yet
-  std::deque<std::shared_ptr<Slot>> waiting_;  // of these, not begun yet
+  std::deque<std::shared_ptr<Slot>> ordered_;  // made, not returned yet
+  std::deque<std::shared_ptr<Slot>> waiting_;  // subset of ordered_ not started yet
   bool made_all_ = false;
   bool stop_ = false;
   std::vector<std::thread> threads_;

@@ -7,19 +7,19 @@
 namespace mpt {
 namespace {
 
-// A table begins with more memory than the C library caches for each thread. Smaller pieces, which one thread
-// allocated and another one, whose word needed more, gave back, would be that other one's to use for
-// anything, and with each use it would read what the first one's allocator writes.
+// Initial sizes exceed what the C library caches per thread. A smaller piece, allocated by one
+// thread and freed by another that had to grow the table, would be reused by the second thread for
+// other data, next to memory that the first thread's allocator writes.
 constexpr size_t kFirstPlaces = 256, kFirstNumbers = 1024;
 constexpr size_t kMostNumbers = UINT32_MAX;  // of a block
 
-// What stands in front of a word: 16 bits each for its ids and its bytes.
+// Header of a word: 16 bits each for its number of ids and of bytes.
 constexpr size_t kMostIds = 0xFFFF, kMostBytes = 0xFFFF;
 size_t ids_of(int32_t header) { return static_cast<uint32_t>(header) & kMostIds; }
 size_t bytes_of(int32_t header) { return static_cast<uint32_t>(header) >> 16; }
 int32_t header_of(size_t ids, size_t bytes) { return static_cast<int32_t>(bytes << 16 | ids); }
 
-// Of the first place, from the hash's own on, that ends(place).
+// Index of the first place, probing from the hash's own, for which ends(place) holds.
 template <class Places, class F>
 size_t probe(const Places& places, size_t hash, const F& ends) {
   const size_t mask = places.size() - 1;
@@ -103,7 +103,7 @@ namespace {
 constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // how a model spells a space
 constexpr size_t kMaxCachedWordBytes = 64;
 
-// Protocol buffers, as far as a model needs: the fields of one message, in order.
+// The part of protocol buffers that a model needs: the fields of one message, in order.
 struct Field {
   uint32_t number;
   uint64_t value;          // of a variable-length integer
@@ -114,7 +114,7 @@ class Message {
  public:
   explicit Message(std::string_view bytes) : rest_(bytes) {}
 
-  // Nothing at the end, or if the rest is no message.
+  // Nothing at the end, or if the rest is not a valid message.
   std::optional<Field> next() {
     if (rest_.empty()) return std::nullopt;
     const uint64_t key = integer();
@@ -157,7 +157,7 @@ class Message {
   std::string_view rest_;
 };
 
-// The numbers below are those of sentencepiece_model.proto; a field that is absent has its default.
+// The numbers below are from sentencepiece_model.proto; an absent field has its default.
 bool piece_allows(std::string_view message) {
   constexpr uint64_t kNormal = 1, kUserDefined = 4, kUnused = 5;
   std::string_view piece;
@@ -195,14 +195,16 @@ bool normalizer_allows(std::string_view message) {
   return character_map.empty() && dummy_prefix == 1 && remove_extra_spaces == 0 && escape_spaces == 1;
 }
 
-// Bytes of the white space at `at`, 0 if there is none. A space symbol in the text means the same as a space.
+// Length of the white space at `at`; 0 if there is none. A space symbol in the text counts as a
+// space.
 size_t space_length(std::string_view text, size_t at) {
   if (text[at] == ' ') return 1;
   return text[at] == kSpaceSymbol[0] && text.substr(at).starts_with(kSpaceSymbol) ? kSpaceSymbol.size() : 0;
 }
 
-// Where the word at `begin` (its white space, then the rest) ends: in front of the next white space. A single
-// space at the end of the text stays with the word before it, because it cannot be encoded alone.
+// End of the word at `begin` (leading white space, then the rest): the position of the next white
+// space. A single space at the end of the text stays with the word before it, because it cannot be
+// encoded alone.
 size_t word_end(std::string_view text, size_t begin) {
   bool in_space = true;
   for (size_t at = begin; at < text.size();) {
@@ -237,7 +239,7 @@ void TextEncoder::append(std::string_view text, std::vector<int32_t>& ids) {
   }
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = word_end(text, begin);
-    // The tokenizer puts a space in front of any text: it stands for the word's own first one.
+    // The tokenizer prepends a space to any text; it stands for the word's own first one.
     const size_t own_space = begin == 0 ? 0 : space_length(text, begin);
     append_word(text.substr(begin + own_space, end - begin - own_space), ids);
     begin = end;

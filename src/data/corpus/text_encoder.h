@@ -1,9 +1,10 @@
-// Encodes much text fast: id for id what Tokenizer::encode gives, word by word with a cache.
+// Fast bulk encoding: matches Tokenizer::encode id for id, encoding word by word with a cache.
 //
-// Why it is exact: in a BPE model none of whose pieces has white space behind another character, no merge
-// crosses the border in front of a word's white space, so words encode independently. Whether a model is of
-// this kind (BPE, byte fallback, no normalisation, no user-defined pieces: LLaMA's and those that `mpretrain
-// tokenizer` trains) is read from the model; text of any other model goes to SentencePiece whole.
+// Why it is exact: in a BPE model without pieces that have white space after another character, no
+// merge crosses the boundary before a word's leading white space, so words encode independently.
+// Whether a model is of this kind (BPE, byte fallback, no normalisation, no user-defined pieces:
+// LLaMA's and those trained by `mpretrain tokenizer`) is read from the model; with any other model,
+// text goes to SentencePiece whole.
 #pragma once
 
 #include <algorithm>
@@ -19,9 +20,10 @@
 
 namespace mpt {
 
-// The ids of words that were encoded before, for all threads that encode: each of them meets the same words.
+// Cache of the ids of words encoded before, shared by all encoding threads, because they meet the
+// same words.
 
-// A word with its hash, which several tables use.
+// A word and its hash, which several tables use.
 struct HashedWord {
   explicit HashedWord(std::string_view word) : text(word), hash(std::hash<std::string_view>{}(word)) {}
 
@@ -29,42 +31,42 @@ struct HashedWord {
   size_t hash;
 };
 
-// Words and their ids in one block of memory, with a table of their places: a word costs no allocation of its
-// own, neither when it comes nor at the end.
+// Words and their ids in one block of memory with a hash table of offsets, so that a word needs no
+// allocation or deallocation of its own.
 class WordTable {
  public:
   [[nodiscard]] size_t size() const { return size_; }
   [[nodiscard]] bool append(const HashedWord& word, std::vector<int32_t>& ids) const;
-  void insert(const HashedWord& word, std::span<const int32_t> ids);  // does nothing for a word that is known
+  void insert(const HashedWord& word, std::span<const int32_t> ids);  // no effect for a known word
   void clear();
 
  private:
-  // A word in the block: how many ids and bytes it has, the ids, the text. The block's first number belongs
-  // to none.
+  // A word's entry in the block: number of ids and of bytes, the ids, the text. The first number of
+  // the block is unused.
   struct Place {
-    uint32_t hash = 0;   // its lower half
-    uint32_t begin = 0;  // of the word in the block; 0: a free place
+    uint32_t hash = 0;   // lower half of the word's hash
+    uint32_t begin = 0;  // of the word in the block; 0: free
 
     [[nodiscard]] bool is_free() const { return begin == 0; }
   };
 
   [[nodiscard]] bool is_at(const Place& place, const HashedWord& word) const;
-  // Of the word, or of the free place where it belongs.
+  // Index of the word, or of the free place where it belongs.
   [[nodiscard]] size_t index_of(const HashedWord& word) const;
   void grow();
 
   size_t size_ = 0;
-  std::vector<Place> places_;  // none, or a power of two of which at most half are taken
+  std::vector<Place> places_;  // size 0 or a power of two; at most half are taken
   std::vector<int32_t> block_;
 };
 
-// Cut into stripes that are locked one by one.
+// A word table split into stripes, each with its own lock. Thread-safe.
 class WordCache {
  public:
-  // A stripe that is full starts anew, so that about max_words are kept at most.
+  // Keeps at most about max_words: a full stripe is cleared.
   explicit WordCache(size_t max_words = size_t{1} << 19);
 
-  // Appends the word's ids if it is known, and says whether it is.
+  // Appends the word's ids if it is known; returns whether it is.
   bool append(const HashedWord& word, std::vector<int32_t>& ids);
   void insert(const HashedWord& word, std::span<const int32_t> ids);
 
@@ -82,8 +84,8 @@ class WordCache {
   std::array<Stripe, kStripes> stripes_;
 };
 
-// The words that one thread met last, in front of the cache: most of a text, without a lock and each in one
-// cache line. Long words are not among them.
+// Most recent words of one thread, in front of the shared cache: covers most of a text, without
+// locks and with one cache line per word. Long words are not kept.
 class RecentWords {
  public:
   bool append(const HashedWord& word, std::vector<int32_t>& ids) const {
@@ -113,7 +115,7 @@ class RecentWords {
 // Whether words can be encoded one by one; `model` is the content of a SentencePiece model file.
 bool words_are_independent(std::string_view model);
 
-// For one thread. Tokenizer and cache must outlive it; others may use them at the same time.
+// For one thread. Tokenizer and cache must outlive it and may be shared between threads.
 class TextEncoder {
  public:
   TextEncoder(const Tokenizer& tokenizer, WordCache& words);

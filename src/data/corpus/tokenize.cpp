@@ -50,7 +50,7 @@ void SplitWriter::begin_shard() {
   starts_.clear();
 }
 
-// The index goes first, so that a shard that is there has its index.
+// Writes the index first, so that every existing shard has one.
 void SplitWriter::end_shard() {
   ManifestShard& entry = split_.shards.back();
   entry.tokens = shard_->tokens();
@@ -119,14 +119,14 @@ constexpr const char* kTrain = "train";
 constexpr const char* kValidation = "val";
 constexpr const char* kTokenizerName = "tokenizer.model";
 constexpr const char* kUnfinished = ".mpretrain_unfinished";  // directory inside the output
-constexpr size_t kBatchBytes = size_t{256} << 10;             // of text that a worker encodes at a time
+constexpr size_t kBatchBytes = size_t{256} << 10;             // of text per worker and batch
 
-// What documents consist of, one behind the other: none has memory of its own, which one thread would
-// allocate and another one give back.
+// Elements of several documents in one vector, because separate allocations would be made by one
+// thread and freed by another.
 template <class Elements>
 class Documents {
  public:
-  Elements elements;  // of all documents; what was appended since the last end() belongs to the next
+  Elements elements;  // of all documents; those after the last end() belong to the next
 
   void end() { ends_.push_back(elements.size()); }
   [[nodiscard]] size_t size() const { return ends_.size(); }
@@ -178,7 +178,7 @@ void make_directory(const std::string& path) {
   if (failure) throw error("{}: cannot be the output directory: {}", path, failure.message());
 }
 
-// Makes the directory. Throws if it must not be written to; what it holds stays as it is.
+// Creates the directory. Throws if it must not be written to; existing contents are unchanged.
 void prepare_directory(const TokenizeOptions& options, const Tokenizer& tokenizer) try {
   make_directory(options.output);
   const fs::path copy = fs::path(options.output) / kTokenizerName;
@@ -193,8 +193,8 @@ void prepare_directory(const TokenizeOptions& options, const Tokenizer& tokenize
   throw error("{}: cannot be the output directory: {}", options.output, failure.what());
 }
 
-// Where shards lie until all are complete, so that a run that fails leaves an earlier one's as they were.
-// Removed at the end, with what a killed run may have left in it.
+// Holds the shards until all are complete, so that a failing run leaves an earlier one's unchanged.
+// Removed at the end, with leftovers of a killed run.
 class Unfinished {
  public:
   Unfinished(FileSystem& fs, const std::string& output)
@@ -208,8 +208,8 @@ class Unfinished {
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  // Puts the shards in the place of an earlier run's. The earlier manifest goes first: without it the rest
-  // counts as unfinished.
+  // Replaces an earlier run's shards. The earlier manifest is removed first: without it the rest
+  // counts as incomplete.
   void publish() const {
     const std::string manifest = output_ + "/" + kManifestName;
     if (fs_.exists(manifest)) fs_.remove_file(manifest);
@@ -225,7 +225,7 @@ class Unfinished {
   std::string path_;
 };
 
-// text: where documents are read.
+// `text` is a buffer for reading documents.
 std::unique_ptr<TextBatch> read_text_batch(CorpusReader& corpus, std::string& text) {
   auto batch = std::make_unique<TextBatch>();
   while (batch->texts.elements.size() < kBatchBytes && corpus.next(text)) {

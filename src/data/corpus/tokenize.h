@@ -1,12 +1,13 @@
-// Text in, token shards out: tokenises a corpus in parallel, splits off validation documents, writes a
+// Text to token shards: tokenises a corpus in parallel, splits off validation documents, writes a
 // manifest.
 //
-// The output directory gets train_000000.bin …, val_000000.bin … with their document indices, tokenizer.model
-// and, last of all, manifest.json. Its bytes depend on the text, the tokenizer and the options, not on the
-// number of threads. Memory does not grow with the corpus. Shards lie in a hidden directory inside the output
-// until all are complete: a run that fails or is killed leaves an earlier run's as they were, and `overwrite`
-// needs the room for both. Shards without a manifest, as one killed at the very end leaves them, are mixed
-// with no others unless `overwrite` is set.
+// Writes train_000000.bin …, val_000000.bin … with their document indices, tokenizer.model and,
+// last, manifest.json to the output directory. The bytes depend on the text, the tokenizer and the
+// options, not on the number of threads. Memory does not grow with the corpus. Shards stay in a
+// hidden directory inside the output until all are complete: a run that fails or is killed leaves
+// an earlier run's shards unchanged, and `overwrite` needs disk space for both. Shards without a
+// manifest, left by a run killed at the very end, are never mixed with others unless `overwrite` is
+// set.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@
 
 namespace mpt {
 
-// Writes the documents of one split as a row of shards, each with its document index.
+// Writes the documents of one split as a series of shards, each with its document index.
 
 class SplitWriter {
  public:
@@ -33,11 +34,12 @@ class SplitWriter {
   };
   SplitWriter(Options options, FileSystem& fs);
 
-  // Documents follow each other without gaps and may run across shards; a document has at least one token.
+  // Documents are concatenated without gaps and may span shards; a document must have at least one
+  // token.
   void add(std::span<const int32_t> document, int64_t text_bytes);
   [[nodiscard]] int64_t documents() const { return split_.documents; }
   [[nodiscard]] int64_t tokens() const { return split_.tokens; }
-  // Completes the last shard and returns what was written.
+  // Completes the last shard and returns the split's manifest entry.
   ManifestSplit finish();
 
  private:
@@ -48,26 +50,26 @@ class SplitWriter {
   Options options_;
   FileSystem& fs_;
   std::optional<TokenShardWriter> shard_;
-  std::vector<uint64_t> starts_;  // of the documents that begin in shard_
+  std::vector<uint64_t> starts_;  // of documents that begin in shard_
   std::vector<int64_t> counts_;   // of each token id
   ManifestSplit split_;
 };
 
-// -sum p ln p over the frequencies; 0 for none.
+// -sum p ln p over the frequencies; 0 if there are none.
 double entropy_nats(std::span<const int64_t> counts);
 
-// Whether a file name is one that a SplitWriter makes for a split of this name: shard, index or temporary
-// file.
+// Whether a SplitWriter for the split could have written a file of this name: shard, index or
+// temporary file.
 bool is_split_file(const std::string& file, const std::string& split);
 
 struct TokenizeOptions {
   CorpusOptions corpus{};
   std::string tokenizer{};  // path of the .model
-  std::string output{};     // directory, made if need be
+  std::string output{};     // directory, created if missing
   int64_t tokens_per_shard = 100'000'000;
-  double validation_fraction = 0.0;  // of the documents, each chosen by a hash of (seed, its number)
+  double validation_fraction = 0.0;  // of documents, each chosen by a hash of (seed, its number)
   uint64_t seed = 0;
-  int threads = 0;           // that encode; 0: all
+  int threads = 0;           // encoding threads; 0: all
   bool prepend_bos = false;  // a document is [BOS] pieces [EOS]
   bool append_eos = true;
   bool overwrite = false;  // replace the shards and the manifest of an earlier run

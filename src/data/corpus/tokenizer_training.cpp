@@ -65,9 +65,10 @@ std::vector<std::string> LineSample::take() {
 
 namespace {
 
-// SentencePiece skips longer lines, and aborts the program on words of 2^16 characters; longer lines are cut.
+// SentencePiece skips longer lines, and aborts on words of 2^16 characters, so longer lines are
+// cut.
 constexpr size_t kMaxLineBytes = 4096;
-// SentencePiece reserves this character and skips every line that has it.
+// SentencePiece reserves this character and skips every line containing it.
 constexpr std::string_view kReserved = "\xE2\x96\x85";
 // Three control pieces, 256 bytes and at least one character.
 constexpr int64_t kLeastVocabSize = 3 + 256 + 1;
@@ -83,7 +84,7 @@ void check_options(const TokenizerTrainingOptions& options) {
   if (options.output.empty()) throw error("no output file is named for the tokenizer");
 }
 
-// The file to write, in a directory that is there. Throws Error if it must not be written.
+// The file to write; creates its directory. Throws Error if it must not be written.
 std::string prepare_output(const TokenizerTrainingOptions& options) {
   namespace fs = std::filesystem;
   const std::string path = options.output.ends_with(".model") ? options.output : options.output + ".model";
@@ -134,7 +135,7 @@ class LineIterator final : public sentencepiece::SentenceIterator {
   size_t at_ = 0;
 };
 
-// The trainer tells nothing about how far it is: shows that it is alive, and for how long.
+// The trainer reports no progress; this shows that it is alive, and for how long.
 class Heartbeat {
  public:
   Heartbeat(std::string label, int64_t lines)
@@ -168,10 +169,10 @@ std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerTr
           {"eos_id", "2"},
           {"pad_id", "-1"},
           {"input_sentence_size", "0"},
-          {"minloglevel", "2"}};  // errors only; they come back as a status as well
+          {"minloglevel", "2"}};  // errors only; they are also returned as a status
 }
 
-// The number behind `words` in a message of the library; 0 if it is not there.
+// The number after `words` in a message of the library; 0 if absent.
 int64_t number_behind(std::string_view message, std::string_view words) {
   const size_t at = message.find(words);
   return at == std::string_view::npos ? 0

@@ -1,8 +1,8 @@
 // Trains a SentencePiece BPE tokenizer on a bounded, seeded sample of a corpus.
 //
-// The model is of LLaMA's kind: BPE with byte fallback, text taken as it is (no normalisation, white space
-// kept), digits split, a space in front of the text; <unk> 0, <s> 1, </s> 2, no padding piece. The result
-// depends on the options and the text only. SentencePiece learns BPE pieces in one thread.
+// The model is like LLaMA's: BPE with byte fallback, no normalisation, white space kept, digits
+// split, a space before the text; <unk> 0, <s> 1, </s> 2, no padding piece. The result depends only
+// on the options and the text. SentencePiece learns BPE pieces on one thread.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace mpt {
 
-// A uniform sample of lines that fits a budget of bytes, drawn in one pass over any amount of text.
+// A uniform sample of lines within a byte budget, drawn in one pass over any amount of text.
 //
-// Line i of the stream has the priority Philox(seed, i); the lines of the smallest priorities that fit the
+// Line i of the stream has priority Philox(seed, i); the lines of smallest priority that fit the
 // budget are kept. The sample is a pure function of seed, budget and text.
 
 class LineSample {
@@ -24,7 +24,7 @@ class LineSample {
   LineSample(uint64_t seed, int64_t budget_bytes) : seed_(seed), budget_(budget_bytes) {}
 
   void add(std::string_view line);
-  // In the order of the text. Ends the sampling.
+  // Returns the sample in text order. No lines may be added afterwards.
   std::vector<std::string> take();
   [[nodiscard]] int64_t bytes() const { return bytes_; }
 
@@ -45,12 +45,12 @@ class LineSample {
 
 struct TokenizerTrainingOptions {
   CorpusOptions corpus{};
-  std::string output{};  // "<name>.model"; the ending and directories are added where they are missing
+  std::string output{};  // "<name>.model"; a missing extension and directories are added
   int64_t vocab_size = 32000;
-  double character_coverage = 0.99995;  // of the sample's characters; the others are spelled in bytes
-  int64_t sample_bytes = 100'000'000;   // lines are drawn from the whole corpus until this much text is held
+  double character_coverage = 0.99995;  // of the sample's characters; others are encoded as bytes
+  int64_t sample_bytes = 100'000'000;   // byte budget of the sample, drawn from the whole corpus
   uint64_t seed = 0;                    // of the draw
-  bool overwrite = false;               // replace a file that is there
+  bool overwrite = false;               // replace an existing file
 };
 
 struct TokenizerTrainingResult {
@@ -58,7 +58,7 @@ struct TokenizerTrainingResult {
   std::string hash;
   int64_t vocab_size = 0;
   int64_t text_bytes = 0;    // of the corpus
-  int64_t sample_bytes = 0;  // of it used
+  int64_t sample_bytes = 0;  // used for training
   int64_t sample_lines = 0;
   double seconds = 0;
 };
