@@ -4,8 +4,8 @@
 //   checkpoints/step_00001000            committed
 //               step_00001500.tmp        being written, or left by a crash
 //               step_00000500.deleting   being removed, or left by a crash
-//               step_00001000.old        being replaced: committed while step_00001000 is missing
-//               step_00002000.abandoned  later than a step the run resumed from; never touched again
+//               step_00001000.old        being replaced; committed if step_00001000 is missing
+//               step_00002000.abandoned  a later step than resumed from; never touched again
 //
 // A checkpoint is written under its .tmp name, synced, and committed by a rename. Saving an
 // existing step replaces it; the old or the new checkpoint exists at every moment. Saving a step

@@ -21,7 +21,7 @@ bool non_finite(const ordered_json& value) {
   return value.is_number_float() && !std::isfinite(value.get<double>());
 }
 
-// What belongs under "<key>_nonfinite": null if the value needs no such key.
+// The value of "<key>_nonfinite"; null if the key is not needed.
 ordered_json non_finite_names(const ordered_json& value) {
   if (non_finite(value)) {
     const auto number = value.get<double>();
@@ -53,8 +53,8 @@ ordered_json readable(const ordered_json& value) {
   return copy;
 }
 
-// Bytes up to and with the last newline. Searches from the end, so that a long log opens as fast as a short
-// one.
+// Bytes up to and including the last newline. Searches from the end, so that long logs open as fast
+// as short ones.
 int64_t size_of_whole_lines(const ReadableFile& file) {
   constexpr int64_t kPiece = 65536;
   for (int64_t end = file.size(); end > 0; end -= std::min(end, kPiece)) {
@@ -137,7 +137,7 @@ void MetricsLog::append(const nlohmann::ordered_json& record) {
     try {
       cut_torn();
     } catch (const Error&) {
-      // Tried again before the next line; the first failure is the one to report.
+      // Retried before the next line; the first failure is reported.
     }
     throw;
   }

@@ -1,12 +1,12 @@
 // metrics.jsonl: one JSON object a line, appended as a run goes, readable after any crash.
 //
-// * A line reaches the system before append() returns, whole or not at all: one that could not be completed
-//   (a kill within the write, a full disk) is cut off again, at once or when the file is next opened.
-// * Every line is valid JSON: a NaN or infinite number becomes null beside a key that tells which it was,
+// * append() hands a whole line to the system before it returns. A torn line (a kill within the
+//   write, a full disk) is cut off, at once or when the file is next opened.
+// * Every line is valid JSON: a NaN or infinite number becomes null, and a further key names it,
 //     {"loss": null, "loss_nonfinite": "nan"}      {"x": [1, null], "x_nonfinite": [null, "-inf"]}
 //   and bytes that are not UTF-8 become U+FFFD. Finite numbers read back as the same double.
-// * A resumed run appends {"event": "resume", "step": k}: what comes after replaces the records of
-//   steps above k. So does one that goes back by itself, and adds a "reason".
+// * A resumed run appends {"event": "resume", "step": k}: later records replace those of steps
+//   above k. A rollback appends the same with a "reason".
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@ namespace mpt {
 
 class MetricsLog {
  public:
-  // Creates the file or continues it.
+  // Creates the file, or continues an existing one.
   MetricsLog(FileSystem& fs, std::string path);
 
-  // `record` is an object; its keys are written in their order.
+  // `record` must be an object; the order of its keys is kept.
   void append(const nlohmann::ordered_json& record);
   void mark_resume(int64_t step, const std::string& reason = "");
-  // Returns when the lines are on the storage device: to be called before a checkpoint is committed.
+  // Returns when all lines are on the storage device. Call before committing a checkpoint.
   void sync();
 
  private:
@@ -37,12 +37,12 @@ class MetricsLog {
   FileSystem& fs_;
   std::string path_;
   std::unique_ptr<WritableFile> file_;
-  int64_t size_ = 0;   // of the complete lines
-  bool torn_ = false;  // part of a line follows them
+  int64_t size_ = 0;   // bytes of complete lines
+  bool torn_ = false;  // a partial line follows them
 };
 
-// The last record of every step that counts: those replaced after a resume are left out, and so are events
-// and a torn last line. A line that is damaged or has no step is an Error with its number.
+// The last record of every step. Records replaced after a resume, events and a torn last line are
+// omitted. Throws Error with the line number if a line is damaged or has no step.
 std::map<int64_t, nlohmann::json> read_metrics(FileSystem& fs, const std::string& path);
 
 }  // namespace mpt

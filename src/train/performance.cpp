@@ -15,7 +15,7 @@
 namespace mpt {
 namespace {
 
-// Every row of an operand is the first one, turned.
+// A random first row; row r is the first row rotated by r.
 std::vector<std::byte> random_matrix(DType dtype, int64_t size, uint32_t which) {
   std::vector<float> row(static_cast<size_t>(size));
   fill_normals({.seed = 0, .tensor = which, .row = 0, .step = 0, .stream = kSyntheticStream}, 1.0, size,

@@ -15,7 +15,7 @@
 namespace mpt {
 namespace {
 
-// Keys, or beginnings of keys, whose change would make the continuation another run.
+// Keys, or prefixes of keys, that must not change in a continuation.
 constexpr std::array<std::string_view, 10> kFixed{"model.",
                                                   "precision.",
                                                   "data.pack",
@@ -27,13 +27,13 @@ constexpr std::array<std::string_view, 10> kFixed{"model.",
                                                   "optimizer.apollo_e",
                                                   "optimizer.apollo_e_rank"};
 
-// Those whose change alters nothing that is trained.
+// Keys that do not affect training.
 constexpr std::array<std::string_view, 8> kHarmless{"checkpoint.",    "eval.",
                                                     "log.",           "output_dir",
                                                     "device.threads", "data.prefetch_steps",
                                                     "name",           "distributed.timeout_seconds"};
 
-// Those that say how long a run is, in three ways.
+// Keys that set the length of a run.
 constexpr std::array<std::string_view, 3> kLength{"train.steps", "train.tokens", "train.chinchilla"};
 
 bool is_among(std::string_view key, std::span<const std::string_view> keys) {
@@ -50,7 +50,7 @@ std::string dotted(std::string pointer) {
   return pointer.substr(1);
 }
 
-// That of the run that was saved, if it can still be read.
+// The saved run's config, if it still parses.
 std::optional<RunConfig> saved_config(const TrainState& saved) {
   try {
     return parse_run_config(JsonDocument::of_value(saved.config, "the checkpoint's config"));
@@ -59,7 +59,7 @@ std::optional<RunConfig> saved_config(const TrainState& saved) {
   }
 }
 
-// The saved keys by the names that they have today: {"batch.seq_len": 64, ...}.
+// The saved keys under their current names: {"batch.seq_len": 64, ...}.
 nlohmann::json saved_keys(const TrainState& saved) {
   JsonDocument document = JsonDocument::of_value(saved.config, "the checkpoint's config");
   RunConfig fields;
@@ -67,7 +67,7 @@ nlohmann::json saved_keys(const TrainState& saved) {
   return nlohmann::json(document.root()).flatten();
 }
 
-// The schedule is of the whole run: another length moves every rate that is to come.
+// The schedule spans the whole run, so a new length changes every later learning rate.
 void tell_new_length(int64_t step, const RunConfig& before, const RunConfig& config) {
   const int64_t was = total_steps(before), is = total_steps(config);
   if (was == is || step >= is) return;
@@ -102,7 +102,7 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint, con
           "start "
           "another run under another name",
           checkpoint, key, text(now), text(before));
-    if (saved_run && is_among(key, kLength)) continue;  // told below
+    if (saved_run && is_among(key, kLength)) continue;  // reported below
     spdlog::log(is_among(key, kHarmless) ? spdlog::level::info : spdlog::level::warn,
                 "resume: {} was {}, is now {}", key, text(before), text(now));
   }
@@ -121,7 +121,7 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint, con
 
 namespace {
 
-// Results on CPUs do not depend on which one or on threads.
+// CPU results do not depend on the CPU model or on threads.
 std::string device_of_results(const Device& device) {
   return device.backend() == Backend::kCpu ? "CPU" : device.name();
 }
@@ -137,7 +137,7 @@ nlohmann::json gemms_json(Device& device) {
 void restore_gemms(const TrainState& saved, const std::string& checkpoint, Device& device) {
   const nlohmann::json gemms =
       saved.extra.is_object() ? saved.extra.value("products", nlohmann::json()) : nlohmann::json();
-  if (gemms.is_null()) return;  // of a version that had none
+  if (gemms.is_null()) return;  // saved by a version without this key
   const auto refuse = [&] {
     return error(
         "{}: cannot be continued: extra.products of its state is {}; expected a device and algorithms",

@@ -1,4 +1,4 @@
-// Whether a checkpoint may be continued with the config at hand.
+// Whether a checkpoint can be continued with the present config.
 #pragma once
 
 #include <string>
@@ -12,19 +12,20 @@
 
 namespace mpt {
 
-// Throws Error naming the first key that must not change between a checkpoint and its continuation (shape,
-// formats, data order, seed, rule) or a change of the training data; logs every other key that differs, as a
-// warning unless it alters nothing that is trained, and what another length does to the schedule.
+// Throws Error naming the first changed key that must not change between a checkpoint and its
+// continuation (shape, formats, data order, seed, rule), or a change of the training data. Logs
+// every other changed key, as a warning if it affects training, and how a new length changes the
+// schedule.
 void check_resumable(const TrainState& saved, const std::string& checkpoint, const RunConfig& config,
                      const SequenceSource& training_data);
 
-// The algorithms of GEMMs, as a checkpoint keeps them beside the device they were chosen on.
+// The GEMM algorithms for a checkpoint, with the device they were chosen on.
 nlohmann::json gemms_json(Device& device);
-// Chooses the same again. Warns if the checkpoint was made on another device, whose results differ in their
-// last bits. Throws Error if what it kept is not what gemms_json() writes.
+// Restores these algorithms. Warns if the checkpoint was made on another device, whose results
+// differ in the last bits. Throws Error if the saved value does not have gemms_json()'s form.
 void restore_gemms(const TrainState& saved, const std::string& checkpoint, Device& device);
 
-// A count among what a trainer saved besides the config. Throws Error if it is not there.
+// A count from the checkpoint's `extra`. Throws Error if it is missing or not a whole number >= 0.
 int64_t saved_count(const TrainState& saved, const std::string& checkpoint, const std::string& key);
 
 }  // namespace mpt

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::chrono::seconds kLongStep{2};
 
-// What becomes of a step that is not finite.
+// How the log reports a step that is not finite.
 std::string_view nonfinite_mark(NonfinitePolicy policy) {
   switch (policy) {
     case NonfinitePolicy::kSkipStep:
@@ -107,7 +107,7 @@ nlohmann::ordered_json RunLogger::to_json(const StepRecord& record) const {
   return json;
 }
 
-// Of the additive branch, or of the only one.
+// Learning rate of the additive branch, or of the only branch.
 double RunLogger::main_rate(const StepRecord& record) const {
   return record.lr_factor * rates_of(config_.optimizer.rule).front().peak;
 }

@@ -1,4 +1,4 @@
-// What a step leaves behind: a line of metrics.jsonl, a line of the log, a progress bar on a terminal.
+// Reports every step: a line of metrics.jsonl, a line of the log, a progress bar on a terminal.
 #pragma once
 
 #include <chrono>
@@ -24,26 +24,26 @@ struct StepRecord {
   int64_t step_tokens = 0;
   double loss = 0;         // mean over the step's targets, nats
   double grad_norm = 0;    // before clipping
-  double lr_factor = 0;    // of every rate, from the schedule
-  bool skipped = false;    // not finite: no update was made
-  uint64_t data_hash = 0;  // of the step's rows, whatever the ranks and micro-batches (data/dataloader.h)
-  double seconds = 0;      // of the step without evaluation and saving
+  double lr_factor = 0;    // factor of every learning rate, from the schedule
+  bool skipped = false;    // loss or gradient norm not finite: no update
+  uint64_t data_hash = 0;  // of the step's rows; independent of ranks, micro-batches
+  double seconds = 0;      // of the step, excluding evaluation and saving
   std::optional<Evaluation> validation{};
-  std::vector<UpdateStatistics> update_statistics{};  // where they are due
-  std::vector<Fp8OperandState> fp8{};                 // after the step, where statistics are due
+  std::vector<UpdateStatistics> update_statistics{};  // on steps of log.update_statistics
+  std::vector<Fp8OperandState> fp8{};                 // after the step; on the same steps
 };
 
-// Kept by rank 0 of a run.
+// Only rank 0 of a run has one.
 class RunLogger {
  public:
   struct Options {
-    int64_t first_step;  // the one before the first that will be logged
+    int64_t first_step;  // steps done before the first logged one
     int64_t total_steps;
   };
-  // Opens metrics.jsonl of the run. `fs` and `config` outlive this.
+  // Opens metrics.jsonl of the run. `fs` and `config` must outlive this object.
   RunLogger(FileSystem& fs, const RunConfig& config, const Options& options);
 
-  // Within a step that takes long, the bar tells which micro-batch it is at.
+  // Shows the current micro-batch in the progress bar if the step is slow.
   void micro_batch_begins(int64_t step, int64_t micro_batch, int64_t of);
   void record(const StepRecord& record);
   void finish() { progress_.finish(); }
@@ -61,7 +61,7 @@ class RunLogger {
   MetricsLog metrics_;
   Progress progress_;
   std::chrono::steady_clock::time_point step_begun_{};
-  double seconds_per_step_ = 0;  // running mean that weighs recent steps more
+  double seconds_per_step_ = 0;  // running mean, weighted to recent steps
   int64_t seen_ = 0;
 };
 

@@ -38,7 +38,7 @@ class Planner {
   void refuse_with(const std::string& problem) {
     if (!problem.empty()) plan_.problems.push_back(problem);
   }
-  // Runs what `train` runs as well; what it throws is a problem. Whether it threw nothing.
+  // Runs a check of `train`; an Error becomes a problem. Returns whether it passed.
   bool passes(const std::function<void()>& check) {
     try {
       check();
@@ -63,7 +63,7 @@ class Planner {
     passes([&] { require_rows(config_.batch, ranks_.size()); });
   }
 
-  // Shards are looked at even where the tokenizer is missing, so that all that is wrong is found at once.
+  // Checks shards even if the tokenizer is missing, to report all problems at once.
   void plan_data() {
     RunConfig config = config_;
     const bool tokenizer = passes([&] {
@@ -113,7 +113,7 @@ class Planner {
   RunPlan plan_;
 };
 
-// The commands that make what is missing.
+// The commands that create missing data.
 std::string how_to_make_data(const RunConfig& config) {
   const std::string first = config.data.train.empty() ? "data/" : config.data.train.front();
   const std::string directory = std::filesystem::path(first).parent_path().string();
@@ -246,8 +246,7 @@ nlohmann::ordered_json verdict_json(const RunConfig& config, const RunPlan& plan
           {"data", data_json(config, plan)}};
 }
 
-// A run that was stopped or failed before its first step is finished has left nothing to go on from, and may
-// be started again.
+// A run that ended before it finished its first step has nothing to resume, so it may start again.
 void require_new_run(FileSystem& fs, const RunConfig& config) {
   if (has_metrics(fs, config) || !CheckpointStore(fs, checkpoint_directory(config), {}).list().empty())
     throw error(

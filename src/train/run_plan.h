@@ -1,7 +1,9 @@
-// What `mpretrain plan` says of a run: whether it could start here, how long it would take, what it needs.
+// The verdict of `mpretrain plan`: whether a run could start here, how long it would take, what it
+// needs.
 //
-// Every problem is what `train` would refuse the run with, found by the same code, but for room on the disk,
-// which `train` would only miss when it saves. Nothing is written.
+// Every problem is an error with which `train` would refuse the run, found by the same code; only
+// disk space is checked in addition, since `train` notices a full disk only when it saves. Nothing
+// is written.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +20,7 @@
 
 namespace mpt {
 
-// Shards of training or of validation. Without tokens where they are not named or not usable.
+// Training or validation shards. Zero tokens if not named or not usable.
 struct PlannedShards {
   bool named = false;
   int64_t tokens = 0, sequences = 0;
@@ -26,44 +28,44 @@ struct PlannedShards {
 
 struct PlannedDisk {
   int64_t checkpoint = 0, kept = 0, at_most = 0;  // bytes
-  std::string place;                              // the nearest directory that is there; "" if there is none
+  std::string place;                              // the nearest existing directory; "" if none
   int64_t free = 0;                               // bytes
 };
 
 struct RunPlan {
   std::vector<std::string> problems{};           // why the run cannot start; empty: it can
   int64_t needed = 0;                            // bytes of memory
-  std::optional<int64_t> available{};            // bytes for this rank; none where there is no such device
-  int64_t micro_batch = 0, micro_batches = 0;    // rows of one, configured; of this rank in a step
+  std::optional<int64_t> available{};            // bytes for this rank; none without such a device
+  int64_t micro_batch = 0, micro_batches = 0;    // configured rows of one; their number per step
   std::optional<int64_t> largest_micro_batch{};  // rows that would fit
   PlannedShards training{}, validation{};
   std::optional<int64_t> tokenizer_pieces{};
-  bool lacks_data = false;  // one of the problems is of tokens or tokenizer
+  bool lacks_data = false;  // a problem concerns tokens or tokenizer
   PlannedDisk disk{};
   TimeEstimate time{};
 
   [[nodiscard]] bool fits() const { return !available || needed <= *available; }
 };
 
-// `device` is make_planning_device()'s. Ranks on CPUs are taken to share this machine. Trains for a fraction
-// of a second to see how fast the device is.
+// `device` comes from make_planning_device(). CPU ranks are assumed to share this machine. Trains
+// for a fraction of a second to measure the device.
 RunPlan plan_of(const RunConfig& config, Device& device, const Communicator& ranks = Communicator::single());
 
-// For people, and the same for programs (docs/formats.md).
+// The plan as text, and as JSON (docs/formats.md).
 std::string verdict(const RunConfig& config, const RunPlan& plan);
 nlohmann::ordered_json verdict_json(const RunConfig& config, const RunPlan& plan);
 
-// Where a run is written: whether a new one may start there, and how much room there is.
+// A run's directory: whether a new run may start there, and its free space.
 
-// Throws Error if the run's directory holds a run, which only --resume goes on with.
+// Throws Error if the run's directory already holds a run; only --resume continues it.
 void require_new_run(FileSystem& fs, const RunConfig& config);
 
-// The file system that the run's directory is on, or will be on once it is made.
+// The file system of the run's directory, which need not exist yet.
 struct RunPlace {
-  std::string directory;  // the nearest to the run's that is there
+  std::string directory;  // the run's, or its nearest existing parent
   int64_t free_bytes = 0;
 };
-// Throws Error where no directory can be made, or the file system does not answer.
+// Throws Error if the directory cannot be created or its free space is not known.
 RunPlace place_of(const RunConfig& config);
 
 }  // namespace mpt

@@ -16,7 +16,7 @@
 namespace mpt {
 namespace {
 
-// In the order in which plans list them.
+// In the order of the plan's table.
 constexpr std::array kMemoryPurposes{kWeightMemory,         kComputeWeightMemory, kGradientMemory,
                                      kOptimizerStateMemory, kActivationMemory,    kLogitMemory,
                                      kScratchMemory,        kDataMemory};
@@ -80,7 +80,8 @@ std::string state_text(const PrecisionConfig& p) {
          (p.state_update == StateUpdate::kPerOp ? " (per_op)" : rounding);
 }
 
-// One line of the table of bytes: nominal and logical a parameter, logical and allocated in all.
+// A line of the storage table: nominal and logical bytes per parameter, logical and allocated in
+// total.
 std::string bytes_row(std::string_view label, double nominal, int64_t logical, int64_t allocated,
                       double parameters) {
   return row(label, "{:>8.4f} {:>9} {:>16} {:>18}", nominal,
@@ -152,7 +153,7 @@ bool knows_memory(const Device& device) {
 
 namespace {
 
-// Of a process that is about to run: where buffers take the host's memory it is beside them.
+// Memory of the process itself; on CPUs it is taken from the same memory as the buffers.
 int64_t process_bytes(const Device& device) {
   return device.backend() == Backend::kCpu ? resident_bytes() : 0;
 }
@@ -283,20 +284,20 @@ int64_t largest_micro_batch(const RunConfig& config, Device& device, const Commu
 
 namespace {
 
-// Ranks of which each would do with the memory of one such device; 0 if no number of them helps.
+// The number of ranks at which each fits on one such device; 0 if no number does.
 int64_t ranks_that_fit(const RunConfig& config, Device& device, const Communicator& ranks) {
   const RunConfig one_row = with_micro_batch(config, 1);
   const int64_t available = device.memory_bytes(), whole = planned_memory(one_row, device, ranks).total();
   const int64_t most = std::min<int64_t>(config.batch.rows_per_step(), 1024);
   for (int64_t count = std::max<int64_t>(2, ranks.size()); count <= most; count *= 2) {
-    // A plan of many layers on many ranks takes its time, and ranks can at best share all of the memory.
+    // Planning many ranks is slow: skip counts that could not fit even if all memory were divided.
     if (whole / count * ranks.size() > available) continue;
     if (planned_memory(one_row, device, Communicator::planned(0, count)).total() <= available) return count;
   }
   return 0;
 }
 
-// What would make the run fit.
+// A change that would make the run fit.
 std::string memory_advice(const RunConfig& config, Device& device, const Communicator& ranks,
                           int64_t available) {
   if (const int64_t rows = largest_micro_batch(config, device, ranks, available))
@@ -324,7 +325,7 @@ void require_memory(const RunConfig& config, Device& device, const Communicator&
               memory_advice(config, device, ranks, available));
 }
 
-// --- the first lines of a run ---------------------------------------------------------------------------
+// --- the first lines of a run --------------------------------------------------------------------
 
 namespace {
 

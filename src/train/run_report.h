@@ -1,4 +1,4 @@
-// What a run says before its first step, in a few lines, and the figures of `mpretrain plan`: model, device,
+// The lines a run logs before its first step, and the figures of `mpretrain plan`: model, device,
 // ranks, memory.
 #pragma once
 
@@ -24,7 +24,7 @@ std::string row(std::string_view label, fmt::format_string<Args...> format, Args
 }
 // Thousands separated: 58,073,600.
 std::string grouped(int64_t n);
-// How many times a run reads data of so many sequences.
+// How often the run reads data of `sequences` sequences.
 double epochs(const RunConfig& config, int64_t sequences);
 
 // What a run is about to do.
@@ -34,36 +34,37 @@ struct RunStart {
   const SequenceSource& training;
   const SequenceSource* validation;  // may be null
   const Communicator& ranks = Communicator::single();
-  int64_t sharing = 1;  // ranks that take memory from the device
+  int64_t sharing = 1;  // ranks that share the device's memory
 };
-// A line each: run, model, optimizer, data, batch, memory, device.
+// One line each for run, model, optimizer, data, batch, memory, device.
 std::vector<std::string> start_lines(const RunConfig& config, Device& device, const RunStart& start);
 
 // Config, model and parameters by kind.
 std::string model_report(const RunConfig& config);
-// Memory by purpose against what the device has, bytes per parameter, the largest micro-batch that fits.
+// Memory by purpose and in the device, bytes per parameter, the largest micro-batch that fits.
 std::string memory_report(const RunConfig& config, Device& device,
                           const Communicator& ranks = Communicator::single());
-// The same figures for programs: parameters, steps, storage and memory, in bytes.
+// The same figures as JSON: parameters, steps, storage and memory, in bytes.
 nlohmann::ordered_json plan_json(const RunConfig& config, Device& device,
                                  const Communicator& ranks = Communicator::single());
-// How many ranks, what is a rank's of a step, and what it sends.
+// The ranks, each rank's share of a step, and the bytes it sends.
 std::string ranks_report(const RunConfig& config, Device& device, const Communicator& ranks);
 // All of these.
 std::string plan_report(const RunConfig& config, Device& device, const Communicator& ranks);
 // Device and libraries.
 std::string device_report(Device& device);
 
-// Throws Error with the figures if training would not fit in the device's memory, which `sharing` ranks like
-// this one take from.
+// Throws Error with the figures if training would not fit in the device's memory, shared by
+// `sharing` ranks like this one.
 void require_memory(const RunConfig& config, Device& device,
                     const Communicator& ranks = Communicator::single(), int64_t sharing = 1);
 
-// Rows of the largest micro-batch that divides a step and takes at most so many bytes; 0 if none does.
+// Rows of the largest micro-batch that divides a step and needs at most `available` bytes; 0 if
+// none.
 int64_t largest_micro_batch(const RunConfig& config, Device& device, const Communicator& ranks,
                             int64_t available);
 
-// Whether the device says what it has; one that only plans has nothing.
+// Whether the device's memory size is known; a device that only plans has none.
 bool knows_memory(const Device& device);
 
 }  // namespace mpt

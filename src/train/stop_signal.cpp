@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
 
-// By StopPoint.
+// Indexed by StopPoint.
 constexpr std::array<std::string_view, 5> kAnswers{
     "stopping; no step is finished yet, so there is nothing to save",
     "stopping; the unfinished step is dropped, the last finished one saved",
@@ -40,22 +40,22 @@ void append(std::array<char, 256>& line, size_t& size, std::string_view text) {
 }
 
 void answer() {
-  std::array<char, 256> line;  // NOLINT: what is written is filled
+  std::array<char, 256> line;  // NOLINT: only the filled part is written
   size_t size = 0;
-  if (on_terminal) append(line, size, "\n");  // behind a progress bar and the terminal's ^C
+  if (on_terminal) append(line, size, "\n");  // after a progress bar and the terminal's ^C
   append(line, size, "mpretrain: ");
   append(line, size, kAnswers[static_cast<size_t>(stop_point.load())]);
   append(line, size, "; a second Ctrl-C or SIGTERM ends the run at once\n");
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), size);
 }
 
-// Ends the process, in the thread that this is called on, as soon as the handler returns.
+// Ends the process by `signal`'s default action, on this thread, as soon as the handler returns.
 void end_by(int signal) {
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }
 
-// Two threads may be in here at once, each with a signal of its own.
+// Two threads may run this at once, with different signals.
 void on_signal(int signal) {
   const int error = errno;
   const bool again = received_signal != 0;
@@ -102,7 +102,7 @@ void StopPoints::begin_step(double seconds) {
     every_ = std::max<int64_t>(1, std::llround(std::ceil(double(passed_) * kSecondsBetween / seconds)));
   within_step_ = true;
   passed_ = 0;
-  asked_.reset();  // was answered before the last step ended
+  asked_.reset();  // completed before the last step ended
 }
 
 void StopPoints::before_use(int64_t group) {
@@ -118,7 +118,7 @@ void StopPoints::gradients_added(int64_t group) {
 
 void StopPoints::reduce_amax(const Tensor& values) { inner_.reduce_amax(values); }
 
-// A rank that need not agree with others leaves at any point.
+// A single rank need not agree with others, so it leaves at any point.
 void StopPoints::leave_alone() {
   if (within_step_ && ranks_.is_single() && StopSignal::received() != 0) throw StepLeft();
 }

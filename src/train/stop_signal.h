@@ -1,8 +1,7 @@
-// SIGINT, SIGTERM and SIGUSR1 ask a run to stop, so that it can save. They are answered in words at once,
-// from the handler.
+// SIGINT, SIGTERM and SIGUSR1 ask a run to save and stop. The handler prints an answer at once.
 //
-// A second SIGINT or SIGTERM ends the process as it would have without all this. SIGUSR1 is what launchers
-// send before their time is up, perhaps several times, and never ends anything.
+// A second SIGINT or SIGTERM ends the process by the default action. SIGUSR1, which launchers send
+// (perhaps repeatedly) before a time limit, never ends the process.
 #pragma once
 
 #include <cstdint>
@@ -15,53 +14,53 @@
 
 namespace mpt {
 
-// What a run comes to after a signal: says where it stands now.
+// Where the run will stop after a signal; selects the printed answer.
 enum class StopPoint : uint8_t {
-  kWithinFirstStep,  // of all: there is no state to save
-  kWithinStep,       // which is dropped
+  kWithinFirstStep,  // the first step: there is no state to save
+  kWithinStep,       // the step is dropped
   kAfterStep,
   kAfterEvaluation,
   kAfterSaving,
 };
 
-// Takes the signals while it lives, one object at a time.
+// Handles the signals during its lifetime. At most one object may exist at a time.
 class StopSignal {
  public:
-  enum class Voice : uint8_t { kSpeaks, kSilent };  // one of several ranks speaks
+  enum class Voice : uint8_t { kSpeaks, kSilent };  // one rank speaks
 
   explicit StopSignal(Voice voice);
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
-  // The number of the signal that came, 0 if none.
+  // The number of the received signal, 0 if none.
   [[nodiscard]] static int received();
-  // Where a signal that comes from now on will stop the run.
+  // Sets where a signal received from now on will stop the run.
   static void stops(StopPoint point);
-  // From now on, and beyond this object, SIGTERM is ignored: what is left to do is to end. Launchers send it
-  // to the other ranks as soon as one has ended with a status that is not 0, and would report that instead.
+  // Ignores SIGTERM from now on, even after this object is gone. For a run about to exit: when one
+  // rank exits with nonzero status, launchers send SIGTERM to the others and would report that
+  // instead.
   static void ignore_termination();
 };
 
-// Where a training step can be left unfinished when a signal asks a run to stop: between the layers of its
-// micro-batches, forward and backward, and between the chunks of the loss.
+// Points at which a signal can abandon a training step: between layers, in forward and backward,
+// and between loss chunks.
 //
-// A rank alone looks at each of these points whether a signal came. Several ranks leave a step at the same
-// point, so that they have made the same collective calls: at the points of backward, which all ranks come to
-// in the same order, each tells the others whether a signal came to it, and reads at the next such point what
-// they told. So nobody waits for a rank that is less than a point behind, and at steps that take long there
-// are ten points a second.
+// A single rank checks for a signal at each point. Several ranks must leave at the same point,
+// after the same collective calls. They exchange signals at points of backward, which all ranks
+// reach in the same order, and read the result at the next exchange, so a rank less than one
+// exchange behind delays nobody. In slow steps ranks exchange about ten times a second.
 
-// Thrown by a point at which the step is left; never outside of one.
+// Thrown at a stop point to abandon the step; never outside a step.
 struct StepLeft : std::exception {};
 
 class StopPoints final : public GradientHooks {
  public:
-  // `inner` is told everything first; both outlive this.
+  // `inner` receives every call first. Both must outlive this object.
   StopPoints(Communicator& ranks, GradientHooks& inner) : ranks_(ranks), inner_(inner) {}
 
-  // Points count between these two. `seconds` is what the last step took, the same number on all ranks; 0
-  // where there was none.
+  // Stop points are active between these two calls. `seconds`: duration of the last step, the same
+  // on all ranks; 0 if there was none.
   void begin_step(double seconds);
   void end_step() { within_step_ = false; }
 
@@ -76,11 +75,11 @@ class StopPoints final : public GradientHooks {
   Communicator& ranks_;
   GradientHooks& inner_;
   bool within_step_ = false;
-  int64_t passed_ = 0;  // points of backward in this step, or in the last
-  int64_t every_ = 1;   // of them at which ranks tell each other
+  int64_t passed_ = 0;  // points of backward passed in this step, or in the last
+  int64_t every_ = 1;   // ranks exchange signals at every so many points
   std::optional<Communicator::Event> asked_;
-  int64_t mine_ = 0;          // the signal that came, 0 if none
-  std::vector<int64_t> all_;  // those of the ranks
+  int64_t mine_ = 0;          // this rank's signal, 0 if none
+  std::vector<int64_t> all_;  // all ranks' signals
 };
 
 }  // namespace mpt

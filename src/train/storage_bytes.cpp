@@ -15,7 +15,7 @@ int64_t weight_bytes(const WeightStore& weights) {
   return bytes;
 }
 
-// Dense states are whole bytes a parameter; those of Apollo-E depend on the shapes.
+// Dense states take whole bytes per parameter; those of Apollo-E depend on the shapes.
 double nominal_state_bytes(const RunConfig& config, int64_t logical_bytes) {
   if (projection_options(config.optimizer.rule))
     return double(logical_bytes) / double(parameter_count(config.model));
@@ -50,7 +50,7 @@ int64_t checkpoint_bytes(const RunConfig& config, Device& device) {
 
 namespace {
 
-// Multiples of checkpoint.every_steps and the last step.
+// Checkpoints saved: at multiples of checkpoint.every_steps and at the last step.
 int64_t checkpoints_saved(const RunConfig& config) {
   const int64_t steps = total_steps(config), every = config.checkpoint.every_steps;
   return every == 0 ? 1 : steps / every + (steps % every != 0);

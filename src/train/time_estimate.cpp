@@ -17,12 +17,12 @@
 namespace mpt {
 namespace {
 
-constexpr double kSampleSeconds = 0.08;  // of a measured step, if it ran at the rate of large GEMMs
-constexpr int64_t kMultiple = 16;        // of sizes, which FP8 GEMMs need
+constexpr double kSampleSeconds = 0.08;  // of a measured step at the rate of large GEMMs
+constexpr int64_t kMultiple = 16;        // all sizes are multiples, for FP8 GEMMs
 
 int64_t half(int64_t size) { return (size / 2 + kMultiple - 1) / kMultiple * kMultiple; }
 
-// Half the width, in heads of the same size; false where it does not divide or is small already.
+// Halves the width, keeping the head size; false if it does not divide or is already small.
 bool narrow(LlamaConfig& model) {
   constexpr int64_t kLeastWidth = 512;
   if (model.hidden_size <= kLeastWidth || model.num_attention_heads % 2 != 0 ||
@@ -34,7 +34,7 @@ bool narrow(LlamaConfig& model) {
   return true;
 }
 
-// One size less; false where all are as small as they may be.
+// Reduces one size; false if all are at their minimum.
 bool shrink(RunConfig& config) {
   constexpr int64_t kLeastVocabulary = 1024, kLeastRow = 64;
   if (config.model.num_hidden_layers > 1)
@@ -127,7 +127,7 @@ std::string description_of(const RunConfig& sample, const RunConfig& config) {
                      counted(model.num_hidden_layers, "layer"), model.hidden_size, model.vocab_size);
 }
 
-// Ranks on CPUs share this machine, so that together they are as fast as one.
+// CPU ranks share this machine: together they are as fast as one.
 std::string description_of(int64_t ranks, const Device& device) {
   if (ranks == 1) return "";
   return fmt::format("; {} ranks {}, what they exchange is not counted", ranks,
@@ -141,7 +141,7 @@ struct Speed {
 };
 
 Speed measured_speed(const RunConfig& config, Device& device) {
-  constexpr double kTooLong = 4;  // times as long as a sample should take
+  constexpr double kTooLong = 4;  // multiple of a sample's intended time
   const double gemms = measured_gemm_rate(device), flops = kSampleSeconds * gemms;
   const RunConfig sample = sample_of(config, flops);
   if (flops_per_step(sample) > kTooLong * flops)

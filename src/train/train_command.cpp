@@ -27,8 +27,8 @@
 namespace mpt {
 namespace {
 
-// The checkpoint to continue from, verified; none to start anew. `resume` is "", "auto", "latest" or a path.
-// Collective.
+// The verified checkpoint to continue from; none for a new run. `resume` is "", "auto", "latest" or
+// a path. Collective.
 std::optional<std::string> checkpoint_to_resume(FileSystem& fs, const RunConfig& config,
                                                 const std::string& resume, Communicator& ranks) {
   if (resume.empty()) {
@@ -50,19 +50,19 @@ std::optional<std::string> checkpoint_to_resume(FileSystem& fs, const RunConfig&
   return latest;
 }
 
-// The GPU of a rank: those of a machine are given to its ranks in turn.
+// Assigns the machine's GPUs to its ranks in order, starting at device.gpu.
 DeviceConfig device_of_rank(DeviceConfig device, const LaunchEnvironment& environment) {
   if (environment.size > 1) device.gpu += environment.local_rank;
   return device;
 }
 
-// Of several ranks the first speaks; what goes wrong on others is heard too.
+// Ranks other than 0 log only warnings and errors.
 void quieten_unless_leading(const LaunchEnvironment& environment) {
   if (environment.rank > 0 && spdlog::get_level() < spdlog::level::warn)
     spdlog::set_level(spdlog::level::warn);
 }
 
-// Rank 0 alone writes to the directory of a run.
+// Only rank 0 writes to the run's directory.
 void start_directory(FileSystem& fs, const RunConfig& config, std::optional<RunLock>& lock) {
   const std::string directory = run_directory(config);
   fs.create_directories(directory);
@@ -73,14 +73,14 @@ void write_resolved_config(FileSystem& fs, const RunConfig& config) {
   write_file_atomically(fs, run_directory(config) + "/config.json", bytes_of(resolved));
 }
 
-// What the run keeps beside its checkpoints.
+// Writes the run's files other than checkpoints and metrics.
 void write_run_files(FileSystem& fs, const RunConfig& config, const std::optional<std::string>& checkpoint) {
   write_resolved_config(fs, config);
   if (!checkpoint) remove_data_files(fs, config);
   keep_data_files(fs, config);
 }
 
-// The run, longer where it has fewer steps: a profile of a short run is of its steps all the same.
+// `config` with at least `least` steps, so that a short run can be profiled.
 RunConfig with_steps(RunConfig config, int64_t least) {
   if (total_steps(config) >= least) return config;
   config.train.steps = least;
@@ -89,7 +89,7 @@ RunConfig with_steps(RunConfig config, int64_t least) {
   return config;
 }
 
-// How a run that was stopped goes on: from `checkpoint`, "" where none of its steps is finished.
+// Tells how to continue a stopped run from `checkpoint`; "" if no step was finished.
 std::string stop_report(const RunConfig& config, const TrainCommand& command, const std::string& checkpoint) {
   if (checkpoint.empty()) return "no step was finished, so nothing is saved; the same command starts it anew";
   const bool own = checkpoint.starts_with(checkpoint_directory(config) + "/");
@@ -101,7 +101,7 @@ class TrainingRun {
  public:
   struct Options {
     std::string config;  // the file
-    int64_t sharing;     // ranks, this one included, that take memory from the same device
+    int64_t sharing;     // ranks, including this one, that share the device's memory
   };
   TrainingRun(const RunConfig& config, Device& device, Communicator& ranks, Options options)
       : config_(config), device_(device), ranks_(ranks), options_(std::move(options)) {}
@@ -126,7 +126,7 @@ class TrainingRun {
     return TrainEnd::kStopped;
   }
 
-  // Of a new run, of which nothing is written. `profile` is that of the device.
+  // Profiles a new run and writes nothing. `profile` must be the device's.
   void profile(int64_t steps, Profile& profile) {
     const double rate = measured_gemm_rate(device_);  // before the trainer reserves scratch of its own
     prepare();
@@ -142,13 +142,13 @@ class TrainingRun {
   }
 
  private:
-  // Takes memory, and opens the data.
+  // Allocates memory and opens the data.
   void prepare() {
     require_memory(config_, device_, ranks_, options_.sharing);
     trainer_.emplace(config_, device_, fs_, ranks_);
     check_same_start(ranks_, config_, trainer_->training_data());
   }
-  // `place`: where the run is written, if it is.
+  // `place`: says where the run is written, if it is.
   void print_start(const std::string& place) {
     const RunStart start{.config = options_.config,
                          .place = place,
@@ -217,8 +217,7 @@ void run_plan(const PlanCommand& command) {
   const RunConfig config = load_run_config(command.config, command.overrides);
   const std::unique_ptr<Device> device = make_planning_device(config.device);
   const Communicator ranks = Communicator::planned(0, command.ranks);
-  nlohmann::ordered_json figures =
-      plan_json(config, *device, ranks);  // of a process that has measured nothing
+  nlohmann::ordered_json figures = plan_json(config, *device, ranks);  // before anything is measured
   const std::string report = plan_report(config, *device, ranks);
   const RunPlan plan = plan_of(config, *device, ranks);
   if (command.format == PlanFormat::kJson) {

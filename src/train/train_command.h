@@ -11,14 +11,17 @@ namespace mpt {
 struct TrainCommand {
   std::string config;                  // a path, or the name of an installed config
   std::vector<std::string> overrides;  // "a.b=c"
-  std::string resume;  // "": a new run; "auto": continue or start; "latest": continue; or a path
-  std::optional<int64_t> profile_steps{};  // a new run that writes nothing, and prints where its time goes
+  std::string resume;                  // "" new run, "auto" continue or start, "latest" continue, or a path
+  std::optional<int64_t> profile_steps{};  // profile; nothing is written
 };
 
-// Steps before the first that counts in a profile.
+// Warm-up steps, excluded from a profile.
 inline constexpr int64_t kUnprofiledSteps = 3;
 
-enum class TrainEnd : uint8_t { kComplete, kStopped };  // by a signal; what is finished is saved
+enum class TrainEnd : uint8_t {
+  kComplete,
+  kStopped
+};  // kStopped: by a signal; the last finished step is saved
 
 TrainEnd run_train(const TrainCommand& command);
 
@@ -29,12 +32,12 @@ struct PlanCommand {
   std::string config;
   std::vector<std::string> overrides;
   PlanFormat format = PlanFormat::kText;
-  int64_t ranks = 1;  // memory and traffic of the first of so many
+  int64_t ranks = 1;  // plan memory and traffic of the first of so many
   PlanCheck check = PlanCheck::kNo;
 };
 
-// Prints what a run would take, how long, and whether it could start. With PlanCheck::kYes throws Error,
-// after that, if it could not.
+// Prints a run's memory, duration and whether it could start. With PlanCheck::kYes, then throws
+// Error if it could not.
 void run_plan(const PlanCommand& command);
 
 }  // namespace mpt

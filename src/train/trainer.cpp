@@ -44,7 +44,7 @@ Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs, Commun
       saver_(checkpoints_, device, ranks),
       work_(model_, batch_, device) {}
 
-// What is still under way beside this thread reads memory that goes now.
+// Communication in progress on other threads uses memory that is about to be freed.
 Trainer::~Trainer() { ranks_.stop(); }
 
 void Trainer::initialize() {
@@ -61,7 +61,7 @@ void Trainer::resume(const std::string& checkpoint) {
   loader_.seek(preview.cursor);
 }
 
-// Everything but the position in the data.
+// Loads everything except the position in the data.
 void Trainer::load(const std::string& checkpoint) {
   const TrainState saved = load_verified_checkpoint(fs_, checkpoint, model_.parts_to_load(), device_);
   model_.weights_changed();
@@ -72,15 +72,15 @@ void Trainer::load(const std::string& checkpoint) {
   skipped_ = saved_count(saved, checkpoint, "skipped_steps");
 }
 
-// --- one step ----------------------------------------------------------------------------------------------
+// --- one step ------------------------------------------------------------------------------------
 
 Batch Trainer::next_batch() {
   const ProfileScope scope(device_, "data");
   return loader_.next();
 }
 
-// The host waits for the device once, at the end: what a step needs is written before, and whether it is an
-// update at all is decided on the device.
+// The host waits for the device once, at the end: inputs are written beforehand, and the device
+// decides whether to update.
 std::optional<StepRecord> Trainer::step(RunLogger* logger) {
   const ProfileScope scope(device_, "step");
   StopSignal::stops(stop_point());
@@ -114,8 +114,8 @@ StopPoint Trainer::stop_point() const {
   return step_ == 0 ? StopPoint::kWithinFirstStep : StopPoint::kWithinStep;
 }
 
-// A state that is being saved is read until the update, for which the host must wait then; what a step
-// prepares may belong to it (projections of Apollo-E).
+// During a save, the host must wait before the update until the state has been read. prepare()
+// comes after that wait, since it may change saved state (projections of Apollo-E).
 bool Trainer::enqueue(StepRecord& record, RunLogger* logger) {
   const StepScalars scalars = scalars_of(record);
   if (!work_.can_be_left() && !counts_updates() && !saver_.busy()) {
@@ -153,7 +153,7 @@ void Trainer::stage(const Batch& batch) {
   model_.llama.stage({batch.tokens, batch.targets}, float(1.0 / double(batch.valid_targets)));
 }
 
-// Bias correction counts the updates that were made, the schedule counts steps.
+// Bias correction counts updates made; the schedule counts steps.
 StepScalars Trainer::scalars_of(const StepRecord& record) const {
   return {.t = step_ - skipped_, .lr_factor = record.lr_factor};
 }
@@ -173,7 +173,7 @@ void Trainer::update_with_statistics(StepRecord& record, StepScalars scalars) {
   work_.finish_update();
 }
 
-// An infinite amax keeps a delayed scale as it is until it leaves the history.
+// An infinite amax freezes a delayed scale until it leaves the history.
 void Trainer::warn_of_frozen_scales() {
   int64_t frozen = 0;
   std::string worst;
@@ -205,11 +205,11 @@ void Trainer::evaluate_into(StepRecord& record) {
                                 .ranks = ranks_});
 }
 
-// --- steps that are not finite ---------------------------------------------------------------------------
+// --- steps that are not finite -------------------------------------------------------------------
 
 void Trainer::handle_nonfinite(const StepRecord& record, RunLogger* logger) {
   if (config_.train.nonfinite_policy == NonfinitePolicy::kSkipStep) return;
-  report_save(saver_.finish());  // a state from before, which is good
+  report_save(saver_.finish());  // that state precedes this step and is good
   if (config_.train.nonfinite_policy == NonfinitePolicy::kRollback) return roll_back(record, logger);
   throw error(
       "step {}: loss {} and gradient norm {} are not both finite, so the run ends here and the step changed "
@@ -220,7 +220,7 @@ void Trainer::handle_nonfinite(const StepRecord& record, RunLogger* logger) {
       last_checkpoint_.empty() ? "nothing is saved" : "the last checkpoint is " + last_checkpoint_);
 }
 
-// The state of the last good checkpoint, and the data behind the step that failed.
+// Loads the last good checkpoint but keeps the data position after the failed step.
 void Trainer::roll_back(const StepRecord& record, RunLogger* logger) {
   if (++rollbacks_ > config_.train.max_rollbacks)
     throw error(
@@ -241,7 +241,7 @@ void Trainer::roll_back(const StepRecord& record, RunLogger* logger) {
   logger->mark_resume(step_, fmt::format("rollback from step {}", record.step));
 }
 
-// --- the run -----------------------------------------------------------------------------------------------
+// --- the run -------------------------------------------------------------------------------------
 
 bool Trainer::due(int64_t every_steps) const {
   return step_ == total_steps_ || (every_steps > 0 && step_ % every_steps == 0);
@@ -258,7 +258,7 @@ TrainState Trainer::state() const {
           .tokens = tokens_};
 }
 
-// Lines of metrics are on the storage device before a checkpoint counts that says they are there.
+// Syncs metrics first: the lines up to a step must be durable before its checkpoint commits.
 void Trainer::save(RunLogger* logger) {
   if (last_saved_ == step_) return;
   StopSignal::stops(StopPoint::kAfterSaving);
@@ -278,7 +278,7 @@ void Trainer::report_save(const std::optional<SaveReport>& report) const {
   spdlog::info("step {:>6}/{} | saved step {}: {}", step_, total_steps_, report->step, report->text());
 }
 
-// What ranks tell each other after every step.
+// Exchanged between ranks after every step.
 struct Trainer::StepStatus {
   int64_t signal;
   uint64_t data_hash;

@@ -1,8 +1,8 @@
 // The training loop: batches in, weights out, exactly resumable.
 //
-// The state of a run is the step, the cursor of the data, the count of skipped updates and the named tensors;
-// the next step is a function of these and the config alone, and so, but for the order of sums, is the number
-// of ranks that make it.
+// The state of a run is the step, the data cursor, the count of skipped updates and the named
+// tensors. The next step depends only on these and the config; the number of ranks changes only the
+// order of sums.
 #pragma once
 
 #include <memory>
@@ -24,8 +24,9 @@ namespace mpt {
 
 class Trainer {
  public:
-  // Opens the data and takes all memory. Weights are not set: initialize() or resume() comes next. Of several
-  // ranks each has a trainer, and `ranks`, which outlives it; all calls are collective then.
+  // Opens the data and allocates all memory. Call initialize() or resume() next: the weights are
+  // not set. With several ranks, each has a trainer and all calls are collective. `device`, `fs`
+  // and `ranks` must outlive this object.
   Trainer(const RunConfig& config, Device& device, FileSystem& fs,
           Communicator& ranks = Communicator::single());
   ~Trainer();
@@ -33,19 +34,19 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   void initialize();
-  // Continues from a checkpoint, of any number of ranks. Throws Error if it belongs to another model, data or
-  // seed; logs every other key of the config that has changed since.
+  // Continues from a verified checkpoint, saved by any number of ranks. Throws Error if model, data
+  // or seed differ; logs every other config key that has changed.
   void resume(const std::string& checkpoint);
 
-  // Trains to the last step, or to a signal that any rank gets (stop_signal.h); either way the state of the
-  // last finished step is saved. Returns true if the run is complete.
+  // Trains to the last step, or until any rank receives a signal (stop_signal.h). Saves the last
+  // finished step either way. Returns true if the run is complete.
   bool run();
 
-  // Trains so many steps more, of which nothing is written. Not beside run().
+  // Trains `steps` more steps and writes nothing. Not to be mixed with run().
   void run_unrecorded(int64_t steps);
 
   [[nodiscard]] int64_t current_step() const { return step_; }
-  // The checkpoint of the current step after run(), be it that it was saved or loaded; "" if there is none.
+  // After run(): the checkpoint of the current step, saved or loaded; "" if none.
   [[nodiscard]] const std::string& last_checkpoint() const { return last_checkpoint_; }
   [[nodiscard]] const SequenceSource& training_data() const { return *train_data_; }
   [[nodiscard]] const SequenceSource* validation_data() const { return validation_data_.get(); }
@@ -54,7 +55,7 @@ class Trainer {
  private:
   // Null on all ranks but 0.
   [[nodiscard]] std::unique_ptr<RunLogger> open_logger();
-  // Nothing if a signal came before the update: the step is left, and all is as before it.
+  // nullopt if a signal abandoned the step before its update; all state is then as before it.
   std::optional<StepRecord> step(RunLogger* logger);
   Batch next_batch();
   [[nodiscard]] bool enqueue(StepRecord& record, RunLogger* logger);
@@ -91,14 +92,14 @@ class Trainer {
   CheckpointSaver saver_;
   TrainingStep work_;
   int64_t step_ = 0;             // optimizer steps done
-  int64_t skipped_ = 0;          // of them without an update
+  int64_t skipped_ = 0;          // steps done without an update
   int64_t tokens_ = 0;           // predicted so far
-  int64_t rollbacks_ = 0;        // since the last checkpoint that was saved
-  int64_t frozen_ = 0;           // updates of FP8 scales without effect that were warned of
-  bool stopping_ = false;        // a signal came to one of the ranks
-  double seconds_ = 0;           // that the last step took, on the slowest rank
-  int64_t last_saved_ = -1;      // step of the newest checkpoint of this process, committed or on its way
-  std::string last_checkpoint_;  // where that is
+  int64_t rollbacks_ = 0;        // since the last saved checkpoint
+  int64_t frozen_ = 0;           // ineffective FP8 scale updates already warned of
+  bool stopping_ = false;        // a rank received a signal
+  double seconds_ = 0;           // duration of the last step on the slowest rank
+  int64_t last_saved_ = -1;      // step of the newest checkpoint, committed or in progress
+  std::string last_checkpoint_;  // its path
 };
 
 }  // namespace mpt

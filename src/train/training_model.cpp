@@ -14,7 +14,8 @@ BatchShape micro_batch(const RunConfig& config, int64_t ranks) {
   return {batch_plan(config.batch, 0, ranks).micro_batch_rows, config.batch.seq_len};
 }
 
-// Gradients that other ranks add to in FP32 are kept in it.
+// How many FP32 contributions are summed into a gradient: micro-batches, times ranks if they
+// exchange FP32.
 int64_t additions(const RunConfig& config, int64_t ranks) {
   const bool exchanged_in_fp32 = ranks > 1 && config.distributed.gradient_reduce == Format::kF32;
   return batch_plan(config.batch, 0, ranks).most_micro_batches * (exchanged_in_fp32 ? ranks : 1);
@@ -49,7 +50,7 @@ OptimizerOptions optimizer_options_of(const RunConfig& config) {
   return options;
 }
 
-// The ranks that an optimizer shares its work with: none where each rank updates everything.
+// The ranks that share the optimizer's work; a single one if each rank updates everything.
 Communicator& sharing_ranks(const RunConfig& config, Communicator& ranks) {
   return config.distributed.sharding == Sharding::kNone ? Communicator::single() : ranks;
 }
@@ -210,8 +211,8 @@ void TrainingStep::keep() {
   for (Kept& kept : kept_) device_.download(kept.tensor, kept.bytes.data());
 }
 
-// What ranks do to these states when they take over the new weights is among what is undone, so they do it
-// again before anything reads them.
+// This also undoes what refreshing casts of new weights did to these states, so end_step() marks
+// them stale to have it redone.
 void TrainingStep::put_back() {
   for (const Kept& kept : kept_) device_.upload(kept.bytes.data(), kept.tensor);
   model_.data_parallel.end_step();

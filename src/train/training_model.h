@@ -1,4 +1,4 @@
-// A model with its optimizer as a run's config describes them, all memory taken from one allocator.
+// A model and its optimizer, built from a run's config with all memory from one allocator.
 #pragma once
 
 #include <functional>
@@ -22,64 +22,67 @@ std::vector<UpdateTarget> update_targets(const WeightStore& weights);
 struct TrainingModel {
   WeightStore weights;
   Llama llama;
-  Partition partition;  // of what optimizers update, over the ranks; over one where each updates everything
+  Partition partition;  // of updates over ranks; over one rank if each updates all
   Optimizer optimizer;
   DataParallel data_parallel;
 
-  // With a PlanningAllocator nothing is allocated and nothing may be run. `ranks` outlives this.
+  // With a PlanningAllocator nothing is allocated and nothing may be run. All arguments but
+  // `config` must outlive this object.
   TrainingModel(const RunConfig& config, Device& device, Allocator& allocator,
                 Communicator& ranks = Communicator::single());
 
-  // What a checkpoint holds as tensors: weights, optimizer states, scales of FP8 operands. To save: what this
-  // rank gives of all that changes in updates only, and of the small rest; together the ranks give every
-  // element once. To load: what this rank needs.
+  // The tensors of a checkpoint: weights, optimizer states, FP8 scaling states. parts_to_save():
+  // this rank's share of tensors that change only in updates; changing_parts(): of the small rest.
+  // Together the ranks supply every element once. parts_to_load(): what this rank needs.
   [[nodiscard]] std::vector<TensorPart> parts_to_save() const;
   [[nodiscard]] std::vector<TensorPart> changing_parts() const;
   [[nodiscard]] std::vector<TensorPart> parts_to_load() const;
-  // All of it, of a rank alone.
+  // All tensors of a checkpoint, for a single rank.
   [[nodiscard]] std::vector<NamedTensor> named_tensors() const;
-  // What all ranks hold the same of: weights and scales.
+  // Tensors that are identical on all ranks: weights and FP8 scaling states.
   [[nodiscard]] std::vector<NamedTensor> replicated_tensors() const;
-  // To be called when the weights are set: GEMMs read the new ones from then on.
+  // Call after the weights were set: refreshes what GEMMs read.
   void weights_changed();
-  // Makes weights that other ranks have updated, and what follows from them, new. To be called between a step
-  // and what else reads them.
+  // Fetches weights that other ranks updated and refreshes what depends on them. Call after a step,
+  // before anything but the next step reads weights.
   void all_gather_weights() { data_parallel.all_gather_weights(); }
 };
 
-// Rows whose logits exist at one time: the configured number or the automatic one, at most a micro-batch.
+// Rows whose logits exist at one time: the configured number or the automatic one, at most a
+// micro-batch.
 int64_t loss_chunk_rows(const RunConfig& config, Backend backend, int64_t ranks = 1);
 
-// Bytes by purpose that training with this config takes on the device, for this rank. Nobody is asked.
+// Device memory by purpose that this rank needs to train. Does not communicate.
 MemoryUse planned_memory(const RunConfig& config, Device& device,
                          const Communicator& ranks = Communicator::single());
-// What this rank sends in a step, counting every part once for each rank that it goes to. Nobody is asked.
+// Bytes this rank sends in a step, counting every part once per receiving rank. Does not
+// communicate.
 ExchangeVolume exchange_volume(const RunConfig& config, Device& device, const Communicator& ranks);
 
-// The same, and of what it consists.
+// The same, itemized.
 struct ExchangePlan {
   ExchangeVolume volume;
   int64_t own_elements = 0,
-          most_elements = 0;  // of the parameters that this rank owns, and the one with most
+          most_elements = 0;  // parameters this rank owns; the rank with most
   std::vector<BucketSummary> buckets{};
 };
 ExchangePlan exchange_plan(const RunConfig& config, Device& device, const Communicator& ranks);
 
-// The device's part of a training step: the same calls on the same memory at every step, recorded once where
-// the device can.
+// The device work of a training step: the same calls on the same memory every step, captured as a
+// graph if the device supports it.
 //
-// What differs from step to step is written before, by Llama::stage() and Optimizer::prepare(); what comes of
-// it, loss() and Optimizer::control(), is there after Device::synchronize().
+// Inputs are written beforehand by Llama::stage() and Optimizer::prepare(); the results, loss() and
+// Optimizer::control(), are valid after Device::synchronize().
 
 class TrainingStep {
  public:
-  // Model and device outlive this.
+  // `model` and `device` must outlive this object.
   TrainingStep(TrainingModel& model, const BatchPlan& batch, Device& device);
   ~TrainingStep();
   TrainingStep(const TrainingStep&) = delete;
   TrainingStep& operator=(const TrainingStep&) = delete;
 
-  // All of it.
+  // Enqueues the whole step.
   void enqueue() {
     capture_->run([this] {
       gradients();
@@ -87,36 +90,39 @@ class TrainingStep {
     });
     model_.data_parallel.end_step();
   }
-  // Whether the last enqueue() repeated a recording.
+  // Whether the last enqueue() replayed a captured graph.
   [[nodiscard]] bool replayed() const { return capture_->replayed(); }
 
-  // Its halves, never recorded: complete and rounded gradients with their norm; the update.
+  // The two halves of a step, never captured: gradients (complete, rounded, with their norm) and
+  // update.
   void enqueue_gradients() { gradients(); }
   void enqueue_update() {
     update();
     model_.data_parallel.end_step();
   }
-  // What belongs behind an update that was made otherwise.
+  // Completes a step whose update was made by other means.
   void finish_update() {
     model_.data_parallel.end_update();
     model_.data_parallel.end_step();
   }
 
-  // Whether a signal may end a step before its update: where work is done when it is enqueued, on the CPU.
+  // Whether a signal can abandon a step before its update: only on the CPU, where enqueuing work
+  // runs it.
   [[nodiscard]] bool can_be_left() const { return stop_points_ != nullptr; }
   struct Attempt {
-    double seconds_of_last;  // the same on all ranks; 0: there was no step
+    double seconds_of_last;  // the same on all ranks; 0 if there was no step
     std::function<void(int64_t micro_batch, int64_t of)> begins{};
   };
-  // enqueue_gradients() in a step that can be left. False if it was, on all ranks at the same point: all that
-  // a checkpoint holds is as it was before the step.
+  // enqueue_gradients() that a signal can abandon; requires can_be_left(). Returns false if it was
+  // abandoned, on all ranks at the same point; everything a checkpoint holds is then as before the
+  // step.
   [[nodiscard]] bool try_gradients(const Attempt& attempt);
 
   // The sum of all losses of the step.
   [[nodiscard]] double loss() const { return model_.data_parallel.loss(); }
 
  private:
-  // Tensors that forward and backward change and a checkpoint holds, as they were before the step.
+  // Saved copies of checkpointed tensors that forward and backward change, from before the step.
   struct Kept {
     Tensor tensor;
     std::vector<std::byte> bytes;
@@ -131,7 +137,7 @@ class TrainingStep {
   BatchPlan batch_;
   Device& device_;
   std::unique_ptr<GraphCapture> capture_;
-  std::unique_ptr<StopPoints> stop_points_;  // null where a step cannot be left
+  std::unique_ptr<StopPoints> stop_points_;  // null if steps cannot be abandoned
   std::vector<Kept> kept_;
 };
 
