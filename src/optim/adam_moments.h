@@ -1,4 +1,4 @@
-// Running means of gradients and their squares, and the direction of Adam that follows from them.
+// Running means of gradients and their squares, and the Adam direction they give.
 #pragma once
 
 #include <cmath>
@@ -11,12 +11,12 @@
 
 namespace mpt {
 
-// A mean over t steps, which began at 0, without its bias: correction is 1 - beta^t.
+// Bias correction of a mean that started at 0; correction is 1 - beta^t.
 struct BiasCorrection {
   MPT_HD static float corrected(float x, float correction) { return x / correction; }
 };
 
-// How running means advance. Once: in FP32, to be rounded when they are stored.
+// How running means advance. Once: in FP32, rounded on store.
 struct EmaOnce : BiasCorrection {
   MPT_HD static float mean(float beta, float one_minus_beta, float g, float m) {
     return std::fma(one_minus_beta, g, beta * m);
@@ -25,7 +25,7 @@ struct EmaOnce : BiasCorrection {
     return std::fma(g, one_minus_beta * g, beta * v);
   }
 };
-// After every operation, as eager BF16 code does: m.mul_(b).add_(g, alpha = 1 - b).
+// Rounded after every operation, as in eager BF16 code: m.mul_(b).add_(g, alpha = 1 - b).
 struct EmaPerOp : BiasCorrection {
   MPT_HD static float mean(float beta, float one_minus_beta, float g, float m) {
     return rounded_to<bf16>(rounded_to<bf16>(beta * m) + one_minus_beta * g);
@@ -34,13 +34,13 @@ struct EmaPerOp : BiasCorrection {
     return rounded_to<bf16>(rounded_to<bf16>(beta * v) + g * (one_minus_beta * g));
   }
 };
-// From some step on every correction is 1, and dividing by it takes time for nothing.
+// For steps whose corrections have reached 1: skips the divisions.
 template <class Ema>
 struct Settled : Ema {
   MPT_HD static float corrected(float x, float) { return x; }
 };
 
-// 1 - beta^t in FP32; 1 where biases stay.
+// 1 - beta^t in FP32; 1 without bias correction.
 inline float bias_correction(bool corrects, float beta, int64_t t) {
   return corrects ? float(1.0 - std::pow(double(beta), double(t))) : 1.0f;
 }

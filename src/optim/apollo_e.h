@@ -1,10 +1,12 @@
-// Apollo-E: the second moment of M+Adam's multiplicative branch in a random subspace (docs/numerics.md
-// "Apollo-E").
+// Apollo-E: the second moment of M+Adam's multiplicative branch in a random subspace
+// (docs/numerics.md "Apollo-E").
 //
-// For a matrix, j runs over the M channels of its larger side (rows if square), i over the d elements of one:
+// For a matrix, j runs over the M channels of its larger side (rows if square), i over the d
+// elements of a channel:
 //   R_jk = sum_i P_ik G_ij,   V <- b2 V + (1 - b2) R^2,   N = R / (sqrt(V^) + eps sqrt(d / r))
 //   s_j = |N_j| / |R_j| (channel), or one s = |N| / |R| for all (mini);   n_ij = alpha s_j G_ij
-// with G = (ln 2 w) g. States are V, FP32 [M, r], and P, FP32, kept as [r, d] so that sums run along memory.
+// with G = (ln 2 w) g. States: V, FP32 [M, r], and P, FP32, stored as [r, d] so that sums
+// read contiguous memory.
 #pragma once
 
 #include <optional>
@@ -33,15 +35,16 @@ struct ProjectionShape {
 };
 ProjectionShape projection_shape(int64_t rows, int64_t cols);
 
-// True for parameters whose multiplicative branch is projected: linear layers, where the config says so.
+// True for parameters with a projected multiplicative branch: linear layers, if configured.
 bool is_projected(const OptimizerConfig& config, ParamKind kind);
 
-// Where such a parameter may be cut over ranks: one that is projected is not.
+// Where a parameter may be cut over ranks; projected ones are never cut.
 Cut cut_of(const OptimizerConfig& config, ParamKind kind);
 
 inline constexpr RandomStream kProjectionStream{5};
 
-// P of the matrix `tensor` from its refresh number `refresh` on: float(z / sqrt(rank)), as [rank, depth].
+// P of the matrix `tensor` after its refresh number `refresh`: float(z / sqrt(rank)), as [rank,
+// depth].
 struct ProjectionDraw {
   uint64_t seed;
   uint32_t tensor;
@@ -55,11 +58,12 @@ struct ProjectionScalars {
   float eps;    // eps sqrt(d / r)
   float scale;  // alpha
 };
-// Of step t, for a matrix whose projection has this shape.
+// The scalars of step t for a matrix of this projection shape.
 ProjectionScalars projection_scalars(const ProjectionOptions& options, int64_t t,
                                      const ProjectionShape& shape);
 
-// Memory that the tensors of a step take turns to use; each of one row, long enough for the largest.
+// Scratch shared by the projected tensors of a step, one after another; each has one row, sized for
+// the largest.
 struct ProjectionScratch {
   Tensor gradient;   // fp32: G
   Tensor tiles;      // fp32: sums over tiles of a channel
@@ -67,7 +71,7 @@ struct ProjectionScratch {
   Tensor norms;      // fp64: squares of |N_j|, then of |R_j|
   Tensor factors;    // fp32: alpha s_j
 };
-// For matrices of these shapes.
+// Shape of a projected matrix.
 struct MatrixShape {
   int64_t rows, cols;
 };
@@ -85,13 +89,13 @@ struct ProjectionCall {
   ProjectionScratch scratch{};
 };
 
-// Where the step of this call finds alpha s_j after project().
+// The factors alpha s_j that project() computes for this call.
 SharedFactors factors_of(const ProjectionCall& call);
 
-// What the targets of an optimizer are projected with; their states are the optimizer's.
+// Projections of an optimizer's targets. The optimizer owns their states.
 class Projections {
  public:
-  // Scratch for targets of `own_shapes`, which are updated here; scalars for every target.
+  // Scratch is sized for `own_shapes`, the targets updated here; scalars exist for every target.
   struct Options {
     std::optional<ProjectionOptions> projection;  // none: no target is projected
     uint64_t seed;
@@ -100,9 +104,9 @@ class Projections {
   };
   Projections(Options options, Device& device, Allocator& allocator);
 
-  // Writes the scalars of step t, and a new P where one is due, to host memory.
+  // Writes the scalars of step t to host memory, and uploads a new P when one is due.
   void prepare(size_t index, const UpdateTarget& target, const TargetStates& states, int64_t t);
-  [[nodiscard]] const PinnedBuffer& scalars() const { return scalars_; }  // to be sent before the update
+  [[nodiscard]] const PinnedBuffer& scalars() const { return scalars_; }  // send before the update
   [[nodiscard]] ProjectionCall call(size_t index, const UpdateTarget& target, const TargetStates& states,
                                     const StepControl* control) const;
 

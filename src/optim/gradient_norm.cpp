@@ -13,11 +13,11 @@ namespace {
 
 int64_t tiles_of(BlockRange range) { return (range.count + kBlocksPerTile - 1) / kBlocksPerTile; }
 
-// Of one tensor, the tiles of one rank.
+// The tiles of one tensor that one rank owns.
 struct RankTiles {
   BlockRange range;
   size_t rank;
-  int64_t place;  // of its first tile
+  int64_t place;  // index of its first tile
 };
 
 // [ranks][tensors]
@@ -79,7 +79,7 @@ std::vector<Tensor> ReductionTiles::shards(const Tensor& array) const {
   return shards;
 }
 
-// --- the norm --------------------------------------------------------------------------------------------
+// --- the norm ------------------------------------------------------------------------------------
 
 GradientNorm::GradientNorm(std::vector<Tensor> gradients, const Options& options, OptimizerOps& ops)
     : clip_grad_norm_(options.clip_grad_norm),

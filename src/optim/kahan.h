@@ -1,8 +1,8 @@
-// Compensated BF16 weights: a second BF16 number c beside each weight w carries what rounding lost, so that
-// w + c has about 16 significant bits (docs/numerics.md "Kahan compensation").
+// Compensated BF16 weights: next to each weight w, a second BF16 number c keeps what rounding lost,
+// so that w + c has about 16 significant bits (docs/numerics.md "Kahan compensation").
 //
-// A compensated step takes (w, c, g, state) to {w', c'} and is settled() as its rule is (rule.h); w' is a
-// BF16 value, c' is rounded on store.
+// A compensated step maps (w, c, g, state) to {w', c'}; settled() is that of its rule (rule.h). w'
+// is a BF16 value; c' is rounded on store.
 #pragma once
 
 #include "core/bf16.h"
@@ -14,8 +14,8 @@ struct Compensated {
   float w, c;
 };
 
-// The update in FP32, weight and residual rounded once each. The bound of the rule's weights holds for the
-// compensated weight w + c.
+// The update in FP32; weight and residual are each rounded once. The rule's bound on weights
+// applies to the compensated weight w + c.
 template <class Step>
 struct KahanFused {
   static constexpr auto kStates = Step::kStates;

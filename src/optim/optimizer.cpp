@@ -11,7 +11,7 @@
 namespace mpt {
 namespace {
 
-// Everything on one rank.
+// A partition with everything on one rank.
 Partition whole_partition(const std::vector<UpdateTarget>& targets) {
   std::vector<PartitionedTensor> tensors;
   for (const UpdateTarget& target : targets)
@@ -34,7 +34,7 @@ void check_partition(const std::vector<UpdateTarget>& targets, const Optimizer::
   }
 }
 
-// Of every target, what is updated on this rank.
+// The update blocks of every target that this rank updates.
 std::vector<BlockRange> own_blocks(const std::vector<UpdateTarget>& targets, const Optimizer::Place& place) {
   check_partition(targets, place);
   std::vector<BlockRange> blocks;
@@ -52,7 +52,7 @@ OptimizerOptions optimizer_options(const PrecisionConfig& config, uint64_t seed)
           .seed = seed};
 }
 
-// --- construction ----------------------------------------------------------------------------------------
+// --- construction --------------------------------------------------------------------------------
 
 Optimizer::Optimizer(const OptimizerConfig& config, const OptimizerOptions& options,
                      std::vector<UpdateTarget> targets, Device& device, Allocator& allocator)
@@ -193,7 +193,7 @@ void Optimizer::weights_initialized() {
 
 void Optimizer::states_loaded() { states_.read_init_rms(device_); }
 
-// --- a step ----------------------------------------------------------------------------------------------
+// --- a step --------------------------------------------------------------------------------------
 
 void Optimizer::measure_gradients(const Tensor& losses) { norm_.measure(*ops_, losses); }
 
@@ -222,7 +222,8 @@ void Optimizer::update() {
   update_batches([](const Batch&) {});
 }
 
-// Several ranks find the maxima of a tensor that is cut. A projected one is not cut, and is updated at once.
+// The maxima of a cut tensor come from several ranks, so its update waits for reduce_maxima(). A
+// projected tensor is never cut and is updated at once.
 void Optimizer::update_batches(const std::function<void(const Batch&)>& before) {
   for (const PinnedBuffer& buffer : {update_table_, rule_table_, projections_.scalars()})
     device_.send(buffer);
@@ -307,7 +308,7 @@ TensorScalars Optimizer::tensor_scalars(size_t index) const {
 
 BatchStorage Optimizer::storage_of(size_t index) const {
   const WeightFormat format = targets_[index].weights.encoding.format;
-  // Elements that stand alone have one codec.
+  // Unscaled formats share one codec.
   if (config_.weight_rounding != WeightRounding::kKahan)
     return {.format = is_scaled(format) ? format : plain_format(DType::kF32)};
   const bool fused = config_.kahan_variant == KahanVariant::kFused;
@@ -326,7 +327,7 @@ DitherSource Optimizer::dither(size_t target, int64_t t, RandomStream stream, Ro
 TensorSlot Optimizer::slot_of(size_t index, int64_t t) const {
   const UpdateTarget& target = targets_[index];
   const TargetStates& states = states_[index];
-  // FP32 is stored as it is: no need to draw for it.
+  // FP32 is stored unchanged and needs no random draws.
   const bool random = config_.weight_rounding == WeightRounding::kStochastic &&
                       target.weights.encoding.format != plain_format(DType::kF32);
   TensorSlot slot{.weights = target.weights,
@@ -347,7 +348,7 @@ TensorSlot Optimizer::slot_of(size_t index, int64_t t) const {
   return slot;
 }
 
-// --- checkpoints -----------------------------------------------------------------------------------------
+// --- checkpoints ---------------------------------------------------------------------------------
 
 std::vector<TensorPart> Optimizer::parts_to_save() const {
   return ranks_.is_root() ? parts_to_load() : states_.parts_of_targets();

@@ -1,14 +1,14 @@
-// The optimizer of a run: its rule and the step of it over all parameters, or over one rank's part of them.
+// The optimizer of a run: applies the rule's step to all parameters, or to one rank's part of them.
 //
-// On one rank: Optimizer(config.optimizer, optimizer_options(config.precision, config.seed), targets, device,
-// allocator). Settings that exclude each other are errors of the caller here; run_config_checks words them
-// for users.
+// On one rank: Optimizer(config.optimizer, optimizer_options(config.precision, config.seed),
+// targets, device, allocator). Contradictory settings throw LogicError here; run_config_checks
+// reports them to users.
 //
-// One rank of several holds states for its own update blocks, reads gradients of those and updates those; the
-// weights are whole again when the caller has gathered them. All ranks' weights and states together are the
-// bits that a single optimizer gives.
+// With several ranks, each holds the states of its own update blocks, reads their gradients and
+// updates their weights; the caller then gathers the weights. Together the ranks' weights and
+// states are bit-identical to those of a single optimizer.
 //
-// The concerns of a step have classes of their own: OptimizerStates, GradientNorm, ScalePass, Projections.
+// Parts of a step have classes of their own: OptimizerStates, GradientNorm, ScalePass, Projections.
 #pragma once
 
 #include <functional>
@@ -31,10 +31,10 @@
 
 namespace mpt {
 
-// Whether a step may be asked for statistics of its updates.
+// Whether step_with_statistics() may be called.
 enum class StepStatistics : uint8_t { kNever, kOnDemand };
 
-// How states are stored, and the seed of all random draws.
+// Storage of states, and the seed of all random draws.
 struct OptimizerOptions {
   Format state = Format::kBF16;
   Rounding state_rounding = Rounding::kNearest;   // of BF16 states
@@ -46,78 +46,82 @@ OptimizerOptions optimizer_options(const PrecisionConfig& config, uint64_t seed)
 
 class Optimizer {
  public:
-  // Which update blocks are updated here, and where: those that the partition of the targets, in their order,
-  // gives to this rank. All but the partition outlive the optimizer.
+  // Where the optimizer runs. The partition covers the targets in order and assigns update blocks
+  // to ranks. All but the partition must outlive the optimizer.
   struct Place {
     const Partition& partition;
     Communicator& ranks;
     Device& device;
     Allocator& allocator;
   };
-  // All states are planned (or allocated, as zeros) here.
+  // Plans all states, or allocates them as zeros.
   Optimizer(const OptimizerConfig& config, const OptimizerOptions& options, std::vector<UpdateTarget> targets,
             const Place& place);
-  // Of one rank, which updates all update blocks.
+  // Single rank: updates all update blocks.
   Optimizer(const OptimizerConfig& config, const OptimizerOptions& options, std::vector<UpdateTarget> targets,
             Device& device, Allocator& allocator);
 
-  // To be called once when the initial weights are in place, all of them on every rank; not after loading a
+  // Call once when the initial weights are in place, all of them on every rank; not after loading a
   // checkpoint.
   void weights_initialized();
-  // To be called after states were loaded from a checkpoint.
+  // Call after loading states from a checkpoint.
   void states_loaded();
 
-  // A step in four calls, by all ranks. prepare() writes what the step's scalars decide to host memory, so
-  // work on the step before must be done; the others enqueue the same work every time. measure_gradients()
-  // finds the gradients' norm, from FP64 sums in an order that depends on shapes alone, clips by it, and lets
-  // update() do nothing if it or one of `losses` (fp64 [1, n]; no rows: none; the same on all ranks) is not
-  // finite. update() changes the own update blocks and the tensors' scales that need their maximum. rescale()
-  // belongs behind it, when the weights are whole: it moves scales that need all blocks of a tensor. It
-  // changes nothing the second time.
+  // A step is four calls, made by all ranks:
+  //   prepare()            writes the step's scalars and tables to host memory, so work on the step
+  //                        before must be done; the other calls enqueue the same work every time
+  //   measure_gradients()  computes the norm of the gradients, from FP64 sums in an order that
+  //                        depends on shapes only, and clips by it. If the norm or one of `losses`
+  //                        (fp64 [1, n]; no rows: none; the same on all ranks) is not finite,
+  //                        update() does nothing
+  //   update()             updates own update blocks, and tensor scales that need their maximum
+  //   rescale()            call after update(), with whole weights: moves tensor scales that need
+  //                        all blocks of a tensor. A second call changes nothing
   void prepare(const StepScalars& scalars);
   void measure_gradients(const Tensor& losses);
   void update();
   void rescale();
-  void rescale(size_t target);  // that one alone
-  // What measure_gradients() found, after Device::synchronize().
+  void rescale(size_t target);  // this target only
+  // Result of measure_gradients(); valid after Device::synchronize().
   [[nodiscard]] const StepControl& control() const { return norm_.control(); }
 
-  // measure_gradients(), and its norm at once.
+  // measure_gradients({}), then waits and returns the norm.
   double grad_norm();
-  // A step at once, rescaled, with the scalars' grad_scale; for one rank.
+  // A whole step including rescale(), with the grad_scale of the scalars; waits for it. Single rank
+  // only.
   void step(const StepScalars& scalars);
-  // The same but for rescale(), by all ranks, and what became of the updates of all of them, tensor by
-  // tensor. Needs StepStatistics::kOnDemand.
+  // The same without rescale(), called by all ranks; returns update statistics per tensor, summed
+  // over ranks. Needs StepStatistics::kOnDemand.
   std::vector<UpdateStatistics> step_with_statistics(const StepScalars& scalars);
 
-  // Every state as "<state>/<parameter>", and what else a checkpoint must hold: m, v, v_e as the rule has
-  // them; kahan, the residuals; v_r [M, r] and projection [r, d] of Apollo-E; init_rms [1, targets]. The own
-  // elements of each: what all ranks save is every element once. init_rms is saved by rank 0 and loaded by
-  // all.
+  // Every state as "<state>/<parameter>" and everything else a checkpoint must hold: m, v, v_e as
+  // the rule has them; kahan, the residuals; v_r [M, r] and projection [r, d] of Apollo-E; init_rms
+  // [1, targets]. Only own elements: the parts saved by all ranks hold every element once. init_rms
+  // is saved by rank 0 and loaded by all.
   [[nodiscard]] std::vector<TensorPart> parts_to_save() const;
   [[nodiscard]] std::vector<TensorPart> parts_to_load() const;
-  // The same of an optimizer that has all update blocks.
+  // The same for an optimizer that owns all update blocks.
   [[nodiscard]] std::vector<NamedTensor> named_states() const;
-  // Bytes of the own states' logical elements, numbers of which a tensor has one excluded
-  // (docs/numerics.md "Apollo-E").
+  // Bytes of the own states' logical elements, excluding per-tensor scalars (docs/numerics.md
+  // "Apollo-E").
   [[nodiscard]] int64_t optimizer_state_bytes() const;
-  // The update blocks of a target that are updated here.
+  // The update blocks of a target that this rank updates.
   [[nodiscard]] BlockRange blocks(size_t target) const { return states_[target].blocks; }
 
-  // Another implementation of the operations, such as one that works with many lanes.
+  // Replaces the implementation of the operations, for example with one that has many lanes.
   void replace_ops(std::unique_ptr<OptimizerOps> ops);
 
  private:
-  // Tensors that are updated in one pass; one that must be projected has a batch of its own, because
-  // projected tensors take turns to use the memory of their factors.
+  // Tensors updated in one pass. A projected tensor has a batch of its own, because projected
+  // tensors share the memory of their factors.
   struct Batch {
     std::unique_ptr<UpdateBatch> update;
     std::vector<size_t> targets;
-    std::vector<TensorSlot> slots;  // of the targets, for the step that was prepared
+    std::vector<TensorSlot> slots;  // of the targets, for the prepared step
     int64_t table_offset;
     bool projected;
   };
-  // Counts of what becomes of updates, [most rows, bytes of a row] of the largest tensor.
+  // Update counters, [most rows, bytes of a row], sized for the largest tensor.
   struct Counters {
     Tensor on_device;
     std::vector<std::byte> on_host;
@@ -133,7 +137,7 @@ class Optimizer {
 
   [[nodiscard]] std::unique_ptr<UpdateBatch> batch_of(size_t target) const;
   [[nodiscard]] BatchCall call_of(const Batch& batch) const;
-  // before(batch) when everything is there that its update reads.
+  // Calls before(batch) once everything its update reads is ready.
   void update_batches(const std::function<void(const Batch&)>& before);
   void project(size_t target);
   void count_updates(const StepScalars& scalars, const Batch& batch, std::vector<UpdateStatistics>& sums);

@@ -1,5 +1,4 @@
-// The `optimizer` section of a config: the update rule with its own keys, rounding of the written weight,
-// clipping.
+// The `optimizer` section of a config: the update rule with its keys, weight rounding, clipping.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +8,16 @@
 
 namespace mpt {
 
-// How the updated fp32 weight becomes a stored one.
-// kahan: to nearest, and a second BF16 number beside each weight carries what the rounding lost.
+// Rounding of the updated FP32 weight to its stored format. kahan: to nearest, with a second BF16
+// number per weight that keeps the rounding error.
 enum class WeightRounding : uint8_t { kNearest, kStochastic, kKahan };
 template <>
 struct EnumNames<WeightRounding> {
   static constexpr std::array<std::string_view, 3> kNames{"nearest", "stochastic", "kahan"};
 };
 
-// fused: the update in FP32, weight and residual rounded once each; per_op: every operation rounds to BF16
-// and decay is outside the compensation, as in optimizers written in eager BF16.
+// fused: the update in FP32, weight and residual rounded once each; per_op: every operation rounds
+// to BF16 and decay is outside the compensation, as in eager BF16 optimizers.
 enum class KahanVariant : uint8_t { kFused, kPerOp };
 template <>
 struct EnumNames<KahanVariant> {

@@ -14,7 +14,7 @@ class StateAllocation {
         elsewhere_(blocks.empty() && target.weights.elements() > 0),
         allocator_(allocator) {}
 
-  // One element for each of the target's, laid out as its gradient: the own update blocks only.
+  // One element per weight, laid out as the gradient, for the own update blocks only.
   [[nodiscard]] Tensor like_weights(DType dtype) const {
     const Tensor& g = target_.gradient;
     if (elsewhere_ || blocks_ == all_blocks(target_.weights.rows, target_.weights.cols))
@@ -31,7 +31,7 @@ class StateAllocation {
  private:
   const UpdateTarget& target_;
   BlockRange blocks_;
-  bool elsewhere_;  // another rank has all update blocks: shapes only
+  bool elsewhere_;  // this rank has no update blocks: shapes only
   Allocator& allocator_;
 };
 
@@ -91,7 +91,7 @@ std::vector<TensorPart> OptimizerStates::parts_of_targets() const {
       add(states.infos[s].name, states.moments[s], w.rank, own);
     if (states.residuals.rows > 0) add("kahan", states.residuals, w.rank, own);
     if (!states.projected()) continue;
-    // A projected target is never cut: all of it is here, or nothing.
+    // A projected target is never cut: a rank has all of it or nothing.
     const auto whole = [&](const Tensor& tensor) {
       return ElementRange{0, own.count > 0 ? tensor.elements() : 0};
     };

@@ -1,5 +1,5 @@
-// What an optimizer keeps of every parameter between steps: moments, residuals, projections and the RMS of
-// the initial weights. Allocates them and names them for checkpoints.
+// Optimizer states kept between steps: moments, residuals, projections and the RMS of the initial
+// weights. Allocates them and names them for checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@ inline constexpr MemoryPurpose kOptimizerStateMemory{"optimizer state"};
 struct UpdateTarget {
   std::string name;
   ParamKind kind;
-  uint32_t tensor_id;  // of random counters
+  uint32_t tensor_id;  // for random counters
   EncodedTensor weights;
   Tensor gradient;
 };
 
-// The states of one target. Where another rank has all of its update blocks, tensors have a shape and no
+// The states of one target. If this rank updates none of its blocks, tensors have a shape and no
 // memory.
 struct TargetStates {
   BlockRange blocks;  // updated here
@@ -42,22 +42,22 @@ struct TargetStates {
 
 class OptimizerStates {
  public:
-  // Plans or allocates (as zeros) the states of `blocks`, one range for each target, with moments stored in
-  // `format`. The targets outlive this.
+  // Plans the states of `blocks`, one range per target, or allocates them as zeros; moments are
+  // stored in `format`. `targets` must outlive this object.
   OptimizerStates(const OptimizerConfig& config, Format format, std::span<const UpdateTarget> targets,
                   const std::vector<BlockRange>& blocks, Allocator& allocator);
 
   const TargetStates& operator[](size_t target) const { return states_[target]; }
 
-  // The RMS of every target's initial weights, which bounds of weights are multiples of.
+  // RMS of every target's initial weights, the unit of weight bounds.
   [[nodiscard]] bool keeps_init_rms() const { return init_rms_.rows > 0; }
   [[nodiscard]] float init_rms(size_t target) const { return host_init_rms_[target]; }
   void set_init_rms(std::vector<float> values, Device& device);
-  void read_init_rms(Device& device);  // after a checkpoint was loaded into its tensor
+  void read_init_rms(Device& device);  // after loading a checkpoint
 
   // The own elements of every state: "<state>/<parameter>".
   [[nodiscard]] std::vector<TensorPart> parts_of_targets() const;
-  // Those and init_rms, which belongs to no target.
+  // Adds init_rms, which belongs to no target.
   [[nodiscard]] std::vector<TensorPart> all_parts() const;
 
  private:

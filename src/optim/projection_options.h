@@ -1,4 +1,4 @@
-// What a rule says of a second moment that is kept in a random subspace (Apollo-E, apollo_e.h).
+// A rule's options for a second moment in a random subspace (Apollo-E, apollo_e.h).
 #pragma once
 
 #include <array>
@@ -9,14 +9,14 @@
 
 namespace mpt {
 
-// Who shares a scale: a whole matrix (mini), or a channel of it.
+// Whether a whole matrix shares a scale (mini), or each channel has its own.
 enum class ApolloE : uint8_t { kOff, kMini, kChannel };
 template <>
 struct EnumNames<ApolloE> {
   static constexpr std::array<std::string_view, 3> kNames{"off", "mini", "channel"};
 };
 
-// rms: directions are scaled to an RMS of about 1, as dense ones have; unit: not scaled.
+// rms: directions are scaled to an RMS of about 1, like dense ones; unit: not scaled.
 enum class ApolloEScale : uint8_t { kRms, kAsProjected };
 template <>
 struct EnumNames<ApolloEScale> {
@@ -26,7 +26,7 @@ struct EnumNames<ApolloEScale> {
 struct ProjectionOptions {
   ApolloE sharing = ApolloE::kChannel;  // not kOff
   int64_t rank = 4;                     // r, of the subspace
-  int64_t gap = 200;                    // updates between new projections
+  int64_t gap = 200;                    // updates between projections
   ApolloEScale scale = ApolloEScale::kRms;
   double beta2 = 0, eps = 0;
   bool bias_correction = true;

@@ -1,32 +1,34 @@
-// What an update rule is: the contract of the headers in rules/, and what several of them share.
+// What an update rule is: the contract of the headers in rules/, and code that several of them
+// share.
 //
-// A rule R says
-//   R::Config      its keys of the section `optimizer`: kName, which is the rule's name, defaults, fields(v),
-//                  operator==, rates() and describe()
-//   R::Steps       the types of its arithmetic, most often one. Such a Step holds the scalars of one step of
-//                  one tensor, already rounded to FP32 (docs/numerics.md "Constants of a step")
-//   R::step_of(config, tensor)       which of them makes the update of a tensor
+// A rule R provides
+//   R::Config      its keys in the section `optimizer`: kName (the name of the rule), defaults,
+//                  fields(v), operator==, rates() and describe()
+//   R::Steps       the types of its arithmetic, usually one. A Step holds the scalars of one step
+//                  of one tensor, rounded to FP32 (docs/numerics.md "Constants of a step")
+//   R::step_of(config, tensor)       index of the Step that updates a tensor
 //   R::bounds_weights(config)        weights are bounded by multiples of their tensor's initial RMS
-//   R::projection(config)            how a second moment is projected, or nothing
+//   R::projection(config)            options of a projected second moment, or nothing
 //   R::table_size(config)            values that Steps read from device memory; 0: none
-//   R::fill_table(config, step, to)  those of one step
-//   R::check(config, report)         what its keys exclude
-//   R::EagerKahan                    optional: its arithmetic as eager BF16 code has it (kahan.h)
-// and a Step
-//   kStates     name of every state, and the random numbers that its stochastic rounding draws
-//   kFactors    1: the last input of advance() is a factor from outside and not a state
+//   R::fill_table(config, step, to)  writes those values for one step
+//   R::check(config, report)         reports keys that exclude each other
+//   R::EagerKahan                    optional: its arithmetic as in eager BF16 code (kahan.h)
+// and a Step provides
+//   kStates     name and random stream (for stochastic rounding) of every state
+//   kFactors    1: the last input of advance() is an external factor, not a state
 //   kBranches   1, or 3: both branches, the additive one, the multiplicative one
-//   Step::at(config, step, tensor)       from an optimizer's configuration and the scalars of a step
-//   advance<Ema>(w, g, state, scale)     updates the states in place and returns the Move that the weight
-//                                        shall make; its additive part, but for decay, is multiplied by scale
-//   moved(w, move)                       the weight after it, before it is rounded to its storage
-//   change(w, move)                      the same as a difference, for compensated storage (kahan.h)
-//   only(branch, move)                   the part of a move that one of the branches makes; all for kBoth
-//   limit_change(w, y)                   y such that w + y keeps the rule's bound of weights
-//   settled()                            its moments need no correction any more: advance<Settled<Ema>>()
-//                                        does the same
-// Where an option is off its bounds are infinite, so that no branch stands in the inner loop. Nothing is
-// contracted: fma is written where it is meant. rule_list.h holds the list of rules and checks each of them.
+//   Step::at(config, step, tensor)       a Step from the configuration and the scalars of a step
+//   advance<Ema>(w, g, state, scale)     updates the states in place and returns the weight's Move;
+//                                        scale multiplies its additive part except for decay
+//   moved(w, move)                       the new weight, before rounding to its stored format
+//   change(w, move)                      the same as a difference, for compensation (kahan.h)
+//   only(branch, move)                   the part of a move made by one branch; all for kBoth
+//   limit_change(w, y)                   clamps y so that w + y stays within the bound on weights
+//   settled()                            no bias correction is needed any more:
+//                                        advance<Settled<Ema>>() gives the same result
+// Bounds of disabled options are infinite, so the inner loop has no branches. Nothing is
+// contracted: fma is written where it is meant. rule_list.h lists the rules and checks each of
+// them.
 #pragma once
 
 #include <array>
@@ -49,45 +51,47 @@
 
 namespace mpt {
 
-// Rounding of states, by what several rules keep; a rule with another state declares its own.
+// Random streams for rounding states that several rules have; other states declare their own.
 inline constexpr RandomStream kMomentumRoundingStream{2};  // m
 inline constexpr RandomStream kVarianceRoundingStream{3};  // v
 
 struct StateInfo {
   std::string_view name;  // in checkpoints: "<name>/<parameter>"
-  RandomStream rounding;  // what its stochastic rounding draws from
+  RandomStream rounding;  // random stream of its stochastic rounding
 };
 
 struct StepScalars {
   int64_t t = 0;            // optimizer step, from 1
-  double lr_factor = 1;     // of every rate, from the schedule
+  double lr_factor = 1;     // factor of every rate, from the schedule
   float grad_scale = 1.0f;  // from clipping the global norm
 };
 
-// Where the direction of a branch comes from: moments of every weight, or a projection of them.
+// Source of the direction of the multiplicative branch: a second moment per weight, or a projected
+// one.
 enum class Moments : uint8_t { kDense, kProjected };
 
 // What differs between tensors of one step.
 struct TensorScalars {
   int rank = 2;              // decay applies to matrices only, unless configured
-  float weight_unit = 1.0f;  // what bounds of weights are multiples of: 1, or the initial RMS
+  float weight_unit = 1.0f;  // unit of weight bounds: 1, or the initial RMS
   Moments moments = Moments::kDense;
-  const float* table = nullptr;  // in device memory, as fill_table() gave it
+  const float* table = nullptr;  // in device memory, written by fill_table()
 };
 
-// A peak rate, under its key.
+// A peak rate and its key.
 struct PeakRate {
   std::string_view key;
   double peak;
 };
 
-// Where a rule says what its keys exclude.
+// How a rule reports keys that exclude each other.
 struct KeyReport {
   std::function<void(std::string_view key, const std::string& what)> problem;
   std::function<std::string(std::string_view key)> place;  // " (file:line)", where the key was written
 };
 
-// Of rules with one arithmetic for all tensors, moments of their own and no bound that depends on the tensor.
+// Base of rules with one arithmetic for all tensors, no projection and no bound that depends on the
+// tensor.
 struct PlainRule {
   static size_t step_of(const auto& /*config*/, const TensorScalars&) { return 0; }
   static bool bounds_weights(const auto& /*config*/) { return false; }
@@ -97,7 +101,7 @@ struct PlainRule {
   static void check(const auto& /*config*/, const KeyReport&) {}
 };
 
-// block: the additive rate of a weight is in proportion to the scale of its block.
+// block: the additive rate of a weight is proportional to the scale of its block.
 enum class Nvfp4AdditiveScale : uint8_t { kOff, kBlock };
 template <>
 struct EnumNames<Nvfp4AdditiveScale> {
@@ -135,7 +139,7 @@ struct AdditiveConfig {
   }
 };
 
-// A bound that is off where the key is 0.
+// The bound, or infinity if the key is 0 (off).
 inline float bound_or_off(double bound) {
   return bound > 0 ? float(bound) : std::numeric_limits<float>::infinity();
 }

@@ -1,5 +1,5 @@
-// The one list of update rules, and what follows from it. To add one: its header in rules/, its include and
-// its name here (docs/code/add_a_rule.md).
+// The list of update rules and what follows from it. To add one: a header in rules/, and its
+// include and name here (docs/code/add_a_rule.md).
 #pragma once
 
 #include "optim/adam_moments.h"
@@ -12,7 +12,7 @@
 
 namespace mpt {
 
-// By the names of their files, in the order in which messages list them.
+// By the names of their files; messages list them in this order.
 using Rules = TypeList<rule_files::adamw, rule_files::lion, rule_files::madam, rule_files::m_plus_adam>;
 
 // --- what a rule must have (rule.h); a member that is missing is named in the compiler's notes
@@ -53,7 +53,7 @@ concept Rule = RuleKeys<typename R::Config> &&
   R::check(config, report);
 };
 
-// A rule with an arithmetic of its own for kahan_variant = per_op.
+// A rule with its own arithmetic for kahan_variant = per_op.
 template <class R>
 concept HasEagerKahan = requires {
   typename R::EagerKahan;
@@ -74,13 +74,12 @@ std::variant<typename R::Config...> configs_of(TypeList<R...>);
 }  // namespace rule_detail
 static_assert(rule_detail::are_complete(Rules{}));
 
-// --- the rule of a config
-// ---------------------------------------------------------------------------------------
+// --- the rule of a config ------------------------------------------------------------------------
 
-// The keys of the rule that was chosen, which thereby say which one it is.
+// The keys of the chosen rule; the alternative held identifies the rule.
 using RuleConfig = decltype(rule_detail::configs_of(Rules{}));
 
-// f(std::type_identity<R>{}, its keys)
+// Calls f(std::type_identity<R>{}, keys of the rule).
 template <class F>
 decltype(auto) with_rule(const RuleConfig& config, const F& f) {
   using Result = decltype(f(std::type_identity<Rules::At<0>>{}, std::get<0>(config)));
@@ -96,12 +95,12 @@ decltype(auto) with_rule(const RuleConfig& config, const F& f) {
 
 std::string_view rule_name(const RuleConfig& config);
 std::vector<std::string> rule_names();
-// All of them, "adamw, madam, ...".
+// All names as one text: "adamw, madam, ...".
 std::string all_rule_names();
-// With its defaults; throws LogicError if there is none.
+// The rule with default keys; throws LogicError if there is no rule of that name.
 RuleConfig default_rule(std::string_view name);
 
-// The first one is the main one, which the log shows as "lr".
+// The first is the main rate, logged as "lr".
 std::vector<PeakRate> rates_of(const RuleConfig& config);
 std::string describe(const RuleConfig& config);
 size_t step_of(const RuleConfig& config, const TensorScalars& tensor);
@@ -111,11 +110,11 @@ std::optional<ProjectionOptions> projection_options(const RuleConfig& config);
 int64_t table_size(const RuleConfig& config);
 void fill_table(const RuleConfig& config, const StepScalars& step, std::span<float> to);
 bool has_eager_kahan(const RuleConfig& config);
-// Branches of its steps that statistics tell apart.
+// Number of branches that update statistics tell apart.
 int branches_of(const RuleConfig& config);
-// "adamw": the rules that have it.
+// The rules with eager Kahan arithmetic, as text: "adamw".
 std::string rules_with_eager_kahan();
-// Null: the rule has no additive step.
+// Null if the rule has no additive step.
 const AdditiveConfig* additive_of(const RuleConfig& config);
 void check_rule(const RuleConfig& config, const KeyReport& report);
 

@@ -1,6 +1,5 @@
-// What an update must know of the scales of whole tensors: the mean of their blocks' scales before it, and
-// the amax of their new weights before these are encoded. Formats say which of it they need
-// (weight_formats.h).
+// Per-tensor scale information for an update: the mean of block scales before it, and the amax of
+// the new weights before they are encoded. Formats say which they need (weight_formats.h).
 #pragma once
 
 #include <memory>
@@ -18,20 +17,20 @@ class ScalePass {
   ScalePass(const OptimizerConfig& config, std::span<const UpdateTarget> targets,
             std::span<const BlockRange> blocks, Device& device, Allocator& allocator);
 
-  // Of an update, in this order. find_means() and clear_maxima() begin it.
+  // The steps of an update, in this order. First find_means() and clear_maxima().
   void find_means(OptimizerOps& ops);
   void clear_maxima(OptimizerOps& ops);
-  // Then the own update blocks' maxima.
+  // Then the maxima of own update blocks.
   void find_maxima(const UpdateBatch& batch, const BatchCall& call) const;
-  // Those of a tensor that is cut become the tensor's.
+  // Combines the maxima over ranks.
   void reduce_maxima(Communicator& ranks);
-  // Behind the update: the tensors' scales are those that their codes are stored with.
+  // After the update: sets tensor scales to those the new codes were stored with.
   void take_maxima(OptimizerOps& ops, const StepControl* control);
 
-  // Moves a tensor's scale if its blocks' scales ask for it, when all of its weights are here.
+  // Moves a tensor's scale if its block scales require it. All weights of the tensor must be here.
   void rescale(size_t target);
 
-  // Adds to a slot what its update reads of all this.
+  // Adds to a slot the maxima and means that its update reads.
   void complete(size_t target, TensorSlot& slot) const;
   [[nodiscard]] Tensor maxima_of_blocks() const { return maxima_of_blocks_; }
 
@@ -39,10 +38,10 @@ class ScalePass {
   std::span<const UpdateTarget> targets_;
   std::vector<size_t> live_;             // targets whose format needs_maximum()
   Tensor next_maxima_;                   // [1, live tensors] fp32
-  Tensor maxima_of_blocks_;              // [1, most own update blocks of one] fp32
-  std::vector<size_t> relative_;         // own targets whose additive rates follow their blocks' scales
-  Tensor mean_scales_;                   // [1, those] fp32
-  Tensor scale_sums_;                    // [1, most rows of one] fp64
+  Tensor maxima_of_blocks_;              // most own update blocks of a target
+  std::vector<size_t> relative_;         // own targets whose additive rates follow block scales
+  Tensor mean_scales_;                   // [1, relative targets] fp32
+  Tensor scale_sums_;                    // [1, most rows of a target] fp64
   std::unique_ptr<CodecOps> codec_;      // null: no target is scaled
 };
 

@@ -7,7 +7,7 @@
 namespace mpt {
 namespace {
 
-// Share of the way from `first` to `last` that t has gone, 0..1; 1 if there is no way.
+// Fraction of the interval from `first` to `last` covered at t, 0..1; 1 if the interval is empty.
 double progress(int64_t t, int64_t first, int64_t last) {
   if (last <= first) return 1.0;
   return std::clamp(double(t - first) / double(last - first), 0.0, 1.0);
@@ -19,7 +19,7 @@ double schedule_factor(const ScheduleConfig& config, int64_t t, int64_t total_st
   const int64_t update = std::clamp<int64_t>(t + config.lr_schedule_offset, 0, total_steps);
   const int64_t warmup = config.warmup_updates(total_steps);
   if (update < warmup) return double(update) / double(warmup);
-  if (update == warmup) return 1.0;  // also where the run ends with its warmup
+  if (update == warmup) return 1.0;  // also if the run ends with its warmup
   switch (config.shape) {
     case ScheduleShape::kConstant:
       return 1.0;

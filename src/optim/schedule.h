@@ -4,7 +4,7 @@
 //   t <= W: t / W;  then, with s = (t - W) / (total - W) and final fraction f:
 //   cosine f + (1 - f) (1 + cos pi s) / 2;   linear 1 + (f - 1) s;   constant 1;
 //   wsd 1 until the last decay_fraction of the run, then linear down to f.
-// Defined for every t: 0 or below gives the factor of 0, beyond the end that of the end. In full:
+// Defined for every t: t is clamped to 0 .. total. Details:
 // docs/numerics.md "Learning-rate schedule".
 #pragma once
 

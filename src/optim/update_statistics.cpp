@@ -29,7 +29,7 @@ void add_counters(const UpdateCounters& counters, UpdateStatistics& sum) {
 
 namespace {
 
-// What is added of a UpdateStatistics, as it goes from rank to rank.
+// The summable part of UpdateStatistics, as exchanged between ranks.
 struct Counts {
   decltype(UpdateStatistics::weights) weights;
   decltype(UpdateStatistics::outcomes) outcomes;

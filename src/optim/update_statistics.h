@@ -1,5 +1,5 @@
-// Statistics of a step: how many updates changed the stored weight once it was rounded, by magnitude of the
-// weight, for the whole update and for each branch of it alone.
+// Update statistics of a step: how many updates changed the stored weight after rounding, by
+// magnitude of the weight, for the whole update and for each branch alone.
 #pragma once
 
 #include <array>
@@ -13,15 +13,15 @@ namespace mpt {
 
 class Communicator;
 
-// The update as it was made, and what each branch of M+Adam would have done alone.
+// The whole update, or what one branch of M+Adam would have done alone.
 enum class Branch : uint8_t { kBoth, kAdditive, kMultiplicative };
 template <>
 struct EnumNames<Branch> {
   static constexpr std::array<std::string_view, 3> kNames{"both", "additive", "multiplicative"};
 };
 
-// vanished: the update was not zero, but the stored weight is the same; moved: it is another one, so by a
-// step of its grid or more.
+// vanished: the update was not zero, but the stored weight is unchanged; moved: the stored weight
+// changed, by at least one step of its grid.
 enum class UpdateOutcome : uint8_t { kVanished, kMoved, kSignChanged, kLeftZero, kEnteredZero };
 template <>
 struct EnumNames<UpdateOutcome> {
@@ -32,15 +32,15 @@ struct EnumNames<UpdateOutcome> {
 inline constexpr int kBranches = int(EnumNames<Branch>::kNames.size());
 inline constexpr int kOutcomes = int(EnumNames<UpdateOutcome>::kNames.size());
 
-// Weights by magnitude before the update: bucket 0 holds zeros, bucket 1 what is below 2^-16, then two
-// binades each, the last one everything from 4 up.
+// Buckets of magnitude before the update: bucket 0 holds zeros, bucket 1 magnitudes below 2^-16,
+// then two binades each; the last one holds everything from 4 up.
 inline constexpr int kLowestBinade = -16, kHighestBinade = 2, kBinadesPerBucket = 2;
 inline constexpr int kMagnitudeBuckets = 3 + (kHighestBinade - kLowestBinade) / kBinadesPerBucket;
 
 // Lower ends of buckets 1 and up: 0, 2^-16, 2^-14, ... 4.
 std::vector<double> bucket_edges();
 
-// One lane's counts over a run of update blocks; also the layout of a row of the table they are summed from.
+// One lane's counts over a run of update blocks; also the layout of a row of the table of counters.
 struct UpdateCounters {
   int32_t weights[kMagnitudeBuckets];
   int32_t outcomes[kBranches][kOutcomes][kMagnitudeBuckets];
@@ -49,26 +49,26 @@ struct UpdateCounters {
   double drag_log2;
 };
 
-// Update blocks that one group counts.
+// Update blocks counted by one group.
 inline constexpr int64_t kCountedBlocks = 64;
 constexpr int64_t counted_spans(int64_t blocks) { return (blocks + kCountedBlocks - 1) / kCountedBlocks; }
 
-// Of one tensor in one step.
+// Statistics of one tensor in one step.
 struct UpdateStatistics {
   std::string name;
-  int branches = 1;  // 1: the rule has one branch, only kBoth is filled
+  int branches = 1;  // 1: one branch, only kBoth is filled
   std::array<int64_t, kMagnitudeBuckets> weights{};
   std::array<std::array<std::array<int64_t, kMagnitudeBuckets>, kOutcomes>, kBranches> outcomes{};
-  // Weights that changed by less than the smallest step of their grid, because the scale they share moved
-  // under them (docs/numerics.md "Scale drag"), and the sum of log2 of the factors they changed by.
+  // Weights that changed by less than one step of their grid because their shared scale moved
+  // (docs/numerics.md "Scale drag"), and the sum of log2 of the factors they changed by.
   int64_t dragged = 0;
   double drag_log2 = 0;
   int64_t saturated_blocks = 0;  // blocks whose largest element was clipped
 };
 
 void add_counters(const UpdateCounters& counters, UpdateStatistics& sum);
-// To be called by all ranks with the same tensors: counts of the own update blocks become those of all ranks'
-// update blocks, added in the order of ranks.
+// Collective, with the same tensors on all ranks: replaces counts of own update blocks by the sum
+// over all ranks, added in rank order.
 void sum_over_ranks(std::vector<UpdateStatistics>& statistics, Communicator& ranks);
 
 }  // namespace mpt

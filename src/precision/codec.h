@@ -15,14 +15,15 @@
 //                     first_tensor_scale(amax) and starts from block scales of 0
 //   kNeedsMaximum     some options need the tensor's new maximum before storing: storing_with()
 //   kRescales         some options move the tensor's scale after an update: must_rescale(),
-//                     rescale(), rescaled_tensor_scale(). Block scales are bytes ordered as their values
+//                     rescale(), rescaled_tensor_scale(). Block scales are bytes in the
+//                     order of their values
 //   kRelativeScales   additive steps may follow block scales: kBlock, block_scale(),
 //                     relative_scales()
 //
 // A codec derived from PlainCodec only adds kSmallestRatio. Where another constant is true, the
 // format says which options it applies to: needs_maximum(), rescales().
 //
-// All lanes of the group must call together. This file holds the formats whose elements stand alone;
+// All lanes of the group must call together. This file holds formats whose elements stand alone;
 // scaled_blocks.h what scaled formats share; codecs/ one header per weight format; weight_formats.h
 // the list of formats and the codec of a tensor.
 #pragma once

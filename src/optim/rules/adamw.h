@@ -1,4 +1,5 @@
-// AdamW (Loshchilov and Hutter) as docs/numerics.md "AdamW": w' = w - lr (m^ / (sqrt(v^) + eps) + wd w).
+// AdamW (Loshchilov and Hutter), docs/numerics.md "AdamW": w' = w - lr (m^ / (sqrt(v^) + eps) + wd
+// w).
 #pragma once
 
 #include "optim/adam_moments.h"
@@ -44,9 +45,9 @@ struct AdamW : PlainRule {
   };
   using Steps = TypeList<Step>;
 
-  // As optimizers written in eager BF16 have it (torchdistx AnyPrecisionAdamW, optimi): every operation on
-  // tensors rounds to BF16, and decay acts on the stored weight, outside the compensation. Moments advance as
-  // `precision.state_update` says; per_op there too is the whole of such an optimizer.
+  // As in eager BF16 optimizers (torchdistx AnyPrecisionAdamW, optimi): every tensor operation
+  // rounds to BF16, and decay acts on the stored weight, outside the compensation. Moments advance
+  // as `precision.state_update` says; with per_op the whole optimizer is reproduced.
   struct EagerKahan {
     static constexpr auto kStates = Step::kStates;
     static constexpr int kFactors = 0, kBranches = 1;
@@ -66,7 +67,7 @@ struct AdamW : PlainRule {
               .step_size = float(rate / correction_of(config.beta1)),
               .root_correction = float(std::sqrt(correction_of(config.beta2)))};
     }
-    [[nodiscard]] MPT_HD static bool settled() { return false; }  // its own corrections stay
+    [[nodiscard]] MPT_HD static bool settled() { return false; }  // has corrections of its own
     template <class Ema>
     MPT_HD Compensated next(float w, float c, float g, float* state) const {
       const float decayed = stored(w * kept);

@@ -1,5 +1,6 @@
-// Lion (Chen et al., "Symbolic discovery of optimization algorithms", Algorithm 2), docs/numerics.md "Lion":
-// w' = w - lr (sign(b1 m + (1 - b1) g) + wd w), then m <- b2 m + (1 - b2) g.
+// Lion (Chen et al., "Symbolic discovery of optimization algorithms", Algorithm 2),
+// docs/numerics.md "Lion": w' = w - lr (sign(b1 m + (1 - b1) g) + wd w), then m <- b2 m + (1 - b2)
+// g.
 #pragma once
 
 #include "optim/adam_moments.h"
@@ -52,7 +53,7 @@ struct Lion : PlainRule {
       state[0] = Ema::mean(beta2, one_minus_beta2, g, state[0]);
       return std::fma(w, weight_decay, scale * sign);
     }
-    [[nodiscard]] MPT_HD static bool settled() { return true; }  // there is nothing to correct
+    [[nodiscard]] MPT_HD static bool settled() { return true; }  // no bias correction
     MPT_HD float moved(float w, float dir) const { return std::fma(-lr, dir, w); }
     MPT_HD float change(float, float dir) const { return -(lr * dir); }
     MPT_HD static float only(Branch, float dir) { return dir; }

@@ -1,6 +1,7 @@
-// M+Adam (docs/paper.md "The update", docs/numerics.md "The M+Adam step"): an Adam step plus one along
-// the gradient with respect to log2|w|, called multiplicative. Divided by rho, which is |w|, it is nearly
-// Adam's step without momentum for large and small weights alike (multiplicative_branch_test.cpp).
+// M+Adam (docs/paper.md "The update", docs/numerics.md "The M+Adam step"): an Adam step plus a
+// multiplicative step along the gradient with respect to log2|w|. The latter is divided by rho =
+// |w|, so it is close to Adam's step without momentum for large and small weights alike
+// (multiplicative_branch_test.cpp).
 #pragma once
 
 #include <numbers>
@@ -9,24 +10,24 @@
 
 namespace mpt {
 
-// What clip_weight is measured in: the weight itself, or multiples of the tensor's initial RMS.
+// Unit of clip_weight: the weight itself, or multiples of the tensor's initial RMS.
 enum class ClipWeightMode : uint8_t { kAbsolute, kInitRms };
 template <>
 struct EnumNames<ClipWeightMode> {
   static constexpr std::array<std::string_view, 2> kNames{"absolute", "init_rms"};
 };
 
-// scale: w (1 - lr wd). exponent: the exponent of w decays to 0, so that |w| is drawn to 1 (the paper's
-// formula).
+// scale: w (1 - lr wd). exponent: the exponent of w decays to 0, which draws |w| to 1 (the formula
+// of the paper).
 enum class MultiplicativeDecay : uint8_t { kScale, kExponent };
 template <>
 struct EnumNames<MultiplicativeDecay> {
   static constexpr std::array<std::string_view, 2> kNames{"scale", "exponent"};
 };
 
-// Factors of the paper's multiplicative decay, which pulls the exponent e of a weight (0.5 <= |w| 2^-e < 1)
-// towards 0: r = 2^x (1 + u) - 1 with x = -lr wd e, that is fma(u, 2^x, 2^x - 1). Tabulated on the host for
-// every exponent.
+// The decay of the paper, which pulls the exponent e of a weight (0.5 <= |w| 2^-e < 1) towards 0: r
+// = 2^x (1 + u) - 1 with x = -lr wd e, computed as fma(u, 2^x, 2^x - 1). The host tabulates both
+// factors for every exponent.
 struct ExponentDecay {
   static constexpr int kLowest = -148, kHighest = 128;
   static constexpr int kEntries = kHighest - kLowest + 1;
@@ -34,8 +35,8 @@ struct ExponentDecay {
   const float* factor;            // [kEntries] 2^x
   const float* factor_minus_one;  // [kEntries] 2^x - 1
 
-  // The exponent of frexp, subnormals included; 0 for w = 0, whose entry leaves u as it is; the highest for
-  // Inf and NaN.
+  // The exponent frexp() gives, also for subnormals; 0 for w = 0, whose entry leaves u unchanged;
+  // the highest for Inf and NaN.
   MPT_HD static int exponent_of(float w) {
     const float magnitude = std::fabs(w);
     const bool subnormal = magnitude < 0x1p-126f;
@@ -52,7 +53,7 @@ struct ExponentDecay {
   }
 };
 
-// r = u - lr wd: with it w (1 + r) = w (1 + u) - lr wd w. Nothing when wd = 0.
+// r = u - lr wd, so that w (1 + r) = w (1 + u) - lr wd w. r = u if wd = 0.
 struct ScaleDecay {
   float amount;
 
@@ -62,7 +63,7 @@ struct ScaleDecay {
 
 inline constexpr RandomStream kExponentVarianceRoundingStream{4};  // v_e
 
-// The normalised direction of the multiplicative branch, from a second moment of its own for every weight.
+// Normalised direction of the multiplicative branch, from a second moment per weight.
 struct DenseDirection {
   static constexpr std::array<StateInfo, 3> kStates{{{"m", kMomentumRoundingStream},
                                                      {"v", kVarianceRoundingStream},
@@ -76,8 +77,8 @@ struct DenseDirection {
   }
 };
 
-// The same from a factor that the projected second moment gives to a matrix or to each of its channels
-// (apollo_e.h): it comes to the rule in place of v_e and is not stored.
+// The same from a projected second moment: one factor per matrix or channel (apollo_e.h), passed to
+// the rule in place of v_e and not stored.
 struct ProjectedDirection {
   static constexpr std::array<StateInfo, 2> kStates{
       {{"m", kMomentumRoundingStream}, {"v", kVarianceRoundingStream}}};
@@ -143,7 +144,7 @@ struct MPlusAdam {
     static constexpr auto kStates = Direction::kStates;
     static constexpr int kFactors = Direction::kFactors, kBranches = 3;
     struct Move {
-      float additive;  // direction, to be scaled with the additive rate
+      float additive;  // direction, before the additive rate
       float relative;  // change of w in multiples of w
     };
 
@@ -151,8 +152,8 @@ struct MPlusAdam {
     float lr_additive, weight_decay;
     float lr_multiplicative;
     float tau;                                    // smallest |w| in the relative step
-    float direction_bound;                        // of the multiplicative direction
-    float relative_step_low, relative_step_high;  // of the relative change of w
+    float direction_bound;                        // bound on the multiplicative direction
+    float relative_step_low, relative_step_high;  // bounds on the relative change of w
     float exponent_step_low, exponent_step_high;  // 2^-d - 1, 2^d - 1
     float weight_bound;
     Decay decay;
@@ -187,7 +188,7 @@ struct MPlusAdam {
       return clamp_to(y, -weight_bound - w, weight_bound - w);
     }
   };
-  static constexpr int kSteps = 4;  // each is compiled apart
+  static constexpr int kSteps = 4;  // each is compiled separately
   using Steps = TypeList<Step<ScaleDecay, DenseDirection>, Step<ExponentDecay, DenseDirection>,
                          Step<ScaleDecay, ProjectedDirection>, Step<ExponentDecay, ProjectedDirection>>;
 
@@ -211,7 +212,7 @@ struct MPlusAdam {
   static int64_t table_size(const Config& config) {
     return config.decays_exponents() ? 2 * ExponentDecay::kEntries : 0;
   }
-  // 2^x, then 2^x - 1, for the step's rate.
+  // 2^x, then 2^x - 1, at the rate of the step.
   static void fill_table(const Config& config, const StepScalars& step, std::span<float> to) {
     if (to.empty()) return;
     const double decay = multiplicative_decay(config, step);

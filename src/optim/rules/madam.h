@@ -1,5 +1,6 @@
-// Madam (Bernstein et al., "Learning compositional functions via multiplicative weight updates") as
-// docs/numerics.md "Madam": w' = w e^x, x = -lr sign(w) g / sqrt(v^), so that signs stay and so does 0.
+// Madam (Bernstein et al., "Learning compositional functions via multiplicative weight updates"),
+// docs/numerics.md "Madam": w' = w e^x, x = -lr sign(w) g / sqrt(v^). Signs never change, and 0
+// stays 0.
 #pragma once
 
 #include "core/check.h"
@@ -8,7 +9,7 @@
 namespace mpt {
 
 struct Madam : PlainRule {
-  // Of lr g_bound: as far as the series of exp_minus_one holds.
+  // Bound on lr g_bound: the range of the series in exp_minus_one().
   static constexpr double kMostExponent = 0.25;
 
   struct Config {

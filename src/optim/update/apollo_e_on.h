@@ -1,8 +1,8 @@
-// The passes of Apollo-E over a matrix, before its update, for any Exec.
+// Passes of Apollo-E over a matrix, before its update, for any Exec.
 //
-// G is written out once, as FP32 scratch: R needs it in another order than the update does. Every sum has an
-// order of its own that depends on the shape alone; that of a row's is the group's, so a device with many
-// lanes rounds R differently. Norms are FP64: squares of R go below what FP32 holds.
+// G is written once to FP32 scratch, because R reads it in another order than the update does. The
+// order of every sum depends on the shape only; that of a row's sum also on the group, so a device
+// with more lanes rounds R differently. Norms are FP64, because squares of R can underflow FP32.
 #pragma once
 
 #include "optim/apollo_e.h"
@@ -32,7 +32,7 @@ struct ExponentGradient {
   }
 };
 
-// R of channels that are rows: a dot product for each k.
+// R for row channels: one dot product for each k.
 struct ProjectRow {
   const float* gradient;    // [M, d]
   const float* projection;  // [r, d]
@@ -50,7 +50,7 @@ struct ProjectRow {
   }
 };
 
-// Rows of a matrix whose channels are columns, in tiles that can be summed at once.
+// Splits the rows of a matrix with column channels into tiles that are summed independently.
 struct ColumnTiles {
   static constexpr int64_t kRows = 32;
   int64_t depth;
@@ -59,7 +59,7 @@ struct ColumnTiles {
   [[nodiscard]] MPT_HD int64_t count() const { return (depth + kRows - 1) / kRows; }
 };
 
-// Sums over one tile for an update block of channels; a lane owns its channels alone.
+// Sums over one tile for an update block of channels; each lane owns its channels.
 struct ProjectColumnTiles {
   const float* gradient;    // [d, M]
   const float* projection;  // [r, d]
@@ -91,7 +91,7 @@ struct ProjectColumnTiles {
   }
 };
 
-// R of channels that are columns.
+// R for column channels: adds the tile sums in order.
 struct SumColumnTiles {
   const float* sums;  // [tiles, r, M]
   int64_t tiles, rank, channels;
@@ -105,7 +105,7 @@ struct SumColumnTiles {
   }
 };
 
-// V of one channel, and the squares of |N_j| and |R_j|.
+// Updates V of one channel, and computes |N_j|^2 and |R_j|^2.
 struct ProjectedMoments {
   const float* projected;  // [M, r]
   const ProjectionScalars* of_step;

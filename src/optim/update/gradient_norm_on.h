@@ -1,5 +1,5 @@
-// The norm of all gradients: squares summed tile by tile, the tiles in an order that depends on nothing
-// but the model, and what the step does about it (docs/numerics.md "Norm and clipping").
+// Global gradient norm: sums of squares by reduction tile, added in an order that depends only on
+// the model, then clipping factor and step decision (docs/numerics.md "Norm and clipping").
 #pragma once
 
 #include <type_traits>
@@ -12,8 +12,8 @@
 
 namespace mpt {
 
-// Of `count` numbers of a lane's part of kPart, in FP64: running sums that vectorise, then a tree. A lane
-// that has whole update blocks to itself asks for the memory of later ones.
+// Sum of squares of the first `count` of kPart numbers, in FP64: running sums that vectorise, then
+// a tree. A lane that owns whole update blocks prefetches later ones.
 template <int kPart, class T>
 MPT_HD double square_sum(const T* x, int count) {
   constexpr int kRunning = kPart < 32 ? kPart : 32;
@@ -31,7 +31,7 @@ MPT_HD double square_sum(const T* x, int count) {
   return running[0];
 }
 
-// Sum of squares, in FP64, of a tile of a tensor.
+// Sum of squares of one tile of a tensor, in FP64.
 template <class Codec>
 struct SquareSum {
   BlockGrid grid;
@@ -59,7 +59,7 @@ struct SquareSum {
     }
     float x[kPart];
     codec.load(group, span, x);
-    // Each lane sums its own part, and the group what they found.
+    // Each lane sums its own part, then the group sums the lanes.
     const double mine = square_sum<kPart>(x, kPart);
     if constexpr (G::kLanes == 1)
       return mine;
@@ -68,7 +68,8 @@ struct SquareSum {
   }
 };
 
-// sums[i]: of tiles [i kTiles, (i + 1) kTiles), counted through all tensors, wherever they lie.
+// sums[i]: sum of tiles [i kTiles, (i + 1) kTiles), numbered through all tensors, wherever they are
+// stored.
 struct SumOfTiles {
   static constexpr int64_t kTiles = 1024;
 
@@ -91,7 +92,7 @@ struct SumOfTiles {
   }
 };
 
-// The norm of all gradients, the clipping factor, and whether the step is made.
+// Writes the global norm, the clipping factor, and whether the step is made.
 struct ComputeClip {
   const double* sums;
   int64_t sum_count;

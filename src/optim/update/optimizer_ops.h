@@ -1,5 +1,5 @@
-// What the optimizers ask of a device: the norm of the gradients, batches of updates, their preparation by
-// Apollo-E. Written once over Exec (optimizer_ops_on.h) and instantiated per backend.
+// Device operations of optimizers: gradient norm, batches of updates, Apollo-E projections. Written
+// once over Exec (optimizer_ops_on.h) and instantiated per backend.
 #pragma once
 
 #include <memory>
@@ -22,39 +22,43 @@ class OptimizerOps {
   struct Options {};
 
   virtual ~OptimizerOps() = default;
-  // Updates by the step of that number of the rule, of weights stored so. Throws LogicError if the rule has
-  // no such arithmetic.
+  // A batch of updates by step number `step` of the rule, for weights in this storage. Throws
+  // LogicError if the rule has no such step.
   [[nodiscard]] virtual std::unique_ptr<UpdateBatch> make_batch(const RuleConfig& rule, size_t step,
                                                                 BatchStorage storage) const = 0;
-  // mean, fp32 [1, 1]: over all elements of a tensor whose format has_relative_scales(), the scales of their
-  // blocks, without the tensor's own. sums: fp64 [1, rows] scratch. The same bits in any order: the sums are
-  // exact.
+  // mean, fp32 [1, 1]: mean block scale over all elements of a tensor whose format
+  // has_relative_scales(), without the tensor's own scale. sums: fp64 [1, rows] scratch. The sums
+  // are exact, so their order does not matter.
   virtual void find_mean_scale(const EncodedTensor& weights, const Tensor& sums, const Tensor& mean) = 0;
-  // Before UpdateBatch::find_maxima(), where another rank has the update blocks: 0, the least that there is.
+  // Sets maxima to 0, the least possible. Call before UpdateBatch::find_maxima(), which skips
+  // tensors whose update blocks are on other ranks.
   virtual void clear_maxima(const Tensor& maxima) = 0;
-  // After update(), wherever the tensor is held: its scale is the one that its codes are stored with.
+  // Call after update(), on every rank that holds the tensor: sets its scale to the one its codes
+  // were stored with.
   virtual void take_maximum(const EncodedTensor& weights, const Tensor& next_maximum,
                             const StepControl* control) = 0;
 
   [[nodiscard]] virtual int64_t norm_table_bytes(const NormCall& call) const = 0;
   virtual void write_norm_table(const NormCall& call, std::byte* image) const = 0;
-  // The own tiles' sums of squares; then, when those of all ranks are there, the norm and the
-  // clipping factor.
+  // sum_gradients(): sums of squares of own tiles. compute_clip(): norm and clipping factor, once
+  // the tile sums of all ranks are there.
   virtual void sum_gradients(const NormCall& call) = 0;
   virtual void compute_clip(const NormCall& call) = 0;
 
-  // To be called before an update of the same tensor by a rule with factors.
+  // Call before a rule with factors updates the tensor.
   virtual void project(const ProjectionCall& call) = 0;
-  // partial[i], fp64: the sum of squares of the i-th tile of the logical elements; square_sums() tiles.
+  // partial[i], fp64: sum of squares of the i-th tile of the logical elements; there are
+  // square_sums() tiles.
   virtual void sum_of_squares(const Tensor& tensor, const Tensor& partial) = 0;
   virtual void sum_of_squares(const EncodedTensor& tensor, const Tensor& partial) = 0;
-  // Rows of the table of counters for so many update blocks; a row is a UpdateCounters.
+  // Rows of UpdateCounters needed for this many update blocks.
   [[nodiscard]] virtual int64_t counter_rows(int64_t blocks) const = 0;
 };
 
-// Pieces that sum_of_squares cuts a tensor into; a property of its shape alone, so the sum's order is too.
+// Tiles of a tensor in sum_of_squares(). Depends on the shape only, so the order of the sum does
+// too.
 int64_t square_sums(int64_t rows, int64_t cols);
-// What `tiles` of all tensors are added to first, before these are: one group takes too long for all.
+// Intermediate sums for `tiles` tiles; one group would take too long to add all tiles.
 int64_t sums_of_tiles(int64_t tiles);
 
 template <>

@@ -1,4 +1,4 @@
-// The optimizers' operations on the CPU.
+// OptimizerOps on the CPU.
 #include "device/cpu/cpu_exec.h"
 #include "optim/update/optimizer_ops_on.h"
 

@@ -1,4 +1,4 @@
-// The optimizers' operations on a CUDA stream: the same bits as on the CPU (no contraction: -fmad=false).
+// OptimizerOps on a CUDA stream. Bits are the same as on the CPU (no contraction: -fmad=false).
 #include "device/cuda/cuda_exec.cuh"
 #include "optim/update/optimizer_ops_on.h"
 

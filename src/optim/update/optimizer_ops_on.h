@@ -1,4 +1,4 @@
-// The optimizers' operations, once, for any Exec.
+// OptimizerOps for any Exec.
 #pragma once
 
 #include <utility>
@@ -15,7 +15,7 @@
 
 namespace mpt {
 
-// Defined in update_batch_on.h, which is compiled apart for each rule and each of its steps.
+// Defined in update_batch_on.h, which is compiled separately for each step of each rule.
 template <Exec E, class R, size_t kStep>
 std::unique_ptr<UpdateBatch> make_update_batch(const E& exec, const typename R::Config& config,
                                                BatchStorage storage);
@@ -58,7 +58,7 @@ class OptimizerOpsOn : public OptimizerOps {
            int64_t(call.tiles.spans().size() * sizeof(TileSpan));
   }
 
-  // Behind the tensors' functors lie the spans of tiles.
+  // The spans of tiles follow the TensorTable.
   void write_norm_table(const NormCall& call, std::byte* image) const override {
     const std::vector<size_t> own = own_gradients(call);
     TensorTable<Sum>::write(own.size(), image, [&](size_t k) {
@@ -135,7 +135,7 @@ class OptimizerOpsOn : public OptimizerOps {
 
   using Sum = SquareSum<ElementCodec>;
 
-  // Gradients of which this rank has update blocks.
+  // Gradients with update blocks on this rank.
   static std::vector<size_t> own_gradients(const NormCall& call) {
     std::vector<size_t> own;
     for (size_t i = 0; i < call.gradients.size(); ++i)

@@ -1,4 +1,4 @@
-// What the update of a tensor reads and writes besides its weights.
+// What the update of a tensor reads and writes besides weights.
 #pragma once
 
 #include "precision/codec.h"
@@ -6,7 +6,7 @@
 
 namespace mpt {
 
-// One factor per element, row or column of a matrix: a step of 0 says that all along that axis share it.
+// One factor per row, column or matrix: a step of 0 shares factors along that axis.
 struct SharedFactors {
   const float* values = nullptr;
   int64_t row_step = 0;
@@ -25,14 +25,14 @@ struct SharedFactors {
   }
 };
 
-// The part of a step that the device decides: by Optimizer::measure_gradients(), or set by the host.
+// Scalars of a step that the device computes, in Optimizer::measure_gradients(), or the host sets.
 struct StepControl {
   double grad_norm = 0;     // of all gradients, before clipping
   float grad_scale = 1.0f;  // the clipping factor
   int32_t proceed = 1;      // 0: loss or norm is not finite, and nothing is updated
 };
 
-// min(1, clip / (norm + 1e-6)); 1 when clipping is off (clip = 0). A norm that is NaN gives NaN, never "no
+// min(1, clip / (norm + 1e-6)); 1 if clipping is off (clip = 0). A NaN norm gives NaN, never "no
 // clipping".
 MPT_HD float clip_scale(double clip_grad_norm, double norm) {
   const double factor = clip_grad_norm / (norm + 1e-6);
@@ -49,7 +49,7 @@ struct TensorInputs {
   ElementCodec gradient;
   const StepControl* control;
   SharedFactors factors;
-  const float* mean_scale;  // of the scale blocks, for relative additive rates; null: one rate for all
+  const float* mean_scale;  // mean block scale, for relative additive rates; null: one rate
 
   // No padding between rows.
   [[nodiscard]] bool contiguous() const {
@@ -59,8 +59,8 @@ struct TensorInputs {
   }
 };
 
-// f(T{}, D{}) where all moments are stored as T and rounded to nearest, and the gradient as D; whether they
-// are.
+// If all moments are stored as T with rounding to nearest, and the gradient as D, calls f(T{}, D{})
+// and returns true. Otherwise returns false.
 template <int kStates, class F>
 bool with_stored_types(const TensorInputs<kStates>& states, const F& f) {
   const auto moments = [&]<class T>(T) {

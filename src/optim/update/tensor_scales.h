@@ -1,12 +1,12 @@
-// What updates find out about the scales of a tensor: the mean of its blocks', which additive directions are
-// multiples of, and the largest weight to come, from which the tensor's own scale follows.
+// Kernels for scales of a tensor: the mean block scale, which additive directions follow, and the
+// maximum of new weights, which determines the tensor's own scale.
 #pragma once
 
 #include "optim/update/tensor_inputs.h"
 
 namespace mpt {
 
-// sums[row]: over the elements of a row, the scales of their blocks, which FP64 adds up exactly in any order.
+// sums[row]: block scales summed over the elements of a row, exact in FP64 in any order.
 template <class Codec>
 struct RowScaleSum {
   static constexpr int64_t kBlock = Codec::kBlock;

@@ -1,6 +1,7 @@
-// One pass over many tensors: a functor per tensor and the items that are its own, both in device memory.
+// One pass over many tensors: a table in device memory with a functor and a range of items per
+// tensor.
 //
-//   [functors of the tensors][items of each]    all of one type of functor
+//   [functors of the tensors][items of each]    all functors of one type
 #pragma once
 
 #include <cstdint>
@@ -13,13 +14,14 @@
 
 namespace mpt {
 
-// A tensor's part of a pass: from `first` up to the next tensor's. Item i is number i + shift of the tensor.
+// The items of a tensor: from `first` up to the `first` of the next tensor. Item i of the pass is
+// item i + shift of the tensor.
 struct TensorItems {
   int64_t first;
   int64_t shift;
 };
 
-// The last i with first(i) <= item, of `count`.
+// The last i in [0, count) with first(i) <= item.
 template <class First>
 MPT_HD int64_t last_from(int64_t count, int64_t item, const First& first) {
   int64_t low = 0, high = count;
@@ -33,15 +35,15 @@ MPT_HD int64_t last_from(int64_t count, int64_t item, const First& first) {
   return low;
 }
 
-// A tensor's entry: its functor and the numbers of its items.
+// The entry of a tensor: its functor and its items.
 template <class Functor>
 struct TableRow {
   Functor functor;
   BlockRange items;
 };
 
-// As a functor of the pass: f(group, number within its tensor) for every item, by the tensor's functor f;
-// nothing where the step does not proceed.
+// Functor of the pass: applies the tensor's functor to every item, as f(group, item within the
+// tensor). Does nothing if the step does not proceed.
 template <class Functor>
 struct TensorTable {
   static_assert(std::is_trivially_copyable_v<Functor>);
@@ -49,7 +51,7 @@ struct TensorTable {
   const Functor* functors;
   const TensorItems* items;
   int64_t count;
-  const StepControl* control;  // null: always
+  const StepControl* control;  // null: always proceeds
 
   TensorTable(const std::byte* data, int64_t tensors, const StepControl* control_of_step)
       : functors(reinterpret_cast<const Functor*>(data)),
@@ -61,7 +63,7 @@ struct TensorTable {
   static int64_t bytes(int64_t tensors) {
     return align_up(items_offset(tensors) + tensors * int64_t{sizeof(TensorItems)}, 16);
   }
-  // row(i): the TableRow of the i-th tensor.
+  // Writes the table; row(i) returns the TableRow of the i-th tensor.
   template <class Row>
   static void write(size_t tensors, std::byte* image, const Row& row) {
     std::byte* const items = image + items_offset(int64_t(tensors));
@@ -86,8 +88,8 @@ struct TensorTable {
     }
   }
 
-  // On a GPU the copy of a functor would lie in memory. On a CPU, where it does anyway, it tells the compiler
-  // that nothing that it writes can change it.
+  // Copies the functor, so that the compiler knows that its writes cannot change it. A GPU would
+  // keep the copy in memory, so it does not use this path.
   template <class G>
   MPT_HD void run(G group, int64_t first, int64_t end) const {
     if (!proceeds()) return;

@@ -1,8 +1,8 @@
-// The step of one tensor, update block by update block: decode, update in FP32, encode.
+// The step of one tensor, one update block at a time: decode, update in FP32, encode.
 //
-// Weights, states and gradients share the grid. The new moments enter the update as the rule's Ema leaves
-// them and are rounded on store. A serial lane updates numbers in place where each is stored by itself
-// (InPlaceBlock).
+// Weights, states and gradients share the grid. The update uses the new moments as the rule's Ema
+// leaves them; they are rounded on store. A serial lane updates in place where elements are stored
+// individually (InPlaceBlock).
 #pragma once
 
 #include <type_traits>
@@ -13,9 +13,9 @@
 
 namespace mpt {
 
-// The factor of every element's additive direction, in proportion to the scale of its block; 1 for formats
-// without relative scales. Decay has no factor: it is a multiple of the weight, so it follows the scale
-// anyway.
+// Factor of every element's additive direction, proportional to the scale of its block; 1 for
+// formats without relative scales. Decay is a multiple of the weight and follows the scale without
+// it.
 template <class WeightCodec, class G, bool kRelative = WeightCodec::kRelativeScales>
 struct AdditiveScales {
   MPT_HD AdditiveScales(const WeightCodec&, G, BlockSpan, const float*) {}
@@ -31,8 +31,8 @@ struct AdditiveScales<WeightCodec, G, true> {
   MPT_HD float operator[](int64_t k) const { return of_element[k]; }
 };
 
-// f(ema): how the rule's moments advance. The serial path skips bias correction once it equals 1, because its
-// divisions are slow; the bits are the same.
+// f(ema): how the rule's moments advance. The serial path skips bias correction once it equals 1,
+// because its divisions are slow; the bits are the same.
 template <class G, class Step, class F>
 MPT_HD void with_ema(const Step& step, StateUpdate update, const F& f) {
   if (update == StateUpdate::kPerOp) return f(EmaPerOp{});
@@ -41,7 +41,7 @@ MPT_HD void with_ema(const Step& step, StateUpdate update, const F& f) {
   f(EmaOnce{});
 }
 
-// Turns values.w into the unrounded weights after the step, values.s into the moments.
+// Replaces values.w by the unrounded new weights and values.s by the new moments.
 template <class Ema, class Step, int kPart, class Scales>
 MPT_HD void advance_weights(Step step, const Scales& scales, RegisterBlock<Step, kPart>& values) {
   values.each([&](int k, float g, float* state) {
@@ -54,7 +54,7 @@ template <class S, class WeightCodec>
 struct TensorUpdate {
   using Step = S;
   static constexpr int kStates = int(Step::kStates.size());
-  static constexpr bool kFindsMaximum = WeightCodec::kNeedsMaximum;  // next_maximum() is of use
+  static constexpr bool kFindsMaximum = WeightCodec::kNeedsMaximum;  // next_maximum() is needed
 
   Step step;
   TensorInputs<kStates> in;
@@ -88,7 +88,7 @@ struct TensorUpdate {
     for (int64_t block = first; block < end; ++block) (*this)(serial, block);
   }
 
-  // max |w'| of the block, for formats that must know it of the whole tensor before they encode. Writes
+  // max |w'| of the block, for formats that need the tensor's maximum before they encode. Writes
   // nothing.
   template <class G>
   MPT_HD float next_maximum(G group, int64_t block) const {
@@ -104,7 +104,7 @@ struct TensorUpdate {
     values.load(weights, in, group, span);
     with_ema<G>(step, in.state_update,
                 [&](auto ema) { advance_weights<decltype(ema)>(step, scales, values); });
-    // Weights beyond the part's end are 0.
+    // Weights past the end of the part are 0.
     return group.reduce_max(largest_of(values.w));
   }
 
@@ -119,7 +119,7 @@ struct TensorUpdate {
 
   static constexpr bool kElementwise = std::is_same_v<WeightCodec, ElementCodec>;
 
-  // Whether weights are stored as T, too; if so, they are updated.
+  // If weights are stored as T too, updates them and returns true.
   template <class T, class D>
   [[nodiscard]] bool advance_stored(BlockSpan span) const {
     if constexpr (kElementwise)
@@ -144,7 +144,7 @@ struct TensorUpdate {
     advance_in_place<T, D, NewStates::kDropped>(span, Stored<float>{w});
     return largest_of(w);
   }
-  // The weights w become the unrounded ones after the step, or those rounded to where they are stored.
+  // Replaces w by the new weights, unrounded or rounded to their storage type.
   template <class T, class D, NewStates kNew, class W>
   void advance_in_place(BlockSpan span, Stored<W> w) const {
     InPlaceBlock<Step, T, D> values(in, span);
@@ -158,7 +158,7 @@ struct TensorUpdate {
   }
 };
 
-// Compensated BF16 weights: Step is KahanFused of a rule's step, or a rule's EagerKahan.
+// Compensated BF16 weights. Step is KahanFused of a rule's step, or a rule's EagerKahan.
 template <class S>
 struct CompensatedUpdate {
   using Step = S;

@@ -1,5 +1,5 @@
-// A batch of tensors that share a rule's arithmetic and a weight format, updated by one launch. Made by
-// OptimizerOps::make_batch(), the one place that decides which code runs.
+// A batch of tensors with the same rule arithmetic and weight format, updated by one launch. Made
+// by OptimizerOps::make_batch(), the only place that selects the code to run.
 #pragma once
 
 #include <memory>
@@ -15,18 +15,18 @@
 
 namespace mpt {
 
-// The memory that the update of one tensor, or of some of its blocks, reads and writes. States and residuals
-// of other blocks need not exist; weights and gradients of other blocks are not touched. The scale of a
-// tensor that needs_maximum() is written by take_maximum().
+// Memory read and written by the update of one tensor, or of some of its blocks. States and
+// residuals of other blocks need not exist; weights and gradients of other blocks are not accessed.
+// take_maximum() writes the scale of a tensor that needs_maximum().
 struct TensorSlot {
   EncodedTensor weights;                    // updated
   std::span<const Tensor> states;           // in the order of the step's kStates, fp32 or bf16, updated
-  std::vector<DitherSource> state_dithers;  // as many
+  std::vector<DitherSource> state_dithers;  // one per state
   StateUpdate state_update = StateUpdate::kOnce;
   Tensor gradient;  // fp32 or bf16
   DitherSource weight_dither{};
   TensorScalars scalars{};
-  SharedFactors factors{};  // of steps that take one
+  SharedFactors factors{};  // for steps that take one
   Tensor mean_scale{};      // as find_mean_scale() left it: additive rates in proportion to the blocks'
                             // scales; none: one rate for all
   std::optional<BlockRange> blocks{};  // none: all
@@ -36,11 +36,11 @@ struct TensorSlot {
   [[nodiscard]] BlockRange range() const { return blocks.value_or(all_blocks(weights.rows, weights.cols)); }
 };
 
-// The tensors of one step. What differs from step to step (rates, corrections, draws) is read from `table`,
-// in device memory, so that the same calls can be made again with another table.
+// The tensors of one step. Everything that changes between steps (rates, corrections, draws) is
+// read from `table` in device memory, so the same calls can be repeated with another table.
 struct BatchCall {
   std::span<const TensorSlot> tensors;
-  const std::byte* table;      // as write_table() wrote it for these tensors
+  const std::byte* table;      // written by write_table() for these tensors
   const StepControl* control;  // in device memory
   Tensor maxima_of_blocks{};   // fp32 [1, most update blocks of a tensor] scratch, where needs_maximum()
 };
@@ -48,22 +48,22 @@ struct BatchCall {
 class UpdateBatch {
  public:
   virtual ~UpdateBatch() = default;
-  // The table is written on the host; its layout depends on the list of tensors alone.
+  // The host writes the table; its layout depends only on the list of tensors.
   [[nodiscard]] virtual int64_t table_bytes(int64_t tensors) const = 0;
   virtual void write_table(const StepScalars& scalars, const BatchCall& call, std::byte* image) const = 0;
-  // Finds the amax that the blocks would have after update(), into next_maximum of every tensor that
-  // needs_maximum(); update() reads the amax of the whole tensor there.
+  // Computes the amax that the blocks will have after update(), into next_maximum of every tensor
+  // that needs_maximum(). update() expects the amax of the whole tensor there.
   virtual void find_maxima(const BatchCall& call) const = 0;
-  // In any order.
+  // Updates the tensors, in any order.
   virtual void update(const BatchCall& call) const = 0;
-  // Counts what update() of one of the tensors will change, if the step proceeds, into counter_rows() of
-  // UpdateCounters. Its next_maximum must be there.
+  // Counts what update() of one tensor will change if the step proceeds, into counter_rows() rows
+  // of UpdateCounters. Needs its next_maximum.
   virtual void count(const StepScalars& scalars, const BatchCall& call, size_t tensor,
                      const Tensor& counters) const = 0;
 };
 
-// How the weights of a batch are stored. Compensated: bf16 with residuals, by the rule's update in FP32 or
-// as eager BF16 code has it.
+// Storage of the weights of a batch. Compensated weights are bf16 with residuals, updated in FP32
+// (fused) or as in eager BF16 code.
 enum class Compensation : uint8_t { kNone, kFused, kEager };
 struct BatchStorage {
   WeightFormat format;

@@ -1,5 +1,5 @@
-// UpdateBatch for one rule's step and one weight format, on any Exec. Compiled rule by rule
-// (cmake/MptRules.cmake); only tests with other lanes include it besides.
+// UpdateBatch for one rule step and one weight format, for any Exec. Compiled separately for each
+// rule (cmake/MptRules.cmake); otherwise only tests with other lanes include it.
 #pragma once
 
 #include "core/check.h"
@@ -12,7 +12,7 @@
 
 namespace mpt {
 
-// maxima[i]: max |w'| of update block first + i that the tensor's update would make.
+// maxima[i]: max |w'| that the update would give update block first + i of the tensor.
 template <class Update>
 struct NextMaxima {
   const Update* tensor;
@@ -26,7 +26,7 @@ struct NextMaxima {
   }
 };
 
-// What the update of this tensor reads and writes besides its weights.
+// What the update of this tensor reads and writes besides weights.
 template <class Step>
 TensorInputs<int(Step::kStates.size())> inputs_of(const TensorSlot& slot, const StepControl* control) {
   constexpr int kStates = int(Step::kStates.size());
@@ -130,8 +130,8 @@ class UpdateBatchOn final : public UpdateBatch {
                           slot, control);
   }
 
-  // The amax of the call's update blocks of new weights, which the tensor is stored with if they are all of
-  // it.
+  // Computes the amax of the new weights in the slot's update blocks, which is the whole tensor's
+  // if the slot covers it.
   void find_maximum(const TensorSlot& slot, const Update* tensor, const Tensor& maxima_of_blocks) const {
     if (!needs_maximum(slot.weights.encoding)) return;
     const BlockRange range = slot.range();

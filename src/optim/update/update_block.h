@@ -1,4 +1,4 @@
-// The values of an update block while it is updated: in registers, or in place where they are stored.
+// The values of an update block during its update: in registers, or in place in memory.
 #pragma once
 
 #include <utility>
@@ -8,7 +8,7 @@
 
 namespace mpt {
 
-// In registers: a lane's part of weights, gradient and states, in FP32. All in one object, so that the
+// In registers: the lane's part of weights, gradient and states, in FP32. One object, so that the
 // compiler knows that nothing overlaps.
 template <class Step, int kPart>
 struct RegisterBlock {
@@ -36,9 +36,9 @@ struct RegisterBlock {
     for (int i = 0; i < kStates; ++i) to.states[i].store(group, span, s[i], to.dithers[i].draw(group, span));
   }
 
-  // step(k, g, state) for every element, which may update its states. The loop vectorises as long as it bears
-  // no `omp simd`, which would give every lane of it a `state` in memory; unrolled, a GPU keeps all in
-  // registers.
+  // Calls step(k, g, state) for every element; step may update the states. The loop vectorises only
+  // without `omp simd`, which would put a `state` per lane in memory; a GPU unrolls it and keeps
+  // everything in registers.
   template <class F>
   MPT_HD void each(const F& step) {
     each(step, std::make_integer_sequence<int, kInputs>{});
@@ -66,8 +66,8 @@ struct Stored {
 
 enum class NewStates : uint8_t { kStored, kDropped };
 
-// Where they are stored, one element after the other, without copies between, which would cost a serial lane
-// more than the arithmetic. All moments are stored as T and rounded to nearest; the gradient is a D.
+// In place, element by element: copies would cost a serial lane more than the arithmetic. All
+// moments are stored as T, rounded to nearest; the gradient is stored as D.
 template <class Step, class T, class D>
 struct InPlaceBlock {
   static constexpr int kStates = int(Step::kStates.size()), kInputs = kStates + Step::kFactors;
@@ -77,7 +77,7 @@ struct InPlaceBlock {
   const D* g;
   Stored<T> s[kStates];
   float factor[Step::kFactors == 0 ? 1 : kUpdateBlock];
-  Upcoming<2> upcoming;  // besides gradient and moments
+  Upcoming<2> upcoming;  // streams other than gradient and moments
 
   InPlaceBlock(const TensorInputs<kStates>& in, BlockSpan span)
       : count(span.count), grad_scale(in.control->grad_scale), g(in.gradient.template elements<D>(span)) {
@@ -85,8 +85,8 @@ struct InPlaceBlock {
     if constexpr (Step::kFactors == 1) in.factors.load(SerialGroup{}, span, factor);
   }
 
-  // step(k, g, state) for every element, which may update its states. Vectors of one element's states are
-  // made by the compiler: bearing `omp simd`, the loop would give every lane a `state` in memory.
+  // Calls step(k, g, state) for every element; step may update the states. The compiler vectorises
+  // each state itself: with `omp simd`, every lane would have a `state` in memory.
   template <NewStates kNew = NewStates::kStored, class F>
   void each(const F& step) const {
     each<kNew>(step, std::make_integer_sequence<int, kStates>{});
@@ -95,7 +95,7 @@ struct InPlaceBlock {
  private:
   static constexpr int kAtOnce = Upcoming<1>::kElements;
 
-  // Of the next update block.
+  // Prefetches the same elements of the next update block.
   template <class N>
   MPT_ALWAYS_INLINE static void ask_for_next(const N* at) {
     prefetch(at + kUpdateBlock, kAtOnce * int64_t(sizeof(N)));
@@ -113,7 +113,7 @@ struct InPlaceBlock {
       if constexpr (kNew == NewStates::kStored) (own[i].set(k, state[i]), ...);
     };
     int64_t first = 0;
-    // Of a constant length, so that what all elements share is brought into registers once.
+    // Constant trip count, so that values common to all elements are loaded into registers once.
     for (; first + kAtOnce <= count; first += kAtOnce) {
       upcoming.fetch(first);
       ask_for_next(gradient + first);

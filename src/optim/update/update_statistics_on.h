@@ -1,5 +1,6 @@
-// Counts the outcomes of a tensor's updates without making them: computes the step as tensor_update.h does,
-// rounds it as the codec would, and compares it with the stored weights.
+// Counts the outcomes of a tensor's updates without making them: computes the step as
+// tensor_update.h does, rounds it as the codec would, and compares the result with the stored
+// weights.
 #pragma once
 
 #include "optim/update/tensor_update.h"
@@ -22,7 +23,7 @@ MPT_HD void find_moves(const Step& step, const Scales& scales, RegisterBlock<Ste
   });
 }
 
-// Of one update of w, which asked for another value or not, and is stored as `stored`.
+// Counts one update of w that is stored as `stored`; `asked`: the update was not zero.
 MPT_HD void count_outcome(int32_t (&outcomes)[kOutcomes][kMagnitudeBuckets], float w, bool asked,
                           float stored) {
   const int bucket = magnitude_bucket(w);
@@ -36,7 +37,7 @@ MPT_HD void count_outcome(int32_t (&outcomes)[kOutcomes][kMagnitudeBuckets], flo
   add(UpdateOutcome::kEnteredZero, w != 0.0f && stored == 0.0f);
 }
 
-// Weights that changed by a factor smaller than any step of their grid.
+// Counts a weight that changed by a factor smaller than any step of its grid.
 MPT_HD void count_drag(float w, float stored, float smallest_ratio, UpdateCounters& counters) {
   const float ratio = w == 0.0f ? 1.0f : stored / w;
   if (ratio == 1.0f || !(ratio < smallest_ratio && ratio * smallest_ratio > 1.0f)) return;
@@ -44,7 +45,7 @@ MPT_HD void count_drag(float w, float stored, float smallest_ratio, UpdateCounte
   counters.drag_log2 += std::log2(double(ratio));
 }
 
-// Weights that are rounded to their format.
+// Weights rounded to their format.
 template <class G, class Step, class WeightCodec>
 MPT_HD void count_updates(const TensorUpdate<Step, WeightCodec>& update, G group, BlockSpan span,
                           UpdateCounters& mine) {
@@ -81,7 +82,7 @@ MPT_HD void find_next(const Step& step, Branch branch, const float (&c)[kPart],
   });
 }
 
-// Compensated weights: the residual keeps an update that leaves the stored weight as it is.
+// Compensated weights: the residual keeps the update, although the stored weight is unchanged.
 template <class G, class Step>
 MPT_HD void count_updates(const CompensatedUpdate<Step>& update, G group, BlockSpan span,
                           UpdateCounters& mine) {
@@ -104,7 +105,7 @@ MPT_HD void count_updates(const CompensatedUpdate<Step>& update, G group, BlockS
   }
 }
 
-// What every lane counts over its run of update blocks of a tensor, which Update makes.
+// Each lane counts over its run of update blocks of the tensor that Update updates.
 template <class Update>
 struct CountUpdates {
   Update update;

@@ -114,10 +114,11 @@ MPT_HD float step_of(uint32_t scale, float tensor_amax) {
 // change it without the host.
 //   sticky   A power of two. store() reads the old block scale from memory and writes the new one.
 //            load_scale and store_scale are the same, and only CodecOps::rescale() changes it.
-//   live     max|w| of the tensor. store() needs the maximum of the NEW weights before it stores any:
-//            a first pass over the update blocks computes max|w'| and writes nothing, a second repeats
-//            the update and stores. load_scale belongs to the codes in memory, store_scale to the new
-//            ones. The caller copies store_scale to the tensor's scale once all blocks are stored.
+//   live     max|w| of the tensor. store() needs the maximum of the NEW weights before it stores
+//            any: a first pass over the update blocks computes max|w'| and writes nothing, a second
+//            repeats the update and stores. load_scale belongs to the codes in memory, store_scale
+//            to the new ones. The caller copies store_scale to the tensor's scale once all update
+//            blocks are stored.
 struct Nvfp4Codec {
   static constexpr bool kTensorScale = true, kNeedsMaximum = true, kRescales = true, kRelativeScales = true;
   static constexpr float kSmallestRatio = 1.25f;  // rounded down from 4 / 3 (3 and 4)
