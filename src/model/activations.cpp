@@ -45,7 +45,7 @@ class Planner {
  private:
   [[nodiscard]] int64_t width() const { return padded_intermediate_size(config_); }
   [[nodiscard]] bool rows_of_k() const { return options_.fp8 && options_.fp8_layout == Fp8Layout::kRowsOfK; }
-  // Of the tokens' codes in rows only one operand's are needed at a time: from their cast to the GEMM.
+  // Row-major codes are needed only from their cast to the GEMM, so one operand's exist at a time.
   [[nodiscard]] QuantizedMatrix operand(int64_t cols) const {
     if (!rows_of_k()) return {tokens(options_.fp8 ? DType::kE4M3 : options_.storage, cols)};
     const Tensor values{codes_.data, codes_.dtype, codes_.rows, cols, cols};
@@ -62,7 +62,7 @@ class Planner {
   const LlamaConfig& config_;
   const ActivationOptions& options_;
   Allocator& allocator_;
-  Tensor codes_;  // [N, max(C, F)] e4m3, where the codes in rows are not kept
+  Tensor codes_;  // [N, max(C, F)] e4m3, if row-major codes are not kept
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the forward pass keeps for the backward pass, planned up front.
+// Activations that forward keeps for backward, planned up front.
 //
 // Legend: N = B T tokens of a micro-batch, C hidden, F stored MLP width, H heads.
 #pragma once
@@ -14,13 +14,13 @@
 namespace mpt {
 
 inline constexpr MemoryPurpose kActivationMemory{"activations"}, kLogitMemory{"logits"};
-inline constexpr MemoryPurpose kDataMemory{"data"};  // what a batch brings
+inline constexpr MemoryPurpose kDataMemory{"data"};  // tokens and targets
 
-// One factor of a linear layer's GEMMs: a matrix, and its codes the other way round where FP8 GEMMs ask
-// for these (Fp8Layout::kRowsOfK).
+// An operand of a linear layer's GEMMs: a matrix, and its transposed codes if FP8 GEMMs need them
+// (Fp8Layout::kRowsOfK).
 
-// Either part may be missing (rows == 0): a GEMM reads one of them, and what is read later than the other
-// need not be there yet, or any more.
+// Either part may be missing (rows == 0): a GEMM reads only one of them, and their lifetimes may
+// differ.
 struct QuantizedMatrix {
   Tensor values;        // [rows, cols]
   Tensor transposed{};  // [cols, rows]: the same codes, FP8 only
@@ -31,14 +31,14 @@ struct QuantizedMatrix {
     return {values.rows > 0 ? values.row_range(first, count) : Tensor{},
             transposed.rows > 0 ? transposed.columns(first, count) : Tensor{}};
   }
-  // What y = x W^T reads of x, and what dW = dy^T x does.
+  // The part of x that y = x W^T reads, and the part that dW = dy^T x reads.
   [[nodiscard]] QuantizedMatrix for_forward() const { return {.values = values}; }
   [[nodiscard]] QuantizedMatrix for_backward() const {
     return transposed.rows > 0 ? QuantizedMatrix{.values = {}, .transposed = transposed} : *this;
   }
 };
 
-// Whether a block's activations are kept, or computed again from its input when backward reaches it.
+// Whether a block's activations are kept, or recomputed from its input in backward.
 enum class Recompute : uint8_t { kNone, kBlock };
 
 struct BatchShape {
@@ -47,9 +47,9 @@ struct BatchShape {
   [[nodiscard]] int64_t tokens() const { return rows * seq_len; }
 };
 
-// A QuantizedMatrix is read by the GEMMs of linear layers alone: FP8 codes where these are FP8. Where these take
-// rows of k only, a layer keeps what backward reads, the transposed codes; the others are shared by all
-// layers.
+// Quantized matrices are read only by GEMMs of linear layers, and hold FP8 codes if those are in
+// FP8. With Fp8Layout::kRowsOfK each layer keeps only the transposed codes, for backward; all
+// layers share the row-major codes.
 struct LayerActivations {
   Tensor residual;            // [N, C] the block's input
   QuantizedMatrix attn_norm;  // [N, C]
@@ -72,18 +72,18 @@ struct Activations {
   Tensor branch;  // [N, C] output of the block half just computed, not yet added to the residual stream
 
   QuantizedMatrix
-      attention_operand;  // [N, C] e4m3, FP8 only: the cast of what is kept in the storage type anyway
+      attention_operand;  // [N, C] e4m3, FP8 only: cast of `attention`, which is kept in the storage type
 };
 
 enum class Keep : uint8_t { kForBackward, kNothing };
 
-// What a model must know of the config if it computes in FP8: its fp8_* keys.
+// The config whose fp8_* keys an FP8 model needs; nullopt outside FP8.
 inline std::optional<PrecisionConfig> fp8_of(const PrecisionConfig& precision) {
   if (precision.compute != ComputeFormat::kFp8) return std::nullopt;
   return precision;
 }
 
-// How the GEMMs outside FP8 multiply.
+// Precision of GEMMs outside FP8.
 inline Multiply multiply_of(const PrecisionConfig& precision) {
   return precision.compute == ComputeFormat::kTf32 ? Multiply::kTf32 : Multiply::kFull;
 }
@@ -93,11 +93,11 @@ struct ActivationOptions {
   DType storage;
   Recompute recompute = Recompute::kNone;
   Keep keep = Keep::kForBackward;
-  std::optional<PrecisionConfig> fp8{};  // its fp8_* keys, where linear layers compute in FP8
+  std::optional<PrecisionConfig> fp8{};  // its fp8_* keys, if linear layers compute in FP8
   Fp8Layout fp8_layout = Fp8Layout::kAny;
 };
 
-// With Keep::kNothing (evaluation), and for blocks that are recomputed, all layers share one set of tensors.
+// With Keep::kNothing (evaluation) or recomputation, all layers share one set of tensors.
 Activations plan_activations(const LlamaConfig& config, const ActivationOptions& options,
                              Allocator& allocator);
 

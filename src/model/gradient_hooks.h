@@ -1,7 +1,7 @@
-// What a model tells, and asks, whoever trains it: where data parallel training exchanges weights and
-// gradients.
+// Hooks that a model calls during a pass, where data parallel training exchanges weights, gradients
+// and amaxes.
 //
-// A model that nobody trains calls what does nothing.
+// The default hooks do nothing.
 #pragma once
 
 #include "core/tensor.h"
@@ -11,15 +11,15 @@ namespace mpt {
 class GradientHooks {
  public:
   virtual ~GradientHooks() = default;
-  // The weights of a parameter group (parameters.h) are read next: they must be what the last step made of
-  // them, and what GEMMs read must be up to date.
+  // Called before the weights of a parameter group (parameters.h) are read. On return they must
+  // include the last update, and their decoded copies and casts must be up to date.
   virtual void before_use(int64_t /*group*/) {}
-  // Backward has made its last addition of the current micro-batch to the gradients of a group.
+  // Called after backward's last addition of the current micro-batch to the gradients of a group.
   virtual void gradients_added(int64_t /*group*/) {}
-  // The largest over all ranks, in the order of the device's work; fp32 [1, n].
+  // Replaces values (fp32 [1, n]) by their maximum over ranks, in order with the device's work.
   virtual void reduce_amax(const Tensor& /*values*/) {}
 
-  // Those that do nothing.
+  // Hooks that do nothing.
   static GradientHooks& none() {
     static GradientHooks nothing;
     return nothing;

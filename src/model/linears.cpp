@@ -23,7 +23,7 @@ Fp8Part part_of(const Tensor& source, const QuantizedMatrix& codes) {
 
 Tensor planned(DType dtype, int64_t rows, int64_t cols) { return {nullptr, dtype, rows, cols, cols}; }
 
-// A planned operand as a product of either layout may read it.
+// An operand for planning, readable in either layout.
 QuantizedMatrix planned_operand(DType dtype, int64_t rows, int64_t cols) {
   return {planned(dtype, rows, cols), planned(dtype, cols, rows)};
 }
@@ -70,7 +70,7 @@ void Linears::allocate_fp8(Device& device, Allocator& allocator) {
   if (rows_of_k(0)) gradient_codes_.transposed = allocator.tensor(kScratchMemory, DType::kE5M2, 1, most);
 }
 
-// --- operands --------------------------------------------------------------------------------------------
+// --- operands ------------------------------------------------------------------------------------
 
 int64_t Linears::linears_in_fp8() const {
   if (!options_.fp8) return 0;
@@ -89,7 +89,7 @@ int64_t Linears::parameter(int64_t linear) const {
   return layer_index(linear / kLinearsPerLayer, kFirst[size_t(linear % kLinearsPerLayer)]);
 }
 
-// The shape of a GEMM's W, with no memory behind it.
+// The shape of a GEMM's W, without memory.
 Tensor Linears::planned_weight(int64_t linear, DType dtype) const {
   const int64_t first = parameter(linear);
   const ParamSpec& spec = weights_.specs()[size_t(first)];
@@ -122,7 +122,7 @@ Linears::Scaled Linears::output_gradient(int64_t linear, const Tensor& d_y) {
   return {codes, backward_->scale_inv(linear)};
 }
 
-// Padding of the codes is zero from the start and is not touched.
+// Padding of the codes is zeroed at allocation and never written.
 void Linears::cast_weights(int64_t group, Fp8CastKind kind) {
   if (group == 0) return;  // the embedding
   const ProfileScope scope(device_, "FP8 casts");
@@ -176,7 +176,7 @@ void Linears::cast_input(int64_t linear, Fp8Casts& casts, const QuantizedMatrix&
   forward_->cast(input_slot(linear), std::array{part}, kind, casts);
 }
 
-// --- GEMMs --------------------------------------------------------------------------------------------
+// --- GEMMs ---------------------------------------------------------------------------------------
 
 Multiply Linears::forward_multiply(int64_t linear) const {
   if (!in_fp8(linear)) return options_.multiply;
@@ -235,7 +235,7 @@ void Linears::backward(int64_t linear, const LinearBackward& call) {
   multiply("GEMM dx", input_gradient(linear, d_y, weight(linear), call.d_x));
 }
 
-// The largest product of each kind, for the backend to reserve scratch.
+// The largest GEMM of each kind, so that the backend can reserve scratch.
 std::vector<GemmCall> Linears::gemms() const {
   std::vector<GemmCall> calls;
   const auto add = [&](int64_t linear, int64_t rows) {
@@ -262,7 +262,7 @@ std::vector<GemmCall> Linears::gemms() const {
   return calls;
 }
 
-// --- scales ----------------------------------------------------------------------------------------------
+// --- scales --------------------------------------------------------------------------------------
 
 void Linears::roll(Fp8Scaling& scaling) {
   const ProfileScope scope(device_, "FP8 scales");

@@ -1,9 +1,10 @@
-// The GEMMs of the linear layers and the head, forward and backward, in the format that they compute in.
+// The GEMMs of the linear layers and the head, forward and backward, in their compute format.
 //
 //   y = x W^T,   dx = dy W,   dW (+)= dy^T x
-// In FP8 every operand is cast with a scale of its own (docs/numerics.md "FP8 GEMMs"): x and W to E4M3, dy
-// to E5M2. Fused neighbours (q, k, v; gate, up) are one GEMM with one W and one dy. Otherwise operands are
-// read as they are. Where FP8 GEMMs take rows of k only, all are A B^T, and casts write what they need:
+// In FP8 every operand is cast with its own scale (docs/numerics.md "FP8 GEMMs"): x and W to E4M3,
+// dy to E5M2. Outside FP8, operands are read as they are. Fused neighbours (q, k, v; gate, up) are
+// one GEMM with one W and one dy. If FP8 GEMMs require contiguous k (Fp8Layout::kRowsOfK), all have
+// the form A B^T and casts write the transposed codes:
 //
 //   y = x W^T,   dx = dy (W^T)^T,   dW (+)= (dy^T) (x^T)^T
 #pragma once
@@ -25,7 +26,7 @@ namespace mpt {
 enum class Linear : int64_t { kQkv, kO, kGateUp, kDown };
 inline constexpr int64_t kLinearsPerLayer = 4;
 
-// Position in the list of all GEMMs: layer by layer, then the head.
+// Index among all linear layers: layer by layer, then the head.
 inline int64_t linear_index(int64_t layer, Linear which) { return kLinearsPerLayer * layer + int64_t(which); }
 inline int64_t head_linear(const LlamaConfig& config) { return kLinearsPerLayer * config.num_hidden_layers; }
 
@@ -34,18 +35,19 @@ struct LinearsOptions {
   DType storage;            // of y, dy and dx, and of all operands outside FP8
   int64_t loss_chunk_rows;  // rows of the head's GEMMs
   Keep keep = Keep::kForBackward;
-  std::optional<PrecisionConfig> fp8{};  // its fp8_* keys, where linear layers compute in FP8
+  std::optional<PrecisionConfig> fp8{};  // its fp8_* keys, if linear layers compute in FP8
   Multiply multiply = Multiply::kFull;   // of the GEMMs outside FP8
 };
 
 struct LinearBackward {
   Tensor d_y;         // [rows, out] storage
-  QuantizedMatrix x;  // [rows, in], of which for_backward() is read
+  QuantizedMatrix x;  // [rows, in]; only for_backward() is read
   Tensor d_x;         // [rows, in] storage
   Accumulate accumulate = Accumulate::kNo;
 };
 
-// The scaling of one operand, for telemetry: "model.layers.0.qkv.input", ".weight", ".output_gradient".
+// The scaling of one operand, for telemetry: "model.layers.0.qkv.input", ".weight",
+// ".output_gradient".
 struct Fp8OperandState {
   std::string name;
   Fp8SlotState state;
@@ -58,31 +60,31 @@ class Linears {
 
   [[nodiscard]] bool in_fp8(int64_t linear) const;
 
-  // To be called when the masters of a parameter group are set and after every step: with
-  // fp8_weight_recast=step they are cast here, and here only.
+  // Call after the masters of a parameter group were set and after every step. With
+  // fp8_weight_recast=step the weights are cast here and nowhere else.
   void update_casts(int64_t group);
   void update_casts();  // of all groups
-  // Casts the weights of a group where that is done for every micro-batch.
+  // Casts the weights of a group if weights are cast in every micro-batch.
   void begin_forward(int64_t group, Fp8CastKind kind);
-  // x, of the storage type or fp32, into as much of the operand as is given: forward() and backward() take
-  // it. Nothing outside FP8, where both are the same tensor.
+  // Casts x (storage type or fp32) into the layouts present in `operand`, for forward() and
+  // backward(). Does nothing outside FP8, where source and operand are the same tensor.
   void cast_input(int64_t linear, const Tensor& source, const QuantizedMatrix& operand, Fp8CastKind kind);
-  // The same of an x that `casts` computes, by way of the type that fp8_cast_source names.
+  // The same for an x computed by `casts`, rounded first to the type of fp8_cast_source.
   void cast_input(int64_t linear, Fp8Casts& casts, const QuantizedMatrix& operand, Fp8CastKind kind);
   void forward(int64_t linear, const QuantizedMatrix& x, const Tensor& y);
-  // dW first, where a gradient becomes final.
+  // Computes dW first, then dx.
   void backward(int64_t linear, const LinearBackward& call);
 
-  // Other ranks' amaxes count as well from now on. They outlive this.
+  // From now on amaxes are reduced over ranks by `hooks`, which must outlive this object.
   void set_hooks(GradientHooks& hooks) { hooks_ = &hooks; }
-  // Updates of scales are due after a training forward, after its backward and at the end of a step.
+  // Scale updates: call after a training forward, after its backward and at the end of a step.
   void end_forward();
   void end_backward();
   void end_step();
-  // After an evaluation whose amaxes are kept, of which every rank has seen a part.
+  // Call after an evaluation divided among ranks, in case its amaxes are recorded.
   void reduce_amaxes();
 
-  // What a checkpoint must hold for the next step to be the same.
+  // The states a checkpoint must hold to reproduce the next step.
   [[nodiscard]] std::vector<NamedTensor> named_states() const;
   [[nodiscard]] std::vector<Fp8OperandState> operand_states() const;
 
@@ -115,10 +117,10 @@ class Linears {
   const WeightStore& weights_;
   Device& device_;
   GradientHooks* hooks_ = &GradientHooks::none();
-  std::unique_ptr<Fp8Scaling> forward_;        // slots 2 i of x and 2 i + 1 of W
-  std::unique_ptr<Fp8Scaling> backward_;       // slot i of dy
+  std::unique_ptr<Fp8Scaling> forward_;        // slot 2 i: x, slot 2 i + 1: W
+  std::unique_ptr<Fp8Scaling> backward_;       // slot i: dy
   std::vector<QuantizedMatrix> weight_codes_;  // [out, in] e4m3, padding included
-  QuantizedMatrix gradient_codes_;             // [1, most elements of a dy] e5m2, both ways
+  QuantizedMatrix gradient_codes_;             // [1, largest dy] e5m2, both layouts
 };
 
 }  // namespace mpt

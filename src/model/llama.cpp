@@ -75,7 +75,7 @@ Llama::Llama(const LlamaConfig& config, const LlamaOptions& options, const Weigh
   loss_sums_ = allocator.pinned(kLogitMemory, DType::kF64, 1, most);
   losses_ = allocator.tensor(kLogitMemory, DType::kF32, 1, n);
   logits_ = allocator.tensor(kLogitMemory, options.storage, options.loss_chunk_rows, config.vocab_size);
-  if (tokens_.host != nullptr) host_losses_.resize(size_t(n));  // a plan takes no memory of its own
+  if (tokens_.host != nullptr) host_losses_.resize(size_t(n));  // planning allocates no memory
   if (options.keep == Keep::kForBackward) allocate_gradient_scratch(allocator);
   AttentionShape attention = attention_shape();
   attention.batch = options.micro_batch.rows;
@@ -98,7 +98,7 @@ void Llama::allocate_gradient_scratch(Allocator& allocator) {
   if (uses_.host != nullptr) counts_.resize(size_t(config_.vocab_size));
 }
 
-// --- who trains it ---------------------------------------------------------------------------------------
+// --- who trains it -------------------------------------------------------------------------------
 
 void Llama::set_hooks(GradientHooks& hooks) {
   hooks_ = &hooks;
@@ -118,7 +118,7 @@ void Llama::skip_micro_batch() {
   linears_.end_backward();
 }
 
-// --- forward ---------------------------------------------------------------------------------------------
+// --- forward -------------------------------------------------------------------------------------
 
 void Llama::stage_tokens(const TokenBatch& batch) {
   const int64_t seq_len = options_.micro_batch.seq_len, n = int64_t(batch.tokens.size());
@@ -154,7 +154,7 @@ void Llama::sort_uses(int64_t micro_batch) {
   std::ranges::fill(counts_, 0);
   for (const int32_t token : tokens) ++counts_[size_t(token)];
   std::inclusive_scan(counts_.begin(), counts_.end(), counts_.begin());
-  // From behind, each count moves from the end of its token's uses to their beginning.
+  // Backward over positions, each count moves from the end of its token's uses to their start.
   for (size_t i = n; i-- > 0;) uses[--counts_[size_t(tokens[i])]] = int32_t(i);
 }
 
@@ -193,7 +193,7 @@ void Llama::embed() {
                           live(tokens_.tensor.row_range(micro_batch_, 1)), live(acts_.layers[0].residual));
 }
 
-// --- loss ------------------------------------------------------------------------------------------------
+// --- loss ----------------------------------------------------------------------------------------
 
 // Losses of all rows and their sum; with `backward`, also the head's and final norm's gradients.
 void Llama::enqueue_losses(const Accumulate* backward) {
@@ -276,7 +276,7 @@ std::vector<float> Llama::logits(std::span<const int32_t> tokens) {
   return all;
 }
 
-// --- backward --------------------------------------------------------------------------------------------
+// --- backward ------------------------------------------------------------------------------------
 
 void Llama::forward_backward(int64_t micro_batch, Accumulate accumulate) {
   load(micro_batch);

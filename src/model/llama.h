@@ -1,9 +1,9 @@
-// A LLaMA on a device: forward, loss, backward, in micro-batches of fixed size whose memory is planned up
-// front.
+// A LLaMA on a device: forward, loss and backward over micro-batches of a fixed maximum size. All
+// memory is planned up front.
 //
-// Pre-norm blocks of RMSNorm, RoPE, causal attention and SwiGLU; untied head; mean cross entropy in row
-// chunks, so that the logits of a whole batch are never stored. The same arithmetic for any number of
-// threads.
+// Pre-norm blocks of RMSNorm, RoPE, causal attention and SwiGLU; untied head; mean cross entropy in
+// row chunks, so that logits of a whole batch are never stored. Results do not depend on the number
+// of threads.
 #pragma once
 
 #include <cstdint>
@@ -23,21 +23,21 @@ namespace mpt {
 
 struct LlamaOptions {
   BatchShape micro_batch;
-  DType storage;            // of activations, and of weights as norms, embedding and GEMMs read them
+  DType storage;            // of activations, and of weights as ops read them
   int64_t loss_chunk_rows;  // tokens whose logits exist at a time; see default_loss_chunk_rows()
   Recompute recompute = Recompute::kNone;
   Keep keep = Keep::kForBackward;
-  std::optional<PrecisionConfig> fp8{};  // its fp8_* keys, where linear layers compute in FP8
-  Multiply multiply = Multiply::kFull;   // of the other GEMMs
-  int64_t micro_batches = 1;             // most that are staged at once
+  std::optional<PrecisionConfig> fp8{};  // its fp8_* keys, if linear layers compute in FP8
+  Multiply multiply = Multiply::kFull;   // of GEMMs outside FP8
+  int64_t micro_batches = 1;             // largest number staged at once
 };
 
-// As many rows as fill 64 MiB of FP32 logits (1 GiB on a GPU, whose GEMMs must be large to be fast), in
-// multiples of 16; at most all.
+// The rows that fill 64 MiB of FP32 logits (1 GiB on a GPU, which needs large GEMMs), a multiple of
+// 16; at most all rows.
 int64_t default_loss_chunk_rows(const LlamaConfig& config, const BatchShape& micro_batch,
                                 Backend backend = Backend::kCpu);
 
-// Rows of tokens and what each should predict, in host memory; -1 predicts nothing.
+// Rows of tokens and their targets, in host memory; target -1: nothing to predict.
 struct TokenBatch {
   std::span<const int32_t> tokens;   // [rows, T]
   std::span<const int32_t> targets;  // [rows, T]
@@ -53,51 +53,52 @@ class Llama {
   Llama(const LlamaConfig& config, const LlamaOptions& options, const WeightStore& weights, Device& device,
         Allocator& allocator);
 
-  // To be called when the masters of the weights are set, and at the end of every step, be they changed or
-  // not: FP8 casts them here. What of the weights GEMMs read must be up to date (WeightStore::decode_weights()).
+  // Call after the master weights were set and at the end of every step, even if nothing changed:
+  // FP8 casts the weights here. Decoded weights must be up to date (WeightStore::decode_weights()).
   void update_casts() { linears_.update_casts(); }
   // The same for one parameter group.
   void update_casts(int64_t group) { linears_.update_casts(group); }
 
-  // What is called from now on, of everything that follows. `hooks` outlives this, or the next call.
+  // Sets the hooks called from now on. `hooks` must outlive this object, or stay alive until the
+  // next set_hooks().
   void set_hooks(GradientHooks& hooks);
 
-  // A step in three calls. stage() writes the rows of a step, micro-batch after micro-batch, to host memory,
-  // so work on rows before must be done; `gradient_scale` is of the sum of losses: 1 / (targets of the whole
-  // step) for the mean. forward_backward() enqueues the same work for the same micro-batch every time;
-  // gradients go to the weight store.
+  // A step in three calls. stage() writes the rows of a step, micro-batch by micro-batch, to pinned
+  // host memory; work on earlier rows must have finished. `gradient_scale` multiplies the sum of
+  // losses: 1 / (targets of the whole step) for the mean. forward_backward() enqueues the same work
+  // for a micro-batch every time; gradients go to the weight store.
   void stage(const TokenBatch& step, float gradient_scale);
   void forward_backward(int64_t micro_batch, Accumulate accumulate);
-  // Takes part in a micro-batch of the other ranks of which this one has no rows.
+  // Joins a micro-batch of other ranks in which this rank has no rows.
   void skip_micro_batch();
-  // Sums of losses (nats) of the micro-batches: fp64 [1, micro-batches] in device memory, and all of them
-  // after Device::synchronize().
+  // losses(): the loss sum (nats) of each micro-batch, fp64 [1, micro-batches] in device memory.
+  // loss(): their total, valid after Device::synchronize().
   [[nodiscard]] Tensor losses() const { return loss_sums_.tensor.columns(0, staged_micro_batches()); }
   [[nodiscard]] double loss() const;
 
-  // All three at once, for up to micro_batch.rows rows.
+  // All three calls at once, for up to micro_batch.rows rows.
   double forward_backward(const TokenBatch& batch, const BackwardOptions& options);
-  // Rounds gradients that were gathered in FP32 to their format: after the last micro-batch of a step, where
-  // other ranks have no part in them.
+  // Rounds gradients that were accumulated in FP32 to their format. Call after the last micro-batch
+  // of a step, unless gradients are still to be summed over ranks.
   void round_gradients();
-  // Updates the scales that are updated once a step.
+  // Updates the FP8 scales that are updated once per step.
   void end_step() { linears_.end_step(); }
-  // Both.
+  // round_gradients() and end_step().
   void finish_gradients() {
     round_gradients();
     end_step();
   }
 
-  // After the last evaluate() of several ranks, each of its own rows.
+  // Call after the last evaluate() of an evaluation whose rows are divided among ranks.
   void end_evaluation() { linears_.reduce_amaxes(); }
-  // Sum of the losses only.
+  // Forward only; returns the sum of the losses.
   double evaluate(const TokenBatch& batch);
   // The loss of every position of the last micro-batch, 0 where there is no target.
   std::span<const float> token_losses();
-  // Logits of every position, [rows T, V], as FP32. To FP8 scales this is an evaluation.
+  // Logits of every position, [rows T, V], as FP32. FP8 scales treat this as an evaluation.
   std::vector<float> logits(std::span<const int32_t> tokens);
 
-  // Scales of FP8 operands: what a checkpoint must hold, and what there is to log. None outside FP8.
+  // FP8 scaling states: as tensors for a checkpoint, and for the log. Empty outside FP8.
   [[nodiscard]] std::vector<NamedTensor> named_states() const { return linears_.named_states(); }
   [[nodiscard]] std::vector<Fp8OperandState> fp8_states() const { return linears_.operand_states(); }
 
@@ -125,7 +126,7 @@ class Llama {
   void backward_norm(const Tensor& x, const Tensor& inv_rms, int64_t gain, Accumulate accumulate);
   void backward_embedding(Accumulate accumulate);
 
-  // A norm and the cast of its output, where a linear layer reads that in FP8.
+  // A norm, and the FP8 cast of its output if a linear layer reads it in FP8.
   struct NormedInput {
     Tensor residual, branch{}, sum{};  // as in NormForwardCall
     Tensor inv_rms;
@@ -145,7 +146,7 @@ class Llama {
   [[nodiscard]] Fp8CastKind evaluation_cast() const;
   void cast_input(int64_t linear, const ComputedInput& input, const QuantizedMatrix& operand);
   void cast_attention(int64_t linear, const Tensor& attention, const QuantizedMatrix& operand);
-  // The layouts of the operand that this pass's GEMMs read.
+  // The operand with only the layouts that this pass's GEMMs read.
   [[nodiscard]] QuantizedMatrix wanted(const QuantizedMatrix& operand) const;
   [[nodiscard]] QuantizedMatrix attention_operand(const LayerActivations& a) const {
     return acts_.attention_operand.values.rows > 0 ? acts_.attention_operand : QuantizedMatrix{a.attention};
@@ -173,10 +174,10 @@ class Llama {
   Tensor first_use_;               // [1, V + 1] int32: where the uses of a row of the embedding begin
   std::vector<int32_t> counts_;    // [V]
   std::vector<float> host_losses_;
-  int64_t staged_rows_ = 0;                // of all micro-batches
-  int64_t micro_batch_ = 0, rows_ = 0;     // the current micro-batch, and its rows
-  Fp8CastKind cast_ = Fp8CastKind::kFold;  // of inputs, in the current pass
-  Keep keep_ = Keep::kForBackward;         // whether backward reads what is cast now
+  int64_t staged_rows_ = 0;                // rows of all staged micro-batches
+  int64_t micro_batch_ = 0, rows_ = 0;     // the current micro-batch and its number of rows
+  Fp8CastKind cast_ = Fp8CastKind::kFold;  // of inputs in the current pass
+  Keep keep_ = Keep::kForBackward;         // whether backward will read current casts
 };
 
 }  // namespace mpt

@@ -1,18 +1,19 @@
-// One block of the model, forward and backward, and the operations it is made of, on the rows that are live.
+// One block of the model, forward and backward, and its operations, on the rows of the current
+// micro-batch.
 #include "device/device.h"
 #include "model/llama.h"
 #include "model/parameters.h"
 
 namespace mpt {
 
-// --- views -----------------------------------------------------------------------------------------------
+// --- views ---------------------------------------------------------------------------------------
 
 AttentionShape Llama::attention_shape() const {
   return {rows_, options_.micro_batch.seq_len, config_.num_attention_heads, config_.head_dim()};
 }
 
-// Tensors are planned for the largest micro-batch; a smaller one uses their first rows (or columns, if per
-// token).
+// Tensors are planned for the largest micro-batch; a smaller one uses their first rows (or columns,
+// if one per token).
 Tensor Llama::live(const Tensor& t) const {
   const int64_t n = rows_ * options_.micro_batch.seq_len;
   return t.rows == 1 && t.cols == options_.micro_batch.tokens() ? t.columns(0, n) : t.row_range(0, n);
@@ -26,7 +27,7 @@ Tensor Llama::wide_scratch(int64_t cols) const {
   return live(Tensor{d_wide_.data, d_wide_.dtype, d_wide_.rows, cols, cols});
 }
 
-// --- operations ------------------------------------------------------------------------------------------
+// --- operations ----------------------------------------------------------------------------------
 
 QuantizedMatrix Llama::wanted(const QuantizedMatrix& operand) const {
   return live(keep_ == Keep::kForBackward ? operand : operand.for_forward());
@@ -84,7 +85,7 @@ void Llama::attend(const LayerActivations& a) {
   device_.attention().forward(call);
 }
 
-// Of the gradient in d_branch_.
+// Backward of a norm, for the output gradient in d_branch_.
 void Llama::attend_backward(const LayerActivations& a, const Tensor& d_qkv) {
   const AttentionBackward call{.shape = attention_shape(),
                                .qkv = live(a.qkv),
@@ -113,10 +114,10 @@ void Llama::backward_swiglu(const Tensor& gate_up, const Tensor& d_out) {
   ops_->swiglu_backward(gate_up, d_out);
 }
 
-// --- forward ---------------------------------------------------------------------------------------------
+// --- forward -------------------------------------------------------------------------------------
 
-// The block's output is left as `middle` and `branch`; the next norm adds them up. The last GEMM is not
-// needed when the block is computed again.
+// Leaves the block's output as `middle` and `branch`; the next norm adds them. Recomputation skips
+// the last GEMM.
 void Llama::forward_layer(int64_t layer, Pass pass) {
   const LayerActivations& a = acts_.layers[size_t(layer)];
   const auto index = [layer](Linear which) { return linear_index(layer, which); };
@@ -149,7 +150,7 @@ void Llama::forward_layer(int64_t layer, Pass pass) {
   linears_.forward(index(Linear::kDown), live(a.mlp), live(acts_.branch));
 }
 
-// --- backward --------------------------------------------------------------------------------------------
+// --- backward ------------------------------------------------------------------------------------
 
 void Llama::backward_mlp(int64_t layer, Accumulate accumulate) {
   const LayerActivations& a = acts_.layers[size_t(layer)];
@@ -166,7 +167,7 @@ void Llama::backward_mlp(int64_t layer, Accumulate accumulate) {
 void Llama::backward_attention(int64_t layer, Accumulate accumulate) {
   const LayerActivations& a = acts_.layers[size_t(layer)];
   const Tensor d_qkv = wide_scratch(a.qkv.cols);
-  // The cast is made again rather than kept beside what attention needs anyway.
+  // Repeats the cast instead of keeping it beside the values that attention backward needs anyway.
   const QuantizedMatrix attention = attention_operand(a).for_backward();
   cast_attention(linear_index(layer, Linear::kO), a.attention, attention);
   linears_.backward(

@@ -71,7 +71,7 @@ void LlamaDecoder::norm(const Tensor& residual, const Tensor& branch, const Tens
                       .eps = float(config_.rms_norm_eps)});
 }
 
-// Leaves the block's output as `middle` and `branch`; the next norm adds them up.
+// Leaves the block's output as `middle` and `branch`; the next norm adds them.
 void LlamaDecoder::forward_layer(int64_t layer) {
   const auto param = [layer](LayerParam which) { return layer_index(layer, which); };
   const Cache& cache = caches_[size_t(layer)];

@@ -1,7 +1,7 @@
-// Runs a LLaMA one token at a time for generation, keeping the keys and values of all tokens before.
+// Runs a LLaMA one token at a time for generation, with a cache of keys and values.
 //
-// The formulas and the order of a token's operations are those of Llama, so the logits are those that Llama
-// gives for the whole sequence, up to the order of sums. All memory is taken in the constructor.
+// Uses the formulas of Llama and its order of operations per token, so logits equal those of Llama
+// on the whole sequence, up to the order of sums. The constructor allocates all memory.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class LlamaDecoder {
   LlamaDecoder(const LlamaConfig& config, const DecoderOptions& options, const WeightStore& weights,
                Device& device, Allocator& allocator);
 
-  // Appends a token; the logits [V] of the one that follows it. Throws Error when the cache is full.
+  // Appends a token and returns the logits [V] of the next one. Throws Error if the cache is full.
   std::vector<float> next_logits(int32_t token);
   // Forgets all tokens.
   void reset() { position_ = 0; }

@@ -1,8 +1,9 @@
-// What a LLaMA model asks of a device besides GEMMs and attention. Written once over Exec (llama_ops_on.h)
-// and instantiated per backend; a backend may override single operations with tuned ones.
+// The device operations of a LLaMA other than GEMMs and attention. Written once over Exec
+// (llama_ops_on.h) and instantiated per backend; a backend may override single operations with
+// tuned kernels.
 //
-// Legend: B sequences, T tokens, N = B T, C hidden, H heads, D head dimension, F stored MLP width, V
-// vocabulary. "Storage" tensors are all fp32 or all bf16; gradients of parameters may be either.
+// Legend: B sequences, T tokens, N = B T, C hidden, H heads, D head dimension, F stored MLP width,
+// V vocabulary. "Storage" tensors are all fp32 or all bf16; gradients of parameters may be either.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +19,11 @@
 
 namespace mpt {
 
-// RMSNorm of x = residual + branch (branch.data null: x = residual, sum unused). `out` may be left out (no
-// rows) where a cast computes it from x and inv_rms, see NormInput.
+// RMSNorm of x = residual + branch (branch.data null: x = residual, sum unused). `out` may be empty
+// (no rows) if a cast computes it from x and inv_rms, see NormInput.
 struct NormForwardCall {
   Tensor residual, branch, sum;  // [N, C] storage
-  Tensor out;                    // [N, C] storage, or fp32: not rounded to it
+  Tensor out;                    // [N, C] storage, or fp32 (unrounded)
   Tensor inv_rms;                // [1, N] fp32
   Tensor gain;                   // [1, C] storage
   float eps;
@@ -47,7 +48,7 @@ struct RopeCall {
 };
 
 struct CrossEntropyCall {
-  Tensor logits;   // [rows, V] storage; overwritten by its gradient if there is a scale for it
+  Tensor logits;   // [rows, V] storage; overwritten by its gradient if gradient_scale is set
   Tensor targets;  // [1, rows] int32
   Tensor losses;   // [1, rows] fp32
   const float* gradient_scale = nullptr;  // in device memory; null: losses only
@@ -70,7 +71,7 @@ struct CachedAttentionCall {
   int64_t heads, head_dim, past;
 };
 
-// Inputs of linear layers that are computed where they are cast to FP8, and never written in a wider type.
+// Inputs of linear layers that are computed inside their FP8 cast and never stored in a wider type.
 struct SwigluInput {
   Tensor gate_up;  // [N, 2F] bf16
 };
@@ -81,37 +82,37 @@ struct NormInput {
 };
 using ComputedInput = std::variant<SwigluInput, NormInput>;
 
-// The generic kernels are what the tuned ones are tested against, and what takes shapes that these do not.
+// Generic kernels are the reference for tuned ones, and handle shapes that those do not support.
 enum class LlamaKernels : uint8_t { kTuned, kGeneric };
 
 class LlamaOps {
  public:
   static constexpr std::string_view kFamily = "LLaMA operations";
   struct Options {
-    LlamaKernels kernels = LlamaKernels::kTuned;  // where the backend has both
+    LlamaKernels kernels = LlamaKernels::kTuned;  // if the backend has both
   };
 
   virtual ~LlamaOps() = default;
   virtual void zero(const Tensor& tensor) = 0;
   virtual void embedding_forward(const Tensor& table, const Tensor& tokens, const Tensor& out) = 0;
   virtual void embedding_backward(const EmbeddingBackwardCall& call) = 0;
-  // `first` of that call from its `uses` and the tokens [1, N] int32.
+  // Computes EmbeddingBackwardCall::first from its `uses` and the tokens [1, N] int32.
   virtual void find_first_uses(const Tensor& tokens, const Tensor& uses, const Tensor& first) = 0;
   virtual void norm_forward(const NormForwardCall& call) = 0;
   virtual void norm_backward(const NormBackwardCall& call) = 0;
   // Rows of partial sums that norm_backward needs for up to n tokens.
   [[nodiscard]] virtual int64_t norm_chunks(int64_t n) const = 0;
   virtual void rope(const RopeCall& call) = 0;
-  // `out` as `gate_up`, or fp32: not rounded to that.
+  // `out` has the type of `gate_up`, or fp32 (unrounded).
   virtual void swiglu_forward(const Tensor& gate_up, const Tensor& out) = 0;
   // The gradients overwrite gate_up.
   virtual void swiglu_backward(const Tensor& gate_up, const Tensor& d_out) = 0;
-  // As Fp8Casts has them, of an input whose shape the call's source gives. The same codes and amaxes as of
-  // an input in memory: fp32, or bf16 where it is cast through that.
+  // As in Fp8Casts, for a computed input with the shape of the call's source. Codes and amaxes
+  // equal those of the same input stored in fp32, or in bf16 if the cast rounds to bf16 first.
   virtual void cast(const ComputedInput& input, const Fp8CastCall& call) = 0;
   virtual void gather_amax(const ComputedInput& input, const Fp8CastCall& call) = 0;
   virtual void cross_entropy(const CrossEntropyCall& call) = 0;
-  // sum [1, 1] fp64: of losses [1, n] fp32.
+  // Writes the sum of losses [1, n] fp32 to sum [1, 1] fp64.
   virtual void sum_losses(const Tensor& losses, const Tensor& sum) = 0;
   virtual void cached_attention(const CachedAttentionCall& call) = 0;
   // Rounds every element of an fp32 tensor to the nearest bf16 value, in place.

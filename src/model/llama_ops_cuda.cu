@@ -1,5 +1,5 @@
-// The LLaMA operations on a CUDA stream: the formulas of the CPU in kernels that move 16 bytes at a time.
-// Shapes and alignments that these do not take go through the generic operations.
+// The LLaMA operations on a CUDA stream: the CPU's formulas in kernels with 16-byte loads and
+// stores. Other shapes and alignments use the generic operations.
 #include <algorithm>
 
 #include "device/cuda/cuda_exec.cuh"
@@ -21,8 +21,9 @@ int64_t shared_memory_of_a_block() {
   return bytes;
 }
 
-// Calls f<warps, packs>() with the smallest team whose lanes hold a row of so many packs, two each: what a
-// lane has in flight must fit its registers several times over. False: the row is too long.
+// Calls f<warps, packs>() with the smallest team whose lanes hold a row of so many packs, two each:
+// a lane's registers must hold its loads in flight several times over. Returns false if the row is
+// too long.
 template <class F>
 bool with_row_team(int64_t packs, const F& f) {
   if (packs <= 32)
@@ -46,7 +47,7 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
   using Generic = LlamaOpsOn<CudaExec>;
 
  public:
-  // Without a stream it only plans, and there need be no GPU.
+  // Without a stream it only plans and needs no GPU.
   explicit CudaLlamaOps(cudaStream_t stream) : Generic(CudaExec{stream}) {
     if (stream == nullptr) return;
     longest_row_bytes_ = shared_memory_of_a_block() - kStaticShared;
@@ -205,12 +206,13 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
   }
 
  private:
-  // Of norm_backward: enough blocks for every multiprocessor, few enough that adding up their parts is cheap.
+  // Of norm_backward: enough blocks for every multiprocessor, few enough that summing their parts
+  // is cheap.
   static constexpr int64_t kMostChunks = 2048, kFewestRows = 16;
-  // What a block of cross_entropy needs beside its row, at most: its team's sums.
+  // Upper bound on a cross_entropy block's shared memory beside its row: its team's sums.
   static constexpr int64_t kStaticShared = 1024;
 
-  // As much as a block may have; what is then left to the first cache, this kernel does not need.
+  // The most a block may have; the kernel does not need the L1 that this leaves.
   template <class T>
   void give_shared_memory(void (*kernel)(CrossEntropy<T>)) const {
     allow_shared(kernel, longest_row_bytes_);

@@ -1,5 +1,5 @@
-// Every LLaMA operation, once, for any Exec: picks the storage type and hands a formula to the backend's
-// iteration.
+// Every LLaMA operation, written once for any Exec: selects the storage type and passes a formula
+// to the backend's loop.
 #pragma once
 
 #include "device/exec.h"
@@ -133,13 +133,13 @@ class LlamaOpsOn : public LlamaOps {
   }
 
  protected:
-  // A result is of the storage type or fp32, which one that is left out also is.
+  // Calls f with the result's type: the storage type or fp32. An omitted result counts as fp32.
   template <class F>
   static void dispatch_output(DType storage, DType out, const F& f) {
     check(out == storage || out == DType::kF32, "a result in {} of {}", name_of(out), name_of(storage));
     dispatch(storage, [&]<class T>(T t) { out == storage ? f(t, t) : f(t, float{}); });
   }
-  // All of norm_backward but the sum of the gain's gradient over the chunks.
+  // norm_backward except for summing the gain's gradient over chunks.
   void norm_backward_rows(const NormBackwardCall& call, int64_t rows_per_chunk) const {
     const int64_t rows = call.x.rows;
     dispatch(call.x.dtype, [&]<class T>(T) {

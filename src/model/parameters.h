@@ -1,7 +1,8 @@
-// The parameter list of a LLaMA model: the one place that knows names, shapes, order and initialisation.
+// The parameter list of a LLaMA: the only place that defines names, shapes, order and
+// initialisation.
 //
-// Order, and thereby tensor ids: embedding; per layer attn norm, q, k, v, o, mlp norm, gate, up, down; final
-// norm; head.
+// Order, and thereby tensor ids: embedding; per layer attn norm, q, k, v, o, mlp norm, gate, up,
+// down; final norm; head.
 #pragma once
 
 #include <vector>
@@ -27,8 +28,8 @@ inline int64_t final_norm_index(const LlamaConfig& config) {
 }
 inline int64_t head_index(const LlamaConfig& config) { return final_norm_index(config) + 1; }
 
-// Parameters that are read and get their gradients together: 0 the embedding, 1 + l layer l, and last the
-// final norm with the head. Groups are consecutive in the list.
+// Groups of parameters that are read, and get gradients, together: 0 is the embedding, 1 + l layer
+// l, the last one final norm and head. Groups are consecutive in the list.
 inline int64_t parameter_groups(const LlamaConfig& config) { return config.num_hidden_layers + 2; }
 struct ParameterRange {
   int64_t first = 0, count = 0;

@@ -10,7 +10,7 @@ struct RopeTable {
   Tensor cosine, sine;  // [positions, D/2] fp32
 
   RopeTable() = default;
-  // Only plans when the allocator plans (the tensors' data is null then).
+  // With a planning allocator it only plans, and the tensors' data is null.
   RopeTable(const LlamaConfig& config, int64_t positions, Device& device, Allocator& allocator);
 };
 

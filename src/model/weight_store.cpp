@@ -142,7 +142,7 @@ std::vector<NamedTensor> WeightStore::decoded_tensors() const {
   return named;
 }
 
-// --- initial values --------------------------------------------------------------------------------------
+// --- initial values ------------------------------------------------------------------------------
 
 namespace {
 
@@ -160,7 +160,7 @@ void draw_rows(const ParamSpec& spec, double std_dev, uint64_t seed, int64_t fir
   }
 }
 
-// Rows whose encoding depends on no others: all of them where the tensor has one scale.
+// Number of rows that can be encoded on their own: all rows if the tensor has one scale.
 int64_t rows_at_a_time(const EncodedTensor& tensor) {
   constexpr int64_t kStagedElements = int64_t{1} << 22;
   if (tensor.tensor_scale.rows > 0) return tensor.rows;
@@ -181,7 +181,7 @@ void initialize_weights(const WeightStore& weights, double initializer_range, ui
   int64_t most = 0;
   for (int64_t i = 0; i < int64_t(specs.size()); ++i)
     most = std::max(most, rows_at_a_time(weights.master(i)) * specs[size_t(i)].cols);
-  const std::unique_ptr<Allocator> allocator = device.make_allocator();  // given back at the end
+  const std::unique_ptr<Allocator> allocator = device.make_allocator();  // freed on return
   const Tensor staging = allocator->tensor(kScratchMemory, DType::kF32, 1, most);
   const std::unique_ptr<CodecOps> ops = make_ops<CodecOps>(device.stream(), {*allocator, most_rows(specs)});
   std::vector<float> values(static_cast<size_t>(most));

@@ -1,9 +1,10 @@
-// The weights of a model and their gradients: one tensor per entry of the parameter list, in device memory.
+// The weights of a model and their gradients: one tensor per entry of the parameter list, in device
+// memory.
 //
-// master(i) is what is stored, updated and saved, in its encoded format. compute(i) is what norms, embedding
-// and GEMMs read: the master itself where it has that element type, else a decoded copy that decode_weights()
-// brings up to date. Fused neighbours (q, k, v; gate, up) lie together in what GEMMs read and in
-// gradients, and can be had as one matrix.
+// master(i) is the stored weight that is updated and saved, in its encoded format. compute(i) is
+// read by norms, embedding and GEMMs: the master itself if it has that element type, else a decoded
+// copy refreshed by decode_weights(). Fused neighbours (q, k, v; gate, up) are contiguous in
+// compute tensors and gradients, and accessible as one matrix.
 #pragma once
 
 #include <cstdint>
@@ -29,15 +30,15 @@ inline constexpr RandomStream kInitStream{0};  // of initial weights
 
 enum class Gradients : uint8_t { kAllocate, kNone };
 
-// Whether linear layers have what compute() gives. FP8 GEMMs cast from the masters and need none.
+// Whether linear layers have a compute() tensor. FP8 GEMMs cast from the masters and need none.
 enum class LinearCopies : uint8_t { kDecoded, kNone };
 
 struct WeightOptions {
-  DType storage;                            // what norms, embedding and GEMMs read: fp32 or bf16
+  DType storage;                            // of compute tensors: fp32 or bf16
   DType gradient;                           // gradients are rounded to this once per step
-  int64_t additions = 1;                    // how often a step adds to a gradient (micro-batches)
-  int64_t head_additions = 1;               // the same for the LM head, which is worked through in chunks
-  std::optional<WeightEncoding> linears{};  // masters of the linear layers; none: in the type of `storage`
+  int64_t additions = 1;                    // additions to a gradient per step (micro-batches)
+  int64_t head_additions = 1;               // for the LM head: chunks per micro-batch
+  std::optional<WeightEncoding> linears{};  // masters of linear layers; none: type `storage`
   LinearCopies linear_copies = LinearCopies::kDecoded;
   Gradients gradients = Gradients::kAllocate;
 
@@ -54,32 +55,32 @@ class WeightStore {
 
   // Logical elements; padding around them is zero.
   [[nodiscard]] const EncodedTensor& master(int64_t i) const { return masters_[size_t(i)]; }
-  // Physical, padding included. Empty for a linear layer without a copy.
+  // Physical: includes padding. Empty for linear layers with LinearCopies::kNone.
   [[nodiscard]] const Tensor& compute(int64_t i) const { return compute_[size_t(i)]; }
   [[nodiscard]] bool has_gradients() const { return !gradients_.empty(); }
-  // Physical. BF16 where a step writes it once and `gradient` is bf16, else FP32; see rounded_later().
+  // Physical. BF16 if `gradient` is bf16 and a step writes it only once, else FP32; see
+  // rounded_later().
   [[nodiscard]] const Tensor& gradient(int64_t i) const { return gradients_[size_t(i)]; }
-  // Parameter i and those fused with it, as one matrix.
+  // Parameter i and its fused neighbours, as one matrix.
   [[nodiscard]] Tensor compute_fused(int64_t i) const { return fused(compute_, i); }
   [[nodiscard]] Tensor gradient_fused(int64_t i) const { return fused(gradients_, i); }
 
-  // Decodes the masters into the copies; to be called whenever masters have changed: after initialisation,
-  // after loading and after each step of the optimizer.
+  // Decodes the masters into the copies. Call whenever masters have changed: after initialisation,
+  // loading and each optimizer step.
   void decode_weights() const;
-  // Those of `count` parameters from `first` on.
+  // The same for parameters [first, first + count).
   void decode_weights(int64_t first, int64_t count) const;
 
-  // True if gradient(i) gathers several additions in FP32 and must be rounded to bf16 when the last one is
-  // in.
+  // True if gradient(i) accumulates in FP32 and must be rounded to bf16 after the last addition.
   [[nodiscard]] bool rounded_later(int64_t i) const;
 
   // The pieces of all masters: weights under their Hugging Face names, scales beside them.
   [[nodiscard]] std::vector<NamedTensor> named_tensors() const;
-  // The same of one rank's update blocks in a partition of the parameters: all ranks' parts together are
-  // every element once.
+  // The same for one rank's update blocks in a partition of the parameters. All ranks' parts
+  // together hold every element once.
   [[nodiscard]] std::vector<TensorPart> named_parts(const Partition& partition, int64_t rank) const;
-  // The logical part of every compute(i) under its Hugging Face name, for those who use a model without
-  // training it. Needs LinearCopies::kDecoded and a decode_weights().
+  // The logical part of every compute(i) under its Hugging Face name, for use without training.
+  // Requires LinearCopies::kDecoded and a previous decode_weights().
   [[nodiscard]] std::vector<NamedTensor> decoded_tensors() const;
 
  private:
@@ -94,14 +95,15 @@ class WeightStore {
   WeightOptions options_;
   std::vector<EncodedTensor> masters_;
   std::vector<Tensor> compute_, gradients_;
-  std::unique_ptr<CodecOps> ops_;  // where there are copies
+  std::unique_ptr<CodecOps> ops_;  // null without copies
 };
 
 // Logical part of a physical tensor.
 Tensor logical_view(const ParamSpec& spec, const Tensor& physical);
 
-// N(0, initializer_range) for matrices, 1 for gains; a function of (seed, tensor, row, column) alone
-// (docs/numerics.md "Initial weights"), encoded from the same FP32 draw in every format. decode_weights() included.
+// N(0, initializer_range) for matrices, 1 for gains; a function of (seed, tensor, row, column)
+// alone (docs/numerics.md "Initial weights"), encoded from the same FP32 draw in every format.
+// decode_weights() included.
 void initialize_weights(const WeightStore& weights, double initializer_range, uint64_t seed, Device& device);
 
 }  // namespace mpt

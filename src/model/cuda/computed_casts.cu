@@ -14,7 +14,7 @@ bool is_packed(const ComputedInput& input) {
   return packable(norm.x.cols, kPackOf<bf16>, {norm.x, norm.gain});
 }
 
-// f(source) of an input that is packed.
+// Calls f(source) for an input read in packs.
 template <class F>
 bool with_packed(const ComputedInput& input, const Fp8CastCall& call, const F& f) {
   if (!is_packed(input)) return false;

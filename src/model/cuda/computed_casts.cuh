@@ -1,4 +1,4 @@
-// Casts of computed inputs by tuned kernels, in a file of their own to compile beside the others.
+// Casts of computed inputs by tuned kernels, in a separate file so that it compiles in parallel.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,8 +7,8 @@
 
 namespace mpt {
 
-// As LlamaOps::cast() and gather_amax(), enqueued on `stream`. False where rows do not begin at multiples of
-// 16 bytes: nothing is done then.
+// As LlamaOps::cast() and gather_amax(), enqueued on `stream`. Returns false and does nothing if
+// rows are not 16-byte aligned.
 bool cast_packed(cudaStream_t stream, const ComputedInput& input, const Fp8CastCall& call);
 bool gather_amax_packed(cudaStream_t stream, const ComputedInput& input, const Fp8CastCall& call);
 

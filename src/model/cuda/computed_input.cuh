@@ -1,5 +1,5 @@
-// Outputs of SwiGLU and RMSNorm as tiles of a cast read them (precision/fp8_cast.cuh): 16 bytes at a time,
-// several rows on their way before the first of them is computed.
+// Outputs of SwiGLU and RMSNorm as read by tiles of a cast (precision/fp8_cast.cuh): 16-byte loads,
+// with several rows in flight before the first is computed.
 #pragma once
 
 #include "model/formulas/computed_input.h"
@@ -7,7 +7,7 @@
 
 namespace mpt {
 
-// Rows that begin at multiples of 16 bytes, and are as long as several of them.
+// Rows that are 16-byte aligned and a multiple of 16 bytes long.
 struct PackedSwiglu {
   SwigluSource rows;
 };
@@ -15,11 +15,11 @@ struct PackedNorm {
   NormSource rows;
 };
 
-// Eight neighbouring numbers as they lie in memory.
+// Eight consecutive values as stored.
 struct Bf16Words {
   Pack<uint32_t, kLaneCodes / 2> words;
 
-  // Of a lane whose part is empty: zeros.
+  // Zeros if the lane's part is empty.
   MPT_HD void fetch(const bf16* from, const LanePart<WarpGroup>& part) {
     if (part.size > 0)
       words = load_pack<kLaneCodes / 2>(reinterpret_cast<const uint32_t*>(from));
@@ -55,7 +55,7 @@ struct LaneValues<PackedNorm> {
   MPT_HD void fetch(const PackedNorm& source, BlockSpan span) {
     const LanePart<WarpGroup> part(WarpGroup{}, span);
     x.fetch(source.rows.x + span.row * source.rows.cols + part.col, part);
-    gain.fetch(source.rows.gain + part.col, part);  // the same in every row: in the first cache
+    gain.fetch(source.rows.gain + part.col, part);  // the same in every row, so it hits L1
     inverse = source.rows.inv_rms[span.row];
   }
   MPT_HD void get(float (&values)[kLaneCodes]) const {

@@ -1,5 +1,5 @@
-// Cross entropy on a GPU: a block reads its row of logits once, keeps it in shared memory, and writes the
-// gradient over it once.
+// Cross entropy on a GPU: a block reads its row of logits once, keeps it in shared memory and
+// writes the gradient once.
 #pragma once
 
 #include "device/cuda/block_kernels.cuh"
@@ -10,10 +10,11 @@ namespace mpt {
 
 using CrossEntropyTeam = RowTeam<16>;
 
-// Three blocks of 64 KB, a row of 32 000 BF16 logits, share a multiprocessor.
+// Three blocks of 64 KB, a row of 32 000 BF16 logits, fit on a multiprocessor.
 inline constexpr int kCrossEntropyBlocks = 3;
 
-// kWidth elements at a time: a pack, or 1 where rows are not aligned. Dynamic shared memory: one row.
+// kWidth elements at a time: a pack, or 1 where rows are not aligned. Dynamic shared memory: one
+// row.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(CrossEntropyTeam::kThreads, kCrossEntropyBlocks)
     cross_entropy_kernel(CrossEntropy<T> rows) {
@@ -31,7 +32,7 @@ __global__ void __launch_bounds__(CrossEntropyTeam::kThreads, kCrossEntropyBlock
   }
   const float of_target = to_float(z[target]);
 
-  // Every lane reads back only what it kept itself.
+  // Each lane reads back only values it stored itself.
   T* const kept = dynamic_shared<T>();
   float top = -INFINITY;
   for (int first = lane; first < packs; first += kThreads * kInFlight) {
@@ -69,7 +70,7 @@ __global__ void __launch_bounds__(CrossEntropyTeam::kThreads, kCrossEntropyBlock
   }
 }
 
-// The sum of all losses, by one block: each thread adds its own in their order, then a tree over the threads.
+// The sum of all losses, by one block: each thread adds its own in order, then a tree over threads.
 template <int kThreads>
 __global__ void __launch_bounds__(kThreads) sum_losses_kernel(SumLosses losses) {
   constexpr int kWarp = 32, kWarps = kThreads / kWarp;

@@ -1,4 +1,4 @@
-// RoPE, SwiGLU and rounding on a GPU: one pack of elements, with all that it depends on, by each thread.
+// RoPE, SwiGLU and rounding on a GPU: each thread computes one pack of elements.
 #pragma once
 
 #include "device/cuda/block_kernels.cuh"
@@ -7,15 +7,15 @@
 
 namespace mpt {
 
-// Item i: kPackOf<T> neighbouring pairs of a head of Q and of the same head of K, which turn by the same
-// angles.
+// Item i: kPackOf<T> neighbouring pairs of a head of Q and of the same head of K, which rotate by
+// the same angles.
 template <class T>
 struct RopePacks {
   Rope<T> rope;
 
   static constexpr int kWidth = kPackOf<T>;
 
-  // Of a token.
+  // Items of one token.
   [[nodiscard]] MPT_HD int64_t items() const { return rope.rotated_heads / 2 * packs_of_half(); }
 
   MPT_HD void operator()(int64_t i) const {
@@ -47,7 +47,7 @@ struct RopePacks {
   [[nodiscard]] MPT_HD int64_t packs_of_half() const { return rope.head_dim / 2 / kWidth; }
 };
 
-// Pack i of the output. Sink::put(row, pack, y) takes the results.
+// Pack i of the output. Sink::put(row, pack, y) receives the results.
 template <class T, class Sink>
 struct SwigluForwardPacks {
   const T* gate_up;  // [N, 2 cols]

@@ -1,9 +1,9 @@
 // Embedding lookup and its gradient on a GPU, a pack of columns at a time.
 //
-// Frequent tokens follow Zipf's law: one row of the table may have thousands of uses, most have a few. A row
-// with fewer than kLongRun uses is summed in their order by one warp for each slice of its columns. A longer
-// one is shared out among the threads of a block, and their sums are added in order. Either way the order
-// depends on the uses alone.
+// Frequent tokens follow Zipf's law: one row of the table may have thousands of uses, most have a
+// few. A row with fewer than kLongRun uses is summed in order, by one warp per slice of its
+// columns. The uses of a longer one are divided among the threads of a block, whose sums are added
+// in order. Either way the order depends only on the uses.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -27,7 +27,8 @@ struct EmbeddingForwardPacks {
 
 inline constexpr int kLongRun = 128;
 
-// Adds `pack` of rows uses[begin], uses[begin + kStep], ... of the gradient to sum, several loads at a time.
+// Adds `pack` of rows uses[begin], uses[begin + kStep], ... of the gradient to sum, several loads
+// at a time.
 template <int kStep, class T, class D, int kWidth>
 MPT_HD void add_uses(const EmbeddingBackward<T, D>& e, int32_t begin, int32_t end, int64_t pack,
                      Pack<float, kWidth>& sum) {
@@ -51,7 +52,8 @@ MPT_HD void add_uses(const EmbeddingBackward<T, D>& e, int32_t begin, int32_t en
   }
 }
 
-// Slice `item` of the table, row by row, if its row has fewer than kLongRun uses: a pack for every lane.
+// Slice `item` of the table, row by row, if its row has fewer than kLongRun uses: one pack per
+// lane.
 template <class T, class D>
 struct EmbeddingBackwardSlices {
   EmbeddingBackward<T, D> rows;
@@ -72,7 +74,8 @@ struct EmbeddingBackwardSlices {
   }
 };
 
-// The row of the table that has the use at `position`: the last one that begins at or before it.
+// The row of the table to which uses[position] belongs: the last row whose uses begin at or before
+// it.
 MPT_HD int64_t row_of_use(const int32_t* first, int64_t vocabulary, int64_t position) {
   int64_t low = 0, high = vocabulary;  // first[low] <= position < first[high]
   while (high - low > 1) {
@@ -82,9 +85,9 @@ MPT_HD int64_t row_of_use(const int32_t* first, int64_t vocabulary, int64_t posi
   return low;
 }
 
-// Rows with kLongRun uses or more: such a run has a position that is a multiple of kLongRun, and the block of
-// the first of them sums it. kRunLanes threads have a pack each of the columns of a slice, kRunThreads /
-// kRunLanes uses are taken at once.
+// Rows with kLongRun uses or more: such a run contains a multiple of kLongRun, and the block of the
+// first one sums it. kRunLanes threads each have a pack of a slice's columns; kRunThreads /
+// kRunLanes uses are read at once.
 inline constexpr int kRunThreads = 512, kRunLanes = 8;
 
 template <class T, class D>

@@ -6,7 +6,7 @@
 
 namespace mpt {
 
-// --- forward ---------------------------------------------------------------------------------------------
+// --- forward -------------------------------------------------------------------------------------
 
 template <class T>
 struct NormForwardRows {
@@ -19,7 +19,7 @@ struct NormForwardRows {
   float eps;
 };
 
-// A row by each team. Sink::put(row, pack, y) takes the results.
+// One row per team. Sink::put(row, pack, y) receives the results.
 template <class T, class Sink, int kWarps, int kPacks>
 __global__ void __launch_bounds__(RowTeam<kWarps>::kThreads)
     norm_forward_kernel(NormForwardRows<T> n, Sink sink) {
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(RowTeam<kWarps>::kThreads)
   if (team.lane() == 0) n.inv_rms[row] = inverse;
 }
 
-// --- backward --------------------------------------------------------------------------------------------
+// --- backward ------------------------------------------------------------------------------------
 
 template <class T>
 struct NormBackwardRows {
@@ -70,8 +70,8 @@ struct NormBackwardRows {
   int64_t rows, cols, rows_per_chunk;
 };
 
-// A chunk of rows by each block, whose teams take turns and keep their part of the gain's gradient in
-// registers. The order of its sum depends on the shape alone.
+// One chunk of rows per block. Its teams take rows in turn and keep their part of the gain's
+// gradient in registers. The order of its sum depends only on the shape.
 template <class T, int kWarps, int kPacks>
 __global__ void __launch_bounds__(RowTeam<kWarps>::kThreads) norm_backward_kernel(NormBackwardRows<T> n) {
   using Team = RowTeam<kWarps>;
@@ -129,10 +129,10 @@ __global__ void __launch_bounds__(RowTeam<kWarps>::kThreads) norm_backward_kerne
   }
 }
 
-// --- the gain's gradient from its parts --------------------------------------------------------------------
+// --- the gain's gradient from its parts ----------------------------------------------------------
 
-// A block sums kSumColumns columns: 128 threads go down each, every 128th row, and their sums are added in
-// order.
+// A block sums kSumColumns columns: 128 threads per column each take every 128th row, and their
+// sums are added in order.
 inline constexpr int kSumColumns = 8, kSumThreads = 1024;
 
 template <class D>

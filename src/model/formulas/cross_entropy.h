@@ -1,7 +1,9 @@
-// Softmax cross entropy of one row of logits, and its gradient over the logits themselves.
+// Softmax cross entropy of one row of logits; the gradient overwrites the logits.
 //
-//   loss = log sum_v e^(z_v - m) + m - z_t,   m = max_v z_v;   dz_v = scale (softmax(z)_v - [v = t])
-// A target of kIgnoreTarget is not predicted: loss 0, gradient 0. Order and rounding: docs/numerics.md "Cross-entropy".
+//   loss = log sum_v e^(z_v - m) + m - z_t,   m = max_v z_v
+//   dz_v = scale (softmax(z)_v - [v = t])
+// A target of kIgnoreTarget is not predicted: loss 0, gradient 0. Order and rounding:
+// docs/numerics.md "Cross-entropy".
 #pragma once
 
 #include <array>
@@ -15,8 +17,8 @@
 
 namespace mpt {
 
-// e^(z - top), z <= top. On the GPU through its power of two: rounding (z - top) log2 e once more changes the
-// term by |z - top| 2^-24 of itself, which is at most 0.4 * 2^-24 of the sum that the top is in.
+// e^(z - top), z <= top. The GPU uses exp2: the extra rounding of (z - top) log2 e changes the term
+// by a relative |z - top| 2^-24, at most 0.4 * 2^-24 of the sum, which includes the top's term.
 MPT_HD float softmax_term(float z, float top) {
 #ifdef MPT_ON_GPU
   constexpr float kLog2e = 1.44269504088896341f;
@@ -35,7 +37,7 @@ struct CrossEntropyGradient {
   float top, factor, scale;  // factor: scale / sum
   int32_t target;
 
-  // Index: int32_t where narrow comparisons are cheaper.
+  // Index: int32_t if narrow comparisons are cheaper.
   template <class Index>
   MPT_HD float operator()(float z, Index c) const {
     return of_term(softmax_term(z, top), c);
@@ -49,7 +51,7 @@ struct CrossEntropyGradient {
 
 template <class T>
 struct CrossEntropy {
-  T* logits;               // [rows, V]; becomes the gradient where there is a scale
+  T* logits;               // [rows, V]; overwritten by the gradient if scale is set
   const int32_t* targets;  // [rows]
   float* losses;           // [rows]
   int64_t cols;            // V
@@ -69,9 +71,9 @@ struct CrossEntropy {
       return;
     }
     const float top = group.max(cols, [=](int64_t c) { return to_float(z[c]); });
-    const float of_target = to_float(z[target]);  // before any lane writes its gradient
+    const float of_target = to_float(z[target]);  // read before any lane writes its gradient
     const auto term = [=](int64_t c) { return softmax_term(to_float(z[c]), top); };
-    // A lane that has it all, in FP32, keeps the terms for the gradient.
+    // A single lane with FP32 logits stores the terms for the gradient.
     constexpr bool kKeeps = G::kLanes == 1 && std::is_same_v<T, float>;
     float sum;
     if (kKeeps && scale != nullptr)

@@ -1,5 +1,5 @@
-// Embedding lookup, and its gradient as a gather: each row of the table sums the tokens that used it, in
-// their order, so that no two rows of work write the same place and the result does not depend on threads
+// Embedding lookup, and its gradient as a gather: each row of the table sums the tokens that used
+// it, in order, so that no two work items write the same place and results do not depend on threads
 // (docs/numerics.md "Embedding").
 #pragma once
 
@@ -25,7 +25,7 @@ struct EmbeddingForward {
   }
 };
 
-// first[v]: how many uses are of rows before v. Uses are sorted by the row that their token names.
+// first[v]: the number of uses of rows before v. Uses are sorted by their token's row.
 struct FindFirstUses {
   const int32_t* tokens;  // [N]
   const int32_t* uses;    // [N]
@@ -66,7 +66,7 @@ struct EmbeddingBackward {
   }
 
  private:
-  static constexpr int kAtOnce = 64;  // columns of a lane that is alone, which asks for those it will write
+  static constexpr int kAtOnce = 64;  // columns at a time if there is one lane, which prefetches its output
 
   template <int kCount>
   MPT_HD void sum_columns(int64_t row, int64_t column) const {

@@ -1,8 +1,8 @@
 // RMSNorm with the residual addition that feeds it (Zhang and Sennrich; LLaMA).
 //
 //   x = residual + branch;   y_c = gain_c * x_c / rms,   rms = sqrt(mean_c x_c^2 + eps)
-// x / rms is rounded to the storage type before the gain, as Hugging Face's LLaMA does. Order and rounding:
-// docs/numerics.md "RMSNorm".
+// x / rms is rounded to the storage type before the gain, as Hugging Face's LLaMA does. Order and
+// rounding: docs/numerics.md "RMSNorm".
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace mpt {
 
-// What the residual stream holds after a branch joined it.
+// The residual stream after adding a branch.
 template <class T>
 MPT_HD T added(T residual, T branch) {
   return from_float<T>(to_float(residual) + to_float(branch));
@@ -41,13 +41,14 @@ struct RmsNormGradient {
   }
 };
 
-// One row. `branch` may be null: x = residual then, and `sum` is not written. The result may be kept wider
-// than the storage type, for a later rounding to be the only one, or be left to be computed where it is read.
+// One row. `branch` may be null: x = residual then, and `sum` is not written. The result may be
+// wider than the storage type, so that it is rounded only once, later; or null, if its reader
+// recomputes it.
 template <class T, class Out = T>
 struct AddRmsNormForward {
   const T* residual;  // [N, C]
   const T* branch;    // [N, C] or null
-  T* sum;             // [N, C] x, where there is a branch
+  T* sum;             // [N, C] x, if there is a branch
   Out* out;           // [N, C] y, or null
   float* inv_rms;     // [N]
   const T* gain;      // [C]
@@ -78,8 +79,9 @@ struct AddRmsNormForward {
   }
 };
 
-// A chunk of rows: the gradient of x is added to that of the residual stream, and the chunk's part of the
-// gain's gradient goes to its own row of `d_gain_partial`, so that no two chunks write the same place.
+// A chunk of rows: adds the gradient of x to that of the residual stream, and writes its part of
+// the gain's gradient to its own row of `d_gain_partial`, so that no two chunks write the same
+// place.
 //
 //   dx_c += (dy_c g_c - xhat_c mean_k(dy_k g_k xhat_k)) / rms,   dg_c = sum_rows dy_c xhat_c
 // with xhat = x / rms.
@@ -117,7 +119,7 @@ struct RmsNormBackward {
   }
 };
 
-// dg_c = sum of the chunks' parts, in order; added to what the gradient holds when accumulating.
+// dg_c = sum of the chunks' parts, in order; added to the present gradient when accumulating.
 template <class D>
 struct GainGradient {
   const float* partial;  // [chunks, C]
