@@ -16,7 +16,7 @@
 namespace mpt {
 namespace {
 
-// "warning: " before what is not plain information.
+// Prefixes other levels than info, for example with "warning: ".
 class LevelMark final : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&,

@@ -8,7 +8,7 @@
 
 namespace mpt {
 
-// Where log lines go: standard error, with the time, warnings and errors marked as such.
+// Log lines: standard error, with the time; warnings and errors are marked.
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 template <>
@@ -19,13 +19,14 @@ struct EnumNames<LogLevel> {
 void log_to_standard_error();
 void set_log_level(LogLevel level);
 
-// Standard output: where the results of verbs go.
+// Results of verbs: standard output.
 
-// At once. False if the reader has gone (`| head`), which is no failure: there is nobody to write for. Throws
-// Error if the text cannot be written for another reason, such as a full disk.
+// Writes at once. Returns false if the reader has closed the pipe (`| head`), which is not an
+// error. Throws Error if writing fails otherwise, for example on a full disk.
 bool write_output(std::string_view text);
 
-// To be called at the end, for what was printed through std::cout.
+// Flushes std::cout; call at the end. Throws Error if writing failed, unless the reader has closed
+// the pipe.
 void finish_output();
 
 }  // namespace mpt

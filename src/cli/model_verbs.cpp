@@ -156,7 +156,7 @@ struct ExportCommand {
   bool bos = false;
 };
 
-// None if the user wants none.
+// nullopt if the user wants no tokenizer.
 std::optional<Tokenizer> tokenizer_of_export(const ExportCommand& command, const RunConfig& config,
                                              const TokenizerFile& file) {
   if (!command.with_tokenizer) return std::nullopt;

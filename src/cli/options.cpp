@@ -12,7 +12,7 @@ CLI::ValidationError refusal(const std::string& name, const std::string& text, c
   return CLI::ValidationError(name, fmt::format("'{}' is not {}", text, accepted));
 }
 
-// The number that is all of the text.
+// Parses the whole text as a number.
 template <class T>
 std::optional<T> whole_number(const std::string& text) {
   T value{};

@@ -1,5 +1,5 @@
-// Options of verbs that are checked when they are read: a value out of range, a number with anything behind
-// it, NaN or an empty name is a usage error that names the option.
+// Options of verbs, checked when parsed: a value out of range, a number with trailing text, NaN or
+// an empty name is a usage error that names the option.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ struct CountRange {
   int64_t most = kMostCount;
 };
 
-// Ends are accepted.
+// Both ends are included.
 struct RealRange {
   double least = 0;
   double most = std::numeric_limits<double>::max();
 };
 
-// The values given to `target` are the defaults that --help shows.
+// The initial value of `target` is the default that --help shows.
 CLI::Option* add_count(CLI::App& verb, const std::string& name, int64_t& target, const CountRange& range,
                        const std::string& help);
 CLI::Option* add_count(CLI::App& verb, const std::string& name, std::optional<int64_t>& target,

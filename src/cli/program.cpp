@@ -47,7 +47,7 @@ CLI::ExtrasError unknown_verb(const std::string& found, const std::vector<std::s
           CLI::ExitCodes::ExtrasError};
 }
 
-// `next` is what follows a verb that has verbs of its own.
+// `next`: the word after a verb that has subverbs.
 void check_inner_verb(const std::string& next, const std::vector<std::string>& verbs) {
   if (next.empty()) throw CLI::RequiredError(fmt::format("A verb ({})", fmt::join(verbs, ", ")));
   if (next.starts_with("-") || std::find(verbs.begin(), verbs.end(), next) != verbs.end()) return;
@@ -61,7 +61,7 @@ void complete_help(std::vector<std::string>& arguments) {
   arguments.emplace_back("--help");
 }
 
-// "--config F ..." stands for "train --config F ...". Anything but a verb or an option in front is wrong.
+// "--config F ..." stands for "train --config F ...". The first word must be a verb or an option.
 void complete_verb(const CLI::App& program, std::vector<std::string>& arguments) {
   const std::vector<std::string> verbs = verbs_of(program);
   const size_t at = !arguments.empty() && arguments.front() == kLogLevel ? 2 : 0;
@@ -77,7 +77,7 @@ void complete_verb(const CLI::App& program, std::vector<std::string>& arguments)
   arguments.insert(arguments.begin() + std::ptrdiff_t(at), "train");
 }
 
-// The verb that was read last, as list of `checkpoint list`; the program if there is none.
+// The last verb parsed, such as `list` of `checkpoint list`; the program if none.
 const CLI::App& innermost_verb(const CLI::App& program) {
   const CLI::App* verb = &program;
   while (!verb->get_subcommands().empty()) verb = verb->get_subcommands().front();
@@ -92,7 +92,7 @@ std::vector<std::string> option_names(const CLI::App& program) {
   return names;
 }
 
-// What an option that there is none of may stand for; empty if nothing comes near.
+// A suggestion for an unknown option; empty if nothing is close.
 std::string option_hint(const std::string& option, const std::vector<std::string>& known) {
   if (const auto nearest = nearest_name(option, known)) return fmt::format(" (did you mean '{}'?)", *nearest);
   const bool has_config = std::ranges::find(known, "--set") != known.end();
@@ -101,8 +101,8 @@ std::string option_hint(const std::string& option, const std::vector<std::string
   return key ? fmt::format(" (did you mean '--set {}=...'?)", *key) : "";
 }
 
-// What is wrong with the command line. An unknown option comes before what is missing, which may be what it
-// stands for.
+// The error in the command line. Reports an unknown option before a missing one, for which it may
+// be a misspelling.
 std::string complaint(const CLI::App& program, const CLI::ParseError& wrong) {
   const std::vector<std::string> rest = program.remaining(true);
   const auto is_option = [](const std::string& text) {
@@ -121,11 +121,11 @@ int parse_and_run(CLI::App& program, std::vector<std::string> arguments) {
   try {
     complete_help(arguments);
     complete_verb(program, arguments);
-    std::reverse(arguments.begin(), arguments.end());  // the order that CLI11 takes them in
+    std::reverse(arguments.begin(), arguments.end());  // the order CLI11 expects
     program.parse(std::move(arguments));
   } catch (const CLI::Success& done) {  // --help, --version
     program.exit(done);
-  } catch (const CLI::RuntimeError& ended) {  // a verb that ends with a status of its own
+  } catch (const CLI::RuntimeError& ended) {  // a verb with its own exit status
     finish_output();
     return ended.get_exit_code();
   } catch (const CLI::ParseError& wrong) {
@@ -157,7 +157,7 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int run_command_line(std::vector<std::string> arguments) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves, as in `| head`, must not kill a training run
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe, as in `| head`, must not kill a training run
   log_to_standard_error();
   try {
     return run(arguments);
@@ -176,7 +176,7 @@ void let_waiting_threads_sleep(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   char self[PATH_MAX] = {};
   const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-  // GCC's runtime goes by the count, others by the policy.
+  // GCC's runtime reads the spin count, others the policy.
   if (length <= 0 || setenv("OMP_WAIT_POLICY", "passive", 1) != 0 || setenv("GOMP_SPINCOUNT", "2000", 1) != 0)
     return;
   execv(self, argv);

@@ -38,7 +38,7 @@ std::vector<double> losses_of(Llama& model, const SequenceSource& source, const 
   return sums;
 }
 
-// Every rank's part of `sequences`, put together.
+// Gathers every rank's part of `sequences`.
 std::vector<double> gathered(Communicator& ranks, std::vector<double> mine, int64_t sequences) {
   const auto most = size_t((sequences + ranks.size() - 1) / ranks.size());
   mine.resize(most);
@@ -90,7 +90,8 @@ Evaluation evaluate(Llama& model, const SequenceSource& source, const Evaluation
 
 namespace {
 
-// Shards that the run names must be there; what is wrong with others is told where they are opened.
+// Checks that shards named by the run exist; problems of other shards are reported when they are
+// opened.
 void require_validation_files(const LoadedModel& model) {
   for (const std::string& pattern : model.config.data.validation)
     if (!names_a_file(pattern))
@@ -113,7 +114,7 @@ RunConfig with_options(const LoadedModel& model, const EvaluateCheckpointOptions
     spdlog::warn("{} is gone: the data is not checked against the tokenizer of the run",
                  config.data.tokenizer);
   config.data.tokenizer = tokenizer;
-  // Before another micro-batch, on which it must not depend.
+  // Computed before another micro-batch, on which it must not depend.
   config.eval.galore_batch_rows =
       options.galore_batch_rows > 0 ? options.galore_batch_rows : galore_batch_rows(config);
   if (options.micro_batch_rows > 0) config.batch.micro_batch_rows = options.micro_batch_rows;

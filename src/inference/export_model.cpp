@@ -58,7 +58,7 @@ ordered_json special_tokens(const Tokenizer& tokenizer) {
   return tokens;
 }
 
-// `legacy`: text is split by SentencePiece as it is, which is what the model was trained on.
+// `legacy`: SentencePiece splits the unmodified text, as in the training data.
 ordered_json tokenizer_config(const Tokenizer& tokenizer, const RunConfig& config,
                               const ExportOptions& options) {
   return {{"tokenizer_class", "LlamaTokenizer"},

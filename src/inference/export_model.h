@@ -1,10 +1,10 @@
-// Writes a model as a Hugging Face LLaMA directory, which transformers' LlamaForCausalLM loads.
+// Writes a model as a Hugging Face LLaMA directory that transformers' LlamaForCausalLM loads.
 //
 //   config.json  generation_config.json  model.safetensors
 //   tokenizer.model  tokenizer_config.json  special_tokens_map.json      where the tokenizer is known
 //
-// Weights are FP32 where the masters are, else BF16: decoded from scaled formats. Padding is left out. The
-// directory appears whole or not at all.
+// Weights are FP32 if the masters are FP32, else BF16, decoded from scaled formats. Padding is
+// omitted. The directory appears whole or not at all.
 #pragma once
 
 #include <optional>
@@ -22,11 +22,11 @@ namespace mpt {
 struct ExportOptions {
   std::string output;  // directory
   Overwrite overwrite = Overwrite::kNo;
-  bool prepend_bos = false;  // what tokenizer_config.json says
+  bool prepend_bos = false;  // as written to tokenizer_config.json
 };
 
-// `tokenizer` may be null. A directory that holds anything is refused; with Overwrite::kYes, one that holds
-// anything but an earlier export.
+// `tokenizer` may be null. Throws Error if the directory is not empty; with Overwrite::kYes, if it
+// holds anything but an earlier export.
 void export_model(FileSystem& fs, const LoadedModel& model, const Tokenizer* tokenizer,
                   const ExportOptions& options);
 

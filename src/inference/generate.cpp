@@ -14,11 +14,11 @@
 namespace mpt {
 namespace {
 
-// The tokenizer spells each byte of an incomplete character as this one.
+// The tokenizer decodes each byte of an incomplete character to this character.
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 constexpr int kMostIncompleteBytes = 3;
 
-// Length of the text whose characters no further token can change.
+// Length of the prefix that further tokens cannot change.
 size_t settled(std::string_view text) {
   for (int i = 0; i < kMostIncompleteBytes && text.ends_with(kReplacement); ++i)
     text.remove_suffix(kReplacement.size());
@@ -30,8 +30,8 @@ size_t settled(std::string_view text) {
 TextStream::TextStream(const Tokenizer& tokenizer, std::span<const int32_t> prompt)
     : tokenizer_(tokenizer), tokens_(prompt.begin(), prompt.end()), shown_(tokenizer.decode(prompt).size()) {}
 
-// Decodes all tokens each time, since the spelling of one depends on those before it; this is little beside
-// the model, which attends to all of them too.
+// Decodes all tokens each time, since a token's text depends on those before it. The cost is small
+// beside the model's.
 std::string TextStream::add(int32_t token) {
   tokens_.push_back(token);
   const std::string text = tokenizer_.decode(tokens_);
@@ -95,7 +95,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// BOS if it is asked for, and the prompt's tokens.
+// BOS if requested, then the prompt's tokens.
 std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const GenerateOptions& options,
                                    int64_t context) {
   if (options.max_tokens < 1) throw error("max_tokens is {}; accepted are 1 and above", options.max_tokens);
@@ -115,7 +115,7 @@ std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const GenerateOpt
   return tokens;
 }
 
-// The logits of the tokens that the tokenizer has.
+// The logits of tokens in the tokenizer's vocabulary.
 std::span<const float> spelled(const std::vector<float>& logits, const Tokenizer& tokenizer) {
   return std::span(logits).first(std::min(logits.size(), size_t(tokenizer.vocab_size())));
 }
@@ -160,7 +160,7 @@ int32_t sample_token(std::span<const float> logits, const SamplingOptions& optio
     if (left < weights[i]) return tokens[i];
     left -= weights[i];
   }
-  return static_cast<int32_t>(top - logits.begin());  // rounding used the sum up
+  return static_cast<int32_t>(top - logits.begin());  // reached only by rounding of the sum
 }
 
 Generation generate(LlamaDecoder& decoder, const Tokenizer& tokenizer, const GenerateOptions& options,

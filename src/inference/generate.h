@@ -1,7 +1,7 @@
-// Text from a model: tokens drawn one after the other, printed as they come.
+// Text generation: tokens are drawn one at a time and printed as they are drawn.
 //
-// The text is a function of the weights, the tokenizer and the options alone: the draw of a token depends on
-// the seed and its position (docs/numerics.md "Sampling").
+// The text depends only on weights, tokenizer and options: the draw of a token depends on the seed
+// and its position (docs/numerics.md "Sampling").
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@
 
 namespace mpt {
 
-// Tokens to text as they come, in whole characters.
+// Streams tokens as text, in whole characters.
 
-// The pieces that add() and finish() return are together what the tokenizer makes of prompt and tokens in one
-// go, behind what it makes of the prompt. A character that is spelled in several byte tokens is held back
-// until it is complete.
+// The pieces that add() and finish() return concatenate to the text of prompt and tokens decoded at
+// once, minus the text of the prompt. A character spelled by several byte tokens is held back until
+// complete.
 class TextStream {
  public:
   TextStream(const Tokenizer& tokenizer, std::span<const int32_t> prompt);
 
   std::string add(int32_t token);
-  // What was held back.
+  // Returns the text held back.
   std::string finish();
 
  private:
@@ -42,12 +42,12 @@ inline constexpr RandomStream kSamplingStream{8};
 
 struct SamplingOptions {
   double temperature = 1.0;  // logits are divided by it; 0: the most likely token
-  int64_t top_k = 0;         // draw from the k most likely ones only; 0: from all
+  int64_t top_k = 0;         // draw only from the k most likely; 0: from all
   uint64_t seed = 0;
 };
 
-// One of the tokens [0, logits.size()), drawn for `position` of the sequence. Of equal logits the smaller
-// token counts as the more likely. Throws Error if a logit is not finite.
+// One of the tokens [0, logits.size()), drawn for `position` of the sequence. Among equal logits,
+// the smaller token id ranks as more likely. Throws Error if a logit is not finite.
 int32_t sample_token(std::span<const float> logits, const SamplingOptions& options, int64_t position);
 
 struct GenerateOptions {
@@ -64,14 +64,14 @@ struct Generation {
   int64_t new_tokens = 0;  // EOS included
   StopReason stopped = StopReason::kMaxTokens;
   double prompt_seconds = 0;
-  double seconds = 0;  // of the new tokens
+  double seconds = 0;  // for the new tokens
 };
 
-// Takes a piece of text; false to stop.
+// Receives a piece of text; returns false to stop.
 using TextSink = std::function<bool(std::string_view)>;
 
-// Gives the prompt and then its continuation to `sink`, in pieces of whole characters. Throws Error if an
-// option is out of range or the prompt is empty or does not fit into the decoder's context.
+// Passes the prompt and then its continuation to `sink`, in pieces of whole characters. Throws
+// Error if an option is out of range, or the prompt is empty or exceeds the decoder's context.
 Generation generate(LlamaDecoder& decoder, const Tokenizer& tokenizer, const GenerateOptions& options,
                     const TextSink& sink);
 

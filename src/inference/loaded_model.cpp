@@ -96,7 +96,7 @@ LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConf
 
 namespace {
 
-// The manifest that the run keeps, else the one beside its data.
+// The manifest kept by the run, else the one beside its data.
 std::optional<Manifest> manifest_of_model(const RunConfig& config, const std::string& run) {
   const std::string kept = in_directory(run, kRunManifest);
   if (!run.empty() && std::filesystem::exists(kept)) return Manifest::load(kept);

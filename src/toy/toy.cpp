@@ -46,7 +46,7 @@ double ratio(double loss, double best) {
   return loss == best ? 1 : loss / best;
 }
 
-// Mean over seeds of the losses at a place of the curve.
+// Mean loss over seeds at one point of the curve.
 double mean_loss(const ToyCell& cell, size_t at) {
   double sum = 0;
   for (const ToyFit& fit : cell.fits) sum += fit.losses[at];
@@ -55,7 +55,7 @@ double mean_loss(const ToyCell& cell, size_t at) {
 
 // --- files -------------------------------------------------------------------------------------
 
-// null for what is not finite, which JSON does not know.
+// null if not finite, since JSON has no such numbers.
 ordered_json number(double value) {
   return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
 }

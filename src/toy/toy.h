@@ -1,7 +1,8 @@
-// The verb `toy`: the matrix-fitting diagnostic for every regime, rule and rate, and what is best where.
+// The verb `toy`: the matrix-fitting diagnostic for every regime, rule and rate, and the best
+// rates.
 //
 //   DIR/runs.csv       regime,rule,rate,seed,step,loss
-//   DIR/summary.json   options, best rates, the rate of M+Adam that all regimes share
+//   DIR/summary.json   options, best rates, the shared rate of M+Adam
 #pragma once
 
 #include <optional>
@@ -51,19 +52,20 @@ struct ToyCell {
 
 class ToySweep {
  public:
-  // Every run of the options; the same whatever the number of threads. Throws Error if there are no rates.
+  // Runs all fits of the options. Results do not depend on the number of threads. Throws Error if
+  // there are no rates.
   static ToySweep run(const ToyOptions& options);
 
   [[nodiscard]] const std::vector<ToyCell>& cells() const { return cells_; }
   [[nodiscard]] const ToyOptions& options() const { return options_; }
-  // Smallest final loss; of equal ones the one of the smallest rate. Null if all diverged.
+  // The cell with the smallest final loss; ties: the smallest rate. Null if all diverged.
   [[nodiscard]] const ToyCell* best(ToyRegime regime, ToyRule rule) const;
   [[nodiscard]] const ToyCell* at(ToyRegime regime, ToyRule rule, double rate) const;
-  // The rate of M+Adam whose worst_ratio() is smallest; of equal ones the smallest. None if M+Adam was left
-  // out or diverges somewhere at every rate.
+  // The rate of M+Adam with the smallest worst_ratio(); ties: the smallest rate. nullopt if M+Adam
+  // was excluded or, at every rate, diverges in some regime.
   [[nodiscard]] std::optional<double> shared_rate() const;
-  // Largest, over regimes, of M+Adam's loss at this rate / at the best one for the regime; infinite where it
-  // diverges.
+  // The largest ratio, over regimes, of M+Adam's loss at `rate` to its loss at the regime's best
+  // rate; infinite if it diverges.
   [[nodiscard]] double worst_ratio(double rate) const;
 
  private:
@@ -74,11 +76,11 @@ class ToySweep {
 };
 
 nlohmann::ordered_json toy_summary(const ToySweep& sweep);
-// A table for people.
+// The results as a text table.
 std::string toy_table(const ToySweep& sweep);
 
-// Checks the output, runs, writes both files. A directory that holds anything is refused; with
-// Overwrite::kYes, one that holds anything but the result of an earlier `toy`.
+// Checks the output directory, runs, and writes both files. Throws Error if the directory is not
+// empty; with Overwrite::kYes, if it holds anything but the result of an earlier `toy`.
 ToySweep run_toy(FileSystem& fs, const ToyOptions& options);
 
 }  // namespace mpt

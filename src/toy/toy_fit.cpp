@@ -15,7 +15,7 @@ namespace {
 constexpr float kLn2 = 0.69314718056f;
 constexpr float kTau = 1e-8f;
 constexpr float kMostRelativeStep = 0.75f;
-constexpr double kLargest = 900;  // of the targets of large weights, in standard deviations
+constexpr double kLargest = 900;  // largest of the large targets, in standard deviations
 
 RandomCounter toy_counter(ToyRegime regime, uint64_t seed, int64_t step) {
   return {.seed = seed,
@@ -71,7 +71,7 @@ struct Transitions {
   int64_t sign_changes = 0, zeros_left = 0, zeros_entered = 0;
 };
 
-// One step of all weights; T is what they are stored as.
+// One step of all weights; T is their storage type.
 template <class T>
 Transitions step_all(const ToyFitOptions& options, std::span<const float> gradient,
                      std::span<float> weights) {

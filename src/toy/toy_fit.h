@@ -1,5 +1,5 @@
-// The matrix-fitting diagnostic: numbers are fitted to targets by plain gradient steps, each of which is
-// rounded to the storage format at once, to see which updates survive it (docs/paper.md "Matrix
+// The matrix-fitting diagnostic: fits numbers to targets by plain gradient steps, each rounded to
+// the storage format at once, to see which updates survive rounding (docs/paper.md "Matrix
 // fitting"; to the bit: docs/numerics.md "Matrix fitting").
 #pragma once
 
@@ -16,7 +16,7 @@ namespace mpt {
 inline constexpr int kToyEntryBits = 12;
 inline constexpr int64_t kToyEntries = int64_t{1} << kToyEntryBits;
 
-// Their order is their number in random draws.
+// The order matters: an enumerator's value is part of random draws.
 enum class ToyRegime : uint8_t { kSignFlip, kZeroRevival, kSmall, kLarge, kMixed };
 template <>
 struct EnumNames<ToyRegime> {
@@ -31,15 +31,15 @@ struct EnumNames<ToyRule> {
   static constexpr std::array<std::string_view, 3> kNames{"additive", "multiplicative", "m_plus_adam"};
 };
 
-// Two readings of c ||W - W*||_F^4 over sampled entries, d = w - w*. entry_quartic: mean of c d^4; frobenius:
-// square of the mean of sqrt(c) d^2.
+// Two readings of c ||W - W*||_F^4 over sampled entries, d = w - w*. entry_quartic: mean of c d^4;
+// frobenius: square of the mean of sqrt(c) d^2.
 enum class ToyLoss : uint8_t { kEntryQuartic, kFrobenius };
 template <>
 struct EnumNames<ToyLoss> {
   static constexpr std::array<std::string_view, 2> kNames{"entry_quartic", "frobenius"};
 };
 
-// What the gradient of a step sees: entries drawn uniformly with replacement, or each entry once.
+// Entries in the gradient of a step: drawn uniformly with replacement, or each entry once.
 enum class ToySampling : uint8_t { kReplacement, kFull };
 template <>
 struct EnumNames<ToySampling> {
@@ -51,7 +51,8 @@ struct ToyProblem {
 };
 ToyProblem make_toy_problem(ToyRegime regime, uint64_t seed);
 
-// Share of each entry in a mean: times drawn / draws. Draws of step t >= 1 are words of the stream "toy".
+// Share of each entry in a mean: times drawn / draws. Draws of step t >= 1 are words of the stream
+// "toy".
 std::vector<float> toy_shares(ToyRegime regime, uint64_t seed, int64_t step, int64_t batch);
 std::vector<float> equal_toy_shares();
 
@@ -63,7 +64,7 @@ template <class Real>
 void toy_gradient(const ToyProblem& problem, ToyLoss loss, std::span<const float> shares,
                   std::span<const Real> weights, std::span<Real> gradient);
 
-// One update of one weight in FP32, before rounding; M+Adam has the same rate in both branches.
+// One update of one weight in FP32, before rounding; M+Adam uses the same rate in both branches.
 float toy_update(ToyRule rule, float weight, float gradient, float rate);
 
 struct ToyFitOptions {
@@ -80,8 +81,8 @@ struct ToyFitOptions {
 };
 
 struct ToyFit {
-  std::vector<double> losses;  // of all entries at equal shares, at toy_steps(); not finite where it diverged
-  int64_t sign_changes = 0;    // counted at every step and entry
+  std::vector<double> losses;  // over all entries, at toy_steps(); not finite if diverged
+  int64_t sign_changes = 0;    // over all steps and entries
   int64_t zeros_left = 0;
   int64_t zeros_entered = 0;
   int64_t zeros_at_end = 0;
