@@ -113,9 +113,10 @@ TEST(KernelResources, EveryKernelFileHasAReport) {
   for (const fs::path& path : reports()) found.insert(path.filename().string());
   const fs::path source(MPT_SOURCE_DIR);
   for (const char* layer : {"optim", "precision"})
-    for (const auto& entry : fs::recursive_directory_iterator(source / "src" / layer))
-      if (entry.path().extension() == ".cu")
-        EXPECT_TRUE(found.contains(entry.path().filename().string() + ".o.ptxas")) << entry.path();
+    for (const auto& entry : fs::recursive_directory_iterator(source / "src" / layer)) {
+      if (entry.path().extension() != ".cu") continue;
+      EXPECT_TRUE(found.contains(entry.path().filename().string() + ".o.ptxas")) << entry.path();
+    }
   for (const auto& entry : fs::directory_iterator(source / "src/optim/rules"))
     EXPECT_TRUE(found.contains(entry.path().stem().string() + "_0_cuda.cu.o.ptxas")) << entry.path();
 }
