@@ -1,4 +1,4 @@
-// Collects what is logged, from warnings up or from another level, while it lives.
+// Captures log messages while it lives, from warnings up or from another level.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// A matrix of the host copied to a device, padding between rows included, and back.
+// Copies a host matrix to a device, padding between rows included, and back.
 #pragma once
 
 #include <cstring>

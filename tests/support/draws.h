@@ -17,12 +17,12 @@ class Draws {
   double uniform(double low, double high) { return low + (high - low) * (double(word()) * 0x1p-32); }
   int64_t index(int64_t count) { return int64_t(uint64_t{word()} * uint64_t(count) >> 32); }
   bool coin() { return (word() & 1u) != 0; }
-  // Either sign, magnitudes spread evenly over the binades 2^low .. 2^high.
+  // Either sign; magnitudes are spread evenly over the binades 2^low .. 2^high.
   float signed_binades(double low, double high) {
     const double magnitude = std::exp2(uniform(low, high));
     return float(coin() ? magnitude : -magnitude);
   }
-  // Roughly normal: mean 0, the given spread.
+  // Roughly normal with mean 0 and the given standard deviation.
   float bell(double spread) {
     double sum = 0;
     for (int i = 0; i < 4; ++i) sum += uniform(-1, 1);

@@ -1,4 +1,5 @@
-// EXPECT_ERROR(statement, "part", "another"): the statement throws Error, and its message holds every part.
+// EXPECT_ERROR(statement, "part", "another"): expects that the statement throws Error with a
+// message that contains every part.
 #pragma once
 
 #include <initializer_list>

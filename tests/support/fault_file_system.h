@@ -1,14 +1,15 @@
-// A file system that breaks at a chosen operation, and one that loses power: what was not synced is gone.
+// A file system that fails at a chosen operation, and one that loses power, dropping what was not
+// synced.
 //
-// Every call that changes something counts as one mutation, from 1. At the chosen one the call throws Error
-// and has
-//   kError        no effect; later calls work                          (a passing fault, a full disk)
-//   kShortWrite   written half of its bytes if it is an append; later calls work
-//   kStop         no effect, and no later call of any kind works        (the process was killed)
-//   kStopShort    as kStop, with half of an append written              (killed within a write)
-// Several threads may use it; which of them the chosen mutation is made by is then up to them.
-// Syncs are only recorded, so that a test may make thousands. drop_unsynced() then makes of the directory
-// what a power cut may leave behind.
+// Every call that changes something counts as one mutation, from 1. The chosen one throws Error,
+// with
+//   kError        no effect; later calls work                      (transient fault, full disk)
+//   kShortWrite   an append writes half of its bytes; later calls work
+//   kStop         no effect, and every later call fails            (the process was killed)
+//   kStopShort    as kStop, but an append writes half of its bytes (killed within a write)
+// Thread-safe; with several threads, any of them may make the chosen mutation. Syncs are only
+// recorded, so a test may make thousands. drop_unsynced() changes the directory to what a power cut
+// may leave.
 #pragma once
 
 #include <functional>
@@ -36,14 +37,14 @@ struct mpt::EnumNames<mpt::test::Fault> {
 
 namespace mpt::test {
 
-// Whether renames in directories that were not synced have reached the storage device: both happen.
+// Whether renames in unsynced directories survive a power cut; both are possible.
 enum class UnsyncedRenames : uint8_t { kKept, kUndone };
 
 class FaultFileSystem final : public FileSystem {
  public:
   explicit FaultFileSystem(FileSystem& base) : base_(base) {}
 
-  // Breaks at the n-th mutation from now.
+  // Fails at the n-th mutation from now.
   void fail_at(int64_t n, Fault fault) {
     const std::lock_guard lock(mutex_);
     mutations_ = 0;
@@ -60,10 +61,10 @@ class FaultFileSystem final : public FileSystem {
     const std::lock_guard lock(mutex_);
     return fail_at_ > 0 && mutations_ >= fail_at_;
   }
-  // Called before a file is synced, by the thread that syncs it.
+  // Called before a file is synced, in the syncing thread.
   void before_sync(std::function<void(const std::string& path)> call) { before_sync_ = std::move(call); }
 
-  // Entries not synced in their directory vanish; bytes not synced in their file are cut off.
+  // Removes entries not synced in their directory, and truncates files to their synced bytes.
   void drop_unsynced(UnsyncedRenames renames) {
     const std::lock_guard lock(mutex_);
     for (auto rename = renames_.rbegin(); rename != renames_.rend(); ++rename) {
@@ -169,7 +170,7 @@ class FaultFileSystem final : public FileSystem {
   };
   struct Rename {
     std::string from, to;
-    std::optional<std::string> replaced;  // content of the file that was there
+    std::optional<std::string> replaced;  // content of the replaced file
   };
 
   class File final : public WritableFile {
@@ -227,7 +228,7 @@ class FaultFileSystem final : public FileSystem {
     move_entries(rename.to, rename.from);
     if (rename.replaced) base_.create(rename.to)->append(bytes_of(*rename.replaced));
   }
-  // A renamed directory takes its content along.
+  // Renaming a directory moves its content.
   void move_entries(const std::string& from, const std::string& to) {
     std::map<std::string, Entry> moved;
     for (const auto& [path, entry] : entries_) {

@@ -1,4 +1,4 @@
-// A transport that breaks at a chosen call of a chosen rank.
+// A transport that fails at a chosen call of a chosen rank.
 #pragma once
 
 #include <chrono>
@@ -12,20 +12,20 @@
 namespace mpt::test {
 
 // kThrow    the call throws Error and is not made
-// kHang     the call is made late, after `hang`
-// kCorrupt  the call is made, and one bit of its result (of an empty one: none) is flipped on this rank
+// kHang     the call is made after a delay of `hang`
+// kCorrupt  the call is made, and one bit of its result is flipped on this rank (none if it is empty)
 enum class CommFault : uint8_t { kThrow, kHang, kCorrupt };
 
 struct FaultyCall {
   int64_t rank = 0;
-  int64_t call = 1;  // of this rank, all operations together, from 1
+  int64_t call = 1;  // calls of this rank, all operations together, from 1
   CommFault fault = CommFault::kThrow;
   std::chrono::milliseconds hang{};
 };
 
 class FaultyTransport final : public ForwardingTransport {
  public:
-  // `inner` outlives this.
+  // `inner` must outlive this object.
   FaultyTransport(Transport& inner, FaultyCall faulty) : ForwardingTransport(inner), faulty_(faulty) {}
 
   [[nodiscard]] int64_t calls() const { return calls_; }

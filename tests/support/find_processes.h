@@ -1,4 +1,4 @@
-// Processes of this machine by what their command line says.
+// Finds processes of this machine by their command line.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace mpt::test {
 
-// Arguments, each ended by a zero; empty for a process that ends meanwhile.
+// The arguments, each ended by a zero byte; empty if the process has ended.
 inline std::string command_line_of(const std::filesystem::path& process) {
   const int file = ::open((process / "cmdline").c_str(), O_RDONLY | O_CLOEXEC);
   std::string line(1 << 16, '\0');
@@ -21,7 +21,7 @@ inline std::string command_line_of(const std::filesystem::path& process) {
   return line;
 }
 
-// Those with an argument `argument`, whose program's path ends with `program`.
+// Processes with the argument `argument` whose program path ends with `program`.
 inline std::vector<pid_t> processes_that_say(const std::string& argument, const std::string& program) {
   const std::string wanted = '\0' + argument + '\0';
   std::vector<pid_t> found;

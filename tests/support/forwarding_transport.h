@@ -1,5 +1,5 @@
-// A transport that does what another one does: for decorators, and for a Communicator over one that is not
-// its own, as those of ranks that are threads.
+// Forwards to another transport: a base for decorators, and for a Communicator over a transport it
+// does not own, such as those of ranks that are threads.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@ namespace mpt::test {
 
 class ForwardingTransport : public Transport {
  public:
-  // `inner` outlives this.
+  // `inner` must outlive this object.
   explicit ForwardingTransport(Transport& inner) : Transport(inner.rank(), inner.size()), inner_(inner) {}
 
   [[nodiscard]] std::string name() const override { return inner_.name(); }

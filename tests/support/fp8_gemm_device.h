@@ -1,7 +1,8 @@
-// The CPU with other FP8 GEMMs: in the layout of a GPU, operands in rows of k, aligned as cuBLASLt wants
-// them, and no others.
+// The CPU with FP8 GEMMs that accept only the layout of a GPU: operands in rows of k, aligned as
+// cuBLASLt requires.
 //
-// Sums are the CPU backend's, whose order depends on how operands lie, or in the order of k.
+// Sums are made by the CPU backend, whose order depends on the layout of operands, or in the order
+// of k.
 #pragma once
 
 #include <memory>
@@ -51,7 +52,7 @@ class Fp8Gemm final : public Gemm {
     }
   }
 
-  // Values in rows of k.
+  // Decoded values in rows of k.
   static std::vector<double> rows_of_k(const Tensor& t, Transpose along_rows) {
     const bool in_rows = along_rows == Transpose::kNo;
     const int64_t rows = in_rows ? t.rows : t.cols, k = in_rows ? t.cols : t.rows;

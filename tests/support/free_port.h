@@ -1,4 +1,4 @@
-// A TCP port that nobody listens at, for tests that run side by side.
+// A free TCP port, for tests that run in parallel.
 #pragma once
 
 #include <arpa/inet.h>
@@ -10,7 +10,7 @@
 
 namespace mpt::test {
 
-// The system gives it, and it is closed at once.
+// The system chooses the port; it is closed again at once.
 inline int free_port() {
   const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in any{};

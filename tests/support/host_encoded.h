@@ -1,4 +1,4 @@
-// Encoded weights in host memory that owns them, with guarded padding between the rows of every piece.
+// Encoded weights that own host memory, with guarded padding between the rows of every piece.
 #pragma once
 
 #include "precision/weight_formats.h"

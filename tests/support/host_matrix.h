@@ -1,7 +1,7 @@
-// A matrix in host memory that owns its elements, zeros at first, with padding between rows where wanted.
-// Values are read and written as fp32 or bf16, bits of any type.
+// A matrix that owns host memory, zeros at first, with optional padding between rows. Values are
+// read and written as fp32 or bf16, bits of any type.
 //
-// Padding is filled with a pattern, so that a write outside the logical elements shows.
+// Padding is filled with a pattern, so that writes outside the logical elements are detected.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +48,7 @@ class HostMatrix {
   [[nodiscard]] float at(int64_t row, int64_t col) const {
     return view_.dtype == DType::kF32 ? read<float>(row, col) : to_float(read<bf16>(row, col));
   }
-  // The stored bits: 32, 16 or 8 of them.
+  // The stored bits, 32, 16 or 8 of them.
   [[nodiscard]] uint32_t bits(int64_t row, int64_t col) const {
     switch (size_of(view_.dtype)) {
       case 1:
@@ -63,7 +63,7 @@ class HostMatrix {
     for (int64_t r = 0; r < view_.rows; ++r)
       for (int64_t c = 0; c < view_.cols; ++c) set(r, c, value(r, c));
   }
-  // Logical elements and padding alike.
+  // All elements, logical and padding.
   bool operator==(const HostMatrix& other) const { return bytes_ == other.bytes_; }
   [[nodiscard]] const std::vector<std::byte>& bytes() const { return bytes_; }
   [[nodiscard]] bool padding_untouched() const {

@@ -1,4 +1,5 @@
-// The smallest Device: copies to and from host memory, and counts them. No arithmetic, no allocation.
+// A minimal Device: copies to and from host memory and counts the copies. No arithmetic, no
+// allocation.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// An Exec whose update blocks are worked on by the lanes of a lockstep group; rows and elements by one.
+// An Exec that runs update blocks by the lanes of a lockstep group, rows and elements by one lane.
 #pragma once
 
 #include "device/exec.h"

@@ -1,4 +1,4 @@
-// Ranks of a run as threads of one process, for what only exchanges host memory.
+// Ranks as threads of one process, for code that only exchanges host memory.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@ class RankThreads {
  public:
   explicit RankThreads(int64_t size) : size_(size) {}
 
-  // Runs `work` for every rank and returns when all have ended; a rank that throws makes the others' calls
-  // throw. Throws what the first to fail threw.
+  // Runs `work` for every rank and waits for all. If a rank throws, calls of the others throw too;
+  // rethrows the exception of the first rank to fail.
   void run(const std::function<void(Communicator&)>& work) const {
     run_ranks(size_, [&](Transport& transport) {
       HostMemoryDevice device;

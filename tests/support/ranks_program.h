@@ -1,4 +1,4 @@
-// Runs a built program as several ranks under mpirun, and keeps what they say.
+// Runs a built program as several ranks under mpirun and captures its output.
 //
 //   MPT_SKIP_WITHOUT_MPIRUN();
 //   const ProgramResult result = run_ranks_program(2, {"--config", path});
@@ -22,8 +22,8 @@
 
 namespace mpt::test {
 
-// What Open MPI (4 and 5) wants to be told where tests run: by root, in containers, on fewer cores than
-// there are ranks. Ranks share the cores, so each has one thread and is bound to none.
+// Settings Open MPI (4 and 5) needs where tests run: as root, in containers, with fewer cores than
+// ranks. Ranks share cores, so each has one thread and is not bound.
 inline std::map<std::string, std::string> ranks_environment() {
   return {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
           {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
@@ -40,8 +40,8 @@ inline std::map<std::string, std::string> ranks_environment() {
           {"ASAN_OPTIONS", "detect_leaks=0"}};  // MPI keeps some memory until the process ends
 }
 
-// options.program is what every rank runs; options.env comes on top of what the ranks need. The exit code is
-// mpirun's: that of the first rank to fail, or 128 and a signal.
+// Every rank runs options.program; options.env is added to what the ranks need. The exit code is
+// that of mpirun: the first failed rank's, or 128 plus a signal.
 inline ProgramResult run_ranks_program(int ranks, std::vector<std::string> args, RunOptions options = {}) {
   args.insert(args.begin(), {"-np", std::to_string(ranks), options.program});
   options.program = MPT_MPIEXEC;

@@ -1,4 +1,4 @@
-// Tiny runs (tiny_run.h) by several ranks that are threads of this process.
+// Tiny runs (tiny_run.h) with several ranks as threads of this process.
 #pragma once
 
 #include <functional>
@@ -14,14 +14,14 @@
 
 namespace mpt::test {
 
-// What a rank of a run has, made in its own thread.
+// What each rank of a run owns, made in its own thread.
 struct RankOfRun {
   Transport& transport;
   std::unique_ptr<Device> device;
   Communicator ranks{std::make_unique<ForwardingTransport>(transport), device->make_comm_stream(), *device};
 };
 
-// Runs `work` on as many ranks; the first failure is thrown.
+// Runs `work` on that many ranks; throws the first failure.
 inline void on_ranks(const RunConfig& config, int64_t ranks, const std::function<void(RankOfRun&)>& work) {
   run_ranks(ranks, [&](Transport& transport) {
     RankOfRun rank{transport, make_device(config.device)};
@@ -44,7 +44,7 @@ inline void train_on(int64_t ranks, const RunConfig& config, const std::string& 
   });
 }
 
-// All weights and states at a step, whatever the ranks that saved them.
+// All weights and states at a step, however many ranks saved them.
 inline std::string state_at(const RunConfig& config, int64_t step) {
   const auto device = make_device(config.device);
   const auto allocator = device->make_allocator();

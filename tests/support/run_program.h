@@ -1,4 +1,4 @@
-// Runs the built program as a user does, and keeps what it says.
+// Runs the built program as a user does and captures its output.
 //
 //   const ProgramResult result = run_program({"schema"});
 //   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -25,22 +25,22 @@ namespace mpt::test {
 
 struct ProgramResult {
   int exit_code = -1;      // -1 if a signal ended it
-  bool signalled = false;  // by the time limit too
+  bool signalled = false;  // also by the time limit
   int signal = 0;
   bool timed_out = false;
   std::string out, err;
 };
 
-// The one that was built, or what the environment variable MPT_PROGRAM names: an installed one, say.
+// The built program, or the one MPT_PROGRAM names, such as an installed one.
 inline std::string program_to_test() {
   const char* other = std::getenv("MPT_PROGRAM");
   return other == nullptr ? MPT_PROGRAM : other;
 }
 
 struct RunOptions {
-  std::string cwd{};  // "": this process's
+  std::string cwd{};  // "": the directory of this process
   double timeout_s = 60;
-  std::map<std::string, std::string> env{};  // on top of this process's
+  std::map<std::string, std::string> env{};  // added to the environment of this process
   std::string program = program_to_test();
 };
 
@@ -56,7 +56,7 @@ struct Pipe {
   }
 };
 
-// In the child, after fork: only calls that are safe there.
+// In the child, after fork: async-signal-safe calls only.
 [[noreturn]] inline void become(const std::vector<char*>& arguments, const std::vector<char*>& environment,
                                 const std::string& cwd, const Pipe& out, const Pipe& err) {
   const int nothing = ::open("/dev/null", O_RDONLY);
@@ -85,7 +85,7 @@ inline std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
-// Reads both ends until they are closed; false if the time was up first.
+// Reads both pipes until they are closed; false on timeout.
 inline bool collect(int out, int err, double timeout_s, ProgramResult& result) {
   using Clock = std::chrono::steady_clock;
   const auto limit = Clock::now() + std::chrono::duration<double>(timeout_s);
@@ -108,7 +108,7 @@ inline bool collect(int out, int err, double timeout_s, ProgramResult& result) {
 
 }  // namespace program_detail
 
-// Standard input is empty. A program that does not end in time is killed, with all that it started.
+// Standard input is empty. On timeout, kills the program and everything it started.
 inline ProgramResult run_program(std::vector<std::string> args, const RunOptions& options = {}) {
   using namespace program_detail;
   args.insert(args.begin(), options.program);
@@ -119,7 +119,7 @@ inline ProgramResult run_program(std::vector<std::string> args, const RunOptions
   const pid_t child = ::fork();
   check(child >= 0, "no process: errno {}", errno);
   if (child == 0) become(argv, envp, options.cwd, out, err);
-  ::setpgid(child, child);  // here as well, so that it is done before the first of the two goes on
+  ::setpgid(child, child);  // in parent and child, so that it is set whichever runs first
   ::close(out.write_end);
   ::close(err.write_end);
   ProgramResult result;

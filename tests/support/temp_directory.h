@@ -1,6 +1,6 @@
-// A directory of a test's own, removed with all it holds at the end of the test.
+// A temporary directory, removed with its content at the end of the test.
 //
-// TempDirectory in(memory_directory()) is for tests that write thousands of small files: no disk to wait for.
+// TempDirectory in(memory_directory()) keeps thousands of small files off the disk.
 #pragma once
 
 #include <cstdlib>
@@ -13,7 +13,7 @@
 
 namespace mpt::test {
 
-// A directory in memory where the system has one, else that for temporary files.
+// An in-memory directory if the system has one, else the directory for temporary files.
 inline std::string memory_directory() {
   const bool usable = ::access("/dev/shm", W_OK | X_OK) == 0;
   return usable ? "/dev/shm" : std::filesystem::temp_directory_path().string();

@@ -17,9 +17,9 @@
 namespace mpt {
 namespace {
 
-// A call as the other ranks see it: how to tell it from another, and where its data lies.
+// A call as seen by other ranks: its signature and its data.
 struct Call {
-  std::string name;  // with its sizes
+  std::string name;  // includes sizes
   std::span<const Tensor> parts{};
   const std::byte* bytes = nullptr;
 };
@@ -36,7 +36,7 @@ void copy_bytes(const std::byte* from, int64_t bytes, std::byte* to) {
 
 }  // namespace
 
-// Where all ranks come twice in each call: before anyone reads what the others gave, and after all have.
+// A barrier that all ranks pass twice per call: before reading the others' data, and after.
 class ThreadRanks::Meeting {
  public:
   Meeting(int64_t ranks, ThreadRanksOptions options)
@@ -173,7 +173,7 @@ class ThreadRanks::Rank final : public Transport {
     sent_ += sent_by_all_gather(*this, parts);
   }
 
-  // Into memory of its own first: the others read `values`.
+  // Into a separate buffer first: other ranks read `values`.
   void all_reduce_max(const Tensor& values) override {
     check_all_reduce_max(values);
     std::vector<const float*> given(static_cast<size_t>(size()));
@@ -232,7 +232,7 @@ void run_ranks(int64_t ranks, const std::function<void(Transport&)>& rank_main, 
   ThreadRanks all(ranks, options);
   std::mutex mutex;
   std::exception_ptr first;
-  // Noted before the others hear of it, so that what they throw for that reason comes later.
+  // Recorded before the others are told, so that the errors they then throw come later.
   const auto failed = [&](Transport& transport, const std::string& cause) {
     {
       const std::lock_guard lock(mutex);

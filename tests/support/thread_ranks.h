@@ -1,5 +1,5 @@
-// Ranks that are threads of one process, for tests: they work in the same host memory, so a sum reads what
-// the others gave where it lies.
+// Ranks as threads of one process, for tests. They share host memory, so a sum reads the data of
+// other ranks in place.
 //
 //   run_ranks(3, [](Transport& transport) { ... });
 #pragma once
@@ -13,7 +13,7 @@
 namespace mpt {
 
 struct ThreadRanksOptions {
-  std::chrono::milliseconds timeout = std::chrono::seconds(60);  // for the others to come to a call
+  std::chrono::milliseconds timeout = std::chrono::seconds(60);  // to wait for other ranks in a call
 };
 
 class ThreadRanks {
@@ -21,9 +21,9 @@ class ThreadRanks {
   explicit ThreadRanks(int64_t ranks, ThreadRanksOptions options = {});
   ~ThreadRanks();
 
-  // Each rank's is made once, and used by one thread at a time; it may outlive this. A rank whose
-  // transport goes makes no more calls: those of others that wait for it throw Error. Calls that differ
-  // between ranks throw LogicError on all of them.
+  // The transport of a rank. Make it once per rank and use it from one thread at a time; it may
+  // outlive this object. After a transport is destroyed, calls of ranks that wait for it throw
+  // Error. Calls that differ between ranks throw LogicError on all of them.
   [[nodiscard]] std::unique_ptr<Transport> transport(int64_t rank);
 
  private:
@@ -32,8 +32,8 @@ class ThreadRanks {
   std::shared_ptr<Meeting> meeting_;
 };
 
-// Runs `rank_main` on as many threads, waits for all, and throws what the first rank to fail threw. Its
-// message is what the others' calls fail with.
+// Runs `rank_main` on that many threads, waits for all, and rethrows the exception of the first
+// rank to fail. Calls of other ranks fail with its message.
 void run_ranks(int64_t ranks, const std::function<void(Transport&)>& rank_main,
                ThreadRanksOptions options = {});
 

@@ -1,4 +1,4 @@
-// Runs that take milliseconds: a config of a few thousand parameters over small shards of unequal sizes.
+// Runs of milliseconds: a config of a few thousand parameters over small shards of unequal sizes.
 #pragma once
 
 #include <string>
@@ -25,8 +25,8 @@ inline void write_random_shard(const std::string& path, int64_t tokens, uint64_t
   writer.commit();
 }
 
-// Three training shards of unequal sizes, 890 tokens in all: 55 sequences of 16 an epoch, or 9 steps of 6 and
-// a bit.
+// Three training shards of unequal sizes, 890 tokens in all: 55 sequences of 16 per epoch, a little
+// over 9 steps of 6.
 inline void write_tiny_data(const std::string& directory) {
   write_random_shard(directory + "/train_0.bin", 301, 1);
   write_random_shard(directory + "/train_1.bin", 77, 2);
@@ -36,7 +36,7 @@ inline void write_tiny_data(const std::string& directory) {
 
 inline constexpr int64_t kTinySteps = 24;
 
-// The text of a config over that data; `more` is put at its end (", \"key\": …").
+// The text of a config for that data; `more` is appended to its keys (", \"key\": …").
 inline std::string tiny_config_text(const std::string& directory, const std::string& name) {
   return fmt::format(R"({{
     "name": "{1}", "output_dir": "{0}/runs", "seed": 7,
@@ -81,7 +81,7 @@ inline std::string tensors_at(const RunConfig& config, int64_t step) {
   return posix_file_system().read_file(checkpoint_path(config, step) + "/rank_00000_of_00001.safetensors");
 }
 
-// The metrics without what a clock measured.
+// The metrics without values that depend on a clock.
 inline std::string metrics_of(const RunConfig& config) {
   std::string text;
   for (auto& [step, record] : read_metrics(posix_file_system(), metrics_path(config))) {

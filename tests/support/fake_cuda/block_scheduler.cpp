@@ -26,8 +26,8 @@ constexpr std::byte kGuard{0xA5};
 struct Thread;
 
 struct Worker {
-  context::fiber fiber;  // where to go on with it; empty while it runs
-  context::fiber main;   // where it came from, while it runs
+  context::fiber fiber;  // to resume it; empty while it runs
+  context::fiber main;   // caller of the fiber, while it runs
   Thread* thread = nullptr;
 };
 
@@ -35,7 +35,7 @@ enum class State : uint8_t { kUnstarted, kRunning, kWaiting, kReady, kDone };
 
 struct Thread {
   uint3 index{};
-  int number = 0;  // in the block
+  int number = 0;  // within the block
   State state = State::kUnstarted;
   Meeting meeting{};
   uint64_t result = 0;
@@ -104,7 +104,7 @@ class Scheduler {
   [[noreturn]] void fail(std::string why) {
     fault_ = std::move(why);
     leave(running());
-    std::terminate();  // nobody comes back to a thread that failed
+    std::terminate();  // a failed thread is never resumed
   }
 
  private:
@@ -221,15 +221,14 @@ class Scheduler {
     worker.main = std::move(worker.main).resume();
   }
 
-  // After a fault: the stacks of threads that wait are unwound, and new workers are made when they are
-  // needed.
+  // After a fault: the stacks of threads that wait are unwound, and new workers are made when they
+  // are needed.
   void drop_workers() {
     idle_.clear();
     workers_.clear();
   }
 
-  // --- meetings
-  // ----------------------------------------------------------------------------------------------
+  // --- meetings ----------------------------------------------------------------------------------
   void wake(Thread& thread, const Thread& self) {
     thread.state = &thread == &self ? State::kRunning : State::kReady;
     if (&thread != &self) ready_.push_back(&thread);
@@ -318,8 +317,7 @@ class Scheduler {
     return "threads wait for one another";
   }
 
-  // --- dynamic shared memory: at a multiple of 16 bytes and no more, between guards
-  // -----------------------------
+  // --- dynamic shared memory: at a multiple of 16 bytes and no more, between guards --------------
   std::byte* shared_start() {
     auto address = reinterpret_cast<uintptr_t>(shared_.data() + kGuardBytes);
     address = (address + 127) / 128 * 128 + 16;

@@ -1,4 +1,5 @@
-// Runs the blocks of a kernel launch: a fiber for every thread that has to wait for others.
+// Runs the thread blocks of a kernel launch, with a fiber for every thread that must wait for
+// others.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@ struct Launch {
 
 enum class Direction : uint8_t { kForward, kBackward };
 
-// What went wrong, if anything did; the rest of the grid is then not run.
+// Returns the fault, if any; the rest of the grid is then not run.
 std::optional<std::string> run_grid(const Launch& launch, Direction direction);
 
 }  // namespace fake_cuda::detail

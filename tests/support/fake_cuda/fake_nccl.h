@@ -1,4 +1,4 @@
-// What tests ask of the fake NCCL (include/nccl.h).
+// Test controls of the fake NCCL (include/nccl.h).
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace fake_nccl {
 
-// What ranks called since the last reset(), once for all ranks: "ncclReduce", ...
+// Calls since the last reset(), once for all ranks: "ncclReduce", ...
 [[nodiscard]] std::vector<std::string> calls();
 [[nodiscard]] int64_t aborted();  // communicators
-// What ncclCommGetAsyncError() reports of every communicator from now on.
+// Sets what ncclCommGetAsyncError() reports for every communicator.
 void set_async_error(ncclResult_t error);
 void reset();
 

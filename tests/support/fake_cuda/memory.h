@@ -1,4 +1,5 @@
-// The fake GPU's memory: kept from the host's own code, and checked for writes past the end of an allocation.
+// Memory of the fake GPU: inaccessible to host code, and checked for writes past the end of an
+// allocation.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +12,8 @@ namespace fake_cuda::detail {
 
 enum class Place : uint8_t { kDevice, kPinned, kPageable };
 
-// Allocations at multiples of 256 bytes between guard words, within one range of addresses that nothing else
-// has.
+// Allocations are aligned to 256 bytes, separated by guard words, in an address range reserved for
+// them.
 class Arena {
  public:
   enum class Access : uint8_t { kAlways, kOnDemand };
@@ -27,9 +28,10 @@ class Arena {
   [[nodiscard]] bool contains(const void* pointer) const {
     return pointer >= begin_ && pointer < begin_ + kBytes;
   }
-  // Whether all of it lies in one allocation.
+  // Whether the whole range lies in one allocation.
   [[nodiscard]] bool holds(const void* pointer, size_t bytes) const;
-  // What was written outside of one allocation, or of some of them, others each time. Needs access.
+  // Describes writes outside one allocation, or outside a few of them, different ones each time.
+  // Needs access.
   [[nodiscard]] std::optional<std::string> damage_at(void* pointer) const;
   [[nodiscard]] std::optional<std::string> damage_of_some();
 
@@ -55,7 +57,7 @@ class Arena {
   std::byte* looked_at_ = nullptr;  // last
 };
 
-// Gives access to the GPU's memory while it lives.
+// Makes the GPU's memory accessible while it lives.
 class Opened {
  public:
   explicit Opened(Arena& arena) : arena_(arena) { arena_.open(); }
@@ -70,7 +72,7 @@ class Opened {
 Arena& device_memory();
 Arena& pinned_memory();
 [[nodiscard]] Place place_of(const void* pointer);
-// Whether a word among a kernel's arguments is an address of the host's own memory. Some are overlooked.
+// Whether an argument of a kernel holds the address of host memory. Some are missed.
 [[nodiscard]] bool is_host_address(uint64_t word);
 
 }  // namespace fake_cuda::detail

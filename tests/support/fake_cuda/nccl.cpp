@@ -24,7 +24,7 @@ namespace {
 
 enum class Kind : uint8_t { kReduceScatter, kReduce, kAllReduce, kAllGather, kBroadcast };
 
-// What all ranks must agree on, and what is each one's own.
+// Arguments that all ranks must agree on, and those of each rank.
 struct Call {
   std::string name;
   Kind kind;
@@ -60,7 +60,7 @@ float value(const std::byte* data, size_t i, ncclDataType_t type) {
   return reinterpret_cast<const float*>(data)[i];
 }
 
-// Of element i of what every rank sends, each result rounded to the type.
+// The reduction of element i over all ranks, with each result rounded to the type.
 void reduce(const Meeting& meeting, size_t i, std::byte* result) {
   const Call& call = *meeting.calls[0];
   float sum = value(call.send, i, call.type);
@@ -75,7 +75,7 @@ void reduce(const Meeting& meeting, size_t i, std::byte* result) {
     *reinterpret_cast<float*>(result) = sum;
 }
 
-// What a rank receives; nothing where it is not the root.
+// What a rank receives; nothing unless it is the root.
 std::vector<std::byte> received(const Meeting& meeting, size_t rank) {
   const Call& call = *meeting.calls[rank];
   const size_t size = bytes_of(call.type), ranks = meeting.calls.size();
@@ -95,7 +95,7 @@ std::vector<std::byte> received(const Meeting& meeting, size_t rank) {
   return result;
 }
 
-// All is read before anything is written: operations may be in place.
+// Reads everything before writing, because operations may be in place.
 std::optional<std::string> carry_out(const Meeting& meeting) {
   std::vector<std::vector<std::byte>> results;
   for (size_t rank = 0; rank < meeting.calls.size(); ++rank) results.push_back(received(meeting, rank));

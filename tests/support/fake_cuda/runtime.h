@@ -1,4 +1,4 @@
-// The state of the fake runtime that its libraries (cublasLt.h) share with it.
+// State of the fake runtime shared with its libraries (cublasLt.h).
 #pragma once
 
 #include <functional>
@@ -10,14 +10,14 @@
 
 namespace fake_cuda::detail {
 
-// Something on a stream; what went wrong, if anything did.
+// Work on a stream; returns the fault, if any.
 using Work = std::function<std::optional<std::string>()>;
 
-// A point in the work of a stream for which others may wait.
+// A point in the work of a stream that others can wait for.
 struct Mark {
   bool reached = false;
 };
-// What a stream does: wait for a mark, work, reach a mark; any of them may be missing.
+// An item of a stream: wait for a mark, work, reach a mark; each is optional.
 struct Item {
   cudaStream_t stream = nullptr;
   std::shared_ptr<Mark> after{};
@@ -26,9 +26,9 @@ struct Item {
 };
 
 cudaError_t enqueue_item(Item item);
-// Runs it in its turn, or records it while the stream captures. A fault of the work is a launch failure.
+// Enqueues it, or records it while the stream captures. A fault of the work is a launch failure.
 cudaError_t enqueue(cudaStream_t stream, Work work);
-// Notes why a call fails, and gives the error back.
+// Records why a call fails, and returns the error.
 cudaError_t refuse(cudaError_t error, std::string why);
 void count_gemm();
 

@@ -1,7 +1,8 @@
-// A stand-in for cuBLASLt: products by a plain loop, and the refusals of the real one on Hopper.
+// A stand-in for cuBLASLt: products by a plain loop, with the restrictions of the real one on
+// Hopper.
 //
-// Only what this program uses, with NVIDIA's names and values. Why a call was refused is in fake_cuda.h's
-// latest_fault() and in cublasLtGetStatusString().
+// Covers only what this program uses, with NVIDIA's names and values. latest_fault() in fake_cuda.h
+// and cublasLtGetStatusString() say why a call was refused.
 #pragma once
 
 #include <cstddef>

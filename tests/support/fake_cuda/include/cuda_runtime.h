@@ -1,8 +1,9 @@
-// A stand-in for CUDA's runtime, so that g++ compiles the very sources of the GPU and tests run them on any
-// machine.
+// A stand-in for the CUDA runtime: g++ compiles the GPU sources unchanged, and tests run them on
+// any machine.
 //
-// Only what this program uses, with NVIDIA's names and values. Threads of a block are fibers, blocks run one
-// after another, device memory is host memory that is kept apart. ../fake_cuda.h has what tests ask of it.
+// Covers only what this program uses, with NVIDIA's names and values. Threads of a block are
+// fibers, blocks run one after another, and device memory is host memory that is kept apart. Test
+// controls are in ../fake_cuda.h.
 #pragma once
 
 #include <cmath>
@@ -19,8 +20,7 @@
 #define CUDART_VERSION 13000
 #define CUDART_CB
 
-// --- the language
-// -------------------------------------------------------------------------------------------------
+// --- the language --------------------------------------------------------------------------------
 #define __global__
 #define __device__
 #define __host__
@@ -66,8 +66,7 @@ extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 inline constexpr int warpSize = 32;
 
-// --- errors
-// -------------------------------------------------------------------------------------------------------
+// --- errors --------------------------------------------------------------------------------------
 enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
@@ -99,8 +98,7 @@ const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
 
-// --- the device
-// ---------------------------------------------------------------------------------------------------
+// --- the device ----------------------------------------------------------------------------------
 struct cudaDeviceProp {
   char name[256];
   size_t totalGlobalMem;
@@ -131,8 +129,7 @@ cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaDeviceSynchronize();
 
-// --- memory
-// -------------------------------------------------------------------------------------------------------
+// --- memory --------------------------------------------------------------------------------------
 enum cudaMemcpyKind {
   cudaMemcpyHostToHost = 0,
   cudaMemcpyHostToDevice = 1,
@@ -174,8 +171,7 @@ cudaError_t cudaMemcpy2DAsync(void* target, size_t target_pitch, const void* sou
 cudaError_t cudaMemset(void* target, int value, size_t bytes);
 cudaError_t cudaMemsetAsync(void* target, int value, size_t bytes, cudaStream_t stream = nullptr);
 
-// --- streams, events, graphs
-// --------------------------------------------------------------------------------------
+// --- streams, events, graphs ---------------------------------------------------------------------
 struct CUevent_st;
 struct CUgraph_st;
 struct CUgraphExec_st;
@@ -220,8 +216,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, struct CUgraphNode_st** nodes, size_t* count);
 
-// --- launches
-// -----------------------------------------------------------------------------------------------------
+// --- launches ------------------------------------------------------------------------------------
 struct cudaLaunchAttribute;
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
@@ -250,8 +245,9 @@ struct Kernel {
 };
 cudaError_t launch(const cudaLaunchConfig_t& config, Kernel kernel);
 
-// The bytes of a value, with zeros for the padding among them, which may still hold half an address of the
-// host. GCC 12 clears more than that in larger arrays of structures: addresses there are overlooked.
+// The bytes of a value, with zeros for the padding among them, which may still hold half an address
+// of the host. GCC 12 clears more than that in larger arrays of structures: addresses there are
+// overlooked.
 template <class T>
 std::vector<std::byte> bytes_of(T value) {
 #if __has_builtin(__builtin_clear_padding)  // not where clang-tidy reads this
@@ -280,8 +276,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
                                              .arguments = std::move(bytes)});
 }
 
-// --- what threads do together
-// -------------------------------------------------------------------------------------
+// --- what threads do together --------------------------------------------------------------------
 namespace fake_cuda::detail {
 
 enum class Collective : uint8_t { kNone, kSyncBlock, kSyncWarp, kShuffle, kVote, kReduce };
@@ -413,8 +408,7 @@ inline int __syncthreads_and(int predicate) {
   return fake_cuda::detail::block_result(predicate, [](uint64_t a, uint64_t b) { return a & b; });
 }
 
-// --- atomics: one thread runs at a time
-// ---------------------------------------------------------------------------
+// --- atomics: one thread runs at a time ----------------------------------------------------------
 namespace fake_cuda::detail {
 
 template <class T, class F>
@@ -465,8 +459,7 @@ inline void __threadfence() {}
 inline void __threadfence_block() {}
 inline void __threadfence_system() {}
 
-// --- arithmetic
-// ---------------------------------------------------------------------------------------------------
+// --- arithmetic ----------------------------------------------------------------------------------
 inline int __float_as_int(float x) { return fake_cuda::detail::unpacked<int>(fake_cuda::detail::packed(x)); }
 inline unsigned __float_as_uint(float x) {
   return fake_cuda::detail::unpacked<unsigned>(fake_cuda::detail::packed(x));

@@ -1,9 +1,9 @@
-// A stand-in for NCCL over the fake CUDA: ranks are communicators of one process, each with a stream of its
-// own.
+// A stand-in for NCCL over the fake CUDA: ranks are communicators of one process, each with its own
+// stream.
 //
-// Only what this program uses, with NVIDIA's names and values. A collective is carried out when the streams
-// of all ranks have come to it, so streams must be allowed to overtake each other (Execution::kOvertaking).
-// ../fake_nccl.h has what tests ask of it.
+// Covers only what this program uses, with NVIDIA's names and values. A collective runs when the
+// streams of all ranks have reached it, so streams must be allowed to overtake each other
+// (Execution::kOvertaking). Test controls are in ../fake_nccl.h.
 #pragma once
 
 #include <cstddef>
