@@ -1,7 +1,7 @@
 // Writes a model as a Hugging Face LLaMA directory that transformers' LlamaForCausalLM loads.
 //
 //   config.json  generation_config.json  model.safetensors
-//   tokenizer.model  tokenizer_config.json  special_tokens_map.json      where the tokenizer is known
+//   tokenizer.model  tokenizer_config.json  special_tokens_map.json     if the tokenizer is known
 //
 // Weights are FP32 if the masters are FP32, else BF16, decoded from scaled formats. Padding is
 // omitted. The directory appears whole or not at all.
