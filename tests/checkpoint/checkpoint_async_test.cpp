@@ -1,5 +1,5 @@
-// Checkpoints written while training goes on: when what may change, what fails on which rank, and what is
-// left after a failure at any operation.
+// Checkpoints written while training continues: when weights may change, which rank reports a
+// failure, and what a failure at any operation leaves behind.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -108,8 +108,7 @@ std::string loaded_content(const std::string& path) {
   return run.content();
 }
 
-// --- beside training
-// ------------------------------------------------------------------------------------------
+// --- beside training -----------------------------------------------------------------------------
 
 TEST(AsyncCheckpoint, UpdatesWaitForTheReadingAndForNothingElse) {
   const TempDirectory directory(test::memory_directory());
@@ -215,8 +214,7 @@ TEST(AsyncCheckpoint, RanksThatSeeDifferentDisksAreRefused) {
   EXPECT_TRUE(fs.list_directory(one.path()).empty());
 }
 
-// --- failures
-// -------------------------------------------------------------------------------------------------
+// --- failures ------------------------------------------------------------------------------------
 
 TEST(AsyncCheckpoint, AFailureOfOneRankIsThrownOnAll) {
   const TempDirectory directory(test::memory_directory());

@@ -1,4 +1,4 @@
-// Checkpoints of earlier programs go on being read.
+// Checkpoints written by earlier versions can still be read.
 #include <gtest/gtest.h>
 
 #include "checkpoint/checkpoint_files.h"

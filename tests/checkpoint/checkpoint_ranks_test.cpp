@@ -1,5 +1,5 @@
-// Checkpoints that several ranks wrote: any number of ranks loads them, and what is not there once is an
-// Error.
+// Checkpoints written by several ranks: any number of ranks can load them, and an element that is
+// missing or duplicated is an Error.
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -43,7 +43,7 @@ void save_by(int64_t ranks, const std::string& directory, int64_t step, int64_t 
   });
 }
 
-// --- any number of ranks to any other ----------------------------------------------------------------------
+// --- any number of ranks to any other ------------------------------------------------------------
 
 class ElasticCheckpoint : public testing::TestWithParam<int64_t> {};
 
@@ -117,8 +117,7 @@ TEST(ElasticCheckpointFormat, BlocksOfAPartAreItsElements) {
   EXPECT_THROW(blocks_of({{"t", t}, -1, 3}), LogicError);
 }
 
-// --- what is not there once
-// ---------------------------------------------------------------------------------
+// --- what is not there once ----------------------------------------------------------------------
 
 class DamagedByRanks : public testing::Test {
  protected:
@@ -270,8 +269,7 @@ TEST_F(DamagedByRanks, StretchOutsideItsTensor) {
   }
 }
 
-// --- parts that a run asks for
-// ---------------------------------------------------------------------------------
+// --- parts that a run asks for -------------------------------------------------------------------
 
 TEST_F(DamagedByRanks, NothingElseMayBeThereUnlessPartsAreLoaded) {
   RankThreads(2).run([&](Communicator& group) {

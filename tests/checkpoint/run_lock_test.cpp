@@ -1,4 +1,4 @@
-// One run a directory.
+// At most one run per directory.
 #include <csignal>
 #include <optional>
 

@@ -1,5 +1,5 @@
-// What the program says of things that are no mistakes: threads, resumed runs, single tokens; and that the
-// commands that README shows fit each other.
+// Messages that are not errors: threads, resumed runs, single tokens; and consistency of the
+// commands that README shows.
 #include <sstream>
 
 #include "cli/bad_input_world.h"

@@ -1,4 +1,4 @@
-// A run is used where it lies: from another working directory, moved or copied away from its data.
+// A run works from another working directory, and after it was moved or copied away from its data.
 #include "cli/bad_input_world.h"
 
 namespace mpt::test {

@@ -1,4 +1,4 @@
-// `mpretrain plan` as a script calls it, and what a run says before its first step.
+// `mpretrain plan` as scripts call it, and the messages of a run before its first step.
 #include <algorithm>
 #include <sstream>
 
@@ -83,7 +83,7 @@ TEST_F(PlanVerb, SaysThatTheTokenizerDoesNotFit) {
       << result.err;
 }
 
-// --- before the first step -------------------------------------------------------------------------------
+// --- before the first step -----------------------------------------------------------------------
 
 TEST_F(PlanVerb, ARunSaysLittleBeforeItsFirstStep) {
   constexpr int64_t kMostLines = 8;

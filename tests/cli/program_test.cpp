@@ -1,4 +1,4 @@
-// The program as a user meets it: usage, exit status, what goes where.
+// The program as users see it: usage, exit status, and which stream gets which output.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -28,7 +28,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 const Arguments kVerbs{"train", "plan",     "schema", "tokenizer",  "tokenize",
                        "eval",  "generate", "export", "checkpoint", "toy"};
 
-// --- usage --------------------------------------------------------------------------------------------
+// --- usage ---------------------------------------------------------------------------------------
 
 TEST(Program, Version) {
   const ProgramResult result = run_program({"--version"});
@@ -181,7 +181,7 @@ TEST(Program, MistakesAreNamedOnStandardError) {
   EXPECT_TRUE(fs::is_empty(directory.path()));
 }
 
-// --- output -------------------------------------------------------------------------------------------
+// --- output --------------------------------------------------------------------------------------
 
 TEST(Program, SchemaIsTheCommittedOne) {
   const ProgramResult result = run_program({"schema"});
@@ -210,7 +210,7 @@ TEST(Program, OutputThatCannotBeWrittenIsAFailure) {
   }
 }
 
-// --- text to shards -----------------------------------------------------------------------------------
+// --- text to shards ------------------------------------------------------------------------------
 
 // Documents of a few words out of a small vocabulary.
 void write_corpus(const std::string& path, int64_t documents) {

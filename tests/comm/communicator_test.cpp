@@ -1,5 +1,5 @@
-// What all code holds of other ranks: one rank does everything at once and leaves no trace, a plan refuses,
-// and several keep the order of the device's work, hear of failures, and end together.
+// Communicators: one rank returns at once and has no side effects, a plan refuses to communicate,
+// and several ranks keep device work in order, report failures, and end together.
 #include "comm/communicator.h"
 
 #include <array>
@@ -135,7 +135,7 @@ TEST(PlannedRanks, OneIsOneRank) {
   EXPECT_NO_THROW(ranks.together([] {}));
 }
 
-// --- several, as threads ---------------------------------------------------------------------------------
+// --- several, as threads -------------------------------------------------------------------------
 
 struct Rank {
   explicit Rank(Transport& transport)

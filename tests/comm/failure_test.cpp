@@ -1,4 +1,5 @@
-// A rank that fails, hangs or leaves stops the others within a bounded time, with the cause.
+// A rank that fails, hangs or leaves stops the others within a bounded time, and they report the
+// cause.
 #include <chrono>
 #include <mutex>
 #include <thread>
@@ -129,8 +130,7 @@ TEST_F(ThreadFailures, ARankIsMadeOnce) {
   EXPECT_THROW(ThreadRanks(0), LogicError);
 }
 
-// --- faults that tests of higher layers inject
-// -------------------------------------------------------------------------
+// --- faults that tests of higher layers inject ---------------------------------------------------
 
 TEST(FaultyTransport, ThrowsAtTheChosenCall) {
   const auto rank_main = [](Transport& ranks) {
@@ -162,8 +162,7 @@ TEST(FaultyTransport, CorruptsOneBitOfWhatItGathers) {
   EXPECT_NO_THROW(run_ranks(2, rank_main));
 }
 
-// --- MPI
-// ------------------------------------------------------------------------------------------------------------
+// --- MPI -----------------------------------------------------------------------------------------
 
 struct Failure {
   const char* how;

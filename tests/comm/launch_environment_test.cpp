@@ -1,4 +1,5 @@
-// Which rank of how many: what launchers set, what is inherited from another, and what is half set.
+// Rank and number of ranks from the environment: set by launchers, inherited from another launcher,
+// or incomplete.
 #include "comm/launch_environment.h"
 
 #include <map>
@@ -202,8 +203,7 @@ TEST(LaunchEnvironment, WhatIsNoRankIsNamed) {
   EXPECT_ERROR(found_in(with(kSlurm, {{"SLURM_NODEID", "3"}})), "SLURM_STEP_TASKS_PER_NODE", "machine 3");
 }
 
-// --- the transport for it
-// ------------------------------------------------------------------------------------------
+// --- the transport for it ------------------------------------------------------------------------
 
 TEST(MakeTransport, OneRankNeedsNothing) {
   EXPECT_EQ(make_transport({}, {})->name(), "one rank");

@@ -1,7 +1,8 @@
-// What the tests of MPI run under mpirun: a rank that makes the calls it is told to, or fails on purpose.
+// The program that MPI tests run under mpirun: a rank that makes the given calls, or fails on purpose.
 //
-//   mpi_ranks cases PIECE_BYTES                  prints a line a case: name, then the hashes of all ranks'
-//   results mpi_ranks throw|exit|kill|sleep|leave RANK   that rank does so in the middle of a row of calls
+//   mpi_ranks cases PIECE_BYTES                          prints a line per case: its name, then the
+//                                                        hashes of the results of all ranks
+//   mpi_ranks throw|exit|kill|sleep|leave RANK           that rank does so in the middle of its calls
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>

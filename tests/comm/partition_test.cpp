@@ -1,4 +1,5 @@
-// Partitions over ranks: every update block once, cut where tiles end, evenly, and the same on every rank.
+// Partitions over ranks: every update block exactly once, cuts at ends of tiles, balanced, and the
+// same on every rank.
 #include "comm/partition.h"
 
 #include <algorithm>
@@ -84,7 +85,8 @@ TEST(Partition, EveryUnitBelongsToOneRankInOrder) {
     }
 }
 
-// What a rank has of a bucket's tensors that may be cut is one run: nothing of another rank lies within.
+// What a rank has of a bucket's tensors that may be cut is one run: nothing of another rank lies
+// within.
 TEST(Partition, ARanksPartOfABucketIsOneRun) {
   for (const Tensors& tensors : many_models())
     for (const int64_t ranks : kRanks) {

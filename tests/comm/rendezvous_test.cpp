@@ -1,4 +1,4 @@
-// Ranks that come to rank 0 over TCP, in any order, and what may go wrong on the way.
+// Ranks connecting to rank 0 over TCP, in any order, and the failures on the way.
 #include "comm/rendezvous.h"
 
 #include <array>

@@ -1,5 +1,5 @@
-// Configs: the shipped ones are good, bad ones are refused by key, file and line, and what is resolved reads
-// back.
+// Configs: the shipped ones are valid, bad ones are refused with key, file and line, and resolved
+// ones read back the same.
 #include "config/run_config.h"
 
 #include <algorithm>
@@ -212,8 +212,8 @@ TEST_F(RunConfigTest, PaperAndFamilyAreTwoReadingsOfARun) {
       EXPECT_EQ(galore_batch_rows(family), 256);
       EXPECT_EQ(family.eval.tokens, 182 * 256 * 256);
     }
-  // Another length than the piece's: n times 20 tokens for each of the model's parameters, the norms'
-  // included.
+  // Another length than the piece's: n times 20 tokens for each of the model's parameters, the
+  // norms' included.
   const RunConfig twice = with("60m_bf16.json", {"family.json"}, {"train.steps=null", "train.chinchilla=2"});
   EXPECT_EQ(total_steps(twice), int64_t{2} * 20 * 58'073'600 / 131'072 + 1);
   EXPECT_EQ(galore_batch_rows(load_run_config(kConfigs + "60m_bf16.json")), 8) << "a micro-batch";
@@ -614,7 +614,7 @@ TEST_F(RunConfigTest, TheEndingMayBeLeftOutAndTheNearestNameIsTold) {
   fs::current_path(before);
 }
 
-// --- what other programs call it ----------------------------------------------------------------------
+// --- what other programs call it -----------------------------------------------------------------
 
 std::string problem_of(const std::string& setting) {
   JsonDocument document = JsonDocument::load(kConfigs + "nano_bf16.json");
@@ -702,7 +702,7 @@ TEST_F(RunConfigTest, UsualSpellingsAreOfKeysAndValuesThatThereAre) {
     EXPECT_NE(schema.find(fmt::format("\"{}\"", entry.meant)), std::string::npos) << entry.meant;
 }
 
-// --- where included pieces lie ------------------------------------------------------------------------
+// --- where included pieces lie -------------------------------------------------------------------
 
 // README's own example, in a directory of its own.
 TEST_F(RunConfigTest, PiecesAreFoundFromAnywhere) {

@@ -1,5 +1,5 @@
-// Work beside a GPU's own: in the order that events say, recorded in graphs, and never waited for by the
-// host.
+// The communication stream of a GPU: ordered by events, captured in graphs, and never waited for by
+// the host.
 #include <array>
 
 #include "cuda/device_fixture.h"

@@ -1,4 +1,4 @@
-// Memory of a GPU and copies to and from it; what is said where there is none.
+// GPU memory and copies, and the error without a GPU.
 #include <array>
 #include <limits>
 

@@ -1,5 +1,5 @@
-// Matrix products of a GPU against FP64: every transpose, type, accumulation, stride and alignment it takes,
-// and what it says of those it does not.
+// GEMMs on a GPU against FP64: every transpose, type, accumulation, stride and alignment, and the
+// errors for those it refuses.
 #include "device/cuda/cuda_gemm.h"
 
 #include <array>
@@ -163,7 +163,8 @@ TEST_F(CudaGemmTest, AccumulatingTwiceIsTheSum) {
   EXPECT_TRUE(any);
 }
 
-// A bf16 result is rounded once from fp32, not accumulated in bf16: 256 + 1 + ... would stay at 256.
+// A bf16 result is rounded once from fp32, not accumulated in bf16: 256 + 1 + ... would stay at
+// 256.
 TEST_F(CudaGemmTest, Bf16ResultsAreRoundedOnce) {
   HostMatrix a(kB, {1, 257}), b(kB, {257, 1});
   a.fill([](int64_t, int64_t c) { return c == 0 ? 256.0f : 1.0f; });
@@ -173,12 +174,12 @@ TEST_F(CudaGemmTest, Bf16ResultsAreRoundedOnce) {
   EXPECT_EQ(d.fetched().at(0, 0), 512.0f);
 }
 
-// --- FP8
-// ------------------------------------------------------------------------------------------------------
+// --- FP8 -----------------------------------------------------------------------------------------
 
 constexpr DType k4 = DType::kE4M3, k5 = DType::kE5M2;
 
-// Hopper's own accumulator, promoted to FP32 now and then or never (docs/numerics.md "Tests and tolerances").
+// Hopper's own accumulator, promoted to FP32 now and then or never (docs/numerics.md "Tests and
+// tolerances").
 double promoted_error(int64_t) { return 0x1p-12; }
 double fast_error(int64_t) { return 0x1p-10; }
 
@@ -232,8 +233,7 @@ TEST_F(CudaGemmTest, Fp8SizesBesideMultiplesOf16AreErrors) {
                "e4m3[16,24] x e4m3[16,24]^T -> bf16[16,16]", "multiples of 16");
 }
 
-// --- refusals
-// -------------------------------------------------------------------------------------------------
+// --- refusals ------------------------------------------------------------------------------------
 
 TEST_F(CudaGemmTest, WrongShapesAreLogicErrors) {
   const Tensor a = tensor(kF, 4, 5), b = tensor(kF, 5, 6), d = tensor(kF, 4, 6);
@@ -273,8 +273,7 @@ TEST_F(CudaGemmTest, ScalesOfOtherThanFp8AreLogicErrors) {
   EXPECT_THROW(run(call), LogicError);
 }
 
-// --- plans
-// ----------------------------------------------------------------------------------------------------
+// --- plans ---------------------------------------------------------------------------------------
 
 TEST_F(CudaGemmTest, EveryKindOfProductIsPlannedOnce) {
   const Tensor a = tensor(kB, 32, 64), b = tensor(kB, 64, 48), d = tensor(kB, 32, 48);

@@ -1,4 +1,4 @@
-// Timed choices of algorithms: made once per kind of product, stored, restored, refused.
+// Tuned GEMM algorithms: chosen once per kind of product, stored, restored, refused.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -85,7 +85,8 @@ TEST_F(CudaGemmTuning, ChoicesAreStoredAndMadeAgain) {
   EXPECT_EQ(log.text(), "");
 }
 
-// A choice restored after its product was planned counts too: here another kind's, which must then be in use.
+// A choice restored after its product was planned counts too: here another kind's, which must then
+// be in use.
 TEST_F(CudaGemmTuning, ChoicesRestoredLateReplaceThoseMade) {
   gemm().reserve(*allocator_, calls());
   const std::vector<GemmChoice> choices = gemm().choices();

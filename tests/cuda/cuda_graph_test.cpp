@@ -1,4 +1,4 @@
-// Captured work on a GPU: run, recorded, replayed, and what must not be in it.
+// Graph capture on a GPU: run, record, replay, and what a capture refuses.
 #include <array>
 
 #include "cuda/device_fixture.h"
@@ -133,7 +133,8 @@ TEST_F(CudaGraph, WhatCudaCannotRecordEndsTheRecordingToo) {
   for (int i = 1; i <= 3; ++i) expect_doubled(*work, float(i));
 }
 
-// In the plain run already, and where nothing is recorded: whether work waits must not depend on an option.
+// In the plain run already, and where nothing is recorded: whether work waits must not depend on an
+// option.
 TEST_F(CudaGraph, WaitingWithinIsALogicError) {
   for (const CudaGraphs graphs : {CudaGraphs::kOn, CudaGraphs::kOff}) {
     use({.graphs = graphs, .tuning = GemmTuning::kOff});

@@ -1,4 +1,4 @@
-// Reading a GPU's memory beside its work.
+// Reading GPU memory while the GPU works.
 #include <algorithm>
 #include <thread>
 #include <vector>
@@ -96,8 +96,8 @@ TEST_F(CudaReaderTest, ReadsWhatTheWorkBeforeLeaves) {
 #endif
 }
 
-// The fake CUDA serves one thread, and says so by having no copy engine; every GPU that this program takes
-// has one.
+// The fake CUDA serves one thread, and says so by having no copy engine; every GPU that this
+// program takes has one.
 TEST_F(CudaReaderTest, ReadsBesideTheWorkWhereThereIsACopyEngine) {
 #ifdef MPT_FAKE_CUDA
   EXPECT_FALSE(make_cuda_reader(stream_.get(), 0)->beside());

@@ -1,4 +1,4 @@
-// The fake's cuBLASLt: products against sums written out, and what Hopper's refuses.
+// The fake cuBLASLt: products against explicit sums, and the restrictions of Hopper.
 #include <vector>
 
 #include <cublasLt.h>

@@ -1,4 +1,4 @@
-// The fake GPU itself: it must run what a GPU runs, and report what a GPU would hang on or suffer silently.
+// The fake GPU itself: it runs what a GPU runs, and reports what would hang a GPU or go unnoticed.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -115,7 +115,8 @@ __global__ void unsynchronised_kernel(int* data) {
   data[threadIdx.x] = block[blockDim.x - 1 - threadIdx.x];
 }
 
-// A barrier that is missing shows: shared memory holds garbage at first, and threads may run in either order.
+// A barrier that is missing shows: shared memory holds garbage at first, and threads may run in
+// either order.
 TEST_F(FakeCuda, AMissingBarrierShows) {
   int* const data = device_array(std::vector<int>(64));
   launch(unsynchronised_kernel, shape(1, 64, 256), data);
@@ -187,8 +188,7 @@ TEST_F(FakeCuda, ReportsThreadsThatWaitInVain) {
   EXPECT_EQ(host_array(out, 64)[63], 63);
 }
 
-// --- limits and memory
-// ----------------------------------------------------------------------------------------
+// --- limits and memory ---------------------------------------------------------------------------
 TEST_F(FakeCuda, RefusesShapesThatNoGpuTakes) {
   int* const out = device_array(std::vector<int>(1));
   EXPECT_ERROR(launch(index_kernel, shape(1, 1025), out), "cudaErrorInvalidConfiguration");
@@ -231,7 +231,8 @@ TEST_F(FakeCuda, MemoryStartsAsGarbage) {
 
 TEST_F(FakeCuda, KernelsTakeNoHostMemoryAndHostsNoneOfTheGpu) {
   std::vector<int> host(128);
-  // Not at the start of 256 bytes: such an address is taken for an enumerator with padding behind it.
+  // Not at the start of 256 bytes: such an address is taken for an enumerator with padding behind
+  // it.
   int* const there = host.data() + (reinterpret_cast<uintptr_t>(host.data()) % 256 < 16 ? 4 : 0);
   EXPECT_ERROR(launch(index_kernel, shape(1, 32), there), "cudaErrorIllegalAddress", "argument 0");
   fake_cuda::recover();
@@ -251,8 +252,8 @@ struct PaddedNumber {
 };
 __global__ void padded_number_kernel(PaddedNumber in, uint32_t* out) { *out = in.number; }
 
-// What padding holds is chance: half an address of the host behind a number that happens to be the other
-// half.
+// What padding holds is chance: half an address of the host behind a number that happens to be the
+// other half.
 TEST_F(FakeCuda, TakesNoPaddingForHostMemory) {
   std::vector<int> host(32);
   auto* const data = host.data();
@@ -273,8 +274,7 @@ TEST_F(FakeCuda, SaysWhenMemoryIsUsedUp) {
   fake_cuda::set_device_bytes(int64_t{4} << 30);
 }
 
-// --- streams and graphs
-// ---------------------------------------------------------------------------------------
+// --- streams and graphs --------------------------------------------------------------------------
 __global__ void add_kernel(int* sum, const int* x, int factor) { *sum += factor * *x; }
 
 // Pinned and device memory for a sum that a graph adds to.

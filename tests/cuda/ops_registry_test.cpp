@@ -1,4 +1,4 @@
-// A program that links CUDA's objects has CUDA's maker of every family of operations.
+// A program linked with the CUDA objects can make every family of operations on CUDA.
 #include "device/ops_registry.h"
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// The optimizers' operations on the GPU against the CPU, bit for bit: every combination of rule, write-back,
+// OptimizerOps on the GPU against the CPU, bit for bit: every combination of rule, weight rounding,
 // state and weight format, through the optimizer itself.
 #include <algorithm>
 #include <functional>

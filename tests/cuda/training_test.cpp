@@ -1,5 +1,5 @@
-// Whole runs on the CUDA backend: they follow the CPU's, repeat and continue bit for bit, and a step neither
-// allocates nor waits more than once.
+// Whole runs on the CUDA backend: they track the CPU, repeat and resume bit for bit, and a step
+// allocates nothing and waits at most once.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -49,8 +49,8 @@ class CudaTraining : public GpuTest, public testing::WithParamInterface<Regime> 
     GpuTest::SetUp();
     write_tiny_data(directory_.path());
   }
-  // Steps are saved at their end only, and nothing is evaluated, unless asked for. FP8 products need whole
-  // sixteens of tokens: a micro-batch has three rows of 16.
+  // Steps are saved at their end only, and nothing is evaluated, unless asked for. FP8 products
+  // need whole sixteens of tokens: a micro-batch has three rows of 16.
   RunConfig config(const std::string& name, const Overrides& more = {}) const {
     return config_of(name, is_parameterized() ? GetParam().overrides : Overrides{}, more);
   }
@@ -98,9 +98,10 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
   return most;
 }
 
-// The backends differ by the order of sums and by what attention rounds on its way. Each is off from products
-// in FP32 by what rounding to the compute format does to a loss curve, which the CPU alone shows; so they are
-// off from one another by about twice that, and by more only through the luck of one run.
+// The backends differ by the order of sums and by what attention rounds on its way. Each is off
+// from products in FP32 by what rounding to the compute format does to a loss curve, which the CPU
+// alone shows; so they are off from one another by about twice that, and by more only through the
+// luck of one run.
 TEST_P(CudaTraining, FollowsTheCpu) {
   const auto with = [&](Overrides more) {
     more.insert(more.end(), {"train.steps=8", "checkpoint.every_steps=0"});
@@ -111,7 +112,8 @@ TEST_P(CudaTraining, FollowsTheCpu) {
   const std::vector<double> exact = trained(exact_config("exact", with({})));
   ASSERT_EQ(gpu.size(), 8u);
   ASSERT_EQ(cpu.size(), 8u);
-  // The first loss precedes every update: sums of at most a few hundred terms, each operand rounded to BF16.
+  // The first loss precedes every update: sums of at most a few hundred terms, each operand rounded
+  // to BF16.
   EXPECT_NEAR(gpu[0], cpu[0], 0x1p-8 * cpu[0]);
   const double rounding = largest_difference(cpu, exact);
   EXPECT_LE(largest_difference(gpu, cpu), std::max(4 * rounding, 1e-5 * cpu[0])) << "rounding: " << rounding;

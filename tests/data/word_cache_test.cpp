@@ -1,4 +1,4 @@
-// Words of a cache that several threads fill and empty: their own ids or none.
+// A word cache filled and emptied by several threads: a lookup gives the right ids or none.
 #include <array>
 #include <optional>
 #include <thread>

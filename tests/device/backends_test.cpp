@@ -1,4 +1,4 @@
-// The choice of a backend, and what is said where one is missing.
+// Choosing a backend, and the error if one is missing.
 #include "device/backends.h"
 
 #include <gtest/gtest.h>

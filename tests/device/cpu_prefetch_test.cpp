@@ -1,4 +1,4 @@
-// Which lines of memory are asked for, and in what order.
+// Which cache lines are prefetched, and in what order.
 #include "device/cpu/cpu_prefetch.h"
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Times of named scopes, by a clock that a test sets.
+// Times of named scopes, with a clock the test controls.
 #include "device/profiling.h"
 
 #include <memory>
@@ -101,7 +101,7 @@ TEST_F(ProfileTest, StretchesMustMatch) {
   EXPECT_THROW(profile_.clear(), LogicError);
 }
 
-// --- a device's ranges -----------------------------------------------------------------------------------
+// --- a device's ranges ---------------------------------------------------------------------------
 
 // A device whose work takes time only when it is waited for.
 class SlowDevice final : public ForwardingDevice {

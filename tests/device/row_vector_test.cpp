@@ -1,4 +1,4 @@
-// Vectors of a row against the scalar formulas they stand for.
+// Row vectors against the scalar formulas they replace.
 #include "device/cpu/row_vector.h"
 
 #include <cmath>

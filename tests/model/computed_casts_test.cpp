@@ -1,5 +1,5 @@
-// Inputs of linear layers that are computed where they are cast to FP8: nothing differs from a cast of the
-// stored input.
+// Inputs of linear layers computed during their cast to FP8: bit-identical to casts of the stored
+// input.
 #include "model/computed_casts.h"
 
 #include "device/backends.h"

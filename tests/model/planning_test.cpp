@@ -1,5 +1,5 @@
-// What a model plans is what it takes: memory by purpose, its growth with the batch, and sizes that are
-// refused.
+// The plan of a model matches what it allocates: memory by purpose, growth with the batch, and
+// refused sizes.
 #include <gtest/gtest.h>
 
 #include "model/closeness.h"
@@ -87,8 +87,8 @@ TEST(Plan, RunningTakesNothingMore) {
   EXPECT_EQ(bench.allocator().use().total(), before);
 }
 
-// A device outlives the memory of its models: nothing of the first may be used by the second, larger or
-// smaller.
+// A device outlives the memory of its models: nothing of the first may be used by the second,
+// larger or smaller.
 TEST(Plan, OneModelAfterAnotherOnADevice) {
   const auto device = make_cpu_device(2);
   for (const DType storage : {DType::kBF16, DType::kF32})
@@ -113,8 +113,8 @@ TEST(Plan, OneModelAfterAnotherOnADevice) {
     }
 }
 
-// BF16 weights and gradients of the 1B model: 2 bytes for every stored element, each tensor aligned; nothing
-// is allocated to find out.
+// BF16 weights and gradients of the 1B model: 2 bytes for every stored element, each tensor
+// aligned; nothing is allocated to find out.
 TEST(Plan, OneBillionParameters) {
   const MemoryUse use = planned(k1B, {.micro_batch = {8, 1024}});
   const int64_t padding = int64_t{24} * 3 * 11 * 2048;
@@ -128,7 +128,8 @@ TEST(Plan, OneBillionParameters) {
 
 // --- growth ---------------------------------------------------------
 
-// Every purpose grows by the same amount from 2T to 4T as twice from T to 2T: nothing is quadratic in T.
+// Every purpose grows by the same amount from 2T to 4T as twice from T to 2T: nothing is quadratic
+// in T.
 TEST(Plan, IsLinearInTheSequenceLength) {
   const auto at = [](int64_t tokens, MemoryPurpose purpose) {
     return planned(k1B, {.micro_batch = {2, tokens}}).of(purpose);
@@ -215,8 +216,8 @@ TEST(MicroBatch, ASmallerOneIsComputedAsIfPlannedForIt) {
       EXPECT_EQ(first_row_of(model, 3, storage, recompute), first_row_of(model, 1, storage, recompute));
 }
 
-// Sums over the rows do not depend on how many are taken at a time, up to the order of FP32 sums in the
-// GEMMs.
+// Sums over the rows do not depend on how many are taken at a time, up to the order of FP32 sums in
+// the GEMMs.
 TEST(MicroBatch, EvaluationIsTheSumOverRows) {
   const GoldenModel model = random_model(kSmall, {5, 9}, {.ignored = 0.2});
   std::vector<double> sums;

@@ -1,4 +1,4 @@
-// The number of threads changes no bit of losses and gradients.
+// Losses and gradients do not depend on the number of threads, to the bit.
 #include <gtest/gtest.h>
 
 #include "model/model_bench.h"
@@ -23,8 +23,9 @@ Result result_with(const GoldenModel& model, BenchOptions options, int threads) 
   return {loss, bench.gradients(), bench.llama().logits(model.tokens)};
 }
 
-// Large enough that rows, heads, chunks of the norm's gradient and blocks of the GEMMs are shared out;
-// widths that no tile divides. In an odd vocabulary the last column of the logits is a block of its own.
+// Large enough that rows, heads, chunks of the norm's gradient and blocks of the GEMMs are shared
+// out; widths that no tile divides. In an odd vocabulary the last column of the logits is a block
+// of its own.
 class Threads : public testing::TestWithParam<int64_t> {};
 
 TEST_P(Threads, ChangeNothing) {

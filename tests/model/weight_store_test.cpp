@@ -1,4 +1,4 @@
-// Weights in memory: neighbours that lie together, initial values to the bit, padding that stays +0.
+// Weights in memory: adjacent tensors, initial values to the bit, padding that stays +0.
 #include "model/weight_store.h"
 
 #include <fstream>
@@ -46,7 +46,7 @@ NamedValues initial_weights(const LlamaConfig& config, uint64_t seed, DType stor
   return store.values();
 }
 
-// --- layout ----------------------------------------------------------------------------------------------
+// --- layout --------------------------------------------------------------------------------------
 
 void expect_together(const WeightStore& weights, int64_t first, int64_t count, int64_t rows_each) {
   for (const bool gradients : {false, true}) {
@@ -87,7 +87,7 @@ TEST(WeightStore, NoTwoParametersOverlap) {
     EXPECT_LE(it->second, std::next(it)->first);
 }
 
-// --- initial values --------------------------------------------------------------------------------------
+// --- initial values ------------------------------------------------------------------------------
 
 std::vector<uint32_t> hexadecimal(const nlohmann::json& words) {
   std::vector<uint32_t> values;
@@ -168,7 +168,7 @@ TEST(InitialWeights, RangeZeroGivesZeros) {
   for (const float x : weights.at("model.norm.weight")) EXPECT_EQ(x, 1);
 }
 
-// --- padding ---------------------------------------------------------------------------------------------
+// --- padding -------------------------------------------------------------------------------------
 
 // Every bit beyond the logical shape is 0.
 void expect_padding_zero(const ParamSpec& spec, const Tensor& tensor, const char* what) {

@@ -1,5 +1,6 @@
-// What must hold for every combination of rule, write-back, state and weight format: the bits do not depend
-// on threads, padding stays zero, every state is in use, and what a checkpoint holds is all that a run needs.
+// Properties of every combination of rule, weight rounding, state and weight format: the bits do not
+// depend on threads, padding stays zero, every state is in use, and a checkpoint holds all that a run
+// needs.
 #include <algorithm>
 #include <set>
 #include <string>

@@ -1,9 +1,10 @@
-// The descent theorem of M+Adam on random quadratics, in FP64: an additive and a multiplicative gradient step
-// taken together lower the loss by at least the amount that the theorem promises.
+// The descent theorem of M+Adam on random quadratics, in FP64: an additive and a multiplicative
+// gradient step taken together lower the loss by at least the amount that the theorem promises.
 //
-//   L(w) = 1/2 sum h_i (w_i - w*_i)^2,  g = grad L,  g_e = ln 2 w g,  w' = w 2^z + u_a,  u_a = -eta_a g,  z =
-//   -eta_m g_e L(w') <= L(w) - eta_a/2 (2 - L_a eta_a - L_ae eta_m) |g|^2 - eta_m/2 (2 - L_e eta_m - L_ae
-//   eta_a) |g_e|^2
+//   L(w) = 1/2 sum h_i (w_i - w*_i)^2,  g = grad L,  g_e = ln 2 w g
+//   w' = w 2^z + u_a,  u_a = -eta_a g,  z = -eta_m g_e
+//   L(w') <= L(w) - eta_a/2 (2 - L_a eta_a - L_ae eta_m) |g|^2
+//                 - eta_m/2 (2 - L_e eta_m - L_ae eta_a) |g_e|^2
 #include <algorithm>
 #include <cmath>
 #include <numbers>

@@ -1,5 +1,4 @@
-// The update of a tensor gives the same bits by 4 lanes as on the CPU. Every rule,
-// format and rounding.
+// An update by 4 lanes gives the same bits as on the CPU, for every rule, format and rounding.
 #include "optim/lane_invariance.h"
 
 namespace mpt {

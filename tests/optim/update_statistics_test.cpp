@@ -1,5 +1,4 @@
-// Statistics of updates: they agree with what the step does, change nothing, and tell the branches
-// apart.
+// Update statistics: they agree with what the step does, change nothing, and separate the branches.
 #include <numeric>
 
 #include <gtest/gtest.h>
@@ -119,8 +118,8 @@ UpdateStatistics of_large_weights(const FlatConfig& config) {
 }
 
 TEST(UpdateStatistics, TellsTheBranchesApart) {
-  // The direction of a first step is 1 in both branches. Half a step of BF16 at 1.25 is 2^-8: an additive
-  // step of 1e-3 is lost, a multiplicative one of 1e-2 is not.
+  // The direction of a first step is 1 in both branches. Half a step of BF16 at 1.25 is 2^-8: an
+  // additive step of 1e-3 is lost, a multiplicative one of 1e-2 is not.
   const UpdateStatistics s = of_large_weights(m_plus_adam(1e-3, 1e-2));
   EXPECT_EQ(outcome_of(s, Branch::kAdditive, UpdateOutcome::kVanished), 1000);
   EXPECT_EQ(outcome_of(s, Branch::kAdditive, UpdateOutcome::kMoved), 0);

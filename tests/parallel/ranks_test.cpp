@@ -1,5 +1,5 @@
-// Training by several ranks is the training of one: the same data, the same weights on every rank, the same
-// loss but for the order of sums.
+// Training with several ranks matches one rank: the same data, the same weights on every rank, and
+// the same loss up to the order of sums.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -20,7 +20,8 @@ struct Setting {
 };
 void PrintTo(const Setting& setting, std::ostream* out) { *out << setting.name; }
 
-// Scales of FP8 are updated once a step, so that nothing but the order of sums depends on how rows are cut.
+// Scales of FP8 are updated once a step, so that nothing but the order of sums depends on how rows
+// are cut.
 const std::vector<Setting> kRegimes{
     {"fp32", {"precision.weights=fp32", "precision.compute=fp32", "precision.gradient=fp32"}},
     {"bf16", {}},
@@ -68,8 +69,8 @@ class Directory {
  public:
   Directory() { write_tiny_data(directory_.path()); }
 
-  // Steps whose arithmetic does not depend on how their rows are cut, but for the order of sums: scales of
-  // FP8 are updated once a step.
+  // Steps whose arithmetic does not depend on how their rows are cut, but for the order of sums:
+  // scales of FP8 are updated once a step.
   [[nodiscard]] RunConfig config(const std::string& name, const std::vector<std::string>& more) const {
     std::vector<std::string> overrides{fmt::format("train.steps={}", kSteps),
                                        "checkpoint.every_steps=4",
@@ -102,9 +103,10 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 
 class RanksOf : public testing::TestWithParam<Setting> {};
 
-// What one rank makes of the same rows in other micro-batches, which is another order of the same sums, is
-// the measure of how far several ranks may be from it. FP32 sums of some hundred terms add 2^-24 each to a
-// loss of about 4; rounding to the formats below then decides otherwise now and then.
+// What one rank makes of the same rows in other micro-batches, which is another order of the same
+// sums, is the measure of how far several ranks may be from it. FP32 sums of some hundred terms add
+// 2^-24 each to a loss of about 4; rounding to the formats below then decides otherwise now and
+// then.
 TEST_P(RanksOf, FollowTheLossOfOne) {
   const Directory directory;
   const auto run = [&](int64_t ranks, int64_t micro_batch_rows) {
@@ -132,7 +134,8 @@ std::vector<std::string> hashes_of(const RunConfig& config) {
   return hashes;
 }
 
-// 1 -> 2 -> 3 -> 1 ranks: no sample is repeated or left out, and the state goes through every cut unchanged.
+// 1 -> 2 -> 3 -> 1 ranks: no sample is repeated or left out, and the state goes through every cut
+// unchanged.
 TEST(Ranks, AChainOfNumbersOfRanksIsOneRun) {
   const Directory directory;
   const RunConfig whole = directory.config("whole", {});
@@ -309,8 +312,8 @@ TEST(Ranks, MoreRanksThanRowsAreRefused) {
   EXPECT_ERROR(train_on(7, config), "7 ranks for the 6 rows of a step", "batch.tokens_per_step");
 }
 
-// A gradient that is not finite is a step that all leave out, stop at or go back from. A rate of 1e30 makes
-// every weight infinite at the first step.
+// A gradient that is not finite is a step that all leave out, stop at or go back from. A rate of
+// 1e30 makes every weight infinite at the first step.
 const std::vector<std::string> kExplodes{"optimizer.lr_additive=1e30"};
 
 RunConfig exploding(const Directory& directory, std::vector<std::string> more) {

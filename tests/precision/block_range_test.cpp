@@ -1,4 +1,4 @@
-// Ranges of update blocks: what of every piece of an encoded tensor belongs to them, against a walk over all
+// Ranges of update blocks: their parts of every piece of an encoded tensor, against a loop over all
 // elements.
 #include <algorithm>
 #include <memory>
@@ -45,7 +45,8 @@ EncodedTensor allocated(const WeightEncoding& encoding, const Shape& shape, Allo
   return allocate_encoded(encoding, encoded, kWeightMemory, allocator);
 }
 
-// How many logical elements one of a piece stands for: codes of the tensor first, then block scales.
+// How many logical elements one of a piece stands for: codes of the tensor first, then block
+// scales.
 int64_t elements_per(const WeightEncoding& encoding, size_t piece) {
   const bool nvfp4 = encoding.format == WeightFormat::kNvfp4;
   if (piece == 0) return nvfp4 ? 2 : 1;
@@ -134,7 +135,8 @@ TEST(BlockRange, PartsAreThePackedElementsOfTheirBlocks) {
   });
 }
 
-// What is written through the view of a whole lies in the span, each element at its place from the first.
+// What is written through the view of a whole lies in the span, each element at its place from the
+// first.
 TEST(BlockRange, AViewAsOfAWholeReachesTheSpan) {
   for (const Shape& shape : shapes()) {
     const BlockGrid grid{shape.rows, shape.cols};

@@ -13,7 +13,7 @@ namespace mpt::test {
 
 // kThrow    the call throws Error and is not made
 // kHang     the call is made after a delay of `hang`
-// kCorrupt  the call is made, and one bit of its result is flipped on this rank (none if it is empty)
+// kCorrupt  the call is made, and one bit of its result, if not empty, is flipped on this rank
 enum class CommFault : uint8_t { kThrow, kHang, kCorrupt };
 
 struct FaultyCall {

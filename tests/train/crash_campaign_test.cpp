@@ -1,9 +1,9 @@
-// Runs that are broken off at any moment, in any way, and continued until they are done: every time the last
-// committed checkpoint is found good, nothing but the steps since is lost, and the end is the uninterrupted
-// run's to the bit.
+// Runs interrupted at any moment, in any way, and resumed until they finish: every time the last
+// committed checkpoint is valid, only the steps since are lost, and the final state is that of an
+// uninterrupted run, to the bit.
 //
-//   MPT_CRASHES=300 mpt_train_tests --gtest_filter='CrashCampaign.*'      the whole campaign; fewer without
-//   it
+//   MPT_CRASHES=300 mpt_train_tests --gtest_filter='CrashCampaign.*'
+//                                                the whole campaign; fewer crashes by default
 #include <atomic>
 #include <csignal>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// A run that is killed at any moment, again and again, ends with the bytes of the run that was left alone.
+// A run killed repeatedly, at any moment, ends with the same bytes as an uninterrupted run.
 #include <chrono>
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// metrics.jsonl: valid after any number, text, kill or full disk.
+// metrics.jsonl stays valid after any number, text, kill or full disk.
 #include "train/metrics_log.h"
 
 #include <algorithm>
@@ -173,7 +173,8 @@ TEST(ReadMetrics, LastRecordOfAStepCounts) {
   EXPECT_EQ(records.at(1).at("loss"), 5);
 }
 
-// Killed at step 5, resumed from the checkpoint of step 3, now at step 4: the old steps 4 and 5 are void.
+// Killed at step 5, resumed from the checkpoint of step 3, now at step 4: the old steps 4 and 5 are
+// void.
 TEST(ReadMetrics, ResumeReplacesLaterSteps) {
   const TempDirectory directory{test::memory_directory()};
   {

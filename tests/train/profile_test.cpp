@@ -1,4 +1,4 @@
-// The ranges of a training step: that taking their times changes nothing, and that they say what they should.
+// Profile scopes of a training step: timing changes no result, and the report is right.
 #include <map>
 
 #include <gtest/gtest.h>
@@ -95,7 +95,7 @@ TEST_F(ProfiledTraining, EveryOperationIsARange) {
   EXPECT_EQ(attention_flops, 7 * 2 * double(layers * c) * pairs * tokens);
 }
 
-// --- the table -------------------------------------------------------------------------------------------
+// --- the table -----------------------------------------------------------------------------------
 
 TEST(ProfileTable, HasARowForEachNode) {
   double now = 0;

@@ -1,4 +1,4 @@
-// Exact resume: N steps equal k steps, a new process's state, and N - k steps, bit for bit.
+// Exact resume: k steps, a restart from the checkpoint and N - k steps equal N steps, bit for bit.
 #include <gtest/gtest.h>
 
 #include "support/expect_error.h"
@@ -45,7 +45,8 @@ TEST_P(Resume, TwoRunsGiveTheSameBytes) {
   EXPECT_EQ(metrics_of(a), metrics_of(b));
 }
 
-// Every weight and every state changes in a step: none is forgotten by the optimizer or the checkpoint.
+// Every weight and every state changes in a step: none is forgotten by the optimizer or the
+// checkpoint.
 TEST_P(Resume, EverySavedTensorChanges) {
   const TempDirectory directory;
   write_tiny_data(directory.path());
@@ -78,8 +79,8 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"unshuffled", {"data.shuffle=false", "data.prefetch_steps=1"}}),
     [](const auto& instance) { return instance.param.name; });
 
-// The order of data and the number of tokens do not depend on the micro-batch; the arithmetic differs by
-// rounding only.
+// The order of data and the number of tokens do not depend on the micro-batch; the arithmetic
+// differs by rounding only.
 TEST(Training, MicroBatchDoesNotChangeTheData) {
   const TempDirectory directory;
   write_tiny_data(directory.path());

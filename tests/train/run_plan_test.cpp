@@ -1,4 +1,4 @@
-// What a plan says of a run: whether it could start, what stands in its way, how long it would take.
+// What a plan reports: whether a run could start, what prevents it, and how long it would take.
 #include "train/run_plan.h"
 
 #include <gtest/gtest.h>
@@ -118,7 +118,7 @@ TEST_F(Plan, NamesADiskWithoutRoom) {
   expect_problem(planned(run), {"checkpoints take up to", "checkpoint.keep_last"});
 }
 
-// --- disk ------------------------------------------------------------------------------------------------
+// --- disk ----------------------------------------------------------------------------------------
 
 TEST_F(Plan, BytesOfACheckpointAreThoseOfItsTensors) {
   const RunConfig run = config({"train.steps=1", "precision.weights=nvfp4", "precision.compute=fp8"});
@@ -159,7 +159,7 @@ TEST_F(Plan, CheckpointsAreCountedAsTheyArePruned) {
         }
 }
 
-// --- time ------------------------------------------------------------------------------------------------
+// --- time ----------------------------------------------------------------------------------------
 
 TEST_F(Plan, ASampleIsTheRunWhereThatIsQuick) {
   const RunConfig run = config(), sample = sample_of(run, 1e12);

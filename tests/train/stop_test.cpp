@@ -1,5 +1,5 @@
-// A run that a signal stops answers at once, leaves the step it is in, saves the last finished one, ends with
-// status 75, and goes on as if nothing had been.
+// A run stopped by a signal reacts at once, abandons the current step, saves the last finished one,
+// exits with status 75, and resumes as if uninterrupted.
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -21,7 +21,8 @@ namespace {
 
 constexpr int kStopped = 75;
 
-// Thousands of micro-batches, so that a signal that is sent when a step has begun comes long before its end.
+// Thousands of micro-batches, so that a signal that is sent when a step has begun comes long before
+// its end.
 const std::vector<std::string> kLongSteps{"train.steps=3", "batch.tokens_per_step=48000",
                                           "checkpoint.every_steps=0", "eval.every_steps=0",
                                           "device.threads=1"};
@@ -85,7 +86,7 @@ class Stop : public testing::Test {
   TempDirectory directory_;
 };
 
-// --- the program -----------------------------------------------------------------------------------------
+// --- the program ---------------------------------------------------------------------------------
 
 TEST_F(Stop, LeavesTheStepSavesTheLastOneAndGoesOnToTheSameBits) {
   const std::vector<std::vector<std::string>> settings{
@@ -160,7 +161,7 @@ TEST_F(Stop, SigusrNeverEndsARun) {
   EXPECT_EQ(stopped.exit_code, kStopped) << stopped.err;
 }
 
-// --- several ranks ---------------------------------------------------------------------------------------
+// --- several ranks -------------------------------------------------------------------------------
 
 bool is_first_rank(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/environ", process));
@@ -168,7 +169,8 @@ bool is_first_rank(pid_t process) {
   return all.find(std::string("OMPI_COMM_WORLD_RANK=0") + '\0') != std::string::npos;
 }
 
-// While one rank stands still, the other waits for it in the middle of a step, and answers all the same.
+// While one rank stands still, the other waits for it in the middle of a step, and answers all the
+// same.
 TEST_F(Stop, RanksAnswerWhateverTheyWaitForAndStopAtTheSamePlace) {
   MPT_SKIP_WITHOUT_MPIRUN();
   ASSERT_EQ(run_ranks_program(2, arguments("whole", kForRanks)).exit_code, 0);

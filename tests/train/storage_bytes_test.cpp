@@ -1,4 +1,4 @@
-// Bytes of weights and states of every size, to the last one (docs/numerics.md "Memory accounting" and
+// Exact bytes of weights and states for every size (docs/numerics.md "Memory accounting" and
 // "Apollo-E").
 #include "train/storage_bytes.h"
 

@@ -1,4 +1,4 @@
-// Ten updates of the golden model by each rule, against the traces that float64 PyTorch left.
+// Ten updates of the golden model by each rule, against traces from float64 PyTorch.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,10 +17,10 @@
 namespace mpt::test {
 namespace {
 
-// What float32 costs depends on the rule and grows from step to step; the file says what it costs PyTorch,
-// and runs from weights one rounding apart what it costs here: several, because M+Adam at these rates
-// amplifies any rounding, one of them more than another. Another order of the same sums, which other vectors
-// and tiles are, may cost twice the most of that.
+// What float32 costs depends on the rule and grows from step to step; the file says what it costs
+// PyTorch, and runs from weights one rounding apart what it costs here: several, because M+Adam at
+// these rates amplifies any rounding, one of them more than another. Another order of the same
+// sums, which other vectors and tiles are, may cost twice the most of that.
 constexpr int kNudges = 8;
 constexpr double kTimesPyTorch = 2;
 constexpr double kLossRounding = 2e-7;  // of PyTorch's float32 losses at the first steps
@@ -100,7 +100,8 @@ class TraceRun {
   Optimizer optimizer_;
 };
 
-// Half of the weights moved by one unit in their last place, up or down, which is what rounding may do.
+// Half of the weights moved by one unit in their last place, up or down, which is what rounding may
+// do.
 NamedValues nudged(NamedValues weights, uint64_t seed) {
   Draws draws(seed);
   for (auto& [name, values] : weights)
@@ -109,9 +110,9 @@ NamedValues nudged(NamedValues weights, uint64_t seed) {
   return weights;
 }
 
-// What 99 in 100 weights of a tensor differ by at most. Adam divides by the size of a gradient: where that is
-// little more than rounding, the update is too, so that the largest difference says nothing but how small the
-// smallest gradient happens to be.
+// What 99 in 100 weights of a tensor differ by at most. Adam divides by the size of a gradient:
+// where that is little more than rounding, the update is too, so that the largest difference says
+// nothing but how small the smallest gradient happens to be.
 double ordinary_difference(const std::vector<float>& a, const std::vector<float>& b) {
   std::vector<double> differences(a.size());
   for (size_t i = 0; i < a.size(); ++i) differences[i] = std::abs(double(a[i]) - double(b[i]));
