@@ -1,8 +1,8 @@
-// The program that MPI tests run under mpirun: a rank that makes the given calls, or fails on purpose.
+// The program that MPI tests run under mpirun: a rank that makes given calls, or fails on purpose.
 //
-//   mpi_ranks cases PIECE_BYTES                          prints a line per case: its name, then the
+//   mpi_ranks cases PIECE_BYTES                  prints a line per case: its name, then the
 //                                                        hashes of the results of all ranks
-//   mpi_ranks throw|exit|kill|sleep|leave RANK           that rank does so in the middle of its calls
+//   mpi_ranks throw|exit|kill|sleep|leave RANK   that rank does so in the middle of its calls
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>

@@ -46,9 +46,10 @@ TEST_F(OptimizerOpsOnGpu, SameBitsSecondQuarter) { expect_same_bits_of_quarter(1
 TEST_F(OptimizerOpsOnGpu, SameBitsThirdQuarter) { expect_same_bits_of_quarter(2); }
 TEST_F(OptimizerOpsOnGpu, SameBitsFourthQuarter) { expect_same_bits_of_quarter(3); }
 
-// --- one rank of several ----------------------------------------------------------------------------------
+// --- one rank of several -------------------------------------------------------------------------
 
-// The others' parts stay as they are in memory, on either device: what is compared is one rank's work.
+// The others' parts stay as they are in memory, on either device: what is compared is one rank's
+// work.
 class SilentOthers final : public Transport {
  public:
   using Transport::Transport;
@@ -146,8 +147,8 @@ TEST_F(OptimizerOpsOnGpu, SameBitsOfARanksUnits) {
   EXPECT_GT(bytes, 0u);
 }
 
-// A lane sums its own part, so the order is another: all terms are positive, and each of the roundings of
-// either order costs at most 2^-53 of the sum.
+// A lane sums its own part, so the order is another: all terms are positive, and each of the
+// roundings of either order costs at most 2^-53 of the sum.
 TEST_F(OptimizerOpsOnGpu, SumsOfSquares) {
   const auto cpu = make_cpu_device(1);
   for (const DType dtype : {DType::kF32, DType::kBF16})

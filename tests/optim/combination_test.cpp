@@ -1,6 +1,6 @@
-// Properties of every combination of rule, weight rounding, state and weight format: the bits do not
-// depend on threads, padding stays zero, every state is in use, and a checkpoint holds all that a run
-// needs.
+// Properties of every combination of rule, weight rounding, state and weight format: the bits do
+// not depend on threads, padding stays zero, every state is in use, and a checkpoint holds all that
+// a run needs.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -157,8 +157,8 @@ TEST(EveryCombination, NamedTensorsAreAllThatARunNeeds) {
   }
 }
 
-// Weights of formats that are encoded from the values alone are the encoding of what an fp32 optimizer with
-// the same decoded weights would have: nothing is rounded in between.
+// Weights of formats that are encoded from the values alone are the encoding of what an fp32
+// optimizer with the same decoded weights would have: nothing is rounded in between.
 TEST(EveryCombination, ScaledWeightsAreTheEncodingOfTheUnroundedUpdate) {
   for (const Combination& c : every_combination()) {
     const WeightEncoding& encoding = c.setup.encoding;

@@ -72,7 +72,7 @@ void expect_end_of(const Reference& reference, const RunConfig& config) {
   ASSERT_EQ(metrics_of(config), reference.metrics) << config.name;
 }
 
-// --- a file system that breaks at every n-th operation, under ranks that are threads ---------------------
+// --- a file system that breaks at every n-th operation, under ranks that are threads -------------
 
 class Faults : public testing::TestWithParam<int64_t> {
  protected:
@@ -124,7 +124,7 @@ TEST_P(Faults, AtEveryOperation) {
 INSTANTIATE_TEST_SUITE_P(CrashCampaign, Faults, testing::Values(1, 2, 3),
                          [](const auto& instance) { return fmt::format("ranks{}", instance.param); });
 
-// --- processes that are killed ---------------------------------------------------------------------------
+// --- processes that are killed -------------------------------------------------------------------
 
 enum class Blow { kKillOneRank, kKillAllRanks, kKillEverything, kTerminateOneRank, kTerminateAllRanks };
 constexpr int kBlows = 5;
