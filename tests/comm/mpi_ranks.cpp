@@ -1,7 +1,7 @@
 // The program that MPI tests run under mpirun: a rank that makes given calls, or fails on purpose.
 //
 //   mpi_ranks cases PIECE_BYTES                  prints a line per case: its name, then the
-//                                                        hashes of the results of all ranks
+//                                                hashes of the results of all ranks
 //   mpi_ranks throw|exit|kill|sleep|leave RANK   that rank does so in the middle of its calls
 #include <csignal>
 #include <cstdio>
