@@ -15,7 +15,7 @@
 namespace mpt {
 namespace {
 
-constexpr int64_t kTile = 64;        // queries and keys of a tile: a multiple of kTileColumns
+constexpr int64_t kTile = 64;        // queries and keys per tile: a multiple of kTileColumns
 constexpr float kPaddedLse = 1e30f;  // log-sum-exp of rows beyond T: their probabilities become exactly 0
 
 // Sizes with T padded to whole tiles and D to whole vectors; padding is zero and never stored.
@@ -40,7 +40,7 @@ HeadSlice<T> head_slice(const Tensor& t, const AttentionShape& s, int64_t task, 
   return {t.as<T>() + sequence * s.seq_len * t.stride + (part * s.heads + head) * s.head_dim, t.stride};
 }
 
-// Of a head, whose rows lie so far apart that a processor does not foresee the next.
+// Prefetches a row of a head: rows are too far apart for the hardware prefetcher.
 template <Use kUse, class T>
 MPT_ALWAYS_INLINE inline void ask_for_row(const HeadSlice<T>& slice, int64_t row, const AttentionShape& s) {
   if (row >= s.seq_len) return;
@@ -88,8 +88,8 @@ void store_rows(const float* source, int64_t first, int64_t rows, const Attentio
   }
 }
 
-// f<kColumns>(row) for every group of rows of a tile of which that many columns are needed: on the diagonal
-// those behind hold nothing.
+// Calls f<kColumns>(row) for every group of rows of a tile that needs kColumns columns: in a
+// diagonal tile the columns after those are not needed.
 template <class F>
 void for_row_groups(bool diagonal, const F& f) {
   static_assert(kTile == 4 * kTileColumns);
@@ -102,14 +102,13 @@ void for_row_groups(bool diagonal, const F& f) {
   }
 }
 
-// What is above the diagonal of a tile on the diagonal does not exist: `value` in the vectors that are
-// needed.
+// Sets the elements above the diagonal to `value`, within the vectors that are used.
 void fill_above_diagonal(float* tile, float value) {
   for (int64_t r = 0; r < kTile; ++r)
     std::fill(tile + r * kTile + r + 1, tile + r * kTile + align_up(r + 1, kTileColumns), value);
 }
 
-// Some rows of a tile, kColumns wide: as many as keep the processor busy together, and its registers hold.
+// A few rows of a tile, kColumns wide: enough to hide latency, few enough for the registers.
 template <int kColumns>
 struct Rows {
   static constexpr int kInRow = kColumns / kTileLanes, kTogether = kTileRegisters / 4,
@@ -118,18 +117,18 @@ struct Rows {
   static RowVectors<kAll> load(const float* tile) {
     return RowVectors<kAll>::of_each([&](int i) { return tile_vector_at(tile + at(i)); });
   }
-  // The same number for all of a row.
+  // Broadcasts one number per row.
   static RowVectors<kAll> each(const float* numbers) {
     return RowVectors<kAll>::of_each([&](int i) { return RowVector{} + numbers[i / kInRow]; });
   }
-  // Behind them zeros.
+  // Stores the columns and zeros after them.
   static void store(const RowVectors<kAll>& x, float* tile) {
 #pragma GCC unroll 16
     for (int i = 0; i < kAll; ++i) tile_vector_at(tile + at(i)) = x.part[i];
     for (int row = 0; row < kRows; ++row)
       std::fill(tile + row * kTile + kColumns, tile + (row + 1) * kTile, 0.0f);
   }
-  // f of all that is in a row.
+  // Reduces a row by f.
   template <class F>
   static float folded(const RowVectors<kAll>& x, int row, const F& f) {
     constexpr int kParts = kTileColumns / kTileLanes;
@@ -142,9 +141,9 @@ struct Rows {
   }
 };
 
-// Online softmax of a tile of scores: probabilities relative to each row's new maximum replace them; the sums
-// and the outputs [kTile, dim] gathered so far are rescaled to it; at the first tile nothing has been
-// gathered. on_diagonal(row) is called for every row of a tile there.
+// Online softmax of a tile of scores: replaces scores by probabilities relative to each row's new
+// maximum, and rescales the sums and the outputs [kTile, dim] accumulated so far; the first tile
+// has none. Calls on_diagonal(row) for every row of a diagonal tile.
 template <class F>
 void softmax_tile(float* scores, bool diagonal, bool first, float* maximum, float* sum, float* out,
                   int64_t dim, const F& on_diagonal) {
@@ -174,7 +173,7 @@ void softmax_tile(float* scores, bool diagonal, bool first, float* maximum, floa
   }
 }
 
-// C (+)= A B: the first GEMM of a sum needs no zeros to be added to.
+// C (+)= A B; the first GEMM of a sum overwrites C, so C need not be zeroed.
 void add_tile_gemm(bool first, const TileGemm& gemm) {
   if (first)
     tile_gemm<Accumulate::kNo>(gemm);
@@ -281,8 +280,8 @@ void row_deltas(const AttentionBackward& call, int64_t task, const BackwardScrat
   }
 }
 
-// P = exp(S - lse) replaces S; dS = P (dP - delta) replaces dP. on_diagonal(row) is called for every row of
-// a tile there.
+// Replaces S by P = exp(S - lse) and dP by dS = P (dP - delta). Calls on_diagonal(row) for every
+// row of a diagonal tile.
 template <class F>
 void score_gradients(const BackwardScratch& w, int64_t q, bool diagonal, const F& on_diagonal) {
   for_row_groups(diagonal, [&]<int kColumns>(int64_t begin) {
@@ -297,7 +296,7 @@ void score_gradients(const BackwardScratch& w, int64_t q, bool diagonal, const F
   });
 }
 
-// Everything that key tile k receives from, and gives to, query tile q.
+// All gradient contributions between key tile k and query tile q.
 template <class F>
 void backward_tile(const BackwardScratch& w, const Padded& p, int64_t q, int64_t k, const F& on_diagonal) {
   const bool diagonal = k == q;
@@ -370,8 +369,8 @@ int64_t floats_per_thread(const AttentionShape& shape) {
   return align_up(std::max(ForwardScratch::size(p), BackwardScratch::size(p)), kAlignment / 4);
 }
 
-// f(task) for every (sequence, head). A thread takes some heads of a sequence one after the other, where
-// there are enough for all: they share pages, and lines at their edges.
+// Calls f(task) for every (sequence, head). If there are enough for all threads, each takes
+// consecutive heads of a sequence, because they share pages and cache lines at their edges.
 template <class F>
 void for_each_head(const AttentionShape& shape, const F& f) {
   const int64_t tasks = shape.batch * shape.heads;

@@ -22,8 +22,9 @@
 namespace mpt {
 namespace {
 
-// Zero pages straight from the kernel, first touched by the thread that uses them. Buffers lie one after the
-// other in regions of huge pages, which buffers of a few MiB would hardly have if each lay by itself.
+// Zero pages directly from the kernel, first touched by the thread that uses them. Buffers are
+// placed consecutively in regions of huge pages; buffers of a few MiB mapped separately would get
+// hardly any.
 class CpuAllocator final : public Allocator {
  public:
   ~CpuAllocator() override {
@@ -48,10 +49,11 @@ class CpuAllocator final : public Allocator {
 
  private:
   static constexpr size_t kHugePage = size_t{2} << 20;
-  // Regions double, as far as this: what is left of them at the end is not touched, but for a part of a page.
+  // Regions double in size up to this; their unused end is never touched, except for part of a
+  // page.
   static constexpr size_t kLargestRegion = size_t{1} << 30;
 
-  // Makes room for size bytes; false where there is none to be had.
+  // Maps a region for size bytes; false if there is no memory.
   bool reserve(size_t size) {
     size = static_cast<size_t>(align_up(static_cast<int64_t>(size), kHugePage));
     const size_t mapped = size + kHugePage;  // to cut from, at a huge page's begin
@@ -86,7 +88,7 @@ int available_processors() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-// As OMP_NUM_THREADS says ("4", or "4,2" for nested loops), else one for each processor.
+// OMP_NUM_THREADS if set ("4", or "4,2" for nested loops), else one thread per processor.
 int default_threads() {
   constexpr int kMost = 4096;
   const char* text = std::getenv("OMP_NUM_THREADS");
@@ -98,7 +100,7 @@ int default_threads() {
   return good ? threads : available_processors();
 }
 
-// What the kernel says can be had without swapping; all of the memory where it does not say.
+// Memory available without swapping, as the kernel reports it; all memory if it does not.
 int64_t available_memory() {
   std::ifstream info("/proc/meminfo");
   for (std::string line; std::getline(info, line);)
@@ -122,7 +124,7 @@ class CpuDevice final : public Device {
   [[nodiscard]] int64_t memory_bytes() const override { return available_memory(); }
   std::unique_ptr<Allocator> make_allocator() override { return std::make_unique<CpuAllocator>(); }
 
-  // memcpy takes no null pointer, not even for nothing.
+  // memcpy must not be given a null pointer, even for zero bytes.
   void download(const Tensor& source, std::byte* target) override {
     const int64_t row = source.cols * size_of(source.dtype), stride = source.stride * size_of(source.dtype);
     if (row == 0) return;

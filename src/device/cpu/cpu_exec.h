@@ -18,7 +18,7 @@ struct CpuExec {
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) f(i);
   }
-  // A single row, as generation has, is not worth waking the threads for.
+  // A single row, as in generation, runs on the calling thread: waking the others costs more.
   template <class F>
   void rows(int64_t n, const F& f) const {
 #pragma omp parallel for schedule(static) if (n > 1)

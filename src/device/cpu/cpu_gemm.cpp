@@ -13,8 +13,8 @@
 namespace mpt {
 namespace {
 
-// The threads as a grid over D, of which each thread computes a rectangle and packs its operands for itself:
-// the grid whose rectangles have the shortest edges.
+// Arranges the threads as a grid over D. Each thread computes one rectangle and packs its own
+// operands; the grid with the shortest rectangle edges is chosen.
 struct Grid {
   int64_t rows = 1, columns = 1;
 
@@ -28,12 +28,12 @@ struct Grid {
   }
 };
 
-// Ranges of columns start at panels.
+// Converts a range of panels to a range of columns.
 IndexRange columns_of_panels(IndexRange panels, int64_t n) {
   return {std::min(panels.begin * kPanelColumns, n), std::min(panels.end * kPanelColumns, n)};
 }
 
-// What a thread needs for a call, in floats.
+// Scratch of a thread for a call, in floats.
 struct Workspace {
   static constexpr int64_t kRows = align_up(PackedRows::kFloats, kAlignment);
   int64_t panels, sums = 0;
@@ -50,7 +50,7 @@ struct Workspace {
 
 float value_at(const float* scale_inv) { return scale_inv == nullptr ? 1.0f : *scale_inv; }
 
-// to = before + alpha sums, without `before` where that is null.
+// to = before + alpha sums; just alpha sums if `before` is null.
 template <class From, class To>
 void add_sums(const float* sums, float alpha, int64_t count, const From* before, To* to) {
   const auto add = [&](int64_t n) {
@@ -66,7 +66,7 @@ void add_sums(const float* sums, float alpha, int64_t count, const From* before,
   add(count);
 }
 
-// A rectangle of D.
+// Computes a rectangle of D.
 class RectangleGemm {
  public:
   RectangleGemm(const GemmCall& call, IndexRange rows, IndexRange panels, const Workspace& needs,
@@ -98,7 +98,8 @@ class RectangleGemm {
  private:
   [[nodiscard]] IndexRange columns(int64_t block) const { return columns_of_panels(panels_[block], d_.cols); }
 
-  // What will be packed after a block of A: the next one, and a share of the next block of B.
+  // The operands packed after this block of A: the next block of A, and a share of the next block
+  // of B.
   [[nodiscard]] PanelPrefetch upcoming(int64_t row_block, int64_t column_block, int64_t part) const {
     PanelPrefetch memory;
     const bool more_rows = row_block + 1 < rows_.count(), more_terms = part + 1 < terms_.count(),
@@ -150,8 +151,8 @@ class RectangleGemm {
     int64_t columns = 0;
   };
 
-  // Adds one part's sums to D, or between parts to what is kept for it: in place where that is FP32 and whole
-  // vectors wide.
+  // Adds one part's sums to D, or to its FP32 partial sums between parts. In place if the target is
+  // FP32 and whole vectors wide.
   void add(KernelCall call, const Tile& tile) {
     const int vectors = tile.columns <= kTileLanes ? 1 : kKernelVectors;
     const bool first = tile.part == 0, adds = accumulate_ == Accumulate::kYes;
@@ -177,7 +178,7 @@ class RectangleGemm {
     for (int64_t r = 0; r < tile.rows; ++r) add_row(sums + r * kPanelColumns, tile, r);
   }
 
-  // What add_row() will add to and write, to be there when the sums are.
+  // Prefetches what add_row() will read and write.
   void ask_for_rows(const Tile& tile) const {
     for (int64_t r = 0; r < tile.rows; ++r) {
       const int64_t at = (tile.row + r) * d_.stride + tile.column;
@@ -185,7 +186,7 @@ class RectangleGemm {
       if (d_.dtype == DType::kBF16 && tile.part > 0) prefetch(kept(tile, r), kPanelColumns * 4);
     }
   }
-  // A row of a tile that the kernel cannot add in place.
+  // Adds a row of a tile that the kernel cannot add in place.
   void add_row(const float* sums, const Tile& tile, int64_t r) const {
     const bool first = tile.part == 0, adds = accumulate_ == Accumulate::kYes;
     const int64_t at = (tile.row + r) * d_.stride + tile.column;
@@ -204,7 +205,7 @@ class RectangleGemm {
   }
 
   [[nodiscard]] bool is_last(const Tile& tile) const { return tile.part + 1 == terms_.count(); }
-  // Sums that end as BF16 are kept in FP32 between the parts: whole panels of a block of columns.
+  // For BF16 results the sums are kept in FP32 between parts: whole panels of a block of columns.
   [[nodiscard]] static int64_t kept_stride(const Tile& tile) {
     return align_up(tile.block.size(), kPanelColumns);
   }
@@ -222,7 +223,7 @@ class RectangleGemm {
   float *packed_panels_, *sums_;
 };
 
-// Waking the threads for less takes longer than the GEMM.
+// For smaller GEMMs waking the threads takes longer than the GEMM.
 constexpr double kFlopsForThreads = 2e6;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Prefetches of the CPU backend: the next row of a row formula, and a GEMM's next operands.
+// Prefetching in the CPU backend: the next row of a row formula, and a GEMM's next operands.
 #pragma once
 
 #include <algorithm>
@@ -12,14 +12,15 @@
 
 namespace mpt {
 
-// The row after the one that is computed, prefetched bit by bit. Row formulas that do little more than read
-// and write are bound by how many cache lines are in flight, and the hardware prefetcher stops at every page
-// and does not see what will be written.
+// Prefetches the next row in pieces while the current one is computed. Row formulas that do little
+// more than read and write are bound by the number of cache lines in flight, and the hardware
+// prefetcher stops at page boundaries and does not anticipate writes.
 template <size_t kStreams>
 class RowPrefetch {
  public:
   explicit RowPrefetch(const std::array<RowMemory, kStreams>& streams) : streams_(streams) {}
-  // A part of it, `part` of `whole`; in all, asked for as often as that, the row once.
+  // Prefetches the fraction part / whole of the row. Calls whose parts add up to `whole` cover the
+  // row once.
   MPT_ALWAYS_INLINE void ask(int64_t part, int64_t whole) {
     for (RowMemory& stream : streams_) {
       const int64_t bytes = std::min(stream.left, kCacheLine * cache_lines(stream.bytes * part / whole));
@@ -33,11 +34,11 @@ class RowPrefetch {
   std::array<RowMemory, kStreams> streams_;
 };
 
-// The CPU's group, which asks for the next row while it works through one.
+// The CPU's group that prefetches the next row while it processes one.
 template <size_t kStreams>
 class RowGroup : public SerialGroup {
  public:
-  // next outlives this.
+  // `next` must outlive this object.
   explicit RowGroup(RowPrefetch<kStreams>& next) : next_(&next) {}
 
   template <class F>
@@ -55,29 +56,31 @@ class RowGroup : public SerialGroup {
   RowPrefetch<kStreams>* next_;
 };
 
-// Matrices that will be read soon, prefetched a cache line at a time while something else is computed: all
-// lines at once would evict from L1 what is needed now.
+// Prefetches matrices that will be read soon, a cache line at a time during other work: all lines
+// at once would evict from L1 what is needed now.
 class PanelPrefetch {
  public:
   static constexpr int kMostBlocks = 2;
 
-  // A matrix that will be read, rows one after the other. kMostBlocks of them, in the order of these calls.
+  // Adds a matrix that will be read row by row. At most kMostBlocks, prefetched in the order of
+  // these calls.
   void follow(const Tensor& block);
   [[nodiscard]] int64_t lines() const;  // of all blocks
-  // The next `count` lines, or what there is, into `lines`; returns where they end.
+  // Writes the addresses of up to `count` next lines to `lines`; returns the end of what was
+  // written.
   const std::byte** take(int64_t count, const std::byte** lines);
 
  private:
   struct Rows {
-    const std::byte* next = nullptr;  // row
-    int64_t count = 0, stride = 0;    // of those not begun; bytes
-    int64_t lines = 0;                // of a row
+    const std::byte* next = nullptr;  // start of the next row
+    int64_t count = 0, stride = 0;    // rows not started; bytes between rows
+    int64_t lines = 0;                // per row
   };
 
   std::array<Rows, kMostBlocks> blocks_;
   int count_ = 0, block_ = 0;
   const std::byte* line_ = nullptr;
-  int64_t lines_of_row_ = 0;  // that are left
+  int64_t lines_of_row_ = 0;  // left in the current row
 };
 
 }  // namespace mpt

@@ -46,7 +46,8 @@ void kernel(const KernelCall& call) {
   const auto d = [&](int64_t i, int64_t v) -> TileVector& {
     return tile_vector_at(call.d + i * call.ldd + v * kTileLanes);
   };
-  // Two loops: of a product that both ways share the compiler would make no multiply-add.
+  // Two loops, because the compiler would not fuse a product shared by both branches into a
+  // multiply-add.
   if (call.accumulate == Accumulate::kYes) {
     for (int64_t i = 0; i < kRows; ++i)
       for (int64_t v = 0; v < kVectors; ++v) d(i, v) += call.alpha * sums[i][v];

@@ -1,5 +1,5 @@
-// What CPU kernels multiply with: the machine's vectors, the GEMM's register tile, and small dense GEMMs for
-// the tiles of attention.
+// Building blocks of CPU kernels: the machine's vectors, the GEMM's register tile, and small dense
+// GEMMs for the tiles of attention.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,7 @@
 
 namespace mpt {
 
-// The machine's own vectors, as the compiler has them (GCC/Clang vector extension): other instruction sets
-// use the same source.
+// Native vectors by the GCC/Clang vector extension, so all instruction sets share the source.
 #if defined(__AVX512F__)
 inline constexpr int kTileLanes = 16, kTileRegisters = 32;
 #elif defined(__aarch64__)
@@ -33,8 +32,8 @@ using TileVector = float __attribute__((vector_size(4 * kTileLanes), aligned(4),
 inline TileVector& tile_vector_at(float* x) { return *reinterpret_cast<TileVector*>(x); }
 inline const TileVector& tile_vector_at(const float* x) { return *reinterpret_cast<const TileVector*>(x); }
 
-// a b + c rounded once, where the machine has that. Where equal bits are promised this is called by name:
-// whether the compiler contracts a * b + c depends on its options.
+// a b + c rounded once, on machines with fused multiply-add. Code that promises equal bits calls
+// this by name, because contraction of a * b + c depends on compiler options.
 #if defined(__AVX512F__) || defined(__FMA__) || defined(__aarch64__)
 inline constexpr bool kTileFuses = true;
 #else
@@ -52,29 +51,29 @@ inline TileVector fma_of(TileVector a, TileVector b, TileVector c) {
 #endif
 }
 
-// --- the GEMM's register tile ------------------------------------------------------------------------------
+// --- the GEMM's register tile --------------------------------------------------------------------
 
-// A few rows of A by a panel of columns of B, both packed, added up in registers.
+// Multiplies a few rows of A by a panel of columns of B, both packed, with sums in registers.
 //
-// A sum of up to kDepth terms is a chain of fused multiply-adds in the order of its terms, wherever in a
-// block its element lies: it has the same bits with vectors of any width and blocks of any size
-// (docs/numerics.md "GEMMs").
+// A sum of up to kDepth terms is a chain of fused multiply-adds in term order, wherever its element
+// lies in a block, so the bits do not depend on vector width or block size (docs/numerics.md
+// "GEMMs").
 
-// Two vectors a row, and as many rows as leave registers for these and what they are multiplied by:
-// 14 x 32 sums with AVX-512, 6 x 16 with AVX2.
+// Two vectors per row, and as many rows as leave registers for the operands: 14 x 32 sums with
+// AVX-512, 6 x 16 with AVX2.
 inline constexpr int kKernelVectors = 2, kKernelRows = (kTileRegisters - 4) / kKernelVectors;
 inline constexpr int64_t kPanelColumns = int64_t{kKernelVectors} * kTileLanes;
 inline constexpr int64_t kDepth = 256;  // terms
 
-// Packed rows of A lie kRowStride apart, where each is contiguous: not a power of two, with which all of them
-// would share a few sets of the first cache. Where the rows of a term lie together, as in a transposed A,
-// terms lie kTermStride apart.
+// If rows of A are contiguous, packed rows are kRowStride apart: not a power of two, so that they
+// do not compete for a few sets of L1. If the elements of a term are contiguous, as in a transposed
+// A, terms are kTermStride apart.
 inline constexpr int64_t kRowStride = kDepth + 16;
 inline constexpr int64_t kTermStride = kKernelRows > 8 ? 16 : 8;
 static_assert(kKernelRows <= kTermStride);
 
-// Lines of memory that a call asks for, one every kTermsPerLine terms: all at once they would keep what is
-// needed now from the first cache.
+// Cache lines that a call prefetches, one every kTermsPerLine terms: all at once would evict from
+// L1 what is needed now.
 inline constexpr int64_t kTermsPerLine = 8, kUpcomingLines = kDepth / kTermsPerLine;
 
 struct KernelCall {
@@ -83,20 +82,20 @@ struct KernelCall {
   int64_t depth;   // up to kDepth
   float alpha;
   Accumulate accumulate;
-  float* d;  // [rows, vectors * kTileLanes]: alpha A B, added to what is there or in its place
+  float* d;  // [rows, vectors * kTileLanes]: alpha A B, added to d or replacing it
   int64_t ldd;
-  const std::byte* const* upcoming;  // kUpcomingLines addresses that will be read soon
+  const std::byte* const* upcoming;  // kUpcomingLines addresses to prefetch
 };
 
 // rows: 1 to kKernelRows; vectors: 1 to kKernelVectors.
 void run_kernel(int rows, int vectors, Transpose layout_of_a, const KernelCall& call);
 
-// --- small GEMMs for the tiles of attention ----------------------------------------------------------------
+// --- small GEMMs for the tiles of attention ------------------------------------------------------
 
-// C (+)= A B with B's rows contiguous, held in registers.
+// C (+)= A B with contiguous rows of B, summed in registers.
 //
-// A block of outputs takes three quarters of the vector registers, rows of B and one broadcast of A the rest:
-// 6 x 16 outputs with the 16 registers of AVX2, 8 x 48 or 6 x 64 with the 32 of AVX-512.
+// A block of outputs uses three quarters of the vector registers, rows of B and one broadcast of A
+// the rest: 6 x 16 outputs with the 16 registers of AVX2, 8 x 48 or 6 x 64 with the 32 of AVX-512.
 
 // A[i][k] = a[i * row_stride + k * col_stride]: any layout, transposed ones included.
 struct TileA {
@@ -105,10 +104,11 @@ struct TileA {
   int64_t col_stride;
 };
 
-// What of a GEMM over a causal tile counts: scores exist where the key is not behind the query.
+// Which part of a GEMM over a causal tile is needed: scores exist where the key is not after the
+// query.
 enum class Causal : uint8_t {
   kNo,         // all of it
-  kOutput,     // of C the columns up to the row's own; what the others get is undefined
+  kOutput,     // columns of C up to the row's own; the others are undefined
   kUpToRow,    // A[i][k] is 0 for k > i
   kFromRowOn,  // A[i][k] is 0 for k < i
 };
@@ -152,7 +152,7 @@ MPT_ALWAYS_INLINE inline void tile_block(const TileGemm& p, int64_t row, int64_t
     for (int v = 0; v < kVectors; ++v) tile_vector_at(c + i * p.ldc + v * kTileLanes) = sums[i][v];
 }
 
-// All rows of kVectors vectors of columns.
+// Computes kVectors vectors of columns, for all rows that need them.
 template <int kVectors, Accumulate kAccumulate>
 void tile_columns(const TileGemm& p, int64_t col) {
   int64_t row = p.causal == Causal::kOutput ? col : 0;
@@ -174,7 +174,7 @@ void tile_gemm(const TileGemm& p) {
   if constexpr (kTileLanes < kTileColumns) {
     columns.template operator()<kTileColumns / kTileLanes>();
   } else {
-    if (p.causal != Causal::kOutput) {  // whose narrow columns leave more rows out
+    if (p.causal != Causal::kOutput) {  // kOutput: narrower columns skip more rows
       columns.template operator()<4>();
       columns.template operator()<3>();
     }

@@ -9,7 +9,7 @@
 namespace mpt {
 namespace {
 
-// What is stored of a number, and its value.
+// Storage type of an element, and its value.
 struct Fp32Element {
   using Stored = float;
   static float value(float x) { return x; }
@@ -18,7 +18,7 @@ struct Bf16Element {
   using Stored = bf16;
   static float value(bf16 x) { return to_float(x); }
 };
-// By table: GCC 12 computes decode() of few codes at a time in bytes, several times slower.
+// Uses a table: GCC 12 vectorises decode() of few codes in byte lanes, several times slower.
 template <FloatFormat kFormat>
 struct Fp8Element {
   using Stored = uint8_t;
@@ -63,8 +63,8 @@ void pack_rows(const Tensor& block, float* to) {
     copy<Element>(row_of<Element>(block, row), block.cols, to + row * kRowStride);
 }
 
-// A term of all groups in turn, because that is how they lie in memory. A whole kTermStride is copied where
-// there are as many columns, which is faster; the kernel leaves those of the next group out.
+// Copies term by term across all groups, following the memory layout. Copies a whole kTermStride
+// where enough columns exist, which is faster; the kernel ignores those of the next group.
 template <class Element>
 void pack_terms(const Tensor& block, const EvenParts& groups, float* to) {
   IndexRange columns[kBlockRows / kKernelRows];
@@ -81,7 +81,7 @@ void pack_terms(const Tensor& block, const EvenParts& groups, float* to) {
   }
 }
 
-// b[terms, columns]: a term of some panels in turn, so that what is read from it lies together.
+// b[terms, columns]: term by term across a few panels, so that reads are contiguous.
 template <class Element>
 void pack_term_rows(const Tensor& block, float* to) {
   constexpr int64_t kTogether = 4 * kPanelColumns;

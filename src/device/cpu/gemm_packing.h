@@ -1,4 +1,4 @@
-// Blocks of a GEMM's operands, copied into the order in which the kernel reads them, as FP32.
+// Packs blocks of a GEMM's operands as FP32, in the order in which the kernel reads them.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@ struct IndexRange {
   [[nodiscard]] int64_t size() const { return end - begin; }
 };
 
-// A range in nearly equal parts.
+// A range divided into nearly equal parts.
 class EvenParts {
  public:
   EvenParts(IndexRange all, int64_t count) : all_(all), count_(count) {}
-  // As few as hold at most `most` each, and at least one.
+  // The fewest parts of at most `most` each, at least one.
   static EvenParts of_at_most(IndexRange all, int64_t most) {
     return {all, std::max<int64_t>(1, (all.size() + most - 1) / most)};
   }
@@ -33,29 +33,31 @@ class EvenParts {
   int64_t count_;
 };
 
-// Of A, with whose terms they are a part of the second cache, and of B.
+// Block sizes: rows of A, chosen so that a packed block takes a part of L2, and columns of B.
 inline constexpr int64_t kBlockRows = int64_t{8} * kKernelRows, kBlockColumns = 1024;
 
-// An operand, and whether its rows hold terms (A [m,k] and B transposed, [n,k], have them in columns).
+// An operand, and whether its rows are terms: false for A [m,k] and transposed B [n,k], whose
+// columns are.
 struct Factor {
   Tensor matrix;
   bool terms_are_rows;
 
-  // Of some of its rows or columns of the GEMM.
+  // The block of the GEMM's rows or columns `outer` and the terms `terms`.
   [[nodiscard]] Tensor block(IndexRange outer, IndexRange terms) const {
     return terms_are_rows ? matrix.row_range(terms.begin, terms.size()).columns(outer.begin, outer.size())
                           : matrix.row_range(outer.begin, outer.size()).columns(terms.begin, terms.size());
   }
 };
 
-// Up to kBlockRows rows of A with up to kDepth terms, for the kernel in groups of up to kKernelRows.
+// Up to kBlockRows rows of A with up to kDepth terms, in groups of up to kKernelRows for the
+// kernel.
 class PackedRows {
  public:
-  static constexpr int64_t kGroupFloats = kDepth * kTermStride + 16;  // of a group whose terms lie together
+  static constexpr int64_t kGroupFloats = kDepth * kTermStride + 16;  // of a group in the term-major layout
   static constexpr int64_t kFloats =
       std::max(kBlockRows * kRowStride, kBlockRows / kKernelRows * kGroupFloats);
 
-  // floats: kFloats of them.
+  // `floats` must have kFloats elements.
   explicit PackedRows(float* floats) : floats_(floats) {}
   void pack(const Factor& a, IndexRange rows, IndexRange terms);
   [[nodiscard]] const EvenParts& groups() const { return groups_; }  // counted from the first row
@@ -68,16 +70,16 @@ class PackedRows {
   Transpose layout_ = Transpose::kNo;
 };
 
-// Up to kBlockColumns columns of B with up to kDepth terms, in panels of kPanelColumns, the last of them
-// filled up with zeros: panel p at floats + p * depth * kPanelColumns.
+// Packs up to kBlockColumns columns of B with up to kDepth terms in panels of kPanelColumns, the
+// last padded with zeros: panel p at floats + p * depth * kPanelColumns.
 void pack_panels(const Factor& b, IndexRange columns, IndexRange terms, float* floats);
 
-// --- transposing in registers ------------------------------------------------------------------------------
+// --- transposing in registers --------------------------------------------------------------------
 
 inline constexpr int kBlock = 8;
 using BlockRow = float __attribute__((vector_size(4 * kBlock), aligned(4), may_alias));
 
-// Exchanges rows and columns: three times, the first half of the rows is interleaved with the second.
+// Transposes in place: interleaves the first half of the rows with the second, three times.
 inline void transpose_block(BlockRow (&rows)[kBlock]) {
   for (int round = 0; round < 3; ++round) {
     BlockRow next[kBlock];
@@ -90,8 +92,8 @@ inline void transpose_block(BlockRow (&rows)[kBlock]) {
   }
 }
 
-// target[column][row] = value(source[row][column]) for a whole block, of which height rows and width columns
-// are there; the others are zeros. Strides in elements.
+// target[column][row] = value(source[row][column]) for a whole block. Only height rows and width
+// columns exist; the rest is filled with zeros. Strides in elements.
 template <class T, class F>
 MPT_ALWAYS_INLINE inline void transpose_block(const T* source, int64_t source_stride, int64_t height,
                                               int64_t width, const F& value, float* target,

@@ -1,5 +1,5 @@
-// Rows of scores, some vectors at a time. The compiler's own vectors (GCC/Clang extension) in the machine's
-// width; sums are taken in the same order, and have the same bits, in any.
+// Vector operations on rows of scores. Native-width vectors (GCC/Clang extension); sums are taken
+// in the same order, with the same bits, at any width.
 #pragma once
 
 #include <bit>
@@ -15,11 +15,11 @@ namespace mpt {
 using RowVector = TileVector;
 using RowBits = uint32_t __attribute__((vector_size(sizeof(RowVector))));
 
-// b where a is NaN, as max_of.
+// The maximum; b where a is NaN, as in max_of.
 inline RowVector larger(RowVector a, RowVector b) { return a > b ? a : b; }
 inline RowVector sum(RowVector a, RowVector b) { return a + b; }
 
-// Several that go through a chain of operations together, each step for all: one alone would wait for itself.
+// Several vectors taken through a chain of operations together, to hide instruction latency.
 template <int N>
 struct RowVectors {
   RowVector part[N];
@@ -48,7 +48,7 @@ struct RowVectors {
   }
 };
 
-// In each lane what is in the one so many further on, and behind the last the first again.
+// Rotates the lanes: lane i gets lane i + kDistance, modulo the number of lanes.
 template <int kDistance>
 RowVector lanes_apart(RowVector x) {
   return [&]<int... kLane>(std::integer_sequence<int, kLane...>) {
@@ -57,7 +57,7 @@ RowVector lanes_apart(RowVector x) {
   (std::make_integer_sequence<int, kTileLanes>{});
 }
 
-// f over kTileColumns floats in vectors: over those 8 apart, then 4, 2 and 1.
+// Reduces kTileColumns floats by f in a fixed order: pairs 8 apart, then 4, 2 and 1.
 template <class F>
 float folded(const RowVector* parts, const F& f) {
   constexpr int kParts = kTileColumns / kTileLanes;

@@ -1,5 +1,5 @@
-// What kernels that work on rows share: packs of neighbouring elements that move in one access, and teams of
-// warps that hold a row in registers.
+// Shared by kernels that work on rows: packs of neighbouring elements moved in one access, and
+// teams of warps that hold a row in registers.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace mpt {
 
-// 16 bytes is the most that a thread moves at once.
+// Largest access of a thread.
 inline constexpr int kPackBytes = 16;
 
 // Elements of T that fill one access.
@@ -26,8 +26,8 @@ struct alignas(sizeof(T) * N < kPackBytes ? sizeof(T) * N : kPackBytes) Pack {
   T at[N];
 };
 
-// Pack i of a matrix whose rows are whole packs, one after the other. Counting in packs rather than in
-// elements is what lets nvcc see that every access is aligned.
+// Pack i of a contiguous matrix whose rows are whole packs. Indexing by packs rather than elements
+// lets nvcc see that every access is aligned.
 template <int N, class T>
 MPT_HD Pack<T, N> load_pack(const T* from, int64_t i) {
   return reinterpret_cast<const Pack<T, N>*>(from)[i];
@@ -68,16 +68,16 @@ MPT_HD Pack<T, N> filled(T x) {
   return pack;
 }
 
-// Whether rows of `cols` elements fall into packs of `width` in each of these tensors; one that is absent
-// does not matter.
+// Whether rows of `cols` elements divide into packs of `width` in each of these tensors; null
+// tensors are accepted.
 inline bool packable(int64_t cols, int width, std::initializer_list<Tensor> tensors) {
   for (const Tensor& tensor : tensors)
     if (reinterpret_cast<uintptr_t>(tensor.data) % kPackBytes != 0) return false;
   return cols % width == 0;
 }
 
-// Where a kernel leaves its results: rounded to Out, `packs` packs in a row. Another sink may do more with
-// them.
+// A sink for a kernel's results: rounds to Out and stores, `packs` packs per row. Other sinks may
+// do more.
 template <class Out>
 struct RowStore {
   Out* data;
@@ -89,18 +89,18 @@ struct RowStore {
   }
 };
 
-// For results that nobody reads.
+// A sink that discards results.
 struct NoStore {
   template <int N>
   MPT_HD void put(int64_t, int64_t, const Pack<float, N>&) const {}
 };
 
-// --- row teams ---------------------------------------------------------------------------------------------
+// --- row teams -----------------------------------------------------------------------------------
 
-// The warps that share a row and hold it in registers, a pack of elements at a time: lane l of a team has
-// packs l, l + lanes, l + 2 lanes, ... of the row, so that neighbouring lanes access neighbouring memory.
+// The warps that share a row and hold it in registers, a pack at a time: lane l of a team has packs
+// l, l + lanes, l + 2 lanes, ... of the row, so that accesses of neighbouring lanes are contiguous.
 //
-// A team of one warp has seven others beside it in its block; a larger one has a block of its own.
+// Teams of one warp share a block, eight per block; a larger team has a block of its own.
 template <int kWarps>
 struct RowTeam {
   static constexpr int kLanes = 32 * kWarps;
@@ -114,7 +114,7 @@ struct RowTeam {
   __device__ int in_block() const { return int(threadIdx.x) / kLanes; }
   __device__ int64_t index() const { return int64_t{blockIdx.x} * kPerBlock + in_block(); }
 
-  // f(k, pack) for each of this lane's packs of a row of so many: its k-th, at most kPacks.
+  // Calls f(k, pack) for each of this lane's packs in a row of `packs` packs, k < kPacks.
   template <int kPacks, class F>
   __device__ void each_pack(int packs, const F& f) const {
 #pragma unroll
@@ -122,12 +122,13 @@ struct RowTeam {
       if (const int pack = k * kLanes + lane(); pack < packs) f(k, pack);
   }
 
-  // Of the lanes' numbers, in a fixed order, for every lane. All lanes must call; `turn` alternates between 0
-  // and 1 from call to call, so that no lane overwrites what another still reads.
+  // The sum over the team's lanes in a fixed order, returned to every lane. All lanes must call.
+  // `turn` must alternate between 0 and 1 from call to call, so that no lane overwrites what
+  // another still reads.
   __device__ float sum(float x, int turn) const {
     return reduce(x, turn, [](float a, float b) { return a + b; });
   }
-  // A NaN is ignored.
+  // Likewise the maximum; NaNs are ignored.
   __device__ float max(float x, int turn) const {
     return reduce(x, turn, [](float a, float b) { return max_of(b, a); });
   }

@@ -1,4 +1,4 @@
-// cuBLASLt's objects as values that free what they hold, and its failures as CudaError.
+// RAII wrappers of cuBLASLt's objects; failures become CudaError.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ inline MatmulDescription make_matmul_description(cublasComputeType_t compute) {
   return MatmulDescription(description);
 }
 
-// Column-major, as the library has it: `rows` elements lie side by side, columns `leading` elements apart.
+// Column-major, as in the library: `rows` contiguous elements per column, columns `leading`
+// elements apart.
 inline MatrixLayout make_matrix_layout(cudaDataType_t type, int64_t rows, int64_t cols, int64_t leading) {
   cublasLtMatrixLayout_t layout = nullptr;
   check_cublas(cublasLtMatrixLayoutCreate(&layout, type, static_cast<uint64_t>(rows),
@@ -51,7 +52,7 @@ inline MatmulPreference make_matmul_preference() {
   return MatmulPreference(preference);
 }
 
-// The value must be of the attribute's own type: the library is given its size.
+// The value must have the attribute's exact type: the library is given its size.
 template <class T>
 void set_attribute(const MatmulDescription& of, cublasLtMatmulDescAttributes_t attribute, T value) {
   check_cublas(cublasLtMatmulDescSetAttribute(of.get(), attribute, &value, sizeof value),

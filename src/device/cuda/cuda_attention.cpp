@@ -23,7 +23,7 @@ namespace {
 
 #ifdef MPT_WITH_CUDNN_FRONTEND
 
-// Asks cuDNN about a kind of call once, when it is reserved or, failing that, first made.
+// Asks cuDNN about each kind of call once: when it is reserved or, without that, first made.
 class CudnnOrGemms final : public Attention {
  public:
   CudnnOrGemms(CUstream_st* stream, CudaAttention kind) : kind_(kind), cudnn_(stream), gemms_(stream) {}
@@ -39,7 +39,7 @@ class CudnnOrGemms final : public Attention {
   }
 
  private:
-  // The batch does not matter to what cuDNN takes.
+  // The batch size does not matter to cuDNN's support.
   struct Kind {
     int64_t seq_len, heads, head_dim;
     DType storage;

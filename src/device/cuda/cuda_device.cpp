@@ -57,14 +57,15 @@ std::string attention_library(CudaAttention kind) {
   return "attention by products";
 }
 
-// The usual stream waits for the legacy default stream, where libraries may leave work; this one does not.
+// A non-blocking stream: the default kind waits for the legacy default stream, where libraries may
+// leave work.
 CudaStream make_stream() {
   cudaStream_t stream = nullptr;
   check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   return CudaStream(stream);
 }
 
-// Makes the GPU the one that this thread's calls go to, before anything is created on it.
+// Selects the GPU for this thread's calls, before anything is created on it.
 cudaDeviceProp selected(int index) {
   const std::string problem = no_cuda_device(index);
   if (!problem.empty()) throw Error(problem);
@@ -143,10 +144,10 @@ class CudaDevice final : public Device {
  private:
   struct Rows {
     std::byte* data;
-    size_t pitch;  // bytes from one to the next
+    size_t pitch;  // bytes from one row to the next
   };
   static size_t row_bytes(const Tensor& t) { return static_cast<size_t>(t.cols * size_of(t.dtype)); }
-  // A single row may have any stride; CUDA takes none below the row's size.
+  // A single row may have any stride, but CUDA rejects a pitch below the row's size.
   static size_t stride_bytes(const Tensor& t) {
     return t.rows > 1 ? static_cast<size_t>(t.stride * size_of(t.dtype)) : row_bytes(t);
   }
@@ -175,7 +176,8 @@ class CudaDevice final : public Device {
     else
       wait();
   }
-  // In the first run of captured work too, though only the recording of the second could not hold it.
+  // Also checked in the direct first run of captured work, although only the later recording could
+  // not hold it.
   void check_may_wait(std::string_view what) const {
     check(capture_depth_.depth == 0, "{}() within captured work, which must not wait for the GPU", what);
   }

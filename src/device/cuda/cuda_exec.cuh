@@ -1,5 +1,6 @@
-// Kernel launches, and iteration on an NVIDIA GPU: a warp per row or update block, a thread per element, in one
-// stream. Every kernel of this program is launched here, so that one place names what failed.
+// Kernel launches, and iteration on an NVIDIA GPU: one warp per row or update block, one thread per
+// element, on one stream. Every kernel of the program is launched here, so that failures are named
+// in one place.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,14 +10,14 @@
 
 namespace mpt {
 
-// What every block of most GPUs may take; a kernel asks for more with allow_shared().
+// Shared memory available to every block on most GPUs; kernels request more with allow_shared().
 inline constexpr int64_t kDefaultSharedBytes = 48 << 10;
 
 #ifndef MPT_DYNAMIC_SHARED  // the fake CUDA of the tests has its own
 #define MPT_DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 #endif
 
-// The dynamic shared memory of the block: LaunchShape::shared_bytes of it, at a multiple of 16 bytes.
+// The block's dynamic shared memory: LaunchShape::shared_bytes bytes, aligned to 16.
 template <class T>
 __device__ T* dynamic_shared() {
   static_assert(alignof(T) <= 16);
@@ -26,12 +27,12 @@ __device__ T* dynamic_shared() {
 
 struct LaunchShape {
   int64_t blocks;
-  int threads;  // of a block
+  int threads;  // per block
   cudaStream_t stream;
-  int64_t shared_bytes = 0;  // dynamic shared memory of a block
+  int64_t shared_bytes = 0;  // dynamic shared memory per block
 };
 
-// Lets a kernel take up to `bytes` of dynamic shared memory. Once per kernel; needed beyond
+// Allows a kernel up to `bytes` of dynamic shared memory. Call once per kernel; needed above
 // kDefaultSharedBytes.
 template <class... Parameters>
 void allow_shared(void (*kernel)(Parameters...), int64_t bytes) {
@@ -40,7 +41,7 @@ void allow_shared(void (*kernel)(Parameters...), int64_t bytes) {
       "cudaFuncSetAttribute");
 }
 
-// Nothing is launched for no blocks.
+// Does nothing if there are no blocks.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), const LaunchShape& shape, const Arguments&... arguments) {
   if (shape.blocks == 0) return;
@@ -52,9 +53,10 @@ void launch(void (*kernel)(Parameters...), const LaunchShape& shape, const Argum
   check_cuda(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...), "kernel launch");
 }
 
-// --- iteration ---------------------------------------------------------------------------------------------
+// --- iteration -----------------------------------------------------------------------------------
 
-// The 32 lanes of a warp. Row formulas are shared out element by element, sums are reduced in a fixed tree.
+// The 32 lanes of a warp. Row formulas are distributed element by element; reductions use a fixed
+// tree.
 struct WarpGroup {
   static constexpr int kLanes = 32;
   static constexpr unsigned kAll = 0xffffffffu;
@@ -107,8 +109,8 @@ struct WarpGroup {
 };
 
 inline constexpr int kThreadsPerBlock = 256;
-// At least so many at once on a multiprocessor. Without a number nvcc aims at more, and makes room for it in
-// memory.
+// Minimum of resident blocks per multiprocessor. Without it nvcc aims higher and spills registers
+// to memory.
 inline constexpr int kGroupBlocks = 2;
 
 template <class F>

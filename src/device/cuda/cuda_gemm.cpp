@@ -14,7 +14,7 @@
 
 namespace mpt {
 
-// --- algorithms as text ------------------------------------------------------------------------------------
+// --- algorithms as text --------------------------------------------------------------------------
 
 namespace {
 
@@ -52,11 +52,11 @@ std::string version_text(size_t version) {
 
 std::string cublas_lt_description() { return "cuBLASLt " + version_text(cublasLtGetVersion()); }
 
-// --- what the library needs for a kind of GEMM ------------------------------------------------------------
+// --- what the library needs for a kind of GEMM ---------------------------------------------------
 
 namespace {
 
-// The library's operands are b, a and d, each as the transpose of its row-major self.
+// Layouts of the library's operands b, a and d, each the transpose of its row-major self.
 struct Descriptors {
   MatmulDescription description;
   MatrixLayout first, second, result;
@@ -90,7 +90,7 @@ Descriptors descriptors_of(const GemmKey& key) {
   return descriptors;
 }
 
-// Sums are split only where their parts are added in a fixed order, in FP32.
+// Allows split sums only if their parts are added in a fixed order, in FP32.
 MatmulPreference preference_of(const GemmKey& key) {
   MatmulPreference preference = make_matmul_preference();
   const auto alignment = [](const GemmOperand& x) { return static_cast<uint32_t>(x.alignment); };
@@ -106,7 +106,7 @@ MatmulPreference preference_of(const GemmKey& key) {
 
 constexpr int kFirstFp8Capability = 89;
 
-// Why there may be no algorithm.
+// A hint why no algorithm may exist.
 std::string advice_for(const GemmKey& key, int compute_capability) {
   if (!key.fp8()) return "";
   if (compute_capability < kFirstFp8Capability)
@@ -118,13 +118,13 @@ std::string advice_for(const GemmKey& key, int compute_capability) {
 
 }  // namespace
 
-// Descriptors and algorithms of the kinds of GEMMs met so far.
+// Descriptors and algorithms of the GEMM kinds seen so far.
 class CudaGemm::Library {
  public:
   explicit Library(CudaGemmOptions options) : options_(std::move(options)) {}
 
   void run(const GemmCall& call, const Scratch& workspace);
-  // Chooses the algorithm before the first run, by time if the options say so.
+  // Chooses the algorithm before the first run, by timing if the options say so.
   void prepare(const GemmKey& key, const Scratch& workspace);
   [[nodiscard]] std::vector<GemmChoice> choices() const;
   void restore(std::span<const GemmChoice> choices);
@@ -143,16 +143,16 @@ class CudaGemm::Library {
 
   CudaGemmOptions options_;
   CublasLt handle_ = make_cublas_lt();
-  // What a stored choice is good for.
+  // The library and GPU that a stored choice is valid for.
   std::string identity_ = fmt::format("{} on {} ({}.{})", cublas_lt_description(), options_.gpu,
                                       options_.compute_capability / 10, options_.compute_capability % 10);
   std::map<std::string, Algorithm> chosen_;  // by the name of a key
   std::map<GemmKey, Plan> plans_;
 };
 
-// --- choosing ----------------------------------------------------------------------------------------------
+// --- choosing ------------------------------------------------------------------------------------
 
-// Fastest first, as the library estimates.
+// Candidates, fastest first by the library's estimate.
 std::vector<Algorithm> CudaGemm::Library::candidates(const GemmKey& key, const Descriptors& descriptors,
                                                      int most) {
   const MatmulPreference preference = preference_of(key);
@@ -172,7 +172,7 @@ std::vector<Algorithm> CudaGemm::Library::candidates(const GemmKey& key, const D
   return algorithms;
 }
 
-// The stored choice, if there is one that the library takes.
+// The stored choice, if it exists and the library accepts it.
 std::optional<Algorithm> CudaGemm::Library::restored(const GemmKey& key, const Descriptors& descriptors) {
   const auto found = chosen_.find(key.name());
   if (found == chosen_.end()) return std::nullopt;
@@ -234,7 +234,7 @@ std::vector<GemmChoice> CudaGemm::Library::choices() const {
 }
 
 void CudaGemm::Library::restore(std::span<const GemmChoice> choices) {
-  std::string other;  // what a choice that does not hold here is for
+  std::string other;  // library and GPU of a choice that is not valid here
   for (const GemmChoice& choice : choices) {
     const std::string_view text = choice.algorithm;
     const size_t end = std::min(text.rfind(kBeforeWords), text.size());
@@ -252,7 +252,7 @@ void CudaGemm::Library::restore(std::span<const GemmChoice> choices) {
         other, identity_);
 }
 
-// --- running -----------------------------------------------------------------------------------------------
+// --- running -------------------------------------------------------------------------------------
 
 cublasStatus_t CudaGemm::Library::enqueue(const GemmKey& key, const Plan& plan, const Operands& x,
                                           const Scratch& workspace) {
@@ -267,7 +267,7 @@ void CudaGemm::Library::run(const GemmCall& call, const Scratch& workspace) {
   const GemmKey key = GemmKey::of(call);
   const Plan& plan = plan_for(key);
   if (key.fp8()) {
-    // Read by the library when the GEMM is enqueued: the pointers here, the scales when it runs.
+    // The library reads the pointers when the GEMM is enqueued, the scales when it runs.
     set_attribute(plan.descriptors.description, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, call.scale_inv_b);
     set_attribute(plan.descriptors.description, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, call.scale_inv_a);
   }
@@ -279,7 +279,7 @@ void CudaGemm::Library::run(const GemmCall& call, const Scratch& workspace) {
 
 namespace {
 
-// A sum without terms.
+// k = 0: a sum without terms.
 void run_empty(const GemmCall& call, cudaStream_t stream) {
   if (call.accumulate == Accumulate::kYes) return;
   const bool whole = call.d.contiguous();

@@ -1,8 +1,8 @@
-// GEMMs by cuBLASLt, in one stream.
+// GEMMs by cuBLASLt on one stream.
 //
-// A row-major matrix is its transpose in cuBLASLt's column-major order, so D = op(A) op(B) is asked for as
-// D^T = op(B)^T op(A)^T: the library's first operand is our b. Only algorithms that add in a fixed order are
-// taken; the same choice of algorithm gives the same bits.
+// A row-major matrix is its transpose in cuBLASLt's column-major order, so D = op(A) op(B) is
+// computed as D^T = op(B)^T op(A)^T: the library's first operand is our b. Only algorithms that add
+// in a fixed order are used; the same choice of algorithm gives the same bits.
 #pragma once
 
 #include <map>
@@ -28,7 +28,7 @@ struct CudaGemmOptions {
 
 class CudaGemm final : public Gemm {
  public:
-  // What the library may use; the size that NVIDIA recommends for Hopper.
+  // Workspace limit; the size NVIDIA recommends for Hopper.
   static constexpr int64_t kWorkspaceBytes = (int64_t{32} << 20) + 1024;
   static constexpr int kCandidates = 8;  // algorithms that are timed
 
@@ -37,17 +37,16 @@ class CudaGemm final : public Gemm {
   CudaGemm(const CudaGemm&) = delete;
   CudaGemm& operator=(const CudaGemm&) = delete;
 
-  // Times algorithms unless `allocator` only plans, in which case no GPU is needed. Waits for the stream
-  // then. Throws Error where the library has no algorithm.
+  // If `allocator` only plans, needs no GPU; otherwise times algorithms and waits for the stream.
+  // Throws Error if the library has no algorithm.
   void reserve(Allocator& allocator, std::span<const GemmCall> calls) override;
-  // GEMMs that were not reserved are run by the library's first algorithm. Throws Error where there is
-  // none.
+  // A GEMM that was not reserved uses the library's first algorithm. Throws Error if there is none.
   void run(const GemmCall& call) override;
   [[nodiscard]] Fp8Layout fp8_layout() const override { return Fp8Layout::kRowsOfK; }
   [[nodiscard]] std::vector<GemmChoice> choices() const override;
   void restore(std::span<const GemmChoice> choices) override;
 
-  // Kinds of GEMMs met so far, each with its algorithm.
+  // Number of GEMM kinds seen so far, each with its algorithm.
   [[nodiscard]] int64_t plans() const;
 
  private:

@@ -1,5 +1,5 @@
-// How calls of NVIDIA's libraries fail, and their objects as values that free what they hold. The checks of
-// other libraries lie where those are included (cublas_lt.h).
+// Error checks for NVIDIA's libraries, and RAII wrappers of their objects. Checks of other
+// libraries are next to their includes (cublas_lt.h).
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@
 
 namespace mpt {
 
-// The GPU, its driver or one of its libraries refused. Not the user's fault, and not a wrong assumption
-// either.
+// A failure of the GPU, its driver or one of its libraries: neither a user's mistake nor a broken
+// invariant.
 class CudaError : public Error {
  public:
   CudaError(std::string_view call, std::string_view answer, std::source_location where)
@@ -44,12 +44,11 @@ inline std::string answer_of(cudaError_t status) {
 inline void check_cuda(cudaError_t status, std::string_view call,
                        std::source_location where = std::source_location::current()) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // reported here, and not once more by the next call that looks
+  cudaGetLastError();  // clears the error, so that later checks do not report it again
   throw CudaError(call, answer_of(status), where);
 }
 
-// An object of a C library that one function destroys.
-// What the function answers is of no use by then.
+// Deleter for an object of a C library; the destroying function's status is ignored.
 template <auto kDestroy>
 struct Destroyer {
   template <class T>
@@ -60,7 +59,7 @@ struct Destroyer {
 template <class Handle, auto kDestroy>
 using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroyer<kDestroy>>;
 
-// The stream that a CUDA device or its CommStream enqueues on.
+// The CUDA stream of a device or of its CommStream.
 inline cudaStream_t stream_of(StreamRef stream) {
   check(stream.backend == Backend::kCuda, "a stream of {} where CUDA's is needed", name_of(stream.backend));
   return static_cast<cudaStream_t>(stream.native);

@@ -53,12 +53,12 @@ class CudaAllocator final : public Allocator {
 
   cudaStream_t stream_;
   MemoryUse use_;
-  // Freeing waits for the work that still uses the memory.
+  // Freeing waits for work that still uses the memory.
   std::vector<Owned<void*, cudaFree>> buffers_;
   std::vector<Owned<void*, cudaFreeHost>> images_;
 };
 
-// --- reading beside the device's work ----------------------------------------------------------------------
+// --- reading beside the device's work ------------------------------------------------------------
 
 CudaStream make_stream() {
   cudaStream_t stream = nullptr;
@@ -68,7 +68,7 @@ CudaStream make_stream() {
 
 CudaEvent make_event() {
   cudaEvent_t event = nullptr;
-  // A thread that waits for it sleeps.
+  // Blocking sync: a thread that waits for the event sleeps.
   check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync),
              "cudaEventCreateWithFlags");
   return CudaEvent(event);
@@ -138,7 +138,7 @@ class CudaReader final : public DeviceReader {
       take(bytes);
     }
   }
-  // Without a copy engine nothing is read while kernels run.
+  // Without a copy engine, reads cannot overlap with kernels.
   [[nodiscard]] bool beside() const override { return copy_engines_ > 0; }
 
  private:

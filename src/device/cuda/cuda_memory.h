@@ -1,5 +1,4 @@
-// A GPU's memory: each request by itself, the host's images of pinned buffers, and a reader on a
-// stream of its own.
+// GPU memory: one allocation per request, pinned host images, and a reader with its own stream.
 #pragma once
 
 #include <memory>
@@ -14,11 +13,12 @@ namespace mpt {
 inline constexpr int64_t kCudaAlignment =
     256;  // bytes; of every buffer's start, and what sizes are counted in
 
-// Zero-fills in `stream`. Throws Error, naming purpose, wanted and free memory, where it does not suffice.
+// Zero-fills on `stream`. Throws Error naming purpose, requested and free memory if there is too
+// little.
 std::unique_ptr<Allocator> make_cuda_allocator(cudaStream_t stream);
 
-// Reads through two pinned buffers: one is filled while the other is taken. `work` is the stream of the
-// device's own work on that GPU.
+// Reads through two pinned buffers: one is filled while the other is consumed. `work` is the stream
+// of the device's own work on that GPU.
 std::unique_ptr<DeviceReader> make_cuda_reader(cudaStream_t work, int gpu);
 
 }  // namespace mpt

@@ -11,7 +11,8 @@
 namespace mpt {
 namespace {
 
-// Before what else is ready: other GPUs wait for what this one sends. CUDA takes the nearest that it has.
+// Run before other ready work, because other GPUs wait for what this one sends. CUDA clamps it to
+// the nearest supported priority.
 constexpr int kHighestPriority = -100;
 
 CudaStream make_stream() {
@@ -26,7 +27,7 @@ CudaEvent make_event() {
   return CudaEvent(event);
 }
 
-// Makes what `later` is given from now on wait for all that `earlier` was given so far.
+// Makes future work on `later` wait for everything enqueued so far on `earlier`.
 void put_after(cudaStream_t later, cudaStream_t earlier, cudaEvent_t event) {
   check_cuda(cudaEventRecord(event, earlier), "cudaEventRecord");
   check_cuda(cudaStreamWaitEvent(later, event, 0), "cudaStreamWaitEvent");
@@ -55,8 +56,8 @@ class CudaCommStream final : public CommStream {
     return given_;
   }
 
-  // An event so old that CUDA's has been used again is waited for with the oldest that has not: the stream
-  // keeps the order.
+  // If the CUDA event of an old Event has been reused, waits for the oldest one that has not;
+  // stream order makes that sufficient.
   void wait(Event event) override {
     check(event >= 1 && event <= given_, "event {} of {}", event, given_);
     if (failure_) std::rethrow_exception(failure_);
@@ -81,13 +82,13 @@ class CudaCommStream final : public CommStream {
 
   cudaStream_t device_;
   CudaStream side_;
-  CudaEvent begun_;  // what the device was given before the latest work
+  CudaEvent begun_;  // recorded on the device's stream before the latest work
   std::array<CudaEvent, size_t(kEvents)> done_;
   Event given_ = 0;
   std::exception_ptr failure_;
 };
 
-// --- captured work -----------------------------------------------------------------------------------------
+// --- captured work -------------------------------------------------------------------------------
 
 class Deeper {
  public:
@@ -141,7 +142,7 @@ class CudaGraph final : public GraphCapture {
   using Graph = Owned<cudaGraph_t, cudaGraphDestroy>;
   using Instance = Owned<cudaGraphExec_t, cudaGraphExecDestroy>;
 
-  // Other threads may call CUDA as they like meanwhile.
+  // Other threads may call CUDA freely meanwhile.
   [[nodiscard]] Graph recorded(const std::function<void()>& work) const {
     check_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
     try {

@@ -1,5 +1,4 @@
-// What a CUDA device does besides its own stream: collectives in a second one, and captured work as a CUDA
-// graph.
+// A CUDA device's communication stream, and captured work as a CUDA graph.
 #pragma once
 
 #include <memory>
@@ -10,26 +9,26 @@
 
 namespace mpt {
 
-// Work beside a CUDA device's own, in a second stream that waits for the first one's events and the other way
-// round. The host waits for nothing, and a CUDA graph records it: within captured work, all such work must be
-// waited for in the same captured work.
+// A communication stream of a CUDA device: a second stream, synchronized with the first by events
+// in both directions. The host never waits, and CUDA graphs can record it: communication work
+// started within captured work must be waited for within the same captured work.
 //
-// `stream` is the device's own and outlives this one, as does what its work uses: it may still run
-// when this one goes, which waits for it.
+// `stream`, the device's own, must outlive the returned object, as must everything its work uses:
+// the destructor waits for work that is still running.
 std::unique_ptr<CommStream> make_cuda_comm_stream(cudaStream_t stream);
 
-// How deep in captured work the host is, so that a device can refuse what a recording cannot hold.
+// Nesting depth of captured work, so that a device can reject calls that a recording cannot hold.
 struct CaptureDepth {
   int depth = 0;
 };
 
-// Captured work as a CUDA graph: run as it is the first time, recorded the second, replayed from then on. The
-// first run is plain, so that whatever happens once (modules being loaded, algorithms being chosen) is not
-// recorded. A recording that fails is ended and thrown away before the error is passed on.
+// Captured work as a CUDA graph: run directly the first time, recorded the second, replayed
+// afterwards. The direct first run keeps one-time work (loading modules, choosing algorithms) out
+// of the recording. A failed recording is ended and discarded before the error is rethrown.
 //
-// `depth` is shared by all the work of one device, and outlives it.
+// `depth` is shared by all captured work of a device and must outlive the returned object.
 std::unique_ptr<GraphCapture> make_cuda_graph(cudaStream_t stream, CaptureDepth& depth);
-// The same refusals, but nothing is recorded.
+// Rejects the same calls, but records nothing.
 std::unique_ptr<GraphCapture> make_plain_capture(CaptureDepth& depth);
 
 }  // namespace mpt

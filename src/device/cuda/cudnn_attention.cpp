@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <cudnn.h>
-#define CUDNN_FRONTEND_SKIP_JSON_LIB  // graphs are not stored
+#define CUDNN_FRONTEND_SKIP_JSON_LIB  // graphs are not serialised
 #include <cudnn_frontend.h>
 
 #include "device/cuda/cuda_handles.h"
@@ -24,7 +24,7 @@ namespace fe = cudnn_frontend;
 using fe::graph::Tensor_attributes;
 using TensorHandle = std::shared_ptr<Tensor_attributes>;
 
-// --- failures ----------------------------------------------------------------------------------------------
+// --- failures ------------------------------------------------------------------------------------
 
 void check_cudnn(cudnnStatus_t status, std::string_view call,
                  std::source_location where = std::source_location::current()) {
@@ -41,11 +41,11 @@ void check_graph(const fe::error_t& answer, std::string_view call,
                   where);
 }
 
-// --- graphs ------------------------------------------------------------------------------------------------
+// --- graphs --------------------------------------------------------------------------------------
 
 enum class Pass : uint8_t { kForward, kBackward };
 
-// Everything that a plan depends on. Strides are those of rows, in elements.
+// Everything that a plan depends on. Strides are between rows, in elements.
 struct Key {
   Pass pass;
   int64_t batch, seq_len, heads, head_dim;
@@ -166,7 +166,7 @@ CudnnHandle make_handle(CUstream_st* stream) {
   return owned;
 }
 
-// Parts of a packed tensor, from a sequence on.
+// Address of a part of a packed tensor, starting at a sequence.
 void* part_of(const Tensor& t, const AttentionShape& s, int64_t sequence, int64_t part) {
   return t.data + (sequence * s.seq_len * t.stride + part * s.heads * s.head_dim) * size_of(t.dtype);
 }
@@ -181,13 +181,13 @@ void check_statistics(const Tensor& t) {
 
 bool is_empty(const AttentionShape& s) { return s.batch == 0 || s.heads == 0 || s.seq_len == 0; }
 
-// --- what cuDNN takes --------------------------------------------------------------------------------------
+// --- what cuDNN takes ----------------------------------------------------------------------------
 
-// What holds on every GPU, so that a plan without one knows it too.
+// Restrictions that hold on every GPU, so that a plan without one knows them too.
 constexpr int64_t kHeadDimMultiple = 8;
 constexpr int64_t kLargestHeadDim = 128;
-// Up to this version lengths that are not whole tiles need a mask that the frontend copies from host memory
-// when the graph is run, from where a replay of recorded work would no longer find it.
+// Up to this version, lengths that are not whole tiles need a mask that the frontend copies from
+// host memory when the graph is run; a replay of a CUDA graph would no longer find it there.
 constexpr size_t kLastWithMaskFromHost = 91500;
 constexpr int64_t kKeyTile = 128;
 constexpr int64_t kQueryTile = 64;
@@ -212,7 +212,7 @@ struct CudnnAttention::Library {
 
   explicit Library(CUstream_st* stream) : handle(make_handle(stream)) {}
 
-  // Null where cuDNN refuses, which is asked once per key.
+  // Null if cuDNN refuses; asks cuDNN once per key.
   const SdpaGraph* find(const Key& key) {
     if (const auto known = graphs.find(key); known != graphs.end()) return &known->second;
     if (refused.contains(key)) return nullptr;
@@ -259,7 +259,7 @@ int64_t CudnnAttention::sequences_at_once(const AttentionShape& shape) {
 
 namespace {
 
-// The plans of a shape: forward all sequences, backward a group, and what is left over.
+// The plans of a shape: forward for all sequences, backward for a group and for the remainder.
 std::vector<Key> keys_for(const AttentionShape& s) {
   const int64_t group = CudnnAttention::sequences_at_once(s);
   std::vector<Key> keys{contiguous_key(Pass::kForward, s, s.batch),

@@ -10,14 +10,15 @@
 namespace mpt {
 namespace {
 
-// --- kernels: a warp per row of scores ---------------------------------------------------------------------
+// --- kernels: a warp per row of scores -----------------------------------------------------------
 
-constexpr int64_t kAccess = 16;  // bytes that a lane reads or writes at once
-// Elements that a lane handles at a time: one access of the storage type.
+constexpr int64_t kAccess = 16;  // bytes per access of a lane
+// Elements per lane and step: one access of the storage type.
 template <class T>
 constexpr int kPack = kAccess / int(sizeof(T));
 
-// memcpy, because the same memory holds fp32 scores first and probabilities of the storage type after.
+// Uses memcpy, because the same memory holds fp32 scores first and probabilities of the storage
+// type later.
 template <class T>
 __device__ void load(const T* source, T (&target)[kAccess / sizeof(T)]) {
   memcpy(target, __builtin_assume_aligned(static_cast<const void*>(source), kAccess), kAccess);
@@ -57,7 +58,7 @@ struct ScoreRows {
   }
 };
 
-// Columns that the GEMMs read of a row: up to the end of its band.
+// End of the columns that the GEMMs read in a row: the end of its band.
 __device__ int64_t band_end(int64_t token, int64_t tokens) {
   return min_of((token / GemmAttention::kBand + 1) * GemmAttention::kBand, tokens);
 }
@@ -66,8 +67,8 @@ __device__ int64_t row_of_this_warp() {
   return (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / WarpGroup::kLanes;
 }
 
-// What a lane, and then the warp, knows of a row: the largest score and the sum of exponentials relative to
-// it.
+// Softmax state of a lane, then of the warp: the largest score and the sum of exponentials relative
+// to it.
 struct Normaliser {
   float top = -INFINITY;
   float sum = 0.0f;
@@ -97,7 +98,8 @@ __device__ bool crosses_diagonal(int64_t col, int64_t token) {
   return col + N > token + 1;
 }
 
-// N scores from column `col` on, those behind the diagonal as -inf: exponentials of 0.
+// Loads N scores from column `col` on; those after the diagonal become -inf, so their exponentials
+// are 0.
 template <int N>
 __device__ void load_causal(const float* scores, int64_t col, int64_t token, float (&x)[N]) {
   load_floats(scores + col, x);
@@ -105,7 +107,7 @@ __device__ void load_causal(const float* scores, int64_t col, int64_t token, flo
     for (int i = 0; i < N; ++i) x[i] = col + i <= token ? x[i] : -INFINITY;
 }
 
-// P = softmax(S) replaces S; log_sum_exp is written.
+// Replaces S by P = softmax(S) and writes log_sum_exp.
 template <class T>
 __global__ void __launch_bounds__(kThreadsPerBlock) softmax_kernel(ScoreRows r) {
   const int64_t row = row_of_this_warp();
@@ -125,7 +127,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock) softmax_kernel(ScoreRows r) 
   if (group.lane() == 0) r.log_sum_exp_of(row) = log_sum_exp;
   T* probabilities = reinterpret_cast<T*>(r.scores_of(row));
   const int64_t end = band_end(token, r.tokens);
-  // In place: what a round of lanes writes lies at or before what the round reads.
+  // In place is safe: a round of lanes writes at or before what it reads.
   for (int64_t first = 0; first < end; first += WarpGroup::kLanes * N) {
     const int64_t col = first + mine;
     float x[N] = {};
@@ -143,7 +145,7 @@ template <class T>
 struct OutputRows {
   const T *out, *d_out;  // of the chunk's first pair
   int64_t out_stride, d_out_stride;
-  int64_t heads;  // of a sequence in this chunk
+  int64_t heads;  // per sequence in this chunk
   int64_t head_dim;
 
   // delta = sum_d dO_d O_d, the mean of dP under P.
@@ -155,7 +157,7 @@ struct OutputRows {
   }
 };
 
-// P = exp(S - log_sum_exp) replaces S; dS = P (dP - delta) replaces dP.
+// Replaces S by P = exp(S - log_sum_exp) and dP by dS = P (dP - delta).
 template <class T>
 __global__ void __launch_bounds__(kThreadsPerBlock)
     score_gradients_kernel(ScoreRows r, float* d_scores, OutputRows<T> outputs) {
@@ -178,7 +180,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
         p[i] = exp_of(p[i] - log_sum_exp);
         d[i] = p[i] * (d[i] - delta);
       }
-      // dP behind the diagonal may be anything, not finite for one.
+      // dP after the diagonal is arbitrary, possibly not finite.
       if (crosses_diagonal<N>(col, token))
         for (int i = 0; i < N; ++i) d[i] = col + i <= token ? d[i] : 0.0f;
     }
@@ -196,7 +198,7 @@ LaunchShape warp_per_row(int64_t rows, cudaStream_t stream) {
       .blocks = (rows + kRowsPerBlock - 1) / kRowsPerBlock, .threads = kThreadsPerBlock, .stream = stream};
 }
 
-// --- GEMMs over the pairs of a chunk -----------------------------------------------------------------------
+// --- GEMMs over the pairs of a chunk -------------------------------------------------------------
 
 // Consecutive pairs: some heads of one sequence, or all heads of some sequences.
 struct Chunk {
@@ -204,7 +206,7 @@ struct Chunk {
   [[nodiscard]] int64_t pairs() const { return sequences * heads; }
 };
 
-// One matrix of every pair: that of the first, and how far it is to those of the next sequence and head.
+// One matrix per pair: the first pair's, and the distances to the next sequence's and head's.
 struct PairMatrices {
   Tensor first;
   int64_t sequence_step, head_step;  // elements
@@ -229,10 +231,10 @@ struct PairGemm {
   float alpha = 1.0f;
 };
 
-// A row of a score matrix, in fp32 elements: whole accesses of either type.
+// Row stride of a score matrix in fp32 elements: whole accesses of either type.
 int64_t score_stride(const AttentionShape& s) { return align_up(s.seq_len, kPack<bf16>); }
 int64_t pair_bytes(const AttentionShape& s) { return s.seq_len * score_stride(s) * 4; }
-// Scores and their gradients.
+// Two: scores and their gradients.
 constexpr int64_t kMatricesPerPair = 2;
 
 struct ChunkScratch {
@@ -245,7 +247,7 @@ class ChunkWork {
   ChunkWork(StridedGemm& gemm, const ChunkScratch& scratch, const AttentionShape& shape, const Chunk& chunk)
       : gemm_(gemm), scratch_(scratch), shape_(shape), chunk_(chunk) {}
 
-  // Part `part` of `parts` side by side in a [B T, parts C] tensor: [T, D] of every pair.
+  // Part `part` of `parts` in a [B T, parts C] tensor: [T, D] of every pair.
   [[nodiscard]] PairMatrices tokens(const Tensor& t, int64_t part) const {
     const Tensor sequence = t.row_range(chunk_.sequence * shape_.seq_len, shape_.seq_len);
     return {sequence.columns((part * shape_.heads + chunk_.head) * shape_.head_dim, shape_.head_dim),
@@ -299,7 +301,7 @@ class ChunkWork {
   Chunk chunk_;
 };
 
-// f(first token, tokens) of every band.
+// Calls f(first token, tokens) for every band.
 template <class F>
 void for_bands(int64_t tokens, const F& f) {
   for (int64_t first = 0; first < tokens; first += GemmAttention::kBand)

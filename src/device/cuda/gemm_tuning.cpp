@@ -17,7 +17,7 @@
 
 namespace mpt {
 
-// --- keys --------------------------------------------------------------------------------------------------
+// --- keys ----------------------------------------------------------------------------------------
 
 namespace {
 
@@ -53,7 +53,7 @@ GemmOperand GemmOperand::of(const Tensor& tensor) {
   return {.dtype = tensor.dtype,
           .rows = tensor.rows,
           .cols = tensor.cols,
-          .stride = std::max(tensor.stride, tensor.cols),  // a single row's means nothing
+          .stride = std::max(tensor.stride, tensor.cols),  // a single row's is meaningless
           .alignment = address % kVectorBytes == 0 ? kVectorBytes : size_of(tensor.dtype)};
 }
 
@@ -83,20 +83,20 @@ void check_supported(const GemmKey& key) {
         "{} on a GPU: FP8 operands are taken as [m,k] and [n,k]^T only", key.name());
 }
 
-// --- timing ------------------------------------------------------------------------------------------------
+// --- timing --------------------------------------------------------------------------------------
 
 namespace {
 
-constexpr int kRounds = 5;  // medians are of these
-constexpr int kBurst = 4;   // GEMMs timed at once, so that the host's share in a short one is small
-// What another candidate must gain over the library's own first choice: less is within the scatter, and the
-// bits of a run should not depend on that.
+constexpr int kRounds = 5;  // rounds per median
+constexpr int kBurst = 4;   // GEMMs per measurement, to amortise the host's overhead
+// Time relative to the library's first choice that another candidate must beat: smaller gains are
+// within the noise, and a run's bits should not depend on noise.
 constexpr double kClearlyFaster = 0.97;
 constexpr int64_t kPatternElements = int64_t{1} << 18;
 
 using Buffer = Owned<void*, cudaFree>;
 
-// Null where there is no memory left.
+// Null if there is not enough memory.
 Buffer buffer_for(const GemmOperand& operand) {
   void* address = nullptr;
   const auto size = static_cast<size_t>(operand.bytes() + GemmOperand::kVectorBytes);
@@ -119,7 +119,7 @@ std::vector<std::byte> encoded(const std::vector<float>& values, Encode encode) 
   return bytes;
 }
 
-// Normally distributed values of the type.
+// Normally distributed values of type `dtype`.
 std::vector<std::byte> random_pattern(DType dtype) {
   std::vector<float> values(static_cast<size_t>(kPatternElements));
   fill_normals(
@@ -139,7 +139,7 @@ std::vector<std::byte> random_pattern(DType dtype) {
   }
 }
 
-// The pattern over and over: each copy doubles what there is.
+// Fills with the repeated pattern; each copy doubles the filled part.
 void fill_randomly(std::byte* target, const GemmOperand& operand, cudaStream_t stream) {
   const std::vector<std::byte> pattern = random_pattern(operand.dtype);
   const int64_t size = operand.bytes();
@@ -147,7 +147,7 @@ void fill_randomly(std::byte* target, const GemmOperand& operand, cudaStream_t s
   check_cuda(
       cudaMemcpyAsync(target, pattern.data(), static_cast<size_t>(filled), cudaMemcpyHostToDevice, stream),
       "cudaMemcpyAsync");
-  check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");  // the pattern goes now
+  check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");  // the pattern is freed on return
   for (int64_t count = 0; filled < size; filled += count) {
     count = std::min(filled, size - filled);
     check_cuda(cudaMemcpyAsync(target + filled, target, static_cast<size_t>(count), cudaMemcpyDeviceToDevice,
@@ -185,7 +185,7 @@ struct Buffers {
   [[nodiscard]] bool complete() const { return a != nullptr && b != nullptr && d != nullptr; }
 };
 
-// As badly aligned as the operand is.
+// A start address aligned no better than the operand.
 std::byte* start_in(const Buffer& buffer, const GemmOperand& operand) {
   const int64_t offset = operand.alignment == GemmOperand::kVectorBytes ? 0 : operand.alignment;
   return static_cast<std::byte*>(buffer.get()) + offset;
@@ -197,8 +197,8 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Median microseconds of each candidate; infinite for one that cannot run. The candidates take turns, so that
-// a change of the clock meets all of them.
+// Median microseconds of each candidate; infinite if it cannot run. Candidates alternate, so that
+// clock changes affect all of them.
 std::vector<double> times_of(const GemmTuningCase& tuned, const GemmAddresses& addresses,
                              cudaStream_t stream) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -206,7 +206,7 @@ std::vector<double> times_of(const GemmTuningCase& tuned, const GemmAddresses& a
   std::vector<bool> runs(tuned.candidates);
   Stopwatch stopwatch(stream);
   for (size_t i = 0; i < tuned.candidates; ++i)
-    runs[i] = tuned.run(addresses, i);  // once beforehand: loads it
+    runs[i] = tuned.run(addresses, i);  // warm-up: loads the kernel
   for (int round = 0; round < kRounds; ++round)
     for (size_t i = 0; i < tuned.candidates; ++i) {
       if (!runs[i]) continue;

@@ -1,4 +1,4 @@
-// What the algorithm of a GEMM depends on, and the timing of those that could compute it.
+// The key that a GEMM's algorithm depends on, and the timing of candidate algorithms.
 #pragma once
 
 #include <compare>
@@ -14,21 +14,21 @@ struct CUstream_st;
 
 namespace mpt {
 
-// A row-major operand as it is stored. Where its address is not known yet, it counts as aligned.
+// A row-major operand as stored. An unknown address counts as aligned.
 struct GemmOperand {
   DType dtype;
   int64_t rows, cols;
-  int64_t stride;     // of rows, elements
-  int64_t alignment;  // of its address, bytes: kVectorBytes or an element's
+  int64_t stride;     // between rows, elements
+  int64_t alignment;  // of its address, bytes: kVectorBytes or an element's size
 
-  static constexpr int64_t kVectorBytes = 16;  // of the widest access
+  static constexpr int64_t kVectorBytes = 16;  // the widest access
 
   static GemmOperand of(const Tensor& tensor);
   [[nodiscard]] int64_t bytes() const { return ((rows - 1) * stride + cols) * size_of(dtype); }
   auto operator<=>(const GemmOperand&) const = default;
 };
 
-// Everything of a call but the addresses and their contents.
+// Everything about a call except addresses and contents.
 struct GemmKey {
   GemmOperand a, b, d;
   Transpose transpose_a, transpose_b;
@@ -52,7 +52,7 @@ struct GemmAddresses {
 struct GemmTuningCase {
   GemmKey key;
   size_t candidates;
-  // Enqueues the GEMM by that candidate in the stream; false if it cannot.
+  // Enqueues the GEMM with that candidate on the stream; false if it cannot.
   std::function<bool(const GemmAddresses&, size_t candidate)> run;
 };
 
@@ -61,8 +61,9 @@ struct GemmTuningResult {
   double first_us, best_us;  // medians of the first candidate and of that one
 };
 
-// On operands of random values: the power that zeros save would flatter whatever uses most. Nothing, and a
-// warning, where there is no memory for another set of operands. Waits for the stream.
+// Times the candidates on random operands: zeros would save power and flatter the algorithms that
+// draw most. Returns nothing, with a warning, if there is no memory for another set of operands.
+// Waits for the stream.
 std::optional<GemmTuningResult> time_candidates(const GemmTuningCase& tuned, CUstream_st* stream);
 
 }  // namespace mpt

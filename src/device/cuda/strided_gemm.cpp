@@ -8,7 +8,7 @@
 namespace mpt {
 namespace {
 
-// A batch as it is stored, whatever its address.
+// A batch as stored, without its address.
 struct QuantizedMatrix {
   DType dtype;
   int64_t rows, cols, stride, step;
@@ -25,9 +25,9 @@ struct Key {
   auto operator<=>(const Key&) const = default;
 };
 
-// The largest power of two that divides where every matrix and every row starts, up to the widest access of
-// any kernel, so that the heads of one tensor share their algorithm. Unless told, cuBLASLt takes 256 for
-// granted.
+// Alignment of all matrices and rows: the largest power of two that divides every start address, up
+// to the widest access of any kernel, so that the heads of one tensor share an algorithm. By
+// default cuBLASLt assumes 256.
 constexpr uint64_t kWidestAccess = 16;  // bytes
 
 QuantizedMatrix QuantizedMatrix::of(const StridedBatch& batch) {
@@ -49,7 +49,8 @@ cublasOperation_t operation_of(Transpose transpose) {
   return transpose == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N;
 }
 
-// Row-major D = op(A) op(B) is column-major D^T = op(B)^T op(A)^T: the library's first operand is our b.
+// Row-major D = op(A) op(B) is column-major D^T = op(B)^T op(A)^T: the library's first operand is
+// our b.
 MatmulDescription description_of(const Key& key) {
   MatmulDescription description = make_matmul_description(CUBLAS_COMPUTE_32F);
   set_attribute(description, CUBLASLT_MATMUL_DESC_TRANSA, operation_of(key.transpose_b));
@@ -57,7 +58,7 @@ MatmulDescription description_of(const Key& key) {
   return description;
 }
 
-// Sums are split only where their parts are added in a fixed order, in FP32.
+// Allows split sums only if their parts are added in a fixed order, in FP32.
 MatmulPreference preference_of(const Key& key, int64_t workspace_bytes) {
   MatmulPreference preference = make_matmul_preference();
   set_attribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_bytes));

@@ -1,7 +1,8 @@
-// Batches of equal GEMMs at constant distances in memory (cuBLASLt): D_i = alpha op(A_i) op(B_i).
+// Batched GEMMs of equal shape at constant strides in memory (cuBLASLt): D_i = alpha op(A_i)
+// op(B_i).
 //
-// FP32 accumulation; fp32 operands are multiplied as they are (no TF32). The library's first algorithm that
-// adds in a fixed order is taken for a shape when it first occurs, and kept: the same calls give the same
+// FP32 accumulation; fp32 operands are multiplied unrounded (no TF32). For each shape the library's
+// first algorithm that adds in a fixed order is chosen once and kept: the same calls give the same
 // bits.
 #pragma once
 
@@ -15,7 +16,7 @@ struct CUstream_st;
 
 namespace mpt {
 
-// `count` matrices of the shape of `first`, each `step` elements behind the one before.
+// `count` matrices shaped like `first`, each `step` elements after the one before.
 struct StridedBatch {
   Tensor first;
   int64_t step;
@@ -33,7 +34,7 @@ struct StridedGemmCall {
 
 class StridedGemm {
  public:
-  // The workspace that NVIDIA recommends for Hopper.
+  // The workspace size NVIDIA recommends for Hopper.
   static constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
 
   explicit StridedGemm(CUstream_st* stream, int64_t workspace_bytes = kWorkspaceBytes);
@@ -41,8 +42,9 @@ class StridedGemm {
   StridedGemm(const StridedGemm&) = delete;
   StridedGemm& operator=(const StridedGemm&) = delete;
 
-  // Enqueues the GEMMs; nothing where count, m or n is 0. `workspace` has kWorkspaceBytes of device
-  // memory. Throws LogicError if shapes or types disagree, CudaError if cuBLASLt has no algorithm or fails.
+  // Enqueues the GEMMs; does nothing if count, m or n is 0. `workspace` must have kWorkspaceBytes
+  // of device memory. Throws LogicError if shapes or types disagree, CudaError if cuBLASLt has no
+  // algorithm or fails.
   void run(const StridedGemmCall& call, void* workspace);
 
  private:
