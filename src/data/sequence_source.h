@@ -1,7 +1,7 @@
 // Training rows as a pure function of their global sequence number: number -> tokens and targets.
 //
-//   packed (default)  sequence i of an epoch is tokens [i T, i T + T] of the stream of all shards: T
-//                     inputs and, shifted by one, T targets; n = (tokens - 1) / T sequences;
+//   packed (default)  sequence i of an epoch is tokens [i T, i T + T] of the stream of all shards:
+//                     T inputs and, shifted by one, T targets; n = (tokens - 1) / T sequences;
 //                     documents may span sequences
 //   one document      the first T + 1 tokens of a document; a shorter one is padded on the right,
 //   per row           and the targets of padding, and of the document's last token, are
