@@ -152,8 +152,8 @@ class Queues:
             self.compute = self.side
         return self.side
 
-    def wait(self, ticket):
-        self.compute = max(self.compute, ticket)
+    def wait(self, event):
+        self.compute = max(self.compute, event)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Step:
 
     total: float
     computing: float  # forward, backward and update of the busiest rank
-    exchanging: float  # of the side queue, beside or not
+    exchanging: float  # of the communication stream, beside or not
     launches: int  # copies and kernels that pack and unpack
 
     @property
@@ -181,8 +181,8 @@ def round_seconds(case, machine, parts, moved, copies):
 
 
 def bucket_seconds(case, machine):
-    """What the side queue takes for every bucket: ([gradients], [weights], launches). A single
-    staging buffer: in turn.
+    """What the communication stream takes for every bucket: ([gradients], [weights], launches). A
+    single staging buffer: in turn.
     """
     reduce, gather, launches = [], [], 0
     for bucket in case.counted.buckets:
@@ -230,12 +230,12 @@ def simulate(case, machine, work=None, update=None):
     firsts = {bucket["first_group"]: b for b, bucket in enumerate(counted.buckets)}
     reduce, gather, launches = bucket_seconds(case, machine)
     amaxes = tree(machine, case.ranks) if case.in_fp8 else 0.0
-    tickets = [q.run(seconds) for seconds in gather]
+    events = [q.run(seconds) for seconds in gather]
     for i in range(micro_batches):
         for group, w in enumerate(work):
             if i == 0:
                 if group in firsts:
-                    q.wait(tickets[firsts[group]])
+                    q.wait(events[firsts[group]])
                 q.work(w.refresh)
             q.work(w.forward)
         if amaxes:
