@@ -1,5 +1,5 @@
-// Checkpoints of a model with its optimizer: saved while nothing else runs, saved beside a training step, and
-// loaded.
+// Checkpoints of a model with its optimizer: saved while nothing else runs, saved beside a training
+// step, and loaded.
 //
 //   MPT_BENCH_DIRECTORY=/data checkpoint_bench        on the file system of that directory
 //   save/<shape>/<format>              from begin() to the commit: all is on the disk, the one before removed
@@ -29,12 +29,15 @@ struct Saved {
   const Shape& shape;
   Format format;
 
-  [[nodiscard]] std::string name() const { return fmt::format("{}/{}", shape.name, name_of(format)); }
+  [[nodiscard]] std::string name() const {
+    return fmt::format("{}/{}", shape.name, name_of(format));
+  }
   [[nodiscard]] RunConfig config() const {
     RunConfig config;
     config.name = shape.name;
     config.model = shape.model();
-    config.batch = {.seq_len = shape.seq_len, .tokens_per_step = shape.tokens(), .micro_batch_rows = 0};
+    config.batch = {
+        .seq_len = shape.seq_len, .tokens_per_step = shape.tokens(), .micro_batch_rows = 0};
     const bool wide = format == Format::kF32;
     config.precision.weights = wide ? WeightFormat::kF32 : WeightFormat::kBF16;
     config.precision.compute = wide ? ComputeFormat::kF32 : ComputeFormat::kBF16;
@@ -60,15 +63,18 @@ class Run {
     initialize_weights(model_.weights, 0.02, 1, *device_);
     model_.weights_changed();
     model_.optimizer.weights_initialized();
-    for (size_t i = 0; i < tokens_.size(); ++i) tokens_[i] = int32_t(i * 7919 % size_t(saved.shape.vocab));
-    update(1.0f);  // touches the states: pages never written are all one page of zeros, which is fast to save
+    for (size_t i = 0; i < tokens_.size(); ++i)
+      tokens_[i] = int32_t(i * 7919 % size_t(saved.shape.vocab));
+    update(
+        1.0f);  // touches the states: pages never written are all one page of zeros, which is fast to save
   }
 
   // `before_update` is called between backward and the update.
   template <class F>
   void step(const F& before_update) {
-    model_.llama.forward_backward({tokens_, tokens_}, {.gradient_scale = float(1.0 / double(tokens_.size())),
-                                                       .accumulate = Accumulate::kNo});
+    model_.llama.forward_backward(
+        {tokens_, tokens_},
+        {.gradient_scale = float(1.0 / double(tokens_.size())), .accumulate = Accumulate::kNo});
     model_.llama.finish_gradients();
     const double norm = model_.optimizer.grad_norm();
     before_update();
@@ -148,7 +154,8 @@ void register_all() {
   using Measure = void (*)(benchmark::State&, const Saved&);
   constexpr std::array<std::pair<const char*, Measure>, 3> kMeasures{
       {{"save", save}, {"save_beside_step", save_beside_step}, {"load", load}}};
-  const std::array<Saved, 2> saves{{{kShapes.front(), Format::kF32}, {kShapes.back(), Format::kBF16}}};
+  const std::array<Saved, 2> saves{
+      {{kShapes.front(), Format::kF32}, {kShapes.back(), Format::kBF16}}};
   for (const Saved& saved : saves)
     for (const auto& [name, run] : kMeasures)
       benchmark::RegisterBenchmark(fmt::format("{}/{}", name, saved.name()).c_str(), run, saved)

@@ -1,5 +1,5 @@
-// Elements per second and thread that the codecs of scaled weights decode and encode, an update block at a
-// time.
+// Elements per second and thread that the codecs of scaled weights decode and encode, an update
+// block at a time.
 //
 //   codec_bench --benchmark_filter=.
 #include <vector>
@@ -36,8 +36,8 @@ void run(benchmark::State& state, const WeightEncoding& encoding, Work work) {
   WeightBlock block;
   float x[kUpdateBlock];
   for (int i = 0; i < kUpdateBlock; ++i) x[i] = float((i * 7919) % 255 - 127) * 0.0123f;
-  const DitherSource source{.rounding =
-                                work == Work::kStoreStochastic ? Rounding::kStochastic : Rounding::kNearest};
+  const DitherSource source{.rounding = work == Work::kStoreStochastic ? Rounding::kStochastic
+                                                                       : Rounding::kNearest};
   const auto dither = source.draw(SerialGroup{}, kSpan);  // drawn once: this measures rounding
   with_codec(block.view(encoding), [&](const auto& codec) {
     codec.store(SerialGroup{}, kSpan, x, dither);

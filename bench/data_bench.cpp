@@ -1,8 +1,9 @@
-// From text to batches: the tokenizer as `mpretrain tokenize` runs it, SentencePiece alone, and the loader.
+// From text to batches: the tokenizer as `mpretrain tokenize` runs it, SentencePiece alone, and the
+// loader.
 //
 //   MPT_BENCH_TEXT='corpus/*.txt' MPT_BENCH_TOKENIZER=tokenizer.model data_bench
-// MPT_BENCH_TEXT: files and globs as tokenize takes them; without, words drawn from a made-up vocabulary.
-// MPT_BENCH_TOKENIZER: a SentencePiece model; without, one that is trained on the text.
+// MPT_BENCH_TEXT: files and globs as tokenize takes them; without, words drawn from a made-up
+// vocabulary. MPT_BENCH_TOKENIZER: a SentencePiece model; without, one that is trained on the text.
 //
 //   tokenize/<threads>   reads the text, encodes it in that many threads and writes shards. In turn with it,
 //                        and not counted, the same in one thread and SentencePiece; x_... says how many times
@@ -42,7 +43,7 @@ ScratchDirectory& scratch() {
   return directory;
 }
 
-// --- text ------------------------------------------------------------------------------------------------
+// --- text ----------------------------------------------------------------------------------------
 
 // Numbers in [0, 1), one after the other.
 class Draws {
@@ -65,8 +66,8 @@ std::string made_up_word(Draws& draws) {
   return word;
 }
 
-// Word r of the vocabulary is about as frequent as 1 / r, as in languages: most words are repeated, and some
-// are new again and again.
+// Word r of the vocabulary is about as frequent as 1 / r, as in languages: most words are repeated,
+// and some are new again and again.
 void write_made_up_text(const std::string& path) {
   constexpr int64_t kBytes = 8 << 20, kWordsOfLine = 12, kLinesOfDocument = 30;
   constexpr double kVocabulary = 200'000;
@@ -127,7 +128,7 @@ const Text& text() {
   return prepared;
 }
 
-// --- tokenizers ------------------------------------------------------------------------------------------
+// --- tokenizers ----------------------------------------------------------------------------------
 
 int64_t tokenize(int threads) {
   return tokenize_corpus({.corpus = text().corpus,
@@ -181,7 +182,7 @@ void run_sentencepiece(benchmark::State& state) {
   count_text(state, tokens);
 }
 
-// --- loader ----------------------------------------------------------------------------------------------
+// --- loader --------------------------------------------------------------------------------------
 
 constexpr int64_t kLoaderTokens = 16 << 20, kLoaderVocabulary = 32000;
 
@@ -203,8 +204,11 @@ std::string shards_of(int64_t count) {
 
 void run_loader(benchmark::State& state, int64_t shards) {
   constexpr int64_t kRows = 16, kSeqLen = 256;
-  const auto source = std::make_shared<const SequenceSource>(SequenceOptions{
-      .patterns = {shards_of(shards)}, .seq_len = kSeqLen, .seed = 1, .vocab_size = kLoaderVocabulary});
+  const auto source =
+      std::make_shared<const SequenceSource>(SequenceOptions{.patterns = {shards_of(shards)},
+                                                             .seq_len = kSeqLen,
+                                                             .seed = 1,
+                                                             .vocab_size = kLoaderVocabulary});
   DataLoader loader(source, {.rows_per_batch = kRows});
   loader.next();
   for (auto _ : state) benchmark::DoNotOptimize(loader.next().hash);

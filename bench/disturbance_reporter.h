@@ -1,5 +1,5 @@
-// The JSON of Google Benchmark, in which each benchmark also says what others used of the processors
-// meanwhile: scripts/bench.py report measures a disturbed one again.
+// The JSON of Google Benchmark, in which each benchmark also says what others used of the
+// processors meanwhile: scripts/bench.py report measures a disturbed one again.
 #pragma once
 
 #include <algorithm>
@@ -15,19 +15,21 @@
 
 namespace mpt {
 
-// Seconds of processors, since some time: of all processes, other guests of the host included (`steal`), and
-// of this one. `all` is 0 where the system does not count (/proc/stat, proc(5)).
+// Seconds of processors, since some time: of all processes, other guests of the host included
+// (`steal`), and of this one. `all` is 0 where the system does not count (/proc/stat, proc(5)).
 struct ProcessorTime {
   double wall = 0, all = 0, own = 0;
 
   static ProcessorTime now() {
     using Seconds = std::chrono::duration<double>;
-    ProcessorTime time{.wall = Seconds(std::chrono::steady_clock::now().time_since_epoch()).count()};
+    ProcessorTime time{.wall =
+                           Seconds(std::chrono::steady_clock::now().time_since_epoch()).count()};
     std::ifstream file("/proc/stat");
     std::string name;
     int64_t user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0, softirq = 0, steal = 0;
     if (file >> name >> user >> nice >> system >> idle >> iowait >> irq >> softirq >> steal)
-      time.all = double(user + nice + system + irq + softirq + steal) / double(sysconf(_SC_CLK_TCK));
+      time.all =
+          double(user + nice + system + irq + softirq + steal) / double(sysconf(_SC_CLK_TCK));
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     for (const timeval& t : {usage.ru_utime, usage.ru_stime})
@@ -36,8 +38,8 @@ struct ProcessorTime {
   }
 };
 
-// Adds the counter `others`: cores that were used by others since the benchmark before, its preparation
-// included.
+// Adds the counter `others`: cores that were used by others since the benchmark before, its
+// preparation included.
 class DisturbanceReporter : public benchmark::JSONReporter {
  public:
   void ReportRuns(const std::vector<Run>& runs) override {
@@ -45,7 +47,8 @@ class DisturbanceReporter : public benchmark::JSONReporter {
     const double used = (now.all - before_.all) - (now.own - before_.own);
     std::vector<Run> told = runs;
     if (now.all > 0)
-      for (Run& run : told) run.counters["others"] = std::max(used / (now.wall - before_.wall), 0.0);
+      for (Run& run : told)
+        run.counters["others"] = std::max(used / (now.wall - before_.wall), 0.0);
     JSONReporter::ReportRuns(told);
     before_ = now;
   }

@@ -14,9 +14,10 @@ class OpenBlasGemm final : public Gemm {
   void run(const GemmCall& call) override {
     const auto flag = [](Transpose t) { return t == Transpose::kYes ? CblasTrans : CblasNoTrans; };
     cblas_sgemm(CblasRowMajor, flag(call.transpose_a), flag(call.transpose_b), blasint(call.m()),
-                blasint(call.n()), blasint(call.k()), 1.0f, call.a.as<float>(), blasint(call.a.stride),
-                call.b.as<float>(), blasint(call.b.stride), call.accumulate == Accumulate::kYes ? 1.0f : 0.0f,
-                call.d.as<float>(), blasint(call.d.stride));
+                blasint(call.n()), blasint(call.k()), 1.0f, call.a.as<float>(),
+                blasint(call.a.stride), call.b.as<float>(), blasint(call.b.stride),
+                call.accumulate == Accumulate::kYes ? 1.0f : 0.0f, call.d.as<float>(),
+                blasint(call.d.stride));
   }
 };
 

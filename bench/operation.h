@@ -1,5 +1,5 @@
-// Benchmarks of single operations: operands made once, a call repeated, and its rate beside the machine's
-// limit.
+// Benchmarks of single operations: operands made once, a call repeated, and its rate beside the
+// machine's limit.
 //
 //   add_operation("rope/A/fp32", [](Workbench& w) { return w.in_turn(bytes, [&] { ... return call; }); });
 #pragma once
@@ -27,8 +27,8 @@
 
 namespace mpt {
 
-// What is repeated, and what each time it moves between memory and processor at least, or computes; 0: what
-// does not limit it.
+// What is repeated, and what each time it moves between memory and processor at least, or computes;
+// 0: what does not limit it.
 struct Operation {
   std::function<void()> call;
   double bytes = 0, flops = 0;
@@ -52,8 +52,8 @@ class Workbench {
   // fp8: codes of which none is a NaN.
   static Tensor filled(const Tensor& tensor);
 
-  // As many sets of operands as do not fit into a cache together, used in turn: in a step, too, what an
-  // operation reads was left long ago. `make` allocates one set and returns the call.
+  // As many sets of operands as do not fit into a cache together, used in turn: in a step, too,
+  // what an operation reads was left long ago. `make` allocates one set and returns the call.
   template <class F>
   Operation in_turn(double bytes, const F& make) {
     const auto sets = 1 + int64_t(double(stream_array_bytes()) / 2 / bytes);
@@ -82,8 +82,8 @@ inline Tensor Workbench::filled(const Tensor& tensor) {
   constexpr int64_t kPeriod = 4093;
   static const std::vector<float> pattern = [] {
     std::vector<float> values(kPeriod);
-    fill_normals({.seed = 0, .tensor = 0, .row = 0, .step = 0, .stream = kSyntheticStream}, 1.0, kPeriod,
-                 values.data());
+    fill_normals({.seed = 0, .tensor = 0, .row = 0, .step = 0, .stream = kSyntheticStream}, 1.0,
+                 kPeriod, values.data());
     return values;
   }();
   for (int64_t i = 0; i < tensor.elements(); ++i) {
@@ -98,8 +98,8 @@ inline Tensor Workbench::filled(const Tensor& tensor) {
   return tensor;
 }
 
-// What the machine does of it at most just now, with as many threads: bytes or floating-point operations a
-// second.
+// What the machine does of it at most just now, with as many threads: bytes or floating-point
+// operations a second.
 inline double limit_of(const Operation& operation) {
   constexpr double kSeconds = 0.15;
   static MemoryStream stream(omp_get_max_threads());
@@ -112,9 +112,10 @@ struct Prepared {
   double limit = 0;
 };
 
-// Google Benchmark calls a function again with more iterations; its operands stay until another one asks for
-// its own.
-inline Prepared& prepared(const std::string& name, const std::function<Operation(Workbench&)>& make) {
+// Google Benchmark calls a function again with more iterations; its operands stay until another one
+// asks for its own.
+inline Prepared& prepared(const std::string& name,
+                          const std::function<Operation(Workbench&)>& make) {
   static std::string owner;
   static std::unique_ptr<Workbench> bench;
   static Prepared prepared;
@@ -130,7 +131,8 @@ inline Prepared& prepared(const std::string& name, const std::function<Operation
 }
 
 // Counters: GB/s or GFLOP/s, and % of the machine's limit for these, measured just before.
-inline void add_operation(const std::string& name, const std::function<Operation(Workbench&)>& make) {
+inline void add_operation(const std::string& name,
+                          const std::function<Operation(Workbench&)>& make) {
   const auto run = [name, make](benchmark::State& state) {
     const auto& [operation, limit] = prepared(name, make);
     for (auto _ : state) operation.call();

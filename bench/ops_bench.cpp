@@ -1,9 +1,10 @@
-// The operations of a training step, one at a time: passes over activations, attention, products and casts.
+// The operations of a training step, one at a time: passes over activations, attention, products
+// and casts.
 //
 //   GOMP_SPINCOUNT=2000 ops_bench --benchmark_filter=swiglu
-// Names: <operation>/<shape>/<storage type>, shapes as in shapes.h. Attention counts the causal half of its
-// products: two forward, and backward five, with the scores computed again.
-// Counters: GB/s of the bytes that must move at least, each operand once, and its percentage of what memory
+// Names: <operation>/<shape>/<storage type>, shapes as in shapes.h. Attention counts the causal
+// half of its products: two forward, and backward five, with the scores computed again. Counters:
+// GB/s of the bytes that must move at least, each operand once, and its percentage of what memory
 // read and written in place reaches; or GFLOP/s and the percentage of multiply-adds in registers.
 #include <numeric>
 
@@ -39,7 +40,7 @@ struct NamedOperation {
   MakeOperation make;
 };
 
-// --- passes over activations -----------------------------------------------------------------------------
+// --- passes over activations ---------------------------------------------------------------------
 
 Operation norm_forward(Workbench& w, const Shape& shape, DType type) {
   const Sizes s(shape, type);
@@ -93,8 +94,8 @@ Operation swiglu_forward(Workbench& w, const Shape& shape, DType type) {
   });
 }
 
-// Gradients overwrite gates and ups, again and again: zeros stay zeros, others would overflow or become
-// subnormal, which take longer.
+// Gradients overwrite gates and ups, again and again: zeros stay zeros, others would overflow or
+// become subnormal, which take longer.
 Operation swiglu_backward(Workbench& w, const Shape& shape, DType type) {
   const Sizes s(shape, type);
   return w.in_turn(5 * double(s.n * s.f) * s.width, [&] {
@@ -140,8 +141,9 @@ Operation embedding_backward(Workbench& w, const Shape& shape, DType type) {
   const Tensor tokens = random_tokens(w, s, s.n);
   const Tensor uses = w.zeros(DType::kI32, 1, s.n), first = w.zeros(DType::kI32, 1, s.v + 1);
   std::iota(uses.as<int32_t>(), uses.as<int32_t>() + s.n, 0);
-  std::stable_sort(uses.as<int32_t>(), uses.as<int32_t>() + s.n,
-                   [&](int32_t a, int32_t b) { return tokens.as<int32_t>()[a] < tokens.as<int32_t>()[b]; });
+  std::stable_sort(uses.as<int32_t>(), uses.as<int32_t>() + s.n, [&](int32_t a, int32_t b) {
+    return tokens.as<int32_t>()[a] < tokens.as<int32_t>()[b];
+  });
   w.ops().find_first_uses(tokens, uses, first);
   return w.in_turn(double((s.n + s.v) * s.c) * s.width, [&] {
     const EmbeddingBackwardCall call{.d_out = w.normals(type, s.n, s.c),
@@ -162,10 +164,12 @@ constexpr std::array<NamedOperation, 8> kPasses{{{"norm_forward", norm_forward},
                                                  {"embedding_forward", embedding_forward},
                                                  {"embedding_backward", embedding_backward}}};
 
-// --- attention -------------------------------------------------------------------------------------------
+// --- attention -----------------------------------------------------------------------------------
 
 // FLOPs of one product of the scores' size, its causal half.
-double half_product(const Shape& s) { return double(s.tokens()) * double(s.seq_len) * double(s.hidden); }
+double half_product(const Shape& s) {
+  return double(s.tokens()) * double(s.seq_len) * double(s.hidden);
+}
 
 AttentionForward attention_call(Workbench& w, const Shape& shape, DType type) {
   const AttentionShape heads{shape.batch, shape.seq_len, shape.heads, shape.hidden / shape.heads};
@@ -178,7 +182,8 @@ AttentionForward attention_call(Workbench& w, const Shape& shape, DType type) {
 
 Operation attention_forward(Workbench& w, const Shape& shape, DType type) {
   const AttentionForward call = attention_call(w, shape, type);
-  return {.call = [&w, call] { w.device().attention().forward(call); }, .flops = 2 * half_product(shape)};
+  return {.call = [&w, call] { w.device().attention().forward(call); },
+          .flops = 2 * half_product(shape)};
 }
 
 Operation attention_backward(Workbench& w, const Shape& shape, DType type) {
@@ -190,13 +195,14 @@ Operation attention_backward(Workbench& w, const Shape& shape, DType type) {
                                .log_sum_exp = forward.log_sum_exp,
                                .d_out = w.normals(type, shape.tokens(), shape.hidden),
                                .d_qkv = w.zeros(type, shape.tokens(), 3 * shape.hidden)};
-  return {.call = [&w, call] { w.device().attention().backward(call); }, .flops = 5 * half_product(shape)};
+  return {.call = [&w, call] { w.device().attention().backward(call); },
+          .flops = 5 * half_product(shape)};
 }
 
 constexpr std::array<NamedOperation, 2> kAttention{
     {{"attention_forward", attention_forward}, {"attention_backward", attention_backward}}};
 
-// --- products --------------------------------------------------------------------------------------------
+// --- products ------------------------------------------------------------------------------------
 
 enum class Product { kForward, kInputGradient, kWeightGradient };
 
@@ -219,18 +225,23 @@ struct ProductTypes {
   const char* name;
   DType operand, gradient, result;
 };
-constexpr std::array<ProductTypes, 3> kProductTypes{{{"fp32", DType::kF32, DType::kF32, DType::kF32},
-                                                     {"bf16", DType::kBF16, DType::kBF16, DType::kBF16},
-                                                     {"fp8", DType::kE4M3, DType::kE5M2, DType::kBF16}}};
+constexpr std::array<ProductTypes, 3> kProductTypes{
+    {{"fp32", DType::kF32, DType::kF32, DType::kF32},
+     {"bf16", DType::kBF16, DType::kBF16, DType::kBF16},
+     {"fp8", DType::kE4M3, DType::kE5M2, DType::kBF16}}};
 
 // y = x W^T, dx = dy W, dW = dy^T x.
-GemmCall product_call(Workbench& w, const LinearLayer& linear, const ProductTypes& types, Product product) {
+GemmCall product_call(Workbench& w, const LinearLayer& linear, const ProductTypes& types,
+                      Product product) {
   const auto x = [&] { return w.normals(types.operand, linear.rows, linear.in); };
   const auto weight = [&] { return w.normals(types.operand, linear.out, linear.in); };
   const auto d_y = [&] { return w.normals(types.gradient, linear.rows, linear.out); };
   const auto result = [&](int64_t rows, int64_t cols) { return w.zeros(types.result, rows, cols); };
   if (product == Product::kForward)
-    return {.a = x(), .b = weight(), .d = result(linear.rows, linear.out), .transpose_b = Transpose::kYes};
+    return {.a = x(),
+            .b = weight(),
+            .d = result(linear.rows, linear.out),
+            .transpose_b = Transpose::kYes};
   if (product == Product::kInputGradient)
     return {.a = d_y(), .b = weight(), .d = result(linear.rows, linear.in)};
   return {.a = d_y(), .b = x(), .d = result(linear.out, linear.in), .transpose_a = Transpose::kYes};
@@ -238,7 +249,9 @@ GemmCall product_call(Workbench& w, const LinearLayer& linear, const ProductType
 
 void add_products(const Shape& shape) {
   constexpr std::array<std::pair<const char*, Product>, 3> kGemms{
-      {{"forward", Product::kForward}, {"dX", Product::kInputGradient}, {"dW", Product::kWeightGradient}}};
+      {{"forward", Product::kForward},
+       {"dX", Product::kInputGradient},
+       {"dW", Product::kWeightGradient}}};
   for (const LinearLayer& linear : linear_layers(shape))
     for (const auto& [name, product] : kGemms)
       for (const ProductTypes& types : kProductTypes)
@@ -251,7 +264,7 @@ void add_products(const Shape& shape) {
                       });
 }
 
-// --- casts to FP8 ----------------------------------------------------------------------------------------
+// --- casts to FP8 --------------------------------------------------------------------------------
 
 // A scale that stays as it is, amaxes gathered: what a training step does.
 Fp8CastCall cast_call(Workbench& w, const EncodedTensor& source, DType target) {
@@ -267,7 +280,8 @@ Fp8CastCall cast_call(Workbench& w, const EncodedTensor& source, DType target) {
 Operation cast_of(Workbench& w, int64_t rows, int64_t cols, DType target) {
   const std::shared_ptr<Fp8Ops> fp8 = make_ops<Fp8Ops>(w.device().stream());
   return w.in_turn(3.0 * double(rows * cols), [&] {
-    const Fp8CastCall call = cast_call(w, encoded_view(w.normals(DType::kBF16, rows, cols)), target);
+    const Fp8CastCall call =
+        cast_call(w, encoded_view(w.normals(DType::kBF16, rows, cols)), target);
     return [fp8, call] { fp8->cast(call); };
   });
 }
@@ -312,7 +326,8 @@ Operation cast_weights(Workbench& w, const Shape& shape, WeightFormat format) {
   const Sizes s(shape, DType::kBF16);
   const EncodedShape gates{.rows = s.f, .cols = s.c, .physical_rows = s.f, .physical_cols = s.c};
   const std::shared_ptr<Fp8Ops> fp8 = make_ops<Fp8Ops>(w.device().stream());
-  const std::unique_ptr<CodecOps> precision = make_ops<CodecOps>(w.device().stream(), {w.allocator(), s.f});
+  const std::unique_ptr<CodecOps> precision =
+      make_ops<CodecOps>(w.device().stream(), {w.allocator(), s.f});
   const auto allocate = [&] {
     return allocate_encoded({.format = format}, gates, kScratchMemory, w.allocator());
   };
@@ -325,7 +340,7 @@ Operation cast_weights(Workbench& w, const Shape& shape, WeightFormat format) {
   });
 }
 
-// --- the list --------------------------------------------------------------------------------------------
+// --- the list ------------------------------------------------------------------------------------
 
 void add(const NamedOperation& named, const Shape& shape, DType type) {
   add_operation(fmt::format("{}/{}/{}", named.name, shape.name, name_of(type)),
@@ -336,7 +351,8 @@ void register_shape(const Shape& shape) {
   for (const NamedOperation& pass : kPasses)
     for (const DType type : {DType::kF32, DType::kBF16}) add(pass, shape, type);
   for (const NamedOperation& cast : kCasts) add(cast, shape, DType::kBF16);
-  for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kBlockFp8, WeightFormat::kNvfp4})
+  for (const WeightFormat format :
+       {WeightFormat::kBF16, WeightFormat::kBlockFp8, WeightFormat::kNvfp4})
     add_operation(fmt::format("cast_weights/{}/{}", shape.name, name_of(format)),
                   [&shape, format](Workbench& w) { return cast_weights(w, shape, format); });
   add_products(shape);

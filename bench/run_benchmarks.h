@@ -18,8 +18,9 @@ inline int run_benchmarks(int argc, char** argv, double seconds) {
   std::string min_time = fmt::format("--benchmark_min_time={}", seconds);
   std::vector<char*> arguments{argv[0], min_time.data()};
   arguments.insert(arguments.end(), argv + 1, argv + argc);
-  const bool json = std::any_of(
-      argv, argv + argc, [](std::string_view argument) { return argument == "--benchmark_format=json"; });
+  const bool json = std::any_of(argv, argv + argc, [](std::string_view argument) {
+    return argument == "--benchmark_format=json";
+  });
   int count = int(arguments.size());
   arguments.push_back(nullptr);
   benchmark::Initialize(&count, arguments.data());

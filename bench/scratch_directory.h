@@ -1,5 +1,5 @@
-// A directory of a benchmark's own, removed with all it holds: in $MPT_BENCH_DIRECTORY, else where temporary
-// files lie.
+// A directory of a benchmark's own, removed with all it holds: in $MPT_BENCH_DIRECTORY, else where
+// temporary files lie.
 #pragma once
 
 #include <cstdlib>

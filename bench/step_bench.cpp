@@ -1,4 +1,5 @@
-// Whole training steps (forward, backward, gradient norm, optimizer) on the CPU, in tokens per second.
+// Whole training steps (forward, backward, gradient norm, optimizer) on the CPU, in tokens per
+// second.
 //
 //   step_bench --benchmark_filter=A/fp32        shapes A to E; regimes below (weights-compute where these
 //   differ); rules adamw and m_plus_adam
@@ -7,8 +8,8 @@
 //                                               milliseconds, and % of it: its products are run between the
 //                                               steps, and both sides are medians. Where OpenBLAS is found,
 //                                               its time for these products over ours as well
-// Counters: tokens/s, what of a step the optimizer takes (median), and % of the FP32 product rate measured in
-// the same process (formula: train/performance.h).
+// Counters: tokens/s, what of a step the optimizer takes (median), and % of the FP32 product rate
+// measured in the same process (formula: train/performance.h).
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -46,22 +47,26 @@ struct Regime {
   WeightFormat weights;
   ComputeFormat compute;
 
-  [[nodiscard]] Format others() const { return weights == WeightFormat::kF32 ? Format::kF32 : Format::kBF16; }
+  [[nodiscard]] Format others() const {
+    return weights == WeightFormat::kF32 ? Format::kF32 : Format::kBF16;
+  }
 };
 
-constexpr std::array<Regime, 7> kRegimes{{{"fp32", WeightFormat::kF32, ComputeFormat::kF32},
-                                          {"bf16", WeightFormat::kBF16, ComputeFormat::kBF16},
-                                          {"bf16-fp8", WeightFormat::kBF16, ComputeFormat::kFp8},
-                                          {"block_fp8-bf16", WeightFormat::kBlockFp8, ComputeFormat::kBF16},
-                                          {"block_fp8-fp8", WeightFormat::kBlockFp8, ComputeFormat::kFp8},
-                                          {"nvfp4-bf16", WeightFormat::kNvfp4, ComputeFormat::kBF16},
-                                          {"nvfp4-fp8", WeightFormat::kNvfp4, ComputeFormat::kFp8}}};
+constexpr std::array<Regime, 7> kRegimes{
+    {{"fp32", WeightFormat::kF32, ComputeFormat::kF32},
+     {"bf16", WeightFormat::kBF16, ComputeFormat::kBF16},
+     {"bf16-fp8", WeightFormat::kBF16, ComputeFormat::kFp8},
+     {"block_fp8-bf16", WeightFormat::kBlockFp8, ComputeFormat::kBF16},
+     {"block_fp8-fp8", WeightFormat::kBlockFp8, ComputeFormat::kFp8},
+     {"nvfp4-bf16", WeightFormat::kNvfp4, ComputeFormat::kBF16},
+     {"nvfp4-fp8", WeightFormat::kNvfp4, ComputeFormat::kFp8}}};
 
 RunConfig config_of(const Shape& shape, const Regime& regime, std::string_view rule) {
   RunConfig config;
   config.name = shape.name;
   config.model = shape.model();
-  config.batch = {.seq_len = shape.seq_len, .tokens_per_step = shape.tokens(), .micro_batch_rows = 0};
+  config.batch = {
+      .seq_len = shape.seq_len, .tokens_per_step = shape.tokens(), .micro_batch_rows = 0};
   config.precision.weights = regime.weights;
   config.precision.compute = regime.compute;
   config.precision.optimizer_state = config.precision.gradient = regime.others();
@@ -92,12 +97,13 @@ class TrainingStep {
     model_.optimizer.weights_initialized();
   }
   void run() {
-    model_.llama.forward_backward(
-        {tokens_, targets_}, {.gradient_scale = 1 / float(tokens_.size()), .accumulate = Accumulate::kNo});
+    model_.llama.forward_backward({tokens_, targets_}, {.gradient_scale = 1 / float(tokens_.size()),
+                                                        .accumulate = Accumulate::kNo});
     model_.llama.finish_gradients();
     const double norm = model_.optimizer.grad_norm();
-    optimizer_seconds_.push_back(seconds_of(
-        *device_, [&] { model_.optimizer.step({.t = ++t_, .grad_scale = clip_scale(1.0, norm)}); }));
+    optimizer_seconds_.push_back(seconds_of(*device_, [&] {
+      model_.optimizer.step({.t = ++t_, .grad_scale = clip_scale(1.0, norm)});
+    }));
     model_.weights_changed();
   }
   // Of the updates since forget_seconds(), the median.
@@ -125,15 +131,18 @@ class Bound {
 #ifdef MPT_WITH_OPENBLAS
     openblas_seconds_.push_back(cold_.seconds(products_, openblas_));
 #endif
-    for (int i = 0; i < 3; ++i) large_seconds_.push_back(cold_.seconds(std::array{large_product()}));
+    for (int i = 0; i < 3; ++i)
+      large_seconds_.push_back(cold_.seconds(std::array{large_product()}));
   }
   void count(benchmark::State& state, const std::vector<double>& steps) const {
     static const MachineLimits limits = measured_machine_limits(omp_get_max_threads());
     double bytes = 0;
     for (const PassBytes& pass : fused_passes(shape_.model(), shape_.tokens())) bytes += pass.bytes;
     const double rate = flops_of(large_product()) / median_of(large_seconds_),
-                 attention = attention_flops(shape_.model(), shape_.tokens(), shape_.seq_len) / rate,
-                 products = median_of(product_seconds_), passes = bytes / limits.stream_bytes_per_second;
+                 attention =
+                     attention_flops(shape_.model(), shape_.tokens(), shape_.seq_len) / rate,
+                 products = median_of(product_seconds_),
+                 passes = bytes / limits.stream_bytes_per_second;
     state.counters["products ms"] = 1e3 * products;
     state.counters["attention ms"] = 1e3 * attention;
     state.counters["passes ms"] = 1e3 * passes;
@@ -155,13 +164,15 @@ class Bound {
 // Self times by operation: of all ranges of a name, forward and backward.
 void count_operations(benchmark::State& state, const Profile& profile) {
   std::map<std::string, double> seconds;
-  for (const Profile::Node& node : profile.nodes()) seconds[std::string(node.name)] += node.self_seconds;
+  for (const Profile::Node& node : profile.nodes())
+    seconds[std::string(node.name)] += node.self_seconds;
   for (const auto& [name, sum] : seconds)
     state.counters[fmt::format("{}: ms", name)] = 1e3 * sum / double(state.iterations());
 }
 
-// For so long that nothing is left to do for memory: where a virtual machine tells its host what it no longer
-// needs, that of an earlier benchmark goes back two seconds later, at the expense of what runs then.
+// For so long that nothing is left to do for memory: where a virtual machine tells its host what it
+// no longer needs, that of an earlier benchmark goes back two seconds later, at the expense of what
+// runs then.
 void warm_up(TrainingStep& step) {
   constexpr std::chrono::seconds kLeast{4};
   const auto begin = std::chrono::steady_clock::now();
@@ -169,7 +180,8 @@ void warm_up(TrainingStep& step) {
   while (std::chrono::steady_clock::now() - begin < kLeast);
 }
 
-void training_step(benchmark::State& state, const Shape& shape, const Regime& regime, std::string_view rule) {
+void training_step(benchmark::State& state, const Shape& shape, const Regime& regime,
+                   std::string_view rule) {
   RunConfig config = config_of(shape, regime, rule);
   config.device.type = DeviceType::kCpu;
   const std::unique_ptr<Device> device = make_device(config.device);
@@ -209,9 +221,10 @@ void register_all() {
   for (const Shape& shape : kShapes)
     for (const Regime& regime : kRegimes)
       for (const char* rule : {"adamw", "m_plus_adam"})
-        benchmark::RegisterBenchmark(
-            fmt::format("{}/{}/{}", shape.name, regime.name, rule).c_str(),
-            [&shape, &regime, rule](benchmark::State& state) { training_step(state, shape, regime, rule); })
+        benchmark::RegisterBenchmark(fmt::format("{}/{}/{}", shape.name, regime.name, rule).c_str(),
+                                     [&shape, &regime, rule](benchmark::State& state) {
+                                       training_step(state, shape, regime, rule);
+                                     })
             ->Unit(benchmark::kMillisecond)
             ->UseRealTime();
 }

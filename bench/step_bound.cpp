@@ -23,8 +23,8 @@ int64_t ring_bytes(std::span<const GemmCall> calls) {
 void fill(const Tensor& memory) {
   constexpr int64_t kCount = 4096;
   std::vector<float> numbers(kCount);
-  fill_normals({.seed = 0, .tensor = 0, .row = 0, .step = 0, .stream = kSyntheticStream}, 1.0, kCount,
-               numbers.data());
+  fill_normals({.seed = 0, .tensor = 0, .row = 0, .step = 0, .stream = kSyntheticStream}, 1.0,
+               kCount, numbers.data());
   for (int64_t i = 0; i < memory.cols; i += kCount)
     std::copy_n(numbers.data(), std::min(kCount, memory.cols - i), memory.as<float>() + i);
 }
@@ -32,8 +32,9 @@ void fill(const Tensor& memory) {
 }  // namespace
 
 std::vector<PassBytes> fused_passes(const LlamaConfig& config, int64_t tokens) {
-  const auto n = double(tokens), c = double(config.hidden_size), layers = double(config.num_hidden_layers),
-             v = double(config.vocab_size), f = double(padded_intermediate_size(config)),
+  const auto n = double(tokens), c = double(config.hidden_size),
+             layers = double(config.num_hidden_layers), v = double(config.vocab_size),
+             f = double(padded_intermediate_size(config)),
              p = double(total_elements(llama_parameters(config)));
   std::vector<PassBytes> passes{{"embedding", n * c + std::min(n, v) * c},
                                 {"RMSNorm", 2 * n * c + 2 * layers * 4 * n * c},
@@ -56,8 +57,9 @@ double attention_flops(const LlamaConfig& config, int64_t tokens, int64_t seq_le
                              .seq_len = seq_len,
                              .heads = config.num_attention_heads,
                              .head_dim = config.head_dim()};
-  return double(config.num_hidden_layers) * (flops_of(AttentionForward{shape, {}, {}, {}}) +
-                                             flops_of(AttentionBackward{shape, {}, {}, {}, {}, {}}));
+  return double(config.num_hidden_layers) *
+         (flops_of(AttentionForward{shape, {}, {}, {}}) +
+          flops_of(AttentionBackward{shape, {}, {}, {}, {}, {}}));
 }
 
 GemmCall large_product() {
@@ -65,7 +67,7 @@ GemmCall large_product() {
   return {.a = square, .b = square, .d = square, .transpose_b = Transpose::kYes};
 }
 
-// --- products --------------------------------------------------------------------------------------------
+// --- products ------------------------------------------------------------------------------------
 
 Tensor ColdProducts::Ring::place_for(const Tensor& shape) {
   const int64_t bytes = align_up(shape.bytes(), kAlignment);

@@ -1,6 +1,7 @@
-// The bound of an FP32 training step with AdamW: the time that its products, its attention and what its other
-// operations must move take, with nothing in between. An estimate, not a law: a pass whose data are in a
-// cache can be faster than memory, and a step that is better than its bound shows that.
+// The bound of an FP32 training step with AdamW: the time that its products, its attention and what
+// its other operations must move take, with nothing in between. An estimate, not a law: a pass
+// whose data are in a cache can be faster than memory, and a step that is better than its bound
+// shows that.
 //
 //   bound = products + attention + passes
 //
@@ -27,7 +28,8 @@
 //   gradient norm      P
 //   AdamW              7 P                         w, m, v in place, gradient
 //
-// N = B T tokens, C hidden, L layers, H heads, D = C / H, F stored MLP width, V vocabulary, P parameters.
+// N = B T tokens, C hidden, L layers, H heads, D = C / H, F stored MLP width, V vocabulary, P
+// parameters.
 #pragma once
 
 #include <cstdint>
@@ -86,8 +88,8 @@ class ColdProducts {
  public:
   // For these calls. The device outlives this.
   ColdProducts(Device& device, std::span<const GemmCall> calls);
-  // Runs products of the shapes and strides of `calls`, whose own tensors are not touched: the device's, or
-  // those of another library on the same memory.
+  // Runs products of the shapes and strides of `calls`, whose own tensors are not touched: the
+  // device's, or those of another library on the same memory.
   double seconds(std::span<const GemmCall> calls) { return seconds(calls, device_.gemm()); }
   double seconds(std::span<const GemmCall> calls, Gemm& gemm);
 

@@ -1,11 +1,13 @@
-// The optimizer's part of a step: updates by every rule in every weight format, the gradients' norm, and the
-// decoding of scaled weights for products. Of all matrices of the linear layers of shape E at once.
+// The optimizer's part of a step: updates by every rule in every weight format, the gradients'
+// norm, and the decoding of scaled weights for products. Of all matrices of the linear layers of
+// shape E at once.
 //
 //   GOMP_SPINCOUNT=2000 update_bench --benchmark_filter=m_plus_adam/nvfp4
-// Names: update/<rule>/<weight format>/<rounding of the written weight>; states and gradients are fp32 beside
-// fp32 and bf16 beside everything else, and apollo_e is M+Adam with the projected second moment of a whole
-// matrix. Counters: GB/s of the bytes that must move at least (weights, scales, residuals and states are read
-// and written, gradients are read), and their percentage of what memory read and written in place reaches.
+// Names: update/<rule>/<weight format>/<rounding of the written weight>; states and gradients are
+// fp32 beside fp32 and bf16 beside everything else, and apollo_e is M+Adam with the projected
+// second moment of a whole matrix. Counters: GB/s of the bytes that must move at least (weights,
+// scales, residuals and states are read and written, gradients are read), and their percentage of
+// what memory read and written in place reaches.
 #include "gpu_report/benchmarked_rule.h"
 #include "model/parameters.h"
 #include "operation.h"
@@ -28,12 +30,13 @@ Format format_beside(WeightFormat weights) {
 
 std::shared_ptr<WeightStore> make_weights(Workbench& w, WeightFormat format, LinearCopies copies) {
   const DType others = dtype_of(format_beside(format));
-  auto weights = std::make_shared<WeightStore>(matrices(),
-                                               WeightOptions{.storage = others,
-                                                             .gradient = others,
-                                                             .linears = WeightEncoding{.format = format},
-                                                             .linear_copies = copies},
-                                               w.device(), w.allocator());
+  auto weights =
+      std::make_shared<WeightStore>(matrices(),
+                                    WeightOptions{.storage = others,
+                                                  .gradient = others,
+                                                  .linears = WeightEncoding{.format = format},
+                                                  .linear_copies = copies},
+                                    w.device(), w.allocator());
   initialize_weights(*weights, 0.02, 1, w.device());
   return weights;
 }
@@ -41,7 +44,8 @@ std::shared_ptr<WeightStore> make_weights(Workbench& w, WeightFormat format, Lin
 // Of the stored numbers, scales included.
 int64_t bytes_of_weights(const WeightStore& weights) {
   int64_t bytes = 0;
-  for (size_t i = 0; i < weights.specs().size(); ++i) bytes += weights.master(int64_t(i)).logical_bytes();
+  for (size_t i = 0; i < weights.specs().size(); ++i)
+    bytes += weights.master(int64_t(i)).logical_bytes();
   return bytes;
 }
 
@@ -59,10 +63,11 @@ struct Update {
 
   Update(Workbench& w, const OptimizerConfig& config, WeightFormat format)
       : weights(make_weights(w, format, LinearCopies::kNone)),
-        optimizer(config, {.state = format_beside(format), .seed = 1}, update_targets(*weights), w.device(),
-                  w.allocator()) {
+        optimizer(config, {.state = format_beside(format), .seed = 1}, update_targets(*weights),
+                  w.device(), w.allocator()) {
     optimizer.weights_initialized();
-    for (size_t i = 0; i < weights->specs().size(); ++i) Workbench::filled(weights->gradient(int64_t(i)));
+    for (size_t i = 0; i < weights->specs().size(); ++i)
+      Workbench::filled(weights->gradient(int64_t(i)));
     step();  // touches the states for the first time
   }
   void step() { optimizer.step({.t = ++t}); }
@@ -90,7 +95,7 @@ Operation decode(Workbench& w, WeightFormat format) {
           .bytes = double(bytes_of_weights(*weights) + elements * size_of(DType::kBF16))};
 }
 
-// --- the list --------------------------------------------------------------------------------------------
+// --- the list ------------------------------------------------------------------------------------
 
 struct NamedRule {
   std::string name;
@@ -108,7 +113,8 @@ std::vector<NamedRule> rules() {
   return all;
 }
 
-// What fp32 weights lose to rounding is not worth drawing for, and residuals exist beside bf16 only.
+// What fp32 weights lose to rounding is not worth drawing for, and residuals exist beside bf16
+// only.
 std::vector<WeightRounding> roundings_of(WeightFormat format) {
   if (format == WeightFormat::kF32) return {WeightRounding::kNearest};
   if (format == WeightFormat::kBF16)
@@ -123,8 +129,9 @@ void register_all() {
     for (const WeightFormat format : kFormats)
       for (const WeightRounding weight_rounding : roundings_of(format)) {
         const OptimizerConfig config{.rule = rule.rule, .weight_rounding = weight_rounding};
-        add_operation(fmt::format("update/{}/{}/{}", rule.name, name_of(format), name_of(weight_rounding)),
-                      [config, format](Workbench& w) { return update(w, config, format); });
+        add_operation(
+            fmt::format("update/{}/{}/{}", rule.name, name_of(format), name_of(weight_rounding)),
+            [config, format](Workbench& w) { return update(w, config, format); });
       }
   for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBF16})
     add_operation(fmt::format("grad_norm/{}", name_of(format)),

@@ -16,7 +16,8 @@ inline RuleConfig benchmarked_rule(std::string_view name, Rates rates) {
   std::visit(
       [&](auto& keys) {
         if constexpr (requires { keys.lr_additive; }) keys.lr_additive = rates.additive;
-        if constexpr (requires { keys.lr_multiplicative; }) keys.lr_multiplicative = rates.multiplicative;
+        if constexpr (requires { keys.lr_multiplicative; })
+          keys.lr_multiplicative = rates.multiplicative;
       },
       rule);
   return rule;

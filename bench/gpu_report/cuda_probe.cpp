@@ -7,7 +7,9 @@
 namespace mpt {
 namespace {
 
-std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
 
 class CudaProbe final : public DeviceProbe {
  public:
@@ -47,6 +49,8 @@ class CudaProbe final : public DeviceProbe {
 
 }  // namespace
 
-std::unique_ptr<DeviceProbe> make_cuda_probe(Device& device) { return std::make_unique<CudaProbe>(device); }
+std::unique_ptr<DeviceProbe> make_cuda_probe(Device& device) {
+  return std::make_unique<CudaProbe>(device);
+}
 
 }  // namespace mpt

@@ -24,7 +24,9 @@ class CpuProbe final : public DeviceProbe {
       memcpy(target + at, source + at, size_t(std::min(kPiece, bytes - at)));
   }
   [[nodiscard]] int64_t memory_in_use() override { return resident_bytes(); }
-  [[nodiscard]] std::string memory_meaning() const override { return "resident memory of the process"; }
+  [[nodiscard]] std::string memory_meaning() const override {
+    return "resident memory of the process";
+  }
   [[nodiscard]] Json description() override { return Json::object(); }
 };
 
@@ -56,8 +58,8 @@ class TurnedRows {
       : bytes_(cols * size_of(dtype)), size_(size_of(dtype)) {
     std::vector<float> values(static_cast<size_t>(cols));
     for (uint32_t row = 0; row < kDrawn; ++row) {
-      fill_normals({.seed = seed, .tensor = 0, .row = row, .step = 0, .stream = kSyntheticStream}, 1.0, cols,
-                   values.data());
+      fill_normals({.seed = seed, .tensor = 0, .row = row, .step = 0, .stream = kSyntheticStream},
+                   1.0, cols, values.data());
       drawn_.emplace_back(values.size() * 4);
       store(values, dtype, drawn_.back().data());
     }
@@ -82,7 +84,8 @@ std::unique_ptr<DeviceProbe> make_probe(Device& device) {
 #ifdef MPT_WITH_CUDA
   if (device.backend() == Backend::kCuda) return make_cuda_probe(device);
 #endif
-  check(device.backend() == Backend::kCpu, "no probe for the backend {}", name_of(device.backend()));
+  check(device.backend() == Backend::kCpu, "no probe for the backend {}",
+        name_of(device.backend()));
   return std::make_unique<CpuProbe>();
 }
 

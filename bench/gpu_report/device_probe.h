@@ -1,5 +1,5 @@
-// What measuring needs of a device beyond what training needs: copies inside its memory, how much of it is in
-// use, and what it is.
+// What measuring needs of a device beyond what training needs: copies inside its memory, how much
+// of it is in use, and what it is.
 #pragma once
 
 #include <memory>
@@ -31,8 +31,9 @@ std::unique_ptr<DeviceProbe> make_cuda_probe(Device& device);
 // The device that is named "cpu" or "cuda", as a config's device.type would have it.
 std::unique_ptr<Device> device_named(const std::string& name);
 
-// Fills a tensor of fp32, bf16, e4m3 or e5m2 with normally distributed numbers. Rows repeat a few drawn ones,
-// each turned by another distance: enough that no two products are of the same operands.
+// Fills a tensor of fp32, bf16, e4m3 or e5m2 with normally distributed numbers. Rows repeat a few
+// drawn ones, each turned by another distance: enough that no two products are of the same
+// operands.
 void fill_with_normals(const Tensor& tensor, uint32_t seed, Device& device);
 
 }  // namespace mpt

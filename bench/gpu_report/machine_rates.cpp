@@ -54,8 +54,8 @@ Rate copy_rate(Device& device, int64_t bytes, const Effort& effort) {
   const Tensor target = allocator->tensor(kScratchMemory, DType::kF32, rows, kCols);
   fill_with_normals(source, 1, device);
   Rate rate{.per_second = {},
-            .formula =
-                fmt::format("2 x {} bytes (read and written) / time of a copy inside device memory", copied)};
+            .formula = fmt::format(
+                "2 x {} bytes (read and written) / time of a copy inside device memory", copied)};
   for (const double seconds :
        seconds_per_run(device, effort, [&] { probe->copy(target.data, source.data, copied); }))
     rate.per_second.push_back(2.0 * double(copied) / seconds);
@@ -65,7 +65,9 @@ Rate copy_rate(Device& device, int64_t bytes, const Effort& effort) {
 Rate product_rate(Device& device, ProductKind kind, int64_t size, const Effort& effort) {
   const Operands operands = operands_of(kind);
   const std::unique_ptr<Allocator> allocator = device.make_allocator();
-  const auto matrix = [&](DType dtype) { return allocator->tensor(kScratchMemory, dtype, size, size); };
+  const auto matrix = [&](DType dtype) {
+    return allocator->tensor(kScratchMemory, dtype, size, size);
+  };
   const GemmCall call{.a = matrix(operands.element),
                       .b = matrix(operands.element),
                       .d = matrix(operands.result),
@@ -74,11 +76,11 @@ Rate product_rate(Device& device, ProductKind kind, int64_t size, const Effort& 
   fill_with_normals(call.a, 1, device);
   fill_with_normals(call.b, 2, device);
   device.gemm().reserve(*allocator, std::array{call});
-  Rate rate{
-      .per_second = {},
-      .formula = fmt::format("2 x {0} x {0} x {0} / time of a product of random {1} matrices, FP32 sums, "
-                             "{2} results",
-                             size, name_of(operands.element), name_of(operands.result))};
+  Rate rate{.per_second = {},
+            .formula = fmt::format(
+                "2 x {0} x {0} x {0} / time of a product of random {1} matrices, FP32 sums, "
+                "{2} results",
+                size, name_of(operands.element), name_of(operands.result))};
   for (const double seconds : seconds_per_run(device, effort, [&] { device.gemm().run(call); }))
     rate.per_second.push_back(2.0 * double(size) * double(size) * double(size) / seconds);
   return rate;
@@ -91,8 +93,8 @@ Json measure_machine(Device& device, const MachineSize& size, const Effort& effo
             {"memory_bytes", device.memory_bytes()},
             {"driver", probe->description()},
             {"copy", to_json(copy_rate(device, size.copy_bytes, effort), "bytes/s")}};
-  for (const ProductKind kind :
-       {ProductKind::kBF16, ProductKind::kFp8, ProductKind::kFp8Split, ProductKind::kTf32, ProductKind::kF32})
+  for (const ProductKind kind : {ProductKind::kBF16, ProductKind::kFp8, ProductKind::kFp8Split,
+                                 ProductKind::kTf32, ProductKind::kF32})
     json["products"][std::string(name_of(kind))] =
         to_json(product_rate(device, kind, size.product, effort), "FLOP/s");
   return json;

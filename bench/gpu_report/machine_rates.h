@@ -1,4 +1,5 @@
-// The limits of a machine, as it reaches them: copies inside its memory, and products of large matrices.
+// The limits of a machine, as it reaches them: copies inside its memory, and products of large
+// matrices.
 #pragma once
 
 #include <string>
@@ -19,7 +20,8 @@ MachineSize default_size(Device& device);
 enum class ProductKind : uint8_t { kF32, kTf32, kBF16, kFp8, kFp8Split };
 template <>
 struct EnumNames<ProductKind> {
-  static constexpr std::array<std::string_view, 5> kNames{"fp32", "tf32", "bf16", "fp8", "fp8_split"};
+  static constexpr std::array<std::string_view, 5> kNames{"fp32", "tf32", "bf16", "fp8",
+                                                          "fp8_split"};
 };
 
 struct Rate {
@@ -32,7 +34,8 @@ Json to_json(const Rate& rate, const char* unit);
 
 // Bytes read and written a second.
 Rate copy_rate(Device& device, int64_t bytes, const Effort& effort);
-// FLOP a second: operands of normally distributed numbers, results in bf16 (fp32 for fp32 operands).
+// FLOP a second: operands of normally distributed numbers, results in bf16 (fp32 for fp32
+// operands).
 Rate product_rate(Device& device, ProductKind kind, int64_t size, const Effort& effort);
 
 Json measure_machine(Device& device, const MachineSize& size, const Effort& effort);

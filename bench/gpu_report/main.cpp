@@ -1,12 +1,13 @@
-// gpu_report: measures a machine, whole training steps and the optimizer, and prints what it found as JSON.
+// gpu_report: measures a machine, whole training steps and the optimizer, and prints what it found
+// as JSON.
 //
 //   gpu_report --device cuda machine
 //   gpu_report --device cuda step --config configs/60m_bf16.json --tokens-per-step 131072 --seq-len 1024
 //   gpu_report --device cuda pair --config configs/350m_bf16.json --config configs/350m_fp8.json
 //   gpu_report --device cuda optimizer --format nvfp4 --rule m_plus_adam --elements 268435456
 //
-// Works on any backend; on a CPU with sizes to match. scripts/gpu_check.sh runs it and puts the figures
-// beside their goals.
+// Works on any backend; on a CPU with sizes to match. scripts/gpu_check.sh runs it and puts the
+// figures beside their goals.
 #include <cstdio>
 
 #include <CLI/CLI.hpp>
@@ -44,7 +45,8 @@ void add_step_options(CLI::App& mode, Arguments& a) {
 }
 
 void add_machine_options(CLI::App& mode, Arguments& a) {
-  add_count(mode, "--product-size", a.size.product, {}, "edge of the matrices; 0: as suits the device");
+  add_count(mode, "--product-size", a.size.product, {},
+            "edge of the matrices; 0: as suits the device");
   add_count(mode, "--copy-bytes", a.size.copy_bytes, {}, "of a buffer; 0: as suits the device");
 }
 
@@ -75,7 +77,8 @@ Json run_step(const Arguments& a) {
   double rate = 0;
   {
     const std::unique_ptr<Device> device = device_named(a.device);
-    rate = product_rate(*device, ProductKind::kBF16, size_of(a, *device).product, a.effort).median();
+    rate =
+        product_rate(*device, ProductKind::kBF16, size_of(a, *device).product, a.effort).median();
   }
   Json all = Json::array();
   for (StepConfig config : step_configs(a)) {
@@ -101,7 +104,8 @@ void print(const Arguments& a, const Json& result) {
 
 int run(int argc, char** argv) {
   Arguments a;
-  CLI::App program("Measures a machine, whole training steps and the optimizer; prints JSON.", "gpu_report");
+  CLI::App program("Measures a machine, whole training steps and the optimizer; prints JSON.",
+                   "gpu_report");
   program.require_subcommand(1);
   program.fallthrough();
   add_text(program, "--device", a.device, "cpu or cuda")->capture_default_str();
@@ -115,7 +119,8 @@ int run(int argc, char** argv) {
   add_step_options(*step, a);
   add_machine_options(*step, a);
   step->callback([&a] { print(a, run_step(a)); });
-  CLI::App* pair = program.add_subcommand("pair", "Whole training steps of several configs in turn");
+  CLI::App* pair =
+      program.add_subcommand("pair", "Whole training steps of several configs in turn");
   add_step_options(*pair, a);
   pair->callback([&a] { print(a, measure_in_turn(step_configs(a), a.steps)); });
   CLI::App* optimizer = program.add_subcommand("optimizer", "The optimizer's update alone");

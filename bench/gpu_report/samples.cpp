@@ -27,7 +27,8 @@ double seconds_of(Device& device, const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::vector<double> seconds_per_run(Device& device, const Effort& effort, const std::function<void()>& work) {
+std::vector<double> seconds_per_run(Device& device, const Effort& effort,
+                                    const std::function<void()>& work) {
   seconds_of(device, work);  // what happens once, such as loading of kernels
   int64_t runs = 1;
   const auto block = [&] {

@@ -21,9 +21,10 @@ struct Effort {
   int64_t blocks = 7;
 };
 
-// Seconds that one run of `work` takes, block by block: the device is waited for at the end of a block only,
-// so that enqueueing costs nothing where it is faster than the work.
-std::vector<double> seconds_per_run(Device& device, const Effort& effort, const std::function<void()>& work);
+// Seconds that one run of `work` takes, block by block: the device is waited for at the end of a
+// block only, so that enqueueing costs nothing where it is faster than the work.
+std::vector<double> seconds_per_run(Device& device, const Effort& effort,
+                                    const std::function<void()>& work);
 
 // Seconds that `work` takes until the device has done it.
 double seconds_of(Device& device, const std::function<void()>& work);

@@ -57,7 +57,7 @@ RunConfig resolved(const StepConfig& config) {
              : load_with_rows(config, config.shape.micro_batch_rows);
 }
 
-// --- a model ---------------------------------------------------------------------------------------------
+// --- a model -------------------------------------------------------------------------------------
 
 StepBench::StepBench(const RunConfig& config, std::span<const GemmChoice> choices)
     : config_(config),
@@ -73,7 +73,8 @@ StepBench::StepBench(const RunConfig& config, std::span<const GemmChoice> choice
   model_->optimizer.weights_initialized();
   const int64_t count = config_.batch.tokens_per_step, vocab = config_.model.vocab_size;
   for (uint32_t i = 0; i < kBatches; ++i)
-    batches_.push_back({random_tokens(count, vocab, 2 * i), random_tokens(count, vocab, 2 * i + 1)});
+    batches_.push_back(
+        {random_tokens(count, vocab, 2 * i), random_tokens(count, vocab, 2 * i + 1)});
 }
 
 void StepBench::step() {
@@ -94,7 +95,7 @@ double StepBench::run(int64_t count) {
   });
 }
 
-// --- what is measured ------------------------------------------------------------------------------------
+// --- what is measured ----------------------------------------------------------------------------
 
 namespace {
 
@@ -137,17 +138,17 @@ Json parts_of(StepBench& bench) {
   const auto milliseconds = [&](double times, const std::function<void()>& work) {
     return 1e3 * times * median_of(seconds_per_run(device, effort, work));
   };
-  return {
-      {"gradients",
-       milliseconds(double(micro_batches), [&] { model.llama.forward_backward(0, Accumulate::kNo); })},
-      {"rounding of gradients", milliseconds(1, [&] { model.llama.finish_gradients(); })},
-      {"gradient norm", milliseconds(1, [&] { model.optimizer.measure_gradients(model.llama.losses()); })},
-      {"update", milliseconds(1,
-                              [&] {
-                                model.optimizer.update();
-                                model.optimizer.rescale();
-                              })},
-      {"weights for products", milliseconds(1, [&] { model.weights_changed(); })}};
+  return {{"gradients", milliseconds(double(micro_batches),
+                                     [&] { model.llama.forward_backward(0, Accumulate::kNo); })},
+          {"rounding of gradients", milliseconds(1, [&] { model.llama.finish_gradients(); })},
+          {"gradient norm",
+           milliseconds(1, [&] { model.optimizer.measure_gradients(model.llama.losses()); })},
+          {"update", milliseconds(1,
+                                  [&] {
+                                    model.optimizer.update();
+                                    model.optimizer.rescale();
+                                  })},
+          {"weights for products", milliseconds(1, [&] { model.weights_changed(); })}};
 }
 
 double mean_tokens_per_second(const StepBench& bench, int64_t steps, double seconds) {
@@ -164,7 +165,8 @@ Json measure_steps(const StepConfig& config, const StepEffort& effort, double bf
   std::vector<double> tokens_per_second;
   for (int64_t block = 0; block < effort.blocks; ++block)
     tokens_per_second.push_back(mean_tokens_per_second(bench, steps, bench.run(steps)));
-  const double median = median_of(tokens_per_second), flops = flops_per_token(run.model, run.batch.seq_len);
+  const double median = median_of(tokens_per_second),
+               flops = flops_per_token(run.model, run.batch.seq_len);
   Json json = description_of(config, run);
   json["steps_per_block"] = steps;
   json["tokens_per_second"] = summary_of(tokens_per_second);
@@ -173,7 +175,8 @@ Json measure_steps(const StepConfig& config, const StepEffort& effort, double bf
   json["bf16_product_rate"] = bf16_product_rate;
   json["percent_of_bf16_rate"] = 100 * flops * median / bf16_product_rate;
   json["formula"] =
-      "100 (6 N_products + 6 L C T) tokens/s / BF16 product rate measured in the same process; N_products: "
+      "100 (6 N_products + 6 L C T) tokens/s / BF16 product rate measured in the same process; "
+      "N_products: "
       "weights of the linear layers and the head; recomputation does not count";
   json["memory"] = memory_of(bench);
   json["outcome"] = outcome_of(bench);

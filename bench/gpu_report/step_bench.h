@@ -1,5 +1,5 @@
-// A model that takes whole training steps on random tokens: what train/trainer.h does between two batches,
-// without data, logs and checkpoints.
+// A model that takes whole training steps on random tokens: what train/trainer.h does between two
+// batches, without data, logs and checkpoints.
 #pragma once
 
 #include <memory>
@@ -74,11 +74,12 @@ struct StepEffort {
   int64_t blocks = 5;   // that they are measured in
 };
 
-// One model: tokens a second, share of the device's product rate, memory against the plan, parts of a step.
+// One model: tokens a second, share of the device's product rate, memory against the plan, parts of
+// a step.
 Json measure_steps(const StepConfig& config, const StepEffort& effort, double bf16_product_rate);
 
-// Several, in turn (A B C A B C ...): each one's rate, and its ratio to the first one's, round by round.
-// effort.blocks rounds.
+// Several, in turn (A B C A B C ...): each one's rate, and its ratio to the first one's, round by
+// round. effort.blocks rounds.
 Json measure_in_turn(const std::vector<StepConfig>& configs, const StepEffort& effort);
 
 }  // namespace mpt

@@ -69,7 +69,8 @@ Json measure_update(Device& device, const UpdateCase& update, const Effort& effo
                       update_targets(weights), device, *allocator);
   initialize_weights(weights, 0.02, 1, device);
   optimizer.weights_initialized();
-  for (int64_t i = 0; i < kMatrices; ++i) fill_with_normals(weights.gradient(i), uint32_t(i), device);
+  for (int64_t i = 0; i < kMatrices; ++i)
+    fill_with_normals(weights.gradient(i), uint32_t(i), device);
   const double norm = optimizer.grad_norm();
   optimizer.prepare({.t = 1});
   const std::vector<double> seconds = seconds_per_run(device, effort, [&] { optimizer.update(); });

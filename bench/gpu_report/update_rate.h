@@ -17,7 +17,8 @@ struct UpdateCase {
   int64_t elements = int64_t{1} << 28;  // in matrices of equal size, at least
 };
 
-// BF16 states and gradients (FP32 beside FP32 weights). `copy_bytes_per_second`: what the rate is a share of.
+// BF16 states and gradients (FP32 beside FP32 weights). `copy_bytes_per_second`: what the rate is a
+// share of.
 Json measure_update(Device& device, const UpdateCase& update, const Effort& effort,
                     double copy_bytes_per_second);
 

@@ -16,7 +16,9 @@ namespace {
 
 constexpr const char* kCheckpoints = "checkpoints";
 
-std::string name_in(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+std::string name_in(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
 
 // The directory that holds checkpoints: the path itself, or the one in a run's directory.
 std::string directory_of_checkpoints(FileSystem& fs, const std::string& path) {
@@ -30,13 +32,14 @@ std::vector<CheckpointInfo> checkpoints_at(FileSystem& fs, const std::string& gi
   const std::optional<int64_t> step = step_of_checkpoint(name_in(path));
   if (step || fs.exists(path + "/" + kStateName)) return {{step.value_or(-1), path}};
   if (!fs.is_directory(path))
-    throw error("{}: not a directory; expected a checkpoint (.../step_00001000) or the directory of a run",
-                path);
+    throw error(
+        "{}: not a directory; expected a checkpoint (.../step_00001000) or the directory of a run",
+        path);
   const std::string directory = directory_of_checkpoints(fs, path);
   std::vector<CheckpointInfo> found = CheckpointStore(fs, directory, {}).list();
   if (found.empty() && directory == path)
-    throw error("{}: neither a checkpoint (it has no {}) nor a run (it has no {}/step_...)", path, kStateName,
-                kCheckpoints);
+    throw error("{}: neither a checkpoint (it has no {}) nor a run (it has no {}/step_...)", path,
+                kStateName, kCheckpoints);
   return found;
 }
 
@@ -46,7 +49,8 @@ int64_t bytes_below(FileSystem& fs, const std::string& path) {
   if (kind == FileKind::kRegular) return fs.file_size(path);
   if (kind != FileKind::kDirectory) return 0;
   int64_t bytes = 0;
-  for (const std::string& name : fs.list_directory(path)) bytes += bytes_below(fs, path + "/" + name);
+  for (const std::string& name : fs.list_directory(path))
+    bytes += bytes_below(fs, path + "/" + name);
   return bytes;
 }
 
@@ -89,7 +93,8 @@ CheckpointSummary summary_of(FileSystem& fs, const CheckpointInfo& info, Scrutin
     summary.problem = defect.what();
   }
   if (summary.problem.empty())
-    summary.status = scrutiny == Scrutiny::kHashes ? CheckpointStatus::kGood : CheckpointStatus::kNotChecked;
+    summary.status =
+        scrutiny == Scrutiny::kHashes ? CheckpointStatus::kGood : CheckpointStatus::kNotChecked;
   return summary;
 }
 
@@ -121,7 +126,8 @@ std::optional<std::string> run_of(const std::string& directory) {
 void check_is_no_checkpoint(FileSystem& fs, const std::string& path) {
   if (step_of_checkpoint(name_in(path)) || fs.exists(path + "/" + kStateName))
     throw error(
-        "{}: is one checkpoint; expected the directory of a run, or the one that holds its checkpoints",
+        "{}: is one checkpoint; expected the directory of a run, or the one that holds its "
+        "checkpoints",
         path);
 }
 
@@ -136,14 +142,15 @@ std::vector<CheckpointSummary> inspect_checkpoints(FileSystem& fs, const std::st
 }
 
 std::string checkpoint_table(const std::vector<CheckpointSummary>& checkpoints) {
-  std::string table = fmt::format("{:>10}  {:>8}  {:>10}  {:>5}  {:>6}  {:<20}  {:<11}  {}\n", "step",
-                                  "tokens", "bytes", "ranks", "format", "saved (UTC)", "status", "path");
+  std::string table =
+      fmt::format("{:>10}  {:>8}  {:>10}  {:>5}  {:>6}  {:<20}  {:<11}  {}\n", "step", "tokens",
+                  "bytes", "ranks", "format", "saved (UTC)", "status", "path");
   for (const CheckpointSummary& c : checkpoints) {
-    table +=
-        fmt::format("{:>10}  {:>8}  {:>10}  {:>5}  {:>6}  {:<20}  {:<11}  {}\n", text_of(c.step),
-                    c.tokens ? format_count(double(*c.tokens)) : "?", format_bytes(double(c.bytes)),
-                    text_of(c.ranks), text_of(c.version), c.saved_at.empty() ? "?" : c.saved_at,
-                    c.status == CheckpointStatus::kNotChecked ? "not checked" : name_of(c.status), c.path);
+    table += fmt::format(
+        "{:>10}  {:>8}  {:>10}  {:>5}  {:>6}  {:<20}  {:<11}  {}\n", text_of(c.step),
+        c.tokens ? format_count(double(*c.tokens)) : "?", format_bytes(double(c.bytes)),
+        text_of(c.ranks), text_of(c.version), c.saved_at.empty() ? "?" : c.saved_at,
+        c.status == CheckpointStatus::kNotChecked ? "not checked" : name_of(c.status), c.path);
     if (!c.problem.empty()) table += fmt::format("{:>12}{}\n", "", c.problem);
   }
   return table;

@@ -51,7 +51,8 @@ struct PruneCommand {
   PruneMode mode = PruneMode::kRemove;
 };
 struct PruneResult {
-  std::vector<std::string> removed;  // or would be, with kOnlySay: checkpoints and leftovers of crashes
+  std::vector<std::string>
+      removed;  // or would be, with kOnlySay: checkpoints and leftovers of crashes
   std::vector<std::string> kept;
   int64_t bytes = 0;  // of the removed paths
 };

@@ -12,10 +12,13 @@
 namespace mpt {
 namespace {
 
-std::string file_in(const std::string& directory, const std::string& name) { return directory + "/" + name; }
+std::string file_in(const std::string& directory, const std::string& name) {
+  return directory + "/" + name;
+}
 
 CheckpointRecord read_record(FileSystem& fs, const std::string& directory) {
-  if (!fs.is_directory(directory)) throw error("{}: not a checkpoint: no such directory", directory);
+  if (!fs.is_directory(directory))
+    throw error("{}: not a checkpoint: no such directory", directory);
   return read_checkpoint_record(fs, directory);
 }
 
@@ -27,8 +30,8 @@ void check_size(FileSystem& fs, const std::string& directory, const CheckpointFi
 }
 
 // Hashes every `ranks`-th file, starting with file `rank`; rank 0 shows progress.
-void check_hashes(FileSystem& fs, const std::string& directory, const CheckpointRecord& record, int64_t rank,
-                  int64_t ranks) {
+void check_hashes(FileSystem& fs, const std::string& directory, const CheckpointRecord& record,
+                  int64_t rank, int64_t ranks) {
   std::vector<CheckpointFile> share;
   int64_t total = 0, done = 0;
   for (auto i = rank; i < std::ssize(record.files); i += ranks) {
@@ -83,8 +86,8 @@ void check_tensors(const StoredTensors& stored, std::span<const TensorPart> part
   check_distinct(parts);
   if (unused.empty() || others == Others::kLeft) return;
   const StoredTensors::Stored& first = stored.tensors().find(*unused.begin())->second;
-  throw error("{}: holds tensor '{}' ({}), which this run does not have{}", first.pieces.front().file->path(),
-              first.info.name, first.info.description(),
+  throw error("{}: holds tensor '{}' ({}), which this run does not have{}",
+              first.pieces.front().file->path(), first.info.name, first.info.description(),
               unused.size() > 1 ? fmt::format(", and {} more", unused.size() - 1) : "");
 }
 
@@ -106,8 +109,8 @@ void upload_parts(const StoredTensors& stored, std::span<const TensorPart> parts
   }
 }
 
-TrainState load_parts(FileSystem& fs, const std::string& directory, std::span<const TensorPart> parts,
-                      Others others, Device& device) {
+TrainState load_parts(FileSystem& fs, const std::string& directory,
+                      std::span<const TensorPart> parts, Others others, Device& device) {
   CheckpointRecord record = read_record(fs, directory);
   for (const CheckpointFile& file : record.files) check_size(fs, directory, file);
   const StoredTensors stored(fs, directory, record.files);
@@ -130,10 +133,11 @@ std::vector<TensorPart> whole_parts(std::span<const NamedTensor> tensors) {
 
 void write_checkpoint_state(FileSystem& fs, const std::string& directory, const TrainState& state,
                             std::span<const CheckpointFile> files) {
-  const CheckpointRecord record{.state = state,
-                                .files = {files.begin(), files.end()},
-                                .version = 0,
-                                .saved_at = fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr)))};
+  const CheckpointRecord record{
+      .state = state,
+      .files = {files.begin(), files.end()},
+      .version = 0,
+      .saved_at = fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr)))};
   const auto file = fs.create(file_in(directory, kStateName));
   file->append(bytes_of(checkpoint_record_text(record)));
   file->sync();
@@ -159,8 +163,8 @@ TrainState verify_share_of_checkpoint(FileSystem& fs, const std::string& directo
   return verified(fs, directory, rank, ranks);
 }
 
-TrainState load_checkpoint(FileSystem& fs, const std::string& directory, std::span<const NamedTensor> tensors,
-                           Device& device) {
+TrainState load_checkpoint(FileSystem& fs, const std::string& directory,
+                           std::span<const NamedTensor> tensors, Device& device) {
   verify_checkpoint(fs, directory);
   return load_verified_checkpoint(fs, directory, whole_parts(tensors), device);
 }

@@ -80,8 +80,8 @@ TrainState verify_share_of_checkpoint(FileSystem& fs, const std::string& directo
 
 // Verifies, then fills `tensors`. Throws Error unless the checkpoint holds exactly these tensors,
 // with their types and shapes.
-TrainState load_checkpoint(FileSystem& fs, const std::string& directory, std::span<const NamedTensor> tensors,
-                           Device& device);
+TrainState load_checkpoint(FileSystem& fs, const std::string& directory,
+                           std::span<const NamedTensor> tensors, Device& device);
 
 // The same for some of the tensors, such as the weights: the checkpoint may hold others.
 TrainState load_part_of_checkpoint(FileSystem& fs, const std::string& directory,

@@ -86,7 +86,8 @@ PartList list_of(std::span<const TensorPart> parts) {
   return list;
 }
 
-StoredTensors::StoredTensors(FileSystem& fs, std::string directory, std::span<const CheckpointFile> files)
+StoredTensors::StoredTensors(FileSystem& fs, std::string directory,
+                             std::span<const CheckpointFile> files)
     : directory_(std::move(directory)) {
   for (const CheckpointFile& file : files) {
     files_.push_back(std::make_unique<SafetensorsReader>(fs, directory_ + "/" + file.name));
@@ -95,16 +96,19 @@ StoredTensors::StoredTensors(FileSystem& fs, std::string directory, std::span<co
   for (auto& [name, stored] : tensors_) check_complete(stored);
 }
 
-void StoredTensors::add(const SafetensorsReader& file, const std::vector<StoredStretch>& stretches) {
+void StoredTensors::add(const SafetensorsReader& file,
+                        const std::vector<StoredStretch>& stretches) {
   std::map<std::string, const StoredStretch*> by_key;
   for (const StoredStretch& stretch : stretches) {
     const std::string key = key_of(stretch);
     const SafetensorsReader::Entry* entry = file.find(key);
     if (entry == nullptr || entry->shape != std::vector{stretch.count})
-      throw error("{}: elements {} to {} of tensor '{}' are to be here as '{}' with shape [{}], found {}",
-                  file.path(), stretch.first, stretch.first + stretch.count - 1, stretch.tensor, key,
-                  stretch.count, entry == nullptr ? "nothing" : entry->description());
-    if (!by_key.emplace(key, &stretch).second) throw error("{}: '{}' is listed twice", file.path(), key);
+      throw error(
+          "{}: elements {} to {} of tensor '{}' are to be here as '{}' with shape [{}], found {}",
+          file.path(), stretch.first, stretch.first + stretch.count - 1, stretch.tensor, key,
+          stretch.count, entry == nullptr ? "nothing" : entry->description());
+    if (!by_key.emplace(key, &stretch).second)
+      throw error("{}: '{}' is listed twice", file.path(), key);
   }
   for (const SafetensorsReader::Entry& entry : file.tensors()) {
     const auto found = by_key.find(entry.name);
@@ -112,7 +116,8 @@ void StoredTensors::add(const SafetensorsReader& file, const std::vector<StoredS
       add(entry, {0, elements_of(entry.shape), &file, &entry});
     } else {
       const StoredStretch& stretch = *found->second;
-      add({stretch.tensor, entry.type, stretch.shape}, {stretch.first, stretch.count, &file, &entry});
+      add({stretch.tensor, entry.type, stretch.shape},
+          {stretch.first, stretch.count, &file, &entry});
     }
   }
 }
@@ -129,16 +134,18 @@ void StoredTensors::check_complete(Stored& stored) const {
   std::stable_sort(stored.pieces.begin(), stored.pieces.end(),
                    [](const Piece& a, const Piece& b) { return a.first < b.first; });
   const auto missing = [&](int64_t first, int64_t last) {
-    return error("{}: elements {} to {} of tensor '{}' ({}) are in none of its {}", directory_, first, last,
-                 stored.info.name, stored.info.description(), counted(std::ssize(files_), "file"));
+    return error("{}: elements {} to {} of tensor '{}' ({}) are in none of its {}", directory_,
+                 first, last, stored.info.name, stored.info.description(),
+                 counted(std::ssize(files_), "file"));
   };
   int64_t end = 0;
   const Piece* before = nullptr;
   for (const Piece& piece : stored.pieces) {
     if (piece.first > end) throw missing(end, piece.first - 1);
     if (piece.first < end)
-      throw error("{}: elements {} to {} of tensor '{}' are in {} as well", piece.file->path(), piece.first,
-                  std::min(end, piece.first + piece.count) - 1, stored.info.name, before->file->path());
+      throw error("{}: elements {} to {} of tensor '{}' are in {} as well", piece.file->path(),
+                  piece.first, std::min(end, piece.first + piece.count) - 1, stored.info.name,
+                  before->file->path());
     end = piece.first + piece.count;
     before = &piece;
   }
@@ -154,8 +161,8 @@ const StoredTensors::Stored& StoredTensors::at(const TensorPart& part) const {
                 wanted.description());
   const Stored& stored = found->second;
   if (stored.info.type != wanted.type || stored.info.shape != wanted.shape)
-    throw error("{}: tensor '{}' is {}; this run needs {}", stored.pieces.front().file->path(), wanted.name,
-                stored.info.description(), wanted.description());
+    throw error("{}: tensor '{}' is {}; this run needs {}", stored.pieces.front().file->path(),
+                wanted.name, stored.info.description(), wanted.description());
   return stored;
 }
 
@@ -165,7 +172,8 @@ void StoredTensors::read(const Stored& stored, int64_t first, std::span<std::byt
                                 [](int64_t element, const Piece& p) { return element < p.first; });
   for (--piece; !target.empty(); ++piece) {
     const int64_t within = first - piece->first;
-    const int64_t count = std::min(piece->count - within, static_cast<int64_t>(target.size()) / item);
+    const int64_t count =
+        std::min(piece->count - within, static_cast<int64_t>(target.size()) / item);
     const auto bytes = static_cast<size_t>(count * item);
     piece->file->read(*piece->entry, within * item, target.first(bytes));
     target = target.subspan(bytes);

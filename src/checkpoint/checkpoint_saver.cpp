@@ -149,8 +149,9 @@ class Stopwatch {
 }  // namespace
 
 std::string SaveReport::text() const {
-  return fmt::format("{} in {:.1f}s ({:.2f} GB/s), training paused {:.3f} s", format_bytes(double(bytes)),
-                     seconds, seconds > 0 ? double(bytes) * 1e-9 / seconds : 0.0, seconds_paused);
+  return fmt::format("{} in {:.1f}s ({:.2f} GB/s), training paused {:.3f} s",
+                     format_bytes(double(bytes)), seconds,
+                     seconds > 0 ? double(bytes) * 1e-9 / seconds : 0.0, seconds_paused);
 }
 
 CheckpointSaver::CheckpointSaver(CheckpointStore& store, Device& device, Communicator& ranks)
@@ -166,7 +167,8 @@ CheckpointSaver::~CheckpointSaver() {
 }
 
 void CheckpointSaver::begin(StateToSave what) {
-  check(!busy_, "a save of step {} begun while that of step {} is on its way", what.state.step, state_.step);
+  check(!busy_, "a save of step {} begun while that of step {} is on its way", what.state.step,
+        state_.step);
   report_ = {.step = what.state.step};
   const Stopwatch paused(report_.seconds_paused);
   begun_ = Clock::now();
@@ -226,7 +228,9 @@ CheckpointSaver::Stage CheckpointSaver::advance() {
 std::optional<SaveReport> CheckpointSaver::poll() {
   if (!busy_) return std::nullopt;
   const std::vector<int64_t> stages = ranks_.gather_numbers(static_cast<int64_t>(advance()));
-  const auto count = [&](Stage stage) { return std::count(stages.begin(), stages.end(), int64_t(stage)); };
+  const auto count = [&](Stage stage) {
+    return std::count(stages.begin(), stages.end(), int64_t(stage));
+  };
   if (count(Stage::kFailed) > 0) fail();
   if (!exchanged_ && count(Stage::kWritten) == ranks_.size()) exchange_files();
   if (count(Stage::kCommitted) == 0) return std::nullopt;
@@ -248,16 +252,17 @@ void CheckpointSaver::exchange_files() {
     report_.bytes += files.back().bytes;
   }
   if (ranks_.is_root())
-    commit_ =
-        std::async(std::launch::async, [this, files = std::move(files)] { store_.commit(state_, files); });
+    commit_ = std::async(std::launch::async,
+                         [this, files = std::move(files)] { store_.commit(state_, files); });
 }
 
 // All ranks stop writing before rank 0 removes the staging directory.
 void CheckpointSaver::fail() {
   writer_.give_up();
   if (commit_.valid()) commit_.wait();
-  const std::string mine =
-      failure_.empty() || ranks_.is_single() ? failure_ : fmt::format("rank {}: {}", ranks_.rank(), failure_);
+  const std::string mine = failure_.empty() || ranks_.is_single()
+                               ? failure_
+                               : fmt::format("rank {}: {}", ranks_.rank(), failure_);
   const std::vector<std::string> failures = ranks_.gather_texts(mine);
   if (ranks_.is_root()) store_.abandon(state_.step);
   const int64_t step = state_.step;

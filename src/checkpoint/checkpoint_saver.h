@@ -104,13 +104,15 @@ struct SaveReport {
   double seconds = 0;         // from begin() until poll() saw the commit
   double seconds_paused = 0;  // training was blocked: the longest of all ranks
 
-  [[nodiscard]] std::string text() const;  // "1.25 GiB in 2.1s (0.64 GB/s), training paused 0.012 s"
+  [[nodiscard]] std::string text()
+      const;  // "1.25 GiB in 2.1s (0.64 GB/s), training paused 0.012 s"
 };
 
 class CheckpointSaver {
  public:
   // All must outlive this object. `ranks` is used only within the collective calls.
-  CheckpointSaver(CheckpointStore& store, Device& device, Communicator& ranks = Communicator::single());
+  CheckpointSaver(CheckpointStore& store, Device& device,
+                  Communicator& ranks = Communicator::single());
   // Waits for a commit in progress; gives up a save that has not got that far.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;

@@ -67,17 +67,22 @@ bool is_sound(const StoredStretch& stretch) {
 }
 
 StoredStretch stretch_from(const std::string& path, const json& value) {
-  StoredStretch stretch{value.at("tensor").get<std::string>(), value.at("shape").get<std::vector<int64_t>>(),
+  StoredStretch stretch{value.at("tensor").get<std::string>(),
+                        value.at("shape").get<std::vector<int64_t>>(),
                         value.at("first").get<int64_t>(), value.at("count").get<int64_t>()};
   if (!is_sound(stretch))
-    throw error("{}: {} elements from {} on are outside tensor '{}' with shape {}", path, stretch.count,
-                stretch.first, stretch.tensor, dump(value.at("shape"), -1));
+    throw error("{}: {} elements from {} on are outside tensor '{}' with shape {}", path,
+                stretch.count, stretch.first, stretch.tensor, dump(value.at("shape"), -1));
   return stretch;
 }
 
 json to_json(const CheckpointFile& file) {
-  json value{{"name", file.name}, {"bytes", file.bytes}, {"hash", file.hash}, {"stretches", json::array()}};
-  for (const StoredStretch& stretch : file.stretches) value["stretches"].push_back(to_json(stretch));
+  json value{{"name", file.name},
+             {"bytes", file.bytes},
+             {"hash", file.hash},
+             {"stretches", json::array()}};
+  for (const StoredStretch& stretch : file.stretches)
+    value["stretches"].push_back(to_json(stretch));
   return value;
 }
 
@@ -94,8 +99,8 @@ CheckpointFile file_from(const std::string& path, const json& value) {
 
 void check_counts(const std::string& path, const TrainState& state) {
   if (state.step >= 0 && state.cursor >= 0 && state.tokens >= 0) return;
-  throw error("{}: step {}, cursor {} and tokens {} are counts; none can be negative", path, state.step,
-              state.cursor, state.tokens);
+  throw error("{}: step {}, cursor {} and tokens {} are counts; none can be negative", path,
+              state.step, state.cursor, state.tokens);
 }
 
 json parse_object(const std::string& path, std::string_view text) {
@@ -106,13 +111,13 @@ json parse_object(const std::string& path, std::string_view text) {
 
 void check_format(const std::string& path, const json& content) {
   if (content.value("format", json()) != kFormat) {
-    throw error("{}: not the state of a checkpoint: expected \"format\": \"{}\", found {}", path, kFormat,
-                dump(content.value("format", json()), -1));
+    throw error("{}: not the state of a checkpoint: expected \"format\": \"{}\", found {}", path,
+                kFormat, dump(content.value("format", json()), -1));
   }
   const json version = content.value("version", json());
   if (!version.is_number_integer() || version < kOldestVersion || version > kVersion) {
-    throw error("{}: is of format version {}; this program reads versions {} to {}", path, dump(version, -1),
-                kOldestVersion, kVersion);
+    throw error("{}: is of format version {}; this program reads versions {} to {}", path,
+                dump(version, -1), kOldestVersion, kVersion);
   }
 }
 
@@ -121,7 +126,8 @@ void check_seal(const std::string& path, json content) {
   content.erase(kSealKey);
   const std::string expected = seal_of(content);
   if (found != expected) {
-    throw error("{}: was altered: its content has checksum {}, it says {}", path, expected, dump(found, -1));
+    throw error("{}: was altered: its content has checksum {}, it says {}", path, expected,
+                dump(found, -1));
   }
 }
 

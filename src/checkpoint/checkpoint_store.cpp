@@ -53,7 +53,8 @@ std::optional<int64_t> step_of_checkpoint(std::string_view name) { return step_o
 std::vector<int64_t> steps_to_prune(std::vector<int64_t> steps, const Retention& retention) {
   std::sort(steps.begin(), steps.end());
   const auto count = static_cast<int64_t>(steps.size());
-  const int64_t kept_last = std::clamp<int64_t>(retention.keep_last, 1, std::max<int64_t>(1, count));
+  const int64_t kept_last =
+      std::clamp<int64_t>(retention.keep_last, 1, std::max<int64_t>(1, count));
   steps.resize(static_cast<size_t>(std::max<int64_t>(0, count - kept_last)));
   const int64_t every = retention.keep_every_steps;
   std::erase_if(steps, [every](int64_t step) { return every > 0 && step % every == 0; });
@@ -62,20 +63,24 @@ std::vector<int64_t> steps_to_prune(std::vector<int64_t> steps, const Retention&
 
 CheckpointStore::CheckpointStore(FileSystem& fs, std::string directory, Retention retention)
     : fs_(fs), directory_(without_slashes(std::move(directory))), retention_(retention) {
-  if (retention_.keep_last < 1) throw error("keep_last is {}; expected at least 1", retention_.keep_last);
+  if (retention_.keep_last < 1)
+    throw error("keep_last is {}; expected at least 1", retention_.keep_last);
   if (retention_.keep_every_steps < 0) {
     throw error("keep_every_steps is {}; expected a number of steps, or 0 for none",
                 retention_.keep_every_steps);
   }
 }
 
-std::string CheckpointStore::path_of(int64_t step) const { return directory_ + "/" + name_of_step(step); }
+std::string CheckpointStore::path_of(int64_t step) const {
+  return directory_ + "/" + name_of_step(step);
+}
 
 std::string CheckpointStore::staging_directory(int64_t step) const {
   return path_of(step) + std::string(kWriting);
 }
 
-void CheckpointStore::save(const TrainState& state, std::span<const NamedTensor> tensors, Device& device) {
+void CheckpointStore::save(const TrainState& state, std::span<const NamedTensor> tensors,
+                           Device& device) {
   CheckpointSaver saver(*this, device);
   saver.begin({.state = state, .resting = whole_parts(tensors)});
   saver.finish();
@@ -113,7 +118,8 @@ void CheckpointStore::commit(const TrainState& state, std::span<const Checkpoint
 void CheckpointStore::check_is_seen(const std::string& path, int64_t bytes) const {
   if (!fs_.exists(path))
     throw error(
-        "{}: another rank wrote it and this one does not see it: output_dir must be the same directory "
+        "{}: another rank wrote it and this one does not see it: output_dir must be the same "
+        "directory "
         "for all ranks",
         path);
   const int64_t found = fs_.file_size(path);
@@ -146,7 +152,8 @@ void CheckpointStore::set_aside_after(int64_t step) {
     const std::string base = later.path + std::string(kAbandoned);
     std::string target = base;
     for (int64_t n = 2; fs_.exists(target); ++n) target = fmt::format("{}.{}", base, n);
-    spdlog::warn("{}: set aside as {}, since the run continues from an earlier step", later.path, target);
+    spdlog::warn("{}: set aside as {}, since the run continues from an earlier step", later.path,
+                 target);
     fs_.rename(later.path, target);
   }
 }
@@ -154,7 +161,8 @@ void CheckpointStore::set_aside_after(int64_t step) {
 void CheckpointStore::replace(const std::string& staging, const std::string& target) {
   const std::string replaced = target + std::string(kReplaced);
   const bool replaces = fs_.exists(target);
-  if (replaces && !fs_.is_directory(target)) throw error("{}: exists and is not a directory", target);
+  if (replaces && !fs_.is_directory(target))
+    throw error("{}: exists and is not a directory", target);
   if (replaces) fs_.rename(target, replaced);
   fs_.rename(staging, target);
   fs_.sync_directory(directory_);
@@ -164,7 +172,8 @@ void CheckpointStore::replace(const std::string& staging, const std::string& tar
 // Renames before deleting, so that a crash leaves no partial directory that looks committed.
 void CheckpointStore::remove(const std::vector<int64_t>& steps) {
   if (steps.empty()) return;
-  for (const int64_t step : steps) fs_.rename(path_of(step), path_of(step) + std::string(kDeleting));
+  for (const int64_t step : steps)
+    fs_.rename(path_of(step), path_of(step) + std::string(kDeleting));
   fs_.sync_directory(directory_);
   for (const int64_t step : steps) fs_.remove_tree(path_of(step) + std::string(kDeleting));
 }
@@ -198,7 +207,8 @@ std::optional<std::string> CheckpointStore::latest_good(Communicator& ranks) con
   std::string listed;
   ranks.together([&] {
     if (ranks.is_root())
-      for (const CheckpointInfo& info : list()) listed += fmt::format("{} {}\n", info.step, info.path);
+      for (const CheckpointInfo& info : list())
+        listed += fmt::format("{} {}\n", info.step, info.path);
   });
   std::vector<std::string> lines = lines_of(ranks.gather_texts(listed).front());
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
@@ -246,8 +256,8 @@ std::string text_of(int file) {
   if (code != EWOULDBLOCK) {
     throw error("{}: cannot be locked: {}", path, std::generic_category().message(code));
   }
-  throw error("{}: another run is writing here (process {}); stop it or use another directory", directory,
-              holder.empty() ? "unknown" : holder);
+  throw error("{}: another run is writing here (process {}); stop it or use another directory",
+              directory, holder.empty() ? "unknown" : holder);
 }
 
 int lock_nonblocking(int file) {
@@ -262,7 +272,8 @@ int lock_nonblocking(int file) {
 RunLock::RunLock(const std::string& directory) {
   const std::string path = directory + "/.lock";
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
-  if (file < 0) throw error("{}: cannot be opened: {}", path, std::generic_category().message(errno));
+  if (file < 0)
+    throw error("{}: cannot be opened: {}", path, std::generic_category().message(errno));
   if (lock_nonblocking(file) != 0) refuse(directory, path, file);
   file_ = file;
   const std::string text = fmt::format("{}\n", ::getpid());

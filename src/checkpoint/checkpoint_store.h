@@ -80,9 +80,11 @@ class CheckpointStore {
 
   // Path of the newest checkpoint that verifies. Logs a warning with the defect of each newer one.
   // Each rank verifies a share of the files; all get the same answer. Collective.
-  [[nodiscard]] std::optional<std::string> latest_good(Communicator& ranks = Communicator::single()) const;
+  [[nodiscard]] std::optional<std::string> latest_good(
+      Communicator& ranks = Communicator::single()) const;
 
-  TrainState load(const std::string& path, std::span<const NamedTensor> tensors, Device& device) const;
+  TrainState load(const std::string& path, std::span<const NamedTensor> tensors,
+                  Device& device) const;
   [[nodiscard]] TrainState read_state(const std::string& path) const;
 
  private:

@@ -20,7 +20,7 @@ void add_place(CLI::App& verb, std::string& target, const std::string& help) {
   add_text(verb, "directory", target, help)->required()->type_name("DIR");
 }
 
-// --- list ------------------------------------------------------------------------------------------------
+// --- list ----------------------------------------------------------------------------------------
 
 struct ListCommand {
   std::string path;
@@ -44,14 +44,15 @@ void add_list(CLI::App& program) {
   verb->callback([command] { run_list(*command); });
 }
 
-// --- verify ----------------------------------------------------------------------------------------------
+// --- verify --------------------------------------------------------------------------------------
 
 void run_verify(const std::string& path) {
   const std::vector<CheckpointSummary> found =
       inspect_checkpoints(posix_file_system(), path, Scrutiny::kHashes);
   for (const CheckpointSummary& c : found)
-    write_output(c.problem.empty() ? fmt::format("{}: good, {}\n", c.path, format_bytes(double(c.bytes)))
-                                   : fmt::format("{}: bad: {}\n", c.path, c.problem));
+    write_output(c.problem.empty()
+                     ? fmt::format("{}: good, {}\n", c.path, format_bytes(double(c.bytes)))
+                     : fmt::format("{}: bad: {}\n", c.path, c.problem));
   const auto bad = std::count_if(found.begin(), found.end(), [](const CheckpointSummary& c) {
     return c.status == CheckpointStatus::kBad;
   });
@@ -59,15 +60,15 @@ void run_verify(const std::string& path) {
 }
 
 void add_verify(CLI::App& program) {
-  CLI::App* verb = program.add_subcommand(
-      "verify",
-      "Read every byte of checkpoints and compare with what was saved; exit status 1 if any is bad");
+  CLI::App* verb = program.add_subcommand("verify",
+                                          "Read every byte of checkpoints and compare with what "
+                                          "was saved; exit status 1 if any is bad");
   const auto path = std::make_shared<std::string>();
   add_place(*verb, *path, kPlaceHelp);
   verb->callback([path] { run_verify(*path); });
 }
 
-// --- prune -----------------------------------------------------------------------------------------------
+// --- prune ---------------------------------------------------------------------------------------
 
 void run_prune(const PruneCommand& command) {
   const PruneResult result = prune_checkpoints(posix_file_system(), command);
@@ -85,20 +86,23 @@ void add_prune(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("prune", "Remove old checkpoints and what crashes left");
   const auto command = std::make_shared<PruneCommand>();
   add_place(*verb, command->path, "a run's directory or its checkpoints directory");
-  add_count(*verb, "--keep-last", command->retention.keep_last, {.least = 1}, "newest ones that stay")
+  add_count(*verb, "--keep-last", command->retention.keep_last, {.least = 1},
+            "newest ones that stay")
       ->required()
       ->default_str("");
   add_count(*verb, "--keep-every", command->retention.keep_every_steps, {.least = 0},
             "those of steps that are a multiple of this stay too; 0 = none");
   verb->add_flag_callback(
-      "--dry-run", [command] { command->mode = PruneMode::kOnlySay; }, "only say what would be removed");
+      "--dry-run", [command] { command->mode = PruneMode::kOnlySay; },
+      "only say what would be removed");
   verb->callback([command] { run_prune(*command); });
 }
 
 }  // namespace
 
 void add_checkpoint_verbs(CLI::App& program) {
-  CLI::App* verb = program.add_subcommand("checkpoint", "List, verify or prune the checkpoints of a run");
+  CLI::App* verb =
+      program.add_subcommand("checkpoint", "List, verify or prune the checkpoints of a run");
   verb->require_subcommand(1);
   add_list(*verb);
   add_verify(*verb);

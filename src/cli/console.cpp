@@ -36,8 +36,8 @@ class LevelMark final : public spdlog::custom_flag_formatter {
 void log_to_standard_error() {
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
   formatter->add_flag<LevelMark>('*').set_pattern("[%H:%M:%S] %^%*%$%v");
-  auto logger =
-      std::make_shared<spdlog::logger>("mpretrain", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  auto logger = std::make_shared<spdlog::logger>(
+      "mpretrain", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
   logger->set_formatter(std::move(formatter));
   spdlog::set_default_logger(std::move(logger));
 }

@@ -22,13 +22,13 @@ void add_corpus_options(CLI::App& verb, CorpusOptions& corpus) {
   add_text(verb, "--text-field", corpus.text_field, "key of the text in JSON lines");
   add_choice(verb, "--on-bad-document", corpus.on_bad_document,
              "what text that is not UTF-8 and lines without the field do: error, skip");
-  add_count(verb, "--max-document-bytes", corpus.max_document_bytes, {.least = 1, .most = int64_t{1} << 30},
-            "longer documents are cut");
+  add_count(verb, "--max-document-bytes", corpus.max_document_bytes,
+            {.least = 1, .most = int64_t{1} << 30}, "longer documents are cut");
 }
 
 std::string size_text(int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
 
-// --- tokenizer ---------------------------------------------------------------------------------
+// --- tokenizer -----------------------------------------------------------------------------------
 
 std::string summary_of(const TokenizerTrainingResult& result) {
   return fmt::format(
@@ -38,7 +38,8 @@ std::string summary_of(const TokenizerTrainingResult& result) {
       "trained on       {}, {} of {}\n"
       "time             {}\n",
       result.path, result.vocab_size, result.hash, counted(result.sample_lines, "line"),
-      size_text(result.sample_bytes), size_text(result.text_bytes), format_duration(result.seconds));
+      size_text(result.sample_bytes), size_text(result.text_bytes),
+      format_duration(result.seconds));
 }
 
 void add_tokenizer(CLI::App& program) {
@@ -57,15 +58,17 @@ void add_tokenizer(CLI::App& program) {
   verb->callback([options] { write_output(summary_of(train_tokenizer(*options))); });
 }
 
-// --- tokenize ----------------------------------------------------------------------------------
+// --- tokenize ------------------------------------------------------------------------------------
 
-double ratio(int64_t a, int64_t b) { return b == 0 ? 0.0 : static_cast<double>(a) / static_cast<double>(b); }
+double ratio(int64_t a, int64_t b) {
+  return b == 0 ? 0.0 : static_cast<double>(a) / static_cast<double>(b);
+}
 
 std::string summary_of(const std::string& name, const ManifestSplit& split) {
   return fmt::format("{:<17}{}, {} in {}, {:.3f} bytes/token, unigram entropy {:.4f} nats\n", name,
                      counted(split.documents, "document"), counted(split.tokens, "token"),
-                     counted(std::ssize(split.shards), "shard"), ratio(split.text_bytes, split.tokens),
-                     split.unigram_entropy_nats);
+                     counted(std::ssize(split.shards), "shard"),
+                     ratio(split.text_bytes, split.tokens), split.unigram_entropy_nats);
 }
 
 std::string summary_of(const TokenizeResult& result, const std::string& output) {
@@ -73,11 +76,13 @@ std::string summary_of(const TokenizeResult& result, const std::string& output) 
   std::string text = fmt::format("output           {}\n", output);
   text += fmt::format(
       "documents        {}, {} ({} without text and {} unreadable skipped, {} of long ones)\n",
-      corpus.documents, size_text(corpus.text_bytes), corpus.empty, corpus.bad, counted(corpus.cuts, "cut"));
+      corpus.documents, size_text(corpus.text_bytes), corpus.empty, corpus.bad,
+      counted(corpus.cuts, "cut"));
   for (const auto& [name, split] : result.manifest.splits) text += summary_of(name, split);
   return text + fmt::format("all              {}, {:.3f} bytes/token, {} tokens/s, {}\n",
                             counted(result.tokens, "token"), result.bytes_per_token,
-                            format_count(result.tokens_per_second), format_duration(result.seconds));
+                            format_count(result.tokens_per_second),
+                            format_duration(result.seconds));
 }
 
 void add_tokenize(CLI::App& program) {
@@ -88,15 +93,16 @@ void add_tokenize(CLI::App& program) {
   add_text(*verb, "--output", options->output, "directory")->required();
   add_real(*verb, "--validation-fraction,--val-fraction", options->validation_fraction,
            {.least = 0, .most = 1}, "share of the documents that goes to the split val; below 1");
-  add_count(*verb, "--shard-tokens", options->tokens_per_shard, {.least = 1, .most = kMaxTokensPerShard},
-            "tokens in a shard, at most");
+  add_count(*verb, "--shard-tokens", options->tokens_per_shard,
+            {.least = 1, .most = kMaxTokensPerShard}, "tokens in a shard, at most");
   add_seed(*verb, options->seed, "of the choice of validation documents");
   add_threads(*verb, options->threads);
   verb->add_flag("--bos", options->prepend_bos, "put BOS in front of each document");
   verb->add_flag_callback(
       "--no-eos", [options] { options->append_eos = false; }, "put no EOS behind each document");
   verb->add_flag("--overwrite", options->overwrite, "replace the shards of an earlier run");
-  verb->callback([options] { write_output(summary_of(tokenize_corpus(*options), options->output)); });
+  verb->callback(
+      [options] { write_output(summary_of(tokenize_corpus(*options), options->output)); });
 }
 
 }  // namespace

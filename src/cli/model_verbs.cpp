@@ -30,7 +30,7 @@ void add_device(CLI::App& verb, DeviceConfig& target) {
             "CPU threads; 0 = as OMP_NUM_THREADS says, else all");
 }
 
-// --- eval --------------------------------------------------------------------------------------
+// --- eval ----------------------------------------------------------------------------------------
 
 std::string summary_of(const CheckpointEvaluation& result) {
   return fmt::format(
@@ -64,12 +64,13 @@ void run_eval(const EvalCommand& command) {
 }
 
 void add_eval(CLI::App& program) {
-  CLI::App* verb =
-      program.add_subcommand("eval", "Print loss and perplexity of a checkpoint on validation data");
+  CLI::App* verb = program.add_subcommand(
+      "eval", "Print loss and perplexity of a checkpoint on validation data");
   const auto command = std::make_shared<EvalCommand>();
   EvaluateCheckpointOptions* options = &command->options;
   add_checkpoint(*verb, options->checkpoint);
-  add_texts(*verb, "--data", options->data, "token shards: files and globs [data.validation of the run]");
+  add_texts(*verb, "--data", options->data,
+            "token shards: files and globs [data.validation of the run]");
   add_count(*verb, "--tokens", options->tokens, {.least = 1},
             "tokens to evaluate on, at most [eval.tokens of the run]");
   add_count(*verb, "--micro-batch-rows", options->micro_batch_rows, {.least = 0, .most = 1 << 30},
@@ -77,12 +78,13 @@ void add_eval(CLI::App& program) {
   add_count(*verb, "--family-batch-rows", options->galore_batch_rows, {.least = 0, .most = 1 << 30},
             "sequences in a batch of val_loss_family; 0 = as in the run");
   add_device(*verb, options->device);
-  verb->add_flag("--json", command->json,
-                 "as a JSON object: checkpoint, step, tokens, val_loss, val_perplexity, val_loss_family");
+  verb->add_flag(
+      "--json", command->json,
+      "as a JSON object: checkpoint, step, tokens, val_loss, val_perplexity, val_loss_family");
   verb->callback([command] { run_eval(*command); });
 }
 
-// --- generate ----------------------------------------------------------------------------------
+// --- generate ------------------------------------------------------------------------------------
 
 struct GenerateCommand {
   std::string checkpoint;
@@ -110,7 +112,8 @@ void log_speed(const Generation& result) {
   const auto rate = [](int64_t tokens, double seconds) {
     return seconds > 0 ? double(tokens) / seconds : 0.0;
   };
-  spdlog::info("prompt: {}, {} tokens/s; new: {} ({}), {} tokens/s", counted(result.prompt_tokens, "token"),
+  spdlog::info("prompt: {}, {} tokens/s; new: {} ({}), {} tokens/s",
+               counted(result.prompt_tokens, "token"),
                format_count(rate(result.prompt_tokens, result.prompt_seconds)),
                counted(result.new_tokens, "token"), reason_of(result.stopped),
                format_count(rate(result.new_tokens, result.seconds)));
@@ -136,16 +139,19 @@ void add_generate(CLI::App& program) {
   add_checkpoint(*verb, command->checkpoint);
   add_text(*verb, "--prompt", options.prompt, "text to continue")->required();
   add_count(*verb, "--max-tokens", options.max_tokens, {.least = 1}, "new tokens, at most");
-  add_real(*verb, "--temperature", options.sampling.temperature, {}, "0 = always the most likely token");
-  add_count(*verb, "--top-k", options.sampling.top_k, {}, "draw from the k most likely tokens; 0 = from all");
+  add_real(*verb, "--temperature", options.sampling.temperature, {},
+           "0 = always the most likely token");
+  add_count(*verb, "--top-k", options.sampling.top_k, {},
+            "draw from the k most likely tokens; 0 = from all");
   add_seed(*verb, options.sampling.seed, "of the draws");
   add_text(*verb, "--tokenizer", command->tokenizer, "SentencePiece model [that of the run]");
-  verb->add_flag("--bos", command->bos, "put BOS in front of the prompt [as the run's data has it]");
+  verb->add_flag("--bos", command->bos,
+                 "put BOS in front of the prompt [as the run's data has it]");
   add_device(*verb, command->device);
   verb->callback([command] { run_generate(*command); });
 }
 
-// --- export ------------------------------------------------------------------------------------
+// --- export --------------------------------------------------------------------------------------
 
 struct ExportCommand {
   std::string checkpoint;
@@ -161,31 +167,35 @@ std::optional<Tokenizer> tokenizer_of_export(const ExportCommand& command, const
                                              const TokenizerFile& file) {
   if (!command.with_tokenizer) return std::nullopt;
   if (file.path.empty())
-    throw error("{}, or export the weights without it by --no-tokenizer", missing_tokenizer(config));
+    throw error("{}, or export the weights without it by --no-tokenizer",
+                missing_tokenizer(config));
   return load_tokenizer(config, file);
 }
 
 void run_export(ExportCommand& command) {
-  const LoadedModel model =
-      load_model(posix_file_system(), command.checkpoint, {.type = DeviceType::kCpu}, ModelUse::kExport);
+  const LoadedModel model = load_model(posix_file_system(), command.checkpoint,
+                                       {.type = DeviceType::kCpu}, ModelUse::kExport);
   const TokenizerFile file = find_tokenizer(model.config, command.tokenizer, model.checkpoint);
   const std::optional<Tokenizer> tokenizer = tokenizer_of_export(command, model.config, file);
   command.options.overwrite = command.overwrite ? Overwrite::kYes : Overwrite::kNo;
   command.options.prepend_bos = command.bos || file.prepend_bos;
   export_model(posix_file_system(), model, tokenizer ? &*tokenizer : nullptr, command.options);
   write_output(fmt::format("{}: step {} of {} as a Hugging Face model{}\n", command.options.output,
-                           model.step, model.config.name, tokenizer ? "" : ", without a tokenizer"));
+                           model.step, model.config.name,
+                           tokenizer ? "" : ", without a tokenizer"));
 }
 
 void add_export(CLI::App& program) {
-  CLI::App* verb = program.add_subcommand("export", "Write a checkpoint as a Hugging Face LLaMA directory");
+  CLI::App* verb =
+      program.add_subcommand("export", "Write a checkpoint as a Hugging Face LLaMA directory");
   const auto command = std::make_shared<ExportCommand>();
   add_checkpoint(*verb, command->checkpoint);
   add_text(*verb, "--output", command->options.output, "directory, new or empty")->required();
   CLI::Option* tokenizer =
       add_text(*verb, "--tokenizer", command->tokenizer, "SentencePiece model [that of the run]");
   verb->add_flag_callback(
-          "--no-tokenizer", [command] { command->with_tokenizer = false; }, "export the weights alone")
+          "--no-tokenizer", [command] { command->with_tokenizer = false; },
+          "export the weights alone")
       ->excludes(tokenizer);
   verb->add_flag("--bos", command->bos,
                  "the tokenizer is to put BOS in front of a text [as the run's data has it]");

@@ -8,7 +8,8 @@
 namespace mpt {
 namespace {
 
-CLI::ValidationError refusal(const std::string& name, const std::string& text, const std::string& accepted) {
+CLI::ValidationError refusal(const std::string& name, const std::string& text,
+                             const std::string& accepted) {
   return CLI::ValidationError(name, fmt::format("'{}' is not {}", text, accepted));
 }
 
@@ -46,9 +47,11 @@ std::string filled(const std::string& name, const std::string& text) {
 
 }  // namespace
 
-CLI::Option* add_count(CLI::App& verb, const std::string& name, int64_t& target, const CountRange& range,
-                       const std::string& help) {
-  const auto set = [&target, name, range](const std::string& text) { target = count_in(name, text, range); };
+CLI::Option* add_count(CLI::App& verb, const std::string& name, int64_t& target,
+                       const CountRange& range, const std::string& help) {
+  const auto set = [&target, name, range](const std::string& text) {
+    target = count_in(name, text, range);
+  };
   return verb.add_option_function<std::string>(name, set, help)
       ->type_name("N")
       ->default_str(std::to_string(target));
@@ -56,7 +59,9 @@ CLI::Option* add_count(CLI::App& verb, const std::string& name, int64_t& target,
 
 CLI::Option* add_count(CLI::App& verb, const std::string& name, std::optional<int64_t>& target,
                        const CountRange& range, const std::string& help) {
-  const auto set = [&target, name, range](const std::string& text) { target = count_in(name, text, range); };
+  const auto set = [&target, name, range](const std::string& text) {
+    target = count_in(name, text, range);
+  };
   return verb.add_option_function<std::string>(name, set, help)->type_name("N");
 }
 
@@ -80,15 +85,18 @@ CLI::Option* add_threads(CLI::App& verb, int& target) {
       ->default_str(std::to_string(target));
 }
 
-CLI::Option* add_real(CLI::App& verb, const std::string& name, double& target, const RealRange& range,
-                      const std::string& help) {
-  const auto set = [&target, name, range](const std::string& text) { target = real_in(name, text, range); };
+CLI::Option* add_real(CLI::App& verb, const std::string& name, double& target,
+                      const RealRange& range, const std::string& help) {
+  const auto set = [&target, name, range](const std::string& text) {
+    target = real_in(name, text, range);
+  };
   return verb.add_option_function<std::string>(name, set, help)
       ->type_name("X")
       ->default_str(fmt::format("{}", target));
 }
 
-CLI::Option* add_text(CLI::App& verb, const std::string& name, std::string& target, const std::string& help) {
+CLI::Option* add_text(CLI::App& verb, const std::string& name, std::string& target,
+                      const std::string& help) {
   const auto set = [&target, name](const std::string& text) { target = filled(name, text); };
   CLI::Option* option = verb.add_option_function<std::string>(name, set, help)->type_name("TEXT");
   return target.empty() ? option : option->default_str(target);

@@ -28,21 +28,23 @@ struct RealRange {
 };
 
 // The initial value of `target` is the default that --help shows.
-CLI::Option* add_count(CLI::App& verb, const std::string& name, int64_t& target, const CountRange& range,
-                       const std::string& help);
+CLI::Option* add_count(CLI::App& verb, const std::string& name, int64_t& target,
+                       const CountRange& range, const std::string& help);
 CLI::Option* add_count(CLI::App& verb, const std::string& name, std::optional<int64_t>& target,
                        const CountRange& range, const std::string& help);
 CLI::Option* add_seed(CLI::App& verb, uint64_t& target, const std::string& help);
 CLI::Option* add_threads(CLI::App& verb, int& target);
-CLI::Option* add_real(CLI::App& verb, const std::string& name, double& target, const RealRange& range,
+CLI::Option* add_real(CLI::App& verb, const std::string& name, double& target,
+                      const RealRange& range, const std::string& help);
+CLI::Option* add_text(CLI::App& verb, const std::string& name, std::string& target,
                       const std::string& help);
-CLI::Option* add_text(CLI::App& verb, const std::string& name, std::string& target, const std::string& help);
 // May be given several times and take several values at once, as an expanded glob does.
 CLI::Option* add_texts(CLI::App& verb, const std::string& name, std::vector<std::string>& target,
                        const std::string& help);
 
 template <NamedEnum E>
-CLI::Option* add_choice(CLI::App& verb, const std::string& name, E& target, const std::string& help) {
+CLI::Option* add_choice(CLI::App& verb, const std::string& name, E& target,
+                        const std::string& help) {
   const auto set = [&target, name](const std::string& text) {
     const std::optional<E> value = enum_from_name<E>(text);
     if (!value) throw CLI::ValidationError(name, "'" + text + "' is none of: " + all_names<E>());
@@ -64,7 +66,8 @@ CLI::Option* add_choices(CLI::App& verb, const std::string& name, std::vector<E>
       target.push_back(*value);
     }
   };
-  return verb.add_option_function<std::vector<std::string>>(name, set, help + ": " + all_names<E>())
+  return verb
+      .add_option_function<std::vector<std::string>>(name, set, help + ": " + all_names<E>())
       ->type_name("NAME");
 }
 

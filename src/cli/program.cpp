@@ -43,7 +43,8 @@ bool is_for_the_program(const std::string& argument) {
 CLI::ExtrasError unknown_verb(const std::string& found, const std::vector<std::string>& verbs) {
   const auto nearest = nearest_name(found, verbs);
   return {fmt::format("unknown verb '{}'{}; the verbs are {}", found,
-                      nearest ? fmt::format(" (did you mean '{}'?)", *nearest) : "", fmt::join(verbs, ", ")),
+                      nearest ? fmt::format(" (did you mean '{}'?)", *nearest) : "",
+                      fmt::join(verbs, ", ")),
           CLI::ExitCodes::ExtrasError};
 }
 
@@ -65,7 +66,8 @@ void complete_help(std::vector<std::string>& arguments) {
 void complete_verb(const CLI::App& program, std::vector<std::string>& arguments) {
   const std::vector<std::string> verbs = verbs_of(program);
   const size_t at = !arguments.empty() && arguments.front() == kLogLevel ? 2 : 0;
-  if (arguments.size() <= at) throw CLI::RequiredError(fmt::format("A verb ({})", fmt::join(verbs, ", ")));
+  if (arguments.size() <= at)
+    throw CLI::RequiredError(fmt::format("A verb ({})", fmt::join(verbs, ", ")));
   const std::string first = arguments[at];
   if (is_for_the_program(first)) return;
   if (std::find(verbs.begin(), verbs.end(), first) != verbs.end()) {
@@ -94,7 +96,8 @@ std::vector<std::string> option_names(const CLI::App& program) {
 
 // A suggestion for an unknown option; empty if nothing is close.
 std::string option_hint(const std::string& option, const std::vector<std::string>& known) {
-  if (const auto nearest = nearest_name(option, known)) return fmt::format(" (did you mean '{}'?)", *nearest);
+  if (const auto nearest = nearest_name(option, known))
+    return fmt::format(" (did you mean '{}'?)", *nearest);
   const bool has_config = std::ranges::find(known, "--set") != known.end();
   const auto key =
       has_config ? config_key_meant_by(option.substr(option.find_first_not_of('-'))) : std::nullopt;
@@ -131,14 +134,16 @@ int parse_and_run(CLI::App& program, std::vector<std::string> arguments) {
   } catch (const CLI::ParseError& wrong) {
     const auto chosen = program.get_subcommands();
     const std::string verb = chosen.empty() ? "" : " " + chosen.front()->get_name();
-    return report(kUsage, fmt::format("{}\nSee mpretrain{} --help", complaint(program, wrong), verb));
+    return report(kUsage,
+                  fmt::format("{}\nSee mpretrain{} --help", complaint(program, wrong), verb));
   }
   finish_output();
   return 0;
 }
 
 int run(const std::vector<std::string>& arguments) {
-  CLI::App program("Pretrains LLaMA models in low precision: text in, trained model out.", "mpretrain");
+  CLI::App program("Pretrains LLaMA models in low precision: text in, trained model out.",
+                   "mpretrain");
   program.set_version_flag("--version", "mpretrain " MPT_VERSION);
   program.footer("mpretrain help VERB, or mpretrain VERB --help, says what a verb takes.");
   program.require_subcommand(1);
@@ -177,7 +182,8 @@ void let_waiting_threads_sleep(char** argv) {
   char self[PATH_MAX] = {};
   const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
   // GCC's runtime reads the spin count, others the policy.
-  if (length <= 0 || setenv("OMP_WAIT_POLICY", "passive", 1) != 0 || setenv("GOMP_SPINCOUNT", "2000", 1) != 0)
+  if (length <= 0 || setenv("OMP_WAIT_POLICY", "passive", 1) != 0 ||
+      setenv("GOMP_SPINCOUNT", "2000", 1) != 0)
     return;
   execv(self, argv);
 }

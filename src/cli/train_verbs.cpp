@@ -20,18 +20,20 @@ void add_train(CLI::App& program) {
   const auto command = std::make_shared<TrainCommand>();
   add_text(*verb, "--config", command->config, kConfigHelp)->required();
   add_texts(*verb, "--set", command->overrides, kSetHelp);
-  CLI::Option* resume =
-      add_text(*verb, "--resume", command->resume,
-               "auto: go on from the newest good checkpoint, if there is one; latest: there must be one; or "
-               "the directory of a checkpoint");
+  CLI::Option* resume = add_text(
+      *verb, "--resume", command->resume,
+      "auto: go on from the newest good checkpoint, if there is one; latest: there must be one; or "
+      "the directory of a checkpoint");
   add_count(*verb, "--profile", command->profile_steps, {.least = 1, .most = 1'000'000},
-            "train from the start for so many steps, after three that do not count, and print where the time "
+            "train from the start for so many steps, after three that do not count, and print "
+            "where the time "
             "of a step goes; writes nothing, not even the run's directory")
       ->default_str(kProfiledSteps)
       ->expected(0, 1)
       ->excludes(resume);
   verb->footer(
-      "SIGINT (Ctrl-C), SIGTERM and SIGUSR1 stop a run: it saves the last finished step and ends with status "
+      "SIGINT (Ctrl-C), SIGTERM and SIGUSR1 stop a run: it saves the last finished step and ends "
+      "with status "
       "75; "
       "--resume latest\ngoes on, to the same bits. A second SIGINT or SIGTERM ends it at once.");
   verb->callback([command] {
@@ -41,7 +43,8 @@ void add_train(CLI::App& program) {
 
 void add_plan(CLI::App& program) {
   CLI::App* verb = program.add_subcommand(
-      "plan", "Print what a run takes, about how long, and whether it could start; nothing is written");
+      "plan",
+      "Print what a run takes, about how long, and whether it could start; nothing is written");
   const auto command = std::make_shared<PlanCommand>();
   add_text(*verb, "--config", command->config, kConfigHelp)->required();
   add_texts(*verb, "--set", command->overrides, kSetHelp);
@@ -70,14 +73,17 @@ void add_train_verbs(CLI::App& program) {
 
 void add_toy_verb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand(
-      "toy", "Fit numbers stored in BF16 to targets, by additive steps, multiplicative ones and both");
+      "toy",
+      "Fit numbers stored in BF16 to targets, by additive steps, multiplicative ones and both");
   const auto options = std::make_shared<ToyOptions>();
   add_text(*verb, "--output", options->output, "directory, new or empty")->required();
   add_choices(*verb, "--regimes", options->regimes, "what is fitted [all]");
   add_choices(*verb, "--rules", options->rules, "how [all]");
-  add_choice(*verb, "--loss", options->loss,
-             "entry_quartic: mean of c d^4 over draws; frobenius: square of the mean of sqrt(c) d^2");
-  add_choice(*verb, "--format", options->weights, "what weights are rounded to after each step: bf16, fp32");
+  add_choice(
+      *verb, "--loss", options->loss,
+      "entry_quartic: mean of c d^4 over draws; frobenius: square of the mean of sqrt(c) d^2");
+  add_choice(*verb, "--format", options->weights,
+             "what weights are rounded to after each step: bf16, fp32");
   add_choice(*verb, "--sampling", options->sampling,
              "entries of a step: drawn with replacement (replacement), or each once (full)");
   constexpr int64_t kMost = 1 << 24;
@@ -96,7 +102,8 @@ void add_toy_verb(CLI::App& program) {
             "seeds, from --seed on; losses are their means");
   add_threads(*verb, options->threads);
   verb->add_flag_callback(
-      "--overwrite", [options] { options->overwrite = Overwrite::kYes; }, "replace an earlier result");
+      "--overwrite", [options] { options->overwrite = Overwrite::kYes; },
+      "replace an earlier result");
   verb->callback([options] { write_output(toy_table(run_toy(posix_file_system(), *options))); });
 }
 

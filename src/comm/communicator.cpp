@@ -34,8 +34,8 @@ Communicator Communicator::planned(int64_t rank, int64_t size) {
   return Communicator(make_planned_transport(rank, size));
 }
 
-Communicator Communicator::connect(const LaunchEnvironment& environment, std::chrono::milliseconds timeout,
-                                   Device& device) {
+Communicator Communicator::connect(const LaunchEnvironment& environment,
+                                   std::chrono::milliseconds timeout, Device& device) {
   if (environment.size == 1) return Communicator(make_single_transport());
   std::unique_ptr<CommStream> comm_stream = device.make_comm_stream();
   std::unique_ptr<Transport> transport =
@@ -46,10 +46,11 @@ Communicator Communicator::connect(const LaunchEnvironment& environment, std::ch
 Communicator::Communicator(std::unique_ptr<Transport> transport)
     : comm_stream_(std::make_unique<DoneAtOnce>()), transport_(std::move(transport)) {}
 
-Communicator::Communicator(std::unique_ptr<Transport> transport, std::unique_ptr<CommStream> comm_stream,
-                           Device& device)
+Communicator::Communicator(std::unique_ptr<Transport> transport,
+                           std::unique_ptr<CommStream> comm_stream, Device& device)
     : comm_stream_(std::move(comm_stream)), transport_(std::move(transport)), device_(&device) {
-  device.guard_waits([this](const std::function<void()>& wait) { transport_->wait_for_device(wait); });
+  device.guard_waits(
+      [this](const std::function<void()>& wait) { transport_->wait_for_device(wait); });
 }
 
 Communicator::~Communicator() {

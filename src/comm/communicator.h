@@ -39,13 +39,14 @@ class Communicator {
   // Connects this process to the others started by its launcher, with the transport that fits
   // tensors of `device`. Throws Error if the others cannot be reached, or if a rank does not arrive
   // within the timeout, now or in a later call.
-  static Communicator connect(const LaunchEnvironment& environment, std::chrono::milliseconds timeout,
-                              Device& device);
+  static Communicator connect(const LaunchEnvironment& environment,
+                              std::chrono::milliseconds timeout, Device& device);
 
   // `comm_stream` must belong to `device`, which must outlive this object and whose host waits are
   // guarded from now on (Transport::wait_for_device). The transport must be used only through this
   // object.
-  Communicator(std::unique_ptr<Transport> transport, std::unique_ptr<CommStream> comm_stream, Device& device);
+  Communicator(std::unique_ptr<Transport> transport, std::unique_ptr<CommStream> comm_stream,
+               Device& device);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;

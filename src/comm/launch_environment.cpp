@@ -34,13 +34,14 @@ class Variables {
     return value && value->empty() ? std::nullopt : value;
   }
   [[nodiscard]] bool has(const std::string& name) const { return text(name).has_value(); }
-  [[nodiscard]] std::optional<int64_t> number(const std::string& name, int64_t low, int64_t high) const {
+  [[nodiscard]] std::optional<int64_t> number(const std::string& name, int64_t low,
+                                              int64_t high) const {
     const auto value = text(name);
     if (!value) return std::nullopt;
     const auto found = parsed(*value);
     if (!found || *found < low || *found > high)
-      throw error("environment variable {}={}: expected a whole number from {} to {}", name, *value, low,
-                  high);
+      throw error("environment variable {}={}: expected a whole number from {} to {}", name, *value,
+                  low, high);
     return found;
   }
 
@@ -57,7 +58,8 @@ void check_pair(const Variables& variables, const std::string& one, const std::s
   const auto require = [&](const std::string& there, const std::string& missing) {
     if (variables.has(there) && !variables.has(missing))
       throw error(
-          "environment variable {}={} is set, but {} is not: set both, or neither for a single process",
+          "environment variable {}={} is set, but {} is not: set both, or neither for a single "
+          "process",
           there, *variables.text(there), missing);
   };
   require(one, other);
@@ -69,18 +71,22 @@ struct Place {
 };
 
 // The rank and the number of ranks; nothing if neither is set.
-std::optional<Place> place(const Variables& variables, const std::string& rank, const std::string& size) {
+std::optional<Place> place(const Variables& variables, const std::string& rank,
+                           const std::string& size) {
   check_pair(variables, rank, size);
   const auto of = variables.number(size, 1, kMostRanks);
   if (!of) return std::nullopt;
   const int64_t which = *variables.number(rank, 0, kMostRanks);
   if (which >= *of)
-    throw error("environment variables {}={} and {}={}: ranks count from 0 and are below the number of ranks",
-                rank, which, size, *of);
+    throw error(
+        "environment variables {}={} and {}={}: ranks count from 0 and are below the number of "
+        "ranks",
+        rank, which, size, *of);
   return Place{which, *of};
 }
 
-std::optional<LaunchEnvironment> named(const Variables& variables, const Names& names, Launcher launcher) {
+std::optional<LaunchEnvironment> named(const Variables& variables, const Names& names,
+                                       Launcher launcher) {
   const auto of_all = place(variables, names.rank, names.size);
   if (!of_all) return std::nullopt;
   LaunchEnvironment found{.rank = of_all->rank, .size = of_all->size, .launcher = launcher};
@@ -91,8 +97,8 @@ std::optional<LaunchEnvironment> named(const Variables& variables, const Names& 
   }
   if (found.local_size > found.size || found.local_rank > found.rank)
     throw error("environment variables {}={} of {}={} contradict {}={} of {}={}", names.local_rank,
-                found.local_rank, names.local_size, found.local_size, names.rank, found.rank, names.size,
-                found.size);
+                found.local_rank, names.local_size, found.local_size, names.rank, found.rank,
+                names.size, found.size);
   return found;
 }
 
@@ -114,8 +120,10 @@ int64_t tasks_on_node(std::string_view name, const std::string& list, int64_t no
     first += *nodes;
     if (node < first) return *tasks;
   }
-  throw error("environment variable {}={}: expected numbers of tasks such as 4(x2),3 with one for machine {}",
-              name, list, node);
+  throw error(
+      "environment variable {}={}: expected numbers of tasks such as 4(x2),3 with one for machine "
+      "{}",
+      name, list, node);
 }
 
 // The first machine of a list such as "gpu[07-09,12],cpu1".
@@ -145,8 +153,8 @@ void set_slurm_locals(const Variables& variables, LaunchEnvironment& found) {
   const auto local = variables.number("SLURM_LOCALID", 0, kMostRanks);
   if (!local) return;
   found.local_rank = *local;
-  const std::string name =
-      variables.has("SLURM_STEP_TASKS_PER_NODE") ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE";
+  const std::string name = variables.has("SLURM_STEP_TASKS_PER_NODE") ? "SLURM_STEP_TASKS_PER_NODE"
+                                                                      : "SLURM_TASKS_PER_NODE";
   const auto list = variables.text(name);
   const int64_t node = variables.number("SLURM_NODEID", 0, kMostRanks).value_or(0);
   found.local_size = list ? tasks_on_node(name, *list, node) : found.local_rank + 1;
@@ -169,8 +177,8 @@ int master_port(const Variables& variables) {
 // The address stays empty if no variable gives it.
 void set_slurm_meeting(const Variables& variables, LaunchEnvironment& found) {
   found.run_id = slurm_run_id(variables);
-  const auto hosts =
-      variables.text(variables.has("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_NODELIST");
+  const auto hosts = variables.text(variables.has("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST"
+                                                                         : "SLURM_NODELIST");
   found.master_address = variables.text("MASTER_ADDR").value_or(hosts ? first_host(*hosts) : "");
   found.master_port = master_port(variables);
   if (found.master_port != 0) return;
@@ -182,8 +190,8 @@ void set_slurm_meeting(const Variables& variables, LaunchEnvironment& found) {
 // --- the launchers -------------------------------------------------------------------------------
 
 std::optional<LaunchEnvironment> from_torchrun(const Variables& variables) {
-  auto found =
-      named(variables, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, Launcher::kTorchrun);
+  auto found = named(variables, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+                     Launcher::kTorchrun);
   if (!found) {
     // Neither RANK nor WORLD_SIZE is set, so torchrun did not set this one.
     if (variables.has("LOCAL_RANK"))
@@ -203,10 +211,12 @@ std::optional<LaunchEnvironment> from_torchrun(const Variables& variables) {
 void complete_torchrun(const Variables& variables, LaunchEnvironment& found) {
   if (found.size == 1) return;
   for (const char* name : {"MASTER_ADDR", "MASTER_PORT"}) {
-    if (variables.has(name) || (name == std::string_view("MASTER_PORT") && variables.has("MPT_MASTER_PORT")))
+    if (variables.has(name) ||
+        (name == std::string_view("MASTER_PORT") && variables.has("MPT_MASTER_PORT")))
       continue;
     throw error(
-        "environment variable WORLD_SIZE={} is set, but {} is not: ranks need RANK, WORLD_SIZE, MASTER_ADDR "
+        "environment variable WORLD_SIZE={} is set, but {} is not: ranks need RANK, WORLD_SIZE, "
+        "MASTER_ADDR "
         "and MASTER_PORT, and several on one machine LOCAL_RANK and LOCAL_WORLD_SIZE",
         found.size, name);
   }
@@ -251,7 +261,8 @@ std::optional<LaunchEnvironment> from_slurm(const Variables& variables) {
   set_slurm_meeting(variables, found);
   if (found.master_address.empty())
     throw error(
-        "environment variable {}={} is set, but neither MASTER_ADDR nor SLURM_STEP_NODELIST is: one of "
+        "environment variable {}={} is set, but neither MASTER_ADDR nor SLURM_STEP_NODELIST is: "
+        "one of "
         "them says on which machine rank 0 runs",
         size, found.size);
   return found;
@@ -266,7 +277,8 @@ LaunchEnvironment launch_environment(const EnvironmentLookup& lookup) {
   if (mpi && torchrun && !variables.has("TORCHELASTIC_RUN_ID")) {
     if (mpi->rank != torchrun->rank || mpi->size != torchrun->size)
       throw error(
-          "environment variables RANK={} and WORLD_SIZE={} contradict MPI, which started this process "
+          "environment variables RANK={} and WORLD_SIZE={} contradict MPI, which started this "
+          "process "
           "as rank {} of {}: unset them, or set them to the same",
           torchrun->rank, torchrun->size, mpi->rank, mpi->size);
     return *mpi;
@@ -288,8 +300,9 @@ LaunchEnvironment launch_environment() {
 
 std::string description(const LaunchEnvironment& environment) {
   if (environment.launcher == Launcher::kNone) return "a single process";
-  return fmt::format("rank {} of {} ({}, {} of {} on this machine)", environment.rank, environment.size,
-                     name_of(environment.launcher), environment.local_rank, environment.local_size);
+  return fmt::format("rank {} of {} ({}, {} of {} on this machine)", environment.rank,
+                     environment.size, name_of(environment.launcher), environment.local_rank,
+                     environment.local_size);
 }
 
 }  // namespace mpt

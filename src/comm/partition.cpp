@@ -24,7 +24,9 @@ int64_t elements_in(const PartitionedTensor& tensor, BlockRange range) {
 // The number of leading tiles whose element count is nearest to `wanted`; on a tie the smaller
 // number.
 int64_t nearest_tiles(const PartitionedTensor& tensor, int64_t wanted) {
-  const auto elements = [&](int64_t tiles) { return elements_in(tensor, up_to_tile(tensor, tiles)); };
+  const auto elements = [&](int64_t tiles) {
+    return elements_in(tensor, up_to_tile(tensor, tiles));
+  };
   int64_t low = 0, high = tiles_of(tensor);  // low: the last count with at most `wanted` elements
   while (low < high) {
     const int64_t middle = (low + high + 1) / 2;
@@ -44,11 +46,12 @@ int64_t share_of(int64_t total, int64_t part, int64_t parts) {
 
 }  // namespace
 
-Partition::Partition(std::vector<PartitionedTensor> tensors, int64_t ranks) : tensors_(std::move(tensors)) {
+Partition::Partition(std::vector<PartitionedTensor> tensors, int64_t ranks)
+    : tensors_(std::move(tensors)) {
   check(ranks >= 1, "a partition over {} ranks", ranks);
   for (size_t i = 1; i < tensors_.size(); ++i)
-    check(tensors_[i - 1].bucket <= tensors_[i].bucket, "bucket {} after bucket {}", tensors_[i].bucket,
-          tensors_[i - 1].bucket);
+    check(tensors_[i - 1].bucket <= tensors_[i].bucket, "bucket {} after bucket {}",
+          tensors_[i].bucket, tensors_[i - 1].bucket);
   ranges_.assign(size_t(ranks), std::vector<BlockRange>(tensors_.size()));
   for (size_t first = 0; first < tensors_.size();) {
     size_t end = first + 1;
@@ -101,7 +104,8 @@ void Partition::give_whole_tensors() {
 
 int64_t Partition::elements(int64_t rank) const {
   int64_t sum = 0;
-  for (size_t i = 0; i < tensors_.size(); ++i) sum += elements_in(tensors_[i], ranges_[size_t(rank)][i]);
+  for (size_t i = 0; i < tensors_.size(); ++i)
+    sum += elements_in(tensors_[i], ranges_[size_t(rank)][i]);
   return sum;
 }
 

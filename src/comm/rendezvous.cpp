@@ -74,7 +74,8 @@ bool bind_to(const TcpSocket& socket, int family, int port) {
 }  // namespace
 
 int milliseconds_left(Deadline deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   return int(std::clamp<int64_t>(left.count(), 0, 1 << 30));
 }
 
@@ -90,8 +91,8 @@ TcpSocket TcpSocket::listening(int port) {
   throw error("port {} of this machine cannot be listened at: {}", port, std::strerror(errno));
 }
 
-std::optional<TcpSocket> TcpSocket::connected(const std::string& address, int port, Deadline deadline,
-                                              std::string& reason) {
+std::optional<TcpSocket> TcpSocket::connected(const std::string& address, int port,
+                                              Deadline deadline, std::string& reason) {
   addrinfo wanted{};
   wanted.ai_family = AF_UNSPEC;
   wanted.ai_socktype = SOCK_STREAM;
@@ -137,7 +138,9 @@ bool TcpSocket::receive_available(std::string& text) const {
   }
 }
 
-bool TcpSocket::wait_readable(Deadline deadline) const { return wait_for(descriptor_, POLLIN, deadline); }
+bool TcpSocket::wait_readable(Deadline deadline) const {
+  return wait_for(descriptor_, POLLIN, deadline);
+}
 
 namespace {
 
@@ -148,7 +151,9 @@ constexpr size_t kLongestGreeting = 256;
 constexpr auto kAnswerTime = std::chrono::seconds(10);  // for a rank to receive its answer
 constexpr auto kRetryAfter = std::chrono::milliseconds(100);
 
-std::string run_hash(const std::string& run_id) { return hash_bytes(std::as_bytes(std::span(run_id))); }
+std::string run_hash(const std::string& run_id) {
+  return hash_bytes(std::as_bytes(std::span(run_id)));
+}
 std::string place(const RendezvousOptions& options) {
   return fmt::format("{}:{}", options.address, options.port);
 }
@@ -164,14 +169,18 @@ bool send_text(const TcpSocket& socket, const std::string& text, Deadline deadli
 class Host {
  public:
   explicit Host(const RendezvousOptions& options)
-      : options_(options), deadline_(std::chrono::steady_clock::now() + options.timeout), port_(listened()) {}
+      : options_(options),
+        deadline_(std::chrono::steady_clock::now() + options.timeout),
+        port_(listened()) {}
 
   void give(std::span<const std::byte> bytes) {
     try {
       while (int64_t(guests_.size()) < options_.size - 1) look();
     } catch (const Error& caught) {
-      for (const Guest& guest : guests_) answer(guest.socket, fmt::format("failed {}\n", caught.what()));
-      for (const Guest& guest : strangers_) answer(guest.socket, fmt::format("failed {}\n", caught.what()));
+      for (const Guest& guest : guests_)
+        answer(guest.socket, fmt::format("failed {}\n", caught.what()));
+      for (const Guest& guest : strangers_)
+        answer(guest.socket, fmt::format("failed {}\n", caught.what()));
       throw;
     }
     for (const Guest& guest : guests_) {
@@ -194,7 +203,8 @@ class Host {
       return TcpSocket::listening(options_.port);
     } catch (const Error& caught) {
       throw error(
-          "{}, but the other ranks connect to rank 0 there; MPT_MASTER_PORT chooses another port on all "
+          "{}, but the other ranks connect to rank 0 there; MPT_MASTER_PORT chooses another port "
+          "on all "
           "ranks",
           caught.what());
     }
@@ -241,7 +251,8 @@ class Host {
         std::any_of(guests_.begin(), guests_.end(), [&](const Guest& g) { return g.rank == rank; });
     guests_.push_back(std::move(guest));
     if (size != options_.size)
-      throw error("rank {} came as one of {} ranks, rank 0 is one of {}", rank, size, options_.size);
+      throw error("rank {} came as one of {} ranks, rank 0 is one of {}", rank, size,
+                  options_.size);
     if (rank < 1 || rank >= options_.size)
       throw error("rank {} of {} came; expected ranks 1 to {}", rank, size, options_.size - 1);
     if (twice) throw error("rank {} came twice: two processes have the same rank", rank);
@@ -251,8 +262,8 @@ class Host {
     std::set<int64_t> missing;
     for (int64_t rank = 1; rank < options_.size; ++rank) missing.insert(rank);
     for (const Guest& guest : guests_) missing.erase(guest.rank);
-    throw error("rank {} did not come to rank 0 at {} within {} s", fmt::join(missing, ", "), place(options_),
-                seconds(options_));
+    throw error("rank {} did not come to rank 0 at {} within {} s", fmt::join(missing, ", "),
+                place(options_), seconds(options_));
   }
 
   const RendezvousOptions& options_;
@@ -276,7 +287,8 @@ class Visit {
       if (milliseconds_left(deadline_) == 0)
         throw error("rank {}: no rank 0 at {} within {} s: {}", options_.rank, place(options_),
                     seconds(options_), reason);
-      std::this_thread::sleep_for(std::min<std::chrono::milliseconds>(kRetryAfter, options_.timeout));
+      std::this_thread::sleep_for(
+          std::min<std::chrono::milliseconds>(kRetryAfter, options_.timeout));
     }
   }
 
@@ -284,12 +296,13 @@ class Visit {
   bool attempt(std::span<std::byte> bytes, std::string& reason) {
     const auto socket = TcpSocket::connected(options_.address, options_.port, deadline_, reason);
     if (!socket) return false;
-    const std::string greeting =
-        fmt::format("{} {} {} {}\n", kGreeting, options_.rank, options_.size, run_hash(options_.run_id));
+    const std::string greeting = fmt::format("{} {} {} {}\n", kGreeting, options_.rank,
+                                             options_.size, run_hash(options_.run_id));
     std::string text;
     size_t line = std::string::npos;
     bool open = send_text(*socket, greeting, deadline_);
-    while (open && (line = text.find('\n')) == std::string::npos && socket->wait_readable(deadline_))
+    while (open && (line = text.find('\n')) == std::string::npos &&
+           socket->wait_readable(deadline_))
       open = socket->receive_available(text);
     line = text.find('\n');
     if (line == std::string::npos) {

@@ -29,33 +29,41 @@ TransportKind chosen(const TransportOptions& options) {
                              : cuda                               ? TransportKind::kNccl
                                                                   : TransportKind::kMpi;
   if (kind == TransportKind::kNccl && !cuda)
-    throw error("NCCL carries tensors of GPUs only; ranks on the CPU need MPI: start them with mpirun");
+    throw error(
+        "NCCL carries tensors of GPUs only; ranks on the CPU need MPI: start them with mpirun");
   if (kind == TransportKind::kMpi && cuda)
     throw error("MPI carries tensors of host memory only; ranks on GPUs need NCCL");
   return kind;
 }
 
-std::unique_ptr<Transport> over_mpi(const LaunchEnvironment& environment, const TransportOptions& options) {
+std::unique_ptr<Transport> over_mpi(const LaunchEnvironment& environment,
+                                    const TransportOptions& options) {
   if (environment.launcher != Launcher::kMpi)
-    throw error("{} on the CPU: ranks on the CPU need MPI: start them with mpirun", description(environment));
+    throw error("{} on the CPU: ranks on the CPU need MPI: start them with mpirun",
+                description(environment));
 #ifdef MPT_WITH_MPI
-  return make_mpi_transport({.rank = environment.rank, .size = environment.size, .timeout = options.timeout});
+  return make_mpi_transport(
+      {.rank = environment.rank, .size = environment.size, .timeout = options.timeout});
 #else
   static_cast<void>(options);
   throw error(
-      "{}: this program was built without MPI: install libopenmpi-dev and openmpi-bin, and build it again",
+      "{}: this program was built without MPI: install libopenmpi-dev and openmpi-bin, and build "
+      "it again",
       description(environment));
 #endif
 }
 
-std::unique_ptr<Transport> over_nccl(const LaunchEnvironment& environment, const TransportOptions& options) {
+std::unique_ptr<Transport> over_nccl(const LaunchEnvironment& environment,
+                                     const TransportOptions& options) {
   const NcclMaker make_nccl_transport = nccl_maker();
   if (make_nccl_transport == nullptr)
-    throw error("{} on GPUs: this program was built without NCCL: install libnccl-dev, and build it again",
-                description(environment));
+    throw error(
+        "{} on GPUs: this program was built without NCCL: install libnccl-dev, and build it again",
+        description(environment));
   const bool through_mpi =
       environment.launcher == Launcher::kMpi && (kHasMpi || environment.master_address.empty());
-  return make_nccl_transport(environment, options, through_mpi ? over_mpi(environment, options) : nullptr);
+  return make_nccl_transport(environment, options,
+                             through_mpi ? over_mpi(environment, options) : nullptr);
 }
 
 }  // namespace
@@ -116,7 +124,8 @@ void check_reduce_scatter(const Transport& of, std::span<const Tensor> parts, co
   const Tensor& own = parts[size_t(of.rank())];
   check(sum.dtype == DType::kF32 && sum.elements() == own.elements() &&
             (sum.contiguous() || sum.elements() == 0),
-        "{} sums of type {} for a part with {} elements", sum.elements(), name_of(sum.dtype), own.elements());
+        "{} sums of type {} for a part with {} elements", sum.elements(), name_of(sum.dtype),
+        own.elements());
 }
 
 void check_all_gather(const Transport& of, std::span<const Tensor> parts) {
@@ -128,13 +137,13 @@ void check_all_gather(const Transport& of, std::span<const Tensor> parts) {
 
 void check_all_reduce_max(const Tensor& values) {
   check(values.dtype == DType::kF32 && (values.contiguous() || values.elements() == 0),
-        "the maximum of {} [{},{}] with rows {} apart", name_of(values.dtype), values.rows, values.cols,
-        values.stride);
+        "the maximum of {} [{},{}] with rows {} apart", name_of(values.dtype), values.rows,
+        values.cols, values.stride);
 }
 
 void check_gather_host(const Transport& of, int64_t mine_bytes, int64_t all_bytes) {
-  check(all_bytes == of.size() * mine_bytes, "{} bytes of each of {} ranks into {}", mine_bytes, of.size(),
-        all_bytes);
+  check(all_bytes == of.size() * mine_bytes, "{} bytes of each of {} ranks into {}", mine_bytes,
+        of.size(), all_bytes);
 }
 
 void check_root(const Transport& of, int64_t root) {
@@ -198,7 +207,9 @@ class SingleTransport final : public Transport {
     check_gather_host(*this, int64_t(mine.size()), int64_t(all.size()));
     std::copy(mine.begin(), mine.end(), all.begin());
   }
-  void broadcast_host(std::span<std::byte> /*bytes*/, int64_t root) override { check_root(*this, root); }
+  void broadcast_host(std::span<std::byte> /*bytes*/, int64_t root) override {
+    check_root(*this, root);
+  }
   void barrier() override {}
 
   [[nodiscard]] int64_t bytes_sent() const override { return 0; }
@@ -208,12 +219,18 @@ class SingleTransport final : public Transport {
 class PlannedTransport final : public Transport {
  public:
   using Transport::Transport;
-  [[nodiscard]] std::string name() const override { return fmt::format("a plan of {} ranks", size()); }
+  [[nodiscard]] std::string name() const override {
+    return fmt::format("a plan of {} ranks", size());
+  }
 
-  void reduce_scatter_sum(std::span<const Tensor>, const Tensor&) override { refuse("reduce_scatter_sum"); }
+  void reduce_scatter_sum(std::span<const Tensor>, const Tensor&) override {
+    refuse("reduce_scatter_sum");
+  }
   void all_gather(std::span<const Tensor>) override { refuse("all_gather"); }
   void all_reduce_max(const Tensor&) override { refuse("all_reduce_max"); }
-  void gather_host(std::span<const std::byte>, std::span<std::byte>) override { refuse("gather_host"); }
+  void gather_host(std::span<const std::byte>, std::span<std::byte>) override {
+    refuse("gather_host");
+  }
   void broadcast_host(std::span<std::byte>, int64_t) override { refuse("broadcast_host"); }
   void barrier() override { refuse("barrier"); }
 
@@ -222,7 +239,8 @@ class PlannedTransport final : public Transport {
 
  private:
   [[noreturn]] void refuse(std::string_view call) const {
-    throw LogicError(fmt::format("{} by rank {} of {}, which are only planned", call, rank(), size()));
+    throw LogicError(
+        fmt::format("{} by rank {} of {}, which are only planned", call, rank(), size()));
   }
 };
 

@@ -11,7 +11,8 @@ namespace {
 
 class Checker {
  public:
-  Checker(const RunConfig& config, const JsonDocument& document) : config_(config), document_(document) {}
+  Checker(const RunConfig& config, const JsonDocument& document)
+      : config_(config), document_(document) {}
 
   Problems run() {
     check_name();
@@ -28,7 +29,8 @@ class Checker {
  private:
   // Reports a problem of keys; the first is the one to blame: "file:line: a.b: what".
   template <class... Args>
-  void require(bool holds, std::string_view key, fmt::format_string<Args...> format, Args&&... args) {
+  void require(bool holds, std::string_view key, fmt::format_string<Args...> format,
+               Args&&... args) {
     if (holds) return;
     problems_.push_back(fmt::format("{}: {}: {}", document_.source_of(key), key,
                                     fmt::format(format, std::forward<Args>(args)...)));
@@ -40,7 +42,8 @@ class Checker {
 
   void check_name() {
     const std::string& name = config_.name;
-    const bool good = !name.empty() && name.find('/') == std::string::npos && !name.starts_with('.');
+    const bool good =
+        !name.empty() && name.find('/') == std::string::npos && !name.starts_with('.');
     require(good, "name", "must not be empty, contain '/' or start with '.', found \"{}\"", name);
     require(name.size() <= 200, "name", "must be at most 200 bytes long, found {}", name.size());
     require(!config_.output_dir.empty(), "output_dir", "must not be empty");
@@ -54,8 +57,9 @@ class Checker {
     require(!divides || model.head_dim() % 2 == 0, "model.num_attention_heads",
             "heads of {} / {} = {} elements cannot be rotated in pairs; the size of a head "
             "must be even (model.hidden_size is {}{})",
-            model.hidden_size, model.num_attention_heads, model.hidden_size / model.num_attention_heads,
-            model.hidden_size, at("model.hidden_size"));
+            model.hidden_size, model.num_attention_heads,
+            model.hidden_size / model.num_attention_heads, model.hidden_size,
+            at("model.hidden_size"));
   }
 
   void check_precision() {
@@ -63,16 +67,18 @@ class Checker {
     const int64_t block = precision.fp8_block_size;
     require((block & (block - 1)) == 0, "precision.fp8_block_size",
             "must be 16, 32, 64, 128 or 256, found {}", block);
-    require(
-        precision.state_update == StateUpdate::kOnce || precision.state_rounding == Rounding::kNearest,
-        "precision.state_rounding",
-        "stochastic does not go with precision.state_update = per_op{}, whose moments are bf16 before they "
-        "are stored; accepted: nearest",
-        at("precision.state_update"));
+    require(precision.state_update == StateUpdate::kOnce ||
+                precision.state_rounding == Rounding::kNearest,
+            "precision.state_rounding",
+            "stochastic does not go with precision.state_update = per_op{}, whose moments are bf16 "
+            "before they "
+            "are stored; accepted: nearest",
+            at("precision.state_update"));
     require(
         precision.compute != ComputeFormat::kTf32 || backend_of(config_.device) == Backend::kCuda,
         "precision.compute",
-        "tf32 does not go with the CPU (device.type = {}{}), which computes fp32; set precision.compute to "
+        "tf32 does not go with the CPU (device.type = {}{}), which computes fp32; set "
+        "precision.compute to "
         "fp32 or device.type to cuda",
         name_of(config_.device.type), at("device.type"));
     if (precision.compute == ComputeFormat::kFp8) check_fp8_shapes();
@@ -87,12 +93,13 @@ class Checker {
     };
     aligned("model.hidden_size", config_.model.hidden_size, "");
     aligned("model.pad_multiple", padded_intermediate_size(config_.model),
-            fmt::format("rounds model.intermediate_size = {} to {}, and ", config_.model.intermediate_size,
-                        padded_intermediate_size(config_.model)));
+            fmt::format("rounds model.intermediate_size = {} to {}, and ",
+                        config_.model.intermediate_size, padded_intermediate_size(config_.model)));
     aligned("batch.seq_len", config_.batch.seq_len, "");
     if (!config_.precision.fp8_lm_head) return;
     aligned("model.vocab_size", config_.model.vocab_size, "");
-    aligned("train.loss_chunk_rows", config_.train.loss_chunk_rows, "");  // 0 (automatic) is also a multiple
+    aligned("train.loss_chunk_rows", config_.train.loss_chunk_rows,
+            "");  // 0 (automatic) is also a multiple
   }
 
   void check_batch() {
@@ -102,23 +109,27 @@ class Checker {
             batch.tokens_per_step, batch.seq_len, at("batch.seq_len"));
     if (!whole_rows || batch.micro_batch_rows == 0) return;
     require(batch.rows_per_step() % batch.micro_batch_rows == 0, "batch.micro_batch_rows",
-            "{} does not divide the {} rows of a step (batch.tokens_per_step = {} / batch.seq_len = {})",
+            "{} does not divide the {} rows of a step (batch.tokens_per_step = {} / batch.seq_len "
+            "= {})",
             batch.micro_batch_rows, batch.rows_per_step(), batch.tokens_per_step, batch.seq_len);
   }
 
   void check_length() {
     const TrainConfig& train = config_.train;
     Problems found;
-    if (train.steps) found.push_back(fmt::format("train.steps = {}{}", *train.steps, at("train.steps")));
-    if (train.tokens) found.push_back(fmt::format("train.tokens = {}{}", *train.tokens, at("train.tokens")));
+    if (train.steps)
+      found.push_back(fmt::format("train.steps = {}{}", *train.steps, at("train.steps")));
+    if (train.tokens)
+      found.push_back(fmt::format("train.tokens = {}{}", *train.tokens, at("train.tokens")));
     if (train.chinchilla)
-      found.push_back(fmt::format("train.chinchilla = {}{}", *train.chinchilla, at("train.chinchilla")));
+      found.push_back(
+          fmt::format("train.chinchilla = {}{}", *train.chinchilla, at("train.chinchilla")));
     has_length_ = found.size() == 1;
-    require(
-        has_length_, "train",
-        "exactly one of train.steps, train.tokens and train.chinchilla is needed, found {}; null unsets what "
-        "an included file says, as in --set train.steps=null",
-        found.empty() ? "none" : fmt::format("{}", fmt::join(found, " and ")));
+    require(has_length_, "train",
+            "exactly one of train.steps, train.tokens and train.chinchilla is needed, found {}; "
+            "null unsets what "
+            "an included file says, as in --set train.steps=null",
+            found.empty() ? "none" : fmt::format("{}", fmt::join(found, " and ")));
     if (!has_length_) return;
     constexpr int64_t kMostSteps = 1'000'000'000;
     const int64_t steps = total_steps(config_);
@@ -130,12 +141,13 @@ class Checker {
   void check_schedule() {
     const ScheduleConfig& schedule = config_.schedule;
     require(!schedule.warmup_steps || !schedule.warmup_fraction, "schedule.warmup_steps",
-            "excludes schedule.warmup_fraction{}; give one of them", at("schedule.warmup_fraction"));
+            "excludes schedule.warmup_fraction{}; give one of them",
+            at("schedule.warmup_fraction"));
     if (!has_length_) return;
     const int64_t steps = total_steps(config_);
     const int64_t warmup = schedule.warmup_updates(steps);
-    require(warmup <= steps, "schedule.warmup_steps", "{} is more than the {} steps of the run{}", warmup,
-            steps, at("train"));
+    require(warmup <= steps, "schedule.warmup_steps", "{} is more than the {} steps of the run{}",
+            warmup, steps, at("train"));
     if (schedule.shape != ScheduleShape::kWsd || warmup > steps) return;
     const int64_t decay = schedule.decay_updates(steps);
     require(warmup + decay <= steps, "schedule.decay_fraction",
@@ -145,33 +157,36 @@ class Checker {
 
   void check_optimizer() {
     const OptimizerConfig& optimizer = config_.optimizer;
-    check_rule(optimizer.rule,
-               {.problem =
-                    [&](std::string_view key, const std::string& what) {
-                      require(false, join_key_path("optimizer", key), "{}", what);
-                    },
-                .place = [&](std::string_view key) { return at(join_key_path("optimizer", key)); }});
+    check_rule(
+        optimizer.rule,
+        {.problem =
+             [&](std::string_view key, const std::string& what) {
+               require(false, join_key_path("optimizer", key), "{}", what);
+             },
+         .place = [&](std::string_view key) { return at(join_key_path("optimizer", key)); }});
     check_kahan();
     const AdditiveConfig* const additive = additive_of(optimizer.rule);
     require(additive == nullptr || additive->nvfp4_additive_scale == Nvfp4AdditiveScale::kOff ||
                 has_relative_scales(config_.precision.weights),
             "optimizer.nvfp4_additive_scale",
             "block means something only with precision.weights = {}; precision.weights is {}{}",
-            formats_with_relative_scales(), name_of(config_.precision.weights), at("precision.weights"));
+            formats_with_relative_scales(), name_of(config_.precision.weights),
+            at("precision.weights"));
     if (const auto projection = projection_options(optimizer.rule)) check_projection(*projection);
   }
 
   void check_kahan() {
     if (config_.optimizer.weight_rounding != WeightRounding::kKahan) return;
-    require(
-        config_.precision.weights == plain_format(DType::kBF16), "optimizer.weight_rounding",
-        "kahan does not go with precision.weights = {}{}: the residual is a second bf16 number beside a bf16 "
-        "weight; accepted: bf16",
-        name_of(config_.precision.weights), at("precision.weights"));
-    require(
-        config_.optimizer.kahan_variant == KahanVariant::kFused || has_eager_kahan(config_.optimizer.rule),
-        "optimizer.kahan_variant", "per_op does not go with optimizer.rule = {}{}; accepted: {}",
-        rule_name(config_.optimizer.rule), at("optimizer.rule"), rules_with_eager_kahan());
+    require(config_.precision.weights == plain_format(DType::kBF16), "optimizer.weight_rounding",
+            "kahan does not go with precision.weights = {}{}: the residual is a second bf16 number "
+            "beside a bf16 "
+            "weight; accepted: bf16",
+            name_of(config_.precision.weights), at("precision.weights"));
+    require(config_.optimizer.kahan_variant == KahanVariant::kFused ||
+                has_eager_kahan(config_.optimizer.rule),
+            "optimizer.kahan_variant",
+            "per_op does not go with optimizer.rule = {}{}; accepted: {}",
+            rule_name(config_.optimizer.rule), at("optimizer.rule"), rules_with_eager_kahan());
   }
 
   void check_projection(const ProjectionOptions& projection) {
@@ -187,8 +202,9 @@ class Checker {
     if (checkpoint.keep_every_steps == 0) return;
     const bool reached =
         checkpoint.every_steps > 0 && checkpoint.keep_every_steps % checkpoint.every_steps == 0;
-    require(reached, "checkpoint.keep_every_steps", "{} is not a multiple of checkpoint.every_steps = {}{}",
-            checkpoint.keep_every_steps, checkpoint.every_steps, at("checkpoint.every_steps"));
+    require(reached, "checkpoint.keep_every_steps",
+            "{} is not a multiple of checkpoint.every_steps = {}{}", checkpoint.keep_every_steps,
+            checkpoint.every_steps, at("checkpoint.every_steps"));
   }
 
   const RunConfig& config_;

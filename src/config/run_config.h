@@ -35,14 +35,18 @@ struct DataConfig {
 
   template <class V>
   void fields(V& v) {
-    v.optional("train", train,
-               {.doc = "token shards to train on: files or globs, relative to the working directory"});
-    v.optional("validation", validation, {.doc = "token shards to evaluate on; empty: no evaluation"});
-    v.optional("tokenizer", tokenizer,
-               {.doc = "SentencePiece model of the shards, copied into exports and used by generate"});
-    v.optional("pack", pack,
-               {.doc = "true: rows are cut from the stream of all documents; false: one document a row, "
-                       "truncated or padded"});
+    v.optional(
+        "train", train,
+        {.doc = "token shards to train on: files or globs, relative to the working directory"});
+    v.optional("validation", validation,
+               {.doc = "token shards to evaluate on; empty: no evaluation"});
+    v.optional(
+        "tokenizer", tokenizer,
+        {.doc = "SentencePiece model of the shards, copied into exports and used by generate"});
+    v.optional(
+        "pack", pack,
+        {.doc = "true: rows are cut from the stream of all documents; false: one document a row, "
+                "truncated or padded"});
     v.optional("shuffle", shuffle,
                {.doc = "visit sequences in a seeded random order, another one each epoch"});
     v.optional("prefetch_steps", prefetch_steps,
@@ -67,15 +71,15 @@ struct BatchConfig {
   void fields(V& v) {
     v.optional("seq_len", seq_len,
                {.minimum = 1, .maximum = 1 << 20, .doc = "T, tokens in one sequence (row)"});
-    v.optional(
-        "tokens_per_step", tokens_per_step,
-        {.minimum = 1, .maximum = 1 << 30, .doc = "positions in one optimizer step, a multiple of seq_len"});
-    v.optional(
-        "micro_batch_rows", micro_batch_rows,
-        {.minimum = 0,
-         .maximum = 1 << 30,
-         .doc =
-             "rows in one forward and backward pass, a divisor of the rows of a step; 0 = the whole step"});
+    v.optional("tokens_per_step", tokens_per_step,
+               {.minimum = 1,
+                .maximum = 1 << 30,
+                .doc = "positions in one optimizer step, a multiple of seq_len"});
+    v.optional("micro_batch_rows", micro_batch_rows,
+               {.minimum = 0,
+                .maximum = 1 << 30,
+                .doc = "rows in one forward and backward pass, a divisor of the rows of a step; 0 "
+                       "= the whole step"});
   }
 };
 
@@ -104,27 +108,32 @@ struct TrainConfig {
 
   template <class V>
   void fields(V& v) {
+    v.optional("steps", steps,
+               {.minimum = 1,
+                .maximum = 1e9,
+                .doc = "length in optimizer steps; excludes tokens and chinchilla"});
     v.optional(
-        "steps", steps,
-        {.minimum = 1, .maximum = 1e9, .doc = "length in optimizer steps; excludes tokens and chinchilla"});
-    v.optional("tokens", tokens,
-               {.minimum = 1, .maximum = 1e18, .doc = "length in tokens, rounded up to whole steps"});
+        "tokens", tokens,
+        {.minimum = 1, .maximum = 1e18, .doc = "length in tokens, rounded up to whole steps"});
     v.optional("chinchilla", chinchilla,
                {.exclusive_minimum = 0,
                 .maximum = 1e6,
                 .doc = "length in multiples of 20 tokens a parameter, rounded up to whole steps"});
-    v.optional("nonfinite_policy", nonfinite_policy,
-               {.doc = "what a loss or gradient norm that is not finite does: stop; skip_step: no update; "
-                       "rollback: back to the last checkpoint, and on with the data behind the step"});
+    v.optional(
+        "nonfinite_policy", nonfinite_policy,
+        {.doc = "what a loss or gradient norm that is not finite does: stop; skip_step: no update; "
+                "rollback: back to the last checkpoint, and on with the data behind the step"});
     v.optional("max_rollbacks", max_rollbacks,
                {.minimum = 1,
                 .maximum = 1e6,
                 .doc = "that many without a new checkpoint, and one more is an error"});
-    v.optional("activation_recompute", activation_recompute,
-               {.doc = "block: keep only the input of each block and run it again in the backward pass"});
     v.optional(
-        "loss_chunk_rows", loss_chunk_rows,
-        {.minimum = 0, .maximum = 1 << 30, .doc = "positions whose logits exist at one time; 0 = automatic"});
+        "activation_recompute", activation_recompute,
+        {.doc = "block: keep only the input of each block and run it again in the backward pass"});
+    v.optional("loss_chunk_rows", loss_chunk_rows,
+               {.minimum = 0,
+                .maximum = 1 << 30,
+                .doc = "positions whose logits exist at one time; 0 = automatic"});
   }
 };
 
@@ -137,16 +146,18 @@ struct EvalConfig {
 
   template <class V>
   void fields(V& v) {
-    v.optional("every_steps", every_steps, {.minimum = 0, .maximum = 1e9, .doc = "0 = only at the end"});
-    v.optional("tokens", tokens,
-               {.minimum = 1, .maximum = 1e18, .doc = "validation tokens an evaluation uses, at most"});
+    v.optional("every_steps", every_steps,
+               {.minimum = 0, .maximum = 1e9, .doc = "0 = only at the end"});
     v.optional(
-        "galore_batch_rows", galore_batch_rows,
-        {.minimum = 0,
-         .maximum = 1 << 30,
-         .doc = "rows of a batch of val_loss_family, the sum of n batches' means over n + 1; 0 = those "
-                "of a micro-batch",
-         .former = "family_batch_rows"});
+        "tokens", tokens,
+        {.minimum = 1, .maximum = 1e18, .doc = "validation tokens an evaluation uses, at most"});
+    v.optional("galore_batch_rows", galore_batch_rows,
+               {.minimum = 0,
+                .maximum = 1 << 30,
+                .doc = "rows of a batch of val_loss_family, the sum of n batches' means over n + "
+                       "1; 0 = those "
+                       "of a micro-batch",
+                .former = "family_batch_rows"});
   }
 };
 
@@ -160,13 +171,16 @@ struct CheckpointConfig {
 
   template <class V>
   void fields(V& v) {
-    v.optional("every_steps", every_steps, {.minimum = 0, .maximum = 1e9, .doc = "0 = only at the end"});
+    v.optional("every_steps", every_steps,
+               {.minimum = 0, .maximum = 1e9, .doc = "0 = only at the end"});
     v.optional("keep_last", keep_last,
                {.minimum = 1, .maximum = 1e9, .doc = "newest checkpoints that are kept"});
-    v.optional("keep_every_steps", keep_every_steps,
-               {.minimum = 0,
-                .maximum = 1e9,
-                .doc = "checkpoints of these steps are kept for good, a multiple of every_steps; 0 = none"});
+    v.optional(
+        "keep_every_steps", keep_every_steps,
+        {.minimum = 0,
+         .maximum = 1e9,
+         .doc =
+             "checkpoints of these steps are kept for good, a multiple of every_steps; 0 = none"});
     v.optional("async", async, {.doc = "write checkpoints while training goes on"});
   }
 };
@@ -181,12 +195,12 @@ struct LogConfig {
   void fields(V& v) {
     v.optional("every_steps", every_steps,
                {.minimum = 1, .maximum = 1e9, .doc = "steps between lines of the log"});
-    v.optional(
-        "update_statistics", update_statistics,
-        {.minimum = 0,
-         .maximum = 1e9,
-         .doc = "steps between records of which updates survived rounding, and of FP8 scales; 0 = none",
-         .former = "update_survival"});
+    v.optional("update_statistics", update_statistics,
+               {.minimum = 0,
+                .maximum = 1e9,
+                .doc = "steps between records of which updates survived rounding, and of FP8 "
+                       "scales; 0 = none",
+                .former = "update_survival"});
   }
 };
 
@@ -211,10 +225,14 @@ struct DeviceConfig {
   void fields(V& v) {
     v.optional("type", type, {.doc = "where the model runs; auto: on the GPU if there is one"});
     v.optional("threads", threads,
-               {.minimum = 0, .maximum = 4096, .doc = "CPU threads; 0 = as OMP_NUM_THREADS says, else all"});
-    v.optional("gpu", gpu,
-               {.minimum = 0, .maximum = 1023, .doc = "among the GPUs that CUDA_VISIBLE_DEVICES leaves"});
-    v.optional("cuda_graph", cuda_graph, {.doc = "record a step once and replay it; false to debug"});
+               {.minimum = 0,
+                .maximum = 4096,
+                .doc = "CPU threads; 0 = as OMP_NUM_THREADS says, else all"});
+    v.optional(
+        "gpu", gpu,
+        {.minimum = 0, .maximum = 1023, .doc = "among the GPUs that CUDA_VISIBLE_DEVICES leaves"});
+    v.optional("cuda_graph", cuda_graph,
+               {.doc = "record a step once and replay it; false to debug"});
     v.optional("autotune_gemms", autotune_gemms,
                {.doc = "time several algorithms of each GEMM at the start, and keep the fastest",
                 .former = "tune_products"});
@@ -242,23 +260,27 @@ struct DistributedConfig {
 
   template <class V>
   void fields(V& v) {
-    v.optional(
-        "sharding", sharding,
-        {.doc = "optimizer: every rank holds the states of its part of the weights, and updates it (ZeRO-1); "
-                "none: every rank holds all"});
+    v.optional("sharding", sharding,
+               {.doc = "optimizer: every rank holds the states of its part of the weights, and "
+                       "updates it (ZeRO-1); "
+                       "none: every rank holds all"});
     v.optional("gradient_reduce", gradient_reduce,
                {.doc = "format in which ranks exchange gradients; sums are formed in fp32"});
+    v.optional("bucket_mib", bucket_mib,
+               {.minimum = 1,
+                .maximum = 1 << 16,
+                .doc = "gradients exchanged together, while others are still computed: at least "
+                       "that many MiB"});
     v.optional(
-        "bucket_mib", bucket_mib,
-        {.minimum = 1,
-         .maximum = 1 << 16,
-         .doc = "gradients exchanged together, while others are still computed: at least that many MiB"});
-    v.optional("check_every_steps", check_every_steps,
-               {.minimum = 0,
-                .maximum = 1e9,
-                .doc = "steps between checks that all ranks hold the same weights, bit for bit; 0 = none"});
+        "check_every_steps", check_every_steps,
+        {.minimum = 0,
+         .maximum = 1e9,
+         .doc =
+             "steps between checks that all ranks hold the same weights, bit for bit; 0 = none"});
     v.optional("timeout_seconds", timeout_seconds,
-               {.minimum = 1, .maximum = 1e6, .doc = "a rank that others wait for longer is taken for lost"});
+               {.minimum = 1,
+                .maximum = 1e6,
+                .doc = "a rank that others wait for longer is taken for lost"});
   }
 };
 
@@ -283,7 +305,8 @@ struct RunConfig {
 
   template <class V>
   void fields(V& v) {
-    v.required("name", name, {.doc = "the run's directory inside output_dir; no '/', no '.' in front"});
+    v.required("name", name,
+               {.doc = "the run's directory inside output_dir; no '/', no '.' in front"});
     v.optional("output_dir", output_dir, {.doc = "where runs are written"});
     v.optional("seed", seed, {.doc = "of initial weights, data order and every other random draw"});
     v.section("model", model, "the LLaMA");

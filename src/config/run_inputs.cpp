@@ -30,15 +30,21 @@ DeviceOptions device_options(const DeviceConfig& config) {
 std::unique_ptr<Device> make_device(const DeviceConfig& config) {
   return make_device(device_options(config));
 }
-std::string why_unavailable(const DeviceConfig& config) { return why_unavailable(device_options(config)); }
+std::string why_unavailable(const DeviceConfig& config) {
+  return why_unavailable(device_options(config));
+}
 std::unique_ptr<Device> make_planning_device(const DeviceConfig& config) {
   const DeviceOptions options = device_options(config);
   return why_unavailable(options).empty() ? make_device(options) : make_planning_device(options);
 }
 
 std::string run_directory(const RunConfig& config) { return config.output_dir + "/" + config.name; }
-std::string checkpoint_directory(const RunConfig& config) { return run_directory(config) + "/checkpoints"; }
-std::string metrics_path(const RunConfig& config) { return run_directory(config) + "/metrics.jsonl"; }
+std::string checkpoint_directory(const RunConfig& config) {
+  return run_directory(config) + "/checkpoints";
+}
+std::string metrics_path(const RunConfig& config) {
+  return run_directory(config) + "/metrics.jsonl";
+}
 bool has_metrics(FileSystem& fs, const RunConfig& config) {
   const std::string path = metrics_path(config);
   return fs.exists(path) && fs.file_size(path) > 0;
@@ -57,7 +63,8 @@ void require_shards(const char* key, const std::vector<std::string>& patterns) {
   for (const std::string& pattern : patterns)
     if (!pattern.empty() && !names_a_file(pattern))
       throw error(
-          "{0}: {1}: no such file, and no file matches it as a pattern (from {2}). `mpretrain tokenize` "
+          "{0}: {1}: no such file, and no file matches it as a pattern (from {2}). `mpretrain "
+          "tokenize` "
           "makes "
           "token shards, scripts/prepare_c4.sh those of C4; --set {0}=... names others",
           key, pattern, working_directory());
@@ -66,21 +73,24 @@ void require_shards(const char* key, const std::vector<std::string>& patterns) {
 void require_tokenizer(const std::string& path) {
   if (path.empty() || std::filesystem::exists(path)) return;
   throw error(
-      "data.tokenizer: {}: no such file (from {}). `mpretrain tokenizer` makes one, and `mpretrain tokenize` "
+      "data.tokenizer: {}: no such file (from {}). `mpretrain tokenizer` makes one, and `mpretrain "
+      "tokenize` "
       "and scripts/prepare_c4.sh put it beside the shards; --set data.tokenizer=... names another, "
       "--set data.tokenizer=null none",
       path, working_directory());
 }
 
-std::shared_ptr<const SequenceSource> open(const RunConfig& config, const std::vector<std::string>& patterns,
+std::shared_ptr<const SequenceSource> open(const RunConfig& config,
+                                           const std::vector<std::string>& patterns,
                                            Shuffle shuffle) {
-  return std::make_shared<SequenceSource>(SequenceOptions{.patterns = patterns,
-                                                          .seq_len = config.batch.seq_len,
-                                                          .pack = config.data.pack,
-                                                          .shuffle = shuffle,
-                                                          .seed = config.seed,
-                                                          .vocab_size = config.model.vocab_size,
-                                                          .tokenizer_hash = tokenizer_hash(config)});
+  return std::make_shared<SequenceSource>(
+      SequenceOptions{.patterns = patterns,
+                      .seq_len = config.batch.seq_len,
+                      .pack = config.data.pack,
+                      .shuffle = shuffle,
+                      .seed = config.seed,
+                      .vocab_size = config.model.vocab_size,
+                      .tokenizer_hash = tokenizer_hash(config)});
 }
 
 }  // namespace
@@ -91,7 +101,8 @@ std::optional<Tokenizer> open_tokenizer(const RunConfig& config) {
   Tokenizer tokenizer = Tokenizer::load(config.data.tokenizer);
   if (tokenizer.vocab_size() > config.model.vocab_size)
     throw error(
-        "model.vocab_size is {}, but the tokenizer {} has {} pieces; the model needs at least as many",
+        "model.vocab_size is {}, but the tokenizer {} has {} pieces; the model needs at least as "
+        "many",
         config.model.vocab_size, config.data.tokenizer, tokenizer.vocab_size());
   return tokenizer;
 }
@@ -123,7 +134,8 @@ bool is_there(const std::string& path) {
 
 void copy_if_different(FileSystem& fs, const std::string& from, const std::string& to) {
   const std::string content = fs.read_file(from);
-  if (!fs.exists(to) || fs.read_file(to) != content) write_file_atomically(fs, to, bytes_of(content));
+  if (!fs.exists(to) || fs.read_file(to) != content)
+    write_file_atomically(fs, to, bytes_of(content));
 }
 
 // "/a" of run = "/a/runs/b" and place = "runs/b"; "" if the run lies elsewhere.
@@ -141,7 +153,8 @@ std::string start_of_run(const RunConfig& config, const std::string& checkpoint)
 }
 
 void locate(std::string& name, const std::string& start) {
-  if (name.empty() || start.empty() || stdfs::path(name).is_absolute() || names_a_file(name)) return;
+  if (name.empty() || start.empty() || stdfs::path(name).is_absolute() || names_a_file(name))
+    return;
   if (const std::string other = in_directory(start, name); names_a_file(other)) name = other;
 }
 
@@ -165,7 +178,8 @@ std::string tokenizer_of(const DataConfig& data) {
   if (!data.tokenizer.empty() && is_there(data.tokenizer)) return data.tokenizer;
   const std::optional<FoundManifest> found = manifest_of(data);
   if (!found) return "";
-  const std::string beside = in_directory(parent_directory(found->path), found->manifest.tokenizer.file);
+  const std::string beside =
+      in_directory(parent_directory(found->path), found->manifest.tokenizer.file);
   return is_there(beside) ? beside : "";
 }
 
@@ -175,7 +189,8 @@ void check_run_tokenizer(FileSystem& fs, const RunConfig& config, const std::str
   const std::string kept = in_directory(run, kRunTokenizer);
   if (!fs.exists(kept) || hash_file(fs, kept) == hash_file(fs, now)) return;
   throw error(
-      "{}: cannot be continued with the tokenizer {}: the run was started with another one, {}. Restore "
+      "{}: cannot be continued with the tokenizer {}: the run was started with another one, {}. "
+      "Restore "
       "data.tokenizer and the shards, or start another run under another name",
       checkpoint, now, kept);
 }
@@ -194,8 +209,10 @@ void remove_data_files(FileSystem& fs, const RunConfig& config) {
 
 std::string run_of_checkpoint(const std::string& checkpoint) {
   std::error_code failure;
-  const stdfs::path checkpoints = stdfs::canonical(without_slashes(checkpoint), failure).parent_path();
-  return failure || checkpoints.filename() != kCheckpoints ? "" : checkpoints.parent_path().string();
+  const stdfs::path checkpoints =
+      stdfs::canonical(without_slashes(checkpoint), failure).parent_path();
+  return failure || checkpoints.filename() != kCheckpoints ? ""
+                                                           : checkpoints.parent_path().string();
 }
 
 DataConfig located_data(const RunConfig& config, const std::string& checkpoint) {

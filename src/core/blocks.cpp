@@ -13,12 +13,13 @@ int64_t begin_of(int64_t block, const BlockGrid& grid, int64_t stride, int64_t b
 }
 int64_t end_of(int64_t block, const BlockGrid& grid, int64_t stride, BlockColumns columns) {
   const int64_t in_row = block % grid.per_row();
-  return block / grid.per_row() * stride + std::min((in_row + 1) * columns.block_cols, columns.cols);
+  return block / grid.per_row() * stride +
+         std::min((in_row + 1) * columns.block_cols, columns.cols);
 }
 
 void check_range(const BlockGrid& grid, BlockRange range) {
-  check(range.first >= 0 && range.count >= 0 && range.end() <= grid.blocks(), "blocks {}+{} of [{},{}]",
-        range.first, range.count, grid.rows, grid.cols);
+  check(range.first >= 0 && range.count >= 0 && range.end() <= grid.blocks(),
+        "blocks {}+{} of [{},{}]", range.first, range.count, grid.rows, grid.cols);
 }
 
 }  // namespace

@@ -63,7 +63,9 @@ struct BlockRange {
   bool operator==(const BlockRange&) const = default;
 };
 
-inline BlockRange all_blocks(int64_t rows, int64_t cols) { return {0, BlockGrid{rows, cols}.blocks()}; }
+inline BlockRange all_blocks(int64_t rows, int64_t cols) {
+  return {0, BlockGrid{rows, cols}.blocks()};
+}
 
 // A range of a tensor's elements in packed order: row after row without padding.
 struct ElementRange {
@@ -83,7 +85,8 @@ ElementRange elements_of(const BlockGrid& grid, BlockRange range, BlockColumns c
 
 // The memory of t from the first element of the range to its last, as [1, n]. An empty range gives
 // an empty view.
-Tensor span_of(const Tensor& t, const BlockGrid& grid, BlockRange range, int64_t block_cols = kUpdateBlock);
+Tensor span_of(const Tensor& t, const BlockGrid& grid, BlockRange range,
+               int64_t block_cols = kUpdateBlock);
 
 // A view with the rows, columns and stride of `shape`, of which only the elements of `range` exist;
 // `span` holds them, as returned by span_of(). Accessing any other element is undefined.

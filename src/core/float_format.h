@@ -28,7 +28,9 @@ struct FloatFormat {
   uint32_t overflow_code;  // result of overflow: max_code (saturation) or infinity
   uint32_t nan_code;       // result for every NaN; the sign is dropped
 
-  [[nodiscard]] constexpr int min_exponent() const { return 1 - exponent_bias; }  // of normal values
+  [[nodiscard]] constexpr int min_exponent() const {
+    return 1 - exponent_bias;
+  }  // of normal values
 };
 
 // OCP's E4M3 ("fn": no infinities), E5M2 and E2M1. E2M1 has no NaN; a NaN becomes its largest
@@ -63,7 +65,8 @@ MPT_HD uint32_t round_subnormal(float magnitude, Nearest) {
 template <FloatFormat kFormat>
 MPT_HD uint32_t round_subnormal(float magnitude, RandomBits random) {
   constexpr int kDropped = 23 - kFormat.mantissa_bits;
-  constexpr float kToFixedPoint = power_of_two(kDropped + kFormat.mantissa_bits - kFormat.min_exponent());
+  constexpr float kToFixedPoint =
+      power_of_two(kDropped + kFormat.mantissa_bits - kFormat.min_exponent());
   constexpr float kMinNormal = power_of_two(kFormat.min_exponent());
   const auto fixed = static_cast<int32_t>(min_of(magnitude, kMinNormal) * kToFixedPoint);
   return (static_cast<uint32_t>(fixed) + (random.word >> (32 - kDropped))) >> kDropped;
@@ -87,11 +90,14 @@ template <FloatFormat kFormat, class D>
 MPT_HD CodeOf<kFormat> round_to(float x, D dither) {
   constexpr int kDropped = 23 - kFormat.mantissa_bits;
   constexpr uint32_t kMinNormal = static_cast<uint32_t>(kFormat.min_exponent() + 127) << 23;
-  constexpr uint32_t kRebias = static_cast<uint32_t>(127 - kFormat.exponent_bias) << kFormat.mantissa_bits;
-  constexpr uint32_t kSign = kFormat.sign_code, kOverflow = kFormat.overflow_code, kNaN = kFormat.nan_code;
+  constexpr uint32_t kRebias = static_cast<uint32_t>(127 - kFormat.exponent_bias)
+                               << kFormat.mantissa_bits;
+  constexpr uint32_t kSign = kFormat.sign_code, kOverflow = kFormat.overflow_code,
+                     kNaN = kFormat.nan_code;
   const uint32_t u = bits_of(x), magnitude = u & 0x7FFFFFFFu;
   const uint32_t subnormal = round_subnormal<kFormat>(float_of(magnitude), dither);
-  const uint32_t normal = ((magnitude + increment<kFormat>(magnitude, dither)) >> kDropped) - kRebias;
+  const uint32_t normal =
+      ((magnitude + increment<kFormat>(magnitude, dither)) >> kDropped) - kRebias;
   // Signed comparisons: every SIMD instruction set has them.
   const auto code = static_cast<int32_t>(magnitude < kMinNormal ? subnormal : normal);
   const auto finite = static_cast<uint32_t>(min_of<int32_t>(code, kOverflow));
@@ -134,9 +140,12 @@ MPT_HD float fp16_decode(uint16_t code) { return decode<kBinary16>(code); }
 
 // OCP's E8M0, the scale format of microscaling: a bare exponent, 2^(code - 127); 255 is NaN.
 // Exponents out of range are clamped.
-MPT_HD uint8_t e8m0_code(int exponent) { return static_cast<uint8_t>(clamp_to(exponent, -127, 127) + 127); }
+MPT_HD uint8_t e8m0_code(int exponent) {
+  return static_cast<uint8_t>(clamp_to(exponent, -127, 127) + 127);
+}
 MPT_HD float e8m0_decode(uint8_t code) {
-  const uint32_t bits = code == 0 ? 0x00400000u : static_cast<uint32_t>(code) << 23;  // 2^-127 is subnormal
+  const uint32_t bits =
+      code == 0 ? 0x00400000u : static_cast<uint32_t>(code) << 23;  // 2^-127 is subnormal
   return float_of(code == 255 ? 0x7FC00000u : bits);
 }
 

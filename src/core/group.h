@@ -29,7 +29,8 @@ struct RowMemory {
 
   template <class T>
   static RowMemory of(const T* first, int64_t count) {
-    return {reinterpret_cast<const std::byte*>(first), first == nullptr ? 0 : count * int64_t(sizeof(T))};
+    return {reinterpret_cast<const std::byte*>(first),
+            first == nullptr ? 0 : count * int64_t(sizeof(T))};
   }
 };
 

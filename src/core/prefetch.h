@@ -30,7 +30,8 @@ inline constexpr int64_t kPrefetchDistance = 4096;
 
 template <int kCount, Use kUse = Use::kRead, class T>
 MPT_ALWAYS_INLINE MPT_HD void prefetch_ahead(const T* at) {
-  prefetch<kUse>(reinterpret_cast<const char*>(at) + kPrefetchDistance, kCount * int64_t(sizeof(T)));
+  prefetch<kUse>(reinterpret_cast<const char*>(at) + kPrefetchDistance,
+                 kCount * int64_t(sizeof(T)));
 }
 
 }  // namespace mpt

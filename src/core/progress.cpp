@@ -63,7 +63,8 @@ void Progress::draw(int64_t done, const std::string& note) {
     if (on_terminal()) {
       constexpr int kWidth = 24;
       const int filled = static_cast<int>(share * kWidth);
-      line += fmt::format(" [{:=<{}}{:<{}}]", "", filled, filled < kWidth ? ">" : "", kWidth - filled);
+      line +=
+          fmt::format(" [{:=<{}}{:<{}}]", "", filled, filled < kWidth ? ">" : "", kWidth - filled);
     }
     line += fmt::format(" {:5.1f}% | {} left", 100 * share, format_duration(left));
   } else {

@@ -32,7 +32,8 @@ MPT_HD PhiloxBlock philox4x32(PhiloxBlock counter, uint32_t key0, uint32_t key1)
     const uint64_t p0 = uint64_t{0xD2511F53u} * counter.word[0];
     const uint64_t p1 = uint64_t{0xCD9E8D57u} * counter.word[2];
     counter = {{static_cast<uint32_t>(p1 >> 32) ^ counter.word[1] ^ key0, static_cast<uint32_t>(p1),
-                static_cast<uint32_t>(p0 >> 32) ^ counter.word[3] ^ key1, static_cast<uint32_t>(p0)}};
+                static_cast<uint32_t>(p0 >> 32) ^ counter.word[3] ^ key1,
+                static_cast<uint32_t>(p0)}};
     key0 += 0x9E3779B9u;
     key1 += 0xBB67AE85u;
   }
@@ -49,7 +50,8 @@ struct RandomCounter {
 
   // The four words of columns 4*block .. 4*block+3.
   MPT_HD PhiloxBlock block(uint32_t block_of_columns) const {
-    const PhiloxBlock counter{{block_of_columns, row, step, static_cast<uint32_t>(stream) << 16 | tensor}};
+    const PhiloxBlock counter{
+        {block_of_columns, row, step, static_cast<uint32_t>(stream) << 16 | tensor}};
     return philox4x32(counter, static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
   }
   MPT_HD uint32_t word(uint32_t column) const { return block(column >> 2).word[column & 3]; }

@@ -111,7 +111,8 @@ MPT_HD float softmax_exp(float x) {
 #ifdef MPT_ON_GPU
   return std::exp(x);
 #else
-  const auto [shifted, fraction] = exp_parts(max_of(softmax::kLeast, x), softmax::kBias);  // a NaN passes
+  const auto [shifted, fraction] =
+      exp_parts(max_of(softmax::kLeast, x), softmax::kBias);  // a NaN passes
   return fraction * float_of((bits_of(shifted) << 23) + softmax::kExponentOfOne) * softmax::kUnbias;
 #endif
 }

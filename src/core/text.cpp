@@ -54,7 +54,9 @@ size_t valid_utf8_prefix(std::string_view text) {
   return at;
 }
 
-bool is_blank(std::string_view text) { return text.find_first_not_of(kSpace) == std::string_view::npos; }
+bool is_blank(std::string_view text) {
+  return text.find_first_not_of(kSpace) == std::string_view::npos;
+}
 
 std::string_view without_trailing_space(std::string_view text) {
   const size_t last = text.find_last_not_of(kSpace);
@@ -93,7 +95,8 @@ int64_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-std::optional<std::string> nearest_name(std::string_view name, const std::vector<std::string>& known) {
+std::optional<std::string> nearest_name(std::string_view name,
+                                        const std::vector<std::string>& known) {
   if (name.size() > kMaxLength) return std::nullopt;
   std::optional<std::string> best;
   int64_t best_distance = 0;
@@ -109,7 +112,8 @@ std::optional<std::string> nearest_name(std::string_view name, const std::vector
   return best;
 }
 
-std::vector<std::string> nearest_names(std::string_view name, std::vector<std::string> known, int64_t count) {
+std::vector<std::string> nearest_names(std::string_view name, std::vector<std::string> known,
+                                       int64_t count) {
   const auto order = [name = name.substr(0, kMaxLength)](const std::string& candidate) {
     const bool part = candidate.find(name) != std::string::npos;
     return std::pair(part ? 0 : 1, edit_distance(name, candidate));
@@ -164,7 +168,8 @@ std::string library_message(std::string_view what) {
   std::string_view text = without_source_file(without_exception_name(what));
   if (text.size() <= kMost) return std::string(text);
   size_t end = kMost;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // within a character
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)
+    --end;  // within a character
   return std::string(text.substr(0, end)) + "...";
 }
 

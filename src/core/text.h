@@ -34,11 +34,13 @@ int64_t edit_distance(std::string_view a, std::string_view b);
 
 // The closest of `known`, the first if several are equally close; nothing if all differ in more
 // than a third of the letters.
-std::optional<std::string> nearest_name(std::string_view name, const std::vector<std::string>& known);
+std::optional<std::string> nearest_name(std::string_view name,
+                                        const std::vector<std::string>& known);
 
 // At most `count` of `known`, most similar first: names that contain `name`, then the others by
 // edit distance.
-std::vector<std::string> nearest_names(std::string_view name, std::vector<std::string> known, int64_t count);
+std::vector<std::string> nearest_names(std::string_view name, std::vector<std::string> known,
+                                       int64_t count);
 
 // Lower case, '-' replaced by '_': "BF16" -> "bf16".
 std::string plain_spelling(std::string_view name);

@@ -24,8 +24,8 @@ Batch read_batch(const SequenceSource& source, int64_t first_sequence, int64_t r
     source.read(first_sequence + static_cast<int64_t>(row), tokens, targets);
     batch.hash += hash_number(std::as_bytes(tokens)) + 3 * hash_number(std::as_bytes(targets));
   }
-  batch.valid_targets =
-      std::ssize(batch.targets) - std::count(batch.targets.begin(), batch.targets.end(), kIgnoreTarget);
+  batch.valid_targets = std::ssize(batch.targets) -
+                        std::count(batch.targets.begin(), batch.targets.end(), kIgnoreTarget);
   return batch;
 }
 
@@ -37,7 +37,8 @@ DataLoader::DataLoader(std::shared_ptr<const SequenceSource> source, const Optio
   if (options.slice)
     check(options.slice->first >= 0 && options.slice->rows >= 1 &&
               options.slice->first + options.slice->rows <= options.rows_per_batch,
-          "rows {}+{} of batches of {}", options.slice->first, options.slice->rows, options.rows_per_batch);
+          "rows {}+{} of batches of {}", options.slice->first, options.slice->rows,
+          options.rows_per_batch);
   start();
 }
 
@@ -53,7 +54,8 @@ Batch DataLoader::read(int64_t sequence) const {
 }
 
 void DataLoader::start() {
-  if (options_.prefetch_batches > 0) thread_ = std::thread([this, from = cursor_] { prefetch(from); });
+  if (options_.prefetch_batches > 0)
+    thread_ = std::thread([this, from = cursor_] { prefetch(from); });
 }
 
 void DataLoader::stop() {
@@ -69,7 +71,8 @@ void DataLoader::prefetch(int64_t sequence) try {
   for (;; sequence += options_.rows_per_batch) {
     Batch batch = read(sequence);
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return stopping_ || std::ssize(ready_) < options_.prefetch_batches; });
+    changed_.wait(lock,
+                  [&] { return stopping_ || std::ssize(ready_) < options_.prefetch_batches; });
     if (stopping_) return;
     ready_.push_back(std::move(batch));
     changed_.notify_all();

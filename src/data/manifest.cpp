@@ -32,7 +32,8 @@ class Fields {
   [[nodiscard]] int64_t integer(const char* key, int64_t least, int64_t most = kMostCount) const {
     const json& value = at(key);
     if (!value.is_number_integer()) wrong(key, "an integer");
-    const bool beyond = value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(most);
+    const bool beyond =
+        value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(most);
     if (beyond || value.get<int64_t>() < least)
       wrong(key, fmt::format("at least {} and at most {}", least, most));
     return value.get<int64_t>();
@@ -42,7 +43,9 @@ class Fields {
     if (!value.is_number()) wrong(key, "a number");
     return value.get<double>();
   }
-  [[nodiscard]] Fields object(const std::string& key) const { return {file_, path_of(key), at(key)}; }
+  [[nodiscard]] Fields object(const std::string& key) const {
+    return {file_, path_of(key), at(key)};
+  }
   [[nodiscard]] std::vector<Fields> array(const char* key) const {
     const json& value = at(key);
     if (!value.is_array()) wrong(key, "an array");
@@ -95,8 +98,8 @@ ManifestSplit split_from(const Fields& fields, const std::string& path) {
                       .shards = {}};
   int64_t tokens = 0;
   for (const Fields& shard : fields.array("shards")) {
-    split.shards.push_back({plain_name(shard, "file", path), shard.integer("tokens", 1, kMaxTokensPerShard),
-                            shard.text("hash")});
+    split.shards.push_back({plain_name(shard, "file", path),
+                            shard.integer("tokens", 1, kMaxTokensPerShard), shard.text("hash")});
     tokens += split.shards.back().tokens;
   }
   if (tokens != split.tokens)
@@ -148,8 +151,8 @@ void Manifest::save(const std::string& path, FileSystem& fs) const {
                      {"splits", splits_json},
                      {"options", options.is_null() ? json::object() : options}};
   // Paths among the options may be invalid UTF-8, which must not prevent writing the manifest.
-  write_file_atomically(fs, path,
-                        bytes_of(content.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
+  write_file_atomically(
+      fs, path, bytes_of(content.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
 }
 
 const ManifestShard* Manifest::find_shard(const std::string& file) const {
@@ -164,10 +167,11 @@ void Manifest::verify_contents(const std::string& directory) const {
     for (const ManifestShard& listed : split.shards) {
       const TokenShard shard((std::filesystem::path(directory) / listed.file).string());
       if (shard.tokens() != listed.tokens)
-        throw error("{}: {} tokens, {} lists {}", shard.path(), shard.tokens(), kManifestName, listed.tokens);
+        throw error("{}: {} tokens, {} lists {}", shard.path(), shard.tokens(), kManifestName,
+                    listed.tokens);
       if (const std::string hash = shard.content_hash(); hash != listed.hash)
-        throw error("{}: content hash {}, {} lists {}; the shard was changed or is damaged", shard.path(),
-                    hash, kManifestName, listed.hash);
+        throw error("{}: content hash {}, {} lists {}; the shard was changed or is damaged",
+                    shard.path(), hash, kManifestName, listed.hash);
     }
   }
 }

@@ -57,19 +57,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void check_tokenizer(const Manifest& manifest, const std::string& path, const SequenceOptions& options) {
+void check_tokenizer(const Manifest& manifest, const std::string& path,
+                     const SequenceOptions& options) {
   if (manifest.tokenizer.vocab_size > options.vocab_size)
     throw error("{}: its tokenizer has {} pieces, more than the model's vocab_size of {}", path,
                 manifest.tokenizer.vocab_size, options.vocab_size);
   if (options.tokenizer_hash && *options.tokenizer_hash != manifest.tokenizer.hash)
     throw error(
-        "{}: made with the tokenizer of hash {}, expected is {}; tokenize the text with the run's tokenizer",
+        "{}: made with the tokenizer of hash {}, expected is {}; tokenize the text with the run's "
+        "tokenizer",
         path, manifest.tokenizer.hash, *options.tokenizer_hash);
 }
 
-void check_shard(const Manifest& manifest, const std::string& manifest_path, const std::string& shard) {
+void check_shard(const Manifest& manifest, const std::string& manifest_path,
+                 const std::string& shard) {
   const ManifestShard* listed = manifest.find_shard(fs::path(shard).filename().string());
-  if (listed == nullptr) throw error("{}: not among the shards that {} lists", shard, manifest_path);
+  if (listed == nullptr)
+    throw error("{}: not among the shards that {} lists", shard, manifest_path);
   const int64_t tokens = TokenShard(shard).tokens();
   if (tokens != listed->tokens)
     throw error("{}: {} tokens, {} lists {}", shard, tokens, manifest_path, listed->tokens);
@@ -104,7 +108,8 @@ SequenceOptions checked(const SequenceOptions& options) {
 SequenceSource::SequenceSource(const SequenceOptions& options)
     : SequenceSource(checked(options), expand_patterns(options.patterns)) {}
 
-SequenceSource::SequenceSource(const SequenceOptions& options, const std::vector<std::string>& shards)
+SequenceSource::SequenceSource(const SequenceOptions& options,
+                               const std::vector<std::string>& shards)
     : options_(options), stream_(shards, options.vocab_size) {
   check_manifests(shards, options_);
   if (!options_.pack) stream_.open_documents();
@@ -119,8 +124,8 @@ int64_t SequenceSource::count_sequences() const {
   }
   const int64_t sequences = (tokens() - 1) / options_.seq_len;
   if (sequences == 0)
-    throw error("{}: {} tokens do not make one sequence; seq_len = {} needs at least {}", names, tokens(),
-                options_.seq_len, options_.seq_len + 1);
+    throw error("{}: {} tokens do not make one sequence; seq_len = {} needs at least {}", names,
+                tokens(), options_.seq_len, options_.seq_len + 1);
   return sequences;
 }
 
@@ -146,8 +151,8 @@ int64_t SequenceSource::valid_targets(int64_t global_sequence) const {
 
 void SequenceSource::read(int64_t global_sequence, std::span<int32_t> tokens,
                           std::span<int32_t> targets) const {
-  check(std::ssize(tokens) == seq_len() && std::ssize(targets) == seq_len(), "rows of {} and {}, seq_len {}",
-        tokens.size(), targets.size(), seq_len());
+  check(std::ssize(tokens) == seq_len() && std::ssize(targets) == seq_len(),
+        "rows of {} and {}, seq_len {}", tokens.size(), targets.size(), seq_len());
   const TokenRange range = global_range(global_sequence);
   const auto length = static_cast<size_t>(range.end - range.begin);
   const size_t inputs = std::min(length, tokens.size());

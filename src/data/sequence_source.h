@@ -61,7 +61,7 @@ struct SequenceOptions {
   uint64_t seed = 0;
   int64_t vocab_size = 0;                       // the model's; every token must be below it
   std::optional<std::string> tokenizer_hash{};  // if given, a manifest must name the same
-  int32_t pad_token = 0;                        // input after the end of a document; no target sees it
+  int32_t pad_token = 0;  // input after the end of a document; no target sees it
 };
 
 class SequenceSource {

@@ -51,7 +51,8 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "shards are little-endian and mapped as they are");
+static_assert(std::endian::native == std::endian::little,
+              "shards are little-endian and mapped as they are");
 
 constexpr int64_t kHeaderWords = 256;
 constexpr int64_t kHeaderBytes = kHeaderWords * 4;
@@ -78,11 +79,12 @@ TokenWidth width_of(const MappedFile& file) {
   for (const ShardFormat& format : kFormats) {
     if (header[0] != format.magic) continue;
     if (header[1] == format.version) return format.width;
-    throw error("{}: header word 1 is version {}; magic {} goes with version {}", file.path(), header[1],
-                format.magic, format.version);
+    throw error("{}: header word 1 is version {}; magic {} goes with version {}", file.path(),
+                header[1], format.magic, format.version);
   }
   throw error(
-      "{}: header word 0 is {}, not the magic of a token shard: {} (uint16 tokens) or {} (uint32 tokens)",
+      "{}: header word 0 is {}, not the magic of a token shard: {} (uint16 tokens) or {} (uint32 "
+      "tokens)",
       file.path(), header[0], kFormats[0].magic, kFormats[1].magic);
 }
 
@@ -94,9 +96,10 @@ int64_t tokens_of(const MappedFile& file, TokenWidth width) {
   const int64_t expected = kHeaderBytes + tokens * bytes_of(width);
   const auto found = static_cast<int64_t>(file.bytes().size());
   if (found != expected)
-    throw error("{}: {} bytes, but the {} tokens of {} bytes in its header need exactly {}; the file is {}",
-                file.path(), found, tokens, bytes_of(width), expected,
-                found < expected ? "truncated" : "too long");
+    throw error(
+        "{}: {} bytes, but the {} tokens of {} bytes in its header need exactly {}; the file is {}",
+        file.path(), found, tokens, bytes_of(width), expected,
+        found < expected ? "truncated" : "too long");
   return tokens;
 }
 
@@ -118,20 +121,23 @@ uint32_t widen(const std::byte* from, std::span<int32_t> out) {
 TokenShard::TokenShard(const std::string& path)
     : file_(path), width_(width_of(file_)), tokens_(tokens_of(file_, width_)) {}
 
-std::span<const std::byte> TokenShard::payload() const { return file_.bytes().subspan(kHeaderBytes); }
+std::span<const std::byte> TokenShard::payload() const {
+  return file_.bytes().subspan(kHeaderBytes);
+}
 
 void TokenShard::read(int64_t first, std::span<int32_t> out, int64_t vocab_size) const {
   const auto count = static_cast<int64_t>(out.size());
-  check(first >= 0 && first + count <= tokens_, "{}: reading {} tokens at {} of {}", path(), count, first,
-        tokens_);
+  check(first >= 0 && first + count <= tokens_, "{}: reading {} tokens at {} of {}", path(), count,
+        first, tokens_);
   const std::byte* from = payload().data() + first * bytes_of(width_);
   const uint32_t largest =
       width_ == TokenWidth::kUint16 ? widen<uint16_t>(from, out) : widen<uint32_t>(from, out);
   if (count == 0 || largest < vocab_size) return;
-  const auto bad = std::find_if(out.begin(), out.end(),
-                                [&](int32_t token) { return static_cast<uint32_t>(token) >= vocab_size; });
-  throw error("{}: token {} at position {} is outside the vocabulary, whose ids are 0 to {}", path(),
-              static_cast<uint32_t>(*bad), first + (bad - out.begin()), vocab_size - 1);
+  const auto bad = std::find_if(out.begin(), out.end(), [&](int32_t token) {
+    return static_cast<uint32_t>(token) >= vocab_size;
+  });
+  throw error("{}: token {} at position {} is outside the vocabulary, whose ids are 0 to {}",
+              path(), static_cast<uint32_t>(*bad), first + (bad - out.begin()), vocab_size - 1);
 }
 
 void TokenShard::check_tokens_below(int64_t vocab_size) const {
@@ -162,7 +168,8 @@ void TokenShardWriter::append(std::span<const int32_t> tokens) {
   }
   const int32_t limit = width_ == TokenWidth::kUint16 ? 65535 : INT32_MAX;
   for (const int32_t token : tokens)
-    check(token >= 0 && token <= limit, "{}: token {}, the shard stores 0 to {}", file_.path(), token, limit);
+    check(token >= 0 && token <= limit, "{}: token {}, the shard stores 0 to {}", file_.path(),
+          token, limit);
   hasher_.update(stored);
   file_.append(stored);
 }

@@ -31,17 +31,18 @@ std::span<const uint64_t> starts_of(const MappedFile& file, int64_t tokens_of_sh
     throw error("{}: lists {} documents, but its {} bytes hold {}", file.path(), header.documents,
                 bytes.size(), room);
   if (header.tokens != static_cast<uint64_t>(tokens_of_shard))
-    throw error("{}: belongs to a shard of {} tokens, the one beside it has {}", file.path(), header.tokens,
-                tokens_of_shard);
+    throw error("{}: belongs to a shard of {} tokens, the one beside it has {}", file.path(),
+                header.tokens, tokens_of_shard);
   return {reinterpret_cast<const uint64_t*>(bytes.data() + sizeof header), room};
 }
 
-void check_order(const MappedFile& file, std::span<const uint64_t> starts, int64_t tokens_of_shard) {
+void check_order(const MappedFile& file, std::span<const uint64_t> starts,
+                 int64_t tokens_of_shard) {
   for (size_t i = 0; i < starts.size(); ++i) {
     const bool increasing = i == 0 || starts[i] > starts[i - 1];
     if (!increasing || starts[i] >= static_cast<uint64_t>(tokens_of_shard))
-      throw error("{}: document {} begins at {}; accepted are increasing positions below {}", file.path(), i,
-                  starts[i], tokens_of_shard);
+      throw error("{}: document {} begins at {}; accepted are increasing positions below {}",
+                  file.path(), i, starts[i], tokens_of_shard);
   }
 }
 
@@ -58,8 +59,8 @@ DocumentIndex::DocumentIndex(const std::string& path, int64_t tokens_of_shard)
   check_order(file_, starts_, tokens_of_shard);
 }
 
-void write_document_index(const std::string& path, std::span<const uint64_t> starts, int64_t tokens_of_shard,
-                          FileSystem& fs) {
+void write_document_index(const std::string& path, std::span<const uint64_t> starts,
+                          int64_t tokens_of_shard, FileSystem& fs) {
   const Header header{kMagic, starts.size(), static_cast<uint64_t>(tokens_of_shard)};
   OutputFile file(fs, path);
   file.append(std::as_bytes(std::span(&header, 1)));
@@ -72,7 +73,9 @@ namespace {
 // The shard containing an item: the last one whose first item is not after it, which skips empty
 // shards.
 size_t shard_of(const std::vector<int64_t>& firsts, int64_t item) {
-  return static_cast<size_t>(std::upper_bound(firsts.begin(), firsts.end(), item) - firsts.begin()) - 1;
+  return static_cast<size_t>(std::upper_bound(firsts.begin(), firsts.end(), item) -
+                             firsts.begin()) -
+         1;
 }
 
 }  // namespace
@@ -87,8 +90,8 @@ TokenStream::TokenStream(const std::vector<std::string>& paths, int64_t vocab_si
 }
 
 void TokenStream::read(int64_t first, std::span<int32_t> out) const {
-  check(first >= 0 && first + std::ssize(out) <= tokens(), "reading {} tokens at {} of {}", out.size(), first,
-        tokens());
+  check(first >= 0 && first + std::ssize(out) <= tokens(), "reading {} tokens at {} of {}",
+        out.size(), first, tokens());
   for (size_t shard = shard_of(first_token_, first); !out.empty(); ++shard) {
     const int64_t within = first - first_token_[shard];
     const int64_t count = std::min<int64_t>(std::ssize(out), shards_[shard].tokens() - within);

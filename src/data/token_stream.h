@@ -41,8 +41,8 @@ class DocumentIndex {
 };
 
 // Writes the index of one shard.
-void write_document_index(const std::string& path, std::span<const uint64_t> starts, int64_t tokens_of_shard,
-                          FileSystem& fs = posix_file_system());
+void write_document_index(const std::string& path, std::span<const uint64_t> starts,
+                          int64_t tokens_of_shard, FileSystem& fs = posix_file_system());
 
 // Half-open range of positions in the stream.
 struct TokenRange {

@@ -35,8 +35,9 @@ Tokenizer::Tokenizer(std::string path, std::string bytes)
       model_(std::make_unique<Model>()) {
   const auto status = model_->processor.LoadFromSerializedProto(bytes_);
   if (bytes_.empty() || !status.ok())
-    throw error("{}: not a SentencePiece model; expected is a .model file, as `mpretrain tokenizer` writes",
-                path_);
+    throw error(
+        "{}: not a SentencePiece model; expected is a .model file, as `mpretrain tokenizer` writes",
+        path_);
 }
 
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
@@ -53,7 +54,8 @@ int64_t Tokenizer::unk_id() const { return model_->processor.unk_id(); }
 
 void Tokenizer::check_id(int64_t id) const {
   if (id < 0 || id >= vocab_size())
-    throw error("{}: id {} is outside the vocabulary, whose ids are 0 to {}", path_, id, vocab_size() - 1);
+    throw error("{}: id {} is outside the vocabulary, whose ids are 0 to {}", path_, id,
+                vocab_size() - 1);
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
@@ -70,7 +72,8 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   std::string text;
   const auto status = model_->processor.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
   if (!status.ok())
-    throw error("{}: cannot decode {} ids: {}", path_, ids.size(), library_message(status.error_message()));
+    throw error("{}: cannot decode {} ids: {}", path_, ids.size(),
+                library_message(status.error_message()));
   return text;
 }
 

@@ -23,8 +23,10 @@ class Tokenizer {
   ~Tokenizer();
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] const std::string& hash() const { return hash_; }          // of the file, as core/io/hash.h
-  [[nodiscard]] const std::string& model_bytes() const { return bytes_; }  // the file itself, to copy it
+  [[nodiscard]] const std::string& hash() const { return hash_; }  // of the file, as core/io/hash.h
+  [[nodiscard]] const std::string& model_bytes() const {
+    return bytes_;
+  }  // the file itself, to copy it
   [[nodiscard]] int64_t vocab_size() const;
   // -1 if the model has no such piece.
   [[nodiscard]] int64_t bos_id() const;

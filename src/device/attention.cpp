@@ -6,14 +6,14 @@ namespace {
 // Checks a tensor of all tokens: `cols` columns, type `dtype`.
 void check_tokens(const AttentionShape& s, const Tensor& t, int64_t cols, DType dtype) {
   check(t.rows == s.batch * s.seq_len && t.cols == cols && t.dtype == dtype,
-        "attention over {} x {} tokens: tensor [{},{}] of {}, expected [{},{}] of {}", s.batch, s.seq_len,
-        t.rows, t.cols, name_of(t.dtype), s.batch * s.seq_len, cols, name_of(dtype));
+        "attention over {} x {} tokens: tensor [{},{}] of {}, expected [{},{}] of {}", s.batch,
+        s.seq_len, t.rows, t.cols, name_of(t.dtype), s.batch * s.seq_len, cols, name_of(dtype));
 }
 
 void check_log_sum_exp(const AttentionShape& s, const Tensor& t) {
   check(t.rows >= s.batch * s.heads && t.cols == s.seq_len && t.dtype == DType::kF32,
-        "attention: log-sum-exp [{},{}] of {}, expected [{},{}] of fp32", t.rows, t.cols, name_of(t.dtype),
-        s.batch * s.heads, s.seq_len);
+        "attention: log-sum-exp [{},{}] of {}, expected [{},{}] of fp32", t.rows, t.cols,
+        name_of(t.dtype), s.batch * s.heads, s.seq_len);
 }
 
 void check_type(DType dtype) {
@@ -23,7 +23,8 @@ void check_type(DType dtype) {
 
 // Each GEMM does D multiply-adds per pair; a head has T (T + 1) / 2 pairs.
 double flops_of_gemms(int gemms, const AttentionShape& s) {
-  const double pairs = double(s.batch) * double(s.heads) * double(s.seq_len) * double(s.seq_len + 1) / 2;
+  const double pairs =
+      double(s.batch) * double(s.heads) * double(s.seq_len) * double(s.seq_len + 1) / 2;
   return gemms * 2.0 * double(s.head_dim) * pairs;
 }
 

@@ -21,7 +21,8 @@ CudaBackend::CudaBackend(const Makers& makers) : makers_(makers) { registered_cu
 
 std::string no_cuda_device(int index) {
   if (registered_cuda() != nullptr) return registered_cuda()->makers().why_unavailable(index);
-  return "this program was built without CUDA (configure with -DMPT_CUDA=ON where nvcc is installed)";
+  return "this program was built without CUDA (configure with -DMPT_CUDA=ON where nvcc is "
+         "installed)";
 }
 std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options) {
   return cuda_or_error().makers().device(options);

@@ -16,8 +16,8 @@
 namespace mpt {
 
 void CommStream::copy(const Tensor& from, const Tensor& to) {
-  check(from.contiguous() && to.contiguous() && from.bytes() == to.bytes(), "a copy of {} bytes to {}",
-        from.bytes(), to.bytes());
+  check(from.contiguous() && to.contiguous() && from.bytes() == to.bytes(),
+        "a copy of {} bytes to {}", from.bytes(), to.bytes());
   if (from.elements() > 0) memcpy(to.data, from.data, size_t(from.bytes()));
 }
 
@@ -108,7 +108,9 @@ class HostReader final : public DeviceReader {
 
 }  // namespace
 
-std::unique_ptr<CommStream> Device::make_comm_stream() { return std::make_unique<ThreadCommStream>(); }
+std::unique_ptr<CommStream> Device::make_comm_stream() {
+  return std::make_unique<ThreadCommStream>();
+}
 std::unique_ptr<DeviceReader> Device::make_reader() { return std::make_unique<HostReader>(*this); }
 
 }  // namespace mpt

@@ -121,7 +121,9 @@ class Device {
   virtual void send(const PinnedBuffer& /*buffer*/) {}
   // Enqueues the copy of the tensor to its image, which is valid after synchronize().
   virtual void receive(const PinnedBuffer& /*buffer*/) {}
-  virtual std::unique_ptr<GraphCapture> make_graph_capture() { return std::make_unique<GraphCapture>(); }
+  virtual std::unique_ptr<GraphCapture> make_graph_capture() {
+    return std::make_unique<GraphCapture>();
+  }
 
   // From now on runs every host wait for this device through guard(wait), which must call wait()
   // once, so that a watchdog can detect hangs; pass {} to remove. Backends without waits that
@@ -144,7 +146,8 @@ class Device {
 
 // Accepts string literals only, because listeners keep the pointer.
 struct ProfileScopeName {
-  consteval ProfileScopeName(const char* literal) : text(literal) {}  // NOLINT: a literal stands for itself
+  consteval ProfileScopeName(const char* literal)
+      : text(literal) {}  // NOLINT: a literal stands for itself
   const char* text;
 };
 

@@ -22,7 +22,8 @@ struct MemoryPurpose {
 
   bool operator==(const MemoryPurpose&) const = default;
 };
-inline constexpr MemoryPurpose kScratchMemory{"scratch"};  // kept by backends and operations between calls
+inline constexpr MemoryPurpose kScratchMemory{
+    "scratch"};  // kept by backends and operations between calls
 
 constexpr int64_t saturating_sum(int64_t a, int64_t b) {
   int64_t sum = 0;
@@ -62,7 +63,9 @@ class MemoryUse {
 };
 
 constexpr int64_t kAlignment = 64;  // bytes; of every buffer's start
-constexpr int64_t align_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+constexpr int64_t align_up(int64_t n, int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
 
 // A contiguous tensor and its image in host memory. If the device works in host memory, both are
 // the same.

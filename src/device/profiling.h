@@ -77,12 +77,18 @@ class ForwardingDevice : public Device {
   [[nodiscard]] int64_t memory_bytes() const override { return inner_.memory_bytes(); }
   [[nodiscard]] int64_t alignment() const override { return inner_.alignment(); }
   std::unique_ptr<Allocator> make_allocator() override { return inner_.make_allocator(); }
-  void download(const Tensor& source, std::byte* target) override { inner_.download(source, target); }
-  void upload(const std::byte* source, const Tensor& target) override { inner_.upload(source, target); }
+  void download(const Tensor& source, std::byte* target) override {
+    inner_.download(source, target);
+  }
+  void upload(const std::byte* source, const Tensor& target) override {
+    inner_.upload(source, target);
+  }
   void synchronize() override { inner_.synchronize(); }
   void send(const PinnedBuffer& buffer) override { inner_.send(buffer); }
   void receive(const PinnedBuffer& buffer) override { inner_.receive(buffer); }
-  std::unique_ptr<GraphCapture> make_graph_capture() override { return inner_.make_graph_capture(); }
+  std::unique_ptr<GraphCapture> make_graph_capture() override {
+    return inner_.make_graph_capture();
+  }
   void guard_waits(WaitGuard guard) override { inner_.guard_waits(std::move(guard)); }
   std::unique_ptr<CommStream> make_comm_stream() override { return inner_.make_comm_stream(); }
   std::unique_ptr<DeviceReader> make_reader() override { return inner_.make_reader(); }
@@ -115,7 +121,9 @@ class ProfilingDevice final : public ForwardingDevice {
     inner_.pop_scope();
   }
   // Runs without recording, because a graph cannot be synchronized within.
-  std::unique_ptr<GraphCapture> make_graph_capture() override { return Device::make_graph_capture(); }
+  std::unique_ptr<GraphCapture> make_graph_capture() override {
+    return Device::make_graph_capture();
+  }
 
  private:
   Profile& profile_;

@@ -19,8 +19,8 @@ namespace mpt {
 namespace {
 
 // Sums of the losses of sequences [slice.first, slice.first + slice.rows).
-std::vector<double> losses_of(Llama& model, const SequenceSource& source, const EvaluationOptions& options,
-                              RowSlice slice) {
+std::vector<double> losses_of(Llama& model, const SequenceSource& source,
+                              const EvaluationOptions& options, RowSlice slice) {
   Progress progress({.label = "evaluate", .total = slice.rows});
   std::vector<double> sums;
   for (int64_t done = 0; done < slice.rows; done += options.rows_per_batch) {
@@ -53,9 +53,11 @@ std::vector<double> gathered(Communicator& ranks, std::vector<double> mine, int6
 
 }  // namespace
 
-double galore_loss(std::span<const double> loss_sums, std::span<const int64_t> valid_targets, int64_t rows) {
-  check(rows > 0 && loss_sums.size() == valid_targets.size(), "batches of {} rows of {} losses and {} counts",
-        rows, loss_sums.size(), valid_targets.size());
+double galore_loss(std::span<const double> loss_sums, std::span<const int64_t> valid_targets,
+                   int64_t rows) {
+  check(rows > 0 && loss_sums.size() == valid_targets.size(),
+        "batches of {} rows of {} losses and {} counts", rows, loss_sums.size(),
+        valid_targets.size());
   double means = 0;
   int64_t batches = 0;
   for (size_t first = 0; first < loss_sums.size(); first += size_t(rows)) {
@@ -95,8 +97,9 @@ namespace {
 void require_validation_files(const LoadedModel& model) {
   for (const std::string& pattern : model.config.data.validation)
     if (!names_a_file(pattern))
-      throw error("{}: data.validation of its run, {}, is not found from {}; name the shards with --data",
-                  model.checkpoint, pattern, std::filesystem::current_path().string());
+      throw error(
+          "{}: data.validation of its run, {}, is not found from {}; name the shards with --data",
+          model.checkpoint, pattern, std::filesystem::current_path().string());
 }
 
 RunConfig with_options(const LoadedModel& model, const EvaluateCheckpointOptions& options) {
@@ -124,7 +127,8 @@ RunConfig with_options(const LoadedModel& model, const EvaluateCheckpointOptions
 }  // namespace
 
 CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpointOptions& options) {
-  if (options.tokens.value_or(1) < 1) throw error("tokens is {}; accepted are 1 and above", *options.tokens);
+  if (options.tokens.value_or(1) < 1)
+    throw error("tokens is {}; accepted are 1 and above", *options.tokens);
   if (options.micro_batch_rows < 0)
     throw error("micro_batch_rows is {}; accepted are 0 (as in training) and above",
                 options.micro_batch_rows);
@@ -139,14 +143,15 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
                 model.checkpoint);
   const int64_t rows = std::min(config.batch.rows_per_micro_batch(), source->sequences());
   const BatchShape shape{rows, config.batch.seq_len};
-  Llama llama(config.model,
-              {.micro_batch = shape,
-               .storage = model.storage(),
-               .loss_chunk_rows = default_loss_chunk_rows(config.model, shape, model.device->backend()),
-               .keep = Keep::kNothing,
-               .fp8 = fp8_of(config.precision),
-               .multiply = multiply_of(config.precision)},
-              *model.weights, *model.device, *model.allocator);
+  Llama llama(
+      config.model,
+      {.micro_batch = shape,
+       .storage = model.storage(),
+       .loss_chunk_rows = default_loss_chunk_rows(config.model, shape, model.device->backend()),
+       .keep = Keep::kNothing,
+       .fp8 = fp8_of(config.precision),
+       .multiply = multiply_of(config.precision)},
+      *model.weights, *model.device, *model.allocator);
   if (const std::vector<NamedTensor> scales = llama.named_states(); !scales.empty())
     load_part_of_verified_checkpoint(fs, model.checkpoint, whole_parts(scales), *model.device);
   llama.update_casts();

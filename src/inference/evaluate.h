@@ -26,9 +26,9 @@ struct Evaluation {
 };
 
 struct EvaluationOptions {
-  int64_t rows_per_batch;     // at most the model's micro-batch
-  int64_t tokens;             // budget in positions, rounded up to whole sequences; at most all of the source
-  int64_t galore_batch_rows;  // sequences per batch of galore_loss()
+  int64_t rows_per_batch;  // at most the model's micro-batch
+  int64_t tokens;  // budget in positions, rounded up to whole sequences; at most all of the source
+  int64_t galore_batch_rows;                     // sequences per batch of galore_loss()
   Communicator& ranks = Communicator::single();  // ranks that share the work
 };
 
@@ -40,7 +40,8 @@ struct EvaluationOptions {
 // A batch is `rows` consecutive sequences (the last may be shorter); its mean is over its predicted
 // tokens. Batches without predicted tokens are excluded from sum and n; in GaLore's code they make
 // the result NaN.
-double galore_loss(std::span<const double> loss_sums, std::span<const int64_t> valid_targets, int64_t rows);
+double galore_loss(std::span<const double> loss_sums, std::span<const int64_t> valid_targets,
+                   int64_t rows);
 
 // Mean loss over the first sequences of the source (which should not be shuffled), summed in FP64
 // over tokens, then over sequences. Throws Error if no token is predicted.

@@ -74,9 +74,11 @@ ordered_json tokenizer_config(const Tokenizer& tokenizer, const RunConfig& confi
           {"sp_model_kwargs", ordered_json::object()}};
 }
 
-// --- the directory -----------------------------------------------------------------------------
+// --- the directory -------------------------------------------------------------------------------
 
-std::string file_in(const std::string& directory, const std::string& name) { return directory + "/" + name; }
+std::string file_in(const std::string& directory, const std::string& name) {
+  return directory + "/" + name;
+}
 
 void write_text(FileSystem& fs, const std::string& path, std::string_view text) {
   const auto file = fs.create(path);
@@ -121,7 +123,8 @@ void write_files(FileSystem& fs, const std::string& directory, const LoadedModel
   write_weights(fs, file_in(directory, kWeights), model);
   if (tokenizer != nullptr) {
     write_text(fs, file_in(directory, kTokenizer), tokenizer->model_bytes());
-    write_json(fs, file_in(directory, kTokenizerConfig), tokenizer_config(*tokenizer, model.config, options));
+    write_json(fs, file_in(directory, kTokenizerConfig),
+               tokenizer_config(*tokenizer, model.config, options));
     write_json(fs, file_in(directory, kSpecialTokens), special_tokens(*tokenizer));
   }
 }

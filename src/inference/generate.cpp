@@ -28,7 +28,9 @@ size_t settled(std::string_view text) {
 }  // namespace
 
 TextStream::TextStream(const Tokenizer& tokenizer, std::span<const int32_t> prompt)
-    : tokenizer_(tokenizer), tokens_(prompt.begin(), prompt.end()), shown_(tokenizer.decode(prompt).size()) {}
+    : tokenizer_(tokenizer),
+      tokens_(prompt.begin(), prompt.end()),
+      shown_(tokenizer.decode(prompt).size()) {}
 
 // Decodes all tokens each time, since a token's text depends on those before it. The cost is small
 // beside the model's.
@@ -75,10 +77,11 @@ std::vector<int32_t> candidates(std::span<const float> logits, int64_t top_k) {
   std::vector<int32_t> tokens(logits.size());
   std::iota(tokens.begin(), tokens.end(), 0);
   if (top_k == 0 || top_k >= std::ssize(tokens)) return tokens;
-  std::nth_element(tokens.begin(), tokens.begin() + (top_k - 1), tokens.end(), [&](int32_t a, int32_t b) {
-    const float x = logits[size_t(a)], y = logits[size_t(b)];
-    return x != y ? x > y : a < b;
-  });
+  std::nth_element(tokens.begin(), tokens.begin() + (top_k - 1), tokens.end(),
+                   [&](int32_t a, int32_t b) {
+                     const float x = logits[size_t(a)], y = logits[size_t(b)];
+                     return x != y ? x > y : a < b;
+                   });
   tokens.resize(size_t(top_k));
   std::sort(tokens.begin(), tokens.end());
   return tokens;
@@ -86,9 +89,11 @@ std::vector<int32_t> candidates(std::span<const float> logits, int64_t top_k) {
 
 void check_sampling(const SamplingOptions& options) {
   if (!(std::isfinite(options.temperature) && options.temperature >= 0))
-    throw error("temperature is {}; accepted are 0 (the most likely token) and finite numbers above it",
-                options.temperature);
-  if (options.top_k < 0) throw error("top_k is {}; accepted are 0 (all tokens) and above", options.top_k);
+    throw error(
+        "temperature is {}; accepted are 0 (the most likely token) and finite numbers above it",
+        options.temperature);
+  if (options.top_k < 0)
+    throw error("top_k is {}; accepted are 0 (all tokens) and above", options.top_k);
 }
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -98,7 +103,8 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 // BOS if requested, then the prompt's tokens.
 std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const GenerateOptions& options,
                                    int64_t context) {
-  if (options.max_tokens < 1) throw error("max_tokens is {}; accepted are 1 and above", options.max_tokens);
+  if (options.max_tokens < 1)
+    throw error("max_tokens is {}; accepted are 1 and above", options.max_tokens);
   check_sampling(options.sampling);
   const size_t valid = valid_utf8_prefix(options.prompt);
   if (valid < options.prompt.size())
@@ -110,7 +116,8 @@ std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const GenerateOpt
   if (options.prepend_bos) tokens.insert(tokens.begin(), int32_t(tokenizer.bos_id()));
   if (std::ssize(tokens) > context)
     throw error(
-        "the prompt has {} tokens; the model was trained on sequences of {}, so at most {} are accepted",
+        "the prompt has {} tokens; the model was trained on sequences of {}, so at most {} are "
+        "accepted",
         tokens.size(), context, context);
   return tokens;
 }
@@ -131,7 +138,8 @@ struct Continuation {
   // `logits` are those of the first new token.
   StopReason run(std::vector<float> logits) {
     while (true) {
-      const int32_t token = sample_token(spelled(logits, tokenizer), options.sampling, decoder.position());
+      const int32_t token =
+          sample_token(spelled(logits, tokenizer), options.sampling, decoder.position());
       ++tokens;
       if (token == tokenizer.eos_id()) return StopReason::kEndOfText;
       if (!sink(text.add(token))) return StopReason::kReaderGone;
@@ -144,7 +152,8 @@ struct Continuation {
 
 }  // namespace
 
-int32_t sample_token(std::span<const float> logits, const SamplingOptions& options, int64_t position) {
+int32_t sample_token(std::span<const float> logits, const SamplingOptions& options,
+                     int64_t position) {
   check(!logits.empty(), "no logits to sample from");
   check_sampling(options);
   check_finite(logits);
@@ -155,7 +164,8 @@ int32_t sample_token(std::span<const float> logits, const SamplingOptions& optio
   std::transform(tokens.begin(), tokens.end(), weights.begin(), [&](int32_t token) {
     return std::exp((double(logits[size_t(token)]) - double(*top)) / options.temperature);
   });
-  double left = uniform_draw(options.seed, position) * std::accumulate(weights.begin(), weights.end(), 0.0);
+  double left =
+      uniform_draw(options.seed, position) * std::accumulate(weights.begin(), weights.end(), 0.0);
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (left < weights[i]) return tokens[i];
     left -= weights[i];
@@ -163,8 +173,8 @@ int32_t sample_token(std::span<const float> logits, const SamplingOptions& optio
   return static_cast<int32_t>(top - logits.begin());  // reached only by rounding of the sum
 }
 
-Generation generate(LlamaDecoder& decoder, const Tokenizer& tokenizer, const GenerateOptions& options,
-                    const TextSink& sink) {
+Generation generate(LlamaDecoder& decoder, const Tokenizer& tokenizer,
+                    const GenerateOptions& options, const TextSink& sink) {
   const std::vector<int32_t> prompt = prompt_tokens(tokenizer, options, decoder.max_positions());
   Generation result{.prompt_tokens = std::ssize(prompt)};
   Continuation continuation{decoder, tokenizer, options, sink, TextStream(tokenizer, prompt)};

@@ -48,7 +48,8 @@ struct SamplingOptions {
 
 // One of the tokens [0, logits.size()), drawn for `position` of the sequence. Among equal logits,
 // the smaller token id ranks as more likely. Throws Error if a logit is not finite.
-int32_t sample_token(std::span<const float> logits, const SamplingOptions& options, int64_t position);
+int32_t sample_token(std::span<const float> logits, const SamplingOptions& options,
+                     int64_t position);
 
 struct GenerateOptions {
   std::string prompt;
@@ -72,7 +73,7 @@ using TextSink = std::function<bool(std::string_view)>;
 
 // Passes the prompt and then its continuation to `sink`, in pieces of whole characters. Throws
 // Error if an option is out of range, or the prompt is empty or exceeds the decoder's context.
-Generation generate(LlamaDecoder& decoder, const Tokenizer& tokenizer, const GenerateOptions& options,
-                    const TextSink& sink);
+Generation generate(LlamaDecoder& decoder, const Tokenizer& tokenizer,
+                    const GenerateOptions& options, const TextSink& sink);
 
 }  // namespace mpt

@@ -29,8 +29,9 @@ RunConfig config_of(const TrainState& state, const std::string& checkpoint) {
 WeightOptions weight_options(const PrecisionConfig& precision, ModelUse use) {
   const bool own_type = use == ModelUse::kExport;
   const bool fp8 = use == ModelUse::kEvaluate && precision.compute == ComputeFormat::kFp8;
-  const DType storage = own_type ? (precision.weights == WeightFormat::kF32 ? DType::kF32 : DType::kBF16)
-                                 : activation_dtype(precision.compute);
+  const DType storage = own_type
+                            ? (precision.weights == WeightFormat::kF32 ? DType::kF32 : DType::kBF16)
+                            : activation_dtype(precision.compute);
   return {.storage = storage,
           .gradient = storage,
           .linears = linear_encoding(precision),
@@ -46,8 +47,8 @@ int64_t bytes_of_weights(const LlamaConfig& config, const WeightOptions& options
 
 void require_memory_for(int64_t weight_bytes, Device& device, const std::string& checkpoint) {
   if (weight_bytes <= device.memory_bytes()) return;
-  throw error("{}: its weights take {}; {} are available", checkpoint, format_bytes(double(weight_bytes)),
-              format_bytes(double(device.memory_bytes())));
+  throw error("{}: its weights take {}; {} are available", checkpoint,
+              format_bytes(double(weight_bytes)), format_bytes(double(device.memory_bytes())));
 }
 
 }  // namespace
@@ -55,8 +56,9 @@ void require_memory_for(int64_t weight_bytes, Device& device, const std::string&
 std::string find_checkpoint(FileSystem& fs, const std::string& path) {
   if (!fs.exists(path)) throw error("{}: no such checkpoint or run directory", path);
   if (!fs.is_directory(path))
-    throw error("{}: not a directory; expected a checkpoint (.../step_00001000) or the directory of a run",
-                path);
+    throw error(
+        "{}: not a directory; expected a checkpoint (.../step_00001000) or the directory of a run",
+        path);
   if (fs.exists(in_directory(path, kStateName))) {
     verify_checkpoint(fs, path);
     return path;
@@ -64,14 +66,15 @@ std::string find_checkpoint(FileSystem& fs, const std::string& path) {
   const std::string inner = in_directory(path, kCheckpoints);
   const CheckpointStore store(fs, fs.is_directory(inner) ? inner : path, {});
   if (store.list().empty())
-    throw error("{}: neither a checkpoint (it has no {}) nor a run (it has no {}/step_...)", path, kStateName,
-                kCheckpoints);
+    throw error("{}: neither a checkpoint (it has no {}) nor a run (it has no {}/step_...)", path,
+                kStateName, kCheckpoints);
   const std::optional<std::string> latest = store.latest_good();
   if (!latest) throw error("{}: none of its {} checkpoints is whole", path, store.list().size());
   return *latest;
 }
 
-LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConfig& device, ModelUse use) {
+LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConfig& device,
+                       ModelUse use) {
   const std::string checkpoint = find_checkpoint(fs, path);
   const TrainState state = read_checkpoint_state(fs, checkpoint);
   LoadedModel model{.checkpoint = checkpoint,
@@ -82,10 +85,11 @@ LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConf
                     .allocator = nullptr,
                     .weights = nullptr};
   const WeightOptions options = weight_options(model.config.precision, use);
-  require_memory_for(bytes_of_weights(model.config.model, options, *model.device), *model.device, checkpoint);
+  require_memory_for(bytes_of_weights(model.config.model, options, *model.device), *model.device,
+                     checkpoint);
   model.allocator = model.device->make_allocator();
-  model.weights = std::make_unique<WeightStore>(llama_parameters(model.config.model), options, *model.device,
-                                                *model.allocator);
+  model.weights = std::make_unique<WeightStore>(llama_parameters(model.config.model), options,
+                                                *model.device, *model.allocator);
   load_part_of_verified_checkpoint(fs, checkpoint, whole_parts(model.weights->named_tensors()),
                                    *model.device);
   model.weights->decode_weights();
@@ -129,10 +133,11 @@ std::string missing_tokenizer(const RunConfig& config) {
   const std::string named =
       config.data.tokenizer.empty()
           ? "data.tokenizer of its config is not set"
-          : fmt::format("data.tokenizer of its config, '{}', is not found from {}", config.data.tokenizer,
-                        std::filesystem::current_path().string());
+          : fmt::format("data.tokenizer of its config, '{}', is not found from {}",
+                        config.data.tokenizer, std::filesystem::current_path().string());
   return fmt::format(
-      "the model's tokenizer is not known: its run keeps no {}, {}, and no {} lies beside its data; name it "
+      "the model's tokenizer is not known: its run keeps no {}, {}, and no {} lies beside its "
+      "data; name it "
       "with --tokenizer",
       kRunTokenizer, named, kManifestName);
 }
@@ -142,10 +147,12 @@ Tokenizer load_tokenizer(const RunConfig& config, const TokenizerFile& file) {
   Tokenizer tokenizer = Tokenizer::load(file.path);
   if (tokenizer.vocab_size() > config.model.vocab_size)
     throw error(
-        "{}: has {} pieces, the model has {}; it is not the tokenizer that the model was trained with",
+        "{}: has {} pieces, the model has {}; it is not the tokenizer that the model was trained "
+        "with",
         file.path, tokenizer.vocab_size(), config.model.vocab_size);
   if (!file.data_hash.empty() && tokenizer.hash() != file.data_hash)
-    spdlog::warn("{}: is not the tokenizer that made the shards which the run's config names", file.path);
+    spdlog::warn("{}: is not the tokenizer that made the shards which the run's config names",
+                 file.path);
   return tokenizer;
 }
 

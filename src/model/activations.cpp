@@ -20,9 +20,9 @@ class Planner {
             .attn_norm = operand(c),
             .attn_inv_rms = per_token(),
             .qkv = tokens(options_.storage, 3 * c),
-            .log_sum_exp =
-                allocator_.tensor(kActivationMemory, DType::kF32,
-                                  options_.shape.rows * config_.num_attention_heads, options_.shape.seq_len),
+            .log_sum_exp = allocator_.tensor(kActivationMemory, DType::kF32,
+                                             options_.shape.rows * config_.num_attention_heads,
+                                             options_.shape.seq_len),
             .attention = tokens(options_.storage, c),
             .middle = tokens(options_.storage, c),
             .mlp_norm = operand(c),
@@ -44,13 +44,16 @@ class Planner {
 
  private:
   [[nodiscard]] int64_t width() const { return padded_intermediate_size(config_); }
-  [[nodiscard]] bool rows_of_k() const { return options_.fp8 && options_.fp8_layout == Fp8Layout::kRowsOfK; }
+  [[nodiscard]] bool rows_of_k() const {
+    return options_.fp8 && options_.fp8_layout == Fp8Layout::kRowsOfK;
+  }
   // Row-major codes are needed only from their cast to the GEMM, so one operand's exist at a time.
   [[nodiscard]] QuantizedMatrix operand(int64_t cols) const {
     if (!rows_of_k()) return {tokens(options_.fp8 ? DType::kE4M3 : options_.storage, cols)};
     const Tensor values{codes_.data, codes_.dtype, codes_.rows, cols, cols};
     if (options_.keep == Keep::kNothing) return {values};
-    return {values, allocator_.tensor(kActivationMemory, DType::kE4M3, cols, options_.shape.tokens())};
+    return {values,
+            allocator_.tensor(kActivationMemory, DType::kE4M3, cols, options_.shape.tokens())};
   }
   [[nodiscard]] Tensor tokens(DType dtype, int64_t cols) const {
     return allocator_.tensor(kActivationMemory, dtype, options_.shape.tokens(), cols);

@@ -69,7 +69,8 @@ struct Activations {
   Tensor final_residual;       // [N, C]
   QuantizedMatrix final_norm;  // [N, C] FP8 codes with fp8_lm_head
   Tensor final_inv_rms;        // [1, N] fp32
-  Tensor branch;  // [N, C] output of the block half just computed, not yet added to the residual stream
+  Tensor
+      branch;  // [N, C] output of the block half just computed, not yet added to the residual stream
 
   QuantizedMatrix
       attention_operand;  // [N, C] e4m3, FP8 only: cast of `attention`, which is kept in the storage type

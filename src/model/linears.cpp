@@ -11,7 +11,8 @@ namespace mpt {
 namespace {
 
 void check_multiple(std::string_view what, int64_t value) {
-  check(value % kFp8Multiple == 0, "{} is {}; FP8 GEMMs need multiples of {}", what, value, kFp8Multiple);
+  check(value % kFp8Multiple == 0, "{} is {}; FP8 GEMMs need multiples of {}", what, value,
+        kFp8Multiple);
 }
 
 int64_t input_slot(int64_t linear) { return 2 * linear; }
@@ -21,7 +22,9 @@ Fp8Part part_of(const Tensor& source, const QuantizedMatrix& codes) {
   return {.source = encoded_view(source), .target = codes.values, .transposed = codes.transposed};
 }
 
-Tensor planned(DType dtype, int64_t rows, int64_t cols) { return {nullptr, dtype, rows, cols, cols}; }
+Tensor planned(DType dtype, int64_t rows, int64_t cols) {
+  return {nullptr, dtype, rows, cols, cols};
+}
 
 // An operand for planning, readable in either layout.
 QuantizedMatrix planned_operand(DType dtype, int64_t rows, int64_t cols) {
@@ -30,15 +33,16 @@ QuantizedMatrix planned_operand(DType dtype, int64_t rows, int64_t cols) {
 
 }  // namespace
 
-Linears::Linears(const LlamaConfig& config, const LinearsOptions& options, const WeightStore& weights,
-                 Device& device, Allocator& allocator)
+Linears::Linears(const LlamaConfig& config, const LinearsOptions& options,
+                 const WeightStore& weights, Device& device, Allocator& allocator)
     : config_(config), options_(options), weights_(weights), device_(device) {
   if (options.fp8) allocate_fp8(device, allocator);
   device.gemm().reserve(allocator, gemms());
 }
 
 void Linears::allocate_fp8(Device& device, Allocator& allocator) {
-  check(options_.storage == DType::kBF16, "FP8 GEMMs beside activations in {}", name_of(options_.storage));
+  check(options_.storage == DType::kBF16, "FP8 GEMMs beside activations in {}",
+        name_of(options_.storage));
   check_multiple("hidden_size", config_.hidden_size);
   check_multiple("the stored intermediate_size", padded_intermediate_size(config_));
   check_multiple("seq_len", options_.micro_batch.seq_len);
@@ -48,7 +52,8 @@ void Linears::allocate_fp8(Device& device, Allocator& allocator) {
   }
   const int64_t n = linears_in_fp8();
   forward_ = std::make_unique<Fp8Scaling>(
-      Fp8ScalingOptions{.name = "forward", .format = DType::kE4M3, .slots = 2 * n, .config = *options_.fp8},
+      Fp8ScalingOptions{
+          .name = "forward", .format = DType::kE4M3, .slots = 2 * n, .config = *options_.fp8},
       device, allocator);
   for (int64_t i = 0; i < n; ++i) {
     const Tensor w = planned_weight(i, DType::kE4M3);
@@ -59,15 +64,18 @@ void Linears::allocate_fp8(Device& device, Allocator& allocator) {
   }
   if (options_.keep == Keep::kNothing) return;
   backward_ = std::make_unique<Fp8Scaling>(
-      Fp8ScalingOptions{.name = "backward", .format = DType::kE5M2, .slots = n, .config = *options_.fp8},
+      Fp8ScalingOptions{
+          .name = "backward", .format = DType::kE5M2, .slots = n, .config = *options_.fp8},
       device, allocator);
   int64_t most = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t rows = i == head_linear(config_) ? options_.loss_chunk_rows : options_.micro_batch.tokens();
+    const int64_t rows =
+        i == head_linear(config_) ? options_.loss_chunk_rows : options_.micro_batch.tokens();
     most = std::max(most, rows * weight_codes_[size_t(i)].values.rows);
   }
   gradient_codes_ = {allocator.tensor(kScratchMemory, DType::kE5M2, 1, most)};
-  if (rows_of_k(0)) gradient_codes_.transposed = allocator.tensor(kScratchMemory, DType::kE5M2, 1, most);
+  if (rows_of_k(0))
+    gradient_codes_.transposed = allocator.tensor(kScratchMemory, DType::kE5M2, 1, most);
 }
 
 // --- operands ------------------------------------------------------------------------------------
@@ -94,7 +102,8 @@ Tensor Linears::planned_weight(int64_t linear, DType dtype) const {
   const int64_t first = parameter(linear);
   const ParamSpec& spec = weights_.specs()[size_t(first)];
   int64_t rows = 0;
-  for (int64_t j = 0; j < spec.fused; ++j) rows += weights_.specs()[size_t(first + j)].physical_rows;
+  for (int64_t j = 0; j < spec.fused; ++j)
+    rows += weights_.specs()[size_t(first + j)].physical_rows;
   return planned(dtype, rows, spec.physical_cols);
 }
 
@@ -110,8 +119,9 @@ Linears::Scaled Linears::input(int64_t linear, const QuantizedMatrix& x) const {
 
 Linears::Scaled Linears::output_gradient(int64_t linear, const Tensor& d_y) {
   if (!in_fp8(linear)) return {{d_y}};
-  check(d_y.elements() <= gradient_codes_.values.elements(), "a gradient of {} elements, {} were planned",
-        d_y.elements(), gradient_codes_.values.elements());
+  check(d_y.elements() <= gradient_codes_.values.elements(),
+        "a gradient of {} elements, {} were planned", d_y.elements(),
+        gradient_codes_.values.elements());
   const auto view = [](const Tensor& codes, int64_t rows, int64_t cols) {
     return Tensor{codes.data, codes.dtype, rows, cols, cols};
   };
@@ -156,7 +166,8 @@ void Linears::update_casts() {
 }
 
 void Linears::begin_forward(int64_t group, Fp8CastKind kind) {
-  if (options_.fp8 && options_.fp8->fp8_weight_recast == Cadence::kMicrobatch) cast_weights(group, kind);
+  if (options_.fp8 && options_.fp8->fp8_weight_recast == Cadence::kMicrobatch)
+    cast_weights(group, kind);
 }
 
 void Linears::cast_input(int64_t linear, const Tensor& source, const QuantizedMatrix& operand,
@@ -166,7 +177,8 @@ void Linears::cast_input(int64_t linear, const Tensor& source, const QuantizedMa
   forward_->cast(input_slot(linear), std::array{part_of(source, operand)}, kind);
 }
 
-void Linears::cast_input(int64_t linear, Fp8Casts& casts, const QuantizedMatrix& operand, Fp8CastKind kind) {
+void Linears::cast_input(int64_t linear, Fp8Casts& casts, const QuantizedMatrix& operand,
+                         Fp8CastKind kind) {
   if (!in_fp8(linear)) return;
   const ProfileScope scope(device_, "FP8 casts");
   const Fp8Part part{.source = shape_of_source(operand.rows(), operand.cols()),
@@ -286,7 +298,8 @@ void Linears::end_step() {
 
 void Linears::reduce_amaxes() {
   if (!options_.fp8) return;
-  if (const Tensor amaxes = forward_->gathered_amaxes(); amaxes.rows > 0) hooks_->reduce_amax(amaxes);
+  if (const Tensor amaxes = forward_->gathered_amaxes(); amaxes.rows > 0)
+    hooks_->reduce_amax(amaxes);
 }
 
 std::vector<NamedTensor> Linears::named_states() const {
@@ -306,10 +319,10 @@ std::vector<Fp8OperandState> Linears::operand_states() const {
       backward_ ? backward_->slot_states() : std::vector<Fp8SlotState>();
   std::vector<Fp8OperandState> all;
   for (int64_t i = 0; i < linears_in_fp8(); ++i) {
-    const std::string name =
-        i == head_linear(config_)
-            ? "lm_head"
-            : fmt::format("model.layers.{}.{}", i / kLinearsPerLayer, kNames[size_t(i % kLinearsPerLayer)]);
+    const std::string name = i == head_linear(config_)
+                                 ? "lm_head"
+                                 : fmt::format("model.layers.{}.{}", i / kLinearsPerLayer,
+                                               kNames[size_t(i % kLinearsPerLayer)]);
     all.push_back({name + ".input", forward[size_t(input_slot(i))]});
     all.push_back({name + ".weight", forward[size_t(weight_slot(i))]});
     if (backward_) all.push_back({name + ".output_gradient", backward[size_t(i)]});

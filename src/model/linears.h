@@ -27,8 +27,12 @@ enum class Linear : int64_t { kQkv, kO, kGateUp, kDown };
 inline constexpr int64_t kLinearsPerLayer = 4;
 
 // Index among all linear layers: layer by layer, then the head.
-inline int64_t linear_index(int64_t layer, Linear which) { return kLinearsPerLayer * layer + int64_t(which); }
-inline int64_t head_linear(const LlamaConfig& config) { return kLinearsPerLayer * config.num_hidden_layers; }
+inline int64_t linear_index(int64_t layer, Linear which) {
+  return kLinearsPerLayer * layer + int64_t(which);
+}
+inline int64_t head_linear(const LlamaConfig& config) {
+  return kLinearsPerLayer * config.num_hidden_layers;
+}
 
 struct LinearsOptions {
   BatchShape micro_batch;
@@ -68,9 +72,11 @@ class Linears {
   void begin_forward(int64_t group, Fp8CastKind kind);
   // Casts x (storage type or fp32) into the layouts present in `operand`, for forward() and
   // backward(). Does nothing outside FP8, where source and operand are the same tensor.
-  void cast_input(int64_t linear, const Tensor& source, const QuantizedMatrix& operand, Fp8CastKind kind);
+  void cast_input(int64_t linear, const Tensor& source, const QuantizedMatrix& operand,
+                  Fp8CastKind kind);
   // The same for an x computed by `casts`, rounded first to the type of fp8_cast_source.
-  void cast_input(int64_t linear, Fp8Casts& casts, const QuantizedMatrix& operand, Fp8CastKind kind);
+  void cast_input(int64_t linear, Fp8Casts& casts, const QuantizedMatrix& operand,
+                  Fp8CastKind kind);
   void forward(int64_t linear, const QuantizedMatrix& x, const Tensor& y);
   // Computes dW first, then dx.
   void backward(int64_t linear, const LinearBackward& call);

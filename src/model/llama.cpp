@@ -10,7 +10,8 @@
 
 namespace mpt {
 
-int64_t default_loss_chunk_rows(const LlamaConfig& config, const BatchShape& micro_batch, Backend backend) {
+int64_t default_loss_chunk_rows(const LlamaConfig& config, const BatchShape& micro_batch,
+                                Backend backend) {
   constexpr int64_t kMultiple = 16;
   const int64_t logits = int64_t{backend == Backend::kCuda ? 256 : 16} << 20;
   const int64_t rows = std::max(logits / config.vocab_size / kMultiple, int64_t{1}) * kMultiple;
@@ -21,8 +22,10 @@ namespace {
 
 void check_options(const LlamaOptions& options, const WeightStore& weights) {
   const BatchShape& shape = options.micro_batch;
-  check(shape.rows > 0 && shape.seq_len > 0 && options.loss_chunk_rows > 0 && options.micro_batches > 0,
-        "a model for {} micro-batches of {} rows of {} tokens, {} tokens' logits at a time; each must be "
+  check(shape.rows > 0 && shape.seq_len > 0 && options.loss_chunk_rows > 0 &&
+            options.micro_batches > 0,
+        "a model for {} micro-batches of {} rows of {} tokens, {} tokens' logits at a time; each "
+        "must be "
         "positive",
         options.micro_batches, shape.rows, shape.seq_len, options.loss_chunk_rows);
   check(options.storage == weights.options().storage, "{} activations over {} weights",
@@ -41,7 +44,8 @@ LinearsOptions linears_options(const LlamaOptions& options, const WeightStore& w
           .multiply = options.multiply};
 }
 
-void check_range(std::string_view what, std::span<const int32_t> values, int32_t first, int64_t end) {
+void check_range(std::string_view what, std::span<const int32_t> values, int32_t first,
+                 int64_t end) {
   const auto outside = [&](int32_t x) { return x < first || x >= end; };
   const auto found = std::find_if(values.begin(), values.end(), outside);
   if (found == values.end()) return;
@@ -74,7 +78,8 @@ Llama::Llama(const LlamaConfig& config, const LlamaOptions& options, const Weigh
   gradient_scale_ = allocator.pinned(kDataMemory, DType::kF32, 1, 1);
   loss_sums_ = allocator.pinned(kLogitMemory, DType::kF64, 1, most);
   losses_ = allocator.tensor(kLogitMemory, DType::kF32, 1, n);
-  logits_ = allocator.tensor(kLogitMemory, options.storage, options.loss_chunk_rows, config.vocab_size);
+  logits_ =
+      allocator.tensor(kLogitMemory, options.storage, options.loss_chunk_rows, config.vocab_size);
   if (tokens_.host != nullptr) host_losses_.resize(size_t(n));  // planning allocates no memory
   if (options.keep == Keep::kForBackward) allocate_gradient_scratch(allocator);
   AttentionShape attention = attention_shape();
@@ -124,8 +129,8 @@ void Llama::stage_tokens(const TokenBatch& batch) {
   const int64_t seq_len = options_.micro_batch.seq_len, n = int64_t(batch.tokens.size());
   check(n % seq_len == 0 && n > 0 && n <= tokens_.tensor.elements() &&
             batch.targets.size() == batch.tokens.size(),
-        "{} tokens and {} targets staged; expected whole rows of {}, at most {}", n, batch.targets.size(),
-        seq_len, options_.micro_batches * options_.micro_batch.rows);
+        "{} tokens and {} targets staged; expected whole rows of {}, at most {}", n,
+        batch.targets.size(), seq_len, options_.micro_batches * options_.micro_batch.rows);
   check_range("token", batch.tokens, 0, config_.vocab_size);
   check_range("target", batch.targets, kIgnoreTarget, config_.vocab_size);
   staged_rows_ = n / seq_len;
@@ -159,11 +164,13 @@ void Llama::sort_uses(int64_t micro_batch) {
 }
 
 void Llama::load(int64_t micro_batch) {
-  check(micro_batch >= 0 && micro_batch < staged_micro_batches(), "micro-batch {} of {}", micro_batch,
-        staged_micro_batches());
+  check(micro_batch >= 0 && micro_batch < staged_micro_batches(), "micro-batch {} of {}",
+        micro_batch, staged_micro_batches());
   micro_batch_ = micro_batch;
-  rows_ = std::min(options_.micro_batch.rows, staged_rows_ - micro_batch * options_.micro_batch.rows);
-  for (const PinnedBuffer& buffer : {tokens_, targets_}) device_.send(buffer.row_range(micro_batch, 1));
+  rows_ =
+      std::min(options_.micro_batch.rows, staged_rows_ - micro_batch * options_.micro_batch.rows);
+  for (const PinnedBuffer& buffer : {tokens_, targets_})
+    device_.send(buffer.row_range(micro_batch, 1));
 }
 
 void Llama::forward(Fp8CastKind kind, Keep keep) {
@@ -190,7 +197,8 @@ void Llama::forward(Fp8CastKind kind, Keep keep) {
 void Llama::embed() {
   const ProfileScope scope(device_, "embedding");
   ops_->embedding_forward(weights_.compute(embedding_index()),
-                          live(tokens_.tensor.row_range(micro_batch_, 1)), live(acts_.layers[0].residual));
+                          live(tokens_.tensor.row_range(micro_batch_, 1)),
+                          live(acts_.layers[0].residual));
 }
 
 // --- loss ----------------------------------------------------------------------------------------
@@ -207,19 +215,22 @@ void Llama::enqueue_losses(const Accumulate* backward) {
 }
 
 void Llama::loss_chunk(int64_t first, const Accumulate* backward) {
-  const int64_t rows = std::min(options_.loss_chunk_rows, rows_ * options_.micro_batch.seq_len - first);
+  const int64_t rows =
+      std::min(options_.loss_chunk_rows, rows_ * options_.micro_batch.seq_len - first);
   const QuantizedMatrix x = acts_.final_norm.row_range(first, rows);
   const Tensor logits = logits_.row_range(0, rows);
   const int64_t head = head_linear(config_);
   linears_.forward(head, x, logits);
-  cross_entropy({.logits = logits,
-                 .targets = targets_.tensor.row_range(micro_batch_, 1).columns(first, rows),
-                 .losses = losses_.columns(first, rows),
-                 .gradient_scale = backward == nullptr ? nullptr : gradient_scale_.tensor.as<float>()});
+  cross_entropy(
+      {.logits = logits,
+       .targets = targets_.tensor.row_range(micro_batch_, 1).columns(first, rows),
+       .losses = losses_.columns(first, rows),
+       .gradient_scale = backward == nullptr ? nullptr : gradient_scale_.tensor.as<float>()});
   if (backward == nullptr) return;
   const Accumulate accumulate = first > 0 ? Accumulate::kYes : *backward;
   linears_.backward(
-      head, {.d_y = logits, .x = x, .d_x = d_branch_.row_range(first, rows), .accumulate = accumulate});
+      head,
+      {.d_y = logits, .x = x, .d_x = d_branch_.row_range(first, rows), .accumulate = accumulate});
 }
 
 void Llama::cross_entropy(const CrossEntropyCall& call) {
@@ -259,7 +270,8 @@ std::vector<float> Llama::logits(std::span<const int32_t> tokens) {
   forward(evaluation_cast(), Keep::kNothing);
   const int64_t n = int64_t(tokens.size()), vocab = config_.vocab_size;
   std::vector<float> all(size_t(n * vocab));
-  std::vector<bf16> narrow(size_t(options_.storage == DType::kBF16 ? options_.loss_chunk_rows * vocab : 0));
+  std::vector<bf16> narrow(
+      size_t(options_.storage == DType::kBF16 ? options_.loss_chunk_rows * vocab : 0));
   for (int64_t first = 0; first < n; first += options_.loss_chunk_rows) {
     const int64_t rows = std::min(options_.loss_chunk_rows, n - first);
     const Tensor chunk = logits_.row_range(0, rows);

@@ -50,8 +50,8 @@ struct BackwardOptions {
 
 class Llama {
  public:
-  Llama(const LlamaConfig& config, const LlamaOptions& options, const WeightStore& weights, Device& device,
-        Allocator& allocator);
+  Llama(const LlamaConfig& config, const LlamaOptions& options, const WeightStore& weights,
+        Device& device, Allocator& allocator);
 
   // Call after the master weights were set and at the end of every step, even if nothing changed:
   // FP8 casts the weights here. Decoded weights must be up to date (WeightStore::decode_weights()).
@@ -73,7 +73,9 @@ class Llama {
   void skip_micro_batch();
   // losses(): the loss sum (nats) of each micro-batch, fp64 [1, micro-batches] in device memory.
   // loss(): their total, valid after Device::synchronize().
-  [[nodiscard]] Tensor losses() const { return loss_sums_.tensor.columns(0, staged_micro_batches()); }
+  [[nodiscard]] Tensor losses() const {
+    return loss_sums_.tensor.columns(0, staged_micro_batches());
+  }
   [[nodiscard]] double loss() const;
 
   // All three calls at once, for up to micro_batch.rows rows.
@@ -100,7 +102,9 @@ class Llama {
 
   // FP8 scaling states: as tensors for a checkpoint, and for the log. Empty outside FP8.
   [[nodiscard]] std::vector<NamedTensor> named_states() const { return linears_.named_states(); }
-  [[nodiscard]] std::vector<Fp8OperandState> fp8_states() const { return linears_.operand_states(); }
+  [[nodiscard]] std::vector<Fp8OperandState> fp8_states() const {
+    return linears_.operand_states();
+  }
 
  private:
   enum class Pass : uint8_t { kFirst, kRecompute };
@@ -149,7 +153,8 @@ class Llama {
   // The operand with only the layouts that this pass's GEMMs read.
   [[nodiscard]] QuantizedMatrix wanted(const QuantizedMatrix& operand) const;
   [[nodiscard]] QuantizedMatrix attention_operand(const LayerActivations& a) const {
-    return acts_.attention_operand.values.rows > 0 ? acts_.attention_operand : QuantizedMatrix{a.attention};
+    return acts_.attention_operand.values.rows > 0 ? acts_.attention_operand
+                                                   : QuantizedMatrix{a.attention};
   }
   void allocate_gradient_scratch(Allocator& allocator);
 
@@ -167,12 +172,13 @@ class Llama {
   Tensor losses_;                  // [1, N] fp32
   PinnedBuffer loss_sums_;         // [1, micro-batches] fp64
   Tensor logits_;                  // [chunk, V]
-  Tensor d_residual_, d_branch_;   // [N, C] gradients of the residual stream and of a block half's input
-  Tensor d_wide_;                  // [N, max(3C, F)] gradients inside a block half
-  Tensor d_gain_partial_;          // [norm_chunks(N), C] fp32
-  PinnedBuffer uses_;              // [micro-batches, N] int32: positions, sorted by their token
-  Tensor first_use_;               // [1, V + 1] int32: where the uses of a row of the embedding begin
-  std::vector<int32_t> counts_;    // [V]
+  Tensor d_residual_,
+      d_branch_;           // [N, C] gradients of the residual stream and of a block half's input
+  Tensor d_wide_;          // [N, max(3C, F)] gradients inside a block half
+  Tensor d_gain_partial_;  // [norm_chunks(N), C] fp32
+  PinnedBuffer uses_;      // [micro-batches, N] int32: positions, sorted by their token
+  Tensor first_use_;       // [1, V + 1] int32: where the uses of a row of the embedding begin
+  std::vector<int32_t> counts_;  // [V]
   std::vector<float> host_losses_;
   int64_t staged_rows_ = 0;                // rows of all staged micro-batches
   int64_t micro_batch_ = 0, rows_ = 0;     // the current micro-batch and its number of rows

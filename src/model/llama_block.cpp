@@ -16,7 +16,8 @@ AttentionShape Llama::attention_shape() const {
 // if one per token).
 Tensor Llama::live(const Tensor& t) const {
   const int64_t n = rows_ * options_.micro_batch.seq_len;
-  return t.rows == 1 && t.cols == options_.micro_batch.tokens() ? t.columns(0, n) : t.row_range(0, n);
+  return t.rows == 1 && t.cols == options_.micro_batch.tokens() ? t.columns(0, n)
+                                                                : t.row_range(0, n);
 }
 
 QuantizedMatrix Llama::live(const QuantizedMatrix& operand) const {
@@ -38,7 +39,8 @@ void Llama::cast_input(int64_t linear, const ComputedInput& input, const Quantiz
   linears_.cast_input(linear, casts, wanted(operand), cast_);
 }
 
-void Llama::cast_attention(int64_t linear, const Tensor& attention, const QuantizedMatrix& operand) {
+void Llama::cast_attention(int64_t linear, const Tensor& attention,
+                           const QuantizedMatrix& operand) {
   linears_.cast_input(linear, live(attention), wanted(operand), cast_);
 }
 
@@ -79,8 +81,10 @@ void Llama::rotate(const Tensor& qkv, float direction) {
 }
 
 void Llama::attend(const LayerActivations& a) {
-  const AttentionForward call{
-      .shape = attention_shape(), .qkv = live(a.qkv), .out = live(a.attention), .log_sum_exp = a.log_sum_exp};
+  const AttentionForward call{.shape = attention_shape(),
+                              .qkv = live(a.qkv),
+                              .out = live(a.attention),
+                              .log_sum_exp = a.log_sum_exp};
   const ProfileScope scope(device_, "attention", flops_of(call));
   device_.attention().forward(call);
 }
@@ -97,7 +101,8 @@ void Llama::attend_backward(const LayerActivations& a, const Tensor& d_qkv) {
   device_.attention().backward(call);
 }
 
-void Llama::backward_norm(const Tensor& x, const Tensor& inv_rms, int64_t gain, Accumulate accumulate) {
+void Llama::backward_norm(const Tensor& x, const Tensor& inv_rms, int64_t gain,
+                          Accumulate accumulate) {
   const ProfileScope scope(device_, "RMSNorm");
   ops_->norm_backward({.d_out = live(d_branch_),
                        .x = live(x),
@@ -155,12 +160,14 @@ void Llama::forward_layer(int64_t layer, Pass pass) {
 void Llama::backward_mlp(int64_t layer, Accumulate accumulate) {
   const LayerActivations& a = acts_.layers[size_t(layer)];
   const Tensor d_mlp = wide_scratch(a.mlp.cols());
-  linears_.backward(linear_index(layer, Linear::kDown),
-                    {.d_y = live(d_residual_), .x = live(a.mlp), .d_x = d_mlp, .accumulate = accumulate});
-  backward_swiglu(live(a.gate_up), d_mlp);
   linears_.backward(
-      linear_index(layer, Linear::kGateUp),
-      {.d_y = live(a.gate_up), .x = live(a.mlp_norm), .d_x = live(d_branch_), .accumulate = accumulate});
+      linear_index(layer, Linear::kDown),
+      {.d_y = live(d_residual_), .x = live(a.mlp), .d_x = d_mlp, .accumulate = accumulate});
+  backward_swiglu(live(a.gate_up), d_mlp);
+  linears_.backward(linear_index(layer, Linear::kGateUp), {.d_y = live(a.gate_up),
+                                                           .x = live(a.mlp_norm),
+                                                           .d_x = live(d_branch_),
+                                                           .accumulate = accumulate});
   backward_norm(a.middle, a.mlp_inv_rms, layer_index(layer, LayerParam::kMlpNorm), accumulate);
 }
 
@@ -170,13 +177,15 @@ void Llama::backward_attention(int64_t layer, Accumulate accumulate) {
   // Repeats the cast instead of keeping it beside the values that attention backward needs anyway.
   const QuantizedMatrix attention = attention_operand(a).for_backward();
   cast_attention(linear_index(layer, Linear::kO), a.attention, attention);
-  linears_.backward(
-      linear_index(layer, Linear::kO),
-      {.d_y = live(d_residual_), .x = live(attention), .d_x = live(d_branch_), .accumulate = accumulate});
+  linears_.backward(linear_index(layer, Linear::kO), {.d_y = live(d_residual_),
+                                                      .x = live(attention),
+                                                      .d_x = live(d_branch_),
+                                                      .accumulate = accumulate});
   attend_backward(a, d_qkv);
   rotate(d_qkv, -1.0f);
-  linears_.backward(linear_index(layer, Linear::kQkv),
-                    {.d_y = d_qkv, .x = live(a.attn_norm), .d_x = live(d_branch_), .accumulate = accumulate});
+  linears_.backward(
+      linear_index(layer, Linear::kQkv),
+      {.d_y = d_qkv, .x = live(a.attn_norm), .d_x = live(d_branch_), .accumulate = accumulate});
   backward_norm(a.residual, a.attn_inv_rms, layer_index(layer, LayerParam::kAttnNorm), accumulate);
 }
 

@@ -28,21 +28,26 @@ struct LlamaConfig {
                {.minimum = 2, .maximum = 1 << 16, .doc = "C, width of the residual stream"});
     v.required("intermediate_size", intermediate_size,
                {.minimum = 1, .maximum = 1 << 20, .doc = "F, width inside the SwiGLU block"});
-    v.required("num_hidden_layers", num_hidden_layers, {.minimum = 1, .maximum = 4096, .doc = "L, blocks"});
-    v.required(
-        "num_attention_heads", num_attention_heads,
-        {.minimum = 1, .maximum = 1 << 15, .doc = "H, heads; each is hidden_size / H wide, an even number"});
+    v.required("num_hidden_layers", num_hidden_layers,
+               {.minimum = 1, .maximum = 4096, .doc = "L, blocks"});
+    v.required("num_attention_heads", num_attention_heads,
+               {.minimum = 1,
+                .maximum = 1 << 15,
+                .doc = "H, heads; each is hidden_size / H wide, an even number"});
     v.required("vocab_size", vocab_size,
                {.minimum = 2,
                 .maximum = 1 << 24,
                 .doc = "V, pieces of the tokenizer; embedding and head are untied"});
-    v.optional("rms_norm_eps", rms_norm_eps,
-               {.minimum = kMinPositiveReal, .maximum = 1, .doc = "added to the mean square in RMSNorm"});
-    v.optional("rope_theta", rope_theta,
-               {.minimum = 1, .maximum = kMaxReal, .doc = "base of the rotary position frequencies"});
     v.optional(
-        "initializer_range", initializer_range,
-        {.minimum = 0, .maximum = 1e3, .doc = "standard deviation of initial linear and embedding weights"});
+        "rms_norm_eps", rms_norm_eps,
+        {.minimum = kMinPositiveReal, .maximum = 1, .doc = "added to the mean square in RMSNorm"});
+    v.optional(
+        "rope_theta", rope_theta,
+        {.minimum = 1, .maximum = kMaxReal, .doc = "base of the rotary position frequencies"});
+    v.optional("initializer_range", initializer_range,
+               {.minimum = 0,
+                .maximum = 1e3,
+                .doc = "standard deviation of initial linear and embedding weights"});
     v.optional("pad_multiple", pad_multiple,
                {.minimum = 1,
                 .maximum = 4096,

@@ -29,15 +29,16 @@ void LlamaDecoder::allocate(Allocator& allocator) {
   const auto cache = [&] {
     return allocator.tensor(kActivationMemory, options_.storage, options_.max_positions, c);
   };
-  for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) caches_.push_back({cache(), cache()});
+  for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer)
+    caches_.push_back({cache(), cache()});
   token_ = allocator.tensor(kDataMemory, DType::kI32, 1, 1);
   residual_ = row(c);
   middle_ = row(c);
   normed_ = row(c);
   inv_rms_ = allocator.tensor(kActivationMemory, DType::kF32, 1, 1);
   qkv_ = row(3 * c);
-  scores_ =
-      allocator.tensor(kScratchMemory, DType::kF32, config_.num_attention_heads, options_.max_positions);
+  scores_ = allocator.tensor(kScratchMemory, DType::kF32, config_.num_attention_heads,
+                             options_.max_positions);
   attention_ = row(c);
   branch_ = row(c);
   gate_up_ = row(2 * f);
@@ -61,7 +62,8 @@ void LlamaDecoder::linear(const Tensor& x, const Tensor& weight, const Tensor& y
   device_.gemm().run({.a = x, .b = weight, .d = y, .transpose_b = Transpose::kYes});
 }
 
-void LlamaDecoder::norm(const Tensor& residual, const Tensor& branch, const Tensor& sum, int64_t gain) {
+void LlamaDecoder::norm(const Tensor& residual, const Tensor& branch, const Tensor& sum,
+                        int64_t gain) {
   ops_->norm_forward({.residual = residual,
                       .branch = branch,
                       .sum = sum,

@@ -51,25 +51,28 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
   explicit CudaLlamaOps(cudaStream_t stream) : Generic(CudaExec{stream}) {
     if (stream == nullptr) return;
     longest_row_bytes_ = shared_memory_of_a_block() - kStaticShared;
-    for (const auto kernel : {cross_entropy_kernel<float, kPackOf<float>>, cross_entropy_kernel<float, 1>})
+    for (const auto kernel :
+         {cross_entropy_kernel<float, kPackOf<float>>, cross_entropy_kernel<float, 1>})
       give_shared_memory(kernel);
-    for (const auto kernel : {cross_entropy_kernel<bf16, kPackOf<bf16>>, cross_entropy_kernel<bf16, 1>})
+    for (const auto kernel :
+         {cross_entropy_kernel<bf16, kPackOf<bf16>>, cross_entropy_kernel<bf16, 1>})
       give_shared_memory(kernel);
   }
 
   void zero(const Tensor& tensor) override {
     check(tensor.contiguous(), "zero takes a contiguous tensor");
     if (tensor.elements() == 0) return;
-    check_cuda(
-        cudaMemsetAsync(tensor.data, 0, size_t(tensor.elements() * size_of(tensor.dtype)), exec_.stream),
-        "cudaMemsetAsync");
+    check_cuda(cudaMemsetAsync(tensor.data, 0, size_t(tensor.elements() * size_of(tensor.dtype)),
+                               exec_.stream),
+               "cudaMemsetAsync");
   }
 
   void embedding_forward(const Tensor& table, const Tensor& tokens, const Tensor& out) override {
     const bool fast = dispatch(table.dtype, [&]<class T>(T) {
       if (!packable(out.cols, kPackOf<T>, {table, out})) return false;
-      exec_.elements(out.elements() / kPackOf<T>,
-                     EmbeddingForwardPacks<T>{{table.as<T>(), tokens.as<int32_t>(), out.as<T>(), out.cols}});
+      exec_.elements(
+          out.elements() / kPackOf<T>,
+          EmbeddingForwardPacks<T>{{table.as<T>(), tokens.as<int32_t>(), out.as<T>(), out.cols}});
       return true;
     });
     if (!fast) Generic::embedding_forward(table, tokens, out);
@@ -80,8 +83,9 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
       if (!packable(call.d_table.cols, kPackOf<T>, {call.d_out, call.d_table})) return false;
       dispatch(call.d_table.dtype, [&]<class D>(D) {
         embedding_backward_packs(
-            EmbeddingBackward<T, D>{call.d_out.as<T>(), call.first.as<int32_t>(), call.uses.as<int32_t>(),
-                                    call.d_table.as<D>(), call.d_table.cols, keep(call.accumulate)},
+            EmbeddingBackward<T, D>{call.d_out.as<T>(), call.first.as<int32_t>(),
+                                    call.uses.as<int32_t>(), call.d_table.as<D>(),
+                                    call.d_table.cols, keep(call.accumulate)},
             call);
       });
       return true;
@@ -95,7 +99,8 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
       if (call.out.rows == 0)
         fast = norm_forward_rows<T>(call, NoStore{});
       else
-        fast = norm_forward_rows<T>(call, RowStore<Out>{call.out.as<Out>(), call.out.cols / kPackOf<T>});
+        fast = norm_forward_rows<T>(call,
+                                    RowStore<Out>{call.out.as<Out>(), call.out.cols / kPackOf<T>});
     });
     if (!fast) Generic::norm_forward(call);
   }
@@ -109,7 +114,8 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
     const int64_t rows_per_chunk = std::max((rows + kMostChunks - 1) / kMostChunks, kFewestRows),
                   chunks = (rows + rows_per_chunk - 1) / rows_per_chunk;
     const bool fast = dispatch(call.x.dtype, [&]<class T>(T) {
-      if (!packable(cols, kPackOf<T>, {call.d_out, call.x, call.gain, call.d_x, call.d_gain_partial}))
+      if (!packable(cols, kPackOf<T>,
+                    {call.d_out, call.x, call.gain, call.d_x, call.d_gain_partial}))
         return false;
       const NormBackwardRows<T> n{call.d_out.as<T>(),
                                   call.x.as<T>(),
@@ -121,7 +127,8 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
                                   cols,
                                   rows_per_chunk};
       return with_row_team(cols / kPackOf<T>, [&]<int kWarps, int kPacks> {
-        launch(norm_backward_kernel<T, kWarps, kPacks>, shape(chunks, RowTeam<kWarps>::kThreads), n);
+        launch(norm_backward_kernel<T, kWarps, kPacks>, shape(chunks, RowTeam<kWarps>::kThreads),
+               n);
       });
     });
     if (!fast) norm_backward_rows(call, rows_per_chunk);
@@ -181,8 +188,8 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
     const int64_t cols = call.logits.cols, row_bytes = cols * size_of(call.logits.dtype);
     if (row_bytes > longest_row_bytes_) return Generic::cross_entropy(call);
     dispatch(call.logits.dtype, [&]<class T>(T) {
-      const CrossEntropy<T> rows{call.logits.as<T>(), call.targets.as<int32_t>(), call.losses.as<float>(),
-                                 cols, call.gradient_scale};
+      const CrossEntropy<T> rows{call.logits.as<T>(), call.targets.as<int32_t>(),
+                                 call.losses.as<float>(), cols, call.gradient_scale};
       LaunchShape each_row = shape(call.logits.rows, CrossEntropyTeam::kThreads);
       each_row.shared_bytes = row_bytes;
       launch(packable(cols, kPackOf<T>, {call.logits}) ? cross_entropy_kernel<T, kPackOf<T>>
@@ -198,7 +205,8 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
   }
 
   void round_to_bf16(const Tensor& tensor) override {
-    check(tensor.dtype == DType::kF32 && tensor.contiguous(), "round_to_bf16 takes a contiguous fp32 tensor");
+    check(tensor.dtype == DType::kF32 && tensor.contiguous(),
+          "round_to_bf16 takes a contiguous fp32 tensor");
     if (!packable(0, 1, {tensor})) return Generic::round_to_bf16(tensor);
     constexpr int kWidth = RoundPacksToBf16::kWidth;
     exec_.elements((tensor.elements() + kWidth - 1) / kWidth,
@@ -234,20 +242,21 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
                                call.eps};
     return with_row_team(cols / kPackOf<T>, [&]<int kWarps, int kPacks> {
       using Team = RowTeam<kWarps>;
-      launch(norm_forward_kernel<T, Sink, kWarps, kPacks>, shape(Team::blocks_for(rows), Team::kThreads), n,
-             sink);
+      launch(norm_forward_kernel<T, Sink, kWarps, kPacks>,
+             shape(Team::blocks_for(rows), Team::kThreads), n, sink);
     });
   }
   template <class T, class D>
   void embedding_backward_packs(const EmbeddingBackward<T, D>& rows,
                                 const EmbeddingBackwardCall& call) const {
-    const int64_t packs = rows.cols / kPackOf<T>, vocabulary = call.d_table.rows, uses = call.uses.elements();
+    const int64_t packs = rows.cols / kPackOf<T>, vocabulary = call.d_table.rows,
+                  uses = call.uses.elements();
     const int64_t slices = (packs + WarpGroup::kLanes - 1) / WarpGroup::kLanes;
     exec_.rows(vocabulary * slices, EmbeddingBackwardSlices<T, D>{rows, slices});
     const int64_t windows = (uses + kLongRun - 1) / kLongRun,
                   run_slices = (packs + kRunLanes - 1) / kRunLanes;
-    launch(embedding_backward_long_kernel<T, D>, shape(windows * run_slices, kRunThreads), rows, vocabulary,
-           run_slices);
+    launch(embedding_backward_long_kernel<T, D>, shape(windows * run_slices, kRunThreads), rows,
+           vocabulary, run_slices);
   }
   [[nodiscard]] LaunchShape shape(int64_t blocks, int threads) const {
     return {.blocks = blocks, .threads = threads, .stream = exec_.stream};
@@ -257,7 +266,8 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
 };
 
 std::unique_ptr<LlamaOps> make(StreamRef stream, const LlamaOps::Options& options) {
-  if (options.kernels == LlamaKernels::kTuned) return std::make_unique<CudaLlamaOps>(stream_of(stream));
+  if (options.kernels == LlamaKernels::kTuned)
+    return std::make_unique<CudaLlamaOps>(stream_of(stream));
   return std::make_unique<LlamaOpsOn<CudaExec>>(CudaExec{stream_of(stream)});
 }
 const RegisterCudaOps<LlamaOps> registered{make};

@@ -34,36 +34,40 @@ class LlamaOpsOn : public LlamaOps {
 
   void zero(const Tensor& tensor) override {
     check(tensor.contiguous(), "zero takes a contiguous tensor");
-    dispatch(tensor.dtype, [&]<class T>(T) { exec_.elements(tensor.elements(), Zero<T>{tensor.as<T>()}); });
+    dispatch(tensor.dtype,
+             [&]<class T>(T) { exec_.elements(tensor.elements(), Zero<T>{tensor.as<T>()}); });
   }
 
   void embedding_forward(const Tensor& table, const Tensor& tokens, const Tensor& out) override {
     dispatch(table.dtype, [&]<class T>(T) {
-      exec_.rows(out.rows, EmbeddingForward<T>{table.as<T>(), tokens.as<int32_t>(), out.as<T>(), out.cols});
+      exec_.rows(out.rows,
+                 EmbeddingForward<T>{table.as<T>(), tokens.as<int32_t>(), out.as<T>(), out.cols});
     });
   }
 
   void embedding_backward(const EmbeddingBackwardCall& call) override {
     dispatch(call.d_out.dtype, [&]<class T>(T) {
       dispatch(call.d_table.dtype, [&]<class D>(D) {
-        exec_.rows(call.d_table.rows, EmbeddingBackward<T, D>{call.d_out.as<T>(), call.first.as<int32_t>(),
-                                                              call.uses.as<int32_t>(), call.d_table.as<D>(),
-                                                              call.d_table.cols, keep(call.accumulate)});
+        exec_.rows(call.d_table.rows,
+                   EmbeddingBackward<T, D>{call.d_out.as<T>(), call.first.as<int32_t>(),
+                                           call.uses.as<int32_t>(), call.d_table.as<D>(),
+                                           call.d_table.cols, keep(call.accumulate)});
       });
     });
   }
 
   void find_first_uses(const Tensor& tokens, const Tensor& uses, const Tensor& first) override {
-    exec_.elements(first.elements(), FindFirstUses{tokens.as<int32_t>(), uses.as<int32_t>(), uses.elements(),
-                                                   first.as<int32_t>()});
+    exec_.elements(first.elements(), FindFirstUses{tokens.as<int32_t>(), uses.as<int32_t>(),
+                                                   uses.elements(), first.as<int32_t>()});
   }
 
   void norm_forward(const NormForwardCall& call) override {
     dispatch_output(call.residual.dtype, call.out.dtype, [&]<class T, class Out>(T, Out) {
-      exec_.rows(call.residual.rows,
-                 AddRmsNormForward<T, Out>{call.residual.as<T>(), call.branch.as<T>(), call.sum.as<T>(),
-                                           call.out.as<Out>(), call.inv_rms.as<float>(), call.gain.as<T>(),
-                                           call.residual.cols, call.eps});
+      exec_.rows(
+          call.residual.rows,
+          AddRmsNormForward<T, Out>{call.residual.as<T>(), call.branch.as<T>(), call.sum.as<T>(),
+                                    call.out.as<Out>(), call.inv_rms.as<float>(), call.gain.as<T>(),
+                                    call.residual.cols, call.eps});
     });
   }
 
@@ -80,9 +84,9 @@ class LlamaOpsOn : public LlamaOps {
 
   void rope(const RopeCall& call) override {
     dispatch(call.qkv.dtype, [&]<class T>(T) {
-      exec_.rows(call.qkv.rows,
-                 Rope<T>{call.qkv.as<T>(), call.qkv.stride, call.cosine.as<float>(), call.sine.as<float>(),
-                         2 * call.heads, call.head_dim, call.seq_len, call.first_position, call.direction});
+      exec_.rows(call.qkv.rows, Rope<T>{call.qkv.as<T>(), call.qkv.stride, call.cosine.as<float>(),
+                                        call.sine.as<float>(), 2 * call.heads, call.head_dim,
+                                        call.seq_len, call.first_position, call.direction});
     });
   }
 
@@ -99,19 +103,21 @@ class LlamaOpsOn : public LlamaOps {
   }
 
   void cast(const ComputedInput& input, const Fp8CastCall& call) override {
-    with_computed(input, call, [&](const auto& rows) { cast_blocks(exec_, fp8_source(rows, call), call); });
+    with_computed(input, call,
+                  [&](const auto& rows) { cast_blocks(exec_, fp8_source(rows, call), call); });
   }
 
   void gather_amax(const ComputedInput& input, const Fp8CastCall& call) override {
-    with_computed(input, call,
-                  [&](const auto& rows) { gather_amax_of_blocks(exec_, fp8_source(rows, call), call); });
+    with_computed(input, call, [&](const auto& rows) {
+      gather_amax_of_blocks(exec_, fp8_source(rows, call), call);
+    });
   }
 
   void cross_entropy(const CrossEntropyCall& call) override {
     dispatch(call.logits.dtype, [&]<class T>(T) {
       exec_.rows(call.logits.rows,
-                 CrossEntropy<T>{call.logits.as<T>(), call.targets.as<int32_t>(), call.losses.as<float>(),
-                                 call.logits.cols, call.gradient_scale});
+                 CrossEntropy<T>{call.logits.as<T>(), call.targets.as<int32_t>(),
+                                 call.losses.as<float>(), call.logits.cols, call.gradient_scale});
     });
   }
 
@@ -121,14 +127,16 @@ class LlamaOpsOn : public LlamaOps {
 
   void cached_attention(const CachedAttentionCall& call) override {
     dispatch(call.qkv.dtype, [&]<class T>(T) {
-      exec_.rows(call.heads, CachedAttention<T>{call.qkv.as<T>(), call.keys.as<T>(), call.values.as<T>(),
-                                                call.scores.as<float>(), call.out.as<T>(), call.heads,
-                                                call.head_dim, call.past, call.scores.cols});
+      exec_.rows(call.heads,
+                 CachedAttention<T>{call.qkv.as<T>(), call.keys.as<T>(), call.values.as<T>(),
+                                    call.scores.as<float>(), call.out.as<T>(), call.heads,
+                                    call.head_dim, call.past, call.scores.cols});
     });
   }
 
   void round_to_bf16(const Tensor& tensor) override {
-    check(tensor.dtype == DType::kF32 && tensor.contiguous(), "round_to_bf16 takes a contiguous fp32 tensor");
+    check(tensor.dtype == DType::kF32 && tensor.contiguous(),
+          "round_to_bf16 takes a contiguous fp32 tensor");
     exec_.elements(tensor.elements(), RoundToBf16{tensor.as<float>()});
   }
 
@@ -136,22 +144,25 @@ class LlamaOpsOn : public LlamaOps {
   // Calls f with the result's type: the storage type or fp32. An omitted result counts as fp32.
   template <class F>
   static void dispatch_output(DType storage, DType out, const F& f) {
-    check(out == storage || out == DType::kF32, "a result in {} of {}", name_of(out), name_of(storage));
+    check(out == storage || out == DType::kF32, "a result in {} of {}", name_of(out),
+          name_of(storage));
     dispatch(storage, [&]<class T>(T t) { out == storage ? f(t, t) : f(t, float{}); });
   }
   // norm_backward except for summing the gain's gradient over chunks.
   void norm_backward_rows(const NormBackwardCall& call, int64_t rows_per_chunk) const {
     const int64_t rows = call.x.rows;
     dispatch(call.x.dtype, [&]<class T>(T) {
-      exec_.rows((rows + rows_per_chunk - 1) / rows_per_chunk,
-                 RmsNormBackward<T>{call.d_out.as<T>(), call.x.as<T>(), call.inv_rms.as<float>(),
-                                    call.gain.as<T>(), call.d_x.as<T>(), call.d_gain_partial.as<float>(),
-                                    rows, call.x.cols, rows_per_chunk});
+      exec_.rows(
+          (rows + rows_per_chunk - 1) / rows_per_chunk,
+          RmsNormBackward<T>{call.d_out.as<T>(), call.x.as<T>(), call.inv_rms.as<float>(),
+                             call.gain.as<T>(), call.d_x.as<T>(), call.d_gain_partial.as<float>(),
+                             rows, call.x.cols, rows_per_chunk});
     });
   }
   template <class D>
   static GainGradient<D> gain_gradient(const NormBackwardCall& call, int64_t chunks) {
-    return {call.d_gain_partial.as<float>(), call.d_gain.as<D>(), chunks, call.x.cols, keep(call.accumulate)};
+    return {call.d_gain_partial.as<float>(), call.d_gain.as<D>(), chunks, call.x.cols,
+            keep(call.accumulate)};
   }
   static float keep(Accumulate accumulate) { return accumulate == Accumulate::kYes ? 1.0f : 0.0f; }
 

@@ -27,7 +27,8 @@ void add_layer(std::vector<ParamSpec>& specs, const LlamaConfig& config, int64_t
   const int64_t hidden = config.hidden_size, inter = config.intermediate_size;
   const int64_t padded = padded_intermediate_size(config);
   const auto linear = [&](std::string_view name, int64_t rows, int64_t cols) {
-    return matrix(fmt::format("model.layers.{}.{}.weight", layer, name), ParamKind::kLinear, rows, cols);
+    return matrix(fmt::format("model.layers.{}.{}.weight", layer, name), ParamKind::kLinear, rows,
+                  cols);
   };
   specs.push_back(norm(fmt::format("model.layers.{}.input_layernorm.weight", layer), hidden));
   specs.push_back(linear("self_attn.q_proj", hidden, hidden));
@@ -35,7 +36,8 @@ void add_layer(std::vector<ParamSpec>& specs, const LlamaConfig& config, int64_t
   specs.push_back(linear("self_attn.k_proj", hidden, hidden));
   specs.push_back(linear("self_attn.v_proj", hidden, hidden));
   specs.push_back(linear("self_attn.o_proj", hidden, hidden));
-  specs.push_back(norm(fmt::format("model.layers.{}.post_attention_layernorm.weight", layer), hidden));
+  specs.push_back(
+      norm(fmt::format("model.layers.{}.post_attention_layernorm.weight", layer), hidden));
   specs.push_back(linear("mlp.gate_proj", inter, hidden));
   specs.back().fused = 2;
   specs.back().physical_rows = padded;
@@ -48,7 +50,8 @@ void add_layer(std::vector<ParamSpec>& specs, const LlamaConfig& config, int64_t
 }  // namespace
 
 int64_t padded_intermediate_size(const LlamaConfig& config) {
-  return (config.intermediate_size + config.pad_multiple - 1) / config.pad_multiple * config.pad_multiple;
+  return (config.intermediate_size + config.pad_multiple - 1) / config.pad_multiple *
+         config.pad_multiple;
 }
 
 ParameterRange parameters_of_group(const LlamaConfig& config, int64_t group) {
@@ -59,11 +62,13 @@ ParameterRange parameters_of_group(const LlamaConfig& config, int64_t group) {
 
 std::vector<ParamSpec> llama_parameters(const LlamaConfig& config) {
   std::vector<ParamSpec> specs;
-  specs.push_back(
-      matrix("model.embed_tokens.weight", ParamKind::kEmbedding, config.vocab_size, config.hidden_size));
-  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) add_layer(specs, config, layer);
+  specs.push_back(matrix("model.embed_tokens.weight", ParamKind::kEmbedding, config.vocab_size,
+                         config.hidden_size));
+  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer)
+    add_layer(specs, config, layer);
   specs.push_back(norm("model.norm.weight", config.hidden_size));
-  specs.push_back(matrix("lm_head.weight", ParamKind::kHead, config.vocab_size, config.hidden_size));
+  specs.push_back(
+      matrix("lm_head.weight", ParamKind::kHead, config.vocab_size, config.hidden_size));
   for (size_t i = 0; i < specs.size(); ++i) specs[i].tensor_id = static_cast<uint32_t>(i);
   return specs;
 }

@@ -5,7 +5,8 @@
 
 namespace mpt {
 
-RopeTable::RopeTable(const LlamaConfig& config, int64_t positions, Device& device, Allocator& allocator) {
+RopeTable::RopeTable(const LlamaConfig& config, int64_t positions, Device& device,
+                     Allocator& allocator) {
   const int64_t half = config.head_dim() / 2;
   cosine = allocator.tensor(kScratchMemory, DType::kF32, positions, half);
   sine = allocator.tensor(kScratchMemory, DType::kF32, positions, half);

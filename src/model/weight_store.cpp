@@ -10,8 +10,8 @@ namespace mpt {
 namespace {
 
 // Physical tensors of a group of fused parameters, cut from one allocation.
-std::vector<Tensor> allocate_together(std::span<const ParamSpec> group, MemoryPurpose purpose, DType dtype,
-                                      Allocator& allocator) {
+std::vector<Tensor> allocate_together(std::span<const ParamSpec> group, MemoryPurpose purpose,
+                                      DType dtype, Allocator& allocator) {
   int64_t rows = 0;
   for (const ParamSpec& spec : group) rows += spec.physical_rows;
   const Tensor whole = allocator.tensor(purpose, dtype, rows, group.front().physical_cols);
@@ -35,7 +35,8 @@ int64_t most_rows(const std::vector<ParamSpec>& specs) {
 }  // namespace
 
 WeightEncoding WeightOptions::encoding_of(ParamKind kind) const {
-  const WeightEncoding of_linears = linears.value_or(WeightEncoding{.format = plain_format(storage)});
+  const WeightEncoding of_linears =
+      linears.value_or(WeightEncoding{.format = plain_format(storage)});
   return kind == ParamKind::kLinear ? of_linears
                                     : WeightEncoding{.format = unscaled_format(of_linears.format)};
 }
@@ -43,8 +44,8 @@ WeightEncoding WeightOptions::encoding_of(ParamKind kind) const {
 WeightStore::WeightStore(std::vector<ParamSpec> specs, const WeightOptions& options, Device& device,
                          Allocator& allocator)
     : specs_(std::move(specs)), options_(options) {
-  check(options.storage == DType::kF32 || options.storage == DType::kBF16, "weights that are read as {}",
-        name_of(options.storage));
+  check(options.storage == DType::kF32 || options.storage == DType::kBF16,
+        "weights that are read as {}", name_of(options.storage));
   for (size_t i = 0; i < specs_.size(); i += size_t(specs_[i].fused)) allocate_group(i, allocator);
   if (options.gradients == Gradients::kAllocate) allocate_gradients(allocator);
   const auto has_copy = [&](const ParamSpec& spec) {
@@ -74,8 +75,8 @@ void WeightStore::allocate_group(size_t first, Allocator& allocator) {
     if (kind == ParamKind::kLinear && options_.linear_copies == LinearCopies::kNone)
       return compute_.resize(compute_.size() + group.size());
   }
-  append(compute_, allocate_together(group, copied ? kComputeWeightMemory : kWeightMemory, options_.storage,
-                                     allocator));
+  append(compute_, allocate_together(group, copied ? kComputeWeightMemory : kWeightMemory,
+                                     options_.storage, allocator));
   if (copied) return;
   for (const ParamSpec& spec : group)
     masters_.push_back(encoded_view(logical_view(spec, compute_[masters_.size()]), spec.rank()));
@@ -83,8 +84,9 @@ void WeightStore::allocate_group(size_t first, Allocator& allocator) {
 
 void WeightStore::allocate_gradients(Allocator& allocator) {
   for (size_t i = 0; i < specs_.size(); i += size_t(specs_[i].fused))
-    append(gradients_, allocate_together(std::span(specs_).subspan(i, size_t(specs_[i].fused)),
-                                         kGradientMemory, gradient_container(specs_[i]), allocator));
+    append(gradients_,
+           allocate_together(std::span(specs_).subspan(i, size_t(specs_[i].fused)), kGradientMemory,
+                             gradient_container(specs_[i]), allocator));
 }
 
 DType WeightStore::gradient_container(const ParamSpec& spec) const {
@@ -128,7 +130,8 @@ std::vector<TensorPart> WeightStore::named_parts(const Partition& partition, int
         partition.tensors(), specs_.size());
   std::vector<TensorPart> named;
   for (size_t i = 0; i < specs_.size(); ++i)
-    for (TensorPart& part : parts_of(masters_[i], specs_[i].name, partition.range(rank, int64_t(i))))
+    for (TensorPart& part :
+         parts_of(masters_[i], specs_[i].name, partition.range(rank, int64_t(i))))
       named.push_back(std::move(part));
   return named;
 }
@@ -155,7 +158,8 @@ void draw_rows(const ParamSpec& spec, double std_dev, uint64_t seed, int64_t fir
   }
 #pragma omp parallel for schedule(static)
   for (int64_t r = 0; r < rows; ++r) {
-    const RandomCounter counter{seed, spec.tensor_id, static_cast<uint32_t>(first + r), 0, kInitStream};
+    const RandomCounter counter{seed, spec.tensor_id, static_cast<uint32_t>(first + r), 0,
+                                kInitStream};
     fill_normals(counter, std_dev, spec.cols, out + r * spec.cols);
   }
 }
@@ -170,20 +174,23 @@ int64_t rows_at_a_time(const EncodedTensor& tensor) {
 EncodedTensor rows_of(EncodedTensor tensor, int64_t first, int64_t rows) {
   tensor.rows = rows;
   tensor.codes = tensor.codes.row_range(first, rows);
-  if (tensor.block_scales.rows > 0) tensor.block_scales = tensor.block_scales.row_range(first, rows);
+  if (tensor.block_scales.rows > 0)
+    tensor.block_scales = tensor.block_scales.row_range(first, rows);
   return tensor;
 }
 
 }  // namespace
 
-void initialize_weights(const WeightStore& weights, double initializer_range, uint64_t seed, Device& device) {
+void initialize_weights(const WeightStore& weights, double initializer_range, uint64_t seed,
+                        Device& device) {
   const auto& specs = weights.specs();
   int64_t most = 0;
   for (int64_t i = 0; i < int64_t(specs.size()); ++i)
     most = std::max(most, rows_at_a_time(weights.master(i)) * specs[size_t(i)].cols);
   const std::unique_ptr<Allocator> allocator = device.make_allocator();  // freed on return
   const Tensor staging = allocator->tensor(kScratchMemory, DType::kF32, 1, most);
-  const std::unique_ptr<CodecOps> ops = make_ops<CodecOps>(device.stream(), {*allocator, most_rows(specs)});
+  const std::unique_ptr<CodecOps> ops =
+      make_ops<CodecOps>(device.stream(), {*allocator, most_rows(specs)});
   std::vector<float> values(static_cast<size_t>(most));
   for (int64_t i = 0; i < int64_t(specs.size()); ++i) {
     const ParamSpec& spec = specs[size_t(i)];

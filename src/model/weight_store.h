@@ -104,6 +104,7 @@ Tensor logical_view(const ParamSpec& spec, const Tensor& physical);
 // N(0, initializer_range) for matrices, 1 for gains; a function of (seed, tensor, row, column)
 // alone (docs/numerics.md "Initial weights"), encoded from the same FP32 draw in every format.
 // decode_weights() included.
-void initialize_weights(const WeightStore& weights, double initializer_range, uint64_t seed, Device& device);
+void initialize_weights(const WeightStore& weights, double initializer_range, uint64_t seed,
+                        Device& device);
 
 }  // namespace mpt

@@ -57,11 +57,14 @@ struct AdamConfig : AdditiveConfig {
   template <class V>
   void fields(V& v) {
     AdditiveConfig::fields(v);
-    v.optional("beta1", beta1, {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the first moment"});
-    v.optional("beta2", beta2, {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the second moments"});
-    v.optional(
-        "eps", eps,
-        {.minimum = kMinPositiveReal, .maximum = kMaxReal, .doc = "added to the root of second moments"});
+    v.optional("beta1", beta1,
+               {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the first moment"});
+    v.optional("beta2", beta2,
+               {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the second moments"});
+    v.optional("eps", eps,
+               {.minimum = kMinPositiveReal,
+                .maximum = kMaxReal,
+                .doc = "added to the root of second moments"});
     v.optional("bias_correction", bias_correction, {.doc = "divide moments by 1 - beta^t"});
   }
 };

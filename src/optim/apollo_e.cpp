@@ -84,7 +84,8 @@ Projections::Projections(Options options, Device& device, Allocator& allocator)
     scratch_ = allocate_projection_scratch(options.own_shapes, options_->rank, allocator);
 }
 
-void Projections::prepare(size_t index, const UpdateTarget& target, const TargetStates& states, int64_t t) {
+void Projections::prepare(size_t index, const UpdateTarget& target, const TargetStates& states,
+                          int64_t t) {
   const ProjectionShape shape = projection_shape(target.weights.rows, target.weights.cols);
   scalars_.image<ProjectionScalars>()[index] = projection_scalars(*options_, t, shape);
   if ((t - 1) % options_->gap != 0) return;
@@ -96,8 +97,8 @@ void Projections::prepare(size_t index, const UpdateTarget& target, const Target
   device_.upload(reinterpret_cast<const std::byte*>(p.data()), states.projection);
 }
 
-ProjectionCall Projections::call(size_t index, const UpdateTarget& target, const TargetStates& states,
-                                 const StepControl* control) const {
+ProjectionCall Projections::call(size_t index, const UpdateTarget& target,
+                                 const TargetStates& states, const StepControl* control) const {
   return {.weights = target.weights,
           .gradient = target.gradient,
           .control = control,

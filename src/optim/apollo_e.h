@@ -107,8 +107,8 @@ class Projections {
   // Writes the scalars of step t to host memory, and uploads a new P when one is due.
   void prepare(size_t index, const UpdateTarget& target, const TargetStates& states, int64_t t);
   [[nodiscard]] const PinnedBuffer& scalars() const { return scalars_; }  // send before the update
-  [[nodiscard]] ProjectionCall call(size_t index, const UpdateTarget& target, const TargetStates& states,
-                                    const StepControl* control) const;
+  [[nodiscard]] ProjectionCall call(size_t index, const UpdateTarget& target,
+                                    const TargetStates& states, const StepControl* control) const;
 
  private:
   std::optional<ProjectionOptions> options_;

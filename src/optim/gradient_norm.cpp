@@ -54,10 +54,11 @@ ReductionTiles::ReductionTiles(const std::vector<std::vector<BlockRange>>& range
     std::ranges::sort(of_ranks[t], {}, [](const RankTiles& s) { return s.range.first; });
     int64_t block = 0;
     for (const RankTiles& s : of_ranks[t]) {
-      check(s.range.first == block && block % kBlocksPerTile == 0, "blocks from {} follow those up to {}",
-            s.range.first, block);
+      check(s.range.first == block && block % kBlocksPerTile == 0,
+            "blocks from {} follow those up to {}", s.range.first, block);
       block = s.range.end();
-      if (spans_.empty() || spans_.back().shift != s.place - tile) spans_.push_back({tile, s.place - tile});
+      if (spans_.empty() || spans_.back().shift != s.place - tile)
+        spans_.push_back({tile, s.place - tile});
       const int64_t first = s.range.first / kBlocksPerTile, count = tiles_of(s.range);
       if (int64_t(s.rank) == rank) own_[t] = {first, count, s.place - first};
       tile += count;
@@ -88,8 +89,12 @@ GradientNorm::GradientNorm(std::vector<Tensor> gradients, const Options& options
       device_(options.device),
       gradients_(std::move(gradients)) {
   Allocator& allocator = options.allocator;
-  const auto row = [&](int64_t count) { return allocator.tensor(kScratchMemory, DType::kF64, 1, count); };
-  const auto bytes = [&](int64_t count) { return allocator.pinned(kScratchMemory, DType::kU8, 1, count); };
+  const auto row = [&](int64_t count) {
+    return allocator.tensor(kScratchMemory, DType::kF64, 1, count);
+  };
+  const auto bytes = [&](int64_t count) {
+    return allocator.pinned(kScratchMemory, DType::kU8, 1, count);
+  };
   partial_ = row(tiles_.tiles());
   partial_shards_ = tiles_.shards(partial_);
   sums_ = row(sums_of_tiles(tiles_.tiles()));
@@ -121,7 +126,8 @@ void GradientNorm::measure(OptimizerOps& ops, const Tensor& losses) {
 }
 
 void GradientNorm::proceed_with(float grad_scale) {
-  *control_.image<StepControl>() = {.grad_norm = control().grad_norm, .grad_scale = grad_scale, .proceed = 1};
+  *control_.image<StepControl>() = {
+      .grad_norm = control().grad_norm, .grad_scale = grad_scale, .proceed = 1};
   device_.send(control_);
 }
 

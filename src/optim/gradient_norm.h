@@ -57,10 +57,10 @@ class ReductionTiles {
 struct NormCall {
   std::span<const Tensor> gradients;
   const ReductionTiles& tiles;  // of the gradients
-  const std::byte* table;  // written by write_norm_table() for this call
-  Tensor partial;          // tile sums, in the layout of `tiles`
-  Tensor sums;             // fp64 [1, sums_of_tiles()] scratch
-  Tensor losses{};         // no step if one is not finite; no rows: none
+  const std::byte* table;       // written by write_norm_table() for this call
+  Tensor partial;               // tile sums, in the layout of `tiles`
+  Tensor sums;                  // fp64 [1, sums_of_tiles()] scratch
+  Tensor losses{};              // no step if one is not finite; no rows: none
   double clip_grad_norm;
   StepControl* control;  // in device memory, written
 };
@@ -99,8 +99,8 @@ class GradientNorm {
   Tensor partial_;                      // [1, tiles of all tensors] fp64
   std::vector<Tensor> partial_shards_;  // of the ranks
   Tensor sums_;                         // [1, sums of tiles] fp64
-  PinnedBuffer control_;                     // StepControl
-  PinnedBuffer table_;                       // for gradients_, written once
+  PinnedBuffer control_;                // StepControl
+  PinnedBuffer table_;                  // for gradients_, written once
   std::vector<double> host_partial_;
 };
 

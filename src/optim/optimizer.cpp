@@ -21,8 +21,8 @@ Partition whole_partition(const std::vector<UpdateTarget>& targets) {
 
 void check_partition(const std::vector<UpdateTarget>& targets, const Optimizer::Place& place) {
   const Partition& partition = place.partition;
-  check(partition.ranks() == place.ranks.size(), "a partition over {} ranks for {}", partition.ranks(),
-        place.ranks.size());
+  check(partition.ranks() == place.ranks.size(), "a partition over {} ranks for {}",
+        partition.ranks(), place.ranks.size());
   check(partition.tensors() == int64_t(targets.size()), "a partition of {} tensors for {}",
         partition.tensors(), targets.size());
   for (size_t i = 0; i < targets.size(); ++i) {
@@ -30,12 +30,14 @@ void check_partition(const std::vector<UpdateTarget>& targets, const Optimizer::
     int64_t blocks = 0;
     for (int64_t rank = 0; rank < partition.ranks(); ++rank)
       blocks += partition.range(rank, int64_t(i)).count;
-    check(blocks == expected, "a partition of {} blocks for the {} of {}", blocks, expected, targets[i].name);
+    check(blocks == expected, "a partition of {} blocks for the {} of {}", blocks, expected,
+          targets[i].name);
   }
 }
 
 // The update blocks of every target that this rank updates.
-std::vector<BlockRange> own_blocks(const std::vector<UpdateTarget>& targets, const Optimizer::Place& place) {
+std::vector<BlockRange> own_blocks(const std::vector<UpdateTarget>& targets,
+                                   const Optimizer::Place& place) {
   check_partition(targets, place);
   std::vector<BlockRange> blocks;
   for (size_t i = 0; i < targets.size(); ++i)
@@ -108,33 +110,38 @@ void Optimizer::check_options() const {
       options_.state_rounding == Rounding::kNearest && options_.state_update == StateUpdate::kOnce;
   check(plain || options_.state == Format::kBF16,
         "fp32 states are neither rounded at random nor per operation");
-  check(options_.state_update == StateUpdate::kOnce || options_.state_rounding == Rounding::kNearest,
-        "states updated per operation are bf16 already; nothing is left to round at random");
-  check(config_.weight_rounding != WeightRounding::kKahan || config_.kahan_variant == KahanVariant::kFused ||
-            has_eager_kahan(config_.rule),
+  check(
+      options_.state_update == StateUpdate::kOnce || options_.state_rounding == Rounding::kNearest,
+      "states updated per operation are bf16 already; nothing is left to round at random");
+  check(config_.weight_rounding != WeightRounding::kKahan ||
+            config_.kahan_variant == KahanVariant::kFused || has_eager_kahan(config_.rule),
         "kahan_variant per_op with {}", rule_name(config_.rule));
 }
 
 void Optimizer::check_target(size_t index) const {
   const UpdateTarget& target = targets_[index];
   const EncodedTensor& w = target.weights;
-  check(config_.weight_rounding != WeightRounding::kKahan || w.encoding.format == plain_format(DType::kBF16),
+  check(config_.weight_rounding != WeightRounding::kKahan ||
+            w.encoding.format == plain_format(DType::kBF16),
         "kahan with {} weights of {}", name_of(w.encoding.format), target.name);
   if (!states_[index].projected()) return;
   const int64_t rank = states_[index].projection.rows;
-  check(rank <= projection_shape(w.rows, w.cols).depth, "a projection of rank {} for {} of [{},{}]", rank,
-        target.name, w.rows, w.cols);
+  check(rank <= projection_shape(w.rows, w.cols).depth, "a projection of rank {} for {} of [{},{}]",
+        rank, target.name, w.rows, w.cols);
   const BlockRange blocks = states_[index].blocks;
   check(blocks.empty() || blocks == all_blocks(w.rows, w.cols),
-        "blocks {}+{} of {}, which is projected as a whole", blocks.first, blocks.count, target.name);
+        "blocks {}+{} of {}, which is projected as a whole", blocks.first, blocks.count,
+        target.name);
 }
 
 void Optimizer::allocate_counters(Allocator& allocator) {
   int64_t rows = 0;
   for (size_t i = 0; i < targets_.size(); ++i)
     rows = std::max(rows, ops_->counter_rows(states_[i].blocks.count));
-  counters_.on_device = allocator.tensor(kScratchMemory, DType::kU8, rows, int64_t(sizeof(UpdateCounters)));
-  if (counters_.on_device.data != nullptr) counters_.on_host.resize(size_t(counters_.on_device.bytes()));
+  counters_.on_device =
+      allocator.tensor(kScratchMemory, DType::kU8, rows, int64_t(sizeof(UpdateCounters)));
+  if (counters_.on_device.data != nullptr)
+    counters_.on_host.resize(size_t(counters_.on_device.bytes()));
 }
 
 void Optimizer::allocate_tables(Allocator& allocator) {
@@ -165,8 +172,11 @@ void Optimizer::make_batches() {
       const size_t batch = size_t(found - kinds.begin());
       if (found == kinds.end()) {
         kinds.push_back(kind);
-        batches_.push_back(
-            {.update = batch_of(i), .targets = {}, .slots = {}, .table_offset = 0, .projected = projected});
+        batches_.push_back({.update = batch_of(i),
+                            .targets = {},
+                            .slots = {},
+                            .table_offset = 0,
+                            .projected = projected});
       }
       batches_[batch].targets.push_back(i);
       batches_[batch].slots.push_back(slot_of(i, 1));
@@ -174,7 +184,8 @@ void Optimizer::make_batches() {
 }
 
 std::unique_ptr<UpdateBatch> Optimizer::batch_of(size_t target) const {
-  return ops_->make_batch(config_.rule, step_of(config_.rule, tensor_scalars(target)), storage_of(target));
+  return ops_->make_batch(config_.rule, step_of(config_.rule, tensor_scalars(target)),
+                          storage_of(target));
 }
 
 void Optimizer::replace_ops(std::unique_ptr<OptimizerOps> ops) {
@@ -186,8 +197,8 @@ void Optimizer::weights_initialized() {
   if (!states_.keeps_init_rms()) return;
   std::vector<float> rms;
   for (const UpdateTarget& target : targets_)
-    rms.push_back(
-        float(std::sqrt(norm_.sum_of_squares(*ops_, target.weights) / double(target.weights.elements()))));
+    rms.push_back(float(std::sqrt(norm_.sum_of_squares(*ops_, target.weights) /
+                                  double(target.weights.elements()))));
   states_.set_init_rms(std::move(rms), device_);
 }
 
@@ -206,11 +217,13 @@ double Optimizer::grad_norm() {
 void Optimizer::prepare(const StepScalars& scalars) {
   const ProfileScope scope(device_, "preparation");
   check(scalars.t >= 1, "optimizer step {}; steps count from 1", scalars.t);
-  fill_table(config_.rule, scalars, {rule_table_.image<float>(), size_t(rule_table_.tensor.elements())});
+  fill_table(config_.rule, scalars,
+             {rule_table_.image<float>(), size_t(rule_table_.tensor.elements())});
   for (Batch& batch : batches_) {
     for (size_t k = 0; k < batch.targets.size(); ++k) {
       const size_t target = batch.targets[k];
-      if (batch.projected) projections_.prepare(target, targets_[target], states_[target], scalars.t);
+      if (batch.projected)
+        projections_.prepare(target, targets_[target], states_[target], scalars.t);
       batch.slots[k] = slot_of(target, scalars.t);
     }
     batch.update->write_table(scalars, call_of(batch), update_table_.host + batch.table_offset);
@@ -245,7 +258,8 @@ void Optimizer::update_batches(const std::function<void(const Batch&)>& before) 
 }
 
 void Optimizer::project(size_t target) {
-  ops_->project(projections_.call(target, targets_[target], states_[target], norm_.device_control()));
+  ops_->project(
+      projections_.call(target, targets_[target], states_[target], norm_.device_control()));
 }
 
 void Optimizer::rescale() {
@@ -254,7 +268,8 @@ void Optimizer::rescale() {
 void Optimizer::rescale(size_t target) { scales_.rescale(target); }
 
 void Optimizer::step(const StepScalars& scalars) {
-  check(ranks_.is_single(), "a step at once of an optimizer that must wait for other ranks' weights");
+  check(ranks_.is_single(),
+        "a step at once of an optimizer that must wait for other ranks' weights");
   prepare(scalars);
   norm_.proceed_with(scalars.grad_scale);
   update();
@@ -315,7 +330,8 @@ BatchStorage Optimizer::storage_of(size_t index) const {
   return {.format = format, .compensation = fused ? Compensation::kFused : Compensation::kEager};
 }
 
-DitherSource Optimizer::dither(size_t target, int64_t t, RandomStream stream, Rounding rounding) const {
+DitherSource Optimizer::dither(size_t target, int64_t t, RandomStream stream,
+                               Rounding rounding) const {
   return {.rounding = rounding,
           .seed = options_.seed,
           .tensor = targets_[target].tensor_id,
@@ -359,7 +375,8 @@ std::vector<TensorPart> Optimizer::parts_to_load() const { return states_.all_pa
 std::vector<NamedTensor> Optimizer::named_states() const {
   std::vector<NamedTensor> named;
   for (TensorPart& part : parts_to_load()) {
-    check(part.is_whole(), "elements {}+{} of {}, all expected", part.first, part.count, part.whole.name);
+    check(part.is_whole(), "elements {}+{} of {}, all expected", part.first, part.count,
+          part.whole.name);
     named.push_back(std::move(part.whole));
   }
   return named;

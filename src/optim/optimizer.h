@@ -55,11 +55,11 @@ class Optimizer {
     Allocator& allocator;
   };
   // Plans all states, or allocates them as zeros.
-  Optimizer(const OptimizerConfig& config, const OptimizerOptions& options, std::vector<UpdateTarget> targets,
-            const Place& place);
+  Optimizer(const OptimizerConfig& config, const OptimizerOptions& options,
+            std::vector<UpdateTarget> targets, const Place& place);
   // Single rank: updates all update blocks.
-  Optimizer(const OptimizerConfig& config, const OptimizerOptions& options, std::vector<UpdateTarget> targets,
-            Device& device, Allocator& allocator);
+  Optimizer(const OptimizerConfig& config, const OptimizerOptions& options,
+            std::vector<UpdateTarget> targets, Device& device, Allocator& allocator);
 
   // Call once when the initial weights are in place, all of them on every rank; not after loading a
   // checkpoint.
@@ -140,12 +140,14 @@ class Optimizer {
   // Calls before(batch) once everything its update reads is ready.
   void update_batches(const std::function<void(const Batch&)>& before);
   void project(size_t target);
-  void count_updates(const StepScalars& scalars, const Batch& batch, std::vector<UpdateStatistics>& sums);
+  void count_updates(const StepScalars& scalars, const Batch& batch,
+                     std::vector<UpdateStatistics>& sums);
 
   [[nodiscard]] TensorScalars tensor_scalars(size_t target) const;
   [[nodiscard]] BatchStorage storage_of(size_t target) const;
   [[nodiscard]] TensorSlot slot_of(size_t target, int64_t t) const;
-  [[nodiscard]] DitherSource dither(size_t target, int64_t t, RandomStream stream, Rounding rounding) const;
+  [[nodiscard]] DitherSource dither(size_t target, int64_t t, RandomStream stream,
+                                    Rounding rounding) const;
 
   OptimizerConfig config_;
   OptimizerOptions options_;

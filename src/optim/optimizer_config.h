@@ -36,17 +36,21 @@ struct OptimizerConfig {
   template <class V>
   void fields(V& v) {
     v.choice("rule", rule, {.doc = "update rule"});
-    v.optional("weight_rounding", weight_rounding,
-               {.doc = "rounding of the updated weight to its stored format", .former = "writeback"});
+    v.optional(
+        "weight_rounding", weight_rounding,
+        {.doc = "rounding of the updated weight to its stored format", .former = "writeback"});
     v.optional(
         "kahan_variant", kahan_variant,
         {.only_with = only_with("weight_rounding", weight_rounding, {WeightRounding::kKahan}),
-         .doc = "fused: the residual is exact up to one rounding; per_op: every operation rounds to bf16"});
-    v.optional("sr_saturate", sr_saturate,
-               {.only_with = only_with("weight_rounding", weight_rounding, {WeightRounding::kStochastic}),
-                .doc = "a bf16 weight that would round up to infinity becomes the largest finite one"});
-    v.optional("clip_grad_norm", clip_grad_norm,
-               {.minimum = 0, .maximum = kMaxReal, .doc = "largest global norm of the gradient; 0 = off"});
+         .doc = "fused: the residual is exact up to one rounding; per_op: every operation rounds "
+                "to bf16"});
+    v.optional(
+        "sr_saturate", sr_saturate,
+        {.only_with = only_with("weight_rounding", weight_rounding, {WeightRounding::kStochastic}),
+         .doc = "a bf16 weight that would round up to infinity becomes the largest finite one"});
+    v.optional(
+        "clip_grad_norm", clip_grad_norm,
+        {.minimum = 0, .maximum = kMaxReal, .doc = "largest global norm of the gradient; 0 = off"});
   }
 };
 

@@ -35,8 +35,8 @@ class StateAllocation {
   Allocator& allocator_;
 };
 
-TargetStates allocate_states(const OptimizerConfig& config, Format format, const UpdateTarget& target,
-                             BlockRange blocks, Allocator& allocator) {
+TargetStates allocate_states(const OptimizerConfig& config, Format format,
+                             const UpdateTarget& target, BlockRange blocks, Allocator& allocator) {
   const StateAllocation allocation(target, blocks, allocator);
   const bool projected = is_projected(config, target.kind);
   const Moments moments = projected ? Moments::kProjected : Moments::kDense;
@@ -59,8 +59,8 @@ TargetStates allocate_states(const OptimizerConfig& config, Format format, const
 }  // namespace
 
 OptimizerStates::OptimizerStates(const OptimizerConfig& config, Format format,
-                                 std::span<const UpdateTarget> targets, const std::vector<BlockRange>& blocks,
-                                 Allocator& allocator)
+                                 std::span<const UpdateTarget> targets,
+                                 const std::vector<BlockRange>& blocks, Allocator& allocator)
     : targets_(targets), host_init_rms_(targets.size(), 1.0f) {
   for (size_t i = 0; i < targets.size(); ++i)
     states_.push_back(allocate_states(config, format, targets[i], blocks[i], allocator));
@@ -74,7 +74,8 @@ void OptimizerStates::set_init_rms(std::vector<float> values, Device& device) {
 }
 
 void OptimizerStates::read_init_rms(Device& device) {
-  if (keeps_init_rms()) device.download(init_rms_, reinterpret_cast<std::byte*>(host_init_rms_.data()));
+  if (keeps_init_rms())
+    device.download(init_rms_, reinterpret_cast<std::byte*>(host_init_rms_.data()));
 }
 
 std::vector<TensorPart> OptimizerStates::parts_of_targets() const {
@@ -83,7 +84,8 @@ std::vector<TensorPart> OptimizerStates::parts_of_targets() const {
     const TargetStates& states = states_[i];
     const EncodedTensor& w = targets_[i].weights;
     const ElementRange own = elements_of({w.rows, w.cols}, states.blocks, {w.cols});
-    const auto add = [&](std::string_view name, const Tensor& tensor, int rank, ElementRange elements) {
+    const auto add = [&](std::string_view name, const Tensor& tensor, int rank,
+                         ElementRange elements) {
       parts.push_back({NamedTensor{fmt::format("{}/{}", name, targets_[i].name), tensor, rank},
                        elements.first, elements.count});
     };

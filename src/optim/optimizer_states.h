@@ -44,8 +44,9 @@ class OptimizerStates {
  public:
   // Plans the states of `blocks`, one range per target, or allocates them as zeros; moments are
   // stored in `format`. `targets` must outlive this object.
-  OptimizerStates(const OptimizerConfig& config, Format format, std::span<const UpdateTarget> targets,
-                  const std::vector<BlockRange>& blocks, Allocator& allocator);
+  OptimizerStates(const OptimizerConfig& config, Format format,
+                  std::span<const UpdateTarget> targets, const std::vector<BlockRange>& blocks,
+                  Allocator& allocator);
 
   const TargetStates& operator[](size_t target) const { return states_[target]; }
 

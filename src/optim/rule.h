@@ -87,7 +87,8 @@ struct PeakRate {
 // How a rule reports keys that exclude each other.
 struct KeyReport {
   std::function<void(std::string_view key, const std::string& what)> problem;
-  std::function<std::string(std::string_view key)> place;  // " (file:line)", where the key was written
+  std::function<std::string(std::string_view key)>
+      place;  // " (file:line)", where the key was written
 };
 
 // Base of rules with one arithmetic for all tensors, no projection and no bound that depends on the
@@ -95,7 +96,9 @@ struct KeyReport {
 struct PlainRule {
   static size_t step_of(const auto& /*config*/, const TensorScalars&) { return 0; }
   static bool bounds_weights(const auto& /*config*/) { return false; }
-  static std::optional<ProjectionOptions> projection(const auto& /*config*/) { return std::nullopt; }
+  static std::optional<ProjectionOptions> projection(const auto& /*config*/) {
+    return std::nullopt;
+  }
   static int64_t table_size(const auto& /*config*/) { return 0; }
   static void fill_table(const auto& /*config*/, const StepScalars&, std::span<float>) {}
   static void check(const auto& /*config*/, const KeyReport&) {}
@@ -123,19 +126,22 @@ struct AdditiveConfig {
   [[nodiscard]] double decay_of(const TensorScalars& tensor) const {
     return decays(tensor) ? weight_decay_additive : 0.0;
   }
-  [[nodiscard]] double rate_of(const StepScalars& step) const { return step.lr_factor * lr_additive; }
+  [[nodiscard]] double rate_of(const StepScalars& step) const {
+    return step.lr_factor * lr_additive;
+  }
 
   template <class V>
   void fields(V& v) {
     v.required("lr_additive", lr_additive,
                {.minimum = 0, .maximum = kMaxReal, .doc = "peak rate of the additive step"});
-    v.optional("weight_decay_additive", weight_decay_additive,
-               {.minimum = 0, .maximum = kMaxReal, .doc = "decoupled decay inside the additive rate"});
-    v.optional("weight_decay_norms", weight_decay_norms, {.doc = "decay the gains of RMSNorm too"});
     v.optional(
-        "nvfp4_additive_scale", nvfp4_additive_scale,
-        {.doc = "block: the additive rate of an nvfp4 weight, but for its decay, times the scale of its "
-                "block over their mean in the tensor"});
+        "weight_decay_additive", weight_decay_additive,
+        {.minimum = 0, .maximum = kMaxReal, .doc = "decoupled decay inside the additive rate"});
+    v.optional("weight_decay_norms", weight_decay_norms, {.doc = "decay the gains of RMSNorm too"});
+    v.optional("nvfp4_additive_scale", nvfp4_additive_scale,
+               {.doc = "block: the additive rate of an nvfp4 weight, but for its decay, times the "
+                       "scale of its "
+                       "block over their mean in the tensor"});
   }
 };
 

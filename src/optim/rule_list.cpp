@@ -80,8 +80,9 @@ int branches_of(const RuleConfig& config) {
 }
 
 bool has_eager_kahan(const RuleConfig& config) {
-  return with_rule(
-      config, []<class R>(std::type_identity<R>, const typename R::Config&) { return HasEagerKahan<R>; });
+  return with_rule(config, []<class R>(std::type_identity<R>, const typename R::Config&) {
+    return HasEagerKahan<R>;
+  });
 }
 
 std::string rules_with_eager_kahan() {
@@ -104,8 +105,9 @@ const AdditiveConfig* additive_of(const RuleConfig& config) {
 }
 
 void check_rule(const RuleConfig& config, const KeyReport& report) {
-  with_rule(config,
-            [&]<class R>(std::type_identity<R>, const typename R::Config& keys) { R::check(keys, report); });
+  with_rule(config, [&]<class R>(std::type_identity<R>, const typename R::Config& keys) {
+    R::check(keys, report);
+  });
 }
 
 }  // namespace mpt

@@ -13,10 +13,10 @@
 namespace mpt {
 
 // By the names of their files; messages list them in this order.
-using Rules = TypeList<rule_files::adamw, rule_files::lion, rule_files::madam, rule_files::m_plus_adam>;
+using Rules =
+    TypeList<rule_files::adamw, rule_files::lion, rule_files::madam, rule_files::m_plus_adam>;
 
-// --- what a rule must have (rule.h); a member that is missing is named in the compiler's notes
-// ------------------
+// --- what a rule must have (rule.h); a member that is missing is named in the compiler's notes ---
 
 template <class S, class Config>
 concept RuleStep = std::is_trivially_copyable_v<S> &&
@@ -61,8 +61,8 @@ concept HasEagerKahan = requires {
 
 namespace rule_detail {
 template <Rule R, class... S>
-requires(RuleStep<S, typename R::Config>&&...) constexpr bool steps_are_complete(std::type_identity<R>,
-                                                                                 TypeList<S...>) {
+requires(RuleStep<S, typename R::Config>&&...) constexpr bool steps_are_complete(
+    std::type_identity<R>, TypeList<S...>) {
   return true;
 }
 template <class... R>

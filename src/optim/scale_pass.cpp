@@ -45,7 +45,8 @@ ScalePass::ScalePass(const OptimizerConfig& config, std::span<const UpdateTarget
 
 void ScalePass::find_means(OptimizerOps& ops) {
   for (size_t i = 0; i < relative_.size(); ++i)
-    ops.find_mean_scale(targets_[relative_[i]].weights, scale_sums_, mean_scales_.columns(int64_t(i), 1));
+    ops.find_mean_scale(targets_[relative_[i]].weights, scale_sums_,
+                        mean_scales_.columns(int64_t(i), 1));
 }
 
 void ScalePass::clear_maxima(OptimizerOps& ops) {

@@ -36,13 +36,13 @@ class ScalePass {
 
  private:
   std::span<const UpdateTarget> targets_;
-  std::vector<size_t> live_;             // targets whose format needs_maximum()
-  Tensor next_maxima_;                   // [1, live tensors] fp32
-  Tensor maxima_of_blocks_;              // most own update blocks of a target
-  std::vector<size_t> relative_;         // own targets whose additive rates follow block scales
-  Tensor mean_scales_;                   // [1, relative targets] fp32
-  Tensor scale_sums_;                    // [1, most rows of a target] fp64
-  std::unique_ptr<CodecOps> codec_;      // null: no target is scaled
+  std::vector<size_t> live_;         // targets whose format needs_maximum()
+  Tensor next_maxima_;               // [1, live tensors] fp32
+  Tensor maxima_of_blocks_;          // most own update blocks of a target
+  std::vector<size_t> relative_;     // own targets whose additive rates follow block scales
+  Tensor mean_scales_;               // [1, relative targets] fp32
+  Tensor scale_sums_;                // [1, most rows of a target] fp64
+  std::unique_ptr<CodecOps> codec_;  // null: no target is scaled
 };
 
 }  // namespace mpt

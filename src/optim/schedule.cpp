@@ -28,13 +28,15 @@ double schedule_factor(const ScheduleConfig& config, int64_t t, int64_t total_st
     case ScheduleShape::kWsd: {
       const int64_t decay = total_steps - config.decay_updates(total_steps);
       if (update <= decay) return 1.0;
-      return std::lerp(1.0, config.final_fraction, progress(update, std::max(decay, warmup), total_steps));
+      return std::lerp(1.0, config.final_fraction,
+                       progress(update, std::max(decay, warmup), total_steps));
     }
     case ScheduleShape::kCosine:
       break;
   }
   const double s = progress(update, warmup, total_steps);
-  return config.final_fraction + (1.0 - config.final_fraction) * 0.5 * (1.0 + std::cos(std::numbers::pi * s));
+  return config.final_fraction +
+         (1.0 - config.final_fraction) * 0.5 * (1.0 + std::cos(std::numbers::pi * s));
 }
 
 }  // namespace mpt

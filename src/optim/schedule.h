@@ -36,7 +36,8 @@ struct ScheduleConfig {
   // Updates of linear warmup in a run of `total_steps`, rounded to the nearest.
   [[nodiscard]] int64_t warmup_updates(int64_t total_steps) const {
     if (warmup_steps) return *warmup_steps;
-    return std::llround(warmup_fraction.value_or(kDefaultWarmupFraction) * static_cast<double>(total_steps));
+    return std::llround(warmup_fraction.value_or(kDefaultWarmupFraction) *
+                        static_cast<double>(total_steps));
   }
   // Updates at the end of a run during which `wsd` decays, rounded to the nearest.
   [[nodiscard]] int64_t decay_updates(int64_t total_steps) const {
@@ -45,22 +46,25 @@ struct ScheduleConfig {
 
   template <class V>
   void fields(V& v) {
+    v.optional("shape", shape,
+               {.doc = "what follows the linear warmup: cosine or linear down to final_fraction, "
+                       "constant, or wsd "
+                       "(constant, then linear down during the last decay_fraction of the run)"});
     v.optional(
-        "shape", shape,
-        {.doc = "what follows the linear warmup: cosine or linear down to final_fraction, constant, or wsd "
-                "(constant, then linear down during the last decay_fraction of the run)"});
-    v.optional("warmup_steps", warmup_steps,
-               {.minimum = 0, .maximum = 1e9, .doc = "updates of warmup; excludes warmup_fraction"});
-    v.optional("warmup_fraction", warmup_fraction,
-               {.minimum = 0,
-                .maximum = 1,
-                .doc = "warmup as a share of the run; excludes warmup_steps; 0.1 where neither is given"});
-    v.optional("final_fraction", final_fraction,
-               {.minimum = 0,
-                .maximum = 1,
-                .only_with = only_with("shape", shape,
-                                       {ScheduleShape::kCosine, ScheduleShape::kLinear, ScheduleShape::kWsd}),
-                .doc = "factor of the last update"});
+        "warmup_steps", warmup_steps,
+        {.minimum = 0, .maximum = 1e9, .doc = "updates of warmup; excludes warmup_fraction"});
+    v.optional(
+        "warmup_fraction", warmup_fraction,
+        {.minimum = 0,
+         .maximum = 1,
+         .doc = "warmup as a share of the run; excludes warmup_steps; 0.1 where neither is given"});
+    v.optional(
+        "final_fraction", final_fraction,
+        {.minimum = 0,
+         .maximum = 1,
+         .only_with = only_with(
+             "shape", shape, {ScheduleShape::kCosine, ScheduleShape::kLinear, ScheduleShape::kWsd}),
+         .doc = "factor of the last update"});
     v.optional("decay_fraction", decay_fraction,
                {.minimum = 0,
                 .maximum = 1,

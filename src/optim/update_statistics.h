@@ -25,8 +25,8 @@ struct EnumNames<Branch> {
 enum class UpdateOutcome : uint8_t { kVanished, kMoved, kSignChanged, kLeftZero, kEnteredZero };
 template <>
 struct EnumNames<UpdateOutcome> {
-  static constexpr std::array<std::string_view, 5> kNames{"vanished", "moved", "sign_changed", "left_zero",
-                                                          "entered_zero"};
+  static constexpr std::array<std::string_view, 5> kNames{"vanished", "moved", "sign_changed",
+                                                          "left_zero", "entered_zero"};
 };
 
 inline constexpr int kBranches = int(EnumNames<Branch>::kNames.size());
@@ -51,7 +51,9 @@ struct UpdateCounters {
 
 // Update blocks counted by one group.
 inline constexpr int64_t kCountedBlocks = 64;
-constexpr int64_t counted_spans(int64_t blocks) { return (blocks + kCountedBlocks - 1) / kCountedBlocks; }
+constexpr int64_t counted_spans(int64_t blocks) {
+  return (blocks + kCountedBlocks - 1) / kCountedBlocks;
+}
 
 // Statistics of one tensor in one step.
 struct UpdateStatistics {

@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t kPartAlignment = 64;  // bytes
 
-int64_t elements_of_group(const LlamaConfig& config, const std::vector<ParamSpec>& specs, int64_t group) {
+int64_t elements_of_group(const LlamaConfig& config, const std::vector<ParamSpec>& specs,
+                          int64_t group) {
   const ParameterRange range = parameters_of_group(config, group);
   int64_t elements = 0;
   for (int64_t i = range.first; i < range.first + range.count; ++i)
@@ -62,8 +63,9 @@ std::vector<Bucket> make_buckets(const LlamaConfig& config, const BucketSize& si
 namespace {
 
 std::vector<Bucket> buckets_of(const RunConfig& config) {
-  return make_buckets(config.model, {.least_bytes = config.distributed.bucket_mib << 20,
-                                     .element_bytes = size_of(dtype_of(config.distributed.gradient_reduce))});
+  return make_buckets(config.model,
+                      {.least_bytes = config.distributed.bucket_mib << 20,
+                       .element_bytes = size_of(dtype_of(config.distributed.gradient_reduce))});
 }
 
 }  // namespace
@@ -83,13 +85,15 @@ Partition partition_of(const RunConfig& config, int64_t ranks) {
   return {std::move(tensors), ranks};
 }
 
-BucketExchange::BucketExchange(const RunConfig& config, const WeightStore& weights, const Place& place)
+BucketExchange::BucketExchange(const RunConfig& config, const WeightStore& weights,
+                               const Place& place)
     : weights_(weights),
       ranks_(place.ranks),
       sharding_(config.distributed.sharding),
       wire_(dtype_of(config.distributed.gradient_reduce)),
       buckets_(place.ranks.is_single() ? std::vector<Bucket>() : buckets_of(config)),
-      partition_(place.ranks.is_single() ? Partition({}, 1) : partition_of(config, place.ranks.size())) {
+      partition_(place.ranks.is_single() ? Partition({}, 1)
+                                         : partition_of(config, place.ranks.size())) {
   if (place.ranks.is_single()) return;
   const auto gradients_as = [this](DType packed) {
     return parts_of_buckets(
@@ -97,7 +101,8 @@ BucketExchange::BucketExchange(const RunConfig& config, const WeightStore& weigh
   };
   gradients_ = gradients_as(wire_);
   if (sharding_ == Sharding::kOptimizer)
-    stored_ = parts_of_buckets([this](const Bucket& b, int64_t rank) { return weight_stretches(b, rank); });
+    stored_ = parts_of_buckets(
+        [this](const Bucket& b, int64_t rank) { return weight_stretches(b, rank); });
   else
     sums_ = gradients_as(dtype_of(config.precision.gradient));
   allocate(place.allocator);
@@ -112,8 +117,8 @@ BucketExchange::Stretches BucketExchange::gradient_stretches(const Bucket& bucke
   Stretches stretches;
   for (int64_t i = bucket.first_parameter; i < bucket.first_parameter + bucket.parameters; ++i) {
     const ParamSpec& spec = weights_.specs()[size_t(i)];
-    const Tensor memory =
-        span_of(logical_view(spec, weights_.gradient(i)), {spec.rows, spec.cols}, partition_.range(rank, i));
+    const Tensor memory = span_of(logical_view(spec, weights_.gradient(i)), {spec.rows, spec.cols},
+                                  partition_.range(rank, i));
     stretches.push_back({.memory = memory,
                          .packed = packed,
                          .rounded_later = weights_.rounded_later(i),
@@ -122,7 +127,8 @@ BucketExchange::Stretches BucketExchange::gradient_stretches(const Bucket& bucke
   return stretches;
 }
 
-BucketExchange::Stretches BucketExchange::weight_stretches(const Bucket& bucket, int64_t rank) const {
+BucketExchange::Stretches BucketExchange::weight_stretches(const Bucket& bucket,
+                                                           int64_t rank) const {
   Stretches stretches;
   for (int64_t i = bucket.first_parameter; i < bucket.first_parameter + bucket.parameters; ++i) {
     const BlockRange range = partition_.range(rank, i);
@@ -159,11 +165,13 @@ BucketExchange::Parts BucketExchange::laid_out(std::vector<Stretches> by_rank) {
 }
 
 template <class StretchesOf>
-std::vector<BucketExchange::Parts> BucketExchange::parts_of_buckets(const StretchesOf& stretches_of) const {
+std::vector<BucketExchange::Parts> BucketExchange::parts_of_buckets(
+    const StretchesOf& stretches_of) const {
   std::vector<Parts> all;
   for (const Bucket& bucket : buckets_) {
     std::vector<Stretches> by_rank;
-    for (int64_t rank = 0; rank < ranks_.size(); ++rank) by_rank.push_back(stretches_of(bucket, rank));
+    for (int64_t rank = 0; rank < ranks_.size(); ++rank)
+      by_rank.push_back(stretches_of(bucket, rank));
     all.push_back(laid_out(std::move(by_rank)));
   }
   return all;
@@ -173,7 +181,8 @@ void BucketExchange::allocate(Allocator& allocator) {
   int64_t staging = 0, own = 0;
   bool rounded = false;
   for (const std::vector<Parts>* kind : {&gradients_, &sums_, &stored_})
-    for (const Parts& parts : *kind) staging = std::max(staging, parts.back().offset + parts.back().bytes);
+    for (const Parts& parts : *kind)
+      staging = std::max(staging, parts.back().offset + parts.back().bytes);
   for (const Parts& parts : gradients_) {
     const Part& mine = parts[size_t(ranks_.rank())];
     own = std::max(own, mine.bytes / size_of(wire_));

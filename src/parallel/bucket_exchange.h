@@ -105,7 +105,8 @@ class BucketExchange {
   };
   using Parts = std::vector<Part>;  // by rank
 
-  [[nodiscard]] Stretches gradient_stretches(const Bucket& bucket, int64_t rank, DType packed) const;
+  [[nodiscard]] Stretches gradient_stretches(const Bucket& bucket, int64_t rank,
+                                             DType packed) const;
   [[nodiscard]] Stretches weight_stretches(const Bucket& bucket, int64_t rank) const;
   [[nodiscard]] bool is_cut(int64_t rank, int64_t parameter) const;
   [[nodiscard]] int64_t norm_sums_of(const Bucket& bucket) const;
@@ -130,8 +131,8 @@ class BucketExchange {
   Partition partition_;
   std::vector<Parts> gradients_, sums_, stored_;  // by bucket; sums_: gradients as stored
   Tensor staging_;                                // uint8, the largest bucket
-  Tensor sum_, rounded_;                          // fp32, bf16: largest own part; empty if not needed
-  std::unique_ptr<CodecOps> ops_;                 // on the communication stream
+  Tensor sum_, rounded_;           // fp32, bf16: largest own part; empty if not needed
+  std::unique_ptr<CodecOps> ops_;  // on the communication stream
 };
 
 }  // namespace mpt

@@ -37,7 +37,8 @@ DataParallel::DataParallel(const RunConfig& config, const Model& model, const Pl
       new_(size_t(parameter_groups(config.model)), 1),
       micro_batches_(batch_plan(config.batch, ranks_.rank(), ranks_.size()).most_micro_batches),
       first_loss_(first_losses(config.batch, ranks_.size())) {
-  if (!ranks_.is_single()) losses_ = place.allocator.pinned(kLogitMemory, DType::kF64, 1, first_loss_.back());
+  if (!ranks_.is_single())
+    losses_ = place.allocator.pinned(kLogitMemory, DType::kF64, 1, first_loss_.back());
   model_.llama.set_hooks(*this);
 }
 
@@ -50,15 +51,17 @@ void DataParallel::reduce_amax(const Tensor& values) { ranks_.all_reduce_max(val
 
 size_t DataParallel::bucket_of(int64_t group) const {
   const auto& buckets = exchange_.buckets();
-  return size_t(std::ranges::find_if(buckets, [=](const Bucket& b) { return group <= b.last_group(); }) -
-                buckets.begin());
+  return size_t(
+      std::ranges::find_if(buckets, [=](const Bucket& b) { return group <= b.last_group(); }) -
+      buckets.begin());
 }
 
 // --- volume --------------------------------------------------------------------------------------
 
 ExchangeVolume DataParallel::volume() const {
   ExchangeVolume volume = exchange_.volume();
-  const int64_t own_losses = first_loss_[size_t(ranks_.rank()) + 1] - first_loss_[size_t(ranks_.rank())];
+  const int64_t own_losses =
+      first_loss_[size_t(ranks_.rank()) + 1] - first_loss_[size_t(ranks_.rank())];
   const int64_t others = ranks_.size() - 1;
   volume.norm = others * norm_bytes();
   volume.losses = others * own_losses * size_of(losses_.tensor.dtype);
@@ -72,7 +75,8 @@ int64_t DataParallel::norm_bytes() const {
   if (!sharded()) return 0;
   int64_t tiles = 0;
   for (int64_t i = 0; i < exchange_.partition().tensors(); ++i)
-    tiles += (exchange_.partition().range(ranks_.rank(), i).count + kBlocksPerTile - 1) / kBlocksPerTile;
+    tiles +=
+        (exchange_.partition().range(ranks_.rank(), i).count + kBlocksPerTile - 1) / kBlocksPerTile;
   return tiles * size_of(DType::kF64);
 }
 
@@ -84,7 +88,8 @@ int64_t DataParallel::scale_bytes() const {
       values += needs_maximum(model_.weights.master(int64_t(i)).encoding) ? 1 : 0;
   if (precision_.compute == ComputeFormat::kFp8 && precision_.fp8_recipe == Fp8Recipe::kDelayed) {
     const int64_t linears = head_linear(config_) + (precision_.fp8_lm_head ? 1 : 0);
-    values += 3 * linears * (precision_.fp8_amax_update == Cadence::kMicrobatch ? micro_batches_ : 1);
+    values +=
+        3 * linears * (precision_.fp8_amax_update == Cadence::kMicrobatch ? micro_batches_ : 1);
   }
   return values * size_of(DType::kF32);
 }
@@ -96,7 +101,8 @@ void DataParallel::begin_step() {
   end_step();
   if (!sharded()) return;
   for (size_t b = 0; b < fetched_.size(); ++b)
-    fetched_[b] = ranks_.run([this, b](Transport& transport) { exchange_.gather_weights(transport, b); });
+    fetched_[b] =
+        ranks_.run([this, b](Transport& transport) { exchange_.gather_weights(transport, b); });
 }
 
 void DataParallel::before_use(int64_t group) {
@@ -182,7 +188,8 @@ namespace {
 
 // The first rank whose text differs from rank 0's; size() if none.
 int64_t first_other(const std::vector<std::string>& texts) {
-  const auto other = std::ranges::find_if(texts, [&](const std::string& t) { return t != texts.front(); });
+  const auto other =
+      std::ranges::find_if(texts, [&](const std::string& t) { return t != texts.front(); });
   return other - texts.begin();
 }
 
@@ -190,8 +197,8 @@ void check_same(Communicator& ranks, const std::string& mine, std::string_view w
   const std::vector<std::string> texts = ranks.gather_texts(mine);
   const int64_t other = first_other(texts);
   if (other < ranks.size())
-    throw error("rank {} has another {} than rank 0: hash {}, there {}. All ranks need the same", other, what,
-                texts[size_t(other)], texts.front());
+    throw error("rank {} has another {} than rank 0: hash {}, there {}. All ranks need the same",
+                other, what, texts[size_t(other)], texts.front());
 }
 
 std::string hash_of_data(const SequenceSource& data) {
@@ -216,14 +223,16 @@ std::string hash_of(const Tensor& tensor, Device& device) {
 
 }  // namespace
 
-void check_same_start(Communicator& ranks, const RunConfig& config, const SequenceSource& training_data) {
+void check_same_start(Communicator& ranks, const RunConfig& config,
+                      const SequenceSource& training_data) {
   if (ranks.is_single()) return;
   check_same(ranks, hash_bytes(bytes_of(resolved_json(config).dump())), "configuration");
   check_same(ranks, hash_file(posix_file_system(), "/proc/self/exe"), "program");
   check_same(ranks, hash_of_data(training_data), "training data");
 }
 
-void check_same_tensors(Communicator& ranks, const std::vector<NamedTensor>& tensors, Device& device) {
+void check_same_tensors(Communicator& ranks, const std::vector<NamedTensor>& tensors,
+                        Device& device) {
   if (ranks.is_single()) return;
   std::string mine;
   for (const NamedTensor& named : tensors) mine += hash_of(named.tensor, device);
@@ -234,7 +243,8 @@ void check_same_tensors(Communicator& ranks, const std::vector<NamedTensor>& ten
   size_t i = 0;
   while (texts[size_t(other)].compare(i * width, width, texts.front(), i * width, width) == 0) ++i;
   throw error(
-      "'{}' is not the same on rank {} as on rank 0: hash {}, there {}. All ranks must hold the same weights",
+      "'{}' is not the same on rank {} as on rank 0: hash {}, there {}. All ranks must hold the "
+      "same weights",
       tensors[i].name, other, texts[size_t(other)].substr(i * width, width),
       texts.front().substr(i * width, width));
 }

@@ -98,10 +98,12 @@ class DataParallel final : public GradientHooks {
 // Throws Error on every rank, naming what differs and on which rank, unless config, program and
 // training data are the same. Of the data, the counts of tokens and sequences and a sample of
 // sequences are compared.
-void check_same_start(Communicator& ranks, const RunConfig& config, const SequenceSource& training_data);
+void check_same_start(Communicator& ranks, const RunConfig& config,
+                      const SequenceSource& training_data);
 
 // Throws Error on every rank, naming the ranks and the first tensor that differs, unless all hold
 // the same bytes.
-void check_same_tensors(Communicator& ranks, const std::vector<NamedTensor>& tensors, Device& device);
+void check_same_tensors(Communicator& ranks, const std::vector<NamedTensor>& tensors,
+                        Device& device);
 
 }  // namespace mpt

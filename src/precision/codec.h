@@ -75,7 +75,8 @@ struct ElementCodec : PlainCodec {
 
   ElementCodec() = default;
   explicit ElementCodec(const Tensor& t) : data(t.data), stride(t.stride), dtype(t.dtype) {
-    check(dtype == DType::kF32 || dtype == DType::kBF16, "no elementwise codec for {}", name_of(dtype));
+    check(dtype == DType::kF32 || dtype == DType::kBF16, "no elementwise codec for {}",
+          name_of(dtype));
   }
 
   template <class G>
@@ -120,7 +121,8 @@ struct ElementCodec : PlainCodec {
  private:
   // Calls take(k, x[k] rounded to BF16) for every k.
   template <int kSize, class Take>
-  MPT_HD static void each_rounded(const float (&x)[kSize], const Dither<kSize>& dither, const Take& take) {
+  MPT_HD static void each_rounded(const float (&x)[kSize], const Dither<kSize>& dither,
+                                  const Take& take) {
     if (dither.rounding == Rounding::kNearest) {
 #pragma omp simd
       for (int k = 0; k < kSize; ++k) take(k, bf16_nearest(x[k]));

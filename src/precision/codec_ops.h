@@ -21,7 +21,8 @@ class CodecOps {
   virtual ~CodecOps() = default;
   // First encoding of all logical elements, rounded to nearest; scales are derived from the values
   // alone.
-  virtual void encode(const Tensor& source /* [rows, cols] fp32 */, const EncodedTensor& target) = 0;
+  virtual void encode(const Tensor& source /* [rows, cols] fp32 */,
+                      const EncodedTensor& target) = 0;
   // Decodes every logical element to fp32, or rounds it to bf16.
   virtual void decode(const EncodedTensor& source, const Tensor& target /* [rows, cols] */) = 0;
   // Call after every update of a tensor: moves the tensor's scale if the next step could run out of

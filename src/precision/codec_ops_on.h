@@ -123,7 +123,8 @@ class CodecOpsOn : public CodecOps {
   // encodings with memory.
   template <class Codec>
   void start(const Codec& codec, const Tensor& source, const EncodedTensor& target) {
-    exec_.rows(source.rows, RowAmax{source.as<float>(), source.cols, source.stride, maxima(source.rows)});
+    exec_.rows(source.rows,
+               RowAmax{source.as<float>(), source.cols, source.stride, maxima(source.rows)});
     reduce_rows(source.rows);
     exec_.elements(1, FirstTensorScale<Codec>{total(), codec, target.tensor_scale.as<float>()});
     const Tensor& scales = target.block_scales;
@@ -151,16 +152,17 @@ class CodecOpsOn : public CodecOps {
 
   // Scratch: maxima of up to most_rows rows, then their maximum.
   float* maxima(int64_t rows) {
-    check(rows < row_maxima_.cols, "scratch for the maxima of {} rows, {} asked for", row_maxima_.cols - 1,
-          rows);
+    check(rows < row_maxima_.cols, "scratch for the maxima of {} rows, {} asked for",
+          row_maxima_.cols - 1, rows);
     return row_maxima_.as<float>();
   }
   float* total() { return row_maxima_.as<float>() + row_maxima_.cols - 1; }
   void reduce_rows(int64_t rows) { exec_.rows(1, LargestOf{maxima(rows), rows, total()}); }
 
-  static void check_shapes(const EncodedTensor& encoded, const Tensor& plain, std::string_view what) {
-    check(plain.rows == encoded.rows && plain.cols == encoded.cols, "{} of [{},{}] with a [{},{}]", what,
-          encoded.rows, encoded.cols, plain.rows, plain.cols);
+  static void check_shapes(const EncodedTensor& encoded, const Tensor& plain,
+                           std::string_view what) {
+    check(plain.rows == encoded.rows && plain.cols == encoded.cols, "{} of [{},{}] with a [{},{}]",
+          what, encoded.rows, encoded.cols, plain.rows, plain.cols);
   }
 
   E exec_;

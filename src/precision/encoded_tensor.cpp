@@ -12,8 +12,8 @@ void make_pieces(EncodedTensor& t, int64_t rows, int64_t cols, const Make& make)
   const EncodedLayout layout = layout_of(t.encoding);
   t.codes = make(&EncodedTensor::codes, layout.codes, rows, layout.code_cols(cols));
   if (layout.block_scales)
-    t.block_scales =
-        make(&EncodedTensor::block_scales, layout.block_scales->dtype, rows, layout.scale_cols(cols));
+    t.block_scales = make(&EncodedTensor::block_scales, layout.block_scales->dtype, rows,
+                          layout.scale_cols(cols));
   if (layout.tensor_scale)
     t.tensor_scale = make(&EncodedTensor::tensor_scale, DType::kF32, int64_t{1}, int64_t{1});
 }
@@ -79,7 +79,8 @@ std::vector<Tensor> spans_of(const EncodedTensor& tensor, BlockRange range) {
   return spans;
 }
 
-std::vector<TensorPart> parts_of(const EncodedTensor& tensor, const std::string& name, BlockRange range) {
+std::vector<TensorPart> parts_of(const EncodedTensor& tensor, const std::string& name,
+                                 BlockRange range) {
   std::vector<TensorPart> parts;
   if (range.empty()) return parts;
   const BlockGrid grid{tensor.rows, tensor.cols};
@@ -91,7 +92,8 @@ std::vector<TensorPart> parts_of(const EncodedTensor& tensor, const std::string&
   std::vector<NamedTensor> pieces = tensor.pieces(name);
   add(std::move(pieces.front()), layout.code_cols(kUpdateBlock));
   if (layout.block_scales) add(std::move(pieces[1]), layout.scale_cols(kUpdateBlock));
-  if (layout.tensor_scale && range.first == 0) parts.push_back(whole_part(std::move(pieces.back())));
+  if (layout.tensor_scale && range.first == 0)
+    parts.push_back(whole_part(std::move(pieces.back())));
   return parts;
 }
 

@@ -110,6 +110,7 @@ std::vector<Tensor> spans_of(const EncodedTensor& tensor, BlockRange range);
 // The part of every piece of EncodedTensor::pieces() that belongs to `range`: its codes and block
 // scales, and the tensor's scale with the first update block. Disjoint ranges that cover a tensor
 // cover every element of every piece exactly once.
-std::vector<TensorPart> parts_of(const EncodedTensor& tensor, const std::string& name, BlockRange range);
+std::vector<TensorPart> parts_of(const EncodedTensor& tensor, const std::string& name,
+                                 BlockRange range);
 
 }  // namespace mpt

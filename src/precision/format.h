@@ -17,7 +17,9 @@ template <>
 struct EnumNames<Format> {
   static constexpr std::array<std::string_view, 2> kNames{"fp32", "bf16"};
 };
-constexpr DType dtype_of(Format format) { return format == Format::kF32 ? DType::kF32 : DType::kBF16; }
+constexpr DType dtype_of(Format format) {
+  return format == Format::kF32 ? DType::kF32 : DType::kBF16;
+}
 
 // Operands of GEMMs. fp8: linear layers only, BF16 everywhere else. tf32: FP32 everywhere; GPU
 // GEMMs read only the 10 mantissa bits of TF32.
@@ -45,7 +47,8 @@ struct EnumNames<Rounding> {
 // Calls f with a value-initialised float or bf16 that carries the type.
 template <class F>
 decltype(auto) dispatch(DType type, F&& f) {
-  check(type == DType::kF32 || type == DType::kBF16, "no kernel for elements of type {}", name_of(type));
+  check(type == DType::kF32 || type == DType::kBF16, "no kernel for elements of type {}",
+        name_of(type));
   return type == DType::kF32 ? std::forward<F>(f)(float{}) : std::forward<F>(f)(bf16{});
 }
 

@@ -48,7 +48,8 @@ template <class T>
 struct LaneValues<PackedRows<T>> {
   static constexpr int kAtOnce = 4;
   static constexpr int kPerWord = 4 / int(sizeof(T));
-  Pack<uint32_t, kLaneCodes / kPerWord> words;  // unpacked in get(): doing it here would wait for the load
+  Pack<uint32_t, kLaneCodes / kPerWord>
+      words;  // unpacked in get(): doing it here would wait for the load
 
   MPT_HD void fetch(const PackedRows<T>& rows, BlockSpan span) {
     const LanePart<WarpGroup> part(WarpGroup{}, span);
@@ -110,7 +111,9 @@ struct alignas(kPackBytes) CodeTile {
   static constexpr int kShift = kLaneCodes;
   uint8_t code[kTileRows * kUpdateBlock + kRuns * kShift];
 
-  MPT_HD static int offset(int row, int col) { return row * kUpdateBlock + row / kRun * kShift + col; }
+  MPT_HD static int offset(int row, int col) {
+    return row * kUpdateBlock + row / kRun * kShift + col;
+  }
 };
 
 // Position of a thread block's tile in the tensor.
@@ -131,7 +134,8 @@ struct TilePlace {
 // Calls f(row of the tile, its elements in this lane) for the rows of the calling warp. Rows past
 // the end of the tensor repeat the last one.
 template <class Codec, class F>
-__device__ void each_row_of_tile(const Fp8Source<Codec>& source, const TilePlace& place, const F& f) {
+__device__ void each_row_of_tile(const Fp8Source<Codec>& source, const TilePlace& place,
+                                 const F& f) {
   using Values = LaneValues<Codec>;
   constexpr int kRows = kTileRows / kWarps;
   static_assert(kRows % Values::kAtOnce == 0);
@@ -201,7 +205,8 @@ struct TileCast {
   }
 
  private:
-  __device__ void write_row(int64_t row, const LanePart<WarpGroup>& part, const LaneCodes& codes) const {
+  __device__ void write_row(int64_t row, const LanePart<WarpGroup>& part,
+                            const LaneCodes& codes) const {
     uint8_t* const out = ends.target + row * ends.stride + part.col;
     if (packed_rows && part.size == kLaneCodes) {
       *reinterpret_cast<LaneCodes*>(out) = codes;
@@ -219,7 +224,8 @@ struct TileCast {
       Pack<uint8_t, kRun> codes;
 #pragma unroll
       for (int i = 0; i < kRun; ++i) codes.at[i] = tile.code[CodeTile::offset(run * kRun + i, col)];
-      uint8_t* const out = ends.transposed + (place.span.col + col) * ends.transposed_stride + first_row;
+      uint8_t* const out =
+          ends.transposed + (place.span.col + col) * ends.transposed_stride + first_row;
       if (packed_columns && left >= kRun) {
         store_pack(out, codes);
       } else {
@@ -236,12 +242,14 @@ struct TileCast {
 inline constexpr int kBlocksAtOnce = 3;
 
 template <DType kTo, class Codec>
-__global__ void __launch_bounds__(kThreadsPerBlock, kBlocksAtOnce) cast_kernel(TileCast<kTo, Codec> cast) {
+__global__ void __launch_bounds__(kThreadsPerBlock, kBlocksAtOnce)
+    cast_kernel(TileCast<kTo, Codec> cast) {
   cast.cast(blockIdx.x);
 }
 
 template <class Codec>
-__global__ void __launch_bounds__(kThreadsPerBlock) amax_kernel(Fp8Source<Codec> source, float* amax) {
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    amax_kernel(Fp8Source<Codec> source, float* amax) {
   float most = 0.0f;
   each_row_of_tile(source, TilePlace(source.grid, blockIdx.x),
                    [&](int, const float(&x)[kLaneCodes]) { most = most_with(most, x); });
@@ -264,14 +272,16 @@ void cast_tiles(cudaStream_t stream, const Fp8Source<Codec>& source, const Fp8Ca
                                     .packed_rows = is_aligned(call.target, sizeof(LaneCodes)),
                                     .packed_columns = is_aligned(call.transposed, kRun)};
     launch(cast_kernel<kTo, Codec>,
-           {.blocks = TilePlace::count(source.grid), .threads = kThreadsPerBlock, .stream = stream}, cast);
+           {.blocks = TilePlace::count(source.grid), .threads = kThreadsPerBlock, .stream = stream},
+           cast);
   });
 }
 template <class Codec>
-void gather_amax_of_tiles(cudaStream_t stream, const Fp8Source<Codec>& source, const Fp8CastCall& call) {
+void gather_amax_of_tiles(cudaStream_t stream, const Fp8Source<Codec>& source,
+                          const Fp8CastCall& call) {
   launch(amax_kernel<Codec>,
-         {.blocks = TilePlace::count(source.grid), .threads = kThreadsPerBlock, .stream = stream}, source,
-         call.slot.amax);
+         {.blocks = TilePlace::count(source.grid), .threads = kThreadsPerBlock, .stream = stream},
+         source, call.slot.amax);
 }
 
 }  // namespace mpt

@@ -13,7 +13,8 @@ constexpr int kRollRows = kWarps * kRollAtOnce;
 __global__ void __launch_bounds__(kThreadsPerBlock) roll_kernel(RollSlot roll) {
   constexpr int kLanes = WarpGroup::kLanes;
   __shared__ float of_warp[kWarps][kLanes];
-  const int lane = static_cast<int>(threadIdx.x) % kLanes, warp = static_cast<int>(threadIdx.x) / kLanes;
+  const int lane = static_cast<int>(threadIdx.x) % kLanes,
+            warp = static_cast<int>(threadIdx.x) / kLanes;
   const int64_t slot = int64_t{blockIdx.x} * kLanes + lane;
   const bool mine = slot < roll.slots;
   const float last = mine ? roll.history[slot] : 0.0f;
@@ -30,12 +31,14 @@ __global__ void __launch_bounds__(kThreadsPerBlock) roll_kernel(RollSlot roll) {
     __syncthreads();  // reads of this step precede its writes; later reads lie beyond them
 #pragma unroll
     for (int i = 0; i < kRollAtOnce; ++i)
-      if (last != 0.0f && row + i < roll.length) roll.history[(row + i - 1) * roll.slots + slot] = older[i];
+      if (last != 0.0f && row + i < roll.length)
+        roll.history[(row + i - 1) * roll.slots + slot] = older[i];
   }
   of_warp[warp][lane] = older_most;
   __syncthreads();
   if (warp != 0 || !mine) return;
-  for (int other = 1; other < kWarps; ++other) older_most = max_of(of_warp[other][lane], older_most);
+  for (int other = 1; other < kWarps; ++other)
+    older_most = max_of(of_warp[other][lane], older_most);
   if (last != 0.0f) {
     roll.history[(roll.length - 1) * roll.slots + slot] = last;
     roll.history[slot] = 0.0f;
@@ -52,7 +55,8 @@ class CudaFp8Ops final : public Fp8OpsOn<CudaExec> {
   }
 
   void gather_amax(const Fp8CastCall& call) override {
-    with_packed_source(call, [&](const auto& source) { gather_amax_of_tiles(stream_, source, call); });
+    with_packed_source(call,
+                       [&](const auto& source) { gather_amax_of_tiles(stream_, source, call); });
   }
 
   void roll(const Fp8RollCall& call) override {

@@ -218,7 +218,8 @@ Fp8Source<Codec> fp8_source(const Codec& codec, const Fp8CastCall& call) {
 // Calls f<type>() with e4m3 or e5m2 as a compile-time constant.
 template <class F>
 void with_fp8_type(DType type, const F& f) {
-  type == DType::kE4M3 ? f.template operator()<DType::kE4M3>() : f.template operator()<DType::kE5M2>();
+  type == DType::kE4M3 ? f.template operator()<DType::kE4M3>()
+                       : f.template operator()<DType::kE5M2>();
 }
 
 // Fp8Casts for any codec with load().
@@ -251,7 +252,9 @@ class Fp8OpsOn : public Fp8Ops {
     exec_.elements(1, CurrentScale{slot.scale, slot.amax, max_value});
   }
 
-  void roll(const Fp8RollCall& call) override { exec_.elements(call.history.cols, RollSlot::of(call)); }
+  void roll(const Fp8RollCall& call) override {
+    exec_.elements(call.history.cols, RollSlot::of(call));
+  }
 
  protected:
   template <class F>

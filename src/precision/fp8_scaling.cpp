@@ -10,7 +10,9 @@
 namespace mpt {
 namespace {
 
-float max_value_of(DType format) { return format == DType::kE4M3 ? kE4M3.max_value : kE5M2.max_value; }
+float max_value_of(DType format) {
+  return format == DType::kE4M3 ? kE4M3.max_value : kE5M2.max_value;
+}
 
 template <class T>
 std::vector<T> downloaded(Device& device, const Tensor& tensor) {
@@ -46,7 +48,8 @@ Fp8Slot Fp8Scaling::slot(int64_t i) const {
           .scale_inv = scale_inv_.as<float>() + i};
 }
 
-void Fp8Scaling::cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind, Fp8Casts& casts) {
+void Fp8Scaling::cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind,
+                      Fp8Casts& casts) {
   const bool fresh = !delayed() && kind != Fp8CastKind::kAgain;
   const auto call_of = [&](const Fp8Part& part) {
     const Fp8CastCall call{.source = part.source,
@@ -68,12 +71,13 @@ void Fp8Scaling::cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kin
 
 void Fp8Scaling::roll() {
   if (!delayed()) return;
-  ops_->roll({.history = history_,
-              .scale = scale_,
-              .last_amax = last_amax_,
-              .frozen = frozen_,
-              .scaled_max = std::ldexp(max_value_of(options_.format), -int(options_.config.fp8_margin)),
-              .algorithm = options_.config.fp8_amax_algo});
+  ops_->roll(
+      {.history = history_,
+       .scale = scale_,
+       .last_amax = last_amax_,
+       .frozen = frozen_,
+       .scaled_max = std::ldexp(max_value_of(options_.format), -int(options_.config.fp8_margin)),
+       .algorithm = options_.config.fp8_amax_algo});
 }
 
 std::vector<NamedTensor> Fp8Scaling::named_states() const {
@@ -83,7 +87,8 @@ std::vector<NamedTensor> Fp8Scaling::named_states() const {
 }
 
 std::vector<Fp8SlotState> Fp8Scaling::slot_states() const {
-  const auto history = downloaded<float>(device_, history_), scale = downloaded<float>(device_, scale_),
+  const auto history = downloaded<float>(device_, history_),
+             scale = downloaded<float>(device_, scale_),
              last = downloaded<float>(device_, last_amax_);
   const auto frozen = downloaded<int32_t>(device_, frozen_);
   std::vector<Fp8SlotState> states;

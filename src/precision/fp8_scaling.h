@@ -40,13 +40,17 @@ class Fp8Scaling {
 
   // Casts the parts of one operand, which share slot i. The current recipe treats kFold and kNoFold
   // alike.
-  void cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind) { cast(i, parts, kind, *ops_); }
+  void cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind) {
+    cast(i, parts, kind, *ops_);
+  }
   // The same with another implementation of the casts.
   void cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind, Fp8Casts& casts);
   // Factor for GEMMs that read slot i's bytes; a device pointer.
   [[nodiscard]] const float* scale_inv(int64_t i) const { return slot(i).scale_inv; }
   // Amaxes gathered since the last roll(), fp32 [1, slots]; no rows for the current recipe.
-  [[nodiscard]] Tensor gathered_amaxes() const { return delayed() ? history_.row_range(0, 1) : Tensor{}; }
+  [[nodiscard]] Tensor gathered_amaxes() const {
+    return delayed() ? history_.row_range(0, 1) : Tensor{};
+  }
   // Updates all scales from the amaxes gathered since the last roll(). No-op for the current
   // recipe.
   void roll();

@@ -35,8 +35,8 @@ MPT_HD void for_blocks(int block, const F& f) {
 
 // most[r]: max |x| over the logical elements of the block of run r; NaNs are ignored.
 template <class G>
-MPT_HD void block_maxima(G group, const LanePart<G>& part, int block, const float (&x)[LanePart<G>::kSize],
-                         float (&most)[Runs<G>::kCount]) {
+MPT_HD void block_maxima(G group, const LanePart<G>& part, int block,
+                         const float (&x)[LanePart<G>::kSize], float (&most)[Runs<G>::kCount]) {
   using R = Runs<G>;
   for_blocks<G>(block, [&](int first, int runs) MPT_ALWAYS_INLINE {
     float maximum = 0.0f;
@@ -209,7 +209,8 @@ struct E4M3Blocks : PlainCodec {
     for_blocks<G>(block(), [&](int first, int) {
       const int element = first * R::kSize;
       const bool starts_block = ((part.col + element) & (block() - 1)) == 0;
-      if (starts_block && element < part.size) *scale_at(span, part, element) = encoded.scale[first];
+      if (starts_block && element < part.size)
+        *scale_at(span, part, element) = encoded.scale[first];
     });
   }
 

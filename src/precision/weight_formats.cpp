@@ -7,7 +7,8 @@
 namespace mpt {
 
 EncodedLayout layout_of(const WeightEncoding& encoding) {
-  return with_format(encoding.format, [&]<class W>(std::type_identity<W>) { return W::layout(encoding); });
+  return with_format(encoding.format,
+                     [&]<class W>(std::type_identity<W>) { return W::layout(encoding); });
 }
 
 bool needs_maximum(const WeightEncoding& encoding) {
@@ -25,7 +26,8 @@ bool rescales(const WeightEncoding& encoding) {
 }
 
 std::string details_of(const WeightEncoding& encoding) {
-  return with_format(encoding.format, [&]<class W>(std::type_identity<W>) { return W::details(encoding); });
+  return with_format(encoding.format,
+                     [&]<class W>(std::type_identity<W>) { return W::details(encoding); });
 }
 
 double nominal_bytes(WeightFormat format) {
@@ -33,8 +35,8 @@ double nominal_bytes(WeightFormat format) {
 }
 
 bool is_scaled(WeightFormat format) {
-  return with_codec_type(format,
-                         []<class C>(std::type_identity<C>) { return !std::is_same_v<C, ElementCodec>; });
+  return with_codec_type(
+      format, []<class C>(std::type_identity<C>) { return !std::is_same_v<C, ElementCodec>; });
 }
 
 WeightFormat plain_format(DType dtype) {

@@ -16,7 +16,8 @@
 namespace mpt {
 
 // Formats of the linear layers' weights, the only copy there is; messages list them in this order.
-using WeightFormats = TypeList<Fp32Weights, Bf16Weights, BlockFp8Weights, Nvfp4Weights, Mxfp8Weights>;
+using WeightFormats =
+    TypeList<Fp32Weights, Bf16Weights, BlockFp8Weights, Nvfp4Weights, Mxfp8Weights>;
 
 enum class WeightFormat : uint8_t {
   kF32 = WeightFormats::kIndex<Fp32Weights>,
@@ -82,8 +83,10 @@ template <class W>
 concept WeightsOnHost = requires(const WeightEncoding& encoding) {
   { W::kName } -> std::convertible_to<std::string_view>;
   { W::layout(encoding) } -> std::same_as<EncodedLayout>;
-  { W::kNominalBytes } -> std::same_as<const double&>;    // per parameter, as papers count
-  { W::details(encoding) } -> std::same_as<std::string>;  // shown in reports after the name; "": nothing
+  { W::kNominalBytes } -> std::same_as<const double&>;  // per parameter, as papers count
+  {
+    W::details(encoding)
+    } -> std::same_as<std::string>;  // shown in reports after the name; "": nothing
 };
 // Required if the codec sets kNeedsMaximum or kRescales: whether these options use it.
 template <class W>
@@ -104,13 +107,15 @@ constexpr bool is_complete(std::type_identity<W>) {
                 "a codec with kTensorScale and no first_tensor_scale()");
   static_assert(!C::kNeedsMaximum || (StoresWithMaximum<C> && SaysWhetherMaximum<W>),
                 "kNeedsMaximum: the codec has storing_with(), the format needs_maximum()");
-  static_assert(!C::kRescales || (Rescales<C> && SaysWhetherRescaled<W>),
-                "kRescales: the codec has must_rescale(), rescale() and rescaled_tensor_scale(), the format "
-                "rescales()");
+  static_assert(
+      !C::kRescales || (Rescales<C> && SaysWhetherRescaled<W>),
+      "kRescales: the codec has must_rescale(), rescale() and rescaled_tensor_scale(), the format "
+      "rescales()");
   static_assert(!C::kRelativeScales || HasRelativeScales<C>,
                 "kRelativeScales: the codec has kBlock, block_scale() and relative_scales()");
   constexpr EncodedLayout kLayout = W::layout({});
-  static_assert(kLayout.tensor_scale == C::kTensorScale, "format and codec differ on the tensor's scale");
+  static_assert(kLayout.tensor_scale == C::kTensorScale,
+                "format and codec differ on the tensor's scale");
   static_assert(kUpdateBlock % kLayout.whole == 0 && kUpdateBlock % kLayout.elements_per_code == 0);
   static_assert(!kLayout.block_scales || kUpdateBlock % kLayout.block_scales->block == 0,
                 "an update block has whole scale blocks, so that no scale belongs to two of them");

@@ -53,7 +53,7 @@ double mean_loss(const ToyCell& cell, size_t at) {
   return sum / double(cell.fits.size());
 }
 
-// --- files -------------------------------------------------------------------------------------
+// --- files ---------------------------------------------------------------------------------------
 
 // null if not finite, since JSON has no such numbers.
 ordered_json number(double value) {
@@ -100,8 +100,8 @@ std::string runs_csv(const ToySweep& sweep) {
   for (const ToyCell& cell : sweep.cells())
     for (size_t s = 0; s < cell.fits.size(); ++s)
       for (size_t k = 0; k < steps.size(); ++k)
-        text += fmt::format("{},{},{},{},{},{:.6g}\n", name_of(cell.regime), name_of(cell.rule), cell.rate,
-                            options.seed + s, steps[k], cell.fits[s].losses[k]);
+        text += fmt::format("{},{},{},{},{},{:.6g}\n", name_of(cell.regime), name_of(cell.rule),
+                            cell.rate, options.seed + s, steps[k], cell.fits[s].losses[k]);
   return text;
 }
 
@@ -145,8 +145,8 @@ ToySweep::ToySweep(const ToyOptions& options) : options_(options) {
   options_.rules = all_or(options.rules);
   const std::vector<double> rates = toy_rates(options_);
   if (rates.empty())
-    throw error("--log2-rate-from {} is above --log2-rate-to {}: there are no rates", options_.log2_rate_from,
-                options_.log2_rate_to);
+    throw error("--log2-rate-from {} is above --log2-rate-to {}: there are no rates",
+                options_.log2_rate_from, options_.log2_rate_to);
   for (ToyRegime regime : options_.regimes)
     for (ToyRule rule : options_.rules)
       for (double rate : rates)
@@ -215,10 +215,12 @@ ordered_json toy_summary(const ToySweep& sweep) {
   for (ToyRegime regime : sweep.options().regimes) {
     ordered_json& entry = regimes[std::string(name_of(regime))];
     entry["initial_loss"] =
-        sweep.at(regime, sweep.options().rules.front(), toy_rates(sweep.options()).front())->initial_loss();
+        sweep.at(regime, sweep.options().rules.front(), toy_rates(sweep.options()).front())
+            ->initial_loss();
     for (ToyRule rule : sweep.options().rules)
       entry[std::string(name_of(rule))] = cell_json(sweep.best(regime, rule));
-    if (shared) entry["m_plus_adam_shared"] = cell_json(sweep.at(regime, ToyRule::kMPlusAdam, *shared));
+    if (shared)
+      entry["m_plus_adam_shared"] = cell_json(sweep.at(regime, ToyRule::kMPlusAdam, *shared));
   }
   ordered_json summary{{"options", options_json(sweep.options())},
                        {"shared_rate", shared ? ordered_json(*shared) : ordered_json(nullptr)}};
@@ -239,7 +241,8 @@ std::string toy_table(const ToySweep& sweep) {
     text += fmt::format("{:<14}{:>12.3g}", name_of(regime), any->initial_loss());
     for (ToyRule rule : rules) text += fmt::format("{:>22}", cell_text(sweep.best(regime, rule)));
     if (shared)
-      text += fmt::format("{:>22.3g}", sweep.at(regime, ToyRule::kMPlusAdam, *shared)->final_loss());
+      text +=
+          fmt::format("{:>22.3g}", sweep.at(regime, ToyRule::kMPlusAdam, *shared)->final_loss());
     text += '\n';
   }
   return text;
@@ -250,7 +253,8 @@ ToySweep run_toy(FileSystem& fs, const ToyOptions& options) {
   ToySweep sweep = ToySweep::run(options);
   write_directory(fs, output_of(options), [&](const std::string& directory) {
     write_file_atomically(fs, directory + "/" + kRuns, bytes_of(runs_csv(sweep)));
-    write_file_atomically(fs, directory + "/" + kSummary, bytes_of(toy_summary(sweep).dump(2) + "\n"));
+    write_file_atomically(fs, directory + "/" + kSummary,
+                          bytes_of(toy_summary(sweep).dump(2) + "\n"));
   });
   return sweep;
 }

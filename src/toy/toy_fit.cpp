@@ -63,7 +63,8 @@ template <class Real>
 double mean_root_term(const ToyProblem& problem, std::span<const float> shares,
                       std::span<const Real> weights) {
   double sum = 0;
-  for (size_t i = 0; i < weights.size(); ++i) sum += double(shares[i]) * root_term(problem, i, weights[i]);
+  for (size_t i = 0; i < weights.size(); ++i)
+    sum += double(shares[i]) * root_term(problem, i, weights[i]);
   return sum;
 }
 
@@ -119,12 +120,15 @@ std::vector<float> toy_shares(ToyRegime regime, uint64_t seed, int64_t step, int
       ++times[block.word[draw - first] >> (32 - kToyEntryBits)];
   }
   std::vector<float> shares(kToyEntries);
-  std::ranges::transform(times, shares.begin(),
-                         [&](int32_t count) { return static_cast<float>(double(count) / double(batch)); });
+  std::ranges::transform(times, shares.begin(), [&](int32_t count) {
+    return static_cast<float>(double(count) / double(batch));
+  });
   return shares;
 }
 
-std::vector<float> equal_toy_shares() { return std::vector<float>(kToyEntries, 1.0f / float(kToyEntries)); }
+std::vector<float> equal_toy_shares() {
+  return std::vector<float>(kToyEntries, 1.0f / float(kToyEntries));
+}
 
 template <class Real>
 double toy_loss(const ToyProblem& problem, ToyLoss loss, std::span<const float> shares,
@@ -153,12 +157,14 @@ void toy_gradient(const ToyProblem& problem, ToyLoss loss, std::span<const float
   }
 }
 
-template double toy_loss(const ToyProblem&, ToyLoss, std::span<const float>, std::span<const float>);
-template double toy_loss(const ToyProblem&, ToyLoss, std::span<const float>, std::span<const double>);
-template void toy_gradient(const ToyProblem&, ToyLoss, std::span<const float>, std::span<const float>,
-                           std::span<float>);
-template void toy_gradient(const ToyProblem&, ToyLoss, std::span<const float>, std::span<const double>,
-                           std::span<double>);
+template double toy_loss(const ToyProblem&, ToyLoss, std::span<const float>,
+                         std::span<const float>);
+template double toy_loss(const ToyProblem&, ToyLoss, std::span<const float>,
+                         std::span<const double>);
+template void toy_gradient(const ToyProblem&, ToyLoss, std::span<const float>,
+                           std::span<const float>, std::span<float>);
+template void toy_gradient(const ToyProblem&, ToyLoss, std::span<const float>,
+                           std::span<const double>, std::span<double>);
 
 // w + (w u_m + u_a), u_a = -rate g, u_m = clip(-rate g_e / max(|w|, tau)), g_e = ln 2 w g.
 float toy_update(ToyRule rule, float weight, float gradient, float rate) {

@@ -20,15 +20,16 @@ inline constexpr int64_t kToyEntries = int64_t{1} << kToyEntryBits;
 enum class ToyRegime : uint8_t { kSignFlip, kZeroRevival, kSmall, kLarge, kMixed };
 template <>
 struct EnumNames<ToyRegime> {
-  static constexpr std::array<std::string_view, 5> kNames{"sign_flip", "zero_revival", "small", "large",
-                                                          "mixed"};
+  static constexpr std::array<std::string_view, 5> kNames{"sign_flip", "zero_revival", "small",
+                                                          "large", "mixed"};
 };
 
 // The branches of M+Adam alone and together, without moments.
 enum class ToyRule : uint8_t { kAdditive, kMultiplicative, kMPlusAdam };
 template <>
 struct EnumNames<ToyRule> {
-  static constexpr std::array<std::string_view, 3> kNames{"additive", "multiplicative", "m_plus_adam"};
+  static constexpr std::array<std::string_view, 3> kNames{"additive", "multiplicative",
+                                                          "m_plus_adam"};
 };
 
 // Two readings of c ||W - W*||_F^4 over sampled entries, d = w - w*. entry_quartic: mean of c d^4;

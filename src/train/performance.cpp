@@ -18,13 +18,14 @@ namespace {
 // A random first row; row r is the first row rotated by r.
 std::vector<std::byte> random_matrix(DType dtype, int64_t size, uint32_t which) {
   std::vector<float> row(static_cast<size_t>(size));
-  fill_normals({.seed = 0, .tensor = which, .row = 0, .step = 0, .stream = kSyntheticStream}, 1.0, size,
-               row.data());
+  fill_normals({.seed = 0, .tensor = which, .row = 0, .step = 0, .stream = kSyntheticStream}, 1.0,
+               size, row.data());
   const auto width = static_cast<size_t>(size_of(dtype));
   std::vector<std::byte> stored(row.size() * width), all(stored.size() * row.size());
   for (size_t i = 0; i < row.size(); ++i) {
     const bf16 narrow = bf16_nearest(row[i]);
-    memcpy(&stored[i * width], dtype == DType::kBF16 ? static_cast<const void*>(&narrow) : &row[i], width);
+    memcpy(&stored[i * width], dtype == DType::kBF16 ? static_cast<const void*>(&narrow) : &row[i],
+           width);
   }
   for (size_t r = 0; r < row.size(); ++r)
     std::rotate_copy(stored.begin(), stored.begin() + int64_t(r * width), stored.end(),
@@ -45,22 +46,26 @@ double measured_gemm_rate(Device& device) {
     operand[i] = allocator->tensor(kScratchMemory, dtype, size, size);
     device.upload(random_matrix(dtype, size, i).data(), operand[i]);
   }
-  const GemmCall call{.a = operand[0], .b = operand[1], .d = operand[2], .transpose_b = Transpose::kYes};
+  const GemmCall call{
+      .a = operand[0], .b = operand[1], .d = operand[2], .transpose_b = Transpose::kYes};
   device.gemm().reserve(*allocator, std::array{call});
   double best = 0;
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     const auto start = std::chrono::steady_clock::now();
     device.gemm().run(call);
     device.synchronize();
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (repeat > 0) best = std::max(best, 2.0 * double(size) * double(size) * double(size) / seconds);
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (repeat > 0)
+      best = std::max(best, 2.0 * double(size) * double(size) * double(size) / seconds);
   }
   return best;
 }
 
 double flops_per_token(const LlamaConfig& config, int64_t seq_len) {
   const int64_t c = config.hidden_size, layers = config.num_hidden_layers;
-  const int64_t in_products = layers * (4 * c * c + 3 * c * config.intermediate_size) + config.vocab_size * c;
+  const int64_t in_products =
+      layers * (4 * c * c + 3 * c * config.intermediate_size) + config.vocab_size * c;
   return 6.0 * double(in_products) + 6.0 * double(layers) * double(c) * double(seq_len);
 }
 
@@ -84,13 +89,14 @@ std::string profile_table(const Profile& profile, const ProfiledSteps& of) {
   const std::vector<Profile::Node> nodes = profile.nodes();
   const auto steps = double(of.steps);
   const double total = total_seconds(nodes);
-  std::string text = fmt::format("{:<30} {:>7} {:>10} {:>10} {:>7} {:>10} {:>10}\n", "operation", "calls",
-                                 "ms", "self ms", "self %", "GFLOP/s", "% of rate");
+  std::string text = fmt::format("{:<30} {:>7} {:>10} {:>10} {:>7} {:>10} {:>10}\n", "operation",
+                                 "calls", "ms", "self ms", "self %", "GFLOP/s", "% of rate");
   for (const Profile::Node& node : nodes)
     text += fmt::format("{:<30} {:>7.4g} {:>10.3f} {:>10.3f} {:>7.2f}{}\n",
-                        fmt::format("{:{}}{}", "", 2 * node.depth, node.name), double(node.calls) / steps,
-                        1e3 * node.seconds / steps, 1e3 * node.self_seconds / steps,
-                        100 * node.self_seconds / total, flop_columns(node, of.gemm_rate));
+                        fmt::format("{:{}}{}", "", 2 * node.depth, node.name),
+                        double(node.calls) / steps, 1e3 * node.seconds / steps,
+                        1e3 * node.self_seconds / steps, 100 * node.self_seconds / total,
+                        flop_columns(node, of.gemm_rate));
   text += fmt::format(
       "a step each, the mean of {}; %: of the {:.3f} ms of a step; rate: {:.1f} GFLOP/s of GEMMs, "
       "measured\n",

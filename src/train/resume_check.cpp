@@ -28,13 +28,15 @@ constexpr std::array<std::string_view, 10> kFixed{"model.",
                                                   "optimizer.apollo_e_rank"};
 
 // Keys that do not affect training.
-constexpr std::array<std::string_view, 8> kHarmless{"checkpoint.",    "eval.",
-                                                    "log.",           "output_dir",
-                                                    "device.threads", "data.prefetch_steps",
-                                                    "name",           "distributed.timeout_seconds"};
+constexpr std::array<std::string_view, 8> kHarmless{
+    "checkpoint.",    "eval.",
+    "log.",           "output_dir",
+    "device.threads", "data.prefetch_steps",
+    "name",           "distributed.timeout_seconds"};
 
 // Keys that set the length of a run.
-constexpr std::array<std::string_view, 3> kLength{"train.steps", "train.tokens", "train.chinchilla"};
+constexpr std::array<std::string_view, 3> kLength{"train.steps", "train.tokens",
+                                                  "train.chinchilla"};
 
 bool is_among(std::string_view key, std::span<const std::string_view> keys) {
   return std::any_of(keys.begin(), keys.end(), [&](std::string_view one) {
@@ -72,7 +74,8 @@ void tell_new_length(int64_t step, const RunConfig& before, const RunConfig& con
   const int64_t was = total_steps(before), is = total_steps(config);
   if (was == is || step >= is) return;
   spdlog::warn(
-      "resume: the run had {} steps, now has {}: its schedule is that of {} steps from here on, and the "
+      "resume: the run had {} steps, now has {}: its schedule is that of {} steps from here on, "
+      "and the "
       "factor of the rates goes from {:.4g} at step {} to {:.4g} at step {}",
       was, is, is, schedule_factor(before.schedule, step, was), step,
       schedule_factor(config.schedule, step + 1, is), step + 1);
@@ -80,8 +83,8 @@ void tell_new_length(int64_t step, const RunConfig& before, const RunConfig& con
 
 }  // namespace
 
-void check_resumable(const TrainState& saved, const std::string& checkpoint, const RunConfig& config,
-                     const SequenceSource& training_data) {
+void check_resumable(const TrainState& saved, const std::string& checkpoint,
+                     const RunConfig& config, const SequenceSource& training_data) {
   if (!saved.config.is_object())
     throw error("{}: cannot be continued: its state has no config, but {}", checkpoint,
                 describe(saved.config));
@@ -98,7 +101,8 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint, con
     if (text(before) == text(now)) continue;
     if (is_fixed(key))
       throw error(
-          "{}: cannot be continued with {} = {}: the checkpoint was made with {}. Restore the value, or "
+          "{}: cannot be continued with {} = {}: the checkpoint was made with {}. Restore the "
+          "value, or "
           "start "
           "another run under another name",
           checkpoint, key, text(now), text(before));
@@ -109,13 +113,14 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint, con
   const int64_t data_tokens = saved_count(saved, checkpoint, "data_tokens");
   if (data_tokens != training_data.tokens())
     throw error(
-        "{}: cannot be continued: it was trained on shards of {} tokens in all, data.train now names {}. The "
+        "{}: cannot be continued: it was trained on shards of {} tokens in all, data.train now "
+        "names {}. The "
         "position in the data would mean something else",
         checkpoint, data_tokens, training_data.tokens());
   const int64_t steps = total_steps(config);
   if (saved.step > steps)
-    throw error("{}: is at step {}, beyond the end of the run at step {} (train.*)", checkpoint, saved.step,
-                steps);
+    throw error("{}: is at step {}, beyond the end of the run at step {} (train.*)", checkpoint,
+                saved.step, steps);
   if (saved_run) tell_new_length(saved.step, *saved_run, config);
 }
 
@@ -140,10 +145,12 @@ void restore_gemms(const TrainState& saved, const std::string& checkpoint, Devic
   if (gemms.is_null()) return;  // saved by a version without this key
   const auto refuse = [&] {
     return error(
-        "{}: cannot be continued: extra.products of its state is {}; expected a device and algorithms",
+        "{}: cannot be continued: extra.products of its state is {}; expected a device and "
+        "algorithms",
         checkpoint, gemms.dump());
   };
-  if (!gemms.is_object() || !gemms.contains("device") || !gemms.contains("algorithms")) throw refuse();
+  if (!gemms.is_object() || !gemms.contains("device") || !gemms.contains("algorithms"))
+    throw refuse();
   const nlohmann::json &name = gemms.at("device"), &algorithms = gemms.at("algorithms");
   if (!name.is_string() || !algorithms.is_object()) throw refuse();
   if (name.get<std::string>() != device_of_results(device))
@@ -157,12 +164,14 @@ void restore_gemms(const TrainState& saved, const std::string& checkpoint, Devic
   device.gemm().restore(choices);
 }
 
-int64_t saved_count(const TrainState& saved, const std::string& checkpoint, const std::string& key) {
+int64_t saved_count(const TrainState& saved, const std::string& checkpoint,
+                    const std::string& key) {
   const bool there = saved.extra.is_object() && saved.extra.contains(key);
   const nlohmann::json value = there ? saved.extra.at(key) : nlohmann::json();
   if (value.is_number_integer() && value.get<int64_t>() >= 0) return value.get<int64_t>();
-  throw error("{}: cannot be continued: extra.{} of its state is {}; expected a whole number from 0",
-              checkpoint, key, value.dump());
+  throw error(
+      "{}: cannot be continued: extra.{} of its state is {}; expected a whole number from 0",
+      checkpoint, key, value.dump());
 }
 
 }  // namespace mpt

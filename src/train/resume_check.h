@@ -16,8 +16,8 @@ namespace mpt {
 // continuation (shape, formats, data order, seed, rule), or a change of the training data. Logs
 // every other changed key, as a warning if it affects training, and how a new length changes the
 // schedule.
-void check_resumable(const TrainState& saved, const std::string& checkpoint, const RunConfig& config,
-                     const SequenceSource& training_data);
+void check_resumable(const TrainState& saved, const std::string& checkpoint,
+                     const RunConfig& config, const SequenceSource& training_data);
 
 // The GEMM algorithms for a checkpoint, with the device they were chosen on.
 nlohmann::json gemms_json(Device& device);

@@ -30,7 +30,8 @@ nlohmann::ordered_json tensor_json(const UpdateStatistics& tensor) {
   for (size_t branch = 0; branch < size_t(tensor.branches); ++branch) {
     nlohmann::ordered_json outcomes;
     for (size_t outcome = 0; outcome < size_t(kOutcomes); ++outcome)
-      outcomes[std::string(EnumNames<UpdateOutcome>::kNames[outcome])] = tensor.outcomes[branch][outcome];
+      outcomes[std::string(EnumNames<UpdateOutcome>::kNames[outcome])] =
+          tensor.outcomes[branch][outcome];
     json[std::string(EnumNames<Branch>::kNames[branch])] = std::move(outcomes);
   }
   json["dragged"] = tensor.dragged;
@@ -86,8 +87,10 @@ void RunLogger::record(const StepRecord& record) {
 }
 
 nlohmann::ordered_json RunLogger::to_json(const StepRecord& record) const {
-  nlohmann::ordered_json json{
-      {"step", record.step}, {"tokens", record.tokens}, {"loss", record.loss}, {"lr", main_rate(record)}};
+  nlohmann::ordered_json json{{"step", record.step},
+                              {"tokens", record.tokens},
+                              {"loss", record.loss},
+                              {"lr", main_rate(record)}};
   for (const PeakRate& rate : rates_of(config_.optimizer.rule) | std::views::drop(1))
     json[std::string(rate.key)] = record.lr_factor * rate.peak;
   json["grad_norm"] = record.grad_norm;
@@ -117,14 +120,15 @@ void RunLogger::print(const StepRecord& record) {
   const double rate = double(record.step_tokens) / seconds_per_step_;
   const double left = seconds_per_step_ * double(options_.total_steps - record.step);
   spdlog::info(
-      "step {:>6}/{} | loss {:.4f} | lr {:.2e} | gradient norm {:.3f} | {:.0f} ms | {} tokens/s | {} left{}",
+      "step {:>6}/{} | loss {:.4f} | lr {:.2e} | gradient norm {:.3f} | {:.0f} ms | {} tokens/s | "
+      "{} left{}",
       record.step, options_.total_steps, record.loss, main_rate(record), record.grad_norm,
       1e3 * record.seconds, format_count(rate), format_duration(left),
       record.skipped ? nonfinite_mark(config_.train.nonfinite_policy) : "");
   if (record.validation)
-    spdlog::info("step {:>6}/{} | validation loss {:.4f} | perplexity {:.3f} | on {} tokens", record.step,
-                 options_.total_steps, record.validation->loss, record.validation->perplexity(),
-                 format_count(double(record.validation->tokens)));
+    spdlog::info("step {:>6}/{} | validation loss {:.4f} | perplexity {:.3f} | on {} tokens",
+                 record.step, options_.total_steps, record.validation->loss,
+                 record.validation->perplexity(), format_count(double(record.validation->tokens)));
 }
 
 }  // namespace mpt

@@ -48,7 +48,9 @@ class RunLogger {
   void record(const StepRecord& record);
   void finish() { progress_.finish(); }
   // MetricsLog::mark_resume() and sync().
-  void mark_resume(int64_t step, const std::string& reason = "") { metrics_.mark_resume(step, reason); }
+  void mark_resume(int64_t step, const std::string& reason = "") {
+    metrics_.mark_resume(step, reason);
+  }
   void sync() { metrics_.sync(); }
 
  private:

@@ -73,7 +73,8 @@ class Planner {
     plan_.training.named = !config.data.train.empty();
     plan_.validation.named = !config.data.validation.empty();
     const bool training = passes([&] { count(open_training_data(config).get(), plan_.training); });
-    const bool validation = passes([&] { count(open_validation_data(config).get(), plan_.validation); });
+    const bool validation =
+        passes([&] { count(open_validation_data(config).get(), plan_.validation); });
     plan_.lacks_data = !tokenizer || !training || !validation;
   }
   static void count(const SequenceSource* source, PlannedShards& shards) {
@@ -126,7 +127,8 @@ std::string how_to_make_data(const RunConfig& config) {
 
 std::string memory_text(const RunPlan& plan) {
   if (!plan.available)
-    return fmt::format("{} needed; what is available is not known", format_bytes(double(plan.needed)));
+    return fmt::format("{} needed; what is available is not known",
+                       format_bytes(double(plan.needed)));
   return fmt::format("{}: {} needed, {} available", plan.fits() ? "fits" : "does not fit",
                      format_bytes(double(plan.needed)), format_bytes(double(*plan.available)));
 }
@@ -143,11 +145,12 @@ std::string duration_text(const RunConfig& config, const RunPlan& plan) {
 
 std::string disk_text(const RunPlan& plan) {
   const PlannedDisk& disk = plan.disk;
-  return fmt::format(
-      "{} a checkpoint, {} at the end, at most {} at a time; {}", format_bytes(double(disk.checkpoint)),
-      format_bytes(double(disk.kept)), format_bytes(double(disk.at_most)),
-      disk.place.empty() ? "no room is known of"
-                         : fmt::format("{} free at {}", format_bytes(double(disk.free)), disk.place));
+  return fmt::format("{} a checkpoint, {} at the end, at most {} at a time; {}",
+                     format_bytes(double(disk.checkpoint)), format_bytes(double(disk.kept)),
+                     format_bytes(double(disk.at_most)),
+                     disk.place.empty() ? "no room is known of"
+                                        : fmt::format("{} free at {}",
+                                                      format_bytes(double(disk.free)), disk.place));
 }
 
 std::string data_text(const RunConfig& config, const RunPlan& plan) {
@@ -156,10 +159,10 @@ std::string data_text(const RunConfig& config, const RunPlan& plan) {
           ? fmt::format("{} tokens to train on, read {:.2g} times", grouped(plan.training.tokens),
                         epochs(config, plan.training.sequences))
           : "no tokens to train on";
-  const std::string validation = plan.validation.tokens > 0
-                                     ? fmt::format("{} to evaluate on", grouped(plan.validation.tokens))
-                                 : plan.validation.named ? "none to evaluate on"
-                                                         : "none to evaluate on (data.validation is empty)";
+  const std::string validation =
+      plan.validation.tokens > 0 ? fmt::format("{} to evaluate on", grouped(plan.validation.tokens))
+      : plan.validation.named    ? "none to evaluate on"
+                                 : "none to evaluate on (data.validation is empty)";
   return training + ", " + validation;
 }
 
@@ -178,17 +181,20 @@ nlohmann::ordered_json or_null(const std::optional<T>& value) {
 
 nlohmann::ordered_json shards_json(const PlannedShards& shards) {
   const bool found = shards.tokens > 0;
-  return {
-      {"named", shards.named}, {"found", found}, {"tokens", shards.tokens}, {"sequences", shards.sequences}};
+  return {{"named", shards.named},
+          {"found", found},
+          {"tokens", shards.tokens},
+          {"sequences", shards.sequences}};
 }
 
 nlohmann::ordered_json data_json(const RunConfig& config, const RunPlan& plan) {
   const bool found = plan.training.tokens > 0;
-  return {{"train", shards_json(plan.training)},
-          {"validation", shards_json(plan.validation)},
-          {"epochs", found ? nlohmann::ordered_json(epochs(config, plan.training.sequences)) : nullptr},
-          {"tokenizer", {{"path", config.data.tokenizer}, {"pieces", or_null(plan.tokenizer_pieces)}}},
-          {"made_by", plan.lacks_data ? nlohmann::ordered_json(how_to_make_data(config)) : nullptr}};
+  return {
+      {"train", shards_json(plan.training)},
+      {"validation", shards_json(plan.validation)},
+      {"epochs", found ? nlohmann::ordered_json(epochs(config, plan.training.sequences)) : nullptr},
+      {"tokenizer", {{"path", config.data.tokenizer}, {"pieces", or_null(plan.tokenizer_pieces)}}},
+      {"made_by", plan.lacks_data ? nlohmann::ordered_json(how_to_make_data(config)) : nullptr}};
 }
 
 nlohmann::ordered_json time_json(const TimeEstimate& time) {
@@ -240,24 +246,27 @@ nlohmann::ordered_json verdict_json(const RunConfig& config, const RunPlan& plan
            {{"checkpoint_bytes", disk.checkpoint},
             {"kept_bytes", disk.kept},
             {"peak_bytes", disk.at_most},
-            {"free_bytes",
-             disk.place.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(disk.free)},
+            {"free_bytes", disk.place.empty() ? nlohmann::ordered_json(nullptr)
+                                              : nlohmann::ordered_json(disk.free)},
             {"place", disk.place}}},
           {"data", data_json(config, plan)}};
 }
 
 // A run that ended before it finished its first step has nothing to resume, so it may start again.
 void require_new_run(FileSystem& fs, const RunConfig& config) {
-  if (has_metrics(fs, config) || !CheckpointStore(fs, checkpoint_directory(config), {}).list().empty())
+  if (has_metrics(fs, config) ||
+      !CheckpointStore(fs, checkpoint_directory(config), {}).list().empty())
     throw error(
-        "{} already holds a run: continue it with --resume auto, or choose another name or output_dir",
+        "{} already holds a run: continue it with --resume auto, or choose another name or "
+        "output_dir",
         run_directory(config));
 }
 
 RunPlace place_of(const RunConfig& config) {
   std::error_code failure;
   std::filesystem::path place = run_directory(config);
-  while (place.has_relative_path() && !std::filesystem::exists(place, failure)) place = place.parent_path();
+  while (place.has_relative_path() && !std::filesystem::exists(place, failure))
+    place = place.parent_path();
   const std::string directory = place.empty() ? "." : place.string();
   if (!std::filesystem::is_directory(directory, failure))
     throw error("{}: cannot be made: {} is not a directory", run_directory(config), directory);

@@ -49,7 +49,8 @@ struct RunPlan {
 
 // `device` comes from make_planning_device(). CPU ranks are assumed to share this machine. Trains
 // for a fraction of a second to measure the device.
-RunPlan plan_of(const RunConfig& config, Device& device, const Communicator& ranks = Communicator::single());
+RunPlan plan_of(const RunConfig& config, Device& device,
+                const Communicator& ranks = Communicator::single());
 
 // The plan as text, and as JSON (docs/formats.md).
 std::string verdict(const RunConfig& config, const RunPlan& plan);

@@ -24,9 +24,11 @@ constexpr std::array kMemoryPurposes{kWeightMemory,         kComputeWeightMemory
 std::vector<MemoryUse::Entry> by_purpose(const MemoryUse& use) {
   for (const auto& [purpose, bytes] : use.entries())
     check(std::ranges::find(kMemoryPurposes, purpose) != kMemoryPurposes.end(),
-          "{} of memory for {}, which plans do not list", format_bytes(double(bytes)), purpose.name);
+          "{} of memory for {}, which plans do not list", format_bytes(double(bytes)),
+          purpose.name);
   std::vector<MemoryUse::Entry> entries;
-  for (const MemoryPurpose& purpose : kMemoryPurposes) entries.push_back({purpose, use.of(purpose)});
+  for (const MemoryPurpose& purpose : kMemoryPurposes)
+    entries.push_back({purpose, use.of(purpose)});
   return entries;
 }
 
@@ -35,7 +37,8 @@ std::string parameters_by_kind(const std::vector<ParamSpec>& specs) {
   for (const ParamSpec& spec : specs) elements[size_t(spec.kind)] += spec.elements();
   std::string text = row("parameters", "{}", grouped(total_elements(specs)));
   for (size_t kind = 0; kind < elements.size(); ++kind)
-    text += row(fmt::format("  {}", EnumNames<ParamKind>::kNames[kind]), "{}", grouped(elements[kind]));
+    text +=
+        row(fmt::format("  {}", EnumNames<ParamKind>::kNames[kind]), "{}", grouped(elements[kind]));
   return text;
 }
 
@@ -44,7 +47,8 @@ std::string weight_rounding_text(const RunConfig& config) {
   if (o.weight_rounding == WeightRounding::kStochastic &&
       config.precision.weights == plain_format(DType::kF32))
     return "stochastic (fp32 weights are stored as they are)";
-  if (o.weight_rounding == WeightRounding::kKahan) return fmt::format("kahan ({})", name_of(o.kahan_variant));
+  if (o.weight_rounding == WeightRounding::kKahan)
+    return fmt::format("kahan ({})", name_of(o.kahan_variant));
   return std::string(name_of(o.weight_rounding));
 }
 
@@ -52,8 +56,8 @@ std::string optimizer_line(const RunConfig& config) {
   const OptimizerConfig& o = config.optimizer;
   const auto projection = projection_options(o.rule);
   const std::string apollo =
-      projection ? fmt::format(", Apollo-E {} of rank {}, new every {} updates", name_of(projection->sharing),
-                               projection->rank, projection->gap)
+      projection ? fmt::format(", Apollo-E {} of rank {}, new every {} updates",
+                               name_of(projection->sharing), projection->rank, projection->gap)
                  : "";
   return fmt::format("{}, {}{}, write-back {}", rule_name(o.rule), describe(o.rule), apollo,
                      weight_rounding_text(config));
@@ -67,9 +71,10 @@ std::string weights_text(const PrecisionConfig& p) {
 
 std::string compute_text(const PrecisionConfig& p) {
   if (p.compute != ComputeFormat::kFp8) return std::string(name_of(p.compute));
-  const std::string history = p.fp8_recipe == Fp8Recipe::kDelayed
-                                  ? fmt::format(", {} of {} amaxes", name_of(p.fp8_amax_algo), p.fp8_history)
-                                  : "";
+  const std::string history =
+      p.fp8_recipe == Fp8Recipe::kDelayed
+          ? fmt::format(", {} of {} amaxes", name_of(p.fp8_amax_algo), p.fp8_history)
+          : "";
   return fmt::format("fp8 (linear layers{}; {} scaling{}; q,k,v and gate,up cast as one)",
                      p.fp8_lm_head ? " and head" : "", name_of(p.fp8_recipe), history);
 }
@@ -92,10 +97,12 @@ std::string bytes_row(std::string_view label, double nominal, int64_t logical, i
 std::string storage_table(const RunConfig& config, Device& device) {
   const StorageBytes b = storage_bytes(config, device);
   const auto parameters = double(parameter_count(config.model));
-  std::string text = "storage\n" + row("", "{:>8} {:>9} {:>16} {:>18}", "nominal", "logical", "logical bytes",
-                                       "allocated bytes");
-  text += bytes_row("weights", b.nominal_weights, b.logical_weights, b.allocated_weights, parameters);
-  text += bytes_row("optimizer state", b.nominal_states, b.logical_states, b.allocated_states, parameters);
+  std::string text = "storage\n" + row("", "{:>8} {:>9} {:>16} {:>18}", "nominal", "logical",
+                                       "logical bytes", "allocated bytes");
+  text +=
+      bytes_row("weights", b.nominal_weights, b.logical_weights, b.allocated_weights, parameters);
+  text += bytes_row("optimizer state", b.nominal_states, b.logical_states, b.allocated_states,
+                    parameters);
   text += bytes_row("gradient", b.nominal_gradient, 0, b.allocated_gradients, parameters);
   text += bytes_row("persistent", b.nominal_persistent(), b.logical_weights + b.logical_states,
                     b.allocated_weights + b.allocated_states, parameters);
@@ -131,16 +138,19 @@ std::string model_report(const RunConfig& config) {
   const std::vector<ParamSpec> specs = llama_parameters(m);
   const int64_t steps = total_steps(config);
   std::string text = "model\n";
-  text += row("shape", "hidden {}, intermediate {} (stored {}), layers {}, heads {} x {}, vocabulary {}",
+  text += row("shape",
+              "hidden {}, intermediate {} (stored {}), layers {}, heads {} x {}, vocabulary {}",
               m.hidden_size, m.intermediate_size, padded_intermediate_size(m), m.num_hidden_layers,
               m.num_attention_heads, m.head_dim(), m.vocab_size);
   text += parameters_by_kind(specs);
   text += row("weights", "{}", weights_text(config.precision));
   text += row("compute", "{}", compute_text(config.precision));
-  text += row("states, gradient", "{}, {}", state_text(config.precision), name_of(config.precision.gradient));
+  text += row("states, gradient", "{}, {}", state_text(config.precision),
+              name_of(config.precision.gradient));
   text += row("optimizer", "{}", optimizer_line(config));
-  text += row("step", "{} tokens = {} rows of {} in {} of {}", grouped(b.tokens_per_step), b.rows_per_step(),
-              b.seq_len, counted(b.micro_batches(), "micro-batch", "es"), b.rows_per_micro_batch());
+  text += row("step", "{} tokens = {} rows of {} in {} of {}", grouped(b.tokens_per_step),
+              b.rows_per_step(), b.seq_len, counted(b.micro_batches(), "micro-batch", "es"),
+              b.rows_per_micro_batch());
   text += row("run", "{} steps, {} tokens, {:.1f} per parameter", grouped(steps),
               grouped(steps * b.tokens_per_step),
               double(steps * b.tokens_per_step) / double(total_elements(specs)));
@@ -159,7 +169,8 @@ int64_t process_bytes(const Device& device) {
 }
 
 std::string available_memory(const Device& device) {
-  return knows_memory(device) ? format_bytes(double(device.memory_bytes())) : "not known on this machine";
+  return knows_memory(device) ? format_bytes(double(device.memory_bytes()))
+                              : "not known on this machine";
 }
 
 }  // namespace
@@ -173,10 +184,11 @@ std::string ranks_report(const RunConfig& config, Device& device, const Communic
   const BatchPlan step = batch_plan(config.batch, ranks.rank(), ranks.size());
   const ExchangeVolume volume = exchange_volume(config, device, ranks);
   std::string text = "ranks\n";
-  text +=
-      row("number", "{}{}", ranks.size(), ranks.name().empty() ? "" : fmt::format(", by {}", ranks.name()));
-  text += row("a rank's step", "{} to {} rows in {} of {}", config.batch.rows_per_step() / ranks.size(),
-              step.most_rows, counted(step.most_micro_batches, "micro-batch", "es"), step.micro_batch_rows);
+  text += row("number", "{}{}", ranks.size(),
+              ranks.name().empty() ? "" : fmt::format(", by {}", ranks.name()));
+  text += row("a rank's step", "{} to {} rows in {} of {}",
+              config.batch.rows_per_step() / ranks.size(), step.most_rows,
+              counted(step.most_micro_batches, "micro-batch", "es"), step.micro_batch_rows);
   text += row("optimizer states", "{}",
               config.distributed.sharding == Sharding::kOptimizer ? "of its own units" : "all");
   text += row("sends a step", "{}: gradients {} ({}), weights {} (as stored), sums and scales {}",
@@ -189,23 +201,27 @@ std::string ranks_report(const RunConfig& config, Device& device, const Communic
 std::string memory_report(const RunConfig& config, Device& device, const Communicator& ranks) {
   const MemoryUse use = planned_memory(config, device, ranks);
   const auto parameters = double(parameter_count(config.model));
-  std::string text = storage_table(config, device) + (ranks.is_single() ? "memory\n" : "memory of a rank\n");
+  std::string text =
+      storage_table(config, device) + (ranks.is_single() ? "memory\n" : "memory of a rank\n");
   for (const auto& [purpose, taken] : by_purpose(use)) {
     const auto bytes = double(taken);
-    text += row(purpose.name, "{:>12}   {:8.3f} bytes/parameter", format_bytes(bytes), bytes / parameters);
+    text += row(purpose.name, "{:>12}   {:8.3f} bytes/parameter", format_bytes(bytes),
+                bytes / parameters);
   }
-  text += row("total", "{:>12}   available: {}", format_bytes(double(use.total())), available_memory(device));
+  text += row("total", "{:>12}   available: {}", format_bytes(double(use.total())),
+              available_memory(device));
   if (const int64_t process = process_bytes(device))
-    text += row("beside it", "{:>12}   this process: program and libraries", format_bytes(double(process)));
+    text += row("beside it", "{:>12}   this process: program and libraries",
+                format_bytes(double(process)));
   const int64_t rows = batch_plan(config.batch, ranks.rank(), ranks.size()).micro_batch_rows;
   const MemoryUse one = planned_memory(with_micro_batch(config, 1), device, ranks);
   if (rows > 1)
     text += row("per row of the batch", "{:>12}",
                 format_bytes(double(use.total() - one.total()) / double(rows - 1)));
   if (knows_memory(device))
-    text +=
-        row("largest micro-batch", "{:>12} rows of the {} of a step fit",
-            largest_micro_batch(config, device, ranks, device.memory_bytes()), config.batch.rows_per_step());
+    text += row("largest micro-batch", "{:>12} rows of the {} of a step fit",
+                largest_micro_batch(config, device, ranks, device.memory_bytes()),
+                config.batch.rows_per_step());
   return text;
 }
 
@@ -234,17 +250,21 @@ nlohmann::ordered_json exchange_json(const ExchangePlan& plan) {
                        {"norm_sums", b.norm_sums},
                        {"reduced", parts_json(b.reduced)},
                        {"gathered", parts_json(b.gathered)}});
-  return {{"own_elements", plan.own_elements}, {"most_elements", plan.most_elements}, {"buckets", buckets}};
+  return {{"own_elements", plan.own_elements},
+          {"most_elements", plan.most_elements},
+          {"buckets", buckets}};
 }
 
 nlohmann::ordered_json volume_json(const ExchangeVolume& volume) {
-  return {{"gradients", volume.gradients}, {"weights", volume.weights}, {"sums_and_scales", volume.small()},
-          {"norm", volume.norm},           {"losses", volume.losses},   {"scales", volume.scales}};
+  return {{"gradients", volume.gradients},     {"weights", volume.weights},
+          {"sums_and_scales", volume.small()}, {"norm", volume.norm},
+          {"losses", volume.losses},           {"scales", volume.scales}};
 }
 
 }  // namespace
 
-nlohmann::ordered_json plan_json(const RunConfig& config, Device& device, const Communicator& ranks) {
+nlohmann::ordered_json plan_json(const RunConfig& config, Device& device,
+                                 const Communicator& ranks) {
   const StorageBytes b = storage_bytes(config, device);
   const MemoryUse use = planned_memory(config, device, ranks);
   nlohmann::ordered_json memory;
@@ -287,12 +307,14 @@ namespace {
 // The number of ranks at which each fits on one such device; 0 if no number does.
 int64_t ranks_that_fit(const RunConfig& config, Device& device, const Communicator& ranks) {
   const RunConfig one_row = with_micro_batch(config, 1);
-  const int64_t available = device.memory_bytes(), whole = planned_memory(one_row, device, ranks).total();
+  const int64_t available = device.memory_bytes(),
+                whole = planned_memory(one_row, device, ranks).total();
   const int64_t most = std::min<int64_t>(config.batch.rows_per_step(), 1024);
   for (int64_t count = std::max<int64_t>(2, ranks.size()); count <= most; count *= 2) {
     // Planning many ranks is slow: skip counts that could not fit even if all memory were divided.
     if (whole / count * ranks.size() > available) continue;
-    if (planned_memory(one_row, device, Communicator::planned(0, count)).total() <= available) return count;
+    if (planned_memory(one_row, device, Communicator::planned(0, count)).total() <= available)
+      return count;
   }
   return 0;
 }
@@ -305,7 +327,8 @@ std::string memory_advice(const RunConfig& config, Device& device, const Communi
   RunConfig recomputed = config;
   recomputed.train.activation_recompute = ActivationRecompute::kBlock;
   if (const int64_t rows = largest_micro_batch(recomputed, device, ranks, available))
-    return fmt::format("train.activation_recompute=block with batch.micro_batch_rows={} would fit", rows);
+    return fmt::format("train.activation_recompute=block with batch.micro_batch_rows={} would fit",
+                       rows);
   const int64_t enough = ranks_that_fit(config, device, ranks);
   return fmt::format("no micro-batch fits: choose a smaller model{}",
                      enough > 0 ? fmt::format(", or {} ranks with {} each", enough,
@@ -315,12 +338,13 @@ std::string memory_advice(const RunConfig& config, Device& device, const Communi
 
 }  // namespace
 
-void require_memory(const RunConfig& config, Device& device, const Communicator& ranks, int64_t sharing) {
+void require_memory(const RunConfig& config, Device& device, const Communicator& ranks,
+                    int64_t sharing) {
   const int64_t needed = planned_memory(config, device, ranks).total(),
                 available = device.memory_bytes() / sharing;
   if (needed <= available) return;
-  throw error("this run needs {} of memory, {} are available on {}{}; {}", format_bytes(double(needed)),
-              format_bytes(double(available)), device.name(),
+  throw error("this run needs {} of memory, {} are available on {}{}; {}",
+              format_bytes(double(needed)), format_bytes(double(available)), device.name(),
               sharing > 1 ? fmt::format(" for each of {} ranks", sharing) : "",
               memory_advice(config, device, ranks, available));
 }
@@ -338,25 +362,27 @@ std::string run_line(const RunConfig& config, const RunStart& start) {
 std::string model_line(const RunConfig& config) {
   const LlamaConfig& m = config.model;
   return fmt::format("model: {} parameters, {} of width {}, vocabulary {}; weights {}, GEMMs {}",
-                     grouped(parameter_count(m)), counted(m.num_hidden_layers, "layer"), m.hidden_size,
-                     grouped(m.vocab_size), name_of(config.precision.weights),
+                     grouped(parameter_count(m)), counted(m.num_hidden_layers, "layer"),
+                     m.hidden_size, grouped(m.vocab_size), name_of(config.precision.weights),
                      name_of(config.precision.compute));
 }
 
 std::string data_line(const RunConfig& config, const RunStart& start) {
-  const std::string validation = start.validation == nullptr
-                                     ? "none to evaluate on (data.validation is empty)"
-                                     : fmt::format("{} to evaluate on", grouped(start.validation->tokens()));
+  const std::string validation =
+      start.validation == nullptr
+          ? "none to evaluate on (data.validation is empty)"
+          : fmt::format("{} to evaluate on", grouped(start.validation->tokens()));
   return fmt::format("data: {} tokens to train on, {:.2f} epochs; {}; tokenizer {}",
-                     grouped(start.training.tokens()), epochs(config, start.training.sequences()), validation,
+                     grouped(start.training.tokens()), epochs(config, start.training.sequences()),
+                     validation,
                      config.data.tokenizer.empty() ? "not named" : config.data.tokenizer);
 }
 
 std::string batch_line(const RunConfig& config, const RunStart& start) {
   const BatchConfig& b = config.batch;
   const BatchPlan step = batch_plan(b, start.ranks.rank(), start.ranks.size());
-  return fmt::format("batch: {} tokens a step, {} rows of {}{}, in {} of {}", grouped(b.tokens_per_step),
-                     b.rows_per_step(), b.seq_len,
+  return fmt::format("batch: {} tokens a step, {} rows of {}{}, in {} of {}",
+                     grouped(b.tokens_per_step), b.rows_per_step(), b.seq_len,
                      start.ranks.is_single() ? "" : fmt::format(", {} a rank", step.most_rows),
                      counted(step.most_micro_batches, "micro-batch", "es"), step.micro_batch_rows);
 }
@@ -370,19 +396,22 @@ std::string memory_line(const RunConfig& config, Device& device, const RunStart&
 
 std::string device_line(const Device& device, const RunStart& start) {
   if (start.ranks.is_single()) return "device: " + device.name();
-  return fmt::format("device: {}; {} ranks by {}", device.name(), start.ranks.size(), start.ranks.name());
+  return fmt::format("device: {}; {} ranks by {}", device.name(), start.ranks.size(),
+                     start.ranks.name());
 }
 
 }  // namespace
 
-std::vector<std::string> start_lines(const RunConfig& config, Device& device, const RunStart& start) {
-  return {run_line(config, start),
-          model_line(config),
-          fmt::format("optimizer: {}, states {}", optimizer_line(config), state_text(config.precision)),
-          data_line(config, start),
-          batch_line(config, start),
-          memory_line(config, device, start),
-          device_line(device, start)};
+std::vector<std::string> start_lines(const RunConfig& config, Device& device,
+                                     const RunStart& start) {
+  return {
+      run_line(config, start),
+      model_line(config),
+      fmt::format("optimizer: {}, states {}", optimizer_line(config), state_text(config.precision)),
+      data_line(config, start),
+      batch_line(config, start),
+      memory_line(config, device, start),
+      device_line(device, start)};
 }
 
 }  // namespace mpt

@@ -37,7 +37,8 @@ struct RunStart {
   int64_t sharing = 1;  // ranks that share the device's memory
 };
 // One line each for run, model, optimizer, data, batch, memory, device.
-std::vector<std::string> start_lines(const RunConfig& config, Device& device, const RunStart& start);
+std::vector<std::string> start_lines(const RunConfig& config, Device& device,
+                                     const RunStart& start);
 
 // Config, model and parameters by kind.
 std::string model_report(const RunConfig& config);

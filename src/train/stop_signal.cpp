@@ -30,7 +30,8 @@ std::atomic<bool> asked_to_end = false;  // by SIGINT or SIGTERM
 std::atomic<StopPoint> stop_point = StopPoint::kAfterStep;
 std::atomic<bool> speaks = false;
 std::atomic<bool> on_terminal = false;
-static_assert(std::atomic<StopPoint>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+static_assert(std::atomic<StopPoint>::is_always_lock_free &&
+              std::atomic<bool>::is_always_lock_free);
 
 // Everything from here to on_signal() is async-signal-safe: no memory, no locks, one write().
 void append(std::array<char, 256>& line, size_t& size, std::string_view text) {
@@ -99,7 +100,8 @@ constexpr double kSecondsBetween = 0.1;
 
 void StopPoints::begin_step(double seconds) {
   if (seconds > 0 && passed_ > 0)
-    every_ = std::max<int64_t>(1, std::llround(std::ceil(double(passed_) * kSecondsBetween / seconds)));
+    every_ =
+        std::max<int64_t>(1, std::llround(std::ceil(double(passed_) * kSecondsBetween / seconds)));
   within_step_ = true;
   passed_ = 0;
   asked_.reset();  // completed before the last step ended
@@ -131,7 +133,8 @@ void StopPoints::ask_others() {
   mine_ = StopSignal::received();
   all_.resize(size_t(ranks_.size()));
   asked_ = ranks_.run([this](Transport& transport) {
-    transport.gather_host(std::as_bytes(std::span(&mine_, 1)), std::as_writable_bytes(std::span(all_)));
+    transport.gather_host(std::as_bytes(std::span(&mine_, 1)),
+                          std::as_writable_bytes(std::span(all_)));
   });
 }
 

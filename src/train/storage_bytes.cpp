@@ -11,7 +11,8 @@ namespace {
 
 int64_t weight_bytes(const WeightStore& weights) {
   int64_t bytes = 0;
-  for (size_t i = 0; i < weights.specs().size(); ++i) bytes += weights.master(int64_t(i)).logical_bytes();
+  for (size_t i = 0; i < weights.specs().size(); ++i)
+    bytes += weights.master(int64_t(i)).logical_bytes();
   return bytes;
 }
 

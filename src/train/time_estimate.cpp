@@ -58,7 +58,8 @@ std::vector<int32_t> random_tokens(const RunConfig& config, uint32_t which) {
   const RandomCounter counter{config.seed, 0, which, 0, kSyntheticStream};
   std::vector<int32_t> tokens(static_cast<size_t>(config.batch.tokens_per_step));
   for (size_t i = 0; i < tokens.size(); ++i)
-    tokens[i] = int32_t(uint64_t{counter.word(uint32_t(i))} * uint64_t(config.model.vocab_size) >> 32);
+    tokens[i] =
+        int32_t(uint64_t{counter.word(uint32_t(i))} * uint64_t(config.model.vocab_size) >> 32);
   return tokens;
 }
 
@@ -81,7 +82,8 @@ class Sample {
   }
 
   StepSeconds step() {
-    const std::vector<int32_t> tokens = random_tokens(config_, 0), targets = random_tokens(config_, 1);
+    const std::vector<int32_t> tokens = random_tokens(config_, 0),
+                               targets = random_tokens(config_, 1);
     ++step_;
     return {.gradients = timed([&] {
               model_.llama.stage({tokens, targets}, float(1.0 / double(targets.size())));
@@ -120,18 +122,20 @@ StepSeconds measured_step(const RunConfig& sample, Device& device) {
 
 std::string description_of(const RunConfig& sample, const RunConfig& config) {
   const LlamaConfig& model = sample.model;
-  const std::string rows =
-      fmt::format("{} of {} tokens", counted(sample.batch.rows_per_step(), "row"), sample.batch.seq_len);
+  const std::string rows = fmt::format(
+      "{} of {} tokens", counted(sample.batch.rows_per_step(), "row"), sample.batch.seq_len);
   if (model == config.model) return rows;
   return fmt::format("{} and a smaller model: {} of width {}, vocabulary {}", rows,
-                     counted(model.num_hidden_layers, "layer"), model.hidden_size, model.vocab_size);
+                     counted(model.num_hidden_layers, "layer"), model.hidden_size,
+                     model.vocab_size);
 }
 
 // CPU ranks share this machine: together they are as fast as one.
 std::string description_of(int64_t ranks, const Device& device) {
   if (ranks == 1) return "";
-  return fmt::format("; {} ranks {}, what they exchange is not counted", ranks,
-                     device.backend() == Backend::kCpu ? "share this machine" : "with a GPU like this each");
+  return fmt::format(
+      "; {} ranks {}, what they exchange is not counted", ranks,
+      device.backend() == Backend::kCpu ? "share this machine" : "with a GPU like this each");
 }
 
 struct Speed {
@@ -145,17 +149,19 @@ Speed measured_speed(const RunConfig& config, Device& device) {
   const double gemms = measured_gemm_rate(device), flops = kSampleSeconds * gemms;
   const RunConfig sample = sample_of(config, flops);
   if (flops_per_step(sample) > kTooLong * flops)
-    return {.flops_per_second = gemms,
-            .basis = fmt::format("at {:.0f} GFLOP/s of large GEMMs measured now, which is more than "
-                                 "training reaches",
-                                 gemms / 1e9)};
+    return {
+        .flops_per_second = gemms,
+        .basis = fmt::format("at {:.0f} GFLOP/s of large GEMMs measured now, which is more than "
+                             "training reaches",
+                             gemms / 1e9)};
   const StepSeconds step = measured_step(sample, device);
   const double rate = flops_per_step(sample) / step.gradients,
-               growth = double(parameter_count(config.model)) / double(parameter_count(sample.model));
+               growth =
+                   double(parameter_count(config.model)) / double(parameter_count(sample.model));
   return {.flops_per_second = rate,
           .update_seconds = growth * step.update,
-          .basis =
-              fmt::format("at {:.0f} GFLOP/s measured now ({})", rate / 1e9, description_of(sample, config))};
+          .basis = fmt::format("at {:.0f} GFLOP/s measured now ({})", rate / 1e9,
+                               description_of(sample, config))};
 }
 
 TimeEstimate measured_estimate(const RunConfig& config, Device& device, int64_t ranks) {
@@ -168,7 +174,8 @@ TimeEstimate measured_estimate(const RunConfig& config, Device& device, int64_t 
   const double seconds_per_step =
                    flops_per_step(config) / rate + speed.update_seconds / (sharded ? devices : 1),
                evaluated = double(evaluations(config)) * double(config.eval.tokens),
-               evaluation = evaluated * flops_per_token(config.model, config.batch.seq_len) / 3 / rate;
+               evaluation =
+                   evaluated * flops_per_token(config.model, config.batch.seq_len) / 3 / rate;
   return {.seconds = double(total_steps(config)) * seconds_per_step + evaluation,
           .seconds_per_step = seconds_per_step,
           .flops_per_second = speed.flops_per_second,
@@ -216,7 +223,8 @@ std::string about(double seconds) {
                           {kHour, 1.5 * kHour, "h"},
                           {kMinute, 1.5 * kMinute, "min"},
                           {1, 0, "s"}};
-  const Unit& unit = *std::ranges::find_if(kUnits, [&](const Unit& u) { return seconds >= u.from; });
+  const Unit& unit =
+      *std::ranges::find_if(kUnits, [&](const Unit& u) { return seconds >= u.from; });
   const double count = seconds / unit.seconds;
   return fmt::format("about {:.{}f} {}", count, count < 9.95 ? 1 : 0, unit.name);
 }

@@ -42,8 +42,8 @@ std::optional<std::string> checkpoint_to_resume(FileSystem& fs, const RunConfig&
   const CheckpointStore store(fs, checkpoint_directory(config), {});
   std::optional<std::string> latest = store.latest_good(ranks);
   if (!latest && !store.list().empty())
-    throw error("--resume {}: none of the checkpoints in {} is good; move them away to start anew", resume,
-                checkpoint_directory(config));
+    throw error("--resume {}: none of the checkpoints in {} is good; move them away to start anew",
+                resume, checkpoint_directory(config));
   if (!latest && resume == "latest")
     throw error("--resume latest: {} has no good checkpoint; --resume auto would start anew",
                 checkpoint_directory(config));
@@ -74,7 +74,8 @@ void write_resolved_config(FileSystem& fs, const RunConfig& config) {
 }
 
 // Writes the run's files other than checkpoints and metrics.
-void write_run_files(FileSystem& fs, const RunConfig& config, const std::optional<std::string>& checkpoint) {
+void write_run_files(FileSystem& fs, const RunConfig& config,
+                     const std::optional<std::string>& checkpoint) {
   write_resolved_config(fs, config);
   if (!checkpoint) remove_data_files(fs, config);
   keep_data_files(fs, config);
@@ -90,11 +91,14 @@ RunConfig with_steps(RunConfig config, int64_t least) {
 }
 
 // Tells how to continue a stopped run from `checkpoint`; "" if no step was finished.
-std::string stop_report(const RunConfig& config, const TrainCommand& command, const std::string& checkpoint) {
-  if (checkpoint.empty()) return "no step was finished, so nothing is saved; the same command starts it anew";
+std::string stop_report(const RunConfig& config, const TrainCommand& command,
+                        const std::string& checkpoint) {
+  if (checkpoint.empty())
+    return "no step was finished, so nothing is saved; the same command starts it anew";
   const bool own = checkpoint.starts_with(checkpoint_directory(config) + "/");
-  return fmt::format("saved in {}. Go on with --config {}{} --resume {}", checkpoint, command.config,
-                     command.overrides.empty() ? "" : ", the same --set", own ? "latest" : checkpoint);
+  return fmt::format("saved in {}. Go on with --config {}{} --resume {}", checkpoint,
+                     command.config, command.overrides.empty() ? "" : ", the same --set",
+                     own ? "latest" : checkpoint);
 }
 
 class TrainingRun {
@@ -109,7 +113,8 @@ class TrainingRun {
   TrainEnd run(const TrainCommand& command) {
     prepare();
     on_first([&] { start_directory(fs_, config_, lock_); });
-    const std::optional<std::string> checkpoint = checkpoint_to_resume(fs_, config_, command.resume, ranks_);
+    const std::optional<std::string> checkpoint =
+        checkpoint_to_resume(fs_, config_, command.resume, ranks_);
     print_start("written to " + run_directory(config_));
     if (checkpoint) on_first([&] { check_run_tokenizer(fs_, config_, *checkpoint); });
     start_from(checkpoint);
@@ -120,15 +125,17 @@ class TrainingRun {
                    total_steps(config_));
       return TrainEnd::kComplete;
     }
-    spdlog::info("{}: stopped by a signal at step {} of {}; {}", config_.name, trainer_->current_step(),
-                 total_steps(config_), stop_report(config_, command, trainer_->last_checkpoint()));
+    spdlog::info("{}: stopped by a signal at step {} of {}; {}", config_.name,
+                 trainer_->current_step(), total_steps(config_),
+                 stop_report(config_, command, trainer_->last_checkpoint()));
     if (!ranks_.is_single()) StopSignal::ignore_termination();
     return TrainEnd::kStopped;
   }
 
   // Profiles a new run and writes nothing. `profile` must be the device's.
   void profile(int64_t steps, Profile& profile) {
-    const double rate = measured_gemm_rate(device_);  // before the trainer reserves scratch of its own
+    const double rate =
+        measured_gemm_rate(device_);  // before the trainer reserves scratch of its own
     prepare();
     print_start("a profile, of which nothing is written");
     start_from(std::nullopt);
@@ -192,17 +199,19 @@ TrainEnd run_train(const TrainCommand& command) {
   const LaunchEnvironment environment = launch_environment();
   quieten_unless_leading(environment);
   const RunConfig loaded = load_run_config(command.config, command.overrides);
-  const RunConfig config =
-      command.profile_steps ? with_steps(loaded, kUnprofiledSteps + *command.profile_steps) : loaded;
+  const RunConfig config = command.profile_steps
+                               ? with_steps(loaded, kUnprofiledSteps + *command.profile_steps)
+                               : loaded;
   const std::unique_ptr<Device> device = make_device(device_of_rank(config.device, environment));
   const int64_t sharing = device->backend() == Backend::kCpu ? environment.local_size : 1;
   std::optional<Profile> profile;
   std::optional<ProfilingDevice> profiling;
   if (command.profile_steps) profiling.emplace(*device, profile.emplace());
   Device& measured = profiling ? *profiling : *device;
-  Communicator ranks =
-      Communicator::connect(environment, std::chrono::seconds(config.distributed.timeout_seconds), measured);
-  TrainingRun run(config, measured, ranks, {.config = find_config(command.config), .sharing = sharing});
+  Communicator ranks = Communicator::connect(
+      environment, std::chrono::seconds(config.distributed.timeout_seconds), measured);
+  TrainingRun run(config, measured, ranks,
+                  {.config = find_config(command.config), .sharing = sharing});
   TrainEnd end = TrainEnd::kComplete;
   ranks.or_abort([&] {
     if (profile)
@@ -217,7 +226,8 @@ void run_plan(const PlanCommand& command) {
   const RunConfig config = load_run_config(command.config, command.overrides);
   const std::unique_ptr<Device> device = make_planning_device(config.device);
   const Communicator ranks = Communicator::planned(0, command.ranks);
-  nlohmann::ordered_json figures = plan_json(config, *device, ranks);  // before anything is measured
+  nlohmann::ordered_json figures =
+      plan_json(config, *device, ranks);  // before anything is measured
   const std::string report = plan_report(config, *device, ranks);
   const RunPlan plan = plan_of(config, *device, ranks);
   if (command.format == PlanFormat::kJson) {

@@ -38,9 +38,9 @@ Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs, Commun
                             .prefetch_batches = config.data.prefetch_steps,
                             .first_sequence = 0,
                             .slice = checked_rows(config.batch, ranks)}),
-      checkpoints_(
-          fs, checkpoint_directory(config),
-          {.keep_last = config.checkpoint.keep_last, .keep_every_steps = config.checkpoint.keep_every_steps}),
+      checkpoints_(fs, checkpoint_directory(config),
+                   {.keep_last = config.checkpoint.keep_last,
+                    .keep_every_steps = config.checkpoint.keep_every_steps}),
       saver_(checkpoints_, device, ranks),
       work_(model_, batch_, device) {}
 
@@ -63,7 +63,8 @@ void Trainer::resume(const std::string& checkpoint) {
 
 // Loads everything except the position in the data.
 void Trainer::load(const std::string& checkpoint) {
-  const TrainState saved = load_verified_checkpoint(fs_, checkpoint, model_.parts_to_load(), device_);
+  const TrainState saved =
+      load_verified_checkpoint(fs_, checkpoint, model_.parts_to_load(), device_);
   model_.weights_changed();
   model_.optimizer.states_loaded();
   step_ = last_saved_ = saved.step;
@@ -182,8 +183,9 @@ void Trainer::warn_of_frozen_scales() {
     frozen += state.frozen;
   }
   if (frozen > frozen_)
-    spdlog::warn("step {}: {} updates of FP8 scales had no effect because an amax was infinite, first in {}",
-                 step_, frozen - frozen_, worst);
+    spdlog::warn(
+        "step {}: {} updates of FP8 scales had no effect because an amax was infinite, first in {}",
+        step_, frozen - frozen_, worst);
   frozen_ = frozen;
 }
 
@@ -210,11 +212,15 @@ void Trainer::evaluate_into(StepRecord& record) {
 void Trainer::handle_nonfinite(const StepRecord& record, RunLogger* logger) {
   if (config_.train.nonfinite_policy == NonfinitePolicy::kSkipStep) return;
   report_save(saver_.finish());  // that state precedes this step and is good
-  if (config_.train.nonfinite_policy == NonfinitePolicy::kRollback) return roll_back(record, logger);
+  if (config_.train.nonfinite_policy == NonfinitePolicy::kRollback)
+    return roll_back(record, logger);
   throw error(
-      "step {}: loss {} and gradient norm {} are not both finite, so the run ends here and the step changed "
-      "no weight ({}). To go on, resume with --set train.nonfinite_policy=skip_step, which leaves such steps "
-      "out, or =rollback, which goes back to the last checkpoint and on behind their data; or start again "
+      "step {}: loss {} and gradient norm {} are not both finite, so the run ends here and the "
+      "step changed "
+      "no weight ({}). To go on, resume with --set train.nonfinite_policy=skip_step, which leaves "
+      "such steps "
+      "out, or =rollback, which goes back to the last checkpoint and on behind their data; or "
+      "start again "
       "with a lower learning rate",
       record.step, record.loss, record.grad_norm,
       last_checkpoint_.empty() ? "nothing is saved" : "the last checkpoint is " + last_checkpoint_);
@@ -224,14 +230,16 @@ void Trainer::handle_nonfinite(const StepRecord& record, RunLogger* logger) {
 void Trainer::roll_back(const StepRecord& record, RunLogger* logger) {
   if (++rollbacks_ > config_.train.max_rollbacks)
     throw error(
-        "step {}: loss {} and gradient norm {} are not both finite, after {} rollbacks without a new "
+        "step {}: loss {} and gradient norm {} are not both finite, after {} rollbacks without a "
+        "new "
         "checkpoint "
         "(train.max_rollbacks). Nothing saved before is touched",
         record.step, record.loss, record.grad_norm, config_.train.max_rollbacks);
   const std::optional<std::string> checkpoint = checkpoints_.latest_good(ranks_);
   if (!checkpoint)
     throw error(
-        "step {}: loss {} and gradient norm {} are not both finite, and there is no checkpoint to go back to "
+        "step {}: loss {} and gradient norm {} are not both finite, and there is no checkpoint to "
+        "go back to "
         "(train.nonfinite_policy=rollback)",
         record.step, record.loss, record.grad_norm);
   load(*checkpoint);
@@ -266,7 +274,8 @@ void Trainer::save(RunLogger* logger) {
   warn_of_frozen_scales();
   if (logger != nullptr) logger->sync();
   model_.all_gather_weights();
-  saver_.begin({.state = state(), .resting = model_.parts_to_save(), .changing = model_.changing_parts()});
+  saver_.begin(
+      {.state = state(), .resting = model_.parts_to_save(), .changing = model_.changing_parts()});
   last_saved_ = step_;
   last_checkpoint_ = checkpoints_.path_of(step_);
   rollbacks_ = 0;
@@ -275,7 +284,8 @@ void Trainer::save(RunLogger* logger) {
 
 void Trainer::report_save(const std::optional<SaveReport>& report) const {
   if (!report || !ranks_.is_root()) return;
-  spdlog::info("step {:>6}/{} | saved step {}: {}", step_, total_steps_, report->step, report->text());
+  spdlog::info("step {:>6}/{} | saved step {}: {}", step_, total_steps_, report->step,
+               report->text());
 }
 
 // Exchanged between ranks after every step.

@@ -22,14 +22,16 @@ int64_t additions(const RunConfig& config, int64_t ranks) {
 }
 
 WeightOptions weight_options(const RunConfig& config, Backend backend, int64_t ranks) {
-  const int64_t chunk = loss_chunk_rows(config, backend, ranks), tokens = micro_batch(config, ranks).tokens();
+  const int64_t chunk = loss_chunk_rows(config, backend, ranks),
+                tokens = micro_batch(config, ranks).tokens();
   return {.storage = activation_dtype(config.precision.compute),
           .gradient = dtype_of(config.precision.gradient),
           .additions = additions(config, ranks),
           .head_additions = (tokens + chunk - 1) / chunk,
           .linears = linear_encoding(config.precision),
-          .linear_copies =
-              config.precision.compute == ComputeFormat::kFp8 ? LinearCopies::kNone : LinearCopies::kDecoded};
+          .linear_copies = config.precision.compute == ComputeFormat::kFp8
+                               ? LinearCopies::kNone
+                               : LinearCopies::kDecoded};
 }
 
 LlamaOptions llama_options(const RunConfig& config, Backend backend, int64_t ranks) {
@@ -46,7 +48,8 @@ LlamaOptions llama_options(const RunConfig& config, Backend backend, int64_t ran
 
 OptimizerOptions optimizer_options_of(const RunConfig& config) {
   OptimizerOptions options = optimizer_options(config.precision, config.seed);
-  options.statistics = config.log.update_statistics > 0 ? StepStatistics::kOnDemand : StepStatistics::kNever;
+  options.statistics =
+      config.log.update_statistics > 0 ? StepStatistics::kOnDemand : StepStatistics::kNever;
   return options;
 }
 
@@ -72,9 +75,10 @@ std::vector<UpdateTarget> update_targets(const WeightStore& weights) {
 
 TrainingModel::TrainingModel(const RunConfig& config, Device& device, Allocator& allocator,
                              Communicator& ranks)
-    : weights(llama_parameters(config.model), weight_options(config, device.backend(), ranks.size()), device,
-              allocator),
-      llama(config.model, llama_options(config, device.backend(), ranks.size()), weights, device, allocator),
+    : weights(llama_parameters(config.model),
+              weight_options(config, device.backend(), ranks.size()), device, allocator),
+      llama(config.model, llama_options(config, device.backend(), ranks.size()), weights, device,
+            allocator),
       partition(partition_of(config, sharing_ranks(config, ranks).size())),
       optimizer(config.optimizer, optimizer_options_of(config), update_targets(weights),
                 {.partition = partition,
@@ -117,7 +121,8 @@ std::vector<TensorPart> TrainingModel::parts_to_save() const {
 }
 
 std::vector<TensorPart> TrainingModel::changing_parts() const {
-  return data_parallel.ranks().is_root() ? whole_parts(llama.named_states()) : std::vector<TensorPart>();
+  return data_parallel.ranks().is_root() ? whole_parts(llama.named_states())
+                                         : std::vector<TensorPart>();
 }
 
 std::vector<TensorPart> TrainingModel::parts_to_load() const {
@@ -134,7 +139,8 @@ void TrainingModel::weights_changed() {
 int64_t loss_chunk_rows(const RunConfig& config, Backend backend, int64_t ranks) {
   const BatchShape shape = micro_batch(config, ranks);
   const int64_t rows = config.train.loss_chunk_rows;
-  return rows > 0 ? std::min(rows, shape.tokens()) : default_loss_chunk_rows(config.model, shape, backend);
+  return rows > 0 ? std::min(rows, shape.tokens())
+                  : default_loss_chunk_rows(config.model, shape, backend);
 }
 
 MemoryUse planned_memory(const RunConfig& config, Device& device, const Communicator& ranks) {
@@ -170,8 +176,8 @@ TrainingStep::TrainingStep(TrainingModel& model, const BatchPlan& batch, Device&
   stop_points_ = std::make_unique<StopPoints>(model.data_parallel.ranks(), model.data_parallel);
   model_.llama.set_hooks(*stop_points_);
   for (const NamedTensor& state : model_.llama.named_states())
-    kept_.push_back({state.tensor,
-                     std::vector<std::byte>(size_t(state.tensor.elements() * size_of(state.tensor.dtype)))});
+    kept_.push_back({state.tensor, std::vector<std::byte>(size_t(state.tensor.elements() *
+                                                                 size_of(state.tensor.dtype)))});
 }
 
 TrainingStep::~TrainingStep() { model_.llama.set_hooks(model_.data_parallel); }

@@ -69,8 +69,12 @@ class SlowlyReadDevice final : public Device {
   [[nodiscard]] std::string libraries() const override { return ""; }
   [[nodiscard]] int64_t memory_bytes() const override { return 0; }
   std::unique_ptr<Allocator> make_allocator() override { return host_.make_allocator(); }
-  void download(const Tensor& source, std::byte* target) override { host_.download(source, target); }
-  void upload(const std::byte* source, const Tensor& target) override { host_.upload(source, target); }
+  void download(const Tensor& source, std::byte* target) override {
+    host_.download(source, target);
+  }
+  void upload(const std::byte* source, const Tensor& target) override {
+    host_.upload(source, target);
+  }
   void synchronize() override {}
   Gemm& gemm() override { return host_.gemm(); }
   Attention& attention() override { return host_.attention(); }
@@ -84,7 +88,8 @@ class SlowlyReadDevice final : public Device {
     void read(std::span<const Tensor> blocks, const Take& take) override {
       for (size_t i = 0; i < blocks.size(); ++i) {
         if (i == 1) device_.gate_.pass();
-        std::vector<std::byte> bytes(static_cast<size_t>(blocks[i].elements() * size_of(blocks[i].dtype)));
+        std::vector<std::byte> bytes(
+            static_cast<size_t>(blocks[i].elements() * size_of(blocks[i].dtype)));
         device_.download(blocks[i], bytes.data());
         take(bytes);
       }
@@ -146,7 +151,8 @@ TEST(AsyncCheckpoint, UpdatesWaitForTheReadingAndForNothingElse) {
   EXPECT_FALSE(saver.busy());
   EXPECT_EQ(loaded_content(directory / "step_00000010"), SmallTrainState::content_of(1));
   EXPECT_EQ(report->step, 10);
-  EXPECT_EQ(report->bytes, fs.file_size(directory / "step_00000010/rank_00000_of_00001.safetensors"));
+  EXPECT_EQ(report->bytes,
+            fs.file_size(directory / "step_00000010/rank_00000_of_00001.safetensors"));
   EXPECT_GT(report->seconds_paused, 0.025);
   EXPECT_GE(report->seconds, report->seconds_paused);
   EXPECT_NE(report->text().find("training paused"), std::string::npos);
@@ -280,7 +286,8 @@ class FailingAsyncSave : public testing::TestWithParam<std::tuple<Scenario, Faul
     ASSERT_FALSE(store.list().empty());
     for (const CheckpointInfo& info : store.list()) {
       const std::string content = loaded_content(info.path);
-      const bool is_new = info.step == failed_step && content == SmallTrainState::content_of(kPattern);
+      const bool is_new =
+          info.step == failed_step && content == SmallTrainState::content_of(kPattern);
       EXPECT_TRUE(is_new || content == SmallTrainState::content_of(info.step)) << info.path;
     }
     EXPECT_EQ(store.latest_good(), store.list().back().path);
@@ -294,7 +301,8 @@ class FailingAsyncSave : public testing::TestWithParam<std::tuple<Scenario, Faul
   }
 
   // The n-th operation of the save fails; whether it came to that.
-  static bool fail_and_check(const std::string& before, int64_t n, std::optional<UnsyncedRenames> power_cut) {
+  static bool fail_and_check(const std::string& before, int64_t n,
+                             std::optional<UnsyncedRenames> power_cut) {
     const auto& [scenario, fault] = GetParam();
     const TempDirectory directory(test::memory_directory());
     const std::string checkpoints = directory / "checkpoints";
@@ -332,14 +340,16 @@ TEST_P(FailingAsyncSave, LeavesTheOldOrTheNewOne) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Everywhere, FailingAsyncSave,
-    testing::Combine(testing::Values(Scenario{"one_rank", 1, 20}, Scenario{"three_ranks", 3, 20},
-                                     Scenario{"three_ranks_replace", 3, 10}),
-                     testing::Values(Fault::kError, Fault::kShortWrite, Fault::kStop, Fault::kStopShort)),
-    [](const auto& test) {
-      return fmt::format("{}_{}", std::get<0>(test.param).name, name_of(std::get<1>(test.param)));
-    });
+INSTANTIATE_TEST_SUITE_P(Everywhere, FailingAsyncSave,
+                         testing::Combine(testing::Values(Scenario{"one_rank", 1, 20},
+                                                          Scenario{"three_ranks", 3, 20},
+                                                          Scenario{"three_ranks_replace", 3, 10}),
+                                          testing::Values(Fault::kError, Fault::kShortWrite,
+                                                          Fault::kStop, Fault::kStopShort)),
+                         [](const auto& test) {
+                           return fmt::format("{}_{}", std::get<0>(test.param).name,
+                                              name_of(std::get<1>(test.param)));
+                         });
 
 }  // namespace
 }  // namespace mpt

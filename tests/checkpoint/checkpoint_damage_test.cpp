@@ -1,4 +1,5 @@
-// Damaged and foreign checkpoints: each is an Error that names the culprit, and nothing reaches the device.
+// Damaged and foreign checkpoints: each is an Error that names the culprit, and nothing reaches the
+// device.
 #include <filesystem>
 #include <functional>
 
@@ -130,7 +131,8 @@ TEST_F(DamagedCheckpoint, StateNotAnObject) {
   expect_skipped(state, "not a JSON object");
 }
 TEST_F(DamagedCheckpoint, StateNestedDeeply) {
-  write_text(state, R"({"format": "mpretrain checkpoint", "version": 1, "x": )" + std::string(1000000, '['));
+  write_text(state, R"({"format": "mpretrain checkpoint", "version": 1, "x": )" +
+                        std::string(1000000, '['));
   expect_skipped(state, "nested more than");
 }
 TEST_F(DamagedCheckpoint, StateOfSomethingElse) {
@@ -162,7 +164,8 @@ TEST_F(DamagedCheckpoint, StateWithAFieldOfWrongType) {
   expect_skipped(state, "not the state of a checkpoint");
 }
 TEST_F(DamagedCheckpoint, StateThatNamesFilesElsewhere) {
-  change_state(bad, [](json& content) { content["files"][0]["name"] = "../step_00000010/state.json"; });
+  change_state(bad,
+               [](json& content) { content["files"][0]["name"] = "../step_00000010/state.json"; });
   expect_skipped(state, "not a file name within the checkpoint");
 }
 TEST_F(DamagedCheckpoint, DirectoryOfAnotherStep) {
@@ -200,11 +203,13 @@ TEST_F(DamagedCheckpoint, PathsThatAreNoCheckpoint) {
   EXPECT_ERROR(store_.load(state, run_.tensors, device_), state, "no such directory");
   EXPECT_ERROR(store_.load(directory_.path(), run_.tensors, device_), directory_.path(),
                "state.json is missing");
-  EXPECT_ERROR((void)store_.read_state(directory_ / "none"), directory_ / "none", "no such directory");
+  EXPECT_ERROR((void)store_.read_state(directory_ / "none"), directory_ / "none",
+               "no such directory");
   EXPECT_EQ(device_.uploads, 0);
 }
 
-// No change of a byte of state.json goes unnoticed unless it changes nothing (one white space for another).
+// No change of a byte of state.json goes unnoticed unless it changes nothing (one white space for
+// another).
 TEST_F(DamagedCheckpoint, AnyByteOfStateChanged) {
   const std::string text = fs.read_file(state);
   const json content = json::parse(text);
@@ -222,8 +227,7 @@ TEST_F(DamagedCheckpoint, AnyByteOfStateChanged) {
   }
 }
 
-// --- another model's or optimizer's checkpoint
-// ----------------------------------------------------------------------
+// --- another model's or optimizer's checkpoint ---------------------------------------------------
 
 class ForeignCheckpoint : public DamagedCheckpoint {};
 
@@ -233,11 +237,13 @@ TEST_F(ForeignCheckpoint, TensorMissing) {
 }
 TEST_F(ForeignCheckpoint, TensorTooMany) {
   run_.tensors.erase(run_.tensors.begin() + 2);
-  expect_refused(tensors, "holds tensor 'm/model.embed.weight' (F32 [5, 3]), which this run does not have");
+  expect_refused(tensors,
+                 "holds tensor 'm/model.embed.weight' (F32 [5, 3]), which this run does not have");
 }
 TEST_F(ForeignCheckpoint, TensorsTooMany) {
   run_.tensors.resize(2);
-  expect_refused(tensors, "holds tensor 'counts' (I32 [2, 2]), which this run does not have, and 2 more");
+  expect_refused(tensors,
+                 "holds tensor 'counts' (I32 [2, 2]), which this run does not have, and 2 more");
 }
 TEST_F(ForeignCheckpoint, OtherShape) {
   run_.tensors[0].tensor.cols = 4;
@@ -262,7 +268,8 @@ TEST_F(ForeignCheckpoint, PartMayBeLoadedAlone) {
 }
 TEST_F(ForeignCheckpoint, PartThatIsNotThere) {
   run_.tensors = {run_.tensors[0], {"lm_head.weight", run_.tensors[1].tensor, 1}};
-  EXPECT_ERROR(load_part_of_checkpoint(fs, bad, run_.tensors, device_), bad, "no tensor 'lm_head.weight'");
+  EXPECT_ERROR(load_part_of_checkpoint(fs, bad, run_.tensors, device_), bad,
+               "no tensor 'lm_head.weight'");
   change_byte(tensors, 20);
   run_.tensors.pop_back();
   EXPECT_ERROR(load_part_of_checkpoint(fs, bad, run_.tensors, device_), tensors, "was altered");

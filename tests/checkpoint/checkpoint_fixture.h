@@ -12,7 +12,8 @@
 
 namespace mpt::test {
 
-// Owns padded tensors of several types; fill(k) gives all their bytes, padding included, a pattern of k.
+// Owns padded tensors of several types; fill(k) gives all their bytes, padding included, a pattern
+// of k.
 class SmallTrainState {
  public:
   SmallTrainState() {
@@ -23,7 +24,8 @@ class SmallTrainState {
     add("nothing", DType::kF32, 0, 4, 4, 2);
   }
 
-  void add(const std::string& name, DType type, int64_t rows, int64_t cols, int64_t stride, int rank) {
+  void add(const std::string& name, DType type, int64_t rows, int64_t cols, int64_t stride,
+           int rank) {
     storage_.emplace_back(static_cast<size_t>(rows * stride * size_of(type)));
     tensors.push_back({name, {storage_.back().data(), type, rows, cols, stride}, rank});
   }
@@ -55,9 +57,9 @@ class SmallTrainState {
   std::vector<std::vector<std::byte>> storage_;
 };
 
-// The same as one of several ranks has it: the tensors are cut anywhere, "counts" and what is empty are rank
-// 0's. fill() and content() are of all elements: those of others are there, so that a test sees them
-// unharmed.
+// The same as one of several ranks has it: the tensors are cut anywhere, "counts" and what is empty
+// are rank 0's. fill() and content() are of all elements: those of others are there, so that a test
+// sees them unharmed.
 class StateOfRank : public SmallTrainState {
  public:
   explicit StateOfRank(const Communicator& group) : rank_(group.rank()), ranks_(group.size()) {}

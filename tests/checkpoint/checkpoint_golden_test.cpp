@@ -24,7 +24,8 @@ TEST(GoldenCheckpoint, OfVersion1IsLoadedWholeAndSavedWithTheSameBytes) {
   EXPECT_EQ(record.state.tokens, 96);
   EXPECT_EQ(record.state.seed, 3u);
 
-  const RunConfig config = parse_run_config(JsonDocument::of_value(record.state.config, state_path));
+  const RunConfig config =
+      parse_run_config(JsonDocument::of_value(record.state.config, state_path));
   const auto device = make_device(config.device);
   const auto allocator = device->make_allocator();
   const TrainingModel model(config, *device, *allocator);
@@ -35,7 +36,8 @@ TEST(GoldenCheckpoint, OfVersion1IsLoadedWholeAndSavedWithTheSameBytes) {
   CheckpointStore(fs, directory.path(), {}).save(state, model.named_tensors(), *device);
   const std::string file = "/rank_00000_of_00001.safetensors", saved = directory / "step_00000003";
   EXPECT_TRUE(fs.read_file(saved + file) == fs.read_file(kVersion1 + file));
-  const CheckpointRecord again = parse_checkpoint_record(saved, fs.read_file(saved + "/state.json"));
+  const CheckpointRecord again =
+      parse_checkpoint_record(saved, fs.read_file(saved + "/state.json"));
   EXPECT_EQ(again.version, 2);
   EXPECT_EQ(again.files, record.files);
   EXPECT_EQ(again.saved_at.size(), std::string("2026-05-31T23:59:59Z").size());

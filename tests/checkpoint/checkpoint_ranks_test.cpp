@@ -75,8 +75,8 @@ TEST(ElasticCheckpointFormat, WholeTensorsHaveTheirShapeAndStretchesTheirNumbers
   save_by(2, directory.path(), 10, 1);
   const std::string path = directory / "step_00000010";
   EXPECT_EQ(fs.list_directory(path),
-            (std::vector<std::string>{"rank_00000_of_00002.safetensors", "rank_00001_of_00002.safetensors",
-                                      "state.json"}));
+            (std::vector<std::string>{"rank_00000_of_00002.safetensors",
+                                      "rank_00001_of_00002.safetensors", "state.json"}));
   const SafetensorsReader first(fs, path + "/rank_00000_of_00002.safetensors");
   const SafetensorsReader second(fs, path + "/rank_00001_of_00002.safetensors");
   EXPECT_EQ(first.at("model.embed.weight@0").description(), "F32 [7]");
@@ -85,8 +85,9 @@ TEST(ElasticCheckpointFormat, WholeTensorsHaveTheirShapeAndStretchesTheirNumbers
   EXPECT_EQ(second.find("counts"), nullptr);
   const json state = json::parse(fs.read_file(path + "/state.json"));
   EXPECT_EQ(state.at("version"), 2);
-  EXPECT_EQ(state.at("files")[1].at("stretches")[0],
-            (json{{"tensor", "model.embed.weight"}, {"shape", {5, 3}}, {"first", 7}, {"count", 8}}));
+  EXPECT_EQ(
+      state.at("files")[1].at("stretches")[0],
+      (json{{"tensor", "model.embed.weight"}, {"shape", {5, 3}}, {"first", 7}, {"count", 8}}));
 }
 
 // Random cuts of random tensors: blocks are the elements in their order, however they are cut.
@@ -137,7 +138,8 @@ class DamagedByRanks : public testing::Test {
     write_file_atomically(fs, path, bytes_of(content.dump()));
   }
   // Another file in the place of one of them, as state.json would have it.
-  void replace_file(int64_t rank, const std::vector<StoredTensorInfo>& tensors, const json& stretches) const {
+  void replace_file(int64_t rank, const std::vector<StoredTensorInfo>& tensors,
+                    const json& stretches) const {
     SafetensorsWriter out(fs, file(rank), tensors);
     for (const StoredTensorInfo& tensor : tensors)
       out.append(std::vector<std::byte>(static_cast<size_t>(tensor.bytes())));
@@ -153,7 +155,8 @@ class DamagedByRanks : public testing::Test {
     SmallTrainState run;
     HostMemoryDevice device;
     EXPECT_ERROR(load_checkpoint(fs, bad, run.tensors, device), culprit, defect);
-    EXPECT_ERROR(load_verified_checkpoint(fs, bad, whole_parts(run.tensors), device), culprit, defect);
+    EXPECT_ERROR(load_verified_checkpoint(fs, bad, whole_parts(run.tensors), device), culprit,
+                 defect);
     EXPECT_EQ(device.uploads, 0);
     expect_skipped(defect);
   }
@@ -196,7 +199,8 @@ TEST_F(DamagedByRanks, FileAltered) {
 }
 TEST_F(DamagedByRanks, FileNotListed) {
   change_state([](json& content) { content["files"].erase(2); });
-  expect_refused(bad, "elements 10 to 14 of tensor 'm/model.embed.weight' (F32 [5, 3]) are in none");
+  expect_refused(bad,
+                 "elements 10 to 14 of tensor 'm/model.embed.weight' (F32 [5, 3]) are in none");
 }
 TEST_F(DamagedByRanks, FirstFileNotListed) {
   change_state([](json& content) { content["files"].erase(0); });
@@ -215,22 +219,25 @@ TEST_F(DamagedByRanks, StretchesOverlap) {
                           int64_t count) {
     return json{{"tensor", tensor}, {"shape", shape}, {"first", first}, {"count", count}};
   };
-  replace_file(
-      1,
-      {{"model.embed.weight@4", StoredType::kF32, {6}},
-       {"model.norm.weight@2", StoredType::kBF16, {2}},
-       {"m/model.embed.weight@5", StoredType::kF32, {5}}},
-      json::array({stretch("model.embed.weight", {5, 3}, 4, 6), stretch("model.norm.weight", {7}, 2, 2),
-                   stretch("m/model.embed.weight", {5, 3}, 5, 5)}));
-  expect_refused(file(1), "elements 4 to 4 of tensor 'model.embed.weight' are in " + file(0) + " as well");
+  replace_file(1,
+               {{"model.embed.weight@4", StoredType::kF32, {6}},
+                {"model.norm.weight@2", StoredType::kBF16, {2}},
+                {"m/model.embed.weight@5", StoredType::kF32, {5}}},
+               json::array({stretch("model.embed.weight", {5, 3}, 4, 6),
+                            stretch("model.norm.weight", {7}, 2, 2),
+                            stretch("m/model.embed.weight", {5, 3}, 5, 5)}));
+  expect_refused(file(1),
+                 "elements 4 to 4 of tensor 'model.embed.weight' are in " + file(0) + " as well");
 }
 TEST_F(DamagedByRanks, StretchOfAnotherShapeOrType) {
   const json other{{"tensor", "model.embed.weight"}, {"shape", {3, 5}}, {"first", 5}, {"count", 5}};
   replace_file(1, {{"model.embed.weight@5", StoredType::kF32, {5}}}, json::array({other}));
-  expect_refused(file(1), "tensor 'model.embed.weight' is F32 [3, 5] here and F32 [5, 3] in " + file(0));
+  expect_refused(file(1),
+                 "tensor 'model.embed.weight' is F32 [3, 5] here and F32 [5, 3] in " + file(0));
   const json same{{"tensor", "model.embed.weight"}, {"shape", {5, 3}}, {"first", 5}, {"count", 5}};
   replace_file(1, {{"model.embed.weight@5", StoredType::kI32, {5}}}, json::array({same}));
-  expect_refused(file(1), "tensor 'model.embed.weight' is I32 [5, 3] here and F32 [5, 3] in " + file(0));
+  expect_refused(file(1),
+                 "tensor 'model.embed.weight' is I32 [5, 3] here and F32 [5, 3] in " + file(0));
 }
 TEST_F(DamagedByRanks, StretchThatIsNotInItsFile) {
   change_state([](json& content) { content["files"][1]["stretches"][0]["first"] = 6; });
@@ -253,10 +260,10 @@ TEST_F(DamagedByRanks, StretchListedTwice) {
   expect_refused(file(1), "'model.embed.weight@5' is listed twice");
 }
 TEST_F(DamagedByRanks, StretchOutsideItsTensor) {
-  for (const json& wrong :
-       {json{{"first", -1}}, json{{"count", 0}}, json{{"count", -5}}, json{{"first", 15}},
-        json{{"count", 11}}, json{{"shape", {5, -3}}}, json{{"shape", {int64_t{1} << 40, int64_t{1} << 40}}},
-        json{{"count", std::numeric_limits<int64_t>::max()}}}) {
+  for (const json& wrong : {json{{"first", -1}}, json{{"count", 0}}, json{{"count", -5}},
+                            json{{"first", 15}}, json{{"count", 11}}, json{{"shape", {5, -3}}},
+                            json{{"shape", {int64_t{1} << 40, int64_t{1} << 40}}},
+                            json{{"count", std::numeric_limits<int64_t>::max()}}}) {
     SCOPED_TRACE(wrong.dump());
     json before;
     change_state([&](json& content) {
@@ -276,7 +283,8 @@ TEST_F(DamagedByRanks, NothingElseMayBeThereUnlessPartsAreLoaded) {
     HostMemoryDevice device;
     StateOfRank mine(group);
     std::vector<TensorPart> parts = mine.all();
-    std::erase_if(parts, [](const TensorPart& part) { return part.whole.name == "m/model.embed.weight"; });
+    std::erase_if(parts,
+                  [](const TensorPart& part) { return part.whole.name == "m/model.embed.weight"; });
     EXPECT_ERROR(load_verified_checkpoint(fs, bad, parts, device), file(0),
                  "holds tensor 'm/model.embed.weight' (F32 [5, 3]), which this run does not have");
     EXPECT_EQ(device.uploads, 0);

@@ -50,7 +50,9 @@ std::vector<int64_t> steps_of(const CheckpointStore& store) {
   return steps;
 }
 
-std::vector<std::string> names_in(const std::string& directory) { return fs.list_directory(directory); }
+std::vector<std::string> names_in(const std::string& directory) {
+  return fs.list_directory(directory);
+}
 
 TEST(Checkpoint, RoundTripLeavesPaddingAlone) {
   const TempDirectory directory;
@@ -61,7 +63,8 @@ TEST(Checkpoint, RoundTripLeavesPaddingAlone) {
   HostMemoryDevice device;
   store.save(state_at(1000), saved.tensors, device);
   const std::string path = directory / "runs/a/checkpoints/step_00001000";
-  EXPECT_EQ(names_in(path), (std::vector<std::string>{"rank_00000_of_00001.safetensors", "state.json"}));
+  EXPECT_EQ(names_in(path),
+            (std::vector<std::string>{"rank_00000_of_00001.safetensors", "state.json"}));
   ASSERT_EQ(store.latest_good(), path);
 
   const std::byte pad = loaded.tensors[0].tensor.data[3 * 4];
@@ -151,10 +154,10 @@ TEST(Checkpoint, ListsOnlyCommittedDirectories) {
   CheckpointStore store(fs, directory / "none", {});
   EXPECT_TRUE(store.list().empty());
   EXPECT_EQ(store.latest_good(), std::nullopt);
-  for (const char* name :
-       {"step_00000002", "step_123456789", "step_00000010", "step_00000003.tmp", "step_00000004.deleting",
-        "step_00000005.abandoned", "step_5", "step_000000010", "step_-0000001", "step_", "step_0000000x",
-        "xstep_00000006", "step_00000007 ", "step_99999999999999999999"}) {
+  for (const char* name : {"step_00000002", "step_123456789", "step_00000010", "step_00000003.tmp",
+                           "step_00000004.deleting", "step_00000005.abandoned", "step_5",
+                           "step_000000010", "step_-0000001", "step_", "step_0000000x",
+                           "xstep_00000006", "step_00000007 ", "step_99999999999999999999"}) {
     fs.create_directories(directory / "none/" + name);
   }
   fs.create(directory / "none/step_00000008")->close();
@@ -170,8 +173,8 @@ TEST(Checkpoint, SavingTheSameStepReplacesIt) {
   EXPECT_EQ(names_in(directory.path()), std::vector<std::string>{"step_00000005"});
 }
 
-// Killed between the two renames of a replacement: the old one still counts, and is put back by the next save
-// even if that one fails.
+// Killed between the two renames of a replacement: the old one still counts, and is put back by the
+// next save even if that one fails.
 TEST(Checkpoint, HalfReplacedStepStaysCommitted) {
   const TempDirectory directory;
   FaultFileSystem faulty(fs);
@@ -196,7 +199,8 @@ TEST(Checkpoint, FileInTheWayIsAnErrorAndStays) {
   EXPECT_ERROR(save(inside, 5, 1), directory / "file", "not a directory");
 }
 
-// A run that went back behind a checkpoint and trains on must not find that checkpoint again as the newest.
+// A run that went back behind a checkpoint and trains on must not find that checkpoint again as the
+// newest.
 TEST(Checkpoint, StepsOfAnAbandonedContinuationAreSetAside) {
   const TempDirectory directory;
   CheckpointStore store(fs, directory.path(), {.keep_last = 2});
@@ -213,17 +217,19 @@ TEST(Checkpoint, StepsOfAnAbandonedContinuationAreSetAside) {
   EXPECT_EQ(names_in(directory.path()),
             (std::vector<std::string>{"step_00000015", "step_00000017", "step_00000020.abandoned",
                                       "step_00000020.abandoned.2"}));
-  EXPECT_EQ(loaded_content(store, directory / "step_00000020.abandoned"), SmallTrainState::content_of(2));
-  EXPECT_EQ(loaded_content(store, directory / "step_00000020.abandoned.2"), SmallTrainState::content_of(4));
+  EXPECT_EQ(loaded_content(store, directory / "step_00000020.abandoned"),
+            SmallTrainState::content_of(2));
+  EXPECT_EQ(loaded_content(store, directory / "step_00000020.abandoned.2"),
+            SmallTrainState::content_of(4));
 }
 
-// --- retention
-// ---------------------------------------------------------------------------------------------------------
+// --- retention -----------------------------------------------------------------------------------
 
 TEST(Retention, NeverRemovesTheNewestOrAMajor) {
   std::mt19937_64 random(1);
   const int64_t huge = std::numeric_limits<int64_t>::max();
-  for (const int64_t keep_last : {int64_t{0}, int64_t{1}, int64_t{2}, int64_t{3}, int64_t{7}, huge}) {
+  for (const int64_t keep_last :
+       {int64_t{0}, int64_t{1}, int64_t{2}, int64_t{3}, int64_t{7}, huge}) {
     for (const int64_t every : {int64_t{0}, int64_t{1}, int64_t{2}, int64_t{500}, huge}) {
       for (int64_t count = 0; count <= 12; ++count) {
         std::set<int64_t> steps;
@@ -241,7 +247,8 @@ TEST(Retention, NeverRemovesTheNewestOrAMajor) {
         // All but the majors and the newest keep_last are gone, and those are all there.
         int64_t newer = static_cast<int64_t>(steps.size());
         for (const int64_t step : steps) {
-          const bool kept = newer-- <= std::max<int64_t>(1, keep_last) || (every > 0 && step % every == 0);
+          const bool kept =
+              newer-- <= std::max<int64_t>(1, keep_last) || (every > 0 && step % every == 0);
           EXPECT_EQ(left.contains(step), kept) << step << " of " << count;
         }
       }
@@ -273,8 +280,7 @@ TEST(Retention, ThatKeepsNothingIsAnError) {
   EXPECT_ERROR(CheckpointStore(fs, "a", {.keep_every_steps = -5}), "keep_every_steps is -5");
 }
 
-// --- failures at any operation of a save
-// ----------------------------------------------------------------------------
+// --- failures at any operation of a save ---------------------------------------------------------
 
 struct Scenario {
   const char* name;
@@ -292,7 +298,8 @@ class FailingSave : public testing::TestWithParam<std::tuple<Scenario, Fault>> {
     ASSERT_FALSE(store.list().empty());
     for (const auto& info : store.list()) {
       const std::string content = loaded_content(store, info.path);
-      const bool is_new = info.step == failed_step && content == SmallTrainState::content_of(kPattern);
+      const bool is_new =
+          info.step == failed_step && content == SmallTrainState::content_of(kPattern);
       EXPECT_TRUE(is_new || content == SmallTrainState::content_of(info.step)) << info.path;
     }
     EXPECT_EQ(store.latest_good(), store.list().back().path);
@@ -303,9 +310,11 @@ class FailingSave : public testing::TestWithParam<std::tuple<Scenario, Fault>> {
     CheckpointStore store(quick, directory, {scenario.keep_last});
     save(store, scenario.step, kPattern);
     EXPECT_EQ(store.list().back().step, scenario.step);
-    EXPECT_EQ(loaded_content(store, store.list().back().path), SmallTrainState::content_of(kPattern));
+    EXPECT_EQ(loaded_content(store, store.list().back().path),
+              SmallTrainState::content_of(kPattern));
     for (const std::string& name : names_in(directory)) {
-      EXPECT_TRUE(name.find('.') == std::string::npos || name.find(".abandoned") != std::string::npos)
+      EXPECT_TRUE(name.find('.') == std::string::npos ||
+                  name.find(".abandoned") != std::string::npos)
           << name;
     }
   }
@@ -336,7 +345,8 @@ TEST_P(FailingSave, LosesNothingThatWasCommitted) {
     if (HasFatalFailure()) return;
     if (!threw) {
       EXPECT_EQ(after.list().back().step, scenario.step);
-      EXPECT_EQ(loaded_content(after, after.list().back().path), SmallTrainState::content_of(kPattern));
+      EXPECT_EQ(loaded_content(after, after.list().back().path),
+                SmallTrainState::content_of(kPattern));
     }
     if (fault == Fault::kError || fault == Fault::kShortWrite) {
       faulty.work();
@@ -378,16 +388,19 @@ TEST_P(FailingSave, SurvivesAPowerCut) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Everywhere, FailingSave,
-    testing::Combine(testing::Values(Scenario{"next", {10}, 20, 1}, Scenario{"replaced", {10}, 10, 1},
-                                     Scenario{"went_back", {10, 20}, 15, 2}),
-                     testing::Values(Fault::kError, Fault::kShortWrite, Fault::kStop, Fault::kStopShort)),
-    [](const auto& test) {
-      return fmt::format("{}_{}", std::get<0>(test.param).name, name_of(std::get<1>(test.param)));
-    });
+INSTANTIATE_TEST_SUITE_P(Everywhere, FailingSave,
+                         testing::Combine(testing::Values(Scenario{"next", {10}, 20, 1},
+                                                          Scenario{"replaced", {10}, 10, 1},
+                                                          Scenario{"went_back", {10, 20}, 15, 2}),
+                                          testing::Values(Fault::kError, Fault::kShortWrite,
+                                                          Fault::kStop, Fault::kStopShort)),
+                         [](const auto& test) {
+                           return fmt::format("{}_{}", std::get<0>(test.param).name,
+                                              name_of(std::get<1>(test.param)));
+                         });
 
-// The very first checkpoint of a run: nothing is there before it, and a power cut after it leaves it.
+// The very first checkpoint of a run: nothing is there before it, and a power cut after it leaves
+// it.
 TEST(Checkpoint, FirstCheckpointOfARunIsDurableWhenSaved) {
   for (const auto renames : {UnsyncedRenames::kKept, UnsyncedRenames::kUndone}) {
     const TempDirectory directory(test::memory_directory());
@@ -395,7 +408,8 @@ TEST(Checkpoint, FirstCheckpointOfARunIsDurableWhenSaved) {
     CheckpointStore store(faulty, directory / "runs/a/checkpoints", {});
     save(store, 10, 1);
     faulty.drop_unsynced(renames);
-    EXPECT_EQ(loaded_content(store, store.latest_good().value_or("none")), SmallTrainState::content_of(1));
+    EXPECT_EQ(loaded_content(store, store.latest_good().value_or("none")),
+              SmallTrainState::content_of(1));
   }
 }
 

@@ -19,7 +19,8 @@ TEST(RunLock, IsHeldByOneAndReleased) {
   const test::TempDirectory directory;
   {
     const RunLock lock(directory.path());
-    EXPECT_ERROR(RunLock(directory.path()), directory.path(), fmt::format("process {}", ::getpid()));
+    EXPECT_ERROR(RunLock(directory.path()), directory.path(),
+                 fmt::format("process {}", ::getpid()));
     EXPECT_ERROR(RunLock(directory.path()), "another run");
   }
   const RunLock again(directory.path());

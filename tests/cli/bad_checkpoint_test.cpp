@@ -1,5 +1,5 @@
-// Bad checkpoints, and bad use of good ones, through the program: each is refused by name, and nothing is
-// touched.
+// Bad checkpoints, and bad use of good ones, through the program: each is refused by name, and
+// nothing is touched.
 #include "cli/bad_input_world.h"
 #include "core/io/safetensors.h"
 
@@ -132,8 +132,14 @@ TEST_F(BadCheckpoints, DamagedFiles) {
   expect_all_refused({
       {"no tensors", resumed(), {kTensors, "is missing"}, without(kTensors)},
       {"no state", resumed(), {kNewest, "state.json is missing"}, without(kState)},
-      {"truncated tensors", resumed(), {kTensors, "bytes"}, [](const Scene& s) { s.cut(kTensors, 7); }},
-      {"empty tensors", resumed(), {kTensors, "has 0 bytes"}, [](const Scene& s) { s.write(kTensors, ""); }},
+      {"truncated tensors",
+       resumed(),
+       {kTensors, "bytes"},
+       [](const Scene& s) { s.cut(kTensors, 7); }},
+      {"empty tensors",
+       resumed(),
+       {kTensors, "has 0 bytes"},
+       [](const Scene& s) { s.write(kTensors, ""); }},
       {"flipped byte",
        resumed(),
        {kTensors, "was altered"},
@@ -145,7 +151,9 @@ TEST_F(BadCheckpoints, DamagedFiles) {
       {"of the earlier step",
        resumed(),
        {kTensors, "was altered"},
-       [](const Scene& s) { s.write(kTensors, s.read(kEarlier + "/rank_00000_of_00001.safetensors")); }},
+       [](const Scene& s) {
+         s.write(kTensors, s.read(kEarlier + "/rank_00000_of_00001.safetensors"));
+       }},
       {"directory for tensors",
        resumed(),
        {kTensors},
@@ -160,18 +168,22 @@ TEST_F(BadCheckpoints, DamagedFiles) {
          s.remove(kState);
          s.make_pipe(kState);
        }},
-      {"no safetensors", resumed(), {kTensors, "not a safetensors file"}, tensors([](std::string& bytes) {
-         bytes = std::string(9, '\xff');
-       })},
-      {"a header of garbage", resumed(), {kTensors, "header is not valid JSON"}, tensors([](std::string& b) {
-         b[8] = '?';
-       })},
+      {"no safetensors",
+       resumed(),
+       {kTensors, "not a safetensors file"},
+       tensors([](std::string& bytes) { bytes = std::string(9, '\xff'); })},
+      {"a header of garbage",
+       resumed(),
+       {kTensors, "header is not valid JSON"},
+       tensors([](std::string& b) { b[8] = '?'; })},
       {"another shape", resumed(), {kTensors, "tensor", "[300, 17]"}, tensors([](std::string& b) {
          replace_text(b, "[300,16]", "[300,17]");
        })},
-      {"another name", resumed(), {kNewest, "has no tensor 'lm_head.weight'"}, tensors([](std::string& b) {
-         replace_text(b, "\"lm_head.weight\"", "\"lm_tail.weight\"");
-       })},
+      {"another name",
+       resumed(),
+       {kNewest, "has no tensor 'lm_head.weight'"},
+       tensors(
+           [](std::string& b) { replace_text(b, "\"lm_head.weight\"", "\"lm_tail.weight\""); })},
       {"weights of NaN", generate("abc"), {"logit", "nan", "not usable"}, fill_with_nan, {}, "abc"},
   });
 }
@@ -197,12 +209,18 @@ TEST_F(BadCheckpoints, States) {
        {kState, "was altered", "checksum"},
        [](const Scene& s) { s.change_json(kState, [](json& content) { content["step"] = 3; }); }},
       {"no step", resumed(), {kState, "step"}, state([](json& s) { s.erase("step"); })},
-      {"text for a step", resumed(), {kState, "number"}, state([](json& s) { s["step"] = "four"; })},
-      {"negative cursor", resumed(), {kState, "cursor -1"}, state([](json& s) { s["cursor"] = -1; })},
+      {"text for a step", resumed(), {kState, "number"}, state([](json& s) {
+         s["step"] = "four";
+       })},
+      {"negative cursor", resumed(), {kState, "cursor -1"}, state([](json& s) {
+         s["cursor"] = -1;
+       })},
       {"files elsewhere", resumed(), {kState, "'../x' is not a file name"}, state([](json& s) {
          s["files"][0]["name"] = "../x";
        })},
-      {"no config", resumed(), {kNewest, "its state has no config"}, state([](json& s) { s["config"] = 5; })},
+      {"no config", resumed(), {kNewest, "its state has no config"}, state([](json& s) {
+         s["config"] = 5;
+       })},
       {"no counts", resumed(), {kNewest, "extra.data_tokens"}, state([](json& s) {
          s["extra"] = json::object();
        })},
@@ -219,9 +237,10 @@ TEST_F(BadCheckpoints, States) {
          for (const char* key : {"hidden_size", "vocab_size"}) s["config"]["model"][key] = 1 << 16;
          s["config"]["model"]["num_hidden_layers"] = 4096;
        })},
-      {"config of another model", eval(kNewest), {kNewest, "tensor", "this run needs"}, state([](json& s) {
-         s["config"]["model"]["vocab_size"] = 301;
-       })},
+      {"config of another model",
+       eval(kNewest),
+       {kNewest, "tensor", "this run needs"},
+       state([](json& s) { s["config"]["model"]["vocab_size"] = 301; })},
   });
 }
 
@@ -230,7 +249,9 @@ TEST_F(BadCheckpoints, OfAnotherRun) {
       {"another width",
        resumed({"model.hidden_size=32"}),
        {kNewest, "model.hidden_size = 32", "made with 16"}},
-      {"another depth", resumed({"model.num_hidden_layers=3"}), {kNewest, "model.num_hidden_layers = 3"}},
+      {"another depth",
+       resumed({"model.num_hidden_layers=3"}),
+       {kNewest, "model.num_hidden_layers = 3"}},
       {"another seed", resumed({"seed=4"}), {kNewest, "seed = 4", "made with 3"}},
       {"another rule",
        resumed({"optimizer.rule=adamw", "optimizer.lr_multiplicative=null"}),
@@ -251,7 +272,9 @@ TEST_F(BadCheckpoints, OfAnotherRun) {
 TEST_F(BadCheckpoints, Use) {
   expect_all_refused({
       {"no validation", eval(kNewest, {"--data", "no_*.bin"}), {"no_*.bin: no such file"}},
-      {"text for validation", eval(kNewest, {"--data", "corpus.txt"}), {"corpus.txt: header word 0"}},
+      {"text for validation",
+       eval(kNewest, {"--data", "corpus.txt"}),
+       {"corpus.txt: header word 0"}},
       {"none in the config", eval(kNewest), {"no data.validation", "--data"}, state([](json& s) {
          s["config"]["data"]["validation"] = json::array();
        })},
@@ -269,12 +292,16 @@ TEST_F(BadCheckpoints, Use) {
       {"output is the run",
        export_to("runs/tiny", {"--overwrite"}),
        {"runs/tiny: holds", "not of an export"}},
-      {"output is the checkpoint", export_to(kNewest, {"--overwrite"}), {kNewest, "not of an export"}},
+      {"output is the checkpoint",
+       export_to(kNewest, {"--overwrite"}),
+       {kNewest, "not of an export"}},
       {"output is the shards", export_to("data", {"--overwrite"}), {"data: holds manifest.json"}},
       {"output is a file",
        export_to("config.json", {"--overwrite"}),
        {"config.json: exists and is not a directory"}},
-      {"output below a file", export_to("config.json/new"), {"config.json: exists and is not a directory"}},
+      {"output below a file",
+       export_to("config.json/new"),
+       {"config.json: exists and is not a directory"}},
       {"output cannot be made", export_to("/proc/new"), {"/proc/new"}},
       {"output's staging place is taken",
        export_to("new"),

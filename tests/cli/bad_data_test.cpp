@@ -1,4 +1,5 @@
-// Bad text, tokenizers and shards, through the program: each is refused by name, and nothing is touched.
+// Bad text, tokenizers and shards, through the program: each is refused by name, and nothing is
+// touched.
 #include <zlib.h>
 
 #include "cli/bad_input_world.h"
@@ -58,7 +59,7 @@ void fill_tokens(const Scene& scene, const std::string& shard) {
 
 class BadData : public BadInput {};
 
-// --- shards -----------------------------------------------------------------------------------------------
+// --- shards --------------------------------------------------------------------------------------
 
 TEST_F(BadData, Shards) {
   expect_all_refused({
@@ -96,7 +97,10 @@ TEST_F(BadData, Shards) {
       {"no tokens", kTrain, {kShard, "header word 2 is 0 tokens"}, word(2, 0)},
       {"negative count", kTrain, {kShard, "header word 2 is -1 tokens"}, word(2, -1)},
       {"another count", kTrain, {kShard, "the 6000 tokens", "too long"}, word(2, 6000)},
-      {"the largest count", kTrain, {kShard, "the 2147483647 tokens", "truncated"}, word(2, INT32_MAX)},
+      {"the largest count",
+       kTrain,
+       {kShard, "the 2147483647 tokens", "truncated"},
+       word(2, INT32_MAX)},
       {"text as shard", training({"data.train=corpus.txt"}), {"corpus.txt: header word 0"}},
       {"tokens beyond the vocabulary",
        kTrain,
@@ -150,7 +154,10 @@ TEST_F(BadData, Manifests) {
        kTrain,
        {kManifest, "nested more than"},
        text_as(kManifest, fmt::format("{{\"format\":{}}}", deep_list()))},
-      {"not an object", kTrain, {kManifest, "the top level is not a JSON object"}, text_as(kManifest, "[]")},
+      {"not an object",
+       kTrain,
+       {kManifest, "the top level is not a JSON object"},
+       text_as(kManifest, "[]")},
       {"another format", kTrain, {kManifest, "format is 'cake'"}, manifest([](json& m) {
          m["format"] = "cake";
        })},
@@ -160,12 +167,14 @@ TEST_F(BadData, Manifests) {
       {"no splits", kTrain, {kManifest, "field splits is missing"}, manifest([](json& m) {
          m.erase("splits");
        })},
-      {"text as count", kTrain, {kManifest, "splits.train.documents is \"many\""}, manifest([](json& m) {
-         m["splits"]["train"]["documents"] = "many";
-       })},
-      {"negative count", kTrain, {kManifest, "splits.train.shards[0].tokens is -5"}, manifest([](json& m) {
-         m["splits"]["train"]["shards"][0]["tokens"] = -5;
-       })},
+      {"text as count",
+       kTrain,
+       {kManifest, "splits.train.documents is \"many\""},
+       manifest([](json& m) { m["splits"]["train"]["documents"] = "many"; })},
+      {"negative count",
+       kTrain,
+       {kManifest, "splits.train.shards[0].tokens is -5"},
+       manifest([](json& m) { m["splits"]["train"]["shards"][0]["tokens"] = -5; })},
       {"count beyond 63 bits",
        kTrain,
        {kManifest, "splits.val.shards[0].tokens is 9223372036854775808"},
@@ -193,13 +202,14 @@ TEST_F(BadData, Manifests) {
        kTrain,
        {kManifest, "made with the tokenizer of hash 0000"},
        manifest([](json& m) { m["tokenizer"]["hash"] = "0000"; })},
-      {"of a larger vocabulary", kTrain, {kManifest, "has 301 pieces", "300"}, manifest([](json& m) {
-         m["tokenizer"]["vocab_size"] = 301;
-       })},
+      {"of a larger vocabulary",
+       kTrain,
+       {kManifest, "has 301 pieces", "300"},
+       manifest([](json& m) { m["tokenizer"]["vocab_size"] = 301; })},
   });
 }
 
-// --- tokenizers -------------------------------------------------------------------------------------------
+// --- tokenizers ----------------------------------------------------------------------------------
 
 Arguments generate_with(const std::string& tokenizer) {
   return {"generate", "--checkpoint", "runs/tiny", "--prompt", "abc", "--tokenizer", tokenizer};
@@ -254,7 +264,7 @@ TEST_F(BadData, Tokenizers) {
   });
 }
 
-// --- text -------------------------------------------------------------------------------------------------
+// --- text ----------------------------------------------------------------------------------------
 
 std::string compressed(std::string text) {
   std::string out(compressBound(text.size()) + 64, '\0');
@@ -280,9 +290,11 @@ Damage compressed_corpus(size_t kept_percent, size_t flipped) {
 }
 
 // Each is read by both verbs, which are to find the same fault and leave what they were to write.
-void add_for_both(std::vector<Refusal>& refusals, const std::string& title, const std::string& input,
-                  const std::vector<std::string>& says, const Damage& damage = {}) {
-  const Arguments tokenizer{"tokenizer", "--input", input, "--vocab-size", "290", "--output", "new.model"};
+void add_for_both(std::vector<Refusal>& refusals, const std::string& title,
+                  const std::string& input, const std::vector<std::string>& says,
+                  const Damage& damage = {}) {
+  const Arguments tokenizer{"tokenizer", "--input",  input,      "--vocab-size",
+                            "290",       "--output", "new.model"};
   const Arguments tokenize{"tokenize",  "--input",  input,  "--tokenizer",
                            "tok.model", "--output", "data", "--overwrite"};
   refusals.push_back({title + ", tokenizer", tokenizer, says, damage});
@@ -300,7 +312,8 @@ TEST_F(BadData, Text) {
   both("unknown kind", "tok.model",
        std::vector<std::string>{"tok.model: unknown kind of text file", ".jsonl"});
   both("empty", "bad.txt", std::vector<std::string>{"bad.txt: no "}, text_as("bad.txt", ""));
-  both("blank", "bad.txt", std::vector<std::string>{"bad.txt: no "}, text_as("bad.txt", "\n \n\t\n"));
+  both("blank", "bad.txt", std::vector<std::string>{"bad.txt: no "},
+       text_as("bad.txt", "\n \n\t\n"));
   both("not UTF-8", "bad.txt",
        std::vector<std::string>{"bad.txt:3: not valid UTF-8 (byte 0xff)", "--on-bad-document skip"},
        text_as("bad.txt",
@@ -316,17 +329,20 @@ TEST_F(BadData, Text) {
   both("a list over several lines", "bad.json",
        std::vector<std::string>{"bad.json:1: ", "one object a line", "jq -c '.[]' bad.json"},
        text_as("bad.json", "[\n  {\n    \"text\": \"a\"\n  }\n]\n"));
-  both("a list on one line", "bad.json", std::vector<std::string>{"bad.json:1: ", "jq -c '.[]' bad.json"},
+  both("a list on one line", "bad.json",
+       std::vector<std::string>{"bad.json:1: ", "jq -c '.[]' bad.json"},
        text_as("bad.json", "[{\"text\": \"a\"}]\n"));
   both("an object over several lines", "bad.json",
        std::vector<std::string>{"bad.json:1: ", "jq -c . bad.json"},
        text_as("bad.json", "{\n  \"text\": \"a\"\n}\n"));
-  both("text that is none", "bad.jsonl", std::vector<std::string>{"bad.jsonl:1: field 'text' is number"},
+  both("text that is none", "bad.jsonl",
+       std::vector<std::string>{"bad.jsonl:1: field 'text' is number"},
        text_as("bad.jsonl", "{\"text\": 5}\n"));
   both("JSON without end", "bad.jsonl", std::vector<std::string>{"bad.jsonl:1: "},
        text_as("bad.jsonl", deep_list()));
   both("truncated gzip", "bad.txt.gz",
-       std::vector<std::string>{"bad.txt.gz: the gzip data ends in the middle"}, compressed_corpus(50, 0));
+       std::vector<std::string>{"bad.txt.gz: the gzip data ends in the middle"},
+       compressed_corpus(50, 0));
   both("damaged gzip", "bad.txt.gz", std::vector<std::string>{"bad.txt.gz: damaged gzip data"},
        compressed_corpus(100, 2000));
   both("no gzip", "bad.txt.gz", std::vector<std::string>{"bad.txt.gz: named .gz"},
@@ -339,14 +355,17 @@ Arguments tokenizer_of(const std::string& size, const std::string& output) {
 }
 
 Arguments tokenize_to(const std::string& output, const Arguments& more = {}) {
-  Arguments arguments{"tokenize", "--input", "corpus.txt", "--tokenizer", "tok.model", "--output", output};
+  Arguments arguments{"tokenize",  "--input",  "corpus.txt", "--tokenizer",
+                      "tok.model", "--output", output};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
 
 TEST_F(BadData, SizesSharesAndPlaces) {
   expect_all_refused({
-      {"more pieces than words", tokenizer_of("100000", "more"), {"vocab_size is 100000", "at most"}},
+      {"more pieces than words",
+       tokenizer_of("100000", "more"),
+       {"vocab_size is 100000", "at most"}},
       {"fewer pieces than characters",
        tokenizer_of("260", "less"),
        {"vocab_size is 260", "characters alone need"}},
@@ -356,13 +375,19 @@ TEST_F(BadData, SizesSharesAndPlaces) {
       {"directory that is a file",
        tokenizer_of("290", "tok.model/new"),
        {"tok.model/new.model: its directory"}},
-      {"a tokenizer is there", tokenizer_of("290", "tok"), {"tok.model: is there already", "--overwrite"}},
+      {"a tokenizer is there",
+       tokenizer_of("290", "tok"),
+       {"tok.model: is there already", "--overwrite"}},
       {"a directory is there",
        tokenizer_of("290", "new"),
        {"new.model: is a directory"},
        [](const Scene& s) { s.make_directory("new.model"); }},
-      {"share of 2", tokenize_to("new", {"--validation-fraction", "2"}), {"--validation-fraction", "'2'"}},
-      {"share below 0", tokenize_to("new", {"--validation-fraction=-1"}), {"--validation-fraction", "'-1'"}},
+      {"share of 2",
+       tokenize_to("new", {"--validation-fraction", "2"}),
+       {"--validation-fraction", "'2'"}},
+      {"share below 0",
+       tokenize_to("new", {"--validation-fraction=-1"}),
+       {"--validation-fraction", "'-1'"}},
       {"share of NaN",
        tokenize_to("new", {"--validation-fraction", "nan"}),
        {"--validation-fraction", "'nan'"}},
@@ -372,13 +397,19 @@ TEST_F(BadData, SizesSharesAndPlaces) {
       {"next to none for validation",
        tokenize_to("new", {"--validation-fraction", "1e-12"}),
        {"none of the 120 documents fell into the val split"}},
-      {"shards are there", tokenize_to("data"), {"data: holds", "of an earlier run", "--overwrite"}},
+      {"shards are there",
+       tokenize_to("data"),
+       {"data: holds", "of an earlier run", "--overwrite"}},
       {"another tokenizer is there",
        tokenize_to("data"),
        {"data/tokenizer.model: is another tokenizer", "--overwrite"},
        [](const Scene& s) { s.write("data/tokenizer.model", s.read("larger.model")); }},
-      {"output is a file", tokenize_to("config.json"), {"config.json: cannot be the output directory"}},
-      {"output cannot be made", tokenize_to("/proc/new"), {"/proc/new: cannot be the output directory"}},
+      {"output is a file",
+       tokenize_to("config.json"),
+       {"config.json: cannot be the output directory"}},
+      {"output cannot be made",
+       tokenize_to("/proc/new"),
+       {"/proc/new: cannot be the output directory"}},
   });
 }
 

@@ -54,8 +54,14 @@ TEST_F(BadConfigs, Files) {
        bad_json(std::string("\x7f"
                             "ELF\0\xff",
                             6))},
-      {"cut off", kBadConfig, {"bad.json:3", "unexpected end of input"}, bad_json("{\n\"model\": {\n")},
-      {"not an object", kBadConfig, {"bad.json: expected an object", "the list [1]"}, bad_json("[1]")},
+      {"cut off",
+       kBadConfig,
+       {"bad.json:3", "unexpected end of input"},
+       bad_json("{\n\"model\": {\n")},
+      {"not an object",
+       kBadConfig,
+       {"bad.json: expected an object", "the list [1]"},
+       bad_json("[1]")},
       {"nested without end",
        kBadConfig,
        {"bad.json:1: nested deeper than"},
@@ -106,11 +112,17 @@ TEST_F(BadConfigs, KeysAndTypes) {
        kBadConfig,
        {"bad.json:5: model.hidden_size", "expected an integer", "the string"},
        edited("\"hidden_size\": 16", "\"hidden_size\": \"16\"")},
-      {"fraction for a count", fresh({"train.steps=2.5"}), {"train.steps: expected an integer", "2.5"}},
-      {"number for a truth value", fresh({"data.shuffle=1"}), {"data.shuffle: expected true or false"}},
+      {"fraction for a count",
+       fresh({"train.steps=2.5"}),
+       {"train.steps: expected an integer", "2.5"}},
+      {"number for a truth value",
+       fresh({"data.shuffle=1"}),
+       {"data.shuffle: expected true or false"}},
       {"object for a number", fresh({R"(seed={"a": 1})"}), {"seed", "the object"}},
       {"number for a section", fresh({"model=7"}), {"model", "7"}},
-      {"unknown rule", fresh({"optimizer.rule=adam"}), {"optimizer.rule", "adam", "adamw", "m_plus_adam"}},
+      {"unknown rule",
+       fresh({"optimizer.rule=adam"}),
+       {"optimizer.rule", "adam", "adamw", "m_plus_adam"}},
       {"unknown format", fresh({"precision.weights=fp12"}), {"precision.weights", "fp12", "bf16"}},
       {"null in a needed key", fresh({"model.vocab_size=null"}), {"model.vocab_size: missing"}},
       {"set without =", fresh({"train.steps"}), {"--set train.steps: expected key=value"}},
@@ -126,9 +138,15 @@ TEST_F(BadConfigs, KeysAndTypes) {
 
 TEST_F(BadConfigs, Values) {
   expect_all_refused({
-      {"negative size", fresh({"model.hidden_size=-16"}), {"model.hidden_size: must be at least 2", "-16"}},
-      {"no layers", fresh({"model.num_hidden_layers=0"}), {"model.num_hidden_layers: must be at least 1"}},
-      {"no heads", fresh({"model.num_attention_heads=0"}), {"model.num_attention_heads: must be at least 1"}},
+      {"negative size",
+       fresh({"model.hidden_size=-16"}),
+       {"model.hidden_size: must be at least 2", "-16"}},
+      {"no layers",
+       fresh({"model.num_hidden_layers=0"}),
+       {"model.num_hidden_layers: must be at least 1"}},
+      {"no heads",
+       fresh({"model.num_attention_heads=0"}),
+       {"model.num_attention_heads: must be at least 1"}},
       {"no length", fresh({"batch.seq_len=0"}), {"batch.seq_len: must be at least 1"}},
       {"negative steps", fresh({"train.steps=-1"}), {"train.steps: must be at least", "-1"}},
       {"not finite",
@@ -136,13 +154,19 @@ TEST_F(BadConfigs, Values) {
        {"bad.json:13", "1e999"},
        edited("\"lr_additive\": 1e-2", "\"lr_additive\": 1e999")},
       {"NaN", kBadConfig, {"bad.json:13"}, edited("\"lr_additive\": 1e-2", "\"lr_additive\": NaN")},
-      {"NaN on the command line", fresh({"optimizer.eps=nan"}), {"optimizer.eps: expected a number", "nan"}},
+      {"NaN on the command line",
+       fresh({"optimizer.eps=nan"}),
+       {"optimizer.eps: expected a number", "nan"}},
       {"more than 64 bits", fresh({"seed=18446744073709551616"}), {"seed", "2^64"}},
       {"decay of 1", fresh({"optimizer.beta2=1"}), {"optimizer.beta2"}},
       {"name with /", fresh({"name=../tiny"}), {"name: must not", "../tiny"}},
       {"empty name", fresh({"name=\"\""}), {"name: must not be empty"}},
-      {"too long a name", fresh({fmt::format("name={:x<300}", "")}), {"name: must be at most 200 bytes"}},
-      {"control character", fresh({R"(output_dir="a\u0000b")"}), {"output_dir: control characters"}},
+      {"too long a name",
+       fresh({fmt::format("name={:x<300}", "")}),
+       {"name: must be at most 200 bytes"}},
+      {"control character",
+       fresh({R"(output_dir="a\u0000b")"}),
+       {"output_dir: control characters"}},
   });
 }
 
@@ -150,8 +174,11 @@ TEST_F(BadConfigs, KeysThatDoNotGoTogether) {
   expect_all_refused({
       {"heads do not divide",
        fresh({"model.num_attention_heads=3"}),
-       {"config.json:5: model.hidden_size: 16 is not divisible", "= 3", "--set model.num_attention_heads=3"}},
-      {"odd heads", fresh({"model.hidden_size=6"}), {"model.num_attention_heads", "6 / 2 = 3", "even"}},
+       {"config.json:5: model.hidden_size: 16 is not divisible", "= 3",
+        "--set model.num_attention_heads=3"}},
+      {"odd heads",
+       fresh({"model.hidden_size=6"}),
+       {"model.num_attention_heads", "6 / 2 = 3", "even"}},
       {"part of a row",
        fresh({"batch.tokens_per_step=100"}),
        {"batch.tokens_per_step: 100 is not a multiple of batch.seq_len = 24 (config.json:12)"}},
@@ -161,7 +188,9 @@ TEST_F(BadConfigs, KeysThatDoNotGoTogether) {
       {"two lengths",
        fresh({"train.tokens=1000"}),
        {"train", "exactly one of", "train.steps = 4", "train.tokens = 1000"}},
-      {"three lengths", fresh({"train.tokens=1000", "train.chinchilla=1"}), {"train.chinchilla = 1"}},
+      {"three lengths",
+       fresh({"train.tokens=1000", "train.chinchilla=1"}),
+       {"train.chinchilla = 1"}},
       {"no length", fresh({"train.steps=null"}), {"exactly one of train.steps", "found none"}},
       {"no end",
        fresh({"train.steps=null", "train.tokens=1e18"}),
@@ -171,10 +200,12 @@ TEST_F(BadConfigs, KeysThatDoNotGoTogether) {
        {"optimizer.lr_multiplicative", "only with optimizer.rule = ", "m_plus_adam", "adamw"}},
       {"compensated weights that are not bf16",
        fresh({"optimizer.weight_rounding=kahan", "precision.weights=nvfp4"}),
-       {"optimizer.weight_rounding: kahan does not go with precision.weights = nvfp4", "accepted: bf16"}},
+       {"optimizer.weight_rounding: kahan does not go with precision.weights = nvfp4",
+        "accepted: bf16"}},
       {"eager Kahan of another rule",
        fresh({"optimizer.weight_rounding=kahan", "optimizer.kahan_variant=per_op"}),
-       {"optimizer.kahan_variant: per_op does not go with optimizer.rule = m_plus_adam", "accepted: adamw"}},
+       {"optimizer.kahan_variant: per_op does not go with optimizer.rule = m_plus_adam",
+        "accepted: adamw"}},
       {"block that is no power of two",
        fresh({"precision.weights=block_fp8", "precision.fp8_block_size=48"}),
        {"precision.fp8_block_size: must be 16, 32, 64, 128 or 256, found 48"}},
@@ -185,7 +216,8 @@ TEST_F(BadConfigs, KeysThatDoNotGoTogether) {
        fresh({"precision.fp8_history=16"}),
        {"precision.fp8_history: means something only with precision.compute = fp8"}},
       {"steps beyond Madam's series",
-       fresh({"optimizer.rule=madam", "optimizer.lr_additive=null", "optimizer.lr_multiplicative=0.1"}),
+       fresh({"optimizer.rule=madam", "optimizer.lr_additive=null",
+              "optimizer.lr_multiplicative=0.1"}),
        {"optimizer.lr_multiplicative: 0.1 times optimizer.g_bound = 10", "e^0.25"}},
       {"projection wider than the matrix",
        fresh({"optimizer.apollo_e=channel", "optimizer.apollo_e_rank=17"}),
@@ -204,7 +236,8 @@ TEST_F(BadConfigs, KeysThatDoNotGoTogether) {
 
 TEST_F(BadConfigs, Memory) {
   const Arguments beyond_63_bits{"model.hidden_size=65536", "model.intermediate_size=1048576",
-                                 "model.num_hidden_layers=4096", "batch.tokens_per_step=1073741808"};
+                                 "model.num_hidden_layers=4096",
+                                 "batch.tokens_per_step=1073741808"};
   expect_all_refused({
       {"too large a model",
        fresh({"model.hidden_size=65536", "model.num_hidden_layers=512"}),
@@ -218,7 +251,8 @@ TEST_F(BadConfigs, Memory) {
 
 // A run may note that it began: settings, and metrics of the steps it made.
 const std::vector<std::string> kBegunRun{"runs/fresh/config.json", "runs/fresh/tokenizer.model",
-                                         "runs/fresh/data_manifest.json", "runs/fresh/metrics.jsonl"};
+                                         "runs/fresh/data_manifest.json",
+                                         "runs/fresh/metrics.jsonl"};
 
 TEST_F(BadConfigs, PlacesToWriteTo) {
   expect_all_refused({
@@ -252,7 +286,9 @@ TEST_F(BadConfigs, PlacesToWriteTo) {
          s.make_directory("runs/fresh");
          s.write("runs/fresh/checkpoints", "");
        }},
-      {"a run is there", {"--config", "config.json"}, {"runs/tiny already holds a run", "--resume auto"}},
+      {"a run is there",
+       {"--config", "config.json"},
+       {"runs/tiny already holds a run", "--resume auto"}},
       {"rates that end in NaN",
        fresh({"optimizer.lr_additive=1e30"}),
        {"step 2: loss", "not both finite"},
@@ -272,28 +308,34 @@ TEST_F(BadConfigs, TwoAtOnce) {
 TEST_F(BadConfigs, OutputThatMayNotBeWritten) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
   const Scene scene(*world_);
-  std::filesystem::permissions(scene / "runs",
-                               std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+  std::filesystem::permissions(
+      scene / "runs", std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
   expect_refused(scene, {"read-only", fresh({}), {"runs/fresh: directory cannot be created"}});
   std::filesystem::permissions(scene / "runs", std::filesystem::perms::owner_all);
 }
 
-// --- arguments --------------------------------------------------------------------------------------------
+// --- arguments -----------------------------------------------------------------------------------
 
 TEST_F(BadConfigs, Arguments) {
   expect_all_refused({
       {"nothing", {}, {"A verb"}},
       {"unknown verb", {"tokenise"}, {"unknown verb 'tokenise' (did you mean 'tokenize'?)"}},
       {"unknown option", fresh({}, {"--resum", "auto"}), {"--resum"}},
-      {"option of another verb", {"eval", "--checkpoint", "runs/tiny", "--prompt", "a"}, {"--prompt"}},
+      {"option of another verb",
+       {"eval", "--checkpoint", "runs/tiny", "--prompt", "a"},
+       {"--prompt"}},
       {"missing value", {"eval", "--checkpoint"}, {"--checkpoint"}},
       {"missing option", {"generate", "--checkpoint", "runs/tiny"}, {"--prompt is required"}},
       {"stray argument", {"export", "--checkpoint", "runs/tiny", "--output", "x", "y"}, {"y"}},
-      {"option given twice", {"eval", "--checkpoint", "runs/tiny", "--checkpoint", "b"}, {"--checkpoint"}},
+      {"option given twice",
+       {"eval", "--checkpoint", "runs/tiny", "--checkpoint", "b"},
+       {"--checkpoint"}},
       {"number with something behind",
        {"eval", "--checkpoint", "runs/tiny", "--tokens", "10k"},
        {"--tokens: '10k'"}},
-      {"too many threads", {"eval", "--checkpoint", "runs/tiny", "--threads", "5000"}, {"--threads: '5000'"}},
+      {"too many threads",
+       {"eval", "--checkpoint", "runs/tiny", "--threads", "5000"},
+       {"--threads: '5000'"}},
       {"unknown level", {"--log-level", "loud", "schema"}, {"--log-level: 'loud'", "debug, info"}},
   });
 }

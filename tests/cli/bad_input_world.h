@@ -1,8 +1,9 @@
 // A small valid world for programs to fail in: text, tokenizers, shards, a trained run, an export.
 //
 // World makes it once, through the program alone; each Scene is a copy to put one defect into.
-// expect_refused() runs the program there and holds it to what every refusal owes: an exit status of its own,
-// the culprit named on standard error, nothing on standard output, every earlier file as it was, no new one.
+// expect_refused() runs the program there and holds it to what every refusal owes: an exit status
+// of its own, the culprit named on standard error, nothing on standard output, every earlier file
+// as it was, no new one.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +44,7 @@ inline void write_content(const std::string& path, std::string_view text) {
 // A list in a list in a list …, far deeper than a recursion over it could go.
 inline std::string deep_list() { return fmt::format("{:[<200000}{:]<200000}", "", ""); }
 
-// --- the world --------------------------------------------------------------------------------------------
+// --- the world -----------------------------------------------------------------------------------
 
 // Words of random letters, so that there are enough pieces to learn.
 inline void write_words(const std::string& path) {
@@ -51,7 +52,8 @@ inline void write_words(const std::string& path) {
   std::ofstream file(path);
   for (int document = 0; document < 120; ++document) {
     for (int word = 0; word < 20; ++word) {
-      for (int64_t letters = 2 + draws.index(4); letters > 0; --letters) file << char('a' + draws.index(12));
+      for (int64_t letters = 2 + draws.index(4); letters > 0; --letters)
+        file << char('a' + draws.index(12));
       file << (word % 7 == 6 ? ".\n" : " ");
     }
     file << "\n\n";
@@ -100,7 +102,7 @@ class World {
   TempDirectory directory_{memory_directory()};
 };
 
-// --- one case ---------------------------------------------------------------------------------------------
+// --- one case ------------------------------------------------------------------------------------
 
 class Scene {
  public:
@@ -109,9 +111,13 @@ class Scene {
   }
   [[nodiscard]] const std::string& path() const { return directory_.path(); }
   std::string operator/(const std::string& name) const { return directory_ / name; }
-  [[nodiscard]] std::string read(const std::string& name) const { return content_of(directory_ / name); }
+  [[nodiscard]] std::string read(const std::string& name) const {
+    return content_of(directory_ / name);
+  }
 
-  void write(const std::string& name, std::string_view text) const { write_content(directory_ / name, text); }
+  void write(const std::string& name, std::string_view text) const {
+    write_content(directory_ / name, text);
+  }
   void remove(const std::string& name) const { std::filesystem::remove_all(directory_ / name); }
   void make_directory(const std::string& name) const {
     std::filesystem::create_directories(directory_ / name);
@@ -134,13 +140,15 @@ class Scene {
     std::ranges::copy(bytes, text.begin() + std::ptrdiff_t(at));
     write(name, text);
   }
-  void change_json(const std::string& name, const std::function<void(nlohmann::json&)>& change) const {
+  void change_json(const std::string& name,
+                   const std::function<void(nlohmann::json&)>& change) const {
     nlohmann::json content = nlohmann::json::parse(read(name));
     change(content);
     write(name, content.dump(2));
   }
   // As only a program can: with the checksum that goes with the content.
-  void change_state(const std::string& name, const std::function<void(nlohmann::json&)>& change) const {
+  void change_state(const std::string& name,
+                    const std::function<void(nlohmann::json&)>& change) const {
     change_json(name, [&](nlohmann::json& content) {
       content.erase("checksum");
       change(content);
@@ -161,10 +169,10 @@ struct Refusal {
   std::string out = {};                           // on standard output, where results are streamed
 };
 
-// --- what a run of the program changed --------------------------------------------------------------------
+// --- what a run of the program changed -----------------------------------------------------------
 
-// Everything below a directory, by name: its kind, and for files size and hash. `.lock` holds the number of
-// the process that ran last.
+// Everything below a directory, by name: its kind, and for files size and hash. `.lock` holds the
+// number of the process that ran last.
 inline std::map<std::string, std::string> snapshot_of(const std::string& directory) {
   namespace fs = std::filesystem;
   std::map<std::string, std::string> entries;
@@ -185,14 +193,16 @@ inline bool may_be_new(const std::string& name, const std::string& kind, const R
   return kind == "directory" || std::ranges::any_of(refusal.may_leave, begins);
 }
 
-inline void expect_untouched(const Refusal& refusal, const std::map<std::string, std::string>& before,
+inline void expect_untouched(const Refusal& refusal,
+                             const std::map<std::string, std::string>& before,
                              const std::map<std::string, std::string>& after) {
   for (const auto& [name, what] : before) {
     const auto found = after.find(name);
     EXPECT_EQ(found == after.end() ? "gone" : found->second, what) << name;
   }
   for (const auto& [name, what] : after)
-    EXPECT_TRUE(before.contains(name) || may_be_new(name, what, refusal)) << name << " is new: " << what;
+    EXPECT_TRUE(before.contains(name) || may_be_new(name, what, refusal))
+        << name << " is new: " << what;
 }
 
 inline void expect_message(const Refusal& refusal, const std::string& log) {
@@ -208,13 +218,16 @@ inline void expect_refused(const Scene& scene, const Refusal& refusal) {
   SCOPED_TRACE(refusal.title + ": " + fmt::format("{}", fmt::join(refusal.arguments, " ")));
   if (refusal.damage) refusal.damage(scene);
   const auto before = snapshot_of(scene.path());
-  const ProgramResult result = run_program(refusal.arguments, {.cwd = scene.path(), .timeout_s = kSeconds});
+  const ProgramResult result =
+      run_program(refusal.arguments, {.cwd = scene.path(), .timeout_s = kSeconds});
   EXPECT_FALSE(result.timed_out);
   EXPECT_FALSE(result.signalled) << "signal " << result.signal << "\n" << result.err;
-  EXPECT_TRUE(result.exit_code == 1 || result.exit_code == 2) << result.exit_code << "\n" << result.err;
+  EXPECT_TRUE(result.exit_code == 1 || result.exit_code == 2) << result.exit_code << "\n"
+                                                              << result.err;
   EXPECT_EQ(result.out, refusal.out);
-  for (const char* fault : {"this is a bug", "Sanitizer", "runtime error",  // a sanitizer may exit with 1 too
-                            "json.exception", ".cc("})  // what only a library's authors know
+  for (const char* fault :
+       {"this is a bug", "Sanitizer", "runtime error",  // a sanitizer may exit with 1 too
+        "json.exception", ".cc("})                      // what only a library's authors know
     EXPECT_EQ(result.err.find(fault), std::string::npos) << result.err;
   expect_message(refusal, result.err);
   expect_untouched(refusal, before, snapshot_of(scene.path()));

@@ -1,4 +1,5 @@
-// The verb `checkpoint`: what it says of good, damaged and foreign directories, and what it removes.
+// The verb `checkpoint`: what it says of good, damaged and foreign directories, and what it
+// removes.
 #include <csignal>
 
 #include <gtest/gtest.h>
@@ -32,7 +33,8 @@ class CheckpointVerb : public testing::Test {
       CheckpointStore store(fs, directory_ / "run/checkpoints", {.keep_last = 100});
       const StateOfRank mine(group);
       CheckpointSaver saver(store, device, group);
-      saver.begin({.state = state_at(step), .resting = mine.resting(), .changing = mine.changing()});
+      saver.begin(
+          {.state = state_at(step), .resting = mine.resting(), .changing = mine.changing()});
       saver.finish();
     });
   }
@@ -56,7 +58,9 @@ class CheckpointVerb : public testing::Test {
   const TempDirectory directory_{memory_directory()};
 };
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 TEST_F(CheckpointVerb, ListSaysWhatThereIs) {
   const ProgramResult result = run({"list", "run", "--json"});
@@ -72,7 +76,8 @@ TEST_F(CheckpointVerb, ListSaysWhatThereIs) {
   EXPECT_EQ(list[4].at("status"), "not_checked");
   EXPECT_EQ(list[4].at("problem"), nullptr);
   int64_t bytes = 0;
-  for (const std::string& name : fs.list_directory(at(500))) bytes += fs.file_size(at(500) + "/" + name);
+  for (const std::string& name : fs.list_directory(at(500)))
+    bytes += fs.file_size(at(500) + "/" + name);
   EXPECT_EQ(list[4].at("bytes"), bytes);
 
   const ProgramResult table = run({"list", "run/checkpoints", "--verify"});
@@ -98,11 +103,13 @@ TEST_F(CheckpointVerb, VerifyNamesWhatIsWrongAndFails) {
   EXPECT_EQ(bad.exit_code, 1);
   EXPECT_TRUE(has(bad.err, "mpretrain: error: run: 4 of 5 checkpoints are bad")) << bad.err;
   EXPECT_TRUE(has(bad.out, "step_00000100: good")) << bad.out;
-  EXPECT_TRUE(has(bad.out,
-                  "step_00000200: bad: run/checkpoints/step_00000200/rank_00000_of_00001.safetensors: "
-                  "was altered"))
+  EXPECT_TRUE(
+      has(bad.out,
+          "step_00000200: bad: run/checkpoints/step_00000200/rank_00000_of_00001.safetensors: "
+          "was altered"))
       << bad.out;
-  EXPECT_TRUE(has(bad.out, "step_00000300: bad: run/checkpoints/step_00000300: not a checkpoint: state.json"))
+  EXPECT_TRUE(has(
+      bad.out, "step_00000300: bad: run/checkpoints/step_00000300: not a checkpoint: state.json"))
       << bad.out;
   EXPECT_TRUE(has(bad.out, "step_00000450: it holds step 400")) << bad.out;
   EXPECT_TRUE(has(bad.out, "rank_00001_of_00002.safetensors: is missing")) << bad.out;
@@ -121,18 +128,21 @@ TEST_F(CheckpointVerb, PruneKeepsWhatItsRuleSays) {
   for (const char* left_by_crash : {"step_00000600.tmp", "step_00000050.deleting", "notes"})
     fs.create_directories(fmt::format("{}/run/checkpoints/{}", directory_.path(), left_by_crash));
   const std::vector<std::string> before = left();
-  const ProgramResult dry = run({"prune", "run", "--keep-last", "1", "--keep-every", "200", "--dry-run"});
+  const ProgramResult dry =
+      run({"prune", "run", "--keep-last", "1", "--keep-every", "200", "--dry-run"});
   EXPECT_EQ(dry.exit_code, 0) << dry.err;
   EXPECT_EQ(left(), before);
   EXPECT_FALSE(fs.exists(directory_ / "run/.lock"));
-  for (const char* name : {"step_00000100", "step_00000300", "step_00000600.tmp", "step_00000050.deleting"})
+  for (const char* name :
+       {"step_00000100", "step_00000300", "step_00000600.tmp", "step_00000050.deleting"})
     EXPECT_TRUE(has(dry.out, fmt::format("would remove run/checkpoints/{}\n", name))) << dry.out;
   EXPECT_TRUE(has(dry.out, "would keep run/checkpoints/step_00000200\n")) << dry.out;
 
   const ProgramResult result = run({"prune", "run", "--keep-last", "1", "--keep-every", "200"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_TRUE(has(result.out, "removed run/checkpoints/step_00000100\n")) << result.out;
-  EXPECT_EQ(left(), (std::vector<std::string>{"notes", "step_00000200", "step_00000400", "step_00000500"}));
+  EXPECT_EQ(left(),
+            (std::vector<std::string>{"notes", "step_00000200", "step_00000400", "step_00000500"}));
   EXPECT_EQ(run({"verify", "run"}).exit_code, 0);
 }
 

@@ -1,4 +1,5 @@
-// Text in, model out, through the program alone: tokenizer, tokenize, train, eval, generate, export.
+// Text in, model out, through the program alone: tokenizer, tokenize, train, eval, generate,
+// export.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -43,7 +44,9 @@ void write_corpus(const std::string& path) {
   }
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 // The number behind a name in a summary.
 double number_behind(const std::string& text, const std::string& name) {
@@ -105,7 +108,8 @@ std::string content_of(const std::string& path) {
 TEST_F(EndToEnd, AProfileIsPrintedAndNothingWritten) {
   const std::string metrics = content_of(*directory_ / "runs/small/metrics.jsonl");
   for (const std::string name : {"small", "other"}) {
-    const ProgramResult result = must({"--config", "config.json", "--set", "name=" + name, "--profile", "3"});
+    const ProgramResult result =
+        must({"--config", "config.json", "--set", "name=" + name, "--profile", "3"});
     EXPECT_TRUE(result.out.starts_with("operation ")) << result.out;
     EXPECT_TRUE(has(result.out, "\n  forward ")) << result.out;
     EXPECT_TRUE(has(result.out, "the mean of 3;")) << result.out;
@@ -129,7 +133,8 @@ TEST_F(EndToEnd, EvalGivesTheLossOfTheRun) {
   const nlohmann::json& last = metrics.at(6);
   const ProgramResult result = eval();
   EXPECT_NEAR(number_behind(result.out, "val_loss"), last.at("val_loss").get<double>(), 5.1e-7);
-  EXPECT_NEAR(number_behind(result.out, "val_perplexity"), last.at("val_perplexity").get<double>(), 5.1e-5);
+  EXPECT_NEAR(number_behind(result.out, "val_perplexity"), last.at("val_perplexity").get<double>(),
+              5.1e-5);
   EXPECT_EQ(number_behind(result.out, "tokens"), 21 * 24) << "500 tokens in whole sequences";
   EXPECT_EQ(number_behind(result.out, "step "), 6);
 }
@@ -139,8 +144,8 @@ TEST_F(EndToEnd, EvalPrintsAnObjectToo) {
   const auto json = nlohmann::ordered_json::parse(eval({"--json"}).out);
   std::vector<std::string> keys;
   for (const auto& [key, unused] : json.items()) keys.push_back(key);
-  EXPECT_EQ(keys, (std::vector<std::string>{"checkpoint", "step", "tokens", "val_loss", "val_perplexity",
-                                            "val_loss_family"}));
+  EXPECT_EQ(keys, (std::vector<std::string>{"checkpoint", "step", "tokens", "val_loss",
+                                            "val_perplexity", "val_loss_family"}));
   EXPECT_EQ(json.at("step"), 6);
   EXPECT_EQ(json.at("checkpoint"), "runs/small/checkpoints/step_00000006");
   for (const std::string key : {"tokens", "val_loss", "val_perplexity", "val_loss_family"})
@@ -149,7 +154,8 @@ TEST_F(EndToEnd, EvalPrintsAnObjectToo) {
 
 TEST_F(EndToEnd, EvalDoesNotDependOnTheBatch) {
   const std::string out = eval({"--micro-batch-rows", "1"}).out;
-  for (const char* rows : {"3", "7", "100000"}) EXPECT_EQ(eval({"--micro-batch-rows", rows}).out, out);
+  for (const char* rows : {"3", "7", "100000"})
+    EXPECT_EQ(eval({"--micro-batch-rows", rows}).out, out);
 }
 
 // Packed rows have as many targets each, so that only the n of the family's mean differs.
@@ -173,7 +179,8 @@ TEST_F(EndToEnd, EvalTakesOtherDataCheckpointsAndBudgets) {
   const ProgramResult earlier =
       must({"eval", "--checkpoint", "runs/small/checkpoints/step_00000003", "--threads", "1"});
   EXPECT_EQ(number_behind(earlier.out, "step "), 3);
-  const ProgramResult missing = run({"eval", "--checkpoint", "runs/small", "--data", "nowhere_*.bin"});
+  const ProgramResult missing =
+      run({"eval", "--checkpoint", "runs/small", "--data", "nowhere_*.bin"});
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_TRUE(has(missing.err, "nowhere_*.bin")) << missing.err;
 }
@@ -208,8 +215,9 @@ TEST_F(EndToEnd, GenerateRefusesWhatCannotBe) {
 TEST_F(EndToEnd, GenerateEndsQuietlyWhenNobodyReads) {
   const std::string command =
       R"(cd "$D" && { "$P" generate --checkpoint runs/small --prompt x --threads 1; echo "status $?" >&2; } | true)";
-  const ProgramResult result = run_program(
-      {"-c", command}, {.env = {{"P", MPT_PROGRAM}, {"D", directory_->path()}}, .program = "/bin/sh"});
+  const ProgramResult result =
+      run_program({"-c", command},
+                  {.env = {{"P", MPT_PROGRAM}, {"D", directory_->path()}}, .program = "/bin/sh"});
   EXPECT_TRUE(has(result.err, "status 0")) << result.err;
 }
 

@@ -8,7 +8,9 @@
 namespace mpt::test {
 namespace {
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 // The lines that hold a text.
 std::vector<std::string> lines_with(const std::string& text, const std::string& part) {
@@ -21,7 +23,8 @@ std::vector<std::string> lines_with(const std::string& text, const std::string& 
 
 class Messages : public BadInput {
  protected:
-  ProgramResult run(const Arguments& arguments, const std::map<std::string, std::string>& env = {}) {
+  ProgramResult run(const Arguments& arguments,
+                    const std::map<std::string, std::string>& env = {}) {
     ProgramResult result = run_program(arguments, {.cwd = scene_.path(), .env = env});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return result;
@@ -31,7 +34,9 @@ class Messages : public BadInput {
 
 TEST_F(Messages, ThreadsAreThoseOfTheEnvironment) {
   const Arguments all{"plan", "--config", "config.json", "--set", "device.threads=0"};
-  const auto device = [&](const std::string& wanted) { return run(all, {{"OMP_NUM_THREADS", wanted}}).out; };
+  const auto device = [&](const std::string& wanted) {
+    return run(all, {{"OMP_NUM_THREADS", wanted}}).out;
+  };
   EXPECT_TRUE(has(device("1"), ", 1 thread\n"));
   EXPECT_TRUE(has(device("3"), ", 3 threads\n"));
   EXPECT_TRUE(has(device("3,2"), ", 3 threads\n"));
@@ -42,8 +47,8 @@ TEST_F(Messages, ThreadsAreThoseOfTheEnvironment) {
 
 TEST_F(Messages, WhatAltersNothingIsNoWarning) {
   const ProgramResult result =
-      run({"--config", "config.json", "--set", "checkpoint.every_steps=1", "--set", "log.every_steps=2",
-           "--set", "eval.every_steps=3", "--resume", "latest"});
+      run({"--config", "config.json", "--set", "checkpoint.every_steps=1", "--set",
+           "log.every_steps=2", "--set", "eval.every_steps=3", "--resume", "latest"});
   EXPECT_EQ(lines_with(result.err, "resume: ").size(), 3u) << result.err;
   EXPECT_FALSE(has(result.err, "warning: resume")) << result.err;
 }
@@ -59,8 +64,8 @@ TEST_F(Messages, AnotherLengthIsToldInOneLine) {
 }
 
 TEST_F(Messages, OneIsNoPlural) {
-  const ProgramResult result = run(
-      {"generate", "--checkpoint", "runs/tiny", "--prompt", "abc", "--max-tokens", "1", "--threads", "1"});
+  const ProgramResult result = run({"generate", "--checkpoint", "runs/tiny", "--prompt", "abc",
+                                    "--max-tokens", "1", "--threads", "1"});
   EXPECT_TRUE(has(result.err, "new: 1 token (")) << result.err;
 }
 

@@ -15,11 +15,16 @@ class MovedRun : public BadInput {
     return result;
   }
   static Arguments generate(const std::string& run) {
-    return {"generate", "--checkpoint", run, "--prompt", "abc", "--temperature", "0", "--threads", "1"};
+    return {"generate", "--checkpoint", run, "--prompt", "abc", "--temperature",
+            "0",        "--threads",    "1"};
   }
-  static Arguments eval(const std::string& run) { return {"eval", "--checkpoint", run, "--threads", "1"}; }
+  static Arguments eval(const std::string& run) {
+    return {"eval", "--checkpoint", run, "--threads", "1"};
+  }
   // Of the summary of eval, what does not name a path.
-  static std::string figures(const std::string& summary) { return summary.substr(summary.find('\n')); }
+  static std::string figures(const std::string& summary) {
+    return summary.substr(summary.find('\n'));
+  }
 
   Scene scene_{*world_};
   TempDirectory elsewhere_;
@@ -32,7 +37,8 @@ TEST_F(MovedRun, KeepsTheTokenizerAndTheManifestOfItsData) {
 
 TEST_F(MovedRun, AnotherWorkingDirectoryChangesNothing) {
   const std::string run = scene_ / "runs/tiny", step = run + "/checkpoints/step_00000002";
-  EXPECT_EQ(must_in(elsewhere_.path(), generate(run)).out, must_in(scene_.path(), generate("runs/tiny")).out);
+  EXPECT_EQ(must_in(elsewhere_.path(), generate(run)).out,
+            must_in(scene_.path(), generate("runs/tiny")).out);
   EXPECT_EQ(figures(must_in(elsewhere_.path(), eval(run)).out),
             figures(must_in(scene_.path(), eval("runs/tiny")).out));
   must_in(elsewhere_.path(), generate(step));
@@ -45,16 +51,18 @@ TEST_F(MovedRun, AnotherWorkingDirectoryChangesNothing) {
 TEST_F(MovedRun, NeedsNothingOfItsOldPlace) {
   const std::string text = must_in(scene_.path(), generate("runs/tiny")).out,
                     loss = figures(must_in(scene_.path(), eval("runs/tiny")).out);
-  std::filesystem::copy(scene_ / "runs/tiny", elsewhere_ / "copy", std::filesystem::copy_options::recursive);
-  std::filesystem::copy(scene_ / "data", elsewhere_ / "shards", std::filesystem::copy_options::recursive);
+  std::filesystem::copy(scene_ / "runs/tiny", elsewhere_ / "copy",
+                        std::filesystem::copy_options::recursive);
+  std::filesystem::copy(scene_ / "data", elsewhere_ / "shards",
+                        std::filesystem::copy_options::recursive);
   for (const char* name : {"runs", "data", "tok.model"}) scene_.remove(name);
   EXPECT_EQ(must_in(elsewhere_.path(), generate("copy")).out, text);
   must_in(elsewhere_.path(), {"export", "--checkpoint", "copy", "--output", "out"});
 
   const ProgramResult lost = run_in(elsewhere_.path(), eval("copy"));
   EXPECT_EQ(lost.exit_code, 1);
-  for (const std::string& part :
-       {std::string("data/val_*.bin"), "not found from " + elsewhere_.path(), std::string("--data")})
+  for (const std::string& part : {std::string("data/val_*.bin"),
+                                  "not found from " + elsewhere_.path(), std::string("--data")})
     EXPECT_NE(lost.err.find(part), std::string::npos) << part << "\n" << lost.err;
   Arguments named = eval("copy");
   named.insert(named.end(), {"--data", "shards/val_*.bin"});
@@ -68,7 +76,8 @@ TEST_F(MovedRun, ARunWithoutATokenizerIsUsedBesideItsData) {
   must_in(scene_.path(), generate("runs/tiny"));
   must_in(scene_.path(), eval("runs/tiny"));
   must_in(elsewhere_.path(), generate(scene_ / "runs/tiny"));
-  must_in(scene_.path(), {"--config", "config.json", "--set", "train.steps=6", "--resume", "latest"});
+  must_in(scene_.path(),
+          {"--config", "config.json", "--set", "train.steps=6", "--resume", "latest"});
   EXPECT_EQ(scene_.read("runs/tiny/tokenizer.model"), scene_.read("tok.model"));
 }
 

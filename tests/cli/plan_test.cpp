@@ -43,7 +43,8 @@ TEST_F(PlanVerb, SaysThatARunCanStart) {
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_TRUE(has(text.out, "  start                  ready\n")) << text.out;
   EXPECT_TRUE(has(text.out, "an estimate: 4 steps at ")) << text.out;
-  EXPECT_TRUE(has(text.out, "data/tokenizer.model, 290 pieces; model.vocab_size is 300")) << text.out;
+  EXPECT_TRUE(has(text.out, "data/tokenizer.model, 290 pieces; model.vocab_size is 300"))
+      << text.out;
   const auto json = nlohmann::json::parse(run(scene, plan({"--json"})).out);
   EXPECT_EQ(json.at("ready"), true);
   EXPECT_GT(json.at("parameters").get<int64_t>(), 0);
@@ -63,8 +64,9 @@ TEST_F(PlanVerb, SaysWhatKeepsARunFromStarting) {
   EXPECT_EQ(quiet.exit_code, 0) << quiet.err;
   EXPECT_EQ(strict.exit_code, 1);
   EXPECT_TRUE(has(quiet.out, "not ready, 2 problems:")) << quiet.out;
-  EXPECT_TRUE(has(strict.err,
-                  "mpretrain: error: fresh cannot start: data.tokenizer: data/tokenizer.model: no such file"))
+  EXPECT_TRUE(has(
+      strict.err,
+      "mpretrain: error: fresh cannot start: data.tokenizer: data/tokenizer.model: no such file"))
       << strict.err;
   EXPECT_TRUE(has(strict.err, "data/val_*.bin: no such file")) << strict.err;
   const auto json = nlohmann::json::parse(run(scene, plan({"--json"})).out);
@@ -76,10 +78,11 @@ TEST_F(PlanVerb, SaysWhatKeepsARunFromStarting) {
 
 TEST_F(PlanVerb, SaysThatTheTokenizerDoesNotFit) {
   const Scene scene(*world_);
-  const ProgramResult result =
-      run(scene, plan({"--check", "--set", "model.vocab_size=100", "--set", "data.tokenizer=larger.model"}));
+  const ProgramResult result = run(scene, plan({"--check", "--set", "model.vocab_size=100", "--set",
+                                                "data.tokenizer=larger.model"}));
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_TRUE(has(result.err, "model.vocab_size is 100, but the tokenizer larger.model has 320 pieces"))
+  EXPECT_TRUE(
+      has(result.err, "model.vocab_size is 100, but the tokenizer larger.model has 320 pieces"))
       << result.err;
 }
 
@@ -99,7 +102,8 @@ TEST_F(PlanVerb, ARunSaysLittleBeforeItsFirstStep) {
   again.insert(again.end(), {"--resume", "latest"});
   const ProgramResult resumed = run(scene, again);
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
-  EXPECT_TRUE(has(resumed.err, "start: continuing from runs/fresh/checkpoints/step_00000002 at step 2"));
+  EXPECT_TRUE(
+      has(resumed.err, "start: continuing from runs/fresh/checkpoints/step_00000002 at step 2"));
   EXPECT_LE(lines_before_steps(resumed.err), kMostLines) << resumed.err;
 }
 

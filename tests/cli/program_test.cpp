@@ -23,7 +23,9 @@ std::string content_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 const Arguments kVerbs{"train", "plan",     "schema", "tokenizer",  "tokenize",
                        "eval",  "generate", "export", "checkpoint", "toy"};
@@ -74,7 +76,9 @@ const std::vector<Mistake> kMistakes{
     {{"xyz"}, 2, "unknown verb 'xyz'; the verbs are train,"},
     {{""}, 2, "unknown verb ''"},
     {{"--log-level"}, 2, "A verb"},
-    {{"--log-level", "loud", "schema"}, 2, "--log-level: 'loud' is none of: debug, info, warning, error"},
+    {{"--log-level", "loud", "schema"},
+     2,
+     "--log-level: 'loud' is none of: debug, info, warning, error"},
     {{"--set", "seed=1"}, 2, "--config is required"},
     {{"train"}, 2, "--config is required"},
     {{"plan"}, 2, "--config is required"},
@@ -94,7 +98,9 @@ const std::vector<Mistake> kMistakes{
     {{"--config", "a", "--resum=auto"}, 2, "unknown option '--resum' (did you mean '--resume'?)"},
     {{"--config", "a", "--lr", "1e-3"}, 2, "(did you mean '--set optimizer.lr_additive=...'?)"},
     {{"plan", "--config", "a", "--max-steps", "5"}, 2, "(did you mean '--set train.steps=...'?)"},
-    {{"--config", "a", "--qwertyuiop"}, 2, "unknown option '--qwertyuiop'\nSee mpretrain train --help"},
+    {{"--config", "a", "--qwertyuiop"},
+     2,
+     "unknown option '--qwertyuiop'\nSee mpretrain train --help"},
     {{"checkpoint", "prune", "a", "--keep-lats", "3"},
      2,
      "(did you mean '--keep-last'?); --keep-last is req"},
@@ -108,8 +114,12 @@ const std::vector<Mistake> kMistakes{
     {{"tokenizer", "--input", "a", "--output", "b", "--vocab-size", "-5"},
      2,
      "--vocab-size: '-5' is not a whole number from 260"},
-    {{"tokenizer", "--input", "a", "--output", "b", "--vocab-size", "259"}, 2, "--vocab-size: '259'"},
-    {{"tokenizer", "--input", "a", "--output", "b", "--vocab-size", "1e4"}, 2, "--vocab-size: '1e4'"},
+    {{"tokenizer", "--input", "a", "--output", "b", "--vocab-size", "259"},
+     2,
+     "--vocab-size: '259'"},
+    {{"tokenizer", "--input", "a", "--output", "b", "--vocab-size", "1e4"},
+     2,
+     "--vocab-size: '1e4'"},
     {{"tokenizer", "--input", "a", "--output", "b", "--vocab-size", "99999999999999999999"},
      2,
      "--vocab-size"},
@@ -117,12 +127,15 @@ const std::vector<Mistake> kMistakes{
     {{"tokenizer", "--input", "a", "--output", "b", "--character-coverage", "nan"},
      2,
      "--character-coverage: 'nan'"},
-    {{"tokenizer", "--input", "a", "--output", "b", "--sample-bytes", "0"}, 2, "--sample-bytes: '0'"},
+    {{"tokenizer", "--input", "a", "--output", "b", "--sample-bytes", "0"},
+     2,
+     "--sample-bytes: '0'"},
     {{"tokenizer", "--input", "a", "--output", "b", "--seed", "-1"}, 2, "--seed: '-1'"},
     {{"tokenizer", "--input", "a", "--output", "b", "--on-bad-document", "fix"},
      2,
      "is none of: error, skip"},
-    {{"tokenize", "--input", "a", "--tokenizer", "b", "--output", "c", "--validation-fraction", "nan"},
+    {{"tokenize", "--input", "a", "--tokenizer", "b", "--output", "c", "--validation-fraction",
+      "nan"},
      2,
      "'nan' is not a number from 0 to 1"},
     {{"tokenize", "--input", "a", "--tokenizer", "b", "--output", "c", "--val-fraction", "-0.1"},
@@ -131,13 +144,16 @@ const std::vector<Mistake> kMistakes{
     {{"tokenize", "--input", "a", "--tokenizer", "b", "--output", "c", "--shard-tokens", "0"},
      2,
      "--shard-tokens: '0'"},
-    {{"tokenize", "--input", "a", "--tokenizer", "b", "--output", "c", "--shard-tokens", "3000000000"},
+    {{"tokenize", "--input", "a", "--tokenizer", "b", "--output", "c", "--shard-tokens",
+      "3000000000"},
      2,
      "--shard-tokens"},
     {{"tokenize", "--input", "a", "--tokenizer", "b", "--output", "c", "--threads", "-1"},
      2,
      "--threads: '-1'"},
-    {{"tokenize", "--input", "a", "--tokenizer", "missing.model", "--output", "c"}, 1, "missing.model"},
+    {{"tokenize", "--input", "a", "--tokenizer", "missing.model", "--output", "c"},
+     1,
+     "missing.model"},
     {{"eval"}, 2, "--checkpoint is required"},
     {{"eval", "--checkpoint", "missing"}, 1, "missing: no such checkpoint"},
     {{"eval", "--checkpoint", "."}, 1, "neither a checkpoint"},
@@ -146,11 +162,19 @@ const std::vector<Mistake> kMistakes{
     {{"eval", "--checkpoint", "a", "--family-batch-rows", "-1"}, 2, "--family-batch-rows: '-1'"},
     {{"generate", "--checkpoint", "a"}, 2, "--prompt is required"},
     {{"generate", "--checkpoint", "a", "--prompt", ""}, 2, "--prompt: an empty text"},
-    {{"generate", "--checkpoint", "a", "--prompt", "b", "--temperature", "-1"}, 2, "--temperature: '-1'"},
-    {{"generate", "--checkpoint", "a", "--prompt", "b", "--temperature", "inf"}, 2, "--temperature: 'inf'"},
-    {{"generate", "--checkpoint", "a", "--prompt", "b", "--temperature", "0.5x"}, 2, "--temperature: '0.5x'"},
+    {{"generate", "--checkpoint", "a", "--prompt", "b", "--temperature", "-1"},
+     2,
+     "--temperature: '-1'"},
+    {{"generate", "--checkpoint", "a", "--prompt", "b", "--temperature", "inf"},
+     2,
+     "--temperature: 'inf'"},
+    {{"generate", "--checkpoint", "a", "--prompt", "b", "--temperature", "0.5x"},
+     2,
+     "--temperature: '0.5x'"},
     {{"generate", "--checkpoint", "a", "--prompt", "b", "--top-k", "-1"}, 2, "--top-k: '-1'"},
-    {{"generate", "--checkpoint", "a", "--prompt", "b", "--max-tokens", "0"}, 2, "--max-tokens: '0'"},
+    {{"generate", "--checkpoint", "a", "--prompt", "b", "--max-tokens", "0"},
+     2,
+     "--max-tokens: '0'"},
     {{"checkpoint"}, 2, "A verb (list, verify, prune)"},
     {{"checkpoint", "verfy", "a"}, 2, "unknown verb 'verfy' (did you mean 'verify'?)"},
     {{"checkpoint", "remove", "a"}, 2, "unknown verb 'remove'; the verbs are list, verify, prune"},
@@ -161,7 +185,9 @@ const std::vector<Mistake> kMistakes{
     {{"checkpoint", "verify", "."}, 1, ".: neither a checkpoint"},
     {{"checkpoint", "prune", "a"}, 2, "--keep-last is required"},
     {{"checkpoint", "prune", "a", "--keep-last", "0"}, 2, "--keep-last: '0'"},
-    {{"checkpoint", "prune", "a", "--keep-last", "1", "--keep-every", "-1"}, 2, "--keep-every: '-1'"},
+    {{"checkpoint", "prune", "a", "--keep-last", "1", "--keep-every", "-1"},
+     2,
+     "--keep-every: '-1'"},
     {{"checkpoint", "prune", "missing", "--keep-last", "1"}, 1, "missing: no such directory"},
     {{"checkpoint", "prune", ".", "--keep-last", "1"}, 1, "has no checkpoints"},
     {{"export", "--checkpoint", "a"}, 2, "--output is required"},
@@ -195,11 +221,13 @@ ProgramResult run_in_shell(const std::string& command) {
 }
 
 TEST(Program, AReaderThatLeavesIsNoFailure) {
-  const ProgramResult result = run_in_shell(R"({ "$P" schema; echo "status $?" >&2; } | head -c 1)");
+  const ProgramResult result =
+      run_in_shell(R"({ "$P" schema; echo "status $?" >&2; } | head -c 1)");
   EXPECT_EQ(result.out, "{");
   EXPECT_EQ(result.err, "status 0\n");
   // Nobody reads at all.
-  EXPECT_EQ(run_in_shell(R"({ sleep 0.1; "$P" schema; echo "status $?" >&2; } | true)").err, "status 0\n");
+  EXPECT_EQ(run_in_shell(R"({ sleep 0.1; "$P" schema; echo "status $?" >&2; } | true)").err,
+            "status 0\n");
 }
 
 TEST(Program, OutputThatCannotBeWrittenIsAFailure) {
@@ -230,12 +258,15 @@ class TextToShards : public testing::Test {
  protected:
   TextToShards() { write_corpus(directory_ / "corpus.txt", 200); }
 
-  ProgramResult run(const Arguments& arguments) { return run_program(arguments, {.cwd = directory_.path()}); }
+  ProgramResult run(const Arguments& arguments) {
+    return run_program(arguments, {.cwd = directory_.path()});
+  }
   ProgramResult train_tokenizer() {
     return run({"tokenizer", "--input", "corpus.txt", "--vocab-size", "300", "--output", "tok"});
   }
   ProgramResult tokenize(Arguments more = {}) {
-    Arguments arguments{"tokenize", "--input", "*.txt", "--tokenizer", "tok.model", "--output", "data"};
+    Arguments arguments{"tokenize",  "--input",  "*.txt", "--tokenizer",
+                        "tok.model", "--output", "data"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments);
   }
@@ -254,10 +285,11 @@ TEST_F(TextToShards, SummariesSayWhatWasMade) {
   const Manifest manifest = Manifest::load(directory_ / "data/manifest.json");
   const ManifestSplit& train = manifest.splits.at("train");
   EXPECT_EQ(train.documents + manifest.splits.at("val").documents, 200);
-  EXPECT_TRUE(
-      has(tokens.out, fmt::format("train            {} documents, {} tokens", train.documents, train.tokens)))
+  EXPECT_TRUE(has(tokens.out, fmt::format("train            {} documents, {} tokens",
+                                          train.documents, train.tokens)))
       << tokens.out;
-  EXPECT_TRUE(has(tokens.out, fmt::format("unigram entropy {:.4f} nats", train.unigram_entropy_nats)))
+  EXPECT_TRUE(
+      has(tokens.out, fmt::format("unigram entropy {:.4f} nats", train.unigram_entropy_nats)))
       << tokens.out;
   EXPECT_TRUE(has(tokens.out, "tokens/s")) << tokens.out;
 }
@@ -281,7 +313,8 @@ TEST_F(TextToShards, ATokenizerIsReplacedOnlyWhenAskedAndItsDirectoryMade) {
 
 TEST_F(TextToShards, OptionsReachTheShards) {
   ASSERT_EQ(train_tokenizer().exit_code, 0);
-  const ProgramResult tokens = tokenize({"--shard-tokens", "1000", "--bos", "--no-eos", "--seed", "9"});
+  const ProgramResult tokens =
+      tokenize({"--shard-tokens", "1000", "--bos", "--no-eos", "--seed", "9"});
   ASSERT_EQ(tokens.exit_code, 0) << tokens.err;
   const Manifest manifest = Manifest::load(directory_ / "data/manifest.json");
   EXPECT_EQ(manifest.splits.size(), 1u);

@@ -1,5 +1,5 @@
-// What every transport must do, as programs that each rank runs: they check what they get, and give it back
-// so that transports can be compared to the bit.
+// What every transport must do, as programs that each rank runs: they check what they get, and give
+// it back so that transports can be compared to the bit.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,8 @@ class Parts {
     }
     memory_.assign(size_t(bytes), std::byte{0xA5});
     for (int64_t rank = 0; rank < ranks; ++rank)
-      views_.push_back({memory_.data() + starts[size_t(rank)], type, 1, length(rank), length(rank)});
+      views_.push_back(
+          {memory_.data() + starts[size_t(rank)], type, 1, length(rank), length(rank)});
   }
   [[nodiscard]] const std::vector<Tensor>& views() const { return views_; }
   [[nodiscard]] const Tensor& view(int64_t rank) const { return views_[size_t(rank)]; }
@@ -61,8 +62,8 @@ class Parts {
       for (int64_t b = 0; b < t.elements() * size_of(t.dtype); ++b)
         inside[size_t(t.data - memory_.data() + b)] = true;
     for (size_t b = 0; b < memory_.size(); ++b)
-      check(inside[b] || memory_[b] == std::byte{0xA5}, "byte {} of {} beside the parts was written", b,
-            memory_.size());
+      check(inside[b] || memory_[b] == std::byte{0xA5},
+            "byte {} of {} beside the parts was written", b, memory_.size());
   }
 
  private:
@@ -100,12 +101,14 @@ inline Bytes reduce_scatter_case(Transport& ranks, DType type, int64_t (*length)
   ranks.reduce_scatter_sum(parts.views(),
                            {reinterpret_cast<std::byte*>(sum.data()), DType::kF32, 1, own, own});
   int64_t sent = 0;
-  for (int64_t owner = 0; owner < size; ++owner) sent += owner == rank ? 0 : length(owner) * size_of(type);
-  check(ranks.bytes_sent() - before == sent, "{} bytes counted, {} sent", ranks.bytes_sent() - before, sent);
+  for (int64_t owner = 0; owner < size; ++owner)
+    sent += owner == rank ? 0 : length(owner) * size_of(type);
+  check(ranks.bytes_sent() - before == sent, "{} bytes counted, {} sent",
+        ranks.bytes_sent() - before, sent);
   for (int64_t i = 0; i < own; ++i) {
     const float expected = sum_in_order(type, size, rank, i);
-    check(same_bits(sum[size_t(i)], expected), "sum {} of rank {}: {} instead of {}", i, rank, sum[size_t(i)],
-          expected);
+    check(same_bits(sum[size_t(i)], expected), "sum {} of rank {}: {} instead of {}", i, rank,
+          sum[size_t(i)], expected);
   }
   for (size_t i = size_t(own); i < sum.size(); ++i)
     check(sum[i] == -77.0f, "sum {} of {} was written", i, own);
@@ -118,11 +121,14 @@ inline Bytes reduce_scatter_in_place_case(Transport& ranks) {
   const int64_t rank = ranks.rank(), size = ranks.size();
   Parts parts(DType::kF32, size, uneven_length);
   for (int64_t owner = 0; owner < size; ++owner)
-    for (int64_t i = 0; i < uneven_length(owner); ++i) parts.set(owner, i, given_value(rank, owner, i));
+    for (int64_t i = 0; i < uneven_length(owner); ++i)
+      parts.set(owner, i, given_value(rank, owner, i));
   ranks.reduce_scatter_sum(parts.views(), parts.view(rank));
-  std::vector<float> sum(parts.view(rank).as<float>(), parts.view(rank).as<float>() + uneven_length(rank));
+  std::vector<float> sum(parts.view(rank).as<float>(),
+                         parts.view(rank).as<float>() + uneven_length(rank));
   for (int64_t i = 0; i < int64_t(sum.size()); ++i)
-    check(same_bits(sum[size_t(i)], sum_in_order(DType::kF32, size, rank, i)), "sum {} of rank {}", i, rank);
+    check(same_bits(sum[size_t(i)], sum_in_order(DType::kF32, size, rank, i)), "sum {} of rank {}",
+          i, rank);
   parts.check_guards();
   return bytes_of_floats(sum);
 }
@@ -137,8 +143,8 @@ inline Bytes all_gather_case(Transport& ranks, DType type, int64_t (*length)(int
   for (int64_t b = 0; b < length(rank) * size_of(type); ++b) own.data[b] = byte_of(rank, b);
   const int64_t before = ranks.bytes_sent();
   ranks.all_gather(parts.views());
-  check(ranks.bytes_sent() - before == (size - 1) * length(rank) * size_of(type), "{} bytes counted",
-        ranks.bytes_sent() - before);
+  check(ranks.bytes_sent() - before == (size - 1) * length(rank) * size_of(type),
+        "{} bytes counted", ranks.bytes_sent() - before);
   Bytes all;
   for (int64_t owner = 0; owner < size; ++owner)
     for (int64_t b = 0; b < length(owner) * size_of(type); ++b) {
@@ -170,7 +176,8 @@ inline Bytes max_case(Transport& ranks) {
   }
   const int64_t before = ranks.bytes_sent();
   ranks.all_reduce_max({reinterpret_cast<std::byte*>(values.data()), DType::kF32, 1, n, n});
-  check(ranks.bytes_sent() - before == (size - 1) * n * 4, "{} bytes counted", ranks.bytes_sent() - before);
+  check(ranks.bytes_sent() - before == (size - 1) * n * 4, "{} bytes counted",
+        ranks.bytes_sent() - before);
   for (size_t i = 0; i < values.size(); ++i)
     check(values[i] == expected[i] || (std::isnan(values[i]) && std::isnan(expected[i])),
           "maximum {}: {} instead of {}", i, values[i], expected[i]);
@@ -199,7 +206,8 @@ inline Bytes host_case(Transport& ranks) {
   return result;
 }
 
-// Many small calls of all kinds, whose results depend on each other: no message may be taken for another's.
+// Many small calls of all kinds, whose results depend on each other: no message may be taken for
+// another's.
 inline Bytes order_case(Transport& ranks) {
   const int64_t rank = ranks.rank(), size = ranks.size();
   std::vector<float> values(static_cast<size_t>(size), float(rank + 1));
@@ -222,14 +230,21 @@ inline Bytes order_case(Transport& ranks) {
 using Case = Bytes (*)(Transport&);
 inline const std::map<std::string, Case>& collective_cases() {
   static const std::map<std::string, Case> kCases{
-      {"sum fp32 uneven", [](Transport& c) { return reduce_scatter_case(c, DType::kF32, uneven_length); }},
-      {"sum bf16 uneven", [](Transport& c) { return reduce_scatter_case(c, DType::kBF16, uneven_length); }},
-      {"sum fp32 even", [](Transport& c) { return reduce_scatter_case(c, DType::kF32, even_length); }},
-      {"sum bf16 even", [](Transport& c) { return reduce_scatter_case(c, DType::kBF16, even_length); }},
+      {"sum fp32 uneven",
+       [](Transport& c) { return reduce_scatter_case(c, DType::kF32, uneven_length); }},
+      {"sum bf16 uneven",
+       [](Transport& c) { return reduce_scatter_case(c, DType::kBF16, uneven_length); }},
+      {"sum fp32 even",
+       [](Transport& c) { return reduce_scatter_case(c, DType::kF32, even_length); }},
+      {"sum bf16 even",
+       [](Transport& c) { return reduce_scatter_case(c, DType::kBF16, even_length); }},
       {"sum in place", reduce_scatter_in_place_case},
-      {"gather uint8 uneven", [](Transport& c) { return all_gather_case(c, DType::kU8, uneven_length); }},
-      {"gather e4m3 even", [](Transport& c) { return all_gather_case(c, DType::kE4M3, even_length); }},
-      {"gather fp64 uneven", [](Transport& c) { return all_gather_case(c, DType::kF64, uneven_length); }},
+      {"gather uint8 uneven",
+       [](Transport& c) { return all_gather_case(c, DType::kU8, uneven_length); }},
+      {"gather e4m3 even",
+       [](Transport& c) { return all_gather_case(c, DType::kE4M3, even_length); }},
+      {"gather fp64 uneven",
+       [](Transport& c) { return all_gather_case(c, DType::kF64, uneven_length); }},
       {"max", max_case},
       {"host", host_case},
       {"order", order_case},

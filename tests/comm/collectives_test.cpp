@@ -20,8 +20,9 @@ namespace {
 // Of each rank's result, one after another.
 std::string hashes_of_threads(int64_t ranks, test::Case run) {
   std::vector<std::string> hashes(static_cast<size_t>(ranks));
-  run_ranks(ranks,
-            [&](Transport& transport) { hashes[size_t(transport.rank())] = hash_bytes(run(transport)); });
+  run_ranks(ranks, [&](Transport& transport) {
+    hashes[size_t(transport.rank())] = hash_bytes(run(transport));
+  });
   std::string all;
   for (const std::string& hash : hashes) all += hash;
   return all;
@@ -48,8 +49,8 @@ TEST(Single, DoesWhatATransportPromises) {
 class Mpi : public testing::TestWithParam<int> {
  protected:
   // What its ranks print: a line for the name of the transport, then hashes by name of the case.
-  static std::pair<std::string, std::map<std::string, std::string>> run(int ranks,
-                                                                        const std::string& piece_bytes) {
+  static std::pair<std::string, std::map<std::string, std::string>> run(
+      int ranks, const std::string& piece_bytes) {
     const test::ProgramResult result =
         test::run_ranks_program(ranks, {"cases", piece_bytes}, {.program = MPT_MPI_RANKS});
     EXPECT_EQ(result.exit_code, 0) << result.err << result.out;
@@ -98,7 +99,8 @@ TEST(Arguments, ThatNoTransportTakesAreLogicErrors) {
   std::array<float, 8> memory{};
   auto* const data = reinterpret_cast<std::byte*>(memory.data());
   const auto view = [&](DType type, int64_t n) { return Tensor{data, type, 1, n, n}; };
-  const Tensor four = view(DType::kF32, 4), bytes = view(DType::kU8, 4), halves = view(DType::kBF16, 4);
+  const Tensor four = view(DType::kF32, 4), bytes = view(DType::kU8, 4),
+               halves = view(DType::kBF16, 4);
   const std::array<Tensor, 2> two{four, four};
   EXPECT_THROW(single->reduce_scatter_sum(two, four), LogicError);
   EXPECT_THROW(single->all_gather(two), LogicError);

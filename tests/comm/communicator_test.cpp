@@ -139,7 +139,8 @@ TEST(PlannedRanks, OneIsOneRank) {
 
 struct Rank {
   explicit Rank(Transport& transport)
-      : ranks(std::make_unique<test::ForwardingTransport>(transport), device.make_comm_stream(), device) {}
+      : ranks(std::make_unique<test::ForwardingTransport>(transport), device.make_comm_stream(),
+              device) {}
   NotingDevice device;
   Communicator ranks;
 };
@@ -150,7 +151,8 @@ TEST(SeveralRanks, ExchangeWithinTheDevicesOrder) {
     std::vector<float> values(3, -1);
     values[size_t(rank.ranks.rank())] = float(rank.ranks.rank());
     std::vector<Tensor> parts;
-    for (float& value : values) parts.push_back({reinterpret_cast<std::byte*>(&value), DType::kF32, 1, 1, 1});
+    for (float& value : values)
+      parts.push_back({reinterpret_cast<std::byte*>(&value), DType::kF32, 1, 1, 1});
     rank.ranks.all_gather(parts);
     EXPECT_EQ(values, (std::vector<float>{0, 1, 2}));
     values[0] = float(rank.ranks.rank());
@@ -177,8 +179,8 @@ TEST(SeveralRanks, GuardTheDevicesWaitsWhileTheyLast) {
   run_ranks(2, [](Transport& transport) {
     NotingDevice device;
     {
-      Communicator ranks(std::make_unique<test::ForwardingTransport>(transport), device.make_comm_stream(),
-                         device);
+      Communicator ranks(std::make_unique<test::ForwardingTransport>(transport),
+                         device.make_comm_stream(), device);
       EXPECT_TRUE(device.guarded);
     }
     EXPECT_FALSE(device.guarded);

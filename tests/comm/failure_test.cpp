@@ -70,7 +70,8 @@ TEST_F(ThreadFailures, ARankThatHangsIsNamedWhenTheTimeIsUp) {
     if (ranks.rank() % 2 == 1) std::this_thread::sleep_for(400ms);
     barrier(ranks);
   };
-  EXPECT_ERROR(run_ranks(4, rank_main, {.timeout = 50ms}), "barrier: rank 1, 3 did not come within 0.05 s");
+  EXPECT_ERROR(run_ranks(4, rank_main, {.timeout = 50ms}),
+               "barrier: rank 1, 3 did not come within 0.05 s");
   EXPECT_EQ(messages_.size(), 4u);
 }
 
@@ -79,8 +80,9 @@ TEST_F(ThreadFailures, ARankThatLeavesEarlyIsNamedAtOnce) {
     barrier(ranks);
     if (ranks.rank() != 1) barrier(ranks);
   };
-  const double seconds = seconds_of(
-      [&] { EXPECT_ERROR(run_ranks(3, rank_main, {.timeout = 1min}), "barrier: rank 1 has left"); });
+  const double seconds = seconds_of([&] {
+    EXPECT_ERROR(run_ranks(3, rank_main, {.timeout = 1min}), "barrier: rank 1 has left");
+  });
   EXPECT_LT(seconds, 30);
 }
 
@@ -142,8 +144,8 @@ TEST(FaultyTransport, ThrowsAtTheChosenCall) {
 
 TEST(FaultyTransport, HangsUntilTheOthersGiveUp) {
   const auto rank_main = [](Transport& ranks) {
-    test::FaultyTransport faulty(ranks,
-                                 {.rank = 0, .call = 2, .fault = test::CommFault::kHang, .hang = 200ms});
+    test::FaultyTransport faulty(
+        ranks, {.rank = 0, .call = 2, .fault = test::CommFault::kHang, .hang = 200ms});
     for (int i = 0; i < 3; ++i) faulty.barrier();
   };
   EXPECT_ERROR(run_ranks(2, rank_main, {.timeout = 50ms}), "rank 0 did not come");
@@ -175,20 +177,22 @@ TEST_P(MpiFailures, StopAllRanksInBoundedTime) {
   MPT_SKIP_WITHOUT_MPIRUN();
   test::ProgramResult result;
   const double seconds = seconds_of([&] {
-    result = test::run_ranks_program(3, {GetParam().how, "1"}, {.timeout_s = 40, .program = MPT_MPI_RANKS});
+    result = test::run_ranks_program(3, {GetParam().how, "1"},
+                                     {.timeout_s = 40, .program = MPT_MPI_RANKS});
   });
   EXPECT_FALSE(result.timed_out);
   EXPECT_NE(result.exit_code, 0);
   EXPECT_LT(seconds, 20);  // the ranks' timeout is 1.5 s
   EXPECT_NE(result.err.find(GetParam().message), std::string::npos) << result.err;
 }
-INSTANTIATE_TEST_SUITE_P(How, MpiFailures,
-                         testing::Values(Failure{"throw", "rank 1: this rank gives up"},
-                                         Failure{"exit", "exit code"}, Failure{"kill", "signal 9"},
-                                         Failure{"sleep", "barrier: rank 1 did not come within 1.5 s"},
-                                         Failure{"abort", "barrier: given up, as this rank ends"},
-                                         Failure{"leave", "barrier: rank 1 is at the end of the run"}),
-                         [](const auto& failure) { return std::string(failure.param.how); });
+INSTANTIATE_TEST_SUITE_P(
+    How, MpiFailures,
+    testing::Values(Failure{"throw", "rank 1: this rank gives up"}, Failure{"exit", "exit code"},
+                    Failure{"kill", "signal 9"},
+                    Failure{"sleep", "barrier: rank 1 did not come within 1.5 s"},
+                    Failure{"abort", "barrier: given up, as this rank ends"},
+                    Failure{"leave", "barrier: rank 1 is at the end of the run"}),
+    [](const auto& failure) { return std::string(failure.param.how); });
 
 TEST(LaunchScript, StartsRanksAndPassesTheirStatusOn) {
   MPT_SKIP_WITHOUT_MPIRUN();
@@ -196,8 +200,8 @@ TEST(LaunchScript, StartsRanksAndPassesTheirStatusOn) {
     auto environment = test::ranks_environment();
     environment["MPRETRAIN"] = MPT_MPI_RANKS;
     args.insert(args.begin(), "2");
-    return test::run_program(args,
-                             {.env = environment, .program = MPT_SOURCE_DIR "/scripts/launch/mpirun.sh"});
+    return test::run_program(
+        args, {.env = environment, .program = MPT_SOURCE_DIR "/scripts/launch/mpirun.sh"});
   };
   const test::ProgramResult good = launched({"cases", "1000"}), bad = launched({"exit", "1"});
   EXPECT_EQ(good.exit_code, 0) << good.err;

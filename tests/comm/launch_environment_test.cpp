@@ -31,7 +31,8 @@ Environment without(Environment environment, const std::string& name) {
   return environment;
 }
 
-void expect_rank(const LaunchEnvironment& found, Launcher launcher, const LaunchEnvironment& expected) {
+void expect_rank(const LaunchEnvironment& found, Launcher launcher,
+                 const LaunchEnvironment& expected) {
   EXPECT_EQ(name_of(found.launcher), name_of(launcher));
   EXPECT_EQ(found.rank, expected.rank);
   EXPECT_EQ(found.size, expected.size);
@@ -83,10 +84,13 @@ TEST(LaunchEnvironment, OneRankOfTorchrunNeedsNoAddress) {
 }
 
 TEST(LaunchEnvironment, EveryMpi) {
-  expect_rank(found_in(kOpenMpi), Launcher::kMpi, {.rank = 2, .size = 3, .local_rank = 1, .local_size = 2});
-  expect_rank(
-      found_in({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}}),
-      Launcher::kMpi, {.rank = 1, .size = 4, .local_rank = 1, .local_size = 2});
+  expect_rank(found_in(kOpenMpi), Launcher::kMpi,
+              {.rank = 2, .size = 3, .local_rank = 1, .local_size = 2});
+  expect_rank(found_in({{"PMI_RANK", "1"},
+                        {"PMI_SIZE", "4"},
+                        {"MPI_LOCALRANKID", "1"},
+                        {"MPI_LOCALNRANKS", "2"}}),
+              Launcher::kMpi, {.rank = 1, .size = 4, .local_rank = 1, .local_size = 2});
   expect_rank(found_in({{"MV2_COMM_WORLD_RANK", "3"},
                         {"MV2_COMM_WORLD_SIZE", "4"},
                         {"MV2_COMM_WORLD_LOCAL_RANK", "0"},
@@ -118,7 +122,8 @@ TEST(LaunchEnvironment, ATaskOfSrun) {
   EXPECT_LT(found.master_port, 30000);
   EXPECT_NE(found.master_port, found_in(with(kSlurm, {{"SLURM_STEP_ID", "1"}})).master_port);
   EXPECT_NE(found.run_id, found_in(with(kSlurm, {{"SLURM_RESTART_COUNT", "1"}})).run_id);
-  const LaunchEnvironment last = found_in(with(kSlurm, {{"SLURM_PROCID", "10"}, {"SLURM_NODEID", "2"}}));
+  const LaunchEnvironment last =
+      found_in(with(kSlurm, {{"SLURM_PROCID", "10"}, {"SLURM_NODEID", "2"}}));
   EXPECT_EQ(last.local_size, 3);
   const LaunchEnvironment given =
       found_in(with(kSlurm, {{"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "4000"}}));
@@ -143,12 +148,14 @@ TEST(LaunchEnvironment, AShellOfSlurmIsASingleProcess) {
   expect_rank(found_in(with(kSlurm, {{"SLURM_STEP_ID", "4294967291"}})), Launcher::kNone,
               {});  // its batch step
   expect_rank(
-      found_in(with(kSlurm, {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"SLURM_STEP_NUM_TASKS", "1"}})),
+      found_in(with(kSlurm,
+                    {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"SLURM_STEP_NUM_TASKS", "1"}})),
       Launcher::kNone, {});
 }
 
 TEST(LaunchEnvironment, TheNearestLauncherCounts) {
-  const Environment torchrun_in_slurm = with(kSlurm, kTorchrun), mpirun_in_slurm = with(kSlurm, kOpenMpi);
+  const Environment torchrun_in_slurm = with(kSlurm, kTorchrun),
+                    mpirun_in_slurm = with(kSlurm, kOpenMpi);
   expect_rank(found_in(torchrun_in_slurm), Launcher::kTorchrun,
               {.rank = 5, .size = 8, .local_rank = 1, .local_size = 4});
   expect_rank(found_in(mpirun_in_slurm), Launcher::kMpi,
@@ -159,13 +166,15 @@ TEST(LaunchEnvironment, TheNearestLauncherCounts) {
 
 TEST(LaunchEnvironment, AWrapperUnderMpirunMayRepeatItsRanks) {
   const Environment repeated = with(kOpenMpi, {{"RANK", "2"}, {"WORLD_SIZE", "3"}});
-  expect_rank(found_in(repeated), Launcher::kMpi, {.rank = 2, .size = 3, .local_rank = 1, .local_size = 2});
+  expect_rank(found_in(repeated), Launcher::kMpi,
+              {.rank = 2, .size = 3, .local_rank = 1, .local_size = 2});
   EXPECT_ERROR(found_in(with(repeated, {{"RANK", "1"}})), "RANK=1", "WORLD_SIZE=3", "rank 2 of 3");
 }
 
 // Kubernetes starts one process a machine and says nothing of local ranks.
 TEST(LaunchEnvironment, ARankWithoutLocalOnesIsAloneOnItsMachine) {
-  const LaunchEnvironment found = found_in(without(without(kTorchrun, "LOCAL_RANK"), "LOCAL_WORLD_SIZE"));
+  const LaunchEnvironment found =
+      found_in(without(without(kTorchrun, "LOCAL_RANK"), "LOCAL_WORLD_SIZE"));
   EXPECT_EQ(found.rank, 5);
   EXPECT_EQ(found.size, 8);
   EXPECT_EQ(found.local_rank, 0);
@@ -177,30 +186,37 @@ TEST(LaunchEnvironment, WhatIsHalfSetIsNamed) {
   EXPECT_ERROR(found_in(without(kTorchrun, "WORLD_SIZE")), "RANK=5", "WORLD_SIZE is not",
                "set both, or neither");
   EXPECT_ERROR(found_in(without(kTorchrun, "RANK")), "WORLD_SIZE=8", "RANK is not");
-  EXPECT_ERROR(found_in(without(kTorchrun, "LOCAL_RANK")), "LOCAL_WORLD_SIZE=4", "LOCAL_RANK is not");
+  EXPECT_ERROR(found_in(without(kTorchrun, "LOCAL_RANK")), "LOCAL_WORLD_SIZE=4",
+               "LOCAL_RANK is not");
   EXPECT_ERROR(found_in(without(kTorchrun, "MASTER_ADDR")), "WORLD_SIZE=8", "MASTER_ADDR is not");
   EXPECT_ERROR(found_in(without(kTorchrun, "MASTER_PORT")), "WORLD_SIZE=8", "MASTER_PORT is not");
   EXPECT_ERROR(found_in({{"LOCAL_RANK", "0"}}), "LOCAL_RANK=0", "RANK and WORLD_SIZE are not");
   EXPECT_ERROR(found_in(without(kOpenMpi, "OMPI_COMM_WORLD_SIZE")), "OMPI_COMM_WORLD_RANK=2",
                "OMPI_COMM_WORLD_SIZE is not");
-  EXPECT_ERROR(found_in(without(kSlurm, "SLURM_PROCID")), "SLURM_STEP_NUM_TASKS=11", "SLURM_PROCID is not");
-  EXPECT_ERROR(found_in(without(kSlurm, "SLURM_STEP_NODELIST")), "SLURM_STEP_NUM_TASKS=11", "MASTER_ADDR",
-               "SLURM_STEP_NODELIST");
+  EXPECT_ERROR(found_in(without(kSlurm, "SLURM_PROCID")), "SLURM_STEP_NUM_TASKS=11",
+               "SLURM_PROCID is not");
+  EXPECT_ERROR(found_in(without(kSlurm, "SLURM_STEP_NODELIST")), "SLURM_STEP_NUM_TASKS=11",
+               "MASTER_ADDR", "SLURM_STEP_NODELIST");
 }
 
 TEST(LaunchEnvironment, WhatIsNoRankIsNamed) {
-  EXPECT_ERROR(found_in(with(kTorchrun, {{"RANK", "8"}})), "RANK=8", "WORLD_SIZE=8", "below the number");
+  EXPECT_ERROR(found_in(with(kTorchrun, {{"RANK", "8"}})), "RANK=8", "WORLD_SIZE=8",
+               "below the number");
   EXPECT_ERROR(found_in(with(kTorchrun, {{"RANK", "-1"}})), "RANK=-1", "whole number from 0");
   EXPECT_ERROR(found_in(with(kTorchrun, {{"RANK", "one"}})), "RANK=one", "whole number");
   EXPECT_ERROR(found_in(with(kTorchrun, {{"RANK", "1x"}})), "RANK=1x", "whole number");
   EXPECT_ERROR(found_in(with(kTorchrun, {{"WORLD_SIZE", "0"}})), "WORLD_SIZE=0", "from 1");
-  EXPECT_ERROR(found_in(with(kTorchrun, {{"LOCAL_RANK", "4"}})), "LOCAL_RANK=4", "LOCAL_WORLD_SIZE=4");
-  EXPECT_ERROR(found_in(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "9"}})), "LOCAL_WORLD_SIZE=9", "WORLD_SIZE=8");
-  EXPECT_ERROR(found_in(with(kTorchrun, {{"MASTER_PORT", "65535"}})), "MASTER_PORT=65535", "to 65534");
+  EXPECT_ERROR(found_in(with(kTorchrun, {{"LOCAL_RANK", "4"}})), "LOCAL_RANK=4",
+               "LOCAL_WORLD_SIZE=4");
+  EXPECT_ERROR(found_in(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "9"}})), "LOCAL_WORLD_SIZE=9",
+               "WORLD_SIZE=8");
+  EXPECT_ERROR(found_in(with(kTorchrun, {{"MASTER_PORT", "65535"}})), "MASTER_PORT=65535",
+               "to 65534");
   EXPECT_ERROR(found_in(with(kTorchrun, {{"MPT_MASTER_PORT", "http"}})), "MPT_MASTER_PORT=http");
   EXPECT_ERROR(found_in(with(kSlurm, {{"SLURM_STEP_TASKS_PER_NODE", "four"}})),
                "SLURM_STEP_TASKS_PER_NODE=four");
-  EXPECT_ERROR(found_in(with(kSlurm, {{"SLURM_NODEID", "3"}})), "SLURM_STEP_TASKS_PER_NODE", "machine 3");
+  EXPECT_ERROR(found_in(with(kSlurm, {{"SLURM_NODEID", "3"}})), "SLURM_STEP_TASKS_PER_NODE",
+               "machine 3");
 }
 
 // --- the transport for it ------------------------------------------------------------------------
@@ -208,19 +224,23 @@ TEST(LaunchEnvironment, WhatIsNoRankIsNamed) {
 TEST(MakeTransport, OneRankNeedsNothing) {
   EXPECT_EQ(make_transport({}, {})->name(), "one rank");
   EXPECT_EQ(
-      make_transport(found_in({{"RANK", "0"}, {"WORLD_SIZE", "1"}}), {.kind = TransportKind::kMpi})->size(),
+      make_transport(found_in({{"RANK", "0"}, {"WORLD_SIZE", "1"}}), {.kind = TransportKind::kMpi})
+          ->size(),
       1);
 }
 
 TEST(MakeTransport, SaysWhatSeveralRanksNeed) {
-  EXPECT_ERROR(make_transport(found_in(kTorchrun), {}), "rank 5 of 8 (torchrun", "on the CPU", "mpirun");
+  EXPECT_ERROR(make_transport(found_in(kTorchrun), {}), "rank 5 of 8 (torchrun", "on the CPU",
+               "mpirun");
   EXPECT_ERROR(make_transport(found_in(kSlurm), {}), "rank 6 of 11 (slurm", "mpirun");
-  EXPECT_ERROR(make_transport(found_in(kTorchrun), {.kind = TransportKind::kNccl}), "GPUs only", "mpirun");
-  EXPECT_ERROR(make_transport(found_in(kTorchrun), {.kind = TransportKind::kMpi, .stream = {Backend::kCuda}}),
+  EXPECT_ERROR(make_transport(found_in(kTorchrun), {.kind = TransportKind::kNccl}), "GPUs only",
+               "mpirun");
+  EXPECT_ERROR(make_transport(found_in(kTorchrun),
+                              {.kind = TransportKind::kMpi, .stream = {Backend::kCuda}}),
                "host memory only", "NCCL");
   if (transports_built().find("no NCCL") != std::string::npos)
-    EXPECT_ERROR(make_transport(found_in(kTorchrun), {.stream = {Backend::kCuda}}), "built without NCCL",
-                 "libnccl-dev");
+    EXPECT_ERROR(make_transport(found_in(kTorchrun), {.stream = {Backend::kCuda}}),
+                 "built without NCCL", "libnccl-dev");
   if (transports_built().find("no MPI") != std::string::npos)
     EXPECT_ERROR(make_transport(found_in(kOpenMpi), {}), "built without MPI", "libopenmpi-dev");
 }

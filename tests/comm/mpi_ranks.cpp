@@ -20,10 +20,13 @@
 namespace mpt {
 namespace {
 
-std::unique_ptr<Transport> ranks_of_environment(std::chrono::milliseconds timeout, int64_t piece_bytes) {
+std::unique_ptr<Transport> ranks_of_environment(std::chrono::milliseconds timeout,
+                                                int64_t piece_bytes) {
   const LaunchEnvironment environment = launch_environment();
-  return make_mpi_transport(
-      {.rank = environment.rank, .size = environment.size, .timeout = timeout, .piece_bytes = piece_bytes});
+  return make_mpi_transport({.rank = environment.rank,
+                             .size = environment.size,
+                             .timeout = timeout,
+                             .piece_bytes = piece_bytes});
 }
 
 void print_cases(int64_t piece_bytes) {

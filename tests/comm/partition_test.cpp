@@ -26,8 +26,10 @@ Tensors llama(int64_t layers, int64_t width, Cut of_linears) {
     for (int i = 0; i < 4; ++i)
       tensors.push_back({.rows = width, .cols = width, .bucket = layer, .cut = of_linears});
     for (const bool down : {false, false, true})
-      tensors.push_back(
-          {.rows = down ? width : wide, .cols = down ? wide : width, .bucket = layer, .cut = of_linears});
+      tensors.push_back({.rows = down ? width : wide,
+                         .cols = down ? wide : width,
+                         .bucket = layer,
+                         .cut = of_linears});
   }
   tensors.push_back({.rows = 1, .cols = width, .bucket = layers + 1});
   tensors.push_back({.rows = 1000, .cols = width, .bucket = layers + 1});
@@ -115,7 +117,8 @@ TEST(Partition, SharesAreEven) {
         if (t.cut == Cut::kNowhere)
           largest_uncut = std::max(largest_uncut, t.rows * t.cols);
         else
-          tile[t.bucket] = std::max(tile[t.bucket], std::min<int64_t>(t.cols, kUpdateBlock) * kBlocksPerTile);
+          tile[t.bucket] =
+              std::max(tile[t.bucket], std::min<int64_t>(t.cols, kUpdateBlock) * kBlocksPerTile);
       }
       int64_t tiles = 0;
       for (const auto& [bucket, elements] : tile) tiles += elements;
@@ -124,7 +127,8 @@ TEST(Partition, SharesAreEven) {
         sum += partition.elements(rank);
       }
       ASSERT_EQ(sum, total);
-      ASSERT_LE(double(largest) - double(total) / double(ranks), double(tiles + largest_uncut)) << ranks;
+      ASSERT_LE(double(largest) - double(total) / double(ranks), double(tiles + largest_uncut))
+          << ranks;
     }
 }
 
@@ -158,7 +162,8 @@ TEST(Partition, TheSameEveryTime) {
   for (const Tensors& tensors : many_models()) {
     const Partition a(tensors, 7), b(tensors, 7);
     for (int64_t rank = 0; rank < 7; ++rank)
-      for (int64_t i = 0; i < std::ssize(tensors); ++i) ASSERT_EQ(a.range(rank, i), b.range(rank, i));
+      for (int64_t i = 0; i < std::ssize(tensors); ++i)
+        ASSERT_EQ(a.range(rank, i), b.range(rank, i));
   }
 }
 
@@ -166,12 +171,14 @@ TEST(Partition, TheSameEveryTime) {
 TEST(Partition, HugeModels) {
   const Partition partition(
       {{.rows = 1 << 20, .cols = 1 << 20}, {.rows = 1 << 19, .cols = 1 << 20, .bucket = 1}}, 1024);
-  for (int64_t rank = 0; rank < 1024; ++rank) ASSERT_EQ(partition.elements(rank), (int64_t{3} << 39) / 1024);
+  for (int64_t rank = 0; rank < 1024; ++rank)
+    ASSERT_EQ(partition.elements(rank), (int64_t{3} << 39) / 1024);
 }
 
 TEST(Partition, RefusesNoRanksAndBucketsOutOfOrder) {
   EXPECT_THROW(Partition({}, 0), LogicError);
-  EXPECT_THROW(Partition({{.rows = 1, .cols = 1, .bucket = 1}, {.rows = 1, .cols = 1}}, 2), LogicError);
+  EXPECT_THROW(Partition({{.rows = 1, .cols = 1, .bucket = 1}, {.rows = 1, .cols = 1}}, 2),
+               LogicError);
 }
 
 }  // namespace

@@ -24,8 +24,12 @@ using Bytes = std::array<std::byte, 128>;
 class Rendezvous : public testing::Test {
  protected:
   [[nodiscard]] RendezvousOptions options(int64_t rank, int64_t size) const {
-    return {
-        .rank = rank, .size = size, .address = "127.0.0.1", .port = port_, .run_id = "run 1", .timeout = 20s};
+    return {.rank = rank,
+            .size = size,
+            .address = "127.0.0.1",
+            .port = port_,
+            .run_id = "run 1",
+            .timeout = 20s};
   }
   // Every rank in a thread, `apart` after the one before; what each threw, empty if nothing.
   static std::vector<std::string> meet(const std::vector<RendezvousOptions>& ranks,
@@ -56,14 +60,18 @@ class Rendezvous : public testing::Test {
 };
 
 TEST_F(Rendezvous, GivesEveryoneTheBytesOfRank0) {
-  EXPECT_EQ(meet({options(0, 4), options(3, 4), options(1, 4), options(2, 4)}), std::vector<std::string>(4));
+  EXPECT_EQ(meet({options(0, 4), options(3, 4), options(1, 4), options(2, 4)}),
+            std::vector<std::string>(4));
 }
 
 TEST_F(Rendezvous, Rank0MayComeLast) {
-  EXPECT_EQ(meet({options(2, 3), options(1, 3), options(0, 3)}, 150ms), std::vector<std::string>(3));
+  EXPECT_EQ(meet({options(2, 3), options(1, 3), options(0, 3)}, 150ms),
+            std::vector<std::string>(3));
 }
 
-TEST_F(Rendezvous, OneRankMeetsNobody) { EXPECT_EQ(meet({options(0, 1)}), std::vector<std::string>(1)); }
+TEST_F(Rendezvous, OneRankMeetsNobody) {
+  EXPECT_EQ(meet({options(0, 1)}), std::vector<std::string>(1));
+}
 
 TEST_F(Rendezvous, ARankThatDoesNotComeIsNamedToAll) {
   auto ranks = std::vector{options(0, 4), options(1, 4)};
@@ -96,7 +104,8 @@ TEST_F(Rendezvous, AMachineThatIsNone) {
 
 TEST_F(Rendezvous, ARankThatComesTwice) {
   const auto thrown = meet({options(0, 3), options(1, 3), options(1, 3)}, 50ms);
-  for (const std::string& message : thrown) EXPECT_TRUE(has(message, "rank 1 came twice")) << message;
+  for (const std::string& message : thrown)
+    EXPECT_TRUE(has(message, "rank 1 came twice")) << message;
 }
 
 TEST_F(Rendezvous, ARankOfAnotherSize) {
@@ -107,7 +116,8 @@ TEST_F(Rendezvous, ARankOfAnotherSize) {
 
 TEST_F(Rendezvous, ARankThatIsNone) {
   const auto thrown = meet({options(0, 3), options(3, 3)});
-  for (const std::string& message : thrown) EXPECT_TRUE(has(message, "rank 3 of 3 came")) << message;
+  for (const std::string& message : thrown)
+    EXPECT_TRUE(has(message, "rank 3 of 3 came")) << message;
 }
 
 TEST_F(Rendezvous, ARankOfAnotherRunDoesNotDisturb) {
@@ -149,7 +159,8 @@ TEST_F(Rendezvous, AnotherProgramAtThePort) {
     const auto connection = other.accepted();
     ASSERT_TRUE(connection);
     const std::string text = "HTTP/1.1 400\a\n";
-    ASSERT_TRUE(connection->send(std::as_bytes(std::span(text)), std::chrono::steady_clock::now() + 10s));
+    ASSERT_TRUE(
+        connection->send(std::as_bytes(std::span(text)), std::chrono::steady_clock::now() + 10s));
   });
   const auto thrown = meet({options(1, 2)});
   program.join();

@@ -81,7 +81,8 @@ std::vector<Row> table_rows() {
       {"bf16_kahan", WeightFormat::kBF16, k16, kMPlusAdam, WeightRounding::kKahan},
       {"bf16_sr", WeightFormat::kBF16, k16, kMPlusAdam, WeightRounding::kStochastic},
       {"bf16_madam", WeightFormat::kBF16, k16, kMadam},
-      {"bf16_apollo_e", WeightFormat::kBF16, k16, kMPlusAdam, WeightRounding::kNearest, ApolloE::kChannel},
+      {"bf16_apollo_e", WeightFormat::kBF16, k16, kMPlusAdam, WeightRounding::kNearest,
+       ApolloE::kChannel},
   };
 }
 
@@ -126,9 +127,10 @@ TEST_F(RunConfigTest, APlanTellsOfTheProcessBesideItsBuffers) {
 }
 
 TEST_F(RunConfigTest, APlanListsMemoryByPurposeInOneOrder) {
-  const std::vector<std::string> names{"weights",     "compute weights", "gradients", "optimizer state",
-                                       "activations", "logits",          "scratch",   "data",
-                                       "total"};
+  const std::vector<std::string> names{
+      "weights",     "compute weights", "gradients", "optimizer state",
+      "activations", "logits",          "scratch",   "data",
+      "total"};
   RunConfig config = load_run_config(shipped_configs().front());
   config.device.type = DeviceType::kCpu;
   const nlohmann::ordered_json plan = plan_json(config, *make_device(config.device));
@@ -156,8 +158,8 @@ TEST_F(RunConfigTest, EveryPieceIsIncludedOrPutsAPaperSettingOnTop) {
     bool used = false;
     for (const std::string& path : shipped_configs()) {
       std::ifstream file(path);
-      used |=
-          std::string(std::istreambuf_iterator<char>(file), {}).find('"' + piece + '"') != std::string::npos;
+      used |= std::string(std::istreambuf_iterator<char>(file), {}).find('"' + piece + '"') !=
+              std::string::npos;
     }
     EXPECT_TRUE(used) << piece;
   }
@@ -166,16 +168,19 @@ TEST_F(RunConfigTest, EveryPieceIsIncludedOrPutsAPaperSettingOnTop) {
 TEST_F(RunConfigTest, PaperPiecesGoOnTopOfARun) {
   const std::string head = "{\"include\": [\"" + kConfigs;
   const auto with = [&](const std::string& run, const std::string& piece) {
-    const std::string text = head + run + "\", \"" + kConfigs + "base/family.json\", \"" + kConfigs + piece;
+    const std::string text =
+        head + run + "\", \"" + kConfigs + "base/family.json\", \"" + kConfigs + piece;
     return load_run_config(write("paper.json", text + "\"]}"));
   };
   const RunConfig m_plus_adam = with("60m_bf16.json", "base/paper_m_plus_adam.json");
-  EXPECT_EQ(std::get<MPlusAdam::Config>(m_plus_adam.optimizer.rule).weight_decay_multiplicative_mode,
-            MultiplicativeDecay::kExponent);
+  EXPECT_EQ(
+      std::get<MPlusAdam::Config>(m_plus_adam.optimizer.rule).weight_decay_multiplicative_mode,
+      MultiplicativeDecay::kExponent);
   EXPECT_EQ(m_plus_adam.batch.rows_per_step(), 512);
   EXPECT_FALSE(m_plus_adam.data.pack);
   EXPECT_EQ(with("60m_bf16_adamw.json", "base/paper_adamw.json").schedule.lr_schedule_offset, -1);
-  const PrecisionConfig compute = with("60m_bf16_fp8.json", "base/paper_fp8_compute.json").precision;
+  const PrecisionConfig compute =
+      with("60m_bf16_fp8.json", "base/paper_fp8_compute.json").precision;
   EXPECT_EQ(compute.fp8_weight_recast, Cadence::kMicrobatch);
   EXPECT_EQ(compute.fp8_weight_source, Format::kBF16);
   const PrecisionConfig fp8 = with("60m_fp8.json", "base/paper_fp8_weights.json").precision;
@@ -196,7 +201,8 @@ TEST_F(RunConfigTest, PaperAndFamilyAreTwoReadingsOfARun) {
     for (const Row& row : table_rows()) {
       const std::string run = size + "_" + row.name + ".json";
       SCOPED_TRACE(run);
-      for (const auto& pieces : {std::vector<std::string>{"paper.json"}, {"family.json", "paper.json"}}) {
+      for (const auto& pieces :
+           {std::vector<std::string>{"paper.json"}, {"family.json", "paper.json"}}) {
         const RunConfig paper = with(run, pieces);
         EXPECT_TRUE(paper.data.pack);
         EXPECT_EQ(paper.batch.seq_len, 1024);
@@ -208,13 +214,15 @@ TEST_F(RunConfigTest, PaperAndFamilyAreTwoReadingsOfARun) {
       EXPECT_FALSE(family.data.pack);
       EXPECT_EQ(family.batch.seq_len, 256);
       EXPECT_EQ(family.batch.rows_per_step(), 512);
-      EXPECT_EQ(family.schedule, (ScheduleConfig{.warmup_fraction = 0.1, .lr_schedule_offset = -1}));
+      EXPECT_EQ(family.schedule,
+                (ScheduleConfig{.warmup_fraction = 0.1, .lr_schedule_offset = -1}));
       EXPECT_EQ(galore_batch_rows(family), 256);
       EXPECT_EQ(family.eval.tokens, 182 * 256 * 256);
     }
   // Another length than the piece's: n times 20 tokens for each of the model's parameters, the
   // norms' included.
-  const RunConfig twice = with("60m_bf16.json", {"family.json"}, {"train.steps=null", "train.chinchilla=2"});
+  const RunConfig twice =
+      with("60m_bf16.json", {"family.json"}, {"train.steps=null", "train.chinchilla=2"});
   EXPECT_EQ(total_steps(twice), int64_t{2} * 20 * 58'073'600 / 131'072 + 1);
   EXPECT_EQ(galore_batch_rows(load_run_config(kConfigs + "60m_bf16.json")), 8) << "a micro-batch";
   EXPECT_EQ(galore_batch_rows(load_run_config(kConfigs + "pico_bf16.json")), 16) << "a step";
@@ -253,7 +261,8 @@ TEST_F(RunConfigTest, TheResolvedConfigReadsBackEqual) {
         load_run_config(path, {"optimizer.beta2=0.98765432109876543", "seed=18446744073709551615"});
     const Json resolved = resolved_json(config);
     EXPECT_EQ(load_run_config(write("resolved.json", resolved.dump(2))), config) << path;
-    EXPECT_EQ(resolved_json(parse_run_config(JsonDocument::of_value(resolved, "state.json"))), resolved);
+    EXPECT_EQ(resolved_json(parse_run_config(JsonDocument::of_value(resolved, "state.json"))),
+              resolved);
     EXPECT_NO_THROW(validate(config));
   }
 }
@@ -268,8 +277,9 @@ TEST_F(RunConfigTest, TheResolvedConfigNamesTheDefaultWarmup) {
 // Keys of the rule that a base chose do not stand in the way of another one; the user's own do.
 TEST_F(RunConfigTest, AnotherRuleOverABase) {
   const test::CapturedLog log(spdlog::level::info);
-  const RunConfig madam = load_run_config(kConfigs + "nano_bf16_adamw.json",
-                                          {"optimizer.rule=madam", "optimizer.lr_multiplicative=1e-3"});
+  const RunConfig madam =
+      load_run_config(kConfigs + "nano_bf16_adamw.json",
+                      {"optimizer.rule=madam", "optimizer.lr_multiplicative=1e-3"});
   EXPECT_EQ(rule_name(madam.optimizer.rule), "madam");
   EXPECT_NE(log.text().find("left out, because madam has no such key: optimizer.lr_additive ("),
             std::string::npos)
@@ -277,11 +287,12 @@ TEST_F(RunConfigTest, AnotherRuleOverABase) {
   EXPECT_NE(log.text().find("base/adamw.json:"), std::string::npos) << log.text();
   const RunConfig adamw = load_run_config(kConfigs + "nano_bf16.json", {"optimizer.rule=adamw"});
   EXPECT_EQ(additive_of(adamw.optimizer.rule)->lr_additive, 4e-3);
-  EXPECT_ERROR(
-      load_run_config(kConfigs + "nano_bf16_adamw.json",
-                      {"optimizer.rule=madam", "optimizer.lr_multiplicative=1e-3", "optimizer.eps=1e-9"}),
-      "--set optimizer.eps=1e-9: optimizer.eps: means something only with optimizer.rule = adamw or ",
-      "but optimizer.rule is madam (--set optimizer.rule=madam)");
+  EXPECT_ERROR(load_run_config(kConfigs + "nano_bf16_adamw.json",
+                               {"optimizer.rule=madam", "optimizer.lr_multiplicative=1e-3",
+                                "optimizer.eps=1e-9"}),
+               "--set optimizer.eps=1e-9: optimizer.eps: means something only with optimizer.rule "
+               "= adamw or ",
+               "but optimizer.rule is madam (--set optimizer.rule=madam)");
 }
 
 TEST_F(RunConfigTest, SettingsOfEveryType) {
@@ -289,8 +300,8 @@ TEST_F(RunConfigTest, SettingsOfEveryType) {
       kConfigs + "nano_bf16.json",
       {"name=my run", "seed=5", "data.pack=false", "data.train=data/one.bin",
        "data.validation=[\"a\", \"b\"]", "batch.micro_batch_rows=8", "optimizer.lr_additive=1e-3",
-       "schedule.shape=wsd", "schedule.warmup_steps=1e1", "train.steps=null", "train.chinchilla=0.5",
-       "train={\"nonfinite_policy\": \"skip_step\"}"});
+       "schedule.shape=wsd", "schedule.warmup_steps=1e1", "train.steps=null",
+       "train.chinchilla=0.5", "train={\"nonfinite_policy\": \"skip_step\"}"});
   EXPECT_EQ(config.name, "my run");
   EXPECT_EQ(config.seed, 5u);
   EXPECT_FALSE(config.data.pack);
@@ -339,8 +350,10 @@ struct BadConfig {
 
 const BadConfig kBadConfigs[] = {
     // unknown keys
-    {R"("model": {"hiden_size": 1})", {"user.json:3: model.hiden_size: unknown key", "\"hidden_size\"?"}},
-    {R"("lr_additive": 1)", {"user.json:3: lr_additive: unknown key", "\"optimizer.lr_additive\"?"}},
+    {R"("model": {"hiden_size": 1})",
+     {"user.json:3: model.hiden_size: unknown key", "\"hidden_size\"?"}},
+    {R"("lr_additive": 1)",
+     {"user.json:3: lr_additive: unknown key", "\"optimizer.lr_additive\"?"}},
     {R"("optimiser": {})", {"user.json:3: optimiser: unknown key", "\"optimizer\"?"}},
     {R"("train": {"stpes": null})", {"user.json:3: train.stpes: unknown key", "\"steps\"?"}},
     {R"("qwertyuiop": 1)", {"qwertyuiop: unknown key; the nearest of the 15 keys here: "}},
@@ -350,7 +363,8 @@ const BadConfig kBadConfigs[] = {
     {R"("seed": -1)", {"user.json:3: seed: must be at least 0"}},
     {R"("name": 5)", {"user.json:3: name: expected a string"}},
     {R"("model": [])", {"user.json:3: model: expected a section"}},
-    {R"("model": {"hidden_size": 128.5})", {"user.json:3: model.hidden_size: expected an integer", "128.5"}},
+    {R"("model": {"hidden_size": 128.5})",
+     {"user.json:3: model.hidden_size: expected an integer", "128.5"}},
     {R"("data": {"shuffle": 1})", {"user.json:3: data.shuffle: expected true or false"}},
     {R"("data": {"train": [1]})", {"user.json:3: data.train: expected a list of strings"}},
     {R"("optimizer": {"eps": "1e-8"})", {"user.json:3: optimizer.eps: expected a number"}},
@@ -363,30 +377,40 @@ const BadConfig kBadConfigs[] = {
     {R"("precision": {"compute": "fp4"})",
      {"user.json:3: precision.compute: expected one of fp32, bf16, fp8"}},
     {R"("device": {"type": "tpu"})", {"user.json:3: device.type: expected one of auto, cpu, cuda"}},
-    {R"("schedule": {"shape": "step"})", {"schedule.shape: expected one of cosine, linear, constant, wsd"}},
+    {R"("schedule": {"shape": "step"})",
+     {"schedule.shape: expected one of cosine, linear, constant, wsd"}},
     // ranges
-    {R"("model": {"num_hidden_layers": 0})", {"model.num_hidden_layers: must be at least 1", "found 0"}},
+    {R"("model": {"num_hidden_layers": 0})",
+     {"model.num_hidden_layers: must be at least 1", "found 0"}},
     {R"("model": {"vocab_size": -4096})", {"user.json:3: model.vocab_size: must be at least 2"}},
-    {R"("model": {"intermediate_size": 1e15})", {"model.intermediate_size: must be", "at most 1048576"}},
-    {R"("optimizer": {"eps": 0})", {"user.json:3: optimizer.eps: must be at least 1e-37", "found 0"}},
+    {R"("model": {"intermediate_size": 1e15})",
+     {"model.intermediate_size: must be", "at most 1048576"}},
+    {R"("optimizer": {"eps": 0})",
+     {"user.json:3: optimizer.eps: must be at least 1e-37", "found 0"}},
     {R"("optimizer": {"eps": 1e999})", {"user.json:3:", "number overflow"}},
     {R"("optimizer": {"tau": -1})", {"optimizer.tau: must be at least"}},
-    {R"("optimizer": {"beta2": 1.0})", {"optimizer.beta2: must be at least 0 and at most 0.9999999"}},
-    {R"("optimizer": {"clip_relative_step": 2})", {"clip_relative_step: must be at least 0 and at most 1"}},
+    {R"("optimizer": {"beta2": 1.0})",
+     {"optimizer.beta2: must be at least 0 and at most 0.9999999"}},
+    {R"("optimizer": {"clip_relative_step": 2})",
+     {"clip_relative_step: must be at least 0 and at most 1"}},
     {R"("optimizer": {"clip_relative_step": 1e-7})",
      {"clip_relative_step: must be 0 (off) or greater than 1e-06"}},
-    {R"("optimizer": {"lr_additive": -1e-3})", {"optimizer.lr_additive: must be at least 0", "-0.001"}},
+    {R"("optimizer": {"lr_additive": -1e-3})",
+     {"optimizer.lr_additive: must be at least 0", "-0.001"}},
     {R"("schedule": {"warmup_fraction": 1.5})",
      {"schedule.warmup_fraction: must be at least 0 and at most 1"}},
-    {R"("schedule": {"lr_schedule_offset": 1})", {"lr_schedule_offset: must be at least -1 and at most 0"}},
+    {R"("schedule": {"lr_schedule_offset": 1})",
+     {"lr_schedule_offset: must be at least -1 and at most 0"}},
     {R"("train": {"steps": 0})", {"user.json:3: train.steps: must be at least 1"}},
     {R"("eval": {"tokens": 0})", {"user.json:3: eval.tokens: must be at least 1"}},
-    {R"("eval": {"galore_batch_rows": -1})", {"user.json:3: eval.galore_batch_rows: must be at least 0"}},
+    {R"("eval": {"galore_batch_rows": -1})",
+     {"user.json:3: eval.galore_batch_rows: must be at least 0"}},
     {R"("checkpoint": {"keep_last": 0})", {"checkpoint.keep_last: must be at least 1"}},
     {R"("log": {"every_steps": 0})", {"log.every_steps: must be at least 1"}},
     {R"("device": {"threads": -1})", {"device.threads: must be at least 0"}},
     // missing keys
-    {R"("model": {"hidden_size": null})", {"user.json:3: model.hidden_size: missing; it is required"}},
+    {R"("model": {"hidden_size": null})",
+     {"user.json:3: model.hidden_size: missing; it is required"}},
     {R"("optimizer": null)", {"user.json:3: optimizer.rule: missing; it is required"}},
     {R"("optimizer": {"lr_multiplicative": null})",
      {"lr_multiplicative: missing; it is required by optimizer.rule = m_plus_adam"}},
@@ -405,18 +429,22 @@ const BadConfig kBadConfigs[] = {
       "base/nano.json:"}},
     {R"("batch": {"micro_batch_rows": 3})",
      {"user.json:3: batch.micro_batch_rows: 3 does not divide the 16 rows"}},
-    {R"("batch": {"micro_batch_rows": 32})", {"batch.micro_batch_rows: 32 does not divide the 16 rows"}},
+    {R"("batch": {"micro_batch_rows": 32})",
+     {"batch.micro_batch_rows: 32 does not divide the 16 rows"}},
     {R"("precision": {"fp8_block_size": 48})",
      {"user.json:3: precision.fp8_block_size: must be 16, 32, 64, 128 or 256, found 48"},
      "nano_fp8.json"},
     {R"("precision": {"state_update": "per_op", "state_rounding": "stochastic"})",
-     {"user.json:3: precision.state_rounding: stochastic does not go with precision.state_update = per_op"}},
+     {"user.json:3: precision.state_rounding: stochastic does not go with precision.state_update = "
+      "per_op"}},
     {R"("model": {"hidden_size": 136})",
-     {"user.json:3: model.hidden_size: 136 is not a multiple of 16, which precision.compute = fp8 (",
+     {"user.json:3: model.hidden_size: 136 is not a multiple of 16, which precision.compute = fp8 "
+      "(",
       "base/fp8.json:"},
      "nano_fp8.json"},
     {R"("model": {"pad_multiple": 8})",
-     {"user.json:3: model.pad_multiple: rounds model.intermediate_size = 344 to 344, and 344 is not a "
+     {"user.json:3: model.pad_multiple: rounds model.intermediate_size = 344 to 344, and 344 is "
+      "not a "
       "multiple"},
      "nano_bf16_fp8.json"},
     {R"("batch": {"seq_len": 8})",
@@ -426,7 +454,8 @@ const BadConfig kBadConfigs[] = {
      {"user.json:3: model.vocab_size: 4097 is not a multiple of 16"},
      "nano_fp8.json"},
     {R"("optimizer": {"weight_rounding": "kahan"})",
-     {"user.json:3: optimizer.weight_rounding: kahan does not go with precision.weights = block_fp8 (",
+     {"user.json:3: optimizer.weight_rounding: kahan does not go with precision.weights = "
+      "block_fp8 (",
       "base/fp8.json:", "accepted: bf16"},
      "nano_fp8.json"},
     {R"("optimizer": {"kahan_variant": "per_op"})",
@@ -436,7 +465,8 @@ const BadConfig kBadConfigs[] = {
      {"optimizer.lr_multiplicative: 0.01 times optimizer.g_bound = 30 (", "user.json:3) is 0.3"},
      "nano_bf16_madam.json"},
     {R"("optimizer": {"apollo_e_rank": 200})",
-     {"user.json:3: optimizer.apollo_e_rank: 200 is more than the smaller side of a linear layer, 128"},
+     {"user.json:3: optimizer.apollo_e_rank: 200 is more than the smaller side of a linear layer, "
+      "128"},
      "nano_bf16_apollo_e.json"},
     // keys that the value of another leaves without meaning
     {R"("precision": {"fp8_history": 16})",
@@ -447,7 +477,8 @@ const BadConfig kBadConfigs[] = {
       "precision.fp8_recipe is current (", "user.json:3"},
      "nano_fp8.json"},
     {R"("precision": {"fp8_fast_accum_fprop": false})",
-     {"user.json:3: precision.fp8_fast_accum_fprop: means something only with precision.compute = fp8"}},
+     {"user.json:3: precision.fp8_fast_accum_fprop: means something only with precision.compute = "
+      "fp8"}},
     {R"("precision": {"compute": "tf32"}, "device": {"type": "cpu"})",
      {"user.json:3: precision.compute: tf32 does not go with the CPU (device.type = cpu (",
       "set precision.compute to fp32"},
@@ -465,12 +496,14 @@ const BadConfig kBadConfigs[] = {
      {"precision.nvfp4_scale_mode: means something only with precision.weights = nvfp4"},
      "nano_fp8.json"},
     {R"("optimizer": {"nvfp4_additive_scale": "block"})",
-     {"user.json:3: optimizer.nvfp4_additive_scale: block means something only with precision.weights = "
+     {"user.json:3: optimizer.nvfp4_additive_scale: block means something only with "
+      "precision.weights = "
       "nvfp4",
       "precision.weights is block_fp8 (", "base/fp8.json:"},
      "nano_fp8.json"},
     {R"("optimizer": {"nvfp4_additive_scale": "block"})",
-     {"user.json:3: optimizer.nvfp4_additive_scale: means something only with optimizer.rule = adamw or "
+     {"user.json:3: optimizer.nvfp4_additive_scale: means something only with optimizer.rule = "
+      "adamw or "
       "lion or m_plus_adam"},
      "nano_bf16_madam.json"},
     {R"("optimizer": {"nvfp4_additive_scale": "row"})",
@@ -480,12 +513,14 @@ const BadConfig kBadConfigs[] = {
      {"precision.state_rounding: means something only with precision.optimizer_state = bf16"},
      "nano_fp32.json"},
     {R"("optimizer": {"kahan_variant": "fused"})",
-     {"user.json:3: optimizer.kahan_variant: means something only with optimizer.weight_rounding = kahan"}},
+     {"user.json:3: optimizer.kahan_variant: means something only with optimizer.weight_rounding = "
+      "kahan"}},
     {R"("optimizer": {"sr_saturate": true})",
      {"user.json:3: optimizer.sr_saturate: means something only with optimizer.weight_rounding = "
       "stochastic"}},
     {R"("optimizer": {"apollo_e_rank": 1})",
-     {"user.json:3: optimizer.apollo_e_rank: means something only with optimizer.apollo_e = mini or channel",
+     {"user.json:3: optimizer.apollo_e_rank: means something only with optimizer.apollo_e = mini "
+      "or channel",
       "optimizer.apollo_e is off"}},
     {R"("optimizer": {"apollo_e": "mini"})",
      {"optimizer.apollo_e: means something only with optimizer.rule = m_plus_adam"},
@@ -500,7 +535,8 @@ const BadConfig kBadConfigs[] = {
      {"user.json:3: optimizer.g_bound: means something only with optimizer.rule = madam"},
      "nano_bf16_adamw.json"},
     {R"("optimizer": {"lr_additive": 1e-3})",
-     {"optimizer.lr_additive: means something only with optimizer.rule = adamw or lion or m_plus_adam",
+     {"optimizer.lr_additive: means something only with optimizer.rule = adamw or lion or "
+      "m_plus_adam",
       "optimizer.rule is madam"},
      "nano_bf16_madam.json"},
     {R"("optimizer": {"eps": 1e-8})",
@@ -511,24 +547,31 @@ const BadConfig kBadConfigs[] = {
       "optimizer.rule is adamw", "base/adamw.json:"},
      "nano_bf16_adamw.json"},
     {R"("optimizer": {"rule": "adamw", "lr_multiplicative": 1e-3})",
-     {"optimizer.lr_multiplicative: means something only with optimizer.rule = madam or m_plus_adam",
+     {"optimizer.lr_multiplicative: means something only with optimizer.rule = madam or "
+      "m_plus_adam",
       "user.json:3"}},
     {R"("schedule": {"decay_fraction": 0.1})",
      {"user.json:3: schedule.decay_fraction: means something only with schedule.shape = wsd"}},
     {R"("schedule": {"shape": "constant", "final_fraction": 0.1})",
-     {"schedule.final_fraction: means something only with schedule.shape = cosine or linear or wsd"}},
+     {"schedule.final_fraction: means something only with schedule.shape = cosine or linear or "
+      "wsd"}},
     {R"("schedule": {"warmup_steps": 1, "warmup_fraction": 0.1})",
      {"user.json:3: schedule.warmup_steps: excludes schedule.warmup_fraction"}},
-    {R"("schedule": {"warmup_steps": 1001})", {"schedule.warmup_steps: 1001 is more than the 1000 steps"}},
+    {R"("schedule": {"warmup_steps": 1001})",
+     {"schedule.warmup_steps: 1001 is more than the 1000 steps"}},
     {R"("schedule": {"shape": "wsd", "warmup_fraction": 0.5, "decay_fraction": 0.6})",
-     {"user.json:3: schedule.decay_fraction: 0.6 of 1000 steps is 600 steps of decay; with 500 of warmup"}},
-    {R"("train": {"tokens": 5})", {"train: exactly one of", "train.steps = 1000", "train.tokens = 5 ("}},
+     {"user.json:3: schedule.decay_fraction: 0.6 of 1000 steps is 600 steps of decay; with 500 of "
+      "warmup"}},
+    {R"("train": {"tokens": 5})",
+     {"train: exactly one of", "train.steps = 1000", "train.tokens = 5 ("}},
     {R"("train": {"steps": null})", {"user.json:3: train: exactly one of", "found none"}},
     {R"("train": {"steps": null, "tokens": 1e18})",
      {"user.json:3: train.tokens: makes", "at most 1000000000 steps"}},
-    {R"("train": {"steps": null, "chinchilla": 1e6})", {"user.json:3: train.chinchilla: makes", "steps"}},
+    {R"("train": {"steps": null, "chinchilla": 1e6})",
+     {"user.json:3: train.chinchilla: makes", "steps"}},
     {R"("checkpoint": {"keep_every_steps": 300})",
-     {"user.json:3: checkpoint.keep_every_steps: 300 is not a multiple of checkpoint.every_steps = 250"}},
+     {"user.json:3: checkpoint.keep_every_steps: 300 is not a multiple of checkpoint.every_steps = "
+      "250"}},
     {R"("checkpoint": {"every_steps": 0, "keep_every_steps": 10})",
      {"keep_every_steps: 10 is not a multiple"}},
     // text that is no config
@@ -557,21 +600,25 @@ TEST_F(RunConfigTest, BadSettingsAreRefusedByName) {
     load_run_config(kConfigs + "nano_bf16.json", {assignment});
   };
   EXPECT_ERROR(set("optimizer.lr_aditive=1e-3"),
-               "--set optimizer.lr_aditive=1e-3: optimizer.lr_aditive: unknown key", "\"lr_additive\"?");
+               "--set optimizer.lr_aditive=1e-3: optimizer.lr_aditive: unknown key",
+               "\"lr_additive\"?");
   EXPECT_ERROR(set("optimizer.lr_additive=fast"),
                "optimizer.lr_additive: expected a number, found the string \"fast\"");
-  EXPECT_ERROR(set("model.hidden_size=130"), "model.num_attention_heads: heads of 130 / 2 = 65 elements",
+  EXPECT_ERROR(set("model.hidden_size=130"),
+               "model.num_attention_heads: heads of 130 / 2 = 65 elements",
                "model.hidden_size is 130 (--set model.hidden_size=130)");
   EXPECT_ERROR(set("optimizer"), "--set optimizer: expected key=value");
-  EXPECT_ERROR(set("seed.x=1"), "--set seed.x=1: seed: expected an integer, found the object {\"x\":1}");
-  EXPECT_ERROR(set("name.x=1"), "--set name.x=1: name is the string \"nano_bf16\"", "nano_bf16.json:5",
-               "not a section");
+  EXPECT_ERROR(set("seed.x=1"),
+               "--set seed.x=1: seed: expected an integer, found the object {\"x\":1}");
+  EXPECT_ERROR(set("name.x=1"), "--set name.x=1: name is the string \"nano_bf16\"",
+               "nano_bf16.json:5", "not a section");
 }
 
 TEST_F(RunConfigTest, ManyFaultsAreReportedTogether) {
   EXPECT_ERROR(load_with(R"("seed": -1, "nmae": 1, "optimizer": {"beta1": 2})"),
                "seed: ", "nmae: ", "beta1: ");
-  EXPECT_ERROR(load_with(R"("batch": {"seq_len": 100}, "name": "a/b")"), "tokens_per_step: ", "name: ");
+  EXPECT_ERROR(load_with(R"("batch": {"seq_len": 100}, "name": "a/b")"),
+               "tokens_per_step: ", "name: ");
 }
 
 TEST_F(RunConfigTest, AConfigMadeInCodeIsValidatedInFull) {
@@ -594,8 +641,9 @@ TEST_F(RunConfigTest, BareNamesAreLookedUp) {
   EXPECT_EQ(find_config(kConfigs + "nano_bf16.json"), kConfigs + "nano_bf16.json");
   const std::string missing = directory_ / "none.json";
   EXPECT_ERROR(find_config(missing), missing + ": no such file");
-  EXPECT_ERROR(find_config("no_such_config.json"), "no_such_config.json: no such config; looked for",
-               "  configs/no_such_config.json", "/share/mpretrain/configs/no_such_config.json");
+  EXPECT_ERROR(find_config("no_such_config.json"),
+               "no_such_config.json: no such config; looked for", "  configs/no_such_config.json",
+               "/share/mpretrain/configs/no_such_config.json");
   EXPECT_ERROR(find_config(""), "--config: the name of the config file is empty");
   const fs::path before = fs::current_path();
   fs::current_path(MPT_SOURCE_DIR);
@@ -610,7 +658,8 @@ TEST_F(RunConfigTest, TheEndingMayBeLeftOutAndTheNearestNameIsTold) {
   EXPECT_EQ(find_config(kConfigs + "nano_bf16"), kConfigs + "nano_bf16.json");
   EXPECT_ERROR(find_config("nano_bf61.json"), "did you mean nano_bf16.json?", "looked for");
   EXPECT_ERROR(find_config("nano_bf61"), "did you mean nano_bf16.json?");
-  EXPECT_ERROR(find_config(kConfigs + "nano_bf61.json"), "did you mean " + kConfigs + "nano_bf16.json?");
+  EXPECT_ERROR(find_config(kConfigs + "nano_bf61.json"),
+               "did you mean " + kConfigs + "nano_bf16.json?");
   fs::current_path(before);
 }
 
@@ -650,31 +699,34 @@ TEST_F(RunConfigTest, UsualKeysAreTakenForWhatTheyAreCalledHere) {
 }
 
 TEST_F(RunConfigTest, UsualValuesToo) {
-  const std::vector<std::array<std::string, 2>> meant{{"precision.weights=BF16", "bf16"},
-                                                      {"precision.weights=bfloat16", "bf16"},
-                                                      {"precision.weights=fp8", "block_fp8"},
-                                                      {"precision.compute=FP8_E4M3", ""},
-                                                      {"precision.compute=block_fp8", "fp8"},
-                                                      {"optimizer.rule=adam", "adamw"},
-                                                      {"optimizer.rule=AdamW", "adamw"},
-                                                      {"optimizer.rule=m-plus-adam", "m_plus_adam"},
-                                                      {"optimizer.rule=m+adam", "m_plus_adam"},
-                                                      {"device.type=gpu", "cuda"},
-                                                      {"optimizer.weight_rounding=sr", "stochastic"},
-                                                      {"precision.weights=qwertyuiop", ""}};
+  const std::vector<std::array<std::string, 2>> meant{
+      {"precision.weights=BF16", "bf16"},
+      {"precision.weights=bfloat16", "bf16"},
+      {"precision.weights=fp8", "block_fp8"},
+      {"precision.compute=FP8_E4M3", ""},
+      {"precision.compute=block_fp8", "fp8"},
+      {"optimizer.rule=adam", "adamw"},
+      {"optimizer.rule=AdamW", "adamw"},
+      {"optimizer.rule=m-plus-adam", "m_plus_adam"},
+      {"optimizer.rule=m+adam", "m_plus_adam"},
+      {"device.type=gpu", "cuda"},
+      {"optimizer.weight_rounding=sr", "stochastic"},
+      {"precision.weights=qwertyuiop", ""}};
   for (const auto& [setting, value] : meant) {
     const std::string problem = problem_of(setting);
     EXPECT_NE(problem.find("expected one of"), std::string::npos) << problem;
     EXPECT_EQ(problem.find("did you mean") != std::string::npos, !value.empty()) << problem;
-    EXPECT_NE(problem.find("did you mean \"" + value), value.empty() ? 0 : std::string::npos) << problem;
+    EXPECT_NE(problem.find("did you mean \"" + value), value.empty() ? 0 : std::string::npos)
+        << problem;
   }
 }
 
 // Files and checkpoints from before a key was renamed mean what they meant.
 TEST_F(RunConfigTest, ReadsKeysByTheirFormerNames) {
   const std::string nano = kConfigs + "nano_bf16.json";
-  const RunConfig config = load_run_config(nano, {"optimizer.writeback=kahan", "log.update_survival=7",
-                                                  "eval.family_batch_rows=3", "device.tune_products=false"});
+  const RunConfig config =
+      load_run_config(nano, {"optimizer.writeback=kahan", "log.update_survival=7",
+                             "eval.family_batch_rows=3", "device.tune_products=false"});
   EXPECT_EQ(config.optimizer.weight_rounding, WeightRounding::kKahan);
   EXPECT_EQ(config.log.update_statistics, 7);
   EXPECT_EQ(config.eval.galore_batch_rows, 3);
@@ -717,12 +769,14 @@ TEST_F(RunConfigTest, PiecesAreFoundFromAnywhere) {
   EXPECT_EQ(config.batch.seq_len, 512);
   EXPECT_EQ(rule_name(config.optimizer.rule), "m_plus_adam");
   fs::create_directories("base");
-  std::ofstream("base/nano.json") << R"({"model": {"hidden_size": 7}})";  // beside the file comes first
+  std::ofstream("base/nano.json")
+      << R"({"model": {"hidden_size": 7}})";  // beside the file comes first
   EXPECT_ERROR(load_run_config("mine.json"), "base/nano.json");
   std::ofstream("lost.json") << R"({"include": ["base/nanno.json"]})";
   EXPECT_ERROR(load_run_config("lost.json"),
-               "lost.json:1: include: base/nanno.json: no such file; looked for", "\n  base/nanno.json",
-               "\n  configs/base/nanno.json", "/share/mpretrain/configs/base/nanno.json");
+               "lost.json:1: include: base/nanno.json: no such file; looked for",
+               "\n  base/nanno.json", "\n  configs/base/nanno.json",
+               "/share/mpretrain/configs/base/nanno.json");
   fs::current_path(before);
 }
 

@@ -12,7 +12,9 @@
 namespace mpt {
 namespace {
 
-uint32_t hex(const Json& text) { return uint32_t(std::stoul(text.get<std::string>(), nullptr, 16)); }
+uint32_t hex(const Json& text) {
+  return uint32_t(std::stoul(text.get<std::string>(), nullptr, 16));
+}
 
 TEST(Bf16, EveryCodeSurvivesARoundTrip) {
   for (uint32_t code = 0; code <= 0xFFFF; ++code) {
@@ -33,25 +35,28 @@ TEST(Bf16, GoldenRoundings) {
     EXPECT_EQ(bf16_nearest(float_of(hex(known["x"]))).bits, hex(known["bf16"])) << known;
 }
 
-// Of the two neighbours the nearer one; of two equally near the even one. Between all adjacent codes: just
-// above the lower, around the middle, just below the upper.
+// Of the two neighbours the nearer one; of two equally near the even one. Between all adjacent
+// codes: just above the lower, around the middle, just below the upper.
 TEST(Bf16, NearestOfTheNeighbours) {
   for (uint32_t code = 0; code < 0x7F7F; ++code) {
     const uint32_t low = code << 16;
     for (const uint32_t rest : {0x0001u, 0x7FFFu, 0x8000u, 0x8001u, 0xFFFFu}) {
-      const double x = float_of(low + rest), below = float_of(low), above = float_of(low + 0x10000u);
+      const double x = float_of(low + rest), below = float_of(low),
+                   above = float_of(low + 0x10000u);
       const bool tie = x - below == above - x;
       const bool up = tie ? (code & 1) != 0 : above - x < x - below;
       ASSERT_EQ(bf16_nearest(float_of(low + rest)).bits, code + up) << code << " " << rest;
-      ASSERT_EQ(bf16_nearest(-float_of(low + rest)).bits, (code + up) | 0x8000u) << code << " " << rest;
+      ASSERT_EQ(bf16_nearest(-float_of(low + rest)).bits, (code + up) | 0x8000u)
+          << code << " " << rest;
     }
   }
 }
 
-// --- stochastic rounding: r is the upper half of the word
-// ---------------------------------------------------
+// --- stochastic rounding: r is the upper half of the word ----------------------------------------
 
-uint32_t stochastic(uint32_t x, uint32_t r) { return bf16_stochastic(float_of(x), r << 16 | 0xFFFFu).bits; }
+uint32_t stochastic(uint32_t x, uint32_t r) {
+  return bf16_stochastic(float_of(x), r << 16 | 0xFFFFu).bits;
+}
 
 TEST(Bf16, StochasticGolden) {
   constexpr uint32_t kR[] = {0, 0x7FFF, 0x8000, 0xFFFF};
@@ -63,12 +68,14 @@ TEST(Bf16, StochasticGolden) {
                {0x0000FFFFu, {0x0000, 0x0001, 0x0001, 0x0001}},
                {0x7F800001u, {0x7FFF, 0x7FFF, 0x7FFF, 0x7FFF}}};
   for (const auto& known : cases)
-    for (int i = 0; i < 4; ++i) EXPECT_EQ(stochastic(known.x, kR[i]), known.code[i]) << known.x << " " << i;
+    for (int i = 0; i < 4; ++i)
+      EXPECT_EQ(stochastic(known.x, kR[i]), known.code[i]) << known.x << " " << i;
 }
 
 // The mean over all 2^16 draws is x, in FP64, and every draw is a neighbour.
 TEST(Bf16, StochasticIsUnbiased) {
-  for (const float x : {1.0f, 1.001f, -3.14159f, 1e-3f, 1e-39f, -1.4e-45f, 3e38f, float_of(0x3F80FFFFu)}) {
+  for (const float x :
+       {1.0f, 1.001f, -3.14159f, 1e-3f, 1e-39f, -1.4e-45f, 3e38f, float_of(0x3F80FFFFu)}) {
     const uint32_t low = bits_of(x) >> 16;
     int64_t away = 0;
     for (uint32_t r = 0; r <= 0xFFFF; ++r) {

@@ -73,7 +73,8 @@ TEST(FileSystem, ReadsRangesAndRefusesTheEnd) {
   std::string part(4, '\0');
   file->read(6, std::as_writable_bytes(std::span(part)));
   EXPECT_EQ(part, "6789");
-  EXPECT_ERROR(file->read(7, std::as_writable_bytes(std::span(part))), directory / "a", "ends at byte 10");
+  EXPECT_ERROR(file->read(7, std::as_writable_bytes(std::span(part))), directory / "a",
+               "ends at byte 10");
 }
 
 TEST(FileSystem, ErrorsNameThePathAndTheReason) {
@@ -92,7 +93,8 @@ TEST(FileSystem, ErrorsNameThePathAndTheReason) {
   EXPECT_ERROR(fs.sync_directory(missing), missing, "No such file");
   write(directory / "big", "12345");
   EXPECT_ERROR(fs.read_file(directory / "big", 4), directory / "big", "5 bytes", "4 accepted");
-  EXPECT_ERROR(fs.create_directories(directory / "big/inside"), directory / "big", "not a directory");
+  EXPECT_ERROR(fs.create_directories(directory / "big/inside"), directory / "big",
+               "not a directory");
 }
 
 TEST(FileSystem, PipeIsAnErrorNotAHang) {
@@ -135,7 +137,8 @@ TEST(FileSystem, KindsAndLinks) {
   EXPECT_TRUE(fs.is_link(directory / "link"));
   EXPECT_TRUE(fs.is_link(directory / "dangling"));
   EXPECT_FALSE(fs.is_link(directory / "file"));
-  EXPECT_EQ(fs.list_directory(directory.path()), (std::vector<std::string>{"dangling", "file", "link"}));
+  EXPECT_EQ(fs.list_directory(directory.path()),
+            (std::vector<std::string>{"dangling", "file", "link"}));
 }
 
 TEST(FileSystem, CreatesAndRemovesTrees) {
@@ -228,7 +231,8 @@ TEST_P(AtomicWrite, LeavesOldOrNew) {
   EXPECT_EQ(broken, 6);  // create, append, sync, close, rename, sync of the directory
 }
 INSTANTIATE_TEST_SUITE_P(Faults, AtomicWrite,
-                         testing::Values(Fault::kError, Fault::kShortWrite, Fault::kStop, Fault::kStopShort));
+                         testing::Values(Fault::kError, Fault::kShortWrite, Fault::kStop,
+                                         Fault::kStopShort));
 
 TEST(FileSystem, AtomicWriteSurvivesAPowerCutAfterAnyOperation) {
   const std::string old_text(100, 'o'), new_text(200, 'n');
@@ -254,7 +258,8 @@ TEST(FileSystem, AtomicWriteSurvivesAPowerCutAfterAnyOperation) {
 
 TEST(FileSystem, AtomicWriteNamesThePathItCannotWrite) {
   const TempDirectory directory;
-  EXPECT_ERROR(write_file_atomically(fs, directory / "no/file", {}), directory / "no/file", "No such file");
+  EXPECT_ERROR(write_file_atomically(fs, directory / "no/file", {}), directory / "no/file",
+               "No such file");
   EXPECT_ERROR(write_file_atomically(fs, directory.path(), {}), directory.path(), "is a directory");
 }
 

@@ -1,5 +1,5 @@
-// Small formats: every code's value, published casts, neighbours and ties, and stochastic rounding over all
-// of its random bits.
+// Small formats: every code's value, published casts, neighbours and ties, and stochastic rounding
+// over all of its random bits.
 #include "core/float_format.h"
 
 #include <cmath>
@@ -67,7 +67,8 @@ TEST(FloatFormat, CodesBeyondTheLargest) {
 template <FloatFormat kFormat>
 void expect_neighbours() {
   for (uint32_t code = 0; code < kFormat.max_code; ++code) {
-    const float low = decode<kFormat>(code), high = decode<kFormat>(code + 1), middle = (low + high) / 2;
+    const float low = decode<kFormat>(code), high = decode<kFormat>(code + 1),
+                middle = (low + high) / 2;
     const uint32_t even = code + (code & 1);
     const struct {
       float x;
@@ -79,7 +80,8 @@ void expect_neighbours() {
                  {below(high), code + 1}};
     for (const auto& known : cases) {
       ASSERT_EQ(nearest<kFormat>(known.x), known.code) << code << " " << known.x;
-      ASSERT_EQ(nearest<kFormat>(-known.x), known.code | kFormat.sign_code) << code << " " << known.x;
+      ASSERT_EQ(nearest<kFormat>(-known.x), known.code | kFormat.sign_code)
+          << code << " " << known.x;
     }
   }
 }
@@ -159,7 +161,8 @@ TEST(Fp16, RoundsUp) {
   for (uint32_t code = 0; code < 0x7BFF; ++code) {
     const float low = decode<kBinary16>(code), high = decode<kBinary16>(code + 1);
     ASSERT_EQ(fp16_up(low), code);
-    for (const float x : {above(low), (low + high) / 2, below(high)}) ASSERT_EQ(fp16_up(x), code + 1) << x;
+    for (const float x : {above(low), (low + high) / 2, below(high)})
+      ASSERT_EQ(fp16_up(x), code + 1) << x;
   }
   for (const float x : {65504.0f, 65505.0f, 1e9f, kInf}) EXPECT_EQ(fp16_up(x), 0x7BFF) << x;
   EXPECT_EQ(fp16_up(float_of(1)), 1) << "never zero for what is not";
@@ -177,10 +180,10 @@ TEST(E8M0, PowersOfTwo) {
   EXPECT_EQ(e8m0_code(128), 254) << "never NaN";
 }
 
-// --- stochastic rounding
-// ------------------------------------------------------------------------------------
+// --- stochastic rounding -------------------------------------------------------------------------
 
-// r of docs/numerics.md "Stochastic rounding", as the upper bits of a word; what is below must not matter.
+// r of docs/numerics.md "Stochastic rounding", as the upper bits of a word; what is below must not
+// matter.
 template <FloatFormat kFormat>
 uint32_t stochastic(float x, uint32_t r) {
   constexpr int kUnused = 9 + kFormat.mantissa_bits;
@@ -198,7 +201,8 @@ TEST(StochasticRounding, PublishedE4M3) {
                {-5.37f, {0xCA, 0xCA, 0xCB, 0xCB, 0xCB}},
                {447.9f, {0x7D, 0x7E, 0x7E, 0x7E, 0x7E}}};
   for (const auto& known : cases)
-    for (int i = 0; i < 5; ++i) EXPECT_EQ(stochastic<kE4M3>(known.x, kR[i]), known.code[i]) << known.x;
+    for (int i = 0; i < 5; ++i)
+      EXPECT_EQ(stochastic<kE4M3>(known.x, kR[i]), known.code[i]) << known.x;
 }
 TEST(StochasticRounding, PublishedE2M1) {
   constexpr uint32_t kR[] = {0, 0x100000, 0x200000, 0x300000, 0x3FFFFF};
@@ -211,7 +215,8 @@ TEST(StochasticRounding, PublishedE2M1) {
                {2.6f, {4, 4, 5, 5, 5}},
                {5.9f, {6, 7, 7, 7, 7}}};
   for (const auto& known : cases)
-    for (int i = 0; i < 5; ++i) EXPECT_EQ(stochastic<kE2M1>(known.x, kR[i]), known.code[i]) << known.x;
+    for (int i = 0; i < 5; ++i)
+      EXPECT_EQ(stochastic<kE2M1>(known.x, kR[i]), known.code[i]) << known.x;
 }
 
 template <FloatFormat kFormat>
@@ -236,9 +241,9 @@ TEST(StochasticRounding, Extremes) {
   expect_extremes<kE2M1>();
 }
 
-// Over all r: only the two neighbours are drawn, and their mean is x, exactly where x is normal in the
-// format; below, x is first cut off to as many fixed-point bits as r has, less than one unit of them towards
-// zero.
+// Over all r: only the two neighbours are drawn, and their mean is x, exactly where x is normal in
+// the format; below, x is first cut off to as many fixed-point bits as r has, less than one unit of
+// them towards zero.
 template <FloatFormat kFormat>
 void expect_unbiased(std::initializer_list<float> values) {
   constexpr int kBits = 23 - kFormat.mantissa_bits;
@@ -267,10 +272,11 @@ void expect_unbiased(std::initializer_list<float> values) {
   }
 }
 TEST(StochasticRounding, UnbiasedOverAllRandomBits) {
-  expect_unbiased<kE4M3>({0.3f, -5.37f, 447.9f, 1.0f, 17.0f, float_of(0x3F800001u), -0.015625f, 0.0156249f,
-                          0.0101f, -0.0011f, 0.001953f, 1e-7f, 1e-30f});
+  expect_unbiased<kE4M3>({0.3f, -5.37f, 447.9f, 1.0f, 17.0f, float_of(0x3F800001u), -0.015625f,
+                          0.0156249f, 0.0101f, -0.0011f, 0.001953f, 1e-7f, 1e-30f});
   expect_unbiased<kE5M2>({0.3f, -5.37f, 57343.0f, 1.0f, 6.2e-5f, 6.0e-5f, -1.2e-5f, 1e-30f});
-  expect_unbiased<kE2M1>({-1.2f, 2.6f, 5.9f, 1.0f, 3.1415927f, 0.99999994f, 0.1f, -0.3f, 0.5f, 1e-30f});
+  expect_unbiased<kE2M1>(
+      {-1.2f, 2.6f, 5.9f, 1.0f, 3.1415927f, 0.99999994f, 0.1f, -0.3f, 0.5f, 1e-30f});
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ std::vector<float> values(int64_t count) {
   return x;
 }
 
-// The order that the header promises: 32 running sums, folded in halves. One scalar addition at a time.
+// The order that the header promises: 32 running sums, folded in halves. One scalar addition at a
+// time.
 template <class T>
 T sum_in_order(const std::vector<float>& x) {
   std::array<T, 32> running{};
@@ -72,7 +73,8 @@ TEST(SerialGroup, SumsNotANumber) {
 TEST(SerialGroup, MaximumAtEveryPlace) {
   for (const int64_t n : kCounts)
     for (int64_t place = 0; place < n; ++place) {
-      const float most = SerialGroup::max(n, [=](int64_t i) { return i == place ? -1.0f : -float(i + 2); });
+      const float most =
+          SerialGroup::max(n, [=](int64_t i) { return i == place ? -1.0f : -float(i + 2); });
       ASSERT_EQ(most, -1.0f) << n << " " << place;
     }
 }

@@ -26,9 +26,11 @@ std::string pattern(size_t count) {
 }
 
 TEST(Hash, KnownContent) {
-  EXPECT_EQ(hash_bytes({}), "99aa06d3014798d86001c324468d497f") << "published value of the empty input";
+  EXPECT_EQ(hash_bytes({}), "99aa06d3014798d86001c324468d497f")
+      << "published value of the empty input";
   const XXH128_hash_t digest = XXH3_128bits("mpretrain", 9);
-  EXPECT_EQ(hash_bytes(bytes("mpretrain")), fmt::format("{:016x}{:016x}", digest.high64, digest.low64));
+  EXPECT_EQ(hash_bytes(bytes("mpretrain")),
+            fmt::format("{:016x}{:016x}", digest.high64, digest.low64));
 }
 
 TEST(Hash, StreamingEqualsWhole) {

@@ -1,4 +1,5 @@
-// Documents merged from files and settings: values, sources, and an Error for everything that is not one.
+// Documents merged from files and settings: values, sources, and an Error for everything that is
+// not one.
 #include "core/json/json_document.h"
 
 #include <filesystem>
@@ -51,13 +52,15 @@ TEST_F(JsonDocumentTest, ReadsCommentsAndKnowsTheLineOfEveryKey) {
 TEST_F(JsonDocumentTest, MergesIncludesLeftToRightWithTheFileOnTop) {
   const std::string one = write("base/one.json", R"({"s": {"x": 1, "y": 1, "l": [1, 2]}, "t": 1})");
   const std::string two =
-      write("base/two.json", "{\"include\": [\"deep/three.json\"],\n\"s\": {\"y\": 2}, \"t\": {\"u\": 2}}");
+      write("base/two.json",
+            "{\"include\": [\"deep/three.json\"],\n\"s\": {\"y\": 2}, \"t\": {\"u\": 2}}");
   const std::string three = write("base/deep/three.json", R"({"s": {"y": 3, "z": 3}})");
   const JsonDocument document = load(
       "{\"include\": [\"base/one.json\", \"base/two.json\"],\n"
       "\"$schema\": \"schema.json\",\n"
       "\"s\": {\"l\": [9]}}");
-  EXPECT_EQ(document.root(), Json::parse(R"({"s": {"x": 1, "y": 2, "l": [9], "z": 3}, "t": {"u": 2}})"));
+  EXPECT_EQ(document.root(),
+            Json::parse(R"({"s": {"x": 1, "y": 2, "l": [9], "z": 3}, "t": {"u": 2}})"));
   EXPECT_EQ(document.source_of("s.x"), one + ":1");
   EXPECT_EQ(document.source_of("s.y"), two + ":2");
   EXPECT_EQ(document.source_of("s.z"), three + ":1");
@@ -75,25 +78,26 @@ TEST_F(JsonDocumentTest, ThePieceOfTwoPiecesIsReadTwice) {
 
 TEST_F(JsonDocumentTest, RefusesIncludesThatLeadNowhere) {
   const std::string file = directory_ / "a.json";
-  EXPECT_ERROR(load("{\n\"include\": [\"no.json\"]}"), file + ":2: include: ", directory_ / "no.json",
-               "no such file");
+  EXPECT_ERROR(load("{\n\"include\": [\"no.json\"]}"),
+               file + ":2: include: ", directory_ / "no.json", "no such file");
   EXPECT_ERROR(load(R"({"include": ["a.json"]})"), file + " includes itself: ", "a.json -> ");
   write("b.json", R"({"include": ["c.json"]})");
   write("c.json", R"({"include": ["./x/../a.json"]})");
   std::filesystem::create_directories(directory_ / "x");
   EXPECT_ERROR(load(R"({"include": ["b.json"]})"), "includes itself", "b.json -> ", "c.json -> ");
   EXPECT_ERROR(load(R"({"include": ["x"]})"), file + ":1: include: ", "is a directory");
-  EXPECT_ERROR(load(R"({"include": "b.json"})"), file + ":1: include: expected a list of file names",
-               "\"b.json\"");
-  EXPECT_ERROR(load("{\"a\": 1,\n\"include\": [1]}"), file + ":2: include: expected a list of file names",
-               "[1]");
+  EXPECT_ERROR(load(R"({"include": "b.json"})"),
+               file + ":1: include: expected a list of file names", "\"b.json\"");
+  EXPECT_ERROR(load("{\"a\": 1,\n\"include\": [1]}"),
+               file + ":2: include: expected a list of file names", "[1]");
   write("e.json", "{\n\"x\": }");
   EXPECT_ERROR(load(R"({"include": ["e.json"]})"), directory_ / "e.json:2:6: ");
 }
 
 TEST_F(JsonDocumentTest, RefusesIncludesWithoutEnd) {
   for (int i = 0; i < 20; ++i)
-    write(fmt::format("p{}.json", i), fmt::format(R"({{"include": ["p{0}.json", "p{0}.json"]}})", i + 1));
+    write(fmt::format("p{}.json", i),
+          fmt::format(R"({{"include": ["p{0}.json", "p{0}.json"]}})", i + 1));
   write("p20.json", "{}");
   EXPECT_ERROR(JsonDocument::load(directory_ / "p0.json"), "more than 256 files are included");
 }
@@ -119,7 +123,8 @@ TEST_F(JsonDocumentTest, RefusesWhatIsNotADocument) {
 }
 
 TEST_F(JsonDocumentTest, RefusesAKeyThatIsGivenTwice) {
-  EXPECT_ERROR(load("{\"a\": {\"b\": 1,\n\"c\": 2,\n\"b\": 3}}"), "a.json:3: a.b is given twice", "line 1");
+  EXPECT_ERROR(load("{\"a\": {\"b\": 1,\n\"c\": 2,\n\"b\": 3}}"), "a.json:3: a.b is given twice",
+               "line 1");
   EXPECT_ERROR(load("{\"a\": 1,\n\"a\": 1}"), "a.json:2: a is given twice");
 }
 
@@ -153,7 +158,8 @@ TEST_F(JsonDocumentTest, SettingsAreJsonOrElseStrings) {
   document.set("a={\"y\": 3}");
   EXPECT_EQ(
       document.root(),
-      Json::parse(R"({"a": {"x": 2.5, "y": 3, "t": true, "s": "runs/x=y", "quoted": "5", "list": ["p", "q"],
+      Json::parse(
+          R"({"a": {"x": 2.5, "y": 3, "t": true, "s": "runs/x=y", "quoted": "5", "list": ["p", "q"],
                                   "broken": "[1", "huge": "1e999", "empty": "", "url": "//host/path"},
                             "n": {"inner": {"deep": null}}, "new": {"k": 1}})"));
   EXPECT_EQ(document.source_of("a.x"), "--set a.x=2.5");
@@ -175,7 +181,8 @@ TEST_F(JsonDocumentTest, RefusesMalformedSettings) {
     EXPECT_ERROR(document.set(text), fmt::format("--set {}: expected key=value", text));
   for (const char* text : {"a..b=1", ".a=1", "a.=1", "..=1"})
     EXPECT_ERROR(document.set(text), fmt::format("--set {}: a key is empty", text));
-  EXPECT_ERROR(document.set("a.b=1"), "--set a.b=1: a is the number 1", "a.json:2", "not a section");
+  EXPECT_ERROR(document.set("a.b=1"), "--set a.b=1: a is the number 1", "a.json:2",
+               "not a section");
   EXPECT_ERROR(document.set("l.0=1"), "--set l.0=1: l is the list [1]", "not a section");
   EXPECT_ERROR(document.set("include=[\"x.json\"]"), "--set include=", "for files only");
   EXPECT_ERROR(document.set("s=\xff"), "not UTF-8");

@@ -32,7 +32,8 @@ struct Inner {
     v.optional("depth", depth, {.minimum = -2, .maximum = 10, .doc = "how deep"});
     v.optional("colour", colour, {.doc = "which colour"});
     const Condition green = only_with("colour", colour, {Colour::kGreen});
-    v.optional("green_share", green_share, {.minimum = 0, .exclusive_maximum = 1, .only_with = green});
+    v.optional("green_share", green_share,
+               {.minimum = 0, .exclusive_maximum = 1, .only_with = green});
     v.required("green_need", green_need,
                {.exclusive_minimum = 0, .only_with = green, .doc = "what green needs"});
   }
@@ -126,7 +127,8 @@ Outer inside(const std::string& text) { return with("\"inner\": {" + text + "}")
 
 TEST(JsonFields, DefaultsStandWhereNothingIsGiven) {
   EXPECT_EQ(read(R"({"title": "t"})"), Outer{.title = "t"});
-  EXPECT_EQ(read(R"({"title": "t", "flag": null, "steps": null, "inner": null})"), Outer{.title = "t"});
+  EXPECT_EQ(read(R"({"title": "t", "flag": null, "steps": null, "inner": null})"),
+            Outer{.title = "t"});
 }
 
 TEST(JsonFields, ReadsEveryType) {
@@ -145,30 +147,38 @@ TEST(JsonFields, AnIntegerMayBeWrittenAsAnIntegralNumber) {
   EXPECT_EQ(with(R"("seed": 1e3)").seed, 1000u);
   EXPECT_ERROR(with(R"("steps": 1.5)"), "f: steps: expected an integer, found the number 1.5");
   EXPECT_ERROR(with(R"("steps": 1e300)"), "steps: must be an integer of at most 64 bits");
-  EXPECT_ERROR(with(R"("steps": 9223372036854775808)"), "steps: must be an integer of at most 64 bits");
+  EXPECT_ERROR(with(R"("steps": 9223372036854775808)"),
+               "steps: must be an integer of at most 64 bits");
 }
 
 TEST(JsonFields, RefusesWrongTypes) {
   EXPECT_ERROR(with(R"("flag": 1)"), "f: flag: expected true or false, found the number 1");
-  EXPECT_ERROR(with(R"("flag": "true")"), "flag: expected true or false, found the string \"true\"");
-  EXPECT_ERROR(with(R"("seed": -1)"), "seed: must be at least 0 and less than 2^64, found the number -1");
-  EXPECT_ERROR(with(R"("seed": 18446744073709551616)"), "seed: must be at least 0 and less than 2^64");
+  EXPECT_ERROR(with(R"("flag": "true")"),
+               "flag: expected true or false, found the string \"true\"");
+  EXPECT_ERROR(with(R"("seed": -1)"),
+               "seed: must be at least 0 and less than 2^64, found the number -1");
+  EXPECT_ERROR(with(R"("seed": 18446744073709551616)"),
+               "seed: must be at least 0 and less than 2^64");
   EXPECT_ERROR(with(R"("seed": true)"), "seed: expected an integer, found the truth value true");
   EXPECT_ERROR(read(R"({"title": 5})"), "title: expected a string, found the number 5");
   EXPECT_ERROR(read(R"({"title": "a\u0000b"})"), "title: control characters are not accepted");
-  EXPECT_ERROR(with(R"("names": ["a", 1])"), "names: expected a list of strings, found the list [\"a\",1]");
+  EXPECT_ERROR(with(R"("names": ["a", 1])"),
+               "names: expected a list of strings, found the list [\"a\",1]");
   EXPECT_ERROR(with(R"("names": {"a": 1})"), "names: expected a list of strings, found the object");
   EXPECT_ERROR(with(R"("share": "x")"), "share: expected a number, found the string \"x\"");
   EXPECT_ERROR(with(R"("inner": 3)"), "inner: expected a section {...}, found the number 3");
   EXPECT_ERROR(inside(R"("colour": "gren")"),
                "inner.colour: expected one of red, green; found the string \"gren\"");
-  EXPECT_ERROR(inside(R"("colour": 0)"), "inner.colour: expected one of red, green; found the number 0");
+  EXPECT_ERROR(inside(R"("colour": 0)"),
+               "inner.colour: expected one of red, green; found the number 0");
 }
 
 TEST(JsonFields, RefusesValuesOutOfRangeAndTakesTheBounds) {
   EXPECT_EQ(inside(R"("depth": 10)").inner.depth, 10);
-  EXPECT_ERROR(inside(R"("depth": 11)"), "inner.depth: must be at least -2 and at most 10, found 11");
-  EXPECT_ERROR(inside(R"("depth": -3)"), "inner.depth: must be at least -2 and at most 10, found -3");
+  EXPECT_ERROR(inside(R"("depth": 11)"),
+               "inner.depth: must be at least -2 and at most 10, found 11");
+  EXPECT_ERROR(inside(R"("depth": -3)"),
+               "inner.depth: must be at least -2 and at most 10, found -3");
   EXPECT_ERROR(inside(R"("colour": "green", "green_need": 0)"),
                "green_need: must be greater than 0, found 0");
   EXPECT_ERROR(inside(R"("colour": "green", "green_need": 1, "green_share": 1)"),
@@ -187,22 +197,24 @@ TEST(JsonFields, UnknownKeysNameTheNearest) {
 TEST(JsonFields, MissingKeysSayWhatTheyAre) {
   EXPECT_ERROR(read("{}"), "f: title: missing; it is required (a title)");
   EXPECT_ERROR(read(R"({"title": null})"), "f: title: missing; it is required (a title)");
-  EXPECT_ERROR(inside(R"("colour": "green")"),
-               "inner.green_need: missing; it is required by inner.colour = green (what green needs)");
+  EXPECT_ERROR(
+      inside(R"("colour": "green")"),
+      "inner.green_need: missing; it is required by inner.colour = green (what green needs)");
 }
 
 TEST(JsonFields, KeysWithoutMeaningAreRefused) {
   EXPECT_ERROR(inside(R"("green_share": 0.1)"),
-               "inner.green_share: means something only with inner.colour = green", "inner.colour is red");
+               "inner.green_share: means something only with inner.colour = green",
+               "inner.colour is red");
   EXPECT_EQ(inside(R"("green_share": null)"), Outer{.title = "t"});
 }
 
 TEST(JsonFields, AllProblemsAreListedOnce) {
   Outer result;
   Problems problems;
-  FieldReader::read(
-      JsonDocument::of_value({{"flag", 1}, {"inner", {{"colour", "x"}, {"green_share", 0.1}}}}, "f"), result,
-      problems);
+  FieldReader::read(JsonDocument::of_value(
+                        {{"flag", 1}, {"inner", {{"colour", "x"}, {"green_share", 0.1}}}}, "f"),
+                    result, problems);
   ASSERT_EQ(problems.size(), 3u);  // nothing follows from a colour that is not known
   EXPECT_NE(problems[0].find("flag"), std::string::npos);
   EXPECT_NE(problems[1].find("title"), std::string::npos);
@@ -219,8 +231,9 @@ TEST(JsonFields, WhatIsWrittenReadsBackEqual) {
 
 TEST(JsonFields, WritesOnlyWhatHasAMeaning) {
   const Json json = FieldWriter::write(Outer{.title = "t"});
-  EXPECT_EQ(json.dump(),
-            R"({"flag":false,"seed":7,"title":"t","names":["a"],"inner":{"depth":3,"colour":"red"}})");
+  EXPECT_EQ(
+      json.dump(),
+      R"({"flag":false,"seed":7,"title":"t","names":["a"],"inner":{"depth":3,"colour":"red"}})");
 }
 
 TEST(JsonFields, TheSchemaDescribesEveryKey) {
@@ -251,10 +264,11 @@ TEST(JsonFields, AChoiceBringsItsKeys) {
 
 TEST(JsonFields, AChoiceIsCheckedLikeOtherKeys) {
   EXPECT_ERROR(drawing("{}"), "f: shape: missing; it is required (what is drawn)");
-  EXPECT_ERROR(
-      drawing(R"({"shape": "circel"})"),
-      "f: shape: expected one of circle, square; found the string \"circel\"; did you mean \"circle\"?");
-  EXPECT_ERROR(drawing(R"({"shape": 1})"), "f: shape: expected one of circle, square; found the number 1");
+  EXPECT_ERROR(drawing(R"({"shape": "circel"})"),
+               "f: shape: expected one of circle, square; found the string \"circel\"; did you "
+               "mean \"circle\"?");
+  EXPECT_ERROR(drawing(R"({"shape": 1})"),
+               "f: shape: expected one of circle, square; found the number 1");
   EXPECT_ERROR(drawing(R"({"shape": "circle"})"),
                "f: radius: missing; it is required by shape = circle (half its width)");
   EXPECT_ERROR(drawing(R"({"shape": "square", "radius": 1})"),
@@ -264,7 +278,8 @@ TEST(JsonFields, AChoiceIsCheckedLikeOtherKeys) {
   EXPECT_EQ(drawing(R"({"shape": "square", "radius": null})"), (Drawing{Square{}}));
 }
 
-// What was written for another choice, below this one, is left out; what was written above it is refused.
+// What was written for another choice, below this one, is left out; what was written above it is
+// refused.
 TEST(JsonFields, AnotherChoiceAboveLeavesKeysOut) {
   const test::TempDirectory directory;
   const std::string base = directory.path() + "/base.json", mine = directory.path() + "/mine.json";
@@ -273,7 +288,8 @@ TEST(JsonFields, AnotherChoiceAboveLeavesKeysOut) {
   LeftOut left_out;
   EXPECT_EQ(drawing(JsonDocument::load(mine), &left_out), (Drawing{Square{}}));
   EXPECT_EQ(left_out, LeftOut{fmt::format("radius ({}:1)", base)});
-  EXPECT_ERROR(drawing(JsonDocument::load(mine)), "radius: means something only with shape = circle");
+  EXPECT_ERROR(drawing(JsonDocument::load(mine)),
+               "radius: means something only with shape = circle");
 
   left_out.clear();
   JsonDocument set = JsonDocument::load(base);
@@ -281,7 +297,8 @@ TEST(JsonFields, AnotherChoiceAboveLeavesKeysOut) {
   EXPECT_EQ(drawing(set, &left_out), (Drawing{Square{}}));
   EXPECT_EQ(left_out.size(), 1u);
   set.set("radius=3");
-  EXPECT_ERROR(drawing(set, &left_out), "--set radius=3: radius: means something only with shape = circle",
+  EXPECT_ERROR(drawing(set, &left_out),
+               "--set radius=3: radius: means something only with shape = circle",
                "but shape is square (--set shape=square)");
 }
 
@@ -336,11 +353,13 @@ TEST(JsonFields, FormerNamesAreRead) {
   EXPECT_EQ(std::get<0>(read.pen.fill).colour, Colour::kGreen);
   EXPECT_EQ(FieldWriter::write(read).dump(),
             R"({"pen":{"width":2.0,"nibs":3,"fill":"ink","colour":"green"}})");
-  EXPECT_ERROR(desk(R"("thickness": 2, "width": 1, "tint": "red")"),
-               "f: pen.thickness is a former name of pen.width, which f sets too; remove one of them");
+  EXPECT_ERROR(
+      desk(R"("thickness": 2, "width": 1, "tint": "red")"),
+      "f: pen.thickness is a former name of pen.width, which f sets too; remove one of them");
   EXPECT_NO_THROW(
       desk(JsonDocument::of_value(Json::parse(R"({"pen": {"fill": "ink", "tint": "red"}})"), "f")));
-  EXPECT_ERROR(desk(JsonDocument::of_value(Json::parse(R"({"pen": 1})"), "f")), "f: pen: expected a section");
+  EXPECT_ERROR(desk(JsonDocument::of_value(Json::parse(R"({"pen": 1})"), "f")),
+               "f: pen: expected a section");
 }
 
 // Whichever name it has, what was written above counts; messages name the place.
@@ -357,14 +376,15 @@ TEST(JsonFields, FormerNamesMergeWithPresentOnes) {
   set.set("pen.thickness=4");
   EXPECT_EQ(desk(set).pen.width, 4);
   set.set("pen.thickness=-1");
-  EXPECT_ERROR(desk(set), "--set pen.thickness=-1 (as thickness): pen.width: must be at least 0, found -1");
+  EXPECT_ERROR(desk(set),
+               "--set pen.thickness=-1 (as thickness): pen.width: must be at least 0, found -1");
 
   std::ofstream(mine) << R"({"include": ["base.json"], "pen": {
     "width": 3,
     "thickness": 4}})";
-  EXPECT_ERROR(
-      desk(JsonDocument::load(mine)),
-      fmt::format("{}:3: pen.thickness is a former name of pen.width, which {}:2 sets too", mine, mine));
+  EXPECT_ERROR(desk(JsonDocument::load(mine)),
+               fmt::format("{}:3: pen.thickness is a former name of pen.width, which {}:2 sets too",
+                           mine, mine));
 }
 
 TEST(JsonFields, TheSchemaKnowsFormerNames) {

@@ -1,5 +1,6 @@
-// The shape of the source tree: no file includes a layer above its own, CUDA stays in its places, formats and rules
-// are named by their own headers and lists, and every test file lies where it is built.
+// The shape of the source tree: no file includes a layer above its own, CUDA stays in its places,
+// formats and rules are named by their own headers and lists, and every test file lies where it is
+// built.
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -36,12 +37,12 @@ const std::map<std::string, std::set<std::string>> kMayInclude{
     {"parallel", {"config", "model", "optim", "data", "precision", "comm", "device", "core"}},
     {"inference", {"config", "checkpoint", "model", "data", "precision", "comm", "device", "core"}},
     {"train",
-     {"config", "checkpoint", "parallel", "inference", "model", "optim", "data", "precision", "comm",
-      "device", "core"}},
+     {"config", "checkpoint", "parallel", "inference", "model", "optim", "data", "precision",
+      "comm", "device", "core"}},
     {"toy", {"precision", "core"}},
     {"cli",
-     {"train", "toy", "inference", "parallel", "checkpoint", "config", "model", "optim", "data", "precision",
-      "comm", "device", "core"}},
+     {"train", "toy", "inference", "parallel", "checkpoint", "config", "model", "optim", "data",
+      "precision", "comm", "device", "core"}},
     {"main", {"cli", "core"}},
 };
 
@@ -69,16 +70,16 @@ std::string layer_of(const std::string& path) {
 }
 
 bool may_use_cuda(const std::string& path) {
-  return path.starts_with("device/cuda/") || path.starts_with("comm/cuda/") || path.ends_with(".cu") ||
-         path.ends_with(".cuh");
+  return path.starts_with("device/cuda/") || path.starts_with("comm/cuda/") ||
+         path.ends_with(".cu") || path.ends_with(".cuh");
 }
 
 std::optional<std::string> fault_of_include(const std::string& path, const std::string& name) {
   const std::string from = layer_of(path);
   const std::string to = layer_of(name);
   if (std::regex_search(name, kCudaHeader) && !may_use_cuda(path)) {
-    return fmt::format("{} includes the CUDA header {}; only device/cuda/, comm/cuda/ and *.cu may", path,
-                       name);
+    return fmt::format("{} includes the CUDA header {}; only device/cuda/, comm/cuda/ and *.cu may",
+                       path, name);
   }
   if (!kMayInclude.contains(to) || to == from) return std::nullopt;
   if (kMayInclude.at(from).contains(to)) return std::nullopt;
@@ -102,7 +103,8 @@ std::vector<std::string> faults_of(const std::string& path, const std::string& s
 std::vector<std::string> files_below(const fs::path& directory) {
   std::vector<std::string> paths;
   for (const auto& entry : fs::recursive_directory_iterator(directory)) {
-    if (entry.is_regular_file()) paths.push_back(fs::relative(entry.path(), directory).generic_string());
+    if (entry.is_regular_file())
+      paths.push_back(fs::relative(entry.path(), directory).generic_string());
   }
   std::sort(paths.begin(), paths.end());
   return paths;
@@ -120,7 +122,8 @@ TEST(Layering, NoFileIncludesALayerAboveItsOwn) {
   for (const std::string& path : files_below(kRoot / "src")) {
     if (!is_source(path)) continue;
     ++files;
-    for (const std::string& fault : faults_of(path, text_of(kRoot / "src" / path))) ADD_FAILURE() << fault;
+    for (const std::string& fault : faults_of(path, text_of(kRoot / "src" / path)))
+      ADD_FAILURE() << fault;
   }
   EXPECT_GT(files, 20);
 }
@@ -139,7 +142,8 @@ TEST(Layering, ProjectHeadersAreNamedFromSrc) {
     std::istringstream lines(text_of(kRoot / "src" / path));
     for (std::string line; std::getline(lines, line);) {
       std::smatch match;
-      if (!std::regex_search(line, match, kInclude) || line.find('"') == std::string::npos) continue;
+      if (!std::regex_search(line, match, kInclude) || line.find('"') == std::string::npos)
+        continue;
       EXPECT_TRUE(fs::exists(kRoot / "src" / match[1].str())) << path << ": " << line;
       EXPECT_EQ(match[1].str().find(".."), std::string::npos) << path << ": " << line;
     }
@@ -158,7 +162,8 @@ TEST(Layering, OnlyTheCommandLineMakesShards) {
 TEST(Layering, CheckerReportsAnUpwardInclude) {
   const auto faults = faults_of("core/check.h", "#pragma once\n  #  include \"train/trainer.h\"\n");
   ASSERT_EQ(faults.size(), 1u);
-  EXPECT_NE(faults[0].find("core/check.h includes train/trainer.h"), std::string::npos) << faults[0];
+  EXPECT_NE(faults[0].find("core/check.h includes train/trainer.h"), std::string::npos)
+      << faults[0];
 }
 
 TEST(Layering, CheckerReportsSiblingsAndAngleBrackets) {
@@ -177,8 +182,9 @@ TEST(Layering, CheckerReportsCudaOutsideItsPlaces) {
   EXPECT_TRUE(faults_of("optim/update/optimizer_ops_cuda.cu", source).empty());
 }
 
-// Words of one source that give away CUDA where it has no place: its stream anywhere but in CUDA's own files, and
-// whether CUDA is there, which the program knows by what is linked into it (device/ops_registry.h).
+// Words of one source that give away CUDA where it has no place: its stream anywhere but in CUDA's
+// own files, and whether CUDA is there, which the program knows by what is linked into it
+// (device/ops_registry.h).
 std::vector<std::string> cuda_words_in(const std::string& path, const std::string& source) {
   std::vector<std::string> words{"MPT_FAKE_CUDA", "MPT_WITH_CUDA", "MPT_WITH_NCCL"}, found;
   if (!may_use_cuda(path)) words.insert(words.end(), {"CUstream_st", "cudaStream_t"});
@@ -189,29 +195,35 @@ std::vector<std::string> cuda_words_in(const std::string& path, const std::strin
 
 TEST(Layering, CudaIsNoConditionAndItsStreamStaysInItsPlaces) {
   for (const std::string& path : files_below(kRoot / "src"))
-    EXPECT_EQ(cuda_words_in(path, text_of(kRoot / "src" / path)), std::vector<std::string>{}) << path;
+    EXPECT_EQ(cuda_words_in(path, text_of(kRoot / "src" / path)), std::vector<std::string>{})
+        << path;
 }
 
 TEST(Layering, CheckerReportsWordsOfCuda) {
-  EXPECT_EQ(cuda_words_in("device/device.h", "struct CUstream_st;"), std::vector<std::string>{"CUstream_st"});
+  EXPECT_EQ(cuda_words_in("device/device.h", "struct CUstream_st;"),
+            std::vector<std::string>{"CUstream_st"});
   EXPECT_EQ(cuda_words_in("model/llama.cpp", "cudaStream_t stream;"),
             std::vector<std::string>{"cudaStream_t"});
-  for (const char* path :
-       {"device/cuda/cuda_gemm.h", "comm/cuda/nccl_transport.h", "optim/ops.cu", "model/norm.cuh"}) {
+  for (const char* path : {"device/cuda/cuda_gemm.h", "comm/cuda/nccl_transport.h", "optim/ops.cu",
+                           "model/norm.cuh"}) {
     EXPECT_TRUE(cuda_words_in(path, "CUstream_st* stream;").empty()) << path;
-    EXPECT_EQ(cuda_words_in(path, "#ifdef MPT_FAKE_CUDA"), std::vector<std::string>{"MPT_FAKE_CUDA"}) << path;
+    EXPECT_EQ(cuda_words_in(path, "#ifdef MPT_FAKE_CUDA"),
+              std::vector<std::string>{"MPT_FAKE_CUDA"})
+        << path;
     EXPECT_EQ(cuda_words_in(path, "#if defined(MPT_WITH_CUDA)").size(), 1u) << path;
   }
   EXPECT_TRUE(cuda_words_in("device/cuda/cudnn_attention.cpp", "#ifdef MPT_WITH_CUDNN").empty());
 }
 
 TEST(Layering, CheckerAcceptsDownwardIncludes) {
-  EXPECT_TRUE(faults_of("train/trainer.cpp", "#include \"optim/rules.h\"\n#include <vector>\n").empty());
-  EXPECT_TRUE(faults_of("core/io/hash.cpp", "#include \"core/io/hash.h\"\n#include <xxhash.h>\n").empty());
+  EXPECT_TRUE(
+      faults_of("train/trainer.cpp", "#include \"optim/rules.h\"\n#include <vector>\n").empty());
+  EXPECT_TRUE(
+      faults_of("core/io/hash.cpp", "#include \"core/io/hash.h\"\n#include <xxhash.h>\n").empty());
   EXPECT_TRUE(faults_of("core/io/hash.cpp", "// #include \"train/trainer.h\"\n").empty());
 }
 
-// --- names of weight formats and update rules --------------------------------------------------------------
+// --- names of weight formats and update rules ----------------------------------------------------
 
 // Names of the headers in a directory of src/: "block_fp8".
 std::vector<std::string> headers_of(const std::string& directory) {
@@ -228,13 +240,15 @@ std::string without(std::string text, const std::string& part) {
 
 // In small letters and without underscores: block_fp8, BlockFp8 and kBlockFp8 are one.
 std::string plain(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   return without(text, "_");
 }
 
-// The formats that a file of optim or model names. One key of optim does by right, with its enumeration and
-// documentation.
-std::vector<std::string> formats_named_in(const std::string& source, const std::vector<std::string>& codecs) {
+// The formats that a file of optim or model names. One key of optim does by right, with its
+// enumeration and documentation.
+std::vector<std::string> formats_named_in(const std::string& source,
+                                          const std::vector<std::string>& codecs) {
   std::string text = plain(source);
   for (const char* key : {"nvfp4additivescale", "of an nvfp4 weight"}) text = without(text, key);
   std::vector<std::string> names{"weightformat::k", "fp32weights", "bf16weights"}, found;
@@ -250,32 +264,39 @@ TEST(Layering, OptimizersAndModelNameNoWeightFormat) {
   ASSERT_GE(codecs.size(), 4u);
   for (const std::string layer : {"optim", "model"})
     for (const std::string& path : files_below(kRoot / "src" / layer))
-      EXPECT_EQ(formats_named_in(text_of(kRoot / "src" / layer / path), codecs), std::vector<std::string>{})
+      EXPECT_EQ(formats_named_in(text_of(kRoot / "src" / layer / path), codecs),
+                std::vector<std::string>{})
           << layer << "/" << path;
 }
 
 TEST(Layering, CheckerReportsNamesOfFormats) {
   const std::vector<std::string> codecs{"block_fp8", "elements", "nvfp4"};
-  for (const char* source : {"BlockFp8Codec codec;", "// of block_fp8 weights", "Nvfp4ScaleMode::kLive",
-                             "kNvfp4Block", "format == WeightFormat::kF32", "Bf16Weights"})
+  for (const char* source :
+       {"BlockFp8Codec codec;", "// of block_fp8 weights", "Nvfp4ScaleMode::kLive", "kNvfp4Block",
+        "format == WeightFormat::kF32", "Bf16Weights"})
     EXPECT_EQ(formats_named_in(source, codecs).size(), 1u) << source;
-  for (const char* source : {"nvfp4_additive_scale == Nvfp4AdditiveScale::kBlock", "WeightFormat format;",
-                             "elements", "DType::kBF16"})
+  for (const char* source : {"nvfp4_additive_scale == Nvfp4AdditiveScale::kBlock",
+                             "WeightFormat format;", "elements", "DType::kBF16"})
     EXPECT_EQ(formats_named_in(source, codecs), std::vector<std::string>{}) << source;
 }
 
 TEST(Layering, EveryWeightFormatIsInTheList) {
   const std::string list = text_of(kRoot / "src/precision/weight_formats.h");
   for (const std::string& codec : headers_of("precision/codecs"))
-    EXPECT_NE(list.find(fmt::format("#include \"precision/codecs/{}.h\"", codec)), std::string::npos)
+    EXPECT_NE(list.find(fmt::format("#include \"precision/codecs/{}.h\"", codec)),
+              std::string::npos)
         << codec;
 }
 
-// Whether one of the rules is named as a word, with or without its underscores, in letters of any size.
+// Whether one of the rules is named as a word, with or without its underscores, in letters of any
+// size.
 bool names_a_rule(const std::string& source, const std::vector<std::string>& rules) {
   std::string text = source;
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  const auto is_word = [&](size_t at) { return at < text.size() && std::isalnum((unsigned char)text[at]); };
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  const auto is_word = [&](size_t at) {
+    return at < text.size() && std::isalnum((unsigned char)text[at]);
+  };
   for (const std::string& rule : rules)
     for (const std::string& name : {rule, plain(rule)})
       for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; ++at)
@@ -300,19 +321,21 @@ TEST(Layering, RulesAreNamedByThemselvesAndTheirList) {
   ASSERT_GE(rules.size(), 3u);
   for (const std::string& path : files_below(kRoot / "src")) {
     if (path.starts_with("optim/rules/")) continue;
-    EXPECT_EQ(names_a_rule(text_of(kRoot / "src" / path), rules), kNamesRules.contains(path)) << path;
+    EXPECT_EQ(names_a_rule(text_of(kRoot / "src" / path), rules), kNamesRules.contains(path))
+        << path;
   }
 }
 
 TEST(Layering, CheckerReportsNamesOfRules) {
   const std::vector<std::string> rules{"lion", "m_plus_adam"};
-  for (const char* source : {"\"lion\"", "Lion::Config", "m_plus_adam", "MPlusAdam{}", "optim/rules/lion.h"})
+  for (const char* source :
+       {"\"lion\"", "Lion::Config", "m_plus_adam", "MPlusAdam{}", "optim/rules/lion.h"})
     EXPECT_TRUE(names_a_rule(source, rules)) << source;
   for (const char* source : {"a million", "M+Adam", "adam"})
     EXPECT_FALSE(names_a_rule(source, rules)) << source;
 }
 
-// --- random streams -------------------------------------------------------------------------------------------
+// --- random streams ------------------------------------------------------------------------------
 
 // "inline constexpr RandomStream kInitStream{0};" -> {"kInitStream", 0}
 std::vector<std::pair<std::string, int>> streams_declared_in(const std::string& source) {
@@ -339,7 +362,8 @@ TEST(RandomStreams, KeepTheirNumbersAndShareNone) {
   for (const std::string& path : files_below(kRoot / "src"))
     for (const auto& [name, number] : streams_declared_in(text_of(kRoot / "src" / path))) {
       EXPECT_TRUE(numbers.insert(number).second) << path << ": " << number << " is taken";
-      EXPECT_TRUE(found.emplace(name, number).second) << path << ": " << name << " is declared twice";
+      EXPECT_TRUE(found.emplace(name, number).second)
+          << path << ": " << name << " is declared twice";
     }
   for (const auto& [name, number] : known)
     EXPECT_EQ(found.contains(name) ? found.at(name) : -1, number) << name;
@@ -347,12 +371,13 @@ TEST(RandomStreams, KeepTheirNumbersAndShareNone) {
 
 TEST(RandomStreams, CheckerFindsDeclarations) {
   using Found = std::vector<std::pair<std::string, int>>;
-  EXPECT_EQ(streams_declared_in("inline constexpr RandomStream kA{3};\nconstexpr RandomStream kB{12};"),
-            (Found{{"kA", 3}, {"kB", 12}}));
+  EXPECT_EQ(
+      streams_declared_in("inline constexpr RandomStream kA{3};\nconstexpr RandomStream kB{12};"),
+      (Found{{"kA", 3}, {"kB", 12}}));
   EXPECT_EQ(streams_declared_in("RandomStream stream = kA;"), Found{});
 }
 
-// --- tests ---------------------------------------------------------------------------------------------------
+// --- tests ---------------------------------------------------------------------------------------
 
 // The directories that tests/CMakeLists.txt builds: the layers of its foreach(), which globs
 // <layer>/*_test.cpp, and those globbed by name.
@@ -384,13 +409,14 @@ TEST(TestRegistry, EveryTestFileIsInADirectoryThatIsBuilt) {
   EXPECT_GT(tests, 0);
 }
 
-// A file with tests in it under another name would be left out silently, unless the build names it: those
-// that need what only some machines have.
+// A file with tests in it under another name would be left out silently, unless the build names it:
+// those that need what only some machines have.
 TEST(TestRegistry, EveryFileWithTestsIsNamedAsOne) {
   const std::regex test(R"(^(TEST|TEST_F|TEST_P|TYPED_TEST)\()", std::regex::multiline);
   const std::string build = text_of(kRoot / "tests/CMakeLists.txt");
   for (const std::string& path : files_below(kRoot / "tests")) {
-    if (!is_source(path) || path.ends_with("_test.cpp") || build.find(path) != std::string::npos) continue;
+    if (!is_source(path) || path.ends_with("_test.cpp") || build.find(path) != std::string::npos)
+      continue;
     EXPECT_FALSE(std::regex_search(text_of(kRoot / "tests" / path), test)) << "tests/" << path;
   }
 }
@@ -402,7 +428,8 @@ TEST(TestRegistry, CheckerReportsAStrayTest) {
   EXPECT_FALSE(is_registered("stray_test.cpp", layers));
   EXPECT_FALSE(is_registered("core/deep/check_test.cpp", layers));
   EXPECT_FALSE(is_registered("train/trainer_test.cpp", layers));
-  EXPECT_TRUE(registered_layers("foreach(layer core)\nfile(GLOB sources CONFIGURE_DEPENDS cuda/*_test.cpp)\n")
+  EXPECT_TRUE(registered_layers(
+                  "foreach(layer core)\nfile(GLOB sources CONFIGURE_DEPENDS cuda/*_test.cpp)\n")
                   .contains("cuda"));
 }
 

@@ -15,12 +15,15 @@ std::string parse_failure(const std::string& text) {
 }
 
 TEST(LibraryMessage, IsWithoutNamesOfTheLibrary) {
-  EXPECT_TRUE(parse_failure("{").starts_with("line 1, column 2: syntax error")) << parse_failure("{");
+  EXPECT_TRUE(parse_failure("{").starts_with("line 1, column 2: syntax error"))
+      << parse_failure("{");
   EXPECT_EQ(library_message("[json.exception.type_error.302] type must be string, but is number"),
             "type must be string, but is number");
-  EXPECT_EQ(library_message("Internal: ./src/sentencepiece_processor.cc(232) [model_proto->Parse(x[0])] "),
+  EXPECT_EQ(library_message(
+                "Internal: ./src/sentencepiece_processor.cc(232) [model_proto->Parse(x[0])] "),
             "");
-  EXPECT_EQ(library_message("Internal: src/trainer_interface.cc(582) [(a) == (b)] Vocabulary size too high"),
+  EXPECT_EQ(library_message(
+                "Internal: src/trainer_interface.cc(582) [(a) == (b)] Vocabulary size too high"),
             "Vocabulary size too high");
   EXPECT_EQ(library_message("disk full"), "disk full");
 }

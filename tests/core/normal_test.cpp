@@ -18,7 +18,9 @@ Json golden() {
   return Json::parse(file)["init"];
 }
 
-uint32_t hex(const Json& text) { return uint32_t(std::stoul(text.get<std::string>(), nullptr, 16)); }
+uint32_t hex(const Json& text) {
+  return uint32_t(std::stoul(text.get<std::string>(), nullptr, 16));
+}
 
 RandomCounter counter_of(const Json& init) {
   return {.seed = init["seed"],
@@ -40,7 +42,8 @@ TEST(Normal, GoldenInitialValues) {
   const Json init = golden();
   std::vector<float> values(init["values"].size());
   fill_normals(counter_of(init), init["std"], std::ssize(values), values.data());
-  for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(bits_of(values[i]), hex(init["values"][i])) << i;
+  for (size_t i = 0; i < values.size(); ++i)
+    EXPECT_EQ(bits_of(values[i]), hex(init["values"][i])) << i;
 }
 
 // The first n of a row are the same whatever n is, and nothing is written behind them.
@@ -65,7 +68,8 @@ TEST(Normal, ExtremeWordsAreFinite) {
   EXPECT_EQ(normals_of({{0xFFFFFFFFu, 0, 0xFFFFFFFFu, 0}})[0], 0.0) << "u1 = 1";
 }
 
-// Mean, variance, kurtosis and lag-1 correlation of n draws lie within five of their standard errors.
+// Mean, variance, kurtosis and lag-1 correlation of n draws lie within five of their standard
+// errors.
 TEST(Normal, Statistics) {
   constexpr int64_t kDraws = 400000;
   std::vector<float> z(kDraws);

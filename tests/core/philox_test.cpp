@@ -63,7 +63,8 @@ TEST(Philox, EveryCoordinateMatters) {
           for (const RandomStream stream : {RandomStream{0}, RandomStream{1}, RandomStream{8}})
             for (const uint32_t block : {0u, 1u, 0x3FFFFFFFu}) {
               const PhiloxBlock b = RandomCounter{seed, tensor, row, step, stream}.block(block);
-              seen.insert({uint64_t{b.word[0]} << 32 | b.word[1], uint64_t{b.word[2]} << 32 | b.word[3]});
+              seen.insert(
+                  {uint64_t{b.word[0]} << 32 | b.word[1], uint64_t{b.word[2]} << 32 | b.word[3]});
               ++drawn;
             }
   EXPECT_EQ(int(seen.size()), drawn);

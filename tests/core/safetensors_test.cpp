@@ -33,10 +33,11 @@ std::string file_text(const std::string& header, const std::string& data) {
 }
 
 std::string small_file(const std::string& path) {
-  SafetensorsWriter writer(
-      fs, path,
-      {{"w", StoredType::kF32, {2, 3}}, {"s", StoredType::kU8, {}}, {"e", StoredType::kBF16, {0, 4}}},
-      {{"format", "pt"}});
+  SafetensorsWriter writer(fs, path,
+                           {{"w", StoredType::kF32, {2, 3}},
+                            {"s", StoredType::kU8, {}},
+                            {"e", StoredType::kBF16, {0, 4}}},
+                           {{"format", "pt"}});
   writer.append(bytes_of("abcdefghijklmnopqrstuvwxy"));
   writer.finish();
   return fs.read_file(path);
@@ -68,7 +69,8 @@ TEST(Safetensors, RoundTripOfEveryTypeInAnyPieces) {
   std::string first_hash;
   for (const size_t piece : {1, 3, 64}) {
     const TempDirectory directory{test::memory_directory()};
-    SafetensorsWriter writer(fs, directory / "a", tensors, {{"k", "v"}, {"quote\"", "line\nbreak"}});
+    SafetensorsWriter writer(fs, directory / "a", tensors,
+                             {{"k", "v"}, {"quote\"", "line\nbreak"}});
     for (size_t at = 0; at < data.size(); at += piece)
       writer.append(bytes_of(std::string_view(data).substr(at, piece)));
     const auto summary = writer.finish();
@@ -87,7 +89,8 @@ TEST(Safetensors, RoundTripOfEveryTypeInAnyPieces) {
       EXPECT_EQ(entry.shape, tensor.shape);
       const std::vector<std::byte> bytes = reader.read(entry);
       ASSERT_EQ(static_cast<int64_t>(bytes.size()), tensor.bytes());
-      EXPECT_TRUE(std::ranges::equal(bytes, bytes_of(data).subspan(offset, bytes.size()))) << tensor.name;
+      EXPECT_TRUE(std::ranges::equal(bytes, bytes_of(data).subspan(offset, bytes.size())))
+          << tensor.name;
       offset += bytes.size();
     }
   }
@@ -118,7 +121,8 @@ TEST(Safetensors, NoTensorsAtAll) {
 TEST(Safetensors, DataBeginAlignedForAnyNameLength) {
   for (size_t length = 1; length <= 17; ++length) {
     const TempDirectory directory{test::memory_directory()};
-    SafetensorsWriter writer(fs, directory / "a", {{std::string(length, 'n'), StoredType::kU8, {1}}});
+    SafetensorsWriter writer(fs, directory / "a",
+                             {{std::string(length, 'n'), StoredType::kU8, {1}}});
     writer.append(bytes_of("x"));
     writer.finish();
     EXPECT_EQ(SafetensorsReader(fs, directory / "a").tensors()[0].begin % 8, 0);
@@ -176,14 +180,17 @@ INSTANTIATE_TEST_SUITE_P(
     Headers, BadSafetensors,
     testing::Values(
         BadHeader{"empty", "", "not valid JSON"}, BadHeader{"spaces", "        ", "not valid JSON"},
-        BadHeader{"garbage", "hello", "not valid JSON"}, BadHeader{"unclosed", R"({"t":)", "not valid JSON"},
-        BadHeader{"trailing", "{} x", "not valid JSON"}, BadHeader{"utf8", "{\"\xFF\":1}", "not valid JSON"},
+        BadHeader{"garbage", "hello", "not valid JSON"},
+        BadHeader{"unclosed", R"({"t":)", "not valid JSON"},
+        BadHeader{"trailing", "{} x", "not valid JSON"},
+        BadHeader{"utf8", "{\"\xFF\":1}", "not valid JSON"},
         BadHeader{"number", "1", "not a JSON object"}, BadHeader{"list", "[]", "not a JSON object"},
         BadHeader{"deep", std::string(100000, '['), "nested too deeply"},
         BadHeader{"no_tensor_for_data", "{}", "take 0 bytes of data, the file has 8"},
         BadHeader{"not_an_object", R"({"t":1})", "needs exactly dtype, shape and data_offsets"},
         BadHeader{"missing_field", one(R"("dtype":"U8","shape":[8])"), "needs exactly"},
-        BadHeader{"other_field", one(R"("dtype":"U8","shape":[8],"offsets":[0,8])"), "has no data_offsets"},
+        BadHeader{"other_field", one(R"("dtype":"U8","shape":[8],"offsets":[0,8])"),
+                  "has no data_offsets"},
         BadHeader{"extra_field", one(R"("dtype":"U8","shape":[8],"data_offsets":[0,8],"x":1)"),
                   "needs exactly"},
         BadHeader{"dtype", one(R"("dtype":"I64","shape":[1],"data_offsets":[0,8])"),
@@ -198,7 +205,8 @@ INSTANTIATE_TEST_SUITE_P(
                   "shape holds 8.0"},
         BadHeader{"shape_nested", one(R"("dtype":"U8","shape":[[8]],"data_offsets":[0,8])"),
                   "nested too deeply"},
-        BadHeader{"shape_huge", one(R"("dtype":"U8","shape":[9223372036854775808],"data_offsets":[0,8])"),
+        BadHeader{"shape_huge",
+                  one(R"("dtype":"U8","shape":[9223372036854775808],"data_offsets":[0,8])"),
                   "shape holds"},
         BadHeader{"product_overflows",
                   one(R"("dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,8])"),
@@ -229,7 +237,8 @@ INSTANTIATE_TEST_SUITE_P(
             "tensor_twice",
             R"({"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"t":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
             R"(the key "t" twice)"},
-        BadHeader{"dtype_twice", one(R"("dtype":"U8","dtype":"U8","shape":[8],"data_offsets":[0,8])"),
+        BadHeader{"dtype_twice",
+                  one(R"("dtype":"U8","dtype":"U8","shape":[8],"data_offsets":[0,8])"),
                   R"(the key "dtype" twice)"},
         BadHeader{"metadata_list", R"({"__metadata__":[]})", "__metadata__ is not a JSON object"},
         BadHeader{"metadata_number", R"({"__metadata__":{"a":1}})", "key 'a' is not a text"}),
@@ -252,7 +261,8 @@ TEST(Safetensors, LengthFieldIsCheckedBeforeAnythingIsAllocated) {
   EXPECT_ERROR(SafetensorsReader(fs, directory / "b"), directory / "b", "No such file");
 }
 
-// Opens and reads all; anything but success or an Error fails the test. Returns whether it succeeded.
+// Opens and reads all; anything but success or an Error fails the test. Returns whether it
+// succeeded.
 bool opens(const std::string& path) {
   try {
     const SafetensorsReader reader(fs, path);

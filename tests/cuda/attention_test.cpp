@@ -1,4 +1,5 @@
-// Attention of the GPU: batched gemms against naive FP64 code, and cuDNN against both where there is one.
+// Attention of the GPU: batched gemms against naive FP64 code, and cuDNN against both where there
+// is one.
 #include <memory>
 #include <vector>
 
@@ -66,7 +67,8 @@ TEST_F(ProductAttentionTest, ForwardAndBackward) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t tokens : {1, 2, 31, 130})
       for (const int64_t dim : {8, 16, 24, 48, 64, 128}) {
-        Problem p({.batch = 2, .seq_len = tokens, .heads = 2, .head_dim = dim}, dtype, {.padding = 8});
+        Problem p({.batch = 2, .seq_len = tokens, .heads = 2, .head_dim = dim}, dtype,
+                  {.padding = 8});
         ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(gemms(), p));
       }
 }
@@ -116,11 +118,13 @@ TEST_F(ProductAttentionTest, ChunksDoNotMatter) {
 TEST_F(ProductAttentionTest, ScratchIsBounded) {
   const auto scratch = [](const AttentionShape& shape, int64_t matrix_bytes) {
     PlanningAllocator planned;
-    GemmAttention(nullptr, {.matrices = matrix_bytes, .workspace = 0}).reserve(planned, shape, DType::kBF16);
+    GemmAttention(nullptr, {.matrices = matrix_bytes, .workspace = 0})
+        .reserve(planned, shape, DType::kBF16);
     return planned.use().total();
   };
   constexpr int64_t kMost = int64_t{1} << 20;
-  EXPECT_EQ(scratch({.batch = 2, .seq_len = 20, .heads = 3, .head_dim = 8}, kMost), 6 * bytes_of_pair(20));
+  EXPECT_EQ(scratch({.batch = 2, .seq_len = 20, .heads = 3, .head_dim = 8}, kMost),
+            6 * bytes_of_pair(20));
   const int64_t many = scratch({.batch = 1000, .seq_len = 20, .heads = 30, .head_dim = 8}, kMost);
   EXPECT_LE(many, kMost);
   EXPECT_GT(many, kMost - bytes_of_pair(20));
@@ -129,13 +133,15 @@ TEST_F(ProductAttentionTest, ScratchIsBounded) {
   EXPECT_EQ(scratch({.batch = 0, .seq_len = 1000, .heads = 30, .head_dim = 8}, kMost), 0);
 }
 
-// The scratch and the log-sum-exp of the largest batch serve a smaller one; what lies beyond is left alone.
+// The scratch and the log-sum-exp of the largest batch serve a smaller one; what lies beyond is
+// left alone.
 TEST_F(ProductAttentionTest, FewerSequencesThanReserved) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const AttentionShape most{.batch = 4, .seq_len = 21, .heads = 3, .head_dim = 8};
     GemmAttention attention(gpu_->stream(), {.matrices = 5 * bytes_of_pair(21), .workspace = 4096});
     attention.reserve(gpu_->allocator(), most, dtype);
-    const AttentionUnderTest tested{.run = [&](Problem& p) { run(attention, p); }, .bf16_operand = kBf16Unit};
+    const AttentionUnderTest tested{.run = [&](Problem& p) { run(attention, p); },
+                                    .bf16_operand = kBf16Unit};
     for (const int64_t batch : {4, 1, 3}) {
       Problem p({.batch = batch, .seq_len = 21, .heads = 3, .head_dim = 8}, dtype);
       p.log_sum_exp = HostMatrix(DType::kF32, {4 * 3, 21});
@@ -182,7 +188,8 @@ TEST_F(ProductAttentionTest, RunsLate) {
   test::GpuAllocator scratch;
   GemmAttention attention(gpu_->stream(), kScratch);
   attention.reserve(scratch, p.shape, p.dtype);
-  const AttentionUnderTest tested{.run = [&](Problem& q) { run(attention, q); }, .bf16_operand = kBf16Unit};
+  const AttentionUnderTest tested{.run = [&](Problem& q) { run(attention, q); },
+                                  .bf16_operand = kBf16Unit};
   ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(tested, p));
 }
 #endif
@@ -218,7 +225,8 @@ TEST_F(ProductAttentionTest, WithoutScratchIsALogicError) {
   Problem p({.batch = 1, .seq_len = 50, .heads = 1, .head_dim = 8}, DType::kF32);
   GemmAttention attention(gpu_->stream(), kScratch);
   EXPECT_THROW(run(attention, p), LogicError);
-  attention.reserve(gpu_->allocator(), {.batch = 1, .seq_len = 48, .heads = 1, .head_dim = 8}, DType::kF32);
+  attention.reserve(gpu_->allocator(), {.batch = 1, .seq_len = 48, .heads = 1, .head_dim = 8},
+                    DType::kF32);
   EXPECT_THROW(run(attention, p), LogicError);
   attention.reserve(gpu_->allocator(), p.shape, DType::kF32);
   EXPECT_NO_THROW(run(attention, p));
@@ -233,8 +241,7 @@ TEST_F(ProductAttentionTest, PlansWhatItAllocates) {
   EXPECT_EQ(planned.use().total(), allocated.use().total());
 }
 
-// --- which attention
-// ---------------------------------------------------------------------------------------------
+// --- which attention -----------------------------------------------------------------------------
 
 TEST(CudaAttention, ABuildWithoutCudnnRefusesIt) {
   if (has_cudnn_attention()) GTEST_SKIP() << "this build has it";
@@ -246,8 +253,8 @@ TEST(CudaAttention, ABuildWithoutCudnnRefusesIt) {
 TEST(CudaAttention, PlansWithoutAGpu) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     PlanningAllocator planned;
-    make_cuda_attention(nullptr)->reserve(planned, {.batch = 8, .seq_len = 256, .heads = 4, .head_dim = 64},
-                                          dtype);
+    make_cuda_attention(nullptr)->reserve(
+        planned, {.batch = 8, .seq_len = 256, .heads = 4, .head_dim = 64}, dtype);
     EXPECT_GT(planned.use().total(), 0);
   }
 }
@@ -265,7 +272,8 @@ TEST_F(CudaAttentionTest, ByCudnn) {
                                   .bf16_d_p = kBf16Unit};
   for (const int64_t tokens : {128, 256, 1024})
     for (const int64_t dim : {64, 128}) {
-      Problem p({.batch = 3, .seq_len = tokens, .heads = 2, .head_dim = dim}, DType::kBF16, {.padding = 0});
+      Problem p({.batch = 3, .seq_len = tokens, .heads = 2, .head_dim = dim}, DType::kBF16,
+                {.padding = 0});
       Problem again = p;
       ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(tested, p));
       tested.run(again);

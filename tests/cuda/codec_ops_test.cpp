@@ -17,7 +17,8 @@ std::vector<WeightEncoding> encodings() {
   std::vector<WeightEncoding> all{{.format = WeightFormat::kF32}, {.format = WeightFormat::kBF16}};
   for (const int64_t block : {16, 32, 64, 128, 256})
     for (const Fp8ScaleMode mode : {Fp8ScaleMode::kPow2, Fp8ScaleMode::kFp16})
-      all.push_back({.format = WeightFormat::kBlockFp8, .fp8_block_size = block, .fp8_scale_mode = mode});
+      all.push_back(
+          {.format = WeightFormat::kBlockFp8, .fp8_block_size = block, .fp8_scale_mode = mode});
   for (const Nvfp4ScaleMode mode : {Nvfp4ScaleMode::kSticky, Nvfp4ScaleMode::kLive})
     all.push_back({.format = WeightFormat::kNvfp4, .nvfp4_scale_mode = mode});
   all.push_back({.format = WeightFormat::kMxfp8});

@@ -23,11 +23,13 @@ class CudaCommStreamTest : public test::CudaDeviceTest {
   void TearDown() override { comm_stream_.reset(); }
 
   void copy(const Tensor& from, const Tensor& to, cudaStream_t stream) const {
-    check_cuda(cudaMemcpyAsync(to.data, from.data, size_t(from.bytes()), cudaMemcpyDeviceToDevice, stream),
-               "cudaMemcpyAsync");
+    check_cuda(
+        cudaMemcpyAsync(to.data, from.data, size_t(from.bytes()), cudaMemcpyDeviceToDevice, stream),
+        "cudaMemcpyAsync");
   }
   CommStream::Event beside() {
-    return comm_stream_->run([this] { copy(in_.tensor, between_, stream_of(comm_stream_->stream())); });
+    return comm_stream_->run(
+        [this] { copy(in_.tensor, between_, stream_of(comm_stream_->stream())); });
   }
   // in -> between beside the device's work, then between -> out in it.
   void pass_on() {

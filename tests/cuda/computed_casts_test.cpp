@@ -8,14 +8,16 @@
 namespace mpt::test {
 namespace {
 
-class ComputedCastsOnGpu : public CudaDeviceTest, public testing::WithParamInterface<ComputedCase> {};
+class ComputedCastsOnGpu : public CudaDeviceTest,
+                           public testing::WithParamInterface<ComputedCase> {};
 
 TEST_P(ComputedCastsOnGpu, AreThoseOfTheStoredInput) {
   expect_equal_casts(*device_, *make_ops<LlamaOps>(device_->stream()), GetParam());
 }
 
 TEST_P(ComputedCastsOnGpu, AreThoseOfTheStoredInputUntuned) {
-  expect_equal_casts(*device_, *make_ops<LlamaOps>(device_->stream(), {.kernels = LlamaKernels::kGeneric}),
+  expect_equal_casts(*device_,
+                     *make_ops<LlamaOps>(device_->stream(), {.kernels = LlamaKernels::kGeneric}),
                      GetParam());
 }
 
@@ -26,7 +28,8 @@ TEST_P(ComputedCastsOnGpu, InWhateverOrderBlocksAndThreadsCome) {
 }
 #endif
 
-INSTANTIATE_TEST_SUITE_P(Shapes, ComputedCastsOnGpu, testing::ValuesIn(computed_cases()), computed_case_name);
+INSTANTIATE_TEST_SUITE_P(Shapes, ComputedCastsOnGpu, testing::ValuesIn(computed_cases()),
+                         computed_case_name);
 
 }  // namespace
 }  // namespace mpt::test

@@ -78,7 +78,8 @@ TEST_F(CudaDevice, MemoryIsZeroAlignedAndCountedAsPlanned) {
     const std::byte* const data = allocator_->bytes({"gradients"}, count);
     plan.bytes({"gradients"}, count);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % uintptr_t(device_->alignment()), 0u);
-    const auto bytes = fetched<uint8_t>({const_cast<std::byte*>(data), DType::kU8, 1, count, count});
+    const auto bytes =
+        fetched<uint8_t>({const_cast<std::byte*>(data), DType::kU8, 1, count, count});
     EXPECT_EQ(std::count(bytes.begin(), bytes.end(), 0), count);
     counted += align_up(count, 256);
     EXPECT_EQ(allocator_->use().of({"gradients"}), counted);

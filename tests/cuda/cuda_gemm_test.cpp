@@ -61,7 +61,8 @@ TEST_F(CudaGemmTest, SizesOfOneAndOddSizes) {
         for (const Transpose ta : kTransposes)
           for (const Transpose tb : kTransposes)
             for (const auto& types : kTypes)
-              expect_product({.m = m, .n = n, .k = k, .transpose_a = ta, .transpose_b = tb, .types = types});
+              expect_product(
+                  {.m = m, .n = n, .k = k, .transpose_a = ta, .transpose_b = tb, .types = types});
 }
 
 TEST_F(CudaGemmTest, LargeEnoughForSeveralBlocks) {
@@ -122,7 +123,8 @@ TEST_F(CudaGemmTest, UnalignedOperands) {
     for (int64_t row = 0; row < p.m; ++row)
       for (int64_t col = 0; col < p.n; ++col) {
         const test::ExactSum exact = test::exact_element(p, before, row, col);
-        ASSERT_TRUE(test::is_rounded(after.at(row, col), exact.value, test::error_bound(p, exact), types[2]));
+        ASSERT_TRUE(test::is_rounded(after.at(row, col), exact.value, test::error_bound(p, exact),
+                                     types[2]));
       }
   }
 }
@@ -188,12 +190,19 @@ TEST_F(CudaGemmTest, Fp8ProductsOfLinearLayers) {
        {Fp8Problem{.name = "fprop", .a = k4, .b = k4, .d = kB},
         Fp8Problem{.name = "dgrad", .a = k5, .b = k4, .d = kB},
         Fp8Problem{.name = "wgrad", .a = k5, .b = k4, .d = kF},
-        Fp8Problem{.name = "wgrad added", .a = k5, .b = k4, .d = kF, .accumulate = Accumulate::kYes},
-        Fp8Problem{.name = "wgrad added in bf16", .a = k4, .b = k5, .d = kB, .accumulate = Accumulate::kYes},
-        Fp8Problem{.name = "fprop, fast", .a = k4, .b = k4, .d = kB, .multiply = Multiply::kFastFp8}}) {
+        Fp8Problem{
+            .name = "wgrad added", .a = k5, .b = k4, .d = kF, .accumulate = Accumulate::kYes},
+        Fp8Problem{.name = "wgrad added in bf16",
+        .a = k4,
+        .b = k5,
+        .d = kB,
+        .accumulate = Accumulate::kYes},
+        Fp8Problem{
+            .name = "fprop, fast", .a = k4, .b = k4, .d = kB, .multiply = Multiply::kFastFp8}}) {
     Fp8Problem taken = p;
     taken.transpose_b = Transpose::kYes;
-    test::expect_fp8_product(*device_, taken, p.multiply == Multiply::kFastFp8 ? fast_error : promoted_error);
+    test::expect_fp8_product(*device_, taken,
+                             p.multiply == Multiply::kFastFp8 ? fast_error : promoted_error);
   }
 }
 
@@ -202,7 +211,8 @@ TEST_F(CudaGemmTest, Fp8WithoutScalesHasScalesOfOne) {
   HostMatrix one(kF, {1, 1});
   one.set(0, 0, 1);
   const DeviceMatrix a_there = there(a), b_there = there(b), one_there = there(one),
-                     with = there(HostMatrix(kF, {16, 16})), without = there(HostMatrix(kF, {16, 16}));
+                     with = there(HostMatrix(kF, {16, 16})),
+                     without = there(HostMatrix(kF, {16, 16}));
   const auto* const scale = Tensor(one_there).as<float>();
   const GemmCall call{.a = a_there, .b = b_there, .d = without, .transpose_b = Transpose::kYes};
   GemmCall scaled = call;

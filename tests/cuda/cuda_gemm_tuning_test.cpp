@@ -57,7 +57,8 @@ TEST_F(CudaGemmTuning, PlansEveryKindOnceAndComputesAsBefore) {
                         .transpose_b = Transpose::kYes,
                         .types = {DType::kBF16, DType::kBF16, DType::kBF16}});
   EXPECT_EQ(gemm().plans(), 3);
-  test::expect_product(*device_, *allocator_, {.m = 16, .n = 24, .k = 8, .accumulate = Accumulate::kYes});
+  test::expect_product(*device_, *allocator_,
+                       {.m = 16, .n = 24, .k = 8, .accumulate = Accumulate::kYes});
   EXPECT_EQ(gemm().plans(), 3);
 }
 
@@ -102,7 +103,8 @@ TEST_F(CudaGemmTuning, ChoicesForAnotherLibraryAreLeftOutWithAWarning) {
   for (GemmChoice& choice : choices) {
     const size_t at = choice.algorithm.find(' ');
     ASSERT_NE(at, std::string::npos);
-    choice.algorithm = fmt::format("{} 9{}", choice.algorithm.substr(0, at), choice.algorithm.substr(at + 1));
+    choice.algorithm =
+        fmt::format("{} 9{}", choice.algorithm.substr(0, at), choice.algorithm.substr(at + 1));
   }
   use({});
   const test::CapturedLog log;
@@ -133,16 +135,20 @@ TEST_F(CudaGemmTuning, WhatIsClearlyFasterIsChosenOfWhatCanRun) {
     ++runs[candidate];
     // Not zeros, which would take less power than what training multiplies.
     std::array<uint32_t, 64> row{};
-    check_cuda(cudaMemcpyAsync(row.data(), x.a, 128, cudaMemcpyDeviceToHost, stream_of(device_->stream())),
-               "copy");
-    EXPECT_GT(std::count_if(row.begin(), row.begin() + 32, [](uint32_t word) { return word != 0; }), 30);
+    check_cuda(
+        cudaMemcpyAsync(row.data(), x.a, 128, cudaMemcpyDeviceToHost, stream_of(device_->stream())),
+        "copy");
+    EXPECT_GT(std::count_if(row.begin(), row.begin() + 32, [](uint32_t word) { return word != 0; }),
+              30);
     const int repeats = candidate == 1 ? 1 : 200;
     for (int i = 0; i < repeats; ++i)
-      check_cuda(cudaMemsetAsync(x.d, 0, 64 * 64 * 4, stream_of(device_->stream())), "cudaMemsetAsync");
+      check_cuda(cudaMemsetAsync(x.d, 0, 64 * 64 * 4, stream_of(device_->stream())),
+                 "cudaMemsetAsync");
     return candidate != 2;
   };
   const auto chosen = [&](size_t candidates) {
-    return time_candidates({.key = key, .candidates = candidates, .run = run}, stream_of(device_->stream()));
+    return time_candidates({.key = key, .candidates = candidates, .run = run},
+                           stream_of(device_->stream()));
   };
   const auto best = chosen(3);
   ASSERT_TRUE(best.has_value());

@@ -23,7 +23,9 @@ class CudaGraph : public test::CudaDeviceTest {
     device_->send(weight_);
     device_->synchronize();
   }
-  [[nodiscard]] GemmCall product() const { return {.a = in_.tensor, .b = weight_.tensor, .d = out_.tensor}; }
+  [[nodiscard]] GemmCall product() const {
+    return {.a = in_.tensor, .b = weight_.tensor, .d = out_.tensor};
+  }
   // out = 2 in
   void doubled() {
     ++calls_;
@@ -39,7 +41,8 @@ class CudaGraph : public test::CudaDeviceTest {
   }
   [[nodiscard]] bool capturing() const {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    check_cuda(cudaStreamIsCapturing(stream_of(device_->stream()), &status), "cudaStreamIsCapturing");
+    check_cuda(cudaStreamIsCapturing(stream_of(device_->stream()), &status),
+               "cudaStreamIsCapturing");
     return status != cudaStreamCaptureStatusNone;
   }
 
@@ -103,7 +106,8 @@ TEST_F(CudaGraph, AProductMetFirstWhileRecordingIsRecorded) {
     std::fill_n(in_.image<float>(), 16, float(run + 1));
     work->run(grown);
     device_->synchronize();
-    for (int j = 0; j < 16; ++j) ASSERT_EQ(out_.image<float>()[j], float((run > 0 ? 4 : 2) * (run + 1)));
+    for (int j = 0; j < 16; ++j)
+      ASSERT_EQ(out_.image<float>()[j], float((run > 0 ? 4 : 2) * (run + 1)));
   }
 }
 

@@ -18,7 +18,8 @@ class CudaReaderTest : public test::GpuTest {
     GpuTest::SetUp();
     if (IsSkipped()) return;
     cudaStream_t stream = nullptr;
-    check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+               "cudaStreamCreateWithFlags");
     stream_.reset(stream);
     void* memory = nullptr;
     check_cuda(cudaMalloc(&memory, kBytes), "cudaMalloc");
@@ -28,12 +29,13 @@ class CudaReaderTest : public test::GpuTest {
     return {static_cast<std::byte*>(memory_.get()) + first, DType::kU8, rows, cols, stride};
   }
   void write(const std::vector<uint8_t>& bytes) {
-    check_cuda(
-        cudaMemcpyAsync(memory_.get(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice, stream_.get()),
-        "cudaMemcpyAsync");
+    check_cuda(cudaMemcpyAsync(memory_.get(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice,
+                               stream_.get()),
+               "cudaMemcpyAsync");
   }
   // On another thread where that may be.
-  static void read(DeviceReader& reader, const std::vector<Tensor>& blocks, const DeviceReader::Take& take) {
+  static void read(DeviceReader& reader, const std::vector<Tensor>& blocks,
+                   const DeviceReader::Take& take) {
     if (!reader.beside()) return reader.read(blocks, take);
     std::thread([&] { reader.read(blocks, take); }).join();
   }
@@ -59,9 +61,11 @@ TEST_F(CudaReaderTest, BlocksComePackedAndInOrder) {
   std::vector<uint8_t> expected;
   for (int64_t i = 0; i < 9; ++i) {
     const int64_t first = i * 900, rows = i % 3 + 1, cols = 5 + 11 * i, stride = cols + i % 4;
-    blocks.push_back(view(first, rows, cols, rows == 1 ? 3 : stride));  // the stride of one row says nothing
+    blocks.push_back(
+        view(first, rows, cols, rows == 1 ? 3 : stride));  // the stride of one row says nothing
     for (int64_t row = 0; row < rows; ++row)
-      for (int64_t col = 0; col < cols; ++col) expected.push_back(bytes[size_t(first + row * stride + col)]);
+      for (int64_t col = 0; col < cols; ++col)
+        expected.push_back(bytes[size_t(first + row * stride + col)]);
     blocks.push_back(view(first, 0, 4, 4));
   }
   std::vector<uint8_t> found;
@@ -112,8 +116,10 @@ TEST_F(CudaReaderTest, GoesOnAfterATakerThatThrew) {
   write(bytes);
   const auto reader = make_cuda_reader(stream_.get(), 0);
   reader->begin();
-  const std::vector<Tensor> blocks{view(0, 1, 100, 100), view(100, 1, 100, 100), view(200, 1, 100, 100)};
-  EXPECT_THROW(reader->read(blocks, [](std::span<const std::byte>) { throw Error("full"); }), Error);
+  const std::vector<Tensor> blocks{view(0, 1, 100, 100), view(100, 1, 100, 100),
+                                   view(200, 1, 100, 100)};
+  EXPECT_THROW(reader->read(blocks, [](std::span<const std::byte>) { throw Error("full"); }),
+               Error);
   reader->begin();
   std::vector<uint8_t> found;
   reader->read(blocks, [&](std::span<const std::byte> block) {

@@ -47,12 +47,13 @@ class FakeCublasLt : public GpuTest {
     const Described x(c);
     cublasLtMatmulHeuristicResult_t result{};
     int found = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, x.description, x.a, x.b, x.d, x.d,
-                                                                 x.preference, 1, &result, &found);
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        handle_, x.description, x.a, x.b, x.d, x.d, x.preference, 1, &result, &found);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
     EXPECT_EQ(found, 1);
-    return cublasLtMatmul(handle_, x.description, &c.alpha, c.a_data, x.a, c.b_data, x.b, &c.beta, c.d_data,
-                          x.d, c.d_data, x.d, &result.algo, c.workspace, c.workspace_bytes, gpu_.stream());
+    return cublasLtMatmul(handle_, x.description, &c.alpha, c.a_data, x.a, c.b_data, x.b, &c.beta,
+                          c.d_data, x.d, c.d_data, x.d, &result.algo, c.workspace,
+                          c.workspace_bytes, gpu_.stream());
   }
   template <class T>
   T* device_array(const std::vector<T>& values) {
@@ -64,7 +65,8 @@ class FakeCublasLt : public GpuTest {
   std::vector<float> floats(const void* data, size_t count) {
     gpu_.synchronize();
     std::vector<float> values(count);
-    check_cuda(cudaMemcpy(values.data(), data, count * sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpy");
+    check_cuda(cudaMemcpy(values.data(), data, count * sizeof(float), cudaMemcpyDeviceToHost),
+               "cudaMemcpy");
     return values;
   }
   // Valid FP8: D [m,n] = A^T [m,k] B [k,n] into fp32, codes of 1 everywhere.
@@ -119,9 +121,10 @@ class FakeCublasLt : public GpuTest {
     static cublasLtMatrixLayout_t layout(const Side& side, int32_t batches) {
       cublasLtMatrixLayout_t made = nullptr;
       cublasLtMatrixLayoutCreate(&made, side.type, side.rows, side.cols, side.leading);
-      cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batches, sizeof batches);
-      cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &side.batch_offset,
-                                       sizeof side.batch_offset);
+      cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batches,
+                                       sizeof batches);
+      cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                       &side.batch_offset, sizeof side.batch_offset);
       return made;
     }
 
@@ -143,11 +146,14 @@ TEST_F(FakeCublasLt, MultipliesInEveryTransposeAndBatchInPlace) {
   constexpr int64_t m = 3, n = 4, k = 5, batches = 2, kLeading = 7, kOffset = 40;
   for (const auto op_a : {CUBLAS_OP_N, CUBLAS_OP_T})
     for (const auto op_b : {CUBLAS_OP_N, CUBLAS_OP_T}) {
-      const std::vector<float> a = whole_numbers(80, 1), b = whole_numbers(80, 2), c = whole_numbers(80, 3);
+      const std::vector<float> a = whole_numbers(80, 1), b = whole_numbers(80, 2),
+                               c = whole_numbers(80, 3);
       const auto side = [&](cublasOperation_t op, int64_t rows, int64_t cols) {
         if (op == CUBLAS_OP_T) std::swap(rows, cols);
-        return Side{
-            .rows = uint64_t(rows), .cols = uint64_t(cols), .leading = kLeading, .batch_offset = kOffset};
+        return Side{.rows = uint64_t(rows),
+                    .cols = uint64_t(cols),
+                    .leading = kLeading,
+                    .batch_offset = kOffset};
       };
       float* const d = device_array(c);
       ASSERT_EQ(run({.op_a = op_a,
@@ -171,9 +177,10 @@ TEST_F(FakeCublasLt, MultipliesInEveryTransposeAndBatchInPlace) {
           for (int64_t j = 0; j < n; ++j) {
             float sum = 0;
             for (int64_t l = 0; l < k; ++l)
-              sum +=
-                  a[size_t(kOffset * batch + (op_a == CUBLAS_OP_N ? i + l * kLeading : l + i * kLeading))] *
-                  b[size_t(kOffset * batch + (op_b == CUBLAS_OP_N ? l + j * kLeading : j + l * kLeading))];
+              sum += a[size_t(kOffset * batch +
+                              (op_a == CUBLAS_OP_N ? i + l * kLeading : l + i * kLeading))] *
+                     b[size_t(kOffset * batch +
+                              (op_b == CUBLAS_OP_N ? l + j * kLeading : j + l * kLeading))];
             float& value = expected[size_t(kOffset * batch + i + j * kLeading)];
             value = 2 * sum + 3 * value;
           }
@@ -190,7 +197,8 @@ TEST_F(FakeCublasLt, Fp8CodesStandForTheirValuesTimesTheirScales) {
   call.b.type = CUDA_R_8F_E5M2;
   b[0x7C] = b[0x7D] = b[0x7E] = b[0x7F] = b[0xFC] = b[0xFD] = b[0xFE] = b[0xFF] = 0;
   call.b_data = device_array(b);
-  call.scale_a = device_array(std::vector<float>{2}), call.scale_b = device_array(std::vector<float>{4});
+  call.scale_a = device_array(std::vector<float>{2}),
+  call.scale_b = device_array(std::vector<float>{4});
   ASSERT_EQ(run(call), CUBLAS_STATUS_SUCCESS);
   const std::vector<float> d = floats(call.d_data, 256);
   EXPECT_EQ(d[0x3C], 8.0f);
@@ -214,7 +222,8 @@ TEST_F(FakeCublasLt, RefusesTheFp8ThatHopperRefuses) {
     spoil(call);
     EXPECT_NE(run(call), CUBLAS_STATUS_SUCCESS) << what;
   };
-  expect_refused("A not transposed", [](Call& c) { c.op_a = CUBLAS_OP_N, c.a.rows = 32, c.a.cols = 48; });
+  expect_refused("A not transposed",
+                 [](Call& c) { c.op_a = CUBLAS_OP_N, c.a.rows = 32, c.a.cols = 48; });
   expect_refused("B transposed", [](Call& c) {
     c.op_b = CUBLAS_OP_T, c.b = {CUDA_R_8F_E4M3, 16, 48, 16, 0};
   });
@@ -262,7 +271,8 @@ TEST_F(FakeCublasLt, RefusesWhatDoesNotFit) {
   expect_refused("less aligned than was said", [](Call& c) {
     c.b_data = static_cast<const float*>(c.b_data) + 1, c.b.cols = c.d.cols = 3;
   });
-  expect_refused("scales of fp32", [&](Call& c) { c.scale_a = static_cast<const float*>(c.a_data); });
+  expect_refused("scales of fp32",
+                 [&](Call& c) { c.scale_a = static_cast<const float*>(c.a_data); });
   Call none = valid();
   none.most_workspace = 0, none.workspace = nullptr, none.workspace_bytes = 0;
   EXPECT_EQ(run(none), CUBLAS_STATUS_SUCCESS);
@@ -271,7 +281,8 @@ TEST_F(FakeCublasLt, RefusesWhatDoesNotFit) {
 // Recorded with the numbers of the call; a replay reads the operands anew.
 TEST_F(FakeCublasLt, ProductsAreCaptured) {
   const Call call = fp8_call(16, 16, 16);
-  check_cuda(cudaStreamBeginCapture(gpu_.stream(), cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+  check_cuda(cudaStreamBeginCapture(gpu_.stream(), cudaStreamCaptureModeGlobal),
+             "cudaStreamBeginCapture");
   ASSERT_EQ(run(call), CUBLAS_STATUS_SUCCESS);
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;

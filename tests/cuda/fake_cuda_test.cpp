@@ -28,11 +28,15 @@ class FakeCuda : public test::GpuTest {
   template <class T>
   std::vector<T> host_array(const T* data, size_t count) {
     std::vector<T> values(count);
-    check_cuda(cudaMemcpy(values.data(), data, count * sizeof(T), cudaMemcpyDeviceToHost), "cudaMemcpy");
+    check_cuda(cudaMemcpy(values.data(), data, count * sizeof(T), cudaMemcpyDeviceToHost),
+               "cudaMemcpy");
     return values;
   }
   LaunchShape shape(int64_t blocks, int threads, int64_t shared_bytes = 0) {
-    return {.blocks = blocks, .threads = threads, .stream = gpu_.stream(), .shared_bytes = shared_bytes};
+    return {.blocks = blocks,
+            .threads = threads,
+            .stream = gpu_.stream(),
+            .shared_bytes = shared_bytes};
   }
 
   test::Gpu gpu_;
@@ -54,7 +58,8 @@ template <class T>
 __global__ void warp_sum_kernel(const T* in, T* out) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   T sum = in[i];
-  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+  for (int distance = 16; distance > 0; distance /= 2)
+    sum += __shfl_xor_sync(0xffffffffu, sum, distance);
   out[i] = sum;
 }
 
@@ -87,8 +92,8 @@ __global__ void exited_lane_kernel(int* out) {
 
 TEST_F(FakeCuda, ReportsAShuffleWithALaneThatHasEnded) {
   int* const out = device_array(std::vector<int>(32));
-  EXPECT_ERROR(launch(exited_lane_kernel, shape(1, 32), out), "kernel launch", "cudaErrorLaunchFailure",
-               "thread (5,0,0) of block (0,0,0)", "ended");
+  EXPECT_ERROR(launch(exited_lane_kernel, shape(1, 32), out), "kernel launch",
+               "cudaErrorLaunchFailure", "thread (5,0,0) of block (0,0,0)", "ended");
 }
 
 __global__ void reverse_kernel(int* data) {
@@ -131,7 +136,8 @@ __global__ void votes_kernel(unsigned* out) {
   const unsigned most = __reduce_max_sync(0xffffffffu, 100u - threadIdx.x);
   const int count = __syncthreads_count(threadIdx.x < 5 ? 1 : 0);
   unsigned* const mine = out + 6 * threadIdx.x;
-  mine[0] = odd, mine[1] = unsigned(up), mine[2] = unsigned(down), mine[3] = unsigned(first), mine[4] = most;
+  mine[0] = odd, mine[1] = unsigned(up), mine[2] = unsigned(down), mine[3] = unsigned(first),
+  mine[4] = most;
   mine[5] = unsigned(count);
 }
 
@@ -162,7 +168,9 @@ __global__ void left_barrier_kernel(int* out) {
   __syncthreads();
   out[threadIdx.x] = 1;
 }
-__global__ void half_warp_kernel(int* out) { out[threadIdx.x] = __shfl_xor_sync(0xffffffffu, 1, 1); }
+__global__ void half_warp_kernel(int* out) {
+  out[threadIdx.x] = __shfl_xor_sync(0xffffffffu, 1, 1);
+}
 __global__ void outsider_kernel(int* out) { out[threadIdx.x] = __shfl_sync(0xffffu, 1, 0); }
 __global__ void beyond_mask_kernel(int* out) {
   if (threadIdx.x < 16) out[threadIdx.x] = __shfl_sync(0xffffu, 1, 20);
@@ -175,7 +183,8 @@ TEST_F(FakeCuda, ReportsThreadsThatWaitInVain) {
   int* const out = device_array(std::vector<int>(64));
   const auto expect_fault = [&](void (*kernel)(int*), int threads, const char* what) {
     EXPECT_ERROR(launch(kernel, shape(1, threads), out), "cudaErrorLaunchFailure", what);
-    EXPECT_EQ(cudaStreamSynchronize(gpu_.stream()), cudaErrorLaunchFailure) << "the fault does not go away";
+    EXPECT_EQ(cudaStreamSynchronize(gpu_.stream()), cudaErrorLaunchFailure)
+        << "the fault does not go away";
     fake_cuda::recover();
   };
   expect_fault(split_kernel, 32, "thread (0,0,0) of block (0,0,0) waits in __syncthreads");
@@ -193,7 +202,8 @@ TEST_F(FakeCuda, RefusesShapesThatNoGpuTakes) {
   int* const out = device_array(std::vector<int>(1));
   EXPECT_ERROR(launch(index_kernel, shape(1, 1025), out), "cudaErrorInvalidConfiguration");
   EXPECT_ERROR(launch(index_kernel, shape(1, 0), out), "cudaErrorInvalidConfiguration");
-  EXPECT_ERROR(launch(index_kernel, shape(1, 32, (48 << 10) + 1), out), "cudaErrorInvalidValue", "49152");
+  EXPECT_ERROR(launch(index_kernel, shape(1, 32, (48 << 10) + 1), out), "cudaErrorInvalidValue",
+               "49152");
   allow_shared(index_kernel, 100 << 10);
   launch(index_kernel, shape(1, 1, 100 << 10), out);
   EXPECT_ERROR(allow_shared(index_kernel, (227 << 10) + 1), "232448");
@@ -290,7 +300,8 @@ struct Summing {
   Summing& operator=(const Summing&) = delete;
 
   void add(int factor) const {
-    check_cuda(cudaMemcpyAsync(x, staged, sizeof(int), cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+    check_cuda(cudaMemcpyAsync(x, staged, sizeof(int), cudaMemcpyHostToDevice, stream),
+               "cudaMemcpyAsync");
     launch(add_kernel, {.blocks = 1, .threads = 1, .stream = stream}, sum, x, factor);
   }
   [[nodiscard]] int result() const {
@@ -307,7 +318,8 @@ TEST_F(FakeCuda, GraphsReadStagedMemoryAnewAndKeepArguments) {
   const Summing s(gpu_);
   *s.staged = 5;
   int factor = 10;
-  check_cuda(cudaStreamBeginCapture(s.stream, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+  check_cuda(cudaStreamBeginCapture(s.stream, cudaStreamCaptureModeGlobal),
+             "cudaStreamBeginCapture");
   s.add(factor);
   factor = 1000;
   cudaGraph_t graph = nullptr;
@@ -340,10 +352,12 @@ TEST_F(FakeCuda, NothingWaitsOrAllocatesWithinACapture) {
       [&] { return cudaMemcpyAsync(s.x, &pageable, 4, cudaMemcpyHostToDevice, s.stream); },
       [&] { return cudaMemsetAsync(s.x, 0, 4, nullptr); }};
   for (size_t i = 0; i < calls.size(); ++i) {
-    check_cuda(cudaStreamBeginCapture(s.stream, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+    check_cuda(cudaStreamBeginCapture(s.stream, cudaStreamCaptureModeGlobal),
+               "cudaStreamBeginCapture");
     EXPECT_NE(calls[i](), cudaSuccess) << "call " << i;
     cudaGraph_t graph = nullptr;
-    EXPECT_EQ(cudaStreamEndCapture(s.stream, &graph), cudaErrorStreamCaptureInvalidated) << "call " << i;
+    EXPECT_EQ(cudaStreamEndCapture(s.stream, &graph), cudaErrorStreamCaptureInvalidated)
+        << "call " << i;
     fake_cuda::recover();
   }
 }
@@ -374,7 +388,9 @@ class TwoStreams {
   TwoStreams(const TwoStreams&) = delete;
   TwoStreams& operator=(const TwoStreams&) = delete;
 
-  void write(cudaStream_t stream, int value) const { cudaMemsetAsync(word, value, sizeof(int), stream); }
+  void write(cudaStream_t stream, int value) const {
+    cudaMemsetAsync(word, value, sizeof(int), stream);
+  }
   void put_after(cudaStream_t later, cudaStream_t earlier) const {
     check_cuda(cudaEventRecord(event, earlier), "cudaEventRecord");
     check_cuda(cudaStreamWaitEvent(later, event), "cudaStreamWaitEvent");
@@ -405,13 +421,15 @@ TEST_F(FakeCuda, AGraphKeepsWhatEventsSay) {
   const TwoStreams s(gpu_);
   for (const bool joined : {true, false}) {
     fake_cuda::set_execution(Execution::kOvertaking);
-    check_cuda(cudaStreamBeginCapture(s.first, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+    check_cuda(cudaStreamBeginCapture(s.first, cudaStreamCaptureModeGlobal),
+               "cudaStreamBeginCapture");
     s.write(s.first, 5);
     s.put_after(s.second, s.first);
     s.write(s.second, 6);
     if (joined) s.put_after(s.first, s.second);
     cudaGraph_t graph = nullptr;
-    EXPECT_EQ(cudaStreamEndCapture(s.first, &graph), joined ? cudaSuccess : cudaErrorStreamCaptureUnjoined);
+    EXPECT_EQ(cudaStreamEndCapture(s.first, &graph),
+              joined ? cudaSuccess : cudaErrorStreamCaptureUnjoined);
     if (!joined) continue;
     cudaGraphExec_t executable = nullptr;
     cudaGraphInstantiate(&executable, graph);

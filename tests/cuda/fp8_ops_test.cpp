@@ -1,5 +1,5 @@
-// FP8 operands on the GPU against the CPU, bit for bit: codes in rows and transposed, what casts gather and
-// note, and the update of scales.
+// FP8 operands on the GPU against the CPU, bit for bit: codes in rows and transposed, what casts
+// gather and note, and the update of scales.
 #include "precision/fp8_ops.h"
 
 #include <array>
@@ -69,8 +69,8 @@ class Fp8OpsOnGpu : public GpuTest {
     const Slot slot;
     const Tensor gpu_rows = gpu.copy(rows), gpu_columns = gpu.copy(columns),
                  gpu_slot = gpu.copy(slot.numbers);
-    const auto call = [&](const EncodedTensor& source, const Tensor& target, const Tensor& transposed,
-                          const Tensor& numbers) {
+    const auto call = [&](const EncodedTensor& source, const Tensor& target,
+                          const Tensor& transposed, const Tensor& numbers) {
       return Fp8CastCall{.source = source,
                          .through = cast.through,
                          .target = cast.wanted == Wanted::kTransposed ? Tensor{} : target,
@@ -116,15 +116,17 @@ TEST_F(Fp8OpsOnGpu, CastsOfPlainTensors) {
       for (const DType from : {DType::kBF16, DType::kF32}) {
         // All strides of one shape; of the others packed rows and rows that are not.
         if (shape.cols != 304 && strides.source % 16 == 8) continue;
-        SCOPED_TRACE(testing::Message() << shape.rows << " x " << shape.cols << " of " << name_of(from)
-                                        << ", rows " << strides.source << " apart");
+        SCOPED_TRACE(testing::Message()
+                     << shape.rows << " x " << shape.cols << " of " << name_of(from) << ", rows "
+                     << strides.source << " apart");
         const HostMatrix source = plain_source(from, shape, strides.source);
         for (const Wanted wanted : {Wanted::kRows, Wanted::kTransposed, Wanted::kBoth})
           expect_equal({.source = encoded_view(source),
                         .type = from == DType::kBF16 ? DType::kE5M2 : DType::kE4M3,
                         .strides = strides,
                         .wanted = wanted});
-        expect_equal({.source = encoded_view(source), .strides = strides, .through = Format::kBF16});
+        expect_equal(
+            {.source = encoded_view(source), .strides = strides, .through = Format::kBF16});
       }
 }
 
@@ -135,8 +137,8 @@ TEST_F(Fp8OpsOnGpu, KindsOfCasts) {
       expect_equal({.source = encoded_view(source), .type = type, .kind = kind});
 }
 
-// Targets that begin in the middle of a larger tensor: as the parts of fused weights do, and the live columns
-// of X^T.
+// Targets that begin in the middle of a larger tensor: as the parts of fused weights do, and the
+// live columns of X^T.
 TEST_F(Fp8OpsOnGpu, PartsOfLargerTensors) {
   for (const int64_t first : {16, 8, 5}) {
     Gpu gpu;
@@ -145,8 +147,8 @@ TEST_F(Fp8OpsOnGpu, PartsOfLargerTensors) {
     const HostMatrix rows(DType::kE4M3, {shape.rows + 32, shape.cols + 32}),
         columns(DType::kE4M3, {shape.cols + 32, shape.rows + 32});
     const Slot slot;
-    const Tensor gpu_source = gpu.copy(source), gpu_rows = gpu.copy(rows), gpu_columns = gpu.copy(columns),
-                 gpu_slot = gpu.copy(slot.numbers);
+    const Tensor gpu_source = gpu.copy(source), gpu_rows = gpu.copy(rows),
+                 gpu_columns = gpu.copy(columns), gpu_slot = gpu.copy(slot.numbers);
     const auto part = [&](const Tensor& t, int64_t r, int64_t c) {
       return t.row_range(first, r).columns(first, c);
     };
@@ -177,9 +179,11 @@ HostEncoded encoded_source(WeightFormat format, const Shape& shape, int64_t padd
 }
 
 TEST_F(Fp8OpsOnGpu, CastsOfEncodedWeights) {
-  for (const WeightFormat format : {WeightFormat::kBlockFp8, WeightFormat::kNvfp4, WeightFormat::kMxfp8})
+  for (const WeightFormat format :
+       {WeightFormat::kBlockFp8, WeightFormat::kNvfp4, WeightFormat::kMxfp8})
     for (const Shape& shape : kShapes) {
-      SCOPED_TRACE(testing::Message() << name_of(format) << " " << shape.rows << " x " << shape.cols);
+      SCOPED_TRACE(testing::Message()
+                   << name_of(format) << " " << shape.rows << " x " << shape.cols);
       const HostEncoded weights = encoded_source(format, shape, 16);
       for (const Format through : {Format::kF32, Format::kBF16})
         expect_equal({.source = weights.view(), .strides = {0, 16, 32}, .through = through});
@@ -197,7 +201,8 @@ TEST_F(Fp8OpsOnGpu, GatheredAmax) {
       const Tensor gpu_slot = gpu.copy(slot.numbers), gpu_source = gpu.copy(source);
       make_ops<Fp8Ops>(gpu.ref())->gather_amax(
           {.source = encoded_view(gpu_source), .slot = slot_of(gpu_slot)});
-      make_ops<Fp8Ops>({})->gather_amax({.source = encoded_view(source), .slot = slot_of(slot.numbers)});
+      make_ops<Fp8Ops>({})->gather_amax(
+          {.source = encoded_view(source), .slot = slot_of(slot.numbers)});
       expect_same(gpu, gpu_slot, slot.numbers);
       EXPECT_GE(slot.numbers.at(0, 1), 0.25f);
     }
@@ -219,7 +224,8 @@ TEST_F(Fp8OpsOnGpu, Rolls) {
           return (c % 5 == 2 && r == length / 2) || (c % 5 == 3 && r == 0) ? kInf : x;
         });
         scale.fill([](int64_t, int64_t c) { return 1.5f + float(c); });
-        const Tensor on_gpu[] = {gpu.copy(history), gpu.copy(scale), gpu.copy(last), gpu.copy(frozen)};
+        const Tensor on_gpu[] = {gpu.copy(history), gpu.copy(scale), gpu.copy(last),
+                                 gpu.copy(frozen)};
         const auto call = [&](const Tensor& h, const Tensor& s, const Tensor& l, const Tensor& f) {
           return Fp8RollCall{.history = h,
                              .scale = s,

@@ -45,7 +45,9 @@ class GpuAllocator final : public Allocator {
 // A stream, memory and copies to and from it.
 class Gpu {
  public:
-  Gpu() { check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate"); }
+  Gpu() {
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+  }
   ~Gpu() { cudaStreamDestroy(stream_); }
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
@@ -55,8 +57,8 @@ class Gpu {
   Allocator& allocator() { return allocator_; }
   void synchronize() { check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 
-  // A tensor of the same shape and stride, with the same bytes, padding included. Null data: the tensor
-  // itself.
+  // A tensor of the same shape and stride, with the same bytes, padding included. Null data: the
+  // tensor itself.
   Tensor copy(const Tensor& host) {
     if (host.data == nullptr) return host;
     Tensor device = host;

@@ -1,6 +1,6 @@
-// The LLaMA operations on a GPU: the tuned kernels against the generic ones and against the CPU, over widths
-// that take every kernel and widths and alignments that take none, bit for bit where the order of sums is the
-// same.
+// The LLaMA operations on a GPU: the tuned kernels against the generic ones and against the CPU,
+// over widths that take every kernel and widths and alignments that take none, bit for bit where
+// the order of sums is the same.
 #include "model/llama_ops.h"
 
 #include <cmath>
@@ -31,7 +31,8 @@ enum class Placement : uint8_t { kAligned, kShifted };  // shifted: by one eleme
 using Call = std::function<void(LlamaOps&, std::span<const Tensor>)>;
 using Matrices = std::vector<HostMatrix>;
 
-// An operation and the matrices that it is called with, which have rows to spare that it must not touch.
+// An operation and the matrices that it is called with, which have rows to spare that it must not
+// touch.
 struct Trial {
   Matrices before;
   Call call;
@@ -40,7 +41,8 @@ struct Trial {
 
 int64_t offset_of(const HostMatrix& m, Placement placement) {
   const DType type = m.view().dtype;
-  const bool shifts = placement == Placement::kShifted && (type == DType::kF32 || type == DType::kBF16);
+  const bool shifts =
+      placement == Placement::kShifted && (type == DType::kF32 || type == DType::kBF16);
   return shifts ? size_of(type) : 0;
 }
 
@@ -70,7 +72,8 @@ Matrices on_gpu(const Trial& trial, Where where) {
   return after;
 }
 
-// The tuned operation, which must give the same bits again, in whatever order blocks and threads run.
+// The tuned operation, which must give the same bits again, in whatever order blocks and threads
+// run.
 Matrices tuned(const Trial& trial) {
   const Matrices after = on_gpu(trial, Where::kTuned);
 #ifdef MPT_FAKE_CUDA
@@ -162,8 +165,7 @@ class LlamaOpsOnRows : public GpuTest, public testing::WithParamInterface<Shape>
   const Shape s_ = GetParam();
 };
 
-// --- RMSNorm
-// ---------------------------------------------------------------------------------------------------
+// --- RMSNorm -------------------------------------------------------------------------------------
 
 class LlamaOpsNorm : public LlamaOpsOnRows {
  protected:
@@ -247,17 +249,19 @@ TEST_P(LlamaOpsNorm, Backward) {
       };
       HostMatrix inverse(DType::kF32, {1, s_.rows + kSpare});
       inverse.fill([](int64_t, int64_t r) { return 0.5f + float(r % 7) / 8; });
-      const Trial trial{{input(1), input(2), inverse, random(s_.storage, 1, s_.cols, 3), input(4),
-                         HostMatrix(DType::kF32, {s_.rows + 1, s_.cols}), random(container, 1, s_.cols, 5)},
-                        call,
-                        s_.placement};
+      const Trial trial{
+          {input(1), input(2), inverse, random(s_.storage, 1, s_.cols, 3), input(4),
+           HostMatrix(DType::kF32, {s_.rows + 1, s_.cols}), random(container, 1, s_.cols, 5)},
+          call,
+          s_.placement};
       const Matrices got = tuned(trial);
       for (const Matrices& want : {on_gpu(trial, Where::kGeneric), on_cpu(trial)}) {
         const auto& b = trial.before;
         std::vector<double> mean(size_t(s_.rows)), of_gain(size_t(s_.cols));
         for (int64_t r = 0; r < s_.rows; ++r)
           for (int64_t c = 0; c < s_.cols; ++c) {
-            const double xhat = std::abs(b[kX].at(r, c)) * inverse.at(0, r), d = std::abs(b[kDOut].at(r, c));
+            const double xhat = std::abs(b[kX].at(r, c)) * inverse.at(0, r),
+                         d = std::abs(b[kDOut].at(r, c));
             mean[size_t(r)] += d * std::abs(b[kG].at(0, c)) * xhat / double(s_.cols);
             of_gain[size_t(c)] += d * xhat;
           }
@@ -266,7 +270,8 @@ TEST_P(LlamaOpsNorm, Backward) {
           const double largest =
               std::abs(b[kDx].at(r, c)) + i * (std::abs(b[kDOut].at(r, c) * b[kG].at(0, c)) +
                                                std::abs(b[kX].at(r, c)) * i * mean[size_t(r)]);
-          return std::abs(want[kDx].at(r, c)) * step_of(s_.storage) + 2 * chain(s_.cols) * kFp32 * largest;
+          return std::abs(want[kDx].at(r, c)) * step_of(s_.storage) +
+                 2 * chain(s_.cols) * kFp32 * largest;
         };
         expect_close({got[kDx], want[kDx], b[kDx], s_.rows}, dx, "dx");
         const Bound dgain = [&](int64_t, int64_t c) {
@@ -329,8 +334,7 @@ TEST_F(LlamaOpsOnGpu, NormBackwardOfLongChunks) {
   expect_close({got[4], want[4], trial.before[4], rows}, dx, "dx");
 }
 
-// --- RoPE
-// ------------------------------------------------------------------------------------------------------
+// --- RoPE ----------------------------------------------------------------------------------------
 
 struct RopeShape {
   DType storage;
@@ -342,10 +346,11 @@ class LlamaOpsRope : public GpuTest, public testing::WithParamInterface<RopeShap
 
 TEST_P(LlamaOpsRope, BothWays) {
   const RopeShape s = GetParam();
-  const int64_t rows = 11, seq_len = 4, first = 3, half = s.head_dim / 2, cols = 3 * s.heads * s.head_dim;
+  const int64_t rows = 11, seq_len = 4, first = 3, half = s.head_dim / 2,
+                cols = 3 * s.heads * s.head_dim;
   for (const float direction : {1.0f, -1.0f}) {
-    HostMatrix qkv(s.storage, {rows + kSpare, cols, s.padding}), cosine(DType::kF32, {first + seq_len, half}),
-        sine = cosine;
+    HostMatrix qkv(s.storage, {rows + kSpare, cols, s.padding}),
+        cosine(DType::kF32, {first + seq_len, half}), sine = cosine;
     Draws draws(7);
     qkv.fill([&](int64_t, int64_t) { return draws.bell(2); });
     const auto angle = [&](int64_t t, int64_t i) {
@@ -377,23 +382,21 @@ TEST_P(LlamaOpsRope, BothWays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, LlamaOpsRope,
-                         testing::Values(RopeShape{DType::kF32, 2, 64, 0}, RopeShape{DType::kF32, 3, 8, 0},
-                                         RopeShape{DType::kF32, 1, 6, 0}, RopeShape{DType::kF32, 2, 8, 1},
-                                         RopeShape{DType::kBF16, 8, 64, 0}, RopeShape{DType::kBF16, 3, 16, 0},
-                                         RopeShape{DType::kBF16, 2, 128, 8},
-                                         RopeShape{DType::kBF16, 2, 16, 4}, RopeShape{DType::kBF16, 2, 24, 0},
-                                         RopeShape{DType::kBF16, 1, 2, 0},
-                                         RopeShape{DType::kBF16, 2, 64, 0, Placement::kShifted}),
-                         [](const auto& shape) {
-                           const RopeShape& s = shape.param;
-                           return fmt::format("{}_{}x{}_padding{}{}", name_of(s.storage), s.heads, s.head_dim,
-                                              s.padding,
-                                              s.placement == Placement::kShifted ? "_shifted" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, LlamaOpsRope,
+    testing::Values(RopeShape{DType::kF32, 2, 64, 0}, RopeShape{DType::kF32, 3, 8, 0},
+                    RopeShape{DType::kF32, 1, 6, 0}, RopeShape{DType::kF32, 2, 8, 1},
+                    RopeShape{DType::kBF16, 8, 64, 0}, RopeShape{DType::kBF16, 3, 16, 0},
+                    RopeShape{DType::kBF16, 2, 128, 8}, RopeShape{DType::kBF16, 2, 16, 4},
+                    RopeShape{DType::kBF16, 2, 24, 0}, RopeShape{DType::kBF16, 1, 2, 0},
+                    RopeShape{DType::kBF16, 2, 64, 0, Placement::kShifted}),
+    [](const auto& shape) {
+      const RopeShape& s = shape.param;
+      return fmt::format("{}_{}x{}_padding{}{}", name_of(s.storage), s.heads, s.head_dim, s.padding,
+                         s.placement == Placement::kShifted ? "_shifted" : "");
+    });
 
-// --- SwiGLU
-// ----------------------------------------------------------------------------------------------------
+// --- SwiGLU --------------------------------------------------------------------------------------
 
 class LlamaOpsSwiglu : public LlamaOpsOnRows {
  protected:
@@ -433,8 +436,8 @@ TEST_P(LlamaOpsSwiglu, Backward) {
       const double gate = in.at(r, at), up = in.at(r, at + s_.cols), s = 1 / (1 + std::exp(-gate));
       const double d_gate = std::abs(dy.at(r, at) * up) * s * (1 + std::abs(gate) * (1 + s));
       const double d_up = std::abs(dy.at(r, at) * gate) * s;
-      return std::abs(want[0].at(r, c)) * step_of(s_.storage) + 16 * kFp32 * (c < s_.cols ? d_gate : d_up) +
-             0x1p-126;
+      return std::abs(want[0].at(r, c)) * step_of(s_.storage) +
+             16 * kFp32 * (c < s_.cols ? d_gate : d_up) + 0x1p-126;
     };
     expect_close({got[0], want[0], in, s_.rows}, bound, "gradient");
     EXPECT_TRUE(got[1] == dy);
@@ -443,8 +446,7 @@ TEST_P(LlamaOpsSwiglu, Backward) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, LlamaOpsSwiglu, testing::ValuesIn(row_shapes()), shape_name);
 
-// --- cross entropy
-// ---------------------------------------------------------------------------------------------
+// --- cross entropy -------------------------------------------------------------------------------
 
 class LlamaOpsCrossEntropy : public LlamaOpsOnRows {
  protected:
@@ -471,7 +473,8 @@ class LlamaOpsCrossEntropy : public LlamaOpsOnRows {
     const double terms = 2 * chain(s_.cols) * kFp32, scale = trial.before[kScale].at(0, 0);
     std::vector<double> top(size_t(s_.rows), -INFINITY), sum(size_t(s_.rows));
     for (int64_t r = 0; r < s_.rows; ++r) {
-      for (int64_t c = 0; c < s_.cols; ++c) top[size_t(r)] = std::max(top[size_t(r)], double(z.at(r, c)));
+      for (int64_t c = 0; c < s_.cols; ++c)
+        top[size_t(r)] = std::max(top[size_t(r)], double(z.at(r, c)));
       for (int64_t c = 0; c < s_.cols; ++c) sum[size_t(r)] += std::exp(z.at(r, c) - top[size_t(r)]);
     }
     for (int64_t r = 0; r < s_.rows + kSpare; ++r) {
@@ -487,7 +490,8 @@ class LlamaOpsCrossEntropy : public LlamaOpsOnRows {
       if (target < 0 || scale == 0) return 0.0;
       const double below = top[size_t(r)] - z.at(r, c), p = std::exp(-below) / sum[size_t(r)];
       const double largest = c == target ? 1 : p * (1 + below);
-      return std::abs(want[kLogits].at(r, c)) * step_of(s_.storage) + scale * terms * largest + 0x1p-126;
+      return std::abs(want[kLogits].at(r, c)) * step_of(s_.storage) + scale * terms * largest +
+             0x1p-126;
     };
     expect_close({got[kLogits], want[kLogits], z, s_.rows}, bound, "dz");
   }
@@ -508,14 +512,17 @@ TEST_P(LlamaOpsCrossEntropy, LossAndGradient) {
 std::vector<Shape> vocabularies() {
   std::vector<Shape> all;
   for (const DType storage : {DType::kF32, DType::kBF16}) {
-    for (const int64_t cols : {1, 7, 8, 509, 4096, 4104, 32000, 32003}) all.push_back({storage, 5, cols});
+    for (const int64_t cols : {1, 7, 8, 509, 4096, 4104, 32000, 32003})
+      all.push_back({storage, 5, cols});
     all.push_back({storage, 0, 64});
     all.push_back({storage, 3, 512, Placement::kShifted});
-    all.push_back({storage, 2, 120000});  // no block's shared memory holds a row of these in FP32, or in BF16
+    all.push_back(
+        {storage, 2, 120000});  // no block's shared memory holds a row of these in FP32, or in BF16
   }
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(Shapes, LlamaOpsCrossEntropy, testing::ValuesIn(vocabularies()), shape_name);
+INSTANTIATE_TEST_SUITE_P(Shapes, LlamaOpsCrossEntropy, testing::ValuesIn(vocabularies()),
+                         shape_name);
 
 TEST_F(LlamaOpsOnGpu, CrossEntropyOfBrokenRows) {
   for (const DType storage : {DType::kF32, DType::kBF16})
@@ -526,10 +533,13 @@ TEST_F(LlamaOpsOnGpu, CrossEntropyOfBrokenRows) {
         logits.set(0, at, bad);
         logits.set(1, at, bad);
         const auto call = [&](LlamaOps& ops, std::span<const Tensor> t) {
-          ops.cross_entropy(
-              {.logits = t[0], .targets = t[1], .losses = t[2], .gradient_scale = t[3].as<float>()});
+          ops.cross_entropy({.logits = t[0],
+                             .targets = t[1],
+                             .losses = t[2],
+                             .gradient_scale = t[3].as<float>()});
         };
-        const Trial trial{{logits, integers({5, -1}), HostMatrix(DType::kF32, {1, 2}), scale}, call};
+        const Trial trial{{logits, integers({5, -1}), HostMatrix(DType::kF32, {1, 2}), scale},
+                          call};
         const Matrices got = tuned(trial);
         EXPECT_EQ(std::isfinite(got[2].at(0, 0)), bad == -INFINITY) << bad << " at " << at;
         EXPECT_EQ(got[2].at(0, 1), 0);
@@ -552,12 +562,12 @@ TEST_F(LlamaOpsOnGpu, SumOfLosses) {
       exact += losses.at(0, i);
       size += std::abs(losses.at(0, i));
     }
-    EXPECT_NEAR(*tuned(trial)[1].view().as<double>(), exact, 2 * double(count) * 0x1p-53 * size) << count;
+    EXPECT_NEAR(*tuned(trial)[1].view().as<double>(), exact, 2 * double(count) * 0x1p-53 * size)
+        << count;
   }
 }
 
-// --- embedding
-// -------------------------------------------------------------------------------------------------
+// --- embedding -----------------------------------------------------------------------------------
 
 TEST_P(LlamaOpsOnRows, EmbeddingForward) {
   std::vector<int32_t> tokens;
@@ -565,7 +575,8 @@ TEST_P(LlamaOpsOnRows, EmbeddingForward) {
   const auto call = [this](LlamaOps& ops, std::span<const Tensor> t) {
     ops.embedding_forward(t[0], t[1], live(t[2]));
   };
-  const Trial trial{{random(s_.storage, 7, s_.cols, 1), integers(tokens), input(2)}, call, s_.placement};
+  const Trial trial{
+      {random(s_.storage, 7, s_.cols, 1), integers(tokens), input(2)}, call, s_.placement};
   const Matrices got = tuned(trial);
   EXPECT_TRUE(got[2] == on_gpu(trial, Where::kGeneric)[2]);
   EXPECT_TRUE(got[2] == on_cpu(trial)[2]);
@@ -573,7 +584,8 @@ TEST_P(LlamaOpsOnRows, EmbeddingForward) {
 
 class LlamaOpsEmbedding : public LlamaOpsOnRows {};
 
-// Rows of the table without uses, with a few, and with just as many as make a run long, or thousands.
+// Rows of the table without uses, with a few, and with just as many as make a run long, or
+// thousands.
 TEST_P(LlamaOpsEmbedding, Backward) {
   enum : size_t { kDOut, kFirst, kUses, kTable };
   const std::vector<int64_t> counts{0, 1, 5, 127, 128, 129, 0, 1000, 3, 256, 0};
@@ -582,7 +594,8 @@ TEST_P(LlamaOpsEmbedding, Backward) {
   const int64_t tokens = first.back();
   // Positions of each row ascend, and rows take turns in the batch.
   for (size_t v = 0; v < counts.size(); ++v)
-    for (int64_t i = 0; i < counts[v]; ++i) uses.push_back(int32_t((i * 13 + int64_t(v) * 101) % tokens));
+    for (int64_t i = 0; i < counts[v]; ++i)
+      uses.push_back(int32_t((i * 13 + int64_t(v) * 101) % tokens));
   const auto rows = int64_t(counts.size());
   for (const DType container : {DType::kF32, DType::kBF16})
     for (const Accumulate accumulate : {Accumulate::kYes, Accumulate::kNo}) {
@@ -620,8 +633,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LlamaOpsEmbedding,
                                          Shape{DType::kBF16, 0, 64, Placement::kShifted}),
                          shape_name);
 
-// --- zero, rounding
-// --------------------------------------------------------------------------------------------
+// --- zero, rounding ------------------------------------------------------------------------------
 
 TEST_F(LlamaOpsOnGpu, ZeroAndRounding) {
   for (const Placement placement : {Placement::kAligned, Placement::kShifted})
@@ -635,7 +647,8 @@ TEST_F(LlamaOpsOnGpu, ZeroAndRounding) {
                          random(DType::kBF16, 1, count + 5, 3)},
                         call,
                         placement};
-      const Matrices got = tuned(trial), generic = on_gpu(trial, Where::kGeneric), cpu = on_cpu(trial);
+      const Matrices got = tuned(trial), generic = on_gpu(trial, Where::kGeneric),
+                     cpu = on_cpu(trial);
       for (size_t i = 0; i < got.size(); ++i) {
         EXPECT_TRUE(got[i] == generic[i]) << count << " elements of matrix " << i;
         EXPECT_TRUE(got[i] == cpu[i]) << count << " elements of matrix " << i;

@@ -37,8 +37,9 @@ class NcclAlone : public test::CudaDeviceTest {
     const Tensor tensor = allocator_->tensor({"data"}, type, 1, n);
     std::vector<bf16> halves;
     for (const float x : values) halves.push_back(bf16_nearest(x));
-    device_->upload(reinterpret_cast<const std::byte*>(
-                        type == DType::kF32 ? static_cast<const void*>(values.data()) : halves.data()),
+    device_->upload(reinterpret_cast<const std::byte*>(type == DType::kF32
+                                                           ? static_cast<const void*>(values.data())
+                                                           : halves.data()),
                     tensor);
     return tensor;
   }
@@ -126,12 +127,12 @@ TEST_F(NcclAlone, GuardsEveryWaitForTheDevice) {
 }
 
 TEST_F(NcclAlone, WhatAWaitThrowsComesOut) {
-  EXPECT_ERROR(ranks_->wait_for_device([] { throw error("a fault of its own"); }), "a fault of its own");
+  EXPECT_ERROR(ranks_->wait_for_device([] { throw error("a fault of its own"); }),
+               "a fault of its own");
   EXPECT_NO_THROW(ranks_->wait_for_device([] {}));
 }
 
-// --- several ranks: each has a stream, and streams run in any order that events allow
-// -----------------------------------
+// --- several ranks: each has a stream, and streams run in any order that events allow ------------
 
 class Nccl : public test::GpuTest {
  protected:
@@ -156,14 +157,14 @@ class Nccl : public test::GpuTest {
     std::vector<std::thread> threads;
     for (int64_t rank = 0; rank < kRanks; ++rank)
       threads.emplace_back([this, rank, port] {
-        ranks_[size_t(rank)] =
-            make_nccl_transport({.rank = rank,
-                                 .size = kRanks,
-                                 .launcher = Launcher::kTorchrun,
-                                 .master_address = "127.0.0.1",
-                                 .master_port = port,
-                                 .run_id = "nccl test"},
-                                {.timeout = 20s, .stream = {Backend::kCuda, streams_[size_t(rank)]}});
+        ranks_[size_t(rank)] = make_nccl_transport(
+            {.rank = rank,
+             .size = kRanks,
+             .launcher = Launcher::kTorchrun,
+             .master_address = "127.0.0.1",
+             .master_port = port,
+             .run_id = "nccl test"},
+            {.timeout = 20s, .stream = {Backend::kCuda, streams_[size_t(rank)]}});
       });
     for (std::thread& thread : threads) thread.join();
   }
@@ -191,16 +192,19 @@ class Nccl : public test::GpuTest {
     std::vector<bf16> halves;
     for (int64_t i = 0; i < t.elements(); ++i)
       floats.push_back(value(i)), halves.push_back(bf16_nearest(value(i)));
-    const void* data = t.dtype == DType::kF32 ? static_cast<const void*>(floats.data()) : halves.data();
+    const void* data =
+        t.dtype == DType::kF32 ? static_cast<const void*>(floats.data()) : halves.data();
     if (t.elements() > 0)
-      check_cuda(cudaMemcpy(t.data, data, size_t(t.elements() * size_of(t.dtype)), cudaMemcpyHostToDevice),
-                 "cudaMemcpy");
+      check_cuda(
+          cudaMemcpy(t.data, data, size_t(t.elements() * size_of(t.dtype)), cudaMemcpyHostToDevice),
+          "cudaMemcpy");
   }
   static std::vector<float> fetched(const Tensor& t) {
     std::vector<float> values(size_t(t.elements()));
     if (t.elements() > 0)
-      check_cuda(cudaMemcpy(values.data(), t.data, values.size() * sizeof(float), cudaMemcpyDeviceToHost),
-                 "cudaMemcpy");
+      check_cuda(
+          cudaMemcpy(values.data(), t.data, values.size() * sizeof(float), cudaMemcpyDeviceToHost),
+          "cudaMemcpy");
     return values;
   }
 
@@ -210,7 +214,8 @@ class Nccl : public test::GpuTest {
     for (int64_t rank = 0; rank < kRanks; ++rank) {
       given_parts[size_t(rank)] = parts(type, lengths, gap);
       for (int64_t part = 0; part < kRanks; ++part)
-        set(given_parts[size_t(rank)][size_t(part)], [&](int64_t i) { return given(rank, part, i); });
+        set(given_parts[size_t(rank)][size_t(part)],
+            [&](int64_t i) { return given(rank, part, i); });
       const int64_t n = lengths[size_t(rank)];
       sums[size_t(rank)] = gpu_.allocator().tensor({"data"}, DType::kF32, 1, n + 1).columns(0, n);
     }
@@ -298,14 +303,16 @@ TEST_F(Nccl, Maxima) {
   std::array<Tensor, kRanks> values;
   for (int64_t rank = 0; rank < kRanks; ++rank) {
     values[size_t(rank)] = gpu_.allocator().tensor({"data"}, DType::kF32, 1, 20);
-    set(values[size_t(rank)], [&](int64_t i) { return i == 0 && rank > 0 ? NAN : given(rank, 0, i); });
+    set(values[size_t(rank)],
+        [&](int64_t i) { return i == 0 && rank > 0 ? NAN : given(rank, 0, i); });
   }
   for (size_t rank = 0; rank < kRanks; ++rank) ranks_[rank]->all_reduce_max(values[rank]);
   synchronize();
   for (const Tensor& of_rank : values)
     for (int64_t i = 0; i < 20; ++i)
-      EXPECT_EQ(fetched(of_rank)[size_t(i)],
-                i == 0 ? given(0, 0, 0) : std::max({given(0, 0, i), given(1, 0, i), given(2, 0, i)}));
+      EXPECT_EQ(
+          fetched(of_rank)[size_t(i)],
+          i == 0 ? given(0, 0, 0) : std::max({given(0, 0, i), given(1, 0, i), given(2, 0, i)}));
 }
 #endif
 

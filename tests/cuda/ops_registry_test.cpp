@@ -23,7 +23,8 @@ struct Families {
   static std::set<std::string> names() { return {std::string(Ops::kFamily)...}; }
   static std::set<std::string> without_maker() {
     std::set<std::string> missing;
-    (..., (cuda_ops_maker<Ops>() == nullptr ? void(missing.insert(std::string(Ops::kFamily))) : void()));
+    (...,
+     (cuda_ops_maker<Ops>() == nullptr ? void(missing.insert(std::string(Ops::kFamily))) : void()));
     return missing;
   }
 };

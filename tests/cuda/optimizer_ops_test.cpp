@@ -82,8 +82,8 @@ void append_bytes(Device& device, const TensorPart& part, std::vector<std::byte>
   for (int64_t first = part.first; first < part.first + part.count;) {
     const int64_t row = first / t.cols, end = std::min((row + 1) * t.cols, part.first + part.count);
     const size_t size = size_t((end - first) * size_of(t.dtype)), at = bytes.size();
-    const auto address =
-        reinterpret_cast<uintptr_t>(t.data) + uintptr_t((row * t.stride + first % t.cols) * size_of(t.dtype));
+    const auto address = reinterpret_cast<uintptr_t>(t.data) +
+                         uintptr_t((row * t.stride + first % t.cols) * size_of(t.dtype));
     bytes.resize(at + size);
     device.download({reinterpret_cast<std::byte*>(address), t.dtype, 1, end - first, end - first},
                     bytes.data() + at);
@@ -97,7 +97,8 @@ struct OfRank {
 };
 
 // What one rank has of weights and states after two steps of its own.
-OfRank updated_blocks(const RunSetup& setup, int64_t rank, int64_t ranks, std::unique_ptr<Device> made) {
+OfRank updated_blocks(const RunSetup& setup, int64_t rank, int64_t ranks,
+                      std::unique_ptr<Device> made) {
   Device& device = *made;
   const std::unique_ptr<Device> unguarded = make_cpu_device(1);
   Communicator others(std::make_unique<SilentOthers>(rank, ranks), std::make_unique<WorkAtOnce>(),
@@ -124,7 +125,8 @@ OfRank updated_blocks(const RunSetup& setup, int64_t rank, int64_t ranks, std::u
     for (const TensorPart& part : parts_of(target.weights, target.name, optimizer.blocks(i)))
       append_bytes(device, part, result.weights);
   }
-  for (const TensorPart& part : optimizer.parts_to_save()) append_bytes(device, part, result.states);
+  for (const TensorPart& part : optimizer.parts_to_save())
+    append_bytes(device, part, result.states);
   return result;
 }
 
@@ -137,7 +139,8 @@ TEST_F(OptimizerOpsOnGpu, SameBitsOfARanksUnits) {
     RunSetup setup = all[i].setup;
     setup.config.clip_grad_norm = 0;
     const auto rank = int64_t(i % 3);
-    const OfRank gpu = updated_blocks(setup, rank, 3, make_cuda_device({.tuning = GemmTuning::kOff}));
+    const OfRank gpu =
+        updated_blocks(setup, rank, 3, make_cuda_device({.tuning = GemmTuning::kOff}));
     const OfRank cpu = updated_blocks(setup, rank, 3, make_cpu_device(1));
     ASSERT_TRUE(gpu.weights == cpu.weights);
     ASSERT_TRUE(gpu.states == cpu.states);
@@ -158,7 +161,8 @@ TEST_F(OptimizerOpsOnGpu, SumsOfSquares) {
       x.fill([&](int64_t, int64_t) { return draws.signed_binades(-10, 10); });
       const int64_t pieces = square_sums(5, cols);
       std::vector<double> expected(static_cast<size_t>(pieces)), found(expected);
-      const Tensor sums{reinterpret_cast<std::byte*>(expected.data()), DType::kF64, 1, pieces, pieces};
+      const Tensor sums{reinterpret_cast<std::byte*>(expected.data()), DType::kF64, 1, pieces,
+                        pieces};
       make_ops<OptimizerOps>(cpu->stream())->sum_of_squares(x, sums);
       const Tensor gpu_sums = allocator_->tensor(kScratchMemory, DType::kF64, 1, pieces);
       make_ops<OptimizerOps>(device_->stream())

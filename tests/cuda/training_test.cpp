@@ -33,7 +33,8 @@ const std::vector<Regime> kRegimes{
     {"bf16_apollo_e",
      {"optimizer.apollo_e=channel", "optimizer.apollo_e_rank=3", "optimizer.apollo_e_gap=2"}},
     {"bf16_fp8", {"precision.compute=fp8", "precision.fp8_history=3"}},
-    {"fp8_fp8", {"precision.weights=block_fp8", "precision.compute=fp8", "precision.fp8_history=3"}},
+    {"fp8_fp8",
+     {"precision.weights=block_fp8", "precision.compute=fp8", "precision.fp8_history=3"}},
     {"fp8_fp8_current",
      {"precision.weights=block_fp8", "precision.compute=fp8", "precision.fp8_recipe=current",
       "precision.fp8_weight_recast=microbatch", "train.activation_recompute=block"}},
@@ -76,7 +77,8 @@ class CudaTraining : public GpuTest, public testing::WithParamInterface<Regime> 
   static bool is_parameterized() {
     return testing::UnitTest::GetInstance()->current_test_info()->value_param() != nullptr;
   }
-  RunConfig config_of(const std::string& name, const Overrides& regime, const Overrides& more) const {
+  RunConfig config_of(const std::string& name, const Overrides& regime,
+                      const Overrides& more) const {
     Overrides all{"device.type=cuda",
                   "device.autotune_gemms=false",
                   "device.cuda_attention=products",
@@ -116,7 +118,8 @@ TEST_P(CudaTraining, FollowsTheCpu) {
   // to BF16.
   EXPECT_NEAR(gpu[0], cpu[0], 0x1p-8 * cpu[0]);
   const double rounding = largest_difference(cpu, exact);
-  EXPECT_LE(largest_difference(gpu, cpu), std::max(4 * rounding, 1e-5 * cpu[0])) << "rounding: " << rounding;
+  EXPECT_LE(largest_difference(gpu, cpu), std::max(4 * rounding, 1e-5 * cpu[0]))
+      << "rounding: " << rounding;
   EXPECT_LT(gpu.back(), gpu.front());
 }
 
@@ -200,9 +203,11 @@ TEST_F(CudaRun, SkipsStepsThatAreNotFinite) {
 }
 
 TEST_F(CudaRun, CountsWhatRoundingLeftOfUpdates) {
-  const Overrides counted{"log.update_statistics=2", "precision.weights=block_fp8", "precision.compute=fp8"};
+  const Overrides counted{"log.update_statistics=2", "precision.weights=block_fp8",
+                          "precision.compute=fp8"};
   const RunConfig with = config("with", counted),
-                  without = config("without", {"precision.weights=block_fp8", "precision.compute=fp8"});
+                  without =
+                      config("without", {"precision.weights=block_fp8", "precision.compute=fp8"});
   train(with);
   train(without);
   EXPECT_TRUE(tensors_at(with, 4) == tensors_at(without, 4));
@@ -227,9 +232,9 @@ TEST_P(CudaTraining, DependsOnNoOrder) {
 // From the third step on, which is the first that is replayed.
 TEST_F(CudaRun, AStepNeitherAllocatesNorWaitsMoreThanOnce) {
   const auto counted = [&](int64_t steps) {
-    const RunConfig run =
-        config(fmt::format("steps{}", steps),
-               {fmt::format("train.steps={}", steps), "checkpoint.every_steps=0", "schedule.warmup_steps=1"});
+    const RunConfig run = config(fmt::format("steps{}", steps),
+                                 {fmt::format("train.steps={}", steps), "checkpoint.every_steps=0",
+                                  "schedule.warmup_steps=1"});
     fake_cuda::reset_counters();
     train(run);
     return fake_cuda::counters();

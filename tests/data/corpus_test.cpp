@@ -34,7 +34,8 @@ TEST(PlainText, BlankLinesSeparateDocuments) {
             (Documents{"one", "two\nlines", "three"}));
   EXPECT_EQ(documents_in("a.txt", "\n\n\nfirst\n"), (Documents{"first"}));
   EXPECT_EQ(documents_in("a.txt", "no line end"), (Documents{"no line end"}));
-  EXPECT_EQ(documents_in("a.txt", "  indented\n\tlines stay  \n"), (Documents{"  indented\n\tlines stay"}));
+  EXPECT_EQ(documents_in("a.txt", "  indented\n\tlines stay  \n"),
+            (Documents{"  indented\n\tlines stay"}));
   EXPECT_EQ(documents_in("a.txt", ""), Documents{});
   EXPECT_EQ(documents_in("a.txt", "\n \n\n"), Documents{});
 }
@@ -87,7 +88,8 @@ TEST(PlainText, CutTextKeepsItsLineNumbers) {
 }
 
 TEST(PlainText, ManyEndlessBlanksAreNoDocument) {
-  const std::string path = write_text(fresh_directory() + "/a.txt", std::string(100'000, ' ') + "end");
+  const std::string path =
+      write_text(fresh_directory() + "/a.txt", std::string(100'000, ' ') + "end");
   EXPECT_EQ(documents_of({.patterns = {path}, .max_document_bytes = 1000}).back().back(), 'd');
 }
 
@@ -115,10 +117,11 @@ TEST(JsonLines, OtherFieldNamesAndEmptyDocuments) {
 
 TEST(JsonLines, LongDocumentIsCut) {
   const std::string text(2500, 'x');
-  const std::string path =
-      write_text(fresh_directory() + "/a.jsonl", "{\"text\":\"" + text + "\"}\n{\"text\":\"next\"}\n");
+  const std::string path = write_text(fresh_directory() + "/a.jsonl",
+                                      "{\"text\":\"" + text + "\"}\n{\"text\":\"next\"}\n");
   const Documents documents = documents_of({.patterns = {path}, .max_document_bytes = 1000});
-  EXPECT_EQ(documents, (Documents{text.substr(0, 1000), text.substr(0, 1000), text.substr(0, 500), "next"}));
+  EXPECT_EQ(documents,
+            (Documents{text.substr(0, 1000), text.substr(0, 1000), text.substr(0, 500), "next"}));
 }
 
 struct BadLine {
@@ -144,8 +147,9 @@ TEST(JsonLines, BadLinesAreNamedOrSkipped) {
   const std::string directory = fresh_directory();
   for (const BadLine& bad : lines) {
     SCOPED_TRACE(bad.line);
-    const std::string path = write_text(
-        directory + "/a.jsonl", fmt::format("{{\"text\":\"one\"}}\n{}\n{{\"text\":\"two\"}}\n", bad.line));
+    const std::string path =
+        write_text(directory + "/a.jsonl",
+                   fmt::format("{{\"text\":\"one\"}}\n{}\n{{\"text\":\"two\"}}\n", bad.line));
     expect_error([&] { documents_of({.patterns = {path}}); }, {path + ":2:", bad.message});
     CorpusReader skipping({.patterns = {path}, .on_bad_document = OnBadDocument::kSkip});
     EXPECT_EQ(documents_of(skipping), (Documents{"one", "two"}));
@@ -156,7 +160,8 @@ TEST(JsonLines, BadLinesAreNamedOrSkipped) {
 TEST(JsonLines, DeepNestingDoesNotCrash) {
   const std::string deep = std::string(200'000, '[') + "\n{\"text\":\"a\"}\n";
   const std::string path = write_text(fresh_directory() + "/a.jsonl", deep);
-  EXPECT_EQ(documents_of({.patterns = {path}, .on_bad_document = OnBadDocument::kSkip}), Documents{"a"});
+  EXPECT_EQ(documents_of({.patterns = {path}, .on_bad_document = OnBadDocument::kSkip}),
+            Documents{"a"});
   const std::string closed =
       "{\"a\":" + std::string(100'000, '[') + std::string(100'000, ']') + ",\"text\":\"b\"}\n";
   EXPECT_EQ(documents_in("b.jsonl", closed), Documents{"b"});
@@ -174,7 +179,8 @@ TEST(PlainText, InvalidUtf8IsNamedOrSkipped) {
 TEST(Gzip, BothKindsAndSeveralMembers) {
   EXPECT_EQ(documents_in("a.txt.gz", test::gzip("one\n\ntwo\n")), (Documents{"one", "two"}));
   EXPECT_EQ(documents_in("a.json.gz", test::gzip("{\"text\":\"x\"}\n")), (Documents{"x"}));
-  const std::string members = test::gzip("on") + test::gzip("") + test::gzip("e\n\nt") + test::gzip("wo\n");
+  const std::string members =
+      test::gzip("on") + test::gzip("") + test::gzip("e\n\nt") + test::gzip("wo\n");
   EXPECT_EQ(documents_in("a.txt.gz", members), (Documents{"one", "two"}));
   EXPECT_EQ(documents_in("a.txt.gz", members + std::string(512, '\0')), (Documents{"one", "two"}));
   EXPECT_EQ(documents_in("a.txt", test::gzip("known by content")), (Documents{"known by content"}));
@@ -196,7 +202,8 @@ TEST(Gzip, TruncatedDamagedAndTrailedFilesAreErrors) {
   const std::string directory = fresh_directory(), path = directory + "/a.txt.gz";
   const std::string good = test::gzip(test::generated_text(3, 5000));
   const CorpusOptions skipping{.patterns = {path}, .on_bad_document = OnBadDocument::kSkip};
-  for (const size_t size : {size_t{2}, size_t{9}, good.size() / 2, good.size() - 8, good.size() - 1}) {
+  for (const size_t size :
+       {size_t{2}, size_t{9}, good.size() / 2, good.size() - 8, good.size() - 1}) {
     write_text(path, good.substr(0, size));
     expect_error([&] { documents_of(skipping); }, {path, "truncated"});
   }
@@ -239,15 +246,21 @@ TEST(Corpus, BadNamesAreErrors) {
   write_text(directory + "/a.pdf", "x");
   expect_error([&] { CorpusReader({.patterns = {directory + "/none*.txt"}}); },
                {"none*.txt", "no file matches"});
-  expect_error([&] { CorpusReader({.patterns = {directory + "/none.txt"}}); }, {"none.txt", "no such file"});
+  expect_error([&] { CorpusReader({.patterns = {directory + "/none.txt"}}); },
+               {"none.txt", "no such file"});
   expect_error([&] { CorpusReader({.patterns = {directory}}); }, {directory, "is a directory"});
   expect_error([&] { CorpusReader({.patterns = {}}); }, {"no input files"});
   expect_error([&] { CorpusReader({.patterns = {""}}); }, {"empty"});
-  expect_error([&] { CorpusReader({.patterns = {path, directory + "/*.txt"}}); }, {"a.txt", "named twice"});
+  expect_error(
+      [&] {
+        CorpusReader({.patterns = {path, directory + "/*.txt"}});
+      },
+      {"a.txt", "named twice"});
   expect_error([&] { CorpusReader({.patterns = {directory + "/a.*"}}); }, {"a.pdf", ".jsonl"});
   expect_error([&] { CorpusReader({.patterns = {path}, .max_document_bytes = 3}); },
                {"max_document_bytes is 3"});
-  expect_error([&] { CorpusReader({.patterns = {"/dev/null"}}); }, {"/dev/null", "not a regular file"});
+  expect_error([&] { CorpusReader({.patterns = {"/dev/null"}}); },
+               {"/dev/null", "not a regular file"});
 }
 
 TEST(Utf8, AcceptsAndRefusesByTheTable) {
@@ -255,9 +268,9 @@ TEST(Utf8, AcceptsAndRefusesByTheTable) {
        {"", "a", "\x7f", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF", "\xEE\x80\x80",
         "\xEF\xBF\xBF", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF", "0123456789abcdef\xC3\xA9 more"})
     EXPECT_EQ(valid_utf8_prefix(good), good.size());
-  for (const std::string_view bad :
-       {"\x80", "\xBF", "\xC0\x80", "\xC1\xBF", "\xC2", "\xC2\x41", "\xE0\x9F\xBF", "\xE0\xA0",
-        "\xED\xA0\x80", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFE", "\xFF"}) {
+  for (const std::string_view bad : {"\x80", "\xBF", "\xC0\x80", "\xC1\xBF", "\xC2", "\xC2\x41",
+                                     "\xE0\x9F\xBF", "\xE0\xA0", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
+                                     "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFE", "\xFF"}) {
     EXPECT_EQ(valid_utf8_prefix(bad), 0u);
     EXPECT_EQ(valid_utf8_prefix("0123456789" + std::string(bad)), 10u);
   }

@@ -1,5 +1,5 @@
-// What the data tests share: fresh directories, generated text, files, gzip, shards, and errors by their
-// message.
+// What the data tests share: fresh directories, generated text, files, gzip, shards, and errors by
+// their message.
 #pragma once
 
 #include <algorithm>
@@ -37,8 +37,8 @@ inline DirectoryCleaner directory_cleaner;
 inline std::string fresh_directory() {
   const auto* info = testing::UnitTest::GetInstance()->current_test_info();
   static int number = 0;
-  std::string name =
-      fmt::format("mpt_data_{}_{}_{}_{}", ::getpid(), info->test_suite_name(), info->name(), number++);
+  std::string name = fmt::format("mpt_data_{}_{}_{}_{}", ::getpid(), info->test_suite_name(),
+                                 info->name(), number++);
   std::replace(name.begin(), name.end(), '/', '_');
   const auto path = std::filesystem::path(testing::TempDir()) / name;
   std::filesystem::remove_all(path);
@@ -82,25 +82,31 @@ inline std::string error_of(const std::function<void()>& action) {
   return "";
 }
 
-inline void expect_error(const std::function<void()>& action, const std::vector<std::string>& parts) {
+inline void expect_error(const std::function<void()>& action,
+                         const std::vector<std::string>& parts) {
   const std::string message = error_of(action);
   for (const std::string& part : parts)
-    EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' is missing in: " << message;
+    EXPECT_NE(message.find(part), std::string::npos)
+        << "'" << part << "' is missing in: " << message;
 }
 
 // Words of a small made-up language, in sentences; deterministic on every platform.
 inline std::string generated_text(uint32_t seed, int words) {
-  std::mt19937 random(seed);  // its sequence is fixed by the standard; distributions are not, so none is used
-  const std::vector<std::string> syllables{"ka", "lo", "mi", "ter", "an", "su", "ben", "dor", "eli", "fra"};
+  std::mt19937 random(
+      seed);  // its sequence is fixed by the standard; distributions are not, so none is used
+  const std::vector<std::string> syllables{"ka", "lo",  "mi",  "ter", "an",
+                                           "su", "ben", "dor", "eli", "fra"};
   std::string text;
   for (int word = 0; word < words; ++word) {
-    for (uint32_t i = 0, n = 1 + random() % 3; i < n; ++i) text += syllables[random() % syllables.size()];
+    for (uint32_t i = 0, n = 1 + random() % 3; i < n; ++i)
+      text += syllables[random() % syllables.size()];
     text += random() % 9 == 0 ? ".\n" : " ";
   }
   return text;
 }
 
-inline std::vector<int32_t> counting_tokens(int64_t count, int32_t first = 0, int32_t modulus = 60000) {
+inline std::vector<int32_t> counting_tokens(int64_t count, int32_t first = 0,
+                                            int32_t modulus = 60000) {
   std::vector<int32_t> tokens(static_cast<size_t>(count));
   for (size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = static_cast<int32_t>((first + static_cast<int64_t>(i)) % modulus);

@@ -1,5 +1,5 @@
-// Sequences and batches: what each row holds, independence of batch size, exact seeks, epochs, errors of the
-// thread.
+// Sequences and batches: what each row holds, independence of batch size, exact seeks, epochs,
+// errors of the thread.
 #include "data/dataloader.h"
 
 #include <map>
@@ -29,11 +29,16 @@ std::string write_counting_shards(const std::string& directory) {
 }
 
 SequenceOptions counting_options(const std::string& pattern) {
-  return {.patterns = {pattern}, .seq_len = 10, .shuffle = Shuffle::kYes, .seed = 3, .vocab_size = 1000};
+  return {.patterns = {pattern},
+          .seq_len = 10,
+          .shuffle = Shuffle::kYes,
+          .seed = 3,
+          .vocab_size = 1000};
 }
 
 std::shared_ptr<const SequenceSource> counting_source() {
-  return std::make_shared<SequenceSource>(counting_options(write_counting_shards(fresh_directory())));
+  return std::make_shared<SequenceSource>(
+      counting_options(write_counting_shards(fresh_directory())));
 }
 
 struct Row {
@@ -41,7 +46,8 @@ struct Row {
 };
 
 Row row_of(const SequenceSource& source, int64_t sequence) {
-  Row row{Tokens(static_cast<size_t>(source.seq_len())), Tokens(static_cast<size_t>(source.seq_len()))};
+  Row row{Tokens(static_cast<size_t>(source.seq_len())),
+          Tokens(static_cast<size_t>(source.seq_len()))};
   source.read(sequence, row.tokens, row.targets);
   return row;
 }
@@ -111,7 +117,8 @@ TEST(SequenceSource, EveryEpochHasEverySequenceOnceInItsOwnOrder) {
 
 // The order of every run ever started depends on these values.
 TEST(SequenceSource, GoldenOrder) {
-  const std::string path = test::write_shard(fresh_directory() + "/s.bin", test::counting_tokens(101));
+  const std::string path =
+      test::write_shard(fresh_directory() + "/s.bin", test::counting_tokens(101));
   SequenceOptions options = counting_options(path);
   options.seed = 42;
   const SequenceSource source(options);
@@ -127,7 +134,8 @@ TEST(SequenceSource, VocabularyIsCheckedWhereTokensAreRead) {
   options.shuffle = Shuffle::kNo;
   const SequenceSource source(options);
   EXPECT_NO_THROW(row_of(source, 50));
-  expect_error([&] { row_of(source, 51); }, {"part_3.bin", "token 520 ", "position 16", "0 to 519"});
+  expect_error([&] { row_of(source, 51); },
+               {"part_3.bin", "token 520 ", "position 16", "0 to 519"});
   expect_error([&] { row_of(source, 52); }, {"part_3.bin"});
 }
 
@@ -166,14 +174,16 @@ std::string write_documents(const std::string& directory, const std::vector<int6
     test::write_shard(path, test::counting_tokens(count, static_cast<int32_t>(first)));
     std::vector<uint64_t> inside;
     for (const int64_t start : starts)
-      if (start >= first && start < first + count) inside.push_back(static_cast<uint64_t>(start - first));
+      if (start >= first && start < first + count)
+        inside.push_back(static_cast<uint64_t>(start - first));
     write_document_index(index_path_of(path), inside, count);
   }
   return directory + "/docs_*.bin";
 }
 
 TEST(SequenceSource, OneDocumentARowIsCutAndPadded) {
-  // T = 4: shorter, exactly T, exactly T + 1, longer, across three shards, a single token at the end.
+  // T = 4: shorter, exactly T, exactly T + 1, longer, across three shards, a single token at the
+  // end.
   const std::vector<int64_t> lengths{2, 4, 5, 6, 25, 1};
   SequenceOptions options{.patterns = {write_documents(fresh_directory(), lengths)},
                           .seq_len = 4,
@@ -196,13 +206,15 @@ TEST(SequenceSource, OneDocumentARowIsCutAndPadded) {
   options.seq_len = 60;
   const Row whole = row_of(SequenceSource(options), 4);
   EXPECT_EQ(Tokens(whole.tokens.begin(), whole.tokens.begin() + 25), test::counting_tokens(25, 17));
-  EXPECT_EQ(Tokens(whole.targets.begin(), whole.targets.begin() + 24), test::counting_tokens(24, 18));
+  EXPECT_EQ(Tokens(whole.targets.begin(), whole.targets.begin() + 24),
+            test::counting_tokens(24, 18));
   EXPECT_EQ(whole.targets[24], kIgnoreTarget);
   EXPECT_EQ(whole.tokens[25], 999);
 }
 
 TEST(SequenceSource, ShardsWithoutADocumentStartCannotBeUnpacked) {
-  const std::string path = test::write_shard(fresh_directory() + "/s.bin", test::counting_tokens(20));
+  const std::string path =
+      test::write_shard(fresh_directory() + "/s.bin", test::counting_tokens(20));
   write_document_index(index_path_of(path), {}, 20);
   SequenceOptions options = counting_options(path);
   options.pack = false;
@@ -211,7 +223,8 @@ TEST(SequenceSource, ShardsWithoutADocumentStartCannotBeUnpacked) {
 
 TEST(SequenceSource, ChecksTheManifestBesideTheShards) {
   const std::string directory = fresh_directory();
-  const TokenShard shard(test::write_shard(directory + "/train_000000.bin", test::counting_tokens(100)));
+  const TokenShard shard(
+      test::write_shard(directory + "/train_000000.bin", test::counting_tokens(100)));
   ManifestSplit split{.documents = 1, .tokens = 100, .text_bytes = 1, .unigram_entropy_nats = 1};
   split.shards = {{"train_000000.bin", 100, shard.content_hash()}};
   Manifest manifest;
@@ -237,8 +250,8 @@ TEST(SequenceSource, ChecksTheManifestBesideTheShards) {
 }
 
 // All tokens and targets of `rows` sequences from `first`, through batches of some size.
-Tokens stream_through(const std::shared_ptr<const SequenceSource>& source, const DataLoader::Options& options,
-                      int64_t batches) {
+Tokens stream_through(const std::shared_ptr<const SequenceSource>& source,
+                      const DataLoader::Options& options, int64_t batches) {
   DataLoader loader(source, options);
   Tokens all;
   for (int64_t i = 0; i < batches; ++i) {
@@ -258,8 +271,8 @@ TEST(DataLoader, TokensDoNotDependOnBatchSizeOrPrefetch) {
   const Tokens expected = stream_through(source, {.rows_per_batch = 1, .prefetch_batches = 0}, 240);
   for (const int64_t rows : {1, 2, 3, 8, 61, 120})
     for (const int64_t prefetch : {0, 1, 2, 5}) {
-      const Tokens tokens =
-          stream_through(source, {.rows_per_batch = rows, .prefetch_batches = prefetch}, 240 / rows);
+      const Tokens tokens = stream_through(
+          source, {.rows_per_batch = rows, .prefetch_batches = prefetch}, 240 / rows);
       EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(), expected.begin()))
           << rows << " rows, " << prefetch;
       EXPECT_GE(tokens.size() + size_t(rows) * 10, expected.size());
@@ -270,7 +283,8 @@ TEST(DataLoader, ResumeAtEveryCursorGivesTheSameTokens) {
   const auto source = counting_source();
   const Tokens expected = stream_through(source, {.rows_per_batch = 1, .prefetch_batches = 0}, 130);
   DataLoader moving(source, {.rows_per_batch = 2, .prefetch_batches = 3});
-  for (int64_t cursor = 0; cursor <= 126; ++cursor) {  // over unequal shards and two epoch boundaries
+  for (int64_t cursor = 0; cursor <= 126;
+       ++cursor) {  // over unequal shards and two epoch boundaries
     const Tokens want(expected.begin() + cursor * 10, expected.begin() + (cursor + 4) * 10);
     EXPECT_EQ(stream_through(source, {.rows_per_batch = 2, .first_sequence = cursor}, 2), want);
     moving.seek(cursor);
@@ -280,15 +294,16 @@ TEST(DataLoader, ResumeAtEveryCursorGivesTheSameTokens) {
 }
 
 TEST(DataLoader, RunOfOneSequenceRepeatsIt) {
-  const std::string path = test::write_shard(fresh_directory() + "/s.bin", test::counting_tokens(11));
+  const std::string path =
+      test::write_shard(fresh_directory() + "/s.bin", test::counting_tokens(11));
   const auto source = std::make_shared<SequenceSource>(counting_options(path));
   DataLoader loader(source, {.rows_per_batch = 3});
   for (int i = 0; i < 4; ++i) {
     const Batch batch = loader.next();
     for (size_t row = 0; row < 3; ++row)
-      EXPECT_EQ(
-          Tokens(batch.tokens.begin() + int64_t(row) * 10, batch.tokens.begin() + int64_t(row) * 10 + 10),
-          test::counting_tokens(10));
+      EXPECT_EQ(Tokens(batch.tokens.begin() + int64_t(row) * 10,
+                       batch.tokens.begin() + int64_t(row) * 10 + 10),
+                test::counting_tokens(10));
   }
 }
 
@@ -319,7 +334,8 @@ TEST(DataLoader, MayBeDroppedAtAnyTime) {
 
 TEST(DataLoader, ShardsMayBeDeletedWhileTheyAreRead) {
   const std::string directory = fresh_directory();
-  const auto source = std::make_shared<SequenceSource>(counting_options(write_counting_shards(directory)));
+  const auto source =
+      std::make_shared<SequenceSource>(counting_options(write_counting_shards(directory)));
   const Tokens before = read_batch(*source, 0, 61).tokens;
   std::filesystem::remove_all(directory);
   EXPECT_EQ(read_batch(*source, 0, 61).tokens, before);

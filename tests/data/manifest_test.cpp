@@ -12,9 +12,12 @@ using test::expect_error;
 using test::fresh_directory;
 
 Manifest sample_manifest(const std::string& directory) {
-  const TokenShard first(test::write_shard(directory + "/train_000000.bin", test::counting_tokens(100)));
-  const TokenShard second(test::write_shard(directory + "/train_000001.bin", test::counting_tokens(50, 100)));
-  ManifestSplit split{.documents = 7, .tokens = 150, .text_bytes = 600, .unigram_entropy_nats = 3.25};
+  const TokenShard first(
+      test::write_shard(directory + "/train_000000.bin", test::counting_tokens(100)));
+  const TokenShard second(
+      test::write_shard(directory + "/train_000001.bin", test::counting_tokens(50, 100)));
+  ManifestSplit split{
+      .documents = 7, .tokens = 150, .text_bytes = 600, .unigram_entropy_nats = 3.25};
   split.shards = {{"train_000000.bin", 100, first.content_hash()},
                   {"train_000001.bin", 50, second.content_hash()}};
   return {.tokenizer = {"tokenizer.model", "abc", 60000, 1, 2},
@@ -122,7 +125,8 @@ TEST(DocumentIndex, RoundTripsAlsoWithoutDocuments) {
     write_document_index(path, starts, 100);
     const DocumentIndex index(path, 100);
     ASSERT_EQ(index.documents(), std::ssize(starts));
-    for (size_t i = 0; i < starts.size(); ++i) EXPECT_EQ(index.start(int64_t(i)), int64_t(starts[i]));
+    for (size_t i = 0; i < starts.size(); ++i)
+      EXPECT_EQ(index.start(int64_t(i)), int64_t(starts[i]));
   }
   EXPECT_EQ(index_path_of("x/train_000000.bin"), "x/train_000000.idx");
   EXPECT_EQ(index_path_of("x/odd.name"), "x/odd.name.idx");
@@ -134,7 +138,8 @@ TEST(DocumentIndex, DamageIsAnError) {
   write_document_index(path, starts, 100);
   const std::string good = test::read_text(path);
   expect_error([&] { DocumentIndex(path, 101); }, {path, "100 tokens", "101"});
-  for (const size_t size : {size_t{0}, size_t{7}, size_t{23}, size_t{24}, size_t{47}, good.size() - 8}) {
+  for (const size_t size :
+       {size_t{0}, size_t{7}, size_t{23}, size_t{24}, size_t{47}, good.size() - 8}) {
     test::write_text(path, good.substr(0, size));
     expect_error([&] { DocumentIndex(path, 100); }, {path});
   }

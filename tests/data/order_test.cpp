@@ -1,4 +1,5 @@
-// The seeded order: a bijection for every n, golden values of an independent implementation, well mixed.
+// The seeded order: a bijection for every n, golden values of an independent implementation, well
+// mixed.
 #include <cmath>
 #include <set>
 #include <vector>
@@ -23,7 +24,8 @@ TEST(Order, IsABijectionForEveryCount) {
   for (int power = 7; power <= 14; ++power)
     for (int64_t delta = -1; delta <= 1; ++delta) counts.push_back((int64_t{1} << power) + delta);
   for (const int64_t n : counts) {
-    for (const ShuffleKey key : {ShuffleKey{0, 0}, ShuffleKey{42, 7}, ShuffleKey{~uint64_t{0}, 0xFFFFFFFF}}) {
+    for (const ShuffleKey key :
+         {ShuffleKey{0, 0}, ShuffleKey{42, 7}, ShuffleKey{~uint64_t{0}, 0xFFFFFFFF}}) {
       std::vector<bool> seen(static_cast<size_t>(n));
       for (const int64_t value : order_of(key, n)) {
         ASSERT_TRUE(value >= 0 && value < n) << value << " of " << n;
@@ -34,13 +36,16 @@ TEST(Order, IsABijectionForEveryCount) {
   }
 }
 
-// From a Python implementation of the equation in sequence_source.h and docs/numerics.md "Data order".
+// From a Python implementation of the equation in sequence_source.h and docs/numerics.md "Data
+// order".
 TEST(Order, GoldenValues) {
   EXPECT_EQ(order_of({42, 0}, 10), (std::vector<int64_t>{5, 3, 4, 7, 6, 1, 9, 2, 0, 8}));
   EXPECT_EQ(order_of({42, 1}, 10), (std::vector<int64_t>{8, 5, 9, 6, 2, 1, 0, 7, 4, 3}));
   const ShuffleKey key{0x0123456789abcdef, 3};
-  const std::vector<int64_t> inputs{0, 1, 2, 500000, 1000002}, golden{249577, 503508, 183298, 868054, 51292};
-  for (size_t i = 0; i < inputs.size(); ++i) EXPECT_EQ(permuted_index(key, 1000003, inputs[i]), golden[i]);
+  const std::vector<int64_t> inputs{0, 1, 2, 500000, 1000002},
+      golden{249577, 503508, 183298, 868054, 51292};
+  for (size_t i = 0; i < inputs.size(); ++i)
+    EXPECT_EQ(permuted_index(key, 1000003, inputs[i]), golden[i]);
   const int64_t large = (int64_t{1} << 40) + 7;
   EXPECT_EQ(permuted_index({7, 100000}, large, 0), 556868886860);
   EXPECT_EQ(permuted_index({7, 100000}, large, 1), 969272582112);
@@ -55,8 +60,8 @@ TEST(Order, SeedsAndEpochsDiffer) {
   EXPECT_NE(order_of({1, 0}, 100), order_of({uint64_t{1} << 32, 0}, 100));
 }
 
-// Chi-square of (i's quarter, its image's quarter) over many keys: mean 9 degrees of freedom for a uniform
-// order.
+// Chi-square of (i's quarter, its image's quarter) over many keys: mean 9 degrees of freedom for a
+// uniform order.
 TEST(Order, IsWellMixed) {
   constexpr int64_t kCount = 997;
   constexpr int kKeys = 200;
@@ -64,8 +69,10 @@ TEST(Order, IsWellMixed) {
   for (uint64_t seed = 0; seed < kKeys; ++seed) {
     std::vector<double> cell(16);
     for (int64_t i = 0; i < kCount; ++i)
-      ++cell[static_cast<size_t>(4 * (4 * i / kCount) + 4 * permuted_index({seed, 0}, kCount, i) / kCount)];
-    for (const double count : cell) chi_square_sum += std::pow(count - kCount / 16.0, 2) / (kCount / 16.0);
+      ++cell[static_cast<size_t>(4 * (4 * i / kCount) +
+                                 4 * permuted_index({seed, 0}, kCount, i) / kCount)];
+    for (const double count : cell)
+      chi_square_sum += std::pow(count - kCount / 16.0, 2) / (kCount / 16.0);
   }
   // A permutation fixes the margins; its statistic has mean 9 n/(n-1) and variance near 18 per key.
   EXPECT_NEAR(chi_square_sum / kKeys, 9.0, 5 * std::sqrt(18.0 / kKeys));

@@ -1,4 +1,5 @@
-// The word-by-word encoder against SentencePiece itself: same ids for any text, any cache, any kind of model.
+// The word-by-word encoder against SentencePiece itself: same ids for any text, any cache, any kind
+// of model.
 #include "data/corpus/text_encoder.h"
 
 #include <random>
@@ -36,8 +37,17 @@ std::vector<std::string> awkward_texts() {
                                        "<s>",
                                        "</s>"};
   std::mt19937 random(11);
-  std::vector<std::string> texts{
-      "", " ", "  ", "a", " a", "a ", "a  ", "  a  b  ", "\xE2\x96\x81", "a\xE2\x96\x81", "a \xE2\x96\x81"};
+  std::vector<std::string> texts{"",
+                                 " ",
+                                 "  ",
+                                 "a",
+                                 " a",
+                                 "a ",
+                                 "a  ",
+                                 "  a  b  ",
+                                 "\xE2\x96\x81",
+                                 "a\xE2\x96\x81",
+                                 "a \xE2\x96\x81"};
   for (int i = 0; i < 600; ++i) {
     std::string text;
     for (uint32_t n = random() % 30; n > 0; --n) text += parts[random() % parts.size()];
@@ -93,10 +103,13 @@ TEST(TextEncoder, ModelsOfOtherKindsAreEncodedWhole) {
   };
   EXPECT_TRUE(words_are_independent(trained_with(plain).model_bytes()));
   for (const Arguments& changes :
-       {Arguments{{"model_type", "unigram"}}, Arguments{{"byte_fallback", "false"}, {"vocab_size", "60"}},
-        Arguments{{"normalization_rule_name", "nmt_nfkc"}}, Arguments{{"remove_extra_whitespaces", "true"}},
+       {Arguments{{"model_type", "unigram"}},
+        Arguments{{"byte_fallback", "false"}, {"vocab_size", "60"}},
+        Arguments{{"normalization_rule_name", "nmt_nfkc"}},
+        Arguments{{"remove_extra_whitespaces", "true"}},
         Arguments{{"split_by_whitespace", "false"}}, Arguments{{"user_defined_symbols", "ka lo"}},
-        Arguments{{"add_dummy_prefix", "false"}}, Arguments{{"treat_whitespace_as_suffix", "true"}}}) {
+        Arguments{{"add_dummy_prefix", "false"}},
+        Arguments{{"treat_whitespace_as_suffix", "true"}}}) {
     SCOPED_TRACE(changes.begin()->first);
     const Tokenizer tokenizer = trained_with(with(changes));
     WordCache words;

@@ -24,12 +24,14 @@ TEST(TokenShard, RoundTripsBothWidthsAndManyCounts) {
   const std::string path = fresh_directory() + "/shard.bin";
   for (const int64_t count : {1, 2, 3, 255, 65537, 600001}) {
     for (const TokenWidth width : {TokenWidth::kUint16, TokenWidth::kUint32}) {
-      const auto tokens = test::counting_tokens(count, 3, width == TokenWidth::kUint16 ? 65536 : 200000);
+      const auto tokens =
+          test::counting_tokens(count, 3, width == TokenWidth::kUint16 ? 65536 : 200000);
       test::write_shard(path, tokens, width);
       const TokenShard shard(path);
       EXPECT_EQ(shard.width(), width);
       EXPECT_EQ(all_of(shard), tokens);
-      EXPECT_EQ(std::filesystem::file_size(path), 1024 + static_cast<size_t>(count * bytes_of(width)));
+      EXPECT_EQ(std::filesystem::file_size(path),
+                1024 + static_cast<size_t>(count * bytes_of(width)));
     }
   }
 }
@@ -74,7 +76,8 @@ struct Damage {
 };
 
 TEST(TokenShard, EveryDamagedHeaderWordIsNamed) {
-  const std::string path = test::write_shard(fresh_directory() + "/s.bin", test::counting_tokens(10));
+  const std::string path =
+      test::write_shard(fresh_directory() + "/s.bin", test::counting_tokens(10));
   const std::string good = test::read_text(path);
   const std::vector<Damage> damages{
       {"zero magic", 0, 0, {path, "word 0 is 0", "20240520", "20240801"}},
@@ -104,7 +107,8 @@ TEST(TokenShard, WrongSizesMissingFilesAndDirectories) {
   const std::string good = test::read_text(path);
   for (const size_t size : {size_t{0}, size_t{1}, size_t{12}, size_t{1023}}) {
     test::write_text(path, good.substr(0, size));
-    expect_error([&] { TokenShard shard(path); }, {path, fmt::format("{} bytes", size), "too short"});
+    expect_error([&] { TokenShard shard(path); },
+                 {path, fmt::format("{} bytes", size), "too short"});
   }
   for (const size_t size : {size_t{1024}, size_t{1043}}) {
     test::write_text(path, good.substr(0, size));
@@ -129,7 +133,8 @@ TEST(TokenShard, TokenOutsideTheVocabularyIsNamedWithItsPosition) {
 }
 
 TEST(TokenShard, Uint32TokenAboveInt32IsAnErrorNotNegative) {
-  const std::string path = test::write_shard(fresh_directory() + "/s.bin", {1, 2, 3}, TokenWidth::kUint32);
+  const std::string path =
+      test::write_shard(fresh_directory() + "/s.bin", {1, 2, 3}, TokenWidth::kUint32);
   std::string bytes = test::read_text(path);
   bytes.replace(1028, 4, "\xff\xff\xff\xff");
   test::write_text(path, bytes);
@@ -140,11 +145,13 @@ TEST(TokenShard, Uint32TokenAboveInt32IsAnErrorNotNegative) {
 
 TEST(TokenShard, OffsetsHave64Bits) {
   const std::string path = fresh_directory() + "/sparse.bin";
-  const int64_t tokens = 1'200'000'000;  // 2.4 GB of uint16, of which only the ends take room on the disk
+  const int64_t tokens =
+      1'200'000'000;  // 2.4 GB of uint16, of which only the ends take room on the disk
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT, 0644);
   const int32_t header[3] = {20240520, 1, static_cast<int32_t>(tokens)};
   const uint16_t last[2] = {123, 456};
-  if (::ftruncate(file, 1024 + 2 * tokens) != 0) GTEST_SKIP() << "no room for a sparse file of 2.4 GB";
+  if (::ftruncate(file, 1024 + 2 * tokens) != 0)
+    GTEST_SKIP() << "no room for a sparse file of 2.4 GB";
   ASSERT_EQ(::pwrite(file, header, sizeof header, 0), ssize_t{sizeof header});
   ASSERT_EQ(::pwrite(file, last, sizeof last, 1024 + 2 * (tokens - 2)), ssize_t{sizeof last});
   ::close(file);

@@ -1,4 +1,5 @@
-// tokenize_corpus: what it writes, independence of threads, validation split, refusals, clean failure.
+// tokenize_corpus: what it writes, independence of threads, validation split, refusals, clean
+// failure.
 #include "data/corpus/tokenize.h"
 
 #include <atomic>
@@ -32,7 +33,9 @@ std::vector<std::string> sample_documents() {
 std::string write_corpus(const std::string& directory) {
   std::string lines;
   for (const std::string& text : sample_documents())
-    lines += nlohmann::json{{"url", "https://a.org"}, {"text", text}, {"timestamp", "2019"}}.dump() + "\n";
+    lines +=
+        nlohmann::json{{"url", "https://a.org"}, {"text", text}, {"timestamp", "2019"}}.dump() +
+        "\n";
   return write_text(directory + "/corpus.json.gz", test::gzip(lines));
 }
 
@@ -106,7 +109,8 @@ TEST(Tokenize, ManifestTellsTheTruth) {
   const Manifest manifest = Manifest::load(options.output + "/manifest.json");
   EXPECT_NO_THROW(manifest.verify_contents(options.output));
   EXPECT_EQ(manifest.tokenizer.vocab_size, 320);
-  EXPECT_EQ(manifest.tokenizer.hash, Tokenizer::load(options.output + "/" + manifest.tokenizer.file).hash());
+  EXPECT_EQ(manifest.tokenizer.hash,
+            Tokenizer::load(options.output + "/" + manifest.tokenizer.file).hash());
   EXPECT_EQ(manifest.tokenizer.eos_id, 2);
   int64_t tokens = 0, bytes = 0, expected_bytes = 0;
   for (const auto& [name, split] : manifest.splits) {
@@ -155,7 +159,8 @@ TEST(Tokenize, BytesDoNotDependOnThreads) {
   const std::string directory = fresh_directory();
   TokenizeOptions options = sample_options(directory);
   std::string text;
-  for (int i = 0; i < 60; ++i) text += test::generated_text(uint32_t(i), 3000) + "\n\n";  // several batches
+  for (int i = 0; i < 60; ++i)
+    text += test::generated_text(uint32_t(i), 3000) + "\n\n";  // several batches
   options.corpus.patterns.push_back(write_text(directory + "/more.txt", text));
   options.corpus.max_document_bytes = 5000;
   options.tokens_per_shard = 30'000;
@@ -223,8 +228,9 @@ TEST(Tokenize, AnotherTokenizerInTheDirectoryIsRefused) {
   TokenizeOptions options = sample_options(fresh_directory());
   const std::string text = write_text(options.output + ".txt", test::generated_text(77, 3000));
   std::filesystem::create_directories(options.output);
-  train_tokenizer(
-      {.corpus = {.patterns = {text}}, .output = options.output + "/tokenizer.model", .vocab_size = 300});
+  train_tokenizer({.corpus = {.patterns = {text}},
+                   .output = options.output + "/tokenizer.model",
+                   .vocab_size = 300});
   expect_error([&] { tokenize_corpus(options); }, {"tokenizer.model", "another tokenizer"});
   options.tokenizer = options.output + "/tokenizer.model";
   EXPECT_EQ(tokenize_corpus(options).manifest.tokenizer.vocab_size, 300);
@@ -234,7 +240,8 @@ TEST(Tokenize, FailuresLeaveEarlierShards) {
   TokenizeOptions options = sample_options(fresh_directory());
   tokenize_corpus(options);
   const auto before = files_in(options.output);
-  options.corpus.patterns = {write_text(options.output + "_bad.jsonl", "{\"text\": \"kalo\"}\n{broken\n")};
+  options.corpus.patterns = {
+      write_text(options.output + "_bad.jsonl", "{\"text\": \"kalo\"}\n{broken\n")};
   options.overwrite = true;
   expect_error([&] { tokenize_corpus(options); }, {"_bad.jsonl:2:"});
   EXPECT_TRUE(files_in(options.output) == before);
@@ -242,7 +249,8 @@ TEST(Tokenize, FailuresLeaveEarlierShards) {
 
 TEST(Tokenize, WhatAKilledRunLeftIsRemoved) {
   TokenizeOptions options = sample_options(fresh_directory());
-  const std::filesystem::path left = std::filesystem::path(options.output) / ".mpretrain_unfinished";
+  const std::filesystem::path left =
+      std::filesystem::path(options.output) / ".mpretrain_unfinished";
   std::filesystem::create_directories(left);
   write_text((left / "train_000077.bin").string(), "half");
   tokenize_corpus(options);
@@ -254,7 +262,8 @@ TEST(Tokenize, FailuresLeaveNoShards) {
   const std::string directory = fresh_directory();
   TokenizeOptions options = sample_options(directory);
   std::string lines;
-  for (const std::string& text : sample_documents()) lines += nlohmann::json{{"text", text}}.dump() + "\n";
+  for (const std::string& text : sample_documents())
+    lines += nlohmann::json{{"text", text}}.dump() + "\n";
   options.corpus.patterns = {write_text(directory + "/a.jsonl", lines + "{broken\n")};
   expect_error([&] { tokenize_corpus(options); }, {"a.jsonl:201:"});
   EXPECT_TRUE(files_in(options.output).empty());
@@ -287,13 +296,15 @@ TEST(Tokenize, BadOptionsAreErrors) {
     expect_error([&] { tokenize_corpus(options); }, parts);
   };
   refuse([](auto& o) { o.tokens_per_shard = 0; }, {"tokens_per_shard is 0"});
-  refuse([](auto& o) { o.tokens_per_shard = int64_t{1} << 31; }, {"tokens_per_shard is 2147483648"});
+  refuse([](auto& o) { o.tokens_per_shard = int64_t{1} << 31; },
+         {"tokens_per_shard is 2147483648"});
   refuse([](auto& o) { o.validation_fraction = 1; }, {"validation_fraction is 1"});
   refuse([](auto& o) { o.validation_fraction = -0.1; }, {"validation_fraction is -0.1"});
   refuse([](auto& o) { o.validation_fraction = std::nan(""); }, {"validation_fraction is nan"});
   refuse([](auto& o) { o.threads = -2; }, {"threads is -2"});
   refuse([](auto& o) { o.output = ""; }, {"no output directory"});
-  refuse([&](auto& o) { o.output = good.corpus.patterns[0]; }, {"corpus.json.gz", "output directory"});
+  refuse([&](auto& o) { o.output = good.corpus.patterns[0]; },
+         {"corpus.json.gz", "output directory"});
   refuse([&](auto& o) { o.output = good.corpus.patterns[0] + "/deeper"; }, {"output directory"});
   refuse([](auto& o) { o.tokenizer = "/no/such.model"; }, {"/no/such.model"});
   refuse([&](auto& o) { o.corpus.patterns = {directory + "/no*"}; }, {"no*"});
@@ -303,7 +314,8 @@ TEST(Tokenize, BadOptionsAreErrors) {
 // A few documents, so that every operation of a tokenization can fail in turn.
 TokenizeOptions few_documents(const std::string& directory) {
   std::string lines;
-  for (int i = 0; i < 12; ++i) lines += nlohmann::json{{"text", sample_documents()[size_t(i)]}}.dump() + "\n";
+  for (int i = 0; i < 12; ++i)
+    lines += nlohmann::json{{"text", sample_documents()[size_t(i)]}}.dump() + "\n";
   return {.corpus = {.patterns = {write_text(directory + "/few.jsonl", lines)}},
           .tokenizer = test::small_tokenizer(),
           .output = directory + "/out",
@@ -313,8 +325,8 @@ TokenizeOptions few_documents(const std::string& directory) {
           .threads = 1};
 }
 
-// Whatever operation fails, over an earlier output: the error is told, a manifest names only what is there
-// and whole, and the next run succeeds.
+// Whatever operation fails, over an earlier output: the error is told, a manifest names only what
+// is there and whole, and the next run succeeds.
 TEST(Tokenize, EveryOperationMayFail) {
   for (const test::Fault fault : {test::Fault::kShortWrite, test::Fault::kStop}) {
     int64_t n = 0;
@@ -350,16 +362,16 @@ TEST(SplitWriter, EntropyOfKnownDistributions) {
   EXPECT_EQ(entropy_nats(std::vector<int64_t>{0, 0}), 0);
   EXPECT_EQ(entropy_nats(std::vector<int64_t>{0, 9, 0}), 0);
   EXPECT_NEAR(entropy_nats(std::vector<int64_t>(1000, 3)), std::log(1000.0), 1e-10);
-  EXPECT_NEAR(entropy_nats(std::vector<int64_t>{1, 3}), 0.25 * std::log(4.0) + 0.75 * std::log(4.0 / 3),
-              1e-15);
+  EXPECT_NEAR(entropy_nats(std::vector<int64_t>{1, 3}),
+              0.25 * std::log(4.0) + 0.75 * std::log(4.0 / 3), 1e-15);
 }
 
 TEST(SplitWriter, KnowsItsOwnFiles) {
   for (const char* own :
        {"train_000000.bin", "train_000012.idx", "train_000000.bin.tmp", "train_000000.idx.tmp"})
     EXPECT_TRUE(is_split_file(own, "train")) << own;
-  for (const char* other :
-       {"train_0.bin", "train_000000.txt", "xtrain_000000.bin", "train_000000.bin.bak", "train", ""})
+  for (const char* other : {"train_0.bin", "train_000000.txt", "xtrain_000000.bin",
+                            "train_000000.bin.bak", "train", ""})
     EXPECT_FALSE(is_split_file(other, "train")) << other;
 }
 
@@ -373,7 +385,9 @@ TEST(OrderedPipeline, KeepsOrderAndDepth) {
     int taken = 0;
     OrderedPipeline<Number> pipeline(
         {.workers = workers, .depth = 3},
-        [&]() -> std::unique_ptr<Number> { return made < 500 ? std::make_unique<Number>(made++) : nullptr; },
+        [&]() -> std::unique_ptr<Number> {
+          return made < 500 ? std::make_unique<Number>(made++) : nullptr;
+        },
         [](Number& number, int) { number.value *= 2; });
     while (const auto number = pipeline.next()) {
       EXPECT_EQ(number->value, 2 * taken++);
@@ -406,7 +420,8 @@ TEST(OrderedPipeline, MayBeDroppedAtAnyTime) {
   for (int taken = 0; taken < 10; ++taken) {
     int made = 0;
     OrderedPipeline<Number> pipeline(
-        {.workers = 3, .depth = 2}, [&] { return std::make_unique<Number>(made++); }, [](Number&, int) {});
+        {.workers = 3, .depth = 2}, [&] { return std::make_unique<Number>(made++); },
+        [](Number&, int) {});
     for (int i = 0; i < taken; ++i) pipeline.next();
   }
 }

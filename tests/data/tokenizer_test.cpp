@@ -108,8 +108,10 @@ TEST(TokenizerTraining, SamplesWithinTheBudget) {
   EXPECT_LE(sampled.result.sample_bytes, 20'000);
   EXPECT_GT(sampled.result.sample_bytes, 19'000);
   EXPECT_GT(sampled.result.text_bytes, 100'000);
-  EXPECT_TRUE(sampled.bytes == train_on(text, {.vocab_size = 290, .sample_bytes = 20'000, .seed = 1}).bytes);
-  EXPECT_FALSE(sampled.bytes == train_on(text, {.vocab_size = 290, .sample_bytes = 20'000, .seed = 2}).bytes);
+  EXPECT_TRUE(sampled.bytes ==
+              train_on(text, {.vocab_size = 290, .sample_bytes = 20'000, .seed = 1}).bytes);
+  EXPECT_FALSE(sampled.bytes ==
+               train_on(text, {.vocab_size = 290, .sample_bytes = 20'000, .seed = 2}).bytes);
 }
 
 TEST(TokenizerTraining, ImpossibleVocabulariesAreExplained) {
@@ -117,8 +119,10 @@ TEST(TokenizerTraining, ImpossibleVocabulariesAreExplained) {
   for (const int64_t size : {int64_t{-5}, int64_t{0}, int64_t{10}, int64_t{259}, int64_t{1} << 40})
     expect_error([&] { train_on(text, {.vocab_size = size}); },
                  {fmt::format("vocab_size is {};", size), "260"});
-  expect_error([&] { train_on(text, {.vocab_size = 262}); }, {"vocab_size is 262", "characters alone need"});
-  expect_error([&] { train_on(text, {.vocab_size = 100'000}); }, {"vocab_size is 100000", "at most"});
+  expect_error([&] { train_on(text, {.vocab_size = 262}); },
+               {"vocab_size is 262", "characters alone need"});
+  expect_error([&] { train_on(text, {.vocab_size = 100'000}); },
+               {"vocab_size is 100000", "at most"});
 }
 
 TEST(TokenizerTraining, StrangeTextsEndInAResultOrAnError) {
@@ -126,9 +130,10 @@ TEST(TokenizerTraining, StrangeTextsEndInAResultOrAnError) {
   for (int i = 0; i < 3000; ++i)
     all_characters += fmt::format("{}{} ", char(0xC4 + i % 20), char(0x80 + i % 64));
   const std::string reserved = "\xE2\x96\x85 is reserved\n";
-  for (const std::string& text : {std::string("a"), std::string("a a a a"), std::string(100'000, 'x'),
-                                  reserved, std::string("nul\0byte", 8), std::string("\xE2\x96\x81\n"),
-                                  all_characters, std::string(70'000, 'q') + " z"}) {
+  for (const std::string& text :
+       {std::string("a"), std::string("a a a a"), std::string(100'000, 'x'), reserved,
+        std::string("nul\0byte", 8), std::string("\xE2\x96\x81\n"), all_characters,
+        std::string(70'000, 'q') + " z"}) {
     try {
       train_on(text, {.vocab_size = 261});
     } catch (const Error& failure) {
@@ -155,7 +160,8 @@ TEST(TokenizerTraining, BadOptionsAreErrorsAndLeaveNoFile) {
   expect_error([&] { train_tokenizer(options); }, {"no output"});
   options = good;
   options.output = text + "/new";
-  expect_error([&] { train_tokenizer(options); }, {"text.txt/new.model: its directory cannot be made"});
+  expect_error([&] { train_tokenizer(options); },
+               {"text.txt/new.model: its directory cannot be made"});
   options = good;
   options.vocab_size = 100'000;
   expect_error([&] { train_tokenizer(options); }, {"at most"});

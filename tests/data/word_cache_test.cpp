@@ -11,7 +11,9 @@
 namespace mpt {
 namespace {
 
-std::string text_of(int word) { return fmt::format("{}{}", std::string(size_t(word % 9), 'w'), word); }
+std::string text_of(int word) {
+  return fmt::format("{}{}", std::string(size_t(word % 9), 'w'), word);
+}
 std::vector<int32_t> ids_of(int word) { return std::vector<int32_t>(size_t(word % 5), word); }
 
 // What a cache appends for the word; nothing if it does not know it.
@@ -44,7 +46,8 @@ TEST(WordTable, KeepsTheFirstIdsOfEveryWordUntilItIsCleared) {
       words.insert(HashedWord(text_of(word)), std::vector{-1});
     }
     EXPECT_EQ(words.size(), size_t{kWords});
-    for (int word = 0; word < kWords; ++word) EXPECT_EQ(found(words, text_of(word)), ids_of(word)) << word;
+    for (int word = 0; word < kWords; ++word)
+      EXPECT_EQ(found(words, text_of(word)), ids_of(word)) << word;
     words.clear();
     EXPECT_EQ(words.size(), 0U);
   }

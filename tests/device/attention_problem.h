@@ -36,14 +36,17 @@ struct AttentionProblem {
         d_out(type, {s.batch * s.seq_len, s.heads * s.head_dim, draw.padding}),
         d_qkv(type, {s.batch * s.seq_len, 3 * s.heads * s.head_dim, draw.padding}) {
     Draws draws(41);
-    qkv.fill(
-        [&](int64_t, int64_t c) { return draws.bell(c < 2 * s.heads * s.head_dim ? draw.spread : 1.0); });
+    qkv.fill([&](int64_t, int64_t c) {
+      return draws.bell(c < 2 * s.heads * s.head_dim ? draw.spread : 1.0);
+    });
     d_out.fill([&](int64_t, int64_t) { return draws.bell(1); });
     for (HostMatrix* written : {&out, &d_qkv}) written->fill([](int64_t, int64_t) { return NAN; });
     log_sum_exp.fill([](int64_t, int64_t) { return NAN; });
   }
   [[nodiscard]] AttentionForward forward() const { return {shape, qkv, out, log_sum_exp}; }
-  [[nodiscard]] AttentionBackward backward() const { return {shape, qkv, out, log_sum_exp, d_out, d_qkv}; }
+  [[nodiscard]] AttentionBackward backward() const {
+    return {shape, qkv, out, log_sum_exp, d_out, d_qkv};
+  }
   [[nodiscard]] HeadInputs head_inputs(int64_t sequence, int64_t head) const {
     const int64_t c = shape.heads * shape.head_dim;
     HeadInputs in({shape.seq_len, shape.head_dim});
@@ -73,7 +76,8 @@ inline void expect_within(const Bounded& expected, const AttentionSlice& found, 
           << found.name << " of token " << t << " dim " << d;
 }
 
-// An implementation: what it does to a problem, and what it rounds on the way beside the O it stores.
+// An implementation: what it does to a problem, and what it rounds on the way beside the O it
+// stores.
 struct AttentionUnderTest {
   std::function<void(AttentionProblem&)> run;  // both passes
   double bf16_operand = 0;                     // StoredRoundings with bf16 storage
@@ -96,7 +100,9 @@ inline void expect_all_heads(const AttentionProblem& p, const AttentionUnderTest
       ASSERT_NO_FATAL_FAILURE(expect_within(naive.d_k, {p.d_qkv, row, c + col, "dK"}, p.dtype));
       ASSERT_NO_FATAL_FAILURE(expect_within(naive.d_v, {p.d_qkv, row, 2 * c + col, "dV"}, p.dtype));
       for (int64_t t = 0; t < s.seq_len; ++t)
-        ASSERT_NEAR(p.log_sum_exp.at(b * s.heads + h, t), naive.lse.value(t, 0), naive.lse.error(t, 0)) << t;
+        ASSERT_NEAR(p.log_sum_exp.at(b * s.heads + h, t), naive.lse.value(t, 0),
+                    naive.lse.error(t, 0))
+            << t;
     }
 }
 
@@ -105,12 +111,11 @@ inline void expect_nothing_else_written(const AttentionProblem& p) {
     EXPECT_TRUE(written->padding_untouched());
 }
 
-// --- cases for every implementation
-// ----------------------------------------------------------------------------
+// --- cases for every implementation --------------------------------------------------------------
 
 inline void expect_forward_and_backward(const AttentionUnderTest& tested, AttentionProblem& p) {
-  SCOPED_TRACE(fmt::format("{} B {} T {} H {} D {}", name_of(p.dtype), p.shape.batch, p.shape.seq_len,
-                           p.shape.heads, p.shape.head_dim));
+  SCOPED_TRACE(fmt::format("{} B {} T {} H {} D {}", name_of(p.dtype), p.shape.batch,
+                           p.shape.seq_len, p.shape.heads, p.shape.head_dim));
   const HostMatrix qkv = p.qkv, d_out = p.d_out;
   tested.run(p);
   ASSERT_NO_FATAL_FAILURE(expect_all_heads(p, tested));
@@ -121,7 +126,8 @@ inline void expect_forward_and_backward(const AttentionUnderTest& tested, Attent
 
 // Scores far beyond what exp can take: +-1e4.
 inline void expect_large_scores(const AttentionUnderTest& tested, DType dtype) {
-  AttentionProblem p({.batch = 1, .seq_len = 100, .heads = 2, .head_dim = 16}, dtype, {.spread = 70.0});
+  AttentionProblem p({.batch = 1, .seq_len = 100, .heads = 2, .head_dim = 16}, dtype,
+                     {.spread = 70.0});
   double largest = 0;
   const HeadInputs in = p.head_inputs(0, 0);
   for (int64_t d = 0; d < 16; ++d) largest += std::fabs(in.q(0, d) * in.k(0, d)) / 4;

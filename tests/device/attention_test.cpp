@@ -21,7 +21,9 @@ using Problem = test::AttentionProblem;
 
 class CpuAttentionTest : public testing::Test {
  protected:
-  void reserve(const AttentionShape& shape) { device_->attention().reserve(*allocator_, shape, DType::kF32); }
+  void reserve(const AttentionShape& shape) {
+    device_->attention().reserve(*allocator_, shape, DType::kF32);
+  }
   void run(const Problem& p) {
     reserve(p.shape);
     device_->attention().forward(p.forward());
@@ -120,8 +122,10 @@ TEST_F(CpuAttentionTest, PlansWhatItAllocates) {
   EXPECT_GT(planned.use().total(), 0);
   // Memory grows with the sequence, not with its square, and not with batch or heads.
   PlanningAllocator longer, wider;
-  CpuAttention(3).reserve(longer, {.batch = 4, .seq_len = 1300, .heads = 3, .head_dim = 24}, DType::kF32);
-  CpuAttention(3).reserve(wider, {.batch = 40, .seq_len = 130, .heads = 30, .head_dim = 24}, DType::kF32);
+  CpuAttention(3).reserve(longer, {.batch = 4, .seq_len = 1300, .heads = 3, .head_dim = 24},
+                          DType::kF32);
+  CpuAttention(3).reserve(wider, {.batch = 40, .seq_len = 130, .heads = 30, .head_dim = 24},
+                          DType::kF32);
   EXPECT_LT(longer.use().total(), 11 * planned.use().total());
   EXPECT_EQ(wider.use().total(), planned.use().total());
 }
@@ -130,7 +134,8 @@ TEST_F(CpuAttentionTest, PlansWhatItAllocates) {
 double weighted_output(const HeadInputs& in) {
   const NaiveAttention naive({in.q.rows, in.q.cols}, in, {});
   double sum = 0;
-  for (size_t i = 0; i < in.d_out.data.size(); ++i) sum += in.d_out.data[i] * naive.out.value.data[i];
+  for (size_t i = 0; i < in.d_out.data.size(); ++i)
+    sum += in.d_out.data[i] * naive.out.value.data[i];
   return sum;
 }
 

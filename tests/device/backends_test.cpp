@@ -11,7 +11,8 @@ namespace {
 TEST(Backends, TheCpuIsAlwaysThere) {
   EXPECT_EQ(why_unavailable({.backend = Backend::kCpu}), "");
   EXPECT_EQ(make_device({.backend = Backend::kCpu, .threads = 1})->backend(), Backend::kCpu);
-  EXPECT_EQ(make_planning_device({.backend = Backend::kCpu, .threads = 1})->backend(), Backend::kCpu);
+  EXPECT_EQ(make_planning_device({.backend = Backend::kCpu, .threads = 1})->backend(),
+            Backend::kCpu);
 }
 
 TEST(Backends, CudaIsThereOrItIsSaidWhyNot) {

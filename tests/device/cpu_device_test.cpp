@@ -68,7 +68,8 @@ TEST(CpuAllocator, CountsAsThePlanDoes) {
 
 TEST(CpuAllocator, TooMuchIsAnErrorThatSaysWhatFor) {
   const auto allocator = make_cpu_device(1)->make_allocator();
-  EXPECT_ERROR(allocator->bytes({"activations"}, int64_t{1} << 60), "out of memory", "activations", "GiB");
+  EXPECT_ERROR(allocator->bytes({"activations"}, int64_t{1} << 60), "out of memory", "activations",
+               "GiB");
 }
 
 TEST(CpuDevice, CopiesLogicalElementsOnly) {

@@ -45,7 +45,9 @@ void expect_every_element_once() {
 }
 
 TEST(CpuExec, EveryElementOfEveryRowOnce) { expect_every_element_once<AddInPasses>(); }
-TEST(CpuExec, EveryElementOfEveryRowOnceAskingAhead) { expect_every_element_once<AddInPassesAhead>(); }
+TEST(CpuExec, EveryElementOfEveryRowOnceAskingAhead) {
+  expect_every_element_once<AddInPassesAhead>();
+}
 
 TEST(EvenParts, FollowEachOtherAndDifferByOne) {
   for (const IndexRange all : {IndexRange{0, 0}, {5, 6}, {3, 117}, {0, 1 << 20}})

@@ -1,5 +1,5 @@
-// A stored result against its exact value: what rounding can make of anything within the error of the
-// computation.
+// A stored result against its exact value: what rounding can make of anything within the error of
+// the computation.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,14 +12,16 @@ namespace mpt::test {
 // The largest relative error of one rounding: half the spacing of 24 or 8 significant bits.
 inline double unit_of(DType dtype) { return dtype == DType::kF32 ? 0x1p-24 : 0x1p-8; }
 
-// Rounding is monotone: a result computed within `error` of `exact` and rounded once lies between these
-// bounds.
+// Rounding is monotone: a result computed within `error` of `exact` and rounded once lies between
+// these bounds.
 inline testing::AssertionResult is_rounded(float found, double exact, double error, DType dtype) {
-  const auto round = [=](double x) { return dtype == DType::kF32 ? float(x) : rounded_to<bf16>(float(x)); };
+  const auto round = [=](double x) {
+    return dtype == DType::kF32 ? float(x) : rounded_to<bf16>(float(x));
+  };
   const float low = round(exact - error), high = round(exact + error);
   if (found >= low && found <= high) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << found << " for " << exact << " with error " << error << ": expected "
-                                     << low << " to " << high;
+  return testing::AssertionFailure() << found << " for " << exact << " with error " << error
+                                     << ": expected " << low << " to " << high;
 }
 
 }  // namespace mpt::test

@@ -47,22 +47,29 @@ class Fp8GemmOf : public testing::TestWithParam<Fp8Problem> {};
 
 TEST_P(Fp8GemmOf, IsTheScaledDotProduct) {
   // k products and sums in FP32.
-  test::expect_fp8_product(*make_cpu_device(2), GetParam(), [](int64_t k) { return double(k) * 0x1p-24; });
+  test::expect_fp8_product(*make_cpu_device(2), GetParam(),
+                           [](int64_t k) { return double(k) * 0x1p-24; });
 }
 
-std::string problem_name(const testing::TestParamInfo<Fp8Problem>& tested) { return tested.param.name; }
+std::string problem_name(const testing::TestParamInfo<Fp8Problem>& tested) {
+  return tested.param.name;
+}
 
 constexpr auto kNo = Transpose::kNo, kYes = Transpose::kYes;
-INSTANTIATE_TEST_SUITE_P(
-    OfLinearLayers, Fp8GemmOf,
-    testing::Values(
-        Fp8Problem{"fprop", DType::kE4M3, DType::kE4M3, DType::kBF16, kNo, kYes, Accumulate::kNo},
-        Fp8Problem{"dgrad", DType::kE5M2, DType::kE4M3, DType::kBF16, kNo, kNo, Accumulate::kNo},
-        Fp8Problem{"wgrad", DType::kE5M2, DType::kE4M3, DType::kBF16, kYes, kNo, Accumulate::kNo},
-        Fp8Problem{"wgrad_fp32", DType::kE5M2, DType::kE4M3, DType::kF32, kYes, kNo, Accumulate::kNo},
-        Fp8Problem{"wgrad_added", DType::kE5M2, DType::kE4M3, DType::kF32, kYes, kNo, Accumulate::kYes},
-        Fp8Problem{"added_bf16", DType::kE4M3, DType::kE4M3, DType::kBF16, kNo, kNo, Accumulate::kYes}),
-    problem_name);
+INSTANTIATE_TEST_SUITE_P(OfLinearLayers, Fp8GemmOf,
+                         testing::Values(Fp8Problem{"fprop", DType::kE4M3, DType::kE4M3,
+                                                    DType::kBF16, kNo, kYes, Accumulate::kNo},
+                                         Fp8Problem{"dgrad", DType::kE5M2, DType::kE4M3,
+                                                    DType::kBF16, kNo, kNo, Accumulate::kNo},
+                                         Fp8Problem{"wgrad", DType::kE5M2, DType::kE4M3,
+                                                    DType::kBF16, kYes, kNo, Accumulate::kNo},
+                                         Fp8Problem{"wgrad_fp32", DType::kE5M2, DType::kE4M3,
+                                                    DType::kF32, kYes, kNo, Accumulate::kNo},
+                                         Fp8Problem{"wgrad_added", DType::kE5M2, DType::kE4M3,
+                                                    DType::kF32, kYes, kNo, Accumulate::kYes},
+                                         Fp8Problem{"added_bf16", DType::kE4M3, DType::kE4M3,
+                                                    DType::kBF16, kNo, kNo, Accumulate::kYes}),
+                         problem_name);
 
 TEST(Fp8GemmTypes, WhatGpusDoNotHaveIsRefused) {
   const auto device = make_cpu_device(1);

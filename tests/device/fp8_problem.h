@@ -1,4 +1,5 @@
-// Products of random FP8 codes with scales on any device, against FP64 dot products of the decoded operands.
+// Products of random FP8 codes with scales on any device, against FP64 dot products of the decoded
+// operands.
 #pragma once
 
 #include <array>
@@ -18,12 +19,14 @@ namespace mpt::test {
 inline double value_of_fp8(DType type, uint32_t code) {
   const bool e4m3 = type == DType::kE4M3;
   const int mantissa_bits = e4m3 ? 3 : 2, bias = e4m3 ? 7 : 15;
-  const int exponent = int(code & 0x7F) >> mantissa_bits, mantissa = int(code) & ((1 << mantissa_bits) - 1);
+  const int exponent = int(code & 0x7F) >> mantissa_bits,
+            mantissa = int(code) & ((1 << mantissa_bits) - 1);
   const double sign = (code & 0x80) != 0 ? -1 : 1;
   if (e4m3 ? (code & 0x7F) == 0x7F : exponent == 31)
     return !e4m3 && mantissa == 0 ? sign * INFINITY : double(NAN);
   const double fraction = std::ldexp(double(mantissa), -mantissa_bits);
-  return sign * (exponent == 0 ? std::ldexp(fraction, 1 - bias) : std::ldexp(1 + fraction, exponent - bias));
+  return sign * (exponent == 0 ? std::ldexp(fraction, 1 - bias)
+                               : std::ldexp(1 + fraction, exponent - bias));
 }
 
 // Random codes of values up to 512.
@@ -48,7 +51,8 @@ struct Fp8Problem {
 };
 
 // `sum_error`: of a sum of k terms, relative to the sum of their sizes.
-inline void expect_fp8_product(Device& device, const Fp8Problem& p, double (*sum_error)(int64_t k)) {
+inline void expect_fp8_product(Device& device, const Fp8Problem& p,
+                               double (*sum_error)(int64_t k)) {
   SCOPED_TRACE(p.name);
   const int64_t m = 48, n = 32, k = 80;
   const bool ta = p.transpose_a == Transpose::kYes, tb = p.transpose_b == Transpose::kYes;

@@ -23,7 +23,8 @@ struct GemmProblem {
   Multiply multiply = Multiply::kFull;
 };
 
-inline HostMatrix gemm_operand(DType dtype, int64_t rows, int64_t cols, const GemmProblem& p, uint64_t seed) {
+inline HostMatrix gemm_operand(DType dtype, int64_t rows, int64_t cols, const GemmProblem& p,
+                               uint64_t seed) {
   HostMatrix x(dtype, {.rows = rows, .cols = cols, .padding = p.padding});
   Draws draws(seed);
   x.fill([&](int64_t, int64_t) { return draws.bell(0.5); });
@@ -57,7 +58,8 @@ struct ExactSum {
   double value, size;
 };
 
-inline ExactSum exact_element(const GemmProblem& p, const GemmOperands& x, int64_t row, int64_t col) {
+inline ExactSum exact_element(const GemmProblem& p, const GemmOperands& x, int64_t row,
+                              int64_t col) {
   const double start = p.accumulate == Accumulate::kYes ? double(x.d.at(row, col)) : 0.0;
   ExactSum sum{start, std::fabs(start)};
   for (int64_t i = 0; i < p.k; ++i) {
@@ -69,17 +71,18 @@ inline ExactSum exact_element(const GemmProblem& p, const GemmOperands& x, int64
   return sum;
 }
 
-// k products and as many additions in fp32, in any order; operands rounded to TF32 first where that is asked
-// for (two roundings to 11 significant bits).
+// k products and as many additions in fp32, in any order; operands rounded to TF32 first where that
+// is asked for (two roundings to 11 significant bits).
 inline double error_bound(const GemmProblem& p, const ExactSum& exact) {
   const double operands = p.multiply == Multiply::kTf32 ? 0x1p-10 : 0;
   return (double(p.k + 1) * 0x1p-24 + operands) * exact.size;
 }
 
 inline void expect_product(Device& device, Allocator& allocator, const GemmProblem& p) {
-  SCOPED_TRACE(fmt::format("[{},{}] k {} transposes {}{} accumulate {} types {} {} {} padding {}", p.m, p.n,
-                           p.k, int(p.transpose_a), int(p.transpose_b), int(p.accumulate),
-                           name_of(p.types[0]), name_of(p.types[1]), name_of(p.types[2]), p.padding));
+  SCOPED_TRACE(fmt::format("[{},{}] k {} transposes {}{} accumulate {} types {} {} {} padding {}",
+                           p.m, p.n, p.k, int(p.transpose_a), int(p.transpose_b), int(p.accumulate),
+                           name_of(p.types[0]), name_of(p.types[1]), name_of(p.types[2]),
+                           p.padding));
   const GemmOperands before(p);
   const DeviceMatrix a(device, allocator, before.a), b(device, allocator, before.b),
       d(device, allocator, before.d);

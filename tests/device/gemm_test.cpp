@@ -1,5 +1,5 @@
-// Matrix products of the CPU against FP64: every transpose, type and size class, accumulation, strided
-// operands.
+// Matrix products of the CPU against FP64: every transpose, type and size class, accumulation,
+// strided operands.
 #include "device/gemm.h"
 
 #include <algorithm>
@@ -75,8 +75,11 @@ TEST_F(CpuGemmTest, SizesOfOneAndOddSizes) {
 
 TEST_F(CpuGemmTest, LargeEnoughForSeveralBlocks) {
   for (const DType type : kTypes)
-    expect_product(
-        {.m = 100, .n = 530, .k = 700, .transpose_b = Transpose::kYes, .types = {type, type, type}});
+    expect_product({.m = 100,
+                    .n = 530,
+                    .k = 700,
+                    .transpose_b = Transpose::kYes,
+                    .types = {type, type, type}});
 }
 
 // An empty sum is 0, or what D held.
@@ -131,9 +134,11 @@ TEST_F(CpuGemmTest, AccumulatingTwiceIsTheSum) {
   EXPECT_EQ(x.d, once);
 }
 
-// A bf16 result is rounded once from fp32, not accumulated in bf16: 256 + 1 + ... would stay at 256.
+// A bf16 result is rounded once from fp32, not accumulated in bf16: 256 + 1 + ... would stay at
+// 256.
 TEST_F(CpuGemmTest, Bf16ResultsAreRoundedOnce) {
-  const GemmProblem p{.m = 1, .n = 1, .k = 257, .types = {DType::kBF16, DType::kBF16, DType::kBF16}};
+  const GemmProblem p{
+      .m = 1, .n = 1, .k = 257, .types = {DType::kBF16, DType::kBF16, DType::kBF16}};
   GemmOperands x(p);
   x.a.fill([](int64_t, int64_t c) { return c == 0 ? 256.0f : 1.0f; });
   x.b.fill([](int64_t, int64_t) { return 1.0f; });
@@ -176,7 +181,8 @@ TEST_F(CpuGemmTest, WithoutScratchIsALogicError) {
 // A reservation for fewer rows, columns or terms does not do for one whose sums must be kept.
 TEST_F(CpuGemmTest, TooLittleScratchIsALogicError) {
   const auto problem = [](int64_t rows) {
-    return GemmProblem{.m = rows, .n = 40, .k = 300, .types = {DType::kF32, DType::kF32, DType::kBF16}};
+    return GemmProblem{
+        .m = rows, .n = 40, .k = 300, .types = {DType::kF32, DType::kF32, DType::kBF16}};
   };
   const GemmOperands small(problem(8)), large(problem(800));
   run(small.call(problem(8)));
@@ -187,8 +193,10 @@ TEST_F(CpuGemmTest, TooLittleScratchIsALogicError) {
 TEST_F(CpuGemmTest, OneReservationForSeveralCalls) {
   std::vector<GemmProblem> problems;
   for (const int64_t size : {3, 40, 17})
-    problems.push_back(
-        {.m = size, .n = 50 - size, .k = size + 1, .types = {DType::kBF16, DType::kBF16, DType::kBF16}});
+    problems.push_back({.m = size,
+                        .n = 50 - size,
+                        .k = size + 1,
+                        .types = {DType::kBF16, DType::kBF16, DType::kBF16}});
   std::vector<GemmOperands> operands;
   std::vector<GemmCall> calls;
   for (const GemmProblem& p : problems) operands.emplace_back(p);
@@ -204,7 +212,8 @@ TEST_F(CpuGemmTest, OneReservationForSeveralCalls) {
 TEST_F(CpuGemmTest, SeveralThreads) {
   device_ = make_cpu_device(2);
   for (const DType type : kTypes)
-    expect_product({.m = 70, .n = 130, .k = 90, .accumulate = Accumulate::kYes, .types = {type, type, type}});
+    expect_product(
+        {.m = 70, .n = 130, .k = 90, .accumulate = Accumulate::kYes, .types = {type, type, type}});
 }
 
 // a b + c in one rounding where the machine has it.
@@ -217,7 +226,8 @@ float multiply_add(float a, float b, float c) {
 }
 
 // D as cpu_kernels.h defines it: parts of equal length, each a chain of fused multiply-adds.
-float sum_in_order(const GemmProblem& p, const GemmOperands& x, float scale_inv, int64_t row, int64_t col) {
+float sum_in_order(const GemmProblem& p, const GemmOperands& x, float scale_inv, int64_t row,
+                   int64_t col) {
   constexpr int64_t kLongest = 256;
   const int64_t parts = std::max<int64_t>(1, (p.k + kLongest - 1) / kLongest);
   float d = p.accumulate == Accumulate::kYes ? float(x.d.at(row, col)) : 0.0f;
@@ -228,19 +238,21 @@ float sum_in_order(const GemmProblem& p, const GemmOperands& x, float scale_inv,
                  b = float(p.transpose_b == Transpose::kNo ? x.b.at(i, col) : x.b.at(col, i));
       sum = multiply_add(a, b, sum);
     }
-    d = part == 0 && p.accumulate == Accumulate::kNo ? scale_inv * sum : multiply_add(scale_inv, sum, d);
+    d = part == 0 && p.accumulate == Accumulate::kNo ? scale_inv * sum
+                                                     : multiply_add(scale_inv, sum, d);
   }
   return d;
 }
 
-// Sizes about those of the kernel's blocks and panels, and of what is packed at once; threads change no bits.
+// Sizes about those of the kernel's blocks and panels, and of what is packed at once; threads
+// change no bits.
 TEST_F(CpuGemmTest, SumsHaveTheBitsOfTheirDefinition) {
   struct Size {
     int64_t m, n, k;
   };
-  for (const Size size :
-       {Size{1, 1, 1}, Size{13, 31, 255}, Size{14, 32, 256}, Size{15, 33, 257}, Size{75, 49, 600},
-        Size{29, 106, 777}, Size{114, 20, 9}, Size{6, 1030, 20}, Size{230, 70, 513}, Size{19, 397, 31}})
+  for (const Size size : {Size{1, 1, 1}, Size{13, 31, 255}, Size{14, 32, 256}, Size{15, 33, 257},
+                          Size{75, 49, 600}, Size{29, 106, 777}, Size{114, 20, 9},
+                          Size{6, 1030, 20}, Size{230, 70, 513}, Size{19, 397, 31}})
     for (const Transpose ta : kTransposes)
       for (const Transpose tb : kTransposes)
         for (const Accumulate accumulate : kAccumulates)
@@ -257,10 +269,11 @@ TEST_F(CpuGemmTest, SumsHaveTheBitsOfTheirDefinition) {
             HostMatrix want = x.d;
             // As FP8 operands have them; some of the sizes without.
             const float scale_inv = size.n % 2 == 0 ? 0.3f : 1.0f;
-            want.fill([&](int64_t row, int64_t col) { return sum_in_order(p, x, scale_inv, row, col); });
+            want.fill(
+                [&](int64_t row, int64_t col) { return sum_in_order(p, x, scale_inv, row, col); });
             for (const int threads : {1, 2, 3, 4, 6}) {
-              SCOPED_TRACE(fmt::format("{} x {} x {}, transposes {}{}, into {}, {} threads", p.m, p.n, p.k,
-                                       int(ta), int(tb), name_of(d), threads));
+              SCOPED_TRACE(fmt::format("{} x {} x {}, transposes {}{}, into {}, {} threads", p.m,
+                                       p.n, p.k, int(ta), int(tb), name_of(d), threads));
               device_ = make_cpu_device(threads);
               HostMatrix result = x.d;
               GemmCall call = GemmOperands::call_of(p, x.a, x.b, result);

@@ -1,10 +1,11 @@
-// Causal attention in FP64, as the formulas are written, with a bound of what fp32 arithmetic may add.
+// Causal attention in FP64, as the formulas are written, with a bound of what fp32 arithmetic may
+// add.
 //
 //   S = scale Q K^T, P = softmax(S, causal), O = P V
 //   dV = P^T dO, dP = dO V^T, dS = P (dP - rowsum(dO O)), dQ = scale dS K, dK = scale dS^T Q
-// Every result comes with a first-order bound of the error of an fp32 evaluation in any order of summation:
-// a sum of n terms costs n 2^-24 of the sum of their sizes. What is rounded to a narrower type on the way
-// adds that rounding.
+// Every result comes with a first-order bound of the error of an fp32 evaluation in any order of
+// summation: a sum of n terms costs n 2^-24 of the sum of their sizes. What is rounded to a
+// narrower type on the way adds that rounding.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +50,8 @@ struct StoredRoundings {
 class NaiveAttention {
  public:
   static constexpr double kUnit = 0x1p-24;  // of an fp32 rounding
-  // Roundings beside those of long sums: scaling, exponential (2 ulp = 4 units), its argument, the division.
+  // Roundings beside those of long sums: scaling, exponential (2 ulp = 4 units), its argument, the
+  // division.
   static constexpr double kFew = 12;
 
   NaiveAttention(HeadShape shape, const HeadInputs& in, const StoredRoundings& stored)
@@ -108,12 +110,13 @@ class NaiveAttention {
       range = std::max(range, std::fabs(p_.value(i, j)) + std::fabs(top));
       total += p_.value(i, j) = std::exp(p_.value(i, j) - top);
     }
-    // Every score may be off by score_error; subtracting the maximum or lse rounds once more; and as much
-    // again in the normaliser.
+    // Every score may be off by score_error; subtracting the maximum or lse rounds once more; and
+    // as much again in the normaliser.
     const double relative =
         2 * (score_error + (range + std::log(total)) * kUnit) + (double(i + 1) + kFew) * kUnit;
     lse.value(i, 0) = top + std::log(total);
-    lse.error(i, 0) = score_error + (double(i + 1) + kFew + std::fabs(top) + std::log(total)) * kUnit;
+    lse.error(i, 0) =
+        score_error + (double(i + 1) + kFew + std::fabs(top) + std::log(total)) * kUnit;
     for (int64_t j = 0; j <= i; ++j) {
       p_.value(i, j) /= total;
       p_.error(i, j) = relative;
@@ -139,9 +142,9 @@ class NaiveAttention {
       const Sum dp = dot(in_.d_out, i, in_.v, j);
       const double p = p_.value(i, j), difference = dp.value - delta.value;
       d_s_.value(i, j) = p * difference;
-      d_s_.error(i, j) =
-          p * ((p_.error(i, j) + 2 * kUnit) * std::fabs(difference) + double(shape_.dim) * kUnit * dp.size +
-               stored_.d_p * std::fabs(dp.value) + delta_error);
+      d_s_.error(i, j) = p * ((p_.error(i, j) + 2 * kUnit) * std::fabs(difference) +
+                              double(shape_.dim) * kUnit * dp.size +
+                              stored_.d_p * std::fabs(dp.value) + delta_error);
     }
   }
 
@@ -166,7 +169,8 @@ class NaiveAttention {
   void add_product(Bounded& sum, int64_t row, int64_t col, Term t) const {
     sum.value(row, col) += t.factor * t.x;
     sum.error(row, col) +=
-        (t.factor_error + std::fabs(t.factor) * (double(shape_.tokens) + kFew) * kUnit) * std::fabs(t.x);
+        (t.factor_error + std::fabs(t.factor) * (double(shape_.tokens) + kFew) * kUnit) *
+        std::fabs(t.x);
   }
 };
 

@@ -22,7 +22,8 @@ class ProfileTest : public testing::Test {
   [[nodiscard]] std::vector<std::string> shown() const {
     std::vector<std::string> all;
     for (const Profile::Node& n : profile_.nodes())
-      all.push_back(fmt::format("{} {} {} {} {}", n.depth, n.name, n.calls, n.seconds, n.self_seconds));
+      all.push_back(
+          fmt::format("{} {} {} {} {}", n.depth, n.name, n.calls, n.seconds, n.self_seconds));
     return all;
   }
   void scope(const char* name, double seconds) {
@@ -54,7 +55,8 @@ TEST_F(ProfileTest, SelfTimeIsWhatNoInnerStretchTakes) {
   profile_.end();
   now_ += 32;
   profile_.end();
-  EXPECT_EQ(shown(), (Lines{"0 step 1 63 33", "1 forward 1 30 10", "2 norm 1 4 4", "2 product 1 16 16"}));
+  EXPECT_EQ(shown(),
+            (Lines{"0 step 1 63 33", "1 forward 1 30 10", "2 norm 1 4 4", "2 product 1 16 16"}));
 }
 
 // Also where the name is another object.
@@ -66,7 +68,8 @@ TEST_F(ProfileTest, TheSameNameInTheSameStretchIsOneNode) {
     scope(again.c_str(), 2);
     profile_.end();
   }
-  EXPECT_EQ(shown(), (Lines{"0 forward 2 6 0", "1 norm 4 6 6", "0 backward 1 3 0", "1 norm 2 3 3"}));
+  EXPECT_EQ(shown(),
+            (Lines{"0 forward 2 6 0", "1 norm 4 6 6", "0 backward 1 3 0", "1 norm 2 3 3"}));
 }
 
 TEST_F(ProfileTest, AStretchWithinItsOwnNameIsAnotherNode) {

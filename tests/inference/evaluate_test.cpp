@@ -1,4 +1,5 @@
-// The two means of an evaluation: what they are, and that neither depends on how ranks share the rows.
+// The two means of an evaluation: what they are, and that neither depends on how ranks share the
+// rows.
 #include "inference/evaluate.h"
 
 #include <vector>
@@ -12,14 +13,16 @@
 namespace mpt::test {
 namespace {
 
-// Every number below is a dyadic fraction, and so are the sums: nothing is rounded before the last division.
+// Every number below is a dyadic fraction, and so are the sums: nothing is rounded before the last
+// division.
 TEST(FamilyLoss, IsTheSumOfBatchMeansOverOneMoreThanTheirNumber) {
   const std::vector<double> losses{6, 2, 10, 5, 1.5};
   const std::vector<int64_t> targets{2, 2, 4, 1, 3};
   EXPECT_EQ(galore_loss(losses, targets, 1), (3 + 1 + 2.5 + 5 + 0.5) / 6);
   EXPECT_EQ(galore_loss(losses, targets, 2), (8.0 / 4 + 15.0 / 5 + 1.5 / 3) / 4);
   EXPECT_EQ(galore_loss(losses, targets, 4), (23.0 / 9 + 0.5) / 3);
-  for (const int64_t all : {5, 6, 1 << 30}) EXPECT_EQ(galore_loss(losses, targets, all), 24.5 / 12 / 2);
+  for (const int64_t all : {5, 6, 1 << 30})
+    EXPECT_EQ(galore_loss(losses, targets, all), 24.5 / 12 / 2);
 }
 
 TEST(FamilyLoss, LeavesOutBatchesWithoutATarget) {
@@ -37,15 +40,16 @@ TEST(FamilyLoss, NeedsRowsAndACountOfEach) {
   EXPECT_THROW((void)galore_loss(losses, std::span(targets).first(1), 1), LogicError);
 }
 
-// Of weights that do not move. 7 rows of validation in batches of 3, the micro-batch of one rank; two ranks
-// have 4 and 3 of the rows, three 3, 2 and 2.
+// Of weights that do not move. 7 rows of validation in batches of 3, the micro-batch of one rank;
+// two ranks have 4 and 3 of the rows, three 3, 2 and 2.
 TEST(Evaluate, GivesTheSameMeansOnAnyNumberOfRanks) {
   const TempDirectory directory{memory_directory()};
   write_tiny_data(directory.path());
   const auto last_record = [&](int64_t ranks, const std::string& more) {
-    const RunConfig config = tiny_config(directory.path(), fmt::format("r{}_{}", ranks, more),
-                                         {"optimizer.lr_additive=0", "optimizer.lr_multiplicative=0",
-                                          "train.steps=1", "device.threads=1", more});
+    const RunConfig config =
+        tiny_config(directory.path(), fmt::format("r{}_{}", ranks, more),
+                    {"optimizer.lr_additive=0", "optimizer.lr_multiplicative=0", "train.steps=1",
+                     "device.threads=1", more});
     train_on(ranks, config);
     return records_of(config).at(1);
   };
@@ -58,8 +62,8 @@ TEST(Evaluate, GivesTheSameMeansOnAnyNumberOfRanks) {
     }
     EXPECT_EQ(one.at("val_tokens"), 7 * 16);
     const double n = more == "eval.galore_batch_rows=2" ? 4 : 3;
-    EXPECT_NEAR(one.at("val_loss_family").get<double>() / one.at("val_loss").get<double>(), n / (n + 1),
-                0.02);
+    EXPECT_NEAR(one.at("val_loss_family").get<double>() / one.at("val_loss").get<double>(),
+                n / (n + 1), 0.02);
   }
 }
 

@@ -31,7 +31,8 @@ struct Exported {
   explicit Exported(const CheckpointedModel& model) { write_model_checkpoint(checkpoint, model); }
 
   void run(const ExportOptions& options, FileSystem& fs = posix_file_system()) const {
-    const LoadedModel model = load_model(posix_file_system(), checkpoint, kOneThread, ModelUse::kExport);
+    const LoadedModel model =
+        load_model(posix_file_system(), checkpoint, kOneThread, ModelUse::kExport);
     const TokenizerFile file = find_tokenizer(model.config, "");
     if (file.path.empty()) return export_model(fs, model, nullptr, options);
     const Tokenizer tokenizer = load_tokenizer(model.config, file);
@@ -53,9 +54,10 @@ void expect_weights(const std::string& path, const GoldenModel& golden, Format f
   EXPECT_EQ(file.tensors().size(), golden.weights.size());
   for (const ParamSpec& spec : llama_parameters(golden.config)) {
     const auto& entry = file.at(spec.name);
-    EXPECT_EQ(entry.type, format == Format::kF32 ? StoredType::kF32 : StoredType::kBF16) << spec.name;
-    EXPECT_EQ(entry.shape,
-              spec.kind == ParamKind::kNorm ? std::vector{spec.cols} : (std::vector{spec.rows, spec.cols}))
+    EXPECT_EQ(entry.type, format == Format::kF32 ? StoredType::kF32 : StoredType::kBF16)
+        << spec.name;
+    EXPECT_EQ(entry.shape, spec.kind == ParamKind::kNorm ? std::vector{spec.cols}
+                                                         : (std::vector{spec.rows, spec.cols}))
         << spec.name;
     std::vector<float> want = golden.weights.at(spec.name);
     if (format == Format::kBF16)
@@ -105,8 +107,9 @@ TEST(Export, ConfigIsWhatTransformersReads) {
   const Exported wide(golden_checkpoint(golden, Format::kF32));
   wide.run();
   EXPECT_EQ(json_file(wide.output + "/config.json").at("torch_dtype"), "float32");
-  EXPECT_EQ(posix_file_system().list_directory(wide.output),
-            (std::vector<std::string>{"config.json", "generation_config.json", "model.safetensors"}));
+  EXPECT_EQ(
+      posix_file_system().list_directory(wide.output),
+      (std::vector<std::string>{"config.json", "generation_config.json", "model.safetensors"}));
 }
 
 // The directory alone, read as any other reader would: config.json and model.safetensors.
@@ -132,7 +135,7 @@ TEST(Export, GivesTheGoldenLogits) {
   }
 }
 
-// --- the tokenizer ------------------------------------------------------------------------------------
+// --- the tokenizer -------------------------------------------------------------------------------
 
 TEST(Export, TokenizerComesAlong) {
   const TempDirectory directory;
@@ -155,7 +158,7 @@ TEST(Export, TokenizerComesAlong) {
             (json{{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}}));
 }
 
-// --- what is there already ----------------------------------------------------------------------------
+// --- what is there already -----------------------------------------------------------------------
 
 class ExportOverwriting : public testing::Test {
  protected:
@@ -193,8 +196,9 @@ TEST_F(ExportOverwriting, OtherFilesAreNeverRemoved) {
   EXPECT_ERROR(overwrite(), "thesis.tex", "choose another directory");
   EXPECT_EQ(fs_.read_file(exported_.output + "/thesis.tex"), "mine");
   write_file_atomically(fs_, exported_.directory / "file", bytes_of("mine"));
-  EXPECT_ERROR(exported_.run({.output = exported_.directory / "file", .overwrite = Overwrite::kYes}),
-               "not a directory");
+  EXPECT_ERROR(
+      exported_.run({.output = exported_.directory / "file", .overwrite = Overwrite::kYes}),
+      "not a directory");
   EXPECT_ERROR(exported_.run({.output = ""}), "no output directory");
 }
 
@@ -205,8 +209,8 @@ TEST_F(ExportOverwriting, LeftoversOfACrashAreCleared) {
   EXPECT_EQ(around(), (std::vector<std::string>{"checkpoint", "exported"}));
 }
 
-// After a failure at any operation the earlier export is there whole, or the new one is; asked again, it
-// works.
+// After a failure at any operation the earlier export is there whole, or the new one is; asked
+// again, it works.
 TEST_F(ExportOverwriting, AFailureLeavesAWholeExport) {
   exported_.run();
   const std::string whole = fs_.read_file(exported_.output + "/config.json");
@@ -227,14 +231,16 @@ TEST_F(ExportOverwriting, AFailureLeavesAWholeExport) {
   EXPECT_EQ(around(), (std::vector<std::string>{"checkpoint", "exported"}));
 }
 
-// --- transformers -------------------------------------------------------------------------------------
+// --- transformers --------------------------------------------------------------------------------
 
 // tokens and logits of a golden model, in the file that make_export_golden.py --check takes.
-void write_logits(const std::string& path, const GoldenModel& golden, const std::vector<float>& logits) {
+void write_logits(const std::string& path, const GoldenModel& golden,
+                  const std::vector<float>& logits) {
   const auto [rows, seq_len] = golden.batch;
-  SafetensorsWriter writer(posix_file_system(), path,
-                           {{"tokens", StoredType::kI32, {rows, seq_len}},
-                            {"logits", StoredType::kF32, {rows * seq_len, golden.config.vocab_size}}});
+  SafetensorsWriter writer(
+      posix_file_system(), path,
+      {{"tokens", StoredType::kI32, {rows, seq_len}},
+       {"logits", StoredType::kF32, {rows * seq_len, golden.config.vocab_size}}});
   writer.append(std::as_bytes(std::span(golden.tokens)));
   writer.append(std::as_bytes(std::span(logits)));
   writer.finish();
@@ -242,7 +248,8 @@ void write_logits(const std::string& path, const GoldenModel& golden, const std:
 
 TEST(Export, TransformersAgrees) {
   const char* python = std::getenv("MPT_TRANSFORMERS_PYTHON");
-  if (python == nullptr) GTEST_SKIP() << "MPT_TRANSFORMERS_PYTHON names no interpreter with transformers";
+  if (python == nullptr)
+    GTEST_SKIP() << "MPT_TRANSFORMERS_PYTHON names no interpreter with transformers";
   for (const char* name : {"llama_tiny", "llama_wide"}) {
     const GoldenModel golden = load_golden(name);
     const Exported exported(golden_checkpoint(golden, Format::kF32));
@@ -250,9 +257,11 @@ TEST(Export, TransformersAgrees) {
     const std::string logits = exported.directory / "logits.safetensors";
     write_logits(logits, golden, logits_of_export(exported.output, golden));
     const auto check_export = [&] {
-      return run_program(
-          {"-B", MPT_SOURCE_DIR "/tests/golden/make_export_golden.py", exported.output, "--check", logits},
-          {.timeout_s = 300, .env = {{"PYTHONPATH", MPT_SOURCE_DIR "/scripts"}}, .program = python});
+      return run_program({"-B", MPT_SOURCE_DIR "/tests/golden/make_export_golden.py",
+                          exported.output, "--check", logits},
+                         {.timeout_s = 300,
+                          .env = {{"PYTHONPATH", MPT_SOURCE_DIR "/scripts"}},
+                          .program = python});
     };
     const ProgramResult agrees = check_export();
     EXPECT_EQ(agrees.exit_code, 0) << agrees.out << agrees.err;

@@ -20,7 +20,7 @@ const DeviceConfig kOneThread{.type = DeviceType::kCpu, .threads = 1};
 
 using Tokens = std::vector<int32_t>;
 
-// --- sample_token -----------------------------------------------------------------------------------
+// --- sample_token --------------------------------------------------------------------------------
 
 TEST(SampleToken, TemperatureZeroTakesTheMostLikely) {
   const std::vector<float> logits{0.5f, -1, 3, 2.9f, 3};
@@ -47,7 +47,8 @@ TEST(SampleToken, TheDrawIsPhiloxOfSeedAndPosition) {
   for (const uint64_t seed : {uint64_t{0}, uint64_t{0xFFFFFFFF00000001}}) {
     for (uint32_t position = 0; position < 100; ++position) {
       const uint32_t word =
-          RandomCounter{.seed = seed, .tensor = 0, .row = position, .step = 0, .stream = kSamplingStream}
+          RandomCounter{
+              .seed = seed, .tensor = 0, .row = position, .step = 0, .stream = kSamplingStream}
               .word(0);
       const int32_t token = sample_token(logits, {.seed = seed}, position);
       EXPECT_EQ(token, word < 0x80000000u ? 0 : 1);
@@ -97,30 +98,35 @@ TEST(SampleToken, TopKLeavesTheMostLikely) {
 
 TEST(SampleToken, LargeLogitsDoNotOverflow) {
   for (int64_t position = 0; position < 20; ++position)
-    EXPECT_EQ(sample_token(std::vector<float>{-3e38f, 3e38f, 0}, {.temperature = 1e-3}, position), 1);
+    EXPECT_EQ(sample_token(std::vector<float>{-3e38f, 3e38f, 0}, {.temperature = 1e-3}, position),
+              1);
 }
 
 TEST(SampleToken, WhatIsNotFiniteIsAnError) {
   EXPECT_ERROR(sample_token(std::vector<float>{0, NAN}, {}, 0), "token 1", "nan");
-  EXPECT_ERROR(sample_token(std::vector<float>{INFINITY, 0}, {.temperature = 0}, 0), "token 0", "inf");
+  EXPECT_ERROR(sample_token(std::vector<float>{INFINITY, 0}, {.temperature = 0}, 0), "token 0",
+               "inf");
   for (const double temperature : {-1.0, double(NAN), double(INFINITY)})
-    EXPECT_ERROR(sample_token(std::vector<float>{0}, {.temperature = temperature}, 0), "temperature");
+    EXPECT_ERROR(sample_token(std::vector<float>{0}, {.temperature = temperature}, 0),
+                 "temperature");
   EXPECT_ERROR(sample_token(std::vector<float>{0}, {.top_k = -1}, 0), "top_k is -1");
 }
 
-// --- text and generation ----------------------------------------------------------------------------
+// --- text and generation -------------------------------------------------------------------------
 
 class Generating : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     directory_ = std::make_unique<TempDirectory>();
-    tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(train_small_tokenizer(directory_->path())));
+    tokenizer_ =
+        std::make_unique<Tokenizer>(Tokenizer::load(train_small_tokenizer(directory_->path())));
     // Twenty tokens more than the tokenizer has pieces.
     const LlamaConfig config = small_config(kSmallVocab + 20);
     write_model_checkpoint(
         *directory_ / "random",
         {.model = config, .tokenizer = tokenizer_->path(), .weights = random_weights(config)});
-    write_model_checkpoint(*directory_ / "zero", {.model = config, .tokenizer = tokenizer_->path()});
+    write_model_checkpoint(*directory_ / "zero",
+                           {.model = config, .tokenizer = tokenizer_->path()});
   }
   static void TearDownTestSuite() {
     tokenizer_.reset();
@@ -151,15 +157,17 @@ class Generating : public testing::Test {
     std::string text;
     int pieces = 0;
   };
-  static Result run(const std::string& name, const GenerateOptions& options, int64_t positions = 16) {
+  static Result run(const std::string& name, const GenerateOptions& options,
+                    int64_t positions = 16) {
     Decoding decoding(*directory_ / name, positions);
     Result result;
-    result.generation = generate(decoding.decoder, *tokenizer_, options, [&](std::string_view piece) {
-      EXPECT_EQ(valid_utf8_prefix(piece), piece.size());
-      result.text += piece;
-      ++result.pieces;
-      return true;
-    });
+    result.generation =
+        generate(decoding.decoder, *tokenizer_, options, [&](std::string_view piece) {
+          EXPECT_EQ(valid_utf8_prefix(piece), piece.size());
+          result.text += piece;
+          ++result.pieces;
+          return true;
+        });
     return result;
   }
 
@@ -172,7 +180,8 @@ std::unique_ptr<Tokenizer> Generating::tokenizer_;
 using TextStreaming = Generating;
 
 TEST_F(TextStreaming, PiecesJoinToTheText) {
-  for (const std::string text : {"the model", "  two  spaces ", "été 日本語 🙂 end", "\n\tx", "a"}) {
+  for (const std::string text :
+       {"the model", "  two  spaces ", "été 日本語 🙂 end", "\n\tx", "a"}) {
     const Tokens tokens = tokenizer_->encode(text);
     for (size_t prompt = 1; prompt <= tokens.size(); ++prompt) {
       const std::span<const int32_t> before = std::span(tokens).first(prompt);
@@ -206,7 +215,8 @@ TEST_F(TextStreaming, CharactersComeWhole) {
 TEST_F(TextStreaming, AnythingAModelSaysIsShown) {
   const Tokens prompt = tokenizer_->encode("the");
   for (uint32_t seed = 0; seed < 50; ++seed) {
-    const RandomCounter draw{.seed = seed, .tensor = 0, .row = 0, .step = 0, .stream = kSyntheticStream};
+    const RandomCounter draw{
+        .seed = seed, .tensor = 0, .row = 0, .step = 0, .stream = kSyntheticStream};
     TextStream stream(*tokenizer_, prompt);
     Tokens all = prompt;
     std::string joined = tokenizer_->decode(prompt);
@@ -247,7 +257,8 @@ TEST_F(Generating, GreedyTextIsThatOfTheWholeModel) {
 
 TEST_F(Generating, TheSeedDecidesTheText) {
   const auto text = [](uint64_t seed) {
-    return run("random", {.prompt = "the", .max_tokens = 12, .sampling = {.temperature = 1.5, .seed = seed}})
+    return run("random",
+               {.prompt = "the", .max_tokens = 12, .sampling = {.temperature = 1.5, .seed = seed}})
         .text;
   };
   EXPECT_EQ(text(1), text(1));
@@ -259,11 +270,13 @@ TEST_F(Generating, TheSeedDecidesTheText) {
 TEST_F(Generating, StopsAtTheEndOfText) {
   int ended = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {
-    const Result result = run("zero", {.prompt = "the", .max_tokens = 1000, .sampling = {.seed = seed}}, 64);
+    const Result result =
+        run("zero", {.prompt = "the", .max_tokens = 1000, .sampling = {.seed = seed}}, 64);
     const Generation& g = result.generation;
     ended += g.stopped == StopReason::kEndOfText;
     EXPECT_LE(g.prompt_tokens + g.new_tokens, 65) << seed;
-    EXPECT_TRUE(g.stopped == StopReason::kEndOfText || g.prompt_tokens + g.new_tokens == 65) << seed;
+    EXPECT_TRUE(g.stopped == StopReason::kEndOfText || g.prompt_tokens + g.new_tokens == 65)
+        << seed;
   }
   EXPECT_GT(ended, 0);
   EXPECT_LT(ended, 40);
@@ -273,9 +286,9 @@ TEST_F(Generating, StopsAtTheEndOfText) {
 TEST_F(Generating, StopsWhenTheContextIsFull) {
   const int64_t prompt = std::ssize(tokenizer_->encode("the model"));
   const auto stopped_after = [&](int64_t positions, int64_t max_tokens) {
-    const Result result =
-        run("random", {.prompt = "the model", .max_tokens = max_tokens, .sampling = {.temperature = 0}},
-            positions);
+    const Result result = run(
+        "random", {.prompt = "the model", .max_tokens = max_tokens, .sampling = {.temperature = 0}},
+        positions);
     return std::pair(result.generation.new_tokens, result.generation.stopped);
   };
   EXPECT_EQ(stopped_after(prompt + 3, 100), std::pair(int64_t{4}, StopReason::kContextFull));
@@ -311,16 +324,18 @@ TEST_F(Generating, WrongOptionsAreErrors) {
   EXPECT_ERROR(run("zero", {.prompt = "ab\xff"}), "not UTF-8", "byte 2");
   EXPECT_ERROR(run("zero", {.prompt = std::string(400, 'x')}), "the prompt has", "at most 16");
   EXPECT_ERROR(run("zero", {.prompt = "a", .max_tokens = 0}), "max_tokens is 0");
-  EXPECT_ERROR(run("zero", {.prompt = "a", .sampling = {.temperature = NAN}}), "temperature is nan");
+  EXPECT_ERROR(run("zero", {.prompt = "a", .sampling = {.temperature = NAN}}),
+               "temperature is nan");
   EXPECT_ERROR(run("zero", {.prompt = "a", .sampling = {.temperature = -1}}), "temperature is -1");
   EXPECT_ERROR(run("zero", {.prompt = "a", .sampling = {.top_k = -2}}), "top_k is -2");
 }
 
-// --- the tokenizer of a model -----------------------------------------------------------------------
+// --- the tokenizer of a model --------------------------------------------------------------------
 
 TEST_F(Generating, TokenizerIsTheGivenOneOrTheConfigs) {
   RunConfig config =
-      CheckpointedModel{.model = small_config(kSmallVocab), .tokenizer = tokenizer_->path()}.config();
+      CheckpointedModel{.model = small_config(kSmallVocab), .tokenizer = tokenizer_->path()}
+          .config();
   EXPECT_EQ(find_tokenizer(config, "").path, tokenizer_->path());
   EXPECT_EQ(find_tokenizer(config, "other.model").path, "other.model");
   EXPECT_EQ(load_tokenizer(config, find_tokenizer(config, "")).vocab_size(), kSmallVocab);
@@ -328,18 +343,22 @@ TEST_F(Generating, TokenizerIsTheGivenOneOrTheConfigs) {
   EXPECT_ERROR(load_tokenizer(config, find_tokenizer(config, "")), "gone.model", "--tokenizer");
   config.data.tokenizer = "";
   EXPECT_ERROR(load_tokenizer(config, find_tokenizer(config, "")), "not set", "--tokenizer");
-  EXPECT_ERROR(load_tokenizer(config, find_tokenizer(config, "other.model")), "other.model: no such file");
+  EXPECT_ERROR(load_tokenizer(config, find_tokenizer(config, "other.model")),
+               "other.model: no such file");
 }
 
 TEST_F(Generating, TokenizerWithTooManyPiecesIsRefused) {
   const RunConfig config =
-      CheckpointedModel{.model = small_config(kSmallVocab - 1), .tokenizer = tokenizer_->path()}.config();
-  EXPECT_ERROR(load_tokenizer(config, find_tokenizer(config, "")), "has 300 pieces", "the model has 299");
+      CheckpointedModel{.model = small_config(kSmallVocab - 1), .tokenizer = tokenizer_->path()}
+          .config();
+  EXPECT_ERROR(load_tokenizer(config, find_tokenizer(config, "")), "has 300 pieces",
+               "the model has 299");
 }
 
 TEST_F(Generating, TokenizerIsFoundBesideTheData) {
   const TempDirectory data;
-  write_file_atomically(posix_file_system(), data / "tokenizer.model", bytes_of(tokenizer_->model_bytes()));
+  write_file_atomically(posix_file_system(), data / "tokenizer.model",
+                        bytes_of(tokenizer_->model_bytes()));
   manifest_of_data().save(data / "manifest.json");
   RunConfig config = CheckpointedModel{.model = small_config(kSmallVocab)}.config();
   config.data.train = {data / "train_*.bin"};
@@ -353,23 +372,27 @@ TEST_F(Generating, WhatTheRunKeepsCountsBeforeItsConfig) {
   const TempDirectory run;
   const std::string checkpoint = run / "checkpoints/step_00000007";
   write_model_checkpoint(checkpoint, {.model = small_config(kSmallVocab)});
-  write_file_atomically(posix_file_system(), run / "tokenizer.model", bytes_of(tokenizer_->model_bytes()));
+  write_file_atomically(posix_file_system(), run / "tokenizer.model",
+                        bytes_of(tokenizer_->model_bytes()));
   manifest_of_data().save(run / "data_manifest.json");
   const RunConfig config =
-      CheckpointedModel{.model = small_config(kSmallVocab), .tokenizer = tokenizer_->path()}.config();
+      CheckpointedModel{.model = small_config(kSmallVocab), .tokenizer = tokenizer_->path()}
+          .config();
   const TokenizerFile found = find_tokenizer(config, "", checkpoint);
-  EXPECT_EQ(std::filesystem::canonical(found.path), std::filesystem::canonical(run / "tokenizer.model"));
+  EXPECT_EQ(std::filesystem::canonical(found.path),
+            std::filesystem::canonical(run / "tokenizer.model"));
   EXPECT_TRUE(found.prepend_bos);
   EXPECT_EQ(find_tokenizer(config, "other.model", checkpoint).path, "other.model");
   EXPECT_FALSE(find_tokenizer(config, "").prepend_bos);
 }
 
-// --- checkpoints ------------------------------------------------------------------------------------
+// --- checkpoints ---------------------------------------------------------------------------------
 
 TEST(FindCheckpoint, TakesRunsAndTheirPartsAndSaysWhatItWants) {
   const TempDirectory directory;
   FileSystem& fs = posix_file_system();
-  const std::string run = directory / "run", inner = run + "/checkpoints", newest = inner + "/step_00000007";
+  const std::string run = directory / "run", inner = run + "/checkpoints",
+                    newest = inner + "/step_00000007";
   EXPECT_ERROR(find_checkpoint(fs, run), "run: no such");
   fs.create_directories(inner);
   EXPECT_ERROR(find_checkpoint(fs, run), "neither a checkpoint", "state.json");

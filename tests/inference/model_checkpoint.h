@@ -1,5 +1,5 @@
-// Checkpoints of small models for the verbs that use them: of golden weights, or of zeros, with a tokenizer
-// that is trained on the spot.
+// Checkpoints of small models for the verbs that use them: of golden weights, or of zeros, with a
+// tokenizer that is trained on the spot.
 #pragma once
 
 #include <string>
@@ -44,8 +44,8 @@ inline void write_model_checkpoint(const std::string& directory, const Checkpoin
   const auto allocator = device->make_allocator();
   const DType storage = dtype_of(saved.format);
   const WeightStore store(llama_parameters(saved.model),
-                          {.storage = storage, .gradient = storage, .gradients = Gradients::kNone}, *device,
-                          *allocator);
+                          {.storage = storage, .gradient = storage, .gradients = Gradients::kNone},
+                          *device, *allocator);
   initialize_weights(store, 0.0, 1, *device);
   std::vector<NamedTensor> tensors = store.named_tensors();
   for (const NamedTensor& named : tensors)
@@ -54,7 +54,8 @@ inline void write_model_checkpoint(const std::string& directory, const Checkpoin
   FileSystem& fs = posix_file_system();
   fs.create_directories(directory);
   CheckpointWriter writer(fs, *device);
-  writer.begin({.directory = directory, .name = rank_file_name(0, 1), .resting = whole_parts(tensors)});
+  writer.begin(
+      {.directory = directory, .name = rank_file_name(0, 1), .resting = whole_parts(tensors)});
   const std::vector<CheckpointFile> files{writer.wait()};
   write_checkpoint_state(fs, directory,
                          {.step = saved.step,
@@ -68,8 +69,10 @@ inline void write_model_checkpoint(const std::string& directory, const Checkpoin
 
 // The model of tests/golden/<name>.safetensors.
 inline CheckpointedModel golden_checkpoint(const GoldenModel& golden, Format format) {
-  return {
-      .model = golden.config, .format = format, .seq_len = golden.batch.seq_len, .weights = golden.weights};
+  return {.model = golden.config,
+          .format = format,
+          .seq_len = golden.batch.seq_len,
+          .weights = golden.weights};
 }
 
 inline constexpr int64_t kSmallVocab = 300;
@@ -77,7 +80,8 @@ inline constexpr int64_t kSmallVocab = 300;
 // 300 pieces: some words, the alphabet, bytes for everything else. Returns its path.
 inline std::string train_small_tokenizer(const std::string& directory) {
   std::string text;
-  for (int i = 0; i < 40; ++i) text += "the weights of the model and the gradients of the loss, rounded.\n\n";
+  for (int i = 0; i < 40; ++i)
+    text += "the weights of the model and the gradients of the loss, rounded.\n\n";
   write_file_atomically(posix_file_system(), directory + "/corpus.txt", bytes_of(text));
   TokenizerTrainingOptions options;
   options.corpus.patterns = {directory + "/corpus.txt"};
@@ -90,9 +94,10 @@ inline std::string train_small_tokenizer(const std::string& directory) {
 inline NamedValues random_weights(const LlamaConfig& config) {
   const auto device = make_cpu_device(1);
   const auto allocator = device->make_allocator();
-  const WeightStore store(llama_parameters(config),
-                          {.storage = DType::kF32, .gradient = DType::kF32, .gradients = Gradients::kNone},
-                          *device, *allocator);
+  const WeightStore store(
+      llama_parameters(config),
+      {.storage = DType::kF32, .gradient = DType::kF32, .gradients = Gradients::kNone}, *device,
+      *allocator);
   initialize_weights(store, 0.3, 11, *device);
   NamedValues values;
   for (const NamedTensor& named : store.named_tensors())

@@ -1,4 +1,5 @@
-// Attention of one token at a time over the cache, against FP64 and against the attention of whole sequences.
+// Attention of one token at a time over the cache, against FP64 and against the attention of whole
+// sequences.
 #include <gtest/gtest.h>
 
 #include "model/closeness.h"
@@ -44,15 +45,18 @@ class CachedAttentionOp : public testing::TestWithParam<Case> {
     const std::vector<double> row = qkv_.row(token);
     return {row.begin() + which * width_, row.begin() + (which + 1) * width_};
   }
-  // FP32 roundings of the scores (absolute, so relative in the probabilities) and of the sums over D and T.
+  // FP32 roundings of the scores (absolute, so relative in the probabilities) and of the sums over
+  // D and T.
   [[nodiscard]] Bound bound(double largest_score) const {
-    return {c_.storage, 1, (double(c_.head_dim) / 32 + 16) * (1 + 2 * largest_score) + 2 * double(c_.tokens)};
+    return {c_.storage, 1,
+            (double(c_.head_dim) / 32 + 16) * (1 + 2 * largest_score) + 2 * double(c_.tokens)};
   }
   // The largest sum of magnitudes in a score.
   [[nodiscard]] double largest_score() const {
     double norm = 0;
     for (int64_t t = 0; t < c_.tokens; ++t)
-      for (const int64_t which : {0, 1}) norm = std::max(norm, dot<double>(part(t, which), part(t, which)));
+      for (const int64_t which : {0, 1})
+        norm = std::max(norm, dot<double>(part(t, which), part(t, which)));
     return norm / std::sqrt(double(c_.head_dim));
   }
   [[nodiscard]] double largest_value() const {
@@ -76,7 +80,8 @@ TEST_P(CachedAttentionOp, IsAttentionOverAllTokensSoFar) {
   for (int64_t t = 0; t < c_.tokens; ++t) {
     keys.push_back(part(t, 1));
     values.push_back(part(t, 2));
-    const auto want = reference_attention<double>(part(t, 0), keys, values, {c_.heads, c_.head_dim});
+    const auto want =
+        reference_attention<double>(part(t, 0), keys, values, {c_.heads, c_.head_dim});
     for (int64_t c = 0; c < width_; ++c)
       expect_near(got.at(t, c), want[size_t(c)], largest_value(), bound(largest_score()), "output");
   }
@@ -88,10 +93,11 @@ TEST_P(CachedAttentionOp, IsTheAttentionOfWholeSequences) {
   const auto allocator = bench_.device().make_allocator();
   bench_.device().attention().reserve(*allocator, shape, c_.storage);
   const Tensor out = bench_.empty(c_.storage, c_.tokens, width_);
-  bench_.device().attention().forward({.shape = shape,
-                                       .qkv = bench_.put(c_.storage, qkv_),
-                                       .out = out,
-                                       .log_sum_exp = bench_.empty(DType::kF32, c_.heads, c_.tokens)});
+  bench_.device().attention().forward(
+      {.shape = shape,
+       .qkv = bench_.put(c_.storage, qkv_),
+       .out = out,
+       .log_sum_exp = bench_.empty(DType::kF32, c_.heads, c_.tokens)});
   const Matrix whole = bench_.get(out);
   Bound b = bound(largest_score());
   b.roundings *= 2, b.terms *= 2;  // both results are rounded
@@ -111,7 +117,8 @@ TEST_P(CachedAttentionOp, TheCacheHoldsTheTokensAndNothingElse) {
 INSTANTIATE_TEST_SUITE_P(Shapes, CachedAttentionOp,
                          testing::Values(Case{DType::kF32, 1, 2, 1}, Case{DType::kF32, 3, 6, 5},
                                          Case{DType::kF32, 1, 64, 70}, Case{DType::kF32, 4, 8, 49},
-                                         Case{DType::kBF16, 3, 6, 5}, Case{DType::kBF16, 2, 64, 33}),
+                                         Case{DType::kBF16, 3, 6, 5},
+                                         Case{DType::kBF16, 2, 64, 33}),
                          case_name);
 
 }  // namespace

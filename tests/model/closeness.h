@@ -1,4 +1,5 @@
-// How far computed numbers are from exact ones, as bounds that follow from the roundings of a format.
+// How far computed numbers are from exact ones, as bounds that follow from the roundings of a
+// format.
 #pragma once
 
 #include <cmath>
@@ -9,7 +10,8 @@
 
 namespace mpt::test {
 
-inline constexpr double kFp32Rounding = 0x1p-24;  // largest relative error of one rounding to nearest
+inline constexpr double kFp32Rounding =
+    0x1p-24;  // largest relative error of one rounding to nearest
 inline constexpr double kBf16Rounding = 0x1p-8;
 
 struct Deviation {

@@ -1,5 +1,5 @@
-// Casts of computed inputs against casts of the same inputs in memory, on any device: codes, amaxes, scales
-// and the bytes around them must be equal bit for bit.
+// Casts of computed inputs against casts of the same inputs in memory, on any device: codes,
+// amaxes, scales and the bytes around them must be equal bit for bit.
 #pragma once
 
 #include <array>
@@ -26,15 +26,16 @@ struct ComputedCase {
 };
 
 inline std::string name_of_case(const ComputedCase& c) {
-  return fmt::format("{}_{}x{}{}", c.computation == Computation::kSwiglu ? "swiglu" : "norm", c.rows, c.cols,
-                     c.shift != 0 ? "_shifted" : "");
+  return fmt::format("{}_{}x{}{}", c.computation == Computation::kSwiglu ? "swiglu" : "norm",
+                     c.rows, c.cols, c.shift != 0 ? "_shifted" : "");
 }
 inline void PrintTo(const ComputedCase& c, std::ostream* out) { *out << name_of_case(c); }
 inline std::string computed_case_name(const testing::TestParamInfo<ComputedCase>& info) {
   return name_of_case(info.param);
 }
 
-// Multiples of 16, of units and of tiles, ends one element off, a stored 5461, and no alignment at all.
+// Multiples of 16, of units and of tiles, ends one element off, a stored 5461, and no alignment at
+// all.
 inline std::vector<ComputedCase> computed_cases() {
   std::vector<ComputedCase> all;
   for (const Computation c : {Computation::kSwiglu, Computation::kNorm}) {
@@ -74,7 +75,8 @@ class ComputedCastTrial {
     const Input input = make_input(cast.through, 1, Special::kSome);
     ComputedCasts computing(ops_, input.computed);
     const auto reading = make_ops<Fp8Ops>(device_.stream());
-    const Outcome computed = outcome(computing, shape_of_source(c_.rows, c_.cols), cast.through, cast),
+    const Outcome computed =
+                      outcome(computing, shape_of_source(c_.rows, c_.cols), cast.through, cast),
                   stored = outcome(*reading, encoded_view(input.stored), Format::kF32, cast);
     EXPECT_TRUE(computed.rows == stored.rows);
     EXPECT_TRUE(computed.columns == stored.columns);
@@ -87,8 +89,9 @@ class ComputedCastTrial {
     const Input input = make_input(through, 2);
     ComputedCasts computing(ops_, input.computed);
     const DeviceMatrix computed = numbers(), stored = numbers();
-    computing.gather_amax(
-        {.source = shape_of_source(c_.rows, c_.cols), .through = through, .slot = slot_of(computed)});
+    computing.gather_amax({.source = shape_of_source(c_.rows, c_.cols),
+                           .through = through,
+                           .slot = slot_of(computed)});
     make_ops<Fp8Ops>(device_.stream())
         ->gather_amax({.source = encoded_view(input.stored), .slot = slot_of(stored)});
     EXPECT_TRUE(computed.fetched() == stored.fetched());
@@ -100,15 +103,17 @@ class ComputedCastTrial {
     PrecisionConfig config;
     config.fp8_recipe = recipe;
     config.fp8_history = 3;
-    const Fp8ScalingOptions options{.name = "forward", .format = DType::kE4M3, .slots = 1, .config = config};
+    const Fp8ScalingOptions options{
+        .name = "forward", .format = DType::kE4M3, .slots = 1, .config = config};
     Fp8Scaling computing(options, device_, *allocator_), reading(options, device_, *allocator_);
     for (uint64_t step = 0; step < 4; ++step) {
       const Input input = make_input(through, 10 + step);
       ComputedCasts casts(ops_, input.computed);
-      for (const Fp8CastKind kind : {Fp8CastKind::kNoFold, Fp8CastKind::kFold, Fp8CastKind::kAgain}) {
+      for (const Fp8CastKind kind :
+           {Fp8CastKind::kNoFold, Fp8CastKind::kFold, Fp8CastKind::kAgain}) {
         const DeviceMatrix computed = codes(DType::kE4M3), stored = codes(DType::kE4M3);
-        const std::array of_computed{
-            Fp8Part{.source = shape_of_source(c_.rows, c_.cols), .target = computed, .through = through}},
+        const std::array of_computed{Fp8Part{
+            .source = shape_of_source(c_.rows, c_.cols), .target = computed, .through = through}},
             of_stored{Fp8Part{.source = encoded_view(input.stored), .target = stored}};
         computing.cast(0, of_computed, kind, casts);
         reading.cast(0, of_stored, kind);
@@ -137,17 +142,20 @@ class ComputedCastTrial {
   enum class Special : uint8_t { kNone, kSome };
   struct Input {
     ComputedInput computed;
-    Tensor stored;  // as the operations before the cast leave it: bf16, or fp32 where it is not cast through
-                    // that
+    Tensor
+        stored;  // as the operations before the cast leave it: bf16, or fp32 where it is not cast through
+                 // that
   };
 
   Tensor upload(const HostMatrix& m) { return DeviceMatrix(device_, *allocator_, m); }
   // Random numbers in bf16, beginning where the case says.
-  Tensor drawn(int64_t rows, int64_t cols, double spread, Draws& draws, std::span<const float> special = {}) {
+  Tensor drawn(int64_t rows, int64_t cols, double spread, Draws& draws,
+               std::span<const float> special = {}) {
     HostMatrix m(DType::kBF16, {1, rows * cols + c_.shift});
     m.fill([&](int64_t, int64_t) {
       const uint32_t word = draws.word();
-      return word % 64 == 0 && !special.empty() ? special[word / 64 % special.size()] : draws.bell(spread);
+      return word % 64 == 0 && !special.empty() ? special[word / 64 % special.size()]
+                                                : draws.bell(spread);
     });
     const Tensor t = upload(m);
     return {t.data + c_.shift * size_of(t.dtype), t.dtype, rows, cols, cols};
@@ -169,7 +177,8 @@ class ComputedCastTrial {
       return {SwigluInput{gate_up}, stored};
     }
     const Tensor residual = drawn(c_.rows, c_.cols, 1, draws),
-                 branch = drawn(c_.rows, c_.cols, double(seed), draws), gain = drawn(1, c_.cols, 2, draws),
+                 branch = drawn(c_.rows, c_.cols, double(seed), draws),
+                 gain = drawn(1, c_.cols, 2, draws),
                  sum = allocator_->tensor(kScratchMemory, DType::kBF16, c_.rows, c_.cols),
                  inv_rms = allocator_->tensor(kScratchMemory, DType::kF32, 1, c_.rows);
     NormForwardCall call{.residual = residual,

@@ -14,7 +14,8 @@ TEST_P(ComputedCastsOnCpu, AreThoseOfTheStoredInput) {
   expect_equal_casts(*device, *make_ops<LlamaOps>(device->stream()), GetParam());
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, ComputedCastsOnCpu, testing::ValuesIn(computed_cases()), computed_case_name);
+INSTANTIATE_TEST_SUITE_P(Shapes, ComputedCastsOnCpu, testing::ValuesIn(computed_cases()),
+                         computed_case_name);
 
 // Which of the two roundings a config asks for shows in the codes.
 TEST(ComputedCasts, RoundingToBf16First) {
@@ -29,10 +30,11 @@ TEST(ComputedCasts, RoundingToBf16First) {
 TEST(ComputedCasts, OtherTypesAndShapesAreRefused) {
   const auto device = make_cpu_device(1);
   const auto ops = make_ops<LlamaOps>(device->stream());
-  const HostMatrix narrow(DType::kBF16, {16, 32}), wide(DType::kF32, {16, 32}), row(DType::kF32, {1, 32}),
-      codes(DType::kE4M3, {16, 16});
+  const HostMatrix narrow(DType::kBF16, {16, 32}), wide(DType::kF32, {16, 32}),
+      row(DType::kF32, {1, 32}), codes(DType::kE4M3, {16, 16});
   const auto cast = [&](const ComputedInput& input, const Tensor& target) {
-    ops->cast(input, {.source = shape_of_source(target.rows, target.cols), .target = target, .slot = {}});
+    ops->cast(input,
+              {.source = shape_of_source(target.rows, target.cols), .target = target, .slot = {}});
   };
   EXPECT_THROW(cast(SwigluInput{wide}, codes), LogicError);
   EXPECT_THROW(cast(SwigluInput{narrow.view().columns(0, 30)}, codes), LogicError);

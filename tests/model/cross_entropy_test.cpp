@@ -15,8 +15,8 @@ struct Case {
 };
 
 std::string case_name(const testing::TestParamInfo<Case>& info) {
-  return fmt::format("{}_{}x{}_size{}", name_of(info.param.storage), info.param.rows, info.param.cols,
-                     int64_t(info.param.size));
+  return fmt::format("{}_{}x{}_size{}", name_of(info.param.storage), info.param.rows,
+                     info.param.cols, int64_t(info.param.size));
 }
 
 std::vector<double> closed_form(const std::vector<double>& logits, int32_t target) {
@@ -29,8 +29,8 @@ std::vector<double> closed_form(const std::vector<double>& logits, int32_t targe
 TEST(CrossEntropyReference, ClosedFormIsTheDerivative) {
   const auto logits = random_matrix(1, 7, DType::kF32, 1).row(0);
   for (const int32_t target : {-1, 0, 3, 6}) {
-    const auto want =
-        complex_step(logits, [&](const auto& z) { return reference_cross_entropy<Complex>(z, target); });
+    const auto want = complex_step(
+        logits, [&](const auto& z) { return reference_cross_entropy<Complex>(z, target); });
     const auto got = closed_form(logits, target);
     for (size_t c = 0; c < logits.size(); ++c) EXPECT_NEAR(got[c], want[c], 1e-15);
   }
@@ -40,19 +40,24 @@ class CrossEntropyOp : public testing::TestWithParam<Case> {
  protected:
   CrossEntropyOp() {
     for (double& z : logits_.values) z = rounded(z * c_.size, c_.storage);
-    for (int64_t r = 0; r < c_.rows; ++r) targets_.push_back(r % 4 == 3 ? -1 : int32_t((r * 13) % c_.cols));
+    for (int64_t r = 0; r < c_.rows; ++r)
+      targets_.push_back(r % 4 == 3 ? -1 : int32_t((r * 13) % c_.cols));
   }
   struct Result {
     Matrix losses, logits;
   };
   // A scale of 0 asks for losses only.
   Result run(float gradient_scale) {
-    const Tensor logits = bench_.put(c_.storage, logits_), losses = bench_.empty(DType::kF32, 1, c_.rows);
+    const Tensor logits = bench_.put(c_.storage, logits_),
+                 losses = bench_.empty(DType::kF32, 1, c_.rows);
     Matrix scale(1, 1);
     scale.values = {gradient_scale};
-    const float* const given = gradient_scale == 0 ? nullptr : bench_.put(DType::kF32, scale).as<float>();
-    bench_.ops().cross_entropy(
-        {.logits = logits, .targets = bench_.put(targets_), .losses = losses, .gradient_scale = given});
+    const float* const given =
+        gradient_scale == 0 ? nullptr : bench_.put(DType::kF32, scale).as<float>();
+    bench_.ops().cross_entropy({.logits = logits,
+                                .targets = bench_.put(targets_),
+                                .losses = losses,
+                                .gradient_scale = given});
     return {bench_.get(losses), bench_.get(logits)};
   }
   void expect_losses(const Matrix& losses) {
@@ -91,19 +96,22 @@ TEST_P(CrossEntropyOp, Gradient) {
     const double top = *std::ranges::max_element(z);
     for (int64_t c = 0; c < c_.cols; ++c) {
       const double d = want[size_t(c)];
-      const double p = c == target ? 1 : std::abs(d) * (1 + top - z[size_t(c)]) + 0x1p-126 / kFp32Rounding;
-      expect_near(got.logits.at(r, c), scale * d, scale * (target < 0 ? 0 : p), {c_.storage, 1, terms()},
-                  "dz");
+      const double p =
+          c == target ? 1 : std::abs(d) * (1 + top - z[size_t(c)]) + 0x1p-126 / kFp32Rounding;
+      expect_near(got.logits.at(r, c), scale * d, scale * (target < 0 ? 0 : p),
+                  {c_.storage, 1, terms()}, "dz");
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, CrossEntropyOp,
                          testing::Values(Case{DType::kF32, 1, 1, 1}, Case{DType::kF32, 5, 7, 1},
-                                         Case{DType::kF32, 65, 33, 3}, Case{DType::kF32, 4, 1000, 3},
+                                         Case{DType::kF32, 65, 33, 3},
+                                         Case{DType::kF32, 4, 1000, 3},
                                          Case{DType::kF32, 6, 33, 1e4}, Case{DType::kF32, 0, 33, 1},
                                          Case{DType::kBF16, 5, 7, 1}, Case{DType::kBF16, 65, 33, 3},
-                                         Case{DType::kBF16, 4, 1000, 3}, Case{DType::kBF16, 6, 33, 1e4}),
+                                         Case{DType::kBF16, 4, 1000, 3},
+                                         Case{DType::kBF16, 6, 33, 1e4}),
                          case_name);
 
 struct OneRow {

@@ -54,7 +54,8 @@ std::vector<Case> cases() {
   for (const DType storage : {DType::kF32, DType::kBF16})
     for (const DType container : {DType::kF32, DType::kBF16})
       for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes})
-        for (const auto& [tokens, cols] : {std::pair<int64_t, int64_t>{1, 1}, {63, 7}, {130, 33}, {65, 1000}})
+        for (const auto& [tokens, cols] :
+             {std::pair<int64_t, int64_t>{1, 1}, {63, 7}, {130, 33}, {65, 1000}})
           all.push_back({storage, container, accumulate, tokens, cols});
   return all;
 }

@@ -1,5 +1,5 @@
-// Masters in every format beside every type that GEMMs read: what is drawn, what is named, what a refresh
-// gives, where memory goes.
+// Masters in every format beside every type that GEMMs read: what is drawn, what is named, what a
+// refresh gives, where memory goes.
 #include <gtest/gtest.h>
 
 #include "model/model_bench.h"
@@ -25,7 +25,9 @@ struct Regime {
 std::vector<Regime> regimes() {
   const WeightEncoding fp32{.format = WeightFormat::kF32}, bf16{.format = WeightFormat::kBF16},
       pow2{.format = WeightFormat::kBlockFp8, .fp8_block_size = 16},
-      fp16{.format = WeightFormat::kBlockFp8, .fp8_block_size = 128, .fp8_scale_mode = Fp8ScaleMode::kFp16},
+      fp16{.format = WeightFormat::kBlockFp8,
+           .fp8_block_size = 128,
+           .fp8_scale_mode = Fp8ScaleMode::kFp16},
       sticky{.format = WeightFormat::kNvfp4},
       live{.format = WeightFormat::kNvfp4, .nvfp4_scale_mode = Nvfp4ScaleMode::kLive},
       mx{.format = WeightFormat::kMxfp8};
@@ -56,7 +58,8 @@ class EncodedWeights : public testing::TestWithParam<Regime> {
   }
   // What GEMMs would read, computed anew from the master.
   std::vector<float> decoded(const EncodedTensor& master) {
-    const Tensor target = allocator_->tensor(kScratchMemory, GetParam().storage, master.rows, master.cols);
+    const Tensor target =
+        allocator_->tensor(kScratchMemory, GetParam().storage, master.rows, master.cols);
     make_ops<CodecOps>(device_->stream(), {*allocator_, master.rows})->decode(master, target);
     return values_of(*device_, target);
   }
@@ -109,7 +112,8 @@ TEST_P(EncodedWeights, PiecesAreNamedInTheirFormats) {
   for (const ParamSpec& spec : weights.specs()) {
     const bool linear = spec.kind == ParamKind::kLinear;
     EXPECT_EQ(types.at(spec.name), linear ? codes.at(format) : plain) << spec.name;
-    expected += 1 + size_t(linear && is_scaled(format)) + size_t(linear && format == WeightFormat::kNvfp4);
+    expected +=
+        1 + size_t(linear && is_scaled(format)) + size_t(linear && format == WeightFormat::kNvfp4);
     if (linear && is_scaled(format)) {
       EXPECT_EQ(types.at(spec.name + "_block_scales"), scales.at(format));
     }
@@ -126,7 +130,8 @@ TEST_P(EncodedWeights, ProductsReadTheDecodedMasters) {
   for (int64_t i = 0; i < int64_t(weights.specs().size()); ++i) {
     const ParamSpec& spec = weights.specs()[size_t(i)];
     EXPECT_EQ(weights.compute(i).dtype, GetParam().storage);
-    EXPECT_EQ(values_of(*device_, logical_view(spec, weights.compute(i))), decoded(weights.master(i)))
+    EXPECT_EQ(values_of(*device_, logical_view(spec, weights.compute(i))),
+              decoded(weights.master(i)))
         << spec.name;
   }
   const Tensor qkv = weights.compute_fused(layer_index(0, LayerParam::kQ));
@@ -143,7 +148,8 @@ TEST_P(EncodedWeights, RefreshFollowsTheMasters) {
   const std::vector<float> before = decoded(weights.master(i));
   const Tensor source = allocator_->tensor(kScratchMemory, DType::kF32, spec.rows, spec.cols);
   set_values(*device_, source, std::vector<float>(size_t(spec.elements()), 0.75f));
-  make_ops<CodecOps>(device_->stream(), {*allocator_, spec.rows})->encode(source, weights.master(i));
+  make_ops<CodecOps>(device_->stream(), {*allocator_, spec.rows})
+      ->encode(source, weights.master(i));
   const auto read = [&] { return values_of(*device_, logical_view(spec, weights.compute(i))); };
   const bool is_master = weights.compute(i).data == weights.master(i).codes.data;
   EXPECT_EQ(read() == before, !is_master);
@@ -178,13 +184,15 @@ TEST_P(EncodedWeights, CopiesTakeMemoryOnlyWhereNeeded) {
   };
   int64_t linears = 0, others = 0;
   const WeightFormat format = GetParam().encoding.format;
-  const auto type_of = [](WeightFormat f) { return f == WeightFormat::kF32 ? DType::kF32 : DType::kBF16; };
+  const auto type_of = [](WeightFormat f) {
+    return f == WeightFormat::kF32 ? DType::kF32 : DType::kBF16;
+  };
   const bool linears_differ = is_scaled(format) || type_of(format) != GetParam().storage;
   const bool others_differ = type_of(unscaled_format(format)) != GetParam().storage;
   const std::vector<ParamSpec> specs = llama_parameters(kSmall);
   for (size_t i = 0; i < specs.size(); i += size_t(specs[i].fused)) {
-    const int64_t bytes =
-        align_up(specs[i].fused * specs[i].physical_elements() * size_of(GetParam().storage), kAlignment);
+    const int64_t bytes = align_up(
+        specs[i].fused * specs[i].physical_elements() * size_of(GetParam().storage), kAlignment);
     (specs[i].kind == ParamKind::kLinear ? linears : others) += bytes;
   }
   EXPECT_EQ(use_of(LinearCopies::kDecoded).of(kComputeWeightMemory),

@@ -1,5 +1,6 @@
-// The GEMMs of linear layers in FP8 against FP64 sums over operands that are rounded here once more, by
-// search among all codes: outputs, gradients of inputs and of weights, with scales that are not 1.
+// The GEMMs of linear layers in FP8 against FP64 sums over operands that are rounded here once
+// more, by search among all codes: outputs, gradients of inputs and of weights, with scales that
+// are not 1.
 #include <array>
 #include <cmath>
 
@@ -44,13 +45,13 @@ struct Grid {
   }
 };
 
-struct QuantizedMatrix {
+struct RoundedOperand {
   std::vector<double> codes;  // values of the codes
   double scale_inv = 1;
 };
 
-QuantizedMatrix rounded_operand(const Grid& grid, const std::vector<float>& values, float scale) {
-  QuantizedMatrix operand{.codes = {}, .scale_inv = double(1.0f / scale)};
+RoundedOperand rounded_operand(const Grid& grid, const std::vector<float>& values, float scale) {
+  RoundedOperand operand{.codes = {}, .scale_inv = double(1.0f / scale)};
   for (const float x : values) operand.codes.push_back(grid.round(double(x * scale)));
   return operand;
 }
@@ -84,9 +85,10 @@ struct World {
                  .linears = linear_encoding(config),
                  .linear_copies = LinearCopies::kNone},
                 *device, *allocator),
-        linears(kConfig,
-                {.micro_batch = kBatch, .storage = DType::kBF16, .loss_chunk_rows = 32, .fp8 = config},
-                weights, *device, *allocator) {
+        linears(
+            kConfig,
+            {.micro_batch = kBatch, .storage = DType::kBF16, .loss_chunk_rows = 32, .fp8 = config},
+            weights, *device, *allocator) {
     initialize_weights(weights, 0.3, 4, *device);
     linears.update_casts();
   }
@@ -179,11 +181,11 @@ TEST_P(LinearsFp8, ThreeProductsOfEveryLinear) {
     pass(x1, dy1);
     // Every slot has seen one amax when it casts again; the current recipe sees what it casts.
     const bool current = GetParam().recipe == Fp8Recipe::kCurrent;
-    const QuantizedMatrix qx = rounded_operand(e4m3, x1, 448 / amax_of(current ? x1 : x0)),
-                          qw = rounded_operand(e4m3, w, 448 / amax_of(w)),
-                          qdy = rounded_operand(e5m2, dy1, 57344 / amax_of(current ? dy1 : dy0));
-    const auto expect = [&](float found, int64_t k, const auto& a, const auto& b, const QuantizedMatrix& left,
-                            const QuantizedMatrix& right, DType type) {
+    const RoundedOperand qx = rounded_operand(e4m3, x1, 448 / amax_of(current ? x1 : x0)),
+                         qw = rounded_operand(e4m3, w, 448 / amax_of(w)),
+                         qdy = rounded_operand(e5m2, dy1, 57344 / amax_of(current ? dy1 : dy0));
+    const auto expect = [&](float found, int64_t k, const auto& a, const auto& b,
+                            const RoundedOperand& left, const RoundedOperand& right, DType type) {
       double sum = 0, size = 0;
       for (int64_t j = 0; j < k; ++j) {
         const double term = left.codes[size_t(a(j))] * right.codes[size_t(b(j))];
@@ -192,8 +194,10 @@ TEST_P(LinearsFp8, ThreeProductsOfEveryLinear) {
       const double scale = left.scale_inv * right.scale_inv;
       return is_rounded(found, scale * sum, double(k + 2) * 0x1p-24 * scale * size, type);
     };
-    const std::vector<float> got_y = values_of(*world.device, y), got_dx = values_of(*world.device, dx),
-                             got_dw = values_of(*world.device, world.weights.gradient_fused(all[i].first));
+    const std::vector<float> got_y = values_of(*world.device, y),
+                             got_dx = values_of(*world.device, dx),
+                             got_dw = values_of(*world.device,
+                                                world.weights.gradient_fused(all[i].first));
     for (int64_t t = 0; t < n; ++t)
       for (int64_t o = 0; o < out; ++o)
         ASSERT_TRUE(expect(
@@ -209,8 +213,8 @@ TEST_P(LinearsFp8, ThreeProductsOfEveryLinear) {
         ASSERT_TRUE(expect(
             got_dw[size_t(o * in + c)], n, [&](int64_t j) { return j * out + o; },
             [&](int64_t j) { return j * in + c; }, qdy, qx, DType::kF32));
-    // With a scale that fits, outputs are those of BF16 within the bounds of Transformer Engine's own test of
-    // modules: rtol 0.125, atol 0.0675 for outputs of about 1.
+    // With a scale that fits, outputs are those of BF16 within the bounds of Transformer Engine's
+    // own test of modules: rtol 0.125, atol 0.0675 for outputs of about 1.
     pass(x1, dy1);
     std::vector<double> exact(static_cast<size_t>(n * out));
     double largest = 0;
@@ -235,21 +239,22 @@ std::string case_name(const testing::TestParamInfo<Case>& tested) { return teste
 
 INSTANTIATE_TEST_SUITE_P(
     All, LinearsFp8,
-    testing::Values(Case{"bf16", WeightFormat::kBF16, Format::kF32, Fp8Recipe::kDelayed},
-                    Case{"bf16_current", WeightFormat::kBF16, Format::kF32, Fp8Recipe::kCurrent},
-                    Case{"fp32", WeightFormat::kF32, Format::kF32, Fp8Recipe::kDelayed},
-                    Case{"fp32_through_bf16", WeightFormat::kF32, Format::kBF16, Fp8Recipe::kDelayed},
-                    Case{"block_fp8", WeightFormat::kBlockFp8, Format::kF32, Fp8Recipe::kDelayed},
-                    Case{"nvfp4", WeightFormat::kNvfp4, Format::kF32, Fp8Recipe::kDelayed},
-                    Case{"nvfp4_through_bf16", WeightFormat::kNvfp4, Format::kBF16, Fp8Recipe::kCurrent},
-                    Case{"bf16_rows_of_k", WeightFormat::kBF16, Format::kF32, Fp8Recipe::kDelayed,
-                         Fp8Layout::kRowsOfK},
-                    Case{"fp32_current_rows_of_k", WeightFormat::kF32, Format::kF32, Fp8Recipe::kCurrent,
-                         Fp8Layout::kRowsOfK},
-                    Case{"block_fp8_rows_of_k", WeightFormat::kBlockFp8, Format::kF32, Fp8Recipe::kDelayed,
-                         Fp8Layout::kRowsOfK},
-                    Case{"nvfp4_rows_of_k", WeightFormat::kNvfp4, Format::kBF16, Fp8Recipe::kDelayed,
-                         Fp8Layout::kRowsOfK}),
+    testing::Values(
+        Case{"bf16", WeightFormat::kBF16, Format::kF32, Fp8Recipe::kDelayed},
+        Case{"bf16_current", WeightFormat::kBF16, Format::kF32, Fp8Recipe::kCurrent},
+        Case{"fp32", WeightFormat::kF32, Format::kF32, Fp8Recipe::kDelayed},
+        Case{"fp32_through_bf16", WeightFormat::kF32, Format::kBF16, Fp8Recipe::kDelayed},
+        Case{"block_fp8", WeightFormat::kBlockFp8, Format::kF32, Fp8Recipe::kDelayed},
+        Case{"nvfp4", WeightFormat::kNvfp4, Format::kF32, Fp8Recipe::kDelayed},
+        Case{"nvfp4_through_bf16", WeightFormat::kNvfp4, Format::kBF16, Fp8Recipe::kCurrent},
+        Case{"bf16_rows_of_k", WeightFormat::kBF16, Format::kF32, Fp8Recipe::kDelayed,
+             Fp8Layout::kRowsOfK},
+        Case{"fp32_current_rows_of_k", WeightFormat::kF32, Format::kF32, Fp8Recipe::kCurrent,
+             Fp8Layout::kRowsOfK},
+        Case{"block_fp8_rows_of_k", WeightFormat::kBlockFp8, Format::kF32, Fp8Recipe::kDelayed,
+             Fp8Layout::kRowsOfK},
+        Case{"nvfp4_rows_of_k", WeightFormat::kNvfp4, Format::kBF16, Fp8Recipe::kDelayed,
+             Fp8Layout::kRowsOfK}),
     case_name);
 
 }  // namespace

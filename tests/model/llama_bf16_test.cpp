@@ -1,4 +1,5 @@
-// BF16 storage against the golden models, and the two containers in which a BF16 gradient may be gathered.
+// BF16 storage against the golden models, and the two containers in which a BF16 gradient may be
+// gathered.
 #include <gtest/gtest.h>
 
 #include "model/closeness.h"
@@ -7,8 +8,9 @@
 namespace mpt::test {
 namespace {
 
-// As in llama_gradient_test.cpp: independent roundings on the way from a weight to the loss and back, and
-// here also of the weights themselves (8 a layer and 3), which the golden gradients do not have.
+// As in llama_gradient_test.cpp: independent roundings on the way from a weight to the loss and
+// back, and here also of the weights themselves (8 a layer and 3), which the golden gradients do
+// not have.
 double tolerance(const LlamaConfig& config) {
   const double roundings =
       double(2 * (13 * config.num_hidden_layers + 4) + 2 * (8 * config.num_hidden_layers + 3));
@@ -26,7 +28,8 @@ TEST(LlamaBf16, GoldenModels) {
     EXPECT_LE(deviation(bench.llama().logits(golden.tokens), golden.logits).relative_norm, most);
     const NamedValues gradients = bench.gradients();
     for (const auto& [parameter, want] : golden.gradients)
-      EXPECT_LE(deviation(gradients.at(parameter), want).relative_norm, most) << name << " " << parameter;
+      EXPECT_LE(deviation(gradients.at(parameter), want).relative_norm, most)
+          << name << " " << parameter;
   }
 }
 
@@ -75,7 +78,8 @@ TEST_P(GradientFormat, TheContainerFollowsTheAdditions) {
   ModelBench narrow = bench(DType::kBF16), wide = bench(DType::kF32);
   const WeightStore& store = narrow.store();
   for (int64_t i = 0; i < int64_t(store.specs().size()); ++i) {
-    const bool in_chunks = store.specs()[size_t(i)].kind == ParamKind::kHead && GetParam().chunk_rows > 0;
+    const bool in_chunks =
+        store.specs()[size_t(i)].kind == ParamKind::kHead && GetParam().chunk_rows > 0;
     const bool gathered = GetParam().rows < golden_.batch.rows || in_chunks;
     EXPECT_EQ(store.gradient(i).dtype, gathered ? DType::kF32 : DType::kBF16)
         << store.specs()[size_t(i)].name;
@@ -92,8 +96,10 @@ std::string case_name(const testing::TestParamInfo<Gathering>& info) {
 
 INSTANTIATE_TEST_SUITE_P(All, GradientFormat,
                          testing::Values(Gathering{DType::kF32, 2, 0}, Gathering{DType::kF32, 2, 5},
-                                         Gathering{DType::kF32, 1, 0}, Gathering{DType::kBF16, 2, 0},
-                                         Gathering{DType::kBF16, 2, 5}, Gathering{DType::kBF16, 1, 5}),
+                                         Gathering{DType::kF32, 1, 0},
+                                         Gathering{DType::kBF16, 2, 0},
+                                         Gathering{DType::kBF16, 2, 5},
+                                         Gathering{DType::kBF16, 1, 5}),
                          case_name);
 
 }  // namespace

@@ -19,8 +19,9 @@ struct Decoding {
 
   Decoding(const char* name, DType storage, int64_t positions)
       : golden(load_golden(name)),
-        bench(golden.config,
-              {.micro_batch = {1, golden.batch.seq_len}, .storage = storage, .keep = Keep::kNothing}),
+        bench(
+            golden.config,
+            {.micro_batch = {1, golden.batch.seq_len}, .storage = storage, .keep = Keep::kNothing}),
         decoder(golden.config, {.storage = storage, .max_positions = positions}, bench.store(),
                 bench.device(), bench.allocator()) {
     bench.set_weights(golden.weights);
@@ -43,14 +44,15 @@ struct Decoding {
 };
 
 // Both compute the same sums in another order. What float32 summation costs here is known: another
-// implementation in float32 (PyTorch) is within 7.2e-6 of the exact logits (tests/golden/README.md), and so
-// each of the two may be.
+// implementation in float32 (PyTorch) is within 7.2e-6 of the exact logits
+// (tests/golden/README.md), and so each of the two may be.
 constexpr double kFp32Apart = 2 * 7.2e-6;
 
 double largest_difference(const Logits& a, const Logits& b) {
   EXPECT_EQ(a.size(), b.size());
   double most = 0;
-  for (size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(double(a[i]) - double(b[i])));
+  for (size_t i = 0; i < a.size(); ++i)
+    most = std::max(most, std::abs(double(a[i]) - double(b[i])));
   return most;
 }
 
@@ -67,8 +69,9 @@ TEST(LlamaDecoder, Fp32EqualsTheWholeSequence) {
   }
 }
 
-// In bf16 another order of a sum may round an activation the other way: the decoder is as far from the whole
-// sequence as that is from the exact logits, at most, and no farther from the exact ones than twice that.
+// In bf16 another order of a sum may round an activation the other way: the decoder is as far from
+// the whole sequence as that is from the exact logits, at most, and no farther from the exact ones
+// than twice that.
 TEST(LlamaDecoder, Bf16EqualsTheWholeSequence) {
   for (const char* name : {"llama_tiny", "llama_wide"}) {
     Decoding d(name, DType::kBF16, load_golden(name).batch.seq_len);
@@ -91,7 +94,8 @@ TEST(LlamaDecoder, BoundsSeeOneTokenInTheCache) {
     d.decoder.next_logits(d.row(0)[0]);
     const Logits shifted = d.decoded(d.row(0));
     EXPECT_GT(largest_difference(shifted, whole), 100 * kFp32Apart);
-    EXPECT_GT(deviation(shifted, whole).relative_norm, 2 * deviation(whole, d.exact(0)).relative_norm);
+    EXPECT_GT(deviation(shifted, whole).relative_norm,
+              2 * deviation(whole, d.exact(0)).relative_norm);
   }
 }
 
@@ -123,11 +127,12 @@ TEST(LlamaDecoder, PlansWithoutAllocating) {
   const GoldenModel golden = load_golden("llama_tiny");
   const auto device = make_cpu_device(1);
   PlanningAllocator plan;
-  const WeightStore weights(llama_parameters(golden.config),
-                            {.storage = DType::kF32, .gradient = DType::kF32, .gradients = Gradients::kNone},
-                            *device, plan);
-  const LlamaDecoder decoder(golden.config, {.storage = DType::kF32, .max_positions = 7}, weights, *device,
-                             plan);
+  const WeightStore weights(
+      llama_parameters(golden.config),
+      {.storage = DType::kF32, .gradient = DType::kF32, .gradients = Gradients::kNone}, *device,
+      plan);
+  const LlamaDecoder decoder(golden.config, {.storage = DType::kF32, .max_positions = 7}, weights,
+                             *device, plan);
   EXPECT_GE(plan.use().of(kActivationMemory), 2 * 2 * 7 * 32 * 4);
 }
 

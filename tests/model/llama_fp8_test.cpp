@@ -1,5 +1,5 @@
-// Whole models in FP8, in both layouts of operands: close to BF16, and what must not change a bit of losses,
-// gradients and scales.
+// Whole models in FP8, in both layouts of operands: close to BF16, and what must not change a bit
+// of losses, gradients and scales.
 #include <gtest/gtest.h>
 
 #include "model/closeness.h"
@@ -45,10 +45,12 @@ std::vector<Variant> variants() {
   };
   add("head", [](PrecisionConfig& c) { c.fp8_lm_head = true; });
   add("wide_source", [](PrecisionConfig& c) { c.fp8_cast_source = Format::kF32; });
-  add("wide_source_head", [](PrecisionConfig& c) { c.fp8_cast_source = Format::kF32, c.fp8_lm_head = true; });
+  add("wide_source_head",
+      [](PrecisionConfig& c) { c.fp8_cast_source = Format::kF32, c.fp8_lm_head = true; });
   add("current", [](PrecisionConfig& c) { c.fp8_recipe = Fp8Recipe::kCurrent; });
   add("microbatch_recast", [](PrecisionConfig& c) { c.fp8_weight_recast = Cadence::kMicrobatch; });
-  add("current_head", [](PrecisionConfig& c) { c.fp8_recipe = Fp8Recipe::kCurrent, c.fp8_lm_head = true; });
+  add("current_head",
+      [](PrecisionConfig& c) { c.fp8_recipe = Fp8Recipe::kCurrent, c.fp8_lm_head = true; });
   add("step_update", [](PrecisionConfig& c) { c.fp8_amax_update = Cadence::kStep; });
   return all;
 }
@@ -207,10 +209,11 @@ TEST_P(LlamaFp8, EvaluationAndScales) {
     EXPECT_EQ(scales_of(folding).at(kept), scales.at(kept));
 }
 
-// How far FP8 may take a whole model from BF16. Each of the two operands of a GEMM is rounded by at most
-// half a spacing: 2^-4 of the number in E4M3, 2^-3 in E5M2, evenly spread, so 1/sqrt(3) of that on average.
-// Independent roundings add like random walks: two operands of each GEMM forward, two backward, and the
-// weight gradient's own two. A wrong scale or a missing term is off by 1 in this measure.
+// How far FP8 may take a whole model from BF16. Each of the two operands of a GEMM is rounded by at
+// most half a spacing: 2^-4 of the number in E4M3, 2^-3 in E5M2, evenly spread, so 1/sqrt(3) of
+// that on average. Independent roundings add like random walks: two operands of each GEMM forward,
+// two backward, and the weight gradient's own two. A wrong scale or a missing term is off by 1 in
+// this measure.
 double tolerance(const PrecisionConfig& config) {
   const double e4m3 = 0x1p-8 / 3, e5m2 = 0x1p-6 / 3;  // squared
   const double products = double(4 * kConfig.num_hidden_layers + (config.fp8_lm_head ? 1 : 0));
@@ -229,8 +232,8 @@ TEST_P(LlamaFp8, IsCloseToBf16) {
   const double most = tolerance(GetParam().config);
   EXPECT_NEAR(got.losses.back(), want.losses.back(), most * want.losses.back());
   EXPECT_NE(got.losses.back(), want.losses.back());
-  // Of one tensor the factor 3 covers what grows on its way, as in llama_gradient_test.cpp; over all of them
-  // such things cancel.
+  // Of one tensor the factor 3 covers what grows on its way, as in llama_gradient_test.cpp; over
+  // all of them such things cancel.
   std::vector<float> all_got, all_want;
   for (const auto& [name, values] : want.gradients) {
     const std::vector<float>& found = got.gradients.at(name);
@@ -274,11 +277,14 @@ TEST_P(LlamaFp8, PlannedIsTaken) {
     }
 }
 
-std::string variant_name(const testing::TestParamInfo<Variant>& tested) { return tested.param.name; }
+std::string variant_name(const testing::TestParamInfo<Variant>& tested) {
+  return tested.param.name;
+}
 
-INSTANTIATE_TEST_SUITE_P(All, LlamaFp8, testing::ValuesIn(variants_in_both_layouts()), variant_name);
+INSTANTIATE_TEST_SUITE_P(All, LlamaFp8, testing::ValuesIn(variants_in_both_layouts()),
+                         variant_name);
 
-// --- cadence ---------------------------------------------------------------------------------------------
+// --- cadence -------------------------------------------------------------------------------------
 
 float history_at(ModelBench& bench, int64_t row, int64_t slot) {
   const Tensor history = bench.llama().named_states().at(0).tensor;
@@ -320,7 +326,8 @@ TEST(LlamaFp8Cadence, UpdatesPerMicroBatchOrStep) {
   }
 }
 
-// With one scale for the whole step, and weights that do not change, how often they are cast is no matter.
+// With one scale for the whole step, and weights that do not change, how often they are cast is no
+// matter.
 TEST(LlamaFp8Cadence, CastingUnchangedWeightsAgainChangesNothing) {
   const GoldenModel model = random_model(kConfig, kBatch, {.storage = DType::kBF16});
   const auto with = [&](Cadence recast) {
@@ -338,7 +345,7 @@ TEST(LlamaFp8Cadence, CastingUnchangedWeightsAgainChangesNothing) {
   EXPECT_EQ(with(Cadence::kStep), with(Cadence::kMicrobatch));
 }
 
-// --- layouts ---------------------------------------------------------------------------------------------
+// --- layouts -------------------------------------------------------------------------------------
 
 struct LayoutCase {
   Recompute recompute;
@@ -347,9 +354,11 @@ struct LayoutCase {
 
 class Layouts : public testing::TestWithParam<Variant> {};
 
-// Operands are the same however they lie: so are all results, where sums are taken in the same order.
+// Operands are the same however they lie: so are all results, where sums are taken in the same
+// order.
 TEST_P(Layouts, GiveTheSameBits) {
-  const GoldenModel model = random_model(kConfig, kBatch, {.storage = DType::kBF16, .ignored = 0.1});
+  const GoldenModel model =
+      random_model(kConfig, kBatch, {.storage = DType::kBF16, .ignored = 0.1});
   for (const auto& c : {LayoutCase{Recompute::kNone, 2}, LayoutCase{Recompute::kNone, 1},
                         LayoutCase{Recompute::kBlock, 2}, LayoutCase{Recompute::kBlock, 1}}) {
     const auto outcome_in = [&](Fp8Layout layout) {
@@ -375,9 +384,10 @@ TEST_P(Layouts, GiveTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(All, Layouts, testing::ValuesIn(variants()), variant_name);
 
-// --- memory ----------------------------------------------------------------------------------------------
+// --- memory --------------------------------------------------------------------------------------
 
-// A layer keeps four operands: BF16 takes 2 bytes of each, FP8 one, and the attention's is no extra tensor.
+// A layer keeps four operands: BF16 takes 2 bytes of each, FP8 one, and the attention's is no extra
+// tensor.
 TEST(LlamaFp8Memory, KeptActivationsShrink) {
   LlamaConfig config = kConfig;
   const auto activations = [&](const std::optional<PrecisionConfig>& fp8, int64_t layers) {
@@ -392,8 +402,8 @@ TEST(LlamaFp8Memory, KeptActivationsShrink) {
   EXPECT_EQ(bf16_layer - fp8_layer, n * (c + c + f));
 }
 
-// Inputs that are cast are not written in a wider type first: beside what all layers keep there are their
-// sum, a block half's output, the head's input with its norm, and the attention's codes.
+// Inputs that are cast are not written in a wider type first: beside what all layers keep there are
+// their sum, a block half's output, the head's input with its norm, and the attention's codes.
 TEST(LlamaFp8Memory, NothingIsStoredToBeCast) {
   LlamaConfig config = kConfig;
   for (const Format source : {Format::kBF16, Format::kF32})
@@ -404,7 +414,8 @@ TEST(LlamaFp8Memory, NothingIsStoredToBeCast) {
       const auto activations = [&](int64_t layers) {
         config.num_hidden_layers = layers;
         PlanningAllocator plan;
-        plan_activations(config, {.shape = {8, 64}, .storage = DType::kBF16, .fp8 = precision}, plan);
+        plan_activations(config, {.shape = {8, 64}, .storage = DType::kBF16, .fp8 = precision},
+                         plan);
         return plan.use().total();
       };
       const int64_t n = 8 * 64, c = 32, shared = activations(1) - (activations(2) - activations(1));
@@ -412,9 +423,9 @@ TEST(LlamaFp8Memory, NothingIsStoredToBeCast) {
     }
 }
 
-// A GPU's model keeps as much a layer, and takes once for all of them what lies the other way round: codes of
-// the widest operand in rows, of the attention transposed, of the largest output gradient; and the weights'
-// codes twice.
+// A GPU's model keeps as much a layer, and takes once for all of them what lies the other way
+// round: codes of the widest operand in rows, of the attention transposed, of the largest output
+// gradient; and the weights' codes twice.
 TEST(LlamaFp8Memory, RowsOfKCostCopies) {
   LlamaConfig config = kConfig;
   const auto use = [&](Fp8Layout layout, int64_t layers, Keep keep) {

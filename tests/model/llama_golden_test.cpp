@@ -1,4 +1,5 @@
-// Logits, loss and every gradient against a float64 LLaMA in PyTorch, and what must not change a bit of them.
+// Logits, loss and every gradient against a float64 LLaMA in PyTorch, and what must not change a
+// bit of them.
 #include <gtest/gtest.h>
 
 #include "model/closeness.h"
@@ -7,8 +8,8 @@
 namespace mpt::test {
 namespace {
 
-// FP32 PyTorch is within 7.2e-6 of these logits (tests/golden/README.md): 1e-5 of a tensor's largest element,
-// and of its norm, leaves no room for a wrong term.
+// FP32 PyTorch is within 7.2e-6 of these logits (tests/golden/README.md): 1e-5 of a tensor's
+// largest element, and of its norm, leaves no room for a wrong term.
 constexpr double kTolerance = 1e-5;
 
 struct Case {
@@ -52,20 +53,24 @@ TEST_P(LlamaGolden, LossAndGradients) {
   expect_gradients_near(bench.gradients(), golden.gradients, kTolerance);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, LlamaGolden,
-    testing::Values(Case{"llama_tiny", 2, 0, Recompute::kNone}, Case{"llama_tiny", 2, 1, Recompute::kNone},
-                    Case{"llama_tiny", 2, 5, Recompute::kBlock}, Case{"llama_tiny", 1, 0, Recompute::kBlock},
-                    Case{"llama_tiny", 1, 5, Recompute::kNone}, Case{"llama_wide", 1, 0, Recompute::kNone},
-                    Case{"llama_wide", 1, 1, Recompute::kBlock}, Case{"llama_wide", 1, 5, Recompute::kNone}),
-    case_name);
+INSTANTIATE_TEST_SUITE_P(All, LlamaGolden,
+                         testing::Values(Case{"llama_tiny", 2, 0, Recompute::kNone},
+                                         Case{"llama_tiny", 2, 1, Recompute::kNone},
+                                         Case{"llama_tiny", 2, 5, Recompute::kBlock},
+                                         Case{"llama_tiny", 1, 0, Recompute::kBlock},
+                                         Case{"llama_tiny", 1, 5, Recompute::kNone},
+                                         Case{"llama_wide", 1, 0, Recompute::kNone},
+                                         Case{"llama_wide", 1, 1, Recompute::kBlock},
+                                         Case{"llama_wide", 1, 5, Recompute::kNone}),
+                         case_name);
 
 TEST(LlamaGoldenForward, Logits) {
   for (const char* name : {"llama_tiny", "llama_wide"}) {
     const GoldenModel golden = load_golden(name);
     for (const int64_t chunk : {0, 1, 5}) {
-      ModelBench bench(golden.config,
-                       {.micro_batch = golden.batch, .loss_chunk_rows = chunk, .keep = Keep::kNothing});
+      ModelBench bench(
+          golden.config,
+          {.micro_batch = golden.batch, .loss_chunk_rows = chunk, .keep = Keep::kNothing});
       bench.set_weights(golden.weights);
       const Deviation d = deviation(bench.llama().logits(golden.tokens), golden.logits);
       EXPECT_LE(d.relative_norm, kTolerance) << name;
@@ -97,9 +102,9 @@ TEST(LlamaGoldenBits, RecomputationChangesNothing) {
     const GoldenModel golden = load_golden(name);
     for (const DType storage : {DType::kF32, DType::kBF16}) {
       const auto with = [&](Recompute recompute) {
-        return gradients_with(golden,
-                              {.micro_batch = golden.batch, .storage = storage, .recompute = recompute},
-                              golden.batch.rows);
+        return gradients_with(
+            golden, {.micro_batch = golden.batch, .storage = storage, .recompute = recompute},
+            golden.batch.rows);
       };
       EXPECT_EQ(with(Recompute::kNone), with(Recompute::kBlock)) << name << " " << name_of(storage);
     }
@@ -108,8 +113,9 @@ TEST(LlamaGoldenBits, RecomputationChangesNothing) {
 
 TEST(LlamaGoldenBits, ASecondStepOverwritesTheFirst) {
   const GoldenModel golden = load_golden("llama_tiny");
-  ModelBench bench(golden.config,
-                   {.micro_batch = {1, golden.batch.seq_len}, .additions = 2, .loss_chunk_rows = 5});
+  ModelBench bench(
+      golden.config,
+      {.micro_batch = {1, golden.batch.seq_len}, .additions = 2, .loss_chunk_rows = 5});
   bench.set_weights(golden.weights);
   bench.step(golden, 1);
   const NamedValues first = bench.gradients();

@@ -1,5 +1,5 @@
-// Every gradient of small whole models against the complex step through an independent LLaMA: odd widths, one
-// token, one head and several, padding, ignored targets, storage in fp32 and bf16.
+// Every gradient of small whole models against the complex step through an independent LLaMA: odd
+// widths, one token, one head and several, padding, ignored targets, storage in fp32 and bf16.
 #include <gtest/gtest.h>
 
 #include "model/closeness.h"
@@ -23,7 +23,8 @@ TEST(ReferenceLlamaTest, AgreesWithTheGoldenModels) {
   for (const char* name : {"model.layers.0.input_layernorm.weight", "model.norm.weight"}) {
     std::vector<double> gradient = reference_gradient(golden, name);
     for (double& g : gradient) g /= double(golden.predicted());
-    EXPECT_LE(deviation(gradient, golden.gradients.at(name)).relative_max, 2 * kFp32Rounding) << name;
+    EXPECT_LE(deviation(gradient, golden.gradients.at(name)).relative_max, 2 * kFp32Rounding)
+        << name;
   }
 }
 
@@ -49,19 +50,21 @@ std::vector<Case> cases() {
   LlamaConfig other_constants = shape(8, 12, 2);
   other_constants.rms_norm_eps = 0.1;
   other_constants.rope_theta = 100;
-  return {{"one_layer", shape(8, 12, 2), {2, 5}, 0},      {"one_token", shape(8, 12, 2), {1, 1}, 0},
-          {"smallest", shape(2, 1, 1), {1, 3}, 0},        {"odd_heads", shape(18, 7, 3), {3, 4}, 0.3},
-          {"two_layers", two_layers, {2, 6}, 0.2},        {"unpadded", unpadded, {2, 6}, 0.2},
-          {"other_constants", other_constants, {2, 5}, 0}};
+  return {
+      {"one_layer", shape(8, 12, 2), {2, 5}, 0},      {"one_token", shape(8, 12, 2), {1, 1}, 0},
+      {"smallest", shape(2, 1, 1), {1, 3}, 0},        {"odd_heads", shape(18, 7, 3), {3, 4}, 0.3},
+      {"two_layers", two_layers, {2, 6}, 0.2},        {"unpadded", unpadded, {2, 6}, 0.2},
+      {"other_constants", other_constants, {2, 5}, 0}};
 }
 
 std::string case_name(const testing::TestParamInfo<Case>& info) { return info.param.name; }
 
 class LlamaGradient : public testing::TestWithParam<Case> {
  protected:
-  // One rounding in the storage type for each of the tensors between a weight and the loss, forward and
-  // backward: 13 a layer each way and 4 at the end. Independent roundings add like random walks, and a change
-  // at one place may grow on its way; the factor 3 covers that and the deviation of a norm from its mean.
+  // One rounding in the storage type for each of the tensors between a weight and the loss, forward
+  // and backward: 13 a layer each way and 4 at the end. Independent roundings add like random
+  // walks, and a change at one place may grow on its way; the factor 3 covers that and the
+  // deviation of a norm from its mean.
   [[nodiscard]] double tolerance(DType storage) const {
     const double roundings = double(2 * (13 * GetParam().config.num_hidden_layers + 4));
     return 3 * std::sqrt(roundings) * rounding_of_type(storage) / std::sqrt(3.0);
@@ -76,11 +79,11 @@ class LlamaGradient : public testing::TestWithParam<Case> {
         random_model(c.config, c.batch, {.storage = storage, .ignored = c.ignored, .seed = 3});
     ModelBench bench(c.config, {.micro_batch = c.batch, .storage = storage});
     bench.set_weights(model.weights);
-    const double loss = bench.llama().forward_backward(model.rows(0, c.batch.rows),
-                                                       {.gradient_scale = 1, .accumulate = Accumulate::kNo});
+    const double loss = bench.llama().forward_backward(
+        model.rows(0, c.batch.rows), {.gradient_scale = 1, .accumulate = Accumulate::kNo});
     const Weights<double> weights = widened<double>(model.weights);
-    const double want =
-        ReferenceLlama<double>(c.config, weights).loss(model.rows(0, c.batch.rows), c.batch.seq_len);
+    const double want = ReferenceLlama<double>(c.config, weights)
+                            .loss(model.rows(0, c.batch.rows), c.batch.seq_len);
     EXPECT_NEAR(loss, want, tolerance(storage) * want);
     const NamedValues gradients = bench.gradients();
     for (const auto& [name, values] : model.weights) {
@@ -94,8 +97,8 @@ TEST_P(LlamaGradient, Fp32) { expect_gradients(DType::kF32); }
 
 INSTANTIATE_TEST_SUITE_P(Models, LlamaGradient, testing::ValuesIn(cases()), case_name);
 
-// In BF16 a width of 2 or 8 says little: where few large terms cancel, the rounding of each is all that is
-// left.
+// In BF16 a width of 2 or 8 says little: where few large terms cancel, the rounding of each is all
+// that is left.
 std::vector<Case> wider_cases() {
   LlamaConfig two_layers = shape(16, 7, 2), unpadded = shape(18, 13, 3);
   two_layers.num_hidden_layers = 2;
@@ -118,9 +121,9 @@ TEST(LlamaEdges, AllTargetsIgnored) {
   const GoldenModel model = random_model(config, {2, 3}, {.ignored = 1});
   ModelBench bench(config, {.micro_batch = model.batch});
   bench.set_weights(model.weights);
-  EXPECT_EQ(
-      bench.llama().forward_backward(model.rows(0, 2), {.gradient_scale = 1, .accumulate = Accumulate::kNo}),
-      0);
+  EXPECT_EQ(bench.llama().forward_backward(model.rows(0, 2),
+                                           {.gradient_scale = 1, .accumulate = Accumulate::kNo}),
+            0);
   for (const auto& [name, values] : bench.gradients())
     for (const float g : values) EXPECT_EQ(g, 0) << name;
 }

@@ -58,15 +58,17 @@ class ModelBench {
         options_(options),
         device_(make_cpu_device_with(options.fp8_gemm, options.threads)),
         allocator_(device_->make_allocator()),
-        store_(llama_parameters(config),
-               {.storage = options.storage,
-                .gradient = options.gradient,
-                .additions = options.additions,
-                .head_additions = (options.micro_batch.tokens() + chunk_rows() - 1) / chunk_rows(),
-                .linears = options.fp8 ? std::optional(linear_encoding(*options.fp8)) : std::nullopt,
-                .linear_copies = options.fp8 ? LinearCopies::kNone : LinearCopies::kDecoded,
-                .gradients = options.keep == Keep::kForBackward ? Gradients::kAllocate : Gradients::kNone},
-               *device_, *allocator_),
+        store_(
+            llama_parameters(config),
+            {.storage = options.storage,
+             .gradient = options.gradient,
+             .additions = options.additions,
+             .head_additions = (options.micro_batch.tokens() + chunk_rows() - 1) / chunk_rows(),
+             .linears = options.fp8 ? std::optional(linear_encoding(*options.fp8)) : std::nullopt,
+             .linear_copies = options.fp8 ? LinearCopies::kNone : LinearCopies::kDecoded,
+             .gradients =
+                 options.keep == Keep::kForBackward ? Gradients::kAllocate : Gradients::kNone},
+            *device_, *allocator_),
         llama_(config,
                {.micro_batch = options.micro_batch,
                 .storage = options.storage,
@@ -101,9 +103,10 @@ class ModelBench {
   double step(const GoldenModel& golden, int64_t rows) {
     double loss = 0;
     for (int64_t first = 0; first < golden.batch.rows; first += rows)
-      loss += llama_.forward_backward(golden.rows(first, std::min(rows, golden.batch.rows - first)),
-                                      {.gradient_scale = 1.0f / float(golden.predicted()),
-                                       .accumulate = first == 0 ? Accumulate::kNo : Accumulate::kYes});
+      loss +=
+          llama_.forward_backward(golden.rows(first, std::min(rows, golden.batch.rows - first)),
+                                  {.gradient_scale = 1.0f / float(golden.predicted()),
+                                   .accumulate = first == 0 ? Accumulate::kNo : Accumulate::kYes});
     llama_.finish_gradients();
     return loss;
   }

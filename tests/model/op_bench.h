@@ -24,7 +24,9 @@ struct Matrix {
 };
 
 // Half a unit in the last place of the type, relative to the number.
-inline double rounding_of(DType type) { return type == DType::kBF16 ? kBf16Rounding : kFp32Rounding; }
+inline double rounding_of(DType type) {
+  return type == DType::kBF16 ? kBf16Rounding : kFp32Rounding;
+}
 
 inline double rounded(double x, DType type) {
   return type == DType::kBF16 ? double(to_float(bf16_nearest(float(x)))) : double(float(x));
@@ -84,7 +86,8 @@ struct Bound {
   double terms;
 };
 
-inline void expect_near(double got, double want, double largest, const Bound& b, const std::string& where) {
+inline void expect_near(double got, double want, double largest, const Bound& b,
+                        const std::string& where) {
   const double storage = b.roundings * rounding_of(b.storage) * (1 + 2 * rounding_of(b.storage));
   const double most = storage * std::abs(want) + b.terms * kFp32Rounding * std::abs(largest);
   EXPECT_LE(std::abs(got - want), most) << where << ": " << got << " for " << want;

@@ -27,7 +27,8 @@ const PaperModel kPaperModels[] = {
     {"60M", paper_config(512, 1376, 8), 58'073'600, 2 * 16'384'000, 25'296'896, 8'704, 1376},
     {"130M", paper_config(768, 2048, 12), 134'105'856, 2 * 24'576'000, 84'934'656, 19'200, 2048},
     {"350M", paper_config(1024, 2736, 24), 367'969'280, 2 * 32'768'000, 302'383'104, 50'176, 2736},
-    {"1B", paper_config(2048, 5461, 24), 1'339'082'752, 2 * 65'536'000, 1'207'910'400, 100'352, 5472}};
+    {"1B", paper_config(2048, 5461, 24), 1'339'082'752, 2 * 65'536'000, 1'207'910'400, 100'352,
+     5472}};
 
 int64_t elements_of(const std::vector<ParamSpec>& specs, ParamKind kind) {
   int64_t n = 0;
@@ -57,13 +58,14 @@ TEST(Parameters, NamesOrderAndShapesAreThoseOfTheGoldenFile) {
   for (size_t i = 0; i < specs.size(); ++i) {
     const ParamSpec& spec = specs[i];
     EXPECT_EQ(file.tensors()[i].name, spec.name);
-    const auto shape = spec.rank() == 1 ? std::vector{spec.cols} : std::vector{spec.rows, spec.cols};
+    const auto shape =
+        spec.rank() == 1 ? std::vector{spec.cols} : std::vector{spec.rows, spec.cols};
     EXPECT_EQ(file.tensors()[i].shape, shape) << spec.name;
   }
 }
 
-// docs/numerics.md "Streams": 0 embedding; 1 + 9 l + {attn_norm q k v o mlp_norm gate up down}; 1 + 9 L norm;
-// 2 + 9 L head.
+// docs/numerics.md "Streams": 0 embedding; 1 + 9 l + {attn_norm q k v o mlp_norm gate up down}; 1 +
+// 9 L norm; 2 + 9 L head.
 TEST(Parameters, TensorIds) {
   const LlamaConfig& config = kPaperModels[0].config;
   const std::vector<ParamSpec> specs = llama_parameters(config);
@@ -86,7 +88,8 @@ TEST(Parameters, TensorIds) {
 // 5461 is stored as 5472: 11 more rows of gate and up, 11 more columns of down, nothing else.
 TEST(Parameters, OnlyTheMlpIsPadded) {
   for (const ParamSpec& spec : llama_parameters(kPaperModels[3].config)) {
-    const bool rows = spec.name.ends_with("gate_proj.weight") || spec.name.ends_with("up_proj.weight");
+    const bool rows =
+        spec.name.ends_with("gate_proj.weight") || spec.name.ends_with("up_proj.weight");
     const bool cols = spec.name.ends_with("down_proj.weight");
     EXPECT_EQ(spec.physical_rows, spec.rows + (rows ? 11 : 0)) << spec.name;
     EXPECT_EQ(spec.physical_cols, spec.cols + (cols ? 11 : 0)) << spec.name;

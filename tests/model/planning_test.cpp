@@ -33,7 +33,8 @@ struct PlanOptions {
 };
 
 // The same constructors against any allocator.
-void construct(const LlamaConfig& config, const PlanOptions& o, Device& device, Allocator& allocator) {
+void construct(const LlamaConfig& config, const PlanOptions& o, Device& device,
+               Allocator& allocator) {
   const WeightStore store(
       llama_parameters(config),
       {.storage = o.storage,
@@ -56,7 +57,7 @@ MemoryUse planned(const LlamaConfig& config, const PlanOptions& o, int threads =
   return allocator.use();
 }
 
-// --- planned is taken ---------------------------------------------------------
+// --- planned is taken ----------------------------------------------------------------------------
 
 TEST(Plan, IsWhatIsTaken) {
   for (const DType storage : {DType::kF32, DType::kBF16})
@@ -79,7 +80,8 @@ TEST(Plan, IsWhatIsTaken) {
 // A run takes no memory that was not planned.
 TEST(Plan, RunningTakesNothingMore) {
   const GoldenModel model = random_model(kSmall, {2, 9}, {});
-  ModelBench bench(kSmall, {.micro_batch = model.batch, .storage = DType::kBF16, .loss_chunk_rows = 5});
+  ModelBench bench(kSmall,
+                   {.micro_batch = model.batch, .storage = DType::kBF16, .loss_chunk_rows = 5});
   const int64_t before = bench.allocator().use().total();
   bench.set_weights(model.weights);
   bench.step(model, 2);
@@ -97,17 +99,18 @@ TEST(Plan, OneModelAfterAnotherOnADevice) {
       PlanningAllocator plan;
       construct(kSmall, {.micro_batch = model.batch, .storage = storage}, *device, plan);
       const auto allocator = device->make_allocator();
-      const WeightStore store(llama_parameters(kSmall), {.storage = storage, .gradient = storage}, *device,
-                              *allocator);
-      Llama llama(kSmall, {.micro_batch = model.batch, .storage = storage, .loss_chunk_rows = 64}, store,
-                  *device, *allocator);
+      const WeightStore store(llama_parameters(kSmall), {.storage = storage, .gradient = storage},
+                              *device, *allocator);
+      Llama llama(kSmall, {.micro_batch = model.batch, .storage = storage, .loss_chunk_rows = 64},
+                  store, *device, *allocator);
       EXPECT_EQ(plan.use().total(), allocator->use().total());
       for (const NamedTensor& named : store.named_tensors())
         set_values(*device, named.tensor, model.weights.at(named.name));
-      const double loss =
-          llama.forward_backward(model.rows(0, rows), {.gradient_scale = 1, .accumulate = Accumulate::kNo});
-      ModelBench alone(kSmall,
-                       {.micro_batch = model.batch, .threads = 2, .storage = storage, .loss_chunk_rows = 64});
+      const double loss = llama.forward_backward(
+          model.rows(0, rows), {.gradient_scale = 1, .accumulate = Accumulate::kNo});
+      ModelBench alone(
+          kSmall,
+          {.micro_batch = model.batch, .threads = 2, .storage = storage, .loss_chunk_rows = 64});
       alone.set_weights(model.weights);
       EXPECT_EQ(loss, alone.llama().evaluate(model.rows(0, rows)));
     }
@@ -126,7 +129,7 @@ TEST(Plan, OneBillionParameters) {
   EXPECT_EQ(use.of(kLogitMemory), 2 * 64 * 32000 + 4 * n + kAlignment);  // losses, and their sum
 }
 
-// --- growth ---------------------------------------------------------
+// --- growth --------------------------------------------------------------------------------------
 
 // Every purpose grows by the same amount from 2T to 4T as twice from T to 2T: nothing is quadratic
 // in T.
@@ -166,7 +169,9 @@ TEST(Plan, RecomputationKeepsOneTensorALayer) {
   LlamaConfig deeper = k1B;
   deeper.num_hidden_layers = 25;
   const PlanOptions options{.micro_batch = {2, 64}, .recompute = Recompute::kBlock};
-  const auto activations = [&](const LlamaConfig& c) { return planned(c, options).of(kActivationMemory); };
+  const auto activations = [&](const LlamaConfig& c) {
+    return planned(c, options).of(kActivationMemory);
+  };
   EXPECT_EQ(activations(deeper) - activations(k1B), 2 * 64 * 2048 * 2);
 }
 
@@ -184,7 +189,7 @@ TEST(Plan, EvaluationKeepsNothingForBackward) {
   EXPECT_LE(use.of(kScratchMemory) + gradients_inside, full.of(kScratchMemory));
 }
 
-// --- micro-batches of other sizes ---------------------------------------------------------
+// --- micro-batches of other sizes ----------------------------------------------------------------
 
 struct OneStep {
   double loss;
@@ -193,7 +198,8 @@ struct OneStep {
   bool operator==(const OneStep&) const = default;
 };
 
-OneStep first_row_of(const GoldenModel& model, int64_t planned_rows, DType storage, Recompute recompute) {
+OneStep first_row_of(const GoldenModel& model, int64_t planned_rows, DType storage,
+                     Recompute recompute) {
   ModelBench bench(model.config, {.micro_batch = {planned_rows, model.batch.seq_len},
                                   .storage = storage,
                                   .loss_chunk_rows = 4,
@@ -213,7 +219,8 @@ TEST(MicroBatch, ASmallerOneIsComputedAsIfPlannedForIt) {
   const GoldenModel model = random_model(kSmall, {3, 7}, {.ignored = 0.2});
   for (const DType storage : {DType::kF32, DType::kBF16})
     for (const Recompute recompute : {Recompute::kNone, Recompute::kBlock})
-      EXPECT_EQ(first_row_of(model, 3, storage, recompute), first_row_of(model, 1, storage, recompute));
+      EXPECT_EQ(first_row_of(model, 3, storage, recompute),
+                first_row_of(model, 1, storage, recompute));
 }
 
 // Sums over the rows do not depend on how many are taken at a time, up to the order of FP32 sums in
@@ -222,7 +229,8 @@ TEST(MicroBatch, EvaluationIsTheSumOverRows) {
   const GoldenModel model = random_model(kSmall, {5, 9}, {.ignored = 0.2});
   std::vector<double> sums;
   for (const int64_t rows : {1, 2, 3, 5}) {
-    ModelBench bench(kSmall, {.micro_batch = {rows, 9}, .loss_chunk_rows = 4, .keep = Keep::kNothing});
+    ModelBench bench(kSmall,
+                     {.micro_batch = {rows, 9}, .loss_chunk_rows = 4, .keep = Keep::kNothing});
     bench.set_weights(model.weights);
     double sum = 0;
     for (int64_t first = 0; first < 5; first += rows)
@@ -247,7 +255,7 @@ TEST(MicroBatch, TokenLossesAddUp) {
   EXPECT_EQ(again, sum);
 }
 
-// --- refusals ---------------------------------------------------------
+// --- refusals ------------------------------------------------------------------------------------
 
 TEST(MicroBatch, ImpossibleBatchesAreRefused) {
   const GoldenModel model = random_model(kSmall, {3, 7}, {});
@@ -261,7 +269,8 @@ TEST(MicroBatch, ImpossibleBatchesAreRefused) {
   EXPECT_THROW(llama.evaluate({tokens.first(7), targets.first(6)}), LogicError);
   EXPECT_THROW(llama.evaluate({tokens.first(21), targets.first(21)}), LogicError);
   EXPECT_THROW(llama.logits(tokens.first(6)), LogicError);
-  EXPECT_THROW(llama.forward_backward(model.rows(0, 1), {.gradient_scale = 1, .accumulate = Accumulate::kNo}),
+  EXPECT_THROW(llama.forward_backward(model.rows(0, 1),
+                                      {.gradient_scale = 1, .accumulate = Accumulate::kNo}),
                LogicError);
   EXPECT_GT(llama.evaluate(model.rows(0, 2)), 0);
 }
@@ -291,9 +300,10 @@ TEST(MicroBatch, TokensOutsideTheVocabularyAreRefused) {
 TEST(Plan, ImpossibleOptionsAreRefused) {
   const auto device = make_cpu_device(1);
   PlanningAllocator allocator;
-  const WeightStore bare(llama_parameters(kSmall),
-                         {.storage = DType::kF32, .gradient = DType::kF32, .gradients = Gradients::kNone},
-                         *device, allocator);
+  const WeightStore bare(
+      llama_parameters(kSmall),
+      {.storage = DType::kF32, .gradient = DType::kF32, .gradients = Gradients::kNone}, *device,
+      allocator);
   const auto refused = [&](const LlamaOptions& options) {
     EXPECT_THROW(Llama(kSmall, options, bare, *device, allocator), LogicError);
   };

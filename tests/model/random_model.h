@@ -1,4 +1,5 @@
-// A model with random weights and a random batch, large enough in its weights that no part is nearly linear.
+// A model with random weights and a random batch, large enough in its weights that no part is
+// nearly linear.
 #pragma once
 
 #include <random>

@@ -1,6 +1,6 @@
 // The formulas of a LLaMA written down once more, plainly, over any scalar: double gives values,
-// complex<double> gives derivatives exact to FP64 rounding by the complex step f'(x) = Im f(x + ih) / h, with
-// h so small that h^2 vanishes.
+// complex<double> gives derivatives exact to FP64 rounding by the complex step f'(x) = Im f(x + ih)
+// / h, with h so small that h^2 vanishes.
 #pragma once
 
 #include <algorithm>
@@ -72,7 +72,8 @@ std::vector<S> reference_rope(const std::vector<S>& x, const HeadShape& shape, d
   std::vector<S> y(x);
   for (int64_t h = 0; h < shape.heads; ++h)
     for (int64_t i = 0; i < half; ++i) {
-      const double angle = position * std::pow(shape.theta, -2.0 * double(i) / double(shape.head_dim));
+      const double angle =
+          position * std::pow(shape.theta, -2.0 * double(i) / double(shape.head_dim));
       const auto low = size_t(h * shape.head_dim + i), high = low + size_t(half);
       y[low] = x[low] * std::cos(angle) - x[high] * std::sin(angle);
       y[high] = x[high] * std::cos(angle) + x[low] * std::sin(angle);
@@ -89,14 +90,18 @@ std::vector<S> reference_softmax(std::vector<S> z) {
   return z;
 }
 
-// The new token's output, [H D]: its query over the keys and values of all tokens so far, its own included.
+// The new token's output, [H D]: its query over the keys and values of all tokens so far, its own
+// included.
 template <class S>
-std::vector<S> reference_attention(const std::vector<S>& query, std::span<const std::vector<S>> keys,
+std::vector<S> reference_attention(const std::vector<S>& query,
+                                   std::span<const std::vector<S>> keys,
                                    std::span<const std::vector<S>> values, const HeadShape& shape) {
   std::vector<S> out(query.size(), S(0));
   for (int64_t h = 0; h < shape.heads; ++h) {
     const auto first = size_t(h * shape.head_dim), dim = size_t(shape.head_dim);
-    const auto head = [&](const std::vector<S>& row) { return std::span<const S>(row).subspan(first, dim); };
+    const auto head = [&](const std::vector<S>& row) {
+      return std::span<const S>(row).subspan(first, dim);
+    };
     std::vector<S> scores;
     for (const auto& key : keys)
       scores.push_back(dot<S>(head(query), head(key)) / std::sqrt(double(shape.head_dim)));

@@ -18,28 +18,30 @@ using Weights = std::map<std::string, std::vector<S>, std::less<>>;
 template <class S>
 class ReferenceLlama {
  public:
-  ReferenceLlama(const LlamaConfig& config, const Weights<S>& weights) : config_(config), weights_(weights) {}
+  ReferenceLlama(const LlamaConfig& config, const Weights<S>& weights)
+      : config_(config), weights_(weights) {}
 
   // Of one row of tokens; the target -1 counts 0.
   S loss(std::span<const int32_t> tokens, std::span<const int32_t> targets) const {
     std::vector<std::vector<S>> x;
     for (const int32_t token : tokens) {
-      const std::span<const S> row = at("model.embed_tokens").subspan(size_t(token * config_.hidden_size));
+      const std::span<const S> row =
+          at("model.embed_tokens").subspan(size_t(token * config_.hidden_size));
       x.emplace_back(row.begin(), row.begin() + config_.hidden_size);
     }
     for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer)
       block(fmt::format("model.layers.{}.", layer), x);
     S sum(0);
     for (size_t t = 0; t < x.size(); ++t)
-      sum += reference_cross_entropy<S>(reference_linear<S>(norm(x[t], "model.norm"), at("lm_head")),
-                                        targets[t]);
+      sum += reference_cross_entropy<S>(
+          reference_linear<S>(norm(x[t], "model.norm"), at("lm_head")), targets[t]);
     return sum;
   }
   S loss(const TokenBatch& batch, int64_t seq_len) const {
     S sum(0);
     for (size_t first = 0; first < batch.tokens.size(); first += size_t(seq_len))
-      sum +=
-          loss(batch.tokens.subspan(first, size_t(seq_len)), batch.targets.subspan(first, size_t(seq_len)));
+      sum += loss(batch.tokens.subspan(first, size_t(seq_len)),
+                  batch.targets.subspan(first, size_t(seq_len)));
     return sum;
   }
 
@@ -83,11 +85,13 @@ class ReferenceLlama {
 template <class S>
 Weights<S> widened(const NamedValues& weights) {
   Weights<S> wide;
-  for (const auto& [name, values] : weights) wide[name] = std::vector<S>(values.begin(), values.end());
+  for (const auto& [name, values] : weights)
+    wide[name] = std::vector<S>(values.begin(), values.end());
   return wide;
 }
 
-// Gradient of the sum of the losses with respect to every element of one parameter, by the complex step.
+// Gradient of the sum of the losses with respect to every element of one parameter, by the complex
+// step.
 inline std::vector<double> reference_gradient(const GoldenModel& model, const std::string& name) {
   Weights<Complex> weights = widened<Complex>(model.weights);
   const std::vector<float>& values = model.weights.at(name);

@@ -1,5 +1,5 @@
-// RMSNorm with its residual addition: values against FP64, gradients against closed forms that the complex
-// step proves.
+// RMSNorm with its residual addition: values against FP64, gradients against closed forms that the
+// complex step proves.
 #include <gtest/gtest.h>
 
 #include "model/closeness.h"
@@ -77,7 +77,8 @@ std::string case_name(const testing::TestParamInfo<Case>& info) {
   return fmt::format("{}_{}x{}", name_of(info.param.storage), info.param.rows, info.param.cols);
 }
 
-// FP32 roundings of a sum of `cols` terms by 32 running sums and a tree, and of the few operations around it.
+// FP32 roundings of a sum of `cols` terms by 32 running sums and a tree, and of the few operations
+// around it.
 double terms_of(int64_t cols) { return double(cols) / 32 + 16; }
 
 class RmsNorm : public testing::TestWithParam<Case> {
@@ -108,7 +109,8 @@ TEST_P(RmsNorm, Forward) {
     expect_near(inverse.at(0, r), rms, rms, {DType::kF32, 0, terms_of(c_.cols)}, "1 / rms");
     for (int64_t c = 0; c < c_.cols; ++c) {
       EXPECT_EQ(x.at(r, c), rounded(double(float(a.at(r, c)) + float(b.at(r, c))), c_.storage));
-      expect_near(y.at(r, c), want[size_t(c)], want[size_t(c)], {c_.storage, 2, terms_of(c_.cols)}, "y");
+      expect_near(y.at(r, c), want[size_t(c)], want[size_t(c)], {c_.storage, 2, terms_of(c_.cols)},
+                  "y");
     }
   }
 }
@@ -128,7 +130,8 @@ TEST_P(RmsNorm, RoundsBeforeTheGain) {
   const Matrix y = bench_.get(out), inverse = bench_.get(inv_rms);
   for (int64_t r = 0; r < c_.rows; ++r)
     for (int64_t c = 0; c < c_.cols; ++c) {
-      const double normed = rounded(double(float(x.at(r, c)) * float(inverse.at(0, r))), c_.storage);
+      const double normed =
+          rounded(double(float(x.at(r, c)) * float(inverse.at(0, r))), c_.storage);
       EXPECT_EQ(y.at(r, c), rounded(double(float(normed) * float(gain_.at(0, c))), c_.storage));
     }
 }
@@ -148,11 +151,13 @@ TEST_P(RmsNorm, WithoutABranchTheSumIsNotWritten) {
   for (int64_t r = 0; r < c_.rows; ++r) {
     const auto want = reference_rms_norm<double>(a.row(r), gain_.values, kEps);
     for (int64_t c = 0; c < c_.cols; ++c)
-      expect_near(y.at(r, c), want[size_t(c)], want[size_t(c)], {c_.storage, 2, terms_of(c_.cols)}, "y");
+      expect_near(y.at(r, c), want[size_t(c)], want[size_t(c)], {c_.storage, 2, terms_of(c_.cols)},
+                  "y");
   }
 }
 
-// What it leaves for others to compute its output from does not depend on whether it writes that itself.
+// What it leaves for others to compute its output from does not depend on whether it writes that
+// itself.
 TEST_P(RmsNorm, WithoutAnOutput) {
   const auto left_by = [&](const Tensor& out) {
     const Tensor sum = bench_.empty(c_.storage, c_.rows, c_.cols),
@@ -178,7 +183,8 @@ TEST_P(RmsNorm, Backward) {
   const Matrix x = input(1), dy = input(2), before = input(3);
   const Matrix gain_before = random_matrix(1, c_.cols, DType::kBF16, 4);
   Matrix inverse(1, c_.rows);
-  for (int64_t r = 0; r < c_.rows; ++r) inverse.at(0, r) = rounded(inverse_rms(x.row(r)), DType::kF32);
+  for (int64_t r = 0; r < c_.rows; ++r)
+    inverse.at(0, r) = rounded(inverse_rms(x.row(r)), DType::kF32);
   for (const auto& [container, accumulate] :
        {GainCase{DType::kF32, Accumulate::kYes}, GainCase{DType::kF32, Accumulate::kNo},
         GainCase{DType::kBF16, Accumulate::kYes}, GainCase{DType::kBF16, Accumulate::kNo}}) {
@@ -193,7 +199,8 @@ TEST_P(RmsNorm, Backward) {
          .d_gain = d_gain,
          .accumulate = accumulate});
     const Matrix got = bench_.get(d_x), got_gain = bench_.get(d_gain);
-    Matrix gain = accumulate == Accumulate::kYes ? gain_before : Matrix(1, c_.cols), gain_size(1, c_.cols);
+    Matrix gain = accumulate == Accumulate::kYes ? gain_before : Matrix(1, c_.cols),
+           gain_size(1, c_.cols);
     for (int64_t r = 0; r < c_.rows; ++r) {
       const NormGradient g = closed_form(x.row(r), gain_.values, dy.row(r));
       for (int64_t c = 0; c < c_.cols; ++c) {
@@ -205,7 +212,8 @@ TEST_P(RmsNorm, Backward) {
       }
     }
     for (int64_t c = 0; c < c_.cols; ++c)
-      expect_near(got_gain.at(0, c), gain.at(0, c), gain_size.at(0, c) + std::abs(gain_before.at(0, c)),
+      expect_near(got_gain.at(0, c), gain.at(0, c),
+                  gain_size.at(0, c) + std::abs(gain_before.at(0, c)),
                   {container, 1, double(c_.rows) + 8}, "dgain");
   }
 }

@@ -16,8 +16,8 @@ struct Case {
 
 std::string case_name(const testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
-  return fmt::format("{}_h{}_d{}_n{}_t{}_from{}", name_of(c.storage), c.heads, c.head_dim, c.rows, c.seq_len,
-                     c.first_position);
+  return fmt::format("{}_h{}_d{}_n{}_t{}_from{}", name_of(c.storage), c.heads, c.head_dim, c.rows,
+                     c.seq_len, c.first_position);
 }
 
 // The backward rotation is by the negative angle: the adjoint, by the complex step.
@@ -26,7 +26,8 @@ TEST(RopeReference, AdjointIsTheInverseRotation) {
   const auto x = random_matrix(1, 12, DType::kF32, 1).row(0),
              dy = random_matrix(1, 12, DType::kF32, 2).row(0);
   const auto want = complex_step(x, [&](const auto& p) {
-    return dot<Complex>(reference_rope<Complex>(p, shape, 5), std::vector<Complex>(dy.begin(), dy.end()));
+    return dot<Complex>(reference_rope<Complex>(p, shape, 5),
+                        std::vector<Complex>(dy.begin(), dy.end()));
   });
   const auto back = reference_rope<double>(dy, shape, -5);
   for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(back[i], want[i], 1e-14);
@@ -36,7 +37,8 @@ class RopeOp : public testing::TestWithParam<Case> {
  protected:
   Matrix rotated(float direction) {
     const int64_t positions = c_.first_position + c_.seq_len;
-    const LlamaConfig config{.hidden_size = c_.heads * c_.head_dim, .num_attention_heads = c_.heads};
+    const LlamaConfig config{.hidden_size = c_.heads * c_.head_dim,
+                             .num_attention_heads = c_.heads};
     const auto allocator = bench_.device().make_allocator();
     const RopeTable table(config, positions, bench_.device(), *allocator);
     const Tensor qkv = bench_.put(c_.storage, in_);
@@ -64,28 +66,30 @@ TEST_P(RopeOp, BothDirections) {
     for (int64_t r = 0; r < c_.rows; ++r) {
       const std::vector<double> row = in_.row(r);
       const double position = direction * double(c_.first_position + r % c_.seq_len);
-      const auto want = reference_rope<double>({row.begin(), row.begin() + 2 * width}, shape, position);
+      const auto want =
+          reference_rope<double>({row.begin(), row.begin() + 2 * width}, shape, position);
       for (int64_t c = 0; c < 3 * width; ++c) {
         if (c >= 2 * width) {
           EXPECT_EQ(got.at(r, c), in_.at(r, c)) << "V changed";
           continue;
         }
-        const int64_t half = c_.head_dim / 2, partner = c % c_.head_dim < half ? c + half : c - half;
-        expect_near(got.at(r, c), want[size_t(c)], std::abs(in_.at(r, c)) + std::abs(in_.at(r, partner)),
-                    {c_.storage, 1, 4}, "rotated");
+        const int64_t half = c_.head_dim / 2,
+                      partner = c % c_.head_dim < half ? c + half : c - half;
+        expect_near(got.at(r, c), want[size_t(c)],
+                    std::abs(in_.at(r, c)) + std::abs(in_.at(r, partner)), {c_.storage, 1, 4},
+                    "rotated");
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, RopeOp,
-                         testing::Values(Case{DType::kF32, 1, 2, 1, 1, 0}, Case{DType::kF32, 3, 6, 26, 13, 0},
-                                         Case{DType::kF32, 1, 64, 70, 70, 0},
-                                         Case{DType::kF32, 2, 8, 1, 1, 1023},
-                                         Case{DType::kF32, 2, 8, 5, 5, 60}, Case{DType::kF32, 2, 8, 0, 5, 0},
-                                         Case{DType::kBF16, 3, 6, 26, 13, 0},
-                                         Case{DType::kBF16, 1, 64, 70, 70, 0}),
-                         case_name);
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, RopeOp,
+    testing::Values(Case{DType::kF32, 1, 2, 1, 1, 0}, Case{DType::kF32, 3, 6, 26, 13, 0},
+                    Case{DType::kF32, 1, 64, 70, 70, 0}, Case{DType::kF32, 2, 8, 1, 1, 1023},
+                    Case{DType::kF32, 2, 8, 5, 5, 60}, Case{DType::kF32, 2, 8, 0, 5, 0},
+                    Case{DType::kBF16, 3, 6, 26, 13, 0}, Case{DType::kBF16, 1, 64, 70, 70, 0}),
+    case_name);
 
 TEST(RopeTableTest, ValuesAreRoundedFromFp64) {
   const LlamaConfig config{.hidden_size = 128, .num_attention_heads = 2, .rope_theta = 500000};

@@ -17,7 +17,8 @@ TEST(SwigluFormula, GradientIsTheDerivative) {
       const auto d = swiglu_gradient<double>(gate, up, 0.8);
       const auto want =
           complex_step({gate, up}, [](const auto& x) { return 0.8 * swiglu<Complex>(x[0], x[1]); });
-      EXPECT_NEAR(d.gate, want[0], 1e-14 * (1 + std::abs(gate)) * std::abs(up)) << gate << " " << up;
+      EXPECT_NEAR(d.gate, want[0], 1e-14 * (1 + std::abs(gate)) * std::abs(up))
+          << gate << " " << up;
       EXPECT_NEAR(d.up, want[1], 1e-14 * std::abs(want[1])) << gate << " " << up;
       EXPECT_NEAR(swiglu(gate, up), reference_swiglu(gate, up), 1e-15 * std::abs(gate * up));
     }
@@ -43,8 +44,8 @@ class Swiglu : public testing::TestWithParam<Case> {
         m.at(r, i) = rounded(m.at(r, i) * scales[size_t(r + i) % 6], c.storage);
     return m;
   }
-  // e^x is within 2 ulp (4 half ulps); addition, division and two products follow. Below FP32's smallest
-  // normal number the sigmoid may be 0.
+  // e^x is within 2 ulp (4 half ulps); addition, division and two products follow. Below FP32's
+  // smallest normal number the sigmoid may be 0.
   static constexpr double kTerms = 16, kUnderflow = 0x1p-126 / kFp32Rounding;
 
   Case c_ = GetParam();
@@ -58,7 +59,8 @@ TEST_P(Swiglu, Forward) {
   const Matrix got = bench_.get(out);
   for (int64_t r = 0; r < c_.rows; ++r)
     for (int64_t c = 0; c < c_.cols; ++c) {
-      const double gate = in_.at(r, c), up = in_.at(r, c_.cols + c), want = reference_swiglu(gate, up);
+      const double gate = in_.at(r, c), up = in_.at(r, c_.cols + c),
+                   want = reference_swiglu(gate, up);
       expect_near(got.at(r, c), want, std::abs(want) + std::abs(gate * up) * kUnderflow,
                   {c_.storage, 1, kTerms}, "y");
     }
@@ -72,10 +74,11 @@ TEST_P(Swiglu, Backward) {
   for (int64_t r = 0; r < c_.rows; ++r)
     for (int64_t c = 0; c < c_.cols; ++c) {
       const double gate = in_.at(r, c), up = in_.at(r, c_.cols + c), d = dy.at(r, c);
-      const auto want =
-          complex_step({gate, up}, [&](const auto& x) { return d * reference_swiglu<Complex>(x[0], x[1]); });
+      const auto want = complex_step(
+          {gate, up}, [&](const auto& x) { return d * reference_swiglu<Complex>(x[0], x[1]); });
       const double s = 1 / (1 + std::exp(-gate)) + kUnderflow;
-      expect_near(got.at(r, c), want[0], d * up * s * (1 + std::abs(gate)), {c_.storage, 1, kTerms}, "dgate");
+      expect_near(got.at(r, c), want[0], d * up * s * (1 + std::abs(gate)), {c_.storage, 1, kTerms},
+                  "dgate");
       expect_near(got.at(r, c_.cols + c), want[1], d * gate * s, {c_.storage, 1, kTerms}, "dup");
     }
 }
@@ -91,7 +94,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Swiglu,
 // Padding: columns that are +0 in gate and up stay +0 through both directions.
 TEST(SwigluEdges, ZeroStaysPositiveZero) {
   OpBench bench;
-  const Tensor gate_up = bench.put(DType::kF32, Matrix(2, 2 * 5)), out = bench.empty(DType::kF32, 2, 5);
+  const Tensor gate_up = bench.put(DType::kF32, Matrix(2, 2 * 5)),
+               out = bench.empty(DType::kF32, 2, 5);
   bench.ops().swiglu_forward(gate_up, out);
   for (const double y : bench.get(out).values) EXPECT_EQ(bits_of(float(y)), 0u);
   bench.ops().swiglu_backward(gate_up, bench.put(DType::kF32, Matrix(2, 5)));

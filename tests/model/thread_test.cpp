@@ -37,7 +37,8 @@ TEST_P(Threads, ChangeNothing) {
   const GoldenModel model = random_model(config, {3, 61}, {.ignored = 0.1});
   for (const DType storage : {DType::kF32, DType::kBF16})
     for (const int64_t chunk : {0, 50}) {
-      const BenchOptions options{.micro_batch = model.batch, .storage = storage, .loss_chunk_rows = chunk};
+      const BenchOptions options{
+          .micro_batch = model.batch, .storage = storage, .loss_chunk_rows = chunk};
       const Result one = result_with(model, options, 1);
       for (const int threads : {2, 3})
         EXPECT_TRUE(result_with(model, options, threads) == one)

@@ -26,7 +26,8 @@ struct Store {
   Store(const LlamaConfig& config, DType storage, int threads = 1)
       : device(make_cpu_device(threads)),
         allocator(device->make_allocator()),
-        weights(llama_parameters(config), {.storage = storage, .gradient = storage}, *device, *allocator) {}
+        weights(llama_parameters(config), {.storage = storage, .gradient = storage}, *device,
+                *allocator) {}
 
   void initialize(const LlamaConfig& config, uint64_t seed) {
     initialize_weights(weights, config.initializer_range, seed, *device);
@@ -91,7 +92,8 @@ TEST(WeightStore, NoTwoParametersOverlap) {
 
 std::vector<uint32_t> hexadecimal(const nlohmann::json& words) {
   std::vector<uint32_t> values;
-  for (const auto& word : words) values.push_back(uint32_t(std::stoul(word.get<std::string>(), nullptr, 16)));
+  for (const auto& word : words)
+    values.push_back(uint32_t(std::stoul(word.get<std::string>(), nullptr, 16)));
   return values;
 }
 
@@ -177,7 +179,8 @@ void expect_padding_zero(const ParamSpec& spec, const Tensor& tensor, const char
     for (int64_t c = 0; c < tensor.cols; ++c) {
       if (r < spec.rows && c < spec.cols) continue;
       const std::byte* element = tensor.data + (r * tensor.stride + c) * size;
-      for (int64_t b = 0; b < size; ++b) ASSERT_EQ(element[b], std::byte{0}) << what << " of " << spec.name;
+      for (int64_t b = 0; b < size; ++b)
+        ASSERT_EQ(element[b], std::byte{0}) << what << " of " << spec.name;
     }
 }
 

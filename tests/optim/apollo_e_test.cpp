@@ -1,4 +1,5 @@
-// Apollo-E: its projection, its passes against FP64, its factors in closed form, its steps, and its bytes.
+// Apollo-E: its projection, its passes against FP64, its factors in closed form, its steps, and its
+// bytes.
 #include "optim/apollo_e.h"
 
 #include <algorithm>
@@ -39,7 +40,8 @@ FlatConfig apollo_config(ApolloE sharing, int64_t rank) {
   return config;
 }
 
-constexpr MatrixShape kShapes[] = {{40, 24}, {24, 40}, {16, 16}, {70, 300}, {300, 70}, {1, 9}, {9, 1}};
+constexpr MatrixShape kShapes[] = {{40, 24},  {24, 40}, {16, 16}, {70, 300},
+                                   {300, 70}, {1, 9},   {9, 1}};
 
 test::RunSetup fp32_setup(const FlatConfig& config) {
   return {.config = config,
@@ -63,7 +65,8 @@ class Reference {
     const Tensor p = run.state("projection/w0");
     const int64_t rank = config_.apollo_e_rank;
     const double b2 = double(float(config_.beta2));
-    const double correction = 1 - std::pow(b2, double(t)), spread = std::sqrt(double(depth_) / double(rank));
+    const double correction = 1 - std::pow(b2, double(t)),
+                 spread = std::sqrt(double(depth_) / double(rank));
     normalised.assign(size_t(channels_), 0);
     plain.assign(size_t(channels_), 0);
     for (int64_t j = 0; j < channels_; ++j)
@@ -83,24 +86,29 @@ class Reference {
       }
   }
   // n of element (row, col).
-  [[nodiscard]] double direction(const OptimizerRun& run, int64_t row, int64_t col, float grad_scale) const {
+  [[nodiscard]] double direction(const OptimizerRun& run, int64_t row, int64_t col,
+                                 float grad_scale) const {
     const double alpha = config_.apollo_e_scale == ApolloEScale::kRms
                              ? std::sqrt(double(depth_) / double(config_.apollo_e_rank))
                              : 1.0;
     return alpha * shared(rows_ ? row : col) * at(run, row, col, grad_scale);
   }
-  // Of that, relative: what an error of 1e-5 of the magnitudes in a sum makes of R, at worst until now.
+  // Of that, relative: what an error of 1e-5 of the magnitudes in a sum makes of R, at worst until
+  // now.
   [[nodiscard]] double tolerance(int64_t row, int64_t col) const {
-    if (config_.apollo_e == ApolloE::kMini) return *std::max_element(tolerance_.begin(), tolerance_.end());
+    if (config_.apollo_e == ApolloE::kMini)
+      return *std::max_element(tolerance_.begin(), tolerance_.end());
     return tolerance_[size_t(rows_ ? row : col)];
   }
 
  private:
-  [[nodiscard]] static double at(const OptimizerRun& run, int64_t row, int64_t col, float grad_scale) {
+  [[nodiscard]] static double at(const OptimizerRun& run, int64_t row, int64_t col,
+                                 float grad_scale) {
     return std::numbers::ln2 * double(element(run.weights(), row, col)) *
            (double(grad_scale) * double(element(run.gradient(), row, col)));
   }
-  [[nodiscard]] double gradient(const OptimizerRun& run, int64_t i, int64_t j, float grad_scale) const {
+  [[nodiscard]] double gradient(const OptimizerRun& run, int64_t i, int64_t j,
+                                float grad_scale) const {
     return rows_ ? at(run, j, i, grad_scale) : at(run, i, j, grad_scale);
   }
   [[nodiscard]] double shared(int64_t j) const {
@@ -128,14 +136,16 @@ void draw_gradient(OptimizerRun& run, uint64_t seed) {
   fill_tensor(run.gradient(), [&](int64_t, int64_t) { return draws.bell(1e-3); });
 }
 
-// The relative change of weights is that of the FP64 reference, over two refreshes of the projection.
+// The relative change of weights is that of the FP64 reference, over two refreshes of the
+// projection.
 void expect_reference_steps(const FlatConfig& config, MatrixShape shape) {
   OptimizerRun run(fp32_setup(config), {{.rows = shape.rows, .cols = shape.cols}});
   Reference reference(config, run);
   start(run, 1);
   for (int64_t t = 1; t <= 5; ++t) {
     draw_gradient(run, 10 + uint64_t(t));
-    // The run before this step, to compare with: the reference reads the projection that the step leaves.
+    // The run before this step, to compare with: the reference reads the projection that the step
+    // leaves.
     const std::vector<float> before = run.decoded(0);
     run.step(t, 0.7f);
     const std::vector<float> after = run.decoded(0);
@@ -163,13 +173,14 @@ TEST(ApolloE, StepsAgreeWithFp64) {
           if (rank > std::min(shape.rows, shape.cols)) continue;
           FlatConfig config = apollo_config(sharing, rank);
           config.apollo_e_scale = scale;
-          SCOPED_TRACE(fmt::format("[{},{}] rank {} {} {}", shape.rows, shape.cols, rank, name_of(sharing),
-                                   name_of(scale)));
+          SCOPED_TRACE(fmt::format("[{},{}] rank {} {} {}", shape.rows, shape.cols, rank,
+                                   name_of(sharing), name_of(scale)));
           expect_reference_steps(config, shape);
         }
 }
 
-// R itself: V after a first step is (1 - b2) R^2. Within 1e-5 of the sum of magnitudes that it is made of.
+// R itself: V after a first step is (1 - b2) R^2. Within 1e-5 of the sum of magnitudes that it is
+// made of.
 TEST(ApolloE, ProjectionsAgreeWithFp64) {
   for (const MatrixShape shape : {MatrixShape{512, 300}, {300, 512}, {1376, 512}, {512, 1376}}) {
     FlatConfig config = apollo_config(ApolloE::kChannel, 4);
@@ -197,7 +208,8 @@ TEST(ApolloE, ProjectionsAgreeWithFp64) {
           sum += term;
           size += std::fabs(term);
         }
-        ASSERT_NEAR(std::sqrt(double(element(v, j, k))), std::fabs(sum), 1e-5 * size) << j << " " << k;
+        ASSERT_NEAR(std::sqrt(double(element(v, j, k))), std::fabs(sum), 1e-5 * size)
+            << j << " " << k;
       }
   }
 }
@@ -220,7 +232,8 @@ TEST(ApolloE, RankOneChannelFactorInClosedForm) {
                                    (1 - std::pow(double(float(config.beta2)), double(t)));
           const double s = 1 / (std::sqrt(corrected) + config.eps * spread);
           const double w = before[size_t(r * shape.cols + c)];
-          const double n = spread * s * std::numbers::ln2 * w * double(element(run.gradient(), r, c));
+          const double n =
+              spread * s * std::numbers::ln2 * w * double(element(run.gradient(), r, c));
           // Ten roundings of the factor and one of the weight.
           const double change = -1e-3 * (w < 0 ? -1 : 1) * n;
           ASSERT_NEAR(double(element(run.weights(), r, c)) - w, change,
@@ -259,7 +272,8 @@ TEST(ApolloE, TinyGradients) {
   double change = 0;
   for (size_t i = 0; i < before.size(); ++i)
     change += std::pow(double(run.weights().as<float>()[i]) - double(before[i]), 2);
-  // Directions have an RMS of about 1: in a first step every N_jk is 1, and |R|^2 is |G|^2 on average.
+  // Directions have an RMS of about 1: in a first step every N_jk is 1, and |R|^2 is |G|^2 on
+  // average.
   EXPECT_NEAR(std::sqrt(change / double(before.size())), 1e-3, 0.4e-3);
 }
 
@@ -347,7 +361,8 @@ TEST(ApolloE, StateBytesOfThePublishedModels) {
         config.clip_weight = 1;  // numbers of which a tensor has one do not count
         config.clip_weight_mode = ClipWeightMode::kInitRms;
         const Optimizer optimizer(config, {}, targets_of(model, allocator), *device, allocator);
-        EXPECT_EQ(optimizer.optimizer_state_bytes(), model.bytes[i]) << model.hidden << " rank " << kRanks[i];
+        EXPECT_EQ(optimizer.optimizer_state_bytes(), model.bytes[i])
+            << model.hidden << " rank " << kRanks[i];
       }
 }
 

@@ -1,5 +1,6 @@
-// optimizer.nvfp4_additive_scale = block: the additive rate of a weight is lr s_b S_g / mean(s_b S_g), its
-// block's scale over the mean of the elements' of the tensor, as they are stored before the step.
+// optimizer.nvfp4_additive_scale = block: the additive rate of a weight is lr s_b S_g / mean(s_b
+// S_g), its block's scale over the mean of the elements' of the tensor, as they are stored before
+// the step.
 #include <cmath>
 #include <vector>
 
@@ -68,11 +69,12 @@ std::vector<float> expected_weights(OptimizerRun& run, const RunSetup& setup) {
     for (int64_t col = 0; col < w.cols; ++col) {
       const float scale = float(scale_at(w, row, col)) / mean_without;
       // Rounded twice, to the mean and to the quotient; the tensor's scale falls out.
-      EXPECT_NEAR(scale, scale_at(w, row, col) * tensor_scale / mean, 1.01 * 0x1p-23 * double(scale));
+      EXPECT_NEAR(scale, scale_at(w, row, col) * tensor_scale / mean,
+                  1.01 * 0x1p-23 * double(scale));
       test::ReferenceState state;
       const test::ReferenceRule rule{setup.config, step, {}, scale};
-      after.push_back(
-          rule.next(before[size_t(row * w.cols + col)], test::element(run.gradient(), row, col), state));
+      after.push_back(rule.next(before[size_t(row * w.cols + col)],
+                                test::element(run.gradient(), row, col), state));
     }
   return after;
 }
@@ -81,12 +83,14 @@ std::vector<float> expected_weights(OptimizerRun& run, const RunSetup& setup) {
 void store(OptimizerRun& run, const std::vector<float>& values) {
   const EncodedTensor& w = run.targets()[0].weights;
   if (w.encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kLive)
-    return run.encode(0, [&](int64_t row, int64_t col) { return values[size_t(row * w.cols + col)]; });
+    return run.encode(0,
+                      [&](int64_t row, int64_t col) { return values[size_t(row * w.cols + col)]; });
   const BlockGrid grid{w.rows, w.cols};
   for (int64_t block = 0; block < grid.blocks(); ++block) {
     const BlockSpan span = grid.span(block);
     float x[kUpdateBlock] = {};
-    for (int64_t k = 0; k < span.count; ++k) x[k] = values[size_t(span.row * w.cols + span.col + k)];
+    for (int64_t k = 0; k < span.count; ++k)
+      x[k] = values[size_t(span.row * w.cols + span.col + k)];
     Nvfp4Codec(w).store(SerialGroup{}, span, x, DitherSource{}.draw(SerialGroup{}, span));
   }
   run.optimizer().rescale();
@@ -138,8 +142,8 @@ TEST_P(BlockRates, OfEqualScalesAreTheRate) {
   }
 }
 
-// Without a scale to go by the rate is as it is, so that weights can leave zero; a single block of zeros
-// among others has scale 0 and takes no additive step.
+// Without a scale to go by the rate is as it is, so that weights can leave zero; a single block of
+// zeros among others has scale 0 and takes no additive step.
 TEST_P(BlockRates, OfScalesThatAreZero) {
   const RunSetup setup = setup_of(test::adamw_keys(), GetParam(), Nvfp4AdditiveScale::kBlock);
   OptimizerRun zeros(setup, {kShape}), some(setup, {kShape});
@@ -150,15 +154,18 @@ TEST_P(BlockRates, OfScalesThatAreZero) {
   for (OptimizerRun* run : {&zeros, &some}) run->step(1);
   for (const float w : zeros.decoded(0)) EXPECT_NE(w, 0.0f);
   const std::vector<float> decoded = some.decoded(0);
-  for (int64_t col = 0; col < kShape.cols; ++col) EXPECT_EQ(decoded[size_t(col)] == 0, col < 2 * kNvfp4Block);
+  for (int64_t col = 0; col < kShape.cols; ++col)
+    EXPECT_EQ(decoded[size_t(col)] == 0, col < 2 * kNvfp4Block);
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, BlockRates, testing::Values(Nvfp4ScaleMode::kSticky, Nvfp4ScaleMode::kLive),
+INSTANTIATE_TEST_SUITE_P(Modes, BlockRates,
+                         testing::Values(Nvfp4ScaleMode::kSticky, Nvfp4ScaleMode::kLive),
                          [](const auto& instance) { return std::string(name_of(instance.param)); });
 
 // Of any bytes, whatever the threads. The largest scales and the smallest: sums are exact.
 TEST(MeanScale, IsOverElements) {
-  OptimizerRun run(setup_of(test::adamw_keys(), Nvfp4ScaleMode::kSticky, Nvfp4AdditiveScale::kOff), {kShape});
+  OptimizerRun run(setup_of(test::adamw_keys(), Nvfp4ScaleMode::kSticky, Nvfp4AdditiveScale::kOff),
+                   {kShape});
   const EncodedTensor& w = run.targets()[0].weights;
   Draws draws(73);
   for (int64_t row = 0; row < w.rows; ++row)
@@ -173,11 +180,13 @@ TEST(MeanScale, IsOverElements) {
   float mean = 0;
   for (const int threads : {1, 2, 3}) {
     omp_set_num_threads(threads);
-    ops->find_mean_scale(w, {reinterpret_cast<std::byte*>(rows.data()), DType::kF64, 1, w.rows, w.rows},
-                         {reinterpret_cast<std::byte*>(&mean), DType::kF32, 1, 1, 1});
+    ops->find_mean_scale(
+        w, {reinterpret_cast<std::byte*>(rows.data()), DType::kF64, 1, w.rows, w.rows},
+        {reinterpret_cast<std::byte*>(&mean), DType::kF32, 1, 1, 1});
     EXPECT_EQ(mean, float(double(sum) / double(w.elements()))) << threads << " threads";
   }
-  EXPECT_THROW(ops->find_mean_scale(w, {nullptr, DType::kF64, 1, w.rows - 1, w.rows - 1}, {}), LogicError);
+  EXPECT_THROW(ops->find_mean_scale(w, {nullptr, DType::kF64, 1, w.rows - 1, w.rows - 1}, {}),
+               LogicError);
 }
 
 }  // namespace

@@ -47,7 +47,8 @@ std::vector<uint32_t> result_with_threads(const Combination& c, int threads) {
 
 TEST(EveryCombination, IsThereOnce) {
   std::set<std::string> names;
-  for (const Combination& c : every_combination()) EXPECT_TRUE(names.insert(c.name).second) << c.name;
+  for (const Combination& c : every_combination())
+    EXPECT_TRUE(names.insert(c.name).second) << c.name;
   EXPECT_GT(names.size(), 500u);
 }
 
@@ -123,7 +124,8 @@ TEST(EveryCombination, EveryStateChangesInAStep) {
     size_t i = 0;
     for (const NamedTensor& state : run.optimizer().named_states()) {
       const bool constant = state.name == "init_rms";
-      ASSERT_EQ(test::bits_of_tensor(state.tensor) == before[i++], constant) << c.name << ": " << state.name;
+      ASSERT_EQ(test::bits_of_tensor(state.tensor) == before[i++], constant)
+          << c.name << ": " << state.name;
     }
   }
 }
@@ -144,7 +146,8 @@ void copy_tensors(const OptimizerRun& from, const OptimizerRun& to) {
 // Continued from the named tensors of step 3, which is between two refreshes of a projection.
 TEST(EveryCombination, NamedTensorsAreAllThatARunNeeds) {
   for (const Combination& c : every_combination()) {
-    OptimizerRun whole(c.setup, test::combination_shapes()), resumed(c.setup, test::combination_shapes());
+    OptimizerRun whole(c.setup, test::combination_shapes()),
+        resumed(c.setup, test::combination_shapes());
     start(whole);
     for (int64_t t = 1; t <= 3; ++t) step(whole, t);
     copy_tensors(whole, resumed);
@@ -178,7 +181,8 @@ TEST(EveryCombination, ScaledWeightsAreTheEncodingOfTheUnroundedUpdate) {
     plain.optimizer().weights_initialized();
     for (OptimizerRun* run : {&scaled, &plain}) step(*run, 1);
     OptimizerRun encoded(c.setup, {test::combination_shapes()[0]});
-    encoded.encode(0, [&](int64_t r, int64_t col) { return test::element(plain.weights(0), r, col); });
+    encoded.encode(0,
+                   [&](int64_t r, int64_t col) { return test::element(plain.weights(0), r, col); });
     for (size_t i = 0; i < scaled.targets()[0].weights.pieces("w").size(); ++i)
       ASSERT_EQ(test::bits_of_tensor(scaled.tensors()[i].tensor),
                 test::bits_of_tensor(encoded.tensors()[i].tensor))

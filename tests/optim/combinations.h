@@ -1,5 +1,5 @@
-// The one list of optimizer combinations: rule x write-back x state x weight format. Tests that must hold for
-// every combination run over it.
+// The one list of optimizer combinations: rule x write-back x state x weight format. Tests that
+// must hold for every combination run over it.
 #pragma once
 
 #include <string>
@@ -39,7 +39,8 @@ inline std::vector<FlatConfig> busy_rules() {
     rules.back().rule = R::Config::kName;
   });
   for (const ApolloE apollo_e : {ApolloE::kOff, ApolloE::kMini, ApolloE::kChannel})
-    for (const MultiplicativeDecay decay : {MultiplicativeDecay::kScale, MultiplicativeDecay::kExponent})
+    for (const MultiplicativeDecay decay :
+         {MultiplicativeDecay::kScale, MultiplicativeDecay::kExponent})
       rules.push_back(m_plus_adam(decay, apollo_e));
   return rules;
 }
@@ -62,7 +63,8 @@ inline std::vector<OptimizerOptions> every_state() {
 }
 
 inline std::vector<WeightEncoding> every_encoding() {
-  std::vector<WeightEncoding> encodings{{.format = WeightFormat::kF32}, {.format = WeightFormat::kBF16}};
+  std::vector<WeightEncoding> encodings{{.format = WeightFormat::kF32},
+                                        {.format = WeightFormat::kBF16}};
   for (const int64_t block : {16, 128, 256})
     encodings.push_back({.format = WeightFormat::kBlockFp8, .fp8_block_size = block});
   encodings.push_back({.format = WeightFormat::kBlockFp8, .fp8_scale_mode = Fp8ScaleMode::kFp16});
@@ -76,7 +78,8 @@ inline std::vector<WeightEncoding> every_encoding() {
 inline bool goes_together(const FlatConfig& config, const WeightEncoding& encoding) {
   if (config.weight_rounding != WeightRounding::kKahan) return true;
   const bool per_op = config.kahan_variant == KahanVariant::kPerOp;
-  return encoding.format == WeightFormat::kBF16 && (!per_op || has_eager_kahan(OptimizerConfig(config).rule));
+  return encoding.format == WeightFormat::kBF16 &&
+         (!per_op || has_eager_kahan(OptimizerConfig(config).rule));
 }
 // Saturation concerns BF16 alone.
 inline bool is_redundant(const FlatConfig& config, const WeightEncoding& encoding) {
@@ -87,21 +90,24 @@ inline std::string name_of_combination(const RunSetup& setup) {
   const FlatConfig& c = setup.config;
   const WeightEncoding& w = setup.encoding;
   const bool block_rates = c.nvfp4_additive_scale == Nvfp4AdditiveScale::kBlock;
-  return fmt::format("{} decay {} apollo_e {}, {}{}{}, state {} {} {}, weights {} {} {} {}{}", c.rule,
-                     name_of(c.weight_decay_multiplicative_mode), name_of(c.apollo_e),
-                     name_of(c.weight_rounding), c.kahan_variant == KahanVariant::kPerOp ? " per_op" : "",
+  return fmt::format("{} decay {} apollo_e {}, {}{}{}, state {} {} {}, weights {} {} {} {}{}",
+                     c.rule, name_of(c.weight_decay_multiplicative_mode), name_of(c.apollo_e),
+                     name_of(c.weight_rounding),
+                     c.kahan_variant == KahanVariant::kPerOp ? " per_op" : "",
                      c.sr_saturate ? " saturating" : "", name_of(setup.options.state),
                      name_of(setup.options.state_rounding), name_of(setup.options.state_update),
                      name_of(w.format), w.fp8_block_size, name_of(w.fp8_scale_mode),
                      name_of(w.nvfp4_scale_mode), block_rates ? ", rates by block" : "");
 }
 
-// Additive rates by block: with every rule that has some and every way to scale, but one way to store.
+// Additive rates by block: with every rule that has some and every way to scale, but one way to
+// store.
 inline std::vector<RunSetup> block_rate_setups() {
   std::vector<RunSetup> setups;
   for (FlatConfig rule : busy_rules())
     for (const WeightEncoding& encoding : every_encoding()) {
-      if (additive_of(OptimizerConfig(rule).rule) == nullptr || !has_relative_scales(encoding.format))
+      if (additive_of(OptimizerConfig(rule).rule) == nullptr ||
+          !has_relative_scales(encoding.format))
         continue;
       rule.nvfp4_additive_scale = Nvfp4AdditiveScale::kBlock;
       setups.push_back({rule, every_state()[1], encoding, DType::kBF16});
@@ -120,24 +126,29 @@ inline const std::vector<Combination>& every_combination() {
             RunSetup setup{config, options, encoding, dtype_of(options.state)};
             found.push_back({name_of_combination(setup), setup});
           }
-    for (const RunSetup& setup : block_rate_setups()) found.push_back({name_of_combination(setup), setup});
+    for (const RunSetup& setup : block_rate_setups())
+      found.push_back({name_of_combination(setup), setup});
     return found;
   }();
   return all;
 }
 
-// Rows of one update block and a bit, blocks that are not full, more columns than rows and more rows than
-// columns.
+// Rows of one update block and a bit, blocks that are not full, more columns than rows and more
+// rows than columns.
 inline std::vector<TargetShape> combination_shapes() {
   return {{.rows = 5, .cols = 277, .stride = 288, .physical_rows = 16},
           {.rows = 19, .cols = 7, .stride = 16, .physical_rows = 32},
           {.cols = 33, .rank = 1}};
 }
 
-// For optimizers cut over ranks: tensors of several pieces and of one, rows that end within an update block,
-// more rows than columns and the other way round, and a vector that is cut.
+// For optimizers cut over ranks: tensors of several pieces and of one, rows that end within an
+// update block, more rows than columns and the other way round, and a vector that is cut.
 inline std::vector<TargetShape> shapes_to_cut() {
-  return {{.rows = 70, .cols = 5, .stride = 16, .physical_rows = 80, .matrix_kind = ParamKind::kEmbedding},
+  return {{.rows = 70,
+           .cols = 5,
+           .stride = 16,
+           .physical_rows = 80,
+           .matrix_kind = ParamKind::kEmbedding},
           {.rows = 21, .cols = 261, .stride = 272},
           {.rows = 67, .cols = 33, .stride = 48, .physical_rows = 80},
           {.cols = 4200, .rank = 1},

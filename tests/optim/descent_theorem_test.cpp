@@ -24,7 +24,8 @@ struct Quadratic {
 
   [[nodiscard]] double loss(const std::vector<double>& w) const {
     double sum = 0;
-    for (size_t i = 0; i < w.size(); ++i) sum += 0.5 * h[i] * (w[i] - optimum[i]) * (w[i] - optimum[i]);
+    for (size_t i = 0; i < w.size(); ++i)
+      sum += 0.5 * h[i] * (w[i] - optimum[i]) * (w[i] - optimum[i]);
     return sum;
   }
 };
@@ -38,7 +39,8 @@ struct Smoothness {
       const double a = 2 * std::fabs(w[i]);
       additive = std::max(additive, q.h[i]);
       mixed = std::max(mixed, ln2 * q.h[i] * a);
-      exponent = std::max(exponent, ln2 * ln2 * q.h[i] * (a * a + (a + reach + std::fabs(q.optimum[i])) * a));
+      exponent = std::max(exponent,
+                          ln2 * ln2 * q.h[i] * (a * a + (a + reach + std::fabs(q.optimum[i])) * a));
     }
   }
 };
@@ -56,7 +58,8 @@ struct Step {
   }
   [[nodiscard]] std::vector<double> applied(const std::vector<double>& w) const {
     std::vector<double> next(w.size());
-    for (size_t i = 0; i < w.size(); ++i) next[i] = w[i] * std::exp2(-eta_m * g_e[i]) - eta_a * g[i];
+    for (size_t i = 0; i < w.size(); ++i)
+      next[i] = w[i] * std::exp2(-eta_m * g_e[i]) - eta_a * g[i];
     return next;
   }
 };
@@ -86,11 +89,12 @@ bool descends_as_promised(test::Draws& draws) {
   const Step step(q, w, size * share / worst, size * (1 - share) / worst);
   const double condition_a = 2 - smooth.additive * step.eta_a - smooth.mixed * step.eta_m;
   const double condition_e = 2 - smooth.exponent * step.eta_m - smooth.mixed * step.eta_a;
-  if (step.eta_a * std::sqrt(square(step.g)) > kReach || step.eta_m * std::sqrt(square(step.g_e)) > 1)
+  if (step.eta_a * std::sqrt(square(step.g)) > kReach ||
+      step.eta_m * std::sqrt(square(step.g_e)) > 1)
     return false;
   const double before = q.loss(w), after = q.loss(step.applied(w));
-  const double promised =
-      step.eta_a / 2 * condition_a * square(step.g) + step.eta_m / 2 * condition_e * square(step.g_e);
+  const double promised = step.eta_a / 2 * condition_a * square(step.g) +
+                          step.eta_m / 2 * condition_e * square(step.g_e);
   EXPECT_GE(condition_a, -1e-12);
   EXPECT_GE(condition_e, -1e-12);
   EXPECT_LE(after, before - promised + 1e-12 * std::max(1.0, before));
@@ -100,7 +104,8 @@ bool descends_as_promised(test::Draws& draws) {
 TEST(DescentTheorem, HoldsOnRandomQuadratics) {
   test::Draws draws(12);
   int tested = 0;
-  for (int trial = 0; trial < 40000 && tested < 12000; ++trial) tested += descends_as_promised(draws);
+  for (int trial = 0; trial < 40000 && tested < 12000; ++trial)
+    tested += descends_as_promised(draws);
   EXPECT_GE(tested, 12000);
 }
 

@@ -1,5 +1,5 @@
-// The keys of all rules side by side, for tests that go over rules and set keys without asking which has
-// them.
+// The keys of all rules side by side, for tests that go over rules and set keys without asking
+// which has them.
 #pragma once
 
 #include <string>
@@ -39,8 +39,11 @@ struct FlatConfig {
         kahan_variant(config.kahan_variant),
         sr_saturate(config.sr_saturate),
         clip_grad_norm(config.clip_grad_norm) {
-    std::visit([&](const auto& keys) { each_shared(keys, *this, [](auto& from, auto& to) { to = from; }); },
-               config.rule);
+    std::visit(
+        [&](const auto& keys) {
+          each_shared(keys, *this, [](auto& from, auto& to) { to = from; });
+        },
+        config.rule);
   }
   operator OptimizerConfig() const {  // NOLINT: likewise
     OptimizerConfig config{.rule = default_rule(rule),
@@ -48,8 +51,9 @@ struct FlatConfig {
                            .kahan_variant = kahan_variant,
                            .sr_saturate = sr_saturate,
                            .clip_grad_norm = clip_grad_norm};
-    std::visit([&](auto& keys) { each_shared(keys, *this, [](auto& to, auto& from) { to = from; }); },
-               config.rule);
+    std::visit(
+        [&](auto& keys) { each_shared(keys, *this, [](auto& to, auto& from) { to = from; }); },
+        config.rule);
     return config;
   }
 

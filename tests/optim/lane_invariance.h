@@ -13,8 +13,8 @@
 
 namespace mpt::test {
 
-// Everything after two early steps and one so late that bias corrections are 1, which a lone lane leaves out,
-// by the given operations; null: those of the CPU.
+// Everything after two early steps and one so late that bias corrections are 1, which a lone lane
+// leaves out, by the given operations; null: those of the CPU.
 inline std::vector<uint32_t> updated(const Combination& c, std::unique_ptr<OptimizerOps> ops) {
   OptimizerRun run(c.setup, combination_shapes());
   Draws draws(21);
@@ -34,7 +34,8 @@ inline std::vector<uint32_t> updated(const Combination& c, std::unique_ptr<Optim
 template <int kLanes>
 void expect_same_bits(const Combination& c) {
   using Exec = LockstepExec<kLanes>;
-  ASSERT_EQ(updated(c, std::make_unique<OptimizerOpsOn<Exec>>(Exec{})), updated(c, nullptr)) << c.name;
+  ASSERT_EQ(updated(c, std::make_unique<OptimizerOpsOn<Exec>>(Exec{})), updated(c, nullptr))
+      << c.name;
 }
 
 }  // namespace mpt::test

@@ -21,7 +21,8 @@ using test::HostMatrix;
 TEST(LaneInvariance, LockstepLanesMeetInReduceMax) {
   std::vector<float> found(4 * 8);
   test::run_lockstep<8>(4, [&](auto group, int64_t block) {
-    found[size_t(block * 8 + group.lane())] = group.reduce_max(float((group.lane() * 5 + block) % 8));
+    found[size_t(block * 8 + group.lane())] =
+        group.reduce_max(float((group.lane() * 5 + block) % 8));
   });
   for (const float most : found) EXPECT_EQ(most, 7.0f);
 }
@@ -32,7 +33,8 @@ TEST(LaneInvariance, LanePartsCoverTheUnit) {
     test::LockstepTeam<32> team;
     int64_t next = 1024;
     for (int64_t lane = 0; lane < 32; ++lane) {
-      const LanePart<test::LockstepGroup<32>> part({team, lane}, {.row = 3, .col = 1024, .count = count});
+      const LanePart<test::LockstepGroup<32>> part({team, lane},
+                                                   {.row = 3, .col = 1024, .count = count});
       ASSERT_GE(part.size, 0);
       ASSERT_LE(part.size, part.kSize);
       if (part.size > 0) {
@@ -88,8 +90,8 @@ TEST(ThreadInvariance, SumOfSquares) {
       for (const int threads : {1, 2, 3}) {
         omp_set_num_threads(threads);
         std::vector<double> sums(pieces);
-        ops->sum_of_squares(
-            x, {reinterpret_cast<std::byte*>(sums.data()), DType::kF64, 1, int64_t(pieces), int64_t(pieces)});
+        ops->sum_of_squares(x, {reinterpret_cast<std::byte*>(sums.data()), DType::kF64, 1,
+                                int64_t(pieces), int64_t(pieces)});
         if (threads == 1) first = sums;
         ASSERT_EQ(sums, first) << cols << " columns, " << threads << " threads";
       }

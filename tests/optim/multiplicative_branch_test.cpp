@@ -1,6 +1,6 @@
-// What the multiplicative branch of M+Adam does to a weight, on synthetic gradients: divided by |w|, the step
-// along the gradient of log2|w| is Adam's step without momentum, -lr_m g / (sqrt(v^) + eps), whose size does
-// not depend on |w|. Prints the figures that the documentation states.
+// What the multiplicative branch of M+Adam does to a weight, on synthetic gradients: divided by
+// |w|, the step along the gradient of log2|w| is Adam's step without momentum, -lr_m g / (sqrt(v^)
+// + eps), whose size does not depend on |w|. Prints the figures that the documentation states.
 #include <cmath>
 #include <cstdio>
 #include <numbers>
@@ -26,7 +26,9 @@ constexpr int kWeights = 1 << 14, kSteps = 200;
 // Of pairs (x, y).
 class Moments2 {
  public:
-  void add(double x, double y) { ++count_, x_ += x, y_ += y, xx_ += x * x, yy_ += y * y, xy_ += x * y; }
+  void add(double x, double y) {
+    ++count_, x_ += x, y_ += y, xx_ += x * x, yy_ += y * y, xy_ += x * y;
+  }
   [[nodiscard]] double correlation() const {
     const double covariance = xy_ - x_ * y_ / count_;
     return covariance / std::sqrt((xx_ - x_ * x_ / count_) * (yy_ - y_ * y_ / count_));
@@ -67,8 +69,8 @@ std::vector<Weight> weights(double deviation, test::Draws& draws) {
   return found;
 }
 
-// The last of kSteps in BF16, taken with independent gradients; weights are normal with this deviation at
-// first, and move.
+// The last of kSteps in BF16, taken with independent gradients; weights are normal with this
+// deviation at first, and move.
 Found last_step(double deviation) {
   const test::FlatConfig config = tuned("m_plus_adam");
   const auto keys = std::get<MPlusAdam::Config>(OptimizerConfig(config).rule);
@@ -92,22 +94,23 @@ Found last_step(double deviation) {
     }
   }
   std::printf(
-      "weights of RMS %g at first: correlation with Adam's step without momentum %.3f, RMS ratio %.3f, "
+      "weights of RMS %g at first: correlation with Adam's step without momentum %.3f, RMS ratio "
+      "%.3f, "
       "correlation of the sizes of step and weight %.3f, RMS over the additive branch's %.2f\n",
-      deviation, found.with_adam.correlation(), found.with_adam.rms_ratio(), found.with_weight.correlation(),
-      found.branches.rms_ratio());
+      deviation, found.with_adam.correlation(), found.with_adam.rms_ratio(),
+      found.with_weight.correlation(), found.branches.rms_ratio());
   return found;
 }
 
-// Of 16 thousand pairs a correlation errs by under 0.01; rates are far below weights of RMS 1, so that v_e
-// hardly sees them move, and about as large as weights of RMS 0.02.
+// Of 16 thousand pairs a correlation errs by under 0.01; rates are far below weights of RMS 1, so
+// that v_e hardly sees them move, and about as large as weights of RMS 0.02.
 TEST(MultiplicativeBranch, IsAdamWithoutMomentum) {
   const Found found = last_step(1.0);
   EXPECT_GT(found.with_adam.correlation(), 0.98);
   EXPECT_NEAR(found.with_adam.rms_ratio(), 1.0, 0.02);
   EXPECT_LT(std::fabs(found.with_weight.correlation()), 0.05);
-  // At half the additive rate; of independent gradients a mean with beta1 = 0.9 has an RMS of sqrt(0.1
-  // / 1.9).
+  // At half the additive rate; of independent gradients a mean with beta1 = 0.9 has an RMS of
+  // sqrt(0.1 / 1.9).
   EXPECT_NEAR(found.branches.rms_ratio(), 0.5 / std::sqrt(0.1 / 1.9), 0.1);
 }
 
@@ -127,7 +130,8 @@ TEST(MultiplicativeBranch, UnlikeMadamsStep) {
     const auto w = float(normal(draws));
     const auto rule = Madam::Step::at(keys, {.t = 1}, {});
     float v = 0;
-    sizes.add(std::fabs(rule.change(w, rule.advance<EmaOnce>(w, float(normal(draws)), &v))), std::fabs(w));
+    sizes.add(std::fabs(rule.change(w, rule.advance<EmaOnce>(w, float(normal(draws)), &v))),
+              std::fabs(w));
   }
   EXPECT_GT(sizes.correlation(), 0.5);
 }

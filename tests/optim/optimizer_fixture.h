@@ -1,4 +1,5 @@
-// An optimizer with tensors of its own, as a run has them; on the CPU where no other device is given.
+// An optimizer with tensors of its own, as a run has them; on the CPU where no other device is
+// given.
 #pragma once
 
 #include <functional>
@@ -33,8 +34,8 @@ inline bool bounds_weights(const FlatConfig& config) {
 }
 // f(the arithmetic of this step)
 template <class F>
-void with_step(const OptimizerConfig& config, const StepScalars& scalars, const TensorScalars& tensor,
-               const F& f) {
+void with_step(const OptimizerConfig& config, const StepScalars& scalars,
+               const TensorScalars& tensor, const F& f) {
   with_rule(config.rule, [&]<class R>(std::type_identity<R>, const typename R::Config& keys) {
     R::Steps::with(R::step_of(keys, tensor),
                    [&]<class S>(std::type_identity<S>) { f(S::at(keys, scalars, tensor)); });
@@ -112,7 +113,8 @@ inline void fill_tensor(const Tensor& t, const std::function<float(int64_t, int6
 class OptimizerRun {
   static Partition whole(const std::vector<TargetShape>& shapes) {
     std::vector<PartitionedTensor> tensors;
-    for (const TargetShape& shape : shapes) tensors.push_back({.rows = shape.rows, .cols = shape.cols});
+    for (const TargetShape& shape : shapes)
+      tensors.push_back({.rows = shape.rows, .cols = shape.cols});
     return {std::move(tensors), 1};
   }
 
@@ -129,8 +131,10 @@ class OptimizerRun {
   OptimizerRun(const RunSetup& setup, const std::vector<TargetShape>& shapes)
       : OptimizerRun(setup, shapes, make_cpu_device(setup.threads)) {}
 
-  // On any device; encode(), fill_gradient(), everything() and decoded() know the way to its memory.
-  OptimizerRun(const RunSetup& setup, const std::vector<TargetShape>& shapes, std::unique_ptr<Device> device)
+  // On any device; encode(), fill_gradient(), everything() and decoded() know the way to its
+  // memory.
+  OptimizerRun(const RunSetup& setup, const std::vector<TargetShape>& shapes,
+               std::unique_ptr<Device> device)
       : OptimizerRun(setup, shapes, std::move(device),
                      {.partition = whole(shapes), .ranks = Communicator::single()}) {}
 
@@ -139,8 +143,8 @@ class OptimizerRun {
     const Partition& partition;
     Communicator& ranks;
   };
-  OptimizerRun(const RunSetup& setup, const std::vector<TargetShape>& shapes, std::unique_ptr<Device> device,
-               const Share& share)
+  OptimizerRun(const RunSetup& setup, const std::vector<TargetShape>& shapes,
+               std::unique_ptr<Device> device, const Share& share)
       : device_(std::move(device)), allocator_(device_->make_allocator()), config_(setup.config) {
     int64_t most_rows = 1;
     for (size_t i = 0; i < shapes.size(); ++i) {
@@ -156,7 +160,9 @@ class OptimizerRun {
   }
 
   // With the peak rates of the config.
-  void step(int64_t t, float grad_scale = 1.0f) { optimizer_->step({.t = t, .grad_scale = grad_scale}); }
+  void step(int64_t t, float grad_scale = 1.0f) {
+    optimizer_->step({.t = t, .grad_scale = grad_scale});
+  }
   Optimizer& optimizer() { return *optimizer_; }
   [[nodiscard]] const std::vector<UpdateTarget>& targets() const { return targets_; }
   // Codes; the weights themselves where they are fp32 or bf16.

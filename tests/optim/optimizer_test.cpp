@@ -34,7 +34,8 @@ std::vector<Json> every_rule() {
   Json limited = test::m_plus_adam_keys();
   limited["clip_weight"] = 2.0;
   limited["clip_weight_mode"] = "init_rms";
-  return {test::adamw_keys(), test::madam_keys(), test::m_plus_adam_keys(), scale, exponent, limited};
+  return {
+      test::adamw_keys(), test::madam_keys(), test::m_plus_adam_keys(), scale, exponent, limited};
 }
 
 void fill(const Tensor& t, float x) {
@@ -49,8 +50,8 @@ UpdateTarget target(const std::string& name, const Tensor& weights, const Tensor
           .gradient = gradient};
 }
 
-// Fresh moments make m^ = g and v^ = g^2: the first step is lr (sign(g) |g| / (|g| + eps) + wd w), whatever
-// the betas.
+// Fresh moments make m^ = g and v^ = g^2: the first step is lr (sign(g) |g| / (|g| + eps) + wd w),
+// whatever the betas.
 TEST(Optimizer, FirstStepOfAdamWInClosedForm) {
   Json keys = test::adamw_keys();
   keys["eps"] = 1e-3;
@@ -61,14 +62,16 @@ TEST(Optimizer, FirstStepOfAdamWInClosedForm) {
   fill_tensor(run.gradient(), [&](int64_t, int64_t) { return draws.bell(0.01); });
   std::vector<double> expected;
   for (int64_t i = 0; i < 6; ++i) {
-    const double w = element(run.weights(), i / 3, i % 3), g = element(run.gradient(), i / 3, i % 3);
+    const double w = element(run.weights(), i / 3, i % 3),
+                 g = element(run.gradient(), i / 3, i % 3);
     expected.push_back(w - 1e-3 * (g / (std::fabs(g) + 1e-3) + 0.2 * w));
   }
   run.step(1);
   for (int64_t i = 0; i < 6; ++i) {
     const double w = expected[size_t(i)];
     // Ten roundings of a step of at most 2e-3, one of the weight.
-    EXPECT_NEAR(element(run.weights(), i / 3, i % 3), w, 10 * 0x1p-24 * 2e-3 + 0x1p-24 * std::fabs(w));
+    EXPECT_NEAR(element(run.weights(), i / 3, i % 3), w,
+                10 * 0x1p-24 * 2e-3 + 0x1p-24 * std::fabs(w));
   }
 }
 
@@ -100,8 +103,9 @@ TEST(Optimizer, GradScaleMultipliesTheGradient) {
       Draws draws(32);
       fill_tensor(run->weights(), [&](int64_t, int64_t) { return draws.bell(0.1); });
       run->optimizer().weights_initialized();
-      fill_tensor(run->gradient(),
-                  [&](int64_t, int64_t) { return (run == &plain ? 0.3f : 1.0f) * draws.bell(0.1); });
+      fill_tensor(run->gradient(), [&](int64_t, int64_t) {
+        return (run == &plain ? 0.3f : 1.0f) * draws.bell(0.1);
+      });
     }
     scaled.step(1, 0.3f);
     plain.step(1);
@@ -139,7 +143,8 @@ TEST(Optimizer, ClippedGradientHasTheNormOfTheClip) {
   keys["beta1"] = 0.0;  // m is the gradient of the step
   OptimizerRun run(optimizer_config(keys), {}, {{.rows = 3, .cols = 150}, {.cols = 70, .rank = 1}});
   Draws draws(33);
-  for (const size_t i : {0, 1}) fill_tensor(run.gradient(i), [&](int64_t, int64_t) { return draws.bell(5); });
+  for (const size_t i : {0, 1})
+    fill_tensor(run.gradient(i), [&](int64_t, int64_t) { return draws.bell(5); });
   const double norm = run.optimizer().grad_norm();
   ASSERT_GT(norm, 50);
   run.step(1, clip_scale(2.5, norm));
@@ -154,8 +159,9 @@ TEST(Optimizer, ClippedGradientHasTheNormOfTheClip) {
 
 TEST(Optimizer, GradNormOfKnownTensors) {
   for (const DType gradient : {DType::kF32, DType::kBF16}) {
-    OptimizerRun run(optimizer_config(test::adamw_keys()), {.gradient = gradient},
-                     {{.rows = 3, .cols = 129, .stride = 144}, {.cols = 1}, {.rows = 0, .cols = 8}});
+    OptimizerRun run(
+        optimizer_config(test::adamw_keys()), {.gradient = gradient},
+        {{.rows = 3, .cols = 129, .stride = 144}, {.cols = 1}, {.rows = 0, .cols = 8}});
     EXPECT_EQ(run.optimizer().grad_norm(), 0.0);
     fill(run.gradient(0), -2.0f);
     EXPECT_EQ(run.optimizer().grad_norm(), std::sqrt(3 * 129 * 4.0));
@@ -217,7 +223,8 @@ TEST(Optimizer, PaddingStaysPlusZero) {
     }
 }
 
-// Updating physical padding along with the rest (zero weights, gradients and states) leaves the bits of +0.
+// Updating physical padding along with the rest (zero weights, gradients and states) leaves the
+// bits of +0.
 TEST(Optimizer, ZerosThatAreUpdatedStayPlusZero) {
   for (const Json& keys : every_rule())
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
@@ -231,7 +238,8 @@ TEST(Optimizer, ZerosThatAreUpdatedStayPlusZero) {
     }
 }
 
-// Rows of a larger matrix (one of several fused parameters) are updated without touching their neighbours.
+// Rows of a larger matrix (one of several fused parameters) are updated without touching their
+// neighbours.
 TEST(Optimizer, NeighboursInAFusedMatrixAreUntouched) {
   const auto device = make_cpu_device(1);
   const auto allocator = device->make_allocator();
@@ -257,7 +265,8 @@ float weight_after_decay(Json keys, int rank) {
 }
 
 TEST(Optimizer, DecayAppliesToMatricesUnlessConfigured) {
-  Json additive = test::adamw_keys(), scale = test::m_plus_adam_keys(), exponent = test::m_plus_adam_keys();
+  Json additive = test::adamw_keys(), scale = test::m_plus_adam_keys(),
+       exponent = test::m_plus_adam_keys();
   additive["weight_decay_additive"] = 0.5;
   for (Json* keys : {&scale, &exponent}) {
     (*keys)["weight_decay_additive"] = 0.0;
@@ -287,11 +296,13 @@ TEST(Optimizer, InitRmsMode) {
   fill(run.gradient(0), -1.0f);
   fill(run.gradient(1), 1.0f);
   const float rms[] = {std::sqrt(12.5f), 0.5f};
-  EXPECT_EQ(test::bits_of_tensor(run.state("init_rms")), (std::vector{bits_of(rms[0]), bits_of(rms[1])}));
+  EXPECT_EQ(test::bits_of_tensor(run.state("init_rms")),
+            (std::vector{bits_of(rms[0]), bits_of(rms[1])}));
   for (int64_t t = 1; t <= 3; ++t) run.step(t);
   EXPECT_EQ(element(run.weights(0), 1, 139), 1.5f * rms[0]);
   EXPECT_EQ(element(run.weights(1), 0, 2), -1.5f * rms[1]);
-  EXPECT_EQ(test::bits_of_tensor(run.state("init_rms")), (std::vector{bits_of(rms[0]), bits_of(rms[1])}));
+  EXPECT_EQ(test::bits_of_tensor(run.state("init_rms")),
+            (std::vector{bits_of(rms[0]), bits_of(rms[1])}));
 }
 
 // What a checkpoint brings back replaces what initialisation would have computed.
@@ -309,13 +320,14 @@ TEST(Optimizer, InitRmsComesBackWithTheStates) {
   EXPECT_EQ(element(run.weights(), 0, 0), -0.25f);
 }
 
-// Every state is named once, listed with its shape, starts at zero and changes in a step (it is really in
-// use).
+// Every state is named once, listed with its shape, starts at zero and changes in a step (it is
+// really in use).
 TEST(Optimizer, NamedStatesAreAllInUse) {
   for (const Json& keys : every_rule())
     for (const DType state : {DType::kF32, DType::kBF16}) {
       const FlatConfig config = optimizer_config(keys);
-      OptimizerRun run(config, {.state = state}, {{.rows = 3, .cols = 140}, {.cols = 9, .rank = 1}});
+      OptimizerRun run(config, {.state = state},
+                       {{.rows = 3, .cols = 140}, {.cols = 9, .rank = 1}});
       const std::vector<std::string> names = state_names(config);
       const bool limited = test::bounds_weights(config);
       const std::vector<NamedTensor> states = run.optimizer().named_states();
@@ -323,7 +335,8 @@ TEST(Optimizer, NamedStatesAreAllInUse) {
       std::set<std::string> seen;
       for (const NamedTensor& named : states) {
         EXPECT_TRUE(seen.insert(named.name).second) << named.name;
-        for (const uint32_t bits : test::bits_of_tensor(named.tensor)) ASSERT_EQ(bits, 0u) << named.name;
+        for (const uint32_t bits : test::bits_of_tensor(named.tensor))
+          ASSERT_EQ(bits, 0u) << named.name;
       }
       for (const std::string& name : names) {
         EXPECT_EQ(run.state(fmt::format("{}/w0", name)).dtype, state);
@@ -341,11 +354,13 @@ TEST(Optimizer, NamedStatesAreAllInUse) {
       run.optimizer().weights_initialized();
       run.step(1);
       for (const NamedTensor& named : states)
-        for (const uint32_t bits : test::bits_of_tensor(named.tensor)) ASSERT_NE(bits, 0u) << named.name;
+        for (const uint32_t bits : test::bits_of_tensor(named.tensor))
+          ASSERT_NE(bits, 0u) << named.name;
     }
 }
 
-// All that a continued run needs is in weights and named states: copying them gives the same future.
+// All that a continued run needs is in weights and named states: copying them gives the same
+// future.
 TEST(Optimizer, NamedStatesAreSufficient) {
   for (const Json& keys : every_rule()) {
     const std::vector<test::TargetShape> shapes{{.rows = 3, .cols = 140, .stride = 144},
@@ -407,7 +422,8 @@ TEST(Optimizer, GradientContainers) {
       fill_tensor(run.weights(), [&](int64_t, int64_t) { return draws.bell(0.1); });
       run.optimizer().weights_initialized();
       for (int64_t t = 1; t <= 3; ++t) {
-        fill_tensor(run.gradient(), [&](int64_t, int64_t) { return rounded_to<bf16>(draws.bell(0.1)); });
+        fill_tensor(run.gradient(),
+                    [&](int64_t, int64_t) { return rounded_to<bf16>(draws.bell(0.1)); });
         run.step(t, 0.9f);
       }
       results.push_back(run.everything());
@@ -416,8 +432,8 @@ TEST(Optimizer, GradientContainers) {
   }
 }
 
-// The unrounded moments enter the update and are rounded once, on store: the literal rule with stores in
-// between.
+// The unrounded moments enter the update and are rounded once, on store: the literal rule with
+// stores in between.
 TEST(Optimizer, RoundsWeightsAndStatesOnceOnStore) {
   for (const Json& keys : every_rule()) {
     Json plain = keys;
@@ -441,7 +457,9 @@ TEST(Optimizer, RoundsWeightsAndStatesOnceOnStore) {
         s = {rounded_to<bf16>(s.m), rounded_to<bf16>(s.v), rounded_to<bf16>(s.v_e)};
         ASSERT_EQ(element(run.weights(), 0, c), w[size_t(c)]) << t << " " << c;
         for (const std::string& name : state_names(config))
-          ASSERT_EQ(element(run.state(name + "/w0"), 0, c), name == "m" ? s.m : name == "v" ? s.v : s.v_e);
+          ASSERT_EQ(element(run.state(name + "/w0"), 0, c), name == "m"   ? s.m
+                                                            : name == "v" ? s.v
+                                                                          : s.v_e);
       }
     }
   }
@@ -452,7 +470,8 @@ TEST(Optimizer, TinyInputsSurvive) {
   OptimizerRun run(optimizer_config(test::adamw_keys()), {}, {{.cols = 130}});
   fill(run.gradient(), 1e-41f);
   run.step(1);
-  for (int64_t c = 0; c < 130; ++c) ASSERT_EQ(element(run.state("m/w0"), 0, c), (1.0f - 0.9f) * 1e-41f);
+  for (int64_t c = 0; c < 130; ++c)
+    ASSERT_EQ(element(run.state("m/w0"), 0, c), (1.0f - 0.9f) * 1e-41f);
 }
 
 // Planning takes no memory and reports what a run takes.
@@ -464,7 +483,8 @@ TEST(Optimizer, PlansWhatItAllocates) {
     for (Allocator* allocator : {static_cast<Allocator*>(&planned), real.get()}) {
       std::vector<UpdateTarget> targets;
       for (const int64_t cols : {133, 40000}) {
-        const Tensor w = allocator->tensor(kWeightMemory, DType::kBF16, 5, cols + 3).columns(0, cols);
+        const Tensor w =
+            allocator->tensor(kWeightMemory, DType::kBF16, 5, cols + 3).columns(0, cols);
         targets.push_back(target(fmt::format("w{}", cols), w, w));
       }
       const Optimizer optimizer(optimizer_config(keys), {}, targets, *device, *allocator);
@@ -492,14 +512,16 @@ TEST(Optimizer, RefusesViewsThatDisagree) {
                         *allocator);
     EXPECT_THROW(optimizer.step({.t = 1}), LogicError);
     const auto ops = make_ops<OptimizerOps>(device->stream());
-    const std::vector<Tensor> first{other, w, w}, middle{w, other, w}, last{w, w, other}, few{w, w}, none;
+    const std::vector<Tensor> first{other, w, w}, middle{w, other, w}, last{w, w, other}, few{w, w},
+        none;
     const OptimizerConfig config = optimizer_config(test::m_plus_adam_keys());
     const auto batch = ops->make_batch(config.rule, 0, {.format = WeightFormat::kF32});
     for (const std::vector<Tensor>& states : {first, middle, last, few, none}) {
-      const std::vector<TensorSlot> slots{{.weights = encoded_view(w),
-                                           .states = states,
-                                           .state_dithers = std::vector<DitherSource>(states.size()),
-                                           .gradient = w}};
+      const std::vector<TensorSlot> slots{
+          {.weights = encoded_view(w),
+           .states = states,
+           .state_dithers = std::vector<DitherSource>(states.size()),
+           .gradient = w}};
       std::vector<std::byte> table(size_t(batch->table_bytes(1)));
       const BatchCall call{.tensors = slots, .table = table.data(), .control = nullptr};
       EXPECT_THROW(batch->write_table({.t = 1}, call, table.data()), LogicError);
@@ -509,7 +531,8 @@ TEST(Optimizer, RefusesViewsThatDisagree) {
 
 // What the options do not offer together; configurations are refused before, by name.
 TEST(Optimizer, RefusesPairsThatDoNotGoTogether) {
-  const auto make = [](const FlatConfig& config, const OptimizerOptions& options, WeightFormat weights) {
+  const auto make = [](const FlatConfig& config, const OptimizerOptions& options,
+                       WeightFormat weights) {
     const OptimizerRun run({.config = config, .options = options, .encoding = {.format = weights}},
                            {{.rows = 6, .cols = 40}});
   };
@@ -527,9 +550,11 @@ TEST(Optimizer, RefusesPairsThatDoNotGoTogether) {
     EXPECT_THROW(make(other, {}, WeightFormat::kBF16), LogicError);
   }
   const FlatConfig adamw = optimizer_config(test::adamw_keys());
-  const OptimizerOptions fp32_stochastic{.state = Format::kF32, .state_rounding = Rounding::kStochastic};
+  const OptimizerOptions fp32_stochastic{.state = Format::kF32,
+                                         .state_rounding = Rounding::kStochastic};
   const OptimizerOptions fp32_per_op{.state = Format::kF32, .state_update = StateUpdate::kPerOp};
-  const OptimizerOptions both{.state_rounding = Rounding::kStochastic, .state_update = StateUpdate::kPerOp};
+  const OptimizerOptions both{.state_rounding = Rounding::kStochastic,
+                              .state_update = StateUpdate::kPerOp};
   for (const OptimizerOptions& options : {fp32_stochastic, fp32_per_op, both})
     EXPECT_THROW(make(adamw, options, WeightFormat::kBF16), LogicError);
   FlatConfig apollo_e = optimizer_config(test::m_plus_adam_keys());

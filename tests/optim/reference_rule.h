@@ -1,5 +1,6 @@
-// The rules of docs/numerics.md written a second time, literally: branches where it has branches, frexp where
-// it says frexp, no table, nothing switched off by an infinite bound. The oracle of the random tests.
+// The rules of docs/numerics.md written a second time, literally: branches where it has branches,
+// frexp where it says frexp, no table, nothing switched off by an infinite bound. The oracle of the
+// random tests.
 #pragma once
 
 #include <cmath>
@@ -14,7 +15,9 @@ struct ReferenceState {
   float m = 0, v = 0, v_e = 0;
 };
 
-inline float reference_clamp(float x, float lo, float hi) { return std::fmin(hi, std::fmax(lo, x)); }
+inline float reference_clamp(float x, float lo, float hi) {
+  return std::fmin(hi, std::fmax(lo, x));
+}
 
 struct ReferenceRule {
   const FlatConfig& config;
@@ -23,7 +26,9 @@ struct ReferenceRule {
   float additive_scale = 1.0f;  // of the direction, not of its decay
 
   [[nodiscard]] double lr_additive() const { return step.lr_factor * config.lr_additive; }
-  [[nodiscard]] double lr_multiplicative() const { return step.lr_factor * config.lr_multiplicative; }
+  [[nodiscard]] double lr_multiplicative() const {
+    return step.lr_factor * config.lr_multiplicative;
+  }
   [[nodiscard]] bool decays() const { return tensor.rank > 1 || config.weight_decay_norms; }
   [[nodiscard]] float correction(float beta) const {
     return config.bias_correction ? float(1.0 - std::pow(double(beta), double(step.t))) : 1.0f;
@@ -34,8 +39,8 @@ struct ReferenceRule {
     const float ob1 = 1.0f - b1, ob2 = 1.0f - b2;
     s.m = std::fma(ob1, g, b1 * s.m);
     s.v = std::fma(g, ob2 * g, b2 * s.v);
-    const float dir =
-        additive_scale * ((s.m / correction(b1)) / (std::sqrt(s.v / correction(b2)) + float(config.eps)));
+    const float dir = additive_scale * ((s.m / correction(b1)) /
+                                        (std::sqrt(s.v / correction(b2)) + float(config.eps)));
     return decays() ? std::fma(w, float(config.weight_decay_additive), dir) : dir;
   }
   // u, the limited relative step; updates v_e.
@@ -58,12 +63,14 @@ struct ReferenceRule {
     const double wd = config.weight_decay_multiplicative;
     if (wd == 0 || !decays()) return u;
     const double amount = double(float(lr_multiplicative())) * wd;
-    if (config.weight_decay_multiplicative_mode == MultiplicativeDecay::kScale) return u - float(amount);
+    if (config.weight_decay_multiplicative_mode == MultiplicativeDecay::kScale)
+      return u - float(amount);
     if (w == 0) return u;
     int e = 0;
     std::ignore = std::frexp(w, &e);
     const long double x = -(long double)(amount)*e;
-    return std::fma(u, float(std::exp2(x)), float(std::expm1(x * std::numbers::ln2_v<long double>)));
+    return std::fma(u, float(std::exp2(x)),
+                    float(std::expm1(x * std::numbers::ln2_v<long double>)));
   }
   [[nodiscard]] float adamw(float w, float g, ReferenceState& s) const {
     return std::fma(-float(lr_additive()), additive(w, g, s), w);

@@ -1,5 +1,5 @@
-// The update rules against golden/optimizer_golden.json, bit for bit: through the Optimizer and element by
-// element.
+// The update rules against golden/optimizer_golden.json, bit for bit: through the Optimizer and
+// element by element.
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -27,16 +27,20 @@ const Json& golden() {
   return content;
 }
 
-uint32_t hex(const Json& text) { return uint32_t(std::stoul(text.get<std::string>(), nullptr, 16)); }
+uint32_t hex(const Json& text) {
+  return uint32_t(std::stoul(text.get<std::string>(), nullptr, 16));
+}
 
 // 8 digits are fp32, 4 are bf16.
 float value_of_hex(const Json& text) {
-  return text.get<std::string>().size() == 4 ? to_float(bf16{uint16_t(hex(text))}) : float_of(hex(text));
+  return text.get<std::string>().size() == 4 ? to_float(bf16{uint16_t(hex(text))})
+                                             : float_of(hex(text));
 }
 
 DType dtype_of_name(const Json& name) { return *enum_from_name<DType>(name.get<std::string>()); }
 
-// The file has Madam's bound of weights as a number, 0 for none; configs have it in multiples of a unit.
+// The file has Madam's bound of weights as a number, 0 for none; configs have it in multiples of a
+// unit.
 FlatConfig config_of(const Json& golden_case) {
   Json keys = golden_case["options"];
   keys["rule"] = golden_case["rule"];
@@ -75,7 +79,8 @@ void run_through_optimizer(const Json& golden_case) {
     run.optimizer().states_loaded();
   }
   for (size_t i = 0; i < golden_case["steps"].size(); ++i) {
-    fill_tensor(run.gradient(), [&](int64_t, int64_t) { return value_of_hex(golden_case["gradients"][i]); });
+    fill_tensor(run.gradient(),
+                [&](int64_t, int64_t) { return value_of_hex(golden_case["gradients"][i]); });
     run.step(int64_t(i) + 1);
     const Json& expected = golden_case["steps"][i];
     const std::string when = fmt::format(" at t = {}", i + 1);
@@ -91,7 +96,8 @@ uint32_t stored_bits(DType dtype, float x) {
 }
 float stored(DType dtype, float x) { return dtype == DType::kF32 ? x : rounded_to<bf16>(x); }
 
-// One weight without any storage but that of this test: what a rule makes of w (and c) with its states.
+// One weight without any storage but that of this test: what a rule makes of w (and c) with its
+// states.
 struct OneWeight {
   float w, c = 0;
   float state[3] = {};
@@ -102,9 +108,10 @@ struct OneWeight {
     std::vector<float> table(size_t(table_size(typed.rule)));
     fill_table(typed.rule, step, table);
     tensor.table = table.data();
-    if (config.weight_rounding == WeightRounding::kKahan && config.kahan_variant == KahanVariant::kPerOp)
-      return set(
-          AdamW::EagerKahan::at(std::get<AdamW::Config>(typed.rule), step, tensor).next<Ema>(w, c, g, state));
+    if (config.weight_rounding == WeightRounding::kKahan &&
+        config.kahan_variant == KahanVariant::kPerOp)
+      return set(AdamW::EagerKahan::at(std::get<AdamW::Config>(typed.rule), step, tensor)
+                     .next<Ema>(w, c, g, state));
     test::with_step(typed, step, tensor, [&]<class S>(const S& rule) {
       if (config.weight_rounding == WeightRounding::kKahan)
         set(KahanFused<S>{rule}.template next<Ema>(w, c, g, state));
@@ -200,7 +207,8 @@ TEST(RulesGolden, BlockFp8EndToEnd) {
     *w.block_scales.as<uint16_t>() = 0x2000;
     fill_tensor(run.gradient(), [](int64_t, int64_t i) { return 0.001f * float(2 * i - 15); });
     run.step(1);
-    EXPECT_EQ(bits_of_tensor(w.codes), (std::vector<uint32_t>(std::begin(kAfter), std::end(kAfter))));
+    EXPECT_EQ(bits_of_tensor(w.codes),
+              (std::vector<uint32_t>(std::begin(kAfter), std::end(kAfter))));
     EXPECT_EQ(*w.block_scales.as<uint16_t>(), 0x2000);
   }
 }
@@ -225,7 +233,8 @@ Compensated walked(const Walk& walk) {
   fill_tensor(run.gradient(), [](int64_t, int64_t) { return -1.0f; });
   for (int64_t t = 1; t <= 100000; ++t) run.step(t);
   const bool kahan = walk.weight_rounding == WeightRounding::kKahan;
-  return {test::element(run.weights(), 0, 0), kahan ? test::element(run.state("kahan/w0"), 0, 0) : 0.0f};
+  return {test::element(run.weights(), 0, 0),
+          kahan ? test::element(run.state("kahan/w0"), 0, 0) : 0.0f};
 }
 
 TEST(RulesGolden, HowFarCompensationCarries) {
@@ -238,10 +247,12 @@ TEST(RulesGolden, HowFarCompensationCarries) {
 }
 
 TEST(RulesGolden, BiasCorrections) {
-  const FlatConfig config = optimizer_config({{"rule", "adamw"}, {"lr_additive", 1e-3}, {"beta2", 0.95}});
+  const FlatConfig config =
+      optimizer_config({{"rule", "adamw"}, {"lr_additive", 1e-3}, {"beta2", 0.95}});
   const Json& constants = golden()["constants"];
   for (int64_t t = 1; t <= 3; ++t) {
-    const AdamMoments moments = AdamMoments::at(std::get<AdamW::Config>(OptimizerConfig(config).rule), t);
+    const AdamMoments moments =
+        AdamMoments::at(std::get<AdamW::Config>(OptimizerConfig(config).rule), t);
     EXPECT_EQ(bits_of(moments.correction1), hex(constants["c1"][size_t(t - 1)]));
     EXPECT_EQ(bits_of(moments.correction2), hex(constants["c2"][size_t(t - 1)]));
     EXPECT_EQ(bits_of(moments.one_minus_beta1), hex(constants["one_minus_beta1"]));
@@ -252,7 +263,8 @@ TEST(RulesGolden, ClipLimits) {
   Json keys = test::m_plus_adam_keys();
   keys["clip_exponent_step"] = 0.5;
   const OptimizerConfig config = optimizer_config(keys);
-  const auto rule = MPlusAdam::Step<ScaleDecay>::at(std::get<MPlusAdam::Config>(config.rule), {.t = 1}, {});
+  const auto rule =
+      MPlusAdam::Step<ScaleDecay>::at(std::get<MPlusAdam::Config>(config.rule), {.t = 1}, {});
   const Json& constants = golden()["constants"];
   EXPECT_EQ(bits_of(rule.relative_step_low), hex(constants["clip_relative_step_low"]));
   EXPECT_EQ(rule.relative_step_high, 0.75f);

@@ -1,5 +1,5 @@
-// Properties of the update rules on random weights, gradients and options (docs/numerics.md "Properties",
-// P1-P7), and the rules against a literal second version of their formulas.
+// Properties of the update rules on random weights, gradients and options (docs/numerics.md
+// "Properties", P1-P7), and the rules against a literal second version of their formulas.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -89,7 +89,8 @@ FlatConfig random_config(Draws& draws) {
 }
 
 TensorScalars random_tensor(Draws& draws) {
-  return {.rank = draws.coin() ? 1 : 2, .weight_unit = draws.coin() ? 1.0f : float(draws.uniform(0.01, 2))};
+  return {.rank = draws.coin() ? 1 : 2,
+          .weight_unit = draws.coin() ? 1.0f : float(draws.uniform(0.01, 2))};
 }
 
 TEST(RuleProperties, AgreeWithALiteralVersionOfTheFormulas) {
@@ -103,7 +104,8 @@ TEST(RuleProperties, AgreeWithALiteralVersionOfTheFormulas) {
       const float g = draws.index(8) == 0 ? 0.0f : draws.signed_binades(-40, 4);
       const StepScalars step = update.step();
       w = update(w, g, state);
-      expected = test::ReferenceRule{update.config, step, update.tensor}.next(expected, g, reference);
+      expected =
+          test::ReferenceRule{update.config, step, update.tensor}.next(expected, g, reference);
       ASSERT_EQ(bits_of(w), bits_of(expected)) << "trial " << trial << " t " << update.t;
       ASSERT_EQ(bits_of(state.values[0]), bits_of(reference.m));
       ASSERT_EQ(bits_of(state.values[1]), bits_of(reference.v));
@@ -112,7 +114,8 @@ TEST(RuleProperties, AgreeWithALiteralVersionOfTheFormulas) {
   }
 }
 
-// P1: a first step without decay never goes uphill, and moves wherever it exceeds what fp32 resolves.
+// P1: a first step without decay never goes uphill, and moves wherever it exceeds what fp32
+// resolves.
 TEST(RuleProperties, P1Downhill) {
   Draws draws(1);
   int moved = 0;
@@ -127,7 +130,8 @@ TEST(RuleProperties, P1Downhill) {
     ASSERT_LE(change * double(g), 0) << w << " " << g;
     // Of the additive branch alone; without correction |m / sqrt(v)| is (1 - b1) / sqrt(1 - b2).
     const double ratio = update.config.bias_correction ? 1.0 : 0.1 / std::sqrt(0.05);
-    const double root = update.config.bias_correction ? std::fabs(g) : std::sqrt(0.05) * std::fabs(g);
+    const double root =
+        update.config.bias_correction ? std::fabs(g) : std::sqrt(0.05) * std::fabs(g);
     const double additive = 1e-3 * ratio * root / (root + 1e-8);
     if (additive > ulp(w)) {
       ASSERT_NE(change, 0) << w << " " << g;
@@ -157,7 +161,8 @@ TEST(RuleProperties, P2Mirror) {
   }
 }
 
-// P3: the multiplicative branch alone keeps the sign and stays within the relative clip, after rounding.
+// P3: the multiplicative branch alone keeps the sign and stays within the relative clip, after
+// rounding.
 TEST(RuleProperties, P3MultiplicativeBranchKeepsTheSign) {
   Draws draws(3);
   double least = 1, most = 1;
@@ -203,7 +208,8 @@ TEST(RuleProperties, P4PaddingStaysPlusZero) {
   }
 }
 
-// 399 small gradients and a large one: the sequence that drives |n| to its bound. Returns the last weight.
+// 399 small gradients and a large one: the sequence that drives |n| to its bound. Returns the last
+// weight.
 float weight_after_spike(double beta2, double g_max) {
   Draws draws(6);
   Update update{plain_config()};
@@ -241,7 +247,8 @@ TEST(RuleProperties, P6StepSizeDoesNotDependOnTheWeight) {
     const double lr = update.config.lr_multiplicative;
     const float w = draws.signed_binades(-20, 6), g = draws.signed_binades(-10, 6);
     const double change = double(update(w, g)) - double(w);
-    const double expected = std::min(lr, (change * double(w) > 0 ? 0.75 : 0.75 - 1e-6) * std::fabs(w));
+    const double expected =
+        std::min(lr, (change * double(w) > 0 ? 0.75 : 0.75 - 1e-6) * std::fabs(w));
     // Five roundings of the factor, one of the weight.
     EXPECT_NEAR(std::fabs(change), expected, 5 * 0x1p-23 * expected + ulp(w)) << w << " " << g;
     EXPECT_LT(change * double(g), 0.0 + (expected < ulp(w) ? 1e-300 : 0)) << w << " " << g;
@@ -270,12 +277,14 @@ TEST(RuleProperties, P7WithoutMultiplicativeRateIsAdamW) {
       test::OptimizerRun adamw(test::optimizer_config(test::adamw_keys()), formats, shapes);
       Draws draws(8);
       for (size_t i = 0; i < shapes.size(); ++i) {
-        test::fill_tensor(ours.weights(i), [&](int64_t, int64_t) { return draws.signed_binades(-12, 2); });
+        test::fill_tensor(ours.weights(i),
+                          [&](int64_t, int64_t) { return draws.signed_binades(-12, 2); });
         memcpy(adamw.weights(i).data, ours.weights(i).data, size_t(ours.weights(i).bytes()));
       }
       for (int64_t t = 1; t <= 10; ++t) {
         for (size_t i = 0; i < shapes.size(); ++i) {
-          test::fill_tensor(ours.gradient(i), [&](int64_t, int64_t) { return draws.signed_binades(-20, 0); });
+          test::fill_tensor(ours.gradient(i),
+                            [&](int64_t, int64_t) { return draws.signed_binades(-20, 0); });
           memcpy(adamw.gradient(i).data, ours.gradient(i).data, size_t(ours.gradient(i).bytes()));
         }
         ours.step(t, 0.7f);
@@ -302,13 +311,15 @@ struct OptionCase {
 
 TEST(RuleProperties, EveryOptionIsIdentityWhenOffAndActsWhenOn) {
   const std::array kOptions{
-      OptionCase{"clip_multiplicative_direction", [](auto& c) { c.clip_multiplicative_direction = 1e30; },
+      OptionCase{"clip_multiplicative_direction",
+                 [](auto& c) { c.clip_multiplicative_direction = 1e30; },
                  [](auto& c) { c.clip_multiplicative_direction = 0.5; }},
       OptionCase{"clip_relative_step", [](auto& c) { c.clip_relative_step = 1; },
                  [](auto& c) { c.clip_relative_step = 1e-4; }},
       OptionCase{"clip_exponent_step", [](auto& c) { c.clip_exponent_step = 64; },
                  [](auto& c) { c.clip_exponent_step = 1e-4; }},
-      OptionCase{"clip_weight", [](auto& c) { c.clip_weight = 1e30; }, [](auto& c) { c.clip_weight = 0.25; }},
+      OptionCase{"clip_weight", [](auto& c) { c.clip_weight = 1e30; },
+                 [](auto& c) { c.clip_weight = 0.25; }},
       OptionCase{"clip_weight in RMS",
                  [](auto& c) {
                    c.clip_weight = 1e30;
@@ -320,14 +331,16 @@ TEST(RuleProperties, EveryOptionIsIdentityWhenOffAndActsWhenOn) {
                  }},
       OptionCase{"weight_decay_additive", [](auto& c) { c.weight_decay_additive = 0; },
                  [](auto& c) { c.weight_decay_additive = 0.1; }},
-      OptionCase{"weight_decay_multiplicative, scale", [](auto& c) { c.weight_decay_multiplicative = 0; },
+      OptionCase{"weight_decay_multiplicative, scale",
+                 [](auto& c) { c.weight_decay_multiplicative = 0; },
                  [](auto& c) { c.weight_decay_multiplicative = 0.1; }},
-      OptionCase{"weight_decay_multiplicative, exponent",
-                 [](auto& c) { c.weight_decay_multiplicative_mode = MultiplicativeDecay::kExponent; },
-                 [](auto& c) {
-                   c.weight_decay_multiplicative_mode = MultiplicativeDecay::kExponent;
-                   c.weight_decay_multiplicative = 0.1;
-                 }},
+      OptionCase{
+          "weight_decay_multiplicative, exponent",
+          [](auto& c) { c.weight_decay_multiplicative_mode = MultiplicativeDecay::kExponent; },
+          [](auto& c) {
+            c.weight_decay_multiplicative_mode = MultiplicativeDecay::kExponent;
+            c.weight_decay_multiplicative = 0.1;
+          }},
       OptionCase{"weight_decay_norms", [](auto& c) { c.weight_decay_norms = true; },
                  [](auto& c) { c.bias_correction = false; }},
       OptionCase{"tau", [](auto& c) { c.tau = 1e-30; }, [](auto& c) { c.tau = 16; }},
@@ -353,8 +366,8 @@ TEST(RuleProperties, EveryOptionIsIdentityWhenOffAndActsWhenOn) {
   }
 }
 
-// The descent direction of the multiplicative branch, by hand: rho is unsigned, so a negative weight grows in
-// size against a positive gradient.
+// The descent direction of the multiplicative branch, by hand: rho is unsigned, so a negative
+// weight grows in size against a positive gradient.
 TEST(RuleProperties, NegativeWeightsMoveDownhill) {
   Update update{plain_config()};
   update.config.lr_additive = 0;
@@ -384,7 +397,8 @@ TEST(RuleProperties, ExponentOfEqualsFrexp) {
     ASSERT_EQ(ExponentDecay::exponent_of(float_of(bits)), expected) << bits;
     ASSERT_EQ(ExponentDecay::exponent_of(-float_of(bits)), expected) << bits;
   }
-  for (int bit = 0; bit < 31; ++bit) {  // every power of two among the subnormals, and the values around it
+  for (int bit = 0; bit < 31;
+       ++bit) {  // every power of two among the subnormals, and the values around it
     for (const uint32_t bits : {(1u << bit) - 1, 1u << bit, (1u << bit) + 1}) {
       if (bits == 0 || bits >= 0x7F800000u) continue;
       int expected = 0;

@@ -1,5 +1,5 @@
-// The schedule at its corners: first update, end of warmup, last update, beyond, and runs too short for their
-// warmup.
+// The schedule at its corners: first update, end of warmup, last update, beyond, and runs too short
+// for their warmup.
 #include "optim/schedule.h"
 
 #include <cmath>
@@ -10,8 +10,8 @@
 namespace mpt {
 namespace {
 
-constexpr ScheduleShape kShapes[] = {ScheduleShape::kCosine, ScheduleShape::kLinear, ScheduleShape::kConstant,
-                                     ScheduleShape::kWsd};
+constexpr ScheduleShape kShapes[] = {ScheduleShape::kCosine, ScheduleShape::kLinear,
+                                     ScheduleShape::kConstant, ScheduleShape::kWsd};
 
 ScheduleConfig with_warmup(ScheduleShape shape, int64_t warmup) {
   ScheduleConfig config;
@@ -43,13 +43,15 @@ TEST(Schedule, EveryShapeAtItsCorners) {
 
 // The end is the floor itself, not a value near it, for any warmup and floor.
 TEST(Schedule, TheFloorIsReachedExactly) {
-  for (const ScheduleShape shape : {ScheduleShape::kCosine, ScheduleShape::kLinear, ScheduleShape::kWsd})
+  for (const ScheduleShape shape :
+       {ScheduleShape::kCosine, ScheduleShape::kLinear, ScheduleShape::kWsd})
     for (const double floor : {0.0, 0.1, 0.3, 1.0 / 3, 0.7, 1.0})
       for (const int64_t warmup : {0, 1, 7, 99})
         for (const int64_t total : {100, 101, 10000}) {
           ScheduleConfig config = with_warmup(shape, warmup);
           config.final_fraction = floor;
-          EXPECT_EQ(schedule_factor(config, total, total), floor) << name_of(shape) << " " << warmup;
+          EXPECT_EQ(schedule_factor(config, total, total), floor)
+              << name_of(shape) << " " << warmup;
         }
 }
 
@@ -59,8 +61,8 @@ TEST(Schedule, CosineAtNamedPoints) {
   EXPECT_NEAR(schedule_factor(config, 550, 1000), 0.1 + 0.9 * 0.5, 0x1p-50);
   EXPECT_NEAR(schedule_factor(config, 400, 1000), 0.1 + 0.9 * 0.5 * (1 + 0.5), 0x1p-50);
   EXPECT_NEAR(schedule_factor(config, 700, 1000), 0.1 + 0.9 * 0.5 * (1 - 0.5), 0x1p-50);
-  EXPECT_NEAR(schedule_factor(config, 101, 1000), 0.1 + 0.9 * 0.5 * (1 + std::cos(std::numbers::pi / 900)),
-              0x1p-50);
+  EXPECT_NEAR(schedule_factor(config, 101, 1000),
+              0.1 + 0.9 * 0.5 * (1 + std::cos(std::numbers::pi / 900)), 0x1p-50);
 }
 
 TEST(Schedule, LinearAtNamedPoints) {
@@ -72,7 +74,8 @@ TEST(Schedule, LinearAtNamedPoints) {
 
 TEST(Schedule, ConstantStaysAtOne) {
   const ScheduleConfig config = with_warmup(ScheduleShape::kConstant, 10);
-  for (const int64_t t : {10, 11, 500, 1000, 2000}) EXPECT_EQ(schedule_factor(config, t, 1000), 1.0);
+  for (const int64_t t : {10, 11, 500, 1000, 2000})
+    EXPECT_EQ(schedule_factor(config, t, 1000), 1.0);
 }
 
 TEST(Schedule, WsdDecaysDuringItsLastPart) {

@@ -1,5 +1,6 @@
-// An optimizer cut over ranks gives the bits of one that is not: weights on every rank, states put together,
-// for every combination and number of ranks; and its states move from one number of ranks to another.
+// An optimizer cut over ranks gives the bits of one that is not: weights on every rank, states put
+// together, for every combination and number of ranks; and its states move from one number of ranks
+// to another.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -63,7 +64,8 @@ class Collected {
     }
   }
   [[nodiscard]] bool complete() const {
-    return std::ranges::all_of(tensors_, [](const auto& t) { return !std::ranges::count(t.second, -1); });
+    return std::ranges::all_of(tensors_,
+                               [](const auto& t) { return !std::ranges::count(t.second, -1); });
   }
   // Writes what was collected to a part of the same name.
   void put(const TensorPart& part) const {
@@ -84,7 +86,8 @@ class Collected {
 Collected weights_of(const OptimizerRun& run) {
   Collected all;
   for (const UpdateTarget& target : run.targets())
-    for (NamedTensor& piece : target.weights.pieces(target.name)) all.add(whole_part(std::move(piece)));
+    for (NamedTensor& piece : target.weights.pieces(target.name))
+      all.add(whole_part(std::move(piece)));
   return all;
 }
 
@@ -95,7 +98,8 @@ class Rank {
       : partition_(tensors_to_cut(setup.config), transport.size()),
         ranks_(std::make_unique<test::ForwardingTransport>(transport), device_->make_comm_stream(),
                *device_) {
-    run_.emplace(setup, shapes_to_cut(), make_cpu_device(1), OptimizerRun::Share{partition_, ranks_});
+    run_.emplace(setup, shapes_to_cut(), make_cpu_device(1),
+                 OptimizerRun::Share{partition_, ranks_});
   }
 
   OptimizerRun& run() { return *run_; }
@@ -152,7 +156,8 @@ void start(OptimizerRun& run) {
   run.optimizer().weights_initialized();
 }
 
-// Of step t, the same on every rank. Larger ones in the second step, so that it is clipped and others not.
+// Of step t, the same on every rank. Larger ones in the second step, so that it is clipped and
+// others not.
 std::function<float(int64_t, int64_t)> gradient_of(int64_t t, size_t i) {
   const auto draws = std::make_shared<Draws>(100 * uint64_t(t) + i);
   return [=](int64_t, int64_t) { return draws->signed_binades(-12, t == 2 ? -4 : -9); };
@@ -192,7 +197,8 @@ Result alone(const RunSetup& setup) {
     result.note(optimizer.control());
   }
   result.weights = weights_of(run);
-  for (NamedTensor& state : optimizer.named_states()) result.states.add(whole_part(std::move(state)));
+  for (NamedTensor& state : optimizer.named_states())
+    result.states.add(whole_part(std::move(state)));
   return result;
 }
 
@@ -256,8 +262,8 @@ TEST(ShardedUpdate, SeveralRanksHaveUnitsOfOneTensor) {
 
 const Combination& combination_named(std::string_view part) {
   const auto& all = every_combination();
-  const auto found =
-      std::ranges::find_if(all, [&](const Combination& c) { return c.name.find(part) != std::string::npos; });
+  const auto found = std::ranges::find_if(
+      all, [&](const Combination& c) { return c.name.find(part) != std::string::npos; });
   if (found == all.end()) throw LogicError(fmt::format("no combination {}", part));
   return *found;
 }
@@ -265,15 +271,19 @@ const Combination& combination_named(std::string_view part) {
 // One of every rule and format that keeps something of its own.
 std::vector<RunSetup> cover() {
   std::vector<RunSetup> setups;
-  for (const std::string_view name :
-       {"adamw decay scale apollo_e off, kahan, state bf16", "madam decay scale apollo_e off, stochastic",
-        "m_plus_adam decay exponent apollo_e mini, nearest, state fp32 nearest once, weights nvfp4 128 pow2 "
-        "live",
-        "m_plus_adam decay scale apollo_e channel, stochastic, state bf16 nearest once, weights block_fp8",
-        "m_plus_adam decay scale apollo_e off, nearest, state bf16 nearest once, weights nvfp4 128 pow2 "
-        "sticky",
-        "m_plus_adam decay scale apollo_e off, nearest, state bf16 nearest once, weights nvfp4 128 pow2 "
-        "live, rates by block"})
+  for (const std::string_view name : {"adamw decay scale apollo_e off, kahan, state bf16",
+                                      "madam decay scale apollo_e off, stochastic",
+                                      "m_plus_adam decay exponent apollo_e mini, nearest, state "
+                                      "fp32 nearest once, weights nvfp4 128 pow2 "
+                                      "live",
+                                      "m_plus_adam decay scale apollo_e channel, stochastic, state "
+                                      "bf16 nearest once, weights block_fp8",
+                                      "m_plus_adam decay scale apollo_e off, nearest, state bf16 "
+                                      "nearest once, weights nvfp4 128 pow2 "
+                                      "sticky",
+                                      "m_plus_adam decay scale apollo_e off, nearest, state bf16 "
+                                      "nearest once, weights nvfp4 128 pow2 "
+                                      "live, rates by block"})
     setups.push_back(clipped(combination_named(name)));
   return setups;
 }
@@ -281,7 +291,8 @@ std::vector<RunSetup> cover() {
 // A partition among one, and among more ranks than some tensors have pieces.
 TEST(ShardedUpdate, OneRankAndMany) {
   for (const RunSetup& setup : cover())
-    for (const int64_t ranks : {1, 7, 19}) ASSERT_NO_FATAL_FAILURE(expect_bits_of_one(setup, ranks));
+    for (const int64_t ranks : {1, 7, 19})
+      ASSERT_NO_FATAL_FAILURE(expect_bits_of_one(setup, ranks));
 }
 
 // A gradient that is not finite on one rank leaves everything on all ranks as it was.
@@ -294,7 +305,8 @@ TEST(ShardedUpdate, OneRankWithoutFiniteGradientsStopsTheStepOfAll) {
         step(rank, 1);
         const Collected weights = rank.weights();
         const Collected states = rank.states();
-        for (size_t i = 0; i < rank.run().targets().size(); ++i) rank.fill_gradient(i, gradient_of(2, i));
+        for (size_t i = 0; i < rank.run().targets().size(); ++i)
+          rank.fill_gradient(i, gradient_of(2, i));
         const size_t last = rank.run().targets().size() - 1;
         if (!rank.optimizer().blocks(last).empty())
           rank.fill_gradient(last, [&](int64_t, int64_t) { return bad; });
@@ -329,7 +341,8 @@ TEST(ShardedUpdate, StatesMoveToAnotherNumberOfRanks) {
       run_ranks(ranks, [&](Transport& transport) {
         Rank rank(setup, transport);
         for (const UpdateTarget& target : rank.run().targets())
-          for (NamedTensor& piece : target.weights.pieces(target.name)) weights.put(whole_part(piece));
+          for (NamedTensor& piece : target.weights.pieces(target.name))
+            weights.put(whole_part(piece));
         for (const TensorPart& part : rank.optimizer().parts_to_load()) states.put(part);
         rank.optimizer().states_loaded();
         step(rank, kSteps);
@@ -352,7 +365,8 @@ TEST(ShardedUpdate, PartsOfEncodedWeightsAreAllOfThem) {
       Collected whole, parts;
       for (size_t i = 0; i < run.targets().size(); ++i) {
         const UpdateTarget& target = run.targets()[i];
-        for (NamedTensor& piece : target.weights.pieces(target.name)) whole.add(whole_part(std::move(piece)));
+        for (NamedTensor& piece : target.weights.pieces(target.name))
+          whole.add(whole_part(std::move(piece)));
         for (int64_t rank = 0; rank < ranks; ++rank)
           for (const TensorPart& part :
                parts_of(target.weights, target.name, partition.range(rank, int64_t(i))))
@@ -373,7 +387,8 @@ TEST(ShardedUpdate, StatisticsOfAllRanksAddUpToTheWhole) {
     run_ranks(3, [&](Transport& transport) {
       Rank rank(setup, transport);
       start(rank.run());
-      for (size_t i = 0; i < rank.run().targets().size(); ++i) rank.fill_gradient(i, gradient_of(1, i));
+      for (size_t i = 0; i < rank.run().targets().size(); ++i)
+        rank.fill_gradient(i, gradient_of(1, i));
       std::vector<UpdateStatistics> found = rank.optimizer().step_with_statistics({.t = 1});
       rank.gather_and_rescale();
       ASSERT_EQ(found.size(), expected.size());
@@ -406,16 +421,19 @@ TEST(ShardedUpdate, APlanCountsTheStatesOfTheShard) {
           setup.config, setup.options, whole.targets(),
           {.partition = partition, .ranks = ranks, .device = *device, .allocator = planned});
       sum += optimizer.optimizer_state_bytes();
-      EXPECT_LT(optimizer.optimizer_state_bytes(), whole.optimizer().optimizer_state_bytes() * 3 / 4);
+      EXPECT_LT(optimizer.optimizer_state_bytes(),
+                whole.optimizer().optimizer_state_bytes() * 3 / 4);
       std::vector<MemoryUse> used(3);
       run_ranks(3, [&](Transport& transport) {
         const auto rank_device = make_cpu_device(1);
         Communicator reached(std::make_unique<test::ForwardingTransport>(transport),
                              rank_device->make_comm_stream(), *rank_device);
         const auto allocator = rank_device->make_allocator();
-        const Optimizer made(
-            setup.config, setup.options, whole.targets(),
-            {.partition = partition, .ranks = reached, .device = *rank_device, .allocator = *allocator});
+        const Optimizer made(setup.config, setup.options, whole.targets(),
+                             {.partition = partition,
+                              .ranks = reached,
+                              .device = *rank_device,
+                              .allocator = *allocator});
         used[size_t(transport.rank())] = allocator->use();
       });
       for (const auto purpose : {kOptimizerStateMemory, kScratchMemory})

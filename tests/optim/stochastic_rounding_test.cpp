@@ -1,5 +1,5 @@
-// Stochastic rounding in the optimizer's step: which bits it draws, and that weights and states are right on
-// average.
+// Stochastic rounding in the optimizer's step: which bits it draws, and that weights and states are
+// right on average.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -37,7 +37,8 @@ const std::vector<test::TargetShape> kTwoMatrices{{.rows = 3, .cols = 301, .stri
 void fill(OptimizerRun& run) {
   for (size_t i = 0; i < 2; ++i) {
     Draws draws(60 + i);
-    fill_tensor(run.weights(i), [&](int64_t, int64_t) { return rounded_to<bf16>(draws.bell(0.1)); });
+    fill_tensor(run.weights(i),
+                [&](int64_t, int64_t) { return rounded_to<bf16>(draws.bell(0.1)); });
     fill_tensor(run.gradient(i), [&](int64_t, int64_t) { return draws.bell(0.01); });
   }
   run.optimizer().weights_initialized();
@@ -54,7 +55,8 @@ void expect_words(const Tensor& rounded, const Tensor& exact, RandomCounter coun
     }
 }
 
-// The words are those of (seed, tensor, row, column, step, stream): an fp32 optimizer says what is rounded.
+// The words are those of (seed, tensor, row, column, step, stream): an fp32 optimizer says what is
+// rounded.
 TEST(StochasticRounding, DrawsByLogicalCoordinates) {
   for (const std::string& rule : kRules) {
     OptimizerRun exact({.config = stochastic(rule),
@@ -71,7 +73,8 @@ TEST(StochasticRounding, DrawsByLogicalCoordinates) {
     exact.step(kStep);
     rounded.step(kStep);
     for (size_t i = 0; i < 2; ++i) {
-      const RandomCounter counter{kSeed, uint32_t(i + 1), 0, uint32_t(kStep), kWeightRoundingStream};
+      const RandomCounter counter{kSeed, uint32_t(i + 1), 0, uint32_t(kStep),
+                                  kWeightRoundingStream};
       expect_words(rounded.weights(i), exact.weights(i), counter);
       for (const StateInfo& state : test::states_of(stochastic(rule))) {
         RandomCounter of_state = counter;
@@ -153,8 +156,10 @@ Mean mean_after_update(const WeightEncoding& encoding, float w0, float g) {
 
 TEST(StochasticRounding, OneUpdateIsRightOnAverage) {
   const std::vector<WeightEncoding> encodings{
-      {.format = WeightFormat::kBF16},     {.format = WeightFormat::kBlockFp8, .fp8_block_size = 16},
-      {.format = WeightFormat::kBlockFp8}, {.format = WeightFormat::kNvfp4},
+      {.format = WeightFormat::kBF16},
+      {.format = WeightFormat::kBlockFp8, .fp8_block_size = 16},
+      {.format = WeightFormat::kBlockFp8},
+      {.format = WeightFormat::kNvfp4},
       {.format = WeightFormat::kMxfp8},
   };
   for (const WeightEncoding& encoding : encodings)
@@ -162,12 +167,14 @@ TEST(StochasticRounding, OneUpdateIsRightOnAverage) {
       const Mean mean = mean_after_update(encoding, w0, 0.01f);
       SCOPED_TRACE(fmt::format("{} {}", name_of(encoding.format), w0));
       EXPECT_GT(mean.step, 0) << "nothing was rounded at random";
-      // Of a variable with two values that far apart the deviation is at most half of it; five deviations.
+      // Of a variable with two values that far apart the deviation is at most half of it; five
+      // deviations.
       EXPECT_NEAR(mean.of, mean.exact, 5 * 0.5 * mean.step / std::sqrt(double(mean.draws)));
     }
 }
 
-// BF16 states that decay by less than half a step stall under rounding to nearest and not at random.
+// BF16 states that decay by less than half a step stall under rounding to nearest and not at
+// random.
 TEST(StochasticRounding, StatesKeepDecaying) {
   const auto mean_v = [](Rounding rounding) {
     FlatConfig config;
@@ -196,7 +203,8 @@ TEST(StochasticRounding, Saturation) {
     config.sr_saturate = saturate;
     config.lr_additive = 5e35;  // the next BF16 is 1.3e36 away
     config.weight_decay_additive = 0;
-    OptimizerRun run({.config = config, .encoding = {.format = WeightFormat::kBF16}}, {{.cols = 512}});
+    OptimizerRun run({.config = config, .encoding = {.format = WeightFormat::kBF16}},
+                     {{.cols = 512}});
     const float largest = to_float(bf16{0x7F7F});
     fill_tensor(run.weights(), [=](int64_t, int64_t c) { return c % 2 == 0 ? largest : -largest; });
     fill_tensor(run.gradient(), [](int64_t, int64_t c) { return c % 2 == 0 ? -1.0f : 1.0f; });

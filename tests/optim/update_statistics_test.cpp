@@ -25,7 +25,8 @@ int64_t outcome_of(const UpdateStatistics& s, Branch branch, UpdateOutcome outco
 void prepare(OptimizerRun& run) {
   test::Draws draws(5);
   for (size_t i = 0; i < run.targets().size(); ++i)
-    run.encode(i, [&](int64_t, int64_t c) { return c % 11 == 3 ? 0.0f : draws.signed_binades(-20, 3); });
+    run.encode(
+        i, [&](int64_t, int64_t c) { return c % 11 == 3 ? 0.0f : draws.signed_binades(-20, 3); });
   run.optimizer().weights_initialized();
   const auto gradients = [&] {
     for (size_t i = 0; i < run.targets().size(); ++i)
@@ -39,7 +40,8 @@ void prepare(OptimizerRun& run) {
 }
 
 std::vector<UpdateStatistics> step_with_statistics(OptimizerRun& run, int64_t t) {
-  std::vector<UpdateStatistics> found = run.optimizer().step_with_statistics({.t = t, .grad_scale = 1.0f});
+  std::vector<UpdateStatistics> found =
+      run.optimizer().step_with_statistics({.t = t, .grad_scale = 1.0f});
   run.optimizer().rescale();
   return found;
 }
@@ -65,7 +67,8 @@ Observed observed(const std::vector<float>& before, const std::vector<float>& af
     o.left_zero += w == 0 && next != 0;
     o.entered_zero += w != 0 && next == 0;
     const std::vector<double> edges = bucket_edges();
-    const auto above = std::upper_bound(edges.begin(), edges.end(), double(std::fabs(w))) - edges.begin();
+    const auto above =
+        std::upper_bound(edges.begin(), edges.end(), double(std::fabs(w))) - edges.begin();
     ++o.weights[w == 0 ? 0 : size_t(above)];
   }
   return o;
@@ -155,7 +158,8 @@ TEST(UpdateStatistics, SeesScaleDrag) {
     } else {
       EXPECT_GT(s.dragged, 100);
       // FP16 has 11 bits: the scale follows the maximum to 2^-11.
-      EXPECT_NEAR(s.drag_log2 / double(s.dragged), std::log2(1.51 / 1.5), 2 * std::log2(1 + 0x1p-10));
+      EXPECT_NEAR(s.drag_log2 / double(s.dragged), std::log2(1.51 / 1.5),
+                  2 * std::log2(1 + 0x1p-10));
     }
   }
 }

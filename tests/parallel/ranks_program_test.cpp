@@ -1,5 +1,5 @@
-// The program under mpirun: the same bits as ranks that are threads, and an end in bounded time with the
-// cause where ranks do not fit together, hang or fail.
+// The program under mpirun: the same bits as ranks that are threads, and an end in bounded time
+// with the cause where ranks do not fit together, hang or fail.
 #include "support/ranks_program.h"
 
 #include <csignal>
@@ -23,7 +23,8 @@ class RanksProgram : public testing::Test {
                           bytes_of(tiny_config_text(directory_.path(), "run")));
   }
 
-  [[nodiscard]] std::vector<std::string> arguments(const std::vector<std::string>& overrides) const {
+  [[nodiscard]] std::vector<std::string> arguments(
+      const std::vector<std::string>& overrides) const {
     std::vector<std::string> all{"--config", directory_ / "config.json", "--resume", "auto"};
     for (const std::string& text : overrides) all.insert(all.end(), {"--set", text});
     return all;
@@ -104,9 +105,11 @@ TEST_F(RanksProgram, HalfAnEnvironmentIsAnError) {
 TEST_F(RanksProgram, ARankThatHangsStopsAll) {
   MPT_SKIP_WITHOUT_MPIRUN();
   const auto start = std::chrono::steady_clock::now();
-  const std::vector<std::string> run = arguments({"train.steps=1000000", "checkpoint.every_steps=0",
-                                                  "device.threads=1", "distributed.timeout_seconds=2"});
-  auto running = std::async(std::launch::async, [&] { return run_ranks_program(2, run, {.timeout_s = 50}); });
+  const std::vector<std::string> run =
+      arguments({"train.steps=1000000", "checkpoint.every_steps=0", "device.threads=1",
+                 "distributed.timeout_seconds=2"});
+  auto running =
+      std::async(std::launch::async, [&] { return run_ranks_program(2, run, {.timeout_s = 50}); });
   const std::string metrics = directory_ / "runs/run/metrics.jsonl";
   while (!posix_file_system().exists(metrics) || posix_file_system().file_size(metrics) == 0) {
     ASSERT_EQ(running.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout)
@@ -116,7 +119,8 @@ TEST_F(RanksProgram, ARankThatHangsStopsAll) {
   ASSERT_EQ(ranks.size(), 2u);
   ::kill(ranks[1], SIGSTOP);
   const ProgramResult result = running.get();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   EXPECT_FALSE(result.timed_out);
   EXPECT_NE(result.exit_code, 0);
   EXPECT_TRUE(says(result, "error: rank")) << result.err;

@@ -25,7 +25,8 @@ void PrintTo(const Setting& setting, std::ostream* out) { *out << setting.name; 
 const std::vector<Setting> kRegimes{
     {"fp32", {"precision.weights=fp32", "precision.compute=fp32", "precision.gradient=fp32"}},
     {"bf16", {}},
-    {"bf16_fp8", {"precision.compute=fp8", "precision.fp8_history=3", "precision.fp8_amax_update=step"}},
+    {"bf16_fp8",
+     {"precision.compute=fp8", "precision.fp8_history=3", "precision.fp8_amax_update=step"}},
     {"fp8",
      {"precision.weights=block_fp8", "precision.compute=fp8", "precision.fp8_history=3",
       "precision.fp8_amax_update=step"}},
@@ -40,14 +41,17 @@ const std::vector<Setting> kRegimes{
 const std::vector<Setting> kOptimizers{
     {"adamw", {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null"}},
     {"adamw_sr",
-     {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null", "optimizer.weight_rounding=stochastic"}},
+     {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null",
+      "optimizer.weight_rounding=stochastic"}},
     {"adamw_kahan",
-     {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null", "optimizer.weight_rounding=kahan"}},
+     {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null",
+      "optimizer.weight_rounding=kahan"}},
     {"lion", {"optimizer.rule=lion", "optimizer.lr_multiplicative=null"}},
     {"madam", {"optimizer.rule=madam", "optimizer.lr_additive=null", "optimizer.g_bound=1"}},
     {"m_plus_adam", {}},
     {"m_plus_adam_kahan", {"optimizer.weight_rounding=kahan"}},
-    {"apollo_e", {"optimizer.apollo_e=channel", "optimizer.apollo_e_rank=3", "optimizer.apollo_e_gap=2"}},
+    {"apollo_e",
+     {"optimizer.apollo_e=channel", "optimizer.apollo_e_rank=3", "optimizer.apollo_e_gap=2"}},
 };
 
 constexpr int64_t kSteps = 8;
@@ -59,7 +63,8 @@ std::vector<Setting> regimes_and_optimizers() {
       if (optimizer.name.ends_with("kahan") && !regime.name.starts_with("bf16")) continue;
       if (optimizer.name == "madam" && regime.name == "nvfp4_block_rates") continue;
       Setting both{regime.name + "_" + optimizer.name, regime.overrides};
-      both.overrides.insert(both.overrides.end(), optimizer.overrides.begin(), optimizer.overrides.end());
+      both.overrides.insert(both.overrides.end(), optimizer.overrides.begin(),
+                            optimizer.overrides.end());
       all.push_back(both);
     }
   return all;
@@ -71,7 +76,8 @@ class Directory {
 
   // Steps whose arithmetic does not depend on how their rows are cut, but for the order of sums:
   // scales of FP8 are updated once a step.
-  [[nodiscard]] RunConfig config(const std::string& name, const std::vector<std::string>& more) const {
+  [[nodiscard]] RunConfig config(const std::string& name,
+                                 const std::vector<std::string>& more) const {
     std::vector<std::string> overrides{fmt::format("train.steps={}", kSteps),
                                        "checkpoint.every_steps=4",
                                        "eval.every_steps=4",
@@ -91,7 +97,8 @@ class Directory {
 
 std::vector<double> losses_of(const RunConfig& config) {
   std::vector<double> losses;
-  for (const auto& [step, record] : records_of(config)) losses.push_back(record.at("loss").get<double>());
+  for (const auto& [step, record] : records_of(config))
+    losses.push_back(record.at("loss").get<double>());
   return losses;
 }
 
@@ -112,13 +119,15 @@ TEST_P(RanksOf, FollowTheLossOfOne) {
   const auto run = [&](int64_t ranks, int64_t micro_batch_rows) {
     std::vector<std::string> overrides = GetParam().overrides;
     overrides.push_back(fmt::format("batch.micro_batch_rows={}", micro_batch_rows));
-    const RunConfig config = directory.config(fmt::format("r{}_m{}", ranks, micro_batch_rows), overrides);
+    const RunConfig config =
+        directory.config(fmt::format("r{}_m{}", ranks, micro_batch_rows), overrides);
     train_on(ranks, config);
     return losses_of(config);
   };
   const std::vector<double> one = run(1, 3), two = run(2, 3), three = run(3, 2);
   ASSERT_EQ(one.size(), size_t(kSteps));
-  const double other_order = std::max(largest_difference(one, run(1, 1)), largest_difference(one, run(1, 2)));
+  const double other_order =
+      std::max(largest_difference(one, run(1, 1)), largest_difference(one, run(1, 2)));
   const double bound = 4 * other_order + 256 * 4 * std::ldexp(1.0, -24);
   EXPECT_LE(largest_difference(one, two), bound);
   EXPECT_LE(largest_difference(one, three), bound);
@@ -158,7 +167,8 @@ TEST(Ranks, AChainOfNumbersOfRanksIsOneRun) {
 
 TEST(Ranks, AStateIsTheSameThroughEveryCut) {
   const Directory directory;
-  const RunConfig config = directory.config("run", {"checkpoint.every_steps=1", "checkpoint.keep_last=100"});
+  const RunConfig config =
+      directory.config("run", {"checkpoint.every_steps=1", "checkpoint.keep_last=100"});
   train_on(3, config);
   const std::string saved = state_at(config, 4);
   for (const int64_t ranks : {1, 2, 4}) {
@@ -178,9 +188,11 @@ TEST(Ranks, AStateIsTheSameThroughEveryCut) {
 TEST(Ranks, AResumedRunIsTheSameToTheBit) {
   const Directory directory;
   for (const int64_t ranks : {2, 3}) {
-    const RunConfig whole = directory.config(fmt::format("whole{}", ranks), {"precision.weights=nvfp4"});
+    const RunConfig whole =
+        directory.config(fmt::format("whole{}", ranks), {"precision.weights=nvfp4"});
     train_on(ranks, whole);
-    const RunConfig part = directory.config(fmt::format("part{}", ranks), {"precision.weights=nvfp4"});
+    const RunConfig part =
+        directory.config(fmt::format("part{}", ranks), {"precision.weights=nvfp4"});
     train_on(ranks, part, checkpoint_path(whole, 4));
     EXPECT_TRUE(state_at(part, kSteps) == state_at(whole, kSteps));
     EXPECT_TRUE(metrics_of(whole).ends_with(metrics_of(part)));
@@ -202,8 +214,10 @@ TEST(Ranks, ShardedIsReplicated) {
         return state_at(config, kSteps);
       };
       const std::string sharded = state("sharded", "distributed.sharding=optimizer");
-      EXPECT_TRUE(sharded == state("replicated", "distributed.sharding=none")) << regime.name << reduce;
-      EXPECT_TRUE(sharded == state("one_bucket", "distributed.bucket_mib=1024")) << regime.name << reduce;
+      EXPECT_TRUE(sharded == state("replicated", "distributed.sharding=none"))
+          << regime.name << reduce;
+      EXPECT_TRUE(sharded == state("one_bucket", "distributed.bucket_mib=1024"))
+          << regime.name << reduce;
     }
 }
 
@@ -229,7 +243,8 @@ TEST(Ranks, SendWhatIsPlanned) {
         const int64_t before = rank.transport.bytes_sent();
         work.enqueue();
         const int64_t sent = rank.transport.bytes_sent() - before;
-        EXPECT_EQ(sent, exchange_volume(config, *rank.device, rank.ranks).total()) << regime.name << sharding;
+        EXPECT_EQ(sent, exchange_volume(config, *rank.device, rank.ranks).total())
+            << regime.name << sharding;
       });
     }
 }
@@ -245,9 +260,11 @@ TEST(Ranks, PlannedBucketsAddUpToWhatIsSent) {
       const RunConfig config = directory.config(regime.name, overrides);
       const auto device = make_device(config.device);
       ExchangeVolume sent;
-      int64_t elements = 0, reduced = 0, gathered = 0, norm_sums = 0, stretches = 0, own_stretches = 0;
+      int64_t elements = 0, reduced = 0, gathered = 0, norm_sums = 0, stretches = 0,
+              own_stretches = 0;
       for (int64_t rank = 0; rank < kRanks; ++rank) {
-        const ExchangePlan plan = exchange_plan(config, *device, Communicator::planned(rank, kRanks));
+        const ExchangePlan plan =
+            exchange_plan(config, *device, Communicator::planned(rank, kRanks));
         sent.gradients += plan.volume.gradients;
         sent.weights += plan.volume.weights;
         sent.norm += plan.volume.norm;
@@ -268,9 +285,11 @@ TEST(Ranks, PlannedBucketsAddUpToWhatIsSent) {
       const bool sharded = config.distributed.sharding == Sharding::kOptimizer;
       EXPECT_EQ(elements, parameter_count(config.model)) << what;
       EXPECT_EQ(own_stretches * kRanks, stretches) << what;
-      EXPECT_EQ(sent.gradients * kRanks, (kRanks - 1) * (reduced + (sharded ? 0 : gathered))) << what;
+      EXPECT_EQ(sent.gradients * kRanks, (kRanks - 1) * (reduced + (sharded ? 0 : gathered)))
+          << what;
       EXPECT_EQ(sent.weights * kRanks, sharded ? (kRanks - 1) * gathered : 0) << what;
-      EXPECT_EQ(sent.norm * kRanks, sharded ? (kRanks - 1) * norm_sums * size_of(DType::kF64) : 0) << what;
+      EXPECT_EQ(sent.norm * kRanks, sharded ? (kRanks - 1) * norm_sums * size_of(DType::kF64) : 0)
+          << what;
     }
 }
 
@@ -293,9 +312,9 @@ TEST(Ranks, OneExchangesNothing) {
 TEST(Ranks, WeightsTravelAsTheyAreStored) {
   const Directory directory;
   const auto weights = [&](const std::string& format) {
-    const RunConfig config =
-        directory.config(format, {"precision.weights=" + format, "model.hidden_size=128",
-                                  "model.intermediate_size=512", "distributed.gradient_reduce=bf16"});
+    const RunConfig config = directory.config(
+        format, {"precision.weights=" + format, "model.hidden_size=128",
+                 "model.intermediate_size=512", "distributed.gradient_reduce=bf16"});
     const auto device = make_device(config.device);
     return double(exchange_volume(config, *device, Communicator::planned(0, 2)).weights);
   };
@@ -331,7 +350,8 @@ TEST(NonfiniteOnRanks, IsLeftOutByAll) {
   const RunConfig config = exploding(directory, {"train.nonfinite_policy=skip_step"});
   train_on(2, config);
   int64_t skipped = 0;
-  for (const auto& [step, record] : records_of(config)) skipped += record.value("skipped", false) ? 1 : 0;
+  for (const auto& [step, record] : records_of(config))
+    skipped += record.value("skipped", false) ? 1 : 0;
   EXPECT_EQ(skipped, kSteps - 1);
 }
 
@@ -347,11 +367,13 @@ TEST(NonfiniteOnRanks, RollbackGoesOnBehindTheData) {
     const Directory directory;
     const RunConfig good = directory.config("run", {"train.steps=4"});
     train_on(ranks, good);
-    RunConfig config = directory.config("run", {"train.nonfinite_policy=rollback", "train.max_rollbacks=2"});
+    RunConfig config =
+        directory.config("run", {"train.nonfinite_policy=rollback", "train.max_rollbacks=2"});
     const std::vector<std::string> before = hashes_of(good);
     std::get<MPlusAdam::Config>(config.optimizer.rule).lr_additive =
         1e30;  // step 5 is made, step 6 is not finite
-    EXPECT_ERROR(train_on(ranks, config, checkpoint_path(good, 4)), "after 2 rollbacks", "max_rollbacks");
+    EXPECT_ERROR(train_on(ranks, config, checkpoint_path(good, 4)), "after 2 rollbacks",
+                 "max_rollbacks");
     int64_t rollbacks = 0;
     std::set<std::string> seen(before.begin(), before.end());
     std::istringstream lines(posix_file_system().read_file(metrics_path(config)));
@@ -362,7 +384,8 @@ TEST(NonfiniteOnRanks, RollbackGoesOnBehindTheData) {
         EXPECT_EQ(record.at("step"), 4);
         EXPECT_EQ(record.at("reason"), "rollback from step 6");
       } else if (record.contains("data_hash") && record.at("step").get<int64_t>() > 4) {
-        EXPECT_TRUE(seen.insert(record.at("data_hash")).second) << line;  // never the same data again
+        EXPECT_TRUE(seen.insert(record.at("data_hash")).second)
+            << line;  // never the same data again
       }
     }
     EXPECT_EQ(rollbacks, 2);

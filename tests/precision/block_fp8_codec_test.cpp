@@ -1,4 +1,5 @@
-// block_fp8 weights: published bytes and values, scales that never clip, and encoding again what was decoded.
+// block_fp8 weights: published bytes and values, scales that never clip, and encoding again what
+// was decoded.
 #include <cmath>
 #include <vector>
 
@@ -23,25 +24,28 @@ struct Golden {
   std::vector<uint32_t> scales, codes;
   float last_of_block[2];
 };
-const Golden kGoldens[] = {
-    {Fp8ScaleMode::kPow2,
-     {0x2000, 0x0400},
-     {0xF8, 0xF6, 0xF4, 0xF2, 0xF0, 0xEC, 0xE8, 0xE0, 0x00, 0x60, 0x68, 0x6C, 0x70, 0x72, 0x74, 0x76,
-      0x00, 0xD8, 0x60, 0xE4, 0x68, 0xEA, 0x6C, 0xEE, 0x70, 0xF1, 0x72, 0xF3, 0x74, 0xF5, 0x76, 0xF7},
-     {1.75f, -0.0146484375f}},
-    {Fp8ScaleMode::kFp16,
-     {0x1C93, 0x0232},
-     {0xFE, 0xFC, 0xFA, 0xF9, 0xF6, 0xF2, 0xEE, 0xE6, 0x00, 0x66, 0x6E, 0x72, 0x76, 0x79, 0x7A, 0x7C,
-      0x00, 0xDF, 0x67, 0xEB, 0x6F, 0xF1, 0x73, 0xF5, 0x77, 0xF8, 0x79, 0xFA, 0x7B, 0xFC, 0x7D, 0xFE},
-     {1.71533203f, -0.015007019f}}};
+const Golden kGoldens[] = {{Fp8ScaleMode::kPow2,
+                            {0x2000, 0x0400},
+                            {0xF8, 0xF6, 0xF4, 0xF2, 0xF0, 0xEC, 0xE8, 0xE0, 0x00, 0x60, 0x68,
+                             0x6C, 0x70, 0x72, 0x74, 0x76, 0x00, 0xD8, 0x60, 0xE4, 0x68, 0xEA,
+                             0x6C, 0xEE, 0x70, 0xF1, 0x72, 0xF3, 0x74, 0xF5, 0x76, 0xF7},
+                            {1.75f, -0.0146484375f}},
+                           {Fp8ScaleMode::kFp16,
+                            {0x1C93, 0x0232},
+                            {0xFE, 0xFC, 0xFA, 0xF9, 0xF6, 0xF2, 0xEE, 0xE6, 0x00, 0x66, 0x6E,
+                             0x72, 0x76, 0x79, 0x7A, 0x7C, 0x00, 0xDF, 0x67, 0xEB, 0x6F, 0xF1,
+                             0x73, 0xF5, 0x77, 0xF8, 0x79, 0xFA, 0x7B, 0xFC, 0x7D, 0xFE},
+                            {1.71533203f, -0.015007019f}}};
 
 TEST(BlockFp8Codec, PublishedBytesAndValues) {
   for (const Golden& golden : kGoldens) {
     HostEncoded weights(encoding_of(16, golden.mode), {1, 32});
     const BlockFp8Codec codec(weights.view());
     test::store_row(codec, test::two_blocks());
-    for (int64_t i = 0; i < 32; ++i) EXPECT_EQ(weights.codes.bits(0, i), golden.codes[size_t(i)]) << i;
-    for (int64_t b = 0; b < 2; ++b) EXPECT_EQ(weights.block_scales.bits(0, b), golden.scales[size_t(b)]);
+    for (int64_t i = 0; i < 32; ++i)
+      EXPECT_EQ(weights.codes.bits(0, i), golden.codes[size_t(i)]) << i;
+    for (int64_t b = 0; b < 2; ++b)
+      EXPECT_EQ(weights.block_scales.bits(0, b), golden.scales[size_t(b)]);
     const std::vector<float> decoded = test::load_row(codec, 32);
     for (size_t b = 0; b < 2; ++b) EXPECT_FLOAT_EQ(decoded[16 * b + 15], golden.last_of_block[b]);
   }
@@ -71,8 +75,8 @@ TEST(BlockFp8Codec, QuotientNeverClips) {
   }
 }
 
-// Where pow2 scales are neither the smallest nor the largest, what was decoded is encoded without change, and
-// decodes exactly in BF16.
+// Where pow2 scales are neither the smallest nor the largest, what was decoded is encoded without
+// change, and decodes exactly in BF16.
 TEST(BlockFp8Codec, EncodingAgainChangesNothing) {
   test::Draws draws(6);
   for (const int64_t block : {16, 32, 64, 128, 256}) {
@@ -114,7 +118,8 @@ TEST(BlockFp8Codec, ZerosHaveNoSign) {
   EXPECT_EQ(weights.block_scales.bits(0, 0), 0u);
 }
 
-// Published: 2.65 % (pow2) and 2.57 % (fp16) at blocks of 128, 2.23 % (fp16) at 16, to their last digit.
+// Published: 2.65 % (pow2) and 2.57 % (fp16) at blocks of 128, 2.23 % (fp16) at 16, to their last
+// digit.
 TEST(BlockFp8Codec, ErrorOfGaussianWeights) {
   EXPECT_NEAR(test::gaussian_error(encoding_of(128, Fp8ScaleMode::kPow2)), 0.0265, 0.0001);
   EXPECT_NEAR(test::gaussian_error(encoding_of(128, Fp8ScaleMode::kFp16)), 0.0257, 0.0001);
@@ -122,10 +127,12 @@ TEST(BlockFp8Codec, ErrorOfGaussianWeights) {
 }
 
 TEST(BlockFp8Codec, RefusesWhatItIsNotFor) {
-  EXPECT_THROW(BlockFp8Codec(HostEncoded({.format = WeightFormat::kNvfp4}, {1, 16}).view()), LogicError);
+  EXPECT_THROW(BlockFp8Codec(HostEncoded({.format = WeightFormat::kNvfp4}, {1, 16}).view()),
+               LogicError);
   for (const int64_t block : {8, 48, 512}) {
-    EXPECT_THROW(BlockFp8Codec(HostEncoded(encoding_of(block, Fp8ScaleMode::kPow2), {1, 16}).view()),
-                 LogicError);
+    EXPECT_THROW(
+        BlockFp8Codec(HostEncoded(encoding_of(block, Fp8ScaleMode::kPow2), {1, 16}).view()),
+        LogicError);
   }
 }
 

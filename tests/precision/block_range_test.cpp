@@ -36,7 +36,8 @@ std::vector<Shape> shapes() {
 std::vector<BlockRange> every_range(const BlockGrid& grid) {
   std::vector<BlockRange> ranges;
   for (int64_t first = 0; first < grid.blocks(); ++first)
-    for (int64_t count = 0; first + count <= grid.blocks(); ++count) ranges.push_back({first, count});
+    for (int64_t count = 0; first + count <= grid.blocks(); ++count)
+      ranges.push_back({first, count});
   return ranges;
 }
 
@@ -80,7 +81,8 @@ void for_every_case(const F& f) {
       const EncodedTensor t = allocated(encoding, shape, *allocator);
       for (const BlockRange range : every_range({shape.rows, shape.cols})) {
         SCOPED_TRACE(fmt::format("{} {}, [{},{}], blocks {}+{}", name_of(encoding.format),
-                                 encoding.fp8_block_size, shape.rows, shape.cols, range.first, range.count));
+                                 encoding.fp8_block_size, shape.rows, shape.cols, range.first,
+                                 range.count));
         f(t, range);
       }
     }
@@ -130,7 +132,8 @@ TEST(BlockRange, PartsAreThePackedElementsOfTheirBlocks) {
           members(pieces[i].tensor, elements_per(t.encoding, i), {t.rows, t.cols}, range);
       ASSERT_EQ(parts[i].first, expected.front().packed);
       ASSERT_EQ(parts[i].count, int64_t(expected.size()));
-      ASSERT_EQ(expected.back().packed - expected.front().packed + 1, parts[i].count) << "one stretch";
+      ASSERT_EQ(expected.back().packed - expected.front().packed + 1, parts[i].count)
+          << "one stretch";
     }
   });
 }
@@ -144,7 +147,8 @@ TEST(BlockRange, AViewAsOfAWholeReachesTheSpan) {
     for (const BlockRange range : every_range(grid)) {
       const int64_t count = span_of(like, grid, range).cols;
       std::vector<float> memory(size_t(count + 2), -1.0f);
-      const Tensor span{reinterpret_cast<std::byte*>(memory.data() + 1), DType::kF32, 1, count, count};
+      const Tensor span{reinterpret_cast<std::byte*>(memory.data() + 1), DType::kF32, 1, count,
+                        count};
       const Tensor whole = whole_of_span(span, like, range);
       ASSERT_EQ(whole.rows, shape.rows);
       ASSERT_EQ(whole.cols, shape.cols);
@@ -157,7 +161,8 @@ TEST(BlockRange, AViewAsOfAWholeReachesTheSpan) {
         const BlockSpan u = grid.span(block);
         for (int64_t col = u.col; col < u.col + u.count; ++col, ++elements) {
           const int64_t place = u.row * like.stride + col;
-          const auto address = reinterpret_cast<uintptr_t>(whole.data) + uintptr_t(place) * sizeof(float);
+          const auto address =
+              reinterpret_cast<uintptr_t>(whole.data) + uintptr_t(place) * sizeof(float);
           ASSERT_EQ(address, reinterpret_cast<uintptr_t>(memory.data() + 1 + place - begin));
           ASSERT_LT(place - begin, count);
         }
@@ -170,7 +175,8 @@ TEST(BlockRange, AViewAsOfAWholeReachesTheSpan) {
 TEST(BlockRange, RefusesBlocksThatAreNotThere) {
   const BlockGrid grid{2, 300};
   const Tensor t{nullptr, DType::kF32, 2, 300, 300};
-  for (const BlockRange range : {BlockRange{-1, 2}, BlockRange{0, 5}, BlockRange{4, 1}, BlockRange{1, -1}}) {
+  for (const BlockRange range :
+       {BlockRange{-1, 2}, BlockRange{0, 5}, BlockRange{4, 1}, BlockRange{1, -1}}) {
     EXPECT_THROW(elements_of(grid, range, {300}), LogicError);
     EXPECT_THROW(span_of(t, grid, range), LogicError);
   }

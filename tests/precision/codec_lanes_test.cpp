@@ -1,5 +1,5 @@
-// Scaled codecs give the same bits with 1, 4 and 32 lanes, whatever the rounding, and touch nothing but the
-// logical elements: this stands in for a GPU.
+// Scaled codecs give the same bits with 1, 4 and 32 lanes, whatever the rounding, and touch nothing
+// but the logical elements: this stands in for a GPU.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -36,7 +36,8 @@ struct StepBlock {
       x[k] = k < part.size ? x[k] * changes[span.row * grid.cols + part.col + k] : 1e9f;
     const auto dither = source.draw(group, span);
     if constexpr (requires { codec.saturated_blocks(group, span, x); })
-      __atomic_fetch_add(saturated + index, codec.saturated_blocks(group, span, x), __ATOMIC_RELAXED);
+      __atomic_fetch_add(saturated + index, codec.saturated_blocks(group, span, x),
+                         __ATOMIC_RELAXED);
     float kept[LanePart<G>::kSize];
     std::copy_n(x, part.kSize, kept);
     codec.round(group, span, kept, dither);
@@ -63,7 +64,8 @@ constexpr int64_t kRows = 3;
 
 template <int kLanes>
 Outcome outcome(const WeightEncoding& encoding, int64_t cols, Rounding rounding) {
-  Outcome result{HostEncoded(encoding, {kRows, cols, 5}), HostMatrix(DType::kF32, {kRows, cols}), {}};
+  Outcome result{
+      HostEncoded(encoding, {kRows, cols, 5}), HostMatrix(DType::kF32, {kRows, cols}), {}};
   HostMatrix source(DType::kF32, {kRows, cols}), changes(DType::kF32, {kRows, cols});
   test::Draws draws(12);
   source.fill([&](int64_t, int64_t) { return draws.signed_binades(-8, 1); });
@@ -92,7 +94,8 @@ std::vector<WeightEncoding> encodings() {
   std::vector<WeightEncoding> all;
   for (const int64_t block : {16, 32, 64, 128, 256})
     for (const Fp8ScaleMode mode : {Fp8ScaleMode::kPow2, Fp8ScaleMode::kFp16})
-      all.push_back({.format = WeightFormat::kBlockFp8, .fp8_block_size = block, .fp8_scale_mode = mode});
+      all.push_back(
+          {.format = WeightFormat::kBlockFp8, .fp8_block_size = block, .fp8_scale_mode = mode});
   for (const Nvfp4ScaleMode mode : {Nvfp4ScaleMode::kSticky, Nvfp4ScaleMode::kLive})
     all.push_back({.format = WeightFormat::kNvfp4, .nvfp4_scale_mode = mode});
   all.push_back({.format = WeightFormat::kMxfp8});
@@ -101,7 +104,8 @@ std::vector<WeightEncoding> encodings() {
 
 std::string name_of_case(const WeightEncoding& e, int64_t cols, Rounding rounding) {
   return fmt::format("{} block {} {} {}, {} columns, {}", name_of(e.format), e.fp8_block_size,
-                     name_of(e.fp8_scale_mode), name_of(e.nvfp4_scale_mode), cols, name_of(rounding));
+                     name_of(e.fp8_scale_mode), name_of(e.nvfp4_scale_mode), cols,
+                     name_of(rounding));
 }
 
 void expect_same(const Outcome& a, const Outcome& b) {
@@ -111,7 +115,8 @@ void expect_same(const Outcome& a, const Outcome& b) {
   EXPECT_TRUE(b.weights.padding_untouched());
 }
 
-// Widths: whole update blocks, a partial update block, partial blocks, an odd element, less than a lane.
+// Widths: whole update blocks, a partial update block, partial blocks, an odd element, less than a
+// lane.
 TEST(CodecLanes, SameBitsAsOneLane) {
   for (const int64_t cols : {512, 300, 21, 1})
     for (const WeightEncoding& encoding : encodings())
@@ -160,7 +165,8 @@ HostEncoded rescaled(int64_t cols) {
   test::Draws draws(13);
   for (int64_t r = 0; r < 2; ++r)
     for (int64_t b = 0; b < view.block_scales.cols; ++b) {
-      view.block_scales.as<uint8_t>()[r * view.block_scales.stride + b] = uint8_t(draws.index(0x7F));
+      view.block_scales.as<uint8_t>()[r * view.block_scales.stride + b] =
+          uint8_t(draws.index(0x7F));
       for (int64_t i = 8 * b; i < 8 * b + 8; ++i)
         if (2 * i < cols)
           view.codes.as<uint8_t>()[r * view.codes.stride + i] =

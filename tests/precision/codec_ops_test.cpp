@@ -1,5 +1,5 @@
-// Encoding, decoding and rescaling whole tensors: every format against its codec update block by update
-// block, any width, no byte beyond the logical elements.
+// Encoding, decoding and rescaling whole tensors: every format against its codec update block by
+// update block, any width, no byte beyond the logical elements.
 #include "precision/codec_ops.h"
 
 #include <string>
@@ -22,7 +22,9 @@ std::vector<WeightEncoding> encodings() {
   return {{.format = WeightFormat::kF32},
           {.format = WeightFormat::kBF16},
           {.format = WeightFormat::kBlockFp8, .fp8_block_size = 32},
-          {.format = WeightFormat::kBlockFp8, .fp8_block_size = 256, .fp8_scale_mode = Fp8ScaleMode::kFp16},
+          {.format = WeightFormat::kBlockFp8,
+           .fp8_block_size = 256,
+           .fp8_scale_mode = Fp8ScaleMode::kFp16},
           {.format = WeightFormat::kNvfp4, .nvfp4_scale_mode = Nvfp4ScaleMode::kSticky},
           {.format = WeightFormat::kNvfp4, .nvfp4_scale_mode = Nvfp4ScaleMode::kLive},
           {.format = WeightFormat::kMxfp8}};
@@ -50,8 +52,8 @@ float relative_step(WeightFormat format) {
   }
 }
 
-// The tensor's largest element survives to its format's accuracy, and an encoding knows nothing of what the
-// memory held before.
+// The tensor's largest element survives to its format's accuracy, and an encoding knows nothing of
+// what the memory held before.
 TEST(CodecOps, EncodesFromValuesAlone) {
   for (const int64_t cols : {1, 21, 300, 512})
     for (const WeightEncoding& encoding : encodings()) {
@@ -101,7 +103,8 @@ TEST(CodecOps, RescalesNothingElse) {
     HostEncoded weights(encoding, {kRows, 300, 4});
     const test::Ops ops(kRows);
     ops->encode(random_matrix(300, 34), weights.view());
-    if (encoding.format == WeightFormat::kNvfp4 && encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kSticky)
+    if (encoding.format == WeightFormat::kNvfp4 &&
+        encoding.nvfp4_scale_mode == Nvfp4ScaleMode::kSticky)
       continue;
     const HostEncoded before = weights;
     ops->rescale(weights.view());
@@ -116,7 +119,8 @@ TEST(CodecOps, RescalesByTheLargestScaleOfAnyRow) {
   weights.tensor_scale.set(0, 0, 1.0f);
   const test::Ops ops(kRows);
   for (int64_t r = 0; r < kRows; ++r)
-    for (int64_t b = 0; b < 3; ++b) view.block_scales.as<uint8_t>()[r * view.block_scales.stride + b] = 0x40;
+    for (int64_t b = 0; b < 3; ++b)
+      view.block_scales.as<uint8_t>()[r * view.block_scales.stride + b] = 0x40;
   ops->rescale(view);
   EXPECT_EQ(weights.tensor_scale.at(0, 0), 1.0f);
   view.block_scales.as<uint8_t>()[(kRows - 1) * view.block_scales.stride + 2] = 0x70;

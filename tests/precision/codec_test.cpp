@@ -1,5 +1,5 @@
-// Element-wise codecs: every lane reads and writes its part and nothing else; roundings and their random
-// words; formats and their element types.
+// Element-wise codecs: every lane reads and writes its part and nothing else; roundings and their
+// random words; formats and their element types.
 #include "precision/codec.h"
 
 #include <algorithm>
@@ -20,7 +20,9 @@ namespace {
 using test::HostMatrix;
 
 constexpr int64_t kCounts[] = {0, 1, 3, 4, 5, 31, 32, 33, 127, 128, 255, 256};
-constexpr BlockSpan at_span(int64_t count) { return {.row = 1, .col = kUpdateBlock, .count = count}; }
+constexpr BlockSpan at_span(int64_t count) {
+  return {.row = 1, .col = kUpdateBlock, .count = count};
+}
 
 template <class G>
 Dither<LanePart<G>::kSize> nearest(G group) {
@@ -31,8 +33,9 @@ Dither<LanePart<G>::kSize> nearest(G group) {
 template <class Group>
 void expect_part(DType dtype, Group group, int64_t count) {
   HostMatrix data(dtype, {.rows = 3, .cols = kUpdateBlock + count, .padding = kUpdateBlock});
-  data.fill(
-      [](int64_t r, int64_t c) { return r == 1 && c >= kUpdateBlock ? float(c - kUpdateBlock + 1) : -7.0f; });
+  data.fill([](int64_t r, int64_t c) {
+    return r == 1 && c >= kUpdateBlock ? float(c - kUpdateBlock + 1) : -7.0f;
+  });
   const ElementCodec codec(data.view());
   const LanePart<Group> part(group, at_span(count));
   float x[LanePart<Group>::kSize];
@@ -50,7 +53,8 @@ void expect_part(DType dtype, Group group, int64_t count) {
       const bool inside = r == 1 && c >= kUpdateBlock;
       const bool mine = inside && c >= part.col && c < part.col + part.size;
       const float value = inside ? float(c - kUpdateBlock + 1) * (mine ? 2 : 1) : -7.0f;
-      ASSERT_EQ(data.at(r, c), value) << "row " << r << " column " << c << " of " << kUpdateBlock + count;
+      ASSERT_EQ(data.at(r, c), value)
+          << "row " << r << " column " << c << " of " << kUpdateBlock + count;
     }
 }
 
@@ -58,9 +62,11 @@ void expect_every_group(DType dtype) {
   for (const int64_t count : kCounts) {
     expect_part(dtype, SerialGroup{}, count);
     test::LockstepTeam<4> four;
-    for (int64_t lane = 0; lane < 4; ++lane) expect_part(dtype, test::LockstepGroup<4>(four, lane), count);
+    for (int64_t lane = 0; lane < 4; ++lane)
+      expect_part(dtype, test::LockstepGroup<4>(four, lane), count);
     test::LockstepTeam<32> warp;
-    for (int64_t lane = 0; lane < 32; ++lane) expect_part(dtype, test::LockstepGroup<32>(warp, lane), count);
+    for (int64_t lane = 0; lane < 32; ++lane)
+      expect_part(dtype, test::LockstepGroup<32>(warp, lane), count);
   }
 }
 

@@ -37,18 +37,22 @@ void expect_pieces(const EncodedTensor& t, const std::vector<Piece>& pieces) {
 // 5461 columns stored as 5472: logical pieces of padded memory.
 TEST(EncodedTensor, PiecesOfEveryFormat) {
   const EncodedShape shape{.rows = 30, .cols = 5461, .physical_rows = 32, .physical_cols = 5472};
-  expect_pieces(planned({.format = WeightFormat::kF32}, shape), {{"w", DType::kF32, 30, 5461, 5472}});
-  expect_pieces(planned({.format = WeightFormat::kBF16}, shape), {{"w", DType::kBF16, 30, 5461, 5472}});
+  expect_pieces(planned({.format = WeightFormat::kF32}, shape),
+                {{"w", DType::kF32, 30, 5461, 5472}});
+  expect_pieces(planned({.format = WeightFormat::kBF16}, shape),
+                {{"w", DType::kBF16, 30, 5461, 5472}});
   expect_pieces(planned({.format = WeightFormat::kBlockFp8, .fp8_block_size = 128}, shape),
                 {{"w", DType::kE4M3, 30, 5461, 5472}, {"w_block_scales", DType::kF16, 30, 43, 43}});
-  expect_pieces(planned({.format = WeightFormat::kBlockFp8, .fp8_block_size = 16}, shape),
-                {{"w", DType::kE4M3, 30, 5461, 5472}, {"w_block_scales", DType::kF16, 30, 342, 342}});
+  expect_pieces(
+      planned({.format = WeightFormat::kBlockFp8, .fp8_block_size = 16}, shape),
+      {{"w", DType::kE4M3, 30, 5461, 5472}, {"w_block_scales", DType::kF16, 30, 342, 342}});
   expect_pieces(planned({.format = WeightFormat::kNvfp4}, shape),
                 {{"w", DType::kU8, 30, 2736, 2736},
                  {"w_block_scales", DType::kE4M3, 30, 342, 342},
                  {"w_tensor_scale", DType::kF32, 1, 1, 1}});
-  expect_pieces(planned({.format = WeightFormat::kMxfp8}, shape),
-                {{"w", DType::kE4M3, 30, 5461, 5472}, {"w_block_scales", DType::kE8M0, 30, 171, 171}});
+  expect_pieces(
+      planned({.format = WeightFormat::kMxfp8}, shape),
+      {{"w", DType::kE4M3, 30, 5461, 5472}, {"w_block_scales", DType::kE8M0, 30, 171, 171}});
 }
 
 // docs/numerics.md "Memory accounting": m n + 2 m ceil(n / B), and m n16 / 2 + m n16 / 16 + 4.

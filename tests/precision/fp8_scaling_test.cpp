@@ -1,4 +1,5 @@
-// FP8 scales: the golden updates of delayed scaling, what casts gather and note, the current recipe.
+// FP8 scales: the golden updates of delayed scaling, what casts gather and note, the current
+// recipe.
 #include "precision/fp8_scaling.h"
 
 #include <array>
@@ -38,9 +39,11 @@ class Scales {
  public:
   explicit Scales(const Options& options)
       : format_(options.format),
-        scaling_(
-            {.name = "forward", .format = options.format, .slots = options.slots, .config = options.config},
-            *device_, *allocator_) {}
+        scaling_({.name = "forward",
+                  .format = options.format,
+                  .slots = options.slots,
+                  .config = options.config},
+                 *device_, *allocator_) {}
 
   std::vector<uint8_t> cast(const std::vector<float>& values, Fp8CastKind kind = Fp8CastKind::kFold,
                             int64_t slot = 0) {
@@ -49,7 +52,8 @@ class Scales {
     std::vector<uint8_t> codes(values.size());
     const auto n = int64_t(codes.size());
     const Tensor target{reinterpret_cast<std::byte*>(codes.data()), format_, 1, n, n};
-    scaling_.cast(slot, std::array{Fp8Part{.source = encoded_view(source), .target = target}}, kind);
+    scaling_.cast(slot, std::array{Fp8Part{.source = encoded_view(source), .target = target}},
+                  kind);
     return codes;
   }
   void update(float amax, int64_t slot = 0) {
@@ -62,7 +66,9 @@ class Scales {
     for (int64_t i = 0; i < all.rows; ++i) column.push_back(all.as<float>()[i * all.stride + slot]);
     return column;
   }
-  [[nodiscard]] Fp8SlotState state(int64_t slot = 0) const { return scaling_.slot_states()[size_t(slot)]; }
+  [[nodiscard]] Fp8SlotState state(int64_t slot = 0) const {
+    return scaling_.slot_states()[size_t(slot)];
+  }
   [[nodiscard]] uint32_t scale_bits(int64_t slot = 0) const { return bits_of(state(slot).scale); }
   [[nodiscard]] float scale_inv(int64_t slot = 0) const { return *scaling_.scale_inv(slot); }
   Fp8Scaling& scaling() { return scaling_; }
@@ -250,8 +256,8 @@ TEST(Fp8Scaling, PartsShareAScale) {
     config.fp8_recipe = recipe;
     const auto device = make_cpu_device(1);
     const auto allocator = device->make_allocator();
-    Fp8Scaling scaling({.name = "forward", .format = DType::kE4M3, .slots = 1, .config = config}, *device,
-                       *allocator);
+    Fp8Scaling scaling({.name = "forward", .format = DType::kE4M3, .slots = 1, .config = config},
+                       *device, *allocator);
     test::HostMatrix small(DType::kF32, {1, 3}), large(DType::kBF16, {2, 3});
     small.fill([](int64_t, int64_t) { return 0.5f; });
     large.fill([](int64_t, int64_t) { return -7.0f; });
@@ -281,8 +287,8 @@ TEST(Fp8Scaling, TransposedCodesAreTheSame) {
     const auto cast = [&](const Tensor& target, const Tensor& transposed) {
       scales.scaling().cast(
           0,
-          std::array{
-              Fp8Part{.source = encoded_view(source.view()), .target = target, .transposed = transposed}},
+          std::array{Fp8Part{
+              .source = encoded_view(source.view()), .target = target, .transposed = transposed}},
           Fp8CastKind::kNoFold);
     };
     cast(both, both_transposed);
@@ -307,8 +313,8 @@ TEST(Fp8Scaling, TargetsThatDoNotFitAreRefused) {
   const auto cast = [&](const Tensor& target, const Tensor& transposed) {
     scales.scaling().cast(
         0,
-        std::array{
-            Fp8Part{.source = encoded_view(source.view()), .target = target, .transposed = transposed}},
+        std::array{Fp8Part{
+            .source = encoded_view(source.view()), .target = target, .transposed = transposed}},
         Fp8CastKind::kNoFold);
   };
   EXPECT_NO_THROW(cast(good, turned));

@@ -1,5 +1,5 @@
-// mxfp8 weights: known bytes, the value of every code under every scale, scales that never clip, and the bits
-// of block_fp8 wherever both have the scale.
+// mxfp8 weights: known bytes, the value of every code under every scale, scales that never clip,
+// and the bits of block_fp8 wherever both have the scale.
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -26,9 +26,10 @@ TEST(Mxfp8Codec, KnownBytesAndValues) {
   HostEncoded weights(kMx, {1, 32});
   const Mxfp8Codec codec(weights.view());
   test::store_row(codec, test::two_blocks());
-  const std::vector<uint32_t> codes{0xF8, 0xF6, 0xF4, 0xF2, 0xF0, 0xEC, 0xE8, 0xE0, 0x00, 0x60, 0x68,
-                                    0x6C, 0x70, 0x72, 0x74, 0x76, 0x00, 0xA0, 0x28, 0xAC, 0x30, 0xB2,
-                                    0x34, 0xB6, 0x38, 0xB9, 0x3A, 0xBB, 0x3C, 0xBD, 0x3E, 0xBF};
+  const std::vector<uint32_t> codes{0xF8, 0xF6, 0xF4, 0xF2, 0xF0, 0xEC, 0xE8, 0xE0,
+                                    0x00, 0x60, 0x68, 0x6C, 0x70, 0x72, 0x74, 0x76,
+                                    0x00, 0xA0, 0x28, 0xAC, 0x30, 0xB2, 0x34, 0xB6,
+                                    0x38, 0xB9, 0x3A, 0xBB, 0x3C, 0xBD, 0x3E, 0xBF};
   EXPECT_EQ(weights.block_scales.bits(0, 0), 0x78u);
   for (int64_t i = 0; i < 32; ++i) EXPECT_EQ(weights.codes.bits(0, i), codes[size_t(i)]) << i;
   const std::vector<float> decoded = test::load_row(codec, 32);
@@ -76,7 +77,9 @@ TEST(Mxfp8Codec, SmallestPowerOfTwoThatDoesNotClip) {
       ASSERT_LE(code, 127 + 119) << amax;
       ASSERT_TRUE(code == 127 + 119 || double(amax) <= std::ldexp(448.0, code - 127)) << amax;
       ASSERT_TRUE(code == 0 || double(amax) > std::ldexp(224.0, code - 127)) << amax;
-      ASSERT_EQ(double(Mxfp8Scales::factor(uint8_t(code))) * double(Mxfp8Scales::step(uint8_t(code))), 1.0);
+      ASSERT_EQ(
+          double(Mxfp8Scales::factor(uint8_t(code))) * double(Mxfp8Scales::step(uint8_t(code))),
+          1.0);
     }
 }
 
@@ -98,7 +101,8 @@ TEST(Mxfp8Codec, Blocks) {
   EXPECT_TRUE(weights.padding_untouched());
 }
 
-// A NaN is kept and does not count for the scale; an infinity becomes the largest number that there is.
+// A NaN is kept and does not count for the scale; an infinity becomes the largest number that there
+// is.
 TEST(Mxfp8Codec, NotFinite) {
   HostEncoded weights(kMx, {1, 96});
   const Mxfp8Codec codec(weights.view());
@@ -151,7 +155,8 @@ TEST(Mxfp8Codec, EncodingAgainChangesNothing) {
   }
 }
 
-// Where FP16 has the scale, too, block_fp8 with blocks of 32 and scales pow2 has the same codes and values.
+// Where FP16 has the scale, too, block_fp8 with blocks of 32 and scales pow2 has the same codes and
+// values.
 TEST(Mxfp8Codec, AgreesWithBlockFp8) {
   test::Draws draws(7);
   const WeightEncoding fp8{.format = WeightFormat::kBlockFp8, .fp8_block_size = 32};
@@ -160,9 +165,10 @@ TEST(Mxfp8Codec, AgreesWithBlockFp8) {
   const BlockFp8Codec block_codec(blocks.view());
   for (int round = 0; round < 500; ++round) {
     const std::vector<float> x = random_row(draws, draws.uniform(-13, 22));
-    const DitherSource source{.rounding = round % 2 == 0 ? Rounding::kNearest : Rounding::kStochastic,
-                              .seed = 3,
-                              .step = uint32_t(round)};
+    const DitherSource source{
+        .rounding = round % 2 == 0 ? Rounding::kNearest : Rounding::kStochastic,
+        .seed = 3,
+        .step = uint32_t(round)};
     test::store_row(mx_codec, x, source);
     test::store_row(block_codec, x, source);
     for (int64_t i = 0; i < 256; ++i) ASSERT_EQ(mx.codes.bits(0, i), blocks.codes.bits(0, i));
@@ -174,7 +180,8 @@ TEST(Mxfp8Codec, AgreesWithBlockFp8) {
 TEST(Mxfp8Codec, ErrorOfGaussianWeights) { EXPECT_NEAR(test::gaussian_error(kMx), 0.0266, 0.0001); }
 
 TEST(Mxfp8Codec, RefusesWhatItIsNotFor) {
-  EXPECT_THROW(Mxfp8Codec(HostEncoded({.format = WeightFormat::kBlockFp8}, {1, 32}).view()), LogicError);
+  EXPECT_THROW(Mxfp8Codec(HostEncoded({.format = WeightFormat::kBlockFp8}, {1, 32}).view()),
+               LogicError);
   EXPECT_THROW(BlockFp8Codec(HostEncoded(kMx, {1, 32}).view()), LogicError);
 }
 

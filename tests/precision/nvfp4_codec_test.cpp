@@ -1,4 +1,5 @@
-// nvfp4 weights: every published byte of both scale modes, the moves of sticky scales, the end of a step.
+// nvfp4 weights: every published byte of both scale modes, the moves of sticky scales, the end of a
+// step.
 #include <cmath>
 #include <functional>
 #include <vector>
@@ -16,8 +17,10 @@ namespace {
 using test::HostEncoded;
 using test::HostMatrix;
 
-constexpr WeightEncoding kSticky{.format = WeightFormat::kNvfp4, .nvfp4_scale_mode = Nvfp4ScaleMode::kSticky};
-constexpr WeightEncoding kLive{.format = WeightFormat::kNvfp4, .nvfp4_scale_mode = Nvfp4ScaleMode::kLive};
+constexpr WeightEncoding kSticky{.format = WeightFormat::kNvfp4,
+                                 .nvfp4_scale_mode = Nvfp4ScaleMode::kSticky};
+constexpr WeightEncoding kLive{.format = WeightFormat::kNvfp4,
+                               .nvfp4_scale_mode = Nvfp4ScaleMode::kLive};
 
 HostMatrix matrix_of(const std::vector<float>& x) {
   HostMatrix m(DType::kF32, {1, int64_t(x.size())});
@@ -37,8 +40,7 @@ void expect_state(const HostEncoded& weights, const State& state) {
     EXPECT_EQ(weights.codes.bits(0, int64_t(i)), state.bytes[i]) << "byte " << i;
 }
 
-// --- live
-// ---------------------------------------------------------------------------------------------------
+// --- live ----------------------------------------------------------------------------------------
 
 TEST(Nvfp4Live, PublishedBytesAndValues) {
   HostEncoded weights(kLive, {1, 32});
@@ -47,8 +49,8 @@ TEST(Nvfp4Live, PublishedBytesAndValues) {
   EXPECT_EQ(bits_of(nvfp4_live::tensor_multiplier(2.0f)), 0x44A80000u);
   expect_state(weights, {0x40000000,
                          {0x7E, 0x45},
-                         {0xFF, 0xEE, 0xCD, 0xAB, 0x20, 0x43, 0x65, 0x76, 0x90, 0xA2, 0xC3, 0xD4, 0xE5, 0xE6,
-                          0xF6, 0xF7}});
+                         {0xFF, 0xEE, 0xCD, 0xAB, 0x20, 0x43, 0x65, 0x76, 0x90, 0xA2, 0xC3, 0xD4,
+                          0xE5, 0xE6, 0xF6, 0xF7}});
   const std::vector<float> x = test::load_row(Nvfp4Codec(weights.view()), 32);
   const std::vector<float> first{
       -2, -2,          -1.33333337f, -1.33333337f, -1, -.666666687f, -.5f,        -.333333343f,
@@ -102,8 +104,7 @@ TEST(Nvfp4Live, LoadsWithTheOldScaleAndStoresWithTheNew) {
 
 TEST(Nvfp4Live, ErrorOfGaussianWeights) { EXPECT_NEAR(test::gaussian_error(kLive), 0.095, 0.0005); }
 
-// --- sticky
-// -------------------------------------------------------------------------------------------------
+// --- sticky --------------------------------------------------------------------------------------
 
 const std::vector<uint32_t> kFirstBytes{0xFF, 0xEE, 0xCD, 0x9B, 0x10, 0x43, 0x65, 0x76,
                                         0x90, 0xA1, 0xC3, 0xD4, 0xD5, 0xE6, 0xE6, 0xF7};
@@ -135,8 +136,8 @@ TEST(Nvfp4Sticky, PublishedSequence) {
   change([](std::vector<float>& x) { x[0] = -2.5f; });
   expect_state(weights, {0x3B800000,
                          {0x73, 0x33},
-                         {0xDE, 0xCC, 0xAB, 0x8A, 0x00, 0x22, 0x43, 0x54, 0x90, 0xA1, 0xC3, 0xD4, 0xD5, 0xE6,
-                          0xE6, 0xF7}});
+                         {0xDE, 0xCC, 0xAB, 0x8A, 0x00, 0x22, 0x43, 0x54, 0x90, 0xA1, 0xC3, 0xD4,
+                          0xD5, 0xE6, 0xE6, 0xF7}});
   change([](std::vector<float>& x) { std::fill(x.begin() + 20, x.end(), 0.0f); });
   const std::vector<uint32_t> second_half{0xC0, 0xE4, 0, 0, 0, 0, 0, 0};
   std::vector<uint32_t> bytes{0xDE, 0xCC, 0xAB, 0x8A, 0x00, 0x22, 0x43, 0x54};
@@ -157,8 +158,8 @@ TEST(Nvfp4Sticky, PublishedSequence) {
   EXPECT_TRUE(weights == rescaled) << "nothing is left to rescale";
 }
 
-// The smallest power of two that holds the tensor's maximum in 112 steps of 6, in every binade and around the
-// mantissa at which it changes.
+// The smallest power of two that holds the tensor's maximum in 112 steps of 6, in every binade and
+// around the mantissa at which it changes.
 TEST(Nvfp4Sticky, FirstTensorScale) {
   EXPECT_EQ(nvfp4_sticky::first_tensor_scale(0.0f), 1.0f);
   for (int exponent = -108; exponent <= 127; ++exponent)
@@ -234,8 +235,8 @@ TEST(Nvfp4Sticky, CountsSaturatedBlocks) {
   for (const size_t i : {3u, 17u, 63u}) EXPECT_EQ(std::fabs(stored[i]), most);
 }
 
-// Blocks too small for a quarter of their scale are rounded anew on the scale above it; the others keep their
-// codes and values.
+// Blocks too small for a quarter of their scale are rounded anew on the scale above it; the others
+// keep their codes and values.
 TEST(Nvfp4Sticky, RescalesSmallBlocks) {
   test::Draws draws(10);
   constexpr int64_t kBlocks = 0x7F;
@@ -244,7 +245,8 @@ TEST(Nvfp4Sticky, RescalesSmallBlocks) {
   const EncodedTensor view = weights.view();
   for (int64_t b = 0; b < kBlocks; ++b) {
     view.block_scales.as<uint8_t>()[b] = uint8_t(b);  // 0: all codes are zero
-    for (int64_t i = 0; b > 0 && i < 8; ++i) view.codes.as<uint8_t>()[8 * b + i] = uint8_t(draws.index(256));
+    for (int64_t i = 0; b > 0 && i < 8; ++i)
+      view.codes.as<uint8_t>()[8 * b + i] = uint8_t(draws.index(256));
   }
   HostMatrix before(DType::kF32, {2, kBlocks * 16}), after(DType::kF32, {2, kBlocks * 16});
   const HostEncoded original = weights;
@@ -261,7 +263,8 @@ TEST(Nvfp4Sticky, RescalesSmallBlocks) {
     const float step = decode<kE4M3>(expected) * 2.0f;
     for (int64_t i = 16 * b; i < 16 * b + 16; ++i) {
       const float x = before.at(0, i);
-      const float rounded = b == 0 ? 0.0f : decode<kE2M1>(round_to<kE2M1>(x / step, Nearest{})) * step;
+      const float rounded =
+          b == 0 ? 0.0f : decode<kE2M1>(round_to<kE2M1>(x / step, Nearest{})) * step;
       ASSERT_EQ(after.at(0, i), b < 0x18 ? rounded : x) << b;
     }
     if (b >= 0x18) {
@@ -293,7 +296,8 @@ TEST(Nvfp4Sticky, FourfoldGrowthNeverClips) {
 }
 
 TEST(Nvfp4Codec, RefusesWhatItIsNotFor) {
-  EXPECT_THROW(Nvfp4Codec(HostEncoded({.format = WeightFormat::kBlockFp8}, {1, 16}).view()), LogicError);
+  EXPECT_THROW(Nvfp4Codec(HostEncoded({.format = WeightFormat::kBlockFp8}, {1, 16}).view()),
+               LogicError);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What the tests of scaled formats share: the published input, rows stored and loaded by one lane, Gaussian
-// weights.
+// What the tests of scaled formats share: the published input, rows stored and loaded by one lane,
+// Gaussian weights.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,8 @@
 
 namespace mpt::test {
 
-// The two blocks of 16 whose encodings docs/numerics.md "FP8 block weights" and "NVFP4 weights" publish.
+// The two blocks of 16 whose encodings docs/numerics.md "FP8 block weights" and "NVFP4 weights"
+// publish.
 inline std::vector<float> two_blocks() {
   std::vector<float> x(32);
   for (int i = 0; i < 16; ++i) {
@@ -43,7 +44,8 @@ struct Ops {
   std::unique_ptr<Device> device = make_cpu_device(1);
   std::unique_ptr<Allocator> allocator = device->make_allocator();
   std::unique_ptr<CodecOps> ops;
-  explicit Ops(int64_t most_rows) : ops(make_ops<CodecOps>(device->stream(), {*allocator, most_rows})) {}
+  explicit Ops(int64_t most_rows)
+      : ops(make_ops<CodecOps>(device->stream(), {*allocator, most_rows})) {}
   CodecOps* operator->() const { return ops.get(); }
 };
 

@@ -1,6 +1,6 @@
-// Scale drag: how far weights that are never updated move because a neighbour under the same scale does
-// (docs/numerics.md "Scale drag"). The published bounds of the default modes, and that the literal modes miss
-// them.
+// Scale drag: how far weights that are never updated move because a neighbour under the same scale
+// does (docs/numerics.md "Scale drag"). The published bounds of the default modes, and that the
+// literal modes miss them.
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
@@ -22,15 +22,16 @@ struct Experiment {
   bool walk = false;  // else growth
 };
 
-// How the largest element of every block moves: 0.1 % a step for 100 steps, or 1 % up or down for 400.
+// How the largest element of every block moves: 0.1 % a step for 100 steps, or 1 % up or down for
+// 400.
 struct Schedule {
   int steps;
   double step;
 };
 
-// Gaussian weights; in every step all blocks are decoded, the largest element of each is set to its own
-// course in FP64, and all are encoded. The factor by which all other elements have grown: their projection on
-// what they were after the first encoding.
+// Gaussian weights; in every step all blocks are decoded, the largest element of each is set to its
+// own course in FP64, and all are encoded. The factor by which all other elements have grown: their
+// projection on what they were after the first encoding.
 double gain(const Experiment& experiment) {
   const Schedule schedule = experiment.walk ? Schedule{400, 0.01} : Schedule{100, 0.001};
   const WeightEncoding& encoding = experiment.encoding;
@@ -46,8 +47,9 @@ double gain(const Experiment& experiment) {
   std::vector<int64_t> largest;
   std::vector<double> course;
   for (int64_t start = 0; start < kRows * kCols; start += block) {
-    const auto* most = std::max_element(values + start, values + start + block,
-                                        [](float a, float b) { return std::fabs(a) < std::fabs(b); });
+    const auto* most =
+        std::max_element(values + start, values + start + block,
+                         [](float a, float b) { return std::fabs(a) < std::fabs(b); });
     largest.push_back(most - values);
     course.push_back(*most);
   }
@@ -60,7 +62,8 @@ double gain(const Experiment& experiment) {
       course[b] *= up ? 1 + schedule.step : 1 / (1 + schedule.step);
       values[largest[b]] = float(course[b]);
     }
-    const DitherSource source_of_bits{.rounding = experiment.rounding, .seed = 1, .step = uint32_t(step)};
+    const DitherSource source_of_bits{
+        .rounding = experiment.rounding, .seed = 1, .step = uint32_t(step)};
     float amax = 0;
     for (int64_t i = 0; i < kRows * kCols; ++i) amax = std::max(amax, std::fabs(values[i]));
     with_codec(weights.view(), [&]<class Codec>(Codec codec) {
@@ -102,7 +105,8 @@ TEST(ScaleDrag, PowersOfTwoKeepFp8Weights) {
 }
 TEST(ScaleDrag, PowersOfTwoKeepMxfp8Weights) {
   for (const bool walk : {false, true})
-    EXPECT_NEAR(gain({.encoding = {.format = WeightFormat::kMxfp8}, .walk = walk}), 1.0, 1e-6) << walk;
+    EXPECT_NEAR(gain({.encoding = {.format = WeightFormat::kMxfp8}, .walk = walk}), 1.0, 1e-6)
+        << walk;
 }
 
 TEST(ScaleDrag, OctavesKeepNvfp4Weights) {
@@ -113,8 +117,8 @@ TEST(ScaleDrag, OctavesKeepNvfp4Weights) {
   }
 }
 
-// Scales with a new mantissa each step carry the weights along: 100 steps of 0.1 % are 10.5 %, of which the
-// others follow nearly all.
+// Scales with a new mantissa each step carry the weights along: 100 steps of 0.1 % are 10.5 %, of
+// which the others follow nearly all.
 TEST(ScaleDrag, LiteralScalesDrag) {
   EXPECT_GT(gain({.encoding = fp8(Fp8ScaleMode::kFp16)}), 1.09);
   EXPECT_GT(gain({.encoding = nvfp4(Nvfp4ScaleMode::kLive)}), 1.09);

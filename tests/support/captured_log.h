@@ -14,8 +14,8 @@ class CapturedLog {
  public:
   explicit CapturedLog(spdlog::level::level_enum least = spdlog::level::warn)
       : before_(spdlog::default_logger()) {
-    auto logger =
-        std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(stream_));
+    auto logger = std::make_shared<spdlog::logger>(
+        "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(stream_));
     logger->set_level(least);
     spdlog::set_default_logger(logger);
   }
@@ -24,7 +24,9 @@ class CapturedLog {
   CapturedLog& operator=(const CapturedLog&) = delete;
 
   [[nodiscard]] std::string text() const { return stream_.str(); }
-  [[nodiscard]] bool has(const std::string& part) const { return text().find(part) != std::string::npos; }
+  [[nodiscard]] bool has(const std::string& part) const {
+    return text().find(part) != std::string::npos;
+  }
 
  private:
   std::ostringstream stream_;

@@ -14,7 +14,9 @@ class Draws {
 
   uint32_t word() { return counter_.word(next_++); }
   // In [low, high).
-  double uniform(double low, double high) { return low + (high - low) * (double(word()) * 0x1p-32); }
+  double uniform(double low, double high) {
+    return low + (high - low) * (double(word()) * 0x1p-32);
+  }
   int64_t index(int64_t count) { return int64_t(uint64_t{word()} * uint64_t(count) >> 32); }
   bool coin() { return (word() & 1u) != 0; }
   // Either sign; magnitudes are spread evenly over the binades 2^low .. 2^high.

@@ -27,4 +27,5 @@ void expect_error(const char* text, F&& run, std::initializer_list<std::string> 
 
 }  // namespace mpt::test
 
-#define EXPECT_ERROR(statement, ...) ::mpt::test::expect_error(#statement, [&] { statement; }, {__VA_ARGS__})
+#define EXPECT_ERROR(statement, ...) \
+  ::mpt::test::expect_error(#statement, [&] { statement; }, {__VA_ARGS__})

@@ -62,7 +62,9 @@ class FaultFileSystem final : public FileSystem {
     return fail_at_ > 0 && mutations_ >= fail_at_;
   }
   // Called before a file is synced, in the syncing thread.
-  void before_sync(std::function<void(const std::string& path)> call) { before_sync_ = std::move(call); }
+  void before_sync(std::function<void(const std::string& path)> call) {
+    before_sync_ = std::move(call);
+  }
 
   // Removes entries not synced in their directory, and truncates files to their synced bytes.
   void drop_unsynced(UnsyncedRenames renames) {
@@ -159,7 +161,8 @@ class FaultFileSystem final : public FileSystem {
     mutate();
     if (!base_.is_directory(path)) throw error("{}: not a directory to sync", path);
     for (auto& [name, entry] : entries_) entry.listed |= parent_directory(name) == path;
-    std::erase_if(renames_, [&](const Rename& rename) { return parent_directory(rename.to) == path; });
+    std::erase_if(renames_,
+                  [&](const Rename& rename) { return parent_directory(rename.to) == path; });
   }
 
  private:

@@ -26,7 +26,8 @@ struct FaultyCall {
 class FaultyTransport final : public ForwardingTransport {
  public:
   // `inner` must outlive this object.
-  FaultyTransport(Transport& inner, FaultyCall faulty) : ForwardingTransport(inner), faulty_(faulty) {}
+  FaultyTransport(Transport& inner, FaultyCall faulty)
+      : ForwardingTransport(inner), faulty_(faulty) {}
 
   [[nodiscard]] int64_t calls() const { return calls_; }
 
@@ -68,7 +69,8 @@ class FaultyTransport final : public ForwardingTransport {
   }
   void begin(const char* operation) {
     ++calls_;
-    if (now(CommFault::kThrow)) throw error("faulty transport: call {}, {}, fails", calls_, operation);
+    if (now(CommFault::kThrow))
+      throw error("faulty transport: call {}, {}, fails", calls_, operation);
     if (now(CommFault::kHang)) std::this_thread::sleep_for(faulty_.hang);
   }
   void end(std::span<std::byte> result) const {

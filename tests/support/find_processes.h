@@ -22,7 +22,8 @@ inline std::string command_line_of(const std::filesystem::path& process) {
 }
 
 // Processes with the argument `argument` whose program path ends with `program`.
-inline std::vector<pid_t> processes_that_say(const std::string& argument, const std::string& program) {
+inline std::vector<pid_t> processes_that_say(const std::string& argument,
+                                             const std::string& program) {
   const std::string wanted = '\0' + argument + '\0';
   std::vector<pid_t> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {

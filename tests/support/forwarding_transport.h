@@ -12,7 +12,8 @@ namespace mpt::test {
 class ForwardingTransport : public Transport {
  public:
   // `inner` must outlive this object.
-  explicit ForwardingTransport(Transport& inner) : Transport(inner.rank(), inner.size()), inner_(inner) {}
+  explicit ForwardingTransport(Transport& inner)
+      : Transport(inner.rank(), inner.size()), inner_(inner) {}
 
   [[nodiscard]] std::string name() const override { return inner_.name(); }
   void reduce_scatter_sum(std::span<const Tensor> parts, const Tensor& sum) override {

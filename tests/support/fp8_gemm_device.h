@@ -60,7 +60,8 @@ class Fp8Gemm final : public Gemm {
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t i = 0; i < k; ++i) {
         const uint8_t code = t.as<uint8_t>()[in_rows ? r * t.stride + i : i * t.stride + r];
-        values.push_back(double(t.dtype == DType::kE4M3 ? decode<kE4M3>(code) : decode<kE5M2>(code)));
+        values.push_back(
+            double(t.dtype == DType::kE4M3 ? decode<kE4M3>(code) : decode<kE5M2>(code)));
       }
     return values;
   }
@@ -96,7 +97,9 @@ class Fp8GemmDevice final : public ForwardingDevice {
   Fp8GemmDevice(std::unique_ptr<Device> inner, const Fp8GemmOptions& fp8)
       : ForwardingDevice(*inner), owned_(std::move(inner)), gemm_(inner_.gemm(), fp8) {}
 
-  [[nodiscard]] std::string name() const override { return inner_.name() + ", FP8 GEMMs of a test"; }
+  [[nodiscard]] std::string name() const override {
+    return inner_.name() + ", FP8 GEMMs of a test";
+  }
   Gemm& gemm() override { return gemm_; }
 
  private:

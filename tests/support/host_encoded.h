@@ -25,17 +25,20 @@ class HostEncoded {
             .tensor_scale = has_tensor_scale_ ? tensor_scale.view() : Tensor{}};
   }
   bool operator==(const HostEncoded& other) const {
-    return codes == other.codes && block_scales == other.block_scales && tensor_scale == other.tensor_scale;
+    return codes == other.codes && block_scales == other.block_scales &&
+           tensor_scale == other.tensor_scale;
   }
   [[nodiscard]] bool padding_untouched() const {
-    return codes.padding_untouched() && block_scales.padding_untouched() && tensor_scale.padding_untouched();
+    return codes.padding_untouched() && block_scales.padding_untouched() &&
+           tensor_scale.padding_untouched();
   }
 
  private:
   // Shapes and types as the program allocates them.
   static EncodedTensor logical_pieces(const WeightEncoding& encoding, Shape shape) {
     PlanningAllocator plan;
-    return allocate_encoded(encoding, {shape.rows, shape.cols, shape.rows, shape.cols}, kWeightMemory, plan);
+    return allocate_encoded(encoding, {shape.rows, shape.cols, shape.rows, shape.cols},
+                            kWeightMemory, plan);
   }
   static HostMatrix like(const Tensor& t, int64_t padding) {
     return HostMatrix(t.dtype, {t.rows, t.cols, padding});

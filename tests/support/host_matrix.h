@@ -39,7 +39,8 @@ class HostMatrix {
   operator Tensor() const { return view(); }  // NOLINT: a matrix stands wherever a view does
 
   void set(int64_t row, int64_t col, float x) {
-    check(view_.dtype == DType::kF32 || view_.dtype == DType::kBF16, "a value as {}", name_of(view_.dtype));
+    check(view_.dtype == DType::kF32 || view_.dtype == DType::kBF16, "a value as {}",
+          name_of(view_.dtype));
     if (view_.dtype == DType::kF32)
       write(row, col, x);
     else
@@ -76,8 +77,8 @@ class HostMatrix {
 
  private:
   [[nodiscard]] size_t offset(int64_t row, int64_t col) const {
-    check(row >= 0 && row < view_.rows && col >= 0 && col < view_.cols, "element ({},{}) of [{},{}]", row,
-          col, view_.rows, view_.cols);
+    check(row >= 0 && row < view_.rows && col >= 0 && col < view_.cols,
+          "element ({},{}) of [{},{}]", row, col, view_.rows, view_.cols);
     return size_t((row * view_.stride + col) * size_of(view_.dtype));
   }
   template <class T>

@@ -27,13 +27,15 @@ class HostMemoryDevice final : public Device {
 
   void download(const Tensor& source, std::byte* target) override {
     ++downloads;
-    for_rows(source,
-             [&](std::byte* row, int64_t packed, size_t bytes) { std::memcpy(target + packed, row, bytes); });
+    for_rows(source, [&](std::byte* row, int64_t packed, size_t bytes) {
+      std::memcpy(target + packed, row, bytes);
+    });
   }
   void upload(const std::byte* source, const Tensor& target) override {
     ++uploads;
-    for_rows(target,
-             [&](std::byte* row, int64_t packed, size_t bytes) { std::memcpy(row, source + packed, bytes); });
+    for_rows(target, [&](std::byte* row, int64_t packed, size_t bytes) {
+      std::memcpy(row, source + packed, bytes);
+    });
   }
   void synchronize() override {}
   Gemm& gemm() override { throw std::logic_error("host memory multiplies nothing"); }

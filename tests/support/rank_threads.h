@@ -20,7 +20,8 @@ class RankThreads {
   void run(const std::function<void(Communicator&)>& work) const {
     run_ranks(size_, [&](Transport& transport) {
       HostMemoryDevice device;
-      Communicator ranks(std::make_unique<ForwardingTransport>(transport), device.make_comm_stream(), device);
+      Communicator ranks(std::make_unique<ForwardingTransport>(transport),
+                         device.make_comm_stream(), device);
       work(ranks);
     });
   }

@@ -33,7 +33,8 @@ inline std::map<std::string, std::string> ranks_environment() {
           {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
           {"OMPI_MCA_hwloc_base_binding_policy", "none"},
           {"PRTE_MCA_hwloc_default_binding_policy", "none"},
-          {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},  // refused in containers, with a warning
+          {"OMPI_MCA_btl_vader_single_copy_mechanism",
+           "none"},  // refused in containers, with a warning
           {"OMPI_MCA_btl_base_warn_component_unused", "0"},
           {"OMP_NUM_THREADS", "1"},
           {"OMP_WAIT_POLICY", "passive"},
@@ -42,7 +43,8 @@ inline std::map<std::string, std::string> ranks_environment() {
 
 // Every rank runs options.program; options.env is added to what the ranks need. The exit code is
 // that of mpirun: the first failed rank's, or 128 plus a signal.
-inline ProgramResult run_ranks_program(int ranks, std::vector<std::string> args, RunOptions options = {}) {
+inline ProgramResult run_ranks_program(int ranks, std::vector<std::string> args,
+                                       RunOptions options = {}) {
   args.insert(args.begin(), {"-np", std::to_string(ranks), options.program});
   options.program = MPT_MPIEXEC;
   for (const auto& [name, value] : ranks_environment()) options.env.try_emplace(name, value);

@@ -18,11 +18,13 @@ namespace mpt::test {
 struct RankOfRun {
   Transport& transport;
   std::unique_ptr<Device> device;
-  Communicator ranks{std::make_unique<ForwardingTransport>(transport), device->make_comm_stream(), *device};
+  Communicator ranks{std::make_unique<ForwardingTransport>(transport), device->make_comm_stream(),
+                     *device};
 };
 
 // Runs `work` on that many ranks; throws the first failure.
-inline void on_ranks(const RunConfig& config, int64_t ranks, const std::function<void(RankOfRun&)>& work) {
+inline void on_ranks(const RunConfig& config, int64_t ranks,
+                     const std::function<void(RankOfRun&)>& work) {
   run_ranks(ranks, [&](Transport& transport) {
     RankOfRun rank{transport, make_device(config.device)};
     work(rank);

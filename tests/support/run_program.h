@@ -57,18 +57,21 @@ struct Pipe {
 };
 
 // In the child, after fork: async-signal-safe calls only.
-[[noreturn]] inline void become(const std::vector<char*>& arguments, const std::vector<char*>& environment,
-                                const std::string& cwd, const Pipe& out, const Pipe& err) {
+[[noreturn]] inline void become(const std::vector<char*>& arguments,
+                                const std::vector<char*>& environment, const std::string& cwd,
+                                const Pipe& out, const Pipe& err) {
   const int nothing = ::open("/dev/null", O_RDONLY);
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(out.write_end, STDOUT_FILENO);
   ::dup2(err.write_end, STDERR_FILENO);
   ::setpgid(0, 0);
-  if (cwd.empty() || ::chdir(cwd.c_str()) == 0) ::execve(arguments[0], arguments.data(), environment.data());
+  if (cwd.empty() || ::chdir(cwd.c_str()) == 0)
+    ::execve(arguments[0], arguments.data(), environment.data());
   ::_exit(127);
 }
 
-inline std::vector<std::string> environment_with(const std::map<std::string, std::string>& changes) {
+inline std::vector<std::string> environment_with(
+    const std::map<std::string, std::string>& changes) {
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
@@ -89,10 +92,12 @@ inline std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 inline bool collect(int out, int err, double timeout_s, ProgramResult& result) {
   using Clock = std::chrono::steady_clock;
   const auto limit = Clock::now() + std::chrono::duration<double>(timeout_s);
-  pollfd ends[2]{{.fd = out, .events = POLLIN, .revents = 0}, {.fd = err, .events = POLLIN, .revents = 0}};
+  pollfd ends[2]{{.fd = out, .events = POLLIN, .revents = 0},
+                 {.fd = err, .events = POLLIN, .revents = 0}};
   std::string* texts[2]{&result.out, &result.err};
   while (ends[0].fd >= 0 || ends[1].fd >= 0) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - Clock::now()).count();
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(limit - Clock::now()).count();
     if (left <= 0) return false;
     if (::poll(ends, 2, int(left)) < 0) continue;
     for (int i = 0; i < 2; ++i) {

@@ -21,7 +21,8 @@ inline std::string memory_directory() {
 
 class TempDirectory {
  public:
-  explicit TempDirectory(const std::string& parent = std::filesystem::temp_directory_path().string()) {
+  explicit TempDirectory(
+      const std::string& parent = std::filesystem::temp_directory_path().string()) {
     std::string name = parent + "/mpt_test_XXXXXX";
     check(::mkdtemp(name.data()) != nullptr, "cannot create a directory like {}", name);
     path_ = name;

@@ -26,7 +26,8 @@ struct Call {
 
 std::string call_name(std::string_view operation, std::span<const Tensor> parts) {
   std::string name(operation);
-  for (const Tensor& part : parts) name += fmt::format(" {}[{}]", name_of(part.dtype), part.elements());
+  for (const Tensor& part : parts)
+    name += fmt::format(" {}[{}]", name_of(part.dtype), part.elements());
   return name;
 }
 
@@ -101,14 +102,16 @@ class ThreadRanks::Meeting {
     changed_.notify_all();
   }
   void wait_for_others(std::unique_lock<std::mutex>& lock, int64_t rank, int64_t meeting) {
-    const auto over = [&] { return meetings_ != meeting || failure_ || !missing_that_left().empty(); };
+    const auto over = [&] {
+      return meetings_ != meeting || failure_ || !missing_that_left().empty();
+    };
     changed_.wait_for(lock, options_.timeout, over);
     if (meetings_ != meeting || failure_) return;
     const auto left = missing_that_left();
     const double seconds = std::chrono::duration<double>(options_.timeout).count();
-    const std::string what =
-        left.empty() ? fmt::format("rank {} did not come within {} s", fmt::join(missing(), ", "), seconds)
-                     : fmt::format("rank {} has left", fmt::join(left, ", "));
+    const std::string what = left.empty() ? fmt::format("rank {} did not come within {} s",
+                                                        fmt::join(missing(), ", "), seconds)
+                                          : fmt::format("rank {} has left", fmt::join(left, ", "));
     failure_ = std::make_exception_ptr(error("{}: {}", calls_[size_t(rank)].name, what));
     changed_.notify_all();
   }
@@ -127,8 +130,8 @@ class ThreadRanks::Meeting {
   void compare_calls() {
     for (size_t rank = 1; rank < calls_.size(); ++rank)
       if (calls_[rank].name != calls_[0].name && !failure_)
-        failure_ = std::make_exception_ptr(LogicError(
-            fmt::format("rank {} calls {} where rank 0 calls {}", rank, calls_[rank].name, calls_[0].name)));
+        failure_ = std::make_exception_ptr(LogicError(fmt::format(
+            "rank {} calls {} where rank 0 calls {}", rank, calls_[rank].name, calls_[0].name)));
   }
   void throw_failure() const {
     if (failure_) std::rethrow_exception(failure_);
@@ -152,7 +155,9 @@ class ThreadRanks::Rank final : public Transport {
   }
   ~Rank() override { meeting_->leave(rank()); }
 
-  [[nodiscard]] std::string name() const override { return fmt::format("threads, {} ranks", size()); }
+  [[nodiscard]] std::string name() const override {
+    return fmt::format("threads, {} ranks", size());
+  }
 
   void reduce_scatter_sum(std::span<const Tensor> parts, const Tensor& sum) override {
     check_reduce_scatter(*this, parts, sum);
@@ -168,7 +173,8 @@ class ThreadRanks::Rank final : public Transport {
     check_all_gather(*this, parts);
     const auto calls = come("all_gather", parts);
     for (size_t r = 0; r < parts.size(); ++r)
-      if (int64_t(r) != rank()) copy_bytes(calls[r].parts[r].data, packed_bytes(parts[r]), parts[r].data);
+      if (int64_t(r) != rank())
+        copy_bytes(calls[r].parts[r].data, packed_bytes(parts[r]), parts[r].data);
     meeting_->done();
     sent_ += sent_by_all_gather(*this, parts);
   }
@@ -179,16 +185,19 @@ class ThreadRanks::Rank final : public Transport {
     std::vector<const float*> given(static_cast<size_t>(size()));
     std::vector<float> largest(size_t(values.elements()));
     const auto calls = come("all_reduce_max", {&values, 1});
-    for (size_t rank = 0; rank < given.size(); ++rank) given[rank] = calls[rank].parts[0].as<float>();
+    for (size_t rank = 0; rank < given.size(); ++rank)
+      given[rank] = calls[rank].parts[0].as<float>();
     max_over_ranks(given, largest);
     meeting_->done();
-    copy_bytes(reinterpret_cast<const std::byte*>(largest.data()), packed_bytes(values), values.data);
+    copy_bytes(reinterpret_cast<const std::byte*>(largest.data()), packed_bytes(values),
+               values.data);
     sent_ += sent_by_all_reduce_max(*this, values);
   }
 
   void gather_host(std::span<const std::byte> mine, std::span<std::byte> all) override {
     check_gather_host(*this, int64_t(mine.size()), int64_t(all.size()));
-    const auto calls = come_with_bytes(fmt::format("gather_host of {} bytes", mine.size()), mine.data());
+    const auto calls =
+        come_with_bytes(fmt::format("gather_host of {} bytes", mine.size()), mine.data());
     for (size_t rank = 0; rank < calls.size(); ++rank)
       copy_bytes(calls[rank].bytes, int64_t(mine.size()), all.data() + rank * mine.size());
     meeting_->done();
@@ -228,7 +237,8 @@ std::unique_ptr<Transport> ThreadRanks::transport(int64_t rank) {
   return std::make_unique<Rank>(meeting_, rank);
 }
 
-void run_ranks(int64_t ranks, const std::function<void(Transport&)>& rank_main, ThreadRanksOptions options) {
+void run_ranks(int64_t ranks, const std::function<void(Transport&)>& rank_main,
+               ThreadRanksOptions options) {
   ThreadRanks all(ranks, options);
   std::mutex mutex;
   std::exception_ptr first;

@@ -13,7 +13,8 @@
 namespace mpt {
 
 struct ThreadRanksOptions {
-  std::chrono::milliseconds timeout = std::chrono::seconds(60);  // to wait for other ranks in a call
+  std::chrono::milliseconds timeout =
+      std::chrono::seconds(60);  // to wait for other ranks in a call
 };
 
 class ThreadRanks {

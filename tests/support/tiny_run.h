@@ -54,7 +54,8 @@ inline std::string tiny_config_text(const std::string& directory, const std::str
 
 inline RunConfig tiny_config(const std::string& directory, const std::string& name,
                              const std::vector<std::string>& overrides = {}) {
-  JsonDocument document = JsonDocument::of_value(Json::parse(tiny_config_text(directory, name)), name);
+  JsonDocument document =
+      JsonDocument::of_value(Json::parse(tiny_config_text(directory, name)), name);
   for (const std::string& text : overrides) document.set(text);
   return parse_run_config(document);
 }
@@ -78,7 +79,8 @@ inline std::string checkpoint_path(const RunConfig& config, int64_t step) {
 
 // The bytes of every weight and state at a step.
 inline std::string tensors_at(const RunConfig& config, int64_t step) {
-  return posix_file_system().read_file(checkpoint_path(config, step) + "/rank_00000_of_00001.safetensors");
+  return posix_file_system().read_file(checkpoint_path(config, step) +
+                                       "/rank_00000_of_00001.safetensors");
 }
 
 // The metrics without values that depend on a clock.

@@ -28,7 +28,7 @@ std::string content_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// --- problems ------------------------------------------------------------------------------------------
+// --- problems ------------------------------------------------------------------------------------
 
 TEST(ToyProblem, IsThePapers) {
   for (uint64_t seed : {1, 2}) {
@@ -67,7 +67,8 @@ TEST(ToyProblem, MixedIsHalfSmallHalfLarge) {
 
 TEST(ToyProblem, DrawsAreTheWordsOfTheirStream) {
   constexpr int64_t kBatch = 4097;  // no multiple of a block
-  const RandomCounter counter{.seed = 7, .tensor = 3, .row = 0, .step = 5, .stream = kSyntheticStream};
+  const RandomCounter counter{
+      .seed = 7, .tensor = 3, .row = 0, .step = 5, .stream = kSyntheticStream};
   std::vector<float> expected(4096, 0);
   for (uint32_t draw = 0; draw < kBatch; ++draw) ++expected[counter.word(draw) >> 20];
   for (float& share : expected) share = static_cast<float>(double(share) / kBatch);
@@ -75,16 +76,18 @@ TEST(ToyProblem, DrawsAreTheWordsOfTheirStream) {
   EXPECT_NE(toy_shares(ToyRegime::kLarge, 7, 6, kBatch), expected);
 }
 
-// --- formulas ------------------------------------------------------------------------------------------
+// --- formulas ------------------------------------------------------------------------------------
 
-// Central differences in FP64 have an error of about h^2 and eps / h, relative: 1e-6 is far above both.
+// Central differences in FP64 have an error of about h^2 and eps / h, relative: 1e-6 is far above
+// both.
 TEST(ToyLoss, GradientsAreDifferencesOfTheLoss) {
   for (ToyRegime regime : kRegimes) {
     const ToyProblem problem = make_toy_problem(regime, 3);
     const std::vector<float> shares = toy_shares(regime, 3, 1, 4096);
     for (ToyLoss loss : {ToyLoss::kEntryQuartic, ToyLoss::kFrobenius}) {
       SCOPED_TRACE(fmt::format("{} {}", name_of(regime), name_of(loss)));
-      std::vector<double> weights(problem.start.begin(), problem.start.end()), gradient(weights.size());
+      std::vector<double> weights(problem.start.begin(), problem.start.end()),
+          gradient(weights.size());
       toy_gradient<double>(problem, loss, shares, weights, gradient);
       for (size_t i = 0; i < weights.size(); i += 127) {
         // alone in the sum, else its share of the loss drowns in rounding
@@ -129,7 +132,8 @@ TEST(ToyLoss, StartsAtTheDistanceToTheTargets) {
   const std::vector<float> all = equal_toy_shares();
   for (ToyLoss loss : {ToyLoss::kEntryQuartic, ToyLoss::kFrobenius})  // |d| = 2 everywhere
     EXPECT_DOUBLE_EQ(toy_loss<float>(flip, loss, all, flip.start), 16);
-  // E c (1e-4 z)^4 = 1e-8 E z^4 = 3e-8, and the square of E z^2 is 1e-8; five standard deviations of a mean
+  // E c (1e-4 z)^4 = 1e-8 E z^4 = 3e-8, and the square of E z^2 is 1e-8; five standard deviations
+  // of a mean
   const ToyProblem small = make_toy_problem(ToyRegime::kSmall, 1);
   EXPECT_NEAR(toy_loss<float>(small, ToyLoss::kEntryQuartic, all, small.start), 3e-8,
               1e-8 * 5 * std::sqrt(96.0 / 4096));
@@ -152,14 +156,16 @@ TEST(ToyUpdate, IsTheFormula) {
   EXPECT_EQ(toy_update(ToyRule::kMultiplicative, 2.0f, 1e6f, 1.0f), 0.5f);
   EXPECT_EQ(toy_update(ToyRule::kMultiplicative, -2.0f, 1e6f, 1.0f), -3.5f);
   const float tiny = 1e-9f;
-  EXPECT_NEAR(toy_update(ToyRule::kMultiplicative, tiny, 1.0f, 0.5f), tiny * (1 - 0.5 * kLn2 * 0.1), 1e-15);
+  EXPECT_NEAR(toy_update(ToyRule::kMultiplicative, tiny, 1.0f, 0.5f), tiny * (1 - 0.5 * kLn2 * 0.1),
+              1e-15);
   EXPECT_EQ(toy_update(ToyRule::kMultiplicative, 0.0f, 1.0f, 1.0f), 0.0f);
   EXPECT_EQ(toy_update(ToyRule::kMPlusAdam, 0.0f, 1.0f, 0.5f), -0.5f);
 }
 
 TEST(ToyFit, WeightsAreRoundedToTheirFormat) {
   // One step of one rate: the loss of weights rounded to BF16 differs from that of FP32 ones.
-  ToyFitOptions options{.regime = ToyRegime::kSignFlip, .steps = 1, .points = 1, .rate = 8, .seed = 1};
+  ToyFitOptions options{
+      .regime = ToyRegime::kSignFlip, .steps = 1, .points = 1, .rate = 8, .seed = 1};
   const ToyProblem problem = make_toy_problem(options.regime, options.seed);
   const std::vector<float> shares = toy_shares(options.regime, options.seed, 1, options.batch);
   for (Format format : {Format::kBF16, Format::kF32}) {
@@ -185,16 +191,17 @@ TEST(ToyFit, KeepsEvenlySpacedLosses) {
 }
 
 TEST(ToyFit, ADivergedRateIsRecorded) {
-  const ToyFit fit = fit_toy({.rule = ToyRule::kAdditive, .steps = 50, .points = 5, .rate = 0x1p24});
+  const ToyFit fit =
+      fit_toy({.rule = ToyRule::kAdditive, .steps = 50, .points = 5, .rate = 0x1p24});
   EXPECT_TRUE(std::isfinite(fit.losses.front()));
   EXPECT_FALSE(std::isfinite(fit.losses.back()));
 }
 
-// --- acceptance ----------------------------------------------------------------------------------------
+// --- acceptance ----------------------------------------------------------------------------------
 
-// The rates around the best ones of a sweep over 2^-12 .. 2^24, for a batch of 4096 and 1000 steps. Of small
-// weights, 2^6 is at the edge: it diverges where an entry far out in the tail of the targets is drawn three
-// times in an early step, as for seed 1 and not for seed 2.
+// The rates around the best ones of a sweep over 2^-12 .. 2^24, for a batch of 4096 and 1000 steps.
+// Of small weights, 2^6 is at the edge: it diverges where an entry far out in the tail of the
+// targets is drawn three times in an early step, as for seed 1 and not for seed 2.
 const ToySweep& acceptance_sweep() {
   static const ToySweep sweep = ToySweep::run({.log2_rate_from = 5, .log2_rate_to = 10, .seed = 2});
   return sweep;
@@ -210,11 +217,13 @@ TEST(ToyAcceptance, MultiplicativeNeverChangesASignAndNeverLeavesZero) {
     ++cells;
   }
   EXPECT_EQ(cells, 5 * 6);
-  const ToyCell* revival = acceptance_sweep().best(ToyRegime::kZeroRevival, ToyRule::kMultiplicative);
+  const ToyCell* revival =
+      acceptance_sweep().best(ToyRegime::kZeroRevival, ToyRule::kMultiplicative);
   EXPECT_EQ(revival->final_loss(), 1);
   EXPECT_EQ(revival->sum(&ToyFit::zeros_at_end), 4096);
   // and it stays where the sign is wrong: |d| >= 1
-  EXPECT_GE(acceptance_sweep().best(ToyRegime::kSignFlip, ToyRule::kMultiplicative)->final_loss(), 1);
+  EXPECT_GE(acceptance_sweep().best(ToyRegime::kSignFlip, ToyRule::kMultiplicative)->final_loss(),
+            1);
 }
 
 TEST(ToyAcceptance, OneSharedRateOfMPlusAdamMeetsTunedAdditiveStepsAndBeatsThemWhereTheyStall) {
@@ -230,8 +239,12 @@ TEST(ToyAcceptance, OneSharedRateOfMPlusAdamMeetsTunedAdditiveStepsAndBeatsThemW
   EXPECT_GE(ratio(ToyRegime::kSignFlip), 0.1);
   EXPECT_GE(ratio(ToyRegime::kZeroRevival), 0.1);
   EXPECT_GE(ratio(ToyRegime::kSmall), 0.1);
-  EXPECT_GE(sweep.at(ToyRegime::kSignFlip, ToyRule::kMPlusAdam, *shared)->sum(&ToyFit::sign_changes), 4096);
-  EXPECT_GE(sweep.at(ToyRegime::kZeroRevival, ToyRule::kMPlusAdam, *shared)->sum(&ToyFit::zeros_left), 4096);
+  EXPECT_GE(
+      sweep.at(ToyRegime::kSignFlip, ToyRule::kMPlusAdam, *shared)->sum(&ToyFit::sign_changes),
+      4096);
+  EXPECT_GE(
+      sweep.at(ToyRegime::kZeroRevival, ToyRule::kMPlusAdam, *shared)->sum(&ToyFit::zeros_left),
+      4096);
 }
 
 // What stalls additive steps on large weights is the storage: in FP32 they go on.
@@ -258,7 +271,7 @@ TEST(ToyAcceptance, TheFrobeniusReadingFitsToo) {
   EXPECT_LT(revival->final_loss(), revival->initial_loss() / 10);
 }
 
-// --- the sweep and its files ---------------------------------------------------------------------------
+// --- the sweep and its files ---------------------------------------------------------------------
 
 ToyOptions quick(const std::string& output) {
   return {.output = output,
@@ -291,7 +304,8 @@ TEST(ToySweep, WritesEveryRunAndWhatIsBest) {
   const test::TempDirectory directory;
   const ToySweep sweep = run_toy(posix_file_system(), quick(directory / "toy"));
   const std::string csv = content_of(directory / "toy/runs.csv");
-  EXPECT_TRUE(csv.starts_with("regime,rule,rate,seed,step,loss\nsign_flip,additive,16,11,0,16\n")) << csv;
+  EXPECT_TRUE(csv.starts_with("regime,rule,rate,seed,step,loss\nsign_flip,additive,16,11,0,16\n"))
+      << csv;
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 5 * 2 * 3 * 2 * 3);
   const auto summary = nlohmann::json::parse(content_of(directory / "toy/summary.json"));
   EXPECT_EQ(summary["options"]["seeds"], 2);
@@ -330,7 +344,8 @@ TEST(ToySweep, OnlyEarlierResultsAreReplaced) {
   run_toy(posix_file_system(), options);
   EXPECT_NE(content_of(directory / "toy/runs.csv"), first);
   std::ofstream(directory / "toy/mine.txt") << "x";
-  EXPECT_ERROR(run_toy(posix_file_system(), options), "toy: holds mine.txt, which is not of a toy result");
+  EXPECT_ERROR(run_toy(posix_file_system(), options),
+               "toy: holds mine.txt, which is not of a toy result");
   options.output = directory / "toy/mine.txt";
   EXPECT_ERROR(run_toy(posix_file_system(), options), "mine.txt: exists and is not a directory");
 }
@@ -347,12 +362,14 @@ TEST(ToyVerb, BadOptionsAreRefusedByName) {
   };
   refused({"--regimes", "tiny"}, 2,
           "--regimes: 'tiny' is none of: sign_flip, zero_revival, small, large, mixed");
-  refused({"--rules", "adam"}, 2, "--rules: 'adam' is none of: additive, multiplicative, m_plus_adam");
+  refused({"--rules", "adam"}, 2,
+          "--rules: 'adam' is none of: additive, multiplicative, m_plus_adam");
   refused({"--loss", "mse"}, 2, "--loss: 'mse' is none of: entry_quartic, frobenius");
   refused({"--format", "fp8"}, 2, "--format: 'fp8' is none of: fp32, bf16");
   refused({"--steps", "0"}, 2, "--steps: '0' is not a whole number from 1 to");
   refused({"--batch", "x"}, 2, "--batch: 'x' is not a whole number");
-  refused({"--log2-rate-to", "101"}, 2, "--log2-rate-to: '101' is not a whole number from -100 to 100");
+  refused({"--log2-rate-to", "101"}, 2,
+          "--log2-rate-to: '101' is not a whole number from -100 to 100");
   refused({"--log2-rate-from", "5", "--log2-rate-to", "4"}, 1,
           "--log2-rate-from 5 is above --log2-rate-to 4");
   refused({"--sede", "1"}, 2, "--sede");

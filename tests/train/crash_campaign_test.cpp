@@ -26,9 +26,10 @@ int crashes_asked_for(int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
-const std::vector<std::string> kOverrides{
-    "checkpoint.every_steps=2",    "checkpoint.keep_last=2", "eval.every_steps=4",     "device.threads=1",
-    "precision.weights=block_fp8", "precision.compute=fp8",  "precision.fp8_history=3"};
+const std::vector<std::string> kOverrides{"checkpoint.every_steps=2",    "checkpoint.keep_last=2",
+                                          "eval.every_steps=4",          "device.threads=1",
+                                          "precision.weights=block_fp8", "precision.compute=fp8",
+                                          "precision.fp8_history=3"};
 
 // Steps of a run: many where most of its time would else be the start of processes.
 constexpr int64_t kShort = 12, kLong = 100;
@@ -78,7 +79,9 @@ class Faults : public testing::TestWithParam<int64_t> {
  protected:
   Faults() { write_tiny_data(directory_.path()); }
 
-  RunConfig config(const std::string& name) const { return config_of(directory_.path(), name, kShort); }
+  RunConfig config(const std::string& name) const {
+    return config_of(directory_.path(), name, kShort);
+  }
   Reference reference() const {
     const RunConfig whole = config("whole");
     train_on(GetParam(), whole);
@@ -102,8 +105,8 @@ TEST_P(Faults, AtEveryOperation) {
   for (int64_t k = 0; k < crashes; ++k) {
     const RunConfig run = config(fmt::format("broken{}", k));
     FaultFileSystem fs(posix_file_system());
-    const auto fault =
-        std::array{Fault::kError, Fault::kShortWrite, Fault::kStop, Fault::kStopShort}[size_t(k % 4)];
+    const auto fault = std::array{Fault::kError, Fault::kShortWrite, Fault::kStop,
+                                  Fault::kStopShort}[size_t(k % 4)];
     fs.fail_at(1 + k * operations / crashes, fault);
     try {
       go_on(run, fs);
@@ -118,15 +121,22 @@ TEST_P(Faults, AtEveryOperation) {
     expect_end_of(reference, run);
   }
   EXPECT_GT(broken, crashes / 2);
-  std::cout << fmt::format("{} rank(s): {} faults among {} operations, {} of them ended a run\n", GetParam(),
-                           crashes, operations, broken);
+  std::cout << fmt::format("{} rank(s): {} faults among {} operations, {} of them ended a run\n",
+                           GetParam(), crashes, operations, broken);
 }
-INSTANTIATE_TEST_SUITE_P(CrashCampaign, Faults, testing::Values(1, 2, 3),
-                         [](const auto& instance) { return fmt::format("ranks{}", instance.param); });
+INSTANTIATE_TEST_SUITE_P(CrashCampaign, Faults, testing::Values(1, 2, 3), [](const auto& instance) {
+  return fmt::format("ranks{}", instance.param);
+});
 
 // --- processes that are killed -------------------------------------------------------------------
 
-enum class Blow { kKillOneRank, kKillAllRanks, kKillEverything, kTerminateOneRank, kTerminateAllRanks };
+enum class Blow {
+  kKillOneRank,
+  kKillAllRanks,
+  kKillEverything,
+  kTerminateOneRank,
+  kTerminateAllRanks
+};
 constexpr int kBlows = 5;
 
 void strike(Blow blow, const std::string& run, Draws& draws) {
@@ -156,23 +166,29 @@ class Kills : public testing::TestWithParam<int> {
   }
 
   ProgramResult train_to_end(const std::string& name) const {
-    std::vector<std::string> arguments{"--config",    directory_ / "config.json", "--resume", "auto", "--set",
-                                       "name=" + name};
+    std::vector<std::string> arguments{
+        "--config", directory_ / "config.json", "--resume", "auto", "--set", "name=" + name};
     for (const std::string& text : kOverrides) arguments.insert(arguments.end(), {"--set", text});
     arguments.insert(arguments.end(), {"--set", fmt::format("train.steps={}", kLong)});
-    if (GetParam() == 1) return run_program(arguments, {.timeout_s = 120, .env = ranks_environment()});
+    if (GetParam() == 1)
+      return run_program(arguments, {.timeout_s = 120, .env = ranks_environment()});
     return run_ranks_program(GetParam(), arguments, {.timeout_s = 120});
   }
-  RunConfig config(const std::string& name) const { return config_of(directory_.path(), name, kLong); }
+  RunConfig config(const std::string& name) const {
+    return config_of(directory_.path(), name, kLong);
+  }
 
   // Starts the run, strikes after `delay` seconds, and takes note of what became of it.
-  bool break_off(const std::string& name, Blow blow, double delay, Draws& draws, Campaign& campaign) const {
+  bool break_off(const std::string& name, Blow blow, double delay, Draws& draws,
+                 Campaign& campaign) const {
     auto running = std::async(std::launch::async, [&] { return train_to_end(name); });
-    const bool ended = running.wait_for(std::chrono::duration<double>(delay)) == std::future_status::ready;
+    const bool ended =
+        running.wait_for(std::chrono::duration<double>(delay)) == std::future_status::ready;
     const auto start = std::chrono::steady_clock::now();
     if (!ended) strike(blow, name, draws);
     const ProgramResult result = running.get();
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     EXPECT_FALSE(result.timed_out);
     const bool complete = result.err.find("complete at step") != std::string::npos;
     if (ended) {
@@ -216,16 +232,19 @@ TEST_P(Kills, AtAnyMoment) {
   }
   // A hang would have been ended by the time limit of a run.
   std::cout << fmt::format(
-      "{} rank(s): {} runs broken off (one rank killed {}, all killed {}, all and mpirun killed {}, one "
+      "{} rank(s): {} runs broken off (one rank killed {}, all killed {}, all and mpirun killed "
+      "{}, one "
       "terminated {}, "
-      "all terminated {}); {} saved and ended with code 75; {} steps made again; at most {:.1f} s until all "
+      "all terminated {}); {} saved and ended with code 75; {} steps made again; at most {:.1f} s "
+      "until all "
       "had "
       "ended\n",
       GetParam(), campaign.blows, campaign.by_kind[0], campaign.by_kind[1], campaign.by_kind[2],
       campaign.by_kind[3], campaign.by_kind[4], campaign.stops, campaign.lost, campaign.longest);
 }
-INSTANTIATE_TEST_SUITE_P(CrashCampaign, Kills, testing::Values(1, 2),
-                         [](const auto& instance) { return fmt::format("ranks{}", instance.param); });
+INSTANTIATE_TEST_SUITE_P(CrashCampaign, Kills, testing::Values(1, 2), [](const auto& instance) {
+  return fmt::format("ranks{}", instance.param);
+});
 
 }  // namespace
 }  // namespace mpt::test

@@ -1,5 +1,5 @@
-// What ptxas reported of the kernels when they were built (cmake/keep_ptxas_report.sh): those of the
-// optimizer and of the casts keep all they work on in registers.
+// What ptxas reported of the kernels when they were built (cmake/keep_ptxas_report.sh): those of
+// the optimizer and of the casts keep all they work on in registers.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -20,7 +20,9 @@ struct FunctionResources {
   std::string architecture;
   int64_t stack = -1, spill_stores = -1, spill_loads = -1;  // bytes
 
-  [[nodiscard]] bool in_registers() const { return stack == 0 && spill_stores == 0 && spill_loads == 0; }
+  [[nodiscard]] bool in_registers() const {
+    return stack == 0 && spill_stores == 0 && spill_loads == 0;
+  }
 };
 
 std::string between(const std::string& text, const std::string& before, const std::string& after) {
@@ -41,7 +43,8 @@ std::vector<FunctionResources> read_report(std::istream& report) {
       function = between(line, "Function properties for ", "\n");
     FunctionResources found{.function = function, .architecture = architecture};
     long stack = 0, stores = 0, loads = 0;
-    if (sscanf(line.c_str(), " %ld bytes stack frame, %ld bytes spill stores, %ld bytes spill loads", &stack,
+    if (sscanf(line.c_str(),
+               " %ld bytes stack frame, %ld bytes spill stores, %ld bytes spill loads", &stack,
                &stores, &loads) != 3)
       continue;
     found.stack = stack, found.spill_stores = stores, found.spill_loads = loads;
@@ -79,12 +82,13 @@ TEST(PtxasReport, StackAndSpillsOfEveryFunctionAreRead) {
 
 #ifdef MPT_PTXAS_REPORTS
 std::string describe(const FunctionResources& f) {
-  return f.architecture + ": " + f.function + ": stack frame " + std::to_string(f.stack) + ", spill stores " +
-         std::to_string(f.spill_stores) + ", spill loads " + std::to_string(f.spill_loads) + " bytes";
+  return f.architecture + ": " + f.function + ": stack frame " + std::to_string(f.stack) +
+         ", spill stores " + std::to_string(f.spill_stores) + ", spill loads " +
+         std::to_string(f.spill_loads) + " bytes";
 }
 
-// <object>.ptxas of everything that was compiled for exact arithmetic: kernels of precision, optim and of
-// each rule.
+// <object>.ptxas of everything that was compiled for exact arithmetic: kernels of precision, optim
+// and of each rule.
 std::vector<fs::path> reports() {
   std::vector<fs::path> paths;
   for (const auto& entry : fs::recursive_directory_iterator(MPT_PTXAS_REPORTS))
@@ -107,7 +111,8 @@ TEST(KernelResources, NeitherStackNorSpills) {
   }
 }
 
-// "<name>.cu.o.ptxas" of every kernel file of src/optim and src/precision, and of every rule's first step.
+// "<name>.cu.o.ptxas" of every kernel file of src/optim and src/precision, and of every rule's
+// first step.
 TEST(KernelResources, EveryKernelFileHasAReport) {
   std::set<std::string> found;
   for (const fs::path& path : reports()) found.insert(path.filename().string());
@@ -118,7 +123,8 @@ TEST(KernelResources, EveryKernelFileHasAReport) {
       EXPECT_TRUE(found.contains(entry.path().filename().string() + ".o.ptxas")) << entry.path();
     }
   for (const auto& entry : fs::directory_iterator(source / "src/optim/rules"))
-    EXPECT_TRUE(found.contains(entry.path().stem().string() + "_0_cuda.cu.o.ptxas")) << entry.path();
+    EXPECT_TRUE(found.contains(entry.path().stem().string() + "_0_cuda.cu.o.ptxas"))
+        << entry.path();
 }
 #endif
 

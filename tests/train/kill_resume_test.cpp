@@ -23,7 +23,8 @@ TEST(KillResume, TwentyKillsChangeNothing) {
                         bytes_of(tiny_config_text(directory.path(), "whole")));
   const auto start = std::chrono::steady_clock::now();
   const ProgramResult whole = run_program(train_arguments(directory, "whole"));
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   const RunConfig whole_config = tiny_config(directory.path(), "whole");
   const std::string last = tensors_at(whole_config, kTinySteps), metrics = metrics_of(whole_config);
@@ -36,7 +37,8 @@ TEST(KillResume, TwentyKillsChangeNothing) {
     // A run is killed at most six times, so that it ends even on a machine that has become slow.
     while (kills < before + 6) {
       const double limit = draws.uniform(0.0, 1.1 * seconds);
-      const ProgramResult part = run_program(train_arguments(directory, name), {.timeout_s = limit});
+      const ProgramResult part =
+          run_program(train_arguments(directory, name), {.timeout_s = limit});
       if (!part.signalled) {
         ASSERT_EQ(part.exit_code, 0) << part.err;
         break;

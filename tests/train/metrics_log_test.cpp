@@ -43,10 +43,12 @@ TEST(MetricsLog, OneLineARecordInTheOrderOfItsKeys) {
   const TempDirectory directory{test::memory_directory()};
   MetricsLog log(fs, directory / "m");
   log.append({{"step", 1}, {"loss", 2.5}, {"a", true}});
-  EXPECT_EQ(fs.read_file(directory / "m"), "{\"step\":1,\"loss\":2.5,\"a\":true}\n");  // already there
+  EXPECT_EQ(fs.read_file(directory / "m"),
+            "{\"step\":1,\"loss\":2.5,\"a\":true}\n");  // already there
   log.append({{"step", 2}});
   log.append(json::object());
-  EXPECT_EQ(fs.read_file(directory / "m"), "{\"step\":1,\"loss\":2.5,\"a\":true}\n{\"step\":2}\n{}\n");
+  EXPECT_EQ(fs.read_file(directory / "m"),
+            "{\"step\":1,\"loss\":2.5,\"a\":true}\n{\"step\":2}\n{}\n");
 }
 
 TEST(MetricsLog, NumbersThatAreNotFinite) {
@@ -61,7 +63,8 @@ TEST(MetricsLog, NumbersThatAreNotFinite) {
   nested["t"]["x"] = kNan;
   nested["list"] = ordered_json::array({ordered_json::object({{"y", kInf}})});
   EXPECT_EQ(line_of(nested),
-            "{\"t\":{\"x\":null,\"x_nonfinite\":\"nan\"},\"list\":[{\"y\":null,\"y_nonfinite\":\"inf\"}]}\n");
+            "{\"t\":{\"x\":null,\"x_nonfinite\":\"nan\"},\"list\":[{\"y\":null,\"y_nonfinite\":"
+            "\"inf\"}]}\n");
   EXPECT_EQ(line_of({{"loss", nullptr}}), "{\"loss\":null}\n");
 }
 
@@ -113,7 +116,8 @@ TEST(MetricsLog, TornLineLongerThanOnePieceOfTheSearch) {
   const TempDirectory directory{test::memory_directory()};
   const std::string path = directory / "m";
   for (const size_t tail : {65535, 65536, 65537, 200000}) {
-    write_text(path, "{\"step\":1}\n" + std::string(tail, '\0'));  // zeros: what a power cut may leave
+    write_text(path,
+               "{\"step\":1}\n" + std::string(tail, '\0'));  // zeros: what a power cut may leave
     const MetricsLog log(fs, path);
     EXPECT_EQ(fs.read_file(path), "{\"step\":1}\n") << tail;
   }

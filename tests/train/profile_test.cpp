@@ -16,8 +16,8 @@ class ProfiledTraining : public testing::Test {
  protected:
   void SetUp() override { write_tiny_data(directory_.path()); }
   RunConfig config(const std::string& name, std::vector<std::string> more = {}) const {
-    more.insert(more.end(),
-                {"train.steps=4", "checkpoint.every_steps=4", "data.validation=[]", "device.threads=1"});
+    more.insert(more.end(), {"train.steps=4", "checkpoint.every_steps=4", "data.validation=[]",
+                             "device.threads=1"});
     return tiny_config(directory_.path(), name, more);
   }
   Profile profiled(const RunConfig& config) const {
@@ -90,7 +90,8 @@ TEST_F(ProfiledTraining, EveryOperationIsARange) {
   const int64_t c = run.model.hidden_size, layers = run.model.num_hidden_layers,
                 weights = layers * (4 * c * c + 3 * c * padded_intermediate_size(run.model)) +
                           run.model.vocab_size * c;
-  const double tokens = 4.0 * double(run.batch.tokens_per_step), pairs = double(run.batch.seq_len + 1) / 2;
+  const double tokens = 4.0 * double(run.batch.tokens_per_step),
+               pairs = double(run.batch.seq_len + 1) / 2;
   EXPECT_EQ(product_flops, 6 * double(weights) * tokens);
   EXPECT_EQ(attention_flops, 7 * 2 * double(layers * c) * pairs * tokens);
 }
@@ -111,12 +112,13 @@ TEST(ProfileTable, HasARowForEachNode) {
     profile.end();
   }
   const std::string table = profile_table(profile, {.steps = 2, .gemm_rate = 8e9});
-  EXPECT_EQ(table,
-            "operation                        calls         ms    self ms  self %    GFLOP/s  % of rate\n"
-            "step                                 1      4.000      1.000   25.00\n"
-            "  GEMM y                             3      3.000      3.000   75.00        2.0       25.0\n"
-            "a step each, the mean of 2; %: of the 4.000 ms of a step; rate: 8.0 GFLOP/s of GEMMs, "
-            "measured\n");
+  EXPECT_EQ(
+      table,
+      "operation                        calls         ms    self ms  self %    GFLOP/s  % of rate\n"
+      "step                                 1      4.000      1.000   25.00\n"
+      "  GEMM y                             3      3.000      3.000   75.00        2.0       25.0\n"
+      "a step each, the mean of 2; %: of the 4.000 ms of a step; rate: 8.0 GFLOP/s of GEMMs, "
+      "measured\n");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Exact resume for every combination of update rule, rounding, weight format, optimizer state and compute
-// format: k steps, a new process's state and N - k steps give the bytes of N steps.
+// Exact resume for every combination of update rule, rounding, weight format, optimizer state and
+// compute format: k steps, a new process's state and N - k steps give the bytes of N steps.
 #include <gtest/gtest.h>
 
 #include "support/temp_directory.h"
@@ -26,8 +26,10 @@ const Axis kRules{
       "optimizer.lr_multiplicative=0.2"}},
     {"m_plus_adam", {}},
     {"m_plus_adam_exponent",
-     {"optimizer.weight_decay_multiplicative=0.1", "optimizer.weight_decay_multiplicative_mode=exponent"}},
-    {"apollo_e_mini", {"optimizer.apollo_e=mini", "optimizer.apollo_e_rank=1", "optimizer.apollo_e_gap=3"}},
+     {"optimizer.weight_decay_multiplicative=0.1",
+      "optimizer.weight_decay_multiplicative_mode=exponent"}},
+    {"apollo_e_mini",
+     {"optimizer.apollo_e=mini", "optimizer.apollo_e_rank=1", "optimizer.apollo_e_gap=3"}},
     {"apollo_e_channel",
      {"optimizer.apollo_e=channel", "optimizer.apollo_e_rank=3", "optimizer.apollo_e_gap=2"}},
 };
@@ -53,13 +55,15 @@ const Axis kCompute{
     {"compute_bf16", {}},
     {"delayed", {"precision.compute=fp8", "precision.fp8_history=3"}},
     {"delayed_as_transformer_engine",
-     {"precision.compute=fp8", "precision.fp8_weight_recast=microbatch", "precision.fp8_weight_source=bf16",
-      "precision.fp8_eval_amax=fold"}},
+     {"precision.compute=fp8", "precision.fp8_weight_recast=microbatch",
+      "precision.fp8_weight_source=bf16", "precision.fp8_eval_amax=fold"}},
     {"delayed_per_step",
-     {"precision.compute=fp8", "precision.fp8_amax_update=step", "precision.fp8_amax_algo=most_recent",
-      "precision.fp8_margin=1"}},
-    {"current", {"precision.compute=fp8", "precision.fp8_recipe=current", "precision.fp8_cast_source=fp32"}},
-    {"recomputed", {"precision.compute=fp8", "precision.fp8_history=3", "train.activation_recompute=block"}},
+     {"precision.compute=fp8", "precision.fp8_amax_update=step",
+      "precision.fp8_amax_algo=most_recent", "precision.fp8_margin=1"}},
+    {"current",
+     {"precision.compute=fp8", "precision.fp8_recipe=current", "precision.fp8_cast_source=fp32"}},
+    {"recomputed",
+     {"precision.compute=fp8", "precision.fp8_history=3", "train.activation_recompute=block"}},
     {"head", {"precision.compute=fp8", "precision.fp8_lm_head=true", "model.vocab_size=64"}},
 };
 
@@ -74,8 +78,8 @@ Axis product(const Axis& a, const Axis& b) {
   return all;
 }
 
-// One test per rule × rounding × weight format runs all states in it: a test each would spend its time on
-// starting.
+// One test per rule × rounding × weight format runs all states in it: a test each would spend its
+// time on starting.
 Axis storage_combinations() {
   Axis all = product(product(kRules, kRoundings), kWeights);
   for (Choice& choice : product(product(kRules, kKahan), kBf16)) all.push_back(std::move(choice));
@@ -88,8 +92,8 @@ void expect_exact_resume(const Choice& choice) {
   SCOPED_TRACE(choice.name);
   const TempDirectory directory;
   write_tiny_data(directory.path());
-  std::vector<std::string> overrides{"train.steps=4", "checkpoint.every_steps=2", "eval.every_steps=1",
-                                     "optimizer.lr_multiplicative=2e-2"};
+  std::vector<std::string> overrides{"train.steps=4", "checkpoint.every_steps=2",
+                                     "eval.every_steps=1", "optimizer.lr_multiplicative=2e-2"};
   overrides.insert(overrides.end(), choice.overrides.begin(), choice.overrides.end());
   const RunConfig whole = tiny_config(directory.path(), "whole", overrides);
   train(whole);
@@ -110,7 +114,8 @@ void expect_every_tensor_changes(const Choice& choice) {
   write_tiny_data(directory.path());
   // Steps that the coarsest format holds.
   std::vector<std::string> overrides{"train.steps=4", "checkpoint.every_steps=2",
-                                     "optimizer.lr_additive=5e-2", "optimizer.lr_multiplicative=2e-2"};
+                                     "optimizer.lr_additive=5e-2",
+                                     "optimizer.lr_multiplicative=2e-2"};
   overrides.insert(overrides.end(), choice.overrides.begin(), choice.overrides.end());
   const RunConfig config = tiny_config(directory.path(), "run", overrides);
   train(config);
@@ -146,7 +151,8 @@ class ResumeCompute : public testing::TestWithParam<Choice> {};
 TEST_P(ResumeCompute, EveryFormat) { expect_exact_resume(GetParam()); }
 INSTANTIATE_TEST_SUITE_P(Weights, ResumeCompute, testing::ValuesIn(product(kWeights, kCompute)),
                          [](const auto& instance) { return instance.param.name; });
-INSTANTIATE_TEST_SUITE_P(Rules, ResumeCompute, testing::ValuesIn(product(product(kRules, kRoundings), kFp8)),
+INSTANTIATE_TEST_SUITE_P(Rules, ResumeCompute,
+                         testing::ValuesIn(product(product(kRules, kRoundings), kFp8)),
                          [](const auto& instance) { return instance.param.name; });
 
 }  // namespace

@@ -24,11 +24,14 @@ TEST_P(Resume, FromEveryStepGivesTheSameBytes) {
   train(whole);
   const std::string last = tensors_at(whole, kTinySteps), metrics = metrics_of(whole);
   for (const int64_t step : {1, 2, 9, 10, 11, 18, 19, 23}) {
-    const RunConfig part = tiny_config(directory.path(), fmt::format("part{}", step), GetParam().overrides);
+    const RunConfig part =
+        tiny_config(directory.path(), fmt::format("part{}", step), GetParam().overrides);
     train(part, checkpoint_path(whole, step));
     EXPECT_TRUE(tensors_at(part, kTinySteps) == last) << "resumed at step " << step;
     const std::string tail = metrics_of(part);
-    EXPECT_TRUE(metrics.ends_with(tail)) << "resumed at step " << step << "\n" << metrics << "\n" << tail;
+    EXPECT_TRUE(metrics.ends_with(tail)) << "resumed at step " << step << "\n"
+                                         << metrics << "\n"
+                                         << tail;
     EXPECT_EQ(std::count(tail.begin(), tail.end(), '\n'), kTinySteps - step);
   }
 }
@@ -71,7 +74,8 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"fp32",
                 {"precision.weights=fp32", "precision.compute=fp32", "precision.gradient=fp32",
                  "precision.optimizer_state=fp32"}},
-        Variant{"recompute_whole_step", {"train.activation_recompute=block", "batch.micro_batch_rows=0"}},
+        Variant{"recompute_whole_step",
+                {"train.activation_recompute=block", "batch.micro_batch_rows=0"}},
         Variant{"options",
                 {"optimizer.clip_weight=3", "optimizer.clip_weight_mode=init_rms",
                  "optimizer.weight_decay_multiplicative=0.1",
@@ -86,10 +90,11 @@ TEST(Training, MicroBatchDoesNotChangeTheData) {
   write_tiny_data(directory.path());
   std::vector<std::map<int64_t, nlohmann::json>> runs;
   for (const char* rows : {"1", "2", "6"}) {
-    const RunConfig config = tiny_config(
-        directory.path(), std::string("rows") + rows,
-        {std::string("batch.micro_batch_rows=") + rows, "precision.weights=fp32", "precision.compute=fp32",
-         "precision.gradient=fp32", "precision.optimizer_state=fp32", "train.steps=2"});
+    const RunConfig config =
+        tiny_config(directory.path(), std::string("rows") + rows,
+                    {std::string("batch.micro_batch_rows=") + rows, "precision.weights=fp32",
+                     "precision.compute=fp32", "precision.gradient=fp32",
+                     "precision.optimizer_state=fp32", "train.steps=2"});
     train(config);
     runs.push_back(read_metrics(posix_file_system(), metrics_path(config)));
   }
@@ -118,7 +123,9 @@ class ResumeRefused : public testing::Test {
   RunConfig config_;
 };
 
-TEST_F(ResumeRefused, OfAnotherModel) { expect_refused({"model.hidden_size=64"}, "model.hidden_size"); }
+TEST_F(ResumeRefused, OfAnotherModel) {
+  expect_refused({"model.hidden_size=64"}, "model.hidden_size");
+}
 TEST_F(ResumeRefused, WithAnotherSeed) { expect_refused({"seed=8"}, "seed"); }
 TEST_F(ResumeRefused, WithAnotherStateFormat) {
   expect_refused({"precision.optimizer_state=fp32"}, "precision.optimizer_state");

@@ -93,7 +93,8 @@ TEST_F(Plan, SaysWhatWouldFitInMemory) {
   plan = planned(model);
   EXPECT_EQ(verdict_json(model, plan).at("fits"), false);
   EXPECT_EQ(plan.largest_micro_batch, 0);
-  EXPECT_NE(plan.time.basis.find("more than training reaches"), std::string::npos) << plan.time.basis;
+  EXPECT_NE(plan.time.basis.find("more than training reaches"), std::string::npos)
+      << plan.time.basis;
 }
 
 TEST_F(Plan, NamesARunThatIsThere) {
@@ -113,15 +114,16 @@ TEST_F(Plan, NamesADirectoryThatCannotBeMade) {
 }
 
 TEST_F(Plan, NamesADiskWithoutRoom) {
-  const RunConfig run =
-      config({"train.steps=1000000000", "checkpoint.every_steps=1", "checkpoint.keep_last=1000000000"});
+  const RunConfig run = config(
+      {"train.steps=1000000000", "checkpoint.every_steps=1", "checkpoint.keep_last=1000000000"});
   expect_problem(planned(run), {"checkpoints take up to", "checkpoint.keep_last"});
 }
 
 // --- disk ----------------------------------------------------------------------------------------
 
 TEST_F(Plan, BytesOfACheckpointAreThoseOfItsTensors) {
-  const RunConfig run = config({"train.steps=1", "precision.weights=nvfp4", "precision.compute=fp8"});
+  const RunConfig run =
+      config({"train.steps=1", "precision.weights=nvfp4", "precision.compute=fp8"});
   train(run);
   const int64_t file =
       posix_file_system().file_size(checkpoint_path(run, 1) + "/rank_00000_of_00001.safetensors");
@@ -142,17 +144,19 @@ TEST_F(Plan, CheckpointsAreCountedAsTheyArePruned) {
         for (const int64_t others : {int64_t{0}, 2 * every}) {
           RunConfig run = config();
           run.train.steps = steps;
-          run.checkpoint = {.every_steps = every, .keep_last = keep_last, .keep_every_steps = others};
+          run.checkpoint = {
+              .every_steps = every, .keep_last = keep_last, .keep_every_steps = others};
           std::vector<int64_t> there;
           size_t most = 0;
           for (int64_t step = 1; step <= steps; ++step) {
             if (step != steps && (every == 0 || step % every != 0)) continue;
             there.push_back(step);
             most = std::max(most, there.size());
-            for (const int64_t gone : steps_to_prune(there, {keep_last, others})) std::erase(there, gone);
+            for (const int64_t gone : steps_to_prune(there, {keep_last, others}))
+              std::erase(there, gone);
           }
-          SCOPED_TRACE(
-              fmt::format("{} steps, every {}, last {}, others {}", steps, every, keep_last, others));
+          SCOPED_TRACE(fmt::format("{} steps, every {}, last {}, others {}", steps, every,
+                                   keep_last, others));
           EXPECT_EQ(checkpoints_kept(run), std::ssize(there));
           EXPECT_GE(checkpoints_at_most(run), int64_t(most));
           EXPECT_LE(checkpoints_at_most(run), int64_t(most) + 1);
@@ -168,7 +172,8 @@ TEST_F(Plan, ASampleIsTheRunWhereThatIsQuick) {
 }
 
 TEST_F(Plan, ASampleOfEveryShippedConfigIsSmallAndValid) {
-  for (const char* name : {"1b_fp8", "350m_nvfp4", "60m_bf16_apollo_e", "nano_bf16_fp8", "pico_fp32_adamw"}) {
+  for (const char* name :
+       {"1b_fp8", "350m_nvfp4", "60m_bf16_apollo_e", "nano_bf16_fp8", "pico_fp32_adamw"}) {
     SCOPED_TRACE(name);
     const RunConfig run = load_run_config(kConfigs + name + ".json", {"device.type=cpu"});
     const RunConfig sample = sample_of(run, 1e9);
@@ -186,7 +191,8 @@ TEST_F(Plan, TimeGrowsWithTheRunAndCountsEvaluations) {
   const TimeEstimate time = estimate_time(run, *make_device(run.device));
   ASSERT_TRUE(time.seconds);
   EXPECT_DOUBLE_EQ(*time.seconds, 1e6 * time.seconds_per_step);
-  EXPECT_NE(time.basis.find("GFLOP/s measured now (3 rows of 16 tokens)"), std::string::npos) << time.basis;
+  EXPECT_NE(time.basis.find("GFLOP/s measured now (3 rows of 16 tokens)"), std::string::npos)
+      << time.basis;
 }
 
 TEST_F(Plan, SaysAboutHowLong) {

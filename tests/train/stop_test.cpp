@@ -36,7 +36,8 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
 }
 
 bool wait_for(const std::function<bool()>& condition) {
-  for (int i = 0; i < 12000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (int i = 0; i < 12000 && !condition(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   return condition();
 }
 
@@ -59,7 +60,8 @@ class Stop : public testing::Test {
                           bytes_of(tiny_config_text(directory_.path(), "run")));
   }
 
-  [[nodiscard]] RunConfig config(const std::string& name, const std::vector<std::string>& more = {}) const {
+  [[nodiscard]] RunConfig config(const std::string& name,
+                                 const std::vector<std::string>& more = {}) const {
     return tiny_config(directory_.path(), name, kLongSteps + more);
   }
   [[nodiscard]] std::vector<std::string> arguments(const std::string& name,
@@ -96,9 +98,11 @@ TEST_F(Stop, LeavesTheStepSavesTheLastOneAndGoesOnToTheSameBits) {
       {"precision.weights=nvfp4", "precision.compute=fp8", "optimizer.rule=m_plus_adam",
        "optimizer.apollo_e=channel", "optimizer.apollo_e_rank=4", "optimizer.apollo_e_gap=1"}};
   for (const std::vector<std::string>& more : settings) {
-    for (const auto* name : {"run", "whole"}) posix_file_system().remove_tree(run_directory(config(name)));
+    for (const auto* name : {"run", "whole"})
+      posix_file_system().remove_tree(run_directory(config(name)));
     ASSERT_EQ(run_program(arguments("whole", more)).exit_code, 0);
-    auto running = std::async(std::launch::async, [&] { return run_program(arguments("run", more)); });
+    auto running =
+        std::async(std::launch::async, [&] { return run_program(arguments("run", more)); });
     ASSERT_TRUE(wait_for([&] { return has_done_a_step("run"); })) << running.get().err;
     for (const pid_t process : processes()) ::kill(process, SIGINT);
     const ProgramResult stopped = running.get();
@@ -107,7 +111,8 @@ TEST_F(Stop, LeavesTheStepSavesTheLastOneAndGoesOnToTheSameBits) {
                  end = stopped.err.find("run: stopped by a signal at step 1 of 3; saved in ");
     ASSERT_NE(end, std::string::npos) << stopped.err;
     EXPECT_LT(answer, end);
-    EXPECT_NE(stopped.err.find("config.json, the same --set --resume latest", end), std::string::npos)
+    EXPECT_NE(stopped.err.find("config.json, the same --set --resume latest", end),
+              std::string::npos)
         << stopped.err;
     EXPECT_EQ(newest_checkpoint(config("run")), 1);
     const ProgramResult rest = run_program(arguments("run", more, "latest"));
@@ -124,7 +129,8 @@ TEST_F(Stop, BeforeTheFirstStepLeavesARunThatStartsAnew) {
   for (const pid_t process : processes()) ::kill(process, SIGTERM);
   const ProgramResult stopped = running.get();
   EXPECT_EQ(stopped.exit_code, kStopped) << stopped.err;
-  EXPECT_NE(stopped.err.find("nothing is saved; the same command starts it anew"), std::string::npos)
+  EXPECT_NE(stopped.err.find("nothing is saved; the same command starts it anew"),
+            std::string::npos)
       << stopped.err;
   EXPECT_EQ(newest_checkpoint(config("run")), 0);
   const ProgramResult anew = run_program(arguments("run", {"train.steps=1"}));
@@ -137,7 +143,8 @@ TEST_F(Stop, BeforeTheFirstStepLeavesARunThatStartsAnew) {
 TEST_F(Stop, ASecondSignalEndsAtOnceAndLosesNothingThatIsSaved) {
   const std::vector<std::string> more{"checkpoint.every_steps=1"};
   ASSERT_EQ(run_program(arguments("whole", more)).exit_code, 0);
-  auto running = std::async(std::launch::async, [&] { return run_program(arguments("run", more)); });
+  auto running =
+      std::async(std::launch::async, [&] { return run_program(arguments("run", more)); });
   ASSERT_TRUE(wait_for([&] { return has_done_a_step("run"); }));
   for (const pid_t process : processes())
     for (const int signal : {SIGSTOP, SIGINT, SIGTERM, SIGCONT}) ::kill(process, signal);
@@ -188,7 +195,8 @@ TEST_F(Stop, RanksAnswerWhateverTheyWaitForAndStopAtTheSamePlace) {
   if (!is_first_rank(ranks[0])) std::swap(ranks[0], ranks[1]);
   ::kill(ranks[1], SIGSTOP);
   ::kill(ranks[0], SIGINT);
-  EXPECT_TRUE(wait_for([&] { return holds(said, "mpretrain: stopping; the unfinished step is dropped"); }));
+  EXPECT_TRUE(
+      wait_for([&] { return holds(said, "mpretrain: stopping; the unfinished step is dropped"); }));
   EXPECT_FALSE(holds(said, "stopped by a signal"));
   ::kill(ranks[1], SIGCONT);
   const ProgramResult stopped = running.get();
@@ -206,12 +214,14 @@ TEST_F(Stop, RanksGoOnToTheSameBits) {
   const std::vector<std::string> fp8{"precision.compute=fp8", "precision.fp8_history=3"};
   const std::vector<std::vector<std::string>> settings{
       fp8 + std::vector<std::string>{"precision.weights=nvfp4"},
-      fp8 + std::vector<std::string>{"precision.weights=block_fp8", "precision.fp8_amax_update=microbatch"},
+      fp8 + std::vector<std::string>{"precision.weights=block_fp8",
+                                     "precision.fp8_amax_update=microbatch"},
       {"distributed.sharding=none"},
       {"batch.micro_batch_rows=0", "batch.tokens_per_step=48000"}};
   for (const std::vector<std::string>& setting : settings) {
     const std::vector<std::string> more = kForRanks + setting;
-    for (const auto* name : {"run", "whole"}) posix_file_system().remove_tree(run_directory(config(name)));
+    for (const auto* name : {"run", "whole"})
+      posix_file_system().remove_tree(run_directory(config(name)));
     train_on(2, config("whole", more));
     std::optional<StopSignal> signals(std::in_place, StopSignal::Voice::kSilent);
     auto running = std::async(std::launch::async, [&] { train_on(2, config("run", more)); });

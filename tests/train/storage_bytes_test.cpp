@@ -11,7 +11,8 @@ namespace {
 
 const std::string kConfigs = std::string(MPT_SOURCE_DIR) + "/configs/";
 
-StorageBytes bytes_of_config(const std::string& name, const std::vector<std::string>& overrides = {}) {
+StorageBytes bytes_of_config(const std::string& name,
+                             const std::vector<std::string>& overrides = {}) {
   const RunConfig config = load_run_config(kConfigs + name + ".json", overrides);
   return storage_bytes(config, *make_device(config.device));
 }
@@ -39,35 +40,36 @@ TEST_P(StorageOfSize, States) {
   constexpr std::array kRanks{1, 4, 8, 16};
   for (size_t i = 0; i < kRanks.size(); ++i)
     for (const char* sharing : {"mini", "channel"}) {
-      const StorageBytes bytes =
-          bytes_of_config(name + "_bf16_apollo_e", {fmt::format("optimizer.apollo_e_rank={}", kRanks[i]),
-                                                    fmt::format("optimizer.apollo_e={}", sharing)});
+      const StorageBytes bytes = bytes_of_config(
+          name + "_bf16_apollo_e", {fmt::format("optimizer.apollo_e_rank={}", kRanks[i]),
+                                    fmt::format("optimizer.apollo_e={}", sharing)});
       EXPECT_EQ(bytes.logical_states, size.apollo_e[i]) << kRanks[i] << " " << sharing;
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, StorageOfSize,
-                         testing::Values(Size{"60m",
-                                              91'247'616,
-                                              79'783'136,
-                                              348'441'600,
-                                              {298'160'128, 299'097'088, 300'346'368, 302'844'928}},
-                                         Size{"130m",
-                                              184'604'160,
-                                              146'118'480,
-                                              804'635'136,
-                                              {635'466'240, 637'567'488, 640'369'152, 645'972'480}},
-                                         Size{"350m",
-                                              438'310'912,
-                                              301'263'520,
-                                              2'207'815'680,
-                                              {1'604'918'784, 1'610'526'720, 1'618'003'968, 1'632'958'464}},
-                                         Size{"1b",
-                                              1'489'161'728,
-                                              942'099'104,
-                                              8'034'496'512,
-                                              {5'622'411'168, 5'633'617'536, 5'648'559'360, 5'678'443'008}}),
-                         [](const auto& instance) { return fmt::format("size_{}", instance.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, StorageOfSize,
+    testing::Values(Size{"60m",
+                         91'247'616,
+                         79'783'136,
+                         348'441'600,
+                         {298'160'128, 299'097'088, 300'346'368, 302'844'928}},
+                    Size{"130m",
+                         184'604'160,
+                         146'118'480,
+                         804'635'136,
+                         {635'466'240, 637'567'488, 640'369'152, 645'972'480}},
+                    Size{"350m",
+                         438'310'912,
+                         301'263'520,
+                         2'207'815'680,
+                         {1'604'918'784, 1'610'526'720, 1'618'003'968, 1'632'958'464}},
+                    Size{"1b",
+                         1'489'161'728,
+                         942'099'104,
+                         8'034'496'512,
+                         {5'622'411'168, 5'633'617'536, 5'648'559'360, 5'678'443'008}}),
+    [](const auto& instance) { return fmt::format("size_{}", instance.param.name); });
 
 // Persistent bytes a parameter, and with the gradient.
 TEST(StorageBytes, Nominal) {

@@ -78,8 +78,8 @@ class TraceRun {
         rows_(rows),
         bench_(trace.start.config, {.micro_batch = {rows, trace.start.batch.seq_len},
                                     .additions = trace.start.batch.rows / rows}),
-        optimizer_(trace.config, {.state = Format::kF32}, update_targets(bench_.store()), bench_.device(),
-                   bench_.allocator()) {
+        optimizer_(trace.config, {.state = Format::kF32}, update_targets(bench_.store()),
+                   bench_.device(), bench_.allocator()) {
     bench_.set_weights(weights);
     optimizer_.weights_initialized();
   }
@@ -166,7 +166,8 @@ TEST_P(TrainingTrace, TenSteps) {
     norm_apart = std::max({norm_apart, 10 * apart, nudged.norm});
     EXPECT_NEAR(found.loss, trace.losses[i], kTimesPyTorch * apart) << "step " << i + 1;
     EXPECT_NEAR(found.norm, trace.grad_norms[i], kTimesPyTorch * norm_apart) << "step " << i + 1;
-    EXPECT_NEAR(double(found.scale), trace.grad_scales[i], kTimesPyTorch * norm_apart) << "step " << i + 1;
+    EXPECT_NEAR(double(found.scale), trace.grad_scales[i], kTimesPyTorch * norm_apart)
+        << "step " << i + 1;
   }
   ModelBench& bench = run.bench();
   double last = 0;
@@ -175,7 +176,8 @@ TEST_P(TrainingTrace, TenSteps) {
   EXPECT_NEAR(last / double(start.predicted()), trace.final_loss, 2 * kTimesPyTorch * apart);
   for (const auto& [name, weights] : bench.weights()) {
     const double nudged_apart = std::max(kWeightRounding, others.weight_difference(name, weights));
-    EXPECT_LE(ordinary_difference(weights, trace.final_weights.at(name)), kTimesPyTorch * nudged_apart)
+    EXPECT_LE(ordinary_difference(weights, trace.final_weights.at(name)),
+              kTimesPyTorch * nudged_apart)
         << name;
   }
 }

@@ -41,7 +41,9 @@ constexpr auto kPollEvery = std::chrono::microseconds(20);
 constexpr auto kLookEvery = std::chrono::milliseconds(100);
 constexpr auto kEndTime = std::chrono::minutes(1);  // for a GPU to end aborted calls
 
-double seconds(std::chrono::milliseconds time) { return std::chrono::duration<double>(time).count(); }
+double seconds(std::chrono::milliseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
 
 // Owns NCCL's communicator. Every call has a deadline, and a failure ends the communicator for
 // good. Never blocks within NCCL (ncclConfig_t::blocking = 0): calls proceed in the background and
@@ -82,7 +84,8 @@ class NcclHandle {
   std::thread watcher_;
 };
 
-NcclHandle::NcclHandle(int64_t rank, int64_t size, const ncclUniqueId& id, std::chrono::milliseconds timeout)
+NcclHandle::NcclHandle(int64_t rank, int64_t size, const ncclUniqueId& id,
+                       std::chrono::milliseconds timeout)
     : rank_(rank), size_(size), timeout_(timeout) {
   begin(id);
   int device = 0;
@@ -127,7 +130,8 @@ ncclResult_t NcclHandle::poll(ncclResult_t status, std::string_view call) {
       const std::lock_guard lock(mutex_);
       if (comm_ == nullptr) return ncclRemoteError;
       if (Clock::now() > deadline) {
-        abort_locked(fmt::format("{} was not done within {} s: not all ranks came", call, seconds(timeout_)));
+        abort_locked(fmt::format("{} was not done within {} s: not all ranks came", call,
+                                 seconds(timeout_)));
         return ncclRemoteError;
       }
       if (ncclCommGetAsyncError(comm_, &status) != ncclSuccess) status = ncclInternalError;
@@ -136,12 +140,13 @@ ncclResult_t NcclHandle::poll(ncclResult_t status, std::string_view call) {
   }
   const std::lock_guard lock(mutex_);
   if (status != ncclSuccess && failure_.empty())
-    abort_locked(
-        fmt::format("{} failed: {} ({})", call, ncclGetErrorString(status), ncclGetLastError(comm_)));
+    abort_locked(fmt::format("{} failed: {} ({})", call, ncclGetErrorString(status),
+                             ncclGetLastError(comm_)));
   return status;
 }
 
-void NcclHandle::run(std::string_view call, const std::function<ncclResult_t(ncclComm_t)>& call_nccl) {
+void NcclHandle::run(std::string_view call,
+                     const std::function<ncclResult_t(ncclComm_t)>& call_nccl) {
   ncclComm_t comm = nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -184,7 +189,8 @@ void NcclHandle::serve() {
     if (!watching_ || !failure_.empty()) {
       const bool was_ended = watching_ && Clock::now() > watched_since_ + timeout_ + kEndTime;
       if (was_ended) {
-        spdlog::critical("{}; the GPU does not end what it was given, so the process ends", failure_);
+        spdlog::critical("{}; the GPU does not end what it was given, so the process ends",
+                         failure_);
         std::fflush(nullptr);
         std::_Exit(1);
       }
@@ -206,8 +212,9 @@ std::string NcclHandle::fault_while_waiting() const {
     return fmt::format("another rank or the way to it is gone: {} ({})", ncclGetErrorString(status),
                        ncclGetLastError(comm_));
   if (Clock::now() > watched_since_ + timeout_)
-    return fmt::format("the GPU was not done within {} s: a rank did not come, or a step takes longer",
-                       seconds(timeout_));
+    return fmt::format(
+        "the GPU was not done within {} s: a rank did not come, or a step takes longer",
+        seconds(timeout_));
   return "";
 }
 
@@ -228,14 +235,15 @@ ncclDataType_t nccl_type(DType type) { return type == DType::kBF16 ? ncclBfloat1
 bool side_by_side(std::span<const Tensor> parts) {
   const int64_t bytes = packed_bytes(parts[0]);
   for (size_t rank = 1; rank < parts.size(); ++rank)
-    if (packed_bytes(parts[rank]) != bytes || parts[rank].data != parts[rank - 1].data + bytes) return false;
+    if (packed_bytes(parts[rank]) != bytes || parts[rank].data != parts[rank - 1].data + bytes)
+      return false;
   return true;
 }
 
 class NcclTransport final : public Transport {
  public:
-  NcclTransport(const LaunchEnvironment& environment, const ncclUniqueId& id, const TransportOptions& options,
-                std::unique_ptr<Transport> launched)
+  NcclTransport(const LaunchEnvironment& environment, const ncclUniqueId& id,
+                const TransportOptions& options, std::unique_ptr<Transport> launched)
       : Transport(environment.rank, environment.size),
         stream_(stream_of(options.stream)),
         launched_(std::move(launched)),
@@ -265,8 +273,8 @@ class NcclTransport final : public Transport {
     if (side_by_side(parts)) {
       if (own_bytes > 0)
         nccl_.run("ncclAllGather", [&](ncclComm_t comm) {
-          return ncclAllGather(parts[size_t(rank())].data, parts[0].data, own_bytes, ncclUint8, comm,
-                               stream_);
+          return ncclAllGather(parts[size_t(rank())].data, parts[0].data, own_bytes, ncclUint8,
+                               comm, stream_);
         });
     } else {
       broadcast_each(parts);
@@ -278,8 +286,8 @@ class NcclTransport final : public Transport {
     check_all_reduce_max(values);
     if (values.elements() > 0)
       nccl_.run("ncclAllReduce", [&](ncclComm_t comm) {
-        return ncclAllReduce(values.data, values.data, size_t(values.elements()), ncclFloat32, ncclMax, comm,
-                             stream_);
+        return ncclAllReduce(values.data, values.data, size_t(values.elements()), ncclFloat32,
+                             ncclMax, comm, stream_);
       });
     sent_ += sent_by_all_reduce_max(*this, values);
   }
@@ -328,8 +336,8 @@ class NcclTransport final : public Transport {
     const auto count = size_t(parts[0].elements());
     if (count == 0) return;
     nccl_.run("ncclReduceScatter", [&](ncclComm_t comm) {
-      return ncclReduceScatter(parts[0].data, target, count, nccl_type(parts[0].dtype), ncclSum, comm,
-                               stream_);
+      return ncclReduceScatter(parts[0].data, target, count, nccl_type(parts[0].dtype), ncclSum,
+                               comm, stream_);
     });
   }
   void reduce_each(std::span<const Tensor> parts, void* target) {
@@ -340,7 +348,8 @@ class NcclTransport final : public Transport {
   }
   void broadcast_each(std::span<const Tensor> parts) {
     for_each_in_group("ncclBroadcast", parts, [&](const Tensor& part, int root, ncclComm_t comm) {
-      return ncclBroadcast(part.data, part.data, size_t(packed_bytes(part)), ncclUint8, root, comm, stream_);
+      return ncclBroadcast(part.data, part.data, size_t(packed_bytes(part)), ncclUint8, root, comm,
+                           stream_);
     });
   }
   // Runs call(part, its rank, comm) for every nonempty part, as one NCCL group.
@@ -354,7 +363,9 @@ class NcclTransport final : public Transport {
       return started(status) ? ended : status;
     });
   }
-  static bool started(ncclResult_t status) { return status == ncclSuccess || status == ncclInProgress; }
+  static bool started(ncclResult_t status) {
+    return status == ncclSuccess || status == ncclInProgress;
+  }
 
   // GPU memory owned by this object, reallocated when more is needed.
   std::byte* staging(size_t bytes) {
@@ -370,7 +381,8 @@ class NcclTransport final : public Transport {
   }
   // Complete on return.
   void copy(std::byte* to, const std::byte* from, size_t bytes, cudaMemcpyKind kind) {
-    nccl_.watch([&] { check_cuda(cudaMemcpyAsync(to, from, bytes, kind, stream_), "cudaMemcpyAsync"); });
+    nccl_.watch(
+        [&] { check_cuda(cudaMemcpyAsync(to, from, bytes, kind, stream_), "cudaMemcpyAsync"); });
     synchronize();
   }
   void synchronize() {

@@ -110,7 +110,8 @@ MpiLibrary::MpiLibrary() {
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
   if (provided < MPI_THREAD_SERIALIZED)
     throw error(
-        "{} was built for programs with one thread (it offers level {}, MPI_THREAD_SERIALIZED is {}): "
+        "{} was built for programs with one thread (it offers level {}, MPI_THREAD_SERIALIZED is "
+        "{}): "
         "use one that was built with threads",
         mpi_library_name(), provided, int(MPI_THREAD_SERIALIZED));
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -132,7 +133,8 @@ std::string mpi_library_name() {
   check_mpi(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
   text.resize(size_t(length));
   text.resize(std::min(text.find_first_of(",\n"), text.size()));
-  if (const size_t version = text.find(" v"); version != std::string::npos) text.erase(version + 1, 1);
+  if (const size_t version = text.find(" v"); version != std::string::npos)
+    text.erase(version + 1, 1);
   return text;
 }
 
@@ -168,10 +170,11 @@ MpiExchange::~MpiExchange() {
 
 void MpiExchange::send(std::span<const std::byte> bytes, int64_t rank) {
   for (size_t first = 0; first < bytes.size(); first += size_t(options_.piece_bytes)) {
-    const auto piece = bytes.subspan(first, std::min(bytes.size() - first, size_t(options_.piece_bytes)));
+    const auto piece =
+        bytes.subspan(first, std::min(bytes.size() - first, size_t(options_.piece_bytes)));
     MPI_Request request = MPI_REQUEST_NULL;
-    check_mpi(MPI_Isend(piece.data(), int(piece.size()), MPI_BYTE, int(rank), options_.tag, options_.ranks,
-                        &request),
+    check_mpi(MPI_Isend(piece.data(), int(piece.size()), MPI_BYTE, int(rank), options_.tag,
+                        options_.ranks, &request),
               "MPI_Isend");
     add({.rank = rank, .bytes = int(piece.size()), .incoming = false}, request);
   }
@@ -179,10 +182,11 @@ void MpiExchange::send(std::span<const std::byte> bytes, int64_t rank) {
 
 void MpiExchange::receive(std::span<std::byte> bytes, int64_t rank) {
   for (size_t first = 0; first < bytes.size(); first += size_t(options_.piece_bytes)) {
-    const auto piece = bytes.subspan(first, std::min(bytes.size() - first, size_t(options_.piece_bytes)));
+    const auto piece =
+        bytes.subspan(first, std::min(bytes.size() - first, size_t(options_.piece_bytes)));
     MPI_Request request = MPI_REQUEST_NULL;
-    check_mpi(MPI_Irecv(piece.data(), int(piece.size()), MPI_BYTE, int(rank), options_.tag, options_.ranks,
-                        &request),
+    check_mpi(MPI_Irecv(piece.data(), int(piece.size()), MPI_BYTE, int(rank), options_.tag,
+                        options_.ranks, &request),
               "MPI_Irecv");
     add({.rank = rank, .bytes = int(piece.size()), .incoming = true}, request);
   }
@@ -261,7 +265,9 @@ const char* name_of(Meeting meeting) {
 }
 
 std::span<const std::byte> bytes_of(const Tensor& t) { return {t.data, size_t(packed_bytes(t))}; }
-std::span<std::byte> writable_bytes_of(const Tensor& t) { return {t.data, size_t(packed_bytes(t))}; }
+std::span<std::byte> writable_bytes_of(const Tensor& t) {
+  return {t.data, size_t(packed_bytes(t))};
+}
 
 class MpiTransport final : public Transport {
  public:
@@ -272,7 +278,8 @@ class MpiTransport final : public Transport {
     check_mpi(MPI_Comm_size(library_.ranks(), &size), "MPI_Comm_size");
     if (rank != options.rank || size != options.size)
       throw error(
-          "{} says that this is rank {} of {}, its launcher that it is rank {} of {}: start the program "
+          "{} says that this is rank {} of {}, its launcher that it is rank {} of {}: start the "
+          "program "
           "with the mpirun of the MPI that it was built with",
           mpi_library_name(), rank, size, options.rank, options.size);
   }
@@ -297,7 +304,8 @@ class MpiTransport final : public Transport {
     const Tensor& own = parts[size_t(rank())];
     std::vector<Tensor> given = staged_copies(own);
     run("reduce_scatter_sum", [&](MpiExchange& exchange) {
-      for_others([&](int64_t rank) { exchange.receive(writable_bytes_of(given[size_t(rank)]), rank); });
+      for_others(
+          [&](int64_t rank) { exchange.receive(writable_bytes_of(given[size_t(rank)]), rank); });
       for_others([&](int64_t rank) { exchange.send(bytes_of(parts[size_t(rank)]), rank); });
     });
     sum_in_rank_order(given, sum);
@@ -308,7 +316,8 @@ class MpiTransport final : public Transport {
     check_all_gather(*this, parts);
     const Tensor& own = parts[size_t(rank())];
     run("all_gather", [&](MpiExchange& exchange) {
-      for_others([&](int64_t rank) { exchange.receive(writable_bytes_of(parts[size_t(rank)]), rank); });
+      for_others(
+          [&](int64_t rank) { exchange.receive(writable_bytes_of(parts[size_t(rank)]), rank); });
       for_others([&](int64_t rank) { exchange.send(bytes_of(own), rank); });
     });
     sent_ += sent_by_all_gather(*this, parts);
@@ -318,7 +327,8 @@ class MpiTransport final : public Transport {
     check_all_reduce_max(values);
     const std::vector<Tensor> given = staged_copies(values);
     run("all_reduce_max", [&](MpiExchange& exchange) {
-      for_others([&](int64_t rank) { exchange.receive(writable_bytes_of(given[size_t(rank)]), rank); });
+      for_others(
+          [&](int64_t rank) { exchange.receive(writable_bytes_of(given[size_t(rank)]), rank); });
       for_others([&](int64_t rank) { exchange.send(bytes_of(values), rank); });
     });
     std::vector<const float*> of_ranks;
@@ -329,7 +339,9 @@ class MpiTransport final : public Transport {
 
   void gather_host(std::span<const std::byte> mine, std::span<std::byte> all) override {
     check_gather_host(*this, int64_t(mine.size()), int64_t(all.size()));
-    const auto of_rank = [&](int64_t rank) { return all.subspan(size_t(rank) * mine.size(), mine.size()); };
+    const auto of_rank = [&](int64_t rank) {
+      return all.subspan(size_t(rank) * mine.size(), mine.size());
+    };
     run("gather_host", [&](MpiExchange& exchange) {
       for_others([&](int64_t rank) { exchange.receive(of_rank(rank), rank); });
       for_others([&](int64_t rank) { exchange.send(mine, rank); });
@@ -390,7 +402,8 @@ class MpiTransport final : public Transport {
       exchange.wait();
       for_others([&](int64_t rank) {
         const auto theirs = Meeting(others[size_t(rank)]);
-        if (theirs != meeting) throw error("{}: rank {} is at {}", name_of(meeting), rank, name_of(theirs));
+        if (theirs != meeting)
+          throw error("{}: rank {} is at {}", name_of(meeting), rank, name_of(theirs));
       });
     });
   }

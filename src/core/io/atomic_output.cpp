@@ -41,8 +41,8 @@ void OutputFile::append(std::span<const std::byte> bytes) {
 
 void OutputFile::overwrite(int64_t offset, std::span<const std::byte> bytes) {
   flush();
-  check(offset >= 0 && offset + std::ssize(bytes) <= flushed_, "{}: overwriting {} bytes at {} of {}", path_,
-        bytes.size(), offset, flushed_);
+  check(offset >= 0 && offset + std::ssize(bytes) <= flushed_,
+        "{}: overwriting {} bytes at {} of {}", path_, bytes.size(), offset, flushed_);
   file_->overwrite(offset, bytes);
 }
 
@@ -56,7 +56,8 @@ void OutputFile::commit() {
   fs_.sync_directory(parent_directory(path_));
 }
 
-void write_file_atomically(FileSystem& fs, const std::string& path, std::span<const std::byte> bytes) {
+void write_file_atomically(FileSystem& fs, const std::string& path,
+                           std::span<const std::byte> bytes) {
   OutputFile file(fs, path);
   file.append(bytes);
   file.commit();
@@ -65,18 +66,21 @@ void write_file_atomically(FileSystem& fs, const std::string& path, std::span<co
 namespace {
 
 // The first name in the directory that does not belong to such results; "" if there is none.
-std::string foreign_file(FileSystem& fs, const std::string& directory, const OutputDirectory& output) {
+std::string foreign_file(FileSystem& fs, const std::string& directory,
+                         const OutputDirectory& output) {
   for (const std::string& name : fs.list_directory(directory))
-    if (std::find(output.files.begin(), output.files.end(), name) == output.files.end()) return name;
+    if (std::find(output.files.begin(), output.files.end(), name) == output.files.end())
+      return name;
   return "";
 }
 
-void check_replaceable(FileSystem& fs, const std::string& directory, const OutputDirectory& output) {
+void check_replaceable(FileSystem& fs, const std::string& directory,
+                       const OutputDirectory& output) {
   if (!fs.exists(directory)) return;
   if (!fs.is_directory(directory)) throw error("{}: exists and is not a directory", directory);
   if (const std::string name = foreign_file(fs, directory, output); !name.empty())
-    throw error("{}: holds {}, which is not of {}, and is left as it is; choose another directory", directory,
-                name, output.what);
+    throw error("{}: holds {}, which is not of {}, and is left as it is; choose another directory",
+                directory, name, output.what);
 }
 
 // A directory can replace another only via a third name.
@@ -98,17 +102,20 @@ void commit(FileSystem& fs, const std::string& staging, const std::string& path,
 
 void check_output(FileSystem& fs, const OutputDirectory& output) {
   if (output.path.empty()) throw error("no output directory is named");
-  const bool holds_something = fs.is_directory(output.path) && !fs.list_directory(output.path).empty();
+  const bool holds_something =
+      fs.is_directory(output.path) && !fs.list_directory(output.path).empty();
   if (holds_something && output.overwrite == Overwrite::kNo)
-    throw error("{}: is not empty; choose another directory, or replace earlier results with --overwrite",
-                output.path);
+    throw error(
+        "{}: is not empty; choose another directory, or replace earlier results with --overwrite",
+        output.path);
   check_replaceable(fs, output.path, output);
 }
 
 void write_directory(FileSystem& fs, const OutputDirectory& output,
                      const std::function<void(const std::string& directory)>& write) {
   check_output(fs, output);
-  const std::string path = without_slashes(output.path), staging = path + ".tmp", replaced = path + ".old";
+  const std::string path = without_slashes(output.path), staging = path + ".tmp",
+                    replaced = path + ".old";
   for (const std::string& leftover : {staging, replaced}) {
     check_replaceable(fs, leftover, output);
     fs.remove_tree(leftover);

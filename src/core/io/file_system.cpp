@@ -67,7 +67,8 @@ void remove_quietly(FileSystem& fs, const std::string& path) {
   }
 }
 
-std::string hash_file(FileSystem& fs, const std::string& path, const std::function<void(int64_t)>& advance) {
+std::string hash_file(FileSystem& fs, const std::string& path,
+                      const std::function<void(int64_t)>& advance) {
   constexpr int64_t kPiece = int64_t{4} << 20;
   const auto file = fs.open_read(path);
   std::vector<std::byte> buffer(static_cast<size_t>(std::min(kPiece, file->size())));
@@ -115,7 +116,8 @@ class Descriptor {
 class PosixWritableFile final : public WritableFile {
  public:
   PosixWritableFile(const std::string& path, int flags)
-      : path_(path), file_(path, flags | O_WRONLY | O_CREAT | O_NONBLOCK, "cannot be opened for writing") {}
+      : path_(path),
+        file_(path, flags | O_WRONLY | O_CREAT | O_NONBLOCK, "cannot be opened for writing") {}
 
   void append(std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
@@ -164,7 +166,8 @@ class PosixReadableFile final : public ReadableFile {
       const ssize_t count = ::pread(file_.get(), target.data(), target.size(), offset);
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) fail(path_, "reading failed", errno);
-      if (count == 0) throw error("{}: ends at byte {}, {} more were expected", path_, offset, target.size());
+      if (count == 0)
+        throw error("{}: ends at byte {}, {} more were expected", path_, offset, target.size());
       target = target.subspan(static_cast<size_t>(count));
       offset += count;
     }
@@ -229,7 +232,8 @@ class PosixFileSystem final : public FileSystem {
   }
   void rename(const std::string& from, const std::string& to) override {
     if (::rename(from.c_str(), to.c_str()) == 0) return;
-    throw error("{}: cannot be renamed to {}: {}", from, to, std::generic_category().message(errno));
+    throw error("{}: cannot be renamed to {}: {}", from, to,
+                std::generic_category().message(errno));
   }
   void sync_directory(const std::string& path) override {
     const Descriptor directory(path, O_RDONLY | O_DIRECTORY, "directory cannot be opened");
@@ -256,7 +260,8 @@ std::vector<std::string> globbed(const std::string& pattern) {
   std::vector<std::string> files;
   if (status == 0) files.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
-  if (status != 0 && status != GLOB_NOMATCH) throw error("{}: the pattern cannot be expanded", pattern);
+  if (status != 0 && status != GLOB_NOMATCH)
+    throw error("{}: the pattern cannot be expanded", pattern);
   return files;
 }
 
@@ -294,7 +299,8 @@ std::vector<std::string> expand_patterns(const std::vector<std::string>& pattern
     const bool literal = std::filesystem::exists(pattern, ignored);
     for (const std::string& file : literal ? std::vector{pattern} : matches_of(pattern)) {
       require_regular_file(file);
-      if (!seen.insert(file).second) throw error("{}: named twice (the second time by '{}')", file, pattern);
+      if (!seen.insert(file).second)
+        throw error("{}: named twice (the second time by '{}')", file, pattern);
       files.push_back(file);
     }
   }

@@ -72,7 +72,9 @@ class FileSystem {
   virtual void sync_directory(const std::string& path) = 0;
 
   [[nodiscard]] bool exists(const std::string& path) { return kind(path) != FileKind::kMissing; }
-  [[nodiscard]] bool is_directory(const std::string& path) { return kind(path) == FileKind::kDirectory; }
+  [[nodiscard]] bool is_directory(const std::string& path) {
+    return kind(path) == FileKind::kDirectory;
+  }
   [[nodiscard]] int64_t file_size(const std::string& path) { return open_read(path)->size(); }
   // The whole content; throws Error if the file is longer than `limit` bytes.
   std::string read_file(const std::string& path, int64_t limit = kMaxReadBytes);
@@ -97,7 +99,8 @@ std::string without_slashes(std::string path);
 void remove_quietly(FileSystem& fs, const std::string& path);
 
 // Leaves either the old file or the complete new one, whatever happens (atomic_output.h).
-void write_file_atomically(FileSystem& fs, const std::string& path, std::span<const std::byte> bytes);
+void write_file_atomically(FileSystem& fs, const std::string& path,
+                           std::span<const std::byte> bytes);
 
 // XXH3-128 of the content, read in pieces; calls `advance` with the size of each piece.
 std::string hash_file(FileSystem& fs, const std::string& path,

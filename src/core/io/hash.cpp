@@ -26,7 +26,9 @@ std::string Hasher::hex() const {
   return fmt::format("{:016x}{:016x}", digest.high64, digest.low64);
 }
 
-uint64_t hash_number(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+uint64_t hash_number(std::span<const std::byte> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
 
 std::string hash_bytes(std::span<const std::byte> bytes) {
   Hasher hasher;

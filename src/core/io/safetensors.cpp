@@ -49,7 +49,8 @@ uint64_t from_little_endian(std::span<const std::byte, kLengthBytes> bytes) {
   return value;
 }
 
-std::string header_text(const std::vector<StoredTensorInfo>& tensors, const SafetensorsMetadata& metadata) {
+std::string header_text(const std::vector<StoredTensorInfo>& tensors,
+                        const SafetensorsMetadata& metadata) {
   ordered_json header = ordered_json::object();
   if (!metadata.empty()) header[kMetadataKey] = metadata;
   int64_t offset = 0;
@@ -74,13 +75,16 @@ class HeaderParser {
 
   json parse(std::string_view text) {
     try {
-      const json header = json::parse(text, [this](int depth, json::parse_event_t event, json& value) {
-        return visit(depth, event, value);
-      });
-      if (!header.is_object()) throw error("{}: the safetensors header is not a JSON object", path_);
+      const json header =
+          json::parse(text, [this](int depth, json::parse_event_t event, json& value) {
+            return visit(depth, event, value);
+          });
+      if (!header.is_object())
+        throw error("{}: the safetensors header is not a JSON object", path_);
       return header;
     } catch (const json::exception& bad) {
-      throw error("{}: the safetensors header is not valid JSON: {}", path_, library_message(bad.what()));
+      throw error("{}: the safetensors header is not valid JSON: {}", path_,
+                  library_message(bad.what()));
     }
   }
 
@@ -89,7 +93,8 @@ class HeaderParser {
     if (depth > 3) throw error("{}: the safetensors header is nested too deeply", path_);
     if (event == json::parse_event_t::object_start) keys_.emplace_back();
     if (event == json::parse_event_t::object_end) keys_.pop_back();
-    if (event == json::parse_event_t::key && !keys_.back().insert(value.get<std::string>()).second) {
+    if (event == json::parse_event_t::key &&
+        !keys_.back().insert(value.get<std::string>()).second) {
       throw error("{}: the safetensors header has the key {} twice", path_, value.dump());
     }
     return true;
@@ -107,7 +112,8 @@ class EntryParser {
 
   // Offsets are relative to the end of the header, at `data_begin`.
   SafetensorsReader::Entry parse(int64_t data_begin, int64_t data_bytes) const {
-    if (!fields_.is_object() || fields_.size() != 3) fail("needs exactly dtype, shape and data_offsets");
+    if (!fields_.is_object() || fields_.size() != 3)
+      fail("needs exactly dtype, shape and data_offsets");
     SafetensorsReader::Entry entry;
     entry.name = name_;
     entry.type = type();
@@ -130,7 +136,8 @@ class EntryParser {
  private:
   template <class... Args>
   [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
-    throw error("{}: tensor '{}': {}", path_, name_, fmt::format(format, std::forward<Args>(args)...));
+    throw error("{}: tensor '{}': {}", path_, name_,
+                fmt::format(format, std::forward<Args>(args)...));
   }
   const json& field(const char* key) const {
     const auto found = fields_.find(key);
@@ -174,8 +181,8 @@ SafetensorsMetadata parse_metadata(const std::string& path, const json& value) {
 }
 
 // Sorts the tensors by offset and checks that they cover the data without holes or overlap.
-void check_contiguous(const std::string& path, std::vector<SafetensorsReader::Entry>& entries, int64_t begin,
-                      int64_t end) {
+void check_contiguous(const std::string& path, std::vector<SafetensorsReader::Entry>& entries,
+                      int64_t begin, int64_t end) {
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
   });
@@ -251,13 +258,14 @@ void SafetensorsWriter::write(std::span<const std::byte> bytes) {
 
 void SafetensorsWriter::append(std::span<const std::byte> bytes) {
   const auto count = static_cast<int64_t>(bytes.size());
-  check(count <= expected_ - written_, "{}: {} bytes appended, {} were declared", path_, written_ + count,
-        expected_);
+  check(count <= expected_ - written_, "{}: {} bytes appended, {} were declared", path_,
+        written_ + count, expected_);
   write(bytes);
 }
 
 SafetensorsWriter::Summary SafetensorsWriter::finish() {
-  check(written_ == expected_, "{}: {} bytes appended, {} were declared", path_, written_, expected_);
+  check(written_ == expected_, "{}: {} bytes appended, {} were declared", path_, written_,
+        expected_);
   file_->sync();
   file_->close();
   return {.bytes = written_, .hash = hasher_.hex()};
@@ -266,13 +274,15 @@ SafetensorsWriter::Summary SafetensorsWriter::finish() {
 SafetensorsReader::SafetensorsReader(FileSystem& fs, std::string path)
     : path_(std::move(path)), file_(fs.open_read(path_)) {
   const int64_t size = file_->size();
-  if (size < kLengthBytes) throw error("{}: has {} bytes, too few for a safetensors file", path_, size);
+  if (size < kLengthBytes)
+    throw error("{}: has {} bytes, too few for a safetensors file", path_, size);
   std::array<std::byte, kLengthBytes> length{};
   file_->read(0, length);
   const uint64_t header_bytes = from_little_endian(length);
   if (header_bytes > kMaxHeaderBytes || static_cast<int64_t>(header_bytes) > size - kLengthBytes) {
-    throw error("{}: not a safetensors file, or cut off: its header would take {} bytes, the file has {}",
-                path_, header_bytes, size);
+    throw error(
+        "{}: not a safetensors file, or cut off: its header would take {} bytes, the file has {}",
+        path_, header_bytes, size);
   }
   std::string text(header_bytes, '\0');
   file_->read(kLengthBytes, std::as_writable_bytes(std::span(text)));
@@ -308,8 +318,8 @@ std::vector<std::byte> SafetensorsReader::read(const Entry& entry) const {
 
 void SafetensorsReader::read(const Entry& entry, int64_t first, std::span<std::byte> target) const {
   const auto count = static_cast<int64_t>(target.size());
-  check(first >= 0 && first + count <= entry.end - entry.begin, "bytes {}+{} of tensor '{}' with {}", first,
-        count, entry.name, entry.end - entry.begin);
+  check(first >= 0 && first + count <= entry.end - entry.begin,
+        "bytes {}+{} of tensor '{}' with {}", first, count, entry.name, entry.end - entry.begin);
   file_->read(entry.begin + first, target);
 }
 

@@ -86,7 +86,9 @@ class SafetensorsReader {
   SafetensorsReader(FileSystem& fs, std::string path);
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] const std::vector<Entry>& tensors() const { return tensors_; }  // in the order of their bytes
+  [[nodiscard]] const std::vector<Entry>& tensors() const {
+    return tensors_;
+  }  // in the order of their bytes
   [[nodiscard]] const SafetensorsMetadata& metadata() const { return metadata_; }
   [[nodiscard]] const Entry* find(std::string_view name) const;  // null if there is none
   [[nodiscard]] const Entry& at(std::string_view name) const;    // an Error if there is none

@@ -13,9 +13,11 @@ namespace {
 std::string range_of(const FieldInfo& info) {
   std::vector<std::string> bounds;
   if (info.minimum) bounds.push_back(fmt::format("at least {}", *info.minimum));
-  if (info.exclusive_minimum) bounds.push_back(fmt::format("greater than {}", *info.exclusive_minimum));
+  if (info.exclusive_minimum)
+    bounds.push_back(fmt::format("greater than {}", *info.exclusive_minimum));
   if (info.maximum) bounds.push_back(fmt::format("at most {}", *info.maximum));
-  if (info.exclusive_maximum) bounds.push_back(fmt::format("less than {}", *info.exclusive_maximum));
+  if (info.exclusive_maximum)
+    bounds.push_back(fmt::format("less than {}", *info.exclusive_maximum));
   return fmt::format("{}", fmt::join(bounds, " and "));
 }
 
@@ -24,7 +26,8 @@ bool has_control_characters(std::string_view text) {
 }
 
 // The direct keys of section `path`, relative to it: "rule", "lr_additive".
-std::vector<std::string> keys_of_section(const std::vector<std::string>& known, const std::string& path) {
+std::vector<std::string> keys_of_section(const std::vector<std::string>& known,
+                                         const std::string& path) {
   const std::string prefix = path.empty() ? "" : path + ".";
   std::vector<std::string> keys;
   for (const std::string& candidate : known)
@@ -41,7 +44,8 @@ void throw_problems(const Problems& problems) {
   const std::vector<std::string> shown(problems.begin(),
                                        problems.begin() + std::min(problems.size(), kMaxShown));
   const size_t hidden = problems.size() - shown.size();
-  throw error("{}{}", fmt::join(shown, "\n"), hidden ? fmt::format("\n... and {} more", hidden) : "");
+  throw error("{}{}", fmt::join(shown, "\n"),
+              hidden ? fmt::format("\n... and {} more", hidden) : "");
 }
 
 const Json* FieldReader::find(std::string_view key) const {
@@ -56,35 +60,44 @@ void FieldReader::convert(const char* key, const Json& value, bool& member, cons
     report(key, fmt::format("expected true or false, found {}", describe(value)));
 }
 
-void FieldReader::convert(const char* key, const Json& value, double& member, const FieldInfo& info) {
-  if (!value.is_number()) return report(key, fmt::format("expected a number, found {}", describe(value)));
+void FieldReader::convert(const char* key, const Json& value, double& member,
+                          const FieldInfo& info) {
+  if (!value.is_number())
+    return report(key, fmt::format("expected a number, found {}", describe(value)));
   if (in_range(key, value.get<double>(), value, info)) member = value.get<double>();
 }
 
-void FieldReader::convert(const char* key, const Json& value, int64_t& member, const FieldInfo& info) {
+void FieldReader::convert(const char* key, const Json& value, int64_t& member,
+                          const FieldInfo& info) {
   constexpr double kLimit = 0x1p63;
   const double real = value.is_number() ? value.get<double>() : 0.5;
   if (real != std::trunc(real))
     return report(key, fmt::format("expected an integer, found {}", describe(value)));
   if (real < -kLimit || real >= kLimit)
-    return report(key, fmt::format("must be an integer of at most 64 bits, found {}", describe(value)));
+    return report(key,
+                  fmt::format("must be an integer of at most 64 bits, found {}", describe(value)));
   if (in_range(key, real, value, info)) member = value.get<int64_t>();
 }
 
-void FieldReader::convert(const char* key, const Json& value, uint64_t& member, const FieldInfo& info) {
+void FieldReader::convert(const char* key, const Json& value, uint64_t& member,
+                          const FieldInfo& info) {
   constexpr double kLimit = 0x1p64;
   const double real = value.is_number() ? value.get<double>() : 0.5;
   if (real != std::trunc(real))
     return report(key, fmt::format("expected an integer, found {}", describe(value)));
   if (real < 0 || (real >= kLimit && !value.is_number_unsigned()))
-    return report(key, fmt::format("must be at least 0 and less than 2^64, found {}", describe(value)));
+    return report(key,
+                  fmt::format("must be at least 0 and less than 2^64, found {}", describe(value)));
   if (in_range(key, real, value, info)) member = value.get<uint64_t>();
 }
 
-void FieldReader::convert(const char* key, const Json& value, std::string& member, const FieldInfo&) {
-  if (!value.is_string()) return report(key, fmt::format("expected a string, found {}", describe(value)));
+void FieldReader::convert(const char* key, const Json& value, std::string& member,
+                          const FieldInfo&) {
+  if (!value.is_string())
+    return report(key, fmt::format("expected a string, found {}", describe(value)));
   if (has_control_characters(value.get_ref<const std::string&>()))
-    return report(key, fmt::format("control characters are not accepted, found {}", describe(value)));
+    return report(key,
+                  fmt::format("control characters are not accepted, found {}", describe(value)));
   member = value.get<std::string>();
 }
 
@@ -100,7 +113,8 @@ void FieldReader::convert(const char* key, const Json& value, std::vector<std::s
   member = texts;
 }
 
-bool FieldReader::in_range(const char* key, double value, const Json& shown, const FieldInfo& info) {
+bool FieldReader::in_range(const char* key, double value, const Json& shown,
+                           const FieldInfo& info) {
   const bool inside = (!info.minimum || value >= *info.minimum) &&
                       (!info.maximum || value <= *info.maximum) &&
                       (!info.exclusive_minimum || value > *info.exclusive_minimum) &&
@@ -115,7 +129,8 @@ void FieldReader::report(std::string_view key, const std::string& what) {
   found_.problems.push_back(fmt::format("{}: {}: {}", document_.source_of(path), path, what));
 }
 
-std::optional<std::string> key_meant_by(std::string_view word, std::span<const UsualSpelling> usual) {
+std::optional<std::string> key_meant_by(std::string_view word,
+                                        std::span<const UsualSpelling> usual) {
   const std::string path = plain_spelling(word), key = path.substr(path.rfind('.') + 1);
   for (const std::string& written : {path, key})
     for (const UsualSpelling& entry : usual)
@@ -134,9 +149,12 @@ void FieldReader::report_unknown_keys() {
 // another section, or a few similar keys.
 std::string FieldReader::suggestion(const std::string& key) const {
   constexpr int64_t kFew = 5;
-  const auto meant = [](std::string_view name) { return fmt::format("did you mean \"{}\"?", name); };
+  const auto meant = [](std::string_view name) {
+    return fmt::format("did you mean \"{}\"?", name);
+  };
   const std::vector<std::string> keys = keys_of_section(names_.known, path_);
-  if (const auto usual = key_meant_by(join_key_path(path_, key), names_.usual.keys)) return meant(*usual);
+  if (const auto usual = key_meant_by(join_key_path(path_, key), names_.usual.keys))
+    return meant(*usual);
   if (const auto nearest = nearest_name(plain_spelling(key), keys)) return meant(*nearest);
   for (const std::string& path : names_.known)
     if (path == key || path.ends_with("." + key)) return meant(path);
@@ -145,12 +163,14 @@ std::string FieldReader::suggestion(const std::string& key) const {
                      fmt::join(nearest_names(plain_spelling(key), keys, kFew), ", "));
 }
 
-std::string FieldReader::value_hint(const Json& value, const std::vector<std::string>& names) const {
+std::string FieldReader::value_hint(const Json& value,
+                                    const std::vector<std::string>& names) const {
   if (!value.is_string()) return "";
   const std::string written = plain_spelling(value.get_ref<const std::string&>());
   std::optional<std::string> meant = nearest_name(written, names);
   for (const UsualSpelling& entry : names_.usual.values)
-    if (entry.written == written && std::ranges::find(names, entry.meant) != names.end()) meant = entry.meant;
+    if (entry.written == written && std::ranges::find(names, entry.meant) != names.end())
+      meant = entry.meant;
   if (std::ranges::find(names, written) != names.end()) meant = written;
   return meant ? fmt::format("; did you mean \"{}\"?", *meant) : "";
 }
@@ -165,8 +185,8 @@ void FieldReader::report_missing(const char* key, const FieldInfo& info) {
           : fmt::format(" by {} = {}", join_key_path(path_, condition.key), condition.actual);
   bad_keys_.emplace(key);
   found_.problems.push_back(fmt::format("{}: {}: missing; it is required{} ({})",
-                                        document_.source_of(node_.contains(key) ? path : path_), path, need,
-                                        info.doc));
+                                        document_.source_of(node_.contains(key) ? path : path_),
+                                        path, need, info.doc));
 }
 
 // Each key is handled once, even if several alternatives have it.
@@ -195,11 +215,13 @@ void FieldReader::report_meaningless(std::string_view key, const Condition& cond
   if (bad_keys_.contains(condition.key)) return;
   const std::string path = join_key_path(path_, key);
   const std::string other = join_key_path(path_, condition.key);
-  report(key,
-         fmt::format("means something only with {} = {}, but {} is {} ({}); remove the key, or unset what an "
-                     "included file "
-                     "says with --set {}=null",
-                     other, condition.accepted, other, condition.actual, document_.source_of(other), path));
+  report(
+      key,
+      fmt::format(
+          "means something only with {} = {}, but {} is {} ({}); remove the key, or unset what an "
+          "included file "
+          "says with --set {}=null",
+          other, condition.accepted, other, condition.actual, document_.source_of(other), path));
 }
 
 }  // namespace mpt

@@ -42,7 +42,8 @@ struct UsualSpellings {
 };
 
 // The key path meant by another program's word, such as "lr" or "batch.size".
-std::optional<std::string> key_meant_by(std::string_view word, std::span<const UsualSpelling> usual);
+std::optional<std::string> key_meant_by(std::string_view word,
+                                        std::span<const UsualSpelling> usual);
 
 // Collects the key paths of a struct: "optimizer", "optimizer.rule", ...
 class KeyCollector {
@@ -102,7 +103,8 @@ class FormerNames {
 
   template <class T>
   void required(const char* key, T&, const FieldInfo& info = {}) {
-    if (!info.former.empty()) document_.rename(join_key_path(path_, info.former), join_key_path(path_, key));
+    if (!info.former.empty())
+      document_.rename(join_key_path(path_, info.former), join_key_path(path_, key));
   }
   template <class T>
   void optional(const char* key, T& member, const FieldInfo& info = {}) {
@@ -118,7 +120,8 @@ class FormerNames {
   }
 
  private:
-  FormerNames(JsonDocument& document, std::string path) : document_(document), path_(std::move(path)) {}
+  FormerNames(JsonDocument& document, std::string path)
+      : document_(document), path_(std::move(path)) {}
   template <class A>
   void use_names_of() {
     A alternative{};
@@ -160,7 +163,8 @@ class FieldReader {
       report(key, fmt::format("expected a section {{...}}, found {}", describe(*value)));
       return;
     }
-    FieldReader inner(document_, value ? *value : kNothing, join_key_path(path_, key), names_, found_);
+    FieldReader inner(document_, value ? *value : kNothing, join_key_path(path_, key), names_,
+                      found_);
     inner.report_unknown_keys();
     member.fields(inner);
   }
@@ -197,7 +201,8 @@ class FieldReader {
     const std::vector<std::string>& known;  // key paths of the whole config
     const UsualSpellings& usual;
   };
-  FieldReader(const JsonDocument& document, const Json& node, std::string path, Names names, Found found)
+  FieldReader(const JsonDocument& document, const Json& node, std::string path, Names names,
+              Found found)
       : document_(document), node_(node), path_(std::move(path)), names_(names), found_(found) {}
 
   // Returns whether the key was present; a bad value has been reported.
@@ -217,7 +222,8 @@ class FieldReader {
   void convert(const char* key, const Json& value, uint64_t& member, const FieldInfo& info);
   void convert(const char* key, const Json& value, double& member, const FieldInfo& info);
   void convert(const char* key, const Json& value, std::string& member, const FieldInfo& info);
-  void convert(const char* key, const Json& value, std::vector<std::string>& member, const FieldInfo& info);
+  void convert(const char* key, const Json& value, std::vector<std::string>& member,
+               const FieldInfo& info);
   template <NamedEnum E>
   void convert(const char* key, const Json& value, E& member, const FieldInfo&) {
     const auto known =
@@ -226,10 +232,12 @@ class FieldReader {
       member = *known;
     else
       report(key, fmt::format("expected one of {}; found {}{}", all_names<E>(), describe(value),
-                              value_hint(value, {EnumNames<E>::kNames.begin(), EnumNames<E>::kNames.end()})));
+                              value_hint(value, {EnumNames<E>::kNames.begin(),
+                                                 EnumNames<E>::kNames.end()})));
   }
   template <class T>
-  void convert(const char* key, const Json& value, std::optional<T>& member, const FieldInfo& info) {
+  void convert(const char* key, const Json& value, std::optional<T>& member,
+               const FieldInfo& info) {
     T inner{};
     convert(key, value, inner, info);
     member = inner;
@@ -242,7 +250,8 @@ class FieldReader {
   void report_unknown_keys();
   [[nodiscard]] std::string suggestion(const std::string& key) const;
   // "; did you mean ...?", or nothing.
-  [[nodiscard]] std::string value_hint(const Json& value, const std::vector<std::string>& names) const;
+  [[nodiscard]] std::string value_hint(const Json& value,
+                                       const std::vector<std::string>& names) const;
   void report_missing(const char* key, const FieldInfo& info);
   void report_meaningless(std::string_view key, const Condition& condition);
   void pass_over_others(const char* choice, const Alternatives& alternatives);

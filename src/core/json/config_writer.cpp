@@ -22,8 +22,8 @@ std::string FieldSchema::description(const FieldInfo& info, std::string_view nee
   const Condition& condition = info.only_with;
   if (condition.key.empty())
     return need.empty() ? std::string(info.doc) : fmt::format("{}. {}", need, info.doc);
-  return fmt::format("{} with {} = {}. {}", need.empty() ? "Only" : need, condition.key, condition.accepted,
-                     info.doc);
+  return fmt::format("{} with {} = {}. {}", need.empty() ? "Only" : need, condition.key,
+                     condition.accepted, info.doc);
 }
 
 // Alternatives may differ only in descriptions and defaults; a default that differs is omitted.
@@ -36,18 +36,19 @@ void FieldSchema::add_alternatives(std::string_view choice, const std::vector<Al
       found->second.push_back({alternative.name, item.value()});
     }
   for (auto& [key, of_key] : keys) {
-    check(!properties_.contains(key), "{} is a key of {} = {} and of every section that has it", key, choice,
-          of_key.front().name);
+    check(!properties_.contains(key), "{} is a key of {} = {} and of every section that has it",
+          key, choice, of_key.front().name);
     const std::string description = descriptions(choice, of_key, all.size());
     Json schema = of_key.front().schema;
     for (const Owner& owner : of_key)
-      if (owner.schema.value("default", Json()) != schema.value("default", Json())) schema.erase("default");
+      if (owner.schema.value("default", Json()) != schema.value("default", Json()))
+        schema.erase("default");
     schema.erase("description");
     for (Owner& owner : of_key) {
       owner.schema.erase("description");
       if (!schema.contains("default")) owner.schema.erase("default");
-      check(owner.schema == schema, "{} with {} = {} is {}, and {} with {}", key, choice, of_key.front().name,
-            schema.dump(), owner.schema.dump(), owner.name);
+      check(owner.schema == schema, "{} with {} = {} is {}, and {} with {}", key, choice,
+            of_key.front().name, schema.dump(), owner.schema.dump(), owner.name);
     }
     properties_[key] = Json{{"description", description}};
     properties_[key].update(schema);
@@ -61,7 +62,8 @@ std::string FieldSchema::descriptions(std::string_view choice, const std::vector
   std::vector<std::pair<std::string, std::vector<std::string_view>>> groups;
   for (const Owner& owner : owners) {
     const std::string text = owner.schema["description"];
-    const auto found = std::ranges::find(groups, text, [](const auto& group) { return group.first; });
+    const auto found =
+        std::ranges::find(groups, text, [](const auto& group) { return group.first; });
     if (found == groups.end())
       groups.push_back({text, {owner.name}});
     else
@@ -74,8 +76,8 @@ std::string FieldSchema::descriptions(std::string_view choice, const std::vector
                : restricted(text, choice, fmt::format("{}", fmt::join(names, " or ")));
   std::string all;
   for (const auto& [description, of] : groups)
-    all += fmt::format("{} {} = {}: {}", all.empty() ? "With" : "; with", choice, fmt::join(of, " or "),
-                       description);
+    all += fmt::format("{} {} = {}: {}", all.empty() ? "With" : "; with", choice,
+                       fmt::join(of, " or "), description);
   return all;
 }
 

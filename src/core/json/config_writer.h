@@ -126,7 +126,8 @@ class FieldSchema {
   void add_alternatives(std::string_view choice, const std::vector<Alternative>& all);
   static std::string descriptions(std::string_view choice, const std::vector<Owner>& owners,
                                   size_t alternatives);
-  static std::string restricted(const std::string& text, std::string_view choice, const std::string& names);
+  static std::string restricted(const std::string& text, std::string_view choice,
+                                const std::string& names);
 
   template <class T>
   static Json property(const T& member, const FieldInfo& info, std::string_view need) {

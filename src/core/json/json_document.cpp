@@ -25,7 +25,8 @@ std::string read_text(const fs::path& file) {
   std::error_code failure;
   const fs::file_status status = fs::status(file, failure);
   if (!fs::exists(status)) throw error("{}: no such file", file.string());
-  if (fs::is_directory(status)) throw error("{}: is a directory; a JSON file is expected", file.string());
+  if (fs::is_directory(status))
+    throw error("{}: is a directory; a JSON file is expected", file.string());
   if (!fs::is_regular_file(status)) throw error("{}: is not a regular file", file.string());
   std::ifstream stream(file, std::ios::binary);
   std::string text(kMaxJsonBytes + 1, '\0');  // one byte more than parse_json accepts
@@ -44,7 +45,8 @@ std::vector<std::string> split_key_path(std::string_view path, std::string_view 
   std::vector<std::string> keys;
   for (size_t begin = 0; begin <= path.size();) {
     const size_t end = std::min(path.find('.', begin), path.size());
-    if (end == begin) throw error("--set {}: a key is empty; write --set section.key=value", assignment);
+    if (end == begin)
+      throw error("--set {}: a key is empty; write --set section.key=value", assignment);
     keys.emplace_back(path.substr(begin, end - begin));
     begin = end + 1;
   }
@@ -58,7 +60,8 @@ std::vector<std::string> split_key_path(std::string_view path, std::string_view 
 // Reads a file and everything it includes.
 class DocumentLoader {
  public:
-  explicit DocumentLoader(const std::vector<std::string>& directories) : directories_(directories) {}
+  explicit DocumentLoader(const std::vector<std::string>& directories)
+      : directories_(directories) {}
 
   JsonDocument load(const fs::path& file) {
     enter(file);
@@ -68,7 +71,8 @@ class DocumentLoader {
       throw error("{}: expected an object {{...}}, found {}", name, describe(parsed.value));
 
     JsonDocument::Sources sources;
-    for (const auto& [path, line] : parsed.lines) sources[path].text = fmt::format("{}:{}", name, line);
+    for (const auto& [path, line] : parsed.lines)
+      sources[path].text = fmt::format("{}:{}", name, line);
     JsonDocument document;
     document.name_ = name;
     for (const std::string& piece : includes(parsed, name)) {
@@ -95,7 +99,8 @@ class DocumentLoader {
     if (failure) identity = file;
     if (std::ranges::find(open_, identity) != open_.end())
       throw error("{} includes itself: {}", file.string(), chain(identity));
-    if (++files_ > kMaxFiles) throw error("{}: more than {} files are included", file.string(), kMaxFiles);
+    if (++files_ > kMaxFiles)
+      throw error("{}: more than {} files are included", file.string(), kMaxFiles);
     open_.push_back(identity);
   }
 
@@ -106,7 +111,8 @@ class DocumentLoader {
   }
 
   // Candidate paths of an included file, in search order.
-  [[nodiscard]] std::vector<fs::path> places(const std::string& piece, const fs::path& included_by) const {
+  [[nodiscard]] std::vector<fs::path> places(const std::string& piece,
+                                             const fs::path& included_by) const {
     std::vector<fs::path> all{(included_by.parent_path() / piece).lexically_normal()};
     if (fs::path(piece).is_absolute()) return all;
     for (const std::string& directory : directories_) {
@@ -122,7 +128,8 @@ class DocumentLoader {
     for (const fs::path& file : places(piece, included_by)) {
       std::error_code failure;
       if (fs::is_directory(file, failure))
-        throw error("{}: include: {} is a directory; a JSON file is expected", wanted_by, file.string());
+        throw error("{}: include: {} is a directory; a JSON file is expected", wanted_by,
+                    file.string());
       if (fs::exists(file, failure)) return load(file);
       looked += fmt::format("\n  {}", file.string());
     }
@@ -134,8 +141,8 @@ class DocumentLoader {
     const Json& list = parsed.value["include"];
     const auto is_string = [](const Json& item) { return item.is_string(); };
     if (!list.is_array() || !std::ranges::all_of(list, is_string))
-      throw error("{}:{}: include: expected a list of file names, found {}", name, parsed.lines.at("include"),
-                  describe(list));
+      throw error("{}:{}: include: expected a list of file names, found {}", name,
+                  parsed.lines.at("include"), describe(list));
     return list.get<std::vector<std::string>>();
   }
 
@@ -145,18 +152,21 @@ class DocumentLoader {
                   describe(parsed.value["$schema"]));
   }
 
-  const std::vector<std::string>& directories_;  // searched after the including file's own directory
+  const std::vector<std::string>&
+      directories_;             // searched after the including file's own directory
   std::vector<fs::path> open_;  // the file being read and those that include it, outermost first
   int64_t files_ = 0;
   int64_t merged_ = 0;
 };
 
-JsonDocument JsonDocument::load(const std::string& path, const std::vector<std::string>& directories) {
+JsonDocument JsonDocument::load(const std::string& path,
+                                const std::vector<std::string>& directories) {
   return DocumentLoader(directories).load(path);
 }
 
 JsonDocument JsonDocument::of_value(Json value, std::string name) {
-  if (!value.is_object()) throw error("{}: expected an object {{...}}, found {}", name, describe(value));
+  if (!value.is_object())
+    throw error("{}: expected an object {{...}}, found {}", name, describe(value));
   JsonDocument document;
   document.name_ = std::move(name);
   document.root_ = std::move(value);
@@ -169,7 +179,8 @@ void JsonDocument::merge(const Json& value, Sources sources) {
 }
 
 void JsonDocument::set(std::string_view assignment) {
-  if (valid_utf8_prefix(assignment) != assignment.size()) throw error("--set: the text is not UTF-8");
+  if (valid_utf8_prefix(assignment) != assignment.size())
+    throw error("--set: the text is not UTF-8");
   const size_t equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0)
     throw error("--set {}: expected key=value, as in --set optimizer.eps=1e-10", assignment);
@@ -183,7 +194,8 @@ void JsonDocument::set(std::string_view assignment) {
   for (const std::string& key : keys) {
     if (node->is_null()) *node = Json::object();
     if (!node->is_object())
-      throw error("{}: {} is {} ({}), not a section", source.text, path, describe(*node), source_of(path));
+      throw error("{}: {} is {} ({}), not a section", source.text, path, describe(*node),
+                  source_of(path));
     node = &(*node)[key];
     path = join_key_path(path, key);
     sources_.try_emplace(path, source);
@@ -196,7 +208,8 @@ void JsonDocument::set(std::string_view assignment) {
 
 Json* JsonDocument::section_of(std::string_view key_path) {
   Json* section = &root_;
-  for (size_t begin = 0, dot; (dot = key_path.find('.', begin)) != std::string_view::npos; begin = dot + 1) {
+  for (size_t begin = 0, dot; (dot = key_path.find('.', begin)) != std::string_view::npos;
+       begin = dot + 1) {
     const auto found = section->find(std::string(key_path.substr(begin, dot - begin)));
     if (found == section->end() || !found->is_object()) return nullptr;
     section = &*found;
@@ -211,8 +224,8 @@ void JsonDocument::rename(std::string_view former, std::string_view present) {
   if (section == nullptr || !section->contains(old_key)) return;
   const bool both = section->contains(key), old_counts = !both || is_above(former, present);
   if (both && !old_counts && !is_above(present, former))
-    throw error("{}: {} is a former name of {}, which {} sets too; remove one of them", source_of(former),
-                former, present, source_of(present));
+    throw error("{}: {} is a former name of {}, which {} sets too; remove one of them",
+                source_of(former), former, present, source_of(present));
   if (old_counts) {
     (*section)[key] = std::move((*section)[old_key]);
     if (const auto source = sources_.find(former); source != sources_.end())
@@ -224,7 +237,8 @@ void JsonDocument::rename(std::string_view former, std::string_view present) {
 
 bool JsonDocument::is_above(std::string_view key_path, std::string_view other) const {
   const auto own = sources_.find(key_path), below = sources_.find(other);
-  return own != sources_.end() && below != sources_.end() && own->second.order > below->second.order;
+  return own != sources_.end() && below != sources_.end() &&
+         own->second.order > below->second.order;
 }
 
 std::string JsonDocument::source_of(std::string_view key_path) const {

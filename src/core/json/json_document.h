@@ -24,7 +24,8 @@ namespace mpt {
 
 class JsonDocument {
  public:
-  static JsonDocument load(const std::string& path, const std::vector<std::string>& directories = {});
+  static JsonDocument load(const std::string& path,
+                           const std::vector<std::string>& directories = {});
   // A value that does not come from a file of its own; messages call it `name`.
   static JsonDocument of_value(Json value, std::string name);
 

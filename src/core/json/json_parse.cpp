@@ -34,7 +34,8 @@ struct LineCounting {
 // '}'"
 std::string reason_of(const std::string& what) {
   std::string reason = what.substr(what.find("] ") == std::string::npos ? 0 : what.find("] ") + 2);
-  if (reason.starts_with("parse error")) reason.erase(0, std::min(reason.size(), reason.find(": ") + 2));
+  if (reason.starts_with("parse error"))
+    reason.erase(0, std::min(reason.size(), reason.find(": ") + 2));
   return reason;
 }
 
@@ -64,7 +65,8 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
     const std::string path = join_key_path(open_.back().path, key);
     auto [entry, is_new] = result_.lines.emplace(path, line_);
     if (!is_new)
-      throw error("{}:{}: {} is given twice; its first place is line {}", name_, line_, path, entry->second);
+      throw error("{}:{}: {} is given twice; its first place is line {}", name_, line_, path,
+                  entry->second);
     if (std::ssize(result_.lines) > kMaxJsonKeys)
       throw error("{}:{}: more than {} keys", name_, line_, kMaxJsonKeys);
     slot_ = &(*open_.back().value)[key];
@@ -74,10 +76,13 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
 
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception& reason) override {
-    const std::string_view read = text_.substr(0, std::min(position == 0 ? 0 : position - 1, text_.size()));
+    const std::string_view read =
+        text_.substr(0, std::min(position == 0 ? 0 : position - 1, text_.size()));
     const auto last_newline = read.rfind('\n');
-    const size_t column = read.size() - (last_newline == std::string_view::npos ? 0 : last_newline + 1) + 1;
-    throw error("{}:{}:{}: {}", name_, 1 + std::ranges::count(read, '\n'), column, reason_of(reason.what()));
+    const size_t column =
+        read.size() - (last_newline == std::string_view::npos ? 0 : last_newline + 1) + 1;
+    throw error("{}:{}:{}: {}", name_, 1 + std::ranges::count(read, '\n'), column,
+                reason_of(reason.what()));
   }
 
  private:
@@ -124,22 +129,24 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
 
 ParsedJson parse_json(std::string_view text, const std::string& name) {
   if (std::ssize(text) > kMaxJsonBytes)
-    throw error("{}: {} bytes is too long for a JSON document; at most {} are read", name, text.size(),
-                kMaxJsonBytes);
-  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) throw error("{}: the file is empty", name);
+    throw error("{}: {} bytes is too long for a JSON document; at most {} are read", name,
+                text.size(), kMaxJsonBytes);
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    throw error("{}: the file is empty", name);
   int64_t line = 1;
   TreeBuilder builder(text, name, line);
   const char* begin = text.data();
   const char* end = begin + text.size();
   const bool strict = true, ignore_comments = true;
-  Json::sax_parse(LineCounting{begin, &line}, LineCounting{end, &line}, &builder, Json::input_format_t::json,
-                  strict, ignore_comments);
+  Json::sax_parse(LineCounting{begin, &line}, LineCounting{end, &line}, &builder,
+                  Json::input_format_t::json, strict, ignore_comments);
   return builder.take();
 }
 
 nlohmann::json parse_written_json(std::string_view text, const std::string& name) {
   const auto limit_depth = [&name](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    if (depth > kMaxJsonDepth) throw error("{}: is nested more than {} levels deep", name, kMaxJsonDepth);
+    if (depth > kMaxJsonDepth)
+      throw error("{}: is nested more than {} levels deep", name, kMaxJsonDepth);
     return true;
   };
   try {

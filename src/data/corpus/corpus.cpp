@@ -73,8 +73,8 @@ class PlainTextReader final : public DocumentReader {
 
   LineReader lines_;
   size_t limit_;
-  std::string pending_;       // complete lines of the document, each with its '\n', and a partial one
-  size_t line_begin_ = 0;     // start of the partial line in pending_
+  std::string pending_;    // complete lines of the document, each with its '\n', and a partial one
+  size_t line_begin_ = 0;  // start of the partial line in pending_
   int64_t pending_line_ = 1;  // the line where pending_ begins
   int64_t first_line_ = 1;
 };
@@ -82,7 +82,9 @@ class PlainTextReader final : public DocumentReader {
 class JsonLinesReader final : public DocumentReader {
  public:
   JsonLinesReader(const std::string& path, const DocumentOptions& options)
-      : lines_(path), field_(options.text_field), limit_(static_cast<size_t>(options.max_document_bytes)) {}
+      : lines_(path),
+        field_(options.text_field),
+        limit_(static_cast<size_t>(options.max_document_bytes)) {}
 
   Found next(std::string& text) override {
     if (pending_.empty() && !read_document()) return Found::kEnd;
@@ -132,23 +134,29 @@ class JsonLinesReader final : public DocumentReader {
 
   // The expected layout, and how to convert another layout to it.
   std::string wanted() const {
-    const std::string form = fmt::format("expected is one object a line, {{\"{}\": \"...\"}}", field_);
+    const std::string form =
+        fmt::format("expected is one object a line, {{\"{}\": \"...\"}}", field_);
     const size_t begin = line_.find_first_not_of(" \t\r");
-    const std::string_view content = begin == std::string::npos ? "" : std::string_view(line_).substr(begin);
+    const std::string_view content =
+        begin == std::string::npos ? "" : std::string_view(line_).substr(begin);
     if (content.starts_with('['))
-      return form + fmt::format(": jq -c '.[]' {} > lines.jsonl makes that of a list", stream().path());
+      return form +
+             fmt::format(": jq -c '.[]' {} > lines.jsonl makes that of a list", stream().path());
     if (without_trailing_space(content) == "{")
-      return form + fmt::format(": jq -c . {} > lines.jsonl puts each object on one line", stream().path());
+      return form + fmt::format(": jq -c . {} > lines.jsonl puts each object on one line",
+                                stream().path());
     return form + "; --on-bad-document skip leaves such lines out";
   }
 
   std::string text_of(json object) const {
-    if (!object.is_object()) throw bad("expected a JSON object, found {}; {}", object.type_name(), wanted());
+    if (!object.is_object())
+      throw bad("expected a JSON object, found {}; {}", object.type_name(), wanted());
     const auto field = object.find(field_);
     if (field == object.end())
-      throw bad("no field '{}'; the object has: {}; --text-field names the one with the text", field_,
-                keys_of(object));
-    if (!field->is_string()) throw bad("field '{}' is {}; a string is expected", field_, field->type_name());
+      throw bad("no field '{}'; the object has: {}; --text-field names the one with the text",
+                field_, keys_of(object));
+    if (!field->is_string())
+      throw bad("field '{}' is {}; a string is expected", field_, field->type_name());
     return std::move(field->get_ref<std::string&>());
   }
 
@@ -180,19 +188,23 @@ TextKind text_kind_of(const std::string& path) {
   if (name.ends_with(".txt")) return TextKind::kPlainText;
   if (name.ends_with(".jsonl") || name.ends_with(".json")) return TextKind::kJsonLines;
   throw error(
-      "{}: unknown kind of text file; accepted are .txt, .jsonl and .json, each also with .gz behind it",
+      "{}: unknown kind of text file; accepted are .txt, .jsonl and .json, each also with .gz "
+      "behind it",
       path);
 }
 
 std::unique_ptr<DocumentReader> make_document_reader(const std::string& path,
                                                      const DocumentOptions& options) {
-  if (text_kind_of(path) == TextKind::kPlainText) return std::make_unique<PlainTextReader>(path, options);
+  if (text_kind_of(path) == TextKind::kPlainText)
+    return std::make_unique<PlainTextReader>(path, options);
   return std::make_unique<JsonLinesReader>(path, options);
 }
 
 namespace {
 
-int64_t size_of(const std::string& path) { return static_cast<int64_t>(std::filesystem::file_size(path)); }
+int64_t size_of(const std::string& path) {
+  return static_cast<int64_t>(std::filesystem::file_size(path));
+}
 
 }  // namespace
 
@@ -226,7 +238,8 @@ bool CorpusReader::open_next_file() {
 void CorpusReader::check_utf8(std::string_view text) const {
   const size_t valid = valid_utf8_prefix(text);
   if (valid == text.size()) return;
-  const auto lines_before = std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(valid), '\n');
+  const auto lines_before =
+      std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(valid), '\n');
   throw BadDocument(fmt::format(
       "{}:{}: not valid UTF-8 (byte 0x{:02x}); convert the file, or leave such documents out with "
       "--on-bad-document skip",

@@ -57,7 +57,8 @@ enum class TextKind { kPlainText, kJsonLines };
 // By file name, ignoring a final ".gz". Throws Error for any other name.
 TextKind text_kind_of(const std::string& path);
 
-std::unique_ptr<DocumentReader> make_document_reader(const std::string& path, const DocumentOptions& options);
+std::unique_ptr<DocumentReader> make_document_reader(const std::string& path,
+                                                     const DocumentOptions& options);
 
 enum class OnBadDocument { kError, kSkip };
 template <>

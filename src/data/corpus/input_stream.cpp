@@ -41,7 +41,8 @@ InputStream::InputStream(std::string path) : path_(std::move(path)), buffer_(kBu
   require_regular_file(path_);
   file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   if (file_ < 0)
-    throw error("{}: cannot be opened for reading: {}", path_, std::generic_category().message(errno));
+    throw error("{}: cannot be opened for reading: {}", path_,
+                std::generic_category().message(errno));
   try {
     fill();
     if (view_of(raw_).starts_with(kGzipMagic))
@@ -114,7 +115,8 @@ size_t InputStream::read_gzip(std::span<char> out) {
     if (status == Z_STREAM_END)
       inflater_->in_member = false;
     else if (status != Z_OK && status != Z_BUF_ERROR)
-      throw error("{}: damaged gzip data near byte {}: {}", path_, file_bytes_read_ - int64_t(raw_.size()),
+      throw error("{}: damaged gzip data near byte {}: {}", path_,
+                  file_bytes_read_ - int64_t(raw_.size()),
                   zlib.msg != nullptr ? zlib.msg : "cannot be decompressed");
   }
   return room - zlib.avail_out;

@@ -28,8 +28,8 @@ class OrderedPipeline {
     int depth;
   };
   using Make = std::function<std::unique_ptr<Job>()>;  // called by one thread; null at the end
-  using Work =
-      std::function<void(Job&, int worker)>;  // called concurrently by the workers, each with its index
+  using Work = std::function<void(
+      Job&, int worker)>;  // called concurrently by the workers, each with its index
 
   OrderedPipeline(Options options, Make make, Work work)
       : depth_(static_cast<size_t>(options.depth)), make_(std::move(make)), work_(std::move(work)) {

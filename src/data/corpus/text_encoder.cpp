@@ -82,7 +82,8 @@ void WordTable::clear() {
   block_.resize(1);
 }
 
-WordCache::WordCache(size_t max_words) : max_words_of_stripe_((max_words + kStripes - 1) / kStripes) {}
+WordCache::WordCache(size_t max_words)
+    : max_words_of_stripe_((max_words + kStripes - 1) / kStripes) {}
 
 bool WordCache::append(const HashedWord& word, std::vector<int32_t>& ids) {
   Stripe& stripe = stripe_of(word);
@@ -192,14 +193,17 @@ bool normalizer_allows(std::string_view message) {
     if (field->number == 4) remove_extra_spaces = field->value;
     if (field->number == 5) escape_spaces = field->value;
   }
-  return character_map.empty() && dummy_prefix == 1 && remove_extra_spaces == 0 && escape_spaces == 1;
+  return character_map.empty() && dummy_prefix == 1 && remove_extra_spaces == 0 &&
+         escape_spaces == 1;
 }
 
 // Length of the white space at `at`; 0 if there is none. A space symbol in the text counts as a
 // space.
 size_t space_length(std::string_view text, size_t at) {
   if (text[at] == ' ') return 1;
-  return text[at] == kSpaceSymbol[0] && text.substr(at).starts_with(kSpaceSymbol) ? kSpaceSymbol.size() : 0;
+  return text[at] == kSpaceSymbol[0] && text.substr(at).starts_with(kSpaceSymbol)
+             ? kSpaceSymbol.size()
+             : 0;
 }
 
 // End of the word at `begin` (leading white space, then the rest): the position of the next white
@@ -229,7 +233,9 @@ bool words_are_independent(std::string_view model) {
 }
 
 TextEncoder::TextEncoder(const Tokenizer& tokenizer, WordCache& words)
-    : tokenizer_(tokenizer), words_(words), word_by_word_(words_are_independent(tokenizer.model_bytes())) {}
+    : tokenizer_(tokenizer),
+      words_(words),
+      word_by_word_(words_are_independent(tokenizer.model_bytes())) {}
 
 void TextEncoder::append(std::string_view text, std::vector<int32_t>& ids) {
   if (!word_by_word_) {

@@ -25,7 +25,8 @@ namespace mpt {
 
 // A word and its hash, which several tables use.
 struct HashedWord {
-  explicit HashedWord(std::string_view word) : text(word), hash(std::hash<std::string_view>{}(word)) {}
+  explicit HashedWord(std::string_view word)
+      : text(word), hash(std::hash<std::string_view>{}(word)) {}
 
   std::string_view text;
   size_t hash;

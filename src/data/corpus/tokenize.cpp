@@ -67,7 +67,8 @@ void SplitWriter::add(std::span<const int32_t> document, int64_t text_bytes) {
     if (!shard_) begin_shard();
     if (std::exchange(begins, false)) starts_.push_back(static_cast<uint64_t>(shard_->tokens()));
     const int64_t room = options_.tokens_per_shard - shard_->tokens();
-    const auto part = document.first(static_cast<size_t>(std::min<int64_t>(room, std::ssize(document))));
+    const auto part =
+        document.first(static_cast<size_t>(std::min<int64_t>(room, std::ssize(document))));
     shard_->append(part);
     for (const int32_t token : part) ++counts_[static_cast<size_t>(token)];
     split_.tokens += std::ssize(part);
@@ -104,7 +105,8 @@ bool is_split_file(const std::string& file, const std::string& split) {
   };
   if (!take(split) || !take("_")) return false;
   const std::string_view number = rest.substr(0, kNumberDigits);
-  if (number.size() != kNumberDigits || number.find_first_not_of("0123456789") != std::string_view::npos)
+  if (number.size() != kNumberDigits ||
+      number.find_first_not_of("0123456789") != std::string_view::npos)
     return false;
   rest.remove_prefix(kNumberDigits);
   if (!take(".bin") && !take(".idx")) return false;
@@ -147,16 +149,21 @@ struct TextBatch {
 
 void check_options(const TokenizeOptions& options, const Tokenizer& tokenizer) {
   if (options.tokens_per_shard < 1 || options.tokens_per_shard > kMaxTokensPerShard)
-    throw error("tokens_per_shard is {}; accepted are 1 to {}", options.tokens_per_shard, kMaxTokensPerShard);
+    throw error("tokens_per_shard is {}; accepted are 1 to {}", options.tokens_per_shard,
+                kMaxTokensPerShard);
   if (!(options.validation_fraction >= 0 && options.validation_fraction < 1))
-    throw error("--validation-fraction: validation_fraction is {}; accepted is 0 up to, but not including, 1",
-                options.validation_fraction);
-  if (options.threads < 0) throw error("threads is {}; 0 means all, otherwise at least 1", options.threads);
+    throw error(
+        "--validation-fraction: validation_fraction is {}; accepted is 0 up to, but not including, "
+        "1",
+        options.validation_fraction);
+  if (options.threads < 0)
+    throw error("threads is {}; 0 means all, otherwise at least 1", options.threads);
   if (options.output.empty()) throw error("no output directory is named");
   if (options.prepend_bos && tokenizer.bos_id() < 0)
     throw error("{}: has no BOS piece, which --bos puts in front of documents", tokenizer.path());
   if (options.append_eos && tokenizer.eos_id() < 0)
-    throw error("{}: has no EOS piece to put behind documents; --no-eos puts none there", tokenizer.path());
+    throw error("{}: has no EOS piece to put behind documents; --no-eos puts none there",
+                tokenizer.path());
 }
 
 bool is_own_file(const std::string& file) {
@@ -182,13 +189,17 @@ void make_directory(const std::string& path) {
 void prepare_directory(const TokenizeOptions& options, const Tokenizer& tokenizer) try {
   make_directory(options.output);
   const fs::path copy = fs::path(options.output) / kTokenizerName;
-  if (fs::exists(copy) && !options.overwrite && Tokenizer::load(copy.string()).hash() != tokenizer.hash())
-    throw error("{}: is another tokenizer than {}; choose another directory, or replace it with --overwrite",
-                copy.string(), tokenizer.path());
+  if (fs::exists(copy) && !options.overwrite &&
+      Tokenizer::load(copy.string()).hash() != tokenizer.hash())
+    throw error(
+        "{}: is another tokenizer than {}; choose another directory, or replace it with "
+        "--overwrite",
+        copy.string(), tokenizer.path());
   const std::vector<fs::path> earlier = earlier_output(options.output);
   if (!earlier.empty() && !options.overwrite)
-    throw error("{}: holds {} of an earlier run; choose another directory, or replace it with --overwrite",
-                options.output, earlier.front().filename().string());
+    throw error(
+        "{}: holds {} of an earlier run; choose another directory, or replace it with --overwrite",
+        options.output, earlier.front().filename().string());
 } catch (const fs::filesystem_error& failure) {
   throw error("{}: cannot be the output directory: {}", options.output, failure.what());
 }
@@ -262,7 +273,8 @@ bool is_validation(const TokenizeOptions& options, int64_t document) {
 
 class Splits {
  public:
-  Splits(const TokenizeOptions& options, const std::string& directory, int64_t vocab_size, FileSystem& fs)
+  Splits(const TokenizeOptions& options, const std::string& directory, int64_t vocab_size,
+         FileSystem& fs)
       : options_(options),
         train_({directory, kTrain, options.tokens_per_shard, vocab_size}, fs),
         validation_({directory, kValidation, options.tokens_per_shard, vocab_size}, fs) {}
@@ -280,7 +292,8 @@ class Splits {
     const bool wanted = options_.validation_fraction > 0;
     if (train_.tokens() == 0 || (wanted && validation_.tokens() == 0))
       throw error(
-          "none of the {} documents fell into the {} split with --validation-fraction {}; change it, or "
+          "none of the {} documents fell into the {} split with --validation-fraction {}; change "
+          "it, or "
           "--seed",
           number_, train_.tokens() == 0 ? kTrain : kValidation, options_.validation_fraction);
     std::map<std::string, ManifestSplit> splits{{kTrain, train_.finish()}};
@@ -334,9 +347,10 @@ nlohmann::json json_of(const TokenizeOptions& options) {
           {"append_eos", options.append_eos}};
 }
 
-void write_manifest(const TokenizeOptions& options, const Tokenizer& tokenizer, const Manifest& manifest,
-                    FileSystem& fs) {
-  write_file_atomically(fs, options.output + "/" + kTokenizerName, bytes_of(tokenizer.model_bytes()));
+void write_manifest(const TokenizeOptions& options, const Tokenizer& tokenizer,
+                    const Manifest& manifest, FileSystem& fs) {
+  write_file_atomically(fs, options.output + "/" + kTokenizerName,
+                        bytes_of(tokenizer.model_bytes()));
   manifest.save(options.output + "/" + kManifestName, fs);
 }
 
@@ -365,7 +379,8 @@ TokenizeResult tokenize_corpus(const TokenizeOptions& options, FileSystem& fs) {
   result.corpus = corpus.stats();
   result.tokens = splits.tokens();
   result.seconds = seconds_since(begin);
-  result.bytes_per_token = static_cast<double>(result.corpus.text_bytes) / static_cast<double>(result.tokens);
+  result.bytes_per_token =
+      static_cast<double>(result.corpus.text_bytes) / static_cast<double>(result.tokens);
   result.tokens_per_second = static_cast<double>(result.tokens) / result.seconds;
   return result;
 }

@@ -84,6 +84,7 @@ struct TokenizeResult {
   double tokens_per_second = 0;
 };
 
-TokenizeResult tokenize_corpus(const TokenizeOptions& options, FileSystem& fs = posix_file_system());
+TokenizeResult tokenize_corpus(const TokenizeOptions& options,
+                               FileSystem& fs = posix_file_system());
 
 }  // namespace mpt

@@ -55,7 +55,8 @@ void LineSample::add(std::string_view line) {
 }
 
 std::vector<std::string> LineSample::take() {
-  std::sort(heap_.begin(), heap_.end(), [](const Line& a, const Line& b) { return a.index < b.index; });
+  std::sort(heap_.begin(), heap_.end(),
+            [](const Line& a, const Line& b) { return a.index < b.index; });
   std::vector<std::string> lines;
   lines.reserve(heap_.size());
   for (Line& line : heap_) lines.push_back(std::move(line.text));
@@ -76,24 +77,29 @@ constexpr int64_t kMostVocabSize = 1 << 20;
 
 void check_options(const TokenizerTrainingOptions& options) {
   if (options.vocab_size < kLeastVocabSize || options.vocab_size > kMostVocabSize)
-    throw error("vocab_size is {}; accepted are {} (256 bytes, 3 control pieces, one character) to {}",
-                options.vocab_size, kLeastVocabSize, kMostVocabSize);
+    throw error(
+        "vocab_size is {}; accepted are {} (256 bytes, 3 control pieces, one character) to {}",
+        options.vocab_size, kLeastVocabSize, kMostVocabSize);
   if (!(options.character_coverage >= 0.98 && options.character_coverage <= 1.0))
     throw error("character_coverage is {}; accepted are 0.98 to 1", options.character_coverage);
-  if (options.sample_bytes < 1) throw error("sample_bytes is {}; at least 1 is needed", options.sample_bytes);
+  if (options.sample_bytes < 1)
+    throw error("sample_bytes is {}; at least 1 is needed", options.sample_bytes);
   if (options.output.empty()) throw error("no output file is named for the tokenizer");
 }
 
 // The file to write; creates its directory. Throws Error if it must not be written.
 std::string prepare_output(const TokenizerTrainingOptions& options) {
   namespace fs = std::filesystem;
-  const std::string path = options.output.ends_with(".model") ? options.output : options.output + ".model";
+  const std::string path =
+      options.output.ends_with(".model") ? options.output : options.output + ".model";
   std::error_code failure;
-  if (fs::is_directory(path, failure)) throw error("{}: is a directory, a file is to be written", path);
+  if (fs::is_directory(path, failure))
+    throw error("{}: is a directory, a file is to be written", path);
   if (fs::exists(path, failure) && !options.overwrite)
     throw error("{}: is there already; choose another name, or replace it with --overwrite", path);
   const fs::path parent = fs::path(path).parent_path();
-  if (!parent.empty() && !fs::is_directory(parent, failure)) fs::create_directories(parent, failure);
+  if (!parent.empty() && !fs::is_directory(parent, failure))
+    fs::create_directories(parent, failure);
   if (failure && !fs::is_directory(parent))
     throw error("{}: its directory cannot be made: {}", path, failure.message());
   return path;
@@ -147,7 +153,8 @@ class Heartbeat {
     std::mutex mutex;
     std::condition_variable_any stopped;
     std::unique_lock lock(mutex);
-    while (!stopped.wait_for(lock, stop, std::chrono::seconds(1), [&] { return stop.stop_requested(); }))
+    while (!stopped.wait_for(lock, stop, std::chrono::seconds(1),
+                             [&] { return stop.stop_requested(); }))
       progress_.update(lines, "lines of text");
   }
 
@@ -155,7 +162,8 @@ class Heartbeat {
   std::jthread thread_;
 };
 
-std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerTrainingOptions& options) {
+std::unordered_map<std::string, std::string> trainer_arguments(
+    const TokenizerTrainingOptions& options) {
   return {{"model_type", "bpe"},
           {"vocab_size", std::to_string(options.vocab_size)},
           {"character_coverage", fmt::format("{}", options.character_coverage)},
@@ -175,26 +183,31 @@ std::unordered_map<std::string, std::string> trainer_arguments(const TokenizerTr
 // The number after `words` in a message of the library; 0 if absent.
 int64_t number_behind(std::string_view message, std::string_view words) {
   const size_t at = message.find(words);
-  return at == std::string_view::npos ? 0
-                                      : std::atoll(std::string(message.substr(at + words.size())).c_str());
+  return at == std::string_view::npos
+             ? 0
+             : std::atoll(std::string(message.substr(at + words.size())).c_str());
 }
 
 Error training_error(const TokenizerTrainingOptions& options, std::string_view message) {
   if (const int64_t most = number_behind(message, "Please set it to a value <= "); most > 0)
     return error(
-        "--vocab-size: vocab_size is {}, but the text has only enough different words for {}; give more text "
+        "--vocab-size: vocab_size is {}, but the text has only enough different words for {}; give "
+        "more text "
         "or at "
         "most {}",
         options.vocab_size, most, most);
-  if (const int64_t least = number_behind(message, fmt::format("{} vs ", options.vocab_size)); least > 0)
+  if (const int64_t least = number_behind(message, fmt::format("{} vs ", options.vocab_size));
+      least > 0)
     return error(
-        "--vocab-size: vocab_size is {}, but the text's characters alone need {}; raise it or lower "
+        "--vocab-size: vocab_size is {}, but the text's characters alone need {}; raise it or "
+        "lower "
         "--character-coverage",
         options.vocab_size, least);
   return error("the tokenizer cannot be trained: {}", library_message(message));
 }
 
-std::string learn_pieces(const TokenizerTrainingOptions& options, const std::vector<std::string>& lines) {
+std::string learn_pieces(const TokenizerTrainingOptions& options,
+                         const std::vector<std::string>& lines) {
   const Heartbeat heartbeat(fmt::format("learn {} pieces", options.vocab_size),
                             static_cast<int64_t>(lines.size()));
   LineIterator iterator(lines);

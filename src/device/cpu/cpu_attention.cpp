@@ -15,8 +15,9 @@
 namespace mpt {
 namespace {
 
-constexpr int64_t kTile = 64;        // queries and keys per tile: a multiple of kTileColumns
-constexpr float kPaddedLse = 1e30f;  // log-sum-exp of rows beyond T: their probabilities become exactly 0
+constexpr int64_t kTile = 64;  // queries and keys per tile: a multiple of kTileColumns
+constexpr float kPaddedLse =
+    1e30f;  // log-sum-exp of rows beyond T: their probabilities become exactly 0
 
 // Sizes with T padded to whole tiles and D to whole vectors; padding is zero and never stored.
 struct Padded {
@@ -37,20 +38,22 @@ struct HeadSlice {
 template <class T>
 HeadSlice<T> head_slice(const Tensor& t, const AttentionShape& s, int64_t task, int64_t part) {
   const int64_t sequence = task / s.heads, head = task % s.heads;
-  return {t.as<T>() + sequence * s.seq_len * t.stride + (part * s.heads + head) * s.head_dim, t.stride};
+  return {t.as<T>() + sequence * s.seq_len * t.stride + (part * s.heads + head) * s.head_dim,
+          t.stride};
 }
 
 // Prefetches a row of a head: rows are too far apart for the hardware prefetcher.
 template <Use kUse, class T>
-MPT_ALWAYS_INLINE inline void ask_for_row(const HeadSlice<T>& slice, int64_t row, const AttentionShape& s) {
+MPT_ALWAYS_INLINE inline void ask_for_row(const HeadSlice<T>& slice, int64_t row,
+                                          const AttentionShape& s) {
   if (row >= s.seq_len) return;
   prefetch<kUse, Cache::kSecond>(slice.data + row * slice.stride, s.head_dim * int64_t(sizeof(T)));
 }
 
 // Rows [first, first + rows) of source[T, D] times scale, zero padded: target[rows, Dp].
 template <class T>
-void pack_rows(HeadSlice<T> source, int64_t first, int64_t rows, const AttentionShape& s, float scale,
-               float* target) {
+void pack_rows(HeadSlice<T> source, int64_t first, int64_t rows, const AttentionShape& s,
+               float scale, float* target) {
   const Padded p(s);
   const int64_t there = std::clamp<int64_t>(s.seq_len - first, 0, rows);
   for (int64_t r = 0; r < there; ++r) {
@@ -65,7 +68,8 @@ void pack_rows(HeadSlice<T> source, int64_t first, int64_t rows, const Attention
 
 // A tile of rows of source[T, D], transposed and zero padded: target[Dp][kTile].
 template <class T>
-void pack_tile_transposed(HeadSlice<T> source, int64_t first, const AttentionShape& s, float* target) {
+void pack_tile_transposed(HeadSlice<T> source, int64_t first, const AttentionShape& s,
+                          float* target) {
   const Padded p(s);
   for (int64_t r = 0; r < kTile; r += kBlock)
     for (int64_t d = 0; d < p.dim; d += kBlock) {
@@ -78,8 +82,8 @@ void pack_tile_transposed(HeadSlice<T> source, int64_t first, const AttentionSha
 }
 
 template <class T>
-void store_rows(const float* source, int64_t first, int64_t rows, const AttentionShape& s, float scale,
-                HeadSlice<T> target) {
+void store_rows(const float* source, int64_t first, int64_t rows, const AttentionShape& s,
+                float scale, HeadSlice<T> target) {
   const Padded p(s);
   for (int64_t r = 0; r < std::min(rows, s.seq_len - first); ++r) {
     T* row = target.data + (first + r) * target.stride;
@@ -135,7 +139,8 @@ struct Rows {
     RowVector columns[kParts];
     for (int i = 0; i < kParts; ++i) {
       columns[i] = x.part[row * kInRow + i];
-      for (int v = i + kParts; v < kInRow; v += kParts) columns[i] = f(columns[i], x.part[row * kInRow + v]);
+      for (int v = i + kParts; v < kInRow; v += kParts)
+        columns[i] = f(columns[i], x.part[row * kInRow + v]);
     }
     return mpt::folded(columns, f);
   }
@@ -152,7 +157,8 @@ void softmax_tile(float* scores, bool diagonal, bool first, float* maximum, floa
     using R = Rows<kColumns>;
     for (int64_t r = begin; r < begin + kTileColumns; r += R::kRows) {
       const auto x = R::load(scores + r * kTile);
-      for (int i = 0; i < R::kRows; ++i) top[r + i] = max_of(maximum[r + i], R::folded(x, i, larger));
+      for (int i = 0; i < R::kRows; ++i)
+        top[r + i] = max_of(maximum[r + i], R::folded(x, i, larger));
     }
     for (int64_t r = begin; r < begin + kTileColumns; r += R::kRows) {
       for (int i = 0; diagonal && i < R::kRows; ++i) on_diagonal(r + i);
@@ -184,7 +190,9 @@ void add_tile_gemm(bool first, const TileGemm& gemm) {
 struct ForwardScratch {
   float *keys_t, *values;         // of all tokens
   float *queries, *out, *scores;  // of a tile
-  static int64_t size(const Padded& p) { return 2 * p.matrix() + 2 * p.tile_rows() + kTile * kTile; }
+  static int64_t size(const Padded& p) {
+    return 2 * p.matrix() + 2 * p.tile_rows() + kTile * kTile;
+  }
   ForwardScratch(float* base, const Padded& p) {
     keys_t = base;
     values = keys_t + p.matrix();
@@ -202,7 +210,8 @@ void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
   const float scale = 1.0f / std::sqrt(float(s.head_dim));
   const HeadSlice<T> queries = head_slice<T>(call.qkv, s, task, 0),
                      keys = head_slice<T>(call.qkv, s, task, 1);
-  for (int64_t k = 0; k < s.seq_len; k += kTile) pack_tile_transposed(keys, k, s, w.keys_t + k * p.dim);
+  for (int64_t k = 0; k < s.seq_len; k += kTile)
+    pack_tile_transposed(keys, k, s, w.keys_t + k * p.dim);
   pack_rows(head_slice<T>(call.qkv, s, task, 2), 0, p.tokens, s, 1.0f, w.values);
   const HeadSlice<T> target = head_slice<T>(call.out, s, task, 0);
   float* log_sum_exp = call.log_sum_exp.as<float>() + task * call.log_sum_exp.stride;
@@ -222,10 +231,11 @@ void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
                                   .ldc = kTile,
                                   .causal = diagonal ? Causal::kOutput : Causal::kNo});
       if (diagonal) fill_above_diagonal(w.scores, -INFINITY);
-      softmax_tile(w.scores, diagonal, first, maximum, sum, w.out, p.dim, [&](int64_t r) MPT_ALWAYS_INLINE {
-        ask_for_row<Use::kWrite>(target, q + r, s);
-        ask_for_row<Use::kRead>(queries, q + kTile + r, s);
-      });
+      softmax_tile(w.scores, diagonal, first, maximum, sum, w.out, p.dim,
+                   [&](int64_t r) MPT_ALWAYS_INLINE {
+                     ask_for_row<Use::kWrite>(target, q + r, s);
+                     ask_for_row<Use::kRead>(queries, q + kTile + r, s);
+                   });
       add_tile_gemm(first, {.m = kTile,
                             .n = p.dim,
                             .k = kTile,
@@ -257,7 +267,8 @@ struct BackwardScratch {
     };
     for (float** matrix : {&queries, &d_out, &d_queries}) *matrix = take(p.matrix());
     for (float** column : {&log_sum_exp, &delta}) *column = take(p.tokens);
-    for (float** rows : {&keys, &keys_t, &values_t, &d_keys, &d_values}) *rows = take(p.tile_rows());
+    for (float** rows : {&keys, &keys_t, &values_t, &d_keys, &d_values})
+      *rows = take(p.tile_rows());
     for (float** tile : {&probabilities, &d_scores}) *tile = take(kTile * kTile);
   }
 };
@@ -298,7 +309,8 @@ void score_gradients(const BackwardScratch& w, int64_t q, bool diagonal, const F
 
 // All gradient contributions between key tile k and query tile q.
 template <class F>
-void backward_tile(const BackwardScratch& w, const Padded& p, int64_t q, int64_t k, const F& on_diagonal) {
+void backward_tile(const BackwardScratch& w, const Padded& p, int64_t q, int64_t k,
+                   const F& on_diagonal) {
   const bool diagonal = k == q;
   // scores[kTile, kTile] = rows[kTile, D] columns[D, kTile], these of the keys
   const auto scores_of = [&](const float* rows, const float* columns, float* scores) {
@@ -313,7 +325,8 @@ void backward_tile(const BackwardScratch& w, const Padded& p, int64_t q, int64_t
                                 .causal = diagonal ? Causal::kOutput : Causal::kNo});
   };
   // sum[kTile, D] += scores[kTile, kTile] rows[kTile, D]
-  const auto add_gemm = [&](bool first, const TileA& scores, Causal part, const float* rows, float* sum) {
+  const auto add_gemm = [&](bool first, const TileA& scores, Causal part, const float* rows,
+                            float* sum) {
     add_tile_gemm(first, {.m = kTile,
                           .n = p.dim,
                           .k = kTile,
@@ -343,7 +356,8 @@ void backward_head(const AttentionBackward& call, int64_t task, float* scratch) 
   const Padded p(s);
   const BackwardScratch w(scratch, p);
   const float scale = 1.0f / std::sqrt(float(s.head_dim));
-  const HeadSlice<T> keys = head_slice<T>(call.qkv, s, task, 1), values = head_slice<T>(call.qkv, s, task, 2);
+  const HeadSlice<T> keys = head_slice<T>(call.qkv, s, task, 1),
+                     values = head_slice<T>(call.qkv, s, task, 2);
   pack_rows(head_slice<T>(call.qkv, s, task, 0), 0, p.tokens, s, scale, w.queries);
   pack_rows(head_slice<T>(call.d_out, s, task, 0), 0, p.tokens, s, 1.0f, w.d_out);
   row_deltas<T>(call, task, w);
@@ -356,7 +370,8 @@ void backward_head(const AttentionBackward& call, int64_t task, float* scratch) 
     pack_tile_transposed(values, k, s, w.values_t);
     for (int64_t q = k; q < s.seq_len; q += kTile)
       backward_tile(w, p, q, k, [&](int64_t r) MPT_ALWAYS_INLINE {
-        for (const auto& target : {d_queries, d_keys, d_values}) ask_for_row<Use::kWrite>(target, k + r, s);
+        for (const auto& target : {d_queries, d_keys, d_values})
+          ask_for_row<Use::kWrite>(target, k + r, s);
       });
     store_rows(w.d_queries + k * p.dim, k, kTile, s, scale, d_queries);
     store_rows(w.d_keys, k, kTile, s, 1.0f, d_keys);
@@ -374,7 +389,8 @@ int64_t floats_per_thread(const AttentionShape& shape) {
 template <class F>
 void for_each_head(const AttentionShape& shape, const F& f) {
   const int64_t tasks = shape.batch * shape.heads;
-  const int64_t together = std::clamp<int64_t>(tasks / (int64_t{2} * omp_get_max_threads()), 1, shape.heads);
+  const int64_t together =
+      std::clamp<int64_t>(tasks / (int64_t{2} * omp_get_max_threads()), 1, shape.heads);
 #pragma omp parallel for schedule(dynamic, together)
   for (int64_t task = 0; task < tasks; ++task) f(task);
 }
@@ -387,10 +403,11 @@ void CpuAttention::reserve(Allocator& allocator, const AttentionShape& shape, DT
 
 void CpuAttention::check_reserved(const AttentionShape& shape) const {
   const int64_t needed = threads_ * floats_per_thread(shape) * 4;
-  check(needed <= scratch_.bytes(), "attention over {} tokens needs {} bytes of scratch, reserved {}",
-        shape.seq_len, needed, scratch_.bytes());
-  check(omp_get_max_threads() <= threads_, "attention with {} threads, scratch for {}", omp_get_max_threads(),
-        threads_);
+  check(needed <= scratch_.bytes(),
+        "attention over {} tokens needs {} bytes of scratch, reserved {}", shape.seq_len, needed,
+        scratch_.bytes());
+  check(omp_get_max_threads() <= threads_, "attention with {} threads, scratch for {}",
+        omp_get_max_threads(), threads_);
 }
 
 float* CpuAttention::scratch_of_thread(const AttentionShape& shape) const {

@@ -57,7 +57,8 @@ class CpuAllocator final : public Allocator {
   bool reserve(size_t size) {
     size = static_cast<size_t>(align_up(static_cast<int64_t>(size), kHugePage));
     const size_t mapped = size + kHugePage;  // to cut from, at a huge page's begin
-    void* const address = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const address =
+        mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (address == MAP_FAILED) return false;
     auto* const begin = static_cast<std::byte*>(address);
     const size_t before = -reinterpret_cast<uintptr_t>(begin) % kHugePage;
@@ -78,7 +79,8 @@ class CpuAllocator final : public Allocator {
 std::string processor_name() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);)
-    if (line.starts_with("model name")) return line.substr(std::min(line.find(':') + 2, line.size()));
+    if (line.starts_with("model name"))
+      return line.substr(std::min(line.find(':') + 2, line.size()));
   return "unknown processor";
 }
 
@@ -126,14 +128,18 @@ class CpuDevice final : public Device {
 
   // memcpy must not be given a null pointer, even for zero bytes.
   void download(const Tensor& source, std::byte* target) override {
-    const int64_t row = source.cols * size_of(source.dtype), stride = source.stride * size_of(source.dtype);
+    const int64_t row = source.cols * size_of(source.dtype),
+                  stride = source.stride * size_of(source.dtype);
     if (row == 0) return;
-    for (int64_t r = 0; r < source.rows; ++r) memcpy(target + r * row, source.data + r * stride, size_t(row));
+    for (int64_t r = 0; r < source.rows; ++r)
+      memcpy(target + r * row, source.data + r * stride, size_t(row));
   }
   void upload(const std::byte* source, const Tensor& target) override {
-    const int64_t row = target.cols * size_of(target.dtype), stride = target.stride * size_of(target.dtype);
+    const int64_t row = target.cols * size_of(target.dtype),
+                  stride = target.stride * size_of(target.dtype);
     if (row == 0) return;
-    for (int64_t r = 0; r < target.rows; ++r) memcpy(target.data + r * stride, source + r * row, size_t(row));
+    for (int64_t r = 0; r < target.rows; ++r)
+      memcpy(target.data + r * stride, source + r * row, size_t(row));
   }
   void synchronize() override {}
   Gemm& gemm() override { return gemm_; }
@@ -147,6 +153,8 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> make_cpu_device(int threads) { return std::make_unique<CpuDevice>(threads); }
+std::unique_ptr<Device> make_cpu_device(int threads) {
+  return std::make_unique<CpuDevice>(threads);
+}
 
 }  // namespace mpt

@@ -96,19 +96,23 @@ class RectangleGemm {
   }
 
  private:
-  [[nodiscard]] IndexRange columns(int64_t block) const { return columns_of_panels(panels_[block], d_.cols); }
+  [[nodiscard]] IndexRange columns(int64_t block) const {
+    return columns_of_panels(panels_[block], d_.cols);
+  }
 
   // The operands packed after this block of A: the next block of A, and a share of the next block
   // of B.
-  [[nodiscard]] PanelPrefetch upcoming(int64_t row_block, int64_t column_block, int64_t part) const {
+  [[nodiscard]] PanelPrefetch upcoming(int64_t row_block, int64_t column_block,
+                                       int64_t part) const {
     PanelPrefetch memory;
     const bool more_rows = row_block + 1 < rows_.count(), more_terms = part + 1 < terms_.count(),
                more_columns = column_block + 1 < panels_.count();
     if (more_rows || more_terms)
-      memory.follow(a_.block(rows_[more_rows ? row_block + 1 : 0], terms_[more_rows ? part : part + 1]));
+      memory.follow(
+          a_.block(rows_[more_rows ? row_block + 1 : 0], terms_[more_rows ? part : part + 1]));
     if (more_terms || more_columns) {
-      const Tensor next =
-          b_.block(columns(more_terms ? column_block : column_block + 1), terms_[more_terms ? part + 1 : 0]);
+      const Tensor next = b_.block(columns(more_terms ? column_block : column_block + 1),
+                                   terms_[more_terms ? part + 1 : 0]);
       const IndexRange share = EvenParts({0, next.rows}, rows_.count())[row_block];
       memory.follow(next.row_range(share.begin, share.size()));
     }
@@ -190,7 +194,9 @@ class RectangleGemm {
   void add_row(const float* sums, const Tile& tile, int64_t r) const {
     const bool first = tile.part == 0, adds = accumulate_ == Accumulate::kYes;
     const int64_t at = (tile.row + r) * d_.stride + tile.column;
-    const auto add = [&](const auto* before, auto* to) { add_sums(sums, alpha_, tile.columns, before, to); };
+    const auto add = [&](const auto* before, auto* to) {
+      add_sums(sums, alpha_, tile.columns, before, to);
+    };
     if (d_.dtype == DType::kF32) {
       float* const d = d_.as<float>() + at;
       return add(first && !adds ? nullptr : d, d);
@@ -238,12 +244,14 @@ void CpuGemm::run(const GemmCall& call) {
   check_shapes(call);
   if (call.m() == 0 || call.n() == 0) return;
   const Workspace needs(call, threads_);
-  check(threads_ * needs.floats() * 4 <= scratch_.bytes(), "GEMM needs {} bytes of scratch, reserved {}",
-        threads_ * needs.floats() * 4, scratch_.bytes());
+  check(threads_ * needs.floats() * 4 <= scratch_.bytes(),
+        "GEMM needs {} bytes of scratch, reserved {}", threads_ * needs.floats() * 4,
+        scratch_.bytes());
   const Grid grid(call, threads_);
   const EvenParts rows({0, call.m()}, grid.rows),
       panels({0, align_up(call.n(), kPanelColumns) / kPanelColumns}, grid.columns);
-#pragma omp parallel for schedule(static) num_threads(threads_) if (flops_of(call) >= kFlopsForThreads)
+#pragma omp parallel for schedule(static) \
+    num_threads(threads_) if (flops_of(call) >= kFlopsForThreads)
   for (int64_t part = 0; part < threads_; ++part) {
     const IndexRange own_rows = rows[part / grid.columns], own_panels = panels[part % grid.columns];
     if (own_rows.size() == 0 || own_panels.size() == 0) continue;
@@ -263,7 +271,8 @@ std::string cpu_gemm_description() {
 #else
   const char* instructions = "baseline instructions: several times slower than most machines allow";
 #endif
-  return fmt::format("own kernels for {}, blocks of {} x {}", instructions, kKernelRows, kPanelColumns);
+  return fmt::format("own kernels for {}, blocks of {} x {}", instructions, kKernelRows,
+                     kPanelColumns);
 }
 
 }  // namespace mpt

@@ -23,7 +23,8 @@ class RowPrefetch {
   // row once.
   MPT_ALWAYS_INLINE void ask(int64_t part, int64_t whole) {
     for (RowMemory& stream : streams_) {
-      const int64_t bytes = std::min(stream.left, kCacheLine * cache_lines(stream.bytes * part / whole));
+      const int64_t bytes =
+          std::min(stream.left, kCacheLine * cache_lines(stream.bytes * part / whole));
       prefetch(stream.first, bytes);
       stream.first += bytes;
       stream.left -= bytes;

@@ -11,7 +11,8 @@ namespace {
 template <int kRows, int kVectors, Transpose kLayout>
 void kernel(const KernelCall& call) {
   constexpr bool kTermsTogether = kLayout == Transpose::kYes;
-  constexpr int64_t kTerm = kTermsTogether ? kTermStride : 1, kRow = kTermsTogether ? 1 : kRowStride;
+  constexpr int64_t kTerm = kTermsTogether ? kTermStride : 1,
+                    kRow = kTermsTogether ? 1 : kRowStride;
   constexpr int kUnrolled = 4;
   TileVector sums[kRows][kVectors] = {};
   const float *a = call.a, *b = call.b;

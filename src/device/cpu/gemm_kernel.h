@@ -30,7 +30,9 @@ inline constexpr int kTileLanes = 4, kTileRegisters = 16;
 using TileVector = float __attribute__((vector_size(4 * kTileLanes), aligned(4), may_alias));
 
 inline TileVector& tile_vector_at(float* x) { return *reinterpret_cast<TileVector*>(x); }
-inline const TileVector& tile_vector_at(const float* x) { return *reinterpret_cast<const TileVector*>(x); }
+inline const TileVector& tile_vector_at(const float* x) {
+  return *reinterpret_cast<const TileVector*>(x);
+}
 
 // a b + c rounded once, on machines with fused multiply-add. Code that promises equal bits calls
 // this by name, because contraction of a * b + c depends on compiler options.

@@ -88,7 +88,8 @@ void pack_term_rows(const Tensor& block, float* to) {
   const int64_t depth = block.rows, whole = block.cols / kPanelColumns * kPanelColumns;
   for (int64_t first = 0; first < whole; first += kTogether)
     for (int64_t term = 0; term < depth; ++term)
-      for (int64_t column = first; column < std::min(first + kTogether, whole); column += kPanelColumns)
+      for (int64_t column = first; column < std::min(first + kTogether, whole);
+           column += kPanelColumns)
         copy<Element>(row_of<Element>(block, term) + column, kPanelColumns,
                       to + column * depth + term * kPanelColumns);
   if (whole == block.cols) return;
@@ -105,7 +106,8 @@ void pack_term_columns(const Tensor& block, float* to) {
   const int64_t depth = block.cols;
   for (int64_t column = 0; column < align_up(block.rows, kPanelColumns); column += kBlock) {
     const int64_t height = std::clamp<int64_t>(block.rows - column, 0, kBlock);
-    float* const target = to + column / kPanelColumns * kPanelColumns * depth + column % kPanelColumns;
+    float* const target =
+        to + column / kPanelColumns * kPanelColumns * depth + column % kPanelColumns;
     const auto* from = row_of<Element>(block, height > 0 ? column : 0);
     int64_t term = 0;
     for (; term + kBlock <= depth; term += kBlock)
@@ -113,7 +115,8 @@ void pack_term_columns(const Tensor& block, float* to) {
                       target + term * kPanelColumns, kPanelColumns);
     for (; term < depth; ++term)
       for (int64_t c = 0; c < kBlock; ++c)
-        target[term * kPanelColumns + c] = c < height ? Element::value(from[c * block.stride + term]) : 0.0f;
+        target[term * kPanelColumns + c] =
+            c < height ? Element::value(from[c * block.stride + term]) : 0.0f;
   }
 }
 
@@ -131,7 +134,8 @@ void PackedRows::pack(const Factor& a, IndexRange rows, IndexRange terms) {
 }
 
 const float* PackedRows::group(int64_t index) const {
-  return floats_ + (layout_ == Transpose::kYes ? index * kGroupFloats : groups_[index].begin * kRowStride);
+  return floats_ +
+         (layout_ == Transpose::kYes ? index * kGroupFloats : groups_[index].begin * kRowStride);
 }
 
 void pack_panels(const Factor& b, IndexRange columns, IndexRange terms, float* floats) {

@@ -27,7 +27,9 @@ class EvenParts {
   [[nodiscard]] IndexRange operator[](int64_t part) const { return {edge(part), edge(part + 1)}; }
 
  private:
-  [[nodiscard]] int64_t edge(int64_t part) const { return all_.begin + all_.size() * part / count_; }
+  [[nodiscard]] int64_t edge(int64_t part) const {
+    return all_.begin + all_.size() * part / count_;
+  }
 
   IndexRange all_;
   int64_t count_;
@@ -44,8 +46,9 @@ struct Factor {
 
   // The block of the GEMM's rows or columns `outer` and the terms `terms`.
   [[nodiscard]] Tensor block(IndexRange outer, IndexRange terms) const {
-    return terms_are_rows ? matrix.row_range(terms.begin, terms.size()).columns(outer.begin, outer.size())
-                          : matrix.row_range(outer.begin, outer.size()).columns(terms.begin, terms.size());
+    return terms_are_rows
+               ? matrix.row_range(terms.begin, terms.size()).columns(outer.begin, outer.size())
+               : matrix.row_range(outer.begin, outer.size()).columns(terms.begin, terms.size());
   }
 };
 
@@ -53,7 +56,8 @@ struct Factor {
 // kernel.
 class PackedRows {
  public:
-  static constexpr int64_t kGroupFloats = kDepth * kTermStride + 16;  // of a group in the term-major layout
+  static constexpr int64_t kGroupFloats =
+      kDepth * kTermStride + 16;  // of a group in the term-major layout
   static constexpr int64_t kFloats =
       std::max(kBlockRows * kRowStride, kBlockRows / kKernelRows * kGroupFloats);
 
@@ -95,9 +99,9 @@ inline void transpose_block(BlockRow (&rows)[kBlock]) {
 // target[column][row] = value(source[row][column]) for a whole block. Only height rows and width
 // columns exist; the rest is filled with zeros. Strides in elements.
 template <class T, class F>
-MPT_ALWAYS_INLINE inline void transpose_block(const T* source, int64_t source_stride, int64_t height,
-                                              int64_t width, const F& value, float* target,
-                                              int64_t target_stride) {
+MPT_ALWAYS_INLINE inline void transpose_block(const T* source, int64_t source_stride,
+                                              int64_t height, int64_t width, const F& value,
+                                              float* target, int64_t target_stride) {
   BlockRow rows[kBlock] = {};
   for (int64_t r = 0; r < height; ++r) {
     const T* from = source + r * source_stride;
@@ -107,7 +111,8 @@ MPT_ALWAYS_INLINE inline void transpose_block(const T* source, int64_t source_st
       for (int64_t c = 0; c < width; ++c) rows[r][c] = value(from[c]);
   }
   transpose_block(rows);
-  for (int64_t c = 0; c < kBlock; ++c) *reinterpret_cast<BlockRow*>(target + c * target_stride) = rows[c];
+  for (int64_t c = 0; c < kBlock; ++c)
+    *reinterpret_cast<BlockRow*>(target + c * target_stride) = rows[c];
 }
 
 }  // namespace mpt

@@ -43,7 +43,8 @@ struct RowVectors {
   MPT_ALWAYS_INLINE friend RowVectors operator*(const RowVectors& a, const RowVectors& b) {
     return of_each([&](int i) { return a.part[i] * b.part[i]; });
   }
-  MPT_ALWAYS_INLINE friend RowVectors fma_of(const RowVectors& a, const RowVectors& b, const RowVectors& c) {
+  MPT_ALWAYS_INLINE friend RowVectors fma_of(const RowVectors& a, const RowVectors& b,
+                                             const RowVectors& c) {
     return of_each([&](int i) { return fma_of(a.part[i], b.part[i], c.part[i]); });
   }
 };
@@ -76,7 +77,8 @@ template <int N>
 MPT_ALWAYS_INLINE inline RowVectors<N> softmax_exp(const RowVectors<N>& x) {
   using All = RowVectors<N>;
   const auto e = exp_parts(
-      All::of_each([&](int i) { return larger(RowVector{} + softmax::kLeast, x.part[i]); }), softmax::kBias);
+      All::of_each([&](int i) { return larger(RowVector{} + softmax::kLeast, x.part[i]); }),
+      softmax::kBias);
   const All factor = All::of_each([&](int i) {
     return std::bit_cast<RowVector>((std::bit_cast<RowBits>(e.shifted.part[i]) << 23) +
                                     softmax::kExponentOfOne);

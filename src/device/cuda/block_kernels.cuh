@@ -139,7 +139,8 @@ struct RowTeam {
   template <class Combine>
   __device__ static float reduce(float x, int turn, const Combine& combine) {
 #pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) x = combine(x, __shfl_xor_sync(kAll, x, distance));
+    for (int distance = 16; distance > 0; distance /= 2)
+      x = combine(x, __shfl_xor_sync(kAll, x, distance));
     if constexpr (kWarps > 1) {
       __shared__ float parts[2][kWarps];
       if (threadIdx.x % 32 == 0) parts[turn][threadIdx.x / 32] = x;

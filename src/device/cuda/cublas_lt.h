@@ -32,13 +32,15 @@ inline CublasLt make_cublas_lt() {
 
 inline MatmulDescription make_matmul_description(cublasComputeType_t compute) {
   cublasLtMatmulDesc_t description = nullptr;
-  check_cublas(cublasLtMatmulDescCreate(&description, compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
+  check_cublas(cublasLtMatmulDescCreate(&description, compute, CUDA_R_32F),
+               "cublasLtMatmulDescCreate");
   return MatmulDescription(description);
 }
 
 // Column-major, as in the library: `rows` contiguous elements per column, columns `leading`
 // elements apart.
-inline MatrixLayout make_matrix_layout(cudaDataType_t type, int64_t rows, int64_t cols, int64_t leading) {
+inline MatrixLayout make_matrix_layout(cudaDataType_t type, int64_t rows, int64_t cols,
+                                       int64_t leading) {
   cublasLtMatrixLayout_t layout = nullptr;
   check_cublas(cublasLtMatrixLayoutCreate(&layout, type, static_cast<uint64_t>(rows),
                                           static_cast<uint64_t>(cols), leading),
@@ -64,7 +66,8 @@ void set_attribute(const MatrixLayout& of, cublasLtMatrixLayoutAttribute_t attri
                "cublasLtMatrixLayoutSetAttribute");
 }
 template <class T>
-void set_attribute(const MatmulPreference& of, cublasLtMatmulPreferenceAttributes_t attribute, T value) {
+void set_attribute(const MatmulPreference& of, cublasLtMatmulPreferenceAttributes_t attribute,
+                   T value) {
   check_cublas(cublasLtMatmulPreferenceSetAttribute(of.get(), attribute, &value, sizeof value),
                "cublasLtMatmulPreferenceSetAttribute");
 }

@@ -26,7 +26,8 @@ namespace {
 // Asks cuDNN about each kind of call once: when it is reserved or, without that, first made.
 class CudnnOrGemms final : public Attention {
  public:
-  CudnnOrGemms(CUstream_st* stream, CudaAttention kind) : kind_(kind), cudnn_(stream), gemms_(stream) {}
+  CudnnOrGemms(CUstream_st* stream, CudaAttention kind)
+      : kind_(kind), cudnn_(stream), gemms_(stream) {}
 
   void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) override {
     chosen_for(shape, storage).reserve(allocator, shape, storage);
@@ -55,10 +56,11 @@ class CudnnOrGemms final : public Attention {
   bool is_for_cudnn(const AttentionShape& s, DType storage) {
     const std::optional<std::string> objection = cudnn_.objection(s, storage);
     if (!objection) return true;
-    if (kind_ == CudaAttention::kAuto && storage == DType::kF32) return false;  // as everyone expects
-    const std::string text =
-        fmt::format("cuDNN's attention does not take {} heads of {} dimensions over {} tokens in {}: {}",
-                    s.heads, s.head_dim, s.seq_len, name_of(storage), *objection);
+    if (kind_ == CudaAttention::kAuto && storage == DType::kF32)
+      return false;  // as everyone expects
+    const std::string text = fmt::format(
+        "cuDNN's attention does not take {} heads of {} dimensions over {} tokens in {}: {}",
+        s.heads, s.head_dim, s.seq_len, name_of(storage), *objection);
     if (kind_ == CudaAttention::kCudnn) throw error("{}", text);
     spdlog::info("{}; GEMMs are used", text);
     return false;
@@ -79,7 +81,8 @@ std::unique_ptr<Attention> make_with_cudnn(CUstream_st* stream, CudaAttention ki
 std::unique_ptr<Attention> make_with_cudnn(CUstream_st* stream, CudaAttention kind) {
   if (kind == CudaAttention::kCudnn)
     throw error(
-        "attention by cuDNN: this build has none (it needs cuDNN 9 and the headers of cudnn-frontend)");
+        "attention by cuDNN: this build has none (it needs cuDNN 9 and the headers of "
+        "cudnn-frontend)");
   spdlog::info("attention by GEMMs: this build has none by cuDNN");
   return std::make_unique<GemmAttention>(stream);
 }

@@ -31,7 +31,9 @@ cudaDeviceProp properties_of(int index) {
 }
 
 // "13.0" for 13000.
-std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
 
 int driver_version() {
   int version = 0;
@@ -61,7 +63,8 @@ std::string attention_library(CudaAttention kind) {
 // leave work.
 CudaStream make_stream() {
   cudaStream_t stream = nullptr;
-  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+             "cudaStreamCreateWithFlags");
   return CudaStream(stream);
 }
 
@@ -91,12 +94,13 @@ class CudaDevice final : public Device {
   [[nodiscard]] Backend backend() const override { return Backend::kCuda; }
   [[nodiscard]] StreamRef stream() const override { return {Backend::kCuda, stream_.get()}; }
   [[nodiscard]] std::string name() const override {
-    return fmt::format("CUDA: {}, {} SMs, {:.0f} GB, driver {}", gpu_.name, gpu_.multiProcessorCount,
-                       double(gpu_.totalGlobalMem) * 1e-9, version_text(driver_version()));
+    return fmt::format("CUDA: {}, {} SMs, {:.0f} GB, driver {}", gpu_.name,
+                       gpu_.multiProcessorCount, double(gpu_.totalGlobalMem) * 1e-9,
+                       version_text(driver_version()));
   }
   [[nodiscard]] std::string libraries() const override {
-    return fmt::format("CUDA runtime {}, {}, {}", version_text(runtime_version()), cublas_lt_description(),
-                       attention_library(options_.attention));
+    return fmt::format("CUDA runtime {}, {}, {}", version_text(runtime_version()),
+                       cublas_lt_description(), attention_library(options_.attention));
   }
   [[nodiscard]] int64_t memory_bytes() const override {
     size_t free = 0, total = 0;
@@ -104,15 +108,17 @@ class CudaDevice final : public Device {
     return static_cast<int64_t>(free);
   }
   [[nodiscard]] int64_t alignment() const override { return kCudaAlignment; }
-  std::unique_ptr<Allocator> make_allocator() override { return make_cuda_allocator(stream_.get()); }
+  std::unique_ptr<Allocator> make_allocator() override {
+    return make_cuda_allocator(stream_.get());
+  }
 
   void download(const Tensor& source, std::byte* target) override {
     copy_rows({target, row_bytes(source)}, {source.data, stride_bytes(source)}, source,
               cudaMemcpyDeviceToHost);
   }
   void upload(const std::byte* source, const Tensor& target) override {
-    copy_rows({target.data, stride_bytes(target)}, {const_cast<std::byte*>(source), row_bytes(target)},
-              target, cudaMemcpyHostToDevice);
+    copy_rows({target.data, stride_bytes(target)},
+              {const_cast<std::byte*>(source), row_bytes(target)}, target, cudaMemcpyHostToDevice);
   }
   void synchronize() override {
     check_may_wait("synchronize");
@@ -133,7 +139,9 @@ class CudaDevice final : public Device {
     return make_cuda_reader(stream_.get(), options_.index);
   }
   void guard_waits(WaitGuard guard) override { guard_ = std::move(guard); }
-  std::unique_ptr<CommStream> make_comm_stream() override { return make_cuda_comm_stream(stream_.get()); }
+  std::unique_ptr<CommStream> make_comm_stream() override {
+    return make_cuda_comm_stream(stream_.get());
+  }
 
   void push_scope(const char* name, double /*flops*/) override { nvtxRangePushA(name); }
   void pop_scope() override { nvtxRangePop(); }
@@ -146,7 +154,9 @@ class CudaDevice final : public Device {
     std::byte* data;
     size_t pitch;  // bytes from one row to the next
   };
-  static size_t row_bytes(const Tensor& t) { return static_cast<size_t>(t.cols * size_of(t.dtype)); }
+  static size_t row_bytes(const Tensor& t) {
+    return static_cast<size_t>(t.cols * size_of(t.dtype));
+  }
   // A single row may have any stride, but CUDA rejects a pitch below the row's size.
   static size_t stride_bytes(const Tensor& t) {
     return t.rows > 1 ? static_cast<size_t>(t.stride * size_of(t.dtype)) : row_bytes(t);
@@ -155,22 +165,25 @@ class CudaDevice final : public Device {
   void copy_rows(Rows target, Rows source, const Tensor& shape, cudaMemcpyKind kind) {
     check_may_wait(kind == cudaMemcpyHostToDevice ? "upload" : "download");
     if (shape.elements() == 0) return;
-    check_cuda(cudaMemcpy2DAsync(target.data, target.pitch, source.data, source.pitch, row_bytes(shape),
-                                 static_cast<size_t>(shape.rows), kind, stream_.get()),
-               "cudaMemcpy2DAsync");
+    check_cuda(
+        cudaMemcpy2DAsync(target.data, target.pitch, source.data, source.pitch, row_bytes(shape),
+                          static_cast<size_t>(shape.rows), kind, stream_.get()),
+        "cudaMemcpy2DAsync");
     wait_for_stream();
   }
   void copy_buffer(std::byte* target, const std::byte* source, const PinnedBuffer& buffer,
                    cudaMemcpyKind kind) {
-    check(buffer.tensor.contiguous(), "pinned buffer [{},{}] with rows {} apart", buffer.tensor.rows,
-          buffer.tensor.cols, buffer.tensor.stride);
+    check(buffer.tensor.contiguous(), "pinned buffer [{},{}] with rows {} apart",
+          buffer.tensor.rows, buffer.tensor.cols, buffer.tensor.stride);
     if (buffer.tensor.elements() == 0) return;
-    check_cuda(
-        cudaMemcpyAsync(target, source, static_cast<size_t>(buffer.tensor.bytes()), kind, stream_.get()),
-        "cudaMemcpyAsync");
+    check_cuda(cudaMemcpyAsync(target, source, static_cast<size_t>(buffer.tensor.bytes()), kind,
+                               stream_.get()),
+               "cudaMemcpyAsync");
   }
   void wait_for_stream() const {
-    const auto wait = [this] { check_cuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize"); };
+    const auto wait = [this] {
+      check_cuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+    };
     if (guard_)
       guard_(wait);
     else
@@ -179,7 +192,8 @@ class CudaDevice final : public Device {
   // Also checked in the direct first run of captured work, although only the later recording could
   // not hold it.
   void check_may_wait(std::string_view what) const {
-    check(capture_depth_.depth == 0, "{}() within captured work, which must not wait for the GPU", what);
+    check(capture_depth_.depth == 0, "{}() within captured work, which must not wait for the GPU",
+          what);
   }
 
   CudaDeviceOptions options_;
@@ -194,12 +208,15 @@ class CudaDevice final : public Device {
 class CudaPlanningDevice final : public Device {
  public:
   explicit CudaPlanningDevice(const CudaDeviceOptions& options)
-      : gemm_({.tuning = GemmTuning::kOff}), attention_(make_cuda_attention(nullptr, options.attention)) {}
+      : gemm_({.tuning = GemmTuning::kOff}),
+        attention_(make_cuda_attention(nullptr, options.attention)) {}
 
   [[nodiscard]] Backend backend() const override { return Backend::kCuda; }
   [[nodiscard]] std::string name() const override { return "CUDA: a plan for a GPU"; }
   [[nodiscard]] std::string libraries() const override { return cublas_lt_description(); }
-  [[nodiscard]] int64_t memory_bytes() const override { return std::numeric_limits<int64_t>::max(); }
+  [[nodiscard]] int64_t memory_bytes() const override {
+    return std::numeric_limits<int64_t>::max();
+  }
   [[nodiscard]] int64_t alignment() const override { return kCudaAlignment; }
   std::unique_ptr<Allocator> make_allocator() override { refuse("allocates"); }
   void download(const Tensor&, std::byte*) override { refuse("copies"); }
@@ -207,7 +224,9 @@ class CudaPlanningDevice final : public Device {
   void synchronize() override { refuse("computes"); }
   void send(const PinnedBuffer&) override { refuse("copies"); }
   void receive(const PinnedBuffer&) override { refuse("copies"); }
-  std::unique_ptr<GraphCapture> make_graph_capture() override { return make_plain_capture(capture_depth_); }
+  std::unique_ptr<GraphCapture> make_graph_capture() override {
+    return make_plain_capture(capture_depth_);
+  }
   Gemm& gemm() override { return gemm_; }
   Attention& attention() override { return *attention_; }
 
@@ -226,7 +245,8 @@ std::string why_unavailable(int index) {
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
     cudaGetLastError();
-    return fmt::format("no NVIDIA GPU or no driver for it (cudaGetDeviceCount: {})", answer_of(status));
+    return fmt::format("no NVIDIA GPU or no driver for it (cudaGetDeviceCount: {})",
+                       answer_of(status));
   }
   if (count == 0) return "no NVIDIA GPU (cudaGetDeviceCount: 0)";
   if (index < 0 || index >= count)
@@ -234,8 +254,9 @@ std::string why_unavailable(int index) {
                        count == 1 ? "is 1" : fmt::format("are {}", count));
   const cudaDeviceProp gpu = properties_of(index);
   if (capability_of(gpu) < kFirstCapability)
-    return fmt::format("GPU {} ({}) has compute capability {}.{}; {}.{} or newer is needed", index, gpu.name,
-                       gpu.major, gpu.minor, kFirstCapability / 10, kFirstCapability % 10);
+    return fmt::format("GPU {} ({}) has compute capability {}.{}; {}.{} or newer is needed", index,
+                       gpu.name, gpu.major, gpu.minor, kFirstCapability / 10,
+                       kFirstCapability % 10);
   return "";
 }
 

@@ -36,14 +36,15 @@ struct LaunchShape {
 // kDefaultSharedBytes.
 template <class... Parameters>
 void allow_shared(void (*kernel)(Parameters...), int64_t bytes) {
-  check_cuda(
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
-      "cudaFuncSetAttribute");
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  static_cast<int>(bytes)),
+             "cudaFuncSetAttribute");
 }
 
 // Does nothing if there are no blocks.
 template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), const LaunchShape& shape, const Arguments&... arguments) {
+void launch(void (*kernel)(Parameters...), const LaunchShape& shape,
+            const Arguments&... arguments) {
   if (shape.blocks == 0) return;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
@@ -79,7 +80,8 @@ struct WarpGroup {
   }
   template <class F>
   MPT_HD auto max(int64_t n, const F& f) const {
-    return reduce(decltype(f(int64_t{0}))(-INFINITY), n, f, [](auto a, auto b) { return max_of(b, a); });
+    return reduce(decltype(f(int64_t{0}))(-INFINITY), n, f,
+                  [](auto a, auto b) { return max_of(b, a); });
   }
   MPT_HD float reduce_max(float x, int lanes = kLanes) const {
     return across(

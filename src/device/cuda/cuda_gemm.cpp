@@ -71,7 +71,9 @@ cublasComputeType_t compute_type_of(const GemmKey& key) {
   return key.multiply == Multiply::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-int32_t operation_of(Transpose transpose) { return transpose == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N; }
+int32_t operation_of(Transpose transpose) {
+  return transpose == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N;
+}
 
 // Rows of a row-major matrix are columns here.
 MatrixLayout layout_of(const GemmOperand& x) {
@@ -83,8 +85,10 @@ Descriptors descriptors_of(const GemmKey& key) {
                           .first = layout_of(key.b),
                           .second = layout_of(key.a),
                           .result = layout_of(key.d)};
-  set_attribute(descriptors.description, CUBLASLT_MATMUL_DESC_TRANSA, operation_of(key.transpose_b));
-  set_attribute(descriptors.description, CUBLASLT_MATMUL_DESC_TRANSB, operation_of(key.transpose_a));
+  set_attribute(descriptors.description, CUBLASLT_MATMUL_DESC_TRANSA,
+                operation_of(key.transpose_b));
+  set_attribute(descriptors.description, CUBLASLT_MATMUL_DESC_TRANSB,
+                operation_of(key.transpose_a));
   if (key.multiply == Multiply::kFastFp8)
     set_attribute(descriptors.description, CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
   return descriptors;
@@ -94,7 +98,8 @@ Descriptors descriptors_of(const GemmKey& key) {
 MatmulPreference preference_of(const GemmKey& key) {
   MatmulPreference preference = make_matmul_preference();
   const auto alignment = [](const GemmOperand& x) { return static_cast<uint32_t>(x.alignment); };
-  set_attribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{CudaGemm::kWorkspaceBytes});
+  set_attribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                uint64_t{CudaGemm::kWorkspaceBytes});
   set_attribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                 uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   set_attribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(key.b));
@@ -112,7 +117,8 @@ std::string advice_for(const GemmKey& key, int compute_capability) {
   if (compute_capability < kFirstFp8Capability)
     return fmt::format("; FP8 GEMMs need compute capability {}.{}", kFirstFp8Capability / 10,
                        kFirstFp8Capability % 10);
-  return "; FP8 GEMMs need rows, columns and row distances that are multiples of 16, and operands at "
+  return "; FP8 GEMMs need rows, columns and row distances that are multiples of 16, and operands "
+         "at "
          "multiples of 16 bytes";
 }
 
@@ -135,7 +141,8 @@ class CudaGemm::Library {
     const void *a, *b;
     void* d;
   };
-  cublasStatus_t enqueue(const GemmKey& key, const Plan& plan, const Operands& x, const Scratch& workspace);
+  cublasStatus_t enqueue(const GemmKey& key, const Plan& plan, const Operands& x,
+                         const Scratch& workspace);
   Plan& plan_for(const GemmKey& key);
   Algorithm fastest(const GemmKey& key, Plan& plan, const Scratch& workspace);
   std::vector<Algorithm> candidates(const GemmKey& key, const Descriptors& descriptors, int most);
@@ -144,8 +151,9 @@ class CudaGemm::Library {
   CudaGemmOptions options_;
   CublasLt handle_ = make_cublas_lt();
   // The library and GPU that a stored choice is valid for.
-  std::string identity_ = fmt::format("{} on {} ({}.{})", cublas_lt_description(), options_.gpu,
-                                      options_.compute_capability / 10, options_.compute_capability % 10);
+  std::string identity_ =
+      fmt::format("{} on {} ({}.{})", cublas_lt_description(), options_.gpu,
+                  options_.compute_capability / 10, options_.compute_capability % 10);
   std::map<std::string, Algorithm> chosen_;  // by the name of a key
   std::map<GemmKey, Plan> plans_;
 };
@@ -153,19 +161,22 @@ class CudaGemm::Library {
 // --- choosing ------------------------------------------------------------------------------------
 
 // Candidates, fastest first by the library's estimate.
-std::vector<Algorithm> CudaGemm::Library::candidates(const GemmKey& key, const Descriptors& descriptors,
-                                                     int most) {
+std::vector<Algorithm> CudaGemm::Library::candidates(const GemmKey& key,
+                                                     const Descriptors& descriptors, int most) {
   const MatmulPreference preference = preference_of(key);
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
   int count = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      handle_.get(), descriptors.description.get(), descriptors.first.get(), descriptors.second.get(),
-      descriptors.result.get(), descriptors.result.get(), preference.get(), most, results.data(), &count);
-  const bool refused = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
+      handle_.get(), descriptors.description.get(), descriptors.first.get(),
+      descriptors.second.get(), descriptors.result.get(), descriptors.result.get(),
+      preference.get(), most, results.data(), &count);
+  const bool refused =
+      status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
   if (!refused) check_cublas(status, "cublasLtMatmulAlgoGetHeuristic");
   std::vector<Algorithm> algorithms;
   for (int i = 0; !refused && i < count; ++i)
-    if (results[size_t(i)].state == CUBLAS_STATUS_SUCCESS) algorithms.push_back(results[size_t(i)].algo);
+    if (results[size_t(i)].state == CUBLAS_STATUS_SUCCESS)
+      algorithms.push_back(results[size_t(i)].algo);
   if (algorithms.empty())
     throw error("{} has no algorithm for the GEMM {}{}", identity_, key.name(),
                 advice_for(key, options_.compute_capability));
@@ -173,13 +184,15 @@ std::vector<Algorithm> CudaGemm::Library::candidates(const GemmKey& key, const D
 }
 
 // The stored choice, if it exists and the library accepts it.
-std::optional<Algorithm> CudaGemm::Library::restored(const GemmKey& key, const Descriptors& descriptors) {
+std::optional<Algorithm> CudaGemm::Library::restored(const GemmKey& key,
+                                                     const Descriptors& descriptors) {
   const auto found = chosen_.find(key.name());
   if (found == chosen_.end()) return std::nullopt;
   cublasLtMatmulHeuristicResult_t result{};
-  const cublasStatus_t status = cublasLtMatmulAlgoCheck(
-      handle_.get(), descriptors.description.get(), descriptors.first.get(), descriptors.second.get(),
-      descriptors.result.get(), descriptors.result.get(), &found->second, &result);
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoCheck(handle_.get(), descriptors.description.get(), descriptors.first.get(),
+                              descriptors.second.get(), descriptors.result.get(),
+                              descriptors.result.get(), &found->second, &result);
   if (status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= size_t{kWorkspaceBytes})
     return found->second;
   spdlog::warn(
@@ -221,8 +234,8 @@ Algorithm CudaGemm::Library::fastest(const GemmKey& key, Plan& plan, const Scrat
   const auto timed =
       time_candidates({.key = key, .candidates = algorithms.size(), .run = run}, options_.stream);
   if (!timed) return algorithms.front();
-  spdlog::debug("GEMM {}: algorithm {} of {}, {:.1f} us (the first: {:.1f} us)", key.name(), timed->best + 1,
-                algorithms.size(), timed->best_us, timed->first_us);
+  spdlog::debug("GEMM {}: algorithm {} of {}, {:.1f} us (the first: {:.1f} us)", key.name(),
+                timed->best + 1, algorithms.size(), timed->best_us, timed->first_us);
   return algorithms[timed->best];
 }
 
@@ -258,9 +271,10 @@ cublasStatus_t CudaGemm::Library::enqueue(const GemmKey& key, const Plan& plan, 
                                           const Scratch& workspace) {
   const float alpha = 1.0f, beta = key.accumulate == Accumulate::kYes ? 1.0f : 0.0f;
   const Descriptors& p = plan.descriptors;
-  return cublasLtMatmul(handle_.get(), p.description.get(), &alpha, x.b, p.first.get(), x.a, p.second.get(),
-                        &beta, x.d, p.result.get(), x.d, p.result.get(), &plan.algorithm, workspace.floats(),
-                        size_t{kWorkspaceBytes}, options_.stream);
+  return cublasLtMatmul(handle_.get(), p.description.get(), &alpha, x.b, p.first.get(), x.a,
+                        p.second.get(), &beta, x.d, p.result.get(), x.d, p.result.get(),
+                        &plan.algorithm, workspace.floats(), size_t{kWorkspaceBytes},
+                        options_.stream);
 }
 
 void CudaGemm::Library::run(const GemmCall& call, const Scratch& workspace) {
@@ -268,10 +282,13 @@ void CudaGemm::Library::run(const GemmCall& call, const Scratch& workspace) {
   const Plan& plan = plan_for(key);
   if (key.fp8()) {
     // The library reads the pointers when the GEMM is enqueued, the scales when it runs.
-    set_attribute(plan.descriptors.description, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, call.scale_inv_b);
-    set_attribute(plan.descriptors.description, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, call.scale_inv_a);
+    set_attribute(plan.descriptors.description, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
+                  call.scale_inv_b);
+    set_attribute(plan.descriptors.description, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
+                  call.scale_inv_a);
   }
-  const cublasStatus_t status = enqueue(key, plan, {call.a.data, call.b.data, call.d.data}, workspace);
+  const cublasStatus_t status =
+      enqueue(key, plan, {call.a.data, call.b.data, call.d.data}, workspace);
   if (status != CUBLAS_STATUS_SUCCESS)
     throw CudaError(fmt::format("cublasLtMatmul of {}", key.name()), answer_of(status),
                     std::source_location::current());
@@ -286,7 +303,8 @@ void run_empty(const GemmCall& call, cudaStream_t stream) {
   const int64_t pieces = whole ? 1 : call.d.rows, size = size_of(call.d.dtype);
   const int64_t bytes = (whole ? call.d.elements() : call.d.cols) * size;
   for (int64_t i = 0; i < pieces; ++i)
-    check_cuda(cudaMemsetAsync(call.d.data + i * call.d.stride * size, 0, static_cast<size_t>(bytes), stream),
+    check_cuda(cudaMemsetAsync(call.d.data + i * call.d.stride * size, 0,
+                               static_cast<size_t>(bytes), stream),
                "cudaMemsetAsync");
 }
 

@@ -25,8 +25,10 @@ class CudaError : public Error {
         answer_(answer),
         where_(where) {}
 
-  [[nodiscard]] const std::string& call() const { return call_; }      // "cudaMalloc"
-  [[nodiscard]] const std::string& answer() const { return answer_; }  // "cudaErrorInvalidValue: invalid ..."
+  [[nodiscard]] const std::string& call() const { return call_; }  // "cudaMalloc"
+  [[nodiscard]] const std::string& answer() const {
+    return answer_;
+  }  // "cudaErrorInvalidValue: invalid ..."
   [[nodiscard]] const char* file() const { return where_.file_name(); }
   [[nodiscard]] uint_least32_t line() const { return where_.line(); }
 
@@ -61,7 +63,8 @@ using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroyer<kDestroy>
 
 // The CUDA stream of a device or of its CommStream.
 inline cudaStream_t stream_of(StreamRef stream) {
-  check(stream.backend == Backend::kCuda, "a stream of {} where CUDA's is needed", name_of(stream.backend));
+  check(stream.backend == Backend::kCuda, "a stream of {} where CUDA's is needed",
+        name_of(stream.backend));
   return static_cast<cudaStream_t>(stream.native);
 }
 

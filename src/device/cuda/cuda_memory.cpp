@@ -31,7 +31,8 @@ class CudaAllocator final : public Allocator {
 
  protected:
   std::byte* image_of(const Tensor& tensor) override {
-    const auto size = static_cast<size_t>(std::max<int64_t>(tensor.elements() * size_of(tensor.dtype), 1));
+    const auto size =
+        static_cast<size_t>(std::max<int64_t>(tensor.elements() * size_of(tensor.dtype), 1));
     void* address = nullptr;
     check_cuda(cudaHostAlloc(&address, size, cudaHostAllocDefault), "cudaHostAlloc");
     images_.emplace_back().reset(address);
@@ -47,8 +48,8 @@ class CudaAllocator final : public Allocator {
     return error(
         "out of GPU memory: {} wanted for {}, {} free of {} ({} taken before); `plan` lists what a "
         "configuration takes",
-        format_bytes(double(wanted)), purpose.name, format_bytes(double(free)), format_bytes(double(total)),
-        format_bytes(double(use_.total())));
+        format_bytes(double(wanted)), purpose.name, format_bytes(double(free)),
+        format_bytes(double(total)), format_bytes(double(use_.total())));
   }
 
   cudaStream_t stream_;
@@ -62,7 +63,8 @@ class CudaAllocator final : public Allocator {
 
 CudaStream make_stream() {
   cudaStream_t stream = nullptr;
-  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+             "cudaStreamCreateWithFlags");
   return CudaStream(stream);
 }
 
@@ -76,7 +78,8 @@ CudaEvent make_event() {
 
 int copy_engines_of(int gpu) {
   int count = 0;
-  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrAsyncEngineCount, gpu), "cudaDeviceGetAttribute");
+  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrAsyncEngineCount, gpu),
+             "cudaDeviceGetAttribute");
   return count;
 }
 
@@ -93,8 +96,8 @@ class Buffer {
     const auto item = static_cast<size_t>(size_of(block.dtype));
     const size_t row = static_cast<size_t>(block.cols) * item;
     bytes_ = row * static_cast<size_t>(block.rows);
-    check(std::cmp_less_equal(bytes_, DeviceReader::kMostBytes), "a block of {} bytes to read, at most {}",
-          bytes_, DeviceReader::kMostBytes);
+    check(std::cmp_less_equal(bytes_, DeviceReader::kMostBytes),
+          "a block of {} bytes to read, at most {}", bytes_, DeviceReader::kMostBytes);
     const size_t pitch = block.rows > 1 ? static_cast<size_t>(block.stride) * item : row;
     if (bytes_ > 0)
       check_cuda(cudaMemcpy2DAsync(memory_.get(), row, block.data, pitch, row,

@@ -35,7 +35,8 @@ void put_after(cudaStream_t later, cudaStream_t earlier, cudaEvent_t event) {
 
 class CudaCommStream final : public CommStream {
  public:
-  explicit CudaCommStream(cudaStream_t device) : device_(device), side_(make_stream()), begun_(make_event()) {
+  explicit CudaCommStream(cudaStream_t device)
+      : device_(device), side_(make_stream()), begun_(make_event()) {
     for (CudaEvent& event : done_) event = make_event();
   }
   ~CudaCommStream() override { cudaStreamSynchronize(side_.get()); }
@@ -66,19 +67,21 @@ class CudaCommStream final : public CommStream {
   }
   void stop() override { cudaStreamSynchronize(side_.get()); }
   void copy(const Tensor& from, const Tensor& to) override {
-    check(from.contiguous() && to.contiguous() && from.bytes() == to.bytes(), "a copy of {} bytes to {}",
-          from.bytes(), to.bytes());
+    check(from.contiguous() && to.contiguous() && from.bytes() == to.bytes(),
+          "a copy of {} bytes to {}", from.bytes(), to.bytes());
     if (from.elements() > 0)
-      check_cuda(
-          cudaMemcpyAsync(to.data, from.data, size_t(from.bytes()), cudaMemcpyDeviceToDevice, side_.get()),
-          "cudaMemcpyAsync");
+      check_cuda(cudaMemcpyAsync(to.data, from.data, size_t(from.bytes()), cudaMemcpyDeviceToDevice,
+                                 side_.get()),
+                 "cudaMemcpyAsync");
   }
   [[nodiscard]] StreamRef stream() const override { return {Backend::kCuda, side_.get()}; }
 
  private:
   static constexpr Event kEvents = 64;
 
-  [[nodiscard]] cudaEvent_t event_of(Event event) const { return done_[size_t(event % kEvents)].get(); }
+  [[nodiscard]] cudaEvent_t event_of(Event event) const {
+    return done_[size_t(event % kEvents)].get();
+  }
 
   cudaStream_t device_;
   CudaStream side_;
@@ -144,7 +147,8 @@ class CudaGraph final : public GraphCapture {
 
   // Other threads may call CUDA freely meanwhile.
   [[nodiscard]] Graph recorded(const std::function<void()>& work) const {
-    check_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    check_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+               "cudaStreamBeginCapture");
     try {
       const Deeper deeper(depth_);
       work();

@@ -37,8 +37,8 @@ void check_cudnn(cudnnStatus_t status, std::string_view call,
 void check_graph(const fe::error_t& answer, std::string_view call,
                  std::source_location where = std::source_location::current()) {
   if (answer.is_good()) return;
-  throw CudaError(call, fmt::format("error {} of cudnn-frontend: {}", int(answer.code), answer.err_msg),
-                  where);
+  throw CudaError(
+      call, fmt::format("error {} of cudnn-frontend: {}", int(answer.code), answer.err_msg), where);
 }
 
 // --- graphs --------------------------------------------------------------------------------------
@@ -104,9 +104,11 @@ class SdpaGraph {
   }
   [[nodiscard]] int64_t workspace_bytes() const { return workspace_bytes_; }
 
-  void execute(cudnnHandle_t handle, std::unordered_map<int64_t, void*>& pointers, void* workspace) const {
-    check_graph(graph_.execute(handle, pointers, workspace),
-                key_.pass == Pass::kForward ? "cuDNN attention, forward" : "cuDNN attention, backward");
+  void execute(cudnnHandle_t handle, std::unordered_map<int64_t, void*>& pointers,
+               void* workspace) const {
+    check_graph(graph_.execute(handle, pointers, workspace), key_.pass == Pass::kForward
+                                                                 ? "cuDNN attention, forward"
+                                                                 : "cuDNN attention, backward");
   }
 
  private:
@@ -127,8 +129,8 @@ class SdpaGraph {
                        .set_attn_scale(score_scale(key_))
                        .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
                        .set_diagonal_band_right_bound(0);
-    auto [out, statistics] =
-        graph_.sdpa(input(kQ, key_.qkv), input(kK, key_.qkv), input(kV, key_.qkv), std::move(options));
+    auto [out, statistics] = graph_.sdpa(input(kQ, key_.qkv), input(kK, key_.qkv),
+                                         input(kV, key_.qkv), std::move(options));
     output(out, kO, key_.out);
     describe_statistics(*statistics, key_);
     statistics->set_output(true);
@@ -143,9 +145,9 @@ class SdpaGraph {
                        .set_deterministic_algorithm(true);
     Tensor_attributes statistics;
     describe_statistics(statistics, key_);
-    auto [d_q, d_k, d_v] = graph_.sdpa_backward(input(kQ, key_.qkv), input(kK, key_.qkv), input(kV, key_.qkv),
-                                                input(kO, key_.out), input(kDO, key_.d_out),
-                                                graph_.tensor(statistics), std::move(options));
+    auto [d_q, d_k, d_v] = graph_.sdpa_backward(
+        input(kQ, key_.qkv), input(kK, key_.qkv), input(kV, key_.qkv), input(kO, key_.out),
+        input(kDO, key_.d_out), graph_.tensor(statistics), std::move(options));
     output(d_q, kDQ, key_.d_qkv);
     output(d_k, kDK, key_.d_qkv);
     output(d_v, kDV, key_.d_qkv);
@@ -168,14 +170,16 @@ CudnnHandle make_handle(CUstream_st* stream) {
 
 // Address of a part of a packed tensor, starting at a sequence.
 void* part_of(const Tensor& t, const AttentionShape& s, int64_t sequence, int64_t part) {
-  return t.data + (sequence * s.seq_len * t.stride + part * s.heads * s.head_dim) * size_of(t.dtype);
+  return t.data +
+         (sequence * s.seq_len * t.stride + part * s.heads * s.head_dim) * size_of(t.dtype);
 }
 void* statistics_of(const Tensor& t, const AttentionShape& s, int64_t sequence) {
   return t.data + sequence * s.heads * t.stride * size_of(t.dtype);
 }
 
 void check_statistics(const Tensor& t) {
-  check(t.contiguous(), "cuDNN attention: log-sum-exp of {} columns with rows {} apart, expected no padding",
+  check(t.contiguous(),
+        "cuDNN attention: log-sum-exp of {} columns with rows {} apart, expected no padding",
         t.cols, t.stride);
 }
 
@@ -249,7 +253,8 @@ int64_t CudnnAttention::workspace_estimate(const AttentionShape& s) {
 int64_t CudnnAttention::most_sequences(const AttentionShape& shape) {
   AttentionShape one = shape;
   one.batch = 1;
-  return std::clamp<int64_t>(kWorkspaceBytes / workspace_estimate(one), 1, std::max<int64_t>(shape.batch, 1));
+  return std::clamp<int64_t>(kWorkspaceBytes / workspace_estimate(one), 1,
+                             std::max<int64_t>(shape.batch, 1));
 }
 
 int64_t CudnnAttention::sequences_at_once(const AttentionShape& shape) {
@@ -286,7 +291,8 @@ void CudnnAttention::reserve(Allocator& allocator, const AttentionShape& shape, 
   group.batch = most_sequences(shape);  // a smaller batch may fall into larger groups
   int64_t bytes = workspace_estimate(group);
   if (stream_ != nullptr)
-    for (const Key& key : keys_for(shape)) bytes = std::max(bytes, library().get(key).workspace_bytes());
+    for (const Key& key : keys_for(shape))
+      bytes = std::max(bytes, library().get(key).workspace_bytes());
   scratch_.reserve(allocator, bytes);
 }
 

@@ -46,7 +46,8 @@ __device__ void store_rounded(T* target, const float (&source)[kPack<T>]) {
 
 // The scores of a chunk of pairs: row r is token r % tokens of pair first_pair + r / tokens.
 struct ScoreRows {
-  float* scores;  // [rows, stride], scaled; replaced by probabilities of the storage type, at the row's start
+  float*
+      scores;  // [rows, stride], scaled; replaced by probabilities of the storage type, at the row's start
   int64_t rows, tokens, stride;
   float* log_sum_exp;  // of the chunk's first pair
   int64_t log_sum_exp_stride;
@@ -194,8 +195,9 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 
 LaunchShape warp_per_row(int64_t rows, cudaStream_t stream) {
   constexpr int64_t kRowsPerBlock = kThreadsPerBlock / WarpGroup::kLanes;
-  return {
-      .blocks = (rows + kRowsPerBlock - 1) / kRowsPerBlock, .threads = kThreadsPerBlock, .stream = stream};
+  return {.blocks = (rows + kRowsPerBlock - 1) / kRowsPerBlock,
+          .threads = kThreadsPerBlock,
+          .stream = stream};
 }
 
 // --- GEMMs over the pairs of a chunk -------------------------------------------------------------
@@ -244,14 +246,16 @@ struct ChunkScratch {
 
 class ChunkWork {
  public:
-  ChunkWork(StridedGemm& gemm, const ChunkScratch& scratch, const AttentionShape& shape, const Chunk& chunk)
+  ChunkWork(StridedGemm& gemm, const ChunkScratch& scratch, const AttentionShape& shape,
+            const Chunk& chunk)
       : gemm_(gemm), scratch_(scratch), shape_(shape), chunk_(chunk) {}
 
   // Part `part` of `parts` in a [B T, parts C] tensor: [T, D] of every pair.
   [[nodiscard]] PairMatrices tokens(const Tensor& t, int64_t part) const {
     const Tensor sequence = t.row_range(chunk_.sequence * shape_.seq_len, shape_.seq_len);
-    return {sequence.columns((part * shape_.heads + chunk_.head) * shape_.head_dim, shape_.head_dim),
-            shape_.seq_len * t.stride, shape_.head_dim};
+    return {
+        sequence.columns((part * shape_.heads + chunk_.head) * shape_.head_dim, shape_.head_dim),
+        shape_.seq_len * t.stride, shape_.head_dim};
   }
   // [T, T] of every pair, as GEMMs write it (fp32) or read it (in the storage type).
   [[nodiscard]] PairMatrices scores(DType dtype) const { return square(scratch_.matrices, dtype); }
@@ -289,7 +293,8 @@ class ChunkWork {
 
  private:
   [[nodiscard]] PairMatrices square(float* data, DType dtype) const {
-    const int64_t stride = score_stride(shape_) * 4 / size_of(dtype), matrix = shape_.seq_len * stride;
+    const int64_t stride = score_stride(shape_) * 4 / size_of(dtype),
+                  matrix = shape_.seq_len * stride;
     return {{reinterpret_cast<std::byte*>(data), dtype, shape_.seq_len, shape_.seq_len, stride},
             chunk_.heads * matrix,
             matrix};
@@ -349,8 +354,8 @@ void gather_from_keys(const ChunkWork& work, const PairMatrices& lower, const Pa
 }
 
 // target[T,D] = scale lower^T right: what every key gathers from the queries from it on.
-void gather_from_queries(const ChunkWork& work, const PairMatrices& lower, const PairMatrices& right,
-                         const PairMatrices& target, float scale) {
+void gather_from_queries(const ChunkWork& work, const PairMatrices& lower,
+                         const PairMatrices& right, const PairMatrices& target, float scale) {
   const int64_t tokens = target.first.rows;
   for_bands(tokens, [&](int64_t first, int64_t count) {
     work.multiply({.a = lower.block(first, tokens - first, first, count),
@@ -363,12 +368,13 @@ void gather_from_queries(const ChunkWork& work, const PairMatrices& lower, const
 
 void forward_chunk(const AttentionForward& call, const ChunkWork& work, cudaStream_t stream) {
   const DType dtype = call.qkv.dtype;
-  multiply_causal(work, work.tokens(call.qkv, 0), work.tokens(call.qkv, 1), work.scores(DType::kF32),
-                  score_scale(call.shape));
+  multiply_causal(work, work.tokens(call.qkv, 0), work.tokens(call.qkv, 1),
+                  work.scores(DType::kF32), score_scale(call.shape));
   const ScoreRows rows = work.score_rows(call.log_sum_exp);
-  launch(dtype == DType::kF32 ? softmax_kernel<float> : softmax_kernel<bf16>, warp_per_row(rows.rows, stream),
-         rows);
-  gather_from_keys(work, work.scores(dtype), work.tokens(call.qkv, 2), work.tokens(call.out, 0), 1.0f);
+  launch(dtype == DType::kF32 ? softmax_kernel<float> : softmax_kernel<bf16>,
+         warp_per_row(rows.rows, stream), rows);
+  gather_from_keys(work, work.scores(dtype), work.tokens(call.qkv, 2), work.tokens(call.out, 0),
+                   1.0f);
 }
 
 template <class T>
@@ -393,7 +399,8 @@ void backward_chunk(const AttentionBackward& call, const Chunk& chunk, const Chu
   const PairMatrices d_out = work.tokens(call.d_out, 0);
   multiply_causal(work, queries, keys, work.scores(DType::kF32), scale);
   multiply_causal(work, d_out, work.tokens(call.qkv, 2), work.d_scores(DType::kF32), 1.0f);
-  (dtype == DType::kF32 ? score_gradients<float> : score_gradients<bf16>)(call, chunk, work, stream);
+  (dtype == DType::kF32 ? score_gradients<float> : score_gradients<bf16>)(call, chunk, work,
+                                                                          stream);
   gather_from_keys(work, work.d_scores(dtype), keys, work.tokens(call.d_qkv, 0), scale);
   gather_from_queries(work, work.d_scores(dtype), queries, work.tokens(call.d_qkv, 1), scale);
   gather_from_queries(work, work.scores(dtype), d_out, work.tokens(call.d_qkv, 2), 1.0f);
@@ -414,8 +421,8 @@ void GemmAttention::reserve(Allocator& allocator, const AttentionShape& shape, D
 int64_t GemmAttention::pairs_at_once(const AttentionShape& shape) const {
   const int64_t pair = kMatricesPerPair * pair_bytes(shape);
   const int64_t available = scratch_.bytes() - most_.workspace;
-  check(available >= pair, "attention over {} tokens needs {} bytes of scratch, reserved {}", shape.seq_len,
-        pair + most_.workspace, scratch_.bytes());
+  check(available >= pair, "attention over {} tokens needs {} bytes of scratch, reserved {}",
+        shape.seq_len, pair + most_.workspace, scratch_.bytes());
   return available / pair;
 }
 

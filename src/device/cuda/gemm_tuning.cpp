@@ -68,9 +68,9 @@ GemmKey GemmKey::of(const GemmCall& call) {
 }
 
 std::string GemmKey::name() const {
-  return fmt::format("{}{} x {}{} -> {}{}{}", name_of_operand(a), mark_of(transpose_a), name_of_operand(b),
-                     mark_of(transpose_b), name_of_operand(d), accumulate == Accumulate::kYes ? " added" : "",
-                     mark_of(multiply));
+  return fmt::format("{}{} x {}{} -> {}{}{}", name_of_operand(a), mark_of(transpose_a),
+                     name_of_operand(b), mark_of(transpose_b), name_of_operand(d),
+                     accumulate == Accumulate::kYes ? " added" : "", mark_of(multiply));
 }
 
 void check_supported(const GemmKey& key) {
@@ -122,9 +122,12 @@ std::vector<std::byte> encoded(const std::vector<float>& values, Encode encode) 
 // Normally distributed values of type `dtype`.
 std::vector<std::byte> random_pattern(DType dtype) {
   std::vector<float> values(static_cast<size_t>(kPatternElements));
-  fill_normals(
-      {.seed = 0, .tensor = static_cast<uint32_t>(dtype), .row = 0, .step = 0, .stream = kSyntheticStream},
-      1.0, kPatternElements, values.data());
+  fill_normals({.seed = 0,
+                .tensor = static_cast<uint32_t>(dtype),
+                .row = 0,
+                .step = 0,
+                .stream = kSyntheticStream},
+               1.0, kPatternElements, values.data());
   switch (dtype) {
     case DType::kF32:
       return encoded<float>(values, [](float x) { return x; });
@@ -144,14 +147,15 @@ void fill_randomly(std::byte* target, const GemmOperand& operand, cudaStream_t s
   const std::vector<std::byte> pattern = random_pattern(operand.dtype);
   const int64_t size = operand.bytes();
   int64_t filled = std::min<int64_t>(size, static_cast<int64_t>(pattern.size()));
-  check_cuda(
-      cudaMemcpyAsync(target, pattern.data(), static_cast<size_t>(filled), cudaMemcpyHostToDevice, stream),
-      "cudaMemcpyAsync");
-  check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");  // the pattern is freed on return
+  check_cuda(cudaMemcpyAsync(target, pattern.data(), static_cast<size_t>(filled),
+                             cudaMemcpyHostToDevice, stream),
+             "cudaMemcpyAsync");
+  check_cuda(cudaStreamSynchronize(stream),
+             "cudaStreamSynchronize");  // the pattern is freed on return
   for (int64_t count = 0; filled < size; filled += count) {
     count = std::min(filled, size - filled);
-    check_cuda(cudaMemcpyAsync(target + filled, target, static_cast<size_t>(count), cudaMemcpyDeviceToDevice,
-                               stream),
+    check_cuda(cudaMemcpyAsync(target + filled, target, static_cast<size_t>(count),
+                               cudaMemcpyDeviceToDevice, stream),
                "cudaMemcpyAsync");
   }
 }
@@ -171,7 +175,8 @@ class Stopwatch {
     check_cuda(cudaEventRecord(stop_.get(), stream_), "cudaEventRecord");
     check_cuda(cudaEventSynchronize(stop_.get()), "cudaEventSynchronize");
     float milliseconds = 0;
-    check_cuda(cudaEventElapsedTime(&milliseconds, start_.get(), stop_.get()), "cudaEventElapsedTime");
+    check_cuda(cudaEventElapsedTime(&milliseconds, start_.get(), stop_.get()),
+               "cudaEventElapsedTime");
     return double(milliseconds) * 1e3;
   }
 
@@ -226,8 +231,9 @@ std::optional<GemmTuningResult> time_candidates(const GemmTuningCase& tuned, CUs
   const GemmKey& key = tuned.key;
   const Buffers buffers{buffer_for(key.a), buffer_for(key.b), buffer_for(key.d)};
   if (!buffers.complete()) {
-    spdlog::warn("GEMM {}: no memory to time its algorithms on {} of operands; the library's first is used",
-                 key.name(), format_bytes(double(key.a.bytes() + key.b.bytes() + key.d.bytes())));
+    spdlog::warn(
+        "GEMM {}: no memory to time its algorithms on {} of operands; the library's first is used",
+        key.name(), format_bytes(double(key.a.bytes() + key.b.bytes() + key.d.bytes())));
     return std::nullopt;
   }
   std::byte* const a = start_in(buffers.a, key.a);
@@ -237,7 +243,8 @@ std::optional<GemmTuningResult> time_candidates(const GemmTuningCase& tuned, CUs
   fill_randomly(b, key.b, stream);
   fill_randomly(d, key.d, stream);
   const std::vector<double> times = times_of(tuned, {a, b, d}, stream);
-  const auto fastest = static_cast<size_t>(std::min_element(times.begin(), times.end()) - times.begin());
+  const auto fastest =
+      static_cast<size_t>(std::min_element(times.begin(), times.end()) - times.begin());
   const size_t best = times[fastest] < kClearlyFaster * times[0] ? fastest : 0;
   return GemmTuningResult{.best = best, .first_us = times[0], .best_us = times[best]};
 }

@@ -9,17 +9,17 @@ namespace mpt {
 namespace {
 
 // A batch as stored, without its address.
-struct QuantizedMatrix {
+struct StridedOperand {
   DType dtype;
   int64_t rows, cols, stride, step;
   uint32_t alignment;  // bytes
 
-  static QuantizedMatrix of(const StridedBatch& batch);
-  auto operator<=>(const QuantizedMatrix&) const = default;
+  static StridedOperand of(const StridedBatch& batch);
+  auto operator<=>(const StridedOperand&) const = default;
 };
 
 struct Key {
-  QuantizedMatrix a, b, d;
+  StridedOperand a, b, d;
   Transpose transpose_a, transpose_b;
   int64_t count;
   auto operator<=>(const Key&) const = default;
@@ -30,7 +30,7 @@ struct Key {
 // default cuBLASLt assumes 256.
 constexpr uint64_t kWidestAccess = 16;  // bytes
 
-QuantizedMatrix QuantizedMatrix::of(const StridedBatch& batch) {
+StridedOperand StridedOperand::of(const StridedBatch& batch) {
   const Tensor& t = batch.first;
   const auto distances = static_cast<uint64_t>((t.stride | batch.step) * size_of(t.dtype));
   const uint64_t all = reinterpret_cast<uintptr_t>(t.data) | distances | kWidestAccess;
@@ -38,7 +38,7 @@ QuantizedMatrix QuantizedMatrix::of(const StridedBatch& batch) {
 }
 
 // Rows of a row-major matrix are columns here.
-MatrixLayout layout_of(const QuantizedMatrix& x, int64_t count) {
+MatrixLayout layout_of(const StridedOperand& x, int64_t count) {
   MatrixLayout layout = make_matrix_layout(cuda_type_of(x.dtype), x.cols, x.rows, x.stride);
   set_attribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(count));
   set_attribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, x.step);
@@ -61,7 +61,8 @@ MatmulDescription description_of(const Key& key) {
 // Allows split sums only if their parts are added in a fixed order, in FP32.
 MatmulPreference preference_of(const Key& key, int64_t workspace_bytes) {
   MatmulPreference preference = make_matmul_preference();
-  set_attribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_bytes));
+  set_attribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                static_cast<uint64_t>(workspace_bytes));
   set_attribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                 uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   set_attribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.b.alignment);
@@ -86,9 +87,9 @@ Plan make_plan(const CublasLt& handle, const Key& key, int64_t workspace_bytes) 
   const MatmulPreference preference = preference_of(key, workspace_bytes);
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
-  const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(handle.get(), plan.description.get(), plan.b.get(), plan.a.get(),
-                                     plan.d.get(), plan.d.get(), preference.get(), 1, &found, &count);
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      handle.get(), plan.description.get(), plan.b.get(), plan.a.get(), plan.d.get(), plan.d.get(),
+      preference.get(), 1, &found, &count);
   const std::string call = fmt::format(
       "cublasLtMatmulAlgoGetHeuristic for {} GEMMs {}[{},{}]{} x [{},{}]{} -> {}", key.count,
       name_of(key.a.dtype), key.a.rows, key.a.cols, key.transpose_a == Transpose::kYes ? "^T" : "",
@@ -101,10 +102,11 @@ Plan make_plan(const CublasLt& handle, const Key& key, int64_t workspace_bytes) 
 
 void check_call(const StridedGemmCall& call) {
   const Tensor &a = call.a.first, &b = call.b.first, &d = call.d.first;
-  check_shapes(
-      GemmCall{.a = a, .b = b, .d = d, .transpose_a = call.transpose_a, .transpose_b = call.transpose_b});
-  check(a.dtype == b.dtype && !is_fp8(a.dtype), "batched GEMMs of {} and {}, expected fp32 or bf16 alike",
-        name_of(a.dtype), name_of(b.dtype));
+  check_shapes(GemmCall{
+      .a = a, .b = b, .d = d, .transpose_a = call.transpose_a, .transpose_b = call.transpose_b});
+  check(a.dtype == b.dtype && !is_fp8(a.dtype),
+        "batched GEMMs of {} and {}, expected fp32 or bf16 alike", name_of(a.dtype),
+        name_of(b.dtype));
 }
 
 }  // namespace
@@ -115,8 +117,9 @@ struct StridedGemm::Library {
 
   const Plan& plan_for(const Key& key, int64_t workspace_bytes) {
     const auto known = plans.find(key);
-    return known != plans.end() ? known->second
-                                : plans.emplace(key, make_plan(handle, key, workspace_bytes)).first->second;
+    return known != plans.end()
+               ? known->second
+               : plans.emplace(key, make_plan(handle, key, workspace_bytes)).first->second;
   }
 };
 
@@ -128,19 +131,20 @@ void StridedGemm::run(const StridedGemmCall& call, void* workspace) {
   check_call(call);
   if (call.count == 0 || call.d.first.elements() == 0) return;
   if (library_ == nullptr) library_ = std::make_unique<Library>();
-  const Plan& plan = library_->plan_for(Key{.a = QuantizedMatrix::of(call.a),
-                                            .b = QuantizedMatrix::of(call.b),
-                                            .d = QuantizedMatrix::of(call.d),
+  const Plan& plan = library_->plan_for(Key{.a = StridedOperand::of(call.a),
+                                            .b = StridedOperand::of(call.b),
+                                            .d = StridedOperand::of(call.d),
                                             .transpose_a = call.transpose_a,
                                             .transpose_b = call.transpose_b,
                                             .count = call.count},
                                         workspace_bytes_);
   const float beta = 0.0f;
-  check_cublas(cublasLtMatmul(library_->handle.get(), plan.description.get(), &call.alpha, call.b.first.data,
-                              plan.b.get(), call.a.first.data, plan.a.get(), &beta, call.d.first.data,
-                              plan.d.get(), call.d.first.data, plan.d.get(), &plan.algorithm, workspace,
-                              static_cast<size_t>(workspace_bytes_), stream_),
-               "cublasLtMatmul");
+  check_cublas(
+      cublasLtMatmul(library_->handle.get(), plan.description.get(), &call.alpha, call.b.first.data,
+                     plan.b.get(), call.a.first.data, plan.a.get(), &beta, call.d.first.data,
+                     plan.d.get(), call.d.first.data, plan.d.get(), &plan.algorithm, workspace,
+                     static_cast<size_t>(workspace_bytes_), stream_),
+      "cublasLtMatmul");
 }
 
 }  // namespace mpt

@@ -29,7 +29,8 @@ bool cast_packed(cudaStream_t stream, const ComputedInput& input, const Fp8CastC
 }
 
 bool gather_amax_packed(cudaStream_t stream, const ComputedInput& input, const Fp8CastCall& call) {
-  return with_packed(input, call, [&](const auto& source) { gather_amax_of_tiles(stream, source, call); });
+  return with_packed(input, call,
+                     [&](const auto& source) { gather_amax_of_tiles(stream, source, call); });
 }
 
 }  // namespace mpt

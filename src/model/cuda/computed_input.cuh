@@ -42,7 +42,8 @@ struct LaneValues<PackedSwiglu> {
   }
   MPT_HD void get(float (&values)[kLaneCodes]) const {
 #pragma unroll
-    for (int k = 0; k < kLaneCodes; ++k) values[k] = swiglu(to_float(gate.at(k)), to_float(up.at(k)));
+    for (int k = 0; k < kLaneCodes; ++k)
+      values[k] = swiglu(to_float(gate.at(k)), to_float(up.at(k)));
   }
 };
 

@@ -26,7 +26,8 @@ __global__ void __launch_bounds__(CrossEntropyTeam::kThreads, kCrossEntropyBlock
   const int32_t target = rows.targets[row];
   if (target == kIgnoreTarget) {
     if (rows.scale != nullptr)
-      for (int p = lane; p < packs; p += kThreads) store_pack(z, p, filled<T, kWidth>(from_float<T>(0.0f)));
+      for (int p = lane; p < packs; p += kThreads)
+        store_pack(z, p, filled<T, kWidth>(from_float<T>(0.0f)));
     if (lane == 0) rows.losses[row] = 0.0f;
     return;
   }

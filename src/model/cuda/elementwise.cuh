@@ -24,9 +24,11 @@ struct RopePacks {
     const int64_t angle = (rope.first_position + token % rope.seq_len) * half + in_head;
     const int64_t q = token * (rope.stride / kWidth) + 2 * head * half + in_head,
                   k = q + rope.rotated_heads * half;
-    Pack<T, kWidth> pairs[2][2] = {{load_pack<kWidth>(rope.qkv, q), load_pack<kWidth>(rope.qkv, q + half)},
-                                   {load_pack<kWidth>(rope.qkv, k), load_pack<kWidth>(rope.qkv, k + half)}};
-    const auto cosine = load_pack<kWidth>(rope.cosine, angle), sine = load_pack<kWidth>(rope.sine, angle);
+    Pack<T, kWidth> pairs[2][2] = {
+        {load_pack<kWidth>(rope.qkv, q), load_pack<kWidth>(rope.qkv, q + half)},
+        {load_pack<kWidth>(rope.qkv, k), load_pack<kWidth>(rope.qkv, k + half)}};
+    const auto cosine = load_pack<kWidth>(rope.cosine, angle),
+               sine = load_pack<kWidth>(rope.sine, angle);
 #pragma unroll
     for (int x = 0; x < 2; ++x)
 #pragma unroll
@@ -73,7 +75,8 @@ struct SwigluBackwardPacks {
 
   MPT_HD void operator()(int64_t i) const {
     constexpr int kWidth = kPackOf<T>;
-    const int64_t packs = rows.cols / kWidth, gate_at = i + i / packs * packs, up_at = gate_at + packs;
+    const int64_t packs = rows.cols / kWidth, gate_at = i + i / packs * packs,
+                  up_at = gate_at + packs;
     auto gate = to_floats(load_pack<kWidth>(rows.gate_up, gate_at)),
          up = to_floats(load_pack<kWidth>(rows.gate_up, up_at));
     const auto dy = to_floats(load_pack<kWidth>(rows.d_out, i));

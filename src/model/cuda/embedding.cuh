@@ -21,7 +21,8 @@ struct EmbeddingForwardPacks {
   MPT_HD void operator()(int64_t i) const {
     constexpr int kWidth = kPackOf<T>;
     const int64_t packs = rows.cols / kWidth, row = i / packs, pack = i - row * packs;
-    store_pack(rows.out, i, load_pack<kWidth>(rows.table, int64_t{rows.tokens[row]} * packs + pack));
+    store_pack(rows.out, i,
+               load_pack<kWidth>(rows.table, int64_t{rows.tokens[row]} * packs + pack));
   }
 };
 
@@ -92,9 +93,11 @@ inline constexpr int kRunThreads = 512, kRunLanes = 8;
 
 template <class T, class D>
 __global__ void __launch_bounds__(kRunThreads)
-    embedding_backward_long_kernel(EmbeddingBackward<T, D> rows, int64_t vocabulary, int64_t slices) {
+    embedding_backward_long_kernel(EmbeddingBackward<T, D> rows, int64_t vocabulary,
+                                   int64_t slices) {
   constexpr int kWidth = kPackOf<T>, kAtOnce = kRunThreads / kRunLanes;
-  const int64_t window = int64_t{blockIdx.x} / slices, slice = int64_t{blockIdx.x} - window * slices;
+  const int64_t window = int64_t{blockIdx.x} / slices,
+                slice = int64_t{blockIdx.x} - window * slices;
   const int64_t row = row_of_use(rows.first, vocabulary, window * kLongRun);
   const int32_t begin = rows.first[row], end = rows.first[row + 1];
   const bool first_in_run = (begin + kLongRun - 1) / kLongRun == window;

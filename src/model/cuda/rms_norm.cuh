@@ -73,7 +73,8 @@ struct NormBackwardRows {
 // One chunk of rows per block. Its teams take rows in turn and keep their part of the gain's
 // gradient in registers. The order of its sum depends only on the shape.
 template <class T, int kWarps, int kPacks>
-__global__ void __launch_bounds__(RowTeam<kWarps>::kThreads) norm_backward_kernel(NormBackwardRows<T> n) {
+__global__ void __launch_bounds__(RowTeam<kWarps>::kThreads)
+    norm_backward_kernel(NormBackwardRows<T> n) {
   using Team = RowTeam<kWarps>;
   constexpr int kWidth = kPackOf<T>;
   const Team team;
@@ -107,7 +108,8 @@ __global__ void __launch_bounds__(RowTeam<kWarps>::kThreads) norm_backward_kerne
       for (int i = 0; i < kWidth; ++i) {
         const float d = to_float(dy[k].at[i]), in = to_float(x[k].at[i]);
         d_gain[k].at[i] += formula.of_gain(d, in);
-        dx[k].at[i] = from_float<T>(to_float(dx[k].at[i]) + formula.of_x(d, in, to_float(gain[k].at[i])));
+        dx[k].at[i] =
+            from_float<T>(to_float(dx[k].at[i]) + formula.of_x(d, in, to_float(gain[k].at[i])));
       }
       store_pack(n.d_x, start + p, dx[k]);
     });
@@ -123,7 +125,8 @@ __global__ void __launch_bounds__(RowTeam<kWarps>::kThreads) norm_backward_kerne
     for (int64_t c = threadIdx.x; c < n.cols; c += Team::kThreads) {
       float sum = 0.0f;
 #pragma unroll
-      for (int other = 0; other < Team::kPerBlock; ++other) sum += parts[other][c / kWidth].at[c % kWidth];
+      for (int other = 0; other < Team::kPerBlock; ++other)
+        sum += parts[other][c / kWidth].at[c % kWidth];
       partial[c] = sum;
     }
   }
@@ -144,7 +147,8 @@ __global__ void __launch_bounds__(kSumThreads) gain_gradient_kernel(GainGradient
   float sum = 0.0f;
   if (c < g.cols) {
 #pragma unroll 8
-    for (int64_t chunk = down; chunk < g.chunks; chunk += kDown) sum += g.partial[chunk * g.cols + c];
+    for (int64_t chunk = down; chunk < g.chunks; chunk += kDown)
+      sum += g.partial[chunk * g.cols + c];
   }
   parts[down][column] = sum;
   __syncthreads();

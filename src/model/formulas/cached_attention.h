@@ -21,7 +21,8 @@ struct CachedAttention {
 
   template <class G>
   MPT_HD void operator()(G group, int64_t head) const {
-    const int64_t width = heads * head_dim, first = head * head_dim, count = past + 1, dim = head_dim;
+    const int64_t width = heads * head_dim, first = head * head_dim, count = past + 1,
+                  dim = head_dim;
     const T* query = qkv + first;
     T *key = keys + first, *value = values + first;
     float* p = scores + head * positions;
@@ -34,7 +35,8 @@ struct CachedAttention {
     const float scale = 1.0f / std::sqrt(float(dim));
     for (int64_t t = 0; t < count; ++t) {
       const T* k = key + t * width;
-      const float score = group.sum(dim, [=](int64_t d) { return to_float(query[d]) * to_float(k[d]); });
+      const float score =
+          group.sum(dim, [=](int64_t d) { return to_float(query[d]) * to_float(k[d]); });
       if (group.lane() == 0) p[t] = scale * score;
     }
     const float top = group.max(count, [=](int64_t t) { return p[t]; });

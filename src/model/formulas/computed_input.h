@@ -29,7 +29,8 @@ struct SwigluSource {
   static SwigluSource of(const SwigluInput& input) {
     const Tensor& t = input.gate_up;
     check(t.dtype == DType::kBF16 && t.contiguous(),
-          "gates and ups in {}, rows of {} {} apart; expected bf16", name_of(t.dtype), t.cols, t.stride);
+          "gates and ups in {}, rows of {} {} apart; expected bf16", name_of(t.dtype), t.cols,
+          t.stride);
     return {t.as<bf16>(), t.cols / 2};
   }
   template <class G>
@@ -48,11 +49,11 @@ struct NormSource {
 
   static NormSource of(const NormInput& input) {
     check(input.x.dtype == DType::kBF16 && input.gain.dtype == DType::kBF16 && input.x.contiguous(),
-          "a norm of {}, rows of {} {} apart, with gains in {}; expected bf16", name_of(input.x.dtype),
-          input.x.cols, input.x.stride, name_of(input.gain.dtype));
+          "a norm of {}, rows of {} {} apart, with gains in {}; expected bf16",
+          name_of(input.x.dtype), input.x.cols, input.x.stride, name_of(input.gain.dtype));
     check(input.inv_rms.elements() == input.x.rows && input.gain.elements() == input.x.cols,
-          "a norm of [{},{}] with {} rms and {} gains", input.x.rows, input.x.cols, input.inv_rms.elements(),
-          input.gain.elements());
+          "a norm of [{},{}] with {} rms and {} gains", input.x.rows, input.x.cols,
+          input.inv_rms.elements(), input.gain.elements());
     return {input.x.as<bf16>(), input.inv_rms.as<float>(), input.gain.as<bf16>(), input.x.cols};
   }
   template <class G>
@@ -68,8 +69,9 @@ struct NormSource {
 template <class F>
 void with_computed(const ComputedInput& input, const Fp8CastCall& call, const F& f) {
   const auto checked = [&](const auto& source, int64_t rows) {
-    check(call.source.rows == rows && call.source.cols == source.cols, "cast of [{},{}], computed [{},{}]",
-          call.source.rows, call.source.cols, rows, source.cols);
+    check(call.source.rows == rows && call.source.cols == source.cols,
+          "cast of [{},{}], computed [{},{}]", call.source.rows, call.source.cols, rows,
+          source.cols);
     f(source);
   };
   if (const auto* swiglu = std::get_if<SwigluInput>(&input))

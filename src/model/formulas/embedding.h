@@ -61,12 +61,14 @@ struct EmbeddingBackward {
     if (first[row] == first[row + 1] && keep != 0.0f) return;
     int64_t whole = 0;
     if constexpr (G::kLanes == 1)
-      for (; whole + kAtOnce <= cols; whole += kAtOnce) own.template sum_columns<kAtOnce>(row, whole);
+      for (; whole + kAtOnce <= cols; whole += kAtOnce)
+        own.template sum_columns<kAtOnce>(row, whole);
     group.each(cols - whole, [=](int64_t c) { own.template sum_columns<1>(row, whole + c); });
   }
 
  private:
-  static constexpr int kAtOnce = 64;  // columns at a time if there is one lane, which prefetches its output
+  static constexpr int kAtOnce =
+      64;  // columns at a time if there is one lane, which prefetches its output
 
   template <int kCount>
   MPT_HD void sum_columns(int64_t row, int64_t column) const {

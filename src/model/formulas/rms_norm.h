@@ -56,7 +56,9 @@ struct AddRmsNormForward {
   float eps;
 
   [[nodiscard]] std::array<RowMemory, 4> memory(int64_t row) const {
-    const auto of = [&](auto* rows) { return RowMemory::of(rows ? rows + row * cols : nullptr, cols); };
+    const auto of = [&](auto* rows) {
+      return RowMemory::of(rows ? rows + row * cols : nullptr, cols);
+    };
     return {of(residual), of(branch), branch ? of(sum) : of(branch), of(out)};
   }
 
@@ -69,7 +71,8 @@ struct AddRmsNormForward {
       group.each(cols, [=](int64_t c) { s[c] = added(a[c], b[c]); });
       x = s;
     }
-    const float squares = group.sum(cols, [=](int64_t c) { return to_float(x[c]) * to_float(x[c]); });
+    const float squares =
+        group.sum(cols, [=](int64_t c) { return to_float(x[c]) * to_float(x[c]); });
     const float inverse = inverse_rms(squares, cols, eps);
     if (group.lane() == 0) inv_rms[row] = inverse;
     if (out == nullptr) return;
@@ -107,8 +110,8 @@ struct RmsNormBackward {
   MPT_HD void one_row(G group, int64_t row, float* partial) const {
     const T *dy = d_out + row * cols, *in = x + row * cols, *g = gain;
     const float inverse = inv_rms[row];
-    const float dot =
-        group.sum(cols, [=](int64_t c) { return to_float(dy[c]) * to_float(g[c]) * to_float(in[c]); });
+    const float dot = group.sum(
+        cols, [=](int64_t c) { return to_float(dy[c]) * to_float(g[c]) * to_float(in[c]); });
     const RmsNormGradient formula{inverse, dot * inverse / float(cols)};
     T* dx = d_x + row * cols;
     group.each(cols, [=](int64_t c) {

@@ -1,5 +1,5 @@
-// Rotary position embedding over the whole head, in the half-rotation layout of Hugging Face's LLaMA (Su et
-// al.).
+// Rotary position embedding over the whole head, in the half-rotation layout of Hugging Face's
+// LLaMA (Su et al.).
 //
 //   (x_i, x_{i+D/2}) <- (x_i cos - x_{i+D/2} sin, x_{i+D/2} cos + x_i sin),   angle = t * theta^(-2i/D)
 // Backward is the rotation by the negative angle (docs/numerics.md "Rotary embedding").
@@ -46,7 +46,8 @@ struct Rope {
     for (int64_t head = 0; head < rotated_heads; ++head) {
       T* x = qkv + token * stride + head * head_dim;
       group.each(half, [=](int64_t i) {
-        const RotatedPair y = rotated(to_float(x[i]), to_float(x[i + half]), cos_row[i], way * sin_row[i]);
+        const RotatedPair y =
+            rotated(to_float(x[i]), to_float(x[i + half]), cos_row[i], way * sin_row[i]);
         x[i] = from_float<T>(y.first);
         x[i + half] = from_float<T>(y.second);
       });

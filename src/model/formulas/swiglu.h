@@ -40,14 +40,17 @@ struct SwigluForward {
   int64_t cols;      // F
 
   [[nodiscard]] std::array<RowMemory, 2> memory(int64_t row) const {
-    return {RowMemory::of(gate_up + 2 * row * cols, 2 * cols), RowMemory::of(out + row * cols, cols)};
+    return {RowMemory::of(gate_up + 2 * row * cols, 2 * cols),
+            RowMemory::of(out + row * cols, cols)};
   }
 
   template <class G>
   MPT_HD void operator()(G group, int64_t row) const {
     const T *gate = gate_up + 2 * row * cols, *up = gate + cols;
     Out* y = out + row * cols;
-    group.each(cols, [=](int64_t c) { y[c] = from_float<Out>(swiglu(to_float(gate[c]), to_float(up[c]))); });
+    group.each(cols, [=](int64_t c) {
+      y[c] = from_float<Out>(swiglu(to_float(gate[c]), to_float(up[c])));
+    });
   }
 };
 
@@ -59,7 +62,8 @@ struct SwigluBackward {
   int64_t cols;    // F
 
   [[nodiscard]] std::array<RowMemory, 2> memory(int64_t row) const {
-    return {RowMemory::of(gate_up + 2 * row * cols, 2 * cols), RowMemory::of(d_out + row * cols, cols)};
+    return {RowMemory::of(gate_up + 2 * row * cols, 2 * cols),
+            RowMemory::of(d_out + row * cols, cols)};
   }
 
   template <class G>

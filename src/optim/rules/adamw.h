@@ -57,7 +57,8 @@ struct AdamW : PlainRule {
     float step_size;        // lr / (1 - b1^t)
     float root_correction;  // sqrt(1 - b2^t)
 
-    static EagerKahan at(const Config& config, const StepScalars& step, const TensorScalars& tensor) {
+    static EagerKahan at(const Config& config, const StepScalars& step,
+                         const TensorScalars& tensor) {
       const double rate = config.rate_of(step);
       const auto correction_of = [&](double beta) {
         return config.bias_correction ? 1.0 - std::pow(beta, double(step.t)) : 1.0;
@@ -72,7 +73,8 @@ struct AdamW : PlainRule {
     MPT_HD Compensated next(float w, float c, float g, float* state) const {
       const float decayed = stored(w * kept);
       moments.update<Ema>(g, state[0], state[1]);
-      const float root = stored(stored(stored(std::sqrt(state[1])) / root_correction) + moments.eps);
+      const float root =
+          stored(stored(stored(std::sqrt(state[1])) / root_correction) + moments.eps);
       const float change = stored(c + -step_size * (state[0] / root));
       const float next = stored(decayed + change);
       return {next, change + stored(decayed - next)};

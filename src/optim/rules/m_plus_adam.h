@@ -163,8 +163,10 @@ struct MPlusAdam {
     template <class Ema>
     MPT_HD Move advance(float w, float g, float* state, float scale = 1.0f) const {
       moments.update<Ema>(g, state[0], state[1]);
-      const float dir = std::fma(w, weight_decay, scale * moments.direction<Ema>(state[0], state[1]));
-      const float direction = Direction::template of<Ema>(moments, exponent_gradient(w, g), state[2]);
+      const float dir =
+          std::fma(w, weight_decay, scale * moments.direction<Ema>(state[0], state[1]));
+      const float direction =
+          Direction::template of<Ema>(moments, exponent_gradient(w, g), state[2]);
       const float n = clamp_to(direction, -direction_bound, direction_bound);
       const float rho = max_of(std::fabs(w), tau);
       float u = (-lr_multiplicative * n) / rho;
@@ -189,8 +191,9 @@ struct MPlusAdam {
     }
   };
   static constexpr int kSteps = 4;  // each is compiled separately
-  using Steps = TypeList<Step<ScaleDecay, DenseDirection>, Step<ExponentDecay, DenseDirection>,
-                         Step<ScaleDecay, ProjectedDirection>, Step<ExponentDecay, ProjectedDirection>>;
+  using Steps =
+      TypeList<Step<ScaleDecay, DenseDirection>, Step<ExponentDecay, DenseDirection>,
+               Step<ScaleDecay, ProjectedDirection>, Step<ExponentDecay, ProjectedDirection>>;
 
   static size_t step_of(const Config& config, const TensorScalars& tensor) {
     const size_t exponent = config.decays_exponents() && config.decays(tensor) ? 1 : 0;
@@ -225,8 +228,9 @@ struct MPlusAdam {
   static void check(const Config& config, const KeyReport& report) {
     const double clip = config.clip_relative_step;
     if (clip != 0 && clip <= kClipMargin)
-      report.problem("clip_relative_step",
-                     fmt::format("must be 0 (off) or greater than {}, found {}", kClipMargin, clip));
+      report.problem(
+          "clip_relative_step",
+          fmt::format("must be 0 (off) or greater than {}, found {}", kClipMargin, clip));
   }
 
   static double multiplicative_rate(const Config& config, const StepScalars& step) {
@@ -239,26 +243,26 @@ struct MPlusAdam {
 };
 
 template <class Decay, class Direction>
-MPlusAdam::Step<Decay, Direction> MPlusAdam::Step<Decay, Direction>::at(const Config& config,
-                                                                        const StepScalars& step,
-                                                                        const TensorScalars& tensor) {
+MPlusAdam::Step<Decay, Direction> MPlusAdam::Step<Decay, Direction>::at(
+    const Config& config, const StepScalars& step, const TensorScalars& tensor) {
   constexpr float kUnbounded = std::numeric_limits<float>::infinity();
   const double d = config.clip_exponent_step, r = config.clip_relative_step;
-  const double decay =
-      config.decays(tensor) && !config.decays_exponents() ? multiplicative_decay(config, step) : 0.0;
-  return {
-      .moments = AdamMoments::at(config, step.t),
-      .lr_additive = float(config.rate_of(step)),
-      .weight_decay = float(config.decay_of(tensor)),
-      .lr_multiplicative = float(multiplicative_rate(config, step)),
-      .tau = float(config.tau),
-      .direction_bound = bound_or_off(config.clip_multiplicative_direction),
-      .relative_step_low = r > 0 ? -(float(r) - float(kClipMargin)) : -kUnbounded,
-      .relative_step_high = bound_or_off(r),
-      .exponent_step_low = d > 0 ? float(std::exp2(-d) - 1.0) : -kUnbounded,
-      .exponent_step_high = d > 0 ? float(std::exp2(d) - 1.0) : kUnbounded,
-      .weight_bound = config.clip_weight > 0 ? float(config.clip_weight) * tensor.weight_unit : kUnbounded,
-      .decay = Decay::at(decay, tensor)};
+  const double decay = config.decays(tensor) && !config.decays_exponents()
+                           ? multiplicative_decay(config, step)
+                           : 0.0;
+  return {.moments = AdamMoments::at(config, step.t),
+          .lr_additive = float(config.rate_of(step)),
+          .weight_decay = float(config.decay_of(tensor)),
+          .lr_multiplicative = float(multiplicative_rate(config, step)),
+          .tau = float(config.tau),
+          .direction_bound = bound_or_off(config.clip_multiplicative_direction),
+          .relative_step_low = r > 0 ? -(float(r) - float(kClipMargin)) : -kUnbounded,
+          .relative_step_high = bound_or_off(r),
+          .exponent_step_low = d > 0 ? float(std::exp2(-d) - 1.0) : -kUnbounded,
+          .exponent_step_high = d > 0 ? float(std::exp2(d) - 1.0) : kUnbounded,
+          .weight_bound =
+              config.clip_weight > 0 ? float(config.clip_weight) * tensor.weight_unit : kUnbounded,
+          .decay = Decay::at(decay, tensor)};
 }
 
 template <class V>
@@ -269,9 +273,9 @@ void MPlusAdam::Config::fields(V& v) {
   limit_fields(v);
   v.optional("weight_decay_multiplicative", weight_decay_multiplicative,
              {.minimum = 0, .maximum = kMaxReal, .doc = "decay of the multiplicative branch"});
-  v.optional(
-      "weight_decay_multiplicative_mode", weight_decay_multiplicative_mode,
-      {.doc = "scale shrinks weights; exponent is the paper's formula and draws every |weight| towards 1"});
+  v.optional("weight_decay_multiplicative_mode", weight_decay_multiplicative_mode,
+             {.doc = "scale shrinks weights; exponent is the paper's formula and draws every "
+                     "|weight| towards 1"});
   projection_fields(v);
 }
 
@@ -285,11 +289,13 @@ void MPlusAdam::Config::limit_fields(V& v) {
              {.minimum = 0,
               .maximum = kMaxReal,
               .doc = "bound of the normalised direction of the multiplicative branch; 0 = off"});
+  v.optional("clip_relative_step", clip_relative_step,
+             {.minimum = 0,
+              .maximum = 1,
+              .doc = "bound of the relative change of a weight in one step; 0 = off"});
   v.optional(
-      "clip_relative_step", clip_relative_step,
-      {.minimum = 0, .maximum = 1, .doc = "bound of the relative change of a weight in one step; 0 = off"});
-  v.optional("clip_exponent_step", clip_exponent_step,
-             {.minimum = 0, .maximum = 64, .doc = "bound of |log2| of the factor of one step; 0 = off"});
+      "clip_exponent_step", clip_exponent_step,
+      {.minimum = 0, .maximum = 64, .doc = "bound of |log2| of the factor of one step; 0 = off"});
   v.optional("clip_weight", clip_weight,
              {.minimum = 0, .maximum = kMaxReal, .doc = "bound of |weight|; 0 = off"});
   v.optional("clip_weight_mode", clip_weight_mode,
@@ -298,13 +304,16 @@ void MPlusAdam::Config::limit_fields(V& v) {
 
 template <class V>
 void MPlusAdam::Config::projection_fields(V& v) {
-  v.optional("apollo_e", apollo_e,
-             {.doc = "second moment of the multiplicative branch of linear layers in a random subspace"});
+  v.optional(
+      "apollo_e", apollo_e,
+      {.doc = "second moment of the multiplicative branch of linear layers in a random subspace"});
   const Condition on = only_with("apollo_e", apollo_e, {ApolloE::kMini, ApolloE::kChannel});
-  v.optional("apollo_e_rank", apollo_e_rank,
-             {.minimum = 1, .maximum = 1 << 14, .only_with = on, .doc = "r, dimension of the subspace"});
-  v.optional("apollo_e_gap", apollo_e_gap,
-             {.minimum = 1, .maximum = 1e9, .only_with = on, .doc = "updates between new projections"});
+  v.optional(
+      "apollo_e_rank", apollo_e_rank,
+      {.minimum = 1, .maximum = 1 << 14, .only_with = on, .doc = "r, dimension of the subspace"});
+  v.optional(
+      "apollo_e_gap", apollo_e_gap,
+      {.minimum = 1, .maximum = 1e9, .only_with = on, .doc = "updates between new projections"});
   v.optional("apollo_e_scale", apollo_e_scale,
              {.only_with = on, .doc = "rms: directions of RMS about 1; unit: as projected"});
 }

@@ -22,15 +22,18 @@ struct Madam : PlainRule {
     double g_bound = 10;
 
     bool operator==(const Config&) const = default;
-    [[nodiscard]] std::vector<PeakRate> rates() const { return {{"lr_multiplicative", lr_multiplicative}}; }
+    [[nodiscard]] std::vector<PeakRate> rates() const {
+      return {{"lr_multiplicative", lr_multiplicative}};
+    }
     [[nodiscard]] std::string describe() const {
-      return fmt::format("lr {}, beta2 {}, p_scale {}, g_bound {}", lr_multiplicative, beta2, p_scale,
-                         g_bound);
+      return fmt::format("lr {}, beta2 {}, p_scale {}, g_bound {}", lr_multiplicative, beta2,
+                         p_scale, g_bound);
     }
     template <class V>
     void fields(V& v) {
-      v.required("lr_multiplicative", lr_multiplicative,
-                 {.minimum = 0, .maximum = kMaxReal, .doc = "peak rate of the multiplicative step"});
+      v.required(
+          "lr_multiplicative", lr_multiplicative,
+          {.minimum = 0, .maximum = kMaxReal, .doc = "peak rate of the multiplicative step"});
       v.optional("beta2", beta2,
                  {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the second moments"});
       v.optional("bias_correction", bias_correction, {.doc = "divide moments by 1 - beta^t"});
@@ -38,10 +41,11 @@ struct Madam : PlainRule {
                  {.exclusive_minimum = 0,
                   .maximum = kMaxReal,
                   .doc = "bound of |weight| in multiples of the tensor's initial RMS"});
-      v.optional("g_bound", g_bound,
-                 {.exclusive_minimum = 0,
-                  .maximum = kMaxReal,
-                  .doc = "bound of the normalised gradient; lr_multiplicative times it is at most 0.25"});
+      v.optional(
+          "g_bound", g_bound,
+          {.exclusive_minimum = 0,
+           .maximum = kMaxReal,
+           .doc = "bound of the normalised gradient; lr_multiplicative times it is at most 0.25"});
     }
   };
 
@@ -107,10 +111,11 @@ struct Madam : PlainRule {
     if (exponent > kMostExponent)
       report.problem(
           "lr_multiplicative",
-          fmt::format("{} times optimizer.g_bound = {}{} is {}; a step of madam may change a weight "
-                      "by a factor of at most e^{}",
-                      config.lr_multiplicative, config.g_bound, report.place("g_bound"), exponent,
-                      kMostExponent));
+          fmt::format(
+              "{} times optimizer.g_bound = {}{} is {}; a step of madam may change a weight "
+              "by a factor of at most e^{}",
+              config.lr_multiplicative, config.g_bound, report.place("g_bound"), exponent,
+              kMostExponent));
   }
 };
 

@@ -77,7 +77,8 @@ struct ProjectColumnTiles {
     for (int64_t k = 0; k < rank; ++k) {
       float sum[LanePart<G>::kSize] = {};
       for (int64_t i = first; i < end; ++i)
-        add_scaled(projection[k * tiles.depth + i], gradient + i * grid.cols + part.col, part.size, sum);
+        add_scaled(projection[k * tiles.depth + i], gradient + i * grid.cols + part.col, part.size,
+                   sum);
       float* const out = sums + (span.row * rank + k) * grid.cols + part.col;
       for (int e = 0; e < part.size; ++e) out[e] = sum[e];
     }
@@ -120,7 +121,8 @@ struct ProjectedMoments {
     double normalised = 0, plain = 0;
     for (int64_t index = j * rank; index < (j + 1) * rank; ++index) {
       const float x = projected[index];
-      const float v = EmaOnce::mean_square(scalars.beta2, scalars.one_minus_beta2, x, second[index]);
+      const float v =
+          EmaOnce::mean_square(scalars.beta2, scalars.one_minus_beta2, x, second[index]);
       second[index] = v;
       const float n = x / (std::sqrt(v / scalars.correction2) + scalars.eps);
       normalised += double(n) * double(n);

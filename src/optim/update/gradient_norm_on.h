@@ -25,7 +25,8 @@ MPT_HD double square_sum(const T* x, int count) {
     for (int j = 0; j < kRunning; ++j)
       running[j] += double(to_float(x[first + j])) * double(to_float(x[first + j]));
   }
-  for (int k = whole; k < count; ++k) running[k - whole] += double(to_float(x[k])) * double(to_float(x[k]));
+  for (int k = whole; k < count; ++k)
+    running[k - whole] += double(to_float(x[k])) * double(to_float(x[k]));
   for (int width = kRunning / 2; width > 0; width /= 2)
     for (int j = 0; j < width; ++j) running[j] += running[j + width];
   return running[0];
@@ -54,8 +55,9 @@ struct SquareSum {
     constexpr int kPart = LanePart<G>::kSize;
     if constexpr (G::kLanes == 1 && std::is_same_v<Codec, ElementCodec>) {
       const auto count = int(span.count);
-      return codec.dtype == DType::kF32 ? square_sum<kPart>(codec.template elements<const float>(span), count)
-                                        : square_sum<kPart>(codec.template elements<const bf16>(span), count);
+      return codec.dtype == DType::kF32
+                 ? square_sum<kPart>(codec.template elements<const float>(span), count)
+                 : square_sum<kPart>(codec.template elements<const bf16>(span), count);
     }
     float x[kPart];
     codec.load(group, span, x);
@@ -86,7 +88,8 @@ struct SumOfTiles {
     const TileSpan* const span = spans;
     const double sum = group.sum(min_of(kTiles, tiles - first), [=](int64_t k) {
       const int64_t tile = first + k;
-      return squares[tile + span[last_from(count, tile, [=](int64_t j) { return span[j].tile; })].shift];
+      return squares[tile +
+                     span[last_from(count, tile, [=](int64_t j) { return span[j].tile; })].shift];
     });
     if (group.lane() == 0) sums[i] = sum;
   }

@@ -29,7 +29,8 @@ class OptimizerOps {
   // mean, fp32 [1, 1]: mean block scale over all elements of a tensor whose format
   // has_relative_scales(), without the tensor's own scale. sums: fp64 [1, rows] scratch. The sums
   // are exact, so their order does not matter.
-  virtual void find_mean_scale(const EncodedTensor& weights, const Tensor& sums, const Tensor& mean) = 0;
+  virtual void find_mean_scale(const EncodedTensor& weights, const Tensor& sums,
+                               const Tensor& mean) = 0;
   // Sets maxima to 0, the least possible. Call before UpdateBatch::find_maxima(), which skips
   // tensors whose update blocks are on other ranks.
   virtual void clear_maxima(const Tensor& maxima) = 0;

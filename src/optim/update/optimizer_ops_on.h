@@ -32,10 +32,12 @@ class OptimizerOpsOn : public OptimizerOps {
     });
   }
 
-  void find_mean_scale(const EncodedTensor& weights, const Tensor& sums, const Tensor& mean) override {
+  void find_mean_scale(const EncodedTensor& weights, const Tensor& sums,
+                       const Tensor& mean) override {
     check(has_relative_scales(weights.encoding.format), "the mean block scale of {} weights",
           name_of(weights.encoding.format));
-    check(sums.cols >= weights.rows, "scratch for the scales of {} rows, {} needed", sums.cols, weights.rows);
+    check(sums.cols >= weights.rows, "scratch for the scales of {} rows, {} needed", sums.cols,
+          weights.rows);
     double* const of_row = sums.as<double>();
     with_codec(weights, [&]<class Codec>(const Codec& codec) {
       if constexpr (Codec::kRelativeScales)
@@ -50,7 +52,8 @@ class OptimizerOpsOn : public OptimizerOps {
 
   void take_maximum(const EncodedTensor& weights, const Tensor& next_maximum,
                     const StepControl* control) override {
-    exec_.elements(1, TakeMaximum{next_maximum.as<float>(), control, weights.tensor_scale.as<float>()});
+    exec_.elements(
+        1, TakeMaximum{next_maximum.as<float>(), control, weights.tensor_scale.as<float>()});
   }
 
   [[nodiscard]] int64_t norm_table_bytes(const NormCall& call) const override {
@@ -65,10 +68,11 @@ class OptimizerOpsOn : public OptimizerOps {
       const size_t i = own[k];
       const Tensor& g = call.gradients[i];
       const OwnTiles& tiles = call.tiles.own(i);
-      check(tiles.first + tiles.count <= square_sums(g.rows, g.cols), "tiles {}+{} of a gradient [{},{}]",
-            tiles.first, tiles.count, g.rows, g.cols);
-      return TableRow<Sum>{Sum{{g.rows, g.cols}, ElementCodec(g), call.partial.as<double>(), tiles.shift},
-                           BlockRange{tiles.first, tiles.count}};
+      check(tiles.first + tiles.count <= square_sums(g.rows, g.cols),
+            "tiles {}+{} of a gradient [{},{}]", tiles.first, tiles.count, g.rows, g.cols);
+      return TableRow<Sum>{
+          Sum{{g.rows, g.cols}, ElementCodec(g), call.partial.as<double>(), tiles.shift},
+          BlockRange{tiles.first, tiles.count}};
     });
     const std::vector<TileSpan>& spans = call.tiles.spans();
     if (!spans.empty())
@@ -86,11 +90,13 @@ class OptimizerOpsOn : public OptimizerOps {
     check_partial(call);
     const int64_t tiles = call.tiles.tiles(), sums = sums_of_tiles(tiles);
     check(call.sums.cols >= sums, "room for {} sums of tiles, {} needed", call.sums.cols, sums);
-    const std::byte* const spans = call.table + TensorTable<Sum>::bytes(int64_t(own_gradients(call).size()));
-    exec_.rows(sums, SumOfTiles{call.partial.as<double>(), tiles, reinterpret_cast<const TileSpan*>(spans),
-                                int64_t(call.tiles.spans().size()), call.sums.as<double>()});
-    exec_.rows(1, ComputeClip{call.sums.as<double>(), sums, call.losses.as<double>(), call.losses.elements(),
-                              call.clip_grad_norm, call.control});
+    const std::byte* const spans =
+        call.table + TensorTable<Sum>::bytes(int64_t(own_gradients(call).size()));
+    exec_.rows(
+        sums, SumOfTiles{call.partial.as<double>(), tiles, reinterpret_cast<const TileSpan*>(spans),
+                         int64_t(call.tiles.spans().size()), call.sums.as<double>()});
+    exec_.rows(1, ComputeClip{call.sums.as<double>(), sums, call.losses.as<double>(),
+                              call.losses.elements(), call.clip_grad_norm, call.control});
   }
 
   void project(const ProjectionCall& call) override {
@@ -105,8 +111,8 @@ class OptimizerOpsOn : public OptimizerOps {
     const ProjectionScratch& scratch = call.scratch;
     float* const g = scratch.gradient.as<float>();
     with_codec(call.weights, [&]<class Codec>(const Codec& codec) {
-      exec_.blocks(grid.blocks(),
-                   ExponentGradient<Codec>{grid, codec, ElementCodec(call.gradient), call.control, g});
+      exec_.blocks(grid.blocks(), ExponentGradient<Codec>{grid, codec, ElementCodec(call.gradient),
+                                                          call.control, g});
     });
     if (shape.axis == ChannelAxis::kRows)
       exec_.rows(shape.channels, ProjectRow{g, call.projection.as<float>(), shape.depth, rank,
@@ -120,7 +126,9 @@ class OptimizerOpsOn : public OptimizerOps {
     sum_squares({tensor.rows, tensor.cols}, ElementCodec(tensor), partial);
   }
   void sum_of_squares(const EncodedTensor& tensor, const Tensor& partial) override {
-    with_codec(tensor, [&](const auto& codec) { sum_squares({tensor.rows, tensor.cols}, codec, partial); });
+    with_codec(tensor, [&](const auto& codec) {
+      sum_squares({tensor.rows, tensor.cols}, codec, partial);
+    });
   }
 
   [[nodiscard]] int64_t counter_rows(int64_t blocks) const override {
@@ -130,7 +138,8 @@ class OptimizerOpsOn : public OptimizerOps {
  private:
   template <class Codec>
   void sum_squares(const BlockGrid& grid, const Codec& codec, const Tensor& partial) {
-    exec_.rows(square_sums(grid.rows, grid.cols), SquareSum<Codec>{grid, codec, partial.as<double>(), 0});
+    exec_.rows(square_sums(grid.rows, grid.cols),
+               SquareSum<Codec>{grid, codec, partial.as<double>(), 0});
   }
 
   using Sum = SquareSum<ElementCodec>;
@@ -148,8 +157,8 @@ class OptimizerOpsOn : public OptimizerOps {
   }
 
   template <class R, size_t... i>
-  [[nodiscard]] std::unique_ptr<UpdateBatch> make_batch_of(const typename R::Config& config, size_t step,
-                                                           BatchStorage storage,
+  [[nodiscard]] std::unique_ptr<UpdateBatch> make_batch_of(const typename R::Config& config,
+                                                           size_t step, BatchStorage storage,
                                                            std::index_sequence<i...>) const {
     std::unique_ptr<UpdateBatch> batch;
     ((step == i ? void(batch = make_update_batch<E, R, i>(exec_, config, storage)) : void()), ...);
@@ -163,10 +172,11 @@ class OptimizerOpsOn : public OptimizerOps {
     const BlockGrid grid{tiles.count(), shape.channels};
     const ProjectionScratch& scratch = call.scratch;
     float* const sums = scratch.tiles.as<float>();
-    exec_.blocks(grid.blocks(), ProjectColumnTiles{scratch.gradient.as<float>(), call.projection.as<float>(),
-                                                   tiles, grid, rank, sums});
-    exec_.elements(rank * shape.channels,
-                   SumColumnTiles{sums, tiles.count(), rank, shape.channels, scratch.projected.as<float>()});
+    exec_.blocks(grid.blocks(),
+                 ProjectColumnTiles{scratch.gradient.as<float>(), call.projection.as<float>(),
+                                    tiles, grid, rank, sums});
+    exec_.elements(rank * shape.channels, SumColumnTiles{sums, tiles.count(), rank, shape.channels,
+                                                         scratch.projected.as<float>()});
   }
 
   void find_factors(const ProjectionCall& call, const ProjectionShape& shape) {

@@ -20,7 +20,8 @@ struct SharedFactors {
       for (float& value : x) value = *source;
     } else {
 #pragma unroll
-      for (int k = 0; k < LanePart<G>::kSize; ++k) x[k] = k < part.size ? source[part.col + k] : 0.0f;
+      for (int k = 0; k < LanePart<G>::kSize; ++k)
+        x[k] = k < part.size ? source[part.col + k] : 0.0f;
     }
   }
 };

@@ -59,7 +59,9 @@ struct TensorTable {
         count(tensors),
         control(control_of_step) {}
 
-  static int64_t items_offset(int64_t tensors) { return align_up(tensors * int64_t{sizeof(Functor)}, 16); }
+  static int64_t items_offset(int64_t tensors) {
+    return align_up(tensors * int64_t{sizeof(Functor)}, 16);
+  }
   static int64_t bytes(int64_t tensors) {
     return align_up(items_offset(tensors) + tensors * int64_t{sizeof(TensorItems)}, 16);
   }

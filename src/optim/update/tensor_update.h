@@ -25,7 +25,8 @@ template <class WeightCodec, class G>
 struct AdditiveScales<WeightCodec, G, true> {
   float of_element[LanePart<G>::kSize];
 
-  MPT_HD AdditiveScales(const WeightCodec& weights, G group, BlockSpan span, const float* mean_scale) {
+  MPT_HD AdditiveScales(const WeightCodec& weights, G group, BlockSpan span,
+                        const float* mean_scale) {
     weights.relative_scales(group, span, mean_scale, of_element);
   }
   MPT_HD float operator[](int64_t k) const { return of_element[k]; }
@@ -66,7 +67,8 @@ struct TensorUpdate {
     constexpr int kPart = LanePart<G>::kSize;
     const BlockSpan span = in.grid.span(block);
     if constexpr (G::kLanes == 1)
-      if (with_stored_types(in, [&]<class T, class D>(T, D) { update_in_place<T, D>(span); })) return;
+      if (with_stored_types(in, [&]<class T, class D>(T, D) { update_in_place<T, D>(span); }))
+        return;
     RegisterBlock<Step, kPart> values;
     const AdditiveScales<WeightCodec, G> scales(weights, group, span, in.mean_scale);
     values.load(weights, in, group, span);
@@ -81,8 +83,9 @@ struct TensorUpdate {
     if constexpr (kElementwise && Step::kFactors == 0)
       if (in.contiguous() && weights.stride == in.grid.cols && first < end) {
         bool done = false;
-        with_stored_types(
-            in, [&]<class T, class D>(T, D) { done = advance_stored<T, D>(in.grid.flat(first, end)); });
+        with_stored_types(in, [&]<class T, class D>(T, D) {
+          done = advance_stored<T, D>(in.grid.flat(first, end));
+        });
         if (done) return;
       }
     for (int64_t block = first; block < end; ++block) (*this)(serial, block);
@@ -96,7 +99,8 @@ struct TensorUpdate {
     const BlockSpan span = in.grid.span(block);
     if constexpr (G::kLanes == 1) {
       float most = 0.0f;
-      if (with_stored_types(in, [&]<class T, class D>(T, D) { most = next_maximum_in_place<T, D>(span); }))
+      if (with_stored_types(
+              in, [&]<class T, class D>(T, D) { most = next_maximum_in_place<T, D>(span); }))
         return most;
     }
     RegisterBlock<Step, kPart> values;
@@ -124,7 +128,8 @@ struct TensorUpdate {
   [[nodiscard]] bool advance_stored(BlockSpan span) const {
     if constexpr (kElementwise)
       if (weights.template stores<T>(dither.rounding)) {
-        advance_in_place<T, D, NewStates::kStored>(span, Stored<T>{weights.template elements<T>(span)});
+        advance_in_place<T, D, NewStates::kStored>(span,
+                                                   Stored<T>{weights.template elements<T>(span)});
         return true;
       }
     return false;
@@ -149,7 +154,8 @@ struct TensorUpdate {
   void advance_in_place(BlockSpan span, Stored<W> w) const {
     InPlaceBlock<Step, T, D> values(in, span);
     values.upcoming.follow(weights.memory(span));
-    const AdditiveScales<WeightCodec, SerialGroup> scales(weights, SerialGroup{}, span, in.mean_scale);
+    const AdditiveScales<WeightCodec, SerialGroup> scales(weights, SerialGroup{}, span,
+                                                          in.mean_scale);
     with_ema<SerialGroup>(step, in.state_update, [&](auto ema) {
       values.template each<kNew>([=, &scales, step = step](int64_t k, float g, float* state) {
         w.set(k, next_weight<decltype(ema)>(step, w.get(k), g, state, scales[k]));
@@ -174,7 +180,8 @@ struct CompensatedUpdate {
     constexpr int kPart = LanePart<G>::kSize;
     const BlockSpan span = in.grid.span(block);
     if constexpr (G::kLanes == 1)
-      if (with_stored_types(in, [&]<class T, class D>(T, D) { update_in_place<T, D>(span); })) return;
+      if (with_stored_types(in, [&]<class T, class D>(T, D) { update_in_place<T, D>(span); }))
+        return;
     RegisterBlock<Step, kPart> values;
     float c[kPart];
     residuals.load(group, span, c);
@@ -199,7 +206,8 @@ struct CompensatedUpdate {
 
  private:
   template <class Ema, int kPart>
-  MPT_HD static void advance(Step step, RegisterBlock<Step, kPart>& values, float (&residual)[kPart]) {
+  MPT_HD static void advance(Step step, RegisterBlock<Step, kPart>& values,
+                             float (&residual)[kPart]) {
     float c[kPart];
     memcpy(c, residual, sizeof c);
     values.each([&](int k, float g, float* state) {
@@ -215,7 +223,8 @@ struct CompensatedUpdate {
     InPlaceBlock<Step, T, D> values(in, span);
     values.upcoming.follow(weights.memory(span));
     values.upcoming.follow(residuals.memory(span));
-    const Stored<bf16> w{weights.template elements<bf16>(span)}, c{residuals.template elements<bf16>(span)};
+    const Stored<bf16> w{weights.template elements<bf16>(span)},
+        c{residuals.template elements<bf16>(span)};
     with_ema<SerialGroup>(step, in.state_update, [&](auto ema) {
       values.each([=, step = step](int64_t k, float g, float* state) {
         const Compensated next = step.template next<decltype(ema)>(w.get(k), c.get(k), g, state);

@@ -19,21 +19,24 @@ namespace mpt {
 // residuals of other blocks need not exist; weights and gradients of other blocks are not accessed.
 // take_maximum() writes the scale of a tensor that needs_maximum().
 struct TensorSlot {
-  EncodedTensor weights;                    // updated
-  std::span<const Tensor> states;           // in the order of the step's kStates, fp32 or bf16, updated
+  EncodedTensor weights;           // updated
+  std::span<const Tensor> states;  // in the order of the step's kStates, fp32 or bf16, updated
   std::vector<DitherSource> state_dithers;  // one per state
   StateUpdate state_update = StateUpdate::kOnce;
   Tensor gradient;  // fp32 or bf16
   DitherSource weight_dither{};
   TensorScalars scalars{};
   SharedFactors factors{};  // for steps that take one
-  Tensor mean_scale{};      // as find_mean_scale() left it: additive rates in proportion to the blocks'
-                            // scales; none: one rate for all
+  Tensor mean_scale{};  // as find_mean_scale() left it: additive rates in proportion to the blocks'
+                        // scales; none: one rate for all
   std::optional<BlockRange> blocks{};  // none: all
-  Tensor next_maximum{};  // where needs_maximum(), fp32 [1, 1]: the amax of the whole tensor's new weights
-  Tensor residuals{};     // of compensated weights: bf16, as the weights are
+  Tensor
+      next_maximum{};  // where needs_maximum(), fp32 [1, 1]: the amax of the whole tensor's new weights
+  Tensor residuals{};  // of compensated weights: bf16, as the weights are
 
-  [[nodiscard]] BlockRange range() const { return blocks.value_or(all_blocks(weights.rows, weights.cols)); }
+  [[nodiscard]] BlockRange range() const {
+    return blocks.value_or(all_blocks(weights.rows, weights.cols));
+  }
 };
 
 // The tensors of one step. Everything that changes between steps (rates, corrections, draws) is
@@ -42,7 +45,8 @@ struct BatchCall {
   std::span<const TensorSlot> tensors;
   const std::byte* table;      // written by write_table() for these tensors
   const StepControl* control;  // in device memory
-  Tensor maxima_of_blocks{};   // fp32 [1, most update blocks of a tensor] scratch, where needs_maximum()
+  Tensor
+      maxima_of_blocks{};  // fp32 [1, most update blocks of a tensor] scratch, where needs_maximum()
 };
 
 class UpdateBatch {
@@ -50,7 +54,8 @@ class UpdateBatch {
   virtual ~UpdateBatch() = default;
   // The host writes the table; its layout depends only on the list of tensors.
   [[nodiscard]] virtual int64_t table_bytes(int64_t tensors) const = 0;
-  virtual void write_table(const StepScalars& scalars, const BatchCall& call, std::byte* image) const = 0;
+  virtual void write_table(const StepScalars& scalars, const BatchCall& call,
+                           std::byte* image) const = 0;
   // Computes the amax that the blocks will have after update(), into next_maximum of every tensor
   // that needs_maximum(). update() expects the amax of the whole tensor there.
   virtual void find_maxima(const BatchCall& call) const = 0;

@@ -28,7 +28,8 @@ struct NextMaxima {
 
 // What the update of this tensor reads and writes besides weights.
 template <class Step>
-TensorInputs<int(Step::kStates.size())> inputs_of(const TensorSlot& slot, const StepControl* control) {
+TensorInputs<int(Step::kStates.size())> inputs_of(const TensorSlot& slot,
+                                                  const StepControl* control) {
   constexpr int kStates = int(Step::kStates.size());
   const BlockGrid grid{slot.weights.rows, slot.weights.cols};
   const auto check_shape = [&](const Tensor& t) {
@@ -75,8 +76,8 @@ CompensatedUpdate<Step> update_of(std::type_identity<CompensatedUpdate<Step>>, c
   check(w.dtype == DType::kBF16 && residuals.dtype == DType::kBF16,
         "compensated {} weights with {} residuals; both are bf16", name_of(w.dtype),
         name_of(residuals.dtype));
-  check(w.rows == residuals.rows && w.cols == residuals.cols, "weights [{},{}] with residuals [{},{}]",
-        w.rows, w.cols, residuals.rows, residuals.cols);
+  check(w.rows == residuals.rows && w.cols == residuals.cols,
+        "weights [{},{}] with residuals [{},{}]", w.rows, w.cols, residuals.rows, residuals.cols);
   return {step, inputs_of<Step>(slot, control), ElementCodec(w), ElementCodec(residuals)};
 }
 
@@ -85,9 +86,12 @@ class UpdateBatchOn final : public UpdateBatch {
  public:
   UpdateBatchOn(const E& exec, const Config& config) : exec_(exec), config_(config) {}
 
-  [[nodiscard]] int64_t table_bytes(int64_t tensors) const override { return Table::bytes(tensors); }
+  [[nodiscard]] int64_t table_bytes(int64_t tensors) const override {
+    return Table::bytes(tensors);
+  }
 
-  void write_table(const StepScalars& scalars, const BatchCall& call, std::byte* image) const override {
+  void write_table(const StepScalars& scalars, const BatchCall& call,
+                   std::byte* image) const override {
     Table::write(call.tensors.size(), image, [&](size_t i) {
       const TensorSlot& slot = call.tensors[i];
       return TableRow<Update>{update_of(scalars, slot, call.control), slot.range()};
@@ -112,10 +116,11 @@ class UpdateBatchOn final : public UpdateBatch {
     const BlockRange range = slot.range();
     check(counters.rows >= counted_spans(range.count) * E::Group::kLanes &&
               counters.cols == int64_t(sizeof(UpdateCounters)) && counters.contiguous(),
-          "updates of {} blocks counted into {} rows of {} bytes", range.count, counters.rows, counters.cols);
+          "updates of {} blocks counted into {} rows of {} bytes", range.count, counters.rows,
+          counters.cols);
     exec_.rows(counted_spans(range.count),
-               CountUpdates<Update>{update_of(scalars, slot, call.control), range.first, range.end(),
-                                    counters.as<UpdateCounters>()});
+               CountUpdates<Update>{update_of(scalars, slot, call.control), range.first,
+                                    range.end(), counters.as<UpdateCounters>()});
   }
 
  private:
@@ -126,13 +131,14 @@ class UpdateBatchOn final : public UpdateBatch {
   }
   [[nodiscard]] Update update_of(const StepScalars& scalars, const TensorSlot& slot,
                                  const StepControl* control) const {
-    return mpt::update_of(std::type_identity<Update>{}, Update::Step::at(config_, scalars, slot.scalars),
-                          slot, control);
+    return mpt::update_of(std::type_identity<Update>{},
+                          Update::Step::at(config_, scalars, slot.scalars), slot, control);
   }
 
   // Computes the amax of the new weights in the slot's update blocks, which is the whole tensor's
   // if the slot covers it.
-  void find_maximum(const TensorSlot& slot, const Update* tensor, const Tensor& maxima_of_blocks) const {
+  void find_maximum(const TensorSlot& slot, const Update* tensor,
+                    const Tensor& maxima_of_blocks) const {
     if (!needs_maximum(slot.weights.encoding)) return;
     const BlockRange range = slot.range();
     check(maxima_of_blocks.cols >= range.count, "scratch for the maxima of {} blocks, {} needed",
@@ -158,7 +164,8 @@ std::unique_ptr<UpdateBatch> make_update_batch(const E& exec, const typename R::
   if constexpr (requires { typename R::EagerKahan; })
     if (storage.compensation == Compensation::kEager)
       return make(std::type_identity<CompensatedUpdate<typename R::EagerKahan>>{});
-  check(storage.compensation == Compensation::kNone, "kahan_variant per_op with {}", R::Config::kName);
+  check(storage.compensation == Compensation::kNone, "kahan_variant per_op with {}",
+        R::Config::kName);
   return with_codec_type(storage.format, [&]<class Codec>(std::type_identity<Codec>) {
     return make(std::type_identity<TensorUpdate<Step, Codec>>{});
   });

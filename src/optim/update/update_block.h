@@ -20,7 +20,8 @@ struct RegisterBlock {
   float s[kInputs][kPart];
 
   template <class WeightCodec, class G>
-  MPT_HD void load(const WeightCodec& weights, const TensorInputs<kStates>& from, G group, BlockSpan span) {
+  MPT_HD void load(const WeightCodec& weights, const TensorInputs<kStates>& from, G group,
+                   BlockSpan span) {
     weights.load(group, span, w);
     from.gradient.load(group, span, g);
     const float grad_scale = from.control->grad_scale;
@@ -33,7 +34,8 @@ struct RegisterBlock {
   template <class G>
   MPT_HD void store(const TensorInputs<kStates>& to, G group, BlockSpan span) const {
 #pragma unroll
-    for (int i = 0; i < kStates; ++i) to.states[i].store(group, span, s[i], to.dithers[i].draw(group, span));
+    for (int i = 0; i < kStates; ++i)
+      to.states[i].store(group, span, s[i], to.dithers[i].draw(group, span));
   }
 
   // Calls step(k, g, state) for every element; step may update the states. The loop vectorises only
@@ -80,7 +82,9 @@ struct InPlaceBlock {
   Upcoming<2> upcoming;  // streams other than gradient and moments
 
   InPlaceBlock(const TensorInputs<kStates>& in, BlockSpan span)
-      : count(span.count), grad_scale(in.control->grad_scale), g(in.gradient.template elements<D>(span)) {
+      : count(span.count),
+        grad_scale(in.control->grad_scale),
+        g(in.gradient.template elements<D>(span)) {
     for (int i = 0; i < kStates; ++i) s[i] = {in.states[i].template elements<T>(span)};
     if constexpr (Step::kFactors == 1) in.factors.load(SerialGroup{}, span, factor);
   }

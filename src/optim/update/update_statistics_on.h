@@ -10,8 +10,9 @@ namespace mpt {
 
 MPT_HD int magnitude_bucket(float w) {
   const int binade = static_cast<int>(bits_of(std::fabs(w)) >> 23) - 127;
-  const int bucket =
-      binade < kLowestBinade ? 1 : 2 + (min_of(binade, kHighestBinade) - kLowestBinade) / kBinadesPerBucket;
+  const int bucket = binade < kLowestBinade
+                         ? 1
+                         : 2 + (min_of(binade, kHighestBinade) - kLowestBinade) / kBinadesPerBucket;
   return w == 0.0f ? 0 : bucket;
 }
 
@@ -95,8 +96,9 @@ MPT_HD void count_updates(const CompensatedUpdate<Step>& update, G group, BlockS
     RegisterBlock<Step, kPart> values;
     Compensated next[kPart];
     values.load(update.weights, update.in, group, span);
-    with_ema<G>(step, update.in.state_update,
-                [&](auto ema) { find_next<decltype(ema)>(step, static_cast<Branch>(b), c, values, next); });
+    with_ema<G>(step, update.in.state_update, [&](auto ema) {
+      find_next<decltype(ema)>(step, static_cast<Branch>(b), c, values, next);
+    });
     for (int k = 0; k < size; ++k) {
       const float w = values.w[k];
       if (b == 0) ++mine.weights[magnitude_bucket(w)];
@@ -117,7 +119,8 @@ struct CountUpdates {
     UpdateCounters mine{};
     const int64_t begin = first + span * kCountedBlocks;
     const int64_t stop = min_of(begin + kCountedBlocks, end);
-    for (int64_t u = begin; u < stop; ++u) count_updates(update, group, update.in.grid.span(u), mine);
+    for (int64_t u = begin; u < stop; ++u)
+      count_updates(update, group, update.in.grid.span(u), mine);
     counters[span * G::kLanes + group.lane()] = mine;
   }
 };

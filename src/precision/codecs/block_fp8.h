@@ -17,10 +17,12 @@ struct BlockFp8Weights {
   static constexpr double kNominalBytes = 1;  // scales are not counted
 
   static constexpr EncodedLayout layout(const WeightEncoding& encoding) {
-    return {.codes = DType::kE4M3, .block_scales = BlockScaleLayout{DType::kF16, encoding.fp8_block_size}};
+    return {.codes = DType::kE4M3,
+            .block_scales = BlockScaleLayout{DType::kF16, encoding.fp8_block_size}};
   }
   static std::string details(const WeightEncoding& encoding) {
-    return fmt::format("blocks of {}, {} scales", encoding.fp8_block_size, name_of(encoding.fp8_scale_mode));
+    return fmt::format("blocks of {}, {} scales", encoding.fp8_block_size,
+                       name_of(encoding.fp8_scale_mode));
   }
 };
 
@@ -28,8 +30,8 @@ struct BlockFp8Weights {
 // which amax does not clip; kFp16: amax / 448, rounded up. 0 for a block of zeros.
 MPT_HD uint16_t fp8_block_scale(float amax, Fp8ScaleMode mode) {
   const int power = clamp_to(e4m3_scale_exponent(amax), -24, 15);
-  const uint16_t scale =
-      mode == Fp8ScaleMode::kPow2 ? fp16_nearest(power_of_two(power)) : fp16_up(amax / kE4M3.max_value);
+  const uint16_t scale = mode == Fp8ScaleMode::kPow2 ? fp16_nearest(power_of_two(power))
+                                                     : fp16_up(amax / kE4M3.max_value);
   return amax == 0.0f ? uint16_t{0} : scale;
 }
 

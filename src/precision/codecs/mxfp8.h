@@ -35,7 +35,9 @@ struct Mxfp8Scales {
   static constexpr int kMostExponent = 119;
 
   // A block of zeros gets the smallest scale.
-  MPT_HD static Code of(float amax) { return e8m0_code(min_of(e4m3_scale_exponent(amax), kMostExponent)); }
+  MPT_HD static Code of(float amax) {
+    return e8m0_code(min_of(e4m3_scale_exponent(amax), kMostExponent));
+  }
   MPT_HD static float step(Code code) { return e8m0_decode(code); }
   MPT_HD static constexpr bool multiplies() { return true; }
   MPT_HD static float factor(Code code) { return e8m0_decode(static_cast<Code>(254 - code)); }
@@ -43,7 +45,9 @@ struct Mxfp8Scales {
 
 struct Mxfp8Codec : E4M3Blocks<Mxfp8Scales> {
   Mxfp8Codec() = default;
-  explicit Mxfp8Codec(const EncodedTensor& t) : E4M3Blocks(t, {}) { check_format(t, Mxfp8Weights::kName); }
+  explicit Mxfp8Codec(const EncodedTensor& t) : E4M3Blocks(t, {}) {
+    check_format(t, Mxfp8Weights::kName);
+  }
 };
 
 }  // namespace mpt

@@ -59,9 +59,13 @@ MPT_HD float first_tensor_scale(float amax) {
 }
 
 // The distance of codes 0 and 0.5 is half of it; exact in FP32.
-MPT_HD float step_of(uint32_t scale, float tensor_scale) { return decode<kE4M3>(scale) * tensor_scale; }
+MPT_HD float step_of(uint32_t scale, float tensor_scale) {
+  return decode<kE4M3>(scale) * tensor_scale;
+}
 
-MPT_HD uint8_t doubled(uint8_t scale) { return static_cast<uint8_t>(scale < 8 ? 2 * scale : scale + 8); }
+MPT_HD uint8_t doubled(uint8_t scale) {
+  return static_cast<uint8_t>(scale < 8 ? 2 * scale : scale + 8);
+}
 MPT_HD uint8_t halved(uint8_t scale) { return static_cast<uint8_t>(scale - 8); }
 
 // Whether a block with max |w| = amax needs a larger scale, or can use a smaller one.
@@ -120,7 +124,8 @@ MPT_HD float step_of(uint32_t scale, float tensor_amax) {
 //            to the new ones. The caller copies store_scale to the tensor's scale once all update
 //            blocks are stored.
 struct Nvfp4Codec {
-  static constexpr bool kTensorScale = true, kNeedsMaximum = true, kRescales = true, kRelativeScales = true;
+  static constexpr bool kTensorScale = true, kNeedsMaximum = true, kRescales = true,
+                        kRelativeScales = true;
   static constexpr float kSmallestRatio = 1.25f;  // rounded down from 4 / 3 (3 and 4)
   static constexpr int64_t kBlock = kNvfp4Block;
 
@@ -221,8 +226,9 @@ struct Nvfp4Codec {
     const float one = mean == nullptr ? 0.0f : *mean;
     float relative[R::kCount];
     for (int r = 0; r < R::kCount; ++r)
-      relative[r] =
-          one > 0.0f && r * R::kSize < part.size ? decode<kE4M3>(*scale_at(span, part, r)) / one : 1.0f;
+      relative[r] = one > 0.0f && r * R::kSize < part.size
+                        ? decode<kE4M3>(*scale_at(span, part, r)) / one
+                        : 1.0f;
     spread<G>(relative, x);
   }
 
@@ -257,7 +263,8 @@ struct Nvfp4Codec {
     const LanePart<G> part(group, span);
     float x[R::kPart], step[R::kCount];
     load(group, span, x);
-    uint8_t bytes[R::kPart / 2], code[R::kPart], rounded[R::kPart], scale[R::kCount], old[R::kCount];
+    uint8_t bytes[R::kPart / 2], code[R::kPart], rounded[R::kPart], scale[R::kCount],
+        old[R::kCount];
     read_bytes(codes_at(span, part), (part.size + 1) / 2, bytes);
     unpack(bytes, code);
     for (int r = 0; r < R::kCount; ++r) {
@@ -311,7 +318,8 @@ struct Nvfp4Codec {
                           uint8_t (&code)[LanePart<G>::kSize]) const {
     float factor[Runs<G>::kCount];
     if (mode == Nvfp4ScaleMode::kSticky) {
-      for (int r = 0; r < Runs<G>::kCount; ++r) factor[r] = nvfp4_sticky::step_of(next.code[r], next.tensor);
+      for (int r = 0; r < Runs<G>::kCount; ++r)
+        factor[r] = nvfp4_sticky::step_of(next.code[r], next.tensor);
       RunRounding<G, kE2M1, Quotient>::apply(x, factor, dither, code);
     } else {
       for (int r = 0; r < Runs<G>::kCount; ++r)
@@ -340,7 +348,8 @@ struct Nvfp4Codec {
     const bool mine = owns_scale<G>(group) && run * Runs<G>::kSize < part.size;
     const uint8_t scale = mine ? *scale_at(span, part, run) : uint8_t{0};
     if constexpr (LanePart<G>::kSize >= kNvfp4Block) return scale;
-    return static_cast<uint8_t>(group.reduce_max(float(scale), int(kNvfp4Block) / LanePart<G>::kSize));
+    return static_cast<uint8_t>(
+        group.reduce_max(float(scale), int(kNvfp4Block) / LanePart<G>::kSize));
   }
 
   template <class G>
@@ -365,7 +374,8 @@ struct Nvfp4Codec {
   MPT_HD static void pack(const uint8_t (&code)[2 * kBytes], uint8_t (&bytes)[kBytes]) {
 #pragma unroll
 #pragma omp simd
-    for (int i = 0; i < kBytes; ++i) bytes[i] = static_cast<uint8_t>(code[2 * i] | code[2 * i + 1] << 4);
+    for (int i = 0; i < kBytes; ++i)
+      bytes[i] = static_cast<uint8_t>(code[2 * i] | code[2 * i + 1] << 4);
   }
 };
 

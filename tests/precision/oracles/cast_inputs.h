@@ -1,7 +1,8 @@
 // FP32 inputs on which two implementations of a cast are compared.
 //
-// Stratified, in every run: every sign and exponent with 4096 mantissas, and every value at which a cast
-// changes its result with its neighbours. All 2^32, when MPT_LONG_TESTS=1 is set (the tests EveryInput).
+// Stratified, in every run: every sign and exponent with 4096 mantissas, and every value at which a
+// cast changes its result with its neighbours. All 2^32, when MPT_LONG_TESTS=1 is set (the tests
+// EveryInput).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ inline bool long_tests() {
   return value != nullptr && std::string_view(value) == "1";
 }
 
-// The upper twelve bits of the mantissa in all combinations; the lower eleven zero, one, all ones or mixed.
+// The upper twelve bits of the mantissa in all combinations; the lower eleven zero, one, all ones
+// or mixed.
 inline std::vector<uint32_t> stratified_bits() {
   std::vector<uint32_t> bits;
   bits.reserve(512u << 12);
@@ -32,15 +34,18 @@ inline std::vector<uint32_t> stratified_bits() {
   return bits;
 }
 
-// Codes' values and the middles between them, with two FP32 neighbours on either side, of either sign.
+// Codes' values and the middles between them, with two FP32 neighbours on either side, of either
+// sign.
 template <FloatFormat kFormat>
 void add_boundaries(std::vector<uint32_t>& bits) {
   for (uint32_t code = 0; code <= kFormat.max_code; ++code) {
     const float value = decode<kFormat>(code);
     const float spacing = value - decode<kFormat>(code == 0 ? 1 : code - 1);
-    for (const float at : {value, value + std::fabs(spacing) / 2})  // the last: where saturation matters
+    for (const float at :
+         {value, value + std::fabs(spacing) / 2})  // the last: where saturation matters
       for (uint32_t near = 0; near < 5; ++near)
-        for (const uint32_t sign : {0u, 0x80000000u}) bits.push_back((bits_of(at) + near - 2) ^ sign);
+        for (const uint32_t sign : {0u, 0x80000000u})
+          bits.push_back((bits_of(at) + near - 2) ^ sign);
   }
 }
 

@@ -1,5 +1,5 @@
-// Casts to nearest against the host paths of NVIDIA's headers, which need no GPU. Compiled where CUDA's
-// headers are found.
+// Casts to nearest against the host paths of NVIDIA's headers, which need no GPU. Compiled where
+// CUDA's headers are found.
 //
 //   MPT_LONG_TESTS=1 mpt_precision_tests --gtest_filter='CudaCasts.EveryInput*'     all 2^32 inputs
 #include <cuda_bf16.h>
@@ -98,7 +98,8 @@ TEST(CudaCasts, DecodeEveryCode) {
     }
   }
   for (uint32_t code = 0; code < 0x10; ++code) {
-    const float e2m1 = half_value(__nv_cvt_fp4_to_halfraw(static_cast<__nv_fp4_storage_t>(code), __NV_E2M1));
+    const float e2m1 =
+        half_value(__nv_cvt_fp4_to_halfraw(static_cast<__nv_fp4_storage_t>(code), __NV_E2M1));
     EXPECT_EQ(bits_of(decode<kE2M1>(code)), bits_of(e2m1)) << code;
   }
 }

@@ -1,8 +1,8 @@
-// Casts to nearest against LLVM's APFloat, which shares nothing with NVIDIA's headers. Compiled where LLVM 19
-// or later is found.
+// Casts to nearest against LLVM's APFloat, which shares nothing with NVIDIA's headers. Compiled
+// where LLVM 19 or later is found.
 //
-// APFloat does not saturate, so inputs are limited to the format's range first; its NaNs are compared by
-// class, and its E2M1 has none.
+// APFloat does not saturate, so inputs are limited to the format's range first; its NaNs are
+// compared by class, and its E2M1 has none.
 //
 //   MPT_LONG_TESTS=1 mpt_precision_tests --gtest_filter='LlvmCasts.EveryInput*'     all 2^32 inputs
 #include <gtest/gtest.h>
@@ -32,17 +32,20 @@ float limited(float x) {
 bool e4m3_agrees(uint32_t bits) {
   const float x = float_of(bits);
   const uint32_t code = round_to<kE4M3>(x, Nearest{});
-  return x != x ? code == kE4M3.nan_code : code == converted(limited<kE4M3>(x), APFloat::Float8E4M3FN());
+  return x != x ? code == kE4M3.nan_code
+                : code == converted(limited<kE4M3>(x), APFloat::Float8E4M3FN());
 }
 bool e5m2_agrees(uint32_t bits) {
   const float x = float_of(bits);
   const uint32_t code = round_to<kE5M2>(x, Nearest{});
-  return x != x ? code == kE5M2.nan_code : code == converted(limited<kE5M2>(x), APFloat::Float8E5M2());
+  return x != x ? code == kE5M2.nan_code
+                : code == converted(limited<kE5M2>(x), APFloat::Float8E5M2());
 }
 bool e2m1_agrees(uint32_t bits) {
   const float x = float_of(bits);
   const uint32_t code = round_to<kE2M1>(x, Nearest{});
-  return x != x ? code == kE2M1.nan_code : code == converted(limited<kE2M1>(x), APFloat::Float4E2M1FN());
+  return x != x ? code == kE2M1.nan_code
+                : code == converted(limited<kE2M1>(x), APFloat::Float4E2M1FN());
 }
 bool fp16_agrees(uint32_t bits) {
   const float x = float_of(bits);

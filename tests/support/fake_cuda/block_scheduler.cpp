@@ -86,11 +86,12 @@ class Scheduler {
   uint64_t meet(const Meeting& meeting) {
     Thread& self = running();
     if (meeting.kind != Collective::kSyncBlock && (meeting.mask & self.bit()) == 0)
-      fail(fmt::format("{} calls {} with mask {:#010x}, in which it is not", name_of(self), name_of(meeting),
-                       meeting.mask));
+      fail(fmt::format("{} calls {} with mask {:#010x}, in which it is not", name_of(self),
+                       name_of(meeting), meeting.mask));
     self.meeting = meeting;
     self.state = State::kWaiting;
-    const bool complete = meeting.kind == Collective::kSyncBlock ? meet_block(self) : meet_warp(self);
+    const bool complete =
+        meeting.kind == Collective::kSyncBlock ? meet_block(self) : meet_warp(self);
     if (!complete) leave(self);
     return self.result;
   }
@@ -109,8 +110,8 @@ class Scheduler {
 
  private:
   static std::string name_of(const Thread& t) {
-    return fmt::format("thread ({},{},{}) of block ({},{},{})", t.index.x, t.index.y, t.index.z, blockIdx.x,
-                       blockIdx.y, blockIdx.z);
+    return fmt::format("thread ({},{},{}) of block ({},{},{})", t.index.x, t.index.y, t.index.z,
+                       blockIdx.x, blockIdx.y, blockIdx.z);
   }
   static const char* name_of(const Meeting& meeting) { return detail::name_of(meeting); }
 
@@ -147,15 +148,14 @@ class Scheduler {
     started_ = done_ = waiting_for_block_ = 0;
   }
 
-  // --- workers: one runs threads one after another until one has to wait, and is then tied to that
-  // -----------
+  // --- workers: one runs threads one after another until one has to wait, and is then tied to that ---
   Worker& idle_worker() {
     if (idle_.empty()) {
       workers_.push_back(std::make_unique<Worker>());
       Worker& worker = *workers_.back();
-      worker.fiber =
-          context::fiber(std::allocator_arg, context::protected_fixedsize_stack(kStackBytes),
-                         [this, &worker](context::fiber&& main) { return work(worker, std::move(main)); });
+      worker.fiber = context::fiber(
+          std::allocator_arg, context::protected_fixedsize_stack(kStackBytes),
+          [this, &worker](context::fiber&& main) { return work(worker, std::move(main)); });
       return worker;
     }
     Worker& worker = *idle_.back();
@@ -206,8 +206,9 @@ class Scheduler {
     for (int lane = 0; lane < kLanes && first + lane < int(threads_.size()); ++lane) {
       const Thread& other = threads_[size_t(first + lane)];
       if (other.state == State::kWaiting && (other.meeting.mask & thread.bit()) != 0)
-        fault_ = fmt::format("{} waits in {} with mask {:#010x} for {}, which has ended", name_of(other),
-                             name_of(other.meeting), other.meeting.mask, name_of(thread));
+        fault_ =
+            fmt::format("{} waits in {} with mask {:#010x} for {}, which has ended", name_of(other),
+                        name_of(other.meeting), other.meeting.mask, name_of(thread));
     }
   }
 
@@ -236,7 +237,8 @@ class Scheduler {
 
   bool meet_block(Thread& self) {
     if (done_ > 0)
-      fail(fmt::format("{} waits in __syncthreads, but {} others have ended", name_of(self), done_));
+      fail(
+          fmt::format("{} waits in __syncthreads, but {} others have ended", name_of(self), done_));
     if (++waiting_for_block_ < int(threads_.size())) return false;
     waiting_for_block_ = 0;
     uint64_t result = threads_[0].meeting.value;
@@ -256,8 +258,8 @@ class Scheduler {
     for (int lane = 0; lane < kLanes; ++lane) {
       if ((mask >> unsigned(lane) & 1u) == 0) continue;
       if (first + lane >= int(threads_.size()))
-        fail(fmt::format("{} calls {} with mask {:#010x}, but its warp has only {} threads", name_of(self),
-                         name_of(self.meeting), mask, int(threads_.size()) - first));
+        fail(fmt::format("{} calls {} with mask {:#010x}, but its warp has only {} threads",
+                         name_of(self), name_of(self.meeting), mask, int(threads_.size()) - first));
       const Thread& other = threads_[size_t(first + lane)];
       if (other.state == State::kDone)
         fail(fmt::format("{} waits in {} with mask {:#010x} for {}, which has ended", name_of(self),
@@ -292,8 +294,8 @@ class Scheduler {
       if (meeting.kind == Collective::kShuffle) {
         const int source = other.meeting.source_lane;
         if (source < 0 || source >= kLanes || (meeting.mask >> unsigned(source) & 1u) == 0)
-          fail(fmt::format("{} shuffles with mask {:#010x} from lane {}, which is not in it", name_of(other),
-                           meeting.mask, source));
+          fail(fmt::format("{} shuffles with mask {:#010x} from lane {}, which is not in it",
+                           name_of(other), meeting.mask, source));
         other.result = values[source];
       }
       wake(other, self);
@@ -304,14 +306,16 @@ class Scheduler {
     for (const Thread& thread : threads_) {
       if (thread.state != State::kWaiting) continue;
       for (const Thread& other : threads_) {
-        const bool expected =
-            thread.meeting.kind == Collective::kSyncBlock ||
-            (other.number / kLanes == thread.number / kLanes && (thread.meeting.mask & other.bit()) != 0);
+        const bool expected = thread.meeting.kind == Collective::kSyncBlock ||
+                              (other.number / kLanes == thread.number / kLanes &&
+                               (thread.meeting.mask & other.bit()) != 0);
         if (!expected || other.state != State::kWaiting) continue;
-        if (other.meeting.kind == thread.meeting.kind && other.meeting.mask == thread.meeting.mask) continue;
-        return fmt::format("{} waits in {} with mask {:#010x}, but {} waits in {} with mask {:#010x}",
-                           name_of(thread), name_of(thread.meeting), thread.meeting.mask, name_of(other),
-                           name_of(other.meeting), other.meeting.mask);
+        if (other.meeting.kind == thread.meeting.kind && other.meeting.mask == thread.meeting.mask)
+          continue;
+        return fmt::format(
+            "{} waits in {} with mask {:#010x}, but {} waits in {} with mask {:#010x}",
+            name_of(thread), name_of(thread.meeting), thread.meeting.mask, name_of(other),
+            name_of(other.meeting), other.meeting.mask);
       }
     }
     return "threads wait for one another";

@@ -71,7 +71,9 @@ struct Matrix {
   [[nodiscard]] int64_t at(int64_t row, int64_t col) const {
     return order == CUBLASLT_ORDER_COL ? row + col * leading : row * leading + col;
   }
-  [[nodiscard]] int64_t elements() const { return rows * cols == 0 ? 0 : at(rows - 1, cols - 1) + 1; }
+  [[nodiscard]] int64_t elements() const {
+    return rows * cols == 0 ? 0 : at(rows - 1, cols - 1) + 1;
+  }
 };
 
 bool is_fp8(cudaDataType_t type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
@@ -136,8 +138,8 @@ uint64_t Problem::hash() const {
   return h;
 }
 
-Problem problem_of(cublasLtMatmulDesc_t description, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                   cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d) {
+Problem problem_of(cublasLtMatmulDesc_t description, cublasLtMatrixLayout_t a,
+                   cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d) {
   const AttributeTable& t = description->table;
   return {.compute = t.get<cublasComputeType_t>(CUBLASLT_MATMUL_DESC_COMPUTE_TYPE),
           .scale_type = t.get<cudaDataType_t>(CUBLASLT_MATMUL_DESC_SCALE_TYPE),
@@ -153,14 +155,13 @@ Problem problem_of(cublasLtMatmulDesc_t description, cublasLtMatrixLayout_t a, c
           .d = matrix_of(d)};
 }
 
-// --- refusals
-// -------------------------------------------------------------------------------------------------
+// --- refusals ------------------------------------------------------------------------------------
 cublasStatus_t check_layout(const Matrix& x, const char* name) {
   const int64_t least = x.order == CUBLASLT_ORDER_COL ? x.rows : x.cols;
   if (x.leading < least || x.rows <= 0 || x.cols <= 0 || x.batches < 1)
     return refuse(CUBLAS_STATUS_INVALID_VALUE,
-                  fmt::format("{} is {}x{} with leading dimension {} in {} batches", name, x.rows, x.cols,
-                              x.leading, x.batches));
+                  fmt::format("{} is {}x{} with leading dimension {} in {} batches", name, x.rows,
+                              x.cols, x.leading, x.batches));
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -170,28 +171,31 @@ cublasStatus_t check_sizes(const Problem& p) {
   for (int i = 0; i < 4; ++i) {
     if (const auto status = check_layout(*all[i], names[i])) return status;
     if (all[i]->batches != p.d.batches)
-      return refuse(CUBLAS_STATUS_INVALID_VALUE,
-                    fmt::format("{} has {} batches, D has {}", names[i], all[i]->batches, p.d.batches));
+      return refuse(
+          CUBLAS_STATUS_INVALID_VALUE,
+          fmt::format("{} has {} batches, D has {}", names[i], all[i]->batches, p.d.batches));
   }
-  const bool agree =
-      p.k() == p.k_of_b() && p.d.rows == p.m() && p.d.cols == p.n() && p.c.rows == p.m() && p.c.cols == p.n();
+  const bool agree = p.k() == p.k_of_b() && p.d.rows == p.m() && p.d.cols == p.n() &&
+                     p.c.rows == p.m() && p.c.cols == p.n();
   if (!agree)
     return refuse(CUBLAS_STATUS_INVALID_VALUE,
-                  fmt::format("op(A) {}x{}, op(B) {}x{}, C {}x{}, D {}x{}", p.m(), p.k(), p.k_of_b(), p.n(),
-                              p.c.rows, p.c.cols, p.d.rows, p.d.cols));
+                  fmt::format("op(A) {}x{}, op(B) {}x{}, C {}x{}, D {}x{}", p.m(), p.k(),
+                              p.k_of_b(), p.n(), p.c.rows, p.c.cols, p.d.rows, p.d.cols));
   return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t check_types(const Problem& p) {
   const cudaDataType_t a = p.a.type, b = p.b.type, c = p.c.type, d = p.d.type;
-  const bool plain = (a == CUDA_R_32F && b == CUDA_R_32F && d == CUDA_R_32F) ||
-                     (a == CUDA_R_16BF && b == CUDA_R_16BF && (d == CUDA_R_16BF || d == CUDA_R_32F));
+  const bool plain =
+      (a == CUDA_R_32F && b == CUDA_R_32F && d == CUDA_R_32F) ||
+      (a == CUDA_R_16BF && b == CUDA_R_16BF && (d == CUDA_R_16BF || d == CUDA_R_32F));
   const bool fp8 = is_fp8(a) && is_fp8(b) && (a == CUDA_R_8F_E4M3 || b == CUDA_R_8F_E4M3) &&
                    (d == CUDA_R_16BF || d == CUDA_R_32F);
   if ((!plain && !fp8) || c != d)
-    return refuse(CUBLAS_STATUS_NOT_SUPPORTED,
-                  fmt::format("A {}, B {}, C {}, D {}", name_of(a), name_of(b), name_of(c), name_of(d)));
-  const bool computes = p.compute == CUBLAS_COMPUTE_32F || p.compute == CUBLAS_COMPUTE_32F_PEDANTIC ||
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, fmt::format("A {}, B {}, C {}, D {}", name_of(a),
+                                                           name_of(b), name_of(c), name_of(d)));
+  const bool computes = p.compute == CUBLAS_COMPUTE_32F ||
+                        p.compute == CUBLAS_COMPUTE_32F_PEDANTIC ||
                         (p.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a == CUDA_R_32F);
   if (!computes || p.scale_type != CUDA_R_32F || (fp8 && p.compute != CUBLAS_COMPUTE_32F))
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED,
@@ -212,13 +216,15 @@ cublasStatus_t check_fp8(const Problem& p) {
   for (const int64_t size :
        {p.m(), p.n(), p.k(), p.a.leading, p.b.leading, p.a.batch_offset, p.b.batch_offset})
     if (size % 16 != 0)
-      return refuse(CUBLAS_STATUS_NOT_SUPPORTED,
-                    fmt::format("FP8 with {}, not a multiple of 16, among m {}, n {}, k {}, ld {} and {}",
-                                size, p.m(), p.n(), p.k(), p.a.leading, p.b.leading));
+      return refuse(
+          CUBLAS_STATUS_NOT_SUPPORTED,
+          fmt::format("FP8 with {}, not a multiple of 16, among m {}, n {}, k {}, ld {} and {}",
+                      size, p.m(), p.n(), p.k(), p.a.leading, p.b.leading));
   for (const Matrix* const x : {&p.c, &p.d})
     if (x->leading * int64_t(size_of(x->type)) % 16 != 0)
-      return refuse(CUBLAS_STATUS_NOT_SUPPORTED,
-                    fmt::format("FP8 into a leading dimension of {} {}", x->leading, name_of(x->type)));
+      return refuse(
+          CUBLAS_STATUS_NOT_SUPPORTED,
+          fmt::format("FP8 into a leading dimension of {} {}", x->leading, name_of(x->type)));
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -228,8 +234,7 @@ cublasStatus_t check_problem(const Problem& p) {
   return check_fp8(p);
 }
 
-// --- algorithms: three, which differ in the workspace they take
-// ----------------------------------------------------
+// --- algorithms: three, which differ in the workspace they take ----------------------------------
 struct Algorithm {
   uint64_t problem;
   uint64_t workspace;
@@ -250,7 +255,8 @@ bool unpack(const cublasLtMatmulAlgo_t& algorithm, Algorithm& x) {
 }
 constexpr uint64_t kWorkspaces[] = {uint64_t{1} << 20, 0, uint64_t{64} << 10};
 
-cublasStatus_t check_algorithm(const Problem& p, const cublasLtMatmulAlgo_t& opaque, Algorithm& algorithm) {
+cublasStatus_t check_algorithm(const Problem& p, const cublasLtMatmulAlgo_t& opaque,
+                               Algorithm& algorithm) {
   if (!unpack(opaque, algorithm))
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "the algorithm was never given out");
   if (algorithm.problem != p.hash())
@@ -258,14 +264,14 @@ cublasStatus_t check_algorithm(const Problem& p, const cublasLtMatmulAlgo_t& opa
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// --- the product
-// --------------------------------------------------------------------------------------------------
+// --- the product ---------------------------------------------------------------------------------
 double value_of_fp8(uint8_t code, int mantissa_bits, bool infinite) {
   const int exponent_bits = 7 - mantissa_bits, bias = (1 << (exponent_bits - 1)) - 1;
   const int magnitude = code & 0x7F, exponent = magnitude >> mantissa_bits;
   const int mantissa = magnitude & ((1 << mantissa_bits) - 1);
   const double sign = (code & 0x80) != 0 ? -1 : 1;
-  if (infinite && exponent == (1 << exponent_bits) - 1) return mantissa == 0 ? sign * INFINITY : double(NAN);
+  if (infinite && exponent == (1 << exponent_bits) - 1)
+    return mantissa == 0 ? sign * INFINITY : double(NAN);
   if (!infinite && magnitude == 0x7F) return double(NAN);
   if (exponent == 0) return sign * std::ldexp(mantissa, 1 - bias - mantissa_bits);
   return sign * std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
@@ -296,7 +302,8 @@ void store(std::byte* data, cudaDataType_t type, int64_t i, float x) {
     return;
   }
   const auto bits = std::bit_cast<uint32_t>(x);
-  const uint16_t rounded = std::isnan(x) ? 0x7FFF : uint16_t((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+  const uint16_t rounded =
+      std::isnan(x) ? 0x7FFF : uint16_t((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
   memcpy(data + 2 * i, &rounded, sizeof rounded);
 }
 
@@ -338,15 +345,18 @@ void Product::run() const {
 void Product::run_batch(int32_t batch, float scale, float keep) const {
   const auto start = [batch](const Matrix& x) { return batch * x.batch_offset; };
   const auto offset = [&](const Matrix& x) { return start(x) * int64_t(size_of(x.type)); };
-  const std::vector<double> left = rows_of_k(problem.a, a + offset(problem.a), problem.op_a != CUBLAS_OP_N);
-  const std::vector<double> right = rows_of_k(problem.b, b + offset(problem.b), problem.op_b == CUBLAS_OP_N);
+  const std::vector<double> left =
+      rows_of_k(problem.a, a + offset(problem.a), problem.op_a != CUBLAS_OP_N);
+  const std::vector<double> right =
+      rows_of_k(problem.b, b + offset(problem.b), problem.op_b == CUBLAS_OP_N);
   const int64_t m = problem.m(), n = problem.n(), k = problem.k();
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j) {
       double sum = 0;
       for (int64_t l = 0; l < k; ++l) sum += left[size_t(i * k + l)] * right[size_t(j * k + l)];
       double value = double(scale) * sum;
-      if (keep != 0) value += double(keep) * load(c, problem.c.type, start(problem.c) + problem.c.at(i, j));
+      if (keep != 0)
+        value += double(keep) * load(c, problem.c.type, start(problem.c) + problem.c.at(i, j));
       store(d, problem.d.type, start(problem.d) + problem.d.at(i, j), float(value));
     }
 }
@@ -358,19 +368,20 @@ struct QuantizedMatrix {
   uint32_t alignment;
 
   [[nodiscard]] size_t bytes() const {
-    return size_t((matrix.batches - 1) * matrix.batch_offset + matrix.elements()) * size_of(matrix.type);
+    return size_t((matrix.batches - 1) * matrix.batch_offset + matrix.elements()) *
+           size_of(matrix.type);
   }
 };
 
 cublasStatus_t check_operand(const QuantizedMatrix& x) {
   if (reinterpret_cast<uintptr_t>(x.data) % x.alignment != 0)
-    return refuse(
-        CUBLAS_STATUS_INVALID_VALUE,
-        fmt::format("{} is not aligned to {} bytes, as its algorithm wants it", x.name, x.alignment));
+    return refuse(CUBLAS_STATUS_INVALID_VALUE,
+                  fmt::format("{} is not aligned to {} bytes, as its algorithm wants it", x.name,
+                              x.alignment));
   if (!device_memory().holds(x.data, x.bytes()))
-    return refuse(
-        CUBLAS_STATUS_INVALID_VALUE,
-        fmt::format("{} of {} bytes is not within one allocation of the GPU's memory", x.name, x.bytes()));
+    return refuse(CUBLAS_STATUS_INVALID_VALUE,
+                  fmt::format("{} of {} bytes is not within one allocation of the GPU's memory",
+                              x.name, x.bytes()));
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -380,15 +391,17 @@ bool overlap(const QuantizedMatrix& x, const QuantizedMatrix& y) {
   return x0 < y0 + y.bytes() && y0 < x0 + x.bytes();
 }
 
-// Operands may lie in interleaved columns of one tensor, as batches do; only equal starts are surely wrong.
-cublasStatus_t check_operands(const QuantizedMatrix& a, const QuantizedMatrix& b, const QuantizedMatrix& c,
-                              const QuantizedMatrix& d) {
+// Operands may lie in interleaved columns of one tensor, as batches do; only equal starts are
+// surely wrong.
+cublasStatus_t check_operands(const QuantizedMatrix& a, const QuantizedMatrix& b,
+                              const QuantizedMatrix& c, const QuantizedMatrix& d) {
   for (const QuantizedMatrix* const x : {&a, &b, &c, &d})
     if (const auto status = check_operand(*x)) return status;
   if (a.data == d.data || b.data == d.data)
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "D overlaps an operand");
   const bool in_place = c.data == d.data && c.matrix.leading == d.matrix.leading &&
-                        c.matrix.order == d.matrix.order && c.matrix.batch_offset == d.matrix.batch_offset;
+                        c.matrix.order == d.matrix.order &&
+                        c.matrix.batch_offset == d.matrix.batch_offset;
   if (!in_place && c.data == d.data && overlap(c, d))
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "C and D overlap in different layouts");
   return CUBLAS_STATUS_SUCCESS;
@@ -397,8 +410,9 @@ cublasStatus_t check_operands(const QuantizedMatrix& a, const QuantizedMatrix& b
 cublasStatus_t check_workspace(const Algorithm& algorithm, const void* workspace, size_t bytes) {
   if (algorithm.workspace == 0) return CUBLAS_STATUS_SUCCESS;
   if (workspace == nullptr || bytes < algorithm.workspace)
-    return refuse(CUBLAS_STATUS_INVALID_VALUE,
-                  fmt::format("a workspace of {} bytes, the algorithm takes {}", bytes, algorithm.workspace));
+    return refuse(
+        CUBLAS_STATUS_INVALID_VALUE,
+        fmt::format("a workspace of {} bytes, the algorithm takes {}", bytes, algorithm.workspace));
   if (reinterpret_cast<uintptr_t>(workspace) % 256 != 0)
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "the workspace is not aligned to 256 bytes");
   if (!device_memory().holds(workspace, bytes))
@@ -409,7 +423,8 @@ cublasStatus_t check_workspace(const Algorithm& algorithm, const void* workspace
 
 cublasStatus_t check_scale(const float* scale, const char* name) {
   if (scale == nullptr || device_memory().holds(scale, sizeof *scale)) return CUBLAS_STATUS_SUCCESS;
-  return refuse(CUBLAS_STATUS_INVALID_VALUE, fmt::format("the scale of {} is not in the GPU's memory", name));
+  return refuse(CUBLAS_STATUS_INVALID_VALUE,
+                fmt::format("the scale of {} is not in the GPU's memory", name));
 }
 
 }  // namespace
@@ -417,14 +432,16 @@ cublasStatus_t check_scale(const float* scale, const char* name) {
 cublasStatus_t AttributeTable::set(int attribute, const void* value, size_t bytes) {
   const auto it = values.find(attribute);
   if (it == values.end())
-    return refuse(CUBLAS_STATUS_INVALID_VALUE, fmt::format("the fake has no attribute {}", attribute));
-  if (value == nullptr || it->second.size() != bytes)
     return refuse(CUBLAS_STATUS_INVALID_VALUE,
-                  fmt::format("attribute {} has {} bytes, not {}", attribute, it->second.size(), bytes));
+                  fmt::format("the fake has no attribute {}", attribute));
+  if (value == nullptr || it->second.size() != bytes)
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, fmt::format("attribute {} has {} bytes, not {}",
+                                                           attribute, it->second.size(), bytes));
   memcpy(it->second.data(), value, bytes);
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t AttributeTable::read(int attribute, void* value, size_t bytes, size_t* written) const {
+cublasStatus_t AttributeTable::read(int attribute, void* value, size_t bytes,
+                                    size_t* written) const {
   const auto it = values.find(attribute);
   if (it == values.end() || bytes < it->second.size())
     return refuse(CUBLAS_STATUS_INVALID_VALUE,
@@ -472,8 +489,8 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* description, cublasComputeType_t compute,
-                                        cudaDataType_t scale) {
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* description,
+                                        cublasComputeType_t compute, cudaDataType_t scale) {
   *description = new cublasLtMatmulDescOpaque_t;
   AttributeTable& t = (*description)->table;
   t.define(CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, compute);
@@ -495,8 +512,8 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description) {
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
-                                              cublasLtMatmulDescAttributes_t attribute, const void* value,
-                                              size_t bytes) {
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void* value, size_t bytes) {
   return description->table.set(attribute, value, bytes);
 }
 cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t description,
@@ -505,8 +522,8 @@ cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t description,
   return description->table.read(attribute, value, bytes, written);
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, uint64_t rows,
-                                          uint64_t cols, int64_t leading) {
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type,
+                                          uint64_t rows, uint64_t cols, int64_t leading) {
   *layout = new cublasLtMatrixLayoutOpaque_t;
   AttributeTable& t = (*layout)->table;
   t.define(CUBLASLT_MATRIX_LAYOUT_TYPE, type);
@@ -523,13 +540,13 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
-                                                cublasLtMatrixLayoutAttribute_t attribute, const void* value,
-                                                size_t bytes) {
+                                                cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void* value, size_t bytes) {
   return layout->table.set(attribute, value, bytes);
 }
 cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t layout,
-                                                cublasLtMatrixLayoutAttribute_t attribute, void* value,
-                                                size_t bytes, size_t* written) {
+                                                cublasLtMatrixLayoutAttribute_t attribute,
+                                                void* value, size_t bytes, size_t* written) {
   return layout->table.read(attribute, value, bytes, written);
 }
 
@@ -555,22 +572,26 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   return preference->table.set(attribute, value, bytes);
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t description,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/,
+                                              cublasLtMatmulDesc_t description,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference, int wanted,
-                                              cublasLtMatmulHeuristicResult_t* results, int* found) {
+                                              cublasLtMatmulHeuristicResult_t* results,
+                                              int* found) {
   *found = 0;
   const Problem p = problem_of(description, a, b, c, d);
   if (const auto status = check_problem(p)) return status;
   Algorithm algorithm{.problem = p.hash(), .workspace = 0, .number = 0, .alignment = {}};
   for (int i = 0; i < 4; ++i) {
-    const auto declared = preference->table.get<uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i);
+    const auto declared =
+        preference->table.get<uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i);
     algorithm.alignment[i] = std::min(declared, kMostAlignment);
     if (is_fp8(p.a.type) && declared < kMostAlignment)
       return refuse(
           CUBLAS_STATUS_NOT_SUPPORTED,
-          fmt::format("FP8 products take operands aligned to 16 bytes, the preference says {}", declared));
+          fmt::format("FP8 products take operands aligned to 16 bytes, the preference says {}",
+                      declared));
   }
   const auto most = preference->table.get<uint64_t>(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
   for (const uint64_t workspace : kWorkspaces) {
@@ -587,10 +608,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/, cubla
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t description,
-                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                       const cublasLtMatmulAlgo_t* opaque,
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t /*handle*/,
+                                       cublasLtMatmulDesc_t description, cublasLtMatrixLayout_t a,
+                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                                       cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t* opaque,
                                        cublasLtMatmulHeuristicResult_t* result) {
   const Problem p = problem_of(description, a, b, c, d);
   if (const auto status = check_problem(p)) return status;
@@ -616,13 +637,14 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* 
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description, const void* alpha,
-                              const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
-                              cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
-                              cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,
-                              const cublasLtMatmulAlgo_t* opaque, void* workspace, size_t workspace_bytes,
-                              cudaStream_t stream) {
-  if (handle == nullptr || description == nullptr || alpha == nullptr || beta == nullptr || c == nullptr)
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
+                              const void* alpha, const void* a, cublasLtMatrixLayout_t a_layout,
+                              const void* b, cublasLtMatrixLayout_t b_layout, const void* beta,
+                              const void* c, cublasLtMatrixLayout_t c_layout, void* d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* opaque,
+                              void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  if (handle == nullptr || description == nullptr || alpha == nullptr || beta == nullptr ||
+      c == nullptr)
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "a null argument");
   const Problem p = problem_of(description, a_layout, b_layout, c_layout, d_layout);
   if (const auto status = check_problem(p)) return status;
@@ -634,8 +656,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   const auto aligned = [&](int i, const Matrix& x) {
     return std::max(algorithm.alignment[i], uint32_t(size_of(x.type)));
   };
-  if (const auto status = check_operands({a, p.a, "A", aligned(0, p.a)}, {b, p.b, "B", aligned(1, p.b)},
-                                         {c, p.c, "C", aligned(2, p.c)}, {d, p.d, "D", aligned(3, p.d)}))
+  if (const auto status =
+          check_operands({a, p.a, "A", aligned(0, p.a)}, {b, p.b, "B", aligned(1, p.b)},
+                         {c, p.c, "C", aligned(2, p.c)}, {d, p.d, "D", aligned(3, p.d)}))
     return status;
   if (const auto status = check_workspace(algorithm, workspace, workspace_bytes)) return status;
   if (const auto status = check_scale(p.scale_a, "A")) return status;
@@ -658,10 +681,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     product.device_alpha = static_cast<const float*>(alpha);
     product.device_beta = static_cast<const float*>(beta);
   }
-  const cudaError_t error = fake_cuda::detail::enqueue(stream, [product]() -> std::optional<std::string> {
-    product.run();
-    return std::nullopt;
-  });
+  const cudaError_t error =
+      fake_cuda::detail::enqueue(stream, [product]() -> std::optional<std::string> {
+        product.run();
+        return std::nullopt;
+      });
   if (error == cudaSuccess) return CUBLAS_STATUS_SUCCESS;
   return refuse(CUBLAS_STATUS_EXECUTION_FAILED, cudaGetErrorString(error));
 }

@@ -36,7 +36,8 @@ void explain_faults() {
 }  // namespace
 
 Arena::Arena(Access access) : access_(access) {
-  void* const memory = mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const memory =
+      mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   begin_ = static_cast<std::byte*>(memory);
   if (access == Access::kOnDemand) explain_faults();
@@ -44,7 +45,9 @@ Arena::Arena(Access access) : access_(access) {
 
 Arena::~Arena() { munmap(begin_, kBytes); }
 
-size_t Arena::span_of(size_t bytes) { return (bytes + 2 * kGuardBytes + kPage - 1) / kPage * kPage; }
+size_t Arena::span_of(size_t bytes) {
+  return (bytes + 2 * kGuardBytes + kPage - 1) / kPage * kPage;
+}
 
 std::byte* Arena::allocate(size_t bytes) {
   const size_t span = span_of(bytes);
@@ -117,8 +120,8 @@ void Arena::open() {
 void Arena::close() {
   if (--opened_ == 0 && access_ == Access::kOnDemand) protect(PROT_NONE);
 }
-// Neighbours at a time: what lies between allocations stays closed. Workspaces stay open: closing their many
-// pages after every kernel would take most of the time.
+// Neighbours at a time: what lies between allocations stays closed. Workspaces stay open: closing
+// their many pages after every kernel would take most of the time.
 void Arena::protect(int protection) {
   constexpr size_t kMost = size_t{4} << 20;
   std::byte* start = nullptr;
@@ -153,12 +156,14 @@ Place place_of(const void* pointer) {
 bool is_host_address(uint64_t word) {
   constexpr uint64_t kLowest = uint64_t{1} << 32, kHighest = uint64_t{1} << 47;
   if (word < kLowest || word >= kHighest) return false;
-  // An enumerator, and padding behind it that was not cleared because it lies in an array (bytes_of()).
+  // An enumerator, and padding behind it that was not cleared because it lies in an array
+  // (bytes_of()).
   constexpr uint64_t kMostEnumerators = 16;
   if (word % 256 < kMostEnumerators) return false;
   auto* const pointer = reinterpret_cast<void*>(word);
   if (place_of(pointer) != Place::kPageable) return false;
-  return msync(reinterpret_cast<void*>(word / kPage * kPage), kPage, MS_ASYNC) == 0;  // it is mapped
+  return msync(reinterpret_cast<void*>(word / kPage * kPage), kPage, MS_ASYNC) ==
+         0;  // it is mapped
 }
 
 }  // namespace fake_cuda::detail

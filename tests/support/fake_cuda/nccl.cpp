@@ -53,7 +53,9 @@ struct World {
   std::map<int64_t, std::shared_ptr<Meeting>> meetings;
 };
 
-size_t bytes_of(ncclDataType_t type) { return type == ncclUint8 ? 1 : type == ncclBfloat16 ? 2 : 4; }
+size_t bytes_of(ncclDataType_t type) {
+  return type == ncclUint8 ? 1 : type == ncclBfloat16 ? 2 : 4;
+}
 
 float value(const std::byte* data, size_t i, ncclDataType_t type) {
   if (type == ncclBfloat16) return to_float(reinterpret_cast<const bf16*>(data)[i]);
@@ -98,7 +100,8 @@ std::vector<std::byte> received(const Meeting& meeting, size_t rank) {
 // Reads everything before writing, because operations may be in place.
 std::optional<std::string> carry_out(const Meeting& meeting) {
   std::vector<std::vector<std::byte>> results;
-  for (size_t rank = 0; rank < meeting.calls.size(); ++rank) results.push_back(received(meeting, rank));
+  for (size_t rank = 0; rank < meeting.calls.size(); ++rank)
+    results.push_back(received(meeting, rank));
   for (size_t rank = 0; rank < results.size(); ++rank)
     std::copy(results[rank].begin(), results[rank].end(), meeting.calls[rank]->receive);
   return std::nullopt;
@@ -148,12 +151,13 @@ ncclResult_t give(ncclComm_t comm, const Call& call, cudaStream_t stream) {
   auto& arrived = meeting->arrived[size_t(comm->rank)];
   arrived = std::make_shared<Mark>();
   enqueue_item({.stream = stream, .reaches = arrived});
-  const bool all =
-      std::all_of(meeting->arrived.begin(), meeting->arrived.end(), [](const auto& m) { return m; });
+  const bool all = std::all_of(meeting->arrived.begin(), meeting->arrived.end(),
+                               [](const auto& m) { return m; });
   if (all) {
     for (const auto& mark : meeting->arrived) enqueue_item({.stream = stream, .after = mark});
-    enqueue_item(
-        {.stream = stream, .work = [m = meeting] { return carry_out(*m); }, .reaches = meeting->done});
+    enqueue_item({.stream = stream,
+                  .work = [m = meeting] { return carry_out(*m); },
+                  .reaches = meeting->done});
   }
   enqueue_item({.stream = stream, .after = meeting->done});
   return ncclSuccess;
@@ -196,7 +200,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t result) {
-  return result == ncclRemoteError ? "remote process exited or there was a network error" : "an error";
+  return result == ncclRemoteError ? "remote process exited or there was a network error"
+                                   : "an error";
 }
 const char* ncclGetLastError(ncclComm_t /*comm*/) { return "no more is known"; }
 
@@ -231,20 +236,21 @@ ncclResult_t ncclGroupStart() {
 // As in a group that goes on in the background.
 ncclResult_t ncclGroupEnd() { return --group_depth < 0 ? ncclInvalidUsage : ncclInProgress; }
 
-ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t receive_count, ncclDataType_t type,
-                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t receive_count,
+                               ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                               cudaStream_t stream) {
   Call call = call_of("ncclReduceScatter", Kind::kReduceScatter, send, receive);
   call.count = receive_count, call.type = type, call.op = op;
   return give(comm, call, stream);
 }
-ncclResult_t ncclReduce(const void* send, void* receive, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                        int root, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclReduce(const void* send, void* receive, size_t count, ncclDataType_t type,
+                        ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
   Call call = call_of("ncclReduce", Kind::kReduce, send, receive);
   call.count = count, call.type = type, call.op = op, call.root = root;
   return give(comm, call, stream);
 }
-ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                           ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   Call call = call_of("ncclAllReduce", Kind::kAllReduce, send, receive);
   call.count = count, call.type = type, call.op = op;
   return give(comm, call, stream);
@@ -255,8 +261,8 @@ ncclResult_t ncclAllGather(const void* send, void* receive, size_t send_count, n
   call.count = send_count, call.type = type;
   return give(comm, call, stream);
 }
-ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t type, int root,
-                           ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t type,
+                           int root, ncclComm_t comm, cudaStream_t stream) {
   Call call = call_of("ncclBroadcast", Kind::kBroadcast, send, receive);
   call.count = count, call.type = type, call.root = root;
   return give(comm, call, stream);

@@ -98,12 +98,13 @@ cudaError_t run_now(const Work& work) {
   return cudaSuccess;
 }
 
-// Which of the items comes next: the first, or the last that nothing holds back: neither its stream's earlier
-// work nor a mark. What is on the default stream keeps its place.
+// Which of the items comes next: the first, or the last that nothing holds back: neither its
+// stream's earlier work nor a mark. What is on the default stream keeps its place.
 size_t next_item(const std::deque<Item>& items) {
   size_t next = 0;
   std::set<cudaStream_t> earlier;
-  for (size_t i = 0; i < items.size() && runtime().execution == fake_cuda::Execution::kOvertaking; ++i) {
+  for (size_t i = 0; i < items.size() && runtime().execution == fake_cuda::Execution::kOvertaking;
+       ++i) {
     const Item& item = items[i];
     if (item.stream == nullptr) break;
     if (!earlier.insert(item.stream).second) continue;
@@ -120,7 +121,8 @@ auto run_items(std::deque<Item> items, const Run& run) -> decltype(run(Work{})) 
     const Item item = std::move(items[next]);
     items.erase(items.begin() + ptrdiff_t(next));
     if (item.after && !item.after->reached)
-      return run([]() -> std::optional<std::string> { return "a stream waits for what never comes"; });
+      return run(
+          []() -> std::optional<std::string> { return "a stream waits for what never comes"; });
     if (item.work)
       if (const auto fault = run(item.work)) return fault;
     if (item.reaches) item.reaches->reached = true;
@@ -142,7 +144,8 @@ void invalidate_captures() {
 cudaError_t check_no_capture(const char* call) {
   if (runtime().captures.empty()) return cudaSuccess;
   invalidate_captures();
-  return refuse(cudaErrorStreamCaptureUnsupported, fmt::format("{} during the capture of a stream", call));
+  return refuse(cudaErrorStreamCaptureUnsupported,
+                fmt::format("{} during the capture of a stream", call));
 }
 
 cudaError_t check_damage(const std::optional<std::string>& damage) {
@@ -182,13 +185,15 @@ cudaError_t check_side(const void* pointer, size_t bytes, bool on_device, const 
   if (runtime().host_pointers == fake_cuda::HostPointers::kAllowed) return cudaSuccess;
   const Place place = place_of(pointer);
   if ((place == Place::kDevice) != on_device)
-    return refuse(cudaErrorInvalidValue,
-                  fmt::format("the {} of a copy is {} the GPU's memory", side, on_device ? "not in" : "in"));
-  const bool inside = place == Place::kPageable ||
-                      (place == Place::kDevice ? device_memory() : pinned_memory()).holds(pointer, bytes);
+    return refuse(cudaErrorInvalidValue, fmt::format("the {} of a copy is {} the GPU's memory",
+                                                     side, on_device ? "not in" : "in"));
+  const bool inside =
+      place == Place::kPageable ||
+      (place == Place::kDevice ? device_memory() : pinned_memory()).holds(pointer, bytes);
   if (inside) return cudaSuccess;
-  return refuse(cudaErrorInvalidValue,
-                fmt::format("the {} of a copy, {} bytes, is not within one allocation", side, bytes));
+  return refuse(
+      cudaErrorInvalidValue,
+      fmt::format("the {} of a copy, {} bytes, is not within one allocation", side, bytes));
 }
 
 struct Copy {
@@ -198,8 +203,12 @@ struct Copy {
   size_t source_pitch, width, height;
   cudaMemcpyKind kind;
 
-  [[nodiscard]] size_t target_bytes() const { return height == 0 ? 0 : (height - 1) * target_pitch + width; }
-  [[nodiscard]] size_t source_bytes() const { return height == 0 ? 0 : (height - 1) * source_pitch + width; }
+  [[nodiscard]] size_t target_bytes() const {
+    return height == 0 ? 0 : (height - 1) * target_pitch + width;
+  }
+  [[nodiscard]] size_t source_bytes() const {
+    return height == 0 ? 0 : (height - 1) * source_pitch + width;
+  }
   [[nodiscard]] bool pageable() const {
     return place_of(target) == Place::kPageable || place_of(source) == Place::kPageable;
   }
@@ -207,14 +216,18 @@ struct Copy {
 
 cudaError_t check_copy(Copy& copy) {
   if (copy.width > copy.target_pitch || copy.width > copy.source_pitch)
-    return refuse(cudaErrorInvalidValue, fmt::format("rows of {} bytes in pitches of {} and {}", copy.width,
-                                                     copy.target_pitch, copy.source_pitch));
+    return refuse(cudaErrorInvalidValue,
+                  fmt::format("rows of {} bytes in pitches of {} and {}", copy.width,
+                              copy.target_pitch, copy.source_pitch));
   const bool known = copy.kind != cudaMemcpyDefault;
-  const bool to_device = known ? is_device(copy.kind, cudaMemcpyHostToDevice, cudaMemcpyDeviceToDevice)
-                               : place_of(copy.target) == Place::kDevice;
-  const bool from_device = known ? is_device(copy.kind, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice)
-                                 : place_of(copy.source) == Place::kDevice;
-  if (const auto error = check_side(copy.target, copy.target_bytes(), to_device, "target")) return error;
+  const bool to_device =
+      known ? is_device(copy.kind, cudaMemcpyHostToDevice, cudaMemcpyDeviceToDevice)
+            : place_of(copy.target) == Place::kDevice;
+  const bool from_device =
+      known ? is_device(copy.kind, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice)
+            : place_of(copy.source) == Place::kDevice;
+  if (const auto error = check_side(copy.target, copy.target_bytes(), to_device, "target"))
+    return error;
   return check_side(copy.source, copy.source_bytes(), from_device, "source");
 }
 
@@ -269,12 +282,14 @@ cudaError_t release(fake_cuda::detail::Arena& arena, void* pointer, const char* 
 
 cudaError_t check_shape(const cudaLaunchConfig_t& config, const void* kernel) {
   const dim3 g = config.gridDim, b = config.blockDim;
-  const bool grid = g.x > 0 && g.y > 0 && g.z > 0 && g.x <= 0x7fffffffu && g.y <= 65535 && g.z <= 65535;
+  const bool grid =
+      g.x > 0 && g.y > 0 && g.z > 0 && g.x <= 0x7fffffffu && g.y <= 65535 && g.z <= 65535;
   const bool block = b.x > 0 && b.y > 0 && b.z > 0 && b.x <= 1024 && b.y <= 1024 && b.z <= 64 &&
                      uint64_t{b.x} * b.y * b.z <= 1024;
   if (!grid || !block)
-    return refuse(cudaErrorInvalidConfiguration,
-                  fmt::format("a grid of {}x{}x{} blocks of {}x{}x{} threads", g.x, g.y, g.z, b.x, b.y, b.z));
+    return refuse(
+        cudaErrorInvalidConfiguration,
+        fmt::format("a grid of {}x{}x{} blocks of {}x{}x{} threads", g.x, g.y, g.z, b.x, b.y, b.z));
   const auto raised = runtime().shared_limits.find(kernel);
   const size_t most = raised == runtime().shared_limits.end() ? kDefaultShared : raised->second;
   if (config.dynamicSmemBytes > most)
@@ -292,15 +307,17 @@ cudaError_t check_arguments(const fake_cuda::detail::Kernel& kernel) {
       uint64_t word = 0;
       memcpy(&word, bytes.data() + at, sizeof word);
       if (fake_cuda::detail::is_host_address(word))
-        return refuse(cudaErrorIllegalAddress,
-                      fmt::format("argument {} of a kernel holds, at byte {}, the host address {:#x}",
-                                  argument, at, word));
+        return refuse(
+            cudaErrorIllegalAddress,
+            fmt::format("argument {} of a kernel holds, at byte {}, the host address {:#x}",
+                        argument, at, word));
     }
   }
   return cudaSuccess;
 }
 
-// Whether the origin of a capture waits, directly or not, for all work of the streams that joined it.
+// Whether the origin of a capture waits, directly or not, for all work of the streams that joined
+// it.
 bool all_joined(const Capture& capture) {
   using Counts = std::map<cudaStream_t, int64_t>;  // of items, by stream
   std::map<cudaStream_t, Counts> seen;
@@ -337,7 +354,8 @@ cudaError_t enqueue_item(Item item) {
   if (const auto error = check_stream(item.stream)) return error;
   if (item.stream == nullptr && !r.captures.empty()) {
     invalidate_captures();
-    return refuse(cudaErrorStreamCaptureImplicit, "work on the default stream during the capture of another");
+    return refuse(cudaErrorStreamCaptureImplicit,
+                  "work on the default stream during the capture of another");
   }
   if (item.stream != nullptr && item.stream->capture != nullptr) {
     if (!item.stream->capture->valid)
@@ -389,7 +407,8 @@ void reset_counters() {
   runtime().counters.peak_bytes = device_memory().live_bytes();
 }
 void set_order(Order order) {
-  runtime().direction = order == Order::kForward ? detail::Direction::kForward : detail::Direction::kBackward;
+  runtime().direction =
+      order == Order::kForward ? detail::Direction::kForward : detail::Direction::kBackward;
 }
 void set_execution(Execution execution) {
   static_cast<void>(run_pending());
@@ -410,8 +429,7 @@ void recover() {
 
 }  // namespace fake_cuda
 
-// --- errors
-// -------------------------------------------------------------------------------------------------------
+// --- errors --------------------------------------------------------------------------------------
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
 #define NAME(x) \
@@ -454,14 +472,14 @@ cudaError_t cudaGetLastError() {
 }
 cudaError_t cudaPeekAtLastError() { return runtime().last_error; }
 
-// --- the device
-// ---------------------------------------------------------------------------------------------------
+// --- the device ----------------------------------------------------------------------------------
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
-  return device == 0 ? cudaSuccess : refuse(cudaErrorInvalidDevice, fmt::format("device {} of 1", device));
+  return device == 0 ? cudaSuccess
+                     : refuse(cudaErrorInvalidDevice, fmt::format("device {} of 1", device));
 }
 cudaError_t cudaGetDevice(int* device) {
   *device = 0;
@@ -526,15 +544,15 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 }
 cudaError_t cudaDeviceSynchronize() { return synchronize("cudaDeviceSynchronize"); }
 
-// --- memory
-// -------------------------------------------------------------------------------------------------------
+// --- memory --------------------------------------------------------------------------------------
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   if (const auto error = check_no_capture("cudaMalloc")) return error;
   *pointer = nullptr;
   if (bytes == 0) return cudaSuccess;
   const int64_t left = runtime().device_bytes - device_memory().live_bytes();
   if (left < 0 || bytes > size_t(left))
-    return refuse(cudaErrorMemoryAllocation, fmt::format("{} bytes of {} that are left", bytes, left));
+    return refuse(cudaErrorMemoryAllocation,
+                  fmt::format("{} bytes of {} that are left", bytes, left));
   return allocated(pointer, device_memory().allocate(bytes));
 }
 cudaError_t cudaFree(void* pointer) { return release(device_memory(), pointer, "cudaFree"); }
@@ -546,7 +564,9 @@ cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned /*flags*/) {
   *pointer = nullptr;
   return bytes == 0 ? cudaSuccess : allocated(pointer, pinned_memory().allocate(bytes));
 }
-cudaError_t cudaFreeHost(void* pointer) { return release(pinned_memory(), pointer, "cudaFreeHost"); }
+cudaError_t cudaFreeHost(void* pointer) {
+  return release(pinned_memory(), pointer, "cudaFreeHost");
+}
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *total = size_t(runtime().device_bytes);
   *free = size_t(std::max<int64_t>(0, runtime().device_bytes - device_memory().live_bytes()));
@@ -563,8 +583,9 @@ cudaError_t cudaMemcpy2D(void* target, size_t target_pitch, const void* source, 
                          size_t width, size_t height, cudaMemcpyKind kind) {
   return copy_now({target, target_pitch, source, source_pitch, width, height, kind});
 }
-cudaError_t cudaMemcpy2DAsync(void* target, size_t target_pitch, const void* source, size_t source_pitch,
-                              size_t width, size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t cudaMemcpy2DAsync(void* target, size_t target_pitch, const void* source,
+                              size_t source_pitch, size_t width, size_t height, cudaMemcpyKind kind,
+                              cudaStream_t stream) {
   return copy_later({target, target_pitch, source, source_pitch, width, height, kind}, stream);
 }
 cudaError_t cudaMemset(void* target, int value, size_t bytes) {
@@ -579,8 +600,7 @@ cudaError_t cudaMemsetAsync(void* target, int value, size_t bytes, cudaStream_t 
   });
 }
 
-// --- streams and events
-// -------------------------------------------------------------------------------------------
+// --- streams and events --------------------------------------------------------------------------
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
 }
@@ -611,21 +631,26 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
   if (const auto error = check_stream(stream)) return error;
   const bool captured = event->capture != nullptr && runtime().captures.contains(event->capture);
-  if (stream == nullptr) return captured ? check_no_capture("a wait of the default stream") : cudaSuccess;
+  if (stream == nullptr)
+    return captured ? check_no_capture("a wait of the default stream") : cudaSuccess;
   if (stream->capture != nullptr && stream->capture != event->capture) {
     stream->capture->valid = false;
     return refuse(cudaErrorStreamCaptureIsolation,
                   "a captured stream waits for an event outside of its capture");
   }
   if (event->capture != nullptr && !captured)
-    return refuse(cudaErrorCapturedEvent, "a stream waits for an event of a capture that has ended");
+    return refuse(cudaErrorCapturedEvent,
+                  "a stream waits for an event of a capture that has ended");
   if (captured) {
     stream->capture = event->capture;
     event->capture->streams.insert(stream);
   }
-  return event->mark == nullptr ? cudaSuccess : enqueue_item({.stream = stream, .after = event->mark});
+  return event->mark == nullptr ? cudaSuccess
+                                : enqueue_item({.stream = stream, .after = event->mark});
 }
-cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = new CUevent_st{.flags = flags};
   return cudaSuccess;
@@ -660,8 +685,10 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return event->pending ? cudaErrorNotReady : note(runtime().sticky);
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-  if (!start->recorded || !end->recorded || ((start->flags | end->flags) & cudaEventDisableTiming) != 0)
-    return refuse(cudaErrorInvalidResourceHandle, "the time between events that were not recorded with one");
+  if (!start->recorded || !end->recorded ||
+      ((start->flags | end->flags) & cudaEventDisableTiming) != 0)
+    return refuse(cudaErrorInvalidResourceHandle,
+                  "the time between events that were not recorded with one");
   if (start->capture != nullptr || end->capture != nullptr)
     return refuse(cudaErrorCapturedEvent, "the time of an event of a capture");
   if (start->pending || end->pending) return cudaErrorNotReady;
@@ -669,8 +696,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
   return cudaSuccess;
 }
 
-// --- graphs
-// -------------------------------------------------------------------------------------------------------
+// --- graphs --------------------------------------------------------------------------------------
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*mode*/) {
   if (stream == nullptr)
     return refuse(cudaErrorStreamCaptureUnsupported, "the default stream cannot be captured");
@@ -694,10 +720,12 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   for (const cudaStream_t joined : capture->streams)
     if (runtime().streams.contains(joined)) joined->capture.reset();
   runtime().captures.erase(capture);
-  if (!capture->valid) return refuse(cudaErrorStreamCaptureInvalidated, "the capture had become invalid");
+  if (!capture->valid)
+    return refuse(cudaErrorStreamCaptureInvalidated, "the capture had become invalid");
   if (!all_joined(*capture))
-    return refuse(cudaErrorStreamCaptureUnjoined,
-                  "the captured stream does not wait for all work of a stream that joined the capture");
+    return refuse(
+        cudaErrorStreamCaptureUnjoined,
+        "the captured stream does not wait for all work of a stream that joined the capture");
   ++runtime().counters.captures;
   *graph = new CUgraph_st{std::move(capture->items)};
   return cudaSuccess;
@@ -706,7 +734,8 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
   if (const auto error = check_stream(stream)) return error;
   *status = cudaStreamCaptureStatusNone;
   if (stream != nullptr && stream->capture != nullptr)
-    *status = stream->capture->valid ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusInvalidated;
+    *status =
+        stream->capture->valid ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusInvalidated;
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
@@ -719,11 +748,12 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t /*executable*/, cudaStream_t stream)
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   ++runtime().counters.graph_launches;
-  return fake_cuda::detail::enqueue(stream, [items = executable->items]() -> std::optional<std::string> {
-    for (const Item& item : items)
-      if (item.reaches) item.reaches->reached = false;
-    return run_items({items.begin(), items.end()}, [](const Work& work) { return work(); });
-  });
+  return fake_cuda::detail::enqueue(
+      stream, [items = executable->items]() -> std::optional<std::string> {
+        for (const Item& item : items)
+          if (item.reaches) item.reaches->reached = false;
+        return run_items({items.begin(), items.end()}, [](const Work& work) { return work(); });
+      });
 }
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, CUgraphNode_st** /*nodes*/, size_t* count) {
   *count = size_t(std::count_if(graph->items.begin(), graph->items.end(),
@@ -740,14 +770,13 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   return error;
 }
 
-// --- launches
-// -----------------------------------------------------------------------------------------------------
+// --- launches ------------------------------------------------------------------------------------
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
   if (value < 0 || size_t(value) > kMostShared)
-    return refuse(
-        cudaErrorInvalidValue,
-        fmt::format("{} bytes of dynamic shared memory; a kernel may take at most {}", value, kMostShared));
+    return refuse(cudaErrorInvalidValue,
+                  fmt::format("{} bytes of dynamic shared memory; a kernel may take at most {}",
+                              value, kMostShared));
   runtime().shared_limits[kernel] = size_t(value);
   return cudaSuccess;
 }

@@ -137,8 +137,8 @@ enum cudaMemcpyKind {
   cudaMemcpyDeviceToDevice = 3,
   cudaMemcpyDefault = 4,
 };
-inline constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2,
-                          cudaHostAllocWriteCombined = 4;
+inline constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1,
+                          cudaHostAllocMapped = 2, cudaHostAllocWriteCombined = 4;
 struct CUstream_st;
 using cudaStream_t = CUstream_st*;
 
@@ -165,8 +165,8 @@ cudaError_t cudaMemcpyAsync(void* target, const void* source, size_t bytes, cuda
                             cudaStream_t stream = nullptr);
 cudaError_t cudaMemcpy2D(void* target, size_t target_pitch, const void* source, size_t source_pitch,
                          size_t width, size_t height, cudaMemcpyKind kind);
-cudaError_t cudaMemcpy2DAsync(void* target, size_t target_pitch, const void* source, size_t source_pitch,
-                              size_t width, size_t height, cudaMemcpyKind kind,
+cudaError_t cudaMemcpy2DAsync(void* target, size_t target_pitch, const void* source,
+                              size_t source_pitch, size_t width, size_t height, cudaMemcpyKind kind,
                               cudaStream_t stream = nullptr);
 cudaError_t cudaMemset(void* target, int value, size_t bytes);
 cudaError_t cudaMemsetAsync(void* target, int value, size_t bytes, cudaStream_t stream = nullptr);
@@ -180,7 +180,8 @@ using cudaGraph_t = CUgraph_st*;
 using cudaGraphExec_t = CUgraphExec_st*;
 
 inline constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1;
-inline constexpr unsigned cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2;
+inline constexpr unsigned cudaEventDefault = 0, cudaEventBlockingSync = 1,
+                          cudaEventDisableTiming = 2;
 enum cudaStreamCaptureMode {
   cudaStreamCaptureModeGlobal = 0,
   cudaStreamCaptureModeThreadLocal = 1,
@@ -231,7 +232,8 @@ enum cudaFuncAttribute {
 };
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
 template <class... Parameters>
-cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute attribute, int value) {
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute attribute,
+                                 int value) {
   return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
 }
 
@@ -269,11 +271,15 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   static_assert(sizeof(Tuple) <= 4096, "more arguments than every GPU takes");
   const auto values = std::make_shared<const Tuple>(std::forward<Arguments>(arguments)...);
   std::vector<std::vector<std::byte>> bytes;
-  std::apply([&bytes](const auto&... value) { (bytes.push_back(fake_cuda::detail::bytes_of(value)), ...); },
-             *values);
-  return fake_cuda::detail::launch(*config, {.address = reinterpret_cast<const void*>(kernel),
-                                             .thread = [kernel, values] { std::apply(kernel, *values); },
-                                             .arguments = std::move(bytes)});
+  std::apply(
+      [&bytes](const auto&... value) {
+        (bytes.push_back(fake_cuda::detail::bytes_of(value)), ...);
+      },
+      *values);
+  return fake_cuda::detail::launch(*config,
+                                   {.address = reinterpret_cast<const void*>(kernel),
+                                    .thread = [kernel, values] { std::apply(kernel, *values); },
+                                    .arguments = std::move(bytes)});
 }
 
 // --- what threads do together --------------------------------------------------------------------
@@ -284,8 +290,9 @@ struct Meeting {
   Collective kind = Collective::kNone;
   unsigned mask = 0;
   uint64_t value = 0;
-  int source_lane = 0;                             // of a shuffle
-  uint64_t (*fold)(uint64_t, uint64_t) = nullptr;  // of a reduction or a block barrier with a result
+  int source_lane = 0;  // of a shuffle
+  uint64_t (*fold)(uint64_t,
+                   uint64_t) = nullptr;  // of a reduction or a block barrier with a result
 };
 // Waits for the others and returns the shuffled, voted or reduced value.
 uint64_t meet(const Meeting& meeting);
@@ -309,27 +316,38 @@ T unpacked(uint64_t bits) {
 }
 template <class T>
 T shuffle(unsigned mask, T value, int source_lane) {
-  return unpacked<T>(
-      meet({.kind = Collective::kShuffle, .mask = mask, .value = packed(value), .source_lane = source_lane}));
+  return unpacked<T>(meet({.kind = Collective::kShuffle,
+                           .mask = mask,
+                           .value = packed(value),
+                           .source_lane = source_lane}));
 }
 template <class T>
 inline constexpr bool kShuffles = std::is_arithmetic_v<T> && (sizeof(T) == 4 || sizeof(T) == 8);
 
 }  // namespace fake_cuda::detail
 
-inline void __syncthreads() { fake_cuda::detail::meet({.kind = fake_cuda::detail::Collective::kSyncBlock}); }
+inline void __syncthreads() {
+  fake_cuda::detail::meet({.kind = fake_cuda::detail::Collective::kSyncBlock});
+}
 inline void __syncwarp(unsigned mask = 0xffffffffu) {
   fake_cuda::detail::meet({.kind = fake_cuda::detail::Collective::kSyncWarp, .mask = mask});
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
-  return static_cast<unsigned>(fake_cuda::detail::meet(
-      {.kind = fake_cuda::detail::Collective::kVote, .mask = mask, .value = predicate != 0 ? 1u : 0u}));
+  return static_cast<unsigned>(
+      fake_cuda::detail::meet({.kind = fake_cuda::detail::Collective::kVote,
+                               .mask = mask,
+                               .value = predicate != 0 ? 1u : 0u}));
 }
-inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0 ? 1 : 0; }
-inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) == mask ? 1 : 0; }
+inline int __any_sync(unsigned mask, int predicate) {
+  return __ballot_sync(mask, predicate) != 0 ? 1 : 0;
+}
+inline int __all_sync(unsigned mask, int predicate) {
+  return __ballot_sync(mask, predicate) == mask ? 1 : 0;
+}
 
 template <class T>
-requires fake_cuda::detail::kShuffles<T> T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
+requires fake_cuda::detail::kShuffles<T> T __shfl_sync(unsigned mask, T value, int source,
+                                                       int width = 32) {
   const int lane = fake_cuda::detail::lane_of_this_thread();
   return fake_cuda::detail::shuffle(mask, value, (lane & -width) | (source & (width - 1)));
 }
@@ -359,10 +377,12 @@ namespace fake_cuda::detail {
 
 template <class T, class Fold>
 T reduce(unsigned mask, T value, Fold) {
-  return unpacked<T>(meet(
-      {.kind = Collective::kReduce, .mask = mask, .value = packed(value), .fold = [](uint64_t a, uint64_t b) {
-         return packed(Fold{}(unpacked<T>(a), unpacked<T>(b)));
-       }}));
+  return unpacked<T>(meet({.kind = Collective::kReduce,
+                           .mask = mask,
+                           .value = packed(value),
+                           .fold = [](uint64_t a, uint64_t b) {
+                             return packed(Fold{}(unpacked<T>(a), unpacked<T>(b)));
+                           }}));
 }
 struct Larger {
   template <class T>
@@ -427,31 +447,38 @@ inline constexpr bool kAtomicNumber =
 }  // namespace fake_cuda::detail
 
 template <class T>
-requires fake_cuda::detail::kAtomicNumber<T> T atomicAdd(T* address, std::type_identity_t<T> value) {
+requires fake_cuda::detail::kAtomicNumber<T> T atomicAdd(T* address,
+                                                         std::type_identity_t<T> value) {
   return fake_cuda::detail::exchange_with(address, [=](T x) { return x + value; });
 }
 template <class T>
-requires fake_cuda::detail::kAtomicInteger<T> T atomicMax(T* address, std::type_identity_t<T> value) {
+requires fake_cuda::detail::kAtomicInteger<T> T atomicMax(T* address,
+                                                          std::type_identity_t<T> value) {
   return fake_cuda::detail::exchange_with(address, [=](T x) { return x > value ? x : value; });
 }
 template <class T>
-requires fake_cuda::detail::kAtomicInteger<T> T atomicMin(T* address, std::type_identity_t<T> value) {
+requires fake_cuda::detail::kAtomicInteger<T> T atomicMin(T* address,
+                                                          std::type_identity_t<T> value) {
   return fake_cuda::detail::exchange_with(address, [=](T x) { return x < value ? x : value; });
 }
 template <class T>
-requires fake_cuda::detail::kAtomicInteger<T> T atomicOr(T* address, std::type_identity_t<T> value) {
+requires fake_cuda::detail::kAtomicInteger<T> T atomicOr(T* address,
+                                                         std::type_identity_t<T> value) {
   return fake_cuda::detail::exchange_with(address, [=](T x) { return x | value; });
 }
 template <class T>
-requires fake_cuda::detail::kAtomicInteger<T> T atomicAnd(T* address, std::type_identity_t<T> value) {
+requires fake_cuda::detail::kAtomicInteger<T> T atomicAnd(T* address,
+                                                          std::type_identity_t<T> value) {
   return fake_cuda::detail::exchange_with(address, [=](T x) { return x & value; });
 }
 template <class T>
-requires fake_cuda::detail::kAtomicInteger<T> T atomicExch(T* address, std::type_identity_t<T> value) {
+requires fake_cuda::detail::kAtomicInteger<T> T atomicExch(T* address,
+                                                           std::type_identity_t<T> value) {
   return fake_cuda::detail::exchange_with(address, [=](T) { return value; });
 }
 template <class T>
-requires fake_cuda::detail::kAtomicInteger<T> T atomicCAS(T* address, std::type_identity_t<T> expected,
+requires fake_cuda::detail::kAtomicInteger<T> T atomicCAS(T* address,
+                                                          std::type_identity_t<T> expected,
                                                           std::type_identity_t<T> value) {
   return fake_cuda::detail::exchange_with(address, [=](T x) { return x == expected ? value : x; });
 }
@@ -460,7 +487,9 @@ inline void __threadfence_block() {}
 inline void __threadfence_system() {}
 
 // --- arithmetic ----------------------------------------------------------------------------------
-inline int __float_as_int(float x) { return fake_cuda::detail::unpacked<int>(fake_cuda::detail::packed(x)); }
+inline int __float_as_int(float x) {
+  return fake_cuda::detail::unpacked<int>(fake_cuda::detail::packed(x));
+}
 inline unsigned __float_as_uint(float x) {
   return fake_cuda::detail::unpacked<unsigned>(fake_cuda::detail::packed(x));
 }
