@@ -106,6 +106,41 @@ class LocalLaunch(unittest.TestCase):
         self.finish("0", MASTER_PORT="12345")
         self.assertEqual(self.environments(1)[0]["MASTER_PORT"], "12345")
 
+    def test_several_machines_number_their_ranks_on(self):
+        meeting = {"MASTER_ADDR": "first.machine", "MASTER_PORT": "29500", "RUN_ID": "7"}
+        started = [
+            self.start("0", "0", "0", "0", ranks=2, NNODES="2", NODE_RANK=node, **meeting)
+            for node in ("0", "1")
+        ]
+        self.assertEqual([process.wait(timeout=60) for process in started], [0, 0])
+        found = self.environments(4)
+        for rank, environment in enumerate(found):
+            self.assertEqual(
+                [
+                    environment[name]
+                    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+                ],
+                [str(rank), str(rank % 2), "4", "2"],
+            )
+            self.assertEqual(environment["MASTER_ADDR"], "first.machine")
+            self.assertEqual(environment["MASTER_PORT"], "29500")
+            self.assertEqual(environment["TORCHELASTIC_RUN_ID"], "local 7")
+
+    def test_refuses_machines_that_are_not_counted_or_do_not_meet(self):
+        meeting = {"MASTER_ADDR": "first.machine", "MASTER_PORT": "29500"}
+        for variables, part in (
+            ({"NNODES": "0"}, "NNODES=0: expected a number of machines"),
+            ({"NNODES": "2", "NODE_RANK": "2", **meeting}, "machines count from 0 to 1"),
+            ({"NODE_RANK": "1"}, "NODE_RANK=1 of NNODES=1"),
+            ({"NNODES": "2", "NODE_RANK": "first", **meeting}, "NODE_RANK=first of NNODES=2"),
+            ({"NNODES": "2", "MASTER_ADDR": "first.machine"}, "meet at the first of them"),
+            ({"NNODES": "2", "MASTER_PORT": "29500"}, "meet at the first of them"),
+        ):
+            with self.subTest(variables=variables):
+                code, said = self.finish("0", **variables)
+                self.assertEqual(code, 1)
+                self.assertIn(part, said)
+
     def test_signals_go_to_all_ranks(self):
         for name in ("SIGINT", "SIGTERM", "SIGUSR1"):
             with self.subTest(signal=name):
