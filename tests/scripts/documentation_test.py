@@ -20,7 +20,7 @@ C_FAMILY = (".h", ".cpp", ".cu", ".cuh")
 CITATION = re.compile(r'([\w./-]*\w\.md)((?:(?:,| and|, and)? "[^"]+")+)')
 # A document by its name alone, in capitals, which nothing resolves.
 NAMELESS = re.compile(r'\b([A-Z]{4,} "[A-Za-z][^"]*")')
-UNKNOWN = re.compile(r"(?<![\w./-])(?!README|CONTRIBUTING)[A-Z_]+\.md\b")
+UNKNOWN = re.compile(r"(?<![\w./-])(?!README|CONTRIBUTING|CHANGELOG|SECURITY)[A-Z_]+\.md\b")
 FENCE = re.compile(r"^ *```.*?^ *```$", re.M | re.S)
 LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
 # Of the repository: with a directory, and nothing to be filled in.
@@ -98,7 +98,7 @@ def missing_files(page, there):
 
 
 def files(suffixes):
-    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"] if ".md" in suffixes else []
+    found = sorted(ROOT.glob("*.md")) if ".md" in suffixes else []
     for directory in SOURCES:
         found += (
             path
