@@ -4,7 +4,7 @@
 #   scripts/install_deps.sh            what the program and the quickstart need
 #   scripts/install_deps.sh --mpi      also what several ranks on CPUs need; install it before building
 #   scripts/install_deps.sh --dev      also what the tests and benchmarks need, MPI included
-#   scripts/install_deps.sh --tools    also formatter, linters and ccache, for working on the code
+#   scripts/install_deps.sh --tools    also formatter, linters, ccache and what makes the site of docs/, for working on the code
 #   scripts/install_deps.sh --check    only reports; exit code 1 if something is missing
 #
 # Touches neither the network nor sudo when nothing is missing.
@@ -20,7 +20,7 @@ mpi=(libopenmpi-dev openmpi-bin)
 dev=(libgtest-dev libbenchmark-dev libboost-context-dev libopenblas-openmp-dev "${mpi[@]}")
 # An independent implementation of the small formats for the tests to compare with, where the distribution has it.
 oracles=(llvm-19-dev)
-tools=(clang-format clang-tidy shellcheck ccache)
+tools=(clang-format clang-tidy shellcheck ccache mkdocs mkdocs-material)
 
 wanted=("${build[@]}" "${run[@]}")
 optional=()
