@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Test that the commands of README.md's section "Use" work as they stand there, pasted one after
-the other.
+"""Tests that the commands of README.md's section "Use" and those of the pages for who starts work
+as they stand there, pasted one after the other, and that the example of memory is what is counted.
 
     tests/scripts/readme_test.py --program build/cpu/mpretrain [CLASS[.TEST] ...]
 
@@ -9,6 +9,7 @@ short: the program is one that hands on its arguments and asks for a tiny model,
 repository's documentation. Nothing is drawn.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -51,14 +52,19 @@ use = print
 """
 
 
-def commands():
-    """The shell commands of the section, as they are pasted."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = re.search(r"^## Use\n(.*?)^## ", text, re.M | re.S)[1]
-    return "".join(re.findall(r"^```sh\n(.*?)^```", section, re.M | re.S))
+PAGES = ("docs/start/own_text.md", "docs/research/survival.md")
 
 
-class Use(unittest.TestCase):
+def text_of(path):
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def commands(text):
+    """The shell commands of a text, as they are pasted."""
+    return "".join(re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S))
+
+
+class Pasted(unittest.TestCase):
     def setUp(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="readme_"))
         self.addCleanup(shutil.rmtree, self.directory)
@@ -82,8 +88,7 @@ class Use(unittest.TestCase):
         path.write_text(text, encoding="utf-8")
         path.chmod(0o755)
 
-    def test_the_commands_work_in_order(self):
-        pasted = commands()
+    def check_work_in_order(self, pasted):
         self.assertGreater(pasted.count("mpretrain "), 10)
         self.assertNotIn("&&", pasted)  # behind which a failure would not end the shell
         environment = {
@@ -113,6 +118,66 @@ class Use(unittest.TestCase):
             "survival.png",
         ):
             self.assertTrue((self.directory / made).exists(), made)
+
+
+class Use(Pasted):
+    def test_the_commands_work_in_order(self):
+        section = re.search(r"^## Use\n(.*?)^## ", text_of("README.md"), re.M | re.S)[1]
+        self.check_work_in_order(commands(section))
+
+
+class StartPages(Pasted):
+    def test_the_commands_work_in_order(self):
+        self.check_work_in_order("".join(commands(text_of(page)) for page in PAGES))
+
+
+class Memory(unittest.TestCase):
+    """The example of docs/start/memory.md is what `plan` counts."""
+
+    CONFIG = ["--config", "350m_bf16.json"]
+    SHOWN = ("weights", "gradients", "optimizer state", "activations")
+    CHANGES = {
+        "nothing": CONFIG,
+        "`batch.micro_batch_rows=1`": [*CONFIG, "--set", "batch.micro_batch_rows=1"],
+        "`train.activation_recompute=block`": [
+            *CONFIG,
+            "--set",
+            "train.activation_recompute=block",
+        ],
+        "both": [
+            *CONFIG,
+            "--set",
+            "batch.micro_batch_rows=1",
+            "--set",
+            "train.activation_recompute=block",
+        ],
+        "`optimizer.apollo_e=mini`": [*CONFIG, "--set", "optimizer.apollo_e=mini"],
+        "`--config 350m_bf16_adamw.json`": ["--config", "350m_bf16_adamw.json"],
+        "`--ranks 8`": [*CONFIG, "--ranks", "8"],
+    }
+
+    def counted(self, arguments):
+        """GiB by purpose, and of all."""
+        done = subprocess.run(
+            [PROGRAM[0], "plan", "--json", "--set", "device.type=cpu", *arguments],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        bytes_ = json.loads(done.stdout)["allocated_bytes"]
+        return {purpose: taken / 2**30 for purpose, taken in bytes_.items()}
+
+    def test_the_example_is_what_plan_counts(self):
+        rows = re.findall(r"^\| (.+?) \| ([\d. |]+) \|$", text_of("docs/start/memory.md"), re.M)
+        self.assertEqual([name for name, _ in rows], list(self.CHANGES))
+        for name, figures in rows:
+            with self.subTest(change=name):
+                *parts, total = figures.split(" | ")
+                counted = self.counted(self.CHANGES[name])
+                self.assertEqual(parts, [f"{counted[purpose]:.2f}" for purpose in self.SHOWN])
+                # Scratch has parts for each thread.
+                self.assertAlmostEqual(float(total), counted["total"], delta=0.1)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests that docs/reference/ says what the program and the schema say.
 
-    tests/scripts/reference_test.py --program build/cpu/mpretrain [CLASS[.TEST] ...]
+tests/scripts/reference_test.py --program build/cpu/mpretrain [CLASS[.TEST] ...]
 """
 
 import difflib
