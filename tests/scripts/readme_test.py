@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests that the commands of README.md's section "Use" and those of the pages for who starts work
-as they stand there, pasted one after the other, and that the example of memory is what is counted.
+"""Tests that the commands of README.md's section "Use" and those of the start pages work as they
+stand there, pasted one after the other, and that the example in memory.md is what `plan` counts.
 
     tests/scripts/readme_test.py --program build/cpu/mpretrain [CLASS[.TEST] ...]
 

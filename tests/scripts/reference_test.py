@@ -95,6 +95,11 @@ class Pages(unittest.TestCase):
                 self.assertEqual(len(cells), 5, row)
                 self.assertNotIn("", (cells[1], cells[4].strip("| ")), row)
 
+    def test_numbers_keep_their_digits(self):
+        for value, shown in ((65536, "65,536"), (0.9999999, "0.9999999"), (10.0, "10")):
+            self.assertEqual(reference.number(value), shown)
+        self.assertEqual([reference.number(v) for v in (1e30, 1e-8)], ["1e30", "1e-08"])
+
     def test_signs_of_markdown_are_shown(self):
         self.assertEqual(reference.cell("*.txt|<x> `a*b`"), "\\*.txt\\|\\<x> `a*b`")
 

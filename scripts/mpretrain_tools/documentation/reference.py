@@ -86,7 +86,10 @@ TYPES = {
 
 
 def number(value):
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}".replace("e+", "e")
+    """As it is read: 65,536; 0.9999999; 10; 1e30."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return repr(value).removesuffix(".0").replace("e+", "e")
 
 
 def type_of(key):
@@ -115,7 +118,7 @@ def default_of(key):
         return ""
     value = key["default"]
     if isinstance(value, float):
-        return f"`{value:g}`"
+        return f"`{number(value)}`"
     return f"`{json.dumps(value)}`" if not isinstance(value, str) or not value else f"`{value}`"
 
 

@@ -1,9 +1,7 @@
-"""Hooks of mkdocs.yml: what the site needs so that the pages can stay as readers of the repository
-find them.
+"""Hooks of mkdocs.yml, with which pages that are written for GitHub build as a site.
 
-Pages outside of docs/ that belong to the site are added to it, and notes that are appended to other
-pages are left out. A link to any other file outside of docs/, such as source code, becomes its
-text.
+Some pages outside of docs/ are added to the site, and notes that are appended to other pages are
+left out. A link to any other file outside of docs/, such as source code, is replaced by its text.
 """
 
 import fnmatch
