@@ -36,7 +36,8 @@ int main(int argc, char** argv) {
   gpt2_build_from_checkpoint(&model, argv[1]);
   const int count = batch * length + 1;
   int* tokens = malloc(sizeof(int) * (size_t)count);
-  for (int i = 0; i < count; ++i) tokens[i] = (int)((unsigned)i * 40503u % (unsigned)model.config.vocab_size);
+  for (int i = 0; i < count; ++i)
+    tokens[i] = (int)((unsigned)i * 40503u % (unsigned)model.config.vocab_size);
   double* rates = malloc(sizeof(double) * (size_t)steps);
   step_rate(&model, tokens, batch, length, 0);  // touches all memory for the first time
   for (int i = 0; i < steps; ++i) rates[i] = step_rate(&model, tokens, batch, length, i + 1);
