@@ -14,23 +14,15 @@
 namespace mpt {
 namespace {
 
-constexpr const char* kCheckpoints = "checkpoints";
-
 std::string name_in(const std::string& path) {
   return std::filesystem::path(path).filename().string();
-}
-
-// The directory that holds checkpoints: the path itself, or the one in a run's directory.
-std::string directory_of_checkpoints(FileSystem& fs, const std::string& path) {
-  const std::string inner = path + "/" + kCheckpoints;
-  return fs.is_directory(inner) ? inner : path;
 }
 
 std::vector<CheckpointInfo> checkpoints_at(FileSystem& fs, const std::string& given) {
   const std::string path = without_slashes(given);
   if (!fs.exists(path)) throw error("{}: no such checkpoint or run directory", path);
   const std::optional<int64_t> step = step_of_checkpoint(name_in(path));
-  if (step || fs.exists(path + "/" + kStateName)) return {{step.value_or(-1), path}};
+  if (step || fs.exists(in_directory(path, kStateName))) return {{step.value_or(-1), path}};
   if (!fs.is_directory(path))
     throw error(
         "{}: not a directory; expected a checkpoint (.../step_00001000) or the directory of a run",
@@ -124,7 +116,7 @@ std::optional<std::string> run_of(const std::string& directory) {
 }
 
 void check_is_no_checkpoint(FileSystem& fs, const std::string& path) {
-  if (step_of_checkpoint(name_in(path)) || fs.exists(path + "/" + kStateName))
+  if (step_of_checkpoint(name_in(path)) || fs.exists(in_directory(path, kStateName)))
     throw error(
         "{}: is one checkpoint; expected the directory of a run, or the one that holds its "
         "checkpoints",

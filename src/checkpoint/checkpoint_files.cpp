@@ -12,10 +12,6 @@
 namespace mpt {
 namespace {
 
-std::string file_in(const std::string& directory, const std::string& name) {
-  return directory + "/" + name;
-}
-
 CheckpointRecord read_record(FileSystem& fs, const std::string& directory) {
   if (!fs.is_directory(directory))
     throw error("{}: not a checkpoint: no such directory", directory);
@@ -23,7 +19,7 @@ CheckpointRecord read_record(FileSystem& fs, const std::string& directory) {
 }
 
 void check_size(FileSystem& fs, const std::string& directory, const CheckpointFile& file) {
-  const std::string path = file_in(directory, file.name);
+  const std::string path = in_directory(directory, file.name);
   if (!fs.exists(path)) throw error("{}: is missing; the checkpoint is incomplete", path);
   const int64_t bytes = fs.file_size(path);
   if (bytes != file.bytes) throw error("{}: has {} bytes, {} were saved", path, bytes, file.bytes);
@@ -44,7 +40,8 @@ void check_hashes(FileSystem& fs, const std::string& directory, const Checkpoint
     if (rank == 0) progress.update(done);
   };
   for (const CheckpointFile& file : share) {
-    const std::string path = file_in(directory, file.name), hash = hash_file(fs, path, advance);
+    const std::string path = in_directory(directory, file.name),
+                      hash = hash_file(fs, path, advance);
     if (hash != file.hash)
       throw error("{}: was altered: its hash is {}, {} was saved", path, hash, file.hash);
   }
@@ -138,7 +135,7 @@ void write_checkpoint_state(FileSystem& fs, const std::string& directory, const 
       .files = {files.begin(), files.end()},
       .version = 0,
       .saved_at = fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr)))};
-  const auto file = fs.create(file_in(directory, kStateName));
+  const auto file = fs.create(in_directory(directory, kStateName));
   file->append(bytes_of(checkpoint_record_text(record)));
   file->sync();
   file->close();

@@ -234,6 +234,11 @@ TrainState CheckpointStore::read_state(const std::string& path) const {
   return read_checkpoint_state(fs_, path);
 }
 
+std::string directory_of_checkpoints(FileSystem& fs, const std::string& path) {
+  const std::string inner = in_directory(path, kCheckpoints);
+  return fs.is_directory(inner) ? inner : path;
+}
+
 TrainState verify_together(FileSystem& fs, const std::string& path, Communicator& ranks) {
   TrainState state;
   ranks.together([&] { state = verify_share_of_checkpoint(fs, path, ranks.rank(), ranks.size()); });

@@ -98,6 +98,11 @@ class CheckpointStore {
   Retention retention_;
 };
 
+// In the directory of a run: the one that holds its checkpoints.
+inline constexpr const char* kCheckpoints = "checkpoints";
+// The directory that holds checkpoints: the path itself, or the one in a run's directory.
+std::string directory_of_checkpoints(FileSystem& fs, const std::string& path);
+
 // verify_checkpoint(), each rank verifying a share of the files; a defect is thrown on every rank.
 // Collective.
 TrainState verify_together(FileSystem& fs, const std::string& path, Communicator& ranks);

@@ -38,9 +38,15 @@ std::unique_ptr<Device> make_planning_device(const DeviceConfig& config) {
   return why_unavailable(options).empty() ? make_device(options) : make_planning_device(options);
 }
 
+namespace {
+
+constexpr const char* kCheckpoints = "checkpoints";
+
+}  // namespace
+
 std::string run_directory(const RunConfig& config) { return config.output_dir + "/" + config.name; }
 std::string checkpoint_directory(const RunConfig& config) {
-  return run_directory(config) + "/checkpoints";
+  return in_directory(run_directory(config), kCheckpoints);
 }
 std::string metrics_path(const RunConfig& config) {
   return run_directory(config) + "/metrics.jsonl";
@@ -125,8 +131,6 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr const char* kCheckpoints = "checkpoints";
-
 bool is_there(const std::string& path) {
   std::error_code ignored;
   return stdfs::exists(path, ignored);
@@ -159,10 +163,6 @@ void locate(std::string& name, const std::string& start) {
 }
 
 }  // namespace
-
-std::string in_directory(const std::string& directory, const std::string& name) {
-  return directory.ends_with('/') ? directory + name : directory + "/" + name;
-}
 
 std::optional<FoundManifest> manifest_of(const DataConfig& data) {
   std::vector<std::string> patterns = data.train;

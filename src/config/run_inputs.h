@@ -49,9 +49,6 @@ std::shared_ptr<const SequenceSource> open_validation_data(const RunConfig& conf
 inline constexpr const char* kRunTokenizer = "tokenizer.model";
 inline constexpr const char* kRunManifest = "data_manifest.json";
 
-// directory + "/" + name; a trailing slash of `directory` is accepted.
-std::string in_directory(const std::string& directory, const std::string& name);
-
 struct FoundManifest {
   Manifest manifest;
   std::string path;

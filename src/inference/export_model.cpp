@@ -76,10 +76,6 @@ ordered_json tokenizer_config(const Tokenizer& tokenizer, const RunConfig& confi
 
 // --- the directory -------------------------------------------------------------------------------
 
-std::string file_in(const std::string& directory, const std::string& name) {
-  return directory + "/" + name;
-}
-
 void write_text(FileSystem& fs, const std::string& path, std::string_view text) {
   const auto file = fs.create(path);
   file->append(bytes_of(text));
@@ -118,14 +114,14 @@ void write_weights(FileSystem& fs, const std::string& path, const LoadedModel& m
 
 void write_files(FileSystem& fs, const std::string& directory, const LoadedModel& model,
                  const Tokenizer* tokenizer, const ExportOptions& options) {
-  write_json(fs, file_in(directory, kConfig), hugging_face_config(model.config, tokenizer));
-  write_json(fs, file_in(directory, kGenerationConfig), generation_config(tokenizer));
-  write_weights(fs, file_in(directory, kWeights), model);
+  write_json(fs, in_directory(directory, kConfig), hugging_face_config(model.config, tokenizer));
+  write_json(fs, in_directory(directory, kGenerationConfig), generation_config(tokenizer));
+  write_weights(fs, in_directory(directory, kWeights), model);
   if (tokenizer != nullptr) {
-    write_text(fs, file_in(directory, kTokenizer), tokenizer->model_bytes());
-    write_json(fs, file_in(directory, kTokenizerConfig),
+    write_text(fs, in_directory(directory, kTokenizer), tokenizer->model_bytes());
+    write_json(fs, in_directory(directory, kTokenizerConfig),
                tokenizer_config(*tokenizer, model.config, options));
-    write_json(fs, file_in(directory, kSpecialTokens), special_tokens(*tokenizer));
+    write_json(fs, in_directory(directory, kSpecialTokens), special_tokens(*tokenizer));
   }
 }
 

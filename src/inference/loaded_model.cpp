@@ -17,8 +17,6 @@
 namespace mpt {
 namespace {
 
-constexpr const char* kCheckpoints = "checkpoints";
-
 RunConfig config_of(const TrainState& state, const std::string& checkpoint) {
   RunConfig config =
       parse_run_config(JsonDocument::of_value(state.config, in_directory(checkpoint, kStateName)));
@@ -63,8 +61,7 @@ std::string find_checkpoint(FileSystem& fs, const std::string& path) {
     verify_checkpoint(fs, path);
     return path;
   }
-  const std::string inner = in_directory(path, kCheckpoints);
-  const CheckpointStore store(fs, fs.is_directory(inner) ? inner : path, {});
+  const CheckpointStore store(fs, directory_of_checkpoints(fs, path), {});
   if (store.list().empty())
     throw error("{}: neither a checkpoint (it has no {}) nor a run (it has no {}/step_...)", path,
                 kStateName, kCheckpoints);

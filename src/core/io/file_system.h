@@ -92,6 +92,9 @@ FileSystem& posix_file_system();
 // The parent directory: "a" for "a/b" and "a/b/", "." for "b".
 std::string parent_directory(const std::string& path);
 
+// directory + "/" + name; a trailing slash of `directory` is accepted.
+std::string in_directory(const std::string& directory, const std::string& name);
+
 // The path without trailing slashes; "/" stays.
 std::string without_slashes(std::string path);
 
