@@ -80,7 +80,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, const OptimizerOptions& opti
              .device = place.device,
              .allocator = place.allocator},
             *ops_),
-      scales_(config_, targets_, own_blocks(targets_, place), place.device, place.allocator),
+      scales_(config_, targets_, states_, place.device, place.allocator),
       projections_(projections(), place.device, place.allocator) {
   check_options();
   for (size_t i = 0; i < targets_.size(); ++i) check_target(i);

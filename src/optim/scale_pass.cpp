@@ -16,16 +16,16 @@ bool follows_block_scales(const OptimizerConfig& config, const UpdateTarget& tar
 }  // namespace
 
 ScalePass::ScalePass(const OptimizerConfig& config, std::span<const UpdateTarget> targets,
-                     std::span<const BlockRange> blocks, Device& device, Allocator& allocator)
+                     const OptimizerStates& states, Device& device, Allocator& allocator)
     : targets_(targets) {
   int64_t live_blocks = 0, scaled_rows = 0, relative_rows = 0;
   for (size_t i = 0; i < targets.size(); ++i) {
     const EncodedTensor& w = targets[i].weights;
     if (needs_maximum(w.encoding)) {
       live_.push_back(i);
-      live_blocks = std::max(live_blocks, blocks[i].count);
+      live_blocks = std::max(live_blocks, states[i].blocks.count);
     }
-    if (!blocks[i].empty() && follows_block_scales(config, targets[i])) {
+    if (!states[i].blocks.empty() && follows_block_scales(config, targets[i])) {
       relative_.push_back(i);
       relative_rows = std::max(relative_rows, w.rows);
     }

@@ -15,7 +15,7 @@ namespace mpt {
 class ScalePass {
  public:
   ScalePass(const OptimizerConfig& config, std::span<const UpdateTarget> targets,
-            std::span<const BlockRange> blocks, Device& device, Allocator& allocator);
+            const OptimizerStates& states, Device& device, Allocator& allocator);
 
   // The steps of an update, in this order. First find_means() and clear_maxima().
   void find_means(OptimizerOps& ops);

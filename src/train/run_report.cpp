@@ -182,7 +182,7 @@ std::string device_report(Device& device) {
 
 std::string ranks_report(const RunConfig& config, Device& device, const Communicator& ranks) {
   const BatchPlan step = batch_plan(config.batch, ranks.rank(), ranks.size());
-  const ExchangeVolume volume = exchange_volume(config, device, ranks);
+  const ExchangeVolume volume = exchange_plan(config, device, ranks).volume;
   std::string text = "ranks\n";
   text += row("number", "{}{}", ranks.size(),
               ranks.name().empty() ? "" : fmt::format(", by {}", ranks.name()));

@@ -143,31 +143,37 @@ int64_t loss_chunk_rows(const RunConfig& config, Backend backend, int64_t ranks)
                   : default_loss_chunk_rows(config.model, shape, backend);
 }
 
-MemoryUse planned_memory(const RunConfig& config, Device& device, const Communicator& ranks) {
+namespace {
+
+// The model that this rank would train, with planned memory: read(model, allocator).
+template <class Read>
+auto of_planned_model(const RunConfig& config, Device& device, const Communicator& ranks,
+                      Read read) {
   PlanningAllocator allocator(device.alignment());
   Communicator planned = Communicator::planned(ranks.rank(), ranks.size());
   const TrainingModel model(config, device, allocator, planned);
-  return allocator.use();
+  return read(model, allocator);
 }
 
-ExchangeVolume exchange_volume(const RunConfig& config, Device& device, const Communicator& ranks) {
-  PlanningAllocator allocator(device.alignment());
-  Communicator planned = Communicator::planned(ranks.rank(), ranks.size());
-  const TrainingModel model(config, device, allocator, planned);
-  return model.data_parallel.volume();
+}  // namespace
+
+MemoryUse planned_memory(const RunConfig& config, Device& device, const Communicator& ranks) {
+  return of_planned_model(
+      config, device, ranks,
+      [](const TrainingModel&, const PlanningAllocator& allocator) { return allocator.use(); });
 }
 
 ExchangePlan exchange_plan(const RunConfig& config, Device& device, const Communicator& ranks) {
-  PlanningAllocator allocator(device.alignment());
-  Communicator planned = Communicator::planned(ranks.rank(), ranks.size());
-  const TrainingModel model(config, device, allocator, planned);
-  const BucketExchange& exchange = model.data_parallel.exchange();
-  ExchangePlan plan{.volume = model.data_parallel.volume(),
-                    .own_elements = exchange.partition().elements(ranks.rank()),
-                    .buckets = exchange.summary()};
-  for (int64_t rank = 0; rank < ranks.size(); ++rank)
-    plan.most_elements = std::max(plan.most_elements, exchange.partition().elements(rank));
-  return plan;
+  return of_planned_model(
+      config, device, ranks, [&](const TrainingModel& model, const PlanningAllocator&) {
+        const BucketExchange& exchange = model.data_parallel.exchange();
+        ExchangePlan plan{.volume = model.data_parallel.volume(),
+                          .own_elements = exchange.partition().elements(ranks.rank()),
+                          .buckets = exchange.summary()};
+        for (int64_t rank = 0; rank < ranks.size(); ++rank)
+          plan.most_elements = std::max(plan.most_elements, exchange.partition().elements(rank));
+        return plan;
+      });
 }
 
 TrainingStep::TrainingStep(TrainingModel& model, const BatchPlan& batch, Device& device)

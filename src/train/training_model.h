@@ -55,13 +55,10 @@ int64_t loss_chunk_rows(const RunConfig& config, Backend backend, int64_t ranks 
 // Device memory by purpose that this rank needs to train. Does not communicate.
 MemoryUse planned_memory(const RunConfig& config, Device& device,
                          const Communicator& ranks = Communicator::single());
-// Bytes this rank sends in a step, counting every part once per receiving rank. Does not
-// communicate.
-ExchangeVolume exchange_volume(const RunConfig& config, Device& device, const Communicator& ranks);
 
-// The same, itemized.
+// What this rank sends in a step. Does not communicate.
 struct ExchangePlan {
-  ExchangeVolume volume;
+  ExchangeVolume volume;  // bytes, counting every part once per receiving rank
   int64_t own_elements = 0,
           most_elements = 0;  // parameters this rank owns; the rank with most
   std::vector<BucketSummary> buckets{};

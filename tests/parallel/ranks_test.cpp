@@ -243,7 +243,7 @@ TEST(Ranks, SendWhatIsPlanned) {
         const int64_t before = rank.transport.bytes_sent();
         work.enqueue();
         const int64_t sent = rank.transport.bytes_sent() - before;
-        EXPECT_EQ(sent, exchange_volume(config, *rank.device, rank.ranks).total())
+        EXPECT_EQ(sent, exchange_plan(config, *rank.device, rank.ranks).volume.total())
             << regime.name << sharding;
       });
     }
@@ -316,7 +316,7 @@ TEST(Ranks, WeightsTravelAsTheyAreStored) {
         format, {"precision.weights=" + format, "model.hidden_size=128",
                  "model.intermediate_size=512", "distributed.gradient_reduce=bf16"});
     const auto device = make_device(config.device);
-    return double(exchange_volume(config, *device, Communicator::planned(0, 2)).weights);
+    return double(exchange_plan(config, *device, Communicator::planned(0, 2)).volume.weights);
   };
   const double bf16 = weights("bf16");
   EXPECT_NEAR(bf16 / weights("block_fp8"), 1.9,
