@@ -76,11 +76,11 @@ Rate product_rate(Device& device, ProductKind kind, int64_t size, const Effort& 
   fill_with_normals(call.a, 1, device);
   fill_with_normals(call.b, 2, device);
   device.gemm().reserve(*allocator, std::array{call});
-  Rate rate{.per_second = {},
-            .formula = fmt::format(
-                "2 x {0} x {0} x {0} / time of a product of random {1} matrices, FP32 sums, "
-                "{2} results",
-                size, name_of(operands.element), name_of(operands.result))};
+  Rate rate{
+      .per_second = {},
+      .formula = fmt::format(
+          "2 x {0} x {0} x {0} / time of a product of random {1} matrices, FP32 sums, {2} results",
+          size, name_of(operands.element), name_of(operands.result))};
   for (const double seconds : seconds_per_run(device, effort, [&] { device.gemm().run(call); }))
     rate.per_second.push_back(2.0 * double(size) * double(size) * double(size) / seconds);
   return rate;

@@ -176,8 +176,7 @@ Json measure_steps(const StepConfig& config, const StepEffort& effort, double bf
   json["percent_of_bf16_rate"] = 100 * flops * median / bf16_product_rate;
   json["formula"] =
       "100 (6 N_products + 6 L C T) tokens/s / BF16 product rate measured in the same process; "
-      "N_products: "
-      "weights of the linear layers and the head; recomputation does not count";
+      "N_products: weights of the linear layers and the head; recomputation does not count";
   json["memory"] = memory_of(bench);
   json["outcome"] = outcome_of(bench);
   json["parts_milliseconds"] = parts_of(bench);

@@ -119,8 +119,7 @@ void CheckpointStore::check_is_seen(const std::string& path, int64_t bytes) cons
   if (!fs_.exists(path))
     throw error(
         "{}: another rank wrote it and this one does not see it: output_dir must be the same "
-        "directory "
-        "for all ranks",
+        "directory for all ranks",
         path);
   const int64_t found = fs_.file_size(path);
   if (found != bytes) throw error("{}: has {} bytes, {} were written", path, found, bytes);

@@ -20,22 +20,19 @@ void add_train(CLI::App& program) {
   const auto command = std::make_shared<TrainCommand>();
   add_text(*verb, "--config", command->config, kConfigHelp)->required();
   add_texts(*verb, "--set", command->overrides, kSetHelp);
-  CLI::Option* resume = add_text(
-      *verb, "--resume", command->resume,
-      "auto: go on from the newest good checkpoint, if there is one; latest: there must be one; or "
-      "the directory of a checkpoint");
+  CLI::Option* resume = add_text(*verb, "--resume", command->resume,
+                                 "auto: go on from the newest good checkpoint, if there is one; "
+                                 "latest: there must be one; or the directory of a checkpoint");
   add_count(*verb, "--profile", command->profile_steps, {.least = 1, .most = 1'000'000},
             "train from the start for so many steps, after three that do not count, and print "
-            "where the time "
-            "of a step goes; writes nothing, not even the run's directory")
+            "where the time of a step goes; writes nothing, not even the run's directory")
       ->default_str(kProfiledSteps)
       ->expected(0, 1)
       ->excludes(resume);
   verb->footer(
       "SIGINT (Ctrl-C), SIGTERM and SIGUSR1 stop a run: it saves the last finished step and ends "
-      "with status "
-      "75; "
-      "--resume latest\ngoes on, to the same bits. A second SIGINT or SIGTERM ends it at once.");
+      "with status 75; --resume latest\ngoes on, to the same bits. A second SIGINT or SIGTERM ends "
+      "it at once.");
   verb->callback([command] {
     if (run_train(*command) == TrainEnd::kStopped) throw CLI::RuntimeError(kStoppedStatus);
   });

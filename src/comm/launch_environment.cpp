@@ -216,8 +216,7 @@ void complete_torchrun(const Variables& variables, LaunchEnvironment& found) {
       continue;
     throw error(
         "environment variable WORLD_SIZE={} is set, but {} is not: ranks need RANK, WORLD_SIZE, "
-        "MASTER_ADDR "
-        "and MASTER_PORT, and several on one machine LOCAL_RANK and LOCAL_WORLD_SIZE",
+        "MASTER_ADDR and MASTER_PORT, and several on one machine LOCAL_RANK and LOCAL_WORLD_SIZE",
         found.size, name);
   }
   found.master_address = *variables.text("MASTER_ADDR");
@@ -262,8 +261,7 @@ std::optional<LaunchEnvironment> from_slurm(const Variables& variables) {
   if (found.master_address.empty())
     throw error(
         "environment variable {}={} is set, but neither MASTER_ADDR nor SLURM_STEP_NODELIST is: "
-        "one of "
-        "them says on which machine rank 0 runs",
+        "one of them says on which machine rank 0 runs",
         size, found.size);
   return found;
 }
@@ -278,8 +276,7 @@ LaunchEnvironment launch_environment(const EnvironmentLookup& lookup) {
     if (mpi->rank != torchrun->rank || mpi->size != torchrun->size)
       throw error(
           "environment variables RANK={} and WORLD_SIZE={} contradict MPI, which started this "
-          "process "
-          "as rank {} of {}: unset them, or set them to the same",
+          "process as rank {} of {}: unset them, or set them to the same",
           torchrun->rank, torchrun->size, mpi->rank, mpi->size);
     return *mpi;
   }

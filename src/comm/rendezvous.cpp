@@ -204,8 +204,7 @@ class Host {
     } catch (const Error& caught) {
       throw error(
           "{}, but the other ranks connect to rank 0 there; MPT_MASTER_PORT chooses another port "
-          "on all "
-          "ranks",
+          "on all ranks",
           caught.what());
     }
   }

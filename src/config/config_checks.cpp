@@ -55,8 +55,8 @@ class Checker {
     require(divides, "model.hidden_size", "{} is not divisible by model.num_attention_heads = {}{}",
             model.hidden_size, model.num_attention_heads, at("model.num_attention_heads"));
     require(!divides || model.head_dim() % 2 == 0, "model.num_attention_heads",
-            "heads of {} / {} = {} elements cannot be rotated in pairs; the size of a head "
-            "must be even (model.hidden_size is {}{})",
+            "heads of {} / {} = {} elements cannot be rotated in pairs; the size of a head must be "
+            "even (model.hidden_size is {}{})",
             model.hidden_size, model.num_attention_heads,
             model.hidden_size / model.num_attention_heads, model.hidden_size,
             at("model.hidden_size"));
@@ -71,15 +71,13 @@ class Checker {
                 precision.state_rounding == Rounding::kNearest,
             "precision.state_rounding",
             "stochastic does not go with precision.state_update = per_op{}, whose moments are bf16 "
-            "before they "
-            "are stored; accepted: nearest",
+            "before they are stored; accepted: nearest",
             at("precision.state_update"));
     require(
         precision.compute != ComputeFormat::kTf32 || backend_of(config_.device) == Backend::kCuda,
         "precision.compute",
         "tf32 does not go with the CPU (device.type = {}{}), which computes fp32; set "
-        "precision.compute to "
-        "fp32 or device.type to cuda",
+        "precision.compute to fp32 or device.type to cuda",
         name_of(config_.device.type), at("device.type"));
     if (precision.compute == ComputeFormat::kFp8) check_fp8_shapes();
   }
@@ -127,8 +125,7 @@ class Checker {
     has_length_ = found.size() == 1;
     require(has_length_, "train",
             "exactly one of train.steps, train.tokens and train.chinchilla is needed, found {}; "
-            "null unsets what "
-            "an included file says, as in --set train.steps=null",
+            "null unsets what an included file says, as in --set train.steps=null",
             found.empty() ? "none" : fmt::format("{}", fmt::join(found, " and ")));
     if (!has_length_) return;
     constexpr int64_t kMostSteps = 1'000'000'000;
@@ -179,8 +176,7 @@ class Checker {
     if (config_.optimizer.weight_rounding != WeightRounding::kKahan) return;
     require(config_.precision.weights == plain_format(DType::kBF16), "optimizer.weight_rounding",
             "kahan does not go with precision.weights = {}{}: the residual is a second bf16 number "
-            "beside a bf16 "
-            "weight; accepted: bf16",
+            "beside a bf16 weight; accepted: bf16",
             name_of(config_.precision.weights), at("precision.weights"));
     require(config_.optimizer.kahan_variant == KahanVariant::kFused ||
                 has_eager_kahan(config_.optimizer.rule),

@@ -43,10 +43,9 @@ struct DataConfig {
     v.optional(
         "tokenizer", tokenizer,
         {.doc = "SentencePiece model of the shards, copied into exports and used by generate"});
-    v.optional(
-        "pack", pack,
-        {.doc = "true: rows are cut from the stream of all documents; false: one document a row, "
-                "truncated or padded"});
+    v.optional("pack", pack,
+               {.doc = "true: rows are cut from the stream of all documents; false: one document a "
+                       "row, truncated or padded"});
     v.optional("shuffle", shuffle,
                {.doc = "visit sequences in a seeded random order, another one each epoch"});
     v.optional("prefetch_steps", prefetch_steps,
@@ -155,8 +154,7 @@ struct EvalConfig {
                {.minimum = 0,
                 .maximum = 1 << 30,
                 .doc = "rows of a batch of val_loss_family, the sum of n batches' means over n + "
-                       "1; 0 = those "
-                       "of a micro-batch",
+                       "1; 0 = those of a micro-batch",
                 .former = "family_batch_rows"});
   }
 };
@@ -262,8 +260,7 @@ struct DistributedConfig {
   void fields(V& v) {
     v.optional("sharding", sharding,
                {.doc = "optimizer: every rank holds the states of its part of the weights, and "
-                       "updates it (ZeRO-1); "
-                       "none: every rank holds all"});
+                       "updates it (ZeRO-1); none: every rank holds all"});
     v.optional("gradient_reduce", gradient_reduce,
                {.doc = "format in which ranks exchange gradients; sums are formed in fp32"});
     v.optional("bucket_mib", bucket_mib,

@@ -107,8 +107,8 @@ void TokenStream::open_documents() {
     const std::string path = index_path_of(shard.path());
     if (!std::filesystem::exists(path))
       throw error(
-          "{}: no such document index, which one document a row (pack: false) needs; "
-          "`mpretrain tokenize` writes it beside {}",
+          "{}: no such document index, which one document a row (pack: false) needs; `mpretrain "
+          "tokenize` writes it beside {}",
           path, shard.path());
     indices_.emplace_back(path, shard.tokens());
     first_document_.push_back(first_document_.back() + indices_.back().documents());

@@ -134,8 +134,7 @@ std::string missing_tokenizer(const RunConfig& config) {
                         config.data.tokenizer, std::filesystem::current_path().string());
   return fmt::format(
       "the model's tokenizer is not known: its run keeps no {}, {}, and no {} lies beside its "
-      "data; name it "
-      "with --tokenizer",
+      "data; name it with --tokenizer",
       kRunTokenizer, named, kManifestName);
 }
 

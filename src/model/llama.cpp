@@ -25,8 +25,7 @@ void check_options(const LlamaOptions& options, const WeightStore& weights) {
   check(shape.rows > 0 && shape.seq_len > 0 && options.loss_chunk_rows > 0 &&
             options.micro_batches > 0,
         "a model for {} micro-batches of {} rows of {} tokens, {} tokens' logits at a time; each "
-        "must be "
-        "positive",
+        "must be positive",
         options.micro_batches, shape.rows, shape.seq_len, options.loss_chunk_rows);
   check(options.storage == weights.options().storage, "{} activations over {} weights",
         name_of(options.storage), name_of(weights.options().storage));

@@ -51,8 +51,8 @@ struct LlamaConfig {
     v.optional("pad_multiple", pad_multiple,
                {.minimum = 1,
                 .maximum = 4096,
-                .doc = "physical widths are rounded up to a multiple of this; the "
-                       "padding is zero and belongs to no result"});
+                .doc = "physical widths are rounded up to a multiple of this; the padding is zero "
+                       "and belongs to no result"});
   }
 };
 

@@ -140,8 +140,7 @@ struct AdditiveConfig {
     v.optional("weight_decay_norms", weight_decay_norms, {.doc = "decay the gains of RMSNorm too"});
     v.optional("nvfp4_additive_scale", nvfp4_additive_scale,
                {.doc = "block: the additive rate of an nvfp4 weight, but for its decay, times the "
-                       "scale of its "
-                       "block over their mean in the tensor"});
+                       "scale of its block over their mean in the tensor"});
   }
 };
 

@@ -46,10 +46,11 @@ struct ScheduleConfig {
 
   template <class V>
   void fields(V& v) {
-    v.optional("shape", shape,
-               {.doc = "what follows the linear warmup: cosine or linear down to final_fraction, "
-                       "constant, or wsd "
-                       "(constant, then linear down during the last decay_fraction of the run)"});
+    v.optional(
+        "shape", shape,
+        {.doc =
+             "what follows the linear warmup: cosine or linear down to final_fraction, constant, "
+             "or wsd (constant, then linear down during the last decay_fraction of the run)"});
     v.optional(
         "warmup_steps", warmup_steps,
         {.minimum = 0, .maximum = 1e9, .doc = "updates of warmup; excludes warmup_fraction"});

@@ -71,14 +71,11 @@ struct PrecisionConfig {
   void fields(V& v) {
     v.optional("weights", weights,
                {.doc = "format of the master weights of the linear layers, the only copy there is; "
-                       "embedding, "
-                       "norms and head are bf16, or fp32 beside fp32"});
-    v.optional(
-        "compute", compute,
-        {.doc =
-             "format of the operands of GEMMs, and of activations; fp8: operands of the "
-             "linear layers, everything else bf16; tf32: fp32, of which GEMMs read tf32's 10 bits "
-             "of mantissa, on GPUs only"});
+                       "embedding, norms and head are bf16, or fp32 beside fp32"});
+    v.optional("compute", compute,
+               {.doc = "format of the operands of GEMMs, and of activations; fp8: operands of the "
+                       "linear layers, everything else bf16; tf32: fp32, of which GEMMs read "
+                       "tf32's 10 bits of mantissa, on GPUs only"});
     v.optional(
         "optimizer_state", optimizer_state,
         {.doc = "format in which moments are stored; the update itself is computed in fp32"});
@@ -99,11 +96,10 @@ struct PrecisionConfig {
   void state_fields(V& v, const Condition& bf16_state) {
     v.optional("state_rounding", state_rounding,
                {.only_with = bf16_state, .doc = "rounding of moments on store"});
-    v.optional(
-        "state_update", state_update,
-        {.only_with = bf16_state,
-         .doc = "per_op: every operation on a moment rounds, as eager bf16 code does; the rounded "
-                "moments enter the update"});
+    v.optional("state_update", state_update,
+               {.only_with = bf16_state,
+                .doc = "per_op: every operation on a moment rounds, as eager bf16 code does; the "
+                       "rounded moments enter the update"});
   }
   template <class V>
   void storage_fields(V& v) {
@@ -113,18 +109,14 @@ struct PrecisionConfig {
                 .maximum = 256,
                 .only_with = fp8,
                 .doc = "consecutive elements of a row that share a scale: 16, 32, 64, 128 or 256"});
-    v.optional(
-        "fp8_scale_mode", fp8_scale_mode,
-        {.only_with = fp8,
-         .doc =
-             "pow2: scales are powers of two; fp16: the literal quotient amax / 448, which drags "
-             "weights along when it moves"});
-    v.optional(
-        "nvfp4_scale_mode", nvfp4_scale_mode,
-        {.only_with = only_with("weights", weights, {WeightFormat::kNvfp4}),
-         .doc =
-             "sticky: scales move by powers of two, when they must; live: all are derived again at "
-             "every step, which drags weights along"});
+    v.optional("fp8_scale_mode", fp8_scale_mode,
+               {.only_with = fp8,
+                .doc = "pow2: scales are powers of two; fp16: the literal quotient amax / 448, "
+                       "which drags weights along when it moves"});
+    v.optional("nvfp4_scale_mode", nvfp4_scale_mode,
+               {.only_with = only_with("weights", weights, {WeightFormat::kNvfp4}),
+                .doc = "sticky: scales move by powers of two, when they must; live: all are "
+                       "derived again at every step, which drags weights along"});
   }
   template <class V>
   void compute_fields(V& v, const Condition& fp8) {
@@ -143,12 +135,10 @@ struct PrecisionConfig {
                 .doc = "bf16: decoded weights are rounded to bf16 before they are cast"});
     v.optional("fp8_lm_head", fp8_lm_head,
                {.only_with = fp8, .doc = "the head's GEMMs in fp8 too"});
-    v.optional(
-        "fp8_fast_accum_fprop", fp8_fast_accum_fprop,
-        {.only_with = fp8,
-         .doc =
-             "forward GEMMs may sum in the tensor cores' own accumulators, which keep fewer bits "
-             "than fp32; a CPU always sums in fp32"});
+    v.optional("fp8_fast_accum_fprop", fp8_fast_accum_fprop,
+               {.only_with = fp8,
+                .doc = "forward GEMMs may sum in the tensor cores' own accumulators, which keep "
+                       "fewer bits than fp32; a CPU always sums in fp32"});
   }
   template <class V>
   void scaling_fields(V& v, const Condition& delayed) {
@@ -166,11 +156,10 @@ struct PrecisionConfig {
                 .doc = "binades left free above the amax"});
     v.optional("fp8_amax_update", fp8_amax_update,
                {.only_with = delayed, .doc = "how often histories roll and scales change"});
-    v.optional(
-        "fp8_eval_amax", fp8_eval_amax,
-        {.only_with = delayed,
-         .doc = "suppress: training does not depend on when it is evaluated; fold: amaxes of "
-                "evaluation enter the history"});
+    v.optional("fp8_eval_amax", fp8_eval_amax,
+               {.only_with = delayed,
+                .doc = "suppress: training does not depend on when it is evaluated; fold: amaxes "
+                       "of evaluation enter the history"});
   }
 };
 

@@ -107,10 +107,9 @@ constexpr bool is_complete(std::type_identity<W>) {
                 "a codec with kTensorScale and no first_tensor_scale()");
   static_assert(!C::kNeedsMaximum || (StoresWithMaximum<C> && SaysWhetherMaximum<W>),
                 "kNeedsMaximum: the codec has storing_with(), the format needs_maximum()");
-  static_assert(
-      !C::kRescales || (Rescales<C> && SaysWhetherRescaled<W>),
-      "kRescales: the codec has must_rescale(), rescale() and rescaled_tensor_scale(), the format "
-      "rescales()");
+  static_assert(!C::kRescales || (Rescales<C> && SaysWhetherRescaled<W>),
+                "kRescales: the codec has must_rescale(), rescale() and rescaled_tensor_scale(), "
+                "the format rescales()");
   static_assert(!C::kRelativeScales || HasRelativeScales<C>,
                 "kRelativeScales: the codec has kBlock, block_scale() and relative_scales()");
   constexpr EncodedLayout kLayout = W::layout({});

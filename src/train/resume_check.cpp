@@ -75,8 +75,7 @@ void tell_new_length(int64_t step, const RunConfig& before, const RunConfig& con
   if (was == is || step >= is) return;
   spdlog::warn(
       "resume: the run had {} steps, now has {}: its schedule is that of {} steps from here on, "
-      "and the "
-      "factor of the rates goes from {:.4g} at step {} to {:.4g} at step {}",
+      "and the factor of the rates goes from {:.4g} at step {} to {:.4g} at step {}",
       was, is, is, schedule_factor(before.schedule, step, was), step,
       schedule_factor(config.schedule, step + 1, is), step + 1);
 }
@@ -102,9 +101,7 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint,
     if (is_fixed(key))
       throw error(
           "{}: cannot be continued with {} = {}: the checkpoint was made with {}. Restore the "
-          "value, or "
-          "start "
-          "another run under another name",
+          "value, or start another run under another name",
           checkpoint, key, text(now), text(before));
     if (saved_run && is_among(key, kLength)) continue;  // reported below
     spdlog::log(is_among(key, kHarmless) ? spdlog::level::info : spdlog::level::warn,
@@ -114,8 +111,7 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint,
   if (data_tokens != training_data.tokens())
     throw error(
         "{}: cannot be continued: it was trained on shards of {} tokens in all, data.train now "
-        "names {}. The "
-        "position in the data would mean something else",
+        "names {}. The position in the data would mean something else",
         checkpoint, data_tokens, training_data.tokens());
   const int64_t steps = total_steps(config);
   if (saved.step > steps)

@@ -151,9 +151,9 @@ Speed measured_speed(const RunConfig& config, Device& device) {
   if (flops_per_step(sample) > kTooLong * flops)
     return {
         .flops_per_second = gemms,
-        .basis = fmt::format("at {:.0f} GFLOP/s of large GEMMs measured now, which is more than "
-                             "training reaches",
-                             gemms / 1e9)};
+        .basis = fmt::format(
+            "at {:.0f} GFLOP/s of large GEMMs measured now, which is more than training reaches",
+            gemms / 1e9)};
   const StepSeconds step = measured_step(sample, device);
   const double rate = flops_per_step(sample) / step.gradients,
                growth =

@@ -216,12 +216,9 @@ void Trainer::handle_nonfinite(const StepRecord& record, RunLogger* logger) {
     return roll_back(record, logger);
   throw error(
       "step {}: loss {} and gradient norm {} are not both finite, so the run ends here and the "
-      "step changed "
-      "no weight ({}). To go on, resume with --set train.nonfinite_policy=skip_step, which leaves "
-      "such steps "
-      "out, or =rollback, which goes back to the last checkpoint and on behind their data; or "
-      "start again "
-      "with a lower learning rate",
+      "step changed no weight ({}). To go on, resume with --set train.nonfinite_policy=skip_step, "
+      "which leaves such steps out, or =rollback, which goes back to the last checkpoint and on "
+      "behind their data; or start again with a lower learning rate",
       record.step, record.loss, record.grad_norm,
       last_checkpoint_.empty() ? "nothing is saved" : "the last checkpoint is " + last_checkpoint_);
 }
@@ -231,16 +228,13 @@ void Trainer::roll_back(const StepRecord& record, RunLogger* logger) {
   if (++rollbacks_ > config_.train.max_rollbacks)
     throw error(
         "step {}: loss {} and gradient norm {} are not both finite, after {} rollbacks without a "
-        "new "
-        "checkpoint "
-        "(train.max_rollbacks). Nothing saved before is touched",
+        "new checkpoint (train.max_rollbacks). Nothing saved before is touched",
         record.step, record.loss, record.grad_norm, config_.train.max_rollbacks);
   const std::optional<std::string> checkpoint = checkpoints_.latest_good(ranks_);
   if (!checkpoint)
     throw error(
         "step {}: loss {} and gradient norm {} are not both finite, and there is no checkpoint to "
-        "go back to "
-        "(train.nonfinite_policy=rollback)",
+        "go back to (train.nonfinite_policy=rollback)",
         record.step, record.loss, record.grad_norm);
   load(*checkpoint);
   if (!ranks_.is_root()) return;

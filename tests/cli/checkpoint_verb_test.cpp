@@ -103,10 +103,9 @@ TEST_F(CheckpointVerb, VerifyNamesWhatIsWrongAndFails) {
   EXPECT_EQ(bad.exit_code, 1);
   EXPECT_TRUE(has(bad.err, "mpretrain: error: run: 4 of 5 checkpoints are bad")) << bad.err;
   EXPECT_TRUE(has(bad.out, "step_00000100: good")) << bad.out;
-  EXPECT_TRUE(
-      has(bad.out,
-          "step_00000200: bad: run/checkpoints/step_00000200/rank_00000_of_00001.safetensors: "
-          "was altered"))
+  EXPECT_TRUE(has(bad.out,
+                  "step_00000200: bad: "
+                  "run/checkpoints/step_00000200/rank_00000_of_00001.safetensors: was altered"))
       << bad.out;
   EXPECT_TRUE(has(
       bad.out, "step_00000300: bad: run/checkpoints/step_00000300: not a checkpoint: state.json"))

@@ -444,8 +444,7 @@ const BadConfig kBadConfigs[] = {
      "nano_fp8.json"},
     {R"("model": {"pad_multiple": 8})",
      {"user.json:3: model.pad_multiple: rounds model.intermediate_size = 344 to 344, and 344 is "
-      "not a "
-      "multiple"},
+      "not a multiple"},
      "nano_bf16_fp8.json"},
     {R"("batch": {"seq_len": 8})",
      {"user.json:3: batch.seq_len: 8 is not a multiple of 16"},
@@ -497,14 +496,12 @@ const BadConfig kBadConfigs[] = {
      "nano_fp8.json"},
     {R"("optimizer": {"nvfp4_additive_scale": "block"})",
      {"user.json:3: optimizer.nvfp4_additive_scale: block means something only with "
-      "precision.weights = "
-      "nvfp4",
+      "precision.weights = nvfp4",
       "precision.weights is block_fp8 (", "base/fp8.json:"},
      "nano_fp8.json"},
     {R"("optimizer": {"nvfp4_additive_scale": "block"})",
      {"user.json:3: optimizer.nvfp4_additive_scale: means something only with optimizer.rule = "
-      "adamw or "
-      "lion or m_plus_adam"},
+      "adamw or lion or m_plus_adam"},
      "nano_bf16_madam.json"},
     {R"("optimizer": {"nvfp4_additive_scale": "row"})",
      {"user.json:3: optimizer.nvfp4_additive_scale: expected one of off, block"},

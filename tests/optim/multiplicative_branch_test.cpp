@@ -95,8 +95,8 @@ Found last_step(double deviation) {
   }
   std::printf(
       "weights of RMS %g at first: correlation with Adam's step without momentum %.3f, RMS ratio "
-      "%.3f, "
-      "correlation of the sizes of step and weight %.3f, RMS over the additive branch's %.2f\n",
+      "%.3f, correlation of the sizes of step and weight %.3f, RMS over the additive branch's "
+      "%.2f\n",
       deviation, found.with_adam.correlation(), found.with_adam.rms_ratio(),
       found.with_weight.correlation(), found.branches.rms_ratio());
   return found;

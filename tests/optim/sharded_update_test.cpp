@@ -274,16 +274,13 @@ std::vector<RunSetup> cover() {
   for (const std::string_view name : {"adamw decay scale apollo_e off, kahan, state bf16",
                                       "madam decay scale apollo_e off, stochastic",
                                       "m_plus_adam decay exponent apollo_e mini, nearest, state "
-                                      "fp32 nearest once, weights nvfp4 128 pow2 "
-                                      "live",
+                                      "fp32 nearest once, weights nvfp4 128 pow2 live",
                                       "m_plus_adam decay scale apollo_e channel, stochastic, state "
                                       "bf16 nearest once, weights block_fp8",
                                       "m_plus_adam decay scale apollo_e off, nearest, state bf16 "
-                                      "nearest once, weights nvfp4 128 pow2 "
-                                      "sticky",
+                                      "nearest once, weights nvfp4 128 pow2 sticky",
                                       "m_plus_adam decay scale apollo_e off, nearest, state bf16 "
-                                      "nearest once, weights nvfp4 128 pow2 "
-                                      "live, rates by block"})
+                                      "nearest once, weights nvfp4 128 pow2 live, rates by block"})
     setups.push_back(clipped(combination_named(name)));
   return setups;
 }

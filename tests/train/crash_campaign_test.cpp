@@ -233,12 +233,8 @@ TEST_P(Kills, AtAnyMoment) {
   // A hang would have been ended by the time limit of a run.
   std::cout << fmt::format(
       "{} rank(s): {} runs broken off (one rank killed {}, all killed {}, all and mpirun killed "
-      "{}, one "
-      "terminated {}, "
-      "all terminated {}); {} saved and ended with code 75; {} steps made again; at most {:.1f} s "
-      "until all "
-      "had "
-      "ended\n",
+      "{}, one terminated {}, all terminated {}); {} saved and ended with code 75; {} steps made "
+      "again; at most {:.1f} s until all had ended\n",
       GetParam(), campaign.blows, campaign.by_kind[0], campaign.by_kind[1], campaign.by_kind[2],
       campaign.by_kind[3], campaign.by_kind[4], campaign.stops, campaign.lost, campaign.longest);
 }

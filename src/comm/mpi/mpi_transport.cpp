@@ -111,8 +111,7 @@ MpiLibrary::MpiLibrary() {
   if (provided < MPI_THREAD_SERIALIZED)
     throw error(
         "{} was built for programs with one thread (it offers level {}, MPI_THREAD_SERIALIZED is "
-        "{}): "
-        "use one that was built with threads",
+        "{}): use one that was built with threads",
         mpi_library_name(), provided, int(MPI_THREAD_SERIALIZED));
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &ranks_), "MPI_Comm_dup");
@@ -279,8 +278,7 @@ class MpiTransport final : public Transport {
     if (rank != options.rank || size != options.size)
       throw error(
           "{} says that this is rank {} of {}, its launcher that it is rank {} of {}: start the "
-          "program "
-          "with the mpirun of the MPI that it was built with",
+          "program with the mpirun of the MPI that it was built with",
           mpi_library_name(), rank, size, options.rank, options.size);
   }
   // After an exception other ranks may still be waiting; their launcher ends them when this process

@@ -240,11 +240,11 @@ void CorpusReader::check_utf8(std::string_view text) const {
   if (valid == text.size()) return;
   const auto lines_before =
       std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(valid), '\n');
-  throw BadDocument(fmt::format(
-      "{}:{}: not valid UTF-8 (byte 0x{:02x}); convert the file, or leave such documents out with "
-      "--on-bad-document skip",
-      reader_->stream().path(), reader_->first_line() + lines_before,
-      static_cast<unsigned char>(text[valid])));
+  throw BadDocument(
+      fmt::format("{}:{}: not valid UTF-8 (byte 0x{:02x}); convert the file, or leave such "
+                  "documents out with --on-bad-document skip",
+                  reader_->stream().path(), reader_->first_line() + lines_before,
+                  static_cast<unsigned char>(text[valid])));
 }
 
 // The next usable text; empty if it is blank.

@@ -293,8 +293,7 @@ class Splits {
     if (train_.tokens() == 0 || (wanted && validation_.tokens() == 0))
       throw error(
           "none of the {} documents fell into the {} split with --validation-fraction {}; change "
-          "it, or "
-          "--seed",
+          "it, or --seed",
           number_, train_.tokens() == 0 ? kTrain : kValidation, options_.validation_fraction);
     std::map<std::string, ManifestSplit> splits{{kTrain, train_.finish()}};
     if (wanted) splits[kValidation] = validation_.finish();

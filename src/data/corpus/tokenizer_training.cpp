@@ -192,16 +192,13 @@ Error training_error(const TokenizerTrainingOptions& options, std::string_view m
   if (const int64_t most = number_behind(message, "Please set it to a value <= "); most > 0)
     return error(
         "--vocab-size: vocab_size is {}, but the text has only enough different words for {}; give "
-        "more text "
-        "or at "
-        "most {}",
+        "more text or at most {}",
         options.vocab_size, most, most);
   if (const int64_t least = number_behind(message, fmt::format("{} vs ", options.vocab_size));
       least > 0)
     return error(
         "--vocab-size: vocab_size is {}, but the text's characters alone need {}; raise it or "
-        "lower "
-        "--character-coverage",
+        "lower --character-coverage",
         options.vocab_size, least);
   return error("the tokenizer cannot be trained: {}", library_message(message));
 }

@@ -118,8 +118,7 @@ std::string advice_for(const GemmKey& key, int compute_capability) {
     return fmt::format("; FP8 GEMMs need compute capability {}.{}", kFirstFp8Capability / 10,
                        kFirstFp8Capability % 10);
   return "; FP8 GEMMs need rows, columns and row distances that are multiples of 16, and operands "
-         "at "
-         "multiples of 16 bytes";
+         "at multiples of 16 bytes";
 }
 
 }  // namespace

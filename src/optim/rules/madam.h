@@ -109,13 +109,11 @@ struct Madam : PlainRule {
   static void check(const Config& config, const KeyReport& report) {
     const double exponent = config.lr_multiplicative * config.g_bound;
     if (exponent > kMostExponent)
-      report.problem(
-          "lr_multiplicative",
-          fmt::format(
-              "{} times optimizer.g_bound = {}{} is {}; a step of madam may change a weight "
-              "by a factor of at most e^{}",
-              config.lr_multiplicative, config.g_bound, report.place("g_bound"), exponent,
-              kMostExponent));
+      report.problem("lr_multiplicative",
+                     fmt::format("{} times optimizer.g_bound = {}{} is {}; a step of madam may "
+                                 "change a weight by a factor of at most e^{}",
+                                 config.lr_multiplicative, config.g_bound, report.place("g_bound"),
+                                 exponent, kMostExponent));
   }
 };
 
