@@ -43,10 +43,10 @@
 
 #include <fmt/format.h>
 
+#include "core/enum_names.h"
 #include "core/json/config_fields.h"
 #include "core/random.h"
 #include "core/type_list.h"
-#include "optim/projection_options.h"
 #include "optim/update_statistics.h"
 
 namespace mpt {
@@ -76,6 +76,30 @@ struct TensorScalars {
   float weight_unit = 1.0f;  // unit of weight bounds: 1, or the initial RMS
   Moments moments = Moments::kDense;
   const float* table = nullptr;  // in device memory, written by fill_table()
+};
+
+// Whether a whole matrix shares a scale (mini), or each channel has its own.
+enum class ApolloE : uint8_t { kOff, kMini, kChannel };
+template <>
+struct EnumNames<ApolloE> {
+  static constexpr std::array<std::string_view, 3> kNames{"off", "mini", "channel"};
+};
+
+// rms: directions are scaled to an RMS of about 1, like dense ones; unit: not scaled.
+enum class ApolloEScale : uint8_t { kRms, kAsProjected };
+template <>
+struct EnumNames<ApolloEScale> {
+  static constexpr std::array<std::string_view, 2> kNames{"rms", "unit"};
+};
+
+// A second moment in a random subspace (Apollo-E, apollo_e.h).
+struct ProjectionOptions {
+  ApolloE sharing = ApolloE::kChannel;  // not kOff
+  int64_t rank = 4;                     // r, of the subspace
+  int64_t gap = 200;                    // updates between projections
+  ApolloEScale scale = ApolloEScale::kRms;
+  double beta2 = 0, eps = 0;
+  bool bias_correction = true;
 };
 
 // A peak rate and its key.

@@ -44,8 +44,8 @@ HeadSlice<T> head_slice(const Tensor& t, const AttentionShape& s, int64_t task, 
 
 // Prefetches a row of a head: rows are too far apart for the hardware prefetcher.
 template <Use kUse, class T>
-MPT_ALWAYS_INLINE inline void ask_for_row(const HeadSlice<T>& slice, int64_t row,
-                                          const AttentionShape& s) {
+MPT_ALWAYS_INLINE inline void prefetch_row(const HeadSlice<T>& slice, int64_t row,
+                                           const AttentionShape& s) {
   if (row >= s.seq_len) return;
   prefetch<kUse, Cache::kSecond>(slice.data + row * slice.stride, s.head_dim * int64_t(sizeof(T)));
 }
@@ -233,8 +233,8 @@ void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
       if (diagonal) fill_above_diagonal(w.scores, -INFINITY);
       softmax_tile(w.scores, diagonal, first, maximum, sum, w.out, p.dim,
                    [&](int64_t r) MPT_ALWAYS_INLINE {
-                     ask_for_row<Use::kWrite>(target, q + r, s);
-                     ask_for_row<Use::kRead>(queries, q + kTile + r, s);
+                     prefetch_row<Use::kWrite>(target, q + r, s);
+                     prefetch_row<Use::kRead>(queries, q + kTile + r, s);
                    });
       add_tile_gemm(first, {.m = kTile,
                             .n = p.dim,
@@ -371,7 +371,7 @@ void backward_head(const AttentionBackward& call, int64_t task, float* scratch) 
     for (int64_t q = k; q < s.seq_len; q += kTile)
       backward_tile(w, p, q, k, [&](int64_t r) MPT_ALWAYS_INLINE {
         for (const auto& target : {d_queries, d_keys, d_values})
-          ask_for_row<Use::kWrite>(target, k + r, s);
+          prefetch_row<Use::kWrite>(target, k + r, s);
       });
     store_rows(w.d_queries + k * p.dim, k, kTile, s, scale, d_queries);
     store_rows(w.d_keys, k, kTile, s, 1.0f, d_keys);

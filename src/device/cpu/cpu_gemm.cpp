@@ -102,8 +102,8 @@ class RectangleGemm {
 
   // The operands packed after this block of A: the next block of A, and a share of the next block
   // of B.
-  [[nodiscard]] PanelPrefetch upcoming(int64_t row_block, int64_t column_block,
-                                       int64_t part) const {
+  [[nodiscard]] PanelPrefetch panels_to_prefetch(int64_t row_block, int64_t column_block,
+                                                 int64_t part) const {
     PanelPrefetch memory;
     const bool more_rows = row_block + 1 < rows_.count(), more_terms = part + 1 < terms_.count(),
                more_columns = column_block + 1 < panels_.count();
@@ -123,8 +123,8 @@ class RectangleGemm {
     const IndexRange block = columns(column_block);
     const EvenParts& groups = packed_rows_.groups();
     const int64_t panels = panels_[column_block].size(), calls = panels * groups.count();
-    PanelPrefetch memory = upcoming(row_block, column_block, part);
-    const int64_t lines = std::min((memory.lines() + calls - 1) / calls, kUpcomingLines);
+    PanelPrefetch memory = panels_to_prefetch(row_block, column_block, part);
+    const int64_t lines = std::min((memory.lines() + calls - 1) / calls, kPrefetchLines);
     for (int64_t panel = 0; panel < panels; ++panel)
       for (int64_t group = 0; group < groups.count(); ++group) {
         const IndexRange rows = groups[group];
@@ -134,8 +134,8 @@ class RectangleGemm {
                   .block = block,
                   .part = part};
         tile.columns = std::min(kPanelColumns, block.end - tile.column);
-        const std::byte* ahead[kUpcomingLines];
-        std::fill(memory.take(lines, ahead), ahead + kUpcomingLines, d_.data);
+        const std::byte* ahead[kPrefetchLines];
+        std::fill(memory.take(lines, ahead), ahead + kPrefetchLines, d_.data);
         add({.a = packed_rows_.group(group),
              .b = packed_panels_ + panel * terms_[part].size() * kPanelColumns,
              .depth = terms_[part].size(),
@@ -143,7 +143,7 @@ class RectangleGemm {
              .accumulate = Accumulate::kNo,
              .d = nullptr,
              .ldd = 0,
-             .upcoming = ahead},
+             .prefetched = ahead},
             tile);
       }
   }
@@ -177,13 +177,13 @@ class RectangleGemm {
     call.alpha = 1.0f;
     call.d = sums;
     call.ldd = kPanelColumns;
-    ask_for_rows(tile);
+    prefetch_rows(tile);
     run();
     for (int64_t r = 0; r < tile.rows; ++r) add_row(sums + r * kPanelColumns, tile, r);
   }
 
   // Prefetches what add_row() will read and write.
-  void ask_for_rows(const Tile& tile) const {
+  void prefetch_rows(const Tile& tile) const {
     for (int64_t r = 0; r < tile.rows; ++r) {
       const int64_t at = (tile.row + r) * d_.stride + tile.column;
       prefetch<Use::kWrite>(d_.data + at * size_of(d_.dtype), kPanelColumns * size_of(d_.dtype));

@@ -27,7 +27,7 @@ void kernel(const KernelCall& call) {
   int rows_left = kRows;
   int64_t term = 0;
   for (; term + kTermsPerLine <= call.depth; term += kTermsPerLine) {
-    prefetch<Use::kRead, Cache::kSecond>(call.upcoming[term / kTermsPerLine], kCacheLine);
+    prefetch<Use::kRead, Cache::kSecond>(call.prefetched[term / kTermsPerLine], kCacheLine);
     if (rows_left-- > 0) {
       prefetch<Use::kWrite>(row, kVectors * int64_t(sizeof(TileVector)));
       row += call.ldd;

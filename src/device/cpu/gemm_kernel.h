@@ -76,7 +76,7 @@ static_assert(kKernelRows <= kTermStride);
 
 // Cache lines that a call prefetches, one every kTermsPerLine terms: all at once would evict from
 // L1 what is needed now.
-inline constexpr int64_t kTermsPerLine = 8, kUpcomingLines = kDepth / kTermsPerLine;
+inline constexpr int64_t kTermsPerLine = 8, kPrefetchLines = kDepth / kTermsPerLine;
 
 struct KernelCall {
   const float* a;  // [rows, depth], packed
@@ -86,7 +86,7 @@ struct KernelCall {
   Accumulate accumulate;
   float* d;  // [rows, vectors * kTileLanes]: alpha A B, added to d or replacing it
   int64_t ldd;
-  const std::byte* const* upcoming;  // kUpcomingLines addresses to prefetch
+  const std::byte* const* prefetched;  // kPrefetchLines addresses to prefetch
 };
 
 // rows: 1 to kKernelRows; vectors: 1 to kKernelVectors.

@@ -153,7 +153,7 @@ struct TensorUpdate {
   template <class T, class D, NewStates kNew, class W>
   void advance_in_place(BlockSpan span, Stored<W> w) const {
     InPlaceBlock<Step, T, D> values(in, span);
-    values.upcoming.follow(weights.memory(span));
+    values.next_block.follow(weights.memory(span));
     const AdditiveScales<WeightCodec, SerialGroup> scales(weights, SerialGroup{}, span,
                                                           in.mean_scale);
     with_ema<SerialGroup>(step, in.state_update, [&](auto ema) {
@@ -221,8 +221,8 @@ struct CompensatedUpdate {
   template <class T, class D>
   void update_in_place(BlockSpan span) const {
     InPlaceBlock<Step, T, D> values(in, span);
-    values.upcoming.follow(weights.memory(span));
-    values.upcoming.follow(residuals.memory(span));
+    values.next_block.follow(weights.memory(span));
+    values.next_block.follow(residuals.memory(span));
     const Stored<bf16> w{weights.template elements<bf16>(span)},
         c{residuals.template elements<bf16>(span)};
     with_ema<SerialGroup>(step, in.state_update, [&](auto ema) {

@@ -3,8 +3,9 @@
 
 #include <utility>
 
+#include "core/prefetch.h"
 #include "optim/update/tensor_inputs.h"
-#include "precision/upcoming.h"
+#include "precision/codec.h"
 
 namespace mpt {
 
@@ -68,6 +69,27 @@ struct Stored {
 
 enum class NewStates : uint8_t { kStored, kDropped };
 
+// Prefetches the next update block piece by piece while the current one is computed. A block is
+// loaded, computed and stored in turn, so without this memory idles during the divisions and the
+// processor during the loads.
+// For serial lanes only; groups of more lanes overlap with each other.
+template <int kMost>
+struct BlockPrefetch {
+  static constexpr int kElements = 64;  // prefetched by one fetch()
+
+  ElementMemory streams[kMost];
+  int count = 0;
+
+  // The next update block follows this one in memory, except for padding between rows.
+  MPT_HD void follow(ElementMemory block) {
+    streams[count++] = {block.first + kUpdateBlock * block.bits / 8, block.bits};
+  }
+  MPT_ALWAYS_INLINE MPT_HD void fetch(int64_t first) const {
+    for (int i = 0; i < count; ++i)
+      prefetch(streams[i].first + first * streams[i].bits / 8, kElements * streams[i].bits / 8);
+  }
+};
+
 // In place, element by element: copies would cost a serial lane more than the arithmetic. All
 // moments are stored as T, rounded to nearest; the gradient is stored as D.
 template <class Step, class T, class D>
@@ -79,7 +101,7 @@ struct InPlaceBlock {
   const D* g;
   Stored<T> s[kStates];
   float factor[Step::kFactors == 0 ? 1 : kUpdateBlock];
-  Upcoming<2> upcoming;  // streams other than gradient and moments
+  BlockPrefetch<2> next_block;  // streams other than gradient and moments
 
   InPlaceBlock(const TensorInputs<kStates>& in, BlockSpan span)
       : count(span.count),
@@ -97,11 +119,11 @@ struct InPlaceBlock {
   }
 
  private:
-  static constexpr int kAtOnce = Upcoming<1>::kElements;
+  static constexpr int kAtOnce = BlockPrefetch<1>::kElements;
 
   // Prefetches the same elements of the next update block.
   template <class N>
-  MPT_ALWAYS_INLINE static void ask_for_next(const N* at) {
+  MPT_ALWAYS_INLINE static void prefetch_next(const N* at) {
     prefetch(at + kUpdateBlock, kAtOnce * int64_t(sizeof(N)));
   }
 
@@ -119,9 +141,9 @@ struct InPlaceBlock {
     int64_t first = 0;
     // Constant trip count, so that values common to all elements are loaded into registers once.
     for (; first + kAtOnce <= count; first += kAtOnce) {
-      upcoming.fetch(first);
-      ask_for_next(gradient + first);
-      (ask_for_next(own[i].at + first), ...);
+      next_block.fetch(first);
+      prefetch_next(gradient + first);
+      (prefetch_next(own[i].at + first), ...);
 #pragma GCC ivdep
       for (int64_t k = first; k < first + kAtOnce; ++k) advance(k);
     }
