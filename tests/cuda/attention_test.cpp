@@ -61,9 +61,9 @@ class CudaAttentionTest : public test::GpuTest {
   std::unique_ptr<test::Gpu> gpu_;
 };
 
-class ProductAttentionTest : public CudaAttentionTest {};
+class GemmAttentionTest : public CudaAttentionTest {};
 
-TEST_F(ProductAttentionTest, ForwardAndBackward) {
+TEST_F(GemmAttentionTest, ForwardAndBackward) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t tokens : {1, 2, 31, 130})
       for (const int64_t dim : {8, 16, 24, 48, 64, 128}) {
@@ -73,7 +73,7 @@ TEST_F(ProductAttentionTest, ForwardAndBackward) {
       }
 }
 
-TEST_F(ProductAttentionTest, AnyHeadDimensionAndRowDistance) {
+TEST_F(GemmAttentionTest, AnyHeadDimensionAndRowDistance) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t dim : {1, 2, 5, 20}) {
       Problem p({.batch = 2, .seq_len = 19, .heads = 3, .head_dim = dim}, dtype, {.padding = 3});
@@ -81,7 +81,7 @@ TEST_F(ProductAttentionTest, AnyHeadDimensionAndRowDistance) {
     }
 }
 
-TEST_F(ProductAttentionTest, AroundTheEndsOfBands) {
+TEST_F(GemmAttentionTest, AroundTheEndsOfBands) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t tokens : {255, 256, 257, 521}) {
       Problem p({.batch = 1, .seq_len = tokens, .heads = 1, .head_dim = 8}, dtype);
@@ -89,22 +89,22 @@ TEST_F(ProductAttentionTest, AroundTheEndsOfBands) {
     }
 }
 
-TEST_F(ProductAttentionTest, LargeScores) {
+TEST_F(GemmAttentionTest, LargeScores) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) test::expect_large_scores(gemms(), dtype);
 }
 
-TEST_F(ProductAttentionTest, OneDominantKey) {
+TEST_F(GemmAttentionTest, OneDominantKey) {
   EXPECT_EQ(test::run_one_dominant_key(gemms(), 1e4f).out.at(59, 3), 7.0f);
   const Problem p = test::run_one_dominant_key(gemms(), -1e4f);
   EXPECT_EQ(p.out.at(20, 3), p.out.at(19, 3));
 }
 
-TEST_F(ProductAttentionTest, IsCausal) {
+TEST_F(GemmAttentionTest, IsCausal) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) test::expect_causal(gemms(), dtype);
 }
 
 // Chunks of some heads, of a sequence, of several sequences with and without some left over.
-TEST_F(ProductAttentionTest, ChunksDoNotMatter) {
+TEST_F(GemmAttentionTest, ChunksDoNotMatter) {
   const AttentionShape shape{.batch = 5, .seq_len = 21, .heads = 4, .head_dim = 8};
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t pairs : {1, 3, 4, 7, 8, 19, 20, 100}) {
@@ -115,7 +115,7 @@ TEST_F(ProductAttentionTest, ChunksDoNotMatter) {
     }
 }
 
-TEST_F(ProductAttentionTest, ScratchIsBounded) {
+TEST_F(GemmAttentionTest, ScratchIsBounded) {
   const auto scratch = [](const AttentionShape& shape, int64_t matrix_bytes) {
     PlanningAllocator planned;
     GemmAttention(nullptr, {.matrices = matrix_bytes, .workspace = 0})
@@ -135,7 +135,7 @@ TEST_F(ProductAttentionTest, ScratchIsBounded) {
 
 // The scratch and the log-sum-exp of the largest batch serve a smaller one; what lies beyond is
 // left alone.
-TEST_F(ProductAttentionTest, FewerSequencesThanReserved) {
+TEST_F(GemmAttentionTest, FewerSequencesThanReserved) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const AttentionShape most{.batch = 4, .seq_len = 21, .heads = 3, .head_dim = 8};
     GemmAttention attention(gpu_->stream(), {.matrices = 5 * bytes_of_pair(21), .workspace = 4096});
@@ -153,7 +153,7 @@ TEST_F(ProductAttentionTest, FewerSequencesThanReserved) {
   }
 }
 
-TEST_F(ProductAttentionTest, TheSameCallGivesTheSameBits) {
+TEST_F(GemmAttentionTest, TheSameCallGivesTheSameBits) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const AttentionShape shape{.batch = 3, .seq_len = 97, .heads = 3, .head_dim = 24};
     Problem one(shape, dtype), two(shape, dtype);
@@ -167,7 +167,7 @@ TEST_F(ProductAttentionTest, TheSameCallGivesTheSameBits) {
 
 #ifdef MPT_FAKE_CUDA
 // In place, so the lanes of a warp must not overtake one another.
-TEST_F(ProductAttentionTest, TheOrderOfThreadsDoesNotMatter) {
+TEST_F(GemmAttentionTest, TheOrderOfThreadsDoesNotMatter) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const AttentionShape shape{.batch = 1, .seq_len = 300, .heads = 2, .head_dim = 8};
     Problem one(shape, dtype), two(shape, dtype);
@@ -182,7 +182,7 @@ TEST_F(ProductAttentionTest, TheOrderOfThreadsDoesNotMatter) {
 }
 
 // Work that starts when the host waits for it finds everything that the calls were given.
-TEST_F(ProductAttentionTest, RunsLate) {
+TEST_F(GemmAttentionTest, RunsLate) {
   fake_cuda::set_execution(fake_cuda::Execution::kLate);
   Problem p({.batch = 2, .seq_len = 33, .heads = 2, .head_dim = 16}, DType::kBF16);
   test::GpuAllocator scratch;
@@ -195,7 +195,7 @@ TEST_F(ProductAttentionTest, RunsLate) {
 #endif
 
 // What is not a number in one pair stays there, and does not vanish.
-TEST_F(ProductAttentionTest, NotANumberShows) {
+TEST_F(GemmAttentionTest, NotANumberShows) {
   Problem p({.batch = 1, .seq_len = 40, .heads = 2, .head_dim = 8}, DType::kF32);
   p.qkv.set(30, 8 + 2, NAN);  // Q of head 1
   gemms().run(p);
@@ -209,7 +209,7 @@ TEST_F(ProductAttentionTest, NotANumberShows) {
   }
 }
 
-TEST_F(ProductAttentionTest, NothingToDo) {
+TEST_F(GemmAttentionTest, NothingToDo) {
   GemmAttention attention(gpu_->stream(), kScratch);
   for (const AttentionShape& shape :
        {AttentionShape{0, 5, 2, 8}, AttentionShape{2, 5, 0, 8}, AttentionShape{2, 0, 2, 8}}) {
@@ -221,7 +221,7 @@ TEST_F(ProductAttentionTest, NothingToDo) {
   }
 }
 
-TEST_F(ProductAttentionTest, WithoutScratchIsALogicError) {
+TEST_F(GemmAttentionTest, WithoutScratchIsALogicError) {
   Problem p({.batch = 1, .seq_len = 50, .heads = 1, .head_dim = 8}, DType::kF32);
   GemmAttention attention(gpu_->stream(), kScratch);
   EXPECT_THROW(run(attention, p), LogicError);
@@ -232,7 +232,7 @@ TEST_F(ProductAttentionTest, WithoutScratchIsALogicError) {
   EXPECT_NO_THROW(run(attention, p));
 }
 
-TEST_F(ProductAttentionTest, PlansWhatItAllocates) {
+TEST_F(GemmAttentionTest, PlansWhatItAllocates) {
   const AttentionShape shape{.batch = 4, .seq_len = 130, .heads = 3, .head_dim = 24};
   PlanningAllocator planned;
   GemmAttention(nullptr).reserve(planned, shape, DType::kF32);

@@ -25,7 +25,7 @@ class CudaGemmTest : public test::CudaDeviceTest {
     device_->gemm().reserve(*allocator_, std::array{call});
     device_->gemm().run(call);
   }
-  void expect_product(const GemmProblem& p) { test::expect_product(*device_, *allocator_, p); }
+  void expect_gemm(const GemmProblem& p) { test::expect_gemm(*device_, *allocator_, p); }
   DeviceMatrix there(const HostMatrix& x) { return {*device_, *allocator_, x}; }
   Tensor tensor(DType dtype, int64_t rows, int64_t cols) {
     return allocator_->tensor({"data"}, dtype, rows, cols);
@@ -44,7 +44,7 @@ TEST_F(CudaGemmTest, EveryTransposeTypeAndAccumulation) {
       for (const Accumulate accumulate : kAccumulates)
         for (const auto& types : kTypes)
           for (const int64_t padding : {0, 5, 8})
-            expect_product({.m = 17,
+            expect_gemm({.m = 17,
                             .n = 23,
                             .k = 37,
                             .transpose_a = ta,
@@ -61,19 +61,19 @@ TEST_F(CudaGemmTest, SizesOfOneAndOddSizes) {
         for (const Transpose ta : kTransposes)
           for (const Transpose tb : kTransposes)
             for (const auto& types : kTypes)
-              expect_product(
+              expect_gemm(
                   {.m = m, .n = n, .k = k, .transpose_a = ta, .transpose_b = tb, .types = types});
 }
 
 TEST_F(CudaGemmTest, LargeEnoughForSeveralBlocks) {
   for (const auto& types : kTypes)
-    expect_product({.m = 100, .n = 530, .k = 700, .transpose_b = Transpose::kYes, .types = types});
+    expect_gemm({.m = 100, .n = 530, .k = 700, .transpose_b = Transpose::kYes, .types = types});
 }
 
 TEST_F(CudaGemmTest, Tf32OperandsAreRounded) {
   for (const Transpose ta : kTransposes)
     for (const Transpose tb : kTransposes)
-      expect_product({.m = 48,
+      expect_gemm({.m = 48,
                       .n = 40,
                       .k = 72,
                       .transpose_a = ta,
@@ -89,7 +89,7 @@ TEST_F(CudaGemmTest, WithoutTerms) {
       for (const Accumulate accumulate : kAccumulates)
         for (const auto& types : kTypes)
           for (const int64_t padding : {0, 3})
-            expect_product({.m = 3,
+            expect_gemm({.m = 3,
                             .n = 5,
                             .k = 0,
                             .transpose_a = ta,
@@ -101,8 +101,8 @@ TEST_F(CudaGemmTest, WithoutTerms) {
 
 TEST_F(CudaGemmTest, WithoutResult) {
   for (const auto& types : kTypes) {
-    expect_product({.m = 0, .n = 5, .k = 3, .types = types});
-    expect_product({.m = 5, .n = 0, .k = 3, .types = types});
+    expect_gemm({.m = 0, .n = 5, .k = 3, .types = types});
+    expect_gemm({.m = 5, .n = 0, .k = 3, .types = types});
   }
 }
 

@@ -50,14 +50,14 @@ TEST_F(CudaGemmTuning, PlansEveryKindOnceAndComputesAsBefore) {
   EXPECT_EQ(gemm().plans(), 3);
   gemm().reserve(*allocator_, calls());
   EXPECT_EQ(gemm().plans(), 3);
-  test::expect_product(*device_, *allocator_,
+  test::expect_gemm(*device_, *allocator_,
                        {.m = 32,
                         .n = 48,
                         .k = 16,
                         .transpose_b = Transpose::kYes,
                         .types = {DType::kBF16, DType::kBF16, DType::kBF16}});
   EXPECT_EQ(gemm().plans(), 3);
-  test::expect_product(*device_, *allocator_,
+  test::expect_gemm(*device_, *allocator_,
                        {.m = 16, .n = 24, .k = 8, .accumulate = Accumulate::kYes});
   EXPECT_EQ(gemm().plans(), 3);
 }

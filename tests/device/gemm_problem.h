@@ -78,7 +78,7 @@ inline double error_bound(const GemmProblem& p, const ExactSum& exact) {
   return (double(p.k + 1) * 0x1p-24 + operands) * exact.size;
 }
 
-inline void expect_product(Device& device, Allocator& allocator, const GemmProblem& p) {
+inline void expect_gemm(Device& device, Allocator& allocator, const GemmProblem& p) {
   SCOPED_TRACE(fmt::format("[{},{}] k {} transposes {}{} accumulate {} types {} {} {} padding {}",
                            p.m, p.n, p.k, int(p.transpose_a), int(p.transpose_b), int(p.accumulate),
                            name_of(p.types[0]), name_of(p.types[1]), name_of(p.types[2]),

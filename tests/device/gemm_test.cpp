@@ -29,7 +29,7 @@ class CpuGemmTest : public testing::Test {
     device_->gemm().reserve(*allocator_, std::array{call});
     device_->gemm().run(call);
   }
-  void expect_product(const GemmProblem& p) { test::expect_product(*device_, *allocator_, p); }
+  void expect_gemm(const GemmProblem& p) { test::expect_gemm(*device_, *allocator_, p); }
 
   std::unique_ptr<Device> device_ = make_cpu_device(1);
   std::unique_ptr<Allocator> allocator_ = device_->make_allocator();
@@ -47,7 +47,7 @@ TEST_F(CpuGemmTest, EveryTransposeTypeAndAccumulation) {
           for (const DType b : kTypes)
             for (const DType d : kTypes)
               for (const int64_t padding : {0, 5})
-                expect_product({.m = 17,
+                expect_gemm({.m = 17,
                                 .n = 23,
                                 .k = 37,
                                 .transpose_a = ta,
@@ -64,7 +64,7 @@ TEST_F(CpuGemmTest, SizesOfOneAndOddSizes) {
         for (const Transpose ta : kTransposes)
           for (const Transpose tb : kTransposes)
             for (const DType type : kTypes)
-              expect_product({.m = m,
+              expect_gemm({.m = m,
                               .n = n,
                               .k = k,
                               .transpose_a = ta,
@@ -75,7 +75,7 @@ TEST_F(CpuGemmTest, SizesOfOneAndOddSizes) {
 
 TEST_F(CpuGemmTest, LargeEnoughForSeveralBlocks) {
   for (const DType type : kTypes)
-    expect_product({.m = 100,
+    expect_gemm({.m = 100,
                     .n = 530,
                     .k = 700,
                     .transpose_b = Transpose::kYes,
@@ -88,7 +88,7 @@ TEST_F(CpuGemmTest, WithoutTerms) {
     for (const Transpose tb : kTransposes)
       for (const Accumulate accumulate : kAccumulates)
         for (const DType type : kTypes)
-          expect_product({.m = 3,
+          expect_gemm({.m = 3,
                           .n = 5,
                           .k = 0,
                           .transpose_a = ta,
@@ -99,8 +99,8 @@ TEST_F(CpuGemmTest, WithoutTerms) {
 
 TEST_F(CpuGemmTest, WithoutResult) {
   for (const DType type : kTypes) {
-    expect_product({.m = 0, .n = 5, .k = 3, .types = {type, type, type}});
-    expect_product({.m = 5, .n = 0, .k = 3, .types = {type, type, type}});
+    expect_gemm({.m = 0, .n = 5, .k = 3, .types = {type, type, type}});
+    expect_gemm({.m = 5, .n = 0, .k = 3, .types = {type, type, type}});
   }
 }
 
@@ -212,7 +212,7 @@ TEST_F(CpuGemmTest, OneReservationForSeveralCalls) {
 TEST_F(CpuGemmTest, SeveralThreads) {
   device_ = make_cpu_device(2);
   for (const DType type : kTypes)
-    expect_product(
+    expect_gemm(
         {.m = 70, .n = 130, .k = 90, .accumulate = Accumulate::kYes, .types = {type, type, type}});
 }
 

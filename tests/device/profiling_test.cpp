@@ -139,7 +139,7 @@ TEST_F(ProfileTest, WorkCountsForTheRangeThatAskedForIt) {
   EXPECT_EQ(profile_.nodes().at(1).flops, 10);
 }
 
-TEST_F(ProfileTest, RepeatedWorkIsNotRecorded) {
+TEST_F(ProfileTest, CapturedWorkIsNotRecorded) {
   HostMemoryDevice host;
   SlowDevice slow(host, now_);
   ProfilingDevice device(slow, profile_);

@@ -56,7 +56,7 @@ std::string attention_library(CudaAttention kind) {
   }
 #endif
   check(kind != CudaAttention::kCudnn, "attention by cuDNN in a build without it");
-  return "attention by products";
+  return "attention by GEMMs";
 }
 
 // A non-blocking stream: the default kind waits for the legacy default stream, where libraries may
