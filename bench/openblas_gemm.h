@@ -1,4 +1,4 @@
-// FP32 products by OpenBLAS, a peer of ours.
+// FP32 GEMMs by OpenBLAS, a peer of ours.
 #pragma once
 
 #include <cblas.h>

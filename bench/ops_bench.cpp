@@ -1,9 +1,9 @@
-// The operations of a training step, one at a time: passes over activations, attention, products
+// The operations of a training step, one at a time: passes over activations, attention, GEMMs
 // and casts.
 //
 //   GOMP_SPINCOUNT=2000 ops_bench --benchmark_filter=swiglu
 // Names: <operation>/<shape>/<storage type>, shapes as in shapes.h. Attention counts the causal
-// half of its products: two forward, and backward five, with the scores computed again. Counters:
+// half of its GEMMs: two forward, and backward five, with the scores computed again. Counters:
 // GB/s of the bytes that must move at least, each operand once, and its percentage of what memory
 // read and written in place reaches; or GFLOP/s and the percentage of multiply-adds in registers.
 #include <numeric>
@@ -166,8 +166,8 @@ constexpr std::array<NamedOperation, 8> kPasses{{{"norm_forward", norm_forward},
 
 // --- attention -----------------------------------------------------------------------------------
 
-// FLOPs of one product of the scores' size, its causal half.
-double half_product(const Shape& s) {
+// FLOPs of one GEMM of the scores' size, its causal half.
+double half_gemm(const Shape& s) {
   return double(s.tokens()) * double(s.seq_len) * double(s.hidden);
 }
 
@@ -183,7 +183,7 @@ AttentionForward attention_call(Workbench& w, const Shape& shape, DType type) {
 Operation attention_forward(Workbench& w, const Shape& shape, DType type) {
   const AttentionForward call = attention_call(w, shape, type);
   return {.call = [&w, call] { w.device().attention().forward(call); },
-          .flops = 2 * half_product(shape)};
+          .flops = 2 * half_gemm(shape)};
 }
 
 Operation attention_backward(Workbench& w, const Shape& shape, DType type) {
@@ -196,15 +196,15 @@ Operation attention_backward(Workbench& w, const Shape& shape, DType type) {
                                .d_out = w.normals(type, shape.tokens(), shape.hidden),
                                .d_qkv = w.zeros(type, shape.tokens(), 3 * shape.hidden)};
   return {.call = [&w, call] { w.device().attention().backward(call); },
-          .flops = 5 * half_product(shape)};
+          .flops = 5 * half_gemm(shape)};
 }
 
 constexpr std::array<NamedOperation, 2> kAttention{
     {{"attention_forward", attention_forward}, {"attention_backward", attention_backward}}};
 
-// --- products ------------------------------------------------------------------------------------
+// --- GEMMs ------------------------------------------------------------------------------------
 
-enum class Product { kForward, kInputGradient, kWeightGradient };
+enum class GemmPass { kForward, kInputGradient, kWeightGradient };
 
 struct LinearLayer {
   const char* name;
@@ -220,44 +220,42 @@ std::vector<LinearLayer> linear_layers(const Shape& shape) {
           {"head", s.chunk, s.c, s.v}};
 }
 
-// Types of x and W, of dY, and of results, for products in a type.
-struct ProductTypes {
+// Types of x and W, of dY, and of results, for GEMMs in a type.
+struct GemmTypes {
   const char* name;
   DType operand, gradient, result;
 };
-constexpr std::array<ProductTypes, 3> kProductTypes{
-    {{"fp32", DType::kF32, DType::kF32, DType::kF32},
-     {"bf16", DType::kBF16, DType::kBF16, DType::kBF16},
-     {"fp8", DType::kE4M3, DType::kE5M2, DType::kBF16}}};
+constexpr std::array<GemmTypes, 3> kGemmTypes{{{"fp32", DType::kF32, DType::kF32, DType::kF32},
+                                               {"bf16", DType::kBF16, DType::kBF16, DType::kBF16},
+                                               {"fp8", DType::kE4M3, DType::kE5M2, DType::kBF16}}};
 
 // y = x W^T, dx = dy W, dW = dy^T x.
-GemmCall product_call(Workbench& w, const LinearLayer& linear, const ProductTypes& types,
-                      Product product) {
+GemmCall gemm_call(Workbench& w, const LinearLayer& linear, const GemmTypes& types, GemmPass pass) {
   const auto x = [&] { return w.normals(types.operand, linear.rows, linear.in); };
   const auto weight = [&] { return w.normals(types.operand, linear.out, linear.in); };
   const auto d_y = [&] { return w.normals(types.gradient, linear.rows, linear.out); };
   const auto result = [&](int64_t rows, int64_t cols) { return w.zeros(types.result, rows, cols); };
-  if (product == Product::kForward)
+  if (pass == GemmPass::kForward)
     return {.a = x(),
             .b = weight(),
             .d = result(linear.rows, linear.out),
             .transpose_b = Transpose::kYes};
-  if (product == Product::kInputGradient)
+  if (pass == GemmPass::kInputGradient)
     return {.a = d_y(), .b = weight(), .d = result(linear.rows, linear.in)};
   return {.a = d_y(), .b = x(), .d = result(linear.out, linear.in), .transpose_a = Transpose::kYes};
 }
 
-void add_products(const Shape& shape) {
-  constexpr std::array<std::pair<const char*, Product>, 3> kGemms{
-      {{"forward", Product::kForward},
-       {"dX", Product::kInputGradient},
-       {"dW", Product::kWeightGradient}}};
+void add_gemms(const Shape& shape) {
+  constexpr std::array<std::pair<const char*, GemmPass>, 3> kGemmPasses{
+      {{"forward", GemmPass::kForward},
+       {"dX", GemmPass::kInputGradient},
+       {"dW", GemmPass::kWeightGradient}}};
   for (const LinearLayer& linear : linear_layers(shape))
-    for (const auto& [name, product] : kGemms)
-      for (const ProductTypes& types : kProductTypes)
-        add_operation(fmt::format("product_{}_{}/{}/{}", linear.name, name, shape.name, types.name),
-                      [linear, types, product = product](Workbench& w) -> Operation {
-                        const GemmCall call = product_call(w, linear, types, product);
+    for (const auto& [name, pass] : kGemmPasses)
+      for (const GemmTypes& types : kGemmTypes)
+        add_operation(fmt::format("gemm_{}_{}/{}/{}", linear.name, name, shape.name, types.name),
+                      [linear, types, pass = pass](Workbench& w) -> Operation {
+                        const GemmCall call = gemm_call(w, linear, types, pass);
                         w.device().gemm().reserve(w.allocator(), std::array{call});
                         return {.call = [&w, call] { w.device().gemm().run(call); },
                                 .flops = 2.0 * double(linear.rows * linear.in * linear.out)};
@@ -355,7 +353,7 @@ void register_shape(const Shape& shape) {
        {WeightFormat::kBF16, WeightFormat::kBlockFp8, WeightFormat::kNvfp4})
     add_operation(fmt::format("cast_weights/{}/{}", shape.name, name_of(format)),
                   [&shape, format](Workbench& w) { return cast_weights(w, shape, format); });
-  add_products(shape);
+  add_gemms(shape);
 }
 
 void register_all() {

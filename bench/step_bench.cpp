@@ -5,10 +5,10 @@
 //   differ); rules adamw and m_plus_adam
 //   step_bench --breakdown ...                  also milliseconds a step by operation, of these themselves
 //   step_bench --bound ...                      of fp32/adamw also the bound (step_bound.h), its parts in
-//                                               milliseconds, and % of it: its products are run between the
+//                                               milliseconds, and % of it: its GEMMs are run between the
 //                                               steps, and both sides are medians. Where OpenBLAS is found,
-//                                               its time for these products over ours as well
-// Counters: tokens/s, what of a step the optimizer takes (median), and % of the FP32 product rate
+//                                               its time for these GEMMs over ours as well
+// Counters: tokens/s, what of a step the optimizer takes (median), and % of the FP32 GEMM rate
 // measured in the same process (formula: train/performance.h).
 #include <algorithm>
 #include <array>
@@ -52,14 +52,15 @@ struct Regime {
   }
 };
 
-constexpr std::array<Regime, 7> kRegimes{
+constexpr std::array<Regime, 8> kRegimes{
     {{"fp32", WeightFormat::kF32, ComputeFormat::kF32},
      {"bf16", WeightFormat::kBF16, ComputeFormat::kBF16},
      {"bf16-fp8", WeightFormat::kBF16, ComputeFormat::kFp8},
      {"block_fp8-bf16", WeightFormat::kBlockFp8, ComputeFormat::kBF16},
      {"block_fp8-fp8", WeightFormat::kBlockFp8, ComputeFormat::kFp8},
      {"nvfp4-bf16", WeightFormat::kNvfp4, ComputeFormat::kBF16},
-     {"nvfp4-fp8", WeightFormat::kNvfp4, ComputeFormat::kFp8}}};
+     {"nvfp4-fp8", WeightFormat::kNvfp4, ComputeFormat::kFp8},
+     {"mxfp8-bf16", WeightFormat::kMxfp8, ComputeFormat::kBF16}}};
 
 RunConfig config_of(const Shape& shape, const Regime& regime, std::string_view rule) {
   RunConfig config;
@@ -122,43 +123,41 @@ class TrainingStep {
 // What the step of a shape is compared with: measured between the steps, medians of both count.
 class Bound {
  public:
-  Bound(const Shape& shape, Device& device, std::vector<GemmCall> products)
-      : shape_(shape), products_(std::move(products)), cold_(device, products_) {
-    cold_.seconds(products_);  // touches all memory for the first time
+  Bound(const Shape& shape, Device& device, std::vector<GemmCall> gemms)
+      : shape_(shape), gemms_(std::move(gemms)), cold_(device, gemms_) {
+    cold_.seconds(gemms_);  // touches all memory for the first time
   }
   void measure() {
-    product_seconds_.push_back(cold_.seconds(products_));
+    gemm_seconds_.push_back(cold_.seconds(gemms_));
 #ifdef MPT_WITH_OPENBLAS
-    openblas_seconds_.push_back(cold_.seconds(products_, openblas_));
+    openblas_seconds_.push_back(cold_.seconds(gemms_, openblas_));
 #endif
-    for (int i = 0; i < 3; ++i)
-      large_seconds_.push_back(cold_.seconds(std::array{large_product()}));
+    for (int i = 0; i < 3; ++i) large_seconds_.push_back(cold_.seconds(std::array{large_gemm()}));
   }
   void count(benchmark::State& state, const std::vector<double>& steps) const {
     static const MachineLimits limits = measured_machine_limits(omp_get_max_threads());
     double bytes = 0;
     for (const PassBytes& pass : fused_passes(shape_.model(), shape_.tokens())) bytes += pass.bytes;
-    const double rate = flops_of(large_product()) / median_of(large_seconds_),
+    const double rate = flops_of(large_gemm()) / median_of(large_seconds_),
                  attention =
                      attention_flops(shape_.model(), shape_.tokens(), shape_.seq_len) / rate,
-                 products = median_of(product_seconds_),
-                 passes = bytes / limits.stream_bytes_per_second;
-    state.counters["products ms"] = 1e3 * products;
+                 gemms = median_of(gemm_seconds_), passes = bytes / limits.stream_bytes_per_second;
+    state.counters["GEMMs ms"] = 1e3 * gemms;
     state.counters["attention ms"] = 1e3 * attention;
     state.counters["passes ms"] = 1e3 * passes;
     if (!openblas_seconds_.empty())
-      state.counters["x_products_of_openblas"] = median_of(openblas_seconds_) / products;
-    state.counters["%bound"] = 100 * (products + attention + passes) / median_of(steps);
+      state.counters["x_gemms_of_openblas"] = median_of(openblas_seconds_) / gemms;
+    state.counters["%bound"] = 100 * (gemms + attention + passes) / median_of(steps);
   }
 
  private:
   const Shape& shape_;
-  std::vector<GemmCall> products_;
-  ColdProducts cold_;
+  std::vector<GemmCall> gemms_;
+  ColdGemms cold_;
 #ifdef MPT_WITH_OPENBLAS
   OpenBlasGemm openblas_{omp_get_max_threads()};
 #endif
-  std::vector<double> product_seconds_, openblas_seconds_, large_seconds_;
+  std::vector<double> gemm_seconds_, openblas_seconds_, large_seconds_;
 };
 
 // Self times by operation: of all ranges of a name, forward and backward.
@@ -191,10 +190,10 @@ void training_step(benchmark::State& state, const Shape& shape, const Regime& re
   ProfilingDevice profiling(recording, profile);
   TrainingStep step(shape, config, breakdown ? static_cast<Device&>(profiling) : recording);
   step.run();
-  const std::vector<GemmCall> products = recording.take_products();
+  const std::vector<GemmCall> gemms = recording.take_gemms();
   std::optional<Bound> bound;
   if (with_bound && regime.weights == WeightFormat::kF32 && rule == "adamw") {
-    bound.emplace(shape, *device, products);
+    bound.emplace(shape, *device, gemms);
   }
   warm_up(step);
   std::vector<double> seconds;

@@ -62,14 +62,14 @@ double attention_flops(const LlamaConfig& config, int64_t tokens, int64_t seq_le
           flops_of(AttentionBackward{shape, {}, {}, {}, {}, {}}));
 }
 
-GemmCall large_product() {
+GemmCall large_gemm() {
   const Tensor square{nullptr, DType::kF32, 1024, 1024, 1024};
   return {.a = square, .b = square, .d = square, .transpose_b = Transpose::kYes};
 }
 
-// --- products ------------------------------------------------------------------------------------
+// --- GEMMs ------------------------------------------------------------------------------------
 
-Tensor ColdProducts::Ring::place_for(const Tensor& shape) {
+Tensor ColdGemms::Ring::place_for(const Tensor& shape) {
   const int64_t bytes = align_up(shape.bytes(), kAlignment);
   if (next + bytes > memory.bytes()) next = 0;
   Tensor place = shape;
@@ -78,11 +78,11 @@ Tensor ColdProducts::Ring::place_for(const Tensor& shape) {
   return place;
 }
 
-ColdProducts::ColdProducts(Device& device, std::span<const GemmCall> calls)
+ColdGemms::ColdGemms(Device& device, std::span<const GemmCall> calls)
     : device_(device), allocator_(device.make_allocator()) {
   for (const GemmCall& call : calls)
     check(call.a.dtype == DType::kF32 && call.b.dtype == DType::kF32 && call.d.dtype == DType::kF32,
-          "a replay of products of {} by {} to {}; expected fp32", name_of(call.a.dtype),
+          "a replay of GEMMs of {} by {} to {}; expected fp32", name_of(call.a.dtype),
           name_of(call.b.dtype), name_of(call.d.dtype));
   const int64_t bytes = ring_bytes(calls);
   for (Ring* ring : {&operands_, &results_}) {
@@ -92,7 +92,7 @@ ColdProducts::ColdProducts(Device& device, std::span<const GemmCall> calls)
   device_.gemm().reserve(*allocator_, calls);
 }
 
-double ColdProducts::seconds(std::span<const GemmCall> calls, Gemm& gemm) {
+double ColdGemms::seconds(std::span<const GemmCall> calls, Gemm& gemm) {
   const auto start = std::chrono::steady_clock::now();
   for (GemmCall call : calls) {
     call.a = operands_.place_for(call.a);

@@ -1,16 +1,16 @@
-// The bound of an FP32 training step with AdamW: the time that its products, its attention and what
+// The bound of an FP32 training step with AdamW: the time that its GEMMs, its attention and what
 // its other operations must move take, with nothing in between. An estimate, not a law: a pass
 // whose data are in a cache can be faster than memory, and a step that is better than its bound
 // shows that.
 //
-//   bound = products + attention + passes
+//   bound = GEMMs + attention + passes
 //
-// products   every GemmCall of one step, recorded as the step makes them and run again in that order.
+// GEMMs   every GemmCall of one step, recorded as the step makes them and run again in that order.
 //            Operands lie one behind the other in memory that no cache holds, results in other such memory,
 //            and the place moves on from call to call: each finds its operands in memory, as in the step.
 // attention  14 D FLOP for each pair of a query and a key that it sees, B H T (T + 1) / 2 of them in each
-//            of L layers, at the FP32 rate of a product of 1024^3, measured between the steps as well.
-//            14 = 2 (multiply, add) x 7 products: S = Q K^T, O = P V; S again, dV = P^T dO, dP = dO V^T,
+//            of L layers, at the FP32 rate of a GEMM of 1024^3, measured between the steps as well.
+//            14 = 2 (multiply, add) x 7 GEMMs: S = Q K^T, O = P V; S again, dV = P^T dO, dP = dO V^T,
 //            dQ = dS K, dK = dS^T Q.
 // passes     bytes that each must move at least, at the rate of memory read and written in place. In
 //            elements of 4 bytes, where a pass reads its inputs and writes its outputs once:
@@ -53,14 +53,14 @@ std::vector<PassBytes> fused_passes(const LlamaConfig& config, int64_t tokens);
 // FLOPs of attention, forward and backward, as above.
 double attention_flops(const LlamaConfig& config, int64_t tokens, int64_t seq_len);
 
-// A device that notes the products which it is asked for.
+// A device that notes the GEMMs which it is asked for.
 class RecordingDevice final : public ForwardingDevice {
  public:
   // `inner` outlives this.
   explicit RecordingDevice(Device& inner) : ForwardingDevice(inner), gemm_(inner.gemm()) {}
   Gemm& gemm() override { return gemm_; }
   // Those since the last time.
-  std::vector<GemmCall> take_products() { return std::exchange(gemm_.calls, {}); }
+  std::vector<GemmCall> take_gemms() { return std::exchange(gemm_.calls, {}); }
 
  private:
   struct RecordingGemm final : Gemm {
@@ -80,15 +80,15 @@ class RecordingDevice final : public ForwardingDevice {
   RecordingGemm gemm_;
 };
 
-// An FP32 product of 1024^3 multiplications, whose operands are not there.
-GemmCall large_product();
+// An FP32 GEMM of 1024^3 multiplications, whose operands are not there.
+GemmCall large_gemm();
 
-// Memory for FP32 products to be run on, which they find cold.
-class ColdProducts {
+// Memory for FP32 GEMMs to be run on, which they find cold.
+class ColdGemms {
  public:
   // For these calls. The device outlives this.
-  ColdProducts(Device& device, std::span<const GemmCall> calls);
-  // Runs products of the shapes and strides of `calls`, whose own tensors are not touched: the
+  ColdGemms(Device& device, std::span<const GemmCall> calls);
+  // Runs GEMMs of the shapes and strides of `calls`, whose own tensors are not touched: the
   // device's, or those of another library on the same memory.
   double seconds(std::span<const GemmCall> calls) { return seconds(calls, device_.gemm()); }
   double seconds(std::span<const GemmCall> calls, Gemm& gemm);

@@ -1,5 +1,5 @@
 // The optimizer's part of a step: updates by every rule in every weight format, the gradients'
-// norm, and the decoding of scaled weights for products. Of all matrices of the linear layers of
+// norm, and the decoding of scaled weights for GEMMs. Of all matrices of the linear layers of
 // shape E at once.
 //
 //   GOMP_SPINCOUNT=2000 update_bench --benchmark_filter=m_plus_adam/nvfp4
@@ -124,7 +124,7 @@ std::vector<WeightRounding> roundings_of(WeightFormat format) {
 
 void register_all() {
   constexpr std::array kFormats{WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kBlockFp8,
-                                WeightFormat::kNvfp4};
+                                WeightFormat::kNvfp4, WeightFormat::kMxfp8};
   for (const NamedRule& rule : rules())
     for (const WeightFormat format : kFormats)
       for (const WeightRounding weight_rounding : roundings_of(format)) {
@@ -136,7 +136,8 @@ void register_all() {
   for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBF16})
     add_operation(fmt::format("grad_norm/{}", name_of(format)),
                   [format](Workbench& w) { return grad_norm(w, format); });
-  for (const WeightFormat format : {WeightFormat::kBlockFp8, WeightFormat::kNvfp4})
+  for (const WeightFormat format :
+       {WeightFormat::kBlockFp8, WeightFormat::kNvfp4, WeightFormat::kMxfp8})
     add_operation(fmt::format("decode/{}", name_of(format)),
                   [format](Workbench& w) { return decode(w, format); });
 }

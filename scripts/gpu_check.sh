@@ -11,7 +11,7 @@
 #   build       configure and compile
 #   tests       the GPU tests
 #   sanitizer   compute-sanitizer (memcheck, racecheck, initcheck, synccheck) over the small ones
-#   machine     copy bandwidth and product rates
+#   machine     copy bandwidth and GEMM rates
 #   steps       whole training steps, BF16 and FP8, every size
 #   pairs       formats and optimizers in turn (A B A B ...), ratios
 #   optimizer   the update alone, every format
@@ -241,8 +241,8 @@ steps_of() {
 }
 
 # Words, none of which has a blank: sizes for a CPU.
-product_option() { if [ $tiny = yes ]; then say --product-size 128; fi; }
-machine_options() { if [ $tiny = yes ]; then say --product-size 128 --copy-bytes 1048576; fi; }
+gemm_option() { if [ $tiny = yes ]; then say --gemm-size 128; fi; }
+machine_options() { if [ $tiny = yes ]; then say --gemm-size 128 --copy-bytes 1048576; fi; }
 
 # The options that all runs of whole steps share, for a size: a word each in the array `step_options`.
 set_step_options() {
@@ -293,7 +293,7 @@ stage_steps() {
   for size in "${sizes[@]}"; do
     set_step_options "$size"
     # shellcheck disable=SC2046
-    measure "steps_$size" step "${step_options[@]}" $(product_option) \
+    measure "steps_$size" step "${step_options[@]}" $(gemm_option) \
       --config "$(config_of "$size" bf16)" --config "$(config_of "$size" fp8)"
   done
 }
@@ -348,14 +348,14 @@ stage_peer() {
     peer_size=$size
     if [ $tiny = yes ]; then peer_size=nano; fi
     # shellcheck disable=SC2046
-    measure "peer_${size}_ours_before" step "${step_options[@]}" $(product_option) \
+    measure "peer_${size}_ours_before" step "${step_options[@]}" $(gemm_option) \
       --config "$(config_of "$size" bf16_adamw)"
     rows=$("$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))[0]["micro_batch_rows"])' \
       "$raw/peer_${size}_ours_before.json" 2>/dev/null) || rows=16
     attempt record "peer_${size}_torch" "$python" scripts/bench.py torch_gpu_step --size "$peer_size" \
       --device $device --micro-batch-rows "$rows" "${step_options[@]:0:4}" --steps "$(steps_of "$size")"
     # shellcheck disable=SC2046
-    measure "peer_${size}_ours_after" step "${step_options[@]}" $(product_option) \
+    measure "peer_${size}_ours_after" step "${step_options[@]}" $(gemm_option) \
       --config "$(config_of "$size" bf16_adamw)"
   done
 }

@@ -16,7 +16,7 @@ build=(cmake ninja-build g++ libfmt-dev libspdlog-dev nlohmann-json3-dev libcli1
        zlib1g-dev libxxhash-dev)
 run=(python3 python3-matplotlib)
 mpi=(libopenmpi-dev openmpi-bin)
-# OpenBLAS for a benchmark, which compares our products with its own.
+# OpenBLAS for a benchmark, which compares our GEMMs with its own.
 dev=(libgtest-dev libbenchmark-dev libboost-context-dev libopenblas-openmp-dev "${mpi[@]}")
 # An independent implementation of the small formats for the tests to compare with, where the distribution has it.
 oracles=(llvm-19-dev)

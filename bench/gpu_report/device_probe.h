@@ -32,7 +32,7 @@ std::unique_ptr<DeviceProbe> make_cuda_probe(Device& device);
 std::unique_ptr<Device> device_named(const std::string& name);
 
 // Fills a tensor of fp32, bf16, e4m3 or e5m2 with normally distributed numbers. Rows repeat a few
-// drawn ones, each turned by another distance: enough that no two products are of the same
+// drawn ones, each turned by another distance: enough that no two GEMMs are of the same
 // operands.
 void fill_with_normals(const Tensor& tensor, uint32_t seed, Device& device);
 

@@ -15,17 +15,17 @@ struct Operands {
   Multiply multiply;
 };
 
-Operands operands_of(ProductKind kind) {
+Operands operands_of(GemmKind kind) {
   switch (kind) {
-    case ProductKind::kF32:
+    case GemmKind::kF32:
       return {DType::kF32, DType::kF32, Multiply::kFull};
-    case ProductKind::kTf32:
+    case GemmKind::kTf32:
       return {DType::kF32, DType::kF32, Multiply::kTf32};
-    case ProductKind::kBF16:
+    case GemmKind::kBF16:
       return {DType::kBF16, DType::kBF16, Multiply::kFull};
-    case ProductKind::kFp8:
+    case GemmKind::kFp8:
       return {DType::kE4M3, DType::kBF16, Multiply::kFastFp8};
-    case ProductKind::kFp8Split:
+    case GemmKind::kFp8Split:
       break;
   }
   return {DType::kE4M3, DType::kBF16, Multiply::kFull};
@@ -34,8 +34,8 @@ Operands operands_of(ProductKind kind) {
 }  // namespace
 
 MachineSize default_size(Device& device) {
-  if (device.backend() == Backend::kCpu) return {.product = 1024, .copy_bytes = int64_t{256} << 20};
-  return {.product = 8192, .copy_bytes = int64_t{4} << 30};
+  if (device.backend() == Backend::kCpu) return {.gemm = 1024, .copy_bytes = int64_t{256} << 20};
+  return {.gemm = 8192, .copy_bytes = int64_t{4} << 30};
 }
 
 Json to_json(const Rate& rate, const char* unit) {
@@ -62,7 +62,7 @@ Rate copy_rate(Device& device, int64_t bytes, const Effort& effort) {
   return rate;
 }
 
-Rate product_rate(Device& device, ProductKind kind, int64_t size, const Effort& effort) {
+Rate gemm_rate(Device& device, GemmKind kind, int64_t size, const Effort& effort) {
   const Operands operands = operands_of(kind);
   const std::unique_ptr<Allocator> allocator = device.make_allocator();
   const auto matrix = [&](DType dtype) {
@@ -79,7 +79,7 @@ Rate product_rate(Device& device, ProductKind kind, int64_t size, const Effort& 
   Rate rate{
       .per_second = {},
       .formula = fmt::format(
-          "2 x {0} x {0} x {0} / time of a product of random {1} matrices, FP32 sums, {2} results",
+          "2 x {0} x {0} x {0} / time of a GEMM of random {1} matrices, FP32 sums, {2} results",
           size, name_of(operands.element), name_of(operands.result))};
   for (const double seconds : seconds_per_run(device, effort, [&] { device.gemm().run(call); }))
     rate.per_second.push_back(2.0 * double(size) * double(size) * double(size) / seconds);
@@ -93,10 +93,10 @@ Json measure_machine(Device& device, const MachineSize& size, const Effort& effo
             {"memory_bytes", device.memory_bytes()},
             {"driver", probe->description()},
             {"copy", to_json(copy_rate(device, size.copy_bytes, effort), "bytes/s")}};
-  for (const ProductKind kind : {ProductKind::kBF16, ProductKind::kFp8, ProductKind::kFp8Split,
-                                 ProductKind::kTf32, ProductKind::kF32})
-    json["products"][std::string(name_of(kind))] =
-        to_json(product_rate(device, kind, size.product, effort), "FLOP/s");
+  for (const GemmKind kind :
+       {GemmKind::kBF16, GemmKind::kFp8, GemmKind::kFp8Split, GemmKind::kTf32, GemmKind::kF32})
+    json["gemms"][std::string(name_of(kind))] =
+        to_json(gemm_rate(device, kind, size.gemm, effort), "FLOP/s");
   return json;
 }
 

@@ -1,4 +1,4 @@
-// The limits of a machine, as it reaches them: copies inside its memory, and products of large
+// The limits of a machine, as it reaches them: copies inside its memory, and GEMMs of large
 // matrices.
 #pragma once
 
@@ -11,15 +11,15 @@
 namespace mpt {
 
 struct MachineSize {
-  int64_t product = 0;     // edge of the square matrices that are multiplied
+  int64_t gemm = 0;        // edge of the square matrices that are multiplied
   int64_t copy_bytes = 0;  // of each of the two buffers
 };
 // Large enough for the backend's peak; small enough for a CPU.
 MachineSize default_size(Device& device);
 
-enum class ProductKind : uint8_t { kF32, kTf32, kBF16, kFp8, kFp8Split };
+enum class GemmKind : uint8_t { kF32, kTf32, kBF16, kFp8, kFp8Split };
 template <>
-struct EnumNames<ProductKind> {
+struct EnumNames<GemmKind> {
   static constexpr std::array<std::string_view, 5> kNames{"fp32", "tf32", "bf16", "fp8",
                                                           "fp8_split"};
 };
@@ -36,7 +36,7 @@ Json to_json(const Rate& rate, const char* unit);
 Rate copy_rate(Device& device, int64_t bytes, const Effort& effort);
 // FLOP a second: operands of normally distributed numbers, results in bf16 (fp32 for fp32
 // operands).
-Rate product_rate(Device& device, ProductKind kind, int64_t size, const Effort& effort);
+Rate gemm_rate(Device& device, GemmKind kind, int64_t size, const Effort& effort);
 
 Json measure_machine(Device& device, const MachineSize& size, const Effort& effort);
 

@@ -45,14 +45,13 @@ void add_step_options(CLI::App& mode, Arguments& a) {
 }
 
 void add_machine_options(CLI::App& mode, Arguments& a) {
-  add_count(mode, "--product-size", a.size.product, {},
-            "edge of the matrices; 0: as suits the device");
+  add_count(mode, "--gemm-size", a.size.gemm, {}, "edge of the matrices; 0: as suits the device");
   add_count(mode, "--copy-bytes", a.size.copy_bytes, {}, "of a buffer; 0: as suits the device");
 }
 
 MachineSize size_of(const Arguments& a, Device& device) {
   const MachineSize suited = default_size(device);
-  return {.product = a.size.product > 0 ? a.size.product : suited.product,
+  return {.gemm = a.size.gemm > 0 ? a.size.gemm : suited.gemm,
           .copy_bytes = a.size.copy_bytes > 0 ? a.size.copy_bytes : suited.copy_bytes};
 }
 
@@ -77,8 +76,7 @@ Json run_step(const Arguments& a) {
   double rate = 0;
   {
     const std::unique_ptr<Device> device = device_named(a.device);
-    rate =
-        product_rate(*device, ProductKind::kBF16, size_of(a, *device).product, a.effort).median();
+    rate = gemm_rate(*device, GemmKind::kBF16, size_of(a, *device).gemm, a.effort).median();
   }
   Json all = Json::array();
   for (StepConfig config : step_configs(a)) {
@@ -111,8 +109,8 @@ int run(int argc, char** argv) {
   add_text(program, "--device", a.device, "cpu or cuda")->capture_default_str();
   add_text(program, "--output", a.output, "a file instead of standard output");
   add_real(program, "--seconds", a.effort.seconds_per_block, {.least = 1e-3, .most = 60},
-           "that a block of products, copies or updates takes at least");
-  CLI::App* machine = program.add_subcommand("machine", "Rates of copies and products");
+           "that a block of GEMMs, copies or updates takes at least");
+  CLI::App* machine = program.add_subcommand("machine", "Rates of copies and GEMMs");
   add_machine_options(*machine, a);
   machine->callback([&a] { print(a, run_machine(a)); });
   CLI::App* step = program.add_subcommand("step", "Whole training steps, one config after another");

@@ -14,7 +14,7 @@ namespace mpt {
 namespace {
 
 constexpr double kShareOfMemory = 0.85;  // that models may be planned to take
-constexpr int64_t kMostRows = 128;       // of a micro-batch: beyond it products do not get faster
+constexpr int64_t kMostRows = 128;       // of a micro-batch: beyond it GEMMs do not get faster
 
 std::vector<int32_t> random_tokens(int64_t count, int64_t vocab, uint32_t row) {
   const RandomCounter counter{1, 0, row, 0, kSyntheticStream};
@@ -148,7 +148,7 @@ Json parts_of(StepBench& bench) {
                                     model.optimizer.update();
                                     model.optimizer.rescale();
                                   })},
-          {"weights for products", milliseconds(1, [&] { model.weights_changed(); })}};
+          {"weights for GEMMs", milliseconds(1, [&] { model.weights_changed(); })}};
 }
 
 double mean_tokens_per_second(const StepBench& bench, int64_t steps, double seconds) {
@@ -157,7 +157,7 @@ double mean_tokens_per_second(const StepBench& bench, int64_t steps, double seco
 
 }  // namespace
 
-Json measure_steps(const StepConfig& config, const StepEffort& effort, double bf16_product_rate) {
+Json measure_steps(const StepConfig& config, const StepEffort& effort, double bf16_gemm_rate) {
   const RunConfig run = resolved(config);
   StepBench bench(run);
   bench.run(effort.warm_up);
@@ -172,11 +172,11 @@ Json measure_steps(const StepConfig& config, const StepEffort& effort, double bf
   json["tokens_per_second"] = summary_of(tokens_per_second);
   json["milliseconds_per_step"] = 1e3 * double(run.batch.tokens_per_step) / median;
   json["flops_per_token"] = flops;
-  json["bf16_product_rate"] = bf16_product_rate;
-  json["percent_of_bf16_rate"] = 100 * flops * median / bf16_product_rate;
+  json["bf16_gemm_rate"] = bf16_gemm_rate;
+  json["percent_of_bf16_rate"] = 100 * flops * median / bf16_gemm_rate;
   json["formula"] =
-      "100 (6 N_products + 6 L C T) tokens/s / BF16 product rate measured in the same process; "
-      "N_products: weights of the linear layers and the head; recomputation does not count";
+      "100 (6 N_gemms + 6 L C T) tokens/s / BF16 GEMM rate measured in the same process; "
+      "N_gemms: weights of the linear layers and the head; recomputation does not count";
   json["memory"] = memory_of(bench);
   json["outcome"] = outcome_of(bench);
   json["parts_milliseconds"] = parts_of(bench);
@@ -196,7 +196,7 @@ static std::vector<RunConfig> resolved_alike(const std::vector<StepConfig>& conf
 
 Json measure_in_turn(const std::vector<StepConfig>& configs, const StepEffort& effort) {
   std::vector<std::unique_ptr<StepBench>> benches;
-  std::vector<GemmChoice> choices;  // the same products by the same algorithms
+  std::vector<GemmChoice> choices;  // the same GEMMs by the same algorithms
   for (const RunConfig& run : resolved_alike(configs)) {
     benches.push_back(std::make_unique<StepBench>(run, choices));
     choices = benches.back()->device().gemm().choices();

@@ -31,7 +31,7 @@ RunConfig resolved(const StepConfig& config);
 
 class StepBench {
  public:
-  // `choices`: of algorithms of products, where they are to be the same as another model's.
+  // `choices`: of algorithms of GEMMs, where they are to be the same as another model's.
   explicit StepBench(const RunConfig& config, std::span<const GemmChoice> choices = {});
 
   // Seconds that `count` steps take, one after another, waiting once after each as training does.
@@ -74,9 +74,9 @@ struct StepEffort {
   int64_t blocks = 5;   // that they are measured in
 };
 
-// One model: tokens a second, share of the device's product rate, memory against the plan, parts of
+// One model: tokens a second, share of the device's GEMM rate, memory against the plan, parts of
 // a step.
-Json measure_steps(const StepConfig& config, const StepEffort& effort, double bf16_product_rate);
+Json measure_steps(const StepConfig& config, const StepEffort& effort, double bf16_gemm_rate);
 
 // Several, in turn (A B C A B C ...): each one's rate, and its ratio to the first one's, round by
 // round. effort.blocks rounds.

@@ -31,7 +31,7 @@ enum class CudaAttention : uint8_t {
 };
 template <>
 struct EnumNames<CudaAttention> {
-  static constexpr std::array<std::string_view, 3> kNames{"auto", "cudnn", "products"};
+  static constexpr std::array<std::string_view, 3> kNames{"auto", "cudnn", "gemms"};
 };
 
 // The CUDA backend: memory of one NVIDIA GPU, cuBLASLt GEMMs, CUDA graphs, all on one stream.

@@ -64,9 +64,9 @@ double measured_gemm_rate(Device& device) {
 
 double flops_per_token(const LlamaConfig& config, int64_t seq_len) {
   const int64_t c = config.hidden_size, layers = config.num_hidden_layers;
-  const int64_t in_products =
+  const int64_t in_gemms =
       layers * (4 * c * c + 3 * c * config.intermediate_size) + config.vocab_size * c;
-  return 6.0 * double(in_products) + 6.0 * double(layers) * double(c) * double(seq_len);
+  return 6.0 * double(in_gemms) + 6.0 * double(layers) * double(c) * double(seq_len);
 }
 
 namespace {

@@ -176,7 +176,7 @@ std::string available_memory(const Device& device) {
 }  // namespace
 
 std::string device_report(Device& device) {
-  return "device\n" + row("name", "{}", device.name()) + row("products", "{}", device.libraries()) +
+  return "device\n" + row("name", "{}", device.name()) + row("GEMMs", "{}", device.libraries()) +
          row("memory available", "{}", available_memory(device));
 }
 

@@ -433,5 +433,12 @@ TEST(TestRegistry, CheckerReportsAStrayTest) {
                   .contains("cuda"));
 }
 
+TEST(Layering, NoFolderHasMoreThanTwentyFiveFiles) {
+  std::map<std::string, int> files;
+  for (const std::string& path : files_below(kRoot / "src"))
+    ++files[fs::path(path).parent_path().generic_string()];
+  for (const auto& [folder, count] : files) EXPECT_LE(count, 25) << folder;
+}
+
 }  // namespace
 }  // namespace mpt

@@ -81,7 +81,7 @@ class CudaTraining : public GpuTest, public testing::WithParamInterface<Regime> 
                       const Overrides& more) const {
     Overrides all{"device.type=cuda",
                   "device.autotune_gemms=false",
-                  "device.cuda_attention=products",
+                  "device.cuda_attention=gemms",
                   "train.steps=4",
                   "checkpoint.every_steps=2",
                   "eval.every_steps=0",

@@ -20,8 +20,8 @@ SHAPE = r"([A-E])"
 GOALS = [
     Goal("FP32 step against its bound, %", rf"bound: {SHAPE}/fp32/adamw %bound", 92),
     Goal(
-        "OpenBLAS's time for the products of a step over ours",
-        rf"bound: {SHAPE}/.* x_products_of_openblas",
+        "OpenBLAS's time for the GEMMs of a step over ours",
+        rf"bound: {SHAPE}/.* x_gemms_of_openblas",
         1.0,
     ),
     Goal(

@@ -80,7 +80,7 @@ def rate_rows(raw):
     for size in SIZES:
         steps = raw.json(f"steps_{size}")
         what, goal = (
-            f"{size}: BF16/BF16 M+Adam, % of the measured BF16 product rate",
+            f"{size}: BF16/BF16 M+Adam, % of the measured BF16 GEMM rate",
             f">= {goals[size]}",
         )
         if not steps:
@@ -235,7 +235,7 @@ def machine_lines(raw):
     measured = raw.json("machine")
     lines = [f"* {key}: {value}" for key, value in raw.machine.items()]
     if not measured:
-        return [*lines, f"* copy bandwidth and product rates: {NOT_MEASURED}"]
+        return [*lines, f"* copy bandwidth and GEMM rates: {NOT_MEASURED}"]
     lines += [f"* device: {measured['device']}", f"* libraries: {measured['libraries']}"]
     lines += [f"* {key.replace('_', ' ')}: {value}" for key, value in measured["driver"].items()]
     lines.append(
@@ -243,9 +243,9 @@ def machine_lines(raw):
         f" {spread({k: measured['copy'][k] / 1e9 for k in ('median', 'min', 'max')}, '{:.4g}')}"
         f" GB/s = {measured['copy']['formula']}"
     )
-    for name, rate in measured["products"].items():
+    for name, rate in measured["gemms"].items():
         lines.append(
-            f"* {name} products:"
+            f"* {name} GEMMs:"
             f" {spread({k: rate[k] / 1e12 for k in ('median', 'min', 'max')}, '{:.4g}')} TFLOP/s ="
             f" {rate['formula']}"
         )
@@ -305,7 +305,7 @@ def markdown(raw, rows):
         ]
         head = [
             "size",
-            "weights/products, rule",
+            "weights/GEMMs, rule",
             "rows of a micro-batch",
             "tokens/s",
             "ms a step",

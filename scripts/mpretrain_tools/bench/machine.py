@@ -1,4 +1,4 @@
-"""What the figures were measured on: processor, products, compiler, commit, load. No path and no
+"""What the figures were measured on: processor, GEMMs, compiler, commit, load. No path and no
 name of the machine.
 """
 
@@ -81,7 +81,7 @@ def plan_lines(program, scratch):
     config = configuration(SHAPES["A"], "plan", "none.bin", scratch, 1)
     path = write_configuration(pathlib.Path(scratch) / "plan.json", config)
     text = child.run([program, "plan", "--config", path]).output
-    found = re.findall(r"^  (name|products) +(.*)$", text, re.MULTILINE)
+    found = re.findall(r"^  (name|GEMMs) +(.*)$", text, re.MULTILINE)
     return dict(found)
 
 
@@ -90,16 +90,16 @@ def describe(build, scratch):
     flags = set(info.get("flags", info.get("Features", "")).split())
     version, options = compiler(build)
     try:
-        products = plan_lines(build / "mpretrain", scratch).get("products", "unknown")
+        gemms = plan_lines(build / "mpretrain", scratch).get("GEMMs", "unknown")
     except child.Failed as problem:
-        products = f"unknown: {problem}"
+        gemms = f"unknown: {problem}"
     processor = info.get("model name", platform.processor() or platform.machine())
     return {
         "processor": processor,
         "threads": len(os.sched_getaffinity(0)),
         "vector instructions": " ".join(v for v in VECTORS if v in flags) or "none known",
         "memory": f"{memory_bytes() / 2**30:.0f} GiB",
-        "products": products,
+        "gemms": gemms,
         "compiler": version,
         "compiler flags": options,
         "system": f"{platform.system()} {platform.release().split('-')[0]}",

@@ -28,10 +28,10 @@ class Shape(typing.NamedTuple):
 
     @property
     def flops_per_token(self):
-        """6 N_products + 6 L C T, as src/train/performance.h counts them."""
+        """6 N_gemms + 6 L C T, as src/train/performance.h counts them."""
         layer = 4 * self.hidden**2 + 3 * self.hidden * self.intermediate
-        products = self.layers * layer + self.hidden * self.vocab
-        return 6 * products + 6 * self.layers * self.hidden * self.length
+        gemms = self.layers * layer + self.hidden * self.vocab
+        return 6 * gemms + 6 * self.layers * self.hidden * self.length
 
 
 SHAPES = {

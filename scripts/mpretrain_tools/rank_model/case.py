@@ -24,7 +24,7 @@ class Shape:
         return -(-self.intermediate // 16) * 16
 
     @property
-    def layer_products(self):
+    def layer_weights(self):
         return 4 * self.hidden**2 + 3 * self.hidden * self.intermediate
 
     @property
@@ -33,7 +33,7 @@ class Shape:
         return {
             "embedding": self.vocab * self.hidden,
             "head": self.vocab * self.hidden,
-            "linear": self.layers * self.layer_products,
+            "linear": self.layers * self.layer_weights,
             "norm": (2 * self.layers + 1) * self.hidden,
         }
 

@@ -189,14 +189,14 @@ def predict(case, half, whole, rate):
     a_row = max(whole - half, 0) / (rows // 2)
     fixed = max(half - a_row * (rows // 2), 0)
     assumed = m.group_work(case, dataclasses.replace(m.H100, kernel=0.0))
-    products = sum(w.forward + w.backward for w in assumed)
+    gemms = sum(w.forward + w.backward for w in assumed)
     # Of what does not depend on rows: the update, and casts of weights, in the proportion of the
     # bytes that they move.
     bytes_only = dataclasses.replace(m.H100, memory_bandwidth=1.0)
     update = m.update_seconds(dataclasses.replace(case, ranks=1), bytes_only)
     refresh = [w.refresh for w in m.group_work(case, bytes_only)]
     unit = fixed / (update + sum(refresh))
-    scale = (half - fixed) / products
+    scale = (half - fixed) / gemms
     work = [
         m.Work(w.forward * scale, w.backward * scale, r * unit) for w, r in zip(assumed, refresh)
     ]

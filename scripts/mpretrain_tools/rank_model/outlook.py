@@ -22,7 +22,7 @@ def live_layers(case):
     whole.
     """
     shape = case.shape
-    largest = max(2 * shape.layer_products, shape.vocab * shape.hidden)
+    largest = max(2 * shape.layer_weights, shape.vocab * shape.hidden)
     copies = 2 if case.in_fp8 else 0
     return largest * (case.stored_bytes_a_parameter + copies + case.gradient_bytes_a_parameter)
 

@@ -113,13 +113,13 @@ def group_work(case, machine):
     rate = {name: flops * machine.achieved for name, flops in machine.flops.items()}
     storage = "fp32" if case.regime == "fp32" else "bf16"
     plain = rate[storage]
-    gemms = 2 * n * shape.layer_products / rate[COMPUTE[case.regime]]
+    gemms = 2 * n * shape.layer_weights / rate[COMPUTE[case.regime]]
     forward = gemms + 2 * n * shape.hidden * case.batch.seq_len / plain
     fewest = [k * machine.kernel for k in kernels(case)]
     copied = 0.0  # bytes that casts of a layer's weights move
     if case.in_fp8:
         codes = 2 if case.backend == "cuda" else 1
-        copied = (case.stored_bytes_a_parameter + codes) * shape.layer_products
+        copied = (case.stored_bytes_a_parameter + codes) * shape.layer_weights
     layer = Work(
         max(forward, fewest[0]),
         max((2 + case.batch.recompute) * forward, fewest[1]),
