@@ -316,7 +316,9 @@ TEST_F(BadData, Text) {
        text_as("bad.txt", "\n \n\t\n"));
   both("not UTF-8", "bad.txt",
        std::vector<std::string>{"bad.txt:3: not valid UTF-8 (byte 0xff)", "--on-bad-document skip"},
-       text_as("bad.txt", "good\n\nb\xffd\n"));
+       text_as("bad.txt",
+               "good\n\nb\xff"
+               "d\n"));
   both("not JSON", "bad.jsonl",
        std::vector<std::string>{"bad.jsonl:2: not a JSON object on one line", "one object a line",
                                 "--on-bad-document skip"},
