@@ -70,13 +70,13 @@ class Checker {
     require(precision.state_update == StateUpdate::kOnce ||
                 precision.state_rounding == Rounding::kNearest,
             "precision.state_rounding",
-            "stochastic does not go with precision.state_update = per_op{}, whose moments are bf16 "
-            "before they are stored; accepted: nearest",
+            "stochastic cannot be combined with precision.state_update = per_op{}, whose moments "
+            "are bf16 before they are stored; accepted: nearest",
             at("precision.state_update"));
     require(
         precision.compute != ComputeFormat::kTf32 || backend_of(config_.device) == Backend::kCuda,
         "precision.compute",
-        "tf32 does not go with the CPU (device.type = {}{}), which computes fp32; set "
+        "tf32 is not available on the CPU (device.type = {}{}), which computes in fp32; set "
         "precision.compute to fp32 or device.type to cuda",
         name_of(config_.device.type), at("device.type"));
     if (precision.compute == ComputeFormat::kFp8) check_fp8_shapes();
@@ -125,7 +125,7 @@ class Checker {
     has_length_ = found.size() == 1;
     require(has_length_, "train",
             "exactly one of train.steps, train.tokens and train.chinchilla is needed, found {}; "
-            "null unsets what an included file says, as in --set train.steps=null",
+            "null unsets the value of an included file, as in --set train.steps=null",
             found.empty() ? "none" : fmt::format("{}", fmt::join(found, " and ")));
     if (!has_length_) return;
     constexpr int64_t kMostSteps = 1'000'000'000;
@@ -138,7 +138,7 @@ class Checker {
   void check_schedule() {
     const ScheduleConfig& schedule = config_.schedule;
     require(!schedule.warmup_steps || !schedule.warmup_fraction, "schedule.warmup_steps",
-            "excludes schedule.warmup_fraction{}; give one of them",
+            "cannot be combined with schedule.warmup_fraction{}; give one of them",
             at("schedule.warmup_fraction"));
     if (!has_length_) return;
     const int64_t steps = total_steps(config_);
@@ -148,7 +148,7 @@ class Checker {
     if (schedule.shape != ScheduleShape::kWsd || warmup > steps) return;
     const int64_t decay = schedule.decay_updates(steps);
     require(warmup + decay <= steps, "schedule.decay_fraction",
-            "{} of {} steps is {} steps of decay; with {} of warmup they are more than the run has",
+            "{} of {} steps is {} steps of decay; with {} of warmup they exceed the run",
             schedule.decay_fraction, steps, decay, warmup);
   }
 
@@ -166,7 +166,7 @@ class Checker {
     require(additive == nullptr || additive->nvfp4_additive_scale == Nvfp4AdditiveScale::kOff ||
                 has_relative_scales(config_.precision.weights),
             "optimizer.nvfp4_additive_scale",
-            "block means something only with precision.weights = {}; precision.weights is {}{}",
+            "block requires precision.weights = {}; precision.weights is {}{}",
             formats_with_relative_scales(), name_of(config_.precision.weights),
             at("precision.weights"));
     if (const auto projection = projection_options(optimizer.rule)) check_projection(*projection);
@@ -175,13 +175,13 @@ class Checker {
   void check_kahan() {
     if (config_.optimizer.weight_rounding != WeightRounding::kKahan) return;
     require(config_.precision.weights == plain_format(DType::kBF16), "optimizer.weight_rounding",
-            "kahan does not go with precision.weights = {}{}: the residual is a second bf16 number "
-            "beside a bf16 weight; accepted: bf16",
+            "kahan cannot be combined with precision.weights = {}{}: its residual is a second bf16 "
+            "number beside a bf16 weight; accepted: bf16",
             name_of(config_.precision.weights), at("precision.weights"));
     require(config_.optimizer.kahan_variant == KahanVariant::kFused ||
                 has_eager_kahan(config_.optimizer.rule),
             "optimizer.kahan_variant",
-            "per_op does not go with optimizer.rule = {}{}; accepted: {}",
+            "per_op cannot be combined with optimizer.rule = {}{}; accepted: {}",
             rule_name(config_.optimizer.rule), at("optimizer.rule"), rules_with_eager_kahan());
   }
 

@@ -35,11 +35,9 @@ struct DataConfig {
 
   template <class V>
   void fields(V& v) {
-    v.optional(
-        "train", train,
-        {.doc = "token shards to train on: files or globs, relative to the working directory"});
-    v.optional("validation", validation,
-               {.doc = "token shards to evaluate on; empty: no evaluation"});
+    v.optional("train", train,
+               {.doc = "training token shards: files or globs, relative to the working directory"});
+    v.optional("validation", validation, {.doc = "validation token shards; empty: no evaluation"});
     v.optional(
         "tokenizer", tokenizer,
         {.doc = "SentencePiece model of the shards, copied into exports and used by generate"});
@@ -47,9 +45,9 @@ struct DataConfig {
                {.doc = "true: rows are cut from the stream of all documents; false: one document a "
                        "row, truncated or padded"});
     v.optional("shuffle", shuffle,
-               {.doc = "visit sequences in a seeded random order, another one each epoch"});
+               {.doc = "visit sequences in a seeded random order, a new one each epoch"});
     v.optional("prefetch_steps", prefetch_steps,
-               {.minimum = 1, .maximum = 1024, .doc = "batches read ahead"});
+               {.minimum = 1, .maximum = 1024, .doc = "batches to prefetch"});
   }
 };
 
@@ -77,8 +75,8 @@ struct BatchConfig {
     v.optional("micro_batch_rows", micro_batch_rows,
                {.minimum = 0,
                 .maximum = 1 << 30,
-                .doc = "rows in one forward and backward pass, a divisor of the rows of a step; 0 "
-                       "= the whole step"});
+                .doc = "rows per forward and backward pass, a divisor of the rows per step; 0 = "
+                       "the whole step"});
   }
 };
 
@@ -114,25 +112,26 @@ struct TrainConfig {
     v.optional(
         "tokens", tokens,
         {.minimum = 1, .maximum = 1e18, .doc = "length in tokens, rounded up to whole steps"});
-    v.optional("chinchilla", chinchilla,
-               {.exclusive_minimum = 0,
-                .maximum = 1e6,
-                .doc = "length in multiples of 20 tokens a parameter, rounded up to whole steps"});
     v.optional(
-        "nonfinite_policy", nonfinite_policy,
-        {.doc = "what a loss or gradient norm that is not finite does: stop; skip_step: no update; "
-                "rollback: back to the last checkpoint, and on with the data behind the step"});
+        "chinchilla", chinchilla,
+        {.exclusive_minimum = 0,
+         .maximum = 1e6,
+         .doc = "length in multiples of 20 tokens per parameter, rounded up to whole steps"});
+    v.optional("nonfinite_policy", nonfinite_policy,
+               {.doc = "what to do on a loss or gradient norm that is not finite: stop; skip_step: "
+                       "skip the update; rollback: return to the last checkpoint and continue with "
+                       "the data after the step"});
     v.optional("max_rollbacks", max_rollbacks,
                {.minimum = 1,
                 .maximum = 1e6,
-                .doc = "that many without a new checkpoint, and one more is an error"});
-    v.optional(
-        "activation_recompute", activation_recompute,
-        {.doc = "block: keep only the input of each block and run it again in the backward pass"});
+                .doc = "maximum rollbacks without a new checkpoint; one more is an error"});
+    v.optional("activation_recompute", activation_recompute,
+               {.doc = "block: keep only the input of each block and recompute the rest in the "
+                       "backward pass"});
     v.optional("loss_chunk_rows", loss_chunk_rows,
                {.minimum = 0,
                 .maximum = 1 << 30,
-                .doc = "positions whose logits exist at one time; 0 = automatic"});
+                .doc = "positions whose logits are in memory at a time; 0 = automatic"});
   }
 };
 
@@ -147,14 +146,13 @@ struct EvalConfig {
   void fields(V& v) {
     v.optional("every_steps", every_steps,
                {.minimum = 0, .maximum = 1e9, .doc = "0 = only at the end"});
-    v.optional(
-        "tokens", tokens,
-        {.minimum = 1, .maximum = 1e18, .doc = "validation tokens an evaluation uses, at most"});
+    v.optional("tokens", tokens,
+               {.minimum = 1, .maximum = 1e18, .doc = "maximum validation tokens per evaluation"});
     v.optional("galore_batch_rows", galore_batch_rows,
                {.minimum = 0,
                 .maximum = 1 << 30,
-                .doc = "rows of a batch of val_loss_family, the sum of n batches' means over n + "
-                       "1; 0 = those of a micro-batch",
+                .doc = "rows per batch of val_loss_family, the GaLore-style average: the sum of n "
+                       "batch means over n + 1; 0 = those of a micro-batch",
                 .former = "family_batch_rows"});
   }
 };
@@ -172,14 +170,13 @@ struct CheckpointConfig {
     v.optional("every_steps", every_steps,
                {.minimum = 0, .maximum = 1e9, .doc = "0 = only at the end"});
     v.optional("keep_last", keep_last,
-               {.minimum = 1, .maximum = 1e9, .doc = "newest checkpoints that are kept"});
-    v.optional(
-        "keep_every_steps", keep_every_steps,
-        {.minimum = 0,
-         .maximum = 1e9,
-         .doc =
-             "checkpoints of these steps are kept for good, a multiple of every_steps; 0 = none"});
-    v.optional("async", async, {.doc = "write checkpoints while training goes on"});
+               {.minimum = 1, .maximum = 1e9, .doc = "number of newest checkpoints to keep"});
+    v.optional("keep_every_steps", keep_every_steps,
+               {.minimum = 0,
+                .maximum = 1e9,
+                .doc = "also keep checkpoints whose step is a multiple of this, itself a multiple "
+                       "of every_steps; 0 = none"});
+    v.optional("async", async, {.doc = "write checkpoints while training continues"});
   }
 };
 
@@ -192,12 +189,12 @@ struct LogConfig {
   template <class V>
   void fields(V& v) {
     v.optional("every_steps", every_steps,
-               {.minimum = 1, .maximum = 1e9, .doc = "steps between lines of the log"});
+               {.minimum = 1, .maximum = 1e9, .doc = "steps between log lines"});
     v.optional("update_statistics", update_statistics,
                {.minimum = 0,
                 .maximum = 1e9,
-                .doc = "steps between records of which updates survived rounding, and of FP8 "
-                       "scales; 0 = none",
+                .doc = "steps between records of update statistics (which updates changed the "
+                       "stored weight) and FP8 scales; 0 = none",
                 .former = "update_survival"});
   }
 };
@@ -225,17 +222,17 @@ struct DeviceConfig {
     v.optional("threads", threads,
                {.minimum = 0,
                 .maximum = 4096,
-                .doc = "CPU threads; 0 = as OMP_NUM_THREADS says, else all"});
+                .doc = "CPU threads; 0 = OMP_NUM_THREADS if set, else all"});
     v.optional(
         "gpu", gpu,
-        {.minimum = 0, .maximum = 1023, .doc = "among the GPUs that CUDA_VISIBLE_DEVICES leaves"});
+        {.minimum = 0, .maximum = 1023, .doc = "index among the GPUs in CUDA_VISIBLE_DEVICES"});
     v.optional("cuda_graph", cuda_graph,
-               {.doc = "record a step once and replay it; false to debug"});
+               {.doc = "capture a step as a graph and replay it; false to debug"});
     v.optional("autotune_gemms", autotune_gemms,
-               {.doc = "time several algorithms of each GEMM at the start, and keep the fastest",
+               {.doc = "time several algorithms for each GEMM at startup and keep the fastest",
                 .former = "tune_products"});
     v.optional("cuda_attention", cuda_attention,
-               {.doc = "auto: cuDNN where it takes the shape, GEMMs elsewhere"});
+               {.doc = "auto: cuDNN where it supports the shape, else GEMMs"});
   }
 };
 
@@ -258,26 +255,25 @@ struct DistributedConfig {
 
   template <class V>
   void fields(V& v) {
-    v.optional("sharding", sharding,
-               {.doc = "optimizer: every rank holds the states of its part of the weights, and "
-                       "updates it (ZeRO-1); none: every rank holds all"});
+    v.optional(
+        "sharding", sharding,
+        {.doc = "optimizer: every rank holds the optimizer states of its share of the weights and "
+                "updates that share (ZeRO-1); none: every rank holds all states"});
     v.optional("gradient_reduce", gradient_reduce,
                {.doc = "format in which ranks exchange gradients; sums are formed in fp32"});
     v.optional("bucket_mib", bucket_mib,
                {.minimum = 1,
                 .maximum = 1 << 16,
-                .doc = "gradients exchanged together, while others are still computed: at least "
-                       "that many MiB"});
-    v.optional(
-        "check_every_steps", check_every_steps,
-        {.minimum = 0,
-         .maximum = 1e9,
-         .doc =
-             "steps between checks that all ranks hold the same weights, bit for bit; 0 = none"});
+                .doc = "minimum MiB of gradients to exchange at once, while others are still being "
+                       "computed"});
+    v.optional("check_every_steps", check_every_steps,
+               {.minimum = 0,
+                .maximum = 1e9,
+                .doc = "steps between checks that all ranks hold bitwise equal weights; 0 = none"});
     v.optional("timeout_seconds", timeout_seconds,
                {.minimum = 1,
                 .maximum = 1e6,
-                .doc = "a rank that others wait for longer is taken for lost"});
+                .doc = "seconds to wait for a rank before it counts as lost"});
   }
 };
 
@@ -303,21 +299,22 @@ struct RunConfig {
   template <class V>
   void fields(V& v) {
     v.required("name", name,
-               {.doc = "the run's directory inside output_dir; no '/', no '.' in front"});
+               {.doc = "name of the run's directory inside output_dir; no '/', no leading '.'"});
     v.optional("output_dir", output_dir, {.doc = "where runs are written"});
-    v.optional("seed", seed, {.doc = "of initial weights, data order and every other random draw"});
-    v.section("model", model, "the LLaMA");
+    v.optional("seed", seed,
+               {.doc = "seed for initial weights, data order and every other random draw"});
+    v.section("model", model, "LLaMA architecture");
     v.section("data", data, "token shards and how they are read");
-    v.section("batch", batch, "tokens of one step");
-    v.section("precision", precision, "which format holds what");
-    v.section("optimizer", optimizer, "update rule and its constants");
-    v.section("schedule", schedule, "factor of every learning rate, as a function of the update");
+    v.section("batch", batch, "tokens per step");
+    v.section("precision", precision, "storage and compute formats");
+    v.section("optimizer", optimizer, "optimizer and its hyperparameters");
+    v.section("schedule", schedule, "factor applied to every learning rate, by update");
     v.section("train", train, "length of the run; exactly one of steps, tokens and chinchilla");
     v.section("eval", eval, "validation");
-    v.section("checkpoint", checkpoint, "saved states");
-    v.section("log", log, "what a run prints");
-    v.section("device", device, "where it runs");
-    v.section("distributed", distributed, "what several ranks share; nothing where there is one");
+    v.section("checkpoint", checkpoint, "saving the training state");
+    v.section("log", log, "log lines and records");
+    v.section("device", device, "hardware to run on");
+    v.section("distributed", distributed, "how ranks share the work; no effect with a single rank");
   }
 };
 

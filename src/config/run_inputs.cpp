@@ -69,9 +69,9 @@ void require_shards(const char* key, const std::vector<std::string>& patterns) {
   for (const std::string& pattern : patterns)
     if (!pattern.empty() && !names_a_file(pattern))
       throw error(
-          "{0}: {1}: no such file, and no file matches it as a pattern (from {2}). `mpretrain "
-          "tokenize` makes token shards, scripts/prepare_c4.sh those of C4; --set {0}=... names "
-          "others",
+          "{0}: {1}: no such file, and no file matches it as a glob (from {2}). `mpretrain "
+          "tokenize` makes token shards, scripts/prepare_c4.sh those of C4; choose others with "
+          "--set {0}=...",
           key, pattern, working_directory());
 }
 
@@ -79,8 +79,8 @@ void require_tokenizer(const std::string& path) {
   if (path.empty() || std::filesystem::exists(path)) return;
   throw error(
       "data.tokenizer: {}: no such file (from {}). `mpretrain tokenizer` makes one, and `mpretrain "
-      "tokenize` and scripts/prepare_c4.sh put it beside the shards; --set data.tokenizer=... "
-      "names another, --set data.tokenizer=null none",
+      "tokenize` and scripts/prepare_c4.sh put it beside the shards; choose another with --set "
+      "data.tokenizer=..., or none with --set data.tokenizer=null",
       path, working_directory());
 }
 
@@ -187,8 +187,8 @@ void check_run_tokenizer(FileSystem& fs, const RunConfig& config, const std::str
   const std::string kept = in_directory(run, kRunTokenizer);
   if (!fs.exists(kept) || hash_file(fs, kept) == hash_file(fs, now)) return;
   throw error(
-      "{}: cannot be continued with the tokenizer {}: the run was started with another one, {}. "
-      "Restore data.tokenizer and the shards, or start another run under another name",
+      "{}: cannot be resumed with the tokenizer {}: the run was started with a different one, {}. "
+      "Restore data.tokenizer and the shards, or start a new run under another name",
       checkpoint, now, kept);
 }
 

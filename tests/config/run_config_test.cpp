@@ -281,7 +281,7 @@ TEST_F(RunConfigTest, AnotherRuleOverABase) {
       load_run_config(kConfigs + "nano_bf16_adamw.json",
                       {"optimizer.rule=madam", "optimizer.lr_multiplicative=1e-3"});
   EXPECT_EQ(rule_name(madam.optimizer.rule), "madam");
-  EXPECT_NE(log.text().find("left out, because madam has no such key: optimizer.lr_additive ("),
+  EXPECT_NE(log.text().find("ignored, because madam has no such key: optimizer.lr_additive ("),
             std::string::npos)
       << log.text();
   EXPECT_NE(log.text().find("base/adamw.json:"), std::string::npos) << log.text();
@@ -435,8 +435,8 @@ const BadConfig kBadConfigs[] = {
      {"user.json:3: precision.fp8_block_size: must be 16, 32, 64, 128 or 256, found 48"},
      "nano_fp8.json"},
     {R"("precision": {"state_update": "per_op", "state_rounding": "stochastic"})",
-     {"user.json:3: precision.state_rounding: stochastic does not go with precision.state_update = "
-      "per_op"}},
+     {"user.json:3: precision.state_rounding: stochastic cannot be combined with "
+      "precision.state_update = per_op"}},
     {R"("model": {"hidden_size": 136})",
      {"user.json:3: model.hidden_size: 136 is not a multiple of 16, which precision.compute = fp8 "
       "(",
@@ -453,12 +453,13 @@ const BadConfig kBadConfigs[] = {
      {"user.json:3: model.vocab_size: 4097 is not a multiple of 16"},
      "nano_fp8.json"},
     {R"("optimizer": {"weight_rounding": "kahan"})",
-     {"user.json:3: optimizer.weight_rounding: kahan does not go with precision.weights = "
+     {"user.json:3: optimizer.weight_rounding: kahan cannot be combined with precision.weights = "
       "block_fp8 (",
       "base/fp8.json:", "accepted: bf16"},
      "nano_fp8.json"},
     {R"("optimizer": {"kahan_variant": "per_op"})",
-     {"user.json:3: optimizer.kahan_variant: per_op does not go with optimizer.rule = m_plus_adam"},
+     {"user.json:3: optimizer.kahan_variant: per_op cannot be combined with optimizer.rule = "
+      "m_plus_adam"},
      "nano_bf16_kahan.json"},
     {R"("optimizer": {"g_bound": 30})",
      {"optimizer.lr_multiplicative: 0.01 times optimizer.g_bound = 30 (", "user.json:3) is 0.3"},
@@ -479,7 +480,7 @@ const BadConfig kBadConfigs[] = {
      {"user.json:3: precision.fp8_fast_accum_fprop: means something only with precision.compute = "
       "fp8"}},
     {R"("precision": {"compute": "tf32"}, "device": {"type": "cpu"})",
-     {"user.json:3: precision.compute: tf32 does not go with the CPU (device.type = cpu (",
+     {"user.json:3: precision.compute: tf32 is not available on the CPU (device.type = cpu (",
       "set precision.compute to fp32"},
      "nano_fp32.json"},
     {R"("precision": {"fp8_lm_head": true})",
@@ -495,8 +496,7 @@ const BadConfig kBadConfigs[] = {
      {"precision.nvfp4_scale_mode: means something only with precision.weights = nvfp4"},
      "nano_fp8.json"},
     {R"("optimizer": {"nvfp4_additive_scale": "block"})",
-     {"user.json:3: optimizer.nvfp4_additive_scale: block means something only with "
-      "precision.weights = nvfp4",
+     {"user.json:3: optimizer.nvfp4_additive_scale: block requires precision.weights = nvfp4",
       "precision.weights is block_fp8 (", "base/fp8.json:"},
      "nano_fp8.json"},
     {R"("optimizer": {"nvfp4_additive_scale": "block"})",
@@ -553,7 +553,7 @@ const BadConfig kBadConfigs[] = {
      {"schedule.final_fraction: means something only with schedule.shape = cosine or linear or "
       "wsd"}},
     {R"("schedule": {"warmup_steps": 1, "warmup_fraction": 0.1})",
-     {"user.json:3: schedule.warmup_steps: excludes schedule.warmup_fraction"}},
+     {"user.json:3: schedule.warmup_steps: cannot be combined with schedule.warmup_fraction"}},
     {R"("schedule": {"warmup_steps": 1001})",
      {"schedule.warmup_steps: 1001 is more than the 1000 steps"}},
     {R"("schedule": {"shape": "wsd", "warmup_fraction": 0.5, "decay_fraction": 0.6})",
