@@ -60,7 +60,7 @@ std::string problem_of(FileSystem& fs, const CheckpointInfo& info, Scrutiny scru
   try {
     const int64_t step = scrutiny == Scrutiny::kHashes ? verify_checkpoint(fs, info.path).step
                                                        : inspect_checkpoint(fs, info.path).step;
-    if (info.step >= 0 && step != info.step) throw error("{}: it holds step {}", info.path, step);
+    if (info.step >= 0 && step != info.step) throw error("{}: contains step {}", info.path, step);
     return "";
   } catch (const Error& defect) {
     return defect.what();
@@ -105,7 +105,7 @@ std::string newest_good(FileSystem& fs, const std::string& directory,
     if (problem.empty()) return info->path;
     problems += "\n  " + problem;
   }
-  throw error("{}: none of the checkpoints is good; nothing is removed{}", directory, problems);
+  throw error("{}: no checkpoint is good; nothing is removed{}", directory, problems);
 }
 
 // The run's directory to lock; none if `directory` is not a run's checkpoints/.
@@ -118,8 +118,7 @@ std::optional<std::string> run_of(const std::string& directory) {
 void check_is_no_checkpoint(FileSystem& fs, const std::string& path) {
   if (step_of_checkpoint(name_in(path)) || fs.exists(in_directory(path, kStateName)))
     throw error(
-        "{}: is one checkpoint; expected the directory of a run, or the one that holds its "
-        "checkpoints",
+        "{} is a single checkpoint; expected the directory of a run or its checkpoints directory",
         path);
 }
 
@@ -182,7 +181,7 @@ PruneResult prune_checkpoints(FileSystem& fs, const PruneCommand& command) {
   const std::vector<CheckpointInfo> checkpoints = store.list();
   PruneResult result{.removed = store.leftovers(), .kept = {}, .bytes = 0};
   if (checkpoints.empty() && result.removed.empty())
-    throw error("{}: has no checkpoints (step_...) and nothing that a crash left", directory);
+    throw error("{}: no checkpoints (step_...) and no leftovers of a crash", directory);
   std::vector<int64_t> steps;
   for (const CheckpointInfo& info : checkpoints) steps.push_back(info.step);
   std::vector<int64_t> pruned = steps_to_prune(steps, command.retention);

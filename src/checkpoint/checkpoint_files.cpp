@@ -20,9 +20,10 @@ CheckpointRecord read_record(FileSystem& fs, const std::string& directory) {
 
 void check_size(FileSystem& fs, const std::string& directory, const CheckpointFile& file) {
   const std::string path = in_directory(directory, file.name);
-  if (!fs.exists(path)) throw error("{}: is missing; the checkpoint is incomplete", path);
+  if (!fs.exists(path)) throw error("{} is missing; the checkpoint is incomplete", path);
   const int64_t bytes = fs.file_size(path);
-  if (bytes != file.bytes) throw error("{}: has {} bytes, {} were saved", path, bytes, file.bytes);
+  if (bytes != file.bytes)
+    throw error("{} has {} bytes, but {} were saved", path, bytes, file.bytes);
 }
 
 // Hashes every `ranks`-th file, starting with file `rank`; rank 0 shows progress.
@@ -43,7 +44,7 @@ void check_hashes(FileSystem& fs, const std::string& directory, const Checkpoint
     const std::string path = in_directory(directory, file.name),
                       hash = hash_file(fs, path, advance);
     if (hash != file.hash)
-      throw error("{}: was altered: its hash is {}, {} was saved", path, hash, file.hash);
+      throw error("{} was altered: its hash is {}, but {} was saved", path, hash, file.hash);
   }
 }
 
@@ -68,7 +69,7 @@ void check_distinct(std::span<const TensorPart> parts) {
               [](const TensorPart* a, const TensorPart* b) { return a->first < b->first; });
     for (size_t i = 1; i < same.size(); ++i)
       check(same[i - 1]->first + same[i - 1]->count <= same[i]->first && !same[i]->is_whole(),
-            "tensor '{}' is to be loaded twice", name);
+            "tensor '{}' is requested twice", name);
   }
 }
 
@@ -156,7 +157,7 @@ TrainState verify_checkpoint(FileSystem& fs, const std::string& directory) {
 
 TrainState verify_share_of_checkpoint(FileSystem& fs, const std::string& directory, int64_t rank,
                                       int64_t ranks) {
-  check(0 <= rank && rank < ranks, "the share of rank {} of {}", rank, ranks);
+  check(0 <= rank && rank < ranks, "rank {} of {} is out of range", rank, ranks);
   return verified(fs, directory, rank, ranks);
 }
 

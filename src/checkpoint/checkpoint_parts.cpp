@@ -38,7 +38,8 @@ void append_blocks(std::vector<Tensor>& blocks, const Tensor& view) {
 void check_within(const TensorPart& part) {
   const int64_t elements = part.whole.tensor.elements();
   check(part.first >= 0 && part.count >= 0 && part.first <= elements - part.count,
-        "elements {}+{} of tensor '{}' with {}", part.first, part.count, part.whole.name, elements);
+        "range [{}, +{}) is outside tensor '{}' of {} elements", part.first, part.count,
+        part.whole.name, elements);
 }
 
 }  // namespace
@@ -103,10 +104,9 @@ void StoredTensors::add(const SafetensorsReader& file,
     const std::string key = key_of(stretch);
     const SafetensorsReader::Entry* entry = file.find(key);
     if (entry == nullptr || entry->shape != std::vector{stretch.count})
-      throw error(
-          "{}: elements {} to {} of tensor '{}' are to be here as '{}' with shape [{}], found {}",
-          file.path(), stretch.first, stretch.first + stretch.count - 1, stretch.tensor, key,
-          stretch.count, entry == nullptr ? "nothing" : entry->description());
+      throw error("{}: expected elements {} to {} of tensor '{}' as '{}' with shape [{}], found {}",
+                  file.path(), stretch.first, stretch.first + stretch.count - 1, stretch.tensor,
+                  key, stretch.count, entry == nullptr ? "nothing" : entry->description());
     if (!by_key.emplace(key, &stretch).second)
       throw error("{}: '{}' is listed twice", file.path(), key);
   }
@@ -134,7 +134,7 @@ void StoredTensors::check_complete(Stored& stored) const {
   std::stable_sort(stored.pieces.begin(), stored.pieces.end(),
                    [](const Piece& a, const Piece& b) { return a.first < b.first; });
   const auto missing = [&](int64_t first, int64_t last) {
-    return error("{}: elements {} to {} of tensor '{}' ({}) are in none of its {}", directory_,
+    return error("{}: elements {} to {} of tensor '{}' ({}) are missing from its {}", directory_,
                  first, last, stored.info.name, stored.info.description(),
                  counted(std::ssize(files_), "file"));
   };
@@ -143,7 +143,7 @@ void StoredTensors::check_complete(Stored& stored) const {
   for (const Piece& piece : stored.pieces) {
     if (piece.first > end) throw missing(end, piece.first - 1);
     if (piece.first < end)
-      throw error("{}: elements {} to {} of tensor '{}' are in {} as well", piece.file->path(),
+      throw error("{}: elements {} to {} of tensor '{}' are also in {}", piece.file->path(),
                   piece.first, std::min(end, piece.first + piece.count) - 1, stored.info.name,
                   before->file->path());
     end = piece.first + piece.count;
@@ -157,7 +157,7 @@ const StoredTensors::Stored& StoredTensors::at(const TensorPart& part) const {
   const StoredTensorInfo wanted = info_of(part.whole);
   const auto found = tensors_.find(wanted.name);
   if (found == tensors_.end())
-    throw error("{}: has no tensor '{}'; this run needs it as {}", directory_, wanted.name,
+    throw error("{} has no tensor '{}'; this run needs it as {}", directory_, wanted.name,
                 wanted.description());
   const Stored& stored = found->second;
   if (stored.info.type != wanted.type || stored.info.shape != wanted.shape)

@@ -43,7 +43,7 @@ CheckpointWriter::CheckpointWriter(FileSystem& fs, Device& device) : fs_(fs), de
 CheckpointWriter::~CheckpointWriter() { give_up(); }
 
 void CheckpointWriter::begin(FileToWrite file) {
-  check(!busy(), "{}: begun while another file is being written", file.name);
+  check(!busy(), "{}: cannot begin while another file is being written", file.name);
   if (!reader_) reader_ = device_.make_reader();
   auto job = std::make_shared<Job>();
   job->path = file.directory + "/" + file.name;
@@ -90,7 +90,7 @@ CheckpointFile CheckpointWriter::write(Job& job) {
 
 void CheckpointWriter::write_parts(Job& job, SafetensorsWriter& out) {
   const auto append = [&](std::span<const std::byte> bytes) {
-    if (giving_up_) throw error("{}: given up", job.path);
+    if (giving_up_) throw error("{}: write cancelled", job.path);
     out.append(bytes);
     written_ += std::ssize(bytes);
   };
@@ -112,7 +112,7 @@ bool CheckpointWriter::wait_for(std::chrono::milliseconds time) const {
 }
 
 CheckpointFile CheckpointWriter::wait() {
-  check(busy(), "waiting for a file that was not begun");
+  check(busy(), "waiting for a file, but none is being written");
   return file_.get();
 }
 
@@ -167,7 +167,7 @@ CheckpointSaver::~CheckpointSaver() {
 }
 
 void CheckpointSaver::begin(StateToSave what) {
-  check(!busy_, "a save of step {} begun while that of step {} is on its way", what.state.step,
+  check(!busy_, "save of step {} begun before that of step {} finished", what.state.step,
         state_.step);
   report_ = {.step = what.state.step};
   const Stopwatch paused(report_.seconds_paused);
@@ -248,7 +248,7 @@ void CheckpointSaver::exchange_files() {
   report_.seconds_paused = double(*std::max_element(paused.begin(), paused.end())) * 1e-9;
   std::vector<CheckpointFile> files;
   for (size_t rank = 0; rank < texts.size(); ++rank) {
-    files.push_back(parse_checkpoint_file(fmt::format("the file of rank {}", rank), texts[rank]));
+    files.push_back(parse_checkpoint_file(fmt::format("file of rank {}", rank), texts[rank]));
     report_.bytes += files.back().bytes;
   }
   if (ranks_.is_root())
@@ -270,7 +270,7 @@ void CheckpointSaver::fail() {
   if (bug_) std::rethrow_exception(bug_);
   for (const std::string& text : failures)
     if (!text.empty()) throw error("the checkpoint of step {} could not be saved: {}", step, text);
-  throw LogicError("a save failed on no rank");
+  throw LogicError("a save failed, but no rank reported a failure");
 }
 
 void CheckpointSaver::end() {

@@ -71,7 +71,7 @@ StoredStretch stretch_from(const std::string& path, const json& value) {
                         value.at("shape").get<std::vector<int64_t>>(),
                         value.at("first").get<int64_t>(), value.at("count").get<int64_t>()};
   if (!is_sound(stretch))
-    throw error("{}: {} elements from {} on are outside tensor '{}' with shape {}", path,
+    throw error("{}: {} elements starting at {} are outside tensor '{}' with shape {}", path,
                 stretch.count, stretch.first, stretch.tensor, dump(value.at("shape"), -1));
   return stretch;
 }
@@ -111,12 +111,12 @@ json parse_object(const std::string& path, std::string_view text) {
 
 void check_format(const std::string& path, const json& content) {
   if (content.value("format", json()) != kFormat) {
-    throw error("{}: not the state of a checkpoint: expected \"format\": \"{}\", found {}", path,
-                kFormat, dump(content.value("format", json()), -1));
+    throw error("{}: not a checkpoint state: expected \"format\": \"{}\", found {}", path, kFormat,
+                dump(content.value("format", json()), -1));
   }
   const json version = content.value("version", json());
   if (!version.is_number_integer() || version < kOldestVersion || version > kVersion) {
-    throw error("{}: is of format version {}; this program reads versions {} to {}", path,
+    throw error("{} has format version {}; this program reads versions {} to {}", path,
                 dump(version, -1), kOldestVersion, kVersion);
   }
 }
@@ -126,7 +126,7 @@ void check_seal(const std::string& path, json content) {
   content.erase(kSealKey);
   const std::string expected = seal_of(content);
   if (found != expected) {
-    throw error("{}: was altered: its content has checksum {}, it says {}", path, expected,
+    throw error("{} was altered: its content has checksum {}, but it records {}", path, expected,
                 dump(found, -1));
   }
 }
@@ -174,7 +174,7 @@ CheckpointRecord parse_checkpoint_record(const std::string& path, std::string_vi
     for (const json& file : content.at("files")) record.files.push_back(file_from(path, file));
     return record;
   } catch (const json::exception& bad) {
-    throw error("{}: not the state of a checkpoint: {}", path, library_message(bad.what()));
+    throw error("{}: not a checkpoint state: {}", path, library_message(bad.what()));
   }
 }
 
@@ -191,7 +191,7 @@ CheckpointFile parse_checkpoint_file(const std::string& path, std::string_view t
   try {
     return file_from(path, content);
   } catch (const json::exception& bad) {
-    throw error("{}: not the description of a file: {}", path, library_message(bad.what()));
+    throw error("{}: not a file description: {}", path, library_message(bad.what()));
   }
 }
 

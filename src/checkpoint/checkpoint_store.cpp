@@ -118,11 +118,11 @@ void CheckpointStore::commit(const TrainState& state, std::span<const Checkpoint
 void CheckpointStore::check_is_seen(const std::string& path, int64_t bytes) const {
   if (!fs_.exists(path))
     throw error(
-        "{}: another rank wrote it and this one does not see it: output_dir must be the same "
+        "{}: written by another rank, but not visible to this one: output_dir must be the same "
         "directory for all ranks",
         path);
   const int64_t found = fs_.file_size(path);
-  if (found != bytes) throw error("{}: has {} bytes, {} were written", path, found, bytes);
+  if (found != bytes) throw error("{} has {} bytes, but {} were written", path, found, bytes);
 }
 
 void CheckpointStore::abandon(int64_t step) { remove_quietly(fs_, staging_directory(step)); }
@@ -151,7 +151,7 @@ void CheckpointStore::set_aside_after(int64_t step) {
     const std::string base = later.path + std::string(kAbandoned);
     std::string target = base;
     for (int64_t n = 2; fs_.exists(target); ++n) target = fmt::format("{}.{}", base, n);
-    spdlog::warn("{}: set aside as {}, since the run continues from an earlier step", later.path,
+    spdlog::warn("{}: renamed to {}, since the run continues from an earlier step", later.path,
                  target);
     fs_.rename(later.path, target);
   }
@@ -216,9 +216,9 @@ std::optional<std::string> CheckpointStore::latest_good(Communicator& ranks) con
     try {
       const int64_t step = verify_together(fs_, path, ranks).step;
       if (std::to_string(step) == line->substr(0, space)) return path;
-      throw error("it holds step {}", step);
+      throw error("it contains step {}", step);
     } catch (const Error& defect) {
-      if (ranks.is_root()) spdlog::warn("checkpoint {} is skipped: {}", path, defect.what());
+      if (ranks.is_root()) spdlog::warn("skipping checkpoint {}: {}", path, defect.what());
     }
   }
   return std::nullopt;

@@ -137,11 +137,11 @@ TEST_F(DamagedCheckpoint, StateNestedDeeply) {
 }
 TEST_F(DamagedCheckpoint, StateOfSomethingElse) {
   write_text(state, R"({"epoch": 3})");
-  expect_skipped(state, "not the state of a checkpoint");
+  expect_skipped(state, "not a checkpoint state");
 }
 TEST_F(DamagedCheckpoint, StateOfAnotherVersion) {
   change_state(bad, [](json& content) { content["version"] = 3; });
-  expect_skipped(state, "is of format version 3; this program reads versions 1 to 2");
+  expect_skipped(state, "has format version 3; this program reads versions 1 to 2");
 }
 TEST_F(DamagedCheckpoint, StateEditedByHand) {
   json content = json::parse(fs.read_file(state));
@@ -161,7 +161,7 @@ TEST_F(DamagedCheckpoint, StateWithoutAField) {
 }
 TEST_F(DamagedCheckpoint, StateWithAFieldOfWrongType) {
   change_state(bad, [](json& content) { content["files"][0]["bytes"] = "many"; });
-  expect_skipped(state, "not the state of a checkpoint");
+  expect_skipped(state, "not a checkpoint state");
 }
 TEST_F(DamagedCheckpoint, StateThatNamesFilesElsewhere) {
   change_state(bad,
@@ -172,7 +172,7 @@ TEST_F(DamagedCheckpoint, DirectoryOfAnotherStep) {
   std::filesystem::rename(bad, directory_ / "step_00000030");
   const CapturedLog log;
   EXPECT_EQ(store_.latest_good(), good);
-  EXPECT_TRUE(log.has("it holds step 20")) << log.text();
+  EXPECT_TRUE(log.has("it contains step 20")) << log.text();
 }
 TEST_F(DamagedCheckpoint, FilesThatAreNotSafetensors) {
   write_text(tensors, "hello, world");
@@ -188,7 +188,7 @@ TEST_F(DamagedCheckpoint, SameTensorsInTwoFiles) {
     content["files"].push_back(content["files"][0]);
     content["files"][1]["name"] = "copy";
   });
-  expect_refused(bad + "/copy", "as well");
+  expect_refused(bad + "/copy", "are also in");
 }
 TEST_F(DamagedCheckpoint, AllOfThem) {
   for (const std::string& path : {good, bad}) fs.remove_file(path + "/state.json");

@@ -190,7 +190,7 @@ TEST_F(DamagedByRanks, FileAltered) {
     std::string changed = text;
     changed.back() = static_cast<char>(changed.back() ^ 1);
     write_file_atomically(fs, file(rank), bytes_of(changed));
-    expect_skipped(file(rank) + ": was altered");
+    expect_skipped(file(rank) + " was altered");
     EXPECT_ERROR(verify_checkpoint(fs, bad), file(rank), "was altered");
     EXPECT_NO_THROW(verify_share_of_checkpoint(fs, bad, (rank + 1) % 3, 3));
     EXPECT_ERROR(verify_share_of_checkpoint(fs, bad, rank, 3), file(rank), "was altered");
@@ -199,8 +199,8 @@ TEST_F(DamagedByRanks, FileAltered) {
 }
 TEST_F(DamagedByRanks, FileNotListed) {
   change_state([](json& content) { content["files"].erase(2); });
-  expect_refused(bad,
-                 "elements 10 to 14 of tensor 'm/model.embed.weight' (F32 [5, 3]) are in none");
+  expect_refused(
+      bad, "elements 10 to 14 of tensor 'm/model.embed.weight' (F32 [5, 3]) are missing from");
 }
 TEST_F(DamagedByRanks, FirstFileNotListed) {
   change_state([](json& content) { content["files"].erase(0); });
@@ -212,7 +212,7 @@ TEST_F(DamagedByRanks, FileOfAnotherCut) {
     content["files"].push_back(content["files"][1]);
     content["files"][3]["name"] = "again";
   });
-  expect_refused(bad + "/again", "of tensor 'm/model.embed.weight' are in " + file(1) + " as well");
+  expect_refused(bad + "/again", "of tensor 'm/model.embed.weight' are also in " + file(1));
 }
 TEST_F(DamagedByRanks, StretchesOverlap) {
   const auto stretch = [](const char* tensor, const std::vector<int64_t>& shape, int64_t first,
@@ -226,8 +226,7 @@ TEST_F(DamagedByRanks, StretchesOverlap) {
                json::array({stretch("model.embed.weight", {5, 3}, 4, 6),
                             stretch("model.norm.weight", {7}, 2, 2),
                             stretch("m/model.embed.weight", {5, 3}, 5, 5)}));
-  expect_refused(file(1),
-                 "elements 4 to 4 of tensor 'model.embed.weight' are in " + file(0) + " as well");
+  expect_refused(file(1), "elements 4 to 4 of tensor 'model.embed.weight' are also in " + file(0));
 }
 TEST_F(DamagedByRanks, StretchOfAnotherShapeOrType) {
   const json other{{"tensor", "model.embed.weight"}, {"shape", {3, 5}}, {"first", 5}, {"count", 5}};
@@ -241,7 +240,7 @@ TEST_F(DamagedByRanks, StretchOfAnotherShapeOrType) {
 }
 TEST_F(DamagedByRanks, StretchThatIsNotInItsFile) {
   change_state([](json& content) { content["files"][1]["stretches"][0]["first"] = 6; });
-  expect_refused(file(1), "to be here as 'model.embed.weight@6' with shape [5], found nothing");
+  expect_refused(file(1), "as 'model.embed.weight@6' with shape [5], found nothing");
   change_state([](json& content) {
     content["files"][1]["stretches"][0]["first"] = 5;
     content["files"][1]["stretches"][0]["count"] = 4;

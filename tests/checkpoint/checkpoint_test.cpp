@@ -209,7 +209,7 @@ TEST(Checkpoint, StepsOfAnAbandonedContinuationAreSetAside) {
   {
     const CapturedLog log;
     save(store, 15, 3);
-    EXPECT_TRUE(log.has("step_00000020: set aside"));
+    EXPECT_TRUE(log.has("step_00000020: renamed to"));
   }
   EXPECT_EQ(store.latest_good(), directory / "step_00000015");
   save(store, 20, 4);

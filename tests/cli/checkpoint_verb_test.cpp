@@ -105,13 +105,13 @@ TEST_F(CheckpointVerb, VerifyNamesWhatIsWrongAndFails) {
   EXPECT_TRUE(has(bad.out, "step_00000100: good")) << bad.out;
   EXPECT_TRUE(has(bad.out,
                   "step_00000200: bad: "
-                  "run/checkpoints/step_00000200/rank_00000_of_00001.safetensors: was altered"))
+                  "run/checkpoints/step_00000200/rank_00000_of_00001.safetensors was altered"))
       << bad.out;
   EXPECT_TRUE(has(
       bad.out, "step_00000300: bad: run/checkpoints/step_00000300: not a checkpoint: state.json"))
       << bad.out;
-  EXPECT_TRUE(has(bad.out, "step_00000450: it holds step 400")) << bad.out;
-  EXPECT_TRUE(has(bad.out, "rank_00001_of_00002.safetensors: is missing")) << bad.out;
+  EXPECT_TRUE(has(bad.out, "step_00000450: contains step 400")) << bad.out;
+  EXPECT_TRUE(has(bad.out, "rank_00001_of_00002.safetensors is missing")) << bad.out;
 
   // Without reading the bytes a changed one goes unnoticed, and is not called good.
   const json list = json::parse(run({"list", "run", "--json"}).out);
@@ -153,7 +153,7 @@ TEST_F(CheckpointVerb, PruneNeverRemovesTheNewestGoodOne) {
   fs.remove_file(at(300) + "/state.json");
   const ProgramResult result = run({"prune", "run", "--keep-last", "1"});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_TRUE(has(result.err, "none of the checkpoints is good; nothing is removed")) << result.err;
+  EXPECT_TRUE(has(result.err, "no checkpoint is good; nothing is removed")) << result.err;
   EXPECT_TRUE(has(result.err, "rank_00000_of_00002.safetensors: has 10 bytes")) << result.err;
   EXPECT_EQ(left().size(), 2u);
 }
@@ -169,7 +169,7 @@ TEST_F(CheckpointVerb, PruneIsRefusedWhileTheRunIsTraining) {
   EXPECT_EQ(run({"prune", "run", "--keep-last", "1", "--dry-run"}).exit_code, 0);
   const ProgramResult one = run({"prune", at(500), "--keep-last", "1"});
   EXPECT_EQ(one.exit_code, 1);
-  EXPECT_TRUE(has(one.err, "is one checkpoint; expected the directory of a run")) << one.err;
+  EXPECT_TRUE(has(one.err, "is a single checkpoint; expected the directory of a run")) << one.err;
 }
 
 }  // namespace

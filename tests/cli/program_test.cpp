@@ -189,7 +189,7 @@ const std::vector<Mistake> kMistakes{
      2,
      "--keep-every: '-1'"},
     {{"checkpoint", "prune", "missing", "--keep-last", "1"}, 1, "missing: no such directory"},
-    {{"checkpoint", "prune", ".", "--keep-last", "1"}, 1, "has no checkpoints"},
+    {{"checkpoint", "prune", ".", "--keep-last", "1"}, 1, "no checkpoints (step_...)"},
     {{"export", "--checkpoint", "a"}, 2, "--output is required"},
     {{"export", "--checkpoint", "missing", "--output", "b"}, 1, "missing: no such checkpoint"},
 };
