@@ -98,7 +98,8 @@ void require_validation_files(const LoadedModel& model) {
   for (const std::string& pattern : model.config.data.validation)
     if (!names_a_file(pattern))
       throw error(
-          "{}: data.validation of its run, {}, is not found from {}; name the shards with --data",
+          "{}: data.validation of its run, {}, was not found (from {}); name the shards with "
+          "--data",
           model.checkpoint, pattern, std::filesystem::current_path().string());
 }
 
@@ -106,7 +107,7 @@ RunConfig with_options(const LoadedModel& model, const EvaluateCheckpointOptions
   RunConfig config = model.config;
   for (const std::string& pattern : options.data)
     if (!names_a_file(pattern))
-      throw error("--data {}: no such file, and no file matches it as a pattern", pattern);
+      throw error("--data {}: no such file, and no file matches it as a glob", pattern);
   if (options.data.empty())
     require_validation_files(model);
   else
@@ -114,7 +115,7 @@ RunConfig with_options(const LoadedModel& model, const EvaluateCheckpointOptions
   config.eval.tokens = options.tokens.value_or(config.eval.tokens);
   const std::string tokenizer = find_tokenizer(config, "", model.checkpoint).path;
   if (tokenizer.empty() && !config.data.tokenizer.empty())
-    spdlog::warn("{} is gone: the data is not checked against the tokenizer of the run",
+    spdlog::warn("{} no longer exists: the data is not checked against the run's tokenizer",
                  config.data.tokenizer);
   config.data.tokenizer = tokenizer;
   // Computed before another micro-batch, on which it must not depend.
@@ -128,12 +129,12 @@ RunConfig with_options(const LoadedModel& model, const EvaluateCheckpointOptions
 
 CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpointOptions& options) {
   if (options.tokens.value_or(1) < 1)
-    throw error("tokens is {}; accepted are 1 and above", *options.tokens);
+    throw error("tokens is {}; expected 1 or more", *options.tokens);
   if (options.micro_batch_rows < 0)
-    throw error("micro_batch_rows is {}; accepted are 0 (as in training) and above",
+    throw error("micro_batch_rows is {}; expected 0 (as in training) or more",
                 options.micro_batch_rows);
   if (options.galore_batch_rows < 0)
-    throw error("galore_batch_rows is {}; accepted are 0 (as in the run) and above",
+    throw error("galore_batch_rows is {}; expected 0 (as in the run) or more",
                 options.galore_batch_rows);
   const LoadedModel model = load_model(fs, options.checkpoint, options.device, ModelUse::kEvaluate);
   const RunConfig config = with_options(model, options);

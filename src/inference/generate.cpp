@@ -69,7 +69,7 @@ double uniform_draw(uint64_t seed, int64_t position) {
 void check_finite(std::span<const float> logits) {
   for (size_t i = 0; i < logits.size(); ++i)
     if (!std::isfinite(logits[i]))
-      throw error("the model's logit of token {} is {}; its weights are not usable", i, logits[i]);
+      throw error("the logit of token {} is {}; the model's weights are unusable", i, logits[i]);
 }
 
 // The k most likely tokens, ascending.
@@ -89,11 +89,9 @@ std::vector<int32_t> candidates(std::span<const float> logits, int64_t top_k) {
 
 void check_sampling(const SamplingOptions& options) {
   if (!(std::isfinite(options.temperature) && options.temperature >= 0))
-    throw error(
-        "temperature is {}; accepted are 0 (the most likely token) and finite numbers above it",
-        options.temperature);
-  if (options.top_k < 0)
-    throw error("top_k is {}; accepted are 0 (all tokens) and above", options.top_k);
+    throw error("temperature is {}; expected 0 (the most likely token) or a finite number above it",
+                options.temperature);
+  if (options.top_k < 0) throw error("top_k is {}; expected 0 (all tokens) or more", options.top_k);
 }
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -104,15 +102,15 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const GenerateOptions& options,
                                    int64_t context) {
   if (options.max_tokens < 1)
-    throw error("max_tokens is {}; accepted are 1 and above", options.max_tokens);
+    throw error("max_tokens is {}; expected 1 or more", options.max_tokens);
   check_sampling(options.sampling);
   const size_t valid = valid_utf8_prefix(options.prompt);
   if (valid < options.prompt.size())
-    throw error("the prompt is not UTF-8: its byte {} begins no character", valid);
+    throw error("the prompt is not valid UTF-8: byte {} does not begin a character", valid);
   std::vector<int32_t> tokens = tokenizer.encode(options.prompt);
-  if (tokens.empty()) throw error("the prompt is empty; the model needs a text to continue");
+  if (tokens.empty()) throw error("the prompt is empty; the model needs text to continue");
   if (options.prepend_bos && tokenizer.bos_id() < 0)
-    throw error("{}: has no BOS piece to put before the prompt", tokenizer.path());
+    throw error("{} has no BOS piece to prepend to the prompt", tokenizer.path());
   if (options.prepend_bos) tokens.insert(tokens.begin(), int32_t(tokenizer.bos_id()));
   if (std::ssize(tokens) > context)
     throw error(

@@ -45,7 +45,7 @@ int64_t bytes_of_weights(const LlamaConfig& config, const WeightOptions& options
 
 void require_memory_for(int64_t weight_bytes, Device& device, const std::string& checkpoint) {
   if (weight_bytes <= device.memory_bytes()) return;
-  throw error("{}: its weights take {}; {} are available", checkpoint,
+  throw error("{}: its weights need {}, {} is available", checkpoint,
               format_bytes(double(weight_bytes)), format_bytes(double(device.memory_bytes())));
 }
 
@@ -66,7 +66,7 @@ std::string find_checkpoint(FileSystem& fs, const std::string& path) {
     throw error("{}: neither a checkpoint (it has no {}) nor a run (it has no {}/step_...)", path,
                 kStateName, kCheckpoints);
   const std::optional<std::string> latest = store.latest_good();
-  if (!latest) throw error("{}: none of its {} checkpoints is whole", path, store.list().size());
+  if (!latest) throw error("{}: none of its {} checkpoints is good", path, store.list().size());
   return *latest;
 }
 
@@ -130,11 +130,11 @@ std::string missing_tokenizer(const RunConfig& config) {
   const std::string named =
       config.data.tokenizer.empty()
           ? "data.tokenizer of its config is not set"
-          : fmt::format("data.tokenizer of its config, '{}', is not found from {}",
+          : fmt::format("data.tokenizer of its config, '{}', was not found (from {})",
                         config.data.tokenizer, std::filesystem::current_path().string());
   return fmt::format(
-      "the model's tokenizer is not known: its run keeps no {}, {}, and no {} lies beside its "
-      "data; name it with --tokenizer",
+      "the model's tokenizer is unknown: its run directory has no {}, {}, and there is no {} "
+      "beside its data; name it with --tokenizer",
       kRunTokenizer, named, kManifestName);
 }
 
@@ -143,12 +143,11 @@ Tokenizer load_tokenizer(const RunConfig& config, const TokenizerFile& file) {
   Tokenizer tokenizer = Tokenizer::load(file.path);
   if (tokenizer.vocab_size() > config.model.vocab_size)
     throw error(
-        "{}: has {} pieces, the model has {}; it is not the tokenizer that the model was trained "
+        "{} has {} pieces, the model has {}; it is not the tokenizer that the model was trained "
         "with",
         file.path, tokenizer.vocab_size(), config.model.vocab_size);
   if (!file.data_hash.empty() && tokenizer.hash() != file.data_hash)
-    spdlog::warn("{}: is not the tokenizer that made the shards which the run's config names",
-                 file.path);
+    spdlog::warn("{} is not the tokenizer of the shards named by the run's config", file.path);
   return tokenizer;
 }
 

@@ -114,7 +114,7 @@ TEST_F(BadCheckpoints, PlacesToResumeFrom) {
       {"eval of shards", eval("data"), {"data: neither a checkpoint", "nor a run"}},
       {"eval of broken ones",
        eval("runs/tiny"),
-       {"runs/tiny: none of its 2 checkpoints is whole"},
+       {"runs/tiny: none of its 2 checkpoints is good"},
        [](const Scene& s) {
          s.cut(kTensors, 1);
          s.remove(kEarlier + "/state.json");
@@ -184,7 +184,7 @@ TEST_F(BadCheckpoints, DamagedFiles) {
        {kNewest, "has no tensor 'lm_head.weight'"},
        tensors(
            [](std::string& b) { replace_text(b, "\"lm_head.weight\"", "\"lm_tail.weight\""); })},
-      {"weights of NaN", generate("abc"), {"logit", "nan", "not usable"}, fill_with_nan, {}, "abc"},
+      {"weights of NaN", generate("abc"), {"logit", "nan", "unusable"}, fill_with_nan, {}, "abc"},
   });
 }
 
@@ -233,7 +233,7 @@ TEST_F(BadCheckpoints, States) {
       {"unknown key in the config", eval(kNewest), {kState, "colour"}, state([](json& s) {
          s["config"]["colour"] = "red";
        })},
-      {"beyond memory", eval(kNewest), {kNewest, "its weights take"}, state([](json& s) {
+      {"beyond memory", eval(kNewest), {kNewest, "its weights need"}, state([](json& s) {
          for (const char* key : {"hidden_size", "vocab_size"}) s["config"]["model"][key] = 1 << 16;
          s["config"]["model"]["num_hidden_layers"] = 4096;
        })},
@@ -281,7 +281,7 @@ TEST_F(BadCheckpoints, Use) {
       {"no tokens", eval(kNewest, {"--tokens", "0"}), {"--tokens: '0'"}},
       {"negative rows", eval(kNewest, {"--micro-batch-rows", "-1"}), {"--micro-batch-rows"}},
       {"empty prompt", generate(""), {"--prompt: an empty text"}},
-      {"prompt that is not UTF-8", generate("ab\xff"), {"the prompt is not UTF-8: its byte 2"}},
+      {"prompt that is not UTF-8", generate("ab\xff"), {"the prompt is not valid UTF-8: byte 2"}},
       {"long prompt", generate(std::string(500, 'a')), {"the prompt has", "at most 24"}},
       {"negative temperature", generate("a", {"--temperature", "-0.5"}), {"--temperature: '-0.5'"}},
       {"temperature of NaN", generate("a", {"--temperature", "nan"}), {"--temperature: 'nan'"}},

@@ -256,7 +256,7 @@ TEST_F(BadData, Tokenizers) {
        {kManifest, "made with the tokenizer of hash"}},
       {"gone",
        {"generate", "--checkpoint", "runs/tiny", "--prompt", "a"},
-       {"data/tokenizer.model", "not found from", "--tokenizer"},
+       {"data/tokenizer.model", "not found (from", "--tokenizer"},
        [](const Scene& s) {
          s.remove("data/tokenizer.model");
          s.remove("runs/tiny/tokenizer.model");

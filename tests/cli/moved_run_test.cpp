@@ -62,7 +62,7 @@ TEST_F(MovedRun, NeedsNothingOfItsOldPlace) {
   const ProgramResult lost = run_in(elsewhere_.path(), eval("copy"));
   EXPECT_EQ(lost.exit_code, 1);
   for (const std::string& part : {std::string("data/val_*.bin"),
-                                  "not found from " + elsewhere_.path(), std::string("--data")})
+                                  "not found (from " + elsewhere_.path(), std::string("--data")})
     EXPECT_NE(lost.err.find(part), std::string::npos) << part << "\n" << lost.err;
   Arguments named = eval("copy");
   named.insert(named.end(), {"--data", "shards/val_*.bin"});

@@ -321,7 +321,7 @@ TEST_F(Generating, BosComesBeforeThePrompt) {
 
 TEST_F(Generating, WrongOptionsAreErrors) {
   EXPECT_ERROR(run("zero", {.prompt = ""}), "prompt is empty");
-  EXPECT_ERROR(run("zero", {.prompt = "ab\xff"}), "not UTF-8", "byte 2");
+  EXPECT_ERROR(run("zero", {.prompt = "ab\xff"}), "not valid UTF-8", "byte 2");
   EXPECT_ERROR(run("zero", {.prompt = std::string(400, 'x')}), "the prompt has", "at most 16");
   EXPECT_ERROR(run("zero", {.prompt = "a", .max_tokens = 0}), "max_tokens is 0");
   EXPECT_ERROR(run("zero", {.prompt = "a", .sampling = {.temperature = NAN}}),
@@ -415,7 +415,7 @@ TEST(FindCheckpoint, PassesOverDamagedOnes) {
   EXPECT_EQ(find_checkpoint(fs, directory.path()), older);
   EXPECT_ERROR(load_model(fs, newest, kOneThread), "rank_00000_of_00001.safetensors", "100 bytes");
   fs.truncate(older + "/rank_00000_of_00001.safetensors", 100);
-  EXPECT_ERROR(find_checkpoint(fs, directory.path()), "none of its 2 checkpoints is whole");
+  EXPECT_ERROR(find_checkpoint(fs, directory.path()), "none of its 2 checkpoints is good");
 }
 
 }  // namespace
