@@ -197,8 +197,9 @@ void check_same(Communicator& ranks, const std::string& mine, std::string_view w
   const std::vector<std::string> texts = ranks.gather_texts(mine);
   const int64_t other = first_other(texts);
   if (other < ranks.size())
-    throw error("rank {} has another {} than rank 0: hash {}, there {}. All ranks need the same",
-                other, what, texts[size_t(other)], texts.front());
+    throw error(
+        "rank {} has a different {} from rank 0: hash {}, rank 0 has {}. All ranks need the same",
+        other, what, texts[size_t(other)], texts.front());
 }
 
 std::string hash_of_data(const SequenceSource& data) {
@@ -228,7 +229,7 @@ void check_same_start(Communicator& ranks, const RunConfig& config,
   if (ranks.is_single()) return;
   check_same(ranks, hash_bytes(bytes_of(resolved_json(config).dump())), "configuration");
   check_same(ranks, hash_file(posix_file_system(), "/proc/self/exe"), "program");
-  check_same(ranks, hash_of_data(training_data), "training data");
+  check_same(ranks, hash_of_data(training_data), "set of training data");
 }
 
 void check_same_tensors(Communicator& ranks, const std::vector<NamedTensor>& tensors,
@@ -243,7 +244,7 @@ void check_same_tensors(Communicator& ranks, const std::vector<NamedTensor>& ten
   size_t i = 0;
   while (texts[size_t(other)].compare(i * width, width, texts.front(), i * width, width) == 0) ++i;
   throw error(
-      "'{}' is not the same on rank {} as on rank 0: hash {}, there {}. All ranks must hold the "
+      "'{}' differs between rank {} and rank 0: hash {}, rank 0 has {}. All ranks must hold the "
       "same weights",
       tensors[i].name, other, texts[size_t(other)].substr(i * width, width),
       texts.front().substr(i * width, width));

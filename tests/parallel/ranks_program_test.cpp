@@ -61,8 +61,8 @@ TEST_F(RanksProgram, GivesTheBitsOfThreads) {
 TEST_F(RanksProgram, RefusesRanksThatDiffer) {
   MPT_SKIP_WITHOUT_MPIRUN();
   const std::map<std::string, std::string> differences{
-      {"seed=8", "another configuration than rank 0"},
-      {"data.train=" + directory_ / "train_0.bin", "another configuration than rank 0"}};
+      {"seed=8", "a different configuration from rank 0"},
+      {"data.train=" + directory_ / "train_0.bin", "a different configuration from rank 0"}};
   for (const auto& [key, what] : differences) {
     std::vector<std::string> all = arguments({"device.threads=1"});
     all.insert(all.end(), {":", "-np", "1", program_to_test()});
