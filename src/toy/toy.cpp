@@ -145,7 +145,7 @@ ToySweep::ToySweep(const ToyOptions& options) : options_(options) {
   options_.rules = all_or(options.rules);
   const std::vector<double> rates = toy_rates(options_);
   if (rates.empty())
-    throw error("--log2-rate-from {} is above --log2-rate-to {}: there are no rates",
+    throw error("--log2-rate-from {} is above --log2-rate-to {}: no rates to try",
                 options_.log2_rate_from, options_.log2_rate_to);
   for (ToyRegime regime : options_.regimes)
     for (ToyRule rule : options_.rules)
