@@ -106,7 +106,8 @@ class MetricsReader {
   int64_t step_of(const json& record) const {
     const auto step = record.find("step");
     if (step == record.end() || !step->is_number_integer() || step->get<int64_t>() < 0) {
-      throw error("{}: line {}: has no \"step\" that is a whole number from 0", path_, number_);
+      throw error("{}: line {}: \"step\" is missing or not a whole number of at least 0", path_,
+                  number_);
     }
     return step->get<int64_t>();
   }

@@ -98,8 +98,8 @@ std::string profile_table(const Profile& profile, const ProfiledSteps& of) {
                         1e3 * node.self_seconds / steps, 100 * node.self_seconds / total,
                         flop_columns(node, of.gemm_rate));
   text += fmt::format(
-      "a step each, the mean of {}; %: of the {:.3f} ms of a step; rate: {:.1f} GFLOP/s of GEMMs, "
-      "measured\n",
+      "mean of {} steps; self %: share of the {:.3f} ms of a step; rate: {:.1f} GFLOP/s, measured "
+      "with large GEMMs\n",
       of.steps, 1e3 * total / steps, of.gemm_rate / 1e9);
   return text;
 }

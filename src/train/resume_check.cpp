@@ -74,8 +74,8 @@ void tell_new_length(int64_t step, const RunConfig& before, const RunConfig& con
   const int64_t was = total_steps(before), is = total_steps(config);
   if (was == is || step >= is) return;
   spdlog::warn(
-      "resume: the run had {} steps, now has {}: its schedule is that of {} steps from here on, "
-      "and the factor of the rates goes from {:.4g} at step {} to {:.4g} at step {}",
+      "resume: the run length changed from {} to {} steps: the schedule now spans {} steps, so the "
+      "learning-rate factor goes from {:.4g} at step {} to {:.4g} at step {}",
       was, is, is, schedule_factor(before.schedule, step, was), step,
       schedule_factor(config.schedule, step + 1, is), step + 1);
 }
@@ -85,7 +85,7 @@ void tell_new_length(int64_t step, const RunConfig& before, const RunConfig& con
 void check_resumable(const TrainState& saved, const std::string& checkpoint,
                      const RunConfig& config, const SequenceSource& training_data) {
   if (!saved.config.is_object())
-    throw error("{}: cannot be continued: its state has no config, but {}", checkpoint,
+    throw error("{}: cannot be resumed: config of its state is {}, expected an object", checkpoint,
                 describe(saved.config));
   const std::optional<RunConfig> saved_run = saved_config(saved);
   const nlohmann::json before = saved_keys(saved);
@@ -100,8 +100,8 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint,
     if (text(before) == text(now)) continue;
     if (is_fixed(key))
       throw error(
-          "{}: cannot be continued with {} = {}: the checkpoint was made with {}. Restore the "
-          "value, or start another run under another name",
+          "{}: cannot be resumed with {} = {}: the checkpoint was saved with {}. Restore the "
+          "value, or start a new run under another name",
           checkpoint, key, text(now), text(before));
     if (saved_run && is_among(key, kLength)) continue;  // reported below
     spdlog::log(is_among(key, kHarmless) ? spdlog::level::info : spdlog::level::warn,
@@ -110,12 +110,12 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint,
   const int64_t data_tokens = saved_count(saved, checkpoint, "data_tokens");
   if (data_tokens != training_data.tokens())
     throw error(
-        "{}: cannot be continued: it was trained on shards of {} tokens in all, data.train now "
-        "names {}. The position in the data would mean something else",
+        "{}: cannot be resumed: it was trained on shards of {} tokens in total, data.train now "
+        "names {}. The saved data position is valid only for the same shards",
         checkpoint, data_tokens, training_data.tokens());
   const int64_t steps = total_steps(config);
   if (saved.step > steps)
-    throw error("{}: is at step {}, beyond the end of the run at step {} (train.*)", checkpoint,
+    throw error("{} is at step {}, beyond the end of the run at step {} (train.*)", checkpoint,
                 saved.step, steps);
   if (saved_run) tell_new_length(saved.step, *saved_run, config);
 }
@@ -141,7 +141,7 @@ void restore_gemms(const TrainState& saved, const std::string& checkpoint, Devic
   if (gemms.is_null()) return;  // saved by a version without this key
   const auto refuse = [&] {
     return error(
-        "{}: cannot be continued: extra.products of its state is {}; expected a device and "
+        "{}: cannot be resumed: extra.products of its state is {}; expected a device and "
         "algorithms",
         checkpoint, gemms.dump());
   };
@@ -150,7 +150,7 @@ void restore_gemms(const TrainState& saved, const std::string& checkpoint, Devic
   const nlohmann::json &name = gemms.at("device"), &algorithms = gemms.at("algorithms");
   if (!name.is_string() || !algorithms.is_object()) throw refuse();
   if (name.get<std::string>() != device_of_results(device))
-    spdlog::warn("resume: the run was on {}, is now on {}", name.get<std::string>(),
+    spdlog::warn("resume: the run moved from {} to {}", name.get<std::string>(),
                  device_of_results(device));
   std::vector<GemmChoice> choices;
   for (const auto& [key, algorithm] : algorithms.items()) {

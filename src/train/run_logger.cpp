@@ -18,11 +18,11 @@ std::string_view nonfinite_mark(NonfinitePolicy policy) {
     case NonfinitePolicy::kSkipStep:
       return " | SKIPPED: not finite";
     case NonfinitePolicy::kRollback:
-      return " | NOT FINITE: going back";
+      return " | NOT FINITE: rolling back";
     case NonfinitePolicy::kStop:
       break;
   }
-  return " | NOT FINITE: the run ends";
+  return " | NOT FINITE: stopping";
 }
 
 nlohmann::ordered_json tensor_json(const UpdateStatistics& tensor) {

@@ -95,7 +95,7 @@ class Planner {
       disk.free = place.free_bytes;
       if (disk.at_most > disk.free)
         throw error(
-            "checkpoints take up to {}, {} are free at {}; lower checkpoint.keep_last, raise "
+            "checkpoints need up to {}, {} is free at {}; lower checkpoint.keep_last, raise "
             "checkpoint.keep_every_steps, or choose another output_dir",
             format_bytes(double(disk.at_most)), format_bytes(double(disk.free)), disk.place);
     });
@@ -127,8 +127,7 @@ std::string how_to_make_data(const RunConfig& config) {
 
 std::string memory_text(const RunPlan& plan) {
   if (!plan.available)
-    return fmt::format("{} needed; what is available is not known",
-                       format_bytes(double(plan.needed)));
+    return fmt::format("{} needed; available memory unknown", format_bytes(double(plan.needed)));
   return fmt::format("{}: {} needed, {} available", plan.fits() ? "fits" : "does not fit",
                      format_bytes(double(plan.needed)), format_bytes(double(*plan.available)));
 }
@@ -138,17 +137,17 @@ std::string duration_text(const RunConfig& config, const RunPlan& plan) {
   if (!time.seconds) return fmt::format("not estimated: {}", time.basis);
   const double tokens_per_second = double(config.batch.tokens_per_step) / time.seconds_per_step;
   const int64_t evaluated = evaluations(config);
-  return fmt::format("{}, an estimate: {} steps at {} tokens/s{}, {}", about(*time.seconds),
+  return fmt::format("{} (estimate): {} steps at {} tokens/s{}, {}", about(*time.seconds),
                      grouped(total_steps(config)), format_count(tokens_per_second),
                      evaluated == 0 ? "" : " and " + counted(evaluated, "evaluation"), time.basis);
 }
 
 std::string disk_text(const RunPlan& plan) {
   const PlannedDisk& disk = plan.disk;
-  return fmt::format("{} a checkpoint, {} at the end, at most {} at a time; {}",
+  return fmt::format("{} per checkpoint, {} at the end, at most {} at a time; {}",
                      format_bytes(double(disk.checkpoint)), format_bytes(double(disk.kept)),
                      format_bytes(double(disk.at_most)),
-                     disk.place.empty() ? "no room is known of"
+                     disk.place.empty() ? "free space unknown"
                                         : fmt::format("{} free at {}",
                                                       format_bytes(double(disk.free)), disk.place));
 }
@@ -168,7 +167,7 @@ std::string data_text(const RunConfig& config, const RunPlan& plan) {
 
 std::string tokenizer_text(const RunConfig& config, const RunPlan& plan) {
   if (config.data.tokenizer.empty())
-    return "none named; model.vocab_size is " + grouped(config.model.vocab_size);
+    return "none; model.vocab_size is " + grouped(config.model.vocab_size);
   if (!plan.tokenizer_pieces) return "cannot be used: " + config.data.tokenizer;
   return fmt::format("{}, {} pieces; model.vocab_size is {}", config.data.tokenizer,
                      grouped(*plan.tokenizer_pieces), grouped(config.model.vocab_size));
@@ -223,7 +222,7 @@ std::string verdict(const RunConfig& config, const RunPlan& plan) {
   if (plan.problems.empty()) return text + row("start", "ready");
   text += row("start", "not ready, {}:", counted(std::ssize(plan.problems), "problem"));
   for (const std::string& problem : plan.problems) text += fmt::format("    - {}\n", problem);
-  if (plan.lacks_data) text += fmt::format("  tokens are made by: {}\n", how_to_make_data(config));
+  if (plan.lacks_data) text += fmt::format("  to make tokens: {}\n", how_to_make_data(config));
   return text;
 }
 
@@ -257,7 +256,7 @@ void require_new_run(FileSystem& fs, const RunConfig& config) {
   if (has_metrics(fs, config) ||
       !CheckpointStore(fs, checkpoint_directory(config), {}).list().empty())
     throw error(
-        "{} already holds a run: continue it with --resume auto, or choose another name or "
+        "{} already holds a run: resume it with --resume auto, or choose another name or "
         "output_dir",
         run_directory(config));
 }
@@ -269,11 +268,11 @@ RunPlace place_of(const RunConfig& config) {
     place = place.parent_path();
   const std::string directory = place.empty() ? "." : place.string();
   if (!std::filesystem::is_directory(directory, failure))
-    throw error("{}: cannot be made: {} is not a directory", run_directory(config), directory);
+    throw error("{}: cannot be created: {} is not a directory", run_directory(config), directory);
   if (::access(directory.c_str(), W_OK) != 0)
-    throw error("{}: cannot be made: {} may not be written to", run_directory(config), directory);
+    throw error("{}: cannot be created: {} is not writable", run_directory(config), directory);
   const std::filesystem::space_info space = std::filesystem::space(directory, failure);
-  if (failure) throw error("{}: its free space is not known: {}", directory, failure.message());
+  if (failure) throw error("{}: free space unknown: {}", directory, failure.message());
   return {directory, static_cast<int64_t>(space.available)};
 }
 

@@ -56,7 +56,7 @@ std::string optimizer_line(const RunConfig& config) {
   const OptimizerConfig& o = config.optimizer;
   const auto projection = projection_options(o.rule);
   const std::string apollo =
-      projection ? fmt::format(", Apollo-E {} of rank {}, new every {} updates",
+      projection ? fmt::format(", Apollo-E {} of rank {}, renewed every {} updates",
                                name_of(projection->sharing), projection->rank, projection->gap)
                  : "";
   return fmt::format("{}, {}{}, write-back {}", rule_name(o.rule), describe(o.rule), apollo,
@@ -170,7 +170,7 @@ int64_t process_bytes(const Device& device) {
 
 std::string available_memory(const Device& device) {
   return knows_memory(device) ? format_bytes(double(device.memory_bytes()))
-                              : "not known on this machine";
+                              : "unknown on this machine";
 }
 
 }  // namespace
@@ -185,13 +185,14 @@ std::string ranks_report(const RunConfig& config, Device& device, const Communic
   const ExchangeVolume volume = exchange_plan(config, device, ranks).volume;
   std::string text = "ranks\n";
   text += row("number", "{}{}", ranks.size(),
-              ranks.name().empty() ? "" : fmt::format(", by {}", ranks.name()));
-  text += row("a rank's step", "{} to {} rows in {} of {}",
+              ranks.name().empty() ? "" : fmt::format(", via {}", ranks.name()));
+  text += row("step per rank", "{} to {} rows in {} of {}",
               config.batch.rows_per_step() / ranks.size(), step.most_rows,
               counted(step.most_micro_batches, "micro-batch", "es"), step.micro_batch_rows);
   text += row("optimizer states", "{}",
-              config.distributed.sharding == Sharding::kOptimizer ? "of its own units" : "all");
-  text += row("sends a step", "{}: gradients {} ({}), weights {} (as stored), sums and scales {}",
+              config.distributed.sharding == Sharding::kOptimizer ? "sharded: its own update blocks"
+                                                                  : "all");
+  text += row("sends per step", "{}: gradients {} ({}), weights {} (as stored), sums and scales {}",
               format_bytes(double(volume.total())), format_bytes(double(volume.gradients)),
               name_of(config.distributed.gradient_reduce), format_bytes(double(volume.weights)),
               format_bytes(double(volume.small())));
@@ -202,7 +203,7 @@ std::string memory_report(const RunConfig& config, Device& device, const Communi
   const MemoryUse use = planned_memory(config, device, ranks);
   const auto parameters = double(parameter_count(config.model));
   std::string text =
-      storage_table(config, device) + (ranks.is_single() ? "memory\n" : "memory of a rank\n");
+      storage_table(config, device) + (ranks.is_single() ? "memory\n" : "memory per rank\n");
   for (const auto& [purpose, taken] : by_purpose(use)) {
     const auto bytes = double(taken);
     text += row(purpose.name, "{:>12}   {:8.3f} bytes/parameter", format_bytes(bytes),
@@ -211,15 +212,14 @@ std::string memory_report(const RunConfig& config, Device& device, const Communi
   text += row("total", "{:>12}   available: {}", format_bytes(double(use.total())),
               available_memory(device));
   if (const int64_t process = process_bytes(device))
-    text += row("beside it", "{:>12}   this process: program and libraries",
-                format_bytes(double(process)));
+    text += row("process itself", "{:>12}   program and libraries", format_bytes(double(process)));
   const int64_t rows = batch_plan(config.batch, ranks.rank(), ranks.size()).micro_batch_rows;
   const MemoryUse one = planned_memory(with_micro_batch(config, 1), device, ranks);
   if (rows > 1)
     text += row("per row of the batch", "{:>12}",
                 format_bytes(double(use.total() - one.total()) / double(rows - 1)));
   if (knows_memory(device))
-    text += row("largest micro-batch", "{:>12} rows of the {} of a step fit",
+    text += row("largest micro-batch", "{:>12} of the {} rows of a step",
                 largest_micro_batch(config, device, ranks, device.memory_bytes()),
                 config.batch.rows_per_step());
   return text;
@@ -343,7 +343,7 @@ void require_memory(const RunConfig& config, Device& device, const Communicator&
   const int64_t needed = planned_memory(config, device, ranks).total(),
                 available = device.memory_bytes() / sharing;
   if (needed <= available) return;
-  throw error("this run needs {} of memory, {} are available on {}{}; {}",
+  throw error("this run needs {} of memory, {} is available on {}{}; {}",
               format_bytes(double(needed)), format_bytes(double(available)), device.name(),
               sharing > 1 ? fmt::format(" for each of {} ranks", sharing) : "",
               memory_advice(config, device, ranks, available));
@@ -374,29 +374,28 @@ std::string data_line(const RunConfig& config, const RunStart& start) {
           : fmt::format("{} to evaluate on", grouped(start.validation->tokens()));
   return fmt::format("data: {} tokens to train on, {:.2f} epochs; {}; tokenizer {}",
                      grouped(start.training.tokens()), epochs(config, start.training.sequences()),
-                     validation,
-                     config.data.tokenizer.empty() ? "not named" : config.data.tokenizer);
+                     validation, config.data.tokenizer.empty() ? "not set" : config.data.tokenizer);
 }
 
 std::string batch_line(const RunConfig& config, const RunStart& start) {
   const BatchConfig& b = config.batch;
   const BatchPlan step = batch_plan(b, start.ranks.rank(), start.ranks.size());
-  return fmt::format("batch: {} tokens a step, {} rows of {}{}, in {} of {}",
+  return fmt::format("batch: {} tokens per step, {} rows of {}{}, in {} of {}",
                      grouped(b.tokens_per_step), b.rows_per_step(), b.seq_len,
-                     start.ranks.is_single() ? "" : fmt::format(", {} a rank", step.most_rows),
+                     start.ranks.is_single() ? "" : fmt::format(", {} per rank", step.most_rows),
                      counted(step.most_micro_batches, "micro-batch", "es"), step.micro_batch_rows);
 }
 
 std::string memory_line(const RunConfig& config, Device& device, const RunStart& start) {
   return fmt::format("memory: {} needed{}, {} available",
                      format_bytes(double(planned_memory(config, device, start.ranks).total())),
-                     start.ranks.is_single() ? "" : " by a rank",
+                     start.ranks.is_single() ? "" : " per rank",
                      format_bytes(double(device.memory_bytes() / start.sharing)));
 }
 
 std::string device_line(const Device& device, const RunStart& start) {
   if (start.ranks.is_single()) return "device: " + device.name();
-  return fmt::format("device: {}; {} ranks by {}", device.name(), start.ranks.size(),
+  return fmt::format("device: {}; {} ranks via {}", device.name(), start.ranks.size(),
                      start.ranks.name());
 }
 

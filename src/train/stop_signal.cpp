@@ -18,11 +18,11 @@ constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
 
 // Indexed by StopPoint.
 constexpr std::array<std::string_view, 5> kAnswers{
-    "stopping; no step is finished yet, so there is nothing to save",
-    "stopping; the unfinished step is dropped, the last finished one saved",
-    "stopping after this step, which will be saved",
-    "stopping after this evaluation; its step will be saved",
-    "stopping when the checkpoint is saved",
+    "stopping; no step has finished, so there is nothing to save",
+    "stopping; dropping the unfinished step and saving the last finished one",
+    "stopping after this step and saving it",
+    "stopping after this evaluation and saving its step",
+    "stopping once the checkpoint is saved",
 };
 
 volatile std::sig_atomic_t received_signal = 0;

@@ -114,7 +114,7 @@ class Sample {
 
 StepSeconds measured_step(const RunConfig& sample, Device& device) {
   if (planned_memory(sample, device).total() > device.memory_bytes())
-    throw error("a step to measure does not fit in memory");
+    throw error("the step to measure does not fit in memory");
   Sample run(sample, device);
   run.step();  // touches memory for the first time
   return run.step();
@@ -134,8 +134,8 @@ std::string description_of(const RunConfig& sample, const RunConfig& config) {
 std::string description_of(int64_t ranks, const Device& device) {
   if (ranks == 1) return "";
   return fmt::format(
-      "; {} ranks {}, what they exchange is not counted", ranks,
-      device.backend() == Backend::kCpu ? "share this machine" : "with a GPU like this each");
+      "; {} ranks {}, communication not included", ranks,
+      device.backend() == Backend::kCpu ? "sharing this machine" : "with one such GPU each");
 }
 
 struct Speed {
@@ -151,9 +151,8 @@ Speed measured_speed(const RunConfig& config, Device& device) {
   if (flops_per_step(sample) > kTooLong * flops)
     return {
         .flops_per_second = gemms,
-        .basis = fmt::format(
-            "at {:.0f} GFLOP/s of large GEMMs measured now, which is more than training reaches",
-            gemms / 1e9)};
+        .basis = fmt::format("at {:.0f} GFLOP/s of large GEMMs measured now; training reaches less",
+                             gemms / 1e9)};
   const StepSeconds step = measured_step(sample, device);
   const double rate = flops_per_step(sample) / step.gradients,
                growth =

@@ -42,10 +42,10 @@ std::optional<std::string> checkpoint_to_resume(FileSystem& fs, const RunConfig&
   const CheckpointStore store(fs, checkpoint_directory(config), {});
   std::optional<std::string> latest = store.latest_good(ranks);
   if (!latest && !store.list().empty())
-    throw error("--resume {}: none of the checkpoints in {} is good; move them away to start anew",
+    throw error("--resume {}: no checkpoint in {} is good; move them away to start a new run",
                 resume, checkpoint_directory(config));
   if (!latest && resume == "latest")
-    throw error("--resume latest: {} has no good checkpoint; --resume auto would start anew",
+    throw error("--resume latest: {} has no checkpoint; --resume auto would start a new run",
                 checkpoint_directory(config));
   return latest;
 }
@@ -94,9 +94,9 @@ RunConfig with_steps(RunConfig config, int64_t least) {
 std::string stop_report(const RunConfig& config, const TrainCommand& command,
                         const std::string& checkpoint) {
   if (checkpoint.empty())
-    return "no step was finished, so nothing is saved; the same command starts it anew";
+    return "no step finished, so nothing is saved; the same command starts the run again";
   const bool own = checkpoint.starts_with(checkpoint_directory(config) + "/");
-  return fmt::format("saved in {}. Go on with --config {}{} --resume {}", checkpoint,
+  return fmt::format("saved in {}. Continue with --config {}{} --resume {}", checkpoint,
                      command.config, command.overrides.empty() ? "" : ", the same --set",
                      own ? "latest" : checkpoint);
 }
@@ -137,7 +137,7 @@ class TrainingRun {
     const double rate =
         measured_gemm_rate(device_);  // before the trainer reserves scratch of its own
     prepare();
-    print_start("a profile, of which nothing is written");
+    print_start("profile only, nothing is written");
     start_from(std::nullopt);
     const StopSignal stop(voice());
     trainer_->run_unrecorded(kUnprofiledSteps);
@@ -165,7 +165,7 @@ class TrainingRun {
                          .sharing = options_.sharing};
     for (const std::string& line : start_lines(config_, device_, start)) spdlog::info(line);
     if (spdlog::should_log(spdlog::level::debug))
-      spdlog::debug("the plan of this run\n{}", plan_report(config_, device_, ranks_));
+      spdlog::debug("plan of this run\n{}", plan_report(config_, device_, ranks_));
   }
   [[nodiscard]] StopSignal::Voice voice() const {
     return ranks_.is_root() ? StopSignal::Voice::kSpeaks : StopSignal::Voice::kSilent;

@@ -215,10 +215,10 @@ void Trainer::handle_nonfinite(const StepRecord& record, RunLogger* logger) {
   if (config_.train.nonfinite_policy == NonfinitePolicy::kRollback)
     return roll_back(record, logger);
   throw error(
-      "step {}: loss {} and gradient norm {} are not both finite, so the run ends here and the "
-      "step changed no weight ({}). To go on, resume with --set train.nonfinite_policy=skip_step, "
-      "which leaves such steps out, or =rollback, which goes back to the last checkpoint and on "
-      "behind their data; or start again with a lower learning rate",
+      "step {}: loss {} or gradient norm {} is not finite, so the run stops here and the step "
+      "changed no weight ({}). To continue, resume with --set train.nonfinite_policy=skip_step, "
+      "which skips such steps, or =rollback, which returns to the last checkpoint and continues "
+      "after their data; or start again with a lower learning rate",
       record.step, record.loss, record.grad_norm,
       last_checkpoint_.empty() ? "nothing is saved" : "the last checkpoint is " + last_checkpoint_);
 }
@@ -227,19 +227,19 @@ void Trainer::handle_nonfinite(const StepRecord& record, RunLogger* logger) {
 void Trainer::roll_back(const StepRecord& record, RunLogger* logger) {
   if (++rollbacks_ > config_.train.max_rollbacks)
     throw error(
-        "step {}: loss {} and gradient norm {} are not both finite, after {} rollbacks without a "
-        "new checkpoint (train.max_rollbacks). Nothing saved before is touched",
+        "step {}: loss {} or gradient norm {} is not finite, after {} rollbacks without a new "
+        "checkpoint (train.max_rollbacks). Saved checkpoints are untouched",
         record.step, record.loss, record.grad_norm, config_.train.max_rollbacks);
   const std::optional<std::string> checkpoint = checkpoints_.latest_good(ranks_);
   if (!checkpoint)
     throw error(
-        "step {}: loss {} and gradient norm {} are not both finite, and there is no checkpoint to "
-        "go back to (train.nonfinite_policy=rollback)",
+        "step {}: loss {} or gradient norm {} is not finite, and there is no checkpoint to roll "
+        "back to (train.nonfinite_policy=rollback)",
         record.step, record.loss, record.grad_norm);
   load(*checkpoint);
   if (!ranks_.is_root()) return;
-  spdlog::warn("step {}: not finite; back to {} and on with the data behind that step", record.step,
-               *checkpoint);
+  spdlog::warn("step {}: not finite; rolled back to {}, continuing with the data after that step",
+               record.step, *checkpoint);
   logger->mark_resume(step_, fmt::format("rollback from step {}", record.step));
 }
 

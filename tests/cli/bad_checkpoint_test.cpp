@@ -100,14 +100,14 @@ TEST_F(BadCheckpoints, PlacesToResumeFrom) {
       {"export", resumed({}, "exported"), {"exported: not a checkpoint: state.json is missing"}},
       {"latest of none",
        resumed({"name=fresh"}, "latest"),
-       {"runs/fresh/checkpoints has no good checkpoint"}},
+       {"runs/fresh/checkpoints has no checkpoint"}},
       {"latest of broken ones",
        resumed({}, "latest"),
-       {"--resume latest", "none of the checkpoints in runs/tiny/checkpoints is good"},
+       {"--resume latest", "no checkpoint in runs/tiny/checkpoints is good"},
        break_both_checkpoints},
       {"auto does not start anew over broken ones",
        resumed({}, "auto"),
-       {"--resume auto", "none of the checkpoints in runs/tiny/checkpoints is good"},
+       {"--resume auto", "no checkpoint in runs/tiny/checkpoints is good"},
        break_both_checkpoints},
       {"eval of none", eval("runs/none"), {"runs/none: no such checkpoint"}},
       {"eval of a file", eval(kTensors), {kTensors, "not a directory"}},
@@ -218,7 +218,7 @@ TEST_F(BadCheckpoints, States) {
       {"files elsewhere", resumed(), {kState, "'../x' is not a file name"}, state([](json& s) {
          s["files"][0]["name"] = "../x";
        })},
-      {"no config", resumed(), {kNewest, "its state has no config"}, state([](json& s) {
+      {"no config", resumed(), {kNewest, "config of its state is the number 5"}, state([](json& s) {
          s["config"] = 5;
        })},
       {"no counts", resumed(), {kNewest, "extra.data_tokens"}, state([](json& s) {

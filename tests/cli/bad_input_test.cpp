@@ -286,7 +286,7 @@ TEST_F(BadConfigs, PlacesToWriteTo) {
        {"runs/tiny already holds a run", "--resume auto"}},
       {"rates that end in NaN",
        fresh({"optimizer.lr_additive=1e30"}),
-       {"step 2: loss", "not both finite"},
+       {"step 2: loss", "is not finite"},
        {},
        kBegunRun},
   });

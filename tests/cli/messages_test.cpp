@@ -58,7 +58,7 @@ TEST_F(Messages, AnotherLengthIsToldInOneLine) {
       run({"--config", "config.json", "--set", "train.steps=8", "--resume", "latest"});
   const std::vector<std::string> lines = lines_with(result.err, "resume: ");
   ASSERT_EQ(lines.size(), 1u) << result.err;
-  EXPECT_TRUE(has(lines[0], "the run had 4 steps, now has 8")) << lines[0];
+  EXPECT_TRUE(has(lines[0], "the run length changed from 4 to 8 steps")) << lines[0];
   EXPECT_TRUE(has(lines[0], "at step 4 to ")) << lines[0];
   EXPECT_TRUE(has(lines[0], "at step 5")) << lines[0];
 }

@@ -42,7 +42,7 @@ TEST_F(PlanVerb, SaysThatARunCanStart) {
   const ProgramResult text = run(scene, plan({"--check"}));
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_TRUE(has(text.out, "  start                  ready\n")) << text.out;
-  EXPECT_TRUE(has(text.out, "an estimate: 4 steps at ")) << text.out;
+  EXPECT_TRUE(has(text.out, "(estimate): 4 steps at ")) << text.out;
   EXPECT_TRUE(has(text.out, "data/tokenizer.model, 290 pieces; model.vocab_size is 300"))
       << text.out;
   const auto json = nlohmann::json::parse(run(scene, plan({"--json"})).out);

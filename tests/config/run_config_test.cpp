@@ -123,7 +123,7 @@ TEST_F(RunConfigTest, APlanTellsOfTheProcessBesideItsBuffers) {
   config.device.type = DeviceType::kCpu;
   const std::unique_ptr<Device> device = make_device(config.device);
   EXPECT_GT(plan_json(config, *device).at("process_bytes").get<int64_t>(), 1 << 20);
-  EXPECT_NE(memory_report(config, *device).find("beside it"), std::string::npos);
+  EXPECT_NE(memory_report(config, *device).find("process itself"), std::string::npos);
 }
 
 TEST_F(RunConfigTest, APlanListsMemoryByPurposeInOneOrder) {

@@ -342,7 +342,7 @@ RunConfig exploding(const Directory& directory, std::vector<std::string> more) {
 
 TEST(NonfiniteOnRanks, StopsAllByDefault) {
   const Directory directory;
-  EXPECT_ERROR(train_on(2, exploding(directory, {})), "not both finite", "nonfinite_policy");
+  EXPECT_ERROR(train_on(2, exploding(directory, {})), "is not finite", "nonfinite_policy");
 }
 
 TEST(NonfiniteOnRanks, IsLeftOutByAll) {
@@ -358,7 +358,7 @@ TEST(NonfiniteOnRanks, IsLeftOutByAll) {
 TEST(NonfiniteOnRanks, RollbackNeedsACheckpoint) {
   const Directory directory;
   EXPECT_ERROR(train_on(2, exploding(directory, {"train.nonfinite_policy=rollback"})),
-               "no checkpoint to go back to");
+               "no checkpoint to roll back to");
 }
 
 // Back to step 4 with other data from then on, as often as is allowed.

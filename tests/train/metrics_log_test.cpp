@@ -209,7 +209,7 @@ TEST(ReadMetrics, IgnoresATornTailAndRefusesDamage) {
   for (const char* line :
        {"{}", "{\"step\":1.5}", "{\"step\":-1}", "{\"step\":\"1\"}", "{\"event\":\"resume\"}"}) {
     write_text(path, std::string(line) + "\n");
-    EXPECT_ERROR(read_metrics(fs, path), path, "line 1", "has no \"step\"");
+    EXPECT_ERROR(read_metrics(fs, path), path, "line 1", "\"step\" is missing");
   }
   EXPECT_ERROR(read_metrics(fs, directory / "none"), directory / "none", "No such file");
 }

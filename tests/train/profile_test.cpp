@@ -117,8 +117,8 @@ TEST(ProfileTable, HasARowForEachNode) {
       "operation                        calls         ms    self ms  self %    GFLOP/s  % of rate\n"
       "step                                 1      4.000      1.000   25.00\n"
       "  GEMM y                             3      3.000      3.000   75.00        2.0       25.0\n"
-      "a step each, the mean of 2; %: of the 4.000 ms of a step; rate: 8.0 GFLOP/s of GEMMs, "
-      "measured\n");
+      "mean of 2 steps; self %: share of the 4.000 ms of a step; rate: 8.0 GFLOP/s, measured with "
+      "large GEMMs\n");
 }
 
 }  // namespace

@@ -129,7 +129,7 @@ TEST_F(Stop, BeforeTheFirstStepLeavesARunThatStartsAnew) {
   for (const pid_t process : processes()) ::kill(process, SIGTERM);
   const ProgramResult stopped = running.get();
   EXPECT_EQ(stopped.exit_code, kStopped) << stopped.err;
-  EXPECT_NE(stopped.err.find("nothing is saved; the same command starts it anew"),
+  EXPECT_NE(stopped.err.find("nothing is saved; the same command starts the run again"),
             std::string::npos)
       << stopped.err;
   EXPECT_EQ(newest_checkpoint(config("run")), 0);
@@ -196,7 +196,7 @@ TEST_F(Stop, RanksAnswerWhateverTheyWaitForAndStopAtTheSamePlace) {
   ::kill(ranks[1], SIGSTOP);
   ::kill(ranks[0], SIGINT);
   EXPECT_TRUE(
-      wait_for([&] { return holds(said, "mpretrain: stopping; the unfinished step is dropped"); }));
+      wait_for([&] { return holds(said, "mpretrain: stopping; dropping the unfinished step"); }));
   EXPECT_FALSE(holds(said, "stopped by a signal"));
   ::kill(ranks[1], SIGCONT);
   const ProgramResult stopped = running.get();
