@@ -35,12 +35,13 @@ void run_list(const ListCommand& command) {
 }
 
 void add_list(CLI::App& program) {
-  CLI::App* verb = program.add_subcommand("list", "Print which checkpoints there are");
+  CLI::App* verb = program.add_subcommand("list", "List the checkpoints of a run");
   const auto command = std::make_shared<ListCommand>();
   add_place(*verb, command->path, kPlaceHelp);
   verb->add_flag_callback(
-      "--verify", [command] { command->scrutiny = Scrutiny::kHashes; }, "read every byte of them");
-  verb->add_flag("--json", command->json, "as JSON");
+      "--verify", [command] { command->scrutiny = Scrutiny::kHashes; },
+      "also read every file and compare its hash");
+  verb->add_flag("--json", command->json, "print JSON");
   verb->callback([command] { run_list(*command); });
 }
 
@@ -61,8 +62,8 @@ void run_verify(const std::string& path) {
 
 void add_verify(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("verify",
-                                          "Read every byte of checkpoints and compare with what "
-                                          "was saved; exit status 1 if any is bad");
+                                          "Read every file of checkpoints and compare its hash; "
+                                          "exit status 1 if any checkpoint is bad");
   const auto path = std::make_shared<std::string>();
   add_place(*verb, *path, kPlaceHelp);
   verb->callback([path] { run_verify(*path); });
@@ -83,18 +84,19 @@ void run_prune(const PruneCommand& command) {
 }
 
 void add_prune(CLI::App& program) {
-  CLI::App* verb = program.add_subcommand("prune", "Remove old checkpoints and what crashes left");
+  CLI::App* verb =
+      program.add_subcommand("prune", "Remove old checkpoints and leftovers of crashes");
   const auto command = std::make_shared<PruneCommand>();
   add_place(*verb, command->path, "a run's directory or its checkpoints directory");
   add_count(*verb, "--keep-last", command->retention.keep_last, {.least = 1},
-            "newest ones that stay")
+            "number of newest checkpoints to keep")
       ->required()
       ->default_str("");
   add_count(*verb, "--keep-every", command->retention.keep_every_steps, {.least = 0},
-            "those of steps that are a multiple of this stay too; 0 = none");
+            "also keep checkpoints whose step is a multiple of N; 0 = none");
   verb->add_flag_callback(
       "--dry-run", [command] { command->mode = PruneMode::kOnlySay; },
-      "only say what would be removed");
+      "only print what would be removed");
   verb->callback([command] { run_prune(*command); });
 }
 

@@ -17,13 +17,13 @@ namespace {
 
 void add_corpus_options(CLI::App& verb, CorpusOptions& corpus) {
   add_texts(verb, "--input", corpus.patterns,
-            "text: *.txt, *.jsonl, *.json, each also .gz; files and globs; may be repeated")
+            "text files or globs: *.txt, *.jsonl, *.json, each also .gz; may be repeated")
       ->required();
-  add_text(verb, "--text-field", corpus.text_field, "key of the text in JSON lines");
+  add_text(verb, "--text-field", corpus.text_field, "JSON key that holds the text");
   add_choice(verb, "--on-bad-document", corpus.on_bad_document,
-             "what text that is not UTF-8 and lines without the field do: error, skip");
+             "what to do on invalid UTF-8 or a line without the text field: error, skip");
   add_count(verb, "--max-document-bytes", corpus.max_document_bytes,
-            {.least = 1, .most = int64_t{1} << 30}, "longer documents are cut");
+            {.least = 1, .most = int64_t{1} << 30}, "longer documents are split");
 }
 
 std::string size_text(int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
@@ -46,14 +46,14 @@ void add_tokenizer(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("tokenizer", "Train a SentencePiece tokenizer on text");
   const auto options = std::make_shared<TokenizerTrainingOptions>();
   add_corpus_options(*verb, options->corpus);
-  add_text(*verb, "--output", options->output, "file to write; .model is added where it is missing")
+  add_text(*verb, "--output", options->output, "file to write; .model is appended if missing")
       ->required();
   add_count(*verb, "--vocab-size", options->vocab_size, {.least = 260, .most = 1 << 20}, "pieces");
   add_count(*verb, "--sample-bytes", options->sample_bytes, {.least = 1},
-            "of text to train on, drawn from all of the input");
+            "bytes of text to train on, sampled from the whole input");
   add_real(*verb, "--character-coverage", options->character_coverage, {.least = 0.98, .most = 1},
-           "share of the text's characters that get a piece; the others are spelled in bytes");
-  add_seed(*verb, options->seed, "of the sample");
+           "fraction of the text's characters that get a piece; the rest fall back to bytes");
+  add_seed(*verb, options->seed, "seed for sampling the text");
   verb->add_flag("--overwrite", options->overwrite, "replace an earlier tokenizer");
   verb->callback([options] { write_output(summary_of(train_tokenizer(*options))); });
 }
@@ -90,16 +90,16 @@ void add_tokenize(CLI::App& program) {
   const auto options = std::make_shared<TokenizeOptions>();
   add_corpus_options(*verb, options->corpus);
   add_text(*verb, "--tokenizer", options->tokenizer, "SentencePiece model")->required();
-  add_text(*verb, "--output", options->output, "directory")->required();
+  add_text(*verb, "--output", options->output, "output directory")->required();
   add_real(*verb, "--validation-fraction,--val-fraction", options->validation_fraction,
-           {.least = 0, .most = 1}, "share of the documents that goes to the split val; below 1");
+           {.least = 0, .most = 1}, "fraction of documents held out as the val split; below 1");
   add_count(*verb, "--shard-tokens", options->tokens_per_shard,
-            {.least = 1, .most = kMaxTokensPerShard}, "tokens in a shard, at most");
-  add_seed(*verb, options->seed, "of the choice of validation documents");
+            {.least = 1, .most = kMaxTokensPerShard}, "maximum tokens per shard");
+  add_seed(*verb, options->seed, "seed for choosing validation documents");
   add_threads(*verb, options->threads);
-  verb->add_flag("--bos", options->prepend_bos, "put BOS in front of each document");
+  verb->add_flag("--bos", options->prepend_bos, "prepend BOS to each document");
   verb->add_flag_callback(
-      "--no-eos", [options] { options->append_eos = false; }, "put no EOS behind each document");
+      "--no-eos", [options] { options->append_eos = false; }, "do not append EOS to each document");
   verb->add_flag("--overwrite", options->overwrite, "replace the shards of an earlier run");
   verb->callback(
       [options] { write_output(summary_of(tokenize_corpus(*options), options->output)); });

@@ -20,14 +20,15 @@ namespace mpt {
 namespace {
 
 void add_checkpoint(CLI::App& verb, std::string& target) {
-  add_text(verb, "--checkpoint", target, "directory of a checkpoint, or of a run: its newest one")
+  add_text(verb, "--checkpoint", target,
+           "checkpoint directory, or run directory for its newest good checkpoint")
       ->required();
 }
 
 void add_device(CLI::App& verb, DeviceConfig& target) {
   add_choice(verb, "--device", target.type, "where the model runs: " + all_names<DeviceType>());
   add_count(verb, "--threads", target.threads, {.least = 0, .most = 4096},
-            "CPU threads; 0 = as OMP_NUM_THREADS says, else all");
+            "CPU threads; 0 = OMP_NUM_THREADS if set, else all");
 }
 
 // --- eval ----------------------------------------------------------------------------------------
@@ -72,15 +73,15 @@ void add_eval(CLI::App& program) {
   add_texts(*verb, "--data", options->data,
             "token shards: files and globs [data.validation of the run]");
   add_count(*verb, "--tokens", options->tokens, {.least = 1},
-            "tokens to evaluate on, at most [eval.tokens of the run]");
+            "maximum tokens to evaluate on [eval.tokens of the run]");
   add_count(*verb, "--micro-batch-rows", options->micro_batch_rows, {.least = 0, .most = 1 << 30},
-            "sequences at a time; 0 = as in training");
+            "sequences per forward pass; 0 = as in training");
   add_count(*verb, "--family-batch-rows", options->galore_batch_rows, {.least = 0, .most = 1 << 30},
-            "sequences in a batch of val_loss_family; 0 = as in the run");
+            "sequences per batch of val_loss_family, the GaLore-style average; 0 = as in the run");
   add_device(*verb, options->device);
   verb->add_flag(
       "--json", command->json,
-      "as a JSON object: checkpoint, step, tokens, val_loss, val_perplexity, val_loss_family");
+      "print a JSON object: checkpoint, step, tokens, val_loss, val_perplexity, val_loss_family");
   verb->callback([command] { run_eval(*command); });
 }
 
@@ -97,13 +98,13 @@ struct GenerateCommand {
 const char* reason_of(StopReason stopped) {
   switch (stopped) {
     case StopReason::kMaxTokens:
-      return "as many as asked for";
+      return "limit reached";
     case StopReason::kEndOfText:
-      return "then the text ended";
+      return "end of text";
     case StopReason::kContextFull:
-      return "then the model's context was full";
+      return "context full";
     case StopReason::kReaderGone:
-      return "then the reader had gone";
+      return "output closed";
   }
   return "";
 }
@@ -133,20 +134,20 @@ void run_generate(GenerateCommand& command) {
 }
 
 void add_generate(CLI::App& program) {
-  CLI::App* verb = program.add_subcommand("generate", "Let a checkpoint continue a text");
+  CLI::App* verb = program.add_subcommand("generate", "Generate text with a checkpoint");
   const auto command = std::make_shared<GenerateCommand>();
   GenerateOptions& options = command->options;
   add_checkpoint(*verb, command->checkpoint);
   add_text(*verb, "--prompt", options.prompt, "text to continue")->required();
-  add_count(*verb, "--max-tokens", options.max_tokens, {.least = 1}, "new tokens, at most");
+  add_count(*verb, "--max-tokens", options.max_tokens, {.least = 1},
+            "maximum number of new tokens");
   add_real(*verb, "--temperature", options.sampling.temperature, {},
-           "0 = always the most likely token");
+           "sampling temperature; 0 = always the most likely token");
   add_count(*verb, "--top-k", options.sampling.top_k, {},
-            "draw from the k most likely tokens; 0 = from all");
-  add_seed(*verb, options.sampling.seed, "of the draws");
+            "sample from the N most likely tokens; 0 = all");
+  add_seed(*verb, options.sampling.seed, "seed for sampling");
   add_text(*verb, "--tokenizer", command->tokenizer, "SentencePiece model [that of the run]");
-  verb->add_flag("--bos", command->bos,
-                 "put BOS in front of the prompt [as the run's data has it]");
+  verb->add_flag("--bos", command->bos, "prepend BOS to the prompt [as in the run's data]");
   add_device(*verb, command->device);
   verb->callback([command] { run_generate(*command); });
 }
@@ -167,8 +168,7 @@ std::optional<Tokenizer> tokenizer_of_export(const ExportCommand& command, const
                                              const TokenizerFile& file) {
   if (!command.with_tokenizer) return std::nullopt;
   if (file.path.empty())
-    throw error("{}, or export the weights without it by --no-tokenizer",
-                missing_tokenizer(config));
+    throw error("{}, or export only the weights with --no-tokenizer", missing_tokenizer(config));
   return load_tokenizer(config, file);
 }
 
@@ -190,15 +190,16 @@ void add_export(CLI::App& program) {
       program.add_subcommand("export", "Write a checkpoint as a Hugging Face LLaMA directory");
   const auto command = std::make_shared<ExportCommand>();
   add_checkpoint(*verb, command->checkpoint);
-  add_text(*verb, "--output", command->options.output, "directory, new or empty")->required();
+  add_text(*verb, "--output", command->options.output, "output directory, new or empty")
+      ->required();
   CLI::Option* tokenizer =
       add_text(*verb, "--tokenizer", command->tokenizer, "SentencePiece model [that of the run]");
   verb->add_flag_callback(
           "--no-tokenizer", [command] { command->with_tokenizer = false; },
-          "export the weights alone")
+          "export only the weights")
       ->excludes(tokenizer);
   verb->add_flag("--bos", command->bos,
-                 "the tokenizer is to put BOS in front of a text [as the run's data has it]");
+                 "configure the tokenizer to prepend BOS [as in the run's data]");
   verb->add_flag("--overwrite", command->overwrite, "replace an earlier export");
   verb->callback([command] { run_export(*command); });
 }

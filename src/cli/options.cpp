@@ -41,7 +41,7 @@ double real_in(const std::string& name, const std::string& text, const RealRange
 }
 
 std::string filled(const std::string& name, const std::string& text) {
-  if (text.empty()) throw CLI::ValidationError(name, "an empty text is not accepted");
+  if (text.empty()) throw CLI::ValidationError(name, "must not be empty");
   return text;
 }
 

@@ -47,7 +47,7 @@ CLI::Option* add_choice(CLI::App& verb, const std::string& name, E& target,
                         const std::string& help) {
   const auto set = [&target, name](const std::string& text) {
     const std::optional<E> value = enum_from_name<E>(text);
-    if (!value) throw CLI::ValidationError(name, "'" + text + "' is none of: " + all_names<E>());
+    if (!value) throw CLI::ValidationError(name, "'" + text + "' is not one of: " + all_names<E>());
     target = *value;
   };
   return verb.add_option_function<std::string>(name, set, help)
@@ -62,7 +62,8 @@ CLI::Option* add_choices(CLI::App& verb, const std::string& name, std::vector<E>
   const auto set = [&target, name](const std::vector<std::string>& texts) {
     for (const std::string& text : texts) {
       const std::optional<E> value = enum_from_name<E>(text);
-      if (!value) throw CLI::ValidationError(name, "'" + text + "' is none of: " + all_names<E>());
+      if (!value)
+        throw CLI::ValidationError(name, "'" + text + "' is not one of: " + all_names<E>());
       target.push_back(*value);
     }
   };

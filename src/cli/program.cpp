@@ -145,11 +145,11 @@ int run(const std::vector<std::string>& arguments) {
   CLI::App program("Pretrains LLaMA models in low precision: text in, trained model out.",
                    "mpretrain");
   program.set_version_flag("--version", "mpretrain " MPT_VERSION);
-  program.footer("mpretrain help VERB, or mpretrain VERB --help, says what a verb takes.");
+  program.footer("Run `mpretrain help VERB` or `mpretrain VERB --help` for the options of a verb.");
   program.require_subcommand(1);
   program.fallthrough();
   LogLevel level = LogLevel::kInfo;
-  add_choice(program, kLogLevel, level, "what is logged at least: debug, info, warning, error");
+  add_choice(program, kLogLevel, level, "lowest level to log: debug, info, warning, error");
   program.parse_complete_callback([&level] { set_log_level(level); });
   add_train_verbs(program);
   add_data_verbs(program);
@@ -167,7 +167,7 @@ int run_command_line(std::vector<std::string> arguments) {
   try {
     return run(arguments);
   } catch (const LogicError& bug) {
-    return report(kBug, fmt::format("this is a bug of mpretrain: {}", bug.what()));
+    return report(kBug, fmt::format("this is a bug in mpretrain: {}", bug.what()));
   } catch (const std::bad_alloc&) {
     return report(kFailure, "out of memory");
   } catch (const Error& failure) {

@@ -11,27 +11,28 @@ namespace mpt {
 namespace {
 
 constexpr const char* kConfigHelp =
-    "JSON file; a bare name is also looked up in configs/, here and where the program is installed";
+    "JSON file; a bare name is also looked up in ./configs and in the installed configs";
 constexpr const char* kProfiledSteps = "20";
-constexpr const char* kSetHelp = "key.path=value, over what the file says; may be repeated";
+constexpr const char* kSetHelp = "key.path=value, overrides the file; may be repeated";
 
 void add_train(CLI::App& program) {
-  CLI::App* verb = program.add_subcommand("train", "Pretrain a model; the verb may be left out");
+  CLI::App* verb = program.add_subcommand("train", "Pretrain a model; this is the default verb");
   const auto command = std::make_shared<TrainCommand>();
   add_text(*verb, "--config", command->config, kConfigHelp)->required();
   add_texts(*verb, "--set", command->overrides, kSetHelp);
-  CLI::Option* resume = add_text(*verb, "--resume", command->resume,
-                                 "auto: go on from the newest good checkpoint, if there is one; "
-                                 "latest: there must be one; or the directory of a checkpoint");
+  CLI::Option* resume =
+      add_text(*verb, "--resume", command->resume,
+               "auto: resume from the newest good checkpoint, or start a new run if there is no "
+               "checkpoint; latest: fail if there is none; or the directory of a checkpoint");
   add_count(*verb, "--profile", command->profile_steps, {.least = 1, .most = 1'000'000},
-            "train from the start for so many steps, after three that do not count, and print "
-            "where the time of a step goes; writes nothing, not even the run's directory")
+            "train N steps from scratch, after three unmeasured ones, and print where the time of "
+            "a step goes; only prints, never touches the run directory")
       ->default_str(kProfiledSteps)
       ->expected(0, 1)
       ->excludes(resume);
   verb->footer(
-      "SIGINT (Ctrl-C), SIGTERM and SIGUSR1 stop a run: it saves the last finished step and ends "
-      "with status 75; --resume latest\ngoes on, to the same bits. A second SIGINT or SIGTERM ends "
+      "SIGINT (Ctrl-C), SIGTERM and SIGUSR1 stop a run: it saves the last finished step and exits "
+      "with status 75; --resume latest\ncontinues it bit for bit. A second SIGINT or SIGTERM ends "
       "it at once.");
   verb->callback([command] {
     if (run_train(*command) == TrainEnd::kStopped) throw CLI::RuntimeError(kStoppedStatus);
@@ -39,16 +40,16 @@ void add_train(CLI::App& program) {
 }
 
 void add_plan(CLI::App& program) {
-  CLI::App* verb = program.add_subcommand(
-      "plan",
-      "Print what a run takes, about how long, and whether it could start; nothing is written");
+  CLI::App* verb = program.add_subcommand("plan",
+                                          "Print a run's memory, disk space and estimated time, "
+                                          "and whether it could start; writes nothing");
   const auto command = std::make_shared<PlanCommand>();
   add_text(*verb, "--config", command->config, kConfigHelp)->required();
   add_texts(*verb, "--set", command->overrides, kSetHelp);
   add_count(*verb, "--ranks", command->ranks, {.least = 1, .most = 1 << 20},
-            "what one of so many ranks takes and sends");
+            "plan for N ranks: memory and traffic of one of them");
   verb->add_flag_callback(
-      "--json", [command] { command->format = PlanFormat::kJson; }, "the figures as JSON");
+      "--json", [command] { command->format = PlanFormat::kJson; }, "print JSON");
   verb->add_flag_callback(
       "--check", [command] { command->check = PlanCheck::kYes; },
       "exit with status 1 if the run could not start, and say why");
@@ -71,32 +72,34 @@ void add_train_verbs(CLI::App& program) {
 void add_toy_verb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand(
       "toy",
-      "Fit numbers stored in BF16 to targets, by additive steps, multiplicative ones and both");
+      "Fit numbers stored in BF16 to targets with additive, multiplicative and combined steps");
   const auto options = std::make_shared<ToyOptions>();
-  add_text(*verb, "--output", options->output, "directory, new or empty")->required();
-  add_choices(*verb, "--regimes", options->regimes, "what is fitted [all]");
-  add_choices(*verb, "--rules", options->rules, "how [all]");
+  add_text(*verb, "--output", options->output, "output directory, new or empty")->required();
+  add_choices(*verb, "--regimes", options->regimes, "regimes to fit [all]");
+  add_choices(*verb, "--rules", options->rules, "update rules to fit with [all]");
   add_choice(
       *verb, "--loss", options->loss,
       "entry_quartic: mean of c d^4 over draws; frobenius: square of the mean of sqrt(c) d^2");
   add_choice(*verb, "--format", options->weights,
-             "what weights are rounded to after each step: bf16, fp32");
-  add_choice(*verb, "--sampling", options->sampling,
-             "entries of a step: drawn with replacement (replacement), or each once (full)");
+             "format that weights are rounded to after each step: bf16, fp32");
+  add_choice(
+      *verb, "--sampling", options->sampling,
+      "how a step samples entries: with replacement (replacement), or each entry once (full)");
   constexpr int64_t kMost = 1 << 24;
-  add_count(*verb, "--batch", options->batch, {.least = 1, .most = kMost}, "draws a step");
+  add_count(*verb, "--batch", options->batch, {.least = 1, .most = kMost}, "draws per step");
   add_count(*verb, "--steps", options->steps, {.least = 1, .most = kMost}, "");
   add_count(*verb, "--points", options->points, {.least = 1, .most = kMost},
             "losses recorded, evenly spaced over the steps");
   constexpr CountRange kExponents{.least = -100, .most = 100};
   add_count(*verb, "--log2-rate-from", options->log2_rate_from, kExponents,
             "binary logarithm of the lowest rate");
-  add_count(*verb, "--log2-rate-to", options->log2_rate_to, kExponents, "and of the highest");
+  add_count(*verb, "--log2-rate-to", options->log2_rate_to, kExponents,
+            "binary logarithm of the highest rate");
   add_count(*verb, "--rates-per-doubling", options->rates_per_doubling, {.least = 1, .most = 64},
-            "evenly spaced in their logarithm");
-  add_seed(*verb, options->seed, "of targets and draws");
+            "rates per factor of two, evenly spaced in their logarithm");
+  add_seed(*verb, options->seed, "seed for targets and draws");
   add_count(*verb, "--seeds", options->seeds, {.least = 1, .most = 10'000},
-            "seeds, from --seed on; losses are their means");
+            "number of seeds, starting at --seed; losses are averaged over them");
   add_threads(*verb, options->threads);
   verb->add_flag_callback(
       "--overwrite", [options] { options->overwrite = Overwrite::kYes; },

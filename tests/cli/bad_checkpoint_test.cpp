@@ -280,7 +280,7 @@ TEST_F(BadCheckpoints, Use) {
        })},
       {"no tokens", eval(kNewest, {"--tokens", "0"}), {"--tokens: '0'"}},
       {"negative rows", eval(kNewest, {"--micro-batch-rows", "-1"}), {"--micro-batch-rows"}},
-      {"empty prompt", generate(""), {"--prompt: an empty text"}},
+      {"empty prompt", generate(""), {"--prompt: must not be empty"}},
       {"prompt that is not UTF-8", generate("ab\xff"), {"the prompt is not valid UTF-8: byte 2"}},
       {"long prompt", generate(std::string(500, 'a')), {"the prompt has", "at most 24"}},
       {"negative temperature", generate("a", {"--temperature", "-0.5"}), {"--temperature: '-0.5'"}},

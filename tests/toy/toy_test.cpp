@@ -361,11 +361,11 @@ TEST(ToyVerb, BadOptionsAreRefusedByName) {
     EXPECT_FALSE(fs::exists(directory / "new")) << says;
   };
   refused({"--regimes", "tiny"}, 2,
-          "--regimes: 'tiny' is none of: sign_flip, zero_revival, small, large, mixed");
+          "--regimes: 'tiny' is not one of: sign_flip, zero_revival, small, large, mixed");
   refused({"--rules", "adam"}, 2,
-          "--rules: 'adam' is none of: additive, multiplicative, m_plus_adam");
-  refused({"--loss", "mse"}, 2, "--loss: 'mse' is none of: entry_quartic, frobenius");
-  refused({"--format", "fp8"}, 2, "--format: 'fp8' is none of: fp32, bf16");
+          "--rules: 'adam' is not one of: additive, multiplicative, m_plus_adam");
+  refused({"--loss", "mse"}, 2, "--loss: 'mse' is not one of: entry_quartic, frobenius");
+  refused({"--format", "fp8"}, 2, "--format: 'fp8' is not one of: fp32, bf16");
   refused({"--steps", "0"}, 2, "--steps: '0' is not a whole number from 1 to");
   refused({"--batch", "x"}, 2, "--batch: 'x' is not a whole number");
   refused({"--log2-rate-to", "101"}, 2,
