@@ -9,14 +9,14 @@
 #                    user     tests, quickstart, and both again, as an ordinary user with sudo
 #                    gtest    quickstart, then tests, where GoogleTest is installed and nothing else
 #                    nvcc     tests, with the CUDA toolkit of this machine (CUDA_HOME or /usr/local/cuda)
-#   --suite NAME     of the distribution (default: bookworm)
-#   --mirror URL     of its packages (default: where this machine has that suite from)
-#   --work DIR       bare roots, logs and results (default: build/fresh)
-#   --cache DIR      compiles through ccache, which is then installed beforehand too: proves the same, says less of the time
-#   --output FILE    also writes the table as Markdown
-#   --keep           leaves the roots of the cases for a look
+#   --suite NAME     suite of the distribution (default: bookworm)
+#   --mirror URL     package mirror (default: this machine's source of that suite)
+#   --work DIR       directory of bare roots, logs and results (default: build/fresh)
+#   --cache DIR      compile through ccache, installed beforehand: the same proof, but the times mean less
+#   --output FILE    also write the table as Markdown
+#   --keep           keep the roots of the cases for inspection
 #
-# Exit code 0: all commands of all cases ended with 0. 77: not run, because it needs root and debootstrap. Else 1.
+# Exit code 0: every command of every case exited with 0. 77: not run, because root or debootstrap is missing. Else 1.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -28,7 +28,7 @@ cache=
 output=
 keep=no
 cases=()
-value_of() { [ $# -ge 2 ] || die "$1: a value is missing"; say "$2"; }
+value_of() { [ $# -ge 2 ] || die "$1 needs a value"; say "$2"; }
 while [ $# -gt 0 ]; do
   case $1 in
     --case) cases+=("$(value_of "$@")"); shift 2 ;;
@@ -208,7 +208,7 @@ touch "$results"
 cuda=
 failures=0
 commit=$(git -C "$root" rev-parse --short HEAD)
-if [ -n "$(git -C "$root" status --porcelain)" ]; then say "check_fresh: changes that are not committed are not tried"; fi
+if [ -n "$(git -C "$root" status --porcelain)" ]; then say "check_fresh: uncommitted changes are not tested"; fi
 if [ ! -d "$work/bare-$suite" ]; then make_bare_root "$work/bare-$suite"; fi
 for name in "${cases[@]}"; do run_case "$name"; done
 say

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes a corpus of real English text out of Debian documentation packages, without installing them.
+# Makes a corpus of English text from Debian documentation packages, without installing them.
 #
 #   scripts/fetch_corpus.sh DIRECTORY            about 50 MB in five files
 #   scripts/fetch_corpus.sh --small DIRECTORY    about 11 MB in one file
 #
-# Writes DIRECTORY/<package>.txt: one paragraph a line, an empty line between documents. Needs no root. What is there
-# already is kept; a package that this distribution lacks is left out with a line, as long as enough text remains.
+# Writes DIRECTORY/<package>.txt: one paragraph per line, an empty line between documents. Needs no root. Existing
+# files are kept; packages that this distribution lacks are skipped with a message, as long as enough text remains.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -76,7 +76,7 @@ fetch() {  # PACKAGE:KIND
   if download "$(real_name "$package")" && extract "$package" "$kind"; then
     say "corpus: $package.txt, $(($(stat -c %s "$directory/$package.txt") / 1000)) kB"
   else
-    say "corpus: no text from package $package here, going on without it"
+    say "corpus: no text from package $package here, continuing without it"
   fi
 }
 
@@ -88,6 +88,6 @@ for source in "${spare_sources[@]}"; do
 done
 rm -rf "$apt_state"
 if [ "$(text_bytes)" -lt $min_bytes ]; then
-  die "only $(text_bytes) bytes of text in $directory, need $min_bytes; add any English *.txt there and run this again"
+  die "only $(text_bytes) bytes of text in $directory, need $min_bytes; add any English *.txt to it and run this again"
 fi
 say "corpus: $(text_bytes) bytes of text in $directory"

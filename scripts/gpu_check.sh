@@ -2,10 +2,10 @@
 # Checks and measures the CUDA backend on a machine with a GPU; writes a Markdown and a JSON report.
 #
 #   scripts/gpu_check.sh                                     build here, then every stage
-#   scripts/gpu_check.sh --bundle gpu_bundle                 build here for another machine, and gather what it needs
-#   scripts/gpu_check.sh --use gpu_bundle                    run what was gathered; needs a driver, cuBLAS, Python
-#   scripts/gpu_check.sh --stages tests,machine --output out some stages; a report keeps what other stages left there
-#   scripts/gpu_check.sh --dry-run-on-cpu --output /tmp/out  the same path with tiny shapes on a CPU: no GPU figures
+#   scripts/gpu_check.sh --bundle gpu_bundle                 build here for another machine, and bundle what it needs
+#   scripts/gpu_check.sh --use gpu_bundle                    run the bundle; needs a driver, cuBLAS, Python
+#   scripts/gpu_check.sh --stages tests,machine --output out some stages; results of other stages are kept
+#   scripts/gpu_check.sh --dry-run-on-cpu --output /tmp/out  the same steps with tiny shapes on a CPU: no GPU figures
 #
 # Stages:
 #   build       configure and compile
@@ -18,13 +18,13 @@
 #   peer        the same steps in PyTorch, before and after our own
 #
 # Options:
-#   --stages LIST         of the above, separated by commas; default all (build only without --use)
-#   --sizes LIST          of 60m, 130m, 350m, 1b, for steps, pairs and peer; default all
-#   --output DIR          default docs/benchmarks/gpu
+#   --stages LIST         stages to run, separated by commas; default all (build only without --use)
+#   --sizes LIST          any of 60m, 130m, 350m, 1b, for steps, pairs and peer; default all
+#   --output DIR          directory of the reports; default docs/benchmarks/gpu
 #   --architectures LIST  as CMake takes them, for --bundle and build; default 90a-real
-#   --python PROGRAM      with torch, for the peer; default python3
+#   --python PROGRAM      interpreter with torch, for the peer; default python3
 #
-# A stage has 9 minutes. One that fails or runs out of time does not stop the others; the exit status is 1 then.
+# A stage has 9 minutes. A stage that fails or runs out of time does not stop the others, but the exit status is then 1.
 set -uo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -47,7 +47,7 @@ one_of() {
   local what=$1 value=$2 accepted
   shift 2
   for accepted in "$@"; do if [ "$value" = "$accepted" ]; then return; fi; done
-  die "$what '$value' is none of: $*"
+  die "$what '$value' is not one of: $*"
 }
 
 invocation="scripts/gpu_check.sh $*"
@@ -183,7 +183,7 @@ else
   report=$build/bench/gpu_report tests=$build/tests/mpt_cuda_tests
 fi
 if [ $device = cuda ] && [ "${stages[*]}" != build ] && ! nvidia-smi -L >/dev/null 2>&1; then
-  die "no NVIDIA GPU here (nvidia-smi -L finds none); --dry-run-on-cpu takes the same path without one"
+  die "no NVIDIA GPU here (nvidia-smi -L finds none); --dry-run-on-cpu runs the same steps without one"
 fi
 mkdir -p "$output/raw" || die "$output cannot be written"
 output=$(cd "$output" && pwd)
@@ -204,7 +204,7 @@ record() {
   seconds=$(left)
   if [ "$seconds" -gt "${most_seconds:-$seconds}" ]; then seconds=$most_seconds; fi
   if [ "$seconds" -lt 5 ]; then
-    say "$name: not run, the stage's time was over"
+    say "$name: not run, the stage is out of time"
     return 1
   fi
   {

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs the Debian or Ubuntu packages that mpretrain needs, and nothing that is there already.
+# Installs the Debian or Ubuntu packages that mpretrain needs and that are missing.
 #
-#   scripts/install_deps.sh            what the program and the quickstart need
-#   scripts/install_deps.sh --mpi      also what several ranks on CPUs need; install it before building
-#   scripts/install_deps.sh --dev      also what the tests and benchmarks need, MPI included
-#   scripts/install_deps.sh --tools    also formatter, linters, ccache and what makes the site of docs/, for working on the code
-#   scripts/install_deps.sh --check    only reports; exit code 1 if something is missing
+#   scripts/install_deps.sh            for the program and the quickstart
+#   scripts/install_deps.sh --mpi      also for several ranks on CPUs; install before building
+#   scripts/install_deps.sh --dev      also for the tests and benchmarks, MPI included
+#   scripts/install_deps.sh --tools    also the formatter, linters, ccache and the site generator of docs/, for development
+#   scripts/install_deps.sh --check    only report; exit code 1 if something is missing
 #
 # Touches neither the network nor sudo when nothing is missing.
 set -euo pipefail
@@ -37,7 +37,7 @@ for argument in "$@"; do
 done
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-  die "no apt on this system. Install by hand what answers to: ${wanted[*]}"
+  die "no apt on this system; install the equivalents of these packages by hand: ${wanted[*]}"
 fi
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Abbrev}' "$1" 2>/dev/null)" = "ii " ]; }
@@ -55,7 +55,7 @@ as_root() {
   elif command -v sudo >/dev/null; then
     sudo "$@"
   else
-    die "installing needs root, and sudo is not there. As root, run: $*"
+    die "installing needs root, and there is no sudo; run as root: $*"
   fi
 }
 

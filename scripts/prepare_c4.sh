@@ -3,9 +3,9 @@
 #
 #   scripts/prepare_c4.sh --source DIRECTORY|URL --tokenizer FILE --output DIRECTORY [--shards N|all]
 #
-# The source holds c4-train.00000-of-01024.json.gz ... and c4-validation.00000-of-00008.json.gz ..., in itself or in its
-# folder en/. First says what it will take and whether the disk has it. Stop it at any time: the same command goes on,
-# and finished shards are not done again. `--help` lists every option and the exit statuses.
+# The source holds c4-train.00000-of-01024.json.gz ... and c4-validation.00000-of-00008.json.gz ..., directly or in
+# en/. First prints how much it will read and whether the disk has room. Stop it at any time: the same command
+# continues, and finished shards are not made again. `--help` lists every option and the exit statuses.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -3,10 +3,10 @@
 # tokenizer, pretrains a nano LLaMA with BF16 weights by AdamW and by M+Adam, and compares them.
 #
 #   scripts/quickstart.sh            under 15 minutes on 2 cores
-#   scripts/quickstart.sh --smoke    the same path with little text and few steps, under 3 minutes after the build
+#   scripts/quickstart.sh --smoke    the same with little text and few steps, under 3 minutes after the build
 #
-# Everything lands in quickstart/ (quickstart/smoke/ with --smoke). What is done is not done again: run it a second
-# time and it goes on where it stopped.
+# Everything is written to quickstart/ (quickstart/smoke/ with --smoke). Finished stages are not repeated: run it again
+# and it continues where it stopped.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -33,7 +33,7 @@ stage_number=0
 report_failure() {
   local code=$?
   if [ $code -eq 75 ]; then
-    printf '\nquickstart: stopped in stage: %s; run it again to go on\n' "$stage" >&2
+    printf '\nquickstart: stopped in stage: %s; run it again to continue\n' "$stage" >&2
   elif [ $code -ne 0 ]; then
     printf '\nquickstart: FAILED in stage: %s (exit code %d)\n' "$stage" $code >&2
   fi

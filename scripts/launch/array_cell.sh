@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Becomes the program of one cell of a sweep, in an element of a Slurm job array.
+# Runs one cell of a sweep as an element of a Slurm job array.
 #
 #   MPRETRAIN=scripts/launch/array_cell.sh sbatch --array=0-9 scripts/launch/slurm.sbatch CELLS
 #
 # Line SLURM_ARRAY_TASK_ID of the file CELLS, counted from 0, holds as shell words the file that the output is appended
-# to, the program and its arguments. The program's status is the element's: 75 means stopped, to be resumed. slurm.sbatch starts this once a rank; scripts/reproduce submits it with
-# --launcher slurm.
+# to, the program and its arguments. The program's status is the element's: 75 means stopped, to be resumed. slurm.sbatch
+# starts this once per rank; scripts/reproduce submits it with --launcher slurm.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"

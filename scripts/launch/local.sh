@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains with one rank a GPU of this machine, without PyTorch and without MPI; on several machines, run it on each of
+# Trains with one rank per GPU of this machine, without PyTorch and without MPI; on several machines, run it on each of
 # them at the same time.
 #
 #   scripts/launch/local.sh 8 --config 350m_fp8.json
@@ -21,7 +21,7 @@ case ${1:-} in -h | --help) usage; exit 0 ;; esac
 ranks=$1
 shift
 program=${MPRETRAIN:-$(command -v mpretrain || program_path program-cuda)}
-[ -x "$program" ] || die "$program is not there; build it, or say where it is: MPRETRAIN=..."
+[ -x "$program" ] || die "$program does not exist; build it, or set MPRETRAIN to its path"
 
 nodes=${NNODES:-1} node=${NODE_RANK:-0}
 [[ $nodes =~ ^[1-9][0-9]{0,3}$ ]] || die "NNODES=$nodes: expected a number of machines"
@@ -31,7 +31,7 @@ fi
 run=$$  # tells this run's ranks from those of another
 if [ "$nodes" -gt 1 ]; then
   if [ -z "${MASTER_ADDR:-}" ] || [ -z "${MASTER_PORT:-}" ]; then
-    die "$nodes machines meet at the first of them: MASTER_ADDR=machine MASTER_PORT=port"
+    die "$nodes machines need an address to meet at: set MASTER_ADDR=machine MASTER_PORT=port"
   fi
   run=${RUN_ID:-mpretrain}
 else
@@ -62,7 +62,7 @@ guard=
 rank_failed() {  # PROCESS
   if [ "$status" -ne 0 ]; then return; fi
   status=$2
-  say "local.sh: rank ${left[$1]} ended with status $2; the others are ended" >&2
+  say "local.sh: rank ${left[$1]} ended with status $2; stopping the others" >&2
   unset "left[$1]"
   signal_all TERM
   if [ ${#left[@]} -gt 0 ]; then { sleep 30; signal_all KILL; } & guard=$!; fi

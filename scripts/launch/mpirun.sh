@@ -5,10 +5,10 @@
 #   MPRETRAIN=build/program/mpretrain scripts/launch/mpirun.sh 4 --config nano_bf16.json --resume auto
 #   MPIRUN_ARGUMENTS='--hostfile hosts' scripts/launch/mpirun.sh 8 --config 60m_bf16.json
 #
-# The first argument is the number of ranks, all others are mpretrain's. Cores are dealt out evenly and in whole:
-# several ranks on the same cores take several times as long. SIGINT, SIGTERM and SIGUSR1 to this script make the
-# ranks save the last finished step and end with status 75, which is this script's as well; --resume auto goes on from
-# it. A second SIGINT or SIGTERM ends them within seconds.
+# The first argument is the number of ranks, all others are mpretrain's. Each rank gets the same number of whole
+# cores: ranks that share cores take several times as long. SIGINT, SIGTERM and SIGUSR1 to this script make the
+# ranks save the last finished step and end with status 75, which is this script's as well; --resume auto
+# continues it. A second SIGINT or SIGTERM ends them within seconds.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
@@ -20,7 +20,7 @@ shift
 command -v mpirun >/dev/null || die "no mpirun on PATH; scripts/install_deps.sh --mpi installs Open MPI"
 
 program=${MPRETRAIN:-$(command -v mpretrain || program_path program)}
-[ -x "$program" ] || die "$program is not there; build it, or say where it is: MPRETRAIN=..."
+[ -x "$program" ] || die "$program does not exist; build it, or set MPRETRAIN to its path"
 
 cores=$(env -u OMP_NUM_THREADS nproc)  # which would count threads instead
 threads=$((cores / ranks))
@@ -28,7 +28,7 @@ read -ra more <<<"${MPIRUN_ARGUMENTS:-}"
 if [ "$threads" -ge 1 ]; then
   binding=(--map-by "slot:PE=$threads" --bind-to core)
 else
-  say "$ranks ranks on $cores cores: they share cores, which is for trying out only" >&2
+  say "$ranks ranks on $cores cores: they share cores, which is only for testing" >&2
   threads=1
   binding=(--oversubscribe --bind-to none)
 fi

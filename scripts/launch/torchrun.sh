@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Trains with one rank a GPU of this machine; on several machines, run it on each of them at the same time.
+# Trains with one rank per GPU of this machine; on several machines, run it on each of them at the same time.
 #
 #   scripts/launch/torchrun.sh --config 350m_fp8.json
 #   NNODES=2 MASTER=gpu07:29500 scripts/launch/torchrun.sh --config 1b_fp8.json --resume auto
 #
-# All arguments are mpretrain's. GPUS (default: all that nvidia-smi lists) and NNODES (default 1) say how many ranks
-# there are; MASTER, which machine and port they meet at: torchrun listens at that port, rank 0 at the next one, or at
+# All arguments are mpretrain's. GPUS (default: all that nvidia-smi lists) and NNODES (default 1) set the number of
+# ranks; MASTER sets the machine and port where they meet: torchrun listens at that port, rank 0 at the next one, or at
 # MPT_MASTER_PORT. torchrun starts the ranks and ends all when one fails; nothing else of PyTorch is used.
 # A signal to torchrun reaches the ranks, which have torchrun's 30 seconds to save. A rank that was stopped ends with
 # status 75; torchrun ends with 1 whatever the status is, and names it in its report.
@@ -17,15 +17,15 @@ if [ $# -eq 0 ] || [ "$1" = -h ] || [ "$1" = --help ]; then usage; exit 0; fi
 command -v torchrun >/dev/null || die "no torchrun on PATH; it comes with PyTorch. mpirun or srun start ranks as well"
 
 program=${MPRETRAIN:-$(command -v mpretrain || program_path program-cuda)}
-[ -x "$program" ] || die "$program is not there; build it, or say where it is: MPRETRAIN=..."
+[ -x "$program" ] || die "$program does not exist; build it, or set MPRETRAIN to its path"
 gpus=${GPUS:-$(nvidia-smi -L 2>/dev/null | wc -l)}
-[ "$gpus" -ge 1 ] || die "nvidia-smi lists no GPU here; GPUS=number says how many there are"
+[ "$gpus" -ge 1 ] || die "nvidia-smi lists no GPU here; set GPUS to the number of ranks on this machine"
 nodes=${NNODES:-1}
 
 if [ "$nodes" -eq 1 ]; then
   meeting=(--standalone)
 else
-  [ -n "${MASTER:-}" ] || die "$nodes machines meet at one of them: MASTER=machine:port"
+  [ -n "${MASTER:-}" ] || die "$nodes machines need an address to meet at: set MASTER=machine:port"
   meeting=(--rdzv-backend c10d --rdzv-endpoint "$MASTER" --rdzv-id "${RUN_ID:-mpretrain}")
 fi
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((($(nproc) + gpus - 1) / gpus))}

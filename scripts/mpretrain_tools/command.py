@@ -28,7 +28,7 @@ def of_several(package, *mistakes):
         sys.argv = [f"{script} {name}", *arguments]  # so that usage and errors name it
         return reported(importlib.import_module(f"{package.__name__}.{name}").main, *mistakes)
     parser = argparse.ArgumentParser(
-        description=package.__doc__.split("\n\n")[0], epilog="NAME --help says more of each."
+        description=package.__doc__.split("\n\n")[0], epilog="NAME --help lists its options."
     )
     parser.add_argument(
         "name", metavar="NAME", choices=package.NAMES, help="one of " + ", ".join(package.NAMES)

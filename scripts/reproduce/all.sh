@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
 # Reproduces every table and figure of the paper at one scale: builds the program if there is none, makes tokens for pico and
-# nano, tunes, runs every artefact, and writes an index of them. A table that fails is told of at the end; the others are made.
+# nano, tunes, runs every artefact, and writes an index of them. A table that fails is reported at the end; the others are still made.
 #
 #   scripts/reproduce/all.sh --scale pico                    many hours on 2 cores
-#   scripts/reproduce/all.sh --scale pico --quick            a fiftieth of the length: shows that everything works, under 10 minutes
-#   scripts/reproduce/all.sh --scale pico --smoke            a shorter one of little text, under 3 minutes
+#   scripts/reproduce/all.sh --scale pico --quick            a fiftieth of the length: a check that all works, under 10 minutes
+#   scripts/reproduce/all.sh --scale pico --smoke            shorter still, with little text, under 3 minutes
 #   scripts/reproduce/all.sh --scale 350m --tokens /data/c4 --work /scratch/runs --launcher torchrun:8
 #
 #   --scale S          pico, nano, 60m, 130m, 350m or 1b (default: pico)
-#   --tokens DIR       directory that `mpretrain tokenize` wrote (default: English text is fetched for pico and nano)
-#   --corpus DIR       with text to take, *.txt, instead of fetching it; nothing is written there
-#   --work DIR         where runs and text go (default: runs/reproduce)
-#   --output DIR       where tables and figures go (default: results/<scale>, _quick or _smoke appended)
-#   --program FILE     mpretrain (default: the build's, built if it is not there)
-#   --tune-budgets L   budgets that are tuned, "1" to "1 2 4 8", or "" for the values that are shipped (default: 1)
-#   anything else      is handed to all scripts: --jobs, --threads, --launcher, --seeds, ...
+#   --tokens DIR       output directory of `mpretrain tokenize` (default: English text is fetched for pico and nano)
+#   --corpus DIR       directory of text, *.txt, to use instead of fetching it; never written to
+#   --work DIR         directory for runs and text (default: runs/reproduce)
+#   --output DIR       directory for tables and figures (default: results/<scale>, _quick or _smoke appended)
+#   --program FILE     mpretrain executable (default: that of the build, built if missing)
+#   --tune-budgets L   budgets to tune, "1" to "1 2 4 8", or "" for the shipped values (default: 1)
+#   anything else      is passed to all scripts: --jobs, --threads, --launcher, --seeds, ...
 #
-# Stopped at any time and started again, it goes on where it was: finished runs are remembered in <output>/runs.csv.
+# It may be stopped at any time; started again, it continues: finished runs are recorded in <output>/runs.csv.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR/.. source=common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
@@ -61,7 +61,7 @@ while [ $# -gt 0 ]; do
   case $1 in --?*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;; esac
   case $1 in
     --scale | --tokens | --corpus | --work | --output | --program | --tune-budgets)
-      [ $# -ge 2 ] || die "$1: a value is missing"
+      [ $# -ge 2 ] || die "$1 needs a value"
       case $1 in
         --scale) scale=$2 ;; --tokens) tokens=$2 ;; --corpus) corpus=$2 ;; --work) work=$2 ;; --output) output=$2 ;;
         --program) program=$2 ;; --tune-budgets) tune_budgets=$2 ;;
@@ -80,7 +80,7 @@ case $scale in
 esac
 case $scale in
   pico | nano) ;;
-  *) [ -n "$tokens" ] || die "--tokens is missing: --scale $scale trains on C4, of which scripts/prepare_c4.sh makes tokens" ;;
+  *) [ -n "$tokens" ] || die "--tokens is missing: --scale $scale trains on C4, and scripts/prepare_c4.sh makes its tokens" ;;
 esac
 [ -z "$tokens" ] || [ -z "$corpus" ] || die "--tokens $tokens and --corpus $corpus: tokens are made of text already; give one of them"
 # Beyond nano the runs want a GPU.
@@ -116,7 +116,7 @@ stage() {
   shift
   printf '\n=== %d. %s\n' $stage_number "$name"
   "$@" || code=$?
-  if [ $code -ge 128 ]; then die "$name was stopped (status $code); start it again with the same arguments to go on"; fi
+  if [ $code -ge 128 ]; then die "$name was stopped (status $code); start it again with the same arguments to continue"; fi
   if [ $code -ne 0 ]; then failed+=("$name") ending="FAILED, status $code,"; fi
   printf '=== %s: %s in %d s (%d s in all)\n' "$name" "$ending" $((SECONDS - start)) $SECONDS
 }
@@ -124,7 +124,7 @@ stage() {
 # must NAME COMMAND...: a stage without which nothing else can be done.
 must() {
   stage "$@"
-  if [ ${#failed[@]} -ne 0 ]; then die "without \"$1\" nothing can be done"; fi
+  if [ ${#failed[@]} -ne 0 ]; then die "\"$1\" failed, and everything else depends on it"; fi
 }
 
 build() {

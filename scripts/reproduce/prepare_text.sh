@@ -3,16 +3,16 @@
 # vocabulary, token shards with 1 % of the documents held out.
 #
 #   scripts/reproduce/prepare_text.sh --scale pico DIRECTORY                  50 MB of text
-#   scripts/reproduce/prepare_text.sh --scale pico --small DIRECTORY          11 MB, to try things out
-#   scripts/reproduce/prepare_text.sh --scale pico --corpus TEXT DIRECTORY    text of one's own, TEXT/*.txt
+#   scripts/reproduce/prepare_text.sh --scale pico --small DIRECTORY          11 MB, for trials
+#   scripts/reproduce/prepare_text.sh --scale pico --corpus TEXT DIRECTORY    your own text, TEXT/*.txt
 #
 #   --scale S        pico or nano (default: pico)
 #   --small          fetch 11 MB of text rather than 50 MB
-#   --corpus DIR     with text to take, *.txt, instead of fetching it; nothing is written there
-#   --program FILE   mpretrain (default: the build's)
+#   --corpus DIR     directory of text, *.txt, to use instead of fetching it; never written to
+#   --program FILE   mpretrain executable (default: that of the build)
 #
-# The tokens land in DIRECTORY/<scale> (DIRECTORY/<scale>_small), fetched text in DIRECTORY/corpus (DIRECTORY/corpus_small). What is
-# done is not done again. Other scales train on C4: scripts/prepare_c4.sh.
+# The tokens land in DIRECTORY/<scale> (DIRECTORY/<scale>_small), fetched text in DIRECTORY/corpus (DIRECTORY/corpus_small). Finished
+# steps are not repeated. Other scales train on C4: scripts/prepare_c4.sh.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR/.. source=common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
@@ -26,7 +26,7 @@ fetch_options=()
 while [ $# -gt 0 ]; do
   case $1 in
     --scale | --corpus | --program)
-      [ $# -ge 2 ] || die "$1: a value is missing"
+      [ $# -ge 2 ] || die "$1 needs a value"
       case $1 in --scale) scale=$2 ;; --corpus) corpus=$2 ;; --program) program=$2 ;; esac
       shift ;;
     --small) suffix=_small fetch_options=(--small) ;;
@@ -38,7 +38,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 [ -n "$directory" ] || die "expected: prepare_text.sh [--scale pico|nano] [--small] DIRECTORY"
-command -v "$program" >/dev/null || die "$program: no program there; build it or give --program"
+command -v "$program" >/dev/null || die "$program: no such program; build it or give --program"
 case $scale in
   pico) vocab_size=512 ;;
   nano) vocab_size=4096 ;;
@@ -49,7 +49,7 @@ tokenizer=$directory/tokenizers/$scale$suffix.model
 
 if [ -n "$corpus" ]; then
   compgen -G "$corpus/*.txt" >/dev/null ||
-    die "--corpus $corpus: no *.txt there; name a directory of text files, or leave --corpus out and text is fetched"
+    die "--corpus $corpus: no *.txt there; name a directory of text files, or omit --corpus to fetch text"
 else
   corpus=$directory/corpus$suffix
   "$root/scripts/fetch_corpus.sh" "${fetch_options[@]}" "$corpus"

@@ -614,7 +614,7 @@ class RuntimeTable(unittest.TestCase):
         self.runtime.launcher = FakeLauncher(self.runtime.place.work, [1.0, 1.0])
         with contextlib.redirect_stderr(io.StringIO()) as errors:
             self.runtime.measure_row(self.ADAMW, 0)
-        self.assertIn("AdamW, FP8/FP8: ended with status 0 without a word", errors.getvalue())
+        self.assertIn("AdamW, FP8/FP8: ended with status 0 without output", errors.getvalue())
         self.assertTrue(self.runtime.artefact.failed)
         self.assertEqual(self.runtime.found(self.ADAMW), {})
 

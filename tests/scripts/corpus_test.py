@@ -88,7 +88,7 @@ class Corpus(unittest.TestCase):
             "out",
             fail_at="tokenize",
         )
-        self.assertIn('without "make tokens" nothing can be done', done.stderr)
+        self.assertIn('"make tokens" failed, and everything else depends on it', done.stderr)
         self.check_untouched()
         self.assertIn(f"--input {self.corpus}/*.txt", self.calls("mpretrain tokenize")[0])
 

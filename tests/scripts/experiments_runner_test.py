@@ -87,9 +87,9 @@ class Running(WithFakes):
         )
         errors = [status.error for status in runner.statuses.values()]
         self.assertEqual(errors[0], "mpretrain: error: --set optimizer.eps=x: not a number")
-        self.assertIn("ended with status 7 without a word", errors[1])
+        self.assertIn("ended with status 7 without output", errors[1])
         self.assertIn(f"{cells[1].name(self.at)}.log", errors[1])
-        self.assertEqual(errors[2], "killed by SIGKILL; its last words: step 2")
+        self.assertEqual(errors[2], "killed by SIGKILL; last output: step 2")
         self.assertEqual(runner.result(cells[3]).val_loss, math.inf)
         self.assertFalse(runner.run(cells), "failed cells are not run again in the same session")
         self.assertEqual(self.starts(cells[2]), 1)
@@ -100,7 +100,7 @@ class Running(WithFakes):
         runner = self.make(retries=1, report=progress.LiveTable("sweep", 2, told))
         self.assertFalse(runner.run(cells), "a result is missing")
         self.assertEqual(self.states(runner), ["stopped", "finished"])
-        self.assertIn("stopped by a signal; the next start goes on", told.getvalue())
+        self.assertIn("stopped by a signal; the next start resumes", told.getvalue())
         self.assertNotIn("FAILED", told.getvalue())
         self.assertEqual(self.starts(cells[0]), 1, "who stopped it does not want it back")
         self.plan()
@@ -112,7 +112,7 @@ class Running(WithFakes):
         self.plan(s1="silent")
         runner = self.make()
         runner.run(self.cells(1))
-        self.assertIn("without a word", runner.statuses[self.cells(1)[0]].error)
+        self.assertIn("without output", runner.statuses[self.cells(1)[0]].error)
 
     def test_failed_cells_are_tried_again_at_the_next_start(self):
         self.plan(s1="once")
@@ -309,7 +309,7 @@ class Stopping(WithFakes):
                 self.assertEqual(process.wait(30), 128 + number)
                 said = process.stderr.read()
                 self.assertIn("2 cells save a checkpoint", said)
-                self.assertIn("same arguments to go on", said)
+                self.assertIn("same arguments to continue", said)
                 self.assertFalse(any(map(is_running, pids)))
                 saved = [
                     running.newest_checkpoint(self.work / cell.name(self.at)) for cell in cells

@@ -263,7 +263,7 @@ class Sweeps(Directory):
                 {"base": "nano_bf16.json", "axes": {"seed": []}},
             ),
             (
-                [file, "axes.seed[1]: found 0.5", "not there yet"],
+                [file, "axes.seed[1]: found 0.5", "not used yet"],
                 {"base": "nano_bf16.json", "axes": {"seed": [0.5, 0.5]}},
             ),
             (
@@ -396,11 +396,11 @@ class LedgerFile(Directory):
             f"{header}\n{first.replace('5.5', '5,5')}\n": ["runs.csv:2"],
             f"{header}\n{first.replace('5.5', 'x')}\n": [
                 "runs.csv:2",
-                "val_loss: 'x' is no number",
+                "val_loss: 'x' is not a number",
             ],
             f"{header}\n{first.replace(',50,', ',1e9,')}\n": [
                 "runs.csv:2",
-                "tokens: '1e9' is no whole number",
+                "tokens: '1e9' is not a whole number",
             ],
             f"{header}\n{first.replace('finished', 'done')}\n": [
                 "runs.csv:2",

@@ -1,15 +1,15 @@
-"""Training steps of this program against others on the same machine, in turn (A B C A B C ...), as
-a Markdown table.
+"""Compares training steps of this program and of others on the same machine, in turn
+(A B C A B C ...), as a Markdown table.
 
   scripts/bench.py compare_step --build build/cpu [--shapes AE] [--rounds 5] [--python2 PATH]
                                 [--llmc DIR]
 
-Debian's PyTorch runs as it is installed, and tuned: allocator thresholds raised, with its BLAS and
-with BLIS-OpenMP in the place of it; which of these is the faster one depends on the processor.
-PyTorch 2.x (--python2: an interpreter that has it) runs eagerly with scaled_dot_product_attention
-and by torch.compile, llm.c (--llmc: a checkout) with GPT-2 of the same shape, which is another
-model. Each figure is the median of the rounds; the ratio is taken round by round, then its median
-and range. scripts/bench.py report does the same as one of its parts.
+Debian's PyTorch runs as installed, and tuned: with raised allocator thresholds, with its own BLAS
+and with BLIS-OpenMP instead; which is faster depends on the processor. PyTorch 2.x (--python2: an
+interpreter that has it) runs eagerly with scaled_dot_product_attention and with torch.compile;
+llm.c (--llmc: a checkout) trains GPT-2 of the same shape, which is a different model. Each figure
+is the median of the rounds; the ratio is taken round by round, then its median and range.
+scripts/bench.py report does the same as one of its parts.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def main():
     parser.add_argument("--llmc", help="a checkout of llm.c")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument(
-        "--quick", action="store_true", help="a step or two each: does everything run?"
+        "--quick", action="store_true", help="a step or two each, to check that everything runs"
     )
     args = parser.parse_args()
     options = Options(

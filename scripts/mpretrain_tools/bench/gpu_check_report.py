@@ -1,9 +1,9 @@
-"""Puts what scripts/gpu_check.sh measured beside its goals: report.md and report.json, from the
-files in <output>/raw.
+"""Compares the measurements of scripts/gpu_check.sh with their goals: writes report.md and
+report.json from the files in <output>/raw.
 
   scripts/bench.py gpu_check_report --output docs/benchmarks/gpu
 
-What was not measured is said to be so. Ratios are medians of rounds in turn, with their range.
+Missing measurements are named. Ratios are medians over alternating rounds, with their range.
 """
 
 import argparse
@@ -333,7 +333,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--output", type=Path, required=True, help="where raw/ lies and the reports go"
+        "--output", type=Path, required=True, help="directory of raw/ and of the reports"
     )
     args = parser.parse_args()
     raw = Raw(args.output / "raw")

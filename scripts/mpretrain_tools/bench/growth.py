@@ -1,15 +1,15 @@
-"""How cost grows: time and memory of the program against the size of the model, the step, the
-corpus, the machine.
+"""Measures how cost grows: time and memory of the program against the size of the model, the step,
+the corpus and the machine.
 
     scripts/bench.py growth                # docs/benchmarks/growth.md with figures; resumable
     scripts/bench.py growth --only vocab   # one axis
-    scripts/bench.py growth --quick        # few small points: does everything run?
+    scripts/bench.py growth --quick        # a few small points, to check that everything runs
 
-The program itself is run, with configurations and made-up data in a temporary directory; times of
-steps are those of its metrics.jsonl. Every point of every round is kept in growth.json beside the
-page as soon as it is measured. Each axis is drawn on logarithmic scales beside what is expected:
+Runs the program itself, with configurations and synthetic data in a temporary directory, and takes
+step times from its metrics.jsonl. Every point of every round is written to growth.json beside the
+page as soon as it is measured. Each axis is drawn on logarithmic scales beside the expected value:
 the operations of a step by the formula of the step lines, the figure of `mpretrain plan`, or a
-power.
+power law.
 """
 
 import argparse
@@ -508,9 +508,9 @@ def arguments(argv):
         "--only", nargs="+", choices=BY_NAME, metavar="AXIS", help="of " + ", ".join(BY_NAME)
     )
     parser.add_argument("--rounds", type=int, help="default: 3, with --quick 1")
-    parser.add_argument("--quick", action="store_true", help="few small points")
-    parser.add_argument("--again", action="store_true", help="forget what was measured")
-    parser.add_argument("--no-measure", action="store_true", help="only write the page anew")
+    parser.add_argument("--quick", action="store_true", help="a few small points")
+    parser.add_argument("--again", action="store_true", help="discard earlier measurements")
+    parser.add_argument("--no-measure", action="store_true", help="only rewrite the page")
     args = parser.parse_args(argv)
     args.page = args.page or (ROOT / "build" / "growth_quick" / "growth.md" if args.quick else PAGE)
     args.rounds = args.rounds or (1 if args.quick else 3)

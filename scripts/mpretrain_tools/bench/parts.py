@@ -299,7 +299,7 @@ class Store:
         except FileNotFoundError:
             return None
         except json.JSONDecodeError as problem:
-            sys.exit(f"{self.path(name)}: {problem}; remove it, and the part is measured again")
+            sys.exit(f"{self.path(name)}: {problem}; remove it to measure the part again")
         return record
 
     def write(self, name, record):

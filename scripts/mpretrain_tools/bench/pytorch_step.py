@@ -1,8 +1,7 @@
-"""One LLaMA training step after another in PyTorch on the CPU, FP32; prints the median tokens per
-second.
+"""Runs LLaMA training steps in PyTorch on the CPU in FP32; prints the median tokens per second.
 
 The peer of bench/step_bench.cpp: RMSNorm, RoPE, SwiGLU, causal attention, untied head, mean cross
-entropy, AdamW. One source for PyTorch 1.13 and 2.x, each by its best means: where they exist,
+entropy, AdamW. One source for PyTorch 1.13 and 2.x, each at its best: where they exist,
 scaled_dot_product_attention, the fused RMSNorm and the fused AdamW. competitors.py runs it with the
 settings that suit it best (see there).
 """
@@ -33,7 +32,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument(
-        "--compile", action="store_true", help="the model and its loss by torch.compile"
+        "--compile", action="store_true", help="compile the model and its loss with torch.compile"
     )
     args = parser.parse_args()
     shape = SHAPES[args.shape]

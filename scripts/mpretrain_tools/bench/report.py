@@ -1,19 +1,18 @@
 """Measures everything on the CPU and writes docs/benchmarks/cpu.md and cpu.json beside it.
 
-    scripts/bench.py report --python2 ~/torch2/bin/python   # hours; goes on where it was stopped
-    scripts/bench.py report --only step ops   # these parts alone, and the page of what is there
-    scripts/bench.py report --quick           # minutes: does everything run?
+    scripts/bench.py report --python2 ~/torch2/bin/python   # hours; resumes where it stopped
+    scripts/bench.py report --only step ops   # only these parts, and the page
+    scripts/bench.py report --quick           # minutes: checks that everything runs
     scripts/bench.py report --check           # measures, compares with bench/ratios.json, exits 1
                                               # if worse
-    scripts/bench.py report --store           # keeps the ratios of what was measured as
-                                              # bench/ratios.json; with --only those of these parts
-                                              # beside the others
+    scripts/bench.py report --store           # stores the measured ratios as
+                                              # bench/ratios.json; with --only, replaces only those
+                                              # of these parts
 
-Each part lies in a file of the output directory, with its date, load and commit, so that the page
-can be put together of parts measured at different times. A part that is complete is not measured
-again unless --again is given. The benchmarks have to be built: cmake --build --preset cpu. What is
-not there is listed as missing. data_bench takes the text and tokenizer that MPT_BENCH_TEXT and
-MPT_BENCH_TOKENIZER name.
+Each part has a file in the output directory, with its date, load and commit, so that the page can
+combine parts measured at different times. A complete part is measured again only with --again. The
+benchmarks must be built: cmake --build --preset cpu. Those not built are listed as missing.
+data_bench reads the text and tokenizer named by MPT_BENCH_TEXT and MPT_BENCH_TOKENIZER.
 """
 
 import argparse
@@ -48,7 +47,7 @@ def arguments(argv):
     parser.add_argument(
         "--output",
         type=pathlib.Path,
-        help="of the parts' files (default: build/bench_report, with --quick bench_quick)",
+        help="directory of the parts (default: build/bench_report, with --quick bench_quick)",
     )
     parser.add_argument(
         "--page",
@@ -56,21 +55,23 @@ def arguments(argv):
         help=f"default: {PAGE.relative_to(ROOT)}; with --quick, in the output directory",
     )
     parser.add_argument(
-        "--only", nargs="+", choices=BY_NAME, metavar="PART", help="of " + ", ".join(BY_NAME)
+        "--only", nargs="+", choices=BY_NAME, metavar="PART", help="any of " + ", ".join(BY_NAME)
     )
-    parser.add_argument("--again", action="store_true", help="measure what has been measured, too")
-    parser.add_argument("--no-measure", action="store_true", help="only put together what there is")
-    parser.add_argument("--quick", action="store_true", help="one round of a short form")
+    parser.add_argument("--again", action="store_true", help="also repeat complete parts")
+    parser.add_argument(
+        "--no-measure", action="store_true", help="only write the page from existing parts"
+    )
+    parser.add_argument("--quick", action="store_true", help="one short round")
     parser.add_argument("--rounds", type=int, help="default: 3")
     parser.add_argument(
         "--attempts",
         type=int,
         help=(
-            "of a benchmark in a round while others use the processors; default: 6, with --quick 1"
+            "attempts per benchmark and round while others are busy; default: 6, with --quick 1"
         ),
     )
     parser.add_argument(
-        "--shapes", help="of the peers and profiles; default: ABCDE, with --quick A"
+        "--shapes", help="shapes of the peers and profiles; default: ABCDE, with --quick A"
     )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument(
@@ -84,7 +85,7 @@ def arguments(argv):
         action="store_true",
         help="compare with the stored ratios instead of writing the page",
     )
-    parser.add_argument("--store", action="store_true", help="write the ratios as the stored ones")
+    parser.add_argument("--store", action="store_true", help="store the measured ratios")
     args = parser.parse_args(argv)
     args.output = args.output or args.build.parent / (
         "bench_quick" if args.quick else "bench_report"
@@ -156,7 +157,7 @@ def check(args, parts):
     verdicts, absent = ratios.compare(stored, ratios.of_parts(parts))
     worse = [verdict for verdict in verdicts if verdict.worse]
     for v in sorted(worse, key=lambda v: v.allowed - v.worse_by):
-        print(f"worse: {v.name}: {v.now:.4g}, stored {v.stored:.4g}, may be {v.allowed:.2g} worse")
+        print(f"worse: {v.name}: {v.now:.4g}, stored {v.stored:.4g}, allowed {v.allowed:.2g} worse")
     for name in absent:
         print(f"not measured: {name}")
     print(f"{len(verdicts)} ratios compared, {len(worse)} worse, {len(absent)} not measured")

@@ -1,14 +1,14 @@
-"""Whole training steps of a BF16 LLaMA in PyTorch on random tokens; prints JSON with tokens per
-second.
+"""Runs whole training steps of a BF16 LLaMA in PyTorch on random tokens; prints JSON with tokens
+per second.
 
   scripts/bench.py torch_gpu_step --size 350m --tokens-per-step 131072 --seq-len 1024 \\
                                   --micro-batch-rows 32
 
 The peer of `gpu_report step`: weights, gradients and AdamW's moments in BF16, torch.compile over
 model and loss, fused scaled dot product attention, fused AdamW, clipping of the gradient norm; same
-shapes, tokens of a step and micro-batches. The MLP's width is rounded up to a multiple of 16, as
-the other side stores it: it would be slower as it is. The device is waited for once in a block of
-steps. Where memory does not suffice, micro-batches are halved, and the result says so.
+shapes, tokens per step and micro-batches. The MLP's width is rounded up to a multiple of 16, as
+the other side stores it: unrounded it would be slower. The device is synchronized once per block of
+steps. If memory runs out, micro-batches are halved, and the result says so.
 """
 
 import argparse

@@ -116,7 +116,7 @@ def total_size(response):
         return int(found[2]), int(found[1])
     length = response.headers.get("Content-Length")
     if length is None:
-        raise SourceError(f"{response.url}: the server does not say how long the file is")
+        raise SourceError(f"{response.url}: the server does not report the size of the file")
     return int(length), 0
 
 
@@ -228,7 +228,7 @@ class HttpSource:
                 self._wait(attempt)
         raise SourceError(
             f"{urls[0]}: cannot be reached: {reason_of(last)}; tried {PROBE_ATTEMPTS} times; "
-            "what is finished is kept",
+            "finished files are kept",
             UNREACHABLE,
         )
 
@@ -255,8 +255,8 @@ class HttpSource:
                 attempt = 0 if got > before else attempt + 1
                 if attempt == DOWNLOAD_ATTEMPTS:
                     raise SourceError(
-                        f"{remote.url}: cannot be read on after {got} of {remote.size} bytes: "
-                        f"{reason_of(failure)}; tried {attempt} times; what has come is kept",
+                        f"{remote.url}: read interrupted after {got} of {remote.size} bytes: "
+                        f"{reason_of(failure)}; tried {attempt} times; the part received is kept",
                         UNREACHABLE,
                     ) from None
             self._wait(attempt)

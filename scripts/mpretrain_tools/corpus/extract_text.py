@@ -200,6 +200,6 @@ def main():
         print_blocks()
     except (tarfile.TarError, OSError, EOFError) as problem:
         sys.exit(
-            f"extract_text.py: error: standard input: {problem}; expected what `dpkg-deb"
-            " --fsys-tarfile` writes"
+            f"extract_text.py: error: standard input: {problem}; expected the output of"
+            " `dpkg-deb --fsys-tarfile`"
         )

@@ -52,7 +52,8 @@ SPARE = 1.1  # disk asked for, over the estimate
 COUNTING = 0.2  # of the work of tokenizing, for the time left
 LOG_INTERVAL_S = 10
 EPILOG = """exit status: 0 done, 1 failed, 2 wrong arguments, 3 the disk is too small or full,
-4 the source cannot be reached (the same command goes on later), 130 or 143 stopped by a signal"""
+4 the source cannot be reached (run the same command later to continue), 130 or 143 stopped by a
+signal"""
 
 
 @dataclass(frozen=True)
@@ -270,7 +271,7 @@ class Preparation:
                     r"(train|val)_\d+\.(bin|idx)", path.name
                 ):
                     raise SourceError(
-                        f"{path}: is there already, without the {STATE} that tells how it was made;"
+                        f"{path}: already exists without the {STATE} that records how it was made;"
                         " choose another --output"
                     )
         for directory in (self.records, self.staged, self.work):
@@ -280,7 +281,7 @@ class Preparation:
         try:
             fcntl.flock(self.lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise SourceError(f"{self.output}: another run is at work in it") from None
+            raise SourceError(f"{self.output}: another run is using it") from None
         self.clear_work()
 
     def clear_work(self):
@@ -357,8 +358,8 @@ class Preparation:
                 if before[part] != self.common[part]:
                     was, now = json.dumps(before[part]), json.dumps(self.common[part])
                     raise SourceError(
-                        f"{self.output}: its shards were made with {part} {was}, now asked for is"
-                        f" {now}; choose another --output"
+                        f"{self.output}: its shards were made with {part} {was}, but this run asks"
+                        f" for {now}; choose another --output"
                     )
         else:
             write_whole(path, json.dumps(self.common, indent=2) + "\n")
@@ -515,7 +516,7 @@ class Preparation:
         split = manifest["splits"]["train"]
         if len(split["shards"]) != 1:
             raise SourceError(
-                f"{item.name}: {split['tokens']} tokens are more than one shard holds,"
+                f"{item.name}: {split['tokens']} tokens exceed the limit of one shard,"
                 f" {MOST_TOKENS}"
             )
         directory = self.work / item.stem
@@ -654,7 +655,7 @@ class Preparation:
             self.look_at_sources(pending)
             self.check_disk(wanted, pending)
         if options.dry_run:
-            self.display.line("dry run: nothing was made")
+            self.display.line("dry run: nothing was written")
             return
         if pending:
             self.make_all(pending)
@@ -672,7 +673,7 @@ def count_up_to(most, least):
             return most
         if not text.isdigit() or not least <= int(text) <= most:
             raise argparse.ArgumentTypeError(
-                f"'{text}' given; accepted are {least} to {most}, and all"
+                f"'{text}': expected {least} to {most}, or all"
             )
         return int(text)
 
@@ -681,7 +682,7 @@ def count_up_to(most, least):
 
 def positive(text):
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' given; accepted is 1 or more")
+        raise argparse.ArgumentTypeError(f"'{text}': expected 1 or more")
     return int(text)
 
 
@@ -697,46 +698,46 @@ def arguments():
         "--source",
         required=True,
         metavar="DIRECTORY|URL",
-        help="that holds c4-train.00000-of-01024.json.gz, or en/ with it",
+        help="that contains c4-train.00000-of-01024.json.gz, directly or in en/",
     )
     add("--tokenizer", required=True, metavar="FILE", help="SentencePiece model")
-    add("--output", required=True, metavar="DIRECTORY", help="gets shards and manifest.json")
+    add("--output", required=True, metavar="DIRECTORY", help="for shards and manifest.json")
     add(
         "--shards",
         type=count_up_to(TRAIN_FILES, 1),
         default=4,
         metavar="N|all",
-        help="files of training text, the first N; default 4; more can be asked for later",
+        help="number of training files, from the first; default 4; a later run can add more",
     )
     add(
         "--validation-shards",
         type=count_up_to(VALIDATION_FILES, 0),
         default=1,
         metavar="N|all",
-        help="files of validation text; default 1",
+        help="number of validation files; default 1",
     )
-    add("--jobs", type=positive, default=2, metavar="N", help="files at a time; default 2")
+    add("--jobs", type=positive, default=2, metavar="N", help="files to process at once; default 2")
     add(
         "--threads",
         type=positive,
         default=len(os.sched_getaffinity(0)),
         metavar="N",
-        help="of all jobs together; default: as many as there are cores",
+        help="threads of all jobs together; default: all cores",
     )
-    add("--keep-downloads", action="store_true", help="keep them, in OUTPUT/downloads")
-    add("--bos", action="store_true", help="put BOS in front of each document")
+    add("--keep-downloads", action="store_true", help="keep downloaded files in OUTPUT/downloads")
+    add("--bos", action="store_true", help="prepend BOS to each document")
     add(
         "--on-bad-document",
         choices=("error", "skip"),
         default="error",
-        help="what text that is not UTF-8 and lines without text do; default error",
+        help="what to do on invalid UTF-8 or a line without text; default error",
     )
-    add("--dry-run", action="store_true", help="say what it takes, and stop")
+    add("--dry-run", action="store_true", help="print what would be read and written, then stop")
     add(
         "--program",
         required=True,
         metavar="FILE",
-        help="mpretrain; default: the one built here, else the one installed",
+        help="mpretrain executable; default: the one built here, else the installed one",
     )
     return parser.parse_args()
 
@@ -754,7 +755,7 @@ def prepare():
         preparation.run()
     except KeyboardInterrupt as stopped:
         number = stopped.args[0] if stopped.args else signal.SIGINT
-        text, status = "stopped; the same command goes on", 128 + number
+        text, status = "stopped; run the same command to continue", 128 + number
     except SourceError as failure:
         text, status = f"error: {failure}", failure.status
     except OSError as failure:

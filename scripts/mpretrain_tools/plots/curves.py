@@ -70,7 +70,7 @@ def draw(axes, label, run, axis, window):
 def steps(text):
     """A number of steps, of an argument."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}': expected a whole number of steps from 1 up")
+        raise argparse.ArgumentTypeError(f"'{text}': expected a whole number of steps, at least 1")
     return int(text)
 
 
@@ -85,20 +85,20 @@ def arguments():
         "--x",
         choices=AXES,
         default="step",
-        help="what the losses are drawn over; default: %(default)s",
+        help="x axis of the losses; default: %(default)s",
     )
     parser.add_argument(
         "--smooth",
         type=steps,
         metavar="STEPS",
-        help="window of the mean; default: 2 %% of the steps",
+        help="window of the running mean; default: 2 %% of the steps",
     )
     parser.add_argument(
         "--line",
         action="append",
         default=[],
         metavar="LABEL=LOSS",
-        help="a dotted line at a loss to compare with",
+        help="draw a dotted line at this loss for comparison",
     )
     return parser.parse_args()
 

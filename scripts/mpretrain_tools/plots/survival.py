@@ -179,7 +179,7 @@ def main():
         help="tensors whose name contains this; default: linear layers",
     )
     parser.add_argument(
-        "--step", type=int, help="of the panel by magnitude; default: the last one surveyed"
+        "--step", type=int, help="step of the panel by magnitude; default: the last recorded one"
     )
     args = parser.parse_args()
     from .pyplot import plt

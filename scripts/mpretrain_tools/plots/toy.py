@@ -230,11 +230,11 @@ def write_thin(toy, path):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("directory", help="what --output of `mpretrain toy` named")
+    parser.add_argument("directory", help="output directory of `mpretrain toy`")
     parser.add_argument("--curves", metavar="PNG", help="loss over steps")
     parser.add_argument("--sweep", metavar="PNG", help="final loss over rates")
     parser.add_argument(
-        "--thin", metavar="CSV", help="medians and ranges over seeds that the figures draw"
+        "--thin", metavar="CSV", help="CSV of the medians and ranges drawn in the figures"
     )
     args = parser.parse_args()
     if not (args.curves or args.sweep or args.thin):

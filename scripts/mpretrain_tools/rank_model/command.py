@@ -1,5 +1,5 @@
-"""Says what training over ranks takes: memory by purpose and bytes sent, as `mpretrain plan` counts
-them, and the time of a step by a small event simulation.
+"""Estimates the cost of training on several ranks: memory by purpose and bytes sent, as counted by
+`mpretrain plan`, and the time of a step by a small event simulation.
 
     scripts/scaling_model.py --model 350m --regime nvfp4 --ranks 1,8,64
 
@@ -56,7 +56,7 @@ def arguments():
         "--ranks",
         default=[2**k for k in range(11)],
         type=numbers,
-        help="numbers of ranks, by commas; default: 1 to 1024",
+        help="numbers of ranks, separated by commas; default: 1 to 1024",
     )
     add("--gradient-reduce", default="fp32", choices=["fp32", "bf16"])
     add("--bucket-mib", default=32, type=int)
@@ -65,7 +65,7 @@ def arguments():
     add(
         "--program",
         default=newest_program(),
-        help="mpretrain; default: the newest of build/*/mpretrain",
+        help="mpretrain executable; default: the newest of build/*/mpretrain",
     )
     return parser.parse_args()
 
@@ -89,6 +89,6 @@ def main():
         if case.fits_the_batch:
             reports.append(report(case, H100))
         else:
-            print(f"{ranks} ranks: a step has {batch.rows} rows only", file=sys.stderr)
+            print(f"{ranks} ranks: a step has only {batch.rows} rows", file=sys.stderr)
     print(json.dumps(reports, indent=1)) if args.json else print_reports(reports)
     return 0

@@ -1,5 +1,4 @@
-"""Compares what rank_model predicts for two ranks on this machine's CPU with what they
-take.
+"""Compares the predictions of rank_model for two ranks on this machine's CPU with measurements.
 
     scripts/rank_scaling_measured.py --program build/cpu/mpretrain --data data
 
@@ -270,7 +269,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--program", default="build/cpu/mpretrain")
     parser.add_argument(
-        "--data", default="data", type=pathlib.Path, help="token shards of a vocabulary up to 4096"
+        "--data",
+        default="data",
+        type=pathlib.Path,
+        help="token shards with a vocabulary of at most 4096",
     )
     parser.add_argument("--output", default=str(ROOT / "docs" / "scaling" / "measured.json"))
     parser.add_argument("--rounds", default=3, type=int)

@@ -545,12 +545,12 @@ def draw(cases):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--verify", action="store_true", help="only compare the tables")
+    parser.add_argument("--verify", action="store_true", help="only check the tables")
     parser.add_argument("--no-figures", action="store_true")
     parser.add_argument(
         "--program",
         default=newest_program(),
-        help="mpretrain, which counts; default: the newest of build/*/mpretrain",
+        help="mpretrain executable, for the counts; default: the newest of build/*/mpretrain",
     )
     args = parser.parse_args()
     cases = Cases(args.program)
@@ -558,7 +558,7 @@ def main():
     new = filled(old, cases)
     if args.verify:
         print(
-            "the tables are what the model gives"
+            "the tables are up to date"
             if new == old
             else "tables differ: run scripts/rank_scaling.py"
         )

@@ -54,7 +54,9 @@ APOLLO = tuple(apollo(mode, rank) for mode in ("mini", "channel") for rank in RA
 
 
 def add_arguments(parser):
-    parser.add_argument("--extra", action="store_true", help="rows that the paper does not have")
+    parser.add_argument(
+        "--extra", action="store_true", help="also make rows that the paper does not have"
+    )
 
 
 def lines_of(extra):

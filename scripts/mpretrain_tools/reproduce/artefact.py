@@ -63,59 +63,64 @@ def parser(description):
         type=float,
         default=1,
         metavar="{1,2,4,8}",
-        help="length of runs in multiples of 20 tokens a parameter",
+        help="length of runs in multiples of 20 tokens per parameter",
     )
     found.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     found.add_argument(
-        "--tokens", type=pathlib.Path, help="directory that `mpretrain tokenize` wrote"
+        "--tokens", type=pathlib.Path, help="output directory of `mpretrain tokenize`"
     )
     found.add_argument(
-        "--work", type=pathlib.Path, default=pathlib.Path("runs"), help="where the runs go"
+        "--work", type=pathlib.Path, default=pathlib.Path("runs"), help="directory for the runs"
     )
     found.add_argument(
-        "--output", type=pathlib.Path, help="where tables and figures go; default: results/<scale>"
+        "--output",
+        type=pathlib.Path,
+        help="directory for tables and figures; default: results/<scale>",
     )
     found.add_argument(
         "--program",
         default=newest_program(),
-        help="mpretrain; default: the newest of build/*/mpretrain",
+        help="mpretrain executable; default: the newest of build/*/mpretrain",
     )
     found.add_argument(
         "--tuned",
         type=pathlib.Path,
         help=(
-            "hyperparameters by row, as tune.py writes them; default: "
-            "<output>/tuned.json, then docs/results/<scale>/tuned.json, then what the configs say"
+            "hyperparameters by row, written by tune.py; default: "
+            "<output>/tuned.json, then docs/results/<scale>/tuned.json, then the configs' values"
         ),
     )
     found.add_argument(
         "--jobs",
         type=int,
-        help="cells at a time; default: one a core, or one where a launcher is given",
+        help="cells to run at once; default: one per core, or one with a launcher",
     )
-    found.add_argument("--threads", type=int, default=1, help="of a cell")
+    found.add_argument("--threads", type=int, default=1, help="threads per cell")
     found.add_argument(
-        "--launcher", default="local", metavar="HOW", help=f"of cells: {ACCEPTED}; default: local"
+        "--launcher",
+        default="local",
+        metavar="HOW",
+        help=f"how to start cells: {ACCEPTED}; default: local",
     )
     found.add_argument(
         "--no-wait",
         action="store_true",
-        help="leave cells in Slurm's queue; a later start collects them",
+        help="leave cells in Slurm's queue; a later run collects them",
     )
     found.add_argument(
         "--retry",
         type=int,
         default=0,
         metavar="N",
-        help="start a cell that fails again, up to N times",
+        help="restart a failed cell up to N times",
     )
     found.add_argument(
         "--quick",
         action="store_true",
-        help=f"runs of {QUICK_BUDGET:g} of their length and one seed: shows that everything works",
+        help=f"runs of {QUICK_BUDGET:g} of their length and one seed: a check that all works",
     )
     found.add_argument(
-        "--report-only", action="store_true", help="run nothing, write what is finished"
+        "--report-only", action="store_true", help="run nothing; write the finished results"
     )
     found.add_argument(
         "--redraw",
@@ -237,7 +242,8 @@ class Artefact:
         shipped = repository.ROOT / "docs/results" / self.scale / "tuned.json"
         if self.args.tuned and not self.args.tuned.exists():
             sys.exit(
-                f"{self.name}: error: {self.args.tuned}: no such file; expected what tune.py writes"
+                f"{self.name}: error: {self.args.tuned}: no such file; expected the file that"
+                " tune.py writes"
             )
         for path in (self.args.tuned, self.output / "tuned.json", shipped):
             if path and path.exists():

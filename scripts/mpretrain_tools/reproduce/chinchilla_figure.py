@@ -47,7 +47,7 @@ def add_arguments(parser):
         type=int,
         default=1,
         metavar="N",
-        help="seeds of the budgets above the smallest; default: 1",
+        help="number of seeds for budgets above the smallest; default: 1",
     )
     parser.set_defaults(budget=8)
 

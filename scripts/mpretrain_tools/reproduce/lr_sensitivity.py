@@ -46,8 +46,8 @@ def add_arguments(parser):
         default=5,
         metavar="N",
         help=(
-            "factors 2^k of each rate, k from -(N-1)/2 to (N-1)/2; odd; default: 5, that is 1/4"
-            " to 4"
+            "factors 2^k of each rate, k from -(N-1)/2 to (N-1)/2; N is odd; default: 5,"
+            " that is 1/4 to 4"
         ),
     )
 

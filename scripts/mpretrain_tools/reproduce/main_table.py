@@ -14,7 +14,9 @@ from .rows import BY_KEY, EXTRA, MAIN, SIZES, paper_size
 
 
 def add_arguments(parser):
-    parser.add_argument("--extra", action="store_true", help="rows that the paper does not have")
+    parser.add_argument(
+        "--extra", action="store_true", help="also make rows that the paper does not have"
+    )
 
 
 def cells_of(artefact):

@@ -49,15 +49,15 @@ ROWS = tuple(
 
 
 def add_arguments(parser):
-    parser.add_argument("--rounds", type=int, help="default: 5, quick 2")
-    parser.add_argument("--steps", type=int, help="of a run; default: 60, quick 20")
+    parser.add_argument("--rounds", type=int, help="number of rounds; default: 5, quick 2")
+    parser.add_argument("--steps", type=int, help="steps per run; default: 60, quick 20")
     parser.add_argument(
-        "--skip", type=int, default=5, help="steps at the beginning of a run that do not count"
+        "--skip", type=int, default=5, help="warm-up steps of a run, not measured"
     )
     parser.add_argument(
         "--attempts",
         type=int,
-        help="runs of a row in a round while each is disturbed; default: 6, quick 1",
+        help="attempts per row and round while runs are disturbed; default: 6, quick 1",
     )
     parser.set_defaults(threads=os.cpu_count())
 
@@ -141,8 +141,8 @@ class Runtime:
         self.attempts = self.args.attempts or (1 if quick else 6)
         if self.steps <= self.args.skip:
             sys.exit(
-                f"runtime_table: error: --steps {self.steps}: expected more than the"
-                f" {self.args.skip} of --skip"
+                f"runtime_table: error: --steps {self.steps}: expected more than"
+                f" --skip {self.args.skip}"
             )
         self.rounds = Rounds(artefact.output / "runtime_rounds.csv")
         if artefact.page:

@@ -89,7 +89,7 @@ class Tuning:
         for task in tasks:
             if task.row not in starts:
                 sys.exit(
-                    f"tune: error: no values of {task.row} to begin from in"
+                    f"tune: error: no values of {task.row} to start from in"
                     f" {self.artefact.tuned_from or 'tuned.json'}; tune at budget 1 first"
                 )
         with concurrent.futures.ThreadPoolExecutor(len(tasks)) as pool:
@@ -129,8 +129,8 @@ class Tuning:
         results = [self.artefact.result(cell) for cell in cells]
         if None in results:
             sys.exit(
-                f"tune: {row}: {results.count(None)} of {len(results)} runs came to nothing; start"
-                " again to retry them"
+                f"tune: {row}: {results.count(None)} of {len(results)} runs failed; start again"
+                " to retry them"
             )
         return [result.val_loss for result in results]
 
@@ -155,7 +155,7 @@ class Tuning:
 
 def add_arguments(parser):
     parser.add_argument(
-        "--runs", type=int, help="points that a descent may try; default: what grids.json says"
+        "--runs", type=int, help="points that a descent may try; default: the number in grids.json"
     )
 
 
@@ -163,7 +163,7 @@ def main(arguments=None):
     artefact = Artefact("tune", __doc__, arguments, add_arguments)
     if artefact.args.no_wait:
         sys.exit(
-            "tune: error: --no-wait: each sweep waits for what the last one found; leave it out"
+            "tune: error: --no-wait: each sweep depends on the previous one's result; leave it out"
         )
     _ = artefact.runner  # made before the descents share it
     tuning = Tuning(artefact)

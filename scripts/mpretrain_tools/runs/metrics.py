@@ -136,7 +136,7 @@ def labelled_runs(texts):
     if not found:
         raise NoSteps("; ".join(empty))
     for problem in empty:
-        print(f"left out: {problem}", file=sys.stderr)
+        print(f"skipped: {problem}", file=sys.stderr)
     return found
 
 

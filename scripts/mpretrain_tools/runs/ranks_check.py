@@ -1,5 +1,5 @@
-"""Trains every configuration of one size by 1, 2 and 3 ranks under mpirun and compares the losses,
-step by step.
+"""Trains every configuration of one size with 1, 2 and 3 ranks under mpirun and compares the
+losses, step by step.
 
     scripts/ranks_check.py --tokens data/tokens --work runs/ranks --output docs/results/ranks.md
 
@@ -136,4 +136,7 @@ def main():
     if arguments.output:
         pathlib.Path(arguments.output).write_text(page(arguments, lines))
     if strayed:
-        sys.exit(f"further from one rank than another order of sums explains: {', '.join(strayed)}")
+        sys.exit(
+            "further from one rank than a different order of summation explains:"
+            f" {', '.join(strayed)}"
+        )

@@ -32,7 +32,7 @@ MACHINE = (  # begins the line of a log that says where the run was; array_cell.
     "sweep: machine "
 )
 STOPPED_STATUS = 75  # of mpretrain: a signal stopped it, and what it had done is saved
-STOPPED = "stopped by a signal; the next start goes on from its checkpoint"
+STOPPED = "stopped by a signal; the next start resumes from its checkpoint"
 ACCEPTED = "local, mpirun:RANKS, torchrun:RANKS, slurm or slurm:RANKS"
 
 
@@ -96,7 +96,7 @@ def launcher_of(text, program, threads=1, wait=True):
         kind, _is_count(ranks)
     )
     if kind not in ("local", "mpirun", "torchrun", "slurm") or not well_formed:
-        sys.exit(f"--launcher {text}: expected {ACCEPTED}, RANKS being 1 or more")
+        sys.exit(f"--launcher {text}: expected {ACCEPTED}, with RANKS of 1 or more")
     if not wait and kind != "slurm":
         sys.exit(
             f"--no-wait: what --launcher {text} starts ends with this program; slurm alone has a"

@@ -71,7 +71,7 @@ def _value(field, text):
         return field.type(text)
     except ValueError as problem:
         raise ValueError(
-            f"{field.name}: {text!r} is no {'whole ' if field.type is int else ''}number"
+            f"{field.name}: {text!r} is not a {'whole ' if field.type is int else ''}number"
         ) from problem
 
 

@@ -192,8 +192,8 @@ def complaint(log, since, ended):
         line for line in said if line.startswith("mpretrain: error:")
     ]  # launchers add a summary of their own
     if not said:
-        return f"{ended} without a word ({log})"
-    return errors[-1] if errors else f"{ended}; its last words: {said[-1]}"
+        return f"{ended} without output ({log})"
+    return errors[-1] if errors else f"{ended}; last output: {said[-1]}"
 
 
 # --- the runner

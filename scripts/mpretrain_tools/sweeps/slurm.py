@@ -43,7 +43,7 @@ class Slurm:
 
     default_jobs = 64  # elements of an array that Slurm runs at a time
     settle_seconds = 60  # until a network file system shows what another machine wrote
-    stop_advice = " What is in Slurm's queue stays there."
+    stop_advice = " Jobs in Slurm's queue stay there."
 
     def __init__(self, program, ranks, wait, poll_seconds=15):
         self.program, self.ranks, self.wait, self.poll_seconds = program, ranks, wait, poll_seconds

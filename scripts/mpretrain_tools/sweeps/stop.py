@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 
-HOW_TO_GO_ON = "Start it again with the same arguments to go on."
+HOW_TO_GO_ON = "Start it again with the same arguments to continue."
 
 
 class Stopped(SystemExit):
@@ -55,8 +55,8 @@ class Stop:
             self._kill()
         elif self._processes:
             _say(
-                f"stopping: {len(self._processes)} cells save a checkpoint and end; a second signal"
-                " kills them"
+                f"stopping: {len(self._processes)} cells are saving a checkpoint and ending; a"
+                " second signal kills them"
             )
             self.request(number)
         else:

@@ -141,13 +141,13 @@ class Sweep:
             ]
         for index, choice in enumerate(found):
             if choice.label in [other.label for other in found[:index]]:
-                raise self._bad(f"{where}[{index}]", choice.label, "a choice that is not there yet")
+                raise self._bad(f"{where}[{index}]", choice.label, "a label not used yet")
         return found
 
     def _choice(self, choice, where):
         choice = self._object(choice, where, CHOICE_KEYS)
         if "label" not in choice:
-            raise self._bad(f"{where}.label", "nothing", "what the table calls this choice")
+            raise self._bad(f"{where}.label", "nothing", "a label of this choice for the table")
         return Choice(
             self._text(choice["label"], f"{where}.label"),
             self._base(choice["base"], f"{where}.base") if "base" in choice else "",
@@ -188,7 +188,7 @@ class Sweep:
             raise self._bad(
                 where,
                 f"key {key}",
-                f"a key of configurations{f', {near[0]} say' if near else ''}; "
+                f"a key of configurations{f', such as {near[0]}' if near else ''}; "
                 "`mpretrain schema` lists them",
             )
 

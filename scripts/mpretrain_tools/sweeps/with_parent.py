@@ -19,7 +19,7 @@ if __name__ == "__main__":
     parent, program = int(sys.argv[1]), sys.argv[2]
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
     if os.getppid() != parent:  # it ended before
-        sys.exit("the runner is gone")
+        sys.exit("the runner has exited")
     try:
         os.execvp(program, sys.argv[2:])
     except OSError as problem:
