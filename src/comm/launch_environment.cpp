@@ -79,7 +79,7 @@ std::optional<Place> place(const Variables& variables, const std::string& rank,
   const int64_t which = *variables.number(rank, 0, kMostRanks);
   if (which >= *of)
     throw error(
-        "environment variables {}={} and {}={}: ranks count from 0 and are below the number of "
+        "environment variables {}={} and {}={}: ranks start at 0 and are less than the number of "
         "ranks",
         rank, which, size, *of);
   return Place{which, *of};
@@ -121,8 +121,7 @@ int64_t tasks_on_node(std::string_view name, const std::string& list, int64_t no
     if (node < first) return *tasks;
   }
   throw error(
-      "environment variable {}={}: expected numbers of tasks such as 4(x2),3 with one for machine "
-      "{}",
+      "environment variable {}={}: expected task counts such as 4(x2),3 that include machine {}",
       name, list, node);
 }
 
@@ -261,7 +260,7 @@ std::optional<LaunchEnvironment> from_slurm(const Variables& variables) {
   if (found.master_address.empty())
     throw error(
         "environment variable {}={} is set, but neither MASTER_ADDR nor SLURM_STEP_NODELIST is: "
-        "one of them says on which machine rank 0 runs",
+        "one of them must name the machine of rank 0",
         size, found.size);
   return found;
 }
@@ -276,7 +275,7 @@ LaunchEnvironment launch_environment(const EnvironmentLookup& lookup) {
     if (mpi->rank != torchrun->rank || mpi->size != torchrun->size)
       throw error(
           "environment variables RANK={} and WORLD_SIZE={} contradict MPI, which started this "
-          "process as rank {} of {}: unset them, or set them to the same",
+          "process as rank {} of {}: unset them or make them match",
           torchrun->rank, torchrun->size, mpi->rank, mpi->size);
     return *mpi;
   }

@@ -48,9 +48,10 @@ int64_t share_of(int64_t total, int64_t part, int64_t parts) {
 
 Partition::Partition(std::vector<PartitionedTensor> tensors, int64_t ranks)
     : tensors_(std::move(tensors)) {
-  check(ranks >= 1, "a partition over {} ranks", ranks);
+  check(ranks >= 1, "a partition needs at least one rank, found {}", ranks);
   for (size_t i = 1; i < tensors_.size(); ++i)
-    check(tensors_[i - 1].bucket <= tensors_[i].bucket, "bucket {} after bucket {}",
+    check(tensors_[i - 1].bucket <= tensors_[i].bucket,
+          "tensors must be in order of their buckets: bucket {} follows bucket {}",
           tensors_[i].bucket, tensors_[i - 1].bucket);
   ranges_.assign(size_t(ranks), std::vector<BlockRange>(tensors_.size()));
   for (size_t first = 0; first < tensors_.size();) {

@@ -88,7 +88,7 @@ TcpSocket TcpSocket::listening(int port) {
     if (family == AF_INET6 && errno == EADDRNOTAVAIL) continue;
     break;
   }
-  throw error("port {} of this machine cannot be listened at: {}", port, std::strerror(errno));
+  throw error("cannot listen on port {}: {}", port, std::strerror(errno));
 }
 
 std::optional<TcpSocket> TcpSocket::connected(const std::string& address, int port,
@@ -203,14 +203,14 @@ class Host {
       return TcpSocket::listening(options_.port);
     } catch (const Error& caught) {
       throw error(
-          "{}, but the other ranks connect to rank 0 there; MPT_MASTER_PORT chooses another port "
-          "on all ranks",
+          "{}; the other ranks connect to rank 0 there. Set MPT_MASTER_PORT to another port on all "
+          "ranks",
           caught.what());
     }
   }
   static void answer(const TcpSocket& socket, const std::string& text) {
     if (!send_text(socket, text, std::chrono::steady_clock::now() + kAnswerTime))
-      spdlog::debug("a rank disconnected before it was answered");
+      spdlog::debug("a rank disconnected before receiving its answer");
   }
 
   // Waits for a new connection, or for data on one whose rank is still unknown.
@@ -250,18 +250,18 @@ class Host {
         std::any_of(guests_.begin(), guests_.end(), [&](const Guest& g) { return g.rank == rank; });
     guests_.push_back(std::move(guest));
     if (size != options_.size)
-      throw error("rank {} came as one of {} ranks, rank 0 is one of {}", rank, size,
+      throw error("rank {} was launched as one of {} ranks, rank 0 as one of {}", rank, size,
                   options_.size);
     if (rank < 1 || rank >= options_.size)
-      throw error("rank {} of {} came; expected ranks 1 to {}", rank, size, options_.size - 1);
-    if (twice) throw error("rank {} came twice: two processes have the same rank", rank);
+      throw error("rank {} of {} connected; expected ranks 1 to {}", rank, size, options_.size - 1);
+    if (twice) throw error("rank {} connected twice: two processes have the same rank", rank);
   }
 
   [[noreturn]] void throw_missing() const {
     std::set<int64_t> missing;
     for (int64_t rank = 1; rank < options_.size; ++rank) missing.insert(rank);
     for (const Guest& guest : guests_) missing.erase(guest.rank);
-    throw error("rank {} did not come to rank 0 at {} within {} s", fmt::join(missing, ", "),
+    throw error("rank {} did not connect to rank 0 at {} within {} s", fmt::join(missing, ", "),
                 place(options_), seconds(options_));
   }
 
@@ -281,11 +281,11 @@ class Visit {
   // Retries until a rank 0 of this run answers: it may start later, and a rank 0 of another run may
   // still be exiting.
   void take(std::span<std::byte> bytes) {
-    std::string reason = "nobody answered";
+    std::string reason = "no answer";
     while (!attempt(bytes, reason)) {
       if (milliseconds_left(deadline_) == 0)
-        throw error("rank {}: no rank 0 at {} within {} s: {}", options_.rank, place(options_),
-                    seconds(options_), reason);
+        throw error("rank {}: could not reach rank 0 at {} within {} s: {}", options_.rank,
+                    place(options_), seconds(options_), reason);
       std::this_thread::sleep_for(
           std::min<std::chrono::milliseconds>(kRetryAfter, options_.timeout));
     }
@@ -305,13 +305,13 @@ class Visit {
       open = socket->receive_available(text);
     line = text.find('\n');
     if (line == std::string::npos) {
-      reason = text.empty() ? "it closed the connection or said nothing" : not_rank_0(text);
+      reason = text.empty() ? "it closed the connection or sent nothing" : not_rank_0(text);
       return false;
     }
     const std::string answer = text.substr(0, line);
     text.erase(0, line + 1);
     if (answer == "other-run") {
-      reason = "a rank 0 of another run listens there";
+      reason = "rank 0 of another run listens there";
       return false;
     }
     if (answer.starts_with("failed ")) throw error("rank 0: {}", answer.substr(7));
@@ -319,7 +319,7 @@ class Visit {
     while (open && text.size() < bytes.size() && socket->wait_readable(deadline_))
       open = socket->receive_available(text);
     if (text.size() != bytes.size())
-      throw error("rank 0 at {} gave {} bytes of {}", place(options_), text.size(), bytes.size());
+      throw error("rank 0 at {} sent {} of {} bytes", place(options_), text.size(), bytes.size());
     std::memcpy(bytes.data(), text.data(), bytes.size());
     return true;
   }
@@ -329,8 +329,8 @@ class Visit {
     std::replace_if(
         said.begin(), said.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
     return fmt::format(
-        "what answers at {} is no rank 0 of this program (\"{}\"); MPT_MASTER_PORT chooses another "
-        "port on all ranks",
+        "the process at {} is not rank 0 of this program (it answered \"{}\"); set MPT_MASTER_PORT "
+        "to another port on all ranks",
         place(options_), said);
   }
 

@@ -30,9 +30,9 @@ TransportKind chosen(const TransportOptions& options) {
                                                                   : TransportKind::kMpi;
   if (kind == TransportKind::kNccl && !cuda)
     throw error(
-        "NCCL carries tensors of GPUs only; ranks on the CPU need MPI: start them with mpirun");
+        "NCCL transfers tensors on GPUs only; ranks on the CPU need MPI: start them with mpirun");
   if (kind == TransportKind::kMpi && cuda)
-    throw error("MPI carries tensors of host memory only; ranks on GPUs need NCCL");
+    throw error("MPI transfers tensors in host memory only; ranks on GPUs need NCCL");
   return kind;
 }
 
@@ -116,38 +116,39 @@ void sum_parts(std::span<const Tensor> parts, const Tensor& sum) {
 void check_reduce_scatter(const Transport& of, std::span<const Tensor> parts, const Tensor& sum) {
   check_count(of, parts);
   for (const Tensor& part : parts) {
-    check(part.contiguous() || part.elements() == 0, "a part [{},{}] with rows {} apart", part.rows,
-          part.cols, part.stride);
+    check(part.contiguous() || part.elements() == 0,
+          "part [{},{}] with row stride {} is not contiguous", part.rows, part.cols, part.stride);
     check(part.dtype == parts[0].dtype && (part.dtype == DType::kF32 || part.dtype == DType::kBF16),
-          "a sum of parts of {} and {}", name_of(parts[0].dtype), name_of(part.dtype));
+          "parts of types {} and {}; all must be fp32 or all bf16", name_of(parts[0].dtype),
+          name_of(part.dtype));
   }
   const Tensor& own = parts[size_t(of.rank())];
   check(sum.dtype == DType::kF32 && sum.elements() == own.elements() &&
             (sum.contiguous() || sum.elements() == 0),
-        "{} sums of type {} for a part with {} elements", sum.elements(), name_of(sum.dtype),
-        own.elements());
+        "the sum has {} elements of type {}; expected {} contiguous elements of fp32",
+        sum.elements(), name_of(sum.dtype), own.elements());
 }
 
 void check_all_gather(const Transport& of, std::span<const Tensor> parts) {
   check_count(of, parts);
   for (const Tensor& part : parts)
-    check(part.contiguous() || part.elements() == 0, "a part [{},{}] with rows {} apart", part.rows,
-          part.cols, part.stride);
+    check(part.contiguous() || part.elements() == 0,
+          "part [{},{}] with row stride {} is not contiguous", part.rows, part.cols, part.stride);
 }
 
 void check_all_reduce_max(const Tensor& values) {
   check(values.dtype == DType::kF32 && (values.contiguous() || values.elements() == 0),
-        "the maximum of {} [{},{}] with rows {} apart", name_of(values.dtype), values.rows,
-        values.cols, values.stride);
+        "all_reduce_max of {} [{},{}] with row stride {}; expected contiguous fp32",
+        name_of(values.dtype), values.rows, values.cols, values.stride);
 }
 
 void check_gather_host(const Transport& of, int64_t mine_bytes, int64_t all_bytes) {
-  check(all_bytes == of.size() * mine_bytes, "{} bytes of each of {} ranks into {}", mine_bytes,
-        of.size(), all_bytes);
+  check(all_bytes == of.size() * mine_bytes, "cannot gather {} bytes from each of {} ranks into {}",
+        mine_bytes, of.size(), all_bytes);
 }
 
 void check_root(const Transport& of, int64_t root) {
-  check(root >= 0 && root < of.size(), "rank {} of {}", root, of.size());
+  check(root >= 0 && root < of.size(), "root rank {} of {} is out of range", root, of.size());
 }
 
 int64_t sent_by_reduce_scatter(const Transport& of, std::span<const Tensor> parts) {
@@ -240,7 +241,7 @@ class PlannedTransport final : public Transport {
  private:
   [[noreturn]] void refuse(std::string_view call) const {
     throw LogicError(
-        fmt::format("{} by rank {} of {}, which are only planned", call, rank(), size()));
+        fmt::format("{} called on rank {} of {}, which is only planned", call, rank(), size()));
   }
 };
 
@@ -248,7 +249,7 @@ class PlannedTransport final : public Transport {
 
 std::unique_ptr<Transport> make_single_transport() { return std::make_unique<SingleTransport>(); }
 std::unique_ptr<Transport> make_planned_transport(int64_t rank, int64_t size) {
-  check(rank >= 0 && rank < size, "rank {} of {} in a plan", rank, size);
+  check(rank >= 0 && rank < size, "planned rank {} of {} is out of range", rank, size);
   return std::make_unique<PlannedTransport>(rank, size);
 }
 

@@ -71,7 +71,7 @@ TEST_F(ThreadFailures, ARankThatHangsIsNamedWhenTheTimeIsUp) {
     barrier(ranks);
   };
   EXPECT_ERROR(run_ranks(4, rank_main, {.timeout = 50ms}),
-               "barrier: rank 1, 3 did not come within 0.05 s");
+               "barrier: rank 1, 3 did not arrive within 0.05 s");
   EXPECT_EQ(messages_.size(), 4u);
 }
 
@@ -118,10 +118,10 @@ TEST_F(ThreadFailures, DifferentSizesAreALogicError) {
 TEST_F(ThreadFailures, CallsAfterAFailureFailToo) {
   ThreadRanks ranks(2, {.timeout = 20ms});
   const auto first = ranks.transport(0), second = ranks.transport(1);
-  EXPECT_ERROR(first->barrier(), "rank 1 did not come");
-  EXPECT_ERROR(second->barrier(), "rank 1 did not come");
+  EXPECT_ERROR(first->barrier(), "rank 1 did not arrive");
+  EXPECT_ERROR(second->barrier(), "rank 1 did not arrive");
   second->abort("nothing goes");
-  EXPECT_ERROR(first->barrier(), "rank 1 did not come");  // the first cause stays
+  EXPECT_ERROR(first->barrier(), "rank 1 did not arrive");  // the first cause stays
 }
 
 TEST_F(ThreadFailures, ARankIsMadeOnce) {
@@ -148,7 +148,7 @@ TEST(FaultyTransport, HangsUntilTheOthersGiveUp) {
         ranks, {.rank = 0, .call = 2, .fault = test::CommFault::kHang, .hang = 200ms});
     for (int i = 0; i < 3; ++i) faulty.barrier();
   };
-  EXPECT_ERROR(run_ranks(2, rank_main, {.timeout = 50ms}), "rank 0 did not come");
+  EXPECT_ERROR(run_ranks(2, rank_main, {.timeout = 50ms}), "rank 0 did not arrive");
 }
 
 TEST(FaultyTransport, CorruptsOneBitOfWhatItGathers) {
@@ -189,8 +189,8 @@ INSTANTIATE_TEST_SUITE_P(
     How, MpiFailures,
     testing::Values(Failure{"throw", "rank 1: this rank gives up"}, Failure{"exit", "exit code"},
                     Failure{"kill", "signal 9"},
-                    Failure{"sleep", "barrier: rank 1 did not come within 1.5 s"},
-                    Failure{"abort", "barrier: given up, as this rank ends"},
+                    Failure{"sleep", "barrier: rank 1 did not arrive within 1.5 s"},
+                    Failure{"abort", "barrier: cancelled because this rank is exiting"},
                     Failure{"leave", "barrier: rank 1 is at the end of the run"}),
     [](const auto& failure) { return std::string(failure.param.how); });
 
@@ -221,7 +221,7 @@ TEST(MpiFailures, ARankOfAnotherWorldIsNamed) {
                                                     {"MASTER_PORT", "29500"}},
                                             .program = MPT_MPI_RANKS});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(result.err.find("says that this is rank 0 of 1, its launcher that it is rank 1 of 2"),
+  EXPECT_NE(result.err.find("reports rank 0 of 1, but the launcher reports rank 1 of 2"),
             std::string::npos)
       << result.err;
 }

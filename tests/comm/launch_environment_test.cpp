@@ -201,7 +201,7 @@ TEST(LaunchEnvironment, WhatIsHalfSetIsNamed) {
 
 TEST(LaunchEnvironment, WhatIsNoRankIsNamed) {
   EXPECT_ERROR(found_in(with(kTorchrun, {{"RANK", "8"}})), "RANK=8", "WORLD_SIZE=8",
-               "below the number");
+               "less than the number");
   EXPECT_ERROR(found_in(with(kTorchrun, {{"RANK", "-1"}})), "RANK=-1", "whole number from 0");
   EXPECT_ERROR(found_in(with(kTorchrun, {{"RANK", "one"}})), "RANK=one", "whole number");
   EXPECT_ERROR(found_in(with(kTorchrun, {{"RANK", "1x"}})), "RANK=1x", "whole number");

@@ -77,21 +77,21 @@ TEST_F(Rendezvous, ARankThatDoesNotComeIsNamedToAll) {
   auto ranks = std::vector{options(0, 4), options(1, 4)};
   ranks[0].timeout = 300ms;
   const auto thrown = meet(ranks);
-  EXPECT_TRUE(has(thrown[0], "rank 2, 3 did not come to rank 0")) << thrown[0];
-  EXPECT_TRUE(has(thrown[1], "rank 0: rank 2, 3 did not come")) << thrown[1];
+  EXPECT_TRUE(has(thrown[0], "rank 2, 3 did not connect to rank 0")) << thrown[0];
+  EXPECT_TRUE(has(thrown[1], "rank 0: rank 2, 3 did not connect")) << thrown[1];
 }
 
 TEST_F(Rendezvous, NobodyComesToRank0) {
   auto rank = options(0, 2);
   rank.timeout = 100ms;
-  EXPECT_TRUE(has(meet({rank})[0], "rank 1 did not come"));
+  EXPECT_TRUE(has(meet({rank})[0], "rank 1 did not connect"));
 }
 
 TEST_F(Rendezvous, WithoutRank0) {
   auto rank = options(1, 2);
   rank.timeout = 150ms;
   const auto thrown = meet({rank});
-  EXPECT_TRUE(has(thrown[0], "rank 1: no rank 0 at 127.0.0.1:")) << thrown[0];
+  EXPECT_TRUE(has(thrown[0], "rank 1: could not reach rank 0 at 127.0.0.1:")) << thrown[0];
   EXPECT_TRUE(has(thrown[0], "refused")) << thrown[0];
 }
 
@@ -99,25 +99,26 @@ TEST_F(Rendezvous, AMachineThatIsNone) {
   auto rank = options(1, 2);
   rank.timeout = 150ms;
   rank.address = "no-such-machine.invalid";
-  EXPECT_TRUE(has(meet({rank})[0], "no rank 0 at no-such-machine.invalid"));
+  EXPECT_TRUE(has(meet({rank})[0], "could not reach rank 0 at no-such-machine.invalid"));
 }
 
 TEST_F(Rendezvous, ARankThatComesTwice) {
   const auto thrown = meet({options(0, 3), options(1, 3), options(1, 3)}, 50ms);
   for (const std::string& message : thrown)
-    EXPECT_TRUE(has(message, "rank 1 came twice")) << message;
+    EXPECT_TRUE(has(message, "rank 1 connected twice")) << message;
 }
 
 TEST_F(Rendezvous, ARankOfAnotherSize) {
   const auto thrown = meet({options(0, 3), options(1, 2)});
   for (const std::string& message : thrown)
-    EXPECT_TRUE(has(message, "rank 1 came as one of 2 ranks, rank 0 is one of 3")) << message;
+    EXPECT_TRUE(has(message, "rank 1 was launched as one of 2 ranks, rank 0 as one of 3"))
+        << message;
 }
 
 TEST_F(Rendezvous, ARankThatIsNone) {
   const auto thrown = meet({options(0, 3), options(3, 3)});
   for (const std::string& message : thrown)
-    EXPECT_TRUE(has(message, "rank 3 of 3 came")) << message;
+    EXPECT_TRUE(has(message, "rank 3 of 3 connected")) << message;
 }
 
 TEST_F(Rendezvous, ARankOfAnotherRunDoesNotDisturb) {
@@ -126,7 +127,7 @@ TEST_F(Rendezvous, ARankOfAnotherRunDoesNotDisturb) {
   stale.run_id = "run 0";
   stale.timeout = 200ms;
   const auto thrown = meet({stale, options(0, 2), options(1, 2)}, 100ms);
-  EXPECT_TRUE(has(thrown[0], "no rank 0 at")) << thrown[0];
+  EXPECT_TRUE(has(thrown[0], "could not reach rank 0 at")) << thrown[0];
   EXPECT_EQ(thrown[1], "");
   EXPECT_EQ(thrown[2], "");
 }
@@ -139,7 +140,7 @@ TEST_F(Rendezvous, ARank0OfAnotherRunIsWaitedOut) {
   stale.timeout = 200ms;
   std::vector<std::string> thrown;
   std::thread visitor([&] { thrown = meet({options(1, 2)}); });
-  EXPECT_TRUE(has(meet({stale})[0], "rank 1 did not come"));
+  EXPECT_TRUE(has(meet({stale})[0], "rank 1 did not connect"));
   EXPECT_EQ(meet({options(0, 2)})[0], "");
   visitor.join();
   EXPECT_EQ(thrown[0], "");
@@ -164,7 +165,7 @@ TEST_F(Rendezvous, AnotherProgramAtThePort) {
   });
   const auto thrown = meet({options(1, 2)});
   program.join();
-  EXPECT_TRUE(has(thrown[0], "is no rank 0 of this program")) << thrown[0];
+  EXPECT_TRUE(has(thrown[0], "is not rank 0 of this program")) << thrown[0];
   EXPECT_TRUE(has(thrown[0], "\"HTTP/1.1 400?\"")) << thrown[0];
 }
 

@@ -88,10 +88,10 @@ TEST_F(NcclAlone, AWaitThatLastsTooLongEndsAllCalls) {
   const auto stuck = [] {
     while (fake_nccl::aborted() == 0) std::this_thread::sleep_for(1ms);
   };
-  EXPECT_ERROR(ranks_->wait_for_device(stuck), "rank 0 of 1, NCCL", "not done within 0.15 s");
+  EXPECT_ERROR(ranks_->wait_for_device(stuck), "rank 0 of 1, NCCL", "did not finish within 0.15 s");
   const Tensor own = on_gpu({1});
-  EXPECT_ERROR(ranks_->all_gather({&own, 1}), "not done within 0.15 s");
-  EXPECT_ERROR(ranks_->wait_for_device([] {}), "not done within 0.15 s");
+  EXPECT_ERROR(ranks_->all_gather({&own, 1}), "did not finish within 0.15 s");
+  EXPECT_ERROR(ranks_->wait_for_device([] {}), "did not finish within 0.15 s");
   EXPECT_EQ(fake_nccl::aborted(), 1);
 }
 
@@ -102,8 +102,8 @@ TEST_F(NcclAlone, AFaultThatNcclReportsEndsTheWait) {
     while (fake_nccl::aborted() == 0) std::this_thread::sleep_for(1ms);
     throw error("what the GPU says then");
   };
-  EXPECT_ERROR(ranks_->wait_for_device(stuck), "another rank or the way to it is gone",
-               "remote process exited");
+  EXPECT_ERROR(ranks_->wait_for_device(stuck),
+               "another rank failed, or the connection to it was lost", "remote process exited");
   fake_nccl::reset();
 }
 

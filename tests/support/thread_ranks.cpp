@@ -109,7 +109,7 @@ class ThreadRanks::Meeting {
     if (meetings_ != meeting || failure_) return;
     const auto left = missing_that_left();
     const double seconds = std::chrono::duration<double>(options_.timeout).count();
-    const std::string what = left.empty() ? fmt::format("rank {} did not come within {} s",
+    const std::string what = left.empty() ? fmt::format("rank {} did not arrive within {} s",
                                                         fmt::join(missing(), ", "), seconds)
                                           : fmt::format("rank {} has left", fmt::join(left, ", "));
     failure_ = std::make_exception_ptr(error("{}: {}", calls_[size_t(rank)].name, what));

@@ -130,7 +130,7 @@ ncclResult_t NcclHandle::poll(ncclResult_t status, std::string_view call) {
       const std::lock_guard lock(mutex_);
       if (comm_ == nullptr) return ncclRemoteError;
       if (Clock::now() > deadline) {
-        abort_locked(fmt::format("{} was not done within {} s: not all ranks came", call,
+        abort_locked(fmt::format("{} did not finish within {} s: not all ranks took part", call,
                                  seconds(timeout_)));
         return ncclRemoteError;
       }
@@ -189,7 +189,7 @@ void NcclHandle::serve() {
     if (!watching_ || !failure_.empty()) {
       const bool was_ended = watching_ && Clock::now() > watched_since_ + timeout_ + kEndTime;
       if (was_ended) {
-        spdlog::critical("{}; the GPU does not end what it was given, so the process ends",
+        spdlog::critical("{}; the GPU did not abort its pending work, so this process exits",
                          failure_);
         std::fflush(nullptr);
         std::_Exit(1);
@@ -209,11 +209,11 @@ std::string NcclHandle::fault_while_waiting() const {
   ncclResult_t status = ncclSuccess;
   if (ncclCommGetAsyncError(comm_, &status) != ncclSuccess) status = ncclInternalError;
   if (status != ncclSuccess && status != ncclInProgress)
-    return fmt::format("another rank or the way to it is gone: {} ({})", ncclGetErrorString(status),
-                       ncclGetLastError(comm_));
+    return fmt::format("another rank failed, or the connection to it was lost: {} ({})",
+                       ncclGetErrorString(status), ncclGetLastError(comm_));
   if (Clock::now() > watched_since_ + timeout_)
     return fmt::format(
-        "the GPU was not done within {} s: a rank did not come, or a step takes longer",
+        "the GPU did not finish within {} s: a rank is missing, or a step takes longer",
         seconds(timeout_));
   return "";
 }
@@ -402,7 +402,7 @@ class NcclTransport final : public Transport {
 std::unique_ptr<Transport> make_nccl_transport(const LaunchEnvironment& environment,
                                                const TransportOptions& options,
                                                std::unique_ptr<Transport> launched) {
-  check(stream_of(options.stream) != nullptr, "NCCL without a stream");
+  check(stream_of(options.stream) != nullptr, "NCCL needs a communication stream");
   ncclUniqueId id{};
   if (environment.rank == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&id, 1));

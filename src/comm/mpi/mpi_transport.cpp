@@ -105,13 +105,13 @@ void check_mpi(int status, std::string_view call) {
 MpiLibrary::MpiLibrary() {
   int begun = 0;
   check_mpi(MPI_Initialized(&begun), "MPI_Initialized");
-  check(begun == 0, "MPI is begun twice in this process");
+  check(begun == 0, "MPI is initialized twice in this process");
   int provided = 0;
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
   if (provided < MPI_THREAD_SERIALIZED)
     throw error(
-        "{} was built for programs with one thread (it offers level {}, MPI_THREAD_SERIALIZED is "
-        "{}): use one that was built with threads",
+        "{} was built without thread support (it provides level {}, MPI_THREAD_SERIALIZED is {}): "
+        "use an MPI built with threads",
         mpi_library_name(), provided, int(MPI_THREAD_SERIALIZED));
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &ranks_), "MPI_Comm_dup");
@@ -207,7 +207,7 @@ void MpiExchange::wait() {
       continue;
     }
     if (options_.cancelled != nullptr && *options_.cancelled)
-      throw error("{}: given up, as this rank ends", options_.name);
+      throw error("{}: cancelled because this rank is exiting", options_.name);
     if (Clock::now() > deadline)
       throw error("{}: {} within {} s", options_.name, waited_for(),
                   std::chrono::duration<double>(options_.timeout).count());
@@ -240,17 +240,17 @@ void MpiExchange::check_arrived(size_t index, const MPI_Status& status) const {
   if (!message.incoming) return;
   int bytes = 0;
   check_mpi(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
-  check(bytes == message.bytes, "{}: rank {} sent {} bytes where {} were expected", options_.name,
+  check(bytes == message.bytes, "{}: rank {} sent {} bytes, expected {}", options_.name,
         message.rank, bytes, message.bytes);
 }
 
-// "rank 1, 2 did not come" or, if everything was received here, "rank 1 did not receive".
+// "rank 1, 2 did not arrive" or, if everything was received here, "rank 1 did not receive".
 std::string MpiExchange::waited_for() const {
   std::set<int64_t> senders, receivers;
   for (size_t i = 0; i < requests_.size(); ++i)
     if (requests_[i] != MPI_REQUEST_NULL)
       (messages_[i].incoming ? senders : receivers).insert(messages_[i].rank);
-  if (!senders.empty()) return fmt::format("rank {} did not come", fmt::join(senders, ", "));
+  if (!senders.empty()) return fmt::format("rank {} did not arrive", fmt::join(senders, ", "));
   return fmt::format("rank {} did not receive", fmt::join(receivers, ", "));
 }
 
@@ -277,8 +277,8 @@ class MpiTransport final : public Transport {
     check_mpi(MPI_Comm_size(library_.ranks(), &size), "MPI_Comm_size");
     if (rank != options.rank || size != options.size)
       throw error(
-          "{} says that this is rank {} of {}, its launcher that it is rank {} of {}: start the "
-          "program with the mpirun of the MPI that it was built with",
+          "{} reports rank {} of {}, but the launcher reports rank {} of {}: start the program "
+          "with the mpirun of the MPI that it was built with",
           mpi_library_name(), rank, size, options.rank, options.size);
   }
   // After an exception other ranks may still be waiting; their launcher ends them when this process
@@ -362,7 +362,7 @@ class MpiTransport final : public Transport {
   void abort(const std::string& cause) noexcept override {
     cancelled_ = true;
     const std::unique_lock lock(in_call_, kEndTime);
-    spdlog::debug("rank {} ends all ranks: {}", rank(), cause);
+    spdlog::debug("rank {} aborts all ranks: {}", rank(), cause);
     std::fflush(nullptr);
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
