@@ -19,7 +19,8 @@ int64_t end_of(int64_t block, const BlockGrid& grid, int64_t stride, BlockColumn
 
 void check_range(const BlockGrid& grid, BlockRange range) {
   check(range.first >= 0 && range.count >= 0 && range.end() <= grid.blocks(),
-        "blocks {}+{} of [{},{}]", range.first, range.count, grid.rows, grid.cols);
+        "blocks [{}, +{}) are outside a tensor [{},{}]", range.first, range.count, grid.rows,
+        grid.cols);
 }
 
 }  // namespace

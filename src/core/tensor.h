@@ -48,14 +48,14 @@ struct Tensor {
   }
   // Columns [first, first + count) of every row.
   [[nodiscard]] Tensor columns(int64_t first, int64_t count) const {
-    check(first >= 0 && first + count <= cols, "columns {}+{} of a tensor with {}", first, count,
-          cols);
+    check(first >= 0 && first + count <= cols,
+          "columns [{}, +{}) are outside a tensor of {} columns", first, count, cols);
     return {data ? data + first * size_of(dtype) : nullptr, dtype, rows, count, stride};
   }
   // Rows [first, first + count).
   [[nodiscard]] Tensor row_range(int64_t first, int64_t count) const {
-    check(first >= 0 && first + count <= rows, "rows {}+{} of a tensor with {}", first, count,
-          rows);
+    check(first >= 0 && first + count <= rows, "rows [{}, +{}) are outside a tensor of {} rows",
+          first, count, rows);
     return {data ? data + first * stride * size_of(dtype) : nullptr, dtype, count, cols, stride};
   }
 };

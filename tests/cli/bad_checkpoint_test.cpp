@@ -291,11 +291,13 @@ TEST_F(BadCheckpoints, Use) {
       {"output is there", export_to("exported"), {"exported: is not empty", "--overwrite"}},
       {"output is the run",
        export_to("runs/tiny", {"--overwrite"}),
-       {"runs/tiny: holds", "not of an export"}},
+       {"runs/tiny: contains", "not part of an export"}},
       {"output is the checkpoint",
        export_to(kNewest, {"--overwrite"}),
-       {kNewest, "not of an export"}},
-      {"output is the shards", export_to("data", {"--overwrite"}), {"data: holds manifest.json"}},
+       {kNewest, "not part of an export"}},
+      {"output is the shards",
+       export_to("data", {"--overwrite"}),
+       {"data: contains manifest.json"}},
       {"output is a file",
        export_to("config.json", {"--overwrite"}),
        {"config.json: exists and is not a directory"}},
@@ -305,7 +307,7 @@ TEST_F(BadCheckpoints, Use) {
       {"output cannot be made", export_to("/proc/new"), {"/proc/new"}},
       {"output's staging place is taken",
        export_to("new"),
-       {"new.tmp: holds notes.txt"},
+       {"new.tmp: contains notes.txt"},
        [](const Scene& s) {
          s.make_directory("new.tmp");
          s.write("new.tmp/notes.txt", "mine");

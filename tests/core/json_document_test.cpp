@@ -123,9 +123,9 @@ TEST_F(JsonDocumentTest, RefusesWhatIsNotADocument) {
 }
 
 TEST_F(JsonDocumentTest, RefusesAKeyThatIsGivenTwice) {
-  EXPECT_ERROR(load("{\"a\": {\"b\": 1,\n\"c\": 2,\n\"b\": 3}}"), "a.json:3: a.b is given twice",
+  EXPECT_ERROR(load("{\"a\": {\"b\": 1,\n\"c\": 2,\n\"b\": 3}}"), "a.json:3: a.b is set twice",
                "line 1");
-  EXPECT_ERROR(load("{\"a\": 1,\n\"a\": 1}"), "a.json:2: a is given twice");
+  EXPECT_ERROR(load("{\"a\": 1,\n\"a\": 1}"), "a.json:2: a is set twice");
 }
 
 TEST_F(JsonDocumentTest, RefusesTextsOfAbsurdSize) {
@@ -184,9 +184,9 @@ TEST_F(JsonDocumentTest, RefusesMalformedSettings) {
   EXPECT_ERROR(document.set("a.b=1"), "--set a.b=1: a is the number 1", "a.json:2",
                "not a section");
   EXPECT_ERROR(document.set("l.0=1"), "--set l.0=1: l is the list [1]", "not a section");
-  EXPECT_ERROR(document.set("include=[\"x.json\"]"), "--set include=", "for files only");
+  EXPECT_ERROR(document.set("include=[\"x.json\"]"), "--set include=", "only in a file");
   EXPECT_ERROR(document.set("s=\xff"), "not UTF-8");
-  EXPECT_ERROR(document.set("o={\"k\":1,\"k\":2}"), "--set value", "k is given twice");
+  EXPECT_ERROR(document.set("o={\"k\":1,\"k\":2}"), "--set value", "k is set twice");
   std::string deep = "a";
   for (int i = 0; i < 64; ++i) deep += ".a";
   EXPECT_ERROR(document.set(deep + "=1"), "deeper than 64 levels");

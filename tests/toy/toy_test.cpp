@@ -345,7 +345,7 @@ TEST(ToySweep, OnlyEarlierResultsAreReplaced) {
   EXPECT_NE(content_of(directory / "toy/runs.csv"), first);
   std::ofstream(directory / "toy/mine.txt") << "x";
   EXPECT_ERROR(run_toy(posix_file_system(), options),
-               "toy: holds mine.txt, which is not of a toy result");
+               "toy: contains mine.txt, which is not part of a toy result");
   options.output = directory / "toy/mine.txt";
   EXPECT_ERROR(run_toy(posix_file_system(), options), "mine.txt: exists and is not a directory");
 }

@@ -14,7 +14,7 @@ constexpr size_t kBufferBytes = size_t{1} << 20;
 
 OutputFile::OutputFile(FileSystem& fs, std::string path)
     : fs_(fs), path_(std::move(path)), temporary_(path_ + ".tmp") {
-  if (fs_.is_directory(path_)) throw error("{}: is a directory, a file is to be written", path_);
+  if (fs_.is_directory(path_)) throw error("{}: is a directory; expected a file", path_);
   file_ = fs_.create(temporary_);
 }
 
@@ -42,7 +42,8 @@ void OutputFile::append(std::span<const std::byte> bytes) {
 void OutputFile::overwrite(int64_t offset, std::span<const std::byte> bytes) {
   flush();
   check(offset >= 0 && offset + std::ssize(bytes) <= flushed_,
-        "{}: overwriting {} bytes at {} of {}", path_, bytes.size(), offset, flushed_);
+        "{}: cannot overwrite {} bytes at offset {}: only {} are written", path_, bytes.size(),
+        offset, flushed_);
   file_->overwrite(offset, bytes);
 }
 
@@ -79,8 +80,8 @@ void check_replaceable(FileSystem& fs, const std::string& directory,
   if (!fs.exists(directory)) return;
   if (!fs.is_directory(directory)) throw error("{}: exists and is not a directory", directory);
   if (const std::string name = foreign_file(fs, directory, output); !name.empty())
-    throw error("{}: holds {}, which is not of {}, and is left as it is; choose another directory",
-                directory, name, output.what);
+    throw error("{}: contains {}, which is not part of {}; choose another directory", directory,
+                name, output.what);
 }
 
 // A directory can replace another only via a third name.
@@ -101,7 +102,7 @@ void commit(FileSystem& fs, const std::string& staging, const std::string& path,
 }  // namespace
 
 void check_output(FileSystem& fs, const OutputDirectory& output) {
-  if (output.path.empty()) throw error("no output directory is named");
+  if (output.path.empty()) throw error("no output directory given");
   const bool holds_something =
       fs.is_directory(output.path) && !fs.list_directory(output.path).empty();
   if (holds_something && output.overwrite == Overwrite::kNo)

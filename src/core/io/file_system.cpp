@@ -171,7 +171,7 @@ class PosixReadableFile final : public ReadableFile {
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) fail(path_, "reading failed", errno);
       if (count == 0)
-        throw error("{}: ends at byte {}, {} more were expected", path_, offset, target.size());
+        throw error("{}: ends at byte {}; expected {} more", path_, offset, target.size());
       target = target.subspan(static_cast<size_t>(count));
       offset += count;
     }
@@ -195,7 +195,7 @@ class PosixFileSystem final : public FileSystem {
     return std::make_unique<PosixReadableFile>(path);
   }
   void truncate(const std::string& path, int64_t size) override {
-    if (::truncate(path.c_str(), size) != 0) fail(path, "cannot be shortened", errno);
+    if (::truncate(path.c_str(), size) != 0) fail(path, "cannot be truncated", errno);
   }
 
   FileKind kind(const std::string& path) override {
@@ -294,7 +294,7 @@ void require_regular_file(const std::string& path) {
 }
 
 std::vector<std::string> expand_patterns(const std::vector<std::string>& patterns) {
-  if (patterns.empty()) throw error("no input files are named");
+  if (patterns.empty()) throw error("no input files given");
   std::vector<std::string> files;
   std::set<std::string> seen;
   for (const std::string& pattern : patterns) {

@@ -126,7 +126,7 @@ class EntryParser {
     }
     const std::optional<int64_t> bytes = checked_bytes(entry.type, entry.shape);
     if (!bytes || *bytes != end - begin) {
-      fail("{} does not take the {} bytes of data_offsets", entry.description(), end - begin);
+      fail("{} does not match the {} bytes of data_offsets", entry.description(), end - begin);
     }
     entry.begin = data_begin + begin;
     entry.end = data_begin + end;
@@ -146,9 +146,9 @@ class EntryParser {
   }
   StoredType type() const {
     const json& value = field("dtype");
-    if (!value.is_string()) fail("dtype is not a text");
+    if (!value.is_string()) fail("dtype is not a string");
     const auto found = enum_from_name<StoredType>(value.get_ref<const std::string&>());
-    if (!found) fail("has dtype {}; readable are {}", value.dump(), all_names<StoredType>());
+    if (!found) fail("has dtype {}; supported: {}", value.dump(), all_names<StoredType>());
     return *found;
   }
   std::vector<int64_t> integers(const char* key) const {
@@ -158,7 +158,7 @@ class EntryParser {
     for (const json& value : values) {
       constexpr uint64_t kMax = std::numeric_limits<int64_t>::max();
       if (!value.is_number_unsigned() || value.get<uint64_t>() > kMax) {
-        fail("{} holds {}; expected a whole number from 0", key, value.dump());
+        fail("{} contains {}; expected a non-negative integer", key, value.dump());
       }
       numbers.push_back(value.get<int64_t>());
     }
@@ -174,7 +174,7 @@ SafetensorsMetadata parse_metadata(const std::string& path, const json& value) {
   if (!value.is_object()) throw error("{}: {} is not a JSON object", path, kMetadataKey);
   SafetensorsMetadata metadata;
   for (const auto& [key, text] : value.items()) {
-    if (!text.is_string()) throw error("{}: {} key '{}' is not a text", path, kMetadataKey, key);
+    if (!text.is_string()) throw error("{}: {} key '{}' is not a string", path, kMetadataKey, key);
     metadata[key] = text.get<std::string>();
   }
   return metadata;
@@ -241,8 +241,8 @@ SafetensorsWriter::SafetensorsWriter(FileSystem& fs, std::string path,
     : path_(std::move(path)) {
   const std::string text = header_text(tensors, metadata);
   const auto header_bytes = static_cast<int64_t>(text.size());
-  check(header_bytes <= kMaxHeaderBytes, "{}: header of {} bytes; at most {}", path_, header_bytes,
-        kMaxHeaderBytes);
+  check(header_bytes <= kMaxHeaderBytes, "{}: header has {} bytes; at most {} are allowed", path_,
+        header_bytes, kMaxHeaderBytes);
   expected_ = kLengthBytes + header_bytes;
   for (const StoredTensorInfo& tensor : tensors) expected_ += tensor.bytes();
   file_ = fs.create(path_);
@@ -281,7 +281,7 @@ SafetensorsReader::SafetensorsReader(FileSystem& fs, std::string path)
   const uint64_t header_bytes = from_little_endian(length);
   if (header_bytes > kMaxHeaderBytes || static_cast<int64_t>(header_bytes) > size - kLengthBytes) {
     throw error(
-        "{}: not a safetensors file, or cut off: its header would take {} bytes, the file has {}",
+        "{}: not a safetensors file, or truncated: its header needs {} bytes, the file has {}",
         path_, header_bytes, size);
   }
   std::string text(header_bytes, '\0');
@@ -306,7 +306,8 @@ const SafetensorsReader::Entry* SafetensorsReader::find(std::string_view name) c
 
 const SafetensorsReader::Entry& SafetensorsReader::at(std::string_view name) const {
   const Entry* entry = find(name);
-  if (!entry) throw error("{}: has no tensor '{}' among its {}", path_, name, tensors_.size());
+  if (!entry)
+    throw error("{}: has no tensor '{}' among its {} tensors", path_, name, tensors_.size());
   return *entry;
 }
 
@@ -319,7 +320,8 @@ std::vector<std::byte> SafetensorsReader::read(const Entry& entry) const {
 void SafetensorsReader::read(const Entry& entry, int64_t first, std::span<std::byte> target) const {
   const auto count = static_cast<int64_t>(target.size());
   check(first >= 0 && first + count <= entry.end - entry.begin,
-        "bytes {}+{} of tensor '{}' with {}", first, count, entry.name, entry.end - entry.begin);
+        "bytes [{}, +{}) are outside tensor '{}' of {} bytes", first, count, entry.name,
+        entry.end - entry.begin);
   file_->read(entry.begin + first, target);
 }
 

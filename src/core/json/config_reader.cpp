@@ -215,8 +215,8 @@ void FieldReader::report_meaningless(std::string_view key, const Condition& cond
   if (bad_keys_.contains(condition.key)) return;
   const std::string path = join_key_path(path_, key);
   const std::string other = join_key_path(path_, condition.key);
-  report(key, fmt::format("means something only with {} = {}, but {} is {} ({}); remove the key, "
-                          "or unset what an included file says with --set {}=null",
+  report(key, fmt::format("requires {} = {}, but {} is {} ({}); remove the key, or unset an "
+                          "included file's value with --set {}=null",
                           other, condition.accepted, other, condition.actual,
                           document_.source_of(other), path));
 }

@@ -36,8 +36,8 @@ void FieldSchema::add_alternatives(std::string_view choice, const std::vector<Al
       found->second.push_back({alternative.name, item.value()});
     }
   for (auto& [key, of_key] : keys) {
-    check(!properties_.contains(key), "{} is a key of {} = {} and of every section that has it",
-          key, choice, of_key.front().name);
+    check(!properties_.contains(key), "key {} of {} = {} is already a key of the section", key,
+          choice, of_key.front().name);
     const std::string description = descriptions(choice, of_key, all.size());
     Json schema = of_key.front().schema;
     for (const Owner& owner : of_key)
@@ -47,8 +47,8 @@ void FieldSchema::add_alternatives(std::string_view choice, const std::vector<Al
     for (Owner& owner : of_key) {
       owner.schema.erase("description");
       if (!schema.contains("default")) owner.schema.erase("default");
-      check(owner.schema == schema, "{} with {} = {} is {}, and {} with {}", key, choice,
-            of_key.front().name, schema.dump(), owner.schema.dump(), owner.name);
+      check(owner.schema == schema, "key {} differs: with {} = {} it is {}, but {} with {}", key,
+            choice, of_key.front().name, schema.dump(), owner.schema.dump(), owner.name);
     }
     properties_[key] = Json{{"description", description}};
     properties_[key].update(schema);

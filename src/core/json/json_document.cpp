@@ -26,7 +26,7 @@ std::string read_text(const fs::path& file) {
   const fs::file_status status = fs::status(file, failure);
   if (!fs::exists(status)) throw error("{}: no such file", file.string());
   if (fs::is_directory(status))
-    throw error("{}: is a directory; a JSON file is expected", file.string());
+    throw error("{}: is a directory; expected a JSON file", file.string());
   if (!fs::is_regular_file(status)) throw error("{}: is not a regular file", file.string());
   std::ifstream stream(file, std::ios::binary);
   std::string text(kMaxJsonBytes + 1, '\0');  // one byte more than parse_json accepts
@@ -128,7 +128,7 @@ class DocumentLoader {
     for (const fs::path& file : places(piece, included_by)) {
       std::error_code failure;
       if (fs::is_directory(file, failure))
-        throw error("{}: include: {} is a directory; a JSON file is expected", wanted_by,
+        throw error("{}: include: {} is a directory; expected a JSON file", wanted_by,
                     file.string());
       if (fs::exists(file, failure)) return load(file);
       looked += fmt::format("\n  {}", file.string());
@@ -186,7 +186,7 @@ void JsonDocument::set(std::string_view assignment) {
     throw error("--set {}: expected key=value, as in --set optimizer.eps=1e-10", assignment);
   const std::vector<std::string> keys = split_key_path(assignment.substr(0, equals), assignment);
   if (keys.front() == "include" || keys.front() == "$schema")
-    throw error("--set {}: {} is for files only", assignment, keys.front());
+    throw error("--set {}: {} can be set only in a file", assignment, keys.front());
 
   const Source source{fmt::format("--set {}", assignment), merged_++};
   Json* node = &root_;
@@ -224,7 +224,7 @@ void JsonDocument::rename(std::string_view former, std::string_view present) {
   if (section == nullptr || !section->contains(old_key)) return;
   const bool both = section->contains(key), old_counts = !both || is_above(former, present);
   if (both && !old_counts && !is_above(present, former))
-    throw error("{}: {} is a former name of {}, which {} sets too; remove one of them",
+    throw error("{}: {} is a former name of {}, which {} also sets; remove one of them",
                 source_of(former), former, present, source_of(present));
   if (old_counts) {
     (*section)[key] = std::move((*section)[old_key]);

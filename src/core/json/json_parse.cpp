@@ -65,8 +65,7 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
     const std::string path = join_key_path(open_.back().path, key);
     auto [entry, is_new] = result_.lines.emplace(path, line_);
     if (!is_new)
-      throw error("{}:{}: {} is given twice; its first place is line {}", name_, line_, path,
-                  entry->second);
+      throw error("{}:{}: {} is set twice; first on line {}", name_, line_, path, entry->second);
     if (std::ssize(result_.lines) > kMaxJsonKeys)
       throw error("{}:{}: more than {} keys", name_, line_, kMaxJsonKeys);
     slot_ = &(*open_.back().value)[key];
@@ -167,7 +166,7 @@ std::string describe(const Json& value) {
   if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "...";
   if (value.is_object()) return "the object " + text;
   if (value.is_array()) return "the list " + text;
-  return fmt::format("the {} {}", value.is_boolean() ? "truth value" : value.type_name(), text);
+  return fmt::format("the {} {}", value.type_name(), text);
 }
 
 }  // namespace mpt
