@@ -17,7 +17,8 @@ namespace mpt {
 
 void CommStream::copy(const Tensor& from, const Tensor& to) {
   check(from.contiguous() && to.contiguous() && from.bytes() == to.bytes(),
-        "a copy of {} bytes to {}", from.bytes(), to.bytes());
+        "copy of {} bytes to {}; both must be contiguous and of equal size", from.bytes(),
+        to.bytes());
   if (from.elements() > 0) memcpy(to.data, from.data, size_t(from.bytes()));
 }
 

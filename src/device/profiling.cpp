@@ -33,7 +33,7 @@ void Profile::begin(const char* name, double flops) {
 
 void Profile::end() {
   const double now = clock_();
-  check(!open_.empty(), "a scope ends that has not begun");
+  check(!open_.empty(), "end() without an open profile scope");
   const OpenScope scope = open_.back();
   open_.pop_back();
   const double seconds = now - scope.start;
@@ -44,7 +44,7 @@ void Profile::end() {
 }
 
 void Profile::clear() {
-  check(open_.empty(), "a profile is cleared within {} scopes", open_.size());
+  check(open_.empty(), "profile cleared with {} open scopes", open_.size());
   for (Inner& inner : tree_) inner.node = {.name = inner.node.name};
 }
 

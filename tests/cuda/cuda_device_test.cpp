@@ -93,7 +93,8 @@ TEST_F(CudaDevice, MemoryIsZeroAlignedAndCountedAsPlanned) {
 TEST_F(CudaDevice, OutOfMemoryNamesPurposeAndBytes) {
   allocator_->bytes({"weights"}, int64_t{1} << 20);
   EXPECT_ERROR(allocator_->bytes({"optimizer state"}, int64_t{1} << 50), "out of GPU memory",
-               "1048576.00 GiB wanted for optimizer state", "free of", "1.0 MiB taken before");
+               "1048576.00 GiB requested for optimizer state", "free of",
+               "1.0 MiB already allocated");
   // Neither counted nor in the way of what follows.
   EXPECT_EQ(allocator_->use().of({"optimizer state"}), 0);
   EXPECT_NE(allocator_->bytes({"optimizer state"}, 1000), nullptr);
@@ -131,7 +132,7 @@ TEST_F(CudaDevice, IsFoundByNameAndRefusedByIndex) {
   EXPECT_EQ(no_cuda_device(0), "");
   EXPECT_EQ(available_backend(), Backend::kCuda);
   EXPECT_EQ(make_device({.backend = Backend::kCuda})->backend(), Backend::kCuda);
-  EXPECT_ERROR(make_cuda_device({.index = 99}), "no GPU 99", "counted from 0");
+  EXPECT_ERROR(make_cuda_device({.index = 99}), "no GPU 99", "numbered from 0");
   EXPECT_ERROR(make_cuda_device({.index = -1}), "no GPU -1");
 }
 

@@ -48,7 +48,7 @@ class Fp8Gemm final : public Gemm {
     for (const Tensor* t : {&call.a, &call.b, &call.d}) {
       const bool aligned = reinterpret_cast<uintptr_t>(t->data) % 16 == 0;
       check(aligned && t->rows % 16 == 0 && t->cols % 16 == 0 && t->stride % 16 == 0,
-            "an FP8 product of [{},{}] with rows {} apart", t->rows, t->cols, t->stride);
+            "FP8 GEMM of [{},{}] with row stride {}", t->rows, t->cols, t->stride);
     }
   }
 

@@ -406,7 +406,7 @@ void CpuAttention::check_reserved(const AttentionShape& shape) const {
   check(needed <= scratch_.bytes(),
         "attention over {} tokens needs {} bytes of scratch, reserved {}", shape.seq_len, needed,
         scratch_.bytes());
-  check(omp_get_max_threads() <= threads_, "attention with {} threads, scratch for {}",
+  check(omp_get_max_threads() <= threads_, "attention with {} threads, but scratch reserved for {}",
         omp_get_max_threads(), threads_);
 }
 

@@ -8,7 +8,7 @@
 namespace mpt {
 
 void PanelPrefetch::follow(const Tensor& block) {
-  check(count_ < kMostBlocks, "more than {} blocks to ask for", kMostBlocks);
+  check(count_ < kMostBlocks, "more than {} blocks to prefetch", kMostBlocks);
   const int64_t element = size_of(block.dtype);
   if (block.elements() > 0)
     blocks_[size_t(count_++)] = {block.data, block.rows, block.stride * element,

@@ -83,7 +83,7 @@ inline cudaDataType_t cuda_type_of(DType type) {
     case DType::kE5M2:
       return CUDA_R_8F_E5M2;
     default:
-      throw LogicError(fmt::format("GEMM of {}: fp32, bf16, e4m3 or e5m2", name_of(type)));
+      throw LogicError(fmt::format("GEMM of {}; expected fp32, bf16, e4m3 or e5m2", name_of(type)));
   }
 }
 

@@ -59,10 +59,10 @@ class CudnnOrGemms final : public Attention {
     if (kind_ == CudaAttention::kAuto && storage == DType::kF32)
       return false;  // as everyone expects
     const std::string text = fmt::format(
-        "cuDNN's attention does not take {} heads of {} dimensions over {} tokens in {}: {}",
+        "cuDNN attention does not support {} heads of {} dimensions over {} tokens in {}: {}",
         s.heads, s.head_dim, s.seq_len, name_of(storage), *objection);
     if (kind_ == CudaAttention::kCudnn) throw error("{}", text);
-    spdlog::info("{}; GEMMs are used", text);
+    spdlog::info("{}; using GEMMs", text);
     return false;
   }
 
@@ -81,9 +81,9 @@ std::unique_ptr<Attention> make_with_cudnn(CUstream_st* stream, CudaAttention ki
 std::unique_ptr<Attention> make_with_cudnn(CUstream_st* stream, CudaAttention kind) {
   if (kind == CudaAttention::kCudnn)
     throw error(
-        "attention by cuDNN: this build has none (it needs cuDNN 9 and the headers of "
+        "cuDNN attention is not part of this build (it needs cuDNN 9 and the headers of "
         "cudnn-frontend)");
-  spdlog::info("attention by GEMMs: this build has none by cuDNN");
+  spdlog::info("attention by GEMMs: cuDNN attention is not part of this build");
   return std::make_unique<GemmAttention>(stream);
 }
 

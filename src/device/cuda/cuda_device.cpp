@@ -55,7 +55,7 @@ std::string attention_library(CudaAttention kind) {
     return fmt::format("cuDNN {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
   }
 #endif
-  check(kind != CudaAttention::kCudnn, "attention by cuDNN in a build without it");
+  check(kind != CudaAttention::kCudnn, "cuDNN attention in a build without it");
   return "attention by GEMMs";
 }
 
@@ -173,7 +173,7 @@ class CudaDevice final : public Device {
   }
   void copy_buffer(std::byte* target, const std::byte* source, const PinnedBuffer& buffer,
                    cudaMemcpyKind kind) {
-    check(buffer.tensor.contiguous(), "pinned buffer [{},{}] with rows {} apart",
+    check(buffer.tensor.contiguous(), "pinned buffer [{},{}] with row stride {} is not contiguous",
           buffer.tensor.rows, buffer.tensor.cols, buffer.tensor.stride);
     if (buffer.tensor.elements() == 0) return;
     check_cuda(cudaMemcpyAsync(target, source, static_cast<size_t>(buffer.tensor.bytes()), kind,
@@ -192,7 +192,7 @@ class CudaDevice final : public Device {
   // Also checked in the direct first run of captured work, although only the later recording could
   // not hold it.
   void check_may_wait(std::string_view what) const {
-    check(capture_depth_.depth == 0, "{}() within captured work, which must not wait for the GPU",
+    check(capture_depth_.depth == 0, "{}() during graph capture, which must not wait for the GPU",
           what);
   }
 
@@ -232,7 +232,7 @@ class CudaPlanningDevice final : public Device {
 
  private:
   [[noreturn]] static void refuse(std::string_view what) {
-    throw LogicError(fmt::format("a device that plans for a GPU {} nothing", what));
+    throw LogicError(fmt::format("a planning device for a GPU {} nothing", what));
   }
 
   CudaGemm gemm_;
@@ -250,8 +250,8 @@ std::string why_unavailable(int index) {
   }
   if (count == 0) return "no NVIDIA GPU (cudaGetDeviceCount: 0)";
   if (index < 0 || index >= count)
-    return fmt::format("no GPU {}: there {}, counted from 0", index,
-                       count == 1 ? "is 1" : fmt::format("are {}", count));
+    return fmt::format("no GPU {}: this machine has {}, numbered from 0", index,
+                       count == 1 ? "1 GPU" : fmt::format("{} GPUs", count));
   const cudaDeviceProp gpu = properties_of(index);
   if (capability_of(gpu) < kFirstCapability)
     return fmt::format("GPU {} ({}) has compute capability {}.{}; {}.{} or newer is needed", index,

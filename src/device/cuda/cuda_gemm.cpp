@@ -117,8 +117,8 @@ std::string advice_for(const GemmKey& key, int compute_capability) {
   if (compute_capability < kFirstFp8Capability)
     return fmt::format("; FP8 GEMMs need compute capability {}.{}", kFirstFp8Capability / 10,
                        kFirstFp8Capability % 10);
-  return "; FP8 GEMMs need rows, columns and row distances that are multiples of 16, and operands "
-         "at multiples of 16 bytes";
+  return "; FP8 GEMMs need rows, columns and row strides that are multiples of 16, and operands "
+         "aligned to 16 bytes";
 }
 
 }  // namespace
@@ -195,8 +195,8 @@ std::optional<Algorithm> CudaGemm::Library::restored(const GemmKey& key,
   if (status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= size_t{kWorkspaceBytes})
     return found->second;
   spdlog::warn(
-      "GEMM {}: the stored algorithm is not taken ({}); another one is chosen, and its bits may "
-      "differ from those of the stored run",
+      "GEMM {}: the stored algorithm was rejected ({}); with another one, results may differ in "
+      "their last bits from those of the stored run",
       key.name(), answer_of(status));
   return std::nullopt;
 }
@@ -259,7 +259,7 @@ void CudaGemm::Library::restore(std::span<const GemmChoice> choices) {
   plans_.clear();
   if (!other.empty())
     spdlog::warn(
-        "GEMMs: the stored choices of algorithms are for {}, and this is {}. They are made anew: "
+        "GEMMs: the stored algorithms are for {}, but this is {}. Algorithms are chosen again: "
         "results may differ in their last bits from those of the stored run",
         other, identity_);
 }
@@ -331,10 +331,10 @@ void CudaGemm::reserve(Allocator& allocator, std::span<const GemmCall> calls) {
 void CudaGemm::run(const GemmCall& call) {
   check_shapes(call);
   check((call.scale_inv_a == nullptr && call.scale_inv_b == nullptr) || is_fp8(call.a.dtype),
-        "GEMM of {} and {} with scales, which FP8 operands alone have", name_of(call.a.dtype),
+        "GEMM of {} and {} with scales, which only FP8 operands have", name_of(call.a.dtype),
         name_of(call.b.dtype));
   if (call.d.elements() == 0) return;
-  check(workspace_.bytes() >= kWorkspaceBytes, "GEMM on a GPU without workspace reserved for it");
+  check(workspace_.bytes() >= kWorkspaceBytes, "GEMM on a GPU without a reserved workspace");
   if (call.k() == 0) return run_empty(call, options_.stream);
   library().run(call, workspace_);
 }

@@ -63,7 +63,7 @@ using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroyer<kDestroy>
 
 // The CUDA stream of a device or of its CommStream.
 inline cudaStream_t stream_of(StreamRef stream) {
-  check(stream.backend == Backend::kCuda, "a stream of {} where CUDA's is needed",
+  check(stream.backend == Backend::kCuda, "stream of backend {}; expected a CUDA stream",
         name_of(stream.backend));
   return static_cast<cudaStream_t>(stream.native);
 }

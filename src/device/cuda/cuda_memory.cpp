@@ -46,8 +46,8 @@ class CudaAllocator final : public Allocator {
     size_t free = 0, total = 0;
     check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
     return error(
-        "out of GPU memory: {} wanted for {}, {} free of {} ({} taken before); `plan` lists what a "
-        "configuration takes",
+        "out of GPU memory: {} requested for {}, {} free of {} ({} already allocated); `plan` "
+        "lists the memory that a configuration needs",
         format_bytes(double(wanted)), purpose.name, format_bytes(double(free)),
         format_bytes(double(total)), format_bytes(double(use_.total())));
   }
@@ -97,7 +97,7 @@ class Buffer {
     const size_t row = static_cast<size_t>(block.cols) * item;
     bytes_ = row * static_cast<size_t>(block.rows);
     check(std::cmp_less_equal(bytes_, DeviceReader::kMostBytes),
-          "a block of {} bytes to read, at most {}", bytes_, DeviceReader::kMostBytes);
+          "reading a block of {} bytes; at most {} are allowed", bytes_, DeviceReader::kMostBytes);
     const size_t pitch = block.rows > 1 ? static_cast<size_t>(block.stride) * item : row;
     if (bytes_ > 0)
       check_cuda(cudaMemcpy2DAsync(memory_.get(), row, block.data, pitch, row,

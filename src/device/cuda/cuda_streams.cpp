@@ -60,7 +60,7 @@ class CudaCommStream final : public CommStream {
   // If the CUDA event of an old Event has been reused, waits for the oldest one that has not;
   // stream order makes that sufficient.
   void wait(Event event) override {
-    check(event >= 1 && event <= given_, "event {} of {}", event, given_);
+    check(event >= 1 && event <= given_, "event {} is outside 1 to {}", event, given_);
     if (failure_) std::rethrow_exception(failure_);
     const Event kept = std::max(event, given_ - kEvents + 1);
     check_cuda(cudaStreamWaitEvent(device_, event_of(kept), 0), "cudaStreamWaitEvent");
@@ -68,7 +68,8 @@ class CudaCommStream final : public CommStream {
   void stop() override { cudaStreamSynchronize(side_.get()); }
   void copy(const Tensor& from, const Tensor& to) override {
     check(from.contiguous() && to.contiguous() && from.bytes() == to.bytes(),
-          "a copy of {} bytes to {}", from.bytes(), to.bytes());
+          "copy of {} bytes to {}; both must be contiguous and of equal size", from.bytes(),
+          to.bytes());
     if (from.elements() > 0)
       check_cuda(cudaMemcpyAsync(to.data, from.data, size_t(from.bytes()), cudaMemcpyDeviceToDevice,
                                  side_.get()),

@@ -38,7 +38,7 @@ void check_graph(const fe::error_t& answer, std::string_view call,
                  std::source_location where = std::source_location::current()) {
   if (answer.is_good()) return;
   throw CudaError(
-      call, fmt::format("error {} of cudnn-frontend: {}", int(answer.code), answer.err_msg), where);
+      call, fmt::format("cudnn-frontend error {}: {}", int(answer.code), answer.err_msg), where);
 }
 
 // --- graphs --------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ void* statistics_of(const Tensor& t, const AttentionShape& s, int64_t sequence) 
 
 void check_statistics(const Tensor& t) {
   check(t.contiguous(),
-        "cuDNN attention: log-sum-exp of {} columns with rows {} apart, expected no padding",
+        "cuDNN attention: log-sum-exp of {} columns with row stride {}; expected no padding",
         t.cols, t.stride);
 }
 
@@ -197,11 +197,11 @@ constexpr int64_t kKeyTile = 128;
 constexpr int64_t kQueryTile = 64;
 
 std::optional<std::string> general_objection(const AttentionShape& s, DType storage) {
-  if (storage != DType::kBF16) return fmt::format("it is for bf16, not {}", name_of(storage));
+  if (storage != DType::kBF16) return fmt::format("it supports bf16, not {}", name_of(storage));
   if (s.head_dim % kHeadDimMultiple != 0 || s.head_dim > kLargestHeadDim)
-    return fmt::format("heads must have a multiple of {} dimensions up to {}", kHeadDimMultiple,
+    return fmt::format("the head size must be a multiple of {} and at most {}", kHeadDimMultiple,
                        kLargestHeadDim);
-  if (s.seq_len == 1) return "its backward pass needs more than one token";
+  if (s.seq_len == 1) return "the backward pass needs more than one token";
   if (s.seq_len % kKeyTile != 0 && cudnnGetVersion() <= kLastWithMaskFromHost)
     return fmt::format("version {} needs a multiple of {} tokens", cudnnGetVersion(), kKeyTile);
   return std::nullopt;
@@ -239,7 +239,7 @@ CudnnAttention::CudnnAttention(CUstream_st* stream) : stream_(stream) {}
 CudnnAttention::~CudnnAttention() = default;
 
 CudnnAttention::Library& CudnnAttention::library() {
-  check(stream_ != nullptr, "cuDNN attention that only plans was asked for more");
+  check(stream_ != nullptr, "cuDNN attention made for planning cannot run");
   if (library_ == nullptr) library_ = std::make_unique<Library>(stream_);
   return *library_;
 }
@@ -286,7 +286,7 @@ std::optional<std::string> CudnnAttention::objection(const AttentionShape& shape
 void CudnnAttention::reserve(Allocator& allocator, const AttentionShape& shape, DType storage) {
   if (is_empty(shape)) return;
   const auto found = objection(shape, storage);
-  check(!found, "cuDNN attention for a shape that it does not take: {}", found.value_or(""));
+  check(!found, "cuDNN attention does not support this shape: {}", found.value_or(""));
   AttentionShape group = shape;
   group.batch = most_sequences(shape);  // a smaller batch may fall into larger groups
   int64_t bytes = workspace_estimate(group);

@@ -76,11 +76,11 @@ std::string GemmKey::name() const {
 void check_supported(const GemmKey& key) {
   const DType a = key.a.dtype, b = key.b.dtype, d = key.d.dtype;
   check(key.fp8() || (a == b && (a == DType::kBF16 || d == DType::kF32)),
-        "GEMM of {} and {} into {} on a GPU: two of fp32 into fp32, two of bf16 or of FP8 into "
-        "either",
+        "unsupported GEMM of {} and {} into {} on a GPU; expected two fp32 into fp32, or two bf16 "
+        "or two FP8 into fp32 or bf16",
         name_of(a), name_of(b), name_of(d));
   check(!key.fp8() || (key.transpose_a == Transpose::kNo && key.transpose_b == Transpose::kYes),
-        "{} on a GPU: FP8 operands are taken as [m,k] and [n,k]^T only", key.name());
+        "{} on a GPU: FP8 operands must be [m,k] and [n,k]^T", key.name());
 }
 
 // --- timing --------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ std::vector<std::byte> random_pattern(DType dtype) {
     case DType::kE5M2:
       return encoded<uint8_t>(values, [](float x) { return round_to<mpt::kE5M2>(x, Nearest{}); });
     default:
-      throw LogicError(fmt::format("random values of {}", name_of(dtype)));
+      throw LogicError(fmt::format("no random values for {}", name_of(dtype)));
   }
 }
 
@@ -232,7 +232,8 @@ std::optional<GemmTuningResult> time_candidates(const GemmTuningCase& tuned, CUs
   const Buffers buffers{buffer_for(key.a), buffer_for(key.b), buffer_for(key.d)};
   if (!buffers.complete()) {
     spdlog::warn(
-        "GEMM {}: no memory to time its algorithms on {} of operands; the library's first is used",
+        "GEMM {}: not enough memory to time its algorithms on {} of operands; using cuBLASLt's "
+        "first choice",
         key.name(), format_bytes(double(key.a.bytes() + key.b.bytes() + key.d.bytes())));
     return std::nullopt;
   }

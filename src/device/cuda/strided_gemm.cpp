@@ -105,7 +105,7 @@ void check_call(const StridedGemmCall& call) {
   check_shapes(GemmCall{
       .a = a, .b = b, .d = d, .transpose_a = call.transpose_a, .transpose_b = call.transpose_b});
   check(a.dtype == b.dtype && !is_fp8(a.dtype),
-        "batched GEMMs of {} and {}, expected fp32 or bf16 alike", name_of(a.dtype),
+        "batched GEMMs of {} and {}; expected both fp32 or both bf16", name_of(a.dtype),
         name_of(b.dtype));
 }
 
