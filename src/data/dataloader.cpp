@@ -31,14 +31,17 @@ Batch read_batch(const SequenceSource& source, int64_t first_sequence, int64_t r
 
 DataLoader::DataLoader(std::shared_ptr<const SequenceSource> source, const Options& options)
     : source_(std::move(source)), options_(options), cursor_(options.first_sequence) {
-  check(options.rows_per_batch >= 1, "rows_per_batch {}", options.rows_per_batch);
-  check(options.prefetch_batches >= 0, "prefetch_batches {}", options.prefetch_batches);
-  check(options.first_sequence >= 0, "first_sequence {}", options.first_sequence);
+  check(options.rows_per_batch >= 1, "rows_per_batch is {}; expected at least 1",
+        options.rows_per_batch);
+  check(options.prefetch_batches >= 0, "prefetch_batches is {}; expected at least 0",
+        options.prefetch_batches);
+  check(options.first_sequence >= 0, "first_sequence is {}; expected at least 0",
+        options.first_sequence);
   if (options.slice)
     check(options.slice->first >= 0 && options.slice->rows >= 1 &&
               options.slice->first + options.slice->rows <= options.rows_per_batch,
-          "rows {}+{} of batches of {}", options.slice->first, options.slice->rows,
-          options.rows_per_batch);
+          "rows [{}, +{}) are outside a batch of {} rows", options.slice->first,
+          options.slice->rows, options.rows_per_batch);
   start();
 }
 
@@ -100,7 +103,7 @@ Batch DataLoader::next() {
 }
 
 void DataLoader::seek(int64_t first_sequence) {
-  check(first_sequence >= 0, "seek to sequence {}", first_sequence);
+  check(first_sequence >= 0, "cannot seek to sequence {}", first_sequence);
   stop();
   ready_.clear();
   failure_ = nullptr;

@@ -65,7 +65,7 @@ class Fields {
     return object_.at(key);
   }
   [[noreturn]] void wrong(const std::string& key, const std::string& wanted) const {
-    throw error("{}: field {} is {}; expected is {}", file_, path_of(key), at(key).dump(), wanted);
+    throw error("{}: field {} is {}; expected {}", file_, path_of(key), at(key).dump(), wanted);
   }
 
   const std::string& file_;
@@ -103,7 +103,8 @@ ManifestSplit split_from(const Fields& fields, const std::string& path) {
     tokens += split.shards.back().tokens;
   }
   if (tokens != split.tokens)
-    throw error("{}: a split lists {} tokens, its shards add up to {}", path, split.tokens, tokens);
+    throw error("{}: a split lists {} tokens, but its shards add up to {}", path, split.tokens,
+                tokens);
   return split;
 }
 
@@ -125,7 +126,7 @@ Manifest Manifest::load(const std::string& path) {
   const json content = parse_written_json(posix_file_system().read_file(path), path);
   const Fields top(path, "", content);
   if (top.text("format") != kFormatName)
-    throw error("{}: format is '{}'; expected is '{}'", path, top.text("format"), kFormatName);
+    throw error("{}: format is '{}'; expected '{}'", path, top.text("format"), kFormatName);
   if (const int64_t version = top.integer("format_version", 0); version != kFormatVersion)
     throw error("{}: format_version is {}; this program reads {}", path, version, kFormatVersion);
   Manifest manifest;
@@ -167,11 +168,12 @@ void Manifest::verify_contents(const std::string& directory) const {
     for (const ManifestShard& listed : split.shards) {
       const TokenShard shard((std::filesystem::path(directory) / listed.file).string());
       if (shard.tokens() != listed.tokens)
-        throw error("{}: {} tokens, {} lists {}", shard.path(), shard.tokens(), kManifestName,
-                    listed.tokens);
+        throw error("{}: has {} tokens, but {} lists {}", shard.path(), shard.tokens(),
+                    kManifestName, listed.tokens);
       if (const std::string hash = shard.content_hash(); hash != listed.hash)
-        throw error("{}: content hash {}, {} lists {}; the shard was changed or is damaged",
-                    shard.path(), hash, kManifestName, listed.hash);
+        throw error(
+            "{}: content hash is {}, but {} lists {}; the shard was changed or is corrupted",
+            shard.path(), hash, kManifestName, listed.hash);
     }
   }
 }

@@ -41,8 +41,8 @@ struct Feistel {
 }  // namespace
 
 int64_t permuted_index(ShuffleKey key, int64_t n, int64_t i) {
-  check(i >= 0 && i < n, "index {} of a permutation of {}", i, n);
-  check(key.epoch >= 0 && key.epoch < int64_t{1} << 32, "epoch {}", key.epoch);
+  check(i >= 0 && i < n, "index {} is outside a permutation of {}", i, n);
+  check(key.epoch >= 0 && key.epoch < int64_t{1} << 32, "epoch {} is out of range", key.epoch);
   if (n == 1) return 0;
   const int bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(n - 1)));
   const Feistel permute{key, (bits + 1) / 2};
@@ -64,7 +64,7 @@ void check_tokenizer(const Manifest& manifest, const std::string& path,
                 manifest.tokenizer.vocab_size, options.vocab_size);
   if (options.tokenizer_hash && *options.tokenizer_hash != manifest.tokenizer.hash)
     throw error(
-        "{}: made with the tokenizer of hash {}, expected is {}; tokenize the text with the run's "
+        "{}: made with the tokenizer of hash {}, expected {}; tokenize the text with the run's "
         "tokenizer",
         path, manifest.tokenizer.hash, *options.tokenizer_hash);
 }
@@ -72,11 +72,10 @@ void check_tokenizer(const Manifest& manifest, const std::string& path,
 void check_shard(const Manifest& manifest, const std::string& manifest_path,
                  const std::string& shard) {
   const ManifestShard* listed = manifest.find_shard(fs::path(shard).filename().string());
-  if (listed == nullptr)
-    throw error("{}: not among the shards that {} lists", shard, manifest_path);
+  if (listed == nullptr) throw error("{}: not among the shards listed in {}", shard, manifest_path);
   const int64_t tokens = TokenShard(shard).tokens();
   if (tokens != listed->tokens)
-    throw error("{}: {} tokens, {} lists {}", shard, tokens, manifest_path, listed->tokens);
+    throw error("{}: has {} tokens, but {} lists {}", shard, tokens, manifest_path, listed->tokens);
 }
 
 void check_manifests(const std::vector<std::string>& shards, const SequenceOptions& options) {
@@ -95,11 +94,11 @@ void check_manifests(const std::vector<std::string>& shards, const SequenceOptio
 }
 
 SequenceOptions checked(const SequenceOptions& options) {
-  if (options.seq_len < 1) throw error("seq_len is {}; at least 1 is needed", options.seq_len);
+  if (options.seq_len < 1) throw error("seq_len is {}; expected at least 1", options.seq_len);
   if (options.vocab_size < 1 || options.vocab_size > INT32_MAX)
-    throw error("vocab_size is {}; accepted are 1 to {}", options.vocab_size, INT32_MAX);
+    throw error("vocab_size is {}; expected 1 to {}", options.vocab_size, INT32_MAX);
   if (options.pad_token < 0 || options.pad_token >= options.vocab_size)
-    throw error("pad_token is {}; accepted are 0 to {}", options.pad_token, options.vocab_size - 1);
+    throw error("pad_token is {}; expected 0 to {}", options.pad_token, options.vocab_size - 1);
   return options;
 }
 
@@ -124,7 +123,7 @@ int64_t SequenceSource::count_sequences() const {
   }
   const int64_t sequences = (tokens() - 1) / options_.seq_len;
   if (sequences == 0)
-    throw error("{}: {} tokens do not make one sequence; seq_len = {} needs at least {}", names,
+    throw error("{}: {} tokens are too few for one sequence; seq_len = {} needs at least {}", names,
                 tokens(), options_.seq_len, options_.seq_len + 1);
   return sequences;
 }
@@ -138,7 +137,7 @@ TokenRange SequenceSource::range_of(int64_t sequence) const {
 }
 
 TokenRange SequenceSource::global_range(int64_t global_sequence) const {
-  check(global_sequence >= 0, "global sequence {}", global_sequence);
+  check(global_sequence >= 0, "global sequence {} is negative", global_sequence);
   const int64_t epoch = global_sequence / sequences_, index = global_sequence % sequences_;
   const bool shuffled = options_.shuffle == Shuffle::kYes;
   return range_of(shuffled ? permuted_index({options_.seed, epoch}, sequences_, index) : index);
@@ -152,7 +151,8 @@ int64_t SequenceSource::valid_targets(int64_t global_sequence) const {
 void SequenceSource::read(int64_t global_sequence, std::span<int32_t> tokens,
                           std::span<int32_t> targets) const {
   check(std::ssize(tokens) == seq_len() && std::ssize(targets) == seq_len(),
-        "rows of {} and {}, seq_len {}", tokens.size(), targets.size(), seq_len());
+        "rows of {} tokens and {} targets; expected seq_len = {}", tokens.size(), targets.size(),
+        seq_len());
   const TokenRange range = global_range(global_sequence);
   const auto length = static_cast<size_t>(range.end - range.begin);
   const size_t inputs = std::min(length, tokens.size());

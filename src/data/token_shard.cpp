@@ -67,8 +67,8 @@ constexpr std::array kFormats{ShardFormat{20240520, 1, TokenWidth::kUint16},
 
 std::array<int32_t, 3> header_of(const MappedFile& file) {
   if (static_cast<int64_t>(file.bytes().size()) < kHeaderBytes)
-    throw error("{}: {} bytes, too short for a token shard, whose header alone has {}", file.path(),
-                file.bytes().size(), kHeaderBytes);
+    throw error("{}: has {} bytes, too few for a token shard, whose header alone takes {}",
+                file.path(), file.bytes().size(), kHeaderBytes);
   std::array<int32_t, 3> words;
   std::memcpy(words.data(), file.bytes().data(), sizeof words);
   return words;
@@ -79,7 +79,7 @@ TokenWidth width_of(const MappedFile& file) {
   for (const ShardFormat& format : kFormats) {
     if (header[0] != format.magic) continue;
     if (header[1] == format.version) return format.width;
-    throw error("{}: header word 1 is version {}; magic {} goes with version {}", file.path(),
+    throw error("{}: header word 1 is version {}; magic {} requires version {}", file.path(),
                 header[1], format.magic, format.version);
   }
   throw error(
@@ -91,13 +91,14 @@ TokenWidth width_of(const MappedFile& file) {
 int64_t tokens_of(const MappedFile& file, TokenWidth width) {
   const int64_t tokens = header_of(file)[2];
   if (tokens <= 0)
-    throw error("{}: header word 2 is {} tokens; accepted are 1 to {}", file.path(), tokens,
+    throw error("{}: header word 2 is {} tokens; expected 1 to {}", file.path(), tokens,
                 kMaxTokensPerShard);
   const int64_t expected = kHeaderBytes + tokens * bytes_of(width);
   const auto found = static_cast<int64_t>(file.bytes().size());
   if (found != expected)
     throw error(
-        "{}: {} bytes, but the {} tokens of {} bytes in its header need exactly {}; the file is {}",
+        "{}: has {} bytes, but the {} tokens of {} bytes in its header need exactly {}; the file "
+        "is {}",
         file.path(), found, tokens, bytes_of(width), expected,
         found < expected ? "truncated" : "too long");
   return tokens;
@@ -127,8 +128,8 @@ std::span<const std::byte> TokenShard::payload() const {
 
 void TokenShard::read(int64_t first, std::span<int32_t> out, int64_t vocab_size) const {
   const auto count = static_cast<int64_t>(out.size());
-  check(first >= 0 && first + count <= tokens_, "{}: reading {} tokens at {} of {}", path(), count,
-        first, tokens_);
+  check(first >= 0 && first + count <= tokens_, "{}: cannot read {} tokens at {} of {}", path(),
+        count, first, tokens_);
   const std::byte* from = payload().data() + first * bytes_of(width_);
   const uint32_t largest =
       width_ == TokenWidth::kUint16 ? widen<uint16_t>(from, out) : widen<uint32_t>(from, out);
@@ -158,8 +159,8 @@ TokenShardWriter::TokenShardWriter(std::string path, TokenWidth width, FileSyste
 
 void TokenShardWriter::append(std::span<const int32_t> tokens) {
   tokens_ += static_cast<int64_t>(tokens.size());
-  check(tokens_ <= kMaxTokensPerShard, "{}: {} tokens, a shard holds {}", file_.path(), tokens_,
-        kMaxTokensPerShard);
+  check(tokens_ <= kMaxTokensPerShard, "{}: {} tokens; a shard holds at most {}", file_.path(),
+        tokens_, kMaxTokensPerShard);
   std::span<const std::byte> stored = std::as_bytes(tokens);
   std::vector<uint16_t> narrow;
   if (width_ == TokenWidth::kUint16) {
@@ -168,8 +169,8 @@ void TokenShardWriter::append(std::span<const int32_t> tokens) {
   }
   const int32_t limit = width_ == TokenWidth::kUint16 ? 65535 : INT32_MAX;
   for (const int32_t token : tokens)
-    check(token >= 0 && token <= limit, "{}: token {}, the shard stores 0 to {}", file_.path(),
-          token, limit);
+    check(token >= 0 && token <= limit, "{}: token {} is outside the stored range 0 to {}",
+          file_.path(), token, limit);
   hasher_.update(stored);
   file_.append(stored);
 }

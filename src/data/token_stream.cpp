@@ -31,7 +31,7 @@ std::span<const uint64_t> starts_of(const MappedFile& file, int64_t tokens_of_sh
     throw error("{}: lists {} documents, but its {} bytes hold {}", file.path(), header.documents,
                 bytes.size(), room);
   if (header.tokens != static_cast<uint64_t>(tokens_of_shard))
-    throw error("{}: belongs to a shard of {} tokens, the one beside it has {}", file.path(),
+    throw error("{}: belongs to a shard of {} tokens, but the one beside it has {}", file.path(),
                 header.tokens, tokens_of_shard);
   return {reinterpret_cast<const uint64_t*>(bytes.data() + sizeof header), room};
 }
@@ -41,7 +41,7 @@ void check_order(const MappedFile& file, std::span<const uint64_t> starts,
   for (size_t i = 0; i < starts.size(); ++i) {
     const bool increasing = i == 0 || starts[i] > starts[i - 1];
     if (!increasing || starts[i] >= static_cast<uint64_t>(tokens_of_shard))
-      throw error("{}: document {} begins at {}; accepted are increasing positions below {}",
+      throw error("{}: document {} begins at {}; expected increasing positions below {}",
                   file.path(), i, starts[i], tokens_of_shard);
   }
 }
@@ -82,7 +82,7 @@ size_t shard_of(const std::vector<int64_t>& firsts, int64_t item) {
 
 TokenStream::TokenStream(const std::vector<std::string>& paths, int64_t vocab_size)
     : vocab_size_(vocab_size) {
-  check(vocab_size > 0 && vocab_size <= INT32_MAX, "vocab_size {}", vocab_size);
+  check(vocab_size > 0 && vocab_size <= INT32_MAX, "vocab_size {} is out of range", vocab_size);
   for (const std::string& path : paths) {
     shards_.emplace_back(path);
     first_token_.push_back(first_token_.back() + shards_.back().tokens());
@@ -90,7 +90,7 @@ TokenStream::TokenStream(const std::vector<std::string>& paths, int64_t vocab_si
 }
 
 void TokenStream::read(int64_t first, std::span<int32_t> out) const {
-  check(first >= 0 && first + std::ssize(out) <= tokens(), "reading {} tokens at {} of {}",
+  check(first >= 0 && first + std::ssize(out) <= tokens(), "cannot read {} tokens at {} of {}",
         out.size(), first, tokens());
   for (size_t shard = shard_of(first_token_, first); !out.empty(); ++shard) {
     const int64_t within = first - first_token_[shard];
@@ -102,12 +102,12 @@ void TokenStream::read(int64_t first, std::span<int32_t> out) const {
 }
 
 void TokenStream::open_documents() {
-  check(indices_.empty(), "the document indices are open");
+  check(indices_.empty(), "the document indices are already open");
   for (const TokenShard& shard : shards_) {
     const std::string path = index_path_of(shard.path());
     if (!std::filesystem::exists(path))
       throw error(
-          "{}: no such document index, which one document a row (pack: false) needs; `mpretrain "
+          "{}: no such document index; one document per row (pack: false) needs it, and `mpretrain "
           "tokenize` writes it beside {}",
           path, shard.path());
     indices_.emplace_back(path, shard.tokens());
@@ -122,7 +122,8 @@ int64_t TokenStream::document_begin(int64_t number) const {
 }
 
 TokenRange TokenStream::document(int64_t number) const {
-  check(number >= 0 && number < documents(), "document {} of {}", number, documents());
+  check(number >= 0 && number < documents(), "document {} is outside the {} documents", number,
+        documents());
   return {document_begin(number), document_begin(number + 1)};
 }
 

@@ -36,7 +36,8 @@ Tokenizer::Tokenizer(std::string path, std::string bytes)
   const auto status = model_->processor.LoadFromSerializedProto(bytes_);
   if (bytes_.empty() || !status.ok())
     throw error(
-        "{}: not a SentencePiece model; expected is a .model file, as `mpretrain tokenizer` writes",
+        "{}: not a SentencePiece model; expected a .model file, as written by `mpretrain "
+        "tokenizer`",
         path_);
 }
 

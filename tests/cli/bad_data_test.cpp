@@ -82,10 +82,10 @@ TEST_F(BadData, Shards) {
          s.remove(kShard);
          s.make_pipe(kShard);
        }},
-      {"empty", kTrain, {kShard, "0 bytes, too short"}, text_as(kShard, "")},
+      {"empty", kTrain, {kShard, "0 bytes, too few"}, text_as(kShard, "")},
       {"truncated header",
        kTrain,
-       {kShard, "1000 bytes, too short"},
+       {kShard, "1000 bytes, too few"},
        text_as(kShard, std::string(1000, 'x'))},
       {"truncated", kTrain, {kShard, "truncated"}, [](const Scene& s) { s.cut(kShard, 1); }},
       {"too long",
@@ -118,7 +118,7 @@ TEST_F(BadData, Shards) {
        [](const Scene& s) { s.cut("data/val_000000.bin", 2); }},
       {"less than a sequence",
        training({"batch.seq_len=7000", "batch.tokens_per_step=7000"}),
-       {"tokens do not make one sequence", "7001"}},
+       {"tokens are too few for one sequence", "7001"}},
       {"no index",
        training({"data.pack=false"}),
        {"data/train_000000.idx: no such document index"},
@@ -193,7 +193,7 @@ TEST_F(BadData, Manifests) {
        [](const Scene& s) { s.write("data/extra.bin", s.read(kShard)); }},
       {"listed with other counts",
        kTrain,
-       {kShard, "tokens, data/manifest.json lists 6936"},
+       {kShard, "tokens, but data/manifest.json lists 6936"},
        manifest([](json& m) {
          m["splits"]["train"]["shards"][0]["tokens"] = 6936;
          m["splits"]["train"]["tokens"] = 6936;
@@ -320,14 +320,14 @@ TEST_F(BadData, Text) {
                "good\n\nb\xff"
                "d\n"));
   both("not JSON", "bad.jsonl",
-       std::vector<std::string>{"bad.jsonl:2: not a JSON object on one line", "one object a line",
+       std::vector<std::string>{"bad.jsonl:2: not a JSON object on one line", "one object per line",
                                 "--on-bad-document skip"},
        text_as("bad.jsonl", "{\"text\": \"a\"}\n{\"text\": \n"));
   both("no text", "bad.jsonl",
        std::vector<std::string>{"bad.jsonl:1: no field 'text'", "body", "--text-field"},
        text_as("bad.jsonl", "{\"body\": \"a\"}\n"));
   both("a list over several lines", "bad.json",
-       std::vector<std::string>{"bad.json:1: ", "one object a line", "jq -c '.[]' bad.json"},
+       std::vector<std::string>{"bad.json:1: ", "one object per line", "jq -c '.[]' bad.json"},
        text_as("bad.json", "[\n  {\n    \"text\": \"a\"\n  }\n]\n"));
   both("a list on one line", "bad.json",
        std::vector<std::string>{"bad.json:1: ", "jq -c '.[]' bad.json"},
@@ -341,7 +341,7 @@ TEST_F(BadData, Text) {
   both("JSON without end", "bad.jsonl", std::vector<std::string>{"bad.jsonl:1: "},
        text_as("bad.jsonl", deep_list()));
   both("truncated gzip", "bad.txt.gz",
-       std::vector<std::string>{"bad.txt.gz: the gzip data ends in the middle"},
+       std::vector<std::string>{"bad.txt.gz: the gzip data is truncated"},
        compressed_corpus(50, 0));
   both("damaged gzip", "bad.txt.gz", std::vector<std::string>{"bad.txt.gz: damaged gzip data"},
        compressed_corpus(100, 2000));
@@ -371,13 +371,13 @@ TEST_F(BadData, SizesSharesAndPlaces) {
        {"vocab_size is 260", "characters alone need"}},
       {"directory that cannot be made",
        tokenizer_of("290", "/proc/no/new"),
-       {"/proc/no/new.model: its directory cannot be made"}},
+       {"/proc/no/new.model: its directory cannot be created"}},
       {"directory that is a file",
        tokenizer_of("290", "tok.model/new"),
        {"tok.model/new.model: its directory"}},
       {"a tokenizer is there",
        tokenizer_of("290", "tok"),
-       {"tok.model: is there already", "--overwrite"}},
+       {"tok.model: already exists", "--overwrite"}},
       {"a directory is there",
        tokenizer_of("290", "new"),
        {"new.model: is a directory"},
@@ -399,17 +399,17 @@ TEST_F(BadData, SizesSharesAndPlaces) {
        {"none of the 120 documents fell into the val split"}},
       {"shards are there",
        tokenize_to("data"),
-       {"data: holds", "of an earlier run", "--overwrite"}},
+       {"data: contains", "of an earlier run", "--overwrite"}},
       {"another tokenizer is there",
        tokenize_to("data"),
-       {"data/tokenizer.model: is another tokenizer", "--overwrite"},
+       {"data/tokenizer.model: is not the tokenizer", "--overwrite"},
        [](const Scene& s) { s.write("data/tokenizer.model", s.read("larger.model")); }},
       {"output is a file",
        tokenize_to("config.json"),
-       {"config.json: cannot be the output directory"}},
+       {"config.json: cannot be used as the output directory"}},
       {"output cannot be made",
        tokenize_to("/proc/new"),
-       {"/proc/new: cannot be the output directory"}},
+       {"/proc/new: cannot be used as the output directory"}},
   });
 }
 

@@ -303,7 +303,7 @@ TEST_F(TextToShards, ATokenizerIsReplacedOnlyWhenAskedAndItsDirectoryMade) {
   other[4] = "310";
   const ProgramResult refused = run(other);
   EXPECT_EQ(refused.exit_code, 1);
-  EXPECT_TRUE(has(refused.err, "new/place/tok.model: is there already")) << refused.err;
+  EXPECT_TRUE(has(refused.err, "new/place/tok.model: already exists")) << refused.err;
   EXPECT_TRUE(has(refused.err, "--overwrite")) << refused.err;
   EXPECT_EQ(content_of(directory_ / "new/place/tok.model"), first);
   other.push_back("--overwrite");

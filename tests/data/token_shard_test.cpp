@@ -107,8 +107,7 @@ TEST(TokenShard, WrongSizesMissingFilesAndDirectories) {
   const std::string good = test::read_text(path);
   for (const size_t size : {size_t{0}, size_t{1}, size_t{12}, size_t{1023}}) {
     test::write_text(path, good.substr(0, size));
-    expect_error([&] { TokenShard shard(path); },
-                 {path, fmt::format("{} bytes", size), "too short"});
+    expect_error([&] { TokenShard shard(path); }, {path, fmt::format("{} bytes", size), "too few"});
   }
   for (const size_t size : {size_t{1024}, size_t{1043}}) {
     test::write_text(path, good.substr(0, size));

@@ -231,7 +231,7 @@ TEST(Tokenize, AnotherTokenizerInTheDirectoryIsRefused) {
   train_tokenizer({.corpus = {.patterns = {text}},
                    .output = options.output + "/tokenizer.model",
                    .vocab_size = 300});
-  expect_error([&] { tokenize_corpus(options); }, {"tokenizer.model", "another tokenizer"});
+  expect_error([&] { tokenize_corpus(options); }, {"tokenizer.model", "is not the tokenizer"});
   options.tokenizer = options.output + "/tokenizer.model";
   EXPECT_EQ(tokenize_corpus(options).manifest.tokenizer.vocab_size, 300);
 }

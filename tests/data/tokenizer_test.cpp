@@ -161,13 +161,13 @@ TEST(TokenizerTraining, BadOptionsAreErrorsAndLeaveNoFile) {
   options = good;
   options.output = text + "/new";
   expect_error([&] { train_tokenizer(options); },
-               {"text.txt/new.model: its directory cannot be made"});
+               {"text.txt/new.model: its directory cannot be created"});
   options = good;
   options.vocab_size = 100'000;
   expect_error([&] { train_tokenizer(options); }, {"at most"});
   EXPECT_FALSE(std::filesystem::exists(directory + "/new.model"));
   EXPECT_EQ(train_tokenizer(good).path, directory + "/new.model");
-  expect_error([&] { train_tokenizer(good); }, {"new.model: is there already", "--overwrite"});
+  expect_error([&] { train_tokenizer(good); }, {"new.model: already exists", "--overwrite"});
 }
 
 TEST(LineSample, IsUniformDeterministicAndWithinItsBudget) {

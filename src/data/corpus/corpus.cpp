@@ -135,17 +135,17 @@ class JsonLinesReader final : public DocumentReader {
   // The expected layout, and how to convert another layout to it.
   std::string wanted() const {
     const std::string form =
-        fmt::format("expected is one object a line, {{\"{}\": \"...\"}}", field_);
+        fmt::format("expected one object per line, {{\"{}\": \"...\"}}", field_);
     const size_t begin = line_.find_first_not_of(" \t\r");
     const std::string_view content =
         begin == std::string::npos ? "" : std::string_view(line_).substr(begin);
     if (content.starts_with('['))
       return form +
-             fmt::format(": jq -c '.[]' {} > lines.jsonl makes that of a list", stream().path());
+             fmt::format("; convert a list with: jq -c '.[]' {} > lines.jsonl", stream().path());
     if (without_trailing_space(content) == "{")
-      return form + fmt::format(": jq -c . {} > lines.jsonl puts each object on one line",
+      return form + fmt::format("; put each object on one line with: jq -c . {} > lines.jsonl",
                                 stream().path());
-    return form + "; --on-bad-document skip leaves such lines out";
+    return form + "; skip such lines with --on-bad-document skip";
   }
 
   std::string text_of(json object) const {
@@ -153,10 +153,10 @@ class JsonLinesReader final : public DocumentReader {
       throw bad("expected a JSON object, found {}; {}", object.type_name(), wanted());
     const auto field = object.find(field_);
     if (field == object.end())
-      throw bad("no field '{}'; the object has: {}; --text-field names the one with the text",
+      throw bad("no field '{}'; the object has: {}; name the field of the text with --text-field",
                 field_, keys_of(object));
     if (!field->is_string())
-      throw bad("field '{}' is {}; a string is expected", field_, field->type_name());
+      throw bad("field '{}' is {}; expected a string", field_, field->type_name());
     return std::move(field->get_ref<std::string&>());
   }
 
@@ -188,8 +188,7 @@ TextKind text_kind_of(const std::string& path) {
   if (name.ends_with(".txt")) return TextKind::kPlainText;
   if (name.ends_with(".jsonl") || name.ends_with(".json")) return TextKind::kJsonLines;
   throw error(
-      "{}: unknown kind of text file; accepted are .txt, .jsonl and .json, each also with .gz "
-      "behind it",
+      "{}: unknown kind of text file; expected .txt, .jsonl or .json, optionally followed by .gz",
       path);
 }
 
@@ -212,7 +211,7 @@ CorpusReader::CorpusReader(CorpusOptions options)
     : options_(std::move(options)), files_(expand_patterns(options_.patterns)) {
   constexpr int64_t kLeast = 16;
   if (options_.max_document_bytes < kLeast)
-    throw error("--max-document-bytes: max_document_bytes is {}; at least {} are needed",
+    throw error("--max-document-bytes: max_document_bytes is {}; expected at least {}",
                 options_.max_document_bytes, kLeast);
   for (const std::string& file : files_) {
     text_kind_of(file);
@@ -241,8 +240,8 @@ void CorpusReader::check_utf8(std::string_view text) const {
   const auto lines_before =
       std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(valid), '\n');
   throw BadDocument(
-      fmt::format("{}:{}: not valid UTF-8 (byte 0x{:02x}); convert the file, or leave such "
-                  "documents out with --on-bad-document skip",
+      fmt::format("{}:{}: not valid UTF-8 (byte 0x{:02x}); convert the file, or skip such "
+                  "documents with --on-bad-document skip",
                   reader_->stream().path(), reader_->first_line() + lines_before,
                   static_cast<unsigned char>(text[valid])));
 }

@@ -48,7 +48,7 @@ InputStream::InputStream(std::string path) : path_(std::move(path)), buffer_(kBu
     if (view_of(raw_).starts_with(kGzipMagic))
       inflater_ = std::make_unique<Inflater>();
     else if (path_.ends_with(".gz"))
-      throw error("{}: named .gz, but does not begin as a gzip file", path_);
+      throw error("{}: named .gz, but is not a gzip file", path_);
   } catch (...) {
     ::close(file_);
     throw;
@@ -91,7 +91,7 @@ bool InputStream::begin_next_member() {
     if (raw_.size() < kGzipMagic.size() && fill()) continue;
     if (raw_.empty()) return false;
     if (view_of(raw_).starts_with(kGzipMagic)) break;
-    if (raw_[0] != 0) throw error("{}: what follows the compressed data is not gzip", path_);
+    if (raw_[0] != 0) throw error("{}: the data after the compressed data is not gzip", path_);
     raw_ = raw_.subspan(1);
   }
   inflateReset(&inflater_->zlib);
@@ -106,8 +106,7 @@ size_t InputStream::read_gzip(std::span<char> out) {
   const uInt room = zlib.avail_out;
   while (zlib.avail_out == room) {
     if (!inflater_->in_member && !begin_next_member()) return 0;
-    if (raw_.empty() && !fill())
-      throw error("{}: the gzip data ends in the middle; the file is truncated", path_);
+    if (raw_.empty() && !fill()) throw error("{}: the gzip data is truncated", path_);
     zlib.next_in = reinterpret_cast<Bytef*>(raw_.data());
     zlib.avail_in = static_cast<uInt>(raw_.size());
     const int status = inflate(&zlib, Z_NO_FLUSH);

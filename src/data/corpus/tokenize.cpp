@@ -149,21 +149,19 @@ struct TextBatch {
 
 void check_options(const TokenizeOptions& options, const Tokenizer& tokenizer) {
   if (options.tokens_per_shard < 1 || options.tokens_per_shard > kMaxTokensPerShard)
-    throw error("tokens_per_shard is {}; accepted are 1 to {}", options.tokens_per_shard,
+    throw error("tokens_per_shard is {}; expected 1 to {}", options.tokens_per_shard,
                 kMaxTokensPerShard);
   if (!(options.validation_fraction >= 0 && options.validation_fraction < 1))
     throw error(
-        "--validation-fraction: validation_fraction is {}; accepted is 0 up to, but not including, "
-        "1",
+        "--validation-fraction: validation_fraction is {}; expected at least 0 and less than 1",
         options.validation_fraction);
   if (options.threads < 0)
-    throw error("threads is {}; 0 means all, otherwise at least 1", options.threads);
-  if (options.output.empty()) throw error("no output directory is named");
+    throw error("threads is {}; expected at least 1, or 0 for all", options.threads);
+  if (options.output.empty()) throw error("no output directory given");
   if (options.prepend_bos && tokenizer.bos_id() < 0)
-    throw error("{}: has no BOS piece, which --bos puts in front of documents", tokenizer.path());
+    throw error("{}: has no BOS piece, which --bos prepends to documents", tokenizer.path());
   if (options.append_eos && tokenizer.eos_id() < 0)
-    throw error("{}: has no EOS piece to put behind documents; --no-eos puts none there",
-                tokenizer.path());
+    throw error("{}: has no EOS piece to append to documents; use --no-eos", tokenizer.path());
 }
 
 bool is_own_file(const std::string& file) {
@@ -182,7 +180,8 @@ void make_directory(const std::string& path) {
   fs::create_directories(path, failure);
   if (!failure && !fs::is_directory(path, failure))
     failure = std::make_error_code(std::errc::not_a_directory);
-  if (failure) throw error("{}: cannot be the output directory: {}", path, failure.message());
+  if (failure)
+    throw error("{}: cannot be used as the output directory: {}", path, failure.message());
 }
 
 // Creates the directory. Throws if it must not be written to; existing contents are unchanged.
@@ -192,16 +191,16 @@ void prepare_directory(const TokenizeOptions& options, const Tokenizer& tokenize
   if (fs::exists(copy) && !options.overwrite &&
       Tokenizer::load(copy.string()).hash() != tokenizer.hash())
     throw error(
-        "{}: is another tokenizer than {}; choose another directory, or replace it with "
-        "--overwrite",
+        "{}: is not the tokenizer {}; choose another directory, or replace it with --overwrite",
         copy.string(), tokenizer.path());
   const std::vector<fs::path> earlier = earlier_output(options.output);
   if (!earlier.empty() && !options.overwrite)
     throw error(
-        "{}: holds {} of an earlier run; choose another directory, or replace it with --overwrite",
+        "{}: contains {} of an earlier run; choose another directory, or replace it with "
+        "--overwrite",
         options.output, earlier.front().filename().string());
 } catch (const fs::filesystem_error& failure) {
-  throw error("{}: cannot be the output directory: {}", options.output, failure.what());
+  throw error("{}: cannot be used as the output directory: {}", options.output, failure.what());
 }
 
 // Holds the shards until all are complete, so that a failing run leaves an earlier one's unchanged.

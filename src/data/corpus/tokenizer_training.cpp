@@ -77,14 +77,13 @@ constexpr int64_t kMostVocabSize = 1 << 20;
 
 void check_options(const TokenizerTrainingOptions& options) {
   if (options.vocab_size < kLeastVocabSize || options.vocab_size > kMostVocabSize)
-    throw error(
-        "vocab_size is {}; accepted are {} (256 bytes, 3 control pieces, one character) to {}",
-        options.vocab_size, kLeastVocabSize, kMostVocabSize);
+    throw error("vocab_size is {}; expected {} (256 bytes, 3 control pieces, one character) to {}",
+                options.vocab_size, kLeastVocabSize, kMostVocabSize);
   if (!(options.character_coverage >= 0.98 && options.character_coverage <= 1.0))
-    throw error("character_coverage is {}; accepted are 0.98 to 1", options.character_coverage);
+    throw error("character_coverage is {}; expected 0.98 to 1", options.character_coverage);
   if (options.sample_bytes < 1)
-    throw error("sample_bytes is {}; at least 1 is needed", options.sample_bytes);
-  if (options.output.empty()) throw error("no output file is named for the tokenizer");
+    throw error("sample_bytes is {}; expected at least 1", options.sample_bytes);
+  if (options.output.empty()) throw error("no output file given for the tokenizer");
 }
 
 // The file to write; creates its directory. Throws Error if it must not be written.
@@ -93,15 +92,14 @@ std::string prepare_output(const TokenizerTrainingOptions& options) {
   const std::string path =
       options.output.ends_with(".model") ? options.output : options.output + ".model";
   std::error_code failure;
-  if (fs::is_directory(path, failure))
-    throw error("{}: is a directory, a file is to be written", path);
+  if (fs::is_directory(path, failure)) throw error("{}: is a directory; expected a file", path);
   if (fs::exists(path, failure) && !options.overwrite)
-    throw error("{}: is there already; choose another name, or replace it with --overwrite", path);
+    throw error("{}: already exists; choose another name, or replace it with --overwrite", path);
   const fs::path parent = fs::path(path).parent_path();
   if (!parent.empty() && !fs::is_directory(parent, failure))
     fs::create_directories(parent, failure);
   if (failure && !fs::is_directory(parent))
-    throw error("{}: its directory cannot be made: {}", path, failure.message());
+    throw error("{}: its directory cannot be created: {}", path, failure.message());
   return path;
 }
 
@@ -191,8 +189,8 @@ int64_t number_behind(std::string_view message, std::string_view words) {
 Error training_error(const TokenizerTrainingOptions& options, std::string_view message) {
   if (const int64_t most = number_behind(message, "Please set it to a value <= "); most > 0)
     return error(
-        "--vocab-size: vocab_size is {}, but the text has only enough different words for {}; give "
-        "more text or at most {}",
+        "--vocab-size: vocab_size is {}, but the text has only enough different words for {}; add "
+        "text, or use at most {}",
         options.vocab_size, most, most);
   if (const int64_t least = number_behind(message, fmt::format("{} vs ", options.vocab_size));
       least > 0)
