@@ -41,7 +41,7 @@ Linears::Linears(const LlamaConfig& config, const LinearsOptions& options,
 }
 
 void Linears::allocate_fp8(Device& device, Allocator& allocator) {
-  check(options_.storage == DType::kBF16, "FP8 GEMMs beside activations in {}",
+  check(options_.storage == DType::kBF16, "FP8 GEMMs need bf16 activations, found {}",
         name_of(options_.storage));
   check_multiple("hidden_size", config_.hidden_size);
   check_multiple("the stored intermediate_size", padded_intermediate_size(config_));
@@ -120,7 +120,7 @@ Linears::Scaled Linears::input(int64_t linear, const QuantizedMatrix& x) const {
 Linears::Scaled Linears::output_gradient(int64_t linear, const Tensor& d_y) {
   if (!in_fp8(linear)) return {{d_y}};
   check(d_y.elements() <= gradient_codes_.values.elements(),
-        "a gradient of {} elements, {} were planned", d_y.elements(),
+        "gradient of {} elements; {} were planned", d_y.elements(),
         gradient_codes_.values.elements());
   const auto view = [](const Tensor& codes, int64_t rows, int64_t cols) {
     return Tensor{codes.data, codes.dtype, rows, cols, cols};

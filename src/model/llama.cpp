@@ -24,13 +24,13 @@ void check_options(const LlamaOptions& options, const WeightStore& weights) {
   const BatchShape& shape = options.micro_batch;
   check(shape.rows > 0 && shape.seq_len > 0 && options.loss_chunk_rows > 0 &&
             options.micro_batches > 0,
-        "a model for {} micro-batches of {} rows of {} tokens, {} tokens' logits at a time; each "
+        "{} micro-batches of {} rows of {} tokens, with the logits of {} tokens at a time; each "
         "must be positive",
         options.micro_batches, shape.rows, shape.seq_len, options.loss_chunk_rows);
-  check(options.storage == weights.options().storage, "{} activations over {} weights",
+  check(options.storage == weights.options().storage, "activations in {}, but weights read as {}",
         name_of(options.storage), name_of(weights.options().storage));
   check(options.keep == Keep::kNothing || weights.has_gradients(),
-        "training with weights that have no gradients");
+        "training needs weights with gradients");
 }
 
 LinearsOptions linears_options(const LlamaOptions& options, const WeightStore& weights) {
@@ -163,8 +163,8 @@ void Llama::sort_uses(int64_t micro_batch) {
 }
 
 void Llama::load(int64_t micro_batch) {
-  check(micro_batch >= 0 && micro_batch < staged_micro_batches(), "micro-batch {} of {}",
-        micro_batch, staged_micro_batches());
+  check(micro_batch >= 0 && micro_batch < staged_micro_batches(),
+        "micro-batch {} is not among the {} staged ones", micro_batch, staged_micro_batches());
   micro_batch_ = micro_batch;
   rows_ =
       std::min(options_.micro_batch.rows, staged_rows_ - micro_batch * options_.micro_batch.rows);
@@ -304,7 +304,7 @@ void Llama::forward_backward(int64_t micro_batch, Accumulate accumulate) {
 
 double Llama::forward_backward(const TokenBatch& batch, const BackwardOptions& options) {
   stage(batch, options.gradient_scale);
-  check(staged_micro_batches() == 1, "{} rows in one micro-batch of {}", staged_rows_,
+  check(staged_micro_batches() == 1, "{} rows do not fit one micro-batch of {}", staged_rows_,
         options_.micro_batch.rows);
   forward_backward(0, options.accumulate);
   device_.synchronize();

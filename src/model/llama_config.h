@@ -29,15 +29,15 @@ struct LlamaConfig {
     v.required("intermediate_size", intermediate_size,
                {.minimum = 1, .maximum = 1 << 20, .doc = "F, width inside the SwiGLU block"});
     v.required("num_hidden_layers", num_hidden_layers,
-               {.minimum = 1, .maximum = 4096, .doc = "L, blocks"});
+               {.minimum = 1, .maximum = 4096, .doc = "L, number of blocks"});
     v.required("num_attention_heads", num_attention_heads,
                {.minimum = 1,
                 .maximum = 1 << 15,
-                .doc = "H, heads; each is hidden_size / H wide, an even number"});
+                .doc = "H, number of heads; the head size hidden_size / H must be even"});
     v.required("vocab_size", vocab_size,
                {.minimum = 2,
                 .maximum = 1 << 24,
-                .doc = "V, pieces of the tokenizer; embedding and head are untied"});
+                .doc = "V, number of tokenizer pieces; embedding and head are untied"});
     v.optional(
         "rms_norm_eps", rms_norm_eps,
         {.minimum = kMinPositiveReal, .maximum = 1, .doc = "added to the mean square in RMSNorm"});
@@ -52,7 +52,7 @@ struct LlamaConfig {
                {.minimum = 1,
                 .maximum = 4096,
                 .doc = "physical widths are rounded up to a multiple of this; the padding is zero "
-                       "and belongs to no result"});
+                       "and affects no result"});
   }
 };
 

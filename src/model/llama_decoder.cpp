@@ -16,7 +16,8 @@ LlamaDecoder::LlamaDecoder(const LlamaConfig& config, const DecoderOptions& opti
       device_(device),
       ops_(make_ops<LlamaOps>(device.stream())),
       rope_(config, options.max_positions, device, allocator) {
-  check(options.max_positions > 0, "a decoder of {} positions", options.max_positions);
+  check(options.max_positions > 0, "a decoder needs at least one position, found {}",
+        options.max_positions);
   allocate(allocator);
   device.gemm().reserve(allocator, gemms());
 }
@@ -115,7 +116,7 @@ void LlamaDecoder::forward(int32_t token) {
 std::vector<float> LlamaDecoder::next_logits(int32_t token) {
   if (position_ == options_.max_positions)
     throw error("the context is full: it holds {} tokens", options_.max_positions);
-  check(token >= 0 && token < config_.vocab_size, "token {} of a vocabulary of {}", token,
+  check(token >= 0 && token < config_.vocab_size, "token {} is outside a vocabulary of {}", token,
         config_.vocab_size);
   forward(token);
   ++position_;

@@ -60,7 +60,7 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
   }
 
   void zero(const Tensor& tensor) override {
-    check(tensor.contiguous(), "zero takes a contiguous tensor");
+    check(tensor.contiguous(), "zero needs a contiguous tensor");
     if (tensor.elements() == 0) return;
     check_cuda(cudaMemsetAsync(tensor.data, 0, size_t(tensor.elements() * size_of(tensor.dtype)),
                                exec_.stream),
@@ -206,7 +206,7 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
 
   void round_to_bf16(const Tensor& tensor) override {
     check(tensor.dtype == DType::kF32 && tensor.contiguous(),
-          "round_to_bf16 takes a contiguous fp32 tensor");
+          "round_to_bf16 needs a contiguous fp32 tensor");
     if (!packable(0, 1, {tensor})) return Generic::round_to_bf16(tensor);
     constexpr int kWidth = RoundPacksToBf16::kWidth;
     exec_.elements((tensor.elements() + kWidth - 1) / kWidth,

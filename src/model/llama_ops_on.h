@@ -33,7 +33,7 @@ class LlamaOpsOn : public LlamaOps {
   explicit LlamaOpsOn(E exec) : exec_(exec) {}
 
   void zero(const Tensor& tensor) override {
-    check(tensor.contiguous(), "zero takes a contiguous tensor");
+    check(tensor.contiguous(), "zero needs a contiguous tensor");
     dispatch(tensor.dtype,
              [&]<class T>(T) { exec_.elements(tensor.elements(), Zero<T>{tensor.as<T>()}); });
   }
@@ -136,7 +136,7 @@ class LlamaOpsOn : public LlamaOps {
 
   void round_to_bf16(const Tensor& tensor) override {
     check(tensor.dtype == DType::kF32 && tensor.contiguous(),
-          "round_to_bf16 takes a contiguous fp32 tensor");
+          "round_to_bf16 needs a contiguous fp32 tensor");
     exec_.elements(tensor.elements(), RoundToBf16{tensor.as<float>()});
   }
 
@@ -144,8 +144,8 @@ class LlamaOpsOn : public LlamaOps {
   // Calls f with the result's type: the storage type or fp32. An omitted result counts as fp32.
   template <class F>
   static void dispatch_output(DType storage, DType out, const F& f) {
-    check(out == storage || out == DType::kF32, "a result in {} of {}", name_of(out),
-          name_of(storage));
+    check(out == storage || out == DType::kF32, "unsupported result in {} from storage in {}",
+          name_of(out), name_of(storage));
     dispatch(storage, [&]<class T>(T t) { out == storage ? f(t, t) : f(t, float{}); });
   }
   // norm_backward except for summing the gain's gradient over chunks.

@@ -45,7 +45,7 @@ WeightStore::WeightStore(std::vector<ParamSpec> specs, const WeightOptions& opti
                          Allocator& allocator)
     : specs_(std::move(specs)), options_(options) {
   check(options.storage == DType::kF32 || options.storage == DType::kBF16,
-        "weights that are read as {}", name_of(options.storage));
+        "weights cannot be read as {}; expected fp32 or bf16", name_of(options.storage));
   for (size_t i = 0; i < specs_.size(); i += size_t(specs_[i].fused)) allocate_group(i, allocator);
   if (options.gradients == Gradients::kAllocate) allocate_gradients(allocator);
   const auto has_copy = [&](const ParamSpec& spec) {
@@ -101,7 +101,7 @@ bool WeightStore::rounded_later(int64_t i) const {
 
 Tensor WeightStore::fused(const std::vector<Tensor>& tensors, int64_t i) const {
   Tensor all = tensors[size_t(i)];
-  check(all.rows > 0, "{} is not kept as GEMMs would read it", specs_[size_t(i)].name);
+  check(all.rows > 0, "{} has no copy that GEMMs can read", specs_[size_t(i)].name);
   for (int64_t j = 1; j < specs_[size_t(i)].fused; ++j) all.rows += tensors[size_t(i + j)].rows;
   return all;
 }
@@ -126,7 +126,7 @@ std::vector<NamedTensor> WeightStore::named_tensors() const {
 }
 
 std::vector<TensorPart> WeightStore::named_parts(const Partition& partition, int64_t rank) const {
-  check(partition.tensors() == int64_t(specs_.size()), "a partition of {} tensors for {}",
+  check(partition.tensors() == int64_t(specs_.size()), "partition of {} tensors for a model of {}",
         partition.tensors(), specs_.size());
   std::vector<TensorPart> named;
   for (size_t i = 0; i < specs_.size(); ++i)
@@ -139,7 +139,7 @@ std::vector<TensorPart> WeightStore::named_parts(const Partition& partition, int
 std::vector<NamedTensor> WeightStore::decoded_tensors() const {
   std::vector<NamedTensor> named;
   for (size_t i = 0; i < specs_.size(); ++i) {
-    check(compute_[i].rows > 0, "{} is not kept decoded", specs_[i].name);
+    check(compute_[i].rows > 0, "{} has no decoded copy", specs_[i].name);
     named.push_back({specs_[i].name, logical_view(specs_[i], compute_[i]), specs_[i].rank()});
   }
   return named;

@@ -29,8 +29,8 @@ struct SwigluSource {
   static SwigluSource of(const SwigluInput& input) {
     const Tensor& t = input.gate_up;
     check(t.dtype == DType::kBF16 && t.contiguous(),
-          "gates and ups in {}, rows of {} {} apart; expected bf16", name_of(t.dtype), t.cols,
-          t.stride);
+          "gates and ups in {}, rows of {} with stride {}; expected contiguous bf16",
+          name_of(t.dtype), t.cols, t.stride);
     return {t.as<bf16>(), t.cols / 2};
   }
   template <class G>
@@ -49,10 +49,10 @@ struct NormSource {
 
   static NormSource of(const NormInput& input) {
     check(input.x.dtype == DType::kBF16 && input.gain.dtype == DType::kBF16 && input.x.contiguous(),
-          "a norm of {}, rows of {} {} apart, with gains in {}; expected bf16",
+          "norm of {}, rows of {} with stride {}, gains in {}; expected contiguous bf16",
           name_of(input.x.dtype), input.x.cols, input.x.stride, name_of(input.gain.dtype));
     check(input.inv_rms.elements() == input.x.rows && input.gain.elements() == input.x.cols,
-          "a norm of [{},{}] with {} rms and {} gains", input.x.rows, input.x.cols,
+          "norm of [{},{}] with {} inverse RMS values and {} gains", input.x.rows, input.x.cols,
           input.inv_rms.elements(), input.gain.elements());
     return {input.x.as<bf16>(), input.inv_rms.as<float>(), input.gain.as<bf16>(), input.x.cols};
   }
@@ -70,7 +70,7 @@ template <class F>
 void with_computed(const ComputedInput& input, const Fp8CastCall& call, const F& f) {
   const auto checked = [&](const auto& source, int64_t rows) {
     check(call.source.rows == rows && call.source.cols == source.cols,
-          "cast of [{},{}], computed [{},{}]", call.source.rows, call.source.cols, rows,
+          "cast of [{},{}] from a computed input [{},{}]", call.source.rows, call.source.cols, rows,
           source.cols);
     f(source);
   };
