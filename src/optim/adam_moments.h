@@ -64,7 +64,7 @@ struct AdamConfig : AdditiveConfig {
     v.optional("eps", eps,
                {.minimum = kMinPositiveReal,
                 .maximum = kMaxReal,
-                .doc = "added to the root of second moments"});
+                .doc = "added to the square root of the second moments"});
     v.optional("bias_correction", bias_correction, {.doc = "divide moments by 1 - beta^t"});
   }
 };

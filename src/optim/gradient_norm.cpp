@@ -35,7 +35,8 @@ ReductionTiles::ReductionTiles(const Partition& partition, int64_t rank)
     : ReductionTiles(ranges_of(partition), rank) {}
 
 ReductionTiles::ReductionTiles(const std::vector<std::vector<BlockRange>>& ranges, int64_t rank) {
-  check(rank >= 0 && rank < int64_t(ranges.size()), "rank {} of {}", rank, ranges.size());
+  check(rank >= 0 && rank < int64_t(ranges.size()), "rank {} of {} is out of range", rank,
+        ranges.size());
   const size_t tensors = ranges.front().size();
   own_.resize(tensors);
   std::vector<std::vector<RankTiles>> of_ranks(tensors);
@@ -55,7 +56,7 @@ ReductionTiles::ReductionTiles(const std::vector<std::vector<BlockRange>>& range
     int64_t block = 0;
     for (const RankTiles& s : of_ranks[t]) {
       check(s.range.first == block && block % kBlocksPerTile == 0,
-            "blocks from {} follow those up to {}", s.range.first, block);
+            "blocks must be adjacent and begin at tiles: {} follows {}", s.range.first, block);
       block = s.range.end();
       if (spans_.empty() || spans_.back().shift != s.place - tile)
         spans_.push_back({tile, s.place - tile});

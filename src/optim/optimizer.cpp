@@ -21,16 +21,16 @@ Partition whole_partition(const std::vector<UpdateTarget>& targets) {
 
 void check_partition(const std::vector<UpdateTarget>& targets, const Optimizer::Place& place) {
   const Partition& partition = place.partition;
-  check(partition.ranks() == place.ranks.size(), "a partition over {} ranks for {}",
+  check(partition.ranks() == place.ranks.size(), "partition over {} ranks for a run of {}",
         partition.ranks(), place.ranks.size());
-  check(partition.tensors() == int64_t(targets.size()), "a partition of {} tensors for {}",
-        partition.tensors(), targets.size());
+  check(partition.tensors() == int64_t(targets.size()),
+        "partition of {} tensors for an optimizer of {}", partition.tensors(), targets.size());
   for (size_t i = 0; i < targets.size(); ++i) {
     const int64_t expected = all_blocks(targets[i].weights.rows, targets[i].weights.cols).count;
     int64_t blocks = 0;
     for (int64_t rank = 0; rank < partition.ranks(); ++rank)
       blocks += partition.range(rank, int64_t(i)).count;
-    check(blocks == expected, "a partition of {} blocks for the {} of {}", blocks, expected,
+    check(blocks == expected, "partition of {} blocks; expected {} for {}", blocks, expected,
           targets[i].name);
   }
 }
@@ -109,13 +109,13 @@ void Optimizer::check_options() const {
   const bool plain =
       options_.state_rounding == Rounding::kNearest && options_.state_update == StateUpdate::kOnce;
   check(plain || options_.state == Format::kBF16,
-        "fp32 states are neither rounded at random nor per operation");
+        "fp32 states cannot be rounded stochastically or per operation");
   check(
       options_.state_update == StateUpdate::kOnce || options_.state_rounding == Rounding::kNearest,
-      "states updated per operation are bf16 already; nothing is left to round at random");
+      "states updated per operation are already bf16 and cannot be rounded stochastically");
   check(config_.weight_rounding != WeightRounding::kKahan ||
             config_.kahan_variant == KahanVariant::kFused || has_eager_kahan(config_.rule),
-        "kahan_variant per_op with {}", rule_name(config_.rule));
+        "{} does not support kahan_variant per_op", rule_name(config_.rule));
 }
 
 void Optimizer::check_target(size_t index) const {
@@ -123,14 +123,15 @@ void Optimizer::check_target(size_t index) const {
   const EncodedTensor& w = target.weights;
   check(config_.weight_rounding != WeightRounding::kKahan ||
             w.encoding.format == plain_format(DType::kBF16),
-        "kahan with {} weights of {}", name_of(w.encoding.format), target.name);
+        "kahan rounding needs bf16 weights, found {} for {}", name_of(w.encoding.format),
+        target.name);
   if (!states_[index].projected()) return;
   const int64_t rank = states_[index].projection.rows;
-  check(rank <= projection_shape(w.rows, w.cols).depth, "a projection of rank {} for {} of [{},{}]",
-        rank, target.name, w.rows, w.cols);
+  check(rank <= projection_shape(w.rows, w.cols).depth,
+        "projection rank {} is too large for {} of [{},{}]", rank, target.name, w.rows, w.cols);
   const BlockRange blocks = states_[index].blocks;
   check(blocks.empty() || blocks == all_blocks(w.rows, w.cols),
-        "blocks {}+{} of {}, which is projected as a whole", blocks.first, blocks.count,
+        "blocks [{}, +{}) of {}, which must be projected as a whole", blocks.first, blocks.count,
         target.name);
 }
 
@@ -216,7 +217,7 @@ double Optimizer::grad_norm() {
 
 void Optimizer::prepare(const StepScalars& scalars) {
   const ProfileScope scope(device_, "preparation");
-  check(scalars.t >= 1, "optimizer step {}; steps count from 1", scalars.t);
+  check(scalars.t >= 1, "optimizer step {}; steps start at 1", scalars.t);
   fill_table(config_.rule, scalars,
              {rule_table_.image<float>(), size_t(rule_table_.tensor.elements())});
   for (Batch& batch : batches_) {
@@ -268,8 +269,7 @@ void Optimizer::rescale() {
 void Optimizer::rescale(size_t target) { scales_.rescale(target); }
 
 void Optimizer::step(const StepScalars& scalars) {
-  check(ranks_.is_single(),
-        "a step at once of an optimizer that must wait for other ranks' weights");
+  check(ranks_.is_single(), "step() of an optimizer that must wait for other ranks' weights");
   prepare(scalars);
   norm_.proceed_with(scalars.grad_scale);
   update();
@@ -279,7 +279,7 @@ void Optimizer::step(const StepScalars& scalars) {
 
 std::vector<UpdateStatistics> Optimizer::step_with_statistics(const StepScalars& scalars) {
   check(options_.statistics == StepStatistics::kOnDemand,
-        "statistics of a step by an optimizer that was not made for them");
+        "the optimizer was not made to collect update statistics");
   prepare(scalars);
   norm_.proceed_with(scalars.grad_scale);
   std::vector<UpdateStatistics> all;
@@ -375,7 +375,7 @@ std::vector<TensorPart> Optimizer::parts_to_load() const { return states_.all_pa
 std::vector<NamedTensor> Optimizer::named_states() const {
   std::vector<NamedTensor> named;
   for (TensorPart& part : parts_to_load()) {
-    check(part.is_whole(), "elements {}+{} of {}, all expected", part.first, part.count,
+    check(part.is_whole(), "elements [{}, +{}) of {}; expected all", part.first, part.count,
           part.whole.name);
     named.push_back(std::move(part.whole));
   }

@@ -35,7 +35,7 @@ struct OptimizerConfig {
 
   template <class V>
   void fields(V& v) {
-    v.choice("rule", rule, {.doc = "update rule"});
+    v.choice("rule", rule, {.doc = "optimizer"});
     v.optional(
         "weight_rounding", weight_rounding,
         {.doc = "rounding of the updated weight to its stored format", .former = "writeback"});
@@ -48,9 +48,8 @@ struct OptimizerConfig {
         "sr_saturate", sr_saturate,
         {.only_with = only_with("weight_rounding", weight_rounding, {WeightRounding::kStochastic}),
          .doc = "a bf16 weight that would round up to infinity becomes the largest finite one"});
-    v.optional(
-        "clip_grad_norm", clip_grad_norm,
-        {.minimum = 0, .maximum = kMaxReal, .doc = "largest global norm of the gradient; 0 = off"});
+    v.optional("clip_grad_norm", clip_grad_norm,
+               {.minimum = 0, .maximum = kMaxReal, .doc = "maximum global gradient norm; 0 = off"});
   }
 };
 

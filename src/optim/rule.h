@@ -156,15 +156,18 @@ struct AdditiveConfig {
 
   template <class V>
   void fields(V& v) {
-    v.required("lr_additive", lr_additive,
-               {.minimum = 0, .maximum = kMaxReal, .doc = "peak rate of the additive step"});
-    v.optional(
-        "weight_decay_additive", weight_decay_additive,
-        {.minimum = 0, .maximum = kMaxReal, .doc = "decoupled decay inside the additive rate"});
-    v.optional("weight_decay_norms", weight_decay_norms, {.doc = "decay the gains of RMSNorm too"});
+    v.required(
+        "lr_additive", lr_additive,
+        {.minimum = 0, .maximum = kMaxReal, .doc = "peak learning rate of the additive step"});
+    v.optional("weight_decay_additive", weight_decay_additive,
+               {.minimum = 0,
+                .maximum = kMaxReal,
+                .doc = "decoupled weight decay, times the additive learning rate"});
+    v.optional("weight_decay_norms", weight_decay_norms,
+               {.doc = "also decay the gains of RMSNorm"});
     v.optional("nvfp4_additive_scale", nvfp4_additive_scale,
-               {.doc = "block: the additive rate of an nvfp4 weight, but for its decay, times the "
-                       "scale of its block over their mean in the tensor"});
+               {.doc = "block: multiply the additive step of an nvfp4 weight, but not its decay, "
+                       "by its block scale over the mean block scale of the tensor"});
   }
 };
 

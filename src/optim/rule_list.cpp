@@ -21,7 +21,7 @@ RuleConfig default_rule(std::string_view name) {
   Rules::each([&]<class R>(std::type_identity<R>) {
     if (R::Config::kName == name) found = typename R::Config{};
   });
-  check(found.has_value(), "no rule {}; there are {}", name, all_rule_names());
+  check(found.has_value(), "no optimizer {}; expected one of {}", name, all_rule_names());
   return *found;
 }
 

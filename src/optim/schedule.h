@@ -48,29 +48,29 @@ struct ScheduleConfig {
   void fields(V& v) {
     v.optional(
         "shape", shape,
-        {.doc =
-             "what follows the linear warmup: cosine or linear down to final_fraction, constant, "
-             "or wsd (constant, then linear down during the last decay_fraction of the run)"});
-    v.optional(
-        "warmup_steps", warmup_steps,
-        {.minimum = 0, .maximum = 1e9, .doc = "updates of warmup; excludes warmup_fraction"});
-    v.optional(
-        "warmup_fraction", warmup_fraction,
-        {.minimum = 0,
-         .maximum = 1,
-         .doc = "warmup as a share of the run; excludes warmup_steps; 0.1 where neither is given"});
+        {.doc = "shape after the linear warmup: cosine or linear down to final_fraction, constant, "
+                "or wsd (constant, then linear down during the last decay_fraction of the run)"});
+    v.optional("warmup_steps", warmup_steps,
+               {.minimum = 0,
+                .maximum = 1e9,
+                .doc = "warmup updates; cannot be combined with warmup_fraction"});
+    v.optional("warmup_fraction", warmup_fraction,
+               {.minimum = 0,
+                .maximum = 1,
+                .doc = "warmup as a fraction of the run; cannot be combined with warmup_steps; 0.1 "
+                       "if neither is given"});
     v.optional(
         "final_fraction", final_fraction,
         {.minimum = 0,
          .maximum = 1,
          .only_with = only_with(
              "shape", shape, {ScheduleShape::kCosine, ScheduleShape::kLinear, ScheduleShape::kWsd}),
-         .doc = "factor of the last update"});
+         .doc = "learning-rate factor of the last update"});
     v.optional("decay_fraction", decay_fraction,
                {.minimum = 0,
                 .maximum = 1,
                 .only_with = only_with("shape", shape, {ScheduleShape::kWsd}),
-                .doc = "share of the run that wsd spends decaying"});
+                .doc = "fraction of the run in which wsd decays"});
     v.optional("lr_schedule_offset", lr_schedule_offset,
                {.minimum = -1,
                 .maximum = 0,

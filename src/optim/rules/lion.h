@@ -22,9 +22,10 @@ struct Lion : PlainRule {
     template <class V>
     void fields(V& v) {
       AdditiveConfig::fields(v);
-      v.optional(
-          "beta1", beta1,
-          {.minimum = 0, .maximum = kMaxBelowOne, .doc = "share of the momentum in the direction"});
+      v.optional("beta1", beta1,
+                 {.minimum = 0,
+                  .maximum = kMaxBelowOne,
+                  .doc = "weight of the momentum in the update direction"});
       v.optional("beta2", beta2,
                  {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the momentum"});
     }

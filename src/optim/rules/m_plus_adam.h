@@ -268,8 +268,9 @@ MPlusAdam::Step<Decay, Direction> MPlusAdam::Step<Decay, Direction>::at(
 template <class V>
 void MPlusAdam::Config::fields(V& v) {
   AdamConfig::fields(v);
-  v.required("lr_multiplicative", lr_multiplicative,
-             {.minimum = 0, .maximum = kMaxReal, .doc = "peak rate of the multiplicative step"});
+  v.required(
+      "lr_multiplicative", lr_multiplicative,
+      {.minimum = 0, .maximum = kMaxReal, .doc = "peak learning rate of the multiplicative step"});
   limit_fields(v);
   v.optional("weight_decay_multiplicative", weight_decay_multiplicative,
              {.minimum = 0, .maximum = kMaxReal, .doc = "decay of the multiplicative branch"});
@@ -284,29 +285,29 @@ void MPlusAdam::Config::limit_fields(V& v) {
   v.optional("tau", tau,
              {.minimum = kMinPositiveReal,
               .maximum = kMaxReal,
-              .doc = "smallest magnitude that a weight counts as in the relative step"});
+              .doc = "minimum weight magnitude in the relative step"});
   v.optional("clip_multiplicative_direction", clip_multiplicative_direction,
              {.minimum = 0,
               .maximum = kMaxReal,
-              .doc = "bound of the normalised direction of the multiplicative branch; 0 = off"});
+              .doc = "bound on the normalised direction of the multiplicative branch; 0 = off"});
   v.optional("clip_relative_step", clip_relative_step,
              {.minimum = 0,
               .maximum = 1,
-              .doc = "bound of the relative change of a weight in one step; 0 = off"});
+              .doc = "bound on the relative change of a weight in one step; 0 = off"});
   v.optional(
       "clip_exponent_step", clip_exponent_step,
-      {.minimum = 0, .maximum = 64, .doc = "bound of |log2| of the factor of one step; 0 = off"});
+      {.minimum = 0, .maximum = 64, .doc = "bound on |log2| of the factor of one step; 0 = off"});
   v.optional("clip_weight", clip_weight,
-             {.minimum = 0, .maximum = kMaxReal, .doc = "bound of |weight|; 0 = off"});
+             {.minimum = 0, .maximum = kMaxReal, .doc = "bound on |weight|; 0 = off"});
   v.optional("clip_weight_mode", clip_weight_mode,
              {.doc = "unit of clip_weight: absolute, or the initial RMS of the tensor"});
 }
 
 template <class V>
 void MPlusAdam::Config::projection_fields(V& v) {
-  v.optional(
-      "apollo_e", apollo_e,
-      {.doc = "second moment of the multiplicative branch of linear layers in a random subspace"});
+  v.optional("apollo_e", apollo_e,
+             {.doc = "keep the second moment of the multiplicative branch of linear layers in a "
+                     "random subspace"});
   const Condition on = only_with("apollo_e", apollo_e, {ApolloE::kMini, ApolloE::kChannel});
   v.optional(
       "apollo_e_rank", apollo_e_rank,

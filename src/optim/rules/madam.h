@@ -31,21 +31,22 @@ struct Madam : PlainRule {
     }
     template <class V>
     void fields(V& v) {
-      v.required(
-          "lr_multiplicative", lr_multiplicative,
-          {.minimum = 0, .maximum = kMaxReal, .doc = "peak rate of the multiplicative step"});
+      v.required("lr_multiplicative", lr_multiplicative,
+                 {.minimum = 0,
+                  .maximum = kMaxReal,
+                  .doc = "peak learning rate of the multiplicative step"});
       v.optional("beta2", beta2,
                  {.minimum = 0, .maximum = kMaxBelowOne, .doc = "decay of the second moments"});
       v.optional("bias_correction", bias_correction, {.doc = "divide moments by 1 - beta^t"});
       v.optional("p_scale", p_scale,
                  {.exclusive_minimum = 0,
                   .maximum = kMaxReal,
-                  .doc = "bound of |weight| in multiples of the tensor's initial RMS"});
-      v.optional(
-          "g_bound", g_bound,
-          {.exclusive_minimum = 0,
-           .maximum = kMaxReal,
-           .doc = "bound of the normalised gradient; lr_multiplicative times it is at most 0.25"});
+                  .doc = "bound on |weight| in multiples of the tensor's initial RMS"});
+      v.optional("g_bound", g_bound,
+                 {.exclusive_minimum = 0,
+                  .maximum = kMaxReal,
+                  .doc = "bound on the normalised gradient; lr_multiplicative * g_bound must be at "
+                         "most 0.25"});
     }
   };
 
@@ -62,8 +63,8 @@ struct Madam : PlainRule {
     static Step at(const Config& config, const StepScalars& step, const TensorScalars& tensor) {
       const double rate = step.lr_factor * config.lr_multiplicative;
       mpt::check(rate * config.g_bound <= kMostExponent,
-                 "madam with a rate of {} and a bound of {}: their product is at most {}", rate,
-                 config.g_bound, kMostExponent);
+                 "madam with a rate of {} and a bound of {}: their product must be at most {}",
+                 rate, config.g_bound, kMostExponent);
       const float beta2 = float(config.beta2);
       return {.beta2 = beta2,
               .one_minus_beta2 = 1.0f - beta2,

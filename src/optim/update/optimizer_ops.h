@@ -18,7 +18,7 @@ namespace mpt {
 
 class OptimizerOps {
  public:
-  static constexpr std::string_view kFamily = "optimizers' operations";
+  static constexpr std::string_view kFamily = "optimizer operations";
   struct Options {};
 
   virtual ~OptimizerOps() = default;

@@ -86,7 +86,7 @@ class OptimizerOpsOn : public OptimizerOps {
 
   void find_mean_scale(const EncodedTensor& weights, const Tensor& sums,
                        const Tensor& mean) override {
-    check(has_relative_scales(weights.encoding.format), "the mean block scale of {} weights",
+    check(has_relative_scales(weights.encoding.format), "{} weights have no relative block scales",
           name_of(weights.encoding.format));
     check(sums.cols >= weights.rows, "scratch for the scales of {} rows, {} needed", sums.cols,
           weights.rows);
@@ -121,7 +121,8 @@ class OptimizerOpsOn : public OptimizerOps {
       const Tensor& g = call.gradients[i];
       const OwnTiles& tiles = call.tiles.own(i);
       check(tiles.first + tiles.count <= square_sums(g.rows, g.cols),
-            "tiles {}+{} of a gradient [{},{}]", tiles.first, tiles.count, g.rows, g.cols);
+            "tiles [{}, +{}) are outside a gradient [{},{}]", tiles.first, tiles.count, g.rows,
+            g.cols);
       return TableRow<Sum>{
           Sum{{g.rows, g.cols}, ElementCodec(g), call.partial.as<double>(), tiles.shift},
           BlockRange{tiles.first, tiles.count}};
@@ -141,7 +142,7 @@ class OptimizerOpsOn : public OptimizerOps {
   void compute_clip(const NormCall& call) override {
     check_partial(call);
     const int64_t tiles = call.tiles.tiles(), sums = sums_of_tiles(tiles);
-    check(call.sums.cols >= sums, "room for {} sums of tiles, {} needed", call.sums.cols, sums);
+    check(call.sums.cols >= sums, "scratch for {} sums of tiles, {} needed", call.sums.cols, sums);
     const std::byte* const spans =
         call.table + TensorTable<Sum>::bytes(int64_t(own_gradients(call).size()));
     exec_.rows(
@@ -158,8 +159,8 @@ class OptimizerOpsOn : public OptimizerOps {
     check_shape(grid, call.gradient);
     check(call.projection.cols == shape.depth && call.second.rows == shape.channels &&
               call.second.cols == rank && call.projection.contiguous() && call.second.contiguous(),
-          "projection [{},{}] and its moments [{},{}] of a [{},{}]", rank, call.projection.cols,
-          call.second.rows, call.second.cols, grid.rows, grid.cols);
+          "projection [{},{}] and moments [{},{}] do not fit a tensor [{},{}]", rank,
+          call.projection.cols, call.second.rows, call.second.cols, grid.rows, grid.cols);
     const ProjectionScratch& scratch = call.scratch;
     float* const g = scratch.gradient.as<float>();
     with_codec(call.weights, [&]<class Codec>(const Codec& codec) {
@@ -204,7 +205,7 @@ class OptimizerOpsOn : public OptimizerOps {
     return own;
   }
   static void check_partial(const NormCall& call) {
-    check(call.partial.cols >= call.tiles.tiles(), "room for {} sums of squares, {} needed",
+    check(call.partial.cols >= call.tiles.tiles(), "scratch for {} sums of squares, {} needed",
           call.partial.cols, call.tiles.tiles());
   }
 
@@ -214,7 +215,8 @@ class OptimizerOpsOn : public OptimizerOps {
                                                            std::index_sequence<i...>) const {
     std::unique_ptr<UpdateBatch> batch;
     ((step == i ? void(batch = make_update_batch<E, R, i>(exec_, config, storage)) : void()), ...);
-    check(batch != nullptr, "step {} of {}, which has {}", step, R::Config::kName, sizeof...(i));
+    check(batch != nullptr, "step {} of {}, which has {} steps", step, R::Config::kName,
+          sizeof...(i));
     return batch;
   }
 
@@ -245,8 +247,8 @@ class OptimizerOpsOn : public OptimizerOps {
   }
 
   static void check_shape(const BlockGrid& grid, const Tensor& t) {
-    check(t.rows == grid.rows && t.cols == grid.cols, "update of [{},{}] with a [{},{}]", grid.rows,
-          grid.cols, t.rows, t.cols);
+    check(t.rows == grid.rows && t.cols == grid.cols,
+          "update of a tensor [{},{}] with a tensor [{},{}]", grid.rows, grid.cols, t.rows, t.cols);
   }
 
   E exec_;

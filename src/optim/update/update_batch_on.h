@@ -33,16 +33,17 @@ TensorInputs<int(Step::kStates.size())> inputs_of(const TensorSlot& slot,
   constexpr int kStates = int(Step::kStates.size());
   const BlockGrid grid{slot.weights.rows, slot.weights.cols};
   const auto check_shape = [&](const Tensor& t) {
-    check(t.rows == grid.rows && t.cols == grid.cols, "update of [{},{}] with a [{},{}]", grid.rows,
-          grid.cols, t.rows, t.cols);
+    check(t.rows == grid.rows && t.cols == grid.cols,
+          "update of a tensor [{},{}] with a tensor [{},{}]", grid.rows, grid.cols, t.rows, t.cols);
   };
   check(slot.states.size() == kStates && slot.state_dithers.size() == kStates,
-        "update with {} states and {} dithers, the rule has {}", slot.states.size(),
+        "update with {} states and {} dithers; the rule needs {}", slot.states.size(),
         slot.state_dithers.size(), kStates);
-  check(slot.range().first >= 0 && slot.range().end() <= grid.blocks(), "blocks {}+{} of [{},{}]",
-        slot.range().first, slot.range().count, grid.rows, grid.cols);
+  check(slot.range().first >= 0 && slot.range().end() <= grid.blocks(),
+        "blocks [{}, +{}) are outside a tensor [{},{}]", slot.range().first, slot.range().count,
+        grid.rows, grid.cols);
   check(Step::kFactors == 0 || slot.factors.values != nullptr || grid.blocks() == 0,
-        "a rule with factors, and none given");
+        "the rule needs factors, but none are given");
   check_shape(slot.gradient);
   TensorInputs<kStates> in{.grid = grid,
                            .states = {},
@@ -74,10 +75,11 @@ CompensatedUpdate<Step> update_of(std::type_identity<CompensatedUpdate<Step>>, c
                                   const TensorSlot& slot, const StepControl* control) {
   const Tensor &w = slot.weights.codes, &residuals = slot.residuals;
   check(w.dtype == DType::kBF16 && residuals.dtype == DType::kBF16,
-        "compensated {} weights with {} residuals; both are bf16", name_of(w.dtype),
+        "compensated {} weights with {} residuals; both must be bf16", name_of(w.dtype),
         name_of(residuals.dtype));
   check(w.rows == residuals.rows && w.cols == residuals.cols,
-        "weights [{},{}] with residuals [{},{}]", w.rows, w.cols, residuals.rows, residuals.cols);
+        "weights [{},{}] with residuals [{},{}]; shapes must match", w.rows, w.cols, residuals.rows,
+        residuals.cols);
   return {step, inputs_of<Step>(slot, control), ElementCodec(w), ElementCodec(residuals)};
 }
 
@@ -116,7 +118,7 @@ class UpdateBatchOn final : public UpdateBatch {
     const BlockRange range = slot.range();
     check(counters.rows >= counted_spans(range.count) * E::Group::kLanes &&
               counters.cols == int64_t(sizeof(UpdateCounters)) && counters.contiguous(),
-          "updates of {} blocks counted into {} rows of {} bytes", range.count, counters.rows,
+          "counters of {} blocks do not fit {} rows of {} bytes", range.count, counters.rows,
           counters.cols);
     exec_.rows(counted_spans(range.count),
                CountUpdates<Update>{update_of(scalars, slot, call.control), range.first,
@@ -164,7 +166,7 @@ std::unique_ptr<UpdateBatch> make_update_batch(const E& exec, const typename R::
   if constexpr (requires { typename R::EagerKahan; })
     if (storage.compensation == Compensation::kEager)
       return make(std::type_identity<CompensatedUpdate<typename R::EagerKahan>>{});
-  check(storage.compensation == Compensation::kNone, "kahan_variant per_op with {}",
+  check(storage.compensation == Compensation::kNone, "{} does not support kahan_variant per_op",
         R::Config::kName);
   return with_codec_type(storage.format, [&]<class Codec>(std::type_identity<Codec>) {
     return make(std::type_identity<TensorUpdate<Step, Codec>>{});
