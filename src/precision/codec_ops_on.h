@@ -99,7 +99,7 @@ class CodecOpsOn : public CodecOps {
 
   void encode(const Tensor& source, const EncodedTensor& target) override {
     check_shapes(target, source, "encode");
-    check(source.dtype == DType::kF32, "encode from {}, fp32 expected", name_of(source.dtype));
+    check(source.dtype == DType::kF32, "encode from {}; expected fp32", name_of(source.dtype));
     with_codec(target, [&]<class Codec>(const Codec& codec) {
       if constexpr (Codec::kTensorScale) start(codec, source, target);
       transcode(target, ElementCodec(source), codec);
@@ -152,7 +152,7 @@ class CodecOpsOn : public CodecOps {
 
   // Scratch: maxima of up to most_rows rows, then their maximum.
   float* maxima(int64_t rows) {
-    check(rows < row_maxima_.cols, "scratch for the maxima of {} rows, {} asked for",
+    check(rows < row_maxima_.cols, "scratch for the maxima of {} rows, {} needed",
           row_maxima_.cols - 1, rows);
     return row_maxima_.as<float>();
   }
@@ -161,8 +161,9 @@ class CodecOpsOn : public CodecOps {
 
   static void check_shapes(const EncodedTensor& encoded, const Tensor& plain,
                            std::string_view what) {
-    check(plain.rows == encoded.rows && plain.cols == encoded.cols, "{} of [{},{}] with a [{},{}]",
-          what, encoded.rows, encoded.cols, plain.rows, plain.cols);
+    check(plain.rows == encoded.rows && plain.cols == encoded.cols,
+          "{} of a tensor [{},{}] with a tensor [{},{}]", what, encoded.rows, encoded.cols,
+          plain.rows, plain.cols);
   }
 
   E exec_;

@@ -8,11 +8,11 @@ void check_targets(const Fp8CastCall& call) {
     return t.rows == 0 || (t.rows == r && t.cols == c && t.dtype == call.format());
   };
   check(fits(call.target, rows, cols) && fits(call.transposed, cols, rows),
-        "cast of [{},{}] into [{},{}] {} and, transposed, [{},{}] {}", rows, cols, call.target.rows,
-        call.target.cols, name_of(call.target.dtype), call.transposed.rows, call.transposed.cols,
-        name_of(call.transposed.dtype));
-  check(call.format() == DType::kE4M3 || call.format() == DType::kE5M2, "cast to FP8 as {}",
-        name_of(call.format()));
+        "cast of [{},{}] does not fit the target [{},{}] {} and the transposed target [{},{}] {}",
+        rows, cols, call.target.rows, call.target.cols, name_of(call.target.dtype),
+        call.transposed.rows, call.transposed.cols, name_of(call.transposed.dtype));
+  check(call.format() == DType::kE4M3 || call.format() == DType::kE5M2,
+        "cast to FP8 as {}; expected e4m3 or e5m2", name_of(call.format()));
 }
 
 }  // namespace mpt

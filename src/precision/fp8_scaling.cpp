@@ -41,7 +41,7 @@ Fp8Scaling::Fp8Scaling(Fp8ScalingOptions options, Device& device, Allocator& all
 }
 
 Fp8Slot Fp8Scaling::slot(int64_t i) const {
-  check(i >= 0 && i < options_.slots, "slot {} of {}", i, options_.slots);
+  check(i >= 0 && i < options_.slots, "slot {} of {} is out of range", i, options_.slots);
   return {.scale = scale_.as<float>() + i,
           .amax = history_.as<float>() + i,
           .used_scale = used_scale_.as<float>() + i,
@@ -58,7 +58,7 @@ void Fp8Scaling::cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kin
                            .transposed = part.transposed,
                            .slot = slot(i),
                            .kind = fresh ? Fp8CastKind::kNoFold : kind};
-    check(call.format() == options_.format, "cast to {} among scales of {}", name_of(call.format()),
+    check(call.format() == options_.format, "cast to {} with scales for {}", name_of(call.format()),
           name_of(options_.format));
     return call;
   };

@@ -70,12 +70,12 @@ struct PrecisionConfig {
   template <class V>
   void fields(V& v) {
     v.optional("weights", weights,
-               {.doc = "format of the master weights of the linear layers, the only copy there is; "
-                       "embedding, norms and head are bf16, or fp32 beside fp32"});
+               {.doc = "format of the master weights of the linear layers, their only copy; "
+                       "embedding, norms and head are bf16, or fp32 if this is fp32"});
     v.optional("compute", compute,
-               {.doc = "format of the operands of GEMMs, and of activations; fp8: operands of the "
-                       "linear layers, everything else bf16; tf32: fp32, of which GEMMs read "
-                       "tf32's 10 bits of mantissa, on GPUs only"});
+               {.doc = "format of GEMM operands and activations; fp8: operands of the linear "
+                       "layers, everything else bf16; tf32: fp32, of which GEMMs read 10 mantissa "
+                       "bits, on GPUs only"});
     v.optional(
         "optimizer_state", optimizer_state,
         {.doc = "format in which moments are stored; the update itself is computed in fp32"});
@@ -95,7 +95,7 @@ struct PrecisionConfig {
   template <class V>
   void state_fields(V& v, const Condition& bf16_state) {
     v.optional("state_rounding", state_rounding,
-               {.only_with = bf16_state, .doc = "rounding of moments on store"});
+               {.only_with = bf16_state, .doc = "rounding of moments when they are stored"});
     v.optional("state_update", state_update,
                {.only_with = bf16_state,
                 .doc = "per_op: every operation on a moment rounds, as eager bf16 code does; the "
@@ -111,12 +111,12 @@ struct PrecisionConfig {
                 .doc = "consecutive elements of a row that share a scale: 16, 32, 64, 128 or 256"});
     v.optional("fp8_scale_mode", fp8_scale_mode,
                {.only_with = fp8,
-                .doc = "pow2: scales are powers of two; fp16: the literal quotient amax / 448, "
-                       "which drags weights along when it moves"});
+                .doc = "pow2: scales are powers of two; fp16: the quotient amax / 448 itself, "
+                       "whose changes also change weights"});
     v.optional("nvfp4_scale_mode", nvfp4_scale_mode,
                {.only_with = only_with("weights", weights, {WeightFormat::kNvfp4}),
-                .doc = "sticky: scales move by powers of two, when they must; live: all are "
-                       "derived again at every step, which drags weights along"});
+                .doc = "sticky: scales change by powers of two, and only when they must; live: all "
+                       "scales are recomputed at every step, which also changes weights"});
   }
   template <class V>
   void compute_fields(V& v, const Condition& fp8) {
@@ -134,7 +134,7 @@ struct PrecisionConfig {
                {.only_with = fp8,
                 .doc = "bf16: decoded weights are rounded to bf16 before they are cast"});
     v.optional("fp8_lm_head", fp8_lm_head,
-               {.only_with = fp8, .doc = "the head's GEMMs in fp8 too"});
+               {.only_with = fp8, .doc = "run the GEMMs of the head in fp8, too"});
     v.optional("fp8_fast_accum_fprop", fp8_fast_accum_fprop,
                {.only_with = fp8,
                 .doc = "forward GEMMs may sum in the tensor cores' own accumulators, which keep "
@@ -146,20 +146,20 @@ struct PrecisionConfig {
                {.minimum = 1,
                 .maximum = 1 << 16,
                 .only_with = delayed,
-                .doc = "amaxes that a scale looks back on"});
+                .doc = "length of the amax history"});
     v.optional("fp8_amax_algo", fp8_amax_algo,
                {.only_with = delayed, .doc = "which amax of the history sets the scale"});
     v.optional("fp8_margin", fp8_margin,
                {.minimum = -64,
                 .maximum = 64,
                 .only_with = delayed,
-                .doc = "binades left free above the amax"});
+                .doc = "powers of two of headroom above the amax"});
     v.optional("fp8_amax_update", fp8_amax_update,
                {.only_with = delayed, .doc = "how often histories roll and scales change"});
     v.optional("fp8_eval_amax", fp8_eval_amax,
                {.only_with = delayed,
-                .doc = "suppress: training does not depend on when it is evaluated; fold: amaxes "
-                       "of evaluation enter the history"});
+                .doc = "suppress: evaluation leaves the history unchanged, so training does not "
+                       "depend on it; fold: amaxes of evaluation enter the history"});
   }
 };
 

@@ -44,7 +44,7 @@ WeightFormat plain_format(DType dtype) {
     const auto format = static_cast<WeightFormat>(i);
     if (!is_scaled(format) && layout_of({.format = format}).codes == dtype) return format;
   }
-  throw LogicError(fmt::format("{} weights", name_of(dtype)));
+  throw LogicError(fmt::format("no weight format stores {}", name_of(dtype)));
 }
 
 WeightFormat unscaled_format(WeightFormat linears) {

@@ -50,7 +50,7 @@ struct BlockFp8Scales {
 
   static int bits_of_block(int64_t block) {
     check(block >= kBlockQuantum && block <= kUpdateBlock && (block & (block - 1)) == 0,
-          "fp8_block_size {}: 16, 32, 64, 128 or 256", block);
+          "fp8_block_size {}; expected 16, 32, 64, 128 or 256", block);
     int bits = 0;
     while (int64_t{1} << bits < block) ++bits;
     return bits;
