@@ -18,7 +18,7 @@ class ScratchDirectory {
     const std::filesystem::path parent = chosen ? chosen : std::filesystem::temp_directory_path();
     path_ = (parent / "mpt_bench_XXXXXX").string();
     if (mkdtemp(path_.data()) == nullptr)
-      throw error("{}: no directory can be made here; name another one in MPT_BENCH_DIRECTORY",
+      throw error("{}: cannot create a directory here; set MPT_BENCH_DIRECTORY to another one",
                   parent.string());
   }
   ~ScratchDirectory() {

@@ -82,7 +82,7 @@ ColdGemms::ColdGemms(Device& device, std::span<const GemmCall> calls)
     : device_(device), allocator_(device.make_allocator()) {
   for (const GemmCall& call : calls)
     check(call.a.dtype == DType::kF32 && call.b.dtype == DType::kF32 && call.d.dtype == DType::kF32,
-          "a replay of GEMMs of {} by {} to {}; expected fp32", name_of(call.a.dtype),
+          "replay of GEMMs of {} and {} into {}; expected fp32", name_of(call.a.dtype),
           name_of(call.b.dtype), name_of(call.d.dtype));
   const int64_t bytes = ring_bytes(calls);
   for (Ring* ring : {&operands_, &results_}) {

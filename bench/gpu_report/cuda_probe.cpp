@@ -25,7 +25,7 @@ class CudaProbe final : public DeviceProbe {
     return int64_t(total - free);
   }
   [[nodiscard]] std::string memory_meaning() const override {
-    return "memory of the GPU that is not free (cudaMemGetInfo): of all processes";
+    return "GPU memory in use by all processes (cudaMemGetInfo)";
   }
   [[nodiscard]] Json description() override {
     int index = 0, driver = 0, runtime = 0;

@@ -47,7 +47,7 @@ void store(std::span<const float> values, DType dtype, std::byte* out) {
         put(i, round_to<kE5M2>(values[i], Nearest{}));
         break;
       default:
-        check(false, "normally distributed numbers as {}", name_of(dtype));
+        check(false, "no normally distributed numbers as {}", name_of(dtype));
     }
 }
 
@@ -91,7 +91,7 @@ std::unique_ptr<DeviceProbe> make_probe(Device& device) {
 
 std::unique_ptr<Device> device_named(const std::string& name) {
   const auto type = enum_from_name<DeviceType>(name);
-  if (!type) throw error("--device: '{}' is none of: {}", name, all_names<DeviceType>());
+  if (!type) throw error("--device: '{}' is not one of: {}", name, all_names<DeviceType>());
   return make_device(DeviceConfig{.type = *type});
 }
 

@@ -34,19 +34,23 @@ struct Arguments {
 
 void add_step_options(CLI::App& mode, Arguments& a) {
   add_texts(mode, "--config", a.configs, "configs of the models")->required();
-  add_texts(mode, "--set", a.overrides, "key.path=value, over what the files say; may be repeated");
-  add_count(mode, "--tokens-per-step", a.shape.tokens_per_step, {}, "0: as the config says");
-  add_count(mode, "--seq-len", a.shape.seq_len, {}, "0: as the config says");
+  add_texts(mode, "--set", a.overrides,
+            "key.path=value, overrides the config files; may be repeated");
+  add_count(mode, "--tokens-per-step", a.shape.tokens_per_step, {}, "0: as in the config");
+  add_count(mode, "--seq-len", a.shape.seq_len, {}, "0: as in the config");
   add_count(mode, "--micro-batch-rows", a.shape.micro_batch_rows, {.least = kAutomaticRows},
-            "-1: the most that fit; 0: as the config says");
-  add_count(mode, "--warm-up", a.steps.warm_up, {.least = 3}, "steps before the first that counts");
-  add_count(mode, "--steps", a.steps.steps, {.least = 1}, "steps that are measured, in all");
-  add_count(mode, "--rounds", a.steps.blocks, {.least = 1}, "blocks that they are measured in");
+            "-1: as many as fit; 0: as in the config");
+  add_count(mode, "--warm-up", a.steps.warm_up, {.least = 3},
+            "warm-up steps before the first measured one");
+  add_count(mode, "--steps", a.steps.steps, {.least = 1}, "measured steps in total");
+  add_count(mode, "--rounds", a.steps.blocks, {.least = 1}, "blocks of measured steps");
 }
 
 void add_machine_options(CLI::App& mode, Arguments& a) {
-  add_count(mode, "--gemm-size", a.size.gemm, {}, "edge of the matrices; 0: as suits the device");
-  add_count(mode, "--copy-bytes", a.size.copy_bytes, {}, "of a buffer; 0: as suits the device");
+  add_count(mode, "--gemm-size", a.size.gemm, {},
+            "rows and columns of the matrices; 0: chosen for the device");
+  add_count(mode, "--copy-bytes", a.size.copy_bytes, {},
+            "size of a buffer; 0: chosen for the device");
 }
 
 MachineSize size_of(const Arguments& a, Device& device) {
@@ -107,9 +111,9 @@ int run(int argc, char** argv) {
   program.require_subcommand(1);
   program.fallthrough();
   add_text(program, "--device", a.device, "cpu or cuda")->capture_default_str();
-  add_text(program, "--output", a.output, "a file instead of standard output");
+  add_text(program, "--output", a.output, "file to write instead of standard output");
   add_real(program, "--seconds", a.effort.seconds_per_block, {.least = 1e-3, .most = 60},
-           "that a block of GEMMs, copies or updates takes at least");
+           "minimum seconds per block of GEMMs, copies or updates");
   CLI::App* machine = program.add_subcommand("machine", "Rates of copies and GEMMs");
   add_machine_options(*machine, a);
   machine->callback([&a] { print(a, run_machine(a)); });
@@ -118,17 +122,17 @@ int run(int argc, char** argv) {
   add_machine_options(*step, a);
   step->callback([&a] { print(a, run_step(a)); });
   CLI::App* pair =
-      program.add_subcommand("pair", "Whole training steps of several configs in turn");
+      program.add_subcommand("pair", "Whole training steps of several configs, alternating");
   add_step_options(*pair, a);
   pair->callback([&a] { print(a, measure_in_turn(step_configs(a), a.steps)); });
-  CLI::App* optimizer = program.add_subcommand("optimizer", "The optimizer's update alone");
-  add_choice(*optimizer, "--format", a.update.format, "of the weights");
-  optimizer->add_option("--rule", a.update.rule, "of the update: " + all_rule_names())
+  CLI::App* optimizer = program.add_subcommand("optimizer", "Optimizer updates alone");
+  add_choice(*optimizer, "--format", a.update.format, "format of the weights");
+  optimizer->add_option("--rule", a.update.rule, "optimizer: " + all_rule_names())
       ->capture_default_str()
       ->check(CLI::IsMember(rule_names()));
   add_choice(*optimizer, "--writeback", a.update.weight_rounding, "rounding of the weights");
-  add_choice(*optimizer, "--state-rounding", a.update.state_rounding, "of bf16 states");
-  add_count(*optimizer, "--elements", a.update.elements, {.least = 1}, "weights, at least");
+  add_choice(*optimizer, "--state-rounding", a.update.state_rounding, "rounding of bf16 states");
+  add_count(*optimizer, "--elements", a.update.elements, {.least = 1}, "minimum number of weights");
   add_machine_options(*optimizer, a);
   optimizer->callback([&a] { print(a, run_optimizer(a)); });
   CLI11_PARSE(program, argc, argv);

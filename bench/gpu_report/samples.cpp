@@ -9,7 +9,7 @@
 namespace mpt {
 
 double median_of(std::vector<double> values) {
-  check(!values.empty(), "the median of nothing");
+  check(!values.empty(), "median of no samples");
   std::ranges::sort(values);
   const size_t n = values.size();
   return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
