@@ -308,7 +308,7 @@ class Stopping(WithFakes):
                 process.send_signal(number)
                 self.assertEqual(process.wait(30), 128 + number)
                 said = process.stderr.read()
-                self.assertIn("2 cells save a checkpoint", said)
+                self.assertIn("2 cells are saving a checkpoint", said)
                 self.assertIn("same arguments to continue", said)
                 self.assertFalse(any(map(is_running, pids)))
                 saved = [
