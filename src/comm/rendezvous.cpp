@@ -128,14 +128,16 @@ bool TcpSocket::send(std::span<const std::byte> bytes, Deadline deadline) const 
   return true;
 }
 
-bool TcpSocket::receive_available(std::string& text) const {
+bool TcpSocket::receive_available(std::string& text, size_t most) const {
   std::array<char, 4096> buffer;
-  for (;;) {
-    const ssize_t count = ::recv(descriptor_, buffer.data(), buffer.size(), 0);
+  while (text.size() < most) {
+    const size_t wanted = std::min(buffer.size(), most - text.size());
+    const ssize_t count = ::recv(descriptor_, buffer.data(), wanted, 0);
     if (count > 0) text.append(buffer.data(), size_t(count));
     if (count > 0 || (count < 0 && errno == EINTR)) continue;
     return count < 0 && errno == EAGAIN;
   }
+  return true;
 }
 
 bool TcpSocket::wait_readable(Deadline deadline) const {
@@ -147,7 +149,7 @@ namespace {
 // A rank sends:    mpretrain-rendezvous RANK SIZE HASH_OF_RUN_ID\n
 // Rank 0 answers:  ok BYTES\n and that many bytes, or: other-run\n, or: failed REASON\n
 const std::string kGreeting = "mpretrain-rendezvous";
-constexpr size_t kLongestGreeting = 256;
+constexpr size_t kLongestGreeting = 256, kLongestAnswer = 1 << 16;  // bytes
 constexpr auto kAnswerTime = std::chrono::seconds(10);  // for a rank to receive its answer
 constexpr auto kRetryAfter = std::chrono::milliseconds(100);
 
@@ -226,10 +228,10 @@ class Host {
     std::vector<Guest> now = std::move(strangers_);
     strangers_.clear();
     for (Guest& stranger : now) {
-      const bool open = stranger.socket.receive_available(stranger.text);
+      const bool open = stranger.socket.receive_available(stranger.text, kLongestGreeting);
       if (stranger.text.find('\n') != std::string::npos)
         admit(std::move(stranger));
-      else if (open && stranger.text.size() <= kLongestGreeting)
+      else if (open && stranger.text.size() < kLongestGreeting)
         strangers_.push_back(std::move(stranger));
     }
   }
@@ -300,9 +302,9 @@ class Visit {
     std::string text;
     size_t line = std::string::npos;
     bool open = send_text(*socket, greeting, deadline_);
-    while (open && (line = text.find('\n')) == std::string::npos &&
+    while (open && (line = text.find('\n')) == std::string::npos && text.size() < kLongestAnswer &&
            socket->wait_readable(deadline_))
-      open = socket->receive_available(text);
+      open = socket->receive_available(text, kLongestAnswer);
     line = text.find('\n');
     if (line == std::string::npos) {
       reason = text.empty() ? "it closed the connection or sent nothing" : not_rank_0(text);
@@ -317,7 +319,7 @@ class Visit {
     if (answer.starts_with("failed ")) throw error("rank 0: {}", answer.substr(7));
     if (answer != fmt::format("ok {}", bytes.size())) throw Error(not_rank_0(answer));
     while (open && text.size() < bytes.size() && socket->wait_readable(deadline_))
-      open = socket->receive_available(text);
+      open = socket->receive_available(text, bytes.size());
     if (text.size() != bytes.size())
       throw error("rank 0 at {} sent {} of {} bytes", place(options_), text.size(), bytes.size());
     std::memcpy(bytes.data(), text.data(), bytes.size());

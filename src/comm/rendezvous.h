@@ -44,8 +44,9 @@ class TcpSocket {
   [[nodiscard]] std::optional<TcpSocket> accepted() const;
   // Returns whether everything was sent before the deadline.
   [[nodiscard]] bool send(std::span<const std::byte> bytes, Deadline deadline) const;
-  // Appends the bytes available now; false once the peer has closed.
-  [[nodiscard]] bool receive_available(std::string& text) const;
+  // Appends the bytes available now until `text` has `most` of them, so that a peer cannot make it
+  // grow without end; false once the peer has closed.
+  [[nodiscard]] bool receive_available(std::string& text, size_t most) const;
   // Returns whether data (or a connection to accept) arrived before the deadline.
   [[nodiscard]] bool wait_readable(Deadline deadline) const;
 

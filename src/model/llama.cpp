@@ -129,7 +129,7 @@ void Llama::stage_tokens(const TokenBatch& batch) {
   check(n % seq_len == 0 && n > 0 && n <= tokens_.tensor.elements() &&
             batch.targets.size() == batch.tokens.size(),
         "{} tokens and {} targets staged; expected whole rows of {}, at most {}", n,
-        batch.targets.size(), seq_len, options_.micro_batches * options_.micro_batch.rows);
+        batch.targets.size(), seq_len, tokens_.tensor.elements());
   check_range("token", batch.tokens, 0, config_.vocab_size);
   check_range("target", batch.targets, kIgnoreTarget, config_.vocab_size);
   staged_rows_ = n / seq_len;

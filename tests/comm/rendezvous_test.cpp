@@ -186,6 +186,22 @@ TEST_F(Rendezvous, StrangersDoNotDisturb) {
   EXPECT_EQ(thrown, std::vector<std::string>(2));
 }
 
+TEST_F(Rendezvous, APeerCannotSendMoreThanIsAskedFor) {
+  const Deadline deadline = std::chrono::steady_clock::now() + 10s;
+  const TcpSocket port = TcpSocket::listening(port_);
+  const std::string sent(5000, 'x');
+  std::string reason, text = "12";
+  const auto peer = TcpSocket::connected("127.0.0.1", port_, deadline, reason);
+  ASSERT_TRUE(peer) << reason;
+  ASSERT_TRUE(port.wait_readable(deadline));
+  const auto connection = port.accepted();
+  ASSERT_TRUE(connection);
+  ASSERT_TRUE(peer->send(std::as_bytes(std::span(sent)), deadline));
+  ASSERT_TRUE(connection->wait_readable(deadline));
+  EXPECT_TRUE(connection->receive_available(text, 7));
+  EXPECT_EQ(text, "12xxxxx");
+}
+
 TEST_F(Rendezvous, ManyRanks) {
   std::vector<RendezvousOptions> ranks;
   for (int64_t rank = 0; rank < 40; ++rank) ranks.push_back(options(rank, 40));

@@ -192,12 +192,15 @@ std::optional<Algorithm> CudaGemm::Library::restored(const GemmKey& key,
       cublasLtMatmulAlgoCheck(handle_.get(), descriptors.description.get(), descriptors.first.get(),
                               descriptors.second.get(), descriptors.result.get(),
                               descriptors.result.get(), &found->second, &result);
-  if (status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= size_t{kWorkspaceBytes})
-    return found->second;
+  const bool accepted = status == CUBLAS_STATUS_SUCCESS;
+  if (accepted && result.workspaceSize <= size_t{kWorkspaceBytes}) return found->second;
   spdlog::warn(
       "GEMM {}: the stored algorithm was rejected ({}); with another one, results may differ in "
       "their last bits from those of the stored run",
-      key.name(), answer_of(status));
+      key.name(),
+      accepted ? fmt::format("it takes a workspace of {} bytes, at most {} are given",
+                             result.workspaceSize, kWorkspaceBytes)
+               : answer_of(status));
   return std::nullopt;
 }
 
