@@ -248,11 +248,11 @@ TEST_F(BadCheckpoints, OfAnotherRun) {
   expect_all_refused({
       {"another width",
        resumed({"model.hidden_size=32"}),
-       {kNewest, "model.hidden_size = 32", "made with 16"}},
+       {kNewest, "model.hidden_size = 32", "saved with 16"}},
       {"another depth",
        resumed({"model.num_hidden_layers=3"}),
        {kNewest, "model.num_hidden_layers = 3"}},
-      {"another seed", resumed({"seed=4"}), {kNewest, "seed = 4", "made with 3"}},
+      {"another seed", resumed({"seed=4"}), {kNewest, "seed = 4", "saved with 3"}},
       {"another rule",
        resumed({"optimizer.rule=adamw", "optimizer.lr_multiplicative=null"}),
        {kNewest, "optimizer."}},

@@ -192,7 +192,7 @@ TEST_F(BadConfigs, KeysThatDoNotGoTogether) {
        {"train.tokens: makes", "at most 1000000000"}},
       {"M+Adam's key under AdamW",
        fresh({"optimizer.rule=adamw", "optimizer.lr_multiplicative=1e-3"}),
-       {"optimizer.lr_multiplicative", "only with optimizer.rule = ", "m_plus_adam", "adamw"}},
+       {"optimizer.lr_multiplicative", "requires optimizer.rule = ", "m_plus_adam", "adamw"}},
       {"compensated weights that are not bf16",
        fresh({"optimizer.weight_rounding=kahan", "precision.weights=nvfp4"}),
        {"optimizer.weight_rounding: kahan cannot be combined with precision.weights = nvfp4",

@@ -154,7 +154,7 @@ TEST_F(CheckpointVerb, PruneNeverRemovesTheNewestGoodOne) {
   const ProgramResult result = run({"prune", "run", "--keep-last", "1"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_TRUE(has(result.err, "no checkpoint is good; nothing is removed")) << result.err;
-  EXPECT_TRUE(has(result.err, "rank_00000_of_00002.safetensors: has 10 bytes")) << result.err;
+  EXPECT_TRUE(has(result.err, "rank_00000_of_00002.safetensors has 10 bytes")) << result.err;
   EXPECT_EQ(left().size(), 2u);
 }
 

@@ -112,14 +112,14 @@ TEST_F(EndToEnd, AProfileIsPrintedAndNothingWritten) {
         must({"--config", "config.json", "--set", "name=" + name, "--profile", "3"});
     EXPECT_TRUE(result.out.starts_with("operation ")) << result.out;
     EXPECT_TRUE(has(result.out, "\n  forward ")) << result.out;
-    EXPECT_TRUE(has(result.out, "the mean of 3;")) << result.out;
+    EXPECT_TRUE(has(result.out, "mean of 3 steps;")) << result.out;
   }
   EXPECT_EQ(content_of(*directory_ / "runs/small/metrics.jsonl"), metrics);
   EXPECT_FALSE(fs::exists(*directory_ / "runs/other"));
 }
 
 TEST_F(EndToEnd, AProfileMayBeLongerThanTheRun) {
-  EXPECT_TRUE(has(must({"--config", "config.json", "--profile"}).out, "the mean of 20;"));
+  EXPECT_TRUE(has(must({"--config", "config.json", "--profile"}).out, "mean of 20 steps;"));
 }
 
 TEST_F(EndToEnd, PlanPrintsMemory) {

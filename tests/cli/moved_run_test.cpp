@@ -104,7 +104,7 @@ TEST_F(MovedRun, IsNotContinuedWithAnotherTokenizer) {
   expect_all_refused(
       {{"another tokenizer",
         {"--config", "config.json", "--set", "train.steps=6", "--resume", "latest"},
-        {"data/tokenizer.model", "another one", "runs/tiny/tokenizer.model"},
+        {"data/tokenizer.model", "a different one", "runs/tiny/tokenizer.model"},
         [](const Scene& s) { s.write("runs/tiny/tokenizer.model", s.read("larger.model")); }}});
 }
 

@@ -96,7 +96,8 @@ TEST(PlainText, ManyEndlessBlanksAreNoDocument) {
 TEST(JsonLines, TakesTheTextFieldOfC4Records) {
   const Documents documents = documents_in(
       "c4.json",
-      R"({"text":"Caf\u00e9 \ud83d\ude00\nnext \"line\"","timestamp":"2019-04-25T12:57:54Z","url":"https://a.org/"})\n"
+      R"({"text":"Caf\u00e9 \ud83d\ude00\nnext \"line\"","timestamp":"2019-04-25T12:57:54Z","url":"https://a.org/"})"
+      "\n"
       R"({"url": "https://b.org/", "text": "second", "extra": {"text": "not this", "n": [1, 2]}})"
       "\r\n\n  \n"
       R"({"text": "third"})");

@@ -92,7 +92,7 @@ TEST_F(RanksProgram, RefusesOtherData) {
   for (const auto& [name, value] : ranks_environment()) options.env.try_emplace(name, value);
   const ProgramResult result = run_program(all, options);
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_TRUE(says(result, "another training data than rank 0")) << result.err;
+  EXPECT_TRUE(says(result, "a different set of training data from rank 0")) << result.err;
 }
 
 TEST_F(RanksProgram, HalfAnEnvironmentIsAnError) {
