@@ -177,6 +177,29 @@ class Compare(Runs):
         out, _, _ = self.compare(self.trained("a", val_loss=1e4))
         self.assertIn("inf", out)
 
+    def test_differences_are_of_every_step_from_the_first_run(self):
+        whole = self.trained("whole")
+        other = self.write(
+            "other",
+            [
+                {"step": 1, "loss": 4.0, "tokens_per_second": 5.0},
+                {"step": 2, "loss": 3.25, "tokens_per_second": 5.0, "val_loss": 3.0},
+            ],
+        )
+        begun = self.write(
+            "begun", [{"step": 1, "loss": 4.0, "tokens_per_second": 5.0, "val_loss": 3.0}]
+        )
+        out, _, problem = self.compare("--differences", whole, other, begun)
+        self.assertIsNone(problem)
+        self.assertEqual(
+            [line.split()[-4:] for line in out.splitlines()[2:]],
+            [
+                ["2", "of", "2", "0.0e+00"],
+                ["1", "of", "2", "2.5e-01"],
+                ["1", "of", "2", "0.0e+00"],
+            ],
+        )
+
     def test_plots_leave_out_the_same_runs(self):
         with contextlib.redirect_stderr(io.StringIO()) as said:
             found = labelled_runs([self.started("begun"), f"A={self.trained('a')}"])

@@ -1,5 +1,5 @@
-"""Draws the loss curves of one or more runs into a PNG: training loss, smoothed, and the validation
-points.
+"""Draws the loss curves of one or more runs into a PNG, SVG or PDF: training loss, smoothed, and
+the validation points.
 
     scripts/plot_curves.py --output curves.png runs/adamw runs/m_plus_adam
     scripts/plot_curves.py --output curves.png --x seconds AdamW=runs/adamw M+Adam=runs/m_plus_adam
@@ -79,7 +79,7 @@ def arguments():
     parser.add_argument(
         "runs", nargs="+", metavar="[LABEL=]RUN", help="run directory or its metrics.jsonl"
     )
-    parser.add_argument("--output", required=True, help="PNG to write")
+    parser.add_argument("--output", required=True, help="picture to write: .png, .svg or .pdf")
     parser.add_argument("--title", default="")
     parser.add_argument(
         "--x",

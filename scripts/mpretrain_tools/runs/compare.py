@@ -3,10 +3,12 @@ of the text.
 
     scripts/compare_runs.py "AdamW=runs/adamw" "M+Adam=runs/m_plus_adam"
     scripts/compare_runs.py --manifest tokens/manifest.json runs/adamw runs/m_plus_adam
+    scripts/compare_runs.py --differences runs/whole runs/resumed
 
-Without the manifest of the tokens there is no column of the entropy. A run without a step is named
-and left out. Exits 1 if none has a step, if one has no finite validation loss, or has not learned
-more than how frequent each token is.
+Without the manifest of the tokens there is no column of the entropy. --differences compares the
+training loss of every step with the first run's: how many are equal, and the largest difference. A
+run without a step is named and left out. Exits 1 if none has a step, if one has no finite
+validation loss, or has not learned more than how frequent each token is.
 """
 
 import argparse
@@ -21,6 +23,15 @@ def perplexity(loss):
         return math.exp(loss)
     except OverflowError:
         return math.inf
+
+
+def differences(run, first):
+    """Of the training losses of the first run's steps: how many are equal, the largest
+    difference.
+    """
+    losses, expected = dict(zip(*run.series("loss"))), dict(zip(*first.series("loss")))
+    apart = [abs(losses[step] - expected[step]) for step in expected if step in losses]
+    return [f"{apart.count(0.0)} of {len(expected)}", f"{max(apart, default=math.nan):.1e}"]
 
 
 def row(label, run, entropy):
@@ -69,12 +80,20 @@ def main():
         "runs", nargs="+", metavar="[LABEL=]RUN", help="run directory or its metrics.jsonl"
     )
     parser.add_argument("--manifest", help="manifest.json of the tokens, for their unigram entropy")
+    parser.add_argument(
+        "--differences",
+        action="store_true",
+        help="compare the training loss of every step with the first run's",
+    )
     args = parser.parse_args()
     entropy = unigram_entropy(args.manifest) if args.manifest else None
     runs = labelled_runs(args.runs)
     shared = ["unigram entropy"] if entropy is not None else []
-    print_table(
-        [["run", "steps", "val loss", "perplexity", *shared, "tokens/s"]]
-        + [row(label, run, entropy) for label, run in runs]
-    )
+    rows = [["run", "steps", "val loss", "perplexity", *shared, "tokens/s"]]
+    rows += [row(label, run, entropy) for label, run in runs]
+    if args.differences:
+        rows[0] += ["equal losses", "largest difference"]
+        for cells, (_, run) in zip(rows[1:], runs):
+            cells += differences(run, runs[0][1])
+    print_table(rows)
     check(runs, entropy)
