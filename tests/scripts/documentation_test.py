@@ -15,7 +15,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SOURCES = ("src", "tests", "bench", "scripts", "docs")
+SOURCES = ("src", "tests", "bench", "scripts", "docs", "examples")
 C_FAMILY = (".h", ".cpp", ".cu", ".cuh")
 CITATION = re.compile(r'([\w./-]*\w\.md)((?:(?:,| and|, and)? "[^"]+")+)')
 # A document by its name alone, in capitals, which nothing resolves.

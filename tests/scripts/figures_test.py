@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests that docs/ stays small: figures as SVG, PNG or PDF, what they draw as CSV, all of them
-quick to clone and to open.
+"""Tests that docs/ and the figures of examples/ stay small: figures as SVG, PNG or PDF, what they
+draw as CSV, all of them quick to clone and to open.
 
 tests/scripts/figures_test.py [CLASS[.TEST] ...]
 """
@@ -10,6 +10,7 @@ import tempfile
 import unittest
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+EXAMPLES = DOCS.parent / "examples"
 KIB = 1024
 # Bytes of a file by its kind. JSON is what benchmarks measured, of which the pages are made.
 MOST = {
@@ -40,6 +41,13 @@ def too_large(directory):
 class Figures(unittest.TestCase):
     def test_no_file_of_docs_is_large(self):
         self.assertEqual(list(too_large(DOCS)), [])
+
+    def test_every_example_shows_a_small_figure(self):
+        pages = sorted(EXAMPLES.glob("*/README.md"))
+        self.assertGreaterEqual(len(pages), 5)
+        for page in pages:
+            self.assertIn("](figure.svg)", page.read_text(encoding="utf-8"), page)
+            self.assertLess((page.parent / "figure.svg").stat().st_size, 60 * KIB, page)
 
     def test_what_is_large_or_no_figure_is_named(self):
         with tempfile.TemporaryDirectory() as directory:
