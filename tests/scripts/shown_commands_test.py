@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Test that the commands that pages show work as they stand there, pasted one after the other:
+README.md, docs/start/*.md and examples/*/README.md; and that the example of memory.md is what
+`plan` counts.
+
+    tests/scripts/shown_commands_test.py --program build/cpu/mpretrain [CLASS[.TEST] ...]
+
+Each page runs in a directory of its own that looks like the repository after the quickstart. What
+would take long is short: the program is one that hands on its arguments and asks for a tiny model,
+and text is this repository's documentation. Nothing is drawn. A line above a block of commands can
+leave it out:
+
+    <!-- not run: REASON -->
+    <!-- needs: COMMAND -->    where the shell command fails
+"""
+
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from tested_program import PROGRAM, main
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TINY = (
+    "model.hidden_size=16",
+    "model.intermediate_size=16",
+    "model.num_hidden_layers=1",
+    "batch.seq_len=16",
+    "batch.tokens_per_step=32",
+    "eval.tokens=64",
+)
+SHORT = """#!/bin/sh
+case $1 in
+  toy) exec {program} "$@" --steps 10 ;;
+  plan | train | --config) exec {program} "$@" {tiny} ;;
+  *) exec {program} "$@" ;;
+esac
+"""
+FETCH = """#!/bin/sh
+mkdir -p "$1" && cat {docs}/*.md {docs}/*/*.md | sed G >"$1/documentation.txt"
+"""
+MATPLOTLIB = """import sys, types
+from unittest.mock import MagicMock
+pyplot = types.ModuleType("matplotlib.pyplot")
+figure = MagicMock()
+figure.savefig.side_effect = lambda path: open(path, "w").close()
+pyplot.rcParams = {}
+pyplot.subplots = lambda *_, **__: (figure, MagicMock())
+sys.modules["matplotlib.pyplot"] = pyplot
+use = print
+"""
+
+
+BLOCK = re.compile(r"^(?:<!-- (?P<mark>.*?) -->\n)?```sh\n(?P<commands>.*?)^```", re.M | re.S)
+MARK = re.compile(r"(not run|needs): (\S.*)")
+
+
+def is_there(command):
+    """Whether a shell command succeeds."""
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+def shown_commands(text):
+    """The blocks of a page that are run, as they are pasted."""
+    found = []
+    for block in BLOCK.finditer(text):
+        mark = MARK.fullmatch(block["mark"] or "")
+        if block["mark"] and not mark:
+            raise ValueError(f"<!-- {block['mark']} -->: expected 'not run: REASON' or 'needs: COMMAND'")
+        if mark is None or (mark[1] == "needs" and is_there(mark[2])):
+            found.append(block["commands"])
+    return "".join(found)
+
+
+class Repository:
+    """A directory that looks like the repository after the quickstart."""
+
+    def __init__(self, test):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="shown_commands_"))
+        test.addCleanup(shutil.rmtree, self.directory)
+        tiny = " ".join(f"--set {setting}" for setting in TINY)
+        self._write_program(
+            "build/program/mpretrain", SHORT.format(program=shlex.quote(PROGRAM[0]), tiny=tiny)
+        )
+        self._write_program(
+            "scripts/fetch_corpus.sh", FETCH.format(docs=shlex.quote(str(ROOT / "docs")))
+        )
+        for path in (ROOT / "scripts").iterdir():
+            if path.name != "fetch_corpus.sh":
+                (self.directory / "scripts" / path.name).symlink_to(path)
+        (self.directory / "configs").symlink_to(ROOT / "configs")
+        if (ROOT / "examples").exists():
+            shutil.copytree(ROOT / "examples", self.directory / "examples")
+        (self.directory / "python").mkdir()
+        (self.directory / "python/matplotlib.py").write_text(MATPLOTLIB, encoding="utf-8")
+
+    def _write_program(self, name, text):
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
+
+    def paste(self, commands):
+        """Runs them in one shell, which ends at the first that fails."""
+        environment = {
+            **os.environ,
+            "PATH": f"{self.directory / 'build/program'}:{os.environ['PATH']}",
+            "PYTHONPATH": str(self.directory / "python"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "OMP_NUM_THREADS": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        }
+        return subprocess.run(
+            ["bash", "-exuc", commands],
+            cwd=self.directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+
+    def has(self, name):
+        return (self.directory / name).exists()
+
+
+class Pages(unittest.TestCase):
+    def run_page(self, page, made=()):
+        commands = shown_commands(page.read_text(encoding="utf-8"))
+        self.assertNotIn("&&", commands)  # behind which a failure would not end the shell
+        repository = Repository(self)
+        done = repository.paste(commands)
+        self.assertEqual(done.returncode, 0, f"{page.relative_to(ROOT)}: {done.stdout[-4000:]}")
+        for name in made:
+            self.assertTrue(repository.has(name), f"{page.relative_to(ROOT)} makes no {name}")
+
+
+class Readme(Pages):
+    def test_commands(self):
+        text = shown_commands((ROOT / "README.md").read_text(encoding="utf-8"))
+        self.assertGreater(text.count("mpretrain "), 3)
+        self.run_page(
+            ROOT / "README.md",
+            ("corpus", "data/manifest.json", "runs/nano_bf16/checkpoints/step_00002000"),
+        )
+
+
+class Start(Pages):
+    def test_own_text(self):
+        made = ("exported/config.json", "runs/nano_bf16/checkpoints/step_00002000")
+        self.run_page(ROOT / "docs/start/own_text.md", made)
+
+    def test_the_other_pages(self):
+        for page in sorted((ROOT / "docs/start").glob("*.md")):
+            if page.name != "own_text.md":
+                with self.subTest(page=page.name):
+                    self.run_page(page)
+
+
+class Memory(unittest.TestCase):
+    """The example of docs/start/memory.md is what `plan` counts."""
+
+    CONFIG = ["--config", "350m_bf16.json"]
+    SHOWN = ("weights", "gradients", "optimizer state", "activations")
+    CHANGES = {
+        "nothing": CONFIG,
+        "`batch.micro_batch_rows=1`": [*CONFIG, "--set", "batch.micro_batch_rows=1"],
+        "`train.activation_recompute=block`": [
+            *CONFIG,
+            "--set",
+            "train.activation_recompute=block",
+        ],
+        "both": [
+            *CONFIG,
+            "--set",
+            "batch.micro_batch_rows=1",
+            "--set",
+            "train.activation_recompute=block",
+        ],
+        "`optimizer.apollo_e=mini`": [*CONFIG, "--set", "optimizer.apollo_e=mini"],
+        "`--config 350m_bf16_adamw.json`": ["--config", "350m_bf16_adamw.json"],
+        "`--ranks 8`": [*CONFIG, "--ranks", "8"],
+    }
+
+    def counted(self, arguments):
+        """GiB by purpose, and of all."""
+        done = subprocess.run(
+            [PROGRAM[0], "plan", "--json", "--set", "device.type=cpu", *arguments],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        bytes_ = json.loads(done.stdout)["allocated_bytes"]
+        return {purpose: taken / 2**30 for purpose, taken in bytes_.items()}
+
+    def test_the_example_is_what_plan_counts(self):
+        rows = re.findall(r"^\| (.+?) \| ([\d. |]+) \|$", (ROOT / "docs/start/memory.md").read_text(encoding="utf-8"), re.M)
+        self.assertEqual([name for name, _ in rows], list(self.CHANGES))
+        for name, figures in rows:
+            with self.subTest(change=name):
+                *parts, total = figures.split(" | ")
+                counted = self.counted(self.CHANGES[name])
+                self.assertEqual(parts, [f"{counted[purpose]:.2f}" for purpose in self.SHOWN])
+                # Scratch has parts for each thread.
+                self.assertAlmostEqual(float(total), counted["total"], delta=0.1)
+
+
+class Examples(Pages):
+    def test_each(self):
+        for page in sorted((ROOT / "examples").glob("*/README.md")):
+            with self.subTest(page=str(page.relative_to(ROOT))):
+                text = page.read_text(encoding="utf-8")
+                self.assertIn("mpretrain ", "".join(b["commands"] for b in BLOCK.finditer(text)))
+                self.run_page(page)
+
+
+class TheTest(unittest.TestCase):
+    """Can fail."""
+
+    def test_a_command_that_is_broken(self):
+        for broken in ("mpretrain --config nano_bf16.jso", "mpretrain evaluate", "scripts/none.sh"):
+            done = Repository(self).paste(shown_commands(f"```sh\n{broken}\ntrue\n```\n"))
+            self.assertNotEqual(done.returncode, 0, broken)
+
+    def test_marks(self):
+        self.assertEqual(shown_commands("```sh\na\n```\n<!-- not run: b -->\n```sh\nb\n```\n"), "a\n")
+        self.assertEqual(shown_commands("<!-- needs: true -->\n```sh\na\n```\n"), "a\n")
+        self.assertEqual(shown_commands("<!-- needs: false -->\n```sh\na\n```\n"), "")
+        for bad in ("not run", "not run: ", "maybe"):
+            with self.assertRaises(ValueError):
+                shown_commands(f"<!-- {bad} -->\n```sh\na\n```\n")
+
+
+if __name__ == "__main__":
+    main()
