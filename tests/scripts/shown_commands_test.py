@@ -76,7 +76,9 @@ def shown_commands(text):
     for block in BLOCK.finditer(text):
         mark = MARK.fullmatch(block["mark"] or "")
         if block["mark"] and not mark:
-            raise ValueError(f"<!-- {block['mark']} -->: expected 'not run: REASON' or 'needs: COMMAND'")
+            raise ValueError(
+                f"<!-- {block['mark']} -->: expected 'not run: REASON' or 'needs: COMMAND'"
+            )
         if mark is None or (mark[1] == "needs" and succeeds(mark[2])):
             found.append(block["commands"])
     return "".join(found)
@@ -138,7 +140,7 @@ class Repository:
 
 class Pages(unittest.TestCase):
     def run_pages(self, *pages, made=()):
-        """Pastes the commands of pages one after the other; afterwards the files of `made` exist."""
+        """Pastes the commands of pages in order; afterwards the files of `made` exist."""
         commands = "".join(shown_commands(text_of(page)) for page in pages)
         self.assertNotIn("&&", commands)  # behind which a failure would not end the shell
         repository = Repository(self)
@@ -244,7 +246,9 @@ class TheTest(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0, broken)
 
     def test_marks(self):
-        self.assertEqual(shown_commands("```sh\na\n```\n<!-- not run: b -->\n```sh\nb\n```\n"), "a\n")
+        self.assertEqual(
+            shown_commands("```sh\na\n```\n<!-- not run: b -->\n```sh\nb\n```\n"), "a\n"
+        )
         self.assertEqual(shown_commands("<!-- needs: true -->\n```sh\na\n```\n"), "a\n")
         self.assertEqual(shown_commands("<!-- needs: false -->\n```sh\na\n```\n"), "")
         for bad in ("not run", "not run: ", "maybe"):

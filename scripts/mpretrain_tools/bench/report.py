@@ -66,9 +66,7 @@ def arguments(argv):
     parser.add_argument(
         "--attempts",
         type=int,
-        help=(
-            "attempts per benchmark and round while others are busy; default: 6, with --quick 1"
-        ),
+        help=("attempts per benchmark and round while others are busy; default: 6, with --quick 1"),
     )
     parser.add_argument(
         "--shapes", help="shapes of the peers and profiles; default: ABCDE, with --quick A"

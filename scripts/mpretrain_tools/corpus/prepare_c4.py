@@ -672,9 +672,7 @@ def count_up_to(most, least):
         if text == "all":
             return most
         if not text.isdigit() or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(
-                f"'{text}': expected {least} to {most}, or all"
-            )
+            raise argparse.ArgumentTypeError(f"'{text}': expected {least} to {most}, or all")
         return int(text)
 
     return parse

@@ -82,10 +82,7 @@ def arguments():
     parser.add_argument("--output", required=True, help="picture to write: .png, .svg or .pdf")
     parser.add_argument("--title", default="")
     parser.add_argument(
-        "--x",
-        choices=AXES,
-        default="step",
-        help="x axis of the losses; default: %(default)s",
+        "--x", choices=AXES, default="step", help="x axis of the losses; default: %(default)s"
     )
     parser.add_argument(
         "--smooth",

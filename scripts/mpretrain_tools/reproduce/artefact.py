@@ -108,11 +108,7 @@ def parser(description):
         help="leave cells in Slurm's queue; a later run collects them",
     )
     found.add_argument(
-        "--retry",
-        type=int,
-        default=0,
-        metavar="N",
-        help="restart a failed cell up to N times",
+        "--retry", type=int, default=0, metavar="N", help="restart a failed cell up to N times"
     )
     found.add_argument(
         "--quick",

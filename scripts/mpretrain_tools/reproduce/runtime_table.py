@@ -51,9 +51,7 @@ ROWS = tuple(
 def add_arguments(parser):
     parser.add_argument("--rounds", type=int, help="number of rounds; default: 5, quick 2")
     parser.add_argument("--steps", type=int, help="steps per run; default: 60, quick 20")
-    parser.add_argument(
-        "--skip", type=int, default=5, help="warm-up steps of a run, not measured"
-    )
+    parser.add_argument("--skip", type=int, default=5, help="warm-up steps of a run, not measured")
     parser.add_argument(
         "--attempts",
         type=int,
