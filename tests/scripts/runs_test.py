@@ -193,11 +193,7 @@ class Compare(Runs):
         self.assertIsNone(problem)
         self.assertEqual(
             [line.split()[-4:] for line in out.splitlines()[2:]],
-            [
-                ["2", "of", "2", "0.0e+00"],
-                ["1", "of", "2", "2.5e-01"],
-                ["1", "of", "2", "0.0e+00"],
-            ],
+            [["2", "of", "2", "0.0e+00"], ["1", "of", "2", "2.5e-01"], ["1", "of", "2", "0.0e+00"]],
         )
 
     def test_plots_leave_out_the_same_runs(self):
