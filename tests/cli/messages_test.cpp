@@ -70,11 +70,11 @@ TEST_F(Messages, OneIsNoPlural) {
 }
 
 TEST_F(Messages, C4IsMadeWhereItsConfigsReadIt) {
-  const std::string readme = content_of(MPT_SOURCE_DIR "/README.md"),
+  const std::string page = content_of(MPT_SOURCE_DIR "/docs/start/own_text.md"),
                     command = "scripts/prepare_c4.sh --source";
-  const size_t at = readme.find(command), output = readme.find("--output ", at) + 9;
+  const size_t at = page.find(command), output = page.find("--output ", at) + 9;
   ASSERT_NE(at, std::string::npos);
-  const std::string directory = readme.substr(output, readme.find(' ', output) - output);
+  const std::string directory = page.substr(output, page.find(' ', output) - output);
   const RunConfig config = load_run_config(MPT_SOURCE_DIR "/configs/350m_fp8.json");
   EXPECT_EQ(config.data.train, std::vector<std::string>{directory + "/train_*.bin"});
   EXPECT_EQ(config.data.tokenizer, directory + "/tokenizer.model");

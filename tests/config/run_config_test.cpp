@@ -747,10 +747,11 @@ TEST_F(RunConfigTest, UsualSpellingsAreOfKeysAndValuesThatThereAre) {
 
 // README's own example, in a directory of its own.
 TEST_F(RunConfigTest, PiecesAreFoundFromAnywhere) {
-  const std::string readme = posix_file_system().read_file(MPT_SOURCE_DIR "/README.md");
-  const size_t begin = readme.find("```jsonc\n") + 9, end = readme.find("```", begin);
+  const std::string page =
+      posix_file_system().read_file(MPT_SOURCE_DIR "/docs/reference/configuration.md");
+  const size_t begin = page.find("```jsonc\n") + 9, end = page.find("```", begin);
   ASSERT_NE(end, std::string::npos);
-  std::ofstream(directory_ / "mine.json") << readme.substr(begin, end - begin);
+  std::ofstream(directory_ / "mine.json") << page.substr(begin, end - begin);
   const fs::path before = fs::current_path();
   fs::current_path(directory_.path());
   const RunConfig config = load_run_config("mine.json");
