@@ -11,6 +11,8 @@ import json
 import re
 from pathlib import Path
 
+from ..markdown import table
+
 SIZES = ["60m", "130m", "350m", "1b"]
 FORMATS = ["fp32", "bf16", "block_fp8", "nvfp4"]
 TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"]
@@ -199,11 +201,6 @@ def goal_rows(raw):
     yield from optimizer_rows(raw)
     yield from peer_rows(raw)
     yield from memory_rows(raw)
-
-
-def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
 def correctness(raw):

@@ -4,6 +4,7 @@ import math
 import re
 import statistics
 
+from .. import markdown
 from . import ratios
 from .disturbance import BUSY, is_disturbed
 from .goals import outcomes
@@ -29,11 +30,7 @@ def public(value):
 
 
 def table(head, rows):
-    return [
-        "| " + " | ".join(map(cell, head)) + " |",
-        "|" + "---|" * len(head),
-        *("| " + " | ".join(map(cell, row)) + " |" for row in rows),
-    ]
+    return markdown.table([cell(name) for name in head], ([cell(x) for x in row] for row in rows))
 
 
 def digits(value):

@@ -9,6 +9,7 @@ import argparse
 import json
 import re
 
+from .. import markdown
 from ..repository import CONFIGS, ROOT
 from ..sweeps.configuration import BadConfig
 from ..sweeps.plan import newest_program
@@ -27,11 +28,8 @@ def cell(text):
 
 
 def table(head, rows):
-    yield "| " + " | ".join(head) + " |"
-    yield "|" + "---|" * len(head)
-    for row in rows:
-        yield "| " + " | ".join(row) + " |"
-    yield ""
+    """Lines of a table and the empty one behind it."""
+    return [*markdown.table(head, rows), ""]
 
 
 # --- commands -------------------------------------------------------------------------------------
@@ -153,11 +151,10 @@ def configuration(schema):
 def filled(page, text, name, lines):
     """The page's text with its generated part made of the lines."""
     begin, end = f"<!-- {SCRIPT} writes the {name} from here -->", "<!-- to here -->"
-    pattern = re.compile(f"({re.escape(begin)}\n).*?({re.escape(end)})", re.S)
-    if not pattern.search(text):
+    new = markdown.filled(text, begin, end, ["", *lines])
+    if new is None:
         raise BadConfig(f"{page}: expected a line {begin} and after it a line {end}")
-    body = "\n".join(lines)
-    return pattern.sub(lambda match: f"{match[1]}\n{body}\n{match[2]}", text)
+    return new
 
 
 def with_commands(page, text, program):

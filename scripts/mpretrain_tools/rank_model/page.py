@@ -8,10 +8,11 @@ scripts/rank_scaling.py --verify     # changes nothing; exits 1 if a table is no
 import argparse
 import dataclasses
 import json
-import re
 import sys
 
+from .. import markdown
 from .. import rank_model as m
+from ..markdown import table
 from ..repository import ROOT
 from ..sweeps.plan import newest_program
 
@@ -45,13 +46,6 @@ class Cases:
         case = self.strong(size, regime, ranks, **changes)
         rows = WEAK_TOKENS // case.batch.seq_len * ranks
         return dataclasses.replace(case, batch=dataclasses.replace(case.batch, rows=rows))
-
-
-def table(head, rows):
-    yield "| " + " | ".join(head) + " |"
-    yield "|" + "---|" * len(head)
-    for row in rows:
-        yield "| " + " | ".join(row) + " |"
 
 
 def gigabytes(bytes_):
@@ -440,11 +434,9 @@ TABLES = {
 
 def filled(page, cases):
     for name, rows in TABLES.items():
-        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        if not pattern.search(page):
+        page = markdown.filled(page, f"<!-- {name} -->", "<!-- end -->", rows(cases))
+        if page is None:
             sys.exit(f"rank_scaling.py: error: {PAGE} has no <!-- {name} -->")
-        text = "\n".join(rows(cases))
-        page = pattern.sub(lambda match, text=text: f"{match[1]}{text}\n{match[2]}", page)
     return page
 
 

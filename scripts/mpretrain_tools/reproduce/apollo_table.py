@@ -12,6 +12,7 @@ import math
 import sys
 from dataclasses import dataclass
 
+from .. import markdown
 from ..sweeps.plan import plan
 from . import compare, paper, style
 from .artefact import Artefact, perplexity, spread
@@ -82,7 +83,7 @@ def bytes_table(program, lines):
     sizes = [size.upper() for size in PAPER_SIZES]
     header = ["optimizer / state", *sizes, *(f"paper, {size}" for size in sizes), ""]
     title = "Bytes of optimizer state a parameter, counted by `mpretrain plan`:"
-    return [title, "", *compare.table(header, rows)], wrong
+    return [title, "", *markdown.table(header, rows)], wrong
 
 
 def verdict(counted, printed):
@@ -119,7 +120,7 @@ def perplexity_table(losses, scale):
             " of the main table:"
         ),
         "",
-        *compare.table(header, rows),
+        *markdown.table(header, rows),
         "",
         (
             '"AdamW, FP32 state" is the FP32/TF32 row of the main table, weights in FP32 and all:'

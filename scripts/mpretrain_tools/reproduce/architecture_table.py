@@ -11,11 +11,11 @@ from the paper.
 import sys
 from dataclasses import dataclass
 
+from ..markdown import table
 from ..rank_model.case import Shape, from_config
 from ..sweeps.plan import plan
 from . import paper
 from .artefact import Artefact
-from .compare import table
 from .rows import SCALES, SIZES
 
 

@@ -11,6 +11,7 @@ That moves the best eta_a, so both ways are tried at half, once and twice the tu
 
 import sys
 
+from .. import markdown
 from ..sweeps.configuration import BadConfig
 from ..sweeps.plan import plan
 from . import compare
@@ -74,7 +75,7 @@ def tables(losses, tuned):
     return [
         f"Validation loss of {ROW.label}; tuned η_a {tuned:g}:",
         "",
-        *compare.table(header, rows),
+        *markdown.table(header, rows),
         "",
         "block - off:",
         "",

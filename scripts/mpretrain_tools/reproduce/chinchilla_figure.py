@@ -9,6 +9,7 @@ Longer runs than the shortest take only the first --seeds-beyond of --seeds.
 
 import math
 
+from .. import markdown
 from . import compare, style
 from .artefact import Artefact, budgets_up_to, perplexity, spread
 from .rows import BY_KEY
@@ -102,11 +103,11 @@ def tables(losses):
             " by multiples of 20 tokens a parameter:"
         ),
         "",
-        *compare.table(["weights/compute", "optimizer", *ratios], values),
+        *markdown.table(["weights/compute", "optimizer", *ratios], values),
         "",
         "Gap of perplexity, AdamW - M+Adam, and its share of AdamW's perplexity:",
         "",
-        *compare.table(["weights/compute", *ratios, shares], gaps),
+        *markdown.table(["weights/compute", *ratios, shares], gaps),
         "",
         "Loss of M+Adam against that of another row:",
         "",

@@ -12,6 +12,7 @@ import math
 import statistics
 from dataclasses import dataclass
 
+from ..markdown import table
 from . import student
 
 SHOWN = 0.05
@@ -207,15 +208,6 @@ def paper_reduction(perplexity, baseline):
 
 def percent(value):
     return f"{value:.2f} %"
-
-
-def table(header, rows):
-    """Lines of a Markdown table."""
-    return [line_of(header), "|" + "---|" * len(header), *map(line_of, rows)]
-
-
-def line_of(entries):
-    return "| " + " | ".join(map(str, entries)) + " |"
 
 
 def finite(losses):

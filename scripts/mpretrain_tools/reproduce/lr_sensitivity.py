@@ -12,6 +12,7 @@ import math
 import statistics
 from dataclasses import dataclass
 
+from .. import markdown
 from . import compare, style
 from .artefact import Artefact, spread
 from .rows import BY_KEY, Row
@@ -157,7 +158,7 @@ def tables(losses, tuned):
         "width in powers of two",
     ]
     return [
-        *compare.table(header, rows),
+        *markdown.table(header, rows),
         "",
         "Validation losses. The width is that of the stretch of factors around a curve's best in"
         " which its loss is "

@@ -8,6 +8,7 @@ policies of block scales.
 
 import math
 
+from .. import markdown
 from . import compare, style
 from .artefact import Artefact, perplexity, spread
 from .rows import BY_KEY, EXTRA, MAIN, SIZES, paper_size
@@ -97,7 +98,7 @@ def table(artefact, cells, losses):
         header.insert(3, "averaged as the family does")
     compute = cells[MAIN[0]][0].value("precision.compute")
     return [
-        *compare.table(header, lines),
+        *markdown.table(header, lines),
         "",
         "± is the standard deviation over seeds. Perplexity is exp of the mean loss, its"
         " reduction that of pairs of the same seed. FP32/TF32 was computed in"

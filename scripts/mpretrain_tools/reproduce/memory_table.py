@@ -10,10 +10,10 @@ any digit.
 import sys
 from dataclasses import dataclass
 
+from ..markdown import table
 from ..sweeps.plan import plan
 from . import paper, style
 from .artefact import Artefact
-from .compare import table
 from .rows import SCALES, SIZES
 
 

@@ -22,6 +22,7 @@ import sys
 from dataclasses import asdict, dataclass, fields
 
 from ..bench.disturbance import Clock, is_disturbed
+from ..markdown import table
 from ..runs.metrics import BadRun, Run
 from ..sweeps import configuration
 from ..sweeps.cell import Cell
@@ -33,7 +34,6 @@ from ..sweeps.slurm import executable
 from ..sweeps.stop import Stopped
 from . import paper, style
 from .artefact import Artefact
-from .compare import table
 from .rows import MAIN, Row, paper_size
 
 # Side by side what is compared: the rows of a regime follow one another.

@@ -15,6 +15,7 @@ import csv
 import pathlib
 from dataclasses import dataclass
 
+from .. import markdown
 from ..sweeps.configuration import BadConfig
 from . import compare
 from .artefact import spread
@@ -168,7 +169,7 @@ def losses_table(records, grid):
         for row in losses
         if row in rows
     ]
-    return compare.table(
+    return markdown.table(
         ["weights/compute", "optimizer", "row of the CSV", "validation loss", "n", "seeds"], lines
     )
 
@@ -188,7 +189,7 @@ def grid_table(records, grid):
         for beta1 in dict.fromkeys(beta1 for beta1, _ in found)
     ]
     title = "Validation loss of AdamW by β1 and learning rate, BF16/BF16, seed 1 alone:"
-    return [title, "", *compare.table(["β1", *rates], rows), ""]
+    return [title, "", *markdown.table(["β1", *rates], rows), ""]
 
 
 def tests(page, directory):

@@ -16,12 +16,12 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+from ..markdown import table
 from ..plots import toy as toy_plots
 from ..sweeps.launch import ending
 from ..sweeps.runner import complaint
 from . import style
 from .artefact import Artefact
-from .compare import table
 
 # What `mpretrain toy` takes; the rest is its default: a batch of 4096, entry_quartic, BF16, rates
 # of 2^-12 to 2^24.

@@ -7,9 +7,9 @@ import math
 import pathlib
 from dataclasses import dataclass, fields
 
+from .. import markdown
 from ..sweeps.configuration import BadConfig
 from ..sweeps.descent import Sweep, Trace, ablations, sensitive_keys
-from . import compare
 from .rows import BY_KEY
 
 # Columns in the paper's order.
@@ -113,7 +113,7 @@ def trace_table(tuned):
             f" {trace.threshold:g} nats."
         ),
         "",
-        *compare.table(["sweep", "key", "value: validation loss", "accepted"], rows),
+        *markdown.table(["sweep", "key", "value: validation loss", "accepted"], rows),
     ]
 
 
@@ -133,7 +133,7 @@ def ablation_table(trace):
         if missing
         else []
     )
-    return compare.table([*map(name, keys), "loss"], best + rows) + note
+    return markdown.table([*map(name, keys), "loss"], best + rows) + note
 
 
 def text(loss):
@@ -171,7 +171,7 @@ def sensitivity_table(all_tuned):
         "paper: sensitive to scale",
     ]
     return [
-        *compare.table(header, rows),
+        *markdown.table(header, rows),
         "",
         (
             "A key is not sensitive if one value of it is within the threshold of the best in all"
