@@ -1,8 +1,15 @@
-# Finds SentencePiece (encoder and trainer); Debian ships it without a CMake package. Defines SentencePiece::SentencePiece.
+# Finds SentencePiece (encoder and trainer); Debian ships it without a CMake package. Defines SentencePiece::SentencePiece
+# and SentencePiece_VERSION, "of unknown version" where its pkg-config file is not beside it.
 
 find_path(SentencePiece_INCLUDE_DIR sentencepiece_processor.h)
 find_library(SentencePiece_LIBRARY sentencepiece)
 find_library(SentencePiece_TRAIN_LIBRARY sentencepiece_train)
+set(SentencePiece_VERSION "of unknown version")
+get_filename_component(_sentencepiece_directory "${SentencePiece_LIBRARY}" DIRECTORY)
+if(EXISTS "${_sentencepiece_directory}/pkgconfig/sentencepiece.pc")
+  file(STRINGS "${_sentencepiece_directory}/pkgconfig/sentencepiece.pc" _sentencepiece_line REGEX "^Version: ")
+  string(REPLACE "Version: " "" SentencePiece_VERSION "${_sentencepiece_line}")
+endif()
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(SentencePiece
   REQUIRED_VARS SentencePiece_LIBRARY SentencePiece_TRAIN_LIBRARY SentencePiece_INCLUDE_DIR

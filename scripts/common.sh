@@ -21,8 +21,11 @@ configure() {
   cmake -S "$root" --preset "$preset" "-DCMAKE_CXX_COMPILER_LAUNCHER=$(command -v ccache)" "$@"
 }
 
-# The program alone, which needs none of the tests' packages: presets program and program-cuda.
-program_path() { say "$root/build/$1/mpretrain"; }
+# The program alone, which needs none of the tests' packages: presets program and program-cuda. Installed scripts lie in
+# <prefix>/share/mpretrain, the program in <prefix>/bin.
+program_path() {
+  if [ -e "$root/CMakeLists.txt" ]; then say "$root/build/$1/mpretrain"; else say "${root%/share/mpretrain}/bin/mpretrain"; fi
+}
 build_program() {
   configure "$1" && cmake --build "$root/build/$1" --target mpretrain
 }

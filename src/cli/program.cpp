@@ -12,6 +12,7 @@
 
 #include "cli/console.h"
 #include "cli/options.h"
+#include "cli/version.h"
 #include "config/usual_spellings.h"
 #include "core/check.h"
 #include "core/text.h"
@@ -144,7 +145,7 @@ int parse_and_run(CLI::App& program, std::vector<std::string> arguments) {
 int run(const std::vector<std::string>& arguments) {
   CLI::App program("Pretrains LLaMA models in low precision: text in, trained model out.",
                    "mpretrain");
-  program.set_version_flag("--version", "mpretrain " MPT_VERSION);
+  program.set_version_flag("--version", version_text);
   program.footer("Run `mpretrain help VERB` or `mpretrain VERB --help` for the options of a verb.");
   program.require_subcommand(1);
   program.fallthrough();

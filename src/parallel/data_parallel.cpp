@@ -6,6 +6,7 @@
 
 #include "config/run_inputs.h"
 #include "core/check.h"
+#include "core/io/code_file.h"
 #include "core/io/file_system.h"
 #include "core/io/hash.h"
 #include "device/device.h"
@@ -228,7 +229,7 @@ void check_same_start(Communicator& ranks, const RunConfig& config,
                       const SequenceSource& training_data) {
   if (ranks.is_single()) return;
   check_same(ranks, hash_bytes(bytes_of(resolved_json(config).dump())), "configuration");
-  check_same(ranks, hash_file(posix_file_system(), "/proc/self/exe"), "program");
+  check_same(ranks, hash_file(posix_file_system(), code_file()), "program");
   check_same(ranks, hash_of_data(training_data), "set of training data");
 }
 

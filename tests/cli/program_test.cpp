@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
 
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -27,6 +28,8 @@ bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
 const Arguments kVerbs{"train", "plan",     "schema", "tokenizer",  "tokenize",
                        "eval",  "generate", "export", "checkpoint", "toy"};
 
@@ -35,8 +38,15 @@ const Arguments kVerbs{"train", "plan",     "schema", "tokenizer",  "tokenize",
 TEST(Program, Version) {
   const ProgramResult result = run_program({"--version"});
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_TRUE(result.out.starts_with("mpretrain ")) << result.out;
-  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1);
+  EXPECT_TRUE(std::regex_match(first_line(result.out), std::regex(R"(mpretrain \d+\.\d+\.\d+)")))
+      << result.out;
+  for (const std::string row :
+       {"commit", "compiled for", "compiled by", "loaded from", "devices", "ranks", "libraries"})
+    EXPECT_TRUE(std::regex_search(result.out, std::regex("\n" + row + " +[^ \n]"))) << row;
+  EXPECT_TRUE(
+      std::regex_search(result.out, std::regex(R"(\ncommit +([0-9a-f]{12,}(-dirty)?|unknown)\n)")))
+      << result.out;
+  EXPECT_TRUE(has(result.out, "own kernels for ")) << result.out;
   EXPECT_EQ(result.err, "");
 }
 

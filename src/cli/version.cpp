@@ -1,0 +1,38 @@
+#include "cli/version.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "core/io/code_file.h"
+#include "device/cpu/cpu_kernels.h"
+
+namespace mpt {
+namespace {
+
+// The path of the file as a user sees it.
+std::string loaded_from() {
+  std::error_code failure;
+  const std::filesystem::path file = code_file(),
+                              target = std::filesystem::read_symlink(file, failure);
+  return (failure ? file : target).string();
+}
+
+}  // namespace
+
+std::string version_text() {
+  std::string text = "mpretrain " MPT_VERSION;
+  const auto row = [&text](const char* name, const std::string& value) {
+    text += fmt::format("\n{:<14}{}", name, value);
+  };
+  row("commit", kBuildInfo.commit);
+  row("compiled for", fmt::format("{}: {}", kBuildInfo.instructions, cpu_gemm_description()));
+  row("compiled by", kBuildInfo.compiler);
+  row("loaded from", loaded_from());
+  row("devices", kBuildInfo.devices);
+  row("ranks", kBuildInfo.ranks);
+  row("libraries", kBuildInfo.libraries);
+  return text;
+}
+
+}  // namespace mpt
