@@ -12,8 +12,11 @@
 
 namespace mpt {
 
+// What main calls lies in a shared library where the program is packaged.
+#define MPT_EXPORTED [[gnu::visibility("default")]]
+
 // `arguments` excludes the program's name. Returns the exit status; never throws.
-int run_command_line(std::vector<std::string> arguments);
+MPT_EXPORTED int run_command_line(std::vector<std::string> arguments);
 
 // The verbs of the program, by subject. Each function adds some to the command line; a verb runs
 // once its command line was parsed without error.
@@ -36,6 +39,6 @@ void add_toy_verb(CLI::App& program);          // toy
 // Re-executes the program so that waiting threads spin for about 0.1 ms and then sleep; the OpenMP
 // runtime reads this setting before main. Does nothing if OMP_WAIT_POLICY or GOMP_SPINCOUNT is set,
 // or if re-executing fails.
-void let_waiting_threads_sleep(char** argv);
+MPT_EXPORTED void let_waiting_threads_sleep(char** argv);
 
 }  // namespace mpt

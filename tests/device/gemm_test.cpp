@@ -14,6 +14,7 @@
 
 #include "device/backends.h"
 #include "device/cpu/cpu_kernels.h"
+#include "device/cpu/gemm_kernel.h"
 #include "device/gemm_problem.h"
 
 namespace mpt {
@@ -48,13 +49,13 @@ TEST_F(CpuGemmTest, EveryTransposeTypeAndAccumulation) {
             for (const DType d : kTypes)
               for (const int64_t padding : {0, 5})
                 expect_gemm({.m = 17,
-                                .n = 23,
-                                .k = 37,
-                                .transpose_a = ta,
-                                .transpose_b = tb,
-                                .accumulate = accumulate,
-                                .types = {a, b, d},
-                                .padding = padding});
+                             .n = 23,
+                             .k = 37,
+                             .transpose_a = ta,
+                             .transpose_b = tb,
+                             .accumulate = accumulate,
+                             .types = {a, b, d},
+                             .padding = padding});
 }
 
 TEST_F(CpuGemmTest, SizesOfOneAndOddSizes) {
@@ -65,21 +66,21 @@ TEST_F(CpuGemmTest, SizesOfOneAndOddSizes) {
           for (const Transpose tb : kTransposes)
             for (const DType type : kTypes)
               expect_gemm({.m = m,
-                              .n = n,
-                              .k = k,
-                              .transpose_a = ta,
-                              .transpose_b = tb,
-                              .accumulate = Accumulate::kYes,
-                              .types = {type, type, type}});
+                           .n = n,
+                           .k = k,
+                           .transpose_a = ta,
+                           .transpose_b = tb,
+                           .accumulate = Accumulate::kYes,
+                           .types = {type, type, type}});
 }
 
 TEST_F(CpuGemmTest, LargeEnoughForSeveralBlocks) {
   for (const DType type : kTypes)
     expect_gemm({.m = 100,
-                    .n = 530,
-                    .k = 700,
-                    .transpose_b = Transpose::kYes,
-                    .types = {type, type, type}});
+                 .n = 530,
+                 .k = 700,
+                 .transpose_b = Transpose::kYes,
+                 .types = {type, type, type}});
 }
 
 // An empty sum is 0, or what D held.
@@ -89,12 +90,12 @@ TEST_F(CpuGemmTest, WithoutTerms) {
       for (const Accumulate accumulate : kAccumulates)
         for (const DType type : kTypes)
           expect_gemm({.m = 3,
-                          .n = 5,
-                          .k = 0,
-                          .transpose_a = ta,
-                          .transpose_b = tb,
-                          .accumulate = accumulate,
-                          .types = {type, type, type}});
+                       .n = 5,
+                       .k = 0,
+                       .transpose_a = ta,
+                       .transpose_b = tb,
+                       .accumulate = accumulate,
+                       .types = {type, type, type}});
 }
 
 TEST_F(CpuGemmTest, WithoutResult) {
@@ -217,13 +218,7 @@ TEST_F(CpuGemmTest, SeveralThreads) {
 }
 
 // a b + c in one rounding where the machine has it.
-float multiply_add(float a, float b, float c) {
-#ifdef __FMA__
-  return std::fma(a, b, c);
-#else
-  return a * b + c;
-#endif
-}
+float multiply_add(float a, float b, float c) { return kTileFuses ? std::fma(a, b, c) : a * b + c; }
 
 // D as cpu_kernels.h defines it: parts of equal length, each a chain of fused multiply-adds.
 float sum_in_order(const GemmProblem& p, const GemmOperands& x, float scale_inv, int64_t row,

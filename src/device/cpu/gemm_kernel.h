@@ -13,6 +13,7 @@
 #endif
 
 #include "core/host_device.h"
+#include "device/cpu/software_fma.h"
 #include "device/gemm.h"
 
 namespace mpt {
@@ -34,9 +35,10 @@ inline const TileVector& tile_vector_at(const float* x) {
   return *reinterpret_cast<const TileVector*>(x);
 }
 
-// a b + c rounded once, on machines with fused multiply-add. Code that promises equal bits calls
-// this by name, because contraction of a * b + c depends on compiler options.
-#if defined(__AVX512F__) || defined(__FMA__) || defined(__aarch64__)
+// a b + c rounded once, on machines with fused multiply-add, and on others if MPT_SOFTWARE_FMA asks
+// for the same bits there (cmake/MptPackage.cmake). Code that promises equal bits calls this by
+// name, because contraction of a * b + c depends on compiler options.
+#if defined(__AVX512F__) || defined(__FMA__) || defined(__aarch64__) || defined(MPT_SOFTWARE_FMA)
 inline constexpr bool kTileFuses = true;
 #else
 inline constexpr bool kTileFuses = false;
@@ -48,6 +50,8 @@ inline TileVector fma_of(TileVector a, TileVector b, TileVector c) {
   return TileVector(_mm256_fmadd_ps(__m256(a), __m256(b), __m256(c)));
 #elif defined(__aarch64__)
   return TileVector(vfmaq_f32(float32x4_t(c), float32x4_t(a), float32x4_t(b)));
+#elif defined(MPT_SOFTWARE_FMA)
+  return software_fma(a, b, c);
 #else
   return a * b + c;
 #endif
