@@ -9,6 +9,7 @@
 #                    user     tests, quickstart, and both again, as an ordinary user with sudo
 #                    gtest    quickstart, then tests, where GoogleTest is installed and nothing else
 #                    nvcc     tests, with the CUDA toolkit of this machine (CUDA_HOME or /usr/local/cuda)
+#                    package  builds the packages, and uses each where there is no repository
 #   --suite NAME     suite of the distribution (default: bookworm)
 #   --mirror URL     package mirror (default: this machine's source of that suite)
 #   --work DIR       directory of bare roots, logs and results (default: build/fresh)
@@ -53,6 +54,28 @@ readme_commands() {
   awk '/^## / { wanted = ($0 == "## Two commands") }
        wanted && /^```/ { if (inside) exit; inside = 1; next }
        wanted && inside { sub(/ *#.*/, ""); if ($0 != "") print }' "$root/README.md"
+}
+
+# What is tried of the packages. The first command runs in a root of its own; the others have what it made, and no clone.
+# The archive is tried when the .deb is gone and its libraries are still there.
+use_package() {  # SCRIPTS NAME: a line of commands for the run NAME
+  say "mpretrain --config nano_bf16.json --set train.steps=20 --set name=$2 &&" \
+    "mpretrain eval --checkpoint runs/$2/checkpoints/step_00000020 --data 'data/val_*.bin' &&" \
+    "mpretrain generate --checkpoint runs/$2/checkpoints/step_00000020 --prompt The --max-tokens 8 &&" \
+    "mpretrain export --checkpoint runs/$2/checkpoints/step_00000020 --output exported_$2 &&" \
+    "$1/launch/local.sh --help && $1/plot_curves.py --help"
+}
+package_commands() {
+  local scripts=/usr/share/mpretrain/scripts
+  say "scripts/install_deps.sh && cmake --preset package && cmake --build --preset package --target package"
+  say "apt-get -q update && apt-get -q -y install ./mpretrain_*.deb && mpretrain --version"
+  say "$scripts/fetch_corpus.sh --small corpus && mpretrain tokenizer --input 'corpus/*.txt' --vocab-size 4096" \
+    "--output tokenizer.model && mpretrain tokenize --input 'corpus/*.txt' --tokenizer tokenizer.model --output data" \
+    "--validation-fraction 0.01"
+  use_package $scripts deb
+  say "apt-get -q -y remove mpretrain && test ! -e $scripts && mkdir '/opt/any where' &&" \
+    "tar -xzf mpretrain-*.tar.gz -C '/opt/any where' --strip-components=1 && '/opt/any where/bin/mpretrain' --version"
+  say "PATH='/opt/any where/bin':\$PATH && $(use_package "'/opt/any where'/share/mpretrain/scripts" archive)"
 }
 
 # --- a bare root ----------------------------------------------------------------------------------------------------
@@ -126,12 +149,24 @@ run_command() {  # NUMBER COMMAND
 }
 PATH_OF_USERS=/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin
 
+# The packages that were built move to a bare root, at the place where the clone was.
+move_packages() {
+  local packages=$work/packages
+  rm -rf "$packages" && mkdir -p "$packages"
+  cp "$directory$home"/mpretrain/build/package/mpretrain[-_]*.{deb,tar.gz} "$packages"
+  rm -rf "$directory"
+  cp -a "$work/bare-$suite" "$directory"
+  mkdir "$directory$home/mpretrain"
+  cp "$packages"/* "$directory$home/mpretrain"
+}
+
 run_case() {
   name=$1 who=root home=/root cuda='' installed=''
   case $name in
     root) sequence=("$quickstart" "$tests" "$quickstart" "$tests") ;;
     user) sequence=("$tests" "$quickstart" "$tests" "$quickstart") who=user home=/home/user installed=sudo ;;
     gtest) sequence=("$quickstart" "$tests") installed=libgtest-dev ;;
+    package) mapfile -t sequence < <(package_commands) ;;
     nvcc)
       sequence=("$tests") cuda=${CUDA_HOME:-/usr/local/cuda}
       if [ ! -x "$cuda/bin/nvcc" ]; then
@@ -163,6 +198,10 @@ hash_dir = false" >"$directory/etc/ccache.conf"
   for command in "${sequence[@]}"; do
     number=$((number + 1))
     run_command $number "$command"
+    if [ "$name" = package ] && [ $number -eq 1 ]; then
+      if [ $failures -gt 0 ]; then return; fi
+      move_packages
+    fi
   done
   if [ $keep = no ]; then rm -rf "$directory"; fi
 }
@@ -182,6 +221,7 @@ page() {
   say
   say "What README's two commands do on a machine that has nothing: \`scripts/check_fresh.sh\` makes a bare $suite (debootstrap,"
   say "minbase), puts a clean clone there and runs the commands as README shows them, in both orders and each of them twice."
+  say "The case package builds the packages and uses each where there is no repository."
   say "Minutes include fetching and installing packages and building; the load before each is that of what else ran on the machine."
   say
   say "$(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
@@ -193,7 +233,7 @@ mapfile -t commands < <(readme_commands)
 [ ${#commands[@]} -eq 2 ] || die "README.md, \"Two commands\": expected a block of two commands, found ${#commands[@]}: ${commands[*]}"
 quickstart=${commands[0]} tests=${commands[1]}
 for name in "${cases[@]}"; do
-  case $name in root | user | gtest | nvcc) ;; *) die "--case $name: expected root, user, gtest or nvcc" ;; esac
+  case $name in root | user | gtest | nvcc | package) ;; *) die "--case $name: expected root, user, gtest, nvcc or package" ;; esac
 done
 [ "$(id -u)" -eq 0 ] || not_run "chroot and mounts need root"
 command -v debootstrap >/dev/null || not_run "debootstrap is not installed"
