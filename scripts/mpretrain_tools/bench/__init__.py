@@ -3,6 +3,7 @@ says what is measured.
 
 report, growth              all figures of docs/benchmarks/cpu.md; how cost grows with every size
 compare_step, competitors   training steps of this program and of others, in turn
+programs                    training steps of several builds of this program, in turn
 pytorch_step, torch_gpu_step   such steps in PyTorch, on the CPU and on a GPU
 gpu_check_report            the page of what scripts/gpu_check.sh measured
 child, disturbance          runs a program; whether others used the machine meanwhile
@@ -10,4 +11,12 @@ machine, shapes             what was measured on; the models that are measured
 parts, goals, ratios, spread, page   what report.py consists of
 """
 
-NAMES = ("report", "growth", "compare_step", "pytorch_step", "torch_gpu_step", "gpu_check_report")
+NAMES = (
+    "report",
+    "growth",
+    "compare_step",
+    "programs",
+    "pytorch_step",
+    "torch_gpu_step",
+    "gpu_check_report",
+)

@@ -1,0 +1,109 @@
+"""Training steps of several builds of the program, in turn (A B C A B C ...), as a Markdown table.
+
+  scripts/bench.py programs --program native=build/cpu/mpretrain
+                            --program package=build/package/bin/mpretrain
+                            [--config nano_bf16 ...] [--rounds 5] [--steps 40]
+
+A run gives the median of its steps' tokens/s, without the first SKIPPED; a figure is the median of
+the rounds, with their range. The ratio to the first program is taken round by round. A run beside
+which others used the machine is repeated, up to --attempts times, and the least disturbed counts.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import sys
+import tempfile
+
+from . import child, machine
+from .disturbance import is_disturbed, least_disturbed
+from .shapes import write_tokens
+from .spread import median_and_range, range_text
+
+SKIPPED = 5
+VOCABULARY = 512  # that all shipped models have at least
+
+
+def named_program(text):
+    label, equals, path = text.partition("=")
+    if not (label and equals and pathlib.Path(path).is_file()):
+        raise argparse.ArgumentTypeError(f"'{text}': expected LABEL=PATH of a program")
+    return label, str(pathlib.Path(path).resolve())
+
+
+def run_command(program, config, directory, steps):
+    settings = (
+        f"train.steps={steps}",
+        f'data.train=["{directory}/tokens.bin"]',
+        "data.validation=[]",
+        'data.tokenizer=""',
+        "eval.every_steps=0",
+        "checkpoint.every_steps=0",
+        f"output_dir={directory}/runs",
+        "name=run",
+    )
+    sets = [word for setting in settings for word in ("--set", setting)]
+    return [program, "train", "--config", config, *sets]
+
+
+def tokens_per_second(program, config, steps):
+    """The median of the steps of one run."""
+    with tempfile.TemporaryDirectory() as directory:
+        write_tokens(pathlib.Path(directory, "tokens.bin"), 1 << 20, VOCABULARY)
+        child.run(run_command(program, config, directory, steps))
+        lines = pathlib.Path(directory, "runs/run/metrics.jsonl").read_text("utf-8").splitlines()
+    found = [json.loads(line).get("tokens_per_second") for line in lines]
+    return statistics.median([value for value in found if value][SKIPPED:])
+
+
+def measured_round(args, config):
+    """{label: (tokens/s, cores that others used meanwhile)}"""
+    return {
+        label: least_disturbed(lambda: tokens_per_second(path, config, args.steps), args.attempts)
+        for label, path in args.program
+    }
+
+
+def table_lines(config, rounds):
+    """A row a program: the first is what the others are compared with."""
+    labels = list(rounds[0])
+    for label in labels:
+        values = [each[label][0] for each in rounds]
+        ratios = [each[label][0] / each[labels[0]][0] for each in rounds]
+        disturbed = sum(is_disturbed(each[label][1]) for each in rounds)
+        middle, low, high = median_and_range(values)
+        raw = " ".join(f"{value:.0f}" for value in values)
+        yield (
+            f"| {config} | {label} | {middle:,.0f} ({low:,.0f}–{high:,.0f}) |"
+            f" {range_text(ratios, 3)} | {disturbed} | {raw} |"
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--program", action="append", required=True, type=named_program, metavar="LABEL=PATH"
+    )
+    parser.add_argument("--config", action="append", help="[nano_bf16, nano_fp8]")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--attempts", type=int, default=1)
+    args = parser.parse_args()
+    if args.steps <= SKIPPED or args.rounds < 1:
+        parser.error(f"--steps: more than {SKIPPED}; --rounds: at least 1")
+    now = machine.moment()
+    print(f"* {now['date']}, load {now['load']} before")
+    for label, path in args.program:
+        said = child.run([path, "--version"]).output.splitlines()
+        print(f"* {label}: {'; '.join(' '.join(line.split()) for line in said[:3])}")
+    print("\n| configuration | program | tokens/s | of the first | disturbed rounds | rounds |")
+    print("|---|---|---|---|---|---|")
+    try:
+        for config in args.config or ("nano_bf16", "nano_fp8"):
+            rounds = [measured_round(args, config) for _ in range(args.rounds)]
+            print("\n".join(table_lines(config, rounds)), flush=True)
+    except child.Failed as problem:
+        sys.exit(f"bench.py programs: error: {problem}")
