@@ -33,7 +33,7 @@ endfunction()
 
 # VARIABLE becomes the options of a level. The lowest one of x86-64 lacks the instruction of fused multiply-adds.
 function(mpt_level_options level variable)
-  set(options -ffp-contract=off)
+  set(options -ffp-contract=off -DMPT_PORTABLE_BITS)
   if(level MATCHES "^x86-64")
     list(APPEND options -march=${level})
   endif()

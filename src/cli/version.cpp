@@ -13,9 +13,8 @@ namespace {
 // The path of the file as a user sees it.
 std::string loaded_from() {
   std::error_code failure;
-  const std::filesystem::path file = code_file(),
-                              target = std::filesystem::read_symlink(file, failure);
-  return (failure ? file : target).string();
+  const std::filesystem::path found = std::filesystem::canonical(code_file(), failure);
+  return failure ? code_file() : found.string();
 }
 
 }  // namespace

@@ -273,6 +273,14 @@ struct BackwardScratch {
   }
 };
 
+// The order of a simd reduction depends on the width of vectors: a package, whose levels have the
+// same bits, adds in the order of the terms.
+#if defined(MPT_PORTABLE_BITS)
+#define MPT_SUM_INTO_DELTA
+#else
+#define MPT_SUM_INTO_DELTA _Pragma("omp simd reduction(+ : delta)")
+#endif
+
 // delta_i = sum_d dO_id O_id, the mean of dP under P in row i.
 template <class T>
 void row_deltas(const AttentionBackward& call, int64_t task, const BackwardScratch& w) {
@@ -283,7 +291,7 @@ void row_deltas(const AttentionBackward& call, int64_t task, const BackwardScrat
   for (int64_t t = 0; t < p.tokens; ++t) {
     float delta = 0.0f;
     const int64_t dims = t < s.seq_len ? s.head_dim : 0;
-#pragma omp simd reduction(+ : delta)
+    MPT_SUM_INTO_DELTA
     for (int64_t d = 0; d < dims; ++d)
       delta += w.d_out[t * p.dim + d] * to_float(out.data[t * out.stride + d]);
     w.delta[t] = delta;
