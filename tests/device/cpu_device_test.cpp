@@ -143,7 +143,7 @@ void expect_tile(int64_t m, int64_t n, int64_t k, Causal causal = Causal::kNo) {
         if ((causal == Causal::kUpToRow && l > i) || (causal == Causal::kFromRowOn && l < i))
           a[size_t(transposed ? l * m + i : i * k + l)] = 0.0f;
     const TileA view{a.data(), transposed ? 1 : k, transposed ? m : 1};
-    tile_gemm<kAccumulate>({m, n, k, view, b.data(), n + 3, found.data(), n + 5, causal});
+    tile_gemm(kAccumulate, {m, n, k, view, b.data(), n + 3, found.data(), n + 5, causal});
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < n + 5; ++j) {
         const float before = c[size_t(i * (n + 5) + j)], after = found[size_t(i * (n + 5) + j)];

@@ -181,10 +181,7 @@ void softmax_tile(float* scores, bool diagonal, bool first, float* maximum, floa
 
 // C (+)= A B; the first GEMM of a sum overwrites C, so C need not be zeroed.
 void add_tile_gemm(bool first, const TileGemm& gemm) {
-  if (first)
-    tile_gemm<Accumulate::kNo>(gemm);
-  else
-    tile_gemm<Accumulate::kYes>(gemm);
+  tile_gemm(first ? Accumulate::kNo : Accumulate::kYes, gemm);
 }
 
 struct ForwardScratch {
@@ -221,7 +218,7 @@ void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
     pack_rows(queries, q, kTile, s, scale, w.queries);
     for (int64_t k = 0; k <= q; k += kTile) {
       const bool diagonal = k == q, first = k == 0;
-      tile_gemm<Accumulate::kNo>({.m = kTile,
+      tile_gemm(Accumulate::kNo, {.m = kTile,
                                   .n = kTile,
                                   .k = p.dim,
                                   .a = {w.queries, p.dim, 1},
@@ -322,7 +319,7 @@ void backward_tile(const BackwardScratch& w, const Padded& p, int64_t q, int64_t
   const bool diagonal = k == q;
   // scores[kTile, kTile] = rows[kTile, D] columns[D, kTile], these of the keys
   const auto scores_of = [&](const float* rows, const float* columns, float* scores) {
-    tile_gemm<Accumulate::kNo>({.m = kTile,
+    tile_gemm(Accumulate::kNo, {.m = kTile,
                                 .n = kTile,
                                 .k = p.dim,
                                 .a = {rows, p.dim, 1},

@@ -59,7 +59,8 @@ void add_sums(const float* sums, float alpha, int64_t count, const From* before,
       for (int64_t i = 0; i < n; ++i) to[i] = from_float<To>(alpha * sums[i]);
     } else {
 #pragma omp simd
-      for (int64_t i = 0; i < n; ++i) to[i] = from_float<To>(to_float(before[i]) + alpha * sums[i]);
+      for (int64_t i = 0; i < n; ++i)
+        to[i] = from_float<To>(multiply_add(alpha, sums[i], to_float(before[i])));
     }
   };
   if (count == kPanelColumns) return add(kPanelColumns);

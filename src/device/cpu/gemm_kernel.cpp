@@ -21,7 +21,8 @@ void kernel(const KernelCall& call) {
     for (int64_t v = 0; v < kVectors; ++v)
       of_b[v] = tile_vector_at(b + term * kPanelColumns + v * kTileLanes);
     for (int64_t i = 0; i < kRows; ++i)
-      for (int64_t v = 0; v < kVectors; ++v) sums[i][v] += a[term * kTerm + i * kRow] * of_b[v];
+      for (int64_t v = 0; v < kVectors; ++v)
+        add_product(sums[i][v], a[term * kTerm + i * kRow], of_b[v]);
   };
   const float* row = call.d;  // of those whose lines were not asked for
   int rows_left = kRows;
@@ -51,7 +52,7 @@ void kernel(const KernelCall& call) {
   // multiply-add.
   if (call.accumulate == Accumulate::kYes) {
     for (int64_t i = 0; i < kRows; ++i)
-      for (int64_t v = 0; v < kVectors; ++v) d(i, v) += call.alpha * sums[i][v];
+      for (int64_t v = 0; v < kVectors; ++v) add_product(d(i, v), call.alpha, sums[i][v]);
   } else {
     for (int64_t i = 0; i < kRows; ++i)
       for (int64_t v = 0; v < kVectors; ++v) d(i, v) = call.alpha * sums[i][v];
