@@ -138,7 +138,6 @@ endfunction()
 # `ctest --test-dir build/package`: the levels are found, and train to the same weights.
 function(mpt_test_levels target)
   find_package(Python3 COMPONENTS Interpreter REQUIRED)
-  enable_testing()
   add_test(NAME package/levels COMMAND Python3::Interpreter -B
     ${PROJECT_SOURCE_DIR}/tests/scripts/levels_test.py --program $<TARGET_FILE:${target}>)
   set_tests_properties(package/levels PROPERTIES TIMEOUT 600
@@ -162,8 +161,8 @@ macro(mpt_packages)
   set(CPACK_DEBIAN_PACKAGE_SECTION science)
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/${mpt_library_directory})
-  set(CPACK_DEBIAN_PACKAGE_RECOMMENDS python3)  # scripts
-  set(CPACK_DEBIAN_PACKAGE_SUGGESTS "python3-matplotlib, openmpi-bin")
+  set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "python3, openmpi-bin")  # scripts and mpirun
+  set(CPACK_DEBIAN_PACKAGE_SUGGESTS python3-matplotlib)
   set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/cmake/debian/prerm)
   include(CPack)
 endmacro()

@@ -63,11 +63,12 @@ use_package() {  # SCRIPTS NAME: a line of commands for the run NAME
     "mpretrain eval --checkpoint runs/$2/checkpoints/step_00000020 --data 'data/val_*.bin' &&" \
     "mpretrain generate --checkpoint runs/$2/checkpoints/step_00000020 --prompt The --max-tokens 8 &&" \
     "mpretrain export --checkpoint runs/$2/checkpoints/step_00000020 --output exported_$2 &&" \
+    "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 $1/launch/mpirun.sh 2 --config nano_bf16.json --set train.steps=4 --set name=ranks_$2 &&" \
     "$1/launch/local.sh --help && $1/plot_curves.py --help"
 }
 package_commands() {
   local scripts=/usr/share/mpretrain/scripts
-  say "scripts/install_deps.sh && cmake --preset package && cmake --build --preset package --target package"
+  say "scripts/install_deps.sh --mpi && cmake --preset package && cmake --build --preset package --target package"
   say "apt-get -q update && apt-get -q -y install ./mpretrain_*.deb && mpretrain --version"
   say "$scripts/fetch_corpus.sh --small corpus && mpretrain tokenizer --input 'corpus/*.txt' --vocab-size 4096" \
     "--output tokenizer.model && mpretrain tokenize --input 'corpus/*.txt' --tokenizer tokenizer.model --output data" \
