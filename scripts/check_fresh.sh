@@ -68,7 +68,7 @@ use_package() {  # SCRIPTS NAME: a line of commands for the run NAME
 }
 package_commands() {
   local scripts=/usr/share/mpretrain/scripts
-  say "scripts/install_deps.sh --mpi && cmake --preset package && cmake --build --preset package --target package"
+  say "scripts/install_deps.sh --package && cmake --preset package && cmake --build --preset package --target package"
   say "apt-get -q update && apt-get -q -y install ./mpretrain_*.deb && mpretrain --version"
   say "$scripts/fetch_corpus.sh --small corpus && mpretrain tokenizer --input 'corpus/*.txt' --vocab-size 4096" \
     "--output tokenizer.model && mpretrain tokenize --input 'corpus/*.txt' --tokenizer tokenizer.model --output data" \

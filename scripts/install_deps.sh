@@ -3,6 +3,7 @@
 #
 #   scripts/install_deps.sh            for the program and the quickstart
 #   scripts/install_deps.sh --mpi      also for several ranks on CPUs; install before building
+#   scripts/install_deps.sh --package  also for building packages, MPI included
 #   scripts/install_deps.sh --dev      also for the tests and benchmarks, MPI included
 #   scripts/install_deps.sh --tools    also the formatter, linters, ccache and the site generator of docs/, for development
 #   scripts/install_deps.sh --check    only report; exit code 1 if something is missing
@@ -16,6 +17,7 @@ build=(cmake ninja-build g++ libfmt-dev libspdlog-dev nlohmann-json3-dev libcli1
        zlib1g-dev libxxhash-dev)
 run=(python3 python3-matplotlib)
 mpi=(libopenmpi-dev openmpi-bin)
+package=("${mpi[@]}" dpkg-dev file)
 # OpenBLAS for a benchmark, which compares our GEMMs with its own.
 dev=(libgtest-dev libbenchmark-dev libboost-context-dev libopenblas-openmp-dev "${mpi[@]}")
 # An independent implementation of the small formats for the tests to compare with, where the distribution has it.
@@ -28,11 +30,12 @@ check_only=no
 for argument in "$@"; do
   case $argument in
     --mpi) wanted+=("${mpi[@]}") ;;
+    --package) wanted+=("${package[@]}") ;;
     --dev) wanted+=("${dev[@]}") optional+=("${oracles[@]}") ;;
     --tools) wanted+=("${tools[@]}") ;;
     --check) check_only=yes ;;
     -h | --help) usage; exit 0 ;;
-    *) die "unknown argument $argument; expected --mpi, --dev, --tools, --check or --help" ;;
+    *) die "unknown argument $argument; expected --mpi, --package, --dev, --tools, --check or --help" ;;
   esac
 done
 
