@@ -165,7 +165,7 @@ class Start(Pages):
             "corpus",
             "tokenizer.model",
             "data/manifest.json",
-            "runs/nano_bf16/checkpoints/step_00002000",
+            "runs/own_text/checkpoints/step_00002000",
             "exported/config.json",
             "toy/summary.json",
             "survival.png",
