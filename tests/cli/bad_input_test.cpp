@@ -48,7 +48,7 @@ TEST_F(BadConfigs, Files) {
        [](const Scene& s) { s.make_pipe("bad.json"); }},
       {"empty", kBadConfig, {"bad.json: the file is empty"}, bad_json(" \n")},
       {"not JSON", kBadConfig, {"bad.json:2:1: syntax error"}, bad_json("{\"name\":\n?}")},
-      {"not text", kBadConfig, {"bad.json:1"}, bad_json(std::string("\x7f" "ELF\0\xff", 6))},
+      {"not text", kBadConfig, {"bad.json:1"}, bad_json(std::string("\177ELF\0\xff", 6))},
       {"cut off",
        kBadConfig,
        {"bad.json:3", "unexpected end of input"},

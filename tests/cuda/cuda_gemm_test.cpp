@@ -45,13 +45,13 @@ TEST_F(CudaGemmTest, EveryTransposeTypeAndAccumulation) {
         for (const auto& types : kTypes)
           for (const int64_t padding : {0, 5, 8})
             expect_gemm({.m = 17,
-                            .n = 23,
-                            .k = 37,
-                            .transpose_a = ta,
-                            .transpose_b = tb,
-                            .accumulate = accumulate,
-                            .types = types,
-                            .padding = padding});
+                         .n = 23,
+                         .k = 37,
+                         .transpose_a = ta,
+                         .transpose_b = tb,
+                         .accumulate = accumulate,
+                         .types = types,
+                         .padding = padding});
 }
 
 TEST_F(CudaGemmTest, SizesOfOneAndOddSizes) {
@@ -74,12 +74,12 @@ TEST_F(CudaGemmTest, Tf32OperandsAreRounded) {
   for (const Transpose ta : kTransposes)
     for (const Transpose tb : kTransposes)
       expect_gemm({.m = 48,
-                      .n = 40,
-                      .k = 72,
-                      .transpose_a = ta,
-                      .transpose_b = tb,
-                      .accumulate = Accumulate::kYes,
-                      .multiply = Multiply::kTf32});
+                   .n = 40,
+                   .k = 72,
+                   .transpose_a = ta,
+                   .transpose_b = tb,
+                   .accumulate = Accumulate::kYes,
+                   .multiply = Multiply::kTf32});
 }
 
 // An empty sum is 0, or what D held.
@@ -90,13 +90,13 @@ TEST_F(CudaGemmTest, WithoutTerms) {
         for (const auto& types : kTypes)
           for (const int64_t padding : {0, 3})
             expect_gemm({.m = 3,
-                            .n = 5,
-                            .k = 0,
-                            .transpose_a = ta,
-                            .transpose_b = tb,
-                            .accumulate = accumulate,
-                            .types = types,
-                            .padding = padding});
+                         .n = 5,
+                         .k = 0,
+                         .transpose_a = ta,
+                         .transpose_b = tb,
+                         .accumulate = accumulate,
+                         .types = types,
+                         .padding = padding});
 }
 
 TEST_F(CudaGemmTest, WithoutResult) {
