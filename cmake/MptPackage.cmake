@@ -9,9 +9,9 @@
 #   lib/mpretrain/glibc-hwcaps/x86-64-v3/libmpretrain.so.0      AVX2 and fused multiply-add
 #   lib/mpretrain/glibc-hwcaps/x86-64-v4/libmpretrain.so.0      AVX-512
 #
-# The layers that compute are compiled for each level, the others once, and linked into all: they take most of the time
-# to compile and none of a step's. All but the register tiles of GEMMs is compiled with -ffp-contract=off, so that all levels have
-# the same bits (docs/numerics.md "What has the same bits").
+# The layers that compute are compiled for each level. The others, which take most of the time to compile and none of a
+# step's, are compiled once and linked into each. Everything except the register tiles of the GEMMs is compiled with
+# -ffp-contract=off, so that all levels have the same bits (docs/numerics.md "What has the same bits").
 
 option(MPT_PACKAGE "Build the program for all levels of the instruction set, to be packaged with cpack" OFF)
 if(MPT_PACKAGE AND MPT_NATIVE)

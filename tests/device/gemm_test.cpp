@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -216,9 +215,6 @@ TEST_F(CpuGemmTest, SeveralThreads) {
     expect_gemm(
         {.m = 70, .n = 130, .k = 90, .accumulate = Accumulate::kYes, .types = {type, type, type}});
 }
-
-// a b + c in one rounding where the machine has it.
-float multiply_add(float a, float b, float c) { return kTileFuses ? std::fma(a, b, c) : a * b + c; }
 
 // D as cpu_kernels.h defines it: parts of equal length, each a chain of fused multiply-adds.
 float sum_in_order(const GemmProblem& p, const GemmOperands& x, float scale_inv, int64_t row,

@@ -16,11 +16,13 @@ import statistics
 import sys
 import tempfile
 
+from .. import markdown
 from . import child, machine
 from .disturbance import is_disturbed, least_disturbed
 from .shapes import write_tokens
 from .spread import median_and_range, range_text
 
+HEAD = ("configuration", "program", "tokens/s", "of the first", "disturbed rounds", "rounds")
 SKIPPED = 5
 VOCABULARY = 512  # that all shipped models have at least
 
@@ -65,7 +67,7 @@ def measured_round(args, config):
     }
 
 
-def table_lines(config, rounds):
+def table_rows(config, rounds):
     """A row a program: the first is what the others are compared with."""
     labels = list(rounds[0])
     for label in labels:
@@ -74,10 +76,8 @@ def table_lines(config, rounds):
         disturbed = sum(is_disturbed(each[label][1]) for each in rounds)
         middle, low, high = median_and_range(values)
         raw = " ".join(f"{value:.0f}" for value in values)
-        yield (
-            f"| {config} | {label} | {middle:,.0f} ({low:,.0f}–{high:,.0f}) |"
-            f" {range_text(ratios, 3)} | {disturbed} | {raw} |"
-        )
+        speed = f"{middle:,.0f} ({low:,.0f}–{high:,.0f})"
+        yield config, label, speed, range_text(ratios, 3), disturbed, raw
 
 
 def main():
@@ -99,11 +99,11 @@ def main():
     for label, path in args.program:
         said = child.run([path, "--version"]).output.splitlines()
         print(f"* {label}: {'; '.join(' '.join(line.split()) for line in said[:3])}")
-    print("\n| configuration | program | tokens/s | of the first | disturbed rounds | rounds |")
-    print("|---|---|---|---|---|---|")
+    rows = []
     try:
         for config in args.config or ("nano_bf16", "nano_fp8"):
             rounds = [measured_round(args, config) for _ in range(args.rounds)]
-            print("\n".join(table_lines(config, rounds)), flush=True)
+            rows += table_rows(config, rounds)
     except child.Failed as problem:
         sys.exit(f"bench.py programs: error: {problem}")
+    print("\n".join(["", *markdown.table(HEAD, rows)]))

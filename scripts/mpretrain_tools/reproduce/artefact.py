@@ -346,7 +346,7 @@ class Artefact:
         commit = output_of(
             "git", "-C", str(repository.ROOT), "describe", "--always", "--dirty", "--abbrev=7"
         )
-        return f"{found.partition(chr(10))[0]} {commit}".strip()
+        return " ".join([*found.splitlines()[:1], commit]).strip()
 
     def provenance(self, cells):
         """Lines: lengths, seeds, configs, machines and versions of the finished cells."""
