@@ -6,6 +6,7 @@
 #include "optim/kahan.h"
 #include "optim/rule.h"
 #include "optim/rules/adamw.h"
+#include "optim/rules/additive_twin.h"
 #include "optim/rules/lion.h"
 #include "optim/rules/m_plus_adam.h"
 #include "optim/rules/madam.h"
@@ -13,8 +14,8 @@
 namespace mpt {
 
 // By the names of their files; messages list them in this order.
-using Rules =
-    TypeList<rule_files::adamw, rule_files::lion, rule_files::madam, rule_files::m_plus_adam>;
+using Rules = TypeList<rule_files::adamw, rule_files::additive_twin, rule_files::lion,
+                       rule_files::madam, rule_files::m_plus_adam>;
 
 // --- what a rule must have (rule.h); a member that is missing is named in the compiler's notes ---
 

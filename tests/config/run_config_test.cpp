@@ -140,7 +140,7 @@ TEST_F(RunConfigTest, APlanListsMemoryByPurposeInOneOrder) {
 }
 
 TEST_F(RunConfigTest, EveryShippedConfigIsGoodAndNamedAsItsFile) {
-  constexpr size_t kOthers = 5;  // nano_fp32; Lion and MXFP8 for nano and pico
+  constexpr size_t kOthers = 7;  // nano_fp32; Lion, MXFP8 and the twin for nano and pico
   EXPECT_EQ(shipped_configs().size(), kSizes.size() * table_rows().size() + kOthers);
   for (const std::string& path : shipped_configs()) {
     const RunConfig config = load_run_config(path);
@@ -368,7 +368,7 @@ const BadConfig kBadConfigs[] = {
     {R"("data": {"train": [1]})", {"user.json:3: data.train: expected a list of strings"}},
     {R"("optimizer": {"eps": "1e-8"})", {"user.json:3: optimizer.eps: expected a number"}},
     {R"("optimizer": {"rule": "adam"})",
-     {"user.json:3: optimizer.rule: expected one of adamw, lion, madam, m_plus_adam"}},
+     {"user.json:3: optimizer.rule: expected one of adamw, additive_twin, lion, madam, m_plus_adam"}},
     {R"("optimizer": {"weight_rounding": "up"})",
      {"user.json:3: optimizer.weight_rounding: expected one of nearest, stochastic, kahan"}},
     {R"("precision": {"weights": "fp8"})",
@@ -498,7 +498,7 @@ const BadConfig kBadConfigs[] = {
       "precision.weights is block_fp8 (", "base/fp8.json:"},
      "nano_fp8.json"},
     {R"("optimizer": {"nvfp4_additive_scale": "block"})",
-     {"user.json:3: optimizer.nvfp4_additive_scale: requires optimizer.rule = adamw or lion or "
+     {"user.json:3: optimizer.nvfp4_additive_scale: requires optimizer.rule = adamw or additive_twin or lion or "
       "m_plus_adam"},
      "nano_bf16_madam.json"},
     {R"("optimizer": {"nvfp4_additive_scale": "row"})",
@@ -527,7 +527,7 @@ const BadConfig kBadConfigs[] = {
      {"user.json:3: optimizer.g_bound: requires optimizer.rule = madam"},
      "nano_bf16_adamw.json"},
     {R"("optimizer": {"lr_additive": 1e-3})",
-     {"optimizer.lr_additive: requires optimizer.rule = adamw or lion or m_plus_adam",
+     {"optimizer.lr_additive: requires optimizer.rule = adamw or additive_twin or lion or m_plus_adam",
       "optimizer.rule is madam"},
      "nano_bf16_madam.json"},
     {R"("optimizer": {"eps": 1e-8})",

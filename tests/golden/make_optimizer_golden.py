@@ -103,6 +103,7 @@ BF16_STORES = {"formats": "bf16", "gradient_format": "fp32"}
 LARGE_LR = {"lr_multiplicative": 1e-2}
 NO_LIMITS = {"clip_multiplicative_direction": 0.0, "clip_relative_step": 0.0}
 EXPONENT = {**SCALE, "weight_decay_multiplicative_mode": "exponent"}
+DIRECT = {"relative_step": "direct", "lr_multiplicative": 1e-2}
 SMALL = {"lr_multiplicative": 1e-4}
 PER_OP = {"formats": "bf16", "state_update": "per_op"}
 KAHAN = {**DECAY, "lr_additive": 1e-5}
@@ -307,6 +308,37 @@ ADDITIONAL = [
     ),
     make_case("adamw states per_op", "adamw", 0.02, options=DECAY, gradients=cycle(8), **PER_OP),
     make_case("madam states per_op", "madam", 0.02, gradients=cycle(8), **PER_OP),
+    make_case("twin", "additive_twin", 0.02),
+    make_case(
+        "twin long",
+        "additive_twin",
+        -0.7,
+        options={**DECAY, "gradient_ratio": 1.7},
+        gradients=cycle(30),
+    ),
+    make_case("twin padding", "additive_twin", 0.0, options=DECAY, gradients=(0.0,) * 3),
+    make_case(
+        "twin without gradient", "additive_twin", 0.02, options={"gradient_ratio": 0.0}
+    ),  # AdamW
+    make_case("twin bf16", "additive_twin", 0.02, options=DECAY, gradients=cycle(8), formats="bf16"),
+    make_case(
+        "twin kahan",
+        "additive_twin",
+        0.02,
+        options=KAHAN,
+        gradients=cycle(8),
+        formats="bf16",
+        writeback="kahan",
+    ),
+    make_case("twin states per_op", "additive_twin", 0.02, gradients=cycle(8), **PER_OP),
+    make_case("m+adam direct", "m_plus_adam", 0.02, options=DIRECT),
+    make_case(
+        "m+adam direct, all options",
+        "m_plus_adam",
+        -0.05,
+        options={**EVERYTHING, **DIRECT},
+        gradients=cycle(12),
+    ),
     make_case("lion", "lion", 0.02),
     make_case("lion long", "lion", -0.7, options=DECAY, gradients=cycle(30)),
     make_case("lion padding", "lion", 0.0, options=DECAY, gradients=(0.0,) * 3),

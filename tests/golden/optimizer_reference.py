@@ -30,6 +30,14 @@ DEFAULTS = {
         "eps": 1e-8,
         "weight_decay_additive": 0.0,
     },
+    "additive_twin": {
+        "lr_additive": 1e-3,
+        "gradient_ratio": 0.5,
+        "beta1": 0.9,
+        "beta2": 0.95,
+        "eps": 1e-8,
+        "weight_decay_additive": 0.0,
+    },
     "lion": {"lr_additive": 1e-4, "beta1": 0.9, "beta2": 0.99, "weight_decay_additive": 0.0},
     "madam": {"lr_multiplicative": 0.01, "beta2": 0.999, "g_bound": 10.0, "w_max": 0.0},
     "m_plus_adam": {
@@ -38,6 +46,7 @@ DEFAULTS = {
         "beta1": 0.9,
         "beta2": 0.95,
         "eps": 1e-8,
+        "relative_step": "over_weight",
         "tau": 1e-8,
         "bias_correction": True,
         "clip_multiplicative_direction": 10.0,
@@ -50,7 +59,13 @@ DEFAULTS = {
         "weight_decay_multiplicative_mode": "scale",
     },
 }
-STATES = {"adamw": ("m", "v"), "lion": ("m",), "madam": ("v",), "m_plus_adam": ("m", "v", "ve")}
+STATES = {
+    "adamw": ("m", "v"),
+    "additive_twin": ("m", "v"),
+    "lion": ("m",),
+    "madam": ("v",),
+    "m_plus_adam": ("m", "v", "ve"),
+}
 
 
 def correction(beta, t, enabled):
@@ -76,11 +91,12 @@ def ema_square(beta, state, value, o):
 
 
 def additive_direction(w, g, s, o, t):
-    """Updates m and v; m̂ / (√v̂ + eps) + decay w."""
+    """Updates m and v; (m̂ + gradient_ratio g) / (√v̂ + eps) + decay w; the ratio is the twin's."""
     b1, b2, enabled = F32(o["beta1"]), F32(o["beta2"]), o.get("bias_correction", True)
     s["m"], s["v"] = ema(b1, s["m"], g, o), ema_square(b2, s["v"], g, o)
     c1, c2 = correction(o["beta1"], t, enabled), correction(o["beta2"], t, enabled)
-    direction = (s["m"] / c1) / (np.sqrt(s["v"] / c2) + F32(o["eps"]))
+    sum_ = fma(F32(o.get("gradient_ratio", 0)), g, s["m"] / c1)
+    direction = sum_ / (np.sqrt(s["v"] / c2) + F32(o["eps"]))
     return fma(w, F32(o["weight_decay_additive"]), direction)
 
 
@@ -106,7 +122,9 @@ def multiplicative_step(w, g, s, o, t):
     n = ge / (np.sqrt(s["ve"] / correction(o["beta2"], t, o["bias_correction"])) + F32(o["eps"]))
     if o["clip_multiplicative_direction"] > 0:
         n = clamp(n, -F32(o["clip_multiplicative_direction"]), o["clip_multiplicative_direction"])
-    u = -F32(o["lr_multiplicative"]) * n / np.fmax(np.abs(w), F32(o["tau"]))
+    u = -F32(o["lr_multiplicative"]) * n
+    if o["relative_step"] == "over_weight":
+        u = u / np.fmax(np.abs(w), F32(o["tau"]))
     r_max, d_max = F32(o["clip_relative_step"]), o["clip_exponent_step"]
     if r_max > 0:
         u = clamp(u, -(r_max - F32(1e-6)), r_max)
@@ -193,7 +211,7 @@ def kahan_per_op_adamw(w, g, s, o, t):
 def kahan_step(rule, w, g, s, o, t):
     if o.get("kahan_variant", "fused") == "per_op":
         return kahan_per_op_adamw(w, g, s, o, t)
-    if rule == "adamw":
+    if rule in ("adamw", "additive_twin"):
         return kahan_write(w, -(F32(o["lr_additive"]) * additive_direction(w, g, s, o, t)), s, 0)
     if rule == "lion":
         return kahan_write(w, -(F32(o["lr_additive"]) * lion_direction(w, g, s, o)), s, 0)
@@ -203,7 +221,13 @@ def kahan_step(rule, w, g, s, o, t):
     return kahan_write(w, fma(w, r, -(F32(o["lr_additive"]) * direction)), s, o["clip_weight"])
 
 
-RULES = {"adamw": adamw, "lion": lion, "madam": madam, "m_plus_adam": m_plus_adam}
+RULES = {
+    "adamw": adamw,
+    "additive_twin": adamw,  # whose direction has the ratio of its options
+    "lion": lion,
+    "madam": madam,
+    "m_plus_adam": m_plus_adam,
+}
 
 
 def new_state(rule, writeback="nearest"):

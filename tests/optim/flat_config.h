@@ -21,6 +21,8 @@ struct FlatConfig {
   bool bias_correction = true;
   double weight_decay_additive = 0.1;
   bool weight_decay_norms = false;
+  double gradient_ratio = 0.5;
+  RelativeStep relative_step = RelativeStep::kOverWeight;
   double tau = 1e-8;
   double clip_multiplicative_direction = 10, clip_relative_step = 0.75, clip_exponent_step = 0;
   double clip_weight = 0;
@@ -72,6 +74,8 @@ struct FlatConfig {
     MPT_SHARED(bias_correction);
     MPT_SHARED(weight_decay_additive);
     MPT_SHARED(weight_decay_norms);
+    MPT_SHARED(gradient_ratio);
+    MPT_SHARED(relative_step);
     MPT_SHARED(tau);
     MPT_SHARED(clip_multiplicative_direction);
     MPT_SHARED(clip_relative_step);

@@ -43,6 +43,17 @@ struct ReferenceRule {
                                         (std::sqrt(s.v / correction(b2)) + float(config.eps)));
     return decays() ? std::fma(w, float(config.weight_decay_additive), dir) : dir;
   }
+  // The direction of the additive twin; updates m and v.
+  [[nodiscard]] float twin(float w, float g, ReferenceState& s) const {
+    const float b1 = float(config.beta1), b2 = float(config.beta2);
+    const float ob1 = 1.0f - b1, ob2 = 1.0f - b2;
+    s.m = std::fma(ob1, g, b1 * s.m);
+    s.v = std::fma(g, ob2 * g, b2 * s.v);
+    const float sum = std::fma(float(config.gradient_ratio), g, s.m / correction(b1));
+    const float dir =
+        additive_scale * (sum / (std::sqrt(s.v / correction(b2)) + float(config.eps)));
+    return decays() ? std::fma(w, float(config.weight_decay_additive), dir) : dir;
+  }
   // u, the limited relative step; updates v_e.
   [[nodiscard]] float relative_step(float w, float g, ReferenceState& s) const {
     const float b2 = float(config.beta2), ob2 = 1.0f - b2;
@@ -52,7 +63,9 @@ struct ReferenceRule {
     const float g_max = float(config.clip_multiplicative_direction);
     if (g_max > 0) n = reference_clamp(n, -g_max, g_max);
     const float ut = -float(lr_multiplicative()) * n;
-    float u = ut / std::fmax(std::fabs(w), float(config.tau));
+    float u = ut;
+    if (config.relative_step == RelativeStep::kOverWeight)
+      u = ut / std::fmax(std::fabs(w), float(config.tau));
     const float r_max = float(config.clip_relative_step);
     if (r_max > 0) u = reference_clamp(u, -(r_max - 1e-6f), r_max);
     const double d = config.clip_exponent_step;
@@ -110,6 +123,7 @@ struct ReferenceRule {
   }
   [[nodiscard]] float next(float w, float g, ReferenceState& s) const {
     if (config.rule == "adamw") return adamw(w, g, s);
+    if (config.rule == "additive_twin") return std::fma(-float(lr_additive()), twin(w, g, s), w);
     if (config.rule == "lion") return std::fma(-float(lr_additive()), lion(w, g, s), w);
     if (config.rule == "madam") return madam(w, g, s);
     check(config.rule == "m_plus_adam", "no second version of {}", config.rule);
@@ -118,6 +132,7 @@ struct ReferenceRule {
   // The change of a compensated weight.
   [[nodiscard]] float change(float w, float g, ReferenceState& s) const {
     if (config.rule == "madam") return w * madam_factor(w, g, s);
+    if (config.rule == "additive_twin") return -(float(lr_additive()) * twin(w, g, s));
     if (config.rule == "lion") return -(float(lr_additive()) * lion(w, g, s));
     const float scaled = -(float(lr_additive()) * additive(w, g, s));
     if (config.rule == "adamw") return scaled;

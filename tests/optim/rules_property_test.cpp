@@ -67,8 +67,11 @@ double ulp(float x) {
 // Any combination of options, limits of weights and decays included.
 FlatConfig random_config(Draws& draws) {
   FlatConfig config;
-  constexpr const char* kRules[] = {"adamw", "lion", "m_plus_adam", "m_plus_adam", "m_plus_adam"};
-  config.rule = kRules[draws.index(5)];
+  constexpr const char* kRules[] = {"adamw",       "additive_twin", "lion",
+                                    "m_plus_adam", "m_plus_adam",   "m_plus_adam"};
+  config.rule = kRules[draws.index(6)];
+  config.gradient_ratio = draws.coin() ? 0.5 : draws.uniform(0, 2);
+  config.relative_step = draws.coin() ? RelativeStep::kOverWeight : RelativeStep::kDirect;
   config.lr_additive = draws.coin() ? std::exp2(draws.uniform(-14, -4)) : 0.0;
   config.lr_multiplicative = draws.coin() ? std::exp2(draws.uniform(-14, -2)) : 0.0;
   config.beta1 = draws.coin() ? 0.9 : draws.uniform(0, 0.999);

@@ -46,6 +46,7 @@ const std::vector<Setting> kOptimizers{
     {"adamw_kahan",
      {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null",
       "optimizer.weight_rounding=kahan"}},
+    {"additive_twin", {"optimizer.rule=additive_twin", "optimizer.lr_multiplicative=null"}},
     {"lion", {"optimizer.rule=lion", "optimizer.lr_multiplicative=null"}},
     {"madam", {"optimizer.rule=madam", "optimizer.lr_additive=null", "optimizer.g_bound=1"}},
     {"m_plus_adam", {}},

@@ -19,6 +19,7 @@ void PrintTo(const Choice& choice, std::ostream* out) { *out << choice.name; }
 
 const Axis kRules{
     {"adamw", {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null"}},
+    {"additive_twin", {"optimizer.rule=additive_twin", "optimizer.lr_multiplicative=null"}},
     {"lion", {"optimizer.rule=lion", "optimizer.lr_multiplicative=null"}},
     // A step that every format of the matrix can hold: two per cent of a weight are lost to FP8.
     {"madam",

@@ -53,6 +53,14 @@ struct ExponentDecay {
   }
 };
 
+// What a relative step is: the direction over |w|, as in Algorithm 1, or the direction itself, so
+// that a weight moves in proportion to its size.
+enum class RelativeStep : uint8_t { kOverWeight, kDirect };
+template <>
+struct EnumNames<RelativeStep> {
+  static constexpr std::array<std::string_view, 2> kNames{"over_weight", "direct"};
+};
+
 // r = u - lr wd, so that w (1 + r) = w (1 + u) - lr wd w. r = u if wd = 0.
 struct ScaleDecay {
   float amount;
@@ -104,6 +112,7 @@ struct MPlusAdam {
     static constexpr std::string_view kName = "m_plus_adam";
 
     double lr_multiplicative = 0;
+    RelativeStep relative_step = RelativeStep::kOverWeight;
     double tau = 1e-8;
     double clip_multiplicative_direction = 10;
     double clip_relative_step = 0.75;
@@ -151,7 +160,7 @@ struct MPlusAdam {
     AdamMoments moments;
     float lr_additive, weight_decay;
     float lr_multiplicative;
-    float tau;                                    // smallest |w| in the relative step
+    float weight_in_rho, tau;                     // rho = max(weight_in_rho |w|, tau)
     float direction_bound;                        // bound on the multiplicative direction
     float relative_step_low, relative_step_high;  // bounds on the relative change of w
     float exponent_step_low, exponent_step_high;  // 2^-d - 1, 2^d - 1
@@ -168,7 +177,7 @@ struct MPlusAdam {
       const float direction =
           Direction::template of<Ema>(moments, exponent_gradient(w, g), state[2]);
       const float n = clamp_to(direction, -direction_bound, direction_bound);
-      const float rho = max_of(std::fabs(w), tau);
+      const float rho = max_of(weight_in_rho * std::fabs(w), tau);
       float u = (-lr_multiplicative * n) / rho;
       u = clamp_to(u, relative_step_low, relative_step_high);
       u = clamp_to(u, exponent_step_low, exponent_step_high);
@@ -250,11 +259,13 @@ MPlusAdam::Step<Decay, Direction> MPlusAdam::Step<Decay, Direction>::at(
   const double decay = config.decays(tensor) && !config.decays_exponents()
                            ? multiplicative_decay(config, step)
                            : 0.0;
+  const bool over_weight = config.relative_step == RelativeStep::kOverWeight;
   return {.moments = AdamMoments::at(config, step.t),
           .lr_additive = float(config.rate_of(step)),
           .weight_decay = float(config.decay_of(tensor)),
           .lr_multiplicative = float(multiplicative_rate(config, step)),
-          .tau = float(config.tau),
+          .weight_in_rho = over_weight ? 1.0f : 0.0f,
+          .tau = over_weight ? float(config.tau) : 1.0f,
           .direction_bound = bound_or_off(config.clip_multiplicative_direction),
           .relative_step_low = r > 0 ? -(float(r) - float(kClipMargin)) : -kUnbounded,
           .relative_step_high = bound_or_off(r),
@@ -282,9 +293,13 @@ void MPlusAdam::Config::fields(V& v) {
 
 template <class V>
 void MPlusAdam::Config::limit_fields(V& v) {
+  v.optional("relative_step", relative_step,
+             {.doc = "over_weight: the direction over |weight|, as in the paper; direct: the "
+                     "direction itself, so that a weight moves in proportion to its size"});
   v.optional("tau", tau,
              {.minimum = kMinPositiveReal,
               .maximum = kMaxReal,
+              .only_with = only_with("relative_step", relative_step, {RelativeStep::kOverWeight}),
               .doc = "minimum weight magnitude in the relative step"});
   v.optional("clip_multiplicative_direction", clip_multiplicative_direction,
              {.minimum = 0,
