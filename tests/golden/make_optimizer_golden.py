@@ -68,10 +68,13 @@ def make_case(
 ):
     """`formats` is that of weight and states, and of the gradients unless these have their own."""
     gradient_format = gradient_format or formats
+    options = {**DEFAULTS[rule], **(options or {})}
+    if options.get("relative_step") == "direct":
+        del options["tau"]  # which it does not have
     return {
         "name": name,
         "rule": rule,
-        "options": {**DEFAULTS[rule], **(options or {})},
+        "options": options,
         "writeback": writeback,
         "state_update": state_update,
         "weight_format": formats,
