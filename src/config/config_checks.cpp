@@ -162,6 +162,8 @@ class Checker {
              },
          .place = [&](std::string_view key) { return at(join_key_path("optimizer", key)); }});
     check_kahan();
+    check_residual();
+    check_error_feedback();
     const AdditiveConfig* const additive = additive_of(optimizer.rule);
     require(additive == nullptr || additive->nvfp4_additive_scale == Nvfp4AdditiveScale::kOff ||
                 has_relative_scales(config_.precision.weights),
@@ -172,12 +174,38 @@ class Checker {
     if (const auto projection = projection_options(optimizer.rule)) check_projection(*projection);
   }
 
+  void check_residual() {
+    const WeightRounding rounding = config_.optimizer.weight_rounding;
+    const WeightFormat weights = config_.precision.weights;
+    require(!completes_bf16(rounding) || weights == plain_format(DType::kBF16),
+            "optimizer.weight_rounding",
+            "{} cannot be combined with precision.weights = {}{}: it completes a bf16 weight; "
+            "accepted: bf16",
+            name_of(rounding), name_of(weights), at("precision.weights"));
+    require(rounding != WeightRounding::kMaster || weights != plain_format(DType::kF32),
+            "optimizer.weight_rounding",
+            "master cannot be combined with precision.weights = fp32{}: such weights need no copy",
+            at("precision.weights"));
+  }
+
+  void check_error_feedback() {
+    const OptimizerConfig& optimizer = config_.optimizer;
+    if (optimizer.error_feedback == ErrorFeedbackMode::kOff) return;
+    require(takes_errors(optimizer.rule), "optimizer.error_feedback",
+            "momentum cannot be combined with optimizer.rule = {}{}; accepted: {}",
+            rule_name(optimizer.rule), at("optimizer.rule"), rules_that_take_errors());
+    const auto* const adam = adam_of(optimizer.rule);
+    require(adam == nullptr || adam->beta1 > 0, "optimizer.error_feedback",
+            "momentum requires optimizer.beta1 > 0{}: without a mean nothing is returned later",
+            at("optimizer.beta1"));
+    require(adam == nullptr || adam->nvfp4_additive_scale == Nvfp4AdditiveScale::kOff,
+            "optimizer.error_feedback",
+            "momentum cannot be combined with optimizer.nvfp4_additive_scale = block{}",
+            at("optimizer.nvfp4_additive_scale"));
+  }
+
   void check_kahan() {
     if (config_.optimizer.weight_rounding != WeightRounding::kKahan) return;
-    require(config_.precision.weights == plain_format(DType::kBF16), "optimizer.weight_rounding",
-            "kahan cannot be combined with precision.weights = {}{}: its residual is a second bf16 "
-            "number beside a bf16 weight; accepted: bf16",
-            name_of(config_.precision.weights), at("precision.weights"));
     require(config_.optimizer.kahan_variant == KahanVariant::kFused ||
                 has_eager_kahan(config_.optimizer.rule),
             "optimizer.kahan_variant",

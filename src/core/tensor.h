@@ -14,15 +14,15 @@
 namespace mpt {
 
 // Storage element types, named as in configs and messages.
-enum class DType : uint8_t { kF32, kBF16, kI32, kF64, kF16, kE4M3, kE5M2, kU8, kE8M0 };
+enum class DType : uint8_t { kF32, kBF16, kI32, kF64, kF16, kE4M3, kE5M2, kU8, kE8M0, kI16, kI8 };
 template <>
 struct EnumNames<DType> {
-  static constexpr std::array<std::string_view, 9> kNames{"fp32", "bf16", "int32", "fp64", "fp16",
-                                                          "e4m3", "e5m2", "uint8", "e8m0"};
+  static constexpr std::array<std::string_view, 11> kNames{
+      "fp32", "bf16", "int32", "fp64", "fp16", "e4m3", "e5m2", "uint8", "e8m0", "int16", "int8"};
 };
 
 constexpr int64_t size_of(DType type) {
-  constexpr std::array<int64_t, 9> kSizes{4, 2, 4, 8, 2, 1, 1, 1, 1};
+  constexpr std::array<int64_t, 11> kSizes{4, 2, 4, 8, 2, 1, 1, 1, 1, 2, 1};
   return kSizes[static_cast<size_t>(type)];
 }
 

@@ -45,6 +45,25 @@ std::vector<BlockRange> own_blocks(const std::vector<UpdateTarget>& targets,
   return blocks;
 }
 
+RoundingErrors rounding_errors(const OptimizerConfig& config) {
+  switch (config.weight_rounding) {
+    case WeightRounding::kNearest:
+    case WeightRounding::kStochastic:
+      return config.error_feedback == ErrorFeedbackMode::kMomentum ? RoundingErrors::kFedBack
+                                                                   : RoundingErrors::kLost;
+    case WeightRounding::kKahan:
+      return config.kahan_variant == KahanVariant::kFused ? RoundingErrors::kKahanFused
+                                                          : RoundingErrors::kKahanEager;
+    case WeightRounding::kRemainder:
+      return RoundingErrors::kRemainder;
+    case WeightRounding::kUlpResidual:
+      return RoundingErrors::kUlpResidual;
+    case WeightRounding::kMaster:
+      return RoundingErrors::kMaster;
+  }
+  throw LogicError("no such weight rounding");
+}
+
 }  // namespace
 
 OptimizerOptions optimizer_options(const PrecisionConfig& config, uint64_t seed) {
@@ -116,15 +135,18 @@ void Optimizer::check_options() const {
   check(config_.weight_rounding != WeightRounding::kKahan ||
             config_.kahan_variant == KahanVariant::kFused || has_eager_kahan(config_.rule),
         "{} does not support kahan_variant per_op", rule_name(config_.rule));
+  check(config_.error_feedback == ErrorFeedbackMode::kOff ||
+            (takes_errors(config_.rule) && !residual_of(config_.weight_rounding)),
+        "{} with weight_rounding {} does not support error_feedback", rule_name(config_.rule),
+        name_of(config_.weight_rounding));
 }
 
 void Optimizer::check_target(size_t index) const {
   const UpdateTarget& target = targets_[index];
   const EncodedTensor& w = target.weights;
-  check(config_.weight_rounding != WeightRounding::kKahan ||
-            w.encoding.format == plain_format(DType::kBF16),
-        "kahan rounding needs bf16 weights, found {} for {}", name_of(w.encoding.format),
-        target.name);
+  check(!completes_bf16(config_.weight_rounding) || w.encoding.format == plain_format(DType::kBF16),
+        "{} rounding needs bf16 weights, found {} for {}", name_of(config_.weight_rounding),
+        name_of(w.encoding.format), target.name);
   if (!states_[index].projected()) return;
   const int64_t rank = states_[index].projection.rows;
   check(rank <= projection_shape(w.rows, w.cols).depth,
@@ -195,6 +217,9 @@ void Optimizer::replace_ops(std::unique_ptr<OptimizerOps> ops) {
 }
 
 void Optimizer::weights_initialized() {
+  if (config_.weight_rounding == WeightRounding::kMaster)
+    for (size_t i = 0; i < targets_.size(); ++i)
+      ops_->copy_weights(targets_[i].weights, states_[i].blocks, states_[i].residuals);
   if (!states_.keeps_init_rms()) return;
   std::vector<float> rms;
   for (const UpdateTarget& target : targets_)
@@ -324,10 +349,8 @@ TensorScalars Optimizer::tensor_scalars(size_t index) const {
 BatchStorage Optimizer::storage_of(size_t index) const {
   const WeightFormat format = targets_[index].weights.encoding.format;
   // Unscaled formats share one codec.
-  if (config_.weight_rounding != WeightRounding::kKahan)
-    return {.format = is_scaled(format) ? format : plain_format(DType::kF32)};
-  const bool fused = config_.kahan_variant == KahanVariant::kFused;
-  return {.format = format, .compensation = fused ? Compensation::kFused : Compensation::kEager};
+  return {.format = is_scaled(format) ? format : plain_format(DType::kF32),
+          .errors = rounding_errors(config_)};
 }
 
 DitherSource Optimizer::dither(size_t target, int64_t t, RandomStream stream,

@@ -2,18 +2,64 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "core/json/config_fields.h"
+#include "core/tensor.h"
 #include "optim/rule_list.h"
 
 namespace mpt {
 
-// Rounding of the updated FP32 weight to its stored format. kahan: to nearest, with a second BF16
-// number per weight that keeps the rounding error.
-enum class WeightRounding : uint8_t { kNearest, kStochastic, kKahan };
+// Rounding of the updated FP32 weight to its stored format. All but stochastic round to nearest and
+// differ in what they keep of the error beside each weight: kahan a second BF16 number, remainder
+// the 16 bits that complete FP32, ulp_residual 8 bits, master an FP32 copy of the weight.
+enum class WeightRounding : uint8_t {
+  kNearest,
+  kStochastic,
+  kKahan,
+  kRemainder,
+  kUlpResidual,
+  kMaster
+};
 template <>
 struct EnumNames<WeightRounding> {
-  static constexpr std::array<std::string_view, 3> kNames{"nearest", "stochastic", "kahan"};
+  static constexpr std::array<std::string_view, 6> kNames{"nearest",   "stochastic",   "kahan",
+                                                          "remainder", "ulp_residual", "master"};
+};
+
+// A number kept beside every weight, apart from the states of the rule.
+struct ResidualInfo {
+  std::string_view name;  // in checkpoints: "<name>/<parameter>"
+  DType dtype;
+};
+// Nothing for roundings that keep none.
+constexpr std::optional<ResidualInfo> residual_of(WeightRounding rounding) {
+  switch (rounding) {
+    case WeightRounding::kNearest:
+    case WeightRounding::kStochastic:
+      return std::nullopt;
+    case WeightRounding::kKahan:
+      return ResidualInfo{"kahan", DType::kBF16};
+    case WeightRounding::kRemainder:
+      return ResidualInfo{"remainder", DType::kI16};
+    case WeightRounding::kUlpResidual:
+      return ResidualInfo{"ulp_residual", DType::kI8};
+    case WeightRounding::kMaster:
+      return ResidualInfo{"master", DType::kF32};
+  }
+  return std::nullopt;
+}
+// Roundings whose residual completes a BF16 number.
+constexpr bool completes_bf16(WeightRounding rounding) {
+  return residual_of(rounding) && rounding != WeightRounding::kMaster;
+}
+
+// Where rounding errors go that nothing is kept for. momentum: into the first moment, from which
+// later steps return them (ECO).
+enum class ErrorFeedbackMode : uint8_t { kOff, kMomentum };
+template <>
+struct EnumNames<ErrorFeedbackMode> {
+  static constexpr std::array<std::string_view, 2> kNames{"off", "momentum"};
 };
 
 // fused: the update in FP32, weight and residual rounded once each; per_op: every operation rounds
@@ -28,6 +74,7 @@ struct OptimizerConfig {
   RuleConfig rule = AdamW::Config{};
   WeightRounding weight_rounding = WeightRounding::kNearest;
   KahanVariant kahan_variant = KahanVariant::kFused;
+  ErrorFeedbackMode error_feedback = ErrorFeedbackMode::kOff;
   bool sr_saturate = false;
   double clip_grad_norm = 1.0;
 
@@ -44,6 +91,12 @@ struct OptimizerConfig {
         {.only_with = only_with("weight_rounding", weight_rounding, {WeightRounding::kKahan}),
          .doc = "fused: the residual is exact up to one rounding; per_op: every operation rounds "
                 "to bf16"});
+    v.optional(
+        "error_feedback", error_feedback,
+        {.only_with = only_with("weight_rounding", weight_rounding,
+                                {WeightRounding::kNearest, WeightRounding::kStochastic}),
+         .doc = "momentum: what rounding a weight loses is added to its first moment, from which "
+                "later steps return it (ECO)"});
     v.optional(
         "sr_saturate", sr_saturate,
         {.only_with = only_with("weight_rounding", weight_rounding, {WeightRounding::kStochastic}),

@@ -45,8 +45,8 @@ TargetStates allocate_states(const OptimizerConfig& config, Format format,
   states.infos = states_of(config.rule, {.rank = target.weights.rank, .moments = moments});
   for (size_t i = 0; i < states.infos.size(); ++i)
     states.moments.push_back(allocation.like_weights(dtype_of(format)));
-  if (config.weight_rounding == WeightRounding::kKahan)
-    states.residuals = allocation.like_weights(DType::kBF16);
+  states.residual = residual_of(config.weight_rounding);
+  if (states.residual) states.residuals = allocation.like_weights(states.residual->dtype);
   if (projected) {
     const ProjectionShape shape = projection_shape(target.weights.rows, target.weights.cols);
     const int64_t rank = projection_options(config.rule)->rank;
@@ -91,7 +91,7 @@ std::vector<TensorPart> OptimizerStates::parts_of_targets() const {
     };
     for (size_t s = 0; s < states.infos.size(); ++s)
       add(states.infos[s].name, states.moments[s], w.rank, own);
-    if (states.residuals.rows > 0) add("kahan", states.residuals, w.rank, own);
+    if (states.residual) add(states.residual->name, states.residuals, w.rank, own);
     if (!states.projected()) continue;
     // A projected target is never cut: a rank has all of it or nothing.
     const auto whole = [&](const Tensor& tensor) {

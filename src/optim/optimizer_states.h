@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,8 +35,9 @@ struct TargetStates {
   BlockRange blocks;  // updated here
   std::span<const StateInfo> infos;
   std::vector<Tensor> moments;  // in the order of `infos`
-  Tensor residuals;             // with weight_rounding = kahan
-  Tensor second, projection;    // Apollo-E: V [M, r] and P [r, d]
+  std::optional<ResidualInfo> residual;
+  Tensor residuals;           // of roundings that keep one
+  Tensor second, projection;  // Apollo-E: V [M, r] and P [r, d]
 
   [[nodiscard]] bool projected() const { return projection.rows > 0; }
 };

@@ -85,6 +85,16 @@ bool has_eager_kahan(const RuleConfig& config) {
   });
 }
 
+bool takes_errors(const RuleConfig& config) { return adam_of(config) != nullptr; }
+
+std::string rules_that_take_errors() {
+  std::vector<std::string_view> names;
+  Rules::each([&]<class R>(std::type_identity<R>) {
+    if (TakesErrors<typename R::Config>) names.push_back(R::Config::kName);
+  });
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 std::string rules_with_eager_kahan() {
   std::vector<std::string_view> names;
   Rules::each([&]<class R>(std::type_identity<R>) {
@@ -93,16 +103,27 @@ std::string rules_with_eager_kahan() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-const AdditiveConfig* additive_of(const RuleConfig& config) {
+namespace {
+
+// Null if the rule's keys do not include those of Base.
+template <class Base>
+const Base* keys_as(const RuleConfig& config) {
   return std::visit(
-      []<class C>(const C& keys) -> const AdditiveConfig* {
-        if constexpr (std::derived_from<C, AdditiveConfig>)
+      []<class C>(const C& keys) -> const Base* {
+        if constexpr (std::derived_from<C, Base>)
           return &keys;
         else
           return nullptr;
       },
       config);
 }
+
+}  // namespace
+
+const AdditiveConfig* additive_of(const RuleConfig& config) {
+  return keys_as<AdditiveConfig>(config);
+}
+const AdamConfig* adam_of(const RuleConfig& config) { return keys_as<AdamConfig>(config); }
 
 void check_rule(const RuleConfig& config, const KeyReport& report) {
   with_rule(config, [&]<class R>(std::type_identity<R>, const typename R::Config& keys) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "optim/adam_moments.h"
+#include "optim/error_feedback.h"
 #include "optim/kahan.h"
 #include "optim/rule.h"
 #include "optim/rules/adamw.h"
@@ -111,12 +112,17 @@ std::optional<ProjectionOptions> projection_options(const RuleConfig& config);
 int64_t table_size(const RuleConfig& config);
 void fill_table(const RuleConfig& config, const StepScalars& step, std::span<float> to);
 bool has_eager_kahan(const RuleConfig& config);
+// Whether error_feedback = momentum goes with the rule, and the rules it goes with, as text.
+bool takes_errors(const RuleConfig& config);
+std::string rules_that_take_errors();
 // Number of branches that update statistics tell apart.
 int branches_of(const RuleConfig& config);
 // The rules with eager Kahan arithmetic, as text: "adamw".
 std::string rules_with_eager_kahan();
 // Null if the rule has no additive step.
 const AdditiveConfig* additive_of(const RuleConfig& config);
+// Null if the rule has no Adam direction.
+const AdamConfig* adam_of(const RuleConfig& config);
 void check_rule(const RuleConfig& config, const KeyReport& report);
 
 }  // namespace mpt

@@ -65,6 +65,39 @@ struct PlainCodec {
   }
 };
 
+// Reads a lane's part; 0 past `size`.
+template <class T, int kCount>
+MPT_HD void read_neighbours(const T* source, int size, T (&x)[kCount]) {
+  using All = Neighbours<T, kCount>;
+  if (All::kAtOnce && size == kCount && All::aligned(source)) {
+    const All all = *reinterpret_cast<const All*>(source);
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) x[k] = all.at[k];
+  } else {  // constant indices after unrolling, so a GPU keeps x in registers
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) x[k] = k < size ? source[k] : T{};
+  }
+}
+// Writes a lane's part; nothing past `size`.
+template <class T, int kCount>
+MPT_HD void write_neighbours(const T (&x)[kCount], int size, T* target) {
+  using All = Neighbours<T, kCount>;
+  if constexpr (All::kAtOnce) {
+    if (size == kCount && All::aligned(target)) {
+      All all;
+#pragma unroll
+      for (int k = 0; k < kCount; ++k) all.at[k] = x[k];
+      *reinterpret_cast<All*>(target) = all;
+      return;
+    }
+#pragma unroll
+    for (int k = 0; k < kCount; ++k)
+      if (k < size) target[k] = x[k];
+  } else {
+    memcpy(target, x, size_t(size) * sizeof(T));
+  }
+}
+
 // fp32 and bf16. FP32 is stored unchanged, whatever the dither.
 struct ElementCodec : PlainCodec {
   static constexpr float kSmallestRatio = 1.0f;
@@ -91,10 +124,10 @@ struct ElementCodec : PlainCodec {
   MPT_HD void store(G group, BlockSpan span, const float (&x)[LanePart<G>::kSize],
                     const Dither<LanePart<G>::kSize>& dither) const {
     const LanePart<G> part(group, span);
-    if (dtype == DType::kF32) return write(x, part.size, at<float>(span, part));
+    if (dtype == DType::kF32) return write_neighbours(x, part.size, at<float>(span, part));
     bf16 rounded[LanePart<G>::kSize];
     each_rounded(x, dither, [&rounded](int k, bf16 value) { rounded[k] = value; });
-    write(rounded, part.size, at<bf16>(span, part));
+    write_neighbours(rounded, part.size, at<bf16>(span, part));
   }
   // T must match dtype.
   template <class T>
@@ -151,24 +184,6 @@ struct ElementCodec : PlainCodec {
     } else {  // constant indices after unrolling, so a GPU keeps x in registers
 #pragma unroll
       for (int k = 0; k < kSize; ++k) x[k] = k < size ? to_float(source[k]) : 0.0f;
-    }
-  }
-  template <class T, int kSize>
-  MPT_HD static void write(const T (&x)[kSize], int size, T* target) {
-    using All = Neighbours<T, kSize>;
-    if constexpr (All::kAtOnce) {
-      if (size == kSize && All::aligned(target)) {
-        All all;
-#pragma unroll
-        for (int k = 0; k < kSize; ++k) all.at[k] = x[k];
-        *reinterpret_cast<All*>(target) = all;
-        return;
-      }
-#pragma unroll
-      for (int k = 0; k < kSize; ++k)
-        if (k < size) target[k] = x[k];
-    } else {
-      memcpy(target, x, size_t(size) * sizeof(T));
     }
   }
 };

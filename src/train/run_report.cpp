@@ -49,7 +49,9 @@ std::string weight_rounding_text(const RunConfig& config) {
     return "stochastic (fp32 weights are stored as they are)";
   if (o.weight_rounding == WeightRounding::kKahan)
     return fmt::format("kahan ({})", name_of(o.kahan_variant));
-  return std::string(name_of(o.weight_rounding));
+  const bool fed_back = o.error_feedback != ErrorFeedbackMode::kOff;
+  return fmt::format("{}{}", name_of(o.weight_rounding),
+                     fed_back ? ", errors fed back through the momentum" : "");
 }
 
 std::string optimizer_line(const RunConfig& config) {
@@ -59,7 +61,7 @@ std::string optimizer_line(const RunConfig& config) {
       projection ? fmt::format(", Apollo-E {} of rank {}, renewed every {} updates",
                                name_of(projection->sharing), projection->rank, projection->gap)
                  : "";
-  return fmt::format("{}, {}{}, write-back {}", rule_name(o.rule), describe(o.rule), apollo,
+  return fmt::format("{}, {}{}, weights rounded: {}", rule_name(o.rule), describe(o.rule), apollo,
                      weight_rounding_text(config));
 }
 

@@ -21,8 +21,8 @@ double nominal_state_bytes(const RunConfig& config, int64_t logical_bytes) {
   if (projection_options(config.optimizer.rule))
     return double(logical_bytes) / double(parameter_count(config.model));
   const auto states = int64_t(states_of(config.optimizer.rule).size());
-  const int64_t residual =
-      config.optimizer.weight_rounding == WeightRounding::kKahan ? size_of(DType::kBF16) : 0;
+  const auto info = residual_of(config.optimizer.weight_rounding);
+  const int64_t residual = info ? size_of(info->dtype) : 0;
   return double(states * size_of(dtype_of(config.precision.optimizer_state)) + residual);
 }
 

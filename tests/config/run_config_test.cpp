@@ -140,7 +140,7 @@ TEST_F(RunConfigTest, APlanListsMemoryByPurposeInOneOrder) {
 }
 
 TEST_F(RunConfigTest, EveryShippedConfigIsGoodAndNamedAsItsFile) {
-  constexpr size_t kOthers = 7;  // nano_fp32; Lion, MXFP8 and the twin for nano and pico
+  constexpr size_t kOthers = 17;  // nano_fp32; eight more for nano and pico
   EXPECT_EQ(shipped_configs().size(), kSizes.size() * table_rows().size() + kOthers);
   for (const std::string& path : shipped_configs()) {
     const RunConfig config = load_run_config(path);
@@ -368,9 +368,11 @@ const BadConfig kBadConfigs[] = {
     {R"("data": {"train": [1]})", {"user.json:3: data.train: expected a list of strings"}},
     {R"("optimizer": {"eps": "1e-8"})", {"user.json:3: optimizer.eps: expected a number"}},
     {R"("optimizer": {"rule": "adam"})",
-     {"user.json:3: optimizer.rule: expected one of adamw, additive_twin, lion, madam, m_plus_adam"}},
+     {"user.json:3: optimizer.rule: expected one of adamw, additive_twin, lion, madam, "
+      "m_plus_adam"}},
     {R"("optimizer": {"weight_rounding": "up"})",
-     {"user.json:3: optimizer.weight_rounding: expected one of nearest, stochastic, kahan"}},
+     {"user.json:3: optimizer.weight_rounding: expected one of nearest, stochastic, kahan, "
+      "remainder, ulp_residual, master"}},
     {R"("precision": {"weights": "fp8"})",
      {"user.json:3: precision.weights: expected one of fp32, bf16, block_fp8, nvfp4, mxfp8"}},
     {R"("precision": {"compute": "fp4"})",
@@ -456,6 +458,29 @@ const BadConfig kBadConfigs[] = {
       "block_fp8 (",
       "base/fp8.json:", "accepted: bf16"},
      "nano_fp8.json"},
+    {R"("optimizer": {"weight_rounding": "ulp_residual"})",
+     {"user.json:3: optimizer.weight_rounding: ulp_residual cannot be combined with "
+      "precision.weights = nvfp4",
+      "accepted: bf16"},
+     "nano_nvfp4.json"},
+    {R"("optimizer": {"weight_rounding": "master"})",
+     {"user.json:3: optimizer.weight_rounding: master cannot be combined with precision.weights = "
+      "fp32"},
+     "nano_fp32_adamw.json"},
+    {R"("optimizer": {"error_feedback": "momentum"})",
+     {"user.json:3: optimizer.error_feedback: momentum cannot be combined with optimizer.rule = "
+      "madam",
+      "accepted: adamw, additive_twin, m_plus_adam"},
+     "nano_bf16_madam.json"},
+    {R"("optimizer": {"error_feedback": "momentum", "beta1": 0})",
+     {"user.json:3: optimizer.error_feedback: momentum requires optimizer.beta1 > 0"}},
+    {R"("optimizer": {"error_feedback": "momentum", "nvfp4_additive_scale": "block"})",
+     {"user.json:3: optimizer.error_feedback: momentum cannot be combined with "
+      "optimizer.nvfp4_additive_scale = block"},
+     "nano_nvfp4.json"},
+    {R"("optimizer": {"error_feedback": "momentum"})",
+     {"user.json:3: optimizer.error_feedback: requires optimizer.weight_rounding = nearest"},
+     "nano_bf16_kahan.json"},
     {R"("optimizer": {"kahan_variant": "per_op"})",
      {"user.json:3: optimizer.kahan_variant: per_op cannot be combined with optimizer.rule = "
       "m_plus_adam"},
@@ -498,7 +523,8 @@ const BadConfig kBadConfigs[] = {
       "precision.weights is block_fp8 (", "base/fp8.json:"},
      "nano_fp8.json"},
     {R"("optimizer": {"nvfp4_additive_scale": "block"})",
-     {"user.json:3: optimizer.nvfp4_additive_scale: requires optimizer.rule = adamw or additive_twin or lion or "
+     {"user.json:3: optimizer.nvfp4_additive_scale: requires optimizer.rule = adamw or "
+      "additive_twin or lion or "
       "m_plus_adam"},
      "nano_bf16_madam.json"},
     {R"("optimizer": {"nvfp4_additive_scale": "row"})",
@@ -527,11 +553,12 @@ const BadConfig kBadConfigs[] = {
      {"user.json:3: optimizer.g_bound: requires optimizer.rule = madam"},
      "nano_bf16_adamw.json"},
     {R"("optimizer": {"lr_additive": 1e-3})",
-     {"optimizer.lr_additive: requires optimizer.rule = adamw or additive_twin or lion or m_plus_adam",
+     {"optimizer.lr_additive: requires optimizer.rule = adamw or additive_twin or lion or "
+      "m_plus_adam",
       "optimizer.rule is madam"},
      "nano_bf16_madam.json"},
     {R"("optimizer": {"eps": 1e-8})",
-     {"optimizer.eps: requires optimizer.rule = adamw or m_plus_adam"},
+     {"optimizer.eps: requires optimizer.rule = adamw or additive_twin or m_plus_adam"},
      "nano_bf16_madam.json"},
     {R"("optimizer": {"tau": 1e-8})",
      {"user.json:3: optimizer.tau: requires optimizer.rule = m_plus_adam",

@@ -58,11 +58,12 @@ TEST(Safetensors, RoundTripOfEveryTypeInAnyPieces) {
       {"f32", StoredType::kF32, {3}},       {"bf16", StoredType::kBF16, {5, 1}},
       {"i32", StoredType::kI32, {1, 2, 3}}, {"u8", StoredType::kU8, {7}},
       {"f16", StoredType::kF16, {1}},       {"f8", StoredType::kF8E4M3, {2, 2}},
+      {"i16", StoredType::kI16, {3}},       {"i8", StoredType::kI8, {5}},
       {"e8m0", StoredType::kF8E8M0, {3}},   {"scalar", StoredType::kF32, {}},
       {"empty", StoredType::kF32, {4, 0}},  {"\xC3\xA9 \"q\\", StoredType::kU8, {1}}};
   int64_t total = 0;
   for (const auto& tensor : tensors) total += tensor.bytes();
-  ASSERT_EQ(total, 12 + 10 + 24 + 7 + 2 + 4 + 3 + 4 + 0 + 1);
+  ASSERT_EQ(total, 12 + 10 + 24 + 7 + 2 + 4 + 6 + 5 + 3 + 4 + 0 + 1);
   std::string data(static_cast<size_t>(total), '\0');
   for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i * 37 + 1);
 

@@ -18,19 +18,33 @@ from optimizer_reference import (
     STATES,
     correction,
     ema_square,
+    fed_back_step,
     kahan_step,
+    kept_step,
     new_state,
 )
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 DEFAULT_GRADIENTS = (0.01, -0.003, 0.0005)
+RESIDUAL_TEXTS = {
+    "kahan": BIT_TEXTS["bf16"],
+    "remainder": lambda c: f"{c % 2**16:04x}",
+    "ulp_residual": lambda c: f"{c % 2**8:02x}",
+    "master": hex32,
+}
 
 
 def step(case, w, g, s, t):
     """One update and its stores; returns (stored w, w before rounding or None)."""
-    rule, o = case["rule"], {**case["options"], "state_update": case["state_update"]}
+    rule = case["rule"]
+    copied = ("state_update", "writeback", "weight_format")
+    o = {**case["options"], **{key: case[key] for key in copied}}
     if case["writeback"] == "kahan":
         exact, stored = None, kahan_step(rule, w, g, s, o, t)
+    elif case["writeback"] != "nearest":
+        exact, stored = None, kept_step(rule, w, g, s, o, t)
+    elif "error_feedback" in o:
+        stored, exact = fed_back_step(rule, w, g, s, o, t)
     else:
         exact = RULES[rule](w, g, s, o, t)
         stored = ENCODERS[case["weight_format"]](exact)
@@ -42,7 +56,7 @@ def step(case, w, g, s, t):
 def run(case):
     """Fills case["steps"]: bit patterns of everything stored, after each gradient."""
     w, s = from_hex(case["w0"]), new_state(case["rule"], case["writeback"])
-    texts = {"w": BIT_TEXTS[case["weight_format"]], "c": BIT_TEXTS["bf16"]}
+    texts = {"w": BIT_TEXTS[case["weight_format"]], "c": RESIDUAL_TEXTS.get(case["writeback"])}
     case["steps"] = []
     for t, gradient in enumerate(case["gradients"], 1):
         w, exact = step(case, w, from_hex(gradient), s, t)
@@ -110,6 +124,19 @@ DIRECT = {"relative_step": "direct", "lr_multiplicative": 1e-2}
 SMALL = {"lr_multiplicative": 1e-4}
 PER_OP = {"formats": "bf16", "state_update": "per_op"}
 KAHAN = {**DECAY, "lr_additive": 1e-5}
+SMALL_STEPS = {"lr_additive": 1e-5}
+KEPT = [  # name, rule, first weight, options: steps below half a unit in the last place
+    ("adamw", "adamw", 0.02, KAHAN),
+    ("madam", "madam", -0.02, SMALL),
+    ("lion", "lion", 0.02, KAHAN),
+    ("twin", "additive_twin", 0.02, KAHAN),
+    ("m+adam", "m_plus_adam", -0.02, {**KAHAN, "lr_multiplicative": 1e-6, "clip_weight": 0.0203}),
+]
+FED_BACK = {
+    "adamw": KAHAN,
+    "additive_twin": KAHAN,
+    "m_plus_adam": {**KAHAN, "lr_multiplicative": 1e-6},
+}
 EVERYTHING = {
     **DECAY,
     **EXPONENT,
@@ -323,7 +350,9 @@ ADDITIONAL = [
     make_case(
         "twin without gradient", "additive_twin", 0.02, options={"gradient_ratio": 0.0}
     ),  # AdamW
-    make_case("twin bf16", "additive_twin", 0.02, options=DECAY, gradients=cycle(8), formats="bf16"),
+    make_case(
+        "twin bf16", "additive_twin", 0.02, options=DECAY, gradients=cycle(8), formats="bf16"
+    ),
     make_case(
         "twin kahan",
         "additive_twin",
@@ -341,6 +370,66 @@ ADDITIONAL = [
         -0.05,
         options={**EVERYTHING, **DIRECT},
         gradients=cycle(12),
+    ),
+    *(
+        make_case(
+            f"{name} {writeback}",
+            rule,
+            w0,
+            options=options,
+            gradients=cycle(12),
+            formats="bf16",
+            writeback=writeback,
+        )
+        for writeback in ("remainder", "ulp_residual", "master")
+        for name, rule, w0, options in KEPT
+    ),
+    make_case(
+        "adamw remainder, ties",
+        "adamw",
+        1.0,
+        options={"lr_additive": 2.0**-9, "beta1": 0.0, "beta2": 0.0, "eps": 1e-30},
+        gradients=(1.0, -1.0, -1.0, -1.0, -1.0, 1.0),
+        formats="bf16",
+        writeback="remainder",
+    ),
+    make_case(
+        "adamw ulp_residual, small weight",
+        "adamw",
+        1e-33,
+        options={**SMALL_STEPS, "lr_additive": 1e-36},
+        gradients=cycle(6),
+        formats="bf16",
+        writeback="ulp_residual",
+    ),
+    *(
+        make_case(
+            f"{rule} fed back, {formats}",
+            rule,
+            0.02,
+            options={**options, "error_feedback": "momentum"},
+            gradients=cycle(12),
+            formats=formats,
+            gradient_format="fp32",
+        )
+        for formats in ("bf16", "fp32")
+        for rule, options in FED_BACK.items()
+    ),
+    make_case(
+        "adamw fed back, states per_op",
+        "adamw",
+        0.02,
+        options={**KAHAN, "error_feedback": "momentum"},
+        gradients=cycle(8),
+        **PER_OP,
+    ),
+    make_case(
+        "adamw fed back, without bias correction",
+        "adamw",
+        -0.7,
+        options={**KAHAN, "error_feedback": "momentum", "bias_correction": False},
+        gradients=cycle(8),
+        formats="bf16",
     ),
     make_case("lion", "lion", 0.02),
     make_case("lion long", "lion", -0.7, options=DECAY, gradients=cycle(30)),

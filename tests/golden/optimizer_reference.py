@@ -9,7 +9,7 @@ gives them; t starts at 1.
 import math
 
 import numpy as np
-from exact_float import F32, bf16, clamp, fma, from_bits
+from exact_float import ENCODERS, F32, bf16, bits, clamp, fma, from_bits
 
 LN2 = from_bits(0x3F317218)
 EXPM1_COEFFICIENTS = [
@@ -221,6 +221,53 @@ def kahan_step(rule, w, g, s, o, t):
     return kahan_write(w, fma(w, r, -(F32(o["lr_additive"]) * direction)), s, o["clip_weight"])
 
 
+def half_ulp(w):
+    """Of a bfloat16; that of 2^-100 where it is smaller."""
+    if abs(w) < 2.0**-100:
+        return F32(2.0**-108)
+    return F32(2.0 ** (math.floor(math.log2(abs(float(w)))) - 8))
+
+
+def exact_weight(writeback, w, c):
+    """What the optimizer knows of a weight stored as w with c beside it."""
+    if writeback == "remainder":
+        return from_bits((bits(w) + c) % 2**32)
+    if writeback == "ulp_residual":
+        return fma(F32(c), half_ulp(w) * (F32(1) / F32(127)), w)
+    return w if c is None else c
+
+
+def split_weight(writeback, exact, weight_format):
+    """(stored weight, c)"""
+    if writeback == "remainder":
+        upper = (bits(exact) + 0x8000) >> 16 << 16
+        return from_bits(upper), bits(exact) - upper
+    stored = ENCODERS[weight_format](exact)
+    if writeback == "ulp_residual":
+        units = F32(127) * ((exact - stored) / half_ulp(stored))
+        return stored, int(np.rint(clamp(units, -127, 127)))
+    return stored, exact
+
+
+def kept_step(rule, w, g, s, o, t):
+    """A step of a weight that is known better than it is stored; s["c"] holds the rest."""
+    exact = RULES[rule](exact_weight(o["writeback"], w, s["c"]), g, s, o, t)
+    stored, s["c"] = split_weight(o["writeback"], exact, o["weight_format"])
+    return stored
+
+
+def fed_back_step(rule, w, g, s, o, t):
+    """(stored weight, weight before rounding); the error goes into m."""
+    exact = RULES[rule](w, g, s, o, t)
+    stored = ENCODERS[o["weight_format"]](exact)
+    b1, b2, enabled = F32(o["beta1"]), o["beta2"], o.get("bias_correction", True)
+    of_error = (1 - 1 / float(b1)) * float(correction(o["beta1"], t, enabled))
+    k = F32(of_error / float(F32(o["lr_additive"])))
+    root = np.sqrt(s["v"] / correction(b2, t, enabled)) + F32(o["eps"])
+    s["m"] = fma(k * root, exact - stored, s["m"])
+    return stored, exact
+
+
 RULES = {
     "adamw": adamw,
     "additive_twin": adamw,  # whose direction has the ratio of its options
@@ -231,4 +278,6 @@ RULES = {
 
 
 def new_state(rule, writeback="nearest"):
-    return {name: F32(0) for name in STATES[rule] + (("c",) if writeback == "kahan" else ())}
+    kept = {"kahan": F32(0), "remainder": 0, "ulp_residual": 0, "master": None}
+    states = {name: F32(0) for name in STATES[rule]}
+    return {**states, "c": kept[writeback]} if writeback in kept else states

@@ -46,11 +46,16 @@ inline std::vector<FlatConfig> busy_rules() {
 }
 
 inline std::vector<FlatConfig> with_roundings(const FlatConfig& rule) {
-  std::vector<FlatConfig> configs(5, rule);
+  std::vector<FlatConfig> configs(10, rule);
   configs[1].weight_rounding = configs[2].weight_rounding = WeightRounding::kStochastic;
   configs[2].sr_saturate = true;
   configs[3].weight_rounding = configs[4].weight_rounding = WeightRounding::kKahan;
   configs[4].kahan_variant = KahanVariant::kPerOp;
+  configs[5].weight_rounding = WeightRounding::kRemainder;
+  configs[6].weight_rounding = WeightRounding::kUlpResidual;
+  configs[7].weight_rounding = WeightRounding::kMaster;
+  configs[8].error_feedback = configs[9].error_feedback = ErrorFeedbackMode::kMomentum;
+  configs[9].weight_rounding = WeightRounding::kStochastic;
   return configs;
 }
 
@@ -76,10 +81,11 @@ inline std::vector<WeightEncoding> every_encoding() {
 
 // The pairs that are refused.
 inline bool goes_together(const FlatConfig& config, const WeightEncoding& encoding) {
-  if (config.weight_rounding != WeightRounding::kKahan) return true;
+  const RuleConfig rule = OptimizerConfig(config).rule;
   const bool per_op = config.kahan_variant == KahanVariant::kPerOp;
-  return encoding.format == WeightFormat::kBF16 &&
-         (!per_op || has_eager_kahan(OptimizerConfig(config).rule));
+  return (!completes_bf16(config.weight_rounding) || encoding.format == WeightFormat::kBF16) &&
+         (!per_op || has_eager_kahan(rule)) &&
+         (config.error_feedback == ErrorFeedbackMode::kOff || takes_errors(rule));
 }
 // Saturation concerns BF16 alone.
 inline bool is_redundant(const FlatConfig& config, const WeightEncoding& encoding) {
@@ -94,10 +100,13 @@ inline std::string name_of_combination(const RunSetup& setup) {
                      c.rule, name_of(c.weight_decay_multiplicative_mode), name_of(c.apollo_e),
                      name_of(c.weight_rounding),
                      c.kahan_variant == KahanVariant::kPerOp ? " per_op" : "",
-                     c.sr_saturate ? " saturating" : "", name_of(setup.options.state),
-                     name_of(setup.options.state_rounding), name_of(setup.options.state_update),
-                     name_of(w.format), w.fp8_block_size, name_of(w.fp8_scale_mode),
-                     name_of(w.nvfp4_scale_mode), block_rates ? ", rates by block" : "");
+                     c.sr_saturate                                 ? " saturating"
+                     : c.error_feedback == ErrorFeedbackMode::kOff ? ""
+                                                                   : " fed back",
+                     name_of(setup.options.state), name_of(setup.options.state_rounding),
+                     name_of(setup.options.state_update), name_of(w.format), w.fp8_block_size,
+                     name_of(w.fp8_scale_mode), name_of(w.nvfp4_scale_mode),
+                     block_rates ? ", rates by block" : "");
 }
 
 // Additive rates by block: with every rule that has some and every way to scale, but one way to

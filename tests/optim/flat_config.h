@@ -13,6 +13,7 @@ struct FlatConfig {
   std::string rule = "adamw";
   WeightRounding weight_rounding = WeightRounding::kNearest;
   KahanVariant kahan_variant = KahanVariant::kFused;
+  ErrorFeedbackMode error_feedback = ErrorFeedbackMode::kOff;
   bool sr_saturate = false;
   double clip_grad_norm = 1.0;
   double lr_additive = 0, lr_multiplicative = 0;
@@ -39,6 +40,7 @@ struct FlatConfig {
       : rule(rule_name(config.rule)),
         weight_rounding(config.weight_rounding),
         kahan_variant(config.kahan_variant),
+        error_feedback(config.error_feedback),
         sr_saturate(config.sr_saturate),
         clip_grad_norm(config.clip_grad_norm) {
     std::visit(
@@ -51,6 +53,7 @@ struct FlatConfig {
     OptimizerConfig config{.rule = default_rule(rule),
                            .weight_rounding = weight_rounding,
                            .kahan_variant = kahan_variant,
+                           .error_feedback = error_feedback,
                            .sr_saturate = sr_saturate,
                            .clip_grad_norm = clip_grad_norm};
     std::visit(

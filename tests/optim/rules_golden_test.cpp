@@ -74,6 +74,7 @@ void run_through_optimizer(const Json& golden_case) {
                     .gradient = dtype_of_name(golden_case["gradient_format"])},
                    {{.rows = 3, .cols = 131}});
   fill_tensor(run.weights(), [&](int64_t, int64_t) { return value_of_hex(golden_case["w0"]); });
+  run.optimizer().weights_initialized();
   if (test::bounds_weights(config)) {
     run.state("init_rms").as<float>()[0] = weight_unit(golden_case);
     run.optimizer().states_loaded();
@@ -87,7 +88,8 @@ void run_through_optimizer(const Json& golden_case) {
     expect_all(run.weights(), expected["w"], "w" + when);
     for (const std::string& name : test::state_names(config))
       expect_all(run.state(name + "/w0"), expected[state_key(name)], name + when);
-    if (expected.contains("c")) expect_all(run.state("kahan/w0"), expected["c"], "c" + when);
+    if (const auto residual = residual_of(config.weight_rounding))
+      expect_all(run.state(fmt::format("{}/w0", residual->name)), expected["c"], "c" + when);
   }
 }
 
@@ -96,11 +98,14 @@ uint32_t stored_bits(DType dtype, float x) {
 }
 float stored(DType dtype, float x) { return dtype == DType::kF32 ? x : rounded_to<bf16>(x); }
 
-// One weight without any storage but that of this test: what a rule makes of w (and c) with its
-// states.
+// One weight without any storage but that of this test: what a rule makes of w (and what is kept
+// beside it) with its states.
 struct OneWeight {
   float w, c = 0;
   float state[3] = {};
+  Remainder::Code remainder = 0;
+  UlpResidual::Code ulp_residual = 0;
+  float master = w;
 
   template <class Ema>
   void step(const FlatConfig& config, const StepScalars& step, TensorScalars tensor, float g) {
@@ -113,11 +118,48 @@ struct OneWeight {
       return set(AdamW::EagerKahan::at(std::get<AdamW::Config>(typed.rule), step, tensor)
                      .next<Ema>(w, c, g, state));
     test::with_step(typed, step, tensor, [&]<class S>(const S& rule) {
-      if (config.weight_rounding == WeightRounding::kKahan)
-        set(KahanFused<S>{rule}.template next<Ema>(w, c, g, state));
-      else
-        w = next_weight<Ema>(rule, w, g, state);
+      const auto exact = [&]<class Kept>(std::type_identity<Kept>, typename Kept::Code& code) {
+        Kept::split(next_weight<Ema>(rule, Kept::exact(w, code), g, state), w, code);
+      };
+      switch (config.weight_rounding) {
+        case WeightRounding::kKahan:
+          return set(KahanFused<S>{rule}.template next<Ema>(w, c, g, state));
+        case WeightRounding::kRemainder:
+          return exact(std::type_identity<Remainder>{}, remainder);
+        case WeightRounding::kUlpResidual:
+          return exact(std::type_identity<UlpResidual>{}, ulp_residual);
+        case WeightRounding::kMaster:
+          return exact(std::type_identity<Fp32Copy>{}, master);
+        case WeightRounding::kNearest:
+        case WeightRounding::kStochastic:
+          w = next_weight<Ema>(rule, w, g, state);
+      }
     });
+  }
+  // Returns the error of storing w as `dtype` to the first moment.
+  template <class Ema>
+  void feed_back(const FlatConfig& config, const StepScalars& step, TensorScalars tensor,
+                 DType dtype) {
+    const OptimizerConfig typed = config;
+    const float error = w - stored(dtype, w);
+    with_rule(typed.rule, [&]<class R>(std::type_identity<R>, const typename R::Config& keys) {
+      if constexpr (TakesErrors<typename R::Config>)
+        R::Steps::with(R::step_of(keys, tensor), [&]<class S>(std::type_identity<S>) {
+          ErrorFeedback<S>::at(keys, step, tensor).template take<Ema>(error, state);
+        });
+    });
+  }
+  [[nodiscard]] uint32_t residual_bits(WeightRounding rounding) const {
+    switch (rounding) {
+      case WeightRounding::kRemainder:
+        return uint16_t(remainder);
+      case WeightRounding::kUlpResidual:
+        return uint8_t(ulp_residual);
+      case WeightRounding::kMaster:
+        return bits_of(master);
+      default:
+        return bf16_nearest(c).bits;
+    }
   }
 
  private:
@@ -136,17 +178,19 @@ void run_directly(const Json& golden_case) {
     const StepScalars step{.t = int64_t(i) + 1};
     const TensorScalars tensor{.rank = 2, .weight_unit = weight_unit(golden_case)};
     const float g = value_of_hex(golden_case["gradients"][i]);
-    if (state_update(golden_case) == StateUpdate::kOnce)
-      one.step<EmaOnce>(config, step, tensor, g);
-    else
-      one.step<EmaPerOp>(config, step, tensor, g);
+    const auto advance = [&]<class Ema>(Ema) {
+      one.step<Ema>(config, step, tensor, g);
+      if (config.error_feedback == ErrorFeedbackMode::kMomentum)
+        one.feed_back<Ema>(config, step, tensor, weights);
+    };
+    state_update(golden_case) == StateUpdate::kOnce ? advance(EmaOnce{}) : advance(EmaPerOp{});
     const Json& expected = golden_case["steps"][i];
     EXPECT_EQ(stored_bits(weights, one.w), hex(expected["w"])) << "t = " << step.t;
     if (expected.contains("w_before_rounding")) {
       EXPECT_EQ(bits_of(one.w), hex(expected["w_before_rounding"])) << "t = " << step.t;
     }
     if (expected.contains("c")) {
-      EXPECT_EQ(bf16_nearest(one.c).bits, hex(expected["c"])) << "t = " << step.t;
+      EXPECT_EQ(one.residual_bits(config.weight_rounding), hex(expected["c"])) << "t = " << step.t;
     }
     const std::vector<std::string> names = test::state_names(config);
     for (size_t s = 0; s < names.size(); ++s)
@@ -177,9 +221,12 @@ TEST(RulesGolden, CasesOfEveryKind) {
   for (const Json& golden_case : golden()["cases"])
     for (const char* key : {"rule", "writeback", "state_update"})
       kinds.insert(fmt::format("{} {}", key, golden_case[key].get<std::string>()));
-  for (const char* kind :
-       {"writeback nearest", "writeback kahan", "state_update once", "state_update per_op"})
+  for (const char* kind : {"state_update once", "state_update per_op"})
     EXPECT_TRUE(kinds.contains(kind)) << kind;
+  for (const std::string_view rounding : EnumNames<WeightRounding>::kNames) {
+    EXPECT_TRUE(rounding == "stochastic" || kinds.contains(fmt::format("writeback {}", rounding)))
+        << rounding;
+  }
   Rules::each([&]<class R>(std::type_identity<R>) {
     EXPECT_TRUE(kinds.contains(fmt::format("rule {}", R::Config::kName)))
         << "no golden of " << R::Config::kName << ": tests/golden/make_optimizer_golden.py";

@@ -51,6 +51,10 @@ const std::vector<Setting> kOptimizers{
     {"madam", {"optimizer.rule=madam", "optimizer.lr_additive=null", "optimizer.g_bound=1"}},
     {"m_plus_adam", {}},
     {"m_plus_adam_kahan", {"optimizer.weight_rounding=kahan"}},
+    {"m_plus_adam_master", {"optimizer.weight_rounding=master"}},
+    {"adamw_fed_back",
+     {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null",
+      "optimizer.error_feedback=momentum"}},
     {"apollo_e",
      {"optimizer.apollo_e=channel", "optimizer.apollo_e_rank=3", "optimizer.apollo_e_gap=2"}},
 };
@@ -62,6 +66,8 @@ std::vector<Setting> regimes_and_optimizers() {
   for (const Setting& regime : kRegimes)
     for (const Setting& optimizer : kOptimizers) {
       if (optimizer.name.ends_with("kahan") && !regime.name.starts_with("bf16")) continue;
+      if (optimizer.name.ends_with("master") && regime.name == "fp32") continue;
+      if (optimizer.name.ends_with("fed_back") && regime.name.ends_with("block_rates")) continue;
       if (optimizer.name == "madam" && regime.name == "nvfp4_block_rates") continue;
       Setting both{regime.name + "_" + optimizer.name, regime.overrides};
       both.overrides.insert(both.overrides.end(), optimizer.overrides.begin(),

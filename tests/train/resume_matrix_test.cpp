@@ -35,7 +35,15 @@ const Axis kRules{
      {"optimizer.apollo_e=channel", "optimizer.apollo_e_rank=3", "optimizer.apollo_e_gap=2"}},
 };
 const Axis kRoundings{{"nearest", {}}, {"stochastic", {"optimizer.weight_rounding=stochastic"}}};
-const Axis kKahan{{"kahan", {"optimizer.weight_rounding=kahan"}}};
+const Axis kCompleted{{"kahan", {"optimizer.weight_rounding=kahan"}},
+                      {"remainder", {"optimizer.weight_rounding=remainder"}},
+                      {"ulp_residual", {"optimizer.weight_rounding=ulp_residual"}}};
+const Axis kKeptOrFedBack{
+    {"master", {"optimizer.weight_rounding=master"}},
+    {"fed_back", {"optimizer.error_feedback=momentum"}},
+    {"fed_back_stochastic",
+     {"optimizer.error_feedback=momentum", "optimizer.weight_rounding=stochastic"}}};
+const Axis kFeedbackRules{kRules[0], kRules[1], {"m_plus_adam", {}}};
 const Axis kBf16{{"bf16", {}}};
 const Axis kWeights{
     {"fp32", {"precision.weights=fp32"}},
@@ -83,7 +91,11 @@ Axis product(const Axis& a, const Axis& b) {
 // time on starting.
 Axis storage_combinations() {
   Axis all = product(product(kRules, kRoundings), kWeights);
-  for (Choice& choice : product(product(kRules, kKahan), kBf16)) all.push_back(std::move(choice));
+  for (Choice& choice : product(product(kRules, kCompleted), kBf16))
+    all.push_back(std::move(choice));
+  const Axis encoded(kWeights.begin() + 1, kWeights.end());
+  for (Choice& choice : product(product(kFeedbackRules, kKeptOrFedBack), encoded))
+    all.push_back(std::move(choice));
   return all;
 }
 

@@ -87,6 +87,10 @@ TEST(StorageBytes, Nominal) {
   expect("60m_bf16_adamw", 6, 8);
   expect("60m_bf16_adamw_kahan", 8, 10);
   expect("60m_nvfp4", 6.5625, 8.5625);
+  expect("60m_bf16_adamw", 8, 10, {"optimizer.weight_rounding=remainder"});
+  expect("60m_bf16_adamw", 7, 9, {"optimizer.weight_rounding=ulp_residual"});
+  expect("60m_bf16_adamw", 6, 8, {"optimizer.error_feedback=momentum"});
+  expect("60m_nvfp4_adamw", 8.5625, 10.5625, {"optimizer.weight_rounding=master"});
 }
 
 // Padding is allocated and not counted: 5461 columns are stored as 5472.

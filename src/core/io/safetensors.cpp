@@ -218,6 +218,10 @@ StoredType stored_type(DType type) {
       return StoredType::kF8E8M0;
     case DType::kU8:
       return StoredType::kU8;
+    case DType::kI16:
+      return StoredType::kI16;
+    case DType::kI8:
+      return StoredType::kI8;
     case DType::kE5M2:  // never stored
     case DType::kF64:
       break;

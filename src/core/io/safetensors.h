@@ -26,14 +26,14 @@
 
 namespace mpt {
 
-enum class StoredType : uint8_t { kF32, kBF16, kI32, kU8, kF16, kF8E4M3, kF8E8M0 };
+enum class StoredType : uint8_t { kF32, kBF16, kI32, kU8, kF16, kF8E4M3, kF8E8M0, kI16, kI8 };
 template <>
 struct EnumNames<StoredType> {
-  static constexpr std::array<std::string_view, 7> kNames{"F32", "BF16",    "I32",    "U8",
-                                                          "F16", "F8_E4M3", "F8_E8M0"};
+  static constexpr std::array<std::string_view, 9> kNames{"F32",     "BF16",    "I32", "U8", "F16",
+                                                          "F8_E4M3", "F8_E8M0", "I16", "I8"};
 };
 constexpr int64_t size_of(StoredType type) {
-  constexpr std::array<int64_t, 7> kSizes{4, 2, 4, 1, 2, 1, 1};
+  constexpr std::array<int64_t, 9> kSizes{4, 2, 4, 1, 2, 1, 1, 2, 1};
   return kSizes[static_cast<size_t>(type)];
 }
 StoredType stored_type(DType type);

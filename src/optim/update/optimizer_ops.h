@@ -31,6 +31,8 @@ class OptimizerOps {
   // are exact, so their order does not matter.
   virtual void find_mean_scale(const EncodedTensor& weights, const Tensor& sums,
                                const Tensor& mean) = 0;
+  // Decodes the blocks of a tensor to fp32 [rows, cols], of which the others need not exist.
+  virtual void copy_weights(const EncodedTensor& weights, BlockRange blocks, const Tensor& to) = 0;
   // Sets maxima to 0, the least possible. Call before UpdateBatch::find_maxima(), which skips
   // tensors whose update blocks are on other ranks.
   virtual void clear_maxima(const Tensor& maxima) = 0;

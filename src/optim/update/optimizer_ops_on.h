@@ -56,6 +56,22 @@ struct MeanScale {
   }
 };
 
+template <class Codec>
+struct CopyWeights {
+  BlockGrid grid;
+  Codec codec;
+  int64_t first;  // update block
+  KeptCodes<float> to;
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t i) const {
+    const BlockSpan span = grid.span(first + i);
+    float w[LanePart<G>::kSize];
+    codec.load(group, span, w);
+    to.store(group, span, w);
+  }
+};
+
 struct ClearMaximum {
   float* maxima;
 
@@ -96,6 +112,17 @@ class OptimizerOpsOn : public OptimizerOps {
         exec_.rows(weights.rows, RowScaleSum<Codec>{codec, weights.cols, of_row});
     });
     exec_.rows(1, MeanScale{of_row, weights.rows, weights.elements(), mean.as<float>()});
+  }
+
+  void copy_weights(const EncodedTensor& weights, BlockRange blocks, const Tensor& to) override {
+    const BlockGrid grid{weights.rows, weights.cols};
+    check(to.dtype == DType::kF32 && to.rows == grid.rows && to.cols == grid.cols,
+          "copy of weights [{},{}] to {} [{},{}]", grid.rows, grid.cols, name_of(to.dtype), to.rows,
+          to.cols);
+    with_codec(weights, [&]<class Codec>(const Codec& codec) {
+      exec_.blocks(blocks.count,
+                   CopyWeights<Codec>{grid, codec, blocks.first, {to.as<float>(), to.stride}});
+    });
   }
 
   void clear_maxima(const Tensor& maxima) override {

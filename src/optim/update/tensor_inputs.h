@@ -60,6 +60,30 @@ struct TensorInputs {
   }
 };
 
+// Numbers kept beside weights, laid out as the states.
+template <class Code>
+struct KeptCodes {
+  Code* data;
+  int64_t stride;  // numbers between rows
+
+  template <class G>
+  MPT_HD void load(G group, BlockSpan span, Code (&x)[LanePart<G>::kSize]) const {
+    const LanePart<G> part(group, span);
+    read_neighbours<Code>(at(span, part), part.size, x);
+  }
+  template <class G>
+  MPT_HD void store(G group, BlockSpan span, const Code (&x)[LanePart<G>::kSize]) const {
+    const LanePart<G> part(group, span);
+    write_neighbours<Code>(x, part.size, at(span, part));
+  }
+
+ private:
+  template <class Part>
+  [[nodiscard]] MPT_HD Code* at(BlockSpan span, const Part& part) const {
+    return data + span.row * stride + part.col;
+  }
+};
+
 // If all moments are stored as T with rounding to nearest, and the gradient as D, calls f(T{}, D{})
 // and returns true. Otherwise returns false.
 template <int kStates, class F>

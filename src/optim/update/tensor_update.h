@@ -8,7 +8,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "optim/error_feedback.h"
 #include "optim/kahan.h"
+#include "optim/kept_weight.h"
 #include "optim/update/update_block.h"
 
 namespace mpt {
@@ -48,6 +50,14 @@ MPT_HD void advance_weights(Step step, const Scales& scales, RegisterBlock<Step,
   values.each([&](int k, float g, float* state) {
     values.w[k] = next_weight<Ema>(step, values.w[k], g, state, scales[k]);
   });
+}
+
+template <int kPart>
+MPT_HD float largest_of(const float (&w)[kPart]) {
+  float most = 0.0f;
+#pragma omp simd reduction(max : most)
+  for (int k = 0; k < kPart; ++k) most = std::fabs(w[k]) > most ? std::fabs(w[k]) : most;
+  return most;
 }
 
 // Weights rounded to their format on store.
@@ -113,14 +123,6 @@ struct TensorUpdate {
   }
 
  private:
-  template <int kPart>
-  MPT_HD static float largest_of(const float (&w)[kPart]) {
-    float most = 0.0f;
-#pragma omp simd reduction(max : most)
-    for (int k = 0; k < kPart; ++k) most = std::fabs(w[k]) > most ? std::fabs(w[k]) : most;
-    return most;
-  }
-
   static constexpr bool kElementwise = std::is_same_v<WeightCodec, ElementCodec>;
 
   // If weights are stored as T too, updates them and returns true.
@@ -232,6 +234,99 @@ struct CompensatedUpdate {
         c.set(k, next.c);
       });
     });
+  }
+};
+
+// Weights whose rounding errors return through the first moment. S is the step of a rule.
+template <class S, class WeightCodec>
+struct FeedbackUpdate : TensorUpdate<S, WeightCodec> {
+  using Step = ErrorFeedback<S>;
+
+  Step feedback;
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t block) const {
+    constexpr int kPart = LanePart<G>::kSize;
+    const BlockSpan span = this->in.grid.span(block);
+    const Dither<kPart> random = this->dither.draw(group, span);
+    RegisterBlock<S, kPart> values;
+    const AdditiveScales<WeightCodec, G> scales(this->weights, group, span, this->in.mean_scale);
+    values.load(this->weights, this->in, group, span);
+    with_ema<G>(this->step, this->in.state_update, [&](auto ema) {
+      advance_weights<decltype(ema)>(this->step, scales, values);
+      float error[kPart];
+      memcpy(error, values.w, sizeof error);
+      this->weights.round(group, span, error, random);
+      for (int k = 0; k < kPart; ++k) error[k] = values.w[k] - error[k];
+      values.each([&](int k, float, float* state) {
+        feedback.template take<decltype(ema)>(error[k], state);
+      });
+    });
+    this->weights.store(group, span, values.w, random);
+    values.store(this->in, group, span);
+  }
+  void run(SerialGroup serial, int64_t first, int64_t end) const {
+    for (int64_t block = first; block < end; ++block) (*this)(serial, block);
+  }
+};
+
+// Weights of which Kept keeps what rounding loses; the rule sees them exact.
+template <class S, class WeightCodec, class Kept>
+struct KeptUpdate {
+  using Step = S;
+  using Code = typename Kept::Code;
+  static constexpr int kStates = int(Step::kStates.size());
+  static constexpr bool kFindsMaximum = WeightCodec::kNeedsMaximum;
+
+  Step step;
+  TensorInputs<kStates> in;
+  WeightCodec weights;
+  KeptCodes<Code> kept;
+
+  template <class G>
+  MPT_HD void operator()(G group, int64_t block) const {
+    constexpr int kPart = LanePart<G>::kSize;
+    const BlockSpan span = in.grid.span(block);
+    RegisterBlock<Step, kPart> values;
+    load(group, span, values);
+    advance(group, span, values);
+    Code codes[kPart];
+#pragma unroll
+    for (int k = 0; k < kPart; ++k) Kept::split(values.w[k], values.w[k], codes[k]);
+    weights.store(group, span, values.w, DitherSource{}.draw(group, span));
+    kept.store(group, span, codes);
+    values.store(in, group, span);
+  }
+  void run(SerialGroup serial, int64_t first, int64_t end) const {
+    for (int64_t block = first; block < end; ++block) (*this)(serial, block);
+  }
+
+  // max of |w'| before rounding to the format. Writes nothing.
+  template <class G>
+  MPT_HD float next_maximum(G group, int64_t block) const {
+    const BlockSpan span = in.grid.span(block);
+    RegisterBlock<Step, LanePart<G>::kSize> values;
+    load(group, span, values);
+    advance(group, span, values);
+    return group.reduce_max(largest_of(values.w));
+  }
+
+  // Weights exact, the rest as it is stored.
+  template <class G, int kPart>
+  MPT_HD void load(G group, BlockSpan span, RegisterBlock<Step, kPart>& values) const {
+    values.load(weights, in, group, span);
+    Code codes[kPart];
+    kept.load(group, span, codes);
+#pragma unroll
+    for (int k = 0; k < kPart; ++k) values.w[k] = Kept::exact(values.w[k], codes[k]);
+  }
+
+ private:
+  template <class G, int kPart>
+  MPT_HD void advance(G group, BlockSpan span, RegisterBlock<Step, kPart>& values) const {
+    const AdditiveScales<WeightCodec, G> scales(weights, group, span, in.mean_scale);
+    with_ema<G>(step, in.state_update,
+                [&](auto ema) { advance_weights<decltype(ema)>(step, scales, values); });
   }
 };
 

@@ -32,7 +32,7 @@ struct TensorSlot {
   std::optional<BlockRange> blocks{};  // none: all
   Tensor
       next_maximum{};  // where needs_maximum(), fp32 [1, 1]: the amax of the whole tensor's new weights
-  Tensor residuals{};  // of compensated weights: bf16, as the weights are
+  Tensor residuals{};  // of weights with kept errors: laid out as the states
 
   [[nodiscard]] BlockRange range() const {
     return blocks.value_or(all_blocks(weights.rows, weights.cols));
@@ -67,12 +67,20 @@ class UpdateBatch {
                      const Tensor& counters) const = 0;
 };
 
-// Storage of the weights of a batch. Compensated weights are bf16 with residuals, updated in FP32
-// (fused) or as in eager BF16 code.
-enum class Compensation : uint8_t { kNone, kFused, kEager };
+// What becomes of the rounding errors of a batch's weights: lost; kept in residuals (Kahan, in FP32
+// or as in eager BF16 code; the forms of kept_weight.h); returned through the first moment.
+enum class RoundingErrors : uint8_t {
+  kLost,
+  kKahanFused,
+  kKahanEager,
+  kRemainder,
+  kUlpResidual,
+  kMaster,
+  kFedBack
+};
 struct BatchStorage {
   WeightFormat format;
-  Compensation compensation = Compensation::kNone;
+  RoundingErrors errors = RoundingErrors::kLost;
 
   bool operator==(const BatchStorage&) const = default;
 };

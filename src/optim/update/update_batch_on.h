@@ -83,6 +83,29 @@ CompensatedUpdate<Step> update_of(std::type_identity<CompensatedUpdate<Step>>, c
   return {step, inputs_of<Step>(slot, control), ElementCodec(w), ElementCodec(residuals)};
 }
 
+template <class Step, class Codec>
+FeedbackUpdate<Step, Codec> update_of(std::type_identity<FeedbackUpdate<Step, Codec>>,
+                                      const ErrorFeedback<Step>& step, const TensorSlot& slot,
+                                      const StepControl* control) {
+  return {update_of(std::type_identity<TensorUpdate<Step, Codec>>{}, step.step, slot, control),
+          step};
+}
+template <class Step, class Codec, class Kept>
+KeptUpdate<Step, Codec, Kept> update_of(std::type_identity<KeptUpdate<Step, Codec, Kept>>,
+                                        const Step& step, const TensorSlot& slot,
+                                        const StepControl* control) {
+  const Tensor& kept = slot.residuals;
+  check(size_of(kept.dtype) == sizeof(typename Kept::Code),
+        "{} residuals of {} weights; expected numbers of {} bytes", name_of(kept.dtype),
+        name_of(slot.weights.encoding.format), sizeof(typename Kept::Code));
+  check(kept.rows == slot.weights.rows && kept.cols == slot.weights.cols,
+        "weights [{},{}] with residuals [{},{}]; shapes must match", slot.weights.rows,
+        slot.weights.cols, kept.rows, kept.cols);
+  const TensorUpdate<Step, Codec> plain =
+      update_of(std::type_identity<TensorUpdate<Step, Codec>>{}, step, slot, control);
+  return {step, plain.in, plain.weights, {kept.as<typename Kept::Code>(), kept.stride}};
+}
+
 template <Exec E, class Config, class Update>
 class UpdateBatchOn final : public UpdateBatch {
  public:
@@ -161,16 +184,34 @@ std::unique_ptr<UpdateBatch> make_update_batch(const E& exec, const typename R::
   const auto make = [&]<class Update>(std::type_identity<Update>) -> std::unique_ptr<UpdateBatch> {
     return std::make_unique<UpdateBatchOn<E, typename R::Config, Update>>(exec, config);
   };
-  if (storage.compensation == Compensation::kFused)
-    return make(std::type_identity<CompensatedUpdate<KahanFused<Step>>>{});
-  if constexpr (requires { typename R::EagerKahan; })
-    if (storage.compensation == Compensation::kEager)
-      return make(std::type_identity<CompensatedUpdate<typename R::EagerKahan>>{});
-  check(storage.compensation == Compensation::kNone, "{} does not support kahan_variant per_op",
-        R::Config::kName);
-  return with_codec_type(storage.format, [&]<class Codec>(std::type_identity<Codec>) {
-    return make(std::type_identity<TensorUpdate<Step, Codec>>{});
-  });
+  switch (storage.errors) {
+    case RoundingErrors::kLost:
+      return with_codec_type(storage.format, [&]<class Codec>(std::type_identity<Codec>) {
+        return make(std::type_identity<TensorUpdate<Step, Codec>>{});
+      });
+    case RoundingErrors::kKahanFused:
+      return make(std::type_identity<CompensatedUpdate<KahanFused<Step>>>{});
+    case RoundingErrors::kKahanEager:
+      if constexpr (requires { typename R::EagerKahan; })
+        return make(std::type_identity<CompensatedUpdate<typename R::EagerKahan>>{});
+      break;
+    case RoundingErrors::kRemainder:
+      return make(std::type_identity<KeptUpdate<Step, ElementCodec, Remainder>>{});
+    case RoundingErrors::kUlpResidual:
+      return make(std::type_identity<KeptUpdate<Step, ElementCodec, UlpResidual>>{});
+    case RoundingErrors::kMaster:
+      return with_codec_type(storage.format, [&]<class Codec>(std::type_identity<Codec>) {
+        return make(std::type_identity<KeptUpdate<Step, Codec, Fp32Copy>>{});
+      });
+    case RoundingErrors::kFedBack:
+      if constexpr (TakesErrors<typename R::Config>)
+        return with_codec_type(storage.format, [&]<class Codec>(std::type_identity<Codec>) {
+          return make(std::type_identity<FeedbackUpdate<Step, Codec>>{});
+        });
+      break;
+  }
+  throw LogicError(fmt::format("{} cannot treat rounding errors in way {}", R::Config::kName,
+                               static_cast<int>(storage.errors)));
 }
 
 }  // namespace mpt

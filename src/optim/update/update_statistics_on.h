@@ -107,6 +107,40 @@ MPT_HD void count_updates(const CompensatedUpdate<Step>& update, G group, BlockS
   }
 }
 
+// Weights of which more is kept than is stored: counts what becomes of the stored ones.
+template <class G, class Step, class WeightCodec, class Kept>
+MPT_HD void count_updates(const KeptUpdate<Step, WeightCodec, Kept>& update, G group,
+                          BlockSpan span, UpdateCounters& mine) {
+  constexpr int kPart = LanePart<G>::kSize;
+  const Step& step = update.step;
+  const WeightCodec& weights = update.weights;
+  const int size = LanePart<G>(group, span).size;
+  const Dither<kPart> nearest = DitherSource{}.draw(group, span);
+  RegisterBlock<Step, kPart> values;
+  typename Step::Move moves[kPart];
+  float before[kPart];
+  const AdditiveScales<WeightCodec, G> scales(weights, group, span, update.in.mean_scale);
+  weights.load(group, span, before);
+  update.load(group, span, values);
+  with_ema<G>(step, update.in.state_update,
+              [&](auto ema) { find_moves<decltype(ema)>(step, scales, values, moves); });
+  for (int k = 0; k < size; ++k) ++mine.weights[magnitude_bucket(before[k])];
+  for (int b = 0; b < Step::kBranches; ++b) {
+    float wanted[kPart], stored[kPart];
+    for (int k = 0; k < kPart; ++k) {
+      typename Kept::Code code;
+      wanted[k] = step.moved(values.w[k], step.only(static_cast<Branch>(b), moves[k]));
+      Kept::split(wanted[k], stored[k], code);
+    }
+    if (b == 0) mine.saturated_blocks += weights.saturated_blocks(group, span, stored);
+    weights.round(group, span, stored, nearest);
+    for (int k = 0; k < size; ++k) {
+      count_outcome(mine.outcomes[b], before[k], wanted[k] != values.w[k], stored[k]);
+      if (b == 0) count_drag(before[k], stored[k], WeightCodec::kSmallestRatio, mine);
+    }
+  }
+}
+
 // Each lane counts over its run of update blocks of the tensor that Update updates.
 template <class Update>
 struct CountUpdates {

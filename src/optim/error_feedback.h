@@ -1,0 +1,39 @@
+// Rounding errors of stored weights returned through the first moment, without memory of their own
+// (ECO; docs/numerics.md "Error feedback").
+#pragma once
+
+#include <concepts>
+
+#include "optim/adam_moments.h"
+
+namespace mpt {
+
+// Rules whose first moment can take errors: those with Adam's direction.
+template <class Config>
+concept TakesErrors = std::derived_from<Config, AdamConfig>;
+
+template <class Step>
+struct ErrorFeedback {
+  static constexpr auto kStates = Step::kStates;
+  static constexpr int kFactors = Step::kFactors, kBranches = Step::kBranches;
+  using Move = typename Step::Move;
+
+  Step step;
+  float coefficient;  // (1 - 1 / beta1) (1 - beta1^t) / lr; 0 at a rate of 0
+
+  static ErrorFeedback at(const TakesErrors auto& config, const StepScalars& step,
+                          const TensorScalars& tensor) {
+    const Step inner = Step::at(config, step, tensor);
+    const double beta1 = inner.moments.beta1, lr = float(config.rate_of(step));
+    const double of_error = (1 - 1 / beta1) * inner.moments.correction1 / lr;
+    return {inner, lr > 0 ? float(of_error) : 0.0f};
+  }
+  // Adds to m what later steps turn into +error, all of them together.
+  template <class Ema>
+  MPT_HD void take(float error, float* state) const {
+    const float root = step.moments.template root<Ema>(state[1]);
+    state[0] = std::fma(coefficient * root, error, state[0]);
+  }
+};
+
+}  // namespace mpt

@@ -1,0 +1,64 @@
+// Weights that the optimizer knows more exactly than their format: what is kept beside a stored
+// weight (docs/numerics.md "Exact weights").
+//
+// A form K of keeping has
+//   K::Code                      a number beside every weight, 0 beside one that was never updated
+//                                (Fp32Copy: the weight)
+//   K::exact(w, code)            the weight as the rule sees it
+//   K::split(exact, w, code)     w: what is rounded to nearest and stored; code: what is kept
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "core/bf16.h"
+#include "core/scalar_math.h"
+
+namespace mpt {
+
+// The lower half of an FP32 number whose upper half, rounded half away from zero, is the BF16
+// weight. exact() is the FP32 number that was split, bit for bit.
+struct Remainder {
+  using Code = int16_t;
+
+  MPT_HD static float exact(float w, Code code) {
+    return float_of(bits_of(w) + static_cast<uint32_t>(int32_t{code}));
+  }
+  MPT_HD static void split(float exact, float& w, Code& code) {
+    const uint32_t bits = bits_of(exact), upper = (bits + 0x8000u) & 0xffff0000u;
+    w = float_of(upper);
+    code = static_cast<Code>(static_cast<int32_t>(bits - upper));
+  }
+};
+
+// The rounding error of a BF16 weight in 127ths of half a unit in its last place (FlashOptim).
+struct UlpResidual {
+  using Code = int8_t;
+
+  MPT_HD static float exact(float w, Code code) {
+    return std::fma(float(code), half_ulp(w) * (1.0f / 127), w);
+  }
+  MPT_HD static void split(float exact, float& w, Code& code) {
+    w = rounded_to<bf16>(exact);
+    const float units = 127.0f * ((exact - w) / half_ulp(w));
+    code = static_cast<Code>(std::rint(clamp_to(units, -127.0f, 127.0f)));
+  }
+
+ private:
+  // 2^(e - 8) for 2^e <= |w| < 2^(e + 1), and for smaller weights that of 2^-100: they stay without
+  // residual, and no factor is subnormal.
+  MPT_HD static float half_ulp(float w) {
+    const uint32_t exponent = max_of(bits_of(w) >> 23 & 0xffu, 27u);
+    return float_of((exponent - 8) << 23);
+  }
+};
+
+// An FP32 copy, beside weights of any format.
+struct Fp32Copy {
+  using Code = float;
+
+  MPT_HD static float exact(float, Code code) { return code; }
+  MPT_HD static void split(float exact, float& w, Code& code) { w = code = exact; }
+};
+
+}  // namespace mpt

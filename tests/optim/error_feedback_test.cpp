@@ -1,0 +1,103 @@
+// Rounding errors that return through the first moment: each once in total, so that steps below half
+// a unit in the last place add up.
+#include "optim/error_feedback.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "optim/optimizer_fixture.h"
+
+namespace mpt {
+namespace {
+
+using test::fill_tensor;
+using test::FlatConfig;
+using test::OptimizerRun;
+
+// The change of weights that a first moment of `m` alone brings about in `steps` steps at a constant
+// second moment.
+double returned(const AdamW::Step& step, float m, float v, int steps) {
+  const double root = std::sqrt(double(v)) + double(step.moments.eps);
+  double sum = 0;
+  for (int i = 0; i < steps; ++i) {
+    m *= step.moments.beta1;
+    sum -= double(step.lr) * double(m) / (double(step.moments.correction1) * root);
+  }
+  return sum;
+}
+
+TEST(ErrorFeedback, AnErrorReturnsOnceInTotal) {
+  for (const double beta1 : {0.5, 0.9, 0.95})
+    for (const double lr : {1e-4, 3e-2})
+      for (const int64_t t : {1, 7, 1000})
+        for (const float v : {0.0f, 1e-9f, 3.0f}) {
+          AdamW::Config config;
+          config.beta1 = beta1;
+          config.lr_additive = lr;
+          const auto feedback = ErrorFeedback<AdamW::Step>::at(config, {.t = t}, {});
+          // The correction of v must not move: its state is what v / c2 = v asks for.
+          float state[2] = {0.0f, v * feedback.step.moments.correction2};
+          const float error = 0.00123f;
+          feedback.take<EmaOnce>(error, state);
+          EXPECT_NEAR(returned(feedback.step, state[0], v, 2000) / double(error), 1.0, 1e-5)
+              << "beta1 " << beta1 << " lr " << lr << " t " << t << " v " << v;
+        }
+}
+
+TEST(ErrorFeedback, NothingAtARateOfZero) {
+  AdamW::Config config;
+  config.lr_additive = 1e-3;
+  const auto feedback =
+      ErrorFeedback<AdamW::Step>::at(config, {.t = 5, .lr_factor = 0}, TensorScalars{});
+  float state[2] = {0.25f, 1.0f};
+  feedback.take<EmaOnce>(0.0f, state);
+  EXPECT_EQ(state[0], 0.25f);
+}
+
+// Steps of a tenth of half a unit in the last place, always in one direction.
+double moved_after(int steps, WeightRounding rounding, ErrorFeedbackMode feedback,
+                   const std::string& rule) {
+  FlatConfig config;
+  config.rule = rule;
+  config.lr_additive = 1e-4;
+  config.weight_decay_additive = 0;
+  config.gradient_ratio = 0;
+  config.weight_rounding = rounding;
+  config.error_feedback = feedback;
+  OptimizerRun run({.config = config,
+                    .options = {.state = Format::kF32, .seed = 5},
+                    .encoding = {.format = WeightFormat::kBF16},
+                    .gradient = DType::kF32},
+                   {{.rows = 16, .cols = 100}});
+  fill_tensor(run.weights(), [](int64_t, int64_t) { return 1.0f; });
+  run.optimizer().weights_initialized();
+  for (int t = 1; t <= steps; ++t) {
+    fill_tensor(run.gradient(), [](int64_t, int64_t) { return -1e-2f; });
+    run.step(t);
+  }
+  double sum = 0;
+  for (int64_t row = 0; row < 16; ++row)
+    for (int64_t col = 0; col < 100; ++col)
+      sum += double(test::element(run.weights(), row, col)) - 1;
+  return sum / 1600;
+}
+
+TEST(ErrorFeedback, SmallStepsAddUp) {
+  constexpr double kUlp = 1.0 / 128, kWanted = 1000 * 1e-4;
+  for (const std::string rule : {"adamw", "additive_twin", "m_plus_adam"}) {
+    EXPECT_EQ(moved_after(2000, WeightRounding::kNearest, ErrorFeedbackMode::kOff, rule), 0.0);
+    for (const WeightRounding rounding : {WeightRounding::kNearest, WeightRounding::kStochastic}) {
+      const auto moved = [&](int steps) {
+        return moved_after(steps, rounding, ErrorFeedbackMode::kMomentum, rule);
+      };
+      EXPECT_NEAR(moved(2000) - moved(1000), kWanted, kUlp) << rule << " " << name_of(rounding);
+      // With nearest, m takes up half a unit times beta1 / (1 - beta1) before weights move.
+      EXPECT_NEAR(moved(2000), 2 * kWanted, kUlp + 9 * kUlp / 2)
+          << rule << " " << name_of(rounding);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mpt
