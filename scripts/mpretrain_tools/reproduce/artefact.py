@@ -19,11 +19,10 @@ import subprocess
 import sys
 
 from .. import repository
-from ..sweeps import configuration
+from ..sweeps import configuration, options
 from ..sweeps.cell import Cell, tokens_identity
-from ..sweeps.launch import ACCEPTED, launcher_of
+from ..sweeps.launch import launcher_of
 from ..sweeps.ledger import Ledger
-from ..sweeps.plan import newest_program
 from ..sweeps.progress import LiveTable
 from ..sweeps.runner import Place, Runner, machine
 from ..sweeps.stop import Stop
@@ -66,22 +65,13 @@ def parser(description):
         help="length of runs in multiples of 20 tokens per parameter",
     )
     found.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    found.add_argument(
-        "--tokens", type=pathlib.Path, help="output directory of `mpretrain tokenize`"
-    )
-    found.add_argument(
-        "--work", type=pathlib.Path, default=pathlib.Path("runs"), help="directory for the runs"
-    )
+    options.add_place(found)
     found.add_argument(
         "--output",
         type=pathlib.Path,
         help="directory for tables and figures; default: results/<scale>",
     )
-    found.add_argument(
-        "--program",
-        default=newest_program(),
-        help="mpretrain executable; default: the newest of build/*/mpretrain",
-    )
+    options.add_program(found)
     found.add_argument(
         "--tuned",
         type=pathlib.Path,
@@ -90,26 +80,7 @@ def parser(description):
             "<output>/tuned.json, then docs/results/<scale>/tuned.json, then the configs' values"
         ),
     )
-    found.add_argument(
-        "--jobs",
-        type=int,
-        help="cells to run at once; default: one per core, or one with a launcher",
-    )
-    found.add_argument("--threads", type=int, default=1, help="threads per cell")
-    found.add_argument(
-        "--launcher",
-        default="local",
-        metavar="HOW",
-        help=f"how to start cells: {ACCEPTED}; default: local",
-    )
-    found.add_argument(
-        "--no-wait",
-        action="store_true",
-        help="leave cells in Slurm's queue; a later run collects them",
-    )
-    found.add_argument(
-        "--retry", type=int, default=0, metavar="N", help="restart a failed cell up to N times"
-    )
+    options.add_running(found)
     found.add_argument(
         "--quick",
         action="store_true",

@@ -16,6 +16,14 @@ OPTIMIZERS = {
     "M+Adam + SR": (VERMILLION, "^"),
     "M+Adam + Kahan": (VERMILLION, "D"),
 }
+# Of names that are not above, in the order in which they are first asked for.
+CYCLE = [
+    (colour, marker)
+    for marker in ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
+    for colour in (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY)
+    if (colour, marker) not in OPTIMIZERS.values()
+]
+_given = {}  # name: its place in the cycle
 # weights/compute: line
 REGIMES = {"FP32/TF32": "-", "BF16/BF16": "-", "BF16/FP8": "--", "FP8/FP8": ":", "NVFP4/FP8": "-."}
 
@@ -38,8 +46,12 @@ LOOK = {
 
 
 def optimizer(name):
-    """Keyword arguments of plot and errorbar."""
-    colour, marker = OPTIMIZERS[name]
+    """Keyword arguments of plot and errorbar. A name that is new has a pair of its own from then
+    on.
+    """
+    colour, marker = (
+        OPTIMIZERS.get(name) or CYCLE[_given.setdefault(name, len(_given)) % len(CYCLE)]
+    )
     return {"color": colour, "marker": marker}
 
 

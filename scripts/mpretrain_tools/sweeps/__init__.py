@@ -12,5 +12,6 @@ runner          runs what is not finished, several at a time
 progress        what is running and how long it will take: a live table, or lines of a log
 machine         what a result was computed on
 descent         coordinate descent over hyperparameters
+options         of whatever runs cells
 plan            what `mpretrain plan` counts: parameters, steps, bytes
 """

@@ -100,14 +100,20 @@ class Cell:
 
     def fingerprint(self, tokens):
         """16 hex digits, of everything that the result depends on but the program."""
+        return _digest(f"{self._meaning()}\0{tokens_identity(str(tokens))}")
+
+    def identity(self):
+        """16 hex digits, of everything but the program and the text."""
+        return _digest(self._meaning())
+
+    def _meaning(self):
         config = json.loads(json.dumps(self.configuration()))
         for section in INCIDENTAL_SECTIONS:
             config.pop(section, None)
         for key in INCIDENTAL_KEYS:
             section, name = key.split(".")
             config.get(section, {}).pop(name, None)
-        text = json.dumps(canonical(config), sort_keys=True)
-        return hashlib.sha256(f"{text}\0{tokens_identity(str(tokens))}".encode()).hexdigest()[:16]
+        return json.dumps(canonical(config), sort_keys=True)
 
     def name(self, tokens):
         """Of the run's directory: the same for every table that needs this run."""
@@ -120,6 +126,10 @@ class Cell:
             for key, value in self.changes
             if value is not None and key != "seed" and key not in LENGTHS
         )
+
+
+def _digest(text):
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @functools.cache

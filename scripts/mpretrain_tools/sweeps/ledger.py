@@ -45,19 +45,24 @@ class Result:
     date: str
     wall_seconds: float = math.nan
 
-    @staticmethod
-    def parse(record):
+    @classmethod
+    def parse(cls, record):
         """From a row of the file; ValueError tells what is wrong with it."""
         if None in record or None in record.values():
-            raise ValueError(f"expected {len(fields(Result))} values")
-        result = Result(
-            **{field.name: _value(field, record.get(field.name, "")) for field in fields(Result)}
+            raise ValueError(f"expected {len(fields(cls))} values")
+        result = cls(
+            **{field.name: _value(field, record.get(field.name, "")) for field in fields(cls)}
         )
         if not result.fingerprint:
             raise ValueError("fingerprint: nothing")
         if result.state not in STATES:
             raise ValueError(f"state: {result.state!r}, expected {' or '.join(STATES)}")
         return result
+
+    @property
+    def key(self):
+        """What a ledger holds one row of."""
+        return self.fingerprint
 
     @property
     def perplexity(self):
@@ -76,10 +81,10 @@ def _value(field, text):
 
 
 class Ledger:
-    """{fingerprint: Result}, kept in a file."""
+    """{fingerprint: Result}, kept in a file; or {key: row} of another kind of row."""
 
-    def __init__(self, path):
-        self.path = pathlib.Path(path)
+    def __init__(self, path, kind=Result):
+        self.path, self.kind = pathlib.Path(path), kind
         self.results = {}
         self._lock = threading.RLock()
         self.read()
@@ -97,15 +102,15 @@ class Ledger:
         lines = csv.DictReader(file)
         self._check_header(lines.fieldnames or [])
         try:
-            results = [Result.parse(record) for record in lines]
+            results = [self.kind.parse(record) for record in lines]
         except (ValueError, csv.Error) as problem:
             raise BadConfig(
                 f"{self.path}:{lines.line_num}: {problem}; correct or delete the line"
             ) from problem
-        return {result.fingerprint: result for result in results}
+        return {result.key: result for result in results}
 
     def _check_header(self, names):
-        known = {field.name: field.default is dataclasses.MISSING for field in fields(Result)}
+        known = {field.name: field.default is dataclasses.MISSING for field in fields(self.kind)}
         missing = [name for name, needed in known.items() if needed and name not in names]
         strange = [
             name for name in names if name not in known
@@ -130,7 +135,7 @@ class Ledger:
         with self._lock, open(f"{self.path}.lock", "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.read()
-            self.results[result.fingerprint] = result
+            self.results[result.key] = result
             self._write()
 
     def _write(self):
@@ -139,7 +144,7 @@ class Ledger:
         )  # the lock's holder alone writes it
         with open(temporary, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(
-                file, [field.name for field in fields(Result)], lineterminator="\n"
+                file, [field.name for field in fields(self.kind)], lineterminator="\n"
             )
             writer.writeheader()
             rows = sorted(

@@ -153,8 +153,9 @@ def label(cell, common=frozenset()):
 class LiveTable:
     """Called with {cell: Status} whenever one changes and now and then between."""
 
-    def __init__(self, name, jobs, file=None):
+    def __init__(self, name, jobs, file=None, names=None):
         self.name, self.jobs = name, jobs
+        self.names = {} if names is None else names  # {cell: text}, where label() is not enough
         self.file = file or sys.stderr
         self.terminal = self.file.isatty()
         self.start, self.last, self.drawn, self.told = time.monotonic(), NEVER, 0, set()
@@ -194,7 +195,7 @@ class LiveTable:
             "failed": f"FAILED: {status.error}",
             "stopped": status.error,
         }[status.state]
-        which = label(cell, common_changes(statuses))
+        which = self._label(cell, common_changes(statuses))
         return (
             f"{self.name} {len(self.told)}/{len(statuses)} {which}: {what} |"
             f" {duration(status.seconds)}"
@@ -225,8 +226,10 @@ class LiveTable:
         told = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
         return f"{self.name}: {told} | {duration(time.monotonic() - self.start)}"
 
-    @staticmethod
-    def _rows(positions, common, most):
+    def _label(self, cell, common):
+        return self.names.get(cell) or label(cell, common)
+
+    def _rows(self, positions, common, most):
         """Numbers first: what a narrow terminal cuts off is the end of the label."""
         lines = []
         for cell, position in positions.items():
@@ -238,7 +241,7 @@ class LiveTable:
                 else "?"
             )
             numbers = f"{position.step:>8}/{steps:<8} {rate:>10} tok/s {duration(left):>10} left"
-            lines.append(f"{numbers}  {label(cell, common)}")
+            lines.append(f"{numbers}  {self._label(cell, common)}")
         return (
             lines
             if len(lines) <= most

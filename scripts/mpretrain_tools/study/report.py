@@ -1,0 +1,61 @@
+"""Writes a study's tables, figures and verdicts again from its ledger: needs no program, no tokens.
+
+    scripts/study.py report STUDY.json
+
+Beside the study's file: results.md, tuning.md, their CSVs, hypotheses.csv, and figures.
+"""
+
+import argparse
+import csv
+import pathlib
+
+from . import design, figures, search
+from .known import Known
+from .pages import Report
+
+
+def parser():
+    found = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    found.add_argument("study", metavar="STUDY.json", help="file of the study")
+    found.add_argument("--ledger", help="CSV of finished cells; default: as the study's file says")
+    found.add_argument(
+        "--output", type=pathlib.Path, help="directory for the pages; default: the study's"
+    )
+    found.add_argument("--no-figures", action="store_true", help="write pages and CSVs only")
+    return found
+
+
+def main():
+    args = parser().parse_args()
+    study = design.read(args.study)
+    known = Known(study, args.ledger)
+    walked = search.walk(study, lambda _, labelled: [known.get(cell) for _, cell in labelled])
+    output = args.output or study.path.parent
+    output.mkdir(parents=True, exist_ok=True)
+    for path in write(Report(study, known, walked), output, not args.no_figures):
+        print(f"written: {path}")
+    return 0
+
+
+def write(report, output, with_figures):
+    """Paths of the files written."""
+    drawn = figures.Figures(report, output)
+    draws = with_figures and figures.are_possible()
+    of_results, of_tuning = (drawn.of_results(), drawn.of_tuning()) if draws else ([], [])
+    pages = {
+        "results.md": report.results_page(of_results),
+        "tuning.md": report.tuning_page(of_tuning),
+    }
+    for name, lines in pages.items():
+        text = "\n".join(lines).rstrip() + "\n"
+        (output / name).write_text(text, encoding="utf-8")
+        yield output / name
+    tables = {
+        "results.csv": report.results_csv(),
+        "tuning.csv": report.tuning_csv(),
+        "hypotheses.csv": report.hypotheses_csv(),
+    }
+    for name, rows in tables.items():
+        with open(output / name, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows(rows)
+        yield output / name
