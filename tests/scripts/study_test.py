@@ -456,6 +456,30 @@ class Check(WithStudy):
         found["tuning"][0]["sampler"] = "grid"
         self.refuses(["knob optimizer.lr_additive without a grid"], found)
 
+    def test_a_grid_is_as_large_for_every_arm(self):
+        found = of_study()
+        found["tuning"][0].update(sampler="grid", rungs=[{"budget": 1}])
+        for choice in found["axes"]["optimizer"].values():
+            for knob in choice["knobs"].values():
+                knob["count"] = 3
+        self.refuses(["grids of 3 of adamw_bf16", "9 of madam_bf16", "as many for"], found)
+
+    def test_a_scale_needs_its_files(self):
+        found = of_study()
+        found["results"][0]["scale"] = "micro"
+        self.refuses(["results[0].scale: found micro, but no micro_bf16_adamw.json"], found)
+
+    def test_what_is_chosen_once_is_not_tuned(self):
+        shared = {"arms": "*", "values": {RATE: [1e-3, 2e-3]}, "seed": 101, "budget": 1}
+        self.refuses(["shared[0].values.optimizer.lr_additive: found a knob"], shared=[shared])
+
+    def test_a_trial_has_short_runs_and_a_place_of_its_own(self):
+        self.write()
+        study = design.read(self.path, 0.1)
+        self.assertAlmostEqual(study.results[0].budget, 0.1)
+        self.assertAlmostEqual(study.tuning[0].rungs[0].budget, 0.025)
+        self.assertEqual(study.ledger, self.directory / "quick/runs.csv")
+
     def test_yaml_is_read_where_it_can_be(self):
         path = self.directory / "study.yaml"
         path.write_text(json.dumps(of_study()), encoding="utf-8")  # JSON is YAML

@@ -17,11 +17,13 @@ OPTIMIZERS = {
     "M+Adam + Kahan": (VERMILLION, "D"),
 }
 # Of names that are not above, in the order in which they are first asked for.
-CYCLE = [
-    (colour, marker)
-    for marker in ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
-    for colour in (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY)
-    if (colour, marker) not in OPTIMIZERS.values()
+_COLOURS = (ORANGE, SKY, GREEN, PURPLE, GREY, BLUE, VERMILLION)
+_MARKERS = ("v", "P", "X", "*", "<", ">", "o", "s", "^", "D")
+CYCLE = [  # both change from one to the next; 7 and 10 have no common divisor, so all pairs come
+    pair
+    for index in range(len(_COLOURS) * len(_MARKERS))
+    if (pair := (_COLOURS[index % len(_COLOURS)], _MARKERS[index % len(_MARKERS)]))
+    not in OPTIMIZERS.values()
 ]
 _given = {}  # name: its place in the cycle
 # weights/compute: line

@@ -159,11 +159,10 @@ class Arms:
         if not config:
             self.checker.bad(where, "nothing", "a file beside the study or of configs/")
             return ""
-        scales = [self.scale] if "{scale}" in config else [""]
-        if scales == [""] and "{scale}" in config:
+        if "{scale}" in config and not self.scale:
             self.checker.bad("scale", "nothing", f"a text, for {where} is {config}")
         try:
-            configuration.load(self.path_of(config, scales[0]))
+            configuration.load(self.path_of(config, self.scale))
         except BadConfig as problem:
             near = _files_like(config.replace("{scale}", self.scale))
             self.checker.bad(where, str(problem), f"a configuration, such as {', '.join(near)}")
@@ -178,6 +177,17 @@ class Arms:
         name = config.replace("{scale}", scale)
         beside = self.directory / name
         return str(beside.resolve()) if beside.is_file() else name
+
+    def check_scale(self, names, scale, where):
+        """Whether the arms' configurations are there at a scale, where one is given."""
+        for config in dict.fromkeys(self.by_name[name].config for name in names if scale):
+            if "{scale}" not in config:
+                self.checker.bad(
+                    where, f"{scale} for {config}", "arms with {scale} in their config"
+                )
+            elif not self.path_of(config, scale).is_file():
+                file = config.replace("{scale}", scale)
+                self.checker.bad(where, f"{scale}, but no {file}", "a scale that has this file")
 
     def _pieces(self, part, where, combination):
         """What files such as base/stochastic.json set, merged from left to right."""

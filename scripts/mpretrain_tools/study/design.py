@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 
 from ..sweeps.cell import Cell
+from ..sweeps.configuration import BadConfig
 from .arms import Arms, filled
 from .file import Checker, parse
 from .sampler import SAMPLERS
@@ -37,6 +38,7 @@ WIDEN_KEYS = ("times", "factor", "points")
 RESULTS_KEYS = ("name", "arms", "budget", "seeds", "set", "scale")
 KINDS = ("difference", "equivalence", "interaction")
 COMPARISON_KEYS = ("name", "kind", "arms", "results", "margin", "family", "only", "except")
+QUICK = 0.02  # of the budgets, in a trial
 HASH = re.compile(r"[0-9a-f]{64}")
 PROGRAM = re.compile(r"(binary:)?[0-9a-f]{16}")
 
@@ -111,6 +113,7 @@ class Study:
 
     path: pathlib.Path
     arms: Arms
+    quick: float = 1.0  # what all budgets are multiplied by; 1 but for a trial
     title: str = ""
     protocol: pathlib.Path = None
     corpus: str = ""
@@ -142,18 +145,43 @@ class Study:
         name = self.arm(name).tuned_as or name
         return next((group for group in self.tuning if name in group.arms), None)
 
+    @property
+    def output(self):
+        """Where its pages belong: beside the file; those of a trial in a directory of its own."""
+        return self.path.parent if self.quick == 1 else self.path.parent / "quick"
+
     def parts(self):
         """Names that --only takes, besides arms."""
         return [part.name for part in (*self.shared, *self.tuning, *self.results)]
 
 
-def read(path):
+def add_study(parser):
+    """The arguments that say which study is meant."""
+    parser.add_argument("study", metavar="STUDY.json", help="file of the study")
+    parser.add_argument(
+        "--quick",
+        type=float,
+        nargs="?",
+        const=QUICK,
+        default=1.0,
+        metavar="FACTOR",
+        help=(
+            "a trial in quick/ beside the file: all budgets times FACTOR, which is"
+            f" {QUICK:g} if it is left out"
+        ),
+    )
+    parser.add_argument("--ledger", help="CSV of finished cells; default: as the study's file says")
+
+
+def read(path, quick=1.0):
     """The Study of a file; BadConfig names all that is wrong with it."""
     path = pathlib.Path(path)
+    if not 0 < quick <= 1:
+        raise BadConfig(f"--quick {quick:g}: expected a factor above 0 and at most 1")
     checker = Checker(path)
     found = {"arms": {}, **checker.object(parse(path), "the file", KEYS)}
     arms = Arms(checker, path.parent, found)
-    study = Study(path, arms)
+    study = Study(path, arms, quick)
     Reader(checker, study, found).read()
     checker.done()
     return study
@@ -169,7 +197,7 @@ class Reader:
         checker, study, found = self.checker, self.study, self.found
         study.title = checker.of(found, "title", "", checker.text, study.path.stem)
         study.changes = self.arms.settings(found.get("set", {}), "set")
-        study.ledger = study.path.parent / checker.of(found, "ledger", "", checker.text, "runs.csv")
+        study.ledger = study.output / checker.of(found, "ledger", "", checker.text, "runs.csv")
         study.repeat = checker.of(found, "repeat", "", checker.whole, 0)
         self._provenance()
         study.shared = self._parts("shared", self._shared)
@@ -177,6 +205,7 @@ class Reader:
         study.results = self._parts("results", self._results)
         self._check_names()
         self._check_tuned_once()
+        self._check_set_once()
         study.comparisons = self._comparisons()
 
     def _provenance(self):
@@ -235,7 +264,8 @@ class Reader:
 
     def _budget(self, found, where):
         self.checker.needed(found, "budget", where, "a multiple of 20 tokens a parameter")
-        return float(self.checker.of(found, "budget", where, self.checker.number, 1, above=0))
+        budget = self.checker.of(found, "budget", where, self.checker.number, 1, above=0)
+        return float(budget) * self.study.quick
 
     def _tuning(self, value, where, index):
         checker = self.checker
@@ -289,11 +319,14 @@ class Reader:
                 self.checker.bad(here, "no knobs", "an arm with knobs, or with tuned_as")
             if sampler == "sobol" and len(knobs) > DIMENSIONS:
                 self.checker.bad(here, f"{len(knobs)} knobs", f"at most {DIMENSIONS} with sobol")
-            if sampler == "grid":
-                self._check_grid(knobs, here, rungs)
+        if sampler == "grid":
+            sizes = {name: self._grid_size(name, where, rungs) for name in arms}
+            if len(set(sizes.values())) > 1:
+                told = ", ".join(f"{size} of {name}" for name, size in sizes.items())
+                self.checker.bad(where, f"grids of {told} points", "as many for every arm")
 
-    def _check_grid(self, knobs, where, rungs):
-        size = 1
+    def _grid_size(self, name, where, rungs):
+        size, knobs, where = 1, self.study.arm(name).knobs, f"{where}.arms: {name}"
         for knob in knobs:
             length = len(knob.grid())
             if not length:
@@ -302,6 +335,7 @@ class Reader:
             size *= max(1, length)
         if rungs and rungs[0].points not in (0, size):
             self.checker.bad(where, f"{size} points of its grid", f"points: {rungs[0].points}")
+        return size
 
     def _results(self, value, where, index):
         checker = self.checker
@@ -313,15 +347,18 @@ class Reader:
             checker.bad(f"{where}.seeds", seeds, "a list of whole numbers, or how many")
             seeds = []
         seeds = checker.list(seeds, f"{where}.seeds", checker.whole)
+        arms = self.arms.chosen(found.get("arms", []), f"{where}.arms")
+        scale = checker.of(found, "scale", where, checker.text, "")
+        self.arms.check_scale(arms, scale, f"{where}.scale")
         if len(set(seeds)) < len(seeds):
             checker.bad(f"{where}.seeds", seeds, "each seed once")
         return Results(
             checker.of(found, "name", where, checker.text, f"results {index + 1}"),
-            tuple(self.arms.chosen(found.get("arms", []), f"{where}.arms")),
+            tuple(arms),
             self._budget(found, where),
             tuple(seeds),
             self.arms.settings(found.get("set", {}), f"{where}.set"),
-            checker.of(found, "scale", where, checker.text, ""),
+            scale,
         )
 
     # --- what holds between the parts
@@ -348,6 +385,21 @@ class Reader:
         for name, arm in self.arms.by_name.items():
             if arm.tuned_as and arm.tuned_as in self.arms.by_name and arm.tuned_as not in seen:
                 self.checker.bad(f"arms.{name}.tuned_as", arm.tuned_as, "an arm of a tuning group")
+
+    def _check_set_once(self):
+        """A key that is chosen for an arm once cannot be tuned for it, too."""
+        for index, shared in enumerate(self.study.shared):
+            for key in shared.values:
+                knobs = [
+                    name
+                    for name in shared.targets
+                    if key in [knob.key for knob in self.study.arm(name).knobs]
+                ]
+                if knobs:
+                    accepted = "a key that is no knob of the arms that take it"
+                    self.checker.bad(
+                        f"shared[{index}].values.{key}", f"a knob of {knobs[0]}", accepted
+                    )
 
     def _comparisons(self):
         found = []

@@ -27,7 +27,7 @@ class Figures:
 
     def __init__(self, report, directory):
         self.report, self.study, self.walked = report, report.study, report.walked
-        self.directory = directory
+        self.directory, self.written = directory, []
 
     def of_results(self):
         """[(part, Markdown line), ...]"""
@@ -61,6 +61,7 @@ class Figures:
                 bbox_inches="tight",
                 metadata={"CreationDate": None} if kind == ".pdf" else None,
             )
+            self.written.append(self.directory / f"{name}{kind}")
         with_few_colours(self.directory / f"{name}.png")
         style.pyplot().close(figure)
 
@@ -133,7 +134,12 @@ class Figures:
                 self._panel(axes, key, arm, self.walked.tuned[arm])
             axes.set_xlabel(key.split(".")[-1])
         panels[0][0].set_ylabel("validation loss (nats per token)")
-        panels[0][-1].legend(loc="upper left", bbox_to_anchor=(1, 1))
+        handles = {}
+        for axes in panels[0]:
+            handles.update({label: one for one, label in zip(*axes.get_legend_handles_labels())})
+        panels[0][-1].legend(
+            handles.values(), handles.keys(), loc="upper left", bbox_to_anchor=(1, 1)
+        )
         return figure
 
     def _panel(self, axes, key, arm, tuned):

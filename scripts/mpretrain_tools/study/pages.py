@@ -60,9 +60,17 @@ class Report:
         cells = [row for rows in self.walked.rows.values() for row in rows.values()]
         done = sum(row is not None for row in cells)
         missing = "" if done == len(cells) else " What is missing is said in the tables."
-        return [
-            f"    scripts/study.py report {self.study.path.name}",
+        quick = self.study.quick
+        trial = [
+            f"**A trial with {quick:g} of all budgets: it shows that the path works, and says"
+            " nothing about the arms.**",
             "",
+        ]
+        return [
+            f"    scripts/study.py report {self.study.path.name}"
+            + ("" if quick == 1 else f" --quick {quick:g}"),
+            "",
+            *([] if quick == 1 else trial),
             f"{done} of {len(cells)} runs of the results are finished.{missing}"
             " How the values were found: [tuning](tuning.md).",
         ]
@@ -284,6 +292,10 @@ class Report:
                 value = shown(tuned.best.point[key])
                 times = len({wave for wave, moved, *_ in tuned.moved if moved == key})
                 widened = f"widened {times} times" if times else "not widened"
+                if (knob.low if side == "low" else knob.high) == (
+                    knob.least if side == "low" else knob.most
+                ):
+                    widened += ", this end is its limit"
                 lines.append(
                     f"* **At an edge: {self.study.arm(arm).label}, {key} = {value}, the {side} end"
                     f" of {knob.described()} ({widened}).**"
@@ -372,13 +384,13 @@ class Report:
 
     def results_csv(self):
         rows = [
-            [part, arm, seed, *_record(row), cell.identity()]
+            [part, arm, seed, *_record(row), cell.described_changes(), cell.identity()]
             for (part, arm), cells in self.walked.cells.items()
             for seed, cell in cells.items()
             for row in [self.walked.rows[part, arm][seed]]
         ]
         head = ["results", "arm", "seed", "val_loss", "train_loss", "state", "tokens", "program"]
-        return [[*head, "cell"], *rows]
+        return [[*head, "changes", "cell"], *rows]
 
     def tuning_csv(self):
         rows = [

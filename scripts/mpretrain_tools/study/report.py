@@ -16,8 +16,7 @@ from .pages import Report
 
 def parser():
     found = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    found.add_argument("study", metavar="STUDY.json", help="file of the study")
-    found.add_argument("--ledger", help="CSV of finished cells; default: as the study's file says")
+    design.add_study(found)
     found.add_argument(
         "--output", type=pathlib.Path, help="directory for the pages; default: the study's"
     )
@@ -27,10 +26,10 @@ def parser():
 
 def main():
     args = parser().parse_args()
-    study = design.read(args.study)
+    study = design.read(args.study, args.quick)
     known = Known(study, args.ledger)
     walked = search.walk(study, lambda _, labelled: [known.get(cell) for _, cell in labelled])
-    output = args.output or study.path.parent
+    output = args.output or study.output
     output.mkdir(parents=True, exist_ok=True)
     for path in write(Report(study, known, walked), output, not args.no_figures):
         print(f"written: {path}")
@@ -42,6 +41,7 @@ def write(report, output, with_figures):
     drawn = figures.Figures(report, output)
     draws = with_figures and figures.are_possible()
     of_results, of_tuning = (drawn.of_results(), drawn.of_tuning()) if draws else ([], [])
+    yield from drawn.written
     pages = {
         "results.md": report.results_page(of_results),
         "tuning.md": report.tuning_page(of_tuning),

@@ -12,7 +12,7 @@ import sys
 
 from .. import repository
 from ..sweeps import options
-from ..sweeps.cell import tokens_identity
+from ..sweeps.cell import Cell, tokens_identity
 from ..sweeps.configuration import BadConfig
 from ..sweeps.launch import launcher_of
 from ..sweeps.plan import plan
@@ -26,10 +26,9 @@ from .rows import OfProgram, collector
 
 def parser():
     found = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    found.add_argument("study", metavar="STUDY.json", help="file of the study")
+    design.add_study(found)
     options.add_program(found)
     options.add_place(found)
-    found.add_argument("--ledger", help="CSV of finished cells; default: as the study's file says")
     found.add_argument(
         "--only",
         action="append",
@@ -46,7 +45,7 @@ def parser():
 
 def main():
     args = parser().parse_args()
-    study = design.read(args.study)
+    study = design.read(args.study, args.quick)
     if args.tokens is None:
         raise BadConfig(
             "--tokens: found nothing, expected a directory that `mpretrain tokenize` wrote"
@@ -90,6 +89,13 @@ class Chosen:
         return (not self.parts or part in self.parts) and (not self.arms or arm in self.arms)
 
 
+def described(study, arm, cell):
+    """What is changed in a cell, but for what its arm always has."""
+    own = {**study.changes, **(study.arm(arm).changes if arm in study.arms.by_name else {})}
+    changes = tuple((key, value) for key, value in cell.changes if own.get(key) != value)
+    return Cell(cell.config, changes).described_changes()
+
+
 class Session:
     """One start of a study."""
 
@@ -97,6 +103,8 @@ class Session:
         self.study, self.known, self.chosen, self.made_by = study, known, chosen, made_by
         launcher = launcher_of(args.launcher, made_by.path, args.threads, wait=not args.no_wait)
         jobs = args.jobs or launcher.default_jobs
+        if study.quick != 1:
+            print(f"a trial with {study.quick:g} of all budgets: {study.output}", file=sys.stderr)
         work = args.work / made_by.hash.replace(":", "_")  # no run goes on with another program
         place = Place(made_by.path, args.tokens, work, args.threads, jobs, args.retry)
         collect = collector(
@@ -142,7 +150,7 @@ class Session:
 
     def _run(self, part, labelled):
         for arm, cell in labelled:
-            changes = cell.described_changes() if part in self._tuning_parts() else ""
+            changes = described(self.study, arm, cell) if part in self._tuning_parts() else ""
             self.names[cell] = f"{part}: {arm} seed {cell.seed} {changes}".strip()
         if not self.runner.run([cell for _, cell in labelled]):
             self.failed = True
@@ -194,7 +202,7 @@ class Listing:
             steps = steps_of(cell)
             seconds = steps * self._step_seconds(cell)
             total += seconds
-            which = f"{part}: {arm} seed {cell.seed} {cell.described_changes()}"
+            which = f"{part}: {arm} seed {cell.seed} {described(self.study, arm, cell)}"
             print(f"{which}, {steps} steps, {duration(seconds)}")
         print(f"{part}: {len(labelled)} cells to run, {self._told(total)}")
         return total
