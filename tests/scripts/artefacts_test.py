@@ -31,11 +31,12 @@ from mpretrain_tools.reproduce import (
     runtime_table,
     seed_tables,
     toy_figures,
+    tune,
     tuning_report,
     tuning_tables,
 )
 from mpretrain_tools.reproduce.artefact import Artefact
-from mpretrain_tools.reproduce.rows import BY_KEY, MAIN
+from mpretrain_tools.reproduce.rows import BY_KEY, MAIN, Row
 from mpretrain_tools.sweeps.configuration import BadConfig
 from mpretrain_tools.sweeps.descent import descend
 from mpretrain_tools.sweeps.ledger import Ledger, Result
@@ -367,6 +368,39 @@ class BranchWeighting(unittest.TestCase):
         )
         found = branch_weighting.refusal(str(place.program), "pico")
         self.assertRegex(found, "nvfp4_additive_scale=block: unknown key$")
+
+
+class TunedRows(unittest.TestCase):
+    def test_a_rule_is_that_of_the_configuration(self):
+        for config, rule in (("bf16_lion", "lion"), ("bf16_sr", "m_plus_adam")):
+            self.assertEqual(Row("BF16/BF16", "any", config).rule, rule)
+        changed = Row("BF16/BF16", "any", "bf16", changes={"optimizer.rule": "madam"})
+        self.assertEqual(changed.rule, "madam")
+        with self.assertRaisesRegex(BadConfig, "pico_no_such.json"):
+            _ = Row("BF16/BF16", "any", "no_such").rule
+
+    def tuning(self, **rows):
+        args = mock.Mock(budget=1, runs=None)
+        made = tune.Tuning(mock.Mock(scale="pico", args=args, seeds=[1], output=pathlib.Path()))
+        made.rows = {**made.rows, **rows}
+        made.tune = lambda tasks, starts: {task.row: dict(starts[task.row]) for task in tasks}
+        return made
+
+    def test_rows_and_their_starts_are_those_of_grids_json(self):
+        found = self.tuning().all()
+        self.assertEqual(len(found), 11)
+        self.assertEqual(found["nvfp4"], found["bf16"])
+        self.assertEqual(found["fp32_adamw"], found["bf16_adamw"])
+        few = self.tuning(first=["bf16_adamw"], again=[], rate=["bf16_adamw_sr"]).all()
+        self.assertEqual(list(few), ["bf16_adamw", "bf16_adamw_sr"])
+
+    def test_rows_that_cannot_be_tuned_are_refused(self):
+        for rows, said in (
+            ({"again": ["bf61"]}, "rows.again: found bf61, expected some of"),
+            ({"first": ["bf16_adamw"]}, "rows.first: none with the rule of bf16_fp8"),
+        ):
+            with self.assertRaisesRegex(SystemExit, said):
+                self.tuning(**rows).all()
 
 
 class Tuning(unittest.TestCase):

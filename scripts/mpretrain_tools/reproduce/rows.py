@@ -2,7 +2,11 @@
 for it.
 """
 
+import functools
 from dataclasses import dataclass, field
+
+from .. import repository
+from ..sweeps import configuration
 
 SIZES = ("60m", "130m", "350m", "1b")  # of the paper
 SCALES = ("pico", "nano", *SIZES)
@@ -30,10 +34,18 @@ class Row:
 
     @property
     def rule(self):
-        return "adamw" if "adamw" in self.config else "m_plus_adam"
+        """Of its update, as its configuration has it at every scale."""
+        return self.changes.get("optimizer.rule") or _rule_of(self.config)
 
     def file(self, scale):
         return f"{scale}_{self.config}.json"
+
+
+@functools.cache
+def _rule_of(config):
+    files = [repository.CONFIGS / f"{scale}_{config}.json" for scale in SCALES]
+    found = next((path for path in files if path.exists()), files[0])
+    return configuration.get_key(configuration.load(found), "optimizer.rule")
 
 
 MAIN = (

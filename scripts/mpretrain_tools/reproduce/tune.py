@@ -22,17 +22,6 @@ from .artefact import Artefact
 from .rows import BY_KEY
 
 GRIDS = repository.ROOT / "scripts/reproduce/grids.json"
-FIRST = ("bf16_adamw", "bf16")
-AGAIN = ("bf16_fp8_adamw", "bf16_fp8", "fp8_adamw", "fp8", "nvfp4_adamw", "nvfp4")
-RATE = ("fp32_adamw", "bf16_adamw_sr", "bf16_adamw_kahan")
-LONGER = (
-    "bf16_adamw",
-    "bf16",
-    "bf16_fp8_adamw",
-    "bf16_fp8",
-    "fp8_adamw",
-    "fp8",
-)  # rows of budgets above 1
 
 
 @dataclass(frozen=True)
@@ -61,6 +50,7 @@ class Tuning:
 
     def __init__(self, artefact):
         self.artefact, self.grids = artefact, grids_of(artefact.scale)
+        self.rows = self.grids["rows"]
         self.budget, self.seed = artefact.args.budget, artefact.seeds[0]
         self.runs_allowed = artefact.args.runs
         self.directory = artefact.output / "tuning"
@@ -69,16 +59,27 @@ class Tuning:
     def all(self):
         """{row: {key: value}} of all rows."""
         if self.budget != 1:
-            return self.tune([Task(row, "again") for row in LONGER], self.artefact.tuned)
-        first = self.tune(
-            [Task(row, "first") for row in FIRST], {row: self.start(row) for row in FIRST}
-        )
-        found_for = {BY_KEY[row].rule: point for row, point in first.items()}
-        later = [Task(row, "again") for row in AGAIN] + [Task(row, "rate") for row in RATE]
-        return {
-            **first,
-            **self.tune(later, {task.row: found_for[BY_KEY[task.row].rule] for task in later}),
-        }
+            return self.tune(self.tasks("longer", "again"), self.artefact.tuned)
+        first = self.tasks("first")
+        found = self.tune(first, {task.row: self.start(task.row) for task in first})
+        found_for = {BY_KEY[row].rule: point for row, point in found.items()}
+        later = self.tasks("again") + self.tasks("rate")
+        starts = {task.row: found_for.get(BY_KEY[task.row].rule) for task in later}
+        if without := [row for row, point in starts.items() if point is None]:
+            sys.exit(
+                f"tune: error: {GRIDS}: rows.first: none with the rule of {', '.join(without)};"
+                " expected one to start from"
+            )
+        return {**found, **self.tune(later, starts)}
+
+    def tasks(self, which, phase=None):
+        """The descents of the rows that grids.json names."""
+        if strange := [row for row in self.rows[which] if row not in BY_KEY]:
+            sys.exit(
+                f"tune: error: {GRIDS}: rows.{which}: found {', '.join(strange)}, expected some of"
+                f" {', '.join(BY_KEY)}"
+            )
+        return [Task(row, phase or which) for row in self.rows[which]]
 
     def start(self, row):
         """Where the first phase begins: the keys that its grid has."""
