@@ -6,11 +6,13 @@ pages.
 """
 
 import contextlib
+import dataclasses
 import io
 import json
 import math
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +22,7 @@ from unittest import mock
 
 from mpretrain_tools.reproduce import student, style
 from mpretrain_tools.study import (
+    arms,
     check,
     design,
     hypotheses,
@@ -498,6 +501,34 @@ class Check(WithStudy):
         lines = "\n".join(check.described(self.read()))
         self.assertIn("rates: 4 arms, 6 cells each, 24 in all", lines)
         self.assertIn("main: 12 cells at budget 1", lines)
+
+
+class Shown(WithStudy):
+    """What the documentation shows is a study."""
+
+    def test_the_example_and_the_page(self):
+        self.assertEqual(len(design.read(ROOT / "examples/study/study.json").arms.by_name), 3)
+        page = (ROOT / "docs/research/studies.md").read_text(encoding="utf-8")
+        block = re.search(r"```json\n(.*?)```", page, re.S)[1]
+        self.path.write_text(block, encoding="utf-8")
+        shutil.copy(ROOT / "configs/pico_fp32_adamw.json", self.directory / "mine.json")
+        (self.directory / "base").symlink_to(ROOT / "configs/base")
+        found = design.read(self.path).arms.by_name
+        self.assertEqual(len(found), 9)
+        self.assertEqual(found["adamw_bf16_sr"].label, "AdamW SR BF16")
+        self.assertEqual(found["adamw_bf16_sr"].tuned_as, "adamw_bf16")
+
+    def test_the_page_has_every_key(self):
+        page = (ROOT / "docs/research/studies.md").read_text(encoding="utf-8")
+        keys = [*design.KEYS, *design.SHARED_KEYS, *design.TUNING_KEYS, *design.WIDEN_KEYS]
+        keys += [*design.RESULTS_KEYS, *design.COMPARISON_KEYS, *arms.ARM_KEYS, *arms.KNOB_KEYS]
+        missing = [key for key in keys if not re.search(rf'[`"]{key}[`"]', page)]
+        self.assertEqual(missing, [])
+
+    def test_the_formats_page_has_every_column(self):
+        page = (ROOT / "docs/formats.md").read_text(encoding="utf-8").partition("## A study")[2]
+        names = [field.name for field in dataclasses.fields(rows.Row)]
+        self.assertEqual([name for name in names if f"`{name}`" not in page], [])
 
 
 # --- tests

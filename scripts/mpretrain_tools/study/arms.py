@@ -143,7 +143,9 @@ class Arms:
         label = self._label(label, combination) if parts[-1][1].get("label") else " ".join(labels)
         config = self._config(_filled(config, combination), f"arms.{name}.config")
         tuned_as = parts[-1][1].get("tuned_as", "")
-        knobs = self._checked_ratios(name, knobs)
+        if tuned_as and "knobs" in parts[-1][1]:
+            self.checker.bad(f"{parts[-1][0]}.tuned_as", "tuned_as and knobs", "one of them")
+        knobs = () if tuned_as else self._checked_ratios(name, knobs)
         return Arm(
             name, config, changes, knobs, label or name, style, _filled(str(tuned_as), combination)
         )
@@ -305,8 +307,6 @@ class Arms:
             arm.tuned_as == name or self.by_name[arm.tuned_as].tuned_as
         ):
             self.checker.bad(where, arm.tuned_as, "another arm, which is tuned itself")
-        if arm.knobs:
-            self.checker.bad(where, "tuned_as and knobs", "one of them; null takes a knob away")
 
 
 def _filled(text, choices):

@@ -10,6 +10,8 @@ import sys
 from ..reproduce import style
 from ..reproduce.artefact import with_few_colours
 
+KINDS = ("png", "pdf")  # of files
+
 
 def are_possible():
     if importlib.util.find_spec("matplotlib"):
@@ -25,9 +27,9 @@ def are_possible():
 class Figures:
     """Draws into a directory what a Report tells."""
 
-    def __init__(self, report, directory):
+    def __init__(self, report, directory, kinds=KINDS):
         self.report, self.study, self.walked = report, report.study, report.walked
-        self.directory, self.written = directory, []
+        self.directory, self.kinds, self.written = directory, kinds, []
 
     def of_results(self):
         """[(part, Markdown line), ...]"""
@@ -37,7 +39,7 @@ class Figures:
                 if figure := draw(part):
                     name = f"{kind}_{index + 1}"
                     self._save(figure, name)
-                    found.append((part.name, f"![{part.name}: {kind}]({name}.png)"))
+                    found.append((part.name, f"![{part.name}: {kind}]({name}.{self.kinds[0]})"))
         return found
 
     def of_tuning(self):
@@ -45,7 +47,9 @@ class Figures:
         for index, group in enumerate(self.study.tuning):
             if figure := self._tuning(group):
                 self._save(figure, f"tuning_{index + 1}")
-                found.append((group.name, f"![{group.name}: losses](tuning_{index + 1}.png)"))
+                found.append(
+                    (group.name, f"![{group.name}: losses](tuning_{index + 1}.{self.kinds[0]})")
+                )
         return found
 
     def look(self, arm):
@@ -54,15 +58,13 @@ class Figures:
         return {**own, **{key: value for key, value in given.items() if value is not None}}
 
     def _save(self, figure, name):
-        for kind in (".png", ".pdf"):
-            figure.savefig(
-                self.directory / f"{name}{kind}",
-                dpi=120,
-                bbox_inches="tight",
-                metadata={"CreationDate": None} if kind == ".pdf" else None,
-            )
-            self.written.append(self.directory / f"{name}{kind}")
-        with_few_colours(self.directory / f"{name}.png")
+        for kind in self.kinds:
+            path = self.directory / f"{name}.{kind}"
+            when = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
+            figure.savefig(path, dpi=120, bbox_inches="tight", metadata=when)
+            if kind == "png":
+                with_few_colours(path)
+            self.written.append(path)
         style.pyplot().close(figure)
 
     # --- results

@@ -120,7 +120,7 @@ class Report:
         lines = []
         for family in dict.fromkeys(one.comparison.family for one in self.tested):
             found = [one for one in self.tested if one.comparison.family == family]
-            lines += [f"Family {family}, {len(found)} hypotheses:", ""]
+            lines += [f"Family {family}, hypotheses: {len(found)}.", ""]
             lines += [*table(self.HEADER, [self._hypothesis(one) for one in found]), ""]
             lines += [f"* {note}" for one in found for note in self._notes(one)]
             lines += [""] if lines[-1].startswith("*") else []
@@ -291,7 +291,7 @@ class Report:
                 knob = next(knob for knob in tuned.knobs if knob.key == key)
                 value = shown(tuned.best.point[key])
                 times = len({wave for wave, moved, *_ in tuned.moved if moved == key})
-                widened = f"widened {times} times" if times else "not widened"
+                widened = f"widened {_times(times)}" if times else "not widened"
                 if (knob.low if side == "low" else knob.high) == (
                     knob.least if side == "low" else knob.most
                 ):
@@ -345,7 +345,7 @@ class Report:
         widened = (
             f" Where the best point of the first rung lies within {group.edge:g} of an end of its"
             f" range, the range is widened by the factor {group.widen_factor:g}, at most"
-            f" {group.widen_times} times; every arm then tries {group.widen_points} points more."
+            f" {_times(group.widen_times)}; every arm then tries {group.widen_points} points more."
             if group.widen_times
             else ""
         )
@@ -451,6 +451,10 @@ def _record(row):
     if row is None:
         return ["", "", "not run", "", ""]
     return [row.val_loss, row.train_loss, row.state, row.tokens, row.program]
+
+
+def _times(number):
+    return "once" if number == 1 else f"{number} times"
 
 
 def _points(rung):

@@ -20,6 +20,13 @@ def parser():
     found.add_argument(
         "--output", type=pathlib.Path, help="directory for the pages; default: the study's"
     )
+    found.add_argument(
+        "--figures",
+        nargs="+",
+        choices=("png", "pdf", "svg"),
+        default=list(figures.KINDS),
+        help="kinds of files; the pages show the first; default: png pdf",
+    )
     found.add_argument("--no-figures", action="store_true", help="write pages and CSVs only")
     return found
 
@@ -31,15 +38,16 @@ def main():
     walked = search.walk(study, lambda _, labelled: [known.get(cell) for _, cell in labelled])
     output = args.output or study.output
     output.mkdir(parents=True, exist_ok=True)
-    for path in write(Report(study, known, walked), output, not args.no_figures):
+    kinds = [] if args.no_figures else args.figures
+    for path in write(Report(study, known, walked), output, kinds):
         print(f"written: {path}")
     return 0
 
 
-def write(report, output, with_figures):
-    """Paths of the files written."""
-    drawn = figures.Figures(report, output)
-    draws = with_figures and figures.are_possible()
+def write(report, output, kinds):
+    """Paths of the files written, figures of these kinds among them."""
+    drawn = figures.Figures(report, output, kinds)
+    draws = kinds and figures.are_possible()
     of_results, of_tuning = (drawn.of_results(), drawn.of_tuning()) if draws else ([], [])
     yield from drawn.written
     pages = {
