@@ -84,6 +84,20 @@ def of_study(**changes):
     }
 
 
+def places(value, prefix=()):
+    """Keys of all values within lists and objects."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inner in pairs:
+        yield (*prefix, key)
+        if isinstance(inner, (dict, list)):
+            yield from places(inner, (*prefix, key))
+
+
+def check_all(study):
+    list(check.described(study))
+    return search.walk(study, lambda _, labelled: [None] * len(labelled))
+
+
 class WithStudy(unittest.TestCase):
     def setUp(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="study_"))
@@ -467,6 +481,56 @@ class Check(WithStudy):
                 knob["count"] = 3
         self.refuses(["grids of 3 of adamw_bf16", "9 of madam_bf16", "as many for"], found)
 
+    def test_no_arm_is_lost_behind_another_of_its_name(self):
+        found = of_study()
+        found["arms"]["adamw_bf16"] = {"config": "pico_bf16.json"}
+        self.refuses(["found the arm adamw_bf16 again, expected each name once"], found)
+        self.path.write_text('{"arms": {"a": {}, "a": {}}}', encoding="utf-8")
+        with self.assertRaisesRegex(BadConfig, "found the key 'a' twice"):
+            design.read(self.path)
+
+    def test_points_have_to_be_different(self):
+        found = of_study()
+        found["axes"]["optimizer"]["adamw"]["knobs"] = {RATE: {"values": [1e-3, 2e-3, 4e-3]}}
+        self.refuses(["found 3 combinations of values, expected 4 different points"], found)
+
+    def test_whatever_is_wrong_is_a_mistake_of_the_file(self):
+        """Any value at any place is refused with a word, or read."""
+        whole = of_study(
+            shared=[
+                {"arms": ["*"], "values": {"optimizer.beta2": [0.9, 0.95]}, "seed": 99, "budget": 1}
+            ]
+        )
+        whole["tuning"][0]["widen"] = {"times": 1}
+        whole["arms"]["{optimizer}_sr"] = {
+            "config": "pico_bf16.json",
+            "pieces": ["base/stochastic.json"],
+            "set": {"optimizer.beta1": 0.8},
+            "tuned_as": "{optimizer}_bf16",
+            "only": {"optimizer": ["madam"]},
+            "except": ["adamw_sr"],
+            "style": {"color": "red"},
+        }
+        whole["axes"]["optimizer"]["adamw"]["knobs"][RATE]["step"] = 2
+        whole["comparisons"].append(
+            {
+                "name": "more",
+                "kind": "interaction",
+                "arms": [["madam_bf16", "adamw_bf16"], ["madam_fp8", "adamw_fp8"]],
+                "only": {},
+                "except": [],
+            }
+        )
+        for place in list(places(whole)):
+            for value in (None, 3, -1.5, "x", "{format}", [], ["x"], {}, {"x": 1}, True):
+                found = json.loads(json.dumps(whole))
+                within = found
+                for key in place[:-1]:
+                    within = within[key]
+                within[place[-1]] = value
+                with self.subTest(place=place, value=value), contextlib.suppress(BadConfig):
+                    check_all(self.read(found))
+
     def test_a_scale_needs_its_files(self):
         found = of_study()
         found["results"][0]["scale"] = "micro"
@@ -657,11 +721,18 @@ class Pages(WithStudy):
         self.finished(loss)
         page = self.report()
         self.assertIn("12 of 12 runs of the results are finished.", page)
+        self.assertNotIn("none of the study", page)
         self.assertIn("| gain, bf16: M+Adam BF16 − AdamW BF16 | 3 |", page)
         again = self.report()
         self.assertEqual(page, again)
         for name in ("tuning.md", "results.csv", "tuning.csv", "hypotheses.csv"):
             self.assertTrue((self.directory / name).exists(), name)
+
+    def test_cells_of_an_earlier_file_are_said(self):
+        study = self.finished()
+        self.write(set={"optimizer.beta2": 0.9})
+        self.assertIn("**36 finished cells of the ledger are none of the study", self.report())
+        self.assertEqual(len(Known(study).rows), 36)
 
     def test_missing_cells_are_said(self):
         study = self.read()

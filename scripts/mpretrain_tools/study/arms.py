@@ -59,17 +59,19 @@ class Arms:
 
     # --- names
 
-    def combinations(self, text, where, only=None, excepted=()):
+    def combinations(self, text, where, only, excepted):
         """[{axis: choice}] of the axes in braces in a text, [{}] where there is none."""
         axes = [axis for axis in self.axes if axis in BRACES.findall(text)]
         for axis in BRACES.findall(text):
             if axis not in self.axes and axis != "scale":
                 self.checker.bad(where, f"{{{axis}}}", f"an axis: {', '.join(self.axes) or 'none'}")
+        excepted = self.checker.list(excepted, f"{where}.except", self.checker.text, least=0)
         only = self.checker.object(only or {}, f"{where}.only", axes)
         choices = []
         for axis in axes:
             chosen = only.get(axis, list(self.axes[axis]))
             chosen = chosen if isinstance(chosen, list) else [chosen]
+            chosen = self.checker.list(chosen, f"{where}.only.{axis}", self.checker.text)
             for choice in chosen:
                 if choice not in self.axes[axis]:
                     self.checker.bad(
@@ -94,7 +96,7 @@ class Arms:
 
     def one(self, name, where):
         """The name of an arm, None if there is no such arm."""
-        if name not in self.by_name:
+        if not isinstance(name, str) or name not in self.by_name:
             self.checker.bad(where, name, self._accepted(name))
             return None
         return name
@@ -117,9 +119,11 @@ class Arms:
     def _add(self, template, value):
         where = f"arms.{template}"
         found = self.checker.object(value, where, ARM_KEYS)
-        excepted = self.checker.of(found, "except", where, self.checker.list, [])
+        excepted = found.get("except", [])
         for combination in self.combinations(template, where, found.get("only"), excepted):
             name = _filled(template, combination)
+            if name in self.by_name:
+                self.checker.bad(where, f"the arm {name} again", "each name once; see except")
             parts = [
                 (f"axes.{axis}.{choice}", self.axes[axis][choice])
                 for axis, choice in combination.items()
@@ -138,6 +142,9 @@ class Arms:
             given = self.checker.object(part.get("style", {}), f"{where}.style", STYLE_KEYS)
             style.update(given)
             label = part.get("label", "")
+            if not isinstance(label, str):
+                self.checker.bad(f"{where}.label", label, "a text")
+                label = ""
             if where.startswith("axes.") and label:
                 labels.append(label)
         label = self._label(label, combination) if parts[-1][1].get("label") else " ".join(labels)
@@ -152,7 +159,7 @@ class Arms:
 
     def _label(self, text, combination):
         labels = {
-            axis: self.axes[axis][choice].get("label", choice)
+            axis: str(self.axes[axis][choice].get("label", choice))
             for axis, choice in combination.items()
         }
         return _filled(str(text), labels)

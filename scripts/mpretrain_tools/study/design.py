@@ -4,6 +4,7 @@ docs/research/studies.md has every key.
 """
 
 import fnmatch
+import math
 import pathlib
 import re
 from dataclasses import dataclass, field
@@ -319,6 +320,11 @@ class Reader:
                 self.checker.bad(here, "no knobs", "an arm with knobs, or with tuned_as")
             if sampler == "sobol" and len(knobs) > DIMENSIONS:
                 self.checker.bad(here, f"{len(knobs)} knobs", f"at most {DIMENSIONS} with sobol")
+            discrete = [len(knob.values or (knob.grid() if knob.step else ())) for knob in knobs]
+            points = rungs[0].points if rungs else 0
+            if knobs and all(discrete) and sampler != "grid" and math.prod(discrete) < points:
+                accepted = f"{points} different points, as rungs[0].points says"
+                self.checker.bad(here, f"{math.prod(discrete)} combinations of values", accepted)
         if sampler == "grid":
             sizes = {name: self._grid_size(name, where, rungs) for name in arms}
             if len(set(sizes.values())) > 1:

@@ -202,12 +202,22 @@ class Report:
         machines = Counter(row.machine for row in rows)
         lines += ["", "Machines: " + "; ".join(f"{n} cells on {m}" for m, n in machines.items())]
         lines[-1] += "." if machines else "none."
+        if others := self._of_no_cell():
+            lines += [
+                "",
+                f"**{others} finished cells of the ledger are none of the study: its file, or the"
+                " configurations that it names, were other ones when they were run.**",
+            ]
         return [*lines, *self._drift()]
+
+    def _of_no_cell(self):
+        """How many rows of the ledger no part of the study asks for."""
+        asked = {cell.identity() for cell in self.walked.all_cells()}
+        return sum(row.cell not in asked for row in self.known.rows)
 
     def _used(self):
         """Rows that the pages are made of."""
-        cells = [cell for cells in self.walked.cells.values() for cell in cells.values()]
-        cells += [trial.cell for tuned in self.walked.tuned.values() for trial in tuned.trials]
+        cells = self.walked.all_cells()
         found = {row.key: row for cell in cells if (row := self.known.get(cell))}
         return list(found.values())
 

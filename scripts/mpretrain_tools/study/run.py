@@ -113,7 +113,7 @@ class Session:
             program=made_by.hash,
             protocol=protocol.short_hash(study),
         )
-        self.names, self.failed = {}, False
+        self.names, self.failed, self.queued = {}, False, args.no_wait
         self.runner = Runner(
             place,
             OfProgram(known.ledger, made_by.hash),
@@ -132,10 +132,10 @@ class Session:
     def run(self):
         walked = search.walk(self.study, self.evaluate)
         self._repeat(walked)
-        for (part, arm), why in walked.waiting.items():
-            if self.chosen.takes(part, arm):
-                print(f"{part}: {arm} not run: {why}", file=sys.stderr)
-        return 1 if self.failed or walked.waiting else 0
+        waiting = {place: why for place, why in walked.waiting.items() if self.chosen.takes(*place)}
+        for (part, arm), why in waiting.items():
+            print(f"{part}: {arm} not run: {why}", file=sys.stderr)
+        return 1 if self.failed or (waiting and not self.queued) else 0
 
     def evaluate(self, part, labelled):
         """Rows of the cells, those that are missing run before."""

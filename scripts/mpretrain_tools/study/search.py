@@ -58,6 +58,7 @@ class SharedFound:
     """What a shared sweep found."""
 
     shared: object
+    cells: list = field(default_factory=list)
     scores: list = field(default_factory=list)  # ({key: value}, {arm: best loss or None})
     chosen: dict = None  # None while it is not finished
 
@@ -71,6 +72,12 @@ class Walked:
     rows: dict = field(default_factory=dict)  # {(results, arm): {seed: row or None}}
     waiting: dict = field(default_factory=dict)  # {(results, arm): why its cells are not known}
     cells: dict = field(default_factory=dict)  # {(results, arm): {seed: cell}}
+
+    def all_cells(self):
+        """Of all parts, as far as they are known."""
+        yield from (cell for found in self.shared for cell in found.cells)
+        yield from (trial.cell for tuned in self.tuned.values() for trial in tuned.trials)
+        yield from (cell for of_seeds in self.cells.values() for cell in of_seeds.values())
 
 
 def walk(study, evaluate):
@@ -106,6 +113,7 @@ def sweep_shared(study, shared, walked, evaluate):
         for point in at
         for arm in shared.arms
     ]
+    found.cells = [cell for _, cell in labelled]
     rows = iter(evaluate(shared.name, labelled))
     for values in _products(shared.values):
         losses = {arm: [] for arm in shared.arms}

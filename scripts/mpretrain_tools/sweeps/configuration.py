@@ -20,9 +20,21 @@ def parse(path):
     # A string, which may hold slashes, or a comment: only the latter goes.
     text = re.sub(r'("(?:\\.|[^"\\])*")|//[^\n]*', lambda match: match.group(1) or "", text)
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_unique)
     except json.JSONDecodeError as problem:
         raise BadConfig(f"{path}:{problem.lineno}: {problem.msg}") from problem
+    except KeyError as problem:
+        raise BadConfig(f"{path}: found the key {problem} twice, expected it once") from problem
+
+
+def _unique(pairs):
+    """An object; JSON lets a key stand there twice, and the first value would be lost."""
+    found = {}
+    for key, value in pairs:
+        if key in found:
+            raise KeyError(key)
+        found[key] = value
+    return found
 
 
 def merged(below, above):
