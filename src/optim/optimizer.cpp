@@ -309,7 +309,9 @@ std::vector<UpdateStatistics> Optimizer::step_with_statistics(const StepScalars&
   norm_.proceed_with(scalars.grad_scale);
   std::vector<UpdateStatistics> all;
   for (const UpdateTarget& target : targets_)
-    all.push_back({.name = target.name, .branches = branches_of(config_.rule)});
+    all.push_back({.name = target.name,
+                   .branches = branches_of(config_.rule),
+                   .has_residuals = residual_of(config_.weight_rounding).has_value()});
   update_batches([&](const Batch& batch) { count_updates(scalars, batch, all); });
   sum_over_ranks(all, ranks_);
   return all;

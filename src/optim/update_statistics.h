@@ -1,9 +1,11 @@
 // Update statistics of a step: how many updates changed the stored weight after rounding, by
-// magnitude of the weight, for the whole update and for each branch alone.
+// magnitude of the weight, for the whole update and for each branch alone; and how large updates
+// were before and after it (docs/numerics.md "Update statistics").
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +42,22 @@ inline constexpr int kMagnitudeBuckets = 3 + (kHighestBinade - kLowestBinade) / 
 // Lower ends of buckets 1 and up: 0, 2^-16, 2^-14, ... 4.
 std::vector<double> bucket_edges();
 
+// What became of the whole update d: e is the change of what is stored.
+struct EffectSums {
+  double squares;   // e^2
+  double products;  // d e
+};
+
+// Sums over weights w. d = w~ - w: the change that a branch asked for, before rounding to the stored
+// format.
+struct UpdateSums {
+  double weight_squares;            // w^2
+  double asked_squares[kBranches];  // d^2
+  EffectSums stored;
+  EffectSums with_residuals;  // of weights with what is kept beside them; 0 without residuals
+};
+void add_sums(const UpdateSums& sums, UpdateSums& to);
+
 // One lane's counts over a run of update blocks; also the layout of a row of the table of counters.
 struct UpdateCounters {
   int32_t weights[kMagnitudeBuckets];
@@ -47,6 +65,7 @@ struct UpdateCounters {
   int32_t dragged;
   int32_t saturated_blocks;
   double drag_log2;
+  UpdateSums sums;
 };
 
 // Update blocks counted by one group.
@@ -58,7 +77,8 @@ constexpr int64_t counted_spans(int64_t blocks) {
 // Statistics of one tensor in one step.
 struct UpdateStatistics {
   std::string name;
-  int branches = 1;  // 1: one branch, only kBoth is filled
+  int branches = 1;            // 1: one branch, only kBoth is filled
+  bool has_residuals = false;  // sums.with_residuals is filled
   std::array<int64_t, kMagnitudeBuckets> weights{};
   std::array<std::array<std::array<int64_t, kMagnitudeBuckets>, kOutcomes>, kBranches> outcomes{};
   // Weights that changed by less than one step of their grid because their shared scale moved
@@ -66,6 +86,17 @@ struct UpdateStatistics {
   int64_t dragged = 0;
   double drag_log2 = 0;
   int64_t saturated_blocks = 0;  // blocks whose largest element was clipped
+  UpdateSums sums{};
+
+  [[nodiscard]] int64_t elements() const;
+  // Part of the weights whose code changed: they moved by a step of their grid or more.
+  [[nodiscard]] double flipped() const;
+  // Root mean squares of the weights, of the changes that a branch asked for, and of a change.
+  [[nodiscard]] double weight_rms() const;
+  [[nodiscard]] double asked_rms(Branch branch) const;
+  [[nodiscard]] double rms(const EffectSums& effect) const;
+  // Effective descent quality over |d|: <d, e> / <d, d>; nothing if no change was asked for.
+  [[nodiscard]] std::optional<double> edq_ratio(const EffectSums& effect) const;
 };
 
 void add_counters(const UpdateCounters& counters, UpdateStatistics& sum);

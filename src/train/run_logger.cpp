@@ -25,6 +25,29 @@ std::string_view nonfinite_mark(NonfinitePolicy policy) {
   return " | NOT FINITE: stopping";
 }
 
+// Null if the tensor's update was 0.
+nlohmann::ordered_json ratio_json(const UpdateStatistics& tensor, const EffectSums& effect) {
+  const std::optional<double> ratio = tensor.edq_ratio(effect);
+  if (!ratio) return nullptr;
+  return *ratio;
+}
+
+// How large weights and updates are.
+nlohmann::ordered_json sizes_json(const UpdateStatistics& tensor) {
+  nlohmann::ordered_json asked;
+  for (size_t branch = 0; branch < size_t(tensor.branches); ++branch)
+    asked[std::string(EnumNames<Branch>::kNames[branch])] = tensor.asked_rms(Branch(branch));
+  const UpdateSums& sums = tensor.sums;
+  nlohmann::ordered_json json{{"weight_rms", tensor.weight_rms()},
+                              {"asked_rms", std::move(asked)},
+                              {"effective_rms", tensor.rms(sums.stored)},
+                              {"edq_ratio", ratio_json(tensor, sums.stored)}};
+  if (tensor.has_residuals)
+    json["with_residuals"] = {{"effective_rms", tensor.rms(sums.with_residuals)},
+                              {"edq_ratio", ratio_json(tensor, sums.with_residuals)}};
+  return json;
+}
+
 nlohmann::ordered_json tensor_json(const UpdateStatistics& tensor) {
   nlohmann::ordered_json json{{"weights", tensor.weights}};
   for (size_t branch = 0; branch < size_t(tensor.branches); ++branch) {
@@ -37,6 +60,8 @@ nlohmann::ordered_json tensor_json(const UpdateStatistics& tensor) {
   json["dragged"] = tensor.dragged;
   json["drag_log2"] = tensor.drag_log2;
   json["saturated_blocks"] = tensor.saturated_blocks;
+  json["flipped"] = tensor.flipped();
+  json.update(sizes_json(tensor));
   return json;
 }
 

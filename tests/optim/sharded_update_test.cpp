@@ -373,6 +373,21 @@ TEST(ShardedUpdate, PartsOfEncodedWeightsAreAllOfThem) {
     }
 }
 
+// Sums of at most 7,000 terms in another order; |d e| adds up to sqrt(sum d^2 sum e^2) at most.
+void expect_near(const UpdateSums& found, const UpdateSums& expected) {
+  constexpr double kRelative = 7000 * 0x1p-53;
+  const auto near = [](double a, double b, double most) { EXPECT_NEAR(a, b, kRelative * most); };
+  near(found.weight_squares, expected.weight_squares, expected.weight_squares);
+  for (int b = 0; b < kBranches; ++b)
+    near(found.asked_squares[b], expected.asked_squares[b], expected.asked_squares[b]);
+  const auto near_effect = [&](const EffectSums& a, const EffectSums& b) {
+    near(a.squares, b.squares, b.squares);
+    near(a.products, b.products, std::sqrt(b.squares * expected.asked_squares[0]));
+  };
+  near_effect(found.stored, expected.stored);
+  near_effect(found.with_residuals, expected.with_residuals);
+}
+
 TEST(ShardedUpdate, StatisticsOfAllRanksAddUpToTheWhole) {
   for (RunSetup setup : cover()) {
     setup.options.statistics = StepStatistics::kOnDemand;
@@ -392,12 +407,14 @@ TEST(ShardedUpdate, StatisticsOfAllRanksAddUpToTheWhole) {
       for (size_t i = 0; i < found.size(); ++i) {
         EXPECT_EQ(found[i].name, expected[i].name);
         EXPECT_EQ(found[i].branches, expected[i].branches);
+        EXPECT_EQ(found[i].has_residuals, expected[i].has_residuals);
         EXPECT_EQ(found[i].weights, expected[i].weights);
         EXPECT_EQ(found[i].outcomes, expected[i].outcomes);
         EXPECT_EQ(found[i].dragged, expected[i].dragged);
         EXPECT_EQ(found[i].saturated_blocks, expected[i].saturated_blocks);
         // At most 7,000 terms, none beyond a fourth of a binade, in another order.
         EXPECT_NEAR(found[i].drag_log2, expected[i].drag_log2, 7000 * 7000 * 0.25 * 0x1p-53);
+        expect_near(found[i].sums, expected[i].sums);
       }
       EXPECT_TRUE(rank.weights() == weights_of(run));
     });

@@ -263,6 +263,47 @@ class Survival(unittest.TestCase):
         }
         self.assertEqual(plot_survival.share_over_run(found, "both", "vanished"), ([10], [0.25]))
 
+    def test_sizes_are_those_of_all_tensors_together(self):
+        # d = 3, 3, 3, 3 and 0, 1: squares 36 + 1 over 6 weights; e is d / 2 and d.
+        found = {
+            10: {
+                "a": {
+                    "weights": [1, 3],
+                    "asked_rms": {"both": 3.0},
+                    "effective_rms": 1.5,
+                    "edq_ratio": 0.5,
+                },
+                "b": {
+                    "weights": [0, 2],
+                    "asked_rms": {"both": 0.5**0.5},
+                    "effective_rms": 0.5**0.5,
+                    "edq_ratio": 1.0,
+                },
+            },
+            20: {
+                "a": {
+                    "weights": [1, 3],
+                    "asked_rms": {"both": 0.0},
+                    "effective_rms": 0.0,
+                    "edq_ratio": None,
+                }
+            },
+        }
+        self.assertTrue(plot_survival.has_sizes(found))
+        asked, effective = self.lines_of(plot_survival.draw_sizes, found)
+        self.assertAlmostEqual(asked[0][0], (37 / 6) ** 0.5)
+        self.assertAlmostEqual(effective[0][0], (10 / 6) ** 0.5)
+        self.assertEqual(asked[0][1], 0)
+        ((ratios, _),) = self.lines_of(plot_survival.draw_edq, found)
+        self.assertEqual(len(ratios), 1)
+        self.assertAlmostEqual(ratios[0], 19 / 37)
+
+    def test_runs_of_old_versions_have_no_sizes(self):
+        found = {10: {"a": {"weights": [1, 9], "both": {"vanished": [0, 2]}}}}
+        self.assertFalse(plot_survival.has_sizes(found))
+        self.assertEqual(self.lines_of(plot_survival.draw_sizes, found), [])
+        self.assertEqual(self.lines_of(plot_survival.draw_edq, found), [])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -80,6 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
                 {"optimizer.clip_weight=3", "optimizer.clip_weight_mode=init_rms",
                  "optimizer.weight_decay_multiplicative=0.1",
                  "optimizer.weight_decay_multiplicative_mode=exponent", "schedule.shape=wsd"}},
+        Variant{"update_statistics", {"log.update_statistics=1"}},
         Variant{"unshuffled", {"data.shuffle=false", "data.prefetch_steps=1"}}),
     [](const auto& instance) { return instance.param.name; });
 

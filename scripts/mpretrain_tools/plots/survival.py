@@ -3,10 +3,12 @@
     scripts/plot_survival.py --output survival.png runs/nano_fp8
     scripts/plot_survival.py --output survival.png --tensors mlp --step 500 runs/nano_fp8
 
-Four panels: the share of updates that vanished by magnitude of the weight, for both branches
-together and each alone; that share over the run; sign changes and zeros over the run; and what
-scales did: drag of weights (scaled formats) or the amaxes of FP8 GEMMs. Lines that lie on one
-another are all seen: a wide pale one below narrower ones.
+Six panels: the share of updates that vanished by magnitude of the weight, for both branches
+together and each alone; that share over the run; sign changes and zeros over the run; what
+scales did: drag of weights (scaled formats) or the amaxes of FP8 GEMMs; how large updates were
+before and after rounding; and how much of them was left. The last two are left out where the run
+did not record them. Lines that lie on one another are all seen: a wide pale one below narrower
+ones.
 """
 
 import argparse
@@ -32,6 +34,7 @@ STYLES = (
     },
     {"color": "#D55E00", "linewidth": 2, "linestyle": "--", "marker": "s", "markersize": 4.5},
     {"color": "#000000", "linewidth": 1, "linestyle": ":", "marker": "^", "markersize": 3},
+    {"color": "#009E73", "linewidth": 0.8, "linestyle": "-.", "marker": "x", "markersize": 3},
 )
 
 
@@ -168,6 +171,80 @@ def draw_scales(axes, run, found):
     axes.legend(fontsize=7)
 
 
+def number(counts, *path):
+    """A tensor's number at a path such as ("asked_rms", "both"); None where there is none."""
+    for key in path:
+        counts = (counts or {}).get(key)
+    return counts
+
+
+def square_terms(*path):
+    """Of a tensor with a root mean square at the path: (sum of squares, weights)."""
+
+    def terms(counts):
+        rms, weights = number(counts, *path), sum(counts["weights"])
+        return None if rms is None else (rms * rms * weights, weights)
+
+    return terms
+
+
+def edq_terms(*path):
+    """Of a tensor with a ratio at the path: (<d, e>, <d, d>) of the update d and what is left."""
+
+    def terms(counts):
+        ratio, asked = number(counts, *path), square_terms("asked_rms", "both")(counts)
+        return None if ratio is None or asked is None else (ratio * asked[0], asked[0])
+
+    return terms
+
+
+def quotients_over_run(found, terms):
+    """([step...], [quotient...]) of the sums over tensors of both terms, where there are any."""
+    steps, values = [], []
+    for step, tensors in found.items():
+        pairs = [pair for pair in map(terms, tensors.values()) if pair]
+        if pairs:
+            steps.append(step)
+            values.append(share(sum(a for a, _ in pairs), sum(b for _, b in pairs)))
+    return steps, values
+
+
+def rms_over_run(found, *path):
+    steps, means = quotients_over_run(found, square_terms(*path))
+    return steps, [math.sqrt(mean) for mean in means]
+
+
+def recorded(lines):
+    """Those of {label: (steps, values)} that have a step."""
+    return {label: line for label, line in lines.items() if line[0]}
+
+
+def draw_sizes(axes, found):
+    lines = {
+        f"asked for: {label}": rms_over_run(found, "asked_rms", branch)
+        for branch, label in BRANCHES.items()
+    }
+    lines["made by stored weights"] = rms_over_run(found, "effective_rms")
+    draw_lines(axes, recorded(lines))
+    axes.set(xlabel="step", ylabel="root mean square", title="updates", yscale="log")
+    axes.legend(fontsize=7)
+
+
+def draw_edq(axes, found):
+    lines = {
+        "stored weights": quotients_over_run(found, edq_terms("edq_ratio")),
+        "with residuals": quotients_over_run(found, edq_terms("with_residuals", "edq_ratio")),
+    }
+    draw_lines(axes, recorded(lines))
+    axes.set(xlabel="step", ylabel="EDQ / |update|", title="part of the update that is left")
+    axes.legend(fontsize=7)
+
+
+def has_sizes(found):
+    """False for runs of versions that did not record them."""
+    return bool(rms_over_run(found, "asked_rms", "both")[0])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("run", help="run directory or its metrics.jsonl")
@@ -192,11 +269,15 @@ def main():
             f"{run.path}: step {step} was not surveyed; surveyed are {min(found)} to {max(found)}"
         )
     edges = run.steps[step]["update_survival"]["bucket_edges"]
-    figure, axes = plt.subplots(2, 2, figsize=(11, 7), dpi=110)
+    rows = 3 if has_sizes(found) else 2
+    figure, axes = plt.subplots(rows, 2, figsize=(11, 3.5 * rows), dpi=110)
     draw_by_magnitude(axes[0][0], found[step], edges, step)
     draw_vanished(axes[0][1], found)
     draw_crossings(axes[1][0], found)
     draw_scales(axes[1][1], run, found)
+    if rows == 3:
+        draw_sizes(axes[2][0], found)
+        draw_edq(axes[2][1], found)
     for panel in axes.flat:
         panel.grid(alpha=0.3)
     figure.suptitle(run.name)

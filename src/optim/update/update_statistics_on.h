@@ -1,6 +1,6 @@
-// Counts the outcomes of a tensor's updates without making them: computes the step as
-// tensor_update.h does, rounds it as the codec would, and compares the result with the stored
-// weights.
+// Counts the outcomes of a tensor's updates and sums their sizes without making them: computes the
+// step as tensor_update.h does, rounds it as the codec would, and compares the result with the
+// stored weights.
 #pragma once
 
 #include "optim/update/tensor_update.h"
@@ -46,6 +46,23 @@ MPT_HD void count_drag(float w, float stored, float smallest_ratio, UpdateCounte
   counters.drag_log2 += std::log2(double(ratio));
 }
 
+MPT_HD void sum_effect(double asked, double effective, EffectSums& sums) {
+  sums.squares += effective * effective;
+  sums.products += asked * effective;
+}
+
+// The update of one weight by one branch: the change that was asked for, and the weight stored
+// after the whole update. Differences of FP32 numbers within 29 binades are exact in FP64.
+struct SummedUpdate {
+  double w, asked, stored;
+};
+MPT_HD void sum_update(int branch, const SummedUpdate& update, UpdateSums& sums) {
+  sums.asked_squares[branch] += update.asked * update.asked;
+  if (branch != 0) return;
+  sums.weight_squares += update.w * update.w;
+  sum_effect(update.asked, update.stored - update.w, sums.stored);
+}
+
 // Weights rounded to their format.
 template <class G, class Step, class WeightCodec>
 MPT_HD void count_updates(const TensorUpdate<Step, WeightCodec>& update, G group, BlockSpan span,
@@ -71,6 +88,8 @@ MPT_HD void count_updates(const TensorUpdate<Step, WeightCodec>& update, G group
     for (int k = 0; k < size; ++k) {
       count_outcome(mine.outcomes[b], values.w[k], wanted[k] != values.w[k], stored[k]);
       if (b == 0) count_drag(values.w[k], stored[k], WeightCodec::kSmallestRatio, mine);
+      const double w = values.w[k];
+      sum_update(b, {.w = w, .asked = wanted[k] - w, .stored = stored[k]}, mine.sums);
     }
   }
 }
@@ -81,6 +100,16 @@ MPT_HD void find_next(const Step& step, Branch branch, const float (&c)[kPart],
   values.each([&](int k, float g, float* state) {
     next[k] = step.template next_by<Ema>(branch, values.w[k], c[k], g, state);
   });
+}
+
+// The residual keeps what the stored weight lost, so the change asked for is that of their sum.
+MPT_HD void sum_compensated(int branch, const Compensated& now, const Compensated& next,
+                            UpdateSums& sums) {
+  const double whole = double(now.w) + double(now.c);
+  const double asked = double(next.w) + double(next.c) - whole;
+  sum_update(branch, {.w = now.w, .asked = asked, .stored = next.w}, sums);
+  const double stored = double(next.w) + double(rounded_to<bf16>(next.c));
+  if (branch == 0) sum_effect(asked, stored - whole, sums.with_residuals);
 }
 
 // Compensated weights: the residual keeps the update, although the stored weight is unchanged.
@@ -103,6 +132,7 @@ MPT_HD void count_updates(const CompensatedUpdate<Step>& update, G group, BlockS
       const float w = values.w[k];
       if (b == 0) ++mine.weights[magnitude_bucket(w)];
       count_outcome(mine.outcomes[b], w, next[k].w != w || next[k].c != c[k], next[k].w);
+      sum_compensated(b, {w, c[k]}, next[k], mine.sums);
     }
   }
 }
@@ -127,16 +157,20 @@ MPT_HD void count_updates(const KeptUpdate<Step, WeightCodec, Kept>& update, G g
   for (int k = 0; k < size; ++k) ++mine.weights[magnitude_bucket(before[k])];
   for (int b = 0; b < Step::kBranches; ++b) {
     float wanted[kPart], stored[kPart];
+    typename Kept::Code codes[kPart];
     for (int k = 0; k < kPart; ++k) {
-      typename Kept::Code code;
       wanted[k] = step.moved(values.w[k], step.only(static_cast<Branch>(b), moves[k]));
-      Kept::split(wanted[k], stored[k], code);
+      Kept::split(wanted[k], stored[k], codes[k]);
     }
     if (b == 0) mine.saturated_blocks += weights.saturated_blocks(group, span, stored);
     weights.round(group, span, stored, nearest);
     for (int k = 0; k < size; ++k) {
       count_outcome(mine.outcomes[b], before[k], wanted[k] != values.w[k], stored[k]);
       if (b == 0) count_drag(before[k], stored[k], WeightCodec::kSmallestRatio, mine);
+      const double exact = values.w[k], asked = wanted[k] - exact;
+      sum_update(b, {.w = before[k], .asked = asked, .stored = stored[k]}, mine.sums);
+      if (b == 0)
+        sum_effect(asked, Kept::exact(stored[k], codes[k]) - exact, mine.sums.with_residuals);
     }
   }
 }
