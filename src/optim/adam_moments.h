@@ -45,6 +45,17 @@ inline float bias_correction(bool corrects, float beta, int64_t t) {
   return corrects ? float(1.0 - std::pow(double(beta), double(t))) : 1.0f;
 }
 
+// A running mean without bias correction.
+struct MeanGradient {
+  float decay, one_minus_decay;  // 1.0f - decay, evaluated in FP32
+
+  static MeanGradient of(double decay) { return {float(decay), 1.0f - float(decay)}; }
+  template <class Ema>
+  MPT_HD float next(float g, float m) const {
+    return Ema::mean(decay, one_minus_decay, g, m);
+  }
+};
+
 // Keys of every rule of the Adam family.
 struct AdamConfig : AdditiveConfig {
   double beta1 = 0.9;

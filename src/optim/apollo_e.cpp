@@ -13,14 +13,6 @@ ProjectionShape projection_shape(int64_t rows, int64_t cols) {
   return {ChannelAxis::kCols, cols, rows};
 }
 
-bool is_projected(const OptimizerConfig& config, ParamKind kind) {
-  return kind == ParamKind::kLinear && projection_options(config.rule).has_value();
-}
-
-Cut cut_of(const OptimizerConfig& config, ParamKind kind) {
-  return is_projected(config, kind) ? Cut::kNowhere : Cut::kBetweenTiles;
-}
-
 std::vector<float> draw_projection(const ProjectionDraw& draw) {
   std::vector<float> p(size_t(draw.rank * draw.depth));
   const double root = std::sqrt(double(draw.rank));

@@ -35,12 +35,6 @@ struct ProjectionShape {
 };
 ProjectionShape projection_shape(int64_t rows, int64_t cols);
 
-// True for parameters with a projected multiplicative branch: linear layers, if configured.
-bool is_projected(const OptimizerConfig& config, ParamKind kind);
-
-// Where a parameter may be cut over ranks; projected ones are never cut.
-Cut cut_of(const OptimizerConfig& config, ParamKind kind);
-
 inline constexpr RandomStream kProjectionStream{5};
 
 // P of the matrix `tensor` after its refresh number `refresh`: float(z / sqrt(rank)), as [rank,

@@ -8,11 +8,13 @@
 
 namespace mpt {
 
-// Rules whose first moment can take errors: those with Adam's direction.
-template <class Config>
-concept TakesErrors = std::derived_from<Config, AdamConfig>;
-
+// Steps whose first moment can take errors: those with Adam's direction.
 template <class Step>
+concept TakesErrors = requires(const Step& step) {
+  { step.moments } -> std::convertible_to<const AdamMoments&>;
+};
+
+template <TakesErrors Step>
 struct ErrorFeedback {
   static constexpr auto kStates = Step::kStates;
   static constexpr int kFactors = Step::kFactors, kBranches = Step::kBranches;
@@ -21,7 +23,7 @@ struct ErrorFeedback {
   Step step;
   float coefficient;  // (1 - 1 / beta1) (1 - beta1^t) / lr; 0 at a rate of 0
 
-  static ErrorFeedback at(const TakesErrors auto& config, const StepScalars& step,
+  static ErrorFeedback at(const auto& config, const StepScalars& step,
                           const TensorScalars& tensor) {
     const Step inner = Step::at(config, step, tensor);
     const double beta1 = inner.moments.beta1, lr = float(config.rate_of(step));

@@ -100,7 +100,9 @@ Optimizer::Optimizer(const OptimizerConfig& config, const OptimizerOptions& opti
              .allocator = place.allocator},
             *ops_),
       scales_(config_, targets_, states_, place.device, place.allocator),
-      projections_(projections(), place.device, place.allocator) {
+      projections_(projections(), place.device, place.allocator),
+      orthogonalization_(orthogonalization_options(config_.rule), own_orthogonalized(),
+                         options_.state_update, place.device, place.allocator) {
   check_options();
   for (size_t i = 0; i < targets_.size(); ++i) check_target(i);
   if (options_.statistics == StepStatistics::kOnDemand) allocate_counters(place.allocator);
@@ -122,6 +124,14 @@ Projections::Options Optimizer::projections() const {
     if (states_[i].projected() && !states_[i].blocks.empty())
       options.own_shapes.push_back({targets_[i].weights.rows, targets_[i].weights.cols});
   return options;
+}
+
+std::vector<MatrixShape> Optimizer::own_orthogonalized() const {
+  std::vector<MatrixShape> shapes;
+  for (size_t i = 0; i < targets_.size(); ++i)
+    if (states_[i].orthogonalized() && !states_[i].blocks.empty())
+      shapes.push_back({targets_[i].weights.rows, targets_[i].weights.cols});
+  return shapes;
 }
 
 void Optimizer::check_options() const {
@@ -147,14 +157,14 @@ void Optimizer::check_target(size_t index) const {
   check(!completes_bf16(config_.weight_rounding) || w.encoding.format == plain_format(DType::kBF16),
         "{} rounding needs bf16 weights, found {} for {}", name_of(config_.weight_rounding),
         name_of(w.encoding.format), target.name);
+  const BlockRange blocks = states_[index].blocks;
+  check(!states_[index].whole() || blocks.empty() || blocks == all_blocks(w.rows, w.cols),
+        "blocks [{}, +{}) of {}, which must be updated as a whole", blocks.first, blocks.count,
+        target.name);
   if (!states_[index].projected()) return;
   const int64_t rank = states_[index].projection.rows;
   check(rank <= projection_shape(w.rows, w.cols).depth,
         "projection rank {} is too large for {} of [{},{}]", rank, target.name, w.rows, w.cols);
-  const BlockRange blocks = states_[index].blocks;
-  check(blocks.empty() || blocks == all_blocks(w.rows, w.cols),
-        "blocks [{}, +{}) of {}, which must be projected as a whole", blocks.first, blocks.count,
-        target.name);
 }
 
 void Optimizer::allocate_counters(Allocator& allocator) {
@@ -179,7 +189,7 @@ void Optimizer::allocate_tables(Allocator& allocator) {
   update_table_ = allocator.pinned(kScratchMemory, DType::kU8, 1, bytes);
 }
 
-// Tensors with the same arithmetic and storage share a batch, unless they are projected.
+// Tensors with the same arithmetic and storage share a batch, unless each needs its whole matrix.
 void Optimizer::make_batches() {
   struct Kind {
     size_t step;
@@ -187,19 +197,16 @@ void Optimizer::make_batches() {
     bool operator==(const Kind&) const = default;
   };
   std::vector<Kind> kinds;
-  for (const bool projected : {false, true})
+  for (const bool whole : {false, true})
     for (size_t i = 0; i < targets_.size(); ++i) {
-      if (states_[i].blocks.empty() || states_[i].projected() != projected) continue;
+      if (states_[i].blocks.empty() || states_[i].whole() != whole) continue;
       const Kind kind{step_of(config_.rule, tensor_scalars(i)), storage_of(i)};
-      const auto found = projected ? kinds.end() : std::ranges::find(kinds, kind);
+      const auto found = whole ? kinds.end() : std::ranges::find(kinds, kind);
       const size_t batch = size_t(found - kinds.begin());
       if (found == kinds.end()) {
         kinds.push_back(kind);
-        batches_.push_back({.update = batch_of(i),
-                            .targets = {},
-                            .slots = {},
-                            .table_offset = 0,
-                            .projected = projected});
+        batches_.push_back(
+            {.update = batch_of(i), .targets = {}, .slots = {}, .table_offset = 0, .whole = whole});
       }
       batches_[batch].targets.push_back(i);
       batches_[batch].slots.push_back(slot_of(i, 1));
@@ -248,7 +255,7 @@ void Optimizer::prepare(const StepScalars& scalars) {
   for (Batch& batch : batches_) {
     for (size_t k = 0; k < batch.targets.size(); ++k) {
       const size_t target = batch.targets[k];
-      if (batch.projected)
+      if (states_[target].projected())
         projections_.prepare(target, targets_[target], states_[target], scalars.t);
       batch.slots[k] = slot_of(target, scalars.t);
     }
@@ -262,7 +269,7 @@ void Optimizer::update() {
 }
 
 // The maxima of a cut tensor come from several ranks, so its update waits for reduce_maxima(). A
-// projected tensor is never cut and is updated at once.
+// tensor that is never cut is updated at once.
 void Optimizer::update_batches(const std::function<void(const Batch&)>& before) {
   for (const PinnedBuffer& buffer : {update_table_, rule_table_, projections_.scalars()})
     device_.send(buffer);
@@ -273,19 +280,23 @@ void Optimizer::update_batches(const std::function<void(const Batch&)>& before) 
     batch.update->update(call_of(batch));
   };
   for (const Batch& batch : batches_) {
-    if (batch.projected) project(batch.targets.front());
+    if (batch.whole) find_directions(batch.targets.front());
     scales_.find_maxima(*batch.update, call_of(batch));
-    if (batch.projected) update(batch);
+    if (batch.whole) update(batch);
   }
   scales_.reduce_maxima(ranks_);
   for (const Batch& batch : batches_)
-    if (!batch.projected) update(batch);
+    if (!batch.whole) update(batch);
   scales_.take_maxima(*ops_, norm_.device_control());
 }
 
-void Optimizer::project(size_t target) {
-  ops_->project(
-      projections_.call(target, targets_[target], states_[target], norm_.device_control()));
+void Optimizer::find_directions(size_t target) {
+  const TargetStates& states = states_[target];
+  if (states.projected())
+    ops_->project(projections_.call(target, targets_[target], states, norm_.device_control()));
+  else
+    orthogonalization_.run(*ops_, targets_[target].gradient, states.moments.front(),
+                           norm_.device_control());
 }
 
 void Optimizer::rescale() {
@@ -344,7 +355,7 @@ BatchCall Optimizer::call_of(const Batch& batch) const {
 TensorScalars Optimizer::tensor_scalars(size_t index) const {
   return {.rank = targets_[index].weights.rank,
           .weight_unit = states_.init_rms(index),
-          .moments = states_[index].projected() ? Moments::kProjected : Moments::kDense,
+          .moments = states_[index].source,
           .table = rule_table_.tensor.as<float>()};
 }
 
@@ -386,6 +397,8 @@ TensorSlot Optimizer::slot_of(size_t index, int64_t t) const {
   scales_.complete(index, slot);
   if (states.projected())
     slot.factors = factors_of(projections_.call(index, target, states, norm_.device_control()));
+  if (states.orthogonalized())
+    slot.factors = orthogonalization_.factors({target.weights.rows, target.weights.cols});
   return slot;
 }
 

@@ -23,6 +23,7 @@
 #include "device/device.h"
 #include "optim/apollo_e.h"
 #include "optim/gradient_norm.h"
+#include "optim/muon.h"
 #include "optim/optimizer_config.h"
 #include "optim/optimizer_states.h"
 #include "optim/scale_pass.h"
@@ -112,14 +113,14 @@ class Optimizer {
   void replace_ops(std::unique_ptr<OptimizerOps> ops);
 
  private:
-  // Tensors updated in one pass. A projected tensor has a batch of its own, because projected
-  // tensors share the memory of their factors.
+  // Tensors updated in one pass. A tensor that needs its whole matrix has a batch of its own,
+  // because such tensors share the memory of their directions.
   struct Batch {
     std::unique_ptr<UpdateBatch> update;
     std::vector<size_t> targets;
     std::vector<TensorSlot> slots;  // of the targets, for the prepared step
     int64_t table_offset;
-    bool projected;
+    bool whole;
   };
   // Update counters, [most rows, bytes of a row], sized for the largest tensor.
   struct Counters {
@@ -131,6 +132,7 @@ class Optimizer {
   void check_target(size_t index) const;
   [[nodiscard]] std::vector<Tensor> gradients() const;
   [[nodiscard]] Projections::Options projections() const;
+  [[nodiscard]] std::vector<MatrixShape> own_orthogonalized() const;
   void allocate_counters(Allocator& allocator);
   void make_batches();
   void allocate_tables(Allocator& allocator);
@@ -139,7 +141,8 @@ class Optimizer {
   [[nodiscard]] BatchCall call_of(const Batch& batch) const;
   // Calls before(batch) once everything its update reads is ready.
   void update_batches(const std::function<void(const Batch&)>& before);
-  void project(size_t target);
+  // Of a tensor that needs its whole matrix, into memory that the next one overwrites.
+  void find_directions(size_t target);
   void count_updates(const StepScalars& scalars, const Batch& batch,
                      std::vector<UpdateStatistics>& sums);
 
@@ -159,8 +162,9 @@ class Optimizer {
   GradientNorm norm_;
   ScalePass scales_;
   Projections projections_;
+  Orthogonalization orthogonalization_;
   Counters counters_;
-  std::vector<Batch> batches_;  // projected ones last
+  std::vector<Batch> batches_;  // those of one tensor last
   PinnedBuffer update_table_;   // of all batches
   PinnedBuffer rule_table_;     // [1, values] fp32, of rules that read one
 };

@@ -3,6 +3,17 @@
 #include "optim/apollo_e.h"
 
 namespace mpt {
+
+Moments moments_of(const OptimizerConfig& config, ParamKind kind) {
+  if (kind != ParamKind::kLinear) return Moments::kDense;
+  if (projection_options(config.rule)) return Moments::kProjected;
+  return orthogonalization_options(config.rule) ? Moments::kOrthogonalized : Moments::kDense;
+}
+
+Cut cut_of(const OptimizerConfig& config, ParamKind kind) {
+  return moments_of(config, kind) == Moments::kDense ? Cut::kBetweenTiles : Cut::kNowhere;
+}
+
 namespace {
 
 // Allocates tensors for the states of one target.
@@ -38,16 +49,15 @@ class StateAllocation {
 TargetStates allocate_states(const OptimizerConfig& config, Format format,
                              const UpdateTarget& target, BlockRange blocks, Allocator& allocator) {
   const StateAllocation allocation(target, blocks, allocator);
-  const bool projected = is_projected(config, target.kind);
-  const Moments moments = projected ? Moments::kProjected : Moments::kDense;
   TargetStates states;
   states.blocks = blocks;
-  states.infos = states_of(config.rule, {.rank = target.weights.rank, .moments = moments});
+  states.source = moments_of(config, target.kind);
+  states.infos = states_of(config.rule, {.rank = target.weights.rank, .moments = states.source});
   for (size_t i = 0; i < states.infos.size(); ++i)
     states.moments.push_back(allocation.like_weights(dtype_of(format)));
   states.residual = residual_of(config.weight_rounding);
   if (states.residual) states.residuals = allocation.like_weights(states.residual->dtype);
-  if (projected) {
+  if (states.projected()) {
     const ProjectionShape shape = projection_shape(target.weights.rows, target.weights.cols);
     const int64_t rank = projection_options(config.rule)->rank;
     states.second = allocation.whole(DType::kF32, shape.channels, rank);

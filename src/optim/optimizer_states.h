@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/partition.h"
 #include "core/param_spec.h"
 #include "core/tensor.h"
 #include "device/device.h"
@@ -29,17 +30,28 @@ struct UpdateTarget {
   Tensor gradient;
 };
 
+// Where the directions of a parameter come from: linear layers may be projected (Apollo-E) or
+// orthogonalized (Muon), which takes a whole matrix.
+Moments moments_of(const OptimizerConfig& config, ParamKind kind);
+
+// Where a parameter may be cut over ranks: between tiles, or nowhere if its whole matrix is needed.
+Cut cut_of(const OptimizerConfig& config, ParamKind kind);
+
 // The states of one target. If this rank updates none of its blocks, tensors have a shape and no
 // memory.
 struct TargetStates {
   BlockRange blocks;  // updated here
+  Moments source = Moments::kDense;
   std::span<const StateInfo> infos;
   std::vector<Tensor> moments;  // in the order of `infos`
   std::optional<ResidualInfo> residual;
   Tensor residuals;           // of roundings that keep one
   Tensor second, projection;  // Apollo-E: V [M, r] and P [r, d]
 
-  [[nodiscard]] bool projected() const { return projection.rows > 0; }
+  [[nodiscard]] bool projected() const { return source == Moments::kProjected; }
+  [[nodiscard]] bool orthogonalized() const { return source == Moments::kOrthogonalized; }
+  // Never cut, and updated by itself.
+  [[nodiscard]] bool whole() const { return source != Moments::kDense; }
 };
 
 class OptimizerStates {

@@ -9,6 +9,7 @@
 //   R::step_of(config, tensor)       index of the Step that updates a tensor
 //   R::bounds_weights(config)        weights are bounded by multiples of their tensor's initial RMS
 //   R::projection(config)            options of a projected second moment, or nothing
+//   R::orthogonalization(config)     options of orthogonalized directions, or nothing
 //   R::table_size(config)            values that Steps read from device memory; 0: none
 //   R::fill_table(config, step, to)  writes those values for one step
 //   R::check(config, report)         reports keys that exclude each other
@@ -66,9 +67,9 @@ struct StepScalars {
   float grad_scale = 1.0f;  // from clipping the global norm
 };
 
-// Source of the direction of the multiplicative branch: a second moment per weight, or a projected
-// one.
-enum class Moments : uint8_t { kDense, kProjected };
+// Source of directions: moments per weight; for M+Adam's multiplicative branch a projected second
+// moment; an orthogonalized mean.
+enum class Moments : uint8_t { kDense, kProjected, kOrthogonalized };
 
 // What differs between tensors of one step.
 struct TensorScalars {
@@ -102,6 +103,12 @@ struct ProjectionOptions {
   bool bias_correction = true;
 };
 
+// Directions with equal singular values (Muon, muon.h).
+struct OrthogonalizationOptions {
+  double momentum = 0;
+  bool nesterov = true;
+};
+
 // A peak rate and its key.
 struct PeakRate {
   std::string_view key;
@@ -121,6 +128,9 @@ struct PlainRule {
   static size_t step_of(const auto& /*config*/, const TensorScalars&) { return 0; }
   static bool bounds_weights(const auto& /*config*/) { return false; }
   static std::optional<ProjectionOptions> projection(const auto& /*config*/) {
+    return std::nullopt;
+  }
+  static std::optional<OrthogonalizationOptions> orthogonalization(const auto& /*config*/) {
     return std::nullopt;
   }
   static int64_t table_size(const auto& /*config*/) { return 0; }

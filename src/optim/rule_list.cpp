@@ -61,6 +61,12 @@ std::optional<ProjectionOptions> projection_options(const RuleConfig& config) {
   });
 }
 
+std::optional<OrthogonalizationOptions> orthogonalization_options(const RuleConfig& config) {
+  return with_rule(config, []<class R>(std::type_identity<R>, const typename R::Config& keys) {
+    return R::orthogonalization(keys);
+  });
+}
+
 int64_t table_size(const RuleConfig& config) {
   return with_rule(config, []<class R>(std::type_identity<R>, const typename R::Config& keys) {
     return R::table_size(keys);
@@ -85,12 +91,27 @@ bool has_eager_kahan(const RuleConfig& config) {
   });
 }
 
-bool takes_errors(const RuleConfig& config) { return adam_of(config) != nullptr; }
+namespace {
+
+template <class... S>
+constexpr bool all_take_errors(std::type_identity<TypeList<S...>>) {
+  return (TakesErrors<S> && ...);
+}
+template <class R>
+constexpr bool kTakesErrors = all_take_errors(std::type_identity<typename R::Steps>{});
+
+}  // namespace
+
+bool takes_errors(const RuleConfig& config) {
+  return with_rule(config, []<class R>(std::type_identity<R>, const typename R::Config&) {
+    return kTakesErrors<R>;
+  });
+}
 
 std::string rules_that_take_errors() {
   std::vector<std::string_view> names;
   Rules::each([&]<class R>(std::type_identity<R>) {
-    if (TakesErrors<typename R::Config>) names.push_back(R::Config::kName);
+    if (kTakesErrors<R>) names.push_back(R::Config::kName);
   });
   return fmt::format("{}", fmt::join(names, ", "));
 }

@@ -11,12 +11,13 @@
 #include "optim/rules/lion.h"
 #include "optim/rules/m_plus_adam.h"
 #include "optim/rules/madam.h"
+#include "optim/rules/muon.h"
 
 namespace mpt {
 
 // By the names of their files; messages list them in this order.
 using Rules = TypeList<rule_files::adamw, rule_files::additive_twin, rule_files::lion,
-                       rule_files::madam, rule_files::m_plus_adam>;
+                       rule_files::madam, rule_files::m_plus_adam, rule_files::muon>;
 
 // --- what a rule must have (rule.h); a member that is missing is named in the compiler's notes ---
 
@@ -50,6 +51,7 @@ concept Rule = RuleKeys<typename R::Config> &&
   { R::step_of(config, TensorScalars{}) } -> std::same_as<size_t>;
   { R::bounds_weights(config) } -> std::same_as<bool>;
   { R::projection(config) } -> std::same_as<std::optional<ProjectionOptions>>;
+  { R::orthogonalization(config) } -> std::same_as<std::optional<OrthogonalizationOptions>>;
   { R::table_size(config) } -> std::same_as<int64_t>;
   R::fill_table(config, StepScalars{}, table);
   R::check(config, report);
@@ -109,6 +111,7 @@ size_t step_of(const RuleConfig& config, const TensorScalars& tensor);
 std::span<const StateInfo> states_of(const RuleConfig& config, const TensorScalars& tensor = {});
 bool bounds_weights(const RuleConfig& config);
 std::optional<ProjectionOptions> projection_options(const RuleConfig& config);
+std::optional<OrthogonalizationOptions> orthogonalization_options(const RuleConfig& config);
 int64_t table_size(const RuleConfig& config);
 void fill_table(const RuleConfig& config, const StepScalars& step, std::span<float> to);
 bool has_eager_kahan(const RuleConfig& config);

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "model/parameters.h"
-#include "optim/apollo_e.h"
+#include "optim/optimizer_states.h"
 
 namespace mpt {
 namespace {

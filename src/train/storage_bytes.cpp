@@ -16,9 +16,10 @@ int64_t weight_bytes(const WeightStore& weights) {
   return bytes;
 }
 
-// Dense states take whole bytes per parameter; those of Apollo-E depend on the shapes.
+// Dense states take whole bytes per parameter; those of Apollo-E and Muon depend on the shapes.
 double nominal_state_bytes(const RunConfig& config, int64_t logical_bytes) {
-  if (projection_options(config.optimizer.rule))
+  const RuleConfig& rule = config.optimizer.rule;
+  if (projection_options(rule) || orthogonalization_options(rule))
     return double(logical_bytes) / double(parameter_count(config.model));
   const auto states = int64_t(states_of(config.optimizer.rule).size());
   const auto info = residual_of(config.optimizer.weight_rounding);

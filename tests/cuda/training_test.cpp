@@ -30,6 +30,7 @@ const std::vector<Regime> kRegimes{
     {"bf16_adamw", {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null"}},
     {"bf16_stochastic", {"optimizer.weight_rounding=stochastic"}},
     {"bf16_kahan", {"optimizer.weight_rounding=kahan"}},
+    {"bf16_muon", {"optimizer.rule=muon", "optimizer.lr_multiplicative=null"}},
     {"bf16_remainder", {"optimizer.weight_rounding=remainder"}},
     {"bf16_ulp_residual", {"optimizer.weight_rounding=ulp_residual"}},
     {"bf16_fed_back", {"optimizer.error_feedback=momentum"}},

@@ -34,6 +34,8 @@ struct FlatConfig {
   int64_t apollo_e_rank = 4, apollo_e_gap = 200;
   ApolloEScale apollo_e_scale = ApolloEScale::kRms;
   double p_scale = 3, g_bound = 10;
+  double momentum = 0.95;
+  bool nesterov = true;
 
   FlatConfig() = default;
   FlatConfig(const OptimizerConfig& config)  // NOLINT: converts as it is meant to
@@ -93,6 +95,8 @@ struct FlatConfig {
     MPT_SHARED(apollo_e_scale);
     MPT_SHARED(p_scale);
     MPT_SHARED(g_bound);
+    MPT_SHARED(momentum);
+    MPT_SHARED(nesterov);
 #undef MPT_SHARED
   }
 };

@@ -143,10 +143,10 @@ struct OneWeight {
     const OptimizerConfig typed = config;
     const float error = w - stored(dtype, w);
     with_rule(typed.rule, [&]<class R>(std::type_identity<R>, const typename R::Config& keys) {
-      if constexpr (TakesErrors<typename R::Config>)
-        R::Steps::with(R::step_of(keys, tensor), [&]<class S>(std::type_identity<S>) {
+      R::Steps::with(R::step_of(keys, tensor), [&]<class S>(std::type_identity<S>) {
+        if constexpr (TakesErrors<S>)
           ErrorFeedback<S>::at(keys, step, tensor).template take<Ema>(error, state);
-        });
+      });
     });
   }
   [[nodiscard]] uint32_t residual_bits(WeightRounding rounding) const {
@@ -228,6 +228,8 @@ TEST(RulesGolden, CasesOfEveryKind) {
         << rounding;
   }
   Rules::each([&]<class R>(std::type_identity<R>) {
+    if (R::orthogonalization(typename R::Config{}))
+      return;  // not element by element: muon_test.cpp
     EXPECT_TRUE(kinds.contains(fmt::format("rule {}", R::Config::kName)))
         << "no golden of " << R::Config::kName << ": tests/golden/make_optimizer_golden.py";
   });

@@ -48,6 +48,7 @@ const std::vector<Setting> kOptimizers{
       "optimizer.weight_rounding=kahan"}},
     {"additive_twin", {"optimizer.rule=additive_twin", "optimizer.lr_multiplicative=null"}},
     {"lion", {"optimizer.rule=lion", "optimizer.lr_multiplicative=null"}},
+    {"muon", {"optimizer.rule=muon", "optimizer.lr_multiplicative=null"}},
     {"madam", {"optimizer.rule=madam", "optimizer.lr_additive=null", "optimizer.g_bound=1"}},
     {"m_plus_adam", {}},
     {"m_plus_adam_kahan", {"optimizer.weight_rounding=kahan"}},

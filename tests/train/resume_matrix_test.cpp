@@ -21,6 +21,7 @@ const Axis kRules{
     {"adamw", {"optimizer.rule=adamw", "optimizer.lr_multiplicative=null"}},
     {"additive_twin", {"optimizer.rule=additive_twin", "optimizer.lr_multiplicative=null"}},
     {"lion", {"optimizer.rule=lion", "optimizer.lr_multiplicative=null"}},
+    {"muon", {"optimizer.rule=muon", "optimizer.lr_multiplicative=null"}},
     // A step that every format of the matrix can hold: two per cent of a weight are lost to FP8.
     {"madam",
      {"optimizer.rule=madam", "optimizer.lr_additive=null", "optimizer.g_bound=1",

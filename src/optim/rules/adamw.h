@@ -27,7 +27,7 @@ struct AdamW : PlainRule {
     AdamMoments moments;
     float lr, weight_decay;
 
-    static Step at(const Config& config, const StepScalars& step, const TensorScalars& tensor) {
+    static Step at(const AdamConfig& config, const StepScalars& step, const TensorScalars& tensor) {
       return {.moments = AdamMoments::at(config, step.t),
               .lr = float(config.rate_of(step)),
               .weight_decay = float(config.decay_of(tensor))};

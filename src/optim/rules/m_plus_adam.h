@@ -221,6 +221,9 @@ struct MPlusAdam {
                              .eps = config.eps,
                              .bias_correction = config.bias_correction};
   }
+  static std::optional<OrthogonalizationOptions> orthogonalization(const Config&) {
+    return std::nullopt;
+  }
   static int64_t table_size(const Config& config) {
     return config.decays_exponents() ? 2 * ExponentDecay::kEntries : 0;
   }

@@ -16,6 +16,14 @@
 
 namespace mpt {
 
+struct MeanDirectionCall {
+  Tensor gradient, mean;  // as stored; the mean is not updated
+  OrthogonalizationOptions options;
+  StateUpdate state_update = StateUpdate::kOnce;
+  const StepControl* control;  // in device memory
+  Tensor direction;            // [rows, cols] fp32
+};
+
 class OptimizerOps {
  public:
   static constexpr std::string_view kFamily = "optimizer operations";
@@ -33,6 +41,12 @@ class OptimizerOps {
                                const Tensor& mean) = 0;
   // Decodes the blocks of a tensor to fp32 [rows, cols], of which the others need not exist.
   virtual void copy_weights(const EncodedTensor& weights, BlockRange blocks, const Tensor& to) = 0;
+  // Passes of muon.h, on matrices without padding: the direction to be orthogonalized; x divided by
+  // (the root of the sum of squares, as sum_of_squares() left them, which are overwritten) + 1e-7;
+  // x = alpha x + beta y.
+  virtual void mean_direction(const MeanDirectionCall& call) = 0;
+  virtual void divide_by_norm(const Tensor& x, const Tensor& squares) = 0;
+  virtual void combine(const Tensor& x, float alpha, const Tensor& y, float beta) = 0;
   // Sets maxima to 0, the least possible. Call before UpdateBatch::find_maxima(), which skips
   // tensors whose update blocks are on other ranks.
   virtual void clear_maxima(const Tensor& maxima) = 0;

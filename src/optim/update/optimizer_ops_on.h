@@ -8,6 +8,7 @@
 #include "device/exec.h"
 #include "optim/update/apollo_e_on.h"
 #include "optim/update/gradient_norm_on.h"
+#include "optim/update/muon_on.h"
 #include "optim/update/optimizer_ops.h"
 #include "optim/update/tensor_inputs.h"
 #include "optim/update/tensor_table.h"
@@ -123,6 +124,30 @@ class OptimizerOpsOn : public OptimizerOps {
       exec_.blocks(blocks.count,
                    CopyWeights<Codec>{grid, codec, blocks.first, {to.as<float>(), to.stride}});
     });
+  }
+
+  void mean_direction(const MeanDirectionCall& call) override {
+    const BlockGrid grid{call.gradient.rows, call.gradient.cols};
+    check_shape(grid, call.mean);
+    check_shape(grid, call.direction);
+    exec_.blocks(grid.blocks(), MeanDirection{grid,
+                                              ElementCodec(call.gradient),
+                                              ElementCodec(call.mean),
+                                              call.state_update,
+                                              call.control,
+                                              MeanGradient::of(call.options.momentum),
+                                              call.options.nesterov,
+                                              {call.direction.as<float>(), call.direction.stride}});
+  }
+  void divide_by_norm(const Tensor& x, const Tensor& squares) override {
+    check(x.contiguous(), "norm of a matrix with padding");
+    exec_.rows(1, Divisor{squares.as<double>(), squares.cols});
+    exec_.elements(x.elements(), Divide{squares.as<double>(), x.as<float>()});
+  }
+  void combine(const Tensor& x, float alpha, const Tensor& y, float beta) override {
+    check(x.contiguous() && y.contiguous() && x.elements() == y.elements(),
+          "[{},{}] combined with [{},{}]", x.rows, x.cols, y.rows, y.cols);
+    exec_.elements(x.elements(), Combine{x.as<float>(), alpha, y.as<float>(), beta});
   }
 
   void clear_maxima(const Tensor& maxima) override {

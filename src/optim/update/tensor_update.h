@@ -238,7 +238,7 @@ struct CompensatedUpdate {
 };
 
 // Weights whose rounding errors return through the first moment. S is the step of a rule.
-template <class S, class WeightCodec>
+template <TakesErrors S, class WeightCodec>
 struct FeedbackUpdate : TensorUpdate<S, WeightCodec> {
   using Step = ErrorFeedback<S>;
 

@@ -83,7 +83,7 @@ CompensatedUpdate<Step> update_of(std::type_identity<CompensatedUpdate<Step>>, c
   return {step, inputs_of<Step>(slot, control), ElementCodec(w), ElementCodec(residuals)};
 }
 
-template <class Step, class Codec>
+template <TakesErrors Step, class Codec>
 FeedbackUpdate<Step, Codec> update_of(std::type_identity<FeedbackUpdate<Step, Codec>>,
                                       const ErrorFeedback<Step>& step, const TensorSlot& slot,
                                       const StepControl* control) {
@@ -204,7 +204,7 @@ std::unique_ptr<UpdateBatch> make_update_batch(const E& exec, const typename R::
         return make(std::type_identity<KeptUpdate<Step, Codec, Fp32Copy>>{});
       });
     case RoundingErrors::kFedBack:
-      if constexpr (TakesErrors<typename R::Config>)
+      if constexpr (TakesErrors<Step>)
         return with_codec_type(storage.format, [&]<class Codec>(std::type_identity<Codec>) {
           return make(std::type_identity<FeedbackUpdate<Step, Codec>>{});
         });
