@@ -24,11 +24,11 @@ from mpretrain_tools.reproduce import student, style
 from mpretrain_tools.study import (
     arms,
     check,
-    design,
     hypotheses,
     program,
     protocol,
     rank_tests,
+    reader,
     report,
     rows,
     run,
@@ -36,10 +36,12 @@ from mpretrain_tools.study import (
     sobol,
 )
 from mpretrain_tools.study.design import Comparison
+from mpretrain_tools.study.findings import Findings
 from mpretrain_tools.study.knobs import Knob, settings
 from mpretrain_tools.study.known import Known
-from mpretrain_tools.study.pages import Report
+from mpretrain_tools.study.results_page import ResultsPage
 from mpretrain_tools.study.sampler import Space
+from mpretrain_tools.study.tuning_page import TuningPage
 from mpretrain_tools.sweeps.configuration import BadConfig
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -109,7 +111,7 @@ class WithStudy(unittest.TestCase):
         return self.path
 
     def read(self, found=None, **changes):
-        return design.read(self.write(found, **changes))
+        return reader.read(self.write(found, **changes))
 
     def row(self, cell, loss, **changes):
         return rows.Row(
@@ -337,7 +339,7 @@ class Search(WithStudy):
         study = self.read()
         walked = self.walk(study, bowl(1e-5))
         self.assertEqual(walked.tuned["adamw_bf16"].edges, {RATE: "low"})
-        page = "\n".join(Report(study, Known(study), walked).tuning_page([]))
+        page = "\n".join(TuningPage(Findings(study, Known(study), walked)).lines([]))
         self.assertIn("**At an edge: AdamW BF16, optimizer.lr_additive", page)
 
     def test_a_diverged_point_is_the_last_choice(self):
@@ -381,7 +383,7 @@ class Search(WithStudy):
         best = walked.tuned["madam_bf16"].best.settings
         self.assertEqual({key: cell.value(key) for key in best}, best)
         self.assertEqual(cell.value("optimizer.weight_rounding"), "stochastic")
-        page = "\n".join(Report(study, Known(study), walked).results_page([]))
+        page = "\n".join(ResultsPage(Findings(study, Known(study), walked)).lines([]))
         self.assertIn("tuned as M+Adam BF16", page)
 
     def test_one_edit_adds_arms(self):
@@ -487,7 +489,7 @@ class Check(WithStudy):
         self.refuses(["found the arm adamw_bf16 again, expected each name once"], found)
         self.path.write_text('{"arms": {"a": {}, "a": {}}}', encoding="utf-8")
         with self.assertRaisesRegex(BadConfig, "found the key 'a' twice"):
-            design.read(self.path)
+            reader.read(self.path)
 
     def test_points_have_to_be_different(self):
         found = of_study()
@@ -542,7 +544,7 @@ class Check(WithStudy):
 
     def test_a_trial_has_short_runs_and_a_place_of_its_own(self):
         self.write()
-        study = design.read(self.path, 0.1)
+        study = reader.read(self.path, 0.1)
         self.assertAlmostEqual(study.results[0].budget, 0.1)
         self.assertAlmostEqual(study.tuning[0].rungs[0].budget, 0.025)
         self.assertEqual(study.ledger, self.directory / "quick/runs.csv")
@@ -555,11 +557,11 @@ class Check(WithStudy):
             mock.patch.dict(sys.modules, {"yaml": None}),
             self.assertRaisesRegex(BadConfig, message),
         ):
-            design.read(path)
+            reader.read(path)
         with contextlib.suppress(ModuleNotFoundError):
             import yaml  # noqa: F401
 
-            self.assertEqual(len(design.read(path).arms.by_name), 4)
+            self.assertEqual(len(reader.read(path).arms.by_name), 4)
 
     def test_it_says_what_the_study_consists_of(self):
         lines = "\n".join(check.described(self.read()))
@@ -571,21 +573,21 @@ class Shown(WithStudy):
     """What the documentation shows is a study."""
 
     def test_the_example_and_the_page(self):
-        self.assertEqual(len(design.read(ROOT / "examples/study/study.json").arms.by_name), 3)
+        self.assertEqual(len(reader.read(ROOT / "examples/study/study.json").arms.by_name), 3)
         page = (ROOT / "docs/research/studies.md").read_text(encoding="utf-8")
         block = re.search(r"```json\n(.*?)```", page, re.S)[1]
         self.path.write_text(block, encoding="utf-8")
         shutil.copy(ROOT / "configs/pico_fp32_adamw.json", self.directory / "mine.json")
         (self.directory / "base").symlink_to(ROOT / "configs/base")
-        found = design.read(self.path).arms.by_name
+        found = reader.read(self.path).arms.by_name
         self.assertEqual(len(found), 9)
         self.assertEqual(found["adamw_bf16_sr"].label, "AdamW SR BF16")
         self.assertEqual(found["adamw_bf16_sr"].tuned_as, "adamw_bf16")
 
     def test_the_page_has_every_key(self):
         page = (ROOT / "docs/research/studies.md").read_text(encoding="utf-8")
-        keys = [*design.KEYS, *design.SHARED_KEYS, *design.TUNING_KEYS, *design.WIDEN_KEYS]
-        keys += [*design.RESULTS_KEYS, *design.COMPARISON_KEYS, *arms.ARM_KEYS, *arms.KNOB_KEYS]
+        keys = [*reader.KEYS, *reader.SHARED_KEYS, *reader.TUNING_KEYS, *reader.WIDEN_KEYS]
+        keys += [*reader.RESULTS_KEYS, *reader.COMPARISON_KEYS, *arms.ARM_KEYS, *arms.KNOB_KEYS]
         missing = [key for key in keys if not re.search(rf'[`"]{key}[`"]', page)]
         self.assertEqual(missing, [])
 

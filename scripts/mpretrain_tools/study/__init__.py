@@ -7,7 +7,7 @@ check          tells what is wrong with the file, and what the study consists of
 
 file           the file read, every mistake told
 arms           what is compared: configurations with changes, one by one or as cross products
-design         the other parts: shared values, tuning, results, comparisons
+design, reader a whole study, and how it is read
 knobs          hyperparameters: ranges, widening, ratios
 sobol, sampler points of a search
 search         the way through a study, from what the cells before came to
@@ -18,7 +18,8 @@ corpus         a hash of the tokens
 protocol       hash and commit of the text that says beforehand what is done
 rank_tests     exact tests by ranks
 hypotheses     differences, equivalence, interactions
-pages, figures what report writes
+findings       what a study came to, of which report writes
+results_page, tuning_page, provenance, tables, figures
 """
 
 NAMES = ("run", "report", "check")

@@ -79,7 +79,7 @@ class Arms:
                     )
             choices.append([choice for choice in chosen if choice in self.axes[axis]])
         found = [dict(zip(axes, chosen)) for chosen in itertools.product(*choices)]
-        return [one for one in found if not _matches(_filled(text, one), excepted)]
+        return [one for one in found if not matches(_filled(text, one), excepted)]
 
     def chosen(self, patterns, where):
         """Names of arms that are named or match a pattern such as "adamw_*", in the file's
@@ -327,7 +327,7 @@ def filled(text, choices):
     return _filled(text, choices) if isinstance(text, str) else text
 
 
-def _matches(name, patterns):
+def matches(name, patterns):
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 

@@ -13,7 +13,7 @@ import sys
 from ..sweeps.configuration import BadConfig
 from ..sweeps.plan import run_plan
 from ..sweeps.runner import parameters_of, spelled
-from . import corpus, design, program, search
+from . import corpus, program, reader, search
 from .sampler import Space
 
 
@@ -27,7 +27,7 @@ def parser():
 
 def main():
     args = parser().parse_args()
-    study = design.read(args.study)
+    study = reader.read(args.study)
     for line in described(study):
         print(line)
     if args.program:

@@ -25,10 +25,11 @@ def are_possible():
 
 
 class Figures:
-    """Draws into a directory what a Report tells."""
+    """Draws into a directory what Findings tell."""
 
-    def __init__(self, report, directory, kinds=KINDS):
-        self.report, self.study, self.walked = report, report.study, report.walked
+    def __init__(self, findings, directory, kinds=KINDS):
+        self.findings = findings
+        self.study, self.walked = findings.study, findings.walked
         self.directory, self.kinds, self.written = directory, kinds, []
 
     def of_results(self):
@@ -71,7 +72,7 @@ class Figures:
 
     def _losses(self, part):
         """A row an arm: its seeds as dots, their mean as the marker."""
-        losses = {arm: self.report.losses(part.name, arm) for arm in part.arms}
+        losses = {arm: self.findings.losses(part.name, arm) for arm in part.arms}
         if not any(losses.values()):
             return None
         figure, axes = style.pyplot().subplots(figsize=(6.4, 0.32 * len(losses) + 0.9))

@@ -9,14 +9,16 @@ import argparse
 import csv
 import pathlib
 
-from . import design, figures, search
+from . import figures, reader, search, tables
+from .findings import Findings
 from .known import Known
-from .pages import Report
+from .results_page import ResultsPage
+from .tuning_page import TuningPage
 
 
 def parser():
     found = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    design.add_study(found)
+    reader.add_study(found)
     found.add_argument(
         "--output", type=pathlib.Path, help="directory for the pages; default: the study's"
     )
@@ -33,37 +35,37 @@ def parser():
 
 def main():
     args = parser().parse_args()
-    study = design.read(args.study, args.quick)
+    study = reader.read(args.study, args.quick)
     known = Known(study, args.ledger)
     walked = search.walk(study, lambda _, labelled: [known.get(cell) for _, cell in labelled])
     output = args.output or study.output
     output.mkdir(parents=True, exist_ok=True)
     kinds = [] if args.no_figures else args.figures
-    for path in write(Report(study, known, walked), output, kinds):
+    for path in write(Findings(study, known, walked), output, kinds):
         print(f"written: {path}")
     return 0
 
 
-def write(report, output, kinds):
+def write(findings, output, kinds):
     """Paths of the files written, figures of these kinds among them."""
-    drawn = figures.Figures(report, output, kinds)
+    drawn = figures.Figures(findings, output, kinds)
     draws = kinds and figures.are_possible()
     of_results, of_tuning = (drawn.of_results(), drawn.of_tuning()) if draws else ([], [])
     yield from drawn.written
     pages = {
-        "results.md": report.results_page(of_results),
-        "tuning.md": report.tuning_page(of_tuning),
+        "results.md": ResultsPage(findings).lines(of_results),
+        "tuning.md": TuningPage(findings).lines(of_tuning),
     }
     for name, lines in pages.items():
         text = "\n".join(lines).rstrip() + "\n"
         (output / name).write_text(text, encoding="utf-8")
         yield output / name
-    tables = {
-        "results.csv": report.results_csv(),
-        "tuning.csv": report.tuning_csv(),
-        "hypotheses.csv": report.hypotheses_csv(),
+    files = {
+        "results.csv": tables.results(findings),
+        "tuning.csv": tables.tuning(findings),
+        "hypotheses.csv": tables.hypotheses(findings),
     }
-    for name, rows in tables.items():
+    for name, rows in files.items():
         with open(output / name, "w", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerows(rows)
         yield output / name

@@ -19,14 +19,15 @@ from ..sweeps.plan import plan
 from ..sweeps.progress import LiveTable, duration, work_of_step
 from ..sweeps.runner import Place, Runner, spelled, steps_of
 from ..sweeps.stop import Stop
-from . import corpus, design, program, protocol, search
+from . import corpus, program, protocol, reader, search
+from .arms import matches
 from .known import Known
 from .rows import OfProgram, collector
 
 
 def parser():
     found = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    design.add_study(found)
+    reader.add_study(found)
     options.add_program(found)
     options.add_place(found)
     found.add_argument(
@@ -45,7 +46,7 @@ def parser():
 
 def main():
     args = parser().parse_args()
-    study = design.read(args.study, args.quick)
+    study = reader.read(args.study, args.quick)
     if args.tokens is None:
         raise BadConfig(
             "--tokens: found nothing, expected a directory that `mpretrain tokenize` wrote"
@@ -74,11 +75,11 @@ class Chosen:
     """What --only leaves: parts and arms, all where it is not given."""
 
     def __init__(self, study, patterns):
-        self.parts = [name for name in study.parts() if design.matches(name, patterns)]
-        self.arms = [name for name in study.arms.by_name if design.matches(name, patterns)]
+        self.parts = [name for name in study.parts() if matches(name, patterns)]
+        self.arms = [name for name in study.arms.by_name if matches(name, patterns)]
         for pattern in patterns:
             names = [*self.parts, *self.arms]
-            if not any(design.matches(name, [pattern]) for name in names):
+            if not any(matches(name, [pattern]) for name in names):
                 accepted = ", ".join([*study.parts(), "or an arm"])
                 raise BadConfig(
                     f"--only {pattern}: found no such part or arm in {study.path}, expected"
