@@ -31,7 +31,7 @@ struct UpdateTarget {
 };
 
 // Where the directions of a parameter come from: linear layers may be projected (Apollo-E) or
-// orthogonalized (Muon), which takes a whole matrix.
+// orthogonalized, which takes a whole matrix.
 Moments moments_of(const OptimizerConfig& config, ParamKind kind);
 
 // Where a parameter may be cut over ranks: between tiles, or nowhere if its whole matrix is needed.

@@ -103,7 +103,7 @@ struct ProjectionOptions {
   bool bias_correction = true;
 };
 
-// Directions with equal singular values (Muon, muon.h).
+// Directions with equal singular values (orthogonalization.h).
 struct OrthogonalizationOptions {
   double momentum = 0;
   bool nesterov = true;

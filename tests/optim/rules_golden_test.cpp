@@ -229,7 +229,7 @@ TEST(RulesGolden, CasesOfEveryKind) {
   }
   Rules::each([&]<class R>(std::type_identity<R>) {
     if (R::orthogonalization(typename R::Config{}))
-      return;  // not element by element: muon_test.cpp
+      return;  // not element by element: orthogonalization_test.cpp
     EXPECT_TRUE(kinds.contains(fmt::format("rule {}", R::Config::kName)))
         << "no golden of " << R::Config::kName << ": tests/golden/make_optimizer_golden.py";
   });

@@ -1,4 +1,4 @@
-#include "optim/muon.h"
+#include "optim/orthogonalization.h"
 
 #include <algorithm>
 #include <cmath>

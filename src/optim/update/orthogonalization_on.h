@@ -1,4 +1,4 @@
-// Passes of Muon over a matrix, before and between its GEMMs, for any Exec.
+// Passes over a matrix before and between the GEMMs that orthogonalize it, for any Exec.
 #pragma once
 
 #include "optim/adam_moments.h"

@@ -1,5 +1,5 @@
-// Orthogonalized directions of Muon (docs/numerics.md "Muon"): for a matrix with the mean gradient
-// M,
+// Directions with all singular values about equal, by the iteration of Newton and Schulz (Jordan et
+// al. 2024, docs/numerics.md "Orthogonalized directions"): for a matrix with the mean gradient M,
 //   U = mu M + (1 - mu) G (Nesterov), or M;   X = U / (|U| + 1e-7)
 //   kIterations times:  A = X X^T;  X <- a X + (b A + c A A) X
 //   O = 0.2 sqrt(max(rows, cols)) X

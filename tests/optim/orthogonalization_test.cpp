@@ -1,6 +1,6 @@
 // Muon: its orthogonalized steps against FP64, its directions' singular values, its AdamW for the
 // rest.
-#include "optim/muon.h"
+#include "optim/orthogonalization.h"
 
 #include <algorithm>
 #include <cmath>
