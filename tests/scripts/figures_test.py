@@ -20,7 +20,10 @@ MOST = {
     ".csv": 100 * KIB,
     ".md": 100 * KIB,
     ".json": 512 * KIB,
-    "runs.csv": 1024 * KIB,  # ledgers, with the curve of every run
+    # Of studies: a ledger with the curve of every run, and all that was tried.
+    "runs.csv": 2048 * KIB,
+    "results.csv": 512 * KIB,
+    "tuning.csv": 512 * KIB,
 }
 
 

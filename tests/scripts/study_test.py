@@ -30,6 +30,7 @@ from mpretrain_tools.study import (
     rank_tests,
     reader,
     report,
+    results_page,
     rows,
     run,
     search,
@@ -465,6 +466,14 @@ class Check(WithStudy):
     def test_a_protocol_that_is_not_there(self):
         self.refuses(["protocol: found p.md, expected a file"], protocol="p.md")
 
+    def test_what_is_wrong_with_a_configuration_is_told_once(self):
+        found = of_study()
+        for choice in found["axes"]["optimizer"].values():
+            choice["config"] = "none.json"
+        with self.assertRaises(BadConfig) as caught:
+            self.read(found)
+        self.assertEqual(str(caught.exception).count("none.json"), 1)
+
     def test_margins_belong_to_equivalence(self):
         found = of_study()
         found["comparisons"][0]["kind"] = "equivalence"
@@ -735,6 +744,9 @@ class Pages(WithStudy):
         self.write(set={"optimizer.beta2": 0.9})
         self.assertIn("**36 finished cells of the ledger are none of the study", self.report())
         self.assertEqual(len(Known(study).rows), 36)
+
+    def test_seeds_are_told_as_ranges(self):
+        self.assertEqual(results_page.ranges([1, 2, 5, 7, 8, 9]), "1, 2, 5, 7 to 9")
 
     def test_missing_cells_are_said(self):
         study = self.read()

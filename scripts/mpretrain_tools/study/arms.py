@@ -49,7 +49,7 @@ class Arms:
         self.keys = known_keys()
         self.scale = checker.of(found, "scale", "", checker.text, "")
         self.axes = self._axes(found.get("axes", {}))
-        self.by_name = {}
+        self.by_name, self._configs = {}, {}
         for name, value in checker.object(found.get("arms", {}), "arms").items():
             self._add(name, value)
         if not self.by_name:
@@ -165,6 +165,12 @@ class Arms:
         return _filled(str(text), labels)
 
     def _config(self, config, where):
+        """The config; what is wrong with it is told once, and not for every combination."""
+        if config not in self._configs:
+            self._configs[config] = self._checked_config(config, where)
+        return self._configs[config]
+
+    def _checked_config(self, config, where):
         if not config:
             self.checker.bad(where, "nothing", "a file beside the study or of configs/")
             return ""

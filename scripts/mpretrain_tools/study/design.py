@@ -106,6 +106,12 @@ class Study:
             *changes,
         )
 
+    def described(self, name, cell):
+        """What is changed in a cell, but for what the arm always has."""
+        own = {**self.changes, **(self.arm(name).changes if name in self.arms.by_name else {})}
+        changes = tuple((key, value) for key, value in cell.changes if own.get(key) != value)
+        return Cell(cell.config, changes).described_changes()
+
     def tuned_in(self, name):
         """The Tuning whose values an arm takes, None if it is not tuned."""
         name = self.arm(name).tuned_as or name

@@ -11,6 +11,7 @@ from ..reproduce import style
 from ..reproduce.artefact import with_few_colours
 
 KINDS = ("png", "pdf")  # of files
+MOST = 7  # arms of a panel: as many as there are colours
 
 
 def are_possible():
@@ -98,14 +99,22 @@ class Figures:
         curves = {arm: self._mean_curve(part.name, arm) for arm in part.arms}
         if not any(curves.values()):
             return None
-        figure, axes = style.pyplot().subplots(figsize=(6.4, 4))
-        for arm, points in curves.items():
-            if points:
+        shares = list(_shares([arm for arm, points in curves.items() if points]))
+        figure, panels = style.pyplot().subplots(
+            len(shares),
+            1,
+            figsize=(7.4, 3.2 * len(shares)),
+            sharex=True,
+            sharey=True,
+            squeeze=False,
+        )
+        for axes, arms in zip(panels[:, 0], shares):
+            for arm in arms:
                 label = self.study.arm(arm).label
-                axes.plot(*zip(*points), label=label, markersize=3, **_line(self.look(arm)))
-        axes.set_xlabel("step")
-        axes.set_ylabel("training loss (nats per token), mean over seeds")
-        axes.legend(ncols=1 + len(curves) // 9)
+                axes.plot(*zip(*curves[arm]), label=label, markersize=3, **_line(self.look(arm)))
+            axes.set_ylabel("training loss (nats per token)")
+            axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+        panels[-1, 0].set_xlabel("step; mean over seeds")
         return figure
 
     def _mean_curve(self, part, arm):
@@ -123,27 +132,41 @@ class Figures:
     # --- tuning
 
     def _tuning(self, group):
-        """A panel a knob: every point tried, the later rungs larger."""
-        keys = list(dict.fromkeys(k.key for arm in group.arms for k in self.study.arm(arm).knobs))
-        trials = [t for arm in group.arms for t in self.walked.tuned[arm].trials]
-        if not any(t.loss is not None and math.isfinite(t.loss) for t in trials):
+        """A row for a few arms with the same knobs, a panel a knob: every point tried, the later
+        rungs larger.
+        """
+        arms = [arm for arm in group.arms if any(map(_is_finite, self.walked.tuned[arm].trials))]
+        rows = [
+            (keys, share)
+            for keys in dict.fromkeys(map(self._keys, arms))
+            for share in _shares([arm for arm in arms if self._keys(arm) == keys])
+        ]
+        if not rows:
             return None
-        size = (2.6 * len(keys) + 1.2, 3.2)
+        columns = max(len(keys) for keys, _ in rows)
         figure, panels = style.pyplot().subplots(
-            1, len(keys), figsize=size, sharey=True, squeeze=False
+            len(rows),
+            columns,
+            figsize=(2.8 * columns + 1.8, 2.6 * len(rows) + 0.4),
+            sharey=True,
+            squeeze=False,
         )
-        for axes, key in zip(panels[0], keys):
-            for arm in group.arms:
+        for of_row, (keys, share) in zip(panels, rows):
+            self._row(of_row, keys, share)
+        return figure
+
+    def _keys(self, arm):
+        return tuple(knob.key for knob in self.study.arm(arm).knobs)
+
+    def _row(self, panels, keys, arms):
+        for axes, key in zip(panels, keys):
+            for arm in arms:
                 self._panel(axes, key, arm, self.walked.tuned[arm])
             axes.set_xlabel(key.split(".")[-1])
-        panels[0][0].set_ylabel("validation loss (nats per token)")
-        handles = {}
-        for axes in panels[0]:
-            handles.update({label: one for one, label in zip(*axes.get_legend_handles_labels())})
-        panels[0][-1].legend(
-            handles.values(), handles.keys(), loc="upper left", bbox_to_anchor=(1, 1)
-        )
-        return figure
+        panels[0].set_ylabel("validation loss")
+        panels[len(keys) - 1].legend(loc="upper left", bbox_to_anchor=(1, 1))
+        for axes in panels[len(keys) :]:
+            axes.set_axis_off()
 
     def _panel(self, axes, key, arm, tuned):
         look = self.look(arm)
@@ -153,7 +176,7 @@ class Figures:
             points = [
                 (trial.settings[key], trial.loss)
                 for trial in tuned.trials
-                if trial.rung == rung and key in trial.settings and _is_drawn(trial, key)
+                if trial.rung == rung and _is_finite(trial) and _is_number(trial.settings[key])
             ]
             if points:
                 axes.plot(
@@ -169,14 +192,18 @@ class Figures:
             axes.set_xscale("log")
 
 
-def _is_drawn(trial, key):
-    value = trial.settings[key]
-    return (
-        trial.loss is not None
-        and math.isfinite(trial.loss)
-        and isinstance(value, (int, float))
-        and not isinstance(value, bool)
-    )
+def _is_finite(trial):
+    return trial.loss is not None and math.isfinite(trial.loss)
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _shares(arms):
+    """Of as many as can be told apart in a panel."""
+    for first in range(0, len(arms), MOST):
+        yield arms[first : first + MOST]
 
 
 def _plain(look):

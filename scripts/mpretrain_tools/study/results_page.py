@@ -48,7 +48,7 @@ class ResultsPage:
     def _results_table(self, part):
         header = ["arm", "validation loss", "seeds", "perplexity", "diverged", "tokens/s", "values"]
         rows = [self._result(part, arm) for arm in part.arms]
-        seeds = ", ".join(map(str, part.seeds))
+        seeds = ranges(part.seeds)
         return [
             *table(header, rows),
             "",
@@ -171,6 +171,20 @@ HOW = (
     " diverged run counts as the worst value, and then an exact test by ranks decides. A hypothesis"
     " that is not run yet counts in its family with p = 1."
 )
+
+
+def ranges(seeds):
+    """1, 4 to 6 for 1, 4, 5, 6."""
+    found = []
+    for seed in sorted(seeds):
+        if found and seed == found[-1][1] + 1:
+            found[-1][1] = seed
+        else:
+            found.append([seed, seed])
+    return ", ".join(
+        f"{first} to {last}" if last > first + 1 else ", ".join(map(str, sorted({first, last})))
+        for first, last in found
+    )
 
 
 def _number(value):

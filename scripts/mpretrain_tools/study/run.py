@@ -12,7 +12,7 @@ import sys
 
 from .. import repository
 from ..sweeps import options
-from ..sweeps.cell import Cell, tokens_identity
+from ..sweeps.cell import tokens_identity
 from ..sweeps.configuration import BadConfig
 from ..sweeps.launch import launcher_of
 from ..sweeps.plan import plan
@@ -90,13 +90,6 @@ class Chosen:
         return (not self.parts or part in self.parts) and (not self.arms or arm in self.arms)
 
 
-def described(study, arm, cell):
-    """What is changed in a cell, but for what its arm always has."""
-    own = {**study.changes, **(study.arm(arm).changes if arm in study.arms.by_name else {})}
-    changes = tuple((key, value) for key, value in cell.changes if own.get(key) != value)
-    return Cell(cell.config, changes).described_changes()
-
-
 class Session:
     """One start of a study."""
 
@@ -151,7 +144,7 @@ class Session:
 
     def _run(self, part, labelled):
         for arm, cell in labelled:
-            changes = described(self.study, arm, cell) if part in self._tuning_parts() else ""
+            changes = self.study.described(arm, cell) if part in self._tuning_parts() else ""
             self.names[cell] = f"{part}: {arm} seed {cell.seed} {changes}".strip()
         if not self.runner.run([cell for _, cell in labelled]):
             self.failed = True
@@ -203,7 +196,7 @@ class Listing:
             steps = steps_of(cell)
             seconds = steps * self._step_seconds(cell)
             total += seconds
-            which = f"{part}: {arm} seed {cell.seed} {described(self.study, arm, cell)}"
+            which = f"{part}: {arm} seed {cell.seed} {self.study.described(arm, cell)}"
             print(f"{which}, {steps} steps, {duration(seconds)}")
         print(f"{part}: {len(labelled)} cells to run, {self._told(total)}")
         return total

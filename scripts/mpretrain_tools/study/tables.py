@@ -5,7 +5,7 @@ from ..reproduce.compare import SHOWN
 
 def results(findings):
     rows = [
-        [part, arm, seed, *_record(row), cell.described_changes(), cell.identity()]
+        [part, arm, seed, *_record(row), findings.study.described(arm, cell), cell.identity()]
         for (part, arm), cells in findings.walked.cells.items()
         for seed, cell in cells.items()
         for row in [findings.walked.rows[part, arm][seed]]
