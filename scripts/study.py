@@ -4,8 +4,5 @@
 import sys
 
 from mpretrain_tools import study
-from mpretrain_tools.command import of_several
-from mpretrain_tools.sweeps.configuration import BadConfig
-from mpretrain_tools.sweeps.slurm import LaunchError
 
-sys.exit(of_several(study, BadConfig, LaunchError))
+sys.exit(study.main())

@@ -22,4 +22,14 @@ findings       what a study came to, of which report writes
 results_page, tuning_page, provenance, tables, figures
 """
 
+import sys
+
+from ..command import of_several
+from ..sweeps.configuration import BadConfig
+from ..sweeps.slurm import LaunchError
+
 NAMES = ("run", "report", "check")
+
+
+def main():
+    return of_several(sys.modules[__name__], BadConfig, LaunchError)
