@@ -35,6 +35,7 @@ from mpretrain_tools.study import (
     run,
     search,
     sobol,
+    updates,
 )
 from mpretrain_tools.study.design import Comparison
 from mpretrain_tools.study.findings import Findings
@@ -867,6 +868,82 @@ class Provenance(unittest.TestCase):
         self.assertEqual(looks[0], looks[2])
         self.assertEqual(len({tuple(look.values()) for look in looks}), 3)
         self.assertEqual(looks[3], {"color": style.BLUE, "marker": "o"})
+
+
+def of_tensor(weights, asked, ratio, **more):
+    """A tensor's update statistics, as a run records them."""
+    return {
+        "weights": [0, weights],
+        "weight_rms": 0.5,
+        "asked_rms": {"both": asked},
+        "effective_rms": 2 * asked,
+        "edq_ratio": ratio,
+        "flipped": 0.0 if ratio is None else ratio,
+        **more,
+    }
+
+
+class Updates(WithStudy):
+    def recorded(self, *records):
+        class Recorded:
+            steps = {
+                10 * (place + 1): {"update_survival": {"tensors": tensors}}
+                for place, tensors in enumerate(records)
+            }
+
+        return Recorded()
+
+    def test_matrices_of_layers_count_as_one_tensor(self):
+        two = {
+            "layers.0.q_proj.weight": of_tensor(300, 3.0, 1.0),
+            "layers.0.k_proj.weight": of_tensor(100, 1.0, 0.5),
+            "lm_head.weight": of_tensor(10**6, 100.0, 0.0),
+        }
+        found = updates.summary(self.recorded(two))
+        asked = math.sqrt((300 * 9 + 100 * 1) / 400)
+        expected = {
+            "step": 10,
+            "weight_rms": 0.5,
+            "asked_both": updates.digits(asked),
+            "effective_rms": updates.digits(2 * asked),
+            "edq_ratio": updates.digits((2700 * 1.0 + 100 * 0.5) / 2800),
+            "flipped": updates.digits((300 * 1.0 + 100 * 0.5) / 400),
+        }
+        self.assertEqual(updates.middle(found), expected)
+        self.assertEqual(found["weight_rms"]["lm_head.weight"], [0.5, 0.5])
+
+    def test_branches_and_what_is_not_there(self):
+        one = {"layers.0.q_proj.weight": of_tensor(4, 1.0, None)}
+        both = {"both": 0.0, "additive": 0.2, "multiplicative": 0.1}
+        other = {"layers.0.q_proj.weight": of_tensor(4, 1.0, None, asked_rms=both)}
+        records = updates.summary(self.recorded(one, other, other))["records"]
+        self.assertEqual(records["asked_additive"], [None, 0.2, 0.2])
+        self.assertEqual(records["edq_ratio"], [0.0, None, None])
+        self.assertEqual(updates.summary(self.recorded()), {})
+        earlier = {"layers.0.q_proj.weight": {"weights": [4]}}  # of a version before 0.3
+        self.assertEqual(updates.summary(self.recorded(earlier))["records"], {"step": [10]})
+
+    def test_the_page_shows_each_arm_once_whichever_program_recorded_it(self):
+        study = self.read()
+        walked = search.walk(study, Runs(self, study, bowl(4e-3)))
+        known = Known(study)
+        with contextlib.redirect_stdout(io.StringIO()):
+            list(report.write(Findings(study, known, walked), self.directory, []))
+        self.assertFalse((self.directory / "updates.csv").exists())
+        recorded = self.recorded({"layers.0.q_proj.weight": of_tensor(4, 0.25, 0.75)})
+        cell = walked.cells["main", "madam_fp8"][2]
+        row = dataclasses.replace(
+            known.get(cell), program="0" * 16, updates=updates.compact(recorded)
+        )
+        known.ledger.add(row)
+        known.read()
+        list(report.write(Findings(study, known, walked), self.directory, []))
+        page = (self.directory / "results.md").read_text(encoding="utf-8")
+        line = "| M+Adam FP8 | main | 2 | 10 | 0.5 | 0.25 |  |  | 0.5 | 0.75 | 0.75 |"
+        self.assertEqual(page.count("| M+Adam FP8 | main | 2 | 10 |"), 1)
+        self.assertIn(line, page)
+        table = (self.directory / "updates.csv").read_text(encoding="utf-8").splitlines()
+        self.assertEqual(table[1], "main,madam_fp8,2,10,0.5,0.25,,,0.5,0.75,0.75")
 
 
 class Started(WithStudy):

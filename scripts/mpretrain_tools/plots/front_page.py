@@ -1,5 +1,5 @@
-"""Draws the two figures of README.md from the tables under docs/results: loss by regime and
-optimizer with every seed as a dot, and bytes a parameter by regime.
+"""Draws the two figures of README.md from the tables under docs/results: loss by format of the
+weights and optimizer with every seed as a dot, and bytes a parameter by format.
 
     scripts/plot_front_page.py --output docs/figures
 
@@ -14,8 +14,15 @@ import statistics
 from ..repository import ROOT
 from ..reproduce import style
 
-RESULTS = ROOT / "docs" / "results" / "pico"
-OPTIMIZERS = ("AdamW", "M+Adam")
+RESULTS = ROOT / "docs" / "results"
+FORMATS = ("bf16", "fp8", "nvfp4")
+# Arms of the study: what they are called, their colour and marker.
+OPTIMIZERS = {
+    "adamw_{}_sr": ("AdamW, stochastic rounding", style.BLUE, "o"),
+    "mpa_{}": ("M+Adam", style.VERMILLION, "s"),
+    "twin_{}": ("its additive twin", style.ORANGE, "v"),
+    "adamw_{}_eco": ("AdamW, error feedback", style.GREEN, "^"),
+}
 SIZE = (4.3, 3.0)  # inches; two fit side by side on a page
 # Rows of the memory table: what is drawn, in this order, and its short name.
 ROWS = {
@@ -37,13 +44,17 @@ def rows_of(path):
 
 
 def losses(rows):
-    """(regime, optimizer) -> the losses of its seeds, in the table's order."""
-    found = {}
-    for row in rows:
-        if row["optimizer"] in OPTIMIZERS:
-            key = row["regime"], row["optimizer"]
-            found.setdefault(key, []).append(float(row["val_loss"]))
-    return found
+    """(format, optimizer) -> the losses of its seeds in the study's longest runs."""
+    found = {
+        (name, optimizer): [
+            float(row["val_loss"])
+            for row in rows
+            if row["results"] == "4x" and row["arm"] == optimizer.format(name)
+        ]
+        for name in FORMATS
+        for optimizer in OPTIMIZERS
+    }
+    return {key: values for key, values in found.items() if values}
 
 
 def bytes_by_purpose(rows):
@@ -65,22 +76,19 @@ def bytes_by_purpose(rows):
 
 def draw_losses(plt, found, path):
     figure, axes = plt.subplots(figsize=SIZE)
-    regimes = list(dict.fromkeys(regime for regime, _ in found))
-    for place, regime in enumerate(regimes):
-        for number, optimizer in enumerate(OPTIMIZERS):
-            values = found.get((regime, optimizer))
-            if values is None:
-                continue
-            colour, marker = style.OPTIMIZERS[optimizer]
-            x = place + (number - 0.5) * 0.36
-            label = optimizer if regime == "BF16/BF16" else None
+    for number, (optimizer, (label, colour, marker)) in enumerate(OPTIMIZERS.items()):
+        for place, name in enumerate(FORMATS):
+            values = found.get((name, optimizer), [])
+            x = place + (number - (len(OPTIMIZERS) - 1) / 2) * 0.2
             axes.plot([x] * len(values), values, marker, color=colour, alpha=0.6, label=label)
-            mean = statistics.fmean(values)
-            axes.plot([x - 0.14, x + 0.14], [mean, mean], color=colour)
-    axes.set_xticks(range(len(regimes)), [regime.replace("/", "\n") for regime in regimes])
-    axes.set_xlabel("weights, GEMMs")
+            label = None  # once is enough
+            if values:
+                mean = statistics.fmean(values)
+                axes.plot([x - 0.08, x + 0.08], [mean, mean], color=colour)
+    axes.set_xticks(range(len(FORMATS)), [name.upper() for name in FORMATS])
+    axes.set_xlabel("stored weights")
     axes.set_ylabel("validation loss (nats)")
-    axes.set_title("166 thousand parameters, a dot a seed, a line the mean")
+    axes.set_title("166 thousand parameters, 4×: a dot a seed, a line the mean")
     axes.grid(axis="x", visible=False)
     axes.legend(loc="upper left")
     save(plt, figure, path)
@@ -121,8 +129,8 @@ def main():
         "--output", type=pathlib.Path, required=True, metavar="DIR", help="for the two SVG files"
     )
     args = parser.parse_args()
-    found = losses(rows_of(args.results / "main_table.csv"))
-    table = bytes_by_purpose(rows_of(args.results / "memory_table.csv"))
+    found = losses(rows_of(args.results / "study" / "results.csv"))
+    table = bytes_by_purpose(rows_of(args.results / "pico" / "memory_table.csv"))
     plt = style.pyplot()
     args.output.mkdir(parents=True, exist_ok=True)
     draw_losses(plt, found, args.output / "loss.svg")

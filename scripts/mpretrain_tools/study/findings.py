@@ -2,7 +2,7 @@
 
 import math
 
-from . import hypotheses
+from . import hypotheses, updates
 
 
 class Findings:
@@ -16,6 +16,18 @@ class Findings:
         """{seed: loss} of the finished runs, inf of a diverged one."""
         rows = self.walked.rows[part, arm]
         return {seed: row.val_loss for seed, row in rows.items() if row is not None}
+
+    def updates(self):
+        """{arm: (part, seed, summary)} of the update statistics of each arm's first run that has
+        some, whichever program recorded them.
+        """
+        found = {}
+        for (part, arm), cells in self.walked.cells.items():
+            for seed, cell in cells.items():
+                texts = [row.updates for row in self.known.all_of(cell) if row.updates]
+                if texts and arm not in found:
+                    found[arm] = part, seed, updates.read(texts[0])
+        return {arm: found[arm] for arm in self.study.arms.by_name if arm in found}
 
     def _tested(self, one):
         if not one.results:

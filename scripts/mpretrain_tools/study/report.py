@@ -2,7 +2,7 @@
 
     scripts/study.py report STUDY.json
 
-Beside the study's file: results.md, tuning.md, their CSVs, hypotheses.csv, and figures.
+Beside the study's file: results.md, tuning.md, their CSVs, hypotheses.csv, updates.csv, figures.
 """
 
 import argparse
@@ -64,8 +64,9 @@ def write(findings, output, kinds):
         "results.csv": tables.results(findings),
         "tuning.csv": tables.tuning(findings),
         "hypotheses.csv": tables.hypotheses(findings),
+        "updates.csv": tables.updates(findings),
     }
-    for name, rows in files.items():
+    for name, rows in ((name, rows) for name, rows in files.items() if rows):
         with open(output / name, "w", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerows(rows)
         yield output / name

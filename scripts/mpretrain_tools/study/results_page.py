@@ -5,7 +5,7 @@ import statistics
 
 from ..markdown import table
 from ..reproduce.compare import SHOWN, probability
-from . import hypotheses, provenance
+from . import hypotheses, provenance, updates
 
 
 class ResultsPage:
@@ -21,6 +21,7 @@ class ResultsPage:
         for part in study.results:
             lines += [f"## {part.name}", "", *self._results_table(part), ""]
             lines += [line for name, text in figures if name == part.name for line in (text, "")]
+        lines += self._updates()
         if self.findings.tested:
             lines += ["## Hypotheses", "", *self._hypotheses(), ""]
         lines += ["## Provenance", "", *provenance.lines(self.findings)]
@@ -81,6 +82,42 @@ class ResultsPage:
         if self.study.tuned_in(arm) is None:
             return "of the configuration, not tuned"
         return f"tuned as {self.study.arm(other).label}" if other else "tuned"
+
+    UPDATES = {
+        "weight_rms": "weights",
+        "asked_both": "update",
+        "asked_additive": "additive step",
+        "asked_multiplicative": "multiplicative step",
+        "effective_rms": "stored",
+        "edq_ratio": "EDQ ratio",
+        "flipped": "codes changed",
+    }
+
+    def _updates(self):
+        """A table of update statistics, a line an arm; nothing where no run recorded them."""
+        rows = [
+            [self.study.arm(arm).label, part, seed, record["step"], *self._sizes(record)]
+            for arm, (part, seed, found) in self.findings.updates().items()
+            for record in [updates.middle(found)]
+        ]
+        if not rows:
+            return []
+        return [
+            "## Updates",
+            "",
+            "Root mean squares over the layers' matrices in one step, the one in the middle of a"
+            " run. *Stored* is what the stored weights made of the update, and the EDQ ratio how"
+            ' much of the update that is along its own direction ("Update statistics" in'
+            " docs/numerics.md). All recorded steps: updates.csv.",
+            "",
+            *table(["arm", "results", "seed", "step", *self.UPDATES.values()], rows),
+            "",
+        ]
+
+    def _sizes(self, record):
+        for field in self.UPDATES:
+            value = record.get(field)
+            yield "" if value is None else f"{value:.3g}"
 
     # --- hypotheses
 

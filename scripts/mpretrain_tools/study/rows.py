@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ..runs.metrics import Run
 from ..sweeps.ledger import Ledger, Result
 from ..sweeps.runner import outcome
+from . import updates
 
 POINTS = 20  # of a curve
 FEWEST = 5  # evaluations that make a curve of their own
@@ -28,6 +29,7 @@ class Row(Result):
     ended: str = ""  # UTC
     train_loss: float = math.nan  # mean over the last twentieth of the steps
     curve: str = ""  # JSON: step and train (means up to the step), val_step and val
+    updates: str = ""  # JSON: updates.py
 
     @property
     def key(self):
@@ -65,7 +67,8 @@ def collector(shown_config, **provenance):
         result = outcome(cell, place, version)
         if result is None:
             return None
-        curve = summary(Run(place.directory(cell)))
+        run = Run(place.directory(cell))
+        curve = summary(run)
         found = {**dataclasses.asdict(result), "config": shown_config(cell)}
         return Row(
             **found,
@@ -74,6 +77,7 @@ def collector(shown_config, **provenance):
             ended=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
             train_loss=curve["train"][-1] if curve["train"] else math.nan,
             curve=json.dumps(curve, separators=(",", ":")),
+            updates=updates.compact(run),
         )
 
     return collect

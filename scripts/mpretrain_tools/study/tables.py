@@ -1,6 +1,7 @@
 """Tables of a study's findings as CSV: results, what tuning tried, hypotheses."""
 
 from ..reproduce.compare import SHOWN
+from .updates import FIELDS
 
 
 def results(findings):
@@ -59,6 +60,17 @@ def hypotheses(findings):
     ]
     head = "family name kind results n difference low high test p_t p_rank p_sign p_holm"
     return [[*head.split(), "diverged", "smallest_difference", "verdict"], *rows]
+
+
+def updates(findings):
+    """A line a record of the update statistics that the page shows the middle of; [] if none."""
+    rows = []
+    for arm, (part, seed, found) in findings.updates().items():
+        records = found["records"]
+        for place in range(len(records["step"])):
+            values = [records[field][place] if field in records else None for field in FIELDS]
+            rows.append([part, arm, seed, *("" if v is None else v for v in values)])
+    return [["results", "arm", "seed", *FIELDS], *rows] if rows else []
 
 
 def _record(row):
