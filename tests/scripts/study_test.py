@@ -24,6 +24,7 @@ from mpretrain_tools.reproduce import student, style
 from mpretrain_tools.study import (
     arms,
     check,
+    figures,
     hypotheses,
     program,
     protocol,
@@ -640,7 +641,10 @@ class Statistics(unittest.TestCase):
     def test_equivalence_by_two_one_sided_tests(self):
         found = self.outcome(self.losses(self.PAIRS), kind="equivalence", margin=0.02)
         self.assertAlmostEqual(found.p, 0.2161215593429833, places=9)
-        self.assertEqual(found.verdict, "equivalence not shown within 0.02")
+        self.assertEqual(found.verdict, "equivalence not shown within 0.02; lower by its interval")
+        around = [value - sum(self.PAIRS) / len(self.PAIRS) for value in self.PAIRS]
+        none = self.outcome(self.losses(around), kind="equivalence", margin=1e-4)
+        self.assertEqual(none.verdict, "equivalence not shown within 0.0001")
         wide = self.outcome(self.losses(self.PAIRS), kind="equivalence", margin=0.1)
         self.assertEqual(wide.verdict, "equivalent within 0.1")
 
@@ -944,6 +948,21 @@ class Updates(WithStudy):
         self.assertIn(line, page)
         table = (self.directory / "updates.csv").read_text(encoding="utf-8").splitlines()
         self.assertEqual(table[1], "main,madam_fp8,2,10,0.5,0.25,,,0.5,0.75,0.75")
+
+
+class Looks(WithStudy):
+    def test_arms_that_would_look_alike_are_told_apart(self):
+        one, other = {"color": "red", "marker": "o"}, {"color": "red", "marker": "s"}
+        study = self.read()
+        walked = search.walk(study, Runs(self, study, bowl(4e-3)))
+        drawn = figures.Figures(Findings(study, Known(study), walked), self.directory, [])
+        first, second, third = list(study.arms.by_name)[:3]
+        for arm, look in ((first, one), (second, other), (third, one)):
+            study.arm(arm).style.update(look)
+        apart = drawn.looks([first, second], ("color", "marker"))
+        self.assertEqual([apart[first], apart[second]], [one, other])
+        alike = drawn.looks([first, third], ("color", "marker"))
+        self.assertNotEqual(alike[first]["color"], alike[third]["color"])
 
 
 class Started(WithStudy):

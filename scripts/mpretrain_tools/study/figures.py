@@ -59,6 +59,19 @@ class Figures:
         own = style.optimizer(self.study.arm(arm).label)
         return {**own, **{key: value for key, value in given.items() if value is not None}}
 
+    def looks(self, arms, keys):
+        """{arm: its look} in one panel: the study's, unless two arms would look alike by these
+        keys; then colours and markers by their place in the panel.
+        """
+        found = {arm: self.look(arm) for arm in arms}
+        seen = {tuple(str(look.get(key)) for key in keys) for look in found.values()}
+        if len(seen) == len(found):
+            return found
+        return {
+            arm: {**look, **dict(zip(("color", "marker"), style.CYCLE[place]))}
+            for place, (arm, look) in enumerate(found.items())
+        }
+
     def _save(self, figure, name):
         for kind in self.kinds:
             path = self.directory / f"{name}.{kind}"
@@ -109,9 +122,10 @@ class Figures:
             squeeze=False,
         )
         for axes, arms in zip(panels[:, 0], shares):
+            looks = self.looks(arms, ("color", "marker", "linestyle"))
             for arm in arms:
                 label = self.study.arm(arm).label
-                axes.plot(*zip(*curves[arm]), label=label, markersize=3, **_line(self.look(arm)))
+                axes.plot(*zip(*curves[arm]), label=label, markersize=3, **_line(looks[arm]))
             axes.set_ylabel("training loss (nats per token)")
             axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
         panels[-1, 0].set_xlabel("step; mean over seeds")
@@ -159,17 +173,18 @@ class Figures:
         return tuple(knob.key for knob in self.study.arm(arm).knobs)
 
     def _row(self, panels, keys, arms):
+        looks = self.looks(arms, ("color", "marker"))
         for axes, key in zip(panels, keys):
             for arm in arms:
-                self._panel(axes, key, arm, self.walked.tuned[arm])
+                self._panel(axes, key, arm, looks[arm])
             axes.set_xlabel(key.split(".")[-1])
         panels[0].set_ylabel("validation loss")
         panels[len(keys) - 1].legend(loc="upper left", bbox_to_anchor=(1, 1))
         for axes in panels[len(keys) :]:
             axes.set_axis_off()
 
-    def _panel(self, axes, key, arm, tuned):
-        look = self.look(arm)
+    def _panel(self, axes, key, arm, look):
+        tuned = self.walked.tuned[arm]
         knob = next((knob for knob in tuned.knobs if knob.key == key), None)
         label = self.study.arm(arm).label
         for rung in sorted({trial.rung for trial in tuned.trials}):

@@ -108,12 +108,15 @@ class Tested:
         if not self.sample.is_testable:
             return "too few runs, no test"
         shown = self.adjusted < SHOWN
+        direction = "lower" if self.mean < 0 else "higher"
         if self.comparison.kind == "equivalence":
-            margin = self.comparison.margin
-            return f"{'equivalent' if shown else 'equivalence not shown'} within {margin:g}"
-        if not shown:
-            return "no difference shown"
-        return "lower" if self.mean < 0 else "higher"
+            margin = f"within {self.comparison.margin:g}"
+            if shown:
+                return f"equivalent {margin}"
+            apart = self.interval[0] > 0 or self.interval[1] < 0
+            apart = apart and not self.sample.diverged  # whose interval means little
+            return f"equivalence not shown {margin}" + f"; {direction} by its interval" * apart
+        return direction if shown else "no difference shown"
 
     def smallest(self, alpha):
         """The difference that a paired t test at alpha finds with POWER, at the spread seen; the
