@@ -607,6 +607,17 @@ class Shown(WithStudy):
         names = [field.name for field in dataclasses.fields(rows.Row)]
         self.assertEqual([name for name in names if f"`{name}`" not in page], [])
 
+    def test_the_shipped_study_s_tables_are_what_its_ledger_gives(self):
+        for folder in ("docs/results/study", "examples/study"):
+            words = ["report", str(ROOT / folder / "study.json"), "--no-figures"]
+            words += ["--output", str(self.directory)]
+            with contextlib.redirect_stdout(io.StringIO()), mock.patch.object(sys, "argv", words):
+                report.main()
+            for path in sorted(self.directory.glob("*.csv")):
+                committed = (ROOT / folder / path.name).read_text(encoding="utf-8")
+                self.assertEqual(path.read_text(encoding="utf-8"), committed, path.name)
+                path.unlink()
+
 
 # --- tests
 

@@ -88,7 +88,7 @@ def draw_losses(plt, found, path):
     axes.set_xticks(range(len(FORMATS)), [name.upper() for name in FORMATS])
     axes.set_xlabel("stored weights")
     axes.set_ylabel("validation loss (nats)")
-    axes.set_title("166 thousand parameters, 4×: a dot a seed, a line the mean")
+    axes.set_title("166 thousand parameters, 4×; a dot a seed")
     axes.grid(axis="x", visible=False)
     axes.legend(loc="upper left")
     save(plt, figure, path)

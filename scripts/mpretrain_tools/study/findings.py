@@ -57,10 +57,11 @@ class Findings:
 
     def drift(self):
         """Rows of cells that two programs computed."""
-        found = []
+        found, seen = [], set()
         for (_, arm), cells in self.walked.cells.items():
             for seed, cell in cells.items():
-                rows = self.known.all_of(cell)
+                rows = [] if cell.identity() in seen else self.known.all_of(cell)
+                seen.add(cell.identity())
                 for other in rows[1:]:
                     one = rows[0]
                     first = [f"`{cell.identity()}`", self.study.arm(arm).label, seed]
