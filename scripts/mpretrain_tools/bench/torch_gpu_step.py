@@ -8,7 +8,8 @@ The peer of `gpu_report step`: weights, gradients and AdamW's moments in BF16, t
 model and loss, fused scaled dot product attention, fused AdamW, clipping of the gradient norm; same
 shapes, tokens per step and micro-batches. The MLP's width is rounded up to a multiple of 16, as
 the other side stores it: unrounded it would be slower. The device is synchronized once per block of
-steps. If memory runs out, micro-batches are halved, and the result says so.
+steps. If memory runs out, micro-batches are halved, and the result says so. That is tried with one
+micro-batch that is not compiled, which needs no less memory: the model is compiled once.
 """
 
 import argparse
@@ -26,20 +27,53 @@ from ..torch_llama import LlamaLoss, LlamaShape
 SIZES = ["nano", "60m", "130m", "350m", "1b"]
 
 
+def rows_that_fit(rows, trial, free):
+    """Of a micro-batch: halved until trial(rows) has the memory it needs. What a failed one left is
+    freed in between.
+    """
+    while True:
+        try:
+            trial(rows)
+            return rows
+        except RuntimeError as failure:
+            if not out_of_memory(failure) or rows % 2:
+                raise
+            print(f"torch_gpu_step.py: {rows} rows do not fit; trying {rows // 2}", file=sys.stderr)
+        rows //= 2  # only here has the failed trial's traceback, which holds its tensors, gone
+        free()
+
+
+def out_of_memory(failure):
+    return "out of memory" in str(failure).lower()
+
+
 class Training:
-    def __init__(self, args, rows):
-        self.rows, self.device = rows, torch.device(args.device)
+    def __init__(self, args):
+        self.device = torch.device(args.device)
         s = from_config(args.size)[0]
         llama = LlamaShape(s.hidden, s.stored_intermediate, s.layers, s.heads, s.vocab)
         self.model = LlamaLoss(llama, args.seq_len).to(self.device)
         for parameter in self.model.parameters():  # the rotation's tables stay FP32
             parameter.data = parameter.data.to(torch.bfloat16)
-        self.loss, self.compiled = self.compile(args)
         self.optimizer, self.fused = self.adamw()
         rows_of_step = args.tokens_per_step // args.seq_len
         self.tokens, self.targets = torch.randint(
             0, s.vocab, (2, rows_of_step, args.seq_len), device=self.device
         )
+        self.rows = rows_that_fit(args.micro_batch_rows, self.try_rows, self.free)
+        self.free()
+        self.loss, self.compiled = self.compile(args)
+
+    def try_rows(self, rows):
+        self.model(self.tokens[:rows], self.targets[:rows]).backward()
+        self.optimizer.step()  # its moments take memory from now on
+        self.synchronize()
+
+    def free(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
 
     def compile(self, args):
         if args.no_compile:
@@ -85,25 +119,6 @@ class Training:
         return rates, first, float(loss)
 
 
-def out_of_memory(failure):
-    return "out of memory" in str(failure).lower()
-
-
-def measure(args):
-    rows = args.micro_batch_rows
-    while True:
-        try:
-            training = Training(args, rows)
-            return training, training.blocks(args)
-        except RuntimeError as failure:
-            if not out_of_memory(failure) or rows % 2:
-                raise
-            print(f"torch_gpu_step.py: {rows} rows do not fit; trying {rows // 2}", file=sys.stderr)
-            rows //= 2
-        training = None
-        torch.cuda.empty_cache()
-
-
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -121,7 +136,8 @@ def main():
     args = parser.parse_args()
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
-    training, (rates, first_loss, last_loss) = measure(args)
+    training = Training(args)
+    rates, first_loss, last_loss = training.blocks(args)
     cuda = training.device.type == "cuda"
     print(
         json.dumps(
