@@ -5,7 +5,8 @@ report, growth              all figures of docs/benchmarks/cpu.md; how cost grow
 compare_step, competitors   training steps of this program and of others, in turn
 programs                    training steps of several builds of this program, in turn
 pytorch_step, torch_gpu_step   such steps in PyTorch, on the CPU and on a GPU
-gpu_check_report            the page of what scripts/gpu_check.sh measured
+gpu_check, gpu_check_report   what scripts/gpu_check.sh measures, and the page of it
+sitting                     units of work within a budget of time, continued from call to call
 child, disturbance          runs a program; whether others used the machine meanwhile
 machine, shapes             what was measured on; the models that are measured
 parts, goals, ratios, spread, page   what report.py consists of
@@ -18,5 +19,6 @@ NAMES = (
     "programs",
     "pytorch_step",
     "torch_gpu_step",
+    "gpu_check",
     "gpu_check_report",
 )

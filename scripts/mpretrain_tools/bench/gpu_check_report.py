@@ -1,5 +1,5 @@
 """Compares the measurements of scripts/gpu_check.sh with their goals: writes report.md and
-report.json from the files in <output>/raw.
+report.json from <output>/results.tar.gz.
 
   scripts/bench.py gpu_check_report --output docs/benchmarks/gpu
 
@@ -9,13 +9,17 @@ Missing measurements are named. Ratios are medians over alternating rounds, with
 import argparse
 import json
 import re
+import tempfile
 from pathlib import Path
 
 from ..markdown import table
+from .sitting.results import ARCHIVE, ENDED, unpack
+from .sitting.units import FORMATS, TOOLS
 
 SIZES = ["60m", "130m", "350m", "1b"]
-FORMATS = ["fp32", "bf16", "block_fp8", "nvfp4"]
-TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"]
+# Percent of the BF16 GEMM rate, and tokens/s of FP8/FP8 over BF16/BF16.
+RATE_GOALS = {"60m": 50, "130m": 55, "350m": 65, "1b": 70}
+FP8_GOALS = {"350m": 1.25, "1b": 1.45}
 NOT_MEASURED = "not measured"
 
 
@@ -49,6 +53,12 @@ class Raw:
     def names(self):
         return sorted(path.stem for path in self.directory.glob("*.log"))
 
+    def not_measured(self):
+        """(unit, why) of those that the last call did not get done."""
+        path = self.directory / ENDED
+        units = json.loads(path.read_text()) if path.exists() else {}
+        return [(name, of["why"]) for name, of in units.items() if of["state"] != "done"]
+
 
 class Row:
     """A figure, what it should be, and whether it is."""
@@ -78,19 +88,18 @@ def spread(summary, form="{:.3f}"):
 
 
 def rate_rows(raw):
-    goals = {"60m": 50, "130m": 55, "350m": 65, "1b": 70}
     for size in SIZES:
         steps = raw.json(f"steps_{size}")
         what, goal = (
             f"{size}: BF16/BF16 M+Adam, % of the measured BF16 GEMM rate",
-            f">= {goals[size]}",
+            f">= {RATE_GOALS[size]}",
         )
         if not steps:
             yield Row(what, goal)
             continue
         percent = steps[0]["percent_of_bf16_rate"]
         text = f"{percent:.1f}; {spread(steps[0]['tokens_per_second'], '{:.0f}')} tokens/s"
-        yield Row(what, goal, percent, text, percent >= goals[size])
+        yield Row(what, goal, percent, text, percent >= RATE_GOALS[size])
 
 
 def ratio_of(raw, size, name):
@@ -185,9 +194,7 @@ def memory_rows(raw):
 
 def goal_rows(raw):
     yield from rate_rows(raw)
-    yield from at_least_rows(
-        raw, "fp8", "FP8/FP8 tokens/s over BF16/BF16", {"350m": 1.25, "1b": 1.45}
-    )
+    yield from at_least_rows(raw, "fp8", "FP8/FP8 tokens/s over BF16/BF16", FP8_GOALS)
     yield from at_least_rows(
         raw, "nvfp4", "NVFP4/FP8 tokens/s over FP8/FP8", dict.fromkeys(SIZES, 0.97)
     )
@@ -314,6 +321,8 @@ def markdown(raw, rows):
         lines += [f"% = {formula}", "", *table(head, steps)]
     else:
         lines.append(NOT_MEASURED)
+    if missing := raw.not_measured():
+        lines += ["", "## Not measured", "", *table(["unit", "why"], missing)]
     lines += ["", "## Commands", "", "```"]
     for name in raw.names():
         log = raw.log(name)
@@ -325,15 +334,9 @@ def markdown(raw, rows):
     return "\n".join([*lines, "```", ""])
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--output", type=Path, required=True, help="directory of raw/ and of the reports"
-    )
-    args = parser.parse_args()
-    raw = Raw(args.output / "raw")
+def write(directory, output):
+    """report.md and report.json of the files in a directory."""
+    raw = Raw(directory)
     rows = list(goal_rows(raw))
     figures = {name: raw.json(name) for name in raw.names() if raw.json(name) is not None}
     report = {
@@ -341,9 +344,23 @@ def main():
         "dry_run": raw.dry,
         "correctness": dict(correctness(raw)),
         "goals": [row.as_json(raw.dry) for row in rows],
+        "not_measured": dict(raw.not_measured()),
         "runs": {name: raw.log(name) for name in raw.names()},
         "figures": figures,
     }
-    (args.output / "report.json").write_text(json.dumps(report, indent=2) + "\n")
-    (args.output / "report.md").write_text(markdown(raw, rows))
+    (output / "report.json").write_text(json.dumps(report, indent=2) + "\n")
+    (output / "report.md").write_text(markdown(raw, rows))
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--output", type=Path, required=True, help=f"directory of {ARCHIVE} and of the reports"
+    )
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        unpack(args.output / ARCHIVE, Path(directory))
+        write(Path(directory), args.output)
     print(f"{args.output}/report.md, {args.output}/report.json")
