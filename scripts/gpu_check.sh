@@ -122,12 +122,17 @@ install_stripped() {
   done
 }
 
+# Packed, as most of a program is code for the GPU, which shrinks to a quarter: a borrowed machine may take 64 MiB.
+pack_programs() {
+  tar -C "$1" -czf "$1/programs.tar.gz" bin lib && rm -r "${1:?}/bin" "${1:?}/lib"
+}
+
 gather() {
   local directory=$1 programs=("$build/mpretrain" "$build/bench/gpu_report") libraries
   if [ $preset = cuda ]; then programs+=("$build/tests/mpt_cuda_tests"); fi
   mapfile -t libraries < <(libraries_of "${programs[@]}")
   install_stripped "$directory/bin" "${programs[@]}" && install_stripped "$directory/lib" "${libraries[@]}" &&
-    mkdir -p "$directory/scripts" &&
+    pack_programs "$directory" && mkdir -p "$directory/scripts" &&
     cp -r "$root/configs" "$directory/" &&
     cp "$root"/scripts/{common.sh,gpu_check.sh,bench.py} "$directory/scripts/" &&
     tar -C "$root/scripts" --exclude=__pycache__ -c mpretrain_tools | tar -C "$directory/scripts" -x &&
@@ -177,12 +182,15 @@ PATHS
 # For our own programs only: another one, such as Python, brings its own libraries.
 paths=
 if [ -n "$use" ]; then
-  [ -x "$use/bin/gpu_report" ] || die "$use holds no bin/gpu_report; make it with --bundle"
+  [ -f "$use/programs.tar.gz" ] || die "$use holds no programs.tar.gz; make it with --bundle"
   use=$(cd "$use" && pwd)
   root=$use
-  report=$use/bin/gpu_report tests=$use/bin/mpt_cuda_tests
+  unpacked=$(mktemp -d) || die "no place to unpack $use/programs.tar.gz"
+  trap 'rm -rf "$unpacked"' EXIT
+  tar -C "$unpacked" -xzf "$use/programs.tar.gz" || die "$use/programs.tar.gz cannot be unpacked"
+  report=$unpacked/bin/gpu_report tests=$unpacked/bin/mpt_cuda_tests
   paths=$(cuda_library_paths | awk 'NF && !seen[$0]++' | paste -sd:)
-  paths=$use/lib${paths:+:$paths}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  paths=$unpacked/lib${paths:+:$paths}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 else
   report=$build/bench/gpu_report tests=$build/tests/mpt_cuda_tests
 fi

@@ -391,7 +391,10 @@ class Script(Place):
         super().setUp()
         self.bundle = self.path / "bundle"
         self.calls = self.path / "calls"
-        self.program(self.bundle / "bin/gpu_report", REPORT.format(calls=self.calls))
+        self.program(self.path / "built/bin/gpu_report", REPORT.format(calls=self.calls))
+        self.bundle.mkdir()
+        with tarfile.open(self.bundle / "programs.tar.gz", "w:gz") as tar:
+            tar.add(self.path / "built/bin", "bin")
         self.program(self.path / "bin/nvidia-smi", NVIDIA_SMI)
         (self.bundle / "scripts").symlink_to(ROOT / "scripts")
         (self.bundle / "commit").write_text("c1\n")
