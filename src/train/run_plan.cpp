@@ -11,6 +11,7 @@
 #include "core/check.h"
 #include "core/progress.h"
 #include "core/text.h"
+#include "model/step_work.h"
 #include "train/performance.h"
 #include "train/storage_bytes.h"
 #include "train/trainer.h"
@@ -240,6 +241,7 @@ nlohmann::ordered_json verdict_json(const RunConfig& config, const RunPlan& plan
             {"largest_micro_batch", or_null(plan.largest_micro_batch)}}},
           {"flops_per_token", flops_per_token(config.model, config.batch.seq_len)},
           {"flops_per_step", flops_per_step(config)},
+          {"work", to_json(step_work(config.model, config.precision, config.batch.seq_len))},
           {"time", time_json(plan.time)},
           {"disk",
            {{"checkpoint_bytes", disk.checkpoint},
