@@ -6,6 +6,7 @@ compare_step, competitors   training steps of this program and of others, in tur
 programs                    training steps of several builds of this program, in turn
 pytorch_step, torch_gpu_step   such steps in PyTorch, on the CPU and on a GPU
 gpu_check, gpu_check_report   what scripts/gpu_check.sh measures, and the page of it
+gpu_model, step_model       the page of how long a step on a GPU is predicted to take
 sitting                     units of work within a budget of time, continued from call to call
 child, disturbance          runs a program; whether others used the machine meanwhile
 machine, shapes             what was measured on; the models that are measured
@@ -21,4 +22,5 @@ NAMES = (
     "torch_gpu_step",
     "gpu_check",
     "gpu_check_report",
+    "gpu_model",
 )

@@ -1,0 +1,250 @@
+"""Predicts how long a training step takes on an H200: what `mpretrain plan --json` counts of it,
+over assumed rates. Nothing of it was measured.
+"""
+
+import dataclasses
+import functools
+import itertools
+import math
+import types
+import typing
+
+from ..sweeps.plan import plan
+
+SIZES = ("60m", "130m", "350m", "1b")
+REGIMES = ("bf16", "fp8", "nvfp4")
+ROWS = 4  # of the micro-batches that are planned, and scaled from
+# The same counts by programs with and without CUDA, on any machine, as gpu_report trains.
+OVERRIDES = ("device.type=cpu", f"batch.micro_batch_rows={ROWS}", "train.activation_recompute=none")
+CROSS_ENTROPY = "loss/cross entropy"
+WIDE = 1024  # terms from which results of dW are large enough for the faster rate
+GUESS = "a guess, no source"
+
+
+class Assumption(typing.NamedTuple):
+    what: str
+    unit: str
+    value: float | dict  # a dict: by terms of a sum, or by width of the model
+    why: str
+
+
+ASSUMED = {
+    "bf16_peak": Assumption(
+        "BF16 GEMM 8192 x 8192 x 8192, what shares refer to",
+        "TFLOP/s",
+        790.0,
+        "80 % of the 989 of NVIDIA's data sheet",
+    ),
+    "bf16_gemm": Assumption(
+        "BF16 GEMMs y and dx, by terms of a sum",
+        "TFLOP/s",
+        {512: 520, 768: 590, 1024: 640, 1376: 650, 2048: 700, 2736: 690, 5472: 720},
+        GUESS,
+    ),
+    "fp8_gemm": Assumption(
+        "FP8 GEMMs y, fast sums, by terms of a sum",
+        "TFLOP/s",
+        {512: 720, 768: 850, 1024: 950, 1376: 1000, 2048: 1200, 2736: 1150, 5472: 1300},
+        GUESS,
+    ),
+    "fp8_split": Assumption(
+        "FP8 GEMMs dx, whose sums are promoted, over those with fast sums", "", 0.8, GUESS
+    ),
+    "bf16_dw": Assumption(
+        "BF16 GEMMs dW, by width of the model", "TFLOP/s", {768: 620, 1024: 700}, GUESS
+    ),
+    "fp8_dw": Assumption(
+        "FP8 GEMMs dW, by width of the model", "TFLOP/s", {768: 850, 1024: 1100}, GUESS
+    ),
+    "head": Assumption(
+        "BF16 GEMMs of the head, by width of the model", "TFLOP/s", {768: 600, 1024: 700}, GUESS
+    ),
+    "attention_forward": Assumption(
+        "cuDNN attention, head size 64, forward", "TFLOP/s", 380.0, GUESS
+    ),
+    "attention_backward": Assumption("the same, deterministic backward", "TFLOP/s", 200.0, GUESS),
+    "passes": Assumption(
+        "elementwise passes, casts, sums of gradients",
+        "TB/s",
+        3.7,
+        "77 % of the 4.8 of NVIDIA's data sheet",
+    ),
+    "cross_entropy": Assumption(
+        "cross entropy", "TB/s", 3.0, "a guess: a row is held in shared memory"
+    ),
+    "update": Assumption(
+        "gradient norm and update",
+        "TB/s",
+        2.5,
+        "a guess: bound by divisions and registers, from reading machine code",
+    ),
+    "recast": Assumption("casts of weights to FP8", "TB/s", 3.5, "a guess: as passes, in pieces"),
+    "kernels": Assumption(
+        "kernels of an operation", "", 1.8, "counted in the source: reductions, conversions"
+    ),
+    "other_kernels": Assumption(
+        "kernels beside those of layers", "", 80.0, "counted in the source"
+    ),
+    "scale_kernels": Assumption(
+        "kernels of a linear tensor's scales in NVFP4, a step", "", 6.0, "counted in the source"
+    ),
+    "gap": Assumption("between two kernels of a graph", "us", 1.2, GUESS),
+    "host": Assumption("the host, once a step", "ms", 2.0, GUESS),
+    "memory": Assumption(
+        "memory for a model, which sets its micro-batches",
+        "GB",
+        0.85 * 141,
+        "what gpu_report takes of the 141 of the data sheet",
+    ),
+}
+
+
+def assumptions():
+    return types.SimpleNamespace(**{name: of.value for name, of in ASSUMED.items()})
+
+
+def changed(these, name, factor):
+    value = getattr(these, name)
+    new = {k: v * factor for k, v in value.items()} if isinstance(value, dict) else value * factor
+    return types.SimpleNamespace(**{**vars(these), name: new})
+
+
+def at(rates, terms):
+    """Rate of a sum of so many terms, linear in their logarithm between known ones."""
+    known = sorted(rates)
+    terms = min(max(terms, known[0]), known[-1])
+    for low, high in itertools.pairwise(known):
+        if terms <= high:
+            share = (math.log(terms) - math.log(low)) / (math.log(high) - math.log(low))
+            return rates[low] + share * (rates[high] - rates[low])
+    return rates[known[-1]]
+
+
+def by_width(rates, width):
+    """One rate below WIDE, another from there on."""
+    return rates[WIDE] if width >= WIDE else min(rates[k] for k in rates if k < WIDE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A step of a size in a regime. `rows`: of a micro-batch; None: as many as the memory holds."""
+
+    program: str
+    size: str
+    regime: str
+    rows: int | None = None
+    recast_each_micro_batch: bool = False
+
+    @functools.cached_property
+    def plan(self):
+        return plan(self.program, f"{self.size}_{self.regime}.json", *OVERRIDES)
+
+    @functools.cached_property
+    def work(self):
+        return self.plan["work"]
+
+    @property
+    def tokens(self):
+        return round(self.plan["flops_per_step"] / self.plan["flops_per_token"])
+
+    @property
+    def width(self):
+        """C: the terms of y of the first linear layer."""
+        return self.work["gemms"][0]["inner"]
+
+    @property
+    def layers(self):
+        return self.work["gemms"][0]["calls"]
+
+    def memory(self, rows):
+        """Planned bytes, those of activations and scratch in proportion to the rows."""
+        planned = self.plan["allocated_bytes"]
+        of_rows = planned["activations"] + planned["scratch"]
+        return planned["total"] + of_rows * (rows / ROWS - 1)
+
+    def micro_batches(self, a):
+        step = self.plan["rows"]["step"]
+        rows = self.rows or next(
+            (r for r in range(step, 0, -1)
+             if step % r == 0 and self.memory(r) <= a.memory * 1e9), 1,
+        )  # fmt: skip
+        return -(-step // rows)
+
+    # --- parts, in seconds ------------------------------------------------------------------------
+
+    def parts(self, a):
+        """{part: seconds}."""
+        m = self.micro_batches(a)
+        tera = 1e12
+        passes = {True: 0.0, False: 0.0}
+        for one in self.work["passes"]:
+            sum_ = one["read_bytes"] + one["written_bytes"] + one["transposed_bytes"]
+            passes[one["operation"] == CROSS_ENTROPY] += sum_ * self.tokens
+        attention = self.work["attention_flops"]
+        return {
+            "GEMMs": self.gemm_seconds(a, of_head=False),
+            "head": self.gemm_seconds(a, of_head=True),
+            "attention forward": attention["forward"] * self.tokens / (a.attention_forward * tera),
+            "attention backward": attention["backward"]
+            * self.tokens
+            / (a.attention_backward * tera),
+            "passes, casts": passes[False] / (a.passes * tera),
+            "cross entropy": passes[True] / (a.cross_entropy * tera),
+            "sums of gradients": self.summed_bytes(m) / (a.passes * tera),
+            "norm, update": self.update_bytes(m) / (a.update * tera),
+            "weights to FP8": self.recast_seconds(a, m),
+            "gaps, host": self.kernels(a, m) * a.gap * 1e-6 + a.host * 1e-3,
+        }
+
+    def gemm_seconds(self, a, of_head):
+        return sum(
+            gemm["flops"] * self.tokens / (self.rate(a, gemm) * 1e12)
+            for gemm in self.work["gemms"]
+            if (gemm["linear"] == "lm_head") == of_head
+        )
+
+    def rate(self, a, gemm):
+        fp8 = gemm["format"] == "fp8"
+        if gemm["linear"] == "lm_head" and not fp8:
+            return by_width(a.head, self.width)
+        if gemm["product"] == "dW":
+            return by_width(a.fp8_dw if fp8 else a.bf16_dw, self.width)
+        rate = at(a.fp8_gemm if fp8 else a.bf16_gemm, gemm["inner"])
+        return rate * a.fp8_split if fp8 and gemm["product"] == "dx" else rate
+
+    def summed_bytes(self, m):
+        """Of several micro-batches: each but the first adds to FP32 sums, which are rounded."""
+        return self.plan["parameters"] * (8 * (m - 1) + 8 if m > 1 else 0)
+
+    def update_bytes(self, m):
+        """Weights and states read and written, gradients read for the norm and for the update."""
+        nominal = self.plan["nominal_bytes_per_parameter"]
+        gradient = 4 if m > 1 else nominal["gradient"]
+        stored = nominal["weights"] + nominal["optimizer_state"]
+        return self.plan["parameters"] * (2 * stored + 2 * gradient)
+
+    def recast_seconds(self, a, m):
+        of = self.work["weights"]
+        times = m if self.recast_each_micro_batch or of["each_micro_batch"] else 1
+        sum_ = of["read_bytes"] + of["written_bytes"] + of["transposed_bytes"]
+        return times * sum_ / (a.recast * 1e12)
+
+    def kernels(self, a, m):
+        calls = sum(one["calls"] for one in [*self.work["passes"], *self.work["gemms"]])
+        calls += 2 * self.layers  # attention
+        scales = a.scale_kernels * 7 * self.layers if self.regime == "nvfp4" else 0
+        return m * calls * a.kernels + a.other_kernels + scales
+
+    # --- what comes of them -----------------------------------------------------------------------
+
+    def seconds(self, a):
+        return sum(self.parts(a).values())
+
+    def percent(self, a):
+        """Of the BF16 rate, as gpu_report counts it."""
+        return 100 * self.plan["flops_per_step"] / self.seconds(a) / (a.bf16_peak * 1e12)
+
+
+def over_bf16(step, a):
+    """Tokens per second over those of the same size in BF16."""
+    return dataclasses.replace(step, regime="bf16").seconds(a) / step.seconds(a)
