@@ -126,9 +126,15 @@ class Sitting:
         self.runner = Runner(setup, self.results, budget, args.commit, say, self.save)
 
     def save(self):
-        """After every unit: the call may be ended at any moment."""
+        """After every unit: the call may be ended at any moment. Figures that the report does not
+        understand are no reason to measure no more.
+        """
         pack(self.raw, self.archive)
-        gpu_check_report.write(self.raw, self.args.output)
+        self.no_report = ""
+        try:
+            gpu_check_report.write(self.raw, self.args.output)
+        except Exception as problem:
+            self.no_report = f"the report could not be made: {problem!r}"
 
     def run(self):
         (self.raw / "machine.txt").write_text("\n".join([*machine_lines(self.args), ""]))
@@ -151,7 +157,9 @@ class Sitting:
             self.say(f"to go on, call again with --from {self.archive} or the same --output")
         if failed:
             self.say(f"{len(failed)} failed: {' '.join(failed)}; see raw/ in {self.archive}")
-        return 1 if failed else LEFT if left else 0
+        if self.no_report:
+            self.say(self.no_report)
+        return 1 if failed or self.no_report else LEFT if left else 0
 
 
 def main(arguments=None, say=None):

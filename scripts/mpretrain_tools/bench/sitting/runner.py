@@ -7,6 +7,7 @@ call, which keeps as much time for it as it had and a quarter more.
 
 import dataclasses
 import datetime
+import json
 import os
 import shlex
 import signal
@@ -18,11 +19,20 @@ from .results import shorten
 SECONDS_TO_END = 5  # between being asked and being ended
 MARGIN = 1.25  # on what was not enough
 LAST_LINES = 5
+NO_FIGURES = "0, but what it printed is no JSON"
+
+
+def is_json(path):
+    try:
+        json.loads(path.read_bytes())
+    except ValueError:
+        return False
+    return True
 
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    status: int | None  # None: it ran out of its time
+    status: int | str | None  # None: it ran out of its time
     seconds: float
 
 
@@ -142,7 +152,9 @@ class Runner:
                 Termination.catch_up()
                 complaints.write(f"{words[0]}: {problem.strerror}\n".encode())
                 ended = Ended(127, 0.0)
-        self.keep(ended, output, log)
+        if command.figures and ended.status == 0 and not is_json(output):
+            ended = Ended(NO_FIGURES, ended.seconds)
+        self.keep(command, ended, output, log)
         return ended
 
     def heading(self, words):
@@ -150,13 +162,14 @@ class Runner:
         now = datetime.datetime.now(datetime.timezone.utc)
         return f"command: {shown}\ncommit: {self.commit}\ndate: {now:%Y-%m-%dT%H:%MZ}\n"
 
-    def keep(self, ended, output, log):
-        if ended.status == 0:
+    def keep(self, command, ended, output, log):
+        if command.figures and ended.status == 0:
             os.replace(output, log.with_suffix(".json"))
         else:
             with open(log, "ab") as file:
                 file.write(output.read_bytes())
             output.unlink()
+        if ended.status != 0:
             said = log.read_text(errors="replace").splitlines()[3:]
             self.say("\n".join(["", f"{log.name} ends with:", *said[-LAST_LINES:]]))
         shorten(log)

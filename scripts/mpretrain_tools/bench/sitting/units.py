@@ -60,12 +60,13 @@ class Setup:
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """Leaves <name>.json, its standard output, and <name>.log. `words` is given the directory of
-    all of these.
+    """Leaves <name>.json, the figures that it prints, and <name>.log. `words` is given the
+    directory of all of these.
     """
 
     name: str
     words: typing.Callable[[pathlib.Path], list]
+    figures: bool = True  # else what it prints is for people, and goes to the log
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +113,9 @@ class Units:
             output = f"--gtest_output=json:{raw}/tests_cases.json"
             return [*self.setup.tests, output, "--gtest_brief=1"]
 
-        return self.unit("tests", "tests", [Command("tests", words)], **self.needs_a_gpu())
+        return self.unit(
+            "tests", "tests", [Command("tests", words, figures=False)], **self.needs_a_gpu()
+        )
 
     def machine(self):
         return self.unit("machine", "machine", [self.measure("machine", "machine", *self.small())])
@@ -151,7 +154,7 @@ class Units:
         missing = self.needs_a_gpu()
         if not missing and not shutil.which(program[0]):
             missing = {"missing": f"{program[0]} is not on PATH"}
-        command = Command(f"sanitizer_{tool}", lambda raw: words)
+        command = Command(f"sanitizer_{tool}", lambda raw: words, figures=False)
         return self.unit(command.name, "sanitizer", [command], **missing)
 
     def peer(self, size):
