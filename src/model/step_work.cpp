@@ -9,8 +9,8 @@
 namespace mpt {
 namespace {
 
-// Legend, for a token: C hidden, F stored MLP width, V vocabulary, L layers; s bytes of an element of
-// the storage type, and 1 of an FP8 code.
+// Legend, for a token: C hidden, F stored MLP width, V vocabulary, L layers; s bytes of an element
+// of the storage type, and 1 of an FP8 code.
 class Counter {
  public:
   Counter(const LlamaConfig& config, const PrecisionConfig& precision, int64_t seq_len)
@@ -35,7 +35,7 @@ class Counter {
   }
 
  private:
-  // --- GEMMs and attention -------------------------------------------------------------------------
+  // --- GEMMs and attention -----------------------------------------------------------------------
 
   void add_linear(const std::string& linear, int64_t calls, double in, double out, bool fp8) {
     const ComputeFormat format =
@@ -66,7 +66,7 @@ class Counter {
     work_.attention_backward = 5 * product;
   }
 
-  // --- passes --------------------------------------------------------------------------------------
+  // --- passes ------------------------------------------------------------------------------------
 
   // Bytes of one call.
   struct Bytes {
@@ -89,8 +89,8 @@ class Counter {
     return {.read = source * (twice ? 2 : 1), .written = codes, .transposed = transposed};
   }
 
-  // Reads the residual and the branch of the half before, and writes their sum; there is none before
-  // the first. In FP8 what is written beside it is the cast's, which reads the sum.
+  // Reads the residual and the branch of the half before, and writes their sum; there is none
+  // before the first. In FP8 what is written beside it is the cast's, which reads the sum.
   void add_norms(const std::string& what, int64_t calls, int64_t added, bool fp8) {
     const double out = fp8 ? 0 : s_ * c_;
     add("forward/RMSNorm", what, calls,
@@ -141,7 +141,7 @@ class Counter {
     add("backward/embedding", "", 1, {.read = s_ * c_, .written = 0});
   }
 
-  // --- weights -------------------------------------------------------------------------------------
+  // --- weights -----------------------------------------------------------------------------------
 
   [[nodiscard]] double stored_bytes(double rows, int64_t cols) const {
     const EncodedLayout layout = layout_of(linear_encoding(precision_));

@@ -36,7 +36,8 @@ struct PassWork {
   [[nodiscard]] double bytes() const { return read + written + transposed; }
 };
 
-// Of the weights of the linear layers: their casts to FP8, or their decoding. Bytes, all of them once.
+// Of the weights of the linear layers: their casts to FP8, or their decoding. Bytes, all of them
+// once.
 struct WeightPass {
   double read = 0, written = 0, transposed = 0;
   bool each_micro_batch = false;  // else once a step

@@ -122,9 +122,9 @@ double layer_bytes(const StepWork& work, const LlamaConfig& config) {
   return bytes / double(config.num_hidden_layers);
 }
 
-// The sums, by hand from the operations of a block: with C = 1024 and F = 2736, in BF16 the norms read
-// and write 16 C, RoPE 8 C and SwiGLU 6 F forward, and 16 C, 8 C and 10 F backward. The very first
-// norm has no branch to add, 4 C less, and is listed by itself.
+// The sums, by hand from the operations of a block: in BF16 the norms read and write 16 C, RoPE 8 C
+// and SwiGLU 6 F forward, and 16 C, 8 C and 10 F backward. The very first norm, which has no branch
+// to add, is listed by itself and not among those of layers.
 TEST(StepWork, BytesOfALayer) {
   LlamaConfig config{.hidden_size = 1024,
                      .intermediate_size = 2736,
