@@ -60,7 +60,7 @@ struct LayerActivations {
   Tensor middle;              // [N, C] after the attention's residual addition
   QuantizedMatrix mlp_norm;   // [N, C]
   Tensor mlp_inv_rms;         // [1, N] fp32
-  Tensor gate_up;             // [N, 2F]; backward leaves its gradient here
+  Tensor gate_up;             // [N, 2F]; backward may leave its gradient here
   QuantizedMatrix mlp;        // [N, F] SwiGLU output
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -117,18 +118,36 @@ Linears::Scaled Linears::input(int64_t linear, const QuantizedMatrix& x) const {
   return {x, forward_->scale_inv(input_slot(linear))};
 }
 
+// Where the codes of a dy [rows, out] lie.
+QuantizedMatrix Linears::gradient_codes(int64_t linear, int64_t rows) const {
+  const int64_t cols = planned_weight(linear, DType::kE4M3).rows;
+  check(rows * cols <= gradient_codes_.values.elements(),
+        "gradient of {} elements; {} were planned", rows * cols, gradient_codes_.values.elements());
+  const auto view = [](const Tensor& codes, int64_t r, int64_t c) {
+    return Tensor{codes.data, codes.dtype, r, c, c};
+  };
+  QuantizedMatrix codes{view(gradient_codes_.values, rows, cols)};
+  if (rows_of_k(linear)) codes.transposed = view(gradient_codes_.transposed, cols, rows);
+  return codes;
+}
+
+std::optional<Fp8CastCall> Linears::gradient_cast(int64_t linear, int64_t rows) {
+  if (!in_fp8(linear)) return std::nullopt;
+  const QuantizedMatrix codes = gradient_codes(linear, rows);
+  const auto call = backward_->call_ahead(linear, {.source = shape_of_source(rows, codes.cols()),
+                                                   .target = codes.values,
+                                                   .transposed = codes.transposed});
+  if (call) cast_gradient_ = linear;
+  return call;
+}
+
 Linears::Scaled Linears::output_gradient(int64_t linear, const Tensor& d_y) {
   if (!in_fp8(linear)) return {{d_y}};
-  check(d_y.elements() <= gradient_codes_.values.elements(),
-        "gradient of {} elements; {} were planned", d_y.elements(),
-        gradient_codes_.values.elements());
-  const auto view = [](const Tensor& codes, int64_t rows, int64_t cols) {
-    return Tensor{codes.data, codes.dtype, rows, cols, cols};
-  };
-  QuantizedMatrix codes{view(gradient_codes_.values, d_y.rows, d_y.cols)};
-  if (rows_of_k(linear)) codes.transposed = view(gradient_codes_.transposed, d_y.cols, d_y.rows);
-  const ProfileScope scope(device_, "FP8 casts");
-  backward_->cast(linear, std::array{part_of(d_y, codes)}, Fp8CastKind::kFold);
+  const QuantizedMatrix codes = gradient_codes(linear, d_y.rows);
+  if (std::exchange(cast_gradient_, std::nullopt) != linear) {
+    const ProfileScope scope(device_, "FP8 casts");
+    backward_->cast(linear, std::array{part_of(d_y, codes)}, Fp8CastKind::kFold);
+  }
   return {codes, backward_->scale_inv(linear)};
 }
 

@@ -44,7 +44,7 @@ struct LinearsOptions {
 };
 
 struct LinearBackward {
-  Tensor d_y;         // [rows, out] storage
+  Tensor d_y;         // [rows, out] storage; not read if what made it has cast it
   QuantizedMatrix x;  // [rows, in]; only for_backward() is read
   Tensor d_x;         // [rows, in] storage
   Accumulate accumulate = Accumulate::kNo;
@@ -78,6 +78,10 @@ class Linears {
   void cast_input(int64_t linear, Fp8Casts& casts, const QuantizedMatrix& operand,
                   Fp8CastKind kind);
   void forward(int64_t linear, const QuantizedMatrix& x, const Tensor& y);
+  // For the operation that makes the dy [rows, out] which the next backward() takes, that of
+  // `linear`: how to cast it in the same pass. Nothing where dy is not cast, or with a scale that is
+  // not known before.
+  [[nodiscard]] std::optional<Fp8CastCall> gradient_cast(int64_t linear, int64_t rows);
   // Computes dW first, then dx.
   void backward(int64_t linear, const LinearBackward& call);
 
@@ -104,6 +108,7 @@ class Linears {
   [[nodiscard]] Tensor planned_weight(int64_t linear, DType dtype) const;
   [[nodiscard]] Scaled weight(int64_t linear) const;
   [[nodiscard]] Scaled input(int64_t linear, const QuantizedMatrix& x) const;
+  [[nodiscard]] QuantizedMatrix gradient_codes(int64_t linear, int64_t rows) const;
   Scaled output_gradient(int64_t linear, const Tensor& d_y);
   [[nodiscard]] bool rows_of_k(int64_t linear) const;
   [[nodiscard]] Multiply forward_multiply(int64_t linear) const;
@@ -127,6 +132,7 @@ class Linears {
   std::unique_ptr<Fp8Scaling> backward_;       // slot i: dy
   std::vector<QuantizedMatrix> weight_codes_;  // [out, in] e4m3, padding included
   QuantizedMatrix gradient_codes_;             // [1, largest dy] e5m2, both layouts
+  std::optional<int64_t> cast_gradient_;       // the linear whose dy has been cast into it
 };
 
 }  // namespace mpt

@@ -125,7 +125,8 @@ class Llama {
   void cross_entropy(const CrossEntropyCall& call);
   void backward(Accumulate accumulate);
   void backward_mlp(int64_t layer, Accumulate accumulate);
-  void backward_swiglu(const Tensor& gate_up, const Tensor& d_out);
+  // The gradient of `linear`'s y, gate_up, as far as it is not cast at once.
+  void backward_swiglu(int64_t linear, const Tensor& gate_up, const Tensor& d_out);
   void backward_attention(int64_t layer, Accumulate accumulate);
   void backward_norm(const Tensor& x, const Tensor& inv_rms, int64_t gain, Accumulate accumulate);
   void backward_embedding(Accumulate accumulate);

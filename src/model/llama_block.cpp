@@ -114,9 +114,12 @@ void Llama::backward_norm(const Tensor& x, const Tensor& inv_rms, int64_t gain,
                        .accumulate = accumulate});
 }
 
-void Llama::backward_swiglu(const Tensor& gate_up, const Tensor& d_out) {
+void Llama::backward_swiglu(int64_t linear, const Tensor& gate_up, const Tensor& d_out) {
   const ProfileScope scope(device_, "SwiGLU");
-  ops_->swiglu_backward(gate_up, d_out);
+  if (const auto cast = linears_.gradient_cast(linear, gate_up.rows))
+    ops_->swiglu_backward_and_cast(gate_up, d_out, *cast);
+  else
+    ops_->swiglu_backward(gate_up, d_out);
 }
 
 // --- forward -------------------------------------------------------------------------------------
@@ -163,11 +166,12 @@ void Llama::backward_mlp(int64_t layer, Accumulate accumulate) {
   linears_.backward(
       linear_index(layer, Linear::kDown),
       {.d_y = live(d_residual_), .x = live(a.mlp), .d_x = d_mlp, .accumulate = accumulate});
-  backward_swiglu(live(a.gate_up), d_mlp);
-  linears_.backward(linear_index(layer, Linear::kGateUp), {.d_y = live(a.gate_up),
-                                                           .x = live(a.mlp_norm),
-                                                           .d_x = live(d_branch_),
-                                                           .accumulate = accumulate});
+  const int64_t gate_up = linear_index(layer, Linear::kGateUp);
+  backward_swiglu(gate_up, live(a.gate_up), d_mlp);
+  linears_.backward(gate_up, {.d_y = live(a.gate_up),
+                              .x = live(a.mlp_norm),
+                              .d_x = live(d_branch_),
+                              .accumulate = accumulate});
   backward_norm(a.middle, a.mlp_inv_rms, layer_index(layer, LayerParam::kMlpNorm), accumulate);
 }
 

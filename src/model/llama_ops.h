@@ -107,6 +107,14 @@ class LlamaOps {
   virtual void swiglu_forward(const Tensor& gate_up, const Tensor& out) = 0;
   // The gradients overwrite gate_up.
   virtual void swiglu_backward(const Tensor& gate_up, const Tensor& d_out) = 0;
+  // These operations and an FP8 cast of what they write, qkv or gate_up, in one pass where the
+  // backend has one: the codes and the amax are those of a cast afterwards. qkv or gate_up may be
+  // left as they were, or overwritten.
+  virtual void rope_and_cast(const RopeCall& call, const Fp8CastCall& cast) = 0;
+  virtual void swiglu_backward_and_cast(const Tensor& gate_up, const Tensor& d_out,
+                                        const Fp8CastCall& cast) = 0;
+  // Likewise of d_x, which is written as well.
+  virtual void norm_backward_and_cast(const NormBackwardCall& call, const Fp8CastCall& cast) = 0;
   // As in Fp8Casts, for a computed input with the shape of the call's source. Codes and amaxes
   // equal those of the same input stored in fp32, or in bf16 if the cast rounds to bf16 first.
   virtual void cast(const ComputedInput& input, const Fp8CastCall& call) = 0;

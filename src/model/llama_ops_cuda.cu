@@ -7,6 +7,7 @@
 #include "model/cuda/cross_entropy.cuh"
 #include "model/cuda/elementwise.cuh"
 #include "model/cuda/embedding.cuh"
+#include "model/cuda/gradient_casts.cuh"
 #include "model/cuda/rms_norm.cuh"
 #include "model/llama_ops_on.h"
 
@@ -174,6 +175,13 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
       return true;
     });
     if (!fast) Generic::swiglu_backward(gate_up, d_out);
+  }
+
+  void swiglu_backward_and_cast(const Tensor& gate_up, const Tensor& d_out,
+                                const Fp8CastCall& cast) override {
+    check_written(gate_up, cast);
+    if (!cast_swiglu_gradient(exec_.stream, gate_up, d_out, cast))
+      Generic::swiglu_backward_and_cast(gate_up, d_out, cast);
   }
 
   void cast(const ComputedInput& input, const Fp8CastCall& call) override {

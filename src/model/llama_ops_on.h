@@ -102,6 +102,22 @@ class LlamaOpsOn : public LlamaOps {
     });
   }
 
+  void rope_and_cast(const RopeCall& call, const Fp8CastCall& cast) override {
+    rope(call);
+    cast_written(call.qkv, cast);
+  }
+
+  void swiglu_backward_and_cast(const Tensor& gate_up, const Tensor& d_out,
+                                const Fp8CastCall& cast) override {
+    swiglu_backward(gate_up, d_out);
+    cast_written(gate_up, cast);
+  }
+
+  void norm_backward_and_cast(const NormBackwardCall& call, const Fp8CastCall& cast) override {
+    norm_backward(call);
+    cast_written(call.d_x, cast);
+  }
+
   void cast(const ComputedInput& input, const Fp8CastCall& call) override {
     with_computed(input, call,
                   [&](const auto& rows) { cast_blocks(exec_, fp8_source(rows, call), call); });
@@ -141,6 +157,16 @@ class LlamaOpsOn : public LlamaOps {
   }
 
  protected:
+  // Casts what an operation has just written.
+  virtual void cast_written(const Tensor& written, const Fp8CastCall& call) {
+    check_written(written, call);
+    cast_blocks(exec_, fp8_source(ElementCodec(written), call), call);
+  }
+  static void check_written(const Tensor& written, const Fp8CastCall& call) {
+    check(written.rows == call.source.rows && written.cols == call.source.cols,
+          "cast of [{},{}] from an operation that writes [{},{}]", call.source.rows,
+          call.source.cols, written.rows, written.cols);
+  }
   // Calls f with the result's type: the storage type or fp32. An omitted result counts as fp32.
   template <class F>
   static void dispatch_output(DType storage, DType out, const F& f) {

@@ -131,12 +131,11 @@ struct TilePlace {
   }
 };
 
-// Calls f(row of the tile, its elements in this lane) for the rows of the calling warp. Rows past
-// the end of the tensor repeat the last one.
-template <class Codec, class F>
-__device__ void each_row_of_tile(const Fp8Source<Codec>& source, const TilePlace& place,
+// Calls f(row of the tile, Values of this lane) for the rows of the calling warp, of a tensor of
+// `rows`. Rows past its end repeat the last one.
+template <class Values, class Source, class F>
+__device__ void each_fetched_row(const Source& source, int64_t rows, const TilePlace& place,
                                  const F& f) {
-  using Values = LaneValues<Codec>;
   constexpr int kRows = kTileRows / kWarps;
   static_assert(kRows % Values::kAtOnce == 0);
   const int first = static_cast<int>(threadIdx.x) / WarpGroup::kLanes * kRows;
@@ -145,69 +144,96 @@ __device__ void each_row_of_tile(const Fp8Source<Codec>& source, const TilePlace
     Values fetched[Values::kAtOnce];
 #pragma unroll
     for (int i = 0; i < Values::kAtOnce; ++i) {
-      const int64_t row = min_of(place.first_row + done + i, source.grid.rows - 1);
-      fetched[i].fetch(source.codec, {row, place.span.col, place.span.count});
+      const int64_t row = min_of(place.first_row + done + i, rows - 1);
+      fetched[i].fetch(source, {row, place.span.col, place.span.count});
     }
 #pragma unroll
-    for (int i = 0; i < Values::kAtOnce; ++i) {
-      float x[kLaneCodes];
-      fetched[i].get(x);
-      source.pass_through(x);
-      f(done + i, x);
-    }
+    for (int i = 0; i < Values::kAtOnce; ++i) f(done + i, fetched[i]);
   }
 }
 
-// *most = max(*most, `mine` of all threads), with one atomic per thread block.
+// Calls f(row of the tile, its elements in this lane) likewise.
+template <class Codec, class F>
+__device__ void each_row_of_tile(const Fp8Source<Codec>& source, const TilePlace& place,
+                                 const F& f) {
+  using Values = LaneValues<Codec>;
+  each_fetched_row<Values>(source.codec, source.grid.rows, place,
+                           [&](int row, const Values& fetched) {
+                             float x[kLaneCodes];
+                             fetched.get(x);
+                             source.pass_through(x);
+                             f(row, x);
+                           });
+}
+
+// *most = max(*most, `mine` of all threads), with one atomic per thread block of so many warps.
+template <int kWarpsOfBlock = kWarps>
 __device__ inline void fold_block_max(float* most, float mine) {
-  __shared__ float of_warp[kWarps];
+  __shared__ float of_warp[kWarpsOfBlock];
   const WarpGroup group;
   const float largest = group.reduce_max(mine);
   if (group.lane() == 0) of_warp[threadIdx.x / WarpGroup::kLanes] = largest;
   __syncthreads();
   if (threadIdx.x != 0) return;
   float of_block = of_warp[0];
-  for (int warp = 1; warp < kWarps; ++warp) of_block = max_of(of_warp[warp], of_block);
+  for (int warp = 1; warp < kWarpsOfBlock; ++warp) of_block = max_of(of_warp[warp], of_block);
   fold_max(most, of_block);
 }
 
-template <DType kTo, class Codec>
-struct TileCast {
-  Fp8Source<Codec> source;
-  Fp8CastEnds ends;
+template <DType kTo>
+MPT_HD LaneCodes codes_of(const float (&x)[kLaneCodes], float factor) {
+  LaneCodes codes;
+#pragma unroll
+  for (int k = 0; k < kLaneCodes; k += 2)
+    codes.at[k / 2] = round_pair<kTo>(x[k] * factor, x[k + 1] * factor);
+  return codes;
+}
+
+// Whether every row can be accessed `bytes` at a time from its start.
+inline bool is_aligned(const Tensor& t, int64_t bytes) {
+  const bool rows = t.rows <= 1 || t.stride * size_of(t.dtype) % bytes == 0;
+  return rows && reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(bytes) == 0;
+}
+
+// Where the codes of tiles go: a tensor of `rows`.
+struct TileTargets {
+  int64_t rows;
+  uint8_t* target;  // null: not wanted
+  int64_t stride;
+  uint8_t* transposed;  // null: not wanted
+  int64_t transposed_stride;
   bool packed_rows;     // parts of lanes in target rows are aligned to their size
   bool packed_columns;  // likewise runs in rows of the transposed target
 
-  __device__ void cast(int64_t block) const {
-    __shared__ CodeTile tile;
-    const TilePlace place(source.grid, block);
+  static TileTargets of(int64_t rows, const Tensor& target, const Tensor& transposed) {
+    return {.rows = rows,
+            .target = target.as<uint8_t>(),
+            .stride = target.stride,
+            .transposed = transposed.as<uint8_t>(),
+            .transposed_stride = transposed.stride,
+            .packed_rows = is_aligned(target, sizeof(LaneCodes)),
+            .packed_columns = is_aligned(transposed, kRun)};
+  }
+
+  // A lane's codes of a row of the tile, which finish() stores transposed.
+  __device__ void put(const TilePlace& place, int row, const LaneCodes& codes,
+                      CodeTile& tile) const {
     const LanePart<WarpGroup> part(WarpGroup{}, place.span);
-    const float factor = *ends.scale;
-    float most = 0.0f;
-    each_row_of_tile(source, place, [&](int row, const float(&x)[kLaneCodes]) {
-      most = most_with(most, x);
-      LaneCodes codes;
-#pragma unroll
-      for (int k = 0; k < kLaneCodes; k += 2)
-        codes.at[k / 2] = round_pair<kTo>(x[k] * factor, x[k + 1] * factor);
-      if (ends.target != nullptr && place.first_row + row < source.grid.rows)
-        write_row(place.first_row + row, part, codes);
-      if (ends.transposed != nullptr) {
-        const int col = static_cast<int>(part.col - place.span.col);
-        *reinterpret_cast<LaneCodes*>(tile.code + CodeTile::offset(row, col)) = codes;
-      }
-    });
-    if (ends.amax != nullptr) fold_block_max(ends.amax, most);
-    if (block == 0 && threadIdx.x == 0) ends.note_scale();
-    if (ends.transposed == nullptr) return;
-    __syncthreads();
-    write_columns(place, tile);
+    if (target != nullptr && place.first_row + row < rows)
+      write_row(place.first_row + row, part, codes);
+    if (transposed == nullptr) return;
+    const int col = static_cast<int>(part.col - place.span.col);
+    *reinterpret_cast<LaneCodes*>(tile.code + CodeTile::offset(row, col)) = codes;
+  }
+  // Call when all lanes have put all rows.
+  __device__ void finish(const TilePlace& place, const CodeTile& tile) const {
+    if (transposed != nullptr) write_columns(place, tile);
   }
 
  private:
   __device__ void write_row(int64_t row, const LanePart<WarpGroup>& part,
                             const LaneCodes& codes) const {
-    uint8_t* const out = ends.target + row * ends.stride + part.col;
+    uint8_t* const out = target + row * stride + part.col;
     if (packed_rows && part.size == kLaneCodes) {
       *reinterpret_cast<LaneCodes*>(out) = codes;
     } else {
@@ -218,14 +244,13 @@ struct TileCast {
   }
   __device__ void write_columns(const TilePlace& place, const CodeTile& tile) const {
     const int run = static_cast<int>(threadIdx.x) % kRuns;
-    const int64_t first_row = place.first_row + run * kRun, left = source.grid.rows - first_row;
+    const int64_t first_row = place.first_row + run * kRun, left = rows - first_row;
     for (int col = static_cast<int>(threadIdx.x) / kRuns; col < place.span.count;
          col += kThreadsPerBlock / kRuns) {
       Pack<uint8_t, kRun> codes;
 #pragma unroll
       for (int i = 0; i < kRun; ++i) codes.at[i] = tile.code[CodeTile::offset(run * kRun + i, col)];
-      uint8_t* const out =
-          ends.transposed + (place.span.col + col) * ends.transposed_stride + first_row;
+      uint8_t* const out = transposed + (place.span.col + col) * transposed_stride + first_row;
       if (packed_columns && left >= kRun) {
         store_pack(out, codes);
       } else {
@@ -234,6 +259,28 @@ struct TileCast {
           if (i < left) out[i] = codes.at[i];
       }
     }
+  }
+};
+
+template <DType kTo, class Codec>
+struct TileCast {
+  Fp8Source<Codec> source;
+  Fp8CastEnds ends;
+  TileTargets targets;
+
+  __device__ void cast(int64_t block) const {
+    __shared__ CodeTile tile;
+    const TilePlace place(source.grid, block);
+    const float factor = *ends.scale;
+    float most = 0.0f;
+    each_row_of_tile(source, place, [&](int row, const float(&x)[kLaneCodes]) {
+      most = most_with(most, x);
+      targets.put(place, row, codes_of<kTo>(x, factor), tile);
+    });
+    if (ends.amax != nullptr) fold_block_max(ends.amax, most);
+    if (block == 0 && threadIdx.x == 0) ends.note_scale();
+    __syncthreads();
+    targets.finish(place, tile);
   }
 };
 
@@ -256,21 +303,15 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   fold_block_max(amax, most);
 }
 
-// Whether every row can be accessed `bytes` at a time from its start.
-inline bool is_aligned(const Tensor& t, int64_t bytes) {
-  const bool rows = t.rows <= 1 || t.stride * size_of(t.dtype) % bytes == 0;
-  return rows && reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(bytes) == 0;
-}
-
 // Fp8Casts for any source that LaneValues can read.
 template <class Codec>
 void cast_tiles(cudaStream_t stream, const Fp8Source<Codec>& source, const Fp8CastCall& call) {
   check_targets(call);
   with_fp8_type(call.format(), [&]<DType kTo> {
-    const TileCast<kTo, Codec> cast{.source = source,
-                                    .ends = Fp8CastEnds::of(call),
-                                    .packed_rows = is_aligned(call.target, sizeof(LaneCodes)),
-                                    .packed_columns = is_aligned(call.transposed, kRun)};
+    const TileCast<kTo, Codec> cast{
+        .source = source,
+        .ends = Fp8CastEnds::of(call),
+        .targets = TileTargets::of(source.grid.rows, call.target, call.transposed)};
     launch(cast_kernel<kTo, Codec>,
            {.blocks = TilePlace::count(source.grid), .threads = kThreadsPerBlock, .stream = stream},
            cast);

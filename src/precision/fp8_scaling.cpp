@@ -48,25 +48,31 @@ Fp8Slot Fp8Scaling::slot(int64_t i) const {
           .scale_inv = scale_inv_.as<float>() + i};
 }
 
+Fp8CastCall Fp8Scaling::call_of(int64_t i, const Fp8Part& part, Fp8CastKind kind) const {
+  const Fp8CastCall call{.source = part.source,
+                         .through = part.through,
+                         .target = part.target,
+                         .transposed = part.transposed,
+                         .slot = slot(i),
+                         .kind = kind};
+  check(call.format() == options_.format, "cast to {} with scales for {}", name_of(call.format()),
+        name_of(options_.format));
+  return call;
+}
+
 void Fp8Scaling::cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind,
                       Fp8Casts& casts) {
-  const bool fresh = !delayed() && kind != Fp8CastKind::kAgain;
-  const auto call_of = [&](const Fp8Part& part) {
-    const Fp8CastCall call{.source = part.source,
-                           .through = part.through,
-                           .target = part.target,
-                           .transposed = part.transposed,
-                           .slot = slot(i),
-                           .kind = fresh ? Fp8CastKind::kNoFold : kind};
-    check(call.format() == options_.format, "cast to {} with scales for {}", name_of(call.format()),
-          name_of(options_.format));
-    return call;
-  };
-  if (fresh) {
-    for (const Fp8Part& part : parts) casts.gather_amax(call_of(part));
+  if (!delayed() && kind != Fp8CastKind::kAgain) {
+    kind = Fp8CastKind::kNoFold;
+    for (const Fp8Part& part : parts) casts.gather_amax(call_of(i, part, kind));
     ops_->scale_from_amax(slot(i), max_value_of(options_.format));
   }
-  for (const Fp8Part& part : parts) casts.cast(call_of(part));
+  for (const Fp8Part& part : parts) casts.cast(call_of(i, part, kind));
+}
+
+std::optional<Fp8CastCall> Fp8Scaling::call_ahead(int64_t i, const Fp8Part& part) const {
+  if (!delayed()) return std::nullopt;
+  return call_of(i, part, Fp8CastKind::kFold);
 }
 
 void Fp8Scaling::roll() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,6 +46,9 @@ class Fp8Scaling {
   }
   // The same with another implementation of the casts.
   void cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind, Fp8Casts& casts);
+  // What cast(i, part, kFold) would call, for an operation that casts what it makes. Nothing for the
+  // current recipe, whose scale is known only when all values are.
+  [[nodiscard]] std::optional<Fp8CastCall> call_ahead(int64_t i, const Fp8Part& part) const;
   // Factor for GEMMs that read slot i's bytes; a device pointer.
   [[nodiscard]] const float* scale_inv(int64_t i) const { return slot(i).scale_inv; }
   // Amaxes gathered since the last roll(), fp32 [1, slots]; no rows for the current recipe.
@@ -62,6 +66,7 @@ class Fp8Scaling {
 
  private:
   [[nodiscard]] Fp8Slot slot(int64_t i) const;
+  [[nodiscard]] Fp8CastCall call_of(int64_t i, const Fp8Part& part, Fp8CastKind kind) const;
   [[nodiscard]] bool delayed() const { return options_.config.fp8_recipe == Fp8Recipe::kDelayed; }
 
   Fp8ScalingOptions options_;
