@@ -125,7 +125,8 @@ class Llama {
   void cross_entropy(const CrossEntropyCall& call);
   void backward(Accumulate accumulate);
   void backward_mlp(int64_t layer, Accumulate accumulate);
-  // The gradient of `linear`'s y, gate_up, as far as it is not cast at once.
+  // These make the gradient of the y of `linear`, in qkv or gate_up, or at once as FP8 codes.
+  void backward_rotate(int64_t linear, const Tensor& d_qkv);
   void backward_swiglu(int64_t linear, const Tensor& gate_up, const Tensor& d_out);
   void backward_attention(int64_t layer, Accumulate accumulate);
   void backward_norm(const Tensor& x, const Tensor& inv_rms, int64_t gain, Accumulate accumulate);
@@ -141,7 +142,8 @@ class Llama {
   };
   void norm(const NormedInput& n);
   void swiglu(int64_t linear, const Tensor& gate_up, const QuantizedMatrix& out);
-  void rotate(const Tensor& qkv, float direction);
+  [[nodiscard]] RopeCall rotation(const Tensor& qkv, float direction) const;
+  void rotate(const Tensor& qkv);
   void attend(const LayerActivations& a);
   void attend_backward(const LayerActivations& a, const Tensor& d_qkv);
   [[nodiscard]] AttentionShape attention_shape() const;

@@ -69,15 +69,28 @@ void Llama::swiglu(int64_t linear, const Tensor& gate_up, const QuantizedMatrix&
     ops_->swiglu_forward(live(gate_up), live(out.values));
 }
 
-void Llama::rotate(const Tensor& qkv, float direction) {
+RopeCall Llama::rotation(const Tensor& qkv, float direction) const {
+  return {.qkv = qkv,
+          .cosine = rope_.cosine,
+          .sine = rope_.sine,
+          .heads = config_.num_attention_heads,
+          .head_dim = config_.head_dim(),
+          .seq_len = options_.micro_batch.seq_len,
+          .direction = direction};
+}
+
+void Llama::rotate(const Tensor& qkv) {
   const ProfileScope scope(device_, "RoPE");
-  ops_->rope({.qkv = qkv,
-              .cosine = rope_.cosine,
-              .sine = rope_.sine,
-              .heads = config_.num_attention_heads,
-              .head_dim = config_.head_dim(),
-              .seq_len = options_.micro_batch.seq_len,
-              .direction = direction});
+  ops_->rope(rotation(qkv, +1.0f));
+}
+
+void Llama::backward_rotate(int64_t linear, const Tensor& d_qkv) {
+  const ProfileScope scope(device_, "RoPE");
+  const RopeCall call = rotation(d_qkv, -1.0f);
+  if (const auto cast = linears_.gradient_cast(linear, d_qkv.rows))
+    ops_->rope_and_cast(call, *cast);
+  else
+    ops_->rope(call);
 }
 
 void Llama::attend(const LayerActivations& a) {
@@ -141,7 +154,7 @@ void Llama::forward_layer(int64_t layer, Pass pass) {
   }
   norm(attn_norm);
   linears_.forward(index(Linear::kQkv), live(a.attn_norm), live(a.qkv));
-  rotate(live(a.qkv), +1.0f);
+  rotate(live(a.qkv));
   attend(a);
   cast_attention(index(Linear::kO), a.attention, attention_operand(a).for_forward());
   linears_.forward(index(Linear::kO), live(attention_operand(a)), live(acts_.branch));
@@ -186,9 +199,10 @@ void Llama::backward_attention(int64_t layer, Accumulate accumulate) {
                                                       .d_x = live(d_branch_),
                                                       .accumulate = accumulate});
   attend_backward(a, d_qkv);
-  rotate(d_qkv, -1.0f);
+  const int64_t qkv = linear_index(layer, Linear::kQkv);
+  backward_rotate(qkv, d_qkv);
   linears_.backward(
-      linear_index(layer, Linear::kQkv),
+      qkv,
       {.d_y = d_qkv, .x = live(a.attn_norm), .d_x = live(d_branch_), .accumulate = accumulate});
   backward_norm(a.residual, a.attn_inv_rms, layer_index(layer, LayerParam::kAttnNorm), accumulate);
 }

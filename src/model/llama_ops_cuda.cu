@@ -177,6 +177,11 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
     if (!fast) Generic::swiglu_backward(gate_up, d_out);
   }
 
+  void rope_and_cast(const RopeCall& call, const Fp8CastCall& cast) override {
+    check_written(call.qkv, cast);
+    if (!cast_rotated(exec_.stream, call, cast)) Generic::rope_and_cast(call, cast);
+  }
+
   void swiglu_backward_and_cast(const Tensor& gate_up, const Tensor& d_out,
                                 const Fp8CastCall& cast) override {
     check_written(gate_up, cast);

@@ -304,18 +304,20 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 }
 
 // Fp8Casts for any source that LaneValues can read.
+template <DType kTo, class Codec>
+void cast_tiles_to(cudaStream_t stream, const Fp8Source<Codec>& source, const Fp8CastCall& call) {
+  check_targets(call);
+  const TileCast<kTo, Codec> cast{
+      .source = source,
+      .ends = Fp8CastEnds::of(call),
+      .targets = TileTargets::of(source.grid.rows, call.target, call.transposed)};
+  launch(cast_kernel<kTo, Codec>,
+         {.blocks = TilePlace::count(source.grid), .threads = kThreadsPerBlock, .stream = stream},
+         cast);
+}
 template <class Codec>
 void cast_tiles(cudaStream_t stream, const Fp8Source<Codec>& source, const Fp8CastCall& call) {
-  check_targets(call);
-  with_fp8_type(call.format(), [&]<DType kTo> {
-    const TileCast<kTo, Codec> cast{
-        .source = source,
-        .ends = Fp8CastEnds::of(call),
-        .targets = TileTargets::of(source.grid.rows, call.target, call.transposed)};
-    launch(cast_kernel<kTo, Codec>,
-           {.blocks = TilePlace::count(source.grid), .threads = kThreadsPerBlock, .stream = stream},
-           cast);
-  });
+  with_fp8_type(call.format(), [&]<DType kTo> { cast_tiles_to<kTo>(stream, source, call); });
 }
 template <class Codec>
 void gather_amax_of_tiles(cudaStream_t stream, const Fp8Source<Codec>& source,

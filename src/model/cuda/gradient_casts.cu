@@ -1,4 +1,7 @@
+#include <limits>
+
 #include "model/cuda/gradient_casts.cuh"
+#include "model/cuda/rotated_gradient.cuh"
 #include "model/cuda/swiglu_gradient.cuh"
 
 namespace mpt {
@@ -35,6 +38,27 @@ bool cast_swiglu_gradient(cudaStream_t stream, const Tensor& gate_up, const Tens
   launch(swiglu_gradient_kernel<kGradients>,
          {.blocks = TilePlace::count(tiles.grid), .threads = kThreadsPerBlock, .stream = stream},
          tiles);
+  return true;
+}
+
+bool cast_rotated(cudaStream_t stream, const RopeCall& rope, const Fp8CastCall& call) {
+  constexpr int64_t kMostTokens = std::numeric_limits<uint32_t>::max();
+  const Tensor& qkv = rope.qkv;
+  if (call.format() != kGradients || qkv.dtype != DType::kBF16 || qkv.rows > kMostTokens ||
+      rope.head_dim % (2 * kLaneCodes) != 0 || !packable(qkv.stride, kPackOf<bf16>, {qkv}) ||
+      !packable(rope.cosine.cols, kPackOf<float>, {rope.cosine, rope.sine}))
+    return false;
+  const PackedRotation source{.qkv = qkv.as<bf16>(),
+                              .stride = qkv.stride,
+                              .cosine = rope.cosine.as<float>(),
+                              .sine = rope.sine.as<float>(),
+                              .rotated = int(2 * rope.heads * rope.head_dim),
+                              .head_dim = int(rope.head_dim),
+                              .seq_len = uint32_t(rope.seq_len),
+                              .first_position = uint32_t(rope.first_position),
+                              .direction = rope.direction};
+  cast_tiles_to<kGradients>(
+      stream, Fp8Source<PackedRotation>{{qkv.rows, qkv.cols}, source, Format::kF32}, call);
   return true;
 }
 
