@@ -315,7 +315,11 @@ double Llama::forward_backward(const TokenBatch& batch, const BackwardOptions& o
 void Llama::backward(Accumulate accumulate) {
   const ProfileScope scope(device_, "backward");
   ops_->zero(live(d_residual_));
-  backward_norm(acts_.final_residual, acts_.final_inv_rms, final_norm_index(config_), accumulate);
+  backward_norm({.x = acts_.final_residual,
+                 .inv_rms = acts_.final_inv_rms,
+                 .gain = final_norm_index(config_),
+                 .accumulate = accumulate,
+                 .next = last_linear_before(config_.num_hidden_layers)});
   gradients_added(parameter_groups(config_) - 1);
   for (int64_t layer = config_.num_hidden_layers - 1; layer >= 0; --layer) {
     if (options_.recompute == Recompute::kBlock) recompute_layer(layer);

@@ -129,7 +129,15 @@ class Llama {
   void backward_rotate(int64_t linear, const Tensor& d_qkv);
   void backward_swiglu(int64_t linear, const Tensor& gate_up, const Tensor& d_out);
   void backward_attention(int64_t layer, Accumulate accumulate);
-  void backward_norm(const Tensor& x, const Tensor& inv_rms, int64_t gain, Accumulate accumulate);
+  // Backward of a norm, for the output gradient in d_branch_: adds to d_residual_.
+  struct NormedGradient {
+    Tensor x, inv_rms;
+    int64_t gain;
+    Accumulate accumulate;
+    std::optional<int64_t> next;  // the linear whose backward reads d_residual_ then
+  };
+  void backward_norm(const NormedGradient& n);
+  static std::optional<int64_t> last_linear_before(int64_t layer);
   void backward_embedding(Accumulate accumulate);
 
   // A norm, and the FP8 cast of its output if a linear layer reads it in FP8.

@@ -102,7 +102,6 @@ void Llama::attend(const LayerActivations& a) {
   device_.attention().forward(call);
 }
 
-// Backward of a norm, for the output gradient in d_branch_.
 void Llama::attend_backward(const LayerActivations& a, const Tensor& d_qkv) {
   const AttentionBackward call{.shape = attention_shape(),
                                .qkv = live(a.qkv),
@@ -114,17 +113,22 @@ void Llama::attend_backward(const LayerActivations& a, const Tensor& d_qkv) {
   device_.attention().backward(call);
 }
 
-void Llama::backward_norm(const Tensor& x, const Tensor& inv_rms, int64_t gain,
-                          Accumulate accumulate) {
+void Llama::backward_norm(const NormedGradient& n) {
   const ProfileScope scope(device_, "RMSNorm");
-  ops_->norm_backward({.d_out = live(d_branch_),
-                       .x = live(x),
-                       .inv_rms = live(inv_rms),
-                       .gain = weights_.compute(gain),
-                       .d_x = live(d_residual_),
-                       .d_gain_partial = d_gain_partial_,
-                       .d_gain = weights_.gradient(gain),
-                       .accumulate = accumulate});
+  const NormBackwardCall call{.d_out = live(d_branch_),
+                              .x = live(n.x),
+                              .inv_rms = live(n.inv_rms),
+                              .gain = weights_.compute(n.gain),
+                              .d_x = live(d_residual_),
+                              .d_gain_partial = d_gain_partial_,
+                              .d_gain = weights_.gradient(n.gain),
+                              .accumulate = n.accumulate};
+  const auto cast =
+      n.next ? linears_.gradient_cast(*n.next, call.d_x.rows) : std::optional<Fp8CastCall>();
+  if (cast)
+    ops_->norm_backward_and_cast(call, *cast);
+  else
+    ops_->norm_backward(call);
 }
 
 void Llama::backward_swiglu(int64_t linear, const Tensor& gate_up, const Tensor& d_out) {
@@ -173,6 +177,11 @@ void Llama::forward_layer(int64_t layer, Pass pass) {
 
 // --- backward ------------------------------------------------------------------------------------
 
+std::optional<int64_t> Llama::last_linear_before(int64_t layer) {
+  if (layer == 0) return std::nullopt;
+  return linear_index(layer - 1, Linear::kDown);
+}
+
 void Llama::backward_mlp(int64_t layer, Accumulate accumulate) {
   const LayerActivations& a = acts_.layers[size_t(layer)];
   const Tensor d_mlp = wide_scratch(a.mlp.cols());
@@ -185,7 +194,11 @@ void Llama::backward_mlp(int64_t layer, Accumulate accumulate) {
                               .x = live(a.mlp_norm),
                               .d_x = live(d_branch_),
                               .accumulate = accumulate});
-  backward_norm(a.middle, a.mlp_inv_rms, layer_index(layer, LayerParam::kMlpNorm), accumulate);
+  backward_norm({.x = a.middle,
+                 .inv_rms = a.mlp_inv_rms,
+                 .gain = layer_index(layer, LayerParam::kMlpNorm),
+                 .accumulate = accumulate,
+                 .next = linear_index(layer, Linear::kO)});
 }
 
 void Llama::backward_attention(int64_t layer, Accumulate accumulate) {
@@ -204,7 +217,11 @@ void Llama::backward_attention(int64_t layer, Accumulate accumulate) {
   linears_.backward(
       qkv,
       {.d_y = d_qkv, .x = live(a.attn_norm), .d_x = live(d_branch_), .accumulate = accumulate});
-  backward_norm(a.residual, a.attn_inv_rms, layer_index(layer, LayerParam::kAttnNorm), accumulate);
+  backward_norm({.x = a.residual,
+                 .inv_rms = a.attn_inv_rms,
+                 .gain = layer_index(layer, LayerParam::kAttnNorm),
+                 .accumulate = accumulate,
+                 .next = last_linear_before(layer)});
 }
 
 }  // namespace mpt

@@ -22,28 +22,6 @@ int64_t shared_memory_of_a_block() {
   return bytes;
 }
 
-// Calls f<warps, packs>() with the smallest team whose lanes hold a row of so many packs, two each:
-// a lane's registers must hold its loads in flight several times over. Returns false if the row is
-// too long.
-template <class F>
-bool with_row_team(int64_t packs, const F& f) {
-  if (packs <= 32)
-    f.template operator()<1, 1>();
-  else if (packs <= 64)
-    f.template operator()<1, 2>();
-  else if (packs <= 128)
-    f.template operator()<2, 2>();
-  else if (packs <= 256)
-    f.template operator()<4, 2>();
-  else if (packs <= 512)
-    f.template operator()<8, 2>();
-  else if (packs <= 1024)
-    f.template operator()<8, 4>();
-  else
-    return false;
-  return true;
-}
-
 class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
   using Generic = LlamaOpsOn<CudaExec>;
 
@@ -111,32 +89,25 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
   }
 
   void norm_backward(const NormBackwardCall& call) override {
-    const int64_t rows = call.x.rows, cols = call.x.cols;
-    const int64_t rows_per_chunk = std::max((rows + kMostChunks - 1) / kMostChunks, kFewestRows),
-                  chunks = (rows + rows_per_chunk - 1) / rows_per_chunk;
     const bool fast = dispatch(call.x.dtype, [&]<class T>(T) {
-      if (!packable(cols, kPackOf<T>,
-                    {call.d_out, call.x, call.gain, call.d_x, call.d_gain_partial}))
-        return false;
-      const NormBackwardRows<T> n{call.d_out.as<T>(),
-                                  call.x.as<T>(),
-                                  call.inv_rms.as<float>(),
-                                  call.gain.as<T>(),
-                                  call.d_x.as<T>(),
-                                  call.d_gain_partial.as<float>(),
-                                  rows,
-                                  cols,
-                                  rows_per_chunk};
-      return with_row_team(cols / kPackOf<T>, [&]<int kWarps, int kPacks> {
-        launch(norm_backward_kernel<T, kWarps, kPacks>, shape(chunks, RowTeam<kWarps>::kThreads),
-               n);
+      if (!packable_rows<T>(call)) return false;
+      const NormBackwardRows<T> n = backward_rows<T>(call);
+      return with_row_team(n.cols / kPackOf<T>, [&]<int kWarps, int kPacks> {
+        launch(norm_backward_kernel<T, StoredOnly, kWarps, kPacks>,
+               shape(n.chunks(), RowTeam<kWarps>::kThreads), n, StoredOnly{});
       });
     });
-    if (!fast) norm_backward_rows(call, rows_per_chunk);
-    dispatch(call.d_gain.dtype, [&]<class D>(D) {
-      launch(gain_gradient_kernel<D>, shape((cols + kSumColumns - 1) / kSumColumns, kSumThreads),
-             gain_gradient<D>(call, chunks));
-    });
+    if (!fast) norm_backward_rows(call, rows_per_chunk(call.x.rows));
+    sum_gain_gradient(call);
+  }
+
+  void norm_backward_and_cast(const NormBackwardCall& call, const Fp8CastCall& cast) override {
+    check_written(call.d_x, cast);
+    if (call.x.dtype == DType::kBF16 && packable_rows<bf16>(call) &&
+        norm_backward_and_cast_rows(exec_.stream, backward_rows<bf16>(call), cast))
+      sum_gain_gradient(call);
+    else
+      Generic::norm_backward_and_cast(call, cast);
   }
 
   void rope(const RopeCall& call) override {
@@ -226,9 +197,15 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
                    RoundPacksToBf16{tensor.as<float>(), tensor.elements()});
   }
 
+ protected:
+  void cast_written(const Tensor& written, const Fp8CastCall& call) override {
+    check_written(written, call);
+    if (!cast_packed_rows(exec_.stream, written, call)) Generic::cast_written(written, call);
+  }
+
  private:
   // Of norm_backward: enough blocks for every multiprocessor, few enough that summing their parts
-  // is cheap.
+  // is cheap. Chunks are multiples of kFewestRows, which transposed codes are stored by.
   static constexpr int64_t kMostChunks = 2048, kFewestRows = 16;
   // Upper bound on a cross_entropy block's shared memory beside its row: its team's sums.
   static constexpr int64_t kStaticShared = 1024;
@@ -239,6 +216,30 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
     allow_shared(kernel, longest_row_bytes_);
     check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100),
                "cudaFuncSetAttribute(PreferredSharedMemoryCarveout)");
+  }
+  static int64_t rows_per_chunk(int64_t rows) {
+    constexpr int64_t kStep = kMostChunks * kFewestRows;
+    return std::max((rows + kStep - 1) / kStep, int64_t{1}) * kFewestRows;
+  }
+  template <class T>
+  static bool packable_rows(const NormBackwardCall& call) {
+    return packable(call.x.cols, kPackOf<T>,
+                    {call.d_out, call.x, call.gain, call.d_x, call.d_gain_partial});
+  }
+  template <class T>
+  static NormBackwardRows<T> backward_rows(const NormBackwardCall& call) {
+    return {call.d_out.as<T>(), call.x.as<T>(),   call.inv_rms.as<float>(),
+            call.gain.as<T>(),  call.d_x.as<T>(), call.d_gain_partial.as<float>(),
+            call.x.rows,        call.x.cols,      rows_per_chunk(call.x.rows)};
+  }
+  // Over the chunks of rows_per_chunk().
+  void sum_gain_gradient(const NormBackwardCall& call) const {
+    const int64_t cols = call.x.cols, of_chunk = rows_per_chunk(call.x.rows),
+                  chunks = (call.x.rows + of_chunk - 1) / of_chunk;
+    dispatch(call.d_gain.dtype, [&]<class D>(D) {
+      launch(gain_gradient_kernel<D>, shape((cols + kSumColumns - 1) / kSumColumns, kSumThreads),
+             gain_gradient<D>(call, chunks));
+    });
   }
   template <class T, class Sink>
   [[nodiscard]] bool norm_forward_rows(const NormForwardCall& call, const Sink& sink) const {

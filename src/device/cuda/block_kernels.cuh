@@ -155,4 +155,26 @@ struct RowTeam {
   int lane_;  // once, so that a compiler sees that each_pack() has the same packs every time
 };
 
+// Calls f<warps, packs>() with the smallest team whose lanes hold a row of so many packs, two each:
+// a lane's registers must hold its loads in flight several times over. Returns false if the row is
+// too long.
+template <class F>
+bool with_row_team(int64_t packs, const F& f) {
+  if (packs <= 32)
+    f.template operator()<1, 1>();
+  else if (packs <= 64)
+    f.template operator()<1, 2>();
+  else if (packs <= 128)
+    f.template operator()<2, 2>();
+  else if (packs <= 256)
+    f.template operator()<4, 2>();
+  else if (packs <= 512)
+    f.template operator()<8, 2>();
+  else if (packs <= 1024)
+    f.template operator()<8, 4>();
+  else
+    return false;
+  return true;
+}
+
 }  // namespace mpt

@@ -2,6 +2,7 @@
 
 #include "model/cuda/gradient_casts.cuh"
 #include "model/cuda/rotated_gradient.cuh"
+#include "model/cuda/row_codes.cuh"
 #include "model/cuda/swiglu_gradient.cuh"
 
 namespace mpt {
@@ -59,6 +60,33 @@ bool cast_rotated(cudaStream_t stream, const RopeCall& rope, const Fp8CastCall& 
                               .direction = rope.direction};
   cast_tiles_to<kGradients>(
       stream, Fp8Source<PackedRotation>{{qkv.rows, qkv.cols}, source, Format::kF32}, call);
+  return true;
+}
+
+bool norm_backward_and_cast_rows(cudaStream_t stream, const NormBackwardRows<bf16>& n,
+                                 const Fp8CastCall& call) {
+  using Codes = RowCodes<kGradients>;
+  if (call.format() != kGradients || n.rows_per_chunk % kRun != 0) return false;
+  const Codes codes = Codes::of(call);
+  if (!codes.fits(n.cols)) return false;
+  check_targets(call);
+  return with_row_team(n.cols / kPackOf<bf16>, [&]<int kWarps, int kPacks> {
+    launch(norm_backward_kernel<bf16, Codes, kWarps, kPacks>,
+           {.blocks = n.chunks(),
+            .threads = RowTeam<kWarps>::kThreads,
+            .stream = stream,
+            .shared_bytes = codes.shared_bytes(n.cols)},
+           n, codes);
+  });
+}
+
+bool cast_packed_rows(cudaStream_t stream, const Tensor& values, const Fp8CastCall& call) {
+  if (call.format() != kGradients || values.dtype != DType::kBF16 ||
+      !is_aligned(values, kPackBytes))
+    return false;
+  const PackedRows<bf16> rows{values.as<bf16>(), values.stride};
+  cast_tiles_to<kGradients>(
+      stream, Fp8Source<PackedRows<bf16>>{{values.rows, values.cols}, rows, Format::kF32}, call);
   return true;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include "model/cuda/rms_norm.cuh"
 #include "model/llama_ops.h"
 
 namespace mpt {
@@ -14,5 +15,10 @@ namespace mpt {
 bool cast_swiglu_gradient(cudaStream_t stream, const Tensor& gate_up, const Tensor& d_out,
                           const Fp8CastCall& call);
 bool cast_rotated(cudaStream_t stream, const RopeCall& rope, const Fp8CastCall& call);
+// Likewise norm_backward_and_cast(), but for the sum of the gain's gradient over chunks.
+bool norm_backward_and_cast_rows(cudaStream_t stream, const NormBackwardRows<bf16>& n,
+                                 const Fp8CastCall& call);
+// As Fp8Casts::cast() of a tensor in bf16.
+bool cast_packed_rows(cudaStream_t stream, const Tensor& values, const Fp8CastCall& call);
 
 }  // namespace mpt

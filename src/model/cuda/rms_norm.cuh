@@ -68,13 +68,29 @@ struct NormBackwardRows {
   T* d_x;                 // [rows, cols] added to
   float* d_gain_partial;  // [chunks, cols]
   int64_t rows, cols, rows_per_chunk;
+
+  [[nodiscard]] int64_t chunks() const { return (rows + rows_per_chunk - 1) / rows_per_chunk; }
+};
+
+// What else becomes of the gradients of x that norm_backward_kernel stores: nothing. Another sink's
+// Writer may do more with the packs of each row, tile of rows by tile of rows.
+struct StoredOnly {
+  template <class Team>
+  struct Writer {
+    __device__ Writer(const StoredOnly&, int64_t) {}
+    __device__ int64_t tile_rows() const { return int64_t{1} << 32; }
+    template <int N>
+    __device__ void put(int64_t, int, int, const Pack<float, N>&) {}
+    __device__ void end_tile(int64_t, int64_t) const {}
+    __device__ void end() const {}
+  };
 };
 
 // One chunk of rows per block. Its teams take rows in turn and keep their part of the gain's
 // gradient in registers. The order of its sum depends only on the shape.
-template <class T, int kWarps, int kPacks>
+template <class T, class Sink, int kWarps, int kPacks>
 __global__ void __launch_bounds__(RowTeam<kWarps>::kThreads)
-    norm_backward_kernel(NormBackwardRows<T> n) {
+    norm_backward_kernel(NormBackwardRows<T> n, Sink sink) {
   using Team = RowTeam<kWarps>;
   constexpr int kWidth = kPackOf<T>;
   const Team team;
@@ -88,32 +104,39 @@ __global__ void __launch_bounds__(RowTeam<kWarps>::kThreads)
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) d_gain[k] = filled<float, kWidth>(0.0f);
 
+  typename Sink::template Writer<Team> writer(sink, n.cols);
   int turn = 0;
-  for (int64_t row = first + team.in_block(); row < end; row += Team::kPerBlock, turn ^= 1) {
-    const int64_t start = row * packs;
-    const float inverse = n.inv_rms[row];
-    Pack<T, kWidth> dy[kPacks], x[kPacks], dx[kPacks];
-    each([&](int k, int p) { dy[k] = load_pack<kWidth>(n.d_out, start + p); });
-    each([&](int k, int p) { x[k] = load_pack<kWidth>(n.x, start + p); });
-    each([&](int k, int p) { dx[k] = load_pack<kWidth>(n.d_x, start + p); });
-    float dot = 0.0f;
-    each([&](int k, int) {
+  for (int64_t tile = first; tile < end; tile += writer.tile_rows()) {
+    const int64_t tile_end = min_of(tile + writer.tile_rows(), end);
+    for (int64_t row = tile + team.in_block(); row < tile_end; row += Team::kPerBlock, turn ^= 1) {
+      const int64_t start = row * packs;
+      const float inverse = n.inv_rms[row];
+      Pack<T, kWidth> dy[kPacks], x[kPacks], dx[kPacks];
+      each([&](int k, int p) { dy[k] = load_pack<kWidth>(n.d_out, start + p); });
+      each([&](int k, int p) { x[k] = load_pack<kWidth>(n.x, start + p); });
+      each([&](int k, int p) { dx[k] = load_pack<kWidth>(n.d_x, start + p); });
+      float dot = 0.0f;
+      each([&](int k, int) {
 #pragma unroll
-      for (int i = 0; i < kWidth; ++i)
-        dot += to_float(dy[k].at[i]) * to_float(gain[k].at[i]) * to_float(x[k].at[i]);
-    });
-    const RmsNormGradient formula{inverse, team.sum(dot, turn) * inverse / float(n.cols)};
-    each([&](int k, int p) {
+        for (int i = 0; i < kWidth; ++i)
+          dot += to_float(dy[k].at[i]) * to_float(gain[k].at[i]) * to_float(x[k].at[i]);
+      });
+      const RmsNormGradient formula{inverse, team.sum(dot, turn) * inverse / float(n.cols)};
+      each([&](int k, int p) {
 #pragma unroll
-      for (int i = 0; i < kWidth; ++i) {
-        const float d = to_float(dy[k].at[i]), in = to_float(x[k].at[i]);
-        d_gain[k].at[i] += formula.of_gain(d, in);
-        dx[k].at[i] =
-            from_float<T>(to_float(dx[k].at[i]) + formula.of_x(d, in, to_float(gain[k].at[i])));
-      }
-      store_pack(n.d_x, start + p, dx[k]);
-    });
+        for (int i = 0; i < kWidth; ++i) {
+          const float d = to_float(dy[k].at[i]), in = to_float(x[k].at[i]);
+          d_gain[k].at[i] += formula.of_gain(d, in);
+          dx[k].at[i] =
+              from_float<T>(to_float(dx[k].at[i]) + formula.of_x(d, in, to_float(gain[k].at[i])));
+        }
+        store_pack(n.d_x, start + p, dx[k]);
+        writer.put(row, int(row - tile), p, to_floats(dx[k]));
+      });
+    }
+    writer.end_tile(tile, tile_end);
   }
+  writer.end();
 
   float* partial = n.d_gain_partial + int64_t{blockIdx.x} * n.cols;
   if constexpr (Team::kPerBlock == 1) {
