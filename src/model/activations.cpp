@@ -16,6 +16,7 @@ class Planner {
 
   [[nodiscard]] LayerActivations layer() const {
     const int64_t c = config_.hidden_size, f = width();
+    const Tensor attention = tokens(options_.storage, c);
     return {.residual = {},
             .attn_norm = operand(c),
             .attn_inv_rms = per_token(),
@@ -23,7 +24,8 @@ class Planner {
             .log_sum_exp = allocator_.tensor(kActivationMemory, DType::kF32,
                                              options_.shape.rows * config_.num_attention_heads,
                                              options_.shape.seq_len),
-            .attention = tokens(options_.storage, c),
+            .attention = attention,
+            .attention_operand = options_.fp8 ? operand(c) : QuantizedMatrix{attention},
             .middle = tokens(options_.storage, c),
             .mlp_norm = operand(c),
             .mlp_inv_rms = per_token(),
@@ -39,7 +41,6 @@ class Planner {
     acts.final_norm = fp8_head ? operand(c) : QuantizedMatrix{tokens(options_.storage, c)};
     acts.final_inv_rms = per_token();
     acts.branch = residual();
-    if (options_.fp8) acts.attention_operand = operand(c);
   }
 
  private:

@@ -51,17 +51,18 @@ struct BatchShape {
 // FP8. With Fp8Layout::kRowsOfK each layer keeps only the transposed codes, for backward; all
 // layers share the row-major codes.
 struct LayerActivations {
-  Tensor residual;            // [N, C] the block's input
-  QuantizedMatrix attn_norm;  // [N, C]
-  Tensor attn_inv_rms;        // [1, N] fp32
-  Tensor qkv;                 // [N, 3C] after RoPE
-  Tensor log_sum_exp;         // [B H, T] fp32
-  Tensor attention;           // [N, C]
-  Tensor middle;              // [N, C] after the attention's residual addition
-  QuantizedMatrix mlp_norm;   // [N, C]
-  Tensor mlp_inv_rms;         // [1, N] fp32
-  Tensor gate_up;             // [N, 2F]; backward may leave its gradient here
-  QuantizedMatrix mlp;        // [N, F] SwiGLU output
+  Tensor residual;                    // [N, C] the block's input
+  QuantizedMatrix attn_norm;          // [N, C]
+  Tensor attn_inv_rms;                // [1, N] fp32
+  Tensor qkv;                         // [N, 3C] after RoPE
+  Tensor log_sum_exp;                 // [B H, T] fp32
+  Tensor attention;                   // [N, C]
+  QuantizedMatrix attention_operand;  // [N, C] in FP8 a cast of `attention`, else the same tensor
+  Tensor middle;                      // [N, C] after the attention's residual addition
+  QuantizedMatrix mlp_norm;           // [N, C]
+  Tensor mlp_inv_rms;                 // [1, N] fp32
+  Tensor gate_up;                     // [N, 2F]; backward may leave its gradient here
+  QuantizedMatrix mlp;                // [N, F] SwiGLU output
 };
 
 struct Activations {
@@ -71,9 +72,6 @@ struct Activations {
   Tensor final_inv_rms;        // [1, N] fp32
   Tensor
       branch;  // [N, C] output of the block half just computed, not yet added to the residual stream
-
-  QuantizedMatrix
-      attention_operand;  // [N, C] e4m3, FP8 only: cast of `attention`, which is kept in the storage type
 };
 
 enum class Keep : uint8_t { kForBackward, kNothing };

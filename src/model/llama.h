@@ -160,13 +160,9 @@ class Llama {
   [[nodiscard]] Tensor wide_scratch(int64_t cols) const;  // [N, cols] over the shared scratch
   [[nodiscard]] Fp8CastKind evaluation_cast() const;
   void cast_input(int64_t linear, const ComputedInput& input, const QuantizedMatrix& operand);
-  void cast_attention(int64_t linear, const Tensor& attention, const QuantizedMatrix& operand);
+  void cast_attention(int64_t linear, const LayerActivations& a);
   // The operand with only the layouts that this pass's GEMMs read.
   [[nodiscard]] QuantizedMatrix wanted(const QuantizedMatrix& operand) const;
-  [[nodiscard]] QuantizedMatrix attention_operand(const LayerActivations& a) const {
-    return acts_.attention_operand.values.rows > 0 ? acts_.attention_operand
-                                                   : QuantizedMatrix{a.attention};
-  }
   void allocate_gradient_scratch(Allocator& allocator);
 
   LlamaConfig config_;

@@ -39,9 +39,8 @@ void Llama::cast_input(int64_t linear, const ComputedInput& input, const Quantiz
   linears_.cast_input(linear, casts, wanted(operand), cast_);
 }
 
-void Llama::cast_attention(int64_t linear, const Tensor& attention,
-                           const QuantizedMatrix& operand) {
-  linears_.cast_input(linear, live(attention), wanted(operand), cast_);
+void Llama::cast_attention(int64_t linear, const LayerActivations& a) {
+  linears_.cast_input(linear, live(a.attention), wanted(a.attention_operand), cast_);
 }
 
 void Llama::norm(const NormedInput& n) {
@@ -160,8 +159,8 @@ void Llama::forward_layer(int64_t layer, Pass pass) {
   linears_.forward(index(Linear::kQkv), live(a.attn_norm), live(a.qkv));
   rotate(live(a.qkv));
   attend(a);
-  cast_attention(index(Linear::kO), a.attention, attention_operand(a).for_forward());
-  linears_.forward(index(Linear::kO), live(attention_operand(a)), live(acts_.branch));
+  cast_attention(index(Linear::kO), a);
+  linears_.forward(index(Linear::kO), live(a.attention_operand), live(acts_.branch));
   norm({.residual = a.residual,
         .branch = acts_.branch,
         .sum = a.middle,
@@ -204,11 +203,8 @@ void Llama::backward_mlp(int64_t layer, Accumulate accumulate) {
 void Llama::backward_attention(int64_t layer, Accumulate accumulate) {
   const LayerActivations& a = acts_.layers[size_t(layer)];
   const Tensor d_qkv = wide_scratch(a.qkv.cols);
-  // Repeats the cast instead of keeping it beside the values that attention backward needs anyway.
-  const QuantizedMatrix attention = attention_operand(a).for_backward();
-  cast_attention(linear_index(layer, Linear::kO), a.attention, attention);
   linears_.backward(linear_index(layer, Linear::kO), {.d_y = live(d_residual_),
-                                                      .x = live(attention),
+                                                      .x = live(a.attention_operand),
                                                       .d_x = live(d_branch_),
                                                       .accumulate = accumulate});
   attend_backward(a, d_qkv);
