@@ -134,9 +134,10 @@ QuantizedMatrix Linears::gradient_codes(int64_t linear, int64_t rows) const {
 std::optional<Fp8CastCall> Linears::gradient_cast(int64_t linear, int64_t rows) {
   if (!in_fp8(linear)) return std::nullopt;
   const QuantizedMatrix codes = gradient_codes(linear, rows);
-  const auto call = backward_->call_ahead(linear, {.source = shape_of_source(rows, codes.cols()),
-                                                   .target = codes.values,
-                                                   .transposed = codes.transposed});
+  const Fp8Part part{.source = shape_of_source(rows, codes.cols()),
+                     .target = codes.values,
+                     .transposed = codes.transposed};
+  const auto call = backward_->call_ahead(linear, part, Fp8CastKind::kFold);
   if (call) cast_gradient_ = linear;
   return call;
 }
@@ -200,11 +201,21 @@ void Linears::cast_input(int64_t linear, Fp8Casts& casts, const QuantizedMatrix&
                          Fp8CastKind kind) {
   if (!in_fp8(linear)) return;
   const ProfileScope scope(device_, "FP8 casts");
-  const Fp8Part part{.source = shape_of_source(operand.rows(), operand.cols()),
-                     .target = operand.values,
-                     .transposed = operand.transposed,
-                     .through = options_.fp8->fp8_cast_source};
-  forward_->cast(input_slot(linear), std::array{part}, kind, casts);
+  forward_->cast(input_slot(linear), std::array{computed_part(operand)}, kind, casts);
+}
+
+// Of an input that is computed where it is cast.
+Fp8Part Linears::computed_part(const QuantizedMatrix& operand) const {
+  return {.source = shape_of_source(operand.rows(), operand.cols()),
+          .target = operand.values,
+          .transposed = operand.transposed,
+          .through = options_.fp8->fp8_cast_source};
+}
+
+std::optional<Fp8CastCall> Linears::input_cast(int64_t linear, const QuantizedMatrix& operand,
+                                               Fp8CastKind kind) const {
+  if (!in_fp8(linear)) return std::nullopt;
+  return forward_->call_ahead(input_slot(linear), computed_part(operand), kind);
 }
 
 // --- GEMMs ---------------------------------------------------------------------------------------

@@ -77,6 +77,11 @@ class Linears {
   // The same for an x computed by `casts`, rounded first to the type of fp8_cast_source.
   void cast_input(int64_t linear, Fp8Casts& casts, const QuantizedMatrix& operand,
                   Fp8CastKind kind);
+  // What cast_input() would call, for an operation that casts the x it computes. Nothing outside FP8
+  // and where the scale is not known before.
+  [[nodiscard]] std::optional<Fp8CastCall> input_cast(int64_t linear,
+                                                      const QuantizedMatrix& operand,
+                                                      Fp8CastKind kind) const;
   void forward(int64_t linear, const QuantizedMatrix& x, const Tensor& y);
   // For the operation that makes the dy [rows, out] which the next backward() takes, that of
   // `linear`: how to cast it in the same pass. Nothing where dy is not cast, or with a scale that is
@@ -108,6 +113,7 @@ class Linears {
   [[nodiscard]] Tensor planned_weight(int64_t linear, DType dtype) const;
   [[nodiscard]] Scaled weight(int64_t linear) const;
   [[nodiscard]] Scaled input(int64_t linear, const QuantizedMatrix& x) const;
+  [[nodiscard]] Fp8Part computed_part(const QuantizedMatrix& operand) const;
   [[nodiscard]] QuantizedMatrix gradient_codes(int64_t linear, int64_t rows) const;
   Scaled output_gradient(int64_t linear, const Tensor& d_y);
   [[nodiscard]] bool rows_of_k(int64_t linear) const;

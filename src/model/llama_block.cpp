@@ -54,6 +54,8 @@ void Llama::norm(const NormedInput& n) {
                              .inv_rms = live(n.inv_rms),
                              .gain = weights_.compute(n.gain),
                              .eps = float(config_.rms_norm_eps)};
+  if (const auto cast = linears_.input_cast(n.linear, wanted(n.out), cast_))
+    return ops_->norm_forward_and_cast(call, *cast);
   ops_->norm_forward(call);
   if (!fp8) return;
   const Tensor& x = call.sum.data == nullptr ? call.residual : call.sum;

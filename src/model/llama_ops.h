@@ -107,6 +107,9 @@ class LlamaOps {
   virtual void swiglu_forward(const Tensor& gate_up, const Tensor& out) = 0;
   // The gradients overwrite gate_up.
   virtual void swiglu_backward(const Tensor& gate_up, const Tensor& d_out) = 0;
+  // norm_forward() without `out`, and an FP8 cast of what it would be, in one pass where the backend
+  // has one: as norm_forward() and then cast(NormInput).
+  virtual void norm_forward_and_cast(const NormForwardCall& call, const Fp8CastCall& cast) = 0;
   // These operations and an FP8 cast of what they write, qkv or gate_up, in one pass where the
   // backend has one: the codes and the amax are those of a cast afterwards. qkv or gate_up may be
   // left as they were, or overwritten.

@@ -84,6 +84,13 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
     if (!fast) Generic::norm_forward(call);
   }
 
+  void norm_forward_and_cast(const NormForwardCall& call, const Fp8CastCall& cast) override {
+    check_written(call.residual, cast);
+    if (call.residual.dtype != DType::kBF16 || !packable_rows<bf16>(call) ||
+        !norm_forward_and_cast_rows(exec_.stream, forward_rows<bf16>(call), cast))
+      Generic::norm_forward_and_cast(call, cast);
+  }
+
   [[nodiscard]] int64_t norm_chunks(int64_t n) const override {
     return std::min((n + kFewestRows - 1) / kFewestRows, kMostChunks);
   }
@@ -93,8 +100,8 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
       if (!packable_rows<T>(call)) return false;
       const NormBackwardRows<T> n = backward_rows<T>(call);
       return with_row_team(n.cols / kPackOf<T>, [&]<int kWarps, int kPacks> {
-        launch(norm_backward_kernel<T, StoredOnly, kWarps, kPacks>,
-               shape(n.chunks(), RowTeam<kWarps>::kThreads), n, StoredOnly{});
+        launch(norm_backward_kernel<T, RowByRow<NoStore>, kWarps, kPacks>,
+               shape(n.chunks(), RowTeam<kWarps>::kThreads), n, RowByRow<NoStore>{});
       });
     });
     if (!fast) norm_backward_rows(call, rows_per_chunk(call.x.rows));
@@ -241,23 +248,25 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
              gain_gradient<D>(call, chunks));
     });
   }
+  template <class T>
+  static bool packable_rows(const NormForwardCall& call) {
+    return packable(call.residual.cols, kPackOf<T>,
+                    {call.residual, call.branch, call.sum, call.out, call.gain});
+  }
+  template <class T>
+  static NormForwardRows<T> forward_rows(const NormForwardCall& call) {
+    return {
+        call.residual.as<T>(), call.branch.as<T>(), call.sum.as<T>(),   call.inv_rms.as<float>(),
+        call.gain.as<T>(),     call.residual.rows,  call.residual.cols, call.eps};
+  }
   template <class T, class Sink>
   [[nodiscard]] bool norm_forward_rows(const NormForwardCall& call, const Sink& sink) const {
-    const int64_t rows = call.residual.rows, cols = call.residual.cols;
-    if (!packable(cols, kPackOf<T>, {call.residual, call.branch, call.sum, call.out, call.gain}))
-      return false;
-    const NormForwardRows<T> n{call.residual.as<T>(),
-                               call.branch.as<T>(),
-                               call.sum.as<T>(),
-                               call.inv_rms.as<float>(),
-                               call.gain.as<T>(),
-                               rows,
-                               cols,
-                               call.eps};
-    return with_row_team(cols / kPackOf<T>, [&]<int kWarps, int kPacks> {
+    if (!packable_rows<T>(call)) return false;
+    const NormForwardRows<T> n = forward_rows<T>(call);
+    return with_row_team(n.cols / kPackOf<T>, [&]<int kWarps, int kPacks> {
       using Team = RowTeam<kWarps>;
-      launch(norm_forward_kernel<T, Sink, kWarps, kPacks>,
-             shape(Team::blocks_for(rows), Team::kThreads), n, sink);
+      launch(norm_forward_kernel<T, RowByRow<Sink>, kWarps, kPacks>,
+             shape(Team::blocks_for(n.rows), Team::kThreads), n, RowByRow<Sink>{sink});
     });
   }
   template <class T, class D>

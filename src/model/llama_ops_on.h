@@ -102,6 +102,13 @@ class LlamaOpsOn : public LlamaOps {
     });
   }
 
+  void norm_forward_and_cast(const NormForwardCall& call, const Fp8CastCall& to) override {
+    check(call.out.rows == 0, "a norm that is stored and cast");
+    norm_forward(call);
+    const Tensor& x = call.branch.data == nullptr ? call.residual : call.sum;
+    cast(NormInput{.x = x, .inv_rms = call.inv_rms, .gain = call.gain}, to);
+  }
+
   void rope_and_cast(const RopeCall& call, const Fp8CastCall& cast) override {
     rope(call);
     cast_written(call.qkv, cast);

@@ -70,9 +70,10 @@ void Fp8Scaling::cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kin
   for (const Fp8Part& part : parts) casts.cast(call_of(i, part, kind));
 }
 
-std::optional<Fp8CastCall> Fp8Scaling::call_ahead(int64_t i, const Fp8Part& part) const {
+std::optional<Fp8CastCall> Fp8Scaling::call_ahead(int64_t i, const Fp8Part& part,
+                                                  Fp8CastKind kind) const {
   if (!delayed()) return std::nullopt;
-  return call_of(i, part, Fp8CastKind::kFold);
+  return call_of(i, part, kind);
 }
 
 void Fp8Scaling::roll() {

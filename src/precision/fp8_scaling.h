@@ -46,9 +46,10 @@ class Fp8Scaling {
   }
   // The same with another implementation of the casts.
   void cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind, Fp8Casts& casts);
-  // What cast(i, part, kFold) would call, for an operation that casts what it makes. Nothing for the
+  // What cast(i, part, kind) would call, for an operation that casts what it makes. Nothing for the
   // current recipe, whose scale is known only when all values are.
-  [[nodiscard]] std::optional<Fp8CastCall> call_ahead(int64_t i, const Fp8Part& part) const;
+  [[nodiscard]] std::optional<Fp8CastCall> call_ahead(int64_t i, const Fp8Part& part,
+                                                      Fp8CastKind kind) const;
   // Factor for GEMMs that read slot i's bytes; a device pointer.
   [[nodiscard]] const float* scale_inv(int64_t i) const { return slot(i).scale_inv; }
   // Amaxes gathered since the last roll(), fp32 [1, slots]; no rows for the current recipe.

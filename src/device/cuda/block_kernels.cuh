@@ -95,6 +95,30 @@ struct NoStore {
   MPT_HD void put(int64_t, int64_t, const Pack<float, N>&) const {}
 };
 
+// A sink for kernels whose teams of warps make rows, with a Writer for each thread. Of this one a
+// row is a tile of its own; others may do something with the rows of a tile when all have been put.
+template <class Sink>
+struct RowByRow {
+  Sink sink;
+
+  template <class Team>
+  struct Writer {
+    static constexpr bool kTiles = false;
+    const Sink& sink;
+
+    __device__ Writer(const RowByRow& rows, int64_t) : sink(rows.sink) {}
+    __device__ int tile_rows() const { return Team::kPerBlock; }
+    // A pack of a row, which is `in_tile` rows below the tile's first.
+    template <int N>
+    __device__ void put(int64_t row, int /*in_tile*/, int pack, const Pack<float, N>& y) const {
+      sink.put(row, pack, y);
+    }
+    // Rows [first, end) have been put. All threads of the block call this and end().
+    __device__ void end_tile(int64_t /*first*/, int64_t /*end*/) const {}
+    __device__ void end() const {}
+  };
+};
+
 // --- row teams -----------------------------------------------------------------------------------
 
 // The warps that share a row and hold it in registers, a pack at a time: lane l of a team has packs

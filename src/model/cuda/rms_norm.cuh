@@ -19,42 +19,52 @@ struct NormForwardRows {
   float eps;
 };
 
-// One row per team. Sink::put(row, pack, y) receives the results.
+// One tile of the sink per block, whose teams take its rows in turn. The sink receives the results.
 template <class T, class Sink, int kWarps, int kPacks>
 __global__ void __launch_bounds__(RowTeam<kWarps>::kThreads)
     norm_forward_kernel(NormForwardRows<T> n, Sink sink) {
+  using Team = RowTeam<kWarps>;
   constexpr int kWidth = kPackOf<T>;
-  const RowTeam<kWarps> team;
-  const int64_t row = team.index();
-  if (row >= n.rows) return;
+  const Team team;
   const int packs = int(n.cols / kWidth);
-  const int64_t start = row * packs;
   const auto each = [&](const auto& f) { team.template each_pack<kPacks>(packs, f); };
-  Pack<T, kWidth> x[kPacks], gain[kPacks];
-  each([&](int k, int p) { x[k] = load_pack<kWidth>(n.residual, start + p); });
+  Pack<T, kWidth> gain[kPacks];
   each([&](int k, int p) { gain[k] = load_pack<kWidth>(n.gain, p); });
-  if (n.branch != nullptr) {
-    Pack<T, kWidth> branch[kPacks];
-    each([&](int k, int p) { branch[k] = load_pack<kWidth>(n.branch, start + p); });
-    each([&](int k, int p) {
+  using Writer = typename Sink::template Writer<Team>;
+  Writer writer(sink, n.cols);
+  const int64_t first = int64_t{blockIdx.x} * writer.tile_rows(),
+                end = min_of<int64_t>(first + writer.tile_rows(), n.rows);
+  int turn = 0;
+  for (int64_t row = first + team.in_block(); row < end; row += Team::kPerBlock, turn ^= 1) {
+    const int64_t start = row * packs;
+    Pack<T, kWidth> x[kPacks];
+    each([&](int k, int p) { x[k] = load_pack<kWidth>(n.residual, start + p); });
+    if (n.branch != nullptr) {
+      Pack<T, kWidth> branch[kPacks];
+      each([&](int k, int p) { branch[k] = load_pack<kWidth>(n.branch, start + p); });
+      each([&](int k, int p) {
 #pragma unroll
-      for (int i = 0; i < kWidth; ++i) x[k].at[i] = added(x[k].at[i], branch[k].at[i]);
-      store_pack(n.sum, start + p, x[k]);
+        for (int i = 0; i < kWidth; ++i) x[k].at[i] = added(x[k].at[i], branch[k].at[i]);
+        store_pack(n.sum, start + p, x[k]);
+      });
+    }
+    float squares = 0.0f;
+    each([&](int k, int) {
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) squares += to_float(x[k].at[i]) * to_float(x[k].at[i]);
     });
+    const float inverse = inverse_rms(team.sum(squares, turn), n.cols, n.eps);
+    each([&](int k, int p) {
+      Pack<float, kWidth> y;
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) y.at[i] = rms_normed(x[k].at[i], inverse, gain[k].at[i]);
+      writer.put(row, int(row - first), p, y);
+    });
+    if (team.lane() == 0) n.inv_rms[row] = inverse;
+    if constexpr (!Writer::kTiles) break;  // a team has one row
   }
-  float squares = 0.0f;
-  each([&](int k, int) {
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) squares += to_float(x[k].at[i]) * to_float(x[k].at[i]);
-  });
-  const float inverse = inverse_rms(team.sum(squares, 0), n.cols, n.eps);
-  each([&](int k, int p) {
-    Pack<float, kWidth> y;
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) y.at[i] = rms_normed(x[k].at[i], inverse, gain[k].at[i]);
-    sink.put(row, p, y);
-  });
-  if (team.lane() == 0) n.inv_rms[row] = inverse;
+  writer.end_tile(first, end);
+  writer.end();
 }
 
 // --- backward ------------------------------------------------------------------------------------
@@ -72,22 +82,9 @@ struct NormBackwardRows {
   [[nodiscard]] int64_t chunks() const { return (rows + rows_per_chunk - 1) / rows_per_chunk; }
 };
 
-// What else becomes of the gradients of x that norm_backward_kernel stores: nothing. Another sink's
-// Writer may do more with the packs of each row, tile of rows by tile of rows.
-struct StoredOnly {
-  template <class Team>
-  struct Writer {
-    __device__ Writer(const StoredOnly&, int64_t) {}
-    __device__ int64_t tile_rows() const { return int64_t{1} << 32; }
-    template <int N>
-    __device__ void put(int64_t, int, int, const Pack<float, N>&) {}
-    __device__ void end_tile(int64_t, int64_t) const {}
-    __device__ void end() const {}
-  };
-};
-
 // One chunk of rows per block. Its teams take rows in turn and keep their part of the gain's
-// gradient in registers. The order of its sum depends only on the shape.
+// gradient in registers. The order of its sum depends only on the shape. The sink receives what is
+// stored as d_x.
 template <class T, class Sink, int kWarps, int kPacks>
 __global__ void __launch_bounds__(RowTeam<kWarps>::kThreads)
     norm_backward_kernel(NormBackwardRows<T> n, Sink sink) {
@@ -104,10 +101,11 @@ __global__ void __launch_bounds__(RowTeam<kWarps>::kThreads)
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) d_gain[k] = filled<float, kWidth>(0.0f);
 
-  typename Sink::template Writer<Team> writer(sink, n.cols);
+  using Writer = typename Sink::template Writer<Team>;
+  Writer writer(sink, n.cols);
   int turn = 0;
   for (int64_t tile = first; tile < end; tile += writer.tile_rows()) {
-    const int64_t tile_end = min_of(tile + writer.tile_rows(), end);
+    const int64_t tile_end = Writer::kTiles ? min_of<int64_t>(tile + writer.tile_rows(), end) : end;
     for (int64_t row = tile + team.in_block(); row < tile_end; row += Team::kPerBlock, turn ^= 1) {
       const int64_t start = row * packs;
       const float inverse = n.inv_rms[row];
@@ -135,6 +133,7 @@ __global__ void __launch_bounds__(RowTeam<kWarps>::kThreads)
       });
     }
     writer.end_tile(tile, tile_end);
+    if constexpr (!Writer::kTiles) break;
   }
   writer.end();
 

@@ -34,11 +34,16 @@ struct RowCodes {
   Fp8CastEnds ends;
   TileTargets targets;  // with packed rows and columns
   int tile_rows;
+  Format through;
 
   static RowCodes of(const Fp8CastCall& call) {
     return {.ends = Fp8CastEnds::of(call),
             .targets = TileTargets::of(call.source.rows, call.target, call.transposed),
-            .tile_rows = RowTile::rows(call.source.cols)};
+            .tile_rows = RowTile::rows(call.source.cols),
+            .through = call.through};
+  }
+  MPT_HD void pass_through(Pack<float, kLaneCodes>& x) const {
+    if (through == Format::kBF16) x = to_floats(from_floats<bf16>(x));
   }
   // Whether tiles fit, for rows of whole packs.
   [[nodiscard]] bool fits(int64_t cols) const {
@@ -50,17 +55,19 @@ struct RowCodes {
   }
 };
 
-// A thread's part: all threads of the block call start, end_tile() and end().
+// As of RowByRow.
 template <DType kTo, class Team>
 class RowCodesWriter {
  public:
+  static constexpr bool kTiles = true;
+
   __device__ RowCodesWriter(const RowCodes<kTo>& codes, int64_t cols)
       : codes_(codes), tile_{dynamic_shared<uint8_t>(), int(cols)}, factor_(*codes.ends.scale) {}
 
-  __device__ int64_t tile_rows() const { return codes_.tile_rows; }
+  __device__ int tile_rows() const { return codes_.tile_rows; }
 
-  // A pack of a row, which is `in_tile` rows below the tile's first.
-  __device__ void put(int64_t row, int in_tile, int pack, const Pack<float, kLaneCodes>& x) {
+  __device__ void put(int64_t row, int in_tile, int pack, Pack<float, kLaneCodes> x) {
+    codes_.pass_through(x);
     most_ = most_with(most_, x.at);
     const LaneCodes codes = codes_of<kTo>(x.at, factor_);
     const TileTargets& to = codes_.targets;
@@ -69,7 +76,6 @@ class RowCodesWriter {
     if (to.transposed != nullptr)
       *reinterpret_cast<LaneCodes*>(tile_.codes + tile_.offset(in_tile, pack * kLaneCodes)) = codes;
   }
-  // Rows [first, end) have been put.
   __device__ void end_tile(int64_t first, int64_t end) const {
     if (codes_.targets.transposed == nullptr) return;
     __syncthreads();
