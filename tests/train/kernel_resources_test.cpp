@@ -111,6 +111,18 @@ TEST(KernelResources, NeitherStackNorSpills) {
   }
 }
 
+// Of the model's kernels, those that cast what they compute.
+TEST(KernelResources, CastsOfTheModelAreInRegisters) {
+  for (const char* name : {"computed_casts", "gradient_casts"}) {
+    const fs::path path =
+        fs::path(MPT_MODEL_PTXAS_REPORTS) / "cuda" / (std::string(name) + ".cu.o.ptxas");
+    std::ifstream report(path);
+    const std::vector<FunctionResources> functions = read_report(report);
+    EXPECT_FALSE(functions.empty()) << path << " names no kernel";
+    for (const FunctionResources& f : functions) EXPECT_TRUE(f.in_registers()) << describe(f);
+  }
+}
+
 // "<name>.cu.o.ptxas" of every kernel file of src/optim and src/precision, and of every rule's
 // first step.
 TEST(KernelResources, EveryKernelFileHasAReport) {
