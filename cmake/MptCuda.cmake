@@ -1,5 +1,5 @@
-# Decides whether the CUDA parts are built (MPT_WITH_CUDA), with cuDNN (MPT_WITH_CUDNN) and its frontend headers
-# (MPT_WITH_CUDNN_FRONTEND) or without, with several GPUs (MPT_WITH_NCCL) or one, and how they are compiled.
+# Decides whether the CUDA parts are built (MPT_WITH_CUDA), with cuDNN's attention (MPT_WITH_CUDNN) or without, with several
+# GPUs (MPT_WITH_NCCL) or one, and how they are compiled. cuDNN is of no use without the headers of its frontend.
 
 # Machine code for A100, Hopper and, where nvcc knows it, Blackwell. The a of 90a and 100a admits what only that
 # generation has; as PTX it would run nowhere else, so later GPUs get the plain PTX of the newest.
@@ -14,7 +14,6 @@ endfunction()
 
 set(MPT_WITH_CUDA OFF)
 set(MPT_WITH_CUDNN OFF)
-set(MPT_WITH_CUDNN_FRONTEND OFF)
 set(MPT_WITH_NCCL OFF)
 if(NOT MPT_CUDA STREQUAL "OFF")
   include(CheckLanguage)
@@ -37,11 +36,8 @@ if(NOT MPT_CUDA STREQUAL "OFF")
     if(NOT MPT_CUDNN STREQUAL "OFF")
       find_package(CUDNN 9)
       find_package(CudnnFrontend 1.13)
-      if(CUDNN_FOUND)
-        set(MPT_WITH_CUDNN ON)
-      endif()
       if(CUDNN_FOUND AND CudnnFrontend_FOUND)
-        set(MPT_WITH_CUDNN_FRONTEND ON)
+        set(MPT_WITH_CUDNN ON)
       elseif(MPT_CUDNN STREQUAL "ON")
         message(FATAL_ERROR "MPT_CUDNN=ON, but cuDNN 9 or the headers of cudnn-frontend were not found (see above).")
       endif()
@@ -58,8 +54,7 @@ if(NOT MPT_CUDA STREQUAL "OFF")
     message(FATAL_ERROR "MPT_CUDA=ON, but nvcc was not found. Put it on PATH, set CUDACXX, or use MPT_CUDA=AUTO.")
   endif()
 endif()
-message(STATUS "CUDA: ${MPT_WITH_CUDA}, cuDNN: ${MPT_WITH_CUDNN}, cudnn-frontend: ${MPT_WITH_CUDNN_FRONTEND}, "
-               "NCCL: ${MPT_WITH_NCCL}")
+message(STATUS "CUDA: ${MPT_WITH_CUDA}, attention by cuDNN: ${MPT_WITH_CUDNN}, NCCL: ${MPT_WITH_NCCL}")
 
 function(mpt_cuda_options target)
   # fmt switches constexpr off under nvcc and then fails to compile in C++20; nvcc 13 handles it.
@@ -77,11 +72,8 @@ function(mpt_cuda_libraries target)
   target_link_libraries(${target} PRIVATE CUDA::cublasLt CUDA::nvtx3)
   if(MPT_WITH_CUDNN)
     target_compile_definitions(${target} PRIVATE MPT_WITH_CUDNN)
-    target_link_libraries(${target} PRIVATE CUDNN::cudnn)
-  endif()
-  if(MPT_WITH_CUDNN_FRONTEND)
-    target_compile_definitions(${target} PRIVATE MPT_WITH_CUDNN_FRONTEND)
-    target_link_libraries(${target} PRIVATE CudnnFrontend::cudnn_frontend CUDA::nvrtc)  # the headers call it
+    # The headers call NVRTC. Not CUDA::nvrtc, which brings the driver: the program has to start without one.
+    target_link_libraries(${target} PRIVATE CUDNN::cudnn CudnnFrontend::cudnn_frontend ${CUDA_nvrtc_LIBRARY})
   endif()
   if(MPT_WITH_NCCL)
     target_link_libraries(${target} PRIVATE NCCL::nccl)

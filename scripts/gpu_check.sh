@@ -89,6 +89,7 @@ build=${MPT_BUILD_DIR:-$root/build/gpu_check-$preset}
 build_programs() {
   local targets=(mpretrain gpu_report)
   if [ $preset = cuda ]; then
+    "$root/scripts/cudnn_frontend.sh" || say "going on without it"
     set -- "-DCMAKE_CUDA_ARCHITECTURES=$architectures" "$@"
     targets+=(mpt_cuda_tests)
   fi
@@ -140,12 +141,12 @@ gather() {
 }
 
 # Code of the host for any x86 with AVX2 and FMA rather than for this one; MPT_NATIVE=ON for this one. For one rank:
-# NCCL and MPI are large, and the other machine may lack them.
+# NCCL and MPI are large, and the other machine may lack them. Without cuDNN's attention nothing worth measuring is in it.
 make_bundle() {
   local host=(-DMPT_NATIVE=OFF)
   if [ "$(uname -m)" = x86_64 ]; then host+=(-DCMAKE_CXX_FLAGS=-march=x86-64-v3); fi
   if [ "${MPT_NATIVE:-OFF}" = ON ]; then host=(-DMPT_NATIVE=ON); fi
-  build_programs "${host[@]}" -DMPT_NCCL=OFF -DMPT_MPI=OFF || die "the build failed"
+  build_programs "${host[@]}" -DMPT_CUDNN=ON -DMPT_NCCL=OFF -DMPT_MPI=OFF || die "the build failed"
   gather "$1" || die "$1 could not be filled"
   say "$1: $(du -sh "$1" | cut -f1) in $(find "$1" -type f | wc -l) files. On the other machine:"
   say "  $(basename "$1")/scripts/gpu_check.sh --use $(basename "$1") --output report"

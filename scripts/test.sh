@@ -39,6 +39,7 @@ options=()
 if [ "$preset" = cuda ]; then options=("-DCMAKE_CUDA_ARCHITECTURES=${CUDAARCHS:-$(cuda_architecture)}"); fi
 
 "$root/scripts/install_deps.sh" --dev
+if [ "$preset" = cuda ]; then "$root/scripts/cudnn_frontend.sh" || say "going on without it"; fi
 configure "$preset" "${options[@]}"
 cmake --build "$root/build/$preset" --target "${targets[@]}"
 ctest --test-dir "$root/build/$preset" --output-on-failure --no-tests=error -j"$(nproc)" "${tests[@]}"

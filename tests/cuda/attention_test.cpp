@@ -1,6 +1,8 @@
 // Attention of the GPU: batched gemms against naive FP64 code, and cuDNN against both where there
 // is one.
+#include <fstream>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -248,6 +250,15 @@ TEST(CudaAttention, ABuildWithoutCudnnRefusesIt) {
   EXPECT_ERROR(make_cuda_attention(nullptr, CudaAttention::kCudnn),
                "cuDNN attention is not part of this build");
   EXPECT_NE(make_cuda_attention(nullptr), nullptr);
+}
+
+// Such a program runs where there is no cuDNN at all.
+TEST(CudaAttention, ABuildWithoutCudnnDoesNotLoadIt) {
+  if (has_cudnn_attention()) GTEST_SKIP() << "this build has it";
+  std::ifstream maps("/proc/self/maps");
+  ASSERT_TRUE(maps.good());
+  for (std::string line; std::getline(maps, line);)
+    EXPECT_EQ(line.find("libcudnn"), std::string::npos) << line;
 }
 
 TEST(CudaAttention, PlansWithoutAGpu) {

@@ -12,7 +12,7 @@
 namespace mpt {
 
 bool has_cudnn_attention() {
-#ifdef MPT_WITH_CUDNN_FRONTEND
+#ifdef MPT_WITH_CUDNN
   return true;
 #else
   return false;
@@ -21,7 +21,7 @@ bool has_cudnn_attention() {
 
 namespace {
 
-#ifdef MPT_WITH_CUDNN_FRONTEND
+#ifdef MPT_WITH_CUDNN
 
 // Asks cuDNN about each kind of call once: when it is reserved or, without that, first made.
 class CudnnOrGemms final : public Attention {

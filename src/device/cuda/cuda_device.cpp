@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 #include <nvtx3/nvToolsExt.h>
-#ifdef MPT_WITH_CUDNN_FRONTEND
+#ifdef MPT_WITH_CUDNN
 #include <cudnn.h>
 #endif
 
@@ -49,7 +49,7 @@ int runtime_version() {
 
 // "cuDNN 9.19.0"
 std::string attention_library(CudaAttention kind) {
-#ifdef MPT_WITH_CUDNN_FRONTEND
+#ifdef MPT_WITH_CUDNN
   if (kind != CudaAttention::kGemms) {
     const size_t version = cudnnGetVersion();
     return fmt::format("cuDNN {}.{}.{}", version / 10000, version / 100 % 100, version % 100);

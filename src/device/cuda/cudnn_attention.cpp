@@ -1,6 +1,6 @@
 #include "device/cuda/cuda_attention.h"
 
-#ifdef MPT_WITH_CUDNN_FRONTEND
+#ifdef MPT_WITH_CUDNN
 
 #include <algorithm>
 #include <array>
@@ -347,4 +347,4 @@ void CudnnAttention::backward(const AttentionBackward& call) {
 
 }  // namespace mpt
 
-#endif  // MPT_WITH_CUDNN_FRONTEND
+#endif  // MPT_WITH_CUDNN
