@@ -34,12 +34,17 @@ struct EnumNames<CudaAttention> {
   static constexpr std::array<std::string_view, 3> kNames{"auto", "cudnn", "gemms"};
 };
 
+// Whether cuDNN's attention gives the same gradients every time. If not, it takes less workspace,
+// and no two runs have the same bits. GEMMs always do.
+enum class DeterministicAttention : uint8_t { kOff, kOn };
+
 // The CUDA backend: memory of one NVIDIA GPU, cuBLASLt GEMMs, CUDA graphs, all on one stream.
 struct CudaDeviceOptions {
   int index = 0;  // among the GPUs visible under CUDA_VISIBLE_DEVICES
   CudaGraphs graphs = CudaGraphs::kOn;
   GemmTuning tuning = GemmTuning::kOn;
   CudaAttention attention = CudaAttention::kAuto;
+  DeterministicAttention deterministic_attention = DeterministicAttention::kOn;
 };
 
 // Throws Error with the reason if no_cuda_device() gives one.

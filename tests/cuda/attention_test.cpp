@@ -9,6 +9,7 @@
 
 #include "cuda/gpu.h"
 #include "device/attention_problem.h"
+#include "device/cuda/attention_workspace.h"
 #include "device/cuda/cuda_attention.h"
 #include "support/expect_error.h"
 
@@ -245,6 +246,8 @@ TEST_F(GemmAttentionTest, PlansWhatItAllocates) {
 
 // --- which attention -----------------------------------------------------------------------------
 
+constexpr AttentionShape kUsual{.batch = 8, .seq_len = 256, .heads = 4, .head_dim = 64};
+
 TEST(CudaAttention, ABuildWithoutCudnnRefusesIt) {
   if (has_cudnn_attention()) GTEST_SKIP() << "this build has it";
   EXPECT_ERROR(make_cuda_attention(nullptr, CudaAttention::kCudnn),
@@ -264,10 +267,24 @@ TEST(CudaAttention, ABuildWithoutCudnnDoesNotLoadIt) {
 TEST(CudaAttention, PlansWithoutAGpu) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     PlanningAllocator planned;
-    make_cuda_attention(nullptr)->reserve(
-        planned, {.batch = 8, .seq_len = 256, .heads = 4, .head_dim = 64}, dtype);
+    make_cuda_attention(nullptr)->reserve(planned, kUsual, dtype);
     EXPECT_GT(planned.use().total(), 0);
   }
+}
+
+// 350M with micro-batches of 4 rows: dP, or sums of dQ.
+TEST(CudaAttention, ThePlanHasThePriceOfDeterminism) {
+  if (!has_cudnn_attention()) GTEST_SKIP() << "this build has no cuDNN";
+  const auto planned = [](DeterministicAttention deterministic, int64_t batch) {
+    PlanningAllocator allocator;
+    make_cuda_attention(nullptr, CudaAttention::kCudnn, deterministic)
+        ->reserve(allocator, {.batch = batch, .seq_len = 1024, .heads = 16, .head_dim = 64},
+                  DType::kBF16);
+    return allocator.use().total();
+  };
+  EXPECT_EQ(planned(DeterministicAttention::kOn, 4), 134'480'128);
+  EXPECT_EQ(planned(DeterministicAttention::kOff, 4), 17'039'616);
+  EXPECT_LE(planned(DeterministicAttention::kOn, 1000), kAttentionWorkspaceBytes);
 }
 
 // cuDNN rounds P, dP and dS to bf16, as the gemms do P and dS.
@@ -292,6 +309,24 @@ TEST_F(CudaAttentionTest, ByCudnn) {
       EXPECT_EQ(p.log_sum_exp, again.log_sum_exp);
       EXPECT_EQ(p.d_qkv, again.d_qkv);
     }
+}
+
+TEST_F(CudaAttentionTest, ByCudnnInAnyOrder) {
+  if (!has_cudnn_attention()) GTEST_SKIP() << "this build has no cuDNN";
+  const auto cudnn =
+      make_cuda_attention(gpu_->stream(), CudaAttention::kCudnn, DeterministicAttention::kOff);
+  const AttentionUnderTest tested{.run =
+                                      [&](Problem& p) {
+                                        cudnn->reserve(gpu_->allocator(), p.shape, p.dtype);
+                                        run(*cudnn, p);
+                                      },
+                                  .bf16_operand = kBf16Unit,
+                                  .bf16_d_p = kBf16Unit};
+  for (const int64_t dim : {64, 128}) {
+    Problem p({.batch = 3, .seq_len = 256, .heads = 2, .head_dim = dim}, DType::kBF16,
+              {.padding = 0});
+    ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(tested, p));
+  }
 }
 
 TEST_F(CudaAttentionTest, ByProductsWhereCudnnRefuses) {

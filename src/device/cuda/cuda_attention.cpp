@@ -26,8 +26,8 @@ namespace {
 // Asks cuDNN about each kind of call once: when it is reserved or, without that, first made.
 class CudnnOrGemms final : public Attention {
  public:
-  CudnnOrGemms(CUstream_st* stream, CudaAttention kind)
-      : kind_(kind), cudnn_(stream), gemms_(stream) {}
+  CudnnOrGemms(CUstream_st* stream, CudaAttention kind, DeterministicAttention deterministic)
+      : kind_(kind), cudnn_(stream, deterministic), gemms_(stream) {}
 
   void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) override {
     chosen_for(shape, storage).reserve(allocator, shape, storage);
@@ -72,13 +72,15 @@ class CudnnOrGemms final : public Attention {
   std::map<Kind, bool> by_cudnn_;
 };
 
-std::unique_ptr<Attention> make_with_cudnn(CUstream_st* stream, CudaAttention kind) {
-  return std::make_unique<CudnnOrGemms>(stream, kind);
+std::unique_ptr<Attention> make_with_cudnn(CUstream_st* stream, CudaAttention kind,
+                                           DeterministicAttention deterministic) {
+  return std::make_unique<CudnnOrGemms>(stream, kind, deterministic);
 }
 
 #else
 
-std::unique_ptr<Attention> make_with_cudnn(CUstream_st* stream, CudaAttention kind) {
+std::unique_ptr<Attention> make_with_cudnn(CUstream_st* stream, CudaAttention kind,
+                                           DeterministicAttention /*deterministic*/) {
   if (kind == CudaAttention::kCudnn)
     throw error(
         "cuDNN attention is not part of this build (it needs cuDNN 9 and the headers of "
@@ -91,9 +93,10 @@ std::unique_ptr<Attention> make_with_cudnn(CUstream_st* stream, CudaAttention ki
 
 }  // namespace
 
-std::unique_ptr<Attention> make_cuda_attention(CUstream_st* stream, CudaAttention kind) {
+std::unique_ptr<Attention> make_cuda_attention(CUstream_st* stream, CudaAttention kind,
+                                               DeterministicAttention deterministic) {
   if (kind == CudaAttention::kGemms) return std::make_unique<GemmAttention>(stream);
-  return make_with_cudnn(stream, kind);
+  return make_with_cudnn(stream, kind, deterministic);
 }
 
 }  // namespace mpt

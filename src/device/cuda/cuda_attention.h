@@ -5,9 +5,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "device/attention.h"
 #include "device/backends.h"
+#include "device/cuda/sdpa_graph.h"
 #include "device/cuda/strided_gemm.h"
 #include "device/memory.h"
 
@@ -20,23 +22,20 @@ bool has_cudnn_attention();
 
 // With a null stream it only plans, and reserve() needs no GPU. Throws Error for kCudnn in a build
 // without it.
-std::unique_ptr<Attention> make_cuda_attention(CUstream_st* stream,
-                                               CudaAttention kind = CudaAttention::kAuto);
+std::unique_ptr<Attention> make_cuda_attention(
+    CUstream_st* stream, CudaAttention kind = CudaAttention::kAuto,
+    DeterministicAttention deterministic = DeterministicAttention::kOn);
 
 // Attention by cuDNN's fused kernels, bf16 only: the forward pass stores no [T,T] matrix, and the
-// backward pass is deterministic.
+// backward pass processes sequences in groups (attention_workspace.h).
 //
-// On Hopper the deterministic backward pass keeps dP in bf16, [B, H, T, T] with T rounded up to
-// tiles, so sequences are processed in groups whose workspace stays within kWorkspaceBytes. cuDNN's
-// statistics are the natural logarithm of the sum of exponentials of the scaled scores, [B, H, T]:
-// log_sum_exp as in device/attention.h.
+// cuDNN's statistics are the natural logarithm of the sum of exponentials of the scaled scores,
+// [B, H, T]: log_sum_exp as in device/attention.h.
 class CudnnAttention final : public Attention {
  public:
-  // Limit for a group of sequences. A single sequence may exceed it.
-  static constexpr int64_t kWorkspaceBytes = int64_t{256} << 20;
-
   // With a null stream it only plans.
-  explicit CudnnAttention(CUstream_st* stream);
+  explicit CudnnAttention(CUstream_st* stream,
+                          DeterministicAttention deterministic = DeterministicAttention::kOn);
   ~CudnnAttention() override;
   CudnnAttention(const CudnnAttention&) = delete;
   CudnnAttention& operator=(const CudnnAttention&) = delete;
@@ -46,27 +45,25 @@ class CudnnAttention final : public Attention {
   [[nodiscard]] std::optional<std::string> objection(const AttentionShape& shape, DType storage);
 
   // With a stream, builds plans for contiguous tensors of the shape now; other plans are built by
-  // the call that needs them. Takes workspace_estimate(), or what the plans need if that is more.
+  // the call that needs them. Takes attention_workspace(), or what the plans need if that is more.
   void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) override;
   void forward(const AttentionForward& call) override;
   // log_sum_exp must have rows without padding.
   void backward(const AttentionBackward& call) override;
 
-  // Largest number of sequences in a group: at least one.
-  static int64_t most_sequences(const AttentionShape& shape);
-  // Sequences per group for a nonempty shape, with groups as even as possible.
-  static int64_t sequences_at_once(const AttentionShape& shape);
-  // Workspace bytes of a backward pass over all sequences of the shape: what cuDNN 9.19 requests on
-  // Hopper, which is more than on Ampere and Blackwell. rowsum(dO O) [B,H,T] in fp32 and dP
-  // [B,H,T,T] in bf16, with T rounded up to tiles of 64 queries and 128 keys.
-  static int64_t workspace_estimate(const AttentionShape& shape);
+  // The plans of a shape that is not empty: forward for all sequences, backward for the groups.
+  static std::vector<SdpaKey> keys_for(const AttentionShape& shape,
+                                       DeterministicAttention deterministic);
 
  private:
   struct Library;  // handle and plans
   Library& library();
+  int64_t asked_for(const SdpaKey& key, const AttentionShape& group);
   [[nodiscard]] void* workspace(int64_t bytes) const;
+  void backward_of_group(const AttentionBackward& call, int64_t first, int64_t count);
 
   CUstream_st* stream_;
+  DeterministicAttention deterministic_;
   std::unique_ptr<Library> library_;
   Scratch scratch_;
 };

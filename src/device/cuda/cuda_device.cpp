@@ -86,7 +86,8 @@ class CudaDevice final : public Device {
                .gpu = gpu_.name,
                .compute_capability = capability_of(gpu_),
                .tuning = options.tuning}),
-        attention_(make_cuda_attention(stream_.get(), options.attention)) {}
+        attention_(make_cuda_attention(stream_.get(), options.attention,
+                                       options.deterministic_attention)) {}
   ~CudaDevice() override { cudaStreamSynchronize(stream_.get()); }
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
@@ -209,7 +210,8 @@ class CudaPlanningDevice final : public Device {
  public:
   explicit CudaPlanningDevice(const CudaDeviceOptions& options)
       : gemm_({.tuning = GemmTuning::kOff}),
-        attention_(make_cuda_attention(nullptr, options.attention)) {}
+        attention_(
+            make_cuda_attention(nullptr, options.attention, options.deterministic_attention)) {}
 
   [[nodiscard]] Backend backend() const override { return Backend::kCuda; }
   [[nodiscard]] std::string name() const override { return "CUDA: a plan for a GPU"; }

@@ -1,0 +1,62 @@
+// Workspace of a backward pass of cuDNN's attention, and how sequences share it out; needs neither
+// cuDNN nor a GPU.
+//
+// The deterministic pass keeps dP in bf16, [B, H, T, T] with T rounded up to tiles, so sequences
+// are processed in groups whose workspace stays within kAttentionWorkspaceBytes. The other one adds
+// to dQ in FP32, [B, H, T, D].
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "device/attention.h"
+#include "device/backends.h"
+#include "device/memory.h"
+
+namespace mpt {
+
+constexpr int64_t kAttentionQueryTile = 64;
+constexpr int64_t kAttentionKeyTile = 128;
+
+// Limit for a group of sequences; a single one may exceed it.
+constexpr int64_t kAttentionWorkspaceBytes = int64_t{256} << 20;
+
+// Bytes for all sequences of the shape at once: what cuDNN 9.19 requests on Hopper, rowsum(dO O)
+// [B,H,T] in fp32 and dP or dQ. The deterministic pass takes less on Ampere and Blackwell, the
+// other one up to twice as much on Ampere.
+constexpr int64_t attention_workspace(const AttentionShape& s,
+                                      DeterministicAttention deterministic) {
+  constexpr int64_t kFixed = 256;
+  const int64_t queries = align_up(s.seq_len, kAttentionQueryTile),
+                keys = align_up(s.seq_len, kAttentionKeyTile);
+  const int64_t matrix = deterministic == DeterministicAttention::kOn ? queries * keys * 2
+                                                                      : s.seq_len * s.head_dim * 4;
+  return s.batch * s.heads * (matrix + s.seq_len * 4) + kFixed;
+}
+
+// Largest number of sequences in a group: at least one, at most all.
+constexpr int64_t most_attention_sequences(const AttentionShape& shape,
+                                           DeterministicAttention deterministic) {
+  AttentionShape one = shape;
+  one.batch = 1;
+  return std::clamp<int64_t>(kAttentionWorkspaceBytes / attention_workspace(one, deterministic), 1,
+                             std::max<int64_t>(shape.batch, 1));
+}
+
+// Sequences in as few groups as the limit allows, whose sizes differ by one at most.
+struct AttentionGroups {
+  int64_t sequences, count;
+
+  // Of the group; of `count`, the end of the last.
+  [[nodiscard]] constexpr int64_t first(int64_t group) const { return group * sequences / count; }
+  [[nodiscard]] constexpr int64_t fewest_sequences() const { return sequences / count; }
+  [[nodiscard]] constexpr int64_t most_sequences() const { return (sequences + count - 1) / count; }
+};
+// Of a shape that is not empty.
+constexpr AttentionGroups attention_groups(const AttentionShape& shape,
+                                           DeterministicAttention deterministic) {
+  const int64_t most = most_attention_sequences(shape, deterministic);
+  return {.sequences = shape.batch, .count = (shape.batch + most - 1) / most};
+}
+
+}  // namespace mpt

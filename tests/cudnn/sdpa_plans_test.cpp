@@ -1,0 +1,137 @@
+// cuDNN itself takes the project's graphs of attention, for GPUs that are described to it: every
+// size that is shipped, odd lengths, both sizes of heads. That shows that there is a plan and what
+// workspace it asks for; not that its kernel computes rightly, which needs the GPU.
+#include <gtest/gtest.h>
+
+#ifdef MPT_WITH_CUDNN
+
+#include <string>
+#include <vector>
+
+#include <cudnn.h>
+#include <fmt/format.h>
+
+#include "config/run_config.h"
+#include "device/cuda/attention_workspace.h"
+#include "device/cuda/cuda_attention.h"
+#include "support/described_gpus.h"
+
+extern "C" int driver_stub_is_loaded();
+
+namespace mpt {
+namespace {
+
+constexpr auto kOn = DeterministicAttention::kOn, kOff = DeterministicAttention::kOff;
+// Whose workspaces device/cuda/attention_workspace.h has.
+constexpr size_t kVersion = 91900;
+
+// Micro-batches as a configuration has them.
+AttentionShape shape_of(const std::string& config, std::vector<std::string> overrides = {}) {
+  overrides.emplace_back("device.type=cpu");  // no GPU is asked for
+  const RunConfig run =
+      load_run_config(fmt::format("{}/configs/{}.json", MPT_SOURCE_DIR, config), overrides);
+  return {.batch = run.batch.rows_per_micro_batch(),
+          .seq_len = run.batch.seq_len,
+          .heads = run.model.num_attention_heads,
+          .head_dim = run.model.head_dim()};
+}
+
+std::vector<AttentionShape> shipped_shapes() {
+  std::vector<AttentionShape> shapes;
+  for (const char* size : {"60m", "130m", "350m", "1b"})
+    shapes.push_back(shape_of(fmt::format("{}_bf16", size)));
+  // Rows as configs/base/family.json has them.
+  shapes.push_back(shape_of("60m_bf16", {"batch.seq_len=256", "batch.micro_batch_rows=32"}));
+  for (const char* size : {"nano", "pico"})
+    shapes.push_back(shape_of(fmt::format("{}_bf16", size)));
+  return shapes;
+}
+
+// The largest micro-batch in groups, ends within tiles, and heads of 128.
+const std::vector<AttentionShape> kOtherShapes{
+    {128, 1024, 16, 64}, {2, 2, 2, 64}, {3, 129, 2, 64}, {3, 256, 2, 128}, {2, 1000, 4, 128}};
+const std::vector<AttentionShape> kNotDeterministic{
+    {4, 1024, 16, 64}, {3, 129, 2, 64}, {2, 1000, 4, 128}};
+
+std::string text_of(const SdpaKey& key) {
+  return fmt::format("{}{}: {} sequences of {} tokens, {} heads of {}",
+                     key.pass == AttentionPass::kForward ? "forward" : "backward",
+                     key.deterministic == kOn ? "" : ", not deterministic", key.batch, key.seq_len,
+                     key.heads, key.head_dim);
+}
+
+class SdpaPlans : public testing::TestWithParam<test::PublishedGpu> {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(driver_stub_is_loaded(), 1);
+    if (cudnnGetVersion() < kVersion)
+      GTEST_SKIP() << "cuDNN " << cudnnGetVersion() << " is older than " << kVersion
+                   << ", with which plans and workspaces were looked at";
+  }
+
+  static void expect_plan(const SdpaKey& key) {
+    SdpaGraph graph(key);
+    const auto objection = graph.build(test::described(GetParam()));
+    ASSERT_FALSE(objection) << text_of(key) << ": " << *objection;
+    EXPECT_FALSE(graph.plan_name().empty());
+    if (key.pass == AttentionPass::kForward)
+      EXPECT_LE(graph.workspace_bytes(), 256) << text_of(key);
+    else
+      expect_workspace(key, graph.workspace_bytes());
+  }
+  static void expect_workspace(const SdpaKey& key, int64_t bytes) {
+    const int64_t estimate =
+        attention_workspace({key.batch, key.seq_len, key.heads, key.head_dim}, key.deterministic);
+    if (GetParam().capability < 90 && key.deterministic == kOff) {
+      // Twice dQ, with whole tiles of tokens.
+      const int64_t tokens = align_up(key.seq_len, kAttentionQueryTile);
+      EXPECT_LE(bytes, 2 * attention_workspace({key.batch, tokens, key.heads, key.head_dim}, kOff))
+          << text_of(key);
+      return;
+    }
+    EXPECT_LE(bytes, estimate) << text_of(key);
+    // Another version may need less, and a plan less than it says.
+    if (GetParam().capability == 90 && cudnnGetVersion() / 100 == kVersion / 100) {
+      EXPECT_EQ(bytes, estimate) << text_of(key);
+    }
+  }
+  static void expect_plans(const std::vector<AttentionShape>& shapes,
+                           DeterministicAttention deterministic) {
+    for (const AttentionShape& shape : shapes) {
+      ASSERT_EQ(CudnnAttention(nullptr).objection(shape, DType::kBF16), std::nullopt);
+      for (const SdpaKey& key : CudnnAttention::keys_for(shape, deterministic)) expect_plan(key);
+    }
+  }
+};
+
+TEST_P(SdpaPlans, ForEveryShippedSize) { expect_plans(shipped_shapes(), kOn); }
+TEST_P(SdpaPlans, ForOddLengthsAndLargeHeads) { expect_plans(kOtherShapes, kOn); }
+TEST_P(SdpaPlans, NotDeterministic) {
+  for (const AttentionShape& shape : kNotDeterministic)
+    expect_plan(backward_key(shape, shape.batch, kOff));
+}
+
+// The one length that cuDNN refuses, in backward: attention is by GEMMs then, and a plan without a
+// GPU knows it too.
+TEST_P(SdpaPlans, NoneForOneToken) {
+  const AttentionShape shape{.batch = 2, .seq_len = 1, .heads = 2, .head_dim = 64};
+  SdpaGraph backward(backward_key(shape, 2, kOn));
+  EXPECT_TRUE(backward.build(test::described(GetParam())));
+  EXPECT_EQ(CudnnAttention(nullptr).objection(shape, DType::kBF16),
+            "the backward pass needs more than one token");
+}
+
+INSTANTIATE_TEST_SUITE_P(On, SdpaPlans, testing::ValuesIn(test::kPublishedGpus),
+                         [](const auto& gpu) { return fmt::format("sm{}", gpu.param.capability); });
+
+}  // namespace
+}  // namespace mpt
+
+#else
+
+TEST(SdpaPlans, NeedCudnn) {
+  GTEST_SKIP() << "this build has no attention by cuDNN: cuDNN or the headers of cudnn-frontend "
+                  "are missing (scripts/cudnn_frontend.sh)";
+}
+
+#endif
