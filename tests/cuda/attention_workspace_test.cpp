@@ -23,11 +23,45 @@ TEST(AttentionWorkspace, IsWhatHopperIsAskedFor) {
   EXPECT_EQ(attention_workspace(shape_of(2, 4, 1000, 128), kOff), 4'128'256);
 }
 
+// As many sequences as have 1 GiB of dP: the rows' sums beside it do not cost one of them.
+TEST(AttentionWorkspace, HoldsAGibibyteOfDp) {
+  EXPECT_EQ(attention_groups(shape_of(8, 16), kOn).count, 1);
+  for (const int64_t tokens : {256, 512, 1024, 2048, 4096})
+    for (const int64_t heads : {2, 8, 16, 32}) {
+      const int64_t whole = (int64_t{1} << 30) / (2 * tokens * tokens * heads);
+      EXPECT_GE(most_attention_sequences(shape_of(1 << 20, heads, tokens), kOn), whole)
+          << tokens << " tokens, " << heads << " heads";
+    }
+}
+
+TEST(AttentionWorkspace, GroupsAreEven) {
+  for (const int64_t batch : {1, 8, 31, 32, 33, 64, 65, 97, 100, 128}) {
+    const AttentionShape shape = shape_of(batch, 16);
+    const AttentionGroups groups = attention_groups(shape, kOn);
+    EXPECT_EQ(groups.count, (batch + 31) / 32) << batch;
+    EXPECT_EQ(groups.first(0), 0);
+    EXPECT_EQ(groups.first(groups.count), batch);
+    EXPECT_LE(groups.most_sequences(), 32);
+    EXPECT_LE(groups.most_sequences() - groups.fewest_sequences(), 1) << batch;
+    for (int64_t i = 0; i < groups.count; ++i) {
+      const int64_t size = groups.first(i + 1) - groups.first(i);
+      EXPECT_TRUE(size == groups.most_sequences() || size == groups.fewest_sequences())
+          << batch << ", group " << i;
+    }
+  }
+}
+
 TEST(AttentionWorkspace, OneSequenceMayExceedTheLimit) {
   const AttentionShape shape = shape_of(3, 64, 16384);
   ASSERT_GT(attention_workspace(shape_of(1, 64, 16384), kOn), kAttentionWorkspaceBytes);
   EXPECT_EQ(most_attention_sequences(shape, kOn), 1);
   EXPECT_EQ(attention_groups(shape, kOn).count, 3);
+}
+
+// Without dP all sequences go at once.
+TEST(AttentionWorkspace, NotDeterministicNeedsNoGroups) {
+  EXPECT_EQ(attention_groups(shape_of(128, 16), kOn).count, 4);
+  EXPECT_EQ(attention_groups(shape_of(128, 16), kOff).count, 1);
 }
 
 }  // namespace
