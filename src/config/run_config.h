@@ -213,6 +213,7 @@ struct DeviceConfig {
   bool cuda_graph = true;
   bool autotune_gemms = true;
   CudaAttention cuda_attention = CudaAttention::kAuto;
+  bool deterministic_attention = true;
 
   bool operator==(const DeviceConfig&) const = default;
 
@@ -233,6 +234,11 @@ struct DeviceConfig {
                 .former = "tune_products"});
     v.optional("cuda_attention", cuda_attention,
                {.doc = "auto: cuDNN where it supports the shape, else GEMMs"});
+    v.optional("deterministic_attention", deterministic_attention,
+               {.only_with = only_with("cuda_attention", cuda_attention,
+                                       {CudaAttention::kAuto, CudaAttention::kCudnn}),
+                .doc = "false: cuDNN's backward pass takes less memory, and its bits differ every "
+                       "time, so a resumed run is not the one that was interrupted"});
   }
 };
 

@@ -22,7 +22,10 @@ DeviceOptions device_options(const DeviceConfig& config) {
           .cuda = {.index = int(config.gpu),
                    .graphs = config.cuda_graph ? CudaGraphs::kOn : CudaGraphs::kOff,
                    .tuning = config.autotune_gemms ? GemmTuning::kOn : GemmTuning::kOff,
-                   .attention = config.cuda_attention}};
+                   .attention = config.cuda_attention,
+                   .deterministic_attention = config.deterministic_attention
+                                                  ? DeterministicAttention::kOn
+                                                  : DeterministicAttention::kOff}};
 }
 
 }  // namespace
