@@ -99,7 +99,7 @@ double StepBench::run(int64_t count) {
 
 namespace {
 
-Json description_of(const StepConfig& config, const RunConfig& run) {
+Json description_of(const StepConfig& config, const RunConfig& run, Device& device) {
   return {{"config", config.path},
           {"overrides", config.overrides},
           {"weights", name_of(run.precision.weights)},
@@ -109,6 +109,7 @@ Json description_of(const StepConfig& config, const RunConfig& run) {
           {"tokens_per_step", run.batch.tokens_per_step},
           {"seq_len", run.batch.seq_len},
           {"micro_batch_rows", run.batch.rows_per_micro_batch()},
+          {"attention", attention_in_use(run, device)},
           {"activation_recompute", name_of(run.train.activation_recompute)}};
 }
 
@@ -167,7 +168,7 @@ Json measure_steps(const StepConfig& config, const StepEffort& effort, double bf
     tokens_per_second.push_back(mean_tokens_per_second(bench, steps, bench.run(steps)));
   const double median = median_of(tokens_per_second),
                flops = flops_per_token(run.model, run.batch.seq_len);
-  Json json = description_of(config, run);
+  Json json = description_of(config, run, bench.device());
   json["steps_per_block"] = steps;
   json["tokens_per_second"] = summary_of(tokens_per_second);
   json["milliseconds_per_step"] = 1e3 * double(run.batch.tokens_per_step) / median;
@@ -211,7 +212,7 @@ Json measure_in_turn(const std::vector<StepConfig>& configs, const StepEffort& e
     }
   Json all = Json::array();
   for (size_t i = 0; i < benches.size(); ++i) {
-    Json json = description_of(configs[i], benches[i]->config());
+    Json json = description_of(configs[i], benches[i]->config(), benches[i]->device());
     json["tokens_per_second"] = summary_of(rates[i]);
     json["over_first"] = summary_of(ratios[i]);
     json["outcome"] = outcome_of(*benches[i]);

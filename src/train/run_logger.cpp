@@ -132,6 +132,7 @@ nlohmann::ordered_json RunLogger::to_json(const StepRecord& record) const {
   if (!record.fp8.empty()) json["fp8_scaling"] = fp8_scaling_json(record.fp8);
   json["tokens_per_second"] = double(record.step_tokens) / record.seconds;
   json["step_seconds"] = record.seconds;
+  if (!options_.attention.empty()) json["attention"] = options_.attention;
   return json;
 }
 

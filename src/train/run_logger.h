@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -39,6 +40,7 @@ class RunLogger {
   struct Options {
     int64_t first_step;  // steps done before the first logged one
     int64_t total_steps;
+    std::string attention{};  // in use; recorded unless empty
   };
   // Opens metrics.jsonl of the run. `fs` and `config` must outlive this object.
   RunLogger(FileSystem& fs, const RunConfig& config, const Options& options);

@@ -177,8 +177,10 @@ std::string available_memory(const Device& device) {
 
 }  // namespace
 
-std::string device_report(Device& device) {
+std::string device_report(const RunConfig& config, Device& device, const Communicator& ranks) {
+  const std::string attention = attention_in_use(config, device, ranks.size());
   return "device\n" + row("name", "{}", device.name()) + row("GEMMs", "{}", device.libraries()) +
+         (attention.empty() ? "" : row("attention", "{}", attention)) +
          row("memory available", "{}", available_memory(device));
 }
 
@@ -228,7 +230,7 @@ std::string memory_report(const RunConfig& config, Device& device, const Communi
 }
 
 std::string plan_report(const RunConfig& config, Device& device, const Communicator& ranks) {
-  return model_report(config) + device_report(device) +
+  return model_report(config) + device_report(config, device, ranks) +
          (ranks.is_single() ? "" : ranks_report(config, device, ranks)) +
          memory_report(config, device, ranks);
 }
@@ -395,10 +397,12 @@ std::string memory_line(const RunConfig& config, Device& device, const RunStart&
                      format_bytes(double(device.memory_bytes() / start.sharing)));
 }
 
-std::string device_line(const Device& device, const RunStart& start) {
-  if (start.ranks.is_single()) return "device: " + device.name();
-  return fmt::format("device: {}; {} ranks via {}", device.name(), start.ranks.size(),
-                     start.ranks.name());
+std::string device_line(const RunConfig& config, Device& device, const RunStart& start) {
+  std::string line = "device: " + device.name();
+  if (!start.ranks.is_single())
+    line += fmt::format("; {} ranks via {}", start.ranks.size(), start.ranks.name());
+  const std::string attention = attention_in_use(config, device, start.ranks.size());
+  return attention.empty() ? line : fmt::format("{}; attention by {}", line, attention);
 }
 
 }  // namespace
@@ -412,7 +416,7 @@ std::vector<std::string> start_lines(const RunConfig& config, Device& device,
       data_line(config, start),
       batch_line(config, start),
       memory_line(config, device, start),
-      device_line(device, start)};
+      device_line(config, device, start)};
 }
 
 }  // namespace mpt

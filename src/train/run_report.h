@@ -52,8 +52,9 @@ nlohmann::ordered_json plan_json(const RunConfig& config, Device& device,
 std::string ranks_report(const RunConfig& config, Device& device, const Communicator& ranks);
 // All of these.
 std::string plan_report(const RunConfig& config, Device& device, const Communicator& ranks);
-// Device and libraries.
-std::string device_report(Device& device);
+// Device, libraries and which attention is in use.
+std::string device_report(const RunConfig& config, Device& device,
+                          const Communicator& ranks = Communicator::single());
 
 // Throws Error with the figures if training would not fit in the device's memory, shared by
 // `sharing` ranks like this one.

@@ -306,7 +306,10 @@ std::unique_ptr<RunLogger> Trainer::open_logger() {
   if (!ranks_.is_root()) return nullptr;
   const bool continued = has_metrics(fs_, config_);
   auto logger = std::make_unique<RunLogger>(
-      fs_, config_, RunLogger::Options{.first_step = step_, .total_steps = total_steps_});
+      fs_, config_,
+      RunLogger::Options{.first_step = step_,
+                         .total_steps = total_steps_,
+                         .attention = attention_in_use(config_, device_, ranks_.size())});
   if (continued) logger->mark_resume(step_);
   return logger;
 }

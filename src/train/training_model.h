@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -51,6 +52,9 @@ struct TrainingModel {
 // Rows whose logits exist at one time: the configured number or the automatic one, at most a
 // micro-batch.
 int64_t loss_chunk_rows(const RunConfig& config, Backend backend, int64_t ranks = 1);
+
+// What AttentionChoice::in_use() says of the run's attention; empty on a backend with only one.
+std::string attention_in_use(const RunConfig& config, Device& device, int64_t ranks = 1);
 
 // Device memory by purpose that this rank needs to train. Does not communicate.
 MemoryUse planned_memory(const RunConfig& config, Device& device,

@@ -264,6 +264,36 @@ TEST(CudaAttention, ABuildWithoutCudnnDoesNotLoadIt) {
     EXPECT_EQ(line.find("libcudnn"), std::string::npos) << line;
 }
 
+TEST(CudaAttention, SaysWhichIsInUse) {
+  const auto said = [](CudaAttention kind, DType storage, const AttentionShape& shape = kUsual) {
+    return attention_in_use(*make_cuda_attention(nullptr, kind), shape, storage);
+  };
+  EXPECT_EQ(said(CudaAttention::kGemms, DType::kBF16), "GEMMs (as configured)");
+  if (!has_cudnn_attention()) {
+    EXPECT_EQ(said(CudaAttention::kAuto, DType::kBF16),
+              "GEMMs (this build has no cuDNN attention)");
+    return;
+  }
+  EXPECT_TRUE(said(CudaAttention::kAuto, DType::kBF16).starts_with("cuDNN 9."));
+  EXPECT_EQ(said(CudaAttention::kAuto, DType::kF32), "GEMMs (cuDNN: it supports bf16, not fp32)");
+  EXPECT_EQ(said(CudaAttention::kAuto, DType::kBF16, {8, 256, 4, 12}),
+            "GEMMs (cuDNN: the head size must be a multiple of 8 and at most 128)");
+  EXPECT_EQ(said(CudaAttention::kAuto, DType::kBF16, {8, 1, 4, 64}),
+            "GEMMs (cuDNN: the backward pass needs more than one token)");
+}
+
+// What is given up for less workspace is said where the run starts.
+TEST(CudaAttention, SaysThatItIsNotDeterministic) {
+  if (!has_cudnn_attention()) GTEST_SKIP() << "this build has no cuDNN";
+  const auto said = [](DeterministicAttention deterministic) {
+    return attention_in_use(*make_cuda_attention(nullptr, CudaAttention::kCudnn, deterministic),
+                            kUsual, DType::kBF16);
+  };
+  EXPECT_EQ(said(DeterministicAttention::kOn).find("deterministic"), std::string::npos);
+  EXPECT_TRUE(said(DeterministicAttention::kOff)
+                  .ends_with(", not deterministic: no two runs have the same bits"));
+}
+
 TEST(CudaAttention, PlansWithoutAGpu) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     PlanningAllocator planned;

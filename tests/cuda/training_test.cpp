@@ -7,10 +7,12 @@
 
 #include <gtest/gtest.h>
 
+#include "config/run_inputs.h"
 #include "cuda/gpu.h"
 #include "device/profiling.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"
+#include "train/run_report.h"
 
 namespace mpt::test {
 namespace {
@@ -219,6 +221,25 @@ TEST_F(CudaRun, CountsWhatRoundingLeftOfUpdates) {
   const auto metrics = read_metrics(posix_file_system(), metrics_path(with));
   EXPECT_TRUE(metrics.at(2).contains("update_survival"));
   EXPECT_FALSE(metrics.at(3).contains("update_survival"));
+}
+
+// In the lines of the start, the plan and the metrics; a CPU has one attention, of which nothing is
+// said.
+TEST_F(CudaRun, SaysWhichAttentionItUses) {
+  const RunConfig gpu = config("gpu"), cpu = config("cpu", {"device.type=cpu"});
+  for (const RunConfig& run : {gpu, cpu}) {
+    train(run);
+    const bool said = run.device.type == DeviceType::kCuda;
+    const std::unique_ptr<Device> device = make_device(run.device);
+    const auto data = open_training_data(run);
+    const RunStart start{.config = "", .place = "", .training = *data, .validation = nullptr};
+    EXPECT_EQ(
+        start_lines(run, *device, start).back().ends_with("; attention by GEMMs (as configured)"),
+        said);
+    EXPECT_EQ(device_report(run, *device).find("GEMMs (as configured)") != std::string::npos, said);
+    for (const auto& [step, record] : read_metrics(posix_file_system(), metrics_path(run)))
+      EXPECT_EQ(record.value("attention", "nothing"), said ? "GEMMs (as configured)" : "nothing");
+  }
 }
 
 #ifdef MPT_FAKE_CUDA

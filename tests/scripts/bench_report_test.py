@@ -25,6 +25,7 @@ from mpretrain_tools.bench import (
     competitors,
     disturbance,
     goals,
+    gpu_check_report,
     growth,
     machine,
     page,
@@ -636,6 +637,27 @@ class Files(Place):
         )
         self.assertEqual(config["device"], {"type": "cpu", "threads": 2})
         self.assertEqual(config["batch"], {"seq_len": 256, "tokens_per_step": 512})
+
+
+class GpuCheck(Place):
+    """The report on a GPU says which attention its steps ran with."""
+
+    def said(self, *attention):
+        raw = self.path / "raw"
+        raw.mkdir(exist_ok=True)
+        (raw / "steps_60m.json").write_text(json.dumps([{"attention": one} for one in attention]))
+        return gpu_check_report.attention_text(gpu_check_report.Raw(raw))
+
+    def test_attention(self):
+        raw = gpu_check_report.Raw(self.path / "raw")
+        self.assertEqual(gpu_check_report.attention_text(raw), "not measured")
+        self.assertIn(("attention of the steps", "not measured"), gpu_check_report.correctness(raw))
+        self.assertEqual(self.said("cuDNN 9.19.0", "cuDNN 9.19.0"), "cuDNN 9.19.0")
+        self.assertEqual(
+            self.said("cuDNN 9.19.0", "GEMMs (this build has no cuDNN attention)"),
+            "**GEMMs (this build has no cuDNN attention); cuDNN 9.19.0**",
+        )
+        self.assertEqual(self.said(""), "not measured")  # on a CPU
 
 
 class Growth(Place):

@@ -212,8 +212,19 @@ def goal_rows(raw):
 
 def correctness(raw):
     yield "GPU tests", tests_text(raw)
+    yield "attention of the steps", attention_text(raw)
     for tool in TOOLS:
         yield f"compute-sanitizer {tool}", status_text(raw, f"sanitizer_{tool}")
+
+
+def attention_text(raw):
+    """Which attention ran. By GEMMs a step has far more launches, so that is no measure of it."""
+    steps = [step for size in SIZES for step in raw.json(f"steps_{size}") or []]
+    used = sorted({step.get("attention", "") for step in steps} - {""})
+    if not used:
+        return NOT_MEASURED
+    text = "; ".join(used)
+    return text if all(one.startswith("cuDNN") for one in used) else f"**{text}**"
 
 
 def status_text(raw, name):

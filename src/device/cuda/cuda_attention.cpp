@@ -24,7 +24,7 @@ namespace {
 #ifdef MPT_WITH_CUDNN
 
 // Asks cuDNN about each kind of call once: when it is reserved or, without that, first made.
-class CudnnOrGemms final : public Attention {
+class CudnnOrGemms final : public Attention, public AttentionChoice {
  public:
   CudnnOrGemms(CUstream_st* stream, CudaAttention kind, DeterministicAttention deterministic)
       : kind_(kind), cudnn_(stream, deterministic), gemms_(stream) {}
@@ -38,6 +38,10 @@ class CudnnOrGemms final : public Attention {
   void backward(const AttentionBackward& call) override {
     chosen_for(call.shape, call.qkv.dtype).backward(call);
   }
+  std::string in_use(const AttentionShape& shape, DType storage) override {
+    const std::optional<std::string>& objection = objection_to(shape, storage);
+    return objection ? fmt::format("GEMMs (cuDNN: {})", *objection) : cudnn_.in_use(shape, storage);
+  }
 
  private:
   // The batch size does not matter to cuDNN's support.
@@ -48,28 +52,30 @@ class CudnnOrGemms final : public Attention {
   };
 
   Attention& chosen_for(const AttentionShape& s, DType storage) {
-    const Kind kind{s.seq_len, s.heads, s.head_dim, storage};
-    auto known = by_cudnn_.find(kind);
-    if (known == by_cudnn_.end()) known = by_cudnn_.emplace(kind, is_for_cudnn(s, storage)).first;
-    return known->second ? static_cast<Attention&>(cudnn_) : gemms_;
+    return objection_to(s, storage) ? static_cast<Attention&>(gemms_) : cudnn_;
   }
-  bool is_for_cudnn(const AttentionShape& s, DType storage) {
-    const std::optional<std::string> objection = cudnn_.objection(s, storage);
-    if (!objection) return true;
-    if (kind_ == CudaAttention::kAuto && storage == DType::kF32)
-      return false;  // as everyone expects
+  const std::optional<std::string>& objection_to(const AttentionShape& s, DType storage) {
+    const Kind kind{s.seq_len, s.heads, s.head_dim, storage};
+    auto known = objections_.find(kind);
+    if (known == objections_.end()) known = objections_.emplace(kind, ask(s, storage)).first;
+    return known->second;
+  }
+  std::optional<std::string> ask(const AttentionShape& s, DType storage) {
+    std::optional<std::string> objection = cudnn_.objection(s, storage);
+    // With fp32 everyone expects it.
+    if (!objection || (kind_ == CudaAttention::kAuto && storage == DType::kF32)) return objection;
     const std::string text = fmt::format(
         "cuDNN attention does not support {} heads of {} dimensions over {} tokens in {}: {}",
         s.heads, s.head_dim, s.seq_len, name_of(storage), *objection);
     if (kind_ == CudaAttention::kCudnn) throw error("{}", text);
     spdlog::info("{}; using GEMMs", text);
-    return false;
+    return objection;
   }
 
   CudaAttention kind_;
   CudnnAttention cudnn_;
   GemmAttention gemms_;
-  std::map<Kind, bool> by_cudnn_;
+  std::map<Kind, std::optional<std::string>> objections_;
 };
 
 std::unique_ptr<Attention> make_with_cudnn(CUstream_st* stream, CudaAttention kind,
@@ -86,7 +92,7 @@ std::unique_ptr<Attention> make_with_cudnn(CUstream_st* stream, CudaAttention ki
         "cuDNN attention is not part of this build (it needs cuDNN 9 and the headers of "
         "cudnn-frontend)");
   spdlog::info("attention by GEMMs: cuDNN attention is not part of this build");
-  return std::make_unique<GemmAttention>(stream);
+  return std::make_unique<GemmAttention>(stream, "this build has no cuDNN attention");
 }
 
 #endif
@@ -95,7 +101,8 @@ std::unique_ptr<Attention> make_with_cudnn(CUstream_st* stream, CudaAttention ki
 
 std::unique_ptr<Attention> make_cuda_attention(CUstream_st* stream, CudaAttention kind,
                                                DeterministicAttention deterministic) {
-  if (kind == CudaAttention::kGemms) return std::make_unique<GemmAttention>(stream);
+  if (kind == CudaAttention::kGemms)
+    return std::make_unique<GemmAttention>(stream, "as configured");
   return make_with_cudnn(stream, kind, deterministic);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "device/attention.h"
+#include "device/attention_choice.h"
 #include "device/backends.h"
 #include "device/cuda/sdpa_graph.h"
 #include "device/cuda/strided_gemm.h"
@@ -31,7 +32,7 @@ std::unique_ptr<Attention> make_cuda_attention(
 //
 // cuDNN's statistics are the natural logarithm of the sum of exponentials of the scaled scores,
 // [B, H, T]: log_sum_exp as in device/attention.h.
-class CudnnAttention final : public Attention {
+class CudnnAttention final : public Attention, public AttentionChoice {
  public:
   // With a null stream it only plans.
   explicit CudnnAttention(CUstream_st* stream,
@@ -50,6 +51,7 @@ class CudnnAttention final : public Attention {
   void forward(const AttentionForward& call) override;
   // log_sum_exp must have rows without padding.
   void backward(const AttentionBackward& call) override;
+  std::string in_use(const AttentionShape& shape, DType storage) override;
 
   // The plans of a shape that is not empty: forward for all sequences, backward for the groups.
   static std::vector<SdpaKey> keys_for(const AttentionShape& shape,
@@ -81,17 +83,24 @@ struct GemmAttentionScratch {
 // chunk queries and keys are processed in bands of kBand tokens, so that little above the diagonal
 // is computed. Scores, exponentials and sums are FP32; with bf16 storage P and dS are rounded to
 // bf16 before they are multiplied. Deterministic: the same call gives the same bits.
-class GemmAttention final : public Attention {
+class GemmAttention final : public Attention, public AttentionChoice {
  public:
   static constexpr int64_t kBand = 256;  // tokens
 
   explicit GemmAttention(CUstream_st* stream, const GemmAttentionScratch& most = {});
+  // `reason`: why not cuDNN, for in_use().
+  GemmAttention(CUstream_st* stream, const char* reason) : GemmAttention(stream) {
+    reason_ = reason;
+  }
 
   // Scratch for every shape whose pairs are not larger; a smaller batch or fewer heads need no new
   // call.
   void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) override;
   void forward(const AttentionForward& call) override;
   void backward(const AttentionBackward& call) override;
+  std::string in_use(const AttentionShape& /*shape*/, DType /*storage*/) override {
+    return reason_.empty() ? "GEMMs" : "GEMMs (" + reason_ + ")";
+  }
 
  private:
   [[nodiscard]] int64_t pairs_at_once(const AttentionShape& shape) const;
@@ -100,6 +109,7 @@ class GemmAttention final : public Attention {
   GemmAttentionScratch most_;
   StridedGemm gemm_;
   Scratch scratch_;  // the GEMMs' workspace, then the matrices
+  std::string reason_;
 };
 
 }  // namespace mpt

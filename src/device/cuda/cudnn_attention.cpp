@@ -128,6 +128,14 @@ std::optional<std::string> CudnnAttention::objection(const AttentionShape& shape
   return std::nullopt;
 }
 
+std::string CudnnAttention::in_use(const AttentionShape& /*shape*/, DType /*storage*/) {
+  const size_t version = cudnnGetVersion();
+  return fmt::format("cuDNN {}.{}.{}{}", version / 10000, version / 100 % 100, version % 100,
+                     deterministic_ == DeterministicAttention::kOn
+                         ? ""
+                         : ", not deterministic: no two runs have the same bits");
+}
+
 void CudnnAttention::reserve(Allocator& allocator, const AttentionShape& shape, DType storage) {
   if (is_empty(shape)) return;
   const auto found = objection(shape, storage);
