@@ -59,6 +59,7 @@ struct BatchConfig {
   bool operator==(const BatchConfig&) const = default;
 
   [[nodiscard]] int64_t rows_per_step() const { return tokens_per_step / seq_len; }
+  // A whole step as long as no number of rows is chosen.
   [[nodiscard]] int64_t rows_per_micro_batch() const {
     return micro_batch_rows ? micro_batch_rows : rows_per_step();
   }
@@ -76,7 +77,8 @@ struct BatchConfig {
                {.minimum = 0,
                 .maximum = 1 << 30,
                 .doc = "rows per forward and backward pass, a divisor of the rows per step; 0 = "
-                       "the whole step"});
+                       "the most that fit the device's free memory, a whole step if it does; the "
+                       "number is recorded, and a resumed run keeps it"});
   }
 };
 
@@ -152,7 +154,8 @@ struct EvalConfig {
                {.minimum = 0,
                 .maximum = 1 << 30,
                 .doc = "rows per batch of val_loss_family, the GaLore-style average: the sum of n "
-                       "batch means over n + 1; 0 = those of a micro-batch",
+                       "batch means over n + 1; 0 = those of a micro-batch, of a step if "
+                       "batch.micro_batch_rows is 0",
                 .former = "family_batch_rows"});
   }
 };

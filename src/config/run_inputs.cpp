@@ -40,6 +40,12 @@ std::unique_ptr<Device> make_planning_device(const DeviceConfig& config) {
   const DeviceOptions options = device_options(config);
   return why_unavailable(options).empty() ? make_device(options) : make_planning_device(options);
 }
+std::unique_ptr<Device> make_planning_gpu(const DeviceConfig& config) {
+  if (!has_cuda()) return nullptr;
+  CudaDeviceOptions options = device_options(config).cuda;
+  if (options.attention == CudaAttention::kCudnn) options.attention = CudaAttention::kAuto;
+  return make_cuda_planning_device(options);
+}
 
 namespace {
 

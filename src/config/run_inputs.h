@@ -25,6 +25,9 @@ std::unique_ptr<Device> make_device(const DeviceConfig& config);
 std::string why_unavailable(const DeviceConfig& config);
 // The same device for planning; a device that only counts memory if this machine has none.
 std::unique_ptr<Device> make_planning_device(const DeviceConfig& config);
+// A GPU that only counts memory, whatever device the config selects; null if the program was built
+// without CUDA. Demands no cuDNN, which this machine need not have.
+std::unique_ptr<Device> make_planning_gpu(const DeviceConfig& config);
 
 // runs/<name> and the paths in it.
 std::string run_directory(const RunConfig& config);
@@ -77,7 +80,7 @@ std::string run_of_checkpoint(const std::string& checkpoint);
 DataConfig located_data(const RunConfig& config, const std::string& checkpoint);
 
 // How ranks share a step: each has its rows, cut into micro-batches. Some ranks may have fewer of
-// them.
+// them. As long as no rows of a micro-batch are chosen (batch.micro_batch_rows=0), all of a rank's.
 
 struct BatchPlan {
   RowSlice own{};                  // this rank's rows of the step

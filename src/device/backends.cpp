@@ -19,8 +19,10 @@ const CudaBackend& cuda_or_error() {
 
 CudaBackend::CudaBackend(const Makers& makers) : makers_(makers) { registered_cuda() = this; }
 
+bool has_cuda() { return registered_cuda() != nullptr; }
+
 std::string no_cuda_device(int index) {
-  if (registered_cuda() != nullptr) return registered_cuda()->makers().why_unavailable(index);
+  if (has_cuda()) return registered_cuda()->makers().why_unavailable(index);
   return "this program was built without CUDA (configure with -DMPT_CUDA=ON where nvcc is "
          "installed)";
 }

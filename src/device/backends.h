@@ -58,6 +58,9 @@ std::unique_ptr<Device> make_cuda_planning_device(const CudaDeviceOptions& optio
 // Why this GPU cannot be used; empty if it can.
 std::string no_cuda_device(int index);
 
+// Whether the program was built with CUDA; it may still find no GPU.
+bool has_cuda();
+
 // Registered by device/cuda/ if it is linked into the program; at most one exists.
 class CudaBackend {
  public:

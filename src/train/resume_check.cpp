@@ -69,6 +69,19 @@ nlohmann::json saved_keys(const TrainState& saved) {
   return nlohmann::json(document.root()).flatten();
 }
 
+RecordedRows rows_of(const RunConfig& config) {
+  return {.step = config.batch.rows_per_step(),
+          .micro_batch = config.batch.rows_per_micro_batch(),
+          .galore_batch = galore_batch_rows(config)};
+}
+
+// So that a number is no change from the 0 that stood for it.
+void name_rows(nlohmann::json& keys, const RunConfig& config) {
+  const RecordedRows rows = rows_of(config);
+  keys["/batch/micro_batch_rows"] = rows.micro_batch;
+  keys["/eval/galore_batch_rows"] = rows.galore_batch;
+}
+
 // The schedule spans the whole run, so a new length changes every later learning rate.
 void tell_new_length(int64_t step, const RunConfig& before, const RunConfig& config) {
   const int64_t was = total_steps(before), is = total_steps(config);
@@ -82,14 +95,23 @@ void tell_new_length(int64_t step, const RunConfig& before, const RunConfig& con
 
 }  // namespace
 
+RecordedRows rows_of(const TrainState& saved) {
+  const std::optional<RunConfig> config =
+      saved.config.is_object() ? saved_config(saved) : std::nullopt;
+  return config ? rows_of(*config) : RecordedRows{};
+}
+
 void check_resumable(const TrainState& saved, const std::string& checkpoint,
                      const RunConfig& config, const SequenceSource& training_data) {
   if (!saved.config.is_object())
     throw error("{}: cannot be resumed: config of its state is {}, expected an object", checkpoint,
                 describe(saved.config));
   const std::optional<RunConfig> saved_run = saved_config(saved);
-  const nlohmann::json before = saved_keys(saved);
-  const nlohmann::json now = nlohmann::json(resolved_json(config)).flatten();
+  nlohmann::json before = saved_keys(saved), now = nlohmann::json(resolved_json(config)).flatten();
+  if (saved_run) {
+    name_rows(before, *saved_run);
+    name_rows(now, config);
+  }
   nlohmann::json both = before;
   both.update(now);
   for (const auto& [pointer, unused] : both.items()) {

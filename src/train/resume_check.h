@@ -9,6 +9,7 @@
 #include "config/run_config.h"
 #include "data/sequence_source.h"
 #include "device/device.h"
+#include "train/memory_fit.h"
 
 namespace mpt {
 
@@ -18,6 +19,10 @@ namespace mpt {
 // schedule.
 void check_resumable(const TrainState& saved, const std::string& checkpoint,
                      const RunConfig& config, const SequenceSource& training_data);
+
+// The rows of a saved run's batches, whole steps where its config names none; zeros if that config
+// is no longer valid.
+RecordedRows rows_of(const TrainState& saved);
 
 // The GEMM algorithms for a checkpoint, with the device they were chosen on.
 nlohmann::json gemms_json(Device& device);

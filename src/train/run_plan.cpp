@@ -22,8 +22,10 @@ namespace {
 
 class Planner {
  public:
-  Planner(const RunConfig& config, Device& device, const Communicator& ranks)
-      : config_(config), device_(device), ranks_(ranks) {}
+  Planner(const ChosenRows& chosen, Device& device, const Communicator& ranks)
+      : chosen_(chosen), config_(chosen.config), device_(device), ranks_(ranks) {
+    plan_.rows = chosen.reason;
+  }
 
   RunPlan run() {
     const std::string missing = why_unavailable(config_.device);
@@ -51,16 +53,17 @@ class Planner {
   }
 
   void plan_memory() {
-    const int64_t sharing = device_.backend() == Backend::kCpu ? ranks_.size() : 1;
+    const FreeMemory memory = free_memory(device_, ranks_sharing(device_, ranks_));
     const BatchPlan step = batch_plan(config_.batch, ranks_.rank(), ranks_.size());
     plan_.micro_batch = step.micro_batch_rows;
     plan_.micro_batches = step.most_micro_batches;
     plan_.needed = planned_memory(config_, device_, ranks_).total();
-    if (knows_memory(device_)) {
-      plan_.available = device_.memory_bytes() / sharing;
-      plan_.largest_micro_batch = largest_micro_batch(config_, device_, ranks_, *plan_.available);
+    if (memory.known()) {
+      plan_.available = memory.bytes;
+      plan_.largest_micro_batch = largest_micro_batch(config_, device_, ranks_, memory);
     }
-    passes([&] { require_memory(config_, device_, ranks_, sharing); });
+    plan_.on_gpus = rows_on_gpus(config_, device_, ranks_);
+    passes([&] { require_memory(chosen_, device_, ranks_, memory); });
     passes([&] { require_rows(config_.batch, ranks_.size()); });
   }
 
@@ -109,6 +112,7 @@ class Planner {
     return estimate_time(config, device_, ranks_.size());
   }
 
+  const ChosenRows& chosen_;
   const RunConfig& config_;
   Device& device_;
   const Communicator& ranks_;
@@ -131,6 +135,24 @@ std::string memory_text(const RunPlan& plan) {
     return fmt::format("{} needed; available memory unknown", format_bytes(double(plan.needed)));
   return fmt::format("{}: {} needed, {} available", plan.fits() ? "fits" : "does not fit",
                      format_bytes(double(plan.needed)), format_bytes(double(*plan.available)));
+}
+
+std::string rows_text(const RunPlan& plan) {
+  return fmt::format("{} of {}{}", counted(plan.micro_batches, "micro-batch", "es"),
+                     counted(plan.micro_batch, "row"),
+                     plan.rows.empty() ? "" : fmt::format(" ({})", plan.rows));
+}
+
+// What batch.micro_batch_rows=0 comes to on other devices.
+std::string rows_on_gpus_text(const RowsOnGpus& on_gpus) {
+  std::string text;
+  for (const auto& [gigabytes, rows] : on_gpus.gpus)
+    text += fmt::format("{}{} with {} GB", text.empty() ? "" : ", ",
+                        rows > 0 ? std::to_string(rows) : "none", gigabytes);
+  return text + " of free memory" +
+         (on_gpus.counted_for == Backend::kCpu
+              ? "; counted for a CPU, this program was built without CUDA"
+              : "");
 }
 
 std::string duration_text(const RunConfig& config, const RunPlan& plan) {
@@ -179,6 +201,19 @@ nlohmann::ordered_json or_null(const std::optional<T>& value) {
   return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
 }
 
+nlohmann::ordered_json rows_json(const RunConfig& config, const RunPlan& plan) {
+  nlohmann::ordered_json on_gpus = nlohmann::ordered_json::array();
+  for (const auto& [gigabytes, rows] : plan.on_gpus.gpus)
+    on_gpus.push_back({{"gigabytes", gigabytes}, {"micro_batch", rows}});
+  return {{"step", config.batch.rows_per_step()},
+          {"micro_batch", plan.micro_batch},
+          {"micro_batches", plan.micro_batches},
+          {"largest_micro_batch", or_null(plan.largest_micro_batch)},
+          {"chosen", plan.rows.empty() ? nullptr : nlohmann::ordered_json(plan.rows)},
+          {"on_gpus", on_gpus},
+          {"on_gpus_counted_for", plan.on_gpus.counted_for == Backend::kCpu ? "cpu" : "cuda"}};
+}
+
 nlohmann::ordered_json shards_json(const PlannedShards& shards) {
   const bool found = shards.tokens > 0;
   return {{"named", shards.named},
@@ -209,13 +244,15 @@ nlohmann::ordered_json time_json(const TimeEstimate& time) {
 
 }  // namespace
 
-RunPlan plan_of(const RunConfig& config, Device& device, const Communicator& ranks) {
-  return Planner(config, device, ranks).run();
+RunPlan plan_of(const ChosenRows& chosen, Device& device, const Communicator& ranks) {
+  return Planner(chosen, device, ranks).run();
 }
 
 std::string verdict(const RunConfig& config, const RunPlan& plan) {
   std::string text = "verdict\n";
   text += row("memory", "{}", memory_text(plan));
+  text += row("micro-batches", "{}", rows_text(plan));
+  text += row("rows on GPUs", "{}", rows_on_gpus_text(plan.on_gpus));
   text += row("duration", "{}", duration_text(config, plan));
   text += row("disk", "{}", disk_text(plan));
   text += row("data", "{}", data_text(config, plan));
@@ -234,11 +271,7 @@ nlohmann::ordered_json verdict_json(const RunConfig& config, const RunPlan& plan
           {"fits", plan.available ? nlohmann::ordered_json(plan.fits()) : nullptr},
           {"needed_bytes", plan.needed},
           {"available_bytes", or_null(plan.available)},
-          {"rows",
-           {{"step", config.batch.rows_per_step()},
-            {"micro_batch", plan.micro_batch},
-            {"micro_batches", plan.micro_batches},
-            {"largest_micro_batch", or_null(plan.largest_micro_batch)}}},
+          {"rows", rows_json(config, plan)},
           {"flops_per_token", flops_per_token(config.model, config.batch.seq_len)},
           {"flops_per_step", flops_per_step(config)},
           {"work", to_json(step_work(config.model, config.precision, config.batch.seq_len))},

@@ -15,6 +15,7 @@
 
 #include "config/run_config.h"
 #include "core/io/file_system.h"
+#include "train/memory_fit.h"
 #include "train/run_report.h"
 #include "train/time_estimate.h"
 
@@ -38,6 +39,8 @@ struct RunPlan {
   std::optional<int64_t> available{};            // bytes for this rank; none without such a device
   int64_t micro_batch = 0, micro_batches = 0;    // configured rows of one; their number per step
   std::optional<int64_t> largest_micro_batch{};  // rows that would fit
+  std::string rows{};                            // why so many; "" if configured
+  RowsOnGpus on_gpus{};
   PlannedShards training{}, validation{};
   std::optional<int64_t> tokenizer_pieces{};
   bool lacks_data = false;  // a problem concerns tokens or tokenizer
@@ -48,8 +51,9 @@ struct RunPlan {
 };
 
 // `device` comes from make_planning_device(). CPU ranks are assumed to share this machine. Trains
-// for a fraction of a second to measure the device.
-RunPlan plan_of(const RunConfig& config, Device& device,
+// for a fraction of a second to measure the device. A micro-batch without rows is a whole step:
+// `chosen` has the rows that choose_rows() chose.
+RunPlan plan_of(const ChosenRows& chosen, Device& device,
                 const Communicator& ranks = Communicator::single());
 
 // The plan as text, and as JSON (docs/formats.md).

@@ -10,6 +10,7 @@
 #include "core/progress.h"
 #include "core/text.h"
 #include "model/parameters.h"
+#include "train/memory_fit.h"
 #include "train/storage_bytes.h"
 #include "train/training_model.h"
 
@@ -112,12 +113,6 @@ std::string storage_table(const RunConfig& config, Device& device) {
   return text;
 }
 
-RunConfig with_micro_batch(const RunConfig& config, int64_t rows) {
-  RunConfig changed = config;
-  changed.batch.micro_batch_rows = rows;
-  return changed;
-}
-
 }  // namespace
 
 double epochs(const RunConfig& config, int64_t sequences) {
@@ -159,10 +154,6 @@ std::string model_report(const RunConfig& config) {
   return text;
 }
 
-bool knows_memory(const Device& device) {
-  return device.memory_bytes() != std::numeric_limits<int64_t>::max();
-}
-
 namespace {
 
 // Memory of the process itself; on CPUs it is taken from the same memory as the buffers.
@@ -171,8 +162,8 @@ int64_t process_bytes(const Device& device) {
 }
 
 std::string available_memory(const Device& device) {
-  return knows_memory(device) ? format_bytes(double(device.memory_bytes()))
-                              : "unknown on this machine";
+  const FreeMemory memory = free_memory(device);
+  return memory.known() ? format_bytes(double(memory.bytes)) : "unknown on this machine";
 }
 
 }  // namespace
@@ -222,10 +213,9 @@ std::string memory_report(const RunConfig& config, Device& device, const Communi
   if (rows > 1)
     text += row("per row of the batch", "{:>12}",
                 format_bytes(double(use.total() - one.total()) / double(rows - 1)));
-  if (knows_memory(device))
+  if (const FreeMemory memory = free_memory(device, ranks_sharing(device, ranks)); memory.known())
     text += row("largest micro-batch", "{:>12} of the {} rows of a step",
-                largest_micro_batch(config, device, ranks, device.memory_bytes()),
-                config.batch.rows_per_step());
+                largest_micro_batch(config, device, ranks, memory), config.batch.rows_per_step());
   return text;
 }
 
@@ -294,65 +284,6 @@ nlohmann::ordered_json plan_json(const RunConfig& config, Device& device,
   return plan;
 }
 
-int64_t largest_micro_batch(const RunConfig& config, Device& device, const Communicator& ranks,
-                            int64_t available) {
-  const auto fits = [&](int64_t rows) {
-    return planned_memory(with_micro_batch(config, rows), device, ranks).total() <= available;
-  };
-  if (!fits(1)) return 0;
-  const int64_t rows = config.batch.rows_per_step();
-  int64_t parts = 1;
-  while (rows % parts != 0 || (parts < rows && !fits(rows / parts))) ++parts;
-  return rows / parts;
-}
-
-namespace {
-
-// The number of ranks at which each fits on one such device; 0 if no number does.
-int64_t ranks_that_fit(const RunConfig& config, Device& device, const Communicator& ranks) {
-  const RunConfig one_row = with_micro_batch(config, 1);
-  const int64_t available = device.memory_bytes(),
-                whole = planned_memory(one_row, device, ranks).total();
-  const int64_t most = std::min<int64_t>(config.batch.rows_per_step(), 1024);
-  for (int64_t count = std::max<int64_t>(2, ranks.size()); count <= most; count *= 2) {
-    // Planning many ranks is slow: skip counts that could not fit even if all memory were divided.
-    if (whole / count * ranks.size() > available) continue;
-    if (planned_memory(one_row, device, Communicator::planned(0, count)).total() <= available)
-      return count;
-  }
-  return 0;
-}
-
-// A change that would make the run fit.
-std::string memory_advice(const RunConfig& config, Device& device, const Communicator& ranks,
-                          int64_t available) {
-  if (const int64_t rows = largest_micro_batch(config, device, ranks, available))
-    return fmt::format("batch.micro_batch_rows={} would fit", rows);
-  RunConfig recomputed = config;
-  recomputed.train.activation_recompute = ActivationRecompute::kBlock;
-  if (const int64_t rows = largest_micro_batch(recomputed, device, ranks, available))
-    return fmt::format("train.activation_recompute=block with batch.micro_batch_rows={} would fit",
-                       rows);
-  const int64_t enough = ranks_that_fit(config, device, ranks);
-  return fmt::format("no micro-batch fits: choose a smaller model{}",
-                     enough > 0 ? fmt::format(", or {} ranks with {} each", enough,
-                                              format_bytes(double(device.memory_bytes())))
-                                : "");
-}
-
-}  // namespace
-
-void require_memory(const RunConfig& config, Device& device, const Communicator& ranks,
-                    int64_t sharing) {
-  const int64_t needed = planned_memory(config, device, ranks).total(),
-                available = device.memory_bytes() / sharing;
-  if (needed <= available) return;
-  throw error("this run needs {} of memory, {} is available on {}{}; {}",
-              format_bytes(double(needed)), format_bytes(double(available)), device.name(),
-              sharing > 1 ? fmt::format(" for each of {} ranks", sharing) : "",
-              memory_advice(config, device, ranks, available));
-}
-
 // --- the first lines of a run --------------------------------------------------------------------
 
 namespace {
@@ -384,17 +315,18 @@ std::string data_line(const RunConfig& config, const RunStart& start) {
 std::string batch_line(const RunConfig& config, const RunStart& start) {
   const BatchConfig& b = config.batch;
   const BatchPlan step = batch_plan(b, start.ranks.rank(), start.ranks.size());
-  return fmt::format("batch: {} tokens per step, {} rows of {}{}, in {} of {}",
+  return fmt::format("batch: {} tokens per step, {} rows of {}{}, in {} of {}{}",
                      grouped(b.tokens_per_step), b.rows_per_step(), b.seq_len,
                      start.ranks.is_single() ? "" : fmt::format(", {} per rank", step.most_rows),
-                     counted(step.most_micro_batches, "micro-batch", "es"), step.micro_batch_rows);
+                     counted(step.most_micro_batches, "micro-batch", "es"), step.micro_batch_rows,
+                     start.rows.empty() ? "" : fmt::format(" ({})", start.rows));
 }
 
 std::string memory_line(const RunConfig& config, Device& device, const RunStart& start) {
   return fmt::format("memory: {} needed{}, {} available",
                      format_bytes(double(planned_memory(config, device, start.ranks).total())),
                      start.ranks.is_single() ? "" : " per rank",
-                     format_bytes(double(device.memory_bytes() / start.sharing)));
+                     format_bytes(double(start.memory.bytes)));
 }
 
 std::string device_line(const RunConfig& config, Device& device, const RunStart& start) {

@@ -14,6 +14,7 @@
 #include "config/run_config.h"
 #include "data/sequence_source.h"
 #include "device/device.h"
+#include "train/memory_fit.h"
 
 namespace mpt {
 
@@ -34,7 +35,8 @@ struct RunStart {
   const SequenceSource& training;
   const SequenceSource* validation;  // may be null
   const Communicator& ranks = Communicator::single();
-  int64_t sharing = 1;  // ranks that share the device's memory
+  FreeMemory memory{};  // before the run took any
+  std::string rows{};   // why micro-batches have so many rows; "" if the config names the number
 };
 // One line each for run, model, optimizer, data, batch, memory, device.
 std::vector<std::string> start_lines(const RunConfig& config, Device& device,
@@ -55,18 +57,5 @@ std::string plan_report(const RunConfig& config, Device& device, const Communica
 // Device, libraries and which attention is in use.
 std::string device_report(const RunConfig& config, Device& device,
                           const Communicator& ranks = Communicator::single());
-
-// Throws Error with the figures if training would not fit in the device's memory, shared by
-// `sharing` ranks like this one.
-void require_memory(const RunConfig& config, Device& device,
-                    const Communicator& ranks = Communicator::single(), int64_t sharing = 1);
-
-// Rows of the largest micro-batch that divides a step and needs at most `available` bytes; 0 if
-// none.
-int64_t largest_micro_batch(const RunConfig& config, Device& device, const Communicator& ranks,
-                            int64_t available);
-
-// Whether the device's memory size is known; a device that only plans has none.
-bool knows_memory(const Device& device);
 
 }  // namespace mpt

@@ -17,7 +17,9 @@
 #include "core/io/file_system.h"
 #include "device/profiling.h"
 #include "parallel/data_parallel.h"
+#include "train/memory_fit.h"
 #include "train/performance.h"
+#include "train/resume_check.h"
 #include "train/run_plan.h"
 #include "train/run_report.h"
 #include "train/stop_signal.h"
@@ -48,6 +50,23 @@ std::optional<std::string> checkpoint_to_resume(FileSystem& fs, const RunConfig&
     throw error("--resume latest: {} has no checkpoint; --resume auto would start a new run",
                 checkpoint_directory(config));
   return latest;
+}
+
+// What `resume` will most likely continue from; what is wrong with it is found when it is verified.
+std::optional<TrainState> peek_at_state(FileSystem& fs, const RunConfig& config,
+                                        const std::string& resume) {
+  if (resume.empty()) return std::nullopt;
+  const CheckpointStore store(fs, checkpoint_directory(config), {});
+  std::vector<CheckpointInfo> candidates{{.path = resume}};
+  if (resume == "auto" || resume == "latest") candidates = store.list();
+  for (auto newest = candidates.rbegin(); newest != candidates.rend(); ++newest) {
+    try {
+      return store.read_state(newest->path);
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return std::nullopt;
 }
 
 // Assigns the machine's GPUs to its ranks in order, starting at device.gpu.
@@ -108,9 +127,12 @@ class TrainingRun {
     int64_t sharing;     // ranks, including this one, that share the device's memory
   };
   TrainingRun(const RunConfig& config, Device& device, Communicator& ranks, Options options)
-      : config_(config), device_(device), ranks_(ranks), options_(std::move(options)) {}
+      : chosen_{config}, device_(device), ranks_(ranks), options_(std::move(options)) {}
+  TrainingRun(const TrainingRun&) = delete;
+  TrainingRun& operator=(const TrainingRun&) = delete;
 
   TrainEnd run(const TrainCommand& command) {
+    choose_rows(command.resume);
     prepare();
     on_first([&] { start_directory(fs_, config_, lock_); });
     const std::optional<std::string> checkpoint =
@@ -136,6 +158,7 @@ class TrainingRun {
   void profile(int64_t steps, Profile& profile) {
     const double rate =
         measured_gemm_rate(device_);  // before the trainer reserves scratch of its own
+    choose_rows("");
     prepare();
     print_start("profile only, nothing is written");
     start_from(std::nullopt);
@@ -149,9 +172,23 @@ class TrainingRun {
   }
 
  private:
+  // Collective.
+  void choose_rows(const std::string& resume) {
+    memory_ = free_memory(device_, options_.sharing);
+    chosen_ = choose_rows_together(config_, device_, ranks_, memory_, recorded_rows(resume));
+  }
+  // Of the checkpoint that rank 0 finds. Collective.
+  std::optional<RecordedRows> recorded_rows(const std::string& resume) {
+    RecordedRows rows;
+    if (ranks_.is_root())
+      if (const auto state = peek_at_state(fs_, config_, resume)) rows = rows_of(*state);
+    for (int64_t* number : {&rows.step, &rows.micro_batch, &rows.galore_batch})
+      *number = ranks_.gather_numbers(*number).front();
+    return rows.step > 0 ? std::optional(rows) : std::nullopt;
+  }
   // Allocates memory and opens the data.
   void prepare() {
-    require_memory(config_, device_, ranks_, options_.sharing);
+    require_memory(chosen_, device_, ranks_, memory_);
     trainer_.emplace(config_, device_, fs_, ranks_);
     check_same_start(ranks_, config_, trainer_->training_data());
   }
@@ -162,7 +199,8 @@ class TrainingRun {
                          .training = trainer_->training_data(),
                          .validation = trainer_->validation_data(),
                          .ranks = ranks_,
-                         .sharing = options_.sharing};
+                         .memory = memory_,
+                         .rows = chosen_.reason};
     for (const std::string& line : start_lines(config_, device_, start)) spdlog::info(line);
     if (spdlog::should_log(spdlog::level::debug))
       spdlog::debug("plan of this run\n{}", plan_report(config_, device_, ranks_));
@@ -184,10 +222,12 @@ class TrainingRun {
     spdlog::info("start: continuing from {} at step {}", *checkpoint, trainer_->current_step());
   }
 
-  const RunConfig& config_;
+  ChosenRows chosen_;
+  const RunConfig& config_ = chosen_.config;
   Device& device_;
   Communicator& ranks_;
   Options options_;
+  FreeMemory memory_{};  // before the run takes any
   FileSystem& fs_ = posix_file_system();
   std::optional<RunLock> lock_;
   std::optional<Trainer> trainer_;
@@ -223,13 +263,16 @@ TrainEnd run_train(const TrainCommand& command) {
 }
 
 void run_plan(const PlanCommand& command) {
-  const RunConfig config = load_run_config(command.config, command.overrides);
-  const std::unique_ptr<Device> device = make_planning_device(config.device);
+  const RunConfig loaded = load_run_config(command.config, command.overrides);
+  const std::unique_ptr<Device> device = make_planning_device(loaded.device);
   const Communicator ranks = Communicator::planned(0, command.ranks);
+  const ChosenRows chosen =
+      choose_rows(loaded, *device, ranks, free_memory(*device, ranks_sharing(*device, ranks)));
+  const RunConfig& config = chosen.config;
   nlohmann::ordered_json figures =
       plan_json(config, *device, ranks);  // before anything is measured
   const std::string report = plan_report(config, *device, ranks);
-  const RunPlan plan = plan_of(config, *device, ranks);
+  const RunPlan plan = plan_of(chosen, *device, ranks);
   if (command.format == PlanFormat::kJson) {
     figures.update(verdict_json(config, plan));
     std::cout << figures.dump(2) << "\n";

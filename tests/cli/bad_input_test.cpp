@@ -238,7 +238,7 @@ TEST_F(BadConfigs, Memory) {
        fresh({"model.hidden_size=65536", "model.num_hidden_layers=512"}),
        {"this run needs", "GiB", "no micro-batch fits"}},
       {"too large a batch",
-       fresh({"batch.tokens_per_step=134217720"}),
+       fresh({"batch.tokens_per_step=134217720", "batch.micro_batch_rows=5592405"}),
        {"this run needs", "batch.micro_batch_rows="}},
       {"bytes beyond 63 bits", fresh(beyond_63_bits), {"this run needs", "no micro-batch fits"}},
   });

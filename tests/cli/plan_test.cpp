@@ -55,6 +55,36 @@ TEST_F(PlanVerb, SaysThatARunCanStart) {
   EXPECT_FALSE(std::filesystem::exists(scene / "runs/fresh"));
 }
 
+// What batch.micro_batch_rows=0 comes to, here and on GPUs, of which none is needed.
+TEST_F(PlanVerb, SaysHowManyRowsFit) {
+  const Scene scene(*world_);
+  const ProgramResult text = run(scene, plan());
+  EXPECT_TRUE(has(text.out, "1 micro-batch of 4 rows (a whole step at once, which fits)\n"))
+      << text.out;
+  EXPECT_TRUE(has(text.out, "4 with 24 GB, 4 with 80 GB, 4 with 141 GB of free memory"))
+      << text.out;
+  const auto rows_of = [&](const Arguments& more) {
+    Arguments all = plan({"--json"});
+    all.insert(all.end(), more.begin(), more.end());
+    return nlohmann::json::parse(run(scene, all).out).at("rows");
+  };
+  const nlohmann::json small = rows_of({});
+  EXPECT_EQ(small.at("micro_batch"), 4);
+  EXPECT_EQ(small.at("chosen"), "a whole step at once, which fits");
+  const nlohmann::json large =
+      rows_of({"--set", "model.hidden_size=4096", "--set", "model.num_hidden_layers=8", "--set",
+               "batch.tokens_per_step=98304", "--set", "batch.micro_batch_rows=1"});
+  EXPECT_TRUE(large.at("chosen").is_null());
+  std::vector<int64_t> gigabytes, rows;
+  for (const auto& gpu : large.at("on_gpus")) {
+    gigabytes.push_back(gpu.at("gigabytes"));
+    rows.push_back(gpu.at("micro_batch"));
+  }
+  EXPECT_EQ(gigabytes, (std::vector<int64_t>{24, 80, 141}));
+  EXPECT_LT(rows[0], rows[1]);
+  EXPECT_LE(rows[1], rows[2]);
+}
+
 // All that is wrong at once, in the words of the refusals of `train`.
 TEST_F(PlanVerb, SaysWhatKeepsARunFromStarting) {
   const Scene scene(*world_);
@@ -105,6 +135,32 @@ TEST_F(PlanVerb, ARunSaysLittleBeforeItsFirstStep) {
   EXPECT_TRUE(
       has(resumed.err, "start: continuing from runs/fresh/checkpoints/step_00000002 at step 2"));
   EXPECT_LE(lines_before_steps(resumed.err), kMostLines) << resumed.err;
+}
+
+// The number of rows that was chosen, or configured, is recorded, and resuming goes on with it.
+TEST_F(PlanVerb, ARunKeepsTheRowsThatItBeganWith) {
+  const Scene scene(*world_);
+  const auto recorded = [&](const std::string& name) {
+    const auto config =
+        nlohmann::json::parse(content_of(scene / ("runs/" + name + "/config.json")));
+    return std::pair<int64_t, int64_t>(config.at("batch").at("micro_batch_rows"),
+                                       config.at("eval").at("galore_batch_rows"));
+  };
+  const auto train = [&](Arguments more) {
+    more.insert(more.begin(), {"--config", "config.json"});
+    ProgramResult result = run(scene, more);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.err;
+  };
+  EXPECT_TRUE(has(train({"--set", "name=chosen"}), "in 1 micro-batch of 4 (a whole step at once"));
+  EXPECT_EQ(recorded("chosen"), std::pair(int64_t{4}, int64_t{4}));
+  train({"--set", "name=begun", "--set", "batch.micro_batch_rows=2"});
+  EXPECT_EQ(recorded("begun").first, 2);
+  scene.remove("runs/begun/checkpoints/step_00000004");
+  const std::string log = train({"--set", "name=begun", "--resume", "latest"});
+  EXPECT_TRUE(has(log, "in 2 micro-batches of 2 (as the checkpoint was saved)")) << log;
+  EXPECT_FALSE(has(log, "resume: ")) << log;
+  EXPECT_EQ(recorded("begun"), std::pair(int64_t{2}, int64_t{2}));
 }
 
 TEST_F(PlanVerb, AFailureBeforeTheFirstStepIsTheLastLine) {

@@ -12,6 +12,7 @@
 #include "device/profiling.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"
+#include "train/memory_fit.h"
 #include "train/run_report.h"
 
 namespace mpt::test {
@@ -243,6 +244,27 @@ TEST_F(CudaRun, SaysWhichAttentionItUses) {
 }
 
 #ifdef MPT_FAKE_CUDA
+
+// As many as leave the head-room of the memory that is free, and then no more than planned is taken.
+TEST_F(CudaRun, TakesTheRowsThatFitItsFreeMemory) {
+  const RunConfig run =
+      config("rows", {"batch.seq_len=64", "batch.tokens_per_step=384", "batch.micro_batch_rows=0"});
+  const std::unique_ptr<Device> device = make_device(run.device);
+  const int64_t before = fake_cuda::counters().live_bytes;
+  for (const int64_t rows : {3, 2, 6, 1}) {
+    const int64_t planned = planned_memory(with_micro_batch(run, rows), *device).total();
+    fake_cuda::set_device_bytes(before + planned + (int64_t{1} << 30));
+    const ChosenRows chosen =
+        choose_rows(run, *device, Communicator::single(), free_memory(*device));
+    EXPECT_EQ(chosen.config.batch.micro_batch_rows, rows);
+    Trainer trainer(chosen.config, *device, posix_file_system());
+    trainer.initialize();
+    fake_cuda::reset_counters();
+    trainer.run_unrecorded(1);
+    EXPECT_LE(fake_cuda::counters().peak_bytes - before, planned);
+  }
+  fake_cuda::set_device_bytes(int64_t{4} << 30);
+}
 
 // Threads in any order, and work as late as the host allows it: what depends on either has a race.
 TEST_P(CudaTraining, DependsOnNoOrder) {

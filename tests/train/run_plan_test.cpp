@@ -25,7 +25,7 @@ class Plan : public testing::Test {
     return tiny_config(directory_.path(), "planned", more);
   }
   static RunPlan planned(const RunConfig& config, int64_t ranks = 1) {
-    return plan_of(config, *make_planning_device(config.device), Communicator::planned(0, ranks));
+    return plan_of({config}, *make_planning_device(config.device), Communicator::planned(0, ranks));
   }
   static void expect_problem(const RunPlan& plan, const std::vector<std::string>& parts) {
     ASSERT_EQ(plan.problems.size(), 1) << fmt::format("{}", fmt::join(plan.problems, "\n"));
@@ -57,6 +57,8 @@ TEST_F(Plan, OfARunThatCouldStart) {
   EXPECT_EQ(json.at("rows").at("step"), 6);
   EXPECT_EQ(json.at("rows").at("micro_batch"), 3);
   EXPECT_EQ(json.at("rows").at("largest_micro_batch"), 6);
+  EXPECT_TRUE(json.at("rows").at("chosen").is_null());
+  expect_text(run, plan, "micro-batches          2 micro-batches of 3 rows\n");
   EXPECT_EQ(json.at("flops_per_step"), 96 * json.at("flops_per_token").get<double>());
   EXPECT_DOUBLE_EQ(json.at("data").at("epochs").get<double>(), 24.0 * 6 / 55);
   EXPECT_TRUE(json.at("data").at("made_by").is_null());

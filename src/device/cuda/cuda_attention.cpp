@@ -91,7 +91,8 @@ std::unique_ptr<Attention> make_with_cudnn(CUstream_st* stream, CudaAttention ki
     throw error(
         "cuDNN attention is not part of this build (it needs cuDNN 9 and the headers of "
         "cudnn-frontend)");
-  spdlog::info("attention by GEMMs: cuDNN attention is not part of this build");
+  if (stream != nullptr)  // a plan says nothing
+    spdlog::info("attention by GEMMs: cuDNN attention is not part of this build");
   return std::make_unique<GemmAttention>(stream, "this build has no cuDNN attention");
 }
 

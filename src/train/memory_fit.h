@@ -1,0 +1,87 @@
+// What fits a device's memory: whether a run does, and how many rows its micro-batches can have,
+// which is what batch.micro_batch_rows=0 comes to.
+//
+// Another micro-batch sums gradients in another order, so the number is part of what a run
+// computes. It is chosen once, before anything is allocated, alike on all ranks, and recorded in
+// config.json and in checkpoints; a resumed run goes on with the recorded number.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "config/run_config.h"
+#include "device/device.h"
+
+namespace mpt {
+
+// Memory that one rank may take.
+struct FreeMemory {
+  static constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
+
+  int64_t bytes = kUnknown;
+  Backend backend = Backend::kCpu;  // what it is the memory of
+  int64_t sharing = 1;              // ranks that share that device, each with `bytes`
+
+  [[nodiscard]] bool known() const { return bytes != kUnknown; }
+};
+// As it is now, of a device that `sharing` ranks share. A device that only plans has none.
+FreeMemory free_memory(const Device& device, int64_t sharing = 1);
+// The ranks of a planned run that share its device: those on a CPU, all on this machine.
+int64_t ranks_sharing(const Device& device, const Communicator& ranks);
+
+// What an automatic choice of rows leaves free, for what plans do not count. On a GPU: the code of
+// cuBLASLt and cuDNN, which is loaded with each kernel's first use, plans that cuDNN compiles, the
+// recorded step, NCCL's channels, what rounding each buffer to whole pages loses, and for a moment
+// the draws of the largest tensor's initial weights. On a CPU: stacks, the cache of the shards'
+// files, other processes. A tenth, on a GPU at least 1 GiB; not measured on a GPU yet.
+int64_t head_room(const FreeMemory& memory);
+
+// Rows of the largest micro-batch of at most `most` rows that leaves the head-room free; 0 if none
+// does. It divides the rows of a step; of several numbers that cut a rank's rows into as many
+// micro-batches it is the smallest, for these are the most alike. On a CPU, a whole step that fits
+// is taken without head-room.
+int64_t largest_micro_batch(const RunConfig& config, Device& device, const Communicator& ranks,
+                            const FreeMemory& memory,
+                            int64_t most = std::numeric_limits<int64_t>::max());
+
+RunConfig with_micro_batch(const RunConfig& config, int64_t rows);
+
+// A run's batches as a checkpoint has them.
+struct RecordedRows {
+  int64_t step = 0, micro_batch = 0, galore_batch = 0;
+};
+
+// A config with batch.micro_batch_rows and eval.galore_batch_rows set.
+struct ChosenRows {
+  RunConfig config;
+  std::string reason{};  // for the run's first lines; "" if the config names the number
+};
+// For a plan: what this rank alone would choose. One row if not even that fits.
+ChosenRows choose_rows(const RunConfig& config, Device& device, const Communicator& ranks,
+                       const FreeMemory& memory);
+// For a run: the recorded number if there is one for the same step, else the largest that fits all
+// ranks. No rank returns before all have measured their memory. Collective.
+ChosenRows choose_rows_together(const RunConfig& config, Device& device, Communicator& ranks,
+                                const FreeMemory& memory,
+                                const std::optional<RecordedRows>& recorded);
+
+// What choose_rows() comes to on GPUs with that much memory free.
+struct RowsOnGpu {
+  int64_t gigabytes = 0;  // 1e9 bytes
+  int64_t rows = 0;       // 0: not one fits
+};
+struct RowsOnGpus {
+  std::vector<RowsOnGpu> gpus{};
+  Backend counted_for = Backend::kCuda;  // kCpu: the program knows no GPU, so counted for a CPU
+};
+RowsOnGpus rows_on_gpus(const RunConfig& config, Device& device, const Communicator& ranks);
+
+// Throws Error with the figures, and a change that would fit, if training needs more memory.
+void require_memory(const ChosenRows& chosen, Device& device, const Communicator& ranks,
+                    const FreeMemory& memory);
+
+}  // namespace mpt
