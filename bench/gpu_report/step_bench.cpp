@@ -8,13 +8,11 @@
 #include "core/random.h"
 #include "optim/schedule.h"
 #include "samples.h"
+#include "train/memory_fit.h"
 #include "train/performance.h"
 
 namespace mpt {
 namespace {
-
-constexpr double kShareOfMemory = 0.85;  // that models may be planned to take
-constexpr int64_t kMostRows = 128;       // of a micro-batch: beyond it GEMMs do not get faster
 
 std::vector<int32_t> random_tokens(int64_t count, int64_t vocab, uint32_t row) {
   const RandomCounter counter{1, 0, row, 0, kSyntheticStream};
@@ -36,25 +34,16 @@ RunConfig load_with_rows(const StepConfig& config, int64_t rows) {
   return load_run_config(config.path, overrides);
 }
 
-RunConfig with_rows_that_fit(const StepConfig& config) {
-  RunConfig run = load_with_rows(config, 1);
-  const int64_t rows_per_step = run.batch.rows_per_step();
-  const std::unique_ptr<Device> device = make_device(run.device);
-  const double limit = kShareOfMemory * double(device->memory_bytes()) / double(config.models);
-  for (int64_t rows = std::min(rows_per_step, kMostRows); rows >= 1; --rows) {
-    if (rows_per_step % rows != 0) continue;
-    run.batch.micro_batch_rows = rows;
-    if (double(planned_memory(run, *device).total()) <= limit) break;
-  }
-  return run;
-}
-
 }  // namespace
 
+// Rows that are left open are chosen as `mpretrain train` chooses them.
 RunConfig resolved(const StepConfig& config) {
-  return config.shape.micro_batch_rows == kAutomaticRows
-             ? with_rows_that_fit(config)
-             : load_with_rows(config, config.shape.micro_batch_rows);
+  const int64_t rows = config.shape.micro_batch_rows;
+  RunConfig run = load_with_rows(config, rows);
+  if (rows == kAutomaticRows) run.batch.micro_batch_rows = 0;
+  const std::unique_ptr<Device> device = make_device(run.device);
+  return choose_rows(run, *device, Communicator::single(), free_memory(*device, config.models))
+      .config;
 }
 
 // --- a model -------------------------------------------------------------------------------------
