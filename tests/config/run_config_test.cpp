@@ -224,7 +224,11 @@ TEST_F(RunConfigTest, PaperAndFamilyAreTwoReadingsOfARun) {
   const RunConfig twice =
       with("60m_bf16.json", {"family.json"}, {"train.steps=null", "train.chinchilla=2"});
   EXPECT_EQ(total_steps(twice), int64_t{2} * 20 * 58'073'600 / 131'072 + 1);
-  EXPECT_EQ(galore_batch_rows(load_run_config(kConfigs + "60m_bf16.json")), 8) << "a micro-batch";
+  EXPECT_EQ(galore_batch_rows(load_run_config(kConfigs + "60m_bf16.json")), 128) << "a step";
+  EXPECT_EQ(
+      galore_batch_rows(load_run_config(kConfigs + "60m_bf16.json", {"batch.micro_batch_rows=8"})),
+      8)
+      << "a micro-batch";
   EXPECT_EQ(galore_batch_rows(load_run_config(kConfigs + "pico_bf16.json")), 16) << "a step";
 }
 
@@ -248,11 +252,19 @@ TEST_F(RunConfigTest, ShippedConfigsHoldThePapersSettings) {
   EXPECT_EQ(config.precision.weights, WeightFormat::kBF16);
   EXPECT_EQ(total_steps(config), 60'000);
   EXPECT_EQ(config.batch.rows_per_step(), 128);
-  EXPECT_EQ(config.batch.micro_batches(), 32);
   EXPECT_EQ(config.schedule.warmup_updates(total_steps(config)), 6'000);
   const RunConfig reference = load_run_config(kConfigs + "350m_fp32_adamw.json");
   EXPECT_EQ(reference.precision.optimizer_state, Format::kF32);
   EXPECT_EQ(rule_name(reference.optimizer.rule), "adamw");
+}
+
+TEST_F(RunConfigTest, ShippedConfigsLeaveTheRowsOfAMicroBatchToTheDevice) {
+  for (const std::string& path : shipped_configs())
+    EXPECT_EQ(load_run_config(path).batch.micro_batch_rows, 0) << path;
+  for (const fs::directory_entry& piece : fs::directory_iterator(kConfigs + "base"))
+    EXPECT_EQ(JsonDocument::load(piece.path().string()).root().dump().find("micro_batch_rows"),
+              std::string::npos)
+        << piece.path();
 }
 
 TEST_F(RunConfigTest, TheResolvedConfigReadsBackEqual) {

@@ -182,7 +182,8 @@ class Start(Pages):
 class Memory(unittest.TestCase):
     """The example of docs/start/memory.md is what `plan` counts."""
 
-    CONFIG = ["--config", "350m_bf16.json"]
+    ROWS = ["--set", "batch.micro_batch_rows=4"]
+    CONFIG = ["--config", "350m_bf16.json", *ROWS]
     SHOWN = ("weights", "gradients", "optimizer state", "activations")
     CHANGES = {
         "nothing": CONFIG,
@@ -200,7 +201,7 @@ class Memory(unittest.TestCase):
             "train.activation_recompute=block",
         ],
         "`optimizer.apollo_e=mini`": [*CONFIG, "--set", "optimizer.apollo_e=mini"],
-        "`--config 350m_bf16_adamw.json`": ["--config", "350m_bf16_adamw.json"],
+        "`--config 350m_bf16_adamw.json`": ["--config", "350m_bf16_adamw.json", *ROWS],
         "`--ranks 8`": [*CONFIG, "--ranks", "8"],
     }
 

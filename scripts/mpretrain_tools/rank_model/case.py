@@ -50,6 +50,11 @@ class Batch:
     recompute: bool
 
 
+# Rows of a micro-batch in the tables of docs/scaling.md, which must not depend on the memory of the
+# machine that makes them; where a size has none, whole steps.
+MICRO_BATCH_ROWS = {"60m": 8, "130m": 8, "350m": 4, "1b": 2}
+
+
 def from_config(name):
     config = configuration.load(CONFIGS / "base" / f"{name}.json")
     m, b = config["model"], config["batch"]
@@ -62,7 +67,7 @@ def from_config(name):
         m["vocab_size"],
     )
     recompute = config["train"].get("activation_recompute") == "block"
-    return shape, Batch(b["seq_len"], rows, b.get("micro_batch_rows") or rows, recompute)
+    return shape, Batch(b["seq_len"], rows, MICRO_BATCH_ROWS.get(name, rows), recompute)
 
 
 # LLaMA's 7B and 13B, and the widths of LLaMA 2 70B with as many keys as queries, which is what this
