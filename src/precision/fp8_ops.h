@@ -78,6 +78,8 @@ class Fp8Ops : public Fp8Casts {
   // Sets the slot's scale from its amax (docs/numerics.md "Current scaling") and clears the amax.
   // `max_value`: largest value of the target format.
   virtual void scale_from_amax(const Fp8Slot& slot, float max_value) = 0;
+  // Records the slot's scale as that of the most recent cast, as cast() does.
+  virtual void note_scale(const Fp8Slot& slot) = 0;
   virtual void roll(const Fp8RollCall& call) = 0;
 };
 

@@ -63,6 +63,16 @@ struct Fp8Source {
 template <DType kTo>
 inline constexpr FloatFormat kFormatOf = kTo == DType::kE4M3 ? kE4M3 : kE5M2;
 
+struct NoteScale {
+  const float* scale;
+  float *used_scale, *scale_inv;
+
+  MPT_HD void operator()(int64_t) const {
+    *used_scale = *scale;
+    *scale_inv = 1.0f / *scale;
+  }
+};
+
 // Inputs and outputs of a cast besides its source.
 struct Fp8CastEnds {
   uint8_t* target;  // null: not wanted
@@ -87,9 +97,7 @@ struct Fp8CastEnds {
   }
   // Call from one lane of one group.
   MPT_HD void note_scale() const {
-    if (used_scale == nullptr) return;
-    *used_scale = *scale;
-    *scale_inv = 1.0f / *scale;
+    if (used_scale != nullptr) NoteScale{scale, used_scale, scale_inv}(0);
   }
 };
 
@@ -250,6 +258,10 @@ class Fp8OpsOn : public Fp8Ops {
 
   void scale_from_amax(const Fp8Slot& slot, float max_value) override {
     exec_.elements(1, CurrentScale{slot.scale, slot.amax, max_value});
+  }
+
+  void note_scale(const Fp8Slot& slot) override {
+    exec_.elements(1, NoteScale{slot.scale, slot.used_scale, slot.scale_inv});
   }
 
   void roll(const Fp8RollCall& call) override {

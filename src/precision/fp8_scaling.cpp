@@ -49,31 +49,48 @@ Fp8Slot Fp8Scaling::slot(int64_t i) const {
 }
 
 Fp8CastCall Fp8Scaling::call_of(int64_t i, const Fp8Part& part, Fp8CastKind kind) const {
-  const Fp8CastCall call{.source = part.source,
-                         .through = part.through,
-                         .target = part.target,
-                         .transposed = part.transposed,
-                         .slot = slot(i),
-                         .kind = kind};
+  return {.source = part.source,
+          .through = part.through,
+          .target = part.target,
+          .transposed = part.transposed,
+          .slot = slot(i),
+          .kind = kind};
+}
+
+Fp8CastCall Fp8Scaling::writing_call(int64_t i, const Fp8Part& part, Fp8CastKind kind) const {
+  const Fp8CastCall call = call_of(i, part, kind);
   check(call.format() == options_.format, "cast to {} with scales for {}", name_of(call.format()),
         name_of(options_.format));
   return call;
 }
 
+void Fp8Scaling::fit_scale(int64_t i, std::span<const Fp8Part> parts, Fp8Casts& casts) {
+  for (const Fp8Part& part : parts) casts.gather_amax(call_of(i, part, Fp8CastKind::kNoFold));
+  ops_->scale_from_amax(slot(i), max_value_of(options_.format));
+}
+
 void Fp8Scaling::cast(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind,
                       Fp8Casts& casts) {
-  if (!delayed() && kind != Fp8CastKind::kAgain) {
-    kind = Fp8CastKind::kNoFold;
-    for (const Fp8Part& part : parts) casts.gather_amax(call_of(i, part, kind));
-    ops_->scale_from_amax(slot(i), max_value_of(options_.format));
-  }
-  for (const Fp8Part& part : parts) casts.cast(call_of(i, part, kind));
+  const bool fresh = !delayed() && kind != Fp8CastKind::kAgain;
+  if (fresh) fit_scale(i, parts, casts);
+  for (const Fp8Part& part : parts)
+    casts.cast(writing_call(i, part, fresh ? Fp8CastKind::kNoFold : kind));
 }
 
 std::optional<Fp8CastCall> Fp8Scaling::call_ahead(int64_t i, const Fp8Part& part,
                                                   Fp8CastKind kind) const {
   if (!delayed()) return std::nullopt;
-  return call_of(i, part, kind);
+  return writing_call(i, part, kind);
+}
+
+void Fp8Scaling::observe(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind) {
+  if (kind == Fp8CastKind::kAgain) return;
+  if (!delayed()) {
+    fit_scale(i, parts, *ops_);
+  } else if (kind == Fp8CastKind::kFold) {
+    for (const Fp8Part& part : parts) ops_->gather_amax(call_of(i, part, kind));
+  }
+  ops_->note_scale(slot(i));
 }
 
 void Fp8Scaling::roll() {

@@ -50,6 +50,9 @@ class Fp8Scaling {
   // current recipe, whose scale is known only when all values are.
   [[nodiscard]] std::optional<Fp8CastCall> call_ahead(int64_t i, const Fp8Part& part,
                                                       Fp8CastKind kind) const;
+  // Does to slot i what cast() does, without writing codes: cast() with kAgain writes them later,
+  // as often as they are needed.
+  void observe(int64_t i, std::span<const Fp8Part> parts, Fp8CastKind kind);
   // Factor for GEMMs that read slot i's bytes; a device pointer.
   [[nodiscard]] const float* scale_inv(int64_t i) const { return slot(i).scale_inv; }
   // Amaxes gathered since the last roll(), fp32 [1, slots]; no rows for the current recipe.
@@ -68,6 +71,10 @@ class Fp8Scaling {
  private:
   [[nodiscard]] Fp8Slot slot(int64_t i) const;
   [[nodiscard]] Fp8CastCall call_of(int64_t i, const Fp8Part& part, Fp8CastKind kind) const;
+  // call_of() for a part with codes to write.
+  [[nodiscard]] Fp8CastCall writing_call(int64_t i, const Fp8Part& part, Fp8CastKind kind) const;
+  // Sets the scale from the parts themselves, as the current recipe does.
+  void fit_scale(int64_t i, std::span<const Fp8Part> parts, Fp8Casts& casts);
   [[nodiscard]] bool delayed() const { return options_.config.fp8_recipe == Fp8Recipe::kDelayed; }
 
   Fp8ScalingOptions options_;

@@ -208,6 +208,25 @@ TEST_F(Fp8OpsOnGpu, GatheredAmax) {
     }
 }
 
+TEST_F(Fp8OpsOnGpu, GatheredAmaxOfEncodedWeights) {
+  for (const WeightFormat format :
+       {WeightFormat::kBlockFp8, WeightFormat::kNvfp4, WeightFormat::kMxfp8})
+    for (const Shape& shape : kShapes) {
+      SCOPED_TRACE(testing::Message()
+                   << name_of(format) << " " << shape.rows << " x " << shape.cols);
+      const HostEncoded weights = encoded_source(format, shape, 16);
+      Gpu gpu;
+      EncodedTensor on_gpu = weights.view();
+      for (Tensor* piece : {&on_gpu.codes, &on_gpu.block_scales, &on_gpu.tensor_scale})
+        *piece = gpu.copy(*piece);
+      const Slot slot;
+      const Tensor gpu_slot = gpu.copy(slot.numbers);
+      make_ops<Fp8Ops>(gpu.ref())->gather_amax({.source = on_gpu, .slot = slot_of(gpu_slot)});
+      make_ops<Fp8Ops>({})->gather_amax({.source = weights.view(), .slot = slot_of(slot.numbers)});
+      expect_same(gpu, gpu_slot, slot.numbers);
+    }
+}
+
 TEST_F(Fp8OpsOnGpu, Rolls) {
   for (const int64_t length : {1, 2, 3, 64, 65, 66, 129, 1024})
     for (const int64_t slots : {1, 31, 32, 33, 97})
@@ -253,6 +272,18 @@ TEST_F(Fp8OpsOnGpu, ScaleFromAmax) {
   make_ops<Fp8Ops>({})->scale_from_amax(slot_of(slot.numbers), 448);
   expect_same(gpu, gpu_slot, slot.numbers);
   EXPECT_EQ(slot.numbers.at(0, 0), 1792);
+}
+
+TEST_F(Fp8OpsOnGpu, NotedScale) {
+  Gpu gpu;
+  const Slot slot;
+  const Tensor gpu_slot = gpu.copy(slot.numbers);
+  make_ops<Fp8Ops>(gpu.ref())->note_scale(slot_of(gpu_slot));
+  make_ops<Fp8Ops>({})->note_scale(slot_of(slot.numbers));
+  expect_same(gpu, gpu_slot, slot.numbers);
+  EXPECT_EQ(slot.numbers.at(0, 1), 0.25f);
+  EXPECT_EQ(slot.numbers.at(0, 2), 149.333328f);
+  EXPECT_EQ(slot.numbers.at(0, 3), 1 / 149.333328f);
 }
 
 #ifdef MPT_FAKE_CUDA

@@ -47,14 +47,17 @@ class Scales {
 
   std::vector<uint8_t> cast(const std::vector<float>& values, Fp8CastKind kind = Fp8CastKind::kFold,
                             int64_t slot = 0) {
-    test::HostMatrix source(DType::kF32, {.rows = 1, .cols = int64_t(values.size())});
-    source.fill([&](int64_t, int64_t c) { return values[size_t(c)]; });
+    const test::HostMatrix source = row_of(values);
     std::vector<uint8_t> codes(values.size());
     const auto n = int64_t(codes.size());
     const Tensor target{reinterpret_cast<std::byte*>(codes.data()), format_, 1, n, n};
     scaling_.cast(slot, std::array{Fp8Part{.source = encoded_view(source), .target = target}},
                   kind);
     return codes;
+  }
+  void observe(const std::vector<float>& values, Fp8CastKind kind) {
+    const test::HostMatrix source = row_of(values);
+    scaling_.observe(0, std::array{Fp8Part{.source = encoded_view(source)}}, kind);
   }
   void update(float amax, int64_t slot = 0) {
     cast({amax}, Fp8CastKind::kFold, slot);
@@ -74,6 +77,12 @@ class Scales {
   Fp8Scaling& scaling() { return scaling_; }
 
  private:
+  static test::HostMatrix row_of(const std::vector<float>& values) {
+    test::HostMatrix source(DType::kF32, {.rows = 1, .cols = int64_t(values.size())});
+    source.fill([&](int64_t, int64_t c) { return values[size_t(c)]; });
+    return source;
+  }
+
   DType format_;
   std::unique_ptr<Device> device_ = make_cpu_device(2);
   std::unique_ptr<Allocator> allocator_ = device_->make_allocator();
@@ -214,6 +223,30 @@ TEST(Fp8Scaling, KindsOfCasts) {
   EXPECT_EQ(scales.scale_inv(), inverse);
   EXPECT_EQ(scales.history()[0], 0);
   EXPECT_NE(scales.cast(values, Fp8CastKind::kNoFold), first);
+}
+
+// What is observed is cast later, as often as it is needed, to the codes that a cast would have
+// given at once; the slot is that of the cast.
+TEST(Fp8Scaling, ObservingIsCastingWithoutCodes) {
+  for (const Fp8Recipe recipe : {Fp8Recipe::kDelayed, Fp8Recipe::kCurrent})
+    for (const Fp8CastKind kind : {Fp8CastKind::kFold, Fp8CastKind::kNoFold}) {
+      PrecisionConfig config = config_of(4);
+      config.fp8_recipe = recipe;
+      Scales at_once({.config = config}), later({.config = config});
+      at_once.update(3), later.update(3);
+      for (const std::vector<float>& values :
+           {std::vector<float>{2}, {0.3f, -5, 0.01f}, {kNaN, 0.25f}, {0, 0}, {kInf, 1}, {1, 7}}) {
+        const std::vector<uint8_t> codes = at_once.cast(values, kind);
+        later.observe(values, kind);
+        at_once.scaling().roll(), later.scaling().roll();
+        for (int i = 0; i < 2; ++i) EXPECT_EQ(later.cast(values, Fp8CastKind::kAgain), codes);
+        EXPECT_EQ(bits_of(later.scale_inv()), bits_of(at_once.scale_inv()));
+        EXPECT_EQ(later.scale_bits(), at_once.scale_bits());
+        EXPECT_EQ(later.state().last_amax, at_once.state().last_amax);
+        EXPECT_EQ(later.state().history_amax, at_once.state().history_amax);
+        EXPECT_EQ(later.state().frozen, at_once.state().frozen);
+      }
+    }
 }
 
 TEST(Fp8Scaling, SlotsAreIndependent) {
