@@ -56,13 +56,10 @@ void Linears::allocate_fp8(Device& device, Allocator& allocator) {
       Fp8ScalingOptions{
           .name = "forward", .format = DType::kE4M3, .slots = 2 * n, .config = *options_.fp8},
       device, allocator);
-  for (int64_t i = 0; i < n; ++i) {
-    const Tensor w = planned_weight(i, DType::kE4M3);
-    QuantizedMatrix codes{allocator.tensor(kComputeWeightMemory, w.dtype, w.rows, w.cols)};
-    if (rows_of_k(i) && options_.keep == Keep::kForBackward)
-      codes.transposed = allocator.tensor(kComputeWeightMemory, w.dtype, w.cols, w.rows);
-    weight_codes_.push_back(codes);
-  }
+  for (int64_t i = 0; i < n; ++i)
+    weight_codes_.push_back(is_cast_for_use(i) && i >= kLinearsPerLayer
+                                ? weight_codes_[size_t(i % kLinearsPerLayer)]
+                                : allocate_weight_codes(i, allocator));
   if (options_.keep == Keep::kNothing) return;
   backward_ = std::make_unique<Fp8Scaling>(
       Fp8ScalingOptions{
@@ -77,6 +74,14 @@ void Linears::allocate_fp8(Device& device, Allocator& allocator) {
   gradient_codes_ = {allocator.tensor(kScratchMemory, DType::kE5M2, 1, most)};
   if (rows_of_k(0))
     gradient_codes_.transposed = allocator.tensor(kScratchMemory, DType::kE5M2, 1, most);
+}
+
+QuantizedMatrix Linears::allocate_weight_codes(int64_t linear, Allocator& allocator) const {
+  const Tensor w = planned_weight(linear, DType::kE4M3);
+  QuantizedMatrix codes{allocator.tensor(kComputeWeightMemory, w.dtype, w.rows, w.cols)};
+  if (rows_of_k(linear) && options_.keep == Keep::kForBackward)
+    codes.transposed = allocator.tensor(kComputeWeightMemory, w.dtype, w.cols, w.rows);
+  return codes;
 }
 
 // --- operands ------------------------------------------------------------------------------------
@@ -152,28 +157,48 @@ Linears::Scaled Linears::output_gradient(int64_t linear, const Tensor& d_y) {
   return {codes, backward_->scale_inv(linear)};
 }
 
-// Padding of the codes is zeroed at allocation and never written.
+// The head is read once per chunk of the loss, so casting it for each GEMM would cost more.
+bool Linears::is_cast_for_use(int64_t linear) const {
+  return options_.weight_codes == WeightCodes::kOneLayer && in_fp8(linear) &&
+         linear != head_linear(config_);
+}
+
+// The fused masters of a GEMM's W and where their codes go. Padding of the codes is zeroed at
+// allocation and never written.
+std::vector<Fp8Part> Linears::weight_parts(int64_t linear, const QuantizedMatrix& codes) const {
+  const int64_t first = parameter(linear);
+  std::vector<Fp8Part> parts;
+  int64_t row = 0;
+  for (int64_t j = 0; j < weights_.specs()[size_t(first)].fused; ++j) {
+    const ParamSpec& spec = weights_.specs()[size_t(first + j)];
+    const QuantizedMatrix physical = codes.row_range(row, spec.physical_rows);
+    Fp8Part part{.source = weights_.master(first + j), .through = options_.fp8->fp8_weight_source};
+    if (physical.values.rows > 0) part.target = logical_view(spec, physical.values);
+    if (physical.transposed.rows > 0)
+      part.transposed = physical.transposed.row_range(0, spec.cols).columns(0, spec.rows);
+    parts.push_back(part);
+    row += spec.physical_rows;
+  }
+  return parts;
+}
+
 void Linears::cast_weights(int64_t group, Fp8CastKind kind) {
   if (group == 0) return;  // the embedding
   const ProfileScope scope(device_, "FP8 casts");
   const int64_t begin = kLinearsPerLayer * (group - 1);
   for (int64_t i = begin; i < std::min(begin + kLinearsPerLayer, linears_in_fp8()); ++i) {
-    const int64_t first = parameter(i);
-    std::vector<Fp8Part> parts;
-    int64_t row = 0;
-    for (int64_t j = 0; j < weights_.specs()[size_t(first)].fused; ++j) {
-      const ParamSpec& spec = weights_.specs()[size_t(first + j)];
-      const QuantizedMatrix physical = weight_codes_[size_t(i)].row_range(row, spec.physical_rows);
-      Fp8Part part{.source = weights_.master(first + j),
-                   .target = logical_view(spec, physical.values),
-                   .through = options_.fp8->fp8_weight_source};
-      if (physical.transposed.rows > 0)
-        part.transposed = physical.transposed.row_range(0, spec.cols).columns(0, spec.rows);
-      parts.push_back(part);
-      row += spec.physical_rows;
-    }
-    forward_->cast(weight_slot(i), parts, kind);
+    const std::vector<Fp8Part> parts = weight_parts(i, weight_codes_[size_t(i)]);
+    if (is_cast_for_use(i))
+      forward_->observe(weight_slot(i), parts, kind);
+    else
+      forward_->cast(weight_slot(i), parts, kind);
   }
+}
+
+// The codes that cast_weights() would have written.
+void Linears::cast_for_use(int64_t linear, const QuantizedMatrix& codes) {
+  const ProfileScope scope(device_, "FP8 casts");
+  forward_->cast(weight_slot(linear), weight_parts(linear, codes), Fp8CastKind::kAgain);
 }
 
 void Linears::update_casts(int64_t group) {
@@ -235,6 +260,7 @@ void Linears::multiply(ProfileScopeName name, const GemmCall& call) {
 }
 
 void Linears::forward(int64_t linear, const QuantizedMatrix& x, const Tensor& y) {
+  if (is_cast_for_use(linear)) cast_for_use(linear, weight_codes_[size_t(linear)].for_forward());
   const Scaled a = input(linear, x), b = weight(linear);
   multiply("GEMM y", {.a = a.operand.values,
                       .b = b.operand.values,
@@ -274,6 +300,7 @@ void Linears::backward(int64_t linear, const LinearBackward& call) {
   GemmCall d_weight = weight_gradient(linear, d_y, input(linear, call.x));
   d_weight.accumulate = call.accumulate;
   multiply("GEMM dW", d_weight);
+  if (is_cast_for_use(linear)) cast_for_use(linear, weight_codes_[size_t(linear)].for_backward());
   multiply("GEMM dx", input_gradient(linear, d_y, weight(linear), call.d_x));
 }
 

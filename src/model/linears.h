@@ -34,6 +34,12 @@ inline int64_t head_linear(const LlamaConfig& config) {
   return kLinearsPerLayer * config.num_hidden_layers;
 }
 
+// Of which layers the FP8 codes of weights are in memory. The bits are the same either way.
+enum class WeightCodes : uint8_t {
+  kAllLayers,  // each is cast once for all GEMMs that read it
+  kOneLayer    // each is cast just before a GEMM, into the layout it reads; the head's are kept
+};
+
 struct LinearsOptions {
   BatchShape micro_batch;
   DType storage;            // of y, dy and dx, and of all operands outside FP8
@@ -41,6 +47,7 @@ struct LinearsOptions {
   Keep keep = Keep::kForBackward;
   std::optional<PrecisionConfig> fp8{};  // its fp8_* keys, if linear layers compute in FP8
   Multiply multiply = Multiply::kFull;   // of the GEMMs outside FP8
+  WeightCodes weight_codes = WeightCodes::kAllLayers;
 };
 
 struct LinearBackward {
@@ -65,10 +72,10 @@ class Linears {
   [[nodiscard]] bool in_fp8(int64_t linear) const;
 
   // Call after the masters of a parameter group were set and after every step. With
-  // fp8_weight_recast=step the weights are cast here and nowhere else.
+  // fp8_weight_recast=step the weights get their scales here and nowhere else.
   void update_casts(int64_t group);
   void update_casts();  // of all groups
-  // Casts the weights of a group if weights are cast in every micro-batch.
+  // The same before a forward pass, if weights are cast in every micro-batch.
   void begin_forward(int64_t group, Fp8CastKind kind);
   // Casts x (storage type or fp32) into the layouts present in `operand`, for forward() and
   // backward(). Does nothing outside FP8, where source and operand are the same tensor.
@@ -123,7 +130,12 @@ class Linears {
                                         const Tensor& d_x) const;
   [[nodiscard]] GemmCall weight_gradient(int64_t linear, const Scaled& d_y, const Scaled& x) const;
   void multiply(ProfileScopeName name, const GemmCall& call);
+  [[nodiscard]] bool is_cast_for_use(int64_t linear) const;
+  [[nodiscard]] std::vector<Fp8Part> weight_parts(int64_t linear,
+                                                  const QuantizedMatrix& codes) const;
   void cast_weights(int64_t group, Fp8CastKind kind);
+  void cast_for_use(int64_t linear, const QuantizedMatrix& codes);
+  [[nodiscard]] QuantizedMatrix allocate_weight_codes(int64_t linear, Allocator& allocator) const;
   void roll(Fp8Scaling& scaling);
   void allocate_fp8(Device& device, Allocator& allocator);
   [[nodiscard]] std::vector<GemmCall> gemms() const;
@@ -134,11 +146,12 @@ class Linears {
   const WeightStore& weights_;
   Device& device_;
   GradientHooks* hooks_ = &GradientHooks::none();
-  std::unique_ptr<Fp8Scaling> forward_;        // slot 2 i: x, slot 2 i + 1: W
-  std::unique_ptr<Fp8Scaling> backward_;       // slot i: dy
-  std::vector<QuantizedMatrix> weight_codes_;  // [out, in] e4m3, padding included
-  QuantizedMatrix gradient_codes_;             // [1, largest dy] e5m2, both layouts
-  std::optional<int64_t> cast_gradient_;       // the linear whose dy has been cast into it
+  std::unique_ptr<Fp8Scaling> forward_;   // slot 2 i: x, slot 2 i + 1: W
+  std::unique_ptr<Fp8Scaling> backward_;  // slot i: dy
+  // [out, in] e4m3, padding included; layers share those of the first with WeightCodes::kOneLayer
+  std::vector<QuantizedMatrix> weight_codes_;
+  QuantizedMatrix gradient_codes_;        // [1, largest dy] e5m2, both layouts
+  std::optional<int64_t> cast_gradient_;  // the linear whose dy has been cast into it
 };
 
 }  // namespace mpt

@@ -40,7 +40,8 @@ LinearsOptions linears_options(const LlamaOptions& options, const WeightStore& w
           .loss_chunk_rows = options.loss_chunk_rows,
           .keep = options.keep,
           .fp8 = options.fp8,
-          .multiply = options.multiply};
+          .multiply = options.multiply,
+          .weight_codes = options.weight_codes};
 }
 
 void check_range(std::string_view what, std::span<const int32_t> values, int32_t first,

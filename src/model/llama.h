@@ -30,6 +30,7 @@ struct LlamaOptions {
   std::optional<PrecisionConfig> fp8{};  // its fp8_* keys, if linear layers compute in FP8
   Multiply multiply = Multiply::kFull;   // of GEMMs outside FP8
   int64_t micro_batches = 1;             // largest number staged at once
+  WeightCodes weight_codes = WeightCodes::kAllLayers;  // FP8 only
 };
 
 // The rows that fill 64 MiB of FP32 logits (1 GiB on a GPU, which needs large GEMMs), a multiple of

@@ -3,81 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "model/closeness.h"
-#include "model/model_bench.h"
+#include "model/fp8_model.h"
 #include "model/random_model.h"
 
 namespace mpt::test {
 namespace {
-
-// F = 21 is stored as 32.
-const LlamaConfig kConfig{.hidden_size = 32,
-                          .intermediate_size = 21,
-                          .num_hidden_layers = 2,
-                          .num_attention_heads = 2,
-                          .vocab_size = 48};
-constexpr BatchShape kBatch{2, 16};
-
-PrecisionConfig fp8_config(WeightFormat weights = WeightFormat::kBF16) {
-  PrecisionConfig config;
-  config.weights = weights;
-  config.compute = ComputeFormat::kFp8;
-  config.fp8_history = 4;
-  return config;
-}
-
-struct Variant {
-  std::string name;
-  PrecisionConfig config;
-  Fp8Layout layout = Fp8Layout::kAny;
-
-  friend void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
-};
-
-// One of each choice that a pass sees.
-std::vector<Variant> variants() {
-  std::vector<Variant> all{{"plain", fp8_config()},
-                           {"block_fp8", fp8_config(WeightFormat::kBlockFp8)},
-                           {"nvfp4", fp8_config(WeightFormat::kNvfp4)},
-                           {"fp32", fp8_config(WeightFormat::kF32)}};
-  const auto add = [&](const char* name, const auto& change) {
-    all.push_back({name, fp8_config()});
-    change(all.back().config);
-  };
-  add("head", [](PrecisionConfig& c) { c.fp8_lm_head = true; });
-  add("wide_source", [](PrecisionConfig& c) { c.fp8_cast_source = Format::kF32; });
-  add("wide_source_head",
-      [](PrecisionConfig& c) { c.fp8_cast_source = Format::kF32, c.fp8_lm_head = true; });
-  add("current", [](PrecisionConfig& c) { c.fp8_recipe = Fp8Recipe::kCurrent; });
-  add("microbatch_recast", [](PrecisionConfig& c) { c.fp8_weight_recast = Cadence::kMicrobatch; });
-  add("current_head",
-      [](PrecisionConfig& c) { c.fp8_recipe = Fp8Recipe::kCurrent, c.fp8_lm_head = true; });
-  add("step_update", [](PrecisionConfig& c) { c.fp8_amax_update = Cadence::kStep; });
-  return all;
-}
-
-std::vector<Variant> variants_in_both_layouts() {
-  std::vector<Variant> all = variants();
-  for (Variant variant : variants()) {
-    variant.name += "_rows_of_k";
-    variant.layout = Fp8Layout::kRowsOfK;
-    all.push_back(variant);
-  }
-  return all;
-}
-
-BenchOptions options_of(const PrecisionConfig& config) {
-  return {.micro_batch = kBatch,
-          .storage = DType::kBF16,
-          .gradient = DType::kF32,
-          .loss_chunk_rows = 16,
-          .fp8 = config};
-}
-
-BenchOptions options_of(const Variant& variant) {
-  BenchOptions options = options_of(variant.config);
-  options.fp8_gemm.layout = variant.layout;
-  return options;
-}
 
 using Bytes = std::vector<std::byte>;
 
@@ -144,9 +74,42 @@ TEST_P(LlamaFp8, RecomputationChangesNothing) {
   EXPECT_TRUE(outcome_with(options) == kept);
 }
 
+// Codes of weights that are made again for each GEMM are those that would have been kept: with new
+// weights in every step, one and two micro-batches, recomputed blocks, and evaluation in between.
+TEST_P(LlamaFp8, CodesOfOneLayerChangeNothing) {
+  const GoldenModel other = random_model(kConfig, kBatch, {.storage = DType::kBF16, .seed = 99});
+  for (const auto& [recompute, rows] :
+       {std::pair{Recompute::kNone, 2}, {Recompute::kNone, 1}, {Recompute::kBlock, 1}}) {
+    const auto outcome_of_codes = [&](WeightCodes codes) {
+      BenchOptions options = options_of(GetParam());
+      options.micro_batch.rows = rows;
+      options.additions = kBatch.rows / rows;
+      options.recompute = recompute;
+      options.weight_codes = codes;
+      ModelBench bench(kConfig, options);
+      std::vector<Outcome> steps;
+      for (const uint64_t seed : {5, 6, 7}) {
+        initialize_weights(bench.store(), 0.2, seed, bench.device());
+        bench.llama().update_casts();
+        Outcome step;
+        step.losses = {bench.step(model_, rows), bench.llama().evaluate(other.rows(0, rows))};
+        step.gradients = bench.gradients();
+        step.scales = scales_of(bench);
+        steps.push_back(std::move(step));
+      }
+      return steps;
+    };
+    EXPECT_TRUE(outcome_of_codes(WeightCodes::kOneLayer) ==
+                outcome_of_codes(WeightCodes::kAllLayers))
+        << rows << " rows";
+  }
+}
+
 // A model that takes up weights and scales where another left them goes on as that one does.
 TEST_P(LlamaFp8, ResumesToTheBit) {
-  ModelBench first(kConfig, options_of(GetParam())), second(kConfig, options_of(GetParam()));
+  BenchOptions other_codes = options_of(GetParam());
+  other_codes.weight_codes = WeightCodes::kOneLayer;
+  ModelBench first(kConfig, options_of(GetParam())), second(kConfig, other_codes);
   initialize(first);
   outcome_of(first, model_, 2);
   initialize(second);
@@ -160,18 +123,22 @@ TEST_P(LlamaFp8, ResumesToTheBit) {
 }
 
 TEST_P(LlamaFp8, PaddingStaysPositiveZero) {
-  ModelBench bench(kConfig, options_of(GetParam()));
-  initialize(bench);
-  outcome_of(bench, model_, 3);
-  for (const LayerParam which : {LayerParam::kGate, LayerParam::kUp, LayerParam::kDown}) {
-    const int64_t i = layer_index(1, which);
-    const ParamSpec& spec = bench.store().specs()[size_t(i)];
-    const std::vector<float> gradient = values_of(bench.device(), bench.store().gradient(i));
-    for (int64_t r = 0; r < spec.physical_rows; ++r)
-      for (int64_t c = 0; c < spec.physical_cols; ++c) {
-        if (r < spec.rows && c < spec.cols) continue;
-        ASSERT_EQ(bits_of(gradient[size_t(r * spec.physical_cols + c)]), 0u) << spec.name;
-      }
+  for (const WeightCodes codes : {WeightCodes::kAllLayers, WeightCodes::kOneLayer}) {
+    BenchOptions options = options_of(GetParam());
+    options.weight_codes = codes;
+    ModelBench bench(kConfig, options);
+    initialize(bench);
+    outcome_of(bench, model_, 3);
+    for (const LayerParam which : {LayerParam::kGate, LayerParam::kUp, LayerParam::kDown}) {
+      const int64_t i = layer_index(1, which);
+      const ParamSpec& spec = bench.store().specs()[size_t(i)];
+      const std::vector<float> gradient = values_of(bench.device(), bench.store().gradient(i));
+      for (int64_t r = 0; r < spec.physical_rows; ++r)
+        for (int64_t c = 0; c < spec.physical_cols; ++c) {
+          if (r < spec.rows && c < spec.cols) continue;
+          ASSERT_EQ(bits_of(gradient[size_t(r * spec.physical_cols + c)]), 0u) << spec.name;
+        }
+    }
   }
 }
 
@@ -244,41 +211,6 @@ TEST_P(LlamaFp8, IsCloseToBf16) {
     all_want.insert(all_want.end(), values.begin(), values.end());
   }
   EXPECT_LE(deviation(all_got, all_want).relative_norm, most);
-}
-
-TEST_P(LlamaFp8, PlannedIsTaken) {
-  for (const Recompute recompute : {Recompute::kNone, Recompute::kBlock})
-    for (const Keep keep : {Keep::kForBackward, Keep::kNothing}) {
-      const auto device = make_cpu_device_with({.layout = GetParam().layout}, 2);
-      const auto construct = [&](Allocator& allocator) {
-        const WeightStore store(
-            llama_parameters(kConfig),
-            {.storage = DType::kBF16,
-             .gradient = DType::kBF16,
-             .linears = linear_encoding(GetParam().config),
-             .linear_copies = LinearCopies::kNone,
-             .gradients = keep == Keep::kForBackward ? Gradients::kAllocate : Gradients::kNone},
-            *device, allocator);
-        const Llama llama(kConfig,
-                          {.micro_batch = kBatch,
-                           .storage = DType::kBF16,
-                           .loss_chunk_rows = 16,
-                           .recompute = recompute,
-                           .keep = keep,
-                           .fp8 = GetParam().config},
-                          store, *device, allocator);
-        return allocator.use();
-      };
-      PlanningAllocator plan;
-      const MemoryUse planned = construct(plan), taken = construct(*device->make_allocator());
-      EXPECT_EQ(planned.total(), taken.total());
-      for (const auto& [purpose, bytes] : planned.entries())
-        EXPECT_EQ(bytes, taken.of(purpose)) << purpose.name;
-    }
-}
-
-std::string variant_name(const testing::TestParamInfo<Variant>& tested) {
-  return tested.param.name;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LlamaFp8, testing::ValuesIn(variants_in_both_layouts()),
@@ -383,105 +315,6 @@ TEST_P(Layouts, GiveTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Layouts, testing::ValuesIn(variants()), variant_name);
-
-// --- memory --------------------------------------------------------------------------------------
-
-// A layer keeps four operands: BF16 takes 2 bytes of each, FP8 one. The attention's is no extra tensor
-// in BF16, and one of codes in FP8.
-TEST(LlamaFp8Memory, KeptActivationsShrink) {
-  LlamaConfig config = kConfig;
-  const auto activations = [&](const std::optional<PrecisionConfig>& fp8, int64_t layers) {
-    config.num_hidden_layers = layers;
-    PlanningAllocator plan;
-    plan_activations(config, {.shape = {8, 64}, .storage = DType::kBF16, .fp8 = fp8}, plan);
-    return plan.use().total();
-  };
-  const int64_t n = 8 * 64, c = 32, f = 32;
-  const int64_t bf16_layer = activations(std::nullopt, 5) - activations(std::nullopt, 4),
-                fp8_layer = activations(fp8_config(), 5) - activations(fp8_config(), 4);
-  EXPECT_EQ(bf16_layer - fp8_layer, n * (c + c + f) - n * c);
-}
-
-// Inputs that are cast are not written in a wider type first: beside what all layers keep there are
-// their sum, a block half's output and the head's input with its norm.
-TEST(LlamaFp8Memory, NothingIsStoredToBeCast) {
-  LlamaConfig config = kConfig;
-  for (const Format source : {Format::kBF16, Format::kF32})
-    for (const bool head : {false, true}) {
-      PrecisionConfig precision = fp8_config();
-      precision.fp8_cast_source = source;
-      precision.fp8_lm_head = head;
-      const auto activations = [&](int64_t layers) {
-        config.num_hidden_layers = layers;
-        PlanningAllocator plan;
-        plan_activations(config, {.shape = {8, 64}, .storage = DType::kBF16, .fp8 = precision},
-                         plan);
-        return plan.use().total();
-      };
-      const int64_t n = 8 * 64, c = 32, shared = activations(1) - (activations(2) - activations(1));
-      EXPECT_EQ(shared, n * (2 * c + 2 * c + (head ? c : 2 * c) + 4));
-    }
-}
-
-// A GPU's model keeps as much a layer, and takes once for all of them what lies the other way
-// round: codes of the widest operand in rows, of the attention transposed, of the largest output
-// gradient; and the weights' codes twice.
-TEST(LlamaFp8Memory, RowsOfKCostCopies) {
-  LlamaConfig config = kConfig;
-  const auto use = [&](Fp8Layout layout, int64_t layers, Keep keep) {
-    config.num_hidden_layers = layers;
-    const auto device = make_cpu_device_with({.layout = layout}, 1);
-    PlanningAllocator plan;
-    const WeightStore store(
-        llama_parameters(config),
-        {.storage = DType::kBF16,
-         .gradient = DType::kBF16,
-         .linear_copies = LinearCopies::kNone,
-         .gradients = keep == Keep::kForBackward ? Gradients::kAllocate : Gradients::kNone},
-        *device, plan);
-    const Llama llama(config,
-                      {.micro_batch = {8, 64},
-                       .storage = DType::kBF16,
-                       .loss_chunk_rows = 16,
-                       .keep = keep,
-                       .fp8 = fp8_config()},
-                      store, *device, plan);
-    return plan.use();
-  };
-  const auto more = [&](MemoryPurpose purpose, int64_t layers, Keep keep = Keep::kForBackward) {
-    return use(Fp8Layout::kRowsOfK, layers, keep).of(purpose) -
-           use(Fp8Layout::kAny, layers, keep).of(purpose);
-  };
-  const int64_t n = 8 * 64, c = 32, f = 32;
-  EXPECT_EQ(more(kActivationMemory, 5), n * std::max(c, f));
-  EXPECT_EQ(more(kActivationMemory, 6), n * std::max(c, f));
-  EXPECT_EQ(more(kComputeWeightMemory, 5), 5 * (4 * c * c + 3 * c * f));
-  EXPECT_EQ(more(kScratchMemory, 5), n * std::max(3 * c, 2 * f));
-  EXPECT_EQ(more(kComputeWeightMemory, 5, Keep::kNothing), 0);
-  EXPECT_EQ(more(kScratchMemory, 5, Keep::kNothing), 0);
-}
-
-TEST(LlamaFp8Memory, UnalignedShapesAreRefused) {
-  const auto refused = [&](const LlamaConfig& config, const BenchOptions& options) {
-    EXPECT_THROW(ModelBench(config, options), LogicError);
-  };
-  LlamaConfig narrow = kConfig, unpadded = kConfig, odd_vocab = kConfig;
-  narrow.hidden_size = 24;
-  unpadded.pad_multiple = 1;
-  odd_vocab.vocab_size = 49;
-  refused(narrow, options_of(fp8_config()));
-  refused(unpadded, options_of(fp8_config()));
-  BenchOptions short_rows = options_of(fp8_config());
-  short_rows.micro_batch.seq_len = 24;
-  refused(kConfig, short_rows);
-  EXPECT_NO_THROW(ModelBench(odd_vocab, options_of(fp8_config())));
-  PrecisionConfig head = fp8_config();
-  head.fp8_lm_head = true;
-  refused(odd_vocab, options_of(head));
-  BenchOptions odd_chunks = options_of(head);
-  odd_chunks.loss_chunk_rows = 10;
-  refused(kConfig, odd_chunks);
-}
 
 }  // namespace
 }  // namespace mpt::test

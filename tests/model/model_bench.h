@@ -49,6 +49,7 @@ struct BenchOptions {
   Keep keep = Keep::kForBackward;
   std::optional<PrecisionConfig> fp8{};  // weights and fp8_* keys; `storage` is bf16 then
   Fp8GemmOptions fp8_gemm{};
+  WeightCodes weight_codes = WeightCodes::kAllLayers;
 };
 
 class ModelBench {
@@ -75,7 +76,8 @@ class ModelBench {
                 .loss_chunk_rows = chunk_rows(),
                 .recompute = options.recompute,
                 .keep = options.keep,
-                .fp8 = options.fp8},
+                .fp8 = options.fp8,
+                .weight_codes = options.weight_codes},
                store_, *device_, *allocator_) {}
 
   void set_weights(const NamedValues& weights) {
