@@ -79,6 +79,10 @@ class Checker {
         "tf32 is not available on the CPU (device.type = {}{}), which computes in fp32; set "
         "precision.compute to fp32 or device.type to cuda",
         name_of(config_.device.type), at("device.type"));
+    require(config_.device.fp8_weight_codes == Fp8WeightCodes::kAuto ||
+                precision.compute == ComputeFormat::kFp8,
+            "device.fp8_weight_codes", "only with precision.compute = fp8; it is {}{}",
+            name_of(precision.compute), at("precision.compute"));
     if (precision.compute == ComputeFormat::kFp8) check_fp8_shapes();
   }
 

@@ -209,6 +209,13 @@ struct EnumNames<DeviceType> {
   static constexpr std::array<std::string_view, 3> kNames{"auto", "cpu", "cuda"};
 };
 
+// Of which layers the codes of weights that FP8 GEMMs read are in memory.
+enum class Fp8WeightCodes : uint8_t { kAuto, kAllLayers, kOneLayer };
+template <>
+struct EnumNames<Fp8WeightCodes> {
+  static constexpr std::array<std::string_view, 3> kNames{"auto", "all_layers", "one_layer"};
+};
+
 struct DeviceConfig {
   DeviceType type = DeviceType::kAuto;
   int64_t threads = 0;
@@ -217,6 +224,7 @@ struct DeviceConfig {
   bool autotune_gemms = true;
   CudaAttention cuda_attention = CudaAttention::kAuto;
   bool deterministic_attention = true;
+  Fp8WeightCodes fp8_weight_codes = Fp8WeightCodes::kAuto;
 
   bool operator==(const DeviceConfig&) const = default;
 
@@ -242,6 +250,10 @@ struct DeviceConfig {
                                        {CudaAttention::kAuto, CudaAttention::kCudnn}),
                 .doc = "false: cuDNN's backward pass takes less memory, and its bits differ every "
                        "time, so a resumed run is not the one that was interrupted"});
+    v.optional("fp8_weight_codes", fp8_weight_codes,
+               {.doc = "codes of weights that FP8 GEMMs have in memory: all_layers, cast once a "
+                       "step; one_layer, cast before each GEMM, for less memory; the same bits; "
+                       "auto: one_layer on a GPU, all_layers on a CPU"});
   }
 };
 

@@ -47,6 +47,19 @@ std::unique_ptr<Device> make_planning_gpu(const DeviceConfig& config) {
   return make_cuda_planning_device(options);
 }
 
+// A CPU has memory to spare and casts slowly.
+WeightCodes weight_codes_of(const DeviceConfig& config, Backend backend) {
+  switch (config.fp8_weight_codes) {
+    case Fp8WeightCodes::kAllLayers:
+      return WeightCodes::kAllLayers;
+    case Fp8WeightCodes::kOneLayer:
+      return WeightCodes::kOneLayer;
+    case Fp8WeightCodes::kAuto:
+      break;
+  }
+  return backend == Backend::kCuda ? WeightCodes::kOneLayer : WeightCodes::kAllLayers;
+}
+
 namespace {
 
 constexpr const char* kCheckpoints = "checkpoints";

@@ -14,6 +14,7 @@
 #include "data/sequence_source.h"
 #include "data/tokenizer.h"
 #include "device/device.h"
+#include "model/linears.h"
 
 namespace mpt {
 
@@ -28,6 +29,9 @@ std::unique_ptr<Device> make_planning_device(const DeviceConfig& config);
 // A GPU that only counts memory, whatever device the config selects; null if the program was built
 // without CUDA. Demands no cuDNN, which this machine need not have.
 std::unique_ptr<Device> make_planning_gpu(const DeviceConfig& config);
+
+// What of the FP8 codes of weights the backend keeps in memory.
+WeightCodes weight_codes_of(const DeviceConfig& config, Backend backend);
 
 // runs/<name> and the paths in it.
 std::string run_directory(const RunConfig& config);

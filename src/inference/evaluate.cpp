@@ -151,7 +151,8 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
        .loss_chunk_rows = default_loss_chunk_rows(config.model, shape, model.device->backend()),
        .keep = Keep::kNothing,
        .fp8 = fp8_of(config.precision),
-       .multiply = multiply_of(config.precision)},
+       .multiply = multiply_of(config.precision),
+       .weight_codes = weight_codes_of(config.device, model.device->backend())},
       *model.weights, *model.device, *model.allocator);
   if (const std::vector<NamedTensor> scales = llama.named_states(); !scales.empty())
     load_part_of_verified_checkpoint(fs, model.checkpoint, whole_parts(scales), *model.device);

@@ -28,11 +28,15 @@ constexpr std::array<std::string_view, 10> kFixed{"model.",
                                                   "optimizer.apollo_e_rank"};
 
 // Keys that do not affect training.
-constexpr std::array<std::string_view, 8> kHarmless{
-    "checkpoint.",    "eval.",
-    "log.",           "output_dir",
-    "device.threads", "data.prefetch_steps",
-    "name",           "distributed.timeout_seconds"};
+constexpr std::array<std::string_view, 9> kHarmless{"checkpoint.",
+                                                    "eval.",
+                                                    "log.",
+                                                    "output_dir",
+                                                    "device.threads",
+                                                    "data.prefetch_steps",
+                                                    "name",
+                                                    "distributed.timeout_seconds",
+                                                    "device.fp8_weight_codes"};
 
 // Keys that set the length of a run.
 constexpr std::array<std::string_view, 3> kLength{"train.steps", "train.tokens",

@@ -44,7 +44,8 @@ LlamaOptions llama_options(const RunConfig& config, Backend backend, int64_t ran
           .keep = Keep::kForBackward,
           .fp8 = fp8_of(config.precision),
           .multiply = multiply_of(config.precision),
-          .micro_batches = batch_plan(config.batch, 0, ranks).most_micro_batches};
+          .micro_batches = batch_plan(config.batch, 0, ranks).most_micro_batches,
+          .weight_codes = weight_codes_of(config.device, backend)};
 }
 
 OptimizerOptions optimizer_options_of(const RunConfig& config) {

@@ -605,12 +605,26 @@ const BadConfig kBadConfigs[] = {
       "250"}},
     {R"("checkpoint": {"every_steps": 0, "keep_every_steps": 10})",
      {"keep_every_steps: 10 is not a multiple"}},
+    {R"("device": {"fp8_weight_codes": "one_layer"})",
+     {"user.json:3: device.fp8_weight_codes: only with precision.compute = fp8; it is bf16 ("}},
     // text that is no config
     {R"("seed": 1, "seed": 2)", {"user.json:3: seed is set twice"}},
     {R"("seed": )", {"user.json:4:1: "}},
     {R"("seed": NaN)", {"user.json:3:"}},
     {R"("$schema": 1)", {"user.json:3: $schema: expected a string"}},
 };
+
+TEST_F(RunConfigTest, CodesOfWeightsAreKeptAsTheDeviceLikes) {
+  DeviceConfig device;
+  EXPECT_EQ(weight_codes_of(device, Backend::kCpu), WeightCodes::kAllLayers);
+  EXPECT_EQ(weight_codes_of(device, Backend::kCuda), WeightCodes::kOneLayer);
+  for (const Backend backend : {Backend::kCpu, Backend::kCuda}) {
+    device.fp8_weight_codes = Fp8WeightCodes::kAllLayers;
+    EXPECT_EQ(weight_codes_of(device, backend), WeightCodes::kAllLayers);
+    device.fp8_weight_codes = Fp8WeightCodes::kOneLayer;
+    EXPECT_EQ(weight_codes_of(device, backend), WeightCodes::kOneLayer);
+  }
+}
 
 TEST_F(RunConfigTest, BadConfigsAreRefusedByName) {
   for (const BadConfig& bad : kBadConfigs) {

@@ -180,10 +180,55 @@ TEST_P(CudaTraining, ReplaysWhatItWouldEnqueue) {
   EXPECT_EQ(losses(replayed), losses(enqueued));
 }
 
+std::vector<Regime> regimes_in_fp8() {
+  std::vector<Regime> all = kRegimes;
+  std::erase_if(all, [](const Regime& r) { return r.name.find("fp8") == std::string::npos; });
+  return all;
+}
+
+class CudaFp8Training : public CudaTraining {};
+
+// Codes of weights are the same whether they are kept or made again, also when they are replayed and
+// evaluation uses their memory in between.
+TEST_P(CudaFp8Training, CodesOfOneLayerChangeNoBits) {
+  const auto with = [&](const std::string& name, const std::string& codes) {
+    return config(name, {"device.fp8_weight_codes=" + codes, "eval.every_steps=1"});
+  };
+  const RunConfig again = with("again", "one_layer"), kept = with("kept", "all_layers"),
+                  continued = with("continued", "one_layer");
+  train(again);
+  train(kept);
+  train(continued, checkpoint_path(kept, 2));
+  EXPECT_TRUE(tensors_at(again, 4) == tensors_at(kept, 4));
+  EXPECT_TRUE(tensors_at(continued, 4) == tensors_at(kept, 4));
+  EXPECT_EQ(losses(again), losses(kept));
+}
+
+INSTANTIATE_TEST_SUITE_P(Regimes, CudaFp8Training, testing::ValuesIn(regimes_in_fp8()),
+                         [](const auto& instance) { return instance.param.name; });
+
 INSTANTIATE_TEST_SUITE_P(Regimes, CudaTraining, testing::ValuesIn(kRegimes),
                          [](const auto& instance) { return instance.param.name; });
 
 using CudaRun = CudaTraining;
+
+// Weights and what GEMMs read of them, in bytes a parameter; model/llama_fp8_memory_test.cpp derives
+// them. BF16 GEMMs read BF16 weights as they are stored, padded by 0.002.
+TEST_F(CudaRun, PlansLessForLowerPrecision) {
+  const struct {
+    const char* config;
+    double most;
+  } cases[] = {{"1b_bf16", 2.003}, {"1b_bf16_fp8", 2.1}, {"1b_fp8", 1.3}, {"1b_nvfp4", 0.9}};
+  for (const auto& c : cases) {
+    const RunConfig run =
+        load_run_config(fmt::format("{}/configs/{}.json", MPT_SOURCE_DIR, c.config),
+                        {"device.type=cuda", "device.autotune_gemms=false",
+                         "device.cuda_attention=gemms", "batch.micro_batch_rows=1"});
+    const MemoryUse use = planned_memory(run, *make_planning_device(run.device));
+    const int64_t read = use.of(kWeightMemory) + use.of(kComputeWeightMemory);
+    EXPECT_LE(double(read), c.most * double(parameter_count(run.model))) << c.config;
+  }
+}
 
 // The update is left out on the device, and counted as the CPU counts it.
 TEST_F(CudaRun, SkipsStepsThatAreNotFinite) {

@@ -229,6 +229,23 @@ TEST(Ranks, ShardedIsReplicated) {
     }
 }
 
+// Weights that others updated are cast when they are there.
+TEST(Ranks, CodesOfOneLayerChangeNoBits) {
+  const Directory directory;
+  for (const auto* weights : {"bf16", "nvfp4"}) {
+    const auto state = [&](const std::string& codes) {
+      const RunConfig config =
+          directory.config(fmt::format("{}_{}", weights, codes),
+                           {fmt::format("precision.weights={}", weights), "precision.compute=fp8",
+                            "precision.fp8_history=3", "batch.micro_batch_rows=1",
+                            "device.type=cpu", "device.fp8_weight_codes=" + codes});
+      train_on(2, config);
+      return state_at(config, kSteps);
+    };
+    EXPECT_TRUE(state("one_layer") == state("all_layers")) << weights;
+  }
+}
+
 // What `plan` says a rank sends is what it sends.
 TEST(Ranks, SendWhatIsPlanned) {
   const Directory directory;

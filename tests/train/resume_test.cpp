@@ -84,6 +84,37 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"unshuffled", {"data.shuffle=false", "data.prefetch_steps=1"}}),
     [](const auto& instance) { return instance.param.name; });
 
+// Codes of weights are the same whether they are kept or made again: every tensor at every step, with
+// two micro-batches, evaluation after each step, and a run that goes on the other way.
+TEST(Training, CodesOfOneLayerChangeNoBits) {
+  for (const std::vector<std::string>& regime :
+       {std::vector<std::string>{"precision.weights=nvfp4"},
+        {"precision.weights=block_fp8", "precision.fp8_weight_recast=microbatch",
+         "precision.fp8_eval_amax=fold", "train.activation_recompute=block"}}) {
+    SCOPED_TRACE(regime.front());
+    const TempDirectory directory;
+    write_tiny_data(directory.path());
+    const auto with = [&](const std::string& codes, const std::string& name) {
+      std::vector<std::string> all{"precision.compute=fp8", "precision.fp8_history=3",
+                                   "train.steps=4",         "eval.every_steps=1",
+                                   "device.type=cpu",       "device.fp8_weight_codes=" + codes};
+      all.insert(all.end(), regime.begin(), regime.end());
+      return tiny_config(directory.path(), name, all);
+    };
+    const RunConfig kept = with("all_layers", "kept"), again = with("one_layer", "again"),
+                    other = with("one_layer", "other"), back = with("auto", "back");
+    train(kept);
+    train(again);
+    for (int64_t step = 1; step <= 4; ++step)
+      EXPECT_TRUE(tensors_at(again, step) == tensors_at(kept, step)) << step;
+    EXPECT_EQ(metrics_of(again), metrics_of(kept));
+    train(other, checkpoint_path(kept, 2));
+    train(back, checkpoint_path(again, 2));
+    for (const RunConfig& continued : {other, back})
+      EXPECT_TRUE(tensors_at(continued, 4) == tensors_at(kept, 4));
+  }
+}
+
 // The order of data and the number of tokens do not depend on the micro-batch; the arithmetic
 // differs by rounding only.
 TEST(Training, MicroBatchDoesNotChangeTheData) {
