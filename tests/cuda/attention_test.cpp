@@ -51,7 +51,7 @@ class CudaAttentionTest : public test::GpuTest {
   }
   // With scratch of its own for every problem.
   void run_by_gemms(const GemmAttentionScratch& most, Problem& p) {
-    test::GpuAllocator scratch;
+    test::GpuAllocator scratch(gpu_->stream());
     GemmAttention attention(gpu_->stream(), most);
     attention.reserve(scratch, p.shape, p.dtype);
     run(attention, p);
@@ -188,7 +188,7 @@ TEST_F(GemmAttentionTest, TheOrderOfThreadsDoesNotMatter) {
 TEST_F(GemmAttentionTest, RunsLate) {
   fake_cuda::set_execution(fake_cuda::Execution::kLate);
   Problem p({.batch = 2, .seq_len = 33, .heads = 2, .head_dim = 16}, DType::kBF16);
-  test::GpuAllocator scratch;
+  test::GpuAllocator scratch(gpu_->stream());
   GemmAttention attention(gpu_->stream(), kScratch);
   attention.reserve(scratch, p.shape, p.dtype);
   const AttentionUnderTest tested{.run = [&](Problem& q) { run(attention, q); },
@@ -239,7 +239,7 @@ TEST_F(GemmAttentionTest, PlansWhatItAllocates) {
   const AttentionShape shape{.batch = 4, .seq_len = 130, .heads = 3, .head_dim = 24};
   PlanningAllocator planned;
   GemmAttention(nullptr).reserve(planned, shape, DType::kF32);
-  test::GpuAllocator allocated;
+  test::GpuAllocator allocated(gpu_->stream());
   GemmAttention(gpu_->stream()).reserve(allocated, shape, DType::kF32);
   EXPECT_EQ(planned.use().total(), allocated.use().total());
 }

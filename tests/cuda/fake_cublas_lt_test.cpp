@@ -59,14 +59,12 @@ class FakeCublasLt : public GpuTest {
   T* device_array(const std::vector<T>& values) {
     auto* const data =
         reinterpret_cast<T*>(gpu_.allocator().bytes({"data"}, int64_t(values.size() * sizeof(T))));
-    cudaMemcpy(data, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice);
+    gpu_.write(data, values.data(), int64_t(values.size() * sizeof(T)));
     return data;
   }
   std::vector<float> floats(const void* data, size_t count) {
-    gpu_.synchronize();
     std::vector<float> values(count);
-    check_cuda(cudaMemcpy(values.data(), data, count * sizeof(float), cudaMemcpyDeviceToHost),
-               "cudaMemcpy");
+    gpu_.read(values.data(), data, int64_t(count * sizeof(float)));
     return values;
   }
   // Valid FP8: D [m,n] = A^T [m,k] B [k,n] into fp32, codes of 1 everywhere.

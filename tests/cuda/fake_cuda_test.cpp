@@ -6,8 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "cuda/gpu.h"
-#include "device/cuda/cuda_exec.cuh"
+#include "cuda/fake_cuda_fixture.h"
 #include "support/expect_error.h"
 
 namespace mpt {
@@ -15,32 +14,7 @@ namespace {
 
 using fake_cuda::Execution;
 using fake_cuda::Order;
-
-class FakeCuda : public test::GpuTest {
- protected:
-  template <class T>
-  T* device_array(const std::vector<T>& values) {
-    auto* const data =
-        reinterpret_cast<T*>(gpu_.allocator().bytes({"data"}, int64_t(values.size() * sizeof(T))));
-    cudaMemcpy(data, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice);
-    return data;
-  }
-  template <class T>
-  std::vector<T> host_array(const T* data, size_t count) {
-    std::vector<T> values(count);
-    check_cuda(cudaMemcpy(values.data(), data, count * sizeof(T), cudaMemcpyDeviceToHost),
-               "cudaMemcpy");
-    return values;
-  }
-  LaunchShape shape(int64_t blocks, int threads, int64_t shared_bytes = 0) {
-    return {.blocks = blocks,
-            .threads = threads,
-            .stream = gpu_.stream(),
-            .shared_bytes = shared_bytes};
-  }
-
-  test::Gpu gpu_;
-};
+using FakeCuda = test::FakeCudaTest;
 
 __global__ void index_kernel(int* out) {
   out[blockIdx.x * blockDim.x + threadIdx.x] = int(1000 * blockIdx.x + threadIdx.x);
@@ -306,6 +280,7 @@ struct Summing {
   }
   [[nodiscard]] int result() const {
     int value = 0;
+    check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     check_cuda(cudaMemcpy(&value, sum, sizeof value, cudaMemcpyDeviceToHost), "cudaMemcpy");
     return value;
   }
@@ -397,6 +372,7 @@ class TwoStreams {
   }
   [[nodiscard]] int read() const {
     int value = 0;
+    check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     check_cuda(cudaMemcpy(&value, word, sizeof value, cudaMemcpyDeviceToHost), "cudaMemcpy");
     return value & 0xFF;
   }

@@ -21,9 +21,11 @@ inline bool has_gpu() {
   return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
 }
 
-// Memory of the GPU, zero-filled.
+// Memory of the GPU, zero-filled before it is given out. Filled on a stream and waited for: streams
+// of the program are non-blocking ones, which no work on the legacy stream comes before.
 class GpuAllocator final : public Allocator {
  public:
+  explicit GpuAllocator(cudaStream_t stream) : stream_(stream) {}
   ~GpuAllocator() override {
     for (void* const block : blocks_) cudaFree(block);
   }
@@ -32,22 +34,23 @@ class GpuAllocator final : public Allocator {
     void* block = nullptr;
     check_cuda(cudaMalloc(&block, size_t(align_up(count, kAlignment))), "cudaMalloc");
     blocks_.push_back(block);
-    check_cuda(cudaMemset(block, 0, size_t(align_up(count, kAlignment))), "cudaMemset");
+    check_cuda(cudaMemsetAsync(block, 0, size_t(align_up(count, kAlignment)), stream_),
+               "cudaMemsetAsync");
+    check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
     return static_cast<std::byte*>(block);
   }
   [[nodiscard]] const MemoryUse& use() const override { return use_; }
 
  private:
+  cudaStream_t stream_;
   std::vector<void*> blocks_;
   MemoryUse use_;
 };
 
-// A stream, memory and copies to and from it.
+// A stream, memory, and copies to and from it that are done when they return.
 class Gpu {
  public:
-  Gpu() {
-    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
-  }
+  Gpu() = default;
   ~Gpu() { cudaStreamDestroy(stream_); }
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
@@ -63,15 +66,19 @@ class Gpu {
     if (host.data == nullptr) return host;
     Tensor device = host;
     device.data = allocator_.bytes({"data"}, host.bytes());
-    check_cuda(cudaMemcpy(device.data, host.data, size_t(host.bytes()), cudaMemcpyHostToDevice),
-               "cudaMemcpy");
+    write(device.data, host.data, host.bytes());
     return device;
+  }
+  void write(void* device, const void* host, int64_t bytes) {
+    copy(device, host, bytes, cudaMemcpyHostToDevice);
+  }
+  // After all work of the stream.
+  void read(void* host, const void* device, int64_t bytes) {
+    copy(host, device, bytes, cudaMemcpyDeviceToHost);
   }
   // Copies what lies between its first and last element into a tensor of the same shape and stride.
   void fetch(const Tensor& device, const Tensor& host) {
-    synchronize();
-    check_cuda(cudaMemcpy(host.data, device.data, size_t(device.bytes()), cudaMemcpyDeviceToHost),
-               "cudaMemcpy");
+    read(host.data, device.data, device.bytes());
   }
   // The same, as bytes.
   std::vector<std::byte> fetch(const Tensor& device) {
@@ -81,8 +88,18 @@ class Gpu {
   }
 
  private:
-  cudaStream_t stream_ = nullptr;
-  GpuAllocator allocator_;
+  static cudaStream_t new_stream() {
+    cudaStream_t stream = nullptr;
+    check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    return stream;
+  }
+  void copy(void* target, const void* source, int64_t bytes, cudaMemcpyKind kind) {
+    check_cuda(cudaMemcpyAsync(target, source, size_t(bytes), kind, stream_), "cudaMemcpyAsync");
+    synchronize();
+  }
+
+  cudaStream_t stream_ = new_stream();
+  GpuAllocator allocator_{stream_};
 };
 
 // Skips where there is no GPU; forgets the faults that a test before provoked.
@@ -95,6 +112,7 @@ class GpuTest : public testing::Test {
     fake_cuda::set_order(fake_cuda::Order::kForward);
     fake_cuda::set_execution(fake_cuda::Execution::kAtOnce);
     fake_cuda::set_host_pointers(fake_cuda::HostPointers::kRefused);
+    fake_cuda::set_most_pitch((int64_t{1} << 31) - 1);
     fake_cuda::reset_counters();
 #endif
   }

@@ -63,8 +63,7 @@ Matrices on_gpu(const Trial& trial, Where where) {
     Tensor tensor = m.view();
     const int64_t offset = offset_of(m, trial.placement);
     tensor.data = gpu.allocator().bytes({"data"}, int64_t(m.bytes().size()) + offset) + offset;
-    check_cuda(cudaMemcpy(tensor.data, m.bytes().data(), m.bytes().size(), cudaMemcpyHostToDevice),
-               "cudaMemcpy");
+    gpu.write(tensor.data, m.bytes().data(), int64_t(m.bytes().size()));
     tensors.push_back(tensor);
   }
   trial.call(*ops, tensors);

@@ -187,24 +187,18 @@ class Nccl : public test::GpuTest {
   static float given(int64_t rank, int64_t part, int64_t i) {
     return float((rank * 5 + part * 3 + i) % 11 - 4);
   }
-  static void set(const Tensor& t, const std::function<float(int64_t)>& value) {
+  void set(const Tensor& t, const std::function<float(int64_t)>& value) {
     std::vector<float> floats;
     std::vector<bf16> halves;
     for (int64_t i = 0; i < t.elements(); ++i)
       floats.push_back(value(i)), halves.push_back(bf16_nearest(value(i)));
     const void* data =
         t.dtype == DType::kF32 ? static_cast<const void*>(floats.data()) : halves.data();
-    if (t.elements() > 0)
-      check_cuda(
-          cudaMemcpy(t.data, data, size_t(t.elements() * size_of(t.dtype)), cudaMemcpyHostToDevice),
-          "cudaMemcpy");
+    if (t.elements() > 0) gpu_.write(t.data, data, t.elements() * size_of(t.dtype));
   }
-  static std::vector<float> fetched(const Tensor& t) {
+  std::vector<float> fetched(const Tensor& t) {
     std::vector<float> values(size_t(t.elements()));
-    if (t.elements() > 0)
-      check_cuda(
-          cudaMemcpy(values.data(), t.data, values.size() * sizeof(float), cudaMemcpyDeviceToHost),
-          "cudaMemcpy");
+    if (t.elements() > 0) gpu_.read(values.data(), t.data, int64_t(values.size() * sizeof(float)));
     return values;
   }
 

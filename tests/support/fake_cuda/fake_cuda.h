@@ -32,6 +32,12 @@ void set_order(Order order);
 // When work on a stream runs: at the call; as late as possible, when the host waits for it; or
 // late, with streams overtaking each other unless events forbid it. A result that depends on this
 // lacks an event.
+//
+// Three things are late in any case, because a GPU does not promise more: work on the legacy
+// default stream, copies of plain cudaMemcpy() included; what is left of a copy from pageable memory
+// when its call returns; and an event behind either. They run when something that they come before
+// does: later work of the stream, of blocking streams beside the legacy one, what waits for such an
+// event, or the host. A kernel on another stream finds the memory as it was.
 enum class Execution : uint8_t { kAtOnce, kLate, kOvertaking };
 void set_execution(Execution execution);
 
@@ -41,6 +47,9 @@ void set_host_pointers(HostPointers host_pointers);
 
 // Total bytes cudaMalloc() can allocate; 4 GiB by default.
 void set_device_bytes(int64_t bytes);
+
+// The longest pitch of a copy of rows; just below 2 GiB by default, as on every GPU so far.
+void set_most_pitch(int64_t bytes);
 
 // Description of the latest failure; empty if there was none.
 [[nodiscard]] std::string latest_fault();

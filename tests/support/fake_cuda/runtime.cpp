@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -14,6 +13,7 @@
 #include "support/fake_cuda/block_scheduler.h"
 #include "support/fake_cuda/fake_cuda.h"
 #include "support/fake_cuda/memory.h"
+#include "support/fake_cuda/work_queue.h"
 
 using fake_cuda::detail::device_memory;
 using fake_cuda::detail::enqueue_item;
@@ -24,8 +24,9 @@ using fake_cuda::detail::pinned_memory;
 using fake_cuda::detail::Place;
 using fake_cuda::detail::place_of;
 using fake_cuda::detail::refuse;
+using fake_cuda::detail::When;
 using fake_cuda::detail::Work;
-using Clock = std::chrono::steady_clock;
+using fake_cuda::detail::WorkQueue;
 
 namespace {
 
@@ -51,15 +52,16 @@ struct CUstream_st {
 };
 struct CUevent_st {
   unsigned flags = 0;
-  bool recorded = false, pending = false;
-  Clock::time_point time{};
   std::shared_ptr<Capture> capture{};  // that recorded it last
   std::shared_ptr<Mark> mark{};        // of the latest record
+
+  [[nodiscard]] bool pending() const { return mark != nullptr && !mark->reached; }
 };
 
 namespace {
 
 constexpr size_t kDefaultShared = size_t{48} << 10, kMostShared = size_t{227} << 10;
+constexpr size_t kMostPitch = (size_t{1} << 31) - 1;
 
 struct Runtime {
   fake_cuda::Counters counters;
@@ -71,7 +73,8 @@ struct Runtime {
   fake_cuda::Execution execution = fake_cuda::Execution::kAtOnce;
   fake_cuda::HostPointers host_pointers = fake_cuda::HostPointers::kRefused;
   int64_t device_bytes = int64_t{4} << 30;
-  std::deque<Item> pending;
+  size_t most_pitch = kMostPitch;
+  WorkQueue queue;
   std::set<std::shared_ptr<Capture>> captures;
   std::set<cudaStream_t> streams;
   std::map<const void*, size_t> shared_limits;  // of kernels that raised theirs
@@ -87,53 +90,52 @@ cudaError_t note(cudaError_t error) {
   return error;
 }
 
-cudaError_t run_now(const Work& work) {
-  Runtime& r = runtime();
-  if (r.sticky != cudaSuccess) return note(r.sticky);
+// --- when work runs ------------------------------------------------------------------------------
+WorkQueue::Pick pick() {
+  return runtime().execution == fake_cuda::Execution::kOvertaking ? WorkQueue::Pick::kLast
+                                                                  : WorkQueue::Pick::kFirst;
+}
+bool is_blocking(cudaStream_t stream) {
+  return stream != nullptr && (stream->flags & cudaStreamNonBlocking) == 0;
+}
+
+WorkQueue::Fault run_opened(const Work& work) {
   const Opened opened(device_memory());
-  if (const auto fault = work()) {
-    r.sticky = cudaErrorLaunchFailure;
-    return refuse(cudaErrorLaunchFailure, *fault);
-  }
-  return cudaSuccess;
+  return work();
 }
 
-// Which of the items comes next: the first, or the last that nothing holds back: neither its
-// stream's earlier work nor a mark. What is on the default stream keeps its place.
-size_t next_item(const std::deque<Item>& items) {
-  size_t next = 0;
-  std::set<cudaStream_t> earlier;
-  for (size_t i = 0; i < items.size() && runtime().execution == fake_cuda::Execution::kOvertaking;
-       ++i) {
-    const Item& item = items[i];
-    if (item.stream == nullptr) break;
-    if (!earlier.insert(item.stream).second) continue;
-    if (item.after == nullptr || item.after->reached) next = i;
-  }
-  return next;
+// What became of work: a fault stays, and what was to come is lost.
+cudaError_t outcome(const WorkQueue::Fault& fault) {
+  Runtime& r = runtime();
+  if (!fault) return cudaSuccess;
+  r.queue.clear();
+  r.sticky = cudaErrorLaunchFailure;
+  return refuse(cudaErrorLaunchFailure, *fault);
 }
-
-// Runs all in an order that events allow; what went wrong, if anything did.
-template <class Run>
-auto run_items(std::deque<Item> items, const Run& run) -> decltype(run(Work{})) {
-  while (!items.empty()) {
-    const size_t next = next_item(items);
-    const Item item = std::move(items[next]);
-    items.erase(items.begin() + ptrdiff_t(next));
-    if (item.after && !item.after->reached)
-      return run(
-          []() -> std::optional<std::string> { return "a stream waits for what never comes"; });
-    if (item.work)
-      if (const auto fault = run(item.work)) return fault;
-    if (item.reaches) item.reaches->reached = true;
+template <class RunSome>
+cudaError_t run_some(const RunSome& run) {
+  Runtime& r = runtime();
+  if (r.sticky != cudaSuccess) {
+    r.queue.clear();
+    return note(r.sticky);
   }
-  return {};
+  return outcome(run(r.queue));
 }
 
 cudaError_t run_pending() {
-  Runtime& r = runtime();
-  const cudaError_t error = run_items(std::exchange(r.pending, {}), run_now);
-  return error != cudaSuccess ? error : note(r.sticky);
+  return run_some([](WorkQueue& queue) { return queue.run_all(pick(), run_opened); });
+}
+// What the stream's next work would wait for, also in other streams.
+cudaError_t settle(cudaStream_t stream) {
+  return run_some([=](WorkQueue& queue) {
+    return queue.settle(stream, is_blocking(stream), pick(), run_opened);
+  });
+}
+cudaError_t reach(const std::shared_ptr<Mark>& mark) {
+  return run_some([&](WorkQueue& queue) { return queue.reach(mark, run_opened); });
+}
+cudaError_t run_now(const Work& work) {
+  return run_some([&](WorkQueue& /*queue*/) { return run_opened(work); });
 }
 
 void invalidate_captures() {
@@ -164,10 +166,11 @@ cudaError_t check_guards_of(const fake_cuda::detail::Arena& arena, void* pointer
   return check_damage(arena.damage_at(pointer));
 }
 
-cudaError_t synchronize(const char* call) {
+template <class RunSome>
+cudaError_t synchronize(const char* call, const RunSome& run) {
   if (const cudaError_t error = check_no_capture(call); error != cudaSuccess) return error;
   ++runtime().counters.synchronisations;
-  if (const cudaError_t error = run_pending(); error != cudaSuccess) return error;
+  if (const cudaError_t error = run(); error != cudaSuccess) return error;
   return check_guards();
 }
 
@@ -212,23 +215,33 @@ struct Copy {
   [[nodiscard]] bool pageable() const {
     return place_of(target) == Place::kPageable || place_of(source) == Place::kPageable;
   }
+  [[nodiscard]] bool to_device() const {
+    return kind == cudaMemcpyDefault
+               ? place_of(target) == Place::kDevice
+               : is_device(kind, cudaMemcpyHostToDevice, cudaMemcpyDeviceToDevice);
+  }
+  [[nodiscard]] bool from_device() const {
+    return kind == cudaMemcpyDefault
+               ? place_of(source) == Place::kDevice
+               : is_device(kind, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice);
+  }
 };
 
-cudaError_t check_copy(Copy& copy) {
+cudaError_t check_copy(const Copy& copy) {
   if (copy.width > copy.target_pitch || copy.width > copy.source_pitch)
     return refuse(cudaErrorInvalidValue,
                   fmt::format("rows of {} bytes in pitches of {} and {}", copy.width,
                               copy.target_pitch, copy.source_pitch));
-  const bool known = copy.kind != cudaMemcpyDefault;
-  const bool to_device =
-      known ? is_device(copy.kind, cudaMemcpyHostToDevice, cudaMemcpyDeviceToDevice)
-            : place_of(copy.target) == Place::kDevice;
-  const bool from_device =
-      known ? is_device(copy.kind, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice)
-            : place_of(copy.source) == Place::kDevice;
-  if (const auto error = check_side(copy.target, copy.target_bytes(), to_device, "target"))
+  if (const auto error = check_side(copy.target, copy.target_bytes(), copy.to_device(), "target"))
     return error;
-  return check_side(copy.source, copy.source_bytes(), from_device, "source");
+  return check_side(copy.source, copy.source_bytes(), copy.from_device(), "source");
+}
+
+cudaError_t check_pitches(const Copy& copy) {
+  const size_t pitch = std::max(copy.target_pitch, copy.source_pitch);
+  if (pitch <= runtime().most_pitch) return cudaSuccess;
+  return refuse(cudaErrorInvalidPitchValue,
+                fmt::format("a pitch of {} bytes, the GPU takes {}", pitch, runtime().most_pitch));
 }
 
 Work work_of(const Copy& copy) {
@@ -241,24 +254,43 @@ Work work_of(const Copy& copy) {
   };
 }
 
-cudaError_t copy_now(Copy copy) {
+// The rest of a copy whose source is in the driver's buffer now.
+Work staged_work_of(Copy copy) {
+  const auto* const start = static_cast<const std::byte*>(copy.source);
+  const auto buffer =
+      std::make_shared<const std::vector<std::byte>>(start, start + copy.source_bytes());
+  copy.source = buffer->data();
+  return [work = work_of(copy), buffer] { return work(); };
+}
+
+// On the legacy stream. What comes to the host is there when the call returns, and what leaves
+// pinned memory has arrived; pageable memory has left for the driver's buffers, and between two
+// places on the GPU nothing need have happened yet.
+cudaError_t copy_now(const Copy& copy) {
   if (const auto error = check_copy(copy)) return error;
   if (const auto error = check_no_capture("a copy that waits")) return error;
+  if (copy.to_device() && copy.from_device())
+    return fake_cuda::detail::enqueue(nullptr, work_of(copy));
   ++runtime().counters.synchronisations;
-  if (const auto error = run_pending()) return error;
+  if (const auto error = settle(nullptr)) return error;
+  const bool staged = copy.to_device() && copy.pageable();
+  if (staged && runtime().host_pointers == fake_cuda::HostPointers::kRefused)
+    return fake_cuda::detail::enqueue(nullptr, staged_work_of(copy));
   if (const auto error = run_now(work_of(copy))) return error;
   return check_guards();
 }
 
-cudaError_t copy_later(Copy copy, cudaStream_t stream) {
+cudaError_t copy_later(const Copy& copy, cudaStream_t stream) {
   if (const auto error = check_copy(copy)) return error;
   if (!copy.pageable() || runtime().host_pointers == fake_cuda::HostPointers::kAllowed)
     return fake_cuda::detail::enqueue(stream, work_of(copy));
   // What is not pinned goes through the driver's buffers, and the call may wait for that.
   if (const auto error = check_no_capture("a copy of memory that is not pinned")) return error;
-  if (const auto error = fake_cuda::detail::enqueue(stream, work_of(copy))) return error;
   ++runtime().counters.synchronisations;
-  return run_pending();
+  if (copy.to_device())
+    return enqueue_item({.stream = stream, .when = When::kAsOwed, .work = staged_work_of(copy)});
+  if (const auto error = fake_cuda::detail::enqueue(stream, work_of(copy))) return error;
+  return settle(stream);
 }
 
 cudaError_t allocated(void** pointer, std::byte* memory) {
@@ -363,14 +395,12 @@ cudaError_t enqueue_item(Item item) {
     item.stream->capture->items.push_back(std::move(item));
     return cudaSuccess;
   }
-  if (r.execution != fake_cuda::Execution::kAtOnce) {
-    r.pending.push_back(std::move(item));
-    return cudaSuccess;
-  }
-  if (item.work)
-    if (const auto error = run_now(item.work)) return error;
-  if (item.reaches) item.reaches->reached = true;
-  return cudaSuccess;
+  item.blocking = is_blocking(item.stream);
+  const bool now = r.execution == fake_cuda::Execution::kAtOnce && item.stream != nullptr &&
+                   item.when == When::kAsSet;
+  r.queue.add(std::move(item));
+  if (!now) return cudaSuccess;
+  return outcome(r.queue.run_latest(run_opened));
 }
 
 cudaError_t enqueue(cudaStream_t stream, Work work) {
@@ -416,11 +446,12 @@ void set_execution(Execution execution) {
 }
 void set_host_pointers(HostPointers host_pointers) { runtime().host_pointers = host_pointers; }
 void set_device_bytes(int64_t bytes) { runtime().device_bytes = bytes; }
+void set_most_pitch(int64_t bytes) { runtime().most_pitch = size_t(bytes); }
 std::string latest_fault() { return runtime().fault; }
 
 void recover() {
   Runtime& r = runtime();
-  r.pending.clear();
+  r.queue.clear();
   for (const cudaStream_t stream : r.streams) stream->capture.reset();
   r.captures.clear();
   r.last_error = r.sticky = r.fault_error = cudaSuccess;
@@ -440,6 +471,7 @@ const char* cudaGetErrorName(cudaError_t error) {
     NAME(cudaErrorMemoryAllocation);
     NAME(cudaErrorInitializationError);
     NAME(cudaErrorInvalidConfiguration);
+    NAME(cudaErrorInvalidPitchValue);
     NAME(cudaErrorInvalidDevicePointer);
     NAME(cudaErrorInvalidMemcpyDirection);
     NAME(cudaErrorInsufficientDriver);
@@ -495,6 +527,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->sharedMemPerMultiprocessor = size_t{228} << 10;
   properties->major = 9;
   properties->minor = 0;
+  properties->memPitch = runtime().most_pitch;
   properties->multiProcessorCount = 4;
   properties->warpSize = warpSize;
   properties->maxThreadsPerBlock = 1024;
@@ -509,6 +542,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   switch (attribute) {
     case cudaDevAttrMaxThreadsPerBlock:
       *value = p.maxThreadsPerBlock;
+      return cudaSuccess;
+    case cudaDevAttrMaxPitch:
+      *value = int(p.memPitch);
       return cudaSuccess;
     case cudaDevAttrWarpSize:
       *value = p.warpSize;
@@ -542,7 +578,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   *version = CUDART_VERSION;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceSynchronize() { return synchronize("cudaDeviceSynchronize"); }
+cudaError_t cudaDeviceSynchronize() { return synchronize("cudaDeviceSynchronize", run_pending); }
 
 // --- memory --------------------------------------------------------------------------------------
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
@@ -573,20 +609,24 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return cudaSuccess;
 }
 cudaError_t cudaMemcpy(void* target, const void* source, size_t bytes, cudaMemcpyKind kind) {
-  return cudaMemcpy2D(target, bytes, source, bytes, bytes, 1, kind);
+  return copy_now({target, bytes, source, bytes, bytes, 1, kind});
 }
 cudaError_t cudaMemcpyAsync(void* target, const void* source, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
-  return cudaMemcpy2DAsync(target, bytes, source, bytes, bytes, 1, kind, stream);
+  return copy_later({target, bytes, source, bytes, bytes, 1, kind}, stream);
 }
 cudaError_t cudaMemcpy2D(void* target, size_t target_pitch, const void* source, size_t source_pitch,
                          size_t width, size_t height, cudaMemcpyKind kind) {
-  return copy_now({target, target_pitch, source, source_pitch, width, height, kind});
+  const Copy copy{target, target_pitch, source, source_pitch, width, height, kind};
+  if (const auto error = check_pitches(copy)) return error;
+  return copy_now(copy);
 }
 cudaError_t cudaMemcpy2DAsync(void* target, size_t target_pitch, const void* source,
                               size_t source_pitch, size_t width, size_t height, cudaMemcpyKind kind,
                               cudaStream_t stream) {
-  return copy_later({target, target_pitch, source, source_pitch, width, height, kind}, stream);
+  const Copy copy{target, target_pitch, source, source_pitch, width, height, kind};
+  if (const auto error = check_pitches(copy)) return error;
+  return copy_later(copy, stream);
 }
 cudaError_t cudaMemset(void* target, int value, size_t bytes) {
   if (const auto error = check_no_capture("cudaMemset")) return error;
@@ -615,25 +655,25 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   if (runtime().streams.erase(stream) == 0)
     return refuse(cudaErrorInvalidResourceHandle, "there is no such stream");
-  const cudaError_t error = run_pending();
+  const cudaError_t error = settle(stream);
   delete stream;
   return error;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (const auto error = check_stream(stream)) return error;
-  return synchronize("cudaStreamSynchronize");
+  return synchronize("cudaStreamSynchronize", [=] { return settle(stream); });
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (const auto error = check_stream(stream)) return error;
   if (const auto error = check_no_capture("cudaStreamQuery")) return error;
-  return runtime().pending.empty() ? note(runtime().sticky) : cudaErrorNotReady;
+  return runtime().queue.owes(stream, is_blocking(stream)) ? cudaErrorNotReady
+                                                           : note(runtime().sticky);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
   if (const auto error = check_stream(stream)) return error;
   const bool captured = event->capture != nullptr && runtime().captures.contains(event->capture);
-  if (stream == nullptr)
-    return captured ? check_no_capture("a wait of the default stream") : cudaSuccess;
-  if (stream->capture != nullptr && stream->capture != event->capture) {
+  if (stream == nullptr && captured) return check_no_capture("a wait of the default stream");
+  if (stream != nullptr && stream->capture != nullptr && stream->capture != event->capture) {
     stream->capture->valid = false;
     return refuse(cudaErrorStreamCaptureIsolation,
                   "a captured stream waits for an event outside of its capture");
@@ -656,43 +696,39 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  const cudaError_t error = run_pending();
   delete event;
-  return error;
+  return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (const auto error = check_stream(stream)) return error;
-  event->recorded = true;
   event->capture = stream == nullptr ? nullptr : stream->capture;
   event->mark = std::make_shared<Mark>();
-  if (event->capture != nullptr) return enqueue_item({.stream = stream, .reaches = event->mark});
-  event->pending = true;
-  const auto note_time = [event]() -> std::optional<std::string> {
-    event->time = Clock::now();
-    event->pending = false;
-    return std::nullopt;
-  };
-  return enqueue_item({.stream = stream, .work = note_time, .reaches = event->mark});
+  // To record it makes no work run that is owed.
+  const bool owed = runtime().queue.owes(stream, is_blocking(stream));
+  return enqueue_item(
+      {.stream = stream, .when = owed ? When::kAsOwed : When::kAsSet, .reaches = event->mark});
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (event->capture != nullptr)
     return refuse(cudaErrorCapturedEvent, "the host waits for an event of a capture");
-  return synchronize("cudaEventSynchronize");
+  return synchronize("cudaEventSynchronize",
+                     [=] { return event->mark == nullptr ? cudaSuccess : reach(event->mark); });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event->capture != nullptr)
     return refuse(cudaErrorCapturedEvent, "the host asks for an event of a capture");
-  return event->pending ? cudaErrorNotReady : note(runtime().sticky);
+  return event->pending() ? cudaErrorNotReady : note(runtime().sticky);
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-  if (!start->recorded || !end->recorded ||
+  if (start->mark == nullptr || end->mark == nullptr ||
       ((start->flags | end->flags) & cudaEventDisableTiming) != 0)
     return refuse(cudaErrorInvalidResourceHandle,
                   "the time between events that were not recorded with one");
   if (start->capture != nullptr || end->capture != nullptr)
     return refuse(cudaErrorCapturedEvent, "the time of an event of a capture");
-  if (start->pending || end->pending) return cudaErrorNotReady;
-  *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
+  if (start->pending() || end->pending()) return cudaErrorNotReady;
+  *milliseconds =
+      std::chrono::duration<float, std::milli>(end->mark->time - start->mark->time).count();
   return cudaSuccess;
 }
 
@@ -752,7 +788,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
       stream, [items = executable->items]() -> std::optional<std::string> {
         for (const Item& item : items)
           if (item.reaches) item.reaches->reached = false;
-        return run_items({items.begin(), items.end()}, [](const Work& work) { return work(); });
+        WorkQueue queue;
+        for (const Item& item : items) queue.add(item);
+        return queue.run_all(pick(), [](const Work& work) { return work(); });
       });
 }
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, CUgraphNode_st** /*nodes*/, size_t* count) {

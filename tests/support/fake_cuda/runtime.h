@@ -1,6 +1,7 @@
 // State of the fake runtime shared with its libraries (cublasLt.h).
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,10 +17,18 @@ using Work = std::function<std::optional<std::string>()>;
 // A point in the work of a stream that others can wait for.
 struct Mark {
   bool reached = false;
+  std::chrono::steady_clock::time_point time{};  // of that
+};
+// When an item runs, as far as its stream allows it.
+enum class When : uint8_t {
+  kAsSet,   // as Execution says
+  kAsOwed,  // no earlier than something else needs it, or waits for it
 };
 // An item of a stream: wait for a mark, work, reach a mark; each is optional.
 struct Item {
   cudaStream_t stream = nullptr;
+  bool blocking = false;  // the stream; set by enqueue_item()
+  When when = When::kAsSet;
   std::shared_ptr<Mark> after{};
   Work work{};
   std::shared_ptr<Mark> reaches{};

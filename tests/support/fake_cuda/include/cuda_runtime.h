@@ -73,6 +73,7 @@ enum cudaError_t {
   cudaErrorMemoryAllocation = 2,
   cudaErrorInitializationError = 3,
   cudaErrorInvalidConfiguration = 9,
+  cudaErrorInvalidPitchValue = 12,
   cudaErrorInvalidDevicePointer = 17,
   cudaErrorInvalidMemcpyDirection = 21,
   cudaErrorInsufficientDriver = 35,
@@ -102,6 +103,7 @@ cudaError_t cudaPeekAtLastError();
 struct cudaDeviceProp {
   char name[256];
   size_t totalGlobalMem;
+  size_t memPitch;
   size_t sharedMemPerBlock, sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
   int major, minor;
   int multiProcessorCount;
@@ -113,6 +115,7 @@ struct cudaDeviceProp {
 enum cudaDeviceAttr {
   cudaDevAttrMaxThreadsPerBlock = 1,
   cudaDevAttrWarpSize = 10,
+  cudaDevAttrMaxPitch = 11,
   cudaDevAttrMultiProcessorCount = 16,
   cudaDevAttrL2CacheSize = 38,
   cudaDevAttrAsyncEngineCount = 40,
