@@ -71,6 +71,33 @@ TEST_F(CudaDevice, CopiesOneRowOfAnyStrideAndNothing) {
   EXPECT_NO_THROW(device_->download({nullptr, DType::kF32, 6, 0, 6}, nullptr));
 }
 
+#ifdef MPT_FAKE_CUDA  // a GPU's limit is just below 2 GiB
+TEST_F(CudaDevice, CopiesRowsLongerThanAPitchMayBe) {
+  fake_cuda::set_most_pitch(1024);
+  use({.tuning = GemmTuning::kOff});
+  for (const int64_t padding : {0, 3, 300}) {
+    const HostMatrix x = random_matrix({.rows = 5, .cols = 300, .padding = padding}, 1);
+    const DeviceMatrix there(*device_, *allocator_, x);
+    HostMatrix packed(DType::kF32, {.rows = 5, .cols = 300});
+    device_->download(there, packed.view().data);
+    device_->upload(packed.view().data, there);
+    const HostMatrix after = there.fetched();
+    EXPECT_TRUE(after.padding_untouched());
+    for (int64_t r = 0; r < 5; ++r)
+      for (int64_t c = 0; c < 300; ++c) {
+        ASSERT_EQ(packed.at(r, c), x.at(r, c));
+        ASSERT_EQ(after.at(r, c), x.at(r, c));
+      }
+    const auto reader = device_->make_reader();
+    const Tensor block = Tensor(there);
+    reader->begin();
+    reader->read({&block, 1}, [&](std::span<const std::byte> bytes) {
+      EXPECT_EQ(memcmp(bytes.data(), packed.view().data, bytes.size()), 0);
+    });
+  }
+}
+#endif
+
 TEST_F(CudaDevice, MemoryIsZeroAlignedAndCountedAsPlanned) {
   PlanningAllocator plan(device_->alignment());
   int64_t counted = 0;

@@ -114,12 +114,12 @@ class CudaDevice final : public Device {
   }
 
   void download(const Tensor& source, std::byte* target) override {
-    copy_rows({target, row_bytes(source)}, {source.data, stride_bytes(source)}, source,
-              cudaMemcpyDeviceToHost);
+    copy({target, row_bytes(source)}, {source.data, stride_bytes(source)}, source,
+         cudaMemcpyDeviceToHost);
   }
   void upload(const std::byte* source, const Tensor& target) override {
-    copy_rows({target.data, stride_bytes(target)},
-              {const_cast<std::byte*>(source), row_bytes(target)}, target, cudaMemcpyHostToDevice);
+    copy({target.data, stride_bytes(target)}, {const_cast<std::byte*>(source), row_bytes(target)},
+         target, cudaMemcpyHostToDevice);
   }
   void synchronize() override {
     check_may_wait("synchronize");
@@ -158,18 +158,23 @@ class CudaDevice final : public Device {
   static size_t row_bytes(const Tensor& t) {
     return static_cast<size_t>(t.cols * size_of(t.dtype));
   }
-  // A single row may have any stride, but CUDA rejects a pitch below the row's size.
+  // A single row may have any stride, a short one too, which no pitch may be.
   static size_t stride_bytes(const Tensor& t) {
     return t.rows > 1 ? static_cast<size_t>(t.stride * size_of(t.dtype)) : row_bytes(t);
   }
 
-  void copy_rows(Rows target, Rows source, const Tensor& shape, cudaMemcpyKind kind) {
+  void copy(Rows target, Rows source, const Tensor& shape, cudaMemcpyKind kind) {
     check_may_wait(kind == cudaMemcpyHostToDevice ? "upload" : "download");
     if (shape.elements() == 0) return;
-    check_cuda(
-        cudaMemcpy2DAsync(target.data, target.pitch, source.data, source.pitch, row_bytes(shape),
-                          static_cast<size_t>(shape.rows), kind, stream_.get()),
-        "cudaMemcpy2DAsync");
+    copy_rows({.target = target.data,
+               .target_pitch = target.pitch,
+               .source = source.data,
+               .source_pitch = source.pitch,
+               .width = row_bytes(shape),
+               .rows = static_cast<size_t>(shape.rows),
+               .kind = kind,
+               .most_pitch = gpu_.memPitch},
+              stream_.get());
     wait_for_stream();
   }
   void copy_buffer(std::byte* target, const std::byte* source, const PinnedBuffer& buffer,

@@ -76,11 +76,10 @@ CudaEvent make_event() {
   return CudaEvent(event);
 }
 
-int copy_engines_of(int gpu) {
-  int count = 0;
-  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrAsyncEngineCount, gpu),
-             "cudaDeviceGetAttribute");
-  return count;
+int attribute_of(int gpu, cudaDeviceAttr attribute) {
+  int value = 0;
+  check_cuda(cudaDeviceGetAttribute(&value, attribute, gpu), "cudaDeviceGetAttribute");
+  return value;
 }
 
 class Buffer {
@@ -92,7 +91,7 @@ class Buffer {
     memory_.reset(address);
   }
   // The packed elements of the block, once wait() returns.
-  void fill(const Tensor& block, cudaStream_t stream) {
+  void fill(const Tensor& block, size_t most_pitch, cudaStream_t stream) {
     const auto item = static_cast<size_t>(size_of(block.dtype));
     const size_t row = static_cast<size_t>(block.cols) * item;
     bytes_ = row * static_cast<size_t>(block.rows);
@@ -100,9 +99,15 @@ class Buffer {
           "reading a block of {} bytes; at most {} are allowed", bytes_, DeviceReader::kMostBytes);
     const size_t pitch = block.rows > 1 ? static_cast<size_t>(block.stride) * item : row;
     if (bytes_ > 0)
-      check_cuda(cudaMemcpy2DAsync(memory_.get(), row, block.data, pitch, row,
-                                   static_cast<size_t>(block.rows), cudaMemcpyDeviceToHost, stream),
-                 "cudaMemcpy2DAsync");
+      copy_rows({.target = memory_.get(),
+                 .target_pitch = row,
+                 .source = block.data,
+                 .source_pitch = pitch,
+                 .width = row,
+                 .rows = static_cast<size_t>(block.rows),
+                 .kind = cudaMemcpyDeviceToHost,
+                 .most_pitch = most_pitch},
+                stream);
     check_cuda(cudaEventRecord(copied_.get(), stream), "cudaEventRecord");
   }
   [[nodiscard]] std::span<const std::byte> wait() const {
@@ -121,7 +126,8 @@ class CudaReader final : public DeviceReader {
   CudaReader(cudaStream_t work, int gpu)
       : work_(work),
         gpu_(gpu),
-        copy_engines_(copy_engines_of(gpu)),
+        copy_engines_(attribute_of(gpu, cudaDevAttrAsyncEngineCount)),
+        most_pitch_(size_t(attribute_of(gpu, cudaDevAttrMaxPitch))),
         stream_(make_stream()),
         given_(make_event()) {}
   ~CudaReader() override { cudaStreamSynchronize(stream_.get()); }
@@ -134,10 +140,11 @@ class CudaReader final : public DeviceReader {
   }
   void read(std::span<const Tensor> blocks, const Take& take) override {
     check_cuda(cudaSetDevice(gpu_), "cudaSetDevice");  // of this thread
-    if (!blocks.empty()) buffers_[0].fill(blocks[0], stream_.get());
+    if (!blocks.empty()) buffers_[0].fill(blocks[0], most_pitch_, stream_.get());
     for (size_t i = 0; i < blocks.size(); ++i) {
       const std::span<const std::byte> bytes = buffers_[i % 2].wait();
-      if (i + 1 < blocks.size()) buffers_[(i + 1) % 2].fill(blocks[i + 1], stream_.get());
+      if (i + 1 < blocks.size())
+        buffers_[(i + 1) % 2].fill(blocks[i + 1], most_pitch_, stream_.get());
       take(bytes);
     }
   }
@@ -148,12 +155,30 @@ class CudaReader final : public DeviceReader {
   cudaStream_t work_;
   int gpu_;
   int copy_engines_;
+  size_t most_pitch_;
   CudaStream stream_;
   CudaEvent given_;
   std::array<Buffer, 2> buffers_;
 };
 
 }  // namespace
+
+void copy_rows(const RowsCopy& copy, cudaStream_t stream) {
+  const auto stretch = [&](void* target, const void* source, size_t bytes) {
+    check_cuda(cudaMemcpyAsync(target, source, bytes, copy.kind, stream), "cudaMemcpyAsync");
+  };
+  if (copy.target_pitch == copy.width && copy.source_pitch == copy.width)
+    return stretch(copy.target, copy.source, copy.width * copy.rows);
+  if (std::max(copy.target_pitch, copy.source_pitch) <= copy.most_pitch) {
+    check_cuda(cudaMemcpy2DAsync(copy.target, copy.target_pitch, copy.source, copy.source_pitch,
+                                 copy.width, copy.rows, copy.kind, stream),
+               "cudaMemcpy2DAsync");
+    return;
+  }
+  for (size_t row = 0; row < copy.rows; ++row)
+    stretch(static_cast<std::byte*>(copy.target) + row * copy.target_pitch,
+            static_cast<const std::byte*>(copy.source) + row * copy.source_pitch, copy.width);
+}
 
 std::unique_ptr<Allocator> make_cuda_allocator(cudaStream_t stream) {
   return std::make_unique<CudaAllocator>(stream);

@@ -17,6 +17,20 @@ inline constexpr int64_t kCudaAlignment =
 // little.
 std::unique_ptr<Allocator> make_cuda_allocator(cudaStream_t stream);
 
+// Rows between memory of the GPU and of the host; pitches are bytes from one row to the next.
+struct RowsCopy {
+  void* target;
+  size_t target_pitch;
+  const void* source;
+  size_t source_pitch;
+  size_t width, rows;  // bytes of a row, and how many
+  cudaMemcpyKind kind;
+  size_t most_pitch;  // that the GPU takes (cudaDeviceProp::memPitch): just below 2 GiB
+};
+// Enqueues it: as one stretch where nothing lies between rows, else with their pitches, and row by
+// row where a pitch is longer than the GPU takes.
+void copy_rows(const RowsCopy& copy, cudaStream_t stream);
+
 // Reads through two pinned buffers: one is filled while the other is consumed. `work` is the stream
 // of the device's own work on that GPU.
 std::unique_ptr<DeviceReader> make_cuda_reader(cudaStream_t work, int gpu);
