@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "cuda/device_fixture.h"
+#include "cuda/tensor_core_error.h"
 #include "device/cuda/cuda_handles.h"
 #include "device/fp8_problem.h"
 #include "device/gemm_problem.h"
@@ -180,13 +181,8 @@ TEST_F(CudaGemmTest, Bf16ResultsAreRoundedOnce) {
 
 constexpr DType k4 = DType::kE4M3, k5 = DType::kE5M2;
 
-// Hopper's own accumulator, promoted to FP32 now and then or never (docs/numerics.md "Tests and
-// tolerances").
-double promoted_error(int64_t) { return 0x1p-12; }
-double fast_error(int64_t) { return 0x1p-10; }
-
 TEST_F(CudaGemmTest, Fp8ProductsOfLinearLayers) {
-  for (const Fp8Problem& p :
+  for (Fp8Problem p :
        {Fp8Problem{.name = "fprop", .a = k4, .b = k4, .d = kB},
         Fp8Problem{.name = "dgrad", .a = k5, .b = k4, .d = kB},
         Fp8Problem{.name = "wgrad", .a = k5, .b = k4, .d = kF},
@@ -198,12 +194,15 @@ TEST_F(CudaGemmTest, Fp8ProductsOfLinearLayers) {
         .d = kB,
         .accumulate = Accumulate::kYes},
         Fp8Problem{
-            .name = "fprop, fast", .a = k4, .b = k4, .d = kB, .multiply = Multiply::kFastFp8}}) {
-    Fp8Problem taken = p;
-    taken.transpose_b = Transpose::kYes;
-    test::expect_fp8_product(*device_, taken,
-                             p.multiply == Multiply::kFastFp8 ? fast_error : promoted_error);
-  }
+            .name = "fprop, fast", .a = k4, .b = k4, .d = kB, .multiply = Multiply::kFastFp8},
+        Fp8Problem{
+            .name = "fp32, fast", .a = k4, .b = k4, .d = kF, .multiply = Multiply::kFastFp8}})
+    // Within one instruction; within what is promoted at once; beyond.
+    for (const int64_t k : {16, 80, 400}) {
+      p.k = k, p.transpose_b = Transpose::kYes;
+      test::expect_fp8_product(
+          *device_, p, p.multiply == Multiply::kFastFp8 ? test::fast_error : test::promoted_error);
+    }
 }
 
 TEST_F(CudaGemmTest, Fp8WithoutScalesHasScalesOfOne) {

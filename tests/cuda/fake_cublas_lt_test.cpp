@@ -27,6 +27,7 @@ struct Call {
   void* d_data = nullptr;
   float alpha = 1, beta = 0;
   const float *scale_a = nullptr, *scale_b = nullptr;
+  int8_t fast = 0;
   uint64_t most_workspace = 1 << 20;
   uint32_t alignment = 16;
   void* workspace = nullptr;
@@ -92,6 +93,7 @@ class FakeCublasLt : public GpuTest {
       set(CUBLASLT_MATMUL_DESC_TRANSA, c.op_a), set(CUBLASLT_MATMUL_DESC_TRANSB, c.op_b);
       set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, c.scale_a),
           set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, c.scale_b);
+      set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, c.fast);
       a = layout(c.a, c.batches), b = layout(c.b, c.batches), d = layout(c.d, c.batches);
       cublasLtMatmulPreferenceCreate(&preference);
       prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, c.most_workspace);
@@ -211,6 +213,23 @@ TEST_F(FakeCublasLt, Fp8CodesStandForTheirValuesTimesTheirScales) {
   EXPECT_EQ(e[0x7E], 8 * 448.0f);
   EXPECT_EQ(e[0x01], 8 * 0x1p-9f);
   EXPECT_EQ(e[0x8A], 8 * -0x1.4p-6f);
+}
+
+// 448^2 and k - 1 ones: beside the first, nothing below 16 is kept, in its instruction and in those
+// that follow. Where sums are promoted, the ones behind the first 128 terms count.
+TEST_F(FakeCublasLt, Fp8SumsLoseWhatTheTensorCoreLoses) {
+  for (const uint64_t k : {16, 48, 128, 256}) {
+    Call call = fp8_call(16, 16, k);
+    std::vector<uint8_t> codes(16 * k, 0x38);
+    for (size_t line = 0; line < 16; ++line) codes[line * k] = 0x7E;
+    call.a_data = device_array(codes), call.b_data = device_array(codes);
+    for (const int8_t fast : {0, 1}) {
+      call.fast = fast;
+      ASSERT_EQ(run(call), CUBLAS_STATUS_SUCCESS);
+      const float ones = fast == 0 && k > 128 ? float(k - 128) : 0.0f;
+      EXPECT_EQ(floats(call.d_data, 256), std::vector<float>(256, 448.0f * 448.0f + ones)) << k;
+    }
+  }
 }
 
 TEST_F(FakeCublasLt, RefusesTheFp8ThatHopperRefuses) {

@@ -47,8 +47,9 @@ class Fp8GemmOf : public testing::TestWithParam<Fp8Problem> {};
 
 TEST_P(Fp8GemmOf, IsTheScaledDotProduct) {
   // k products and sums in FP32.
-  test::expect_fp8_product(*make_cpu_device(2), GetParam(),
-                           [](int64_t k) { return double(k) * 0x1p-24; });
+  test::expect_fp8_product(*make_cpu_device(2), GetParam(), [](std::span<const double> terms) {
+    return double(terms.size()) * 0x1p-24 * test::sum_of_sizes(terms);
+  });
 }
 
 std::string problem_name(const testing::TestParamInfo<Fp8Problem>& tested) {

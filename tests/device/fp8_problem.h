@@ -4,6 +4,9 @@
 
 #include <array>
 #include <cmath>
+#include <numeric>
+#include <span>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -48,13 +51,20 @@ struct Fp8Problem {
   Transpose transpose_a = Transpose::kNo, transpose_b = Transpose::kNo;
   Accumulate accumulate = Accumulate::kNo;
   Multiply multiply = Multiply::kFull;
+  int64_t k = 80;
 };
 
-// `sum_error`: of a sum of k terms, relative to the sum of their sizes.
+inline double sum_of_sizes(std::span<const double> terms) {
+  double size = 0;
+  for (const double term : terms) size += std::fabs(term);
+  return size;
+}
+
+// `sum_error`: by how much the sum of the terms, products of the codes' values, may be off.
 inline void expect_fp8_product(Device& device, const Fp8Problem& p,
-                               double (*sum_error)(int64_t k)) {
+                               double (*sum_error)(std::span<const double> terms)) {
   SCOPED_TRACE(p.name);
-  const int64_t m = 48, n = 32, k = 80;
+  const int64_t m = 48, n = 32, k = p.k;
   const bool ta = p.transpose_a == Transpose::kYes, tb = p.transpose_b == Transpose::kYes;
   const HostMatrix a = fp8_operand(p.a, ta ? k : m, ta ? m : k, 1);
   const HostMatrix b = fp8_operand(p.b, tb ? n : k, tb ? k : n, 2);
@@ -81,16 +91,16 @@ inline void expect_fp8_product(Device& device, const Fp8Problem& p,
   const HostMatrix d = d_there.fetched();
   for (int64_t r = 0; r < m; ++r)
     for (int64_t c = 0; c < n; ++c) {
-      double sum = 0, size = 0;
-      for (int64_t i = 0; i < k; ++i) {
-        const double term = value_of_fp8(p.a, ta ? a.bits(i, r) : a.bits(r, i)) *
-                            value_of_fp8(p.b, tb ? b.bits(c, i) : b.bits(i, c));
-        sum += term, size += std::fabs(term);
-      }
+      std::vector<double> terms;
+      for (int64_t i = 0; i < k; ++i)
+        terms.push_back(value_of_fp8(p.a, ta ? a.bits(i, r) : a.bits(r, i)) *
+                        value_of_fp8(p.b, tb ? b.bits(c, i) : b.bits(i, c)));
+      const double sum = std::accumulate(terms.begin(), terms.end(), 0.0);
       const double scale = double(inv_a.at(0, 0)) * double(inv_b.at(0, 0));
       const double start = p.accumulate == Accumulate::kYes ? double(before.at(r, c)) : 0.0;
       // And three operations in FP32: the product of the scales, its application and the addition.
-      const double bound = (sum_error(k) + 3 * 0x1p-24) * (size * scale + std::fabs(start));
+      const double bound =
+          scale * sum_error(terms) + 3 * 0x1p-24 * (scale * sum_of_sizes(terms) + std::fabs(start));
       ASSERT_TRUE(is_rounded(d.at(r, c), start + scale * sum, bound, p.d)) << r << "," << c;
     }
 }

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "support/fake_cuda/fake_cuda.h"
+#include "support/fake_cuda/fp8_accumulator.h"
 #include "support/fake_cuda/memory.h"
 #include "support/fake_cuda/runtime.h"
 
@@ -117,6 +120,7 @@ struct Problem {
   cublasOperation_t op_a, op_b;
   cublasLtEpilogue_t epilogue;
   const float *scale_a, *scale_b;
+  fake_cuda::detail::Promotion promotion;  // of sums of FP8
   Matrix a, b, c, d;
 
   [[nodiscard]] int64_t m() const { return op_a == CUBLAS_OP_N ? a.rows : a.cols; }
@@ -130,7 +134,7 @@ struct Problem {
 uint64_t Problem::hash() const {
   uint64_t h = 14695981039346656037u;
   const auto mix = [&h](int64_t value) { h = (h ^ uint64_t(value)) * 1099511628211u; };
-  mix(compute), mix(scale_type), mix(op_a), mix(op_b), mix(epilogue);
+  mix(compute), mix(scale_type), mix(op_a), mix(op_b), mix(epilogue), mix(int64_t(promotion));
   for (const Matrix* const x : {&a, &b, &c, &d}) {
     mix(x->type), mix(x->order), mix(x->rows), mix(x->cols);
     mix(x->leading), mix(x->batch_offset), mix(x->batches);
@@ -149,6 +153,9 @@ Problem problem_of(cublasLtMatmulDesc_t description, cublasLtMatrixLayout_t a,
           .epilogue = t.get<cublasLtEpilogue_t>(CUBLASLT_MATMUL_DESC_EPILOGUE),
           .scale_a = t.get<const float*>(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER),
           .scale_b = t.get<const float*>(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER),
+          .promotion = t.get<int8_t>(CUBLASLT_MATMUL_DESC_FAST_ACCUM) != 0
+                           ? fake_cuda::detail::Promotion::kNever
+                           : fake_cuda::detail::Promotion::kOften,
           .a = matrix_of(a),
           .b = matrix_of(b),
           .c = matrix_of(c),
@@ -349,11 +356,14 @@ void Product::run_batch(int32_t batch, float scale, float keep) const {
       rows_of_k(problem.a, a + offset(problem.a), problem.op_a != CUBLAS_OP_N);
   const std::vector<double> right =
       rows_of_k(problem.b, b + offset(problem.b), problem.op_b == CUBLAS_OP_N);
-  const int64_t m = problem.m(), n = problem.n(), k = problem.k();
+  const auto m = problem.m(), n = problem.n();
+  const auto k = size_t(problem.k());
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j) {
-      double sum = 0;
-      for (int64_t l = 0; l < k; ++l) sum += left[size_t(i * k + l)] * right[size_t(j * k + l)];
+      const std::span row(left.data() + size_t(i) * k, k), col(right.data() + size_t(j) * k, k);
+      const double sum = is_fp8(problem.a.type)
+                             ? fake_cuda::detail::fp8_dot(row, col, problem.promotion)
+                             : std::inner_product(row.begin(), row.end(), col.begin(), 0.0);
       double value = double(scale) * sum;
       if (keep != 0)
         value += double(keep) * load(c, problem.c.type, start(problem.c) + problem.c.at(i, j));
