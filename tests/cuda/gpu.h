@@ -112,6 +112,7 @@ class GpuTest : public testing::Test {
     fake_cuda::set_order(fake_cuda::Order::kForward);
     fake_cuda::set_execution(fake_cuda::Execution::kAtOnce);
     fake_cuda::set_host_pointers(fake_cuda::HostPointers::kRefused);
+    fake_cuda::set_races(fake_cuda::Races::kReported);
     fake_cuda::set_most_pitch((int64_t{1} << 31) - 1);
     fake_cuda::reset_counters();
 #endif

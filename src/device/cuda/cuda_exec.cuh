@@ -69,6 +69,8 @@ struct WarpGroup {
     return 0;
 #endif
   }
+  // When it returns, all lanes see what f wrote. Shuffles, and so the sums and maxima below, order
+  // no memory.
   template <class F>
   MPT_HD void each(int64_t n, const F& f) const {
     for (int64_t i = lane(); i < n; i += kLanes) f(i);

@@ -37,7 +37,8 @@ struct CachedAttention {
       const T* k = key + t * width;
       const float score =
           group.sum(dim, [=](int64_t d) { return to_float(query[d]) * to_float(k[d]); });
-      if (group.lane() == 0) p[t] = scale * score;
+      // One lane writes; each() makes the others see it, which no sum does.
+      group.each(1, [=](int64_t) { p[t] = scale * score; });
     }
     const float top = group.max(count, [=](int64_t t) { return p[t]; });
     group.each(count, [=](int64_t t) { p[t] = exp_of(p[t] - top); });

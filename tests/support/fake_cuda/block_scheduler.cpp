@@ -9,6 +9,8 @@
 #include <boost/context/protected_fixedsize_stack.hpp>
 #include <fmt/format.h>
 
+#include "support/fake_cuda/race_detector.h"
+
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
@@ -22,6 +24,9 @@ constexpr size_t kStackBytes = size_t{256} << 10;
 constexpr size_t kGuardBytes = 128;
 constexpr std::byte kGarbage{0xFF};  // NaN in every floating-point type, -1 in integers
 constexpr std::byte kGuard{0xA5};
+
+// Whether this host thread runs a thread of a kernel whose accesses are watched.
+thread_local bool observes = false;
 
 struct Thread;
 
@@ -72,11 +77,12 @@ class Scheduler {
     blockDim = launch.block;
     gridDim = launch.grid;
     const uint64_t blocks = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
+    shared_.resize(launch.shared_bytes + 2 * kGuardBytes + 256);
+    races_.begin_launch(shared_start(), launch.shared_bytes);
     for (uint64_t i = 0; i < blocks && !fault_; ++i) {
       const uint64_t b = direction == Direction::kForward ? i : blocks - 1 - i;
-      const uint64_t layer = b / launch.grid.x;
-      blockIdx = {unsigned(b % launch.grid.x), unsigned(layer % launch.grid.y),
-                  unsigned(layer / launch.grid.y)};
+      block_ = uint32_t(b);
+      blockIdx = index_of_block(block_);
       run_block();
     }
     launch_ = nullptr;
@@ -101,6 +107,18 @@ class Scheduler {
     return *running_;
   }
   void* shared_memory() { return shared_start(); }
+  void watch(Races races) { watches_ = races == Races::kReported; }
+  // The thread goes on: the fault ends the kernel when it next waits or ends.
+  void note_access(const void* address, size_t bytes, Access kind) {
+    if (fault_ || running_ == nullptr) return;
+    const Thread& self = *running_;
+    const auto race = races_.access(self.number, address, bytes, kind);
+    if (!race) return;
+    fault_ =
+        fmt::format("{} {} {}, which {} {} with no barrier between them", name_of(self), race->does,
+                    race->where,
+                    name_of(threads_[size_t(race->other)], index_of_block(race->block)), race->did);
+  }
 
   [[noreturn]] void fail(std::string why) {
     fault_ = std::move(why);
@@ -109,9 +127,14 @@ class Scheduler {
   }
 
  private:
-  static std::string name_of(const Thread& t) {
+  static std::string name_of(const Thread& t, const uint3& block = blockIdx) {
     return fmt::format("thread ({},{},{}) of block ({},{},{})", t.index.x, t.index.y, t.index.z,
-                       blockIdx.x, blockIdx.y, blockIdx.z);
+                       block.x, block.y, block.z);
+  }
+  [[nodiscard]] uint3 index_of_block(uint32_t block) const {
+    const dim3 grid = launch_->grid;
+    const uint32_t layer = block / grid.x;
+    return {block % grid.x, layer % grid.y, layer / grid.y};
   }
   static const char* name_of(const Meeting& meeting) { return detail::name_of(meeting); }
 
@@ -144,6 +167,7 @@ class Scheduler {
       for (unsigned y = 0; y < size.y; ++y)
         for (unsigned x = 0; x < size.x; ++x, ++number)
           threads_[size_t(number)] = {.index = {x, y, z}, .number = number};
+    races_.begin_block(block_, number);
     ready_.clear();
     started_ = done_ = waiting_for_block_ = 0;
   }
@@ -215,7 +239,9 @@ class Scheduler {
   void go_on(Worker& worker) {
     running_ = worker.thread;
     if (running_ != nullptr) threadIdx = running_->index;
+    observes = watches_;
     worker.fiber = std::move(worker.fiber).resume();
+    observes = false;
   }
   void leave(Thread& thread) {
     Worker& worker = *thread.worker;
@@ -241,6 +267,7 @@ class Scheduler {
           fmt::format("{} waits in __syncthreads, but {} others have ended", name_of(self), done_));
     if (++waiting_for_block_ < int(threads_.size())) return false;
     waiting_for_block_ = 0;
+    races_.sync_block();
     uint64_t result = threads_[0].meeting.value;
     for (size_t i = 1; i < threads_.size() && self.meeting.fold != nullptr; ++i)
       result = self.meeting.fold(result, threads_[i].meeting.value);
@@ -273,6 +300,10 @@ class Scheduler {
 
   void finish_meeting(Thread& self, int first) {
     const Meeting meeting = self.meeting;
+    if (meeting.kind == Collective::kSyncWarp)
+      races_.sync_warp(first, meeting.mask);
+    else
+      races_.exchange(first, meeting.mask);
     uint64_t together = 0;
     bool begun = false;
     for (int lane = 0; lane < kLanes; ++lane) {
@@ -348,6 +379,9 @@ class Scheduler {
   std::deque<Thread*> ready_;
   int started_ = 0, done_ = 0, waiting_for_block_ = 0;
   Thread* running_ = nullptr;
+  uint32_t block_ = 0;  // counted through the grid
+  RaceDetector races_;
+  bool watches_ = true;
   std::vector<std::byte> shared_;
   std::vector<Worker*> idle_;
   std::vector<std::unique_ptr<Worker>> workers_;
@@ -370,5 +404,9 @@ void* dynamic_shared_memory() {
   return scheduler().shared_memory();
 }
 void trap(const char* why) { scheduler().fail(why); }
+void watch_races(Races races) { scheduler().watch(races); }
+void note_access(const void* address, size_t bytes, Access kind) {
+  if (observes) scheduler().note_access(address, bytes, kind);
+}
 
 }  // namespace fake_cuda::detail

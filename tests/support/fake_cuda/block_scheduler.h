@@ -9,6 +9,8 @@
 
 #include <cuda_runtime.h>
 
+#include "support/fake_cuda/fake_cuda.h"
+
 namespace fake_cuda::detail {
 
 struct Launch {
@@ -21,5 +23,6 @@ enum class Direction : uint8_t { kForward, kBackward };
 
 // Returns the fault, if any; the rest of the grid is then not run.
 std::optional<std::string> run_grid(const Launch& launch, Direction direction);
+void watch_races(Races races);
 
 }  // namespace fake_cuda::detail

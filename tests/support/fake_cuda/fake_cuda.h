@@ -1,7 +1,8 @@
 // Test controls of the fake CUDA runtime (include/cuda_runtime.h).
 //
 // Misuse that a GPU would suffer silently becomes an error of the call: threads that deadlock,
-// writes past the end of an allocation, a host pointer passed to a kernel, a wait within a capture.
+// writes past the end of an allocation, a missing barrier between two threads' accesses, a host
+// pointer passed to a kernel, a wait within a capture.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,11 @@ void set_order(Order order);
 // event, or the host. A kernel on another stream finds the memory as it was.
 enum class Execution : uint8_t { kAtOnce, kLate, kOvertaking };
 void set_execution(Execution execution);
+
+// Whether two threads that access the same memory with no barrier between them, one of which writes,
+// are a fault of the kernel (race_detector.h says what is seen and what is not).
+enum class Races : uint8_t { kReported, kIgnored };
+void set_races(Races races);
 
 // Whether kernels may receive pointers to host memory that a GPU cannot access.
 enum class HostPointers : uint8_t { kRefused, kAllowed };

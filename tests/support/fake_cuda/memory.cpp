@@ -86,6 +86,14 @@ bool Arena::holds(const void* pointer, size_t bytes) const {
   return size_t(data - start) <= size && bytes <= size - size_t(data - start);
 }
 
+std::string Arena::describe(const void* pointer) const {
+  auto* const data = static_cast<std::byte*>(const_cast<void*>(pointer));
+  const auto after = blocks_.upper_bound(data);
+  if (after == blocks_.begin()) return "memory before all allocations";
+  const auto& [start, size] = *std::prev(after);
+  return fmt::format("byte {} of an allocation of {} bytes", data - start, size);
+}
+
 std::optional<std::string> Arena::damage_at(void* pointer) const {
   const auto block = blocks_.find(static_cast<std::byte*>(pointer));
   return block == blocks_.end() ? std::nullopt : damage_of(block->first, block->second);

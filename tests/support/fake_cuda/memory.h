@@ -28,6 +28,10 @@ class Arena {
   [[nodiscard]] bool contains(const void* pointer) const {
     return pointer >= begin_ && pointer < begin_ + kBytes;
   }
+  [[nodiscard]] const std::byte* begin() const { return begin_; }
+  [[nodiscard]] const std::byte* end() const { return begin_ + kBytes; }
+  // "byte 4 of an allocation of 128 bytes"
+  [[nodiscard]] std::string describe(const void* pointer) const;
   // Whether the whole range lies in one allocation.
   [[nodiscard]] bool holds(const void* pointer, size_t bytes) const;
   // Describes writes outside one allocation, or outside a few of them, different ones each time.

@@ -444,6 +444,7 @@ void set_execution(Execution execution) {
   static_cast<void>(run_pending());
   runtime().execution = execution;
 }
+void set_races(Races races) { detail::watch_races(races); }
 void set_host_pointers(HostPointers host_pointers) { runtime().host_pointers = host_pointers; }
 void set_device_bytes(int64_t bytes) { runtime().device_bytes = bytes; }
 void set_most_pitch(int64_t bytes) { runtime().most_pitch = size_t(bytes); }

@@ -431,11 +431,11 @@ inline int __syncthreads_and(int predicate) {
   return fake_cuda::detail::block_result(predicate, [](uint64_t a, uint64_t b) { return a & b; });
 }
 
-// --- atomics: one thread runs at a time ----------------------------------------------------------
+// --- atomics: one thread runs at a time; the race detector does not see them ---------------------
 namespace fake_cuda::detail {
 
 template <class T, class F>
-T exchange_with(T* address, const F& next) {
+__attribute__((noinline, no_sanitize("thread"))) T exchange_with(T* address, const F& next) {
   const T before = *address;
   *address = next(before);
   return before;
