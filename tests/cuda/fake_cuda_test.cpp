@@ -179,6 +179,11 @@ TEST_F(FakeCuda, RefusesShapesThatNoGpuTakes) {
   EXPECT_ERROR(launch(index_kernel, shape(1, 0), out), "cudaErrorInvalidConfiguration");
   EXPECT_ERROR(launch(index_kernel, shape(1, 32, (48 << 10) + 1), out), "cudaErrorInvalidValue",
                "49152");
+  // Above 32 bits, and one more than a grid takes.
+  for (const int64_t blocks : {(int64_t{1} << 32) + 1, int64_t{1} << 31})
+    EXPECT_ERROR(launch(index_kernel, shape(blocks, 1), out), fmt::format("{} blocks", blocks),
+                 "a grid takes at most 2147483647");
+  EXPECT_ERROR(allow_shared(index_kernel, int64_t{1} << 32), "4294967296 bytes");
   allow_shared(index_kernel, 100 << 10);
   launch(index_kernel, shape(1, 1, 100 << 10), out);
   EXPECT_ERROR(allow_shared(index_kernel, (227 << 10) + 1), "232448");

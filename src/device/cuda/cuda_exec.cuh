@@ -3,12 +3,18 @@
 // in one place.
 #pragma once
 
+#include <utility>
+
 #include <cuda_runtime.h>
 
+#include "core/check.h"
 #include "device/cuda/cuda_handles.h"
 #include "device/exec.h"
 
 namespace mpt {
+
+// What the first dimension of a grid takes.
+inline constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;
 
 // Shared memory available to every block on most GPUs; kernels request more with allow_shared().
 inline constexpr int64_t kDefaultSharedBytes = 48 << 10;
@@ -36,16 +42,21 @@ struct LaunchShape {
 // kDefaultSharedBytes.
 template <class... Parameters>
 void allow_shared(void (*kernel)(Parameters...), int64_t bytes) {
+  if (!std::in_range<int>(bytes))
+    throw error("kernel with {} bytes of dynamic shared memory: no GPU has as many", bytes);
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   static_cast<int>(bytes)),
              "cudaFuncSetAttribute");
 }
 
-// Does nothing if there are no blocks.
+// Does nothing if there are no blocks; more than a grid takes are refused, not cut to 32 bits.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), const LaunchShape& shape,
             const Arguments&... arguments) {
   if (shape.blocks == 0) return;
+  if (shape.blocks < 0 || shape.blocks > kMostBlocks)
+    throw error("kernel launch of {} blocks of {} threads: a grid takes at most {}", shape.blocks,
+                shape.threads, kMostBlocks);
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
   config.blockDim = dim3(static_cast<unsigned>(shape.threads));
