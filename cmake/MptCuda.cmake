@@ -59,8 +59,9 @@ message(STATUS "CUDA: ${MPT_WITH_CUDA}, attention by cuDNN: ${MPT_WITH_CUDNN}, N
 function(mpt_cuda_options target)
   # fmt switches constexpr off under nvcc and then fails to compile in C++20; nvcc 13 handles it.
   target_compile_definitions(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
+  # Lines of the source in machine code: profilers and compute-sanitizer name them; the code stays the same.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --extended-lambda
-                                           -Werror=all-warnings -Xptxas=-v>)
+                                           -lineinfo -Werror=all-warnings -Xptxas=-v>)
   # What -v says of each object's kernels is kept beside it, for a test to read.
   set_property(TARGET ${target} PROPERTY CUDA_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/cmake/keep_ptxas_report.sh
                ${CMAKE_CUDA_COMPILER_LAUNCHER})
