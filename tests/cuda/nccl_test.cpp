@@ -81,6 +81,29 @@ TEST_F(NcclAlone, CarriesHostMemory) {
   EXPECT_NO_THROW(ranks_->gather_host({}, {}));
 }
 
+// Run, recorded, replayed: what a graph holds is read anew, and NCCL does not break the recording.
+TEST_F(NcclAlone, IsRecordedInAGraph) {
+  const auto graph = device_->make_graph_capture();
+  const Tensor part = on_gpu({0, 0, 0}), half = on_gpu({1, -2, 3.5f}, DType::kBF16),
+               sum = on_gpu({0, 0, 0}), sum_of_halves = on_gpu({0, 0, 0});
+  for (int step = 1; step <= 4; ++step) {
+    const std::vector<float> values{float(step), -2, 3.5f * float(step)};
+    device_->upload(reinterpret_cast<const std::byte*>(values.data()), part);
+    graph->run([&] {
+      comm_stream_->wait(comm_stream_->run([&] {
+        ranks_->reduce_scatter_sum({&part, 1}, sum);
+        ranks_->reduce_scatter_sum({&half, 1}, sum_of_halves);
+        ranks_->all_gather({&sum, 1});
+        ranks_->all_reduce_max(sum);
+      }));
+    });
+    EXPECT_EQ(graph->replayed(), step > 2) << step;
+    EXPECT_EQ(fetched(sum), values) << step;
+    EXPECT_EQ(fetched(sum_of_halves), (std::vector<float>{1, -2, 3.5f})) << step;
+  }
+  ranks_->barrier();  // and works outside of it as before
+}
+
 #ifdef MPT_FAKE_CUDA
 TEST_F(NcclAlone, AWaitThatLastsTooLongEndsAllCalls) {
   fake_nccl::reset();
