@@ -11,7 +11,7 @@
 #include "core/text.h"
 #include "model/parameters.h"
 #include "train/memory_fit.h"
-#include "train/storage_bytes.h"
+#include "train/plan/storage_bytes.h"
 #include "train/training_model.h"
 
 namespace mpt {

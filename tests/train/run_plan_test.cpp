@@ -1,5 +1,5 @@
 // What a plan reports: whether a run could start, what prevents it, and how long it would take.
-#include "train/run_plan.h"
+#include "train/plan/run_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 #include "support/tiny_run.h"
-#include "train/storage_bytes.h"
+#include "train/plan/storage_bytes.h"
 #include "train/training_model.h"
 
 namespace mpt::test {

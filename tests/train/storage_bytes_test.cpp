@@ -1,6 +1,6 @@
 // Exact bytes of weights and states for every size (docs/numerics.md "Memory accounting" and
 // "Apollo-E").
-#include "train/storage_bytes.h"
+#include "train/plan/storage_bytes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "train/run_plan.h"
+#include "train/plan/run_plan.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -13,7 +13,7 @@
 #include "core/text.h"
 #include "model/step_work.h"
 #include "train/performance.h"
-#include "train/storage_bytes.h"
+#include "train/plan/storage_bytes.h"
 #include "train/trainer.h"
 #include "train/training_model.h"
 

@@ -1,4 +1,4 @@
-#include "train/storage_bytes.h"
+#include "train/plan/storage_bytes.h"
 
 #include <algorithm>
 

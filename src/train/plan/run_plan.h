@@ -16,8 +16,8 @@
 #include "config/run_config.h"
 #include "core/io/file_system.h"
 #include "train/memory_fit.h"
+#include "train/plan/time_estimate.h"
 #include "train/run_report.h"
-#include "train/time_estimate.h"
 
 namespace mpt {
 

@@ -1,4 +1,4 @@
-#include "train/time_estimate.h"
+#include "train/plan/time_estimate.h"
 
 #include <algorithm>
 #include <chrono>
