@@ -147,6 +147,11 @@ class Case:
         return COMPUTE[self.regime] == "fp8"
 
     @property
+    def casts_for_use(self):
+        """Whether weights are cast before each GEMM, as on a GPU, or once a step."""
+        return self.in_fp8 and self.backend == "cuda"
+
+    @property
     def tokens(self):
         """Of a micro-batch."""
         return self.counted.micro_batch_rows * self.batch.seq_len

@@ -103,9 +103,12 @@ class Work(typing.NamedTuple):
 
 
 def kernels(case):
-    """Of a layer: forward; backward. Counted in model/llama.cpp."""
-    forward = 9 + case.in_fp8
-    return forward, 17 + 5 * case.in_fp8 + forward * case.batch.recompute
+    """Of a layer: forward; backward. Counted in model/llama.cpp, casts of weights in
+    model/linears.cpp.
+    """
+    casts = 7 * case.casts_for_use
+    forward = 9 + case.in_fp8 + casts
+    return forward, 17 + 5 * case.in_fp8 + casts + forward * case.batch.recompute
 
 
 def group_work(case, machine):
@@ -116,14 +119,15 @@ def group_work(case, machine):
     gemms = 2 * n * shape.layer_weights / rate[COMPUTE[case.regime]]
     forward = gemms + 2 * n * shape.hidden * case.batch.seq_len / plain
     fewest = [k * machine.kernel for k in kernels(case)]
-    copied = 0.0  # bytes that casts of a layer's weights move
-    if case.in_fp8:
-        codes = 2 if case.backend == "cuda" else 1
-        copied = (case.stored_bytes_a_parameter + codes) * shape.layer_weights
+    # Seconds to read a layer's weights, and to write their codes in one layout.
+    read = case.in_fp8 * case.stored_bytes_a_parameter * shape.layer_weights
+    read /= machine.memory_bandwidth
+    written = case.in_fp8 * shape.layer_weights / machine.memory_bandwidth
+    cast = case.casts_for_use * (read + written)
     layer = Work(
-        max(forward, fewest[0]),
-        max((2 + case.batch.recompute) * forward, fewest[1]),
-        copied / machine.memory_bandwidth,
+        max(forward + cast, fewest[0]),
+        max((2 + case.batch.recompute) * forward + (1 + case.batch.recompute) * cast, fewest[1]),
+        read if case.casts_for_use else read + written,
     )
     head = 2 * n * shape.vocab * shape.hidden / plain
     embedding = 2 * n * shape.hidden * SIZE[storage] / machine.memory_bandwidth
