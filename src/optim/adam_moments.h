@@ -8,12 +8,15 @@
 #include "core/host_device.h"
 #include "core/scalar_math.h"
 #include "optim/rule.h"
+#include "optim/shared_divisor.h"
 
 namespace mpt {
 
 // Bias correction of a mean that started at 0; correction is 1 - beta^t.
 struct BiasCorrection {
-  MPT_HD static float corrected(float x, float correction) { return x / correction; }
+  MPT_HD static float corrected(float x, SharedDivisor correction) {
+    return quotient(x, correction);
+  }
 };
 
 // How running means advance. Once: in FP32, rounded on store.
@@ -37,12 +40,12 @@ struct EmaPerOp : BiasCorrection {
 // For steps whose corrections have reached 1: skips the divisions.
 template <class Ema>
 struct Settled : Ema {
-  MPT_HD static float corrected(float x, float) { return x; }
+  MPT_HD static float corrected(float x, SharedDivisor) { return x; }
 };
 
 // 1 - beta^t in FP32; 1 without bias correction.
-inline float bias_correction(bool corrects, float beta, int64_t t) {
-  return corrects ? float(1.0 - std::pow(double(beta), double(t))) : 1.0f;
+inline SharedDivisor bias_correction(bool corrects, float beta, int64_t t) {
+  return SharedDivisor::of(corrects ? float(1.0 - std::pow(double(beta), double(t))) : 1.0f);
 }
 
 // A running mean without bias correction.
@@ -84,7 +87,7 @@ struct AdamConfig : AdditiveConfig {
 struct AdamMoments {
   float beta1, beta2;
   float one_minus_beta1, one_minus_beta2;  // 1.0f - beta, evaluated in FP32
-  float correction1, correction2;          // 1 - beta^t; 1 without bias correction
+  SharedDivisor correction1, correction2;  // 1 - beta^t; 1 without bias correction
   float eps;
 
   static AdamMoments at(const AdamConfig& config, int64_t t) {
@@ -117,7 +120,9 @@ struct AdamMoments {
   MPT_HD float direction(float m, float v) const {
     return Ema::corrected(m, correction1) / root<Ema>(v);
   }
-  [[nodiscard]] MPT_HD bool settled() const { return correction1 == 1.0f && correction2 == 1.0f; }
+  [[nodiscard]] MPT_HD bool settled() const {
+    return correction1.value == 1.0f && correction2.value == 1.0f;
+  }
 };
 
 }  // namespace mpt

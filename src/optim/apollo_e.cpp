@@ -33,7 +33,7 @@ ProjectionScalars projection_scalars(const ProjectionOptions& options, int64_t t
   const double spread = std::sqrt(double(shape.depth) / double(options.rank));
   return {.beta2 = beta2,
           .one_minus_beta2 = 1.0f - beta2,
-          .correction2 = bias_correction(options.bias_correction, beta2, t),
+          .correction2 = bias_correction(options.bias_correction, beta2, t).value,
           .eps = float(options.eps * spread),
           .scale = options.scale == ApolloEScale::kRms ? float(spread) : 1.0f};
 }

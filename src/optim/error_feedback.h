@@ -27,7 +27,7 @@ struct ErrorFeedback {
                           const TensorScalars& tensor) {
     const Step inner = Step::at(config, step, tensor);
     const double beta1 = inner.moments.beta1, lr = float(config.rate_of(step));
-    const double of_error = (1 - 1 / beta1) * inner.moments.correction1 / lr;
+    const double of_error = (1 - 1 / beta1) * inner.moments.correction1.value / lr;
     return {inner, lr > 0 ? float(of_error) : 0.0f};
   }
   // Adds to m what later steps turn into +error, all of them together.

@@ -22,7 +22,7 @@ double returned(const AdamW::Step& step, float m, float v, int steps) {
   double sum = 0;
   for (int i = 0; i < steps; ++i) {
     m *= step.moments.beta1;
-    sum -= double(step.lr) * double(m) / (double(step.moments.correction1) * root);
+    sum -= double(step.lr) * double(m) / (double(step.moments.correction1.value) * root);
   }
   return sum;
 }
@@ -37,7 +37,7 @@ TEST(ErrorFeedback, AnErrorReturnsOnceInTotal) {
           config.lr_additive = lr;
           const auto feedback = ErrorFeedback<AdamW::Step>::at(config, {.t = t}, {});
           // The correction of v must not move: its state is what v / c2 = v asks for.
-          float state[2] = {0.0f, v * feedback.step.moments.correction2};
+          float state[2] = {0.0f, v * feedback.step.moments.correction2.value};
           const float error = 0.00123f;
           feedback.take<EmaOnce>(error, state);
           EXPECT_NEAR(returned(feedback.step, state[0], v, 2000) / double(error), 1.0, 1e-5)

@@ -302,8 +302,8 @@ TEST(RulesGolden, BiasCorrections) {
   for (int64_t t = 1; t <= 3; ++t) {
     const AdamMoments moments =
         AdamMoments::at(std::get<AdamW::Config>(OptimizerConfig(config).rule), t);
-    EXPECT_EQ(bits_of(moments.correction1), hex(constants["c1"][size_t(t - 1)]));
-    EXPECT_EQ(bits_of(moments.correction2), hex(constants["c2"][size_t(t - 1)]));
+    EXPECT_EQ(bits_of(moments.correction1.value), hex(constants["c1"][size_t(t - 1)]));
+    EXPECT_EQ(bits_of(moments.correction2.value), hex(constants["c2"][size_t(t - 1)]));
     EXPECT_EQ(bits_of(moments.one_minus_beta1), hex(constants["one_minus_beta1"]));
   }
 }

@@ -55,7 +55,8 @@ struct Madam : PlainRule {
     static constexpr int kFactors = 0, kBranches = 1;
     using Move = float;
 
-    float beta2, one_minus_beta2, correction2;
+    float beta2, one_minus_beta2;
+    SharedDivisor correction2;
     float lr;
     float direction_bound;  // of g / sqrt(v^)
     float weight_bound;
@@ -94,7 +95,7 @@ struct Madam : PlainRule {
       const float x = -(lr * n);
       return exp_minus_one(w < 0.0f ? -x : x);
     }
-    [[nodiscard]] MPT_HD bool settled() const { return correction2 == 1.0f; }
+    [[nodiscard]] MPT_HD bool settled() const { return correction2.value == 1.0f; }
     MPT_HD float moved(float w, float factor) const {
       return clamp_to(std::fma(w, factor, w), -weight_bound, weight_bound);
     }

@@ -34,13 +34,12 @@ struct AdditiveScales<WeightCodec, G, true> {
   MPT_HD float operator[](int64_t k) const { return of_element[k]; }
 };
 
-// f(ema): how the rule's moments advance. The serial path skips bias correction once it equals 1,
-// because its divisions are slow; the bits are the same.
-template <class G, class Step, class F>
+// f(ema): how the rule's moments advance. Bias correction is skipped once it equals 1, because its
+// divisions are slow; the bits are the same.
+template <class Step, class F>
 MPT_HD void with_ema(const Step& step, StateUpdate update, const F& f) {
   if (update == StateUpdate::kPerOp) return f(EmaPerOp{});
-  if constexpr (G::kLanes == 1)
-    if (step.settled()) return f(Settled<EmaOnce>{});
+  if (step.settled()) return f(Settled<EmaOnce>{});
   f(EmaOnce{});
 }
 
@@ -82,8 +81,8 @@ struct TensorUpdate {
     RegisterBlock<Step, kPart> values;
     const AdditiveScales<WeightCodec, G> scales(weights, group, span, in.mean_scale);
     values.load(weights, in, group, span);
-    with_ema<G>(step, in.state_update,
-                [&](auto ema) { advance_weights<decltype(ema)>(step, scales, values); });
+    with_ema(step, in.state_update,
+             [&](auto ema) { advance_weights<decltype(ema)>(step, scales, values); });
     weights.store(group, span, values.w, dither.draw(group, span));
     values.store(in, group, span);
   }
@@ -116,8 +115,8 @@ struct TensorUpdate {
     RegisterBlock<Step, kPart> values;
     const AdditiveScales<WeightCodec, G> scales(weights, group, span, in.mean_scale);
     values.load(weights, in, group, span);
-    with_ema<G>(step, in.state_update,
-                [&](auto ema) { advance_weights<decltype(ema)>(step, scales, values); });
+    with_ema(step, in.state_update,
+             [&](auto ema) { advance_weights<decltype(ema)>(step, scales, values); });
     // Weights past the end of the part are 0.
     return group.reduce_max(largest_of(values.w));
   }
@@ -158,7 +157,7 @@ struct TensorUpdate {
     values.next_block.follow(weights.memory(span));
     const AdditiveScales<WeightCodec, SerialGroup> scales(weights, SerialGroup{}, span,
                                                           in.mean_scale);
-    with_ema<SerialGroup>(step, in.state_update, [&](auto ema) {
+    with_ema(step, in.state_update, [&](auto ema) {
       values.template each<kNew>([=, &scales, step = step](int64_t k, float g, float* state) {
         w.set(k, next_weight<decltype(ema)>(step, w.get(k), g, state, scales[k]));
       });
@@ -188,7 +187,7 @@ struct CompensatedUpdate {
     float c[kPart];
     residuals.load(group, span, c);
     values.load(weights, in, group, span);
-    with_ema<G>(step, in.state_update, [&](auto ema) { advance<decltype(ema)>(step, values, c); });
+    with_ema(step, in.state_update, [&](auto ema) { advance<decltype(ema)>(step, values, c); });
     const Dither<kPart> nearest = DitherSource{}.draw(group, span);
     weights.store(group, span, values.w, nearest);
     residuals.store(group, span, c, nearest);
@@ -227,7 +226,7 @@ struct CompensatedUpdate {
     values.next_block.follow(residuals.memory(span));
     const Stored<bf16> w{weights.template elements<bf16>(span)},
         c{residuals.template elements<bf16>(span)};
-    with_ema<SerialGroup>(step, in.state_update, [&](auto ema) {
+    with_ema(step, in.state_update, [&](auto ema) {
       values.each([=, step = step](int64_t k, float g, float* state) {
         const Compensated next = step.template next<decltype(ema)>(w.get(k), c.get(k), g, state);
         w.set(k, next.w);
@@ -252,7 +251,7 @@ struct FeedbackUpdate : TensorUpdate<S, WeightCodec> {
     RegisterBlock<S, kPart> values;
     const AdditiveScales<WeightCodec, G> scales(this->weights, group, span, this->in.mean_scale);
     values.load(this->weights, this->in, group, span);
-    with_ema<G>(this->step, this->in.state_update, [&](auto ema) {
+    with_ema(this->step, this->in.state_update, [&](auto ema) {
       advance_weights<decltype(ema)>(this->step, scales, values);
       float error[kPart];
       memcpy(error, values.w, sizeof error);
@@ -325,8 +324,8 @@ struct KeptUpdate {
   template <class G, int kPart>
   MPT_HD void advance(G group, BlockSpan span, RegisterBlock<Step, kPart>& values) const {
     const AdditiveScales<WeightCodec, G> scales(weights, group, span, in.mean_scale);
-    with_ema<G>(step, in.state_update,
-                [&](auto ema) { advance_weights<decltype(ema)>(step, scales, values); });
+    with_ema(step, in.state_update,
+             [&](auto ema) { advance_weights<decltype(ema)>(step, scales, values); });
   }
 };
 

@@ -76,8 +76,8 @@ MPT_HD void count_updates(const TensorUpdate<Step, WeightCodec>& update, G group
   typename Step::Move moves[kPart];
   const AdditiveScales<WeightCodec, G> scales(weights, group, span, update.in.mean_scale);
   values.load(weights, update.in, group, span);
-  with_ema<G>(step, update.in.state_update,
-              [&](auto ema) { find_moves<decltype(ema)>(step, scales, values, moves); });
+  with_ema(step, update.in.state_update,
+           [&](auto ema) { find_moves<decltype(ema)>(step, scales, values, moves); });
   for (int k = 0; k < size; ++k) ++mine.weights[magnitude_bucket(values.w[k])];
   for (int b = 0; b < Step::kBranches; ++b) {
     float wanted[kPart], stored[kPart];
@@ -125,7 +125,7 @@ MPT_HD void count_updates(const CompensatedUpdate<Step>& update, G group, BlockS
     RegisterBlock<Step, kPart> values;
     Compensated next[kPart];
     values.load(update.weights, update.in, group, span);
-    with_ema<G>(step, update.in.state_update, [&](auto ema) {
+    with_ema(step, update.in.state_update, [&](auto ema) {
       find_next<decltype(ema)>(step, static_cast<Branch>(b), c, values, next);
     });
     for (int k = 0; k < size; ++k) {
@@ -152,8 +152,8 @@ MPT_HD void count_updates(const KeptUpdate<Step, WeightCodec, Kept>& update, G g
   const AdditiveScales<WeightCodec, G> scales(weights, group, span, update.in.mean_scale);
   weights.load(group, span, before);
   update.load(group, span, values);
-  with_ema<G>(step, update.in.state_update,
-              [&](auto ema) { find_moves<decltype(ema)>(step, scales, values, moves); });
+  with_ema(step, update.in.state_update,
+           [&](auto ema) { find_moves<decltype(ema)>(step, scales, values, moves); });
   for (int k = 0; k < size; ++k) ++mine.weights[magnitude_bucket(before[k])];
   for (int b = 0; b < Step::kBranches; ++b) {
     float wanted[kPart], stored[kPart];
