@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/gpu.h"
+#include "cuda/swiglu_bounds.h"
 #include "support/draws.h"
 #include "support/host_matrix.h"
 
@@ -403,6 +404,14 @@ class LlamaOpsSwiglu : public LlamaOpsOnRows {
   [[nodiscard]] HostMatrix gate_up() const {
     return random(s_.storage, s_.rows + kSpare, 2 * s_.cols, 1, 20);
   }
+  [[nodiscard]] SwigluElement element(const HostMatrix& gates, int64_t row, int64_t col,
+                                      double d_out = 0) const {
+    return {gates.at(row, col), gates.at(row, col + s_.cols), d_out};
+  }
+  // Half a step of the type, beside an exact number.
+  static double rounded(double exact, double error, DType type) {
+    return 1.01 * error + (std::abs(exact) + error) * step_of(type) / 2;
+  }
 };
 
 TEST_P(LlamaOpsSwiglu, Forward) {
@@ -414,11 +423,17 @@ TEST_P(LlamaOpsSwiglu, Forward) {
     const Matrices got = tuned(trial);
     for (const Matrices& want : {on_gpu(trial, Where::kGeneric), on_cpu(trial)}) {
       const Bound bound = [&](int64_t r, int64_t c) {
-        return std::abs(want[1].at(r, c)) * (step_of(out) + 16 * kFp32) + 0x1p-126;
+        const SwigluElement x = element(got[0], r, c);
+        return 2 * rounded(x.y(), x.y_error(), out);
       };
       expect_close({got[1], want[1], trial.before[1], s_.rows}, bound, "y");
       EXPECT_TRUE(got[0] == trial.before[0]);
     }
+    for (int64_t r = 0; r < s_.rows; ++r)
+      for (int64_t c = 0; c < s_.cols; ++c) {
+        const SwigluElement x = element(got[0], r, c);
+        ASSERT_NEAR(got[1].at(r, c), x.y(), rounded(x.y(), x.y_error(), out)) << x.gate;
+      }
   }
 }
 
@@ -427,19 +442,44 @@ TEST_P(LlamaOpsSwiglu, Backward) {
     ops.swiglu_backward(live(t[0]), live(t[1]));
   };
   const Trial trial{{gate_up(), input(2)}, call, s_.placement};
+  const HostMatrix &in = trial.before[0], &dy = trial.before[1];
   const Matrices got = tuned(trial);
+  const auto bound_of = [&](const SwigluElement& x, bool of_gate) {
+    return of_gate ? rounded(x.d_gate(), x.d_gate_error(), s_.storage)
+                   : rounded(x.d_up(), x.d_up_error(), s_.storage);
+  };
   for (const Matrices& want : {on_gpu(trial, Where::kGeneric), on_cpu(trial)}) {
-    const HostMatrix &in = trial.before[0], &dy = trial.before[1];
     const Bound bound = [&](int64_t r, int64_t c) {
       const int64_t at = c % s_.cols;
-      const double gate = in.at(r, at), up = in.at(r, at + s_.cols), s = 1 / (1 + std::exp(-gate));
-      const double d_gate = std::abs(dy.at(r, at) * up) * s * (1 + std::abs(gate) * (1 + s));
-      const double d_up = std::abs(dy.at(r, at) * gate) * s;
-      return std::abs(want[0].at(r, c)) * step_of(s_.storage) +
-             16 * kFp32 * (c < s_.cols ? d_gate : d_up) + 0x1p-126;
+      return 2 * bound_of(element(in, r, at, dy.at(r, at)), c < s_.cols);
     };
     expect_close({got[0], want[0], in, s_.rows}, bound, "gradient");
     EXPECT_TRUE(got[1] == dy);
+  }
+  for (int64_t r = 0; r < s_.rows; ++r)
+    for (int64_t c = 0; c < s_.cols; ++c) {
+      const SwigluElement x = element(in, r, c, dy.at(r, c));
+      ASSERT_NEAR(got[0].at(r, c), x.d_gate(), bound_of(x, true)) << x.gate;
+      ASSERT_NEAR(got[0].at(r, c + s_.cols), x.d_up(), bound_of(x, false)) << x.gate;
+    }
+}
+
+// Every gate of BF16 from where e^-gate overflows to where it is nothing.
+TEST(LlamaOpsSwigluRange, AllGates) {
+  std::vector<float> gates;
+  for (uint32_t bits = 0; bits < 0x10000; ++bits)
+    if (const float gate = to_float(bf16{uint16_t(bits)}); std::abs(gate) <= 200)
+      gates.push_back(gate);
+  const int64_t cols = int64_t(gates.size());
+  HostMatrix gate_up(DType::kF32, {1, 2 * cols}), out(DType::kF32, {1, cols});
+  gate_up.fill([&](int64_t, int64_t c) { return c < cols ? gates[size_t(c)] : 1.5; });
+  const auto call = [](LlamaOps& ops, std::span<const Tensor> t) {
+    ops.swiglu_forward(t[0], t[1]);
+  };
+  const Matrices got = tuned({{gate_up, out}, call});
+  for (int64_t c = 0; c < cols; ++c) {
+    const SwigluElement x{gates[size_t(c)], 1.5, 0};
+    ASSERT_NEAR(got[1].at(0, c), x.y(), 1.01 * x.y_error() + std::abs(x.y()) * 0x1p-24) << x.gate;
   }
 }
 

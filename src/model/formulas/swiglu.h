@@ -6,13 +6,13 @@
 #include "core/bf16.h"
 #include "core/group.h"
 #include "core/host_device.h"
-#include "core/scalar_math.h"
+#include "model/formulas/approximate.h"
 
 namespace mpt {
 
 template <class S>
 MPT_HD S sigmoid(S x) {
-  return S(1) / (S(1) + exp_of(-x));
+  return approximate_quotient(S(1), S(1) + approximate_exp(S(-x)));
 }
 
 template <class S>

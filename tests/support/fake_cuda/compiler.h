@@ -2,6 +2,8 @@
 // CUDA.
 #pragma once
 
+#include "fast_intrinsics.h"
+
 // Always inline: the same formulas are also compiled for the CPU, and neither may link the other's
 // copy.
 #define MPT_HD inline __attribute__((always_inline))
