@@ -18,6 +18,7 @@ class Counter {
         precision_(precision),
         seq_len_(seq_len),
         fp8_(precision.compute == ComputeFormat::kFp8),
+        ahead_(fp8_ && precision.fp8_recipe == Fp8Recipe::kDelayed),
         layers_(config.num_hidden_layers),
         c_(double(config.hidden_size)),
         f_(double(padded_intermediate_size(config))),
@@ -90,12 +91,15 @@ class Counter {
   }
 
   // Reads the residual and the branch of the half before, and writes their sum; there is none
-  // before the first. In FP8 what is written beside it is the cast's, which reads the sum.
+  // before the first. In FP8 it writes codes beside it, unless their scale is not known yet: then
+  // a cast of its own reads the sum.
   void add_norms(const std::string& what, int64_t calls, int64_t added, bool fp8) {
-    const double out = fp8 ? 0 : s_ * c_;
+    const double out = fp8 ? (ahead_ ? c_ : 0) : s_ * c_;
     add("forward/RMSNorm", what, calls,
-        {.read = double(1 + added) * s_ * c_, .written = double(added) * s_ * c_ + out});
-    if (fp8) add("forward/RMSNorm/FP8 casts", what, calls, cast(s_ * c_, c_, c_));
+        {.read = double(1 + added) * s_ * c_,
+         .written = double(added) * s_ * c_ + out,
+         .transposed = fp8 && ahead_ ? c_ : 0});
+    if (fp8 && !ahead_) add("forward/RMSNorm/FP8 casts", what, calls, cast(s_ * c_, c_, c_));
   }
 
   void count_forward() {
@@ -104,7 +108,7 @@ class Counter {
     add_norms("of layers", 2 * layers_ - 1, 1, fp8_);
     add("forward/RoPE", "", layers_, {.read = 2 * s_ * c_, .written = 2 * s_ * c_});
     if (fp8_) {
-      add("forward/FP8 casts", "of attention", layers_, cast(s_ * c_, c_, 0));
+      add("forward/FP8 casts", "of attention", layers_, cast(s_ * c_, c_, c_));
       add("forward/SwiGLU/FP8 casts", "", layers_, cast(2 * s_ * f_, f_, f_));
     } else {
       add("forward/SwiGLU", "", layers_, {.read = 2 * s_ * f_, .written = s_ * f_});
@@ -117,28 +121,36 @@ class Counter {
     if (fp8_ && precision_.fp8_lm_head) add("loss/FP8 casts", "of dy", 1, cast(s_ * v_, v_, v_));
   }
 
-  // dy, x and the residual's gradient, which is added to.
-  void add_norms_backward(const std::string& what, int64_t calls) {
-    add("backward/RMSNorm", what, calls, {.read = 3 * s_ * c_, .written = s_ * c_});
+  // dy, x and the residual's gradient, which is added to; the codes of the sum are the dy of the
+  // linear layer before it.
+  void add_norms_backward(const std::string& what, int64_t calls, bool is_cast) {
+    const double codes = is_cast ? c_ : 0;
+    add("backward/RMSNorm", what, calls,
+        {.read = 3 * s_ * c_, .written = s_ * c_ + codes, .transposed = codes});
   }
-  void add_dy(const char* linear, double out) {
-    if (fp8_)
+  // An operation that leaves the dy of a linear layer: as codes alone where its cast is part of it,
+  // else in the storage type, which a cast of its own reads.
+  void add_dy(const char* operation, const char* linear, double read, double written, double out) {
+    add(operation, "", layers_,
+        {.read = read, .written = ahead_ ? out : written, .transposed = ahead_ ? out : 0});
+    add_dy_cast(linear, out);
+  }
+  void add_dy_cast(const char* linear, double out) {
+    if (fp8_ && !ahead_)
       add("backward/FP8 casts", std::string("of dy of ") + linear, layers_,
           cast(s_ * out, out, out));
   }
 
   void count_backward() {
     add("backward", "zeros of the residual's gradient", 1, {.read = 0, .written = s_ * c_});
-    add_norms_backward("final", 1);
-    add_dy("down", c_);
-    add("backward/SwiGLU", "", layers_, {.read = 3 * s_ * f_, .written = 2 * s_ * f_});
-    add_dy("gate_up", 2 * f_);
-    if (fp8_)  // with the scale that it had, whatever the recipe
-      add("backward/FP8 casts", "of attention, again", layers_, {.read = s_ * c_, .written = c_});
-    add_dy("o", c_);
-    add("backward/RoPE", "", layers_, {.read = 2 * s_ * c_, .written = 2 * s_ * c_});
-    add_dy("qkv", 3 * c_);
-    add_norms_backward("of layers", 2 * layers_);
+    add_norms_backward("final", 1, ahead_);
+    add_dy_cast("down", c_);
+    add_dy("backward/SwiGLU", "gate_up", 3 * s_ * f_, 2 * s_ * f_, 2 * f_);
+    add_dy_cast("o", c_);
+    // dv is not rotated, but is read where its codes are written.
+    add_dy("backward/RoPE", "qkv", (ahead_ ? 3 : 2) * s_ * c_, 2 * s_ * c_, 3 * c_);
+    add_norms_backward("of layers", 2 * layers_ - 1, ahead_);
+    add_norms_backward("the first", 1, false);
     add("backward/embedding", "", 1, {.read = s_ * c_, .written = 0});
   }
 
@@ -171,6 +183,7 @@ class Counter {
   const PrecisionConfig& precision_;
   int64_t seq_len_;
   bool fp8_;
+  bool ahead_;  // casts of gradients and of outputs of norms are part of the operation before
   int64_t layers_;
   double c_, f_, v_, s_;
   StepWork work_;

@@ -76,9 +76,9 @@ class Predicted(unittest.TestCase):
         self.assertEqual(whole["sums of gradients"], 0)
         for name in ("sums of gradients", "gaps, host", "norm, update"):
             self.assertGreater(parts[name], whole[name])
-        self.assertEqual(parts["weights to FP8"], whole["weights to FP8"])
-        often = dataclasses.replace(step(regime="fp8", rows=8), recast_each_micro_batch=True)
-        self.assertAlmostEqual(often.parts(self.a)["weights to FP8"] / whole["weights to FP8"], 16)
+        self.assertGreater(parts["weights to FP8"], 10 * whole["weights to FP8"])
+        kept = dataclasses.replace(step(regime="fp8", rows=8), codes="all_layers")
+        self.assertLess(kept.parts(self.a)["weights to FP8"], whole["weights to FP8"])
 
     def test_fp8_multiplies_faster_and_moves_more(self):
         bf16, fp8 = (step("350m", r).parts(self.a) for r in ("bf16", "fp8"))

@@ -136,19 +136,17 @@ class Page:
         for size in SIZES:
             for regime in ("fp8", "nvfp4"):
                 step = self.step(size, regime)
-                often = dataclasses.replace(step, recast_each_micro_batch=True)
                 most = step.plan["rows"]["step"] // ROWS
-                times = [
-                    often.recast_seconds(self.a, n) for n in (step.micro_batches(self.a), most)
-                ]
-                once = step.recast_seconds(self.a, 1)
+                times = [step.recast_seconds(self.a, n) for n in (step.micro_batches(self.a), most)]
+                once = dataclasses.replace(step, codes="all_layers").recast_seconds(self.a, 1)
                 rows.append([size, LABELS[regime], *(f"{1e3 * t:.2f}" for t in (once, *times))])
         head = ["size", "weights/GEMMs", "once a step", "each of the largest micro-batches"]
         yield from table([*head, f"each micro-batch of {ROWS} rows"], rows)
         yield from (
             "",
             "Milliseconds of a step for the casts of the linear layers' weights to FP8, both",
-            "layouts (`precision.fp8_weight_recast`).",
+            "layouts: once a step with `device.fp8_weight_codes=all_layers`, else with the",
+            "`one_layer` that a GPU has by default ([memory](../start/memory.md#codes-of-weights)).",
         )
 
     def assumptions(self):

@@ -15,7 +15,12 @@ SIZES = ("60m", "130m", "350m", "1b")
 REGIMES = ("bf16", "fp8", "nvfp4")
 ROWS = 4  # of the micro-batches that are planned, and scaled from
 # The same counts by programs with and without CUDA, on any machine, as gpu_report trains.
-OVERRIDES = ("device.type=cpu", f"batch.micro_batch_rows={ROWS}", "train.activation_recompute=none")
+OVERRIDES = (
+    "device.type=cpu",
+    f"batch.micro_batch_rows={ROWS}",
+    "train.activation_recompute=none",
+    "device.fp8_weight_codes=one_layer",
+)
 CROSS_ENTROPY = "loss/cross entropy"
 WIDE = 1024  # terms from which results of dW are large enough for the faster rate
 GUESS = "a guess, no source"
@@ -133,7 +138,7 @@ class Step:
     size: str
     regime: str
     rows: int | None = None
-    recast_each_micro_batch: bool = False
+    codes: str = "one_layer"  # of weights, as device.fp8_weight_codes calls it
 
     @functools.cached_property
     def plan(self):
@@ -224,10 +229,15 @@ class Step:
         return self.plan["parameters"] * (2 * stored + 2 * gradient)
 
     def recast_seconds(self, a, m):
+        """With codes of one layer a micro-batch casts rows in forward and columns in backward, and
+        the largest weight is looked for beforehand; with those of all layers both are written once.
+        """
         of = self.work["weights"]
-        times = m if self.recast_each_micro_batch or of["each_micro_batch"] else 1
-        sum_ = of["read_bytes"] + of["written_bytes"] + of["transposed_bytes"]
-        return times * sum_ / (a.recast * 1e12)
+        read, both = of["read_bytes"], of["written_bytes"] + of["transposed_bytes"]
+        times = m if of["each_micro_batch"] else 1
+        if self.codes == "all_layers":
+            return times * (read + both) / (a.recast * 1e12)
+        return (times * read + m * (2 * read + both)) / (a.recast * 1e12)
 
     def kernels(self, a, m):
         calls = sum(one["calls"] for one in [*self.work["passes"], *self.work["gemms"]])
