@@ -146,7 +146,7 @@ class Page:
             "",
             "Milliseconds of a step for the casts of the linear layers' weights to FP8, both",
             "layouts: once a step with `device.fp8_weight_codes=all_layers`, else with the",
-            "`one_layer` that a GPU has by default ([memory](../start/memory.md#codes-of-weights)).",
+            "`one_layer` of a GPU ([memory](../start/memory.md#codes-of-weights)).",
         )
 
     def assumptions(self):
