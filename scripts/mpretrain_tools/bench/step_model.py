@@ -15,12 +15,8 @@ SIZES = ("60m", "130m", "350m", "1b")
 REGIMES = ("bf16", "fp8", "nvfp4")
 ROWS = 4  # of the micro-batches that are planned, and scaled from
 # The same counts by programs with and without CUDA, on any machine, as gpu_report trains.
-OVERRIDES = (
-    "device.type=cpu",
-    f"batch.micro_batch_rows={ROWS}",
-    "train.activation_recompute=none",
-    "device.fp8_weight_codes=one_layer",
-)
+OVERRIDES = ("device.type=cpu", f"batch.micro_batch_rows={ROWS}", "train.activation_recompute=none")
+FP8_OVERRIDES = ("device.fp8_weight_codes=one_layer",)
 CROSS_ENTROPY = "loss/cross entropy"
 WIDE = 1024  # terms from which results of dW are large enough for the faster rate
 GUESS = "a guess, no source"
@@ -142,7 +138,8 @@ class Step:
 
     @functools.cached_property
     def plan(self):
-        return plan(self.program, f"{self.size}_{self.regime}.json", *OVERRIDES)
+        more = () if self.regime == "bf16" else FP8_OVERRIDES
+        return plan(self.program, f"{self.size}_{self.regime}.json", *OVERRIDES, *more)
 
     @functools.cached_property
     def work(self):
