@@ -77,6 +77,7 @@ BUDGETS = {
     "MeanDirection": Budget(32),
     "MeanScale": Budget(48),
     "NextMaxima": Budget(80),
+    "NoteScale": Budget(32),
     "ProjectColumnTiles": Budget(40),
     "ProjectRow": Budget(64),
     "ProjectedMoments": Budget(40),
@@ -122,4 +123,5 @@ BUDGETS = {
     "score_gradients_kernel": Budget(48, load=128),
     "softmax_kernel": Budget(40, load=128),
     "sum_losses_kernel": Budget(32),
+    "swiglu_gradient_kernel": Budget(80),
 }
