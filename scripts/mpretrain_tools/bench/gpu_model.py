@@ -90,11 +90,11 @@ class Page:
         yield from table(["what", "goal", "predicted", "by this reckoning", "ms too many"], rows)
         yield from (
             "",
-            "What stands between, by the parts below: in BF16 the rates of GEMMs as narrow as these",
-            "models and attention's deterministic backward pass; in FP8 also the head, which stays in",
-            "BF16. Open ways, none of which is counted here: an FP8 head (`precision.fp8_lm_head`),",
-            "attention without determinism (`device.deterministic_attention=false`), fast sums in",
-            "backward GEMMs.",
+            "What stands between, by the parts below: in BF16 the rates of GEMMs as narrow as",
+            "these models' and attention's deterministic backward pass; in FP8 also the head,",
+            "which stays in BF16. Open ways, none of which is counted here: an FP8 head",
+            "(`precision.fp8_lm_head`), attention without determinism",
+            "(`device.deterministic_attention=false`), fast sums in backward GEMMs.",
         )
 
     def missed(self, step, value, goal):
