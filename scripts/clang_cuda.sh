@@ -6,7 +6,13 @@
 #
 # Exits with 77, which ctest takes for skipped, where no clang is new enough: docs/benchmarks/gpu_kernels.md says which.
 set -euo pipefail
-root=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source-path=SCRIPTDIR source=common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+case ${1:-} in
+  -h | --help) usage; exit 0 ;;
+  -*) die "unknown argument $1; expected a build directory or --help" ;;
+esac
 build=${1:-$root/build/cuda}
 cuda=${CUDA_PATH:-/usr/local/cuda}
 first=22 # the first that parses the headers of CUDA 13

@@ -12,7 +12,10 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 wheel=nvidia-cudnn-frontend==1.32.0  # with which the tests run
-case ${1:-} in -h | --help) usage; exit 0 ;; esac
+case ${1:-} in
+  -h | --help) usage; exit 0 ;;
+  -*) die "unknown argument $1; expected a directory or --help" ;;
+esac
 target=${1:-$root/build/cudnn_frontend}
 
 done_with() { say "cudnn-frontend: $*"; exit 0; }
