@@ -16,6 +16,7 @@ from . import updates
 
 POINTS = 20  # of a curve
 FEWEST = 5  # evaluations that make a curve of their own
+LOSS_DIGITS = 5
 
 
 @dataclass
@@ -95,15 +96,11 @@ def summary(run):
         finite = [loss for loss in losses[first:last] if math.isfinite(loss)]
         if finite:
             found["step"].append(steps[last - 1])
-            found["train"].append(digits(statistics.fmean(finite)))
+            found["train"].append(updates.digits(statistics.fmean(finite), LOSS_DIGITS))
     steps, losses = run.series("val_loss")
     if len(steps) >= FEWEST:
         number = min(POINTS, len(steps))
         chosen = [len(steps) * (index + 1) // number - 1 for index in range(number)]
         found["val_step"] = [steps[place] for place in chosen]
-        found["val"] = [digits(losses[place]) for place in chosen]
+        found["val"] = [updates.digits(losses[place], LOSS_DIGITS) for place in chosen]
     return found
-
-
-def digits(loss):
-    return float(f"{loss:.5g}") if math.isfinite(loss) else None

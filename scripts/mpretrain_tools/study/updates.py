@@ -83,11 +83,11 @@ def _root(chosen, of):
     return math.sqrt(sum(n * of(counts) ** 2 for n, counts in chosen) / sum(n for n, _ in chosen))
 
 
-def digits(value):
-    """Four of them say enough; None of what is not finite."""
+def digits(value, number=4):
+    """As many as say something; None of what is not finite."""
     if value is None or not math.isfinite(value):
         return None
-    return float(f"{value:.4g}")
+    return float(f"{value:.{number}g}")
 
 
 def read(text):
