@@ -465,7 +465,7 @@ TEST_P(LlamaOpsSwiglu, Backward) {
 }
 
 // Every gate of BF16 from where e^-gate overflows to where it is nothing.
-TEST(LlamaOpsSwigluRange, AllGates) {
+TEST_F(LlamaOpsOnGpu, SwigluOfAllGates) {
   std::vector<float> gates;
   for (uint32_t bits = 0; bits < 0x10000; ++bits)
     if (const float gate = to_float(bf16{uint16_t(bits)}); std::abs(gate) <= 200)
