@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "core/tensor.h"
 #include "device/memory.h"
@@ -44,6 +45,9 @@ class Attention {
   virtual void reserve(Allocator& allocator, const AttentionShape& shape, DType storage) = 0;
   virtual void forward(const AttentionForward& call) = 0;
   virtual void backward(const AttentionBackward& call) = 0;
+  // Which implementation computes calls of this shape, readable, and why not a faster one; empty
+  // where the backend has only one. Asks a library at most once.
+  virtual std::string in_use(const AttentionShape& /*shape*/, DType /*storage*/) { return {}; }
 };
 
 // FLOPs of the GEMMs over all causal (query, key) pairs: S and O in forward; S again, dV, dP, dQ

@@ -4,7 +4,7 @@
 
 #include "checkpoint/checkpoint_files.h"
 #include "config/run_inputs.h"
-#include "device/attention_choice.h"
+#include "device/attention.h"
 #include "device/backends.h"
 #include "model/parameters.h"
 
@@ -147,12 +147,11 @@ int64_t loss_chunk_rows(const RunConfig& config, Backend backend, int64_t ranks)
 
 std::string attention_in_use(const RunConfig& config, Device& device, int64_t ranks) {
   const BatchShape shape = micro_batch(config, ranks);
-  return attention_in_use(device.attention(),
-                          {.batch = shape.rows,
-                           .seq_len = shape.seq_len,
-                           .heads = config.model.num_attention_heads,
-                           .head_dim = config.model.head_dim()},
-                          activation_dtype(config.precision.compute));
+  return device.attention().in_use({.batch = shape.rows,
+                                    .seq_len = shape.seq_len,
+                                    .heads = config.model.num_attention_heads,
+                                    .head_dim = config.model.head_dim()},
+                                   activation_dtype(config.precision.compute));
 }
 
 namespace {

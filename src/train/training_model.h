@@ -53,7 +53,7 @@ struct TrainingModel {
 // micro-batch.
 int64_t loss_chunk_rows(const RunConfig& config, Backend backend, int64_t ranks = 1);
 
-// What AttentionChoice::in_use() says of the run's attention; empty on a backend with only one.
+// What Attention::in_use() says of the run's attention; empty on a backend with only one.
 std::string attention_in_use(const RunConfig& config, Device& device, int64_t ranks = 1);
 
 // Device memory by purpose that this rank needs to train. Does not communicate.

@@ -266,7 +266,7 @@ TEST(CudaAttention, ABuildWithoutCudnnDoesNotLoadIt) {
 
 TEST(CudaAttention, SaysWhichIsInUse) {
   const auto said = [](CudaAttention kind, DType storage, const AttentionShape& shape = kUsual) {
-    return attention_in_use(*make_cuda_attention(nullptr, kind), shape, storage);
+    return make_cuda_attention(nullptr, kind)->in_use(shape, storage);
   };
   EXPECT_EQ(said(CudaAttention::kGemms, DType::kBF16), "GEMMs (as configured)");
   if (!has_cudnn_attention()) {
@@ -286,8 +286,8 @@ TEST(CudaAttention, SaysWhichIsInUse) {
 TEST(CudaAttention, SaysThatItIsNotDeterministic) {
   if (!has_cudnn_attention()) GTEST_SKIP() << "this build has no cuDNN";
   const auto said = [](DeterministicAttention deterministic) {
-    return attention_in_use(*make_cuda_attention(nullptr, CudaAttention::kCudnn, deterministic),
-                            kUsual, DType::kBF16);
+    return make_cuda_attention(nullptr, CudaAttention::kCudnn, deterministic)
+        ->in_use(kUsual, DType::kBF16);
   };
   EXPECT_EQ(said(DeterministicAttention::kOn).find("deterministic"), std::string::npos);
   EXPECT_TRUE(said(DeterministicAttention::kOff)

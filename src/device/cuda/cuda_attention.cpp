@@ -24,7 +24,7 @@ namespace {
 #ifdef MPT_WITH_CUDNN
 
 // Asks cuDNN about each kind of call once: when it is reserved or, without that, first made.
-class CudnnOrGemms final : public Attention, public AttentionChoice {
+class CudnnOrGemms final : public Attention {
  public:
   CudnnOrGemms(CUstream_st* stream, CudaAttention kind, DeterministicAttention deterministic)
       : kind_(kind), cudnn_(stream, deterministic), gemms_(stream) {}

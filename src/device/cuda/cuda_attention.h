@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "device/attention.h"
-#include "device/attention_choice.h"
 #include "device/backends.h"
 #include "device/cuda/sdpa_graph.h"
 #include "device/cuda/strided_gemm.h"
@@ -32,7 +31,7 @@ std::unique_ptr<Attention> make_cuda_attention(
 //
 // cuDNN's statistics are the natural logarithm of the sum of exponentials of the scaled scores,
 // [B, H, T]: log_sum_exp as in device/attention.h.
-class CudnnAttention final : public Attention, public AttentionChoice {
+class CudnnAttention final : public Attention {
  public:
   // With a null stream it only plans.
   explicit CudnnAttention(CUstream_st* stream,
@@ -83,7 +82,7 @@ struct GemmAttentionScratch {
 // chunk queries and keys are processed in bands of kBand tokens, so that little above the diagonal
 // is computed. Scores, exponentials and sums are FP32; with bf16 storage P and dS are rounded to
 // bf16 before they are multiplied. Deterministic: the same call gives the same bits.
-class GemmAttention final : public Attention, public AttentionChoice {
+class GemmAttention final : public Attention {
  public:
   static constexpr int64_t kBand = 256;  // tokens
 
