@@ -17,12 +17,12 @@ from ..sweeps.plan import newest_program
 from .gpu_check_report import FP8_GOALS, RATE_GOALS
 from .step_model import (
     ASSUMED,
-    CROSS_ENTROPY,
     REGIMES,
     ROWS,
     SIZES,
     Step,
     assumptions,
+    bytes_of,
     changed,
     over_bf16,
 )
@@ -128,9 +128,11 @@ class Page:
         for regime in ("fp8", "bf16"):
             step = self.step("350m", regime)
             for one in step.work["passes"]:
-                sum_ = one["read_bytes"] + one["written_bytes"] + one["transposed_bytes"]
-                rate = self.a.cross_entropy if one["operation"] == CROSS_ENTROPY else self.a.passes
-                cells = [one["calls"], f"{sum_:,.0f}", f"{sum_ * step.tokens / rate / 1e9:.2f}"]
+                cells = [
+                    one["calls"],
+                    f"{bytes_of(one):,.0f}",
+                    f"{1e3 * step.pass_seconds(self.a, one):.2f}",
+                ]
                 found.setdefault((one["operation"], one["what"]), {})[regime] = cells
         rows = [
             [operation, what, *of.get("bf16", ["", "", ""]), *of.get("fp8", ["", "", ""])]

@@ -110,6 +110,11 @@ def changed(these, name, factor):
     return types.SimpleNamespace(**{**vars(these), name: new})
 
 
+def bytes_of(one):
+    """What an operation of `plan --json` reads and writes, a token of all its calls."""
+    return one["read_bytes"] + one["written_bytes"] + one["transposed_bytes"]
+
+
 def at(rates, terms):
     """Rate of a sum of so many terms, linear in their logarithm between known ones."""
     known = sorted(rates)
@@ -180,8 +185,7 @@ class Step:
         tera = 1e12
         passes = {True: 0.0, False: 0.0}
         for one in self.work["passes"]:
-            sum_ = one["read_bytes"] + one["written_bytes"] + one["transposed_bytes"]
-            passes[one["operation"] == CROSS_ENTROPY] += sum_ * self.tokens
+            passes[one["operation"] == CROSS_ENTROPY] += self.pass_seconds(a, one)
         attention = self.work["attention_flops"]
         return {
             "GEMMs": self.gemm_seconds(a, of_head=False),
@@ -190,13 +194,17 @@ class Step:
             "attention backward": attention["backward"]
             * self.tokens
             / (a.attention_backward * tera),
-            "passes, casts": passes[False] / (a.passes * tera),
-            "cross entropy": passes[True] / (a.cross_entropy * tera),
+            "passes, casts": passes[False],
+            "cross entropy": passes[True],
             "sums of gradients": self.summed_bytes(m) / (a.passes * tera),
             "norm, update": self.update_bytes(m) / (a.update * tera),
             "weights to FP8": self.recast_seconds(a, m),
             "gaps, host": self.kernels(a, m) * a.gap * 1e-6 + a.host * 1e-3,
         }
+
+    def pass_seconds(self, a, one):
+        rate = a.cross_entropy if one["operation"] == CROSS_ENTROPY else a.passes
+        return bytes_of(one) * self.tokens / (rate * 1e12)
 
     def gemm_seconds(self, a, of_head):
         return sum(
