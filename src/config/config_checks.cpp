@@ -50,15 +50,37 @@ class Checker {
   }
 
   void check_model() {
+    check_heads();
+    const RopeScaling& scaling = config_.model.rope_scaling;
+    require(scaling.rope_type != RopeType::kLlama3 ||
+                scaling.low_freq_factor < scaling.high_freq_factor,
+            "model.rope_scaling.high_freq_factor",
+            "must be greater than model.rope_scaling.low_freq_factor = {}{}, found {}",
+            scaling.low_freq_factor, at("model.rope_scaling.low_freq_factor"),
+            scaling.high_freq_factor);
+  }
+
+  void check_heads() {
     const LlamaConfig& model = config_.model;
-    const bool divides = model.hidden_size % model.num_attention_heads == 0;
-    require(divides, "model.hidden_size", "{} is not divisible by model.num_attention_heads = {}{}",
-            model.hidden_size, model.num_attention_heads, at("model.num_attention_heads"));
+    const int64_t heads = model.num_attention_heads;
+    require(heads % model.key_value_heads() == 0, "model.num_key_value_heads",
+            "{} does not divide model.num_attention_heads = {}{}", model.key_value_heads(), heads,
+            at("model.num_attention_heads"));
+    if (model.head_size) {
+      require(*model.head_size % 2 == 0, "model.head_dim",
+              "heads of {} elements cannot be rotated in pairs; the size of a head must be even",
+              *model.head_size);
+      return;
+    }
+    const bool divides = model.hidden_size % heads == 0;
+    require(divides, "model.hidden_size",
+            "{} is not divisible by model.num_attention_heads = {}{}, and model.head_dim is not "
+            "given",
+            model.hidden_size, heads, at("model.num_attention_heads"));
     require(!divides || model.head_dim() % 2 == 0, "model.num_attention_heads",
             "heads of {} / {} = {} elements cannot be rotated in pairs; the size of a head must be "
             "even (model.hidden_size is {}{})",
-            model.hidden_size, model.num_attention_heads,
-            model.hidden_size / model.num_attention_heads, model.hidden_size,
+            model.hidden_size, heads, model.hidden_size / heads, model.hidden_size,
             at("model.hidden_size"));
   }
 
@@ -94,6 +116,15 @@ class Checker {
               kFp8Multiple, at("precision.compute"));
     };
     aligned("model.hidden_size", config_.model.hidden_size, "");
+    const LlamaConfig& model = config_.model;
+    if (model.query_width() != model.hidden_size)
+      aligned("model.head_dim", model.query_width(),
+              fmt::format("times model.num_attention_heads = {} is {}, which ",
+                          model.num_attention_heads, model.query_width()));
+    if (model.key_value_heads() != model.num_attention_heads)
+      aligned("model.num_key_value_heads", model.key_value_width(),
+              fmt::format("heads of {} elements are {}, which ", model.head_dim(),
+                          model.key_value_width()));
     aligned("model.pad_multiple", padded_intermediate_size(config_.model),
             fmt::format("rounds model.intermediate_size = {} to {}, and ",
                         config_.model.intermediate_size, padded_intermediate_size(config_.model)));
