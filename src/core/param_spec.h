@@ -25,6 +25,7 @@ struct ParamSpec {
   int64_t physical_rows;  // stored shape; elements beyond the logical shape are always +0
   int64_t physical_cols;
   int64_t fused = 1;       // this and the next fused-1 parameters are stored as one matrix
+  bool tied = false;       // an embedding that is the head as well
   uint32_t tensor_id = 0;  // position in the list, and the tensor coordinate of random counters
 
   [[nodiscard]] int64_t elements() const { return rows * cols; }

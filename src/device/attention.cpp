@@ -16,6 +16,12 @@ void check_log_sum_exp(const AttentionShape& s, const Tensor& t) {
         name_of(t.dtype), s.batch * s.heads, s.seq_len);
 }
 
+void check_heads(const AttentionShape& s) {
+  check(s.heads == s.key_value_heads || (s.key_value_heads > 0 && s.heads % s.key_value_heads == 0),
+        "attention: {} query heads over {} heads of keys and values; expected a multiple", s.heads,
+        s.key_value_heads);
+}
+
 void check_type(DType dtype) {
   check(dtype == DType::kF32 || dtype == DType::kBF16, "attention over {}, expected fp32 or bf16",
         name_of(dtype));
@@ -35,19 +41,20 @@ double flops_of(const AttentionBackward& call) { return flops_of_gemms(5, call.s
 
 void check_shapes(const AttentionForward& call) {
   const AttentionShape& s = call.shape;
-  const int64_t hidden = s.heads * s.head_dim;
+  check_heads(s);
   check_type(call.qkv.dtype);
-  check_tokens(s, call.qkv, 3 * hidden, call.qkv.dtype);
-  check_tokens(s, call.out, hidden, call.qkv.dtype);
+  check_tokens(s, call.qkv, s.qkv_width(), call.qkv.dtype);
+  check_tokens(s, call.out, s.query_width(), call.qkv.dtype);
   check_log_sum_exp(s, call.log_sum_exp);
 }
 
 void check_shapes(const AttentionBackward& call) {
   const AttentionShape& s = call.shape;
-  const int64_t hidden = s.heads * s.head_dim;
+  check_heads(s);
   check_type(call.qkv.dtype);
-  for (const Tensor& t : {call.qkv, call.d_qkv}) check_tokens(s, t, 3 * hidden, call.qkv.dtype);
-  for (const Tensor& t : {call.out, call.d_out}) check_tokens(s, t, hidden, call.qkv.dtype);
+  for (const Tensor& t : {call.qkv, call.d_qkv}) check_tokens(s, t, s.qkv_width(), call.qkv.dtype);
+  for (const Tensor& t : {call.out, call.d_out})
+    check_tokens(s, t, s.query_width(), call.qkv.dtype);
   check_log_sum_exp(s, call.log_sum_exp);
 }
 

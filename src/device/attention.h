@@ -1,7 +1,9 @@
 // Causal multi-head attention. No [T,T] matrix outlives a call.
 //
-//   O = softmax(Q K^T / sqrt(D), causal) V      per sequence and head.
-// Legend: B sequences, T tokens, H heads, D head dimension, C = H D.
+//   O = softmax(Q K^T / sqrt(D), causal) V      per sequence and query head,
+// where H / K neighbouring query heads read the same head of keys and values (grouped queries); the
+// gradient of that head is the sum over its readers.
+// Legend: B sequences, T tokens, H query heads, K heads of keys and values, D head dimension.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +15,34 @@
 namespace mpt {
 
 struct AttentionShape {
-  int64_t batch;     // B
-  int64_t seq_len;   // T
-  int64_t heads;     // H
-  int64_t head_dim;  // D
+  int64_t batch;            // B
+  int64_t seq_len;          // T
+  int64_t heads;            // H
+  int64_t key_value_heads;  // K, a divisor of H
+  int64_t head_dim;         // D
+
+  // Query heads that read one head of keys and values.
+  [[nodiscard]] constexpr int64_t readers() const {
+    return heads == key_value_heads ? 1 : heads / key_value_heads;
+  }
+  // Columns of all queries, and of all keys or all values.
+  [[nodiscard]] constexpr int64_t query_width() const { return heads * head_dim; }
+  [[nodiscard]] constexpr int64_t key_value_width() const { return key_value_heads * head_dim; }
+  [[nodiscard]] constexpr int64_t qkv_width() const {
+    return query_width() + 2 * key_value_width();
+  }
 };
+
+// The parts of a row of qkv, side by side, and their first columns.
+enum class QkvPart : int64_t { kQ, kK, kV };
+constexpr int64_t first_column(const AttentionShape& s, QkvPart part) {
+  return part == QkvPart::kQ ? 0 : s.query_width() + (int64_t(part) - 1) * s.key_value_width();
+}
 
 struct AttentionForward {
   AttentionShape shape;
-  Tensor qkv;  // [B T, 3C]: Q, K and V side by side, RoPE already applied
-  Tensor out;  // [B T, C]
+  Tensor qkv;  // [B T, (H + 2 K) D]: Q, K and V side by side, RoPE already applied
+  Tensor out;  // [B T, H D]
   // [at least B H, T] fp32: natural logarithm of the sum of exponentials of the scaled scores,
   // which the backward pass needs.
   Tensor log_sum_exp;
@@ -30,11 +50,11 @@ struct AttentionForward {
 
 struct AttentionBackward {
   AttentionShape shape;
-  Tensor qkv;          // [B T, 3C]
-  Tensor out;          // [B T, C]
+  Tensor qkv;          // [B T, (H + 2 K) D]
+  Tensor out;          // [B T, H D]
   Tensor log_sum_exp;  // [B H, T] fp32
-  Tensor d_out;        // [B T, C]
-  Tensor d_qkv;        // [B T, 3C], written
+  Tensor d_out;        // [B T, H D]
+  Tensor d_qkv;        // [B T, (H + 2 K) D], written
 };
 
 class Attention {

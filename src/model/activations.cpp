@@ -11,21 +11,28 @@ class Planner {
  public:
   Planner(const LlamaConfig& config, const ActivationOptions& options, Allocator& allocator)
       : config_(config), options_(options), allocator_(allocator) {
-    if (rows_of_k()) codes_ = tokens(DType::kE4M3, std::max(config.hidden_size, width()));
+    const int64_t widest = std::max({config.hidden_size, config.query_width(), width()});
+    if (rows_of_k()) codes_ = tokens(DType::kE4M3, widest);
   }
 
   [[nodiscard]] LayerActivations layer() const {
-    const int64_t c = config_.hidden_size, f = width();
-    const Tensor attention = tokens(options_.storage, c);
+    const int64_t c = config_.hidden_size, f = width(), queries = config_.query_width();
+    const Tensor attention = tokens(options_.storage, queries);
     return {.residual = {},
             .attn_norm = operand(c),
             .attn_inv_rms = per_token(),
-            .qkv = tokens(options_.storage, 3 * c),
+            .qkv = tokens(options_.storage, config_.qkv_width()),
+            .qk_before_norm = config_.qk_norm
+                                  ? tokens(options_.storage, queries + config_.key_value_width())
+                                  : Tensor{},
+            .qk_inv_rms = config_.qk_norm ? tokens(DType::kF32, config_.num_attention_heads +
+                                                                    config_.key_value_heads())
+                                          : Tensor{},
             .log_sum_exp = allocator_.tensor(kActivationMemory, DType::kF32,
                                              options_.shape.rows * config_.num_attention_heads,
                                              options_.shape.seq_len),
             .attention = attention,
-            .attention_operand = options_.fp8 ? operand(c) : QuantizedMatrix{attention},
+            .attention_operand = options_.fp8 ? operand(queries) : QuantizedMatrix{attention},
             .middle = tokens(options_.storage, c),
             .mlp_norm = operand(c),
             .mlp_inv_rms = per_token(),
@@ -66,7 +73,7 @@ class Planner {
   const LlamaConfig& config_;
   const ActivationOptions& options_;
   Allocator& allocator_;
-  Tensor codes_;  // [N, max(C, F)] e4m3, if row-major codes are not kept
+  Tensor codes_;  // [N, max(C, H D, F)] e4m3, if row-major codes are not kept
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Activations that forward keeps for backward, planned up front.
 //
-// Legend: N = B T tokens of a micro-batch, C hidden, F stored MLP width, H heads.
+// Legend: N = B T tokens of a micro-batch, C hidden, F stored MLP width, H query heads, K heads of
+// keys and values, D head dimension.
 #pragma once
 
 #include <optional>
@@ -54,10 +55,12 @@ struct LayerActivations {
   Tensor residual;                    // [N, C] the block's input
   QuantizedMatrix attn_norm;          // [N, C]
   Tensor attn_inv_rms;                // [1, N] fp32
-  Tensor qkv;                         // [N, 3C] after RoPE
+  Tensor qkv;                         // [N, (H + 2 K) D] after RoPE
+  Tensor qk_before_norm;              // [N, (H + K) D] with qk_norm: Q and K as the GEMM left them
+  Tensor qk_inv_rms;                  // [N, H + K] fp32 with qk_norm
   Tensor log_sum_exp;                 // [B H, T] fp32
-  Tensor attention;                   // [N, C]
-  QuantizedMatrix attention_operand;  // [N, C] in FP8 a cast of `attention`, else the same tensor
+  Tensor attention;                   // [N, H D]
+  QuantizedMatrix attention_operand;  // [N, H D] in FP8 a cast of it, else the same tensor
   Tensor middle;                      // [N, C] after the attention's residual addition
   QuantizedMatrix mlp_norm;           // [N, C]
   Tensor mlp_inv_rms;                 // [1, N] fp32

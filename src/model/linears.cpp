@@ -45,6 +45,8 @@ void Linears::allocate_fp8(Device& device, Allocator& allocator) {
   check(options_.storage == DType::kBF16, "FP8 GEMMs need bf16 activations, found {}",
         name_of(options_.storage));
   check_multiple("hidden_size", config_.hidden_size);
+  check_multiple("the width of queries", config_.query_width());
+  check_multiple("the width of keys", config_.key_value_width());
   check_multiple("the stored intermediate_size", padded_intermediate_size(config_));
   check_multiple("seq_len", options_.micro_batch.seq_len);
   if (options_.fp8->fp8_lm_head) {
@@ -100,7 +102,7 @@ bool Linears::rows_of_k(int64_t linear) const {
 int64_t Linears::parameter(int64_t linear) const {
   constexpr std::array kFirst{LayerParam::kQ, LayerParam::kO, LayerParam::kGate, LayerParam::kDown};
   if (linear == head_linear(config_)) return head_index(config_);
-  return layer_index(linear / kLinearsPerLayer, kFirst[size_t(linear % kLinearsPerLayer)]);
+  return layer_index(config_, linear / kLinearsPerLayer, kFirst[size_t(linear % kLinearsPerLayer)]);
 }
 
 // The shape of a GEMM's W, without memory.
@@ -182,11 +184,21 @@ std::vector<Fp8Part> Linears::weight_parts(int64_t linear, const QuantizedMatrix
   return parts;
 }
 
+// The linear layers whose weights are in a group of parameters: a tied head in that of the
+// embedding.
+Linears::Range Linears::linears_of_group(int64_t group) const {
+  const int64_t head = head_linear(config_);
+  if (group == (config_.tie_word_embeddings ? 0 : parameter_groups(config_) - 1))
+    return {head, head + 1};
+  const bool of_layer = group > 0 && group < parameter_groups(config_) - 1;
+  return of_layer ? Range{linear_index(group - 1, Linear::kQkv), linear_index(group, Linear::kQkv)}
+                  : Range{};
+}
+
 void Linears::cast_weights(int64_t group, Fp8CastKind kind) {
-  if (group == 0) return;  // the embedding
+  const Range linears = linears_of_group(group);
   const ProfileScope scope(device_, "FP8 casts");
-  const int64_t begin = kLinearsPerLayer * (group - 1);
-  for (int64_t i = begin; i < std::min(begin + kLinearsPerLayer, linears_in_fp8()); ++i) {
+  for (int64_t i = linears.first; i < std::min(linears.end, linears_in_fp8()); ++i) {
     const std::vector<Fp8Part> parts = weight_parts(i, weight_codes_[size_t(i)]);
     if (is_cast_for_use(i))
       forward_->observe(weight_slot(i), parts, kind);

@@ -116,7 +116,12 @@ class Linears {
     const float* scale_inv = nullptr;
   };
 
+  struct Range {
+    int64_t first = 0, end = 0;
+  };
+
   [[nodiscard]] int64_t parameter(int64_t linear) const;
+  [[nodiscard]] Range linears_of_group(int64_t group) const;
   [[nodiscard]] Tensor planned_weight(int64_t linear, DType dtype) const;
   [[nodiscard]] Scaled weight(int64_t linear) const;
   [[nodiscard]] Scaled input(int64_t linear, const QuantizedMatrix& x) const;

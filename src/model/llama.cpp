@@ -90,13 +90,14 @@ Llama::Llama(const LlamaConfig& config, const LlamaOptions& options, const Weigh
 void Llama::allocate_gradient_scratch(Allocator& allocator) {
   const int64_t n = options_.micro_batch.tokens(), c = config_.hidden_size,
                 f = padded_intermediate_size(config_);
+  const int64_t gains = std::max(c, config_.qk_norm ? 2 * config_.head_dim() : 0);
   const auto scratch = [&](DType dtype, int64_t rows, int64_t cols) {
     return allocator.tensor(kScratchMemory, dtype, rows, cols);
   };
   d_residual_ = scratch(options_.storage, n, c);
-  d_branch_ = scratch(options_.storage, n, c);
-  d_wide_ = scratch(options_.storage, n, std::max(3 * c, f));
-  d_gain_partial_ = scratch(DType::kF32, ops_->norm_chunks(n), c);
+  d_branch_ = scratch(options_.storage, n, std::max(c, config_.query_width()));
+  d_wide_ = scratch(options_.storage, n, std::max(config_.qkv_width(), f));
+  d_gain_partial_ = scratch(DType::kF32, ops_->norm_chunks(n), gains);
   const int64_t most = options_.micro_batches;
   first_use_ = allocator.tensor(kDataMemory, DType::kI32, 1, config_.vocab_size + 1);
   uses_ = allocator.pinned(kDataMemory, DType::kI32, most, n);
@@ -228,9 +229,10 @@ void Llama::loss_chunk(int64_t first, const Accumulate* backward) {
        .gradient_scale = backward == nullptr ? nullptr : gradient_scale_.tensor.as<float>()});
   if (backward == nullptr) return;
   const Accumulate accumulate = first > 0 ? Accumulate::kYes : *backward;
-  linears_.backward(
-      head,
-      {.d_y = logits, .x = x, .d_x = d_branch_.row_range(first, rows), .accumulate = accumulate});
+  linears_.backward(head, {.d_y = logits,
+                           .x = x,
+                           .d_x = branch_scratch(config_.hidden_size).row_range(first, rows),
+                           .accumulate = accumulate});
 }
 
 void Llama::cross_entropy(const CrossEntropyCall& call) {
@@ -337,15 +339,17 @@ void Llama::recompute_layer(int64_t layer) {
   forward_layer(layer, Pass::kRecompute);
 }
 
+// A tied matrix already holds its gradient as the head.
 void Llama::backward_embedding(Accumulate accumulate) {
   const ProfileScope scope(device_, "embedding");
   const Tensor uses = live(uses_.tensor.row_range(micro_batch_, 1));
   ops_->find_first_uses(live(tokens_.tensor.row_range(micro_batch_, 1)), uses, first_use_);
-  ops_->embedding_backward({.d_out = live(d_residual_),
-                            .first = first_use_,
-                            .uses = uses,
-                            .d_table = weights_.gradient(embedding_index()),
-                            .accumulate = accumulate});
+  ops_->embedding_backward(
+      {.d_out = live(d_residual_),
+       .first = first_use_,
+       .uses = uses,
+       .d_table = weights_.gradient(embedding_index()),
+       .accumulate = config_.tie_word_embeddings ? Accumulate::kYes : accumulate});
 }
 
 void Llama::round_gradients() {

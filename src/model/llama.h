@@ -1,8 +1,8 @@
 // A LLaMA on a device: forward, loss and backward over micro-batches of a fixed maximum size. All
 // memory is planned up front.
 //
-// Pre-norm blocks of RMSNorm, RoPE, causal attention and SwiGLU; untied head; mean cross entropy in
-// row chunks, so that logits of a whole batch are never stored. Results do not depend on the number
+// Pre-norm blocks of RMSNorm, RoPE, causal attention with grouped queries and SwiGLU; a head of its
+// own or tied to the embedding; mean cross entropy in row chunks, so that logits of a whole batch are never stored. Results do not depend on the number
 // of threads.
 #pragma once
 
@@ -151,6 +151,8 @@ class Llama {
   };
   void norm(const NormedInput& n);
   void swiglu(int64_t linear, const Tensor& gate_up, const QuantizedMatrix& out);
+  void norm_heads(int64_t layer);
+  void backward_norm_heads(int64_t layer, const Tensor& d_qkv, Accumulate accumulate);
   [[nodiscard]] RopeCall rotation(const Tensor& qkv, float direction) const;
   void rotate(const Tensor& qkv);
   void attend(const LayerActivations& a);
@@ -158,7 +160,10 @@ class Llama {
   [[nodiscard]] AttentionShape attention_shape() const;
   [[nodiscard]] Tensor live(const Tensor& t) const;  // the rows of the current micro-batch
   [[nodiscard]] QuantizedMatrix live(const QuantizedMatrix& operand) const;
-  [[nodiscard]] Tensor wide_scratch(int64_t cols) const;  // [N, cols] over the shared scratch
+  // Views of d_wide_ and d_branch_ with `cols` columns.
+  [[nodiscard]] Tensor wide_scratch(int64_t cols) const { return narrow(d_wide_, cols); }
+  [[nodiscard]] Tensor branch_scratch(int64_t cols) const { return narrow(d_branch_, cols); }
+  [[nodiscard]] Tensor narrow(const Tensor& scratch, int64_t cols) const;
   [[nodiscard]] Fp8CastKind evaluation_cast() const;
   void cast_input(int64_t linear, const ComputedInput& input, const QuantizedMatrix& operand);
   void cast_attention(int64_t linear, const LayerActivations& a);
@@ -180,10 +185,10 @@ class Llama {
   Tensor losses_;                  // [1, N] fp32
   PinnedBuffer loss_sums_;         // [1, micro-batches] fp64
   Tensor logits_;                  // [chunk, V]
-  Tensor d_residual_,
-      d_branch_;           // [N, C] gradients of the residual stream and of a block half's input
-  Tensor d_wide_;          // [N, max(3C, F)] gradients inside a block half
-  Tensor d_gain_partial_;  // [norm_chunks(N), C] fp32
+  Tensor d_residual_;              // [N, C] gradient of the residual stream
+  Tensor d_branch_;        // [N, max(C, H D)] gradient of a block half's or the attention's output
+  Tensor d_wide_;          // [N, max((H + 2 K) D, F)] gradients inside a block half
+  Tensor d_gain_partial_;  // [norm_chunks(N), max(C, 2 D)] fp32
   PinnedBuffer uses_;      // [micro-batches, N] int32: positions, sorted by their token
   Tensor first_use_;       // [1, V + 1] int32: where the uses of a row of the embedding begin
   std::vector<int32_t> counts_;  // [V]

@@ -9,7 +9,11 @@ namespace mpt {
 // --- views ---------------------------------------------------------------------------------------
 
 AttentionShape Llama::attention_shape() const {
-  return {rows_, options_.micro_batch.seq_len, config_.num_attention_heads, config_.head_dim()};
+  return {.batch = rows_,
+          .seq_len = options_.micro_batch.seq_len,
+          .heads = config_.num_attention_heads,
+          .key_value_heads = config_.key_value_heads(),
+          .head_dim = config_.head_dim()};
 }
 
 // Tensors are planned for the largest micro-batch; a smaller one uses their first rows (or columns,
@@ -24,8 +28,8 @@ QuantizedMatrix Llama::live(const QuantizedMatrix& operand) const {
   return operand.row_range(0, rows_ * options_.micro_batch.seq_len);
 }
 
-Tensor Llama::wide_scratch(int64_t cols) const {
-  return live(Tensor{d_wide_.data, d_wide_.dtype, d_wide_.rows, cols, cols});
+Tensor Llama::narrow(const Tensor& scratch, int64_t cols) const {
+  return live(Tensor{scratch.data, scratch.dtype, scratch.rows, cols, cols});
 }
 
 // --- operations ----------------------------------------------------------------------------------
@@ -70,11 +74,50 @@ void Llama::swiglu(int64_t linear, const Tensor& gate_up, const QuantizedMatrix&
     ops_->swiglu_forward(live(gate_up), live(out.values));
 }
 
+void Llama::norm_heads(int64_t layer) {
+  const ProfileScope scope(device_, "RMSNorm of heads");
+  const LayerActivations& a = acts_.layers[size_t(layer)];
+  const auto gain = [&](LayerParam which) {
+    return weights_.compute(layer_index(config_, layer, which));
+  };
+  ops_->head_norm_forward({.qkv = live(a.qkv),
+                           .before = live(a.qk_before_norm),
+                           .inv_rms = live(a.qk_inv_rms),
+                           .query_gain = gain(LayerParam::kQNorm),
+                           .key_gain = gain(LayerParam::kKNorm),
+                           .query_heads = config_.num_attention_heads,
+                           .eps = float(config_.rms_norm_eps)});
+}
+
+void Llama::backward_norm_heads(int64_t layer, const Tensor& d_qkv, Accumulate accumulate) {
+  const ProfileScope scope(device_, "RMSNorm of heads");
+  const LayerActivations& a = acts_.layers[size_t(layer)];
+  const int64_t queries = layer_index(config_, layer, LayerParam::kQNorm),
+                keys = layer_index(config_, layer, LayerParam::kKNorm);
+  const int64_t chunks = d_gain_partial_.rows, dim = config_.head_dim();
+  // One after the other, so that each is contiguous.
+  const auto partial = [&](int64_t which) {
+    return Tensor{d_gain_partial_.data + which * chunks * dim * size_of(DType::kF32), DType::kF32,
+                  chunks, dim, dim};
+  };
+  ops_->head_norm_backward({.d_qkv = d_qkv,
+                            .before = live(a.qk_before_norm),
+                            .inv_rms = live(a.qk_inv_rms),
+                            .query_gain = weights_.compute(queries),
+                            .key_gain = weights_.compute(keys),
+                            .d_query_partial = partial(0),
+                            .d_key_partial = partial(1),
+                            .d_query_gain = weights_.gradient(queries),
+                            .d_key_gain = weights_.gradient(keys),
+                            .query_heads = config_.num_attention_heads,
+                            .accumulate = accumulate});
+}
+
 RopeCall Llama::rotation(const Tensor& qkv, float direction) const {
   return {.qkv = qkv,
           .cosine = rope_.cosine,
           .sine = rope_.sine,
-          .heads = config_.num_attention_heads,
+          .rotated_heads = config_.num_attention_heads + config_.key_value_heads(),
           .head_dim = config_.head_dim(),
           .seq_len = options_.micro_batch.seq_len,
           .direction = direction};
@@ -85,10 +128,13 @@ void Llama::rotate(const Tensor& qkv) {
   ops_->rope(rotation(qkv, +1.0f));
 }
 
+// With qk_norm the norms' gradients follow, and the cast with the GEMM that reads it.
 void Llama::backward_rotate(int64_t linear, const Tensor& d_qkv) {
   const ProfileScope scope(device_, "RoPE");
   const RopeCall call = rotation(d_qkv, -1.0f);
-  if (const auto cast = linears_.gradient_cast(linear, d_qkv.rows))
+  const auto cast =
+      config_.qk_norm ? std::optional<Fp8CastCall>() : linears_.gradient_cast(linear, d_qkv.rows);
+  if (cast)
     ops_->rope_and_cast(call, *cast);
   else
     ops_->rope(call);
@@ -108,7 +154,7 @@ void Llama::attend_backward(const LayerActivations& a, const Tensor& d_qkv) {
                                .qkv = live(a.qkv),
                                .out = live(a.attention),
                                .log_sum_exp = a.log_sum_exp,
-                               .d_out = live(d_branch_),
+                               .d_out = branch_scratch(config_.query_width()),
                                .d_qkv = d_qkv};
   const ProfileScope scope(device_, "attention", flops_of(call));
   device_.attention().backward(call);
@@ -116,7 +162,7 @@ void Llama::attend_backward(const LayerActivations& a, const Tensor& d_qkv) {
 
 void Llama::backward_norm(const NormedGradient& n) {
   const ProfileScope scope(device_, "RMSNorm");
-  const NormBackwardCall call{.d_out = live(d_branch_),
+  const NormBackwardCall call{.d_out = branch_scratch(config_.hidden_size),
                               .x = live(n.x),
                               .inv_rms = live(n.inv_rms),
                               .gain = weights_.compute(n.gain),
@@ -149,7 +195,7 @@ void Llama::forward_layer(int64_t layer, Pass pass) {
   const auto index = [layer](Linear which) { return linear_index(layer, which); };
   NormedInput attn_norm{.residual = a.residual,
                         .inv_rms = a.attn_inv_rms,
-                        .gain = layer_index(layer, LayerParam::kAttnNorm),
+                        .gain = layer_index(config_, layer, LayerParam::kAttnNorm),
                         .linear = index(Linear::kQkv),
                         .out = a.attn_norm};
   if (layer > 0 && pass == Pass::kFirst) {
@@ -159,6 +205,7 @@ void Llama::forward_layer(int64_t layer, Pass pass) {
   }
   norm(attn_norm);
   linears_.forward(index(Linear::kQkv), live(a.attn_norm), live(a.qkv));
+  if (config_.qk_norm) norm_heads(layer);
   rotate(live(a.qkv));
   attend(a);
   cast_attention(index(Linear::kO), a);
@@ -167,7 +214,7 @@ void Llama::forward_layer(int64_t layer, Pass pass) {
         .branch = acts_.branch,
         .sum = a.middle,
         .inv_rms = a.mlp_inv_rms,
-        .gain = layer_index(layer, LayerParam::kMlpNorm),
+        .gain = layer_index(config_, layer, LayerParam::kMlpNorm),
         .linear = index(Linear::kGateUp),
         .out = a.mlp_norm});
   linears_.forward(index(Linear::kGateUp), live(a.mlp_norm), live(a.gate_up));
@@ -193,11 +240,11 @@ void Llama::backward_mlp(int64_t layer, Accumulate accumulate) {
   backward_swiglu(gate_up, live(a.gate_up), d_mlp);
   linears_.backward(gate_up, {.d_y = live(a.gate_up),
                               .x = live(a.mlp_norm),
-                              .d_x = live(d_branch_),
+                              .d_x = branch_scratch(config_.hidden_size),
                               .accumulate = accumulate});
   backward_norm({.x = a.middle,
                  .inv_rms = a.mlp_inv_rms,
-                 .gain = layer_index(layer, LayerParam::kMlpNorm),
+                 .gain = layer_index(config_, layer, LayerParam::kMlpNorm),
                  .accumulate = accumulate,
                  .next = linear_index(layer, Linear::kO)});
 }
@@ -207,17 +254,19 @@ void Llama::backward_attention(int64_t layer, Accumulate accumulate) {
   const Tensor d_qkv = wide_scratch(a.qkv.cols);
   linears_.backward(linear_index(layer, Linear::kO), {.d_y = live(d_residual_),
                                                       .x = live(a.attention_operand),
-                                                      .d_x = live(d_branch_),
+                                                      .d_x = branch_scratch(a.attention.cols),
                                                       .accumulate = accumulate});
   attend_backward(a, d_qkv);
   const int64_t qkv = linear_index(layer, Linear::kQkv);
   backward_rotate(qkv, d_qkv);
-  linears_.backward(
-      qkv,
-      {.d_y = d_qkv, .x = live(a.attn_norm), .d_x = live(d_branch_), .accumulate = accumulate});
+  if (config_.qk_norm) backward_norm_heads(layer, d_qkv, accumulate);
+  linears_.backward(qkv, {.d_y = d_qkv,
+                          .x = live(a.attn_norm),
+                          .d_x = branch_scratch(config_.hidden_size),
+                          .accumulate = accumulate});
   backward_norm({.x = a.residual,
                  .inv_rms = a.attn_inv_rms,
-                 .gain = layer_index(layer, LayerParam::kAttnNorm),
+                 .gain = layer_index(config_, layer, LayerParam::kAttnNorm),
                  .accumulate = accumulate,
                  .next = last_linear_before(layer)});
 }

@@ -28,7 +28,8 @@ void LlamaDecoder::allocate(Allocator& allocator) {
     return allocator.tensor(kActivationMemory, options_.storage, 1, cols);
   };
   const auto cache = [&] {
-    return allocator.tensor(kActivationMemory, options_.storage, options_.max_positions, c);
+    return allocator.tensor(kActivationMemory, options_.storage, options_.max_positions,
+                            config_.key_value_width());
   };
   for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer)
     caches_.push_back({cache(), cache()});
@@ -37,10 +38,15 @@ void LlamaDecoder::allocate(Allocator& allocator) {
   middle_ = row(c);
   normed_ = row(c);
   inv_rms_ = allocator.tensor(kActivationMemory, DType::kF32, 1, 1);
-  qkv_ = row(3 * c);
+  qkv_ = row(config_.qkv_width());
+  if (config_.qk_norm) {
+    const int64_t heads = config_.num_attention_heads + config_.key_value_heads();
+    qk_before_norm_ = row(heads * config_.head_dim());
+    qk_inv_rms_ = allocator.tensor(kActivationMemory, DType::kF32, 1, heads);
+  }
   scores_ = allocator.tensor(kScratchMemory, DType::kF32, config_.num_attention_heads,
                              options_.max_positions);
-  attention_ = row(c);
+  attention_ = row(config_.query_width());
   branch_ = row(c);
   gate_up_ = row(2 * f);
   mlp_ = row(f);
@@ -51,11 +57,12 @@ std::vector<GemmCall> LlamaDecoder::gemms() const {
   const auto gemm = [](const Tensor& x, const Tensor& weight, const Tensor& y) {
     return GemmCall{.a = x, .b = weight, .d = y, .transpose_b = Transpose::kYes};
   };
-  return {gemm(normed_, weights_.compute_fused(layer_index(0, LayerParam::kQ)), qkv_),
-          gemm(attention_, weights_.compute(layer_index(0, LayerParam::kO)), branch_),
-          gemm(normed_, weights_.compute_fused(layer_index(0, LayerParam::kGate)), gate_up_),
-          gemm(mlp_, weights_.compute(layer_index(0, LayerParam::kDown)), branch_),
-          gemm(normed_, weights_.compute(head_index(config_)), logits_)};
+  return {
+      gemm(normed_, weights_.compute_fused(layer_index(config_, 0, LayerParam::kQ)), qkv_),
+      gemm(attention_, weights_.compute(layer_index(config_, 0, LayerParam::kO)), branch_),
+      gemm(normed_, weights_.compute_fused(layer_index(config_, 0, LayerParam::kGate)), gate_up_),
+      gemm(mlp_, weights_.compute(layer_index(config_, 0, LayerParam::kDown)), branch_),
+      gemm(normed_, weights_.compute(head_index(config_)), logits_)};
 }
 
 // y = x W^T
@@ -74,19 +81,33 @@ void LlamaDecoder::norm(const Tensor& residual, const Tensor& branch, const Tens
                       .eps = float(config_.rms_norm_eps)});
 }
 
+void LlamaDecoder::norm_heads(int64_t layer) {
+  const auto gain = [&](LayerParam which) {
+    return weights_.compute(layer_index(config_, layer, which));
+  };
+  ops_->head_norm_forward({.qkv = qkv_,
+                           .before = qk_before_norm_,
+                           .inv_rms = qk_inv_rms_,
+                           .query_gain = gain(LayerParam::kQNorm),
+                           .key_gain = gain(LayerParam::kKNorm),
+                           .query_heads = config_.num_attention_heads,
+                           .eps = float(config_.rms_norm_eps)});
+}
+
 // Leaves the block's output as `middle` and `branch`; the next norm adds them.
 void LlamaDecoder::forward_layer(int64_t layer) {
-  const auto param = [layer](LayerParam which) { return layer_index(layer, which); };
+  const auto param = [&](LayerParam which) { return layer_index(config_, layer, which); };
   const Cache& cache = caches_[size_t(layer)];
   if (layer == 0)
     norm(residual_, {}, {}, param(LayerParam::kAttnNorm));
   else
     norm(middle_, branch_, residual_, param(LayerParam::kAttnNorm));
   linear(normed_, weights_.compute_fused(param(LayerParam::kQ)), qkv_);
+  if (config_.qk_norm) norm_heads(layer);
   ops_->rope({.qkv = qkv_,
               .cosine = rope_.cosine,
               .sine = rope_.sine,
-              .heads = config_.num_attention_heads,
+              .rotated_heads = config_.num_attention_heads + config_.key_value_heads(),
               .head_dim = config_.head_dim(),
               .seq_len = 1,
               .first_position = position_});
@@ -96,6 +117,7 @@ void LlamaDecoder::forward_layer(int64_t layer) {
                           .scores = scores_,
                           .out = attention_,
                           .heads = config_.num_attention_heads,
+                          .key_value_heads = config_.key_value_heads(),
                           .head_dim = config_.head_dim(),
                           .past = position_});
   linear(attention_, weights_.compute(param(LayerParam::kO)), branch_);

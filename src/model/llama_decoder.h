@@ -39,11 +39,12 @@ class LlamaDecoder {
   void forward(int32_t token);
   void forward_layer(int64_t layer);
   void norm(const Tensor& residual, const Tensor& branch, const Tensor& sum, int64_t gain);
+  void norm_heads(int64_t layer);
   void linear(const Tensor& x, const Tensor& weight, const Tensor& y);
   [[nodiscard]] std::vector<GemmCall> gemms() const;
 
   struct Cache {
-    Tensor keys, values;  // [positions, C]
+    Tensor keys, values;  // [positions, K D]
   };
 
   LlamaConfig config_;
@@ -57,9 +58,11 @@ class LlamaDecoder {
   Tensor residual_, middle_;   // [1, C] the residual stream before and within a block
   Tensor normed_;              // [1, C]
   Tensor inv_rms_;             // [1, 1] fp32
-  Tensor qkv_;                 // [1, 3C]
+  Tensor qkv_;                 // [1, (H + 2 K) D]
+  Tensor qk_before_norm_;      // [1, (H + K) D] with qk_norm
+  Tensor qk_inv_rms_;          // [1, H + K] fp32
   Tensor scores_;              // [H, positions] fp32
-  Tensor attention_;           // [1, C]
+  Tensor attention_;           // [1, H D]
   Tensor branch_;              // [1, C] output of the block half just computed, not yet added
   Tensor gate_up_;             // [1, 2F]
   Tensor mlp_;                 // [1, F]

@@ -2,8 +2,8 @@
 // (llama_ops_on.h) and instantiated per backend; a backend may override single operations with
 // tuned kernels.
 //
-// Legend: B sequences, T tokens, N = B T, C hidden, H heads, D head dimension, F stored MLP width,
-// V vocabulary. "Storage" tensors are all fp32 or all bf16; gradients of parameters may be either.
+// Legend: B sequences, T tokens, N = B T, C hidden, H query heads, K heads of keys and values, D head
+// dimension, F stored MLP width, V vocabulary. "Storage" tensors are all fp32 or all bf16; gradients of parameters may be either.
 #pragma once
 
 #include <cstdint>
@@ -39,10 +39,33 @@ struct NormBackwardCall {
   Accumulate accumulate;
 };
 
+// RMSNorm of every head of Q and K, in place (formulas/head_norm.h).
+struct HeadNormForwardCall {
+  Tensor qkv;                   // [N, (H + 2 K) D] storage
+  Tensor before;                // [N, (H + K) D] storage: Q and K as they were, written
+  Tensor inv_rms;               // [N, H + K] fp32, written
+  Tensor query_gain, key_gain;  // [1, D] storage
+  int64_t query_heads;          // H
+  float eps;
+};
+
+// The gradient of the normalised heads becomes that of the heads before, in place.
+struct HeadNormBackwardCall {
+  Tensor d_qkv;                           // [N, (H + 2 K) D] storage
+  Tensor before;                          // [N, (H + K) D] storage
+  Tensor inv_rms;                         // [N, H + K] fp32
+  Tensor query_gain, key_gain;            // [1, D] storage
+  Tensor d_query_partial, d_key_partial;  // [norm_chunks(N), D] fp32 scratch
+  Tensor d_query_gain, d_key_gain;        // [1, D] gradient
+  int64_t query_heads;                    // H
+  Accumulate accumulate;
+};
+
 struct RopeCall {
-  Tensor qkv;           // [N, 3C] storage, Q and K rotated in place
-  Tensor cosine, sine;  // [positions, D/2] fp32
-  int64_t heads, head_dim, seq_len;
+  Tensor qkv;             // [N, (H + 2 K) D] storage, Q and K rotated in place
+  Tensor cosine, sine;    // [positions, D/2] fp32
+  int64_t rotated_heads;  // H + K
+  int64_t head_dim, seq_len;
   int64_t first_position = 0;
   float direction = 1.0f;  // -1: backward
 };
@@ -64,11 +87,11 @@ struct EmbeddingBackwardCall {
 
 // One new token per call, attending to itself and `past` tokens before it in the cache.
 struct CachedAttentionCall {
-  Tensor qkv;           // [1, 3C] storage, RoPE applied; its K and V are appended to the caches
-  Tensor keys, values;  // [positions, C] storage
+  Tensor qkv;           // [1, (H + 2 K) D] storage, RoPE applied; K and V go to the caches
+  Tensor keys, values;  // [positions, K D] storage
   Tensor scores;        // [H, positions] fp32 scratch
-  Tensor out;           // [1, C] storage
-  int64_t heads, head_dim, past;
+  Tensor out;           // [1, H D] storage
+  int64_t heads, key_value_heads, head_dim, past;
 };
 
 // Inputs of linear layers that are computed inside their FP8 cast and never stored in a wider type.
@@ -102,6 +125,8 @@ class LlamaOps {
   virtual void norm_backward(const NormBackwardCall& call) = 0;
   // Rows of partial sums that norm_backward needs for up to n tokens.
   [[nodiscard]] virtual int64_t norm_chunks(int64_t n) const = 0;
+  virtual void head_norm_forward(const HeadNormForwardCall& call) = 0;
+  virtual void head_norm_backward(const HeadNormBackwardCall& call) = 0;
   virtual void rope(const RopeCall& call) = 0;
   // `out` has the type of `gate_up`, or fp32 (unrounded).
   virtual void swiglu_forward(const Tensor& gate_up, const Tensor& out) = 0;

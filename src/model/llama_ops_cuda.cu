@@ -120,12 +120,13 @@ class CudaLlamaOps final : public LlamaOpsOn<CudaExec> {
   void rope(const RopeCall& call) override {
     const bool fast = dispatch(call.qkv.dtype, [&]<class T>(T) {
       constexpr int kWidth = kPackOf<T>;
-      if (call.head_dim % (2 * kWidth) != 0 || !packable(call.qkv.stride, kWidth, {call.qkv}) ||
+      if (call.head_dim % (2 * kWidth) != 0 || call.rotated_heads % 2 != 0 ||
+          !packable(call.qkv.stride, kWidth, {call.qkv}) ||
           !packable(call.cosine.cols, kWidth, {call.cosine, call.sine}))
         return false;
       const RopePacks<T> packs{{call.qkv.as<T>(), call.qkv.stride, call.cosine.as<float>(),
-                                call.sine.as<float>(), 2 * call.heads, call.head_dim, call.seq_len,
-                                call.first_position, call.direction}};
+                                call.sine.as<float>(), call.rotated_heads, call.head_dim,
+                                call.seq_len, call.first_position, call.direction}};
       exec_.elements(call.qkv.rows * packs.items(), packs);
       return true;
     });

@@ -7,6 +7,7 @@
 #include "model/formulas/computed_input.h"
 #include "model/formulas/cross_entropy.h"
 #include "model/formulas/embedding.h"
+#include "model/formulas/head_norm.h"
 #include "model/formulas/rms_norm.h"
 #include "model/formulas/rope.h"
 #include "model/formulas/swiglu.h"
@@ -82,10 +83,42 @@ class LlamaOpsOn : public LlamaOps {
     });
   }
 
+  void head_norm_forward(const HeadNormForwardCall& call) override {
+    dispatch(call.qkv.dtype, [&]<class T>(T) {
+      exec_.rows(call.qkv.rows,
+                 HeadNormForward<T>{call.qkv.as<T>(), call.qkv.stride, call.before.as<T>(),
+                                    call.inv_rms.as<float>(), call.query_gain.as<T>(),
+                                    call.key_gain.as<T>(), call.query_heads, call.inv_rms.cols,
+                                    call.query_gain.cols, call.eps});
+    });
+  }
+
+  void head_norm_backward(const HeadNormBackwardCall& call) override {
+    const int64_t tokens = call.d_qkv.rows, most = norm_chunks(tokens),
+                  per_chunk = (tokens + most - 1) / most,
+                  chunks = (tokens + per_chunk - 1) / per_chunk;
+    dispatch(call.d_qkv.dtype, [&]<class T>(T) {
+      exec_.rows(chunks,
+                 HeadNormBackward<T>{call.d_qkv.as<T>(), call.d_qkv.stride, call.before.as<T>(),
+                                     call.inv_rms.as<float>(), call.query_gain.as<T>(),
+                                     call.key_gain.as<T>(), call.d_query_partial.as<float>(),
+                                     call.d_key_partial.as<float>(), call.query_heads,
+                                     call.inv_rms.cols, call.query_gain.cols, tokens, per_chunk});
+    });
+    const auto sum = [&](const Tensor& partial, const Tensor& d_gain) {
+      dispatch(d_gain.dtype, [&]<class D>(D) {
+        exec_.elements(d_gain.cols, GainGradient<D>{partial.as<float>(), d_gain.as<D>(), chunks,
+                                                    d_gain.cols, keep(call.accumulate)});
+      });
+    };
+    sum(call.d_query_partial, call.d_query_gain);
+    sum(call.d_key_partial, call.d_key_gain);
+  }
+
   void rope(const RopeCall& call) override {
     dispatch(call.qkv.dtype, [&]<class T>(T) {
       exec_.rows(call.qkv.rows, Rope<T>{call.qkv.as<T>(), call.qkv.stride, call.cosine.as<float>(),
-                                        call.sine.as<float>(), 2 * call.heads, call.head_dim,
+                                        call.sine.as<float>(), call.rotated_heads, call.head_dim,
                                         call.seq_len, call.first_position, call.direction});
     });
   }
@@ -150,10 +183,11 @@ class LlamaOpsOn : public LlamaOps {
 
   void cached_attention(const CachedAttentionCall& call) override {
     dispatch(call.qkv.dtype, [&]<class T>(T) {
-      exec_.rows(call.heads,
-                 CachedAttention<T>{call.qkv.as<T>(), call.keys.as<T>(), call.values.as<T>(),
-                                    call.scores.as<float>(), call.out.as<T>(), call.heads,
-                                    call.head_dim, call.past, call.scores.cols});
+      exec_.rows(
+          call.key_value_heads,
+          CachedAttention<T>{call.qkv.as<T>(), call.keys.as<T>(), call.values.as<T>(),
+                             call.scores.as<float>(), call.out.as<T>(), call.heads,
+                             call.key_value_heads, call.head_dim, call.past, call.scores.cols});
     });
   }
 

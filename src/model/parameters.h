@@ -2,7 +2,7 @@
 // initialisation.
 //
 // Order, and thereby tensor ids: embedding; per layer attn norm, q, k, v, o, mlp norm, gate, up,
-// down; final norm; head.
+// down, and with qk_norm the norms of q and k; final norm; head, unless it is the embedding.
 #pragma once
 
 #include <vector>
@@ -12,24 +12,39 @@
 
 namespace mpt {
 
-// Offsets within a layer's nine parameters.
-enum class LayerParam : int64_t { kAttnNorm, kQ, kK, kV, kO, kMlpNorm, kGate, kUp, kDown };
-inline constexpr int64_t kParamsPerLayer = 9;
+// Offsets within a layer's parameters; the last two only with qk_norm.
+enum class LayerParam : int64_t {
+  kAttnNorm,
+  kQ,
+  kK,
+  kV,
+  kO,
+  kMlpNorm,
+  kGate,
+  kUp,
+  kDown,
+  kQNorm,
+  kKNorm
+};
+inline int64_t params_per_layer(const LlamaConfig& config) { return config.qk_norm ? 11 : 9; }
 
 std::vector<ParamSpec> llama_parameters(const LlamaConfig& config);
 
 // Position in that list.
 inline int64_t embedding_index() { return 0; }
-inline int64_t layer_index(int64_t layer, LayerParam which) {
-  return 1 + kParamsPerLayer * layer + int64_t(which);
+inline int64_t layer_index(const LlamaConfig& config, int64_t layer, LayerParam which) {
+  return 1 + params_per_layer(config) * layer + int64_t(which);
 }
 inline int64_t final_norm_index(const LlamaConfig& config) {
-  return 1 + kParamsPerLayer * config.num_hidden_layers;
+  return 1 + params_per_layer(config) * config.num_hidden_layers;
 }
-inline int64_t head_index(const LlamaConfig& config) { return final_norm_index(config) + 1; }
+inline int64_t head_index(const LlamaConfig& config) {
+  return config.tie_word_embeddings ? embedding_index() : final_norm_index(config) + 1;
+}
 
 // Groups of parameters that are read, and get gradients, together: 0 is the embedding, 1 + l layer
-// l, the last one final norm and head. Groups are consecutive in the list.
+// l, the last one final norm and head. Groups are consecutive in the list. A tied matrix is in
+// group 0, which is read first and whose gradient is complete last.
 inline int64_t parameter_groups(const LlamaConfig& config) { return config.num_hidden_layers + 2; }
 struct ParameterRange {
   int64_t first = 0, count = 0;

@@ -9,8 +9,8 @@
 namespace mpt {
 namespace {
 
-// Legend, for a token: C hidden, F stored MLP width, V vocabulary, L layers; s bytes of an element
-// of the storage type, and 1 of an FP8 code.
+// Legend, for a token: C hidden, Q all query heads, K all heads of keys, F stored MLP width, V
+// vocabulary, L layers; s bytes of an element of the storage type, and 1 of an FP8 code.
 class Counter {
  public:
   Counter(const LlamaConfig& config, const PrecisionConfig& precision, int64_t seq_len)
@@ -21,6 +21,8 @@ class Counter {
         ahead_(fp8_ && precision.fp8_recipe == Fp8Recipe::kDelayed),
         layers_(config.num_hidden_layers),
         c_(double(config.hidden_size)),
+        q_(double(config.query_width())),
+        k_(double(config.key_value_width())),
         f_(double(padded_intermediate_size(config))),
         v_(double(config.vocab_size)),
         s_(double(size_of(activation_dtype(precision.compute)))) {}
@@ -53,8 +55,8 @@ class Counter {
   }
 
   void count_gemms() {
-    add_linear("qkv", layers_, c_, 3 * c_, fp8_);
-    add_linear("o", layers_, c_, c_, fp8_);
+    add_linear("qkv", layers_, c_, q_ + 2 * k_, fp8_);
+    add_linear("o", layers_, q_, c_, fp8_);
     add_linear("gate_up", layers_, c_, 2 * f_, fp8_);
     add_linear("down", layers_, f_, c_, fp8_);
     add_linear("lm_head", 1, c_, v_, fp8_ && precision_.fp8_lm_head);
@@ -62,7 +64,7 @@ class Counter {
 
   // Two products in forward and five in backward, over half of the square.
   void count_attention() {
-    const double product = 2 * c_ * double(seq_len_ + 1) / 2 * double(layers_);
+    const double product = 2 * q_ * double(seq_len_ + 1) / 2 * double(layers_);
     work_.attention_forward = 2 * product;
     work_.attention_backward = 5 * product;
   }
@@ -106,9 +108,12 @@ class Counter {
     add("forward/embedding", "", 1, {.read = s_ * c_, .written = s_ * c_});
     add_norms("the first", 1, 0, fp8_);
     add_norms("of layers", 2 * layers_ - 1, 1, fp8_);
-    add("forward/RoPE", "", layers_, {.read = 2 * s_ * c_, .written = 2 * s_ * c_});
+    const double rotated = s_ * (q_ + k_);
+    if (config_.qk_norm)
+      add("forward/RMSNorm of heads", "", layers_, {.read = rotated, .written = 2 * rotated});
+    add("forward/RoPE", "", layers_, {.read = rotated, .written = rotated});
     if (fp8_) {
-      add("forward/FP8 casts", "of attention", layers_, cast(s_ * c_, c_, c_));
+      add("forward/FP8 casts", "of attention", layers_, cast(s_ * q_, q_, q_));
       add("forward/SwiGLU/FP8 casts", "", layers_, cast(2 * s_ * f_, f_, f_));
     } else {
       add("forward/SwiGLU", "", layers_, {.read = 2 * s_ * f_, .written = s_ * f_});
@@ -147,11 +152,22 @@ class Counter {
     add_dy_cast("down", c_);
     add_dy("backward/SwiGLU", "gate_up", 3 * s_ * f_, 2 * s_ * f_, 2 * f_);
     add_dy_cast("o", c_);
-    // dv is not rotated, but is read where its codes are written.
-    add_dy("backward/RoPE", "qkv", (ahead_ ? 3 : 2) * s_ * c_, 2 * s_ * c_, 3 * c_);
+    count_backward_of_heads();
     add_norms_backward("of layers", 2 * layers_ - 1, ahead_);
     add_norms_backward("the first", 1, false);
     add("backward/embedding", "", 1, {.read = s_ * c_, .written = 0});
+  }
+
+  void count_backward_of_heads() {
+    const double rotated = s_ * (q_ + k_), qkv = q_ + 2 * k_;
+    if (config_.qk_norm) {
+      add("backward/RoPE", "", layers_, {.read = rotated, .written = rotated});
+      add("backward/RMSNorm of heads", "", layers_, {.read = 2 * rotated, .written = rotated});
+      if (fp8_) add("backward/FP8 casts", "of dy of qkv", layers_, cast(s_ * qkv, qkv, qkv));
+      return;
+    }
+    // dv is not rotated, but is read where its codes are written.
+    add_dy("backward/RoPE", "qkv", ahead_ ? s_ * qkv : rotated, rotated, qkv);
   }
 
   // --- weights -----------------------------------------------------------------------------------
@@ -166,10 +182,11 @@ class Counter {
   }
 
   void count_weights() {
-    const double elements = double(layers_) * (4 * c_ * c_ + 3 * c_ * f_);
+    const double elements = double(layers_) * (c_ * (2 * q_ + 2 * k_) + 3 * c_ * f_);
     const int64_t hidden = config_.hidden_size, width = padded_intermediate_size(config_);
     const double stored =
-        double(layers_) * (stored_bytes(4 * c_ + 2 * f_, hidden) + stored_bytes(c_, width));
+        double(layers_) * (stored_bytes(q_ + 2 * k_ + 2 * f_, hidden) +
+                           stored_bytes(c_, config_.query_width()) + stored_bytes(c_, width));
     if (fp8_)
       work_.weights = {.read = stored,
                        .written = elements,
@@ -185,7 +202,7 @@ class Counter {
   bool fp8_;
   bool ahead_;  // casts of gradients and of outputs of norms are part of the operation before
   int64_t layers_;
-  double c_, f_, v_, s_;
+  double c_, q_, k_, f_, v_, s_;
   StepWork work_;
 };
 

@@ -90,8 +90,9 @@ void WeightStore::allocate_gradients(Allocator& allocator) {
 }
 
 DType WeightStore::gradient_container(const ParamSpec& spec) const {
-  const int64_t additions =
-      options_.additions * (spec.kind == ParamKind::kHead ? options_.head_additions : int64_t{1});
+  const int64_t as_head = spec.kind == ParamKind::kHead || spec.tied ? options_.head_additions : 0,
+                otherwise = spec.kind == ParamKind::kHead ? 0 : 1;
+  const int64_t additions = options_.additions * (as_head + otherwise);
   return options_.gradient == DType::kBF16 && additions == 1 ? DType::kBF16 : DType::kF32;
 }
 

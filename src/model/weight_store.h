@@ -37,7 +37,7 @@ struct WeightOptions {
   DType storage;                            // of compute tensors: fp32 or bf16
   DType gradient;                           // gradients are rounded to this once per step
   int64_t additions = 1;                    // additions to a gradient per step (micro-batches)
-  int64_t head_additions = 1;               // for the LM head: chunks per micro-batch
+  int64_t head_additions = 1;               // by the LM head: chunks per micro-batch
   std::optional<WeightEncoding> linears{};  // masters of linear layers; none: type `storage`
   LinearCopies linear_copies = LinearCopies::kDecoded;
   Gradients gradients = Gradients::kAllocate;

@@ -63,10 +63,11 @@ double measured_gemm_rate(Device& device) {
 }
 
 double flops_per_token(const LlamaConfig& config, int64_t seq_len) {
-  const int64_t c = config.hidden_size, layers = config.num_hidden_layers;
+  const int64_t layers = config.num_hidden_layers;
   const int64_t in_gemms =
-      layers * (4 * c * c + 3 * c * config.intermediate_size) + config.vocab_size * c;
-  return 6.0 * double(in_gemms) + 6.0 * double(layers) * double(c) * double(seq_len);
+      layers * linear_elements_of_layer(config) + config.vocab_size * config.hidden_size;
+  return 6.0 * double(in_gemms) +
+         6.0 * double(layers) * double(config.query_width()) * double(seq_len);
 }
 
 namespace {

@@ -129,6 +129,14 @@ std::string grouped(int64_t n) {
   return text;
 }
 
+std::string of_keys(const LlamaConfig& m) {
+  std::string text;
+  if (m.key_value_heads() != m.num_attention_heads)
+    text += fmt::format(" over {} of keys", m.key_value_heads());
+  if (m.qk_norm) text += ", normed";
+  return text;
+}
+
 std::string model_report(const RunConfig& config) {
   const LlamaConfig& m = config.model;
   const BatchConfig& b = config.batch;
@@ -136,9 +144,10 @@ std::string model_report(const RunConfig& config) {
   const int64_t steps = total_steps(config);
   std::string text = "model\n";
   text += row("shape",
-              "hidden {}, intermediate {} (stored {}), layers {}, heads {} x {}, vocabulary {}",
+              "hidden {}, intermediate {} (stored {}), layers {}, heads {} x {}{}, vocabulary {}{}",
               m.hidden_size, m.intermediate_size, padded_intermediate_size(m), m.num_hidden_layers,
-              m.num_attention_heads, m.head_dim(), m.vocab_size);
+              m.num_attention_heads, m.head_dim(), of_keys(m), m.vocab_size,
+              m.tie_word_embeddings ? ", embedding and head tied" : "");
   text += parameters_by_kind(specs);
   text += row("weights", "{}", weights_text(config.precision));
   text += row("compute", "{}", compute_text(config.precision));

@@ -150,6 +150,7 @@ std::string attention_in_use(const RunConfig& config, Device& device, int64_t ra
   return device.attention().in_use({.batch = shape.rows,
                                     .seq_len = shape.seq_len,
                                     .heads = config.model.num_attention_heads,
+                                    .key_value_heads = config.model.key_value_heads(),
                                     .head_dim = config.model.head_dim()},
                                    activation_dtype(config.precision.compute));
 }

@@ -70,8 +70,9 @@ TEST_F(GemmAttentionTest, ForwardAndBackward) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t tokens : {1, 2, 31, 130})
       for (const int64_t dim : {8, 16, 24, 48, 64, 128}) {
-        Problem p({.batch = 2, .seq_len = tokens, .heads = 2, .head_dim = dim}, dtype,
-                  {.padding = 8});
+        Problem p(
+            {.batch = 2, .seq_len = tokens, .heads = 2, .key_value_heads = 2, .head_dim = dim},
+            dtype, {.padding = 8});
         ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(gemms(), p));
       }
 }
@@ -79,15 +80,40 @@ TEST_F(GemmAttentionTest, ForwardAndBackward) {
 TEST_F(GemmAttentionTest, AnyHeadDimensionAndRowDistance) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t dim : {1, 2, 5, 20}) {
-      Problem p({.batch = 2, .seq_len = 19, .heads = 3, .head_dim = dim}, dtype, {.padding = 3});
+      Problem p({.batch = 2, .seq_len = 19, .heads = 3, .key_value_heads = 3, .head_dim = dim},
+                dtype, {.padding = 3});
       ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(gemms(), p));
+    }
+}
+
+TEST_F(GemmAttentionTest, GroupedQueries) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const int64_t tokens : {1, 31, 130})
+      for (const AttentionShape& shape : test::grouped_shapes(tokens, 16)) {
+        Problem p(shape, dtype, {.padding = 8});
+        ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(gemms(), p));
+      }
+}
+
+// Chunks of the readers of one head of keys, of several, and of several sequences.
+TEST_F(GemmAttentionTest, ChunksOfGroupedQueriesDoNotMatter) {
+  const AttentionShape shape{
+      .batch = 5, .seq_len = 21, .heads = 6, .key_value_heads = 2, .head_dim = 8};
+  const int64_t pair = bytes_of_pair(21) + align_up(21 * 8 * 4, 16);
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const int64_t pairs : {1, 3, 5, 6, 13, 100}) {
+      SCOPED_TRACE(pairs);
+      Problem p(shape, dtype);
+      ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(
+          gemms({.matrices = pairs * pair, .workspace = 4096}), p));
     }
 }
 
 TEST_F(GemmAttentionTest, AroundTheEndsOfBands) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t tokens : {255, 256, 257, 521}) {
-      Problem p({.batch = 1, .seq_len = tokens, .heads = 1, .head_dim = 8}, dtype);
+      Problem p({.batch = 1, .seq_len = tokens, .heads = 1, .key_value_heads = 1, .head_dim = 8},
+                dtype);
       ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(gemms(), p));
     }
 }
@@ -108,7 +134,8 @@ TEST_F(GemmAttentionTest, IsCausal) {
 
 // Chunks of some heads, of a sequence, of several sequences with and without some left over.
 TEST_F(GemmAttentionTest, ChunksDoNotMatter) {
-  const AttentionShape shape{.batch = 5, .seq_len = 21, .heads = 4, .head_dim = 8};
+  const AttentionShape shape{
+      .batch = 5, .seq_len = 21, .heads = 4, .key_value_heads = 4, .head_dim = 8};
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t pairs : {1, 3, 4, 7, 8, 19, 20, 100}) {
       SCOPED_TRACE(pairs);
@@ -126,27 +153,36 @@ TEST_F(GemmAttentionTest, ScratchIsBounded) {
     return planned.use().total();
   };
   constexpr int64_t kMost = int64_t{1} << 20;
-  EXPECT_EQ(scratch({.batch = 2, .seq_len = 20, .heads = 3, .head_dim = 8}, kMost),
-            6 * bytes_of_pair(20));
-  const int64_t many = scratch({.batch = 1000, .seq_len = 20, .heads = 30, .head_dim = 8}, kMost);
+  EXPECT_EQ(
+      scratch({.batch = 2, .seq_len = 20, .heads = 3, .key_value_heads = 3, .head_dim = 8}, kMost),
+      6 * bytes_of_pair(20));
+  const int64_t many = scratch(
+      {.batch = 1000, .seq_len = 20, .heads = 30, .key_value_heads = 30, .head_dim = 8}, kMost);
   EXPECT_LE(many, kMost);
   EXPECT_GT(many, kMost - bytes_of_pair(20));
-  EXPECT_EQ(scratch({.batch = 1000, .seq_len = 1000, .heads = 30, .head_dim = 8}, kMost),
-            bytes_of_pair(1000));
-  EXPECT_EQ(scratch({.batch = 0, .seq_len = 1000, .heads = 30, .head_dim = 8}, kMost), 0);
+  EXPECT_EQ(
+      scratch({.batch = 1000, .seq_len = 1000, .heads = 30, .key_value_heads = 30, .head_dim = 8},
+              kMost),
+      bytes_of_pair(1000));
+  EXPECT_EQ(
+      scratch({.batch = 0, .seq_len = 1000, .heads = 30, .key_value_heads = 30, .head_dim = 8},
+              kMost),
+      0);
 }
 
 // The scratch and the log-sum-exp of the largest batch serve a smaller one; what lies beyond is
 // left alone.
 TEST_F(GemmAttentionTest, FewerSequencesThanReserved) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    const AttentionShape most{.batch = 4, .seq_len = 21, .heads = 3, .head_dim = 8};
+    const AttentionShape most{
+        .batch = 4, .seq_len = 21, .heads = 3, .key_value_heads = 3, .head_dim = 8};
     GemmAttention attention(gpu_->stream(), {.matrices = 5 * bytes_of_pair(21), .workspace = 4096});
     attention.reserve(gpu_->allocator(), most, dtype);
     const AttentionUnderTest tested{.run = [&](Problem& p) { run(attention, p); },
                                     .bf16_operand = kBf16Unit};
     for (const int64_t batch : {4, 1, 3}) {
-      Problem p({.batch = batch, .seq_len = 21, .heads = 3, .head_dim = 8}, dtype);
+      Problem p({.batch = batch, .seq_len = 21, .heads = 3, .key_value_heads = 3, .head_dim = 8},
+                dtype);
       p.log_sum_exp = HostMatrix(DType::kF32, {4 * 3, 21});
       p.log_sum_exp.fill([](int64_t, int64_t) { return 77.0f; });
       ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(tested, p));
@@ -158,7 +194,8 @@ TEST_F(GemmAttentionTest, FewerSequencesThanReserved) {
 
 TEST_F(GemmAttentionTest, TheSameCallGivesTheSameBits) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    const AttentionShape shape{.batch = 3, .seq_len = 97, .heads = 3, .head_dim = 24};
+    const AttentionShape shape{
+        .batch = 3, .seq_len = 97, .heads = 3, .key_value_heads = 3, .head_dim = 24};
     Problem one(shape, dtype), two(shape, dtype);
     gemms().run(one);
     gemms().run(two);
@@ -172,7 +209,8 @@ TEST_F(GemmAttentionTest, TheSameCallGivesTheSameBits) {
 // In place, so the lanes of a warp must not overtake one another.
 TEST_F(GemmAttentionTest, TheOrderOfThreadsDoesNotMatter) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    const AttentionShape shape{.batch = 1, .seq_len = 300, .heads = 2, .head_dim = 8};
+    const AttentionShape shape{
+        .batch = 1, .seq_len = 300, .heads = 2, .key_value_heads = 2, .head_dim = 8};
     Problem one(shape, dtype), two(shape, dtype);
     gemms().run(one);
     fake_cuda::set_order(fake_cuda::Order::kBackward);
@@ -187,7 +225,8 @@ TEST_F(GemmAttentionTest, TheOrderOfThreadsDoesNotMatter) {
 // Work that starts when the host waits for it finds everything that the calls were given.
 TEST_F(GemmAttentionTest, RunsLate) {
   fake_cuda::set_execution(fake_cuda::Execution::kLate);
-  Problem p({.batch = 2, .seq_len = 33, .heads = 2, .head_dim = 16}, DType::kBF16);
+  Problem p({.batch = 2, .seq_len = 33, .heads = 2, .key_value_heads = 2, .head_dim = 16},
+            DType::kBF16);
   test::GpuAllocator scratch(gpu_->stream());
   GemmAttention attention(gpu_->stream(), kScratch);
   attention.reserve(scratch, p.shape, p.dtype);
@@ -199,7 +238,8 @@ TEST_F(GemmAttentionTest, RunsLate) {
 
 // What is not a number in one pair stays there, and does not vanish.
 TEST_F(GemmAttentionTest, NotANumberShows) {
-  Problem p({.batch = 1, .seq_len = 40, .heads = 2, .head_dim = 8}, DType::kF32);
+  Problem p({.batch = 1, .seq_len = 40, .heads = 2, .key_value_heads = 2, .head_dim = 8},
+            DType::kF32);
   p.qkv.set(30, 8 + 2, NAN);  // Q of head 1
   gemms().run(p);
   EXPECT_TRUE(std::isnan(p.log_sum_exp.at(1, 30)));
@@ -214,8 +254,8 @@ TEST_F(GemmAttentionTest, NotANumberShows) {
 
 TEST_F(GemmAttentionTest, NothingToDo) {
   GemmAttention attention(gpu_->stream(), kScratch);
-  for (const AttentionShape& shape :
-       {AttentionShape{0, 5, 2, 8}, AttentionShape{2, 5, 0, 8}, AttentionShape{2, 0, 2, 8}}) {
+  for (const AttentionShape& shape : {AttentionShape{0, 5, 2, 2, 8}, AttentionShape{2, 5, 0, 0, 8},
+                                      AttentionShape{2, 0, 2, 2, 8}}) {
     const Problem p(shape, DType::kF32);
     attention.reserve(gpu_->allocator(), shape, DType::kF32);
     attention.forward(p.forward());
@@ -225,10 +265,12 @@ TEST_F(GemmAttentionTest, NothingToDo) {
 }
 
 TEST_F(GemmAttentionTest, WithoutScratchIsALogicError) {
-  Problem p({.batch = 1, .seq_len = 50, .heads = 1, .head_dim = 8}, DType::kF32);
+  Problem p({.batch = 1, .seq_len = 50, .heads = 1, .key_value_heads = 1, .head_dim = 8},
+            DType::kF32);
   GemmAttention attention(gpu_->stream(), kScratch);
   EXPECT_THROW(run(attention, p), LogicError);
-  attention.reserve(gpu_->allocator(), {.batch = 1, .seq_len = 48, .heads = 1, .head_dim = 8},
+  attention.reserve(gpu_->allocator(),
+                    {.batch = 1, .seq_len = 48, .heads = 1, .key_value_heads = 1, .head_dim = 8},
                     DType::kF32);
   EXPECT_THROW(run(attention, p), LogicError);
   attention.reserve(gpu_->allocator(), p.shape, DType::kF32);
@@ -236,7 +278,8 @@ TEST_F(GemmAttentionTest, WithoutScratchIsALogicError) {
 }
 
 TEST_F(GemmAttentionTest, PlansWhatItAllocates) {
-  const AttentionShape shape{.batch = 4, .seq_len = 130, .heads = 3, .head_dim = 24};
+  const AttentionShape shape{
+      .batch = 4, .seq_len = 130, .heads = 3, .key_value_heads = 3, .head_dim = 24};
   PlanningAllocator planned;
   GemmAttention(nullptr).reserve(planned, shape, DType::kF32);
   test::GpuAllocator allocated(gpu_->stream());
@@ -246,7 +289,8 @@ TEST_F(GemmAttentionTest, PlansWhatItAllocates) {
 
 // --- which attention -----------------------------------------------------------------------------
 
-constexpr AttentionShape kUsual{.batch = 8, .seq_len = 256, .heads = 4, .head_dim = 64};
+constexpr AttentionShape kUsual{
+    .batch = 8, .seq_len = 256, .heads = 4, .key_value_heads = 4, .head_dim = 64};
 
 TEST(CudaAttention, ABuildWithoutCudnnRefusesIt) {
   if (has_cudnn_attention()) GTEST_SKIP() << "this build has it";
@@ -308,8 +352,10 @@ TEST(CudaAttention, ThePlanHasThePriceOfDeterminism) {
   const auto planned = [](DeterministicAttention deterministic, int64_t batch) {
     PlanningAllocator allocator;
     make_cuda_attention(nullptr, CudaAttention::kCudnn, deterministic)
-        ->reserve(allocator, {.batch = batch, .seq_len = 1024, .heads = 16, .head_dim = 64},
-                  DType::kBF16);
+        ->reserve(
+            allocator,
+            {.batch = batch, .seq_len = 1024, .heads = 16, .key_value_heads = 16, .head_dim = 64},
+            DType::kBF16);
     return allocator.use().total();
   };
   EXPECT_EQ(planned(DeterministicAttention::kOn, 4), 134'480'128);
@@ -330,8 +376,8 @@ TEST_F(CudaAttentionTest, ByCudnn) {
                                   .bf16_d_p = kBf16Unit};
   for (const int64_t tokens : {128, 256, 1024})
     for (const int64_t dim : {64, 128}) {
-      Problem p({.batch = 3, .seq_len = tokens, .heads = 2, .head_dim = dim}, DType::kBF16,
-                {.padding = 0});
+      Problem p({.batch = 3, .seq_len = tokens, .heads = 2, .key_value_heads = 2, .head_dim = dim},
+                DType::kBF16, {.padding = 0});
       Problem again = p;
       ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(tested, p));
       tested.run(again);
@@ -353,8 +399,8 @@ TEST_F(CudaAttentionTest, ByCudnnInAnyOrder) {
                                   .bf16_operand = kBf16Unit,
                                   .bf16_d_p = kBf16Unit};
   for (const int64_t dim : {64, 128}) {
-    Problem p({.batch = 3, .seq_len = 256, .heads = 2, .head_dim = dim}, DType::kBF16,
-              {.padding = 0});
+    Problem p({.batch = 3, .seq_len = 256, .heads = 2, .key_value_heads = 2, .head_dim = dim},
+              DType::kBF16, {.padding = 0});
     ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(tested, p));
   }
 }
@@ -367,9 +413,11 @@ TEST_F(CudaAttentionTest, ByProductsWhereCudnnRefuses) {
                                         run(*attention, p);
                                       },
                                   .bf16_operand = kBf16Unit};
-  Problem odd({.batch = 2, .seq_len = 33, .heads = 2, .head_dim = 12}, DType::kBF16);
+  Problem odd({.batch = 2, .seq_len = 33, .heads = 2, .key_value_heads = 2, .head_dim = 12},
+              DType::kBF16);
   ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(tested, odd));
-  Problem single({.batch = 2, .seq_len = 33, .heads = 2, .head_dim = 16}, DType::kF32);
+  Problem single({.batch = 2, .seq_len = 33, .heads = 2, .key_value_heads = 2, .head_dim = 16},
+                 DType::kF32);
   ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(tested, single));
 }
 

@@ -10,7 +10,8 @@ namespace {
 constexpr auto kOn = DeterministicAttention::kOn, kOff = DeterministicAttention::kOff;
 
 AttentionShape shape_of(int64_t batch, int64_t heads, int64_t tokens = 1024, int64_t dim = 64) {
-  return {.batch = batch, .seq_len = tokens, .heads = heads, .head_dim = dim};
+  return {
+      .batch = batch, .seq_len = tokens, .heads = heads, .key_value_heads = heads, .head_dim = dim};
 }
 
 // What cuDNN 9.19 asked for with the properties of an H200.

@@ -9,7 +9,8 @@
 namespace mpt::test {
 namespace {
 
-constexpr int64_t kHeads = 3, kHeadDim = 40, kTokens = 70, kWidth = kHeads * kHeadDim;
+constexpr int64_t kHeads = 6, kKeyHeads = 3, kHeadDim = 40, kTokens = 70,
+                  kWidth = kHeads * kHeadDim, kKeyWidth = kKeyHeads * kHeadDim;
 
 HostMatrix random(DType type, int64_t rows, int64_t cols, uint64_t seed) {
   HostMatrix m(type, {rows, cols});
@@ -21,10 +22,11 @@ HostMatrix random(DType type, int64_t rows, int64_t cols, uint64_t seed) {
 // All tokens one after the other; `copy` gives the tensors of a device.
 template <class Copy>
 std::array<Tensor, 3> generate(LlamaOps& ops, DType type, const Copy& copy) {
-  const HostMatrix qkv = random(type, kTokens, 3 * kWidth, 1),
-                   empty = HostMatrix(type, {kTokens, kWidth}),
+  const HostMatrix qkv = random(type, kTokens, kWidth + 2 * kKeyWidth, 1),
+                   empty = HostMatrix(type, {kTokens, kKeyWidth}),
+                   empty_out = HostMatrix(type, {kTokens, kWidth}),
                    scores = HostMatrix(DType::kF32, {kHeads, kTokens});
-  const Tensor tokens = copy(qkv), keys = copy(empty), values = copy(empty), out = copy(empty),
+  const Tensor tokens = copy(qkv), keys = copy(empty), values = copy(empty), out = copy(empty_out),
                scratch = copy(scores);
   for (int64_t t = 0; t < kTokens; ++t)
     ops.cached_attention({.qkv = tokens.row_range(t, 1),
@@ -33,6 +35,7 @@ std::array<Tensor, 3> generate(LlamaOps& ops, DType type, const Copy& copy) {
                           .scores = scratch,
                           .out = out.row_range(t, 1),
                           .heads = kHeads,
+                          .key_value_heads = kKeyHeads,
                           .head_dim = kHeadDim,
                           .past = t});
   return {keys, values, out};
@@ -50,7 +53,7 @@ TEST_P(CachedAttentionOnGpu, IsThatOfTheCpu) {
   const auto on_gpu = generate(*make_ops<LlamaOps>(gpu.ref()), type,
                                [&](const HostMatrix& m) { return gpu.copy(m.view()); });
   for (size_t i = 0; i < 2; ++i) {
-    HostMatrix got(type, {kTokens, kWidth});
+    HostMatrix got(type, {kTokens, kKeyWidth});
     gpu.fetch(on_gpu[i], got.view());
     EXPECT_EQ(memcmp(got.view().data, on_cpu[i].data, size_t(on_cpu[i].bytes())), 0)
         << (i == 0 ? "keys" : "values");

@@ -338,7 +338,7 @@ TEST_F(LlamaOpsOnGpu, NormBackwardOfLongChunks) {
 
 struct RopeShape {
   DType storage;
-  int64_t heads, head_dim, padding;
+  int64_t heads, key_value_heads, head_dim, padding;
   Placement placement = Placement::kAligned;
 };
 
@@ -347,7 +347,8 @@ class LlamaOpsRope : public GpuTest, public testing::WithParamInterface<RopeShap
 TEST_P(LlamaOpsRope, BothWays) {
   const RopeShape s = GetParam();
   const int64_t rows = 11, seq_len = 4, first = 3, half = s.head_dim / 2,
-                cols = 3 * s.heads * s.head_dim;
+                rotated = (s.heads + s.key_value_heads) * s.head_dim,
+                cols = rotated + s.key_value_heads * s.head_dim;
   for (const float direction : {1.0f, -1.0f}) {
     HostMatrix qkv(s.storage, {rows + kSpare, cols, s.padding}),
         cosine(DType::kF32, {first + seq_len, half}), sine = cosine;
@@ -362,7 +363,7 @@ TEST_P(LlamaOpsRope, BothWays) {
       ops.rope({.qkv = t[0].row_range(0, rows),
                 .cosine = t[1],
                 .sine = t[2],
-                .heads = s.heads,
+                .rotated_heads = s.heads + s.key_value_heads,
                 .head_dim = s.head_dim,
                 .seq_len = seq_len,
                 .first_position = first,
@@ -372,7 +373,7 @@ TEST_P(LlamaOpsRope, BothWays) {
     const Matrices got = tuned(trial);
     for (const Matrices& want : {on_gpu(trial, Where::kGeneric), on_cpu(trial)}) {
       const Bound bound = [&](int64_t r, int64_t c) {
-        if (c >= 2 * s.heads * s.head_dim) return 0.0;  // V stays
+        if (c >= rotated) return 0.0;  // V stays
         const int64_t partner = c % s.head_dim < half ? c + half : c - half;
         return std::abs(want[0].at(r, c)) * step_of(s.storage) +
                4 * kFp32 * (std::abs(qkv.at(r, c)) + std::abs(qkv.at(r, partner)));
@@ -384,15 +385,18 @@ TEST_P(LlamaOpsRope, BothWays) {
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, LlamaOpsRope,
-    testing::Values(RopeShape{DType::kF32, 2, 64, 0}, RopeShape{DType::kF32, 3, 8, 0},
-                    RopeShape{DType::kF32, 1, 6, 0}, RopeShape{DType::kF32, 2, 8, 1},
-                    RopeShape{DType::kBF16, 8, 64, 0}, RopeShape{DType::kBF16, 3, 16, 0},
-                    RopeShape{DType::kBF16, 2, 128, 8}, RopeShape{DType::kBF16, 2, 16, 4},
-                    RopeShape{DType::kBF16, 2, 24, 0}, RopeShape{DType::kBF16, 1, 2, 0},
-                    RopeShape{DType::kBF16, 2, 64, 0, Placement::kShifted}),
+    testing::Values(RopeShape{DType::kF32, 2, 2, 64, 0}, RopeShape{DType::kF32, 3, 3, 8, 0},
+                    RopeShape{DType::kF32, 1, 1, 6, 0}, RopeShape{DType::kF32, 2, 2, 8, 1},
+                    RopeShape{DType::kBF16, 8, 8, 64, 0}, RopeShape{DType::kBF16, 3, 3, 16, 0},
+                    RopeShape{DType::kBF16, 2, 2, 128, 8}, RopeShape{DType::kBF16, 2, 2, 16, 4},
+                    RopeShape{DType::kBF16, 2, 2, 24, 0}, RopeShape{DType::kBF16, 1, 1, 2, 0},
+                    RopeShape{DType::kF32, 4, 2, 8, 0}, RopeShape{DType::kBF16, 6, 2, 16, 0},
+                    RopeShape{DType::kBF16, 4, 1, 16, 0},
+                    RopeShape{DType::kBF16, 2, 2, 64, 0, Placement::kShifted}),
     [](const auto& shape) {
       const RopeShape& s = shape.param;
-      return fmt::format("{}_{}x{}_padding{}{}", name_of(s.storage), s.heads, s.head_dim, s.padding,
+      return fmt::format("{}_{}_{}x{}_padding{}{}", name_of(s.storage), s.heads, s.key_value_heads,
+                         s.head_dim, s.padding,
                          s.placement == Placement::kShifted ? "_shifted" : "");
     });
 

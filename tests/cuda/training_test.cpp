@@ -50,6 +50,10 @@ const std::vector<Regime> kRegimes{
     {"nvfp4_live_fp8",
      {"precision.weights=nvfp4", "precision.nvfp4_scale_mode=live", "precision.compute=fp8",
       "precision.fp8_history=3", "precision.fp8_lm_head=true", "model.vocab_size=64"}},
+    {"bf16_family", with_family({})},
+    {"fp8_family",
+     with_family({"precision.weights=block_fp8", "precision.compute=fp8", "precision.fp8_history=3",
+                  "precision.fp8_lm_head=true", "model.vocab_size=64"})},
 };
 
 class CudaTraining : public GpuTest, public testing::WithParamInterface<Regime> {

@@ -33,6 +33,7 @@ AttentionShape shape_of(const std::string& config, std::vector<std::string> over
   return {.batch = run.batch.rows_per_micro_batch(),
           .seq_len = run.batch.seq_len,
           .heads = run.model.num_attention_heads,
+          .key_value_heads = run.model.key_value_heads(),
           .head_dim = run.model.head_dim()};
 }
 
@@ -48,16 +49,34 @@ std::vector<AttentionShape> shipped_shapes() {
 }
 
 // The largest micro-batch in groups, ends within tiles, and heads of 128.
-const std::vector<AttentionShape> kOtherShapes{
-    {128, 1024, 16, 64}, {2, 2, 2, 64}, {3, 129, 2, 64}, {3, 256, 2, 128}, {2, 1000, 4, 128}};
+const std::vector<AttentionShape> kOtherShapes{{128, 1024, 16, 16, 64},
+                                               {2, 2, 2, 2, 64},
+                                               {3, 129, 2, 2, 64},
+                                               {3, 256, 2, 2, 128},
+                                               {2, 1000, 4, 4, 128}};
+// SmolLM2-135M, Llama-3.2-1B and 3B, one head of keys, and as many query heads as three.
+const std::vector<AttentionShape> kGroupedQueries{{4, 2048, 9, 3, 64},
+                                                  {2, 4096, 32, 8, 64},
+                                                  {2, 1024, 24, 8, 128},
+                                                  {3, 129, 4, 1, 64},
+                                                  {2, 1000, 6, 2, 128}};
 const std::vector<AttentionShape> kNotDeterministic{
-    {4, 1024, 16, 64}, {3, 129, 2, 64}, {2, 1000, 4, 128}};
+    {4, 1024, 16, 16, 64}, {3, 129, 2, 2, 64}, {2, 1000, 4, 4, 128}, {2, 1000, 8, 2, 64}};
 
 std::string text_of(const SdpaKey& key) {
   return fmt::format("{}{}: {} sequences of {} tokens, {} heads of {}",
                      key.pass == AttentionPass::kForward ? "forward" : "backward",
                      key.deterministic == kOn ? "" : ", not deterministic", key.batch, key.seq_len,
-                     key.heads, key.head_dim);
+                     key.heads, key.head_dim) +
+         fmt::format(", {} of keys", key.key_value_heads);
+}
+
+AttentionShape shape_of(const SdpaKey& key, int64_t tokens) {
+  return {.batch = key.batch,
+          .seq_len = tokens,
+          .heads = key.heads,
+          .key_value_heads = key.key_value_heads,
+          .head_dim = key.head_dim};
 }
 
 class SdpaPlans : public testing::TestWithParam<test::PublishedGpu> {
@@ -80,13 +99,11 @@ class SdpaPlans : public testing::TestWithParam<test::PublishedGpu> {
       expect_workspace(key, graph.workspace_bytes());
   }
   static void expect_workspace(const SdpaKey& key, int64_t bytes) {
-    const int64_t estimate =
-        attention_workspace({key.batch, key.seq_len, key.heads, key.head_dim}, key.deterministic);
+    const int64_t estimate = attention_workspace(shape_of(key, key.seq_len), key.deterministic);
     if (GetParam().capability < 90 && key.deterministic == kOff) {
       // Twice dQ, with whole tiles of tokens.
       const int64_t tokens = align_up(key.seq_len, kAttentionQueryTile);
-      EXPECT_LE(bytes, 2 * attention_workspace({key.batch, tokens, key.heads, key.head_dim}, kOff))
-          << text_of(key);
+      EXPECT_LE(bytes, 2 * attention_workspace(shape_of(key, tokens), kOff)) << text_of(key);
       return;
     }
     EXPECT_LE(bytes, estimate) << text_of(key);
@@ -106,6 +123,7 @@ class SdpaPlans : public testing::TestWithParam<test::PublishedGpu> {
 
 TEST_P(SdpaPlans, ForEveryShippedSize) { expect_plans(shipped_shapes(), kOn); }
 TEST_P(SdpaPlans, ForOddLengthsAndLargeHeads) { expect_plans(kOtherShapes, kOn); }
+TEST_P(SdpaPlans, ForGroupedQueries) { expect_plans(kGroupedQueries, kOn); }
 TEST_P(SdpaPlans, NotDeterministic) {
   for (const AttentionShape& shape : kNotDeterministic)
     expect_plan(backward_key(shape, shape.batch, kOff));
@@ -114,7 +132,8 @@ TEST_P(SdpaPlans, NotDeterministic) {
 // The one length that cuDNN refuses, in backward: attention is by GEMMs then, and a plan without a
 // GPU knows it too.
 TEST_P(SdpaPlans, NoneForOneToken) {
-  const AttentionShape shape{.batch = 2, .seq_len = 1, .heads = 2, .head_dim = 64};
+  const AttentionShape shape{
+      .batch = 2, .seq_len = 1, .heads = 2, .key_value_heads = 2, .head_dim = 64};
   SdpaGraph backward(backward_key(shape, 2, kOn));
   EXPECT_TRUE(backward.build(test::described(GetParam())));
   EXPECT_EQ(CudnnAttention(nullptr).objection(shape, DType::kBF16),

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -30,14 +32,14 @@ struct AttentionProblem {
   AttentionProblem(const AttentionShape& s, DType type, const Draw& draw)
       : shape(s),
         dtype(type),
-        qkv(type, {s.batch * s.seq_len, 3 * s.heads * s.head_dim, draw.padding}),
+        qkv(type, {s.batch * s.seq_len, s.qkv_width(), draw.padding}),
         out(type, {s.batch * s.seq_len, s.heads * s.head_dim, draw.padding}),
         log_sum_exp(DType::kF32, {s.batch * s.heads, s.seq_len, draw.padding}),
         d_out(type, {s.batch * s.seq_len, s.heads * s.head_dim, draw.padding}),
-        d_qkv(type, {s.batch * s.seq_len, 3 * s.heads * s.head_dim, draw.padding}) {
+        d_qkv(type, {s.batch * s.seq_len, s.qkv_width(), draw.padding}) {
     Draws draws(41);
     qkv.fill([&](int64_t, int64_t c) {
-      return draws.bell(c < 2 * s.heads * s.head_dim ? draw.spread : 1.0);
+      return draws.bell(c < first_column(s, QkvPart::kV) ? draw.spread : 1.0);
     });
     d_out.fill([&](int64_t, int64_t) { return draws.bell(1); });
     for (HostMatrix* written : {&out, &d_qkv}) written->fill([](int64_t, int64_t) { return NAN; });
@@ -48,17 +50,22 @@ struct AttentionProblem {
     return {shape, qkv, out, log_sum_exp, d_out, d_qkv};
   }
   [[nodiscard]] HeadInputs head_inputs(int64_t sequence, int64_t head) const {
-    const int64_t c = shape.heads * shape.head_dim;
     HeadInputs in({shape.seq_len, shape.head_dim});
+    const int64_t first = head * shape.head_dim, keys = column_of(QkvPart::kK, head),
+                  values = column_of(QkvPart::kV, head);
     for (int64_t t = 0; t < shape.seq_len; ++t)
       for (int64_t d = 0; d < shape.head_dim; ++d) {
-        const int64_t row = sequence * shape.seq_len + t, col = head * shape.head_dim + d;
-        in.q(t, d) = qkv.at(row, col);
-        in.k(t, d) = qkv.at(row, c + col);
-        in.v(t, d) = qkv.at(row, 2 * c + col);
-        in.d_out(t, d) = d_out.at(row, col);
+        const int64_t row = sequence * shape.seq_len + t;
+        in.q(t, d) = qkv.at(row, first + d);
+        in.k(t, d) = qkv.at(row, keys + d);
+        in.v(t, d) = qkv.at(row, values + d);
+        in.d_out(t, d) = d_out.at(row, first + d);
       }
     return in;
+  }
+  // First column of the keys or values that a query head reads.
+  [[nodiscard]] int64_t column_of(QkvPart part, int64_t query_head) const {
+    return first_column(shape, part) + query_head / shape.readers() * shape.head_dim;
   }
 };
 
@@ -84,11 +91,21 @@ struct AttentionUnderTest {
   double bf16_d_p = 0;
 };
 
+// Adds what another reader of the same keys makes of it; each addition rounds once.
+inline void add_reader(Bounded& sum, const Bounded& more) {
+  for (size_t i = 0; i < sum.value.data.size(); ++i) {
+    sum.value.data[i] += more.value.data[i];
+    sum.error.data[i] +=
+        more.error.data[i] +
+        NaiveAttention::kUnit * (std::fabs(sum.value.data[i]) + std::fabs(more.value.data[i]));
+  }
+}
+
 inline void expect_all_heads(const AttentionProblem& p, const AttentionUnderTest& tested) {
   const AttentionShape& s = p.shape;
-  const int64_t c = s.heads * s.head_dim;
   StoredRoundings stored{.out = unit_of(p.dtype)};
   if (p.dtype == DType::kBF16) stored.operand = tested.bf16_operand, stored.d_p = tested.bf16_d_p;
+  Bounded d_k(s.seq_len, s.head_dim), d_v(s.seq_len, s.head_dim);
   for (int64_t b = 0; b < s.batch; ++b)
     for (int64_t h = 0; h < s.heads; ++h) {
       SCOPED_TRACE(fmt::format("sequence {} head {}", b, h));
@@ -97,8 +114,17 @@ inline void expect_all_heads(const AttentionProblem& p, const AttentionUnderTest
       const int64_t row = b * s.seq_len, col = h * s.head_dim;
       ASSERT_NO_FATAL_FAILURE(expect_within(naive.out, {p.out, row, col, "O"}, p.dtype));
       ASSERT_NO_FATAL_FAILURE(expect_within(naive.d_q, {p.d_qkv, row, col, "dQ"}, p.dtype));
-      ASSERT_NO_FATAL_FAILURE(expect_within(naive.d_k, {p.d_qkv, row, c + col, "dK"}, p.dtype));
-      ASSERT_NO_FATAL_FAILURE(expect_within(naive.d_v, {p.d_qkv, row, 2 * c + col, "dV"}, p.dtype));
+      if (h % s.readers() == 0) {
+        d_k = naive.d_k, d_v = naive.d_v;
+      } else {
+        add_reader(d_k, naive.d_k), add_reader(d_v, naive.d_v);
+      }
+      if (h % s.readers() == s.readers() - 1) {
+        ASSERT_NO_FATAL_FAILURE(
+            expect_within(d_k, {p.d_qkv, row, p.column_of(QkvPart::kK, h), "dK"}, p.dtype));
+        ASSERT_NO_FATAL_FAILURE(
+            expect_within(d_v, {p.d_qkv, row, p.column_of(QkvPart::kV, h), "dV"}, p.dtype));
+      }
       for (int64_t t = 0; t < s.seq_len; ++t)
         ASSERT_NEAR(p.log_sum_exp.at(b * s.heads + h, t), naive.lse.value(t, 0),
                     naive.lse.error(t, 0))
@@ -114,8 +140,9 @@ inline void expect_nothing_else_written(const AttentionProblem& p) {
 // --- cases for every implementation --------------------------------------------------------------
 
 inline void expect_forward_and_backward(const AttentionUnderTest& tested, AttentionProblem& p) {
-  SCOPED_TRACE(fmt::format("{} B {} T {} H {} D {}", name_of(p.dtype), p.shape.batch,
-                           p.shape.seq_len, p.shape.heads, p.shape.head_dim));
+  SCOPED_TRACE(fmt::format("{} B {} T {} H {} of {} D {}", name_of(p.dtype), p.shape.batch,
+                           p.shape.seq_len, p.shape.heads, p.shape.key_value_heads,
+                           p.shape.head_dim));
   const HostMatrix qkv = p.qkv, d_out = p.d_out;
   tested.run(p);
   ASSERT_NO_FATAL_FAILURE(expect_all_heads(p, tested));
@@ -124,10 +151,22 @@ inline void expect_forward_and_backward(const AttentionUnderTest& tested, Attent
   EXPECT_EQ(p.d_out, d_out);
 }
 
+// Query heads per head of keys: 2, 3, and all.
+inline std::vector<AttentionShape> grouped_shapes(int64_t tokens, int64_t head_dim) {
+  std::vector<AttentionShape> shapes;
+  for (const auto& [heads, key_value_heads] : {std::pair{4, 2}, {6, 2}, {3, 1}})
+    shapes.push_back({.batch = 2,
+                      .seq_len = tokens,
+                      .heads = heads,
+                      .key_value_heads = key_value_heads,
+                      .head_dim = head_dim});
+  return shapes;
+}
+
 // Scores far beyond what exp can take: +-1e4.
 inline void expect_large_scores(const AttentionUnderTest& tested, DType dtype) {
-  AttentionProblem p({.batch = 1, .seq_len = 100, .heads = 2, .head_dim = 16}, dtype,
-                     {.spread = 70.0});
+  AttentionProblem p({.batch = 1, .seq_len = 100, .heads = 2, .key_value_heads = 2, .head_dim = 16},
+                     dtype, {.spread = 70.0});
   double largest = 0;
   const HeadInputs in = p.head_inputs(0, 0);
   for (int64_t d = 0; d < 16; ++d) largest += std::fabs(in.q(0, d) * in.k(0, d)) / 4;
@@ -142,7 +181,8 @@ inline void expect_large_scores(const AttentionUnderTest& tested, DType dtype) {
 
 // One key far above the rest takes all of the probability; far below, none.
 inline AttentionProblem run_one_dominant_key(const AttentionUnderTest& tested, float score) {
-  AttentionProblem p({.batch = 1, .seq_len = 60, .heads = 1, .head_dim = 8}, DType::kF32);
+  AttentionProblem p({.batch = 1, .seq_len = 60, .heads = 1, .key_value_heads = 1, .head_dim = 8},
+                     DType::kF32);
   p.qkv.fill([&](int64_t t, int64_t c) {
     if (c < 8) return c == 0 ? std::sqrt(8.0f) : 0.0f;    // Q
     if (c < 16) return t == 20 && c == 8 ? score : 0.0f;  // K
@@ -155,7 +195,9 @@ inline AttentionProblem run_one_dominant_key(const AttentionUnderTest& tested, f
 
 // No token sees a later one: changing the last tokens leaves the bits of the rows before them.
 inline void expect_causal(const AttentionUnderTest& tested, DType dtype) {
-  AttentionProblem p({.batch = 1, .seq_len = 100, .heads = 2, .head_dim = 24}, dtype), q = p;
+  AttentionProblem p({.batch = 1, .seq_len = 100, .heads = 2, .key_value_heads = 2, .head_dim = 24},
+                     dtype),
+      q = p;
   for (int64_t t = 60; t < 100; ++t)
     for (int64_t c = 0; c < 144; ++c) q.qkv.set(t, c, -3 * q.qkv.at(t, c) + 1);
   tested.run(p);

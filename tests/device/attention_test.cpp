@@ -39,7 +39,18 @@ TEST_F(CpuAttentionTest, ForwardAndBackward) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t tokens : {1, 2, 63, 64, 65, 97, 130})
       for (const int64_t dim : {2, 8, 16, 24, 48, 64, 80}) {
-        Problem p({.batch = 2, .seq_len = tokens, .heads = 3, .head_dim = dim}, dtype);
+        Problem p(
+            {.batch = 2, .seq_len = tokens, .heads = 3, .key_value_heads = 3, .head_dim = dim},
+            dtype);
+        ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(tested_, p));
+      }
+}
+
+TEST_F(CpuAttentionTest, GroupedQueries) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const int64_t tokens : {1, 63, 64, 130})
+      for (const AttentionShape& shape : test::grouped_shapes(tokens, 24)) {
+        Problem p(shape, dtype);
         ASSERT_NO_FATAL_FAILURE(test::expect_forward_and_backward(tested_, p));
       }
 }
@@ -61,26 +72,33 @@ TEST_F(CpuAttentionTest, IsCausal) {
 }
 
 TEST_F(CpuAttentionTest, ThreadsDoNotMatter) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    const AttentionShape shape{.batch = 2, .seq_len = 97, .heads = 3, .head_dim = 24};
-    omp_set_num_threads(1);
-    Problem one(shape, dtype);
-    run(one);
-    for (const int threads : {2, 3}) {
-      omp_set_num_threads(threads);
-      Problem many(shape, dtype);
-      run(many);
-      EXPECT_EQ(many.out, one.out) << threads;
-      EXPECT_EQ(many.log_sum_exp, one.log_sum_exp) << threads;
-      EXPECT_EQ(many.d_qkv, one.d_qkv) << threads;
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const int64_t key_value_heads : {3, 1}) {
+      const AttentionShape shape{.batch = 2,
+                                 .seq_len = 97,
+                                 .heads = 3,
+                                 .key_value_heads = key_value_heads,
+                                 .head_dim = 24};
+      omp_set_num_threads(1);
+      Problem one(shape, dtype);
+      run(one);
+      for (const int threads : {2, 3}) {
+        omp_set_num_threads(threads);
+        Problem many(shape, dtype);
+        run(many);
+        EXPECT_EQ(many.out, one.out) << threads;
+        EXPECT_EQ(many.log_sum_exp, one.log_sum_exp) << threads;
+        EXPECT_EQ(many.d_qkv, one.d_qkv) << threads;
+      }
     }
-  }
 }
 
 // Heads and sequences are computed alone: the bits of one do not depend on its neighbours.
 TEST_F(CpuAttentionTest, HeadsAndSequencesAreIndependent) {
-  Problem p({.batch = 2, .seq_len = 50, .heads = 2, .head_dim = 8}, DType::kF32);
-  Problem alone({.batch = 1, .seq_len = 50, .heads = 1, .head_dim = 8}, DType::kF32);
+  Problem p({.batch = 2, .seq_len = 50, .heads = 2, .key_value_heads = 2, .head_dim = 8},
+            DType::kF32);
+  Problem alone({.batch = 1, .seq_len = 50, .heads = 1, .key_value_heads = 1, .head_dim = 8},
+                DType::kF32);
   for (int64_t t = 0; t < 50; ++t) {
     for (int64_t c = 0; c < 24; ++c) alone.qkv.set(t, c, p.qkv.at(50 + t, c / 8 * 16 + 8 + c % 8));
     for (int64_t c = 0; c < 8; ++c) alone.d_out.set(t, c, p.d_out.at(50 + t, 8 + c));
@@ -95,8 +113,8 @@ TEST_F(CpuAttentionTest, HeadsAndSequencesAreIndependent) {
 }
 
 TEST_F(CpuAttentionTest, NothingToDo) {
-  for (const AttentionShape& shape :
-       {AttentionShape{0, 5, 2, 8}, AttentionShape{2, 5, 0, 8}, AttentionShape{2, 0, 2, 8}}) {
+  for (const AttentionShape& shape : {AttentionShape{0, 5, 2, 2, 8}, AttentionShape{2, 5, 0, 0, 8},
+                                      AttentionShape{2, 0, 2, 2, 8}}) {
     Problem p(shape, DType::kF32);
     run(p);
     test::expect_nothing_else_written(p);
@@ -104,17 +122,19 @@ TEST_F(CpuAttentionTest, NothingToDo) {
 }
 
 TEST_F(CpuAttentionTest, WithoutScratchIsALogicError) {
-  const Problem p({.batch = 1, .seq_len = 70, .heads = 1, .head_dim = 8}, DType::kF32);
+  const Problem p({.batch = 1, .seq_len = 70, .heads = 1, .key_value_heads = 1, .head_dim = 8},
+                  DType::kF32);
   EXPECT_THROW(device_->attention().forward(p.forward()), LogicError);
   EXPECT_THROW(device_->attention().backward(p.backward()), LogicError);
-  reserve({.batch = 1, .seq_len = 64, .heads = 1, .head_dim = 8});
+  reserve({.batch = 1, .seq_len = 64, .heads = 1, .key_value_heads = 1, .head_dim = 8});
   EXPECT_THROW(device_->attention().forward(p.forward()), LogicError);
   reserve(p.shape);
   EXPECT_NO_THROW(device_->attention().forward(p.forward()));
 }
 
 TEST_F(CpuAttentionTest, PlansWhatItAllocates) {
-  const AttentionShape shape{.batch = 4, .seq_len = 130, .heads = 3, .head_dim = 24};
+  const AttentionShape shape{
+      .batch = 4, .seq_len = 130, .heads = 3, .key_value_heads = 3, .head_dim = 24};
   PlanningAllocator planned;
   CpuAttention(3).reserve(planned, shape, DType::kF32);
   reserve(shape);
@@ -122,10 +142,12 @@ TEST_F(CpuAttentionTest, PlansWhatItAllocates) {
   EXPECT_GT(planned.use().total(), 0);
   // Memory grows with the sequence, not with its square, and not with batch or heads.
   PlanningAllocator longer, wider;
-  CpuAttention(3).reserve(longer, {.batch = 4, .seq_len = 1300, .heads = 3, .head_dim = 24},
-                          DType::kF32);
-  CpuAttention(3).reserve(wider, {.batch = 40, .seq_len = 130, .heads = 30, .head_dim = 24},
-                          DType::kF32);
+  CpuAttention(3).reserve(
+      longer, {.batch = 4, .seq_len = 1300, .heads = 3, .key_value_heads = 3, .head_dim = 24},
+      DType::kF32);
+  CpuAttention(3).reserve(
+      wider, {.batch = 40, .seq_len = 130, .heads = 30, .key_value_heads = 30, .head_dim = 24},
+      DType::kF32);
   EXPECT_LT(longer.use().total(), 11 * planned.use().total());
   EXPECT_EQ(wider.use().total(), planned.use().total());
 }

@@ -11,12 +11,13 @@ namespace {
 
 struct Case {
   DType storage;
-  int64_t heads, head_dim, tokens;
+  int64_t heads, key_value_heads, head_dim, tokens;
 };
 
 std::string case_name(const testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
-  return fmt::format("{}_h{}_d{}_t{}", name_of(c.storage), c.heads, c.head_dim, c.tokens);
+  return fmt::format("{}_h{}_k{}_d{}_t{}", name_of(c.storage), c.heads, c.key_value_heads,
+                     c.head_dim, c.tokens);
 }
 
 class CachedAttentionOp : public testing::TestWithParam<Case> {
@@ -27,7 +28,7 @@ class CachedAttentionOp : public testing::TestWithParam<Case> {
     const Tensor scores = bench_.empty(DType::kF32, c_.heads, positions_),
                  row = bench_.empty(c_.storage, 1, width_);
     for (int64_t t = 0; t < c_.tokens; ++t) {
-      Matrix token(1, 3 * width_);
+      Matrix token(1, width_ + 2 * key_width_);
       token.values = qkv_.row(t);
       bench_.ops().cached_attention({.qkv = bench_.put(c_.storage, token),
                                      .keys = keys_,
@@ -35,6 +36,7 @@ class CachedAttentionOp : public testing::TestWithParam<Case> {
                                      .scores = scores,
                                      .out = row,
                                      .heads = c_.heads,
+                                     .key_value_heads = c_.key_value_heads,
                                      .head_dim = c_.head_dim,
                                      .past = t});
       std::ranges::copy(bench_.get(row).values, out.values.begin() + t * width_);
@@ -43,7 +45,9 @@ class CachedAttentionOp : public testing::TestWithParam<Case> {
   }
   [[nodiscard]] std::vector<double> part(int64_t token, int64_t which) const {
     const std::vector<double> row = qkv_.row(token);
-    return {row.begin() + which * width_, row.begin() + (which + 1) * width_};
+    if (which == 0) return {row.begin(), row.begin() + width_};
+    const auto first = row.begin() + width_ + (which - 1) * key_width_;
+    return {first, first + key_width_};
   }
   // FP32 roundings of the scores (absolute, so relative in the probabilities) and of the sums over
   // D and T.
@@ -67,10 +71,11 @@ class CachedAttentionOp : public testing::TestWithParam<Case> {
   }
 
   Case c_ = GetParam();
-  int64_t width_ = c_.heads * c_.head_dim, positions_ = c_.tokens + 3;
+  int64_t width_ = c_.heads * c_.head_dim, key_width_ = c_.key_value_heads * c_.head_dim,
+          positions_ = c_.tokens + 3;
   OpBench bench_;
-  Matrix qkv_ = random_matrix(c_.tokens, 3 * width_, c_.storage, 11);
-  Matrix marker_ = random_matrix(positions_, width_, c_.storage, 12);
+  Matrix qkv_ = random_matrix(c_.tokens, width_ + 2 * key_width_, c_.storage, 11);
+  Matrix marker_ = random_matrix(positions_, key_width_, c_.storage, 12);
   Tensor keys_ = bench_.put(c_.storage, marker_), values_ = bench_.put(c_.storage, marker_);
 };
 
@@ -80,8 +85,9 @@ TEST_P(CachedAttentionOp, IsAttentionOverAllTokensSoFar) {
   for (int64_t t = 0; t < c_.tokens; ++t) {
     keys.push_back(part(t, 1));
     values.push_back(part(t, 2));
-    const auto want =
-        reference_attention<double>(part(t, 0), keys, values, {c_.heads, c_.head_dim});
+    const auto want = reference_attention<double>(
+        part(t, 0), keys, values,
+        {.heads = c_.heads, .head_dim = c_.head_dim, .readers = c_.heads / c_.key_value_heads});
     for (int64_t c = 0; c < width_; ++c)
       expect_near(got.at(t, c), want[size_t(c)], largest_value(), bound(largest_score()), "output");
   }
@@ -89,7 +95,7 @@ TEST_P(CachedAttentionOp, IsAttentionOverAllTokensSoFar) {
 
 TEST_P(CachedAttentionOp, IsTheAttentionOfWholeSequences) {
   const Matrix got = generate();
-  const AttentionShape shape{1, c_.tokens, c_.heads, c_.head_dim};
+  const AttentionShape shape{1, c_.tokens, c_.heads, c_.key_value_heads, c_.head_dim};
   const auto allocator = bench_.device().make_allocator();
   bench_.device().attention().reserve(*allocator, shape, c_.storage);
   const Tensor out = bench_.empty(c_.storage, c_.tokens, width_);
@@ -114,12 +120,14 @@ TEST_P(CachedAttentionOp, TheCacheHoldsTheTokensAndNothingElse) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, CachedAttentionOp,
-                         testing::Values(Case{DType::kF32, 1, 2, 1}, Case{DType::kF32, 3, 6, 5},
-                                         Case{DType::kF32, 1, 64, 70}, Case{DType::kF32, 4, 8, 49},
-                                         Case{DType::kBF16, 3, 6, 5},
-                                         Case{DType::kBF16, 2, 64, 33}),
-                         case_name);
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, CachedAttentionOp,
+    testing::Values(Case{DType::kF32, 1, 1, 2, 1}, Case{DType::kF32, 3, 3, 6, 5},
+                    Case{DType::kF32, 1, 1, 64, 70}, Case{DType::kF32, 4, 4, 8, 49},
+                    Case{DType::kF32, 4, 2, 8, 49}, Case{DType::kF32, 3, 1, 6, 5},
+                    Case{DType::kBF16, 3, 3, 6, 5}, Case{DType::kBF16, 6, 2, 8, 9},
+                    Case{DType::kBF16, 2, 2, 64, 33}),
+    case_name);
 
 }  // namespace
 }  // namespace mpt::test

@@ -217,7 +217,7 @@ class CastAheadTrial {
     const RopeCall rope{.qkv = drawn(c_.rows, c_.cols, 2, draws, cast.extreme),
                         .cosine = upload(cosine),
                         .sine = upload(sine),
-                        .heads = c_.cols / 3 / c_.head_dim,
+                        .rotated_heads = c_.cols / 3 / c_.head_dim * 2,
                         .head_dim = c_.head_dim,
                         .seq_len = seq_len,
                         .first_position = first,

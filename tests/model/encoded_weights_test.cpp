@@ -134,7 +134,7 @@ TEST_P(EncodedWeights, ProductsReadTheDecodedMasters) {
               decoded(weights.master(i)))
         << spec.name;
   }
-  const Tensor qkv = weights.compute_fused(layer_index(0, LayerParam::kQ));
+  const Tensor qkv = weights.compute_fused(layer_index(kSmall, 0, LayerParam::kQ));
   EXPECT_EQ(qkv.rows, 60);
   EXPECT_TRUE(qkv.contiguous());
 }
@@ -143,7 +143,7 @@ TEST_P(EncodedWeights, ProductsReadTheDecodedMasters) {
 TEST_P(EncodedWeights, RefreshFollowsTheMasters) {
   const WeightStore weights = store(options());
   initialize_weights(weights, 0.5, 9, *device_);
-  const int64_t i = layer_index(1, LayerParam::kDown);
+  const int64_t i = layer_index(kSmall, 1, LayerParam::kDown);
   const ParamSpec& spec = weights.specs()[size_t(i)];
   const std::vector<float> before = decoded(weights.master(i));
   const Tensor source = allocator_->tensor(kScratchMemory, DType::kF32, spec.rows, spec.cols);
@@ -162,7 +162,7 @@ TEST_P(EncodedWeights, PaddingOfCopiesIsZero) {
   const WeightStore weights = store(options());
   initialize_weights(weights, 0.5, 9, *device_);
   for (const LayerParam which : {LayerParam::kGate, LayerParam::kDown}) {
-    const int64_t i = layer_index(1, which);
+    const int64_t i = layer_index(kSmall, 1, which);
     const ParamSpec& spec = weights.specs()[size_t(i)];
     const std::vector<std::byte> all = bytes_of(weights.compute(i));
     const int64_t size = size_of(weights.compute(i).dtype);
@@ -216,7 +216,7 @@ TEST(EncodedWeightsTest, WhatIsNotKeptIsNotHandedOut) {
                              .linears = WeightEncoding{.format = WeightFormat::kNvfp4},
                              .linear_copies = LinearCopies::kNone},
                             *device, *allocator);
-  EXPECT_THROW((void)weights.compute_fused(layer_index(0, LayerParam::kO)), LogicError);
+  EXPECT_THROW((void)weights.compute_fused(layer_index(kSmall, 0, LayerParam::kO)), LogicError);
   EXPECT_THROW((void)weights.decoded_tensors(), LogicError);
   EXPECT_EQ(weights.compute_fused(embedding_index()).rows, 31);
 }

@@ -151,10 +151,10 @@ TEST_P(LinearsFp8, ThreeProductsOfEveryLinear) {
   const struct {
     std::string name;
     int64_t first;
-  } all[] = {{"model.layers.0.qkv", layer_index(0, LayerParam::kQ)},
-             {"model.layers.0.o", layer_index(0, LayerParam::kO)},
-             {"model.layers.0.gate_up", layer_index(0, LayerParam::kGate)},
-             {"model.layers.0.down", layer_index(0, LayerParam::kDown)},
+  } all[] = {{"model.layers.0.qkv", layer_index(kConfig, 0, LayerParam::kQ)},
+             {"model.layers.0.o", layer_index(kConfig, 0, LayerParam::kO)},
+             {"model.layers.0.gate_up", layer_index(kConfig, 0, LayerParam::kGate)},
+             {"model.layers.0.down", layer_index(kConfig, 0, LayerParam::kDown)},
              {"lm_head", head_index(kConfig)}};
   const int64_t n = kBatch.tokens();
   for (int64_t i = 0; i <= head_linear(kConfig); ++i) {

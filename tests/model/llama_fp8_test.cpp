@@ -130,7 +130,7 @@ TEST_P(LlamaFp8, PaddingStaysPositiveZero) {
     initialize(bench);
     outcome_of(bench, model_, 3);
     for (const LayerParam which : {LayerParam::kGate, LayerParam::kUp, LayerParam::kDown}) {
-      const int64_t i = layer_index(1, which);
+      const int64_t i = layer_index(kConfig, 1, which);
       const ParamSpec& spec = bench.store().specs()[size_t(i)];
       const std::vector<float> gradient = values_of(bench.device(), bench.store().gradient(i));
       for (int64_t r = 0; r < spec.physical_rows; ++r)

@@ -43,6 +43,42 @@ LlamaConfig shape(int64_t hidden, int64_t inter, int64_t heads) {
           .vocab_size = 11};
 }
 
+LlamaConfig grouped(LlamaConfig config, int64_t key_value_heads) {
+  config.num_key_value_heads = key_value_heads;
+  return config;
+}
+
+RopeScaling scaled_rope(RopeType type) {
+  return {.rope_type = type, .factor = 4, .original_max_position_embeddings = 20};
+}
+
+// Each way in which LLaMAs differ alone, and all together.
+std::vector<Case> families(int64_t hidden) {
+  LlamaConfig tied = shape(hidden, 12, 2), wide_heads = tied, narrow_heads = tied, linear = tied,
+              llama3 = tied, normed = tied;
+  tied.tie_word_embeddings = true;
+  wide_heads.head_size = hidden;
+  narrow_heads.head_size = 2;
+  linear.rope_scaling = scaled_rope(RopeType::kLinear);
+  llama3.head_size = 16;
+  llama3.rope_scaling = scaled_rope(RopeType::kLlama3);
+  normed.qk_norm = true;
+  LlamaConfig all = grouped(shape(hidden, 12, 4), 2);
+  all.num_hidden_layers = 2;
+  all.head_size = 6;
+  all.tie_word_embeddings = all.qk_norm = true;
+  all.rope_scaling = llama3.rope_scaling;
+  return {{"grouped_queries", grouped(shape(hidden, 12, 4), 2), {2, 5}, 0},
+          {"one_key_head", grouped(shape(12, 7, 3), 1), {3, 4}, 0.3},
+          {"tied", tied, {2, 5}, 0.2},
+          {"wide_heads", wide_heads, {2, 5}, 0},
+          {"narrow_heads", narrow_heads, {2, 5}, 0},
+          {"linear_rope", linear, {2, 5}, 0},
+          {"llama3_rope", llama3, {2, 9}, 0},
+          {"normed_heads", normed, {2, 5}, 0},
+          {"all_of_it", all, {2, 6}, 0.2}};
+}
+
 std::vector<Case> cases() {
   LlamaConfig two_layers = shape(8, 5, 2), unpadded = shape(8, 5, 2);
   two_layers.num_hidden_layers = 2;
@@ -96,6 +132,7 @@ class LlamaGradient : public testing::TestWithParam<Case> {
 TEST_P(LlamaGradient, Fp32) { expect_gradients(DType::kF32); }
 
 INSTANTIATE_TEST_SUITE_P(Models, LlamaGradient, testing::ValuesIn(cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Families, LlamaGradient, testing::ValuesIn(families(8)), case_name);
 
 // In BF16 a width of 2 or 8 says little: where few large terms cancel, the rounding of each is all
 // that is left.
@@ -114,6 +151,7 @@ class LlamaGradientBf16 : public LlamaGradient {};
 TEST_P(LlamaGradientBf16, Bf16) { expect_gradients(DType::kBF16); }
 
 INSTANTIATE_TEST_SUITE_P(Models, LlamaGradientBf16, testing::ValuesIn(wider_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Families, LlamaGradientBf16, testing::ValuesIn(families(32)), case_name);
 
 // Nothing to predict: no loss, and every gradient is zero.
 TEST(LlamaEdges, AllTargetsIgnored) {

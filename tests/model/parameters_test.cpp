@@ -50,6 +50,69 @@ TEST(Parameters, CountsOfThePaper) {
   }
 }
 
+const LlamaConfig kSmolLm2{.hidden_size = 576,
+                           .intermediate_size = 1536,
+                           .num_hidden_layers = 30,
+                           .num_attention_heads = 9,
+                           .num_key_value_heads = 3,
+                           .vocab_size = 49152,
+                           .tie_word_embeddings = true};
+const LlamaConfig kLlama32{.hidden_size = 2048,
+                           .intermediate_size = 8192,
+                           .num_hidden_layers = 16,
+                           .num_attention_heads = 32,
+                           .num_key_value_heads = 8,
+                           .head_size = 64,
+                           .vocab_size = 128256,
+                           .tie_word_embeddings = true};
+const LlamaConfig kQwen3{.hidden_size = 1024,
+                         .intermediate_size = 3072,
+                         .num_hidden_layers = 28,
+                         .num_attention_heads = 16,
+                         .num_key_value_heads = 8,
+                         .head_size = 128,
+                         .vocab_size = 151936,
+                         .tie_word_embeddings = true,
+                         .qk_norm = true};
+
+// SmolLM2-135M, Llama-3.2-1B and Qwen3-0.6B, as their model cards count.
+TEST(Parameters, CountsOfPublishedModels) {
+  for (const auto& [config, parameters] :
+       {std::pair{kSmolLm2, 134'515'008}, {kLlama32, 1'235'814'400}, {kQwen3, 596'049'920}}) {
+    EXPECT_EQ(total_elements(llama_parameters(config)), parameters);
+    EXPECT_EQ(parameter_count(config), parameters);
+  }
+}
+
+TEST(Parameters, ShapesOfGroupedQueriesAndNormedHeads) {
+  const std::vector<ParamSpec> specs = llama_parameters(kQwen3);
+  const auto expect = [&](LayerParam which, const char* name, int64_t rows, int64_t cols) {
+    const ParamSpec& spec = specs[size_t(layer_index(kQwen3, 3, which))];
+    EXPECT_EQ(spec.name, fmt::format("model.layers.3.{}.weight", name));
+    EXPECT_EQ(spec.rows, rows) << name;
+    EXPECT_EQ(spec.cols, cols) << name;
+  };
+  expect(LayerParam::kQ, "self_attn.q_proj", 2048, 1024);
+  expect(LayerParam::kK, "self_attn.k_proj", 1024, 1024);
+  expect(LayerParam::kV, "self_attn.v_proj", 1024, 1024);
+  expect(LayerParam::kO, "self_attn.o_proj", 1024, 2048);
+  expect(LayerParam::kDown, "mlp.down_proj", 1024, 3072);
+  expect(LayerParam::kQNorm, "self_attn.q_norm", 1, 128);
+  expect(LayerParam::kKNorm, "self_attn.k_norm", 1, 128);
+}
+
+// One matrix, which is read first and whose gradient is complete last.
+TEST(Parameters, ATiedHeadIsTheEmbedding) {
+  const std::vector<ParamSpec> specs = llama_parameters(kSmolLm2);
+  EXPECT_EQ(specs.size(), 2u + 9 * 30);
+  EXPECT_EQ(head_index(kSmolLm2), embedding_index());
+  EXPECT_TRUE(specs.front().tied);
+  EXPECT_EQ(specs.back().name, "model.norm.weight");
+  const ParameterRange last = parameters_of_group(kSmolLm2, parameter_groups(kSmolLm2) - 1);
+  EXPECT_EQ(last.first, final_norm_index(kSmolLm2));
+  EXPECT_EQ(last.count, 1);
+}
+
 // The golden file was written in the list's order, under Hugging Face's names and shapes.
 TEST(Parameters, NamesOrderAndShapesAreThoseOfTheGoldenFile) {
   const SafetensorsReader file(posix_file_system(), golden_path("llama_tiny"));
@@ -75,10 +138,10 @@ TEST(Parameters, TensorIds) {
   const char* names[] = {"input_layernorm",  "self_attn.q_proj", "self_attn.k_proj",
                          "self_attn.v_proj", "self_attn.o_proj", "post_attention_layernorm",
                          "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
-  for (int64_t i = 0; i < kParamsPerLayer; ++i)
-    EXPECT_EQ(specs[size_t(layer_index(5, LayerParam(i)))].name,
+  for (int64_t i = 0; i < params_per_layer(config); ++i)
+    EXPECT_EQ(specs[size_t(layer_index(config, 5, LayerParam(i)))].name,
               fmt::format("model.layers.5.{}.weight", names[i]));
-  EXPECT_EQ(layer_index(5, LayerParam::kDown), 1 + 9 * 5 + 8);
+  EXPECT_EQ(layer_index(config, 5, LayerParam::kDown), 1 + 9 * 5 + 8);
   EXPECT_EQ(specs[size_t(final_norm_index(config))].name, "model.norm.weight");
   EXPECT_EQ(final_norm_index(config), 1 + 9 * 8);
   EXPECT_EQ(specs[size_t(head_index(config))].name, "lm_head.weight");

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "model/llama_config.h"
+
 namespace mpt::test {
 
 using Complex = std::complex<double>;
@@ -63,7 +65,36 @@ S reference_swiglu(S gate, S up) {
 struct HeadShape {
   int64_t heads, head_dim;
   double theta = 10000;
+  int64_t readers = 1;    // query heads per head of keys
+  RopeScaling scaling{};  // of theta's frequencies
 };
+
+// As transformers documents it, by wavelengths.
+inline double reference_frequency(const HeadShape& shape, int64_t i) {
+  const double plain = 1 / std::pow(shape.theta, double(2 * i) / double(shape.head_dim));
+  const RopeScaling& s = shape.scaling;
+  if (s.rope_type == RopeType::kDefault) return plain;
+  if (s.rope_type == RopeType::kLinear) return plain / s.factor;
+  const double wavelength = 2 * std::acos(-1.0) / plain,
+               original = double(s.original_max_position_embeddings);
+  if (wavelength < original / s.high_freq_factor) return plain;
+  if (wavelength > original / s.low_freq_factor) return plain / s.factor;
+  const double smooth =
+      (original / wavelength - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+  return (1 - smooth) * plain / s.factor + smooth * plain;
+}
+
+// Norms every head of a row [H D].
+template <class S>
+std::vector<S> reference_head_norm(const std::vector<S>& x, std::span<const S> gain, double eps) {
+  std::vector<S> y;
+  for (auto head = x.begin(); head != x.end(); head += int64_t(gain.size())) {
+    const std::vector<S> normed =
+        reference_rms_norm<S>({head, head + int64_t(gain.size())}, gain, eps);
+    y.insert(y.end(), normed.begin(), normed.end());
+  }
+  return y;
+}
 
 // Rotates every head of a row [H D] at `position`.
 template <class S>
@@ -72,8 +103,7 @@ std::vector<S> reference_rope(const std::vector<S>& x, const HeadShape& shape, d
   std::vector<S> y(x);
   for (int64_t h = 0; h < shape.heads; ++h)
     for (int64_t i = 0; i < half; ++i) {
-      const double angle =
-          position * std::pow(shape.theta, -2.0 * double(i) / double(shape.head_dim));
+      const double angle = position * reference_frequency(shape, i);
       const auto low = size_t(h * shape.head_dim + i), high = low + size_t(half);
       y[low] = x[low] * std::cos(angle) - x[high] * std::sin(angle);
       y[high] = x[high] * std::cos(angle) + x[low] * std::sin(angle);
@@ -99,15 +129,17 @@ std::vector<S> reference_attention(const std::vector<S>& query,
   std::vector<S> out(query.size(), S(0));
   for (int64_t h = 0; h < shape.heads; ++h) {
     const auto first = size_t(h * shape.head_dim), dim = size_t(shape.head_dim);
-    const auto head = [&](const std::vector<S>& row) {
-      return std::span<const S>(row).subspan(first, dim);
+    const size_t first_key = size_t(h / shape.readers) * dim;
+    const auto head = [&](const std::vector<S>& row, size_t begin) {
+      return std::span<const S>(row).subspan(begin, dim);
     };
     std::vector<S> scores;
     for (const auto& key : keys)
-      scores.push_back(dot<S>(head(query), head(key)) / std::sqrt(double(shape.head_dim)));
+      scores.push_back(dot<S>(head(query, first), head(key, first_key)) /
+                       std::sqrt(double(shape.head_dim)));
     const std::vector<S> p = reference_softmax(scores);
     for (size_t t = 0; t < keys.size(); ++t)
-      for (size_t d = first; d < first + dim; ++d) out[d] += p[t] * values[t][d];
+      for (size_t d = 0; d < dim; ++d) out[first + d] += p[t] * values[t][first_key + d];
   }
   return out;
 }

@@ -33,8 +33,8 @@ class ReferenceLlama {
       block(fmt::format("model.layers.{}.", layer), x);
     S sum(0);
     for (size_t t = 0; t < x.size(); ++t)
-      sum += reference_cross_entropy<S>(
-          reference_linear<S>(norm(x[t], "model.norm"), at("lm_head")), targets[t]);
+      sum += reference_cross_entropy<S>(reference_linear<S>(norm(x[t], "model.norm"), at(head())),
+                                        targets[t]);
     return sum;
   }
   S loss(const TokenBatch& batch, int64_t seq_len) const {
@@ -46,6 +46,9 @@ class ReferenceLlama {
   }
 
  private:
+  [[nodiscard]] const char* head() const {
+    return config_.tie_word_embeddings ? "model.embed_tokens" : "lm_head";
+  }
   std::span<const S> at(const std::string& name) const { return weights_.at(name + ".weight"); }
   std::vector<S> norm(const std::vector<S>& x, const std::string& name) const {
     return reference_rms_norm<S>(x, at(name), config_.rms_norm_eps);
@@ -55,16 +58,28 @@ class ReferenceLlama {
   }
 
   void block(const std::string& prefix, std::vector<std::vector<S>>& x) const {
-    const HeadShape shape{config_.num_attention_heads, config_.head_dim(), config_.rope_theta};
+    const HeadShape shape{.heads = config_.num_attention_heads,
+                          .head_dim = config_.head_dim(),
+                          .theta = config_.rope_theta,
+                          .readers = config_.num_attention_heads / config_.key_value_heads(),
+                          .scaling = config_.rope_scaling};
+    HeadShape of_keys = shape;
+    of_keys.heads = config_.key_value_heads();
     std::vector<std::vector<S>> keys, values;
     for (size_t t = 0; t < x.size(); ++t) {
       const std::vector<S> in = norm(x[t], prefix + "input_layernorm");
       const auto project = [&](const char* which) {
         return reference_linear<S>(in, at(fmt::format("{}self_attn.{}_proj", prefix, which)));
       };
-      keys.push_back(reference_rope<S>(project("k"), shape, double(t)));
+      const auto normed = [&](const char* which) {
+        const std::vector<S> y = project(which);
+        if (!config_.qk_norm) return y;
+        return reference_head_norm<S>(y, at(fmt::format("{}self_attn.{}_norm", prefix, which)),
+                                      config_.rms_norm_eps);
+      };
+      keys.push_back(reference_rope<S>(normed("k"), of_keys, double(t)));
       values.push_back(project("v"));
-      const std::vector<S> query = reference_rope<S>(project("q"), shape, double(t));
+      const std::vector<S> query = reference_rope<S>(normed("q"), shape, double(t));
       const std::vector<S> heads = reference_attention<S>(query, keys, values, shape);
       add(x[t], reference_linear<S>(heads, at(prefix + "self_attn.o_proj")));
     }

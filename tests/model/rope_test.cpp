@@ -45,7 +45,7 @@ class RopeOp : public testing::TestWithParam<Case> {
     bench_.ops().rope({.qkv = qkv,
                        .cosine = table.cosine,
                        .sine = table.sine,
-                       .heads = c_.heads,
+                       .rotated_heads = 2 * c_.heads,
                        .head_dim = c_.head_dim,
                        .seq_len = c_.seq_len,
                        .first_position = c_.first_position,
@@ -105,6 +105,21 @@ TEST(RopeTableTest, ValuesAreRoundedFromFp64) {
       EXPECT_NEAR(cosine.at(t, i), std::cos(angle), 1.01 * kFp32Rounding);
       EXPECT_NEAR(sine.at(t, i), std::sin(angle), 1.01 * kFp32Rounding);
     }
+}
+
+// Llama-3.2-1B's frequencies by the reference: the highest kept, the lowest divided.
+TEST(RopeTableTest, LongerContexts) {
+  LlamaConfig config{.hidden_size = 2048, .num_attention_heads = 32, .rope_theta = 500000};
+  config.rope_scaling = {.rope_type = RopeType::kLlama3, .factor = 32};
+  const HeadShape shape{
+      .heads = 32, .head_dim = 64, .theta = config.rope_theta, .scaling = config.rope_scaling};
+  for (int64_t i = 0; i < 32; ++i)
+    EXPECT_DOUBLE_EQ(rotary_frequency(config, i), reference_frequency(shape, i)) << i;
+  const double plain = 1 / std::pow(500000.0, 2.0 * 31 / 64);
+  EXPECT_DOUBLE_EQ(rotary_frequency(config, 31), plain / 32);
+  EXPECT_EQ(rotary_frequency(config, 0), 1);
+  config.rope_scaling = {.rope_type = RopeType::kLinear, .factor = 2};
+  EXPECT_DOUBLE_EQ(rotary_frequency(config, 31), plain / 2);
 }
 
 }  // namespace

@@ -66,10 +66,12 @@ TEST(WeightStore, FusedNeighboursLieTogether) {
   for (const DType storage : {DType::kF32, DType::kBF16}) {
     const Store store(kSmall, storage);
     for (const int64_t layer : {0, 1}) {
-      expect_together(store.weights, layer_index(layer, LayerParam::kQ), 3, 12);
-      expect_together(store.weights, layer_index(layer, LayerParam::kGate), 2, 32);
-      EXPECT_EQ(store.weights.compute_fused(layer_index(layer, LayerParam::kDown)).rows, 12);
-      EXPECT_EQ(store.weights.compute_fused(layer_index(layer, LayerParam::kDown)).cols, 32);
+      expect_together(store.weights, layer_index(kSmall, layer, LayerParam::kQ), 3, 12);
+      expect_together(store.weights, layer_index(kSmall, layer, LayerParam::kGate), 2, 32);
+      EXPECT_EQ(store.weights.compute_fused(layer_index(kSmall, layer, LayerParam::kDown)).rows,
+                12);
+      EXPECT_EQ(store.weights.compute_fused(layer_index(kSmall, layer, LayerParam::kDown)).cols,
+                32);
     }
   }
 }

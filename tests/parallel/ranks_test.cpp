@@ -78,6 +78,23 @@ std::vector<Setting> regimes_and_optimizers() {
   return all;
 }
 
+// Grouped queries, normed heads and a tied matrix, whose gradient comes from both ends.
+std::vector<Setting> family() {
+  const std::vector<std::string> fp8{"precision.compute=fp8", "precision.fp8_history=3",
+                                     "precision.fp8_amax_update=step", "precision.fp8_lm_head=true",
+                                     "model.vocab_size=64"};
+  std::vector<std::string> nvfp4 = fp8, recomputed = fp8;
+  nvfp4.emplace_back("precision.weights=nvfp4");
+  recomputed.insert(recomputed.end(),
+                    {"precision.fp8_recipe=current", "train.activation_recompute=block"});
+  return {{"family_fp32", with_family(kRegimes[0].overrides)},
+          {"family_bf16", with_family({})},
+          {"family_bf16_muon", with_family(kOptimizers[5].overrides)},
+          {"family_bf16_fp8_head", with_family(fp8)},
+          {"family_nvfp4_fp8_head", with_family(nvfp4)},
+          {"family_recomputed", with_family(recomputed)}};
+}
+
 class Directory {
  public:
   Directory() { write_tiny_data(directory_.path()); }
@@ -142,6 +159,8 @@ TEST_P(RanksOf, FollowTheLossOfOne) {
   EXPECT_NE(one.front(), one.back());
 }
 INSTANTIATE_TEST_SUITE_P(All, RanksOf, testing::ValuesIn(regimes_and_optimizers()),
+                         [](const auto& instance) { return instance.param.name; });
+INSTANTIATE_TEST_SUITE_P(Family, RanksOf, testing::ValuesIn(family()),
                          [](const auto& instance) { return instance.param.name; });
 
 std::vector<std::string> hashes_of(const RunConfig& config) {

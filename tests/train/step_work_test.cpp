@@ -111,8 +111,8 @@ TEST_F(StepWorkTest, EveryOperationIsCounted) {
         {"precision.weights=block_fp8", "precision.compute=fp8", "precision.fp8_recipe=current"},
         {"precision.weights=nvfp4", "precision.compute=fp8", "precision.fp8_lm_head=true"}}) {
     SCOPED_TRACE(regime.front());
-    const RunConfig run = config(regime);
-    expect_same_operations(run, ranges_of(run));
+    for (const RunConfig& run : {config(regime), config(with_family(regime))})
+      expect_same_operations(run, ranges_of(run));
   }
 }
 
@@ -159,6 +159,21 @@ TEST(StepWork, AgreesWithTheFlopsOfATokenButForTheDiagonalAndAttentionsBackward)
   EXPECT_EQ(gemms + attention, flops_per_token(config, seq_len));
   EXPECT_EQ(work.attention_forward, attention / 3 * (seq_len + 1) / seq_len);
   EXPECT_EQ(work.attention_backward, 2.5 * work.attention_forward);
+}
+
+TEST(StepWork, GroupedQueriesTakeLess) {
+  LlamaConfig config{.hidden_size = 64,
+                     .intermediate_size = 160,
+                     .num_hidden_layers = 3,
+                     .num_attention_heads = 4,
+                     .num_key_value_heads = 2,
+                     .head_size = 32,
+                     .vocab_size = 320};
+  const StepWork work = step_work(config, {}, 128);
+  double gemms = 0;
+  for (const GemmWork& gemm : work.gemms) gemms += gemm.flops;
+  EXPECT_EQ(gemms, 6.0 * (3 * (64 * 128 * 2 + 64 * 64 * 2 + 3 * 64 * 160) + 64 * 320));
+  EXPECT_EQ(work.attention_forward, 2.0 * 2 * 128 * 129 / 2 * 3);
 }
 
 TEST(StepWork, CastsOfWeightsReadWhatIsStored) {

@@ -155,12 +155,15 @@ def newest_checkpoint(directory):
 
 
 def parameters_of(cell):
-    """Parameters of the cell's model: N = 2Vh + L(4h^2 + 3hf) + (2L+1)h, embedding and head
-    untied.
-    """
+    """Parameters of the cell's model, as parameter_count() of src/model/llama_config.h."""
     model = cell.configuration()["model"]
     h, f, depth = model["hidden_size"], model["intermediate_size"], model["num_hidden_layers"]
-    return 2 * model["vocab_size"] * h + depth * (4 * h * h + 3 * h * f) + (2 * depth + 1) * h
+    heads = model["num_attention_heads"]
+    size = model.get("head_dim") or h // heads
+    queries, keys = heads * size, (model.get("num_key_value_heads") or heads) * size
+    matrices = (1 if model.get("tie_word_embeddings") else 2) * model["vocab_size"] * h
+    norms = 2 * h + (2 * size if model.get("qk_norm") else 0)
+    return matrices + depth * (h * (2 * queries + 2 * keys + 3 * f) + norms) + h
 
 
 def steps_of(cell):

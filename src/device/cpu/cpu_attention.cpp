@@ -35,11 +35,21 @@ struct HeadSlice {
   int64_t stride;
 };
 
+// A query head of a sequence; `row` is its row among all heads of all sequences.
+struct QueryHead {
+  int64_t sequence, head, row;
+  static QueryHead of(const AttentionShape& s, int64_t row) {
+    return {row / s.heads, row % s.heads, row};
+  }
+};
+
 template <class T>
-HeadSlice<T> head_slice(const Tensor& t, const AttentionShape& s, int64_t task, int64_t part) {
-  const int64_t sequence = task / s.heads, head = task % s.heads;
-  return {t.as<T>() + sequence * s.seq_len * t.stride + (part * s.heads + head) * s.head_dim,
-          t.stride};
+HeadSlice<T> head_slice(const Tensor& t, const AttentionShape& s, const QueryHead& of,
+                        QkvPart part = QkvPart::kQ) {
+  const int64_t head = part == QkvPart::kQ ? of.head : of.head / s.readers();
+  return {
+      t.as<T>() + of.sequence * s.seq_len * t.stride + first_column(s, part) + head * s.head_dim,
+      t.stride};
 }
 
 // Prefetches a row of a head: rows are too far apart for the hardware prefetcher.
@@ -204,14 +214,15 @@ void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
   const AttentionShape& s = call.shape;
   const Padded p(s);
   const ForwardScratch w(scratch, p);
+  const QueryHead head = QueryHead::of(s, task);
   const float scale = 1.0f / std::sqrt(float(s.head_dim));
-  const HeadSlice<T> queries = head_slice<T>(call.qkv, s, task, 0),
-                     keys = head_slice<T>(call.qkv, s, task, 1);
+  const HeadSlice<T> queries = head_slice<T>(call.qkv, s, head),
+                     keys = head_slice<T>(call.qkv, s, head, QkvPart::kK);
   for (int64_t k = 0; k < s.seq_len; k += kTile)
     pack_tile_transposed(keys, k, s, w.keys_t + k * p.dim);
-  pack_rows(head_slice<T>(call.qkv, s, task, 2), 0, p.tokens, s, 1.0f, w.values);
-  const HeadSlice<T> target = head_slice<T>(call.out, s, task, 0);
-  float* log_sum_exp = call.log_sum_exp.as<float>() + task * call.log_sum_exp.stride;
+  pack_rows(head_slice<T>(call.qkv, s, head, QkvPart::kV), 0, p.tokens, s, 1.0f, w.values);
+  const HeadSlice<T> target = head_slice<T>(call.out, s, head);
+  float* log_sum_exp = call.log_sum_exp.as<float>() + head.row * call.log_sum_exp.stride;
   for (int64_t q = 0; q < s.seq_len; q += kTile) {
     float maximum[kTile], sum[kTile] = {};
     std::fill_n(maximum, kTile, -INFINITY);
@@ -251,12 +262,19 @@ void forward_head(const AttentionForward& call, int64_t task, float* scratch) {
 }
 
 struct BackwardScratch {
-  float *queries, *d_out, *d_queries, *log_sum_exp, *delta;                        // of all tokens
-  float *keys, *keys_t, *values_t, *d_keys, *d_values, *probabilities, *d_scores;  // of a tile
-  static int64_t size(const Padded& p) {
-    return 3 * p.matrix() + 2 * p.tokens + 5 * p.tile_rows() + 2 * kTile * kTile;
+  float *queries, *d_out, *d_queries, *log_sum_exp, *delta;    // of all tokens
+  float *keys, *keys_t, *values_t, *probabilities, *d_scores;  // of a tile
+  // Of a tile where one query head reads the keys; with several, of all tokens, for their sum.
+  float *d_keys, *d_values;
+
+  // Elements of d_keys, and of d_values.
+  static int64_t summed(const AttentionShape& s, const Padded& p) {
+    return s.readers() == 1 ? p.tile_rows() : p.matrix();
   }
-  BackwardScratch(float* base, const Padded& p) {
+  static int64_t size(const AttentionShape& s, const Padded& p) {
+    return 3 * p.matrix() + 2 * p.tokens + 3 * p.tile_rows() + 2 * kTile * kTile + 2 * summed(s, p);
+  }
+  BackwardScratch(float* base, const AttentionShape& s, const Padded& p) {
     const auto take = [&base](int64_t n) {
       float* part = base;
       base += n;
@@ -264,8 +282,8 @@ struct BackwardScratch {
     };
     for (float** matrix : {&queries, &d_out, &d_queries}) *matrix = take(p.matrix());
     for (float** column : {&log_sum_exp, &delta}) *column = take(p.tokens);
-    for (float** rows : {&keys, &keys_t, &values_t, &d_keys, &d_values})
-      *rows = take(p.tile_rows());
+    for (float** rows : {&keys, &keys_t, &values_t}) *rows = take(p.tile_rows());
+    for (float** sum : {&d_keys, &d_values}) *sum = take(summed(s, p));
     for (float** tile : {&probabilities, &d_scores}) *tile = take(kTile * kTile);
   }
 };
@@ -280,11 +298,11 @@ struct BackwardScratch {
 
 // delta_i = sum_d dO_id O_id, the mean of dP under P in row i.
 template <class T>
-void row_deltas(const AttentionBackward& call, int64_t task, const BackwardScratch& w) {
+void row_deltas(const AttentionBackward& call, const QueryHead& head, const BackwardScratch& w) {
   const AttentionShape& s = call.shape;
   const Padded p(s);
-  const HeadSlice<T> out = head_slice<T>(call.out, s, task, 0);
-  const float* lse = call.log_sum_exp.as<float>() + task * call.log_sum_exp.stride;
+  const HeadSlice<T> out = head_slice<T>(call.out, s, head);
+  const float* lse = call.log_sum_exp.as<float>() + head.row * call.log_sum_exp.stride;
   for (int64_t t = 0; t < p.tokens; ++t) {
     float delta = 0.0f;
     const int64_t dims = t < s.seq_len ? s.head_dim : 0;
@@ -312,10 +330,16 @@ void score_gradients(const BackwardScratch& w, int64_t q, bool diagonal, const F
   });
 }
 
+// Where the gradients of a tile of keys and values are summed, and whether nothing is there yet.
+struct KeySums {
+  float *d_keys, *d_values;
+  bool empty;
+};
+
 // All gradient contributions between key tile k and query tile q.
 template <class F>
-void backward_tile(const BackwardScratch& w, const Padded& p, int64_t q, int64_t k,
-                   const F& on_diagonal) {
+void backward_tile(const BackwardScratch& w, const KeySums& sums, const Padded& p, int64_t q,
+                   int64_t k, const F& on_diagonal) {
   const bool diagonal = k == q;
   // scores[kTile, kTile] = rows[kTile, D] columns[D, kTile], these of the keys
   const auto scores_of = [&](const float* rows, const float* columns, float* scores) {
@@ -350,52 +374,69 @@ void backward_tile(const BackwardScratch& w, const Padded& p, int64_t q, int64_t
     fill_above_diagonal(w.d_scores, 0.0f);
   }
   score_gradients(w, q, diagonal, on_diagonal);
-  add_gemm(diagonal, {w.probabilities, 1, kTile}, Causal::kFromRowOn, d_out, w.d_values);
+  const bool first = diagonal && sums.empty;
+  add_gemm(first, {w.probabilities, 1, kTile}, Causal::kFromRowOn, d_out, sums.d_values);
   add_gemm(k == 0, {w.d_scores, kTile, 1}, Causal::kUpToRow, w.keys, w.d_queries + q * p.dim);
-  add_gemm(diagonal, {w.d_scores, 1, kTile}, Causal::kFromRowOn, queries, w.d_keys);
+  add_gemm(first, {w.d_scores, 1, kTile}, Causal::kFromRowOn, queries, sums.d_keys);
 }
 
+// The gradients of a query head, and its part in those of its keys and values; the last of their
+// readers stores these.
 template <class T>
-void backward_head(const AttentionBackward& call, int64_t task, float* scratch) {
+void backward_head(const AttentionBackward& call, const QueryHead& head, const BackwardScratch& w) {
   const AttentionShape& s = call.shape;
   const Padded p(s);
-  const BackwardScratch w(scratch, p);
+  const int64_t reader = head.head % s.readers();
   const float scale = 1.0f / std::sqrt(float(s.head_dim));
-  const HeadSlice<T> keys = head_slice<T>(call.qkv, s, task, 1),
-                     values = head_slice<T>(call.qkv, s, task, 2);
-  pack_rows(head_slice<T>(call.qkv, s, task, 0), 0, p.tokens, s, scale, w.queries);
-  pack_rows(head_slice<T>(call.d_out, s, task, 0), 0, p.tokens, s, 1.0f, w.d_out);
-  row_deltas<T>(call, task, w);
-  const HeadSlice<T> d_queries = head_slice<T>(call.d_qkv, s, task, 0),
-                     d_keys = head_slice<T>(call.d_qkv, s, task, 1),
-                     d_values = head_slice<T>(call.d_qkv, s, task, 2);
+  const HeadSlice<T> keys = head_slice<T>(call.qkv, s, head, QkvPart::kK),
+                     values = head_slice<T>(call.qkv, s, head, QkvPart::kV);
+  pack_rows(head_slice<T>(call.qkv, s, head), 0, p.tokens, s, scale, w.queries);
+  pack_rows(head_slice<T>(call.d_out, s, head), 0, p.tokens, s, 1.0f, w.d_out);
+  row_deltas<T>(call, head, w);
+  const HeadSlice<T> d_queries = head_slice<T>(call.d_qkv, s, head),
+                     d_keys = head_slice<T>(call.d_qkv, s, head, QkvPart::kK),
+                     d_values = head_slice<T>(call.d_qkv, s, head, QkvPart::kV);
   for (int64_t k = 0; k < s.seq_len; k += kTile) {
+    const int64_t place = s.readers() == 1 ? 0 : k * p.dim;
+    const KeySums sums{w.d_keys + place, w.d_values + place, reader == 0};
     pack_rows(keys, k, kTile, s, 1.0f, w.keys);
     pack_tile_transposed(keys, k, s, w.keys_t);
     pack_tile_transposed(values, k, s, w.values_t);
     for (int64_t q = k; q < s.seq_len; q += kTile)
-      backward_tile(w, p, q, k, [&](int64_t r) MPT_ALWAYS_INLINE {
+      backward_tile(w, sums, p, q, k, [&](int64_t r) MPT_ALWAYS_INLINE {
         for (const auto& target : {d_queries, d_keys, d_values})
           prefetch_row<Use::kWrite>(target, k + r, s);
       });
     store_rows(w.d_queries + k * p.dim, k, kTile, s, scale, d_queries);
-    store_rows(w.d_keys, k, kTile, s, 1.0f, d_keys);
-    store_rows(w.d_values, k, kTile, s, 1.0f, d_values);
+    if (reader != s.readers() - 1) continue;
+    store_rows(sums.d_keys, k, kTile, s, 1.0f, d_keys);
+    store_rows(sums.d_values, k, kTile, s, 1.0f, d_values);
   }
+}
+
+// All query heads that read a head of keys and values.
+template <class T>
+void backward_readers(const AttentionBackward& call, int64_t task, float* scratch) {
+  const AttentionShape& s = call.shape;
+  const BackwardScratch w(scratch, s, Padded(s));
+  for (int64_t row = task * s.readers(); row < (task + 1) * s.readers(); ++row)
+    backward_head<T>(call, QueryHead::of(s, row), w);
 }
 
 int64_t floats_per_thread(const AttentionShape& shape) {
   const Padded p(shape);
-  return align_up(std::max(ForwardScratch::size(p), BackwardScratch::size(p)), kAlignment / 4);
+  return align_up(std::max(ForwardScratch::size(p), BackwardScratch::size(shape, p)),
+                  kAlignment / 4);
 }
 
-// Calls f(task) for every (sequence, head). If there are enough for all threads, each takes
-// consecutive heads of a sequence, because they share pages and cache lines at their edges.
+// Calls f(task) for every sequence and each of its `heads`. If there are enough for all threads,
+// each takes consecutive heads of a sequence, because they share pages and cache lines at their
+// edges.
 template <class F>
-void for_each_head(const AttentionShape& shape, const F& f) {
-  const int64_t tasks = shape.batch * shape.heads;
+void for_each_head(const AttentionShape& shape, int64_t heads, const F& f) {
+  const int64_t tasks = shape.batch * heads;
   const int64_t together =
-      std::clamp<int64_t>(tasks / (int64_t{2} * omp_get_max_threads()), 1, shape.heads);
+      std::clamp<int64_t>(tasks / (int64_t{2} * omp_get_max_threads()), 1, heads);
 #pragma omp parallel for schedule(dynamic, together)
   for (int64_t task = 0; task < tasks; ++task) f(task);
 }
@@ -423,14 +464,17 @@ void CpuAttention::forward(const AttentionForward& call) {
   check_shapes(call);
   check_reserved(call.shape);
   const auto head = call.qkv.dtype == DType::kF32 ? forward_head<float> : forward_head<bf16>;
-  for_each_head(call.shape, [&](int64_t task) { head(call, task, scratch_of_thread(call.shape)); });
+  for_each_head(call.shape, call.shape.heads,
+                [&](int64_t task) { head(call, task, scratch_of_thread(call.shape)); });
 }
 
 void CpuAttention::backward(const AttentionBackward& call) {
   check_shapes(call);
   check_reserved(call.shape);
-  const auto head = call.qkv.dtype == DType::kF32 ? backward_head<float> : backward_head<bf16>;
-  for_each_head(call.shape, [&](int64_t task) { head(call, task, scratch_of_thread(call.shape)); });
+  const auto readers =
+      call.qkv.dtype == DType::kF32 ? backward_readers<float> : backward_readers<bf16>;
+  for_each_head(call.shape, call.shape.key_value_heads,
+                [&](int64_t task) { readers(call, task, scratch_of_thread(call.shape)); });
 }
 
 }  // namespace mpt

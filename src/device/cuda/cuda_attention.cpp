@@ -46,7 +46,7 @@ class CudnnOrGemms final : public Attention {
  private:
   // The batch size does not matter to cuDNN's support.
   struct Kind {
-    int64_t seq_len, heads, head_dim;
+    int64_t seq_len, heads, key_value_heads, head_dim;
     DType storage;
     auto operator<=>(const Kind&) const = default;
   };
@@ -55,7 +55,7 @@ class CudnnOrGemms final : public Attention {
     return objection_to(s, storage) ? static_cast<Attention&>(gemms_) : cudnn_;
   }
   const std::optional<std::string>& objection_to(const AttentionShape& s, DType storage) {
-    const Kind kind{s.seq_len, s.heads, s.head_dim, storage};
+    const Kind kind{s.seq_len, s.heads, s.key_value_heads, s.head_dim, storage};
     auto known = objections_.find(kind);
     if (known == objections_.end()) known = objections_.emplace(kind, ask(s, storage)).first;
     return known->second;
@@ -65,8 +65,9 @@ class CudnnOrGemms final : public Attention {
     // With fp32 everyone expects it.
     if (!objection || (kind_ == CudaAttention::kAuto && storage == DType::kF32)) return objection;
     const std::string text = fmt::format(
-        "cuDNN attention does not support {} heads of {} dimensions over {} tokens in {}: {}",
-        s.heads, s.head_dim, s.seq_len, name_of(storage), *objection);
+        "cuDNN attention does not support {} heads of {} dimensions, {} of keys, over {} tokens in "
+        "{}: {}",
+        s.heads, s.head_dim, s.key_value_heads, s.seq_len, name_of(storage), *objection);
     if (kind_ == CudaAttention::kCudnn) throw error("{}", text);
     spdlog::info("{}; using GEMMs", text);
     return objection;

@@ -71,7 +71,8 @@ class CudnnAttention final : public Attention {
 
 // Bytes of scratch.
 struct GemmAttentionScratch {
-  int64_t matrices = int64_t{256} << 20;  // [T, T] of a chunk; those of one pair are always allowed
+  int64_t matrices =
+      int64_t{256} << 20;  // [T, T] of a chunk; those of one head of keys are always allowed
   int64_t workspace = StridedGemm::kWorkspaceBytes;
 };
 

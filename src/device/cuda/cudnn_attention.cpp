@@ -34,10 +34,10 @@ CudnnHandle make_handle(CUstream_st* stream) {
   return owned;
 }
 
-// Address of a part of a packed tensor, starting at a sequence.
-void* part_of(const Tensor& t, const AttentionShape& s, int64_t sequence, int64_t part) {
-  return t.data +
-         (sequence * s.seq_len * t.stride + part * s.heads * s.head_dim) * size_of(t.dtype);
+// Address of a part of qkv, or of a tensor with the columns of its first part, from a sequence on.
+void* part_of(const Tensor& t, const AttentionShape& s, int64_t sequence,
+              QkvPart part = QkvPart::kQ) {
+  return t.data + (sequence * s.seq_len * t.stride + first_column(s, part)) * size_of(t.dtype);
 }
 void* statistics_of(const Tensor& t, const AttentionShape& s, int64_t sequence) {
   return t.data + sequence * s.heads * t.stride * size_of(t.dtype);
@@ -177,10 +177,10 @@ void CudnnAttention::forward(const AttentionForward& call) {
   const SdpaGraph& graph = library().get(key);
   using enum SdpaTensor;
   graph.execute(library().handle.get(),
-                {{kQ, part_of(call.qkv, s, 0, 0)},
-                 {kK, part_of(call.qkv, s, 0, 1)},
-                 {kV, part_of(call.qkv, s, 0, 2)},
-                 {kO, part_of(call.out, s, 0, 0)},
+                {{kQ, part_of(call.qkv, s, 0)},
+                 {kK, part_of(call.qkv, s, 0, QkvPart::kK)},
+                 {kV, part_of(call.qkv, s, 0, QkvPart::kV)},
+                 {kO, part_of(call.out, s, 0)},
                  {kStats, statistics_of(call.log_sum_exp, s, 0)}},
                 workspace(graph.workspace_bytes()));
 }
@@ -205,15 +205,15 @@ void CudnnAttention::backward_of_group(const AttentionBackward& call, int64_t fi
   const SdpaGraph& graph = library().get(key);
   using enum SdpaTensor;
   graph.execute(library().handle.get(),
-                {{kQ, part_of(call.qkv, s, first, 0)},
-                 {kK, part_of(call.qkv, s, first, 1)},
-                 {kV, part_of(call.qkv, s, first, 2)},
-                 {kO, part_of(call.out, s, first, 0)},
+                {{kQ, part_of(call.qkv, s, first)},
+                 {kK, part_of(call.qkv, s, first, QkvPart::kK)},
+                 {kV, part_of(call.qkv, s, first, QkvPart::kV)},
+                 {kO, part_of(call.out, s, first)},
                  {kStats, statistics_of(call.log_sum_exp, s, first)},
-                 {kDO, part_of(call.d_out, s, first, 0)},
-                 {kDQ, part_of(call.d_qkv, s, first, 0)},
-                 {kDK, part_of(call.d_qkv, s, first, 1)},
-                 {kDV, part_of(call.d_qkv, s, first, 2)}},
+                 {kDO, part_of(call.d_out, s, first)},
+                 {kDQ, part_of(call.d_qkv, s, first)},
+                 {kDK, part_of(call.d_qkv, s, first, QkvPart::kK)},
+                 {kDV, part_of(call.d_qkv, s, first, QkvPart::kV)}},
                 workspace(graph.workspace_bytes()));
 }
 

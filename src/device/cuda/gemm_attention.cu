@@ -193,6 +193,36 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   }
 }
 
+// Gradients of keys or values that each of their readers left, to be summed.
+template <class T>
+struct ReaderSums {
+  const float* parts;                   // [sequences, heads, tokens, head_dim]
+  T* target;                            // of the chunk's first sequence and head of keys
+  int64_t sequence_step, token_stride;  // of target
+  int64_t sequences, key_value_heads, readers, tokens, head_dim;
+
+  [[nodiscard]] __host__ __device__ int64_t elements() const {
+    return sequences * key_value_heads * tokens * head_dim;
+  }
+  __device__ void operator()(int64_t i) const {
+    const int64_t d = i % head_dim, token = i / head_dim % tokens,
+                  head = i / (head_dim * tokens) % key_value_heads,
+                  sequence = i / (head_dim * tokens * key_value_heads);
+    const int64_t first = (sequence * key_value_heads + head) * readers;
+    float sum = 0.0f;
+    for (int64_t reader = first; reader < first + readers; ++reader)
+      sum += parts[(reader * tokens + token) * head_dim + d];
+    target[sequence * sequence_step + token * token_stride + head * head_dim + d] =
+        from_float<T>(sum);
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreadsPerBlock) sum_readers_kernel(ReaderSums<T> sums) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < sums.elements()) sums(i);
+}
+
 LaunchShape warp_per_row(int64_t rows, cudaStream_t stream) {
   constexpr int64_t kRowsPerBlock = kThreadsPerBlock / WarpGroup::kLanes;
   return {.blocks = (rows + kRowsPerBlock - 1) / kRowsPerBlock,
@@ -202,26 +232,29 @@ LaunchShape warp_per_row(int64_t rows, cudaStream_t stream) {
 
 // --- GEMMs over the pairs of a chunk -------------------------------------------------------------
 
-// Consecutive pairs: some heads of one sequence, or all heads of some sequences.
+// Consecutive pairs: some heads of one sequence, or all heads of some sequences. With each head of
+// keys come all that read it.
 struct Chunk {
   int64_t sequence, sequences, head, heads;
   [[nodiscard]] int64_t pairs() const { return sequences * heads; }
 };
 
-// One matrix per pair: the first pair's, and the distances to the next sequence's and head's.
+// One matrix per pair: the first pair's, and the distances to the next sequence's and head's. Pairs
+// with the same keys share theirs.
 struct PairMatrices {
   Tensor first;
   int64_t sequence_step, head_step;  // elements
+  int64_t readers = 1;               // neighbouring heads that share a matrix
 
   [[nodiscard]] PairMatrices block(int64_t row, int64_t rows, int64_t col, int64_t cols) const {
-    return {first.row_range(row, rows).columns(col, cols), sequence_step, head_step};
+    return {first.row_range(row, rows).columns(col, cols), sequence_step, head_step, readers};
   }
   [[nodiscard]] PairMatrices rows(int64_t row, int64_t count) const {
     return block(row, count, 0, first.cols);
   }
   [[nodiscard]] Tensor of(int64_t sequence, int64_t head) const {
     Tensor one = first;
-    one.data += (sequence * sequence_step + head * head_step) * size_of(first.dtype);
+    one.data += (sequence * sequence_step + head / readers * head_step) * size_of(first.dtype);
     return one;
   }
 };
@@ -235,9 +268,13 @@ struct PairGemm {
 
 // Row stride of a score matrix in fp32 elements: whole accesses of either type.
 int64_t score_stride(const AttentionShape& s) { return align_up(s.seq_len, kPack<bf16>); }
-int64_t pair_bytes(const AttentionShape& s) { return s.seq_len * score_stride(s) * 4; }
-// Two: scores and their gradients.
-constexpr int64_t kMatricesPerPair = 2;
+int64_t matrix_bytes(const AttentionShape& s) { return s.seq_len * score_stride(s) * 4; }
+// The gradient of the keys, and later of the values, that a pair leaves to be summed.
+int64_t part_bytes(const AttentionShape& s) {
+  return s.readers() == 1 ? 0 : align_up(s.seq_len * s.head_dim * 4, kAccess);
+}
+// Scores and their gradients, and that part.
+int64_t pair_bytes(const AttentionShape& s) { return 2 * matrix_bytes(s) + part_bytes(s); }
 
 struct ChunkScratch {
   void* workspace;  // of the GEMMs
@@ -250,17 +287,40 @@ class ChunkWork {
             const Chunk& chunk)
       : gemm_(gemm), scratch_(scratch), shape_(shape), chunk_(chunk) {}
 
-  // Part `part` of `parts` in a [B T, parts C] tensor: [T, D] of every pair.
-  [[nodiscard]] PairMatrices tokens(const Tensor& t, int64_t part) const {
+  // A part of qkv, or of a tensor with the columns of its first part: [T, D] of every pair.
+  [[nodiscard]] PairMatrices tokens(const Tensor& t, QkvPart part = QkvPart::kQ) const {
+    const int64_t readers = part == QkvPart::kQ ? 1 : shape_.readers();
     const Tensor sequence = t.row_range(chunk_.sequence * shape_.seq_len, shape_.seq_len);
-    return {
-        sequence.columns((part * shape_.heads + chunk_.head) * shape_.head_dim, shape_.head_dim),
-        shape_.seq_len * t.stride, shape_.head_dim};
+    const int64_t column = first_column(shape_, part) + chunk_.head / readers * shape_.head_dim;
+    return {sequence.columns(column, shape_.head_dim), shape_.seq_len * t.stride, shape_.head_dim,
+            readers};
   }
   // [T, T] of every pair, as GEMMs write it (fp32) or read it (in the storage type).
   [[nodiscard]] PairMatrices scores(DType dtype) const { return square(scratch_.matrices, dtype); }
   [[nodiscard]] PairMatrices d_scores(DType dtype) const {
-    return square(scratch_.matrices + chunk_.pairs() * pair_bytes(shape_) / 4, dtype);
+    return square(scratch_.matrices + chunk_.pairs() * matrix_bytes(shape_) / 4, dtype);
+  }
+  // [T, D] of every pair, fp32.
+  [[nodiscard]] PairMatrices parts() const {
+    const int64_t elements = part_bytes(shape_) / 4;
+    float* const data = scratch_.matrices + chunk_.pairs() * 2 * matrix_bytes(shape_) / 4;
+    return {{reinterpret_cast<std::byte*>(data), DType::kF32, shape_.seq_len, shape_.head_dim,
+             shape_.head_dim},
+            chunk_.heads * elements,
+            elements};
+  }
+  // Sums parts() over the readers of each head of keys, to a part of d_qkv.
+  template <class T>
+  [[nodiscard]] ReaderSums<T> reader_sums(const Tensor& d_qkv, QkvPart part) const {
+    return {.parts = parts().first.as<float>(),
+            .target = tokens(d_qkv, part).first.as<T>(),
+            .sequence_step = shape_.seq_len * d_qkv.stride,
+            .token_stride = d_qkv.stride,
+            .sequences = chunk_.sequences,
+            .key_value_heads = chunk_.heads / shape_.readers(),
+            .readers = shape_.readers(),
+            .tokens = shape_.seq_len,
+            .head_dim = shape_.head_dim};
   }
   [[nodiscard]] ScoreRows score_rows(const Tensor& log_sum_exp) const {
     const int64_t pair = chunk_.sequence * shape_.heads + chunk_.head;
@@ -272,12 +332,15 @@ class ChunkWork {
             .log_sum_exp_stride = log_sum_exp.stride};
   }
 
-  // One call per sequence or per head, whichever is fewer.
+  // One call per head, or per sequence and reader, whichever is fewer.
   void multiply(const PairGemm& gemm) const {
-    const bool by_sequence = chunk_.sequences <= chunk_.heads;
-    const int64_t calls = by_sequence ? chunk_.sequences : chunk_.heads;
+    const int64_t readers = shape_.readers();
+    const bool by_sequence = chunk_.sequences * readers <= chunk_.heads;
+    const int64_t calls = by_sequence ? chunk_.sequences * readers : chunk_.heads;
+    // One reader of each head of keys: these are `readers` heads apart.
     const auto batch = [&](const PairMatrices& m, int64_t call) -> StridedBatch {
-      return by_sequence ? StridedBatch{m.of(call, 0), m.head_step}
+      return by_sequence ? StridedBatch{m.of(call / readers, call % readers),
+                                        readers / m.readers * m.head_step}
                          : StridedBatch{m.of(0, call), m.sequence_step};
     };
     for (int64_t call = 0; call < calls; ++call)
@@ -315,12 +378,14 @@ void for_bands(int64_t tokens, const F& f) {
 
 bool is_empty(const AttentionShape& s) { return s.batch == 0 || s.heads == 0 || s.seq_len == 0; }
 
+// `pairs_at_once`: at least the readers of one head of keys.
 template <class F>
 void for_chunks(const AttentionShape& s, int64_t pairs_at_once, const F& f) {
   if (pairs_at_once < s.heads) {
+    const int64_t heads = pairs_at_once / s.readers() * s.readers();
     for (int64_t sequence = 0; sequence < s.batch; ++sequence)
-      for (int64_t head = 0; head < s.heads; head += pairs_at_once)
-        f(Chunk{sequence, 1, head, std::min(pairs_at_once, s.heads - head)});
+      for (int64_t head = 0; head < s.heads; head += heads)
+        f(Chunk{sequence, 1, head, std::min(heads, s.heads - head)});
     return;
   }
   const int64_t sequences = pairs_at_once / s.heads;
@@ -368,21 +433,21 @@ void gather_from_queries(const ChunkWork& work, const PairMatrices& lower,
 
 void forward_chunk(const AttentionForward& call, const ChunkWork& work, cudaStream_t stream) {
   const DType dtype = call.qkv.dtype;
-  multiply_causal(work, work.tokens(call.qkv, 0), work.tokens(call.qkv, 1),
+  multiply_causal(work, work.tokens(call.qkv), work.tokens(call.qkv, QkvPart::kK),
                   work.scores(DType::kF32), score_scale(call.shape));
   const ScoreRows rows = work.score_rows(call.log_sum_exp);
   launch(dtype == DType::kF32 ? softmax_kernel<float> : softmax_kernel<bf16>,
          warp_per_row(rows.rows, stream), rows);
-  gather_from_keys(work, work.scores(dtype), work.tokens(call.qkv, 2), work.tokens(call.out, 0),
-                   1.0f);
+  gather_from_keys(work, work.scores(dtype), work.tokens(call.qkv, QkvPart::kV),
+                   work.tokens(call.out), 1.0f);
 }
 
 template <class T>
 void score_gradients(const AttentionBackward& call, const Chunk& chunk, const ChunkWork& work,
                      cudaStream_t stream) {
   const ScoreRows rows = work.score_rows(call.log_sum_exp);
-  const OutputRows<T> outputs{.out = work.tokens(call.out, 0).first.as<T>(),
-                              .d_out = work.tokens(call.d_out, 0).first.as<T>(),
+  const OutputRows<T> outputs{.out = work.tokens(call.out).first.as<T>(),
+                              .d_out = work.tokens(call.d_out).first.as<T>(),
                               .out_stride = call.out.stride,
                               .d_out_stride = call.d_out.stride,
                               .heads = chunk.heads,
@@ -391,19 +456,39 @@ void score_gradients(const AttentionBackward& call, const Chunk& chunk, const Ch
          work.d_scores(DType::kF32).first.as<float>(), outputs);
 }
 
+// A gradient of keys or values. Where several heads read them, each leaves its part in FP32.
+void gather_for_keys(const AttentionBackward& call, const ChunkWork& work, QkvPart part,
+                     const PairMatrices& lower, const PairMatrices& right, float scale,
+                     cudaStream_t stream) {
+  const bool shared = call.shape.readers() > 1;
+  gather_from_queries(work, lower, right, shared ? work.parts() : work.tokens(call.d_qkv, part),
+                      scale);
+  if (!shared) return;
+  const auto sum = [&]<class T>(T) {
+    const ReaderSums<T> sums = work.reader_sums<T>(call.d_qkv, part);
+    launch(sum_readers_kernel<T>,
+           LaunchShape{.blocks = (sums.elements() + kThreadsPerBlock - 1) / kThreadsPerBlock,
+                       .threads = kThreadsPerBlock,
+                       .stream = stream},
+           sums);
+  };
+  call.qkv.dtype == DType::kF32 ? sum(float{}) : sum(bf16{});
+}
+
 void backward_chunk(const AttentionBackward& call, const Chunk& chunk, const ChunkWork& work,
                     cudaStream_t stream) {
   const DType dtype = call.qkv.dtype;
   const float scale = score_scale(call.shape);
-  const PairMatrices queries = work.tokens(call.qkv, 0), keys = work.tokens(call.qkv, 1);
-  const PairMatrices d_out = work.tokens(call.d_out, 0);
+  const PairMatrices queries = work.tokens(call.qkv), keys = work.tokens(call.qkv, QkvPart::kK);
+  const PairMatrices d_out = work.tokens(call.d_out);
   multiply_causal(work, queries, keys, work.scores(DType::kF32), scale);
-  multiply_causal(work, d_out, work.tokens(call.qkv, 2), work.d_scores(DType::kF32), 1.0f);
+  multiply_causal(work, d_out, work.tokens(call.qkv, QkvPart::kV), work.d_scores(DType::kF32),
+                  1.0f);
   (dtype == DType::kF32 ? score_gradients<float> : score_gradients<bf16>)(call, chunk, work,
                                                                           stream);
-  gather_from_keys(work, work.d_scores(dtype), keys, work.tokens(call.d_qkv, 0), scale);
-  gather_from_queries(work, work.d_scores(dtype), queries, work.tokens(call.d_qkv, 1), scale);
-  gather_from_queries(work, work.scores(dtype), d_out, work.tokens(call.d_qkv, 2), 1.0f);
+  gather_from_keys(work, work.d_scores(dtype), keys, work.tokens(call.d_qkv), scale);
+  gather_for_keys(call, work, QkvPart::kK, work.d_scores(dtype), queries, scale, stream);
+  gather_for_keys(call, work, QkvPart::kV, work.scores(dtype), d_out, 1.0f, stream);
 }
 
 }  // namespace
@@ -412,17 +497,18 @@ GemmAttention::GemmAttention(CUstream_st* stream, const GemmAttentionScratch& mo
     : stream_(stream), most_(most), gemm_(stream, most.workspace) {}
 
 void GemmAttention::reserve(Allocator& allocator, const AttentionShape& shape, DType /*storage*/) {
-  const int64_t pair = kMatricesPerPair * pair_bytes(shape);
-  const int64_t most = std::max<int64_t>(most_.matrices / std::max<int64_t>(pair, 1), 1);
+  const int64_t pair = pair_bytes(shape);
+  const int64_t most =
+      std::max<int64_t>(most_.matrices / std::max<int64_t>(pair, 1), shape.readers());
   const int64_t pairs = std::min(shape.batch * shape.heads, most);
   scratch_.reserve(allocator, most_.workspace + pairs * pair);
 }
 
 int64_t GemmAttention::pairs_at_once(const AttentionShape& shape) const {
-  const int64_t pair = kMatricesPerPair * pair_bytes(shape);
+  const int64_t pair = pair_bytes(shape), least = shape.readers() * pair;
   const int64_t available = scratch_.bytes() - most_.workspace;
-  check(available >= pair, "attention over {} tokens needs {} bytes of scratch, reserved {}",
-        shape.seq_len, pair + most_.workspace, scratch_.bytes());
+  check(available >= least, "attention over {} tokens needs {} bytes of scratch, reserved {}",
+        shape.seq_len, least + most_.workspace, scratch_.bytes());
   return available / pair;
 }
 

@@ -26,10 +26,16 @@ std::optional<std::string> objection_of(const fe::error_t& answer) {
   return answer.err_msg.substr(0, answer.err_msg.find('\n'));
 }
 
-// [B, H, T, D] with the heads side by side in rows of `stride` elements.
+bool is_of_keys(SdpaTensor id) {
+  using enum SdpaTensor;
+  return id == kK || id == kV || id == kDK || id == kDV;
+}
+
+// [B, H or K, T, D] with the heads side by side in rows of `stride` elements.
 void describe_heads(Tensor_attributes& tensor, const SdpaKey& key, SdpaTensor id, int64_t stride) {
   tensor.set_uid(int64_t(id))
-      .set_dim({key.batch, key.heads, key.seq_len, key.head_dim})
+      .set_dim(
+          {key.batch, is_of_keys(id) ? key.key_value_heads : key.heads, key.seq_len, key.head_dim})
       .set_stride({key.seq_len * stride, key.head_dim, stride, 1})
       .set_data_type(fe::DataType_t::BFLOAT16);
 }
@@ -46,15 +52,15 @@ float score_scale(const SdpaKey& key) { return 1.0f / std::sqrt(float(key.head_d
 }  // namespace
 
 SdpaKey forward_key(const AttentionShape& s, int64_t batch) {
-  const int64_t hidden = s.heads * s.head_dim;
   return {.pass = AttentionPass::kForward,
           .deterministic = DeterministicAttention::kOn,
           .batch = batch,
           .seq_len = s.seq_len,
           .heads = s.heads,
+          .key_value_heads = s.key_value_heads,
           .head_dim = s.head_dim,
-          .qkv = 3 * hidden,
-          .out = hidden,
+          .qkv = s.qkv_width(),
+          .out = s.query_width(),
           .d_out = 0,
           .d_qkv = 0};
 }

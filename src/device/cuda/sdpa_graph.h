@@ -24,7 +24,7 @@ enum class AttentionPass : uint8_t { kForward, kBackward };
 struct SdpaKey {
   AttentionPass pass;
   DeterministicAttention deterministic;  // of a backward pass
-  int64_t batch, seq_len, heads, head_dim;
+  int64_t batch, seq_len, heads, key_value_heads, head_dim;
   int64_t qkv, out, d_out, d_qkv;
   auto operator<=>(const SdpaKey&) const = default;
 };

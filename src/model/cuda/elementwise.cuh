@@ -7,8 +7,8 @@
 
 namespace mpt {
 
-// Item i: kPackOf<T> neighbouring pairs of a head of Q and of the same head of K, which rotate by
-// the same angles.
+// Item i: kPackOf<T> neighbouring pairs of a head of the first half and of the same head of the
+// second half of an even number of heads, which rotate by the same angles.
 template <class T>
 struct RopePacks {
   Rope<T> rope;
@@ -22,11 +22,11 @@ struct RopePacks {
     const int64_t half = packs_of_half(), token = i / items(), in_token = i - token * items();
     const int64_t head = in_token / half, in_head = in_token - head * half;
     const int64_t angle = (rope.first_position + token % rope.seq_len) * half + in_head;
-    const int64_t q = token * (rope.stride / kWidth) + 2 * head * half + in_head,
-                  k = q + rope.rotated_heads * half;
+    const int64_t lower = token * (rope.stride / kWidth) + 2 * head * half + in_head,
+                  upper = lower + rope.rotated_heads * half;
     Pack<T, kWidth> pairs[2][2] = {
-        {load_pack<kWidth>(rope.qkv, q), load_pack<kWidth>(rope.qkv, q + half)},
-        {load_pack<kWidth>(rope.qkv, k), load_pack<kWidth>(rope.qkv, k + half)}};
+        {load_pack<kWidth>(rope.qkv, lower), load_pack<kWidth>(rope.qkv, lower + half)},
+        {load_pack<kWidth>(rope.qkv, upper), load_pack<kWidth>(rope.qkv, upper + half)}};
     const auto cosine = load_pack<kWidth>(rope.cosine, angle),
                sine = load_pack<kWidth>(rope.sine, angle);
 #pragma unroll
@@ -39,10 +39,10 @@ struct RopePacks {
         first = from_float<T>(y.first);
         second = from_float<T>(y.second);
       }
-    store_pack(rope.qkv, q, pairs[0][0]);
-    store_pack(rope.qkv, q + half, pairs[0][1]);
-    store_pack(rope.qkv, k, pairs[1][0]);
-    store_pack(rope.qkv, k + half, pairs[1][1]);
+    store_pack(rope.qkv, lower, pairs[0][0]);
+    store_pack(rope.qkv, lower + half, pairs[0][1]);
+    store_pack(rope.qkv, upper, pairs[1][0]);
+    store_pack(rope.qkv, upper + half, pairs[1][1]);
   }
 
  private:

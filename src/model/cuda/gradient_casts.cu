@@ -53,7 +53,7 @@ bool cast_rotated(cudaStream_t stream, const RopeCall& rope, const Fp8CastCall& 
                               .stride = qkv.stride,
                               .cosine = rope.cosine.as<float>(),
                               .sine = rope.sine.as<float>(),
-                              .rotated = int(2 * rope.heads * rope.head_dim),
+                              .rotated = int(rope.rotated_heads * rope.head_dim),
                               .head_dim = int(rope.head_dim),
                               .seq_len = uint32_t(rope.seq_len),
                               .first_position = uint32_t(rope.first_position),

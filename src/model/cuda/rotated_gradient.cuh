@@ -9,10 +9,10 @@ namespace mpt {
 
 // Rows and tables are 16-byte aligned; half a head is a multiple of a lane's values.
 struct PackedRotation {
-  const bf16* qkv;  // [N, 3C]
+  const bf16* qkv;  // [N, (H + 2 K) D]
   int64_t stride;
   const float *cosine, *sine;  // [positions, D/2]
-  int rotated;                 // columns of Q and K, 2C
+  int rotated;                 // columns of Q and K, (H + K) D
   int head_dim;
   uint32_t seq_len, first_position;  // token n is at first_position + n % seq_len
   float direction;

@@ -9,29 +9,37 @@
 
 namespace mpt {
 
-// One head: appends the token's key and value to the caches, then attends.
+// One head of keys and values: appends the token's to the caches, then attends with every query
+// head that reads it.
 template <class T>
 struct CachedAttention {
-  const T* qkv;   // [3C]
-  T* keys;        // [positions, C]
-  T* values;      // [positions, C]
+  const T* qkv;   // [(H + 2 K) D]
+  T* keys;        // [positions, K D]
+  T* values;      // [positions, K D]
   float* scores;  // [H, positions]
-  T* out;         // [C]
-  int64_t heads, head_dim, past, positions;
+  T* out;         // [H D]
+  int64_t heads, key_value_heads, head_dim, past, positions;
 
   template <class G>
   MPT_HD void operator()(G group, int64_t head) const {
-    const int64_t width = heads * head_dim, first = head * head_dim, count = past + 1,
-                  dim = head_dim;
-    const T* query = qkv + first;
-    T *key = keys + first, *value = values + first;
-    float* p = scores + head * positions;
-    const T *new_key = qkv + width + first, *new_value = qkv + 2 * width + first;
-    T *key_slot = key + past * width, *value_slot = value + past * width;
+    const int64_t width = key_value_heads * head_dim, first = head * head_dim, dim = head_dim;
+    const T *new_key = qkv + heads * head_dim + first, *new_value = new_key + width;
+    T *key_slot = keys + first + past * width, *value_slot = values + first + past * width;
     group.each(dim, [=](int64_t d) {
       key_slot[d] = new_key[d];
       value_slot[d] = new_value[d];
     });
+    const int64_t readers = heads / key_value_heads;
+    for (int64_t query = head * readers; query < (head + 1) * readers; ++query)
+      attend(group, query, keys + first, values + first);
+  }
+
+  // `key` and `value`: those of position 0.
+  template <class G>
+  MPT_HD void attend(G group, int64_t head, const T* key, const T* value) const {
+    const int64_t width = key_value_heads * head_dim, count = past + 1, dim = head_dim;
+    const T* query = qkv + head * dim;
+    float* p = scores + head * positions;
     const float scale = 1.0f / std::sqrt(float(dim));
     for (int64_t t = 0; t < count; ++t) {
       const T* k = key + t * width;
@@ -43,7 +51,7 @@ struct CachedAttention {
     const float top = group.max(count, [=](int64_t t) { return p[t]; });
     group.each(count, [=](int64_t t) { p[t] = exp_of(p[t] - top); });
     const float total = group.sum(count, [=](int64_t t) { return p[t]; });
-    T* o = out + first;
+    T* o = out + head * dim;
     group.each(dim, [=](int64_t d) {
       float sum = 0.0f;
       for (int64_t t = 0; t < count; ++t) sum = std::fma(p[t], to_float(value[t * width + d]), sum);

@@ -24,11 +24,11 @@ MPT_HD RotatedPair rotated(float first, float second, float cosine, float sine) 
 // One token: rotates its Q and K heads in place.
 template <class T>
 struct Rope {
-  T* qkv;                 // [N, 3C]
+  T* qkv;                 // [N, (H + 2 K) D]
   int64_t stride;         // of qkv's rows
   const float* cosine;    // [positions, D/2]
   const float* sine;      // [positions, D/2]
-  int64_t rotated_heads;  // 2 H: Q's, then K's
+  int64_t rotated_heads;  // H + K: Q's, then K's
   int64_t head_dim;
   int64_t seq_len;  // token n is at position first_position + n % seq_len
   int64_t first_position;

@@ -26,8 +26,10 @@ int64_t half(int64_t size) { return (size / 2 + kMultiple - 1) / kMultiple * kMu
 bool narrow(LlamaConfig& model) {
   constexpr int64_t kLeastWidth = 512;
   if (model.hidden_size <= kLeastWidth || model.num_attention_heads % 2 != 0 ||
-      model.hidden_size % (2 * kMultiple) != 0)
+      model.key_value_heads() % 2 != 0 || model.hidden_size % (2 * kMultiple) != 0)
     return false;
+  model.num_key_value_heads = model.key_value_heads() / 2;
+  model.head_size = model.head_dim();
   model.hidden_size /= 2;
   model.num_attention_heads /= 2;
   model.intermediate_size = half(model.intermediate_size);
