@@ -119,12 +119,12 @@ class Checker {
     const LlamaConfig& model = config_.model;
     if (model.query_width() != model.hidden_size)
       aligned("model.head_dim", model.query_width(),
-              fmt::format("times model.num_attention_heads = {} is {}, which ",
-                          model.num_attention_heads, model.query_width()));
+              fmt::format("{} query heads of {} elements are {} wide, and ",
+                          model.num_attention_heads, model.head_dim(), model.query_width()));
     if (model.key_value_heads() != model.num_attention_heads)
       aligned("model.num_key_value_heads", model.key_value_width(),
-              fmt::format("heads of {} elements are {}, which ", model.head_dim(),
-                          model.key_value_width()));
+              fmt::format("{} heads of {} elements are {} wide, and ", model.key_value_heads(),
+                          model.head_dim(), model.key_value_width()));
     aligned("model.pad_multiple", padded_intermediate_size(config_.model),
             fmt::format("rounds model.intermediate_size = {} to {}, and ",
                         config_.model.intermediate_size, padded_intermediate_size(config_.model)));

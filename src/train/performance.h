@@ -16,7 +16,7 @@ namespace mpt {
 // BF16 8192^3 on a GPU.
 double measured_gemm_rate(Device& device);
 
-// FLOPs of training per token, forward and backward: 6 per weight of a GEMM, plus 6 L C T for
+// FLOPs of training per token, forward and backward: 6 per weight of a GEMM, plus 6 L H D T for
 // causal attention. Excludes recomputation and elementwise work.
 double flops_per_token(const LlamaConfig& config, int64_t seq_len);
 

@@ -437,6 +437,20 @@ const BadConfig kBadConfigs[] = {
      {"model.hidden_size: 128 is not divisible by model.num_attention_heads = 3", "user.json:3"}},
     {R"("model": {"num_attention_heads": 128})",
      {"user.json:3: model.num_attention_heads:", "128 / 128 = 1"}},
+    {R"("model": {"num_key_value_heads": 3})",
+     {"user.json:3: model.num_key_value_heads: 3 does not divide model.num_attention_heads = 2"}},
+    {R"("model": {"head_dim": 7})", {"user.json:3: model.head_dim: heads of 7 elements", "even"}},
+    {R"("model": {"rope_scaling": {"factor": 2}})",
+     {"user.json:3: model.rope_scaling.factor: requires model.rope_scaling.rope_type = linear or "
+      "llama3"}},
+    {R"("model": {"rope_scaling": {"rope_type": "llama3", "low_freq_factor": 5}})",
+     {"user.json:3: model.rope_scaling.high_freq_factor: must be greater than "
+      "model.rope_scaling.low_freq_factor = 5"}},
+    {R"("model": {"rope_scaling": {"rope_type": "yarn"}})",
+     {"user.json:3: model.rope_scaling.rope_type:", "default, linear, llama3"}},
+    {R"("model": {"head_dim": 20}, "precision": {"compute": "fp8"})",
+     {"user.json:3: model.head_dim: 2 query heads of 20 elements are 40 wide, and 40 is not a "
+      "multiple of 16"}},
     {R"("batch": {"seq_len": 100})",
      {"batch.tokens_per_step: 4096 is not a multiple of batch.seq_len = 100", "user.json:3",
       "base/nano.json:"}},

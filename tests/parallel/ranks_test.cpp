@@ -83,10 +83,10 @@ std::vector<Setting> family() {
   const std::vector<std::string> fp8{"precision.compute=fp8", "precision.fp8_history=3",
                                      "precision.fp8_amax_update=step", "precision.fp8_lm_head=true",
                                      "model.vocab_size=64"};
-  std::vector<std::string> nvfp4 = fp8, recomputed = fp8;
+  std::vector<std::string> nvfp4 = fp8;
   nvfp4.emplace_back("precision.weights=nvfp4");
-  recomputed.insert(recomputed.end(),
-                    {"precision.fp8_recipe=current", "train.activation_recompute=block"});
+  const std::vector<std::string> recomputed{"precision.compute=fp8", "precision.fp8_recipe=current",
+                                            "train.activation_recompute=block"};
   return {{"family_fp32", with_family(kRegimes[0].overrides)},
           {"family_bf16", with_family({})},
           {"family_bf16_muon", with_family(kOptimizers[5].overrides)},

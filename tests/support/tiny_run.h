@@ -54,9 +54,9 @@ inline std::string tiny_config_text(const std::string& directory, const std::str
 
 // Overrides: a model with every way in which LLaMAs differ.
 inline const std::vector<std::string> kFamilyOverrides{
-    "model.num_key_value_heads=2",       "model.head_dim=16",
-    "model.tie_word_embeddings=true",    "model.qk_norm=true",
-    "model.rope_scaling.factor=4",       "model.rope_scaling.original_max_position_embeddings=32",
+    "model.num_key_value_heads=2",        "model.head_dim=16",
+    "model.tie_word_embeddings=true",     "model.qk_norm=true",
+    "model.rope_scaling.factor=4",        "model.rope_scaling.original_max_position_embeddings=32",
     "model.rope_scaling.rope_type=llama3"};
 inline std::vector<std::string> with_family(std::vector<std::string> overrides) {
   overrides.insert(overrides.end(), kFamilyOverrides.begin(), kFamilyOverrides.end());

@@ -76,8 +76,8 @@ const Axis kCompute{
      {"precision.compute=fp8", "precision.fp8_history=3", "train.activation_recompute=block"}},
     {"head", {"precision.compute=fp8", "precision.fp8_lm_head=true", "model.vocab_size=64"}},
     {"family", with_family({})},
-    {"family_head", with_family({"precision.compute=fp8", "precision.fp8_lm_head=true",
-                                 "model.vocab_size=64"})},
+    {"family_head",
+     with_family({"precision.compute=fp8", "precision.fp8_lm_head=true", "model.vocab_size=64"})},
 };
 
 Axis product(const Axis& a, const Axis& b) {

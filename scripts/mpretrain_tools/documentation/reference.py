@@ -140,9 +140,16 @@ def configuration(schema):
     yield from section("Outside of sections", "", [key_row(*item) for item in alone])
     for name, key in keys.items():
         if "properties" in key:
-            inner = key["properties"].items()
-            rows = [key_row(f"{name}.{inner_name}", inner_key) for inner_name, inner_key in inner]
-            yield from section(f"`{name}`", key["description"], rows)
+            yield from section(f"`{name}`", key["description"], rows_within(name, key))
+
+
+def rows_within(path, key):
+    """Of the keys of a section, and of sections in it."""
+    for name, inner in key["properties"].items():
+        if "properties" in inner:
+            yield from rows_within(f"{path}.{name}", inner)
+        else:
+            yield key_row(f"{path}.{name}", inner)
 
 
 # --- pages ----------------------------------------------------------------------------------------
