@@ -320,9 +320,9 @@ TEST(CudaAttention, SaysWhichIsInUse) {
   }
   EXPECT_TRUE(said(CudaAttention::kAuto, DType::kBF16).starts_with("cuDNN 9."));
   EXPECT_EQ(said(CudaAttention::kAuto, DType::kF32), "GEMMs (cuDNN: it supports bf16, not fp32)");
-  EXPECT_EQ(said(CudaAttention::kAuto, DType::kBF16, {8, 256, 4, 12}),
+  EXPECT_EQ(said(CudaAttention::kAuto, DType::kBF16, {8, 256, 4, 4, 12}),
             "GEMMs (cuDNN: the head size must be a multiple of 8 and at most 128)");
-  EXPECT_EQ(said(CudaAttention::kAuto, DType::kBF16, {8, 1, 4, 64}),
+  EXPECT_EQ(said(CudaAttention::kAuto, DType::kBF16, {8, 1, 4, 4, 64}),
             "GEMMs (cuDNN: the backward pass needs more than one token)");
 }
 
