@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "core/io/safetensors.h"
 #include "core/progress.h"
+#include "data/tokenizer_json.h"
 
 namespace mpt {
 namespace {
@@ -20,10 +21,12 @@ constexpr const char* kConfig = "config.json";
 constexpr const char* kGenerationConfig = "generation_config.json";
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kTokenizer = "tokenizer.model";
+constexpr const char* kTokenizerJson = "tokenizer.json";
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 constexpr const char* kSpecialTokens = "special_tokens_map.json";
-constexpr std::array<std::string_view, 6> kFiles{kConfig,    kGenerationConfig, kWeights,
-                                                 kTokenizer, kTokenizerConfig,  kSpecialTokens};
+constexpr std::array<std::string_view, 7> kFiles{kConfig,       kGenerationConfig, kWeights,
+                                                 kTokenizer,    kTokenizerJson,    kTokenizerConfig,
+                                                 kSpecialTokens};
 constexpr int64_t kStagingBytes = int64_t{16} << 20;
 
 const char* torch_name(WeightFormat masters) {
@@ -58,20 +61,36 @@ ordered_json special_tokens(const Tokenizer& tokenizer) {
   return tokens;
 }
 
-// `legacy`: SentencePiece splits the unmodified text, as in the training data.
+ordered_json rope_scaling(const RopeScaling& scaling) {
+  ordered_json content{{"rope_type", name_of(scaling.rope_type)}, {"factor", scaling.factor}};
+  if (scaling.rope_type != RopeType::kLlama3) return content;
+  content["low_freq_factor"] = scaling.low_freq_factor;
+  content["high_freq_factor"] = scaling.high_freq_factor;
+  content["original_max_position_embeddings"] = scaling.original_max_position_embeddings;
+  return content;
+}
+
+enum class TokenizerJson : uint8_t { kWritten, kNone };
+
+// PreTrainedTokenizerFast takes tokenizer.json as it is, and `split_special_tokens` lets "</s>" in a
+// text be text. LlamaTokenizer reads tokenizer.model; with `legacy`, SentencePiece splits the
+// unmodified text, as in the training data.
 ordered_json tokenizer_config(const Tokenizer& tokenizer, const RunConfig& config,
-                              const ExportOptions& options) {
-  return {{"tokenizer_class", "LlamaTokenizer"},
-          {"add_bos_token", options.prepend_bos},
-          {"add_eos_token", false},
-          {"bos_token", piece_or_null(tokenizer, tokenizer.bos_id())},
-          {"eos_token", piece_or_null(tokenizer, tokenizer.eos_id())},
-          {"unk_token", piece_or_null(tokenizer, tokenizer.unk_id())},
-          {"pad_token", piece_or_null(tokenizer, tokenizer.pad_id())},
-          {"clean_up_tokenization_spaces", false},
-          {"legacy", true},
-          {"model_max_length", config.batch.seq_len},
-          {"sp_model_kwargs", ordered_json::object()}};
+                              const ExportOptions& options, TokenizerJson json) {
+  const bool written = json == TokenizerJson::kWritten;
+  ordered_json content{{"tokenizer_class", written ? "PreTrainedTokenizerFast" : "LlamaTokenizer"},
+                       {"add_bos_token", options.prepend_bos},
+                       {"add_eos_token", false},
+                       {"bos_token", piece_or_null(tokenizer, tokenizer.bos_id())},
+                       {"eos_token", piece_or_null(tokenizer, tokenizer.eos_id())},
+                       {"unk_token", piece_or_null(tokenizer, tokenizer.unk_id())},
+                       {"pad_token", piece_or_null(tokenizer, tokenizer.pad_id())},
+                       {"clean_up_tokenization_spaces", false},
+                       {"legacy", true},
+                       {"model_max_length", config.batch.seq_len},
+                       {"sp_model_kwargs", ordered_json::object()}};
+  if (written) content["split_special_tokens"] = true;
+  return content;
 }
 
 // --- the directory -------------------------------------------------------------------------------
@@ -112,44 +131,68 @@ void write_weights(FileSystem& fs, const std::string& path, const LoadedModel& m
   writer.finish();
 }
 
+// tokenizer.json, unless it would give other ids than the tokenizer.
+TokenizerJson write_tokenizer_json(FileSystem& fs, const std::string& path,
+                                   const Tokenizer& tokenizer, const ExportOptions& options) {
+  const SentencePieceModel model = parse_sentencepiece_model(tokenizer.model_bytes());
+  if (const std::string reason = not_in_tokenizer_json(model); !reason.empty()) {
+    spdlog::warn(
+        "{}: cannot be expressed as tokenizer.json, which is not written: {}; use {} with the "
+        "sentencepiece library",
+        tokenizer.path(), reason, kTokenizer);
+    return TokenizerJson::kNone;
+  }
+  write_json(fs, path, tokenizer_json(model, options.prepend_bos ? tokenizer.bos_id() : -1));
+  return TokenizerJson::kWritten;
+}
+
+void write_tokenizer(FileSystem& fs, const std::string& directory, const Tokenizer& tokenizer,
+                     const RunConfig& config, const ExportOptions& options) {
+  write_text(fs, in_directory(directory, kTokenizer), tokenizer.model_bytes());
+  const TokenizerJson json =
+      write_tokenizer_json(fs, in_directory(directory, kTokenizerJson), tokenizer, options);
+  write_json(fs, in_directory(directory, kTokenizerConfig),
+             tokenizer_config(tokenizer, config, options, json));
+  write_json(fs, in_directory(directory, kSpecialTokens), special_tokens(tokenizer));
+}
+
 void write_files(FileSystem& fs, const std::string& directory, const LoadedModel& model,
                  const Tokenizer* tokenizer, const ExportOptions& options) {
   write_json(fs, in_directory(directory, kConfig), hugging_face_config(model.config, tokenizer));
   write_json(fs, in_directory(directory, kGenerationConfig), generation_config(tokenizer));
   write_weights(fs, in_directory(directory, kWeights), model);
-  if (tokenizer != nullptr) {
-    write_text(fs, in_directory(directory, kTokenizer), tokenizer->model_bytes());
-    write_json(fs, in_directory(directory, kTokenizerConfig),
-               tokenizer_config(*tokenizer, model.config, options));
-    write_json(fs, in_directory(directory, kSpecialTokens), special_tokens(*tokenizer));
-  }
+  if (tokenizer != nullptr) write_tokenizer(fs, directory, *tokenizer, model.config, options);
 }
 
 }  // namespace
 
 ordered_json hugging_face_config(const RunConfig& config, const Tokenizer* tokenizer) {
   const LlamaConfig& model = config.model;
-  return {{"architectures", {"LlamaForCausalLM"}},
-          {"model_type", "llama"},
-          {"hidden_size", model.hidden_size},
-          {"intermediate_size", model.intermediate_size},
-          {"num_hidden_layers", model.num_hidden_layers},
-          {"num_attention_heads", model.num_attention_heads},
-          {"num_key_value_heads", model.num_attention_heads},
-          {"vocab_size", model.vocab_size},
-          {"max_position_embeddings", config.batch.seq_len},
-          {"hidden_act", "silu"},
-          {"rms_norm_eps", model.rms_norm_eps},
-          {"rope_theta", model.rope_theta},
-          {"initializer_range", model.initializer_range},
-          {"tie_word_embeddings", false},
-          {"attention_bias", false},
-          {"mlp_bias", false},
-          {"torch_dtype", torch_name(config.precision.weights)},
-          {"bos_token_id", id_or_null(tokenizer, &Tokenizer::bos_id)},
-          {"eos_token_id", id_or_null(tokenizer, &Tokenizer::eos_id)},
-          {"pad_token_id", nullptr},
-          {"use_cache", true}};
+  ordered_json content{{"architectures", {model.qk_norm ? "Qwen3ForCausalLM" : "LlamaForCausalLM"}},
+                       {"model_type", model.qk_norm ? "qwen3" : "llama"},
+                       {"hidden_size", model.hidden_size},
+                       {"intermediate_size", model.intermediate_size},
+                       {"num_hidden_layers", model.num_hidden_layers},
+                       {"num_attention_heads", model.num_attention_heads},
+                       {"num_key_value_heads", model.key_value_heads()},
+                       {"head_dim", model.head_dim()},
+                       {"vocab_size", model.vocab_size},
+                       {"max_position_embeddings", config.batch.seq_len},
+                       {"hidden_act", "silu"},
+                       {"rms_norm_eps", model.rms_norm_eps},
+                       {"rope_theta", model.rope_theta},
+                       {"initializer_range", model.initializer_range},
+                       {"tie_word_embeddings", model.tie_word_embeddings},
+                       {"attention_bias", false},
+                       {"torch_dtype", torch_name(config.precision.weights)},
+                       {"bos_token_id", id_or_null(tokenizer, &Tokenizer::bos_id)},
+                       {"eos_token_id", id_or_null(tokenizer, &Tokenizer::eos_id)},
+                       {"pad_token_id", nullptr},
+                       {"use_cache", true}};
+  content[model.qk_norm ? "use_sliding_window" : "mlp_bias"] = false;
+  if (model.rope_scaling.rope_type != RopeType::kDefault)
+    content["rope_scaling"] = rope_scaling(model.rope_scaling);
+  return content;
 }
 
 void export_model(FileSystem& fs, const LoadedModel& model, const Tokenizer* tokenizer,

@@ -1,9 +1,11 @@
-// Writes a model as a Hugging Face LLaMA directory that transformers' LlamaForCausalLM loads.
+// Writes a model as a Hugging Face directory that transformers' LlamaForCausalLM loads, or
+// Qwen3ForCausalLM with qk_norm.
 //
 //   config.json  generation_config.json  model.safetensors
-//   tokenizer.model  tokenizer_config.json  special_tokens_map.json     if the tokenizer is known
+//   tokenizer.model  tokenizer.json  tokenizer_config.json  special_tokens_map.json
 //
-// Weights are FP32 if the masters are FP32, else BF16, decoded from scaled formats. Padding is
+// The files of the tokenizer are there if it is known, tokenizer.json only if it gives the same
+// ids. Weights are FP32 if the masters are FP32, else BF16, decoded from scaled formats. Padding is
 // omitted. The directory appears whole or not at all.
 #pragma once
 
