@@ -1,16 +1,15 @@
 #include "inference/export_model.h"
 
-#include <algorithm>
 #include <array>
 #include <string_view>
 #include <vector>
 
 #include <spdlog/spdlog.h>
 
-#include "core/check.h"
-#include "core/io/safetensors.h"
-#include "core/progress.h"
 #include "data/tokenizer_json.h"
+#include "inference/export_gguf.h"
+#include "inference/weight_file.h"
+#include "precision/weight_formats.h"
 
 namespace mpt {
 namespace {
@@ -27,7 +26,6 @@ constexpr const char* kSpecialTokens = "special_tokens_map.json";
 constexpr std::array<std::string_view, 7> kFiles{kConfig,       kGenerationConfig, kWeights,
                                                  kTokenizer,    kTokenizerJson,    kTokenizerConfig,
                                                  kSpecialTokens};
-constexpr int64_t kStagingBytes = int64_t{16} << 20;
 
 const char* torch_name(WeightFormat masters) {
   return masters == WeightFormat::kF32 ? "float32" : "bfloat16";
@@ -70,6 +68,14 @@ ordered_json rope_scaling(const RopeScaling& scaling) {
   return content;
 }
 
+// Products of codes and FP16 scales need more bits than BF16 has.
+void add_quantization(ordered_json& config, const RunConfig& run) {
+  const WeightEncoding encoding = linear_encoding(run.precision);
+  if (encoding.format == WeightFormat::kBlockFp8 && encoding.fp8_scale_mode == Fp8ScaleMode::kFp16)
+    config["torch_dtype"] = "float32";
+  config["quantization_config"] = quantization_config(encoding, run.model.tie_word_embeddings);
+}
+
 enum class TokenizerJson : uint8_t { kWritten, kNone };
 
 // PreTrainedTokenizerFast takes tokenizer.json as it is, and `split_special_tokens` lets "</s>" in a
@@ -106,31 +112,6 @@ void write_json(FileSystem& fs, const std::string& path, const ordered_json& con
   write_text(fs, path, content.dump(2) + "\n");
 }
 
-void write_weights(FileSystem& fs, const std::string& path, const LoadedModel& model) {
-  const std::vector<NamedTensor> tensors = model.weights->decoded_tensors();
-  std::vector<StoredTensorInfo> infos;
-  int64_t total = 0, done = 0;
-  for (const NamedTensor& named : tensors) {
-    infos.push_back({named.name, stored_type(named.tensor.dtype), named.shape()});
-    total += infos.back().bytes();
-  }
-  SafetensorsWriter writer(fs, path, infos, {{"format", "pt"}});
-  Progress progress({.label = "export weights", .total = total});
-  std::vector<std::byte> staging;
-  for (const auto& [name, tensor, rank] : tensors) {
-    const int64_t row_bytes = tensor.cols * size_of(tensor.dtype);
-    const int64_t band = std::clamp<int64_t>(kStagingBytes / row_bytes, 1, tensor.rows);
-    staging.resize(size_t(band * row_bytes));
-    for (int64_t row = 0; row < tensor.rows; row += band) {
-      const int64_t rows = std::min(band, tensor.rows - row);
-      model.device->download(tensor.row_range(row, rows), staging.data());
-      writer.append(std::span(staging).first(size_t(rows * row_bytes)));
-      progress.update(done += rows * row_bytes);
-    }
-  }
-  writer.finish();
-}
-
 // tokenizer.json, unless it would give other ids than the tokenizer.
 TokenizerJson write_tokenizer_json(FileSystem& fs, const std::string& path,
                                    const Tokenizer& tokenizer, const ExportOptions& options) {
@@ -158,9 +139,14 @@ void write_tokenizer(FileSystem& fs, const std::string& directory, const Tokeniz
 
 void write_files(FileSystem& fs, const std::string& directory, const LoadedModel& model,
                  const Tokenizer* tokenizer, const ExportOptions& options) {
-  write_json(fs, in_directory(directory, kConfig), hugging_face_config(model.config, tokenizer));
+  const bool codes = options.format == ExportFormat::kHfCodes;
+  const std::vector<FileTensor> tensors =
+      codes ? code_file(*model.weights, model.checkpoint) : decoded_file(*model.weights);
+  ordered_json config = hugging_face_config(model.config, tokenizer);
+  if (codes) add_quantization(config, model.config);
+  write_json(fs, in_directory(directory, kConfig), config);
   write_json(fs, in_directory(directory, kGenerationConfig), generation_config(tokenizer));
-  write_weights(fs, in_directory(directory, kWeights), model);
+  write_weight_file(fs, in_directory(directory, kWeights), *model.device, tensors);
   if (tokenizer != nullptr) write_tokenizer(fs, directory, *tokenizer, model.config, options);
 }
 
@@ -195,8 +181,14 @@ ordered_json hugging_face_config(const RunConfig& config, const Tokenizer* token
   return content;
 }
 
+ModelUse use_of_export(const ExportOptions& options) {
+  if (options.format == ExportFormat::kGguf) return use_of_gguf(options.type);
+  return options.format == ExportFormat::kHfCodes ? ModelUse::kExportCodes : ModelUse::kExport;
+}
+
 void export_model(FileSystem& fs, const LoadedModel& model, const Tokenizer* tokenizer,
                   const ExportOptions& options) {
+  if (options.format == ExportFormat::kGguf) return export_gguf(fs, model, tokenizer, options);
   const OutputDirectory output{.path = options.output,
                                .what = "an export",
                                .files = {kFiles.begin(), kFiles.end()},
