@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "core/check.h"
 #include "core/float_format.h"
@@ -18,11 +19,37 @@ constexpr int64_t kStagingBytes = int64_t{16} << 20;
 
 // --- codes ---------------------------------------------------------------------------------------
 
-void require_codes(const WeightEncoding& encoding, const std::string& what) {
-  if (!is_scaled(encoding.format))
+// How the library stores weights of a format.
+struct CodeLayout {
+  const char* format;
+  const char* strategy;
+  int bits;
+  const char* scale_dtype;
+  StoredType scales;
+  Conversion of_scales = Conversion::kNone;
+};
+
+std::optional<CodeLayout> layout_of_codes(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kNvfp4:
+      return CodeLayout{"nvfp4-pack-quantized", "tensor_group",      4,
+                        "torch.float8_e4m3fn",  StoredType::kF8E4M3, {}};
+    case WeightFormat::kBlockFp8:
+      return CodeLayout{"float-quantized", "group",          8,
+                        "torch.float32",   StoredType::kF32, Conversion::kF16ToF32};
+    case WeightFormat::kMxfp8:
+      return CodeLayout{"mxfp8-quantized", "group", 8, "torch.uint8", StoredType::kU8, {}};
+    default:
+      return std::nullopt;
+  }
+}
+
+CodeLayout required_layout(const WeightEncoding& encoding, const std::string& what) {
+  const std::optional<CodeLayout> layout = layout_of_codes(encoding.format);
+  if (!layout)
     throw error(
-        "{}: its weights are {}, which has no codes; --format hf-codes takes block_fp8, nvfp4 and "
-        "mxfp8, --format hf all",
+        "{}: its weights are {}, which has no codes in this layout; --format hf-codes takes "
+        "block_fp8, nvfp4 and mxfp8, --format hf all",
         what, name_of(encoding.format));
   if (encoding.format == WeightFormat::kNvfp4 &&
       encoding.nvfp4_scale_mode != Nvfp4ScaleMode::kSticky)
@@ -30,6 +57,7 @@ void require_codes(const WeightEncoding& encoding, const std::string& what) {
         "{}: its nvfp4_scale_mode is {}, whose steps other programs round differently; --format "
         "hf-codes takes sticky, --format hf both",
         what, name_of(encoding.nvfp4_scale_mode));
+  return *layout;
 }
 
 // Readers know no block that ends within a row.
@@ -43,27 +71,21 @@ void require_whole_blocks(const ParamSpec& spec, const WeightEncoding& encoding,
         what, spec.name, spec.cols, block);
 }
 
-FileTensor as_is(std::string name, StoredType type, const Tensor& source) {
-  return {{std::move(name), type, {source.rows, source.cols}}, source, Conversion::kNone};
-}
-
 // `name` without ".weight", to which the file's names are appended.
-void add_codes(const std::string& name, const EncodedTensor& weight,
+void add_codes(const std::string& name, const EncodedTensor& weight, const CodeLayout& layout,
                std::vector<FileTensor>& tensors) {
-  const bool packed = weight.encoding.format == WeightFormat::kNvfp4;
-  tensors.push_back(as_is(name + (packed ? ".weight_packed" : ".weight"),
-                          stored_type(weight.codes.dtype), weight.codes));
-  FileTensor scales = as_is(name + ".weight_scale", StoredType::kF8E4M3, weight.block_scales);
-  if (weight.encoding.format == WeightFormat::kMxfp8) scales.info.type = StoredType::kU8;
-  if (weight.encoding.format == WeightFormat::kBlockFp8) {
-    scales.info.type = StoredType::kF32;
-    scales.conversion = Conversion::kF16ToF32;
-  }
-  tensors.push_back(std::move(scales));
-  if (packed)
-    tensors.push_back({{name + ".weight_global_scale", StoredType::kF32, {1}},
-                       weight.tensor_scale,
-                       Conversion::kReciprocal});
+  const auto add = [&](const char* suffix, StoredType type, const Tensor& source,
+                       Conversion conversion) {
+    const std::vector<int64_t> shape{source.rows, source.cols};
+    tensors.push_back({{name + suffix, type, shape}, source, conversion});
+  };
+  const bool packed = weight.tensor_scale.rows > 0;
+  add(packed ? ".weight_packed" : ".weight", stored_type(weight.codes.dtype), weight.codes,
+      Conversion::kNone);
+  add(".weight_scale", layout.scales, weight.block_scales, layout.of_scales);
+  if (!packed) return;
+  add(".weight_global_scale", StoredType::kF32, weight.tensor_scale, Conversion::kReciprocal);
+  tensors.back().info.shape = {1};
 }
 
 // --- writing -------------------------------------------------------------------------------------
@@ -119,9 +141,9 @@ std::vector<FileTensor> code_file(const WeightStore& weights, const std::string&
     const ParamSpec& spec = weights.specs()[i];
     const EncodedTensor& weight = weights.master(int64_t(i));
     if (spec.kind == ParamKind::kLinear) {
-      require_codes(weight.encoding, what);
+      const CodeLayout layout = required_layout(weight.encoding, what);
       require_whole_blocks(spec, weight.encoding, what);
-      add_codes(spec.name.substr(0, spec.name.rfind('.')), weight, tensors);
+      add_codes(spec.name.substr(0, spec.name.rfind('.')), weight, layout, tensors);
       continue;
     }
     const NamedTensor plain{spec.name, logical_view(spec, weights.compute(int64_t(i))),
@@ -132,27 +154,21 @@ std::vector<FileTensor> code_file(const WeightStore& weights, const std::string&
 }
 
 ordered_json quantization_config(const WeightEncoding& encoding, bool tied) {
-  const bool nvfp4 = encoding.format == WeightFormat::kNvfp4;
-  const bool mxfp8 = encoding.format == WeightFormat::kMxfp8;
-  const char* format = nvfp4   ? "nvfp4-pack-quantized"
-                       : mxfp8 ? "mxfp8-quantized"
-                               : "float-quantized";
-  ordered_json weights{{"num_bits", nvfp4 ? 4 : 8},
+  const CodeLayout layout = required_layout(encoding, "the checkpoint");
+  ordered_json weights{{"num_bits", layout.bits},
                        {"type", "float"},
                        {"symmetric", true},
                        {"dynamic", false},
-                       {"strategy", nvfp4 ? "tensor_group" : "group"},
+                       {"strategy", layout.strategy},
                        {"group_size", layout_of(encoding).block_scales->block},
-                       {"scale_dtype", nvfp4   ? "torch.float8_e4m3fn"
-                                       : mxfp8 ? "torch.uint8"
-                                               : "torch.float32"}};
+                       {"scale_dtype", layout.scale_dtype}};
   const ordered_json group{{"targets", {"Linear"}},
                            {"weights", std::move(weights)},
                            {"input_activations", nullptr},
                            {"output_activations", nullptr},
-                           {"format", format}};
+                           {"format", layout.format}};
   return {{"quant_method", "compressed-tensors"},
-          {"format", format},
+          {"format", layout.format},
           {"quantization_status", "compressed"},
           {"config_groups", {{"group_0", group}}},
           {"ignore", tied ? ordered_json::array() : ordered_json::array({"lm_head"})},
