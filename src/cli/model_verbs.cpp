@@ -172,26 +172,51 @@ std::optional<Tokenizer> tokenizer_of_export(const ExportCommand& command, const
   return load_tokenizer(config, file);
 }
 
+void check_export(const ExportOptions& options) {
+  if (options.type != MatrixType::kStored && options.format != ExportFormat::kGguf)
+    throw error("--type {}: is an option of --format gguf; --format {} writes weights as stored",
+                name_of(options.type), name_of(options.format));
+}
+
+const char* kind_of(ExportFormat format) {
+  switch (format) {
+    case ExportFormat::kHf:
+      return "a Hugging Face model";
+    case ExportFormat::kHfCodes:
+      return "a Hugging Face model of its codes";
+    case ExportFormat::kGguf:
+      return "a GGUF file";
+  }
+  return "";
+}
+
 void run_export(ExportCommand& command) {
+  check_export(command.options);
   const LoadedModel model = load_model(posix_file_system(), command.checkpoint,
-                                       {.type = DeviceType::kCpu}, ModelUse::kExport);
+                                       {.type = DeviceType::kCpu}, use_of_export(command.options));
   const TokenizerFile file = find_tokenizer(model.config, command.tokenizer, model.checkpoint);
   const std::optional<Tokenizer> tokenizer = tokenizer_of_export(command, model.config, file);
   command.options.overwrite = command.overwrite ? Overwrite::kYes : Overwrite::kNo;
   command.options.prepend_bos = command.bos || file.prepend_bos;
   export_model(posix_file_system(), model, tokenizer ? &*tokenizer : nullptr, command.options);
-  write_output(fmt::format("{}: step {} of {} as a Hugging Face model{}\n", command.options.output,
-                           model.step, model.config.name,
+  write_output(fmt::format("{}: step {} of {} as {}{}\n", command.options.output, model.step,
+                           model.config.name, kind_of(command.options.format),
                            tokenizer ? "" : ", without a tokenizer"));
 }
 
 void add_export(CLI::App& program) {
   CLI::App* verb =
-      program.add_subcommand("export", "Write a checkpoint as a Hugging Face LLaMA directory");
+      program.add_subcommand("export", "Write a checkpoint as a Hugging Face model or GGUF file");
   const auto command = std::make_shared<ExportCommand>();
+  ExportOptions& options = command->options;
   add_checkpoint(*verb, command->checkpoint);
-  add_text(*verb, "--output", command->options.output, "output directory, new or empty")
+  add_text(*verb, "--output", options.output,
+           "output directory, new or empty; file ending in .gguf for --format gguf")
       ->required();
+  add_choice(*verb, "--format", options.format,
+             "hf: weights decoded; hf-codes: as stored, for compressed-tensors; gguf: one file, "
+             "for llama.cpp");
+  add_choice(*verb, "--type", options.type, "matrices of a GGUF file: " + all_names<MatrixType>());
   CLI::Option* tokenizer =
       add_text(*verb, "--tokenizer", command->tokenizer, "SentencePiece model [that of the run]");
   verb->add_flag_callback(

@@ -1,15 +1,15 @@
 #include "inference/export_model.h"
 
-#include <algorithm>
 #include <array>
 #include <string_view>
 #include <vector>
 
 #include <spdlog/spdlog.h>
 
-#include "core/check.h"
-#include "core/io/safetensors.h"
-#include "core/progress.h"
+#include "data/tokenizer_json.h"
+#include "inference/export_gguf.h"
+#include "inference/weight_file.h"
+#include "precision/weight_formats.h"
 
 namespace mpt {
 namespace {
@@ -20,11 +20,12 @@ constexpr const char* kConfig = "config.json";
 constexpr const char* kGenerationConfig = "generation_config.json";
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kTokenizer = "tokenizer.model";
+constexpr const char* kTokenizerJson = "tokenizer.json";
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 constexpr const char* kSpecialTokens = "special_tokens_map.json";
-constexpr std::array<std::string_view, 6> kFiles{kConfig,    kGenerationConfig, kWeights,
-                                                 kTokenizer, kTokenizerConfig,  kSpecialTokens};
-constexpr int64_t kStagingBytes = int64_t{16} << 20;
+constexpr std::array<std::string_view, 7> kFiles{kConfig,       kGenerationConfig, kWeights,
+                                                 kTokenizer,    kTokenizerJson,    kTokenizerConfig,
+                                                 kSpecialTokens};
 
 const char* torch_name(WeightFormat masters) {
   return masters == WeightFormat::kF32 ? "float32" : "bfloat16";
@@ -58,20 +59,44 @@ ordered_json special_tokens(const Tokenizer& tokenizer) {
   return tokens;
 }
 
-// `legacy`: SentencePiece splits the unmodified text, as in the training data.
+ordered_json rope_scaling(const RopeScaling& scaling) {
+  ordered_json content{{"rope_type", name_of(scaling.rope_type)}, {"factor", scaling.factor}};
+  if (scaling.rope_type != RopeType::kLlama3) return content;
+  content["low_freq_factor"] = scaling.low_freq_factor;
+  content["high_freq_factor"] = scaling.high_freq_factor;
+  content["original_max_position_embeddings"] = scaling.original_max_position_embeddings;
+  return content;
+}
+
+// Products of codes and FP16 scales need more bits than BF16 has.
+void add_quantization(ordered_json& config, const RunConfig& run) {
+  const WeightEncoding encoding = linear_encoding(run.precision);
+  if (encoding.format == WeightFormat::kBlockFp8 && encoding.fp8_scale_mode == Fp8ScaleMode::kFp16)
+    config["torch_dtype"] = "float32";
+  config["quantization_config"] = quantization_config(encoding, run.model.tie_word_embeddings);
+}
+
+enum class TokenizerJson : uint8_t { kWritten, kNone };
+
+// PreTrainedTokenizerFast takes tokenizer.json as it is, and `split_special_tokens` lets "</s>" in a
+// text be text. LlamaTokenizer reads tokenizer.model; with `legacy`, SentencePiece splits the
+// unmodified text, as in the training data.
 ordered_json tokenizer_config(const Tokenizer& tokenizer, const RunConfig& config,
-                              const ExportOptions& options) {
-  return {{"tokenizer_class", "LlamaTokenizer"},
-          {"add_bos_token", options.prepend_bos},
-          {"add_eos_token", false},
-          {"bos_token", piece_or_null(tokenizer, tokenizer.bos_id())},
-          {"eos_token", piece_or_null(tokenizer, tokenizer.eos_id())},
-          {"unk_token", piece_or_null(tokenizer, tokenizer.unk_id())},
-          {"pad_token", piece_or_null(tokenizer, tokenizer.pad_id())},
-          {"clean_up_tokenization_spaces", false},
-          {"legacy", true},
-          {"model_max_length", config.batch.seq_len},
-          {"sp_model_kwargs", ordered_json::object()}};
+                              const ExportOptions& options, TokenizerJson json) {
+  const bool written = json == TokenizerJson::kWritten;
+  ordered_json content{{"tokenizer_class", written ? "PreTrainedTokenizerFast" : "LlamaTokenizer"},
+                       {"add_bos_token", options.prepend_bos},
+                       {"add_eos_token", false},
+                       {"bos_token", piece_or_null(tokenizer, tokenizer.bos_id())},
+                       {"eos_token", piece_or_null(tokenizer, tokenizer.eos_id())},
+                       {"unk_token", piece_or_null(tokenizer, tokenizer.unk_id())},
+                       {"pad_token", piece_or_null(tokenizer, tokenizer.pad_id())},
+                       {"clean_up_tokenization_spaces", false},
+                       {"legacy", true},
+                       {"model_max_length", config.batch.seq_len},
+                       {"sp_model_kwargs", ordered_json::object()}};
+  if (written) content["split_special_tokens"] = true;
+  return content;
 }
 
 // --- the directory -------------------------------------------------------------------------------
@@ -87,73 +112,83 @@ void write_json(FileSystem& fs, const std::string& path, const ordered_json& con
   write_text(fs, path, content.dump(2) + "\n");
 }
 
-void write_weights(FileSystem& fs, const std::string& path, const LoadedModel& model) {
-  const std::vector<NamedTensor> tensors = model.weights->decoded_tensors();
-  std::vector<StoredTensorInfo> infos;
-  int64_t total = 0, done = 0;
-  for (const NamedTensor& named : tensors) {
-    infos.push_back({named.name, stored_type(named.tensor.dtype), named.shape()});
-    total += infos.back().bytes();
+// tokenizer.json, unless it would give other ids than the tokenizer.
+TokenizerJson write_tokenizer_json(FileSystem& fs, const std::string& path,
+                                   const Tokenizer& tokenizer, const ExportOptions& options) {
+  const SentencePieceModel model = parse_sentencepiece_model(tokenizer.model_bytes());
+  if (const std::string reason = not_in_tokenizer_json(model); !reason.empty()) {
+    spdlog::warn(
+        "{}: cannot be expressed as tokenizer.json, which is not written: {}; use {} with the "
+        "sentencepiece library",
+        tokenizer.path(), reason, kTokenizer);
+    return TokenizerJson::kNone;
   }
-  SafetensorsWriter writer(fs, path, infos, {{"format", "pt"}});
-  Progress progress({.label = "export weights", .total = total});
-  std::vector<std::byte> staging;
-  for (const auto& [name, tensor, rank] : tensors) {
-    const int64_t row_bytes = tensor.cols * size_of(tensor.dtype);
-    const int64_t band = std::clamp<int64_t>(kStagingBytes / row_bytes, 1, tensor.rows);
-    staging.resize(size_t(band * row_bytes));
-    for (int64_t row = 0; row < tensor.rows; row += band) {
-      const int64_t rows = std::min(band, tensor.rows - row);
-      model.device->download(tensor.row_range(row, rows), staging.data());
-      writer.append(std::span(staging).first(size_t(rows * row_bytes)));
-      progress.update(done += rows * row_bytes);
-    }
-  }
-  writer.finish();
+  write_json(fs, path, tokenizer_json(model, options.prepend_bos ? tokenizer.bos_id() : -1));
+  return TokenizerJson::kWritten;
+}
+
+void write_tokenizer(FileSystem& fs, const std::string& directory, const Tokenizer& tokenizer,
+                     const RunConfig& config, const ExportOptions& options) {
+  write_text(fs, in_directory(directory, kTokenizer), tokenizer.model_bytes());
+  const TokenizerJson json =
+      write_tokenizer_json(fs, in_directory(directory, kTokenizerJson), tokenizer, options);
+  write_json(fs, in_directory(directory, kTokenizerConfig),
+             tokenizer_config(tokenizer, config, options, json));
+  write_json(fs, in_directory(directory, kSpecialTokens), special_tokens(tokenizer));
 }
 
 void write_files(FileSystem& fs, const std::string& directory, const LoadedModel& model,
                  const Tokenizer* tokenizer, const ExportOptions& options) {
-  write_json(fs, in_directory(directory, kConfig), hugging_face_config(model.config, tokenizer));
+  const bool codes = options.format == ExportFormat::kHfCodes;
+  const std::vector<FileTensor> tensors =
+      codes ? code_file(*model.weights, model.checkpoint) : decoded_file(*model.weights);
+  ordered_json config = hugging_face_config(model.config, tokenizer);
+  if (codes) add_quantization(config, model.config);
+  write_json(fs, in_directory(directory, kConfig), config);
   write_json(fs, in_directory(directory, kGenerationConfig), generation_config(tokenizer));
-  write_weights(fs, in_directory(directory, kWeights), model);
-  if (tokenizer != nullptr) {
-    write_text(fs, in_directory(directory, kTokenizer), tokenizer->model_bytes());
-    write_json(fs, in_directory(directory, kTokenizerConfig),
-               tokenizer_config(*tokenizer, model.config, options));
-    write_json(fs, in_directory(directory, kSpecialTokens), special_tokens(*tokenizer));
-  }
+  write_weight_file(fs, in_directory(directory, kWeights), *model.device, tensors);
+  if (tokenizer != nullptr) write_tokenizer(fs, directory, *tokenizer, model.config, options);
 }
 
 }  // namespace
 
 ordered_json hugging_face_config(const RunConfig& config, const Tokenizer* tokenizer) {
   const LlamaConfig& model = config.model;
-  return {{"architectures", {"LlamaForCausalLM"}},
-          {"model_type", "llama"},
-          {"hidden_size", model.hidden_size},
-          {"intermediate_size", model.intermediate_size},
-          {"num_hidden_layers", model.num_hidden_layers},
-          {"num_attention_heads", model.num_attention_heads},
-          {"num_key_value_heads", model.num_attention_heads},
-          {"vocab_size", model.vocab_size},
-          {"max_position_embeddings", config.batch.seq_len},
-          {"hidden_act", "silu"},
-          {"rms_norm_eps", model.rms_norm_eps},
-          {"rope_theta", model.rope_theta},
-          {"initializer_range", model.initializer_range},
-          {"tie_word_embeddings", false},
-          {"attention_bias", false},
-          {"mlp_bias", false},
-          {"torch_dtype", torch_name(config.precision.weights)},
-          {"bos_token_id", id_or_null(tokenizer, &Tokenizer::bos_id)},
-          {"eos_token_id", id_or_null(tokenizer, &Tokenizer::eos_id)},
-          {"pad_token_id", nullptr},
-          {"use_cache", true}};
+  ordered_json content{{"architectures", {model.qk_norm ? "Qwen3ForCausalLM" : "LlamaForCausalLM"}},
+                       {"model_type", model.qk_norm ? "qwen3" : "llama"},
+                       {"hidden_size", model.hidden_size},
+                       {"intermediate_size", model.intermediate_size},
+                       {"num_hidden_layers", model.num_hidden_layers},
+                       {"num_attention_heads", model.num_attention_heads},
+                       {"num_key_value_heads", model.key_value_heads()},
+                       {"head_dim", model.head_dim()},
+                       {"vocab_size", model.vocab_size},
+                       {"max_position_embeddings", config.batch.seq_len},
+                       {"hidden_act", "silu"},
+                       {"rms_norm_eps", model.rms_norm_eps},
+                       {"rope_theta", model.rope_theta},
+                       {"initializer_range", model.initializer_range},
+                       {"tie_word_embeddings", model.tie_word_embeddings},
+                       {"attention_bias", false},
+                       {"torch_dtype", torch_name(config.precision.weights)},
+                       {"bos_token_id", id_or_null(tokenizer, &Tokenizer::bos_id)},
+                       {"eos_token_id", id_or_null(tokenizer, &Tokenizer::eos_id)},
+                       {"pad_token_id", nullptr},
+                       {"use_cache", true}};
+  content[model.qk_norm ? "use_sliding_window" : "mlp_bias"] = false;
+  if (model.rope_scaling.rope_type != RopeType::kDefault)
+    content["rope_scaling"] = rope_scaling(model.rope_scaling);
+  return content;
+}
+
+ModelUse use_of_export(const ExportOptions& options) {
+  if (options.format == ExportFormat::kGguf) return use_of_gguf(options.type);
+  return options.format == ExportFormat::kHfCodes ? ModelUse::kExportCodes : ModelUse::kExport;
 }
 
 void export_model(FileSystem& fs, const LoadedModel& model, const Tokenizer* tokenizer,
                   const ExportOptions& options) {
+  if (options.format == ExportFormat::kGguf) return export_gguf(fs, model, tokenizer, options);
   const OutputDirectory output{.path = options.output,
                                .what = "an export",
                                .files = {kFiles.begin(), kFiles.end()},

@@ -1,17 +1,21 @@
-// Writes a model as a Hugging Face LLaMA directory that transformers' LlamaForCausalLM loads.
+// Writes a model for other programs: as a Hugging Face directory that transformers'
+// LlamaForCausalLM loads (Qwen3ForCausalLM with qk_norm), or as a GGUF file (export_gguf.h).
 //
 //   config.json  generation_config.json  model.safetensors
-//   tokenizer.model  tokenizer_config.json  special_tokens_map.json     if the tokenizer is known
+//   tokenizer.model  tokenizer.json  tokenizer_config.json  special_tokens_map.json
 //
-// Weights are FP32 if the masters are FP32, else BF16, decoded from scaled formats. Padding is
-// omitted. The directory appears whole or not at all.
+// The files of the tokenizer are there if it is known, tokenizer.json only if it gives the same
+// ids. Weights are FP32 if the masters are FP32, else BF16, decoded from scaled formats, or their
+// codes (weight_file.h). Padding is omitted. The directory appears whole or not at all.
 #pragma once
 
-#include <optional>
+#include <array>
 #include <string>
+#include <string_view>
 
 #include <nlohmann/json.hpp>
 
+#include "core/enum_names.h"
 #include "core/io/atomic_output.h"
 #include "core/io/file_system.h"
 #include "data/tokenizer.h"
@@ -19,14 +23,32 @@
 
 namespace mpt {
 
-struct ExportOptions {
-  std::string output;  // directory
-  Overwrite overwrite = Overwrite::kNo;
-  bool prepend_bos = false;  // as written to tokenizer_config.json
+enum class ExportFormat : uint8_t { kHf, kHfCodes, kGguf };
+template <>
+struct EnumNames<ExportFormat> {
+  static constexpr std::array<std::string_view, 3> kNames{"hf", "hf-codes", "gguf"};
 };
 
+// Of the matrices of a GGUF file. kStored: FP32 if the masters are FP32, else BF16.
+enum class MatrixType : uint8_t { kStored, kF32, kBF16, kF16 };
+template <>
+struct EnumNames<MatrixType> {
+  static constexpr std::array<std::string_view, 4> kNames{"stored", "f32", "bf16", "f16"};
+};
+
+struct ExportOptions {
+  std::string output{};  // directory, or file of kGguf
+  ExportFormat format = ExportFormat::kHf;
+  MatrixType type = MatrixType::kStored;
+  Overwrite overwrite = Overwrite::kNo;
+  bool prepend_bos = false;  // whether readers of the tokenizer begin texts so
+};
+
+// How the weights have to be loaded.
+ModelUse use_of_export(const ExportOptions& options);
+
 // `tokenizer` may be null. Throws Error if the directory is not empty; with Overwrite::kYes, if it
-// holds anything but an earlier export.
+// holds anything but an earlier export. Loaded for use_of_export().
 void export_model(FileSystem& fs, const LoadedModel& model, const Tokenizer* tokenizer,
                   const ExportOptions& options);
 

@@ -24,16 +24,21 @@ RunConfig config_of(const TrainState& state, const std::string& checkpoint) {
   return config;
 }
 
+DType storage_of(const PrecisionConfig& precision, ModelUse use) {
+  if (use == ModelUse::kExportFp32) return DType::kF32;
+  if (use != ModelUse::kExport && use != ModelUse::kExportCodes)
+    return activation_dtype(precision.compute);
+  return precision.weights == WeightFormat::kF32 ? DType::kF32 : DType::kBF16;
+}
+
 WeightOptions weight_options(const PrecisionConfig& precision, ModelUse use) {
-  const bool own_type = use == ModelUse::kExport;
   const bool fp8 = use == ModelUse::kEvaluate && precision.compute == ComputeFormat::kFp8;
-  const DType storage = own_type
-                            ? (precision.weights == WeightFormat::kF32 ? DType::kF32 : DType::kBF16)
-                            : activation_dtype(precision.compute);
+  const bool undecoded = fp8 || use == ModelUse::kExportCodes;
+  const DType storage = storage_of(precision, use);
   return {.storage = storage,
           .gradient = storage,
           .linears = linear_encoding(precision),
-          .linear_copies = fp8 ? LinearCopies::kNone : LinearCopies::kDecoded,
+          .linear_copies = undecoded ? LinearCopies::kNone : LinearCopies::kDecoded,
           .gradients = Gradients::kNone};
 }
 

@@ -202,6 +202,12 @@ const std::vector<Mistake> kMistakes{
     {{"checkpoint", "prune", ".", "--keep-last", "1"}, 1, "no checkpoints (step_...)"},
     {{"export", "--checkpoint", "a"}, 2, "--output is required"},
     {{"export", "--checkpoint", "missing", "--output", "b"}, 1, "missing: no such checkpoint"},
+    {{"export", "--checkpoint", "a", "--output", "b", "--format", "onnx"},
+     2,
+     "'onnx' is not one of: hf, hf-codes, gguf"},
+    {{"export", "--checkpoint", "a", "--output", "b", "--type", "f16"},
+     1,
+     "--type f16: is an option of --format gguf"},
 };
 
 TEST(Program, MistakesAreNamedOnStandardError) {

@@ -10,6 +10,7 @@
 #include "inference/export_model.h"
 #include "inference/model_checkpoint.h"
 #include "model/closeness.h"
+#include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/fault_file_system.h"
 #include "support/run_program.h"
@@ -89,6 +90,7 @@ TEST(Export, ConfigIsWhatTransformersReads) {
                       {"num_hidden_layers", 2},
                       {"num_attention_heads", 4},
                       {"num_key_value_heads", 4},
+                      {"head_dim", 8},
                       {"vocab_size", 61},
                       {"max_position_embeddings", 13},
                       {"hidden_act", "silu"},
@@ -110,6 +112,35 @@ TEST(Export, ConfigIsWhatTransformersReads) {
   EXPECT_EQ(
       posix_file_system().list_directory(wide.output),
       (std::vector<std::string>{"config.json", "generation_config.json", "model.safetensors"}));
+}
+
+TEST(Export, ConfigNamesWhatDiffersFromLlama) {
+  RunConfig config = CheckpointedModel{.model = small_config(30)}.config();
+  const auto value = [&](const char* key) -> json {
+    return hugging_face_config(config, nullptr).value(key, nlohmann::ordered_json());
+  };
+  EXPECT_EQ(value("rope_scaling"), nullptr);
+  config.model.num_attention_heads = 4;
+  config.model.num_key_value_heads = 2;
+  config.model.head_size = 6;
+  config.model.tie_word_embeddings = true;
+  EXPECT_EQ(value("num_key_value_heads"), 2);
+  EXPECT_EQ(value("head_dim"), 6);
+  EXPECT_EQ(value("tie_word_embeddings"), true);
+  EXPECT_EQ(value("model_type"), "llama");
+  config.model.rope_scaling = {.rope_type = RopeType::kLinear, .factor = 2};
+  EXPECT_EQ(value("rope_scaling"), (json{{"rope_type", "linear"}, {"factor", 2.0}}));
+  config.model.rope_scaling.rope_type = RopeType::kLlama3;
+  EXPECT_EQ(value("rope_scaling"), (json{{"rope_type", "llama3"},
+                                         {"factor", 2.0},
+                                         {"low_freq_factor", 1.0},
+                                         {"high_freq_factor", 4.0},
+                                         {"original_max_position_embeddings", 8192}}));
+  config.model.qk_norm = true;
+  EXPECT_EQ(value("architectures"), json::array({"Qwen3ForCausalLM"}));
+  EXPECT_EQ(value("model_type"), "qwen3");
+  EXPECT_EQ(value("use_sliding_window"), false);
+  EXPECT_EQ(value("mlp_bias"), nullptr);
 }
 
 // The directory alone, read as any other reader would: config.json and model.safetensors.
@@ -143,7 +174,7 @@ TEST(Export, TokenizerComesAlong) {
   const Exported exported({.model = small_config(kSmallVocab), .tokenizer = tokenizer});
   exported.run({.output = exported.output, .prepend_bos = true});
   FileSystem& fs = posix_file_system();
-  EXPECT_EQ(fs.list_directory(exported.output).size(), 6u);
+  EXPECT_EQ(fs.list_directory(exported.output).size(), 7u);
   EXPECT_EQ(fs.read_file(exported.output + "/tokenizer.model"), fs.read_file(tokenizer));
   const json config = json_file(exported.output + "/config.json");
   EXPECT_EQ(config.at("bos_token_id"), 1);
@@ -151,11 +182,32 @@ TEST(Export, TokenizerComesAlong) {
   const json generation = json_file(exported.output + "/generation_config.json");
   EXPECT_EQ(generation.at("eos_token_id"), 2);
   const json of_tokenizer = json_file(exported.output + "/tokenizer_config.json");
-  EXPECT_EQ(of_tokenizer.at("tokenizer_class"), "LlamaTokenizer");
+  EXPECT_EQ(of_tokenizer.at("tokenizer_class"), "PreTrainedTokenizerFast");
+  EXPECT_EQ(of_tokenizer.at("split_special_tokens"), true);
   EXPECT_EQ(of_tokenizer.at("add_bos_token"), true);
   EXPECT_EQ(of_tokenizer.at("eos_token"), "</s>");
   EXPECT_EQ(json_file(exported.output + "/special_tokens_map.json"),
             (json{{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}}));
+  const json pieces = json_file(exported.output + "/tokenizer.json");
+  EXPECT_EQ(pieces.at("model").at("vocab").size(), size_t(kSmallVocab));
+  EXPECT_EQ(pieces.at("post_processor").at("special_tokens").at("<s>").at("ids").at(0), 1);
+  EXPECT_EQ(pieces.at("added_tokens"), json::array());
+}
+
+TEST(Export, ATokenizerThatJsonCannotExpressIsNamed) {
+  const std::string unigram = MPT_SOURCE_DIR "/tests/golden/tokenizers/unigram.model";
+  const Exported exported({.model = small_config(400), .tokenizer = unigram});
+  const CapturedLog log;
+  exported.run();
+  EXPECT_TRUE(log.has(unigram) && log.has("tokenizer.json, which is not written") &&
+              log.has("unigram"))
+      << log.text();
+  FileSystem& fs = posix_file_system();
+  EXPECT_FALSE(fs.exists(exported.output + "/tokenizer.json"));
+  EXPECT_EQ(fs.read_file(exported.output + "/tokenizer.model"), fs.read_file(unigram));
+  const json config = json_file(exported.output + "/tokenizer_config.json");
+  EXPECT_EQ(config.at("tokenizer_class"), "LlamaTokenizer");
+  EXPECT_FALSE(config.contains("split_special_tokens"));
 }
 
 // --- what is there already -----------------------------------------------------------------------
@@ -246,9 +298,27 @@ void write_logits(const std::string& path, const GoldenModel& golden,
   writer.finish();
 }
 
+const char* transformers_python() { return std::getenv("MPT_TRANSFORMERS_PYTHON"); }
+
+TEST(Export, TransformersTokenizesAsSentencePiece) {
+  if (transformers_python() == nullptr)
+    GTEST_SKIP() << "MPT_TRANSFORMERS_PYTHON names no interpreter with transformers";
+  for (const char* name : {"bpe", "bpe_unknown", "bpe_squeezed", "bpe_bare"})
+    for (const bool bos : {false, true}) {
+      const std::string model =
+          fmt::format("{}/tests/golden/tokenizers/{}.model", MPT_SOURCE_DIR, name);
+      const Exported exported({.model = small_config(480), .tokenizer = model});
+      exported.run({.output = exported.output, .prepend_bos = bos});
+      const ProgramResult result =
+          run_program({"-B", MPT_SOURCE_DIR "/tests/golden/make_tokenizer_golden.py", "--check",
+                       exported.output},
+                      {.timeout_s = 300, .program = transformers_python()});
+      EXPECT_EQ(result.exit_code, 0) << name << result.out << result.err;
+    }
+}
+
 TEST(Export, TransformersAgrees) {
-  const char* python = std::getenv("MPT_TRANSFORMERS_PYTHON");
-  if (python == nullptr)
+  if (transformers_python() == nullptr)
     GTEST_SKIP() << "MPT_TRANSFORMERS_PYTHON names no interpreter with transformers";
   for (const char* name : {"llama_tiny", "llama_wide"}) {
     const GoldenModel golden = load_golden(name);
@@ -261,7 +331,7 @@ TEST(Export, TransformersAgrees) {
                           exported.output, "--check", logits},
                          {.timeout_s = 300,
                           .env = {{"PYTHONPATH", MPT_SOURCE_DIR "/scripts"}},
-                          .program = python});
+                          .program = transformers_python()});
     };
     const ProgramResult agrees = check_export();
     EXPECT_EQ(agrees.exit_code, 0) << agrees.out << agrees.err;

@@ -1,0 +1,341 @@
+#include "inference/export_gguf.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <unordered_set>
+
+#include <spdlog/spdlog.h>
+
+#include "core/bf16.h"
+#include "core/check.h"
+#include "core/float_format.h"
+#include "core/progress.h"
+#include "data/tokenizer_json.h"
+
+namespace mpt {
+namespace {
+
+constexpr const char* kEnding = ".gguf";
+constexpr const char* kFrequencies = "rope_freqs.weight";
+
+// --- the tokenizer -------------------------------------------------------------------------------
+
+void require_piece(const Tokenizer& tokenizer, std::string_view which, int64_t id) {
+  if (id < 0)
+    throw error(
+        "{}: has no {} piece, and llama.cpp would take another for it; export a GGUF file without "
+        "the tokenizer (--no-tokenizer), or use --format hf",
+        tokenizer.path(), which);
+}
+
+// llama.cpp merges by scores as SentencePiece does, with the settings that are checked here.
+void require_expressible(const Tokenizer& tokenizer, const SentencePieceModel& model) {
+  std::string reason = not_in_tokenizer_json(model);
+  if (reason.empty() && !model.byte_fallback) reason = "byte_fallback is not set; expected true";
+  if (reason.empty() && model.remove_extra_whitespaces)
+    reason = "remove_extra_whitespaces is set; expected false";
+  if (!reason.empty())
+    throw error(
+        "{}: llama.cpp would give other ids: {}; export a GGUF file without the tokenizer "
+        "(--no-tokenizer), or use --format hf",
+        tokenizer.path(), reason);
+  require_piece(tokenizer, "BOS", tokenizer.bos_id());
+  require_piece(tokenizer, "EOS", tokenizer.eos_id());
+}
+
+bool is_character(std::string_view text) {
+  return std::ranges::all_of(text.substr(1), [](char c) { return (c & 0xC0) == 0x80; });
+}
+
+bool can_be_merged(std::string_view text, const std::unordered_set<std::string_view>& normal) {
+  const auto is_symbol = [&](std::string_view part) {
+    return is_character(part) || normal.contains(part);
+  };
+  for (size_t at = 1; at < text.size(); ++at)
+    if (is_symbol(text.substr(0, at)) && is_symbol(text.substr(at))) return true;
+  return false;
+}
+
+// llama.cpp joins two symbols to any piece, also to one that only stands for itself.
+void warn_of_joined_pieces(const Tokenizer& tokenizer, const SentencePieceModel& model) {
+  std::unordered_set<std::string_view> normal;
+  for (const Piece& piece : model.pieces)
+    if (piece.type == PieceType::kNormal) normal.insert(piece.text);
+  for (const Piece& piece : model.pieces)
+    if (piece.type != PieceType::kNormal && can_be_merged(piece.text, normal))
+      spdlog::warn("{}: where a text has '{}', llama.cpp makes it the {} piece of that name",
+                   tokenizer.path(), piece.text, name_of(piece.type));
+}
+
+// The file has a token for each row of the embedding: for those without a piece, one that no text
+// has.
+void add_pieces(GgufMetadata& metadata, const SentencePieceModel& model, int64_t vocab_size) {
+  std::vector<std::string> texts;
+  std::vector<float> scores;
+  std::vector<int32_t> types;
+  const auto add = [&](std::string text, float score, PieceType type) {
+    texts.push_back(std::move(text));
+    scores.push_back(score);
+    types.push_back(static_cast<int32_t>(type) + 1);
+  };
+  for (const Piece& piece : model.pieces) add(piece.text, piece.score, piece.type);
+  for (int64_t id = std::ssize(texts); id < vocab_size; ++id)
+    add(fmt::format("[PAD{}]", id), -1000.0f, PieceType::kUnused);
+  metadata.add("tokenizer.ggml.tokens", texts);
+  metadata.add("tokenizer.ggml.scores", scores);
+  metadata.add("tokenizer.ggml.token_type", types);
+}
+
+void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t vocab_size,
+                   const ExportOptions& options) {
+  const SentencePieceModel model = parse_sentencepiece_model(tokenizer.model_bytes());
+  require_expressible(tokenizer, model);
+  warn_of_joined_pieces(tokenizer, model);
+  metadata.add("tokenizer.ggml.model", "llama");
+  metadata.add("tokenizer.ggml.pre", "default");
+  add_pieces(metadata, model, vocab_size);
+  metadata.add("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(tokenizer.bos_id()));
+  metadata.add("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(tokenizer.eos_id()));
+  metadata.add("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(tokenizer.unk_id()));
+  if (tokenizer.pad_id() >= 0)
+    metadata.add("tokenizer.ggml.padding_token_id", static_cast<uint32_t>(tokenizer.pad_id()));
+  metadata.add_flag("tokenizer.ggml.add_bos_token", options.prepend_bos);
+  metadata.add_flag("tokenizer.ggml.add_eos_token", false);
+  metadata.add_flag("tokenizer.ggml.add_space_prefix", model.add_dummy_prefix);
+}
+
+// --- the model -----------------------------------------------------------------------------------
+
+const char* architecture_of(const LlamaConfig& config) {
+  return config.qk_norm ? "qwen3" : "llama";
+}
+
+void add_model(GgufMetadata& metadata, const LlamaConfig& config, int64_t context) {
+  const std::string prefix = fmt::format("{}.", architecture_of(config));
+  const auto count = [&](const char* key, int64_t value) {
+    metadata.add(prefix + key, static_cast<uint32_t>(value));
+  };
+  const auto real = [&](const char* key, double value) {
+    metadata.add(prefix + key, static_cast<float>(value));
+  };
+  count("vocab_size", config.vocab_size);
+  count("context_length", context);
+  count("embedding_length", config.hidden_size);
+  count("block_count", config.num_hidden_layers);
+  count("feed_forward_length", config.intermediate_size);
+  count("attention.head_count", config.num_attention_heads);
+  count("attention.head_count_kv", config.key_value_heads());
+  count("attention.key_length", config.head_dim());
+  count("attention.value_length", config.head_dim());
+  real("attention.layer_norm_rms_epsilon", config.rms_norm_eps);
+  count("rope.dimension_count", config.head_dim());
+  real("rope.freq_base", config.rope_theta);
+  if (config.rope_scaling.rope_type != RopeType::kLinear) return;
+  metadata.add(prefix + "rope.scaling.type", "linear");
+  real("rope.scaling.factor", config.rope_scaling.factor);
+}
+
+StoredType type_of(MatrixType type, DType storage) {
+  switch (type) {
+    case MatrixType::kStored:
+      return stored_type(storage);
+    case MatrixType::kF32:
+      return StoredType::kF32;
+    case MatrixType::kBF16:
+      return StoredType::kBF16;
+    case MatrixType::kF16:
+      return StoredType::kF16;
+  }
+  throw LogicError("unknown type of matrices");
+}
+
+// llama.cpp's name of a file whose matrices have that type.
+uint32_t file_type(StoredType matrices) {
+  if (matrices == StoredType::kF32) return 0;
+  return matrices == StoredType::kF16 ? 1 : 32;
+}
+
+void require_known_rotation(const LlamaConfig& config, const std::string& what) {
+  if (config.qk_norm && config.rope_scaling.rope_type == RopeType::kLlama3)
+    throw error(
+        "{}: llama.cpp's qwen3, which has qk_norm, does not know rope_scaling.rope_type llama3; "
+        "expected default or linear, or --format hf",
+        what);
+}
+
+// --- tensors -------------------------------------------------------------------------------------
+
+std::string gguf_layer_name(std::string_view name) {
+  constexpr std::array<std::array<std::string_view, 2>, 11> kNames{
+      {{"input_layernorm", "attn_norm"},
+       {"self_attn.q_proj", "attn_q"},
+       {"self_attn.k_proj", "attn_k"},
+       {"self_attn.v_proj", "attn_v"},
+       {"self_attn.o_proj", "attn_output"},
+       {"self_attn.q_norm", "attn_q_norm"},
+       {"self_attn.k_norm", "attn_k_norm"},
+       {"post_attention_layernorm", "ffn_norm"},
+       {"mlp.gate_proj", "ffn_gate"},
+       {"mlp.up_proj", "ffn_up"},
+       {"mlp.down_proj", "ffn_down"}}};
+  for (const auto& [ours, theirs] : kNames)
+    if (name == fmt::format("{}.weight", ours)) return fmt::format("{}.weight", theirs);
+  throw LogicError(fmt::format("no GGUF name of a layer's {}", name));
+}
+
+bool is_rotated(std::string_view name) {
+  return name.ends_with(".q_proj.weight") || name.ends_with(".k_proj.weight");
+}
+
+// One row as FP32.
+std::vector<float> row_of(const LoadedModel& model, const Tensor& tensor, int64_t row) {
+  std::vector<std::byte> bytes(size_t(tensor.cols * size_of(tensor.dtype)));
+  model.device->download(tensor.row_range(row, 1), bytes.data());
+  return dispatch(tensor.dtype, [&]<class T>(T) {
+    std::vector<float> values(size_t(tensor.cols));
+    const T* stored = reinterpret_cast<const T*>(bytes.data());
+    std::transform(stored, stored + tensor.cols, values.begin(), [](T x) { return to_float(x); });
+    return values;
+  });
+}
+
+uint16_t f16_of(float x, const std::string& name) {
+  const uint16_t code = fp16_nearest(x);
+  if ((code & 0x7FFF) >= 0x7C00)
+    throw error("{}: has the value {}, F16 ends at 65504; use --type bf16 or f32", name, x);
+  return code;
+}
+
+template <class T, class F>
+void append_as(GgufWriter& writer, const std::vector<float>& values, const F& convert) {
+  std::vector<T> converted(values.size());
+  std::transform(values.begin(), values.end(), converted.begin(), convert);
+  writer.append(std::as_bytes(std::span(converted)));
+}
+
+void append_row(GgufWriter& writer, const std::vector<float>& values,
+                const StoredTensorInfo& info) {
+  if (info.type == StoredType::kF32)
+    writer.append(std::as_bytes(std::span(values)));
+  else if (info.type == StoredType::kBF16)
+    append_as<bf16>(writer, values, [](float x) { return bf16_nearest(x); });
+  else
+    append_as<uint16_t>(writer, values, [&](float x) { return f16_of(x, info.name); });
+}
+
+std::vector<StoredTensorInfo> infos_of(const std::vector<NamedTensor>& tensors, StoredType matrices,
+                                       const std::vector<float>& divisors) {
+  std::vector<StoredTensorInfo> infos;
+  for (const NamedTensor& named : tensors)
+    infos.push_back(
+        {gguf_name(named.name), named.rank == 1 ? StoredType::kF32 : matrices, named.shape()});
+  if (!divisors.empty()) infos.push_back({kFrequencies, StoredType::kF32, {std::ssize(divisors)}});
+  return infos;
+}
+
+void write_tensors(GgufWriter& writer, const LoadedModel& model,
+                   const std::vector<NamedTensor>& tensors,
+                   const std::vector<StoredTensorInfo>& infos) {
+  const LlamaConfig& config = model.config.model;
+  int64_t total = 0, done = 0;
+  for (const StoredTensorInfo& info : infos) total += info.bytes();
+  Progress progress({.label = "export weights", .total = total});
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& tensor = tensors[i].tensor;
+    const bool rotated = !config.qk_norm && is_rotated(tensors[i].name);
+    for (int64_t row = 0; row < tensor.rows; ++row) {
+      const int64_t source = rotated ? rotated_row(row, config.head_dim()) : row;
+      append_row(writer, row_of(model, tensor, source), infos[i]);
+      progress.update(done += infos[i].bytes() / tensor.rows);
+    }
+  }
+}
+
+// --- the file ------------------------------------------------------------------------------------
+
+void check_gguf_output(FileSystem& fs, const ExportOptions& options) {
+  const std::string& path = options.output;
+  if (!path.ends_with(kEnding) || path.size() == std::string_view(kEnding).size())
+    throw error("--output '{}': --format gguf writes one file; expected a name ending in {}", path,
+                kEnding);
+  if (!fs.exists(path)) return;
+  if (fs.is_directory(path)) throw error("{}: is a directory; expected a file", path);
+  if (options.overwrite == Overwrite::kNo)
+    throw error("{}: already exists; choose another name, or replace it with --overwrite", path);
+  std::string magic(std::min<size_t>(4, size_t(fs.file_size(path))), '\0');
+  fs.open_read(path)->read(0, std::as_writable_bytes(std::span(magic)));
+  if (magic != "GGUF") throw error("{}: is not a GGUF file; choose another name", path);
+}
+
+}  // namespace
+
+ModelUse use_of_gguf(MatrixType type) {
+  const bool from_fp32 = type == MatrixType::kF32 || type == MatrixType::kF16;
+  return from_fp32 ? ModelUse::kExportFp32 : ModelUse::kExport;
+}
+
+GgufMetadata gguf_metadata(const RunConfig& config, const Tokenizer* tokenizer,
+                           const ExportOptions& options) {
+  GgufMetadata metadata;
+  metadata.add("general.architecture", std::string_view(architecture_of(config.model)));
+  metadata.add("general.name", std::string_view(config.name));
+  metadata.add("general.alignment", static_cast<uint32_t>(kGgufAlignment));
+  add_model(metadata, config.model, config.batch.seq_len);
+  if (tokenizer == nullptr)
+    metadata.add("tokenizer.ggml.model", "no_vocab");
+  else
+    add_tokenizer(metadata, *tokenizer, config.model.vocab_size, options);
+  return metadata;
+}
+
+std::string gguf_name(std::string_view name) {
+  constexpr std::string_view kLayers = "model.layers.";
+  if (name == "model.embed_tokens.weight") return "token_embd.weight";
+  if (name == "model.norm.weight") return "output_norm.weight";
+  if (name == "lm_head.weight") return "output.weight";
+  check(name.starts_with(kLayers), "no GGUF name of {}", name);
+  const std::string_view rest = name.substr(kLayers.size());
+  const size_t dot = rest.find('.');
+  return fmt::format("blk.{}.{}", rest.substr(0, dot), gguf_layer_name(rest.substr(dot + 1)));
+}
+
+int64_t rotated_row(int64_t row, int64_t head_dim) {
+  const int64_t in_head = row % head_dim;
+  return row - in_head + in_head / 2 + in_head % 2 * (head_dim / 2);
+}
+
+std::vector<float> gguf_frequency_divisors(const LlamaConfig& config) {
+  const RopeScaling& scaling = config.rope_scaling;
+  if (scaling.rope_type != RopeType::kLlama3) return {};
+  std::vector<float> divisors;
+  for (int64_t i = 0; i < config.head_dim() / 2; ++i) {
+    const double exponent = 2 * double(i) / double(config.head_dim());
+    const double wavelength = 2 * std::numbers::pi * std::pow(config.rope_theta, exponent);
+    const double turns = double(scaling.original_max_position_embeddings) / wavelength;
+    const double kept = std::clamp(
+        (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor),
+        0.0, 1.0);
+    divisors.push_back(static_cast<float>(1 / ((1 - kept) / scaling.factor + kept)));
+  }
+  return divisors;
+}
+
+void export_gguf(FileSystem& fs, const LoadedModel& model, const Tokenizer* tokenizer,
+                 const ExportOptions& options) {
+  check_gguf_output(fs, options);
+  require_known_rotation(model.config.model, model.checkpoint);
+  const StoredType matrices = type_of(options.type, model.storage());
+  GgufMetadata metadata = gguf_metadata(model.config, tokenizer, options);
+  metadata.add("general.file_type", file_type(matrices));
+  const std::vector<NamedTensor> tensors = model.weights->decoded_tensors();
+  const std::vector<float> divisors = gguf_frequency_divisors(model.config.model);
+  const std::vector<StoredTensorInfo> infos = infos_of(tensors, matrices, divisors);
+  GgufWriter writer(fs, options.output, metadata, infos);
+  write_tensors(writer, model, tensors, infos);
+  writer.append(std::as_bytes(std::span(divisors)));
+  writer.commit();
+}
+
+}  // namespace mpt

@@ -1,0 +1,313 @@
+// GGUF exports: names, order of rows and values against the Hugging Face export of the same
+// checkpoint, metadata, and what llama.cpp would compute differently.
+//
+// Where MPT_GGUF_PYTHON names an interpreter that has the gguf package, it reads them.
+#include "inference/export_gguf.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "inference/scaled_checkpoint.h"
+#include "support/captured_log.h"
+#include "support/expect_error.h"
+#include "support/run_program.h"
+#include "support/temp_directory.h"
+
+namespace mpt::test {
+namespace {
+
+const ExportOptions kGguf{.format = ExportFormat::kGguf};
+
+// The part of the format that llama files use; keys with their values as text, arrays by length.
+class GgufFile {
+ public:
+  struct Entry {
+    std::vector<int64_t> shape;  // rows, columns
+    uint32_t type = 0;
+    uint64_t offset = 0;
+  };
+
+  explicit GgufFile(const std::string& path) : bytes_(posix_file_system().read_file(path)) {
+    EXPECT_EQ(take(4), "GGUF");
+    EXPECT_EQ(number<uint32_t>(), 3u);
+    const auto tensor_count = number<uint64_t>(), entry_count = number<uint64_t>();
+    for (uint64_t i = 0; i < entry_count; ++i) {
+      const std::string key = text();
+      metadata[key] = value(number<uint32_t>());
+    }
+    for (uint64_t i = 0; i < tensor_count; ++i) read_tensor();
+    data_ = (at_ + 31) / 32 * 32;
+  }
+
+  [[nodiscard]] std::vector<float> values(const std::string& name) const {
+    const Entry& entry = tensors.at(name);
+    int64_t count = 1;
+    for (const int64_t n : entry.shape) count *= n;
+    std::vector<float> all;
+    const char* const data = bytes_.data() + data_ + entry.offset;
+    for (int64_t i = 0; i < count; ++i) all.push_back(element(entry.type, data, i));
+    return all;
+  }
+
+  std::map<std::string, std::string> metadata;
+  std::map<std::string, Entry> tensors;
+
+ private:
+  static float element(uint32_t type, const char* data, int64_t i) {
+    if (type == 0) return at<float>(data + 4 * i);
+    const auto half = at<uint16_t>(data + 2 * i);
+    return type == 1 ? fp16_decode(half) : to_float(bf16{half});
+  }
+  template <class T>
+  static T at(const char* data) {
+    T value;
+    std::memcpy(&value, data, sizeof value);
+    return value;
+  }
+  std::string take(size_t count) {
+    at_ += count;
+    return bytes_.substr(at_ - count, count);
+  }
+  template <class T>
+  T number() {
+    return at<T>(take(sizeof(T)).data());
+  }
+  std::string text() { return take(number<uint64_t>()); }
+  std::string value(uint32_t type) {
+    switch (type) {
+      case 4:
+        return fmt::format("{}", number<uint32_t>());
+      case 5:
+        return fmt::format("{}", number<int32_t>());
+      case 6:
+        return fmt::format("{}", number<float>());
+      case 7:
+        return number<uint8_t>() != 0 ? "true" : "false";
+      case 8:
+        return text();
+      default:
+        return array();
+    }
+  }
+  std::string array() {
+    const auto type = number<uint32_t>();
+    const auto count = number<uint64_t>();
+    for (uint64_t i = 0; i < count; ++i) value(type);
+    return fmt::format("{} values", count);
+  }
+  void read_tensor() {
+    const std::string name = text();
+    Entry entry;
+    entry.shape.resize(number<uint32_t>());
+    for (size_t i = entry.shape.size(); i-- > 0;) entry.shape[i] = int64_t(number<uint64_t>());
+    entry.type = number<uint32_t>();
+    entry.offset = number<uint64_t>();
+    EXPECT_EQ(entry.offset % 32, 0u) << name;
+    tensors[name] = entry;
+  }
+
+  std::string bytes_;
+  size_t at_ = 0, data_ = 0;
+};
+
+ExportOptions of_type(MatrixType type) { return {.format = ExportFormat::kGguf, .type = type}; }
+
+// Pair i of a head's rotation: rows i and i + D/2 become rows 2i and 2i + 1.
+std::vector<float> in_pairs(const std::vector<float>& rows, int64_t head_dim, int64_t cols) {
+  std::vector<float> pairs(rows.size());
+  for (int64_t row = 0; row < std::ssize(rows) / cols; ++row) {
+    const int64_t head = row / head_dim, in_head = row % head_dim, half = head_dim / 2;
+    const int64_t target = head * head_dim + 2 * (in_head % half) + in_head / half;
+    std::copy_n(rows.begin() + row * cols, cols, pairs.begin() + target * cols);
+  }
+  return pairs;
+}
+
+TEST(ExportGguf, HoldsTheWeightsOfTheHuggingFaceExport) {
+  const std::array<std::pair<MatrixType, uint32_t>, 4> types{{{MatrixType::kStored, 0},
+                                                              {MatrixType::kF32, 0},
+                                                              {MatrixType::kBF16, 30},
+                                                              {MatrixType::kF16, 1}}};
+  const ScaledExport exported({.linears = {.format = WeightFormat::kF32}});
+  const SafetensorsReader plain(posix_file_system(), exported.run("hf") + "/model.safetensors");
+  for (const auto& [type, code] : types) {
+    const GgufFile file(exported.run(fmt::format("{}.gguf", name_of(type)), of_type(type)));
+    EXPECT_EQ(file.tensors.size(), plain.tensors().size());
+    for (const auto& entry : plain.tensors()) {
+      const std::string name = gguf_name(entry.name);
+      ASSERT_TRUE(file.tensors.contains(name)) << name;
+      EXPECT_EQ(file.tensors.at(name).shape, entry.shape) << name;
+      const bool matrix = entry.shape.size() == 2;
+      EXPECT_EQ(file.tensors.at(name).type, matrix ? code : 0u) << name;
+      std::vector<float> want = file_values(plain, entry.name);
+      if (name.ends_with("attn_q.weight") || name.ends_with("attn_k.weight"))
+        want = in_pairs(want, 16, 64);
+      for (float& x : want)
+        if (matrix && code != 0) x = code == 1 ? fp16_decode(fp16_nearest(x)) : rounded_to<bf16>(x);
+      EXPECT_EQ(file.values(name), want) << name;
+    }
+  }
+}
+
+// FP16 scales times E4M3 codes have more bits than BF16.
+TEST(ExportGguf, F32HoldsScaledWeightsExactly) {
+  const ScaledExport exported({.linears = {.format = WeightFormat::kBlockFp8,
+                                           .fp8_block_size = 32,
+                                           .fp8_scale_mode = Fp8ScaleMode::kFp16}});
+  const GgufFile stored(exported.run("stored.gguf", kGguf));
+  const GgufFile exact(exported.run("f32.gguf", of_type(MatrixType::kF32)));
+  const std::string name = "blk.0.ffn_up.weight";
+  EXPECT_EQ(stored.tensors.at(name).type, 30u);
+  std::vector<float> rounded = exact.values(name);
+  EXPECT_NE(rounded, stored.values(name));
+  for (float& x : rounded) x = rounded_to<bf16>(x);
+  EXPECT_EQ(rounded, stored.values(name));
+}
+
+TEST(ExportGguf, MetadataDescribesModelAndTokenizer) {
+  const TempDirectory directory;
+  const ScaledExport exported({.linears = {.format = WeightFormat::kNvfp4},
+                               .tokenizer = train_small_tokenizer(directory.path())});
+  ExportOptions options = kGguf;
+  options.prepend_bos = true;
+  const GgufFile file(exported.run("model.gguf", options));
+  EXPECT_EQ(file.metadata,
+            (std::map<std::string, std::string>{{"general.architecture", "llama"},
+                                                {"general.name", "small"},
+                                                {"general.alignment", "32"},
+                                                {"general.file_type", "32"},
+                                                {"llama.vocab_size", "300"},
+                                                {"llama.context_length", "64"},
+                                                {"llama.embedding_length", "64"},
+                                                {"llama.block_count", "2"},
+                                                {"llama.feed_forward_length", "96"},
+                                                {"llama.attention.head_count", "4"},
+                                                {"llama.attention.head_count_kv", "4"},
+                                                {"llama.attention.key_length", "16"},
+                                                {"llama.attention.value_length", "16"},
+                                                {"llama.attention.layer_norm_rms_epsilon", "1e-06"},
+                                                {"llama.rope.dimension_count", "16"},
+                                                {"llama.rope.freq_base", "10000"},
+                                                {"tokenizer.ggml.model", "llama"},
+                                                {"tokenizer.ggml.pre", "default"},
+                                                {"tokenizer.ggml.tokens", "300 values"},
+                                                {"tokenizer.ggml.scores", "300 values"},
+                                                {"tokenizer.ggml.token_type", "300 values"},
+                                                {"tokenizer.ggml.bos_token_id", "1"},
+                                                {"tokenizer.ggml.eos_token_id", "2"},
+                                                {"tokenizer.ggml.unknown_token_id", "0"},
+                                                {"tokenizer.ggml.add_bos_token", "true"},
+                                                {"tokenizer.ggml.add_eos_token", "false"},
+                                                {"tokenizer.ggml.add_space_prefix", "true"}}));
+}
+
+// --- metadata of single options ------------------------------------------------------------------
+
+bool has_entry(const GgufMetadata& metadata, const std::string& text) {
+  return metadata.bytes().find(text) != std::string::npos;
+}
+
+TEST(ExportGguf, OtherModelsHaveTheirKeys) {
+  RunConfig config = ScaledModel{.linears = {.format = WeightFormat::kF32}}.config();
+  EXPECT_FALSE(has_entry(gguf_metadata(config, nullptr, kGguf), "rope.scaling"));
+  EXPECT_TRUE(has_entry(gguf_metadata(config, nullptr, kGguf), "no_vocab"));
+  config.model.qk_norm = true;
+  config.model.rope_scaling = {.rope_type = RopeType::kLinear, .factor = 4};
+  const GgufMetadata qwen3 = gguf_metadata(config, nullptr, kGguf);
+  EXPECT_TRUE(has_entry(qwen3, "qwen3.rope.scaling.type"));
+  EXPECT_TRUE(has_entry(qwen3, "qwen3.rope.scaling.factor"));
+  EXPECT_FALSE(has_entry(qwen3, "llama"));
+  EXPECT_EQ(gguf_name("model.layers.12.self_attn.q_norm.weight"), "blk.12.attn_q_norm.weight");
+  EXPECT_EQ(gguf_name("model.layers.0.post_attention_layernorm.weight"), "blk.0.ffn_norm.weight");
+}
+
+TEST(ExportGguf, RotatedRowsOfAHead) {
+  std::vector<int64_t> rows;
+  for (int64_t row = 0; row < 16; ++row) rows.push_back(rotated_row(row, 8));
+  EXPECT_EQ(rows, (std::vector<int64_t>{0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15}));
+}
+
+// Factors of Llama 3.1 (theta 500000, D 128, factor 8, from 8192), by the formula in Python.
+TEST(ExportGguf, Llama3DividesLowFrequencies) {
+  LlamaConfig config{.hidden_size = 4096, .num_attention_heads = 32, .rope_theta = 500000};
+  EXPECT_TRUE(gguf_frequency_divisors(config).empty());
+  config.rope_scaling = {.rope_type = RopeType::kLinear, .factor = 8};
+  EXPECT_TRUE(gguf_frequency_divisors(config).empty());
+  config.rope_scaling.rope_type = RopeType::kLlama3;
+  const std::vector<float> divisors = gguf_frequency_divisors(config);
+  ASSERT_EQ(divisors.size(), 64u);
+  EXPECT_EQ(divisors[0], 1);
+  EXPECT_EQ(divisors[28], 1);
+  EXPECT_FLOAT_EQ(divisors[30], 1.5534146f);
+  EXPECT_FLOAT_EQ(divisors[34], 5.2573266f);
+  EXPECT_EQ(divisors[35], 8);
+  EXPECT_EQ(divisors[63], 8);
+}
+
+// --- refusals ------------------------------------------------------------------------------------
+
+TEST(ExportGguf, TokenizersThatLlamaCppReadsDifferentlyAreRefused) {
+  const auto run = [](const std::string& name) {
+    ScaledModel model{.linears = {.format = WeightFormat::kF32},
+                      .tokenizer = MPT_SOURCE_DIR "/tests/golden/tokenizers/" + name};
+    model.model.vocab_size = 480;
+    return ScaledExport(model).run("model.gguf", kGguf);
+  };
+  EXPECT_ERROR(run("unigram.model"), "unigram.model", "llama.cpp", "--no-tokenizer");
+  EXPECT_ERROR(run("bpe_unknown.model"), "byte_fallback");
+  EXPECT_ERROR(run("bpe_squeezed.model"), "remove_extra_whitespaces");
+}
+
+TEST(ExportGguf, ValuesBeyondF16AreNamed) {
+  const GoldenModel golden = load_golden("llama_tiny");
+  NamedValues weights = golden.weights;
+  weights.at("model.layers.1.mlp.up_proj.weight").at(3) = 70000;
+  const TempDirectory directory;
+  write_model_checkpoint(directory / "checkpoint", {.model = golden.config, .weights = weights});
+  ExportOptions options = of_type(MatrixType::kF16);
+  options.output = directory / "model.gguf";
+  const LoadedModel model = load_model(posix_file_system(), directory / "checkpoint",
+                                       {.type = DeviceType::kCpu}, use_of_export(options));
+  EXPECT_ERROR(export_model(posix_file_system(), model, nullptr, options), "blk.1.ffn_up.weight",
+               "70000", "--type bf16 or f32");
+  EXPECT_FALSE(posix_file_system().exists(options.output));
+}
+
+TEST(ExportGguf, FilesAreReplacedOnlyWhenAskedAndOnlyTheirKind) {
+  const ScaledExport exported({.linears = {.format = WeightFormat::kF32}});
+  FileSystem& fs = posix_file_system();
+  ExportOptions overwrite = kGguf;
+  overwrite.overwrite = Overwrite::kYes;
+  EXPECT_ERROR(exported.run("directory", kGguf), "ending in .gguf");
+  const std::string path = exported.run("model.gguf", kGguf);
+  EXPECT_ERROR(exported.run("model.gguf", kGguf), "already exists", "--overwrite");
+  EXPECT_EQ(exported.run("model.gguf", overwrite), path);
+  write_file_atomically(fs, exported.directory / "thesis.gguf", bytes_of("mine"));
+  EXPECT_ERROR(exported.run("thesis.gguf", overwrite), "is not a GGUF file");
+  write_file_atomically(fs, exported.directory / "empty.gguf", {});
+  EXPECT_ERROR(exported.run("empty.gguf", overwrite), "is not a GGUF file");
+  fs.create_directory(exported.directory / "folder.gguf");
+  EXPECT_ERROR(exported.run("folder.gguf", overwrite), "is a directory");
+}
+
+TEST(ExportGguf, TheGgufPackageAgrees) {
+  const char* python = std::getenv("MPT_GGUF_PYTHON");
+  if (python == nullptr) GTEST_SKIP() << "MPT_GGUF_PYTHON names no interpreter with gguf";
+  const TempDirectory directory;
+  const std::string tokenizer = train_small_tokenizer(directory.path());
+  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kNvfp4})
+    for (const MatrixType type : {MatrixType::kStored, MatrixType::kF16}) {
+      const ScaledExport exported({.linears = {.format = format}, .tokenizer = tokenizer});
+      const ProgramResult result =
+          run_program({"-B", MPT_SOURCE_DIR "/tests/golden/make_gguf_golden.py", "--check",
+                       exported.run("model.gguf", of_type(type)), exported.run("hf")},
+                      {.timeout_s = 300, .program = python});
+      EXPECT_EQ(result.exit_code, 0) << name_of(format) << result.out << result.err;
+    }
+}
+
+}  // namespace
+}  // namespace mpt::test
