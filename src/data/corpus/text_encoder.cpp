@@ -1,8 +1,9 @@
 #include "data/corpus/text_encoder.h"
 
 #include <cstring>
-#include <optional>
 #include <utility>
+
+#include "data/sentencepiece_model.h"
 
 namespace mpt {
 namespace {
@@ -104,66 +105,12 @@ namespace {
 constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // how a model spells a space
 constexpr size_t kMaxCachedWordBytes = 64;
 
-// The part of protocol buffers that a model needs: the fields of one message, in order.
-struct Field {
-  uint32_t number;
-  uint64_t value;          // of a variable-length integer
-  std::string_view bytes;  // of a string or a nested message
-};
-
-class Message {
- public:
-  explicit Message(std::string_view bytes) : rest_(bytes) {}
-
-  // Nothing at the end, or if the rest is not a valid message.
-  std::optional<Field> next() {
-    if (rest_.empty()) return std::nullopt;
-    const uint64_t key = integer();
-    Field field{static_cast<uint32_t>(key >> 3), 0, {}};
-    switch (key & 7) {
-      case 0:
-        field.value = integer();
-        break;
-      case 1:
-        take(8);
-        break;
-      case 2:
-        field.bytes = take(integer());
-        break;
-      case 5:
-        take(4);
-        break;
-      default:
-        return std::nullopt;
-    }
-    return field;
-  }
-
- private:
-  uint64_t integer() {
-    uint64_t value = 0;
-    for (int shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
-      const auto byte = static_cast<unsigned char>(take(1)[0]);
-      value |= uint64_t{byte & 0x7Fu} << shift;
-      if (byte < 0x80) break;
-    }
-    return value;
-  }
-  std::string_view take(uint64_t count) {
-    const std::string_view taken = rest_.substr(0, count);
-    rest_.remove_prefix(taken.size());
-    return taken;
-  }
-
-  std::string_view rest_;
-};
-
 // The numbers below are from sentencepiece_model.proto; an absent field has its default.
 bool piece_allows(std::string_view message) {
   constexpr uint64_t kNormal = 1, kUserDefined = 4, kUnused = 5;
   std::string_view piece;
   uint64_t type = kNormal;
-  for (Message fields(message); const auto field = fields.next();) {
+  for (ProtoMessage fields(message); const auto field = fields.next();) {
     if (field->number == 1) piece = field->bytes;
     if (field->number == 3) type = field->value;
   }
@@ -176,7 +123,7 @@ bool piece_allows(std::string_view message) {
 bool trainer_allows(std::string_view message) {
   constexpr uint64_t kBpe = 2;
   uint64_t type = 1, space_as_suffix = 0, byte_fallback = 0;
-  for (Message fields(message); const auto field = fields.next();) {
+  for (ProtoMessage fields(message); const auto field = fields.next();) {
     if (field->number == 3) type = field->value;
     if (field->number == 24) space_as_suffix = field->value;
     if (field->number == 35) byte_fallback = field->value;
@@ -187,7 +134,7 @@ bool trainer_allows(std::string_view message) {
 bool normalizer_allows(std::string_view message) {
   std::string_view character_map;
   uint64_t dummy_prefix = 1, remove_extra_spaces = 1, escape_spaces = 1;
-  for (Message fields(message); const auto field = fields.next();) {
+  for (ProtoMessage fields(message); const auto field = fields.next();) {
     if (field->number == 2) character_map = field->bytes;
     if (field->number == 3) dummy_prefix = field->value;
     if (field->number == 4) remove_extra_spaces = field->value;
@@ -224,7 +171,7 @@ size_t word_end(std::string_view text, size_t begin) {
 
 bool words_are_independent(std::string_view model) {
   bool allowed = true, trainer = false, normalizer = false;
-  for (Message fields(model); const auto field = fields.next();) {
+  for (ProtoMessage fields(model); const auto field = fields.next();) {
     if (field->number == 1) allowed = allowed && piece_allows(field->bytes);
     if (field->number == 2) trainer = trainer_allows(field->bytes);
     if (field->number == 3) normalizer = normalizer_allows(field->bytes);
