@@ -21,10 +21,15 @@ function(mpt_compile_options target)
     list(APPEND options -march=native $<$<BOOL:${MPT_WIDE_VECTORS}>:-mprefer-vector-width=512>)
   endif()
   if(MPT_SANITIZE)
-    # Instrumented code makes GCC 12 see faults that are not there.
-    list(APPEND options -Wno-maybe-uninitialized -Wno-restrict)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # instrumented code makes GCC 12 see faults that are not there
+      list(APPEND options -Wno-maybe-uninitialized -Wno-restrict)
+    endif()
     list(APPEND options -fsanitize=${MPT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
     target_link_options(${target} PRIVATE -fsanitize=${MPT_SANITIZE})
+  endif()
+  if(MPT_FUZZ)
+    # Compiles faster with line tables alone, and sees indices beyond the size but within the capacity.
+    list(APPEND options -fsanitize=fuzzer-no-link -gline-tables-only -D_GLIBCXX_ASSERTIONS)
   endif()
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${options}>)
 endfunction()

@@ -5,6 +5,7 @@
 #   scripts/install_deps.sh --mpi      also for several ranks on CPUs; install before building
 #   scripts/install_deps.sh --package  also for building packages, MPI included
 #   scripts/install_deps.sh --dev      also for the tests and benchmarks, MPI included
+#   scripts/install_deps.sh --fuzz     also for the fuzz targets (scripts/fuzz.sh): clang, its sanitizers and OpenMP
 #   scripts/install_deps.sh --tools    also the formatter, linters, ccache and the site generator of docs/, for development
 #   scripts/install_deps.sh --check    only report; exit code 1 if something is missing
 #
@@ -22,20 +23,25 @@ package=("${mpi[@]}" dpkg-dev file)
 dev=(libgtest-dev libbenchmark-dev libboost-context-dev libopenblas-openmp-dev "${mpi[@]}")
 # An independent implementation of the small formats for the tests to compare with, where the distribution has it.
 oracles=(llvm-19-dev)
+fuzz=(clang libomp-dev)
+# The sanitizers, where they are not part of clang's own packages.
+sanitizers=(libclang-rt-dev)
 tools=(clang-format clang-tidy shellcheck ccache mkdocs mkdocs-material)
 
 wanted=("${build[@]}" "${run[@]}")
 optional=()
+needed_where_known=() # of the distributions that have them
 check_only=no
 for argument in "$@"; do
   case $argument in
     --mpi) wanted+=("${mpi[@]}") ;;
     --package) wanted+=("${package[@]}") ;;
     --dev) wanted+=("${dev[@]}") optional+=("${oracles[@]}") ;;
+    --fuzz) wanted+=("${fuzz[@]}") needed_where_known+=("${sanitizers[@]}") ;;
     --tools) wanted+=("${tools[@]}") ;;
     --check) check_only=yes ;;
     -h | --help) usage; exit 0 ;;
-    *) die "unknown argument $argument; expected --mpi, --package, --dev, --tools, --check or --help" ;;
+    *) die "unknown argument $argument; expected --mpi, --package, --dev, --fuzz, --tools, --check or --help" ;;
   esac
 done
 
@@ -64,6 +70,9 @@ as_root() {
 
 apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 "$@" </dev/null; }
 
+for package in "${needed_where_known[@]}"; do
+  if has_candidate "$package"; then wanted+=("$package"); fi
+done
 mapfile -t missing < <(missing_packages)
 
 if [ ${#missing[@]} -eq 0 ]; then
@@ -76,7 +85,7 @@ if [ $check_only = yes ]; then
 fi
 
 apt update -q || die "apt-get update failed; are the package sources of this machine reachable?"
-for package in "${optional[@]}"; do
+for package in "${optional[@]}" "${needed_where_known[@]}"; do
   if has_candidate "$package" && ! installed "$package"; then missing+=("$package"); fi
 done
 say "dependencies: installing ${missing[*]}"

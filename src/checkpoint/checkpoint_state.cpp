@@ -1,5 +1,6 @@
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "checkpoint/checkpoint_files.h"
 #include "core/check.h"
@@ -48,6 +49,13 @@ std::string dump(const json& value, int indent) {
   return value.dump(indent, ' ', false, json::error_handler_t::replace);
 }
 
+// For messages.
+std::string shortened(const json& value) {
+  constexpr size_t kMost = 60;
+  const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  return text.size() > kMost ? text.substr(0, kMost) + "..." : text;
+}
+
 std::string seal_of(const json& content) { return hash_bytes(bytes_of(dump(content, -1))); }
 
 json to_json(const StoredStretch& stretch) {
@@ -55,6 +63,30 @@ json to_json(const StoredStretch& stretch) {
           {"shape", stretch.shape},
           {"first", stretch.first},
           {"count", stretch.count}};
+}
+
+// A field that must be an integer of the type: JSON's getter takes any number, and true as 1.
+template <class Integer>
+Integer integer_of(const std::string& path, const char* key, const json& value) {
+  constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<Integer>::max());
+  const bool fits = value.is_number_unsigned()
+                        ? value.get<uint64_t>() <= kMost
+                        : value.is_number_integer() && std::is_signed_v<Integer>;
+  if (!fits)
+    throw error("{}: not a checkpoint state: {} is {}; expected an integer of 64 bits{}", path, key,
+                shortened(value), std::is_signed_v<Integer> ? "" : " that is not negative");
+  return value.get<Integer>();
+}
+int64_t count_at(const std::string& path, const char* key, const json& object) {
+  return integer_of<int64_t>(path, key, object.at(key));
+}
+
+std::vector<int64_t> shape_from(const std::string& path, const json& value) {
+  if (!value.is_array())
+    throw error("{}: not a checkpoint state: shape is {}; expected a list", path, shortened(value));
+  std::vector<int64_t> shape;
+  for (const json& extent : value) shape.push_back(integer_of<int64_t>(path, "shape", extent));
+  return shape;
 }
 
 // Whether element indices of the shape fit int64_t and the range is inside the tensor.
@@ -67,12 +99,11 @@ bool is_sound(const StoredStretch& stretch) {
 }
 
 StoredStretch stretch_from(const std::string& path, const json& value) {
-  StoredStretch stretch{value.at("tensor").get<std::string>(),
-                        value.at("shape").get<std::vector<int64_t>>(),
-                        value.at("first").get<int64_t>(), value.at("count").get<int64_t>()};
+  StoredStretch stretch{value.at("tensor").get<std::string>(), shape_from(path, value.at("shape")),
+                        count_at(path, "first", value), count_at(path, "count", value)};
   if (!is_sound(stretch))
     throw error("{}: {} elements starting at {} are outside tensor '{}' with shape {}", path,
-                stretch.count, stretch.first, stretch.tensor, dump(value.at("shape"), -1));
+                stretch.count, stretch.first, stretch.tensor, shortened(value.at("shape")));
   return stretch;
 }
 
@@ -87,7 +118,7 @@ json to_json(const CheckpointFile& file) {
 }
 
 CheckpointFile file_from(const std::string& path, const json& value) {
-  CheckpointFile file{value.at("name").get<std::string>(), value.at("bytes").get<int64_t>(),
+  CheckpointFile file{value.at("name").get<std::string>(), count_at(path, "bytes", value),
                       value.at("hash").get<std::string>()};
   if (file.name.empty() || file.name.find('/') != std::string::npos || file.name.starts_with('.')) {
     throw error("{}: '{}' is not a file name within the checkpoint", path, file.name);
@@ -112,12 +143,12 @@ json parse_object(const std::string& path, std::string_view text) {
 void check_format(const std::string& path, const json& content) {
   if (content.value("format", json()) != kFormat) {
     throw error("{}: not a checkpoint state: expected \"format\": \"{}\", found {}", path, kFormat,
-                dump(content.value("format", json()), -1));
+                shortened(content.value("format", json())));
   }
   const json version = content.value("version", json());
   if (!version.is_number_integer() || version < kOldestVersion || version > kVersion) {
     throw error("{} has format version {}; this program reads versions {} to {}", path,
-                dump(version, -1), kOldestVersion, kVersion);
+                shortened(version), kOldestVersion, kVersion);
   }
 }
 
@@ -127,7 +158,7 @@ void check_seal(const std::string& path, json content) {
   const std::string expected = seal_of(content);
   if (found != expected) {
     throw error("{} was altered: its content has checksum {}, but it records {}", path, expected,
-                dump(found, -1));
+                shortened(found));
   }
 }
 
@@ -162,12 +193,12 @@ CheckpointRecord parse_checkpoint_record(const std::string& path, std::string_vi
   check_seal(path, content);
   try {
     CheckpointRecord record;
-    record.state = {.step = content.at("step").get<int64_t>(),
-                    .cursor = content.at("cursor").get<int64_t>(),
-                    .seed = content.at("seed").get<uint64_t>(),
+    record.state = {.step = count_at(path, "step", content),
+                    .cursor = count_at(path, "cursor", content),
+                    .seed = integer_of<uint64_t>(path, "seed", content.at("seed")),
                     .config = with_non_finite_decoded(content.at("config")),
                     .extra = with_non_finite_decoded(content.at("extra")),
-                    .tokens = content.at("tokens").get<int64_t>()};
+                    .tokens = count_at(path, "tokens", content)};
     check_counts(path, record.state);
     record.version = content.at("version").get<int64_t>();
     record.saved_at = content.value("saved_at", "");

@@ -1,5 +1,6 @@
 #include "data/tokenizer.h"
 
+#include <exception>
 #include <fstream>
 #include <iterator>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "core/io/file_system.h"
 #include "core/io/hash.h"
 #include "core/text.h"
+#include "data/sentencepiece_defects.h"
 
 namespace mpt {
 
@@ -26,6 +28,15 @@ std::string content_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// The library answers by a status, what it builds on by exceptions.
+bool accepts(sentencepiece::SentencePieceProcessor& processor, const std::string& bytes) {
+  try {
+    return processor.LoadFromSerializedProto(bytes).ok();
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 Tokenizer::Tokenizer(std::string path, std::string bytes)
@@ -33,12 +44,12 @@ Tokenizer::Tokenizer(std::string path, std::string bytes)
       bytes_(std::move(bytes)),
       hash_(hash_bytes(std::as_bytes(std::span(bytes_)))),
       model_(std::make_unique<Model>()) {
-  const auto status = model_->processor.LoadFromSerializedProto(bytes_);
-  if (bytes_.empty() || !status.ok())
+  const std::string defect = bytes_.empty() ? "it is empty" : defect_of_model(bytes_);
+  if (!defect.empty() || !accepts(model_->processor, bytes_))
     throw error(
-        "{}: not a SentencePiece model; expected a .model file, as written by `mpretrain "
+        "{}: not a SentencePiece model{}; expected a .model file, as written by `mpretrain "
         "tokenizer`",
-        path_);
+        path_, defect.empty() ? "" : ": " + defect);
 }
 
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;

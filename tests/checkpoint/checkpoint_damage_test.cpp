@@ -40,8 +40,8 @@ void change_byte(const std::string& path, size_t at) {
 // Changes state.json and seals it again, as only a program can.
 void change_state(const std::string& directory, const std::function<void(json&)>& change) {
   json content = json::parse(fs.read_file(directory + "/state.json"));
-  content.erase("checksum");
   change(content);
+  content.erase("checksum");
   content["checksum"] = hash_bytes(bytes_of(content.dump()));
   write_text(directory + "/state.json", content.dump());
 }
@@ -162,6 +162,23 @@ TEST_F(DamagedCheckpoint, StateWithoutAField) {
 TEST_F(DamagedCheckpoint, StateWithAFieldOfWrongType) {
   change_state(bad, [](json& content) { content["files"][0]["bytes"] = "many"; });
   expect_skipped(state, "not a checkpoint state");
+}
+// Each of these was once taken for an integer, some by arithmetic that has no defined result.
+TEST_F(DamagedCheckpoint, StateWithNumbersThatAreNoIntegers) {
+  const json intact = json::parse(fs.read_file(state));
+  for (const json& number : {json(1e300), json(-1e300), json(1.5), json(true), json(UINT64_MAX)}) {
+    for (const char* key : {"step", "cursor", "tokens"}) {
+      change_state(bad, [&](json& content) { content = intact, content[key] = number; });
+      expect_skipped(state, fmt::format("{} is {}; expected an integer", key, number.dump()));
+    }
+    change_state(bad,
+                 [&](json& content) { content = intact, content["files"][0]["bytes"] = number; });
+    expect_skipped(state, "bytes is");
+  }
+  for (const json& number : {json(1e300), json(-1), json(1.5), json("1")}) {
+    change_state(bad, [&](json& content) { content = intact, content["seed"] = number; });
+    expect_skipped(state, fmt::format("seed is {}; expected an integer", number.dump()));
+  }
 }
 TEST_F(DamagedCheckpoint, StateThatNamesFilesElsewhere) {
   change_state(bad,

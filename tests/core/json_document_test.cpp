@@ -142,6 +142,15 @@ TEST_F(JsonDocumentTest, RefusesTextsOfAbsurdSize) {
   EXPECT_ERROR(load(keys + "\"last\":0}"), "more than 10000 keys");
 }
 
+// Every key keeps its path in memory: a long one around many others would take a thousand times the
+// bytes of the text.
+TEST_F(JsonDocumentTest, RefusesLongKeys) {
+  const std::string longest(998, 'k');
+  EXPECT_EQ(load(fmt::format("{{\"{}\": {{\"b\": 1}}}}", longest)).root().size(), 1u);
+  EXPECT_ERROR(load(fmt::format("{{\n\"{}\": {{\"bc\": 1}}}}", longest)),
+               "a.json:2: a key and those around it have 1001 bytes; at most 1000 are accepted");
+}
+
 TEST_F(JsonDocumentTest, SettingsAreJsonOrElseStrings) {
   JsonDocument document = load(R"({"a": {"x": 1, "y": 2}, "n": null})");
   document.set("a.x=2.5");

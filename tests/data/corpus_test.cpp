@@ -11,6 +11,7 @@
 namespace mpt {
 namespace {
 
+using test::error_of;
 using test::expect_error;
 using test::fresh_directory;
 using test::write_text;
@@ -165,6 +166,47 @@ TEST(JsonLines, DeepNestingDoesNotCrash) {
   const std::string closed =
       "{\"a\":" + std::string(100'000, '[') + std::string(100'000, ']') + ",\"text\":\"b\"}\n";
   EXPECT_EQ(documents_in("b.jsonl", closed), Documents{"b"});
+}
+
+TEST(JsonLines, TheLastFieldOfANameCountsAndOnlyOutermostOnes) {
+  EXPECT_EQ(documents_in("a.jsonl",
+                         "{\"text\":\"a\",\"text\":\"b\"}\n"
+                         "{\"text\":\"c\",\"x\":{\"text\":3},\"y\":[{\"text\":4},\"d\"]}\n"
+                         "{\"text\":[\"e\"],\"text\":\"f\"}\n"),
+            (Documents{"b", "c", "f"}));
+  const std::string path =
+      write_text(fresh_directory() + "/b.jsonl", "{\"text\":\"a\",\"text\":null}\n");
+  expect_error([&] { documents_of({.patterns = {path}}); }, {"field 'text' is null"});
+}
+
+TEST(JsonLines, AMessageNamesNotAllOfVeryManyKeys) {
+  std::string line = "{\"a\":{\"inner\":1}";
+  for (int i = 0; i < 1000; ++i) line += fmt::format(",\"key{}\":[{}]", i, i);
+  const std::string path = write_text(fresh_directory() + "/a.jsonl", line + "}\n");
+  const std::string message = error_of([&] { documents_of({.patterns = {path}}); });
+  EXPECT_NE(message.find("the object has: a, key0, key1, key10, "), std::string::npos) << message;
+  EXPECT_EQ(message.find("inner"), std::string::npos);
+  EXPECT_LT(message.size(), 1000u);
+}
+
+// Small pieces of a long line once moved all that was left, again and again: 8 TiB here.
+TEST(JsonLines, ManyPiecesOfALongLine) {
+  const std::string text(16 << 20, 'x');
+  const std::string path =
+      write_text(fresh_directory() + "/a.jsonl", "{\"text\":\"" + text + "\"}\n");
+  CorpusReader corpus({.patterns = {path}, .max_document_bytes = 16});
+  int64_t pieces = 0;
+  for (std::string piece; corpus.next(piece);) ++pieces;
+  EXPECT_EQ(pieces, 1 << 20);
+}
+
+// The end of the line was once looked for in all that had been read, at every piece.
+TEST(PlainText, ManyPiecesOfALongLine) {
+  const std::string path = write_text(fresh_directory() + "/a.txt", std::string(16 << 20, 'x'));
+  CorpusReader corpus({.patterns = {path}, .max_document_bytes = 16});
+  int64_t pieces = 0;
+  for (std::string piece; corpus.next(piece);) ++pieces;
+  EXPECT_EQ(pieces, 1 << 20);
 }
 
 TEST(PlainText, InvalidUtf8IsNamedOrSkipped) {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <string_view>
 #include <utility>
 
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
 
@@ -20,14 +22,9 @@ using Piece = LineReader::Piece;
 
 constexpr size_t kMaxJsonLineBytes = size_t{64} << 20;
 
-// Moves up to `limit` bytes of a long text to `out`; returns the number of line ends moved.
-int64_t cut_piece(std::string& pending, size_t limit, std::string& out) {
-  const size_t length = cut_position(pending, limit);
-  const std::string_view piece = std::string_view(pending).substr(0, length);
-  const int64_t lines = std::count(piece.begin(), piece.end(), '\n');
-  out = without_trailing_space(piece);
-  pending.erase(0, length);
-  return lines;
+// The first `limit` bytes of a longer text, or fewer.
+std::string_view first_piece(std::string_view text, size_t limit) {
+  return text.substr(0, cut_position(text, limit));
 }
 
 class PlainTextReader final : public DocumentReader {
@@ -64,10 +61,11 @@ class PlainTextReader final : public DocumentReader {
   }
   Found give_piece(std::string& text) {
     first_line_ = pending_line_;
-    const size_t before = pending_.size();
-    pending_line_ += cut_piece(pending_, limit_, text);
-    const size_t cut = before - pending_.size();
-    line_begin_ = line_begin_ > cut ? line_begin_ - cut : 0;
+    const std::string_view piece = first_piece(pending_, limit_);
+    pending_line_ += std::count(piece.begin(), piece.end(), '\n');
+    text = without_trailing_space(piece);
+    line_begin_ -= std::min(line_begin_, piece.size());
+    pending_.erase(0, piece.size());
     return Found::kPiece;
   }
 
@@ -79,6 +77,85 @@ class PlainTextReader final : public DocumentReader {
   int64_t first_line_ = 1;
 };
 
+// Receives the events of a JSON parser and keeps the text of one field of the outermost object, so
+// that the rest of a line takes no memory, however it is nested.
+class FieldFinder : public nlohmann::json_sax<json> {
+ public:
+  explicit FieldFinder(std::string_view field) : field_(field) {}
+
+  [[nodiscard]] const std::string& problem() const { return problem_; }      // of the parser
+  [[nodiscard]] std::string_view kind() const { return kind_; }              // of the whole
+  [[nodiscard]] std::string_view field_kind() const { return field_kind_; }  // empty: no field
+  std::string take_text() { return std::move(text_); }  // of the last field of that name
+
+  bool null() override { return value("null"); }
+  bool boolean(bool) override { return value("boolean"); }
+  bool number_integer(number_integer_t) override { return value("number"); }
+  bool number_unsigned(number_unsigned_t) override { return value("number"); }
+  bool number_float(number_float_t, const string_t&) override { return value("number"); }
+  bool string(string_t& text) override {
+    value("string");
+    if (is_field()) text_ = std::move(text);
+    return true;
+  }
+  bool binary(binary_t&) override { return false; }
+
+  bool start_object(std::size_t) override { return open("object"); }
+  bool start_array(std::size_t) override { return open("array"); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(string_t& key) override {
+    if (depth_ == 1) at_field_ = key == field_;
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&,
+                   const nlohmann::detail::exception& reason) override {
+    problem_ = reason.what();
+    return false;
+  }
+
+ protected:
+  [[nodiscard]] int64_t depth() const { return depth_; }  // of open objects and lists
+
+ private:
+  [[nodiscard]] bool is_field() const { return depth_ == 1 && at_field_; }
+  bool value(std::string_view kind) {
+    if (depth_ == 0) kind_ = kind;
+    if (is_field()) field_kind_ = kind;
+    return true;
+  }
+  bool open(std::string_view kind) {
+    value(kind);
+    ++depth_;
+    return true;
+  }
+  bool close() {
+    --depth_;
+    return true;
+  }
+
+  std::string_view field_, kind_, field_kind_;
+  std::string problem_, text_;
+  int64_t depth_ = 0;
+  bool at_field_ = false;  // whether the key before the present value is the field's
+};
+
+// The keys of the outermost object, sorted: for a message, so not all of very many.
+class KeyLister : public FieldFinder {
+ public:
+  KeyLister() : FieldFinder("") {}
+
+  bool key(string_t& key) override {
+    constexpr size_t kMostKeys = 50;
+    if (depth() == 1 && keys_.size() < kMostKeys) keys_.insert(key);
+    return true;
+  }
+  [[nodiscard]] const std::set<std::string>& keys() const { return keys_; }
+
+ private:
+  std::set<std::string> keys_;
+};
+
 class JsonLinesReader final : public DocumentReader {
  public:
   JsonLinesReader(const std::string& path, const DocumentOptions& options)
@@ -87,12 +164,16 @@ class JsonLinesReader final : public DocumentReader {
         limit_(static_cast<size_t>(options.max_document_bytes)) {}
 
   Found next(std::string& text) override {
-    if (pending_.empty() && !read_document()) return Found::kEnd;
-    if (pending_.size() > limit_) {
-      cut_piece(pending_, limit_, text);
+    if (given_ == pending_.size() && !read_document()) return Found::kEnd;
+    const std::string_view rest = std::string_view(pending_).substr(given_);
+    if (rest.size() > limit_) {
+      const std::string_view piece = first_piece(rest, limit_);
+      given_ += piece.size();
+      text = without_trailing_space(piece);
       return Found::kPiece;
     }
-    text = std::exchange(pending_, {});
+    given_ = pending_.size();
+    text = rest;
     return Found::kDocument;
   }
   int64_t first_line() const override { return first_line_; }
@@ -103,7 +184,8 @@ class JsonLinesReader final : public DocumentReader {
     do {
       if (!read_line()) return false;
     } while (is_blank(line_));
-    pending_ = text_of(parsed());
+    pending_ = text_of_line();
+    given_ = 0;
     if (pending_.empty()) pending_ = " ";  // blank, so that the corpus counts an empty document
     return true;
   }
@@ -118,16 +200,22 @@ class JsonLinesReader final : public DocumentReader {
     throw bad("the line is longer than {} MiB", kMaxJsonLineBytes >> 20);
   }
 
-  json parsed() const {
-    try {
-      return json::parse(line_);
-    } catch (const json::exception& failure) {
-      throw bad("not a JSON object on one line: {}; {}", reason_of(failure.what()), wanted());
-    }
+  std::string text_of_line() const {
+    FieldFinder found(field_);
+    if (!json::sax_parse(line_, &found))
+      throw bad("not a JSON object on one line: {}; {}", reason_of(found.problem()), wanted());
+    if (found.kind() != "object")
+      throw bad("expected a JSON object, found {}; {}", found.kind(), wanted());
+    if (found.field_kind().empty())
+      throw bad("no field '{}'; the object has: {}; name the field of the text with --text-field",
+                field_, keys_of_line());
+    if (found.field_kind() != "string")
+      throw bad("field '{}' is {}; expected a string", field_, found.field_kind());
+    return found.take_text();
   }
 
   // The reason for a one-line document, from the JSON parser's message.
-  static std::string reason_of(const char* what) {
+  static std::string reason_of(const std::string& what) {
     const std::string reason = library_message(what), place = "line 1, ";
     return reason.starts_with(place) ? reason.substr(place.size()) : reason;
   }
@@ -148,22 +236,10 @@ class JsonLinesReader final : public DocumentReader {
     return form + "; skip such lines with --on-bad-document skip";
   }
 
-  std::string text_of(json object) const {
-    if (!object.is_object())
-      throw bad("expected a JSON object, found {}; {}", object.type_name(), wanted());
-    const auto field = object.find(field_);
-    if (field == object.end())
-      throw bad("no field '{}'; the object has: {}; name the field of the text with --text-field",
-                field_, keys_of(object));
-    if (!field->is_string())
-      throw bad("field '{}' is {}; expected a string", field_, field->type_name());
-    return std::move(field->get_ref<std::string&>());
-  }
-
-  static std::string keys_of(const json& object) {
-    std::string keys;
-    for (const auto& [key, unused] : object.items()) keys += (keys.empty() ? "" : ", ") + key;
-    return keys.empty() ? "no fields" : keys;
+  std::string keys_of_line() const {
+    KeyLister lister;
+    json::sax_parse(line_, &lister);
+    return lister.keys().empty() ? "no fields" : fmt::format("{}", fmt::join(lister.keys(), ", "));
   }
 
   template <class... Args>
@@ -176,7 +252,8 @@ class JsonLinesReader final : public DocumentReader {
   std::string field_;
   size_t limit_;
   std::string line_;
-  std::string pending_;  // text not returned yet
+  std::string pending_;  // the text of the line
+  size_t given_ = 0;     // bytes of it returned already
   int64_t first_line_ = 1;
 };
 

@@ -142,16 +142,19 @@ LineReader::Piece LineReader::next_piece(std::string& out, size_t limit) {
       ++line_number_;
       return Piece::kLine;
     }
-    const auto newline = std::find(unread_.begin(), unread_.end(), '\n');
-    const size_t length = static_cast<size_t>(newline - unread_.begin());
-    const size_t taken = std::min(length, end - out.size());
+    // No further than needed: a caller that takes little of a long line comes often.
+    const size_t room = end - out.size();
+    const auto searched = unread_.first(std::min(unread_.size(), room + 1));
+    const auto newline = std::find(searched.begin(), searched.end(), '\n');
+    const size_t length = static_cast<size_t>(newline - searched.begin());
+    const size_t taken = std::min(length, room);
     out.append(unread_.data(), taken);
     in_line_ = true;
     if (taken < length) {
       unread_ = unread_.subspan(taken);
       return Piece::kPartial;
     }
-    const bool complete = newline != unread_.end();
+    const bool complete = newline != searched.end();
     unread_ = unread_.subspan(taken + (complete ? 1 : 0));
     if (!complete) continue;
     if (out.ends_with('\r')) out.pop_back();

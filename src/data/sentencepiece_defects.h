@@ -1,0 +1,17 @@
+// What is looked at in a SentencePiece model file before the library reads it. The numbers of fields
+// are from sentencepiece_model.proto.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace mpt {
+
+// What the library takes on trust, although a wrong value makes it read outside its memory: a
+// description of the first such defect in a model, or "".
+//
+//   character maps   (normalization) lists of texts with a double array (Darts) that finds them
+//   user pieces      at most 64 of them may begin one another
+std::string defect_of_model(std::string_view model);
+
+}  // namespace mpt

@@ -1,0 +1,44 @@
+// The state.json of a checkpoint with sizes, hashes and checksum that fit, so that inputs get past them.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/checkpoint_files.h"
+#include "core/io/hash.h"
+#include "core/json/json_parse.h"
+#include "fuzz/input_directory.h"
+
+namespace mpt::fuzz {
+
+// Names the files as they lie in the directory and gives their sizes and hashes.
+inline void name_files(nlohmann::json& state, std::span<const std::string_view> files) {
+  if (!state.contains("files") || !state["files"].is_array()) return;
+  for (size_t i = 0; i < std::min(files.size(), state["files"].size()); ++i) {
+    nlohmann::json& file = state["files"][i];
+    if (!file.is_object()) continue;
+    file["name"] = rank_file_name(static_cast<int64_t>(i), std::ssize(files));
+    file["bytes"] = files[i].size();
+    file["hash"] = hash_bytes(bytes_of(files[i]));
+  }
+}
+
+// A text that is no JSON object stays as it is.
+inline std::string sealed(std::string_view text, std::span<const std::string_view> files = {}) try {
+  nlohmann::json state = parse_written_json(text, kStateName);
+  if (!state.is_object()) return std::string(text);
+  const auto dump = [&] {
+    return state.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  };
+  name_files(state, files);
+  state.erase("checksum");
+  state["checksum"] = hash_bytes(bytes_of(dump()));
+  return dump();
+} catch (const Error&) {
+  return std::string(text);
+}
+
+}  // namespace mpt::fuzz
