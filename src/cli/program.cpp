@@ -155,6 +155,7 @@ int run(const std::vector<std::string>& arguments) {
   add_train_verbs(program);
   add_data_verbs(program);
   add_model_verbs(program);
+  add_weight_verbs(program);
   add_checkpoint_verbs(program);
   add_toy_verb(program);
   return parse_and_run(program, arguments);

@@ -23,6 +23,8 @@ class Checker {
     check_schedule();
     check_optimizer();
     check_checkpoint();
+    require(!config_.train.init_from || !config_.train.init_from->empty(), "train.init_from",
+            "must not be empty; null starts from random weights");
     return std::move(problems_);
   }
 

@@ -98,6 +98,7 @@ struct TrainConfig {
   std::optional<int64_t> steps{};  // exactly one of these three
   std::optional<int64_t> tokens{};
   std::optional<double> chinchilla{};
+  std::optional<std::string> init_from{};
   NonfinitePolicy nonfinite_policy = NonfinitePolicy::kStop;
   int64_t max_rollbacks = 3;
   ActivationRecompute activation_recompute = ActivationRecompute::kNone;
@@ -119,6 +120,10 @@ struct TrainConfig {
         {.exclusive_minimum = 0,
          .maximum = 1e6,
          .doc = "length in multiples of 20 tokens per parameter, rounded up to whole steps"});
+    v.optional("init_from", init_from,
+               {.doc = "start from the weights of this checkpoint, run or imported model, in any "
+                       "stored format, rather than from random ones; a resumed run goes on from "
+                       "its own checkpoints"});
     v.optional("nonfinite_policy", nonfinite_policy,
                {.doc = "what to do on a loss or gradient norm that is not finite: stop; skip_step: "
                        "skip the update; rollback: return to the last checkpoint and continue with "

@@ -75,14 +75,31 @@ std::string find_checkpoint(FileSystem& fs, const std::string& path) {
   return *latest;
 }
 
+nlohmann::json SavedWeights::json() const {
+  return {{"path", checkpoint}, {"step", step}, {"hash", hash}};
+}
+
+SavedWeights find_saved_weights(FileSystem& fs, const std::string& path) {
+  return saved_weights_at(fs, find_checkpoint(fs, path));
+}
+
+SavedWeights saved_weights_at(FileSystem& fs, const std::string& checkpoint) {
+  const TrainState state = read_checkpoint_state(fs, checkpoint);
+  return {.checkpoint = checkpoint,
+          .config = config_of(state, checkpoint),
+          .step = state.step,
+          .tokens = state.tokens,
+          .hash = hash_file(fs, in_directory(checkpoint, kStateName))};
+}
+
 LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConfig& device,
                        ModelUse use) {
-  const std::string checkpoint = find_checkpoint(fs, path);
-  const TrainState state = read_checkpoint_state(fs, checkpoint);
+  SavedWeights saved = find_saved_weights(fs, path);
+  const std::string checkpoint = saved.checkpoint;
   LoadedModel model{.checkpoint = checkpoint,
-                    .config = config_of(state, checkpoint),
-                    .step = state.step,
-                    .tokens = state.tokens,
+                    .config = std::move(saved.config),
+                    .step = saved.step,
+                    .tokens = saved.tokens,
                     .device = make_device(device),
                     .allocator = nullptr,
                     .weights = nullptr};
@@ -95,7 +112,7 @@ LoadedModel load_model(FileSystem& fs, const std::string& path, const DeviceConf
   load_part_of_verified_checkpoint(fs, checkpoint, whole_parts(model.weights->named_tensors()),
                                    *model.device);
   model.weights->decode_weights();
-  spdlog::info("{}: step {}, {} parameters in {}", checkpoint, state.step,
+  spdlog::info("{}: step {}, {} parameters in {}", checkpoint, model.step,
                parameter_count(model.config.model), name_of(model.config.precision.weights));
   return model;
 }

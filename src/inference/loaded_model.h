@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 #include "config/run_config.h"
 #include "core/io/file_system.h"
 #include "data/tokenizer.h"
@@ -16,6 +18,22 @@ namespace mpt {
 // The directory of a checkpoint that verifies: `path` itself, or the newest good checkpoint of a
 // run's directory or its checkpoints/. Otherwise throws Error naming what is accepted.
 std::string find_checkpoint(FileSystem& fs, const std::string& path);
+
+// A checkpoint whose weights can be used.
+struct SavedWeights {
+  std::string checkpoint;  // its directory; it was verified
+  RunConfig config;        // of training; data files as located_data() finds them
+  int64_t step = 0;
+  int64_t tokens = 0;  // trained on
+  std::string hash;    // of its state.json, which seals its other files
+
+  // For records: path, step, hash.
+  [[nodiscard]] nlohmann::json json() const;
+};
+// `path` as for find_checkpoint().
+SavedWeights find_saved_weights(FileSystem& fs, const std::string& path);
+// Of the directory of a checkpoint that was verified before.
+SavedWeights saved_weights_at(FileSystem& fs, const std::string& checkpoint);
 
 // The use of the weights. kGenerate: one token at a time, in the run's activation type and without
 // FP8. kExport: a file for other programs, in the masters' type if its elements stand alone, else

@@ -10,18 +10,20 @@
 
 #include "core/check.h"
 #include "core/json/config_reader.h"
+#include "inference/weights_checkpoint.h"
 #include "optim/schedule.h"
 
 namespace mpt {
 namespace {
 
 // Keys, or prefixes of keys, that must not change in a continuation.
-constexpr std::array<std::string_view, 10> kFixed{"model.",
+constexpr std::array<std::string_view, 11> kFixed{"model.",
                                                   "precision.",
                                                   "data.pack",
                                                   "data.shuffle",
                                                   "batch.seq_len",
                                                   "seed",
+                                                  "train.init_from",
                                                   "optimizer.rule",
                                                   "optimizer.weight_rounding",
                                                   "optimizer.apollo_e",
@@ -110,6 +112,12 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint,
   if (!saved.config.is_object())
     throw error("{}: cannot be resumed: config of its state is {}, expected an object", checkpoint,
                 describe(saved.config));
+  if (holds_weights_only(saved))
+    throw error(
+        "{}: cannot be resumed: it holds weights alone, without states of an optimizer. Start a "
+        "new "
+        "run from them with train.init_from",
+        checkpoint);
   const std::optional<RunConfig> saved_run = saved_config(saved);
   nlohmann::json before = saved_keys(saved), now = nlohmann::json(resolved_json(config)).flatten();
   if (saved_run) {

@@ -17,6 +17,7 @@
 #include "core/io/file_system.h"
 #include "device/profiling.h"
 #include "parallel/data_parallel.h"
+#include "train/initial_weights.h"
 #include "train/memory_fit.h"
 #include "train/performance.h"
 #include "train/plan/run_plan.h"
@@ -134,6 +135,7 @@ class TrainingRun {
   TrainEnd run(const TrainCommand& command) {
     choose_rows(command.resume);
     prepare();
+    if (command.resume.empty()) initial_ = initial_weights(fs_, config_, ranks_);
     on_first([&] { start_directory(fs_, config_, lock_); });
     const std::optional<std::string> checkpoint =
         checkpoint_to_resume(fs_, config_, command.resume, ranks_);
@@ -214,12 +216,21 @@ class TrainingRun {
     });
   }
   void start_from(const std::optional<std::string>& checkpoint) {
-    if (!checkpoint) {
+    if (!checkpoint) return start_new();
+    trainer_->resume(*checkpoint);
+    spdlog::info("start: continuing from {} at step {}", *checkpoint, trainer_->current_step());
+  }
+
+  void start_new() {
+    if (!initial_) initial_ = initial_weights(fs_, config_, ranks_);
+    if (!initial_) {
       trainer_->initialize();
       return spdlog::info("start: from initial weights, seed {}", config_.seed);
     }
-    trainer_->resume(*checkpoint);
-    spdlog::info("start: continuing from {} at step {}", *checkpoint, trainer_->current_step());
+    trainer_->initialize_from(*initial_);
+    spdlog::info("start: from the weights of {} (step {}, {}, hash {}), seed {}",
+                 initial_->checkpoint, initial_->step, name_of(initial_->config.precision.weights),
+                 initial_->hash, config_.seed);
   }
 
   ChosenRows chosen_;
@@ -230,6 +241,7 @@ class TrainingRun {
   FreeMemory memory_{};  // before the run takes any
   FileSystem& fs_ = posix_file_system();
   std::optional<RunLock> lock_;
+  std::optional<SavedWeights> initial_;  // those of train.init_from, once they are found
   std::optional<Trainer> trainer_;
 };
 

@@ -8,6 +8,7 @@
 #include "config/run_inputs.h"
 #include "core/check.h"
 #include "device/device.h"
+#include "inference/weight_source.h"
 #include "optim/schedule.h"
 #include "parallel/data_parallel.h"
 #include "train/resume_check.h"
@@ -15,6 +16,8 @@
 namespace mpt {
 
 namespace {
+
+constexpr const char* kInitFrom = "init_from";  // in the extra part of a state
 
 RowSlice checked_rows(const BatchConfig& batch, const Communicator& ranks) {
   require_rows(batch, ranks.size());
@@ -53,6 +56,14 @@ void Trainer::initialize() {
   model_.optimizer.weights_initialized();
 }
 
+void Trainer::initialize_from(const SavedWeights& saved) {
+  CheckpointWeights source(fs_, saved.checkpoint, saved.config, device_);
+  set_weights(model_.weights, source, device_);
+  model_.weights_changed();
+  model_.optimizer.weights_initialized();
+  init_from_ = saved.json();
+}
+
 void Trainer::resume(const std::string& checkpoint) {
   const TrainState preview = checkpoints_.read_state(checkpoint);
   check_resumable(preview, checkpoint, config_, *train_data_);
@@ -71,6 +82,7 @@ void Trainer::load(const std::string& checkpoint) {
   last_checkpoint_ = checkpoint;
   tokens_ = saved.tokens;
   skipped_ = saved_count(saved, checkpoint, "skipped_steps");
+  init_from_ = saved.extra.value(kInitFrom, nlohmann::json());
 }
 
 // --- one step ------------------------------------------------------------------------------------
@@ -250,14 +262,16 @@ bool Trainer::due(int64_t every_steps) const {
 }
 
 TrainState Trainer::state() const {
-  return {.step = step_,
-          .cursor = loader_.cursor(),
-          .seed = config_.seed,
-          .config = resolved_json(config_),
-          .extra = {{"skipped_steps", skipped_},
-                    {"data_tokens", train_data_->tokens()},
-                    {"products", gemms_json(device_)}},
-          .tokens = tokens_};
+  TrainState state{.step = step_,
+                   .cursor = loader_.cursor(),
+                   .seed = config_.seed,
+                   .config = resolved_json(config_),
+                   .extra = {{"skipped_steps", skipped_},
+                             {"data_tokens", train_data_->tokens()},
+                             {"products", gemms_json(device_)}},
+                   .tokens = tokens_};
+  if (!init_from_.is_null()) state.extra[kInitFrom] = init_from_;
+  return state;
 }
 
 // Syncs metrics first: the lines up to a step must be durable before its checkpoint commits.

@@ -16,6 +16,7 @@
 #include "core/io/file_system.h"
 #include "data/dataloader.h"
 #include "inference/evaluate.h"
+#include "inference/loaded_model.h"
 #include "train/run_logger.h"
 #include "train/stop_signal.h"
 #include "train/training_model.h"
@@ -34,6 +35,9 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   void initialize();
+  // Starts at step 0 from the weights of a checkpoint, which has the model of this run
+  // (initial_weights.h); what is not in the format of this run is rounded to nearest.
+  void initialize_from(const SavedWeights& saved);
   // Continues from a verified checkpoint, saved by any number of ranks. Throws Error if model, data
   // or seed differ; logs every other config key that has changed.
   void resume(const std::string& checkpoint);
@@ -100,6 +104,7 @@ class Trainer {
   double seconds_ = 0;           // duration of the last step on the slowest rank
   int64_t last_saved_ = -1;      // step of the newest checkpoint, committed or in progress
   std::string last_checkpoint_;  // its path
+  nlohmann::json init_from_;     // where the weights of step 0 are from; null if they were drawn
 };
 
 }  // namespace mpt

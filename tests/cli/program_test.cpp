@@ -30,8 +30,8 @@ bool has(const std::string& text, const std::string& part) {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-const Arguments kVerbs{"train", "plan",     "schema", "tokenizer",  "tokenize",
-                       "eval",  "generate", "export", "checkpoint", "toy"};
+const Arguments kVerbs{"train",    "plan",   "schema", "tokenizer", "tokenize",   "eval",
+                       "generate", "export", "import", "convert",   "checkpoint", "toy"};
 
 // --- usage ---------------------------------------------------------------------------------------
 
@@ -117,6 +117,15 @@ const std::vector<Mistake> kMistakes{
     {{"generate", "--checkpoint", "a", "--promt", "b"},
      2,
      "unknown option '--promt' (did you mean '--prompt'?)"},
+    {{"import"}, 2, "directory is required"},
+    {{"import", "a"}, 2, "--output is required"},
+    {{"import", "a", "--output", "b", "--weights", "int8"},
+     2,
+     "--weights: 'int8' is not one of: fp32, bf16, block_fp8, nvfp4, mxfp8"},
+    {{"import", "a", "--output", "b", "--seq-len", "0"}, 2, "--seq-len: '0'"},
+    {{"import", "a", "--output", "b"}, 1, "a: no such directory"},
+    {{"convert", "a", "--output", "b"}, 2, "--weights is required"},
+    {{"convert", "a", "--output", "b", "--weights", "fp32"}, 1, "a: no such checkpoint"},
     {{"schema", "more"}, 2, "more"},
     {{"tokenizer", "--input", "a.txt"}, 2, "--output is required"},
     {{"tokenizer", "--output", "a"}, 2, "--input is required"},

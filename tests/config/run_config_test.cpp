@@ -609,6 +609,7 @@ const BadConfig kBadConfigs[] = {
       "warmup"}},
     {R"("train": {"tokens": 5})",
      {"train: exactly one of", "train.steps = 1000", "train.tokens = 5 ("}},
+    {R"("train": {"init_from": ""})", {"user.json:3: train.init_from: must not be empty"}},
     {R"("train": {"steps": null})", {"user.json:3: train: exactly one of", "found none"}},
     {R"("train": {"steps": null, "tokens": 1e18})",
      {"user.json:3: train.tokens: makes", "at most 1000000000 steps"}},

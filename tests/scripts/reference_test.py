@@ -66,6 +66,15 @@ class HelpTexts(unittest.TestCase):
             help_of("no_such_program")
 
 
+def paths_within(section, before=""):
+    """Of all keys that are no sections."""
+    for name, key in section["properties"].items():
+        if "properties" in key:
+            yield from paths_within(key, f"{before}{name}.")
+        else:
+            yield before + name
+
+
 class Pages(unittest.TestCase):
     def check_in_step(self, name, fill):
         page = reference.PAGES / name
@@ -88,12 +97,11 @@ class Pages(unittest.TestCase):
     def test_every_key_has_a_row_with_type_and_meaning(self):
         schema = json.loads((CONFIGS / "schema.json").read_text(encoding="utf-8"))
         lines = list(reference.configuration(schema))
-        for name, key in schema["properties"].items():
-            for path in [f"{name}.{inner}" for inner in key.get("properties", {})] or [name]:
-                (row,) = [line for line in lines if line.startswith(f"| `{path}` |")]
-                cells = row.split(" | ")
-                self.assertEqual(len(cells), 5, row)
-                self.assertNotIn("", (cells[1], cells[4].strip("| ")), row)
+        for path in paths_within(schema):
+            (row,) = [line for line in lines if line.startswith(f"| `{path}` |")]
+            cells = row.split(" | ")
+            self.assertEqual(len(cells), 5, row)
+            self.assertNotIn("", (cells[1], cells[4].strip("| ")), row)
 
     def test_numbers_keep_their_digits(self):
         for value, shown in ((65536, "65,536"), (0.9999999, "0.9999999"), (10.0, "10")):

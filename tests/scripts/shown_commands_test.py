@@ -158,7 +158,11 @@ class Readme(Pages):
 
 
 class Start(Pages):
-    FIRST = ("docs/start/own_text.md", "docs/research/survival.md")  # of one reader
+    FIRST = (  # of one reader
+        "docs/start/own_text.md",
+        "docs/start/continue.md",
+        "docs/research/survival.md",
+    )
 
     def test_own_text(self):
         made = (
@@ -167,6 +171,9 @@ class Start(Pages):
             "data/manifest.json",
             "runs/own_text/checkpoints/step_00002000",
             "exported/config.json",
+            "imported/config.json",
+            "runs/continued/checkpoints/step_00000020",
+            "own_text_fp8/config.json",
             "toy/summary.json",
             "survival.png",
         )

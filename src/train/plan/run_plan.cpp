@@ -12,6 +12,7 @@
 #include "core/progress.h"
 #include "core/text.h"
 #include "model/step_work.h"
+#include "train/initial_weights.h"
 #include "train/performance.h"
 #include "train/plan/storage_bytes.h"
 #include "train/trainer.h"
@@ -33,6 +34,7 @@ class Planner {
     plan_memory();
     plan_data();
     plan_disk();
+    passes([&] { static_cast<void>(initial_weights(posix_file_system(), config_)); });
     plan_.time = missing.empty() ? estimated_time() : TimeEstimate{.basis = missing};
     return std::move(plan_);
   }

@@ -1,0 +1,45 @@
+// The verb `import`: a Hugging Face directory of a LLaMA or Qwen3 → a checkpoint of weights alone.
+//
+//   config.json                                        hugging_face_config.h
+//   model.safetensors, or its index and shards         hugging_face_weights.h
+//   tokenizer.model                                    SentencePiece; copied, if it is there
+//
+// No other file is read but tokenizer_config.json, for what it says of BOS. Weights are kept
+// exactly, unless another format is asked for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+#include "core/io/atomic_output.h"
+#include "core/io/file_system.h"
+#include "inference/weight_source.h"
+
+namespace mpt {
+
+enum class ImportTokenizer : uint8_t { kCopy, kLeave };
+
+struct ImportOptions {
+  std::string directory{};
+  std::string output{};
+  Overwrite overwrite = Overwrite::kNo;
+  std::optional<WeightFormat> weights{};  // none: bf16 if all are BF16, else fp32
+  std::vector<std::string> overrides{};   // "precision.x=y"
+  std::optional<int64_t> seq_len{};       // tokens of context; none: max_position_embeddings
+  std::vector<std::string> ignored{};     // keys of config.json
+  ImportTokenizer tokenizer = ImportTokenizer::kCopy;
+};
+
+struct ImportedModel {
+  RunConfig config;
+  WeightChanges changes;
+  std::string tokenizer;  // the file that was copied; "" if none
+  std::string note;       // what to know of the tokenizer, in a line
+};
+
+ImportedModel import_model(FileSystem& fs, const ImportOptions& options);
+
+}  // namespace mpt

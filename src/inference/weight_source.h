@@ -1,0 +1,75 @@
+// Weights that were not trained where they are needed: of another program's files, or of a
+// checkpoint in any stored format.
+//
+//   CheckpointWeights source(fs, checkpoint, config_of_checkpoint, device);
+//   set_weights(weights, source, device);
+//
+// A source gives every weight as FP32, exactly. What is stored in another format is encoded by
+// CodecOps::encode(), rounded to nearest; what has the format already is copied as it is, codes and
+// scales. The result depends on neither the number of ranks nor the device.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint_files.h"
+#include "config/run_config.h"
+#include "core/io/file_system.h"
+#include "core/param_spec.h"
+#include "device/device.h"
+#include "model/weight_store.h"
+
+namespace mpt {
+
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  // Fills `target` [n, cols], FP32, with rows [first, first + n) of a parameter.
+  virtual void read(const ParamSpec& spec, int64_t first, const Tensor& target) = 0;
+  // Fills the parameter's pieces as they are stored, if they are stored in its encoding; else
+  // returns false.
+  virtual bool copy(const ParamSpec& spec, const EncodedTensor& target) = 0;
+};
+
+// Sets all masters. Does not decode them (WeightStore::decode_weights).
+void set_weights(const WeightStore& weights, WeightSource& source, Device& device);
+
+// What encoding made of weights.
+struct WeightChanges {
+  int64_t weights = 0;
+  int64_t changed = 0;
+  int64_t to_zero = 0;  // of the changed
+  double largest = 0;   // |after - before| / |before| of those that are not zero
+  std::string where{};  // its parameter
+
+  // "all kept exactly"; "12 of 345 changed by rounding, 3 to zero, others by at most 0.39 %
+  // (lm_head.weight)"
+  [[nodiscard]] std::string text() const;
+};
+// Compares every weight with its source.
+WeightChanges changes_of(const WeightStore& weights, WeightSource& source, Device& device);
+
+// How the parameters of a checkpoint are stored.
+WeightOptions stored_weights(const PrecisionConfig& precision);
+
+// The weights of a checkpoint; its other tensors are not read.
+class CheckpointWeights : public WeightSource {
+ public:
+  // `checkpoint` was verified, `config` is its own. `device` is that of the targets.
+  CheckpointWeights(FileSystem& fs, const std::string& checkpoint, const RunConfig& config,
+                    Device& device);
+  void read(const ParamSpec& spec, int64_t first, const Tensor& target) override;
+  bool copy(const ParamSpec& spec, const EncodedTensor& target) override;
+
+ private:
+  // Rows from `first` on, as many as `target` has.
+  void fill(const ParamSpec& spec, int64_t first, const EncodedTensor& target);
+
+  StoredTensors stored_;
+  WeightOptions options_;
+  Device& device_;
+  std::vector<std::byte> staging_;
+};
+
+}  // namespace mpt

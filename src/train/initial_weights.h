@@ -1,0 +1,21 @@
+// train.init_from: the checkpoint whose weights a new run starts from.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "comm/communicator.h"
+#include "config/run_config.h"
+#include "core/io/file_system.h"
+#include "inference/loaded_model.h"
+
+namespace mpt {
+
+// The checkpoint that train.init_from names, verified; nullopt if the config names none. Throws
+// Error unless it has the model of the config in all that the model's function and shapes depend
+// on, naming what differs with both values, and the tokenizer of its data, where both are known.
+// Rank 0 verifies it. Collective.
+std::optional<SavedWeights> initial_weights(FileSystem& fs, const RunConfig& config,
+                                            Communicator& ranks = Communicator::single());
+
+}  // namespace mpt

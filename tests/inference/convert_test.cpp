@@ -1,0 +1,150 @@
+// Convert: the weights of a checkpoint in every other format, and what is refused.
+#include <gtest/gtest.h>
+
+#include "checkpoint/checkpoint_store.h"
+#include "inference/evaluate.h"
+#include "inference/loaded_model.h"
+#include "inference/model_checkpoint.h"
+#include "inference/weights_checkpoint.h"
+#include "support/expect_error.h"
+#include "support/temp_directory.h"
+
+namespace mpt::test {
+namespace {
+
+FileSystem& fs = posix_file_system();
+const DeviceConfig kOneThread{.type = DeviceType::kCpu, .threads = 1};
+constexpr const char* kFile = "/checkpoints/step_00000000/rank_00000_of_00001.safetensors";
+constexpr auto kScaled = {WeightFormat::kBlockFp8, WeightFormat::kNvfp4, WeightFormat::kMxfp8};
+
+// Widths that no block divides.
+LlamaConfig odd_config() {
+  LlamaConfig config = small_config(31);
+  config.hidden_size = 44;
+  config.intermediate_size = 300;
+  return config;
+}
+
+class Convert : public testing::Test {
+ protected:
+  Convert() {
+    write_model_checkpoint(source_,
+                           {.model = odd_config(), .weights = random_weights(odd_config())});
+  }
+  ConvertedCheckpoint convert(const std::string& from, const std::string& to, WeightFormat weights,
+                              std::vector<std::string> overrides = {}) const {
+    return convert_checkpoint(
+        fs, {.checkpoint = from,
+             .wanted = {.output = to, .weights = weights, .overrides = std::move(overrides)}});
+  }
+
+  TempDirectory directory_;
+  std::string source_ = directory_ / "source";
+};
+
+// The bytes of all pieces of a model's weights.
+std::string bytes_of_weights(const WeightStore& weights, Device& device) {
+  std::string all;
+  for (const NamedTensor& named : weights.named_tensors()) {
+    std::string bytes(size_t(named.tensor.elements() * size_of(named.tensor.dtype)), '\0');
+    device.download(named.tensor, reinterpret_cast<std::byte*>(bytes.data()));
+    all += named.name + bytes;
+  }
+  return all;
+}
+
+// Initial weights of a run are encoded from the same FP32 draws in every format; the source's are
+// those draws (random_weights).
+TEST_F(Convert, NarrowsAsARunEncodesItsInitialWeights) {
+  for (const WeightFormat format :
+       {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kBlockFp8, WeightFormat::kNvfp4,
+        WeightFormat::kMxfp8}) {
+    SCOPED_TRACE(name_of(format));
+    const std::string output = directory_ / std::string(name_of(format));
+    const RunConfig config = convert(source_, output, format).config;
+    const auto device = make_cpu_device(1);
+    const auto allocator = device->make_allocator();
+    const WeightOptions options = stored_weights(config.precision);
+    const WeightStore drawn(llama_parameters(config.model), options, *device, *allocator),
+        loaded(llama_parameters(config.model), options, *device, *allocator);
+    initialize_weights(drawn, 0.3, 11, *device);
+    load_checkpoint(fs, find_checkpoint(fs, output), loaded.named_tensors(), *device);
+    EXPECT_TRUE(bytes_of_weights(loaded, *device) == bytes_of_weights(drawn, *device));
+  }
+}
+
+TEST_F(Convert, WideningIsExact) {
+  for (const WeightFormat format : kScaled) {
+    SCOPED_TRACE(name_of(format));
+    const std::string narrow = directory_ / (std::string(name_of(format)) + "_narrow"),
+                      wide = directory_ / (std::string(name_of(format)) + "_wide");
+    convert(source_, narrow, format);
+    const WeightChanges changes = convert(narrow, wide, WeightFormat::kF32).changes;
+    EXPECT_EQ(changes.changed, 0);
+    EXPECT_EQ(changes.text(), "all kept exactly");
+    EXPECT_EQ(changes.weights, parameter_count(odd_config()));
+  }
+}
+
+TEST_F(Convert, TheSameFormatIsCopied) {
+  for (const WeightFormat format : kScaled) {
+    SCOPED_TRACE(name_of(format));
+    const std::string once = directory_ / (std::string(name_of(format)) + "_1"),
+                      twice = directory_ / (std::string(name_of(format)) + "_2");
+    convert(source_, once, format);
+    convert(once, twice, format);
+    EXPECT_TRUE(fs.read_file(once + kFile) == fs.read_file(twice + kFile));
+  }
+}
+
+// Rounding to BF16 changes a weight by at most 2^-9 of it, and some by nearly that.
+TEST_F(Convert, TellsTheLargestChange) {
+  const WeightChanges changes = convert(source_, directory_ / "bf16", WeightFormat::kBF16).changes;
+  EXPECT_LE(changes.largest, 0x1p-8);
+  EXPECT_GT(changes.largest, 0x1p-10);
+  EXPECT_GT(changes.changed, 0);
+  EXPECT_LT(changes.changed, changes.weights);
+  EXPECT_NE(changes.text().find(" changed by rounding, by at most 0."), std::string::npos)
+      << changes.text();
+}
+
+TEST_F(Convert, OptionsOfTheFormatCanBeSet) {
+  const RunConfig config = convert(source_, directory_ / "fp8", WeightFormat::kBlockFp8,
+                                   {"precision.fp8_block_size=32", "precision.compute=fp32"})
+                               .config;
+  EXPECT_EQ(config.precision.fp8_block_size, 32);
+  EXPECT_EQ(load_model(fs, directory_ / "fp8", kOneThread).storage(), DType::kF32);
+}
+
+TEST_F(Convert, WhatMakesNoSenseIsRefused) {
+  const auto refused = [&](const std::string& set, const std::string& says) {
+    EXPECT_ERROR(convert(source_, directory_ / "out", WeightFormat::kBF16, {set}), says);
+  };
+  refused("train.steps=5", "only keys of the precision section");
+  refused("precision.weights=fp32", "--weights says bf16");
+  refused("precision.compute=fp8", "no scales of FP8 GEMMs");
+  refused("precision.fp8_block_size=32", "precision.fp8_block_size");
+  refused("precision.nonsense=1", "unknown key");
+  EXPECT_ERROR(convert(directory_ / "missing", directory_ / "out", WeightFormat::kBF16),
+               "missing: no such checkpoint or run directory");
+  EXPECT_FALSE(fs.exists(directory_ / "out"));
+  EXPECT_ERROR(convert(source_, source_, WeightFormat::kBF16), "is not empty");
+}
+
+TEST_F(Convert, ItIsACheckpointOfStepZeroAndSaysWhereFrom) {
+  convert(source_, directory_ / "out", WeightFormat::kNvfp4);
+  const std::string checkpoint = find_checkpoint(fs, directory_ / "out");
+  EXPECT_TRUE(checkpoint.ends_with("/checkpoints/step_00000000")) << checkpoint;
+  const TrainState state = verify_checkpoint(fs, checkpoint);
+  EXPECT_EQ(state.step, 0);
+  EXPECT_EQ(state.tokens, 0);
+  EXPECT_TRUE(holds_weights_only(state));
+  EXPECT_FALSE(holds_weights_only(read_checkpoint_state(fs, source_)));
+  EXPECT_EQ(state.extra.at("weights_of"), find_saved_weights(fs, source_).json());
+  EXPECT_EQ(state.extra.at("weights_of").at("step"), 7);
+  EXPECT_EQ(fs.list_directory(directory_ / "out"),
+            (std::vector<std::string>{"checkpoints", "config.json"}));
+}
+
+}  // namespace
+}  // namespace mpt::test

@@ -1,0 +1,172 @@
+// train.init_from: a run that starts from stored weights is the run that would have drawn them, bit
+// for bit, in every format and on any number of ranks; what does not fit is refused.
+#include <gtest/gtest.h>
+
+#include "inference/model_checkpoint.h"
+#include "inference/weights_checkpoint.h"
+#include "support/expect_error.h"
+#include "support/ranks_run.h"
+#include "support/temp_directory.h"
+#include "train/initial_weights.h"
+
+namespace mpt::test {
+namespace {
+
+FileSystem& fs = posix_file_system();
+
+class InitFrom : public testing::Test {
+ protected:
+  InitFrom() {
+    write_tiny_data(directory_.path());
+    write_drawn_weights();
+  }
+  // A checkpoint of the FP32 values that runs of seed 7 draw.
+  void write_drawn_weights() const {
+    const RunConfig run = config("drawn");
+    const auto device = make_cpu_device(1);
+    const auto allocator = device->make_allocator();
+    const WeightStore store(
+        llama_parameters(run.model),
+        {.storage = DType::kF32, .gradient = DType::kF32, .gradients = Gradients::kNone}, *device,
+        *allocator);
+    initialize_weights(store, run.model.initializer_range, run.seed, *device);
+    NamedValues values;
+    for (const NamedTensor& named : store.named_tensors())
+      values[named.name] = values_of(*device, named.tensor);
+    write_model_checkpoint(source_, {.model = run.model, .weights = values});
+  }
+  [[nodiscard]] RunConfig config(const std::string& name,
+                                 std::vector<std::string> overrides = {}) const {
+    overrides.insert(overrides.begin(), {"train.steps=3", "device.threads=1"});
+    return tiny_config(directory_.path(), name, overrides);
+  }
+  [[nodiscard]] RunConfig started(const std::string& name,
+                                  std::vector<std::string> overrides = {}) const {
+    overrides.push_back("train.init_from=" + source_);
+    return config(name, std::move(overrides));
+  }
+  void train_started(const RunConfig& config, int64_t ranks = 1) const {
+    fs.create_directories(run_directory(config));
+    on_ranks(config, ranks, [&](RankOfRun& rank) {
+      std::unique_ptr<Trainer> trainer;
+      rank.ranks.or_abort([&] {
+        trainer = std::make_unique<Trainer>(config, *rank.device, fs, rank.ranks);
+        trainer->initialize_from(*initial_weights(fs, config, rank.ranks));
+        trainer->run();
+      });
+    });
+  }
+  void expect_refused(const std::vector<std::string>& overrides, const std::string& says) const {
+    EXPECT_ERROR(static_cast<void>(initial_weights(fs, started("refused", overrides))),
+                 "train.init_from: " + source_, says);
+  }
+
+  TempDirectory directory_{memory_directory()};
+  std::string source_ = directory_ / "source";
+};
+
+TEST_F(InitFrom, StoredDrawsAreDrawsInEveryFormat) {
+  const std::vector<std::vector<std::string>> regimes{
+      {"precision.weights=fp32", "precision.compute=fp32"},
+      {"precision.weights=bf16"},
+      {"precision.weights=bf16", "optimizer.weight_rounding=master"},
+      {"precision.weights=bf16", "precision.compute=fp8", "precision.fp8_history=3"},
+      {"precision.weights=block_fp8", "precision.compute=fp8", "precision.fp8_history=3"},
+      {"precision.weights=nvfp4"},
+      {"precision.weights=mxfp8"},
+      {"optimizer.clip_weight=3", "optimizer.clip_weight_mode=init_rms"}};
+  for (size_t i = 0; i < regimes.size(); ++i) {
+    SCOPED_TRACE(regimes[i].front());
+    const RunConfig drawn = config(fmt::format("drawn{}", i), regimes[i]),
+                    loaded = started(fmt::format("loaded{}", i), regimes[i]);
+    train(drawn);
+    train_started(loaded);
+    for (int64_t step = 1; step <= 3; ++step)
+      EXPECT_TRUE(tensors_at(loaded, step) == tensors_at(drawn, step)) << step;
+    EXPECT_EQ(metrics_of(loaded), metrics_of(drawn));
+  }
+}
+
+TEST_F(InitFrom, TheSameOnAnyNumberOfRanks) {
+  for (const int64_t ranks : {2, 3}) {
+    SCOPED_TRACE(ranks);
+    const std::vector<std::string> regime{"precision.weights=nvfp4",
+                                          "distributed.check_every_steps=1"};
+    const RunConfig drawn = config(fmt::format("drawn{}", ranks), regime),
+                    loaded = started(fmt::format("loaded{}", ranks), regime);
+    train_on(ranks, drawn);
+    train_started(loaded, ranks);
+    EXPECT_TRUE(state_at(loaded, 3) == state_at(drawn, 3));
+  }
+}
+
+// From a run in another format: the start is its weights, decoded, as convert writes them.
+TEST_F(InitFrom, ARunInAnotherFormatIsASource) {
+  const RunConfig first = config("first", {"precision.weights=nvfp4"});
+  train(first);
+  convert_checkpoint(fs,
+                     {.checkpoint = run_directory(first),
+                      .wanted = {.output = directory_ / "wide", .weights = WeightFormat::kF32}});
+  const RunConfig direct = config("direct", {"train.init_from=" + run_directory(first), "seed=8"});
+  const RunConfig by_way = config("by_way", {"train.init_from=" + (directory_ / "wide"), "seed=8"});
+  train_started(direct);
+  train_started(by_way);
+  EXPECT_TRUE(tensors_at(direct, 3) == tensors_at(by_way, 3));
+  const TrainState state = read_checkpoint_state(fs, checkpoint_path(direct, 1));
+  EXPECT_EQ(state.extra.at("init_from").at("step"), 3);
+  EXPECT_EQ(state.extra.at("init_from").at("path"), checkpoint_path(first, 3));
+  EXPECT_EQ(state.extra.at("init_from").at("hash"),
+            hash_file(fs, checkpoint_path(first, 3) + "/state.json"));
+}
+
+TEST_F(InitFrom, AResumedRunGoesOnFromItsOwnCheckpoints) {
+  const RunConfig whole = started("whole"), part = started("part");
+  train_started(whole);
+  fs.remove_tree(source_);
+  train(part, checkpoint_path(whole, 1));
+  EXPECT_TRUE(tensors_at(part, 3) == tensors_at(whole, 3));
+  EXPECT_EQ(read_checkpoint_state(fs, checkpoint_path(part, 3)).extra.at("init_from"),
+            read_checkpoint_state(fs, checkpoint_path(whole, 3)).extra.at("init_from"));
+  EXPECT_ERROR(train(config("other"), checkpoint_path(whole, 1)),
+               "cannot be resumed with train.init_from = not set");
+}
+
+TEST_F(InitFrom, AnotherModelIsRefusedByItsKeys) {
+  expect_refused({"model.hidden_size=64"}, "model.hidden_size is 32 there and 64 here");
+  expect_refused({"model.intermediate_size=48"}, "model.intermediate_size is 40 there and 48");
+  expect_refused({"model.num_hidden_layers=3"}, "model.num_hidden_layers is 2 there and 3 here");
+  expect_refused({"model.vocab_size=62"}, "model.vocab_size is 61 there and 62 here");
+  expect_refused({"model.num_attention_heads=2"}, "model.num_attention_heads is 4 there and 2");
+  expect_refused({"model.num_key_value_heads=2"}, "model.num_key_value_heads is 4 there and 2");
+  expect_refused({"model.rope_theta=500"}, "model.rope_theta is 10000.0 there and 500.0 here");
+  expect_refused({"model.rms_norm_eps=1e-5"}, "model.rms_norm_eps is 1e-06 there and 1e-05");
+  expect_refused({"model.rope_scaling.rope_type=linear", "model.rope_scaling.factor=2"},
+                 "model.rope_scaling.rope_type is \"default\" there and \"linear\" here");
+  expect_refused({"model.tie_word_embeddings=true"},
+                 "model.tie_word_embeddings is false there and true here");
+}
+
+TEST_F(InitFrom, WhatDoesNotChangeTheFunctionMayDiffer) {
+  const RunConfig other =
+      started("other", {"model.initializer_range=0.5", "model.pad_multiple=32", "seed=99",
+                        "model.num_key_value_heads=4", "model.head_dim=8", "batch.seq_len=8"});
+  EXPECT_EQ(initial_weights(fs, other)->step, 7);
+  EXPECT_EQ(initial_weights(fs, config("none")), std::nullopt);
+}
+
+TEST_F(InitFrom, WhatIsNoCheckpointIsRefused) {
+  EXPECT_ERROR(static_cast<void>(initial_weights(fs, config("a", {"train.init_from=/nowhere"}))),
+               "/nowhere: no such checkpoint or run directory");
+  EXPECT_ERROR((void)config("b", {"train.init_from="}), "train.init_from: must not be empty");
+}
+
+TEST_F(InitFrom, WeightsAloneCannotBeResumed) {
+  convert_checkpoint(fs,
+                     {.checkpoint = source_,
+                      .wanted = {.output = directory_ / "alone", .weights = WeightFormat::kBF16}});
+  EXPECT_ERROR(train(config("run"), find_checkpoint(fs, directory_ / "alone")),
+               "holds weights alone", "train.init_from");
+}
+
+}  // namespace
+}  // namespace mpt::test
