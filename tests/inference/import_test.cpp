@@ -222,6 +222,7 @@ TEST_F(HandMade, RotaryFrequenciesAreLeftOut) {
   write();
   import();
   config_.num_key_value_heads = 2;  // as config.json says
+  config_.head_size = 8;
   EXPECT_EQ(load_model(fs, output_, kOneThread).config.model, config_);
 }
 
