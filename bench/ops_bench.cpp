@@ -79,7 +79,7 @@ Operation rope(Workbench& w, const Shape& shape, DType type) {
     const RopeCall call{.qkv = w.normals(type, s.n, 3 * s.c),
                         .cosine = table.cosine,
                         .sine = table.sine,
-                        .heads = shape.heads,
+                        .rotated_heads = 2 * shape.heads,
                         .head_dim = s.c / shape.heads,
                         .seq_len = shape.seq_len};
     return [&w, call] { w.ops().rope(call); };
@@ -172,7 +172,8 @@ double half_gemm(const Shape& s) {
 }
 
 AttentionForward attention_call(Workbench& w, const Shape& shape, DType type) {
-  const AttentionShape heads{shape.batch, shape.seq_len, shape.heads, shape.hidden / shape.heads};
+  const AttentionShape heads{shape.batch, shape.seq_len, shape.heads, shape.heads,
+                             shape.hidden / shape.heads};
   w.device().attention().reserve(w.allocator(), heads, type);
   return {.shape = heads,
           .qkv = w.normals(type, shape.tokens(), 3 * shape.hidden),

@@ -56,6 +56,7 @@ double attention_flops(const LlamaConfig& config, int64_t tokens, int64_t seq_le
   const AttentionShape shape{.batch = tokens / seq_len,
                              .seq_len = seq_len,
                              .heads = config.num_attention_heads,
+                             .key_value_heads = config.key_value_heads(),
                              .head_dim = config.head_dim()};
   return double(config.num_hidden_layers) *
          (flops_of(AttentionForward{shape, {}, {}, {}}) +
