@@ -66,6 +66,8 @@ BUDGETS = {
     "FirstTensorScale": Budget(32),
     "GainGradient": Budget(32),
     "GatherAmax": Budget(40),
+    "HeadNormBackward": Budget(96),
+    "HeadNormForward": Budget(56),
     "KeptUpdate, AdamW": Budget(80, load=128),
     "KeptUpdate, AdditiveTwin": Budget(80, load=128),
     "KeptUpdate, Lion": Budget(64, load=128),
@@ -123,5 +125,6 @@ BUDGETS = {
     "score_gradients_kernel": Budget(48, load=128),
     "softmax_kernel": Budget(40, load=128),
     "sum_losses_kernel": Budget(32),
+    "sum_readers_kernel": Budget(32),
     "swiglu_gradient_kernel": Budget(80),
 }
