@@ -209,9 +209,10 @@ TEST_F(BadCheckpoints, States) {
        {kState, "was altered", "checksum"},
        [](const Scene& s) { s.change_json(kState, [](json& content) { content["step"] = 3; }); }},
       {"no step", resumed(), {kState, "step"}, state([](json& s) { s.erase("step"); })},
-      {"text for a step", resumed(), {kState, "number"}, state([](json& s) {
-         s["step"] = "four";
-       })},
+      {"text for a step",
+       resumed(),
+       {kState, "step is \"four\"; expected an integer"},
+       state([](json& s) { s["step"] = "four"; })},
       {"negative cursor", resumed(), {kState, "cursor -1"}, state([](json& s) {
          s["cursor"] = -1;
        })},
