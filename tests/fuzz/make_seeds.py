@@ -494,6 +494,81 @@ def checkpoint_seeds():
     }
 
 
+# --- models of Hugging Face -----------------------------------------------------------------------
+
+
+def hugging_face_config_seeds():
+    llama = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "vocab_size": 101,
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-5,
+    }
+    llama3 = {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    }
+    qwen3 = {
+        **llama,
+        "architectures": ["Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "head_dim": 32,
+        "num_key_value_heads": 2,
+        "use_sliding_window": False,
+    }
+    seeds = {
+        "valid": llama,
+        "valid_grouped_and_tied": {
+            **llama,
+            "num_key_value_heads": 2,
+            "tie_word_embeddings": True,
+            "head_dim": None,
+        },
+        "valid_llama3": {**llama, "rope_theta": 500000.0, "rope_scaling": llama3},
+        "valid_parameters": {**llama, "rope_parameters": {**llama3, "rope_theta": 10000.0}},
+        "valid_linear": {**llama, "rope_scaling": {"type": "linear", "factor": 2.0}},
+        "valid_qwen3": qwen3,
+        "other_model": {**llama, "model_type": "gpt2"},
+        "unknown_key": {**llama, "num_experts": 8},
+        "biased": {**llama, "attention_bias": True},
+        "huge": {**llama, "hidden_size": 1 << 62, "vocab_size": 1e300},
+        "yarn": {**llama, "rope_scaling": {"rope_type": "yarn", "factor": 2.0}},
+        "types": {**llama, "architectures": "LlamaForCausalLM", "rope_scaling": [1]},
+    }
+    return {
+        **{name: json_bytes(value) for name, value in seeds.items()},
+        "no_object": b"[]",
+        "deep": b'{"rope_scaling":' * 300 + b"1" + b"}" * 300,
+        "truncated": json_bytes(llama)[:-9],
+    }
+
+
+def safetensors_index_seeds():
+    def index(**files):
+        return json_bytes({"metadata": {"total_size": 8}, "weight_map": files})
+
+    return {
+        "valid": index(a="model-00001-of-00002.safetensors", b="model-00002-of-00002.safetensors"),
+        "valid_one": index(a="model.safetensors"),
+        "elsewhere": index(a="../model.safetensors"),
+        "absolute": index(a="/etc/passwd"),
+        "number": index(a=1),
+        "no_map": b'{"metadata":{}}',
+        "map_is_a_list": b'{"weight_map":["a"]}',
+        "twice": b'{"weight_map":{"a":"x","a":"y"}}',
+        "pickle": index(a="pytorch_model.bin"),
+        "empty_name": index(a=""),
+    }
+
+
 SEEDS = {
     "safetensors": safetensors_seeds,
     "run_config": run_config_seeds,
@@ -506,6 +581,8 @@ SEEDS = {
     "tokenizer": tokenizer_seeds,
     "checkpoint_state": checkpoint_state_seeds,
     "checkpoint": checkpoint_seeds,
+    "hugging_face_config": hugging_face_config_seeds,
+    "safetensors_index": safetensors_index_seeds,
 }
 
 

@@ -1,0 +1,13 @@
+// Reads any bytes as model.safetensors.index.json; no file that is accepted lies elsewhere.
+#include "fuzz/input_directory.h"
+#include "inference/hugging_face_weights.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace mpt;
+  fuzz::accept_or_refuse([&] {
+    for (const auto& [tensor, file] :
+         tensor_files_of_index(fuzz::text_of(data, size), "model.safetensors.index.json"))
+      check(!file.empty() && file.find('/') == std::string::npos, "{} is in {}", tensor, file);
+  });
+  return 0;
+}
