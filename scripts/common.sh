@@ -14,11 +14,14 @@ die() { printf '%s: error: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "$0"; }
 
 # Every purpose has a build tree of its own, build/<preset>, so that no script meets what another one configured.
+# Where ccache is installed it compiles, by paths relative to the repository, so that another clone finds what one has made.
 # configure PRESET [CMAKE ARGUMENTS]
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
 configure() {
-  local preset=$1
+  local preset=$1 launcher
+  launcher=$(command -v ccache) || launcher=
   shift
-  cmake -S "$root" --preset "$preset" "-DCMAKE_CXX_COMPILER_LAUNCHER=$(command -v ccache)" "$@"
+  cmake -S "$root" --preset "$preset" "-DCMAKE_CXX_COMPILER_LAUNCHER=$launcher" "-DCMAKE_CUDA_COMPILER_LAUNCHER=$launcher" "$@"
 }
 
 # The program alone, which needs none of the tests' packages: presets program and program-cuda. Installed scripts lie in
