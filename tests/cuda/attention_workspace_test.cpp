@@ -24,6 +24,14 @@ TEST(AttentionWorkspace, IsWhatHopperIsAskedFor) {
   EXPECT_EQ(attention_workspace(shape_of(2, 4, 1000, 128), kOff), 4'128'256);
 }
 
+// The same of SmolLM2-135M's and Llama-3.2-1B's heads.
+TEST(AttentionWorkspace, HasPartsOfGroupedQueries) {
+  EXPECT_EQ(attention_workspace({4, 2048, 9, 3, 64}, kOn), 321'159'424);
+  EXPECT_EQ(attention_workspace({1, 4096, 32, 8, 64}, kOn), 1'107'820'800);
+  EXPECT_EQ(attention_workspace({3, 129, 4, 1, 64}, kOn), 1'582'384);
+  EXPECT_EQ(attention_workspace({2, 1000, 8, 2, 64}, kOff), 8'256'256);
+}
+
 // As many sequences as have 1 GiB of dP: the rows' sums beside it do not cost one of them.
 TEST(AttentionWorkspace, HoldsAGibibyteOfDp) {
   EXPECT_EQ(attention_groups(shape_of(8, 16), kOn).count, 1);

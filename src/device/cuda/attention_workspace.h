@@ -23,7 +23,8 @@ constexpr int64_t kAttentionKeyTile = 128;
 constexpr int64_t kAttentionWorkspaceBytes = (int64_t{1} << 30) + (int64_t{1} << 24);
 
 // Bytes for all sequences of the shape at once: what cuDNN 9.19 requests on Hopper, rowsum(dO O)
-// [B,H,T] in fp32 and dP or dQ. The deterministic pass takes less on Ampere and Blackwell, the
+// [B,H,T] in fp32 and dP or dQ, and with grouped queries dK and dV of every query head in bf16. The
+// deterministic pass takes less on Ampere and Blackwell, the
 // other one up to twice as much on Ampere.
 constexpr int64_t attention_workspace(const AttentionShape& s,
                                       DeterministicAttention deterministic) {
@@ -32,7 +33,8 @@ constexpr int64_t attention_workspace(const AttentionShape& s,
                 keys = align_up(s.seq_len, kAttentionKeyTile);
   const int64_t matrix = deterministic == DeterministicAttention::kOn ? queries * keys * 2
                                                                       : s.seq_len * s.head_dim * 4;
-  return s.batch * s.heads * (matrix + s.seq_len * 4) + kFixed;
+  const int64_t parts = s.readers() == 1 ? 0 : 2 * s.seq_len * s.head_dim * 2;
+  return s.batch * s.heads * (matrix + parts + s.seq_len * 4) + kFixed;
 }
 
 // Largest number of sequences in a group: at least one, at most all.
