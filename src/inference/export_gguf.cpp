@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <numbers>
 #include <unordered_set>
 
 #include <spdlog/spdlog.h>
@@ -13,6 +11,7 @@
 #include "core/float_format.h"
 #include "core/progress.h"
 #include "data/tokenizer_json.h"
+#include "model/rope_table.h"
 
 namespace mpt {
 namespace {
@@ -307,18 +306,13 @@ int64_t rotated_row(int64_t row, int64_t head_dim) {
 }
 
 std::vector<float> gguf_frequency_divisors(const LlamaConfig& config) {
-  const RopeScaling& scaling = config.rope_scaling;
-  if (scaling.rope_type != RopeType::kLlama3) return {};
+  if (config.rope_scaling.rope_type != RopeType::kLlama3) return {};
+  LlamaConfig plain = config;
+  plain.rope_scaling = {};
   std::vector<float> divisors;
-  for (int64_t i = 0; i < config.head_dim() / 2; ++i) {
-    const double exponent = 2 * double(i) / double(config.head_dim());
-    const double wavelength = 2 * std::numbers::pi * std::pow(config.rope_theta, exponent);
-    const double turns = double(scaling.original_max_position_embeddings) / wavelength;
-    const double kept = std::clamp(
-        (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor),
-        0.0, 1.0);
-    divisors.push_back(static_cast<float>(1 / ((1 - kept) / scaling.factor + kept)));
-  }
+  for (int64_t i = 0; i < config.head_dim() / 2; ++i)
+    divisors.push_back(
+        static_cast<float>(rotary_frequency(plain, i) / rotary_frequency(config, i)));
   return divisors;
 }
 

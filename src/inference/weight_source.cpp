@@ -7,27 +7,12 @@
 #include <fmt/format.h>
 
 #include "core/progress.h"
+#include "model/row_bands.h"
 #include "precision/codec_ops.h"
 #include "precision/weight_formats.h"
 
 namespace mpt {
 namespace {
-
-constexpr int64_t kStagedElements = int64_t{1} << 22;
-
-// Rows that can be encoded on their own: all if the tensor has one scale.
-int64_t rows_at_a_time(const EncodedTensor& tensor) {
-  if (tensor.tensor_scale.rows > 0) return tensor.rows;
-  return std::clamp<int64_t>(kStagedElements / tensor.cols, 1, tensor.rows);
-}
-
-EncodedTensor rows_of(EncodedTensor tensor, int64_t first, int64_t rows) {
-  tensor.rows = rows;
-  tensor.codes = tensor.codes.row_range(first, rows);
-  if (tensor.block_scales.rows > 0)
-    tensor.block_scales = tensor.block_scales.row_range(first, rows);
-  return tensor;
-}
 
 EncodedTensor encoded_rows(const ParamSpec& spec, int64_t rows, const WeightEncoding& encoding,
                            Allocator& allocator) {
@@ -40,52 +25,10 @@ EncodedTensor encoded_rows(const ParamSpec& spec, int64_t rows, const WeightEnco
                           kScratchMemory, allocator);
 }
 
-int64_t most_rows(const WeightStore& weights) {
-  return std::ranges::max(weights.specs(), {}, [](const ParamSpec& s) { return s.rows; }).rows;
-}
-
-// Goes through all parameters in bands of rows, with FP32 memory for as many as are needed at once.
-class RowBands {
- public:
-  RowBands(const WeightStore& weights, Device& device)
-      : weights_(weights),
-        allocator_(device.make_allocator()),
-        ops_(make_ops<CodecOps>(device.stream(), {*allocator_, most_rows(weights)})) {
-    for (const ParamSpec& spec : weights.specs())
-      most_ = std::max(most_, rows_at_a_time(master(spec)) * spec.cols);
-  }
-
-  [[nodiscard]] const EncodedTensor& master(const ParamSpec& spec) const {
-    return weights_.master(spec.tensor_id);
-  }
-  [[nodiscard]] CodecOps& ops() const { return *ops_; }
-  // FP32 for the largest band.
-  [[nodiscard]] Tensor staging() const {
-    return allocator_->tensor(kScratchMemory, DType::kF32, 1, most_);
-  }
-
-  // Calls work(first row, rows of the master, FP32 of their shape in `staging`).
-  template <class Work>
-  void each(const ParamSpec& spec, const Tensor& staging, const Work& work) const {
-    const int64_t band = rows_at_a_time(master(spec));
-    for (int64_t row = 0; row < spec.rows; row += band) {
-      const int64_t rows = std::min(band, spec.rows - row);
-      work(row, rows_of(master(spec), row, rows),
-           Tensor{staging.data, DType::kF32, rows, spec.cols, spec.cols});
-    }
-  }
-
- private:
-  const WeightStore& weights_;
-  std::unique_ptr<Allocator> allocator_;
-  std::unique_ptr<CodecOps> ops_;
-  int64_t most_ = 0;
-};
-
-}  // namespace
-
-void set_weights(const WeightStore& weights, WeightSource& source, Device& device) {
-  const RowBands bands(weights, device);
+// Calls encoded(spec, x, target) for every band that was encoded; what is copied has no bands.
+template <class Encoded>
+void encode_weights(const RowBands& bands, const WeightStore& weights, WeightSource& source,
+                    const Encoded& encoded) {
   const Tensor staging = bands.staging();
   Progress progress({.label = "read weights", .total = total_elements(weights.specs())});
   int64_t done = 0;
@@ -94,13 +37,11 @@ void set_weights(const WeightStore& weights, WeightSource& source, Device& devic
       bands.each(spec, staging, [&](int64_t row, const EncodedTensor& target, const Tensor& x) {
         source.read(spec, row, x);
         bands.ops().encode(x, target);
+        encoded(spec, x, target);
       });
     progress.update(done += spec.elements());
   }
-  device.synchronize();
 }
-
-namespace {
 
 std::vector<float> downloaded(const Tensor& x, Device& device) {
   std::vector<float> values(static_cast<size_t>(x.elements()));
@@ -126,21 +67,24 @@ void compare(const std::string& name, const std::vector<float>& before,
 
 }  // namespace
 
-WeightChanges changes_of(const WeightStore& weights, WeightSource& source, Device& device) {
+void set_weights(const WeightStore& weights, WeightSource& source, Device& device) {
+  encode_weights(RowBands(weights, device), weights, source,
+                 [](const ParamSpec&, const Tensor&, const EncodedTensor&) {});
+  device.synchronize();
+}
+
+WeightChanges set_and_compare_weights(const WeightStore& weights, WeightSource& source,
+                                      Device& device) {
   const RowBands bands(weights, device);
-  const Tensor staging = bands.staging(), other = bands.staging();
+  const Tensor other = bands.staging();
   WeightChanges changes{.weights = total_elements(weights.specs())};
-  Progress progress({.label = "compare weights", .total = changes.weights});
-  int64_t done = 0;
-  for (const ParamSpec& spec : weights.specs()) {
-    bands.each(spec, staging, [&](int64_t row, const EncodedTensor& stored, const Tensor& x) {
-      source.read(spec, row, x);
-      const Tensor decoded{other.data, DType::kF32, x.rows, x.cols, x.stride};
-      bands.ops().decode(stored, decoded);
-      compare(spec.name, downloaded(x, device), downloaded(decoded, device), changes);
-    });
-    progress.update(done += spec.elements());
-  }
+  encode_weights(bands, weights, source,
+                 [&](const ParamSpec& spec, const Tensor& x, const EncodedTensor& stored) {
+                   const Tensor decoded{other.data, DType::kF32, x.rows, x.cols, x.stride};
+                   bands.ops().decode(stored, decoded);
+                   compare(spec.name, downloaded(x, device), downloaded(decoded, device), changes);
+                 });
+  device.synchronize();
   return changes;
 }
 

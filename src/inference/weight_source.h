@@ -47,8 +47,9 @@ struct WeightChanges {
   // (lm_head.weight)"
   [[nodiscard]] std::string text() const;
 };
-// Compares every weight with its source.
-WeightChanges changes_of(const WeightStore& weights, WeightSource& source, Device& device);
+// The same, and compares every weight that is encoded with its source.
+WeightChanges set_and_compare_weights(const WeightStore& weights, WeightSource& source,
+                                      Device& device);
 
 // How the parameters of a checkpoint are stored.
 WeightOptions stored_weights(const PrecisionConfig& precision);

@@ -134,8 +134,7 @@ WeightChanges write_weights_checkpoint(FileSystem& fs, const WeightsCheckpoint& 
   require_memory(what.config, options, device);
   const std::unique_ptr<Allocator> allocator = device.make_allocator();
   const WeightStore weights(llama_parameters(what.config.model), options, device, *allocator);
-  set_weights(weights, source, device);
-  const WeightChanges changes = changes_of(weights, source, device);
+  const WeightChanges changes = set_and_compare_weights(weights, source, device);
   write_directory(fs, output_of(what.output, what.overwrite), [&](const std::string& directory) {
     write_files(fs, directory, what, weights, device);
   });

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "core/random.h"
+#include "model/row_bands.h"
 #include "precision/weight_formats.h"
 
 namespace mpt {
@@ -165,45 +166,19 @@ void draw_rows(const ParamSpec& spec, double std_dev, uint64_t seed, int64_t fir
   }
 }
 
-// Number of rows that can be encoded on their own: all rows if the tensor has one scale.
-int64_t rows_at_a_time(const EncodedTensor& tensor) {
-  constexpr int64_t kStagedElements = int64_t{1} << 22;
-  if (tensor.tensor_scale.rows > 0) return tensor.rows;
-  return std::clamp<int64_t>(kStagedElements / tensor.cols, 1, tensor.rows);
-}
-
-EncodedTensor rows_of(EncodedTensor tensor, int64_t first, int64_t rows) {
-  tensor.rows = rows;
-  tensor.codes = tensor.codes.row_range(first, rows);
-  if (tensor.block_scales.rows > 0)
-    tensor.block_scales = tensor.block_scales.row_range(first, rows);
-  return tensor;
-}
-
 }  // namespace
 
 void initialize_weights(const WeightStore& weights, double initializer_range, uint64_t seed,
                         Device& device) {
-  const auto& specs = weights.specs();
-  int64_t most = 0;
-  for (int64_t i = 0; i < int64_t(specs.size()); ++i)
-    most = std::max(most, rows_at_a_time(weights.master(i)) * specs[size_t(i)].cols);
-  const std::unique_ptr<Allocator> allocator = device.make_allocator();  // freed on return
-  const Tensor staging = allocator->tensor(kScratchMemory, DType::kF32, 1, most);
-  const std::unique_ptr<CodecOps> ops =
-      make_ops<CodecOps>(device.stream(), {*allocator, most_rows(specs)});
-  std::vector<float> values(static_cast<size_t>(most));
-  for (int64_t i = 0; i < int64_t(specs.size()); ++i) {
-    const ParamSpec& spec = specs[size_t(i)];
-    const int64_t band = rows_at_a_time(weights.master(i));
-    for (int64_t row = 0; row < spec.rows; row += band) {
-      const int64_t rows = std::min(band, spec.rows - row);
-      const Tensor drawn{staging.data, DType::kF32, rows, spec.cols, spec.cols};
-      draw_rows(spec, initializer_range, seed, row, rows, values.data());
+  const RowBands bands(weights, device);
+  const Tensor staging = bands.staging();
+  std::vector<float> values(static_cast<size_t>(bands.most_elements()));
+  for (const ParamSpec& spec : weights.specs())
+    bands.each(spec, staging, [&](int64_t row, const EncodedTensor& target, const Tensor& drawn) {
+      draw_rows(spec, initializer_range, seed, row, drawn.rows, values.data());
       device.upload(reinterpret_cast<const std::byte*>(values.data()), drawn);
-      ops->encode(drawn, rows_of(weights.master(i), row, rows));
-    }
-  }
+      bands.ops().encode(drawn, target);
+    });
   device.synchronize();
   weights.decode_weights();
 }
