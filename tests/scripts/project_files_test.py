@@ -158,6 +158,7 @@ class Calls(unittest.TestCase):
             {"scripts/quickstart.sh", "scripts/test.sh"}, called[".github/workflows/build.yml"]
         )
         self.assertIn("scripts/test.sh", called[".github/workflows/cuda.yml"])
+        self.assertIn("scripts/fuzz.sh", called[".github/workflows/fuzz.yml"])
         self.assertIn("mkdocs build --strict", text_of(".github/workflows/docs.yml"))
         self.assertIn("pre-commit run --all-files", text_of(".github/workflows/style.yml"))
         for name in ("Containerfile", "Containerfile.cuda"):
