@@ -123,9 +123,10 @@ install_stripped() {
   done
 }
 
-# Packed, as most of a program is code for the GPU, which shrinks to a quarter: a borrowed machine may take 64 MiB.
+# A borrowed machine may take 64 MiB. Most of a program is code for the GPU, the same in all three: a dictionary that
+# reaches back to the program before stores it once.
 pack_programs() {
-  tar -C "$1" -czf "$1/programs.tar.gz" bin lib && rm -r "${1:?}/bin" "${1:?}/lib"
+  tar -C "$1" -c bin lib | xz --lzma2=preset=6,dict=192MiB >"$1/programs.tar.xz" && rm -r "${1:?}/bin" "${1:?}/lib"
 }
 
 gather() {
@@ -183,12 +184,12 @@ PATHS
 # For our own programs only: another one, such as Python, brings its own libraries.
 paths=
 if [ -n "$use" ]; then
-  [ -f "$use/programs.tar.gz" ] || die "$use holds no programs.tar.gz; make it with --bundle"
+  [ -f "$use/programs.tar.xz" ] || die "$use holds no programs.tar.xz; make it with --bundle"
   use=$(cd "$use" && pwd)
   root=$use
-  unpacked=$(mktemp -d) || die "no place to unpack $use/programs.tar.gz"
+  unpacked=$(mktemp -d) || die "no place to unpack $use/programs.tar.xz"
   trap 'rm -rf "$unpacked"' EXIT
-  tar -C "$unpacked" -xzf "$use/programs.tar.gz" || die "$use/programs.tar.gz cannot be unpacked"
+  "$python" -m tarfile -e "$use/programs.tar.xz" "$unpacked" || die "$use/programs.tar.xz cannot be unpacked"
   report=$unpacked/bin/gpu_report tests=$unpacked/bin/mpt_cuda_tests
   paths=$(cuda_library_paths | awk 'NF && !seen[$0]++' | paste -sd:)
   paths=$unpacked/lib${paths:+:$paths}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}

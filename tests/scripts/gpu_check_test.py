@@ -375,7 +375,7 @@ class Script(Place):
         self.calls = self.path / "calls"
         self.program(self.path / "built/bin/gpu_report", REPORT.format(calls=self.calls))
         self.bundle.mkdir()
-        with tarfile.open(self.bundle / "programs.tar.gz", "w:gz") as tar:
+        with tarfile.open(self.bundle / "programs.tar.xz", "w:xz") as tar:
             tar.add(self.path / "built/bin", "bin")
         self.program(self.path / "bin/nvidia-smi", NVIDIA_SMI)
         (self.bundle / "scripts").symlink_to(ROOT / "scripts")
