@@ -1,6 +1,8 @@
 #include "config/run_inputs.h"
 
+#include <cmath>
 #include <filesystem>
+#include <map>
 #include <system_error>
 
 #include "core/check.h"
@@ -133,18 +135,44 @@ std::optional<Tokenizer> open_tokenizer(const RunConfig& config) {
   return tokenizer;
 }
 
-std::shared_ptr<const SequenceSource> open_training_data(const RunConfig& config) {
-  require_training_data(config);
-  require_shards("data.train", config.data.train);
-  require_tokenizer(config.data.tokenizer);
-  return open(config, config.data.train, config.data.shuffle ? Shuffle::kYes : Shuffle::kNo);
+int64_t first_step_of(const MixturePhaseConfig& phase, int64_t steps) {
+  return std::llround(phase.from * double(steps));
 }
 
-std::shared_ptr<const SequenceSource> open_validation_data(const RunConfig& config) {
-  if (config.data.validation.empty()) return nullptr;
-  require_shards("data.validation", config.data.validation);
+MixtureOrder mixture_order(const RunConfig& config) {
+  std::map<std::string, double> weights;
+  for (const CorpusConfig& corpus : config.data.train) weights[corpus.name] = corpus.weight;
+  std::vector<MixtureSegment> segments{{0, shares_of(weights)}};
+  for (const MixturePhaseConfig& phase : config.data.phases)
+    segments.push_back({first_step_of(phase, total_steps(config)) * config.batch.rows_per_step(),
+                        shares_of({phase.weights.begin(), phase.weights.end()})});
+  return MixtureOrder(std::move(segments));
+}
+
+std::shared_ptr<const Mixture> open_training_data(const RunConfig& config) {
+  require_training_data(config);
+  for (const CorpusConfig& corpus : config.data.train) require_shards("data.train", corpus.files);
   require_tokenizer(config.data.tokenizer);
-  return open(config, config.data.validation, Shuffle::kNo);
+  const Shuffle shuffle = config.data.shuffle ? Shuffle::kYes : Shuffle::kNo;
+  std::vector<Corpus> corpora;
+  for (const CorpusConfig& corpus : config.data.train)
+    corpora.push_back({corpus.name, open(config, corpus.files, shuffle)});
+  return std::make_shared<Mixture>(std::move(corpora), mixture_order(config));
+}
+
+std::vector<ValidationSet> open_validation_data(const RunConfig& config) {
+  for (const auto& [name, files] : config.data.validation) require_shards("data.validation", files);
+  if (!config.data.validation.empty()) require_tokenizer(config.data.tokenizer);
+  std::vector<ValidationSet> sets;
+  for (const auto& [name, files] : config.data.validation)
+    sets.push_back({name, open(config, files, Shuffle::kNo)});
+  return sets;
+}
+
+int64_t tokens_of(const std::vector<ValidationSet>& sets) {
+  int64_t tokens = 0;
+  for (const ValidationSet& set : sets) tokens += set.rows->tokens();
+  return tokens;
 }
 
 namespace {
@@ -185,9 +213,7 @@ void locate(std::string& name, const std::string& start) {
 }  // namespace
 
 std::optional<FoundManifest> manifest_of(const DataConfig& data) {
-  std::vector<std::string> patterns = data.train;
-  patterns.insert(patterns.end(), data.validation.begin(), data.validation.end());
-  for (const std::string& pattern : patterns) {
+  for (const std::string& pattern : data.all_files()) {
     const std::string path = in_directory(parent_directory(pattern), kManifestName);
     if (is_there(path)) return FoundManifest{Manifest::load(path), path};
   }
@@ -237,8 +263,10 @@ std::string run_of_checkpoint(const std::string& checkpoint) {
 DataConfig located_data(const RunConfig& config, const std::string& checkpoint) {
   const std::string start = start_of_run(config, checkpoint);
   DataConfig data = config.data;
-  for (std::string& name : data.train) locate(name, start);
-  for (std::string& name : data.validation) locate(name, start);
+  for (CorpusConfig& corpus : data.train)
+    for (std::string& name : corpus.files) locate(name, start);
+  for (auto& [set, files] : data.validation)
+    for (std::string& name : files) locate(name, start);
   locate(data.tokenizer, start);
   return data;
 }
