@@ -235,7 +235,7 @@ def zstd_seeds():
     one = zstd(b"First.\n\nSecond.\n")
     skipped = b"\x50\x2a\x4d\x18\x03\0\0\0any"
     window = b"\x28\xb5\x2f\xfd\0"  # and then its size
-    run = b"\x02\x00\x10x" * 7 + b"\x03\x00\x10\n"  # of 128 KiB each
+    run = b"\x02\x00\x10x" + b"\x03\x00\x10\n"  # of 128 KiB each
     return {
         "valid": one,
         "valid_frames": one + skipped + one + zstd(b"x", 200),
