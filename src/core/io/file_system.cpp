@@ -123,6 +123,10 @@ class PosixWritableFile final : public WritableFile {
       : path_(path),
         file_(path, flags | O_WRONLY | O_CREAT | O_NONBLOCK, "cannot be opened for writing") {}
 
+  // Not O_APPEND, with which Linux appends what overwrite() writes, too.
+  void seek_end() {
+    if (::lseek(file_.get(), 0, SEEK_END) < 0) fail(path_, "cannot be opened for appending", errno);
+  }
   void append(std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
       const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
@@ -189,7 +193,9 @@ class PosixFileSystem final : public FileSystem {
     return std::make_unique<PosixWritableFile>(path, O_TRUNC);
   }
   std::unique_ptr<WritableFile> open_append(const std::string& path) override {
-    return std::make_unique<PosixWritableFile>(path, O_APPEND);
+    auto file = std::make_unique<PosixWritableFile>(path, 0);
+    file->seek_end();
+    return file;
   }
   std::unique_ptr<ReadableFile> open_read(const std::string& path) override {
     return std::make_unique<PosixReadableFile>(path);
