@@ -119,7 +119,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kTrain = "train";
 constexpr const char* kValidation = "val";
-constexpr const char* kTokenizerName = "tokenizer.model";
 constexpr const char* kUnfinished = ".mpretrain_unfinished";  // directory inside the output
 constexpr size_t kBatchBytes = size_t{256} << 10;             // of text per worker and batch
 
@@ -187,12 +186,11 @@ void make_directory(const std::string& path) {
 // Creates the directory. Throws if it must not be written to; existing contents are unchanged.
 void prepare_directory(const TokenizeOptions& options, const Tokenizer& tokenizer) try {
   make_directory(options.output);
-  const fs::path copy = fs::path(options.output) / kTokenizerName;
-  if (fs::exists(copy) && !options.overwrite &&
-      Tokenizer::load(copy.string()).hash() != tokenizer.hash())
+  const std::string copy = tokenizer_in(options.output);
+  if (!copy.empty() && !options.overwrite && Tokenizer::load(copy).hash() != tokenizer.hash())
     throw error(
         "{}: is not the tokenizer {}; choose another directory, or replace it with --overwrite",
-        copy.string(), tokenizer.path());
+        copy, tokenizer.path());
   const std::vector<fs::path> earlier = earlier_output(options.output);
   if (!earlier.empty() && !options.overwrite)
     throw error(
@@ -319,7 +317,8 @@ void run_pipeline(const TokenizeOptions& options, const Tokenizer& tokenizer, Co
   const auto begin = std::chrono::steady_clock::now();
   Progress progress({.label = "tokenize", .total = corpus.input_bytes()});
   WordCache words;
-  std::vector<TextEncoder> encoders(static_cast<size_t>(workers), TextEncoder(tokenizer, words));
+  std::vector<TextEncoder> encoders(static_cast<size_t>(workers),
+                                    TextEncoder(tokenizer, words, options.special_tokens));
   OrderedPipeline<TextBatch> pipeline(
       {.workers = workers, .depth = 4 * workers},
       [&, text = std::string()]() mutable { return read_text_batch(corpus, text); },
@@ -333,21 +332,28 @@ void run_pipeline(const TokenizeOptions& options, const Tokenizer& tokenizer, Co
   }
 }
 
-nlohmann::json json_of(const TokenizeOptions& options) {
-  return {{"patterns", options.corpus.patterns},
-          {"text_field", options.corpus.text_field},
-          {"on_bad_document", name_of(options.corpus.on_bad_document)},
-          {"max_document_bytes", options.corpus.max_document_bytes},
-          {"tokens_per_shard", options.tokens_per_shard},
-          {"validation_fraction", options.validation_fraction},
-          {"seed", options.seed},
-          {"prepend_bos", options.prepend_bos},
-          {"append_eos", options.append_eos}};
+nlohmann::json json_of(const TokenizeOptions& options, const Tokenizer& tokenizer) {
+  nlohmann::json json{{"patterns", options.corpus.patterns},
+                      {"text_field", options.corpus.text_field},
+                      {"on_bad_document", name_of(options.corpus.on_bad_document)},
+                      {"max_document_bytes", options.corpus.max_document_bytes},
+                      {"tokens_per_shard", options.tokens_per_shard},
+                      {"validation_fraction", options.validation_fraction},
+                      {"seed", options.seed},
+                      {"prepend_bos", options.prepend_bos},
+                      {"append_eos", options.append_eos}};
+  if (tokenizer.kind() == TokenizerKind::kTokenizerJson)
+    json["special_tokens"] = name_of(options.special_tokens);
+  return json;
 }
 
 void write_manifest(const TokenizeOptions& options, const Tokenizer& tokenizer,
                     const Manifest& manifest, FileSystem& fs) {
-  write_file_atomically(fs, options.output + "/" + kTokenizerName,
+  for (const char* const name : kTokenizerFiles)  // those of another kind
+    if (const std::string copy = in_directory(options.output, name);
+        name != tokenizer.file_name() && fs.exists(copy))
+      fs.remove_file(copy);
+  write_file_atomically(fs, in_directory(options.output, tokenizer.file_name()),
                         bytes_of(tokenizer.model_bytes()));
   manifest.save(options.output + "/" + kManifestName, fs);
 }
@@ -365,13 +371,13 @@ TokenizeResult tokenize_corpus(const TokenizeOptions& options, FileSystem& fs) {
   const Unfinished unfinished(fs, options.output);
   Splits splits(options, unfinished.path(), tokenizer.vocab_size(), fs);
   run_pipeline(options, tokenizer, corpus, splits);
-  result.manifest = {.tokenizer = {.file = kTokenizerName,
+  result.manifest = {.tokenizer = {.file = tokenizer.file_name(),
                                    .hash = tokenizer.hash(),
                                    .vocab_size = tokenizer.vocab_size(),
                                    .bos_id = tokenizer.bos_id(),
                                    .eos_id = tokenizer.eos_id()},
                      .splits = splits.finish(),
-                     .options = json_of(options)};
+                     .options = json_of(options, tokenizer)};
   unfinished.publish();
   write_manifest(options, tokenizer, result.manifest, fs);
   result.corpus = corpus.stats();

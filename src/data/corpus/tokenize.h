@@ -1,7 +1,7 @@
 // Text to token shards: tokenises a corpus in parallel, splits off validation documents, writes a
 // manifest.
 //
-// Writes train_000000.bin …, val_000000.bin … with their document indices, tokenizer.model and,
+// Writes train_000000.bin …, val_000000.bin … with their document indices, the tokenizer and,
 // last, manifest.json to the output directory. The bytes depend on the text, the tokenizer and the
 // options, not on the number of threads. Memory does not grow with the corpus. Shards stay in a
 // hidden directory inside the output until all are complete: a run that fails or is killed leaves
@@ -18,6 +18,7 @@
 
 #include "data/corpus/corpus.h"
 #include "data/manifest.h"
+#include "data/subword/added_tokens.h"
 #include "data/token_shard.h"
 
 namespace mpt {
@@ -64,7 +65,7 @@ bool is_split_file(const std::string& file, const std::string& split);
 
 struct TokenizeOptions {
   CorpusOptions corpus{};
-  std::string tokenizer{};  // path of the .model
+  std::string tokenizer{};  // path of its file
   std::string output{};     // directory, created if missing
   int64_t tokens_per_shard = 100'000'000;
   double validation_fraction = 0.0;  // of documents, each chosen by a hash of (seed, its number)
@@ -72,6 +73,7 @@ struct TokenizeOptions {
   int threads = 0;           // encoding threads; 0: all
   bool prepend_bos = false;  // a document is [BOS] pieces [EOS]
   bool append_eos = true;
+  SpecialTokens special_tokens = SpecialTokens::kMatch;  // those that a text spells
   bool overwrite = false;  // replace the shards and the manifest of an earlier run
 };
 
