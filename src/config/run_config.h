@@ -40,7 +40,7 @@ struct DataConfig {
     v.optional("validation", validation, {.doc = "validation token shards; empty: no evaluation"});
     v.optional(
         "tokenizer", tokenizer,
-        {.doc = "SentencePiece model of the shards, copied into exports and used by generate"});
+        {.doc = "tokenizer of the shards, copied into exports and used by generate"});
     v.optional("pack", pack,
                {.doc = "true: rows are cut from the stream of all documents; false: one document a "
                        "row, truncated or padded"});

@@ -106,7 +106,7 @@ Tokenizer::Tokenizer(std::string path, TokenizerFileContent file)
                                  ? read_tiktoken(file_.bytes)
                                  : read_tokenizer_json(file_.bytes));
   } catch (const Error& defect) {
-    throw error("{}: {}", path_, defect.what());
+    throw error("{}: read as {}: {}", path_, name_of(file_.kind), defect.what());
   }
 }
 
