@@ -1,7 +1,6 @@
 #include "data/subword/unigram.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "core/check.h"
 
@@ -78,7 +77,8 @@ void Unigram::encode(std::string_view word, std::vector<int32_t>& ids) const {
     unknown = joins;
     end = begin;
   }
-  for (const std::string_view piece : pieces | std::views::reverse) append_piece(piece, ids);
+  std::ranges::reverse(pieces);
+  for (const std::string_view piece : pieces) append_piece(piece, ids);
 }
 
 }  // namespace mpt
