@@ -115,7 +115,9 @@ void add_tokenize(CLI::App& program) {
   add_choice(*verb, "--document", options->corpus.document,
              "what a document of plain text is: paragraph (default; a blank line ends it), file, "
              "line");
-  add_text(*verb, "--tokenizer", options->tokenizer, "SentencePiece model")->required();
+  add_text(*verb, "--tokenizer", options->tokenizer,
+           "SentencePiece model, tokenizer.json or tiktoken file")
+      ->required();
   add_text(*verb, "--output", options->output, "output directory")->required();
   add_real(*verb, "--validation-fraction,--val-fraction", options->validation_fraction,
            {.least = 0, .most = 1}, "fraction of documents held out as the val split; below 1");
@@ -126,6 +128,9 @@ void add_tokenize(CLI::App& program) {
   verb->add_flag("--bos", options->prepend_bos, "prepend BOS to each document");
   verb->add_flag_callback(
       "--no-eos", [options] { options->append_eos = false; }, "do not append EOS to each document");
+  add_choice(*verb, "--special-tokens", options->special_tokens,
+             "special tokens of a tokenizer.json that a document spells: match: they become these "
+             "tokens, text: they are text like any other");
   verb->add_flag("--overwrite", options->overwrite, "replace the shards of an earlier run");
   verb->callback([options] { write_output(summary_of(tokenize_corpus(*options), *options)); });
 }

@@ -154,7 +154,7 @@ void add_generate(CLI::App& program) {
   add_count(*verb, "--top-k", options.sampling.top_k, {},
             "sample from the N most likely tokens; 0 = all");
   add_seed(*verb, options.sampling.seed, "seed for sampling");
-  add_text(*verb, "--tokenizer", command->tokenizer, "SentencePiece model [that of the run]");
+  add_text(*verb, "--tokenizer", command->tokenizer, "tokenizer file [that of the run]");
   verb->add_flag("--bos", command->bos, "prepend BOS to the prompt [as in the run's data]");
   add_device(*verb, command->device);
   verb->callback([command] { run_generate(*command); });
@@ -226,7 +226,7 @@ void add_export(CLI::App& program) {
              "for llama.cpp");
   add_choice(*verb, "--type", options.type, "matrices of a GGUF file: " + all_names<MatrixType>());
   CLI::Option* tokenizer =
-      add_text(*verb, "--tokenizer", command->tokenizer, "SentencePiece model [that of the run]");
+      add_text(*verb, "--tokenizer", command->tokenizer, "tokenizer file [that of the run]");
   verb->add_flag_callback(
           "--no-tokenizer", [command] { command->with_tokenizer = false; },
           "export only the weights")

@@ -79,9 +79,8 @@ struct DataConfig {
     v.optional("validation", validation,
                {.doc = "validation token shards; empty: no evaluation; or several sets by name, "
                        "each with a loss of its own: {\"web\": shards, \"books\": shards}"});
-    v.optional(
-        "tokenizer", tokenizer,
-        {.doc = "SentencePiece model of the shards, copied into exports and used by generate"});
+    v.optional("tokenizer", tokenizer,
+               {.doc = "tokenizer of the shards, copied into exports and used by generate"});
     v.optional("pack", pack,
                {.doc = "true: rows are cut from the stream of all documents; false: one document a "
                        "row, truncated or padded"});

@@ -184,8 +184,7 @@ bool is_there(const std::string& path) {
   return stdfs::exists(path, ignored);
 }
 
-void copy_if_different(FileSystem& fs, const std::string& from, const std::string& to) {
-  const std::string content = fs.read_file(from);
+void write_if_different(FileSystem& fs, const std::string& to, const std::string& content) {
   if (!fs.exists(to) || fs.read_file(to) != content)
     write_file_atomically(fs, to, bytes_of(content));
 }
@@ -232,8 +231,8 @@ std::string tokenizer_of(const DataConfig& data) {
 void check_run_tokenizer(FileSystem& fs, const RunConfig& config, const std::string& checkpoint) {
   const std::string run = run_of_checkpoint(checkpoint), now = tokenizer_of(config.data);
   if (run.empty() || now.empty()) return;
-  const std::string kept = in_directory(run, kRunTokenizer);
-  if (!fs.exists(kept) || hash_file(fs, kept) == hash_file(fs, now)) return;
+  const std::string kept = tokenizer_in(run);
+  if (kept.empty() || fs.read_file(kept) == read_tokenizer_file(now).bytes) return;
   throw error(
       "{}: cannot be resumed with the tokenizer {}: the run was started with a different one, {}. "
       "Restore data.tokenizer and the shards, or start a new run under another name",
@@ -242,14 +241,18 @@ void check_run_tokenizer(FileSystem& fs, const RunConfig& config, const std::str
 
 void keep_data_files(FileSystem& fs, const RunConfig& config) {
   const std::string directory = run_directory(config), tokenizer = tokenizer_of(config.data);
-  if (!tokenizer.empty()) copy_if_different(fs, tokenizer, in_directory(directory, kRunTokenizer));
+  if (!tokenizer.empty()) {
+    const TokenizerFileContent file = read_tokenizer_file(tokenizer);
+    write_if_different(fs, in_directory(directory, file.name()), file.bytes);
+  }
   if (const auto found = manifest_of(config.data))
-    copy_if_different(fs, found->path, in_directory(directory, kRunManifest));
+    write_if_different(fs, in_directory(directory, kRunManifest), fs.read_file(found->path));
 }
 
 void remove_data_files(FileSystem& fs, const RunConfig& config) {
-  for (const char* name : {kRunTokenizer, kRunManifest})
+  for (const char* const name : kTokenizerFiles)
     fs.remove_tree(in_directory(run_directory(config), name));
+  fs.remove_tree(in_directory(run_directory(config), kRunManifest));
 }
 
 std::string run_of_checkpoint(const std::string& checkpoint) {

@@ -64,10 +64,10 @@ int64_t tokens_of(const std::vector<ValidationSet>& sets);
 
 // Copies of data files in the run's directory, so that its models can be used wherever it is moved.
 //
-//   tokenizer.model      the tokenizer of the data, if it has one
+//   tokenizer.model      the tokenizer of the data, if it has one; tokenizer.json or
+//                        tokenizer.tiktoken if it is one of these
 //   data_manifest.json   the manifest beside the shards, if there is one
 
-inline constexpr const char* kRunTokenizer = "tokenizer.model";
 inline constexpr const char* kRunManifest = "data_manifest.json";
 
 struct FoundManifest {

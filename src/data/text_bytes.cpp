@@ -30,13 +30,34 @@ int32_t bytes_of(const Piece& piece, int32_t unknown) {
 
 }  // namespace
 
-TextBytes::TextBytes(const Tokenizer& tokenizer) {
+std::optional<TextBytes> TextBytes::of(const Tokenizer& tokenizer) {
+  const SubwordTokenizer* subwords = tokenizer.subwords();
+  if (subwords == nullptr) return of_sentencepiece(tokenizer);
+  return subwords->parts().decoder.joins_bytes() ? std::optional(of_byte_level(*subwords))
+                                                 : std::nullopt;
+}
+
+TextBytes TextBytes::of_byte_level(const SubwordTokenizer& tokenizer) {
+  TextBytes text;
+  for (int64_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const std::string piece = tokenizer.piece(id);
+    const AddedToken* added = tokenizer.parts().added.find(id);
+    const bool special = added != nullptr && added->special;
+    const auto bytes = static_cast<int32_t>(bytes_of_byte_level(piece).value_or(piece).size());
+    text.pieces_.push_back({.bytes = special ? 0 : piece.empty() ? kUnknown : bytes});
+  }
+  return text;
+}
+
+TextBytes TextBytes::of_sentencepiece(const Tokenizer& tokenizer) {
+  TextBytes text;
   const SentencePieceModel model = parse_sentencepiece_model(tokenizer.model_bytes());
-  adds_space_before_text_ = model.add_dummy_prefix && !model.space_as_suffix;
+  text.adds_space_before_text_ = model.add_dummy_prefix && !model.space_as_suffix;
   for (const Piece& piece : model.pieces)
-    pieces_.push_back({.bytes = bytes_of(piece, kUnknown),
-                       .begins_with_space = piece.text.starts_with(kSpaceSymbol),
-                       .begins_text = piece.type == PieceType::kControl});
+    text.pieces_.push_back({.bytes = bytes_of(piece, kUnknown),
+                            .begins_with_space = piece.text.starts_with(kSpaceSymbol),
+                            .begins_text = piece.type == PieceType::kControl});
+  return text;
 }
 
 std::optional<int64_t> TextBytes::of_targets(std::span<const int32_t> tokens,

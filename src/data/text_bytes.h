@@ -12,13 +12,16 @@
 #include <span>
 #include <vector>
 
+#include "data/subword/subword_tokenizer.h"
 #include "data/tokenizer.h"
 
 namespace mpt {
 
 class TextBytes {
  public:
-  explicit TextBytes(const Tokenizer& tokenizer);
+  // Of SentencePiece models and byte-level tokenizers; nullopt for others, whose pieces mean
+  // different text in different places.
+  static std::optional<TextBytes> of(const Tokenizer& tokenizer);
 
   // Bytes of the targets of a row, whose inputs are `tokens`; nullopt if one of them is the unknown
   // piece or outside the tokenizer's vocabulary, of which no bytes are known.
@@ -33,8 +36,11 @@ class TextBytes {
   };
   static constexpr int32_t kUnknown = -1;
 
+  static TextBytes of_sentencepiece(const Tokenizer& tokenizer);
+  static TextBytes of_byte_level(const SubwordTokenizer& tokenizer);
+
   std::vector<PieceBytes> pieces_;  // by id
-  bool adds_space_before_text_;
+  bool adds_space_before_text_ = false;
 };
 
 }  // namespace mpt

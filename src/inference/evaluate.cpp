@@ -159,8 +159,7 @@ nlohmann::ordered_json validation_json(const ValidationResult& result) {
 
 std::optional<TextBytes> text_of_data(const DataConfig& data) {
   const std::string tokenizer = tokenizer_of(data);
-  return tokenizer.empty() ? std::nullopt
-                           : std::optional<TextBytes>(std::in_place, Tokenizer::load(tokenizer));
+  return tokenizer.empty() ? std::nullopt : TextBytes::of(Tokenizer::load(tokenizer));
 }
 
 namespace {

@@ -40,7 +40,7 @@ const std::vector<std::string> kTexts{
 
 TEST(TextBytes, AreThoseOfTheText) {
   const Tokenizer tokenizer = Tokenizer::load(test::small_tokenizer());
-  const TextBytes text(tokenizer);
+  const TextBytes text = TextBytes::of(tokenizer).value();
   for (const std::string& one : kTexts) {
     const Stream stream = stream_of(tokenizer, {one});
     EXPECT_EQ(bytes_of(text, stream.ids), stream.bytes) << '"' << one << '"';
@@ -49,10 +49,21 @@ TEST(TextBytes, AreThoseOfTheText) {
   EXPECT_EQ(bytes_of(text, all.ids), all.bytes);
 }
 
+// GPT-2's kind, of the goldens: a piece is the bytes that it spells.
+TEST(TextBytes, OfByteLevelPiecesAreThoseTheySpell) {
+  const Tokenizer tokenizer = Tokenizer::load(MPT_SOURCE_DIR "/tests/golden/subword/gpt2.json");
+  const TextBytes text = TextBytes::of(tokenizer).value();
+  for (const std::string& one : kTexts) {
+    Tokens ids = tokenizer.encode(one);
+    ids.insert(ids.begin(), 0);
+    EXPECT_EQ(bytes_of(text, ids), std::ssize(one)) << one;
+  }
+}
+
 // Cut into rows anywhere, in the middle of a character too, the rows add up.
 TEST(TextBytes, OfRowsAddUp) {
   const Tokenizer tokenizer = Tokenizer::load(test::small_tokenizer());
-  const TextBytes text(tokenizer);
+  const TextBytes text = TextBytes::of(tokenizer).value();
   const Stream all = stream_of(tokenizer, kTexts);
   for (const size_t length : {1U, 2U, 3U, 7U}) {
     int64_t bytes = 0;
@@ -68,7 +79,7 @@ TEST(TextBytes, OfRowsAddUp) {
 
 TEST(TextBytes, OfWhatIsNotPredictedDoNotCount) {
   const Tokenizer tokenizer = Tokenizer::load(test::small_tokenizer());
-  const TextBytes text(tokenizer);
+  const TextBytes text = TextBytes::of(tokenizer).value();
   const Tokens ids = stream_of(tokenizer, {"kalomi"}).ids;
   const Tokens inputs(ids.begin(), ids.end() - 1), nothing(inputs.size(), kIgnoreTarget);
   EXPECT_EQ(text.of_targets(inputs, nothing), 0);
@@ -76,7 +87,7 @@ TEST(TextBytes, OfWhatIsNotPredictedDoNotCount) {
 
 TEST(TextBytes, OfUnknownPiecesAreNotKnown) {
   const Tokenizer tokenizer = Tokenizer::load(test::small_tokenizer());
-  const TextBytes text(tokenizer);
+  const TextBytes text = TextBytes::of(tokenizer).value();
   const Tokens inputs{5, 6};
   for (const int32_t id : {int32_t(tokenizer.unk_id()), int32_t(tokenizer.vocab_size()), -2})
     EXPECT_EQ(text.of_targets(inputs, Tokens{7, id}), std::nullopt) << id;

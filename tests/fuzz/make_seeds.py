@@ -7,6 +7,7 @@ some that are broken in a way of their own.
 A second run gives the same bytes. Files named found_* are inputs that a fuzzer found; they stay.
 """
 
+import base64
 import json
 import pathlib
 import struct
@@ -499,6 +500,132 @@ def tokenizer_seeds():
     }
 
 
+def byte_pieces():
+    """Byte-level characters of all bytes: a small vocabulary with ids from 0 on."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return [chr(byte) for byte in printable] + [chr(256 + i) for i in range(len(others))]
+
+
+def added(content, number, **options):
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    return {"id": number, "content": content, **plain, **options}
+
+
+def tokenizer_json_seeds():
+    pieces = [*byte_pieces(), "th", "the", "aa", "aaaa"]
+    merges = ["t h", ["th", "e"], "a a", "aa aa"]
+    options = {"add_prefix_space": False, "trim_offsets": False, "use_regex": True}
+    byte_level = {"type": "ByteLevel", **options}
+    valid = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [added("<|endoftext|>", len(pieces), special=True)],
+        "normalizer": {"type": "NFC"},
+        "pre_tokenizer": byte_level,
+        "post_processor": byte_level,
+        "decoder": byte_level,
+        "model": {
+            "type": "BPE",
+            "vocab": {piece: i for i, piece in enumerate(pieces)},
+            "merges": merges,
+        },
+    }
+    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    words = [["<unk>", 0.0], *([text, -float(i)] for i, text in enumerate(WORDS))]
+    unigram = {
+        **valid,
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": metaspace,
+        "post_processor": None,
+        "decoder": metaspace,
+        "model": {"type": "Unigram", "unk_id": 0, "vocab": words},
+    }
+    llama = {
+        **unigram,
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": [
+                {"type": "Prepend", "prepend": "▁"},
+                {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+            ],
+        },
+        "pre_tokenizer": None,
+        "decoder": {
+            "type": "Sequence",
+            "decoders": [
+                {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+                {"type": "ByteFallback"},
+                {"type": "Fuse"},
+                {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+            ],
+        },
+        "model": {
+            "type": "BPE",
+            "unk_token": "<unk>",
+            "fuse_unk": True,
+            "byte_fallback": True,
+            "vocab": {text: i for i, (text, _) in enumerate(words)},
+            "merges": ["h e", "▁ t", "n d", "▁ a"],
+        },
+    }
+
+    def split(pattern, behavior="Isolated", kind="Regex"):
+        made = {"type": "Split", "pattern": {kind: pattern}, "behavior": behavior, "invert": False}
+        return {**valid, "pre_tokenizer": {"type": "Sequence", "pretokenizers": [made, byte_level]}}
+
+    doubling = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+    return {
+        "valid_byte_level": json_bytes(valid),
+        "valid_unigram": json_bytes(unigram),
+        "valid_characters": json_bytes(llama),
+        "valid_split": json_bytes(split(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|\s+(?!\S)|\s+")),
+        "valid_contiguous": json_bytes(split("a", "Contiguous", "String")),
+        "catastrophic": json_bytes(split("(?:a+)+[bc]")),
+        "matches_nothing": json_bytes(split("a*")),
+        "large_pattern": json_bytes(split("((((a{999}){999}){999}){999}){999}")),
+        "deep_pattern": json_bytes(split("(" * 4000)),
+        "doubling": json_bytes(
+            {**valid, "normalizer": {"type": "Sequence", "normalizers": [doubling] * 64}}
+        ),
+        "id_of_gigabytes": json_bytes(
+            {**valid, "model": {**valid["model"], "vocab": {"a": 2**30}}}
+        ),
+        "merge_of_nothing": json_bytes({**valid, "model": {**valid["model"], "merges": ["a zz"]}}),
+        "added_twice": json_bytes({**valid, "added_tokens": valid["added_tokens"] * 2}),
+        "deep": b'{"model":' + b"[" * 5000,
+        "twice": b'{"version":"1.0","version":"1.0"}',
+        "not_utf8": b'{"version":"\xff"}',
+        "empty": b"",
+    }
+
+
+def tiktoken_seeds():
+    lines = [base64.b64encode(bytes([byte])) + b" %d" % byte for byte in range(256)]
+    ranks = b"\n".join([*lines, b"dGg= 256", b"dGhl 257", b"YWE= 258"]) + b"\n"
+    settings = json_bytes(
+        {"pattern": "cl100k_base", "special_tokens": {"<e>": 300}, "eos_token": "<e>"}
+    )
+    return {
+        "valid": settings + DIVIDER + ranks,
+        "valid_pattern": json_bytes({"pattern": r"\S+|\s+"}) + DIVIDER + ranks,
+        "pattern_with_gaps": json_bytes({"pattern": "[a-z]+"}) + DIVIDER + ranks,
+        "no_pattern": b"{}" + DIVIDER + ranks,
+        "no_settings": DIVIDER + ranks,
+        "missing_byte": settings + DIVIDER + b"\n".join(lines[1:]),
+        "long_piece": settings + DIVIDER + ranks + base64.b64encode(b"a" * 2000) + b" 400\n",
+        "large_rank": settings + DIVIDER + ranks + b"YWFh 4294967295\n",
+        "piece_twice": settings + DIVIDER + ranks + b"YWE= 259\n",
+        "special_of_gigabytes": json_bytes({"pattern": "a", "special_tokens": {"b": 2**30}})
+        + DIVIDER
+        + ranks,
+        "not_base64": settings + DIVIDER + b"!!!! 1\n",
+        "empty": b"",
+    }
+
+
 # --- checkpoints ----------------------------------------------------------------------------------
 
 STATE = {
@@ -689,6 +816,8 @@ SEEDS = {
     "document_index": document_index_seeds,
     "manifest": manifest_seeds,
     "tokenizer": tokenizer_seeds,
+    "tokenizer_json": tokenizer_json_seeds,
+    "tiktoken": tiktoken_seeds,
     "checkpoint_state": checkpoint_state_seeds,
     "checkpoint": checkpoint_seeds,
     "hugging_face_config": hugging_face_config_seeds,

@@ -4,7 +4,7 @@
 
 namespace mpt {
 
-DocumentReader::Found TextPieces::give(std::string& text) {
+DocumentReader::Found TextCutter::give(std::string& text) {
   if (rest_.size() > limit_) {
     const std::string_view piece = rest_.substr(0, cut_position(rest_, limit_));
     rest_.remove_prefix(piece.size());

@@ -62,9 +62,9 @@ std::unique_ptr<DocumentReader> make_parquet_reader(const std::string& path,
                                                     const DocumentOptions& options);
 
 // Gives a text out in pieces of at most `limit` bytes, cut at white space if possible.
-class TextPieces {
+class TextCutter {
  public:
-  explicit TextPieces(int64_t limit) : limit_(static_cast<size_t>(limit)) {}
+  explicit TextCutter(int64_t limit) : limit_(static_cast<size_t>(limit)) {}
 
   // The next text; it must live until it is given out.
   void begin(std::string_view text) { rest_ = text, open_ = true; }

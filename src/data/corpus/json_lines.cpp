@@ -186,7 +186,7 @@ class JsonLinesReader final : public DocumentReader {
   std::string field_;
   std::string line_;
   std::string document_;  // the text of the line
-  TextPieces pieces_;     // of document_
+  TextCutter pieces_;     // of document_
   int64_t first_line_ = 1;
 };
 

@@ -29,7 +29,7 @@ class ParquetReader final : public DocumentReader {
  private:
   std::string path_;
   ParquetTextColumn column_;
-  TextPieces pieces_;
+  TextCutter pieces_;
 };
 
 }  // namespace

@@ -29,7 +29,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kTokenizerName = "tokenizer.model";
 constexpr size_t kBatchBytes = size_t{256} << 10;  // of text per worker and batch
 
 // Elements of several documents in one vector, because separate allocations would be made by one
@@ -87,12 +86,11 @@ void make_directory(const std::string& path) {
 // Creates the directory. Throws if it must not be written to; existing contents are unchanged.
 void prepare_directory(const TokenizeOptions& options, const Tokenizer& tokenizer) try {
   make_directory(options.output);
-  const fs::path copy = fs::path(options.output) / kTokenizerName;
-  if (fs::exists(copy) && !options.overwrite &&
-      Tokenizer::load(copy.string()).hash() != tokenizer.hash())
+  const std::string copy = tokenizer_in(options.output);
+  if (!copy.empty() && !options.overwrite && Tokenizer::load(copy).hash() != tokenizer.hash())
     throw error(
         "{}: is not the tokenizer {}; choose another directory, or replace it with --overwrite",
-        copy.string(), tokenizer.path());
+        copy, tokenizer.path());
   const std::vector<std::string> earlier = earlier_output(options.output);
   if (!earlier.empty() && !options.overwrite)
     throw error(
@@ -217,7 +215,8 @@ void run_pipeline(const TokenizeOptions& options, const Tokenizer& tokenizer, Co
   const int64_t tokens_before = splits.tokens();
   Progress progress({.label = "tokenize", .total = corpus.input_bytes()});
   WordCache words;
-  std::vector<TextEncoder> encoders(static_cast<size_t>(workers), TextEncoder(tokenizer, words));
+  std::vector<TextEncoder> encoders(static_cast<size_t>(workers),
+                                    TextEncoder(tokenizer, words, options.special_tokens));
   OrderedPipeline<TextBatch> pipeline(
       {.workers = workers, .depth = 4 * workers},
       [&, text = std::string()]() mutable { return read_text_batch(corpus, text); },
@@ -233,7 +232,7 @@ void run_pipeline(const TokenizeOptions& options, const Tokenizer& tokenizer, Co
 }
 
 // What the shards depend on, but for the names of files.
-nlohmann::json json_of(const TokenizeOptions& options) {
+nlohmann::json json_of(const TokenizeOptions& options, const Tokenizer& tokenizer) {
   nlohmann::json values{
       {"text_field", options.corpus.text_field},
       {"on_bad_document", name_of(options.corpus.on_bad_document)},
@@ -245,20 +244,22 @@ nlohmann::json json_of(const TokenizeOptions& options) {
       {"prepend_bos", options.prepend_bos},
       {"append_eos", options.append_eos}};
   if (options.corpus.as) values["as"] = name_of(*options.corpus.as);
+  if (tokenizer.kind() == TokenizerKind::kTokenizerJson)
+    values["special_tokens"] = name_of(options.special_tokens);
   return values;
 }
 
 nlohmann::json run_of(const TokenizeOptions& options, const Tokenizer& tokenizer,
                       const CorpusReader& corpus) {
-  nlohmann::json run = json_of(options);
+  nlohmann::json run = json_of(options, tokenizer);
   run["as"] = options.corpus.as ? name_of(*options.corpus.as) : "";
   run["tokenizer"] = tokenizer.hash();
   run["inputs"] = describe_inputs(corpus.files());
   return run;
 }
 
-nlohmann::json manifest_options(const TokenizeOptions& options) {
-  nlohmann::json values = json_of(options);
+nlohmann::json manifest_options(const TokenizeOptions& options, const Tokenizer& tokenizer) {
+  nlohmann::json values = json_of(options, tokenizer);
   values["patterns"] = options.corpus.patterns;
   return values;
 }
@@ -295,7 +296,11 @@ std::map<std::string, ManifestSplit> write_shards(const TokenizeOptions& options
 
 void write_manifest(const TokenizeOptions& options, const Tokenizer& tokenizer,
                     const Manifest& manifest, FileSystem& fs) {
-  write_file_atomically(fs, options.output + "/" + kTokenizerName,
+  for (const char* const name : kTokenizerFiles)  // those of another kind
+    if (const std::string copy = in_directory(options.output, name);
+        name != tokenizer.file_name() && fs.exists(copy))
+      fs.remove_file(copy);
+  write_file_atomically(fs, in_directory(options.output, tokenizer.file_name()),
                         bytes_of(tokenizer.model_bytes()));
   manifest.save(options.output + "/" + kManifestName, fs);
 }
@@ -319,13 +324,13 @@ TokenizeResult tokenize_corpus(const TokenizeOptions& options, FileSystem& fs) {
     for (const auto& [name, split] : unfinished.found()->splits)
       tokens_before += split.split.tokens;
   }
-  result.manifest = {.tokenizer = {.file = kTokenizerName,
+  result.manifest = {.tokenizer = {.file = tokenizer.file_name(),
                                    .hash = tokenizer.hash(),
                                    .vocab_size = tokenizer.vocab_size(),
                                    .bos_id = tokenizer.bos_id(),
                                    .eos_id = tokenizer.eos_id()},
                      .splits = write_shards(options, tokenizer, corpus, splits, unfinished),
-                     .options = manifest_options(options)};
+                     .options = manifest_options(options, tokenizer)};
   unfinished.publish();
   write_manifest(options, tokenizer, result.manifest, fs);
   result.corpus = corpus.stats();

@@ -1,7 +1,7 @@
 // Text to token shards: tokenises a corpus in parallel, splits off validation documents, writes a
 // manifest.
 //
-// Writes train_000000.bin …, val_000000.bin … with their document indices, tokenizer.model and,
+// Writes train_000000.bin …, val_000000.bin … with their document indices, the tokenizer and,
 // last, manifest.json to the output directory. The bytes depend on the text, the tokenizer and the
 // options, not on the number of threads or on interruptions. Memory does not grow with the corpus.
 //
@@ -19,12 +19,13 @@
 #include "core/io/file_system.h"
 #include "data/corpus/corpus.h"
 #include "data/manifest.h"
+#include "data/subword/added_tokens.h"
 
 namespace mpt {
 
 struct TokenizeOptions {
   CorpusOptions corpus{};
-  std::string tokenizer{};  // path of the .model
+  std::string tokenizer{};  // path of its file
   std::string output{};     // directory, created if missing
   int64_t tokens_per_shard = 100'000'000;
   double validation_fraction = 0.0;  // of documents, each chosen by a hash of (seed, its number)
@@ -32,6 +33,7 @@ struct TokenizeOptions {
   int threads = 0;           // encoding threads; 0: all
   bool prepend_bos = false;  // a document is [BOS] pieces [EOS]
   bool append_eos = true;
+  SpecialTokens special_tokens = SpecialTokens::kMatch;  // those that a text spells
   bool overwrite = false;  // replace the shards and the manifest of an earlier run
 };
 
