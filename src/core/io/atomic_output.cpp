@@ -25,7 +25,7 @@ OutputFile::OutputFile(FileSystem& fs, std::string path, int64_t kept)
       saved_(true),
       flushed_(kept) {
   fs_.truncate(temporary_, kept);
-  file_ = fs_.open_append(temporary_);
+  file_ = fs_.open_existing(temporary_);
 }
 
 OutputFile::~OutputFile() {

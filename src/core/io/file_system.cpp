@@ -120,12 +120,10 @@ class Descriptor {
 class PosixWritableFile final : public WritableFile {
  public:
   PosixWritableFile(const std::string& path, int flags)
-      : path_(path),
-        file_(path, flags | O_WRONLY | O_CREAT | O_NONBLOCK, "cannot be opened for writing") {}
+      : path_(path), file_(path, flags | O_WRONLY | O_NONBLOCK, "cannot be opened for writing") {}
 
-  // Not O_APPEND, with which Linux appends what overwrite() writes, too.
   void seek_end() {
-    if (::lseek(file_.get(), 0, SEEK_END) < 0) fail(path_, "cannot be opened for appending", errno);
+    if (::lseek(file_.get(), 0, SEEK_END) < 0) fail(path_, "cannot be opened for writing", errno);
   }
   void append(std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
@@ -190,9 +188,13 @@ class PosixReadableFile final : public ReadableFile {
 class PosixFileSystem final : public FileSystem {
  public:
   std::unique_ptr<WritableFile> create(const std::string& path) override {
-    return std::make_unique<PosixWritableFile>(path, O_TRUNC);
+    return std::make_unique<PosixWritableFile>(path, O_CREAT | O_TRUNC);
   }
   std::unique_ptr<WritableFile> open_append(const std::string& path) override {
+    return std::make_unique<PosixWritableFile>(path, O_CREAT | O_APPEND);
+  }
+  // Without O_APPEND, with which Linux appends what overwrite() writes, too.
+  std::unique_ptr<WritableFile> open_existing(const std::string& path) override {
     auto file = std::make_unique<PosixWritableFile>(path, 0);
     file->seek_end();
     return file;
