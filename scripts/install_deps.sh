@@ -15,7 +15,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 build=(cmake ninja-build g++ libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libsentencepiece-dev
-       zlib1g-dev libxxhash-dev)
+       libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev libsnappy-dev libxxhash-dev)
 run=(python3 python3-matplotlib)
 mpi=(libopenmpi-dev openmpi-bin)
 package=("${mpi[@]}" dpkg-dev file)

@@ -17,9 +17,13 @@ namespace {
 
 void add_corpus_options(CLI::App& verb, CorpusOptions& corpus) {
   add_texts(verb, "--input", corpus.patterns,
-            "text files or globs: *.txt, *.jsonl, *.json, each also .gz; may be repeated")
+            "text files or globs: *.txt, *.md, *.jsonl, *.json, each also .gz or .zst, *.parquet; "
+            "or -, standard input; may be repeated")
       ->required();
-  add_text(verb, "--text-field", corpus.text_field, "JSON key that holds the text");
+  add_choice(verb, "--as", corpus.as,
+             "what all inputs hold, whatever their names: text, jsonl, parquet");
+  add_text(verb, "--text-field", corpus.text_field,
+           "JSON key or Parquet column that holds the text");
   add_choice(verb, "--on-bad-document", corpus.on_bad_document,
              "what to do on invalid UTF-8 or a line without the text field: error, skip");
   add_count(verb, "--max-document-bytes", corpus.max_document_bytes,
@@ -71,13 +75,32 @@ std::string summary_of(const std::string& name, const ManifestSplit& split) {
                      ratio(split.text_bytes, split.tokens), split.unigram_entropy_nats);
 }
 
-std::string summary_of(const TokenizeResult& result, const std::string& output) {
+std::string meaning_of(DocumentUnit unit) {
+  switch (unit) {
+    case DocumentUnit::kParagraph:
+      return "a paragraph of plain text: a blank line ends it";
+    case DocumentUnit::kFile:
+      return "a file of plain text";
+    case DocumentUnit::kLine:
+      break;
+  }
+  return "a line of plain text";
+}
+
+std::string summary_of(const TokenizeResult& result, const TokenizeOptions& options) {
   const CorpusStats& corpus = result.corpus;
-  std::string text = fmt::format("output           {}\n", output);
+  std::string text = fmt::format("output           {}\n", options.output);
   text += fmt::format(
-      "documents        {}, {} ({} without text and {} unreadable skipped, {} of long ones)\n",
-      corpus.documents, size_text(corpus.text_bytes), corpus.empty, corpus.bad,
-      counted(corpus.cuts, "cut"));
+      "documents        {} from {}, {} ({} without text and {} unreadable skipped, {} of long "
+      "ones)\n",
+      corpus.documents, counted(result.files, "file"), size_text(corpus.text_bytes), corpus.empty,
+      corpus.bad, counted(corpus.cuts, "cut"));
+  if (result.plain_text)
+    text += fmt::format("a document is    {} (--document)\n",
+                        meaning_of(options.corpus.document.value_or(DocumentUnit::kParagraph)));
+  if (result.continued > 0)
+    text += fmt::format("continued        behind {} of an interrupted run\n",
+                        counted(result.continued, "document"));
   for (const auto& [name, split] : result.manifest.splits) text += summary_of(name, split);
   return text + fmt::format("all              {}, {:.3f} bytes/token, {} tokens/s, {}\n",
                             counted(result.tokens, "token"), result.bytes_per_token,
@@ -89,7 +112,12 @@ void add_tokenize(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("tokenize", "Turn text into token shards");
   const auto options = std::make_shared<TokenizeOptions>();
   add_corpus_options(*verb, options->corpus);
-  add_text(*verb, "--tokenizer", options->tokenizer, "SentencePiece model")->required();
+  add_choice(*verb, "--document", options->corpus.document,
+             "what a document of plain text is: paragraph (default; a blank line ends it), file, "
+             "line");
+  add_text(*verb, "--tokenizer", options->tokenizer,
+           "SentencePiece model, tokenizer.json or tiktoken file")
+      ->required();
   add_text(*verb, "--output", options->output, "output directory")->required();
   add_real(*verb, "--validation-fraction,--val-fraction", options->validation_fraction,
            {.least = 0, .most = 1}, "fraction of documents held out as the val split; below 1");
@@ -100,9 +128,11 @@ void add_tokenize(CLI::App& program) {
   verb->add_flag("--bos", options->prepend_bos, "prepend BOS to each document");
   verb->add_flag_callback(
       "--no-eos", [options] { options->append_eos = false; }, "do not append EOS to each document");
+  add_choice(*verb, "--special-tokens", options->special_tokens,
+             "special tokens of a tokenizer.json that a document spells: match: they become these "
+             "tokens, text: they are text like any other");
   verb->add_flag("--overwrite", options->overwrite, "replace the shards of an earlier run");
-  verb->callback(
-      [options] { write_output(summary_of(tokenize_corpus(*options), options->output)); });
+  verb->callback([options] { write_output(summary_of(tokenize_corpus(*options), *options)); });
 }
 
 }  // namespace

@@ -33,25 +33,32 @@ void add_device(CLI::App& verb, DeviceConfig& target) {
 
 // --- eval ----------------------------------------------------------------------------------------
 
+// One line a figure, for each set and for all.
+std::string figures_of(const Evaluation& mean, const std::string& prefix) {
+  std::string text = fmt::format("{:<18} {}\n", prefix + "tokens", mean.tokens);
+  const auto add = [&](const char* name, const std::string& value) {
+    text += fmt::format("{:<18} {}\n", prefix + name, value);
+  };
+  add("val_loss", fmt::format("{:.6f}", mean.loss));
+  add("val_perplexity", fmt::format("{:.4f}", mean.perplexity()));
+  if (mean.bits_per_byte) add("val_bits_per_byte", fmt::format("{:.6f}", *mean.bits_per_byte));
+  add("val_loss_family", fmt::format("{:.6f}", mean.galore_loss));
+  return text;
+}
+
 std::string summary_of(const CheckpointEvaluation& result) {
-  return fmt::format(
-      "checkpoint       {}\n"
-      "step             {}\n"
-      "tokens           {}\n"
-      "val_loss         {:.6f}\n"
-      "val_perplexity   {:.4f}\n"
-      "val_loss_family  {:.6f}\n",
-      result.checkpoint, result.step, result.evaluation.tokens, result.evaluation.loss,
-      result.evaluation.perplexity(), result.evaluation.galore_loss);
+  std::string text =
+      fmt::format("{:<18} {}\n{:<18} {}\n", "checkpoint", result.checkpoint, "step", result.step);
+  for (const auto& [name, mean] : result.result.sets) text += figures_of(mean, name + ": ");
+  return text + figures_of(result.result.all, "");
 }
 
 nlohmann::ordered_json json_of(const CheckpointEvaluation& result) {
-  return {{"checkpoint", result.checkpoint},
-          {"step", result.step},
-          {"tokens", result.evaluation.tokens},
-          {"val_loss", result.evaluation.loss},
-          {"val_perplexity", result.evaluation.perplexity()},
-          {"val_loss_family", result.evaluation.galore_loss}};
+  nlohmann::ordered_json json{{"checkpoint", result.checkpoint},
+                              {"step", result.step},
+                              {"tokens", result.result.all.tokens}};
+  json.update(validation_json(result.result));
+  return json;
 }
 
 struct EvalCommand {
@@ -81,7 +88,8 @@ void add_eval(CLI::App& program) {
   add_device(*verb, options->device);
   verb->add_flag(
       "--json", command->json,
-      "print a JSON object: checkpoint, step, tokens, val_loss, val_perplexity, val_loss_family");
+      "print a JSON object: checkpoint, step, tokens, val_loss, val_loss_family, val_perplexity, "
+      "val_bits_per_byte, val_tokens, and validation, with the same figures of each named set");
   verb->callback([command] { run_eval(*command); });
 }
 
@@ -146,7 +154,7 @@ void add_generate(CLI::App& program) {
   add_count(*verb, "--top-k", options.sampling.top_k, {},
             "sample from the N most likely tokens; 0 = all");
   add_seed(*verb, options.sampling.seed, "seed for sampling");
-  add_text(*verb, "--tokenizer", command->tokenizer, "SentencePiece model [that of the run]");
+  add_text(*verb, "--tokenizer", command->tokenizer, "tokenizer file [that of the run]");
   verb->add_flag("--bos", command->bos, "prepend BOS to the prompt [as in the run's data]");
   add_device(*verb, command->device);
   verb->callback([command] { run_generate(*command); });
@@ -218,7 +226,7 @@ void add_export(CLI::App& program) {
              "for llama.cpp");
   add_choice(*verb, "--type", options.type, "matrices of a GGUF file: " + all_names<MatrixType>());
   CLI::Option* tokenizer =
-      add_text(*verb, "--tokenizer", command->tokenizer, "SentencePiece model [that of the run]");
+      add_text(*verb, "--tokenizer", command->tokenizer, "tokenizer file [that of the run]");
   verb->add_flag_callback(
           "--no-tokenizer", [command] { command->with_tokenizer = false; },
           "export only the weights")

@@ -55,6 +55,17 @@ CLI::Option* add_choice(CLI::App& verb, const std::string& name, E& target,
       ->default_str(std::string(name_of(target)));
 }
 
+template <NamedEnum E>
+CLI::Option* add_choice(CLI::App& verb, const std::string& name, std::optional<E>& target,
+                        const std::string& help) {
+  const auto set = [&target, name](const std::string& text) {
+    target = enum_from_name<E>(text);
+    if (!target)
+      throw CLI::ValidationError(name, "'" + text + "' is not one of: " + all_names<E>());
+  };
+  return verb.add_option_function<std::string>(name, set, help)->type_name("NAME");
+}
+
 // May be given several times and take several values at once.
 template <NamedEnum E>
 CLI::Option* add_choices(CLI::App& verb, const std::string& name, std::vector<E>& target,

@@ -71,7 +71,7 @@ void add_import(CLI::App& program) {
             "key of config.json that changes nothing of what the model computes; may be repeated");
   verb->add_flag_callback(
       "--no-tokenizer", [options] { options->tokenizer = ImportTokenizer::kLeave; },
-      "do not copy tokenizer.model");
+      "do not copy the tokenizer");
   verb->callback([options] {
     write_output(summary_of(options->output, import_model(posix_file_system(), *options)));
   });

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 
 #include "config/run_config.h"
 #include "config/run_inputs.h"
@@ -16,10 +17,13 @@ class Checker {
 
   Problems run() {
     check_name();
+    check_corpora();
+    check_validation_sets();
     check_model();
     check_precision();
     check_batch();
     check_length();
+    check_phases();
     check_schedule();
     check_optimizer();
     check_checkpoint();
@@ -49,6 +53,77 @@ class Checker {
     require(good, "name", "must not be empty, contain '/' or start with '.', found \"{}\"", name);
     require(name.size() <= 200, "name", "must be at most 200 bytes long, found {}", name.size());
     require(!config_.output_dir.empty(), "output_dir", "must not be empty");
+  }
+
+  // A name is a key in metrics and checkpoints, and a word in log lines.
+  void require_name(std::string_view key, const std::string& name) {
+    constexpr std::string_view kAccepted =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+    require(!name.empty() && name.find_first_not_of(kAccepted) == std::string::npos, key,
+            "names may hold letters, digits, '_', '-' and '.', found \"{}\"", name);
+  }
+
+  void check_corpora() {
+    const std::vector<CorpusConfig>& corpora = config_.data.train;
+    if (corpora.empty() || corpora.front().as_texts() != nullptr) return;
+    std::map<std::string, double> weights;
+    for (const CorpusConfig& corpus : corpora) {
+      require_name("data.train", corpus.name);
+      require(!corpus.files.empty(), "data.train", "{} has no files", corpus.name);
+      require(weights.try_emplace(corpus.name, corpus.weight).second, "data.train",
+              "two corpora are named {}", corpus.name);
+    }
+    require_shares("data.train", weights);
+  }
+
+  void require_shares(std::string_view key, const std::map<std::string, double>& weights) {
+    try {
+      shares_of(weights);
+    } catch (const Error& problem) {
+      require(false, key, "{}", problem.what());
+    }
+  }
+
+  void check_phases() {
+    const std::vector<MixturePhaseConfig>& phases = config_.data.phases;
+    if (phases.empty()) return;
+    const std::vector<CorpusConfig>& corpora = config_.data.train;
+    const bool named = !corpora.empty() && corpora.front().as_texts() == nullptr;
+    require(named, "data.phases", "data.train{} has no named corpora that could have weights",
+            at("data.train"));
+    int64_t before = 0;
+    for (const MixturePhaseConfig& phase : phases) {
+      if (named) check_weights_of(phase);
+      if (!has_length_) continue;
+      const int64_t begins = first_step_of(phase, total_steps(config_));
+      require(begins > before, "data.phases",
+              "from = {} begins after step {}, not after the one before, {}", phase.from, begins,
+              before);
+      before = begins;
+    }
+  }
+
+  void check_weights_of(const MixturePhaseConfig& phase) {
+    std::map<std::string, double> weights;
+    for (const auto& [name, weight] : phase.weights) {
+      const bool known = std::ranges::any_of(
+          config_.data.train, [&, n = name](const CorpusConfig& one) { return one.name == n; });
+      require(known, "data.phases", "from = {} gives a weight to {}, which is not in data.train{}",
+              phase.from, name, at("data.train"));
+      weights[name] = weight;
+    }
+    for (const CorpusConfig& corpus : config_.data.train)
+      require(weights.contains(corpus.name), "data.phases",
+              "from = {} gives no weight to {}; 0 leaves it out", phase.from, corpus.name);
+    require_shares("data.phases", weights);
+  }
+
+  void check_validation_sets() {
+    for (const auto& [name, files] : config_.data.validation) {
+      if (name.empty() && config_.data.validation.size() == 1) continue;
+      require_name("data.validation", name);
+      require(!files.empty(), "data.validation", "{} has no files", name);
+    }
   }
 
   void check_model() {

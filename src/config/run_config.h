@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "config/data_config.h"
 #include "core/json/config_fields.h"
 #include "core/json/config_reader.h"
 #include "core/json/json_document.h"
@@ -22,34 +23,6 @@
 #include "precision/precision_config.h"
 
 namespace mpt {
-
-struct DataConfig {
-  std::vector<std::string> train{};  // shard files or globs
-  std::vector<std::string> validation{};
-  std::string tokenizer{};  // "" = none
-  bool pack = true;
-  bool shuffle = true;
-  int64_t prefetch_steps = 2;
-
-  bool operator==(const DataConfig&) const = default;
-
-  template <class V>
-  void fields(V& v) {
-    v.optional("train", train,
-               {.doc = "training token shards: files or globs, relative to the working directory"});
-    v.optional("validation", validation, {.doc = "validation token shards; empty: no evaluation"});
-    v.optional(
-        "tokenizer", tokenizer,
-        {.doc = "SentencePiece model of the shards, copied into exports and used by generate"});
-    v.optional("pack", pack,
-               {.doc = "true: rows are cut from the stream of all documents; false: one document a "
-                       "row, truncated or padded"});
-    v.optional("shuffle", shuffle,
-               {.doc = "visit sequences in a seeded random order, a new one each epoch"});
-    v.optional("prefetch_steps", prefetch_steps,
-               {.minimum = 1, .maximum = 1024, .doc = "batches to prefetch"});
-  }
-};
 
 struct BatchConfig {
   int64_t seq_len = 1024;

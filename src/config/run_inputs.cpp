@@ -1,6 +1,8 @@
 #include "config/run_inputs.h"
 
+#include <cmath>
 #include <filesystem>
+#include <map>
 #include <system_error>
 
 #include "core/check.h"
@@ -133,18 +135,44 @@ std::optional<Tokenizer> open_tokenizer(const RunConfig& config) {
   return tokenizer;
 }
 
-std::shared_ptr<const SequenceSource> open_training_data(const RunConfig& config) {
-  require_training_data(config);
-  require_shards("data.train", config.data.train);
-  require_tokenizer(config.data.tokenizer);
-  return open(config, config.data.train, config.data.shuffle ? Shuffle::kYes : Shuffle::kNo);
+int64_t first_step_of(const MixturePhaseConfig& phase, int64_t steps) {
+  return std::llround(phase.from * double(steps));
 }
 
-std::shared_ptr<const SequenceSource> open_validation_data(const RunConfig& config) {
-  if (config.data.validation.empty()) return nullptr;
-  require_shards("data.validation", config.data.validation);
+MixtureOrder mixture_order(const RunConfig& config) {
+  std::map<std::string, double> weights;
+  for (const CorpusConfig& corpus : config.data.train) weights[corpus.name] = corpus.weight;
+  std::vector<MixtureSegment> segments{{0, shares_of(weights)}};
+  for (const MixturePhaseConfig& phase : config.data.phases)
+    segments.push_back({first_step_of(phase, total_steps(config)) * config.batch.rows_per_step(),
+                        shares_of({phase.weights.begin(), phase.weights.end()})});
+  return MixtureOrder(std::move(segments));
+}
+
+std::shared_ptr<const Mixture> open_training_data(const RunConfig& config) {
+  require_training_data(config);
+  for (const CorpusConfig& corpus : config.data.train) require_shards("data.train", corpus.files);
   require_tokenizer(config.data.tokenizer);
-  return open(config, config.data.validation, Shuffle::kNo);
+  const Shuffle shuffle = config.data.shuffle ? Shuffle::kYes : Shuffle::kNo;
+  std::vector<Corpus> corpora;
+  for (const CorpusConfig& corpus : config.data.train)
+    corpora.push_back({corpus.name, open(config, corpus.files, shuffle)});
+  return std::make_shared<Mixture>(std::move(corpora), mixture_order(config));
+}
+
+std::vector<ValidationSet> open_validation_data(const RunConfig& config) {
+  for (const auto& [name, files] : config.data.validation) require_shards("data.validation", files);
+  if (!config.data.validation.empty()) require_tokenizer(config.data.tokenizer);
+  std::vector<ValidationSet> sets;
+  for (const auto& [name, files] : config.data.validation)
+    sets.push_back({name, open(config, files, Shuffle::kNo)});
+  return sets;
+}
+
+int64_t tokens_of(const std::vector<ValidationSet>& sets) {
+  int64_t tokens = 0;
+  for (const ValidationSet& set : sets) tokens += set.rows->tokens();
+  return tokens;
 }
 
 namespace {
@@ -156,8 +184,7 @@ bool is_there(const std::string& path) {
   return stdfs::exists(path, ignored);
 }
 
-void copy_if_different(FileSystem& fs, const std::string& from, const std::string& to) {
-  const std::string content = fs.read_file(from);
+void write_if_different(FileSystem& fs, const std::string& to, const std::string& content) {
   if (!fs.exists(to) || fs.read_file(to) != content)
     write_file_atomically(fs, to, bytes_of(content));
 }
@@ -185,9 +212,7 @@ void locate(std::string& name, const std::string& start) {
 }  // namespace
 
 std::optional<FoundManifest> manifest_of(const DataConfig& data) {
-  std::vector<std::string> patterns = data.train;
-  patterns.insert(patterns.end(), data.validation.begin(), data.validation.end());
-  for (const std::string& pattern : patterns) {
+  for (const std::string& pattern : data.all_files()) {
     const std::string path = in_directory(parent_directory(pattern), kManifestName);
     if (is_there(path)) return FoundManifest{Manifest::load(path), path};
   }
@@ -206,8 +231,8 @@ std::string tokenizer_of(const DataConfig& data) {
 void check_run_tokenizer(FileSystem& fs, const RunConfig& config, const std::string& checkpoint) {
   const std::string run = run_of_checkpoint(checkpoint), now = tokenizer_of(config.data);
   if (run.empty() || now.empty()) return;
-  const std::string kept = in_directory(run, kRunTokenizer);
-  if (!fs.exists(kept) || hash_file(fs, kept) == hash_file(fs, now)) return;
+  const std::string kept = tokenizer_in(run);
+  if (kept.empty() || fs.read_file(kept) == read_tokenizer_file(now).bytes) return;
   throw error(
       "{}: cannot be resumed with the tokenizer {}: the run was started with a different one, {}. "
       "Restore data.tokenizer and the shards, or start a new run under another name",
@@ -216,14 +241,18 @@ void check_run_tokenizer(FileSystem& fs, const RunConfig& config, const std::str
 
 void keep_data_files(FileSystem& fs, const RunConfig& config) {
   const std::string directory = run_directory(config), tokenizer = tokenizer_of(config.data);
-  if (!tokenizer.empty()) copy_if_different(fs, tokenizer, in_directory(directory, kRunTokenizer));
+  if (!tokenizer.empty()) {
+    const TokenizerFileContent file = read_tokenizer_file(tokenizer);
+    write_if_different(fs, in_directory(directory, file.name()), file.bytes);
+  }
   if (const auto found = manifest_of(config.data))
-    copy_if_different(fs, found->path, in_directory(directory, kRunManifest));
+    write_if_different(fs, in_directory(directory, kRunManifest), fs.read_file(found->path));
 }
 
 void remove_data_files(FileSystem& fs, const RunConfig& config) {
-  for (const char* name : {kRunTokenizer, kRunManifest})
+  for (const char* const name : kTokenizerFiles)
     fs.remove_tree(in_directory(run_directory(config), name));
+  fs.remove_tree(in_directory(run_directory(config), kRunManifest));
 }
 
 std::string run_of_checkpoint(const std::string& checkpoint) {
@@ -237,8 +266,10 @@ std::string run_of_checkpoint(const std::string& checkpoint) {
 DataConfig located_data(const RunConfig& config, const std::string& checkpoint) {
   const std::string start = start_of_run(config, checkpoint);
   DataConfig data = config.data;
-  for (std::string& name : data.train) locate(name, start);
-  for (std::string& name : data.validation) locate(name, start);
+  for (CorpusConfig& corpus : data.train)
+    for (std::string& name : corpus.files) locate(name, start);
+  for (auto& [set, files] : data.validation)
+    for (std::string& name : files) locate(name, start);
   locate(data.tokenizer, start);
   return data;
 }

@@ -6,11 +6,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "config/run_config.h"
 #include "core/io/file_system.h"
 #include "data/dataloader.h"
 #include "data/manifest.h"
+#include "data/mixture.h"
 #include "data/sequence_source.h"
 #include "data/tokenizer.h"
 #include "device/device.h"
@@ -43,17 +45,29 @@ bool has_metrics(FileSystem& fs, const RunConfig& config);
 // nullopt if the config names no tokenizer. Throws Error if it has more pieces than the model's
 // vocabulary.
 std::optional<Tokenizer> open_tokenizer(const RunConfig& config);
-// Throws Error if the shards, the tokenizer and the model's vocabulary do not match.
-std::shared_ptr<const SequenceSource> open_training_data(const RunConfig& config);
-// Null if the config names no validation data. Never shuffled.
-std::shared_ptr<const SequenceSource> open_validation_data(const RunConfig& config);
+// The step after which a phase's weights hold; at least 0, below `steps`.
+int64_t first_step_of(const MixturePhaseConfig& phase, int64_t steps);
+// The order in which the config mixes its corpora, from the first row of the run on.
+MixtureOrder mixture_order(const RunConfig& config);
+// All corpora, in that order. Throws Error if the shards, the tokenizer and the model's vocabulary
+// do not match.
+std::shared_ptr<const Mixture> open_training_data(const RunConfig& config);
+
+struct ValidationSet {
+  std::string name;  // "" where there is only one
+  std::shared_ptr<const SequenceSource> rows;
+};
+// Empty if the config names no validation data. Never shuffled.
+std::vector<ValidationSet> open_validation_data(const RunConfig& config);
+// Of all sets.
+int64_t tokens_of(const std::vector<ValidationSet>& sets);
 
 // Copies of data files in the run's directory, so that its models can be used wherever it is moved.
 //
-//   tokenizer.model      the tokenizer of the data, if it has one
+//   tokenizer.model      the tokenizer of the data, if it has one; tokenizer.json or
+//                        tokenizer.tiktoken if it is one of these
 //   data_manifest.json   the manifest beside the shards, if there is one
 
-inline constexpr const char* kRunTokenizer = "tokenizer.model";
 inline constexpr const char* kRunManifest = "data_manifest.json";
 
 struct FoundManifest {

@@ -8,7 +8,7 @@
 
 namespace mpt {
 
-Batch read_batch(const SequenceSource& source, int64_t first_sequence, int64_t rows) {
+Batch read_batch(const RowSource& source, int64_t first_sequence, int64_t rows) {
   const auto length = static_cast<size_t>(source.seq_len());
   const size_t positions = static_cast<size_t>(rows) * length;
   Batch batch{.rows = rows,
@@ -29,7 +29,7 @@ Batch read_batch(const SequenceSource& source, int64_t first_sequence, int64_t r
   return batch;
 }
 
-DataLoader::DataLoader(std::shared_ptr<const SequenceSource> source, const Options& options)
+DataLoader::DataLoader(std::shared_ptr<const RowSource> source, const Options& options)
     : source_(std::move(source)), options_(options), cursor_(options.first_sequence) {
   check(options.rows_per_batch >= 1, "rows_per_batch is {}; expected at least 1",
         options.rows_per_batch);
@@ -102,12 +102,15 @@ Batch DataLoader::next() {
   return batch;
 }
 
-void DataLoader::seek(int64_t first_sequence) {
+void DataLoader::seek(int64_t first_sequence) { seek(source_, first_sequence); }
+
+void DataLoader::seek(std::shared_ptr<const RowSource> source, int64_t first_sequence) {
   check(first_sequence >= 0, "cannot seek to sequence {}", first_sequence);
   stop();
   ready_.clear();
   failure_ = nullptr;
   stopping_ = false;
+  source_ = std::move(source);
   cursor_ = first_sequence;
   start();
 }

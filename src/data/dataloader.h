@@ -45,7 +45,7 @@ inline RowSlice slice_of(int64_t rows, int64_t rank, int64_t ranks) {
 
 // Reads sequences [first_sequence, first_sequence + rows) as a DataLoader would, without a thread.
 // For evaluation.
-Batch read_batch(const SequenceSource& source, int64_t first_sequence, int64_t rows);
+Batch read_batch(const RowSource& source, int64_t first_sequence, int64_t rows);
 
 class DataLoader {
  public:
@@ -55,7 +55,7 @@ class DataLoader {
     int64_t first_sequence = 0;
     std::optional<RowSlice> slice{};  // rows read of each batch; none: all
   };
-  DataLoader(std::shared_ptr<const SequenceSource> source, const Options& options);
+  DataLoader(std::shared_ptr<const RowSource> source, const Options& options);
   ~DataLoader();
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
@@ -64,6 +64,8 @@ class DataLoader {
   Batch next();
   [[nodiscard]] int64_t cursor() const { return cursor_; }
   void seek(int64_t first_sequence);
+  // Goes on with other rows.
+  void seek(std::shared_ptr<const RowSource> source, int64_t first_sequence);
 
  private:
   void start();
@@ -71,7 +73,7 @@ class DataLoader {
   void prefetch(int64_t sequence);
   [[nodiscard]] Batch read(int64_t sequence) const;
 
-  std::shared_ptr<const SequenceSource> source_;
+  std::shared_ptr<const RowSource> source_;
   Options options_;
   int64_t cursor_ = 0;
 

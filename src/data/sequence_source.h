@@ -64,20 +64,31 @@ struct SequenceOptions {
   int32_t pad_token = 0;  // input after the end of a document; no target sees it
 };
 
-class SequenceSource {
+// Rows by number. All members are thread-safe.
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  [[nodiscard]] virtual int64_t seq_len() const = 0;
+  // Number of targets other than kIgnoreTarget, without reading the row.
+  [[nodiscard]] virtual int64_t valid_targets(int64_t global_row) const = 0;
+  // Both spans must have seq_len elements.
+  virtual void read(int64_t global_row, std::span<int32_t> tokens,
+                    std::span<int32_t> targets) const = 0;
+};
+
+class SequenceSource final : public RowSource {
  public:
   // Opens all shards and checks them against the manifest next to them, if it exists.
   explicit SequenceSource(const SequenceOptions& options);
 
-  [[nodiscard]] int64_t seq_len() const { return options_.seq_len; }
+  [[nodiscard]] int64_t seq_len() const override { return options_.seq_len; }
   // Sequences per epoch; at least 1.
   [[nodiscard]] int64_t sequences() const { return sequences_; }
   // Tokens in all shards.
   [[nodiscard]] int64_t tokens() const { return stream_.tokens(); }
-  // Number of targets other than kIgnoreTarget, without reading the sequence. Thread-safe.
-  [[nodiscard]] int64_t valid_targets(int64_t global_sequence) const;
-  // Both spans must have seq_len elements. Thread-safe.
-  void read(int64_t global_sequence, std::span<int32_t> tokens, std::span<int32_t> targets) const;
+  [[nodiscard]] int64_t valid_targets(int64_t global_sequence) const override;
+  void read(int64_t global_sequence, std::span<int32_t> tokens,
+            std::span<int32_t> targets) const override;
 
  private:
   SequenceSource(const SequenceOptions& options, const std::vector<std::string>& shards);

@@ -152,9 +152,43 @@ void TokenShard::check_tokens_below(int64_t vocab_size) const {
 std::string TokenShard::content_hash() const { return hash_bytes(payload()); }
 
 TokenShardWriter::TokenShardWriter(std::string path, TokenWidth width, FileSystem& fs)
-    : file_(fs, std::move(path)), width_(width) {
+    : width_(width), file_(fs, std::move(path)) {
   const std::array<std::byte, kHeaderBytes> header{};
   file_.append(header);
+}
+
+namespace {
+
+// Feeds the saved tokens to the hasher. Returns the bytes that they and the header take.
+int64_t read_saved(FileSystem& fs, const std::string& path, TokenWidth width,
+                   const TokenShardWriter::Saved& saved, Hasher& hasher) {
+  constexpr int64_t kPiece = int64_t{4} << 20;
+  const std::string temporary = OutputFile::temporary_of(path);
+  if (!fs.exists(temporary) && fs.exists(path)) fs.rename(path, temporary);
+  const auto file = fs.open_read(temporary);
+  const int64_t end = kHeaderBytes + saved.tokens * bytes_of(width);
+  std::vector<std::byte> buffer(static_cast<size_t>(kPiece));
+  for (int64_t at = kHeaderBytes; at < end; at += kPiece) {
+    const auto piece = std::span(buffer).first(static_cast<size_t>(std::min(kPiece, end - at)));
+    file->read(at, piece);
+    hasher.update(piece);
+  }
+  if (hasher.hex() != saved.hash)
+    throw error("{}: its first {} tokens are not those that were saved", temporary, saved.tokens);
+  return end;
+}
+
+}  // namespace
+
+TokenShardWriter::TokenShardWriter(std::string path, TokenWidth width, const Saved& saved,
+                                   FileSystem& fs)
+    : width_(width),
+      file_(fs, path, read_saved(fs, path, width, saved, hasher_)),
+      tokens_(saved.tokens) {}
+
+TokenShardWriter::Saved TokenShardWriter::save() {
+  file_.save();
+  return {.tokens = tokens_, .hash = hasher_.hex()};
 }
 
 void TokenShardWriter::append(std::span<const int32_t> tokens) {

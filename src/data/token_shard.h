@@ -79,17 +79,28 @@ class TokenShard {
 
 class TokenShardWriter {
  public:
+  // What save() left of an unfinished shard.
+  struct Saved {
+    int64_t tokens;
+    std::string hash;
+  };
+
   TokenShardWriter(std::string path, TokenWidth width, FileSystem& fs = posix_file_system());
+  // Goes on behind the tokens saved, also where the shard was completed since. Throws Error if they
+  // are not there any more.
+  TokenShardWriter(std::string path, TokenWidth width, const Saved& saved, FileSystem& fs);
   void append(std::span<const int32_t> tokens);
+  // Returns when the tokens so far are on the storage device, where they stay without commit().
+  Saved save();
   [[nodiscard]] int64_t tokens() const { return tokens_; }
   // Writes the header and moves the file to its final name. Throws Error if the shard has no
   // tokens. Returns the content hash.
   std::string commit();
 
  private:
-  OutputFile file_;
   TokenWidth width_;
   Hasher hasher_;
+  OutputFile file_;
   int64_t tokens_ = 0;
 };
 

@@ -1,9 +1,11 @@
-// Text to token ids and back with a SentencePiece model.
+// Text to token ids and back, with a SentencePiece model, a tokenizer.json or a tiktoken file.
 //
-// encode() and decode() match SentencePiece's own tools id for id. All members are const and
-// thread-safe.
+// encode() and decode() match the libraries of these files id for id: SentencePiece, tokenizers (with
+// add_special_tokens off) and tiktoken (encode_ordinary). Which kind a file is shows in its content.
+// All members are const and thread-safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -11,11 +13,40 @@
 #include <string_view>
 #include <vector>
 
+#include "core/enum_names.h"
+
 namespace mpt {
+
+class SubwordTokenizer;
+
+enum class TokenizerKind : uint8_t { kSentencePiece, kTokenizerJson, kTiktoken };
+template <>
+struct EnumNames<TokenizerKind> {
+  static constexpr std::array<std::string_view, 3> kNames{"SentencePiece", "tokenizer.json",
+                                                          "tiktoken"};
+};
+
+// Names of copies, in the order of TokenizerKind.
+inline constexpr std::array<const char*, 3> kTokenizerFiles{"tokenizer.model", "tokenizer.json",
+                                                            "tokenizer.tiktoken"};
+
+// A tokenizer's file as it is copied: of a tiktoken file with the settings beside it, both in one.
+struct TokenizerFileContent {
+  TokenizerKind kind = TokenizerKind::kSentencePiece;
+  std::string bytes;
+
+  [[nodiscard]] const char* name() const { return kTokenizerFiles[size_t(kind)]; }
+};
+// Does not look whether the tokenizer is right. Throws Error naming the path if it cannot be read or
+// is a tiktoken file without settings.
+TokenizerFileContent read_tokenizer_file(const std::string& path);
+
+// The copy of a tokenizer in a directory; "" if there is none.
+std::string tokenizer_in(const std::string& directory);
 
 class Tokenizer {
  public:
-  // Throws Error naming the path if the file is missing or not a SentencePiece model.
+  // Throws Error naming the path if the file is missing or none of these.
   static Tokenizer load(const std::string& path);
 
   Tokenizer(Tokenizer&&) noexcept;
@@ -24,8 +55,10 @@ class Tokenizer {
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const std::string& hash() const { return hash_; }  // of the file, as core/io/hash.h
+  [[nodiscard]] TokenizerKind kind() const { return file_.kind; }
+  [[nodiscard]] const char* file_name() const { return file_.name(); }  // of a copy
   [[nodiscard]] const std::string& model_bytes() const {
-    return bytes_;
+    return file_.bytes;
   }  // the file itself, to copy it
   [[nodiscard]] int64_t vocab_size() const;
   // -1 if the model has no such piece.
@@ -36,17 +69,21 @@ class Tokenizer {
 
   // Adds neither BOS nor EOS.
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const;
-  // Throws Error naming an id outside the vocabulary.
+  // Without control pieces and special tokens. Throws Error naming an id outside the vocabulary.
   [[nodiscard]] std::string decode(std::span<const int32_t> ids) const;
+  // "" if the id has no piece.
   [[nodiscard]] std::string id_to_piece(int64_t id) const;
+
+  // Of a tokenizer.json or tiktoken file, to encode word by word; null for SentencePiece.
+  [[nodiscard]] const SubwordTokenizer* subwords() const;
 
  private:
   struct Model;
-  Tokenizer(std::string path, std::string bytes);
+  Tokenizer(std::string path, TokenizerFileContent file);
   void check_id(int64_t id) const;
 
   std::string path_;
-  std::string bytes_;
+  TokenizerFileContent file_;
   std::string hash_;
   std::unique_ptr<Model> model_;
 };

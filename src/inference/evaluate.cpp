@@ -1,7 +1,9 @@
 #include "inference/evaluate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <numbers>
 #include <numeric>
 #include <vector>
 
@@ -18,37 +20,86 @@
 namespace mpt {
 namespace {
 
-// Sums of the losses of sequences [slice.first, slice.first + slice.rows).
-std::vector<double> losses_of(Llama& model, const SequenceSource& source,
-                              const EvaluationOptions& options, RowSlice slice) {
-  Progress progress({.label = "evaluate", .total = slice.rows});
-  std::vector<double> sums;
+// What is known of a sequence after its evaluation.
+struct RowResult {
+  double loss = 0;  // sum over its targets, in nats
+  double targets = 0;
+  double bytes = 0;  // of the targets' text; not a number if not known
+};
+
+double text_bytes(const TextBytes* text, std::span<const int32_t> tokens,
+                  std::span<const int32_t> targets) {
+  const auto bytes = text ? text->of_targets(tokens, targets) : std::nullopt;
+  return bytes ? double(*bytes) : std::nan("");
+}
+
+// Of sequences [slice.first, slice.first + slice.rows).
+std::vector<RowResult> results_of(Llama& model, const ValidationSet& set,
+                                  const EvaluationOptions& options, RowSlice slice) {
+  Progress progress(
+      {.label = set.name.empty() ? "evaluate" : "evaluate " + set.name, .total = slice.rows});
+  std::vector<RowResult> results;
   for (int64_t done = 0; done < slice.rows; done += options.rows_per_batch) {
-    const Batch batch =
-        read_batch(source, slice.first + done, std::min(options.rows_per_batch, slice.rows - done));
+    const Batch batch = read_batch(*set.rows, slice.first + done,
+                                   std::min(options.rows_per_batch, slice.rows - done));
     model.evaluate({batch.tokens, batch.targets});
     const std::span<const float> losses = model.token_losses();
     for (int64_t row = 0; row < batch.rows; ++row) {
-      const std::span of_row = losses.subspan(size_t(row * batch.seq_len), size_t(batch.seq_len));
-      sums.push_back(std::accumulate(of_row.begin(), of_row.end(), 0.0));
+      const auto of_row = [&](auto all) {
+        return all.subspan(size_t(row * batch.seq_len), size_t(batch.seq_len));
+      };
+      const auto loss = of_row(losses);
+      results.push_back(
+          {.loss = std::accumulate(loss.begin(), loss.end(), 0.0),
+           .targets = double(set.rows->valid_targets(batch.first_sequence + row)),
+           .bytes = text_bytes(options.text, of_row(std::span<const int32_t>(batch.tokens)),
+                               of_row(std::span<const int32_t>(batch.targets)))});
     }
     progress.update(done + batch.rows);
   }
   progress.clear();
-  return sums;
+  return results;
 }
 
 // Gathers every rank's part of `sequences`.
-std::vector<double> gathered(Communicator& ranks, std::vector<double> mine, int64_t sequences) {
+std::vector<RowResult> gathered(Communicator& ranks, std::vector<RowResult> mine,
+                                int64_t sequences) {
   const auto most = size_t((sequences + ranks.size() - 1) / ranks.size());
   mine.resize(most);
-  std::vector<double> padded(most * size_t(ranks.size())), all;
+  std::vector<RowResult> padded(most * size_t(ranks.size())), all;
   ranks.gather_host(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(padded)));
   for (int64_t rank = 0; rank < ranks.size(); ++rank) {
     const auto first = padded.begin() + rank * std::ssize(mine);
     all.insert(all.end(), first, first + slice_of(sequences, rank, ranks.size()).rows);
   }
   return all;
+}
+
+std::vector<RowResult> evaluate_set(Llama& model, const ValidationSet& set,
+                                    const EvaluationOptions& options) {
+  const int64_t wanted = (options.tokens + set.rows->seq_len() - 1) / set.rows->seq_len();
+  const int64_t sequences = std::min(wanted, set.rows->sequences());
+  const RowSlice slice = slice_of(sequences, options.ranks.rank(), options.ranks.size());
+  return gathered(options.ranks, results_of(model, set, options, slice), sequences);
+}
+
+Evaluation mean_of(std::span<const RowResult> rows, int64_t galore_batch_rows) {
+  std::vector<double> sums;
+  std::vector<int64_t> targets;
+  double bytes = 0;
+  for (const RowResult& row : rows) {
+    sums.push_back(row.loss);
+    targets.push_back(int64_t(row.targets));
+    bytes += row.bytes;
+  }
+  Evaluation mean{.tokens = std::accumulate(targets.begin(), targets.end(), int64_t{0})};
+  if (mean.tokens == 0)
+    throw error("the validation data has no token to predict in its first {} rows", rows.size());
+  const double sum = std::accumulate(sums.begin(), sums.end(), 0.0);
+  mean.loss = sum / double(mean.tokens);
+  mean.galore_loss = galore_loss(sums, targets, galore_batch_rows);
+  if (bytes > 0) mean.bits_per_byte = sum / (std::numbers::ln2 * bytes);
+  return mean;
 }
 
 }  // namespace
@@ -72,22 +123,43 @@ double galore_loss(std::span<const double> loss_sums, std::span<const int64_t> v
   return means / double(batches + 1);
 }
 
-Evaluation evaluate(Llama& model, const SequenceSource& source, const EvaluationOptions& options) {
-  const int64_t wanted = (options.tokens + source.seq_len() - 1) / source.seq_len();
-  const int64_t sequences = std::min(wanted, source.sequences());
-  Evaluation result;
-  std::vector<int64_t> targets;
-  for (int64_t i = 0; i < sequences; ++i) targets.push_back(source.valid_targets(i));
-  result.tokens = std::accumulate(targets.begin(), targets.end(), int64_t{0});
-  if (result.tokens == 0)
-    throw error("the validation data has no token to predict in its first {} rows", sequences);
-  const RowSlice slice = slice_of(sequences, options.ranks.rank(), options.ranks.size());
-  const std::vector<double> sums =
-      gathered(options.ranks, losses_of(model, source, options, slice), sequences);
+ValidationResult evaluate(Llama& model, std::span<const ValidationSet> sets,
+                          const EvaluationOptions& options) {
+  ValidationResult result;
+  std::vector<RowResult> all;
+  for (const ValidationSet& set : sets) {
+    const std::vector<RowResult> rows = evaluate_set(model, set, options);
+    all.insert(all.end(), rows.begin(), rows.end());
+    if (set.name.empty()) continue;
+    result.sets.push_back({set.name, mean_of(rows, options.galore_batch_rows)});
+  }
   model.end_evaluation();
-  result.loss = std::accumulate(sums.begin(), sums.end(), 0.0) / double(result.tokens);
-  result.galore_loss = galore_loss(sums, targets, options.galore_batch_rows);
+  result.all = mean_of(all, options.galore_batch_rows);
   return result;
+}
+
+namespace {
+
+nlohmann::ordered_json json_of(const Evaluation& mean, const std::string& prefix) {
+  nlohmann::ordered_json json{{prefix + "loss", mean.loss},
+                              {prefix + "loss_family", mean.galore_loss},
+                              {prefix + "perplexity", mean.perplexity()}};
+  if (mean.bits_per_byte) json[prefix + "bits_per_byte"] = *mean.bits_per_byte;
+  json[prefix + "tokens"] = mean.tokens;
+  return json;
+}
+
+}  // namespace
+
+nlohmann::ordered_json validation_json(const ValidationResult& result) {
+  nlohmann::ordered_json json = json_of(result.all, "val_");
+  for (const auto& [name, mean] : result.sets) json["validation"][name] = json_of(mean, "");
+  return json;
+}
+
+std::optional<TextBytes> text_of_data(const DataConfig& data) {
+  const std::string tokenizer = tokenizer_of(data);
+  return tokenizer.empty() ? std::nullopt : TextBytes::of(Tokenizer::load(tokenizer));
 }
 
 namespace {
@@ -95,12 +167,13 @@ namespace {
 // Checks that shards named by the run exist; problems of other shards are reported when they are
 // opened.
 void require_validation_files(const LoadedModel& model) {
-  for (const std::string& pattern : model.config.data.validation)
-    if (!names_a_file(pattern))
-      throw error(
-          "{}: data.validation of its run, {}, was not found (from {}); name the shards with "
-          "--data",
-          model.checkpoint, pattern, std::filesystem::current_path().string());
+  for (const auto& [name, files] : model.config.data.validation)
+    for (const std::string& pattern : files)
+      if (!names_a_file(pattern))
+        throw error(
+            "{}: data.validation of its run, {}, was not found (from {}); name the shards with "
+            "--data",
+            model.checkpoint, pattern, std::filesystem::current_path().string());
 }
 
 RunConfig with_options(const LoadedModel& model, const EvaluateCheckpointOptions& options) {
@@ -111,7 +184,7 @@ RunConfig with_options(const LoadedModel& model, const EvaluateCheckpointOptions
   if (options.data.empty())
     require_validation_files(model);
   else
-    config.data.validation = options.data;
+    config.data.validation = {{"", options.data}};
   config.eval.tokens = options.tokens.value_or(config.eval.tokens);
   const std::string tokenizer = find_tokenizer(config, "", model.checkpoint).path;
   if (tokenizer.empty() && !config.data.tokenizer.empty())
@@ -138,11 +211,13 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
                 options.galore_batch_rows);
   const LoadedModel model = load_model(fs, options.checkpoint, options.device, ModelUse::kEvaluate);
   const RunConfig config = with_options(model, options);
-  const auto source = open_validation_data(config);
-  if (source == nullptr)
+  const std::vector<ValidationSet> sets = open_validation_data(config);
+  if (sets.empty())
     throw error("{}: its config has no data.validation; name shards to evaluate on with --data",
                 model.checkpoint);
-  const int64_t rows = std::min(config.batch.rows_per_micro_batch(), source->sequences());
+  int64_t most = 1;
+  for (const ValidationSet& set : sets) most = std::max(most, set.rows->sequences());
+  const int64_t rows = std::min(config.batch.rows_per_micro_batch(), most);
   const BatchShape shape{rows, config.batch.seq_len};
   Llama llama(
       config.model,
@@ -157,12 +232,14 @@ CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpoin
   if (const std::vector<NamedTensor> scales = llama.named_states(); !scales.empty())
     load_part_of_verified_checkpoint(fs, model.checkpoint, whole_parts(scales), *model.device);
   llama.update_casts();
+  const std::optional<TextBytes> text = text_of_data(config.data);
   return {.checkpoint = model.checkpoint,
           .step = model.step,
-          .evaluation = evaluate(llama, *source,
-                                 {.rows_per_batch = rows,
-                                  .tokens = config.eval.tokens,
-                                  .galore_batch_rows = galore_batch_rows(config)})};
+          .result = evaluate(llama, sets,
+                             {.rows_per_batch = rows,
+                              .tokens = config.eval.tokens,
+                              .galore_batch_rows = galore_batch_rows(config),
+                              .text = text ? &*text : nullptr})};
 }
 
 }  // namespace mpt

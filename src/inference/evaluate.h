@@ -9,26 +9,45 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "comm/communicator.h"
 #include "config/run_config.h"
+#include "config/run_inputs.h"
 #include "core/io/file_system.h"
-#include "data/sequence_source.h"
+#include "data/text_bytes.h"
 #include "model/llama.h"
 
 namespace mpt {
 
 struct Evaluation {
-  double loss = 0;         // nats per predicted token, token-weighted
-  double galore_loss = 0;  // see galore_loss()
-  int64_t tokens = 0;      // predicted
+  double loss = 0;                        // nats per predicted token, token-weighted
+  double galore_loss = 0;                 // see galore_loss()
+  int64_t tokens = 0;                     // predicted
+  std::optional<double> bits_per_byte{};  // if the text of all these tokens is known
 
   [[nodiscard]] double perplexity() const { return std::exp(loss); }
 };
 
+struct NamedEvaluation {
+  std::string name;
+  Evaluation evaluation;
+};
+struct ValidationResult {
+  Evaluation all;                       // of all sets as if they were one
+  std::vector<NamedEvaluation> sets{};  // of each; empty if the only one has no name
+};
+
+// As metrics.jsonl and `mpretrain eval --json` have it: val_loss, val_loss_family, val_perplexity,
+// val_bits_per_byte and val_tokens of all sets, and the same of each under "validation".
+nlohmann::ordered_json validation_json(const ValidationResult& result);
+
 struct EvaluationOptions {
   int64_t rows_per_batch;  // at most the model's micro-batch
-  int64_t tokens;  // budget in positions, rounded up to whole sequences; at most all of the source
+  // Budget of a set in positions, rounded up to whole sequences; at most all of the set.
+  int64_t tokens;
   int64_t galore_batch_rows;                     // sequences per batch of galore_loss()
+  const TextBytes* text = nullptr;               // of the data's tokenizer, if it is known
   Communicator& ranks = Communicator::single();  // ranks that share the work
 };
 
@@ -43,9 +62,13 @@ struct EvaluationOptions {
 double galore_loss(std::span<const double> loss_sums, std::span<const int64_t> valid_targets,
                    int64_t rows);
 
-// Mean loss over the first sequences of the source (which should not be shuffled), summed in FP64
+// Mean loss over the first sequences of each set (which should not be shuffled), summed in FP64
 // over tokens, then over sequences. Throws Error if no token is predicted.
-Evaluation evaluate(Llama& model, const SequenceSource& source, const EvaluationOptions& options);
+ValidationResult evaluate(Llama& model, std::span<const ValidationSet> sets,
+                          const EvaluationOptions& options);
+
+// The tokenizer of the config's data, if it can be found (tokenizer_of()).
+std::optional<TextBytes> text_of_data(const DataConfig& data);
 
 // Validation loss of a checkpoint, on its run's data or on other shards.
 
@@ -61,7 +84,7 @@ struct EvaluateCheckpointOptions {
 struct CheckpointEvaluation {
   std::string checkpoint;
   int64_t step = 0;
-  Evaluation evaluation;
+  ValidationResult result;
 };
 
 CheckpointEvaluation evaluate_checkpoint(FileSystem& fs, const EvaluateCheckpointOptions& options);

@@ -89,6 +89,11 @@ void add_pieces(GgufMetadata& metadata, const SentencePieceModel& model, int64_t
 
 void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t vocab_size,
                    const ExportOptions& options) {
+  if (tokenizer.kind() != TokenizerKind::kSentencePiece)
+    throw error(
+        "{}: a tokenizer of the kind {} is not written to GGUF files; export one without the "
+        "tokenizer (--no-tokenizer), or use --format hf",
+        tokenizer.path(), name_of(tokenizer.kind()));
   const SentencePieceModel model = parse_sentencepiece_model(tokenizer.model_bytes());
   require_expressible(tokenizer, model);
   warn_of_joined_pieces(tokenizer, model);

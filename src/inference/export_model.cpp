@@ -6,6 +6,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include "data/subword/subword_tokenizer.h"
+#include "data/tokenizer_files/tiktoken_reader.h"
 #include "data/tokenizer_json.h"
 #include "inference/export_gguf.h"
 #include "inference/weight_file.h"
@@ -23,9 +25,11 @@ constexpr const char* kTokenizer = "tokenizer.model";
 constexpr const char* kTokenizerJson = "tokenizer.json";
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 constexpr const char* kSpecialTokens = "special_tokens_map.json";
-constexpr std::array<std::string_view, 7> kFiles{kConfig,       kGenerationConfig, kWeights,
-                                                 kTokenizer,    kTokenizerJson,    kTokenizerConfig,
-                                                 kSpecialTokens};
+constexpr const char* kTiktoken = "tokenizer.tiktoken";
+constexpr const char* kTiktokenSettings = "tokenizer.tiktoken.json";
+constexpr std::array<std::string_view, 9> kFiles{
+    kConfig,          kGenerationConfig, kWeights,  kTokenizer,       kTokenizerJson,
+    kTokenizerConfig, kSpecialTokens,    kTiktoken, kTiktokenSettings};
 
 const char* torch_name(WeightFormat masters) {
   return masters == WeightFormat::kF32 ? "float32" : "bfloat16";
@@ -127,14 +131,55 @@ TokenizerJson write_tokenizer_json(FileSystem& fs, const std::string& path,
   return TokenizerJson::kWritten;
 }
 
-void write_tokenizer(FileSystem& fs, const std::string& directory, const Tokenizer& tokenizer,
-                     const RunConfig& config, const ExportOptions& options) {
+void write_sentencepiece(FileSystem& fs, const std::string& directory, const Tokenizer& tokenizer,
+                         const RunConfig& config, const ExportOptions& options) {
   write_text(fs, in_directory(directory, kTokenizer), tokenizer.model_bytes());
   const TokenizerJson json =
       write_tokenizer_json(fs, in_directory(directory, kTokenizerJson), tokenizer, options);
   write_json(fs, in_directory(directory, kTokenizerConfig),
              tokenizer_config(tokenizer, config, options, json));
   write_json(fs, in_directory(directory, kSpecialTokens), special_tokens(tokenizer));
+}
+
+void warn_of_bos(const Tokenizer& tokenizer, const ExportOptions& options) {
+  const bool begins = tokenizer.subwords()->parts().template_begins_with_bos;
+  if (begins != options.prepend_bos)
+    spdlog::warn("{}: its post_processor {} BOS before a text, the texts of the model's data {}",
+                 tokenizer.path(), begins ? "puts" : "puts no",
+                 options.prepend_bos ? "begin with it" : "do not begin with it");
+}
+
+// tokenizer.json as it is, with what PreTrainedTokenizerFast wants beside it.
+void write_subwords(FileSystem& fs, const std::string& directory, const Tokenizer& tokenizer,
+                    const RunConfig& config, const ExportOptions& options) {
+  warn_of_bos(tokenizer, options);
+  write_text(fs, in_directory(directory, kTokenizerJson), tokenizer.model_bytes());
+  ordered_json content{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                       {"clean_up_tokenization_spaces", false},
+                       {"model_max_length", config.batch.seq_len}};
+  content.update(special_tokens(tokenizer));
+  write_json(fs, in_directory(directory, kTokenizerConfig), content);
+  write_json(fs, in_directory(directory, kSpecialTokens), special_tokens(tokenizer));
+}
+
+void write_tiktoken(FileSystem& fs, const std::string& directory, const Tokenizer& tokenizer) {
+  spdlog::warn("{}: transformers does not read tiktoken files; {} is for other programs",
+               tokenizer.path(), kTiktoken);
+  const TiktokenFiles files = tiktoken_files(tokenizer.model_bytes());
+  write_text(fs, in_directory(directory, kTiktoken), files.ranks);
+  write_text(fs, in_directory(directory, kTiktokenSettings), files.settings + "\n");
+}
+
+void write_tokenizer(FileSystem& fs, const std::string& directory, const Tokenizer& tokenizer,
+                     const RunConfig& config, const ExportOptions& options) {
+  switch (tokenizer.kind()) {
+    case TokenizerKind::kSentencePiece:
+      return write_sentencepiece(fs, directory, tokenizer, config, options);
+    case TokenizerKind::kTokenizerJson:
+      return write_subwords(fs, directory, tokenizer, config, options);
+    case TokenizerKind::kTiktoken:
+      return write_tiktoken(fs, directory, tokenizer);
+  }
 }
 
 void write_files(FileSystem& fs, const std::string& directory, const LoadedModel& model,

@@ -4,8 +4,9 @@
 //   config.json  generation_config.json  model.safetensors
 //   tokenizer.model  tokenizer.json  tokenizer_config.json  special_tokens_map.json
 //
-// The files of the tokenizer are there if it is known, tokenizer.json only if it gives the same
-// ids. Weights are FP32 if the masters are FP32, else BF16, decoded from scaled formats, or their
+// The files of the tokenizer are there if it is known: of a SentencePiece model tokenizer.json only
+// if that gives the same ids; a tokenizer.json as it is; a tiktoken file as tokenizer.tiktoken with
+// its settings beside it. Weights are FP32 if the masters are FP32, else BF16, decoded from scaled formats, or their
 // codes (weight_file.h). Padding is omitted. The directory appears whole or not at all.
 #pragma once
 

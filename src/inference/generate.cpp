@@ -30,7 +30,7 @@ size_t settled(std::string_view text) {
 TextStream::TextStream(const Tokenizer& tokenizer, std::span<const int32_t> prompt)
     : tokenizer_(tokenizer),
       tokens_(prompt.begin(), prompt.end()),
-      shown_(tokenizer.decode(prompt).size()) {}
+      shown_(tokenizer.decode(prompt)) {}
 
 // Decodes all tokens each time, since a token's text depends on those before it. The cost is small
 // beside the model's.
@@ -42,13 +42,15 @@ std::string TextStream::add(int32_t token) {
 
 std::string TextStream::finish() {
   const std::string text = tokenizer_.decode(tokens_);
-  return take(text, text.size());
+  return text.substr(std::min(shown_.size(), text.size()));
 }
 
+// Some decoders replace a whole run of bytes while its last character is incomplete: nothing is
+// shown until the run continues what was.
 std::string TextStream::take(const std::string& text, size_t end) {
-  if (end <= shown_) return "";
-  const std::string piece = text.substr(shown_, end - shown_);
-  shown_ = end;
+  if (end <= shown_.size() || !text.starts_with(shown_)) return "";
+  const std::string piece = text.substr(shown_.size(), end - shown_.size());
+  shown_ += piece;
   return piece;
 }
 

@@ -35,7 +35,7 @@ class TextStream {
 
   const Tokenizer& tokenizer_;
   std::vector<int32_t> tokens_;
-  size_t shown_;  // bytes of the text of all tokens
+  std::string shown_;  // of the text of all tokens
 };
 
 inline constexpr RandomStream kSamplingStream{8};

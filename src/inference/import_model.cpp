@@ -1,8 +1,13 @@
 #include "inference/import_model.h"
 
+#include <optional>
+
+#include <spdlog/spdlog.h>
+
 #include "config/run_inputs.h"
 #include "core/check.h"
 #include "core/json/json_parse.h"
+#include "data/subword/subword_tokenizer.h"
 #include "data/tokenizer.h"
 #include "inference/hugging_face_config.h"
 #include "inference/hugging_face_weights.h"
@@ -12,8 +17,6 @@ namespace mpt {
 namespace {
 
 constexpr const char* kConfig = "config.json";
-constexpr const char* kSentencePiece = "tokenizer.model";
-constexpr const char* kTokenizerJson = "tokenizer.json";
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 constexpr int64_t kMostContext = 1 << 20;  // of batch.seq_len
 
@@ -51,46 +54,73 @@ RunConfig base_config(const LlamaConfig& model, int64_t context, const std::stri
   return parse_run_config(JsonDocument::of_value(resolved_json(config), path));
 }
 
-// Throws Error unless it is a SentencePiece model that the vocabulary has room for.
-void check_tokenizer(const std::string& path, const LlamaConfig& model) {
+// Throws Error unless it is a tokenizer that the vocabulary has room for.
+Tokenizer checked_tokenizer(const std::string& path, const LlamaConfig& model) {
   constexpr const char* kLeave = "leave it out with --no-tokenizer";
-  int64_t pieces = 0;
+  std::optional<Tokenizer> tokenizer;
   try {
-    pieces = Tokenizer::load(path).vocab_size();
+    tokenizer = Tokenizer::load(path);
   } catch (const Error& defect) {
     throw error("{}; {}", defect.what(), kLeave);
   }
-  if (pieces > model.vocab_size)
-    throw error("{}: has {} pieces, but the vocabulary of the model is {}; {}", path, pieces,
-                model.vocab_size, kLeave);
+  if (tokenizer->vocab_size() > model.vocab_size)
+    throw error("{}: has {} pieces, but the vocabulary of the model is {}; {}", path,
+                tokenizer->vocab_size(), model.vocab_size, kLeave);
+  return std::move(*tokenizer);
 }
 
-// Whether the tokenizer puts BOS before a text, as far as its config says.
-bool prepends_bos(FileSystem& fs, const std::string& directory) {
+nlohmann::json tokenizer_config(FileSystem& fs, const std::string& directory) {
   const std::string path = in_directory(directory, kTokenizerConfig);
-  if (!fs.exists(path)) return false;
-  const nlohmann::json content = parse_written_json(fs.read_file(path), path);
-  return content.is_object() && content.value("add_bos_token", nlohmann::json()) == true;
+  nlohmann::json content = nlohmann::json::object();
+  if (fs.exists(path)) content = parse_written_json(fs.read_file(path), path);
+  return content.is_object() ? content : nlohmann::json::object();
 }
 
-std::string note_of(FileSystem& fs, const ImportOptions& options, const std::string& copied) {
-  if (options.tokenizer == ImportTokenizer::kLeave) return "left out; generate needs --tokenizer";
-  if (!copied.empty())
-    return prepends_bos(fs, options.directory)
-               ? "tokenizer.model; its texts begin with BOS: generate and export with --bos"
-               : "tokenizer.model";
-  return fs.exists(in_directory(options.directory, kTokenizerJson))
-             ? "none: tokenizer.json is not read, generate and export need --tokenizer with a "
-               "SentencePiece model"
-             : "none in the directory; generate needs --tokenizer";
+// Whether the tokenizer puts BOS before a text, as far as its files say.
+bool prepends_bos(const Tokenizer& tokenizer, const nlohmann::json& config) {
+  return config.value("add_bos_token", nlohmann::json()) == true ||
+         (tokenizer.subwords() != nullptr &&
+          tokenizer.subwords()->parts().template_begins_with_bos);
 }
 
-std::string tokenizer_to_copy(FileSystem& fs, const ImportOptions& options,
-                              const LlamaConfig& model) {
-  std::string path = in_directory(options.directory, kSentencePiece);
-  if (options.tokenizer == ImportTokenizer::kLeave || !fs.exists(path)) return "";
-  check_tokenizer(path, model);
-  return path;
+// tokenizer_config.json names a token as text, or as an object with it.
+std::string token_name(const nlohmann::json& config, const char* key) {
+  nlohmann::json name = config.value(key, nlohmann::json());
+  if (name.is_object()) name = name.value("content", nlohmann::json());
+  return name.is_string() ? name.get<std::string>() : "";
+}
+
+// tokenizer.json does not name EOS and may not name BOS.
+void warn_of_names(const Tokenizer& tokenizer, const nlohmann::json& config) {
+  const auto compare = [&](const char* key, int64_t id) {
+    const std::string named = token_name(config, key),
+                      own = id < 0 ? "" : tokenizer.id_to_piece(id);
+    if (!named.empty() && named != own)
+      spdlog::warn("{}: {} says that {} is '{}'; here it is {}", tokenizer.path(), kTokenizerConfig,
+                   key, named, own.empty() ? "none" : "'" + own + "'");
+  };
+  compare("bos_token", tokenizer.bos_id());
+  compare("eos_token", tokenizer.eos_id());
+}
+
+struct FoundTokenizer {
+  std::string path;  // "": none
+  std::string note;  // what to know of it, in a line
+};
+
+FoundTokenizer tokenizer_to_copy(FileSystem& fs, const ImportOptions& options,
+                                 const LlamaConfig& model) {
+  if (options.tokenizer == ImportTokenizer::kLeave)
+    return {"", "left out; generate needs --tokenizer"};
+  const std::string path = tokenizer_in(options.directory);
+  if (path.empty()) return {"", "none in the directory; generate needs --tokenizer"};
+  const Tokenizer tokenizer = checked_tokenizer(path, model);
+  const nlohmann::json config = tokenizer_config(fs, options.directory);
+  if (tokenizer.subwords() != nullptr) warn_of_names(tokenizer, config);
+  std::string note = tokenizer.file_name();
+  if (prepends_bos(tokenizer, config))
+    note += "; its texts begin with BOS: generate and export with --bos";
+  return {path, note};
 }
 
 }  // namespace
@@ -102,11 +132,11 @@ ImportedModel import_model(FileSystem& fs, const ImportOptions& options) {
   const HuggingFaceModel read =
       llama_config_of_hugging_face(fs.read_file(path, kMaxJsonBytes), path, options.ignored);
   const RunConfig base = base_config(read.model, context_of(read, options, path), path);
+  FoundTokenizer tokenizer = tokenizer_to_copy(fs, options, read.model);
   ImportedModel imported{.config = {},
                          .changes = {},
-                         .tokenizer = tokenizer_to_copy(fs, options, read.model),
-                         .note = {}};
-  imported.note = note_of(fs, options, imported.tokenizer);
+                         .tokenizer = std::move(tokenizer.path),
+                         .note = std::move(tokenizer.note)};
   const auto device = make_device(DeviceConfig{.type = DeviceType::kCpu});
   HuggingFaceWeights weights(fs, options.directory, read.model, *device);
   imported.config = config_of_weights(base, {.output = options.output,

@@ -2,9 +2,10 @@
 //
 //   config.json                                        hugging_face_config.h
 //   model.safetensors, or its index and shards         hugging_face_weights.h
-//   tokenizer.model                                    SentencePiece; copied, if it is there
+//   tokenizer.model, or tokenizer.json, or             copied, if one is there
+//   tokenizer.tiktoken with its settings
 //
-// No other file is read but tokenizer_config.json, for what it says of BOS. Weights are kept
+// No other file is read but tokenizer_config.json, for what it says of BOS and EOS. Weights are kept
 // exactly, unless another format is asked for.
 #pragma once
 

@@ -138,10 +138,10 @@ TokenizerFile find_tokenizer(const RunConfig& config, const std::string& given,
     file.prepend_bos = bos.is_boolean() && bos.get<bool>();
     file.data_hash = manifest->tokenizer.hash;
   }
-  const std::string kept = in_directory(run, kRunTokenizer);
+  const std::string kept = run.empty() ? "" : tokenizer_in(run);
   if (!given.empty())
     file.path = given;
-  else if (!run.empty() && std::filesystem::exists(kept))
+  else if (!kept.empty())
     file.path = kept;
   else
     file.path = tokenizer_of(config.data);
@@ -155,9 +155,9 @@ std::string missing_tokenizer(const RunConfig& config) {
           : fmt::format("data.tokenizer of its config, '{}', was not found (from {})",
                         config.data.tokenizer, std::filesystem::current_path().string());
   return fmt::format(
-      "the model's tokenizer is unknown: its run directory has no {}, {}, and there is no {} "
+      "the model's tokenizer is unknown: its run directory has none of {}, {}, and there is no {} "
       "beside its data; name it with --tokenizer",
-      kRunTokenizer, named, kManifestName);
+      fmt::join(kTokenizerFiles, ", "), named, kManifestName);
 }
 
 Tokenizer load_tokenizer(const RunConfig& config, const TokenizerFile& file) {

@@ -17,8 +17,9 @@ namespace {
 
 constexpr const char* kConfig = "config.json";
 constexpr const char* kWeightsOnly = "weights_only";
-constexpr std::array<std::string_view, 4> kFiles{kConfig, kRunTokenizer, kRunManifest,
-                                                 kCheckpoints};
+constexpr std::array<std::string_view, 6> kFiles{
+    kConfig,      kTokenizerFiles[0], kTokenizerFiles[1], kTokenizerFiles[2],
+    kRunManifest, kCheckpoints};
 
 OutputDirectory output_of(const std::string& path, Overwrite overwrite) {
   return {.path = path,
@@ -95,7 +96,10 @@ void write_files(FileSystem& fs, const std::string& directory, const WeightsChec
                  const WeightStore& weights, Device& device) {
   write_file_atomically(fs, in_directory(directory, kConfig),
                         bytes_of(resolved_json(what.config).dump(2) + "\n"));
-  copy_file(fs, what.tokenizer, in_directory(directory, kRunTokenizer));
+  if (!what.tokenizer.empty()) {
+    const TokenizerFileContent file = read_tokenizer_file(what.tokenizer);
+    write_file_atomically(fs, in_directory(directory, file.name()), bytes_of(file.bytes));
+  }
   copy_file(fs, what.manifest, in_directory(directory, kRunManifest));
   CheckpointStore store(fs, in_directory(directory, kCheckpoints), {});
   store.save(state_of(what), weights.named_tensors(), device);

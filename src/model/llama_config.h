@@ -31,12 +31,12 @@ struct RopeScaling {
   void fields(V& v) {
     v.optional("rope_type", rope_type,
                {.doc = "linear: all frequencies divided by factor; llama3: only the low ones"});
-    v.optional("factor", factor,
-               {.minimum = 1,
-                .maximum = 1e6,
-                .only_with =
-                    only_with("rope_type", rope_type, {RopeType::kLinear, RopeType::kLlama3}),
-                .doc = "by how much the context is longer than the original one"});
+    v.optional(
+        "factor", factor,
+        {.minimum = 1,
+         .maximum = 1e6,
+         .only_with = only_with("rope_type", rope_type, {RopeType::kLinear, RopeType::kLlama3}),
+         .doc = "by how much the context is longer than the original one"});
     const Condition llama3 = only_with("rope_type", rope_type, {RopeType::kLlama3});
     v.optional("low_freq_factor", low_freq_factor,
                {.minimum = kMinPositiveReal,
@@ -58,10 +58,10 @@ struct RopeScaling {
 };
 
 struct LlamaConfig {
-  int64_t hidden_size = 0;          // C
-  int64_t intermediate_size = 0;    // F
-  int64_t num_hidden_layers = 0;    // L
-  int64_t num_attention_heads = 0;  // H
+  int64_t hidden_size = 0;                       // C
+  int64_t intermediate_size = 0;                 // F
+  int64_t num_hidden_layers = 0;                 // L
+  int64_t num_attention_heads = 0;               // H
   std::optional<int64_t> num_key_value_heads{};  // K
   std::optional<int64_t> head_size{};            // D, the key head_dim
   int64_t vocab_size = 0;                        // V
@@ -95,9 +95,7 @@ struct LlamaConfig {
     v.required("num_hidden_layers", num_hidden_layers,
                {.minimum = 1, .maximum = 4096, .doc = "L, number of blocks"});
     v.required("num_attention_heads", num_attention_heads,
-               {.minimum = 1,
-                .maximum = 1 << 15,
-                .doc = "H, number of query heads"});
+               {.minimum = 1, .maximum = 1 << 15, .doc = "H, number of query heads"});
     v.optional("num_key_value_heads", num_key_value_heads,
                {.minimum = 1,
                 .maximum = 1 << 15,
@@ -141,11 +139,10 @@ inline int64_t linear_elements_of_layer(const LlamaConfig& c) {
 
 // Logical elements of all weights, padding excluded.
 inline int64_t parameter_count(const LlamaConfig& c) {
-  const int64_t embedding_and_head =
-      (c.tie_word_embeddings ? 1 : 2) * c.vocab_size * c.hidden_size;
+  const int64_t embedding_and_head = (c.tie_word_embeddings ? 1 : 2) * c.vocab_size * c.hidden_size;
   const int64_t norms_of_layer = 2 * c.hidden_size + (c.qk_norm ? 2 * c.head_dim() : 0);
-  return embedding_and_head +
-         c.num_hidden_layers * (linear_elements_of_layer(c) + norms_of_layer) + c.hidden_size;
+  return embedding_and_head + c.num_hidden_layers * (linear_elements_of_layer(c) + norms_of_layer) +
+         c.hidden_size;
 }
 
 }  // namespace mpt

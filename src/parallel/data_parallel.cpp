@@ -203,10 +203,9 @@ void check_same(Communicator& ranks, const std::string& mine, std::string_view w
         other, what, texts[size_t(other)], texts.front());
 }
 
-std::string hash_of_data(const SequenceSource& data) {
+void hash_data(const SequenceSource& data, Hasher& hasher) {
   constexpr int64_t kSamples = 64;
   std::vector<int32_t> tokens(size_t(data.seq_len())), targets(tokens.size());
-  Hasher hasher;
   const int64_t counts[] = {data.tokens(), data.sequences()};
   hasher.update(std::as_bytes(std::span(counts)));
   const int64_t samples = std::min(kSamples, data.sequences());
@@ -214,6 +213,11 @@ std::string hash_of_data(const SequenceSource& data) {
     data.read(i * data.sequences() / samples, tokens, targets);
     hasher.update(std::as_bytes(std::span(tokens)));
   }
+}
+
+std::string hash_of_data(const Mixture& data) {
+  Hasher hasher;
+  for (const Corpus& corpus : data.corpora()) hash_data(*corpus.rows, hasher);
   return hasher.hex();
 }
 
@@ -225,8 +229,7 @@ std::string hash_of(const Tensor& tensor, Device& device) {
 
 }  // namespace
 
-void check_same_start(Communicator& ranks, const RunConfig& config,
-                      const SequenceSource& training_data) {
+void check_same_start(Communicator& ranks, const RunConfig& config, const Mixture& training_data) {
   if (ranks.is_single()) return;
   check_same(ranks, hash_bytes(bytes_of(resolved_json(config).dump())), "configuration");
   check_same(ranks, hash_file(posix_file_system(), code_file()), "program");

@@ -15,7 +15,7 @@
 #include "comm/communicator.h"
 #include "config/run_config.h"
 #include "core/tensor.h"
-#include "data/sequence_source.h"
+#include "data/mixture.h"
 #include "device/device.h"
 #include "model/gradient_hooks.h"
 #include "model/llama.h"
@@ -96,10 +96,9 @@ class DataParallel final : public GradientHooks {
 // Checks by hashes that all ranks of a run agree.
 
 // Throws Error on every rank, naming what differs and on which rank, unless config, program and
-// training data are the same. Of the data, the counts of tokens and sequences and a sample of
+// training data are the same. Of each corpus, the counts of tokens and sequences and a sample of
 // sequences are compared.
-void check_same_start(Communicator& ranks, const RunConfig& config,
-                      const SequenceSource& training_data);
+void check_same_start(Communicator& ranks, const RunConfig& config, const Mixture& training_data);
 
 // Throws Error on every rank, naming the ranks and the first tensor that differs, unless all hold
 // the same bytes.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -99,7 +100,91 @@ void tell_new_length(int64_t step, const RunConfig& before, const RunConfig& con
       schedule_factor(config.schedule, step + 1, is), step + 1);
 }
 
+constexpr const char* kTokens = "data_tokens";
+constexpr const char* kOrder = "data_order";
+
+// " of books"; "" for the corpus without a name.
+std::string of_corpus(const std::string& name) { return name.empty() ? "" : " of " + name; }
+
+std::string called(const std::string& name) {
+  return name.empty() ? "the corpus without a name" : "the corpus " + name;
+}
+
+// Tokens of the saved run's corpora, by name.
+std::map<std::string, int64_t> saved_tokens(const TrainState& saved,
+                                            const std::string& checkpoint) {
+  const nlohmann::json value =
+      saved.extra.is_object() ? saved.extra.value(kTokens, nlohmann::json()) : nlohmann::json();
+  if (!value.is_object()) return {{"", saved_count(saved, checkpoint, kTokens)}};
+  std::map<std::string, int64_t> tokens;
+  for (const auto& [name, count] : value.items()) {
+    if (!count.is_number_integer())
+      throw error("{}: cannot be resumed: extra.{} of its state is {}; expected whole numbers",
+                  checkpoint, kTokens, value.dump());
+    tokens[name] = count.get<int64_t>();
+  }
+  return tokens;
+}
+
+// A corpus that was read before must be the same; others may come and go.
+void check_corpora(const TrainState& saved, const std::string& checkpoint, const Mixture& data) {
+  std::map<std::string, int64_t> before = saved_tokens(saved, checkpoint);
+  for (const Corpus& corpus : data.corpora()) {
+    const auto found = before.find(corpus.name);
+    if (found == before.end()) {
+      spdlog::warn("resume: {} is new, and read from its beginning", called(corpus.name));
+      continue;
+    }
+    if (found->second != corpus.rows->tokens())
+      throw error(
+          "{}: cannot be resumed: it was trained on shards{} of {} tokens in total, data.train now "
+          "names {}. The saved data position is valid only for the same shards",
+          checkpoint, of_corpus(corpus.name), found->second, corpus.rows->tokens());
+    before.erase(found);
+  }
+  for (const auto& [name, tokens] : before)
+    spdlog::warn("resume: {} is no longer read", called(name));
+}
+
+std::string text_of(const CycleShares& shares) {
+  std::string text;
+  for (const auto& [name, rows] : shares)
+    text += fmt::format("{}{:.1f} % {}", text.empty() ? "" : ", ",
+                        100.0 * double(rows) / double(kRowsPerCycle), name);
+  return text;
+}
+
 }  // namespace
+
+nlohmann::json tokens_by_corpus(const Mixture& training_data) {
+  nlohmann::json tokens = nlohmann::json::object();
+  for (const Corpus& corpus : training_data.corpora()) {
+    if (corpus.name.empty()) return corpus.rows->tokens();
+    tokens[corpus.name] = corpus.rows->tokens();
+  }
+  return tokens;
+}
+
+void add_order(TrainState& state, const Mixture& training_data) {
+  const MixtureOrder plain({{0, {{"", kRowsPerCycle}}}});
+  if (!(training_data.order() == plain)) state.extra[kOrder] = training_data.order().json();
+}
+
+std::shared_ptr<const Mixture> continued_data(const TrainState& saved,
+                                              const std::string& checkpoint,
+                                              const Mixture& training_data) {
+  const nlohmann::json value =
+      saved.extra.is_object() ? saved.extra.value(kOrder, nlohmann::json()) : nlohmann::json();
+  const MixtureOrder former = value.is_null()
+                                  ? MixtureOrder({{0, {{"", kRowsPerCycle}}}})
+                                  : MixtureOrder::parse(value, checkpoint + ": extra." + kOrder);
+  MixtureOrder order = training_data.order().continuing(former, saved.cursor);
+  if (!(order == former))
+    for (const MixtureSegment& segment : order.segments())
+      if (segment.first_row >= saved.cursor)
+        spdlog::warn("resume: rows from {} on: {}", segment.first_row, text_of(segment.shares));
+  return training_data.in_order(std::move(order));
+}
 
 RecordedRows rows_of(const TrainState& saved) {
   const std::optional<RunConfig> config =
@@ -108,7 +193,7 @@ RecordedRows rows_of(const TrainState& saved) {
 }
 
 void check_resumable(const TrainState& saved, const std::string& checkpoint,
-                     const RunConfig& config, const SequenceSource& training_data) {
+                     const RunConfig& config, const Mixture& training_data) {
   if (!saved.config.is_object())
     throw error("{}: cannot be resumed: config of its state is {}, expected an object", checkpoint,
                 describe(saved.config));
@@ -141,12 +226,7 @@ void check_resumable(const TrainState& saved, const std::string& checkpoint,
     spdlog::log(is_among(key, kHarmless) ? spdlog::level::info : spdlog::level::warn,
                 "resume: {} was {}, is now {}", key, text(before), text(now));
   }
-  const int64_t data_tokens = saved_count(saved, checkpoint, "data_tokens");
-  if (data_tokens != training_data.tokens())
-    throw error(
-        "{}: cannot be resumed: it was trained on shards of {} tokens in total, data.train now "
-        "names {}. The saved data position is valid only for the same shards",
-        checkpoint, data_tokens, training_data.tokens());
+  check_corpora(saved, checkpoint, training_data);
   const int64_t steps = total_steps(config);
   if (saved.step > steps)
     throw error("{} is at step {}, beyond the end of the run at step {} (train.*)", checkpoint,

@@ -1,13 +1,14 @@
 // Whether a checkpoint can be continued with the present config.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/checkpoint_files.h"
 #include "config/run_config.h"
-#include "data/sequence_source.h"
+#include "data/mixture.h"
 #include "device/device.h"
 #include "train/memory_fit.h"
 
@@ -18,7 +19,18 @@ namespace mpt {
 // every other changed key, as a warning if it affects training, and how a new length changes the
 // schedule.
 void check_resumable(const TrainState& saved, const std::string& checkpoint,
-                     const RunConfig& config, const SequenceSource& training_data);
+                     const RunConfig& config, const Mixture& training_data);
+
+// How the order of rows goes into a state's `extra`: data_tokens, the tokens of each corpus by its
+// name, or their number where the corpus has no name; and data_order, MixtureOrder::json(), where
+// corpora have names.
+nlohmann::json tokens_by_corpus(const Mixture& training_data);
+void add_order(TrainState& state, const Mixture& training_data);
+// The corpora in the order of the saved run up to its cursor, and in their present order from
+// there; says so if the two differ. Throws Error if the saved value is not an order.
+std::shared_ptr<const Mixture> continued_data(const TrainState& saved,
+                                              const std::string& checkpoint,
+                                              const Mixture& training_data);
 
 // The rows of a saved run's batches, whole steps where its config names none; zeros if that config
 // is no longer valid.

@@ -121,12 +121,7 @@ nlohmann::ordered_json RunLogger::to_json(const StepRecord& record) const {
   json["grad_norm"] = record.grad_norm;
   json["data_hash"] = fmt::format("{:016x}", record.data_hash);
   if (record.skipped) json["skipped"] = true;
-  if (record.validation) {
-    json["val_loss"] = record.validation->loss;
-    json["val_loss_family"] = record.validation->galore_loss;
-    json["val_perplexity"] = record.validation->perplexity();
-    json["val_tokens"] = record.validation->tokens;
-  }
+  if (record.validation) json.update(validation_json(*record.validation));
   if (!record.update_statistics.empty())
     json["update_survival"] = update_statistics_json(record.update_statistics);
   if (!record.fp8.empty()) json["fp8_scaling"] = fp8_scaling_json(record.fp8);
@@ -151,10 +146,19 @@ void RunLogger::print(const StepRecord& record) {
       record.step, options_.total_steps, record.loss, main_rate(record), record.grad_norm,
       1e3 * record.seconds, format_count(rate), format_duration(left),
       record.skipped ? nonfinite_mark(config_.train.nonfinite_policy) : "");
-  if (record.validation)
-    spdlog::info("step {:>6}/{} | validation loss {:.4f} | perplexity {:.3f} | on {} tokens",
-                 record.step, options_.total_steps, record.validation->loss,
-                 record.validation->perplexity(), format_count(double(record.validation->tokens)));
+  if (!record.validation) return;
+  for (const auto& [name, mean] : record.validation->sets)
+    print_validation(record.step, name, mean);
+  print_validation(record.step, "", record.validation->all);
+}
+
+void RunLogger::print_validation(int64_t step, const std::string& name,
+                                 const Evaluation& mean) const {
+  spdlog::info(
+      "step {:>6}/{} | {}validation loss {:.4f} | perplexity {:.3f}{} | on {} tokens", step,
+      options_.total_steps, name.empty() ? "" : name + ": ", mean.loss, mean.perplexity(),
+      mean.bits_per_byte ? fmt::format(" | {:.4f} bits per byte", *mean.bits_per_byte) : "",
+      format_count(double(mean.tokens)));
 }
 
 }  // namespace mpt

@@ -29,7 +29,7 @@ struct StepRecord {
   bool skipped = false;    // loss or gradient norm not finite: no update
   uint64_t data_hash = 0;  // of the step's rows; independent of ranks, micro-batches
   double seconds = 0;      // of the step, excluding evaluation and saving
-  std::optional<Evaluation> validation{};
+  std::optional<ValidationResult> validation{};
   std::vector<UpdateStatistics> update_statistics{};  // on steps of log.update_statistics
   std::vector<Fp8OperandState> fp8{};                 // after the step; on the same steps
 };
@@ -57,6 +57,7 @@ class RunLogger {
 
  private:
   [[nodiscard]] nlohmann::ordered_json to_json(const StepRecord& record) const;
+  void print_validation(int64_t step, const std::string& name, const Evaluation& mean) const;
   [[nodiscard]] double main_rate(const StepRecord& record) const;
   void print(const StepRecord& record);
 

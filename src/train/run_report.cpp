@@ -115,8 +115,22 @@ std::string storage_table(const RunConfig& config, Device& device) {
 
 }  // namespace
 
-double epochs(const RunConfig& config, int64_t sequences) {
-  return double(total_steps(config)) * double(config.batch.rows_per_step()) / double(sequences);
+std::vector<CorpusEpochs> epochs_of(const RunConfig& config, const Mixture& data) {
+  const int64_t rows = total_steps(config) * config.batch.rows_per_step();
+  std::vector<CorpusEpochs> corpora;
+  for (const Corpus& corpus : data.corpora())
+    corpora.push_back({corpus.name, data.epochs(corpus, rows),
+                       double(data.order().rows_of(corpus.name, rows)) / double(rows)});
+  return corpora;
+}
+
+std::string epochs_text(const std::vector<CorpusEpochs>& corpora) {
+  if (corpora.size() == 1) return fmt::format("{:.2f} epochs", corpora.front().epochs);
+  std::vector<std::string> texts;
+  for (const CorpusEpochs& one : corpora)
+    texts.push_back(fmt::format("{} {:.1f} %{}, {:.2f} epochs", one.corpus, 100 * one.part_of_rows,
+                                texts.empty() ? " of the rows" : "", one.epochs));
+  return fmt::format("{} corpora: {}", corpora.size(), fmt::join(texts, "; "));
 }
 
 std::string grouped(int64_t n) {
@@ -313,12 +327,16 @@ std::string model_line(const RunConfig& config) {
 
 std::string data_line(const RunConfig& config, const RunStart& start) {
   const std::string validation =
-      start.validation == nullptr
+      start.validation.empty()
           ? "none to evaluate on (data.validation is empty)"
-          : fmt::format("{} to evaluate on", grouped(start.validation->tokens()));
-  return fmt::format("data: {} tokens to train on, {:.2f} epochs; {}; tokenizer {}",
-                     grouped(start.training.tokens()), epochs(config, start.training.sequences()),
-                     validation, config.data.tokenizer.empty() ? "not set" : config.data.tokenizer);
+          : fmt::format("{} to evaluate on{}", grouped(tokens_of(start.validation)),
+                        start.validation.size() == 1
+                            ? ""
+                            : fmt::format(" in {} sets", start.validation.size()));
+  return fmt::format("data: {} tokens to train on, {}; {}; tokenizer {}",
+                     grouped(start.training.tokens()),
+                     epochs_text(epochs_of(config, start.training)), validation,
+                     config.data.tokenizer.empty() ? "not set" : config.data.tokenizer);
 }
 
 std::string batch_line(const RunConfig& config, const RunStart& start) {

@@ -12,7 +12,7 @@
 
 #include "comm/communicator.h"
 #include "config/run_config.h"
-#include "data/sequence_source.h"
+#include "config/run_inputs.h"
 #include "device/device.h"
 #include "train/memory_fit.h"
 
@@ -25,15 +25,23 @@ std::string row(std::string_view label, fmt::format_string<Args...> format, Args
 }
 // Thousands separated: 58,073,600.
 std::string grouped(int64_t n);
-// How often the run reads data of `sequences` sequences.
-double epochs(const RunConfig& config, int64_t sequences);
+// How often a run reads a corpus.
+struct CorpusEpochs {
+  std::string corpus;  // "" where corpora have no names
+  double epochs = 0;
+  double part_of_rows = 0;  // of all rows of the run
+};
+std::vector<CorpusEpochs> epochs_of(const RunConfig& config, const Mixture& data);
+// "1.20 epochs"; of several corpora
+// "2 corpora: books 20.0 % of the rows, 3.10 epochs; web 80.0 %, 0.40 epochs".
+std::string epochs_text(const std::vector<CorpusEpochs>& corpora);
 
 // What a run is about to do.
 struct RunStart {
   std::string config;  // the file
   std::string place;   // "written to runs/nano"
-  const SequenceSource& training;
-  const SequenceSource* validation;  // may be null
+  const Mixture& training;
+  const std::vector<ValidationSet>& validation;
   const Communicator& ranks = Communicator::single();
   FreeMemory memory{};  // before the run took any
   std::string rows{};   // why micro-batches have so many rows; "" if the config names the number

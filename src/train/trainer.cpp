@@ -35,6 +35,7 @@ Trainer::Trainer(const RunConfig& config, Device& device, FileSystem& fs, Commun
       total_steps_(total_steps(config)),
       train_data_(open_training_data(config)),
       validation_data_(open_validation_data(config)),
+      text_(validation_data_.empty() ? std::nullopt : text_of_data(config.data)),
       allocator_(device.make_allocator()),
       model_(config, device, *allocator_, ranks),
       loader_(train_data_, {.rows_per_batch = config.batch.rows_per_step(),
@@ -69,7 +70,8 @@ void Trainer::resume(const std::string& checkpoint) {
   check_resumable(preview, checkpoint, config_, *train_data_);
   restore_gemms(preview, checkpoint, device_);
   load(checkpoint);
-  loader_.seek(preview.cursor);
+  train_data_ = continued_data(preview, checkpoint, *train_data_);
+  loader_.seek(train_data_, preview.cursor);
 }
 
 // Loads everything except the position in the data.
@@ -212,10 +214,11 @@ void Trainer::evaluate_into(StepRecord& record) {
   const ProfileScope scope(device_, "evaluation");
   StopSignal::stops(StopPoint::kAfterEvaluation);
   model_.all_gather_weights();
-  record.validation = evaluate(model_.llama, *validation_data_,
+  record.validation = evaluate(model_.llama, validation_data_,
                                {.rows_per_batch = batch_.micro_batch_rows,
                                 .tokens = config_.eval.tokens,
                                 .galore_batch_rows = galore_batch_rows(config_),
+                                .text = text_ ? &*text_ : nullptr,
                                 .ranks = ranks_});
 }
 
@@ -267,10 +270,11 @@ TrainState Trainer::state() const {
                    .seed = config_.seed,
                    .config = resolved_json(config_),
                    .extra = {{"skipped_steps", skipped_},
-                             {"data_tokens", train_data_->tokens()},
+                             {"data_tokens", tokens_by_corpus(*train_data_)},
                              {"products", gemms_json(device_)}},
                    .tokens = tokens_};
   if (!init_from_.is_null()) state.extra[kInitFrom] = init_from_;
+  add_order(state, *train_data_);
   return state;
 }
 
@@ -336,7 +340,7 @@ bool Trainer::run() {
     exchange_status(*record);
     report_save(saver_.poll());
     check_replicas();
-    if (validation_data_ && due(config_.eval.every_steps)) evaluate_into(*record);
+    if (!validation_data_.empty() && due(config_.eval.every_steps)) evaluate_into(*record);
     if (logger) logger->record(*record);
     if (record->skipped) handle_nonfinite(*record, logger.get());
     if (due(config_.checkpoint.every_steps)) save(logger.get());

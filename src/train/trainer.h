@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/checkpoint_saver.h"
 #include "comm/communicator.h"
@@ -52,8 +53,10 @@ class Trainer {
   [[nodiscard]] int64_t current_step() const { return step_; }
   // After run(): the checkpoint of the current step, saved or loaded; "" if none.
   [[nodiscard]] const std::string& last_checkpoint() const { return last_checkpoint_; }
-  [[nodiscard]] const SequenceSource& training_data() const { return *train_data_; }
-  [[nodiscard]] const SequenceSource* validation_data() const { return validation_data_.get(); }
+  [[nodiscard]] const Mixture& training_data() const { return *train_data_; }
+  [[nodiscard]] const std::vector<ValidationSet>& validation_data() const {
+    return validation_data_;
+  }
   [[nodiscard]] const MemoryUse& memory() const { return allocator_->use(); }
 
  private:
@@ -88,7 +91,9 @@ class Trainer {
   Communicator& ranks_;
   BatchPlan batch_;
   int64_t total_steps_;
-  std::shared_ptr<const SequenceSource> train_data_, validation_data_;
+  std::shared_ptr<const Mixture> train_data_;
+  std::vector<ValidationSet> validation_data_;
+  std::optional<TextBytes> text_;  // of the validation data
   std::unique_ptr<Allocator> allocator_;
   TrainingModel model_;
   DataLoader loader_;

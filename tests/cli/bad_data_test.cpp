@@ -345,6 +345,14 @@ TEST_F(BadData, Text) {
        compressed_corpus(50, 0));
   both("damaged gzip", "bad.txt.gz", std::vector<std::string>{"bad.txt.gz: damaged gzip data"},
        compressed_corpus(100, 2000));
+  both("no zstd", "bad.jsonl.zst", std::vector<std::string>{"bad.jsonl.zst: named .zst"},
+       text_as("bad.jsonl.zst", "{}"));
+  both("no Parquet", "bad.parquet", std::vector<std::string>{"bad.parquet: is not a Parquet file"},
+       text_as("bad.parquet", "{\"text\": \"a\"}\n"));
+  both("truncated Parquet", "bad.parquet", std::vector<std::string>{"bad.parquet: is truncated"},
+       text_as("bad.parquet", "PAR1, and then nothing else of it"));
+  both("standard input without a kind", "-",
+       std::vector<std::string>{"standard input: say what it holds with --as"});
   both("no gzip", "bad.txt.gz", std::vector<std::string>{"bad.txt.gz: named .gz"},
        text_as("bad.txt.gz", "plain"));
   expect_all_refused(refusals);

@@ -76,7 +76,7 @@ TEST_F(Messages, C4IsMadeWhereItsConfigsReadIt) {
   ASSERT_NE(at, std::string::npos);
   const std::string directory = page.substr(output, page.find(' ', output) - output);
   const RunConfig config = load_run_config(MPT_SOURCE_DIR "/configs/350m_fp8.json");
-  EXPECT_EQ(config.data.train, std::vector<std::string>{directory + "/train_*.bin"});
+  EXPECT_EQ(config.data.train, std::vector{CorpusConfig::of_texts({directory + "/train_*.bin"})});
   EXPECT_EQ(config.data.tokenizer, directory + "/tokenizer.model");
 }
 

@@ -384,5 +384,43 @@ TEST_F(TextToShards, TextThatIsNotUtf8IsRefusedOrSkipped) {
   EXPECT_TRUE(has(skipped.out, "1 unreadable skipped")) << skipped.out;
 }
 
+TEST_F(TextToShards, WhatADocumentIsIsChosenAndTold) {
+  write_corpus(directory_ / "more.md", 10);
+  ASSERT_EQ(train_tokenizer().exit_code, 0);
+  const auto told = [&](const Arguments& choice, const std::string& documents,
+                        const std::string& what) {
+    Arguments arguments{"tokenize",  "--input",  "corpus.txt", "more.md",    "--tokenizer",
+                        "tok.model", "--output", "data",       "--overwrite"};
+    arguments.insert(arguments.end(), choice.begin(), choice.end());
+    const ProgramResult result = run(arguments);
+    EXPECT_TRUE(has(result.out, "documents        " + documents + " from 2 files, ")) << result.out;
+    EXPECT_TRUE(has(result.out, "a document is    " + what + " (--document)\n")) << result.out;
+  };
+  told({}, "210", "a paragraph of plain text: a blank line ends it");
+  told({"--document", "file"}, "2", "a file of plain text");
+  told({"--document", "line"}, "630", "a line of plain text");
+  EXPECT_EQ(run({"tokenize", "--input", "corpus.txt", "--as", "jsonl", "--document", "line",
+                 "--tokenizer", "tok.model", "--output", "data", "--overwrite"})
+                .exit_code,
+            1);
+  const ProgramResult wrong = tokenize({"--document", "chapter"});
+  EXPECT_TRUE(has(wrong.err, "'chapter' is not one of: paragraph, file, line")) << wrong.err;
+}
+
+TEST_F(TextToShards, StandardInputIsTextLikeAnyOther) {
+  ASSERT_EQ(train_tokenizer().exit_code, 0);
+  ASSERT_EQ(tokenize().exit_code, 0);
+  const std::string command = "gzip -c corpus.txt | " + program_to_test() +
+                              " tokenize --input - --as text --tokenizer tok.model --output piped";
+  const ProgramResult piped =
+      run_program({"-c", command}, {.cwd = directory_.path(), .program = "/bin/sh"});
+  EXPECT_EQ(piped.exit_code, 0) << piped.err;
+  const auto train = [&](const std::string& output) {
+    return Manifest::load(directory_ / (output + "/manifest.json")).splits.at("train");
+  };
+  EXPECT_EQ(train("piped").documents, 200);
+  EXPECT_EQ(train("piped").shards.front().hash, train("data").shards.front().hash);
+}
+
 }  // namespace
 }  // namespace mpt::test

@@ -316,14 +316,31 @@ TEST_F(RunConfigTest, SettingsOfEveryType) {
   EXPECT_EQ(config.name, "my run");
   EXPECT_EQ(config.seed, 5u);
   EXPECT_FALSE(config.data.pack);
-  EXPECT_EQ(config.data.train, std::vector<std::string>{"data/one.bin"});
-  EXPECT_EQ(config.data.validation, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(config.data.train, std::vector{CorpusConfig::of_texts({"data/one.bin"})});
+  EXPECT_EQ(config.data.validation, (NamedTexts{{"", {"a", "b"}}}));
   EXPECT_EQ(config.batch.micro_batches(), 2);
   EXPECT_EQ(additive_of(config.optimizer.rule)->lr_additive, 1e-3);
   EXPECT_EQ(config.schedule.shape, ScheduleShape::kWsd);
   EXPECT_EQ(config.schedule.warmup_steps, 10);
   EXPECT_EQ(config.train.chinchilla, 0.5);
   EXPECT_EQ(config.train.nonfinite_policy, NonfinitePolicy::kSkipStep);
+}
+
+// Corpora by weight and validation sets by name, and that what is written of them is read as the
+// same.
+TEST_F(RunConfigTest, CorporaAndValidationSetsMayHaveNames) {
+  const RunConfig config = load_run_config(
+      kConfigs + "nano_bf16.json",
+      {R"(data.train=[{"name":"web","files":["a","b"],"weight":3},{"name":"books","files":"c","weight":1}])",
+       R"(data.phases=[{"from":0.9,"weights":{"books":1,"web":0}}])",
+       R"(data.validation={"c4":["d","e"],"books":"f"})"});
+  EXPECT_EQ(config.data.train,
+            (std::vector<CorpusConfig>{{"web", {"a", "b"}, 3}, {"books", {"c"}, 1}}));
+  EXPECT_EQ(config.data.phases,
+            (std::vector<MixturePhaseConfig>{{0.9, {{"books", 1}, {"web", 0}}}}));
+  EXPECT_EQ(config.data.validation, (NamedTexts{{"c4", {"d", "e"}}, {"books", {"f"}}}));
+  EXPECT_EQ(config.data.all_files(), (std::vector<std::string>{"a", "b", "c", "d", "e", "f"}));
+  EXPECT_EQ(parse_run_config(JsonDocument::of_value(resolved_json(config), "again")), config);
 }
 
 TEST_F(RunConfigTest, LengthsAreRoundedUpToWholeSteps) {
@@ -378,6 +395,18 @@ const BadConfig kBadConfigs[] = {
      {"user.json:3: model.hidden_size: expected an integer", "128.5"}},
     {R"("data": {"shuffle": 1})", {"user.json:3: data.shuffle: expected true or false"}},
     {R"("data": {"train": [1]})", {"user.json:3: data.train: expected a list of strings"}},
+    {R"("data": {"train": [{"name": "a"}]})",
+     {"user.json:3: data.train.0.files: missing", "data.train.0.weight: missing"}},
+    {R"("data": {"train": [{"name": "a", "files": "b", "wieght": 1}]})",
+     {"user.json:3: data.train.0.wieght: unknown key; did you mean \"weight\"?"}},
+    {R"("data": {"train": ["a", {"name": "b", "files": "c", "weight": 1}]})",
+     {"data.train: expected a list of strings or a list of objects"}},
+    {R"("data": {"validation": {"a": 3}})",
+     {"user.json:3: data.validation: expected a list of strings, or an object of such lists"}},
+    {R"("data": {"phases": [{"from": 1, "weights": {"a": 1}}]})",
+     {"data.phases.0.from: must be greater than 0 and less than 1, found 1"}},
+    {R"("data": {"phases": [{"from": 0.5, "weights": 3}]})",
+     {"data.phases.0.weights: expected an object of numbers by name"}},
     {R"("optimizer": {"eps": "1e-8"})", {"user.json:3: optimizer.eps: expected a number"}},
     {R"("optimizer": {"rule": "adam"})",
      {"user.json:3: optimizer.rule: expected one of adamw, additive_twin, lion, madam, "
@@ -602,6 +631,26 @@ const BadConfig kBadConfigs[] = {
      {"schedule.final_fraction: requires schedule.shape = cosine or linear or wsd"}},
     {R"("schedule": {"warmup_steps": 1, "warmup_fraction": 0.1})",
      {"user.json:3: schedule.warmup_steps: cannot be combined with schedule.warmup_fraction"}},
+    {R"("data": {"train": [{"name": "a", "files": "x", "weight": 1}, {"name": "a", "files": "x", "weight": 1}]})",
+     {"user.json:3: data.train: two corpora are named a"}},
+    {R"("data": {"train": [{"name": "a b", "files": "x", "weight": 1}]})",
+     {"data.train: names may hold letters", "found \"a b\""}},
+    {R"("data": {"train": [{"name": "a", "files": [], "weight": 1}]})",
+     {"data.train: a has no files"}},
+    {R"("data": {"train": [{"name": "a", "files": "x", "weight": 0}]})",
+     {"data.train: the weights add up to 0"}},
+    {R"("data": {"train": [{"name": "a", "files": "x", "weight": 1}, {"name": "b", "files": "x", "weight": 1e-5}]})",
+     {"data.train: the weight of b is 1e-05", "less than one row in 1000"}},
+    {R"("data": {"train": "x", "phases": [{"from": 0.5, "weights": {"a": 1}}]})",
+     {"data.phases: data.train (", "user.json:3) has no named corpora"}},
+    {R"("data": {"train": [{"name": "a", "files": "x", "weight": 1}, {"name": "b", "files": "x", "weight": 1}], "phases": [{"from": 0.5, "weights": {"a": 1}}]})",
+     {"data.phases: from = 0.5 gives no weight to b; 0 leaves it out"}},
+    {R"("data": {"train": [{"name": "a", "files": "x", "weight": 1}], "phases": [{"from": 0.5, "weights": {"a": 1, "c": 2}}]})",
+     {"data.phases: from = 0.5 gives a weight to c, which is not in data.train"}},
+    {R"("data": {"train": [{"name": "a", "files": "x", "weight": 1}], "phases": [{"from": 0.5, "weights": {"a": 1}}, {"from": 0.5, "weights": {"a": 1}}]})",
+     {"data.phases: from = 0.5 begins after step", "not after the one before"}},
+    {R"("data": {"validation": {"a": []}})", {"data.validation: a has no files"}},
+    {R"("data": {"validation": {"": "x", "b": "y"}})", {"data.validation: names may hold letters"}},
     {R"("schedule": {"warmup_steps": 1001})",
      {"schedule.warmup_steps: 1001 is more than the 1000 steps"}},
     {R"("schedule": {"shape": "wsd", "warmup_fraction": 0.5, "decay_fraction": 0.6})",

@@ -66,6 +66,31 @@ TEST(FileSystem, WritesAppendsAndReadsBack) {
   EXPECT_EQ(fs.file_size(path), 0);
 }
 
+TEST(FileSystem, WhatExistsCanBeAppendedToAndOverwritten) {
+  const TempDirectory directory;
+  const std::string path = directory / "a";
+  EXPECT_ERROR(fs.open_existing(path), path, "No such file");
+  write(path, "one");
+  const auto file = fs.open_existing(path);
+  file->append(bytes_of(" two"));
+  file->overwrite(0, bytes_of("O"));
+  file->append(bytes_of("."));
+  file->close();
+  EXPECT_EQ(fs.read_file(path), "One two.");
+}
+
+TEST(FileSystem, WhatIsAppendedFollowsTheEndThatTheFileHas) {
+  const TempDirectory directory;
+  const std::string path = directory / "a";
+  write(path, "one");
+  const auto file = fs.open_append(path);
+  file->append(bytes_of(" tw"));
+  fs.truncate(path, 3);
+  file->append(bytes_of(" two"));
+  file->close();
+  EXPECT_EQ(fs.read_file(path), "one two");
+}
+
 TEST(FileSystem, ReadsRangesAndRefusesTheEnd) {
   const TempDirectory directory;
   write(directory / "a", "0123456789");

@@ -282,7 +282,7 @@ TEST_F(CudaRun, SaysWhichAttentionItUses) {
     const bool said = run.device.type == DeviceType::kCuda;
     const std::unique_ptr<Device> device = make_device(run.device);
     const auto data = open_training_data(run);
-    const RunStart start{.config = "", .place = "", .training = *data, .validation = nullptr};
+    const RunStart start{.config = "", .place = "", .training = *data, .validation = {}};
     EXPECT_EQ(
         start_lines(run, *device, start).back().ends_with("; attention by GEMMs (as configured)"),
         said);

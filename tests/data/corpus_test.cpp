@@ -1,9 +1,12 @@
 // The corpus reader: document rules, gzip, JSON lines, bad input, bounded memory.
 #include "data/corpus/corpus.h"
 
+#include <algorithm>
 #include <numeric>
 
+#include <fcntl.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "core/text.h"
 #include "data/data_files.h"
@@ -263,6 +266,175 @@ TEST(Gzip, TruncatedDamagedAndTrailedFilesAreErrors) {
   expect_error([&] { documents_of(skipping); }, {path, "named .gz"});
   write_text(path, "");
   expect_error([&] { documents_of(skipping); }, {path, "named .gz"});
+}
+
+TEST(Zstd, BothKindsSeveralFramesAndOnesToSkip) {
+  EXPECT_EQ(documents_in("a.txt.zst", test::zstd("one\n\ntwo\n")), (Documents{"one", "two"}));
+  EXPECT_EQ(documents_in("a.jsonl.zst", test::zstd("{\"text\":\"x\"}\n")), (Documents{"x"}));
+  const std::string skipped = std::string("\x5f\x2a\x4d\x18\x03\x00\x00\x00", 8) + "any";
+  const std::string frames = skipped + test::zstd("on") + test::zstd("") + skipped +
+                             test::zstd("e\n\nt") + test::zstd("wo\n");
+  EXPECT_EQ(documents_in("a.md.zst", frames), (Documents{"one", "two"}));
+  EXPECT_EQ(documents_in("a.txt", test::zstd("known by content")), (Documents{"known by content"}));
+  EXPECT_EQ(documents_in("a.txt.zst", test::zstd("")), Documents{});
+}
+
+// By another program: a frame to skip, two frames of half a text with checksums, an empty one.
+TEST(Zstd, ReadsWhatTheZstandardLibraryOfPythonWrites) {
+  const std::string goldens = MPT_SOURCE_DIR "/tests/golden/parquet/documents.jsonl";
+  EXPECT_EQ(documents_of({.patterns = {goldens + ".zst"}}), documents_of({.patterns = {goldens}}));
+}
+
+TEST(Zstd, LargeFilesOfManyFramesAreReadWhole) {
+  std::string content, plain;
+  for (int i = 0; i < 40; ++i) {
+    const std::string part = test::generated_text(static_cast<uint32_t>(i), 5000) + "\n\n";
+    plain += part;
+    content += test::zstd(part);
+  }
+  EXPECT_GT(content.size(), size_t{300'000});  // more than one buffer
+  EXPECT_EQ(documents_in("a.txt.zst", content), documents_in("a.txt", plain));
+}
+
+TEST(Zstd, TruncatedDamagedAndTrailedFilesAreErrors) {
+  const std::string path = fresh_directory() + "/a.txt.zst";
+  const std::string good = test::zstd(test::generated_text(3, 5000));
+  const auto refuse = [&](const std::string& content, const std::string& part) {
+    write_text(path, content);
+    expect_error(
+        [&] { documents_of({.patterns = {path}, .on_bad_document = OnBadDocument::kSkip}); },
+        {path + ": ", part});
+  };
+  for (const size_t size : {size_t{4}, size_t{9}, good.size() / 2, good.size() - 1})
+    refuse(good.substr(0, size), "the zstd data is truncated");
+  std::string damaged = good;
+  damaged[6] = static_cast<char>(damaged[6] ^ 0x55);
+  refuse(damaged, "zstd");
+  refuse(good + "garbage", "is not zstd");
+  refuse("plain text", "named .zst");
+  refuse("", "named .zst");
+  // A frame of an unknown length and a window of 2^28 bytes: RFC 8878, 3.1.1.1.2.
+  refuse(std::string("\x28\xb5\x2f\xfd\x00\x90\x01\x00\x00", 9), "window of more than 128 MiB");
+}
+
+Documents documents_by(DocumentUnit unit, const std::string& content, int64_t limit = 1 << 20) {
+  const std::string path = write_text(fresh_directory() + "/a.md", content);
+  return documents_of({.patterns = {path}, .max_document_bytes = limit, .document = unit});
+}
+
+TEST(PlainText, ADocumentIsAParagraphALineOrAFile) {
+  const std::string text = "one\nmore\r\n\n \n  two  \nend";
+  EXPECT_EQ(documents_by(DocumentUnit::kParagraph, text), (Documents{"one\nmore", "  two  \nend"}));
+  EXPECT_EQ(documents_by(DocumentUnit::kLine, text), (Documents{"one", "more", "  two", "end"}));
+  EXPECT_EQ(documents_by(DocumentUnit::kFile, text), (Documents{"one\nmore\n\n \n  two  \nend"}));
+  EXPECT_EQ(documents_by(DocumentUnit::kFile, "\n\n a\n\n\n"), (Documents{"\n\n a"}));
+  EXPECT_EQ(documents_by(DocumentUnit::kFile, ""), Documents{});
+  EXPECT_EQ(documents_by(DocumentUnit::kLine, ""), Documents{});
+  const std::string path = write_text(fresh_directory() + "/a.txt", "a\n\n \nb\n");
+  CorpusReader corpus({.patterns = {path}, .document = DocumentUnit::kLine});
+  EXPECT_EQ(documents_of(corpus), (Documents{"a", "b"}));
+  EXPECT_EQ(corpus.stats().empty, 2);
+}
+
+TEST(PlainText, FilesAndLinesAreCutLikeParagraphs) {
+  std::string text;
+  for (int i = 0; i < 3000; ++i) text += fmt::format("word{}{}", i, i % 7 == 0 ? "\n\n" : " ");
+  std::string joined;
+  for (const std::string& piece : documents_by(DocumentUnit::kFile, text, 1000)) {
+    EXPECT_LE(piece.size(), 1000u);
+    joined += piece + " ";
+  }
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  std::replace(joined.begin(), joined.end(), '\n', ' ');
+  std::erase(text, ' ');
+  std::erase(joined, ' ');
+  EXPECT_EQ(joined, text);
+  EXPECT_EQ(
+      documents_by(DocumentUnit::kLine, std::string(2500, 'x') + "\nnext\n", 1000),
+      (Documents{std::string(1000, 'x'), std::string(1000, 'x'), std::string(500, 'x'), "next"}));
+}
+
+TEST(Corpus, AsSaysWhatFilesOfAnyNameHold) {
+  const std::string directory = fresh_directory();
+  const std::string path = write_text(directory + "/a.log", "{\"text\":\"x\"}\n");
+  EXPECT_EQ(documents_of({.patterns = {path}, .as = TextKind::kPlainText}),
+            Documents{"{\"text\":\"x\"}"});
+  EXPECT_EQ(documents_of({.patterns = {path}, .as = TextKind::kJsonLines}), Documents{"x"});
+  expect_error([&] { documents_of({.patterns = {path}}); }, {path, "unknown kind", "--as"});
+  expect_error([&] { documents_of({.patterns = {path}, .as = TextKind::kParquet}); },
+               {path, "is not a Parquet file"});
+  expect_error(
+      [&] {
+        CorpusReader(
+            {.patterns = {path}, .as = TextKind::kJsonLines, .document = DocumentUnit::kParagraph});
+      },
+      {"--document paragraph", "no input is plain text"});
+}
+
+// While it lives, a file is standard input.
+class StandardInput {
+ public:
+  explicit StandardInput(const std::string& path) : earlier_(::dup(STDIN_FILENO)) {
+    const int file = ::open(path.c_str(), O_RDONLY);
+    ::dup2(file, STDIN_FILENO);
+    ::close(file);
+  }
+  ~StandardInput() {
+    ::dup2(earlier_, STDIN_FILENO);
+    ::close(earlier_);
+  }
+  StandardInput(const StandardInput&) = delete;
+  StandardInput& operator=(const StandardInput&) = delete;
+
+ private:
+  int earlier_;
+};
+
+TEST(Corpus, StandardInputIsReadAlone) {
+  const std::string directory = fresh_directory();
+  const std::string path = write_text(directory + "/a", test::zstd("one\n\ntwo \xff\n"));
+  const StandardInput input(path);
+  expect_error([&] { documents_of({.patterns = {"-"}, .as = TextKind::kPlainText}); },
+               {"standard input:3: not valid UTF-8"});
+  const auto refuse = [](const CorpusOptions& options, const std::string& part) {
+    expect_error([&] { CorpusReader{options}; }, {part});
+  };
+  refuse({.patterns = {"-"}}, "--as text or --as jsonl");
+  refuse({.patterns = {"-"}, .as = TextKind::kParquet}, "Parquet file cannot be read from it");
+  refuse({.patterns = {path, "-"}, .as = TextKind::kPlainText}, "read alone; found 2");
+}
+
+TEST(Corpus, APositionIsGoneBackTo) {
+  const std::string directory = fresh_directory();
+  write_text(directory + "/a.txt", "a1\n\na2 \xff\n\na3\n");
+  write_text(directory + "/b.jsonl",
+             "{\"text\":\"b1\"}\n\n{\"text\":\"\"}\nbad\n{\"text\":\"b2\"}\n");
+  write_text(directory + "/c.txt", "c1 and more than sixteen bytes\n");
+  const CorpusOptions options{.patterns = {directory + "/*"},
+                              .on_bad_document = OnBadDocument::kSkip,
+                              .max_document_bytes = 16};
+  std::vector<CorpusPosition> positions;
+  CorpusReader whole(options);
+  Documents all;
+  positions.push_back(whole.position());
+  for (std::string text; whole.next(text);) {
+    all.push_back(text);
+    positions.push_back(whole.position());
+  }
+  ASSERT_EQ(all.size(), 7u);
+  EXPECT_EQ(whole.stats().bad, 2);
+  for (size_t i = 1; i < positions.size(); ++i) {
+    SCOPED_TRACE(i);
+    CorpusReader rest(options);
+    rest.skip_to(positions[i]);
+    EXPECT_TRUE(rest.position() == positions[i]);
+    EXPECT_EQ(documents_of(rest), Documents(all.begin() + static_cast<ptrdiff_t>(i), all.end()));
+    EXPECT_TRUE(rest.stats() == whole.stats());
+    EXPECT_EQ(rest.input_bytes_read(), rest.input_bytes());
+  }
+  write_text(directory + "/b.jsonl", "{\"text\":\"other\"}\n");
+  CorpusReader other(options);
+  expect_error([&] { other.skip_to(positions[4]); }, {"/b.jsonl: its first 2 documents"});
 }
 
 TEST(Corpus, ReadsPatternsInOrderAndFilesSorted) {

@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 #include <zlib.h>
+#include <zstd.h>
 
 #include "core/check.h"
 #include "data/corpus/tokenizer_training.h"
@@ -68,6 +69,12 @@ inline std::string gzip(std::string_view content) {
   deflate(&zlib, Z_FINISH);
   out.resize(zlib.total_out);
   deflateEnd(&zlib);
+  return out;
+}
+
+inline std::string zstd(std::string_view content) {
+  std::string out(ZSTD_compressBound(content.size()), '\0');
+  out.resize(ZSTD_compress(out.data(), out.size(), content.data(), content.size(), 3));
   return out;
 }
 

@@ -60,6 +60,39 @@ TEST(TokenShard, AppendsInPiecesHashAsAtOnce) {
   EXPECT_EQ(test::read_text(directory + "/pieces.bin"), test::read_text(whole.path()));
 }
 
+// Dropped without commit(), before and after it, and with more behind what was saved.
+TEST(TokenShard, GoesOnBehindWhatWasSaved) {
+  const std::string directory = fresh_directory();
+  for (const TokenWidth width : {TokenWidth::kUint16, TokenWidth::kUint32}) {
+    const auto tokens = test::counting_tokens(3'000'000);
+    const auto all = std::span(tokens);
+    const std::string path = directory + "/a.bin", whole = directory + "/whole.bin";
+    test::write_shard(whole, tokens, width);
+    TokenShardWriter::Saved saved;
+    {
+      TokenShardWriter writer(path, width);
+      writer.append(all.first(1'000'001));
+      saved = writer.save();
+      writer.append(all.subspan(1'000'001, 700'000));
+    }
+    EXPECT_FALSE(std::filesystem::exists(path));
+    for (int i = 0; i < 2; ++i) {  // the second time from the complete shard
+      TokenShardWriter writer(path, width, saved, posix_file_system());
+      EXPECT_EQ(writer.tokens(), saved.tokens);
+      writer.append(all.subspan(1'000'001));
+      writer.commit();
+      EXPECT_EQ(test::read_text(path), test::read_text(whole));
+    }
+    saved.hash[0] = saved.hash[0] == '0' ? '1' : '0';
+    expect_error([&] { TokenShardWriter(path, width, saved, posix_file_system()); },
+                 {"a.bin.tmp: its first 1000001 tokens are not those that were saved"});
+    saved.tokens = 4'000'000;
+    expect_error([&] { TokenShardWriter(path, width, saved, posix_file_system()); },
+                 {"a.bin.tmp: ends at byte"});
+    std::filesystem::remove(path + ".tmp");
+  }
+}
+
 TEST(TokenShard, HeaderWordsBehindTheCountAreIgnored) {
   const std::string path = test::write_shard(fresh_directory() + "/s.bin", {5, 6});
   std::string bytes = test::read_text(path);

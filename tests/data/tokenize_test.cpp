@@ -8,6 +8,7 @@
 #include <set>
 
 #include "data/corpus/ordered_pipeline.h"
+#include "data/corpus/split_writer.h"
 #include "data/data_files.h"
 #include "data/token_stream.h"
 #include "data/tokenizer.h"
@@ -356,6 +357,146 @@ TEST(Tokenize, EveryOperationMayFail) {
     }
     EXPECT_GT(n, 30) << "too few operations for a tokenization";
   }
+}
+
+// --- interrupted runs -----------------------------------------------------------------------------
+
+// Text of several batches in four files of every kind but Parquet, in shards that are complete at
+// different times in both splits, and long documents that span shards.
+TokenizeOptions several_batches(const std::string& directory) {
+  std::filesystem::create_directories(directory);
+  std::string lines;
+  for (uint32_t i = 0; i < 250; ++i)
+    lines += nlohmann::json{{"text", test::generated_text(i, 3 + int(i) * 37 % 700)}}.dump() + "\n";
+  std::string paragraphs;
+  for (uint32_t i = 0; i < 200; ++i) paragraphs += test::generated_text(i + 7000, 300) + "\n\n";
+  write_text(directory + "/a.jsonl", lines);
+  write_text(directory + "/b.txt.gz", test::gzip(paragraphs));
+  write_text(directory + "/c.json.zst", test::zstd(lines + "broken\n"));
+  write_text(directory + "/d.txt", test::generated_text(3, 40'000));
+  return {.corpus = {.patterns = {directory + "/[abcd].*"},
+                     .on_bad_document = OnBadDocument::kSkip,
+                     .max_document_bytes = 40'000},
+          .tokenizer = test::small_tokenizer(),
+          .output = directory + "/out",
+          .tokens_per_shard = 120'000,
+          .validation_fraction = 0.1,
+          .seed = 5,
+          .threads = 1};
+}
+
+bool has_progress(const TokenizeOptions& options) {
+  return std::filesystem::exists(options.output + "/.mpretrain_unfinished/progress.json");
+}
+
+// Ends a run at its n-th operation as a kill does; false if it was complete before.
+bool stop_at(int64_t n, const TokenizeOptions& options, test::Fault fault = test::Fault::kStop) {
+  test::FaultFileSystem faulty(posix_file_system());
+  faulty.fail_at(n, fault);
+  try {
+    tokenize_corpus(options, faulty);
+  } catch (const Error&) {
+    return true;
+  }
+  return false;
+}
+
+void expect_same_manifest_and_shards(const TokenizeOptions& options, const TokenizeResult& found,
+                                     const std::map<std::string, std::string>& expected) {
+  EXPECT_TRUE(files_in(options.output) == expected);
+  EXPECT_FALSE(std::filesystem::exists(options.output + "/.mpretrain_unfinished"));
+  EXPECT_NO_THROW(found.manifest.verify_contents(options.output));
+}
+
+TEST(InterruptedTokenize, GoesOnToTheSameBytesWhereverItStopped) {
+  const std::string directory = fresh_directory();
+  TokenizeOptions options = several_batches(directory);
+  const TokenizeResult whole = tokenize_corpus(options);
+  const auto expected = files_in(options.output);
+  ASSERT_GT(expected.size(), 12u);
+  EXPECT_GT(whole.corpus.cuts, 3);
+  EXPECT_EQ(whole.corpus.bad, 1);
+  std::set<int64_t> continued;
+  int64_t complete = 0;
+  for (int64_t n = 3;; n += 9) {
+    const test::Fault fault = n % 2 == 0 ? test::Fault::kStop : test::Fault::kStopShort;
+    SCOPED_TRACE(fmt::format("{} at operation {}", name_of(fault), n));
+    std::filesystem::remove_all(options.output);
+    if (!stop_at(n, options, fault)) break;
+    stop_at(20, options, fault);  // again, some time after it goes on
+    // Killed while shards were moved to their place, it begins anew.
+    options.overwrite = std::filesystem::exists(options.output + "/train_000000.bin");
+    complete += options.overwrite ? 1 : 0;
+    const TokenizeResult result = tokenize_corpus(options);
+    expect_same_manifest_and_shards(options, result, expected);
+    EXPECT_TRUE(result.corpus == whole.corpus);
+    EXPECT_EQ(result.tokens, whole.tokens);
+    EXPECT_EQ(result.manifest.splits.at("train").unigram_entropy_nats,
+              whole.manifest.splits.at("train").unigram_entropy_nats);
+    continued.insert(result.continued);
+  }
+  EXPECT_GT(continued.size(), 4u) << "too few different places to go on from";
+  EXPECT_LT(complete, 10);
+}
+
+TEST(InterruptedTokenize, OneThatIsAskedOtherwiseIsRefusedOrGivenUp) {
+  const std::string directory = fresh_directory();
+  const TokenizeOptions options = several_batches(directory);
+  ASSERT_TRUE(stop_at(50, options));
+  ASSERT_TRUE(has_progress(options));
+  const auto refuse = [&](const std::function<void(TokenizeOptions&)>& change,
+                          const std::vector<std::string>& parts) {
+    TokenizeOptions other = options;
+    change(other);
+    expect_error([&] { tokenize_corpus(other); }, parts);
+    EXPECT_TRUE(has_progress(options));
+  };
+  refuse([](auto& o) { o.seed = 6; }, {".mpretrain_unfinished", "(seed 5, now 6)", "--overwrite"});
+  refuse([](auto& o) { o.tokens_per_shard = 99; }, {"tokens_per_shard 120000, now 99"});
+  refuse([](auto& o) { o.corpus.document = DocumentUnit::kLine; },
+         {"document \"paragraph\", now \"line\""});
+  refuse([](auto& o) { o.corpus.as = TextKind::kPlainText; }, {"as \"\", now \"text\""});
+  refuse([&](auto& o) { o.corpus.patterns = {directory + "/a.*"}; }, {"4 inputs, now 1"});
+  write_text(directory + "/d.txt", "other");
+  refuse([](auto&) {}, {"input {", "d.txt", "\"bytes\":5"});
+  TokenizeOptions other = options;
+  other.overwrite = true;
+  EXPECT_EQ(tokenize_corpus(other).continued, 0);
+  EXPECT_FALSE(has_progress(options));
+}
+
+// What was met decides whether it matters what is done about bad documents.
+TEST(InterruptedTokenize, MaySkipWhatItStoppedAt) {
+  TokenizeOptions options = several_batches(fresh_directory());
+  options.corpus.on_bad_document = OnBadDocument::kError;
+  expect_error([&] { tokenize_corpus(options); }, {"c.json.zst:251: not a JSON object"});
+  ASSERT_TRUE(has_progress(options));
+  options.corpus.on_bad_document = OnBadDocument::kSkip;
+  const TokenizeResult result = tokenize_corpus(options);
+  EXPECT_GT(result.continued, 0);
+  const auto found = files_in(options.output);
+  std::filesystem::remove_all(options.output);
+  tokenize_corpus(options);
+  EXPECT_TRUE(found == files_in(options.output));
+}
+
+TEST(InterruptedTokenize, DamagedProgressIsNamed) {
+  const TokenizeOptions options = several_batches(fresh_directory());
+  ASSERT_TRUE(stop_at(50, options));
+  const std::string left = options.output + "/.mpretrain_unfinished";
+  const std::string progress = test::read_text(left + "/progress.json");
+  for (const auto& [content, part] : std::vector<std::pair<std::string, std::string>>{
+           {"{}", "remove the directory to begin anew"},
+           {progress.substr(0, progress.size() / 2), "progress.json"},
+           {R"({"format":"another"})", "has format \"another\""}}) {
+    write_text(left + "/progress.json", content);
+    expect_error([&] { tokenize_corpus(options); }, {left + "/progress.json: ", part});
+  }
+  write_text(left + "/progress.json", progress);
+  const auto shard = nlohmann::json::parse(progress)["splits"]["train"]["shards"][0];
+  std::filesystem::remove(left + "/" + shard["file"].get<std::string>());
+  expect_error([&] { tokenize_corpus(options); },
+               {"train_000000.bin: no such file", "remove " + left + " to begin anew"});
 }
 
 TEST(SplitWriter, EntropyOfKnownDistributions) {

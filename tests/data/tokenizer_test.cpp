@@ -74,7 +74,7 @@ TEST(Tokenizer, BadModelsAreErrors) {
   for (const std::string& content :
        {std::string(), std::string("garbage"), std::string(5000, '\xff'), std::string(5000, '\0'),
         good.substr(0, 10), good.substr(0, good.size() / 2), good.substr(0, good.size() - 1),
-        std::string("{\"model\": {\"type\": \"BPE\"}}")}) {
+        std::string("\x01{\"model\": {\"type\": \"BPE\"}}")}) {
     write_text(path, content);
     expect_error([&] { Tokenizer::load(path); }, {path, "not a SentencePiece model"});
   }

@@ -7,6 +7,7 @@ some that are broken in a way of their own.
 A second run gives the same bytes. Files named found_* are inputs that a fuzzer found; they stay.
 """
 
+import base64
 import json
 import pathlib
 import struct
@@ -222,6 +223,114 @@ def gzip_seeds():
     }
 
 
+def zstd(content, repeat=1, flags=0x20):
+    """A frame of blocks that are not packed, each `repeat` times by a run where it is one byte."""
+    blocks = b""
+    kind, size = (1, repeat) if len(content) == 1 else (0, len(content))
+    blocks += struct.pack("<I", size << 3 | kind << 1 | 1)[:3] + content
+    return b"\x28\xb5\x2f\xfd" + bytes([flags, size & 0xFF] if size < 256 else []) + blocks
+
+
+def zstd_seeds():
+    packed = (ROOT / "tests/golden/parquet/documents.jsonl.zst").read_bytes()
+    one = zstd(b"First.\n\nSecond.\n")
+    skipped = b"\x50\x2a\x4d\x18\x03\0\0\0any"
+    window = b"\x28\xb5\x2f\xfd\0"  # and then its size
+    run = b"\x02\x00\x10x" + b"\x03\x00\x10\n"  # of 128 KiB each
+    return {
+        "valid": one,
+        "valid_frames": one + skipped + one + zstd(b"x", 200),
+        "valid_packed": packed,
+        "valid_unpacks_to_much": window + b"\x38" + run,
+        "window_of_gigabytes": window + b"\xa8" + run,
+        "window_of_128_mib": window + b"\x88" + run,
+        "not_zstd_afterwards": one + b"text",
+        "truncated": one[:-4],
+        "truncated_packed": packed[:-40],
+        "magic_alone": one[:4],
+        "skips_beyond_the_end": skipped[:4] + b"\xff\xff\xff\xff",
+        "wrong_checksum": packed[:-14] + bytes([packed[-14] ^ 1]) + packed[-13:],
+        "plain_text": b"Not compressed.\n",
+        "empty": b"",
+    }
+
+
+def compact(fields):
+    """A structure in Thrift's compact protocol: numbers, bytes, structures and lists of these."""
+
+    def value_of(value):
+        if isinstance(value, int):
+            return 6, varint(value << 1 ^ value >> 63)
+        if isinstance(value, bytes):
+            return 8, varint(len(value)) + value
+        if isinstance(value, dict):
+            return 12, compact(value)
+        return 9, b"\xfc" + varint(len(value)) + b"".join(compact(item) for item in value)
+
+    out = b""
+    for number, value in fields.items():
+        kind, content = value_of(value)
+        out += bytes([kind]) + varint(number << 1) + content
+    return out + b"\0"
+
+
+def parquet_page(content, values, size=None, encoding=0):
+    size = len(content) if size is None else size
+    levels = {1: values, 2: encoding, 3: 3, 4: 3}
+    return compact({1: 0, 2: size, 3: len(content), 5: levels}) + content
+
+
+def parquet(pages, rows, codec=0, optional=0, **changes):
+    """A file of one column; `changes` of the description of its only row group."""
+    column = {1: 6, 4: codec, 5: rows, 6: len(pages), 7: len(pages), 9: 4}
+    column.update({int(key[1:]): value for key, value in changes.items()})
+    schema = [{4: b"schema", 5: 1}, {1: 6, 3: optional, 4: b"text", 6: 0}]
+    group = {1: [{2: 4, 3: column}], 2: len(pages), 3: column[5]}
+    footer = compact({1: 1, 2: schema, 3: rows, 4: [group]})
+    return b"PAR1" + pages + footer + struct.pack("<I", len(footer)) + b"PAR1"
+
+
+def parquet_seeds():
+    texts = [b"First.", b"", "Äpfel 🍎".encode(), LONG_LINE]
+    plain = b"".join(struct.pack("<I", len(text)) + text for text in texts)
+    page = parquet_page(plain, 4)
+    goldens = sorted((ROOT / "tests/golden/parquet").glob("tiny_*.parquet"))
+    nulls = struct.pack("<I", 4) + varint(1_000_000 << 1) + b"\0"
+    dictionary = compact({1: 2, 2: 10, 3: 10, 7: {1: 1, 2: 0}}) + struct.pack("<I", 6) + b"words "
+    run = parquet_page(b"\1" + varint(1_000_000 << 1) + b"\0", 1_000_000, encoding=8)
+    shared = b"\x80\1\4" + varint(100_000) + b"\0\0\0\0\0\0"
+    valid = parquet(page, 4)
+    return {
+        **{"valid_" + path.stem: path.read_bytes() for path in goldens},
+        "valid_by_hand": valid,
+        "valid_two_pages": parquet(page + page, 8),
+        "valid_million_nulls": parquet(parquet_page(nulls, 1_000_000), 1_000_000, optional=1),
+        "valid_million_of_one_string": parquet(
+            dictionary + run, 1_000_000, _9=4 + len(dictionary), _11=4
+        ),
+        "rows_of_terabytes": parquet(page, 1 << 40),
+        "more_rows_than_texts": parquet(page, 5),
+        "fewer_rows_than_texts": parquet(page, 3),
+        "page_of_gigabytes": parquet(parquet_page(plain, 4, size=0x7FFFFFFF), 4, codec=1),
+        "page_of_a_hundred_times": parquet(parquet_page(plain, 4, size=1 << 24), 4, codec=6),
+        "dictionary_missing": parquet(run, 1_000_000),
+        "two_dictionaries": parquet(dictionary * 2 + run, 1_000_000, _9=500, _11=4),
+        "many_lengths": parquet(parquet_page(shared, 100_000, encoding=7), 100_000),
+        "pages_outside": parquet(page, 4, _9=1 << 50),
+        "pages_before": parquet(page, 4, _9=-5),
+        "too_many_bytes": parquet(page, 4, _7=1 << 40),
+        "unknown_codec": parquet(page, 4, codec=99),
+        "no_pages": parquet(b"", 4),
+        "deep": b"PAR1" + b"\x1c" * 500 + struct.pack("<I", 500) + b"PAR1",
+        "footer_of_gigabytes": valid[:-8] + b"\xff\xff\xff\xffPAR1",
+        "encrypted": valid[:-4] + b"PARE",
+        "truncated": valid[:-9],
+        "magic_alone": b"PAR1PAR1PAR1",
+        "not_parquet": b'{"text":"a"}\n',
+        "empty": b"",
+    }
+
+
 # --- token shards ---------------------------------------------------------------------------------
 
 
@@ -387,6 +496,132 @@ def tokenizer_seeds():
         "truncated": valid[: len(valid) // 2],
         "long_length": b"\x0a\xff\xff\xff\xff\x0f",
         "text": b"not a model\n",
+        "empty": b"",
+    }
+
+
+def byte_pieces():
+    """Byte-level characters of all bytes: a small vocabulary with ids from 0 on."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return [chr(byte) for byte in printable] + [chr(256 + i) for i in range(len(others))]
+
+
+def added(content, number, **options):
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    return {"id": number, "content": content, **plain, **options}
+
+
+def tokenizer_json_seeds():
+    pieces = [*byte_pieces(), "th", "the", "aa", "aaaa"]
+    merges = ["t h", ["th", "e"], "a a", "aa aa"]
+    options = {"add_prefix_space": False, "trim_offsets": False, "use_regex": True}
+    byte_level = {"type": "ByteLevel", **options}
+    valid = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [added("<|endoftext|>", len(pieces), special=True)],
+        "normalizer": {"type": "NFC"},
+        "pre_tokenizer": byte_level,
+        "post_processor": byte_level,
+        "decoder": byte_level,
+        "model": {
+            "type": "BPE",
+            "vocab": {piece: i for i, piece in enumerate(pieces)},
+            "merges": merges,
+        },
+    }
+    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    words = [["<unk>", 0.0], *([text, -float(i)] for i, text in enumerate(WORDS))]
+    unigram = {
+        **valid,
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": metaspace,
+        "post_processor": None,
+        "decoder": metaspace,
+        "model": {"type": "Unigram", "unk_id": 0, "vocab": words},
+    }
+    llama = {
+        **unigram,
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": [
+                {"type": "Prepend", "prepend": "▁"},
+                {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+            ],
+        },
+        "pre_tokenizer": None,
+        "decoder": {
+            "type": "Sequence",
+            "decoders": [
+                {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+                {"type": "ByteFallback"},
+                {"type": "Fuse"},
+                {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+            ],
+        },
+        "model": {
+            "type": "BPE",
+            "unk_token": "<unk>",
+            "fuse_unk": True,
+            "byte_fallback": True,
+            "vocab": {text: i for i, (text, _) in enumerate(words)},
+            "merges": ["h e", "▁ t", "n d", "▁ a"],
+        },
+    }
+
+    def split(pattern, behavior="Isolated", kind="Regex"):
+        made = {"type": "Split", "pattern": {kind: pattern}, "behavior": behavior, "invert": False}
+        return {**valid, "pre_tokenizer": {"type": "Sequence", "pretokenizers": [made, byte_level]}}
+
+    doubling = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+    return {
+        "valid_byte_level": json_bytes(valid),
+        "valid_unigram": json_bytes(unigram),
+        "valid_characters": json_bytes(llama),
+        "valid_split": json_bytes(split(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|\s+(?!\S)|\s+")),
+        "valid_contiguous": json_bytes(split("a", "Contiguous", "String")),
+        "catastrophic": json_bytes(split("(?:a+)+[bc]")),
+        "matches_nothing": json_bytes(split("a*")),
+        "large_pattern": json_bytes(split("((((a{999}){999}){999}){999}){999}")),
+        "deep_pattern": json_bytes(split("(" * 4000)),
+        "doubling": json_bytes(
+            {**valid, "normalizer": {"type": "Sequence", "normalizers": [doubling] * 64}}
+        ),
+        "id_of_gigabytes": json_bytes(
+            {**valid, "model": {**valid["model"], "vocab": {"a": 2**30}}}
+        ),
+        "merge_of_nothing": json_bytes({**valid, "model": {**valid["model"], "merges": ["a zz"]}}),
+        "added_twice": json_bytes({**valid, "added_tokens": valid["added_tokens"] * 2}),
+        "deep": b'{"model":' + b"[" * 5000,
+        "twice": b'{"version":"1.0","version":"1.0"}',
+        "not_utf8": b'{"version":"\xff"}',
+        "empty": b"",
+    }
+
+
+def tiktoken_seeds():
+    lines = [base64.b64encode(bytes([byte])) + b" %d" % byte for byte in range(256)]
+    ranks = b"\n".join([*lines, b"dGg= 256", b"dGhl 257", b"YWE= 258"]) + b"\n"
+    settings = json_bytes(
+        {"pattern": "cl100k_base", "special_tokens": {"<e>": 300}, "eos_token": "<e>"}
+    )
+    return {
+        "valid": settings + DIVIDER + ranks,
+        "valid_pattern": json_bytes({"pattern": r"\S+|\s+"}) + DIVIDER + ranks,
+        "pattern_with_gaps": json_bytes({"pattern": "[a-z]+"}) + DIVIDER + ranks,
+        "no_pattern": b"{}" + DIVIDER + ranks,
+        "no_settings": DIVIDER + ranks,
+        "missing_byte": settings + DIVIDER + b"\n".join(lines[1:]),
+        "long_piece": settings + DIVIDER + ranks + base64.b64encode(b"a" * 2000) + b" 400\n",
+        "large_rank": settings + DIVIDER + ranks + b"YWFh 4294967295\n",
+        "piece_twice": settings + DIVIDER + ranks + b"YWE= 259\n",
+        "special_of_gigabytes": json_bytes({"pattern": "a", "special_tokens": {"b": 2**30}})
+        + DIVIDER
+        + ranks,
+        "not_base64": settings + DIVIDER + b"!!!! 1\n",
         "empty": b"",
     }
 
@@ -575,10 +810,14 @@ SEEDS = {
     "jsonl_corpus": jsonl_seeds,
     "text_corpus": text_seeds,
     "gzip_corpus": gzip_seeds,
+    "zstd_corpus": zstd_seeds,
+    "parquet_corpus": parquet_seeds,
     "token_shard": token_shard_seeds,
     "document_index": document_index_seeds,
     "manifest": manifest_seeds,
     "tokenizer": tokenizer_seeds,
+    "tokenizer_json": tokenizer_json_seeds,
+    "tiktoken": tiktoken_seeds,
     "checkpoint_state": checkpoint_state_seeds,
     "checkpoint": checkpoint_seeds,
     "hugging_face_config": hugging_face_config_seeds,

@@ -361,7 +361,7 @@ TEST_F(Generating, TokenizerIsFoundBesideTheData) {
                         bytes_of(tokenizer_->model_bytes()));
   manifest_of_data().save(data / "manifest.json");
   RunConfig config = CheckpointedModel{.model = small_config(kSmallVocab)}.config();
-  config.data.train = {data / "train_*.bin"};
+  config.data.train = {CorpusConfig::of_texts({data / "train_*.bin"})};
   const TokenizerFile found = find_tokenizer(config, "");
   EXPECT_EQ(found.path, data / "tokenizer.model");
   EXPECT_TRUE(found.prepend_bos);

@@ -15,6 +15,7 @@
 #include "inference/model_checkpoint.h"
 #include "inference/weights_checkpoint.h"
 #include "model/closeness.h"
+#include "support/captured_log.h"
 #include "support/draws.h"
 #include "support/expect_error.h"
 #include "support/fault_file_system.h"
@@ -443,10 +444,23 @@ TEST_F(ImportedTokenizer, OneThatDoesNotFitIsRefused) {
             std::string::npos);
 }
 
-TEST_F(ImportedTokenizer, TokenizerJsonIsSaidToBeUnread) {
+TEST_F(ImportedTokenizer, TokenizerJsonIsCopiedOrRefusedByItsKey) {
   fs.remove_file(source_ + "/tokenizer.model");
+  const std::string file = R"({"model": {"type": "Unigram", "vocab": [["<s>", 0], ["</s>", 0]]},
+    "added_tokens": [{"id": 1, "content": "</s>", "single_word": false, "lstrip": false,
+                      "rstrip": false, "normalized": false, "special": true}],
+    "post_processor": {"type": "TemplateProcessing", "special_tokens": {"<s>": {"ids": [0]}},
+      "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]}})";
+  write_text("tokenizer.json", file);
+  write_text("tokenizer_config.json", R"({"eos_token": {"content": "<pad>"}})");
+  CapturedLog log;
+  const std::string note = import().note;
+  EXPECT_TRUE(note.starts_with("tokenizer.json; its texts begin with BOS")) << note;
+  EXPECT_TRUE(log.has("eos_token is '<pad>'; here it is '</s>'")) << log.text();
+  EXPECT_EQ(fs.read_file(output_ + "/tokenizer.json"), file);
   write_text("tokenizer.json", "{}");
-  EXPECT_NE(import().note.find("tokenizer.json is not read"), std::string::npos);
+  fs.remove_tree(output_);
+  EXPECT_ERROR(import(), "tokenizer.json: model: found null", "--no-tokenizer");
 }
 
 // --- other formats -------------------------------------------------------------------------------

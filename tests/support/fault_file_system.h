@@ -95,13 +95,10 @@ class FaultFileSystem final : public FileSystem {
     return std::make_unique<File>(*this, std::move(file), path);
   }
   std::unique_ptr<WritableFile> open_append(const std::string& path) override {
-    const std::lock_guard lock(mutex_);
-    mutate();
-    const bool existed = base_.exists(path);
-    auto file = base_.open_append(path);
-    const int64_t size = base_.file_size(path);
-    entries_.try_emplace(path, Entry{.listed = existed, .size = size, .synced = size});
-    return std::make_unique<File>(*this, std::move(file), path);
+    return open(path, &FileSystem::open_append);
+  }
+  std::unique_ptr<WritableFile> open_existing(const std::string& path) override {
+    return open(path, &FileSystem::open_existing);
   }
   std::unique_ptr<ReadableFile> open_read(const std::string& path) override {
     const std::lock_guard lock(mutex_);
@@ -166,6 +163,18 @@ class FaultFileSystem final : public FileSystem {
   }
 
  private:
+  std::unique_ptr<WritableFile> open(
+      const std::string& path,
+      std::unique_ptr<WritableFile> (FileSystem::*opened)(const std::string&)) {
+    const std::lock_guard lock(mutex_);
+    mutate();
+    const bool existed = base_.exists(path);
+    auto file = (base_.*opened)(path);
+    const int64_t size = base_.file_size(path);
+    entries_.try_emplace(path, Entry{.listed = existed, .size = size, .synced = size});
+    return std::make_unique<File>(*this, std::move(file), path);
+  }
+
   struct Entry {
     bool listed = false;  // its directory was synced since it was created
     int64_t size = 0;

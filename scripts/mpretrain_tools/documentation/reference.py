@@ -80,6 +80,8 @@ TYPES = {
     ("string",): "text",
     ("array",): "list of texts",
     ("array", "string"): "text or list of texts",
+    ("object",): "numbers by name",
+    ("array", "string", "object"): "text, list of texts, or either by name",
 }
 
 
@@ -94,6 +96,8 @@ def type_of(key):
     if "enum" in key:
         return "name"
     named = key["type"] if isinstance(key["type"], list) else [key["type"]]
+    if "properties" in key.get("items", {}):
+        return "text, list of texts, or list of objects" if "string" in named else "list of objects"
     return TYPES[tuple(name for name in named if name != "null")]
 
 
@@ -106,7 +110,11 @@ def range_of(key):
     if low not in key:
         return ""
     least = f"{'above ' if low == 'exclusiveMinimum' else ''}{number(key[low])}"
-    return f"{least} to {number(key['maximum'])}" if "maximum" in key else f"at least {least}"
+    if "maximum" in key:
+        return f"{least} to {number(key['maximum'])}"
+    if "exclusiveMaximum" in key:
+        return f"{least}, below {number(key['exclusiveMaximum'])}"
+    return least if low == "exclusiveMinimum" else f"at least {least}"
 
 
 def default_of(key):
@@ -150,6 +158,8 @@ def rows_within(path, key):
             yield from rows_within(f"{path}.{name}", inner)
         else:
             yield key_row(f"{path}.{name}", inner)
+            if "properties" in inner.get("items", {}):
+                yield from rows_within(f"{path}.{name}[]", inner["items"])
 
 
 # --- pages ----------------------------------------------------------------------------------------

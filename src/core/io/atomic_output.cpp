@@ -13,14 +13,25 @@ constexpr size_t kBufferBytes = size_t{1} << 20;
 }  // namespace
 
 OutputFile::OutputFile(FileSystem& fs, std::string path)
-    : fs_(fs), path_(std::move(path)), temporary_(path_ + ".tmp") {
+    : fs_(fs), path_(std::move(path)), temporary_(temporary_of(path_)) {
   if (fs_.is_directory(path_)) throw error("{}: is a directory; expected a file", path_);
   file_ = fs_.create(temporary_);
+}
+
+OutputFile::OutputFile(FileSystem& fs, std::string path, int64_t kept)
+    : fs_(fs),
+      path_(std::move(path)),
+      temporary_(temporary_of(path_)),
+      saved_(true),
+      flushed_(kept) {
+  fs_.truncate(temporary_, kept);
+  file_ = fs_.open_existing(temporary_);
 }
 
 OutputFile::~OutputFile() {
   if (file_ == nullptr) return;
   file_.reset();
+  if (saved_) return;
   try {
     fs_.remove_tree(temporary_);
   } catch (const Error&) {
@@ -45,6 +56,12 @@ void OutputFile::overwrite(int64_t offset, std::span<const std::byte> bytes) {
         "{}: cannot overwrite {} bytes at offset {}: only {} are written", path_, bytes.size(),
         offset, flushed_);
   file_->overwrite(offset, bytes);
+}
+
+void OutputFile::save() {
+  flush();
+  file_->sync();
+  saved_ = true;
 }
 
 void OutputFile::commit() {

@@ -24,6 +24,8 @@ class OutputFile {
  public:
   // `fs` must outlive this object.
   OutputFile(FileSystem& fs, std::string path);
+  // Goes on with a temporary file that was saved, behind its first `kept` bytes.
+  OutputFile(FileSystem& fs, std::string path, int64_t kept);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -32,7 +34,13 @@ class OutputFile {
   void append(std::span<const std::byte> bytes);
   // Replaces bytes appended earlier.
   void overwrite(int64_t offset, std::span<const std::byte> bytes);
+  // Returns when what was appended is on the storage device. From then on the temporary file stays
+  // without commit(), for another OutputFile to go on with.
+  void save();
   void commit();
+
+  // Where the file is until it is complete.
+  [[nodiscard]] static std::string temporary_of(const std::string& path) { return path + ".tmp"; }
 
  private:
   void flush();
@@ -41,7 +49,8 @@ class OutputFile {
   std::string path_;
   std::string temporary_;
   std::unique_ptr<WritableFile> file_;  // null once committed
-  int64_t flushed_ = 0;                 // bytes written to the file; the rest is in buffer_
+  bool saved_ = false;
+  int64_t flushed_ = 0;  // bytes written to the file; the rest is in buffer_
   std::vector<std::byte> buffer_;
 };
 

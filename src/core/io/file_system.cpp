@@ -120,9 +120,11 @@ class Descriptor {
 class PosixWritableFile final : public WritableFile {
  public:
   PosixWritableFile(const std::string& path, int flags)
-      : path_(path),
-        file_(path, flags | O_WRONLY | O_CREAT | O_NONBLOCK, "cannot be opened for writing") {}
+      : path_(path), file_(path, flags | O_WRONLY | O_NONBLOCK, "cannot be opened for writing") {}
 
+  void seek_end() {
+    if (::lseek(file_.get(), 0, SEEK_END) < 0) fail(path_, "cannot be opened for writing", errno);
+  }
   void append(std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
       const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
@@ -186,10 +188,16 @@ class PosixReadableFile final : public ReadableFile {
 class PosixFileSystem final : public FileSystem {
  public:
   std::unique_ptr<WritableFile> create(const std::string& path) override {
-    return std::make_unique<PosixWritableFile>(path, O_TRUNC);
+    return std::make_unique<PosixWritableFile>(path, O_CREAT | O_TRUNC);
   }
   std::unique_ptr<WritableFile> open_append(const std::string& path) override {
-    return std::make_unique<PosixWritableFile>(path, O_APPEND);
+    return std::make_unique<PosixWritableFile>(path, O_CREAT | O_APPEND);
+  }
+  // Without O_APPEND, with which Linux appends what overwrite() writes, too.
+  std::unique_ptr<WritableFile> open_existing(const std::string& path) override {
+    auto file = std::make_unique<PosixWritableFile>(path, 0);
+    file->seek_end();
+    return file;
   }
   std::unique_ptr<ReadableFile> open_read(const std::string& path) override {
     return std::make_unique<PosixReadableFile>(path);

@@ -113,6 +113,33 @@ void FieldReader::convert(const char* key, const Json& value, std::vector<std::s
   member = texts;
 }
 
+void FieldReader::convert(const char* key, const Json& value, NamedNumbers& member,
+                          const FieldInfo&) {
+  if (!value.is_object() || !every(value, &Json::is_number))
+    return report(key,
+                  fmt::format("expected an object of numbers by name, found {}", describe(value)));
+  member.clear();
+  for (const auto& item : value.items())
+    member.emplace_back(item.key(), item.value().get<double>());
+}
+
+void FieldReader::convert(const char* key, const Json& value, NamedTexts& member,
+                          const FieldInfo& info) {
+  const Json named = value.is_object() ? value : Json{{"", value}};
+  NamedTexts all;
+  for (const auto& item : named.items()) {
+    if (item.value().is_null()) continue;
+    if (!is_texts(item.value()))
+      return report(key, fmt::format("expected a list of strings, or an object of such lists by "
+                                     "name, found {}",
+                                     describe(item.value())));
+    std::vector<std::string> texts;
+    convert(key, item.value(), texts, info);
+    if (value.is_object() || !texts.empty()) all.emplace_back(item.key(), std::move(texts));
+  }
+  member = std::move(all);
+}
+
 bool FieldReader::in_range(const char* key, double value, const Json& shown,
                            const FieldInfo& info) {
   const bool inside = (!info.minimum || value >= *info.minimum) &&

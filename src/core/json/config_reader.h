@@ -19,6 +19,7 @@
 #include <fmt/format.h>
 
 #include "core/json/config_fields.h"
+#include "core/json/config_lists.h"
 #include "core/json/json_document.h"
 
 namespace mpt {
@@ -224,6 +225,39 @@ class FieldReader {
   void convert(const char* key, const Json& value, std::string& member, const FieldInfo& info);
   void convert(const char* key, const Json& value, std::vector<std::string>& member,
                const FieldInfo& info);
+  void convert(const char* key, const Json& value, NamedNumbers& member, const FieldInfo& info);
+  void convert(const char* key, const Json& value, NamedTexts& member, const FieldInfo& info);
+  template <HasFields S>
+  void convert(const char* key, const Json& value, std::vector<S>& member, const FieldInfo& info) {
+    if constexpr (OfTexts<S>) {
+      if (is_texts(value)) {
+        std::vector<std::string> texts;
+        convert(key, value, texts, info);
+        member.clear();
+        if (!texts.empty()) member.push_back(S::of_texts(std::move(texts)));
+        return;
+      }
+    }
+    if (!value.is_array() || !every(value, &Json::is_object))
+      return report(key, fmt::format("expected {}a list of objects {{...}}, found {}",
+                                     OfTexts<S> ? "a list of strings or " : "", describe(value)));
+    member.clear();
+    for (size_t i = 0; i < value.size(); ++i) {
+      const std::string path = join_key_path(join_key_path(path_, key), std::to_string(i));
+      S& item = member.emplace_back();
+      const std::vector<std::string> known = KeyCollector::of(item, path);
+      FieldReader inner(document_, value[i], path, {known, names_.usual}, found_);
+      inner.report_unknown_keys();
+      item.fields(inner);
+    }
+  }
+  // A string, or a list that holds nothing else.
+  static bool is_texts(const Json& value) {
+    return value.is_string() || (value.is_array() && every(value, &Json::is_string));
+  }
+  static bool every(const Json& list, bool (Json::*is)() const noexcept) {
+    return std::all_of(list.begin(), list.end(), [&](const Json& item) { return (item.*is)(); });
+  }
   template <NamedEnum E>
   void convert(const char* key, const Json& value, E& member, const FieldInfo&) {
     const auto known =

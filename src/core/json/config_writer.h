@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/json/config_fields.h"
+#include "core/json/config_lists.h"
 #include "core/json/json_parse.h"
 
 namespace mpt {
@@ -28,6 +29,21 @@ class FieldWriter {
   template <NamedEnum E>
   static Json value_of(const E& member) {
     return name_of(member);
+  }
+  static Json value_of(const NamedNumbers& member) { return object_of(member); }
+  static Json value_of(const NamedTexts& member) {
+    if (member.empty()) return Json::array();
+    return member.front().first.empty() ? Json(member.front().second) : object_of(member);
+  }
+  template <HasFields S>
+  static Json value_of(const std::vector<S>& member) {
+    Json list = Json::array();
+    for (const S& item : member) {
+      if constexpr (OfTexts<S>)
+        if (const auto* texts = item.as_texts()) return *texts;
+      list.push_back(write(item));
+    }
+    return list;
   }
 
   template <class T>
@@ -57,6 +73,13 @@ class FieldWriter {
   }
 
  private:
+  template <class T>
+  static Json object_of(const std::vector<std::pair<std::string, T>>& named) {
+    Json object = Json::object();
+    for (const auto& [name, value] : named) object[name] = value;
+    return object;
+  }
+
   Json json_ = Json::object();
 };
 
@@ -144,6 +167,23 @@ class FieldSchema {
   static Json type_of(const std::string&) { return {{"type", {"string", "null"}}}; }
   static Json type_of(const std::vector<std::string>&) {
     return {{"type", {"array", "string", "null"}}, {"items", {{"type", "string"}}}};
+  }
+  static Json type_of(const NamedNumbers&) {
+    return {{"type", {"object", "null"}}, {"additionalProperties", {{"type", "number"}}}};
+  }
+  static Json type_of(const NamedTexts&) {
+    return {{"type", {"array", "string", "object", "null"}},
+            {"items", {{"type", "string"}}},
+            {"additionalProperties",
+             {{"type", {"array", "string", "null"}}, {"items", {{"type", "string"}}}}}};
+  }
+  template <HasFields S>
+  static Json type_of(const std::vector<S>&) {
+    Json item = of(S{});
+    item["type"] = "object";
+    if constexpr (!OfTexts<S>) return {{"type", {"array", "null"}}, {"items", std::move(item)}};
+    item["type"] = {"object", "string"};
+    return {{"type", {"array", "string", "null"}}, {"items", std::move(item)}};
   }
   template <NamedEnum E>
   static Json type_of(E) {

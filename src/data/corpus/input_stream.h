@@ -1,8 +1,5 @@
-// Bytes and lines of a text file, plain or gzip, in constant memory.
-//
-// Compression is detected by the gzip magic, not by name. Multi-member gzip files are read in full.
-// Truncated or damaged ones throw Error, and so does trailing data after a member that is not gzip,
-// which zlib's own gzread() silently ignores.
+// Bytes and lines of a text file or of standard input, plain or compressed (raw_input.h), in
+// constant memory.
 #pragma once
 
 #include <cstdint>
@@ -11,34 +8,26 @@
 #include <string>
 #include <vector>
 
+#include "data/corpus/raw_input.h"
+
 namespace mpt {
 
 class InputStream {
  public:
   explicit InputStream(std::string path);
-  ~InputStream();
-  InputStream(const InputStream&) = delete;
-  InputStream& operator=(const InputStream&) = delete;
 
-  [[nodiscard]] const std::string& path() const { return path_; }
-  // Uncompressed bytes; 0 only at the end.
+  // For messages.
+  [[nodiscard]] const std::string& path() const { return raw_.path(); }
+  // Unpacked bytes; 0 only at the end.
   size_t read(std::span<char> out);
   // Bytes read of the file itself, for progress.
-  [[nodiscard]] int64_t file_bytes_read() const { return file_bytes_read_; }
+  [[nodiscard]] int64_t file_bytes_read() const { return raw_.bytes_read(); }
 
  private:
-  struct Inflater;
-  bool fill();  // false at the end of the file
   size_t read_plain(std::span<char> out);
-  size_t read_gzip(std::span<char> out);
-  bool begin_next_member();
 
-  std::string path_;
-  int file_ = -1;
-  int64_t file_bytes_read_ = 0;
-  std::vector<char> buffer_;
-  std::span<char> raw_;  // the unread part of buffer_
-  std::unique_ptr<Inflater> inflater_;
+  RawInput raw_;
+  std::unique_ptr<Decompressor> decompressor_;  // null: the input is plain
 };
 
 class LineReader {

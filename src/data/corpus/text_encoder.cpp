@@ -147,12 +147,24 @@ bool words_are_independent(std::string_view bytes) {
   return trained_so && normalizes_so && std::ranges::all_of(model.pieces, piece_allows);
 }
 
-TextEncoder::TextEncoder(const Tokenizer& tokenizer, WordCache& words)
+TextEncoder::TextEncoder(const Tokenizer& tokenizer, WordCache& words, SpecialTokens special)
     : tokenizer_(tokenizer),
       words_(words),
-      word_by_word_(words_are_independent(tokenizer.model_bytes())) {}
+      special_(special),
+      word_by_word_(tokenizer.subwords() != nullptr ||
+                    words_are_independent(tokenizer.model_bytes())) {}
+
+void TextEncoder::append_subwords(std::string_view text, std::vector<int32_t>& ids) {
+  tokenizer_.subwords()->split(text, special_, pieces_);
+  for (const TextPiece& piece : pieces_.list)
+    if (piece.token >= 0)
+      ids.push_back(piece.token);
+    else
+      append_word(piece.text, ids);
+}
 
 void TextEncoder::append(std::string_view text, std::vector<int32_t>& ids) {
+  if (tokenizer_.subwords() != nullptr) return append_subwords(text, ids);
   if (!word_by_word_) {
     const std::vector<int32_t> whole = tokenizer_.encode(text);
     ids.insert(ids.end(), whole.begin(), whole.end());
@@ -176,9 +188,14 @@ void TextEncoder::append_word(std::string_view word, std::vector<int32_t>& ids) 
 }
 
 void TextEncoder::append_new_word(const HashedWord& word, std::vector<int32_t>& ids) {
-  const std::vector<int32_t> encoded = tokenizer_.encode(word.text);
-  ids.insert(ids.end(), encoded.begin(), encoded.end());
-  if (word.text.size() <= kMaxCachedWordBytes) words_.insert(word, encoded);
+  const size_t begin = ids.size();
+  if (tokenizer_.subwords() != nullptr) {
+    tokenizer_.subwords()->encode_word(word.text, ids);
+  } else {
+    const std::vector<int32_t> encoded = tokenizer_.encode(word.text);
+    ids.insert(ids.end(), encoded.begin(), encoded.end());
+  }
+  if (word.text.size() <= kMaxCachedWordBytes) words_.insert(word, std::span(ids).subspan(begin));
 }
 
 }  // namespace mpt

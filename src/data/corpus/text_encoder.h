@@ -1,6 +1,6 @@
 // Fast bulk encoding: matches Tokenizer::encode id for id, encoding word by word with a cache.
 //
-// Why it is exact: in a BPE model without pieces that have white space after another character, no
+// tokenizer.json and tiktoken files say themselves what a word is. For SentencePiece, why it is exact: in a BPE model without pieces that have white space after another character, no
 // merge crosses the boundary before a word's leading white space, so words encode independently.
 // Whether a model is of this kind (BPE, byte fallback, no normalisation, no user-defined pieces:
 // LLaMA's and those trained by `mpretrain tokenizer`) is read from the model; with any other model,
@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/subword/subword_tokenizer.h"
 #include "data/tokenizer.h"
 
 namespace mpt {
@@ -119,19 +120,24 @@ bool words_are_independent(std::string_view model);
 // For one thread. Tokenizer and cache must outlive it and may be shared between threads.
 class TextEncoder {
  public:
-  TextEncoder(const Tokenizer& tokenizer, WordCache& words);
+  // `special`: see tokenizer.json in docs/formats.md; of no effect for other files.
+  TextEncoder(const Tokenizer& tokenizer, WordCache& words,
+              SpecialTokens special = SpecialTokens::kMatch);
 
   // Appends the ids of `text`, without BOS and EOS.
   void append(std::string_view text, std::vector<int32_t>& ids);
   [[nodiscard]] bool word_by_word() const { return word_by_word_; }
 
  private:
+  void append_subwords(std::string_view text, std::vector<int32_t>& ids);
   void append_word(std::string_view word, std::vector<int32_t>& ids);
   void append_new_word(const HashedWord& word, std::vector<int32_t>& ids);
 
   const Tokenizer& tokenizer_;
   WordCache& words_;
+  SpecialTokens special_;
   RecentWords recent_;
+  TextPieces pieces_;  // of a text
   bool word_by_word_;
 };
 

@@ -78,15 +78,20 @@ class Planner {
     if (!tokenizer) config.data.tokenizer.clear();
     plan_.training.named = !config.data.train.empty();
     plan_.validation.named = !config.data.validation.empty();
-    const bool training = passes([&] { count(open_training_data(config).get(), plan_.training); });
-    const bool validation =
-        passes([&] { count(open_validation_data(config).get(), plan_.validation); });
+    const bool training = passes([&] { plan_training(*open_training_data(config)); });
+    const bool validation = passes([&] {
+      for (const ValidationSet& set : open_validation_data(config))
+        count(*set.rows, plan_.validation);
+    });
     plan_.lacks_data = !tokenizer || !training || !validation;
   }
-  static void count(const SequenceSource* source, PlannedShards& shards) {
-    if (source == nullptr) return;
-    shards.tokens = source->tokens();
-    shards.sequences = source->sequences();
+  void plan_training(const Mixture& data) {
+    for (const Corpus& corpus : data.corpora()) count(*corpus.rows, plan_.training);
+    plan_.epochs = epochs_of(config_, data);
+  }
+  static void count(const SequenceSource& source, PlannedShards& shards) {
+    shards.tokens += source.tokens();
+    shards.sequences += source.sequences();
   }
 
   void plan_disk() {
@@ -123,7 +128,8 @@ class Planner {
 
 // The commands that create missing data.
 std::string how_to_make_data(const RunConfig& config) {
-  const std::string first = config.data.train.empty() ? "data/" : config.data.train.front();
+  const std::vector<std::string> files = config.data.all_files();
+  const std::string first = files.empty() ? "data/" : files.front();
   const std::string directory = std::filesystem::path(first).parent_path().string();
   return fmt::format(
       "mpretrain tokenizer --input 'corpus/*.txt' --vocab-size {} --output tokenizer.model && "
@@ -177,12 +183,11 @@ std::string disk_text(const RunPlan& plan) {
                                                       format_bytes(double(disk.free)), disk.place));
 }
 
-std::string data_text(const RunConfig& config, const RunPlan& plan) {
-  const std::string training =
-      plan.training.tokens > 0
-          ? fmt::format("{} tokens to train on, read {:.2g} times", grouped(plan.training.tokens),
-                        epochs(config, plan.training.sequences))
-          : "no tokens to train on";
+std::string data_text(const RunPlan& plan) {
+  const std::string training = plan.training.tokens > 0 ? fmt::format("{} tokens to train on, {}",
+                                                                      grouped(plan.training.tokens),
+                                                                      epochs_text(plan.epochs))
+                                                        : "no tokens to train on";
   const std::string validation =
       plan.validation.tokens > 0 ? fmt::format("{} to evaluate on", grouped(plan.validation.tokens))
       : plan.validation.named    ? "none to evaluate on"
@@ -224,12 +229,21 @@ nlohmann::ordered_json shards_json(const PlannedShards& shards) {
           {"sequences", shards.sequences}};
 }
 
+// A number where there is one corpus, else those of each.
+nlohmann::ordered_json epochs_json(const std::vector<CorpusEpochs>& corpora) {
+  if (corpora.empty()) return nullptr;
+  if (corpora.size() == 1) return corpora.front().epochs;
+  nlohmann::ordered_json json;
+  for (const CorpusEpochs& one : corpora)
+    json[one.corpus] = {{"part_of_rows", one.part_of_rows}, {"epochs", one.epochs}};
+  return json;
+}
+
 nlohmann::ordered_json data_json(const RunConfig& config, const RunPlan& plan) {
-  const bool found = plan.training.tokens > 0;
   return {
       {"train", shards_json(plan.training)},
       {"validation", shards_json(plan.validation)},
-      {"epochs", found ? nlohmann::ordered_json(epochs(config, plan.training.sequences)) : nullptr},
+      {"epochs", epochs_json(plan.epochs)},
       {"tokenizer", {{"path", config.data.tokenizer}, {"pieces", or_null(plan.tokenizer_pieces)}}},
       {"made_by", plan.lacks_data ? nlohmann::ordered_json(how_to_make_data(config)) : nullptr}};
 }
@@ -257,7 +271,7 @@ std::string verdict(const RunConfig& config, const RunPlan& plan) {
   text += row("rows on GPUs", "{}", rows_on_gpus_text(plan.on_gpus));
   text += row("duration", "{}", duration_text(config, plan));
   text += row("disk", "{}", disk_text(plan));
-  text += row("data", "{}", data_text(config, plan));
+  text += row("data", "{}", data_text(plan));
   text += row("tokenizer", "{}", tokenizer_text(config, plan));
   if (plan.problems.empty()) return text + row("start", "ready");
   text += row("start", "not ready, {}:", counted(std::ssize(plan.problems), "problem"));

@@ -42,6 +42,7 @@ struct RunPlan {
   std::string rows{};                            // why so many; "" if configured
   RowsOnGpus on_gpus{};
   PlannedShards training{}, validation{};
+  std::vector<CorpusEpochs> epochs{};  // of each corpus; empty if not usable
   std::optional<int64_t> tokenizer_pieces{};
   bool lacks_data = false;  // a problem concerns tokens or tokenizer
   PlannedDisk disk{};

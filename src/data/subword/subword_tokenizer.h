@@ -1,0 +1,58 @@
+// A tokenizer of the kind of tokenizer.json: text is normalized, split into words, and each word
+// encoded by itself.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/subword/added_tokens.h"
+#include "data/subword/pre_tokenizer.h"
+#include "data/subword/subword_model.h"
+#include "data/subword/text_decoder.h"
+#include "data/subword/vocabulary.h"
+
+namespace mpt {
+
+// What a file says; its readers fill it in.
+struct SubwordParts {
+  std::unique_ptr<Vocabulary> vocabulary;  // of the model, which refers to it
+  std::unique_ptr<SubwordModel> model;
+  Normalizer normalizer;
+  AddedTokens added;
+  PreTokenizer pre_tokenizer;
+  TextDecoder decoder;
+  bool matches_special = true;  // tokenizer.json does, tiktoken's encode_ordinary() does not
+  bool template_begins_with_bos = false;               // for readers that follow post_processor
+  int64_t bos = -1, eos = -1, pad = -1, unknown = -1;  // -1: none
+};
+
+// All members are const and thread-safe.
+class SubwordTokenizer {
+ public:
+  explicit SubwordTokenizer(SubwordParts parts) : parts_(std::move(parts)) {}
+
+  [[nodiscard]] const SubwordParts& parts() const { return parts_; }
+  // The largest id and 1.
+  [[nodiscard]] int64_t vocab_size() const;
+  // "" for an id without a piece.
+  [[nodiscard]] std::string piece(int64_t id) const;
+
+  // Sets pieces.list to the words and tokens of the text. Throws Error if it is not UTF-8.
+  void split(std::string_view text, SpecialTokens special, TextPieces& pieces) const;
+  // Appends the ids of a word.
+  void encode_word(std::string_view word, std::vector<int32_t>& ids) const {
+    parts_.model->encode(word, ids);
+  }
+  [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const;
+  // Without special tokens.
+  [[nodiscard]] std::string decode(std::span<const int32_t> ids) const;
+
+ private:
+  SubwordParts parts_;
+};
+
+}  // namespace mpt

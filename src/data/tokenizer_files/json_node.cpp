@@ -1,0 +1,96 @@
+#include "data/tokenizer_files/json_node.h"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_set>
+
+#include "core/json/json_parse.h"
+#include "core/text.h"
+
+namespace mpt {
+namespace {
+
+const nlohmann::json kNull;
+constexpr size_t kMostShown = 60;
+
+std::string shown(const nlohmann::json& value) {
+  if (value.is_object()) return "an object";
+  if (value.is_array()) return fmt::format("a list of {}", value.size());
+  std::string text =
+      value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, kMostShown);
+  return value.is_string() ? "the text " + text : text;
+}
+
+}  // namespace
+
+nlohmann::json parse_json_once(std::string_view content) {
+  using Event = nlohmann::json::parse_event_t;
+  std::vector<std::unordered_set<std::string>> keys;  // of the open objects
+  const auto look = [&](int depth, Event event, nlohmann::json& value) {
+    if (depth > kMaxJsonDepth) throw error("nested deeper than {} levels", kMaxJsonDepth);
+    if (event == Event::object_start) keys.emplace_back();
+    if (event == Event::object_end) keys.pop_back();
+    if (event == Event::key && !keys.back().insert(value.get<std::string>()).second)
+      throw error("{}: the key is there twice", value.get<std::string>());
+    return true;
+  };
+  try {
+    return nlohmann::json::parse(content, look);
+  } catch (const nlohmann::json::exception& failure) {
+    throw error("not valid JSON: {}", library_message(failure.what()));
+  }
+}
+
+void JsonNode::refuse(std::string_view expected) const {
+  throw error("{}: found {}; {}", path_, shown(*value_), expected);
+}
+
+JsonNode JsonNode::operator[](const std::string& key) const {
+  if (!value_->is_object()) refuse("expected an object");
+  const auto found = value_->find(key);
+  return {found == value_->end() ? kNull : *found, join_key_path(path_, key)};
+}
+
+std::vector<JsonNode> JsonNode::list() const {
+  if (!value_->is_array()) refuse("expected a list");
+  std::vector<JsonNode> nodes;
+  nodes.reserve(value_->size());
+  for (size_t i = 0; i < value_->size(); ++i)
+    nodes.emplace_back((*value_)[i], fmt::format("{}[{}]", path_, i));
+  return nodes;
+}
+
+const std::string& JsonNode::text() const {
+  if (!value_->is_string()) refuse("expected a text");
+  return value_->get_ref<const std::string&>();
+}
+
+bool JsonNode::flag() const {
+  if (!value_->is_boolean()) refuse("expected true or false");
+  return value_->get<bool>();
+}
+
+int64_t JsonNode::count() const {
+  if (!value_->is_number_unsigned() || value_->get<uint64_t>() > INT32_MAX)
+    refuse("expected a whole number, 0 or more");
+  return value_->get<int64_t>();
+}
+
+double JsonNode::number() const {
+  if (!value_->is_number() || !std::isfinite(value_->get<double>())) refuse("expected a number");
+  return value_->get<double>();
+}
+
+void JsonNode::require_keys(std::initializer_list<std::string_view> keys) const {
+  if (!value_->is_object()) refuse("expected an object");
+  for (const auto& [key, unused] : value_->items())
+    if (key != "type" && std::ranges::find(keys, key) == keys.end())
+      throw error("{}: the key is not read here; expected {}", join_key_path(path_, key),
+                  keys.size() == 0 ? "none" : fmt::format("{}", fmt::join(keys, ", ")));
+}
+
+void JsonNode::require_null(std::string_view why) const {
+  if (!is_null()) refuse(fmt::format("expected null: {}", why));
+}
+
+}  // namespace mpt

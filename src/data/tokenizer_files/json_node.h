@@ -1,0 +1,64 @@
+// A value of a JSON file that knows its place, for messages such as
+// "tokenizer.json: model.vocab: found null; expected an object".
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/check.h"
+#include "core/enum_names.h"
+
+namespace mpt {
+
+class JsonNode {
+ public:
+  // Both must outlive the node.
+  JsonNode(const nlohmann::json& value, std::string path)
+      : value_(&value), path_(std::move(path)) {}
+
+  [[nodiscard]] const nlohmann::json& value() const { return *value_; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] bool is_null() const { return value_->is_null(); }
+
+  // What is not there is null.
+  [[nodiscard]] JsonNode operator[](const std::string& key) const;
+  [[nodiscard]] std::vector<JsonNode> list() const;
+  [[nodiscard]] const std::string& text() const;
+  [[nodiscard]] bool flag() const;
+  [[nodiscard]] bool flag_or(bool otherwise) const { return is_null() ? otherwise : flag(); }
+  // From 0 to the largest of int32_t.
+  [[nodiscard]] int64_t count() const;
+  [[nodiscard]] double number() const;
+  template <class Enum>
+  [[nodiscard]] Enum name() const;
+
+  // Throws unless it is an object with no other keys; "type" is always one.
+  void require_keys(std::initializer_list<std::string_view> keys) const;
+  void require_null(std::string_view why) const;
+  [[noreturn]] void refuse(std::string_view expected) const;
+
+ private:
+  const nlohmann::json* value_;
+  std::string path_;
+};
+
+// Throws Error for invalid JSON, a key that an object has twice, and nesting deeper than
+// kMaxJsonDepth.
+nlohmann::json parse_json_once(std::string_view content);
+
+template <class Enum>
+Enum JsonNode::name() const {
+  const std::string& found = text();
+  const auto& names = EnumNames<Enum>::kNames;
+  for (size_t i = 0; i < names.size(); ++i)
+    if (names[i] == found) return Enum(i);
+  refuse(fmt::format("expected one of {}", fmt::join(names, ", ")));
+}
+
+}  // namespace mpt

@@ -1,0 +1,23 @@
+// The key "model" of tokenizer.json.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "data/subword/bpe.h"
+#include "data/subword/subword_model.h"
+#include "data/subword/vocabulary.h"
+#include "data/tokenizer_files/json_node.h"
+
+namespace mpt {
+
+struct ReadModel {
+  std::unique_ptr<Vocabulary> vocabulary;
+  std::unique_ptr<SubwordModel> model;
+  int64_t unknown = -1;  // -1: none
+};
+
+// BPE or Unigram. Throws Error naming the key, what was found and what would be accepted.
+ReadModel read_model(const JsonNode& node, Symbols symbols);
+
+}  // namespace mpt

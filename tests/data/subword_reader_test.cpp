@@ -1,0 +1,235 @@
+// What readers of tokenizer.json and tiktoken files refuse, and how they name it.
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "data/data_files.h"
+#include "data/subword/normalizer.h"
+#include "data/subword/regex.h"
+#include "data/tokenizer_files/tiktoken_reader.h"
+#include "data/tokenizer_files/tokenizer_json_reader.h"
+
+namespace mpt {
+namespace {
+
+using nlohmann::json;
+using test::expect_error;
+
+json small_file() {
+  return json::parse(R"({"version": "1.0", "truncation": null, "padding": null,
+    "added_tokens": [{"id": 4, "content": "<e>", "single_word": false, "lstrip": false,
+                      "rstrip": false, "normalized": false, "special": true}],
+    "normalizer": {"type": "NFC"},
+    "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "\\s+"}, "behavior": "Isolated",
+                      "invert": false},
+    "post_processor": null, "decoder": {"type": "Fuse"},
+    "model": {"type": "BPE", "dropout": null, "unk_token": "?", "continuing_subword_prefix": "",
+              "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
+              "vocab": {"?": 0, "a": 1, "b": 2, "ab": 3}, "merges": ["a b"]}})");
+}
+
+struct Refusal {
+  const char* pointer;  // of the value that is replaced
+  const char* value;
+  std::vector<std::string> said;
+};
+
+TEST(TokenizerJsonReader, ReadsASmallFile) {
+  const SubwordTokenizer tokenizer = read_tokenizer_json(small_file().dump());
+  EXPECT_EQ(tokenizer.vocab_size(), 5);
+  EXPECT_EQ(tokenizer.encode("abba<e>x"), (std::vector<int32_t>{3, 2, 1, 4, 0}));
+}
+
+TEST(TokenizerJsonReader, NamesWhatItDoesNotRead) {
+  for (const Refusal& c : std::vector<Refusal>{
+           {"/version", "\"2.0\"", {"version: found the text \"2.0\"; expected 1.0"}},
+           {"/truncation", "{\"max_length\": 5}", {"truncation: found an object", "null"}},
+           {"/padding", "{}", {"padding: ", "null"}},
+           {"/extra", "1", {"extra: the key is not read here", "version"}},
+           {"/added_tokens/0/id", "9", {"added_tokens[0].id: found 9; expected 4"}},
+           {"/added_tokens/0/content", "\"\"", {"added_tokens[0].content"}},
+           {"/added_tokens/0/lstrip", "null", {"added_tokens[0].lstrip: found null"}},
+           {"/normalizer/type", "\"Precompiled\"", {"normalizer.type", "Precompiled", "NFKC"}},
+           {"/normalizer",
+            R"({"type": "Sequence", "normalizers": [{"type": "BertNormalizer"}]})",
+            {"normalizer.normalizers[0].type", "BertNormalizer"}},
+           {"/normalizer",
+            R"({"type": "Replace", "pattern": {"Regex": "a*"}, "content": "b"})",
+            {"normalizer.pattern", "a*", "empty"}},
+           {"/pre_tokenizer/type", "\"Whitespace\"", {"pre_tokenizer.type", "Whitespace"}},
+           {"/pre_tokenizer/behavior", "\"Dropped\"", {"pre_tokenizer.behavior", "Isolated"}},
+           {"/pre_tokenizer/pattern", R"({"Regex": "\\w+"})", {"pre_tokenizer.pattern", "\\w"}},
+           {"/pre_tokenizer/pattern", R"({"Regex": "(a"})", {"pre_tokenizer.pattern", "(a"}},
+           {"/pre_tokenizer",
+            R"({"type": "Sequence", "pretokenizers": [
+                {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false},
+                {"type": "Digits", "individual_digits": true}]})",
+            {"pre_tokenizer.pretokenizers[1]", "nothing after ByteLevel"}},
+           {"/post_processor", R"({"type": "BertProcessing"})", {"post_processor.type"}},
+           {"/decoder/type", "\"CTC\"", {"decoder.type", "CTC"}},
+           {"/model/type", "\"WordPiece\"", {"model.type", "WordPiece", "BPE or Unigram"}},
+           {"/model/dropout", "0.1", {"model.dropout: found 0.1"}},
+           {"/model/end_of_word_suffix", "\"</w>\"", {"model.end_of_word_suffix", "</w>"}},
+           {"/model/cache", "5", {"model.cache: the key is not read here"}},
+           {"/model/vocab/ab", "1", {"model.vocab", "the same id 1"}},
+           {"/model/vocab/ab", "3000000", {"model.vocab", "id 3000000"}},
+           {"/model/vocab/ab", "-1", {"model.vocab", "-1"}},
+           {"/model/merges/0", "\"a c\"", {"model.merges[0]: 'c' is not in the vocabulary"}},
+           {"/model/merges/0", "[\"b\", \"a\"]", {"model.merges[0]: 'ba' is not in"}},
+           {"/model/merges/0", "\"a b c\"", {"model.merges[0]", "two pieces"}},
+           {"/model/merges", "{}", {"model.merges", "list"}},
+       }) {
+    SCOPED_TRACE(std::string(c.pointer) + " " + c.value);
+    json file = small_file();
+    file[json::json_pointer(c.pointer)] = json::parse(c.value);
+    try {
+      read_tokenizer_json(file.dump());
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& refusal) {
+      for (const std::string& part : c.said)
+        EXPECT_NE(std::string(refusal.what()).find(part), std::string::npos) << refusal.what();
+    }
+  }
+}
+
+TEST(TokenizerJsonReader, JsonThatIsNoneOrSaysSomethingTwiceIsRefused) {
+  expect_error([] { read_tokenizer_json("{"); }, {"not valid JSON"});
+  expect_error([] { read_tokenizer_json("[]"); }, {"expected an object"});
+  expect_error([] { read_tokenizer_json(R"({"version": "1.0", "version": "1.0"})"); },
+               {"version", "twice"});
+  expect_error([] { read_tokenizer_json(std::string(200, '[')); }, {"deeper"});
+}
+
+// A piece of a million characters without a space takes time in proportion, not its square.
+TEST(Bpe, LongWordsTakeTimeInProportion) {
+  json file = small_file();
+  const SubwordTokenizer tokenizer = read_tokenizer_json(file.dump());
+  std::string word;
+  while (word.size() < 1'000'000) word += "ab";
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(tokenizer.encode(word).size(), word.size() / 2);
+  EXPECT_EQ(tokenizer.encode(std::string(1'000'000, 'a')).size(), 1'000'000u);
+  EXPECT_EQ(tokenizer.encode(std::string(1'000'000, ' ')).size(), 1'000'000u);
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(taken.count(), 60);  // its square would be hours
+}
+
+TEST(Normalizer, GrowthHasALimit) {
+  json file = small_file();
+  json twice = json::parse(R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"})");
+  file["normalizer"] = {{"type", "Sequence"}, {"normalizers", json::array()}};
+  for (int i = 0; i < 60; ++i) file["normalizer"]["normalizers"].push_back(twice);
+  const SubwordTokenizer tokenizer = read_tokenizer_json(file.dump());
+  expect_error([&] { (void)tokenizer.encode("a"); }, {"64 times"});
+}
+
+TEST(Normalizer, FormsChangeOnlyWhatTheyMust) {
+  EXPECT_EQ(normalized("plain é text", NormalForm::kNfc), "plain é text");
+  EXPECT_EQ(normalized("e\xCC\x81x e\xCC\x81", NormalForm::kNfc), "éx é");
+  EXPECT_EQ(normalized("é", NormalForm::kNfd), "e\xCC\x81");
+  EXPECT_EQ(normalized("ﬁ①", NormalForm::kNfkc), "fi1");
+  EXPECT_EQ(normalized("", NormalForm::kNfc), "");
+}
+
+// --- regular expressions -------------------------------------------------------------------------
+
+std::vector<std::string> matches(const Regex& regex, std::string_view text) {
+  std::vector<std::string> found;
+  for (size_t at = 0;;) {
+    const auto match = regex.find(text, at);
+    if (!match) return found;
+    found.emplace_back(text.substr(match->begin, match->end - match->begin));
+    at = match->end;
+  }
+}
+
+TEST(Regex, SyntaxesDifferWhereTheirLibrariesDo) {
+  using Found = std::vector<std::string>;
+  const Regex ruby("a$", RegexSyntax::kOniguruma), rust("a$", RegexSyntax::kRust);
+  EXPECT_EQ(matches(ruby, "a\na\n"), (Found{"a", "a"}));  // ends of lines
+  EXPECT_EQ(matches(rust, "a\na"), Found{"a"});           // the end of the text
+  EXPECT_EQ(matches(rust, "a\n"), Found{});
+  EXPECT_EQ(matches(Regex("a{,2}b", RegexSyntax::kOniguruma), "aaab"), Found{"aab"});
+  EXPECT_EQ(matches(Regex("a{1,2}+a", RegexSyntax::kRust), "aaa"), Found{"aaa"});
+  expect_error([] { Regex("a{1,2}+", RegexSyntax::kOniguruma); }, {"a{1,2}+", "group"});
+}
+
+TEST(Regex, ClassesHaveTheLibrarysCharacters) {
+  const auto is = [](const char* pattern, const char* text) {
+    return Regex(pattern, RegexSyntax::kOniguruma).find(text, 0).has_value();
+  };
+  EXPECT_FALSE(is(R"(\s)", "\xE1\xA0\x8E"));  // U+180E is white space for PCRE2 alone
+  EXPECT_TRUE(is(R"([^\s\p{L}\p{N}])", "\xE1\xA0\x8E"));
+  EXPECT_TRUE(is(R"(\p{L})", "\xF0\xB1\x8D\x90"));  // U+31350, newer than PCRE2's letters
+  EXPECT_FALSE(is(R"([^\s\p{L}\p{N}])", "\xF0\xB1\x8D\x90"));
+  EXPECT_TRUE(is(R"([[a-c]x])", "b"));
+  EXPECT_TRUE(is(R"(\S)", "a"));
+  EXPECT_FALSE(is(R"(\S)", "\xC2\xA0"));
+}
+
+TEST(Regex, NamesWhatItDoesNotRead) {
+  for (const char* pattern :
+       {R"(\w)", R"(\b)", R"(\h)", "[a&&b]", "[[:alpha:]]", "[^[^a]]", "(?i)a", R"((?i:\p{L}))",
+        R"(\p{Greek})", R"(\pL)", "a*", "(*UTF)", "[", "a)", R"(\x{110000})", "[z-a]", "\\"})
+    test::expect_error([&] { Regex(pattern, RegexSyntax::kOniguruma); },
+                       {"the regular expression", pattern});
+}
+
+TEST(Regex, SearchesEndAtALimit) {
+  const Regex regex("(?:a+)+[bc]", RegexSyntax::kOniguruma);
+  test::expect_error([&] { (void)regex.find(std::string(5000, 'a'), 0); },
+                     {"(?:a+)+[bc]", "limit"});
+}
+
+// --- tiktoken ------------------------------------------------------------------------------------
+
+std::string base64_byte(int byte) {
+  constexpr std::string_view kSigns =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  return {kSigns[size_t(byte) >> 2], kSigns[(size_t(byte) & 3) << 4], '=', '='};
+}
+
+std::string small_ranks(int bytes = 256) {
+  std::string lines;
+  for (int byte = 0; byte < bytes; ++byte)
+    lines += base64_byte(byte) + " " + std::to_string(byte) + "\n";
+  return lines + "YWI= 256\nYWJj 257\n";  // ab, abc
+}
+
+TEST(TiktokenReader, JoinsByRanks) {
+  const std::string settings = R"({"pattern": "cl100k_base", "special_tokens": {"<e>": 300}})";
+  const SubwordTokenizer tokenizer = read_tiktoken(tiktoken_with_settings(settings, small_ranks()));
+  EXPECT_EQ(tokenizer.encode("abcab<e>"),
+            (std::vector<int32_t>{257, 256, '<', 'e', '>'}));  // as encode_ordinary()
+  EXPECT_EQ(tokenizer.vocab_size(), 301);
+  EXPECT_TRUE(is_tiktoken(small_ranks()));
+  EXPECT_FALSE(is_tiktoken("{\"pattern\": \"cl100k_base\"}"));
+}
+
+TEST(TiktokenReader, NamesWhatIsWrong) {
+  const auto refused = [](const std::string& settings, const std::string& ranks,
+                          std::initializer_list<std::string> said) {
+    expect_error([&] { read_tiktoken(tiktoken_with_settings(settings, ranks)); }, said);
+  };
+  const std::string good = R"({"pattern": "cl100k_base"})";
+  refused("{}", small_ranks(), {"pattern: found null"});
+  refused(R"({"pattern": "unknown_base("})", small_ranks(), {"pattern", "unknown_base("});
+  refused(R"({"pattern": "a", "file": 1})", small_ranks(), {"file: the key is not read"});
+  refused(R"({"pattern": "a+", "special_tokens": {"<e>": 5}})", small_ranks(),
+          {"special_tokens.<e>: found 5"});
+  refused(R"({"pattern": "a+", "eos_token": "<e>"})", small_ranks(), {"eos_token"});
+  refused(good, small_ranks(255), {"byte 0xff"});
+  refused(good, small_ranks() + "YWJj 258\n", {"twice"});
+  refused(good, small_ranks() + "YWJjZA== 257\n", {"same id 257"});
+  refused(good, small_ranks() + "YWJj! 258\n", {"line 259"});
+  refused(good, small_ranks() + "YWJjZA==\n", {"line 259"});
+  refused(good, small_ranks() + "YWJjZA== 4000000\n", {"4000000"});
+  const SubwordTokenizer gaps =
+      read_tiktoken(tiktoken_with_settings(R"({"pattern": "a+"})", small_ranks()));
+  expect_error([&] { (void)gaps.encode("aab"); }, {"leaves out", "0x62"});
+}
+
+}  // namespace
+}  // namespace mpt

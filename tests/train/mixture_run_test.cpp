@@ -1,0 +1,202 @@
+// Runs on several corpora and several validation sets.
+#include <cmath>
+#include <numbers>
+
+#include <gtest/gtest.h>
+
+#include "data/corpus/tokenize.h"
+#include "data/corpus/tokenizer_training.h"
+#include "support/expect_error.h"
+#include "support/ranks_run.h"
+#include "support/temp_directory.h"
+
+namespace mpt::test {
+namespace {
+
+using Overrides = std::vector<std::string>;
+
+// The corpora of a mixture, as an override.
+std::string corpora(const std::string& directory, double a, double b, const char* more = "") {
+  return fmt::format(
+      R"(data.train=[{{"name":"a","files":"{0}/train_0.bin","weight":{1}}},)"
+      R"({{"name":"b","files":["{0}/train_1.bin","{0}/train_2.bin"],"weight":{2}}}{3}])",
+      directory, a, b, more);
+}
+const std::string kPhases = R"(data.phases=[{"from":0.5,"weights":{"a":1,"b":9}}])";
+
+class MixtureRun : public testing::Test {
+ protected:
+  void SetUp() override { write_tiny_data(path()); }
+  [[nodiscard]] const std::string& path() const { return directory_.path(); }
+  RunConfig run(const std::string& name, Overrides overrides, const std::string& from = "",
+                int64_t ranks = 1) {
+    overrides.emplace_back("device.threads=1");
+    const RunConfig config = tiny_config(path(), name, overrides);
+    train_on(ranks, config, from);
+    return config;
+  }
+  TempDirectory directory_{memory_directory()};
+};
+
+uint64_t hash_of_step(const RowSource& rows, int64_t step) {
+  return read_batch(rows, 6 * (step - 1), 6).hash;
+}
+void expect_rows(const RunConfig& config, const RowSource& rows, int64_t from) {
+  const auto records = records_of(config);
+  for (int64_t step = from + 1; step <= kTinySteps; ++step)
+    EXPECT_EQ(records.at(step).at("data_hash"), fmt::format("{:016x}", hash_of_step(rows, step)))
+        << step;
+}
+
+TEST_F(MixtureRun, ReadsItsCorporaByTheirWeights) {
+  const RunConfig config = run("run", {corpora(path(), 3, 1), kPhases});
+  const auto data = open_training_data(config);
+  EXPECT_EQ(data->order(),
+            MixtureOrder({{0, {{"a", 750}, {"b", 250}}}, {12 * 6, {{"a", 100}, {"b", 900}}}}));
+  expect_rows(config, *data, 0);
+}
+
+TEST_F(MixtureRun, GoesOnFromEveryStepWithTheSameBytes) {
+  const Overrides mixture{corpora(path(), 3, 1), kPhases};
+  const RunConfig whole = run("whole", mixture);
+  for (const int64_t step : {1, 11, 12, 13, 20}) {
+    const RunConfig part = run(fmt::format("part{}", step), mixture, checkpoint_path(whole, step));
+    EXPECT_TRUE(tensors_at(part, kTinySteps) == tensors_at(whole, kTinySteps)) << step;
+    EXPECT_TRUE(metrics_of(whole).ends_with(metrics_of(part))) << step;
+  }
+}
+
+TEST_F(MixtureRun, ReadsTheSameRowsOnAnyNumberOfRanks) {
+  const Overrides mixture{corpora(path(), 3, 1), kPhases};
+  const RunConfig one = run("one", mixture);
+  for (const int64_t ranks : {2, 3}) {
+    const RunConfig several = run(fmt::format("ranks{}", ranks), mixture, "", ranks);
+    for (int64_t step = 1; step <= kTinySteps; ++step)
+      EXPECT_EQ(records_of(several).at(step).at("data_hash"),
+                records_of(one).at(step).at("data_hash"))
+          << step;
+  }
+}
+
+TEST_F(MixtureRun, OfOneNamedCorpusIsARunOnItsShards) {
+  const RunConfig plain = run("plain", {});
+  const RunConfig named = run(
+      "named", {fmt::format(R"(data.train=[{{"name":"a","files":"{}/train_*.bin","weight":0.1}}])",
+                            path())});
+  EXPECT_TRUE(tensors_at(plain, kTinySteps) == tensors_at(named, kTinySteps));
+}
+
+// Other weights, another corpus, or one less: what was read stays read, and the rest follows the
+// new order.
+TEST_F(MixtureRun, MayChangeItsWeightsWhereItIsResumed) {
+  write_random_shard(path() + "/more.bin", 400, 9);
+  const RunConfig whole = run("whole", {corpora(path(), 3, 1)});
+  const MixtureOrder former({{0, {{"a", 750}, {"b", 250}}}});
+  struct Change {
+    std::string train;
+    CycleShares shares;
+  };
+  const std::vector<Change> changes{
+      {corpora(path(), 1, 3), {{"a", 250}, {"b", 750}}},
+      {corpora(path(), 1, 1,
+               fmt::format(R"(,{{"name":"c","files":"{}/more.bin","weight":2}})", path()).c_str()),
+       {{"a", 250}, {"b", 250}, {"c", 500}}},
+      {fmt::format(R"(data.train=[{{"name":"a","files":"{}/train_0.bin","weight":1}}])", path()),
+       {{"a", 1000}}}};
+  for (const Change& change : changes) {
+    SCOPED_TRACE(change.train);
+    const RunConfig other = run("other" + std::to_string(&change - changes.data()), {change.train},
+                                checkpoint_path(whole, 9));
+    const MixtureOrder order = MixtureOrder({{0, change.shares}}).continuing(former, 9 * 6);
+    expect_rows(other, *open_training_data(other)->in_order(order), 9);
+    // A second continuation keeps both parts.
+    const RunConfig again = run("again" + std::to_string(&change - changes.data()), {change.train},
+                                checkpoint_path(other, 15));
+    EXPECT_TRUE(tensors_at(again, kTinySteps) == tensors_at(other, kTinySteps));
+  }
+}
+
+TEST_F(MixtureRun, CannotGoOnWithOtherShardsOfACorpus) {
+  const RunConfig whole = run("whole", {corpora(path(), 3, 1), "train.steps=2"});
+  EXPECT_ERROR(
+      run("other",
+          {fmt::format(R"(data.train=[{{"name":"a","files":"{}/train_2.bin","weight":1}}])",
+                       path()),
+           "train.steps=2"},
+          checkpoint_path(whole, 1)),
+      "of a of 301 tokens", "now names 512");
+}
+
+// --- validation ----------------------------------------------------------------------------------
+
+TEST_F(MixtureRun, EvaluatesEachSetAndAll) {
+  write_random_shard(path() + "/other.bin", 90, 8);
+  const Overrides plain{"eval.tokens=1000", "train.steps=2"};
+  const auto last = [&](const std::string& name, const std::string& sets, int64_t ranks) {
+    Overrides overrides = plain;
+    overrides.push_back("data.validation=" + sets);
+    return records_of(run(name, overrides, "", ranks)).at(2);
+  };
+  const std::string val = path() + "/val_0.bin", other = path() + "/other.bin";
+  const nlohmann::json of_val = last("val", val, 1), of_other = last("other", other, 1);
+  for (const int64_t ranks : {1, 2}) {
+    const nlohmann::json both =
+        last(fmt::format("both{}", ranks),
+             fmt::format(R"({{"web":"{}","books":["{}"]}})", val, other), ranks);
+    const nlohmann::json& sets = both.at("validation");
+    EXPECT_EQ(sets.size(), 2U);
+    if (ranks == 1) {
+      for (const char* key : {"loss", "perplexity", "tokens", "loss_family"}) {
+        EXPECT_EQ(sets.at("web").at(key), of_val.at(std::string("val_") + key));
+        EXPECT_EQ(sets.at("books").at(key), of_other.at(std::string("val_") + key));
+      }
+    }
+    const double web = sets.at("web").at("tokens"), books = sets.at("books").at("tokens");
+    EXPECT_EQ(both.at("val_tokens"), web + books);
+    EXPECT_NEAR(both.at("val_loss").get<double>(),
+                (web * sets.at("web").at("loss").get<double>() +
+                 books * sets.at("books").at("loss").get<double>()) /
+                    (web + books),
+                1e-12);
+  }
+  EXPECT_FALSE(of_val.contains("validation"));
+  EXPECT_FALSE(of_val.contains("val_bits_per_byte")) << "random ids have no text";
+}
+
+// Text with characters of several bytes, of which the tokenizer knows none: each of its tokens but
+// the first is predicted.
+TEST_F(MixtureRun, TellsBitsPerByteOfTheText) {
+  std::string words = "kalo mi ka";
+  for (int i = 0; i < 30; ++i) words += " lo mika kalo";
+  std::string corpus;
+  for (int i = 0; i < 5; ++i)
+    corpus += words + "\n\n\xE6\xBC\xA2\xE5\xAD\x97 \xF0\x9F\x98\x80 caf\xC3\xA9\n\n";
+  write_file_atomically(posix_file_system(), path() + "/text.txt", bytes_of(corpus));
+  TokenizerTrainingOptions training;
+  training.corpus.patterns = {path() + "/text.txt"};
+  training.output = path() + "/small";
+  training.vocab_size = 280;
+  training.character_coverage = 0.98;
+  TokenizeOptions options;
+  options.corpus.patterns = {path() + "/text.txt"};
+  options.tokenizer = train_tokenizer(training).path;
+  options.output = path() + "/shards";
+  const TokenizeResult shards = tokenize_corpus(options);
+  const Tokenizer tokenizer = Tokenizer::load(options.tokenizer);
+  const auto first = tokenizer.encode(words).front();
+  const int64_t bytes = shards.corpus.text_bytes - std::ssize(tokenizer.decode({{first}}));
+
+  const std::string bin = path() + "/shards/train_000000.bin";
+  const RunConfig config = run(
+      "run", {"data.train=" + bin, "data.validation=" + bin, "model.vocab_size=280",
+              "batch.seq_len=1", "batch.tokens_per_step=6", "train.steps=1", "eval.tokens=100000"});
+  const nlohmann::json record = records_of(config).at(1);
+  EXPECT_EQ(record.at("val_tokens"), shards.tokens - 1);
+  EXPECT_NEAR(record.at("val_bits_per_byte").get<double>(),
+              record.at("val_loss").get<double>() * double(shards.tokens - 1) /
+                  (std::numbers::ln2 * double(bytes)),
+              1e-12);
+}
+
+}  // namespace
+}  // namespace mpt::test
