@@ -43,13 +43,16 @@ CLI::Option* add_texts(CLI::App& verb, const std::string& name, std::vector<std:
                        const std::string& help);
 
 template <NamedEnum E>
+E choice_of(const std::string& option, const std::string& text) {
+  const std::optional<E> value = enum_from_name<E>(text);
+  if (!value) throw CLI::ValidationError(option, "'" + text + "' is not one of: " + all_names<E>());
+  return *value;
+}
+
+template <NamedEnum E>
 CLI::Option* add_choice(CLI::App& verb, const std::string& name, E& target,
                         const std::string& help) {
-  const auto set = [&target, name](const std::string& text) {
-    const std::optional<E> value = enum_from_name<E>(text);
-    if (!value) throw CLI::ValidationError(name, "'" + text + "' is not one of: " + all_names<E>());
-    target = *value;
-  };
+  const auto set = [&target, name](const std::string& text) { target = choice_of<E>(name, text); };
   return verb.add_option_function<std::string>(name, set, help)
       ->type_name("NAME")
       ->default_str(std::string(name_of(target)));
@@ -58,11 +61,7 @@ CLI::Option* add_choice(CLI::App& verb, const std::string& name, E& target,
 template <NamedEnum E>
 CLI::Option* add_choice(CLI::App& verb, const std::string& name, std::optional<E>& target,
                         const std::string& help) {
-  const auto set = [&target, name](const std::string& text) {
-    target = enum_from_name<E>(text);
-    if (!target)
-      throw CLI::ValidationError(name, "'" + text + "' is not one of: " + all_names<E>());
-  };
+  const auto set = [&target, name](const std::string& text) { target = choice_of<E>(name, text); };
   return verb.add_option_function<std::string>(name, set, help)->type_name("NAME");
 }
 
@@ -71,12 +70,7 @@ template <NamedEnum E>
 CLI::Option* add_choices(CLI::App& verb, const std::string& name, std::vector<E>& target,
                          const std::string& help) {
   const auto set = [&target, name](const std::vector<std::string>& texts) {
-    for (const std::string& text : texts) {
-      const std::optional<E> value = enum_from_name<E>(text);
-      if (!value)
-        throw CLI::ValidationError(name, "'" + text + "' is not one of: " + all_names<E>());
-      target.push_back(*value);
-    }
+    for (const std::string& text : texts) target.push_back(choice_of<E>(name, text));
   };
   return verb
       .add_option_function<std::vector<std::string>>(name, set, help + ": " + all_names<E>())

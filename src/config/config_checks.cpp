@@ -63,11 +63,15 @@ class Checker {
             "names may hold letters, digits, '_', '-' and '.', found \"{}\"", name);
   }
 
-  void check_corpora() {
+  [[nodiscard]] bool corpora_have_names() const {
     const std::vector<CorpusConfig>& corpora = config_.data.train;
-    if (corpora.empty() || corpora.front().as_texts() != nullptr) return;
+    return !corpora.empty() && corpora.front().as_texts() == nullptr;
+  }
+
+  void check_corpora() {
+    if (!corpora_have_names()) return;
     std::map<std::string, double> weights;
-    for (const CorpusConfig& corpus : corpora) {
+    for (const CorpusConfig& corpus : config_.data.train) {
       require_name("data.train", corpus.name);
       require(!corpus.files.empty(), "data.train", "{} has no files", corpus.name);
       require(weights.try_emplace(corpus.name, corpus.weight).second, "data.train",
@@ -87,8 +91,7 @@ class Checker {
   void check_phases() {
     const std::vector<MixturePhaseConfig>& phases = config_.data.phases;
     if (phases.empty()) return;
-    const std::vector<CorpusConfig>& corpora = config_.data.train;
-    const bool named = !corpora.empty() && corpora.front().as_texts() == nullptr;
+    const bool named = corpora_have_names();
     require(named, "data.phases", "data.train{} has no named corpora that could have weights",
             at("data.train"));
     int64_t before = 0;

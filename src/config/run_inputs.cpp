@@ -108,17 +108,20 @@ void require_tokenizer(const std::string& path) {
       path, working_directory());
 }
 
-std::shared_ptr<const SequenceSource> open(const RunConfig& config,
-                                           const std::vector<std::string>& patterns,
-                                           Shuffle shuffle) {
-  return std::make_shared<SequenceSource>(
-      SequenceOptions{.patterns = patterns,
-                      .seq_len = config.batch.seq_len,
-                      .pack = config.data.pack,
-                      .shuffle = shuffle,
-                      .seed = config.seed,
-                      .vocab_size = config.model.vocab_size,
-                      .tokenizer_hash = tokenizer_hash(config)});
+// Reads the tokenizer, so once for all corpora or sets.
+SequenceOptions options_of(const RunConfig& config, Shuffle shuffle) {
+  return {.seq_len = config.batch.seq_len,
+          .pack = config.data.pack,
+          .shuffle = shuffle,
+          .seed = config.seed,
+          .vocab_size = config.model.vocab_size,
+          .tokenizer_hash = tokenizer_hash(config)};
+}
+
+std::shared_ptr<const SequenceSource> open(SequenceOptions options,
+                                           const std::vector<std::string>& patterns) {
+  options.patterns = patterns;
+  return std::make_shared<SequenceSource>(options);
 }
 
 }  // namespace
@@ -153,19 +156,22 @@ std::shared_ptr<const Mixture> open_training_data(const RunConfig& config) {
   require_training_data(config);
   for (const CorpusConfig& corpus : config.data.train) require_shards("data.train", corpus.files);
   require_tokenizer(config.data.tokenizer);
-  const Shuffle shuffle = config.data.shuffle ? Shuffle::kYes : Shuffle::kNo;
+  const SequenceOptions options =
+      options_of(config, config.data.shuffle ? Shuffle::kYes : Shuffle::kNo);
   std::vector<Corpus> corpora;
   for (const CorpusConfig& corpus : config.data.train)
-    corpora.push_back({corpus.name, open(config, corpus.files, shuffle)});
+    corpora.push_back({corpus.name, open(options, corpus.files)});
   return std::make_shared<Mixture>(std::move(corpora), mixture_order(config));
 }
 
 std::vector<ValidationSet> open_validation_data(const RunConfig& config) {
+  if (config.data.validation.empty()) return {};
   for (const auto& [name, files] : config.data.validation) require_shards("data.validation", files);
-  if (!config.data.validation.empty()) require_tokenizer(config.data.tokenizer);
+  require_tokenizer(config.data.tokenizer);
+  const SequenceOptions options = options_of(config, Shuffle::kNo);
   std::vector<ValidationSet> sets;
   for (const auto& [name, files] : config.data.validation)
-    sets.push_back({name, open(config, files, Shuffle::kNo)});
+    sets.push_back({name, open(options, files)});
   return sets;
 }
 

@@ -123,22 +123,24 @@ int64_t MixtureOrder::rows_in_segment(size_t segment, const std::string& corpus,
          std::count(cycle.corpus.begin(), cycle.corpus.begin() + rows % kRowsPerCycle, index);
 }
 
+int64_t MixtureOrder::rows_before(size_t segment, const std::string& corpus) const {
+  const auto found = had_[segment].find(corpus);
+  return found == had_[segment].end() ? 0 : found->second;
+}
+
 MixtureOrder::Place MixtureOrder::place(int64_t global_row) const {
   const size_t segment = segment_of(global_row);
   const Cycle& cycle = cycles_[segment];
   const int64_t row = global_row - segments_[segment].first_row;
   const auto in_cycle = static_cast<size_t>(row % kRowsPerCycle);
   const auto& [name, share] = cycle.shares[cycle.corpus[in_cycle]];
-  const auto had = had_[segment].find(name);
-  return {name, (had == had_[segment].end() ? 0 : had->second) + row / kRowsPerCycle * share +
-                    cycle.before[in_cycle]};
+  return {name, rows_before(segment, name) + row / kRowsPerCycle * share + cycle.before[in_cycle]};
 }
 
 int64_t MixtureOrder::rows_of(const std::string& corpus, int64_t rows) const {
   if (rows <= 0) return 0;
   const size_t segment = segment_of(rows - 1);
-  const auto had = had_[segment].find(corpus);
-  return (had == had_[segment].end() ? 0 : had->second) +
+  return rows_before(segment, corpus) +
          rows_in_segment(segment, corpus, rows - segments_[segment].first_row);
 }
 

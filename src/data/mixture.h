@@ -78,6 +78,8 @@ class MixtureOrder {
   };
   static Cycle cycle_of(const CycleShares& shares);
   [[nodiscard]] size_t segment_of(int64_t global_row) const;
+  // Rows of a corpus before a segment.
+  [[nodiscard]] int64_t rows_before(size_t segment, const std::string& corpus) const;
   // Rows of a corpus in the first `rows` rows of a segment.
   [[nodiscard]] int64_t rows_in_segment(size_t segment, const std::string& corpus,
                                         int64_t rows) const;

@@ -103,6 +103,14 @@ void tell_new_length(int64_t step, const RunConfig& before, const RunConfig& con
 constexpr const char* kTokens = "data_tokens";
 constexpr const char* kOrder = "data_order";
 
+// Of the state's `extra`; null if it is not there.
+nlohmann::json extra_of(const TrainState& saved, const std::string& key) {
+  return saved.extra.is_object() ? saved.extra.value(key, nlohmann::json()) : nlohmann::json();
+}
+
+// Of the one corpus without a name.
+MixtureOrder unnamed_order() { return MixtureOrder({{0, {{"", kRowsPerCycle}}}}); }
+
 // " of books"; "" for the corpus without a name.
 std::string of_corpus(const std::string& name) { return name.empty() ? "" : " of " + name; }
 
@@ -113,8 +121,7 @@ std::string called(const std::string& name) {
 // Tokens of the saved run's corpora, by name.
 std::map<std::string, int64_t> saved_tokens(const TrainState& saved,
                                             const std::string& checkpoint) {
-  const nlohmann::json value =
-      saved.extra.is_object() ? saved.extra.value(kTokens, nlohmann::json()) : nlohmann::json();
+  const nlohmann::json value = extra_of(saved, kTokens);
   if (!value.is_object()) return {{"", saved_count(saved, checkpoint, kTokens)}};
   std::map<std::string, int64_t> tokens;
   for (const auto& [name, count] : value.items()) {
@@ -166,17 +173,16 @@ nlohmann::json tokens_by_corpus(const Mixture& training_data) {
 }
 
 void add_order(TrainState& state, const Mixture& training_data) {
-  const MixtureOrder plain({{0, {{"", kRowsPerCycle}}}});
-  if (!(training_data.order() == plain)) state.extra[kOrder] = training_data.order().json();
+  if (!(training_data.order() == unnamed_order()))
+    state.extra[kOrder] = training_data.order().json();
 }
 
 std::shared_ptr<const Mixture> continued_data(const TrainState& saved,
                                               const std::string& checkpoint,
                                               const Mixture& training_data) {
-  const nlohmann::json value =
-      saved.extra.is_object() ? saved.extra.value(kOrder, nlohmann::json()) : nlohmann::json();
+  const nlohmann::json value = extra_of(saved, kOrder);
   const MixtureOrder former = value.is_null()
-                                  ? MixtureOrder({{0, {{"", kRowsPerCycle}}}})
+                                  ? unnamed_order()
                                   : MixtureOrder::parse(value, checkpoint + ": extra." + kOrder);
   MixtureOrder order = training_data.order().continuing(former, saved.cursor);
   if (!(order == former))
@@ -250,8 +256,7 @@ nlohmann::json gemms_json(Device& device) {
 }
 
 void restore_gemms(const TrainState& saved, const std::string& checkpoint, Device& device) {
-  const nlohmann::json gemms =
-      saved.extra.is_object() ? saved.extra.value("products", nlohmann::json()) : nlohmann::json();
+  const nlohmann::json gemms = extra_of(saved, "products");
   if (gemms.is_null()) return;  // saved by a version without this key
   const auto refuse = [&] {
     return error(
@@ -276,8 +281,7 @@ void restore_gemms(const TrainState& saved, const std::string& checkpoint, Devic
 
 int64_t saved_count(const TrainState& saved, const std::string& checkpoint,
                     const std::string& key) {
-  const bool there = saved.extra.is_object() && saved.extra.contains(key);
-  const nlohmann::json value = there ? saved.extra.at(key) : nlohmann::json();
+  const nlohmann::json value = extra_of(saved, key);
   if (value.is_number_integer() && value.get<int64_t>() >= 0) return value.get<int64_t>();
   throw error(
       "{}: cannot be continued: extra.{} of its state is {}; expected a whole number from 0",

@@ -1,8 +1,9 @@
 #include "data/corpus/input_stream.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
+
+#include <fmt/format.h>
 
 namespace mpt {
 namespace {
@@ -37,6 +38,11 @@ LineReader::LineReader(std::string path) : stream_(std::move(path)), buffer_(kBu
   // buffer.
   if (fill() && view_of(unread_).starts_with(kByteOrderMark))
     unread_ = unread_.subspan(kByteOrderMark.size());
+}
+
+std::string LineReader::place(int64_t first_line, std::string_view before) const {
+  return fmt::format("{}:{}", stream_.path(),
+                     first_line + std::count(before.begin(), before.end(), '\n'));
 }
 
 bool LineReader::fill() {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/corpus/raw_input.h"
@@ -43,6 +44,8 @@ class LineReader {
   Piece next_piece(std::string& out, size_t limit);
   // The line number, from 1, of the next piece.
   [[nodiscard]] int64_t line_number() const { return line_number_; }
+  // "file:line" behind the text `before`, which begins in line `first_line`.
+  [[nodiscard]] std::string place(int64_t first_line, std::string_view before) const;
   [[nodiscard]] const InputStream& stream() const { return stream_; }
 
  private:

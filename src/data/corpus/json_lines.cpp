@@ -1,5 +1,4 @@
 // Documents of JSON lines: one object a line, its text in one field.
-#include <algorithm>
 #include <set>
 #include <string>
 #include <string_view>
@@ -109,8 +108,7 @@ class JsonLinesReader final : public DocumentReader {
     return pieces_.give(text);
   }
   std::string place(std::string_view before) const override {
-    return fmt::format("{}:{}", lines_.stream().path(),
-                       first_line_ + std::count(before.begin(), before.end(), '\n'));
+    return lines_.place(first_line_, before);
   }
   int64_t file_bytes_read() const override { return lines_.stream().file_bytes_read(); }
 

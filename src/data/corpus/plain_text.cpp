@@ -38,8 +38,7 @@ class PlainTextReader final : public DocumentReader {
     }
   }
   std::string place(std::string_view before) const override {
-    return fmt::format("{}:{}", lines_.stream().path(),
-                       first_line_ + std::count(before.begin(), before.end(), '\n'));
+    return lines_.place(first_line_, before);
   }
   int64_t file_bytes_read() const override { return lines_.stream().file_bytes_read(); }
 
