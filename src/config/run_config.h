@@ -12,9 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "core/attention_scope.h"
 #include "core/json/config_fields.h"
 #include "core/json/config_reader.h"
 #include "core/json/json_document.h"
+#include "data/sequence_source.h"
 #include "device/backends.h"
 #include "model/llama_config.h"
 #include "optim/optimizer_config.h"
@@ -28,6 +30,8 @@ struct DataConfig {
   std::vector<std::string> validation{};
   std::string tokenizer{};  // "" = none
   bool pack = true;
+  Packing packing = Packing::kStream;
+  AttentionScope attention = AttentionScope::kRow;
   bool shuffle = true;
   int64_t prefetch_steps = 2;
 
@@ -44,6 +48,15 @@ struct DataConfig {
     v.optional("pack", pack,
                {.doc = "true: rows are cut from the stream of all documents; false: one document a "
                        "row, truncated or padded"});
+    v.optional("packing", packing,
+               {.doc = "of packed rows: stream cuts the stream of all documents every seq_len "
+                       "tokens; best_fit fills rows with whole documents and pads them, and cuts "
+                       "only those longer than a row"});
+    v.optional(
+        "attention", attention,
+        {.doc = "what a token of a packed row sees: row, all earlier tokens; document, those "
+                "of its own document, from whose beginning positions count; nothing is "
+                "predicted across documents"});
     v.optional("shuffle", shuffle,
                {.doc = "visit sequences in a seeded random order, a new one each epoch"});
     v.optional("prefetch_steps", prefetch_steps,

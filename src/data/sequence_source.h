@@ -25,6 +25,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/attention_scope.h"
 #include "core/enum_names.h"
 #include "core/random.h"
 #include "core/tensor.h"
@@ -66,13 +67,6 @@ struct EnumNames<Packing> {
   static constexpr std::array<std::string_view, 2> kNames{"stream", "best_fit"};
 };
 
-// What a token sees: all earlier ones of its row, or those of its document.
-enum class AttentionScope { kRow, kDocument };
-template <>
-struct EnumNames<AttentionScope> {
-  static constexpr std::array<std::string_view, 2> kNames{"row", "document"};
-};
-
 struct SequenceOptions {
   std::vector<std::string> patterns{};  // shards: files and globs
   int64_t seq_len = 0;                  // T
@@ -99,9 +93,8 @@ class SequenceSource {
   // Number of targets other than kIgnoreTarget, without reading the sequence. Thread-safe.
   [[nodiscard]] int64_t valid_targets(int64_t global_sequence) const;
   [[nodiscard]] AttentionScope attention() const { return options_.attention; }
-  // All spans must have seq_len elements. document_begin is where in the row the document of a
-  // token begins, in [0, its own position], padding being a document; it is empty if attention()
-  // is kRow. Thread-safe.
+  // All spans must have seq_len elements; document_begin (core/attention_scope.h), where padding is
+  // a document, is empty if attention() is kRow. Thread-safe.
   void read(int64_t global_sequence, std::span<int32_t> tokens, std::span<int32_t> targets,
             std::span<int32_t> document_begin = {}) const;
 

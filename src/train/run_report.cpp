@@ -318,7 +318,9 @@ std::string data_line(const RunConfig& config, const RunStart& start) {
           : fmt::format("{} to evaluate on", grouped(start.validation->tokens()));
   return fmt::format("data: {} tokens to train on, {:.2f} epochs; {}; tokenizer {}",
                      grouped(start.training.tokens()), epochs(config, start.training.sequences()),
-                     validation, config.data.tokenizer.empty() ? "not set" : config.data.tokenizer);
+                     validation,
+                     config.data.tokenizer.empty() ? "not set" : config.data.tokenizer) +
+         (config.data.attention == AttentionScope::kDocument ? "; attention within documents" : "");
 }
 
 std::string batch_line(const RunConfig& config, const RunStart& start) {
